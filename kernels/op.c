@@ -1,0 +1,60 @@
+/* Names and sizes of the op kinds; see op.h. */
+#include "kernels/op.h"
+
+static const struct {
+    const char *name;
+    int inputs, outputs, min_inputs;
+    const char *formula;
+} rows[OP_COUNT] = {
+    [OP_NONE] = {"none", 0, 0, 0, ""},
+#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = {#name, inputs, outputs, min_inputs, formula},
+#include "kernels/ops.def"
+#undef OP
+};
+
+const char *op_name(OpKind kind)
+{
+    return rows[kind].name;
+}
+
+int op_max_inputs(OpKind kind)
+{
+    return rows[kind].inputs;
+}
+
+int op_min_inputs(OpKind kind)
+{
+    return rows[kind].min_inputs;
+}
+
+int op_outputs(OpKind kind)
+{
+    return rows[kind].outputs;
+}
+
+const char *op_formula(OpKind kind)
+{
+    return rows[kind].formula;
+}
+
+int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ceil)
+{
+    int32_t room = side + 2 * pad - k;
+    if (room < 0) return 0;
+    int32_t out = (room + (ceil ? stride - 1 : 0)) / stride + 1;
+    if (ceil && (out - 1) * stride >= side + pad) out--;
+    return out;
+}
+
+int64_t op_macs(const OpCall *call)
+{
+    switch (call->kind) {
+    case OP_CONV: return shape_pixels(call->out[0].shape) * shape_count(call->in[1].shape);
+    case OP_CONV_DX: return shape_pixels(call->in[0].shape) * shape_count(call->in[1].shape);
+    case OP_CONV_DW: return shape_pixels(call->in[1].shape) * shape_count(call->out[0].shape);
+    case OP_DENSE: return (int64_t)call->in[0].shape.n * shape_count(call->in[1].shape);
+    case OP_DENSE_DX: return (int64_t)call->in[0].shape.n * shape_count(call->in[1].shape);
+    case OP_DENSE_DW: return (int64_t)call->in[0].shape.n * shape_count(call->out[0].shape);
+    default: return 0;
+    }
+}

@@ -1,0 +1,101 @@
+/* Op kinds, their attributes, and OpCall: one op bound to memory, ready to run.
+ *
+ * ops.def is the table; this header gives each row its enum value and its attribute struct. */
+#ifndef TOWERS_KERNELS_OP_H
+#define TOWERS_KERNELS_OP_H
+
+#include "kernels/status.h"
+#include "kernels/tensor.h"
+
+enum { OP_MAX_IN = 8, OP_MAX_OUT = 3 };
+
+typedef enum OpKind {
+    OP_NONE = 0,
+#define OP(KIND, name, inputs, outputs, min_inputs, formula) OP_##KIND,
+#include "kernels/ops.def"
+#undef OP
+    OP_COUNT
+} OpKind;
+
+/* The window of a convolution or pooling. Output side = (side + 2 pad - k) / stride + 1, rounded down, or up if `ceil`
+ * (PyTorch's ceil_mode; a window must still start inside the input or its left padding). Padding is symmetric. */
+typedef struct Window {
+    int32_t kh, kw;
+    int32_t stride_h, stride_w;
+    int32_t pad_h, pad_w;
+    bool ceil;
+} Window;
+
+typedef union OpAttr {
+    struct {
+        float mean[4], std[4]; /* of pixels in [0,1], per channel; a grey image is repeated over the channels of y */
+    } image;
+    struct {
+        Window window;
+        bool relu; /* OP_CONV only */
+    } conv;
+    struct {
+        bool relu; /* OP_DENSE only */
+    } dense;
+    struct {
+        float epsilon;
+        bool relu;
+    } norm;
+    struct {
+        Window window;
+        bool include_pad; /* average: count padding in the divisor (cuDNN COUNT_INCLUDE_PADDING) */
+    } pool;
+    struct {
+        float alpha; /* slope for x < 0 */
+    } leaky;
+    struct {
+        float keep;      /* probability, (0, 1] */
+        uint32_t stream; /* tells the draws of one op from those of another */
+    } dropout;
+    struct {
+        int32_t first; /* channel of x */
+    } slice;
+    struct {
+        bool relu;
+    } add;
+    struct {
+        float scale, shift;
+    } affine;
+    struct {
+        float exponent;
+    } power;
+    struct {
+        bool normal; /* else uniform [0, 1) */
+        uint32_t stream;
+    } random;
+    struct {
+        float smoothing; /* target = onehot (1 - smoothing) + smoothing / classes */
+    } loss;
+} OpAttr;
+
+/* One op bound to memory. Filled by the plan; `state` and `workspace_bytes` by the kernel's prepare. */
+typedef struct OpCall {
+    OpKind kind;
+    OpAttr attr;
+    const char *name; /* borrowed: the layer, for messages ("Mixed_6a.branch3x3.conv") */
+    int in_count, out_count;
+    Tensor in[OP_MAX_IN];   /* data == NULL: optional operand absent */
+    Tensor out[OP_MAX_OUT]; /* data == NULL: output nobody reads; the kernel skips it */
+    size_t workspace_bytes; /* set by prepare: scratch the op needs while it runs */
+    void *workspace;        /* set by the plan, shared between ops, aligned to 64 bytes */
+    void *state;            /* owned by the kernel: made by prepare, freed by discard */
+} OpCall;
+
+const char *op_name(OpKind kind);
+int op_max_inputs(OpKind kind);
+int op_min_inputs(OpKind kind);
+int op_outputs(OpKind kind);
+const char *op_formula(OpKind kind);
+
+/* Output side of a window along one axis; <= 0 if the window does not fit. */
+int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ceil);
+
+/* Multiply-adds of one call (0 for ops without any), for `info` and GFLOP/s. */
+int64_t op_macs(const OpCall *call);
+
+#endif

@@ -1,0 +1,66 @@
+/* The update of the weights: one flat kernel over a range of the parameter arena.
+ *
+ * Gradients, slots, averages and 16-bit copies lie in arenas of the same layout as the parameters, so element i of one
+ * belongs to element i of all. Segments give what differs between parameters (weight decay, learning rate factor).
+ * Sources: momentum and Nesterov as PyTorch SGD; RMSProp as TensorFlow (epsilon inside the root, mean square starts at
+ * one, rate inside the momentum buffer) and as PyTorch; Adam (Kingma & Ba 2015) as PyTorch; AdamW (Loshchilov 2019). */
+#ifndef TOWERS_KERNELS_OPTIMIZER_H
+#define TOWERS_KERNELS_OPTIMIZER_H
+
+#include "kernels/tensor.h"
+
+typedef enum OptimizerKind {
+    OPTIMIZER_SGD = 0, /* slot 0: momentum buffer (if momentum != 0) */
+    OPTIMIZER_RMSPROP_TF, /* slot 0: mean square (starts at 1), slot 1: momentum */
+    OPTIMIZER_RMSPROP, /* PyTorch's: slot 0: mean square (starts at 0), slot 1: momentum buffer */
+    OPTIMIZER_ADAM,    /* slot 0: first, slot 1: second moment */
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_COUNT
+} OptimizerKind;
+
+enum { OPTIMIZER_SLOTS = 2 };
+
+typedef struct OptimizerHyper {
+    OptimizerKind kind;
+    float momentum;
+    bool nesterov;
+    float beta1, beta2; /* Adam */
+    float decay;        /* RMSProp: of the mean square */
+    float epsilon;
+    float clip_value;   /* elementwise; 0 = off */
+} OptimizerHyper;
+
+typedef struct OptimizerSegment {
+    size_t first, count; /* elements of the arena; segments are ascending and cover the range */
+    float weight_decay;  /* L2 factor (decoupled for AdamW) */
+    float lr_factor;     /* 0 freezes */
+} OptimizerSegment;
+
+/* What changes from step to step: 8 floats that live in device memory, so that a captured step can be replayed. */
+typedef struct OptimizerScalars {
+    float lr;
+    float step;       /* 1 for the first update (bias correction) */
+    float grad_scale; /* gradients are multiplied by it first (1 / loss scale, times the clip factor of the global norm) */
+    float ema_decay;  /* of the weight average, already warmed up; used only if ema != NULL */
+    float commit;     /* the gate: 0 = change nothing */
+    float reserved[3];
+} OptimizerScalars;
+
+typedef struct OptimizerUpdate {
+    OptimizerHyper hyper;
+    float *param;                /* f32 master weights */
+    const float *grad;           /* f32 */
+    float *slot[OPTIMIZER_SLOTS]; /* NULL if the kind does not use it */
+    float *ema;                  /* weight average, or NULL */
+    void *half;                  /* 16-bit copy of the weights, or NULL */
+    Dtype half_dtype;
+    const OptimizerSegment *segments; /* host memory */
+    int segment_count;
+    const OptimizerScalars *scalars; /* device memory */
+} OptimizerUpdate;
+
+/* Starting value of a slot (1 for RMSProp-TF's mean square, else 0) and how many slots the kind uses. */
+float optimizer_slot_start(const OptimizerHyper *hyper, int slot);
+int optimizer_slot_count(const OptimizerHyper *hyper);
+
+#endif

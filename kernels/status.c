@@ -1,0 +1,93 @@
+/* The per-thread error message and its trace; see status.h. */
+#include "kernels/status.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 2048, TRACE_BYTES = 4096 };
+
+static _Thread_local char message[MESSAGE_BYTES];
+static _Thread_local char trace[TRACE_BYTES];
+
+static const struct {
+    const char *name;
+    int exit_code;
+} codes[STATUS_COUNT] = {
+    [OK] = {"OK", 0},
+    [ERR_ARG] = {"ERR_ARG", 2},
+    [ERR_SHAPE] = {"ERR_SHAPE", 2},
+    [ERR_MEMORY] = {"ERR_MEMORY", 5},
+    [ERR_IO] = {"ERR_IO", 6},
+    [ERR_FORMAT] = {"ERR_FORMAT", 3},
+    [ERR_CHECKPOINT] = {"ERR_CHECKPOINT", 4},
+    [ERR_DEVICE] = {"ERR_DEVICE", 5},
+    [ERR_COMM] = {"ERR_COMM", 7},
+    [ERR_NUMERIC] = {"ERR_NUMERIC", 8},
+    [ERR_UNSUPPORTED] = {"ERR_UNSUPPORTED", 5},
+    [ERR_INTERRUPTED] = {"ERR_INTERRUPTED", 130},
+    [ERR_INTERNAL] = {"ERR_INTERNAL", 1},
+};
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void trace_add(const char *file, int line, const char *call)
+{
+    size_t used = strlen(trace);
+    if (used < TRACE_BYTES - 1) snprintf(trace + used, TRACE_BYTES - used, "  via %s:%d %s\n", file_name(file), line, call);
+}
+
+Status status_fail(Status code, const char *file, int line, const char *format, ...)
+{
+    char text[MESSAGE_BYTES]; /* the arguments may point into `message` itself */
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    memcpy(message, text, sizeof message);
+    trace[0] = 0;
+    trace_add(file, line, status_name(code));
+    return code;
+}
+
+Status status_via(Status code, const char *file, int line, const char *call)
+{
+    trace_add(file, line, call);
+    return code;
+}
+
+const char *status_message(void)
+{
+    return message;
+}
+
+const char *status_trace(void)
+{
+    return trace;
+}
+
+const char *status_name(Status code)
+{
+    return (unsigned)code < STATUS_COUNT ? codes[code].name : "unknown status";
+}
+
+int status_exit_code(Status code)
+{
+    return (unsigned)code < STATUS_COUNT ? codes[code].exit_code : 1;
+}
+
+void status_print(FILE *to, Status code, int with_trace)
+{
+    fputs("error: ", to);
+    for (const unsigned char *p = (const unsigned char *)message; *p; p++) {
+        if (*p < 0x20 && *p != '\n' && *p != '\t')
+            fprintf(to, "\\x%02x", *p);
+        else
+            fputc(*p, to);
+    }
+    fprintf(to, "%s\n", message[0] ? "" : status_name(code));
+    if (with_trace) fputs(trace, to);
+}

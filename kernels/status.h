@@ -1,0 +1,67 @@
+/* Status: how every fallible function of this project reports what happened.
+ *
+ * What can fail returns `Status`; results come back through pointers, written only on success. The first failure
+ * is described by FAIL(); each frame on the way up adds itself with TRY() or TRY_OUT(). The message and the trace are
+ * per thread and are read once, at the top, with status_message() and status_trace().
+ * After NCCL's NCCLCHECK / NCCLCHECKGOTO relay; no function below main() exits or prints. */
+#ifndef TOWERS_KERNELS_STATUS_H
+#define TOWERS_KERNELS_STATUS_H
+
+#include <stdio.h>
+
+typedef enum Status {
+    OK = 0,
+    ERR_ARG,         /* the caller asked for something that cannot be (usage, configuration)        exit 2 */
+    ERR_SHAPE,       /* shapes that do not fit together                                             exit 2 */
+    ERR_MEMORY,      /* host or device memory                                                       exit 5 */
+    ERR_IO,          /* storage: open, write, fsync, rename                                         exit 6 */
+    ERR_FORMAT,      /* a data file that is not what it claims to be                                exit 3 */
+    ERR_CHECKPOINT,  /* a checkpoint or weights file that cannot be used                            exit 4 */
+    ERR_DEVICE,      /* device, driver, library                                                     exit 5 */
+    ERR_COMM,        /* a peer tower left, or a collective ran past its deadline                    exit 7 */
+    ERR_NUMERIC,     /* NaN, Inf, replicas that drifted apart                                       exit 8 */
+    ERR_UNSUPPORTED, /* valid, but this build or device cannot do it                                exit 5 */
+    ERR_INTERRUPTED, /* a signal asked for a stop; state was saved                                  exit 128 + signal */
+    ERR_INTERNAL,    /* our own mistake                                                             exit 1 */
+    STATUS_COUNT
+} Status;
+
+#define NODISCARD __attribute__((warn_unused_result))
+
+/* Describe a new failure and evaluate to its code. Replaces the thread's previous message and clears its trace. */
+#define FAIL(code, ...) status_fail((code), __FILE__, __LINE__, __VA_ARGS__)
+
+/* Relay: return the code upward, adding this frame to the trace. */
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        Status try_status_ = (call);                                                                                   \
+        if (try_status_ != OK) return status_via(try_status_, __FILE__, __LINE__, #call);                              \
+    } while (0)
+
+/* Relay inside a function that owns things: needs a local `Status st` and one label `out:`. */
+#define TRY_OUT(call)                                                                                                  \
+    do {                                                                                                               \
+        st = (call);                                                                                                   \
+        if (st != OK) {                                                                                                \
+            (void)status_via(st, __FILE__, __LINE__, #call);                                                           \
+            goto out;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+NODISCARD Status status_fail(Status code, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+Status status_via(Status code, const char *file, int line, const char *call);
+
+/* The thread's current message ("" if none) and trace (one "via file:line call" per line). Borrowed; valid until the
+ * thread's next FAIL or TRY. */
+const char *status_message(void);
+const char *status_trace(void);
+
+/* "ERR_IO", and the process exit code of docs/exit-codes (0 for OK). */
+const char *status_name(Status code);
+int status_exit_code(Status code);
+
+/* Print `error: message` and, with `trace`, the frames, to `to`. Control characters in the message are escaped. */
+void status_print(FILE *to, Status code, int trace);
+
+#endif

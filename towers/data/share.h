@@ -1,0 +1,28 @@
+/* Which samples each tower gets: nothing is dropped, nothing is repeated.
+ *
+ * Step s of an epoch takes samples order[s * G .. min((s + 1) * G, count)) of the epoch's order, G = sum of the towers'
+ * shares; they are cut into consecutive runs, tower 0 first. A full batch is cut by the shares; a short one in proportion
+ * to them (largest remainder, lower tower first), so a tower may get 0. */
+#ifndef TOWERS_DATA_SHARE_H
+#define TOWERS_DATA_SHARE_H
+
+#include <stdint.h>
+
+#include "kernels/status.h"
+
+enum { TOWERS_MAX = 256 };
+
+typedef struct Shares {
+    int towers;
+    int32_t batch[TOWERS_MAX]; /* samples of tower t in a full batch; 0 is legal, not all may be 0 */
+} Shares;
+
+int64_t shares_global(const Shares *shares);                         /* G */
+int64_t shares_steps_per_epoch(const Shares *shares, int64_t count); /* ceil(count / G) */
+/* Samples [*first, *first + *n) of the epoch's order for tower t at step s of the epoch. */
+void shares_of(const Shares *shares, int64_t count, int64_t step_in_epoch, int tower, int64_t *first, int32_t *n);
+
+/* The epoch's order: a permutation of 0 .. count - 1, by Philox(seed; epoch). Fisher-Yates. order[count]. */
+void epoch_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order);
+
+#endif

@@ -1,0 +1,138 @@
+/* Graph: one flat, append-only list of ops. Gradients are more ops in the same list.
+ *
+ * A Value is an index into the list of values; every value is written by exactly one op, earlier than all its readers,
+ * or by nobody (INPUT, PARAM, STATE: filled from outside, never written by an op, so that a step can be refused whole).
+ * Each op kind has a shape rule and a gradient rule (rules_*.c); a kernel per backend runs it (kernels/).
+ *
+ * Sticky error: the first failure is kept with the name of the layer, later calls return Value 0 and do nothing, and
+ * graph_finish returns it. So a model reads like its paper, without a check after every line. */
+#ifndef TOWERS_GRAPH_GRAPH_H
+#define TOWERS_GRAPH_GRAPH_H
+
+#include "kernels/op.h"
+
+typedef struct Graph Graph;
+
+typedef struct Value {
+    int32_t id; /* 0: none (an optional operand that is absent, or the result after an error) */
+} Value;
+
+typedef enum Role {
+    ROLE_TEMP = 0, /* lives from its op to its last reader */
+    ROLE_INPUT,    /* uploaded for every step: pixels, labels, counter, dloss */
+    ROLE_PARAM,    /* f32 weights; changed by the optimizer only */
+    ROLE_PACK,     /* several PARAMs seen as one, stacked along n (they lie side by side in the arena) */
+    ROLE_STATE,    /* batch-norm running averages; changed by the commit only */
+    ROLE_STAT,     /* what this step feeds a STATE with (batch mean, batch variance): kept until the commit */
+    ROLE_GRAD,     /* gradient of a PARAM or PACK: lies in the gradient arena */
+    ROLE_RESULT    /* read by the host after the step (loss, hits): kept */
+} Role;
+
+typedef enum InitKind {
+    INIT_ZERO = 0,
+    INIT_CONSTANT,         /* a */
+    INIT_UNIFORM,          /* [-a, a) */
+    INIT_NORMAL,           /* standard deviation a */
+    INIT_TRUNCATED_NORMAL, /* standard deviation a, cut at two of them (TensorFlow's) */
+    INIT_GLOROT_UNIFORM,   /* Glorot & Bengio 2010; Keras default */
+    INIT_HE_NORMAL         /* He et al. 2015, fan out */
+} InitKind;
+
+typedef struct Init {
+    InitKind kind;
+    float a;
+} Init;
+
+typedef struct ValueInfo {
+    Shape shape;
+    Dtype dtype;
+    Role role;
+    const char *name;   /* owned by the graph: "Mixed_5b.branch1x1.conv.weight"; never NULL */
+    int32_t op;         /* index of the op that writes it, -1 if none */
+    int32_t out;        /* which of that op's outputs */
+    Init init;          /* PARAM, STATE */
+    bool decay;         /* PARAM: weight decay applies (weights yes; batch norm and biases no) */
+    Value of;           /* GRAD: its PARAM or PACK; STAT: its STATE */
+    float correct;      /* STAT: factor to apply to the batch value before averaging (n / (n - 1), else 1) */
+    Value members[OP_MAX_IN]; /* PACK: its PARAMs */
+    int member_count;
+} ValueInfo;
+
+typedef struct Op {
+    OpKind kind;
+    OpAttr attr;
+    const char *name; /* owned by the graph: the layer */
+    Value in[OP_MAX_IN];
+    Value out[OP_MAX_OUT];
+    int in_count; /* operands given (absent optional ones in between are Value 0) */
+} Op;
+
+typedef struct GraphOptions {
+    bool training;  /* batch norm uses the batch, dropout drops, aux heads exist */
+    Dtype compute;  /* dtype of activations and their gradients: F32, BF16, F16 */
+} GraphOptions;
+
+NODISCARD Status graph_create(const GraphOptions *options, Graph **made);
+void graph_destroy(Graph *g); /* NULL is fine */
+
+const GraphOptions *graph_options(const Graph *g);
+/* The sticky error: OK, or the first failure (its text becomes the thread's message). */
+NODISCARD Status graph_finish(Graph *g);
+bool graph_failed(const Graph *g);
+/* Fail the graph on purpose from a builder; the scope is put in front of the message. Returns Value 0. */
+Value graph_fail(Graph *g, Status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Names: `graph_scope(g, "Mixed_5b")` makes later names "Mixed_5b.<name>"; "" ends the scope. */
+void graph_scope(Graph *g, const char *scope);
+
+Value graph_input(Graph *g, const char *name, Shape shape, Dtype dtype);
+Value graph_param(Graph *g, const char *name, Shape shape, Init init, bool decay);
+Value graph_state(Graph *g, const char *name, Shape shape, float start);
+/* PARAMs of equal c, h, w stacked along n. The layout places them side by side. */
+Value graph_pack(Graph *g, const Value *params, int count);
+
+/* Append an op. `in` holds `count` operands (Value 0 for an absent optional one). Outputs are created by the shape rule;
+ * returns the first. `shape` is only read by kinds whose output shape does not follow from their inputs (CONV_DX,
+ * CONV_DW, MAX_POOL_DX, AVG_POOL_DX, DENSE_DX, DENSE_DW, SLICE, RESHAPE, SUM_TO, SPREAD_TO, CHANNEL_SPREAD, RANDOM, IMAGE); else pass NULL. */
+Value graph_op(Graph *g, OpKind kind, const char *name, const Value *in, int count, const OpAttr *attr, const Shape *shape);
+/* Output `out` of the op that wrote `v`. */
+Value graph_output(const Graph *g, Value v, int out);
+
+/* Keep a value until the end of the step under a name the host can ask for ("loss", "hits"). */
+void graph_result(Graph *g, Value v, const char *name);
+/* `stat` (an output of an op) feeds `state` at commit, multiplied by `correct` first. */
+void graph_stat(Graph *g, Value stat, Value state, float correct);
+
+/* Append ops for d(y)/d(wrt[i]) * dy, summed over y's elements. A gradient that does not exist (y does not depend on
+ * wrt[i]) is Value 0. Kinds without a gradient rule fail the graph ("batchnorm_dx has no gradient rule"). Contributions
+ * of several readers are added (OP_ADD, or the `acc` operand where the kind has one), and those of SLICEs that together
+ * cover a value become one CONCAT. The results are ordinary values: call it again for second derivatives. */
+void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value *grads);
+
+/* Gradients of every PARAM and PACK that `loss` depends on, marked ROLE_GRAD. `dloss`: f32 scalar value. */
+void graph_train(Graph *g, Value loss, Value dloss);
+
+/* Checked shapes beside model lines: output `c` channels of side `side` x `side`. Compares only if the graph's first
+ * image input has its canonical side (graph_canonical). */
+void graph_canonical(Graph *g, int32_t side);
+void graph_expect(Graph *g, Value v, int32_t c, int32_t side);
+
+int graph_op_count(const Graph *g);
+const Op *graph_op_at(const Graph *g, int index);
+int graph_value_count(const Graph *g); /* ids are 1 .. count */
+const ValueInfo *graph_value(const Graph *g, Value v);
+Shape graph_shape(const Graph *g, Value v); /* {1,1,1,1} for Value 0: builders may go on after an error */
+Value graph_find(const Graph *g, const char *name); /* INPUT, PARAM, STATE or result by name; Value 0 if none */
+
+/* A fresh number for dropout and random streams: 1, 2, ... in the order of the calls. */
+uint32_t graph_next_stream(Graph *g);
+
+/* The list as text, one op a line, for `info --ops` and tests. */
+void graph_print(const Graph *g, FILE *to);
+
+/* Passes over the forward list, each a file (pass_*.c), applied before graph_train. Each rewrites the list in place;
+ * values named by the caller (`keep`, count) are updated to their new ids. `changed` counts rewrites. */
+NODISCARD Status pass_pool_behind_conv(Graph *g, Value *keep, int count, int *changed); /* avgpool then 1x1 -> 1x1 then avgpool */
+NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed);    /* 1x1 convs of one input -> one */
+
+#endif

@@ -1,0 +1,68 @@
+/* Layers: what a model file is written with. Each appends a few ops and names its parameters as torchvision does
+ * (`<name>.conv.weight`, `<name>.bn.weight`, `<name>.bn.bias`, `<name>.bn.running_mean`, `<name>.bn.running_var`). */
+#ifndef TOWERS_GRAPH_LAYERS_H
+#define TOWERS_GRAPH_LAYERS_H
+
+#include "towers/graph/graph.h"
+
+/* How a window meets the border. SAME: stride 1, padded by (k - 1) / 2 per axis. VALID: stride 1, no padding.
+ * HALVE: stride 2, no padding. HALVE_SAME: stride 2, padded by (k - 1) / 2. HALVE_CEIL: stride 2, no padding, output
+ * side rounded up (pooling). */
+typedef enum Fit { SAME = 0, VALID, HALVE, HALVE_SAME, HALVE_CEIL } Fit;
+
+/* Properties of every following conv_bn_relu of a graph; a model sets them once, first. Zero means the default. */
+typedef struct LayerStyle {
+    float bn_epsilon;   /* default 1e-3 */
+    bool bn_no_gamma;   /* beta only (the original trainer) */
+    Init conv_init;     /* default HE_NORMAL */
+    bool include_pad;   /* average pools count padding in the divisor (torchvision yes, TensorFlow no) */
+} LayerStyle;
+void layer_style(Graph *g, LayerStyle style);
+
+/* One convolution unit: convolution without bias, batch norm, ReLU. */
+typedef struct ConvUnit {
+    const char *name;
+    int32_t out;    /* channels */
+    int32_t kh, kw;
+    Fit fit;
+} ConvUnit;
+Value conv_bn_relu(Graph *g, Value x, ConvUnit unit);
+/* Units one after another. */
+Value conv_chain(Graph *g, Value x, const ConvUnit *units, int count);
+#define CHAIN(g, x, ...)                                                                                               \
+    conv_chain((g), (x), (const ConvUnit[]){__VA_ARGS__}, (int)(sizeof((const ConvUnit[]){__VA_ARGS__}) / sizeof(ConvUnit)))
+
+/* Convolution with bias (and ReLU if asked), no batch norm. Parameters `<name>.weight`, `<name>.bias`. */
+Value conv_bias(Graph *g, Value x, const char *name, int32_t out, int32_t k, Fit fit, bool relu, Init init);
+
+Value max_pool(Graph *g, Value x, int32_t k, Fit fit);
+Value max_pool_window(Graph *g, Value x, Window window); /* any window: k, stride, padding, ceil */
+Value avg_pool(Graph *g, Value x, int32_t k, Fit fit);
+Value avg_pool_window(Graph *g, Value x, Window window, bool include_pad);
+Value global_avg_pool(Graph *g, Value x);
+
+Value concat(Graph *g, const Value *x, int count);
+#define CONCAT(g, ...) concat((g), (const Value[]){__VA_ARGS__}, (int)(sizeof((const Value[]){__VA_ARGS__}) / sizeof(Value)))
+
+/* Fully connected over all of c, h, w. Parameters `<name>.weight` {out, c, h, w}, `<name>.bias`. */
+Value dense(Graph *g, Value x, const char *name, int32_t out, bool relu, Init init);
+
+Value relu(Graph *g, Value x);
+Value leaky_relu(Graph *g, Value x, float alpha);
+Value add(Graph *g, Value a, Value b);
+Value add_relu(Graph *g, Value a, Value b);
+Value affine(Graph *g, Value x, float scale, float shift);
+Value mul(Graph *g, Value a, Value b);
+
+/* Keep each element with probability 1 - rate, scaled by 1 / (1 - rate). The identity when not training or rate == 0.
+ * Reads the graph's "counter" input, which it makes when it is not there yet. */
+Value dropout(Graph *g, Value x, float rate);
+
+/* Pixels (u8 {n, c, h, w}, packed NHWC) to normalized activations of the graph's compute dtype, side x side, `channels`
+ * channels (a grey image is repeated). `augment` (i32 {n, 4, 1, 1}, see OP_IMAGE) or Value 0 for the centre crop. */
+Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3], const float std[3]);
+
+/* Summed softmax cross-entropy: f32 scalar. *prob and *hits (may be NULL) receive the op's other outputs. */
+Value softmax_loss(Graph *g, Value logits, Value labels, float smoothing, Value *prob, Value *hits);
+
+#endif

@@ -1,0 +1,83 @@
+/* Layout and Plan: where every value of a graph lies, and the prepared calls that run it.
+ *
+ * Layout: the order of parameters (the order in which backward completes their gradients) and of batch-norm states.
+ * It is made once, from the training graph; graphs of other batch sizes and the evaluation graph look names up in it, so
+ * all share the same arenas.
+ *
+ * Plan: a graph on a device. Two values overlap only if they are never alive together; slices of concats, reshapes and
+ * in-place results share storage. After plan_create nothing allocates; the arenas belong to the caller. */
+#ifndef TOWERS_GRAPH_PLAN_H
+#define TOWERS_GRAPH_PLAN_H
+
+#include "kernels/backend.h"
+#include "towers/graph/graph.h"
+
+typedef struct LayoutEntry {
+    const char *name; /* owned by the layout */
+    Shape shape;
+    size_t first; /* element offset in the arena (parameters start at multiples of 16 elements inside no pack) */
+    size_t count; /* elements */
+    Init init;
+    bool decay;
+} LayoutEntry;
+
+typedef struct Layout {
+    LayoutEntry *params; /* in arena order */
+    int param_count;
+    size_t param_elements; /* f32 elements of the PARAM, GRAD and slot arenas, padding included */
+    LayoutEntry *states;
+    int state_count;
+    size_t state_elements; /* f32 elements of the STATE and STAT arenas */
+    float *state_correct;  /* [state_elements]: ValueInfo.correct of the STAT that feeds each element */
+} Layout;
+
+NODISCARD Status layout_create(const Graph *training, Layout **made);
+void layout_destroy(Layout *layout);
+const LayoutEntry *layout_param(const Layout *layout, const char *name); /* NULL if none */
+const LayoutEntry *layout_state(const Layout *layout, const char *name);
+/* Starting values by Philox(seed; hash of the name, element): they do not depend on the order of the list. */
+void layout_init_params(const Layout *layout, uint64_t seed, float *params);
+void layout_init_states(const Layout *layout, float *states);
+
+typedef enum Arena {
+    ARENA_PARAM = 0, /* f32 master weights */
+    ARENA_GRAD,      /* f32, layout of PARAM */
+    ARENA_STATE,     /* running averages */
+    ARENA_STAT,      /* this step's batch statistics, layout of STATE */
+    ARENA_INPUT,     /* pixels, labels, counter, ... */
+    ARENA_RESULT,    /* loss, hits: what the host reads */
+    ARENA_SCRATCH,   /* everything else, and the shared workspace at its end */
+    ARENA_COUNT
+} Arena;
+
+typedef struct PlanOptions {
+    bool no_alias; /* every value its own storage: for A/B and tests */
+} PlanOptions;
+
+typedef struct Plan Plan;
+
+/* `graph`, `layout` and `device` are borrowed and must outlive the plan. Prepares every kernel. */
+NODISCARD Status plan_create(const Graph *graph, const Layout *layout, Device *device, const PlanOptions *options, Plan **made);
+void plan_destroy(Plan *plan);
+
+size_t plan_bytes(const Plan *plan, Arena arena);      /* what the caller must provide */
+void plan_bind(Plan *plan, Arena arena, void *base);   /* set or change an arena's memory; cheap, any time between runs */
+NODISCARD Status plan_run(Plan *plan, int first, int end); /* ops first .. end - 1, enqueued on LANE_COMPUTE */
+int plan_op_count(const Plan *plan);
+const OpCall *plan_call(const Plan *plan, int op);     /* for profiles and `info` */
+Tensor plan_tensor(const Plan *plan, Value v);         /* where it lies (after plan_bind) */
+
+/* The end (exclusive) of the ops after which the gradients [0, elements) of the arena are final. */
+int plan_ready_after(const Plan *plan, size_t elements);
+
+typedef struct PlanReport {
+    size_t arena_bytes[ARENA_COUNT];
+    size_t workspace_bytes;   /* part of SCRATCH */
+    int64_t peak_elements;    /* most elements of TEMP values alive at once, by liveness alone */
+    int64_t all_elements;     /* all TEMP values, were each to have its own storage */
+    int shared_values;        /* values that share storage with another (slices, in place) */
+    int copied_concats;       /* concat inputs and slices that had to be copied */
+} PlanReport;
+void plan_report(const Plan *plan, PlanReport *report);
+
+#endif

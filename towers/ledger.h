@@ -1,0 +1,76 @@
+/* Ledger: one small mapped segment that the supervisor and all towers share. Every tower writes its own rows; the
+ * supervisor and rank 0 read all. Console, log, TensorBoard, `compare` and the hang report come from it, at no cost to
+ * the towers: nobody waits for it. */
+#ifndef TOWERS_LEDGER_H
+#define TOWERS_LEDGER_H
+
+#include <stdatomic.h>
+
+#include "kernels/status.h"
+#include "nccl_sync/mean_loss.h"
+
+enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_MESSAGE = 1024 };
+
+/* What a tower is doing, for the hang report. */
+typedef enum Phase {
+    PHASE_START = 0, PHASE_DATA, PHASE_COPY, PHASE_FORWARD, PHASE_BACKWARD, PHASE_REDUCE, PHASE_UPDATE, PHASE_RECORD,
+    PHASE_EVAL, PHASE_SAVE, PHASE_DONE, PHASE_COUNT
+} Phase;
+const char *phase_name(Phase phase);
+
+/* One tower, one step. */
+typedef struct LedgerRow {
+    int64_t step;
+    TowerLoss loss;
+    bool loss_finite, grad_finite;
+    double grad_norm;                /* of this tower's own gradient, before the sum */
+    int64_t hits[2];                 /* top-1, top-5 */
+    int64_t phase_ns[PHASE_COUNT];   /* time spent in each phase of this step */
+    int64_t arrival_ns;              /* CLOCK_MONOTONIC when it reached the collective */
+} LedgerRow;
+
+typedef struct LedgerTower {
+    _Atomic int64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last change of phase */
+    _Atomic int64_t step;         /* the step it is in */
+    _Atomic int phase;
+    LedgerRow rows[LEDGER_STEPS]; /* row of step s: rows[s % LEDGER_STEPS]; complete once rows[].step == s */
+} LedgerTower;
+
+/* What the whole run is doing: written by rank 0 only. */
+typedef struct LedgerRun {
+    _Atomic int64_t step, steps;         /* committed steps, steps in all */
+    _Atomic int64_t epoch_x1000, epochs;
+    _Atomic double loss, mean_loss, lr, images_per_sec, accuracy, data_wait;
+    _Atomic int64_t start_ns;
+    _Atomic int stop_signal;             /* set by the supervisor: save at the next step boundary, then stop */
+    _Atomic int evaluating;
+} LedgerRun;
+
+/* A process's last words: why it failed. The first failure of all wins `first`. */
+typedef struct LedgerProcess {
+    _Atomic int status;             /* Status; written after the text */
+    char message[LEDGER_MESSAGE];
+    char trace[LEDGER_MESSAGE];
+} LedgerProcess;
+
+typedef struct Ledger {
+    int towers, processes;
+    LedgerRun run;
+    _Atomic int first_failed; /* process + 1 that failed first, 0 = none */
+    LedgerProcess *process;   /* [processes], inside the segment */
+    LedgerTower *tower;       /* [towers], inside the segment */
+    size_t bytes;
+} Ledger;
+
+NODISCARD Status ledger_create(int towers, int processes, Ledger **made); /* before the fork */
+void ledger_destroy(Ledger *ledger);
+
+int64_t clock_ns(void); /* CLOCK_MONOTONIC */
+
+/* Enter a phase: stores the time of the one that ends in the tower's current row, and beats the heart. */
+void ledger_phase(Ledger *ledger, int tower, int64_t step, Phase phase);
+LedgerRow *ledger_row(Ledger *ledger, int tower, int64_t step); /* the row to fill for this step */
+/* Copy the thread's error message into the process's row; the first process to do so is the root cause. */
+void ledger_fail(Ledger *ledger, int process, Status status);
+
+#endif

@@ -1,0 +1,37 @@
+/* Model: what a model file hands down to the trainer. The trainer never names one. */
+#ifndef TOWERS_MODEL_H
+#define TOWERS_MODEL_H
+
+#include "towers/graph/layers.h"
+
+typedef struct ModelOptions {
+    int classes;
+    int32_t side, channels; /* of the image that enters the network */
+    float dropout;          /* rate; < 0: the model's default */
+    bool aux;               /* build auxiliary heads (training only) */
+    const char *variant;    /* "" or one of the model's own names */
+} ModelOptions;
+
+/* Where the loss is taken. Logits are {n, classes, 1, 1}. */
+typedef struct ModelHeads {
+    Value logits;
+    Value aux[2];
+    int aux_count;
+} ModelHeads;
+
+typedef struct Model {
+    const char *name;     /* "inception_v3" */
+    const char *title;    /* "Inception v3" */
+    const char *paper;    /* authors, title, arXiv number */
+    int32_t side;         /* canonical input side */
+    int32_t min_side;     /* smallest that the network can take */
+    int32_t channels;     /* 1 or 3 */
+    int classes;          /* default */
+    float dropout;        /* default rate */
+    float aux_weight;     /* default weight of each auxiliary loss; 0: the model has none */
+    float mean[3], std[3];/* of pixels in [0, 1] */
+    const char *variants; /* "tf2016" (comma separated), or "" */
+    void (*build)(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads);
+} Model;
+
+#endif

@@ -1,0 +1,22 @@
+/* TensorBoard event files: TFRecord framing (length, masked CRC32C of both) around tf.Event messages (protobuf-c). */
+#ifndef TOWERS_RECORD_EVENTS_H
+#define TOWERS_RECORD_EVENTS_H
+
+#include <stdint.h>
+
+#include "kernels/status.h"
+
+typedef struct Events Events;
+/* Opens RUN/events.out.tfevents.<time>.<host>.<pid>. After a resume, `purge_step` >= 0 tells readers to forget later steps. */
+NODISCARD Status events_open(const char *run_dir, int64_t purge_step, Events **made);
+NODISCARD Status events_scalar(Events *events, int64_t step, const char *tag, double value);
+/* A histogram of values, TensorFlow's exponential buckets. */
+NODISCARD Status events_histogram(Events *events, int64_t step, const char *tag, const float *values, int64_t count);
+NODISCARD Status events_text(Events *events, int64_t step, const char *tag, const char *text);
+NODISCARD Status events_flush(Events *events);
+void events_close(Events *events);
+
+uint32_t crc32c(uint32_t crc, const void *bytes, uint64_t count); /* Castagnoli; start with 0 */
+uint32_t crc32c_masked(const void *bytes, uint64_t count);        /* TFRecord's mask */
+
+#endif

@@ -1,0 +1,43 @@
+/* The files of a run directory that grow: metrics.jsonl (an object a step), results.csv (a row an epoch), log.txt, and the
+ * event file. Written by rank 0 from the ledger. After a resume at step s, rows of later steps are cut off first, so no
+ * step is there twice, whatever a crash left. */
+#ifndef TOWERS_RECORD_METRICS_H
+#define TOWERS_RECORD_METRICS_H
+
+#include "nccl_sync/mean_loss.h"
+#include "towers/record/events.h"
+
+typedef struct StepRecord {
+    int64_t step;   /* 1 for the first update */
+    int64_t epoch;  /* 0 for the first */
+    double lr;
+    int64_t images; /* samples of this step, all towers */
+    double images_per_sec;
+    const TowerLoss *tower; /* [towers] */
+    int towers;
+    double mean_loss, base_loss, total_loss; /* total = base + L2 term, base = mean_loss */
+    double grad_norm;                        /* of the averaged gradient */
+    const double *tower_grad_norm;           /* [towers] */
+    const int64_t *arrival_us;               /* [towers]: step start to arrival at the collective */
+    const int64_t *data_us;                  /* [towers] */
+    double top1;                             /* training accuracy of this step's batch */
+    bool skipped;                            /* the gate refused the update */
+} StepRecord;
+
+typedef struct EpochRecord {
+    int64_t epoch, step; /* epochs from 1 */
+    double train_loss, train_top1, test_loss, test_top1, test_top5, lr, images_per_sec, seconds;
+} EpochRecord;
+
+typedef struct Metrics Metrics;
+/* `resume_step` >= 0 keeps rows up to and including it. `event_interval`: steps between TensorBoard scalars. */
+NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, Metrics **made);
+NODISCARD Status metrics_step(Metrics *metrics, const StepRecord *record);
+NODISCARD Status metrics_epoch(Metrics *metrics, const EpochRecord *record);
+NODISCARD Status metrics_log(Metrics *metrics, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line of log.txt, with the time */
+Events *metrics_events(Metrics *metrics);
+/* Everything written so far is in the files (before a checkpoint). */
+NODISCARD Status metrics_flush(Metrics *metrics);
+void metrics_close(Metrics *metrics);
+
+#endif

@@ -1,0 +1,31 @@
+/* Learning rate as a function of the step. Pure; steps count from 0, `steps_per_epoch` >= 1. */
+#ifndef TOWERS_SCHEDULE_H
+#define TOWERS_SCHEDULE_H
+
+#include "kernels/status.h"
+
+#include <stdint.h>
+
+typedef enum ScheduleKind {
+    SCHEDULE_CONSTANT = 0,
+    SCHEDULE_EXPONENTIAL, /* lr * rate ^ floor(epoch / decay_epochs): staircase */
+    SCHEDULE_STEP,        /* the same by its PyTorch name */
+    SCHEDULE_PIECEWISE,   /* "LR0;E1;LR1;E2;LR2" */
+    SCHEDULE_COSINE,      /* min_lr + (lr - min_lr) (1 + cos(pi t / T)) / 2 */
+    SCHEDULE_POLYNOMIAL,  /* min_lr + (lr - min_lr) (1 - t / T) ^ power */
+    SCHEDULE_ONE_CYCLE    /* linear up over the first 30 %, cosine down */
+} ScheduleKind;
+
+typedef struct Schedule {
+    ScheduleKind kind;
+    double lr, min_lr;
+    double decay_rate, decay_epochs, power;
+    double warmup_epochs, warmup_lr; /* linear from warmup_lr to lr */
+    int pieces;
+    double piece_lr[16], piece_epoch[16]; /* piece_lr[i] from piece_epoch[i] on; piece_epoch[0] = 0 */
+} Schedule;
+
+NODISCARD Status schedule_parse_pieces(const char *text, Schedule *schedule); /* ERR_ARG naming the place */
+double schedule_lr(const Schedule *schedule, int64_t step, int64_t steps_per_epoch, int64_t total_steps);
+
+#endif
