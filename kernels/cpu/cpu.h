@@ -1,0 +1,76 @@
+/* The inside of the CPU backend: its device, its table of kernels, and how its files are compiled for the processor.
+ *
+ * Every row of ops.def is one `const OpKernel cpu_<name>`, defined in the file of its family. Kernels run at once, in
+ * the calling thread plus the OpenMP team that open made (cpu_threads() wide, denormals flushed to zero). A kernel
+ * writes
+ * `#pragma omp parallel for` around calls of small inner functions marked CPU_CLONES: the compiler outlines an OpenMP
+ * body without its clones, so a loop that shall be vectorized for the processor at hand must be in a function of its
+ * own. */
+#ifndef TOWERS_KERNELS_CPU_CPU_H
+#define TOWERS_KERNELS_CPU_CPU_H
+
+#include "kernels/backend.h"
+
+#include <string.h>
+
+typedef struct Onednn Onednn;
+
+/* Device.impl of the CPU backend. */
+typedef struct CpuDevice {
+    Onednn *onednn; /* owned: engine and stream */
+    int threads;
+} CpuDevice;
+
+/* Compile a function several times and pick at load time: AVX-512 (x86-64-v4), AVX2 (v3), baseline. The resolvers of
+ * such functions run before the sanitizers are up, so those builds, and other processors, get one plain version. */
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&                                 \
+    !defined(__SANITIZE_THREAD__) && !defined(__AVX512F__)
+#define CPU_CLONES __attribute__((noinline, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CPU_CLONES __attribute__((noinline))
+#endif
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#undef CPU_CLONES
+#define CPU_CLONES __attribute__((noinline))
+#endif
+#endif
+
+#define OP(KIND, name, inputs, outputs, min_inputs, formula) extern const OpKernel cpu_##name;
+#include "kernels/ops.def"
+#undef OP
+
+/* The parts of the backend's vtable that are kernels, not ops (optimizer.c). */
+Status cpu_optimizer_apply(Device *device, const OptimizerUpdate *update);
+Status cpu_square_sum(Device *device, const float *x, size_t count, double *sum_of_squares);
+Status cpu_average(Device *device, float *running, const float *batch, const float *correct, float decay, size_t count,
+                   const float *commit);
+
+static inline int cpu_threads(const Device *device)
+{
+    return device->config.threads;
+}
+
+static inline Onednn *cpu_onednn(const Device *device)
+{
+    return ((const CpuDevice *)device->impl)->onednn;
+}
+
+/* bf16 is the upper half of an f32; rounded to nearest even, NaN stays NaN. */
+static inline float bf16_to_f32(uint16_t bits)
+{
+    uint32_t word = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+static inline uint16_t bf16_from_f32(float value)
+{
+    uint32_t word;
+    memcpy(&word, &value, sizeof word);
+    uint32_t rounded = (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16;
+    return (uint16_t)(value != value ? (word >> 16) | 0x40u : rounded);
+}
+
+#endif
