@@ -1,8 +1,8 @@
 /* Comm: how towers agree. Sum, broadcast, barrier, abort.
  *
  * Ranks are processes; each holds `local` towers (virtual towers run one after another in one process), numbered
- * first .. first + local - 1 of `towers`. comm_shm.c sums in tower order through memory that all processes share, so the
- * result is bit-for-bit the same for any mapping of towers to processes; comm_nccl.c is ncclAllReduce.
+ * first .. first + local - 1 of `towers`. comm_shm.c sums in tower order through memory that all processes share, so
+ * the result is bit-for-bit the same for any mapping of towers to processes; comm_nccl.c is ncclAllReduce.
  *
  * Collective: the same calls in the same order on every rank. A peer that left, called comm_abort, or did not arrive
  * before the deadline ends every other rank's call with ERR_COMM; none waits for ever. */
@@ -14,32 +14,32 @@
 typedef struct Comm Comm;
 
 typedef struct CommConfig {
-    int rank, ranks;       /* this process, processes */
-    int first, local;      /* this process's towers */
-    int towers;            /* all towers */
-    size_t max_count;      /* largest comm_sum, in floats */
-    int64_t timeout_ms;    /* of one collective */
+    int rank, ranks;    /* this process, processes */
+    int first, local;   /* this process's towers */
+    int towers;         /* all towers */
+    size_t max_count;   /* floats that one round may sum: first + count of every call stays below */
+    int64_t timeout_ms; /* of one collective */
 } CommConfig;
 
-/* Shared memory for one group of CPU towers on one machine: made by the supervisor before it forks the towers, anonymous
- * (no name, no /dev/shm limit), freed by the kernel with the last process. */
+/* Shared memory for one group of CPU towers on one machine: made by the supervisor before it forks the towers,
+ * anonymous (no name, no /dev/shm limit), freed by the kernel with the last process. */
 typedef struct CommShared CommShared;
 NODISCARD Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **made);
 void comm_shared_destroy(CommShared *shared);
-/* Called by the supervisor when tower process `rank` is gone: every waiting and every later collective fails at once. */
+/* Called by the supervisor when tower process `rank` is gone: every waiting and every later collective fails at once.
+ */
 void comm_shared_abort(CommShared *shared, int rank);
 
 NODISCARD Status comm_shm_open(const CommConfig *config, CommShared *shared, Comm **made);
-/* A world of one process: sums the local towers in order, nothing is shared. */
-NODISCARD Status comm_self_open(const CommConfig *config, Comm **made);
 void comm_close(Comm *comm); /* NULL is fine */
 
-/* Hand over tower `tower`'s contribution to elements [0, count) of the sum that follows. f32; read before return.
- * (`tower` is one of this rank's.) */
-NODISCARD Status comm_give(Comm *comm, int tower, const float *from, size_t count);
-/* Sum of all towers' contributions of this round, in tower order, to `to` on every rank. Ends the round. A tower that gave
- * nothing in this round counts as zeros. Elements, not bytes. */
-NODISCARD Status comm_sum(Comm *comm, float *to, size_t count);
+/* Hand over tower `tower`'s contribution to elements [first, first + count) of this round's sum. f32, host-visible on
+ * the CPU, device memory with NCCL; may be reused on return (CPU) or after the sum (NCCL). `tower` is one of this
+ * rank's. */
+NODISCARD Status comm_give(Comm *comm, int tower, size_t first, const float *from, size_t count);
+/* Sum of all towers' contributions to [first, first + count), in tower order, to `to` on every rank. Every tower must
+ * have given this range in this round. Elements, not bytes. */
+NODISCARD Status comm_sum(Comm *comm, size_t first, float *to, size_t count);
 
 NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root` */
 NODISCARD Status comm_barrier(Comm *comm);

@@ -1,8 +1,8 @@
 /* Loss accounting: {sum, count, finite} per tower, never a mean of means.
  *
- * The rule that ties the sources together (the vectors of tests/test_mean_loss.c): the gradient is that of the mean over all samples of the
- * global batch whatever each tower's share, mean_loss = sum of sums / sum of counts, and an empty tower contributes 0
- * samples, never NaN. */
+ * The rule that ties the sources together (the vectors of tests/test_mean_loss.c): the gradient is that of the mean
+ * over all samples of the global batch whatever each tower's share, mean_loss = sum of sums / sum of counts, and an
+ * empty tower contributes 0 samples, never NaN. */
 #ifndef TOWERS_NCCL_SYNC_MEAN_LOSS_H
 #define TOWERS_NCCL_SYNC_MEAN_LOSS_H
 
@@ -15,23 +15,34 @@ typedef struct TowerLoss {
     bool finite;   /* sum and all gradients of this tower */
 } TowerLoss;
 
-/* What is printed as "the loss". LAST is the original Inception trainer, FIRST Keras' custom train_step, MEAN the fix. */
-typedef enum LossReport { LOSS_REPORT_LAST = 0, LOSS_REPORT_FIRST, LOSS_REPORT_MEAN, LOSS_REPORT_WORST, LOSS_REPORT_ALL } LossReport;
+/* What is printed as "the loss". LAST is the original Inception trainer, FIRST Keras' custom train_step, MEAN the fix.
+ */
+typedef enum LossReport {
+    LOSS_REPORT_LAST = 0,
+    LOSS_REPORT_FIRST,
+    LOSS_REPORT_MEAN,
+    LOSS_REPORT_WORST,
+    LOSS_REPORT_ALL
+} LossReport;
 
-/* Which towers are asked for NaN before a step commits. LAST looks at the last tower's loss, after the update, as the original. */
+/* Which towers are asked for NaN before a step commits. LAST looks at the last tower's loss, after the update, as the
+ * original. */
 typedef enum NanCheck { NAN_CHECK_OFF = 0, NAN_CHECK_LAST, NAN_CHECK_MEAN, NAN_CHECK_ALL } NanCheck;
 
-/* What a sum of losses is divided by: the samples really there, or the constant global batch (the tf.distribute tutorial). */
+/* What a sum of losses is divided by: the samples really there, or the constant global batch (the tf.distribute
+ * tutorial). */
 typedef enum LossDivisor { LOSS_DIVISOR_SAMPLES = 0, LOSS_DIVISOR_GLOBAL_BATCH } LossDivisor;
 
 double tower_loss_mean(const TowerLoss *tower); /* sum / count; NaN for an empty tower (there is no loss to tell) */
 
-/* The mean over towers[0 .. count). `global_batch` is read by LOSS_DIVISOR_GLOBAL_BATCH only. NaN if there are no samples. */
+/* The mean over towers[0 .. count). `global_batch` is read by LOSS_DIVISOR_GLOBAL_BATCH only. NaN if there are no
+ * samples. */
 double mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch);
-/* The value that `report` prints (LOSS_REPORT_ALL: the mean). Towers without samples are passed over by LAST, FIRST and WORST;
- * a non-finite loss is the worst. */
+/* The value that `report` prints (LOSS_REPORT_ALL: the mean). Towers without samples are passed over by LAST, FIRST and
+ * WORST; a non-finite loss is the worst. */
 double reported_loss(const TowerLoss *towers, int count, LossReport report, LossDivisor divisor, int64_t global_batch);
-/* Factor of each sample's gradient: 1 / (samples of the global batch) or 1 / global_batch. 0 if there are no samples. */
+/* Factor of each sample's gradient: 1 / (samples of the global batch) or 1 / global_batch. 0 if there are no samples.
+ */
 double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch);
 
 /* May this step commit? *culprit receives the first tower at fault, or -1. */

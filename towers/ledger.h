@@ -13,8 +13,18 @@ enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_MESSAGE = 1024 };
 
 /* What a tower is doing, for the hang report. */
 typedef enum Phase {
-    PHASE_START = 0, PHASE_DATA, PHASE_COPY, PHASE_FORWARD, PHASE_BACKWARD, PHASE_REDUCE, PHASE_UPDATE, PHASE_RECORD,
-    PHASE_EVAL, PHASE_SAVE, PHASE_DONE, PHASE_COUNT
+    PHASE_START = 0,
+    PHASE_DATA,
+    PHASE_COPY,
+    PHASE_FORWARD,
+    PHASE_BACKWARD,
+    PHASE_REDUCE,
+    PHASE_UPDATE,
+    PHASE_RECORD,
+    PHASE_EVAL,
+    PHASE_SAVE,
+    PHASE_DONE,
+    PHASE_COUNT
 } Phase;
 const char *phase_name(Phase phase);
 
@@ -23,10 +33,10 @@ typedef struct LedgerRow {
     int64_t step;
     TowerLoss loss;
     bool loss_finite, grad_finite;
-    double grad_norm;                /* of this tower's own gradient, before the sum */
-    int64_t hits[2];                 /* top-1, top-5 */
-    int64_t phase_ns[PHASE_COUNT];   /* time spent in each phase of this step */
-    int64_t arrival_ns;              /* CLOCK_MONOTONIC when it reached the collective */
+    double grad_norm;              /* of this tower's own gradient, before the sum */
+    int64_t hits[2];               /* top-1, top-5 */
+    int64_t phase_ns[PHASE_COUNT]; /* time spent in each phase of this step */
+    int64_t arrival_ns;            /* CLOCK_MONOTONIC when it reached the collective */
 } LedgerRow;
 
 typedef struct LedgerTower {
@@ -38,17 +48,17 @@ typedef struct LedgerTower {
 
 /* What the whole run is doing: written by rank 0 only. */
 typedef struct LedgerRun {
-    _Atomic int64_t step, steps;         /* committed steps, steps in all */
+    _Atomic int64_t step, steps; /* committed steps, steps in all */
     _Atomic int64_t epoch_x1000, epochs;
     _Atomic double loss, mean_loss, lr, images_per_sec, accuracy, data_wait;
     _Atomic int64_t start_ns;
-    _Atomic int stop_signal;             /* set by the supervisor: save at the next step boundary, then stop */
+    _Atomic int stop_signal; /* set by the supervisor: save at the next step boundary, then stop */
     _Atomic int evaluating;
 } LedgerRun;
 
 /* A process's last words: why it failed. The first failure of all wins `first`. */
 typedef struct LedgerProcess {
-    _Atomic int status;             /* Status; written after the text */
+    _Atomic int status; /* Status; written after the text */
     char message[LEDGER_MESSAGE];
     char trace[LEDGER_MESSAGE];
 } LedgerProcess;

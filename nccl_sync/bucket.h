@@ -1,0 +1,35 @@
+/* Buckets: consecutive ranges of the gradient arena, which lies in the order in which backward completes it, so that
+ * the sum of one bucket runs while backward computes the next (Li et al., "PyTorch Distributed", VLDB 2020,
+ * section 3.2). The same cut on every rank. The last bucket also carries the lanes: a few floats on which all towers
+ * must agree. */
+#ifndef TOWERS_NCCL_SYNC_BUCKET_H
+#define TOWERS_NCCL_SYNC_BUCKET_H
+
+#include <stddef.h>
+
+enum { BUCKETS_MAX = 64 };
+
+typedef struct Bucket {
+    size_t first, count; /* elements of the gradient arena */
+} Bucket;
+
+typedef struct Buckets {
+    int count; /* >= 1 */
+    Bucket bucket[BUCKETS_MAX];
+} Buckets;
+
+/* Cut [0, total) at parameter ends (ascending, ends[count - 1] <= total): the first bucket closes at `first_bytes`, so
+ * that the collective starts early, the others at `bucket_bytes`; a small remainder joins the last. Elements are f32.
+ */
+void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes, size_t bucket_bytes,
+                 Buckets *buckets);
+
+/* Lanes: appended to the gradients at [total, total + LANES) of the sum. */
+typedef enum SumLane {
+    SUM_LANE_STOP = 0,  /* towers whose process was asked to stop by a signal */
+    SUM_LANE_NONFINITE, /* towers whose loss or gradient is not finite */
+    SUM_LANE_SAMPLES,   /* samples of the global batch */
+    SUM_LANES = 16      /* rounded up to a line */
+} SumLane;
+
+#endif

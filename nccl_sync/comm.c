@@ -1,0 +1,67 @@
+/* The communicator interface: checks what every implementation would have to check, then forwards. */
+#include "nccl_sync/comm.h"
+
+#include "nccl_sync/comm_ops.h"
+
+#include <stdlib.h>
+
+Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Comm **made)
+{
+    if (config->local < 1 || config->first < 0 || config->first + config->local > config->towers)
+        return FAIL(ERR_ARG, "rank %d: towers %d..%d are not part of 0..%d", config->rank, config->first,
+                    config->first + config->local - 1, config->towers - 1);
+    Comm *comm = calloc(1, sizeof *comm);
+    if (!comm) return FAIL(ERR_MEMORY, "communicator of rank %d", config->rank);
+    *comm = (Comm){.ops = ops, .config = *config, .impl = impl};
+    *made = comm;
+    return OK;
+}
+
+static Status range_check(const Comm *comm, size_t first, size_t count)
+{
+    if (first + count > comm->config.max_count)
+        return FAIL(ERR_INTERNAL, "collective over elements %zu..%zu, room for %zu", first, first + count,
+                    comm->config.max_count);
+    return OK;
+}
+
+Status comm_give(Comm *comm, int tower, size_t first, const float *from, size_t count)
+{
+    TRY(range_check(comm, first, count));
+    if (tower < comm->config.first || tower >= comm->config.first + comm->config.local)
+        return FAIL(ERR_INTERNAL, "rank %d gives for tower %d, which is not its own", comm->config.rank, tower);
+    return comm->ops->give(comm, tower, first, from, count);
+}
+
+Status comm_sum(Comm *comm, size_t first, float *to, size_t count)
+{
+    TRY(range_check(comm, first, count));
+    return comm->ops->sum(comm, first, to, count);
+}
+
+Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root)
+{
+    return comm->ops->broadcast(comm, buf, bytes, root);
+}
+
+Status comm_barrier(Comm *comm)
+{
+    return comm->ops->barrier(comm);
+}
+
+void comm_abort(Comm *comm)
+{
+    if (comm) comm->ops->abort(comm);
+}
+
+void comm_close(Comm *comm)
+{
+    if (!comm) return;
+    comm->ops->close(comm);
+    free(comm);
+}
+
+const CommConfig *comm_config(const Comm *comm)
+{
+    return &comm->config;
+}

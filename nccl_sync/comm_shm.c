@@ -1,0 +1,211 @@
+/* Collectives between the tower processes of one machine, through anonymous memory that the supervisor mapped before it
+ * forked them.
+ *
+ * Every tower has a slot of max_count floats; comm_give copies into it. comm_sum: barrier; each rank adds its part of
+ * the range over all slots, in tower order, into the result area; barrier; each rank copies the result out. The order
+ * of the additions is that of the tower numbers, so the sum does not depend on which process holds which tower, nor on
+ * timing.
+ *
+ * A barrier is a counter and a futex. Who waits also watches the abort word: the supervisor or a failing peer sets it,
+ * and the deadline ends the wait when nobody could. */
+#include "nccl_sync/comm.h"
+#include "nccl_sync/comm_ops.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SPINS = 4000, BROADCAST_BYTES = 1 << 16, LINE = 64 };
+
+struct CommShared {
+    _Alignas(LINE) _Atomic uint32_t generation; /* completed barriers; the futex word */
+    _Alignas(LINE) _Atomic uint32_t arrived;
+    _Alignas(LINE) _Atomic uint32_t aborted;        /* rank + 1 of the first that left */
+    _Alignas(LINE) _Atomic int64_t arrived_at[256]; /* barrier number each rank has reached, to name the missing one */
+    int towers, ranks;
+    size_t max_count, stride; /* floats; stride is max_count rounded up to a line */
+    size_t bytes;             /* of the mapping */
+    char broadcast[BROADCAST_BYTES];
+    _Alignas(LINE) float slots[]; /* [towers + 1][stride]: the last one is the result */
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0); /* early returns are fine: the caller looks again */
+}
+
+static void futex_wake_all(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **made)
+{
+    if (towers < 1 || ranks < 1 || ranks > 256)
+        return FAIL(ERR_ARG, "%d towers in %d processes: wanted 1 to 256 processes", towers, ranks);
+    size_t stride = (max_count + 15) / 16 * 16;
+    size_t bytes = sizeof(CommShared) + ((size_t)towers + 1) * stride * sizeof(float);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return FAIL(ERR_MEMORY, "%zu MiB of memory shared between %d towers: %s", bytes >> 20, towers, strerror(errno));
+    CommShared *shared = memory;
+    shared->towers = towers;
+    shared->ranks = ranks;
+    shared->max_count = max_count;
+    shared->stride = stride;
+    shared->bytes = bytes;
+    *made = shared;
+    return OK;
+}
+
+void comm_shared_destroy(CommShared *shared)
+{
+    if (shared) munmap(shared, shared->bytes);
+}
+
+void comm_shared_abort(CommShared *shared, int rank)
+{
+    uint32_t nobody = 0;
+    atomic_compare_exchange_strong(&shared->aborted, &nobody, (uint32_t)rank + 1);
+    futex_wake_all(&shared->generation);
+}
+
+static Status fail_aborted(const Comm *comm, const CommShared *shared)
+{
+    int left = (int)atomic_load(&shared->aborted) - 1;
+    if (left == comm->config.rank) return FAIL(ERR_COMM, "rank %d has left the collective itself", left);
+    return FAIL(ERR_COMM, "tower process %d left; the others cannot go on without it", left);
+}
+
+static Status fail_deadline(const Comm *comm, CommShared *shared, int64_t barrier)
+{
+    int missing = -1;
+    for (int r = 0; r < shared->ranks && missing < 0; r++)
+        if (atomic_load(&shared->arrived_at[r]) < barrier) missing = r;
+    comm_shared_abort(shared, missing < 0 ? comm->config.rank : missing);
+    return FAIL(ERR_COMM, "tower process %d did not arrive at the collective within %.1f s (--comm-timeout)", missing,
+                (double)comm->config.timeout_ms / 1000);
+}
+
+static Status barrier_wait(Comm *comm, CommShared *shared, uint32_t generation, int64_t barrier)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&shared->generation, memory_order_acquire) != generation) return OK;
+        if ((i & 63) == 0 && atomic_load_explicit(&shared->aborted, memory_order_relaxed))
+            return fail_aborted(comm, shared);
+    }
+    int64_t deadline = now_ms() + comm->config.timeout_ms;
+    while (atomic_load_explicit(&shared->generation, memory_order_acquire) == generation) {
+        if (atomic_load(&shared->aborted)) return fail_aborted(comm, shared);
+        int64_t left = deadline - now_ms();
+        if (left <= 0) return fail_deadline(comm, shared, barrier);
+        futex_wait(&shared->generation, generation, left < 100 ? left : 100);
+    }
+    return OK;
+}
+
+static Status shm_barrier(Comm *comm)
+{
+    CommShared *shared = comm->impl;
+    if (atomic_load(&shared->aborted)) return fail_aborted(comm, shared);
+    if (shared->ranks == 1) return OK;
+    int64_t barrier = atomic_fetch_add(&shared->arrived_at[comm->config.rank], 1) + 1;
+    uint32_t generation = atomic_load(&shared->generation);
+    if (atomic_fetch_add(&shared->arrived, 1) + 1 == (uint32_t)shared->ranks) {
+        atomic_store(&shared->arrived, 0);
+        atomic_fetch_add(&shared->generation, 1);
+        futex_wake_all(&shared->generation);
+        return OK;
+    }
+    return barrier_wait(comm, shared, generation, barrier);
+}
+
+static Status shm_give(Comm *comm, int tower, size_t first, const float *from, size_t count)
+{
+    CommShared *shared = comm->impl;
+    memcpy(shared->slots + (size_t)tower * shared->stride + first, from, count * sizeof *from);
+    return OK;
+}
+
+/* In blocks that stay in the first-level cache, so that each slot is read once and the sum is written once. */
+static void add_slots(CommShared *shared, size_t first, size_t end)
+{
+    enum { BLOCK = 2048 };
+    float *result = shared->slots + (size_t)shared->towers * shared->stride;
+    for (size_t at = first; at < end; at += BLOCK) {
+        size_t n = end - at < BLOCK ? end - at : BLOCK;
+        memcpy(result + at, shared->slots + at, n * sizeof *result);
+        for (int t = 1; t < shared->towers; t++) {
+            const float *slot = shared->slots + (size_t)t * shared->stride + at;
+            for (size_t i = 0; i < n; i++) result[at + i] += slot[i];
+        }
+    }
+}
+
+static Status shm_sum(Comm *comm, size_t first, float *to, size_t count)
+{
+    CommShared *shared = comm->impl;
+    size_t rank = (size_t)comm->config.rank, ranks = (size_t)shared->ranks;
+    TRY(shm_barrier(comm));
+    add_slots(shared, first + count * rank / ranks, first + count * (rank + 1) / ranks);
+    TRY(shm_barrier(comm));
+    memcpy(to, shared->slots + (size_t)shared->towers * shared->stride + first, count * sizeof *to);
+    return OK;
+}
+
+static Status shm_broadcast(Comm *comm, void *buf, size_t bytes, int root)
+{
+    CommShared *shared = comm->impl;
+    char *at = buf;
+    for (size_t done = 0; done < bytes; done += BROADCAST_BYTES) {
+        size_t n = bytes - done < BROADCAST_BYTES ? bytes - done : BROADCAST_BYTES;
+        if (comm->config.rank == root) memcpy(shared->broadcast, at + done, n);
+        TRY(shm_barrier(comm));
+        if (comm->config.rank != root) memcpy(at + done, shared->broadcast, n);
+        TRY(shm_barrier(comm));
+    }
+    return OK;
+}
+
+static void shm_abort(Comm *comm)
+{
+    comm_shared_abort(comm->impl, comm->config.rank);
+}
+
+static void shm_close(Comm *comm)
+{
+    (void)comm; /* the mapping belongs to the supervisor */
+}
+
+static const CommOps shm_ops = {
+    .give = shm_give,
+    .sum = shm_sum,
+    .broadcast = shm_broadcast,
+    .barrier = shm_barrier,
+    .abort = shm_abort,
+    .close = shm_close,
+};
+
+Status comm_shm_open(const CommConfig *config, CommShared *shared, Comm **made)
+{
+    if (config->towers != shared->towers || config->ranks != shared->ranks || config->max_count > shared->max_count)
+        return FAIL(ERR_INTERNAL,
+                    "rank %d opens %d towers in %d processes over %zu floats; the memory was made for %d, %d, %zu",
+                    config->rank, config->towers, config->ranks, config->max_count, shared->towers, shared->ranks,
+                    shared->max_count);
+    return comm_create(config, &shm_ops, shared, made);
+}

@@ -1,0 +1,93 @@
+/* Loss accounting over towers; see mean_loss.h. */
+#include "nccl_sync/mean_loss.h"
+
+#include <math.h>
+
+double tower_loss_mean(const TowerLoss *tower)
+{
+    return tower->count > 0 ? tower->sum / (double)tower->count : NAN;
+}
+
+double mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch)
+{
+    double sum = 0;
+    int64_t samples = 0;
+    for (int t = 0; t < count; t++) {
+        if (towers[t].count <= 0) continue;
+        sum += towers[t].sum;
+        samples += towers[t].count;
+    }
+    if (samples == 0) return NAN;
+    return sum / (double)(divisor == LOSS_DIVISOR_GLOBAL_BATCH ? global_batch : samples);
+}
+
+/* A loss that is not finite is worse than any number. */
+static double worse(double a, double b)
+{
+    if (!isfinite(a)) return a;
+    if (!isfinite(b)) return b;
+    return a > b ? a : b;
+}
+
+double reported_loss(const TowerLoss *towers, int count, LossReport report, LossDivisor divisor, int64_t global_batch)
+{
+    double first = NAN, last = NAN, worst = NAN;
+    bool any = false;
+    for (int t = 0; t < count; t++) {
+        if (towers[t].count <= 0) continue;
+        last = tower_loss_mean(&towers[t]);
+        worst = any ? worse(worst, last) : last;
+        if (!any) first = last;
+        any = true;
+    }
+    switch (report) {
+    case LOSS_REPORT_LAST: return last;
+    case LOSS_REPORT_FIRST: return first;
+    case LOSS_REPORT_WORST: return worst;
+    case LOSS_REPORT_MEAN:
+    case LOSS_REPORT_ALL: break;
+    }
+    return mean_loss(towers, count, divisor, global_batch);
+}
+
+double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch)
+{
+    if (samples <= 0) return 0;
+    return 1.0 / (double)(divisor == LOSS_DIVISOR_GLOBAL_BATCH ? global_batch : samples);
+}
+
+static int last_with_samples(const TowerLoss *towers, int count)
+{
+    for (int t = count - 1; t >= 0; t--)
+        if (towers[t].count > 0) return t;
+    return -1;
+}
+
+static int first_without_finite_loss(const TowerLoss *towers, int count)
+{
+    for (int t = 0; t < count; t++)
+        if (towers[t].count > 0 && !isfinite(towers[t].sum)) return t;
+    return -1;
+}
+
+static int first_not_finite(const TowerLoss *towers, int count)
+{
+    for (int t = 0; t < count; t++)
+        if (towers[t].count > 0 && (!towers[t].finite || !isfinite(towers[t].sum))) return t;
+    return -1;
+}
+
+bool nan_check_pass(const TowerLoss *towers, int count, NanCheck check, int *culprit)
+{
+    int guilty = -1, last = last_with_samples(towers, count);
+    switch (check) {
+    case NAN_CHECK_OFF: break;
+    case NAN_CHECK_LAST:
+        if (last >= 0 && isnan(towers[last].sum)) guilty = last; /* isnan, not isfinite: the original lets Inf pass */
+        break;
+    case NAN_CHECK_MEAN: guilty = first_without_finite_loss(towers, count); break;
+    case NAN_CHECK_ALL: guilty = first_not_finite(towers, count); break;
+    }
+    *culprit = guilty;
+    return guilty < 0;
+}

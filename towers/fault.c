@@ -1,0 +1,124 @@
+/* Fault points; see fault.h. Empty without TOWERS_FAULTS. */
+#include "towers/fault.h"
+
+#ifdef TOWERS_FAULTS
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static Fault faults[FAULTS_MAX];
+static int fault_count;
+
+static const char *const kind_names[] = {
+    [FAULT_NONE] = "none", [FAULT_NAN] = "nan",   [FAULT_INF] = "inf",     [FAULT_HANG] = "hang",
+    [FAULT_EXIT] = "exit", [FAULT_KILL] = "kill", [FAULT_DELAY] = "delay", [FAULT_BITFLIP] = "bitflip",
+};
+
+static Status kind_parse(const char *text, FaultKind *kind)
+{
+    for (int k = FAULT_NAN; k <= FAULT_BITFLIP; k++) {
+        if (strcmp(text, kind_names[k])) continue;
+        *kind = (FaultKind)k;
+        return OK;
+    }
+    return FAIL(ERR_ARG, "TOWERS_FAULT: no kind '%s' (nan inf hang exit kill delay bitflip)", text);
+}
+
+static Status phase_parse(const char *text, int *phase)
+{
+    for (int p = 0; p < PHASE_COUNT; p++) {
+        if (strcmp(text, phase_name((Phase)p))) continue;
+        *phase = p;
+        return OK;
+    }
+    return FAIL(ERR_ARG, "TOWERS_FAULT: no phase '%s'", text);
+}
+
+static Status field_parse(char *field, Fault *fault)
+{
+    char *value = strchr(field, '=');
+    if (!value) return FAIL(ERR_ARG, "TOWERS_FAULT: '%s' is not key=value", field);
+    *value++ = 0;
+    if (!strcmp(field, "phase")) return phase_parse(value, &fault->phase);
+    if (!strcmp(field, "layer")) {
+        snprintf(fault->layer, sizeof fault->layer, "%s", value);
+        return OK;
+    }
+    if (!strcmp(field, "where")) {
+        fault->loss = strcmp(value, "grad") != 0;
+        fault->grad = strcmp(value, "loss") != 0;
+        return OK;
+    }
+    char *end;
+    long long number = strtoll(value, &end, 10);
+    if (end == value || *end) return FAIL(ERR_ARG, "TOWERS_FAULT: '%s=%s' wants a number", field, value);
+    if (!strcmp(field, "tower"))
+        fault->tower = (int)number;
+    else if (!strcmp(field, "step"))
+        fault->step = number;
+    else if (!strcmp(field, "ms"))
+        fault->ms = (int)number;
+    else
+        return FAIL(ERR_ARG, "TOWERS_FAULT: no key '%s' (tower step phase layer where ms)", field);
+    return OK;
+}
+
+static Status fault_parse(char *text, Fault *fault)
+{
+    *fault = (Fault){.phase = PHASE_FORWARD, .ms = 20, .step = 1, .loss = true, .grad = true};
+    char *fields = strchr(text, ':'), *rest = NULL;
+    if (fields) *fields++ = 0;
+    TRY(kind_parse(text, &fault->kind));
+    for (char *field = fields ? strtok_r(fields, ",", &rest) : NULL; field; field = strtok_r(NULL, ",", &rest))
+        TRY(field_parse(field, fault));
+    return OK;
+}
+
+Status faults_load(void)
+{
+    const char *text = getenv("TOWERS_FAULT");
+    fault_count = 0;
+    if (!text || !*text) return OK;
+    char copy[1024], *rest = NULL;
+    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy) return FAIL(ERR_ARG, "TOWERS_FAULT is too long");
+    for (char *one = strtok_r(copy, ";", &rest); one; one = strtok_r(NULL, ";", &rest)) {
+        if (fault_count == FAULTS_MAX) return FAIL(ERR_ARG, "TOWERS_FAULT: more than %d faults", FAULTS_MAX);
+        TRY(fault_parse(one, &faults[fault_count]));
+        fault_count++;
+    }
+    return OK;
+}
+
+static void strike(const Fault *fault)
+{
+    struct timespec pause_for = {fault->ms / 1000, (fault->ms % 1000) * 1000000L};
+    switch (fault->kind) {
+    case FAULT_HANG:
+        for (;;) pause();
+    case FAULT_EXIT: _exit(42);
+    case FAULT_KILL: kill(getpid(), SIGKILL); break;
+    case FAULT_DELAY: nanosleep(&pause_for, NULL); break;
+    default: break;
+    }
+}
+
+void fault_strike(int tower, int64_t step, Phase phase)
+{
+    for (int i = 0; i < fault_count; i++) {
+        const Fault *fault = &faults[i];
+        bool now = fault->kind == FAULT_DELAY ? step >= fault->step : step == fault->step;
+        if (now && fault->tower == tower && fault->phase == (int)phase) strike(fault);
+    }
+}
+
+const Fault *fault_of(FaultKind kind, int tower, int64_t step)
+{
+    for (int i = 0; i < fault_count; i++)
+        if (faults[i].kind == kind && faults[i].tower == tower && faults[i].step == step) return &faults[i];
+    return NULL;
+}
+
+#endif
