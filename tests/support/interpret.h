@@ -1,0 +1,28 @@
+/* Interpreter: runs a Graph op by op with the reference, every value in its own double-precision table entry.
+ *
+ * No plan, no sharing, no dtype: what a graph means, not how it runs. INPUT, PARAM and STATE values are set by the
+ * caller; PACKs are put together from their PARAMs before each run. */
+#ifndef TOWERS_TESTS_INTERPRET_H
+#define TOWERS_TESTS_INTERPRET_H
+
+#include "tests/support/reference.h"
+#include "towers/graph/graph.h"
+
+typedef struct Interpreter {
+    const Graph *graph; /* borrowed */
+    RefTensor *values;  /* owned; [id], entry 0 is the absent value */
+    int count;
+} Interpreter;
+
+Interpreter interpreter_create(const Graph *graph);
+void interpreter_destroy(Interpreter *it);
+
+/* The storage of a value: shape_count(shape) doubles, packed NHWC. Write it for INPUT, PARAM, STATE; read it after a
+ * run. */
+double *interpreter_data(Interpreter *it, Value v);
+void interpreter_run(Interpreter *it);
+
+/* Uniform values in [low, high) that depend on `seed` alone. */
+void fill_uniform(double *data, int64_t count, uint64_t seed, double low, double high);
+
+#endif

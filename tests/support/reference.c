@@ -1,0 +1,633 @@
+/* The op kinds as naive loops; see reference.h. Row order is that of kernels/ops.def. */
+#include "tests/support/reference.h"
+
+#include "kernels/philox.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNUSED __attribute__((unused))
+#define REFERENCE(name)                                                                                                \
+    static void reference_##name(const OpAttr *attr UNUSED, const RefTensor *in UNUSED, RefTensor *out UNUSED)
+
+typedef struct Place {
+    int n, c, h, w;
+} Place;
+
+static int64_t index_of(Shape s, int n, int c, int h, int w)
+{
+    return (((int64_t)n * s.h + h) * s.w + w) * s.c + c;
+}
+
+static Place place_of(Shape s, int64_t i)
+{
+    Place p = {.c = (int)(i % s.c), .w = (int)(i / s.c % s.w), .h = (int)(i / s.c / s.w % s.h)};
+    p.n = (int)(i / s.c / s.w / s.h);
+    return p;
+}
+
+static double relu_if(bool on, double v)
+{
+    return on && v < 0 ? 0 : v;
+}
+
+RefTensor ref_create(Shape shape)
+{
+    RefTensor t = {shape, calloc((size_t)shape_count(shape), sizeof(double))};
+    if (!t.data) abort();
+    return t;
+}
+
+void ref_destroy(RefTensor *t)
+{
+    free(t->data);
+    t->data = NULL;
+}
+
+static void ref_zero(RefTensor *t)
+{
+    memset(t->data, 0, (size_t)shape_count(t->shape) * sizeof(double));
+}
+
+/* `t` = acc, or zero if there is none. */
+static void ref_start(RefTensor *t, const RefTensor *acc)
+{
+    ref_zero(t);
+    if (acc->data) memcpy(t->data, acc->data, (size_t)shape_count(t->shape) * sizeof(double));
+}
+
+/* ---- input */
+
+REFERENCE(image)
+{
+    Shape s = out[0].shape, from = in[0].shape;
+    for (int64_t i = 0; i < shape_count(s); i++) {
+        Place p = place_of(s, i);
+        int oy = (from.h - s.h) / 2, ox = (from.w - s.w) / 2, flip = 0;
+        if (in[1].data) {
+            const double *row = in[1].data + (int64_t)p.n * 4;
+            oy = (int)row[0], ox = (int)row[1], flip = (int)row[2];
+        }
+        int x = ox + (flip ? s.w - 1 - p.w : p.w);
+        double pixel = in[0].data[index_of(from, p.n, from.c == 1 ? 0 : p.c, p.h + oy, x)];
+        out[0].data[i] = (pixel / 255 - (double)attr->image.mean[p.c]) / (double)attr->image.std[p.c];
+    }
+}
+
+/* ---- convolution: one sum of products x * w * y, of which each kind solves for one factor */
+
+typedef void Term(double *x, double *w, double *y);
+
+static void conv_terms(Window k, RefTensor x, RefTensor w, RefTensor y, Term *term)
+{
+    for (int64_t i = 0; i < shape_count(y.shape); i++) {
+        Place p = place_of(y.shape, i);
+        for (int64_t j = p.c * shape_count(w.shape) / w.shape.n; j < (p.c + 1) * shape_count(w.shape) / w.shape.n;
+             j++) {
+            Place tap = place_of(w.shape, j);
+            int h = p.h * k.stride_h - k.pad_h + tap.h, v = p.w * k.stride_w - k.pad_w + tap.w;
+            if (h < 0 || v < 0 || h >= x.shape.h || v >= x.shape.w) continue;
+            term(&x.data[index_of(x.shape, p.n, tap.c, h, v)], &w.data[j], &y.data[i]);
+        }
+    }
+}
+
+static void term_y(double *x, double *w, double *y)
+{
+    *y += *x * *w;
+}
+
+static void term_x(double *x, double *w, double *y)
+{
+    *x += *w * *y;
+}
+
+static void term_w(double *x, double *w, double *y)
+{
+    *w += *x * *y;
+}
+
+static void add_bias_relu(RefTensor *y, const RefTensor *b, bool relu)
+{
+    for (int64_t i = 0; i < shape_count(y->shape); i++) {
+        double v = y->data[i] + (b->data ? b->data[i % y->shape.c] : 0);
+        y->data[i] = relu_if(relu, v);
+    }
+}
+
+REFERENCE(conv)
+{
+    ref_zero(&out[0]);
+    conv_terms(attr->conv.window, in[0], in[1], out[0], term_y);
+    add_bias_relu(&out[0], &in[2], attr->conv.relu);
+}
+
+REFERENCE(conv_dx)
+{
+    ref_start(&out[0], &in[2]);
+    conv_terms(attr->conv.window, out[0], in[1], in[0], term_x);
+}
+
+REFERENCE(conv_dw)
+{
+    ref_zero(&out[0]);
+    conv_terms(attr->conv.window, in[0], out[0], in[1], term_w);
+}
+
+/* ---- dense: a convolution whose window is the whole input */
+
+REFERENCE(dense)
+{
+    ref_zero(&out[0]);
+    conv_terms((Window){.stride_h = 1, .stride_w = 1}, in[0], in[1], out[0], term_y);
+    add_bias_relu(&out[0], &in[2], attr->dense.relu);
+}
+
+REFERENCE(dense_dx)
+{
+    ref_zero(&out[0]);
+    conv_terms((Window){.stride_h = 1, .stride_w = 1}, out[0], in[1], in[0], term_x);
+}
+
+REFERENCE(dense_dw)
+{
+    ref_zero(&out[0]);
+    conv_terms((Window){.stride_h = 1, .stride_w = 1}, in[0], out[0], in[1], term_w);
+}
+
+REFERENCE(channel_sum)
+{
+    ref_zero(&out[0]);
+    for (int64_t i = 0; i < shape_count(in[0].shape); i++) out[0].data[i % in[0].shape.c] += in[0].data[i];
+}
+
+REFERENCE(channel_spread)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = in[0].data[i % out[0].shape.c];
+}
+
+/* ---- batch normalization */
+
+static void batch_moments(const RefTensor *x, int c, double *mean, double *var)
+{
+    int64_t pixels = shape_pixels(x->shape), step = x->shape.c;
+    *mean = *var = 0;
+    for (int64_t i = 0; i < pixels; i++) *mean += x->data[i * step + c] / (double)pixels;
+    for (int64_t i = 0; i < pixels; i++) *var += pow(x->data[i * step + c] - *mean, 2) / (double)pixels;
+}
+
+static double channel_value(const RefTensor *t, int64_t c, double otherwise)
+{
+    return t->data ? t->data[c] : otherwise;
+}
+
+REFERENCE(batchnorm)
+{
+    int64_t channels = in[0].shape.c;
+    for (int c = 0; c < channels; c++) {
+        double mean, var;
+        batch_moments(&in[0], c, &mean, &var);
+        double scale = channel_value(&in[2], c, 1) / sqrt(var + (double)attr->norm.epsilon);
+        for (int64_t i = c; out[0].data && i < shape_count(in[0].shape); i += channels)
+            out[0].data[i] = relu_if(attr->norm.relu, scale * (in[0].data[i] - mean) + in[1].data[c]);
+        if (out[1].data) out[1].data[c] = mean;
+        if (out[2].data) out[2].data[c] = var;
+    }
+}
+
+REFERENCE(batchnorm_dx)
+{
+    const RefTensor *dy = &in[0], *x = &in[1];
+    int64_t channels = x->shape.c, count = shape_count(x->shape), pixels = shape_pixels(x->shape);
+    for (int64_t c = 0; c < channels; c++) {
+        double mean = in[3].data[c], inverse = 1 / sqrt(in[4].data[c] + (double)attr->norm.epsilon);
+        double gamma = channel_value(&in[5], c, 1), dbeta = 0, dgamma = 0;
+        for (int64_t i = c; i < count; i += channels) {
+            double hat = (x->data[i] - mean) * inverse;
+            bool dead = attr->norm.relu && gamma * hat + in[2].data[c] <= 0;
+            dbeta += dead ? 0 : dy->data[i];
+            dgamma += dead ? 0 : dy->data[i] * hat;
+        }
+        for (int64_t i = c; out[0].data && i < count; i += channels) {
+            double hat = (x->data[i] - mean) * inverse;
+            bool dead = attr->norm.relu && gamma * hat + in[2].data[c] <= 0;
+            out[0].data[i] = gamma * inverse * ((dead ? 0 : dy->data[i]) - (dbeta + hat * dgamma) / (double)pixels);
+        }
+        if (out[1].data) out[1].data[c] = dbeta;
+        if (out[2].data) out[2].data[c] = dgamma;
+    }
+}
+
+REFERENCE(batchnorm_apply)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        int64_t c = i % out[0].shape.c;
+        double scale = channel_value(&in[4], c, 1) / sqrt(in[3].data[c] + (double)attr->norm.epsilon);
+        out[0].data[i] = relu_if(attr->norm.relu, scale * (in[0].data[i] - in[2].data[c]) + in[1].data[c]);
+    }
+}
+
+/* ---- activations */
+
+REFERENCE(relu)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = relu_if(true, in[0].data[i]);
+}
+
+REFERENCE(relu_dx)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = in[1].data[i] > 0 ? in[0].data[i] : 0;
+}
+
+REFERENCE(leaky_relu)
+{
+    double alpha = (double)attr->leaky.alpha;
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++)
+        out[0].data[i] = in[0].data[i] * (in[0].data[i] > 0 ? 1 : alpha);
+}
+
+REFERENCE(leaky_relu_dx)
+{
+    double alpha = (double)attr->leaky.alpha;
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++)
+        out[0].data[i] = in[0].data[i] * (in[1].data[i] > 0 ? 1 : alpha);
+}
+
+REFERENCE(tanh)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = tanh(in[0].data[i]);
+}
+
+static uint32_t counter_word(const RefTensor *counter, int i)
+{
+    return (uint32_t)(int32_t)counter->data[i];
+}
+
+static Philox draw(const RefTensor *counter, int64_t element, uint32_t stream)
+{
+    uint64_t seed = (uint64_t)counter_word(counter, 1) << 32 | counter_word(counter, 0);
+    return philox(seed, (uint32_t)(element / 4), counter_word(counter, 2), counter_word(counter, 3), stream);
+}
+
+REFERENCE(dropout)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        float unit = philox_unit(draw(&in[1], i, attr->dropout.stream).v[i % 4]);
+        out[0].data[i] = unit < attr->dropout.keep ? in[0].data[i] / (double)attr->dropout.keep : 0;
+    }
+}
+
+/* ---- pooling */
+
+/* The input place that tap `tap` of output place `p` reads, or -1 if it lies in the padding. */
+static int64_t pool_source(Window k, Shape x, Place p, int tap)
+{
+    int h = p.h * k.stride_h - k.pad_h + tap / k.kw, w = p.w * k.stride_w - k.pad_w + tap % k.kw;
+    return h < 0 || w < 0 || h >= x.h || w >= x.w ? -1 : index_of(x, p.n, p.c, h, w);
+}
+
+REFERENCE(max_pool)
+{
+    Window k = attr->pool.window;
+    Shape y = in[0].shape;
+    Shape s = out[0].data ? out[0].shape : out[1].shape;
+    for (int64_t i = 0; i < shape_count(s); i++) {
+        double best = -INFINITY;
+        int place = 0;
+        for (int tap = 0; tap < k.kh * k.kw; tap++) {
+            int64_t from = pool_source(k, y, place_of(s, i), tap);
+            if (from < 0 || !(in[0].data[from] > best)) continue;
+            best = in[0].data[from];
+            place = tap;
+        }
+        if (out[0].data) out[0].data[i] = best;
+        if (out[1].data) out[1].data[i] = place;
+    }
+}
+
+REFERENCE(max_pool_dx)
+{
+    ref_start(&out[0], &in[2]);
+    for (int64_t i = 0; i < shape_count(in[0].shape); i++) {
+        int64_t to = pool_source(attr->pool.window, out[0].shape, place_of(in[0].shape, i), (int)in[1].data[i]);
+        if (to >= 0) out[0].data[to] += in[0].data[i];
+    }
+    for (int64_t i = 0; in[3].data && i < shape_count(out[0].shape); i++)
+        if (!(in[3].data[i] > 0)) out[0].data[i] = 0;
+}
+
+static int pool_divisor(const OpAttr *attr, Shape x, Place p)
+{
+    Window k = attr->pool.window;
+    int inside = 0;
+    for (int tap = 0; tap < k.kh * k.kw; tap++) inside += pool_source(k, x, p, tap) >= 0;
+    return attr->pool.include_pad ? k.kh * k.kw : inside;
+}
+
+REFERENCE(avg_pool)
+{
+    Window k = attr->pool.window;
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        Place p = place_of(out[0].shape, i);
+        double sum = 0;
+        for (int tap = 0; tap < k.kh * k.kw; tap++) {
+            int64_t from = pool_source(k, in[0].shape, p, tap);
+            sum += from < 0 ? 0 : in[0].data[from];
+        }
+        out[0].data[i] = sum / pool_divisor(attr, in[0].shape, p);
+    }
+}
+
+REFERENCE(avg_pool_dx)
+{
+    Window k = attr->pool.window;
+    ref_start(&out[0], &in[1]);
+    for (int64_t i = 0; i < shape_count(in[0].shape); i++) {
+        Place p = place_of(in[0].shape, i);
+        double share = in[0].data[i] / pool_divisor(attr, out[0].shape, p);
+        for (int tap = 0; tap < k.kh * k.kw; tap++) {
+            int64_t to = pool_source(k, out[0].shape, p, tap);
+            if (to >= 0) out[0].data[to] += share;
+        }
+    }
+}
+
+/* ---- channels */
+
+REFERENCE(concat)
+{
+    Shape s = out[0].shape;
+    for (int k = 0, first = 0; k < OP_MAX_IN && in[k].data; first += in[k].shape.c, k++)
+        for (int64_t i = 0; i < shape_count(in[k].shape); i++) {
+            Place p = place_of(in[k].shape, i);
+            out[0].data[index_of(s, p.n, first + p.c, p.h, p.w)] = in[k].data[i];
+        }
+}
+
+REFERENCE(slice)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        Place p = place_of(out[0].shape, i);
+        out[0].data[i] = in[0].data[index_of(in[0].shape, p.n, attr->slice.first + p.c, p.h, p.w)];
+    }
+}
+
+REFERENCE(reshape)
+{
+    memcpy(out[0].data, in[0].data, (size_t)shape_count(out[0].shape) * sizeof(double));
+}
+
+/* ---- elementwise */
+
+REFERENCE(add)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        double sum = 0;
+        for (int k = 0; k < OP_MAX_IN && in[k].data; k++) sum += in[k].data[i];
+        out[0].data[i] = relu_if(attr->add.relu, sum);
+    }
+}
+
+REFERENCE(mul)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) out[0].data[i] = in[0].data[i] * in[1].data[i];
+}
+
+REFERENCE(affine)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++)
+        out[0].data[i] = (double)attr->affine.scale * in[0].data[i] + (double)attr->affine.shift;
+}
+
+REFERENCE(power)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++)
+        out[0].data[i] = pow(in[0].data[i], (double)attr->power.exponent);
+}
+
+/* Where a place of a large shape falls in the same shape with some sizes 1. */
+static int64_t folded_index(Shape small, Shape large, int64_t i)
+{
+    Place p = place_of(large, i);
+    return index_of(small, p.n % small.n, p.c % small.c, p.h % small.h, p.w % small.w);
+}
+
+REFERENCE(sum_to)
+{
+    ref_zero(&out[0]);
+    for (int64_t i = 0; i < shape_count(in[0].shape); i++)
+        out[0].data[folded_index(out[0].shape, in[0].shape, i)] += in[0].data[i];
+}
+
+REFERENCE(spread_to)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++)
+        out[0].data[i] = in[0].data[folded_index(in[0].shape, out[0].shape, i)];
+}
+
+/* Normal: Box & Muller 1958 on the word pairs (0, 1) and (2, 3): cosine for the even element, sine for the odd one. */
+static double normal_of(Philox bits, int place)
+{
+    int pair = place & ~1;
+    double radius = sqrt(-2 * log(1 - (double)philox_unit(bits.v[pair])));
+    double angle = 2 * 3.14159265358979323846 * (double)philox_unit(bits.v[pair + 1]);
+    return radius * (place & 1 ? sin(angle) : cos(angle));
+}
+
+REFERENCE(random)
+{
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        Philox bits = draw(&in[0], i, attr->random.stream ^ 0x80000000u);
+        out[0].data[i] = attr->random.normal ? normal_of(bits, (int)(i % 4)) : (double)philox_unit(bits.v[i % 4]);
+    }
+}
+
+/* ---- loss */
+
+static double target_of(const OpAttr *attr, int classes, int label, int c)
+{
+    double smoothing = (double)attr->loss.smoothing;
+    return (c == label ? 1 - smoothing : 0) + smoothing / classes;
+}
+
+static double log_sum_exp(const double *z, int classes)
+{
+    double top = z[0], sum = 0;
+    for (int c = 1; c < classes; c++) top = fmax(top, z[c]);
+    for (int c = 0; c < classes; c++) sum += exp(z[c] - top);
+    return top + log(sum);
+}
+
+REFERENCE(softmax_loss)
+{
+    int classes = in[0].shape.c;
+    double loss = 0, top1 = 0, top5 = 0;
+    for (int n = 0; n < in[0].shape.n; n++) {
+        const double *z = in[0].data + (int64_t)n * classes;
+        int label = (int)in[1].data[n], better = 0;
+        double total = log_sum_exp(z, classes);
+        for (int c = 0; c < classes; c++) {
+            loss -= target_of(attr, classes, label, c) * (z[c] - total);
+            better += z[c] > z[label];
+            if (out[1].data) out[1].data[(int64_t)n * classes + c] = exp(z[c] - total);
+        }
+        top1 += better < 1;
+        top5 += better < 5;
+    }
+    if (out[0].data) out[0].data[0] = loss;
+    if (out[2].data) out[2].data[0] = top1, out[2].data[1] = top5;
+}
+
+REFERENCE(softmax_loss_dx)
+{
+    int classes = out[0].shape.c;
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        int label = (int)in[1].data[i / classes];
+        out[0].data[i] = (in[0].data[i] - target_of(attr, classes, label, (int)(i % classes))) * in[2].data[0];
+    }
+}
+
+typedef void Reference(const OpAttr *attr, const RefTensor *in, RefTensor *out);
+
+static Reference *const references[OP_COUNT] = {
+#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = reference_##name,
+#include "kernels/ops.def"
+#undef OP
+};
+
+void reference_run(OpKind kind, const OpAttr *attr, const RefTensor *in, RefTensor *out)
+{
+    static const OpAttr none;
+    references[kind](attr ? attr : &none, in, out);
+}
+
+/* ---- optimizers */
+
+static double clip(double g, double limit)
+{
+    return limit > 0 ? fmax(-limit, fmin(limit, g)) : g;
+}
+
+static double step_sgd(const OptimizerHyper *h, double g, double lr, double *slot)
+{
+    if (h->momentum == 0.0f) return lr * g;
+    slot[0] = (double)h->momentum * slot[0] + g;
+    return lr * (h->nesterov ? g + (double)h->momentum * slot[0] : slot[0]);
+}
+
+static double step_rmsprop_tf(const OptimizerHyper *h, double g, double lr, double *slot)
+{
+    slot[0] = (double)h->decay * slot[0] + (1 - (double)h->decay) * g * g;
+    slot[1] = (double)h->momentum * slot[1] + lr * g / sqrt(slot[0] + (double)h->epsilon);
+    return slot[1];
+}
+
+static double step_rmsprop(const OptimizerHyper *h, double g, double lr, double *slot)
+{
+    slot[0] = (double)h->decay * slot[0] + (1 - (double)h->decay) * g * g;
+    double step = g / (sqrt(slot[0]) + (double)h->epsilon);
+    if (h->momentum == 0.0f) return lr * step;
+    slot[1] = (double)h->momentum * slot[1] + step;
+    return lr * slot[1];
+}
+
+static double step_adam(const OptimizerHyper *h, double g, double lr, double t, double *slot)
+{
+    double beta1 = (double)h->beta1, beta2 = (double)h->beta2;
+    slot[0] = beta1 * slot[0] + (1 - beta1) * g;
+    slot[1] = beta2 * slot[1] + (1 - beta2) * g * g;
+    double first = slot[0] / (1 - pow(beta1, t)), second = slot[1] / (1 - pow(beta2, t));
+    return lr * first / (sqrt(second) + (double)h->epsilon);
+}
+
+void reference_update(const OptimizerHyper *hyper, const OptimizerSegment *segment, const OptimizerScalars *scalars,
+                      RefUpdate *e)
+{
+    if (scalars->commit == 0.0f) return;
+    double lr = (double)scalars->lr * (double)segment->lr_factor, decay = (double)segment->weight_decay;
+    double g = clip(e->grad * (double)scalars->grad_scale, (double)hyper->clip_value);
+    if (hyper->kind == OPTIMIZER_ADAMW)
+        e->param *= 1 - lr * decay;
+    else
+        g += decay * e->param;
+    switch (hyper->kind) {
+    case OPTIMIZER_SGD: e->param -= step_sgd(hyper, g, lr, e->slot); break;
+    case OPTIMIZER_RMSPROP_TF: e->param -= step_rmsprop_tf(hyper, g, lr, e->slot); break;
+    case OPTIMIZER_RMSPROP: e->param -= step_rmsprop(hyper, g, lr, e->slot); break;
+    default: e->param -= step_adam(hyper, g, lr, (double)scalars->step, e->slot); break;
+    }
+}
+
+/* ---- dtypes */
+
+/* The nearest multiple of 2^(exponent - bits): what a format with `bits` of fraction holds near `value`. */
+static double round_to_bits(double value, int bits, int smallest_exponent)
+{
+    int exponent;
+    if (value == 0 || !isfinite(value)) return value;
+    frexp(value, &exponent);
+    if (exponent < smallest_exponent) exponent = smallest_exponent;
+    double unit = ldexp(1, exponent - bits);
+    return rint(value / unit) * unit;
+}
+
+double dtype_round(Dtype dtype, double value)
+{
+    switch (dtype) {
+    case DTYPE_F32: return (double)(float)value;
+    case DTYPE_BF16: return round_to_bits(value, 8, -125);
+    case DTYPE_F16: return round_to_bits(value, 11, -13);
+    default: return rint(value);
+    }
+}
+
+static uint16_t half_bits(double value)
+{
+    int exponent;
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    double fraction = frexp(fabs(dtype_round(DTYPE_F16, value)), &exponent);
+    if (isnan(value)) return 0x7e00;
+    if (fraction == 0) return sign;
+    if (isinf(value) || exponent > 16) return sign | 0x7c00;
+    if (exponent < -13) return (uint16_t)(sign | (int)ldexp(fraction, exponent + 24));
+    return (uint16_t)(sign | ((exponent + 14) << 10) | ((int)ldexp(fraction, 11) & 0x3ff));
+}
+
+static double half_value(uint16_t bits)
+{
+    int exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
+    double value = exponent ? ldexp(fraction + 1024, exponent - 25) : ldexp(fraction, -24);
+    if (exponent == 31) value = fraction ? (double)NAN : (double)INFINITY;
+    return bits & 0x8000 ? -value : value;
+}
+
+void dtype_store(Dtype dtype, void *data, int64_t i, double value)
+{
+    float f = (float)dtype_round(dtype, value);
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    switch (dtype) {
+    case DTYPE_F32: ((float *)data)[i] = f; break;
+    case DTYPE_BF16: ((uint16_t *)data)[i] = (uint16_t)(bits >> 16); break;
+    case DTYPE_F16: ((uint16_t *)data)[i] = half_bits(value); break;
+    case DTYPE_U8: ((uint8_t *)data)[i] = (uint8_t)value; break;
+    default: ((int32_t *)data)[i] = (int32_t)value; break;
+    }
+}
+
+double dtype_load(Dtype dtype, const void *data, int64_t i)
+{
+    uint32_t bits;
+    float f;
+    switch (dtype) {
+    case DTYPE_F32: return (double)((const float *)data)[i];
+    case DTYPE_BF16:
+        bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+        memcpy(&f, &bits, sizeof f);
+        return (double)f;
+    case DTYPE_F16: return half_value(((const uint16_t *)data)[i]);
+    case DTYPE_U8: return ((const uint8_t *)data)[i];
+    default: return ((const int32_t *)data)[i];
+    }
+}
