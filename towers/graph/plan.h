@@ -15,9 +15,9 @@
 typedef struct LayoutEntry {
     const char *name; /* owned by the layout */
     Shape shape;
-    size_t first; /* element offset in the arena (parameters start at multiples of 16 elements inside no pack) */
+    size_t first; /* element offset in the arena (a multiple of 16, except inside a pack) */
     size_t count; /* elements */
-    Init init;
+    Init init; /* resolved: GLOROT_UNIFORM and HE_NORMAL have become UNIFORM and NORMAL with their width */
     bool decay;
 } LayoutEntry;
 

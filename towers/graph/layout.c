@@ -1,0 +1,238 @@
+/* Layout: the order of parameters and batch-norm states in the flat arenas; see plan.h.
+ *
+ * Parameters lie in the order in which the list completes their gradients, so that a prefix of the gradient arena is
+ * final as early as possible and can be reduced while the rest is computed. A unit is one PARAM, or one PACK with its
+ * members side by side; units start at multiples of 16 elements (64 bytes), the gaps hold zeros for ever. Starting
+ * values are in layout_init.c; where values of one graph lie is plan.c. */
+#include "towers/graph/plan.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNIT_ALIGN = 16 };
+
+typedef struct Unit {
+    int32_t value; /* PARAM or PACK */
+    int32_t done;  /* op that completes its gradient, INT_MAX if it has none */
+} Unit;
+
+typedef struct Units {
+    const Graph *graph; /* borrowed */
+    Unit *list;         /* owned */
+    int count;
+    int32_t *of; /* owned, [values + 1]: the unit's value that holds a PARAM or stands for a PACK; 0 for other values */
+} Units;
+
+static const ValueInfo *value_info(const Graph *g, int32_t id)
+{
+    return graph_value(g, (Value){id});
+}
+
+static size_t align_unit(size_t elements)
+{
+    return (elements + UNIT_ALIGN - 1) / UNIT_ALIGN * UNIT_ALIGN;
+}
+
+static bool same_members(const ValueInfo *a, const ValueInfo *b)
+{
+    if (a->member_count != b->member_count) return false;
+    for (int k = 0; k < a->member_count; k++)
+        if (a->members[k].id != b->members[k].id) return false;
+    return true;
+}
+
+/* Packs of the same members (one layer applied twice) are one unit; overlapping packs cannot both be side by side. */
+static Status claim_members(Units *units, int32_t pack)
+{
+    const ValueInfo *info = value_info(units->graph, pack);
+    units->of[pack] = pack;
+    for (int k = 0; k < info->member_count; k++) {
+        int32_t member = info->members[k].id, owner = units->of[member];
+        if (owner && !same_members(info, value_info(units->graph, owner)))
+            return FAIL(ERR_UNSUPPORTED, "parameter '%s' is in two packs with different members ('%s' and '%s')",
+                        value_info(units->graph, member)->name, value_info(units->graph, owner)->name, info->name);
+        if (owner)
+            units->of[pack] = owner;
+        else
+            units->of[member] = pack;
+    }
+    return OK;
+}
+
+static int compare_units(const void *a, const void *b)
+{
+    const Unit *x = a, *y = b;
+    if (x->done != y->done) return x->done < y->done ? -1 : 1;
+    return (x->value > y->value) - (x->value < y->value);
+}
+
+static int32_t unit_done(const Units *units, int32_t unit)
+{
+    int32_t done = -1;
+    for (int32_t id = 1; id <= graph_value_count(units->graph); id++) {
+        const ValueInfo *info = value_info(units->graph, id);
+        if (info->role == ROLE_GRAD && units->of[info->of.id] == unit && info->op > done) done = info->op;
+    }
+    return done < 0 ? INT_MAX : done;
+}
+
+static Status find_units(Units *units)
+{
+    int values = graph_value_count(units->graph);
+    units->of = calloc((size_t)values + 1, sizeof *units->of);
+    units->list = calloc((size_t)values + 1, sizeof *units->list);
+    if (!units->of || !units->list) return FAIL(ERR_MEMORY, "layout of %d values", values);
+    for (int32_t id = 1; id <= values; id++)
+        if (value_info(units->graph, id)->role == ROLE_PACK) TRY(claim_members(units, id));
+    for (int32_t id = 1; id <= values; id++) {
+        if (value_info(units->graph, id)->role == ROLE_PARAM && !units->of[id]) units->of[id] = id;
+        if (units->of[id] == id) units->list[units->count++].value = id;
+    }
+    for (int i = 0; i < units->count; i++) units->list[i].done = unit_done(units, units->list[i].value);
+    qsort(units->list, (size_t)units->count, sizeof *units->list, compare_units);
+    return OK;
+}
+
+/* Weights of a dense layer have other fans than those of a convolution, and the shape alone does not tell which it is.
+ */
+static bool is_dense_weight(const Graph *g, int32_t param, int32_t unit)
+{
+    for (int i = 0; i < graph_op_count(g); i++) {
+        const Op *op = graph_op_at(g, i);
+        bool dense = op->kind == OP_DENSE || op->kind == OP_DENSE_DX;
+        if (dense && (op->in[1].id == param || op->in[1].id == unit)) return true;
+    }
+    return false;
+}
+
+static Init resolve_init(const Graph *g, int32_t param, int32_t unit)
+{
+    const ValueInfo *info = value_info(g, param);
+    if (info->init.kind != INIT_GLOROT_UNIFORM && info->init.kind != INIT_HE_NORMAL) return info->init;
+    Shape s = info->shape;
+    double window = (double)s.h * s.w, fan_in = s.c * window;
+    double fan_out = is_dense_weight(g, param, unit) ? s.n : s.n * window;
+    if (info->init.kind == INIT_HE_NORMAL) return (Init){INIT_NORMAL, (float)sqrt(2 / fan_out)};
+    return (Init){INIT_UNIFORM, (float)sqrt(6 / (fan_in + fan_out))};
+}
+
+static Status fill_entry(LayoutEntry *entry, const ValueInfo *info, size_t first, Init init)
+{
+    char *name = strdup(info->name);
+    if (!name) return FAIL(ERR_MEMORY, "layout entry '%s'", info->name);
+    *entry = (LayoutEntry){name, info->shape, first, (size_t)shape_count(info->shape), init, info->decay};
+    return OK;
+}
+
+static Status add_param(Layout *layout, const Units *units, int32_t param, int32_t unit)
+{
+    const ValueInfo *info = value_info(units->graph, param);
+    if (layout_param(layout, info->name))
+        return FAIL(ERR_ARG, "two parameters are called '%s': give one of the layers another name", info->name);
+    LayoutEntry *entry = &layout->params[layout->param_count];
+    TRY(fill_entry(entry, info, layout->param_elements, resolve_init(units->graph, param, unit)));
+    layout->param_count++;
+    layout->param_elements += entry->count;
+    return OK;
+}
+
+static Status add_unit(Layout *layout, const Units *units, int32_t unit)
+{
+    const ValueInfo *info = value_info(units->graph, unit);
+    if (info->role == ROLE_PARAM) TRY(add_param(layout, units, unit, unit));
+    for (int k = 0; k < info->member_count; k++) TRY(add_param(layout, units, info->members[k].id, unit));
+    layout->param_elements = align_unit(layout->param_elements);
+    return OK;
+}
+
+static Status add_state(Layout *layout, const ValueInfo *info)
+{
+    if (layout_state(layout, info->name))
+        return FAIL(ERR_ARG, "two states are called '%s': give one of the layers another name", info->name);
+    LayoutEntry *entry = &layout->states[layout->state_count];
+    TRY(fill_entry(entry, info, layout->state_elements, info->init));
+    layout->state_count++;
+    layout->state_elements = align_unit(layout->state_elements + entry->count);
+    return OK;
+}
+
+static Status fill_correct(Layout *layout, const Graph *g)
+{
+    layout->state_correct = malloc((layout->state_elements + 1) * sizeof(float));
+    if (!layout->state_correct) return FAIL(ERR_MEMORY, "layout of %zu state elements", layout->state_elements);
+    for (size_t i = 0; i < layout->state_elements; i++) layout->state_correct[i] = 1;
+    for (int32_t id = 1; id <= graph_value_count(g); id++) {
+        const ValueInfo *info = value_info(g, id);
+        if (info->role != ROLE_STAT) continue;
+        const LayoutEntry *entry = layout_state(layout, graph_value(g, info->of)->name);
+        if (!entry) return FAIL(ERR_INTERNAL, "statistic '%s' feeds no state", info->name);
+        for (size_t i = 0; i < entry->count; i++) layout->state_correct[entry->first + i] = info->correct;
+    }
+    return OK;
+}
+
+static Status fill_layout(Layout *layout, Units *units)
+{
+    const Graph *g = units->graph;
+    int values = graph_value_count(g);
+    TRY(find_units(units));
+    layout->params = calloc((size_t)values + 1, sizeof *layout->params);
+    layout->states = calloc((size_t)values + 1, sizeof *layout->states);
+    if (!layout->params || !layout->states) return FAIL(ERR_MEMORY, "layout of %d values", values);
+    for (int i = 0; i < units->count; i++) TRY(add_unit(layout, units, units->list[i].value));
+    for (int32_t id = 1; id <= values; id++)
+        if (value_info(g, id)->role == ROLE_STATE) TRY(add_state(layout, value_info(g, id)));
+    return fill_correct(layout, g);
+}
+
+Status layout_create(const Graph *training, Layout **made)
+{
+    Status st = OK;
+    Units units = {.graph = training};
+    Layout *layout = NULL;
+    if (graph_failed(training)) return FAIL(ERR_INTERNAL, "layout of a graph that failed: call graph_finish first");
+    layout = calloc(1, sizeof *layout);
+    if (!layout) return FAIL(ERR_MEMORY, "layout");
+    TRY_OUT(fill_layout(layout, &units));
+    *made = layout;
+    layout = NULL;
+out:
+    free(units.list);
+    free(units.of);
+    layout_destroy(layout);
+    return st;
+}
+
+static void free_entries(LayoutEntry *entries, int count)
+{
+    for (int i = 0; i < count; i++) free((char *)entries[i].name);
+    free(entries);
+}
+
+void layout_destroy(Layout *layout)
+{
+    if (!layout) return;
+    free_entries(layout->params, layout->param_count);
+    free_entries(layout->states, layout->state_count);
+    free(layout->state_correct);
+    free(layout);
+}
+
+static const LayoutEntry *find_entry(const LayoutEntry *entries, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (!strcmp(entries[i].name, name)) return &entries[i];
+    return NULL;
+}
+
+const LayoutEntry *layout_param(const Layout *layout, const char *name)
+{
+    return find_entry(layout->params, layout->param_count, name);
+}
+
+const LayoutEntry *layout_state(const Layout *layout, const char *name)
+{
+    return find_entry(layout->states, layout->state_count, name);
+}
