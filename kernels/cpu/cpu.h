@@ -25,7 +25,11 @@ typedef struct CpuDevice {
  * such functions run before the sanitizers are up, so those builds, and other processors, get one plain version. */
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&                                 \
     !defined(__SANITIZE_THREAD__) && !defined(__AVX512F__)
+#ifdef __clang__ /* clones are never inlined there, and its resolver compares names of processors, not levels */
+#define CPU_CLONES __attribute__((target_clones("avx512bw", "avx2", "default")))
+#else
 #define CPU_CLONES __attribute__((noinline, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
 #else
 #define CPU_CLONES __attribute__((noinline))
 #endif

@@ -1,0 +1,363 @@
+/* Batch normalization (Ioffe & Szegedy 2015) with ReLU in the same pass.
+ *
+ * Forward: mean and biased variance of each channel in one pass over x, as sums of (x - shift) and its square with the
+ * mean of a few pixels as shift, which keeps a deviation of 1 around 1000 exact enough; then
+ * y = relu?((x - mean) a + beta), a = gamma / sqrt(var + eps). Backward: g = dy where y > 0; dbeta = sum g,
+ * dgamma = sum g (x - mean) / sqrt(var + eps), dx = a (g - dbeta / N) - (x - mean) a dgamma / (N sqrt(var + eps)).
+ * The running averages are not kept here; that is the backend's `average`. */
+#include "kernels/cpu/columns.h"
+
+#include <math.h>
+
+enum { SHIFT_PIXELS = 32 };
+
+/* One launch. The vectors are tiled to columns.width. */
+typedef struct Norm {
+    Columns columns;
+    Dtype dtype;
+    bool relu;
+    const Tensor *x, *dy; /* dy: backward only */
+    const Tensor *y;      /* what is written: y or dx */
+    float *mean, *scale, *beta;
+    float *rstd, *slope, *offset; /* backward only: dx = scale g + slope (x - mean) + offset */
+    double *total;                /* [2 * c] */
+    void *partial;
+} Norm;
+
+enum { NORM_VECTORS = 6 };
+
+static size_t norm_bytes(const Columns *columns)
+{
+    return (size_t)columns->c * 2 * sizeof(double) + columns_bytes(columns) +
+           (size_t)columns->width * NORM_VECTORS * sizeof(float);
+}
+
+static bool norm_is_packed(const OpCall *call, const Tensor *dy)
+{
+    return tensor_is_packed(&call->out[0]) && tensor_is_packed(dy);
+}
+
+/* Everything a launch needs from the call; `x` and `dy` are the same tensor in the forward ops. */
+static Norm norm_bind(const OpCall *call, const Tensor *x, const Tensor *dy)
+{
+    Norm norm = {.dtype = x->dtype, .relu = call->attr.norm.relu, .x = x, .dy = dy, .y = &call->out[0]};
+    bool packed = tensor_is_packed(x) && norm_is_packed(call, dy);
+    columns_init(&norm.columns, shape_pixels(x->shape), x->shape.c, packed);
+    if (call->workspace) {
+        int64_t width = norm.columns.width;
+        norm.total = call->workspace;
+        norm.partial = norm.total + 2 * norm.columns.c;
+        norm.mean = (float *)((char *)norm.partial + columns_bytes(&norm.columns));
+        norm.scale = norm.mean + width;
+        norm.beta = norm.scale + width;
+        norm.rstd = norm.beta + width;
+        norm.slope = norm.rstd + width;
+        norm.offset = norm.slope + width;
+    }
+    return norm;
+}
+
+static void norm_tile(const Norm *norm, float *vector)
+{
+    for (int64_t k = 1; k < norm->columns.repeat; k++)
+        memcpy(vector + k * norm->columns.c, vector, (size_t)norm->columns.c * sizeof *vector);
+}
+
+/* mean, scale and beta (and rstd) of every channel from given statistics. */
+static void norm_coefficients(const Norm *norm, const OpCall *call, const float *mean, const float *var,
+                              const float *beta, const float *gamma)
+{
+    for (int64_t i = 0; i < norm->columns.c; i++) {
+        norm->rstd[i] = (float)(1.0 / sqrt((double)var[i] + (double)call->attr.norm.epsilon));
+        norm->mean[i] = mean[i];
+        norm->scale[i] = (gamma ? gamma[i] : 1.0f) * norm->rstd[i];
+        norm->beta[i] = beta[i];
+    }
+    norm_tile(norm, norm->mean);
+    norm_tile(norm, norm->scale);
+    norm_tile(norm, norm->beta);
+    norm_tile(norm, norm->rstd);
+}
+
+/* ---- statistics */
+
+VECTOR_INLINE void stat_rows(Dtype dtype, const void *x, int64_t stride, int64_t rows, int64_t width,
+                             const float *shift, float *sum, float *square)
+{
+    int64_t row = 0;
+    for (; row + 4 <= rows; row += 4) {
+        int64_t at = row * stride;
+        VECTOR_LOOP
+        for (int64_t i = 0; i < width; i++) {
+            float s = shift[i];
+            float a = load(dtype, x, at + i) - s, b = load(dtype, x, at + stride + i) - s;
+            float c = load(dtype, x, at + 2 * stride + i) - s, d = load(dtype, x, at + 3 * stride + i) - s;
+            sum[i] += (a + b) + (c + d);
+            square[i] += (a * a + b * b) + (c * c + d * d);
+        }
+    }
+    for (; row < rows; row++) {
+        VECTOR_LOOP
+        for (int64_t i = 0; i < width; i++) {
+            float a = load(dtype, x, row * stride + i) - shift[i];
+            sum[i] += a;
+            square[i] += a * a;
+        }
+    }
+}
+
+CPU_CLONES static void batchnorm_stat_rows(Dtype dtype, const void *x, int64_t stride, int64_t rows, int64_t width,
+                                           const float *shift, float *sum, float *square)
+{
+    BY_DTYPE(dtype, stat_rows, x, stride, rows, width, shift, sum, square);
+}
+
+static void norm_stat(void *context, int64_t pixel, int64_t rows, int64_t width, float *sum, float *square)
+{
+    const Norm *norm = context;
+    int64_t stride = norm->x->pitch * (width / norm->columns.c);
+    batchnorm_stat_rows(norm->dtype, element_at(norm->x, pixel * norm->x->pitch), stride, rows, width, norm->mean, sum,
+                        square);
+}
+
+/* The shift: the mean of a few pixels spread over the batch. */
+static void norm_shift(const Norm *norm)
+{
+    int64_t pixels = norm->columns.pixels, taken = smaller(SHIFT_PIXELS, pixels);
+    for (int64_t i = 0; i < norm->columns.c; i++) norm->mean[i] = 0;
+    for (int64_t k = 0; k < taken; k++)
+        for (int64_t i = 0; i < norm->columns.c; i++)
+            norm->mean[i] += load(norm->dtype, norm->x->data, k * pixels / taken * norm->x->pitch + i) / (float)taken;
+    norm_tile(norm, norm->mean);
+}
+
+/* Batch mean and biased variance into mean[c], var[c]. */
+static void norm_statistics(const Device *device, Norm *norm, float *mean, float *var)
+{
+    norm_shift(norm);
+    columns_run(device, &norm->columns, norm_stat, norm, norm->partial, norm->total);
+    for (int64_t i = 0; i < norm->columns.c; i++) {
+        double first = norm->total[i] / (double)norm->columns.pixels;
+        double second = norm->total[norm->columns.c + i] / (double)norm->columns.pixels - first * first;
+        mean[i] = (float)((double)norm->mean[i] + first);
+        var[i] = second < 0 ? 0.0f : (float)second; /* NaN stays NaN */
+    }
+}
+
+/* ---- y */
+
+typedef struct NormVectors {
+    const float *mean, *scale, *beta, *rstd, *slope, *offset;
+} NormVectors;
+
+static NormVectors norm_vectors(const Norm *norm)
+{
+    return (NormVectors){norm->mean, norm->scale, norm->beta, norm->rstd, norm->slope, norm->offset};
+}
+
+/* max(y, 0) that keeps NaN, so that a bad batch is seen. */
+VECTOR_INLINE void apply_rows(Dtype dtype, const void *x, int64_t x_stride, void *y, int64_t y_stride, int64_t rows,
+                              int64_t width, NormVectors v, bool relu)
+{
+    float floor = relu ? 0.0f : -INFINITY;
+    for (int64_t row = 0; row < rows; row++) {
+        VECTOR_LOOP
+        for (int64_t i = 0; i < width; i++) {
+            float value = (load(dtype, x, row * x_stride + i) - v.mean[i]) * v.scale[i] + v.beta[i];
+            store(dtype, y, row * y_stride + i, floor > value ? floor : value);
+        }
+    }
+}
+
+CPU_CLONES static void batchnorm_apply_rows(Dtype dtype, const void *x, int64_t x_stride, void *y, int64_t y_stride,
+                                            int64_t rows, int64_t width, NormVectors v, bool relu)
+{
+    BY_DTYPE(dtype, apply_rows, x, x_stride, y, y_stride, rows, width, v, relu);
+}
+
+static void norm_apply_rows(const Norm *norm, int64_t pixel, int64_t rows, int64_t step)
+{
+    batchnorm_apply_rows(norm->dtype, element_at(norm->x, pixel * norm->x->pitch), norm->x->pitch * step,
+                         element_at(norm->y, pixel * norm->y->pitch), norm->y->pitch * step, rows,
+                         norm->columns.c * step, norm_vectors(norm), norm->relu);
+}
+
+static void norm_apply_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const Norm *norm = context;
+    int64_t step = norm->columns.repeat, whole = (end - first) / step;
+    norm_apply_rows(norm, first, whole, step);
+    norm_apply_rows(norm, first + whole * step, end - first - whole * step, 1);
+}
+
+static int64_t norm_chunk(const Norm *norm)
+{
+    return rounded_up(chunk_pixels(norm->columns.c), norm->columns.repeat);
+}
+
+static Status norm_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    TRY(check_same_dtype(call, 1));
+    Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
+    call->workspace_bytes = norm_bytes(&norm.columns) + 2 * (size_t)norm.columns.c * sizeof(float);
+    return OK;
+}
+
+static Status batchnorm_launch(Device *device, OpCall *call)
+{
+    Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
+    float *mean = norm.offset + norm.columns.width, *var = mean + norm.columns.c;
+    norm_statistics(device, &norm, mean, var);
+    size_t bytes = (size_t)norm.columns.c * sizeof(float);
+    if (call->out[1].data) memcpy(call->out[1].data, mean, bytes);
+    if (call->out[2].data) memcpy(call->out[2].data, var, bytes);
+    if (!call->out[0].data) return OK;
+    norm_coefficients(&norm, call, mean, var, call->in[1].data, call->in[2].data);
+    chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_apply_chunk, &norm);
+    return OK;
+}
+
+const OpKernel cpu_batchnorm = {
+    .prepare = norm_prepare, .launch = batchnorm_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+
+static Status batchnorm_apply_launch(Device *device, OpCall *call)
+{
+    Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
+    norm_coefficients(&norm, call, call->in[2].data, call->in[3].data, call->in[1].data, call->in[4].data);
+    chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_apply_chunk, &norm);
+    return OK;
+}
+
+const OpKernel cpu_batchnorm_apply = {
+    .prepare = norm_prepare, .launch = batchnorm_apply_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+
+/* ---- gradients */
+
+/* dy where the ReLU let y through; `floor` is -inf without ReLU. The sign is that of the y of apply_rows. */
+VECTOR_INLINE float masked(float dy, float centred, float scale, float beta, float floor)
+{
+    return centred * scale + beta > floor ? dy : 0.0f;
+}
+
+VECTOR_INLINE void grad_sum_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy, int64_t dy_stride,
+                                 int64_t rows, int64_t width, NormVectors v, float floor, float *sum, float *product)
+{
+    int64_t row = 0;
+    for (; row + 2 <= rows; row += 2) {
+        VECTOR_LOOP
+        for (int64_t i = 0; i < width; i++) {
+            float a = load(dtype, x, row * x_stride + i) - v.mean[i];
+            float b = load(dtype, x, (row + 1) * x_stride + i) - v.mean[i];
+            float p = masked(load(dtype, dy, row * dy_stride + i), a, v.scale[i], v.beta[i], floor);
+            float q = masked(load(dtype, dy, (row + 1) * dy_stride + i), b, v.scale[i], v.beta[i], floor);
+            sum[i] += p + q;
+            product[i] += (p * a + q * b) * v.rstd[i];
+        }
+    }
+    for (; row < rows; row++) {
+        VECTOR_LOOP
+        for (int64_t i = 0; i < width; i++) {
+            float a = load(dtype, x, row * x_stride + i) - v.mean[i];
+            float p = masked(load(dtype, dy, row * dy_stride + i), a, v.scale[i], v.beta[i], floor);
+            sum[i] += p;
+            product[i] += p * a * v.rstd[i];
+        }
+    }
+}
+
+CPU_CLONES static void batchnorm_grad_sum_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy,
+                                               int64_t dy_stride, int64_t rows, int64_t width, NormVectors v,
+                                               float floor, float *sum, float *product)
+{
+    BY_DTYPE(dtype, grad_sum_rows, x, x_stride, dy, dy_stride, rows, width, v, floor, sum, product);
+}
+
+static float norm_floor(const Norm *norm)
+{
+    return norm->relu ? 0.0f : -INFINITY;
+}
+
+static void norm_grad_sum(void *context, int64_t pixel, int64_t rows, int64_t width, float *sum, float *product)
+{
+    const Norm *norm = context;
+    int64_t step = width / norm->columns.c;
+    batchnorm_grad_sum_rows(norm->dtype, element_at(norm->x, pixel * norm->x->pitch), norm->x->pitch * step,
+                            element_at(norm->dy, pixel * norm->dy->pitch), norm->dy->pitch * step, rows, width,
+                            norm_vectors(norm), norm_floor(norm), sum, product);
+}
+
+VECTOR_INLINE void grad_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy, int64_t dy_stride, void *dx,
+                             int64_t dx_stride, int64_t rows, int64_t width, NormVectors v, float floor)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        VECTOR_LOOP
+        for (int64_t i = 0; i < width; i++) {
+            float a = load(dtype, x, row * x_stride + i) - v.mean[i];
+            float g = masked(load(dtype, dy, row * dy_stride + i), a, v.scale[i], v.beta[i], floor);
+            store(dtype, dx, row * dx_stride + i, g * v.scale[i] + (a * v.slope[i] + v.offset[i]));
+        }
+    }
+}
+
+CPU_CLONES static void batchnorm_grad_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy,
+                                           int64_t dy_stride, void *dx, int64_t dx_stride, int64_t rows, int64_t width,
+                                           NormVectors v, float floor)
+{
+    BY_DTYPE(dtype, grad_rows, x, x_stride, dy, dy_stride, dx, dx_stride, rows, width, v, floor);
+}
+
+static void norm_grad_rows(const Norm *norm, int64_t pixel, int64_t rows, int64_t step)
+{
+    batchnorm_grad_rows(norm->dtype, element_at(norm->x, pixel * norm->x->pitch), norm->x->pitch * step,
+                        element_at(norm->dy, pixel * norm->dy->pitch), norm->dy->pitch * step,
+                        element_at(norm->y, pixel * norm->y->pitch), norm->y->pitch * step, rows,
+                        norm->columns.c * step, norm_vectors(norm), norm_floor(norm));
+}
+
+static void norm_grad_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const Norm *norm = context;
+    int64_t step = norm->columns.repeat, whole = (end - first) / step;
+    norm_grad_rows(norm, first, whole, step);
+    norm_grad_rows(norm, first + whole * step, end - first - whole * step, 1);
+}
+
+/* slope and offset of dx from the sums; dbeta and dgamma for whoever reads them. */
+static void norm_grad_coefficients(const Norm *norm, float *dbeta, float *dgamma)
+{
+    int64_t c = norm->columns.c;
+    for (int64_t i = 0; i < c; i++) {
+        double count = (double)norm->columns.pixels, scale = (double)norm->scale[i];
+        norm->slope[i] = (float)(-scale * (double)norm->rstd[i] * norm->total[c + i] / count);
+        norm->offset[i] = (float)(-scale * norm->total[i] / count);
+        if (dbeta) dbeta[i] = (float)norm->total[i];
+        if (dgamma) dgamma[i] = (float)norm->total[c + i];
+    }
+    norm_tile(norm, norm->slope);
+    norm_tile(norm, norm->offset);
+}
+
+static Status batchnorm_dx_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    TRY(check_same_dtype(call, 2));
+    Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
+    call->workspace_bytes = norm_bytes(&norm.columns);
+    return OK;
+}
+
+static Status batchnorm_dx_launch(Device *device, OpCall *call)
+{
+    Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
+    norm_coefficients(&norm, call, call->in[3].data, call->in[4].data, call->in[2].data, call->in[5].data);
+    columns_run(device, &norm.columns, norm_grad_sum, &norm, norm.partial, norm.total);
+    norm_grad_coefficients(&norm, call->out[1].data, call->out[2].data);
+    if (call->out[0].data) chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_grad_chunk, &norm);
+    return OK;
+}
+
+const OpKernel cpu_batchnorm_dx = {
+    .prepare = batchnorm_dx_prepare, .launch = batchnorm_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};

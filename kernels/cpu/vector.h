@@ -1,0 +1,114 @@
+/* What the CPU's own kernels share: typed loads and stores, loops to vectorize, chunks for the team.
+ *
+ * A kernel is written once as a VECTOR_INLINE body with a `dtype` argument; a CPU_CLONES function calls it through
+ * BY_DTYPE with the dtype as a constant, so that the compiler makes one loop for f32 and one for bf16. All arithmetic
+ * is f32. Work is cut into chunks whose size depends on the shape only, never on the number of threads: what is summed
+ * per chunk and then combined in order is equal to the bit for every team. Column sums are in columns.h. */
+#ifndef TOWERS_KERNELS_CPU_VECTOR_H
+#define TOWERS_KERNELS_CPU_VECTOR_H
+
+#include "kernels/cpu/cpu.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#define VECTOR_LOOP _Pragma("omp simd")
+#elif defined(__clang__)
+#define VECTOR_LOOP _Pragma("clang loop vectorize(enable)")
+#else
+#define VECTOR_LOOP _Pragma("GCC ivdep")
+#endif
+
+#define VECTOR_INLINE static inline __attribute__((always_inline))
+
+/* Call a body with its dtype as a compile-time constant. */
+#define BY_DTYPE(dtype, body, ...)                                                                                     \
+    do {                                                                                                               \
+        if ((dtype) == DTYPE_F32)                                                                                      \
+            body(DTYPE_F32, __VA_ARGS__);                                                                              \
+        else                                                                                                           \
+            body(DTYPE_BF16, __VA_ARGS__);                                                                             \
+    } while (0)
+
+enum {
+    CHUNK_ELEMENTS = 16384, /* about what a thread should do between two decisions of the team: some microseconds */
+    BLOCK_ELEMENTS = 512    /* a piece of a row that stays in the first-level cache as f32 */
+};
+
+VECTOR_INLINE float load(Dtype dtype, const void *base, int64_t index)
+{
+    return dtype == DTYPE_F32 ? ((const float *)base)[index] : bf16_to_f32(((const uint16_t *)base)[index]);
+}
+
+VECTOR_INLINE void store(Dtype dtype, void *base, int64_t index, float value)
+{
+    if (dtype == DTYPE_F32)
+        ((float *)base)[index] = value;
+    else
+        ((uint16_t *)base)[index] = bf16_from_f32(value);
+}
+
+/* Address of element `index` of a tensor's storage. */
+static inline void *element_at(const Tensor *t, int64_t index)
+{
+    return (char *)t->data + index * (int64_t)dtype_bytes(t->dtype);
+}
+
+static inline int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline int64_t rounded_up(int64_t a, int64_t multiple)
+{
+    return (a + multiple - 1) / multiple * multiple;
+}
+
+/* Do [first, end) of some range; `thread` counts from 0 inside the team. */
+typedef void ChunkBody(void *context, int64_t first, int64_t end, int thread);
+
+/* Cut [0, count) into chunks of `size` and let the team do them. */
+static inline void chunks_run(const Device *device, int64_t count, int64_t size, ChunkBody *body, void *context)
+{
+    int64_t chunks = (count + size - 1) / size;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(device)) if (chunks > 1 && cpu_threads(device) > 1)
+    for (int64_t i = 0; i < chunks; i++) body(context, i * size, smaller(count, (i + 1) * size), omp_get_thread_num());
+#else
+    (void)device;
+    for (int64_t i = 0; i < chunks; i++) body(context, i * size, smaller(count, (i + 1) * size), 0);
+#endif
+}
+
+/* Pixels per chunk for rows of `width` elements. */
+static inline int64_t chunk_pixels(int64_t width)
+{
+    return larger(1, CHUNK_ELEMENTS / larger(1, width));
+}
+
+/* Refuse element types that the CPU kernels do not compute with. */
+NODISCARD static inline Status check_activation(const OpCall *call, const Tensor *t)
+{
+    if (t->data && t->dtype != DTYPE_F32 && t->dtype != DTYPE_BF16)
+        return FAIL(ERR_UNSUPPORTED, "%s '%s': the CPU computes in f32 or bf16, not %s", op_name(call->kind),
+                    call->name, dtype_name(t->dtype));
+    return OK;
+}
+
+/* ... and operands (the first `in_count` inputs, and out[0]) that differ in type. */
+NODISCARD static inline Status check_same_dtype(const OpCall *call, int in_count)
+{
+    TRY(check_activation(call, &call->out[0]));
+    for (int k = 0; k < in_count && k < call->in_count; k++)
+        if (call->in[k].data && call->in[k].dtype != call->out[0].dtype)
+            return FAIL(ERR_UNSUPPORTED, "%s '%s': input %d is %s, the output %s; they must be equal",
+                        op_name(call->kind), call->name, k, dtype_name(call->in[k].dtype),
+                        dtype_name(call->out[0].dtype));
+    return OK;
+}
+
+#endif
