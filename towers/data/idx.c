@@ -1,0 +1,416 @@
+/* Reads IDX files, plain or gzip, from a file or from memory, and serves a pair of them as a Dataset; format in idx.h.
+ * Every refusal names file, offset, what was wanted and what was found. Offsets count decompressed bytes, except where
+ * a message says "compressed". */
+#include "towers/data/idx.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <zlib.h>
+
+#include "towers/data/reader.h"
+
+enum { SOURCE_BYTES = 1 << 16, DEFLATE_RATIO_MAX = 1032, GZIP_WINDOW = 16 + MAX_WBITS };
+
+/* ---- a stream of bytes: file or memory, through inflate or not */
+
+typedef struct Source {
+    const char *name;
+    int fd;             /* -1: memory */
+    uint64_t raw_bytes; /* of the file or memory block */
+    uint64_t raw_used;
+    const uint8_t *next; /* raw bytes at hand */
+    size_t left;
+    uint64_t offset;  /* decompressed bytes given out */
+    bool gzip, ended; /* `ended`: the gzip stream is complete and its checksum right */
+    z_stream z;
+    uint8_t buffer[SOURCE_BYTES];
+} Source;
+
+/* At least one raw byte at hand, or left == 0 at the end. */
+static Status source_fill(Source *s)
+{
+    if (s->left > 0 || s->fd < 0) return OK;
+    ssize_t got;
+    do got = read(s->fd, s->buffer, sizeof s->buffer);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) return FAIL(ERR_IO, "reading '%s' at byte %" PRIu64 ": %s", s->name, s->raw_used, strerror(errno));
+    s->next = s->buffer;
+    s->left = (size_t)got;
+    return OK;
+}
+
+static void source_use(Source *s, size_t bytes)
+{
+    s->next += bytes;
+    s->left -= bytes;
+    s->raw_used += bytes;
+}
+
+static Status source_begin(Source *s)
+{
+    TRY(source_fill(s));
+    s->gzip = s->left >= 2 && s->next[0] == 0x1f && s->next[1] == 0x8b;
+    if (s->gzip && inflateInit2(&s->z, GZIP_WINDOW) != Z_OK) return FAIL(ERR_MEMORY, "inflating '%s'", s->name);
+    return OK;
+}
+
+static void source_end(Source *s)
+{
+    if (s->gzip) inflateEnd(&s->z);
+}
+
+static Status read_plain(Source *s, uint8_t *to, size_t want, size_t *got)
+{
+    size_t done = 0;
+    while (done < want) {
+        TRY(source_fill(s));
+        if (s->left == 0) break;
+        size_t part = s->left < want - done ? s->left : want - done;
+        memcpy(to + done, s->next, part);
+        source_use(s, part);
+        done += part;
+    }
+    *got = done;
+    return OK;
+}
+
+static Status inflate_some(Source *s, uint8_t *to, size_t room, size_t *got)
+{
+    TRY(source_fill(s));
+    if (s->left == 0)
+        return FAIL(ERR_FORMAT, "'%s': the gzip stream ends too early, at compressed byte %" PRIu64, s->name,
+                    s->raw_used);
+    uInt in = s->left < UINT_MAX ? (uInt)s->left : UINT_MAX, out = room < UINT_MAX ? (uInt)room : UINT_MAX;
+    s->z.next_in = (Bytef *)(uintptr_t)s->next;
+    s->z.avail_in = in;
+    s->z.next_out = to;
+    s->z.avail_out = out;
+    int code = inflate(&s->z, Z_NO_FLUSH);
+    source_use(s, in - s->z.avail_in);
+    *got = out - s->z.avail_out;
+    s->ended = code == Z_STREAM_END;
+    if (code == Z_MEM_ERROR) return FAIL(ERR_MEMORY, "inflating '%s'", s->name);
+    if (code != Z_OK && code != Z_STREAM_END)
+        return FAIL(ERR_FORMAT, "'%s': corrupt gzip data near compressed byte %" PRIu64 ": %s", s->name, s->raw_used,
+                    s->z.msg ? s->z.msg : zError(code));
+    return OK;
+}
+
+static Status read_gzip(Source *s, uint8_t *to, size_t want, size_t *got)
+{
+    size_t done = 0;
+    while (done < want && !s->ended) {
+        size_t part = 0;
+        TRY(inflate_some(s, to + done, want - done, &part));
+        done += part;
+    }
+    *got = done;
+    return OK;
+}
+
+/* *got < want only at the end of the data. */
+static Status source_read(Source *s, uint8_t *to, size_t want, size_t *got)
+{
+    TRY(s->gzip ? read_gzip(s, to, want, got) : read_plain(s, to, want, got));
+    s->offset += *got;
+    return OK;
+}
+
+static Status source_read_all(Source *s, uint8_t *to, size_t want)
+{
+    uint64_t start = s->offset;
+    size_t got = 0;
+    TRY(source_read(s, to, want, &got));
+    if (got < want)
+        return FAIL(ERR_FORMAT,
+                    "'%s' ends at offset %" PRIu64 ": wanted %zu bytes from offset %" PRIu64 " on, found %zu", s->name,
+                    s->offset, want, start, got);
+    return OK;
+}
+
+/* ---- one IDX file */
+
+static const char *kind_of(int dimensions)
+{
+    return dimensions == IDX_LABELS ? "labels" : "images";
+}
+
+static uint32_t big_endian(const uint8_t *b)
+{
+    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+}
+
+static Status read_sizes(Source *s, int dimensions, int64_t size[IDX_IMAGES])
+{
+    uint8_t raw[4 * IDX_IMAGES] = {0};
+    TRY(source_read_all(s, raw, (size_t)dimensions * 4));
+    for (int i = 0; i < IDX_IMAGES; i++) {
+        size[i] = i < dimensions ? (int64_t)big_endian(raw + 4 * i) : 1;
+        int64_t most = i == 0 ? IDX_COUNT_MAX : IDX_SIDE_MAX;
+        if (size[i] < 1 || size[i] > most)
+            return FAIL(ERR_FORMAT, "'%s': offset %d: wanted %s from 1 to %" PRId64 ", found %" PRId64, s->name,
+                        4 + 4 * i,
+                        i == 0   ? "a number of records"
+                        : i == 1 ? "rows"
+                                 : "columns",
+                        most, size[i]);
+    }
+    return OK;
+}
+
+static Status read_header(Source *s, int dimensions, Idx *idx)
+{
+    uint8_t raw[4] = {0};
+    TRY(source_read_all(s, raw, sizeof raw));
+    uint32_t wanted = 0x0800u + (uint32_t)dimensions, found = big_endian(raw);
+    if (found != wanted)
+        return FAIL(ERR_FORMAT, "'%s': offset 0: wanted magic 0x%08x (IDX, unsigned bytes, %s), found 0x%08x", s->name,
+                    wanted, kind_of(dimensions), found);
+    TRY(read_sizes(s, dimensions, idx->size));
+    idx->bytes = (size_t)(idx->size[0] * idx->size[1] * idx->size[2]); /* < 2^63 by the limits on the sizes */
+    return OK;
+}
+
+/* Is the promise possible? A plain file must hold exactly that; deflate cannot expand by more than DEFLATE_RATIO_MAX.
+ */
+static Status check_promise(const Source *s, const Idx *idx)
+{
+    if (!s->gzip && s->raw_bytes - s->offset != idx->bytes)
+        return FAIL(ERR_FORMAT, "'%s': the header promises %zu bytes from offset %" PRIu64 " on, found %" PRIu64,
+                    s->name, idx->bytes, s->offset, s->raw_bytes - s->offset);
+    if (s->gzip && idx->bytes / DEFLATE_RATIO_MAX > s->raw_bytes)
+        return FAIL(ERR_FORMAT, "'%s': the header promises %zu bytes, more than %" PRIu64 " compressed bytes can hold",
+                    s->name, idx->bytes, s->raw_bytes);
+    return OK;
+}
+
+static Status check_end(Source *s)
+{
+    uint8_t extra;
+    size_t got = 0;
+    TRY(source_read(s, &extra, 1, &got));
+    if (got > 0)
+        return FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": wanted the end of the file, found more bytes", s->name,
+                    s->offset - 1);
+    TRY(source_fill(s));
+    if (s->left > 0)
+        return FAIL(ERR_FORMAT, "'%s': compressed byte %" PRIu64 ": wanted the end of the file, found more bytes",
+                    s->name, s->raw_used);
+    return OK;
+}
+
+static Status parse_source(Source *s, int dimensions, Idx *made)
+{
+    Status st = OK;
+    Idx idx = {0};
+    TRY_OUT(source_begin(s));
+    TRY_OUT(read_header(s, dimensions, &idx));
+    TRY_OUT(check_promise(s, &idx));
+    idx.data = malloc(idx.bytes);
+    if (!idx.data) {
+        st = FAIL(ERR_MEMORY, "'%s': no memory for %zu bytes of %s", s->name, idx.bytes, kind_of(dimensions));
+        goto out;
+    }
+    TRY_OUT(source_read_all(s, idx.data, idx.bytes));
+    TRY_OUT(check_end(s));
+    *made = idx;
+    idx.data = NULL;
+out:
+    idx_free(&idx);
+    source_end(s);
+    return st;
+}
+
+Status idx_parse(const char *name, const uint8_t *bytes, size_t size, int dimensions, Idx *made)
+{
+    Source source;
+    memset(&source, 0, offsetof(Source, buffer));
+    source.name = name;
+    source.fd = -1;
+    source.raw_bytes = size;
+    source.next = bytes;
+    source.left = size;
+    TRY(parse_source(&source, dimensions, made));
+    return OK;
+}
+
+Status idx_load(const char *path, int dimensions, Idx *made)
+{
+    Status st = OK;
+    struct stat info;
+    Source source;
+    memset(&source, 0, offsetof(Source, buffer));
+    source.name = path;
+    source.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make us wait */
+    if (source.fd < 0) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    if (fstat(source.fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        st = FAIL(ERR_FORMAT, "'%s' is not a regular file", path);
+        goto out;
+    }
+    source.raw_bytes = (uint64_t)info.st_size;
+    TRY_OUT(parse_source(&source, dimensions, made));
+out:
+    close(source.fd);
+    return st;
+}
+
+void idx_free(Idx *idx)
+{
+    free(idx->data);
+    idx->data = NULL;
+}
+
+/* ---- a pair of IDX files as a data set */
+
+typedef struct IdxDataset {
+    Dataset base;
+    Idx images, labels;
+} IdxDataset;
+
+typedef struct Pair {
+    char folder[PATH_MAX], images[PATH_MAX], labels[PATH_MAX];
+} Pair;
+
+static const char *const split_names[] = {[SPLIT_TRAIN] = "train", [SPLIT_TEST] = "t10k"};
+
+static const char *const fashion_names[IDX_CLASSES] = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+                                                       "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+
+static Status read_sample(const Dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label)
+{
+    const IdxDataset *d = (const IdxDataset *)dataset;
+    size_t bytes = (size_t)(d->images.size[1] * d->images.size[2]);
+    memcpy(pixels, d->images.data + (size_t)index * bytes, bytes);
+    *label = d->labels.data[index];
+    return OK;
+}
+
+static void close_pair(Dataset *dataset)
+{
+    IdxDataset *d = (IdxDataset *)dataset;
+    if (!d) return;
+    idx_free(&d->images);
+    idx_free(&d->labels);
+    free(d);
+}
+
+/* folder/split-kind-idxN-ubyte, or the same with .gz, whichever is there. */
+static bool find_file(const char *folder, Split split, int dimensions, char path[PATH_MAX])
+{
+    static const char *const endings[] = {"", ".gz"};
+    struct stat info;
+    for (int i = 0; i < 2; i++) {
+        int length = snprintf(path, PATH_MAX, "%s/%s-%s-idx%d-ubyte%s", folder, split_names[split], kind_of(dimensions),
+                              dimensions, endings[i]);
+        if (length < PATH_MAX && stat(path, &info) == 0) return true;
+    }
+    return false;
+}
+
+static Status find_pair(const char *path, Split split, Pair *pair)
+{
+    static const char *const folders[] = {"", "/fashion-mnist"};
+    struct stat info;
+    if (stat(path, &info) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return FAIL(ERR_ARG, "'%s' is not a directory; wanted the directory of the data files", path);
+    for (int i = 0; i < 2; i++) {
+        if (snprintf(pair->folder, PATH_MAX, "%s%s", path, folders[i]) >= PATH_MAX) continue;
+        if (find_file(pair->folder, split, IDX_IMAGES, pair->images) &&
+            find_file(pair->folder, split, IDX_LABELS, pair->labels))
+            return OK;
+    }
+    return FAIL(ERR_FORMAT,
+                "no data set in '%s': looked there and in its folder fashion-mnist for %s-images-idx3-ubyte and "
+                "%s-labels-idx1-ubyte, each plain or with .gz. The Debian package dataset-fashion-mnist puts "
+                "Fashion-MNIST into /usr/share/datasets/fashion-mnist",
+                path, split_names[split], split_names[split]);
+}
+
+static Status check_labels(const Pair *pair, const IdxDataset *d)
+{
+    int64_t labels = d->labels.size[0], images = d->images.size[0];
+    if (labels != images)
+        return FAIL(ERR_FORMAT,
+                    "'%s' has %" PRId64 " labels, but '%s' has %" PRId64 " images: the two must come from one set",
+                    pair->labels, labels, pair->images, images);
+    for (int64_t i = 0; i < labels; i++) {
+        if (d->labels.data[i] >= IDX_CLASSES)
+            return FAIL(ERR_FORMAT,
+                        "'%s': record %" PRId64 " (offset %" PRId64 "): wanted a label from 0 to %d, found %d",
+                        pair->labels, i, i + 8, IDX_CLASSES - 1, d->labels.data[i]);
+    }
+    return OK;
+}
+
+/* Over the sizes, the pixels and the labels, so that equal bytes in another shape differ. */
+static Status hash_pair(IdxDataset *d)
+{
+    int64_t sizes[] = {d->base.info.count, d->base.info.h, d->base.info.w, d->base.info.c};
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return FAIL(ERR_MEMORY, "hashing the data set");
+    XXH3_128bits_reset(state);
+    XXH3_128bits_update(state, sizes, sizeof sizes);
+    XXH3_128bits_update(state, d->images.data, d->images.bytes);
+    XXH3_128bits_update(state, d->labels.data, d->labels.bytes);
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    d->base.info.fingerprint[0] = hash.low64;
+    d->base.info.fingerprint[1] = hash.high64;
+    return OK;
+}
+
+static void name_set(const char *folder, DatasetInfo *info)
+{
+    char full[PATH_MAX];
+    if (!realpath(folder, full)) snprintf(full, sizeof full, "%s", folder);
+    if (!strcasestr(full, "fashion")) {
+        const char *slash = strrchr(full, '/');
+        snprintf(info->name, sizeof info->name, "%.63s", slash && slash[1] ? slash + 1 : full);
+        return;
+    }
+    snprintf(info->name, sizeof info->name, "fashion-mnist");
+    for (int i = 0; i < IDX_CLASSES; i++)
+        snprintf(info->class_names[i], sizeof info->class_names[i], "%s", fashion_names[i]);
+}
+
+static Status load_pair(const Pair *pair, IdxDataset *d)
+{
+    TRY(idx_load(pair->labels, IDX_LABELS, &d->labels));
+    TRY(idx_load(pair->images, IDX_IMAGES, &d->images));
+    TRY(check_labels(pair, d));
+    DatasetInfo *info = &d->base.info;
+    info->count = d->images.size[0];
+    info->classes = IDX_CLASSES;
+    info->h = (int32_t)d->images.size[1];
+    info->w = (int32_t)d->images.size[2];
+    info->c = 1;
+    name_set(pair->folder, info);
+    TRY(hash_pair(d));
+    return OK;
+}
+
+Status idx_dataset_open(const char *path, Split split, Dataset **made)
+{
+    Status st = OK;
+    Pair pair;
+    TRY(find_pair(path, split, &pair));
+    IdxDataset *d = calloc(1, sizeof *d);
+    if (!d) return FAIL(ERR_MEMORY, "reader for '%s'", path);
+    d->base.read = read_sample;
+    d->base.close = close_pair;
+    TRY_OUT(load_pair(&pair, d));
+    *made = &d->base;
+    d = NULL;
+out:
+    close_pair((Dataset *)d);
+    return st;
+}

@@ -1,0 +1,127 @@
+/* Random images and labels that cost almost nothing to read, after the synthetic data of tf_cnn_benchmarks: pixels from
+ * a normal distribution (mean 127, deviation 60) cut off at two deviations, labels uniform. An image is a window, at a
+ * random place that depends on (seed, index), of one pool of random pixels; neighbours may overlap in memory. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "kernels/philox.h"
+#include "towers/data/reader.h"
+
+enum { POOL_PLACES = 1 << 20, QUANTILES = 1 << 16, SIDE_MAX = 65500 };
+enum { STREAM_PIXELS = 1, STREAM_SAMPLES = 2 }; /* last word of the Philox counter */
+
+typedef struct SyntheticDataset {
+    Dataset base;
+    uint64_t seed;
+    size_t image_bytes;
+    uint8_t *pool; /* owned; image_bytes + POOL_PLACES */
+} SyntheticDataset;
+
+static Philox sample_words(const SyntheticDataset *d, int64_t index)
+{
+    return philox(d->seed, (uint32_t)index, (uint32_t)((uint64_t)index >> 32), 0, STREAM_SAMPLES);
+}
+
+static Status read_sample(const Dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label)
+{
+    const SyntheticDataset *d = (const SyntheticDataset *)dataset;
+    Philox words = sample_words(d, index);
+    memcpy(pixels, d->pool + words.v[0] % POOL_PLACES, d->image_bytes);
+    *label = (int32_t)((uint64_t)words.v[1] * (uint64_t)d->base.info.classes >> 32);
+    return OK;
+}
+
+static void close_synthetic(Dataset *dataset)
+{
+    SyntheticDataset *d = (SyntheticDataset *)dataset;
+    if (!d) return;
+    free(d->pool);
+    free(d);
+}
+
+static double normal_cdf(double x)
+{
+    return 0.5 * erfc(-x * M_SQRT1_2);
+}
+
+/* table[u] is the pixel at quantile u / QUANTILES of the truncated normal. */
+static void fill_quantiles(uint8_t table[QUANTILES])
+{
+    const double mean = 127, deviation = 60, cut = 2;
+    double low = normal_cdf(-cut), mass = normal_cdf(cut) - low;
+    int next = 0;
+    for (int value = 0; value < 256; value++) {
+        double share = (normal_cdf((value + 0.5 - mean) / deviation) - low) / mass;
+        int end = share <= 0 ? 0 : share >= 1 || value == 255 ? QUANTILES : (int)lround(share * QUANTILES);
+        while (next < end) table[next++] = (uint8_t)value;
+    }
+}
+
+static void fill_pool(uint64_t seed, size_t bytes, const uint8_t table[QUANTILES], uint8_t *pool)
+{
+    for (size_t at = 0; at < bytes; at += 8) {
+        Philox words = philox(seed, (uint32_t)(at / 8), (uint32_t)(at / 8 >> 32), 0, STREAM_PIXELS);
+        size_t n = bytes - at < 8 ? bytes - at : 8;
+        for (size_t i = 0; i < n; i++) pool[at + i] = table[words.v[i / 2] >> (i % 2 * 16) & 0xffff];
+    }
+}
+
+static Status make_pool(SyntheticDataset *d)
+{
+    size_t bytes = d->image_bytes + POOL_PLACES;
+    uint8_t *table = malloc(QUANTILES);
+    d->pool = malloc(bytes);
+    if (table && d->pool) {
+        fill_quantiles(table);
+        fill_pool(d->seed, bytes, table, d->pool);
+    }
+    free(table);
+    return d->pool && table ? OK : FAIL(ERR_MEMORY, "no memory for %zu bytes of synthetic pixels", bytes);
+}
+
+static Status check_arguments(int64_t count, int classes, int32_t h, int32_t w, int32_t c)
+{
+    if (count < 1) return FAIL(ERR_ARG, "synthetic data: wanted at least 1 sample, found %" PRId64, count);
+    if (classes < 1) return FAIL(ERR_ARG, "synthetic data: wanted at least 1 class, found %d", classes);
+    if (h < 1 || w < 1 || h > SIDE_MAX || w > SIDE_MAX)
+        return FAIL(ERR_ARG, "synthetic data: wanted sides from 1 to %d, found %d x %d", SIDE_MAX, h, w);
+    if (c != 1 && c != 3) return FAIL(ERR_ARG, "synthetic data: wanted 1 or 3 channels, found %d", c);
+    return OK;
+}
+
+static void describe(SyntheticDataset *d, int64_t count, int classes, int32_t h, int32_t w, int32_t c)
+{
+    DatasetInfo *info = &d->base.info;
+    snprintf(info->name, sizeof info->name, "synthetic");
+    info->count = count;
+    info->classes = classes;
+    info->h = h;
+    info->w = w;
+    info->c = c;
+    int64_t key[] = {count, classes, h, w, c, (int64_t)d->seed};
+    XXH128_hash_t hash = XXH3_128bits(key, sizeof key);
+    info->fingerprint[0] = hash.low64;
+    info->fingerprint[1] = hash.high64;
+}
+
+Status dataset_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed, Dataset **made)
+{
+    Status st = OK;
+    TRY(check_arguments(count, classes, h, w, c));
+    SyntheticDataset *d = calloc(1, sizeof *d);
+    if (!d) return FAIL(ERR_MEMORY, "synthetic data");
+    d->base.read = read_sample;
+    d->base.close = close_synthetic;
+    d->seed = seed;
+    d->image_bytes = (size_t)h * (size_t)w * (size_t)c;
+    describe(d, count, classes, h, w, c);
+    TRY_OUT(make_pool(d));
+    *made = &d->base;
+    d = NULL;
+out:
+    close_synthetic((Dataset *)d);
+    return st;
+}
