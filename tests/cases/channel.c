@@ -1,0 +1,39 @@
+/* Channels put together, cut out, seen in another shape. */
+#include "tests/support/cases.h"
+
+#define RESHAPE_ROW(label, X, Y)                                                                                       \
+    {                                                                                                                  \
+        label, OP_RESHAPE, {{{0}}}, {ACT X},                                                                           \
+        {                                                                                                              \
+            ACT Y                                                                                                      \
+        }                                                                                                              \
+    }
+#define SLICE_ROW(label, first_, X, Y)                                                                                 \
+    {                                                                                                                  \
+        label, OP_SLICE, {.slice = {first_}}, {ACT X},                                                                 \
+        {                                                                                                              \
+            ACT Y                                                                                                      \
+        }                                                                                                              \
+    }
+
+static const Case rows[] = {
+    {"one", OP_CONCAT, {{{0}}}, {ACT(2, 5, 3, 3)}, {ACT(2, 5, 3, 3)}},
+    {"two", OP_CONCAT, {{{0}}}, {ACT(2, 8, 3, 4), ACT(2, 16, 3, 4)}, {ACT(2, 24, 3, 4)}},
+    {"odd", OP_CONCAT, {{{0}}}, {ACT(2, 3, 5, 5), ACT(2, 1, 5, 5), ACT(2, 7, 5, 5)}, {ACT(2, 11, 5, 5)}},
+    {"eight",
+     OP_CONCAT,
+     {{{0}}},
+     {ACT(1, 1, 2, 2), ACT(1, 2, 2, 2), ACT(1, 3, 2, 2), ACT(1, 4, 2, 2), ACT(1, 5, 2, 2), ACT(1, 6, 2, 2),
+      ACT(1, 7, 2, 2), ACT(1, 8, 2, 2)},
+     {ACT(1, 36, 2, 2)}},
+    {"vectors", OP_CONCAT, {{{0}}}, {ACT(6, 10, 1, 1), ACT(6, 20, 1, 1)}, {ACT(6, 30, 1, 1)}},
+    SLICE_ROW("first", 0, (2, 9, 4, 3), (2, 4, 4, 3)),
+    SLICE_ROW("middle", 3, (2, 9, 4, 3), (2, 4, 4, 3)),
+    SLICE_ROW("last", 8, (2, 9, 4, 3), (2, 1, 4, 3)),
+    SLICE_ROW("all", 0, (2, 9, 4, 3), (2, 9, 4, 3)),
+    RESHAPE_ROW("flatten", (3, 4, 2, 5), (3, 40, 1, 1)),
+    RESHAPE_ROW("unflatten", (3, 48, 1, 1), (3, 3, 4, 4)),
+    RESHAPE_ROW("same", (2, 3, 4, 5), (2, 3, 4, 5)),
+};
+
+CASE_TABLE(channel, rows);

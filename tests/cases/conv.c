@@ -1,0 +1,48 @@
+/* Convolutions. One line of the list makes seven rows: forward with and without bias and ReLU, and both gradients. */
+#include "tests/support/cases.h"
+
+#define BIAS_OF(n, c, h, w) VECTOR(n)
+#define CONV_ATTR(relu_, ...)                                                                                          \
+    {                                                                                                                  \
+        .conv = { {__VA_ARGS__}, relu_ }                                                                               \
+    }
+
+/* X, W, Y: shapes; then the window: kh, kw, strides, pads. */
+#define ROWS(label, X, W, Y, ...)                                                                                      \
+    {label, OP_CONV, CONV_ATTR(false, __VA_ARGS__), {ACT X, WEIGHT W}, {ACT Y}},                                       \
+        {label ", bias", OP_CONV, CONV_ATTR(false, __VA_ARGS__), {ACT X, WEIGHT W, BIAS_OF W}, {ACT Y}},               \
+        {label ", relu", OP_CONV, CONV_ATTR(true, __VA_ARGS__), {ACT X, WEIGHT W}, {ACT Y}},                           \
+        {label ", bias, relu", OP_CONV, CONV_ATTR(true, __VA_ARGS__), {ACT X, WEIGHT W, BIAS_OF W}, {ACT Y}},          \
+        {label, OP_CONV_DX, CONV_ATTR(false, __VA_ARGS__), {ACT Y, WEIGHT W}, {ACT X}},                                \
+        {label ", acc", OP_CONV_DX, CONV_ATTR(false, __VA_ARGS__), {ACT Y, WEIGHT W, ACT X}, {ACT X}},                 \
+    {                                                                                                                  \
+        label, OP_CONV_DW, CONV_ATTR(false, __VA_ARGS__), {ACT X, ACT Y},                                              \
+        {                                                                                                              \
+            PLAIN W                                                                                                    \
+        }                                                                                                              \
+    }
+
+static const Case rows[] = {
+    // clang-format off
+    ROWS("1x1",                     (2, 16, 7, 7),   (8, 16, 1, 1),   (2, 8, 7, 7),    1, 1, 1, 1, 0, 0),
+    ROWS("1x1 on one pixel",        (3, 24, 1, 1),   (10, 24, 1, 1),  (3, 10, 1, 1),   1, 1, 1, 1, 0, 0),
+    ROWS("1x1 stride 2",            (2, 8, 9, 9),    (16, 8, 1, 1),   (2, 16, 5, 5),   1, 1, 2, 2, 0, 0),
+    ROWS("3x3 same",                (2, 16, 9, 9),   (24, 16, 3, 3),  (2, 24, 9, 9),   3, 3, 1, 1, 1, 1),
+    ROWS("3x3 valid",               (2, 8, 9, 9),    (16, 8, 3, 3),   (2, 16, 7, 7),   3, 3, 1, 1, 0, 0),
+    ROWS("3x3 stride 2 on RGB",     (2, 3, 15, 15),  (32, 3, 3, 3),   (2, 32, 7, 7),   3, 3, 2, 2, 0, 0),
+    ROWS("3x3 stride 2, rest",      (1, 4, 10, 10),  (8, 4, 3, 3),    (1, 8, 4, 4),    3, 3, 2, 2, 0, 0),
+    ROWS("4x4 stride 2 pad 1",      (2, 8, 8, 8),    (16, 8, 4, 4),   (2, 16, 4, 4),   4, 4, 2, 2, 1, 1),
+    ROWS("5x5 same",                (1, 48, 8, 8),   (32, 48, 5, 5),  (1, 32, 8, 8),   5, 5, 1, 1, 2, 2),
+    ROWS("1x7",                     (2, 16, 9, 9),   (16, 16, 1, 7),  (2, 16, 9, 9),   1, 7, 1, 1, 0, 3),
+    ROWS("7x1",                     (2, 16, 9, 9),   (16, 16, 7, 1),  (2, 16, 9, 9),   7, 1, 1, 1, 3, 0),
+    ROWS("7x7 stride 2 pad 3",      (1, 3, 17, 17),  (16, 3, 7, 7),   (1, 16, 9, 9),   7, 7, 2, 2, 3, 3),
+    ROWS("one channel",             (3, 1, 12, 12),  (5, 1, 5, 5),    (3, 5, 8, 8),    5, 5, 1, 1, 0, 0),
+    ROWS("one output",              (2, 6, 5, 5),    (1, 6, 3, 3),    (2, 1, 5, 5),    3, 3, 1, 1, 1, 1),
+    ROWS("odd channels",            (2, 7, 6, 6),    (13, 7, 3, 3),   (2, 13, 6, 6),   3, 3, 1, 1, 1, 1),
+    ROWS("window is the input",     (2, 8, 5, 5),    (12, 8, 5, 5),   (2, 12, 1, 1),   5, 5, 1, 1, 0, 0),
+    ROWS("all sizes unequal",       (2, 4, 11, 8),   (6, 4, 3, 2),    (2, 6, 5, 9),    3, 2, 2, 1, 0, 1),
+    ROWS("many blocks",             (2, 32, 17, 17), (64, 32, 3, 3),  (2, 64, 17, 17), 3, 3, 1, 1, 1, 1),
+    // clang-format on
+};
+
+CASE_TABLE(conv, rows);

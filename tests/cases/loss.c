@@ -1,0 +1,32 @@
+/* Softmax cross-entropy. */
+#include "tests/support/cases.h"
+
+#define PROB(n, c)                                                                                                     \
+    {                                                                                                                  \
+        {n, c, 1, 1}, TYPE_F32, FILL_PROB                                                                              \
+    }
+#define HITS                                                                                                           \
+    {                                                                                                                  \
+        {1, 2, 1, 1}, TYPE_F32, FILL_UNIFORM                                                                           \
+    }
+
+#define ROWS(label, smoothing_, n, c)                                                                                  \
+    {label, OP_SOFTMAX_LOSS, {.loss = {smoothing_}}, {ACT(n, c, 1, 1), LABELS(n)}, {SCALAR, PLAIN(n, c, 1, 1), HITS}}, \
+    {                                                                                                                  \
+        label, OP_SOFTMAX_LOSS_DX, {.loss = {smoothing_}}, {PROB(n, c), LABELS(n), SCALAR},                            \
+        {                                                                                                              \
+            ACT(n, c, 1, 1)                                                                                            \
+        }                                                                                                              \
+    }
+
+static const Case rows[] = {
+    // clang-format off
+    ROWS("plain", 0.0f, 6, 10),
+    ROWS("smoothed", 0.1f, 6, 10),
+    ROWS("one sample", 0.1f, 1, 7),
+    ROWS("two classes", 0.0f, 9, 2),
+    ROWS("1001 classes", 0.1f, 5, 1001),
+    // clang-format on
+};
+
+CASE_TABLE(loss, rows);

@@ -1,0 +1,61 @@
+/* Pooling. One line of a list makes the forward row and its gradients, with and without the optional operands.
+ *
+ * Windows that overhang the input by rounding up (ceil) are averaged here without padding in the divisor only: with it,
+ * libraries do not agree on what the overhang counts. */
+#include "tests/support/cases.h"
+
+#define POOL(pad_, ...)                                                                                                \
+    {                                                                                                                  \
+        .pool = { {__VA_ARGS__}, pad_ }                                                                                \
+    }
+#define BELOW_RELU(...) FILLED(FILL_SIGN, __VA_ARGS__)
+
+/* X, Y: shapes; then the window: kh, kw, strides, pads, ceil. */
+#define MAX_ROWS(label, X, Y, ...)                                                                                     \
+    {label, OP_MAX_POOL, POOL(false, __VA_ARGS__), {ACT X}, {ACT Y, ARGMAX Y}},                                        \
+        {label ", ties", OP_MAX_POOL, POOL(false, __VA_ARGS__), {BELOW_RELU X}, {ACT Y, ARGMAX Y}},                    \
+        {label, OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y}, {ACT X}},                                 \
+        {label ", acc", OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y, ACT X}, {ACT X}},                  \
+        {label ", relu", OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y, ABSENT, BELOW_RELU X}, {ACT X}},  \
+    {                                                                                                                  \
+        label ", acc, relu", OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y, ACT X, BELOW_RELU X},         \
+        {                                                                                                              \
+            ACT X                                                                                                      \
+        }                                                                                                              \
+    }
+
+#define AVG_ROWS(label, pad_, X, Y, ...)                                                                               \
+    {label, OP_AVG_POOL, POOL(pad_, __VA_ARGS__), {ACT X}, {ACT Y}},                                                   \
+        {label, OP_AVG_POOL_DX, POOL(pad_, __VA_ARGS__), {ACT Y}, {ACT X}},                                            \
+    {                                                                                                                  \
+        label ", acc", OP_AVG_POOL_DX, POOL(pad_, __VA_ARGS__), {ACT Y, ACT X},                                        \
+        {                                                                                                              \
+            ACT X                                                                                                      \
+        }                                                                                                              \
+    }
+
+static const Case rows[] = {
+    // clang-format off
+    MAX_ROWS("3x3 stride 2",            (2, 16, 9, 9),  (2, 16, 4, 4),  3, 3, 2, 2, 0, 0, false),
+    MAX_ROWS("3x3 stride 2 ceil",       (2, 16, 8, 8),  (2, 16, 4, 4),  3, 3, 2, 2, 0, 0, true),
+    MAX_ROWS("3x3 stride 1 pad 1",      (2, 8, 7, 7),   (2, 8, 7, 7),   3, 3, 1, 1, 1, 1, false),
+    MAX_ROWS("3x3 stride 2 pad 1 ceil", (2, 8, 8, 8),   (2, 8, 5, 5),   3, 3, 2, 2, 1, 1, true),
+    MAX_ROWS("2x2 stride 2",            (2, 8, 8, 8),   (2, 8, 4, 4),   2, 2, 2, 2, 0, 0, false),
+    MAX_ROWS("2x2 stride 2, rest",      (2, 5, 7, 9),   (2, 5, 3, 4),   2, 2, 2, 2, 0, 0, false),
+    MAX_ROWS("1x1 stride 2",            (2, 4, 7, 7),   (2, 4, 4, 4),   1, 1, 2, 2, 0, 0, false),
+    MAX_ROWS("3x2, sides unequal",      (1, 7, 9, 6),   (1, 7, 5, 5),   3, 2, 2, 1, 1, 0, false),
+    MAX_ROWS("odd channels",            (3, 33, 9, 9),  (3, 33, 4, 4),  3, 3, 2, 2, 0, 0, false),
+    MAX_ROWS("one channel",             (2, 1, 6, 6),   (2, 1, 3, 3),   2, 2, 2, 2, 0, 0, false),
+
+    AVG_ROWS("3x3 same, padding counts",  true,  (2, 16, 7, 7), (2, 16, 7, 7), 3, 3, 1, 1, 1, 1, false),
+    AVG_ROWS("3x3 same, padding not",     false, (2, 16, 7, 7), (2, 16, 7, 7), 3, 3, 1, 1, 1, 1, false),
+    AVG_ROWS("whole image",               true,  (3, 20, 8, 8), (3, 20, 1, 1), 8, 8, 1, 1, 0, 0, false),
+    AVG_ROWS("5x5 stride 3",              true,  (2, 8, 17, 17), (2, 8, 5, 5), 5, 5, 3, 3, 0, 0, false),
+    AVG_ROWS("2x2 stride 2, rest",        false, (2, 5, 7, 9),  (2, 5, 3, 4),  2, 2, 2, 2, 0, 0, false),
+    AVG_ROWS("3x3 stride 2 ceil",         false, (2, 8, 8, 8),  (2, 8, 4, 4),  3, 3, 2, 2, 0, 0, true),
+    AVG_ROWS("sides unequal",             true,  (1, 7, 9, 6),  (1, 7, 5, 5),  3, 2, 2, 1, 1, 0, false),
+    AVG_ROWS("odd channels",              true,  (2, 33, 5, 5), (2, 33, 5, 5), 3, 3, 1, 1, 1, 1, false),
+    // clang-format on
+};
+
+CASE_TABLE(pool, rows);

@@ -1,0 +1,18 @@
+/* Running one row of a case table on a device, in one dtype, in every storage the kernel allows, against the reference.
+ */
+#ifndef TOWERS_TESTS_RUN_CASE_H
+#define TOWERS_TESTS_RUN_CASE_H
+
+#include "kernels/backend.h"
+#include "tests/support/cases.h"
+
+typedef struct CaseReport {
+    int runs, failures, unsupported;
+    double worst; /* largest error relative to its tolerance: 1 is the limit */
+    double error; /* and the error itself, relative to the magnitude */
+} CaseReport;
+
+/* Adds to `report`; prints one line for every run that fails. */
+void run_case(Device *device, const Case *row, Dtype dtype, CaseReport *report);
+
+#endif

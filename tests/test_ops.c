@@ -1,0 +1,146 @@
+/* Every row of every case table on every backend of this machine, in every float dtype, against the reference.
+ *
+ * Prints the largest error of each op kind. What a backend does not support in a 16-bit dtype is counted and named; in
+ * f32 it is a failure. TOWERS_TEST_OP=conv_dx runs one kind alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/run_case.h"
+
+static void print_report(const char *backend, Dtype dtype, OpKind kind, int rows, const CaseReport *r)
+{
+    char note[64] = "";
+    if (r->unsupported) snprintf(note, sizeof note, ", %d unsupported", r->unsupported);
+    printf("  %-4s %-4s %-16s %3d rows %4d runs  max error %.2e (%3.0f %% of allowed)%s\n", backend, dtype_name(dtype),
+           op_name(kind), rows, r->runs, r->error, 100 * r->worst, note);
+}
+
+static int run_kind(Device *device, OpKind kind, Dtype dtype)
+{
+    CaseReport report = {0};
+    int rows = 0;
+    for (int t = 0; case_tables[t]; t++)
+        for (int i = 0; i < case_tables[t]->count; i++)
+            if (case_tables[t]->cases[i].kind == kind) {
+                run_case(device, &case_tables[t]->cases[i], dtype, &report);
+                rows++;
+            }
+    print_report(device->backend->name, dtype, kind, rows, &report);
+    return report.failures;
+}
+
+static int run_all(Device *device, Dtype dtype)
+{
+    const char *only = getenv("TOWERS_TEST_OP");
+    int failures = 0;
+    for (int kind = 1; kind < OP_COUNT; kind++)
+        if (!only || strcmp(only, op_name((OpKind)kind)) == 0) failures += run_kind(device, (OpKind)kind, dtype);
+    return failures;
+}
+
+/* Opens the backend, or skips the test if this machine has none. */
+static void open_or_skip(const char *name, Device *device)
+{
+    const Backend *backend;
+    int count = 0;
+    DeviceConfig config = {.threads = 2, .allow_reference = true};
+    if (backend_find(name, &backend, NULL, 0) != OK || backend_device_count(backend, &count) != OK || count == 0) {
+        printf("  no %s here: %s\n", name, status_message());
+        skip();
+    }
+    if (backend->open(&config, device) != OK) fail_msg("%s: %s", name, status_message());
+}
+
+static void check_backend(const char *name, Dtype dtype)
+{
+    Device device = {0};
+    open_or_skip(name, &device);
+    int failures = run_all(&device, dtype);
+    device.backend->close(&device);
+    if (failures) fail_msg("%d runs on %s in %s are wrong", failures, name, dtype_name(dtype));
+}
+
+static void test_cpu_f32(void **state)
+{
+    (void)state;
+    check_backend("cpu", DTYPE_F32);
+}
+
+static void test_cpu_bf16(void **state)
+{
+    (void)state;
+    check_backend("cpu", DTYPE_BF16);
+}
+
+static void test_cuda_f32(void **state)
+{
+    (void)state;
+    check_backend("cuda", DTYPE_F32);
+}
+
+static void test_cuda_bf16(void **state)
+{
+    (void)state;
+    check_backend("cuda", DTYPE_BF16);
+}
+
+static void test_cuda_f16(void **state)
+{
+    (void)state;
+    check_backend("cuda", DTYPE_F16);
+}
+
+static const Case *first_row(OpKind kind)
+{
+    for (int t = 0; case_tables[t]; t++)
+        for (int i = 0; i < case_tables[t]->count; i++)
+            if (case_tables[t]->cases[i].kind == kind) return &case_tables[t]->cases[i];
+    return NULL;
+}
+
+static void test_every_kind_has_a_row(void **state)
+{
+    (void)state;
+    for (int kind = 1; kind < OP_COUNT; kind++)
+        if (!first_row((OpKind)kind)) fail_msg("%s has no row in tests/cases", op_name((OpKind)kind));
+}
+
+/* The output shape of a windowed row, so that a slip in a table is not taken for a slip in a kernel. */
+static void check_window_row(const Case *row, Window k)
+{
+    Shape x = row->in[0].shape, y = row->out[0].shape;
+    if (y.h == window_out(x.h, k.kh, k.stride_h, k.pad_h, k.ceil) &&
+        y.w == window_out(x.w, k.kw, k.stride_w, k.pad_w, k.ceil))
+        return;
+    fail_msg("row '%s' of %s: %s does not become %s", row->name, op_name(row->kind), shape_text(x), shape_text(y));
+}
+
+static void test_rows_fit_their_windows(void **state)
+{
+    (void)state;
+    for (int t = 0; case_tables[t]; t++)
+        for (int i = 0; i < case_tables[t]->count; i++) {
+            const Case *row = &case_tables[t]->cases[i];
+            if (row->kind == OP_CONV) check_window_row(row, row->attr.conv.window);
+            if (row->kind == OP_MAX_POOL || row->kind == OP_AVG_POOL) check_window_row(row, row->attr.pool.window);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_kind_has_a_row),
+        cmocka_unit_test(test_rows_fit_their_windows),
+        cmocka_unit_test(test_cpu_f32),
+        cmocka_unit_test(test_cpu_bf16),
+        cmocka_unit_test(test_cuda_f32),
+        cmocka_unit_test(test_cuda_bf16),
+        cmocka_unit_test(test_cuda_f16),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
