@@ -1,0 +1,59 @@
+/* What the files of the plan share: who reads a value (plan_alias.c), which values share storage (plan_alias.c), and
+ * in which arena and where it lies (plan_arena.c, plan_place.c). Not for use outside plan*.c. */
+#ifndef TOWERS_GRAPH_PLAN_INTERNAL_H
+#define TOWERS_GRAPH_PLAN_INTERNAL_H
+
+#include "towers/graph/plan.h"
+
+/* Operand `in` of op `op` reads the value. */
+typedef struct Use {
+    int32_t op, in;
+} Use;
+
+/* Where a value lies: inside the storage of `root` (itself if it has its own), from channel `first` on. All members of
+ * one storage have the pitch of the root, except reshaped ones, which cover a packed root exactly. */
+typedef struct Member {
+    int32_t root;
+    int32_t next; /* next member of the same storage, 0 at the end */
+    int64_t first;
+    int64_t pitch;
+    int32_t last_read; /* last op that reads the value; the op that writes it if none does; -1 if neither exists */
+    bool unused;       /* nobody reads it and its op can skip it: no storage */
+} Member;
+
+typedef struct Alias {
+    const Graph *graph;             /* borrowed */
+    const OpKernel *const *kernels; /* borrowed, [OP_COUNT] */
+    Member *member;                 /* owned, [values + 1] */
+    Use *uses;                      /* owned, grouped by value */
+    int32_t *first_use;             /* owned, [values + 2]: uses of v are first_use[v] .. first_use[v + 1] - 1 */
+    uint8_t *placed;                /* owned, [ops]: bit k: operand k of a SLICE, CONCAT, RESHAPE is already in place */
+    int shared, copied;             /* see PlanReport */
+} Alias;
+
+NODISCARD Status alias_create(Alias *alias, const Graph *graph, const OpKernel *const *kernels, bool no_alias);
+void alias_destroy(Alias *alias);
+/* True if the op only moves values that already lie where it would put them. */
+bool alias_skips(const Alias *alias, int op);
+
+/* A piece of scratch memory that is in use from op `start` to op `end`, both included. */
+typedef struct Block {
+    int32_t start, end;
+    size_t bytes;
+    size_t offset; /* result, a multiple of 64 */
+} Block;
+
+NODISCARD Status place_blocks(Block *blocks, int count, size_t *total);
+size_t place_align(size_t bytes); /* up to a multiple of 64 */
+
+/* Where a value lies: a byte offset in an arena; `none` if it has no storage. */
+typedef struct Place {
+    Arena arena;
+    size_t offset;
+    bool none;
+} Place;
+
+/* Fills place[values + 1] and bytes[ARENA_COUNT] (SCRATCH without the workspace). */
+NODISCARD Status arena_assign(const Alias *alias, const Layout *layout, bool no_alias, Place *place, size_t *bytes);
+
+#endif
