@@ -1,4 +1,5 @@
-/* Learning rate as a function of the step. Pure; steps count from 0, `steps_per_epoch` >= 1. */
+/* Learning rate as a function of the step. Pure; steps count from 0, `steps_per_epoch` >= 1.
+ * t / T below runs from 0 at the end of the warm-up (one-cycle: at step 0) to 1 at total_steps and stays there. */
 #ifndef TOWERS_SCHEDULE_H
 #define TOWERS_SCHEDULE_H
 
@@ -13,7 +14,7 @@ typedef enum ScheduleKind {
     SCHEDULE_PIECEWISE,   /* "LR0;E1;LR1;E2;LR2" */
     SCHEDULE_COSINE,      /* min_lr + (lr - min_lr) (1 + cos(pi t / T)) / 2 */
     SCHEDULE_POLYNOMIAL,  /* min_lr + (lr - min_lr) (1 - t / T) ^ power */
-    SCHEDULE_ONE_CYCLE    /* linear up over the first 30 %, cosine down */
+    SCHEDULE_ONE_CYCLE    /* linear from min_lr to lr over the first 30 %, cosine down; no warm-up */
 } ScheduleKind;
 
 typedef struct Schedule {
