@@ -16,7 +16,7 @@
         {label ", ties", OP_MAX_POOL, POOL(false, __VA_ARGS__), {BELOW_RELU X}, {ACT Y, ARGMAX Y}},                    \
         {label, OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y}, {ACT X}},                                 \
         {label ", acc", OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y, ACT X}, {ACT X}},                  \
-        {label ", relu", OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y, ABSENT, BELOW_RELU X}, {ACT X}},  \
+        {label ", relu", OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y, ABSENT, BELOW_RELU Y}, {ACT X}},  \
     {                                                                                                                  \
         label ", acc, relu", OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y, ACT X, BELOW_RELU X},         \
         {                                                                                                              \

@@ -311,10 +311,9 @@ REFERENCE(max_pool_dx)
     ref_start(&out[0], &in[2]);
     for (int64_t i = 0; i < shape_count(in[0].shape); i++) {
         int64_t to = pool_source(attr->pool.window, out[0].shape, place_of(in[0].shape, i), (int)in[1].data[i]);
-        if (to >= 0) out[0].data[to] += in[0].data[i];
+        bool dead = in[3].data && !(in[3].data[i] > 0);
+        if (to >= 0 && !dead) out[0].data[to] += in[0].data[i];
     }
-    for (int64_t i = 0; in[3].data && i < shape_count(out[0].shape); i++)
-        if (!(in[3].data[i] > 0)) out[0].data[i] = 0;
 }
 
 static int pool_divisor(const OpAttr *attr, Shape x, Place p)
