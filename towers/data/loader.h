@@ -21,6 +21,7 @@ typedef struct LoaderConfig {
     int32_t side;            /* images are resized to side x side (antialiased bilinear) unless they are already */
     int32_t pad;             /* zero pixels around; the canvas is side + 2 pad, the crop is side */
     int64_t start_step;      /* global step to begin with (resume) */
+    int64_t stride;          /* global steps from one delivered step to the next; 0 means 1 */
     int64_t max_steps;       /* global step to end before (the loader stops reading there); INT64_MAX = none */
     int workers;             /* threads; >= 0 */
     int depth;               /* batches read ahead; >= 2 */
