@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+extern const Backend cpu_backend;
+
 typedef struct Onednn Onednn;
 
 /* Device.impl of the CPU backend. */

@@ -1,0 +1,58 @@
+/* Which backends this build has; see backend.h. A CUDA build brings cuda_backend and cuda_device_count with it. */
+#include "kernels/backend.h"
+
+#include <string.h>
+
+#ifdef TOWERS_HAVE_CPU
+extern const Backend cpu_backend;
+#endif
+#ifdef TOWERS_HAVE_CUDA
+extern const Backend cuda_backend;
+Status cuda_device_count(int *count);
+#endif
+
+static Status find_cpu(const Backend **found)
+{
+#ifdef TOWERS_HAVE_CPU
+    *found = &cpu_backend;
+    return OK;
+#else
+    (void)found;
+    return FAIL(ERR_UNSUPPORTED, "this build has no cpu backend: install oneDNN (libdnnl-dev) and configure again");
+#endif
+}
+
+static Status find_cuda(const Backend **found)
+{
+#ifdef TOWERS_HAVE_CUDA
+    int count = 0;
+    TRY(cuda_device_count(&count));
+    if (count < 1) return FAIL(ERR_DEVICE, "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES");
+    *found = &cuda_backend;
+    return OK;
+#else
+    (void)found;
+    return FAIL(ERR_UNSUPPORTED, "this build has no cuda backend: install CUDA, cuDNN and NCCL and configure again");
+#endif
+}
+
+Status backend_find(const char *name, const Backend **found, char *why, size_t why_bytes)
+{
+    if (why && why_bytes) why[0] = 0;
+    if (strcmp(name, "cpu") == 0) return find_cpu(found);
+    if (strcmp(name, "cuda") == 0) return find_cuda(found);
+    if (strcmp(name, "auto") != 0) return FAIL(ERR_ARG, "no backend is called '%s': use cpu, cuda or auto", name);
+    if (find_cuda(found) == OK) return OK;
+    if (why && why_bytes) snprintf(why, why_bytes, "%s", status_message());
+    return find_cpu(found);
+}
+
+Status backend_device_count(const Backend *backend, int *count)
+{
+#ifdef TOWERS_HAVE_CUDA
+    if (backend == &cuda_backend) return cuda_device_count(count);
+#endif
+    (void)backend;
+    *count = 1;
+    return OK;
+}

@@ -1,0 +1,117 @@
+/* Candidates for a call; see choice.h. */
+#include "kernels/cpu/choice.h"
+
+Status choice_offer(Choice *choice, Device *device, const OnednnSpec *spec, const int8_t operand[ONEDNN_ROLES])
+{
+    OnednnTask *task = NULL;
+    if (choice->task) return OK;
+    Status st = onednn_create(cpu_onednn(device), spec, &task);
+    if (st == ERR_UNSUPPORTED) return OK;
+    TRY(st);
+    if (!onednn_is_reference(task)) {
+        choice->task = task;
+        memcpy(choice->operand, operand, sizeof choice->operand);
+    } else if (!choice->reference) {
+        choice->reference = task;
+        memcpy(choice->reference_operand, operand, sizeof choice->reference_operand);
+    } else {
+        onednn_destroy(task);
+    }
+    return OK;
+}
+
+static Status refuse(const Choice *choice, const OpCall *call)
+{
+    char have[160] = "no code at all";
+    if (choice->reference)
+        snprintf(have, sizeof have, "only its reference loops (%s), about a hundred times slower than they should be",
+                 onednn_impl(choice->reference));
+    return FAIL(ERR_UNSUPPORTED,
+                "'%s' (%s): for in[0] %s %s, in[1] %s %s and out %s %s oneDNN has %s on this processor; use f32 "
+                "activations or another shape, or accept reference code",
+                call->name, op_name(call->kind), dtype_name(call->in[0].dtype), shape_text(call->in[0].shape),
+                dtype_name(call->in[1].dtype), shape_text(call->in[1].shape), dtype_name(call->out[0].dtype),
+                shape_text(call->out[0].shape), have);
+}
+
+Status choice_settle(Choice *choice, Device *device, const OpCall *call)
+{
+    if (!choice->task && choice->reference && device->config.allow_reference) {
+        choice->task = choice->reference;
+        choice->reference = NULL;
+        memcpy(choice->operand, choice->reference_operand, sizeof choice->operand);
+    }
+    return choice->task ? OK : refuse(choice, call);
+}
+
+void choice_free(Choice *choice)
+{
+    onednn_destroy(choice->task);
+    onednn_destroy(choice->reference);
+    choice->task = choice->reference = NULL;
+}
+
+Status choice_run(const Choice *choice, const OpCall *call, void *out)
+{
+    void *data[ONEDNN_ROLES];
+    for (int role = 0; role < ONEDNN_ROLES; role++) {
+        int from = choice->operand[role];
+        data[role] = from == FROM_OUT ? out : from == FROM_NOTHING ? NULL : call->in[from].data;
+    }
+    return onednn_run(choice->task, data, call->workspace);
+}
+
+/* ---- products */
+
+static OnednnView matrix(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride, Dtype dtype)
+{
+    OnednnView view = {.rank = 2, .dims = {rows, cols}, .strides = {row_stride, col_stride}, .dtype = dtype};
+    return view;
+}
+
+static void product_forward(const Product *p, OnednnSpec *spec)
+{
+    spec->held[ONEDNN_X] = matrix(p->rows, p->ins, p->x_pitch, 1, p->x);
+    spec->held[ONEDNN_W] = matrix(p->ins, p->outs, 1, p->ins, DTYPE_F32);
+    spec->held[ONEDNN_Y] = matrix(p->rows, p->outs, p->y_pitch, 1, p->y);
+    if (p->bias) spec->held[ONEDNN_BIAS] = matrix(1, p->outs, p->outs, 1, DTYPE_F32);
+    spec->fit[ONEDNN_W] = ONEDNN_ANY;
+}
+
+static void product_dx(const Product *p, OnednnSpec *spec)
+{
+    spec->held[ONEDNN_X] = matrix(p->rows, p->outs, p->y_pitch, 1, p->y);
+    spec->held[ONEDNN_W] = matrix(p->outs, p->ins, p->ins, 1, DTYPE_F32);
+    spec->held[ONEDNN_Y] = matrix(p->rows, p->ins, p->x_pitch, 1, p->x);
+    /* f32 weights lie as this product wants them; 16-bit ones are converted anyway. */
+    spec->fit[ONEDNN_W] = p->y == DTYPE_F32 ? ONEDNN_AS_HELD : ONEDNN_ANY;
+}
+
+static void product_dw(const Product *p, OnednnSpec *spec)
+{
+    spec->held[ONEDNN_X] = matrix(p->outs, p->rows, 1, p->y_pitch, p->y);
+    spec->held[ONEDNN_W] = matrix(p->rows, p->ins, p->x_pitch, 1, p->x);
+    spec->held[ONEDNN_Y] = matrix(p->outs, p->ins, p->ins, 1, DTYPE_F32);
+}
+
+Status choice_offer_product(Choice *choice, Device *device, const Product *p)
+{
+    static const int8_t operands[][ONEDNN_ROLES] = {[PRODUCT_Y] = {0, 1, FROM_OUT, 2},
+                                                    [PRODUCT_DX] = {0, 1, FROM_OUT, FROM_NOTHING},
+                                                    [PRODUCT_DW] = {1, 0, FROM_OUT, FROM_NOTHING}};
+    OnednnSpec spec = {.kind = ONEDNN_MATMUL, .relu = p->relu, .sum = p->sum};
+    if (p->kind == PRODUCT_Y) product_forward(p, &spec);
+    if (p->kind == PRODUCT_DX) product_dx(p, &spec);
+    if (p->kind == PRODUCT_DW) product_dw(p, &spec);
+    /* Both factors in one dtype: 16 bits only if neither (but for the weights) is held in f32. */
+    Dtype factor = spec.held[ONEDNN_X].dtype, other = spec.held[ONEDNN_W].dtype;
+    if (p->kind == PRODUCT_DW && other != factor) factor = DTYPE_F32;
+    for (int pass = 0; pass < 2; pass++, factor = DTYPE_F32) {
+        spec.compute[ONEDNN_X] = spec.compute[ONEDNN_W] = factor;
+        spec.compute[ONEDNN_Y] = factor == DTYPE_F32 ? DTYPE_F32 : spec.held[ONEDNN_Y].dtype;
+        spec.compute[ONEDNN_BIAS] = DTYPE_F32;
+        TRY(choice_offer(choice, device, &spec, operands[p->kind]));
+        if (factor == DTYPE_F32) break;
+    }
+    return OK;
+}

@@ -1,0 +1,47 @@
+/* Choosing a oneDNN task for a call: candidates are offered best first, the first one with real code behind it wins.
+ *
+ * A candidate that oneDNN does not have, or has only as reference loops, is passed over; if nothing is left, the call
+ * is refused by name unless the device accepts references. The order is fixed, never measured at run time: two runs,
+ * and two towers, must take the same code to get the same bits. Matrix products, which 1x1 convolutions and dense
+ * layers share, are described here too. */
+#ifndef TOWERS_KERNELS_CPU_CHOICE_H
+#define TOWERS_KERNELS_CPU_CHOICE_H
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/onednn.h"
+
+enum { FROM_OUT = -1, FROM_NOTHING = -2 }; /* otherwise: index into call->in */
+
+typedef struct Choice {
+    OnednnTask *task;             /* owned: the winner, NULL until there is one */
+    int8_t operand[ONEDNN_ROLES]; /* which operand of the call has which role in it */
+    OnednnTask *reference;        /* owned: a slow one, in case it is accepted */
+    int8_t reference_operand[ONEDNN_ROLES];
+} Choice;
+
+/* Offer a candidate; does nothing once there is a winner. Fails only for other reasons than ERR_UNSUPPORTED. */
+NODISCARD Status choice_offer(Choice *choice, Device *device, const OnednnSpec *spec,
+                              const int8_t operand[ONEDNN_ROLES]);
+
+/* The last word: a winner, an accepted reference, or ERR_UNSUPPORTED about this call. */
+NODISCARD Status choice_settle(Choice *choice, Device *device, const OpCall *call);
+void choice_free(Choice *choice);
+
+/* Run the winner on the call's operands, its output going to `out`. */
+NODISCARD Status choice_run(const Choice *choice, const OpCall *call, void *out);
+
+/* y[rows][outs] = x[rows][ins] * transpose(w[outs][ins]), and the two products that are its gradients. */
+typedef enum ProductKind { PRODUCT_Y, PRODUCT_DX, PRODUCT_DW } ProductKind;
+
+typedef struct Product {
+    ProductKind kind;
+    int64_t rows, ins, outs;
+    int64_t x_pitch, y_pitch; /* elements from row to row; w is packed */
+    Dtype x, y;               /* as held (x, dx and y, dy); w, dw and bias are f32 */
+    bool bias, relu, sum;
+} Product;
+
+/* Offer a product whose operands are in the order of OP_CONV, OP_CONV_DX, OP_CONV_DW. */
+NODISCARD Status choice_offer_product(Choice *choice, Device *device, const Product *product);
+
+#endif

@@ -1,0 +1,249 @@
+/* CONV, CONV_DX, CONV_DW over oneDNN.
+ *
+ * Candidates, best first (measured on AVX-512 with and without bf16 and AMX): a matrix product where the window is one
+ * pixel or covers the whole image; the convolution on packed NHWC, which is as fast as oneDNN's own layouts; the
+ * convolution in whatever layout oneDNN likes; the same in f32. Slices are packed into workspace, except by products,
+ * which take them as they are. The sum dx + acc is part of the product, or one more pass. */
+#include "kernels/cpu/choice.h"
+
+#include <stdlib.h>
+
+typedef struct ConvState {
+    Choice choice;
+    bool sums;            /* the task adds to what dx holds */
+    bool adds;            /* acc is added afterwards to dx in workspace */
+    size_t result_offset; /* of that dx */
+} ConvState;
+
+/* The three tensors of a convolution, whichever of them the call computes. */
+typedef struct Operands {
+    OnednnKind kind;
+    const Tensor *x, *w, *y, *bias, *acc; /* the last two may be NULL */
+    Window window;
+    bool relu;
+} Operands;
+
+static const Tensor *optional(const OpCall *call, int k)
+{
+    return k < call->in_count && call->in[k].data ? &call->in[k] : NULL;
+}
+
+static Operands operands_of(const OpCall *call)
+{
+    const Tensor *in = call->in, *out = call->out;
+    Operands o = {.window = call->attr.conv.window};
+    switch (call->kind) {
+    case OP_CONV_DX:
+        o.kind = ONEDNN_CONV_DX, o.x = &out[0], o.w = &in[1], o.y = &in[0], o.acc = optional(call, 2);
+        break;
+    case OP_CONV_DW: o.kind = ONEDNN_CONV_DW, o.x = &in[0], o.w = &out[0], o.y = &in[1]; break;
+    default:
+        o.kind = ONEDNN_CONV, o.x = &in[0], o.w = &in[1], o.y = &out[0], o.bias = optional(call, 2);
+        o.relu = call->attr.conv.relu;
+    }
+    return o;
+}
+
+static Status conv_check(const OpCall *call, const Operands *o)
+{
+    const Window *v = &o->window;
+    Shape x = o->x->shape;
+    Shape w = {o->y->shape.c, x.c, v->kh, v->kw};
+    Shape y = {x.n, o->w->shape.n, window_out(x.h, v->kh, v->stride_h, v->pad_h, v->ceil),
+               window_out(x.w, v->kw, v->stride_w, v->pad_w, v->ceil)};
+    if (!shape_equal(o->w->shape, w) || !shape_equal(o->y->shape, y))
+        return FAIL(ERR_SHAPE,
+                    "'%s' (%s): x %s, w %s and y %s do not fit a %dx%d window of stride %dx%d, padding %dx%d",
+                    call->name, op_name(call->kind), shape_text(x), shape_text(o->w->shape), shape_text(o->y->shape),
+                    v->kh, v->kw, v->stride_h, v->stride_w, v->pad_h, v->pad_w);
+    if (o->w->dtype != DTYPE_F32 || !tensor_is_packed(o->w))
+        return FAIL(ERR_UNSUPPORTED, "'%s' (%s): weights are %s with pitch %lld, only packed f32 is supported",
+                    call->name, op_name(call->kind), dtype_name(o->w->dtype), (long long)o->w->pitch);
+    if (o->bias && (o->bias->dtype != DTYPE_F32 || shape_count(o->bias->shape) != y.c))
+        return FAIL(ERR_SHAPE, "'%s' (conv): the bias is %s %s, wanted f32 1x%dx1x1", call->name,
+                    dtype_name(o->bias->dtype), shape_text(o->bias->shape), y.c);
+    if (o->acc && (o->acc->dtype != o->x->dtype || !shape_equal(o->acc->shape, x)))
+        return FAIL(ERR_SHAPE, "'%s' (conv_dx): acc is %s %s, wanted %s %s like dx", call->name,
+                    dtype_name(o->acc->dtype), shape_text(o->acc->shape), dtype_name(o->x->dtype), shape_text(x));
+    return OK;
+}
+
+/* ---- candidates */
+
+static OnednnView view_of(const Tensor *t)
+{
+    Shape s = t->shape;
+    OnednnView view = {.rank = 4, .dims = {s.n, s.c, s.h, s.w}, .dtype = t->dtype};
+    view.strides[0] = (int64_t)s.h * s.w * t->pitch;
+    view.strides[1] = 1;
+    view.strides[2] = s.w * t->pitch;
+    view.strides[3] = t->pitch;
+    return view;
+}
+
+static bool window_is_pixel(const Window *v)
+{
+    return v->kh == 1 && v->kw == 1 && v->stride_h == 1 && v->stride_w == 1 && !v->pad_h && !v->pad_w;
+}
+
+static bool window_is_image(const Operands *o)
+{
+    const Window *v = &o->window;
+    return v->kh == o->x->shape.h && v->kw == o->x->shape.w && !v->pad_h && !v->pad_w && tensor_is_packed(o->x);
+}
+
+static Status offer_product(Choice *choice, Device *device, const Operands *o, bool sum)
+{
+    static const ProductKind kinds[] = {
+        [ONEDNN_CONV] = PRODUCT_Y, [ONEDNN_CONV_DX] = PRODUCT_DX, [ONEDNN_CONV_DW] = PRODUCT_DW};
+    int64_t ins = shape_count(o->w->shape) / o->w->shape.n;
+    Product product = {.kind = kinds[o->kind],
+                       .rows = shape_pixels(o->y->shape),
+                       .ins = ins,
+                       .outs = o->w->shape.n,
+                       .x_pitch = window_is_pixel(&o->window) ? o->x->pitch : ins,
+                       .y_pitch = o->y->pitch,
+                       .x = o->x->dtype,
+                       .y = o->y->dtype,
+                       .bias = o->bias != NULL,
+                       .relu = o->relu,
+                       .sum = sum};
+    return choice_offer_product(choice, device, &product);
+}
+
+static Status offer_convolution(Choice *choice, Device *device, const Operands *o, OnednnFit fit, Dtype dtype)
+{
+    static const int8_t operand[][ONEDNN_ROLES] = {[ONEDNN_CONV] = {0, 1, FROM_OUT, 2},
+                                                   [ONEDNN_CONV_DX] = {FROM_OUT, 1, 0, FROM_NOTHING},
+                                                   [ONEDNN_CONV_DW] = {0, FROM_OUT, 1, FROM_NOTHING}};
+    OnednnSpec spec = {.kind = o->kind, .window = o->window, .relu = o->relu};
+    spec.held[ONEDNN_X] = view_of(o->x);
+    spec.held[ONEDNN_W] = view_of(o->w);
+    spec.held[ONEDNN_Y] = view_of(o->y);
+    if (o->bias)
+        spec.held[ONEDNN_BIAS] = (OnednnView){.rank = 1, .dims = {o->y->shape.c}, .strides = {1}, .dtype = DTYPE_F32};
+    spec.fit[ONEDNN_X] = spec.fit[ONEDNN_Y] = fit;
+    spec.fit[ONEDNN_W] = ONEDNN_ANY;
+    spec.compute[ONEDNN_X] = spec.compute[ONEDNN_Y] = dtype;
+    spec.compute[ONEDNN_W] = o->kind == ONEDNN_CONV_DW ? DTYPE_F32 : dtype;
+    spec.compute[ONEDNN_BIAS] = DTYPE_F32;
+    return choice_offer(choice, device, &spec, operand[o->kind]);
+}
+
+static Status offer_convolutions(Choice *choice, Device *device, const Operands *o)
+{
+    Dtype native = o->x->dtype == o->y->dtype ? o->x->dtype : DTYPE_F32;
+    TRY(offer_convolution(choice, device, o, ONEDNN_PACKED, native));
+    TRY(offer_convolution(choice, device, o, ONEDNN_ANY, native));
+    TRY(offer_convolution(choice, device, o, ONEDNN_PACKED, DTYPE_F32));
+    return offer_convolution(choice, device, o, ONEDNN_ANY, DTYPE_F32);
+}
+
+static Status conv_choose(ConvState *state, Device *device, const Operands *o)
+{
+    Choice *choice = &state->choice;
+    bool packed = tensor_is_packed(o->x) && tensor_is_packed(o->y);
+    bool pixel = window_is_pixel(&o->window);
+    /* Packed 1x1 weight gradients are up to twice as fast as convolutions. */
+    if ((pixel && (o->kind != ONEDNN_CONV_DW || !packed)) || window_is_image(o)) {
+        if (o->acc) TRY(offer_product(choice, device, o, true));
+        state->sums = choice->task != NULL;
+        if (!state->sums) choice_free(choice); /* a reference that sums must not be taken for one that does not */
+        TRY(offer_product(choice, device, o, false));
+    }
+    TRY(offer_convolutions(choice, device, o));
+    state->adds = o->acc && !state->sums;
+    return OK;
+}
+
+static Status conv_prepare(Device *device, OpCall *call)
+{
+    Status st = OK;
+    Operands o = operands_of(call);
+    TRY(conv_check(call, &o));
+    ConvState *state = calloc(1, sizeof *state);
+    if (!state) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
+    TRY_OUT(conv_choose(state, device, &o));
+    TRY_OUT(choice_settle(&state->choice, device, call));
+    state->result_offset = onednn_workspace_bytes(state->choice.task);
+    call->workspace_bytes = state->result_offset;
+    if (state->adds) call->workspace_bytes += (size_t)(shape_pixels(o.x->shape) * o.x->pitch) * dtype_bytes(o.x->dtype);
+    call->state = state;
+    state = NULL;
+out:
+    if (state) choice_free(&state->choice);
+    free(state);
+    return st;
+}
+
+/* ---- dx + acc */
+
+CPU_CLONES static void add_f32(float *to, const float *a, const float *b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) to[i] = a[i] + b[i];
+}
+
+CPU_CLONES static void add_bf16(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) to[i] = bf16_from_f32(bf16_to_f32(a[i]) + bf16_to_f32(b[i]));
+}
+
+/* `a` has the pitch of `to`. */
+static void add_pixels(const Tensor *to, const void *a, const Tensor *b)
+{
+    int64_t pixels = shape_pixels(to->shape);
+#pragma omp parallel for schedule(static)
+    for (int64_t p = 0; p < pixels; p++) {
+        int64_t at = p * to->pitch, from = p * b->pitch;
+        if (to->dtype == DTYPE_F32)
+            add_f32((float *)to->data + at, (const float *)a + at, (const float *)b->data + from, to->shape.c);
+        else
+            add_bf16((uint16_t *)to->data + at, (const uint16_t *)a + at, (const uint16_t *)b->data + from,
+                     to->shape.c);
+    }
+}
+
+static void copy_pixels(const Tensor *to, const Tensor *from)
+{
+    int64_t pixels = shape_pixels(to->shape);
+    size_t bytes = dtype_bytes(to->dtype);
+#pragma omp parallel for schedule(static)
+    for (int64_t p = 0; p < pixels; p++)
+        memcpy((char *)to->data + (size_t)(p * to->pitch) * bytes,
+               (const char *)from->data + (size_t)(p * from->pitch) * bytes, (size_t)to->shape.c * bytes);
+}
+
+static Status conv_launch(Device *device, OpCall *call)
+{
+    (void)device;
+    ConvState *state = call->state;
+    const Tensor *out = &call->out[0], *acc = &call->in[2];
+    if (!state->adds) {
+        if (state->sums && acc->data != out->data) copy_pixels(out, acc);
+        return choice_run(&state->choice, call, out->data);
+    }
+    void *result = (char *)call->workspace + state->result_offset;
+    TRY(choice_run(&state->choice, call, result));
+    add_pixels(out, result, acc);
+    return OK;
+}
+
+static void conv_discard(Device *device, OpCall *call)
+{
+    (void)device;
+    ConvState *state = call->state;
+    if (state) choice_free(&state->choice);
+    free(state);
+    call->state = NULL;
+}
+
+const OpKernel cpu_conv = {
+    .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard, .strided_in = 1, .strided_out = 1};
+const OpKernel cpu_conv_dx = {.prepare = conv_prepare,
+                              .launch = conv_launch,
+                              .discard = conv_discard,
+                              .strided_in = 1 | 4,
+                              .strided_out = 1,
+                              .in_place = 4};
+const OpKernel cpu_conv_dw = {
+    .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard, .strided_in = 1 | 2};

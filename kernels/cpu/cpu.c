@@ -1,0 +1,156 @@
+/* The CPU as a device: memory, the OpenMP team, and the table of its kernels.
+ *
+ * There is one lane: everything runs when it is launched, so waiting and finishing have nothing to do. A device belongs
+ * to the thread that opened it, whose team has `threads` members that flush denormals to zero (gradients of nearly dead
+ * units would else cost a hundred times the time of others). */
+#include "kernels/cpu/cpu.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "kernels/cpu/onednn.h"
+
+enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, MAX_THREADS = 1024 };
+
+static void flush_denormals(void)
+{
+#if defined(__x86_64__)
+    const unsigned flush_to_zero = 0x8000, denormals_are_zero = 0x0040;
+    _mm_setcsr(_mm_getcsr() | flush_to_zero | denormals_are_zero);
+#endif
+}
+
+static void team_start(int threads)
+{
+#ifdef _OPENMP
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads);
+#else
+    (void)threads;
+#endif
+#pragma omp parallel
+    flush_denormals();
+}
+
+static Status cpu_open(const DeviceConfig *config, Device *device)
+{
+    Status st = OK;
+    if (config->ordinal != 0) return FAIL(ERR_ARG, "cpu device %d: there is only cpu device 0", config->ordinal);
+    if (config->threads < 1 || config->threads > MAX_THREADS)
+        return FAIL(ERR_ARG, "%d threads on the cpu: wanted 1 to %d", config->threads, MAX_THREADS);
+    CpuDevice *cpu = calloc(1, sizeof *cpu);
+    if (!cpu) return FAIL(ERR_MEMORY, "cpu device");
+    team_start(config->threads);
+    TRY_OUT(onednn_open(&cpu->onednn));
+    cpu->threads = config->threads;
+    device->backend = &cpu_backend;
+    device->config = *config;
+    device->impl = cpu;
+    cpu = NULL;
+out:
+    free(cpu);
+    return st;
+}
+
+static void cpu_close(Device *device)
+{
+    CpuDevice *cpu = device->impl;
+    if (!cpu) return;
+    onednn_close(cpu->onednn);
+    free(cpu);
+    device->impl = NULL;
+}
+
+static Status cpu_alloc(Device *device, size_t bytes, void **made)
+{
+    (void)device;
+    void *memory = NULL;
+    bool large = bytes >= HUGE_PAGE;
+    if (posix_memalign(&memory, large ? HUGE_PAGE : ALIGNMENT, bytes ? bytes : 1) != 0)
+        return FAIL(ERR_MEMORY,
+                    "cannot allocate %zu MiB of memory: use a smaller batch, fewer towers or 16-bit activations",
+                    bytes >> 20);
+    if (large) madvise(memory, bytes, MADV_HUGEPAGE); /* only advice: its failure costs speed, nothing else */
+    memset(memory, 0, bytes);
+    *made = memory;
+    return OK;
+}
+
+static void cpu_release(Device *device, void *memory)
+{
+    (void)device;
+    free(memory);
+}
+
+static Status cpu_upload(Device *device, void *to, const void *host, size_t bytes)
+{
+    (void)device;
+    memcpy(to, host, bytes);
+    return OK;
+}
+
+static Status cpu_download(Device *device, void *host, const void *from, size_t bytes)
+{
+    (void)device;
+    memcpy(host, from, bytes);
+    return OK;
+}
+
+static Status cpu_fill(Device *device, void *to, float value, size_t count)
+{
+    (void)device;
+    float *x = to;
+    for (size_t i = 0; i < count; i++) x[i] = value;
+    return OK;
+}
+
+static Status cpu_wait(Device *device, Lane waiter, Lane on)
+{
+    (void)device, (void)waiter, (void)on;
+    return OK;
+}
+
+static Status cpu_finish(Device *device, Lane lane)
+{
+    (void)device, (void)lane;
+    return OK;
+}
+
+static void cpu_describe(Device *device, char *text, size_t bytes)
+{
+    char library[128];
+    onednn_describe(library, sizeof library);
+    int threads = cpu_threads(device);
+    snprintf(text, bytes, "%s, %d thread%s", library, threads, threads == 1 ? "" : "s");
+}
+
+static const OpKernel *const kernels[OP_COUNT] = {
+#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = &cpu_##name,
+#include "kernels/ops.def"
+#undef OP
+};
+
+const Backend cpu_backend = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .upload = cpu_upload,
+    .download = cpu_download,
+    .fill = cpu_fill,
+    .kernels = kernels,
+    .optimizer_apply = cpu_optimizer_apply,
+    .square_sum = cpu_square_sum,
+    .average = cpu_average,
+    .wait = cpu_wait,
+    .finish = cpu_finish,
+    .describe = cpu_describe,
+};

@@ -1,0 +1,84 @@
+/* DENSE, DENSE_DX, DENSE_DW: matrix products over the packed values of each sample.
+ *
+ * x {n,c,h,w} packed is a matrix of n rows, and w {out,c,h,w}, in the same order of axes, one of `out` rows. */
+#include "kernels/cpu/choice.h"
+
+#include <stdlib.h>
+
+static Status dense_check(const OpCall *call, const Tensor *x, const Tensor *w, const Tensor *y)
+{
+    Shape wanted = {w->shape.n, x->shape.c, x->shape.h, x->shape.w};
+    Shape out = {x->shape.n, w->shape.n, 1, 1};
+    if (!shape_equal(w->shape, wanted) || !shape_equal(y->shape, out))
+        return FAIL(ERR_SHAPE, "'%s' (%s): x %s, w %s and y %s do not fit together", call->name, op_name(call->kind),
+                    shape_text(x->shape), shape_text(w->shape), shape_text(y->shape));
+    if (w->dtype != DTYPE_F32)
+        return FAIL(ERR_UNSUPPORTED, "'%s' (%s): weights are %s, only f32 is supported", call->name,
+                    op_name(call->kind), dtype_name(w->dtype));
+    return OK;
+}
+
+static Status dense_prepare(Device *device, OpCall *call, ProductKind kind, const Tensor *x, const Tensor *w,
+                            const Tensor *y)
+{
+    Status st = OK;
+    TRY(dense_check(call, x, w, y));
+    int64_t ins = shape_count(w->shape) / w->shape.n;
+    Product product = {.kind = kind,
+                       .rows = x->shape.n,
+                       .ins = ins,
+                       .outs = w->shape.n,
+                       .x_pitch = ins,
+                       .y_pitch = y->pitch,
+                       .x = x->dtype,
+                       .y = y->dtype,
+                       .bias = kind == PRODUCT_Y && call->in_count > 2 && call->in[2].data,
+                       .relu = kind == PRODUCT_Y && call->attr.dense.relu};
+    Choice *choice = calloc(1, sizeof *choice);
+    if (!choice) return FAIL(ERR_MEMORY, "'%s': state of a dense layer", call->name);
+    TRY_OUT(choice_offer_product(choice, device, &product));
+    TRY_OUT(choice_settle(choice, device, call));
+    call->workspace_bytes = onednn_workspace_bytes(choice->task);
+    call->state = choice;
+    choice = NULL;
+out:
+    if (choice) choice_free(choice);
+    free(choice);
+    return st;
+}
+
+static Status forward_prepare(Device *device, OpCall *call)
+{
+    return dense_prepare(device, call, PRODUCT_Y, &call->in[0], &call->in[1], &call->out[0]);
+}
+
+static Status dx_prepare(Device *device, OpCall *call)
+{
+    return dense_prepare(device, call, PRODUCT_DX, &call->out[0], &call->in[1], &call->in[0]);
+}
+
+static Status dw_prepare(Device *device, OpCall *call)
+{
+    return dense_prepare(device, call, PRODUCT_DW, &call->in[0], &call->out[0], &call->in[1]);
+}
+
+static Status dense_launch(Device *device, OpCall *call)
+{
+    (void)device;
+    return choice_run(call->state, call, call->out[0].data);
+}
+
+static void dense_discard(Device *device, OpCall *call)
+{
+    (void)device;
+    if (call->state) choice_free(call->state);
+    free(call->state);
+    call->state = NULL;
+}
+
+const OpKernel cpu_dense = {
+    .prepare = forward_prepare, .launch = dense_launch, .discard = dense_discard, .strided_out = 1};
+const OpKernel cpu_dense_dx = {
+    .prepare = dx_prepare, .launch = dense_launch, .discard = dense_discard, .strided_in = 1};
+const OpKernel cpu_dense_dw = {
+    .prepare = dw_prepare, .launch = dense_launch, .discard = dense_discard, .strided_in = 2};

@@ -1,0 +1,537 @@
+/* oneDNN tasks; see onednn.h. Written against oneDNN 2.6 and 3.x: memory descriptors are structs in the first and
+ * handles in the second, and only 3.x makes primitive descriptors without an operation descriptor in between. */
+#include "kernels/cpu/onednn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <dnnl.h>
+
+enum { ALIGNMENT = 64 };
+
+struct Onednn {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+};
+
+/* A primitive that converts an operand, or does the work itself. */
+typedef struct Stage {
+    dnnl_primitive_t primitive;
+    dnnl_memory_t scratch;
+} Stage;
+
+typedef struct Operand {
+    int arg;                     /* DNNL_ARG_*, 0: absent */
+    dnnl_memory_t used;          /* what the primitive sees */
+    dnnl_memory_t held;          /* what the caller has; NULL: the same */
+    void *used_data, *held_data; /* last handles: setting one may write padding */
+    Stage convert;
+    size_t offset; /* of `used` in workspace */
+} Operand;
+
+struct OnednnTask {
+    Onednn *onednn; /* borrowed */
+    Operand operand[ONEDNN_ROLES];
+    OnednnRole out;
+    Stage work;
+    size_t scratch_offset, scratch_bytes, workspace_bytes;
+    bool reference;
+    char impl[96];
+};
+
+#define TRY_DNNL_OUT(call)                                                                                             \
+    do {                                                                                                               \
+        dnnl_status_t dnnl_status_ = (call);                                                                           \
+        if (dnnl_status_ != dnnl_success) {                                                                            \
+            st = onednn_fail(dnnl_status_, #call);                                                                     \
+            goto out;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+static Status onednn_fail(dnnl_status_t code, const char *call)
+{
+    switch (code) {
+    case dnnl_out_of_memory: return FAIL(ERR_MEMORY, "oneDNN ran out of memory in %s", call);
+    case dnnl_unimplemented: return FAIL(ERR_UNSUPPORTED, "oneDNN has no implementation for %s", call);
+    case dnnl_invalid_arguments: return FAIL(ERR_INTERNAL, "oneDNN refuses the arguments of %s", call);
+    default: return FAIL(ERR_DEVICE, "oneDNN: %s failed with code %d", call, (int)code);
+    }
+}
+
+/* ---- what differs between 2.x and 3.x: Layout, post-ops, descriptors */
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef const_dnnl_memory_desc_t LayoutRef;
+typedef dnnl_memory_desc_t Layout;
+#define LAYOUT_REF(layout) (layout)
+
+static void layout_free(Layout *layout)
+{
+    if (*layout) dnnl_memory_desc_destroy(*layout);
+    *layout = NULL;
+}
+
+static dnnl_status_t layout_strided(Layout *layout, int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
+                                    const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_create_with_strides(layout, rank, dims, type, strides);
+}
+
+static dnnl_status_t layout_any(Layout *layout, int rank, const dnnl_dims_t dims, dnnl_data_type_t type)
+{
+    return dnnl_memory_desc_create_with_tag(layout, rank, dims, type, dnnl_format_tag_any);
+}
+
+static dnnl_status_t append_relu(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0.0f, 0.0f);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+}
+
+static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind, const Layout *l,
+                                   bool bias, dnnl_dims_t pads[4], const_dnnl_primitive_attr_t attr,
+                                   const_dnnl_primitive_desc_t hint)
+{
+    const dnnl_alg_kind_t direct = dnnl_convolution_direct;
+    if (kind == ONEDNN_CONV_DX)
+        return dnnl_convolution_backward_data_primitive_desc_create(made, engine, direct, l[ONEDNN_X], l[ONEDNN_W],
+                                                                    l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3],
+                                                                    hint, attr);
+    if (kind == ONEDNN_CONV_DW)
+        return dnnl_convolution_backward_weights_primitive_desc_create(made, engine, direct, l[ONEDNN_X], l[ONEDNN_W],
+                                                                       NULL, l[ONEDNN_Y], pads[0], pads[1], pads[2],
+                                                                       pads[3], hint, attr);
+    return dnnl_convolution_forward_primitive_desc_create(made, engine, dnnl_forward_training, direct, l[ONEDNN_X],
+                                                          l[ONEDNN_W], bias ? l[ONEDNN_BIAS] : NULL, l[ONEDNN_Y],
+                                                          pads[0], pads[1], pads[2], pads[3], attr);
+}
+
+static dnnl_status_t describe_matmul(dnnl_primitive_desc_t *made, dnnl_engine_t engine, const Layout *l, bool bias,
+                                     const_dnnl_primitive_attr_t attr)
+{
+    return dnnl_matmul_primitive_desc_create(made, engine, l[ONEDNN_X], l[ONEDNN_W], bias ? l[ONEDNN_BIAS] : NULL,
+                                             l[ONEDNN_Y], attr);
+}
+#else
+typedef const dnnl_memory_desc_t *LayoutRef;
+typedef dnnl_memory_desc_t Layout;
+#define LAYOUT_REF(layout) (&(layout))
+
+static void layout_free(Layout *layout)
+{
+    (void)layout;
+}
+
+static dnnl_status_t layout_strided(Layout *layout, int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
+                                    const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_init_by_strides(layout, rank, dims, type, strides);
+}
+
+static dnnl_status_t layout_any(Layout *layout, int rank, const dnnl_dims_t dims, dnnl_data_type_t type)
+{
+    return dnnl_memory_desc_init_by_tag(layout, rank, dims, type, dnnl_format_tag_any);
+}
+
+static dnnl_status_t append_relu(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1.0f);
+}
+
+static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind, const Layout *l,
+                                   bool bias, dnnl_dims_t pads[4], const_dnnl_primitive_attr_t attr,
+                                   const_dnnl_primitive_desc_t hint)
+{
+    const dnnl_alg_kind_t direct = dnnl_convolution_direct;
+    dnnl_convolution_desc_t desc;
+    dnnl_status_t code;
+    if (kind == ONEDNN_CONV_DX)
+        code = dnnl_dilated_convolution_backward_data_desc_init(&desc, direct, &l[ONEDNN_X], &l[ONEDNN_W], &l[ONEDNN_Y],
+                                                                pads[0], pads[1], pads[2], pads[3]);
+    else if (kind == ONEDNN_CONV_DW)
+        code = dnnl_dilated_convolution_backward_weights_desc_init(&desc, direct, &l[ONEDNN_X], &l[ONEDNN_W], NULL,
+                                                                   &l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3]);
+    else
+        code = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, direct, &l[ONEDNN_X],
+                                                          &l[ONEDNN_W], bias ? &l[ONEDNN_BIAS] : NULL, &l[ONEDNN_Y],
+                                                          pads[0], pads[1], pads[2], pads[3]);
+    return code == dnnl_success ? dnnl_primitive_desc_create(made, &desc, attr, engine, hint) : code;
+}
+
+static dnnl_status_t describe_matmul(dnnl_primitive_desc_t *made, dnnl_engine_t engine, const Layout *l, bool bias,
+                                     const_dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t desc;
+    dnnl_status_t code =
+        dnnl_matmul_desc_init(&desc, &l[ONEDNN_X], &l[ONEDNN_W], bias ? &l[ONEDNN_BIAS] : NULL, &l[ONEDNN_Y]);
+    return code == dnnl_success ? dnnl_primitive_desc_create(made, &desc, attr, engine, NULL) : code;
+}
+#endif
+
+/* ---- engine */
+
+Status onednn_open(Onednn **made)
+{
+    Status st = OK;
+    Onednn *onednn = calloc(1, sizeof *onednn);
+    if (!onednn) return FAIL(ERR_MEMORY, "oneDNN engine");
+    TRY_DNNL_OUT(dnnl_engine_create(&onednn->engine, dnnl_cpu, 0));
+    TRY_DNNL_OUT(dnnl_stream_create(&onednn->stream, onednn->engine, dnnl_stream_default_flags));
+    *made = onednn;
+    onednn = NULL;
+out:
+    onednn_close(onednn);
+    return st;
+}
+
+void onednn_close(Onednn *onednn)
+{
+    if (!onednn) return;
+    if (onednn->stream) dnnl_stream_destroy(onednn->stream);
+    if (onednn->engine) dnnl_engine_destroy(onednn->engine);
+    free(onednn);
+}
+
+static const char *isa_text(void)
+{
+    switch ((int)dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41: return "SSE4.1 (sse41)";
+    case dnnl_cpu_isa_avx: return "AVX (avx)";
+    case dnnl_cpu_isa_avx2: return "AVX2 (avx2)";
+    case dnnl_cpu_isa_avx512_core: return "AVX-512 (avx512_core)";
+    case dnnl_cpu_isa_avx512_core_vnni: return "AVX-512 (avx512_core_vnni)";
+    case dnnl_cpu_isa_avx512_core_bf16: return "AVX-512 with bf16 (avx512_core_bf16)";
+    case dnnl_cpu_isa_avx512_core_amx: return "AVX-512 with AMX (avx512_core_amx)";
+    default: return "a processor without a name in this build";
+    }
+}
+
+void onednn_describe(char *text, size_t bytes)
+{
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(text, bytes, "%s, oneDNN %d.%d.%d", isa_text(), version->major, version->minor, version->patch);
+}
+
+/* ---- layouts of operands */
+
+static bool dtype_to_dnnl(Dtype dtype, dnnl_data_type_t *type)
+{
+    switch (dtype) {
+    case DTYPE_F32: *type = dnnl_f32; return true;
+    case DTYPE_BF16: *type = dnnl_bf16; return true;
+    case DTYPE_F16: *type = dnnl_f16; return true;
+    default: return false;
+    }
+}
+
+/* The strides of `view` with the gaps taken out, its order of axes kept. */
+static void strides_packed(const OnednnView *view, dnnl_dims_t strides)
+{
+    bool done[4] = {false};
+    int64_t stride = 1;
+    for (int turn = 0; turn < view->rank; turn++) {
+        int next = -1;
+        for (int axis = view->rank - 1; axis >= 0; axis--)
+            if (!done[axis] && (next < 0 || view->strides[axis] < view->strides[next])) next = axis;
+        done[next] = true;
+        strides[next] = stride;
+        stride *= view->dims[next];
+    }
+}
+
+static Status layout_make(const OnednnView *view, OnednnFit fit, Dtype dtype, Layout *layout)
+{
+    Status st = OK;
+    dnnl_dims_t dims = {0}, strides = {0};
+    dnnl_data_type_t type;
+    if (!dtype_to_dnnl(dtype, &type)) return FAIL(ERR_UNSUPPORTED, "oneDNN kernels do not take %s", dtype_name(dtype));
+    for (int axis = 0; axis < view->rank; axis++) {
+        dims[axis] = view->dims[axis];
+        strides[axis] = view->strides[axis];
+    }
+    if (fit == ONEDNN_PACKED) strides_packed(view, strides);
+    if (fit == ONEDNN_ANY)
+        TRY_DNNL_OUT(layout_any(layout, view->rank, dims, type));
+    else
+        TRY_DNNL_OUT(layout_strided(layout, view->rank, dims, type, strides));
+out:
+    return st;
+}
+
+/* ---- stages */
+
+static size_t align_up(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static Status stage_create(OnednnTask *task, const_dnnl_primitive_desc_t desc, Stage *stage)
+{
+    Status st = OK;
+    const char *impl = "";
+    dnnl_engine_t engine = task->onednn->engine;
+    LayoutRef scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    TRY_DNNL_OUT(dnnl_primitive_create(&stage->primitive, desc));
+    if (scratch && dnnl_memory_desc_get_size(scratch) > 0) {
+        TRY_DNNL_OUT(dnnl_memory_create(&stage->scratch, scratch, engine, DNNL_MEMORY_NONE));
+        size_t bytes = dnnl_memory_desc_get_size(scratch);
+        if (bytes > task->scratch_bytes) task->scratch_bytes = bytes;
+    }
+    TRY_DNNL_OUT(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&impl));
+    bool reference = strncmp(impl, "ref", 3) == 0 || strstr(impl, "ref:");
+    if (stage == &task->work || (reference && !task->reference)) snprintf(task->impl, sizeof task->impl, "%s", impl);
+    task->reference |= reference;
+out:
+    return st;
+}
+
+static void stage_destroy(Stage *stage)
+{
+    if (stage->primitive) dnnl_primitive_destroy(stage->primitive);
+    if (stage->scratch) dnnl_memory_destroy(stage->scratch);
+}
+
+static dnnl_status_t attr_create(bool relu, bool sum, dnnl_primitive_attr_t *made)
+{
+    dnnl_post_ops_t ops = NULL;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_status_t code = dnnl_primitive_attr_create(&attr);
+    if (code == dnnl_success) code = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (code == dnnl_success) code = dnnl_post_ops_create(&ops);
+    if (code == dnnl_success && sum) code = append_sum(ops);
+    if (code == dnnl_success && relu) code = append_relu(ops);
+    if (code == dnnl_success) code = dnnl_primitive_attr_set_post_ops(attr, ops);
+    if (ops) dnnl_post_ops_destroy(ops);
+    if (code == dnnl_success)
+        *made = attr;
+    else if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    return code;
+}
+
+/* Strides, dilations, left and right padding, as describe_conv takes them. The right padding is what makes the last
+ * window of a rounded-up output fit. */
+static void window_to_dnnl(const OnednnSpec *spec, dnnl_dims_t pads[4])
+{
+    const Window *window = &spec->window;
+    const int64_t k[2] = {window->kh, window->kw}, stride[2] = {window->stride_h, window->stride_w};
+    const int64_t pad[2] = {window->pad_h, window->pad_w};
+    memset(pads, 0, 4 * sizeof(dnnl_dims_t));
+    for (int axis = 0; axis < 2; axis++) {
+        int64_t in = spec->held[ONEDNN_X].dims[2 + axis], out = spec->held[ONEDNN_Y].dims[2 + axis];
+        int64_t reach = (out - 1) * stride[axis] + k[axis] - in - pad[axis];
+        pads[0][axis] = stride[axis];
+        pads[2][axis] = pad[axis];
+        pads[3][axis] = reach > pad[axis] ? reach : pad[axis];
+    }
+}
+
+/* 2.x and 3.x choose a backward implementation beside a forward one, which must be valid in itself: one dtype
+ * throughout, that of the operand that is not a gradient. */
+static Status describe_hint(Onednn *onednn, const OnednnSpec *spec, dnnl_dims_t pads[4], dnnl_primitive_desc_t *made)
+{
+    Status st = OK;
+    Layout layouts[ONEDNN_ROLES];
+    dnnl_primitive_attr_t attr = NULL;
+    Dtype dtype = spec->compute[spec->kind == ONEDNN_CONV_DX ? ONEDNN_W : ONEDNN_X];
+    memset(layouts, 0, sizeof layouts);
+    for (int role = 0; role < ONEDNN_BIAS; role++)
+        TRY_OUT(layout_make(&spec->held[role], spec->fit[role], dtype, &layouts[role]));
+    TRY_DNNL_OUT(attr_create(false, false, &attr));
+    TRY_DNNL_OUT(describe_conv(made, onednn->engine, ONEDNN_CONV, layouts, false, pads, attr, NULL));
+out:
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    for (int role = 0; role < ONEDNN_ROLES; role++) layout_free(&layouts[role]);
+    return st;
+}
+
+static Status describe(Onednn *onednn, const OnednnSpec *spec, const Layout *layouts, dnnl_primitive_desc_t *made)
+{
+    Status st = OK;
+    bool bias = spec->held[ONEDNN_BIAS].rank > 0;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t hint = NULL;
+    dnnl_dims_t pads[4];
+    TRY_DNNL_OUT(attr_create(spec->relu, spec->sum, &attr));
+    if (spec->kind == ONEDNN_MATMUL) {
+        TRY_DNNL_OUT(describe_matmul(made, onednn->engine, layouts, bias, attr));
+        goto out;
+    }
+    window_to_dnnl(spec, pads);
+    if (spec->kind != ONEDNN_CONV) TRY_OUT(describe_hint(onednn, spec, pads, &hint));
+    TRY_DNNL_OUT(describe_conv(made, onednn->engine, spec->kind, layouts, bias, pads, attr, hint));
+out:
+    if (hint) dnnl_primitive_desc_destroy(hint);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    return st;
+}
+
+/* ---- tasks */
+
+static const int args_of[][ONEDNN_ROLES] = {
+    [ONEDNN_CONV] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS},
+    [ONEDNN_CONV_DX] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
+    [ONEDNN_CONV_DW] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST, 0},
+    [ONEDNN_MATMUL] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS},
+};
+static const OnednnRole out_of[] = {
+    [ONEDNN_CONV] = ONEDNN_Y, [ONEDNN_CONV_DX] = ONEDNN_X, [ONEDNN_CONV_DW] = ONEDNN_W, [ONEDNN_MATMUL] = ONEDNN_Y};
+
+static Status convert_create(OnednnTask *task, LayoutRef from, LayoutRef to, Stage *stage)
+{
+    Status st = OK;
+    dnnl_engine_t engine = task->onednn->engine;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t desc = NULL;
+    TRY_DNNL_OUT(attr_create(false, false, &attr));
+    TRY_DNNL_OUT(dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr));
+    TRY_OUT(stage_create(task, desc, stage));
+out:
+    if (desc) dnnl_primitive_desc_destroy(desc);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    return st;
+}
+
+/* Memory for one operand, and its conversion where the primitive wants another layout than the caller has. */
+static Status operand_create(OnednnTask *task, const OnednnSpec *spec, OnednnRole role,
+                             const_dnnl_primitive_desc_t desc)
+{
+    Status st = OK;
+    Operand *operand = &task->operand[role];
+    dnnl_engine_t engine = task->onednn->engine;
+    Layout held = {0};
+    operand->arg = args_of[spec->kind][role];
+    LayoutRef used = dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, operand->arg);
+    TRY_OUT(layout_make(&spec->held[role], ONEDNN_AS_HELD, spec->held[role].dtype, &held));
+    TRY_DNNL_OUT(dnnl_memory_create(&operand->used, used, engine, DNNL_MEMORY_NONE));
+    if (dnnl_memory_desc_equal(used, LAYOUT_REF(held))) goto out;
+    TRY_DNNL_OUT(dnnl_memory_create(&operand->held, LAYOUT_REF(held), engine, DNNL_MEMORY_NONE));
+    operand->offset = task->workspace_bytes;
+    task->workspace_bytes += align_up(dnnl_memory_desc_get_size(used));
+    if (role == task->out)
+        TRY_OUT(convert_create(task, used, LAYOUT_REF(held), &operand->convert));
+    else
+        TRY_OUT(convert_create(task, LAYOUT_REF(held), used, &operand->convert));
+out:
+    layout_free(&held);
+    return st;
+}
+
+static Status task_build(OnednnTask *task, const OnednnSpec *spec)
+{
+    Status st = OK;
+    Layout layouts[ONEDNN_ROLES];
+    dnnl_primitive_desc_t desc = NULL;
+    memset(layouts, 0, sizeof layouts);
+    for (int role = 0; role < ONEDNN_ROLES; role++)
+        if (spec->held[role].rank)
+            TRY_OUT(layout_make(&spec->held[role], spec->fit[role], spec->compute[role], &layouts[role]));
+    TRY_OUT(describe(task->onednn, spec, layouts, &desc));
+    TRY_OUT(stage_create(task, desc, &task->work));
+    for (int role = 0; role < ONEDNN_ROLES; role++)
+        if (spec->held[role].rank) TRY_OUT(operand_create(task, spec, role, desc));
+    task->scratch_offset = task->workspace_bytes;
+    task->workspace_bytes += align_up(task->scratch_bytes);
+    if (spec->sum && task->operand[task->out].held)
+        st = FAIL(ERR_UNSUPPORTED, "%s cannot add to an output in the caller's layout", task->impl);
+out:
+    if (desc) dnnl_primitive_desc_destroy(desc);
+    for (int role = 0; role < ONEDNN_ROLES; role++) layout_free(&layouts[role]);
+    return st;
+}
+
+Status onednn_create(Onednn *onednn, const OnednnSpec *spec, OnednnTask **made)
+{
+    Status st = OK;
+    OnednnTask *task = calloc(1, sizeof *task);
+    if (!task) return FAIL(ERR_MEMORY, "oneDNN task");
+    task->onednn = onednn;
+    task->out = out_of[spec->kind];
+    TRY_OUT(task_build(task, spec));
+    *made = task;
+    task = NULL;
+out:
+    onednn_destroy(task);
+    return st;
+}
+
+void onednn_destroy(OnednnTask *task)
+{
+    if (!task) return;
+    for (int role = 0; role < ONEDNN_ROLES; role++) {
+        Operand *operand = &task->operand[role];
+        if (operand->used) dnnl_memory_destroy(operand->used);
+        if (operand->held) dnnl_memory_destroy(operand->held);
+        stage_destroy(&operand->convert);
+    }
+    stage_destroy(&task->work);
+    free(task);
+}
+
+const char *onednn_impl(const OnednnTask *task)
+{
+    return task->impl;
+}
+
+bool onednn_is_reference(const OnednnTask *task)
+{
+    return task->reference;
+}
+
+size_t onednn_workspace_bytes(const OnednnTask *task)
+{
+    return task->workspace_bytes;
+}
+
+static dnnl_status_t memory_point(dnnl_memory_t memory, void **last, void *data)
+{
+    if (*last == data) return dnnl_success;
+    *last = data;
+    return dnnl_memory_set_data_handle(memory, data);
+}
+
+static dnnl_status_t stage_run(OnednnTask *task, Stage *stage, dnnl_exec_arg_t *args, int count, char *workspace)
+{
+    if (stage->scratch) {
+        dnnl_status_t code = dnnl_memory_set_data_handle(stage->scratch, workspace + task->scratch_offset);
+        if (code != dnnl_success) return code;
+        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, stage->scratch};
+    }
+    return dnnl_primitive_execute(stage->primitive, task->onednn->stream, count, args);
+}
+
+static dnnl_status_t convert_run(OnednnTask *task, Operand *operand, bool is_output, char *workspace)
+{
+    dnnl_exec_arg_t args[3] = {{DNNL_ARG_FROM, is_output ? operand->used : operand->held},
+                               {DNNL_ARG_TO, is_output ? operand->held : operand->used}};
+    return stage_run(task, &operand->convert, args, 2, workspace);
+}
+
+Status onednn_run(OnednnTask *task, void *const data[ONEDNN_ROLES], void *workspace)
+{
+    Status st = OK;
+    dnnl_exec_arg_t args[ONEDNN_ROLES + 1];
+    int count = 0;
+    for (int role = 0; role < ONEDNN_ROLES; role++) {
+        Operand *operand = &task->operand[role];
+        if (!operand->used) continue;
+        void *used = operand->held ? (char *)workspace + operand->offset : data[role];
+        TRY_DNNL_OUT(memory_point(operand->used, &operand->used_data, used));
+        if (operand->held) TRY_DNNL_OUT(memory_point(operand->held, &operand->held_data, data[role]));
+        if (operand->held && role != (int)task->out) TRY_DNNL_OUT(convert_run(task, operand, false, workspace));
+        args[count++] = (dnnl_exec_arg_t){operand->arg, operand->used};
+    }
+    TRY_DNNL_OUT(stage_run(task, &task->work, args, count, workspace));
+    if (task->operand[task->out].held) TRY_DNNL_OUT(convert_run(task, &task->operand[task->out], true, workspace));
+out:
+    return st;
+}

@@ -1,0 +1,61 @@
+/* The one door to oneDNN: no other file includes its headers, so its two C interfaces (2.x and 3.x) meet in onednn.c
+ * only.
+ *
+ * A task is one convolution or matrix product, made once and run many times without allocating. The caller says how it
+ * holds each operand (plain strides, any dtype) and how freely oneDNN may choose another layout; where the two differ,
+ * the task converts through workspace, before the primitive for inputs and after it for the output.
+ * oneDNN falls back to loops a hundred times slower without a word: ask onednn_is_reference. */
+#ifndef TOWERS_KERNELS_CPU_ONEDNN_H
+#define TOWERS_KERNELS_CPU_ONEDNN_H
+
+#include "kernels/op.h"
+
+typedef struct Onednn Onednn;
+typedef struct OnednnTask OnednnTask;
+
+typedef enum OnednnKind { ONEDNN_CONV = 0, ONEDNN_CONV_DX, ONEDNN_CONV_DW, ONEDNN_MATMUL } OnednnKind;
+
+/* What an operand is to the primitive. For ONEDNN_MATMUL: y = x w (+ bias), all of rank 2. */
+typedef enum OnednnRole { ONEDNN_X = 0, ONEDNN_W, ONEDNN_Y, ONEDNN_BIAS, ONEDNN_ROLES } OnednnRole;
+
+typedef enum OnednnFit {
+    ONEDNN_AS_HELD = 0, /* the primitive works on the caller's strides */
+    ONEDNN_PACKED,      /* on the same order of axes without gaps */
+    ONEDNN_ANY          /* on whatever it likes best */
+} OnednnFit;
+
+/* Dimensions in oneDNN's logical order: x and y {n, c, h, w}, w {out, in, h, w}, bias {out}. rank 0: absent. */
+typedef struct OnednnView {
+    int rank;
+    int64_t dims[4], strides[4]; /* elements */
+    Dtype dtype;
+} OnednnView;
+
+typedef struct OnednnSpec {
+    OnednnKind kind;
+    OnednnView held[ONEDNN_ROLES];
+    OnednnFit fit[ONEDNN_ROLES];
+    Dtype compute[ONEDNN_ROLES]; /* the dtype in which the primitive reads or writes the operand */
+    Window window;               /* convolutions */
+    bool relu;                   /* y = max(y, 0) (forward, matmul) */
+    bool sum;                    /* add to what the output holds (matmul; its fit must be AS_HELD in its own dtype) */
+} OnednnSpec;
+
+NODISCARD Status onednn_open(Onednn **made);
+void onednn_close(Onednn *onednn);
+
+/* "AVX-512 with bf16 (avx512_core_bf16), oneDNN 2.6.3" */
+void onednn_describe(char *text, size_t bytes);
+
+/* ERR_UNSUPPORTED if this oneDNN on this processor has nothing for it. */
+NODISCARD Status onednn_create(Onednn *onednn, const OnednnSpec *spec, OnednnTask **made);
+void onednn_destroy(OnednnTask *task);
+
+const char *onednn_impl(const OnednnTask *task); /* oneDNN's name of the chosen code, "brgconv:avx512_core" */
+bool onednn_is_reference(const OnednnTask *task);
+size_t onednn_workspace_bytes(const OnednnTask *task);
+
+/* `workspace`: aligned to 64 bytes, its content does not matter. Not for two threads at once. */
+NODISCARD Status onednn_run(OnednnTask *task, void *const data[ONEDNN_ROLES], void *workspace);
+
+#endif
