@@ -82,7 +82,8 @@ bool graph_failed(const Graph *g);
 /* Fail the graph on purpose from a builder; the scope is put in front of the message. Returns Value 0. */
 Value graph_fail(Graph *g, Status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Names: `graph_scope(g, "Mixed_5b")` makes later names "Mixed_5b.<name>"; "" ends the scope. */
+/* Names: `graph_scope(g, "Mixed_5b")` makes later names "Mixed_5b.<name>"; "" ends the scope. Inputs and
+ * results, which the host asks for, keep their plain names. */
 void graph_scope(Graph *g, const char *scope);
 
 Value graph_input(Graph *g, const char *name, Shape shape, Dtype dtype);
@@ -112,8 +113,8 @@ void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value 
 /* Gradients of every PARAM and PACK that `loss` depends on, marked ROLE_GRAD. `dloss`: f32 scalar value. */
 void graph_train(Graph *g, Value loss, Value dloss);
 
-/* Checked shapes beside model lines: output `c` channels of side `side` x `side`. Compares only if the graph's first
- * image input has its canonical side (graph_canonical). */
+/* Checked shapes beside model lines: output `c` channels of side `side` x `side`. Compares only if the image that
+ * enters the network (what the first IMAGE op makes, else the first input with a height or width) has the canonical side. */
 void graph_canonical(Graph *g, int32_t side);
 void graph_expect(Graph *g, Value v, int32_t c, int32_t side);
 

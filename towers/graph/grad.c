@@ -1,0 +1,402 @@
+/* Reverse-mode differentiation: a sweep over the list from y back to the first op, in which the gradient rule of each
+ * op appends further ops. Only ops between wrt and y are visited, so nothing is computed that nobody asked for.
+ *
+ * The order of the appended ops is the schedule of the backward pass. It is the reverse of the forward list, and within
+ * an op db, dw, dx (see rules_conv.c): gradients of the last layers are final first, each as early as it can be, and a
+ * gradient of several contributions is summed as soon as the last one is there.
+ *
+ * Contributions to one value wait in a stack. A rule whose op has an `acc` operand takes the newest and adds to it in
+ * its own pass; what is left is added by ADD, after slices have been joined by CONCAT. */
+#include "towers/graph/list.h"
+#include "towers/graph/rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALL_CHANNELS = -1 };
+
+typedef struct Share { /* one contribution */
+    Value from;
+    int32_t first;  /* channel, or ALL_CHANNELS */
+    int32_t before; /* the one below it in the stack, -1 at the bottom */
+} Share;
+
+typedef struct Track { /* what the sweep knows about one value */
+    bool depends;      /* on wrt */
+    bool asked;        /* is in wrt */
+    bool masked;       /* contributions have been masked by its ReLU already */
+    int readers;       /* ops on the way to y that read it */
+    int first_reader;  /* the earliest of them */
+    int32_t top;       /* of its stack of shares, -1 if empty */
+    Value gradient;    /* when complete */
+} Track;
+
+typedef struct Sweep {
+    Graph *g;
+    /* owned */
+    Track *tracks; /* by id */
+    Share *shares;
+    bool *reached; /* by op: y depends on it */
+    /* state */
+    int value_count;
+    int end; /* index of y's op + 1 */
+    int share_count, share_room;
+} Sweep;
+
+static void (*const gradient_rules[OP_COUNT])(GradCall *) = {
+#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = grad_##name,
+#include "kernels/ops.def"
+#undef OP
+};
+
+static const Value none = {0};
+
+/* ---- contributions */
+
+static Track *track_of(Sweep *s, Value v)
+{
+    return &s->tracks[v.id];
+}
+
+static void push_share(Sweep *s, Value to, Value from, int32_t first)
+{
+    if (!to.id || !from.id || !track_of(s, to)->depends || graph_failed(s->g)) return;
+    if (s->share_count == s->share_room) {
+        int room = s->share_room ? 2 * s->share_room : 256;
+        Share *grown = realloc(s->shares, (size_t)room * sizeof *grown);
+        if (!grown) {
+            list_fail(s->g, ERR_MEMORY, "no memory for %d gradients", room);
+            return;
+        }
+        s->shares = grown;
+        s->share_room = room;
+    }
+    s->shares[s->share_count] = (Share){from, first, track_of(s, to)->top};
+    track_of(s, to)->top = s->share_count++;
+}
+
+/* Turn the stack of a value round, so that walking it follows the order of arrival. */
+static int32_t reversed(Sweep *s, int32_t top)
+{
+    int32_t below = -1;
+    while (top >= 0) {
+        int32_t next = s->shares[top].before;
+        s->shares[top].before = below;
+        below = top;
+        top = next;
+    }
+    return below;
+}
+
+typedef struct Sum { /* terms to be added; those that do not fit into one ADD are added on the way */
+    Value terms[OP_MAX_IN];
+    int count;
+    const char *name;
+} Sum;
+
+static Value sum_close(Graph *g, Sum *sum)
+{
+    if (sum->count > 1) sum->terms[0] = graph_op(g, OP_ADD, sum->name, sum->terms, sum->count, NULL, NULL);
+    return sum->count ? sum->terms[0] : none;
+}
+
+static void sum_add(Graph *g, Sum *sum, Value term)
+{
+    if (sum->count == OP_MAX_IN) {
+        sum->terms[0] = sum_close(g, sum);
+        sum->count = 1;
+    }
+    sum->terms[sum->count++] = term;
+}
+
+/* The sum of all slices that begin at `first`; they leave the stack. Value 0 if there is none. */
+static Value sum_slices(Sweep *s, int32_t stack, int32_t first, const char *name)
+{
+    Sum sum = {.name = name};
+    for (int32_t i = stack; i >= 0; i = s->shares[i].before) {
+        if (s->shares[i].first != first || !s->shares[i].from.id) continue;
+        sum_add(s->g, &sum, s->shares[i].from);
+        s->shares[i].from = none;
+    }
+    return sum_close(s->g, &sum);
+}
+
+static bool has_slices(const Sweep *s, int32_t stack)
+{
+    for (int32_t i = stack; i >= 0; i = s->shares[i].before)
+        if (s->shares[i].first != ALL_CHANNELS && s->shares[i].from.id) return true;
+    return false;
+}
+
+static Value join_concat(Graph *g, const char *name, Value *parts, int count)
+{
+    return count == 1 ? parts[0] : graph_op(g, OP_CONCAT, name, parts, count, NULL, NULL);
+}
+
+/* The slices of v, one after another. They have to cover it: nothing here makes zeros. */
+static Value join_slices(Sweep *s, Value v, int32_t stack, const char *name)
+{
+    Graph *g = s->g;
+    int32_t channels = graph_shape(g, v).c, at = 0;
+    Value parts[OP_MAX_IN];
+    int count = 0;
+    while (at < channels && !graph_failed(g)) {
+        Value part = sum_slices(s, stack, at, name);
+        if (!part.id) break;
+        if (count == OP_MAX_IN) {
+            parts[0] = join_concat(g, name, parts, count);
+            count = 1;
+        }
+        parts[count++] = part;
+        at += graph_shape(g, part).c;
+    }
+    if (at == channels && !has_slices(s, stack)) return join_concat(g, name, parts, count);
+    return graph_fail(g, ERR_UNSUPPORTED,
+                      "%s: its slices do not cover its %d channels once (channel %d): no gradient rule",
+                      graph_value(g, v)->name, channels, at);
+}
+
+/* All contributions to v become its gradient. */
+static Value fold(Sweep *s, Value v)
+{
+    Graph *g = s->g;
+    int32_t top = track_of(s, v)->top;
+    track_of(s, v)->top = -1;
+    if (top < 0) return none;
+    if (s->shares[top].before < 0 && s->shares[top].first == ALL_CHANNELS)
+        return track_of(s, v)->gradient = s->shares[top].from;
+    int32_t stack = reversed(s, top);
+    Sum sum = {.name = list_text(g, "%s.sum", graph_value(g, v)->name)};
+    for (int32_t i = stack; i >= 0; i = s->shares[i].before)
+        if (s->shares[i].first == ALL_CHANNELS) sum_add(g, &sum, s->shares[i].from);
+    if (has_slices(s, stack)) sum_add(g, &sum, join_slices(s, v, stack, sum.name));
+    return track_of(s, v)->gradient = sum_close(g, &sum);
+}
+
+/* ---- what rules use */
+
+bool grad_wanted(const GradCall *c, int i)
+{
+    return c->op.in[i].id && track_of(c->sweep, c->op.in[i])->depends;
+}
+
+Shape grad_shape(const GradCall *c, int i)
+{
+    return graph_shape(c->g, c->op.in[i]);
+}
+
+Value grad_op(GradCall *c, OpKind kind, const char *suffix, const Value *in, int count, const OpAttr *attr,
+              const Shape *shape)
+{
+    return graph_op(c->g, kind, list_text(c->g, "%s.%s", c->op.name, suffix), in, count, attr, shape);
+}
+
+void grad_give(GradCall *c, int i, Value dx)
+{
+    push_share(c->sweep, c->op.in[i], dx, ALL_CHANNELS);
+}
+
+void grad_give_channels(GradCall *c, int i, Value dx, int32_t first)
+{
+    push_share(c->sweep, c->op.in[i], dx, first);
+}
+
+Value grad_take(GradCall *c, int i)
+{
+    Track *t = track_of(c->sweep, c->op.in[i]);
+    if (!t->depends || t->top < 0 || c->sweep->shares[t->top].first != ALL_CHANNELS) return none;
+    Value newest = c->sweep->shares[t->top].from;
+    t->top = c->sweep->shares[t->top].before;
+    return newest;
+}
+
+Value grad_before_relu(GradCall *c)
+{
+    Value y = c->op.out[0];
+    if (track_of(c->sweep, y)->masked) return c->dy[0];
+    return grad_op(c, OP_RELU_DX, "relu", OPERANDS(c->dy[0], y), NULL, NULL);
+}
+
+static bool ends_in_relu(const Op *op)
+{
+    return op->kind == OP_RELU || (op->kind == OP_CONV && op->attr.conv.relu) ||
+           (op->kind == OP_ADD && op->attr.add.relu);
+}
+
+bool grad_claim_relu(GradCall *c, int i)
+{
+    Track *t = track_of(c->sweep, c->op.in[i]);
+    int32_t writer = graph_value(c->g, c->op.in[i])->op;
+    if (writer < 0 || t->readers != 1 || t->asked || !ends_in_relu(graph_op_at(c->g, writer))) return false;
+    return t->masked = true;
+}
+
+void grad_no_rule(GradCall *c)
+{
+    list_fail(c->g, ERR_UNSUPPORTED, "%s: %s has no gradient rule", c->op.name, op_name(c->op.kind));
+}
+
+/* ---- the sweep */
+
+static void sweep_close(Sweep *s)
+{
+    free(s->tracks);
+    free(s->shares);
+    free(s->reached);
+}
+
+static bool sweep_open(Sweep *s, Value y)
+{
+    s->end = graph_value(s->g, y)->op + 1;
+    s->value_count = s->g->value_count;
+    s->tracks = calloc((size_t)s->value_count + 1, sizeof *s->tracks);
+    s->reached = calloc((size_t)s->end + 1, sizeof *s->reached);
+    if (!s->tracks || !s->reached) {
+        list_fail(s->g, ERR_MEMORY, "no memory for the gradient of %d values", s->value_count);
+        return false;
+    }
+    for (int id = 0; id <= s->value_count; id++) s->tracks[id].top = -1;
+    return true;
+}
+
+static bool is_differentiable(Dtype dtype)
+{
+    return dtype != DTYPE_U8 && dtype != DTYPE_I32;
+}
+
+/* Forward: which values depend on wrt. */
+static void mark_dependent(Sweep *s, const Value *wrt, int count)
+{
+    for (int i = 0; i < count; i++) track_of(s, wrt[i])->asked = track_of(s, wrt[i])->depends = wrt[i].id > 0;
+    for (int index = 0; index < s->end; index++) {
+        const Op *op = graph_op_at(s->g, index);
+        bool depends = false;
+        for (int i = 0; i < op->in_count; i++) depends |= track_of(s, op->in[i])->depends;
+        for (int o = 0; o < op_outputs(op->kind); o++)
+            if (depends && is_differentiable(graph_value(s->g, op->out[o])->dtype))
+                track_of(s, op->out[o])->depends = true;
+    }
+}
+
+/* Backward: which ops y depends on, and who reads what on the way. */
+static void mark_reached(Sweep *s, Value y)
+{
+    if (s->end) s->reached[s->end - 1] = track_of(s, y)->depends;
+    for (int index = s->end - 1; index >= 0; index--) {
+        const Op *op = graph_op_at(s->g, index);
+        for (int i = 0; i < op->in_count && s->reached[index]; i++) {
+            Track *t = track_of(s, op->in[i]);
+            int32_t writer = graph_value(s->g, op->in[i])->op;
+            t->readers++;
+            t->first_reader = index;
+            if (writer >= 0) s->reached[writer] |= t->depends;
+        }
+    }
+}
+
+static void visit(Sweep *s, int index)
+{
+    GradCall call = {.sweep = s, .g = s->g, .op = *graph_op_at(s->g, index)};
+    bool any = false;
+    for (int o = 0; o < op_outputs(call.op.kind); o++) {
+        call.dy[o] = fold(s, call.op.out[o]);
+        any |= call.dy[o].id != 0;
+    }
+    bool wanted = false;
+    for (int i = 0; i < call.op.in_count; i++) wanted |= grad_wanted(&call, i);
+    if (any && wanted && !graph_failed(s->g)) gradient_rules[call.op.kind](&call);
+    for (int i = 0; i < call.op.in_count; i++) {
+        Value leaf = call.op.in[i];
+        if (leaf.id && graph_value(s->g, leaf)->op < 0 && track_of(s, leaf)->first_reader == index &&
+            track_of(s, leaf)->top >= 0)
+            fold(s, leaf);
+    }
+}
+
+static bool grad_fits(Graph *g, Value y, Value dy, const Value *wrt, int count)
+{
+    const ValueInfo *a = graph_value(g, y), *b = graph_value(g, dy);
+    if (!y.id || !dy.id) graph_fail(g, ERR_ARG, "a gradient needs y and dy");
+    if (!shape_equal(a->shape, b->shape) || a->dtype != b->dtype)
+        graph_fail(g, ERR_SHAPE, "%s: dy is %s %s, wanted %s %s as y", a->name, dtype_name(b->dtype),
+                   shape_text(b->shape), dtype_name(a->dtype), shape_text(a->shape));
+    for (int i = 0; i < count; i++)
+        if (wrt[i].id < 0 || wrt[i].id > g->value_count)
+            graph_fail(g, ERR_ARG, "a gradient was asked for a value of another graph");
+        else if (wrt[i].id && list_packed(g, wrt[i]))
+            graph_fail(g, ERR_UNSUPPORTED, "%s: is in a pack; only the pack has a gradient",
+                       graph_value(g, wrt[i])->name);
+    return !graph_failed(g);
+}
+
+static void sweep_run(Sweep *s, Value y, Value dy, const Value *wrt, int count)
+{
+    mark_dependent(s, wrt, count);
+    mark_reached(s, y);
+    push_share(s, y, dy, ALL_CHANNELS);
+    if (!s->end) fold(s, y);
+    for (int index = s->end - 1; index >= 0 && !graph_failed(s->g); index--)
+        if (s->reached[index]) visit(s, index);
+}
+
+void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value *grads)
+{
+    for (int i = 0; i < count; i++) grads[i] = none;
+    if (graph_failed(g) || !grad_fits(g, y, dy, wrt, count)) return;
+    const char *scope = g->scope;
+    g->scope = ""; /* names come from the forward ops, which have theirs */
+    Sweep s = {.g = g};
+    if (sweep_open(&s, y)) sweep_run(&s, y, dy, wrt, count);
+    for (int i = 0; i < count && !graph_failed(g); i++) grads[i] = track_of(&s, wrt[i])->gradient;
+    sweep_close(&s);
+    g->scope = scope;
+}
+
+/* ---- training */
+
+static void mark_gradient(Graph *g, Value of, Value gradient)
+{
+    if (graph_failed(g) || !gradient.id) return;
+    const char *name = list_text(g, "%s.grad", graph_value(g, of)->name);
+    if (graph_value(g, gradient)->role != ROLE_TEMP) {
+        OpAttr same = {.affine.scale = 1}; /* the value belongs to somebody else already */
+        gradient = graph_op(g, OP_AFFINE, name, &gradient, 1, &same, NULL);
+    }
+    if (graph_failed(g)) return;
+    ValueInfo *info = &g->values[gradient.id];
+    info->role = ROLE_GRAD;
+    info->name = name;
+    info->of = of;
+}
+
+/* PACKs, and PARAMs outside of them. */
+static int trained_values(Graph *g, const int *readers, Value *wrt)
+{
+    int count = 0;
+    for (int32_t id = 1; id <= g->value_count; id++) {
+        Role role = g->values[id].role;
+        bool packed = role == ROLE_PARAM && list_packed(g, (Value){id});
+        if (packed && readers[id])
+            list_fail(g, ERR_UNSUPPORTED, "%s: is read both by itself and in a pack", g->values[id].name);
+        if (role == ROLE_PACK || (role == ROLE_PARAM && !packed)) wrt[count++] = (Value){id};
+    }
+    return count;
+}
+
+void graph_train(Graph *g, Value loss, Value dloss)
+{
+    if (graph_failed(g)) return;
+    int *readers = list_readers(g);
+    Value *wrt = calloc((size_t)g->value_count + 1, sizeof *wrt),
+          *grads = calloc((size_t)g->value_count + 1, sizeof *grads);
+    if (!wrt || !grads) list_fail(g, ERR_MEMORY, "no memory for the gradients of %d values", g->value_count);
+    int count = graph_failed(g) ? 0 : trained_values(g, readers, wrt);
+    const char *scope = g->scope;
+    g->scope = "";
+    if (count) graph_grad(g, loss, dloss, wrt, count, grads);
+    for (int i = 0; i < count; i++) mark_gradient(g, wrt[i], grads[i]);
+    g->scope = scope;
+    free(grads);
+    free(wrt);
+    free(readers);
+}

@@ -1,0 +1,421 @@
+/* The list itself: appending values and ops, names, the sticky error; see graph.h. Shapes come from rules_*.c,
+ * gradients from grad.c, the textual form from print.c, changes of the list from rewrite.c. */
+#include "towers/graph/graph.h"
+#include "towers/graph/list.h"
+#include "towers/graph/rules.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void (*const shape_rules[OP_COUNT])(ShapeCall *) = {
+#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = shape_##name,
+#include "kernels/ops.def"
+#undef OP
+};
+
+static const Value none = {0};
+static const int64_t count_limit = (int64_t)1 << 40; /* elements of one value: far above any memory */
+
+Status graph_create(const GraphOptions *options, Graph **made)
+{
+    if (options->compute != DTYPE_F32 && options->compute != DTYPE_BF16 && options->compute != DTYPE_F16)
+        return FAIL(ERR_ARG, "a graph computes in f32, bf16 or f16, not in %s",
+                    (unsigned)options->compute < DTYPE_COUNT ? dtype_name(options->compute) : "an unknown dtype");
+    Graph *g = calloc(1, sizeof *g);
+    if (!g) return FAIL(ERR_MEMORY, "no memory for a graph");
+    g->options = *options;
+    g->scope = "";
+    *made = g;
+    return OK;
+}
+
+void graph_destroy(Graph *g)
+{
+    if (!g) return;
+    for (int i = 0; i < g->text_count; i++) free(g->texts[i]);
+    free(g->texts);
+    free(g->values);
+    free(g->ops);
+    free(g);
+}
+
+const GraphOptions *graph_options(const Graph *g)
+{
+    return &g->options;
+}
+
+/* ---- the sticky error */
+
+Status graph_finish(Graph *g)
+{
+    return g->status == OK ? OK : FAIL(g->status, "%s", g->why);
+}
+
+bool graph_failed(const Graph *g)
+{
+    return g->status != OK;
+}
+
+static Value keep_failure(Graph *g, Status code, const char *scope, const char *format, va_list args)
+{
+    if (g->status != OK) return none;
+    g->status = code;
+    int used = *scope ? snprintf(g->why, sizeof g->why, "%.200s: ", scope) : 0;
+    vsnprintf(g->why + used, sizeof g->why - (size_t)used, format, args);
+    return none;
+}
+
+Value graph_fail(Graph *g, Status code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    keep_failure(g, code, g->scope, format, args);
+    va_end(args);
+    return none;
+}
+
+Value list_fail(Graph *g, Status code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    keep_failure(g, code, "", format, args);
+    va_end(args);
+    return none;
+}
+
+/* ---- growing arrays */
+
+/* Room for one more item; false after failing the graph. */
+static bool list_grow(Graph *g, void *items, int count, int *room, size_t item_bytes)
+{
+    if (count < *room) return true;
+    int wanted = *room ? 2 * *room : 64;
+    void *old;
+    memcpy(&old, items, sizeof old);
+    void *grown = realloc(old, (size_t)wanted * item_bytes);
+    if (!grown) {
+        list_fail(g, ERR_MEMORY, "no memory for a graph of %d entries", wanted);
+        return false;
+    }
+    memcpy(items, &grown, sizeof grown);
+    *room = wanted;
+    return true;
+}
+
+const char *list_text(Graph *g, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = NULL;
+    if (vasprintf(&text, format, args) < 0) text = NULL;
+    va_end(args);
+    if (!text) list_fail(g, ERR_MEMORY, "no memory for a name");
+    if (!text || !list_grow(g, &g->texts, g->text_count, &g->text_room, sizeof *g->texts)) {
+        free(text);
+        return "";
+    }
+    return g->texts[g->text_count++] = text;
+}
+
+Value list_value(Graph *g, const ValueInfo *info)
+{
+    if (graph_failed(g)) return none;
+    if (!list_grow(g, &g->values, g->value_count + 1, &g->value_room, sizeof *g->values)) return none;
+    if (!g->value_count) g->values[0] = (ValueInfo){.shape = {1, 1, 1, 1}, .name = "", .op = -1};
+    g->values[++g->value_count] = *info;
+    return (Value){g->value_count};
+}
+
+int list_op(Graph *g, const Op *op)
+{
+    if (graph_failed(g) || !list_grow(g, &g->ops, g->op_count, &g->op_room, sizeof *g->ops)) return -1;
+    g->ops[g->op_count] = *op;
+    return g->op_count++;
+}
+
+/* ---- names */
+
+void graph_scope(Graph *g, const char *scope)
+{
+    g->scope = *scope ? list_text(g, "%s", scope) : "";
+}
+
+static const char *scoped(Graph *g, const char *name)
+{
+    return list_text(g, "%s%s%s", g->scope, *g->scope ? "." : "", name);
+}
+
+static bool role_is_named(Role role)
+{
+    return role == ROLE_INPUT || role == ROLE_PARAM || role == ROLE_STATE || role == ROLE_RESULT;
+}
+
+Value graph_find(const Graph *g, const char *name)
+{
+    for (int32_t id = 1; id <= g->value_count; id++)
+        if (role_is_named(g->values[id].role) && !strcmp(g->values[id].name, name)) return (Value){id};
+    return none;
+}
+
+/* ---- values that no op writes */
+
+static bool shape_is_valid(Shape s)
+{
+    if (s.n < 1 || s.c < 1 || s.h < 1 || s.w < 1) return false;
+    int64_t count = s.n;
+    return !__builtin_mul_overflow(count, s.c, &count) && !__builtin_mul_overflow(count, s.h, &count) &&
+           !__builtin_mul_overflow(count, s.w, &count) && count <= count_limit;
+}
+
+static Value add_leaf(Graph *g, ValueInfo info)
+{
+    if (graph_failed(g)) return none;
+    if (!shape_is_valid(info.shape))
+        return list_fail(g, ERR_SHAPE,
+                         "%s: %s is not a shape: every size is at least 1, and no value has more than %lld elements",
+                         info.name, shape_text(info.shape), (long long)count_limit);
+    if (graph_find(g, info.name).id)
+        return list_fail(g, ERR_ARG, "%s: the graph has a value of this name already", info.name);
+    info.op = -1;
+    info.correct = 1;
+    return list_value(g, &info);
+}
+
+Value graph_input(Graph *g, const char *name, Shape shape, Dtype dtype)
+{
+    return add_leaf(g,
+                    (ValueInfo){.shape = shape, .dtype = dtype, .role = ROLE_INPUT, .name = list_text(g, "%s", name)});
+}
+
+Value graph_param(Graph *g, const char *name, Shape shape, Init init, bool decay)
+{
+    return add_leaf(
+        g, (ValueInfo){.shape = shape, .role = ROLE_PARAM, .name = scoped(g, name), .init = init, .decay = decay});
+}
+
+Value graph_state(Graph *g, const char *name, Shape shape, float start)
+{
+    Init init = {start == 0 ? INIT_ZERO : INIT_CONSTANT, start};
+    return add_leaf(g, (ValueInfo){.shape = shape, .role = ROLE_STATE, .name = scoped(g, name), .init = init});
+}
+
+bool list_packed(const Graph *g, Value param)
+{
+    for (int32_t id = 1; id <= g->value_count; id++)
+        for (int i = 0; i < g->values[id].member_count; i++)
+            if (g->values[id].members[i].id == param.id) return true;
+    return false;
+}
+
+static bool pack_takes(Graph *g, Value first, Value param)
+{
+    const ValueInfo *a = graph_value(g, first), *b = graph_value(g, param);
+    if (b->role != ROLE_PARAM)
+        list_fail(g, ERR_ARG, "%s: a pack is made of parameters", b->name);
+    else if (list_packed(g, param))
+        list_fail(g, ERR_ARG, "%s: is in a pack already", b->name);
+    else if (a->shape.c != b->shape.c || a->shape.h != b->shape.h || a->shape.w != b->shape.w)
+        list_fail(g, ERR_SHAPE, "%s: cannot be stacked on %s: %s and %s", b->name, a->name, shape_text(b->shape),
+                  shape_text(a->shape));
+    return !graph_failed(g);
+}
+
+Value graph_pack(Graph *g, const Value *params, int count)
+{
+    if (graph_failed(g)) return none;
+    if (count < 1 || count > OP_MAX_IN)
+        return graph_fail(g, ERR_ARG, "a pack has 1 to %d members, not %d", OP_MAX_IN, count);
+    ValueInfo pack = {
+        .role = ROLE_PACK, .op = -1, .correct = 1, .shape = graph_shape(g, params[0]), .member_count = count};
+    pack.shape.n = 0;
+    for (int i = 0; i < count; i++) {
+        if (!pack_takes(g, params[0], params[i])) return none;
+        pack.members[i] = params[i];
+        pack.shape.n += graph_shape(g, params[i]).n;
+    }
+    pack.name = list_text(g, "%s+%d", graph_value(g, params[0])->name, count - 1);
+    return list_value(g, &pack);
+}
+
+/* ---- ops */
+
+/* Operands into the op, without absent ones at the end. */
+static bool take_operands(Graph *g, Op *op, const Value *in, int count)
+{
+    while (count > 0 && !in[count - 1].id) count--;
+    if (count > op_max_inputs(op->kind)) {
+        list_fail(g, ERR_ARG, "%s: %s takes at most %d operands, not %d", op->name, op_name(op->kind),
+                  op_max_inputs(op->kind), count);
+        return false;
+    }
+    for (int i = 0; i < count || i < op_min_inputs(op->kind); i++) {
+        int32_t id = i < count ? in[i].id : 0;
+        if (id < 0 || id > g->value_count || (!id && i < op_min_inputs(op->kind))) {
+            list_fail(g, ERR_ARG, "%s: operand %d of %s is %s", op->name, i, op_name(op->kind),
+                      id ? "no value of this graph" : "missing");
+            return false;
+        }
+        op->in[i].id = id;
+    }
+    op->in_count = count;
+    return true;
+}
+
+/* Every kind computes on floats, but for those that make the first floats. */
+static bool reads_floats(OpKind kind)
+{
+    return kind != OP_IMAGE && kind != OP_RANDOM;
+}
+
+static bool dtype_is_float(Dtype dtype)
+{
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+}
+
+static void apply_shape_rule(Graph *g, const Op *op, const Shape *asked, ShapeCall *call)
+{
+    *call = (ShapeCall){.g = g, .op = op, .asked = asked};
+    if (asked && !shape_is_valid(*asked)) rule_fail(call, ERR_SHAPE, "%s is not a shape", shape_text(*asked));
+    for (int i = 0; i < op->in_count; i++) {
+        call->in[i] = graph_shape(g, op->in[i]);
+        call->dtype[i] = graph_value(g, op->in[i])->dtype;
+    }
+    if (reads_floats(op->kind) && !dtype_is_float(call->dtype[0]))
+        rule_fail(call, ERR_SHAPE, "%s computes on floats, not on %s", op_name(op->kind), dtype_name(call->dtype[0]));
+    if (!graph_failed(g)) shape_rules[op->kind](call);
+    for (int i = 0; i < op_outputs(op->kind) && !graph_failed(g); i++)
+        if (!shape_is_valid(call->out[i].shape))
+            rule_fail(call, ERR_SHAPE, "the output %s is too large", shape_text(call->out[i].shape));
+}
+
+static Value append(Graph *g, Op *op, const ShapeCall *call)
+{
+    for (int i = 0; i < op_outputs(op->kind); i++) {
+        const char *suffix = call->out[i].suffix;
+        ValueInfo info = {.shape = call->out[i].shape,
+                          .dtype = call->out[i].dtype,
+                          .op = g->op_count,
+                          .out = i,
+                          .correct = 1,
+                          .name = suffix ? list_text(g, "%s.%s", op->name, suffix) : op->name};
+        op->out[i] = list_value(g, &info);
+    }
+    return list_op(g, op) < 0 ? none : op->out[0];
+}
+
+Value graph_op(Graph *g, OpKind kind, const char *name, const Value *in, int count, const OpAttr *attr,
+               const Shape *shape)
+{
+    if (graph_failed(g)) return none;
+    if (kind <= OP_NONE || kind >= OP_COUNT) return graph_fail(g, ERR_ARG, "there is no op kind %d", (int)kind);
+    Op op = {.kind = kind, .name = scoped(g, name ? name : op_name(kind))};
+    if (attr) op.attr = *attr;
+    if (!take_operands(g, &op, in, count)) return none;
+    ShapeCall call;
+    apply_shape_rule(g, &op, shape, &call);
+    return graph_failed(g) ? none : append(g, &op, &call);
+}
+
+Value graph_output(const Graph *g, Value v, int out)
+{
+    if (graph_failed(g) || graph_value(g, v)->op < 0) return none;
+    return out >= 0 && out < OP_MAX_OUT ? g->ops[g->values[v.id].op].out[out] : none;
+}
+
+/* ---- roles */
+
+static bool is_temporary(Graph *g, Value v, const char *use)
+{
+    if (graph_failed(g)) return false;
+    const ValueInfo *info = graph_value(g, v);
+    if (info->op >= 0 && info->role == ROLE_TEMP) return true;
+    graph_fail(g, ERR_ARG, "%s: '%s' is not a plain output of an op", use, info->name);
+    return false;
+}
+
+void graph_result(Graph *g, Value v, const char *name)
+{
+    if (!is_temporary(g, v, name)) return;
+    if (graph_find(g, name).id) {
+        list_fail(g, ERR_ARG, "%s: the graph has a value of this name already", name);
+        return;
+    }
+    g->values[v.id].name = list_text(g, "%s", name);
+    g->values[v.id].role = ROLE_RESULT;
+}
+
+void graph_stat(Graph *g, Value stat, Value state, float correct)
+{
+    const ValueInfo *to = graph_value(g, state);
+    if (!is_temporary(g, stat, to->name)) return;
+    ValueInfo *from = &g->values[stat.id];
+    if (to->role != ROLE_STATE || !shape_equal(from->shape, to->shape) || from->dtype != DTYPE_F32) {
+        list_fail(g, ERR_SHAPE, "%s: %s %s cannot feed '%s' %s: wanted f32 and a state of the same shape", from->name,
+                  dtype_name(from->dtype), shape_text(from->shape), to->name, shape_text(to->shape));
+        return;
+    }
+    from->role = ROLE_STAT;
+    from->of = state;
+    from->correct = correct;
+}
+
+/* ---- checks beside model lines */
+
+void graph_canonical(Graph *g, int32_t side)
+{
+    g->canonical = side;
+}
+
+/* The image that enters the network: what the first IMAGE op makes, else the first input with a height or width. */
+static Shape image_shape(const Graph *g)
+{
+    for (int i = 0; i < g->op_count; i++)
+        if (g->ops[i].kind == OP_IMAGE) return graph_shape(g, g->ops[i].out[0]);
+    for (int32_t id = 1; id <= g->value_count; id++)
+        if (g->values[id].role == ROLE_INPUT && (g->values[id].shape.h > 1 || g->values[id].shape.w > 1))
+            return g->values[id].shape;
+    return (Shape){1, 1, 1, 1};
+}
+
+void graph_expect(Graph *g, Value v, int32_t c, int32_t side)
+{
+    Shape image = image_shape(g), have = graph_shape(g, v);
+    if (graph_failed(g) || image.h != g->canonical || image.w != g->canonical) return;
+    if (have.c == c && have.h == side && have.w == side) return;
+    list_fail(g, ERR_SHAPE, "%s: expected %d channels of %dx%d, have %d of %dx%d (%s)", graph_value(g, v)->name, c,
+              side, side, have.c, have.h, have.w, shape_text(have));
+}
+
+/* ---- reading */
+
+int graph_op_count(const Graph *g)
+{
+    return g->op_count;
+}
+
+const Op *graph_op_at(const Graph *g, int index)
+{
+    return &g->ops[index];
+}
+
+int graph_value_count(const Graph *g)
+{
+    return g->value_count;
+}
+
+const ValueInfo *graph_value(const Graph *g, Value v)
+{
+    static const ValueInfo nothing = {.shape = {1, 1, 1, 1}, .name = "", .op = -1, .correct = 1};
+    return v.id > 0 && v.id <= g->value_count ? &g->values[v.id] : &nothing;
+}
+
+Shape graph_shape(const Graph *g, Value v)
+{
+    return graph_value(g, v)->shape;
+}
+
+uint32_t graph_next_stream(Graph *g)
+{
+    return ++g->streams;
+}

@@ -1,0 +1,210 @@
+/* Layers over the op list; see layers.h. A training and an evaluation graph make the same parameters and states, under
+ * the same names and in the same order: only the ops between them differ. */
+#include "towers/graph/layers.h"
+#include "towers/graph/list.h"
+#include "towers/graph/rules.h"
+
+#include <math.h>
+
+static const float default_epsilon = 1e-3f;
+static const Init he_normal = {.kind = INIT_HE_NORMAL};
+
+void layer_style(Graph *g, LayerStyle style)
+{
+    g->style = style;
+}
+
+/* "<layer>.<part>" without the scope, which params and ops add themselves. */
+static const char *part(Graph *g, const char *layer, const char *name)
+{
+    return list_text(g, "%s.%s", layer, name);
+}
+
+static Window window_of(int32_t kh, int32_t kw, Fit fit)
+{
+    bool half = fit == HALVE || fit == HALVE_SAME || fit == HALVE_CEIL;
+    bool padded = fit == SAME || fit == HALVE_SAME;
+    int32_t stride = half ? 2 : 1;
+    return (Window){.kh = kh,
+                    .kw = kw,
+                    .stride_h = stride,
+                    .stride_w = stride,
+                    .pad_h = padded ? (kh - 1) / 2 : 0,
+                    .pad_w = padded ? (kw - 1) / 2 : 0,
+                    .ceil = fit == HALVE_CEIL};
+}
+
+static Value unary(Graph *g, OpKind kind, Value x, const OpAttr *attr)
+{
+    return graph_op(g, kind, NULL, &x, 1, attr, NULL);
+}
+
+/* ---- convolution units */
+
+/* What to multiply the biased batch variance with for the running average (Bessel's correction). */
+static float unbiased(Shape x)
+{
+    double m = (double)shape_pixels(x);
+    return m > 1 ? (float)(m / (m - 1)) : 1;
+}
+
+static Value batch_norm_relu(Graph *g, Value x, const char *name)
+{
+    Shape vector = shape_vector(graph_shape(g, x).c);
+    OpAttr attr = {.norm = {.epsilon = g->style.bn_epsilon > 0 ? g->style.bn_epsilon : default_epsilon, .relu = true}};
+    Value gamma = {0};
+    if (!g->style.bn_no_gamma)
+        gamma = graph_param(g, part(g, name, "bn.weight"), vector, (Init){INIT_CONSTANT, 1}, false);
+    Value beta = graph_param(g, part(g, name, "bn.bias"), vector, (Init){INIT_ZERO}, false);
+    Value mean = graph_state(g, part(g, name, "bn.running_mean"), vector, 0);
+    Value var = graph_state(g, part(g, name, "bn.running_var"), vector, 1);
+    if (!g->options.training)
+        return graph_op(g, OP_BATCHNORM_APPLY, part(g, name, "bn"), OPERANDS(x, beta, mean, var, gamma), &attr, NULL);
+    Value y = graph_op(g, OP_BATCHNORM, part(g, name, "bn"), OPERANDS(x, beta, gamma), &attr, NULL);
+    graph_stat(g, graph_output(g, y, 1), mean, 1);
+    graph_stat(g, graph_output(g, y, 2), var, unbiased(graph_shape(g, x)));
+    return y;
+}
+
+Value conv_bn_relu(Graph *g, Value x, ConvUnit unit)
+{
+    Init init = g->style.conv_init.kind == INIT_ZERO ? he_normal : g->style.conv_init;
+    Shape shape = {unit.out, graph_shape(g, x).c, unit.kh, unit.kw};
+    OpAttr attr = {.conv.window = window_of(unit.kh, unit.kw, unit.fit)};
+    Value w = graph_param(g, part(g, unit.name, "conv.weight"), shape, init, true);
+    Value y = graph_op(g, OP_CONV, part(g, unit.name, "conv"), OPERANDS(x, w), &attr, NULL);
+    return batch_norm_relu(g, y, unit.name);
+}
+
+Value conv_chain(Graph *g, Value x, const ConvUnit *units, int count)
+{
+    for (int i = 0; i < count; i++) x = conv_bn_relu(g, x, units[i]);
+    return x;
+}
+
+Value conv_bias(Graph *g, Value x, const char *name, int32_t out, int32_t k, Fit fit, bool relu, Init init)
+{
+    OpAttr attr = {.conv = {.window = window_of(k, k, fit), .relu = relu}};
+    Value w = graph_param(g, part(g, name, "weight"), (Shape){out, graph_shape(g, x).c, k, k}, init, true);
+    Value b = graph_param(g, part(g, name, "bias"), shape_vector(out), (Init){INIT_ZERO}, false);
+    return graph_op(g, OP_CONV, name, OPERANDS(x, w, b), &attr, NULL);
+}
+
+Value dense(Graph *g, Value x, const char *name, int32_t out, bool relu, Init init)
+{
+    Shape in = graph_shape(g, x);
+    OpAttr attr = {.dense.relu = relu};
+    Value w = graph_param(g, part(g, name, "weight"), (Shape){out, in.c, in.h, in.w}, init, true);
+    Value b = graph_param(g, part(g, name, "bias"), shape_vector(out), (Init){INIT_ZERO}, false);
+    return graph_op(g, OP_DENSE, name, OPERANDS(x, w, b), &attr, NULL);
+}
+
+/* ---- pooling */
+
+Value max_pool_window(Graph *g, Value x, Window window)
+{
+    OpAttr attr = {.pool.window = window};
+    return unary(g, OP_MAX_POOL, x, &attr);
+}
+
+Value max_pool(Graph *g, Value x, int32_t k, Fit fit)
+{
+    return max_pool_window(g, x, window_of(k, k, fit));
+}
+
+Value avg_pool_window(Graph *g, Value x, Window window, bool include_pad)
+{
+    OpAttr attr = {.pool = {.window = window, .include_pad = include_pad}};
+    return unary(g, OP_AVG_POOL, x, &attr);
+}
+
+Value avg_pool(Graph *g, Value x, int32_t k, Fit fit)
+{
+    return avg_pool_window(g, x, window_of(k, k, fit), g->style.include_pad);
+}
+
+Value global_avg_pool(Graph *g, Value x)
+{
+    Shape s = graph_shape(g, x);
+    return avg_pool_window(g, x, window_of(s.h, s.w, VALID), false);
+}
+
+/* ---- elementwise and channels */
+
+Value concat(Graph *g, const Value *x, int count)
+{
+    return graph_op(g, OP_CONCAT, NULL, x, count, NULL, NULL);
+}
+
+Value relu(Graph *g, Value x)
+{
+    return unary(g, OP_RELU, x, NULL);
+}
+
+Value leaky_relu(Graph *g, Value x, float alpha)
+{
+    OpAttr attr = {.leaky.alpha = alpha};
+    return unary(g, OP_LEAKY_RELU, x, &attr);
+}
+
+Value add(Graph *g, Value a, Value b)
+{
+    return graph_op(g, OP_ADD, NULL, OPERANDS(a, b), NULL, NULL);
+}
+
+Value add_relu(Graph *g, Value a, Value b)
+{
+    OpAttr attr = {.add.relu = true};
+    return graph_op(g, OP_ADD, NULL, OPERANDS(a, b), &attr, NULL);
+}
+
+Value affine(Graph *g, Value x, float scale, float shift)
+{
+    OpAttr attr = {.affine = {.scale = scale, .shift = shift}};
+    return unary(g, OP_AFFINE, x, &attr);
+}
+
+Value mul(Graph *g, Value a, Value b)
+{
+    return graph_op(g, OP_MUL, NULL, OPERANDS(a, b), NULL, NULL);
+}
+
+Value dropout(Graph *g, Value x, float rate)
+{
+    if (!(rate >= 0 && rate < 1))
+        return graph_fail(g, ERR_ARG, "dropout: a rate is at least 0 and below 1, not %g", (double)rate);
+    if (!g->options.training || rate == 0) return x;
+    Value counter = graph_find(g, "counter");
+    if (!counter.id) counter = graph_input(g, "counter", shape_vector(4), DTYPE_I32);
+    OpAttr attr = {.dropout = {.keep = 1 - rate, .stream = graph_next_stream(g)}};
+    return graph_op(g, OP_DROPOUT, NULL, OPERANDS(x, counter), &attr, NULL);
+}
+
+/* ---- both ends */
+
+Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3],
+            const float std[3])
+{
+    if (channels < 1 || channels > 3) return graph_fail(g, ERR_ARG, "image: 1 to 3 channels, not %d", channels);
+    OpAttr attr = {.image = {.std = {1, 1, 1, 1}}};
+    for (int c = 0; c < channels; c++) {
+        attr.image.mean[c] = mean[c];
+        attr.image.std[c] = std[c];
+        if (!(isfinite(mean[c]) && isfinite(std[c]) && std[c] > 0))
+            return graph_fail(
+                g, ERR_ARG,
+                "image: mean %g and deviation %g of channel %d: wanted finite numbers, the deviation above 0",
+                (double)mean[c], (double)std[c], c);
+    }
+    Shape shape = {graph_shape(g, pixels).n, channels, side, side};
+    return graph_op(g, OP_IMAGE, NULL, OPERANDS(pixels, augment), &attr, &shape);
+}
+
+Value softmax_loss(Graph *g, Value logits, Value labels, float smoothing, Value *prob, Value *hits)
+{
+    OpAttr attr = {.loss.smoothing = smoothing};
+    Value loss = graph_op(g, OP_SOFTMAX_LOSS, NULL, OPERANDS(logits, labels), &attr, NULL);
+    if (prob) *prob = graph_output(g, loss, 1);
+    if (hits) *hits = graph_output(g, loss, 2);
+    return loss;
+}

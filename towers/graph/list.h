@@ -1,0 +1,45 @@
+/* The inside of a Graph, for the files of this folder that append to it or rewrite it (graph.c, grad.c, pass_*.c).
+ *
+ * Values are numbered from 1; values[0] stands for "none". Names are owned by the graph and never move, so they may be
+ * shared between ops, values and a rewritten list. Pointers into `ops` and `values` die with the next append. */
+#ifndef TOWERS_GRAPH_LIST_H
+#define TOWERS_GRAPH_LIST_H
+
+#include "towers/graph/layers.h"
+
+struct Graph {
+    GraphOptions options;
+    LayerStyle style;
+    /* owned */
+    Op *ops;
+    ValueInfo *values;
+    char **texts;
+    /* state */
+    int op_count, op_room;
+    int value_count, value_room; /* value_count ids in use: 1 .. value_count */
+    int text_count, text_room;
+    const char *scope; /* one of `texts`, or "" */
+    int32_t canonical;
+    uint32_t streams;
+    Status status;
+    char why[1024];
+};
+
+/* Append what is given; none checks shapes. On failure the graph has failed, and the result is Value 0, -1 or "". */
+Value list_value(Graph *g, const ValueInfo *info);
+int list_op(Graph *g, const Op *op);
+const char *list_text(Graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Fail without the scope in front: for messages that name their layer. */
+Value list_fail(Graph *g, Status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* How often an op reads each value, by id (value_count + 1 numbers, to be freed); NULL after failing the graph. */
+int *list_readers(Graph *g);
+/* True for a PARAM that is a member of a PACK. */
+bool list_packed(const Graph *g, Value param);
+
+/* Take `ops` (owned from now on, in topological order) in place of the list. TEMP values that no op of it writes are
+ * dropped, the others renumbered, and the ids in `keep` with them (0 for a dropped one). */
+void list_replace(Graph *g, Op *ops, int op_count, Value *keep, int keep_count);
+
+#endif

@@ -1,0 +1,105 @@
+/* The list as text, one op a line:
+ *     %4 = conv(%3, stem.conv.weight) 3x3/2 -> 64x32x149x149 bf16 (stem.conv)
+ * %4 is the first output of op 4, %4.1 its second; values that no op writes go by name, absent operands are "-".
+ * What outlives the step follows in brackets: [loss], [grad of w], [feeds bn.running_mean]. */
+#include "towers/graph/list.h"
+
+#include <inttypes.h>
+
+static void print_value(const Graph *g, Value v, FILE *to)
+{
+    const ValueInfo *info = graph_value(g, v);
+    if (!v.id)
+        fputs("-", to);
+    else if (info->op < 0)
+        fputs(info->name, to);
+    else if (info->out)
+        fprintf(to, "%%%d.%d", info->op, info->out);
+    else
+        fprintf(to, "%%%d", info->op);
+}
+
+static void print_window(const Window *w, FILE *to)
+{
+    fprintf(to, " %dx%d", w->kh, w->kw);
+    if (w->stride_h != w->stride_w)
+        fprintf(to, "/%dx%d", w->stride_h, w->stride_w);
+    else if (w->stride_h != 1)
+        fprintf(to, "/%d", w->stride_h);
+    if (w->pad_h != w->pad_w)
+        fprintf(to, "+%dx%d", w->pad_h, w->pad_w);
+    else if (w->pad_h)
+        fprintf(to, "+%d", w->pad_h);
+    if (w->ceil) fputs(" ceil", to);
+}
+
+static void print_attr(const Op *op, FILE *to)
+{
+    const OpAttr *a = &op->attr;
+    bool relu = false;
+    switch (op->kind) {
+    case OP_CONV:
+    case OP_CONV_DX:
+    case OP_CONV_DW:
+        print_window(&a->conv.window, to);
+        relu = a->conv.relu;
+        break;
+    case OP_MAX_POOL:
+    case OP_MAX_POOL_DX: print_window(&a->pool.window, to); break;
+    case OP_AVG_POOL:
+    case OP_AVG_POOL_DX:
+        print_window(&a->pool.window, to);
+        if (a->pool.include_pad) fputs(" include_pad", to);
+        break;
+    case OP_DENSE: relu = a->dense.relu; break;
+    case OP_BATCHNORM:
+    case OP_BATCHNORM_DX:
+    case OP_BATCHNORM_APPLY:
+        fprintf(to, " eps %g", (double)a->norm.epsilon);
+        relu = a->norm.relu;
+        break;
+    case OP_LEAKY_RELU:
+    case OP_LEAKY_RELU_DX: fprintf(to, " alpha %g", (double)a->leaky.alpha); break;
+    case OP_DROPOUT: fprintf(to, " keep %g stream %" PRIu32, (double)a->dropout.keep, a->dropout.stream); break;
+    case OP_SLICE: fprintf(to, " from %d", a->slice.first); break;
+    case OP_ADD: relu = a->add.relu; break;
+    case OP_AFFINE: fprintf(to, " scale %g shift %g", (double)a->affine.scale, (double)a->affine.shift); break;
+    case OP_POWER: fprintf(to, " exponent %g", (double)a->power.exponent); break;
+    case OP_RANDOM:
+        fprintf(to, " %s stream %" PRIu32, a->random.normal ? "normal" : "uniform", a->random.stream);
+        break;
+    case OP_SOFTMAX_LOSS:
+    case OP_SOFTMAX_LOSS_DX: fprintf(to, " smoothing %g", (double)a->loss.smoothing); break;
+    default: break;
+    }
+    if (relu) fputs(" relu", to);
+}
+
+static void print_roles(const Graph *g, const Op *op, FILE *to)
+{
+    for (int o = 0; o < op_outputs(op->kind); o++) {
+        const ValueInfo *info = graph_value(g, op->out[o]);
+        const char *of = graph_value(g, info->of)->name;
+        if (info->role == ROLE_RESULT) fprintf(to, " [%s]", info->name);
+        if (info->role == ROLE_GRAD) fprintf(to, " [grad of %s]", of);
+        if (info->role == ROLE_STAT) fprintf(to, " [feeds %s]", of);
+    }
+}
+
+void graph_print(const Graph *g, FILE *to)
+{
+    for (int index = 0; index < g->op_count; index++) {
+        const Op *op = &g->ops[index];
+        const ValueInfo *y = graph_value(g, op->out[0]);
+        fprintf(to, "%%%d = %s(", index, op_name(op->kind));
+        for (int i = 0; i < op->in_count; i++) {
+            if (i) fputs(", ", to);
+            print_value(g, op->in[i], to);
+        }
+        fputs(")", to);
+        print_attr(op, to);
+        fprintf(to, " -> %s %s (%s)", shape_text(y->shape), dtype_name(y->dtype), op->name);
+        print_roles(g, op, to);
+        fputs("\n", to);
+    }
+}

@@ -1,0 +1,110 @@
+/* The checks that shape rules are made of. Each failure names the layer, what was wanted and what was there. */
+#include "towers/graph/rules.h"
+#include "towers/graph/list.h"
+
+#include <stdarg.h>
+
+enum { WINDOW_LIMIT = 1 << 15 }; /* of sides, strides and padding, so that int32 sums of them cannot overflow */
+
+bool rule_has(const ShapeCall *c, int i)
+{
+    return i < c->op->in_count && c->op->in[i].id;
+}
+
+void rule_fail(ShapeCall *c, Status code, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    list_fail(c->g, code, "%s: %s", c->op->name, text);
+}
+
+void rule_count(ShapeCall *c, const char *what, int64_t wanted, int64_t have)
+{
+    if (wanted != have) rule_fail(c, ERR_SHAPE, "%s: wanted %lld, have %lld", what, (long long)wanted, (long long)have);
+}
+
+void rule_shape(ShapeCall *c, int i, const char *what, Shape wanted)
+{
+    if (rule_has(c, i) && !shape_equal(c->in[i], wanted))
+        rule_fail(c, ERR_SHAPE, "%s: wanted %s, have %s", what, shape_text(wanted), shape_text(c->in[i]));
+}
+
+void rule_dtype(ShapeCall *c, int i, const char *what, Dtype wanted)
+{
+    if (rule_has(c, i) && c->dtype[i] != wanted)
+        rule_fail(c, ERR_SHAPE, "%s: wanted %s, have %s", what, dtype_name(wanted), dtype_name(c->dtype[i]));
+}
+
+void rule_alike(ShapeCall *c)
+{
+    for (int i = 1; i < c->op->in_count; i++) {
+        if (!rule_has(c, i)) rule_fail(c, ERR_ARG, "operand %d of %s is missing", i, op_name(c->op->kind));
+        rule_shape(c, i, "operands of one shape", c->in[0]);
+        rule_dtype(c, i, "operands of one dtype", c->dtype[0]);
+    }
+}
+
+Shape rule_asked(ShapeCall *c)
+{
+    if (c->asked) return *c->asked;
+    rule_fail(c, ERR_ARG, "%s needs the shape of its output", op_name(c->op->kind));
+    return (Shape){1, 1, 1, 1};
+}
+
+static bool window_is_sane(const Window *w)
+{
+    return w->kh > 0 && w->kw > 0 && w->stride_h > 0 && w->stride_w > 0 && w->pad_h >= 0 && w->pad_w >= 0 &&
+           w->kh < WINDOW_LIMIT && w->kw < WINDOW_LIMIT && w->stride_h < WINDOW_LIMIT && w->stride_w < WINDOW_LIMIT &&
+           w->pad_h < WINDOW_LIMIT && w->pad_w < WINDOW_LIMIT;
+}
+
+static void window_does_not_fit(ShapeCall *c, Shape x, const Window *w)
+{
+    char stride[48], pad[48] = "";
+    snprintf(stride, sizeof stride, w->stride_h == w->stride_w ? "%d" : "%dx%d", w->stride_h, w->stride_w);
+    if (w->pad_h || w->pad_w) snprintf(pad, sizeof pad, " padding %dx%d", w->pad_h, w->pad_w);
+    rule_fail(c, ERR_SHAPE, "window %dx%d stride %s%s does not fit input %dx%d (%s)", w->kh, w->kw, stride, pad, x.h,
+              x.w, shape_text(x));
+}
+
+Shape rule_window(ShapeCall *c, Shape x, const Window *window, int32_t channels)
+{
+    Shape none = {1, 1, 1, 1};
+    if (!window_is_sane(window)) {
+        rule_fail(c, ERR_ARG,
+                  "window %dx%d, stride %dx%d, padding %dx%d: sizes and strides are 1 to %d, padding 0 to %d",
+                  window->kh, window->kw, window->stride_h, window->stride_w, window->pad_h, window->pad_w,
+                  WINDOW_LIMIT - 1, WINDOW_LIMIT - 1);
+        return none;
+    }
+    Shape y = {x.n, channels, window_out(x.h, window->kh, window->stride_h, window->pad_h, window->ceil),
+               window_out(x.w, window->kw, window->stride_w, window->pad_w, window->ceil)};
+    if (y.h > 0 && y.w > 0) return y;
+    window_does_not_fit(c, x, window);
+    return none;
+}
+
+void rule_out(ShapeCall *c, int i, const char *suffix, Shape shape, Dtype dtype)
+{
+    c->out[i].shape = shape;
+    c->out[i].dtype = dtype;
+    c->out[i].suffix = suffix;
+}
+
+void rule_like_first(ShapeCall *c)
+{
+    rule_out(c, 0, NULL, c->in[0], c->dtype[0]);
+}
+
+Shape shape_vector(int32_t c)
+{
+    return (Shape){1, c, 1, 1};
+}
+
+bool window_is_point(const Window *w)
+{
+    return w->kh == 1 && w->kw == 1 && w->stride_h == 1 && w->stride_w == 1 && !w->pad_h && !w->pad_w;
+}

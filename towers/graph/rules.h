@@ -1,0 +1,79 @@
+/* Rules: what the graph knows about each op kind. Every row of ops.def has a shape rule and a gradient rule, found by
+ * name (`shape_conv`, `grad_conv`), so that the linker names one that is forgotten.
+ *
+ * A shape rule checks the operands and describes the outputs. A gradient rule appends ops and gives their results to
+ * the operands that want them. Both report through the sticky error and may go on after it. */
+#ifndef TOWERS_GRAPH_RULES_H
+#define TOWERS_GRAPH_RULES_H
+
+#include "towers/graph/graph.h"
+
+typedef struct ShapeCall {
+    Graph *g;
+    const Op *op; /* kind, attr, name, in; no outputs yet */
+    const Shape *asked;
+    Shape in[OP_MAX_IN];
+    Dtype dtype[OP_MAX_IN];
+    struct {
+        Shape shape;
+        Dtype dtype;
+        const char *suffix; /* of the name of a second or third output */
+    } out[OP_MAX_OUT];
+} ShapeCall;
+
+typedef struct GradCall {
+    struct Sweep *sweep;
+    Graph *g;
+    Op op; /* a copy: the list grows while the rule works */
+    Value dy[OP_MAX_OUT];
+} GradCall;
+
+#define OP(KIND, name, inputs, outputs, min_inputs, formula)                                                           \
+    void shape_##name(ShapeCall *c);                                                                                   \
+    void grad_##name(GradCall *c);
+#include "kernels/ops.def"
+#undef OP
+
+/* ---- for shape rules (rules.c) */
+bool rule_has(const ShapeCall *c, int i);
+/* Fail as "<layer>: <message>". */
+void rule_fail(ShapeCall *c, Status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The number that belongs there, and the one that is. */
+void rule_count(ShapeCall *c, const char *what, int64_t wanted, int64_t have);
+/* Operand i, if given, has this shape. */
+void rule_shape(ShapeCall *c, int i, const char *what, Shape wanted);
+void rule_dtype(ShapeCall *c, int i, const char *what, Dtype wanted);
+/* All operands given have the shape (and the dtype) of the first. */
+void rule_alike(ShapeCall *c);
+/* The shape the caller asked for; fails if there is none. */
+Shape rule_asked(ShapeCall *c);
+/* x under a window, with `channels` channels; {1,1,1,1} after failing if the window does not fit. */
+Shape rule_window(ShapeCall *c, Shape x, const Window *window, int32_t channels);
+void rule_out(ShapeCall *c, int i, const char *suffix, Shape shape, Dtype dtype);
+/* One output like the first operand. */
+void rule_like_first(ShapeCall *c);
+/* {1, c, 1, 1} */
+Shape shape_vector(int32_t c);
+bool window_is_point(const Window *window); /* 1x1, stride 1, no padding */
+
+/* ---- for gradient rules (grad.c) */
+#define OPERANDS(...) (const Value[]){__VA_ARGS__}, (int)(sizeof((const Value[]){__VA_ARGS__}) / sizeof(Value))
+bool grad_wanted(const GradCall *c, int i);
+/* Append an op named "<layer>.<suffix>". */
+Value grad_op(GradCall *c, OpKind kind, const char *suffix, const Value *in, int count, const OpAttr *attr,
+              const Shape *shape);
+/* A contribution to the gradient of operand i (Value 0: nothing). */
+void grad_give(GradCall *c, int i, Value dx);
+/* The same for channels first .. first + c of the operand only. */
+void grad_give_channels(GradCall *c, int i, Value dx, int32_t first);
+/* What earlier readers gave to operand i last, to be passed on through an `acc` operand; Value 0 if nothing. */
+Value grad_take(GradCall *c, int i);
+Shape grad_shape(const GradCall *c, int i);
+/* dy[0] before the ReLU at the end of the op: one RELU_DX, unless the pooling behind it has masked already. */
+Value grad_before_relu(GradCall *c);
+/* True if operand i ends in a ReLU and only this op passes a gradient to it: its mask may be applied here. Says so to
+ * the op that wrote it; the caller then must. */
+bool grad_claim_relu(GradCall *c, int i);
+void grad_no_rule(GradCall *c);
+
+#endif

@@ -1,0 +1,115 @@
+/* Rules of ops that rearrange, sum or repeat elements. They are linear and come in pairs that are each other's
+ * gradient: CONCAT and SLICE, SUM_TO and SPREAD_TO, CHANNEL_SUM and CHANNEL_SPREAD; RESHAPE is its own. */
+#include "towers/graph/rules.h"
+
+void shape_concat(ShapeCall *c)
+{
+    Shape y = c->in[0];
+    for (int i = 1; i < c->op->in_count; i++) {
+        if (!rule_has(c, i)) rule_fail(c, ERR_ARG, "operand %d of concat is missing", i);
+        Shape wanted = {y.n, c->in[i].c, y.h, y.w};
+        rule_shape(c, i, "channels beside the first operand's", wanted);
+        rule_dtype(c, i, "operands of one dtype", c->dtype[0]);
+        if (__builtin_add_overflow(y.c, c->in[i].c, &y.c)) rule_fail(c, ERR_SHAPE, "too many channels");
+    }
+    rule_out(c, 0, NULL, y, c->dtype[0]);
+}
+
+void grad_concat(GradCall *c)
+{
+    OpAttr attr = {.slice.first = 0};
+    for (int i = 0; i < c->op.in_count; i++) {
+        Shape x = grad_shape(c, i);
+        if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_SLICE, "dx", OPERANDS(c->dy[0]), &attr, &x));
+        attr.slice.first += x.c;
+    }
+}
+
+void shape_slice(ShapeCall *c)
+{
+    Shape x = c->in[0], y = rule_asked(c);
+    int32_t first = c->op->attr.slice.first;
+    if (first < 0 || (int64_t)first + y.c > x.c)
+        rule_fail(c, ERR_SHAPE, "channels %d to %lld of %d (%s)", first, (long long)first + y.c, x.c, shape_text(x));
+    if (y.n != x.n || y.h != x.h || y.w != x.w)
+        rule_fail(c, ERR_SHAPE, "a slice of %s cannot be %s", shape_text(x), shape_text(y));
+    rule_out(c, 0, NULL, y, c->dtype[0]);
+}
+
+void grad_slice(GradCall *c)
+{
+    grad_give_channels(c, 0, c->dy[0], c->op.attr.slice.first);
+}
+
+void shape_reshape(ShapeCall *c)
+{
+    Shape x = c->in[0], y = rule_asked(c);
+    if (shape_count(x) != shape_count(y))
+        rule_fail(c, ERR_SHAPE, "%s has %lld elements, %s has %lld", shape_text(x), (long long)shape_count(x),
+                  shape_text(y), (long long)shape_count(y));
+    rule_out(c, 0, NULL, y, c->dtype[0]);
+}
+
+void grad_reshape(GradCall *c)
+{
+    Shape x = grad_shape(c, 0);
+    grad_give(c, 0, grad_op(c, OP_RESHAPE, "dx", OPERANDS(c->dy[0]), NULL, &x));
+}
+
+/* ---- sums and spreads */
+
+static bool is_summed(Shape few, Shape many)
+{
+    return (few.n == 1 || few.n == many.n) && (few.c == 1 || few.c == many.c) && (few.h == 1 || few.h == many.h) &&
+           (few.w == 1 || few.w == many.w);
+}
+
+void shape_sum_to(ShapeCall *c)
+{
+    Shape x = c->in[0], y = rule_asked(c);
+    if (!is_summed(y, x)) rule_fail(c, ERR_SHAPE, "%s cannot be summed to %s", shape_text(x), shape_text(y));
+    rule_out(c, 0, NULL, y, c->dtype[0]);
+}
+
+void grad_sum_to(GradCall *c)
+{
+    Shape x = grad_shape(c, 0);
+    grad_give(c, 0, grad_op(c, OP_SPREAD_TO, "dx", OPERANDS(c->dy[0]), NULL, &x));
+}
+
+void shape_spread_to(ShapeCall *c)
+{
+    Shape x = c->in[0], y = rule_asked(c);
+    if (!is_summed(x, y)) rule_fail(c, ERR_SHAPE, "%s cannot be spread to %s", shape_text(x), shape_text(y));
+    rule_out(c, 0, NULL, y, c->dtype[0]);
+}
+
+void grad_spread_to(GradCall *c)
+{
+    Shape x = grad_shape(c, 0);
+    grad_give(c, 0, grad_op(c, OP_SUM_TO, "dx", OPERANDS(c->dy[0]), NULL, &x));
+}
+
+void shape_channel_sum(ShapeCall *c)
+{
+    rule_out(c, 0, NULL, shape_vector(c->in[0].c), DTYPE_F32);
+}
+
+void grad_channel_sum(GradCall *c)
+{
+    Shape x = grad_shape(c, 0);
+    grad_give(c, 0, grad_op(c, OP_CHANNEL_SPREAD, "dx", OPERANDS(c->dy[0]), NULL, &x));
+}
+
+void shape_channel_spread(ShapeCall *c)
+{
+    Shape y = rule_asked(c);
+    rule_shape(c, 0, "one number per channel", shape_vector(y.c));
+    rule_dtype(c, 0, "dtype of the numbers per channel", DTYPE_F32);
+    rule_out(c, 0, NULL, y, graph_options(c->g)->compute);
+}
+
+void grad_channel_spread(GradCall *c)
+{
+    grad_give(c, 0, grad_op(c, OP_CHANNEL_SUM, "dx", OPERANDS(c->dy[0]), NULL, NULL));
+}

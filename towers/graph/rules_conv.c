@@ -1,0 +1,191 @@
+/* Rules of convolution and dense layers.
+ *
+ * Both families are closed under differentiation. With <CONV(x, w), dy> = <x, CONV_DX(dy, w)> = <w, CONV_DW(x, dy)>,
+ * an expression linear in x, w and dy, the gradient of each of the three is made of the other two; so second
+ * derivatives (a gradient penalty) need no further kernels. CONV_DX is also the transposed convolution.
+ *
+ * The gradients of bias and weights come before the one of x: they are final one op earlier, and x, if this is its last
+ * reader, makes room for its own gradient. */
+#include "towers/graph/rules.h"
+
+static void conv_dtypes(ShapeCall *c, int weights)
+{
+    rule_dtype(c, weights, "dtype of the weights", DTYPE_F32);
+    if (c->op->attr.conv.window.ceil) rule_fail(c, ERR_ARG, "the window of a convolution cannot round up");
+}
+
+/* x, w and y as one convolution has them. */
+static void conv_fits(ShapeCall *c, Shape x, Shape w, Shape y)
+{
+    const Window *window = &c->op->attr.conv.window;
+    rule_count(c, "input channels of the weights", x.c, w.c);
+    rule_count(c, "height of the window", window->kh, w.h);
+    rule_count(c, "width of the window", window->kw, w.w);
+    Shape wanted = rule_window(c, x, window, w.n);
+    if (!shape_equal(wanted, y))
+        rule_fail(c, ERR_SHAPE, "a convolution of %s makes %s, not %s", shape_text(x), shape_text(wanted),
+                  shape_text(y));
+}
+
+void shape_conv(ShapeCall *c)
+{
+    Shape x = c->in[0], w = c->in[1];
+    conv_dtypes(c, 1);
+    Shape y = rule_window(c, x, &c->op->attr.conv.window, w.n);
+    conv_fits(c, x, w, y);
+    rule_shape(c, 2, "shape of the bias", shape_vector(w.n));
+    rule_dtype(c, 2, "dtype of the bias", DTYPE_F32);
+    rule_out(c, 0, NULL, y, c->dtype[0]);
+}
+
+void shape_conv_dx(ShapeCall *c)
+{
+    Shape x = rule_asked(c);
+    conv_dtypes(c, 1);
+    conv_fits(c, x, c->in[1], c->in[0]);
+    rule_shape(c, 2, "shape of acc", x);
+    rule_dtype(c, 2, "dtype of acc", c->dtype[0]);
+    rule_out(c, 0, NULL, x, c->dtype[0]);
+}
+
+void shape_conv_dw(ShapeCall *c)
+{
+    Shape w = rule_asked(c);
+    conv_dtypes(c, OP_MAX_IN);
+    conv_fits(c, c->in[0], w, c->in[1]);
+    rule_dtype(c, 1, "dtype of dy", c->dtype[0]);
+    rule_out(c, 0, NULL, w, DTYPE_F32);
+}
+
+static OpAttr without_relu(const GradCall *c)
+{
+    OpAttr attr = {.conv.window = c->op.attr.conv.window};
+    return attr;
+}
+
+/* Contributions to operands of a convolution, whichever of the three kinds the op is. */
+static void give_conv(GradCall *c, int i, Value x, Value w)
+{
+    OpAttr attr = without_relu(c);
+    if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_CONV, "dy", OPERANDS(x, w), &attr, NULL));
+}
+
+static void give_conv_dw(GradCall *c, int i, Value x, Value dy)
+{
+    OpAttr attr = without_relu(c);
+    Shape w = grad_shape(c, i);
+    if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_CONV_DW, "dw", OPERANDS(x, dy), &attr, &w));
+}
+
+/* Adding inside the kernel is free for a 1x1 convolution (a matrix product); others would need a pass of their own. */
+static void give_conv_dx(GradCall *c, int i, Value dy, Value w)
+{
+    OpAttr attr = without_relu(c);
+    Shape x = grad_shape(c, i);
+    if (!grad_wanted(c, i)) return;
+    Value acc = window_is_point(&attr.conv.window) ? grad_take(c, i) : (Value){0};
+    grad_give(c, i, grad_op(c, OP_CONV_DX, "dx", OPERANDS(dy, w, acc), &attr, &x));
+}
+
+static void give_bias(GradCall *c, int i, Value dy)
+{
+    if (c->op.in[i].id && grad_wanted(c, i))
+        grad_give(c, i, grad_op(c, OP_CHANNEL_SUM, "db", OPERANDS(dy), NULL, NULL));
+}
+
+void grad_conv(GradCall *c)
+{
+    Value dy = c->op.attr.conv.relu ? grad_before_relu(c) : c->dy[0];
+    give_bias(c, 2, dy);
+    give_conv_dw(c, 1, c->op.in[0], dy);
+    give_conv_dx(c, 0, dy, c->op.in[1]);
+}
+
+void grad_conv_dx(GradCall *c)
+{
+    give_conv_dw(c, 1, c->dy[0], c->op.in[0]);
+    give_conv(c, 0, c->dy[0], c->op.in[1]);
+    grad_give(c, 2, c->dy[0]);
+}
+
+void grad_conv_dw(GradCall *c)
+{
+    give_conv(c, 1, c->op.in[0], c->dy[0]);
+    give_conv_dx(c, 0, c->op.in[1], c->dy[0]);
+}
+
+/* ---- dense */
+
+static void dense_fits(ShapeCall *c, Shape x, Shape w, Shape y)
+{
+    rule_count(c, "input channels of the weights", x.c, w.c);
+    rule_count(c, "input height of the weights", x.h, w.h);
+    rule_count(c, "input width of the weights", x.w, w.w);
+    Shape wanted = {x.n, w.n, 1, 1};
+    if (!shape_equal(wanted, y))
+        rule_fail(c, ERR_SHAPE, "a dense layer of %s makes %s, not %s", shape_text(x), shape_text(wanted),
+                  shape_text(y));
+}
+
+void shape_dense(ShapeCall *c)
+{
+    Shape x = c->in[0], w = c->in[1], y = {x.n, w.n, 1, 1};
+    dense_fits(c, x, w, y);
+    rule_dtype(c, 1, "dtype of the weights", DTYPE_F32);
+    rule_shape(c, 2, "shape of the bias", shape_vector(w.n));
+    rule_dtype(c, 2, "dtype of the bias", DTYPE_F32);
+    rule_out(c, 0, NULL, y, c->dtype[0]);
+}
+
+void shape_dense_dx(ShapeCall *c)
+{
+    Shape x = rule_asked(c);
+    dense_fits(c, x, c->in[1], c->in[0]);
+    rule_dtype(c, 1, "dtype of the weights", DTYPE_F32);
+    rule_out(c, 0, NULL, x, c->dtype[0]);
+}
+
+void shape_dense_dw(ShapeCall *c)
+{
+    Shape w = rule_asked(c);
+    dense_fits(c, c->in[0], w, c->in[1]);
+    rule_dtype(c, 1, "dtype of dy", c->dtype[0]);
+    rule_out(c, 0, NULL, w, DTYPE_F32);
+}
+
+static void give_dense(GradCall *c, int i, Value x, Value w)
+{
+    if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_DENSE, "dy", OPERANDS(x, w), NULL, NULL));
+}
+
+static void give_dense_dx(GradCall *c, int i, Value dy, Value w)
+{
+    Shape x = grad_shape(c, i);
+    if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_DENSE_DX, "dx", OPERANDS(dy, w), NULL, &x));
+}
+
+static void give_dense_dw(GradCall *c, int i, Value x, Value dy)
+{
+    Shape w = grad_shape(c, i);
+    if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_DENSE_DW, "dw", OPERANDS(x, dy), NULL, &w));
+}
+
+void grad_dense(GradCall *c)
+{
+    Value dy = c->op.attr.dense.relu ? grad_before_relu(c) : c->dy[0];
+    give_bias(c, 2, dy);
+    give_dense_dw(c, 1, c->op.in[0], dy);
+    give_dense_dx(c, 0, dy, c->op.in[1]);
+}
+
+void grad_dense_dx(GradCall *c)
+{
+    give_dense_dw(c, 1, c->dy[0], c->op.in[0]);
+    give_dense(c, 0, c->dy[0], c->op.in[1]);
+}
+
+void grad_dense_dw(GradCall *c)
+{
+    give_dense(c, 1, c->op.in[0], c->dy[0]);
+    give_dense_dx(c, 0, c->op.in[1], c->dy[0]);
+}

@@ -1,0 +1,56 @@
+/* Rules of softmax cross-entropy with label smoothing. Loss, probabilities and hits are f32 whatever the logits are;
+ * only the loss is differentiated, and once. */
+#include "towers/graph/rules.h"
+
+static void label_column(ShapeCall *c, Shape logits)
+{
+    if (logits.h != 1 || logits.w != 1)
+        rule_fail(c, ERR_SHAPE, "logits are one row of classes per sample, not %s", shape_text(logits));
+    rule_shape(c, 1, "one label per sample", (Shape){logits.n, 1, 1, 1});
+    rule_dtype(c, 1, "dtype of the labels", DTYPE_I32);
+    float smoothing = c->op->attr.loss.smoothing;
+    if (!(smoothing >= 0 && smoothing < 1))
+        rule_fail(c, ERR_ARG, "label smoothing is at least 0 and below 1, not %g", (double)smoothing);
+}
+
+void shape_softmax_loss(ShapeCall *c)
+{
+    label_column(c, c->in[0]);
+    rule_out(c, 0, NULL, shape_vector(1), DTYPE_F32);
+    rule_out(c, 1, "prob", c->in[0], DTYPE_F32);
+    rule_out(c, 2, "hits", shape_vector(2), DTYPE_F32);
+}
+
+/* The dtype of dlogits: that of the logits that `prob` was made of. */
+static Dtype logits_dtype(const ShapeCall *c)
+{
+    const Graph *g = c->g;
+    int32_t writer = graph_value(g, c->op->in[0])->op;
+    if (writer < 0 || graph_op_at(g, writer)->kind != OP_SOFTMAX_LOSS) return DTYPE_F32;
+    return graph_value(g, graph_op_at(g, writer)->in[0])->dtype;
+}
+
+void shape_softmax_loss_dx(ShapeCall *c)
+{
+    label_column(c, c->in[0]);
+    rule_dtype(c, 0, "dtype of the probabilities", DTYPE_F32);
+    rule_shape(c, 2, "shape of dloss", shape_vector(1));
+    rule_dtype(c, 2, "dtype of dloss", DTYPE_F32);
+    rule_out(c, 0, NULL, c->in[0], logits_dtype(c));
+}
+
+void grad_softmax_loss(GradCall *c)
+{
+    const Op *op = &c->op;
+    if (c->dy[1].id || c->dy[2].id) {
+        graph_fail(c->g, ERR_UNSUPPORTED, "%s: the probabilities and hits of softmax_loss have no gradient rule",
+                   op->name);
+        return;
+    }
+    grad_give(c, 0, grad_op(c, OP_SOFTMAX_LOSS_DX, "dx", OPERANDS(op->out[1], op->in[1], c->dy[0]), &op->attr, NULL));
+}
+
+void grad_softmax_loss_dx(GradCall *c)
+{
+    grad_no_rule(c);
+}

@@ -1,0 +1,67 @@
+/* Rules of batch normalization (Ioffe & Szegedy, arXiv:1502.03167) over n, h, w.
+ *
+ * BATCHNORM emits the batch mean and biased variance as values of their own: they feed the running averages and
+ * BATCHNORM_DX. They are treated as outputs to be looked at: differentiating through them is refused, as is the second
+ * derivative. */
+#include "towers/graph/rules.h"
+
+static void channel_vectors(ShapeCall *c, int32_t channels, int first, int end)
+{
+    for (int i = first; i < end; i++) {
+        rule_shape(c, i, "one number per channel", shape_vector(channels));
+        rule_dtype(c, i, "dtype of the numbers per channel", DTYPE_F32);
+    }
+    float epsilon = c->op->attr.norm.epsilon;
+    if (!(epsilon > 0)) rule_fail(c, ERR_ARG, "epsilon is above 0, not %g", (double)epsilon);
+}
+
+void shape_batchnorm(ShapeCall *c)
+{
+    Shape vector = shape_vector(c->in[0].c);
+    channel_vectors(c, vector.c, 1, 3);
+    rule_like_first(c);
+    rule_out(c, 1, "mean", vector, DTYPE_F32);
+    rule_out(c, 2, "var", vector, DTYPE_F32);
+}
+
+void shape_batchnorm_dx(ShapeCall *c)
+{
+    Shape vector = shape_vector(c->in[0].c);
+    rule_shape(c, 1, "shape of x", c->in[0]);
+    rule_dtype(c, 1, "dtype of x", c->dtype[0]);
+    channel_vectors(c, vector.c, 2, 6);
+    rule_like_first(c);
+    rule_out(c, 1, "dbeta", vector, DTYPE_F32);
+    rule_out(c, 2, "dgamma", vector, DTYPE_F32);
+}
+
+void shape_batchnorm_apply(ShapeCall *c)
+{
+    channel_vectors(c, c->in[0].c, 1, 5);
+    rule_like_first(c);
+}
+
+void grad_batchnorm(GradCall *c)
+{
+    const Op *op = &c->op;
+    if (c->dy[1].id || c->dy[2].id) {
+        graph_fail(c->g, ERR_UNSUPPORTED, "%s: the mean and variance of batchnorm have no gradient rule", op->name);
+        return;
+    }
+    Value x = op->in[0], beta = op->in[1], gamma = op->in[2];
+    Value dx =
+        grad_op(c, OP_BATCHNORM_DX, "dx", OPERANDS(c->dy[0], x, beta, op->out[1], op->out[2], gamma), &op->attr, NULL);
+    grad_give(c, 1, graph_output(c->g, dx, 1));
+    if (gamma.id) grad_give(c, 2, graph_output(c->g, dx, 2));
+    grad_give(c, 0, dx);
+}
+
+void grad_batchnorm_dx(GradCall *c)
+{
+    grad_no_rule(c);
+}
+
+void grad_batchnorm_apply(GradCall *c)
+{
+    grad_no_rule(c);
+}

@@ -1,0 +1,170 @@
+/* Rules of ops that work element by element: activations, dropout, sums and products, and the two sources of
+ * activations, IMAGE and RANDOM. The derivative of a ReLU at 0 is 0, and constant elsewhere: RELU_DX and LEAKY_RELU_DX
+ * pass a second derivative on to dy only. */
+#include "towers/graph/rules.h"
+
+static void counter(ShapeCall *c, int i)
+{
+    rule_shape(c, i, "shape of the counter", shape_vector(4));
+    rule_dtype(c, i, "dtype of the counter", DTYPE_I32);
+}
+
+void shape_image(ShapeCall *c)
+{
+    enum { MAX_CHANNELS = 4 };
+    Shape x = c->in[0], y = rule_asked(c);
+    rule_dtype(c, 0, "dtype of the pixels", DTYPE_U8);
+    rule_count(c, "images", x.n, y.n);
+    if (x.c != 1) rule_count(c, "channels of the pixels", y.c, x.c);
+    if (y.c > MAX_CHANNELS) rule_fail(c, ERR_SHAPE, "an image has at most %d channels, not %d", MAX_CHANNELS, y.c);
+    if (y.h > x.h || y.w > x.w)
+        rule_fail(c, ERR_SHAPE, "cannot cut %dx%d out of pixels of %dx%d (%s)", y.h, y.w, x.h, x.w, shape_text(x));
+    rule_shape(c, 1, "shape of augment", (Shape){x.n, 4, 1, 1});
+    rule_dtype(c, 1, "dtype of augment", DTYPE_I32);
+    rule_out(c, 0, NULL, y, graph_options(c->g)->compute);
+}
+
+void grad_image(GradCall *c)
+{
+    grad_no_rule(c);
+}
+
+void shape_random(ShapeCall *c)
+{
+    counter(c, 0);
+    rule_out(c, 0, NULL, rule_asked(c), graph_options(c->g)->compute);
+}
+
+void grad_random(GradCall *c)
+{
+    grad_no_rule(c);
+}
+
+/* ---- activations */
+
+void shape_relu(ShapeCall *c)
+{
+    rule_like_first(c);
+}
+
+void grad_relu(GradCall *c)
+{
+    grad_give(c, 0, grad_before_relu(c));
+}
+
+void shape_relu_dx(ShapeCall *c)
+{
+    rule_alike(c);
+    rule_like_first(c);
+}
+
+void grad_relu_dx(GradCall *c)
+{
+    if (grad_wanted(c, 0)) grad_give(c, 0, grad_op(c, OP_RELU_DX, "dy", OPERANDS(c->dy[0], c->op.in[1]), NULL, NULL));
+}
+
+void shape_leaky_relu(ShapeCall *c)
+{
+    rule_like_first(c);
+}
+
+void grad_leaky_relu(GradCall *c)
+{
+    grad_give(c, 0, grad_op(c, OP_LEAKY_RELU_DX, "dx", OPERANDS(c->dy[0], c->op.in[0]), &c->op.attr, NULL));
+}
+
+void shape_leaky_relu_dx(ShapeCall *c)
+{
+    rule_alike(c);
+    rule_like_first(c);
+}
+
+void grad_leaky_relu_dx(GradCall *c)
+{
+    if (!grad_wanted(c, 0)) return;
+    grad_give(c, 0, grad_op(c, OP_LEAKY_RELU_DX, "dy", OPERANDS(c->dy[0], c->op.in[1]), &c->op.attr, NULL));
+}
+
+void shape_tanh(ShapeCall *c)
+{
+    rule_like_first(c);
+}
+
+/* dx = dy (1 - y^2) */
+void grad_tanh(GradCall *c)
+{
+    Value y = c->op.out[0];
+    OpAttr one_minus = {.affine = {.scale = -1, .shift = 1}};
+    Value square = grad_op(c, OP_MUL, "square", OPERANDS(y, y), NULL, NULL);
+    Value slope = grad_op(c, OP_AFFINE, "slope", OPERANDS(square), &one_minus, NULL);
+    grad_give(c, 0, grad_op(c, OP_MUL, "dx", OPERANDS(c->dy[0], slope), NULL, NULL));
+}
+
+void shape_dropout(ShapeCall *c)
+{
+    float keep = c->op->attr.dropout.keep;
+    if (!(keep > 0 && keep <= 1))
+        rule_fail(c, ERR_ARG, "dropout keeps more than 0 and at most 1, not %g", (double)keep);
+    counter(c, 1);
+    rule_like_first(c);
+}
+
+void grad_dropout(GradCall *c)
+{
+    if (grad_wanted(c, 0))
+        grad_give(c, 0, grad_op(c, OP_DROPOUT, "dx", OPERANDS(c->dy[0], c->op.in[1]), &c->op.attr, NULL));
+}
+
+/* ---- sums and products */
+
+void shape_add(ShapeCall *c)
+{
+    rule_alike(c);
+    rule_like_first(c);
+}
+
+void grad_add(GradCall *c)
+{
+    Value dy = c->op.attr.add.relu ? grad_before_relu(c) : c->dy[0];
+    for (int i = 0; i < c->op.in_count; i++) grad_give(c, i, dy);
+}
+
+void shape_mul(ShapeCall *c)
+{
+    rule_alike(c);
+    rule_like_first(c);
+}
+
+void grad_mul(GradCall *c)
+{
+    for (int i = 0; i < 2; i++)
+        if (grad_wanted(c, i))
+            grad_give(c, i, grad_op(c, OP_MUL, i ? "db" : "da", OPERANDS(c->dy[0], c->op.in[1 - i]), NULL, NULL));
+}
+
+void shape_affine(ShapeCall *c)
+{
+    rule_like_first(c);
+}
+
+void grad_affine(GradCall *c)
+{
+    OpAttr attr = {.affine.scale = c->op.attr.affine.scale};
+    bool same = attr.affine.scale == 1;
+    grad_give(c, 0, same ? c->dy[0] : grad_op(c, OP_AFFINE, "dx", OPERANDS(c->dy[0]), &attr, NULL));
+}
+
+void shape_power(ShapeCall *c)
+{
+    rule_like_first(c);
+}
+
+/* dx = dy p x^(p - 1) */
+void grad_power(GradCall *c)
+{
+    float p = c->op.attr.power.exponent;
+    OpAttr less = {.power.exponent = p - 1}, times = {.affine.scale = p};
+    Value power = grad_op(c, OP_POWER, "power", OPERANDS(c->op.in[0]), &less, NULL);
+    Value slope = grad_op(c, OP_AFFINE, "slope", OPERANDS(power), &times, NULL);
+    grad_give(c, 0, grad_op(c, OP_MUL, "dx", OPERANDS(c->dy[0], slope), NULL, NULL));
+}

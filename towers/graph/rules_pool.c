@@ -1,0 +1,84 @@
+/* Rules of pooling. AVG_POOL is linear, so it and AVG_POOL_DX are each other's gradient; MAX_POOL_DX has none.
+ *
+ * Behind a ReLU that only this pooling reads, the mask of the ReLU moves: the place a maximum came from is positive
+ * exactly if the maximum is, so MAX_POOL_DX masks with its small y and the pass of RELU_DX over the large x is saved.
+ */
+#include "towers/graph/rules.h"
+
+static Shape pooled(ShapeCall *c, Shape x)
+{
+    const Window *w = &c->op->attr.pool.window;
+    Shape y = rule_window(c, x, w, x.c);
+    if (w->pad_h >= w->kh || w->pad_w >= w->kw)
+        rule_fail(c, ERR_SHAPE, "padding %dx%d leaves windows %dx%d without any input", w->pad_h, w->pad_w, w->kh,
+                  w->kw);
+    return y;
+}
+
+/* dy is what pooling the asked shape makes. */
+static void pool_dx(ShapeCall *c, int acc)
+{
+    Shape x = rule_asked(c);
+    rule_shape(c, 0, "shape of dy", pooled(c, x));
+    rule_shape(c, acc, "shape of acc", x);
+    rule_dtype(c, acc, "dtype of acc", c->dtype[0]);
+    rule_out(c, 0, NULL, x, c->dtype[0]);
+}
+
+void shape_max_pool(ShapeCall *c)
+{
+    enum { PLACES = 256 };
+    const Window *w = &c->op->attr.pool.window;
+    Shape y = pooled(c, c->in[0]);
+    if ((int64_t)w->kh * w->kw > PLACES)
+        rule_fail(c, ERR_UNSUPPORTED, "window %dx%d has %lld places, a maximum can be told from %d", w->kh, w->kw,
+                  (long long)w->kh * w->kw, PLACES);
+    rule_out(c, 0, NULL, y, c->dtype[0]);
+    rule_out(c, 1, "argmax", y, DTYPE_U8);
+}
+
+void shape_max_pool_dx(ShapeCall *c)
+{
+    pool_dx(c, 2);
+    rule_shape(c, 1, "shape of argmax", c->in[0]);
+    rule_dtype(c, 1, "dtype of argmax", DTYPE_U8);
+    rule_shape(c, 3, "shape of the ReLU's y", c->in[0]);
+    rule_dtype(c, 3, "dtype of the ReLU's y", c->dtype[0]);
+}
+
+void shape_avg_pool(ShapeCall *c)
+{
+    rule_out(c, 0, NULL, pooled(c, c->in[0]), c->dtype[0]);
+}
+
+void shape_avg_pool_dx(ShapeCall *c)
+{
+    pool_dx(c, 1);
+}
+
+void grad_max_pool(GradCall *c)
+{
+    if (!grad_wanted(c, 0) || !c->dy[0].id) return;
+    Shape x = grad_shape(c, 0);
+    Value relu_y = grad_claim_relu(c, 0) ? c->op.out[0] : (Value){0};
+    Value acc = grad_take(c, 0);
+    grad_give(c, 0, grad_op(c, OP_MAX_POOL_DX, "dx", OPERANDS(c->dy[0], c->op.out[1], acc, relu_y), &c->op.attr, &x));
+}
+
+void grad_max_pool_dx(GradCall *c)
+{
+    grad_no_rule(c);
+}
+
+void grad_avg_pool(GradCall *c)
+{
+    Shape x = grad_shape(c, 0);
+    Value acc = grad_take(c, 0);
+    grad_give(c, 0, grad_op(c, OP_AVG_POOL_DX, "dx", OPERANDS(c->dy[0], acc), &c->op.attr, &x));
+}
+
+void grad_avg_pool_dx(GradCall *c)
+{
+    if (grad_wanted(c, 0)) grad_give(c, 0, grad_op(c, OP_AVG_POOL, "dy", OPERANDS(c->dy[0]), &c->op.attr, NULL));
+    grad_give(c, 1, c->dy[0]);
+}
