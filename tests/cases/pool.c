@@ -18,7 +18,7 @@
         {label ", acc", OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y, ACT X}, {ACT X}},                  \
         {label ", relu", OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y, ABSENT, BELOW_RELU Y}, {ACT X}},  \
     {                                                                                                                  \
-        label ", acc, relu", OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y, ACT X, BELOW_RELU X},         \
+        label ", acc, relu", OP_MAX_POOL_DX, POOL(false, __VA_ARGS__), {ACT Y, ARGMAX Y, ACT X, BELOW_RELU Y},         \
         {                                                                                                              \
             ACT X                                                                                                      \
         }                                                                                                              \
