@@ -235,8 +235,9 @@ static void suggest_option(Verb verb, const char *typed, const char *dashes, cha
     bool negated = !strncmp(plain, "no-", 3);
     const char *near = nearest_name(plain, names, count), *no = "";
     if (!near && negated) {
+        bool again;
         near = nearest_name(plain + 3, names, count);
-        no = "no-";
+        no = near && infos[option_find(near, &again)].type == OPTION_IS_FLAG ? "no-" : "";
     }
     if (near)
         snprintf(text, bytes, "; did you mean %s%s%s?", dashes, no, near);
