@@ -1,0 +1,198 @@
+/* ReLU, leaky ReLU, their gradients, tanh and dropout.
+ *
+ * ReLU keeps NaN, so that a bad batch is seen by the loss. Dropout draws
+ * philox(seed; element / 4, step, tower, stream)[element % 4] for the packed NHWC index of the element, so the mask
+ * depends neither on pitch nor on threads, and the same op applied to dy is the gradient. */
+#include "kernels/cpu/span.h"
+#include "kernels/philox.h"
+
+#include <math.h>
+
+/* ---- ReLU */
+
+VECTOR_INLINE void relu_rows(Dtype dtype, const void *x, void *y, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float value = load(dtype, x, i);
+        store(dtype, y, i, 0.0f > value ? 0.0f : value);
+    }
+}
+
+CPU_CLONES static void activation_relu(Dtype dtype, const void *x, void *y, int64_t n)
+{
+    BY_DTYPE(dtype, relu_rows, x, y, n);
+}
+
+static void relu_span(const OpCall *call, Span span)
+{
+    activation_relu(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->out[0], span), span.n);
+}
+
+static Status unary_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    return check_same_dtype(call, 1);
+}
+
+static Status binary_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    return check_same_dtype(call, 2);
+}
+
+static Status relu_launch(Device *device, OpCall *call)
+{
+    spans_run(device, call, 1, relu_span);
+    return OK;
+}
+
+const OpKernel cpu_relu = {
+    .prepare = unary_prepare, .launch = relu_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+
+/* dy where sign > 0, alpha dy elsewhere: alpha 0 and y as sign for ReLU, x as sign for leaky ReLU. */
+VECTOR_INLINE void slope_rows(Dtype dtype, const void *dy, const void *sign, float alpha, void *dx, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float value = load(dtype, dy, i), low = alpha * value;
+        store(dtype, dx, i, load(dtype, sign, i) > 0.0f ? value : low);
+    }
+}
+
+VECTOR_INLINE void mask_rows(Dtype dtype, const void *dy, const void *sign, void *dx, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) store(dtype, dx, i, load(dtype, sign, i) > 0.0f ? load(dtype, dy, i) : 0.0f);
+}
+
+CPU_CLONES static void activation_mask(Dtype dtype, const void *dy, const void *sign, void *dx, int64_t n)
+{
+    BY_DTYPE(dtype, mask_rows, dy, sign, dx, n);
+}
+
+CPU_CLONES static void activation_slope(Dtype dtype, const void *dy, const void *sign, float alpha, void *dx, int64_t n)
+{
+    BY_DTYPE(dtype, slope_rows, dy, sign, alpha, dx, n);
+}
+
+static void relu_dx_span(const OpCall *call, Span span)
+{
+    activation_mask(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->in[1], span),
+                    span_at(&call->out[0], span), span.n);
+}
+
+static Status relu_dx_launch(Device *device, OpCall *call)
+{
+    spans_run(device, call, 2, relu_dx_span);
+    return OK;
+}
+
+const OpKernel cpu_relu_dx = {
+    .prepare = binary_prepare, .launch = relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+
+/* ---- leaky ReLU */
+
+static void leaky_relu_span(const OpCall *call, Span span)
+{
+    const void *x = span_at(&call->in[0], span);
+    activation_slope(call->out[0].dtype, x, x, call->attr.leaky.alpha, span_at(&call->out[0], span), span.n);
+}
+
+static Status leaky_relu_launch(Device *device, OpCall *call)
+{
+    spans_run(device, call, 1, leaky_relu_span);
+    return OK;
+}
+
+const OpKernel cpu_leaky_relu = {
+    .prepare = unary_prepare, .launch = leaky_relu_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+
+static void leaky_relu_dx_span(const OpCall *call, Span span)
+{
+    activation_slope(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->in[1], span),
+                     call->attr.leaky.alpha, span_at(&call->out[0], span), span.n);
+}
+
+static Status leaky_relu_dx_launch(Device *device, OpCall *call)
+{
+    spans_run(device, call, 2, leaky_relu_dx_span);
+    return OK;
+}
+
+const OpKernel cpu_leaky_relu_dx = {
+    .prepare = binary_prepare, .launch = leaky_relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+
+/* ---- tanh */
+
+static void tanh_span(const OpCall *call, Span span)
+{
+    Dtype dtype = call->out[0].dtype;
+    const void *x = span_at(&call->in[0], span);
+    void *y = span_at(&call->out[0], span);
+    for (int64_t i = 0; i < span.n; i++) store(dtype, y, i, tanhf(load(dtype, x, i)));
+}
+
+static Status tanh_launch(Device *device, OpCall *call)
+{
+    spans_run(device, call, 1, tanh_span);
+    return OK;
+}
+
+const OpKernel cpu_tanh = {
+    .prepare = unary_prepare, .launch = tanh_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+
+/* ---- dropout */
+
+/* mask[i] = the factor of element first + i: 1 / keep or 0. */
+static void dropout_factors(const OpCall *call, int64_t first, float *factor, int64_t n)
+{
+    const uint32_t *counter = call->in[1].data;
+    uint64_t seed = counter[0] | (uint64_t)counter[1] << 32;
+    float keep = call->attr.dropout.keep, scale = 1.0f / keep;
+    Philox bits = {{0}};
+    for (int64_t i = 0; i < n; i++) {
+        int64_t element = first + i;
+        if (i == 0 || element % 4 == 0)
+            bits = philox(seed, (uint32_t)(element / 4), counter[2], counter[3], call->attr.dropout.stream);
+        factor[i] = philox_unit(bits.v[element % 4]) < keep ? scale : 0.0f;
+    }
+}
+
+CPU_CLONES static void activation_drop(Dtype dtype, const void *x, const float *factor, void *y, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float value = load(dtype, x, i) * factor[i];
+        store(dtype, y, i, factor[i] > 0.0f ? value : 0.0f);
+    }
+}
+
+static void dropout_span(const OpCall *call, Span span)
+{
+    const Tensor *x = &call->in[0], *y = &call->out[0];
+    float factor[BLOCK_ELEMENTS];
+    for (int64_t i = 0; i < span.n; i += BLOCK_ELEMENTS) {
+        Span part = {span.pixel, span.from + i, smaller(BLOCK_ELEMENTS, span.n - i)};
+        dropout_factors(call, part.pixel * y->shape.c + part.from, factor, part.n);
+        activation_drop(y->dtype, span_at(x, part), factor, span_at(y, part), part.n);
+    }
+}
+
+static Status dropout_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    if (!(call->attr.dropout.keep > 0.0f && call->attr.dropout.keep <= 1.0f))
+        return FAIL(ERR_ARG, "dropout '%s': the probability to keep must be in (0, 1], it is %g", call->name,
+                    (double)call->attr.dropout.keep);
+    return check_same_dtype(call, 1);
+}
+
+static Status dropout_launch(Device *device, OpCall *call)
+{
+    spans_run(device, call, 1, dropout_span);
+    return OK;
+}
+
+const OpKernel cpu_dropout = {
+    .prepare = dropout_prepare, .launch = dropout_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};

@@ -1,0 +1,106 @@
+/* Channels side by side: concat, slice, and reshape. Pure copies, and none at all where the plan has let the producer
+ * write into its place already. */
+#include "kernels/cpu/vector.h"
+
+typedef struct Copy {
+    const char *from;
+    char *to;
+    int64_t from_bytes, to_bytes; /* from one pixel to the next */
+    size_t row_bytes;
+} Copy;
+
+static void copy_pixels(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const Copy *copy = context;
+    if (copy->from_bytes == copy->to_bytes && (int64_t)copy->row_bytes == copy->to_bytes) {
+        memcpy(copy->to + first * copy->to_bytes, copy->from + first * copy->from_bytes,
+               (size_t)(end - first) * copy->row_bytes);
+        return;
+    }
+    for (int64_t i = first; i < end; i++)
+        memcpy(copy->to + i * copy->to_bytes, copy->from + i * copy->from_bytes, copy->row_bytes);
+}
+
+/* Copy `c` channels of every pixel, unless they lie there already. */
+static void channels_copy(const Device *device, const Tensor *from, int32_t from_channel, const Tensor *to,
+                          int32_t to_channel, int32_t c)
+{
+    int64_t bytes = (int64_t)dtype_bytes(to->dtype);
+    Copy copy = {element_at(from, from_channel), element_at(to, to_channel), from->pitch * bytes, to->pitch * bytes,
+                 (size_t)(c * bytes)};
+    if (copy.from == copy.to && copy.from_bytes == copy.to_bytes) return;
+    chunks_run(device, shape_pixels(to->shape), chunk_pixels(c), copy_pixels, &copy);
+}
+
+static Status copy_check(const OpCall *call)
+{
+    for (int k = 0; k < call->in_count; k++)
+        if (call->in[k].data && call->in[k].dtype != call->out[0].dtype)
+            return FAIL(ERR_UNSUPPORTED, "%s '%s': input %d is %s, the output %s; they must be equal",
+                        op_name(call->kind), call->name, k, dtype_name(call->in[k].dtype),
+                        dtype_name(call->out[0].dtype));
+    return OK;
+}
+
+static Status concat_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    int64_t c = 0;
+    for (int k = 0; k < call->in_count; k++) c += call->in[k].data ? call->in[k].shape.c : 0;
+    if (c != call->out[0].shape.c)
+        return FAIL(ERR_SHAPE, "concat '%s': the inputs have %lld channels, the output has %d", call->name,
+                    (long long)c, call->out[0].shape.c);
+    return copy_check(call);
+}
+
+static Status concat_launch(Device *device, OpCall *call)
+{
+    int32_t first = 0;
+    for (int k = 0; k < call->in_count; k++) {
+        if (!call->in[k].data) continue;
+        channels_copy(device, &call->in[k], 0, &call->out[0], first, call->in[k].shape.c);
+        first += call->in[k].shape.c;
+    }
+    return OK;
+}
+
+const OpKernel cpu_concat = {.prepare = concat_prepare, .launch = concat_launch, .strided_in = 0xFF, .strided_out = 1};
+
+static Status slice_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    int32_t first = call->attr.slice.first, c = call->out[0].shape.c;
+    if (first < 0 || first + c > call->in[0].shape.c)
+        return FAIL(ERR_SHAPE, "slice '%s': channels %d to %d of %d", call->name, first, first + c,
+                    call->in[0].shape.c);
+    return copy_check(call);
+}
+
+static Status slice_launch(Device *device, OpCall *call)
+{
+    channels_copy(device, &call->in[0], call->attr.slice.first, &call->out[0], 0, call->out[0].shape.c);
+    return OK;
+}
+
+const OpKernel cpu_slice = {.prepare = slice_prepare, .launch = slice_launch, .strided_in = 1, .strided_out = 1};
+
+static Status reshape_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    if (shape_count(call->in[0].shape) != shape_count(call->out[0].shape))
+        return FAIL(ERR_SHAPE, "reshape '%s': %s and %s differ in their number of elements", call->name,
+                    shape_text(call->in[0].shape), shape_text(call->out[0].shape));
+    return copy_check(call);
+}
+
+static Status reshape_launch(Device *device, OpCall *call)
+{
+    const Tensor *y = &call->out[0];
+    int64_t bytes = (int64_t)dtype_bytes(y->dtype);
+    Copy copy = {call->in[0].data, y->data, bytes, bytes, (size_t)bytes};
+    if (copy.from != copy.to) chunks_run(device, shape_count(y->shape), CHUNK_ELEMENTS, copy_pixels, &copy);
+    return OK;
+}
+
+const OpKernel cpu_reshape = {.prepare = reshape_prepare, .launch = reshape_launch, .in_place = 1};

@@ -1,0 +1,180 @@
+/* Sums, products and powers of whole tensors.
+ *
+ * Each works on blocks that stay in the first-level cache as f32, so operands may be f32 and bf16 in any mixture, and
+ * the output may share the storage of any input of its own type. */
+#include "kernels/cpu/span.h"
+
+#include <math.h>
+
+/* One block as f32: the operand itself, or its conversion in `buffer`. */
+static const float *block_of(const Tensor *t, Span span, float *buffer)
+{
+    const void *data = span_at(t, span);
+    if (t->dtype == DTYPE_F32) return data;
+    row_load(t->dtype, data, buffer, span.n);
+    return buffer;
+}
+
+static Span span_part(Span span, int64_t at)
+{
+    return (Span){span.pixel, span.from + at, smaller(BLOCK_ELEMENTS, span.n - at)};
+}
+
+static Status pointwise_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    TRY(check_activation(call, &call->out[0]));
+    for (int k = 0; k < call->in_count; k++) TRY(check_activation(call, &call->in[k]));
+    return OK;
+}
+
+/* ---- add */
+
+VECTOR_INLINE void add_rows(Dtype dtype, const void *a, const void *b, bool relu, void *y, int64_t n)
+{
+    float floor = relu ? 0.0f : -INFINITY;
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float sum = load(dtype, a, i) + load(dtype, b, i);
+        store(dtype, y, i, floor > sum ? floor : sum);
+    }
+}
+
+CPU_CLONES static void pointwise_add_two(Dtype dtype, const void *a, const void *b, bool relu, void *y, int64_t n)
+{
+    BY_DTYPE(dtype, add_rows, a, b, relu, y, n);
+}
+
+CPU_CLONES static void pointwise_accumulate(float *sum, const float *x, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) sum[i] += x[i];
+}
+
+CPU_CLONES static void pointwise_relu(float *x, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) x[i] = 0.0f > x[i] ? 0.0f : x[i];
+}
+
+static void add_block(const OpCall *call, Span span)
+{
+    float sum[BLOCK_ELEMENTS], buffer[BLOCK_ELEMENTS];
+    row_load(call->in[0].dtype, span_at(&call->in[0], span), sum, span.n);
+    for (int k = 1; k < call->in_count; k++)
+        if (call->in[k].data) pointwise_accumulate(sum, block_of(&call->in[k], span, buffer), span.n);
+    if (call->attr.add.relu) pointwise_relu(sum, span.n);
+    row_store(call->out[0].dtype, sum, span_at(&call->out[0], span), span.n);
+}
+
+static void add_span(const OpCall *call, Span span)
+{
+    for (int64_t i = 0; i < span.n; i += BLOCK_ELEMENTS) add_block(call, span_part(span, i));
+}
+
+static void add_two_span(const OpCall *call, Span span)
+{
+    pointwise_add_two(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->in[1], span), call->attr.add.relu,
+                      span_at(&call->out[0], span), span.n);
+}
+
+static Status add_launch(Device *device, OpCall *call)
+{
+    const Tensor *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
+    bool two = call->in_count == 2 && b->data && a->dtype == y->dtype && b->dtype == y->dtype;
+    spans_run(device, call, call->in_count, two ? add_two_span : add_span);
+    return OK;
+}
+
+const OpKernel cpu_add = {
+    .prepare = pointwise_prepare, .launch = add_launch, .strided_in = 0xFF, .strided_out = 1, .in_place = 0xFF};
+
+/* ---- mul */
+
+CPU_CLONES static void pointwise_mul(const float *a, const float *b, float *y, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) y[i] = a[i] * b[i];
+}
+
+static void mul_span(const OpCall *call, Span span)
+{
+    float a[BLOCK_ELEMENTS], b[BLOCK_ELEMENTS], y[BLOCK_ELEMENTS];
+    for (int64_t i = 0; i < span.n; i += BLOCK_ELEMENTS) {
+        Span part = span_part(span, i);
+        pointwise_mul(block_of(&call->in[0], part, a), block_of(&call->in[1], part, b), y, part.n);
+        row_store(call->out[0].dtype, y, span_at(&call->out[0], part), part.n);
+    }
+}
+
+static Status mul_launch(Device *device, OpCall *call)
+{
+    spans_run(device, call, 2, mul_span);
+    return OK;
+}
+
+const OpKernel cpu_mul = {
+    .prepare = pointwise_prepare, .launch = mul_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+
+/* ---- affine */
+
+CPU_CLONES static void pointwise_affine(const float *x, float scale, float shift, float *y, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) y[i] = scale * x[i] + shift;
+}
+
+static void affine_span(const OpCall *call, Span span)
+{
+    float x[BLOCK_ELEMENTS], y[BLOCK_ELEMENTS];
+    for (int64_t i = 0; i < span.n; i += BLOCK_ELEMENTS) {
+        Span part = span_part(span, i);
+        pointwise_affine(block_of(&call->in[0], part, x), call->attr.affine.scale, call->attr.affine.shift, y, part.n);
+        row_store(call->out[0].dtype, y, span_at(&call->out[0], part), part.n);
+    }
+}
+
+static Status affine_launch(Device *device, OpCall *call)
+{
+    spans_run(device, call, 1, affine_span);
+    return OK;
+}
+
+const OpKernel cpu_affine = {
+    .prepare = pointwise_prepare, .launch = affine_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+
+/* ---- power */
+
+/* The exponents that gradients of norms are made of, without a call of powf. */
+static void power_block(const float *x, float exponent, float *y, int64_t n)
+{
+    if (exponent == 2.0f)
+        for (int64_t i = 0; i < n; i++) y[i] = x[i] * x[i];
+    else if (exponent == 0.5f)
+        for (int64_t i = 0; i < n; i++) y[i] = sqrtf(x[i]);
+    else if (exponent == -0.5f)
+        for (int64_t i = 0; i < n; i++) y[i] = 1.0f / sqrtf(x[i]);
+    else if (exponent == -1.0f)
+        for (int64_t i = 0; i < n; i++) y[i] = 1.0f / x[i];
+    else
+        for (int64_t i = 0; i < n; i++) y[i] = powf(x[i], exponent);
+}
+
+static void power_span(const OpCall *call, Span span)
+{
+    float x[BLOCK_ELEMENTS], y[BLOCK_ELEMENTS];
+    for (int64_t i = 0; i < span.n; i += BLOCK_ELEMENTS) {
+        Span part = span_part(span, i);
+        power_block(block_of(&call->in[0], part, x), call->attr.power.exponent, y, part.n);
+        row_store(call->out[0].dtype, y, span_at(&call->out[0], part), part.n);
+    }
+}
+
+static Status power_launch(Device *device, OpCall *call)
+{
+    spans_run(device, call, 1, power_span);
+    return OK;
+}
+
+const OpKernel cpu_power = {
+    .prepare = pointwise_prepare, .launch = power_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};

@@ -1,0 +1,563 @@
+/* Maximum and mean over windows, and their gradients.
+ *
+ * Maximum: the first largest element of the window wins, NaN beats everything; its place (row * kw + column) is kept as
+ * u8. Every gradient gathers: an element of dx is written once, from the windows that cover it, so there is no order to
+ * lose. Mean: separable; a row of sums over the window's rows first, then sums along it. The gradient of the mean is
+ * the same double sum with the divisors on the other side. Divisors as PyTorch: windows are clipped to the image, or to
+ * the padded image when padding counts. */
+#include "kernels/cpu/vector.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- maximum */
+
+typedef struct MaxPool {
+    const Tensor *x, *y, *argmax;
+    Window window;
+} MaxPool;
+
+enum { TAP_GROUP = 3 };
+
+/* Compare `taps` rows of x, numbered first, first + 1, ..., with best[n] and place[n]. */
+VECTOR_INLINE void max_rows(Dtype dtype, int taps, const void *x, int64_t stride, int32_t first, bool begin,
+                            float *best, int32_t *place, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float top = begin ? -INFINITY : best[i];
+        int32_t at = begin ? first : place[i];
+        for (int k = 0; k < taps; k++) {
+            float value = load(dtype, x, k * stride + i);
+            bool wins = (value > top) | (value != value);
+            top = wins ? value : top;
+            at = wins ? first + k : at;
+        }
+        best[i] = top;
+        place[i] = at;
+    }
+}
+
+/* One window, one block of channels. rows/columns: the part of the window inside the image. */
+VECTOR_INLINE void max_window(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, int rows, int columns,
+                              int32_t first, int32_t kw, float *best, int32_t *place, int64_t n)
+{
+    bool begin = true;
+    for (int i = 0; i < rows; i++) {
+        int j = 0;
+        for (; j + TAP_GROUP <= columns; j += TAP_GROUP) {
+            const char *at = (const char *)x + (i * row_stride + j * stride) * (dtype == DTYPE_F32 ? 4 : 2);
+            if (begin)
+                max_rows(dtype, TAP_GROUP, at, stride, first + i * kw + j, true, best, place, n);
+            else
+                max_rows(dtype, TAP_GROUP, at, stride, first + i * kw + j, false, best, place, n);
+            begin = false;
+        }
+        for (; j < columns; j++) {
+            const char *at = (const char *)x + (i * row_stride + j * stride) * (dtype == DTYPE_F32 ? 4 : 2);
+            max_rows(dtype, 1, at, stride, first + i * kw + j, begin, best, place, n);
+            begin = false;
+        }
+    }
+}
+
+VECTOR_INLINE void max_store(Dtype dtype, const float *best, const int32_t *place, void *y, uint8_t *argmax, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) store(dtype, y, i, best[i]);
+    if (!argmax) return;
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) argmax[i] = (uint8_t)place[i];
+}
+
+/* One pixel of y. */
+VECTOR_INLINE void max_pixel(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, int rows, int columns,
+                             int32_t first, int32_t kw, void *y, uint8_t *argmax, int64_t c)
+{
+    float best[BLOCK_ELEMENTS];
+    int32_t place[BLOCK_ELEMENTS];
+    int64_t bytes = dtype == DTYPE_F32 ? 4 : 2;
+    for (int64_t i = 0; i < c; i += BLOCK_ELEMENTS) {
+        int64_t n = smaller(BLOCK_ELEMENTS, c - i);
+        max_window(dtype, (const char *)x + i * bytes, row_stride, stride, rows, columns, first, kw, best, place, n);
+        max_store(dtype, best, place, (char *)y + i * bytes, argmax ? argmax + i : NULL, n);
+    }
+}
+
+CPU_CLONES static void pool_max_pixel(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, int rows,
+                                      int columns, int32_t first, int32_t kw, void *y, uint8_t *argmax, int64_t c)
+{
+    BY_DTYPE(dtype, max_pixel, x, row_stride, stride, rows, columns, first, kw, y, argmax, c);
+}
+
+/* The part of a window inside [0, side): first element and count. */
+static int window_clip(int64_t out, int32_t stride, int32_t pad, int32_t k, int32_t side, int64_t *first)
+{
+    int64_t begin = out * stride - pad;
+    int64_t end = smaller(begin + k, side);
+    *first = larger(begin, 0);
+    return (int)larger(0, end - *first);
+}
+
+/* Output rows [first, end) of all images. */
+static void max_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const MaxPool *pool = context;
+    const Window *w = &pool->window;
+    Shape xs = pool->x->shape, ys = pool->y->shape;
+    for (int64_t row = first; row < end; row++) {
+        int64_t image = row / ys.h, y0, x0;
+        int rows = window_clip(row % ys.h, w->stride_h, w->pad_h, w->kh, xs.h, &y0);
+        for (int64_t ox = 0; ox < ys.w; ox++) {
+            int columns = window_clip(ox, w->stride_w, w->pad_w, w->kw, xs.w, &x0);
+            int64_t skipped_h = y0 - (row % ys.h * w->stride_h - w->pad_h),
+                    skipped_w = x0 - (ox * w->stride_w - w->pad_w);
+            int64_t pixel = row * ys.w + ox;
+            uint8_t *argmax = pool->argmax->data ? (uint8_t *)pool->argmax->data + pixel * pool->argmax->pitch : NULL;
+            pool_max_pixel(pool->x->dtype, element_at(pool->x, ((image * xs.h + y0) * xs.w + x0) * pool->x->pitch),
+                           xs.w * pool->x->pitch, pool->x->pitch, rows, columns,
+                           (int32_t)(skipped_h * w->kw + skipped_w), w->kw, element_at(pool->y, pixel * pool->y->pitch),
+                           argmax, ys.c);
+        }
+    }
+}
+
+/* Windows must touch the image, and their places fit into a byte. */
+static Status window_check(const OpCall *call, bool places)
+{
+    const Window *w = &call->attr.pool.window;
+    if (w->kh < 1 || w->kw < 1 || w->stride_h < 1 || w->stride_w < 1 || w->pad_h < 0 || w->pad_w < 0 ||
+        w->pad_h >= w->kh || w->pad_w >= w->kw)
+        return FAIL(ERR_SHAPE, "%s '%s': window %dx%d stride %dx%d padding %dx%d; padding must be less than the window",
+                    op_name(call->kind), call->name, w->kh, w->kw, w->stride_h, w->stride_w, w->pad_h, w->pad_w);
+    if (places && (int64_t)w->kh * w->kw > 256)
+        return FAIL(ERR_UNSUPPORTED, "%s '%s': window %dx%d has more than 256 places", op_name(call->kind), call->name,
+                    w->kh, w->kw);
+    return OK;
+}
+
+static Status max_pool_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    TRY(window_check(call, true));
+    return check_same_dtype(call, 1);
+}
+
+static Status max_pool_launch(Device *device, OpCall *call)
+{
+    MaxPool pool = {&call->in[0], &call->out[0], &call->out[1], call->attr.pool.window};
+    Shape ys = pool.y->shape;
+    int64_t width = (int64_t)ys.w * ys.c * pool.window.kh * pool.window.kw;
+    chunks_run(device, (int64_t)ys.n * ys.h, chunk_pixels(width), max_chunk, &pool);
+    return OK;
+}
+
+const OpKernel cpu_max_pool = {
+    .prepare = max_pool_prepare, .launch = max_pool_launch, .strided_in = 1, .strided_out = 3};
+
+/* ---- gradient of the maximum */
+
+enum { COVER_GROUP = 4 }; /* windows over one pixel that are gathered in one pass */
+
+/* A window over a pixel of dx: its dy and argmax, and the place that this pixel has in it. */
+typedef struct Cover {
+    const void *dy;
+    const uint8_t *argmax;
+    int32_t place;
+} Cover;
+
+typedef struct MaxPoolGrad {
+    const Tensor *dy, *argmax, *acc, *relu_y, *dx;
+    Window window;
+    int64_t most;  /* windows over one pixel, rounded up to whole groups */
+    Cover *covers; /* [threads][most] */
+} MaxPoolGrad;
+
+/* What windows number 0 .. count - 1 send to element i. */
+VECTOR_INLINE float gathered(Dtype dtype, int count, const Cover *cover, int64_t i)
+{
+    float sum = 0;
+    for (int k = 0; k < count; k++) sum += cover[k].argmax[i] == cover[k].place ? load(dtype, cover[k].dy, i) : 0.0f;
+    return sum;
+}
+
+/* dx = what `count` windows send (+ acc), where relu_y > 0. */
+VECTOR_INLINE void gather_rows(Dtype dtype, int count, const Cover *from, const void *acc, const void *relu_y, void *dx,
+                               int64_t n)
+{
+    Cover cover[COVER_GROUP]; /* a copy that no store can change */
+    for (int k = 0; k < count; k++) cover[k] = from[k];
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float sum = gathered(dtype, count, cover, i) + (acc ? load(dtype, acc, i) : 0.0f);
+        if (relu_y) sum = load(dtype, relu_y, i) > 0.0f ? sum : 0.0f;
+        store(dtype, dx, i, sum);
+    }
+}
+
+/* The optional operands, too, become constants of the loops. */
+VECTOR_INLINE void gather_options(Dtype dtype, int count, const Cover *cover, const void *acc, const void *relu_y,
+                                  void *dx, int64_t n)
+{
+    if (acc && relu_y)
+        gather_rows(dtype, count, cover, acc, relu_y, dx, n);
+    else if (acc)
+        gather_rows(dtype, count, cover, acc, NULL, dx, n);
+    else if (relu_y)
+        gather_rows(dtype, count, cover, NULL, relu_y, dx, n);
+    else
+        gather_rows(dtype, count, cover, NULL, NULL, dx, n);
+}
+
+/* Any number of groups: summed in f32 on the way, so that bf16 is rounded once. */
+VECTOR_INLINE void gather_groups(Dtype dtype, int64_t count, const Cover *from, const void *acc, const void *relu_y,
+                                 void *dx, int64_t first, int64_t n)
+{
+    float sum[BLOCK_ELEMENTS];
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) sum[i] = acc ? load(dtype, acc, first + i) : 0.0f;
+    for (int64_t k = 0; k < count; k += COVER_GROUP) {
+        Cover cover[COVER_GROUP] = {from[k], from[k + 1], from[k + 2], from[k + 3]};
+        VECTOR_LOOP
+        for (int64_t i = 0; i < n; i++) sum[i] += gathered(dtype, COVER_GROUP, cover, first + i);
+    }
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float value = relu_y && !(load(dtype, relu_y, first + i) > 0.0f) ? 0.0f : sum[i];
+        store(dtype, dx, first + i, value);
+    }
+}
+
+/* `covers` is padded with windows that send nothing up to the next of 1, 2, 4, 8, 12, ... */
+VECTOR_INLINE void gather_pixel(Dtype dtype, int64_t count, const Cover *cover, const void *acc, const void *relu_y,
+                                void *dx, int64_t n)
+{
+    if (count <= 1)
+        gather_options(dtype, 1, cover, acc, relu_y, dx, n);
+    else if (count == 2)
+        gather_options(dtype, 2, cover, acc, relu_y, dx, n);
+    else if (count <= COVER_GROUP)
+        gather_options(dtype, COVER_GROUP, cover, acc, relu_y, dx, n);
+    else
+        for (int64_t i = 0; i < n; i += BLOCK_ELEMENTS)
+            gather_groups(dtype, count, cover, acc, relu_y, dx, i, smaller(BLOCK_ELEMENTS, n - i));
+}
+
+CPU_CLONES static void pool_gather_pixel(Dtype dtype, int64_t count, const Cover *cover, const void *acc,
+                                         const void *relu_y, void *dx, int64_t n)
+{
+    BY_DTYPE(dtype, gather_pixel, count, cover, acc, relu_y, dx, n);
+}
+
+/* The windows along one axis that cover `at`: first, and one past the last. */
+static void axis_cover(int64_t at, int32_t k, int32_t stride, int32_t pad, int32_t out, int64_t *first, int64_t *end)
+{
+    int64_t reach = at + pad - k + 1;
+    *first = reach > 0 ? (reach + stride - 1) / stride : 0;
+    *end = smaller((at + pad) / stride + 1, out);
+}
+
+/* All windows over pixel (y, x) of an image; returns their number. */
+static int64_t cover_list(const MaxPoolGrad *pool, int64_t image, int64_t y, int64_t x, Cover *covers)
+{
+    const Window *w = &pool->window;
+    Shape ys = pool->dy->shape;
+    int64_t y0, y1, x0, x1, count = 0;
+    axis_cover(y, w->kh, w->stride_h, w->pad_h, ys.h, &y0, &y1);
+    axis_cover(x, w->kw, w->stride_w, w->pad_w, ys.w, &x0, &x1);
+    for (int64_t oy = y0; oy < y1; oy++)
+        for (int64_t ox = x0; ox < x1; ox++) {
+            int64_t pixel = (image * ys.h + oy) * ys.w + ox;
+            int64_t row = y + w->pad_h - oy * w->stride_h, column = x + w->pad_w - ox * w->stride_w;
+            covers[count++] =
+                (Cover){element_at(pool->dy, pixel * pool->dy->pitch),
+                        element_at(pool->argmax, pixel * pool->argmax->pitch), (int32_t)(row * w->kw + column)};
+        }
+    for (int64_t k = count; k < rounded_up(larger(count, 1), COVER_GROUP); k++)
+        covers[k] = (Cover){pool->dy->data, pool->argmax->data, -1};
+    return count;
+}
+
+static const void *optional_row(const Tensor *t, int64_t pixel)
+{
+    return t->data ? element_at(t, pixel * t->pitch) : NULL;
+}
+
+/* Rows [first, end) of dx of all images. */
+static void max_grad_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    const MaxPoolGrad *pool = context;
+    Cover *covers = pool->covers + thread * pool->most;
+    Shape s = pool->dx->shape;
+    for (int64_t row = first; row < end; row++)
+        for (int64_t x = 0; x < s.w; x++) {
+            int64_t pixel = row * s.w + x;
+            int64_t count = cover_list(pool, row / s.h, row % s.h, x, covers);
+            pool_gather_pixel(pool->dx->dtype, count, covers, optional_row(pool->acc, pixel),
+                              optional_row(pool->relu_y, pixel), element_at(pool->dx, pixel * pool->dx->pitch), s.c);
+        }
+}
+
+static MaxPoolGrad max_grad_bind(const OpCall *call)
+{
+    const Window *w = &call->attr.pool.window;
+    int64_t over = (int64_t)((w->kh + w->stride_h - 1) / w->stride_h) * ((w->kw + w->stride_w - 1) / w->stride_w);
+    return (MaxPoolGrad){.dy = &call->in[0],
+                         .argmax = &call->in[1],
+                         .acc = &call->in[2],
+                         .relu_y = &call->in[3],
+                         .dx = &call->out[0],
+                         .window = *w,
+                         .most = rounded_up(over, COVER_GROUP),
+                         .covers = call->workspace};
+}
+
+static Status max_pool_dx_prepare(Device *device, OpCall *call)
+{
+    TRY(window_check(call, true));
+    TRY(check_activation(call, &call->out[0]));
+    for (int k = 0; k < 4; k++)
+        if (k != 1 && call->in[k].data && call->in[k].dtype != call->out[0].dtype)
+            return FAIL(ERR_UNSUPPORTED, "max_pool_dx '%s': input %d is %s, the output %s; they must be equal",
+                        call->name, k, dtype_name(call->in[k].dtype), dtype_name(call->out[0].dtype));
+    call->workspace_bytes = (size_t)(cpu_threads(device) * max_grad_bind(call).most) * sizeof(Cover);
+    return OK;
+}
+
+static Status max_pool_dx_launch(Device *device, OpCall *call)
+{
+    MaxPoolGrad pool = max_grad_bind(call);
+    Shape s = pool.dx->shape;
+    chunks_run(device, (int64_t)s.n * s.h, chunk_pixels((int64_t)s.w * s.c), max_grad_chunk, &pool);
+    return OK;
+}
+
+const OpKernel cpu_max_pool_dx = {.prepare = max_pool_dx_prepare,
+                                  .launch = max_pool_dx_launch,
+                                  .strided_in = 15,
+                                  .strided_out = 1,
+                                  .in_place = 1u << 2 | 1u << 3};
+
+/* ---- mean, and its gradient: out[i, j] = p[i] q[j] sum of u[a] v[b] in[a, b], a and b in the range of i and of j */
+
+/* One axis of the double sum. */
+typedef struct Taps {
+    int64_t *first;
+    int64_t *count;
+    float *of_source; /* u: weight of an input element */
+    float *of_target; /* p: weight of an output element */
+} Taps;
+
+/* Made by prepare, in one block. */
+typedef struct MeanPlan {
+    Taps rows, columns;
+} MeanPlan;
+
+typedef struct MeanPool {
+    const MeanPlan *plan;
+    const Tensor *in, *acc, *out;
+    float *line; /* [threads][in.w * c] */
+} MeanPool;
+
+/* line[n] (=, or += if not `begin`) weighted sum of up to three rows. */
+VECTOR_INLINE void line_rows(Dtype dtype, int rows, const void *const *row, const float *weight, bool begin,
+                             float *line, int64_t n)
+{
+    const void *r[3] = {row[0], row[rows > 1 ? 1 : 0], row[rows > 2 ? 2 : 0]};
+    float u[3] = {weight[0], weight[rows > 1 ? 1 : 0], weight[rows > 2 ? 2 : 0]};
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float sum = begin ? 0.0f : line[i];
+        for (int k = 0; k < rows; k++) sum += u[k] * load(dtype, r[k], i);
+        line[i] = sum;
+    }
+}
+
+CPU_CLONES static void pool_line(Dtype dtype, int rows, const void *const *row, const float *weight, bool begin,
+                                 float *line, int64_t n)
+{
+    if (rows == 3)
+        BY_DTYPE(dtype, line_rows, 3, row, weight, begin, line, n);
+    else if (rows == 2)
+        BY_DTYPE(dtype, line_rows, 2, row, weight, begin, line, n);
+    else
+        BY_DTYPE(dtype, line_rows, 1, row, weight, begin, line, n);
+}
+
+/* One output pixel: p sum of v[k] line[k * c + i], k < count (+ acc). */
+VECTOR_INLINE void mean_pixel(Dtype dtype, const float *line, int64_t count, int64_t c, const float *v, float p,
+                              const void *acc, void *out)
+{
+    if (count == 3 && !acc) {
+        float a = v[0] * p, b = v[1] * p, d = v[2] * p;
+        VECTOR_LOOP
+        for (int64_t i = 0; i < c; i++) store(dtype, out, i, a * line[i] + b * line[c + i] + d * line[2 * c + i]);
+        return;
+    }
+    for (int64_t first = 0; first < c; first += BLOCK_ELEMENTS) {
+        float sum[BLOCK_ELEMENTS];
+        int64_t n = smaller(BLOCK_ELEMENTS, c - first);
+        for (int64_t i = 0; i < n; i++) sum[i] = 0;
+        for (int64_t k = 0; k < count; k++) {
+            VECTOR_LOOP
+            for (int64_t i = 0; i < n; i++) sum[i] += v[k] * line[k * c + first + i];
+        }
+        VECTOR_LOOP
+        for (int64_t i = 0; i < n; i++)
+            store(dtype, out, first + i, p * sum[i] + (acc ? load(dtype, acc, first + i) : 0.0f));
+    }
+}
+
+/* The pixels of one output row. */
+VECTOR_INLINE void mean_row(Dtype dtype, const Taps *taps, float row_weight, const float *line, int64_t pixels,
+                            int64_t c, const void *acc, int64_t acc_pitch, void *out, int64_t pitch)
+{
+    int64_t bytes = dtype == DTYPE_F32 ? 4 : 2;
+    for (int64_t j = 0; j < pixels; j++)
+        mean_pixel(dtype, line + taps->first[j] * c, taps->count[j], c, taps->of_source + taps->first[j],
+                   row_weight * taps->of_target[j], acc ? (const char *)acc + j * acc_pitch * bytes : NULL,
+                   (char *)out + j * pitch * bytes);
+}
+
+CPU_CLONES static void pool_mean_row(Dtype dtype, const Taps *taps, float row_weight, const float *line, int64_t pixels,
+                                     int64_t c, const void *acc, int64_t acc_pitch, void *out, int64_t pitch)
+{
+    BY_DTYPE(dtype, mean_row, taps, row_weight, line, pixels, c, acc, acc_pitch, out, pitch);
+}
+
+/* Sum the input rows of output row i of an image into line[in.w * c]. */
+static void mean_line(const MeanPool *pool, int64_t image, int64_t i, float *line)
+{
+    const Taps *taps = &pool->plan->rows;
+    const Tensor *in = pool->in;
+    bool packed = tensor_is_packed(in);
+    int64_t pieces = packed ? 1 : in->shape.w, n = packed ? (int64_t)in->shape.w * in->shape.c : in->shape.c;
+    if (taps->count[i] == 0) memset(line, 0, (size_t)in->shape.w * (size_t)in->shape.c * sizeof *line);
+    for (int64_t k = 0; k < taps->count[i]; k += 3) {
+        int rows = (int)smaller(3, taps->count[i] - k);
+        for (int64_t piece = 0; piece < pieces; piece++) {
+            const void *row[3];
+            for (int r = 0; r < rows; r++)
+                row[r] = element_at(in, (((image * in->shape.h) + taps->first[i] + k + r) * in->shape.w + piece) *
+                                            in->pitch);
+            pool_line(in->dtype, rows, row, taps->of_source + taps->first[i] + k, k == 0, line + piece * n, n);
+        }
+    }
+}
+
+/* Output rows [first, end) of all images. */
+static void mean_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    const MeanPool *pool = context;
+    const Tensor *out = pool->out, *acc = pool->acc;
+    float *line = pool->line + thread * (int64_t)pool->in->shape.w * pool->in->shape.c;
+    for (int64_t row = first; row < end; row++) {
+        int64_t i = row % out->shape.h, pixel = row * out->shape.w;
+        mean_line(pool, row / out->shape.h, i, line);
+        pool_mean_row(out->dtype, &pool->plan->columns, pool->plan->rows.of_target[i], line, out->shape.w, out->shape.c,
+                      acc ? optional_row(acc, pixel) : NULL, acc ? acc->pitch : 0, element_at(out, pixel * out->pitch),
+                      out->pitch);
+    }
+}
+
+/* Divisor of window `out` along one axis. */
+static float axis_divisor(int64_t out, int32_t k, int32_t stride, int32_t pad, int32_t side, bool include_pad)
+{
+    int64_t begin = out * stride - pad;
+    int64_t end = smaller(begin + k, include_pad ? (int64_t)side + pad : side);
+    return (float)larger(1, end - (include_pad ? begin : larger(begin, 0)));
+}
+
+/* Arrays for an axis of `in` inputs and `out` outputs, cut from *at. */
+static Taps taps_place(char **at, int64_t in, int64_t out)
+{
+    Taps taps;
+    taps.first = (int64_t *)*at;
+    taps.count = taps.first + out;
+    taps.of_source = (float *)(taps.count + out);
+    taps.of_target = taps.of_source + rounded_up(in, 2);
+    *at = (char *)(taps.of_target + rounded_up(out, 2));
+    return taps;
+}
+
+static size_t taps_bytes(int64_t in, int64_t out)
+{
+    return (size_t)out * 2 * sizeof(int64_t) + (size_t)(rounded_up(in, 2) + rounded_up(out, 2)) * sizeof(float);
+}
+
+static Status mean_plan_create(Shape in, Shape out, MeanPlan **made)
+{
+    MeanPlan *plan = malloc(sizeof *plan + taps_bytes(in.h, out.h) + taps_bytes(in.w, out.w));
+    if (!plan) return FAIL(ERR_MEMORY, "tables of an average pooling from %s to %s", shape_text(in), shape_text(out));
+    char *at = (char *)(plan + 1);
+    plan->rows = taps_place(&at, in.h, out.h);
+    plan->columns = taps_place(&at, in.w, out.w);
+    *made = plan;
+    return OK;
+}
+
+static void taps_forward(Taps *taps, int32_t in, int32_t out, int32_t k, int32_t stride, int32_t pad, bool include_pad)
+{
+    for (int32_t i = 0; i < in; i++) taps->of_source[i] = 1;
+    for (int32_t i = 0; i < out; i++) {
+        taps->count[i] = window_clip(i, stride, pad, k, in, &taps->first[i]);
+        taps->of_target[i] = 1 / axis_divisor(i, k, stride, pad, in, include_pad);
+    }
+}
+
+/* `in` is dy's side, `out` is dx's. */
+static void taps_backward(Taps *taps, int32_t in, int32_t out, int32_t k, int32_t stride, int32_t pad, bool include_pad)
+{
+    for (int32_t i = 0; i < in; i++) taps->of_source[i] = 1 / axis_divisor(i, k, stride, pad, out, include_pad);
+    for (int32_t i = 0; i < out; i++) {
+        int64_t end;
+        axis_cover(i, k, stride, pad, in, &taps->first[i], &end);
+        taps->count[i] = larger(0, end - taps->first[i]);
+        taps->of_target[i] = 1;
+    }
+}
+
+static Status mean_prepare(Device *device, OpCall *call)
+{
+    bool backward = call->kind == OP_AVG_POOL_DX;
+    const Window *w = &call->attr.pool.window;
+    Shape in = call->in[0].shape, out = call->out[0].shape;
+    bool include_pad = call->attr.pool.include_pad;
+    MeanPlan *plan = NULL;
+    TRY(window_check(call, false));
+    TRY(check_same_dtype(call, 2));
+    TRY(mean_plan_create(in, out, &plan));
+    (backward ? taps_backward : taps_forward)(&plan->rows, in.h, out.h, w->kh, w->stride_h, w->pad_h, include_pad);
+    (backward ? taps_backward : taps_forward)(&plan->columns, in.w, out.w, w->kw, w->stride_w, w->pad_w, include_pad);
+    call->state = plan;
+    call->workspace_bytes = (size_t)cpu_threads(device) * (size_t)in.w * (size_t)in.c * sizeof(float);
+    return OK;
+}
+
+static Status mean_launch(Device *device, OpCall *call)
+{
+    const Tensor *in = &call->in[0], *out = &call->out[0];
+    bool add = call->kind == OP_AVG_POOL_DX && call->in[1].data;
+    MeanPool pool = {call->state, in, add ? &call->in[1] : NULL, out, call->workspace};
+    int64_t width = larger(shape_count(in->shape), shape_count(out->shape)) / ((int64_t)out->shape.n * out->shape.h);
+    chunks_run(device, (int64_t)out->shape.n * out->shape.h, chunk_pixels(width), mean_chunk, &pool);
+    return OK;
+}
+
+static void mean_discard(Device *device, OpCall *call)
+{
+    (void)device;
+    free(call->state);
+    call->state = NULL;
+}
+
+const OpKernel cpu_avg_pool = {
+    .prepare = mean_prepare, .launch = mean_launch, .discard = mean_discard, .strided_in = 1, .strided_out = 1};
+
+const OpKernel cpu_avg_pool_dx = {.prepare = mean_prepare,
+                                  .launch = mean_launch,
+                                  .discard = mean_discard,
+                                  .strided_in = 3,
+                                  .strided_out = 1,
+                                  .in_place = 1u << 1};

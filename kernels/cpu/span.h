@@ -1,0 +1,28 @@
+/* Spans: elementwise ops over tensors that may be slices.
+ *
+ * If every operand is packed, a span is a piece of the flat array; else it is the channels of one pixel. Either way,
+ * operand t of the span starts at t->data[pixel * t->pitch + from] and has n elements. */
+#ifndef TOWERS_KERNELS_CPU_SPAN_H
+#define TOWERS_KERNELS_CPU_SPAN_H
+
+#include "kernels/cpu/vector.h"
+
+typedef struct Span {
+    int64_t pixel, from, n;
+} Span;
+
+typedef void SpanBody(const OpCall *call, Span span);
+
+/* Run `body` over all of out[0]; inputs 0 .. in_count - 1 have the shape of out[0] (absent ones are skipped). */
+void spans_run(const Device *device, const OpCall *call, int in_count, SpanBody *body);
+
+static inline void *span_at(const Tensor *t, Span span)
+{
+    return element_at(t, span.pixel * t->pitch + span.from);
+}
+
+/* Convert n elements from any activation type to f32, or back. */
+void row_load(Dtype dtype, const void *from, float *to, int64_t n);
+void row_store(Dtype dtype, const float *from, void *to, int64_t n);
+
+#endif
