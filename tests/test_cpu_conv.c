@@ -1,0 +1,463 @@
+/* Convolutions and dense layers of the CPU backend against plain loops.
+ *
+ * Every value is a small integer, so sums are exact in f32 in any order and the comparison is for equality (of the
+ * rounded value for bf16). Outputs, the gaps of slices and workspace start as NaN; gaps must still be NaN afterwards.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/backend.h"
+
+typedef struct Case {
+    const char *name;
+    int n, ic, oc, h, w, kh, kw, stride, pad_h, pad_w;
+    int x_gap, y_gap; /* channels between the pixels of x, dx, acc and of y, dy */
+    bool bias, relu, acc;
+} Case;
+
+static const Case cases[] = {
+    {"3x3 grey, valid", 3, 1, 32, 12, 12, 3, 3, 1, 0, 0},
+    {"3x3 grey, same, bias", 1, 1, 32, 28, 28, 3, 3, 1, 1, 1, .bias = true},
+    {"5x5 grey, few outputs", 3, 1, 6, 12, 12, 5, 5, 1, 2, 2, .bias = true, .relu = true},
+    {"3x3 colour, stride 2", 3, 3, 32, 15, 17, 3, 3, 2, 0, 0},
+    {"7x7 colour, stride 2, same", 1, 3, 16, 20, 20, 7, 7, 2, 3, 3, .relu = true},
+    {"3x3 five channels", 3, 5, 7, 9, 8, 3, 3, 1, 1, 1, .bias = true, .acc = true},
+    {"3x3 valid", 3, 16, 48, 9, 7, 3, 3, 1, 0, 0, .bias = true},
+    {"3x3 same, sum", 3, 48, 64, 9, 7, 3, 3, 1, 1, 1, .relu = true, .acc = true},
+    {"3x3 stride 2, a row left over", 3, 48, 16, 10, 10, 3, 3, 2, 0, 0, .acc = true},
+    {"3x3 stride 2, padded", 1, 80, 48, 11, 9, 3, 3, 2, 1, 1},
+    {"1x7", 3, 16, 32, 9, 9, 1, 7, 1, 0, 3, .bias = true, .acc = true},
+    {"7x1", 3, 80, 32, 9, 9, 7, 1, 1, 3, 0, .relu = true},
+    {"1x3 of few channels", 1, 5, 3, 4, 9, 1, 3, 1, 0, 1},
+    {"1x1", 3, 48, 80, 5, 7, 1, 1, 1, 0, 0, .bias = true, .relu = true},
+    {"1x1, sum", 3, 80, 48, 5, 7, 1, 1, 1, 0, 0, .acc = true},
+    {"1x1 of odd channels, sum", 1, 5, 3, 5, 7, 1, 1, 1, 0, 0, .bias = true, .acc = true},
+    {"1x1 stride 2, sum", 3, 16, 32, 9, 9, 1, 1, 2, 0, 0, .acc = true},
+    {"1x1 of slices, sum", 3, 48, 80, 5, 7, 1, 1, 1, 0, 0, .x_gap = 16, .y_gap = 5, .bias = true, .acc = true},
+    {"1x1 of slices, relu", 3, 16, 16, 6, 6, 1, 1, 1, 0, 0, .x_gap = 3, .y_gap = 48, .relu = true},
+    {"3x3 of slices, sum", 3, 16, 48, 9, 7, 3, 3, 1, 1, 1, .x_gap = 5, .y_gap = 16, .bias = true, .acc = true},
+    {"3x3 of slices, stride 2", 1, 48, 5, 9, 9, 3, 3, 2, 0, 0, .x_gap = 16, .y_gap = 11, .relu = true},
+    {"the whole image", 3, 16, 48, 5, 5, 5, 5, 1, 0, 0, .bias = true, .relu = true, .acc = true},
+    {"the whole image, of slices", 3, 16, 48, 5, 4, 5, 4, 1, 0, 0, .x_gap = 8, .y_gap = 8, .acc = true},
+    {"a single pixel", 1, 3, 5, 1, 1, 1, 1, 1, 0, 0, .bias = true, .acc = true},
+};
+enum { CASES = sizeof cases / sizeof cases[0], GUARD_BYTES = 64 };
+
+static Device device;
+static uint64_t random_state = 1;
+
+/* ---- tensors */
+
+static size_t bytes_of(const Tensor *t)
+{
+    return (size_t)(shape_pixels(t->shape) * t->pitch) * dtype_bytes(t->dtype);
+}
+
+static void poison(void *memory, size_t bytes)
+{
+    memset(memory, 0xFF, bytes);
+}
+
+static Tensor tensor_make(Shape shape, Dtype dtype, int gap)
+{
+    Tensor t = {.shape = shape, .dtype = dtype, .pitch = shape.c + gap};
+    t.data = aligned_alloc(64, (bytes_of(&t) + 63) / 64 * 64);
+    assert_non_null(t.data);
+    poison(t.data, bytes_of(&t));
+    return t;
+}
+
+static float value_at(const Tensor *t, int64_t at)
+{
+    if (t->dtype == DTYPE_F32) return ((float *)t->data)[at];
+    uint32_t word = (uint32_t)((uint16_t *)t->data)[at] << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+static void set_exact(const Tensor *t, int64_t at, float value)
+{
+    uint32_t word;
+    memcpy(&word, &value, sizeof word);
+    if (t->dtype == DTYPE_F32)
+        ((float *)t->data)[at] = value;
+    else
+        ((uint16_t *)t->data)[at] = (uint16_t)(word >> 16);
+}
+
+static void fill_random(const Tensor *t)
+{
+    for (int64_t p = 0; p < shape_pixels(t->shape); p++)
+        for (int c = 0; c < t->shape.c; c++) {
+            random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+            set_exact(t, p * t->pitch + c, (float)((int)(random_state >> 33) % 7 - 3));
+        }
+}
+
+/* bf16 results may be off by half a unit in their last place, and by as much of an intermediate result of size `inner`.
+ */
+static void expect_tensor(const char *name, const char *what, const Tensor *t, const double *wanted, double inner)
+{
+    double unit = t->dtype == DTYPE_F32 ? 0.0 : 1.0 / 256.0;
+    for (int64_t p = 0; p < shape_pixels(t->shape); p++)
+        for (int64_t c = 0; c < t->pitch; c++) {
+            double have = value_at(t, p * t->pitch + c), want = c < t->shape.c ? wanted[p * t->shape.c + c] : NAN;
+            if (isnan(want) ? isnan(have) : fabs(have - want) <= unit * (fabs(want) + inner)) continue;
+            fail_msg("%s, %s %s %s: pixel %lld channel %lld is %g, wanted %g", name, what, dtype_name(t->dtype),
+                     shape_text(t->shape), (long long)p, (long long)c, have, want);
+        }
+}
+
+/* ---- plain loops */
+
+static double *zeros(Shape shape)
+{
+    double *made = calloc((size_t)shape_count(shape), sizeof *made);
+    assert_non_null(made);
+    return made;
+}
+
+typedef void Visit(void *context, int64_t x, int64_t w, int64_t y);
+
+/* Every multiply-add of a convolution, as packed positions in x, w and y. */
+static void each_term(const Case *c, Shape y, Visit *visit, void *context)
+{
+    for (int n = 0; n < y.n; n++)
+        for (int oh = 0; oh < y.h; oh++)
+            for (int ow = 0; ow < y.w; ow++)
+                for (int kh = 0; kh < c->kh; kh++)
+                    for (int kw = 0; kw < c->kw; kw++) {
+                        int h = oh * c->stride + kh - c->pad_h, w = ow * c->stride + kw - c->pad_w;
+                        if (h < 0 || w < 0 || h >= c->h || w >= c->w) continue;
+                        for (int o = 0; o < y.c; o++)
+                            for (int i = 0; i < c->ic; i++)
+                                visit(context, ((int64_t)(n * c->h + h) * c->w + w) * c->ic + i,
+                                      ((int64_t)(o * c->kh + kh) * c->kw + kw) * c->ic + i,
+                                      ((int64_t)(n * y.h + oh) * y.w + ow) * y.c + o);
+                    }
+}
+
+typedef struct Terms {
+    const Tensor *x, *w, *y; /* the two factors; the third is NULL */
+    double *sum;
+} Terms;
+
+static double packed_value(const Tensor *t, int64_t packed)
+{
+    return value_at(t, packed / t->shape.c * t->pitch + packed % t->shape.c);
+}
+
+static void add_term(void *context, int64_t x, int64_t w, int64_t y)
+{
+    Terms *terms = context;
+    if (!terms->y)
+        terms->sum[y] += packed_value(terms->x, x) * packed_value(terms->w, w);
+    else if (!terms->x)
+        terms->sum[x] += packed_value(terms->y, y) * packed_value(terms->w, w);
+    else
+        terms->sum[w] += packed_value(terms->x, x) * packed_value(terms->y, y);
+}
+
+/* ---- running a call */
+
+static void run_call(OpCall *call)
+{
+    const OpKernel *kernel = device.backend->kernels[call->kind];
+    void *data = call->out[0].data;
+    call->out[0].data = call; /* any pointer that is not NULL: prepare must not keep it */
+    if (kernel->prepare(&device, call) != OK) fail_msg("%s", status_message());
+    call->out[0].data = data;
+    size_t bytes = (call->workspace_bytes + 63) / 64 * 64 + GUARD_BYTES;
+    unsigned char *workspace = aligned_alloc(64, bytes);
+    assert_non_null(workspace);
+    poison(workspace, bytes);
+    call->workspace = workspace;
+    if (kernel->launch(&device, call) != OK) fail_msg("%s", status_message());
+    for (size_t i = call->workspace_bytes; i < bytes; i++) assert_int_equal(workspace[i], 0xFF);
+    free(workspace);
+}
+
+static void discard_call(OpCall *call)
+{
+    device.backend->kernels[call->kind]->discard(&device, call);
+    assert_null(call->state);
+}
+
+static OpCall conv_call(OpKind kind, const Case *c, const Tensor *a, const Tensor *b, const Tensor *optional,
+                        const Tensor *out)
+{
+    OpCall call = {.kind = kind, .name = c->name, .in_count = kind == OP_CONV_DW ? 2 : 3, .out_count = 1};
+    call.attr.conv.window = (Window){c->kh, c->kw, c->stride, c->stride, c->pad_h, c->pad_w, false};
+    call.attr.conv.relu = kind == OP_CONV && c->relu;
+    call.in[0] = *a;
+    call.in[1] = *b;
+    if (optional) call.in[2] = *optional;
+    call.out[0] = *out;
+    return call;
+}
+
+static Shape y_shape(const Case *c)
+{
+    return (Shape){c->n, c->oc, window_out(c->h, c->kh, c->stride, c->pad_h, false),
+                   window_out(c->w, c->kw, c->stride, c->pad_w, false)};
+}
+
+static void check_forward(const Case *c, const Tensor *x, const Tensor *w, const Tensor *y)
+{
+    Tensor bias = tensor_make((Shape){1, c->oc, 1, 1}, DTYPE_F32, 0);
+    fill_random(&bias);
+    double *wanted = zeros(y->shape);
+    Terms terms = {.x = x, .w = w, .sum = wanted};
+    each_term(c, y->shape, add_term, &terms);
+    for (int64_t i = 0; i < shape_count(y->shape); i++) {
+        if (c->bias) wanted[i] += value_at(&bias, i % c->oc);
+        if (c->relu && wanted[i] < 0) wanted[i] = 0;
+    }
+    OpCall call = conv_call(OP_CONV, c, x, w, c->bias ? &bias : NULL, y);
+    run_call(&call);
+    expect_tensor(c->name, "y", y, wanted, 0);
+    discard_call(&call);
+    free(wanted);
+    free(bias.data);
+}
+
+static double largest(const double *values, int64_t count)
+{
+    double most = 0;
+    for (int64_t i = 0; i < count; i++) most = fmax(most, fabs(values[i]));
+    return most;
+}
+
+/* dx + acc, with acc in a place of its own or in that of dx. */
+static void check_dx(const Case *c, const Tensor *w, const Tensor *dy, bool in_place)
+{
+    Tensor dx = tensor_make((Shape){c->n, c->ic, c->h, c->w}, dy->dtype, c->x_gap);
+    Tensor acc = tensor_make(dx.shape, dx.dtype, c->x_gap);
+    fill_random(&acc);
+    double *wanted = zeros(dx.shape);
+    int64_t count = shape_count(dx.shape);
+    Terms terms = {.w = w, .y = dy, .sum = wanted};
+    each_term(c, dy->shape, add_term, &terms);
+    double inner = c->acc ? largest(wanted, count) : 0;
+    for (int64_t i = 0; c->acc && i < count; i++) wanted[i] += packed_value(&acc, i);
+    OpCall call = conv_call(OP_CONV_DX, c, dy, w, c->acc ? &acc : NULL, in_place ? &acc : &dx);
+    run_call(&call);
+    expect_tensor(c->name, in_place ? "dx in place of acc" : "dx", &call.out[0], wanted, inner);
+    discard_call(&call);
+    free(wanted);
+    free(acc.data);
+    free(dx.data);
+}
+
+static void check_dw(const Case *c, const Tensor *x, const Tensor *dw, const Tensor *dy)
+{
+    double *wanted = zeros(dw->shape);
+    Terms terms = {.x = x, .y = dy, .sum = wanted};
+    each_term(c, dy->shape, add_term, &terms);
+    OpCall call = conv_call(OP_CONV_DW, c, x, dy, NULL, dw);
+    run_call(&call);
+    expect_tensor(c->name, "dw", dw, wanted, 0);
+    discard_call(&call);
+    free(wanted);
+}
+
+static void check_case(const Case *c, Dtype dtype)
+{
+    Tensor x = tensor_make((Shape){c->n, c->ic, c->h, c->w}, dtype, c->x_gap);
+    Tensor w = tensor_make((Shape){c->oc, c->ic, c->kh, c->kw}, DTYPE_F32, 0);
+    Tensor y = tensor_make(y_shape(c), dtype, c->y_gap);
+    fill_random(&x);
+    fill_random(&w);
+    check_forward(c, &x, &w, &y);
+    fill_random(&y);
+    Tensor dw = tensor_make(w.shape, DTYPE_F32, 0);
+    check_dw(c, &x, &dw, &y);
+    check_dx(c, &w, &y, false);
+    if (c->acc) check_dx(c, &w, &y, true);
+    free(dw.data);
+    free(x.data);
+    free(w.data);
+    free(y.data);
+}
+
+static void test_conv_f32(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) check_case(&cases[i], DTYPE_F32);
+}
+
+static void test_conv_bf16(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CASES; i++) check_case(&cases[i], DTYPE_BF16);
+}
+
+/* ---- dense */
+
+typedef struct DenseCase {
+    int n, c, h, w, out, y_gap;
+    bool bias, relu;
+} DenseCase;
+
+static void dense_expect(const DenseCase *c, OpKind kind, const Tensor *in0, const Tensor *in1, const Tensor *bias,
+                         const Tensor *out, const double *wanted)
+{
+    OpCall call = {.kind = kind, .name = "dense", .in_count = kind == OP_DENSE ? 3 : 2, .out_count = 1};
+    call.attr.dense.relu = kind == OP_DENSE && c->relu;
+    call.in[0] = *in0;
+    call.in[1] = *in1;
+    if (bias) call.in[2] = *bias;
+    call.out[0] = *out;
+    run_call(&call);
+    expect_tensor(op_name(kind), "output", out, wanted, 0);
+    discard_call(&call);
+}
+
+static void check_dense(const DenseCase *c, Dtype x_dtype, Dtype y_dtype)
+{
+    Tensor x = tensor_make((Shape){c->n, c->c, c->h, c->w}, x_dtype, 0), dx = tensor_make(x.shape, x_dtype, 0);
+    Tensor w = tensor_make((Shape){c->out, c->c, c->h, c->w}, DTYPE_F32, 0), dw = tensor_make(w.shape, DTYPE_F32, 0);
+    Tensor y = tensor_make((Shape){c->n, c->out, 1, 1}, y_dtype, c->y_gap),
+           dy = tensor_make(y.shape, y_dtype, c->y_gap);
+    Tensor bias = tensor_make((Shape){1, c->out, 1, 1}, DTYPE_F32, 0);
+    const Tensor *given[] = {&x, &w, &dy, &bias};
+    for (int i = 0; i < 4; i++) fill_random(given[i]);
+    double *wanted_y = zeros(y.shape), *wanted_dx = zeros(x.shape), *wanted_dw = zeros(w.shape);
+    int ins = c->c * c->h * c->w;
+    for (int n = 0; n < c->n; n++)
+        for (int o = 0; o < c->out; o++) {
+            double *sum = &wanted_y[n * c->out + o];
+            for (int i = 0; i < ins; i++) {
+                *sum += value_at(&x, n * ins + i) * value_at(&w, o * ins + i);
+                wanted_dx[n * ins + i] += value_at(&dy, n * dy.pitch + o) * value_at(&w, o * ins + i);
+                wanted_dw[o * ins + i] += value_at(&dy, n * dy.pitch + o) * value_at(&x, n * ins + i);
+            }
+            if (c->bias) *sum += value_at(&bias, o);
+            if (c->relu) *sum = fmax(*sum, 0);
+        }
+    dense_expect(c, OP_DENSE, &x, &w, c->bias ? &bias : NULL, &y, wanted_y);
+    dense_expect(c, OP_DENSE_DX, &dy, &w, NULL, &dx, wanted_dx);
+    dense_expect(c, OP_DENSE_DW, &x, &dy, NULL, &dw, wanted_dw);
+    Tensor *all[] = {&x, &w, &dy, &bias, &y, &dx, &dw};
+    for (int i = 0; i < 7; i++) free(all[i]->data);
+    free(wanted_y);
+    free(wanted_dx);
+    free(wanted_dw);
+}
+
+static void test_dense(void **state)
+{
+    (void)state;
+    static const DenseCase dense_cases[] = {{5, 7, 3, 3, 10, 0, true, false},
+                                            {1, 48, 1, 1, 5, 0, false, true},
+                                            {16, 80, 1, 1, 100, 6, true, true},
+                                            {3, 1, 1, 1, 1, 0, true, false},
+                                            {7, 64, 5, 5, 128, 0, true, true}};
+    for (size_t i = 0; i < sizeof dense_cases / sizeof dense_cases[0]; i++) {
+        check_dense(&dense_cases[i], DTYPE_F32, DTYPE_F32);
+        check_dense(&dense_cases[i], DTYPE_BF16, DTYPE_BF16);
+        check_dense(&dense_cases[i], DTYPE_BF16, DTYPE_F32);
+    }
+}
+
+/* ---- what is refused */
+
+static Status prepare_conv(OpKind kind, Tensor a, Tensor b, Tensor out)
+{
+    const Case c = {"Mixed_5b.branch", .kh = 3, .kw = 3, .stride = 1, .pad_h = 1, .pad_w = 1};
+    OpCall call = conv_call(kind, &c, &a, &b, NULL, &out);
+    Status st = device.backend->kernels[kind]->prepare(&device, &call);
+    if (st == OK) discard_call(&call);
+    return st;
+}
+
+static void test_misfits_are_refused_by_name(void **state)
+{
+    (void)state;
+    Tensor x = tensor_make((Shape){2, 8, 6, 6}, DTYPE_F32, 0), w = tensor_make((Shape){4, 8, 3, 3}, DTYPE_F32, 0);
+    Tensor y = tensor_make((Shape){2, 4, 6, 6}, DTYPE_F32, 0), small = y, half = w, integers = x;
+    small.shape.h = 5;
+    half.dtype = DTYPE_BF16;
+    integers.dtype = DTYPE_I32;
+    assert_int_equal(prepare_conv(OP_CONV, x, w, y), OK);
+    assert_int_equal(prepare_conv(OP_CONV, x, w, small), ERR_SHAPE);
+    assert_non_null(strstr(status_message(), "Mixed_5b.branch"));
+    assert_non_null(strstr(status_message(), "2x4x5x6"));
+    assert_int_equal(prepare_conv(OP_CONV_DX, small, w, x), ERR_SHAPE);
+    assert_int_equal(prepare_conv(OP_CONV_DW, x, y, half), ERR_UNSUPPORTED);
+    assert_int_equal(prepare_conv(OP_CONV, integers, w, y), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "Mixed_5b.branch"));
+    free(x.data);
+    free(w.data);
+    free(y.data);
+}
+
+/* ---- the device */
+
+static void test_device_says_what_it_is(void **state)
+{
+    (void)state;
+    char text[160];
+    device.backend->describe(&device, text, sizeof text);
+    assert_non_null(strstr(text, "oneDNN"));
+    assert_non_null(strstr(text, "2 threads"));
+}
+
+static void test_device_refuses_nonsense(void **state)
+{
+    (void)state;
+    Device other;
+    const Backend *found;
+    assert_int_equal(device.backend->open(&(DeviceConfig){.threads = 0}, &other), ERR_ARG);
+    assert_int_equal(device.backend->open(&(DeviceConfig){.threads = 1, .ordinal = 1}, &other), ERR_ARG);
+    assert_int_equal(backend_find("tpu", &found, NULL, 0), ERR_ARG);
+}
+
+static void test_memory_is_aligned_and_zero(void **state)
+{
+    (void)state;
+    const size_t sizes[] = {1, 1000, 5 << 20};
+    for (int i = 0; i < 3; i++) {
+        unsigned char *memory = NULL;
+        assert_int_equal(device.backend->alloc(&device, sizes[i], (void **)&memory), OK);
+        assert_int_equal((uintptr_t)memory % 64, 0);
+        for (size_t at = 0; at < sizes[i]; at++) assert_int_equal(memory[at], 0);
+        device.backend->release(&device, memory);
+    }
+}
+
+static int device_setup(void **state)
+{
+    (void)state;
+    const Backend *cpu;
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) return -1;
+    return cpu->open(&(DeviceConfig){.threads = 2}, &device) == OK ? 0 : -1;
+}
+
+static int device_teardown(void **state)
+{
+    (void)state;
+    device.backend->close(&device);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv_f32),
+        cmocka_unit_test(test_conv_bf16),
+        cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_misfits_are_refused_by_name),
+        cmocka_unit_test(test_device_says_what_it_is),
+        cmocka_unit_test(test_device_refuses_nonsense),
+        cmocka_unit_test(test_memory_is_aligned_and_zero),
+    };
+    return cmocka_run_group_tests(tests, device_setup, device_teardown);
+}
