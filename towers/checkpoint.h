@@ -3,14 +3,15 @@
  *   RUN/ckpt/step-0000012000/model.safetensors   weights and exported batch-norm statistics, torchvision names
  *                           /train.safetensors   optimizer slots, weight average, every tower's batch-norm statistics
  *                           /state.json          step, epoch, seed, configuration, versions
- *                           /MANIFEST            size and XXH3-128 of each file; the last line is the hash of the manifest
- *   RUN/ckpt/latest                              "step-0000012000"
+ *                           /MANIFEST            size and XXH3-128 of each file, CRC32C of each tensor; the last line
+ * is the hash of the manifest RUN/ckpt/latest                              "step-0000012000"
  *
- * Written into .tmp-step-N-<boot id>-<pid>/, each file fsynced, MANIFEST last, directory fsynced, renamed, parent fsynced, `latest`
- * replaced the same way, re-read and verified, and only then older ones are pruned. */
+ * Written into .tmp-step-N-<boot id>-<pid>/, each file fsynced, MANIFEST last, directory fsynced, renamed, parent
+ * fsynced, `latest` replaced the same way, re-read and verified, and only then older ones are pruned. */
 #ifndef TOWERS_CHECKPOINT_H
 #define TOWERS_CHECKPOINT_H
 
+#include "towers/record/files.h" /* file_replace */
 #include "towers/record/safetensors.h"
 
 typedef struct CheckpointContent {
@@ -37,17 +38,15 @@ typedef struct Checkpoint {
 
 /* Open one checkpoint directory after verifying its MANIFEST. Errors: ERR_CHECKPOINT naming file and offset. */
 NODISCARD Status checkpoint_open(const char *path, Checkpoint **made);
-/* The newest one under RUN/ckpt that verifies; a bad one is renamed `.corrupt`, reported through `note` (may be NULL) and the
- * next older is tried. *made = NULL and OK if there is none at all. */
+/* The newest one under RUN/ckpt that verifies; a bad one is renamed `.corrupt`, reported through `note` (may be NULL)
+ * and the next older is tried. *made = NULL and OK if there is none at all. */
 NODISCARD Status checkpoint_open_latest(const char *run_dir, Checkpoint **made, char *note, size_t note_bytes);
 void checkpoint_close(Checkpoint *checkpoint);
 
-/* Take the run directory for this process (flock on RUN/.lock): a second trainer gets ERR_ARG naming the holder's pid. Creates the
- * directory. The lock ends with the process or run_dir_release. Sweeps temporary directories of dead processes. */
+/* Take the run directory for this process (flock on RUN/.lock): a second trainer gets ERR_ARG naming the holder's pid.
+ * Creates the directory. The lock ends with the process or run_dir_release. Sweeps temporary directories of dead
+ * processes. */
 NODISCARD Status run_dir_take(const char *run_dir, int *lock);
 void run_dir_release(int lock);
-
-/* Write `count` bytes to `path` so that a crash leaves the old or the new file, whole. */
-NODISCARD Status file_replace(const char *path, const void *bytes, size_t count);
 
 #endif

@@ -9,7 +9,7 @@
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
 
-enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_MESSAGE = 1024 };
+enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_EPOCHS = 16, LEDGER_MESSAGE = 2048 };
 
 /* What a tower is doing, for the hang report. */
 typedef enum Phase {
@@ -52,9 +52,15 @@ typedef struct LedgerRun {
     _Atomic int64_t epoch_x1000, epochs;
     _Atomic double loss, mean_loss, lr, images_per_sec, accuracy, data_wait;
     _Atomic int64_t start_ns;
-    _Atomic int stop_signal; /* set by the supervisor: save at the next step boundary, then stop */
-    _Atomic int evaluating;
+    _Atomic int stop_signal;     /* set by the supervisor: save at the next step boundary, then stop */
+    _Atomic int64_t epochs_done; /* the last one in `epoch` */
 } LedgerRun;
+
+/* One epoch's results, for the console. */
+typedef struct LedgerEpoch {
+    double train_loss, train_top1, test_loss, test_top1, test_top5; /* test: NaN if it was not evaluated */
+    double seconds, images_per_sec;
+} LedgerEpoch;
 
 /* A process's last words: why it failed. The first failure of all wins `first`. */
 typedef struct LedgerProcess {
@@ -63,12 +69,20 @@ typedef struct LedgerProcess {
     char trace[LEDGER_MESSAGE];
 } LedgerProcess;
 
+/* What an evaluation found. */
+typedef struct EvalResult {
+    int64_t count, hits[2]; /* samples; top-1 and top-5 hits */
+    double loss;            /* mean */
+} EvalResult;
+
 typedef struct Ledger {
     int towers, processes;
     LedgerRun run;
-    _Atomic int first_failed; /* process + 1 that failed first, 0 = none */
-    LedgerProcess *process;   /* [processes], inside the segment */
-    LedgerTower *tower;       /* [towers], inside the segment */
+    EvalResult eval;                  /* of an evaluation run */
+    LedgerEpoch epoch[LEDGER_EPOCHS]; /* of epoch e: epoch[e % LEDGER_EPOCHS] */
+    _Atomic int first_failed;         /* process + 1 that failed first, 0 = none */
+    LedgerProcess *process;           /* [processes], inside the segment */
+    LedgerTower *tower;               /* [towers], inside the segment */
     size_t bytes;
 } Ledger;
 

@@ -20,17 +20,17 @@ typedef struct ModelHeads {
 } ModelHeads;
 
 typedef struct Model {
-    const char *name;     /* "inception_v3" */
-    const char *title;    /* "Inception v3" */
-    const char *paper;    /* authors, title, arXiv number */
-    int32_t side;         /* canonical input side */
-    int32_t min_side;     /* smallest that the network can take */
-    int32_t channels;     /* 1 or 3 */
-    int classes;          /* default */
-    float dropout;        /* default rate */
-    float aux_weight;     /* default weight of each auxiliary loss; 0: the model has none */
-    float mean[3], std[3];/* of pixels in [0, 1] */
-    const char *variants; /* "tf2016" (comma separated), or "" */
+    const char *name;      /* "inception_v3" */
+    const char *title;     /* "Inception v3" */
+    const char *paper;     /* authors, title, arXiv number */
+    int32_t side;          /* canonical input side */
+    int32_t min_side;      /* smallest that the network can take */
+    int32_t channels;      /* 1 or 3 */
+    int classes;           /* default */
+    float dropout;         /* default rate */
+    float aux_weight;      /* default weight of each auxiliary loss; 0: the model has none */
+    float mean[3], std[3]; /* of pixels in [0, 1] */
+    const char *variants;  /* "tf2016" (comma separated), or "" */
     void (*build)(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads);
 } Model;
 

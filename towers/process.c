@@ -1,0 +1,359 @@
+/* A tower process from set-up to tear-down: create, restore, then epoch after epoch of steps, evaluations and
+ * checkpoints. */
+#include "towers/process.h"
+
+#include "towers/checkpoint.h"
+#include "towers/fault.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_BUCKET_BYTES = 4 << 20, BUCKET_BYTES = 25 << 20 };
+
+int64_t job_steps_per_epoch(const TrainJob *job)
+{
+    return shares_steps_per_epoch(&job->shares, dataset_info(job->train)->count);
+}
+
+int64_t job_total_steps(const TrainJob *job)
+{
+    int64_t steps = job->epochs * job_steps_per_epoch(job);
+    return job->max_steps > 0 && job->max_steps < steps ? job->max_steps : steps;
+}
+
+int job_first_tower(const TrainJob *job, int process)
+{
+    return (int)((int64_t)process * job->shares.towers / job->processes);
+}
+
+/* ---- set-up */
+
+static void size_add(int32_t *sizes, int32_t n)
+{
+    for (int i = 0; n > 0 && i < REPLICA_PROGRAMS; i++) {
+        if (sizes[i] == n) return;
+        if (sizes[i]) continue;
+        sizes[i] = n;
+        return;
+    }
+}
+
+/* Every batch size that this process will ever see: full shares and those of the short last batch. */
+static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
+{
+    const TrainJob *job = p->job;
+    int64_t count = dataset_info(job->train)->count, first;
+    for (int slot = 0; slot < p->local; slot++) {
+        int32_t n;
+        shares_of(&job->shares, count, 0, p->first + slot, &first, &n);
+        size_add(config->train_n, n);
+        shares_of(&job->shares, count, p->steps_per_epoch - 1, p->first + slot, &first, &n);
+        size_add(config->train_n, n);
+    }
+    if (!job->test) return;
+    int64_t tests = dataset_info(job->test)->count;
+    if (tests >= job->eval_batch) size_add(config->eval_n, job->eval_batch);
+    size_add(config->eval_n, (int32_t)(tests % job->eval_batch));
+}
+
+static Status replica_open(TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    ReplicaConfig config = {
+        .backend = job->backend,
+        .device = {.ordinal = job->gpu_count ? job->gpu[p->rank % job->gpu_count] : p->rank,
+                   .threads = job->threads,
+                   .deterministic = job->deterministic},
+        .program = job->program,
+        .local = p->local,
+        .optimizer = job->optimizer,
+        .weight_decay = job->weight_decay,
+        .decay_all = job->decay_all,
+        .ema = job->ema_decay > 0,
+        .seed = job->seed,
+    };
+    batch_sizes(p, &config);
+    TRY(replica_create(&config, &p->replica));
+    const Program *any = p->replica->train[0].graph ? &p->replica->train[0] : &p->replica->eval[0];
+    TRY(weight_map_create(p->replica->layout, any->graph, &p->map));
+    size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
+    p->scratch = calloc((params > states ? params : states) + SUM_LANES, sizeof *p->scratch);
+    return p->scratch ? OK : FAIL(ERR_MEMORY, "host copy of the weights (%zu MiB)", params * sizeof(float) >> 20);
+}
+
+static Status buckets_open(TowerProcess *p)
+{
+    const Layout *layout = p->replica->layout;
+    size_t *ends = calloc((size_t)layout->param_count + 1, sizeof *ends);
+    if (!ends) return FAIL(ERR_MEMORY, "bucket ends");
+    for (int i = 0; i < layout->param_count; i++)
+        ends[i] = i + 1 < layout->param_count ? layout->params[i + 1].first : layout->param_elements;
+    buckets_cut(ends, layout->param_count, layout->param_elements, FIRST_BUCKET_BYTES, BUCKET_BYTES, &p->buckets);
+    free(ends);
+    return OK;
+}
+
+static Status comm_open(TowerProcess *p, CommShared *shared)
+{
+    size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
+    CommConfig config = {
+        .rank = p->rank,
+        .ranks = p->job->processes,
+        .first = p->first,
+        .local = p->local,
+        .towers = p->job->shares.towers,
+        .max_count = (params > states ? params : states) + SUM_LANES,
+        .timeout_ms = p->job->comm_timeout_ms,
+    };
+    return comm_shm_open(&config, shared, &p->comm);
+}
+
+static Status loader_open(TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    LoaderConfig config = {
+        .dataset = job->train,
+        .shares = job->shares,
+        .first_tower = p->first,
+        .local = p->local,
+        .seed = job->seed,
+        .shuffle = true,
+        .augment = job->augment,
+        .flip = job->flip,
+        .side = job->program.options.side,
+        .pad = (job->program.canvas - job->program.options.side) / 2,
+        .start_step = p->run.step,
+        .max_steps = p->total_steps,
+        .workers = job->workers,
+        .depth = 2 * p->local + 2,
+    };
+    return loader_create(&config, &p->loader);
+}
+
+static Status records_open(TowerProcess *p, bool restored)
+{
+    if (p->rank != 0) return OK;
+    char path[4096];
+    TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->event_interval, &p->metrics));
+    snprintf(path, sizeof path, "%s/args.yaml", p->job->run_dir);
+    TRY(file_replace(path, p->job->args_yaml, strlen(p->job->args_yaml)));
+    snprintf(path, sizeof path, "%s/env.json", p->job->run_dir);
+    TRY(file_replace(path, p->job->env_json, strlen(p->job->env_json)));
+    char device[256] = "";
+    p->job->backend->describe(&p->replica->device, device, sizeof device);
+    TRY(metrics_log(p->metrics, "%s, %d towers in %d processes on %s, batch %lld, %lld steps of %lld an epoch",
+                    p->job->program.model->name, p->job->shares.towers, p->job->processes, device,
+                    (long long)shares_global(&p->job->shares), (long long)p->total_steps,
+                    (long long)p->steps_per_epoch));
+    if (restored) TRY(metrics_log(p->metrics, "resumed after step %lld", (long long)p->run.step));
+    return OK;
+}
+
+static Status process_open(TowerProcess *p, CommShared *shared)
+{
+    bool restored;
+    p->steps_per_epoch = job_steps_per_epoch(p->job);
+    p->total_steps = job_total_steps(p->job);
+    p->run.best_top1 = -1;
+    TRY(faults_load());
+    TRY(replica_open(p));
+    TRY(buckets_open(p));
+    TRY(comm_open(p, shared));
+    if (p->job->initial_weights) TRY(snapshot_load_weights(p, p->job->initial_weights));
+    TRY(snapshot_restore(p, &restored));
+    TRY(loader_open(p));
+    TRY(records_open(p, restored));
+    atomic_store(&p->ledger->run.steps, p->total_steps);
+    atomic_store(&p->ledger->run.step, p->run.step);
+    return OK;
+}
+
+static void process_close(TowerProcess *p)
+{
+    loader_destroy(p->loader);
+    metrics_close(p->metrics);
+    weight_map_destroy(&p->map);
+    replica_destroy(p->replica);
+    comm_close(p->comm);
+    free(p->scratch);
+}
+
+/* ---- the run */
+
+static Status weights_write(TowerProcess *p, const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", p->job->run_dir, name);
+    return snapshot_export(p, path);
+}
+
+static double epoch_loss(const TowerProcess *p)
+{
+    if (p->job->divisor == LOSS_DIVISOR_GLOBAL_BATCH) return p->run.epoch_constant_sum / (double)p->steps_per_epoch;
+    return p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
+}
+
+static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *test, bool evaluated)
+{
+    RunState *run = &p->run;
+    double seconds = (double)(clock_ns() - p->epoch_started_ns) * 1e-9;
+    EpochRecord rec = {
+        .epoch = epoch,
+        .step = run->step,
+        .train_loss = epoch_loss(p),
+        .train_top1 = run->epoch_count ? (double)run->epoch_hits / (double)run->epoch_count : NAN,
+        .test_loss = evaluated ? test->loss : NAN,
+        .test_top1 = evaluated ? (double)test->hits[0] / (double)test->count : NAN,
+        .test_top5 = evaluated ? (double)test->hits[1] / (double)test->count : NAN,
+        .lr = atomic_load(&p->ledger->run.lr),
+        .images_per_sec = (double)run->epoch_count / seconds,
+        .seconds = seconds,
+    };
+    if (p->rank != 0) return OK;
+    LedgerEpoch *shown = &p->ledger->epoch[epoch % LEDGER_EPOCHS];
+    *shown = (LedgerEpoch){rec.train_loss, rec.train_top1, rec.test_loss,     rec.test_top1,
+                           rec.test_top5,  seconds,        rec.images_per_sec};
+    atomic_store(&p->ledger->run.epochs_done, epoch);
+    return metrics_epoch(p->metrics, &rec);
+}
+
+static Status epoch_end(TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    RunState *run = &p->run;
+    int64_t epoch = (run->step + p->steps_per_epoch - 1) / p->steps_per_epoch;
+    bool last = run->step == p->total_steps,
+         wanted = last || (job->eval_interval > 0 && epoch % job->eval_interval == 0);
+    bool evaluated = job->test && wanted;
+    EvalResult test = {0};
+    if (evaluated) TRY(evaluate(p, &test));
+    TRY(epoch_record(p, epoch, &test, evaluated));
+    double top1 = evaluated ? (double)test.hits[0] / (double)test.count : -1;
+    run->epoch_sum = run->epoch_constant_sum = 0;
+    run->epoch_count = run->epoch_hits = 0;
+    p->epoch_started_ns = clock_ns();
+    if (top1 > run->best_top1) {
+        run->best_top1 = top1;
+        run->best_step = run->step;
+        TRY(weights_write(p, "best.safetensors"));
+    }
+    return OK;
+}
+
+static Status checkpoint_write(TowerProcess *p)
+{
+    p->checkpoint_ns = clock_ns();
+    return snapshot_save(p);
+}
+
+/* Rank 0's clock decides for all: the others follow its broadcast. */
+static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
+{
+    const TrainJob *job = p->job;
+    *due = p->run.step == p->total_steps || p->stop;
+    *due |= job->checkpoint_steps > 0 ? p->run.step % job->checkpoint_steps == 0 : epoch_ended;
+    if (*due || job->checkpoint_minutes <= 0 || p->run.step % 16) return OK;
+    char now = (double)(clock_ns() - p->checkpoint_ns) > job->checkpoint_minutes * 60e9;
+    TRY(comm_broadcast(p->comm, &now, 1, 0));
+    *due = now;
+    return OK;
+}
+
+static Status steps_run(TowerProcess *p)
+{
+    p->epoch_started_ns = p->checkpoint_ns = clock_ns();
+    while (p->run.step < p->total_steps && !p->stop) {
+        bool due;
+        TRY(step_run(p));
+        bool epoch_ended = p->run.step % p->steps_per_epoch == 0 || p->run.step == p->total_steps;
+        if (epoch_ended) TRY(epoch_end(p));
+        TRY(checkpoint_due(p, epoch_ended, &due));
+        if (due) TRY(checkpoint_write(p));
+    }
+    return OK;
+}
+
+/* A line of the log on the way out of a failure: that it could not be written must not hide the cause. */
+static void stop_log(TowerProcess *p, const char *message, const char *more)
+{
+    if (metrics_log(p->metrics, "stopped: %s%s", message, more) != OK) return;
+}
+
+/* A refused step leaves every rank with the weights before it: they are worth keeping, and all ranks are here together.
+ */
+static Status keep_good_state(TowerProcess *p, Status cause)
+{
+    char message[1024];
+    snprintf(message, sizeof message, "%s", status_message());
+    Status st = p->job->nan_check == NAN_CHECK_LAST ? OK : snapshot_save(p);
+    if (p->metrics)
+        (void)metrics_log(p->metrics, "stopped: %s%s", message,
+                          st == OK ? "" : " (and no checkpoint could be written)");
+    return FAIL(cause, "%s", message);
+}
+
+static Status process_run(TowerProcess *p)
+{
+    Status st = steps_run(p);
+    if (st == ERR_NUMERIC) return keep_good_state(p, st);
+    TRY(st);
+    TRY(weights_write(p, "last.safetensors"));
+    if (p->metrics) TRY(metrics_flush(p->metrics));
+    for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_DONE);
+    int stop = atomic_load(&p->ledger->run.stop_signal);
+    if (p->stop && p->run.step < p->total_steps)
+        return FAIL(ERR_INTERRUPTED, "stopped by signal %d after step %lld; --resume auto continues", stop,
+                    (long long)p->run.step);
+    return OK;
+}
+
+static Status eval_open(TowerProcess *p, CommShared *shared)
+{
+    TRY(replica_open(p));
+    TRY(comm_open(p, shared));
+    return snapshot_load_weights(p, p->job->initial_weights);
+}
+
+static Status eval_process(TowerProcess *p, CommShared *shared)
+{
+    EvalResult result;
+    TRY(eval_open(p, shared));
+    TRY(evaluate(p, &result));
+    if (p->rank == 0) p->ledger->eval = result;
+    return comm_barrier(p->comm);
+}
+
+static Status train_process(TowerProcess *p, CommShared *shared)
+{
+    TRY(process_open(p, shared));
+    return process_run(p);
+}
+
+/* The common frame: a failure is written down for the supervisor, and the peers are released from their waiting. */
+static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared,
+                           Status (*life)(TowerProcess *, CommShared *))
+{
+    int first = job_first_tower(job, rank);
+    TowerProcess p = {
+        .job = job, .ledger = ledger, .rank = rank, .first = first, .local = job_first_tower(job, rank + 1) - first};
+    Status st = life(&p, shared);
+    if (st != OK) {
+        ledger_fail(ledger, rank, st);
+        if (st != ERR_INTERRUPTED && st != ERR_NUMERIC) comm_shared_abort(shared, rank);
+    }
+    if (p.comm && comm_barrier(p.comm) != OK) p.stop = true; /* leave together: rank 0 may still be writing */
+    process_close(&p);
+    return st;
+}
+
+Status tower_process_train(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared)
+{
+    return process_live(job, rank, ledger, shared, train_process);
+}
+
+Status tower_process_eval(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared)
+{
+    return process_live(job, rank, ledger, shared, eval_process);
+}

@@ -1,0 +1,84 @@
+/* Building the program of one batch size; see program.h. */
+#include "towers/program.h"
+
+#include <string.h>
+
+static Value loss_of_heads(Graph *g, const ProgramConfig *config, const ModelHeads *heads, Value labels, Value *hits)
+{
+    graph_scope(g, "");
+    Value loss = softmax_loss(g, heads->logits, labels, config->smoothing, NULL, hits);
+    for (int i = 0; i < heads->aux_count; i++) {
+        Value aux = softmax_loss(g, heads->aux[i], labels, config->smoothing, NULL, NULL);
+        loss = add(g, loss, affine(g, aux, config->aux_weight, 0));
+    }
+    return loss;
+}
+
+static Status passes_run(Graph *g, const ProgramConfig *config, Program *p)
+{
+    Value keep[] = {p->pixels, p->labels, p->augment, p->dloss, p->loss, p->hits};
+    enum { KEEP = sizeof keep / sizeof *keep };
+    int changed;
+    if (config->pool_behind_conv) TRY(pass_pool_behind_conv(g, keep, KEEP, &changed));
+    if (config->fuse_siblings) TRY(pass_sibling_convs(g, keep, KEEP, &changed));
+    p->pixels = keep[0];
+    p->labels = keep[1];
+    p->augment = keep[2];
+    p->dloss = keep[3];
+    p->loss = keep[4];
+    p->hits = keep[5];
+    return OK;
+}
+
+static Status graph_build(const ProgramConfig *config, int32_t n, Program *p)
+{
+    Graph *g = p->graph;
+    const Model *model = config->model;
+    const ModelOptions *options = &config->options;
+    p->pixels = graph_input(g, "pixels", (Shape){n, config->data_channels, config->canvas, config->canvas}, DTYPE_U8);
+    p->labels = graph_input(g, "labels", (Shape){n, 1, 1, 1}, DTYPE_I32);
+    if (config->training) {
+        p->augment = graph_input(g, "augment", (Shape){n, 4, 1, 1}, DTYPE_I32);
+        p->dloss = graph_input(g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32);
+    }
+    Value x = image(g, p->pixels, p->augment, options->channels, options->side, model->mean, model->std);
+    ModelHeads heads = {0};
+    model->build(g, options, x, &heads);
+    p->loss = loss_of_heads(g, config, &heads, p->labels, &p->hits);
+    TRY(passes_run(g, config, p));
+    graph_result(g, p->loss, "loss");
+    graph_result(g, p->hits, "hits");
+    p->forward_end = graph_op_count(g);
+    if (config->training) graph_train(g, p->loss, p->dloss);
+    p->counter = graph_find(g, "counter");
+    return graph_finish(g);
+}
+
+Status program_graph(const ProgramConfig *config, int32_t n, Program *program)
+{
+    Status st = OK;
+    GraphOptions options = {.training = config->training, .compute = config->compute};
+    *program = (Program){.n = n};
+    TRY(graph_create(&options, &program->graph));
+    TRY_OUT(graph_build(config, n, program));
+out:
+    if (st != OK) program_destroy(program);
+    return st;
+}
+
+Status program_create(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device, Program *program)
+{
+    Status st = OK;
+    TRY(program_graph(config, n, program));
+    TRY_OUT(plan_create(program->graph, layout, device, &(PlanOptions){0}, &program->plan));
+out:
+    if (st != OK) program_destroy(program);
+    return st;
+}
+
+void program_destroy(Program *program)
+{
+    plan_destroy(program->plan);
+    graph_destroy(program->graph);
+    memset(program, 0, sizeof *program);
+}

@@ -1,0 +1,37 @@
+/* Program: a model for one batch size, built, differentiated and planned: what one tower runs in one step.
+ *
+ * Training: image -> model -> summed loss -> gradients of every parameter. Evaluation: image -> model -> loss and hits.
+ * A short last batch is another program over the same arenas, so batch norm sees real samples only. */
+#ifndef TOWERS_PROGRAM_H
+#define TOWERS_PROGRAM_H
+
+#include "towers/graph/plan.h"
+#include "towers/model.h"
+
+typedef struct ProgramConfig {
+    const Model *model; /* borrowed */
+    ModelOptions options;
+    int32_t data_channels, canvas; /* of the uploaded pixels */
+    float smoothing, aux_weight;
+    Dtype compute;
+    bool training;
+    bool fuse_siblings, pool_behind_conv;
+} ProgramConfig;
+
+typedef struct Program {
+    int32_t n;
+    Graph *graph;                                  /* owned */
+    Plan *plan;                                    /* owned */
+    Value pixels, labels, augment, counter, dloss; /* inputs; counter and augment may be Value 0 */
+    Value loss, hits;                              /* results */
+    int forward_end;                               /* ops [0, forward_end) are the forward pass */
+} Program;
+
+/* The graph alone, for `info`, for the layout, and for tests. */
+NODISCARD Status program_graph(const ProgramConfig *config, int32_t n, Program *program);
+/* Graph and plan. `layout` and `device` are borrowed and must outlive the program. */
+NODISCARD Status program_create(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device,
+                                Program *program);
+void program_destroy(Program *program); /* a zeroed one is fine */
+
+#endif

@@ -1,0 +1,305 @@
+/* One device with weights, optimizer memory and programs; see replica.h. */
+#include "towers/replica.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory */
+
+static Status device_floats(Replica *r, size_t count, float **made)
+{
+    void *memory;
+    TRY(r->device.backend->alloc(&r->device, (count ? count : 1) * sizeof(float), &memory));
+    *made = memory;
+    return OK;
+}
+
+static Status arenas_create(Replica *r)
+{
+    size_t bytes[ARENA_COUNT] = {0};
+    bytes[ARENA_PARAM] = bytes[ARENA_GRAD] = r->layout->param_elements * sizeof(float);
+    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
+        const Program *programs[] = {&r->train[i], &r->eval[i]};
+        for (int k = 0; k < 2; k++) {
+            for (int a = 0; programs[k]->plan && a < ARENA_COUNT; a++) {
+                size_t wanted = plan_bytes(programs[k]->plan, (Arena)a);
+                if (wanted > bytes[a]) bytes[a] = wanted;
+            }
+        }
+    }
+    for (int a = 0; a < ARENA_COUNT; a++) {
+        if (a == ARENA_STATE || a == ARENA_STAT) continue;
+        TRY(r->device.backend->alloc(&r->device, bytes[a] ? bytes[a] : 64, &r->arena[a]));
+    }
+    return OK;
+}
+
+static Status tower_states_create(Replica *r)
+{
+    size_t local = (size_t)r->config.local, elements = r->layout->state_elements;
+    r->state = calloc(local, sizeof *r->state);
+    r->stat = calloc(local, sizeof *r->stat);
+    r->ema_state = calloc(local, sizeof *r->ema_state);
+    if (!r->state || !r->stat || !r->ema_state) return FAIL(ERR_MEMORY, "statistics of %zu towers", local);
+    for (size_t t = 0; t < local; t++) {
+        TRY(device_floats(r, elements, &r->state[t]));
+        TRY(device_floats(r, elements, &r->stat[t]));
+        if (r->config.ema) TRY(device_floats(r, elements, &r->ema_state[t]));
+    }
+    return OK;
+}
+
+static Status optimizer_create(Replica *r)
+{
+    const Backend *backend = r->device.backend;
+    size_t elements = r->layout->param_elements;
+    for (int s = 0; s < optimizer_slot_count(&r->config.optimizer); s++) {
+        TRY(device_floats(r, elements, &r->slot[s]));
+        TRY(backend->fill(&r->device, r->slot[s], optimizer_slot_start(&r->config.optimizer, s), elements));
+    }
+    if (r->config.ema) TRY(device_floats(r, elements, &r->ema));
+    TRY(device_floats(r, r->layout->state_elements, &r->eval_state));
+    TRY(device_floats(r, r->layout->state_elements, &r->correct));
+    TRY(backend->upload(&r->device, r->correct, r->layout->state_correct, r->layout->state_elements * sizeof(float)));
+    void *memory;
+    TRY(backend->alloc(&r->device, sizeof(OptimizerScalars), &memory));
+    r->scalars = memory;
+    TRY(backend->alloc(&r->device, sizeof(double), &memory));
+    r->square = memory;
+    return OK;
+}
+
+/* One segment a parameter; the padding behind it belongs to it, neighbours of equal kind merge. */
+static Status segments_create(Replica *r)
+{
+    const Layout *layout = r->layout;
+    r->segments = calloc((size_t)layout->param_count + 1, sizeof *r->segments);
+    if (!r->segments) return FAIL(ERR_MEMORY, "optimizer segments of %d parameters", layout->param_count);
+    for (int i = 0; i < layout->param_count; i++) {
+        const LayoutEntry *entry = &layout->params[i];
+        size_t end = i + 1 < layout->param_count ? layout->params[i + 1].first : layout->param_elements;
+        float decay = entry->decay || r->config.decay_all ? (float)r->config.weight_decay : 0;
+        OptimizerSegment *last = r->segment_count ? &r->segments[r->segment_count - 1] : NULL;
+        if (last && last->weight_decay == decay)
+            last->count = end - last->first;
+        else
+            r->segments[r->segment_count++] = (OptimizerSegment){entry->first, end - entry->first, decay, 1};
+    }
+    return OK;
+}
+
+/* ---- programs */
+
+static Status programs_create(Replica *r)
+{
+    ProgramConfig config = r->config.program;
+    Program first;
+    config.training = true;
+    TRY(program_graph(&config, r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0], &first));
+    Status st = layout_create(first.graph, &r->layout);
+    program_destroy(&first);
+    TRY(st);
+    for (int i = 0; i < REPLICA_PROGRAMS && r->config.train_n[i]; i++)
+        TRY(program_create(&config, r->config.train_n[i], r->layout, &r->device, &r->train[i]));
+    config.training = false;
+    for (int i = 0; i < REPLICA_PROGRAMS && r->config.eval_n[i]; i++)
+        TRY(program_create(&config, r->config.eval_n[i], r->layout, &r->device, &r->eval[i]));
+    return OK;
+}
+
+static void programs_bind(Replica *r)
+{
+    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
+        for (int k = 0; k < 2; k++) {
+            Plan *plan = k ? r->eval[i].plan : r->train[i].plan;
+            if (!plan) continue;
+            for (int a = 0; a < ARENA_COUNT; a++)
+                if (r->arena[a]) plan_bind(plan, (Arena)a, r->arena[a]);
+            if (k && r->ema) plan_bind(plan, ARENA_PARAM, r->ema);
+            plan_bind(plan, ARENA_STATE, k ? r->eval_state : r->state[0]);
+            plan_bind(plan, ARENA_STAT, r->stat[0]);
+        }
+    }
+}
+
+static Status values_start(Replica *r)
+{
+    Status st = OK;
+    const Backend *backend = r->device.backend;
+    size_t params = r->layout->param_elements * sizeof(float), states = r->layout->state_elements * sizeof(float);
+    float *host = calloc(1, params + states + sizeof(float));
+    if (!host) return FAIL(ERR_MEMORY, "starting values (%zu MiB)", (params + states) >> 20);
+    float *host_states = host + r->layout->param_elements;
+    layout_init_params(r->layout, r->config.seed, host);
+    layout_init_states(r->layout, host_states);
+    TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params));
+    if (r->ema) TRY_OUT(backend->upload(&r->device, r->ema, host, params));
+    for (int t = 0; t < r->config.local; t++) {
+        TRY_OUT(backend->upload(&r->device, r->state[t], host_states, states));
+        if (r->ema_state[t]) TRY_OUT(backend->upload(&r->device, r->ema_state[t], host_states, states));
+    }
+    TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
+out:
+    free(host);
+    return st;
+}
+
+Status replica_create(const ReplicaConfig *config, Replica **made)
+{
+    Status st = OK;
+    Replica *r = calloc(1, sizeof *r);
+    if (!r) return FAIL(ERR_MEMORY, "replica");
+    r->config = *config;
+    TRY_OUT(config->backend->open(&config->device, &r->device));
+    TRY_OUT(programs_create(r));
+    TRY_OUT(arenas_create(r));
+    TRY_OUT(tower_states_create(r));
+    TRY_OUT(optimizer_create(r));
+    TRY_OUT(segments_create(r));
+    programs_bind(r);
+    TRY_OUT(values_start(r));
+    *made = r;
+    r = NULL;
+out:
+    replica_destroy(r);
+    return st;
+}
+
+static void release(Replica *r, void *memory)
+{
+    if (memory) r->device.backend->release(&r->device, memory);
+}
+
+void replica_destroy(Replica *r)
+{
+    if (!r) return;
+    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
+        program_destroy(&r->train[i]);
+        program_destroy(&r->eval[i]);
+    }
+    for (int a = 0; a < ARENA_COUNT; a++) release(r, r->arena[a]);
+    for (int t = 0; t < r->config.local; t++) {
+        if (r->state) release(r, r->state[t]);
+        if (r->stat) release(r, r->stat[t]);
+        if (r->ema_state) release(r, r->ema_state[t]);
+    }
+    for (int s = 0; s < OPTIMIZER_SLOTS; s++) release(r, r->slot[s]);
+    void *singles[] = {r->ema, r->eval_state, r->correct, r->scalars, r->square};
+    for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) release(r, singles[i]);
+    if (r->device.backend) r->device.backend->close(&r->device);
+    layout_destroy(r->layout);
+    free(r->state);
+    free(r->stat);
+    free(r->ema_state);
+    free(r->segments);
+    free(r);
+}
+
+Program *replica_program(Replica *r, bool training, int32_t n)
+{
+    Program *programs = training ? r->train : r->eval;
+    for (int i = 0; i < REPLICA_PROGRAMS; i++)
+        if (programs[i].plan && programs[i].n == n) return &programs[i];
+    return NULL;
+}
+
+/* ---- one tower's turn */
+
+static Status upload_value(Replica *r, const Program *program, Value value, const void *host, size_t bytes)
+{
+    if (!value.id) return OK;
+    return r->device.backend->upload(&r->device, plan_tensor(program->plan, value).data, host, bytes);
+}
+
+Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, uint64_t seed, float scale)
+{
+    size_t n = (size_t)batch->n, image = (size_t)batch->canvas * (size_t)batch->canvas * (size_t)batch->c;
+    int32_t counter[4] = {(int32_t)(uint32_t)seed, (int32_t)(uint32_t)(seed >> 32), (int32_t)batch->step, batch->tower};
+    TRY(upload_value(r, program, program->pixels, batch->pixels, n * image));
+    TRY(upload_value(r, program, program->labels, batch->labels, n * sizeof(int32_t)));
+    TRY(upload_value(r, program, program->augment, batch->augment, n * 4 * sizeof(int32_t)));
+    TRY(upload_value(r, program, program->counter, counter, sizeof counter));
+    TRY(upload_value(r, program, program->dloss, &scale, sizeof scale));
+    if (program->dloss.id) {
+        plan_bind(program->plan, ARENA_STATE, r->state[slot]);
+        plan_bind(program->plan, ARENA_STAT, r->stat[slot]);
+    }
+    return OK;
+}
+
+Status replica_read_loss(Replica *r, const Program *program, double *loss, int64_t hits[2])
+{
+    float host_loss = 0, host_hits[2] = {0};
+    const Backend *backend = r->device.backend;
+    TRY(backend->download(&r->device, &host_loss, plan_tensor(program->plan, program->loss).data, sizeof host_loss));
+    TRY(backend->download(&r->device, host_hits, plan_tensor(program->plan, program->hits).data, sizeof host_hits));
+    TRY(backend->finish(&r->device, LANE_COMPUTE));
+    *loss = host_loss;
+    hits[0] = (int64_t)host_hits[0];
+    hits[1] = (int64_t)host_hits[1];
+    return OK;
+}
+
+Status replica_square_sum(Replica *r, const float *x, size_t count, double *sum)
+{
+    const Backend *backend = r->device.backend;
+    TRY(backend->square_sum(&r->device, x, count, r->square));
+    TRY(backend->download(&r->device, sum, r->square, sizeof *sum));
+    return backend->finish(&r->device, LANE_COMPUTE);
+}
+
+Status replica_l2(Replica *r, double *l2)
+{
+    *l2 = 0;
+    for (int i = 0; i < r->segment_count; i++) {
+        const OptimizerSegment *segment = &r->segments[i];
+        double sum = 0;
+        if (segment->weight_decay == 0) continue;
+        TRY(replica_square_sum(r, (float *)r->arena[ARENA_PARAM] + segment->first, segment->count, &sum));
+        *l2 += (double)segment->weight_decay * sum / 2;
+    }
+    return OK;
+}
+
+/* ---- the commit */
+
+static Status statistics_update(Replica *r, const UpdateInfo *info, const bool *fed)
+{
+    const Backend *backend = r->device.backend;
+    const float *commit = &r->scalars->commit;
+    size_t elements = r->layout->state_elements;
+    for (int t = 0; elements && t < r->config.local; t++) {
+        if (fed[t])
+            TRY(backend->average(&r->device, r->state[t], r->stat[t], r->correct, (float)info->bn_decay, elements,
+                                 commit));
+        if (r->ema_state[t])
+            TRY(backend->average(&r->device, r->ema_state[t], r->state[t], NULL, (float)info->ema_decay, elements,
+                                 commit));
+    }
+    return OK;
+}
+
+Status replica_update(Replica *r, const UpdateInfo *info, const bool *fed)
+{
+    OptimizerScalars scalars = {
+        .lr = (float)info->lr,
+        .step = (float)info->step,
+        .grad_scale = (float)info->grad_scale,
+        .ema_decay = (float)info->ema_decay,
+        .commit = info->commit ? 1 : 0,
+    };
+    OptimizerUpdate update = {
+        .hyper = r->config.optimizer,
+        .param = r->arena[ARENA_PARAM],
+        .grad = r->arena[ARENA_GRAD],
+        .slot = {r->slot[0], r->slot[1]},
+        .ema = r->ema,
+        .segments = r->segments,
+        .segment_count = r->segment_count,
+        .scalars = r->scalars,
+    };
+    TRY(r->device.backend->upload(&r->device, r->scalars, &scalars, sizeof scalars));
+    TRY(r->device.backend->optimizer_apply(&r->device, &update));
+    TRY(statistics_update(r, info, fed));
+    return r->device.backend->finish(&r->device, LANE_COMPUTE);
+}

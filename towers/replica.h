@@ -1,0 +1,73 @@
+/* Replica: one process's device with the weights, the optimizer's memory, and the programs that its towers run in turn.
+ *
+ * A tower is a batch, its loss and its batch-norm statistics; a replica is the copy of the weights that the towers of
+ * one process share. With one tower a process (the usual case) the two coincide. All replicas of a run hold equal
+ * weights, bit for bit. */
+#ifndef TOWERS_REPLICA_H
+#define TOWERS_REPLICA_H
+
+#include "kernels/backend.h"
+#include "towers/data/loader.h"
+#include "towers/program.h"
+
+enum { REPLICA_PROGRAMS = 16 };
+
+typedef struct ReplicaConfig {
+    const Backend *backend;
+    DeviceConfig device;
+    ProgramConfig program;
+    int local;                         /* towers of this process, >= 1 */
+    int32_t train_n[REPLICA_PROGRAMS]; /* distinct batch sizes, > 0; ended by 0 */
+    int32_t eval_n[REPLICA_PROGRAMS];
+    OptimizerHyper optimizer;
+    double weight_decay;
+    bool decay_all, ema;
+    uint64_t seed;
+} ReplicaConfig;
+
+typedef struct Replica {
+    /* owned */
+    ReplicaConfig config;
+    Device device;
+    Layout *layout;
+    Program train[REPLICA_PROGRAMS], eval[REPLICA_PROGRAMS];
+    void *arena[ARENA_COUNT];           /* PARAM, GRAD, INPUT, RESULT, SCRATCH; STATE and STAT are per tower */
+    float **state, **stat, **ema_state; /* [local]; device memory */
+    float *slot[OPTIMIZER_SLOTS], *ema;
+    float *eval_state; /* the exported statistics: what evaluation normalizes with; weights are ema if there is one,
+                          else PARAM */
+    float *correct;    /* layout->state_correct on the device */
+    OptimizerScalars *scalars; /* device */
+    double *square;            /* device */
+    OptimizerSegment *segments;
+    int segment_count;
+} Replica;
+
+/* Opens the device, builds every program, allocates everything, fills parameters and states with their starting values.
+ */
+NODISCARD Status replica_create(const ReplicaConfig *config, Replica **made);
+void replica_destroy(Replica *replica); /* NULL is fine */
+
+Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if it was not asked for */
+
+/* Upload a batch as the input of `program`, for local tower `slot`, and bind that tower's statistics. `scale`: dloss.
+ */
+NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *batch, int slot, uint64_t seed,
+                              float scale);
+/* After the forward pass: the summed loss and the hits. */
+NODISCARD Status replica_read_loss(Replica *replica, const Program *program, double *loss, int64_t hits[2]);
+/* Sum of squares of f32 device memory. */
+NODISCARD Status replica_square_sum(Replica *replica, const float *x, size_t count, double *sum);
+/* Sum over decayed parameters of w^2 / 2, times weight decay: the L2 term of the loss. */
+NODISCARD Status replica_l2(Replica *replica, double *l2);
+
+typedef struct UpdateInfo {
+    double lr, grad_scale, ema_decay, bn_decay;
+    int64_t step; /* 1 for the first update */
+    bool commit;
+} UpdateInfo;
+/* Weights, slots, averages and batch-norm running statistics move in one go; nothing at all without `commit`.
+ * `fed[slot]` tells which local towers had samples (the others' statistics stay). */
+NODISCARD Status replica_update(Replica *replica, const UpdateInfo *info, const bool *fed);
+
+#endif

@@ -1,0 +1,360 @@
+/* Checkpoints of a run: from the arenas of all towers to files, and back.
+ *
+ * model.safetensors holds what evaluation uses (the weight average if there is one) with the exported batch-norm
+ * statistics; train.safetensors what an exact resume needs besides: slots, raw weights where they differ, every tower's
+ * statistics. Rank 0 writes; the other towers' statistics come to it through the sum (a tower gives its own, the others
+ * zeros). */
+#include "towers/process.h"
+
+#include "towers/checkpoint.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- batch-norm statistics of all towers */
+
+/* Sum over towers of what `pick` makes of each tower's statistics; host memory, [state_elements]. */
+static Status states_sum(TowerProcess *p, float **states, int only_tower, bool squares, float *sum)
+{
+    Status st = OK;
+    const Backend *backend = p->replica->device.backend;
+    const Layout *layout = p->replica->layout;
+    size_t elements = layout->state_elements;
+    float *mine = calloc(elements, sizeof *mine);
+    if (!mine) return FAIL(ERR_MEMORY, "statistics of a tower (%zu floats)", elements);
+    for (int slot = 0; slot < p->local; slot++) {
+        bool wanted = only_tower < 0 || only_tower == p->first + slot;
+        memset(mine, 0, elements * sizeof *mine);
+        if (wanted) TRY_OUT(backend->download(&p->replica->device, mine, states[slot], elements * sizeof *mine));
+        TRY_OUT(backend->finish(&p->replica->device, LANE_COMPUTE));
+        for (size_t i = 0; squares && i < elements; i++) mine[i] *= mine[i];
+        TRY_OUT(comm_give(p->comm, p->first + slot, 0, mine, elements));
+    }
+    TRY_OUT(comm_sum(p->comm, 0, sum, elements));
+out:
+    free(mine);
+    return st;
+}
+
+static bool is_variance(const char *name)
+{
+    const char *last = strrchr(name, '.');
+    return last && !strcmp(last, ".running_var");
+}
+
+static const LayoutEntry *mean_of(const Layout *layout, const LayoutEntry *variance)
+{
+    char name[ST_MAX_NAME];
+    int stem = (int)(strlen(variance->name) - strlen("running_var"));
+    snprintf(name, sizeof name, "%.*srunning_mean", stem, variance->name);
+    return layout_state(layout, name);
+}
+
+/* Variances become mean of variances plus variance of means: the statistics of all towers' samples together. */
+static void pool_variances(const Layout *layout, const float *square_mean, float *states)
+{
+    for (int i = 0; i < layout->state_count; i++) {
+        const LayoutEntry *variance = &layout->states[i],
+                          *mean = is_variance(variance->name) ? mean_of(layout, variance) : NULL;
+        for (size_t k = 0; mean && k < variance->count; k++) {
+            float m = states[mean->first + k], spread = square_mean[mean->first + k] - m * m;
+            states[variance->first + k] += spread > 0 ? spread : 0;
+        }
+    }
+}
+
+static Status states_merge(TowerProcess *p, float **states, float *merged)
+{
+    Status st = OK;
+    const Layout *layout = p->replica->layout;
+    int towers = p->ledger->towers;
+    BnStats policy = p->job->bn_stats;
+    if (policy == BN_STATS_LAST || policy == BN_STATS_FIRST)
+        return states_sum(p, states, policy == BN_STATS_LAST ? towers - 1 : 0, false, merged);
+    TRY(states_sum(p, states, -1, false, merged));
+    for (size_t i = 0; i < layout->state_elements; i++) merged[i] /= (float)towers;
+    if (policy == BN_STATS_MEAN || towers == 1) return OK;
+    float *squares = calloc(layout->state_elements, sizeof *squares);
+    if (!squares) return FAIL(ERR_MEMORY, "pooled statistics (%zu floats)", layout->state_elements);
+    TRY_OUT(states_sum(p, states, -1, true, squares));
+    for (size_t i = 0; i < layout->state_elements; i++) squares[i] /= (float)towers;
+    pool_variances(layout, squares, merged);
+out:
+    free(squares);
+    return st;
+}
+
+Status statistics_export(TowerProcess *p)
+{
+    Status st = OK;
+    Replica *r = p->replica;
+    size_t elements = r->layout->state_elements;
+    if (!elements) return OK;
+    float *merged = calloc(elements, sizeof *merged);
+    if (!merged) return FAIL(ERR_MEMORY, "exported statistics (%zu floats)", elements);
+    TRY_OUT(states_merge(p, r->ema ? r->ema_state : r->state, merged));
+    TRY_OUT(r->device.backend->upload(&r->device, r->eval_state, merged, elements * sizeof *merged));
+    TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
+out:
+    free(merged);
+    return st;
+}
+
+/* ---- arenas to lists */
+
+/* Download a device arena and append it. `states`: the layout is that of STATE. */
+static Status arena_pack(TowerProcess *p, const char *prefix, const float *arena, bool states, int64_t tracked,
+                         WeightList *list)
+{
+    Replica *r = p->replica;
+    size_t count = states ? r->layout->state_elements : r->layout->param_elements;
+    TRY(r->device.backend->download(&r->device, p->scratch, arena, count * sizeof(float)));
+    TRY(r->device.backend->finish(&r->device, LANE_COMPUTE));
+    return states ? states_pack(&p->map, prefix, p->scratch, tracked, list)
+                  : weights_pack(&p->map, prefix, p->scratch, list);
+}
+
+static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensors *file, float *arena, bool states)
+{
+    Replica *r = p->replica;
+    size_t count = states ? r->layout->state_elements : r->layout->param_elements;
+    memset(p->scratch, 0, count * sizeof(float)); /* padding between parameters */
+    TRY(weights_unpack_exact(&p->map, prefix, file, states ? NULL : p->scratch, states ? p->scratch : NULL));
+    TRY(r->device.backend->upload(&r->device, arena, p->scratch, count * sizeof(float)));
+    return r->device.backend->finish(&r->device, LANE_COMPUTE);
+}
+
+static Status model_pack(TowerProcess *p, WeightList *list)
+{
+    Replica *r = p->replica;
+    TRY(arena_pack(p, "", r->ema ? r->ema : r->arena[ARENA_PARAM], false, -1, list));
+    if (r->layout->state_elements) TRY(arena_pack(p, "", r->eval_state, true, p->run.updates, list));
+    return OK;
+}
+
+/* Every tower's statistics, on every rank (rank 0 needs them; the sum is collective). */
+static Status tower_states_pack(TowerProcess *p, WeightList *list)
+{
+    Replica *r = p->replica;
+    for (int t = 0; r->layout->state_elements && t < p->ledger->towers; t++) {
+        char prefix[64];
+        snprintf(prefix, sizeof prefix, "tower%d.", t);
+        TRY(states_sum(p, r->state, t, false, p->scratch));
+        if (p->rank == 0) TRY(states_pack(&p->map, prefix, p->scratch, -1, list));
+        if (!r->ema) continue;
+        snprintf(prefix, sizeof prefix, "tower%d.ema.", t);
+        TRY(states_sum(p, r->ema_state, t, false, p->scratch));
+        if (p->rank == 0) TRY(states_pack(&p->map, prefix, p->scratch, -1, list));
+    }
+    return OK;
+}
+
+static Status train_pack(TowerProcess *p, WeightList *list)
+{
+    Replica *r = p->replica;
+    static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
+    for (int s = 0; p->rank == 0 && s < OPTIMIZER_SLOTS; s++)
+        if (r->slot[s]) TRY(arena_pack(p, slot_prefix[s], r->slot[s], false, -1, list));
+    if (p->rank == 0 && r->ema) TRY(arena_pack(p, "raw.", r->arena[ARENA_PARAM], false, -1, list));
+    return tower_states_pack(p, list);
+}
+
+/* ---- state.json */
+
+static char *state_text(const TowerProcess *p)
+{
+    const RunState *run = &p->run;
+    json_t *root = json_pack(
+        "{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:i, s:s, s:s}", "format", "towers checkpoint 1",
+        "step", (json_int_t)run->step, "updates", (json_int_t)run->updates, "skipped", (json_int_t)run->skipped,
+        "epoch_sum", run->epoch_sum, "epoch_constant_sum", run->epoch_constant_sum, "epoch_count",
+        (json_int_t)run->epoch_count, "epoch_hits", (json_int_t)run->epoch_hits, "best_step",
+        (json_int_t)run->best_step, "best_top1", run->best_top1, "steps_per_epoch", (json_int_t)p->steps_per_epoch,
+        "towers", p->ledger->towers, "model", p->job->program.model->name, "config_hash", p->job->config_hash);
+    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(root);
+    return text;
+}
+
+static Status state_parse(TowerProcess *p, const char *text, const char *path)
+{
+    json_error_t error;
+    json_int_t step, updates, skipped, count, hits, best_step;
+    int towers;
+    const char *model, *hash;
+    double sum, constant, best;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    if (!root) return FAIL(ERR_CHECKPOINT, "%s/state.json:%d: %s", path, error.line, error.text);
+    Status st = OK;
+    if (json_unpack_ex(root, &error, 0, "{s:I, s:I, s:I, s:F, s:F, s:I, s:I, s:I, s:F, s:i, s:s, s:s}", "step", &step,
+                       "updates", &updates, "skipped", &skipped, "epoch_sum", &sum, "epoch_constant_sum", &constant,
+                       "epoch_count", &count, "epoch_hits", &hits, "best_step", &best_step, "best_top1", &best,
+                       "towers", &towers, "model", &model, "config_hash", &hash))
+        st = FAIL(ERR_CHECKPOINT, "%s/state.json: %s", path, error.text);
+    else if (strcmp(model, p->job->program.model->name) || towers != p->ledger->towers)
+        st = FAIL(ERR_ARG,
+                  "%s is of %s with %d towers; this run is %s with %d (start a new --output-dir, or --weights it)",
+                  path, model, towers, p->job->program.model->name, p->ledger->towers);
+    else if (strcmp(hash, p->job->config_hash))
+        st = FAIL(ERR_ARG,
+                  "%s was made with other settings of data, batch, optimizer or schedule; a resumed run would not be "
+                  "the same "
+                  "run. Compare args.yaml, or start a new run from it with --pretrained",
+                  path);
+    if (st == OK)
+        p->run = (RunState){.step = step,
+                            .updates = updates,
+                            .skipped = skipped,
+                            .epoch_sum = sum,
+                            .epoch_constant_sum = constant,
+                            .epoch_count = count,
+                            .epoch_hits = hits,
+                            .best_step = best_step,
+                            .best_top1 = best};
+    json_decref(root);
+    return st;
+}
+
+/* ---- saving */
+
+static const StPair *metadata(const TowerProcess *p, StPair pairs[3])
+{
+    pairs[0] = (StPair){"format", "pt"};
+    pairs[1] = (StPair){"model", p->job->program.model->name};
+    pairs[2] = (StPair){"variant", p->job->program.options.variant ? p->job->program.options.variant : ""};
+    return pairs;
+}
+
+Status snapshot_save(TowerProcess *p)
+{
+    Status st = OK;
+    WeightList model = {0}, train = {0};
+    StPair pairs[3];
+    char *state = NULL;
+    for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_SAVE);
+    TRY_OUT(statistics_export(p));
+    TRY_OUT(train_pack(p, &train));
+    if (p->rank == 0) {
+        TRY_OUT(model_pack(p, &model));
+        TRY_OUT(metrics_flush(p->metrics));
+        state = state_text(p);
+        if (!state) {
+            st = FAIL(ERR_MEMORY, "state of the checkpoint of step %lld", (long long)p->run.step);
+            goto out;
+        }
+        CheckpointContent content = {.step = p->run.step,
+                                     .model = model.tensor,
+                                     .model_count = model.count,
+                                     .train = train.tensor,
+                                     .train_count = train.count,
+                                     .state_json = state,
+                                     .metadata = metadata(p, pairs),
+                                     .metadata_count = 3};
+        TRY_OUT(checkpoint_save(p->job->run_dir, &content, p->job->keep, p->run.best_step > 0 ? p->run.best_step : -1));
+    }
+out:
+    free(state);
+    weight_list_clear(&model);
+    weight_list_clear(&train);
+    return st;
+}
+
+Status snapshot_export(TowerProcess *p, const char *path)
+{
+    Status st = OK;
+    WeightList model = {0};
+    StPair pairs[3];
+    TRY(statistics_export(p));
+    if (p->rank != 0) return OK;
+    TRY_OUT(model_pack(p, &model));
+    TRY_OUT(safetensors_replace(path, model.tensor, model.count, metadata(p, pairs), 3));
+out:
+    weight_list_clear(&model);
+    return st;
+}
+
+/* ---- loading */
+
+static Status tower_states_unpack(TowerProcess *p, const SafeTensors *file)
+{
+    Replica *r = p->replica;
+    for (int slot = 0; r->layout->state_elements && slot < p->local; slot++) {
+        char prefix[64];
+        snprintf(prefix, sizeof prefix, "tower%d.", p->first + slot);
+        TRY(arena_unpack(p, prefix, file, r->state[slot], true));
+        if (!r->ema) continue;
+        snprintf(prefix, sizeof prefix, "tower%d.ema.", p->first + slot);
+        TRY(arena_unpack(p, prefix, file, r->ema_state[slot], true));
+    }
+    return OK;
+}
+
+static Status content_restore(TowerProcess *p, const Checkpoint *checkpoint)
+{
+    Replica *r = p->replica;
+    static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
+    TRY(state_parse(p, checkpoint->state_json, checkpoint->path));
+    if (r->ema) {
+        TRY(arena_unpack(p, "raw.", checkpoint->train, r->arena[ARENA_PARAM], false));
+        TRY(weights_unpack_exact(&p->map, "", checkpoint->model, p->scratch, NULL));
+        TRY(r->device.backend->upload(&r->device, r->ema, p->scratch, r->layout->param_elements * sizeof(float)));
+        TRY(r->device.backend->finish(&r->device, LANE_COMPUTE));
+    } else {
+        TRY(arena_unpack(p, "", checkpoint->model, r->arena[ARENA_PARAM], false));
+    }
+    for (int s = 0; s < OPTIMIZER_SLOTS; s++)
+        if (r->slot[s]) TRY(arena_unpack(p, slot_prefix[s], checkpoint->train, r->slot[s], false));
+    return tower_states_unpack(p, checkpoint->train);
+}
+
+Status snapshot_restore(TowerProcess *p, bool *restored)
+{
+    Status st = OK;
+    Checkpoint *checkpoint = NULL;
+    char note[1024] = "";
+    *restored = false;
+    if (p->job->resume_path)
+        TRY_OUT(checkpoint_open(p->job->resume_path, &checkpoint));
+    else if (p->job->resume) {
+        /* Rank 0 looks first: it may have to set a damaged checkpoint aside. */
+        if (p->rank == 0) TRY_OUT(checkpoint_open_latest(p->job->run_dir, &checkpoint, note, sizeof note));
+        TRY_OUT(comm_barrier(p->comm));
+        if (p->rank != 0) TRY_OUT(checkpoint_open_latest(p->job->run_dir, &checkpoint, note, sizeof note));
+    }
+    if (!checkpoint) goto out;
+    TRY_OUT(content_restore(p, checkpoint));
+    *restored = true;
+out:
+    checkpoint_close(checkpoint);
+    return st;
+}
+
+Status snapshot_load_weights(TowerProcess *p, const char *path)
+{
+    Status st = OK;
+    Replica *r = p->replica;
+    SafeTensors *file = NULL;
+    size_t states = r->layout->state_elements;
+    float *host = calloc(states + 1, sizeof *host);
+    if (!host) return FAIL(ERR_MEMORY, "statistics (%zu floats)", states);
+    TRY_OUT(safetensors_open(path, &file));
+    memset(p->scratch, 0, r->layout->param_elements * sizeof(float));
+    TRY_OUT(weights_unpack_exact(&p->map, "", file, p->scratch, host));
+    TRY_OUT(r->device.backend->upload(&r->device, r->arena[ARENA_PARAM], p->scratch,
+                                      r->layout->param_elements * sizeof(float)));
+    if (r->ema)
+        TRY_OUT(r->device.backend->upload(&r->device, r->ema, p->scratch, r->layout->param_elements * sizeof(float)));
+    for (int t = 0; states && t < p->local; t++) {
+        TRY_OUT(r->device.backend->upload(&r->device, r->state[t], host, states * sizeof *host));
+        if (r->ema_state[t])
+            TRY_OUT(r->device.backend->upload(&r->device, r->ema_state[t], host, states * sizeof *host));
+    }
+    TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
+out:
+    if (st != OK) (void)status_via(st, __FILE__, __LINE__, path);
+    safetensors_close(file);
+    free(host);
+    return st;
+}

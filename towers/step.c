@@ -1,0 +1,316 @@
+/* One training step, as every tower process runs it.
+ *
+ *   feed -> forward -> loss -> backward, bucket by bucket given to the sum -> sum over towers -> verdict -> update ->
+ * record
+ *
+ * Each tower's loss and gradients are those of its own batch, already divided by the samples of the whole global batch,
+ * so that the sum over towers is the gradient of the mean over all samples. Nothing moves before the verdict: weights,
+ * optimizer memory, averages and batch-norm statistics change together in replica_update, or not at all. */
+#include "towers/fault.h"
+#include "towers/process.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Step {
+    int64_t number;  /* from 1, as people count */
+    int64_t samples; /* of the global batch */
+    int64_t started_ns, wait_ns;
+    float scale;                /* of every sample's gradient */
+    bool fed[TOWERS_MAX];       /* local towers that had samples */
+    TowerLoss loss[TOWERS_MAX]; /* of all towers, from the ledger */
+    double grad_norm;           /* of the averaged gradient */
+    int culprit;                /* first tower at fault, or -1 */
+    bool commit;
+    double lr;
+} Step;
+
+static float *grads(TowerProcess *p)
+{
+    return p->replica->arena[ARENA_GRAD];
+}
+
+static size_t grad_count(const TowerProcess *p)
+{
+    return p->replica->layout->param_elements;
+}
+
+/* ---- a tower's turn */
+
+/* A tower without samples agrees to the others' gradients by giving zeros. */
+static Status give_nothing(TowerProcess *p, int tower, LedgerRow *row)
+{
+    const Backend *backend = p->replica->device.backend;
+    TRY(backend->fill(&p->replica->device, grads(p), 0, grad_count(p)));
+    row->loss = (TowerLoss){.finite = true};
+    row->loss_finite = row->grad_finite = true;
+    return comm_give(p->comm, tower, 0, grads(p), grad_count(p));
+}
+
+/* Test hook: make the tower's loss or its gradients not finite. */
+static Status poison(TowerProcess *p, int tower, const Step *step, double *loss)
+{
+    const Fault *nan_fault = fault_of(FAULT_NAN, tower, step->number),
+                *inf_fault = fault_of(FAULT_INF, tower, step->number);
+    const Fault *fault = nan_fault ? nan_fault : inf_fault;
+    if (!fault) return OK;
+    float value = nan_fault ? NAN : INFINITY;
+    if (fault->loss) *loss = value;
+    if (fault->grad) return p->replica->device.backend->fill(&p->replica->device, grads(p), value, 1);
+    return OK;
+}
+
+/* Backward in segments: a bucket is given to the sum as soon as its last gradient is final. */
+static Status backward(TowerProcess *p, Program *program, int tower, const Step *step, LedgerRow *row, double *loss)
+{
+    int done = program->forward_end;
+    double square = 0;
+    for (int b = 0; b < p->buckets.count; b++) {
+        const Bucket *bucket = &p->buckets.bucket[b];
+        bool last = b == p->buckets.count - 1;
+        int ready =
+            last ? plan_op_count(program->plan) : plan_ready_after(program->plan, bucket->first + bucket->count);
+        if (ready > done) TRY(plan_run(program->plan, done, ready));
+        if (ready > done) done = ready;
+        if (b == 0) TRY(poison(p, tower, step, loss));
+        double part;
+        TRY(replica_square_sum(p->replica, grads(p) + bucket->first, bucket->count, &part));
+        square += part;
+        TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
+    }
+    row->grad_norm = sqrt(square);
+    row->grad_finite = isfinite(square);
+    return OK;
+}
+
+static Status tower_turn(TowerProcess *p, int slot, const Batch *batch, Step *step)
+{
+    int tower = p->first + slot;
+    LedgerRow *row = ledger_row(p->ledger, tower, step->number);
+    step->fed[slot] = batch->n > 0;
+    if (batch->n == 0) return give_nothing(p, tower, row);
+    Program *program = replica_program(p->replica, true, batch->n);
+    if (!program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", tower, batch->n);
+    double loss;
+
+    ledger_phase(p->ledger, tower, step->number, PHASE_COPY);
+    TRY(replica_feed(p->replica, program, batch, slot, p->job->seed, step->scale));
+    ledger_phase(p->ledger, tower, step->number, PHASE_FORWARD);
+    fault_strike(tower, step->number, PHASE_FORWARD);
+    TRY(plan_run(program->plan, 0, program->forward_end));
+    TRY(replica_read_loss(p->replica, program, &loss, row->hits));
+    ledger_phase(p->ledger, tower, step->number, PHASE_BACKWARD);
+    fault_strike(tower, step->number, PHASE_BACKWARD);
+    TRY(backward(p, program, tower, step, row, &loss));
+
+    row->loss_finite = isfinite(loss);
+    row->loss = (TowerLoss){.sum = loss, .count = batch->n, .finite = row->loss_finite && row->grad_finite};
+    return OK;
+}
+
+static Status towers_run(TowerProcess *p, Step *step)
+{
+    for (int slot = 0; slot < p->local; slot++) {
+        int tower = p->first + slot;
+        const Batch *batch;
+        LedgerRow *row = ledger_row(p->ledger, tower, step->number);
+        memset(row, 0, sizeof *row);
+        ledger_phase(p->ledger, tower, step->number, PHASE_DATA);
+        fault_strike(tower, step->number, PHASE_DATA);
+        TRY(loader_next(p->loader, &batch));
+        TRY(tower_turn(p, slot, batch, step));
+        row->arrival_ns = clock_ns();
+        row->step = step->number;
+        ledger_phase(p->ledger, tower, step->number, PHASE_REDUCE);
+    }
+    return OK;
+}
+
+/* ---- agreement */
+
+static Status sum_over_towers(TowerProcess *p, const Step *step)
+{
+    float lanes[SUM_LANES] = {0};
+    size_t end = grad_count(p);
+    for (int slot = 0; slot < p->local; slot++) {
+        const LedgerRow *row = ledger_row(p->ledger, p->first + slot, step->number);
+        lanes[SUM_LANE_STOP] = atomic_load(&p->ledger->run.stop_signal) ? 1 : 0;
+        lanes[SUM_LANE_NONFINITE] = row->loss.finite ? 0 : 1;
+        lanes[SUM_LANE_SAMPLES] = (float)row->loss.count;
+        TRY(comm_give(p->comm, p->first + slot, end, lanes, SUM_LANES));
+    }
+    for (int b = 0; b + 1 < p->buckets.count; b++)
+        TRY(comm_sum(p->comm, p->buckets.bucket[b].first, grads(p) + p->buckets.bucket[b].first,
+                     p->buckets.bucket[b].count));
+    const Bucket *last = &p->buckets.bucket[p->buckets.count - 1];
+    TRY(comm_sum(p->comm, last->first, p->scratch, last->count + SUM_LANES)); /* the lanes ride in the last bucket */
+    TRY(p->replica->device.backend->upload(&p->replica->device, grads(p) + last->first, p->scratch,
+                                           last->count * sizeof(float)));
+    memcpy(lanes, p->scratch + last->count, sizeof lanes);
+    p->stop = lanes[SUM_LANE_STOP] > 0;
+    return OK;
+}
+
+/* May the step commit? Every rank sees the same rows and the same sum, so every rank decides alike. */
+static Status verdict(TowerProcess *p, Step *step)
+{
+    double square;
+    for (int t = 0; t < p->ledger->towers; t++) step->loss[t] = ledger_row(p->ledger, t, step->number)->loss;
+    TRY(replica_square_sum(p->replica, grads(p), grad_count(p), &square));
+    step->grad_norm = sqrt(square);
+    bool passed = nan_check_pass(step->loss, p->ledger->towers, p->job->nan_check, &step->culprit);
+    bool sum_finite = isfinite(square) || p->job->nan_check != NAN_CHECK_ALL;
+    step->commit = (passed && sum_finite) || p->job->nan_check == NAN_CHECK_LAST;
+    return OK;
+}
+
+/* ---- the commit */
+
+static Status update(TowerProcess *p, Step *step)
+{
+    const TrainJob *job = p->job;
+    double clip = job->clip_norm > 0 && step->grad_norm > job->clip_norm ? job->clip_norm / step->grad_norm : 1;
+    double warm = (1.0 + (double)p->run.updates) / (10.0 + (double)p->run.updates); /* TensorFlow's num_updates */
+    UpdateInfo info = {
+        .lr = step->lr,
+        .grad_scale = clip,
+        .ema_decay = job->ema_decay < warm ? job->ema_decay : warm,
+        .bn_decay = job->bn_decay,
+        .step = p->run.updates + 1,
+        .commit = step->commit,
+    };
+    if (step->commit) {
+        TRY(replica_update(p->replica, &info, step->fed));
+        p->run.updates++;
+        p->run.skipped_in_row = 0;
+    } else {
+        p->run.skipped++;
+        p->run.skipped_in_row++;
+    }
+    for (int slot = 0; slot < p->local; slot++)
+        if (fault_of(FAULT_BITFLIP, p->first + slot, step->number))
+            ((uint32_t *)p->replica->arena[ARENA_PARAM])[0] ^= 1u << 20;
+    return OK;
+}
+
+/* The message of a step that was refused: which tower, which step, loss or gradient. */
+static Status refusal(const TowerProcess *p, const Step *step)
+{
+    double loss = step->culprit >= 0 ? tower_loss_mean(&step->loss[step->culprit]) : 0;
+    if (p->job->nan_check == NAN_CHECK_LAST)
+        return FAIL(ERR_NUMERIC, "Model diverged with loss = NaN (last tower, step %lld, after the update)",
+                    (long long)step->number);
+    if (step->culprit < 0)
+        return FAIL(
+            ERR_NUMERIC,
+            "step %lld: the sum of the gradients over all towers is not finite, though each tower's is; nothing "
+            "was committed; try a lower --lr or --clip-norm",
+            (long long)step->number);
+    const LedgerRow *row = ledger_row(p->ledger, step->culprit, step->number);
+    return FAIL(
+        ERR_NUMERIC,
+        "tower %d, step %lld: %s not finite (loss %g, gradient norm %g); nothing was committed, the weights are "
+        "those after step %lld; try a lower --lr, or --nan-policy skip",
+        step->culprit, (long long)step->number,
+        row->loss_finite   ? "the gradient is"
+        : row->grad_finite ? "the loss is"
+                           : "loss and gradient are",
+        loss, row->grad_norm, (long long)step->number - 1);
+}
+
+static Status refuse(const TowerProcess *p, const Step *step)
+{
+    bool tolerated = p->job->nan_policy == NAN_POLICY_SKIP && p->job->nan_check != NAN_CHECK_LAST;
+    if (!tolerated) return refusal(p, step);
+    if (p->run.skipped_in_row > NAN_SKIPS_MAX)
+        return FAIL(ERR_NUMERIC, "step %lld: %d steps in a row were not finite (tower %d is the first at fault)",
+                    (long long)step->number, NAN_SKIPS_MAX + 1, step->culprit);
+    return OK;
+}
+
+/* ---- what is remembered */
+
+static void epoch_add(TowerProcess *p, const Step *step)
+{
+    double sum = 0;
+    for (int t = 0; t < p->ledger->towers; t++) {
+        const LedgerRow *row = ledger_row(p->ledger, t, step->number);
+        sum += row->loss.sum;
+        p->run.epoch_count += row->loss.count;
+        p->run.epoch_hits += row->hits[0];
+    }
+    p->run.epoch_sum += sum;
+    p->run.epoch_constant_sum += sum / (double)shares_global(&p->job->shares);
+}
+
+static void run_show(TowerProcess *p, const Step *step, double seconds)
+{
+    const TrainJob *job = p->job;
+    LedgerRun *run = &p->ledger->run;
+    int64_t global = shares_global(&job->shares);
+    atomic_store(&run->mean_loss, mean_loss(step->loss, p->ledger->towers, job->divisor, global));
+    atomic_store(&run->loss, reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, global));
+    atomic_store(&run->lr, step->lr);
+    atomic_store(&run->images_per_sec, (double)step->samples / seconds);
+    atomic_store(&run->epoch_x1000, p->run.step * 1000 / p->steps_per_epoch);
+    atomic_store(&run->step, p->run.step);
+}
+
+static Status record(TowerProcess *p, const Step *step)
+{
+    double seconds = (double)(clock_ns() - step->started_ns) * 1e-9, l2 = 0, norm[TOWERS_MAX];
+    int64_t arrival[TOWERS_MAX], data[TOWERS_MAX], hits = 0, global = shares_global(&p->job->shares);
+    if (p->job->weight_decay > 0) TRY(replica_l2(p->replica, &l2));
+    for (int t = 0; t < p->ledger->towers; t++) {
+        const LedgerRow *row = ledger_row(p->ledger, t, step->number);
+        norm[t] = row->grad_norm;
+        arrival[t] = (row->arrival_ns - step->started_ns) / 1000;
+        data[t] = row->phase_ns[PHASE_DATA] / 1000;
+        hits += row->hits[0];
+    }
+    double mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, global);
+    StepRecord rec = {
+        .step = step->number,
+        .epoch = (step->number - 1) / p->steps_per_epoch,
+        .lr = step->lr,
+        .images = step->samples,
+        .images_per_sec = (double)step->samples / seconds,
+        .tower = step->loss,
+        .towers = p->ledger->towers,
+        .mean_loss = mean,
+        .base_loss = mean,
+        .total_loss = mean + l2,
+        .grad_norm = step->grad_norm,
+        .tower_grad_norm = norm,
+        .arrival_us = arrival,
+        .data_us = data,
+        .top1 = step->samples ? (double)hits / (double)step->samples : 0,
+        .skipped = !step->commit,
+    };
+    run_show(p, step, seconds);
+    return metrics_step(p->metrics, &rec);
+}
+
+Status step_run(TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    Step step = {.number = p->run.step + 1, .started_ns = clock_ns(), .culprit = -1};
+    int64_t in_epoch = p->run.step % p->steps_per_epoch, count = dataset_info(job->train)->count,
+            global = shares_global(&job->shares);
+    step.samples = global < count - in_epoch * global ? global : count - in_epoch * global;
+    step.scale = (float)loss_scale(step.samples, job->divisor, global);
+    step.lr = schedule_lr(&job->schedule, p->run.step, p->steps_per_epoch, p->total_steps);
+
+    TRY(towers_run(p, &step));
+    TRY(sum_over_towers(p, &step));
+    TRY(verdict(p, &step));
+    for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step.number, PHASE_UPDATE);
+    TRY(update(p, &step));
+    Status refused = step.culprit < 0 && step.commit ? OK : refuse(p, &step);
+    if (refused == OK) p->run.step++;
+    if (step.commit) epoch_add(p, &step);
+    for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step.number, PHASE_RECORD);
+    if (p->metrics && refused == OK) TRY(record(p, &step));
+    return refused;
+}

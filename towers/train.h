@@ -1,0 +1,93 @@
+/* TrainJob: everything a training run is, as data. Filled by the command line, run by the supervisor and the tower
+ * processes. */
+#ifndef TOWERS_TRAIN_H
+#define TOWERS_TRAIN_H
+
+#include "kernels/backend.h"
+#include "nccl_sync/mean_loss.h"
+#include "towers/data/dataset.h"
+#include "towers/data/share.h"
+#include "towers/ledger.h"
+#include "towers/model.h"
+#include "towers/program.h"
+#include "towers/schedule.h"
+
+/* Which towers' batch-norm averages evaluation and model.safetensors use. POOLED is exact: mean of the variances plus
+ * variance of the means. */
+typedef enum BnStats { BN_STATS_LAST = 0, BN_STATS_FIRST, BN_STATS_MEAN, BN_STATS_POOLED } BnStats;
+
+/* What happens to a step that failed the NaN check. */
+typedef enum NanPolicy { NAN_POLICY_STOP = 0, NAN_POLICY_SKIP, NAN_POLICY_ROLLBACK } NanPolicy;
+
+enum { NAN_SKIPS_MAX = 10 /* in a row */, GPUS_MAX = 64 };
+
+typedef struct TrainJob {
+    /* what is learnt */
+    ProgramConfig program;       /* of training; evaluation differs in `training` alone */
+    const Dataset *train, *test; /* borrowed, opened before the fork; test may be NULL */
+
+    /* towers */
+    const Backend *backend;
+    Shares shares;
+    int processes, threads; /* threads of each tower */
+    int gpu[GPUS_MAX], gpu_count;
+    bool deterministic;
+
+    /* optimization */
+    OptimizerHyper optimizer;
+    double weight_decay;
+    bool decay_all; /* also batch norm and biases */
+    Schedule schedule;
+    int64_t epochs, max_steps; /* whichever ends first; max_steps 0 = none */
+    double clip_norm;          /* global norm; 0 = off */
+    double ema_decay;          /* 0 = off */
+    double bn_decay;           /* of the running averages: running = decay running + (1 - decay) batch */
+    BnStats bn_stats;
+    LossDivisor divisor;
+    uint64_t seed;
+
+    /* data */
+    bool augment, flip;
+    int32_t pad;
+    int workers;
+    int32_t eval_batch;
+
+    /* truth and safety */
+    LossReport report;
+    NanCheck nan_check;
+    NanPolicy nan_policy;
+    int64_t comm_timeout_ms;
+
+    /* records */
+    const char *run_dir;
+    const char *args_yaml, *env_json; /* texts for the run directory */
+    const char *config_hash;          /* of what must not change on resume */
+    bool resume;                      /* from the newest checkpoint of run_dir, if there is one */
+    const char *resume_path;          /* or from this one; NULL */
+    const char *initial_weights;      /* safetensors to start from; NULL */
+    int64_t checkpoint_steps;         /* 0 = every epoch */
+    double checkpoint_minutes;
+    int keep;
+    int log_interval, event_interval;
+    int eval_interval; /* epochs; 0 = at the end */
+    bool quiet, color, tty;
+} TrainJob;
+
+/* Numbers that follow from a job. */
+int64_t job_steps_per_epoch(const TrainJob *job);
+int64_t job_total_steps(const TrainJob *job);
+int job_first_tower(const TrainJob *job, int process); /* towers of process p: [first(p), first(p + 1)) */
+
+typedef struct TrainResult {
+    int64_t step;
+    double test_top1, test_top5, best_top1;
+    int signal; /* that asked for the stop, or 0 */
+} TrainResult;
+
+/* Run it: forks the towers, shows the console, waits. The status is the root cause of a failure. */
+NODISCARD Status train_run(const TrainJob *job, TrainResult *result);
+
+/* Evaluate weights: every sample exactly once. */
+NODISCARD Status eval_run(const TrainJob *job, const char *weights, EvalResult *result);
+
+#endif

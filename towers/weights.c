@@ -1,0 +1,268 @@
+/* Arenas to named tensors and back; see weights.h. */
+#include "towers/weights.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the list */
+
+void weight_list_clear(WeightList *list)
+{
+    for (int i = 0; i < list->count; i++) {
+        free((void *)list->tensor[i].name);
+        free((void *)list->tensor[i].data);
+    }
+    free(list->tensor);
+    *list = (WeightList){0};
+}
+
+/* Append a tensor with room for `bytes` of data; *data receives the room. */
+static Status list_add(WeightList *list, const char *prefix, const char *name, StTensor like, size_t bytes, void **data)
+{
+    if (list->count == list->room) {
+        int room = list->room ? 2 * list->room : 64;
+        StTensor *grown = realloc(list->tensor, (size_t)room * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "list of %d tensors", room);
+        list->tensor = grown;
+        list->room = room;
+    }
+    char *full = malloc(strlen(prefix) + strlen(name) + 1);
+    void *memory = malloc(bytes ? bytes : 1);
+    if (!full || !memory) {
+        free(full);
+        free(memory);
+        return FAIL(ERR_MEMORY, "tensor %s%s (%zu bytes)", prefix, name, bytes);
+    }
+    strcpy(full, prefix);
+    strcat(full, name);
+    like.name = full;
+    like.data = memory;
+    like.bytes = bytes;
+    list->tensor[list->count++] = like;
+    *data = memory;
+    return OK;
+}
+
+/* ---- ranks */
+
+static void rank_set(const Layout *layout, int *rank, const Graph *graph, Value v, int value)
+{
+    const ValueInfo *info = graph_value(graph, v);
+    for (int m = 0; m < info->member_count; m++) rank_set(layout, rank, graph, info->members[m], value);
+    const LayoutEntry *entry = info->role == ROLE_PARAM ? layout_param(layout, info->name) : NULL;
+    if (entry) rank[entry - layout->params] = value;
+}
+
+Status weight_map_create(const Layout *layout, const Graph *graph, WeightMap *map)
+{
+    int *rank = malloc(((size_t)layout->param_count + 1) * sizeof *rank);
+    if (!rank) return FAIL(ERR_MEMORY, "ranks of %d parameters", layout->param_count);
+    for (int i = 0; i < layout->param_count; i++) rank[i] = 1;
+    for (int i = 0; i < graph_op_count(graph); i++) {
+        const Op *op = graph_op_at(graph, i);
+        if (op->kind == OP_CONV || op->kind == OP_CONV_DX) rank_set(layout, rank, graph, op->in[1], 4);
+        if (op->kind == OP_DENSE) rank_set(layout, rank, graph, op->in[1], 2);
+    }
+    *map = (WeightMap){layout, rank};
+    return OK;
+}
+
+void weight_map_destroy(WeightMap *map)
+{
+    free(map->rank);
+    *map = (WeightMap){0};
+}
+
+/* ---- OHWI <-> OIHW */
+
+typedef enum Direction { TO_DISK, FROM_DISK } Direction;
+
+static void reorder(Shape s, Direction direction, float *arena, float *disk)
+{
+    int64_t c = s.c, area = (int64_t)s.h * s.w;
+    for (int64_t o = 0; o < s.n; o++)
+        for (int64_t p = 0; p < area; p++)
+            for (int64_t i = 0; i < c; i++) {
+                float *here = arena + (o * area + p) * c + i, *there = disk + (o * c + i) * area + p;
+                if (direction == TO_DISK)
+                    *there = *here;
+                else
+                    *here = *there;
+            }
+}
+
+static StTensor disk_tensor(Shape s, int rank)
+{
+    StTensor t = {.dtype = ST_F32, .rank = rank};
+    if (rank == 4) {
+        t.dims[0] = s.n;
+        t.dims[1] = s.c;
+        t.dims[2] = s.h;
+        t.dims[3] = s.w;
+    } else if (rank == 2) {
+        t.dims[0] = s.n;
+        t.dims[1] = (int64_t)s.c * s.h * s.w;
+    } else {
+        t.dims[0] = shape_count(s);
+    }
+    return t;
+}
+
+Status weights_pack(const WeightMap *map, const char *prefix, const float *arena, WeightList *list)
+{
+    for (int i = 0; i < map->layout->param_count; i++) {
+        const LayoutEntry *entry = &map->layout->params[i];
+        void *data;
+        TRY(list_add(list, prefix, entry->name, disk_tensor(entry->shape, map->rank[i]), entry->count * sizeof(float),
+                     &data));
+        reorder(entry->shape, TO_DISK, (float *)arena + entry->first, data);
+    }
+    return OK;
+}
+
+Status states_pack(const WeightMap *map, const char *prefix, const float *arena, int64_t tracked, WeightList *list)
+{
+    for (int i = 0; i < map->layout->state_count; i++) {
+        const LayoutEntry *entry = &map->layout->states[i];
+        void *data;
+        TRY(list_add(list, prefix, entry->name, disk_tensor(entry->shape, 1), entry->count * sizeof(float), &data));
+        memcpy(data, arena + entry->first, entry->count * sizeof(float));
+        const char *last = strrchr(entry->name, '.');
+        if (tracked < 0 || !last || strcmp(last, ".running_mean")) continue;
+        char name[ST_MAX_NAME];
+        snprintf(name, sizeof name, "%.*s.num_batches_tracked", (int)(last - entry->name), entry->name);
+        TRY(list_add(list, prefix, name, (StTensor){.dtype = ST_I64}, sizeof tracked, &data));
+        memcpy(data, &tracked, sizeof tracked);
+    }
+    return OK;
+}
+
+/* ---- reading */
+
+static float f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023, bits;
+    if (exponent == 31) {
+        bits = sign | 0x7F800000u | mantissa << 13;
+    } else if (exponent) {
+        bits = sign | (exponent + 112) << 23 | mantissa << 13;
+    } else {
+        float tiny = (float)mantissa * (1.0f / 16777216.0f);
+        memcpy(&bits, &tiny, sizeof bits);
+        bits |= sign;
+    }
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static float element(const StTensor *t, size_t i)
+{
+    uint16_t half;
+    uint32_t bits;
+    float f;
+    double d;
+    switch (t->dtype) {
+    case ST_F32: memcpy(&f, (const char *)t->data + 4 * i, sizeof f); return f;
+    case ST_F64: memcpy(&d, (const char *)t->data + 8 * i, sizeof d); return (float)d;
+    case ST_F16: memcpy(&half, (const char *)t->data + 2 * i, sizeof half); return f16_to_f32(half);
+    default:
+        memcpy(&half, (const char *)t->data + 2 * i, sizeof half);
+        bits = (uint32_t)half << 16;
+        memcpy(&f, &bits, sizeof f);
+        return f;
+    }
+}
+
+static bool same_shape(const StTensor *have, const StTensor *want)
+{
+    bool floats = have->dtype == ST_F32 || have->dtype == ST_F64 || have->dtype == ST_F16 || have->dtype == ST_BF16;
+    if (!floats || have->rank != want->rank) return false;
+    for (int d = 0; d < have->rank; d++)
+        if (have->dims[d] != want->dims[d]) return false;
+    return true;
+}
+
+static const char *dims_text(const StTensor *t, char *text, size_t bytes)
+{
+    size_t used = (size_t)snprintf(text, bytes, "%s[", st_dtype_name(t->dtype));
+    for (int d = 0; d < t->rank && used < bytes; d++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%lld", d ? "," : "", (long long)t->dims[d]);
+    if (used < bytes) snprintf(text + used, bytes - used, "]");
+    return text;
+}
+
+static void match_line(WeightMatch *match, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void match_line(WeightMatch *match, const char *format, ...)
+{
+    size_t used = strlen(match->table);
+    if (used + 256 > sizeof match->table) return; /* the counts still tell */
+    va_list args;
+    va_start(args, format);
+    vsnprintf(match->table + used, sizeof match->table - used, format, args);
+    va_end(args);
+}
+
+static Status entry_unpack(const LayoutEntry *entry, int rank, const char *prefix, const SafeTensors *file,
+                           float *arena, WeightMatch *match)
+{
+    char name[ST_MAX_NAME], have[96], want[96];
+    StTensor wanted = disk_tensor(entry->shape, rank);
+    snprintf(name, sizeof name, "%s%s", prefix, entry->name);
+    const StTensor *t = safetensors_find(file, name);
+    if (!t) {
+        match->missing++;
+        match_line(match, "  missing     %s %s\n", name, dims_text(&wanted, want, sizeof want));
+        return OK;
+    }
+    if (!same_shape(t, &wanted)) {
+        match->mismatched++;
+        match_line(match, "  mismatched  %s: wanted %s, the file has %s\n", name, dims_text(&wanted, want, sizeof want),
+                   dims_text(t, have, sizeof have));
+        return OK;
+    }
+    float *disk = malloc(entry->count * sizeof *disk);
+    if (!disk) return FAIL(ERR_MEMORY, "tensor %s", name);
+    for (size_t i = 0; i < entry->count; i++) disk[i] = element(t, i);
+    reorder(entry->shape, FROM_DISK, arena + entry->first, disk);
+    free(disk);
+    return OK;
+}
+
+static void extras_count(const WeightMap *map, const char *prefix, const SafeTensors *file, bool states,
+                         WeightMatch *match)
+{
+    size_t skip = strlen(prefix);
+    for (int i = 0; i < safetensors_count(file); i++) {
+        const char *name = safetensors_at(file, i)->name, *last = strrchr(name, '.');
+        if (strncmp(name, prefix, skip) || (last && !strcmp(last, ".num_batches_tracked"))) continue;
+        if (layout_param(map->layout, name + skip) || (states && layout_state(map->layout, name + skip))) continue;
+        match->extra++;
+        match_line(match, "  extra       %s\n", name);
+    }
+}
+
+Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensors *file, float *params, float *states,
+                      WeightMatch *match)
+{
+    *match = (WeightMatch){0};
+    for (int i = 0; params && i < map->layout->param_count; i++)
+        TRY(entry_unpack(&map->layout->params[i], map->rank[i], prefix, file, params, match));
+    for (int i = 0; states && i < map->layout->state_count; i++)
+        TRY(entry_unpack(&map->layout->states[i], 1, prefix, file, states, match));
+    extras_count(map, prefix, file, states != NULL, match);
+    return OK;
+}
+
+Status weights_unpack_exact(const WeightMap *map, const char *prefix, const SafeTensors *file, float *params,
+                            float *states)
+{
+    WeightMatch match;
+    TRY(weights_unpack(map, prefix, file, params, states, &match));
+    bool extra_matters = !*prefix && params && states;
+    if (match.missing || match.mismatched || (extra_matters && match.extra))
+        return FAIL(ERR_CHECKPOINT, "these are not this network's weights: %d missing, %d mismatched, %d extra\n%s",
+                    match.missing, match.mismatched, match.extra, match.table);
+    return OK;
+}
