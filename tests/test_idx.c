@@ -1,0 +1,347 @@
+/* The IDX reader: what it takes, what it refuses and how it says so, from memory and through dataset_open. */
+#include "towers/data/idx.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cmocka.h>
+
+static const char debian_set[] = "/usr/share/datasets/fashion-mnist";
+
+typedef struct Bytes {
+    uint8_t data[4096];
+    size_t size;
+} Bytes;
+
+static void put(Bytes *b, const void *data, size_t size)
+{
+    assert_true(b->size + size <= sizeof b->data);
+    memcpy(b->data + b->size, data, size);
+    b->size += size;
+}
+
+static void put_u32(Bytes *b, uint32_t value)
+{
+    uint8_t raw[] = {(uint8_t)(value >> 24), (uint8_t)(value >> 16), (uint8_t)(value >> 8), (uint8_t)value};
+    put(b, raw, sizeof raw);
+}
+
+static Bytes labels_of(uint32_t promised, const char *values, size_t n)
+{
+    Bytes b = {0};
+    put_u32(&b, 0x801);
+    put_u32(&b, promised);
+    put(&b, values, n);
+    return b;
+}
+
+static Bytes images_of(uint32_t count, uint32_t rows, uint32_t columns, size_t n)
+{
+    Bytes b = {0};
+    put_u32(&b, 0x803);
+    put_u32(&b, count);
+    put_u32(&b, rows);
+    put_u32(&b, columns);
+    for (size_t i = 0; i < n; i++) put(&b, (uint8_t[]){(uint8_t)(i * 7)}, 1);
+    return b;
+}
+
+static Bytes zipped(const uint8_t *data, size_t size)
+{
+    Bytes out = {0};
+    z_stream z = {0};
+    assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    z.next_in = (Bytef *)(uintptr_t)data;
+    z.avail_in = (uInt)size;
+    z.next_out = out.data;
+    z.avail_out = sizeof out.data;
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    out.size = z.total_out;
+    deflateEnd(&z);
+    return out;
+}
+
+static void expect_refused(const Bytes *b, int dimensions, const char *message)
+{
+    Idx idx = {.data = NULL};
+    assert_int_equal(idx_parse("some.idx", b->data, b->size, dimensions, &idx), ERR_FORMAT);
+    assert_null(idx.data);
+    assert_non_null(strstr(status_message(), "'some.idx'"));
+    if (!strstr(status_message(), message)) fail_msg("wanted '%s' in '%s'", message, status_message());
+}
+
+static void test_parse(void **state)
+{
+    (void)state;
+    Bytes plain = images_of(2, 3, 2, 12), gz = zipped(plain.data, plain.size);
+    const Bytes *both[] = {&plain, &gz};
+    for (int i = 0; i < 2; i++) {
+        Idx idx;
+        assert_int_equal(idx_parse("x", both[i]->data, both[i]->size, IDX_IMAGES, &idx), OK);
+        assert_int_equal(idx.size[0], 2);
+        assert_int_equal(idx.size[1], 3);
+        assert_int_equal(idx.size[2], 2);
+        assert_int_equal(idx.bytes, 12);
+        assert_memory_equal(idx.data, plain.data + 16, 12);
+        idx_free(&idx);
+    }
+}
+
+static void test_refused_headers(void **state)
+{
+    (void)state;
+    Bytes b = labels_of(3, "\0\1\2", 3);
+    expect_refused(&b, IDX_IMAGES, "offset 0: wanted magic 0x00000803 (IDX, unsigned bytes, images), found 0x00000801");
+    b.data[2] = 0x0d; /* floats */
+    expect_refused(&b, IDX_LABELS, "found 0x00000d01");
+    b = labels_of(0, "", 0);
+    expect_refused(&b, IDX_LABELS, "offset 4: wanted a number of records from 1 to 2147483648, found 0");
+    b = labels_of(0x80000001u, "", 0);
+    expect_refused(&b, IDX_LABELS, "found 2147483649");
+    b = images_of(1, 0, 2, 0);
+    expect_refused(&b, IDX_IMAGES, "offset 8: wanted rows from 1 to 65500, found 0");
+    b = images_of(1, 2, 65501, 2);
+    expect_refused(&b, IDX_IMAGES, "offset 12: wanted columns from 1 to 65500, found 65501");
+    b = images_of(1, 1, 1, 0);
+    for (b.size = 0; b.size < 4; b.size++) expect_refused(&b, IDX_IMAGES, "wanted 4 bytes from offset 0 on");
+    for (; b.size < 16; b.size++) expect_refused(&b, IDX_IMAGES, "wanted 12 bytes from offset 4 on");
+}
+
+static void test_refused_sizes(void **state)
+{
+    (void)state;
+    Bytes b = images_of(2, 2, 2, 7);
+    expect_refused(&b, IDX_IMAGES, "promises 8 bytes from offset 16 on, found 7");
+    b = images_of(2, 2, 2, 9);
+    expect_refused(&b, IDX_IMAGES, "promises 8 bytes from offset 16 on, found 9");
+    b = images_of(0x80000000u, 65500, 65500, 9);
+    expect_refused(&b, IDX_IMAGES, "promises 9213241720832000000 bytes");
+}
+
+static void test_refused_gzip(void **state)
+{
+    (void)state;
+    Bytes b = images_of(2, 2, 2, 7), gz = zipped(b.data, b.size);
+    expect_refused(&gz, IDX_IMAGES, "ends at offset 23: wanted 8 bytes from offset 16 on, found 7");
+    b = images_of(2, 2, 2, 9);
+    gz = zipped(b.data, b.size);
+    expect_refused(&gz, IDX_IMAGES, "offset 24: wanted the end of the file, found more bytes");
+    b = images_of(0x80000000u, 65500, 65500, 9);
+    gz = zipped(b.data, b.size);
+    expect_refused(&gz, IDX_IMAGES, "compressed bytes can hold");
+
+    b = images_of(2, 2, 2, 8);
+    gz = zipped(b.data, b.size);
+    size_t whole = gz.size;
+    for (gz.size = 2; gz.size < whole; gz.size++) expect_refused(&gz, IDX_IMAGES, "gzip stream ends too early");
+    gz.size = whole;
+    put(&gz, "x", 1);
+    expect_refused(&gz, IDX_IMAGES, "wanted the end of the file");
+    gz.size = whole;
+    gz.data[whole - 8] ^= 1; /* the checksum */
+    expect_refused(&gz, IDX_IMAGES, "corrupt gzip data");
+}
+
+/* A small file that expands to 2 MB although its header promises 3 bytes: stopped one byte after the promise. */
+static void test_gzip_bomb(void **state)
+{
+    (void)state;
+    size_t size = 2 << 20;
+    uint8_t *data = calloc(1, size);
+    Bytes head = labels_of(3, "", 0);
+    memcpy(data, head.data, head.size);
+    Bytes gz = zipped(data, size);
+    expect_refused(&gz, IDX_LABELS, "offset 11: wanted the end of the file");
+    free(data);
+}
+
+/* ---- a directory of files */
+
+static void write_file(const char *folder, const char *name, const Bytes *b)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(b->data, 1, b->size, f), b->size);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int make_folder(void **state)
+{
+    char *folder = strdup("/tmp/test_idx_XXXXXX");
+    *state = mkdtemp(folder);
+    return *state ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
+    int code = system(command);
+    free(*state);
+    return code;
+}
+
+static void expect_no_set(const char *path, Status code, const char *message)
+{
+    Dataset *d = NULL;
+    assert_int_equal(dataset_open(path, SPLIT_TRAIN, &d), code);
+    assert_null(d);
+    if (!strstr(status_message(), message)) fail_msg("wanted '%s' in '%s'", message, status_message());
+}
+
+static void test_dataset(void **state)
+{
+    char inner[512];
+    snprintf(inner, sizeof inner, "%s/fashion-mnist", (char *)*state);
+    assert_int_equal(mkdir(inner, 0700), 0);
+    Bytes images = images_of(3, 2, 2, 12), labels = labels_of(3, "\4\0\11", 3), gz = zipped(labels.data, labels.size);
+    write_file(inner, "train-images-idx3-ubyte", &images);
+    write_file(inner, "train-labels-idx1-ubyte.gz", &gz);
+    Dataset *d = NULL, *again = NULL;
+    assert_int_equal(dataset_open(*state, SPLIT_TRAIN, &d), OK);
+    const DatasetInfo *info = dataset_info(d);
+    assert_string_equal(info->name, "fashion-mnist");
+    assert_string_equal(info->class_names[9], "Ankle boot");
+    assert_int_equal(info->count, 3);
+    assert_int_equal(info->classes, 10);
+    assert_true(info->h == 2 && info->w == 2 && info->c == 1);
+    uint8_t pixels[4];
+    int32_t label = -1;
+    assert_int_equal(dataset_read(d, 2, pixels, &label), OK);
+    assert_int_equal(label, 9);
+    assert_memory_equal(pixels, images.data + 16 + 8, 4);
+    assert_int_equal(dataset_read(d, 3, pixels, &label), ERR_ARG);
+    assert_int_equal(dataset_read(d, -1, pixels, &label), ERR_ARG);
+
+    labels.data[8] = 5;
+    write_file(inner, "train-labels-idx1-ubyte", &labels); /* plain comes first */
+    assert_int_equal(dataset_open(inner, SPLIT_TRAIN, &again), OK);
+    assert_memory_not_equal(info->fingerprint, dataset_info(again)->fingerprint, sizeof info->fingerprint);
+    dataset_close(again);
+    dataset_close(d);
+    dataset_close(NULL);
+}
+
+static void test_dataset_without_name(void **state)
+{
+    Bytes images = images_of(1, 1, 1, 1), labels = labels_of(1, "\0", 1);
+    write_file(*state, "train-images-idx3-ubyte", &images);
+    write_file(*state, "train-labels-idx1-ubyte", &labels);
+    Dataset *d = NULL;
+    assert_int_equal(dataset_open(*state, SPLIT_TRAIN, &d), OK);
+    assert_string_equal(dataset_info(d)->name, strrchr(*state, '/') + 1);
+    assert_string_equal(dataset_info(d)->class_names[0], "");
+    dataset_close(d);
+}
+
+static void test_dataset_refused(void **state)
+{
+    const char *folder = *state;
+    char path[512];
+    expect_no_set("", ERR_ARG, "empty name");
+    expect_no_set("/nowhere/at/all", ERR_ARG, "'/nowhere/at/all': No such file");
+    expect_no_set(folder, ERR_FORMAT, "dataset-fashion-mnist");
+    expect_no_set(folder, ERR_FORMAT, "train-images-idx3-ubyte");
+    Bytes images = images_of(3, 2, 2, 12), labels = labels_of(3, "\4\12\11", 3);
+    write_file(folder, "train-images-idx3-ubyte", &images);
+    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", folder);
+    expect_no_set(path, ERR_ARG, "is not a directory");
+    expect_no_set(folder, ERR_FORMAT, "looked there");
+    write_file(folder, "train-labels-idx1-ubyte", &labels);
+    expect_no_set(folder, ERR_FORMAT, "record 1 (offset 9): wanted a label from 0 to 9, found 10");
+    labels = labels_of(2, "\4\1", 2);
+    write_file(folder, "train-labels-idx1-ubyte", &labels);
+    expect_no_set(folder, ERR_FORMAT, "has 2 labels, but");
+    snprintf(path, sizeof path, "%s/train-labels-idx1-ubyte", folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    expect_no_set(folder, ERR_FORMAT, "is not a regular file");
+}
+
+static void test_debian_fashion_mnist(void **state)
+{
+    (void)state;
+    struct stat info;
+    if (stat(debian_set, &info) != 0) skip();
+    const int64_t counts[] = {60000, 10000};
+    for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
+        Dataset *d = NULL;
+        assert_int_equal(dataset_open(debian_set, split, &d), OK);
+        assert_int_equal(dataset_info(d)->count, counts[split]);
+        int64_t of_class[10] = {0};
+        uint8_t pixels[784];
+        int32_t label = 0;
+        for (int64_t i = 0; i < counts[split]; i++) {
+            assert_int_equal(dataset_read(d, i, pixels, &label), OK);
+            of_class[label]++;
+        }
+        for (int k = 0; k < 10; k++) assert_int_equal(of_class[k], counts[split] / 10);
+        dataset_close(d);
+    }
+}
+
+/* ---- the synthetic reader */
+
+static void test_synthetic(void **state)
+{
+    (void)state;
+    Dataset *d = NULL, *other = NULL;
+    uint8_t a[300], b[300];
+    int32_t label = 0, same = 0;
+    int of_class[7] = {0};
+    double sum = 0, squares = 0;
+    assert_int_equal(dataset_synthetic(7000, 7, 10, 10, 3, 42, &d), OK);
+    assert_int_equal(dataset_synthetic(7000, 7, 10, 10, 3, 43, &other), OK);
+    for (int64_t i = 0; i < 7000; i++) {
+        assert_int_equal(dataset_read(d, i, a, &label), OK);
+        assert_in_range(label, 0, 6);
+        of_class[label]++;
+        for (int k = 0; k < 300; k++) {
+            assert_in_range(a[k], 7, 247);
+            sum += a[k];
+            squares += (double)a[k] * a[k];
+        }
+        assert_int_equal(dataset_read(other, i, b, &label), OK);
+        same += memcmp(a, b, sizeof a) == 0;
+    }
+    double mean = sum / 2100000, deviation2 = squares / 2100000 - mean * mean;
+    assert_float_equal(mean, 127, 0.5);
+    assert_float_equal(deviation2, 60 * 60 * 0.7737, 30); /* cut at 2 deviations the variance is 0.7737 of the whole */
+    for (int k = 0; k < 7; k++) assert_in_range(of_class[k], 850, 1150);
+    assert_int_equal(same, 0);
+    assert_int_equal(dataset_read(d, 5, a, &label), OK);
+    assert_int_equal(dataset_read(d, 5, b, &same), OK);
+    assert_memory_equal(a, b, sizeof a);
+    assert_int_equal(label, same);
+    dataset_close(d);
+    dataset_close(other);
+    assert_int_equal(dataset_synthetic(0, 7, 10, 10, 3, 42, &d), ERR_ARG);
+    assert_int_equal(dataset_synthetic(1, 0, 10, 10, 3, 42, &d), ERR_ARG);
+    assert_int_equal(dataset_synthetic(1, 1, 10, 0, 3, 42, &d), ERR_ARG);
+    assert_int_equal(dataset_synthetic(1, 1, 10, 10, 2, 42, &d), ERR_ARG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parse),
+        cmocka_unit_test(test_refused_headers),
+        cmocka_unit_test(test_refused_sizes),
+        cmocka_unit_test(test_refused_gzip),
+        cmocka_unit_test(test_gzip_bomb),
+        cmocka_unit_test_setup_teardown(test_dataset, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_dataset_without_name, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_dataset_refused, make_folder, remove_folder),
+        cmocka_unit_test(test_debian_fashion_mnist),
+        cmocka_unit_test(test_synthetic),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

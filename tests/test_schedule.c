@@ -1,0 +1,152 @@
+/* Learning rates, by hand arithmetic. */
+#include "towers/schedule.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void expect_lr(const Schedule *s, int64_t step, int64_t per_epoch, int64_t total, double wanted)
+{
+    double found = schedule_lr(s, step, per_epoch, total);
+    if (!(fabs(found - wanted) <= 1e-12)) fail_msg("step %ld: wanted %.15g, found %.15g", (long)step, wanted, found);
+}
+
+static void test_constant(void **state)
+{
+    (void)state;
+    Schedule s = {.kind = SCHEDULE_CONSTANT, .lr = 0.25};
+    expect_lr(&s, 0, 10, 100, 0.25);
+    expect_lr(&s, 1000, 10, 100, 0.25);
+}
+
+/* Inception's own: 0.045 falling by 0.94 every two epochs; then int(10 * 0.25) = 2 steps a stair. */
+static void test_staircase(void **state)
+{
+    (void)state;
+    Schedule s = {.kind = SCHEDULE_EXPONENTIAL, .lr = 0.045, .decay_rate = 0.94, .decay_epochs = 2};
+    expect_lr(&s, 19, 10, 100, 0.045);
+    expect_lr(&s, 20, 10, 100, 0.045 * 0.94);
+    expect_lr(&s, 65, 10, 100, 0.045 * 0.94 * 0.94 * 0.94);
+    s = (Schedule){.kind = SCHEDULE_STEP, .lr = 1, .decay_rate = 0.5, .decay_epochs = 0.25, .min_lr = 0.2};
+    expect_lr(&s, 1, 10, 100, 1);
+    expect_lr(&s, 2, 10, 100, 0.5);
+    expect_lr(&s, 5, 10, 100, 0.25);
+    expect_lr(&s, 6, 10, 100, 0.2); /* not below min_lr */
+    s.decay_epochs = 0.01;          /* less than a step: a stair is one step */
+    expect_lr(&s, 1, 10, 100, 0.5);
+    s.decay_epochs = 0; /* never */
+    expect_lr(&s, 99, 10, 100, 1);
+}
+
+static void test_cosine(void **state)
+{
+    (void)state;
+    Schedule s = {.kind = SCHEDULE_COSINE, .lr = 1, .min_lr = 0.2};
+    expect_lr(&s, 0, 10, 90, 1);
+    expect_lr(&s, 30, 10, 90, 0.2 + 0.8 * 0.75); /* cos(60 degrees) = 1/2 */
+    expect_lr(&s, 45, 10, 90, 0.6);
+    expect_lr(&s, 90, 10, 90, 0.2);
+    expect_lr(&s, 500, 10, 90, 0.2);
+}
+
+static void test_polynomial(void **state)
+{
+    (void)state;
+    Schedule s = {.kind = SCHEDULE_POLYNOMIAL, .lr = 1, .min_lr = 0.1, .power = 2};
+    expect_lr(&s, 0, 10, 100, 1);
+    expect_lr(&s, 50, 10, 100, 0.1 + 0.9 * 0.25);
+    expect_lr(&s, 100, 10, 100, 0.1);
+}
+
+static void test_warmup(void **state)
+{
+    (void)state;
+    Schedule s = {.kind = SCHEDULE_COSINE, .lr = 1, .warmup_epochs = 2, .warmup_lr = 0.1};
+    expect_lr(&s, 0, 5, 30, 0.1);
+    expect_lr(&s, 5, 5, 30, 0.55);
+    expect_lr(&s, 10, 5, 30, 1); /* no jump: the cosine begins here */
+    expect_lr(&s, 20, 5, 30, 0.5);
+    s = (Schedule){.kind = SCHEDULE_STEP, .lr = 1, .decay_rate = 0.1, .decay_epochs = 3, .warmup_epochs = 1};
+    expect_lr(&s, 1, 5, 30, 0.2);
+    expect_lr(&s, 5, 5, 30, 1);
+    expect_lr(&s, 15, 5, 30, 0.1); /* stairs count from step 0 */
+    s = (Schedule){.kind = SCHEDULE_COSINE, .lr = 1, .warmup_epochs = 9};
+    expect_lr(&s, 40, 5, 30, 40.0 / 45); /* longer than the training */
+    expect_lr(&s, 45, 5, 30, 0);
+}
+
+static void test_one_cycle(void **state)
+{
+    (void)state;
+    Schedule s = {.kind = SCHEDULE_ONE_CYCLE, .lr = 1, .min_lr = 0.2, .warmup_epochs = 5};
+    expect_lr(&s, 0, 10, 100, 0.2);
+    expect_lr(&s, 15, 10, 100, 0.6);
+    expect_lr(&s, 30, 10, 100, 1);
+    expect_lr(&s, 65, 10, 100, 0.6);
+    expect_lr(&s, 100, 10, 100, 0.2);
+}
+
+static void test_pieces(void **state)
+{
+    (void)state;
+    Schedule s = {.min_lr = 0.5, .warmup_epochs = 1};
+    assert_int_equal(schedule_parse_pieces("0.1;2.5;1e-2;4;0", &s), OK);
+    assert_int_equal(s.kind, SCHEDULE_PIECEWISE);
+    assert_int_equal(s.pieces, 3);
+    assert_true(s.lr == 0.1);
+    expect_lr(&s, 5, 10, 100, 0.05); /* warm-up to the first rate */
+    expect_lr(&s, 24, 10, 100, 0.1);
+    expect_lr(&s, 25, 10, 100, 0.01);
+    expect_lr(&s, 39, 10, 100, 0.01);
+    expect_lr(&s, 40, 10, 100, 0);
+    expect_lr(&s, 4000, 10, 100, 0);
+    assert_int_equal(schedule_parse_pieces("7", &s), OK);
+    assert_int_equal(s.pieces, 1);
+    expect_lr(&s, 99, 10, 100, 7);
+}
+
+static void test_pieces_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"", "character 1: wanted a number"},
+        {"x", "character 1: wanted a number"},
+        {"0.1;", "character 5: wanted a number"},
+        {"0.1;2", "character 6: wanted ';'"},
+        {"0.1;2;", "character 7: wanted a number"},
+        {"0.1;0;0.2", "character 5: wanted an epoch after 0, found 0"},
+        {"0.1;3;0.2;3;0.1", "character 11: wanted an epoch after 3, found 3"},
+        {"-1", "wanted a number >= 0"},
+        {"nan", "wanted a number"},
+        {"1e999", "wanted a number"},
+        {"0x10", "character 1: wanted a number"},
+        {" 1", "wanted a number"},
+        {"1e", "wanted a number"},
+        {"0.1,5", "character 4: wanted ';'"},
+        {"1;1;1;2;1;3;1;4;1;5;1;6;1;7;1;8;1;9;1;10;1;11;1;12;1;13;1;14;1;15;1;16;1", "more than 16 pieces"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Schedule s = {.lr = 3}, before = s;
+        assert_int_equal(schedule_parse_pieces(cases[i].text, &s), ERR_ARG);
+        if (!strstr(status_message(), cases[i].message))
+            fail_msg("'%s': wanted '%s' in '%s'", cases[i].text, cases[i].message, status_message());
+        assert_memory_equal(&s, &before, sizeof s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_constant),   cmocka_unit_test(test_staircase),      cmocka_unit_test(test_cosine),
+        cmocka_unit_test(test_polynomial), cmocka_unit_test(test_warmup),         cmocka_unit_test(test_one_cycle),
+        cmocka_unit_test(test_pieces),     cmocka_unit_test(test_pieces_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,144 @@
+/* Shares and orders: every sample exactly once, whatever the counts, shares and towers; every permutation as likely. */
+#include "towers/data/share.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/philox.h"
+
+static uint32_t random_below(uint32_t bound, uint32_t *at)
+{
+    return (uint32_t)((uint64_t)philox(99, (*at)++, 0, 0, 0).v[0] * bound >> 32);
+}
+
+static Shares random_shares(uint32_t *at)
+{
+    Shares s = {.towers = 1 + (int)random_below(random_below(4, at) ? 9 : TOWERS_MAX, at)};
+    for (int t = 0; t < s.towers; t++) s.batch[t] = (int32_t)random_below(4, at) ? (int32_t)random_below(40, at) : 0;
+    if (shares_global(&s) == 0) s.batch[s.towers / 2] = 3;
+    return s;
+}
+
+/* Walks an epoch: runs follow each other without gap or overlap, none is larger than its share. */
+static void check_epoch(const Shares *s, int64_t count)
+{
+    int64_t next = 0, steps = shares_steps_per_epoch(s, count), global = shares_global(s);
+    for (int64_t step = 0; step < steps; step++) {
+        int64_t left = count - step * global;
+        for (int t = 0; t < s->towers; t++) {
+            int64_t first = -1;
+            int32_t n = -1;
+            shares_of(s, count, step, t, &first, &n);
+            assert_int_equal(first, next);
+            assert_in_range(n, 0, s->batch[t]);
+            if (left >= global) assert_int_equal(n, s->batch[t]);
+            double exact = (double)left * s->batch[t] / (double)global;
+            if (left < global) assert_true(n > exact - 1 && n < exact + 1);
+            next += n;
+        }
+        assert_true(next > step * global);
+    }
+    assert_int_equal(next, count);
+}
+
+static void test_every_sample_once(void **state)
+{
+    (void)state;
+    uint32_t at = 0;
+    for (int i = 0; i < 400; i++) {
+        Shares s = random_shares(&at);
+        check_epoch(&s, 1 + random_below(2000, &at));
+    }
+}
+
+static void expect_cut(const Shares *s, int64_t count, int64_t step, const int32_t *n)
+{
+    for (int t = 0; t < s->towers; t++) {
+        int64_t first;
+        int32_t found;
+        shares_of(s, count, step, t, &first, &found);
+        assert_int_equal(found, n[t]);
+    }
+}
+
+static void test_by_hand(void **state)
+{
+    (void)state;
+    Shares s = {.towers = 4, .batch = {4, 0, 2, 2}};
+    assert_int_equal(shares_global(&s), 8);
+    assert_int_equal(shares_steps_per_epoch(&s, 16), 2);
+    assert_int_equal(shares_steps_per_epoch(&s, 17), 3);
+    expect_cut(&s, 17, 0, (int32_t[]){4, 0, 2, 2});
+    expect_cut(&s, 17, 2, (int32_t[]){1, 0, 0, 0}); /* remainders 4, 0, 2, 2 of 8 */
+    expect_cut(&s, 19, 2, (int32_t[]){1, 0, 1, 1}); /* 1.5, 0, .75, .75: two left for the last two */
+    expect_cut(&s, 5, 0, (int32_t[]){3, 0, 1, 1});  /* 2.5, 0, 1.25, 1.25 */
+    expect_cut(&s, 2, 0, (int32_t[]){1, 0, 1, 0});  /* 1, 0, .5, .5: the lower tower */
+    expect_cut(&s, 17, 3, (int32_t[]){0, 0, 0, 0}); /* past the end */
+}
+
+static void test_order_is_permutation(void **state)
+{
+    (void)state;
+    const int64_t counts[] = {1, 2, 3, 10, 1000, 65537};
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+        int64_t n = counts[k], *order = malloc((size_t)n * sizeof *order);
+        bool *seen = calloc((size_t)n, 1);
+        epoch_order(1, 2, n, order);
+        for (int64_t i = 0; i < n; i++) {
+            assert_true(order[i] >= 0 && order[i] < n && !seen[order[i]]);
+            seen[order[i]] = true;
+        }
+        free(seen);
+        free(order);
+    }
+}
+
+static void test_order_depends_on_seed_and_epoch(void **state)
+{
+    (void)state;
+    int64_t a[100], b[100];
+    epoch_order(1, 2, 100, a);
+    epoch_order(1, 2, 100, b);
+    assert_memory_equal(a, b, sizeof a);
+    epoch_order(1, 3, 100, b);
+    assert_memory_not_equal(a, b, sizeof a);
+    epoch_order(2, 2, 100, b);
+    assert_memory_not_equal(a, b, sizeof a);
+    epoch_order(1, INT64_C(2) + (INT64_C(1) << 32), 100, b);
+    assert_memory_not_equal(a, b, sizeof a);
+}
+
+/* The 24 orders of 4 samples over 24,000 epochs: chi square with 23 degrees of freedom is below 50 (p = 0.001). */
+static void test_order_is_fair(void **state)
+{
+    (void)state;
+    int seen[256] = {0}, kinds = 0;
+    double chi2 = 0;
+    for (int64_t epoch = 0; epoch < 24000; epoch++) {
+        int64_t o[4];
+        epoch_order(7, epoch, 4, o);
+        seen[o[0] + 4 * o[1] + 16 * o[2] + 64 * o[3]]++;
+    }
+    for (int i = 0; i < 256; i++) {
+        kinds += seen[i] > 0;
+        if (seen[i]) chi2 += (seen[i] - 1000.0) * (seen[i] - 1000.0) / 1000.0;
+    }
+    assert_int_equal(kinds, 24);
+    assert_true(chi2 < 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_sample_once),    cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_order_is_permutation), cmocka_unit_test(test_order_depends_on_seed_and_epoch),
+        cmocka_unit_test(test_order_is_fair),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
