@@ -1,0 +1,332 @@
+/* The loader: the same batches whatever the threads and loaders, resume in the middle, errors in their place, and an
+ * end at any point. Samples are told apart by a data set whose pixels and labels are computed from the sample number.
+ */
+#include "towers/data/loader.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include <cmocka.h>
+
+#include "towers/data/reader.h"
+
+/* ---- a data set that counts, and fails when told to */
+
+typedef struct CountedDataset {
+    Dataset base;
+    int64_t bad; /* this sample cannot be read; -1: none */
+} CountedDataset;
+
+static uint8_t pixel_of(int64_t index, size_t at)
+{
+    return (uint8_t)(1 + (index * 31 + (int64_t)at * 7) % 255); /* never 0, which is the border */
+}
+
+static Status read_counted(const Dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label)
+{
+    const CountedDataset *d = (const CountedDataset *)dataset;
+    if (index == d->bad) return FAIL(ERR_FORMAT, "sample %d is bad", (int)index);
+    size_t bytes = (size_t)(d->base.info.h * d->base.info.w * d->base.info.c);
+    for (size_t i = 0; i < bytes; i++) pixels[i] = pixel_of(index, i);
+    *label = (int32_t)(index % d->base.info.classes);
+    return OK;
+}
+
+static CountedDataset counted(int64_t count, int32_t h, int32_t w, int32_t c)
+{
+    return (CountedDataset){.base = {.info = {.name = "counted", .count = count, .classes = 10, .h = h, .w = w, .c = c},
+                                     .read = read_counted},
+                            .bad = -1};
+}
+
+static LoaderConfig config_of(const CountedDataset *d)
+{
+    LoaderConfig c = {.dataset = &d->base,
+                      .shares = {.towers = 3, .batch = {5, 0, 4}},
+                      .local = 3,
+                      .seed = 11,
+                      .shuffle = true,
+                      .augment = true,
+                      .flip = true,
+                      .side = 6,
+                      .pad = 2,
+                      .max_steps = 40,
+                      .workers = 0,
+                      .depth = 4};
+    return c;
+}
+
+static Loader *create(const LoaderConfig *c)
+{
+    Loader *l = NULL;
+    if (loader_create(c, &l) != OK) fail_msg("%s", status_message());
+    return l;
+}
+
+static uint64_t digest_of(const Batch *b)
+{
+    uint64_t head[] = {(uint64_t)b->step, (uint64_t)b->epoch, (uint64_t)b->tower, (uint64_t)b->n};
+    size_t n = (size_t)b->n, bytes = (size_t)b->canvas * (size_t)b->canvas * (size_t)b->c;
+    uint64_t h = XXH3_64bits(head, sizeof head);
+    h = XXH3_64bits_withSeed(b->pixels, n * bytes, h);
+    h = XXH3_64bits_withSeed(b->labels, n * sizeof *b->labels, h);
+    h = XXH3_64bits_withSeed(b->augment, n * 4 * sizeof *b->augment, h);
+    return XXH3_64bits_withSeed(b->ids, n * sizeof *b->ids, h);
+}
+
+/* digest[step - from][tower] of all batches. */
+static void collect(const LoaderConfig *c, int64_t from, uint64_t (*digest)[3])
+{
+    Loader *l = create(c);
+    for (int64_t step = c->start_step; step < c->max_steps; step++)
+        for (int t = c->first_tower; t < c->first_tower + c->local; t++) {
+            const Batch *b = NULL;
+            assert_int_equal(loader_next(l, &b), OK);
+            assert_int_equal(b->step, step);
+            assert_int_equal(b->tower, t);
+            digest[step - from][t] = digest_of(b);
+        }
+    const Batch *none = NULL;
+    assert_int_equal(loader_next(l, &none), ERR_ARG);
+    assert_null(none);
+    loader_destroy(l);
+}
+
+/* ---- */
+
+static void test_contents(void **state)
+{
+    (void)state;
+    CountedDataset d = counted(50, 6, 6, 3);
+    LoaderConfig c = config_of(&d);
+    bool seen[2][50] = {{false}};
+    int flips = 0, moved = 0;
+    c.max_steps = 12; /* two epochs of 6 steps, the last with 5 samples of 9 */
+    Loader *l = create(&c);
+    for (int k = 0; k < 36; k++) {
+        const Batch *b = NULL;
+        assert_int_equal(loader_next(l, &b), OK);
+        assert_int_equal(b->epoch, k / 18);
+        assert_int_equal(b->canvas, 10);
+        int short_batch = k % 18 / 3 == 5;
+        const int32_t wanted[] = {short_batch ? 3 : 5, 0, short_batch ? 2 : 4};
+        assert_int_equal(b->n, wanted[k % 3]);
+        for (int i = 0; i < b->n; i++) {
+            assert_false(seen[b->epoch][b->ids[i]]);
+            seen[b->epoch][b->ids[i]] = true;
+            assert_int_equal(b->labels[i], b->ids[i] % 10);
+            const int32_t *crop = b->augment + 4 * i;
+            assert_true(crop[0] >= 0 && crop[0] <= 4 && crop[1] >= 0 && crop[1] <= 4 && crop[3] == 0);
+            flips += crop[2];
+            moved += crop[0] != 2 || crop[1] != 2;
+            for (int y = 0; y < 10; y++)
+                for (int x = 0; x < 10; x++)
+                    for (int k3 = 0; k3 < 3; k3++) {
+                        bool inside = y >= 2 && y < 8 && x >= 2 && x < 8;
+                        size_t at = (size_t)(((y - 2) * 6 + x - 2) * 3 + k3);
+                        assert_int_equal(b->pixels[((i * 10 + y) * 10 + x) * 3 + k3],
+                                         inside ? pixel_of(b->ids[i], at) : 0);
+                    }
+        }
+    }
+    for (int i = 0; i < 100; i++) assert_true(seen[i / 50][i % 50]);
+    assert_in_range(flips, 30, 70);
+    assert_in_range(moved, 80, 100);
+    loader_destroy(l);
+}
+
+static void test_plain_order(void **state)
+{
+    (void)state;
+    CountedDataset d = counted(20, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    c.shuffle = c.augment = false;
+    c.workers = 2;
+    c.max_steps = 6;
+    Loader *l = create(&c);
+    for (int64_t k = 0, next = 0; k < 18; k++) {
+        const Batch *b = NULL;
+        assert_int_equal(loader_next(l, &b), OK);
+        for (int i = 0; i < b->n; i++, next++) {
+            assert_int_equal(b->ids[i], next % 20);
+            assert_true(b->augment[4 * i] == 2 && b->augment[4 * i + 1] == 2 && b->augment[4 * i + 2] == 0);
+        }
+    }
+    loader_destroy(l);
+}
+
+static void test_same_for_any_workers(void **state)
+{
+    (void)state;
+    CountedDataset d = counted(50, 9, 8, 1); /* resized to 6 x 6 */
+    LoaderConfig c = config_of(&d);
+    uint64_t wanted[40][3], found[40][3];
+    collect(&c, 0, wanted);
+    const int workers[] = {0, 1, 4, 16}, depths[] = {2, 3, 9};
+    for (int i = 0; i < 12; i++) {
+        c.workers = workers[i % 4];
+        c.depth = depths[i / 4];
+        collect(&c, 0, found);
+        assert_memory_equal(found, wanted, sizeof wanted);
+    }
+    c.seed++;
+    collect(&c, 0, found);
+    for (int step = 0; step < 40; step++) assert_true(found[step][0] != wanted[step][0]);
+}
+
+/* One step an epoch: the ring spans more epochs than there are order arrays. */
+static void test_short_epochs(void **state)
+{
+    (void)state;
+    CountedDataset d = counted(7, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    uint64_t wanted[200][3], found[200][3];
+    c.max_steps = 200;
+    collect(&c, 0, wanted);
+    c.workers = 8;
+    c.depth = 16;
+    collect(&c, 0, found);
+    assert_memory_equal(found, wanted, sizeof wanted);
+}
+
+static void test_same_in_several_loaders(void **state)
+{
+    (void)state;
+    CountedDataset d = counted(50, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    uint64_t wanted[40][3], found[40][3];
+    collect(&c, 0, wanted);
+    c.workers = 2;
+    for (int first = 0; first < 3; first += c.local) {
+        c.first_tower = first;
+        c.local = first == 0 ? 1 : 2;
+        collect(&c, 0, found);
+    }
+    assert_memory_equal(found, wanted, sizeof wanted);
+}
+
+static void test_resume_in_the_middle(void **state)
+{
+    (void)state;
+    CountedDataset d = counted(50, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    uint64_t wanted[40][3], found[40][3];
+    collect(&c, 0, wanted);
+    for (int64_t start = 0; start <= 40; start += 4) {
+        c.start_step = start;
+        c.workers = (int)(start / 4 % 3);
+        collect(&c, start, found);
+        assert_memory_equal(found, wanted + start, (size_t)(40 - start) * sizeof *wanted);
+    }
+}
+
+static void test_error_in_its_place(void **state)
+{
+    (void)state;
+    CountedDataset d = counted(50, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    c.shuffle = false;
+    d.bad = 9 + 9 + 5; /* step 2, the first sample of tower 2 */
+    for (c.workers = 0; c.workers < 5; c.workers += 2) {
+        Loader *l = create(&c);
+        const Batch *b = NULL;
+        for (int k = 0; k < 8; k++) assert_int_equal(loader_next(l, &b), OK);
+        for (int again = 0; again < 3; again++) {
+            assert_int_equal(loader_next(l, &b), ERR_FORMAT);
+            assert_string_equal(status_message(), "batch of step 2, tower 2: sample 23 is bad");
+        }
+        loader_destroy(l);
+    }
+}
+
+static void test_early_end(void **state)
+{
+    (void)state;
+    CountedDataset d = counted(5000, 16, 16, 3);
+    LoaderConfig c = config_of(&d);
+    c.max_steps = INT64_MAX;
+    for (int k = 0; k < 60; k++) {
+        c.workers = k % 5;
+        Loader *l = create(&c);
+        const Batch *b = NULL;
+        for (int i = 0; i < k % 7; i++) assert_int_equal(loader_next(l, &b), OK);
+        assert_true(loader_wait_ns(l) >= 0);
+        loader_destroy(l);
+    }
+    loader_destroy(NULL);
+}
+
+/* Towers without a share still get their batches of nothing. */
+static void test_no_share(void **state)
+{
+    (void)state;
+    CountedDataset d = counted(50, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    c.first_tower = c.local = c.workers = 1;
+    Loader *l = create(&c);
+    for (int k = 0; k < 40; k++) {
+        const Batch *b = NULL;
+        assert_int_equal(loader_next(l, &b), OK);
+        assert_true(b->n == 0 && b->step == k && b->tower == 1);
+    }
+    loader_destroy(l);
+}
+
+static void expect_refused(const LoaderConfig *c)
+{
+    Loader *l = NULL;
+    assert_int_equal(loader_create(c, &l), ERR_ARG);
+    assert_null(l);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    CountedDataset d = counted(50, 6, 6, 1);
+    const LoaderConfig good = config_of(&d);
+    LoaderConfig c;
+#define REFUSE(field, value) (c = good, c.field = (value), expect_refused(&c))
+    REFUSE(dataset, NULL);
+    REFUSE(shares.towers, 0);
+    REFUSE(shares.towers, TOWERS_MAX + 1);
+    REFUSE(shares.batch[1], -1);
+    REFUSE(shares.batch[1], INT32_MAX);
+    REFUSE(first_tower, -1);
+    REFUSE(first_tower, 1);
+    REFUSE(local, 0);
+    REFUSE(local, 4);
+    REFUSE(side, 0);
+    REFUSE(side, 65500);
+    REFUSE(pad, -1);
+    REFUSE(pad, INT32_MAX);
+    REFUSE(start_step, -1);
+    REFUSE(start_step, 41);
+    REFUSE(workers, -1);
+    REFUSE(workers, 1025);
+    REFUSE(depth, 1);
+#undef REFUSE
+    c = good;
+    memset(c.shares.batch, 0, sizeof c.shares.batch);
+    expect_refused(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_contents),
+        cmocka_unit_test(test_plain_order),
+        cmocka_unit_test(test_same_for_any_workers),
+        cmocka_unit_test(test_short_epochs),
+        cmocka_unit_test(test_same_in_several_loaders),
+        cmocka_unit_test(test_resume_in_the_middle),
+        cmocka_unit_test(test_error_in_its_place),
+        cmocka_unit_test(test_early_end),
+        cmocka_unit_test(test_no_share),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
