@@ -1,0 +1,50 @@
+/* Random values: element i (packed NHWC) is made of philox(seed; i / 4, step, tower, stream ^ 2^31).
+ *
+ * Uniform: word i % 4 as [0, 1). Normal (Box & Muller 1958): words 0, 1 make elements 0, 1 and words 2, 3 make elements
+ * 2, 3 of the group of four: r = sqrt(-2 ln(1 - u)), t = 2 pi v, values r cos t and r sin t, where u, v are the two
+ * words as [0, 1). */
+#include "kernels/cpu/span.h"
+#include "kernels/philox.h"
+
+#include <math.h>
+
+static const uint32_t RANDOM_STREAMS = 0x80000000u; /* never those of dropout */
+
+static void random_group(const OpCall *call, int64_t group, float value[4])
+{
+    const uint32_t *counter = call->in[0].data;
+    uint64_t seed = counter[0] | (uint64_t)counter[1] << 32;
+    Philox bits = philox(seed, (uint32_t)group, counter[2], counter[3], call->attr.random.stream ^ RANDOM_STREAMS);
+    for (int k = 0; k < 4; k++) value[k] = philox_unit(bits.v[k]);
+    if (!call->attr.random.normal) return;
+    for (int k = 0; k < 4; k += 2) {
+        float r = sqrtf(-2.0f * logf(1.0f - value[k])), t = 6.2831853071795865f * value[k + 1];
+        value[k] = r * cosf(t);
+        value[k + 1] = r * sinf(t);
+    }
+}
+
+static void random_span(const OpCall *call, Span span)
+{
+    const Tensor *y = &call->out[0];
+    int64_t first = span.pixel * y->shape.c + span.from;
+    float value[4];
+    for (int64_t i = 0; i < span.n; i++) {
+        if (i == 0 || (first + i) % 4 == 0) random_group(call, (first + i) / 4, value);
+        store(y->dtype, span_at(y, span), i, value[(first + i) % 4]);
+    }
+}
+
+static Status random_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    return check_activation(call, &call->out[0]);
+}
+
+static Status random_launch(Device *device, OpCall *call)
+{
+    spans_run(device, call, 0, random_span);
+    return OK;
+}
+
+const OpKernel cpu_random = {.prepare = random_prepare, .launch = random_launch, .strided_out = 1};

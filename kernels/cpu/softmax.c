@@ -1,0 +1,159 @@
+/* Softmax cross-entropy with label smoothing, and its gradient.
+ *
+ * Per sample, with z = logits - max, L = log sum exp z, K classes and smoothing s:
+ *     loss = (1 - s) (L - z[label]) + s (L - mean z),    prob = exp(z - L)
+ * in f64, summed over the samples in order. A sample is a top-k hit if fewer than k classes come before its label
+ * (equal logits: the lower class). NaN logits, and labels outside 0 .. K - 1, give a NaN loss and no hit. */
+#include "kernels/cpu/vector.h"
+
+#include <math.h>
+
+enum { TOP_K = 5 };
+
+typedef struct Sample {
+    double loss;
+    int32_t before; /* classes that come before the label; K if none can be told */
+} Sample;
+
+typedef struct Softmax {
+    const Tensor *logits, *prob;
+    const int32_t *labels;
+    float smoothing;
+    Sample *samples;
+} Softmax;
+
+static float largest(Dtype dtype, const void *z, int64_t classes)
+{
+    float top = load(dtype, z, 0);
+    for (int64_t k = 1; k < classes; k++) {
+        float value = load(dtype, z, k);
+        if (value > top || value != value) top = value;
+    }
+    return top;
+}
+
+/* Sums over the classes: of exp(z - top) and of z - top. */
+static void softmax_sums(Dtype dtype, const void *z, int64_t classes, float top, float *prob, double *exps,
+                         double *centred)
+{
+    *exps = 0;
+    *centred = 0;
+    for (int64_t k = 0; k < classes; k++) {
+        float value = load(dtype, z, k) - top, e = expf(value);
+        if (prob) prob[k] = e;
+        *exps += (double)e;
+        *centred += (double)value;
+    }
+}
+
+static int32_t classes_before(Dtype dtype, const void *z, int64_t classes, int32_t label)
+{
+    float mine = load(dtype, z, label);
+    int32_t before = 0;
+    for (int64_t k = 0; k < classes; k++) {
+        float value = load(dtype, z, k);
+        before += value > mine || (value == mine && k < label);
+    }
+    return before;
+}
+
+static Sample softmax_sample(Dtype dtype, const void *z, int64_t classes, int32_t label, float smoothing, float *prob)
+{
+    float top = largest(dtype, z, classes);
+    double exps, centred, s = (double)smoothing;
+    softmax_sums(dtype, z, classes, top, prob, &exps, &centred);
+    for (int64_t k = 0; prob && k < classes; k++) prob[k] = (float)((double)prob[k] / exps);
+    if (label < 0 || label >= classes || exps != exps) return (Sample){(double)NAN, (int32_t)classes};
+    double log_sum = log(exps), mine = (double)load(dtype, z, label) - (double)top;
+    double loss = (1 - s) * (log_sum - mine) + (s > 0 ? s * (log_sum - centred / (double)classes) : 0);
+    return (Sample){loss, classes_before(dtype, z, classes, label)};
+}
+
+static void softmax_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const Softmax *op = context;
+    const Tensor *z = op->logits;
+    for (int64_t i = first; i < end; i++) {
+        float *prob = op->prob->data ? element_at(op->prob, i * op->prob->pitch) : NULL;
+        op->samples[i] =
+            softmax_sample(z->dtype, element_at(z, i * z->pitch), z->shape.c, op->labels[i], op->smoothing, prob);
+    }
+}
+
+static Status softmax_loss_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    TRY(check_activation(call, &call->in[0]));
+    if (call->in[0].shape.h != 1 || call->in[0].shape.w != 1)
+        return FAIL(ERR_SHAPE, "softmax_loss '%s': logits are %s, they must be Nx(classes)x1x1", call->name,
+                    shape_text(call->in[0].shape));
+    if (call->out[1].data && call->out[1].dtype != DTYPE_F32)
+        return FAIL(ERR_UNSUPPORTED, "softmax_loss '%s': prob must be f32", call->name);
+    call->workspace_bytes = (size_t)call->in[0].shape.n * sizeof(Sample);
+    return OK;
+}
+
+static Status softmax_loss_launch(Device *device, OpCall *call)
+{
+    Softmax op = {&call->in[0], &call->out[1], call->in[1].data, call->attr.loss.smoothing, call->workspace};
+    int32_t n = op.logits->shape.n, classes = op.logits->shape.c, hits[2] = {0, 0};
+    chunks_run(device, n, larger(1, 512 / classes), softmax_chunk, &op);
+    double loss = 0;
+    for (int32_t i = 0; i < n; i++) {
+        bool known = op.samples[i].loss == op.samples[i].loss;
+        loss += op.samples[i].loss;
+        hits[0] += known && op.samples[i].before < 1;
+        hits[1] += known && op.samples[i].before < TOP_K;
+    }
+    if (call->out[0].data) *(float *)call->out[0].data = (float)loss;
+    for (int k = 0; k < 2 && call->out[2].data; k++) ((float *)call->out[2].data)[k] = (float)hits[k];
+    return OK;
+}
+
+const OpKernel cpu_softmax_loss = {
+    .prepare = softmax_loss_prepare, .launch = softmax_loss_launch, .strided_in = 1, .strided_out = 2};
+
+typedef struct SoftmaxGrad {
+    const Tensor *prob, *dlogits;
+    const int32_t *labels;
+    float smoothing, dloss;
+} SoftmaxGrad;
+
+static void softmax_grad_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const SoftmaxGrad *op = context;
+    int32_t classes = op->prob->shape.c;
+    float other = op->smoothing / (float)classes;
+    for (int64_t i = first; i < end; i++) {
+        const float *prob = element_at(op->prob, i * op->prob->pitch);
+        void *out = element_at(op->dlogits, i * op->dlogits->pitch);
+        for (int32_t k = 0; k < classes; k++) {
+            float target = other + (k == op->labels[i] ? 1.0f - op->smoothing : 0.0f);
+            store(op->dlogits->dtype, out, k, (prob[k] - target) * op->dloss);
+        }
+    }
+}
+
+static Status softmax_loss_dx_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    if (call->in[0].dtype != DTYPE_F32 || call->in[2].dtype != DTYPE_F32)
+        return FAIL(ERR_UNSUPPORTED, "softmax_loss_dx '%s': prob and dloss must be f32", call->name);
+    return check_activation(call, &call->out[0]);
+}
+
+static Status softmax_loss_dx_launch(Device *device, OpCall *call)
+{
+    SoftmaxGrad op = {&call->in[0], &call->out[0], call->in[1].data, call->attr.loss.smoothing,
+                      *(const float *)call->in[2].data};
+    chunks_run(device, op.prob->shape.n, chunk_pixels(op.prob->shape.c), softmax_grad_chunk, &op);
+    return OK;
+}
+
+const OpKernel cpu_softmax_loss_dx = {.prepare = softmax_loss_dx_prepare,
+                                      .launch = softmax_loss_dx_launch,
+                                      .strided_in = 1,
+                                      .strided_out = 1,
+                                      .in_place = 1};
