@@ -7,7 +7,8 @@
 #include "kernels/status.h"
 
 typedef struct Events Events;
-/* Opens RUN/events.out.tfevents.<time>.<host>.<pid>. After a resume, `purge_step` >= 0 tells readers to forget later steps. */
+/* Opens RUN/events.out.tfevents.<time>.<host>.<pid>. After a resume, `purge_step` >= 0 tells readers to forget later
+ * steps. */
 NODISCARD Status events_open(const char *run_dir, int64_t purge_step, Events **made);
 NODISCARD Status events_scalar(Events *events, int64_t step, const char *tag, double value);
 /* A histogram of values, TensorFlow's exponential buckets. */
@@ -16,7 +17,8 @@ NODISCARD Status events_text(Events *events, int64_t step, const char *tag, cons
 NODISCARD Status events_flush(Events *events);
 void events_close(Events *events);
 
-uint32_t crc32c(uint32_t crc, const void *bytes, uint64_t count); /* Castagnoli; start with 0 */
-uint32_t crc32c_masked(const void *bytes, uint64_t count);        /* TFRecord's mask */
+uint32_t crc32c(uint32_t crc, const void *bytes, uint64_t count);          /* Castagnoli; start with 0 */
+uint32_t crc32c_portable(uint32_t crc, const void *bytes, uint64_t count); /* the same from tables, on any processor */
+uint32_t crc32c_masked(const void *bytes, uint64_t count);                 /* TFRecord's mask */
 
 #endif

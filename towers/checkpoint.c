@@ -1,0 +1,354 @@
+/* Checkpoints: the protocol of checkpoint.h, call by call. Whatever call fails or is the last before the power goes,
+ * the newest directory step-N whose MANIFEST verifies is a whole checkpoint. Saving never touches an older one before
+ * the new one has been read back; pruning renames first, so that a directory called step-N is never half removed. */
+#include "towers/checkpoint.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "towers/record/manifest.h"
+
+enum { STATE_LIMIT = 64 << 20 };
+static const char model_name[] = "model.safetensors", train_name[] = "train.safetensors", state_name[] = "state.json";
+
+/* ---- the directories step-N */
+
+static Status step_path(char path[PATH_BYTES], const char *ckpt, int64_t step)
+{
+    char name[32];
+    snprintf(name, sizeof name, "step-%010" PRId64, step);
+    return path_join(path, ckpt, name);
+}
+
+/* "step-0000012000" -> 12000; anything else, `.corrupt` included, -> -1 */
+static int64_t step_of_name(const char *name)
+{
+    size_t digits = strncmp(name, "step-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
+    if (digits < 10 || digits > 18 || name[5 + digits]) return -1;
+    return strtoll(name + 5, NULL, 10);
+}
+
+static int compare_newest_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* All steps under `ckpt`, the newest first. No directory is no steps. */
+static Status steps_list(const char *ckpt, int64_t **steps, int *count)
+{
+    Status st = OK;
+    struct dirent *entry;
+    int64_t *list = NULL;
+    int used = 0;
+    DIR *listing = opendir(ckpt);
+    if (!listing && errno != ENOENT) return FAIL(ERR_IO, "cannot list '%s': %s", ckpt, strerror(errno));
+    while (listing && (entry = readdir(listing))) {
+        int64_t step = step_of_name(entry->d_name);
+        if (step < 0) continue;
+        int64_t *grown = realloc(list, (size_t)(used + 1) * sizeof *list);
+        if (!grown) {
+            st = FAIL(ERR_MEMORY, "the list of checkpoints in '%s'", ckpt);
+            goto out;
+        }
+        list = grown;
+        list[used++] = step;
+    }
+    if (list) qsort(list, (size_t)used, sizeof *list, compare_newest_first);
+    *steps = list;
+    *count = used;
+    list = NULL;
+out:
+    if (listing) closedir(listing);
+    free(list);
+    return st;
+}
+
+/* Out of the way, never deleted: step-N.corrupt, step-N.corrupt.1, ... */
+static Status set_aside(const char *path, char aside[PATH_BYTES])
+{
+    for (int i = 0; i < 1000; i++) {
+        int count = snprintf(aside, PATH_BYTES, i ? "%s.corrupt.%d" : "%s.corrupt", path, i);
+        if (count < 0 || count >= PATH_BYTES) break;
+        if (renameat2(AT_FDCWD, path, AT_FDCWD, aside, RENAME_NOREPLACE) == 0) return OK;
+        if (errno == EINVAL && access(aside, F_OK) != 0 && rename(path, aside) == 0)
+            return OK; /* no flags here (NFS) */
+        if (errno != EEXIST && errno != ENOTEMPTY) break;
+    }
+    return FAIL(ERR_IO, "cannot rename '%s' to '.corrupt': %s", path, strerror(errno));
+}
+
+/* ---- saving */
+
+static Status content_check(const CheckpointContent *content)
+{
+    json_error_t error;
+    if (content->step < 0) return FAIL(ERR_ARG, "a checkpoint of step %" PRId64, content->step);
+    json_t *state = json_loads(content->state_json, JSON_REJECT_DUPLICATES, &error);
+    if (!state || !json_is_object(state)) {
+        Status st = FAIL(ERR_ARG, "the state of step %" PRId64 " is not one JSON object: %s", content->step,
+                         state ? "another type" : error.text);
+        json_decref(state);
+        return st;
+    }
+    json_decref(state);
+    return OK;
+}
+
+/* Is there room for 1.1 times the checkpoint? A full disk should be known before, not in the middle. */
+static Status room_check(const char *ckpt, const CheckpointContent *content)
+{
+    uint64_t model, train;
+    struct statvfs info;
+    TRY(safetensors_bytes(content->model, content->model_count, content->metadata, content->metadata_count, &model));
+    TRY(safetensors_bytes(content->train, content->train_count, NULL, 0, &train));
+    uint64_t wanted = model + train + strlen(content->state_json);
+    wanted += wanted / 10;
+    if (statvfs(ckpt, &info) != 0) return FAIL(ERR_IO, "cannot ask how much space '%s' has: %s", ckpt, strerror(errno));
+    uint64_t there = (uint64_t)info.f_bavail * info.f_frsize;
+    if (there < wanted)
+        return FAIL(ERR_IO,
+                    "the checkpoint of step %" PRId64
+                    " wants %.1f MiB, but '%s' has %.1f MiB: free some space, or keep fewer checkpoints",
+                    content->step, (double)wanted / 1048576, ckpt, (double)there / 1048576);
+    return OK;
+}
+
+static Status text_write(const char *directory, const char *name, const char *text, size_t count, FileSum *sum)
+{
+    Status st = OK;
+    char path[PATH_BYTES];
+    DurableFile *file = NULL;
+    TRY(path_join(path, directory, name));
+    TRY(durable_create(path, count, &file));
+    TRY_OUT(durable_write(file, text, count));
+    TRY_OUT(durable_finish(file, sum));
+out:
+    durable_destroy(file);
+    return st;
+}
+
+/* The four files, MANIFEST last, each fsynced. The sums are those of the memory, so a disk that changes a bit is found
+ * out. */
+static Status files_write(const char *directory, const CheckpointContent *content)
+{
+    Status st = OK;
+    char path[PATH_BYTES], *text = NULL;
+    size_t count = 0;
+    FileSum sum = {0};
+    Manifest *manifest = NULL;
+    TRY(manifest_create(content->step, &manifest));
+    TRY_OUT(path_join(path, directory, model_name));
+    TRY_OUT(safetensors_write_summed(path, content->model, content->model_count, content->metadata,
+                                     content->metadata_count, &sum));
+    TRY_OUT(manifest_add(manifest, model_name, &sum, content->model, content->model_count));
+    TRY_OUT(path_join(path, directory, train_name));
+    TRY_OUT(safetensors_write_summed(path, content->train, content->train_count, NULL, 0, &sum));
+    TRY_OUT(manifest_add(manifest, train_name, &sum, content->train, content->train_count));
+    TRY_OUT(text_write(directory, state_name, content->state_json, strlen(content->state_json), &sum));
+    TRY_OUT(manifest_add(manifest, state_name, &sum, NULL, 0));
+    TRY_OUT(manifest_format(manifest, &text, &count));
+    TRY_OUT(text_write(directory, "MANIFEST", text, count, NULL));
+    TRY_OUT(directory_sync(directory));
+out:
+    free(text);
+    manifest_destroy(manifest);
+    return st;
+}
+
+/* Make `temporary` the directory `path`. One that exists already (a resumed run that saves the same step again) changes
+ * places with it in one call, and becomes the temporary one. */
+static Status directory_publish(const char *temporary, const char *path, const char *ckpt)
+{
+    char aside[PATH_BYTES];
+    if (rename(temporary, path) != 0) {
+        if (errno != ENOTEMPTY && errno != EEXIST)
+            return FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno));
+        if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
+            if (errno != EINVAL && errno != ENOSYS)
+                return FAIL(ERR_IO, "cannot exchange '%s' and '%s': %s", temporary, path, strerror(errno));
+            TRY(set_aside(path, aside)); /* a file system without exchange: the old one is kept under another name */
+            if (rename(temporary, path) != 0)
+                return FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno));
+        }
+    }
+    return directory_sync(ckpt);
+}
+
+static Status latest_write(const char *ckpt, int64_t step)
+{
+    char path[PATH_BYTES], text[32];
+    TRY(path_join(path, ckpt, "latest"));
+    int count = snprintf(text, sizeof text, "step-%010" PRId64 "\n", step);
+    return file_replace(path, text, (size_t)count);
+}
+
+/* Read the new checkpoint back. One that is not what was written is set aside, and `latest` names the one before again.
+ */
+static Status published_verify(const char *ckpt, const char *path)
+{
+    Status st = OK;
+    Checkpoint *opened = NULL;
+    char aside[PATH_BYTES], why[1024];
+    int64_t *steps = NULL;
+    int count = 0;
+    st = checkpoint_open(path, &opened);
+    checkpoint_close(opened);
+    if (st == OK) return OK;
+    snprintf(why, sizeof why, "%s", status_message());
+    if (st == ERR_CHECKPOINT && set_aside(path, aside) == OK && steps_list(ckpt, &steps, &count) == OK && count)
+        (void)!latest_write(ckpt, steps[0]);
+    free(steps);
+    return FAIL(ERR_IO, "the checkpoint just written cannot be read back (is the disk failing?): %s", why);
+}
+
+/* Remove all but the `keep` newest, the protected one and the one just saved (not the newest when a run went back to an
+ * older one). What cannot be removed is tried again after the next save. */
+static void prune(const char *ckpt, int keep, int64_t protect, int64_t saved)
+{
+    char path[PATH_BYTES], temporary[PATH_BYTES];
+    int64_t *steps = NULL;
+    int count = 0;
+    if (steps_list(ckpt, &steps, &count) != OK) return;
+    for (int i = keep < 1 ? 1 : keep; i < count; i++) {
+        if (steps[i] == protect || steps[i] == saved || step_path(path, ckpt, steps[i]) != OK ||
+            path_temporary(temporary, path) != OK)
+            continue;
+        if (rename(path, temporary) == 0) (void)!tree_remove(temporary);
+    }
+    free(steps);
+}
+
+Status checkpoint_save(const char *run_dir, const CheckpointContent *content, int keep, int64_t protect)
+{
+    Status st = OK;
+    char ckpt[PATH_BYTES], path[PATH_BYTES], temporary[PATH_BYTES];
+    TRY(content_check(content));
+    TRY(path_join(ckpt, run_dir, "ckpt"));
+    TRY(step_path(path, ckpt, content->step));
+    TRY(path_temporary(temporary, path));
+    TRY(directory_create(ckpt));
+    TRY(tree_remove(temporary)); /* of an attempt of this process that failed */
+    TRY(room_check(ckpt, content));
+    if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", temporary, strerror(errno));
+    TRY_OUT(files_write(temporary, content));
+    TRY_OUT(directory_publish(temporary, path, ckpt));
+    TRY_OUT(latest_write(ckpt, content->step));
+    TRY_OUT(published_verify(ckpt, path));
+    prune(ckpt, keep, protect, content->step);
+out:
+    (void)!tree_remove(temporary); /* failed, or the one that was replaced */
+    return st;
+}
+
+/* ---- loading */
+
+static Status manifest_is_complete(const Manifest *manifest, const char *path)
+{
+    const char *const names[] = {model_name, train_name, state_name};
+    for (int i = 0; i < 3; i++)
+        if (!manifest_find(manifest, names[i]))
+            return FAIL(ERR_CHECKPOINT, "'%s/MANIFEST' does not list %s", path, names[i]);
+    return OK;
+}
+
+static Status content_open(const char *path, Checkpoint *checkpoint)
+{
+    char name[PATH_BYTES];
+    size_t count;
+    TRY(path_join(name, path, model_name));
+    TRY(safetensors_open(name, &checkpoint->model));
+    TRY(path_join(name, path, train_name));
+    TRY(safetensors_open(name, &checkpoint->train));
+    TRY(path_join(name, path, state_name));
+    return file_read(name, STATE_LIMIT, &checkpoint->state_json, &count);
+}
+
+Status checkpoint_open(const char *path, Checkpoint **made)
+{
+    Status st = OK;
+    Manifest *manifest = NULL;
+    Checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    if (!checkpoint) return FAIL(ERR_MEMORY, "the checkpoint '%s'", path);
+    if (strlen(path) >= sizeof checkpoint->path) {
+        st = FAIL(ERR_ARG, "the path '%.64s...' is longer than %zu bytes", path, sizeof checkpoint->path - 1);
+        goto out;
+    }
+    TRY_OUT(manifest_open(path, &manifest));
+    TRY_OUT(manifest_is_complete(manifest, path));
+    TRY_OUT(manifest_verify(manifest, path));
+    TRY_OUT(content_open(path, checkpoint));
+    strcpy(checkpoint->path, path);
+    checkpoint->step = manifest->step;
+    *made = checkpoint;
+    checkpoint = NULL;
+out:
+    manifest_destroy(manifest);
+    checkpoint_close(checkpoint);
+    return st;
+}
+
+void checkpoint_close(Checkpoint *checkpoint)
+{
+    if (!checkpoint) return;
+    safetensors_close(checkpoint->model);
+    safetensors_close(checkpoint->train);
+    free(checkpoint->state_json);
+    free(checkpoint);
+}
+
+static Status step_open(const char *path, int64_t step, Checkpoint **made)
+{
+    TRY(checkpoint_open(path, made));
+    int64_t said = (*made)->step;
+    if (said == step) return OK;
+    checkpoint_close(*made);
+    *made = NULL;
+    return FAIL(ERR_CHECKPOINT, "'%s': the manifest is that of step %" PRId64, path, said);
+}
+
+static void note_add(char *note, size_t note_bytes, const char *why, const char *aside)
+{
+    size_t used = note && note_bytes ? strlen(note) : 0;
+    if (used + 1 < note_bytes) snprintf(note + used, note_bytes - used, "%s%s; %s", used ? "\n" : "", why, aside);
+}
+
+Status checkpoint_open_latest(const char *run_dir, Checkpoint **made, char *note, size_t note_bytes)
+{
+    Status st = OK;
+    char ckpt[PATH_BYTES], path[PATH_BYTES], aside[PATH_BYTES], why[1024] = "";
+    int64_t *steps = NULL;
+    int count = 0;
+    Checkpoint *opened = NULL;
+    if (note && note_bytes) note[0] = 0;
+    TRY(path_join(ckpt, run_dir, "ckpt"));
+    TRY(steps_list(ckpt, &steps, &count));
+    for (int i = 0; i < count && !opened; i++) {
+        TRY_OUT(step_path(path, ckpt, steps[i]));
+        st = step_open(path, steps[i], &opened);
+        if (st == OK) break;
+        if (st != ERR_CHECKPOINT) goto out; /* not the checkpoint's fault: no older one in silence */
+        st = OK;
+        snprintf(why, sizeof why, "%s", status_message());
+        note_add(note, note_bytes, why,
+                 set_aside(path, aside) == OK ? "it was renamed .corrupt" : "it could not be renamed .corrupt");
+    }
+    if (count && !opened) {
+        st = FAIL(ERR_CHECKPOINT, "none of the %d checkpoints in '%s' can be used; the last one tried: %s", count, ckpt,
+                  why);
+        goto out;
+    }
+    *made = opened;
+out:
+    free(steps);
+    return st;
+}

@@ -1,0 +1,53 @@
+/* MANIFEST: what a checkpoint's files must be, byte for byte. A text file:
+ *
+ *   towers-checkpoint 1
+ *   step 12000
+ *   file 108903424 <XXH3-128, 32 hexadecimal digits> model.safetensors
+ *   tensor <CRC32C, 8 digits> Conv2d_1a_3x3.conv.weight          (of the file above; names the damaged tensor, nothing
+ * more) hash <XXH3-128 of all bytes before this line>
+ *
+ * Exactly these lines, one space between fields, each ended by a newline. Parsing trusts nothing. */
+#ifndef TOWERS_RECORD_MANIFEST_H
+#define TOWERS_RECORD_MANIFEST_H
+
+#include "towers/record/files.h"
+#include "towers/record/safetensors.h"
+
+enum { MANIFEST_VERSION = 1, MANIFEST_FILES = 8, MANIFEST_NAME = 64, MANIFEST_LIMIT = 64 << 20 };
+
+typedef struct ManifestTensor {
+    uint32_t crc;
+    const char *name;
+} ManifestTensor;
+
+typedef struct ManifestFile {
+    char name[MANIFEST_NAME];
+    FileSum sum;
+    int first, tensors; /* in Manifest.tensor */
+} ManifestFile;
+
+typedef struct Manifest {
+    int64_t step;
+    ManifestFile file[MANIFEST_FILES];
+    int files, tensors;
+    ManifestTensor *tensor; /* owned; names borrowed from `text` or from the caller of manifest_add */
+    char *text;             /* owned, or NULL */
+} Manifest;
+
+NODISCARD Status manifest_create(int64_t step, Manifest **made);
+NODISCARD Status manifest_parse(const char *text, size_t count, const char *label,
+                                Manifest **made); /* ERR_CHECKPOINT */
+void manifest_destroy(Manifest *manifest);
+
+/* Add a file and the CRCs of its tensors. The names must live as long as the manifest. */
+NODISCARD Status manifest_add(Manifest *manifest, const char *name, const FileSum *sum, const StTensor *tensors,
+                              int count);
+NODISCARD Status manifest_format(const Manifest *manifest, char **text, size_t *count); /* *text is the caller's */
+const ManifestFile *manifest_find(const Manifest *manifest, const char *name);          /* NULL if it is not listed */
+
+/* Read DIRECTORY/MANIFEST, or check every listed file against it (a full read). Errors: ERR_CHECKPOINT naming file,
+ * tensor and offset. */
+NODISCARD Status manifest_open(const char *directory, Manifest **made);
+NODISCARD Status manifest_verify(const Manifest *manifest, const char *directory);
+
+#endif
