@@ -1,0 +1,54 @@
+/* Fake backend: a device of ordinary memory that computes nothing and writes down what it is asked to do. Tests use it
+ * to see the order of calls and where operands lie; `on_launch` may look at and fill the memory of a call. */
+#ifndef TOWERS_TESTS_SUPPORT_FAKE_BACKEND_H
+#define TOWERS_TESTS_SUPPORT_FAKE_BACKEND_H
+
+#include "kernels/backend.h"
+
+typedef enum FakeEventKind {
+    FAKE_ALLOC = 0,
+    FAKE_RELEASE,
+    FAKE_UPLOAD,
+    FAKE_DOWNLOAD,
+    FAKE_FILL,
+    FAKE_PREPARE,
+    FAKE_LAUNCH,
+    FAKE_DISCARD,
+    FAKE_OPTIMIZER,
+    FAKE_SQUARE_SUM,
+    FAKE_AVERAGE,
+    FAKE_WAIT,
+    FAKE_FINISH
+} FakeEventKind;
+
+typedef struct FakeEvent {
+    FakeEventKind kind;
+    OpKind op;        /* PREPARE, LAUNCH, DISCARD */
+    const char *name; /* borrowed from the call; the same three */
+    size_t bytes;     /* ALLOC, UPLOAD, DOWNLOAD; FILL and AVERAGE: elements */
+    Lane lane, on;    /* WAIT: lane waits for on; FINISH: lane */
+} FakeEvent;
+
+enum { FAKE_MAX_EVENTS = 1 << 15 };
+
+typedef struct FakeBackend {
+    Backend backend;
+    OpKernel kernel[OP_COUNT]; /* one a kind, so that masks can be set for one */
+    const OpKernel *table[OP_COUNT];
+    size_t workspace_bytes; /* of every op */
+    OpKind refused;         /* prepare of this kind fails; OP_NONE: none does */
+    void (*on_launch)(void *context, OpCall *call);
+    void *context;
+    int states;      /* made by prepare and not yet discarded */
+    int event_count; /* may pass FAKE_MAX_EVENTS: later ones are counted, not kept */
+    FakeEvent event[FAKE_MAX_EVENTS];
+} FakeBackend;
+
+/* Kernels of all kinds with these masks. Heap: the struct is large. */
+FakeBackend *fake_create(uint32_t strided_in, uint32_t strided_out, uint32_t in_place);
+void fake_destroy(FakeBackend *fake);
+void fake_open(FakeBackend *fake, Device *device);
+/* How many events of this kind, and of this op kind (OP_NONE: any). */
+int fake_count(const FakeBackend *fake, FakeEventKind kind, OpKind op);
+
+#endif
