@@ -3,8 +3,8 @@
  *   RUN/ckpt/step-0000012000/model.safetensors   weights and exported batch-norm statistics, torchvision names
  *                           /train.safetensors   optimizer slots, weight average, every tower's batch-norm statistics
  *                           /state.json          step, epoch, seed, configuration, versions
- *                           /MANIFEST            size and XXH3-128 of each file, CRC32C of each tensor; the last line
- * is the hash of the manifest RUN/ckpt/latest                              "step-0000012000"
+ *                           /MANIFEST            size, XXH3-128 of each file; CRC32C of each tensor; its own hash
+ *   RUN/ckpt/latest                              "step-0000012000"
  *
  * Written into .tmp-step-N-<boot id>-<pid>/, each file fsynced, MANIFEST last, directory fsynced, renamed, parent
  * fsynced, `latest` replaced the same way, re-read and verified, and only then older ones are pruned. */
