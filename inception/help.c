@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { LEAST_WIDTH = 40, MOST_WIDTH = 160, USUAL_WIDTH = 80, TEXT_COLUMN = 30, NARROW_COLUMN = 12, NARROW_WIDTH = 64 };
+enum { LEAST_WIDTH = 40, MOST_WIDTH = 160, USUAL_WIDTH = 80, TEXT_COLUMN = 26, NARROW_COLUMN = 12, NARROW_WIDTH = 64 };
 
 static const Example examples[] = {
 #define EXAMPLE(verb, command, comment) {VERB_##verb, command, comment},

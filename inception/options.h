@@ -98,6 +98,9 @@ NODISCARD Status options_apply_file(Options *options, const char *path);
 OptionOrigin option_origin(const Options *options, const char *flag);
 bool option_is_set(const Options *options, const char *flag); /* given anywhere above the default */
 bool option_belongs(OptionId id, Verb verb);
+/* The option that was given in place of this one (--global-batch-size for --batch-size); OPTION_ID_COUNT if none was.
+ */
+OptionId option_replaced_by(const Options *options, OptionId id);
 
 /* The value as text, as it could be typed ("" if not set); locale independent, reals shortest that read back equal.
  * Always ends in NUL; needs at most OPTION_FORMAT_BYTES except for texts, which are returned as they are. */
