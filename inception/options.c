@@ -672,6 +672,15 @@ bool option_is_set(const Options *options, const char *flag)
     return option_origin(options, flag) != ORIGIN_DEFAULT;
 }
 
+OptionId option_replaced_by(const Options *options, OptionId id)
+{
+    for (size_t k = 0; k < sizeof exclusive / sizeof exclusive[0]; k++) {
+        if (exclusive[k][0] == id && options->origin[exclusive[k][1]] != ORIGIN_DEFAULT) return exclusive[k][1];
+        if (exclusive[k][1] == id && options->origin[exclusive[k][0]] != ORIGIN_DEFAULT) return exclusive[k][0];
+    }
+    return OPTION_ID_COUNT;
+}
+
 /* ---- values as text */
 
 static void format_list(const IntList *list, char *buffer, size_t bytes)
