@@ -134,9 +134,10 @@ static Value join_concat(Graph *g, const char *name, Value *parts, int count)
 }
 
 /* The slices of v, one after another. They have to cover it: nothing here makes zeros. */
-static Value join_slices(Sweep *s, Value v, int32_t stack, const char *name)
+static Value join_slices(Sweep *s, Value v, int32_t stack)
 {
     Graph *g = s->g;
+    const char *name = list_text(g, "%s.joined", graph_value(g, v)->name);
     int32_t channels = graph_shape(g, v).c, at = 0;
     Value parts[OP_MAX_IN];
     int count = 0;
@@ -169,7 +170,7 @@ static Value fold(Sweep *s, Value v)
     Sum sum = {.name = list_text(g, "%s.sum", graph_value(g, v)->name)};
     for (int32_t i = stack; i >= 0; i = s->shares[i].before)
         if (s->shares[i].first == ALL_CHANNELS) sum_add(g, &sum, s->shares[i].from);
-    if (has_slices(s, stack)) sum_add(g, &sum, join_slices(s, v, stack, sum.name));
+    if (has_slices(s, stack)) sum_add(g, &sum, join_slices(s, v, stack));
     return track_of(s, v)->gradient = sum_close(g, &sum);
 }
 

@@ -1,0 +1,98 @@
+/* Average pooling, then a 1x1 convolution -> the convolution, then the pooling.
+ *
+ * Both are linear, one mixes channels and the other pixels: with divisors d(p) that depend on the place only,
+ * W (sum_q x[q] / d(p)) = (sum_q W x[q]) / d(p). The pooling branches of Inception reduce channels (192 -> 32), so the
+ * pooling then moves a sixth of the bytes, and its convolution reads the same input as its siblings
+ * (pass_sibling_convs). Holds for stride 1 and equal sides; a convolution that adds channels, a bias or a ReLU stays
+ * where it is. */
+#include "towers/graph/list.h"
+#include "towers/graph/rules.h"
+
+#include <stdlib.h>
+
+static bool is_kept(Value v, const Value *keep, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (keep[i].id == v.id) return true;
+    return false;
+}
+
+static bool keeps_sides(const Window *w)
+{
+    return w->stride_h == 1 && w->stride_w == 1 && 2 * w->pad_h == w->kh - 1 && 2 * w->pad_w == w->kw - 1;
+}
+
+/* The index of the pooling to move behind convolution `conv`, or -1. */
+static int movable_pool(const Graph *g, int conv, const int *readers, const Value *keep, int count)
+{
+    const Op *op = &g->ops[conv];
+    if (op->kind != OP_CONV || op->in_count != 2 || op->attr.conv.relu || !window_is_point(&op->attr.conv.window))
+        return -1;
+    const ValueInfo *pooled = graph_value(g, op->in[0]);
+    if (pooled->op < 0 || pooled->role != ROLE_TEMP || readers[op->in[0].id] != 1 || is_kept(op->in[0], keep, count))
+        return -1;
+    const Op *pool = &g->ops[pooled->op];
+    if (pool->kind != OP_AVG_POOL || !keeps_sides(&pool->attr.pool.window)) return -1;
+    return graph_shape(g, op->in[1]).n <= pooled->shape.c ? pooled->op : -1;
+}
+
+/* The value between the two changes its meaning: now it is what the convolution makes. */
+static void exchange(Graph *g, Op *conv, Op *pool)
+{
+    Value between = pool->out[0], last = conv->out[0];
+    g->values[between.id].shape = graph_shape(g, last);
+    g->values[between.id].name = conv->name;
+    if (g->values[last.id].role == ROLE_TEMP) g->values[last.id].name = pool->name;
+    conv->in[0] = pool->in[0];
+    conv->out[0] = pool->in[0] = between;
+    pool->out[0] = last;
+}
+
+/* The new list: moved poolings are left out where they were and follow their convolution. */
+static int write_list(Graph *g, const int *pool_of, const bool *moved, Op *ops)
+{
+    int made = 0;
+    for (int index = 0; index < g->op_count; index++) {
+        if (moved[index]) continue;
+        ops[made++] = g->ops[index];
+        if (pool_of[index] < 0) continue;
+        ops[made++] = g->ops[pool_of[index]];
+        exchange(g, &ops[made - 2], &ops[made - 1]);
+    }
+    return made;
+}
+
+static int find_pools(const Graph *g, const int *readers, const Value *keep, int count, int *pool_of, bool *moved)
+{
+    int found = 0;
+    for (int index = 0; index < g->op_count; index++) {
+        pool_of[index] = movable_pool(g, index, readers, keep, count);
+        if (pool_of[index] < 0) continue;
+        moved[pool_of[index]] = true;
+        found++;
+    }
+    return found;
+}
+
+Status pass_pool_behind_conv(Graph *g, Value *keep, int count, int *changed)
+{
+    *changed = 0;
+    if (graph_failed(g)) return graph_finish(g);
+    int *readers = list_readers(g);
+    int *pool_of = calloc((size_t)g->op_count + 1, sizeof *pool_of);
+    bool *moved = calloc((size_t)g->op_count + 1, sizeof *moved);
+    Op *ops = calloc((size_t)g->op_count + 1, sizeof *ops);
+    if (!pool_of || !moved || !ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
+    int found = graph_failed(g) ? 0 : find_pools(g, readers, keep, count, pool_of, moved);
+    if (found) {
+        int made = write_list(g, pool_of, moved, ops);
+        list_replace(g, ops, made, keep, count);
+        ops = NULL;
+        *changed = found;
+    }
+    free(ops);
+    free(moved);
+    free(pool_of);
+    free(readers);
+    return graph_finish(g);
+}

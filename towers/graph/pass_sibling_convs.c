@@ -1,0 +1,104 @@
+/* 1x1 convolutions that read one value -> one convolution with their weights stacked (a PACK), and a SLICE for each.
+ *
+ * A 1x1 convolution is a matrix product. The 2 to 4 that open the branches of an Inception block are narrow (16 to 192
+ * channels): together they read their input once instead of each on its own, and fill the machine. The slices cost
+ * nothing where the planner lets their readers read in place. Only plain convolutions (no bias, no ReLU) are joined,
+ * whose weights nobody else reads. */
+#include "towers/graph/list.h"
+#include "towers/graph/rules.h"
+
+#include <stdlib.h>
+
+typedef struct Group { /* indices of ops that become one, the first of them the leader */
+    int members[OP_MAX_IN];
+    int count;
+} Group;
+
+static bool can_join(const Graph *g, const Op *op, const int *readers)
+{
+    if (op->kind != OP_CONV || op->in_count != 2 || op->attr.conv.relu || !window_is_point(&op->attr.conv.window))
+        return false;
+    Value w = op->in[1];
+    return readers[op->out[0].id] && graph_value(g, w)->role == ROLE_PARAM && readers[w.id] == 1 && !list_packed(g, w);
+}
+
+/* The convolutions that join the one at `leader`, in list order; `taken` marks those that belong to a group. */
+static Group find_group(const Graph *g, int leader, const int *readers, bool *taken)
+{
+    Group group = {.count = 0};
+    if (taken[leader] || !can_join(g, &g->ops[leader], readers)) return group;
+    for (int index = leader; index < g->op_count && group.count < OP_MAX_IN; index++) {
+        const Op *op = &g->ops[index];
+        if (taken[index] || op->in[0].id != g->ops[leader].in[0].id || !can_join(g, op, readers)) continue;
+        group.members[group.count++] = index;
+    }
+    if (group.count < 2) return (Group){.count = 0};
+    for (int i = 0; i < group.count; i++) taken[group.members[i]] = true;
+    return group;
+}
+
+static Op joined_conv(Graph *g, const Group *group)
+{
+    Op conv = g->ops[group->members[0]];
+    Value weights[OP_MAX_IN];
+    for (int i = 0; i < group->count; i++) weights[i] = g->ops[group->members[i]].in[1];
+    conv.name = list_text(g, "%s+%d", conv.name, group->count - 1);
+    conv.in[1] = graph_pack(g, weights, group->count);
+    ValueInfo all = *graph_value(g, conv.out[0]);
+    all.shape.c = graph_shape(g, conv.in[1]).n;
+    all.role = ROLE_TEMP;
+    all.name = conv.name;
+    conv.out[0] = list_value(g, &all);
+    return conv;
+}
+
+/* The joined convolution and the slices that write what its members wrote, under their names. */
+static int write_group(Graph *g, const Group *group, Op *ops)
+{
+    ops[0] = joined_conv(g, group);
+    int32_t first = 0;
+    for (int i = 0; i < group->count; i++) {
+        const Op *member = &g->ops[group->members[i]];
+        ops[1 + i] = (Op){.kind = OP_SLICE,
+                          .attr = {.slice.first = first},
+                          .name = member->name,
+                          .in = {ops[0].out[0]},
+                          .out = {member->out[0]},
+                          .in_count = 1};
+        first += graph_shape(g, member->out[0]).c;
+    }
+    return 1 + group->count;
+}
+
+static int write_list(Graph *g, const int *readers, bool *taken, Op *ops, int *joined)
+{
+    int made = 0;
+    for (int index = 0; index < g->op_count && !graph_failed(g); index++) {
+        Group group = find_group(g, index, readers, taken);
+        if (group.count)
+            made += write_group(g, &group, &ops[made]);
+        else if (!taken[index])
+            ops[made++] = g->ops[index];
+        *joined += group.count > 0;
+    }
+    return made;
+}
+
+Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed)
+{
+    *changed = 0;
+    if (graph_failed(g)) return graph_finish(g);
+    int *readers = list_readers(g);
+    bool *taken = calloc((size_t)g->op_count + 1, sizeof *taken);
+    Op *ops = calloc(2 * (size_t)g->op_count + 1, sizeof *ops);
+    if (!taken || !ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
+    int made = graph_failed(g) ? 0 : write_list(g, readers, taken, ops, changed);
+    if (*changed && !graph_failed(g)) {
+        list_replace(g, ops, made, keep, count);
+        ops = NULL;
+    }
+    free(ops);
+    free(taken);
+    free(readers);
+    return graph_finish(g);
+}
