@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "kernels/status.h"
+#include "nccl_sync/bn_stats.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/schedule.h"
 

@@ -29,6 +29,9 @@ typedef enum LossReport {
  * original. */
 typedef enum NanCheck { NAN_CHECK_OFF = 0, NAN_CHECK_LAST, NAN_CHECK_MEAN, NAN_CHECK_ALL } NanCheck;
 
+/* What a step that fails the check does to the run: end it, or leave the step out. */
+typedef enum NanPolicy { NAN_POLICY_STOP = 0, NAN_POLICY_SKIP } NanPolicy;
+
 /* What a sum of losses is divided by: the samples really there, or the constant global batch (the tf.distribute
  * tutorial). */
 typedef enum LossDivisor { LOSS_DIVISOR_SAMPLES = 0, LOSS_DIVISOR_GLOBAL_BATCH } LossDivisor;

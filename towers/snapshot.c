@@ -166,16 +166,35 @@ static Status train_pack(TowerProcess *p, WeightList *list)
 static char *state_text(const TowerProcess *p)
 {
     const RunState *run = &p->run;
-    json_t *root = json_pack(
-        "{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:i, s:s, s:s}", "format", "towers checkpoint 1",
-        "step", (json_int_t)run->step, "updates", (json_int_t)run->updates, "skipped", (json_int_t)run->skipped,
-        "epoch_sum", run->epoch_sum, "epoch_constant_sum", run->epoch_constant_sum, "epoch_count",
-        (json_int_t)run->epoch_count, "epoch_hits", (json_int_t)run->epoch_hits, "best_step",
-        (json_int_t)run->best_step, "best_top1", run->best_top1, "steps_per_epoch", (json_int_t)p->steps_per_epoch,
-        "towers", p->ledger->towers, "model", p->job->program.model->name, "config_hash", p->job->config_hash);
+    json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:i, s:s, s:s}", "format",
+                             "towers checkpoint 1", "step", (json_int_t)run->step, "updates", (json_int_t)run->updates,
+                             "skipped", (json_int_t)run->skipped, "epoch_sum", run->epoch_sum, "epoch_constant_sum",
+                             run->epoch_constant_sum, "epoch_count", (json_int_t)run->epoch_count, "epoch_hits",
+                             (json_int_t)run->epoch_hits, "best_step", (json_int_t)run->best_step, "best_top1",
+                             run->best_top1, "steps_per_epoch", (json_int_t)p->steps_per_epoch, "towers",
+                             p->ledger->towers, "model", p->job->program.model->name, "settings", p->job->settings);
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     return text;
+}
+
+/* Name every setting that differs: the two texts have the same keys in the same order, or one has more. */
+static Status fail_changed(const char *path, const char *then, const char *now)
+{
+    char table[2048] = "";
+    while (*then || *now) {
+        int a = (int)strcspn(then, "\n"), b = (int)strcspn(now, "\n");
+        size_t used = strlen(table);
+        if (a != b || strncmp(then, now, (size_t)a))
+            snprintf(table + used, sizeof table - used, "\n  then %.*s, now %.*s", a, then, b, now);
+        then += a + (then[a] == '\n');
+        now += b + (now[b] == '\n');
+    }
+    return FAIL(
+        ERR_ARG,
+        "%s was made with other settings; a resumed run would not be the same run:%s\n  (use the old values, or "
+        "start a new run from these weights with --pretrained)",
+        path, table);
 }
 
 static Status state_parse(TowerProcess *p, const char *text, const char *path)
@@ -183,7 +202,7 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
     json_error_t error;
     json_int_t step, updates, skipped, count, hits, best_step;
     int towers;
-    const char *model, *hash;
+    const char *model, *settings;
     double sum, constant, best;
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!root) return FAIL(ERR_CHECKPOINT, "%s/state.json:%d: %s", path, error.line, error.text);
@@ -191,18 +210,14 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
     if (json_unpack_ex(root, &error, 0, "{s:I, s:I, s:I, s:F, s:F, s:I, s:I, s:I, s:F, s:i, s:s, s:s}", "step", &step,
                        "updates", &updates, "skipped", &skipped, "epoch_sum", &sum, "epoch_constant_sum", &constant,
                        "epoch_count", &count, "epoch_hits", &hits, "best_step", &best_step, "best_top1", &best,
-                       "towers", &towers, "model", &model, "config_hash", &hash))
+                       "towers", &towers, "model", &model, "settings", &settings))
         st = FAIL(ERR_CHECKPOINT, "%s/state.json: %s", path, error.text);
     else if (strcmp(model, p->job->program.model->name) || towers != p->ledger->towers)
         st = FAIL(ERR_ARG,
                   "%s is of %s with %d towers; this run is %s with %d (start a new --output-dir, or --weights it)",
                   path, model, towers, p->job->program.model->name, p->ledger->towers);
-    else if (strcmp(hash, p->job->config_hash))
-        st = FAIL(ERR_ARG,
-                  "%s was made with other settings of data, batch, optimizer or schedule; a resumed run would not be "
-                  "the same "
-                  "run. Compare args.yaml, or start a new run from it with --pretrained",
-                  path);
+    else if (strcmp(settings, p->job->settings))
+        st = fail_changed(path, settings, p->job->settings);
     if (st == OK)
         p->run = (RunState){.step = step,
                             .updates = updates,

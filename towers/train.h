@@ -4,6 +4,7 @@
 #define TOWERS_TRAIN_H
 
 #include "kernels/backend.h"
+#include "nccl_sync/bn_stats.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/data/dataset.h"
 #include "towers/data/share.h"
@@ -11,13 +12,6 @@
 #include "towers/model.h"
 #include "towers/program.h"
 #include "towers/schedule.h"
-
-/* Which towers' batch-norm averages evaluation and model.safetensors use. POOLED is exact: mean of the variances plus
- * variance of the means. */
-typedef enum BnStats { BN_STATS_LAST = 0, BN_STATS_FIRST, BN_STATS_MEAN, BN_STATS_POOLED } BnStats;
-
-/* What happens to a step that failed the NaN check. */
-typedef enum NanPolicy { NAN_POLICY_STOP = 0, NAN_POLICY_SKIP, NAN_POLICY_ROLLBACK } NanPolicy;
 
 enum { NAN_SKIPS_MAX = 10 /* in a row */, GPUS_MAX = 64 };
 
@@ -61,7 +55,7 @@ typedef struct TrainJob {
     /* records */
     const char *run_dir;
     const char *args_yaml, *env_json; /* texts for the run directory */
-    const char *config_hash;          /* of what must not change on resume */
+    const char *settings;             /* what must not change on resume: lines "key: value" */
     bool resume;                      /* from the newest checkpoint of run_dir, if there is one */
     const char *resume_path;          /* or from this one; NULL */
     const char *initial_weights;      /* safetensors to start from; NULL */

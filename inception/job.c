@@ -1,0 +1,440 @@
+/* Options to a TrainJob; see job.h. */
+#include "inception/job.h"
+
+#include "inception/models.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EVAL_BATCH = 250, SYNTHETIC_CLASSES = 1000 };
+
+/* ---- model and device */
+
+static bool list_has(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = list; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ','))
+        if (strcspn(at, ",") == n && !strncmp(at, word, n)) return true;
+    return false;
+}
+
+static Status compute_dtype(const Options *o, const Backend *backend, Dtype *dtype)
+{
+    *dtype = DTYPE_F32;
+    if (!o->amp || o->amp_dtype == AMP_TF32) return OK;
+    bool cpu = !strcmp(backend->name, "cpu");
+    if (cpu && o->amp_dtype == AMP_FP16)
+        return FAIL(ERR_UNSUPPORTED, "--amp-dtype fp16 needs a GPU; the CPU computes in bf16 or f32");
+    *dtype = o->amp_dtype == AMP_BF16 ? DTYPE_BF16 : DTYPE_F16;
+    return OK;
+}
+
+static Status model_options(const Options *o, const Model *model, ModelOptions *made)
+{
+    const char *variant = o->variant ? o->variant : "";
+    if (*variant && !list_has(model->variants, variant))
+        return FAIL(ERR_ARG, "%s has no variant '%s'; it has: %s", model->name, variant,
+                    *model->variants ? model->variants : "none");
+    int32_t side = o->img_size > 0 ? (int32_t)o->img_size : model->side;
+    if (side < model->min_side)
+        return FAIL(ERR_ARG, "--img-size %d is too small for %s: it needs at least %d", side, model->name,
+                    model->min_side);
+    bool has_aux = model->aux_weight > 0;
+    if (!has_aux && option_is_set(o, "aux-weight"))
+        return FAIL(ERR_ARG, "--aux-weight: %s has no auxiliary head", model->name);
+    *made = (ModelOptions){
+        .classes = o->classes > 0 ? (int)o->classes : model->classes,
+        .side = side,
+        .channels = model->channels,
+        .dropout = o->dropout >= 0 ? (float)o->dropout : model->dropout,
+        .aux = o->aux && has_aux,
+        .variant = variant,
+    };
+    return OK;
+}
+
+Status job_model(Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    const Model *model;
+    static const char *const devices[] = {[DEVICE_AUTO] = "auto", [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda"};
+    if (o->argument_count < 1) return FAIL(ERR_ARG, "which model? (see: towers info)");
+    TRY(model_find(o->arguments[0], &model));
+    if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_RECIPE, model->name));
+    TRY(backend_find(devices[o->device], &job->backend, files->why_cpu, sizeof files->why_cpu));
+    job->program = (ProgramConfig){
+        .model = model,
+        .smoothing = (float)o->smoothing,
+        .aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight,
+        .fuse_siblings = o->fuse_siblings,
+        .pool_behind_conv = o->pool_behind_conv,
+    };
+    TRY(compute_dtype(o, job->backend, &job->program.compute));
+    TRY(model_options(o, model, &job->program.options));
+    job->pad = o->augment ? (int32_t)o->crop_pad : 0;
+    job->program.canvas = job->program.options.side + 2 * job->pad;
+    job->program.data_channels = model->channels;
+    return OK;
+}
+
+/* ---- data */
+
+static const char *data_path_find(const Options *o)
+{
+    static const char *const places[] = {"/usr/share/datasets/fashion-mnist", "/usr/local/share/datasets/fashion-mnist",
+                                         "data"};
+    if (o->data_path) return o->data_path;
+    for (size_t i = 0; i + 1 < sizeof places / sizeof *places; i++)
+        if (access(places[i], R_OK) == 0) return places[i];
+    return places[0];
+}
+
+static Status data_open(const Options *o, int64_t synthetic, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    ModelOptions *options = &job->program.options;
+    bool made_up = synthetic > 0 || o->dataset == DATASET_SYNTHETIC;
+    if (made_up) {
+        int64_t count = synthetic > 0 ? synthetic : 4096;
+        TRY(dataset_synthetic(count, options->classes, options->side, options->side, options->channels, 1,
+                              &files->train));
+        if (synthetic <= 0)
+            TRY(dataset_synthetic(count / 4, options->classes, options->side, options->side, options->channels, 2,
+                                  &files->test));
+    } else {
+        TRY(dataset_open(data_path_find(o), SPLIT_TRAIN, &files->train));
+        TRY(dataset_open(data_path_find(o), SPLIT_TEST, &files->test));
+        const DatasetInfo *train = dataset_info(files->train), *test = dataset_info(files->test);
+        if (train->classes != test->classes || train->c != test->c)
+            return FAIL(ERR_FORMAT, "training data has %d classes and %d channels, test data %d and %d", train->classes,
+                        train->c, test->classes, test->c);
+        if (o->classes > 0 && o->classes < train->classes)
+            return FAIL(ERR_ARG, "--classes %lld, but %s has %d", (long long)o->classes, train->name, train->classes);
+        if (o->classes <= 0) options->classes = train->classes;
+    }
+    job->train = files->train;
+    job->test = files->test;
+    job->program.data_channels = dataset_info(files->train)->c;
+    if (job->program.data_channels > options->channels)
+        return FAIL(ERR_ARG, "%s takes %d channel, the data has %d", job->program.model->name, options->channels,
+                    job->program.data_channels);
+    return OK;
+}
+
+/* ---- towers */
+
+static Status shares_fill(const Options *o, int towers, Shares *shares)
+{
+    shares->towers = towers;
+    if (o->tower_batch.count && o->tower_batch.count != towers)
+        return FAIL(ERR_ARG, "--tower-batch lists %d shares for %d towers", o->tower_batch.count, towers);
+    if (o->global_batch_size > 0 && o->global_batch_size % towers)
+        return FAIL(ERR_ARG,
+                    "--global-batch-size %lld is not divisible by %d towers; %lld and %lld are (or give --tower-batch)",
+                    (long long)o->global_batch_size, towers, (long long)(o->global_batch_size / towers * towers),
+                    (long long)((o->global_batch_size / towers + 1) * towers));
+    for (int t = 0; t < towers; t++)
+        shares->batch[t] = (int32_t)(o->tower_batch.count       ? o->tower_batch.value[t]
+                                     : o->global_batch_size > 0 ? o->global_batch_size / towers
+                                                                : o->batch_size);
+    return shares_global(shares) > 0 ? OK : FAIL(ERR_ARG, "--tower-batch: at least one tower needs samples");
+}
+
+static Status towers_fill(const Options *o, TrainJob *job)
+{
+    int devices;
+    TRY(backend_device_count(job->backend, &devices));
+    bool cpu = !strcmp(job->backend->name, "cpu");
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!cpu && o->gpus.count) devices = o->gpus.count;
+    int towers = o->towers > 0 ? (int)o->towers : o->tower_batch.count ? o->tower_batch.count : cpu ? 1 : devices;
+    int room = cpu ? (cores > 0 ? cores : 1) : devices;
+    if (towers > TOWERS_MAX) return FAIL(ERR_ARG, "--towers %d: at most %d", towers, TOWERS_MAX);
+    job->processes = o->processes > 0 ? (int)o->processes : towers < room ? towers : room;
+    if (job->processes > towers) return FAIL(ERR_ARG, "--processes %d for %d towers", job->processes, towers);
+    if (!cpu && job->processes > devices)
+        return FAIL(
+            ERR_DEVICE,
+            "--processes %d, but there are %d GPUs (one process each; towers share: --towers %d --processes %d)",
+            job->processes, devices, towers, devices);
+    job->threads = o->threads > 0 ? (int)o->threads : room / towers > 1 ? room / towers : 1;
+    job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
+    for (int i = 0; i < job->gpu_count; i++) job->gpu[i] = (int)o->gpus.value[i];
+    return shares_fill(o, towers, &job->shares);
+}
+
+/* ---- optimization */
+
+static OptimizerHyper optimizer_fill(const Options *o)
+{
+    static const OptimizerKind kinds[] = {
+        [OPT_SGD] = OPTIMIZER_SGD,         [OPT_MOMENTUM] = OPTIMIZER_SGD,          [OPT_NESTEROV] = OPTIMIZER_SGD,
+        [OPT_RMSPROP] = OPTIMIZER_RMSPROP, [OPT_RMSPROP_TF] = OPTIMIZER_RMSPROP_TF, [OPT_ADAM] = OPTIMIZER_ADAM,
+        [OPT_ADAMW] = OPTIMIZER_ADAMW,
+    };
+    static const float usual_eps[] = {
+        [OPT_RMSPROP] = 1e-8f,
+        [OPT_RMSPROP_TF] = 1.0f,
+        [OPT_ADAM] = 1e-7f,
+        [OPT_ADAMW] = 1e-8f,
+    };
+    bool plain = o->opt == OPT_SGD && !option_is_set(o, "momentum");
+    return (OptimizerHyper){
+        .kind = kinds[o->opt],
+        .momentum = plain ? 0 : (float)o->momentum,
+        .nesterov = o->opt == OPT_NESTEROV,
+        .beta1 = (float)o->beta1,
+        .beta2 = (float)o->beta2,
+        .decay = (float)o->opt_decay,
+        .epsilon = o->opt_eps >= 0 ? (float)o->opt_eps : usual_eps[o->opt],
+        .clip_value = (float)o->clip_value,
+    };
+}
+
+static Status schedule_fill(const Options *o, Schedule *schedule)
+{
+    *schedule = (Schedule){
+        .kind = o->sched,
+        .lr = o->lr,
+        .min_lr = o->min_lr,
+        .decay_rate = o->decay_rate,
+        .decay_epochs = o->decay_epochs,
+        .power = 1,
+        .warmup_epochs = o->warmup_epochs,
+        .warmup_lr = o->warmup_lr,
+    };
+    if (o->sched != SCHEDULE_PIECEWISE) return OK;
+    if (!o->lr_schedule) return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, as '0.1;30;0.01'");
+    return schedule_parse_pieces(o->lr_schedule, schedule);
+}
+
+/* ---- texts */
+
+static char *text_of(void (*print)(const void *, FILE *), const void *subject)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return NULL;
+    print(subject, to);
+    if (fclose(to) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static void config_print(const void *options, FILE *to)
+{
+    options_print_config(options, to);
+}
+
+/* What decides the course of a run: everything that data order, gradients and updates depend on. */
+static void settings_print(const void *options, FILE *to)
+{
+    static const OptionId ids[] = {
+        OPTION_ID_img_size,      OPTION_ID_classes,    OPTION_ID_variant,           OPTION_ID_dropout,
+        OPTION_ID_aux,           OPTION_ID_aux_weight, OPTION_ID_augment,           OPTION_ID_flip,
+        OPTION_ID_crop_pad,      OPTION_ID_batch_size, OPTION_ID_global_batch_size, OPTION_ID_tower_batch,
+        OPTION_ID_opt,           OPTION_ID_lr,         OPTION_ID_momentum,          OPTION_ID_weight_decay,
+        OPTION_ID_beta1,         OPTION_ID_beta2,      OPTION_ID_opt_eps,           OPTION_ID_opt_decay,
+        OPTION_ID_clip_norm,     OPTION_ID_clip_value, OPTION_ID_ema_decay,         OPTION_ID_sched,
+        OPTION_ID_lr_schedule,   OPTION_ID_min_lr,     OPTION_ID_decay_rate,        OPTION_ID_decay_epochs,
+        OPTION_ID_warmup_epochs, OPTION_ID_warmup_lr,  OPTION_ID_loss_divisor,      OPTION_ID_smoothing,
+        OPTION_ID_bn_decay,      OPTION_ID_amp,        OPTION_ID_amp_dtype,         OPTION_ID_seed,
+    };
+    const Options *o = options;
+    char value[OPTION_FORMAT_BYTES];
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        fprintf(to, "%s: %s\n", option_info(ids[i])->flag, option_format(o, ids[i], value, sizeof value));
+    bool total_matters =
+        o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE;
+    if (total_matters) fprintf(to, "epochs: %lld\nmax-steps: %lld\n", (long long)o->epochs, (long long)o->max_steps);
+}
+
+static char *settings_text(const Options *o, const Dataset *train)
+{
+    const DatasetInfo *info = dataset_info(train);
+    char *settings = text_of(settings_print, o), *all = NULL;
+    if (settings &&
+        asprintf(&all, "data: %s %lld %016llx%016llx\n%s", info->name, (long long)info->count,
+                 (unsigned long long)info->fingerprint[0], (unsigned long long)info->fingerprint[1], settings) < 0)
+        all = NULL;
+    free(settings);
+    return all;
+}
+
+static char *environment_text(const TrainJob *job)
+{
+    struct utsname host;
+    char when[64] = "";
+    time_t now = time(NULL);
+    struct tm local;
+    if (uname(&host) != 0) memset(&host, 0, sizeof host);
+    if (localtime_r(&now, &local)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S%z", &local);
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "towers", TOWERS_VERSION, "compiler",
+                             __VERSION__, "backend", job->backend->name, "system", host.sysname, "release",
+                             host.release, "started", when, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "towers_count",
+                             job->shares.towers, "processes", job->processes, "threads", job->threads);
+    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    return text;
+}
+
+static Status texts_fill(const Options *o, JobFiles *files)
+{
+    files->args_yaml = text_of(config_print, o);
+    files->settings = settings_text(o, files->train);
+    files->env_json = environment_text(&files->job);
+    if (!files->args_yaml || !files->settings || !files->env_json) return FAIL(ERR_MEMORY, "description of the run");
+    files->job.args_yaml = files->args_yaml;
+    files->job.settings = files->settings;
+    files->job.env_json = files->env_json;
+    return OK;
+}
+
+/* ---- the whole */
+
+static Status sizes_check(const TrainJob *job)
+{
+    int64_t count = dataset_info(job->train)->count, global = shares_global(&job->shares);
+    if (count < global)
+        return FAIL(
+            ERR_ARG,
+            "the global batch of %lld is larger than the training set of %lld samples; use --batch-size %lld or less",
+            (long long)global, (long long)count, (long long)(count / job->shares.towers));
+    return OK;
+}
+
+Status job_open(Options *o, int64_t synthetic, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    TRY(job_model(o, files));
+    TRY(data_open(o, synthetic, files));
+    TRY(towers_fill(o, job));
+    TRY(schedule_fill(o, &job->schedule));
+    job->optimizer = optimizer_fill(o);
+    job->weight_decay = o->weight_decay;
+    job->epochs = o->epochs;
+    job->max_steps = o->max_steps > 0 ? o->max_steps : 0;
+    job->clip_norm = o->clip_norm;
+    job->ema_decay = o->ema_decay;
+    job->bn_decay = o->bn_decay;
+    job->bn_stats = o->bn_stats;
+    job->divisor = o->loss_divisor;
+    job->seed = (uint64_t)o->seed;
+    job->augment = o->augment;
+    job->flip = o->flip;
+    job->workers = (int)o->workers;
+    job->eval_batch = EVAL_BATCH;
+    job->report = o->report_loss;
+    job->nan_check = o->nan_check;
+    job->nan_policy = o->nan_policy;
+    job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
+    job->deterministic = o->deterministic;
+    job->initial_weights = o->pretrained;
+    job->checkpoint_steps = o->checkpoint_steps;
+    job->checkpoint_minutes = o->checkpoint_minutes;
+    job->keep = (int)o->keep;
+    job->log_interval = (int)o->log_interval;
+    job->event_interval = o->summary_interval > 0 ? (int)o->summary_interval : 0;
+    job->eval_interval = (int)o->eval_interval;
+    job->quiet = o->quiet;
+    job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
+    job->color = job->tty && o->color && !getenv("NO_COLOR");
+    TRY(sizes_check(job));
+    return texts_fill(o, files);
+}
+
+/* ---- the run directory */
+
+/* The newest run of this model below `root`: the one whose ckpt/latest was written last. "" if there is none. */
+static void newest_run(const char *root, const char *model, char *found, size_t bytes)
+{
+    struct timespec best = {0};
+    DIR *dir = opendir(root);
+    *found = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        char path[4096];
+        struct stat info;
+        if (strncmp(entry->d_name, model, strlen(model))) continue;
+        snprintf(path, sizeof path, "%s/%s/ckpt/latest", root, entry->d_name);
+        if (stat(path, &info) != 0) continue;
+        bool newer = info.st_mtim.tv_sec > best.tv_sec ||
+                     (info.st_mtim.tv_sec == best.tv_sec && info.st_mtim.tv_nsec > best.tv_nsec);
+        if (!newer) continue;
+        best = info.st_mtim;
+        snprintf(found, bytes, "%s/%s", root, entry->d_name);
+    }
+    if (dir) closedir(dir);
+}
+
+static void fresh_name(const char *root, const char *model, char *path, size_t bytes)
+{
+    char when[32] = "";
+    time_t now = time(NULL);
+    struct tm local;
+    if (localtime_r(&now, &local)) strftime(when, sizeof when, "%Y%m%d-%H%M%S", &local);
+    snprintf(path, bytes, "%s/%s-%s", root, model, when);
+    for (int i = 2; access(path, F_OK) == 0 && i < 1000; i++)
+        snprintf(path, bytes, "%s/%s-%s-%d", root, model, when, i);
+}
+
+/* PATH may be a checkpoint (holds MANIFEST) or a run directory (holds ckpt). */
+static Status resume_from(const char *given, JobFiles *files)
+{
+    char probe[4200];
+    snprintf(probe, sizeof probe, "%s/MANIFEST", given);
+    if (access(probe, R_OK) == 0) {
+        snprintf(files->resume_path, sizeof files->resume_path, "%s", given);
+        files->job.resume_path = files->resume_path;
+        snprintf(files->run_dir, sizeof files->run_dir, "%s/../..", given);
+        char *real = realpath(files->run_dir, NULL);
+        if (real) snprintf(files->run_dir, sizeof files->run_dir, "%s", real);
+        free(real);
+        return OK;
+    }
+    snprintf(probe, sizeof probe, "%s/ckpt", given);
+    if (access(probe, R_OK) != 0)
+        return FAIL(ERR_CHECKPOINT, "--resume %s: neither a checkpoint (no MANIFEST) nor a run directory (no ckpt/)",
+                    given);
+    snprintf(files->run_dir, sizeof files->run_dir, "%s", given);
+    files->job.resume = true;
+    return OK;
+}
+
+Status job_run_dir(const Options *o, JobFiles *files)
+{
+    const char *root = o->output_dir ? o->output_dir : "runs", *model = files->job.program.model->name;
+    bool automatic = o->resume && !strcmp(o->resume, "auto");
+    files->job.run_dir = files->run_dir;
+    files->job.resume = automatic;
+    if (o->resume && !automatic) return resume_from(o->resume, files);
+    if (o->experiment)
+        snprintf(files->run_dir, sizeof files->run_dir, "%s/%s", root, o->experiment);
+    else if (automatic)
+        newest_run(root, model, files->run_dir, sizeof files->run_dir);
+    if (!files->run_dir[0]) fresh_name(root, model, files->run_dir, sizeof files->run_dir);
+    char probe[4200];
+    snprintf(probe, sizeof probe, "%s/ckpt", files->run_dir);
+    if (!automatic && access(probe, F_OK) == 0)
+        return FAIL(ERR_ARG, "%s holds a run already: go on with --resume auto, or choose another --experiment",
+                    files->run_dir);
+    return OK;
+}
+
+void job_close(JobFiles *files)
+{
+    dataset_close(files->train);
+    dataset_close(files->test);
+    free(files->args_yaml);
+    free(files->env_json);
+    free(files->settings);
+    memset(files, 0, sizeof *files);
+}

@@ -1,0 +1,29 @@
+/* From options to a TrainJob: defaults of the model, checks that need model, data and device together, the run
+ * directory. */
+#ifndef TOWERS_INCEPTION_JOB_H
+#define TOWERS_INCEPTION_JOB_H
+
+#include "inception/options.h"
+#include "towers/train.h"
+
+typedef struct JobFiles {
+    TrainJob job;
+    /* owned */
+    Dataset *train, *test;
+    char run_dir[4096];
+    char *args_yaml, *env_json, *settings;
+    char resume_path[4096];
+    char why_cpu[512]; /* one line when --device auto fell back to the CPU, or "" */
+} JobFiles;
+
+/* Model, program and device part only: for info, and the start of the others. Applies the model's default settings to
+ * `options` first. */
+NODISCARD Status job_model(Options *options, JobFiles *files);
+/* Data, towers, optimizer, schedule. `synthetic` replaces the data set by one of `synthetic` samples (0: the real one).
+ */
+NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
+/* Name (and with --resume find) the run directory. Creates nothing. */
+NODISCARD Status job_run_dir(const Options *options, JobFiles *files);
+void job_close(JobFiles *files);
+
+#endif
