@@ -47,7 +47,7 @@ static const Case cases[] = {
     {"the whole image, of slices", 3, 16, 48, 5, 4, 5, 4, 1, 0, 0, .x_gap = 8, .y_gap = 8, .acc = true},
     {"a single pixel", 1, 3, 5, 1, 1, 1, 1, 1, 0, 0, .bias = true, .acc = true},
 };
-enum { CASES = sizeof cases / sizeof cases[0], GUARD_BYTES = 64 };
+enum { CASES = sizeof cases / sizeof cases[0], GUARD_BYTES = 4096 };
 
 static Device device;
 static uint64_t random_state = 1;
