@@ -129,7 +129,6 @@ static bool take_decimal(const char **at, uint64_t *value)
         if (__builtin_mul_overflow(made, 10, &made) || __builtin_add_overflow(made, (uint64_t)(*p - '0'), &made))
             return false;
     if (p == *at || (**at == '0' && p - *at > 1)) return false; /* none, or leading zeros */
-    return false;                                               /* none, or leading zeros */
     *at = p;
     *value = made;
     return true;
