@@ -41,7 +41,7 @@ typedef struct Case {
     OpAttr attr;
     Operand in[OP_MAX_IN];
     Operand out[OP_MAX_OUT];
-    double tolerance; /* factor on the tolerance of the dtype; 0 means 1 */
+    double roundings; /* to a 16-bit dtype on the way to the output, as a factor on its tolerance; 0 means 1 */
 } Case;
 
 #define ACT(n, c, h, w)                                                                                                \

@@ -81,15 +81,17 @@ typedef void Term(double *x, double *w, double *y);
 
 static void conv_terms(Window k, RefTensor x, RefTensor w, RefTensor y, Term *term)
 {
-    for (int64_t i = 0; i < shape_count(y.shape); i++) {
-        Place p = place_of(y.shape, i);
-        for (int64_t j = p.c * shape_count(w.shape) / w.shape.n; j < (p.c + 1) * shape_count(w.shape) / w.shape.n;
-             j++) {
-            Place tap = place_of(w.shape, j);
-            int h = p.h * k.stride_h - k.pad_h + tap.h, v = p.w * k.stride_w - k.pad_w + tap.w;
-            if (h < 0 || v < 0 || h >= x.shape.h || v >= x.shape.w) continue;
-            term(&x.data[index_of(x.shape, p.n, tap.c, h, v)], &w.data[j], &y.data[i]);
-        }
+    for (int64_t pixel = 0; pixel < shape_pixels(y.shape); pixel++) {
+        Place p = place_of(y.shape, pixel * y.shape.c);
+        for (int kh = 0; kh < w.shape.h; kh++)
+            for (int kw = 0; kw < w.shape.w; kw++) {
+                int h = p.h * k.stride_h - k.pad_h + kh, v = p.w * k.stride_w - k.pad_w + kw;
+                if (h < 0 || v < 0 || h >= x.shape.h || v >= x.shape.w) continue;
+                for (int o = 0; o < w.shape.n; o++)
+                    for (int c = 0; c < w.shape.c; c++)
+                        term(&x.data[index_of(x.shape, p.n, c, h, v)], &w.data[index_of(w.shape, o, c, kh, kw)],
+                             &y.data[pixel * y.shape.c + o]);
+            }
     }
 }
 
