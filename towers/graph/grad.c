@@ -265,6 +265,12 @@ static bool is_differentiable(Dtype dtype)
     return dtype != DTYPE_U8 && dtype != DTYPE_I32;
 }
 
+/* Operands that only say where to pass something: their derivative is 0 wherever there is one. */
+static bool is_mask(OpKind kind, int i)
+{
+    return i == 1 && (kind == OP_RELU_DX || kind == OP_LEAKY_RELU_DX);
+}
+
 /* Forward: which values depend on wrt. */
 static void mark_dependent(Sweep *s, const Value *wrt, int count)
 {
@@ -272,7 +278,7 @@ static void mark_dependent(Sweep *s, const Value *wrt, int count)
     for (int index = 0; index < s->end; index++) {
         const Op *op = graph_op_at(s->g, index);
         bool depends = false;
-        for (int i = 0; i < op->in_count; i++) depends |= track_of(s, op->in[i])->depends;
+        for (int i = 0; i < op->in_count; i++) depends |= !is_mask(op->kind, i) && track_of(s, op->in[i])->depends;
         for (int o = 0; o < op_outputs(op->kind); o++)
             if (depends && is_differentiable(graph_value(s->g, op->out[o])->dtype))
                 track_of(s, op->out[o])->depends = true;
@@ -290,7 +296,7 @@ static void mark_reached(Sweep *s, Value y)
             int32_t writer = graph_value(s->g, op->in[i])->op;
             t->readers++;
             t->first_reader = index;
-            if (writer >= 0) s->reached[writer] |= t->depends;
+            if (writer >= 0) s->reached[writer] |= t->depends && !is_mask(op->kind, i);
         }
     }
 }

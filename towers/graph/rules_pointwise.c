@@ -60,7 +60,7 @@ void shape_relu_dx(ShapeCall *c)
 
 void grad_relu_dx(GradCall *c)
 {
-    if (grad_wanted(c, 0)) grad_give(c, 0, grad_op(c, OP_RELU_DX, "dy", OPERANDS(c->dy[0], c->op.in[1]), NULL, NULL));
+    grad_give(c, 0, grad_op(c, OP_RELU_DX, "dy", OPERANDS(c->dy[0], c->op.in[1]), NULL, NULL));
 }
 
 void shape_leaky_relu(ShapeCall *c)
@@ -81,7 +81,6 @@ void shape_leaky_relu_dx(ShapeCall *c)
 
 void grad_leaky_relu_dx(GradCall *c)
 {
-    if (!grad_wanted(c, 0)) return;
     grad_give(c, 0, grad_op(c, OP_LEAKY_RELU_DX, "dy", OPERANDS(c->dy[0], c->op.in[1]), &c->op.attr, NULL));
 }
 

@@ -1,0 +1,611 @@
+/* The op list: shape rules and their messages, names, the sticky error, and gradients compared as text. That gradients
+ * are right as numbers is another test's business. */
+#include "tests/support/graph_text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define OPERANDS(...) (const Value[]){__VA_ARGS__}, (int)(sizeof((const Value[]){__VA_ARGS__}) / sizeof(Value))
+
+static const Value none = {0};
+static const Init uniform = {.kind = INIT_UNIFORM, .a = 1};
+
+static OpAttr window_attr(int32_t k, int32_t stride, int32_t pad)
+{
+    return (OpAttr){
+        .conv.window = {.kh = k, .kw = k, .stride_h = stride, .stride_w = stride, .pad_h = pad, .pad_w = pad}};
+}
+
+/* ---- shapes: each row one op over f32 inputs and what it makes, or says */
+
+typedef struct ShapeCase {
+    const char *name;
+    OpKind kind;
+    Shape in[4];
+    Dtype dtype[4];
+    OpAttr attr;
+    Shape asked; /* n == 0: none */
+    Shape out;   /* n == 0: a failure */
+    const char *message;
+} ShapeCase;
+
+#define K3S2                                                                                                           \
+    {                                                                                                                  \
+        .conv.window = { 3, 3, 2, 2, 0, 0 }                                                                            \
+    }
+#define K3P1                                                                                                           \
+    {                                                                                                                  \
+        .conv.window = { 3, 3, 1, 1, 1, 1 }                                                                            \
+    }
+#define K2S2                                                                                                           \
+    {                                                                                                                  \
+        .pool.window = { 2, 2, 2, 2, 0, 0 }                                                                            \
+    }
+#define EPS                                                                                                            \
+    {                                                                                                                  \
+        .norm = {.epsilon = 1e-3f }                                                                                    \
+    }
+
+// clang-format off
+static const ShapeCase shape_cases[] = {
+    {"conv", OP_CONV, {{2, 3, 9, 7}, {4, 3, 3, 3}}, {0}, K3S2, {0}, {2, 4, 4, 3}},
+    {"conv with bias", OP_CONV, {{2, 3, 9, 7}, {4, 3, 3, 3}, {1, 4, 1, 1}}, {0}, K3P1, {0}, {2, 4, 9, 7}},
+    {"window too large", OP_CONV, {{64, 768, 1, 1}, {384, 768, 3, 3}}, {0}, K3S2, {0}, {0},
+     "x: window 3x3 stride 2 does not fit input 1x1 (64x768x1x1)"},
+    {"channels differ", OP_CONV, {{2, 3, 9, 9}, {4, 5, 3, 3}}, {0}, K3S2, {0}, {0}, "x: input channels of the weights: wanted 3, have 5"},
+    {"window is not the weights'", OP_CONV, {{2, 3, 9, 9}, {4, 3, 5, 3}}, {0}, K3S2, {0}, {0}, "x: height of the window: wanted 3, have 5"},
+    {"bias too short", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {0}, "x: shape of the bias: wanted 1x4x1x1, have 1x3x1x1"},
+    {"no stride", OP_CONV, {{2, 3, 9, 9}, {4, 3, 1, 1}}, {0}, {.conv.window = {1, 1, 0, 1, 0, 0}}, {0}, {0},
+     "x: window 1x1, stride 0x1, padding 0x0: sizes and strides are 1 to 32767, padding 0 to 32767"},
+    {"rounding up", OP_CONV, {{2, 3, 9, 9}, {4, 3, 1, 1}}, {0}, {.conv.window = {1, 1, 1, 1, 0, 0, true}}, {0}, {0},
+     "x: the window of a convolution cannot round up"},
+    {"bf16 weights", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}}, {0, DTYPE_BF16}, K3S2, {0}, {0}, "x: dtype of the weights: wanted f32, have bf16"},
+    {"conv_dx", OP_CONV_DX, {{2, 4, 4, 3}, {4, 3, 3, 3}}, {0}, K3S2, {2, 3, 10, 8}, {2, 3, 10, 8}},
+    {"conv_dx of other dy", OP_CONV_DX, {{2, 4, 4, 3}, {4, 3, 3, 3}}, {0}, K3S2, {2, 3, 11, 8}, {0}, "x: a convolution of 2x3x11x8 makes 2x4x5x3, not 2x4x4x3"},
+    {"conv_dx, nothing asked", OP_CONV_DX, {{2, 4, 4, 3}, {4, 3, 3, 3}}, {0}, K3S2, {0}, {0}, "x: conv_dx needs the shape of its output"},
+    {"conv_dw", OP_CONV_DW, {{2, 3, 9, 7}, {2, 4, 4, 3}}, {0}, K3S2, {4, 3, 3, 3}, {4, 3, 3, 3}},
+    {"dense", OP_DENSE, {{5, 3, 2, 2}, {10, 3, 2, 2}, {1, 10, 1, 1}}, {0}, {{{0}}}, {0}, {5, 10, 1, 1}},
+    {"dense of another side", OP_DENSE, {{5, 3, 2, 2}, {10, 3, 1, 1}}, {0}, {{{0}}}, {0}, {0}, "x: input height of the weights: wanted 2, have 1"},
+    {"dense_dx", OP_DENSE_DX, {{5, 10, 1, 1}, {10, 3, 2, 2}}, {0}, {{{0}}}, {5, 3, 2, 2}, {5, 3, 2, 2}},
+    {"dense_dw", OP_DENSE_DW, {{5, 3, 2, 2}, {5, 10, 1, 1}}, {0}, {{{0}}}, {10, 3, 2, 2}, {10, 3, 2, 2}},
+    {"dense_dw of fewer samples", OP_DENSE_DW, {{5, 3, 2, 2}, {4, 10, 1, 1}}, {0}, {{{0}}}, {10, 3, 2, 2}, {0}, "x: a dense layer of 5x3x2x2 makes 5x10x1x1, not 4x10x1x1"},
+    {"channel_sum", OP_CHANNEL_SUM, {{5, 3, 2, 2}}, {0}, {{{0}}}, {0}, {1, 3, 1, 1}},
+    {"channel_spread", OP_CHANNEL_SPREAD, {{1, 3, 1, 1}}, {0}, {{{0}}}, {5, 3, 2, 2}, {5, 3, 2, 2}},
+    {"channel_spread of others", OP_CHANNEL_SPREAD, {{1, 3, 1, 1}}, {0}, {{{0}}}, {5, 4, 2, 2}, {0}, "x: one number per channel: wanted 1x4x1x1, have 1x3x1x1"},
+    {"batchnorm", OP_BATCHNORM, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {5, 3, 2, 2}},
+    {"batchnorm, short gamma", OP_BATCHNORM, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 2, 1, 1}}, {0}, EPS, {0}, {0}, "x: one number per channel: wanted 1x3x1x1, have 1x2x1x1"},
+    {"batchnorm without epsilon", OP_BATCHNORM, {{5, 3, 2, 2}, {1, 3, 1, 1}}, {0}, {{{0}}}, {0}, {0}, "x: epsilon is above 0, not 0"},
+    {"batchnorm_apply, no variance", OP_BATCHNORM_APPLY, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {0}, "x: operand 3 of batchnorm_apply is missing"},
+    {"relu of labels", OP_RELU, {{5, 3, 2, 2}}, {DTYPE_I32}, {{{0}}}, {0}, {0}, "x: relu computes on floats, not on i32"},
+    {"relu_dx", OP_RELU_DX, {{5, 3, 2, 2}, {5, 3, 2, 2}}, {0}, {{{0}}}, {0}, {5, 3, 2, 2}},
+    {"add of two shapes", OP_ADD, {{5, 3, 2, 2}, {5, 3, 2, 1}}, {0}, {{{0}}}, {0}, {0}, "x: operands of one shape: wanted 5x3x2x2, have 5x3x2x1"},
+    {"mul of two dtypes", OP_MUL, {{5, 3, 2, 2}, {5, 3, 2, 2}}, {0, DTYPE_BF16}, {{{0}}}, {0}, {0}, "x: operands of one dtype: wanted f32, have bf16"},
+    {"dropout", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0, DTYPE_I32}, {.dropout = {.keep = 0.5f}}, {0}, {5, 3, 2, 2}},
+    {"dropout of all", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0, DTYPE_I32}, {.dropout = {.keep = 0}}, {0}, {0}, "x: dropout keeps more than 0 and at most 1, not 0"},
+    {"dropout, f32 counter", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0}, {.dropout = {.keep = 1}}, {0}, {0}, "x: dtype of the counter: wanted i32, have f32"},
+    {"max_pool", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, K2S2, {0}, {2, 3, 4, 3}},
+    {"max_pool rounding up", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, {.pool.window = {2, 2, 2, 2, 0, 0, true}}, {0}, {2, 3, 4, 4}},
+    {"max_pool of padding", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, {.pool.window = {2, 2, 2, 2, 2, 0}}, {0}, {0}, "x: padding 2x0 leaves windows 2x2 without any input"},
+    {"max_pool, large window", OP_MAX_POOL, {{2, 3, 40, 40}}, {0}, {.pool.window = {17, 17, 1, 1, 0, 0}}, {0}, {0}, "x: window 17x17 has 289 places, a maximum can be told from 256"},
+    {"max_pool_dx", OP_MAX_POOL_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}, {2, 3, 8, 7}}, {0, DTYPE_U8}, K2S2, {2, 3, 8, 7}, {2, 3, 8, 7}},
+    {"max_pool_dx, f32 argmax", OP_MAX_POOL_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}}, {0}, K2S2, {2, 3, 8, 7}, {0}, "x: dtype of argmax: wanted u8, have f32"},
+    {"avg_pool", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, K2S2, {0}, {2, 3, 4, 3}},
+    {"avg_pool_dx", OP_AVG_POOL_DX, {{2, 3, 4, 3}}, {0}, K2S2, {2, 3, 8, 7}, {2, 3, 8, 7}},
+    {"avg_pool_dx, other acc", OP_AVG_POOL_DX, {{2, 3, 4, 3}, {2, 3, 8, 6}}, {0}, K2S2, {2, 3, 8, 7}, {0}, "x: shape of acc: wanted 2x3x8x7, have 2x3x8x6"},
+    {"concat", OP_CONCAT, {{2, 3, 4, 3}, {2, 5, 4, 3}}, {0}, {{{0}}}, {0}, {2, 8, 4, 3}},
+    {"concat of two sides", OP_CONCAT, {{2, 3, 4, 3}, {2, 5, 3, 3}}, {0}, {{{0}}}, {0}, {0}, "x: channels beside the first operand's: wanted 2x5x4x3, have 2x5x3x3"},
+    {"slice", OP_SLICE, {{2, 8, 4, 3}}, {0}, {.slice.first = 3}, {2, 5, 4, 3}, {2, 5, 4, 3}},
+    {"slice beyond the end", OP_SLICE, {{2, 8, 4, 3}}, {0}, {.slice.first = 4}, {2, 5, 4, 3}, {0}, "x: channels 4 to 9 of 8 (2x8x4x3)"},
+    {"slice before the start", OP_SLICE, {{2, 8, 4, 3}}, {0}, {.slice.first = -1}, {2, 5, 4, 3}, {0}, "x: channels -1 to 4 of 8 (2x8x4x3)"},
+    {"reshape", OP_RESHAPE, {{2, 8, 4, 3}}, {0}, {{{0}}}, {2, 96, 1, 1}, {2, 96, 1, 1}},
+    {"reshape to more", OP_RESHAPE, {{2, 8, 4, 3}}, {0}, {{{0}}}, {2, 97, 1, 1}, {0}, "x: 2x8x4x3 has 192 elements, 2x97x1x1 has 194"},
+    {"no shape", OP_RESHAPE, {{2, 8, 4, 3}}, {0}, {{{0}}}, {2, -96, 1, 1}, {0}, "x: 2x-96x1x1 is not a shape"},
+    {"sum_to", OP_SUM_TO, {{2, 8, 4, 3}}, {0}, {{{0}}}, {2, 1, 1, 3}, {2, 1, 1, 3}},
+    {"sum_to of others", OP_SUM_TO, {{2, 8, 4, 3}}, {0}, {{{0}}}, {2, 1, 1, 2}, {0}, "x: 2x8x4x3 cannot be summed to 2x1x1x2"},
+    {"spread_to", OP_SPREAD_TO, {{2, 1, 1, 3}}, {0}, {{{0}}}, {2, 8, 4, 3}, {2, 8, 4, 3}},
+    {"spread_to of others", OP_SPREAD_TO, {{2, 1, 1, 3}}, {0}, {{{0}}}, {3, 8, 4, 3}, {0}, "x: 2x1x1x3 cannot be spread to 3x8x4x3"},
+    {"image", OP_IMAGE, {{2, 1, 30, 32}, {2, 4, 1, 1}}, {DTYPE_U8, DTYPE_I32}, {{{0}}}, {2, 3, 28, 28}, {2, 3, 28, 28}},
+    {"image of small pixels", OP_IMAGE, {{2, 1, 30, 32}}, {DTYPE_U8}, {{{0}}}, {2, 3, 31, 28}, {0}, "x: cannot cut 31x28 out of pixels of 30x32 (2x1x30x32)"},
+    {"random", OP_RANDOM, {{1, 4, 1, 1}}, {DTYPE_I32}, {{{0}}}, {7, 100, 1, 1}, {7, 100, 1, 1}},
+    {"softmax_loss", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {1, 1, 1, 1}},
+    {"softmax_loss of fewer labels", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {6, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: one label per sample: wanted 7x1x1x1, have 6x1x1x1"},
+    {"softmax_loss of a map", OP_SOFTMAX_LOSS, {{7, 10, 2, 1}, {7, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: logits are one row of classes per sample, not 7x10x2x1"},
+    {"softmax_loss_dx", OP_SOFTMAX_LOSS_DX, {{7, 10, 1, 1}, {7, 1, 1, 1}, {1, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {7, 10, 1, 1}},
+};
+// clang-format on
+
+static void run_shape_case(const ShapeCase *row)
+{
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value in[4] = {{0}};
+    int count = 0;
+    for (; count < 4 && row->in[count].n; count++) {
+        char name[16];
+        snprintf(name, sizeof name, "in%d", count);
+        in[count] = graph_input(g, name, row->in[count], row->dtype[count]);
+    }
+    Value y = graph_op(g, row->kind, "x", in, count, &row->attr, row->asked.n ? &row->asked : NULL);
+    if (row->message) {
+        assert_int_equal(y.id, 0);
+        assert_true(graph_finish(g) != OK);
+        assert_string_equal(status_message(), row->message);
+    } else {
+        assert_sound(g);
+        if (!shape_equal(graph_shape(g, y), row->out))
+            fail_msg("%s: have %s", row->name, shape_text(graph_shape(g, y)));
+    }
+    graph_destroy(g);
+}
+
+static void shapes_follow_and_failures_tell(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof shape_cases / sizeof *shape_cases; i++) run_shape_case(&shape_cases[i]);
+}
+
+/* A window that cannot fit names its layer with its block. */
+static void failures_name_block_and_layer(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    graph_scope(g, "Mixed_6a");
+    CHAIN(g, new_input(g, "x", 64, 768, 1, 1), {"branch3x3", 384, 3, 3, HALVE});
+    assert_failure(g, ERR_SHAPE, "Mixed_6a.branch3x3.conv: window 3x3 stride 2 does not fit input 1x1 (64x768x1x1)");
+    graph_destroy(g);
+}
+
+static void errors_stick(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 3, 4, 4), bad = add(g, x, new_input(g, "other", 2, 3, 4, 5));
+    int ops = graph_op_count(g), values = graph_value_count(g);
+    assert_int_equal(bad.id, 0);
+    Value y = dense(g, max_pool(g, relu(g, bad), 2, HALVE), "fc", 10, false, uniform), grad = x;
+    graph_grad(g, y, x, &x, 1, &grad);
+    graph_train(g, y, x);
+    graph_result(g, y, "loss");
+    graph_expect(g, y, 1, 1);
+    assert_int_equal(grad.id, 0);
+    assert_int_equal(graph_op_count(g), ops);
+    assert_int_equal(graph_value_count(g), values);
+    assert_failure(g, ERR_SHAPE, "add: operands of one shape: wanted 2x3x4x4, have 2x3x4x5");
+    graph_destroy(g);
+}
+
+static void names_are_unique_and_found(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    graph_scope(g, "block");
+    Value x = new_input(g, "x", 2, 3, 4, 4);
+    Value w = graph_param(g, "w", (Shape){1, 3, 1, 1}, uniform, true);
+    graph_scope(g, "");
+    Value y = relu(g, x);
+    graph_result(g, y, "answer");
+    assert_int_equal(graph_find(g, "x").id, x.id);
+    assert_int_equal(graph_find(g, "block.w").id, w.id);
+    assert_int_equal(graph_find(g, "answer").id, y.id);
+    assert_int_equal(graph_find(g, "w").id, 0);
+    graph_param(g, "block.w", (Shape){1, 3, 1, 1}, uniform, true);
+    assert_failure(g, ERR_ARG, "block.w: the graph has a value of this name already");
+    graph_destroy(g);
+}
+
+static void bad_leaves_are_refused(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    new_input(g, "x", 1 << 20, 1 << 20, 1 << 20, 1 << 20);
+    assert_failure(g, ERR_SHAPE,
+                   "x: 1048576x1048576x1048576x1048576 is not a shape: every size is at least 1, and no value has more "
+                   "than 1099511627776 elements");
+    graph_destroy(g);
+    GraphOptions options = {.compute = DTYPE_U8};
+    assert_int_equal(graph_create(&options, &g), ERR_ARG);
+}
+
+static void expectations_hold_for_the_canonical_side(void **state)
+{
+    (void)state;
+    for (int32_t side = 8; side <= 9; side++) {
+        Graph *g = new_graph(true, DTYPE_F32);
+        graph_canonical(g, 9);
+        Value x = new_input(g, "x", 2, 3, side, side);
+        graph_expect(g, max_pool(g, x, 3, HALVE), 3, 5);
+        if (side == 8)
+            assert_sound(g);
+        else
+            assert_failure(g, ERR_SHAPE, "max_pool: expected 3 channels of 5x5, have 3 of 4x4 (2x3x4x4)");
+        graph_destroy(g);
+    }
+}
+
+/* ---- modes and dtypes */
+
+static Value small_net(Graph *g, Value x)
+{
+    x = CHAIN(g, x, {"a", 4, 3, 3}, {"b", 5, 1, 1});
+    x = dropout(g, global_avg_pool(g, x), 0.25f);
+    return dense(g, x, "fc", 10, false, uniform);
+}
+
+/* Training and evaluation must agree on names, shapes and order of what is stored. */
+static void both_modes_store_the_same(void **state)
+{
+    (void)state;
+    Graph *graphs[2];
+    for (int training = 0; training < 2; training++) {
+        graphs[training] = new_graph(training, DTYPE_F32);
+        small_net(graphs[training], new_input(graphs[training], "x", 2, 3, 8, 8));
+        assert_sound(graphs[training]);
+    }
+    int32_t a = 1, b = 1, stored = 0;
+    for (;; a++, b++) {
+        const ValueInfo *left, *right;
+        while (left = graph_value(graphs[0], (Value){a}),
+               *left->name && left->role != ROLE_PARAM && left->role != ROLE_STATE)
+            a++;
+        while (right = graph_value(graphs[1], (Value){b}),
+               *right->name && right->role != ROLE_PARAM && right->role != ROLE_STATE)
+            b++;
+        assert_string_equal(left->name, right->name);
+        assert_true(shape_equal(left->shape, right->shape) && left->role == right->role);
+        if (!*left->name) break;
+        stored++;
+    }
+    assert_int_equal(stored, 2 * 5 + 2);
+    graph_destroy(graphs[0]);
+    graph_destroy(graphs[1]);
+}
+
+static void batch_norm_feeds_its_states(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_BF16);
+    Value x = graph_input(g, "x", (Shape){2, 3, 4, 4}, DTYPE_BF16);
+    Value y = conv_bn_relu(g, x, (ConvUnit){"a", 4, 3, 3, SAME});
+    const ValueInfo *mean = graph_value(g, graph_output(g, y, 1)), *var = graph_value(g, graph_output(g, y, 2));
+    assert_int_equal(graph_value(g, y)->dtype, DTYPE_BF16);
+    assert_int_equal(mean->role, ROLE_STAT);
+    assert_int_equal(mean->dtype, DTYPE_F32);
+    assert_true(mean->correct == 1 && var->correct == 32.0f / 31);
+    assert_int_equal(mean->of.id, graph_find(g, "a.bn.running_mean").id);
+    assert_int_equal(var->of.id, graph_find(g, "a.bn.running_var").id);
+    assert_true(graph_value(g, mean->of)->init.a == 0 && graph_value(g, var->of)->init.a == 1);
+    assert_false(graph_value(g, graph_find(g, "a.bn.weight"))->decay);
+    assert_true(graph_value(g, graph_find(g, "a.conv.weight"))->decay);
+    graph_destroy(g);
+}
+
+static void gradients_keep_the_dtypes(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_BF16);
+    const float half[3] = {0.5f, 0.5f, 0.5f};
+    Value pixels = graph_input(g, "pixels", (Shape){2, 3, 9, 9}, DTYPE_U8);
+    Value labels = graph_input(g, "labels", (Shape){2, 1, 1, 1}, DTYPE_I32);
+    Value logits = small_net(g, image(g, pixels, none, 3, 8, half, half));
+    Value loss = softmax_loss(g, logits, labels, 0, NULL, NULL);
+    assert_int_equal(graph_value(g, logits)->dtype, DTYPE_BF16);
+    graph_train(g, loss, graph_input(g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32));
+    assert_sound(g);
+    for (int i = 0; i < graph_op_count(g); i++) {
+        const Op *op = graph_op_at(g, i);
+        const ValueInfo *y = graph_value(g, op->out[0]);
+        bool numbers = op->kind == OP_CONV_DW || op->kind == OP_DENSE_DW || op->kind == OP_CHANNEL_SUM ||
+                       op->kind == OP_SOFTMAX_LOSS;
+        assert_int_equal(y->dtype, numbers ? DTYPE_F32 : DTYPE_BF16);
+    }
+    graph_destroy(g);
+}
+
+/* ---- gradients as text */
+
+static void dense_net(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 3, 1, 1), labels = graph_input(g, "labels", (Shape){2, 1, 1, 1}, DTYPE_I32);
+    x = dense(g, dense(g, x, "a", 4, true, uniform), "b", 5, false, uniform);
+    Value loss = softmax_loss(g, x, labels, 0, NULL, NULL);
+    graph_result(g, loss, "loss");
+    graph_train(g, loss, new_input(g, "dloss", 1, 1, 1, 1));
+    assert_sound(g);
+    assert_ops(g, 2,
+               "%2 = softmax_loss(%1, labels) smoothing 0 -> 1x1x1x1 f32 (softmax_loss) [loss]\n"
+               "%3 = softmax_loss_dx(%2.1, labels, dloss) smoothing 0 -> 2x5x1x1 f32 (softmax_loss.dx)\n"
+               "%4 = channel_sum(%3) -> 1x5x1x1 f32 (b.db) [grad of b.bias]\n"
+               "%5 = dense_dw(%0, %3) -> 5x4x1x1 f32 (b.dw) [grad of b.weight]\n"
+               "%6 = dense_dx(%3, b.weight) -> 2x4x1x1 f32 (b.dx)\n"
+               "%7 = relu_dx(%6, %0) -> 2x4x1x1 f32 (a.relu)\n"
+               "%8 = channel_sum(%7) -> 1x4x1x1 f32 (a.db) [grad of a.bias]\n"
+               "%9 = dense_dw(x, %7) -> 4x3x1x1 f32 (a.dw) [grad of a.weight]\n");
+    graph_destroy(g);
+}
+
+static void relu_mask_moves_behind_the_pooling(void **state)
+{
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        Graph *g = new_graph(true, DTYPE_F32);
+        Value x = new_input(g, "x", 2, 3, 8, 8), dy = new_input(g, "dy", 2, 3, 4, 4), dx;
+        Value masked = relu(g, x), y = max_pool(g, masked, 2, HALVE);
+        if (shared) y = add(g, y, max_pool(g, masked, 2, HALVE));
+        graph_grad(g, y, dy, &x, 1, &dx);
+        assert_sound(g);
+        assert_ops(g, shared ? 4 : 2,
+                   shared ? "%4 = max_pool_dx(dy, %2.1) 2x2/2 -> 2x3x8x8 f32 (max_pool.dx)\n"
+                            "%5 = max_pool_dx(dy, %1.1, %4) 2x2/2 -> 2x3x8x8 f32 (max_pool.dx)\n"
+                            "%6 = relu_dx(%5, %0) -> 2x3x8x8 f32 (relu.relu)\n"
+                          : "%2 = max_pool_dx(dy, %1.1, -, %1) 2x2/2 -> 2x3x8x8 f32 (max_pool.dx)\n");
+        graph_destroy(g);
+    }
+}
+
+/* The gradient of the ReLU itself was asked for: it must not come masked. */
+static void asked_relu_keeps_its_mask(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 3, 8, 8), dy = new_input(g, "dy", 2, 3, 4, 4), wrt[2], grads[2];
+    wrt[0] = x;
+    wrt[1] = relu(g, x);
+    graph_grad(g, max_pool(g, wrt[1], 2, HALVE), dy, wrt, 2, grads);
+    assert_ops(g, 2,
+               "%2 = max_pool_dx(dy, %1.1) 2x2/2 -> 2x3x8x8 f32 (max_pool.dx)\n"
+               "%3 = relu_dx(%2, %0) -> 2x3x8x8 f32 (relu.relu)\n");
+    graph_destroy(g);
+}
+
+/* Branches of one input: 1x1 convolutions and poolings add in their own pass, a 3x3 needs an ADD. */
+static void fan_in_chains_through_acc(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    OpAttr point = window_attr(1, 1, 0), same = window_attr(3, 1, 1);
+    Value x = new_input(g, "x", 2, 3, 8, 8), dy = new_input(g, "dy", 2, 11, 8, 8), dx;
+    Value w0 = graph_param(g, "w0", (Shape){4, 3, 1, 1}, uniform, true),
+          w1 = graph_param(g, "w1", (Shape){4, 3, 3, 3}, uniform, true);
+    Value a = graph_op(g, OP_CONV, "c0", OPERANDS(x, w0), &point, NULL);
+    Value b = graph_op(g, OP_CONV, "c1", OPERANDS(x, w1), &same, NULL);
+    Value y = CONCAT(g, a, b, avg_pool(g, x, 3, SAME));
+    graph_grad(g, y, dy, &x, 1, &dx);
+    assert_sound(g);
+    assert_ops(g, 4,
+               "%4 = slice(dy) from 0 -> 2x4x8x8 f32 (concat.dx)\n"
+               "%5 = slice(dy) from 4 -> 2x4x8x8 f32 (concat.dx)\n"
+               "%6 = slice(dy) from 8 -> 2x3x8x8 f32 (concat.dx)\n"
+               "%7 = avg_pool_dx(%6) 3x3+1 -> 2x3x8x8 f32 (avg_pool.dx)\n"
+               "%8 = conv_dx(%5, w1) 3x3+1 -> 2x3x8x8 f32 (c1.dx)\n"
+               "%9 = conv_dx(%4, w0, %8) 1x1 -> 2x3x8x8 f32 (c0.dx)\n"
+               "%10 = add(%7, %9) -> 2x3x8x8 f32 (x.sum)\n");
+    assert_int_equal(graph_value(g, dx)->op, 10);
+    graph_destroy(g);
+}
+
+static void more_contributions_than_add_takes(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 1, 1, 1, 1), y = affine(g, x, 2, 0), dx;
+    for (int i = 0; i < 9; i++) y = add(g, y, affine(g, x, 3, 0));
+    graph_grad(g, y, new_input(g, "dy", 1, 1, 1, 1), &x, 1, &dx);
+    assert_sound(g);
+    assert_int_equal(graph_value(g, dx)->op, graph_op_count(g) - 1);
+    assert_int_equal(graph_op_at(g, graph_op_count(g) - 1)->in_count, 3);
+    assert_int_equal(graph_op_at(g, graph_op_count(g) - 2)->kind, OP_ADD);
+    assert_int_equal(graph_op_at(g, graph_op_count(g) - 2)->in_count, 8);
+    graph_destroy(g);
+}
+
+static Value cut(Graph *g, Value x, int32_t first, int32_t channels)
+{
+    OpAttr attr = {.slice.first = first};
+    Shape s = graph_shape(g, x);
+    s.c = channels;
+    return graph_op(g, OP_SLICE, NULL, &x, 1, &attr, &s);
+}
+
+static void slices_join_when_they_cover(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 8, 1, 1), dx;
+    Value b = cut(g, x, 3, 5), a = cut(g, x, 0, 3), again = cut(g, x, 0, 3);
+    Value y = CONCAT(g, a, b, again);
+    graph_grad(g, y, new_input(g, "dy", 2, 11, 1, 1), &x, 1, &dx);
+    assert_sound(g);
+    assert_ops(g, 7, "%7 = add(%6, %4) -> 2x3x1x1 f32 (x.joined)\n%8 = concat(%7, %5) -> 2x8x1x1 f32 (x.joined)\n");
+    graph_destroy(g);
+}
+
+static void slices_that_leave_holes_are_refused(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 8, 1, 1), dx;
+    Value y = CONCAT(g, cut(g, x, 0, 3), cut(g, x, 4, 4));
+    graph_grad(g, y, new_input(g, "dy", 2, 7, 1, 1), &x, 1, &dx);
+    assert_failure(g, ERR_UNSUPPORTED, "x: its slices do not cover its 8 channels once (channel 3): no gradient rule");
+    graph_destroy(g);
+}
+
+static void no_dx_that_nobody_asks_for(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 3, 8, 8), other = new_input(g, "other", 1, 1, 1, 1);
+    Value y = conv_bias(g, x, "c", 4, 3, SAME, false, uniform), w = graph_find(g, "c.weight"),
+          wrt[3] = {w, other, none}, grads[3];
+    graph_grad(g, y, new_input(g, "dy", 2, 4, 8, 8), wrt, 3, grads);
+    assert_ops(g, 1, "%1 = conv_dw(x, dy) 3x3+1 -> 4x3x3x3 f32 (c.dw)\n");
+    assert_int_equal(graph_value(g, grads[0])->op, 1);
+    assert_int_equal(grads[1].id, 0);
+    assert_int_equal(grads[2].id, 0);
+    graph_destroy(g);
+}
+
+/* Convolution is closed: the second derivative of the gradient's square is made of the same three kinds. */
+static void convolution_differentiates_twice(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    OpAttr same = window_attr(3, 1, 1);
+    Shape scalar = {1, 1, 1, 1};
+    Value x = new_input(g, "x", 2, 3, 8, 8), w = graph_param(g, "w", (Shape){4, 3, 3, 3}, uniform, true), dx, dw;
+    Value y = leaky_relu(g, graph_op(g, OP_CONV, "c", OPERANDS(x, w), &same, NULL), 0.5f);
+    graph_grad(g, y, new_input(g, "dy", 2, 4, 8, 8), &x, 1, &dx);
+    Value square = mul(g, dx, dx), penalty = graph_op(g, OP_SUM_TO, NULL, &square, 1, NULL, &scalar);
+    graph_grad(g, penalty, new_input(g, "dloss", 1, 1, 1, 1), &w, 1, &dw);
+    assert_sound(g);
+    assert_ops(g, 6,
+               "%6 = spread_to(dloss) -> 2x3x8x8 f32 (sum_to.dx)\n"
+               "%7 = mul(%6, %3) -> 2x3x8x8 f32 (mul.da)\n"
+               "%8 = mul(%6, %3) -> 2x3x8x8 f32 (mul.db)\n"
+               "%9 = add(%7, %8) -> 2x3x8x8 f32 (c.dx.sum)\n"
+               "%10 = conv_dw(%9, %2) 3x3+1 -> 4x3x3x3 f32 (c.dx.dw)\n");
+    graph_destroy(g);
+}
+
+/* Behind two layers the second derivative passes through the mask of the leaky ReLU, but not into it. */
+static void second_derivative_passes_a_mask(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Shape scalar = {1, 1, 1, 1};
+    Value x = new_input(g, "x", 2, 3, 1, 1), dx, dw[2];
+    Value w[2] = {graph_param(g, "w0", (Shape){4, 3, 1, 1}, uniform, true),
+                  graph_param(g, "w1", (Shape){1, 4, 1, 1}, uniform, true)};
+    Value h = leaky_relu(g, graph_op(g, OP_DENSE, "a", OPERANDS(x, w[0]), NULL, NULL), 0.5f);
+    Value y = graph_op(g, OP_DENSE, "b", OPERANDS(h, w[1]), NULL, NULL);
+    graph_grad(g, y, new_input(g, "dy", 2, 1, 1, 1), &x, 1, &dx);
+    Value sum = graph_op(g, OP_SUM_TO, NULL, &dx, 1, NULL, &scalar);
+    graph_grad(g, sum, new_input(g, "dloss", 1, 1, 1, 1), w, 2, dw);
+    assert_sound(g);
+    assert_ops(g, 3,
+               "%3 = dense_dx(dy, w1) -> 2x4x1x1 f32 (b.dx)\n"
+               "%4 = leaky_relu_dx(%3, %0) alpha 0.5 -> 2x4x1x1 f32 (leaky_relu.dx)\n"
+               "%5 = dense_dx(%4, w0) -> 2x3x1x1 f32 (a.dx)\n"
+               "%6 = sum_to(%5) -> 1x1x1x1 f32 (sum_to)\n"
+               "%7 = spread_to(dloss) -> 2x3x1x1 f32 (sum_to.dx)\n"
+               "%8 = dense_dw(%7, %4) -> 4x3x1x1 f32 (a.dx.dw)\n"
+               "%9 = dense(%7, w0) -> 2x4x1x1 f32 (a.dx.dy)\n"
+               "%10 = leaky_relu_dx(%9, %0) alpha 0.5 -> 2x4x1x1 f32 (leaky_relu.dx.dy)\n"
+               "%11 = dense_dw(%10, dy) -> 1x4x1x1 f32 (b.dx.dw)\n");
+    graph_destroy(g);
+}
+
+static void kinds_without_a_rule_say_so(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 3, 8, 8), dx, again;
+    Value y = CHAIN(g, x, {"a", 4, 3, 3});
+    graph_grad(g, y, new_input(g, "dy", 2, 4, 8, 8), &x, 1, &dx);
+    graph_grad(g, dx, x, &x, 1, &again);
+    assert_failure(g, ERR_UNSUPPORTED, "a.bn.dx: batchnorm_dx has no gradient rule");
+    graph_destroy(g);
+}
+
+/* Two parameters, one gradient value: each still gets a place of its own in the arena. */
+static void every_parameter_has_its_own_gradient(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Shape scalar = {1, 1, 1, 1};
+    Value a = graph_param(g, "a", scalar, uniform, true), b = graph_param(g, "b", scalar, uniform, true);
+    graph_param(g, "unused", scalar, uniform, true);
+    graph_train(g, add(g, a, b), new_input(g, "dloss", 1, 1, 1, 1));
+    assert_sound(g);
+    assert_ops(g, 1,
+               "%1 = affine(dloss) scale 1 shift 0 -> 1x1x1x1 f32 (a.grad) [grad of a]\n"
+               "%2 = affine(dloss) scale 1 shift 0 -> 1x1x1x1 f32 (b.grad) [grad of b]\n");
+    graph_destroy(g);
+}
+
+static void dy_must_fit(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 3, 8, 8), dx;
+    graph_grad(g, relu(g, x), new_input(g, "dy", 1, 1, 1, 1), &x, 1, &dx);
+    assert_failure(g, ERR_SHAPE, "relu: dy is f32 1x1x1x1, wanted f32 2x3x8x8 as y");
+    graph_destroy(g);
+}
+
+/* ---- layers */
+
+static void layers_check_their_numbers(void **state)
+{
+    (void)state;
+    const float half[3] = {0.5f, 0.5f, 0.5f}, zero[3] = {0};
+    Graph *g = new_graph(true, DTYPE_F32);
+    dropout(g, new_input(g, "x", 2, 3, 8, 8), 1);
+    assert_failure(g, ERR_ARG, "dropout: a rate is at least 0 and below 1, not 1");
+    graph_destroy(g);
+    g = new_graph(true, DTYPE_F32);
+    image(g, graph_input(g, "pixels", (Shape){2, 3, 8, 8}, DTYPE_U8), none, 3, 8, half, zero);
+    assert_failure(g, ERR_ARG,
+                   "image: mean 0.5 and deviation 0 of channel 0: wanted finite numbers, the deviation above 0");
+    graph_destroy(g);
+}
+
+static void fits_and_styles(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(false, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 3, 8, 8);
+    layer_style(g, (LayerStyle){.bn_epsilon = 0.25f, .bn_no_gamma = true, .include_pad = true});
+    x = CHAIN(g, x, {"a", 4, 1, 7, SAME}, {"b", 4, 3, 3, HALVE_SAME});
+    x = max_pool(g, avg_pool(g, dropout(g, x, 0.5f), 3, SAME), 3, HALVE_CEIL);
+    affine(g, add_relu(g, x, relu(g, x)), 2, 1);
+    assert_sound(g);
+    assert_ops(
+        g, 0,
+        "%0 = conv(x, a.conv.weight) 1x7+0x3 -> 2x4x8x8 f32 (a.conv)\n"
+        "%1 = batchnorm_apply(%0, a.bn.bias, a.bn.running_mean, a.bn.running_var) eps 0.25 relu -> 2x4x8x8 f32 (a.bn)\n"
+        "%2 = conv(%1, b.conv.weight) 3x3/2+1 -> 2x4x4x4 f32 (b.conv)\n"
+        "%3 = batchnorm_apply(%2, b.bn.bias, b.bn.running_mean, b.bn.running_var) eps 0.25 relu -> 2x4x4x4 f32 (b.bn)\n"
+        "%4 = avg_pool(%3) 3x3+1 include_pad -> 2x4x4x4 f32 (avg_pool)\n"
+        "%5 = max_pool(%4) 3x3/2 ceil -> 2x4x2x2 f32 (max_pool)\n"
+        "%6 = relu(%5) -> 2x4x2x2 f32 (relu)\n"
+        "%7 = add(%5, %6) relu -> 2x4x2x2 f32 (add)\n"
+        "%8 = affine(%7) scale 2 shift 1 -> 2x4x2x2 f32 (affine)\n");
+    graph_destroy(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_follow_and_failures_tell),
+        cmocka_unit_test(failures_name_block_and_layer),
+        cmocka_unit_test(errors_stick),
+        cmocka_unit_test(names_are_unique_and_found),
+        cmocka_unit_test(bad_leaves_are_refused),
+        cmocka_unit_test(expectations_hold_for_the_canonical_side),
+        cmocka_unit_test(both_modes_store_the_same),
+        cmocka_unit_test(batch_norm_feeds_its_states),
+        cmocka_unit_test(gradients_keep_the_dtypes),
+        cmocka_unit_test(dense_net),
+        cmocka_unit_test(relu_mask_moves_behind_the_pooling),
+        cmocka_unit_test(asked_relu_keeps_its_mask),
+        cmocka_unit_test(fan_in_chains_through_acc),
+        cmocka_unit_test(more_contributions_than_add_takes),
+        cmocka_unit_test(slices_join_when_they_cover),
+        cmocka_unit_test(slices_that_leave_holes_are_refused),
+        cmocka_unit_test(no_dx_that_nobody_asks_for),
+        cmocka_unit_test(convolution_differentiates_twice),
+        cmocka_unit_test(second_derivative_passes_a_mask),
+        cmocka_unit_test(kinds_without_a_rule_say_so),
+        cmocka_unit_test(every_parameter_has_its_own_gradient),
+        cmocka_unit_test(dy_must_fit),
+        cmocka_unit_test(layers_check_their_numbers),
+        cmocka_unit_test(fits_and_styles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,275 @@
+/* The passes over the forward list: what they change, what they leave alone, and that the list stays sound. */
+#include "tests/support/graph_text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const Init uniform = {.kind = INIT_UNIFORM, .a = 1};
+
+static Value conv1x1(Graph *g, Value x, const char *name, int32_t out, bool with_relu)
+{
+    char weight[32];
+    snprintf(weight, sizeof weight, "%s.w", name);
+    OpAttr attr = {.conv = {.window = {1, 1, 1, 1, 0, 0}, .relu = with_relu}};
+    Value in[2] = {x, graph_param(g, weight, (Shape){out, graph_shape(g, x).c, 1, 1}, uniform, true)};
+    return graph_op(g, OP_CONV, name, in, 2, &attr, NULL);
+}
+
+static int run_pool_pass(Graph *g, Value *keep, int count)
+{
+    int changed = -1;
+    assert_int_equal(pass_pool_behind_conv(g, keep, count, &changed), OK);
+    assert_sound(g);
+    return changed;
+}
+
+static int run_sibling_pass(Graph *g, Value *keep, int count)
+{
+    int changed = -1;
+    assert_int_equal(pass_sibling_convs(g, keep, count, &changed), OK);
+    assert_sound(g);
+    return changed;
+}
+
+/* ---- pooling behind the convolution */
+
+static void pooling_moves_behind_its_convolution(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = relu(g, new_input(g, "x", 2, 8, 9, 9));
+    Value y = relu(g, conv1x1(g, avg_pool(g, x, 3, SAME), "c", 4, false));
+    assert_int_equal(run_pool_pass(g, &y, 1), 1);
+    assert_ops(g, 0,
+               "%0 = relu(x) -> 2x8x9x9 f32 (relu)\n"
+               "%1 = conv(%0, c.w) 1x1 -> 2x4x9x9 f32 (c)\n"
+               "%2 = avg_pool(%1) 3x3+1 -> 2x4x9x9 f32 (avg_pool)\n"
+               "%3 = relu(%2) -> 2x4x9x9 f32 (relu)\n");
+    assert_int_equal(graph_value(g, y)->op, 3);
+    assert_int_equal(run_pool_pass(g, &y, 1), 0);
+    graph_destroy(g);
+}
+
+/* What the caller keeps keeps its meaning: the convolution's value is the pooling's now. */
+static void kept_values_and_results_follow(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value y = conv1x1(g, avg_pool(g, new_input(g, "x", 2, 8, 9, 9), 3, SAME), "c", 4, false);
+    graph_result(g, y, "answer");
+    assert_int_equal(run_pool_pass(g, &y, 1), 1);
+    assert_int_equal(graph_find(g, "answer").id, y.id);
+    assert_int_equal(graph_op_at(g, graph_value(g, y)->op)->kind, OP_AVG_POOL);
+    graph_destroy(g);
+}
+
+typedef struct PoolCase {
+    const char *why;
+    int32_t k, out;
+    Fit fit;
+    bool conv_relu, second_reader, kept, result;
+} PoolCase;
+
+static void pooling_stays_otherwise(void **state)
+{
+    (void)state;
+    const PoolCase rows[] = {
+        {"stride 2", 3, 4, HALVE_SAME},
+        {"no padding", 3, 4, VALID},
+        {"more channels", 3, 9, SAME},
+        {"a fused relu", 3, 4, SAME, .conv_relu = true},
+        {"a second reader", 3, 4, SAME, .second_reader = true},
+        {"the pooled value is kept", 3, 4, SAME, .kept = true},
+        {"the pooled value is a result", 3, 4, SAME, .result = true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Graph *g = new_graph(true, DTYPE_F32);
+        Value keep[2] = {avg_pool(g, new_input(g, "x", 2, 8, 9, 9), rows[i].k, rows[i].fit)};
+        keep[1] = conv1x1(g, keep[0], "c", rows[i].out, rows[i].conv_relu);
+        if (rows[i].second_reader) relu(g, keep[0]);
+        if (rows[i].result) graph_result(g, keep[0], "pooled");
+        int changed = run_pool_pass(g, rows[i].kept ? keep : keep + 1, rows[i].kept ? 2 : 1);
+        if (changed) fail_msg("%s: the pooling moved", rows[i].why);
+        graph_destroy(g);
+    }
+}
+
+/* ---- siblings */
+
+static void siblings_become_one(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = relu(g, new_input(g, "x", 2, 8, 9, 9));
+    Value a = conv1x1(g, x, "a", 4, false), b = relu(g, conv1x1(g, x, "b", 5, false));
+    Value y = CONCAT(g, relu(g, a), b, x);
+    Value keep[2] = {y, a};
+    assert_int_equal(run_sibling_pass(g, keep, 2), 1);
+    assert_ops(g, 0,
+               "%0 = relu(x) -> 2x8x9x9 f32 (relu)\n"
+               "%1 = conv(%0, a.w+1) 1x1 -> 2x9x9x9 f32 (a+1)\n"
+               "%2 = slice(%1) from 0 -> 2x4x9x9 f32 (a)\n"
+               "%3 = slice(%1) from 4 -> 2x5x9x9 f32 (b)\n"
+               "%4 = relu(%3) -> 2x5x9x9 f32 (relu)\n"
+               "%5 = relu(%2) -> 2x4x9x9 f32 (relu)\n"
+               "%6 = concat(%5, %4, %0) -> 2x17x9x9 f32 (concat)\n");
+    assert_int_equal(graph_value(g, keep[0])->op, 6);
+    assert_int_equal(graph_value(g, keep[1])->op, 2);
+    assert_int_equal(run_sibling_pass(g, keep, 2), 0);
+    graph_destroy(g);
+}
+
+/* Training through a PACK: one gradient for all members, none for each. */
+static void pack_has_the_gradient(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 8, 1, 1);
+    Shape scalar = {1, 1, 1, 1};
+    Value a = relu(g, conv1x1(g, x, "a", 4, false)), b = conv1x1(g, x, "b", 4, false), y = add(g, a, b);
+    Value loss = graph_op(g, OP_SUM_TO, "loss", &y, 1, NULL, &scalar);
+    assert_int_equal(run_sibling_pass(g, &loss, 1), 1);
+    graph_train(g, loss, new_input(g, "dloss", 1, 1, 1, 1));
+    assert_sound(g);
+    assert_ops(g, 6,
+               "%6 = spread_to(dloss) -> 2x4x1x1 f32 (loss.dx)\n"
+               "%7 = relu_dx(%6, %3) -> 2x4x1x1 f32 (relu.relu)\n"
+               "%8 = concat(%7, %6) -> 2x8x1x1 f32 (a+1.joined)\n"
+               "%9 = conv_dw(x, %8) 1x1 -> 8x8x1x1 f32 (a+1.dw) [grad of a.w+1]\n");
+    const ValueInfo *pack = graph_value(g, graph_op_at(g, 0)->in[1]);
+    assert_int_equal(pack->role, ROLE_PACK);
+    assert_int_equal(pack->member_count, 2);
+    assert_int_equal(pack->members[0].id, graph_find(g, "a.w").id);
+    assert_int_equal(pack->members[1].id, graph_find(g, "b.w").id);
+    graph_destroy(g);
+}
+
+static void member_alone_has_no_gradient(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 8, 1, 1), grad;
+    Value y = add(g, conv1x1(g, x, "a", 4, false), conv1x1(g, x, "b", 4, false));
+    assert_int_equal(run_sibling_pass(g, &y, 1), 1);
+    Value w = graph_find(g, "a.w");
+    graph_grad(g, y, new_input(g, "dy", 2, 4, 1, 1), &w, 1, &grad);
+    assert_failure(g, ERR_UNSUPPORTED, "a.w: is in a pack; only the pack has a gradient");
+    graph_destroy(g);
+}
+
+/* Nine siblings: eight fit into a pack, the ninth has nobody left to join. */
+static void groups_are_as_large_as_a_pack(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 8, 1, 1), y = x;
+    for (int i = 0; i < 9; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "c%d", i);
+        y = add(g, y, conv1x1(g, x, name, 8, false));
+    }
+    assert_int_equal(run_sibling_pass(g, &y, 1), 1);
+    int convs = 0;
+    for (int i = 0; i < graph_op_count(g); i++) convs += graph_op_at(g, i)->kind == OP_CONV;
+    assert_int_equal(convs, 2);
+    assert_int_equal(graph_shape(g, graph_op_at(g, 0)->in[1]).n, 64);
+    graph_destroy(g);
+}
+
+static void others_stay_apart(void **state)
+{
+    (void)state;
+    for (int row = 0; row < 4; row++) {
+        Graph *g = new_graph(true, DTYPE_F32);
+        Value x = new_input(g, "x", 2, 8, 9, 9), other = new_input(g, "z", 2, 8, 9, 9), y[2];
+        y[0] = relu(g, conv1x1(g, x, "a", 4, false));
+        if (row == 0) y[1] = conv1x1(g, x, "b", 4, true);
+        if (row == 1) y[1] = conv_bias(g, x, "b", 4, 1, SAME, false, uniform);
+        if (row == 2) y[1] = conv1x1(g, other, "b", 4, false);
+        if (row == 3) y[1] = CHAIN(g, x, {"b", 4, 3, 3});
+        relu(g, y[1]);
+        assert_int_equal(run_sibling_pass(g, y, 2), 0);
+        graph_destroy(g);
+    }
+}
+
+/* Weights with a second reader have gradients of their own and cannot go into a pack. */
+static void shared_weights_stay_apart(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value x = new_input(g, "x", 2, 8, 9, 9), y = relu(g, conv1x1(g, x, "a", 4, false));
+    OpAttr attr = {.conv.window = {1, 1, 1, 1, 0, 0}};
+    Value again[2] = {x, graph_find(g, "a.w")};
+    relu(g, graph_op(g, OP_CONV, "b", again, 2, &attr, NULL));
+    assert_int_equal(run_sibling_pass(g, &y, 1), 0);
+    graph_destroy(g);
+}
+
+/* ---- both, on an Inception block */
+
+static Value block(Graph *g, Value x)
+{
+    Value b0 = CHAIN(g, x, {"b0", 4, 1, 1});
+    Value b1 = CHAIN(g, x, {"b1_1", 4, 1, 1}, {"b1_2", 6, 5, 5});
+    Value b2 = avg_pool(g, x, 3, SAME);
+    b2 = CHAIN(g, b2, {"b2", 3, 1, 1});
+    return CONCAT(g, b0, b1, b2);
+}
+
+static void block_becomes_one_convolution_and_branches(void **state)
+{
+    (void)state;
+    for (int training = 0; training < 2; training++) {
+        Graph *g = new_graph(training, DTYPE_F32);
+        Value y = block(g, new_input(g, "x", 2, 8, 9, 9));
+        Shape shape = graph_shape(g, y);
+        assert_int_equal(run_pool_pass(g, &y, 1), 1);
+        assert_int_equal(run_sibling_pass(g, &y, 1), 1);
+        assert_true(shape_equal(graph_shape(g, y), shape));
+        assert_int_equal(graph_shape(g, graph_op_at(g, 0)->out[0]).c, 4 + 4 + 3);
+        int stats = 0;
+        for (int32_t id = 1; id <= graph_value_count(g); id++) {
+            const ValueInfo *info = graph_value(g, (Value){id});
+            if (info->role != ROLE_STAT) continue;
+            assert_int_equal(graph_value(g, info->of)->role, ROLE_STATE);
+            stats++;
+        }
+        assert_int_equal(stats, training ? 2 * 4 : 0);
+        graph_destroy(g);
+    }
+}
+
+static void passes_refuse_a_failed_graph(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(true, DTYPE_F32);
+    Value y = add(g, new_input(g, "x", 2, 8, 9, 9), new_input(g, "z", 2, 8, 9, 8));
+    int changed = -1;
+    assert_int_equal(pass_pool_behind_conv(g, &y, 1, &changed), ERR_SHAPE);
+    assert_int_equal(pass_sibling_convs(g, &y, 1, &changed), ERR_SHAPE);
+    assert_int_equal(changed, 0);
+    graph_destroy(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pooling_moves_behind_its_convolution),
+        cmocka_unit_test(kept_values_and_results_follow),
+        cmocka_unit_test(pooling_stays_otherwise),
+        cmocka_unit_test(siblings_become_one),
+        cmocka_unit_test(pack_has_the_gradient),
+        cmocka_unit_test(member_alone_has_no_gradient),
+        cmocka_unit_test(groups_are_as_large_as_a_pack),
+        cmocka_unit_test(others_stay_apart),
+        cmocka_unit_test(shared_weights_stay_apart),
+        cmocka_unit_test(block_becomes_one_convolution_and_branches),
+        cmocka_unit_test(passes_refuse_a_failed_graph),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
