@@ -133,16 +133,19 @@ static Status read_root(Reader *reader)
     return st;
 }
 
-/* One event between the documents; *begins tells whether a document starts. */
-static Status read_boundary(Reader *reader, bool *begins, bool *ends)
+/* One event between the documents: does the only one begin here, or does the stream end? */
+static Status read_boundary(Reader *reader, bool first, bool *begins, bool *ends)
 {
     yaml_event_t event;
     Status st = OK;
     TRY(next_event(reader, &event));
     *begins = event.type == YAML_DOCUMENT_START_EVENT;
     *ends = event.type == YAML_STREAM_END_EVENT;
-    if (*begins && (event.data.document_start.version_directive ||
-                    event.data.document_start.tag_directives.start != event.data.document_start.tag_directives.end))
+    if (*begins && !first)
+        st = refuse(reader, event.start_mark, "a second document (---) is not allowed");
+    else if (*begins &&
+             (event.data.document_start.version_directive ||
+              event.data.document_start.tag_directives.start != event.data.document_start.tag_directives.end))
         st = refuse(reader, event.start_mark, "a directive (%YAML, %TAG) is not allowed");
     yaml_event_delete(&event);
     return st;
@@ -150,14 +153,11 @@ static Status read_boundary(Reader *reader, bool *begins, bool *ends)
 
 static Status read_stream(Reader *reader)
 {
-    bool begins = false, ends = false;
-    int documents = 0;
+    bool begins = false, ends = false, first = true;
     while (!ends) {
-        yaml_mark_t mark = reader->parser.mark;
-        TRY(read_boundary(reader, &begins, &ends));
-        if (!begins) continue;
-        if (documents++) return refuse(reader, mark, "a second document (---) is not allowed");
-        TRY(read_root(reader));
+        TRY(read_boundary(reader, first, &begins, &ends));
+        if (begins) TRY(read_root(reader));
+        first = first && !begins;
     }
     return OK;
 }
@@ -178,13 +178,18 @@ static Status check_tabs(const Reader *reader, const char *text, size_t count)
 Status config_parse(const char *name, const void *bytes, size_t count, ConfigVisit visit, void *context)
 {
     Reader reader = {.name = name, .visit = visit, .context = context};
+    const char *text = bytes;
     if (count > CONFIG_MAX_BYTES)
         return FAIL(ERR_ARG, "%s: %zu bytes; a configuration file has at most %d", name, count, CONFIG_MAX_BYTES);
+    if (count >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) { /* a byte order mark */
+        text += 3;
+        count -= 3;
+    }
     if (!count) return OK;
-    TRY(check_tabs(&reader, bytes, count));
+    TRY(check_tabs(&reader, text, count));
     if (!yaml_parser_initialize(&reader.parser)) return FAIL(ERR_MEMORY, "%s: no memory to read it", name);
     yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&reader.parser, bytes, count);
+    yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text, count);
     Status st = read_stream(&reader);
     yaml_parser_delete(&reader.parser);
     return st;

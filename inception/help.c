@@ -167,11 +167,11 @@ static void print_verbs(FILE *to, int width)
 void help_print(FILE *to, Verb verb, bool all, int width)
 {
     const VerbInfo *info = verb_info(verb);
-    if (verb == VERB_NONE)
-        fputs("towers COMMAND [OPTIONS]: train a model on several towers that agree on one gradient\n", to);
-    else
-        fprintf(to, "towers %s%s%s [OPTIONS]: %s\n", info->name, *info->arguments ? " " : "", info->arguments,
-                info->summary);
+    char usage[USAGE_BYTES], title[2 * USAGE_BYTES];
+    snprintf(usage, sizeof usage, "%s%s%s", info->name, *info->arguments ? " " : "", info->arguments);
+    snprintf(title, sizeof title, "towers %s [OPTIONS]: %s", verb == VERB_NONE ? "COMMAND" : usage,
+             verb == VERB_NONE ? "train a model on several towers that share one gradient" : info->summary);
+    print_wrapped(to, title, 0, 0, width);
     print_examples(to, verb, width);
     if (verb == VERB_NONE) print_verbs(to, width);
     if (all)

@@ -1,0 +1,173 @@
+/* The YAML subset: what is read and where it stood, and a message with name:line:column for everything that is refused.
+ */
+#include "inception/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct Seen {
+    int count;
+    char text[2048]; /* "key=value@line:column;" with Q for quoted */
+} Seen;
+
+static Status note_entry(void *context, const ConfigEntry *entry)
+{
+    Seen *seen = context;
+    size_t used = strlen(seen->text);
+    seen->count++;
+    snprintf(seen->text + used, sizeof seen->text - used, "%s=%s@%d:%d%s;", entry->key, entry->value, entry->line,
+             entry->column, entry->quoted ? "Q" : "");
+    return OK;
+}
+
+static void check_read(const char *text, const char *expected)
+{
+    Seen seen = {0};
+    Status st = config_parse("a.yaml", text, strlen(text), note_entry, &seen);
+    if (st != OK) fail_msg("refused: %s", status_message());
+    assert_string_equal(seen.text, expected);
+}
+
+static void reads_flat_scalars(void **state)
+{
+    (void)state;
+    check_read("", "");
+    check_read("# only a comment\n", "");
+    check_read("---\n", "");
+    check_read("lr: 0.1\n", "lr=0.1@1:5;");
+    check_read("---\nlr: 0.1 # why\n\nopt:   adam\n...\n", "lr=0.1@2:5;opt=adam@4:8;");
+    check_read("a: \"x\\ty # z\"\nb: 'it''s'\n", "a=x\ty # z@1:4Q;b=it's@2:4Q;");
+    check_read("gpus: 0,1\nlr-schedule: 0.1;30;0.01\n", "gpus=0,1@1:7;lr-schedule=0.1;30;0.01@2:14;");
+    check_read("\xef\xbb\xbflr: 1\r\nb: 2\r\n", "lr=1@1:5;b=2@2:4;");
+    check_read("null: off\n", "null=off@1:7;");
+}
+
+static const struct {
+    const char *text, *place, *about;
+} refusals[] = {
+    {"lr: !!float 1\n", "a.yaml:1:5:", "tag"},
+    {"!x lr: 1\n", "a.yaml:1:1:", "tag"},
+    {"--- !x\nlr: 1\n", "a.yaml:1:5:", "tag"},
+    {"a: &x 1\n", "a.yaml:1:4:", "anchor"},
+    {"&x a: 1\n", "a.yaml:1:1:", "anchor"},
+    {"--- &x\na: 1\n", "a.yaml:1:5:", "anchor"},
+    {"a: *x\n", "a.yaml:1:4:", "alias"},
+    {"*x : 1\n", "a.yaml:1:1:", ""},
+    {"a: [0, 1]\n", "a.yaml:1:4:", "list"},
+    {"a:\n  - 1\n", "a.yaml:2:3:", "list"},
+    {"- a\n", "a.yaml:1:1:", "flag: value"},
+    {"a:\n  b: 1\n", "a.yaml:2:3:", "nested"},
+    {"a: {b: 1}\n", "a.yaml:1:4:", "nested"},
+    {"{a: 1}\n", "a.yaml:1:1:", "{}"},
+    {"? [x]\n: 1\n", "a.yaml:1:3:", "list"},
+    {"a: |\n  text\n", "a.yaml:1:4:", "block"},
+    {"a: >\n  text\n", "a.yaml:1:4:", "block"},
+    {"a: one\n  two\n", "a.yaml:1:4:", "several lines"},
+    {"a: 1\nb:\n", "a.yaml:2:1:", "no value"},
+    {"a: ''\n", "a.yaml:1:1:", "no value"},
+    {"a: \"x\\0y\"\n", "a.yaml:1:4:", "NUL"},
+    {"a: 1\n---\nb: 2\n", "a.yaml:2:1:", "second document"},
+    {"%YAML 1.1\n---\na: 1\n", "a.yaml:1:1:", "directive"},
+    {"%TAG ! !x\n---\na: 1\n", "a.yaml:1:1:", "directive"},
+    {"a: 1\nb:\t2\n", "a.yaml:2:3:", "tab"},
+    {"a: 1 # \tnote\n", "a.yaml:1:8:", "tab"},
+    {"just words\n", "a.yaml:1:1:", "flag: value"},
+    {"a: 1\n b: 2\n", "a.yaml:2:", "not YAML"},
+    {"a: 1\nb: \"open\n", "a.yaml:2:", "not YAML"},
+    {"a: \xff\n", "a.yaml:", "UTF-8"},
+    {"a: 1\n\x01: 2\n", "a.yaml:", "control"},
+};
+
+static void refuses_everything_else(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof refusals / sizeof refusals[0]; k++) {
+        Seen seen = {0};
+        Status st = config_parse("a.yaml", refusals[k].text, strlen(refusals[k].text), note_entry, &seen);
+        if (st != ERR_ARG) fail_msg("'%s' was not refused with ERR_ARG", refusals[k].text);
+        if (strncmp(status_message(), refusals[k].place, strlen(refusals[k].place)) ||
+            !strstr(status_message(), refusals[k].about))
+            fail_msg("'%s': wanted %s ...%s..., got: %s", refusals[k].text, refusals[k].place, refusals[k].about,
+                     status_message());
+    }
+}
+
+static void refuses_bombs(void **state)
+{
+    (void)state;
+    const size_t bytes = CONFIG_MAX_BYTES + 1;
+    char *text = malloc(bytes);
+    Seen seen = {0};
+    memset(text, '#', bytes);
+    assert_int_equal(config_parse("big", text, bytes, note_entry, &seen), ERR_ARG);
+    assert_int_equal(config_parse("big", text, bytes - 1, note_entry, &seen), OK);
+    memset(text, '[', bytes);
+    assert_int_equal(config_parse("deep", text, bytes - 1, note_entry, &seen), ERR_ARG);
+    memset(text, '{', bytes);
+    assert_int_equal(config_parse("deep", text, bytes - 1, note_entry, &seen), ERR_ARG);
+    const char *aliases = "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\n";
+    assert_int_equal(config_parse("laughs", aliases, strlen(aliases), note_entry, &seen), ERR_ARG);
+    assert_int_equal(seen.count, 0);
+    free(text);
+}
+
+static Status stop_at_once(void *context, const ConfigEntry *entry)
+{
+    (*(int *)context)++;
+    return FAIL(ERR_ARG, "enough: %s", entry->key);
+}
+
+static void relays_the_visitor(void **state)
+{
+    (void)state;
+    int calls = 0;
+    assert_int_equal(config_parse("a", "x: 1\ny: 2\n", 10, stop_at_once, &calls), ERR_ARG);
+    assert_int_equal(calls, 1);
+    assert_string_equal(status_message(), "enough: x");
+}
+
+static void loads_regular_files_only(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/towers-config-XXXXXX", path[64], *bytes = NULL;
+    size_t count = 0;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/f", folder);
+    assert_int_equal(config_load(path, &bytes, &count), ERR_ARG); /* not there */
+    assert_int_equal(config_load(folder, &bytes, &count), ERR_ARG);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(config_load(path, &bytes, &count), ERR_ARG); /* and does not wait for a writer */
+    unlink(path);
+    FILE *file = fopen(path, "w");
+    fputs("lr: 1\n", file);
+    fclose(file);
+    assert_int_equal(config_load(path, &bytes, &count), OK);
+    assert_int_equal(count, 6);
+    assert_memory_equal(bytes, "lr: 1\n", 6);
+    free(bytes);
+    assert_int_equal(truncate(path, CONFIG_MAX_BYTES + 1), 0);
+    assert_int_equal(config_load(path, &bytes, &count), ERR_ARG);
+    unlink(path);
+    rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_flat_scalars),
+        cmocka_unit_test(refuses_everything_else),
+        cmocka_unit_test(refuses_bombs),
+        cmocka_unit_test(relays_the_visitor),
+        cmocka_unit_test(loads_regular_files_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

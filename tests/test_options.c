@@ -1,0 +1,438 @@
+/* The command line: every origin, their order, exact numbers, exclusive pairs, near names, and texts that read back. */
+#include "inception/options.h"
+
+#include <float.h>
+#include <locale.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "inception/help.h"
+#include "inception/values.h"
+
+enum { ARGUMENTS_MAX = 32 };
+
+/* Parse "train m --lr 1", cut at blanks. Words live in `space` as long as the options. */
+typedef struct Line {
+    char space[1024];
+    char *words[ARGUMENTS_MAX];
+    Options options;
+} Line;
+
+static Status parse(Line *line, const char *command, char *const *environment)
+{
+    int count = 0;
+    snprintf(line->space, sizeof line->space, "towers %s", command);
+    for (char *rest = line->space, *word; (word = strsep(&rest, " "));)
+        if (*word) line->words[count++] = word;
+    return options_parse(count, line->words, environment, &line->options);
+}
+
+static void check_parse(Line *line, const char *command, char *const *environment)
+{
+    if (parse(line, command, environment) != OK) fail_msg("'%s': %s", command, status_message());
+}
+
+static void check_refused(const char *command, char *const *environment, const char *about)
+{
+    Line line;
+    Status st = parse(&line, command, environment);
+    if (st == OK) options_close(&line.options);
+    if (st != ERR_ARG) fail_msg("'%s' was not refused (wanted: %s)", command, about);
+    if (!strstr(status_message(), about)) fail_msg("'%s': wanted '%s', got: %s", command, about, status_message());
+}
+
+static void reads_every_spelling(void **state)
+{
+    (void)state;
+    Line line;
+    check_parse(&line, "train m -b32 -j 3 --lr=1e-3 --gpus 0,2 --no-aux --report_loss worst --num_gpus 2 --amp=yes",
+                NULL);
+    const Options *o = &line.options;
+    assert_int_equal(o->verb, VERB_TRAIN);
+    assert_int_equal(o->argument_count, 1);
+    assert_string_equal(o->arguments[0], "m");
+    assert_null(o->arguments[1]);
+    assert_int_equal(o->batch_size, 32);
+    assert_int_equal(o->workers, 3);
+    assert_true(o->lr == 1e-3);
+    assert_int_equal(o->gpus.count, 2);
+    assert_int_equal(o->gpus.value[1], 2);
+    assert_false(o->aux);
+    assert_true(o->amp);
+    assert_int_equal(o->report_loss, LOSS_REPORT_WORST);
+    assert_int_equal(o->towers, 2);
+    assert_int_equal(option_origin(o, "num-gpus"), ORIGIN_COMMAND_LINE);
+    assert_int_equal(option_origin(o, "epochs"), ORIGIN_DEFAULT);
+    assert_true(option_is_set(o, "batch_size"));
+    options_close(&line.options);
+}
+
+static void ends_options_at_two_dashes(void **state)
+{
+    (void)state;
+    Line line;
+    check_parse(&line, "compare a --json -- --b - -c", NULL);
+    assert_int_equal(line.options.argument_count, 4);
+    assert_string_equal(line.options.arguments[1], "--b");
+    assert_string_equal(line.options.arguments[3], "-c");
+    options_close(&line.options);
+    check_parse(&line, "train -- m", NULL);
+    assert_string_equal(line.options.arguments[0], "m");
+    options_close(&line.options);
+    check_parse(&line, "", NULL);
+    assert_int_equal(line.options.verb, VERB_NONE);
+    options_close(&line.options);
+}
+
+static void last_flag_counts(void **state)
+{
+    (void)state;
+    Line line;
+    check_parse(&line, "train m --lr 1 --lr 2 --amp --no-amp --no-aux --aux", NULL);
+    assert_true(line.options.lr == 2);
+    assert_false(line.options.amp);
+    assert_true(line.options.aux);
+    options_close(&line.options);
+}
+
+static const char *const refusals[][2] = {
+    {"train m --batchsize 3", "did you mean --batch-size?"},
+    {"train m --batch 3", "did you mean --batch-size?"},
+    {"train m --bacth_size 3", "did you mean --batch-size?"},
+    {"train m --label-smothing 0", "did you mean --label-smoothing?"},
+    {"train m --no-auxx", "did you mean --no-aux?"},
+    {"train m --frobnicate", "--frobnicate is not an option of 'towers train'"},
+    {"train m --no-lr", "--no-lr is not an option"},
+    {"train m --batches 3", "but of: bench"},
+    {"train m --batch-size", "needs a value"},
+    {"train m --lr --epochs 3", "--lr needs a value"},
+    {"train m --lr -inf", "needs a value"},
+    {"train m -b", "-b needs a value"},
+    {"train m --lr=", "'' is not a number"},
+    {"train m --data-path=", "empty"},
+    {"train m --lr 1e", "'1e' is not a number"},
+    {"train m --lr nan", "not a number"},
+    {"train m --lr inf", "not a number"},
+    {"train m --lr 0x10", "not a number"},
+    {"train m --lr 0,1", "not a number"},
+    {"train m --lr 1e999", "out of range"},
+    {"train m --lr 1e-999", "out of range"},
+    {"train m --lr -5", "out of range"},
+    {"train m --lr .", "not a number"},
+    {"train m --batch-size -5", "out of range (1 to 65536)"},
+    {"train m --batch-size 0", "out of range"},
+    {"train m --batch-size 1e3", "not a whole number"},
+    {"train m --batch-size 3.0", "not a whole number"},
+    {"train m --batch-size 32x", "not a whole number"},
+    {"train m --batch-size 99999999999999999999", "out of range"},
+    {"train m --seed 18446744073709551615", "out of range"},
+    {"train m --gpus 0,,1", "not a whole number"},
+    {"train m --gpus 0,", "not a whole number"},
+    {"train m --gpus 0;1", "not a whole number"},
+    {"train m --gpus 0000000000000000000000000000000000000001", "not a list"},
+    {"train m --opt adm", "did you mean adam?"},
+    {"train m --opt frob", "one of sgd, momentum"},
+    {"train m --amp=maybe", "neither true nor false"},
+    {"train m -b 1 --global-batch-size 2", "exclude each other"},
+    {"train m --tower-batch 1,2 --batch-size 2", "exclude each other"},
+    {"train m n", "one argument too many"},
+    {"train m -x", "-x is not an option"},
+    {"train m -hb", "not bundled"},
+    {"doctor x", "one argument too many"},
+    {"trian m", "did you mean 'train'?"},
+    {"frobnicate", "there is no command 'frobnicate'"},
+    {"--towers 2 train", "comes after the command"},
+    {"train m --config /nowhere/a.yaml", "/nowhere/a.yaml"},
+    {"train m --config /", "not a regular file"},
+};
+
+static void refuses_with_advice(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof refusals / sizeof refusals[0]; k++)
+        check_refused(refusals[k][0], NULL, refusals[k][1]);
+}
+
+static void reads_the_environment(void **state)
+{
+    (void)state;
+    Line line;
+    char *const good[] = {
+        "TOWERS_LR=0.5",   "TOWERS_NO_AUX=1",  "TOWERS_WD=0.25",  "TOWERS_VERSION=1.2", "TOWERS_EPOCHS=",
+        "TOWERS_UNKNOWN=", "TOWERS_NOTHING=1", "TOWERS_JSON=yes", "towers_seed=3",      NULL};
+    check_parse(&line, "train m --no-json", good);
+    assert_true(line.options.lr == 0.5);
+    assert_true(line.options.weight_decay == 0.25);
+    assert_false(line.options.aux);
+    assert_false(line.options.json);
+    assert_int_equal(line.options.epochs, 10);
+    assert_int_equal(line.options.seed, 0);
+    assert_string_equal(line.options.where[OPTION_ID_lr], "TOWERS_LR");
+    assert_int_equal(option_origin(&line.options, "lr"), ORIGIN_ENVIRONMENT);
+    options_close(&line.options);
+    check_refused("train m", (char *const[]){"TOWERS_LR=1e", NULL}, "TOWERS_LR: '1e'");
+    check_refused("train m --lr 1", (char *const[]){"TOWERS_LR=1e", NULL}, "TOWERS_LR: '1e'");
+    check_refused("train m", (char *const[]){"TOWERS_BATCH_SIE=3", NULL}, "--batch-size");
+    check_parse(&line, "train --help", (char *const[]){"TOWERS_LR=1e", NULL}); /* help comes whatever is wrong */
+    assert_true(line.options.help);
+    options_close(&line.options);
+}
+
+/* Four origins in every order: the result depends on the origins alone. */
+static void higher_origin_wins_in_any_order(void **state)
+{
+    (void)state;
+    static const OptionOrigin orders[][3] = {{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}};
+    for (size_t k = 0; k < 6; k++) {
+        Options o;
+        options_init(&o);
+        o.verb = VERB_TRAIN;
+        for (int i = 0; i < 3; i++) {
+            char text[64];
+            snprintf(text, sizeof text, "lr: 0.%d\n%s", orders[k][i], orders[k][i] == 2 ? "epochs: 7\n" : "");
+            assert_int_equal(options_apply_yaml(&o, text, orders[k][i], "here"), OK);
+        }
+        assert_true(o.lr == 0.3);
+        assert_int_equal(o.epochs, 7);
+        assert_int_equal(option_origin(&o, "epochs"), ORIGIN_CONFIG);
+        assert_string_equal(o.where[OPTION_ID_epochs], "here:2");
+        options_close(&o);
+    }
+}
+
+static void exclusive_pairs_follow_origin(void **state)
+{
+    (void)state;
+    Line line;
+    check_parse(&line, "train m --global-batch-size 128", (char *const[]){"TOWERS_BATCH_SIZE=3", NULL});
+    assert_int_equal(line.options.global_batch_size, 128);
+    assert_int_equal(option_origin(&line.options, "batch-size"), ORIGIN_DEFAULT);
+    assert_int_equal(options_apply_yaml(&line.options, "tower-batch: 1,2\n", ORIGIN_RECIPE, "r"), OK);
+    assert_int_equal(line.options.tower_batch.count, 0);
+    assert_int_equal(option_replaced_by(&line.options, OPTION_ID_batch_size), OPTION_ID_global_batch_size);
+    assert_int_equal(options_apply_yaml(&line.options, "batch-size: 7\n", ORIGIN_COMMAND_LINE, "r"), ERR_ARG);
+    options_close(&line.options);
+    options_init(&line.options);
+    line.options.verb = VERB_TRAIN;
+    assert_int_equal(options_apply_yaml(&line.options, "batch-size: 7\n", ORIGIN_RECIPE, "r"), OK);
+    assert_int_equal(options_apply_yaml(&line.options, "tower-batch: 4,4\n", ORIGIN_CONFIG, "c"), OK);
+    assert_int_equal(line.options.batch_size, 64);
+    assert_int_equal(line.options.tower_batch.count, 2);
+    options_close(&line.options);
+}
+
+static const char *const bad_entries[][2] = {
+    {"batch-sise: 3\n", "c:1:1: there is no option 'batch-sise'; did you mean batch-size?"},
+    {"lr: 1\nlr: 2\n", "c:2:1: 'lr' comes twice, first in line 1"},
+    {"wd: 1\nweight-decay: 2\n", "c:2:1: 'weight-decay' comes twice"},
+    {"aux: true\nno-aux: true\n", "c:2:1: 'no-aux' comes twice"},
+    {"lr: fast\n", "c:1:5: lr: 'fast' is not a number"},
+    {"lr: \"0.1\"\n", "c:1:5: 'lr' wants a number, but quotes"},
+    {"amp: 'true'\n", "c:1:6: 'amp' wants a true or false"},
+    {"epochs: -1\n", "c:1:9: epochs: -1 is out of range"},
+    {"help: true\n", "c:1:1: 'help' cannot stand in a file"},
+    {"config: b.yaml\n", "c:1:1: 'config' cannot stand in a file"},
+    {"batch-size: 1\nglobal-batch-size: 2\n", "exclude each other"},
+    {"batches: none\n", "c:1:10: batches: 'none'"}, /* bench's, checked all the same */
+};
+
+static void refuses_bad_entries(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof bad_entries / sizeof bad_entries[0]; k++) {
+        Options o;
+        options_init(&o);
+        o.verb = VERB_TRAIN;
+        assert_int_equal(options_apply_yaml(&o, bad_entries[k][0], ORIGIN_CONFIG, "c"), ERR_ARG);
+        if (!strstr(status_message(), bad_entries[k][1]))
+            fail_msg("'%s': wanted '%s', got: %s", bad_entries[k][0], bad_entries[k][1], status_message());
+        options_close(&o);
+    }
+}
+
+static void leaves_other_verbs_keys_alone(void **state)
+{
+    (void)state;
+    Options o;
+    options_init(&o);
+    o.verb = VERB_EVAL;
+    assert_int_equal(options_apply_yaml(&o, "lr: 3\nbatch_size: 8\nnan-check: off\n", ORIGIN_CONFIG, "c"), OK);
+    assert_true(o.lr == 0.001);
+    assert_int_equal(o.batch_size, 8);
+    options_close(&o);
+}
+
+/* What --print-config writes reads back to the same values, in every field. */
+static void printed_config_reads_back(void **state)
+{
+    (void)state;
+    Line line;
+    Options again;
+    char *text = NULL, first[OPTION_FORMAT_BYTES], second[OPTION_FORMAT_BYTES];
+    size_t bytes = 0;
+    check_parse(&line, "train m --global-batch-size 12 --lr 0.1 --gpus 3,1 --no-aux --opt nesterov --nan-check off",
+                NULL);
+    assert_int_equal(options_apply_yaml(&line.options,
+                                        "data-path: \"a\\\"b\\\\ \\u00fc \\U0001F600 \\x07\"\nresume: 'true'\n",
+                                        ORIGIN_CONFIG, "c"),
+                     OK);
+    FILE *to = open_memstream(&text, &bytes);
+    options_print_config(&line.options, to);
+    fclose(to);
+    assert_non_null(strstr(text, "# from command line \"--lr\""));
+    assert_non_null(strstr(text, "# from file \"c:1\""));
+    options_init(&again);
+    again.verb = VERB_TRAIN;
+    if (options_apply_yaml(&again, text, ORIGIN_CONFIG, "printed") != OK) fail_msg("%s\n%s", status_message(), text);
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
+        assert_string_equal(option_format(&line.options, id, first, sizeof first),
+                            option_format(&again, id, second, sizeof second));
+    free(text);
+    options_close(&again);
+    options_close(&line.options);
+}
+
+static void numbers_are_exact(void **state)
+{
+    (void)state;
+    int64_t whole;
+    double real;
+    char text[32];
+    assert_int_equal(text_to_int("9223372036854775807", &whole), VALUE_OK);
+    assert_true(whole == INT64_MAX);
+    assert_int_equal(text_to_int("9223372036854775808", &whole), VALUE_TOO_LARGE);
+    assert_int_equal(text_to_int("-9223372036854775808", &whole), VALUE_OK);
+    assert_int_equal(text_to_int("+7", &whole), VALUE_OK);
+    const char *const bad[] = {"", " 7", "7 ", "+", "--7", "7.", "1_000"};
+    for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++)
+        assert_int_equal(text_to_int(bad[k], &whole), VALUE_MALFORMED);
+    const double values[] = {0.1, 1.0 / 3, 5e-324 * 0x1p60, DBL_MAX, DBL_MIN, 2e-4, 1e6, 0};
+    for (size_t k = 0; k < sizeof values / sizeof values[0]; k++) {
+        real_to_text(values[k], text, sizeof text);
+        assert_int_equal(text_to_real(text, &real), values[k] != 0 && values[k] < DBL_MIN ? VALUE_TOO_LARGE : VALUE_OK);
+        if (values[k] == 0 || values[k] >= DBL_MIN) assert_true(real == values[k]);
+    }
+    real_to_text(0.1, text, sizeof text);
+    assert_string_equal(text, "0.1");
+    assert_int_equal(text_to_real("-0", &real), VALUE_OK);
+    assert_false(signbit(real));
+}
+
+static void numbers_ignore_the_locale(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8"};
+    double real;
+    char text[32];
+    bool found = false;
+    for (size_t k = 0; k < sizeof names / sizeof names[0] && !found; k++) found = setlocale(LC_ALL, names[k]) != NULL;
+    if (!found) skip();
+    assert_int_equal(text_to_real("0.5", &real), VALUE_OK);
+    assert_true(real == 0.5);
+    assert_int_equal(text_to_real("0,5", &real), VALUE_MALFORMED);
+    real_to_text(0.5, text, sizeof text);
+    setlocale(LC_ALL, "C");
+    assert_string_equal(text, "0.5");
+}
+
+static void distances(void **state)
+{
+    (void)state;
+    assert_int_equal(edit_distance("train", "train", 2), 0);
+    assert_int_equal(edit_distance("trian", "train", 2), 1);
+    assert_int_equal(edit_distance("tran", "train", 2), 1);
+    assert_int_equal(edit_distance("kitten", "sitting", 3), 3);
+    assert_int_equal(edit_distance("kitten", "sitting", 2), 3);
+    assert_int_equal(edit_distance("", "ab", 2), 2);
+    assert_int_equal(edit_distance("a", "abcd", 2), 3);
+}
+
+/* The table itself: names unique over flags, aliases and letters; defaults inside the range or plainly unset; plain
+ * flags. */
+static void table_is_sound(void **state)
+{
+    (void)state;
+    for (OptionId a = 0; a < OPTION_ID_COUNT; a++) {
+        bool negated;
+        char names[256], value[OPTION_FORMAT_BYTES];
+        const OptionInfo *info = option_info(a);
+        assert_int_equal(option_find(info->flag, &negated), a);
+        assert_false(negated);
+        assert_int_equal(strspn(info->flag, "abcdefghijklmnopqrstuvwxyz0123456789-"), strlen(info->flag));
+        snprintf(names, sizeof names, "%s", info->aliases);
+        for (char *rest = names, *name; (name = strsep(&rest, ","));)
+            if (*name) assert_int_equal(option_find(name, &negated), a);
+        for (OptionId b = 0; b < a && info->letter; b++) assert_int_not_equal(option_info(b)->letter, info->letter);
+        assert_true(strlen(info->help) > 4 && strlen(option_default_text(a, value, sizeof value)) < sizeof value);
+        assert_true(info->type == OPTION_IS_FLAG || info->type == OPTION_IS_CHOICE || info->metavar);
+    }
+    for (int k = 0; help_examples()[k].command; k++) assert_memory_equal(help_examples()[k].command, "towers ", 7);
+}
+
+/* Examples in the help must be commands that the parser takes. */
+static void examples_parse(void **state)
+{
+    (void)state;
+    for (const Example *example = help_examples(); example->command; example++) {
+        Line line;
+        char command[256];
+        snprintf(command, sizeof command, "%s", example->command + strlen("towers "));
+        char *config = strstr(command, " -c my.yaml");
+        if (config) memset(config, ' ', strlen(" -c my.yaml")); /* the file is not here */
+        check_parse(&line, command, NULL);
+        options_close(&line.options);
+    }
+}
+
+static void help_fits(void **state)
+{
+    (void)state;
+    static const int widths[] = {40, 63, 64, 80, 160};
+    for (Verb verb = VERB_NONE; verb < VERB_COUNT; verb++) {
+        for (size_t k = 0; k < sizeof widths / sizeof widths[0]; k++) {
+            char *text = NULL;
+            size_t bytes = 0;
+            int lines = 0, column = 0, longest = 0;
+            FILE *to = open_memstream(&text, &bytes);
+            help_print(to, verb, false, widths[k]);
+            fclose(to);
+            for (const char *p = text; *p; p++) {
+                lines += *p == '\n';
+                column = *p == '\n' ? 0 : column + 1;
+                longest = column > longest ? column : longest;
+            }
+            free(text);
+            if (widths[k] == 80 && lines > 45) fail_msg("help of '%s' has %d lines", verb_info(verb)->name, lines);
+            if (widths[k] >= 80 && longest > widths[k])
+                fail_msg("help of '%s' is %d columns wide in %d", verb_info(verb)->name, longest, widths[k]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_every_spelling),
+        cmocka_unit_test(ends_options_at_two_dashes),
+        cmocka_unit_test(last_flag_counts),
+        cmocka_unit_test(refuses_with_advice),
+        cmocka_unit_test(reads_the_environment),
+        cmocka_unit_test(higher_origin_wins_in_any_order),
+        cmocka_unit_test(exclusive_pairs_follow_origin),
+        cmocka_unit_test(refuses_bad_entries),
+        cmocka_unit_test(leaves_other_verbs_keys_alone),
+        cmocka_unit_test(printed_config_reads_back),
+        cmocka_unit_test(numbers_are_exact),
+        cmocka_unit_test(numbers_ignore_the_locale),
+        cmocka_unit_test(distances),
+        cmocka_unit_test(table_is_sound),
+        cmocka_unit_test(examples_parse),
+        cmocka_unit_test(help_fits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
