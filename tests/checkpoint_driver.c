@@ -1,0 +1,64 @@
+/* What check_checkpoint_faults.sh interrupts and damages: one checkpoint call per process, over the sample checkpoint.
+ *
+ *   checkpoint_driver save RUN STEP BALLAST KEEP     save the sample of STEP with BALLAST extra bytes
+ *   checkpoint_driver load RUN                       open the newest; "step N" or "none"; exit 99 if it is not whole
+ *   checkpoint_driver open DIRECTORY                 open one
+ *   checkpoint_driver take RUN                       take and release the run directory (sweeps)
+ * Exits as `towers` does. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/sample_checkpoint.h"
+
+enum { NOT_WHOLE = 99 };
+
+static int failed(Status st)
+{
+    status_print(stderr, st, 0);
+    return status_exit_code(st);
+}
+
+static int save(const char *run, char **argv)
+{
+    Sample sample;
+    sample_make(&sample, atoll(argv[0]), (size_t)atoll(argv[1]));
+    Status st = checkpoint_save(run, &sample.content, atoi(argv[2]), -1);
+    sample_free(&sample);
+    return st == OK ? 0 : failed(st);
+}
+
+static int show(Checkpoint *checkpoint, const char *note)
+{
+    int whole = !checkpoint || sample_matches(checkpoint);
+    if (note[0]) fprintf(stderr, "note: %s\n", note);
+    if (!checkpoint)
+        puts("none");
+    else
+        printf("%s %" PRId64 "\n", whole ? "step" : "NOT WHOLE: step", checkpoint->step);
+    checkpoint_close(checkpoint);
+    return whole ? 0 : NOT_WHOLE;
+}
+
+int main(int argc, char **argv)
+{
+    Checkpoint *checkpoint = NULL;
+    char note[4096] = "";
+    int lock;
+    Status st = OK;
+    if (argc == 6 && strcmp(argv[1], "save") == 0) return save(argv[2], argv + 3);
+    if (argc != 3) {
+        fprintf(stderr, "usage: checkpoint_driver save RUN STEP BALLAST KEEP | load RUN | open DIRECTORY | take RUN\n");
+        return 2;
+    }
+    if (strcmp(argv[1], "take") == 0) {
+        st = run_dir_take(argv[2], &lock);
+        if (st == OK) run_dir_release(lock);
+        return st == OK ? 0 : failed(st);
+    }
+    if (strcmp(argv[1], "load") == 0)
+        st = checkpoint_open_latest(argv[2], &checkpoint, note, sizeof note);
+    else
+        st = checkpoint_open(argv[2], &checkpoint);
+    return st == OK ? show(checkpoint, note) : failed(st);
+}
