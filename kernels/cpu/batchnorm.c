@@ -32,16 +32,11 @@ static size_t norm_bytes(const Columns *columns)
            (size_t)columns->width * NORM_VECTORS * sizeof(float);
 }
 
-static bool norm_is_packed(const OpCall *call, const Tensor *dy)
-{
-    return tensor_is_packed(&call->out[0]) && tensor_is_packed(dy);
-}
-
 /* Everything a launch needs from the call; `x` and `dy` are the same tensor in the forward ops. */
 static Norm norm_bind(const OpCall *call, const Tensor *x, const Tensor *dy)
 {
     Norm norm = {.dtype = x->dtype, .relu = call->attr.norm.relu, .x = x, .dy = dy, .y = &call->out[0]};
-    bool packed = tensor_is_packed(x) && norm_is_packed(call, dy);
+    bool packed = tensor_is_packed(x) && tensor_is_packed(dy) && tensor_is_packed(&call->out[0]);
     columns_init(&norm.columns, shape_pixels(x->shape), x->shape.c, packed);
     if (call->workspace) {
         int64_t width = norm.columns.width;

@@ -17,11 +17,6 @@ size_t columns_bytes(const Columns *plan)
     return (size_t)(plan->chunks * plan->width) * 2 * (sizeof(double) + sizeof(float));
 }
 
-void columns_tile(const Columns *plan, const float *vector, float *tiled)
-{
-    for (int64_t k = 0; k < plan->repeat; k++) memcpy(tiled + k * plan->c, vector, (size_t)plan->c * sizeof *vector);
-}
-
 typedef struct Run {
     const Columns *plan;
     ColumnRows *rows;

@@ -26,7 +26,5 @@ size_t columns_bytes(const Columns *plan);
 /* total[2 * c]: the sums, then the second sums. `workspace`: columns_bytes, aligned to 8 bytes. */
 void columns_run(const Device *device, const Columns *plan, ColumnRows *rows, void *context, void *workspace,
                  double *total);
-/* vector[c] repeated to [width]. */
-void columns_tile(const Columns *plan, const float *vector, float *tiled);
 
 #endif

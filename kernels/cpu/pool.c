@@ -12,6 +12,12 @@
 
 /* ---- maximum */
 
+/* Where a pixel of an optional operand lies, or NULL. */
+static void *optional_row(const Tensor *t, int64_t pixel)
+{
+    return t->data ? element_at(t, pixel * t->pitch) : NULL;
+}
+
 typedef struct MaxPool {
     const Tensor *x, *y, *argmax;
     Window window;
@@ -63,11 +69,14 @@ VECTOR_INLINE void max_window(Dtype dtype, const void *x, int64_t row_stride, in
 
 VECTOR_INLINE void max_store(Dtype dtype, const float *best, const int32_t *place, void *y, uint8_t *argmax, int64_t n)
 {
-    VECTOR_LOOP
-    for (int64_t i = 0; i < n; i++) store(dtype, y, i, best[i]);
-    if (!argmax) return;
-    VECTOR_LOOP
-    for (int64_t i = 0; i < n; i++) argmax[i] = (uint8_t)place[i];
+    if (y) {
+        VECTOR_LOOP
+        for (int64_t i = 0; i < n; i++) store(dtype, y, i, best[i]);
+    }
+    if (argmax) {
+        VECTOR_LOOP
+        for (int64_t i = 0; i < n; i++) argmax[i] = (uint8_t)place[i];
+    }
 }
 
 /* One pixel of y. */
@@ -80,7 +89,7 @@ VECTOR_INLINE void max_pixel(Dtype dtype, const void *x, int64_t row_stride, int
     for (int64_t i = 0; i < c; i += BLOCK_ELEMENTS) {
         int64_t n = smaller(BLOCK_ELEMENTS, c - i);
         max_window(dtype, (const char *)x + i * bytes, row_stride, stride, rows, columns, first, kw, best, place, n);
-        max_store(dtype, best, place, (char *)y + i * bytes, argmax ? argmax + i : NULL, n);
+        max_store(dtype, best, place, y ? (char *)y + i * bytes : NULL, argmax ? argmax + i : NULL, n);
     }
 }
 
@@ -114,11 +123,10 @@ static void max_chunk(void *context, int64_t first, int64_t end, int thread)
             int64_t skipped_h = y0 - (row % ys.h * w->stride_h - w->pad_h),
                     skipped_w = x0 - (ox * w->stride_w - w->pad_w);
             int64_t pixel = row * ys.w + ox;
-            uint8_t *argmax = pool->argmax->data ? (uint8_t *)pool->argmax->data + pixel * pool->argmax->pitch : NULL;
             pool_max_pixel(pool->x->dtype, element_at(pool->x, ((image * xs.h + y0) * xs.w + x0) * pool->x->pitch),
                            xs.w * pool->x->pitch, pool->x->pitch, rows, columns,
-                           (int32_t)(skipped_h * w->kw + skipped_w), w->kw, element_at(pool->y, pixel * pool->y->pitch),
-                           argmax, ys.c);
+                           (int32_t)(skipped_h * w->kw + skipped_w), w->kw, optional_row(pool->y, pixel),
+                           optional_row(pool->argmax, pixel), ys.c);
         }
     }
 }
@@ -141,6 +149,7 @@ static Status max_pool_prepare(Device *device, OpCall *call)
 {
     (void)device;
     TRY(window_check(call, true));
+    TRY(check_activation(call, &call->in[0]));
     return check_same_dtype(call, 1);
 }
 
@@ -160,9 +169,9 @@ const OpKernel cpu_max_pool = {
 
 enum { COVER_GROUP = 4 }; /* windows over one pixel that are gathered in one pass */
 
-/* A window over a pixel of dx: its dy and argmax, and the place that this pixel has in it. */
+/* A window over a pixel of dx: its dy, argmax and (or NULL) y, and the place that this pixel has in it. */
 typedef struct Cover {
-    const void *dy;
+    const void *dy, *y;
     const uint8_t *argmax;
     int32_t place;
 } Cover;
@@ -174,80 +183,86 @@ typedef struct MaxPoolGrad {
     Cover *covers; /* [threads][most] */
 } MaxPoolGrad;
 
-/* What windows number 0 .. count - 1 send to element i. */
-VECTOR_INLINE float gathered(Dtype dtype, int count, const Cover *cover, int64_t i)
+/* What windows number 0 .. count - 1 send to element i; with `relu` only those whose maximum is positive. */
+VECTOR_INLINE float gathered(Dtype dtype, int count, bool relu, const Cover *cover, int64_t i)
 {
     float sum = 0;
-    for (int k = 0; k < count; k++) sum += cover[k].argmax[i] == cover[k].place ? load(dtype, cover[k].dy, i) : 0.0f;
+    for (int k = 0; k < count; k++) {
+        float sent = cover[k].argmax[i] == cover[k].place ? load(dtype, cover[k].dy, i) : 0.0f;
+        if (relu) sent = load(dtype, cover[k].y, i) > 0.0f ? sent : 0.0f;
+        sum += sent;
+    }
     return sum;
 }
 
-/* dx = what `count` windows send (+ acc), where relu_y > 0. */
-VECTOR_INLINE void gather_rows(Dtype dtype, int count, const Cover *from, const void *acc, const void *relu_y, void *dx,
+/* dx = what `count` windows send (+ acc). */
+VECTOR_INLINE void gather_rows(Dtype dtype, int count, bool relu, const Cover *from, const void *acc, void *dx,
                                int64_t n)
 {
     Cover cover[COVER_GROUP]; /* a copy that no store can change */
     for (int k = 0; k < count; k++) cover[k] = from[k];
     VECTOR_LOOP
-    for (int64_t i = 0; i < n; i++) {
-        float sum = gathered(dtype, count, cover, i) + (acc ? load(dtype, acc, i) : 0.0f);
-        if (relu_y) sum = load(dtype, relu_y, i) > 0.0f ? sum : 0.0f;
-        store(dtype, dx, i, sum);
-    }
+    for (int64_t i = 0; i < n; i++)
+        store(dtype, dx, i, gathered(dtype, count, relu, cover, i) + (acc ? load(dtype, acc, i) : 0.0f));
 }
 
 /* The optional operands, too, become constants of the loops. */
-VECTOR_INLINE void gather_options(Dtype dtype, int count, const Cover *cover, const void *acc, const void *relu_y,
-                                  void *dx, int64_t n)
+VECTOR_INLINE void gather_options(Dtype dtype, int count, const Cover *cover, const void *acc, void *dx, int64_t n)
 {
-    if (acc && relu_y)
-        gather_rows(dtype, count, cover, acc, relu_y, dx, n);
+    bool relu = cover[0].y != NULL;
+    if (acc && relu)
+        gather_rows(dtype, count, true, cover, acc, dx, n);
     else if (acc)
-        gather_rows(dtype, count, cover, acc, NULL, dx, n);
-    else if (relu_y)
-        gather_rows(dtype, count, cover, NULL, relu_y, dx, n);
+        gather_rows(dtype, count, false, cover, acc, dx, n);
+    else if (relu)
+        gather_rows(dtype, count, true, cover, NULL, dx, n);
     else
-        gather_rows(dtype, count, cover, NULL, NULL, dx, n);
+        gather_rows(dtype, count, false, cover, NULL, dx, n);
+}
+
+/* One more group of windows, into sum[n]; element 0 of sum is element `first` of the rows. */
+VECTOR_INLINE void gather_group(Dtype dtype, bool relu, const Cover *from, float *sum, int64_t first, int64_t n)
+{
+    Cover cover[COVER_GROUP] = {from[0], from[1], from[2], from[3]};
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) sum[i] += gathered(dtype, COVER_GROUP, relu, cover, first + i);
 }
 
 /* Any number of groups: summed in f32 on the way, so that bf16 is rounded once. */
-VECTOR_INLINE void gather_groups(Dtype dtype, int64_t count, const Cover *from, const void *acc, const void *relu_y,
-                                 void *dx, int64_t first, int64_t n)
+VECTOR_INLINE void gather_groups(Dtype dtype, int64_t count, const Cover *from, const void *acc, void *dx,
+                                 int64_t first, int64_t n)
 {
     float sum[BLOCK_ELEMENTS];
     VECTOR_LOOP
     for (int64_t i = 0; i < n; i++) sum[i] = acc ? load(dtype, acc, first + i) : 0.0f;
     for (int64_t k = 0; k < count; k += COVER_GROUP) {
-        Cover cover[COVER_GROUP] = {from[k], from[k + 1], from[k + 2], from[k + 3]};
-        VECTOR_LOOP
-        for (int64_t i = 0; i < n; i++) sum[i] += gathered(dtype, COVER_GROUP, cover, first + i);
+        if (from[0].y)
+            gather_group(dtype, true, from + k, sum, first, n);
+        else
+            gather_group(dtype, false, from + k, sum, first, n);
     }
     VECTOR_LOOP
-    for (int64_t i = 0; i < n; i++) {
-        float value = relu_y && !(load(dtype, relu_y, first + i) > 0.0f) ? 0.0f : sum[i];
-        store(dtype, dx, first + i, value);
-    }
+    for (int64_t i = 0; i < n; i++) store(dtype, dx, first + i, sum[i]);
 }
 
 /* `covers` is padded with windows that send nothing up to the next of 1, 2, 4, 8, 12, ... */
-VECTOR_INLINE void gather_pixel(Dtype dtype, int64_t count, const Cover *cover, const void *acc, const void *relu_y,
-                                void *dx, int64_t n)
+VECTOR_INLINE void gather_pixel(Dtype dtype, int64_t count, const Cover *cover, const void *acc, void *dx, int64_t n)
 {
     if (count <= 1)
-        gather_options(dtype, 1, cover, acc, relu_y, dx, n);
+        gather_options(dtype, 1, cover, acc, dx, n);
     else if (count == 2)
-        gather_options(dtype, 2, cover, acc, relu_y, dx, n);
+        gather_options(dtype, 2, cover, acc, dx, n);
     else if (count <= COVER_GROUP)
-        gather_options(dtype, COVER_GROUP, cover, acc, relu_y, dx, n);
+        gather_options(dtype, COVER_GROUP, cover, acc, dx, n);
     else
         for (int64_t i = 0; i < n; i += BLOCK_ELEMENTS)
-            gather_groups(dtype, count, cover, acc, relu_y, dx, i, smaller(BLOCK_ELEMENTS, n - i));
+            gather_groups(dtype, count, cover, acc, dx, i, smaller(BLOCK_ELEMENTS, n - i));
 }
 
-CPU_CLONES static void pool_gather_pixel(Dtype dtype, int64_t count, const Cover *cover, const void *acc,
-                                         const void *relu_y, void *dx, int64_t n)
+CPU_CLONES static void pool_gather_pixel(Dtype dtype, int64_t count, const Cover *cover, const void *acc, void *dx,
+                                         int64_t n)
 {
-    BY_DTYPE(dtype, gather_pixel, count, cover, acc, relu_y, dx, n);
+    BY_DTYPE(dtype, gather_pixel, count, cover, acc, dx, n);
 }
 
 /* The windows along one axis that cover `at`: first, and one past the last. */
@@ -271,17 +286,12 @@ static int64_t cover_list(const MaxPoolGrad *pool, int64_t image, int64_t y, int
             int64_t pixel = (image * ys.h + oy) * ys.w + ox;
             int64_t row = y + w->pad_h - oy * w->stride_h, column = x + w->pad_w - ox * w->stride_w;
             covers[count++] =
-                (Cover){element_at(pool->dy, pixel * pool->dy->pitch),
+                (Cover){element_at(pool->dy, pixel * pool->dy->pitch), optional_row(pool->relu_y, pixel),
                         element_at(pool->argmax, pixel * pool->argmax->pitch), (int32_t)(row * w->kw + column)};
         }
     for (int64_t k = count; k < rounded_up(larger(count, 1), COVER_GROUP); k++)
-        covers[k] = (Cover){pool->dy->data, pool->argmax->data, -1};
+        covers[k] = (Cover){pool->dy->data, pool->relu_y->data, pool->argmax->data, -1};
     return count;
-}
-
-static const void *optional_row(const Tensor *t, int64_t pixel)
-{
-    return t->data ? element_at(t, pixel * t->pitch) : NULL;
 }
 
 /* Rows [first, end) of dx of all images. */
@@ -295,7 +305,7 @@ static void max_grad_chunk(void *context, int64_t first, int64_t end, int thread
             int64_t pixel = row * s.w + x;
             int64_t count = cover_list(pool, row / s.h, row % s.h, x, covers);
             pool_gather_pixel(pool->dx->dtype, count, covers, optional_row(pool->acc, pixel),
-                              optional_row(pool->relu_y, pixel), element_at(pool->dx, pixel * pool->dx->pitch), s.c);
+                              element_at(pool->dx, pixel * pool->dx->pitch), s.c);
         }
 }
 
@@ -337,7 +347,7 @@ const OpKernel cpu_max_pool_dx = {.prepare = max_pool_dx_prepare,
                                   .launch = max_pool_dx_launch,
                                   .strided_in = 15,
                                   .strided_out = 1,
-                                  .in_place = 1u << 2 | 1u << 3};
+                                  .in_place = 1u << 2};
 
 /* ---- mean, and its gradient: out[i, j] = p[i] q[j] sum of u[a] v[b] in[a, b], a and b in the range of i and of j */
 
