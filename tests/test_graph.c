@@ -200,9 +200,9 @@ static void bad_leaves_are_refused(void **state)
 {
     (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
-    new_input(g, "x", 1 << 20, 1 << 20, 1 << 20, 1 << 20);
+    new_input(g, "x", 1 << 20, 1 << 20, 2, 1);
     assert_failure(g, ERR_SHAPE,
-                   "x: 1048576x1048576x1048576x1048576 is not a shape: every size is at least 1, and no value has more "
+                   "x: 1048576x1048576x2x1 is not a shape: every size is at least 1, and no value has more "
                    "than 1099511627776 elements");
     graph_destroy(g);
     GraphOptions options = {.compute = DTYPE_U8};
@@ -212,12 +212,13 @@ static void bad_leaves_are_refused(void **state)
 static void expectations_hold_for_the_canonical_side(void **state)
 {
     (void)state;
-    for (int32_t side = 8; side <= 9; side++) {
+    const int32_t sides[][2] = {{9, 9}, {9, 8}, {8, 9}};
+    for (int row = 0; row < 3; row++) {
         Graph *g = new_graph(true, DTYPE_F32);
         graph_canonical(g, 9);
-        Value x = new_input(g, "x", 2, 3, side, side);
+        Value x = new_input(g, "x", 2, 3, sides[row][0], sides[row][1]);
         graph_expect(g, max_pool(g, x, 3, HALVE), 3, 5);
-        if (side == 8)
+        if (row)
             assert_sound(g);
         else
             assert_failure(g, ERR_SHAPE, "max_pool: expected 3 channels of 5x5, have 3 of 4x4 (2x3x4x4)");

@@ -309,9 +309,7 @@ static void visit(Sweep *s, int index)
         call.dy[o] = fold(s, call.op.out[o]);
         any |= call.dy[o].id != 0;
     }
-    bool wanted = false;
-    for (int i = 0; i < call.op.in_count; i++) wanted |= grad_wanted(&call, i);
-    if (any && wanted && !graph_failed(s->g)) gradient_rules[call.op.kind](&call);
+    if (any && !graph_failed(s->g)) gradient_rules[call.op.kind](&call);
     for (int i = 0; i < call.op.in_count; i++) {
         Value leaf = call.op.in[i];
         if (leaf.id && graph_value(s->g, leaf)->op < 0 && track_of(s, leaf)->first_reader == index &&

@@ -131,8 +131,9 @@ uint32_t graph_next_stream(Graph *g);
 /* The list as text, one op a line, for `info --ops` and tests. */
 void graph_print(const Graph *g, FILE *to);
 
-/* Passes over the forward list, each a file (pass_*.c), applied before graph_train. Each rewrites the list in place;
- * values named by the caller (`keep`, count) are updated to their new ids. `changed` counts rewrites. */
+/* Passes over the forward list, each a file (pass_*.c), applied before graph_train. Each rewrites the list in place.
+ * Ids stay; a value that would mean something else afterwards stops the rewrite if the caller names it in `keep`
+ * (count), or if it is a result. `changed` counts rewrites. */
 NODISCARD Status pass_pool_behind_conv(Graph *g, Value *keep, int count, int *changed); /* avgpool then 1x1 -> 1x1 then avgpool */
 NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed);    /* 1x1 convs of one input -> one */
 

@@ -38,8 +38,8 @@ int *list_readers(Graph *g);
 /* True for a PARAM that is a member of a PACK. */
 bool list_packed(const Graph *g, Value param);
 
-/* Take `ops` (owned from now on, in topological order) in place of the list. TEMP values that no op of it writes are
- * dropped, the others renumbered, and the ids in `keep` with them (0 for a dropped one). */
-void list_replace(Graph *g, Op *ops, int op_count, Value *keep, int keep_count);
+/* Take `ops` (owned from now on, in topological order) in place of the list. Values keep their ids; each that an op
+ * wrote is written by one of `ops`. */
+void list_replace(Graph *g, Op *ops, int op_count);
 
 #endif

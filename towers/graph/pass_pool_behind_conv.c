@@ -86,7 +86,7 @@ Status pass_pool_behind_conv(Graph *g, Value *keep, int count, int *changed)
     int found = graph_failed(g) ? 0 : find_pools(g, readers, keep, count, pool_of, moved);
     if (found) {
         int made = write_list(g, pool_of, moved, ops);
-        list_replace(g, ops, made, keep, count);
+        list_replace(g, ops, made);
         ops = NULL;
         *changed = found;
     }

@@ -86,6 +86,8 @@ static int write_list(Graph *g, const int *readers, bool *taken, Op *ops, int *j
 
 Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed)
 {
+    (void)keep; /* no value changes its meaning here */
+    (void)count;
     *changed = 0;
     if (graph_failed(g)) return graph_finish(g);
     int *readers = list_readers(g);
@@ -94,7 +96,7 @@ Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed)
     if (!taken || !ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
     int made = graph_failed(g) ? 0 : write_list(g, readers, taken, ops, changed);
     if (*changed && !graph_failed(g)) {
-        list_replace(g, ops, made, keep, count);
+        list_replace(g, ops, made);
         ops = NULL;
     }
     free(ops);
