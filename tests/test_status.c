@@ -1,0 +1,169 @@
+/* The error idiom: message, trace, names, exit codes, and what printing does to hostile text. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/status.h"
+
+static Status innermost(void)
+{
+    return FAIL(ERR_IO, "cannot open '%s': %d", "data.gz", 7);
+}
+
+static Status middle(void)
+{
+    TRY(innermost());
+    return OK;
+}
+
+static Status outermost(int *cleaned)
+{
+    Status st = OK;
+    TRY_OUT(middle());
+    *cleaned = -1;
+out:
+    ++*cleaned;
+    return st;
+}
+
+static void test_message_and_trace(void **state)
+{
+    (void)state;
+    int cleaned = 0;
+    assert_int_equal(outermost(&cleaned), ERR_IO);
+    assert_int_equal(cleaned, 1);
+    assert_string_equal(status_message(), "cannot open 'data.gz': 7");
+    const char *trace = status_trace();
+    const char *first = strstr(trace, "ERR_IO"), *second = strstr(trace, "innermost()"),
+               *third = strstr(trace, "middle()");
+    assert_true(first && second && third && first < second && second < third);
+    assert_non_null(strstr(trace, "via test_status.c:"));
+}
+
+static void test_new_failure_replaces_the_old(void **state)
+{
+    (void)state;
+    int cleaned = 0;
+    (void)outermost(&cleaned);
+    assert_int_equal(FAIL(ERR_ARG, "batch must be positive"), ERR_ARG);
+    assert_string_equal(status_message(), "batch must be positive");
+    assert_null(strstr(status_trace(), "middle()"));
+}
+
+/* Putting a prefix before the current message reads and writes the same buffer. */
+static void test_message_may_quote_itself(void **state)
+{
+    (void)state;
+    assert_int_equal(FAIL(ERR_IO, "disk full"), ERR_IO);
+    assert_int_equal(FAIL(ERR_IO, "step 3: %s", status_message()), ERR_IO);
+    assert_string_equal(status_message(), "step 3: disk full");
+}
+
+static void test_long_message_is_cut(void **state)
+{
+    (void)state;
+    char text[10000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    assert_int_equal(FAIL(ERR_ARG, "%s", text), ERR_ARG);
+    assert_true(strlen(status_message()) > 1000 && strlen(status_message()) < sizeof text - 1);
+}
+
+static void test_deep_trace_is_cut(void **state)
+{
+    (void)state;
+    assert_int_equal(FAIL(ERR_ARG, "deep"), ERR_ARG);
+    for (int i = 0; i < 10000; i++) (void)status_via(ERR_ARG, __FILE__, i, "recursion(i)");
+    assert_true(strlen(status_trace()) < 8192);
+}
+
+static void test_codes(void **state)
+{
+    (void)state;
+    static const struct {
+        Status code;
+        const char *name;
+        int exit_code;
+    } wanted[] = {
+        {OK, "OK", 0},
+        {ERR_ARG, "ERR_ARG", 2},
+        {ERR_SHAPE, "ERR_SHAPE", 2},
+        {ERR_MEMORY, "ERR_MEMORY", 5},
+        {ERR_IO, "ERR_IO", 6},
+        {ERR_FORMAT, "ERR_FORMAT", 3},
+        {ERR_CHECKPOINT, "ERR_CHECKPOINT", 4},
+        {ERR_DEVICE, "ERR_DEVICE", 5},
+        {ERR_COMM, "ERR_COMM", 7},
+        {ERR_NUMERIC, "ERR_NUMERIC", 8},
+        {ERR_UNSUPPORTED, "ERR_UNSUPPORTED", 5},
+        {ERR_INTERNAL, "ERR_INTERNAL", 1},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        assert_string_equal(status_name(wanted[i].code), wanted[i].name);
+        assert_int_equal(status_exit_code(wanted[i].code), wanted[i].exit_code);
+    }
+    for (int code = 1; code < STATUS_COUNT; code++) assert_int_not_equal(status_exit_code((Status)code), 0);
+    assert_int_not_equal(status_exit_code((Status)999), 0);
+    assert_non_null(status_name((Status)999));
+}
+
+static char *printed(Status code, int trace)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    assert_non_null(to);
+    status_print(to, code, trace);
+    fclose(to);
+    return text;
+}
+
+static void test_printing_escapes_control_characters(void **state)
+{
+    (void)state;
+    char *text;
+    Status st = FAIL(ERR_FORMAT, "name '\x1b[2J\r' in\n%s", "data");
+    text = printed(st, 0);
+    assert_string_equal(text, "error: name '\\x1b[2J\\x0d' in\ndata\n");
+    free(text);
+    text = printed(st, 1);
+    assert_non_null(strstr(text, "via test_status.c:"));
+    free(text);
+}
+
+static void *fail_elsewhere(void *context)
+{
+    (void)context;
+    assert_int_equal(FAIL(ERR_COMM, "another thread"), ERR_COMM);
+    return NULL;
+}
+
+static void test_each_thread_has_its_own(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    assert_int_equal(FAIL(ERR_ARG, "mine"), ERR_ARG);
+    assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_string_equal(status_message(), "mine");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_message_and_trace),
+        cmocka_unit_test(test_new_failure_replaces_the_old),
+        cmocka_unit_test(test_message_may_quote_itself),
+        cmocka_unit_test(test_long_message_is_cut),
+        cmocka_unit_test(test_deep_trace_is_cut),
+        cmocka_unit_test(test_codes),
+        cmocka_unit_test(test_printing_escapes_control_characters),
+        cmocka_unit_test(test_each_thread_has_its_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
