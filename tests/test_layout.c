@@ -90,6 +90,37 @@ static void members_of_a_pack_are_tight(void **state)
     graph_destroy(g);
 }
 
+static void full_units_leave_no_gap(void **state)
+{
+    (void)state;
+    Graph *g = new_graph();
+    graph_param(g, "a", (Shape){4, 4, 2, 1}, zero, true);
+    graph_param(g, "b", (Shape){1, 1, 1, 1}, zero, true);
+    Layout *layout = layout_of(g);
+    assert_int_equal(layout_param(layout, "b")->first, 32);
+    assert_int_equal(layout->param_elements, 48);
+    layout_destroy(layout);
+    graph_destroy(g);
+}
+
+static void a_state_is_fed_once(void **state)
+{
+    (void)state;
+    Graph *g = new_graph();
+    Value x = graph_input(g, "x", (Shape){2, 3, 2, 2}, DTYPE_F32);
+    Value beta = graph_param(g, "beta", (Shape){1, 3, 1, 1}, zero, false);
+    Value mean = graph_state(g, "mean", (Shape){1, 3, 1, 1}, 0);
+    OpAttr attr = {.norm = {.epsilon = 1e-3f}};
+    for (int i = 0; i < 2; i++) {
+        Value y = graph_op(g, OP_BATCHNORM, i ? "second" : "first", (Value[]){x, beta}, 2, &attr, NULL);
+        graph_stat(g, graph_output(g, y, 1), mean, 1);
+    }
+    Layout *layout = NULL;
+    assert_int_equal(layout_create(g, &layout), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "'mean' is fed by both 'first.mean' and 'second.mean'"));
+    graph_destroy(g);
+}
+
 static void states_know_their_correction(void **state)
 {
     (void)state;
@@ -236,6 +267,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_lie_in_the_order_of_their_gradients),
         cmocka_unit_test(members_of_a_pack_are_tight),
+        cmocka_unit_test(full_units_leave_no_gap),
+        cmocka_unit_test(a_state_is_fed_once),
         cmocka_unit_test(states_know_their_correction),
         cmocka_unit_test(values_have_their_distribution),
         cmocka_unit_test(values_depend_on_seed_and_name_only),

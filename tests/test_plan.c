@@ -158,6 +158,37 @@ static void what_cannot_be_strided_is_copied(void **state)
     }
 }
 
+/* The concat kernel does not read what is in place already, so what it can read does not matter. */
+static void placing_asks_nothing_of_the_concat_kernel(void **state)
+{
+    (void)state;
+    PlanRun r;
+    plan_run_open(&r);
+    r.fake->kernel[OP_CONCAT].strided_in = r.fake->kernel[OP_CONCAT].strided_out = 0;
+    Value x = input(&r, 4), inner = concat(&r, "inner", (Value[]){conv(&r, "a", x, 8), conv(&r, "b", x, 4)}, 2);
+    graph_result(r.graph, concat(&r, "outer", (Value[]){inner, conv(&r, "c", x, 4)}, 2), "y");
+    plan_run_create(&r, false);
+    plan_run_check(&r);
+    assert_int_equal(report_of(&r).copied_concats, 0);
+    plan_run_close(&r);
+}
+
+/* In place inside the wider y it could not move into z; in storage of its own it can. */
+static void a_concat_matters_more_than_in_place(void **state)
+{
+    (void)state;
+    PlanRun r;
+    plan_run_open(&r);
+    Value x = input(&r, 4), y = conv(&r, "y", x, 8), a = unary(&r, OP_RELU, "a", slice(&r, "s", y, 4, 4));
+    Value z = concat(&r, "z", (Value[]){conv(&r, "b", x, 4), a}, 2);
+    graph_result(r.graph, unary(&r, OP_TANH, "t", z), "end");
+    plan_run_create(&r, false);
+    plan_run_check(&r);
+    assert_int_equal(report_of(&r).copied_concats, 0);
+    assert_int_equal(distance(&r, z, a), 4);
+    plan_run_close(&r);
+}
+
 static void slices_and_reshapes_are_views(void **state)
 {
     (void)state;
@@ -347,7 +378,58 @@ static void a_prefix_is_ready_as_early_as_it_can(void **state)
     plan_run_close(&r);
 }
 
+/* One branch of a block: convolution, batch norm with ReLU. */
+static Value branch(PlanRun *r, int block, int index, Value x, int channels)
+{
+    char name[32];
+    snprintf(name, sizeof name, "block%d.branch%d", block, index);
+    Value y = conv(r, name, x, channels);
+    snprintf(name, sizeof name, "block%d.beta%d", block, index);
+    Value beta = graph_param(r->graph, name, (Shape){1, channels, 1, 1}, zero, false);
+    OpAttr attr = {.norm = {.epsilon = 1e-3f, .relu = true}};
+    return graph_op(r->graph, OP_BATCHNORM, name, (Value[]){y, beta}, 2, &attr, NULL);
+}
+
+/* Six blocks of three branches, with gradients: scratch is what must be alive at once, and hardly more. */
+static void scratch_is_close_to_what_is_alive(void **state)
+{
+    (void)state;
+    PlanRun r;
+    plan_run_open(&r);
+    Value dloss = graph_input(r.graph, "dloss", scalar, DTYPE_F32);
+    Value x = graph_input(r.graph, "x", (Shape){4, 32, 8, 8}, DTYPE_F32);
+    for (int block = 0; block < 6; block++) {
+        Value a = branch(&r, block, 0, x, 16), b = branch(&r, block, 2, branch(&r, block, 1, x, 12), 24);
+        Value c = branch(&r, block, 5, branch(&r, block, 4, branch(&r, block, 3, x, 8), 12), 12);
+        x = concat(&r, "concat", (Value[]){a, b, c}, 3);
+    }
+    graph_train(r.graph, graph_op(r.graph, OP_SUM_TO, "sum", &x, 1, NULL, &scalar), dloss);
+    plan_run_create(&r, false);
+    plan_run_check(&r);
+    PlanReport report = report_of(&r);
+    assert_int_equal(report.copied_concats, 0);
+    assert_true(report.peak_elements < report.all_elements * 6 / 10);
+    assert_true(report.arena_bytes[ARENA_SCRATCH] < (size_t)report.peak_elements * sizeof(float) * 21 / 20);
+    plan_run_close(&r);
+}
+
 /* ---- errors */
+
+/* Two losses give a parameter two gradients in one place. */
+static void gradients_may_not_overlap(void **state)
+{
+    (void)state;
+    PlanRun r;
+    plan_run_open(&r);
+    Value y = conv(&r, "a", input(&r, 4), 4), dloss = graph_input(r.graph, "dloss", scalar, DTYPE_F32);
+    for (int i = 0; i < 2; i++) graph_train(r.graph, graph_op(r.graph, OP_SUM_TO, "sum", &y, 1, NULL, &scalar), dloss);
+    assert_int_equal(graph_finish(r.graph), OK);
+    assert_int_equal(layout_create(r.graph, &r.layout), OK);
+    Plan *plan = NULL;
+    assert_int_equal(plan_create(r.graph, r.layout, &r.device, NULL, &plan), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "belong to the same weights"));
+    plan_run_close(&r);
+}
 
 static Status plan_status(PlanRun *r, const Layout *layout)
 {
@@ -679,6 +761,8 @@ int main(void)
         cmocka_unit_test(branches_write_into_their_concat),
         cmocka_unit_test(a_value_lies_in_one_concat_only),
         cmocka_unit_test(what_cannot_be_strided_is_copied),
+        cmocka_unit_test(placing_asks_nothing_of_the_concat_kernel),
+        cmocka_unit_test(a_concat_matters_more_than_in_place),
         cmocka_unit_test(slices_and_reshapes_are_views),
         cmocka_unit_test(in_place_waits_for_every_reader),
         cmocka_unit_test(in_place_spares_what_is_kept),
@@ -687,6 +771,8 @@ int main(void)
         cmocka_unit_test(outputs_nobody_reads_are_absent),
         cmocka_unit_test(gradients_lie_where_their_parameters_do),
         cmocka_unit_test(a_prefix_is_ready_as_early_as_it_can),
+        cmocka_unit_test(scratch_is_close_to_what_is_alive),
+        cmocka_unit_test(gradients_may_not_overlap),
         cmocka_unit_test(names_and_shapes_must_be_those_of_the_layout),
         cmocka_unit_test(a_pack_must_be_one_in_the_layout_too),
         cmocka_unit_test(a_refusal_names_the_layer),

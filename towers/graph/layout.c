@@ -22,7 +22,7 @@ typedef struct Units {
     const Graph *graph; /* borrowed */
     Unit *list;         /* owned */
     int count;
-    int32_t *of; /* owned, [values + 1]: the unit's value that holds a PARAM or stands for a PACK; 0 for other values */
+    int32_t *of; /* owned, [values + 1]: the unit that holds a PARAM or is a PACK; 0 for other values */
 } Units;
 
 static const ValueInfo *value_info(const Graph *g, int32_t id)
@@ -35,30 +35,12 @@ static size_t align_unit(size_t elements)
     return (elements + UNIT_ALIGN - 1) / UNIT_ALIGN * UNIT_ALIGN;
 }
 
-static bool same_members(const ValueInfo *a, const ValueInfo *b)
-{
-    if (a->member_count != b->member_count) return false;
-    for (int k = 0; k < a->member_count; k++)
-        if (a->members[k].id != b->members[k].id) return false;
-    return true;
-}
-
-/* Packs of the same members (one layer applied twice) are one unit; overlapping packs cannot both be side by side. */
-static Status claim_members(Units *units, int32_t pack)
+/* A PARAM is in one pack at most (graph_pack refuses more). */
+static void claim_members(Units *units, int32_t pack)
 {
     const ValueInfo *info = value_info(units->graph, pack);
     units->of[pack] = pack;
-    for (int k = 0; k < info->member_count; k++) {
-        int32_t member = info->members[k].id, owner = units->of[member];
-        if (owner && !same_members(info, value_info(units->graph, owner)))
-            return FAIL(ERR_UNSUPPORTED, "parameter '%s' is in two packs with different members ('%s' and '%s')",
-                        value_info(units->graph, member)->name, value_info(units->graph, owner)->name, info->name);
-        if (owner)
-            units->of[pack] = owner;
-        else
-            units->of[member] = pack;
-    }
-    return OK;
+    for (int k = 0; k < info->member_count; k++) units->of[info->members[k].id] = pack;
 }
 
 static int compare_units(const void *a, const void *b)
@@ -85,7 +67,7 @@ static Status find_units(Units *units)
     units->list = calloc((size_t)values + 1, sizeof *units->list);
     if (!units->of || !units->list) return FAIL(ERR_MEMORY, "layout of %d values", values);
     for (int32_t id = 1; id <= values; id++)
-        if (value_info(units->graph, id)->role == ROLE_PACK) TRY(claim_members(units, id));
+        if (value_info(units->graph, id)->role == ROLE_PACK) claim_members(units, id);
     for (int32_t id = 1; id <= values; id++) {
         if (value_info(units->graph, id)->role == ROLE_PARAM && !units->of[id]) units->of[id] = id;
         if (units->of[id] == id) units->list[units->count++].value = id;
@@ -158,19 +140,36 @@ static Status add_state(Layout *layout, const ValueInfo *info)
     return OK;
 }
 
+static Status add_correct(Layout *layout, const Graph *g, int32_t stat, int32_t *fed_by)
+{
+    const ValueInfo *info = value_info(g, stat), *to = graph_value(g, info->of);
+    const LayoutEntry *entry = layout_state(layout, to->name);
+    if (!entry) return FAIL(ERR_INTERNAL, "statistic '%s' feeds no state", info->name);
+    if (fed_by[info->of.id])
+        return FAIL(ERR_UNSUPPORTED,
+                    "state '%s' is fed by both '%s' and '%s': a batch norm may be applied once in a step", to->name,
+                    value_info(g, fed_by[info->of.id])->name, info->name);
+    fed_by[info->of.id] = stat;
+    for (size_t i = 0; i < entry->count; i++) layout->state_correct[entry->first + i] = info->correct;
+    return OK;
+}
+
 static Status fill_correct(Layout *layout, const Graph *g)
 {
+    Status st = OK;
+    int values = graph_value_count(g);
+    int32_t *fed_by = calloc((size_t)values + 1, sizeof *fed_by); /* by STATE */
     layout->state_correct = malloc((layout->state_elements + 1) * sizeof(float));
-    if (!layout->state_correct) return FAIL(ERR_MEMORY, "layout of %zu state elements", layout->state_elements);
-    for (size_t i = 0; i < layout->state_elements; i++) layout->state_correct[i] = 1;
-    for (int32_t id = 1; id <= graph_value_count(g); id++) {
-        const ValueInfo *info = value_info(g, id);
-        if (info->role != ROLE_STAT) continue;
-        const LayoutEntry *entry = layout_state(layout, graph_value(g, info->of)->name);
-        if (!entry) return FAIL(ERR_INTERNAL, "statistic '%s' feeds no state", info->name);
-        for (size_t i = 0; i < entry->count; i++) layout->state_correct[entry->first + i] = info->correct;
+    if (!layout->state_correct || !fed_by) {
+        st = FAIL(ERR_MEMORY, "layout of %zu state elements", layout->state_elements);
+        goto out;
     }
-    return OK;
+    for (size_t i = 0; i < layout->state_elements; i++) layout->state_correct[i] = 1;
+    for (int32_t id = 1; id <= values; id++)
+        if (value_info(g, id)->role == ROLE_STAT) TRY_OUT(add_correct(layout, g, id, fed_by));
+out:
+    free(fed_by);
+    return st;
 }
 
 static Status fill_layout(Layout *layout, Units *units)

@@ -107,12 +107,12 @@ static void join(Alias *alias, int32_t id, int32_t host, int64_t first, int64_t 
     member[root].next = id;
 }
 
-/* The operand fills its storage and all who live in it may move to channel `first` of a tensor of pitch `pitch`. */
+/* The operand fills its storage, so that it may leave, and all who live there may move to channel `first` of a tensor
+ * of pitch `pitch`. */
 static bool can_move(const Alias *alias, int32_t id, int64_t first, int64_t pitch)
 {
     const Member *moved = &alias->member[id];
     int32_t channels = value_info(alias, id)->shape.c;
-    if (moved->first != 0 || moved->pitch != channels) return false;
     for (int32_t m = moved->root; m; m = alias->member[m].next) {
         const Member *member = &alias->member[m];
         if (member->pitch != channels || value_info(alias, m)->role != ROLE_TEMP) return false;
@@ -166,7 +166,7 @@ static void alias_concat(Alias *alias, int32_t i)
     for (int k = 0; k < op->in_count; k++) {
         int32_t x = op->in[k].id;
         alias->placed[i] |= (uint8_t)(1u << k);
-        if (alias->member[x].root != y && can_move(alias, x, first, alias->member[y].pitch))
+        if (can_move(alias, x, first, alias->member[y].pitch))
             move(alias, x, y, first);
         else
             alias->placed[i] &= (uint8_t) ~(1u << k);
