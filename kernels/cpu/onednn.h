@@ -38,7 +38,7 @@ typedef struct OnednnSpec {
     Dtype compute[ONEDNN_ROLES]; /* the dtype in which the primitive reads or writes the operand */
     Window window;               /* convolutions */
     bool relu;                   /* y = max(y, 0) (forward, matmul) */
-    bool sum;                    /* add to what the output holds (matmul; its fit must be AS_HELD in its own dtype) */
+    bool sum;                    /* add to what the output holds (forward, matmul; it must need no conversion) */
 } OnednnSpec;
 
 NODISCARD Status onednn_open(Onednn **made);
