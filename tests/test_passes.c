@@ -1,6 +1,8 @@
 /* The passes over the forward list: what they change, what they leave alone, and that the list stays sound. */
 #include "tests/support/graph_text.h"
+#include "tests/support/interpret.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -244,6 +246,51 @@ static void block_becomes_one_convolution_and_branches(void **state)
     }
 }
 
+/* Run the block and its training on numbers that depend on names alone: its output, and the gradient of a weight. */
+static void run_block(bool passes, bool include_pad, double *y_out, double *dw_out)
+{
+    Graph *g = new_graph(true, DTYPE_F32);
+    Shape scalar = {1, 1, 1, 1};
+    layer_style(g, (LayerStyle){.include_pad = include_pad});
+    Value y = block(g, new_input(g, "x", 2, 8, 5, 5)), keep[2] = {y};
+    Value square = mul(g, y, y), dw;
+    keep[1] = graph_op(g, OP_SUM_TO, "loss", &square, 1, NULL, &scalar);
+    if (passes) assert_int_equal(run_pool_pass(g, keep, 2) + run_sibling_pass(g, keep, 2), 2);
+    Value w = graph_find(g, "b1_2.conv.weight");
+    graph_grad(g, keep[1], new_input(g, "dloss", 1, 1, 1, 1), &w, 1, &dw);
+    assert_sound(g);
+    Interpreter it = interpreter_create(g);
+    for (int32_t id = 1; id <= graph_value_count(g); id++) {
+        const ValueInfo *info = graph_value(g, (Value){id});
+        if (info->role != ROLE_INPUT && info->role != ROLE_PARAM) continue;
+        uint64_t seed = 5381;
+        for (const char *c = info->name; *c; c++) seed = seed * 33 + (unsigned char)*c;
+        fill_uniform(interpreter_data(&it, (Value){id}), shape_count(info->shape), seed, -1, 1);
+    }
+    interpreter_run(&it);
+    memcpy(y_out, interpreter_data(&it, keep[0]), sizeof *y_out * (size_t)shape_count(graph_shape(g, keep[0])));
+    memcpy(dw_out, interpreter_data(&it, dw), sizeof *dw_out * (size_t)shape_count(graph_shape(g, dw)));
+    interpreter_destroy(&it);
+    graph_destroy(g);
+}
+
+static void passes_leave_the_numbers_alone(void **state)
+{
+    (void)state;
+    enum { Y_COUNT = 2 * 13 * 5 * 5, DW_COUNT = 6 * 4 * 5 * 5 };
+    static double y[2][Y_COUNT], dw[2][DW_COUNT];
+    for (int include_pad = 0; include_pad < 2; include_pad++) {
+        for (int passes = 0; passes < 2; passes++) run_block(passes, include_pad, y[passes], dw[passes]);
+        double size = 0;
+        for (int i = 0; i < Y_COUNT; i++) {
+            assert_true(fabs(y[0][i] - y[1][i]) < 1e-9);
+            size += fabs(y[0][i]);
+        }
+        assert_true(size > 1);
+        for (int i = 0; i < DW_COUNT; i++) assert_true(fabs(dw[0][i] - dw[1][i]) < 1e-9 * (1 + fabs(dw[0][i])));
+    }
+}
+
 static void passes_refuse_a_failed_graph(void **state)
 {
     (void)state;
@@ -269,6 +316,7 @@ int main(void)
         cmocka_unit_test(others_stay_apart),
         cmocka_unit_test(shared_weights_stay_apart),
         cmocka_unit_test(block_becomes_one_convolution_and_branches),
+        cmocka_unit_test(passes_leave_the_numbers_alone),
         cmocka_unit_test(passes_refuse_a_failed_graph),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
