@@ -7,6 +7,7 @@
 typedef struct Page {
     FILE *to; /* borrowed */
     bool markdown;
+    bool blank; /* Markdown: an empty line was written last */
 } Page;
 
 static const struct {
@@ -25,7 +26,7 @@ static const struct {
 };
 
 /* Text in which no character means anything to roff, or to Markdown. */
-static void put_text(const Page *page, const char *text)
+static void put_text(Page *page, const char *text)
 {
     for (const char *p = text; *p; p++) {
         if (page->markdown)
@@ -41,25 +42,37 @@ static void put_text(const Page *page, const char *text)
     }
 }
 
-static void put_heading(const Page *page, const char *title)
+/* In Markdown headings and paragraphs stand between empty lines, one each. */
+static void put_blank(Page *page)
 {
-    fprintf(page->to, page->markdown ? "\n## %s\n\n" : ".SH \"%s\"\n", title);
+    if (page->markdown && !page->blank) fputc('\n', page->to);
+    page->blank = true;
 }
 
-static void put_subheading(const Page *page, const char *title)
+static void put_heading(Page *page, const char *title)
 {
-    fprintf(page->to, page->markdown ? "\n### %s\n\n" : ".SS \"%s\"\n", title);
+    put_blank(page);
+    fprintf(page->to, page->markdown ? "## %s\n\n" : ".SH \"%s\"\n", title);
 }
 
-static void put_paragraph(const Page *page, const char *text)
+static void put_subheading(Page *page, const char *title)
 {
+    put_blank(page);
+    fprintf(page->to, page->markdown ? "### %s\n\n" : ".SS \"%s\"\n", title);
+}
+
+static void put_paragraph(Page *page, const char *text)
+{
+    put_blank(page);
     if (!page->markdown) fputs(".PP\n", page->to);
     put_text(page, text);
-    fputs(page->markdown ? "\n\n" : "\n", page->to);
+    fputc('\n', page->to);
+    page->blank = false;
+    put_blank(page);
 }
 
 /* A term and what it means. */
-static void put_item(const Page *page, const char *term, const char *text)
+static void put_item(Page *page, const char *term, const char *text)
 {
     if (page->markdown) {
         fprintf(page->to, "- `%s`: ", term);
@@ -70,9 +83,10 @@ static void put_item(const Page *page, const char *term, const char *text)
     }
     put_text(page, text);
     fputc('\n', page->to);
+    page->blank = false;
 }
 
-static void put_verbs(const Page *page)
+static void put_verbs(Page *page)
 {
     put_heading(page, page->markdown ? "Commands" : "COMMANDS");
     for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
@@ -113,7 +127,7 @@ static void add_verbs(OptionId id, char *text, size_t bytes)
         snprintf(text + used, bytes - used, ".");
 }
 
-static void put_option(const Page *page, OptionId id)
+static void put_option(Page *page, OptionId id)
 {
     char usage[USAGE_BYTES], term[USAGE_BYTES + 8], story[STORY_BYTES], text[2 * STORY_BYTES], verbs[256], aliases[256];
     char letter = option_info(id)->letter;
@@ -130,7 +144,7 @@ static void put_option(const Page *page, OptionId id)
     put_item(page, term, text);
 }
 
-static void put_options(const Page *page)
+static void put_options(Page *page)
 {
     put_heading(page, page->markdown ? "Options" : "OPTIONS");
     put_paragraph(page, "Dashes and underscores in flags are equal; --flag=value and --flag value are equal; --no-flag "
@@ -142,7 +156,7 @@ static void put_options(const Page *page)
     }
 }
 
-static void put_sources(const Page *page)
+static void put_sources(Page *page)
 {
     put_heading(page, page->markdown ? "Where values come from" : "CONFIGURATION");
     put_paragraph(page,
@@ -155,7 +169,7 @@ static void put_sources(const Page *page)
                   "with file, line and column.");
 }
 
-static void put_exits(const Page *page)
+static void put_exits(Page *page)
 {
     put_heading(page, page->markdown ? "Exit status" : "EXIT STATUS");
     for (size_t k = 0; k < sizeof exits / sizeof exits[0]; k++) {
@@ -166,7 +180,7 @@ static void put_exits(const Page *page)
     put_item(page, "128+n", "ended by signal n, after a clean save");
 }
 
-static void put_examples(const Page *page)
+static void put_examples(Page *page)
 {
     put_heading(page, page->markdown ? "Examples" : "EXAMPLES");
     for (const Example *example = help_examples(); example->command; example++)

@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# The command line as people meet it: every mistake exits 2 with advice on stderr, nothing on stdout, and creates nothing;
+# help, manual and completions come from the table and are whole. Arguments: source folder, binary.
+set -u
+source_dir=$1 towers=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/empty" "$work/files"
+cd "$work/empty" || exit 1
+unset "${!TOWERS_@}"
+failures=0
+
+complain() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# refused TEXT ARGUMENT...: exit 2, TEXT in the message, empty stdout, an empty folder
+refused() {
+    local text=$1 status
+    shift
+    timeout 20 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [[ $status == 2 ]] || complain "towers $*: exit $status instead of 2: $(cat "$work/err")"
+    grep -qF -- "$text" "$work/err" || complain "towers $*: wanted '$text', got: $(cat "$work/err")"
+    [[ ! -s $work/out ]] || complain "towers $*: wrote to stdout: $(head -3 "$work/out")"
+    [[ -z $(ls -A .) ]] || complain "towers $*: created $(ls -A .)"
+    rm -rf ./*
+}
+
+# shown TEXT ARGUMENT...: exit 0, TEXT on stdout, nothing on stderr
+shown() {
+    local text=$1 status
+    shift
+    timeout 20 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [[ $status == 0 ]] || complain "towers $*: exit $status instead of 0: $(cat "$work/err")"
+    grep -qF -- "$text" "$work/out" || complain "towers $*: wanted '$text' in: $(head -5 "$work/out")"
+    [[ ! -s $work/err ]] || complain "towers $*: wrote to stderr: $(head -3 "$work/err")"
+}
+
+model=fashion_cnn
+
+refused "did you mean --batch-size?" train $model --batchsize 3
+refused "did you mean --batch-size?" train $model --batch_sise=3
+refused "is not an option" train $model --frobnicate
+refused "but of: bench" train $model --batches 3
+refused "needs a value" train $model --batch-size
+refused "needs a value" train $model --lr --epochs 1
+refused "is not a number" train $model --lr 1e
+refused "is not a number" train $model --lr nan
+refused "is not a number" train $model --lr 0,5
+refused "out of range" train $model --lr 1e999
+refused "out of range" train $model --batch-size -5
+refused "out of range" train $model --batch-size 99999999999999999999
+refused "not a whole number" train $model --epochs 1.5
+refused "did you mean adam?" train $model --opt adm
+refused "exclude each other" train $model --batch-size 8 --global-batch-size 16
+refused "one argument too many" train $model other
+refused "did you mean 'train'?" trian $model
+TOWERS_LR=1e refused "TOWERS_LR: '1e'" train $model
+TOWERS_BATCH_SIE=8 refused "--batch-size" train $model
+
+# configured PLACE TEXT YAML: the file is refused at PLACE (line:column), because of TEXT
+configured() {
+    printf '%b' "$3" >"$work/files/c.yaml"
+    refused "$work/files/c.yaml:$1: " train $model -c "$work/files/c.yaml"
+    grep -qF -- "$2" "$work/err" || complain "config '$3': wanted '$2', got: $(cat "$work/err")"
+}
+
+configured 1:1 "did you mean batch-size?" 'batch-sise: 8\n'
+configured 2:9 "'x' is not a whole number" 'lr: 1\nepochs: x\n'
+configured 1:4 "a tab is not allowed" 'lr:\t1\n'
+configured 3:1 "comes twice, first in line 1" 'lr: 1\n\nlr: 2\n'
+configured 1:4 "a nested mapping" 'a: {b: 1}\n'
+configured 1:4 "an anchor" 'a: &a x\nb: *a\n'
+configured 1:4 "a list" 'a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n'
+configured 1:4 "a list" 'a: [x, x]\nb: [*a, *a]\n'
+configured 2:4 "an alias" 'lr: 1\na: *x\n'
+configured 1:5 "a tag" 'lr: !!float 1\n'
+configured 2:1 "a second document" 'lr: 1\n---\nlr: 2\n'
+yes 'lr: 1' | head -c 10000000 >"$work/files/large.yaml"
+refused "larger than" train $model --config "$work/files/large.yaml"
+refused "No such file" train $model --config "$work/files/missing.yaml"
+refused "not a regular file" train $model --config "$work/files"
+
+# help of every command: one screen, 80 columns; it comes even with a broken environment
+shown "Commands:" --help
+shown "Commands:" help
+for verb in train eval info bench export compare report replay doctor help version; do
+    if ! "$towers" --help | grep -q "^  $verb "; then
+        [[ $verb =~ ^(train|eval|info|bench|doctor)$ ]] && complain "towers --help has no '$verb'"
+        continue # taken out of the table
+    fi
+    COLUMNS=80 shown "towers $verb" $verb --help
+    [[ $(wc -l <"$work/out") -le 45 ]] || complain "towers $verb --help is longer than a screen"
+    [[ -z $(awk 'length > 80' "$work/out") ]] || complain "towers $verb --help is wider than 80 columns"
+    shown "towers $verb" $verb --help-all
+done
+TOWERS_LR=1e shown "--batch-size" train --help
+
+# one table, several dresses: every flag of --help-all is in the manual, the Markdown and the completions
+"$towers" man >"$work/man" || complain "towers man"
+"$towers" man --markdown >"$work/md" || complain "towers man --markdown"
+for shell in bash zsh fish; do "$towers" completion $shell >"$work/$shell" || complain "towers completion $shell"; done
+for verb in train eval info bench; do
+    for flag in $("$towers" $verb --help-all | grep -oE '^ {2}(-.,|   ) --[][a-z0-9-]+' | grep -oE '\-\-.*'); do
+        flag=${flag#--} flag=${flag#\[no-\]}
+        grep -qE -- "--(\[no-\])?$flag\b" "$work/md" || complain "--$flag is not in the Markdown"
+        sed 's/\\-/-/g' "$work/man" | grep -qE -- "--(\[no-\])?$flag\b" || complain "--$flag is not in the manual"
+        grep -q -- "--$flag\b" "$work/bash" || complain "--$flag is not completed in bash"
+        grep -q -- "--$flag\b" "$work/zsh" || complain "--$flag is not completed in zsh"
+        grep -q -- "-l $flag\b" "$work/fish" || complain "--$flag is not completed in fish"
+    done
+done
+[[ $(grep -c . "$work/md") -gt 50 ]] || complain "the Markdown is too short"
+diff -u "$source_dir/docs/options.md" "$work/md" >"$work/diff" ||
+    complain "docs/options.md is not what 'towers man --markdown' writes: $(head -20 "$work/diff")"
+bash -n "$work/bash" || complain "the bash completion is not bash"
+bash -c '. "$1"; COMP_WORDS=(towers train --batch-s) COMP_CWORD=2; _towers; [[ ${COMPREPLY[*]} == --batch-size ]]' _ "$work/bash" ||
+    complain "bash does not complete --batch-s"
+if command -v zsh >/dev/null; then zsh -n "$work/zsh" || complain "the zsh completion is not zsh"; fi
+if command -v fish >/dev/null; then fish -n "$work/fish" || complain "the fish completion is not fish"; fi
+refused "one of bash, zsh, fish" completion tcsh
+
+# --print-config reads back to itself
+printf 'batch-size: 8\namp: true\n' >"$work/files/c.yaml"
+TOWERS_CLASSES=7 shown "from file" info $model -c "$work/files/c.yaml" --img-size 28 --print-config
+grep -q '^classes: 7 .*# from environment "TOWERS_CLASSES"' "$work/out" || complain "the origin of classes: $(cat "$work/out")"
+grep -q '^img-size: 28 .*# from command line "--img-size"' "$work/out" || complain "the origin of img-size"
+cp "$work/out" "$work/files/first.yaml"
+shown "batch-size: 8" info $model -c "$work/files/first.yaml" --print-config
+diff <(sed 's/ *# .*//' "$work/files/first.yaml") <(sed 's/ *# .*//' "$work/out") || complain "--print-config does not read back"
+
+[[ -z $(ls -A .) ]] || complain "something was created: $(ls -A .)"
+((failures == 0)) || exit 1
+echo "the command line holds"

@@ -1,0 +1,112 @@
+/* Doctor's verdicts: a healthy machine has no complaint; each single fault is found, with the command that mends it. */
+#include "inception/doctor.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static DoctorMachine healthy(void)
+{
+    return (DoctorMachine){
+        .cpu_model = "Test 1",
+        .cpu_features = "avx avx2 fma",
+        .cores_online = 8,
+        .cores_allowed = 8,
+        .memory_bytes = 16LL << 30,
+        .memory_free_bytes = 12LL << 30,
+        .shm_bytes = 8LL << 30,
+        .shm_free_bytes = 8LL << 30,
+        .open_files = 4096,
+        .locked_bytes = -1,
+        .stack_bytes = 8 << 20,
+        .cpu_works = true,
+        .cpu_backend = "AVX2",
+        .cuda_backend = "not built in",
+    };
+}
+
+static void check(const DoctorMachine *machine, const char *topic, DoctorVerdict verdict, const char *fix)
+{
+    static DoctorReport report;
+    doctor_judge(machine, &report);
+    assert_int_equal(report.problems, verdict == DOCTOR_PROBLEM);
+    assert_int_equal(report.hints, verdict == DOCTOR_HINT);
+    for (int k = 0; k < report.count; k++) {
+        const DoctorFinding *finding = &report.findings[k];
+        bool concerned = !strcmp(finding->topic, topic);
+        assert_int_equal(finding->verdict, concerned ? verdict : DOCTOR_FINE);
+        if (concerned && !strstr(finding->fix, fix)) fail_msg("%s: wanted '%s' in '%s'", topic, fix, finding->fix);
+    }
+}
+
+#define CHECK_FAULT(field, value, topic, verdict, fix)                                                                 \
+    do {                                                                                                               \
+        DoctorMachine machine_ = healthy();                                                                            \
+        machine_.field = value;                                                                                        \
+        check(&machine_, topic, verdict, fix);                                                                         \
+    } while (0)
+
+static void finds_each_fault(void **state)
+{
+    (void)state;
+    DoctorMachine machine = healthy();
+    check(&machine, "", DOCTOR_FINE, "");
+    CHECK_FAULT(cpu_features[0], 'x', "processor", DOCTOR_FINE, ""); /* "xvx avx2 fma" */
+    CHECK_FAULT(cpu_features[7], 'x', "processor", DOCTOR_HINT, "AVX2");
+    CHECK_FAULT(cpu_works, false, "cpu backend", DOCTOR_PROBLEM, "libdnnl-dev");
+    CHECK_FAULT(cgroup_cores, 2.5, "cores", DOCTOR_HINT, "--threads 2");
+    CHECK_FAULT(cgroup_cores, 0.5, "cores", DOCTOR_HINT, "--threads 1");
+    CHECK_FAULT(cgroup_cores, 8, "cores", DOCTOR_FINE, "");
+    CHECK_FAULT(omp_threads, 9, "cores", DOCTOR_HINT, "OMP_NUM_THREADS");
+    CHECK_FAULT(memory_free_bytes, 1LL << 30, "memory", DOCTOR_HINT, "--batch-size");
+    CHECK_FAULT(cgroup_memory_bytes, 1LL << 30, "memory", DOCTOR_HINT, "--memory");
+    CHECK_FAULT(shm_bytes, 64 << 20, "shared memory", DOCTOR_PROBLEM, "--shm-size");
+    CHECK_FAULT(shm_free_bytes, 64 << 20, "shared memory", DOCTOR_PROBLEM, "remove files");
+    CHECK_FAULT(shm_bytes, -1, "shared memory", DOCTOR_PROBLEM, "mount");
+    CHECK_FAULT(open_files, 256, "open files", DOCTOR_PROBLEM, "ulimit -n");
+    CHECK_FAULT(open_files, -1, "open files", DOCTOR_FINE, "");
+    CHECK_FAULT(stack_bytes, -1, "stack", DOCTOR_HINT, "ulimit -s");
+    CHECK_FAULT(stack_bytes, 65536, "stack", DOCTOR_PROBLEM, "ulimit -s");
+    CHECK_FAULT(locked_bytes, 65536, "locked memory", DOCTOR_FINE, "");
+    CHECK_FAULT(driver[0], 'N', "cuda backend", DOCTOR_PROBLEM, "--gpus all");
+    machine.cuda_works = true;
+    machine.locked_bytes = 65536;
+    machine.gpu_count = DOCTOR_GPU_MAX;
+    check(&machine, "locked memory", DOCTOR_HINT, "memlock");
+}
+
+static void measures_this_machine(void **state)
+{
+    (void)state;
+    static DoctorMachine machine;
+    static DoctorReport report;
+    char *text = NULL;
+    size_t bytes = 0;
+    doctor_measure(&machine);
+    assert_true(machine.cores_online >= machine.cores_allowed && machine.cores_allowed >= 1);
+    assert_true(machine.memory_bytes > 0 && machine.memory_free_bytes <= machine.memory_bytes);
+    assert_true(strlen(machine.cpu_backend) && strlen(machine.cuda_backend));
+    doctor_judge(&machine, &report);
+    FILE *to = open_memstream(&text, &bytes);
+    assert_int_equal(doctor_print_json(&report, to), OK);
+    fclose(to);
+    json_t *all = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_int_equal(json_array_size(json_object_get(all, "findings")), report.count);
+    assert_int_equal(json_integer_value(json_object_get(all, "problems")), report.problems);
+    json_decref(all);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_each_fault),
+        cmocka_unit_test(measures_this_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
