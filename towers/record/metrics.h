@@ -1,6 +1,11 @@
-/* The files of a run directory that grow: metrics.jsonl (an object a step), results.csv (a row an epoch), log.txt, and the
- * event file. Written by rank 0 from the ledger. After a resume at step s, rows of later steps are cut off first, so no
- * step is there twice, whatever a crash left. */
+/* The files of a run directory that grow: metrics.jsonl (an object a step), results.csv (a row an epoch), log.txt, and
+ * the event file. Written by rank 0 from the ledger, by one thread. After a resume at step s, rows of later steps are
+ * cut off first, so no step is there twice, whatever a crash left; a run that starts anew in an old directory renames
+ * the old files first (metrics.jsonl.1, ...).
+ *
+ * A disk that is full or failing does not stop training: once open, every function here returns OK for trouble with
+ * storage, rows that cannot be written are dropped whole, metrics_warning tells it once for the console, and
+ * log.txt says how many were lost as soon as it can be written again. */
 #ifndef TOWERS_RECORD_METRICS_H
 #define TOWERS_RECORD_METRICS_H
 
@@ -8,8 +13,8 @@
 #include "towers/record/events.h"
 
 typedef struct StepRecord {
-    int64_t step;   /* 1 for the first update */
-    int64_t epoch;  /* 0 for the first */
+    int64_t step;  /* 1 for the first update */
+    int64_t epoch; /* 0 for the first */
     double lr;
     int64_t images; /* samples of this step, all towers */
     double images_per_sec;
@@ -34,10 +39,13 @@ typedef struct Metrics Metrics;
 NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, Metrics **made);
 NODISCARD Status metrics_step(Metrics *metrics, const StepRecord *record);
 NODISCARD Status metrics_epoch(Metrics *metrics, const EpochRecord *record);
-NODISCARD Status metrics_log(Metrics *metrics, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a line of log.txt, with the time */
+NODISCARD Status metrics_log(Metrics *metrics, const char *format, ...)
+    __attribute__((format(printf, 2, 3))); /* a line of log.txt, with the time */
 Events *metrics_events(Metrics *metrics);
 /* Everything written so far is in the files (before a checkpoint). */
 NODISCARD Status metrics_flush(Metrics *metrics);
+/* A sentence to print when writing has begun to fail, once per outage; else NULL. Valid until the next call. */
+const char *metrics_warning(Metrics *metrics);
 void metrics_close(Metrics *metrics);
 
 #endif

@@ -1,0 +1,85 @@
+/* Files that grow by whole records; see append.h. */
+#include "towers/record/append.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FLUSH_BYTES = 1 << 16 };
+
+struct AppendFile {
+    char *path;
+    char *buffer;
+    size_t used, room;
+    off_t whole; /* the file's size up to the last whole record */
+    int fd;
+};
+
+Status append_open(const char *path, bool exclusive, AppendFile **made)
+{
+    struct stat info;
+    AppendFile *file = calloc(1, sizeof *file);
+    if (!file || !(file->path = strdup(path))) {
+        free(file);
+        return FAIL(ERR_MEMORY, "the writer of '%s'", path);
+    }
+    file->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (exclusive ? O_EXCL : 0), 0666);
+    if (file->fd < 0 || fstat(file->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        Status st = FAIL(ERR_IO, "cannot open '%s' for writing: %s", path,
+                         file->fd < 0 ? strerror(errno) : "not a regular file");
+        if (file->fd >= 0) close(file->fd);
+        free(file->path);
+        free(file);
+        return st;
+    }
+    file->whole = info.st_size;
+    *made = file;
+    return OK;
+}
+
+Status append_flush(AppendFile *file)
+{
+    size_t done = 0;
+    while (done < file->used) {
+        ssize_t count = pwrite(file->fd, file->buffer + done, file->used - done, file->whole + (off_t)done);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) {
+            Status st = FAIL(ERR_IO, "cannot write %zu bytes to '%s': %s", file->used, file->path,
+                             strerror(count < 0 ? errno : ENOSPC));
+            file->used = 0;
+            (void)!ftruncate(file->fd, file->whole);
+            return st;
+        }
+        done += (size_t)count;
+    }
+    file->whole += (off_t)file->used;
+    file->used = 0;
+    return OK;
+}
+
+Status append_record(AppendFile *file, const void *bytes, size_t count)
+{
+    if (file->used && file->used + count > FLUSH_BYTES) TRY(append_flush(file));
+    if (file->used + count > file->room) {
+        char *grown = realloc(file->buffer, file->used + count);
+        if (!grown) return FAIL(ERR_MEMORY, "a record of %zu bytes for '%s'", count, file->path);
+        file->buffer = grown;
+        file->room = file->used + count;
+    }
+    memcpy(file->buffer + file->used, bytes, count);
+    file->used += count;
+    return OK;
+}
+
+void append_close(AppendFile *file)
+{
+    if (!file) return;
+    (void)!append_flush(file);
+    close(file->fd);
+    free(file->buffer);
+    free(file->path);
+    free(file);
+}

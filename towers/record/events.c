@@ -1,0 +1,237 @@
+/* TensorBoard event files. A record is u64 length, u32 masked CRC32C of the length, the tf.Event, u32 masked CRC32C of
+ * the event, all little endian. The file's name has the time in seconds, and readers take the files of a directory in
+ * the order of their names: a new file's time is made later than that of every file that is there, also when the clock
+ * went back. */
+#include "towers/record/events.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proto/event.pb-c.h"
+#include "towers/record/append.h"
+#include "towers/record/files.h"
+
+enum { DT_STRING = 7, LIMITS_MAX = 1600, HEAD_BYTES = 12, FOOT_BYTES = 4 };
+static const char prefix[] = "events.out.tfevents.";
+
+struct Events {
+    AppendFile *file;
+};
+
+static double wall_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void put_little(unsigned char *to, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) to[i] = (unsigned char)(value >> 8 * i);
+}
+
+static Status event_write(Events *events, Tfevent__Event *event)
+{
+    event->wall_time = wall_time();
+    size_t count = tfevent__event__get_packed_size(event);
+    unsigned char *record = malloc(HEAD_BYTES + count + FOOT_BYTES);
+    if (!record) return FAIL(ERR_MEMORY, "an event of %zu bytes", count);
+    put_little(record, count, 8);
+    put_little(record + 8, crc32c_masked(record, 8), 4);
+    tfevent__event__pack(event, record + HEAD_BYTES);
+    put_little(record + HEAD_BYTES + count, crc32c_masked(record + HEAD_BYTES, count), 4);
+    Status st = append_record(events->file, record, HEAD_BYTES + count + FOOT_BYTES);
+    free(record);
+    return st;
+}
+
+/* An event with one value of a summary. */
+static Status value_write(Events *events, int64_t step, Tfevent__Summary__Value *value)
+{
+    Tfevent__Summary summary = TFEVENT__SUMMARY__INIT;
+    Tfevent__Event event = TFEVENT__EVENT__INIT;
+    summary.n_value = 1;
+    summary.value = &value;
+    event.step = step;
+    event.what_case = TFEVENT__EVENT__WHAT_SUMMARY;
+    event.summary = &summary;
+    return event_write(events, &event);
+}
+
+/* The largest time in the names of the event files of `run_dir`, or 0. */
+static Status newest_time(const char *run_dir, long long *newest)
+{
+    struct dirent *entry;
+    DIR *listing = opendir(run_dir);
+    if (!listing) return FAIL(ERR_IO, "cannot list '%s': %s", run_dir, strerror(errno));
+    *newest = 0;
+    while ((entry = readdir(listing))) {
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0) continue;
+        long long seconds = strtoll(entry->d_name + sizeof prefix - 1, NULL, 10);
+        if (seconds > *newest && seconds < 9999999999) *newest = seconds;
+    }
+    closedir(listing);
+    return OK;
+}
+
+static Status head_write(Events *events, int64_t purge_step)
+{
+    Tfevent__Event version = TFEVENT__EVENT__INIT, start = TFEVENT__EVENT__INIT;
+    Tfevent__SessionLog session = TFEVENT__SESSION_LOG__INIT;
+    version.what_case = TFEVENT__EVENT__WHAT_FILE_VERSION;
+    version.file_version = "brain.Event:2";
+    TRY(event_write(events, &version));
+    if (purge_step < 0) return OK;
+    session.status = TFEVENT__SESSION_LOG__STATUS__START;
+    start.step = purge_step + 1;
+    start.what_case = TFEVENT__EVENT__WHAT_SESSION_LOG;
+    start.session_log = &session;
+    return event_write(events, &start);
+}
+
+Status events_open(const char *run_dir, int64_t purge_step, Events **made)
+{
+    Status st = OK;
+    long long newest = 0, seconds = (long long)time(NULL);
+    char host[256] = "", name[512], path[PATH_BYTES];
+    TRY(newest_time(run_dir, &newest));
+    if (seconds <= newest) seconds = newest + 1;
+    if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) strcpy(host, "localhost");
+    snprintf(name, sizeof name, "%s%010lld.%s.%ld", prefix, seconds, host, (long)getpid());
+    TRY(path_join(path, run_dir, name));
+    Events *events = calloc(1, sizeof *events);
+    if (!events) return FAIL(ERR_MEMORY, "the writer of '%s'", path);
+    TRY_OUT(append_open(path, true, &events->file));
+    TRY_OUT(head_write(events, purge_step));
+    TRY_OUT(append_flush(events->file));
+    *made = events;
+    events = NULL;
+out:
+    events_close(events);
+    return st;
+}
+
+Status events_scalar(Events *events, int64_t step, const char *tag, double number)
+{
+    Tfevent__Summary__Value value = TFEVENT__SUMMARY__VALUE__INIT;
+    value.tag = (char *)tag;
+    value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_SIMPLE_VALUE;
+    value.simple_value = (float)number;
+    return value_write(events, step, &value);
+}
+
+/* Upper limits of the buckets: 1e-12 growing by a tenth up to 1e20, then the largest number; the same below 0; 0
+ * between. */
+static double limits[LIMITS_MAX];
+static int limit_count;
+
+static void limits_make(void)
+{
+    int positive = 0;
+    static double up[LIMITS_MAX / 2];
+    for (double limit = 1e-12; limit < 1e20; limit *= 1.1) up[positive++] = limit;
+    up[positive++] = DBL_MAX;
+    for (int i = positive - 1; i >= 0; i--) limits[limit_count++] = -up[i];
+    limits[limit_count++] = 0;
+    for (int i = 0; i < positive; i++) limits[limit_count++] = up[i];
+}
+
+/* The first limit above the value. */
+static int bucket_of(double value)
+{
+    int low = 0, high = limit_count - 1;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (limits[middle] > value)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static void histogram_fill(Tfevent__HistogramProto *histogram, double *buckets, const float *values, int64_t count)
+{
+    histogram->min = DBL_MAX, histogram->max = -DBL_MAX;
+    for (int64_t i = 0; i < count; i++) {
+        double value = values[i];
+        if (!isfinite(value)) continue;
+        buckets[bucket_of(value)]++;
+        histogram->num++;
+        histogram->sum += value;
+        histogram->sum_squares += value * value;
+        if (value < histogram->min) histogram->min = value;
+        if (value > histogram->max) histogram->max = value;
+    }
+    if (histogram->num == 0) histogram->min = histogram->max = 0;
+}
+
+/* Runs of empty buckets become one. */
+static void histogram_pack(Tfevent__HistogramProto *histogram, const double *buckets)
+{
+    for (int i = 0; i < limit_count; i++) {
+        if (buckets[i] == 0 && i + 1 < limit_count && buckets[i + 1] == 0) continue;
+        histogram->bucket_limit[histogram->n_bucket_limit++] = limits[i];
+        histogram->bucket[histogram->n_bucket++] = buckets[i];
+    }
+}
+
+/* Values that are not finite have no bucket and are left out. */
+Status events_histogram(Events *events, int64_t step, const char *tag, const float *values, int64_t count)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    double buckets[LIMITS_MAX] = {0}, packed[LIMITS_MAX], packed_limits[LIMITS_MAX];
+    Tfevent__HistogramProto histogram = TFEVENT__HISTOGRAM_PROTO__INIT;
+    Tfevent__Summary__Value value = TFEVENT__SUMMARY__VALUE__INIT;
+    pthread_once(&once, limits_make);
+    histogram.bucket = packed;
+    histogram.bucket_limit = packed_limits;
+    histogram_fill(&histogram, buckets, values, count);
+    histogram_pack(&histogram, buckets);
+    value.tag = (char *)tag;
+    value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_HISTO;
+    value.histo = &histogram;
+    return value_write(events, step, &value);
+}
+
+/* A string tensor of one element, marked for the text dashboard. */
+Status events_text(Events *events, int64_t step, const char *tag, const char *text)
+{
+    ProtobufCBinaryData data = {strlen(text), (uint8_t *)text};
+    Tfevent__TensorShapeProto__Dim one = TFEVENT__TENSOR_SHAPE_PROTO__DIM__INIT, *dims[] = {&one};
+    Tfevent__TensorShapeProto shape = TFEVENT__TENSOR_SHAPE_PROTO__INIT;
+    Tfevent__TensorProto tensor = TFEVENT__TENSOR_PROTO__INIT;
+    Tfevent__SummaryMetadata__PluginData plugin = TFEVENT__SUMMARY_METADATA__PLUGIN_DATA__INIT;
+    Tfevent__SummaryMetadata metadata = TFEVENT__SUMMARY_METADATA__INIT;
+    Tfevent__Summary__Value value = TFEVENT__SUMMARY__VALUE__INIT;
+    one.size = 1;
+    shape.n_dim = 1, shape.dim = dims;
+    tensor.dtype = DT_STRING, tensor.tensor_shape = &shape;
+    tensor.n_string_val = 1, tensor.string_val = &data;
+    plugin.plugin_name = "text";
+    metadata.plugin_data = &plugin;
+    value.tag = (char *)tag, value.metadata = &metadata;
+    value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_TENSOR;
+    value.tensor = &tensor;
+    return value_write(events, step, &value);
+}
+
+Status events_flush(Events *events)
+{
+    return append_flush(events->file);
+}
+
+void events_close(Events *events)
+{
+    if (!events) return;
+    append_close(events->file);
+    free(events);
+}

@@ -1,0 +1,450 @@
+/* metrics.jsonl, results.csv, log.txt and the scalars of the event file; see metrics.h.
+ *
+ * JSON has no NaN: a number that is not finite is null, and `finite` says which tower it came from. Numbers are the
+ * shortest decimals that read back to the same double, with a point in every locale; times are UTC. */
+#include "towers/record/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "towers/record/append.h"
+#include "towers/record/files.h"
+
+enum { WARNING_BYTES = 1024 };
+static const char csv_header[] =
+    "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n";
+
+struct Metrics {
+    AppendFile *steps, *epochs, *log; /* owned */
+    Events *events;                   /* owned */
+    locale_t plain;                   /* owned: the C locale */
+    int event_interval;
+    int64_t flushed_ms, failures; /* of the outage that is going on */
+    bool warned;
+    char warning[WARNING_BYTES];
+};
+
+/* ---- trouble with storage is told, not returned */
+
+static void note_trouble(Metrics *metrics, Status st)
+{
+    if (st == OK) return;
+    if (metrics->failures++ == 0) {
+        snprintf(metrics->warning, sizeof metrics->warning, "records are being lost, training goes on: %s",
+                 status_message());
+        metrics->warned = false;
+    }
+}
+
+const char *metrics_warning(Metrics *metrics)
+{
+    if (metrics->failures == 0 || metrics->warned) return NULL;
+    metrics->warned = true;
+    return metrics->warning;
+}
+
+static int64_t clock_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+Status metrics_flush(Metrics *metrics)
+{
+    int64_t before = metrics->failures;
+    metrics->flushed_ms = clock_ms();
+    note_trouble(metrics, append_flush(metrics->steps));
+    note_trouble(metrics, append_flush(metrics->epochs));
+    note_trouble(metrics, append_flush(metrics->log));
+    note_trouble(metrics, events_flush(metrics->events));
+    if (before == 0 || metrics->failures > before) return OK;
+    metrics->failures = 0; /* the outage is over: say so where it can be read again */
+    char why[WARNING_BYTES];
+    snprintf(why, sizeof why, "%s", metrics->warning);
+    (void)!metrics_log(metrics, "%" PRId64 " writes failed before this line, and what they held is lost: %s", before,
+                       why);
+    if (metrics->failures) { /* it is not */
+        metrics->failures += before;
+        metrics->warned = true;
+    }
+    return OK;
+}
+
+static void flush_when_due(Metrics *metrics)
+{
+    if (clock_ms() - metrics->flushed_ms >= 1000) (void)!metrics_flush(metrics);
+}
+
+/* ---- text */
+
+/* The shortest of 15, 16 and 17 digits that is the same number. The caller has chosen the C locale. */
+static void put_finite(FILE *to, double value)
+{
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    fputs(text, to);
+}
+
+static void put_json(FILE *to, double value)
+{
+    if (isfinite(value))
+        put_finite(to, value);
+    else
+        fputs("null", to);
+}
+
+static void put_csv(FILE *to, double value)
+{
+    if (isfinite(value))
+        put_finite(to, value);
+    else
+        fputs(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf", to);
+}
+
+static void put_pair(FILE *to, const char *key, double value)
+{
+    fprintf(to, ",\"%s\":", key);
+    put_json(to, value);
+}
+
+static void put_towers(FILE *to, const StepRecord *record)
+{
+    fputs(",\"tower_loss\":[", to);
+    for (int i = 0; i < record->towers; i++) {
+        if (i) fputc(',', to);
+        put_json(to, tower_loss_mean(&record->tower[i]));
+    }
+    fputs("],\"tower_count\":[", to);
+    for (int i = 0; i < record->towers; i++) fprintf(to, "%s%" PRId64, i ? "," : "", record->tower[i].count);
+    fputs("],\"finite\":[", to);
+    for (int i = 0; i < record->towers; i++)
+        fprintf(to, "%s%s", i ? "," : "", record->tower[i].finite ? "true" : "false");
+    fputc(']', to);
+}
+
+/* An array that is not known is empty. */
+static void put_doubles(FILE *to, const char *key, const double *values, int count)
+{
+    fprintf(to, ",\"%s\":[", key);
+    for (int i = 0; values && i < count; i++) {
+        if (i) fputc(',', to);
+        put_json(to, values[i]);
+    }
+    fputc(']', to);
+}
+
+static void put_integers(FILE *to, const char *key, const int64_t *values, int count)
+{
+    fprintf(to, ",\"%s\":[", key);
+    for (int i = 0; values && i < count; i++) fprintf(to, "%s%" PRId64, i ? "," : "", values[i]);
+    fputc(']', to);
+}
+
+static double last_loss(const StepRecord *record)
+{
+    return reported_loss(record->tower, record->towers, LOSS_REPORT_LAST, LOSS_DIVISOR_SAMPLES, 0);
+}
+
+static void put_step(FILE *to, const StepRecord *record)
+{
+    fprintf(to, "{\"step\":%" PRId64 ",\"epoch\":%" PRId64, record->step, record->epoch);
+    put_pair(to, "lr", record->lr);
+    fprintf(to, ",\"images\":%" PRId64, record->images);
+    put_pair(to, "images_per_sec", record->images_per_sec);
+    put_pair(to, "mean_loss", record->mean_loss);
+    put_pair(to, "base_loss", record->base_loss);
+    put_pair(to, "total_loss", record->total_loss);
+    put_pair(to, "last_tower_loss", last_loss(record));
+    put_towers(to, record);
+    put_pair(to, "grad_norm", record->grad_norm);
+    put_doubles(to, "tower_grad_norm", record->tower_grad_norm, record->towers);
+    put_integers(to, "arrival_us", record->arrival_us, record->towers);
+    put_integers(to, "data_us", record->data_us, record->towers);
+    put_pair(to, "top1", record->top1);
+    fprintf(to, ",\"skipped\":%s}\n", record->skipped ? "true" : "false");
+}
+
+static void put_epoch(FILE *to, const EpochRecord *record)
+{
+    const double numbers[] = {record->train_loss, record->train_top1, record->test_loss,      record->test_top1,
+                              record->test_top5,  record->lr,         record->images_per_sec, record->seconds};
+    fprintf(to, "%" PRId64 ",%" PRId64, record->epoch, record->step);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        fputc(',', to);
+        put_csv(to, numbers[i]);
+    }
+    fputc('\n', to);
+}
+
+/* Put `record` into a line of `file`. */
+static Status line_add(Metrics *metrics, AppendFile *file, const StepRecord *step, const EpochRecord *epoch)
+{
+    char *text = NULL;
+    size_t count = 0;
+    FILE *to = open_memstream(&text, &count);
+    if (!to) return FAIL(ERR_MEMORY, "a line of the metrics");
+    locale_t before = uselocale(metrics->plain);
+    if (step)
+        put_step(to, step);
+    else
+        put_epoch(to, epoch);
+    uselocale(before);
+    Status st = fclose(to) == 0 ? append_record(file, text, count) : FAIL(ERR_MEMORY, "a line of the metrics");
+    free(text);
+    return st;
+}
+
+/* ---- records */
+
+static Status scalars_add(Metrics *metrics, const StepRecord *record)
+{
+    Events *events = metrics->events;
+    char tag[32];
+    TRY(events_scalar(events, record->step, "mean_loss", record->mean_loss));
+    TRY(events_scalar(events, record->step, "last_tower_loss", last_loss(record)));
+    for (int i = 0; i < record->towers; i++) {
+        snprintf(tag, sizeof tag, "tower_%d/loss", i);
+        TRY(events_scalar(events, record->step, tag, tower_loss_mean(&record->tower[i])));
+    }
+    TRY(events_scalar(events, record->step, "learning_rate", record->lr));
+    return events_scalar(events, record->step, "images_per_sec", record->images_per_sec);
+}
+
+Status metrics_step(Metrics *metrics, const StepRecord *record)
+{
+    note_trouble(metrics, line_add(metrics, metrics->steps, record, NULL));
+    if (metrics->event_interval > 0 && record->step % metrics->event_interval == 0)
+        note_trouble(metrics, scalars_add(metrics, record));
+    flush_when_due(metrics);
+    return OK;
+}
+
+/* What was not measured is NaN, and no point in a plot. */
+static Status epoch_scalar(Metrics *metrics, const EpochRecord *record, const char *tag, double value)
+{
+    return isnan(value) ? OK : events_scalar(metrics->events, record->step, tag, value);
+}
+
+Status metrics_epoch(Metrics *metrics, const EpochRecord *record)
+{
+    note_trouble(metrics, line_add(metrics, metrics->epochs, NULL, record));
+    note_trouble(metrics, epoch_scalar(metrics, record, "train/accuracy", record->train_top1));
+    note_trouble(metrics, epoch_scalar(metrics, record, "test/accuracy", record->test_top1));
+    note_trouble(metrics, epoch_scalar(metrics, record, "test/loss", record->test_loss));
+    return metrics_flush(metrics);
+}
+
+/* A name of a file must not be able to write a line of its own: control characters are escaped. */
+static void put_escaped(FILE *to, const char *text)
+{
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        if (*at < 0x20 || *at == 0x7f)
+            fprintf(to, "\\x%02x", *at);
+        else
+            fputc(*at, to);
+    }
+}
+
+static void put_time(FILE *to)
+{
+    struct timespec now;
+    struct tm utc;
+    char text[32] = "";
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
+    fprintf(to, "%s.%03dZ ", text, (int)(now.tv_nsec / 1000000));
+}
+
+Status metrics_log(Metrics *metrics, const char *format, ...)
+{
+    char *line = NULL, *message = NULL;
+    size_t count = 0;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&message, format, args) < 0) message = NULL;
+    va_end(args);
+    FILE *to = message ? open_memstream(&line, &count) : NULL;
+    if (to) {
+        put_time(to);
+        put_escaped(to, message);
+        fputc('\n', to);
+        if (fclose(to) == 0) {
+            note_trouble(metrics, append_record(metrics->log, line, count));
+            note_trouble(metrics, append_flush(metrics->log)); /* the last line before a crash is the one wanted */
+        }
+    }
+    free(line);
+    free(message);
+    return OK;
+}
+
+Events *metrics_events(Metrics *metrics)
+{
+    return metrics->events;
+}
+
+/* ---- opening: what an earlier process left */
+
+/* The step of a line without its newline, or -1 if it is not a whole record. */
+typedef int64_t LineStep(const char *line, size_t count);
+
+static int64_t number_at(const char *text, size_t count)
+{
+    int64_t value = 0;
+    size_t digits = 0;
+    for (; digits < count && digits < 18 && text[digits] >= '0' && text[digits] <= '9'; digits++)
+        value = value * 10 + (text[digits] - '0');
+    return digits && digits < count && text[digits] == ',' ? value : -1;
+}
+
+static int64_t json_line_step(const char *line, size_t count)
+{
+    static const char start[] = "{\"step\":";
+    size_t skip = sizeof start - 1;
+    if (count <= skip || memcmp(line, start, skip) != 0 || line[count - 1] != '}') return -1;
+    return number_at(line + skip, count - skip);
+}
+
+/* The header belongs to every step. */
+static int64_t csv_line_step(const char *line, size_t count)
+{
+    if (count == sizeof csv_header - 2 && memcmp(line, csv_header, count) == 0) return 0;
+    const char *comma = memchr(line, ',', count);
+    return comma ? number_at(comma + 1, count - (size_t)(comma + 1 - line)) : -1;
+}
+
+/* For the log, which is only freed of half a last line. */
+static int64_t log_line_step(const char *line, size_t count)
+{
+    (void)line, (void)count;
+    return 0;
+}
+
+/* Where the last whole line of a step up to `resume_step` ends. */
+static size_t kept_bytes(const char *text, size_t count, int64_t resume_step, LineStep *step_of)
+{
+    const char *last = memrchr(text, '\n', count);
+    size_t end = last ? (size_t)(last - text) + 1 : 0;
+    while (end) {
+        const char *before = memrchr(text, '\n', end - 1);
+        size_t start = before ? (size_t)(before - text) + 1 : 0;
+        int64_t step = step_of(text + start, end - 1 - start);
+        if (step >= 0 && step <= resume_step) break;
+        end = start;
+    }
+    return end;
+}
+
+static Status file_cut(const char *path, int64_t resume_step, LineStep *step_of)
+{
+    Status st = OK;
+    struct stat info;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT) return OK;
+    if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        st = FAIL(ERR_IO, "cannot open '%s': %s", path, fd < 0 ? strerror(errno) : "not a regular file");
+        goto out;
+    }
+    if (info.st_size == 0) goto out;
+    char *text = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (text == MAP_FAILED) {
+        st = FAIL(ERR_IO, "cannot map '%s': %s", path, strerror(errno));
+        goto out;
+    }
+    size_t kept = kept_bytes(text, (size_t)info.st_size, resume_step, step_of);
+    munmap(text, (size_t)info.st_size);
+    if (ftruncate(fd, (off_t)kept) != 0)
+        st = FAIL(ERR_IO, "cannot cut '%s' after step %" PRId64 ": %s", path, resume_step, strerror(errno));
+out:
+    if (fd >= 0) close(fd);
+    return st;
+}
+
+/* A new run in an old directory: the old file gets the next free number. *moved is set if there was one. */
+static Status file_set_aside(const char *path, bool *moved)
+{
+    char aside[PATH_BYTES];
+    struct stat info;
+    if (stat(path, &info) != 0 || info.st_size == 0) return OK;
+    for (int i = 1; i < 10000; i++) {
+        if (snprintf(aside, sizeof aside, "%s.%d", path, i) >= (int)sizeof aside) break;
+        if (access(aside, F_OK) == 0) continue;
+        if (rename(path, aside) != 0) break;
+        *moved = true;
+        return OK;
+    }
+    return FAIL(ERR_IO, "cannot rename '%s', of an earlier run, out of the way: %s", path, strerror(errno));
+}
+
+static Status file_prepare(const char *run_dir, const char *name, int64_t resume_step, LineStep *step_of, bool *moved,
+                           AppendFile **made)
+{
+    char path[PATH_BYTES];
+    TRY(path_join(path, run_dir, name));
+    if (resume_step >= 0 || step_of == log_line_step)
+        TRY(file_cut(path, resume_step < 0 ? 0 : resume_step, step_of));
+    else
+        TRY(file_set_aside(path, moved));
+    return append_open(path, false, made);
+}
+
+static Status csv_start(Metrics *metrics, const char *run_dir)
+{
+    char path[PATH_BYTES];
+    struct stat info;
+    TRY(path_join(path, run_dir, "results.csv"));
+    if (stat(path, &info) != 0) return FAIL(ERR_IO, "cannot ask for the size of '%s': %s", path, strerror(errno));
+    return info.st_size ? OK : append_record(metrics->epochs, csv_header, sizeof csv_header - 1);
+}
+
+Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, Metrics **made)
+{
+    Status st = OK;
+    bool moved = false;
+    Metrics *metrics = calloc(1, sizeof *metrics);
+    if (!metrics) return FAIL(ERR_MEMORY, "the metrics of '%s'", run_dir);
+    metrics->event_interval = event_interval;
+    metrics->plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!metrics->plain) {
+        st = FAIL(ERR_MEMORY, "the C locale");
+        goto out;
+    }
+    TRY_OUT(file_prepare(run_dir, "metrics.jsonl", resume_step, json_line_step, &moved, &metrics->steps));
+    TRY_OUT(file_prepare(run_dir, "results.csv", resume_step, csv_line_step, &moved, &metrics->epochs));
+    TRY_OUT(csv_start(metrics, run_dir));
+    TRY_OUT(file_prepare(run_dir, "log.txt", resume_step, log_line_step, &moved, &metrics->log));
+    TRY_OUT(events_open(run_dir, resume_step < 0 && moved ? 0 : resume_step, &metrics->events));
+    TRY_OUT(append_flush(metrics->epochs));
+    metrics->flushed_ms = clock_ms();
+    *made = metrics;
+    metrics = NULL;
+out:
+    metrics_close(metrics);
+    return st;
+}
+
+void metrics_close(Metrics *metrics)
+{
+    if (!metrics) return;
+    append_close(metrics->steps);
+    append_close(metrics->epochs);
+    append_close(metrics->log);
+    events_close(metrics->events);
+    if (metrics->plain) freelocale(metrics->plain);
+    free(metrics);
+}
