@@ -31,7 +31,7 @@ typedef struct Model {
     float aux_weight;      /* default weight of each auxiliary loss; 0: the model has none */
     float mean[3], std[3]; /* of pixels in [0, 1] */
     const char *variants;  /* "tf2016" (comma separated), or "" */
-    const char *defaults; /* settings that suit it, as YAML for the option table; NULL */
+    const char *defaults;  /* settings that suit it, as YAML for the option table; NULL */
     void (*build)(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads);
 } Model;
 

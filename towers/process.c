@@ -61,11 +61,11 @@ static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
 static Status replica_open(TowerProcess *p)
 {
     const TrainJob *job = p->job;
+    bool cpu = !strcmp(job->backend->name, "cpu"); /* one device, whatever the rank */
+    int ordinal = cpu ? 0 : job->gpu_count ? job->gpu[p->rank % job->gpu_count] : p->rank;
     ReplicaConfig config = {
         .backend = job->backend,
-        .device = {.ordinal = job->gpu_count ? job->gpu[p->rank % job->gpu_count] : p->rank,
-                   .threads = job->threads,
-                   .deterministic = job->deterministic},
+        .device = {.ordinal = ordinal, .threads = job->threads, .deterministic = job->deterministic},
         .program = job->program,
         .local = p->local,
         .optimizer = job->optimizer,
@@ -288,9 +288,7 @@ static Status keep_good_state(TowerProcess *p, Status cause)
     char message[1024];
     snprintf(message, sizeof message, "%s", status_message());
     Status st = p->job->nan_check == NAN_CHECK_LAST ? OK : snapshot_save(p);
-    if (p->metrics)
-        (void)metrics_log(p->metrics, "stopped: %s%s", message,
-                          st == OK ? "" : " (and no checkpoint could be written)");
+    if (p->metrics) stop_log(p, message, st == OK ? "" : " (and no checkpoint could be written)");
     return FAIL(cause, "%s", message);
 }
 
@@ -325,6 +323,27 @@ static Status eval_process(TowerProcess *p, CommShared *shared)
     return comm_barrier(p->comm);
 }
 
+static Status timed_process(TowerProcess *p, CommShared *shared)
+{
+    p->steps_per_epoch = job_steps_per_epoch(p->job);
+    p->total_steps = job_total_steps(p->job);
+    TRY(replica_open(p));
+    TRY(buckets_open(p));
+    TRY(comm_open(p, shared));
+    TRY(loader_open(p));
+    int64_t before = clock_ns();
+    while (p->run.step < p->total_steps && !p->stop) {
+        TRY(step_run(p));
+        int64_t now = clock_ns();
+        double loss = p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
+        p->run.epoch_sum = p->run.epoch_constant_sum = 0;
+        p->run.epoch_count = p->run.epoch_hits = 0;
+        if (p->rank == 0) p->job->on_step(p->job->on_step_context, p->run.step, (double)(now - before) * 1e-9, loss);
+        before = now;
+    }
+    return p->stop ? FAIL(ERR_INTERRUPTED, "benchmark interrupted after step %lld", (long long)p->run.step) : OK;
+}
+
 static Status train_process(TowerProcess *p, CommShared *shared)
 {
     TRY(process_open(p, shared));
@@ -356,4 +375,9 @@ Status tower_process_train(const TrainJob *job, int rank, Ledger *ledger, CommSh
 Status tower_process_eval(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared)
 {
     return process_live(job, rank, ledger, shared, eval_process);
+}
+
+Status tower_process_timed(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared)
+{
+    return process_live(job, rank, ledger, shared, timed_process);
 }

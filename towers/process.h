@@ -47,6 +47,7 @@ typedef struct TowerProcess {
 /* The life of a tower process: set up, train (or evaluate), tear down. A failure has been written to the ledger and has
  * aborted the communicator when this returns. */
 NODISCARD Status tower_process_train(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
+NODISCARD Status tower_process_timed(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 NODISCARD Status tower_process_eval(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 
 /* step.c: one training step of all towers of this process, as the README follows it. */

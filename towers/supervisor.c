@@ -276,6 +276,12 @@ Status train_run(const TrainJob *job, TrainResult *result)
     return supervise(job, tower_process_train, result, NULL);
 }
 
+Status train_timed(const TrainJob *job)
+{
+    TrainResult ignored;
+    return supervise(job, tower_process_timed, &ignored, NULL);
+}
+
 Status eval_run(const TrainJob *job, const char *weights, EvalResult *result)
 {
     TrainJob copy = *job;

@@ -65,6 +65,11 @@ typedef struct TrainJob {
     int log_interval, event_interval;
     int eval_interval; /* epochs; 0 = at the end */
     bool quiet, color, tty;
+
+    /* benchmarks: called by rank 0's process after every step; context must be shared memory if the caller is to read
+     * it */
+    void (*on_step)(void *context, int64_t step, double seconds, double loss);
+    void *on_step_context;
 } TrainJob;
 
 /* Numbers that follow from a job. */
@@ -82,6 +87,9 @@ typedef struct TrainResult {
 NODISCARD Status train_run(const TrainJob *job, TrainResult *result);
 
 /* Evaluate weights: every sample exactly once. */
+/* The steps alone, for benchmarks: no records, no evaluation, no checkpoints; job->on_step hears of each. */
+NODISCARD Status train_timed(const TrainJob *job);
+
 NODISCARD Status eval_run(const TrainJob *job, const char *weights, EvalResult *result);
 
 #endif

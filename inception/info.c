@@ -1,0 +1,167 @@
+/* Tables about models and runs; see info.h. */
+#include "inception/info.h"
+
+#include "inception/models.h"
+#include "nccl_sync/bucket.h"
+
+#include <string.h>
+
+void info_models(FILE *to)
+{
+    fprintf(to, "%-22s %5s %8s  %s\n", "model", "input", "classes", "paper");
+    for (const Model *const *m = models_all(); *m; m++)
+        fprintf(to, "%-22s %5d %8d  %s\n", (*m)->name, (*m)->side, (*m)->classes, (*m)->paper);
+}
+
+/* ---- layers */
+
+typedef struct Totals {
+    int64_t params, macs, all_params;
+} Totals;
+
+static int64_t param_count(const Graph *g, Value v)
+{
+    const ValueInfo *info = graph_value(g, v);
+    return info->role == ROLE_PARAM || info->role == ROLE_PACK ? shape_count(info->shape) : 0;
+}
+
+static int64_t op_params(const Graph *g, const Op *op)
+{
+    int64_t count = 0;
+    for (int k = 0; k < op->in_count; k++)
+        if (op->in[k].id) count += param_count(g, op->in[k]);
+    return count;
+}
+
+static int64_t layer_macs(const Graph *g, const Op *op)
+{
+    OpCall call = {.kind = op->kind};
+    for (int k = 0; k < op->in_count; k++)
+        if (op->in[k].id) call.in[k].shape = graph_shape(g, op->in[k]);
+    call.out[0].shape = graph_shape(g, op->out[0]);
+    return op_macs(&call);
+}
+
+static void layer_row(const Graph *g, const Op *op, int32_t n, Totals *totals, FILE *to)
+{
+    Shape s = graph_shape(g, op->out[0]);
+    int64_t params = op_params(g, op), macs = layer_macs(g, op) / n;
+    char shape[48];
+    snprintf(shape, sizeof shape, "%d x %d x %d", s.c, s.h, s.w);
+    totals->params += params;
+    totals->macs += macs;
+    fprintf(to, "%-44s %-16s %-18s %12lld %14lld\n", op->name, op_name(op->kind), shape, (long long)params,
+            (long long)macs);
+}
+
+static int64_t all_params(const Graph *g)
+{
+    int64_t count = 0;
+    for (int32_t id = 1; id <= graph_value_count(g); id++) {
+        const ValueInfo *info = graph_value(g, (Value){id});
+        if (info->role == ROLE_PARAM) count += shape_count(info->shape);
+    }
+    return count;
+}
+
+/* ---- memory */
+
+static void bytes_row(FILE *to, const char *what, size_t bytes)
+{
+    fprintf(to, "  %-44s %16zu bytes %10.1f MiB\n", what, bytes, (double)bytes / (1 << 20));
+}
+
+static void plan_table(const Plan *plan, int slots, bool ema, FILE *to)
+{
+    PlanReport report;
+    plan_report(plan, &report);
+    size_t param = report.arena_bytes[ARENA_PARAM];
+    bytes_row(to, "weights", param);
+    bytes_row(to, "gradients", report.arena_bytes[ARENA_GRAD]);
+    bytes_row(to, "optimizer slots", (size_t)slots * param);
+    if (ema) bytes_row(to, "weight average", param);
+    bytes_row(to, "batch-norm statistics", 2 * report.arena_bytes[ARENA_STATE]);
+    bytes_row(to, "inputs", report.arena_bytes[ARENA_INPUT]);
+    bytes_row(to, "results", report.arena_bytes[ARENA_RESULT]);
+    bytes_row(to, "activations and their gradients", report.arena_bytes[ARENA_SCRATCH] - report.workspace_bytes);
+    bytes_row(to, "workspace", report.workspace_bytes);
+    size_t total = (size_t)slots * param + (ema ? param : 0);
+    for (int a = 0; a < ARENA_COUNT; a++) total += report.arena_bytes[a];
+    bytes_row(to, "in all, for one tower", total);
+    fprintf(to,
+            "  activations: %lld elements alive at once at most, %lld in all; %d values share storage, %d concat "
+            "inputs copied\n",
+            (long long)report.peak_elements, (long long)report.all_elements, report.shared_values,
+            report.copied_concats);
+}
+
+/* A plan on the real device, so that the workspaces of its libraries count. */
+static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to)
+{
+    Status st = OK;
+    Program graph = {0}, program = {0};
+    Layout *layout = NULL;
+    Device device = {0};
+    DeviceConfig config = {.threads = threads};
+    ProgramConfig training = job->program;
+    training.training = true;
+    TRY(job->backend->open(&config, &device));
+    TRY_OUT(program_graph(&training, n, &graph));
+    TRY_OUT(layout_create(graph.graph, &layout));
+    TRY_OUT(program_create(&training, n, layout, &device, &program));
+    fprintf(to, "\nMemory of one tower, training, batch %d, %s on %s\n", n, dtype_name(training.compute),
+            job->backend->name);
+    plan_table(program.plan, optimizer_slot_count(&job->optimizer), job->ema_decay > 0, to);
+out:
+    program_destroy(&program);
+    program_destroy(&graph);
+    layout_destroy(layout);
+    job->backend->close(&device);
+    return st;
+}
+
+Status info_model(const JobFiles *files, int32_t n, bool ops, FILE *to)
+{
+    const TrainJob *job = &files->job;
+    const Model *model = job->program.model;
+    ProgramConfig config = job->program;
+    Program program;
+    Totals totals = {0};
+    config.training = true;
+    config.fuse_siblings = config.pool_behind_conv = false; /* the model as its paper has it */
+    TRY(program_graph(&config, n, &program));
+    const Graph *g = program.graph;
+    fprintf(to, "%s\n%s\n\n%-44s %-16s %-18s %12s %14s\n", model->title, model->paper, "layer", "op", "output",
+            "parameters", "multiply-adds");
+    for (int i = 0; i < program.forward_end; i++) layer_row(g, graph_op_at(g, i), n, &totals, to);
+    totals.all_params = all_params(g);
+    fprintf(to, "%-44s %-16s %-18s %12lld %14lld\n", "total, one image forward", "", "", (long long)totals.all_params,
+            (long long)totals.macs);
+    if (ops) {
+        fprintf(to, "\nThe op list with its gradients\n");
+        graph_print(g, to);
+    }
+    program_destroy(&program);
+    return memory_table(job, n, 1, to);
+}
+
+Status info_run(const JobFiles *files, FILE *to)
+{
+    const TrainJob *job = &files->job;
+    const DatasetInfo *train = dataset_info(job->train);
+    int64_t per_epoch = job_steps_per_epoch(job), total = job_total_steps(job), global = shares_global(&job->shares);
+    fprintf(to, "model          %s, %d classes, %dx%d\n", job->program.model->name, job->program.options.classes,
+            job->program.options.side, job->program.options.side);
+    fprintf(to, "data           %s: %lld training, %lld test samples\n", train->name, (long long)train->count,
+            (long long)(job->test ? dataset_info(job->test)->count : 0));
+    fprintf(to, "towers         %d in %d processes, %d threads each, on %s\n", job->shares.towers, job->processes,
+            job->threads, job->backend->name);
+    fprintf(to, "batch          %lld in all;", (long long)global);
+    for (int t = 0; t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
+    fprintf(to, "\nsteps          %lld an epoch, %lld in all; the last batch of an epoch has %lld samples\n",
+            (long long)per_epoch, (long long)total, (long long)(train->count - (per_epoch - 1) * global));
+    fprintf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(made when training starts)");
+    int32_t n = 0;
+    for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;
+    return memory_table(job, n, job->threads, to);
+}

@@ -1,0 +1,183 @@
+/* towers: the command line. Each verb reads its options, does one thing, and returns a Status; only main turns it into
+ * an exit code. Results go to stdout, progress and errors to stderr. */
+#include "inception/bench.h"
+#include "inception/doctor.h"
+#include "inception/help.h"
+#include "inception/info.h"
+#include "inception/job.h"
+#include "inception/options.h"
+#include "towers/checkpoint.h"
+#include "towers/fault.h"
+
+#include <jansson.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static void fallback_note(const JobFiles *files, bool quiet)
+{
+    if (files->why_cpu[0] && !quiet) fprintf(stderr, "running on the CPU: %s\n", files->why_cpu);
+}
+
+/* ---- train */
+
+static void result_json(const JobFiles *files, const TrainResult *result)
+{
+    json_t *root = json_pack("{s:s, s:I}", "run_dir", files->run_dir, "step", (json_int_t)result->step);
+    if (root && result->test_top1 >= 0) {
+        json_object_set_new(root, "test_accuracy", json_real(result->test_top1));
+        json_object_set_new(root, "best_accuracy", json_real(result->best_top1));
+    }
+    if (root) json_dumpf(root, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(root);
+}
+
+static Status train(Options *options, JobFiles *files, int *signal_number)
+{
+    Status st = OK;
+    int lock = -1;
+    TrainResult result = {.test_top1 = -1};
+    TRY(faults_load()); /* a fault that nobody understands is reported before anything starts */
+    TRY(job_open(options, 0, files));
+    if (options->print_config) {
+        options_print_config(options, stdout);
+        return OK;
+    }
+    TRY(job_run_dir(options, files));
+    if (options->dry_run) return info_run(files, stdout);
+    fallback_note(files, options->quiet);
+    mkdir(options->output_dir, 0777); /* may exist; run_dir_take says what is wrong if it cannot */
+    TRY(run_dir_take(files->run_dir, &lock));
+    TRY_OUT(train_run(&files->job, &result));
+out:
+    *signal_number = result.signal;
+    if (options->json && (st == OK || st == ERR_INTERRUPTED)) result_json(files, &result);
+    run_dir_release(lock);
+    return st;
+}
+
+/* ---- eval */
+
+static Status eval(Options *options, JobFiles *files)
+{
+    EvalResult result;
+    if (!options->weights)
+        return FAIL(ERR_ARG, "eval needs --weights FILE (best.safetensors or last.safetensors of a run)");
+    TRY(job_open(options, 0, files));
+    if (options->print_config) {
+        options_print_config(options, stdout);
+        return OK;
+    }
+    fallback_note(files, options->quiet);
+    TRY(eval_run(&files->job, options->weights, &result));
+    double count = (double)result.count, top1 = (double)result.hits[0] / count, top5 = (double)result.hits[1] / count;
+    if (options->json)
+        printf("{\"examples\": %lld, \"top1\": %.17g, \"top5\": %.17g, \"loss\": %.17g}\n", (long long)result.count,
+               top1, top5, result.loss);
+    else
+        printf("Accuracy @ 1 = %.4f Accuracy @ 5 = %.4f [%lld examples]\n", top1, top5, (long long)result.count);
+    return OK;
+}
+
+/* ---- info, bench */
+
+static Status info(Options *options, JobFiles *files)
+{
+    if (options->argument_count == 0) {
+        info_models(stdout);
+        return OK;
+    }
+    TRY(job_model(options, files));
+    if (options->print_config) {
+        options_print_config(options, stdout);
+        return OK;
+    }
+    return info_model(files, (int32_t)options->batch_size, options->ops, stdout);
+}
+
+static Status bench(Options *options, JobFiles *files)
+{
+    TRY(bench_open(options, files));
+    if (options->print_config) {
+        options_print_config(options, stdout);
+        return OK;
+    }
+    if (options->dry_run) return info_run(files, stdout);
+    fallback_note(files, options->quiet);
+    return bench_run(options, files);
+}
+
+/* ---- help and the like */
+
+static void version_print(void)
+{
+    const Backend *backend;
+    printf("towers %s", TOWERS_VERSION);
+    for (int i = 0; i < 2; i++)
+        if (backend_find(i ? "cuda" : "cpu", &backend, NULL, 0) == OK) printf(" %s", backend->name);
+    putchar('\n');
+}
+
+static Status doctor(const Options *options)
+{
+    DoctorMachine machine;
+    DoctorReport report;
+    doctor_measure(&machine);
+    doctor_judge(&machine, &report);
+    if (options->json) return doctor_print_json(&report, stdout);
+    doctor_print(&report, options->color && isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), stdout);
+    return OK;
+}
+
+static Status help(const Options *options)
+{
+    Verb verb = options->verb == VERB_HELP ? VERB_NONE : options->verb;
+    if (options->verb == VERB_HELP && options->argument_count) {
+        verb = verb_find(options->arguments[0]);
+        if (verb == VERB_NONE) return FAIL(ERR_ARG, "no command '%s' (see: towers help)", options->arguments[0]);
+    }
+    help_print(stdout, verb, options->help_all, help_width());
+    return OK;
+}
+
+static Status verb_run(Options *options, int *signal_number)
+{
+    JobFiles files = {0};
+    Status st = OK;
+    if (options->version) {
+        version_print();
+        return OK;
+    }
+    if (options->help || options->help_all || options->verb == VERB_HELP) return help(options);
+    switch (options->verb) {
+    case VERB_TRAIN: st = train(options, &files, signal_number); break;
+    case VERB_EVAL: st = eval(options, &files); break;
+    case VERB_INFO: st = info(options, &files); break;
+    case VERB_BENCH: st = bench(options, &files); break;
+    case VERB_DOCTOR: st = doctor(options); break;
+    case VERB_VERSION: version_print(); break;
+    case VERB_MAN: manual_print(stdout, options->markdown); break;
+    case VERB_COMPLETION: st = completion_print(stdout, options->argument_count ? options->arguments[0] : ""); break;
+    default: st = FAIL(ERR_ARG, "which command? (see: towers --help)"); break;
+    }
+    job_close(&files);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    Options options;
+    int signal_number = 0;
+    Status st = options_parse(argc, argv, environ, &options);
+    if (st == OK) {
+        st = verb_run(&options, &signal_number);
+        options_close(&options);
+    }
+    if (fflush(stdout) != 0 && st == OK) st = FAIL(ERR_IO, "standard output could not be written");
+    if (st == OK) return 0;
+    status_print(stderr, st, getenv("TOWERS_TRACE") != NULL);
+    return st == ERR_INTERRUPTED && signal_number ? 128 + signal_number : status_exit_code(st);
+}
