@@ -520,7 +520,9 @@ static double step_sgd(const OptimizerHyper *h, double g, double lr, double *slo
 static double step_rmsprop_tf(const OptimizerHyper *h, double g, double lr, double *slot)
 {
     slot[0] = (double)h->decay * slot[0] + (1 - (double)h->decay) * g * g;
-    slot[1] = (double)h->momentum * slot[1] + lr * g / sqrt(slot[0] + (double)h->epsilon);
+    double step = lr * g / sqrt(slot[0] + (double)h->epsilon);
+    if (h->momentum == 0.0f) return step;
+    slot[1] = (double)h->momentum * slot[1] + step;
     return slot[1];
 }
 
@@ -545,7 +547,7 @@ static double step_adam(const OptimizerHyper *h, double g, double lr, double t, 
 void reference_update(const OptimizerHyper *hyper, const OptimizerSegment *segment, const OptimizerScalars *scalars,
                       RefUpdate *e)
 {
-    if (scalars->commit == 0.0f) return;
+    if (scalars->commit == 0.0f || segment->lr_factor == 0.0f) return;
     double lr = (double)scalars->lr * (double)segment->lr_factor, decay = (double)segment->weight_decay;
     double g = clip(e->grad * (double)scalars->grad_scale, (double)hyper->clip_value);
     if (hyper->kind == OPTIMIZER_ADAMW)
