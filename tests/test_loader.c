@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <cmocka.h>
@@ -18,7 +19,8 @@
 
 typedef struct CountedDataset {
     Dataset base;
-    int64_t bad; /* this sample cannot be read; -1: none */
+    int64_t bad;      /* this and the later samples cannot be read; -1: all can */
+    bool bad_is_late; /* it fails after the later ones, else before them */
 } CountedDataset;
 
 static uint8_t pixel_of(int64_t index, size_t at)
@@ -29,7 +31,10 @@ static uint8_t pixel_of(int64_t index, size_t at)
 static Status read_counted(const Dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label)
 {
     const CountedDataset *d = (const CountedDataset *)dataset;
-    if (index == d->bad) return FAIL(ERR_FORMAT, "sample %d is bad", (int)index);
+    if (d->bad >= 0 && index >= d->bad) {
+        usleep((index == d->bad) == d->bad_is_late ? 2000 : 500); /* long enough for the others to begin */
+        return FAIL(ERR_FORMAT, "sample %d is bad", (int)index);
+    }
     size_t bytes = (size_t)(d->base.info.h * d->base.info.w * d->base.info.c);
     for (size_t i = 0; i < bytes; i++) pixels[i] = pixel_of(index, i);
     *label = (int32_t)(index % d->base.info.classes);
@@ -230,14 +235,17 @@ static void test_error_in_its_place(void **state)
     CountedDataset d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     c.shuffle = false;
-    d.bad = 9 + 9 + 5; /* step 2, the first sample of tower 2 */
-    for (c.workers = 0; c.workers < 5; c.workers += 2) {
+    d.bad = 9 + 9 + 5;                         /* step 2, the first sample of tower 2 */
+    for (int round = 0; round < 10; round++) { /* the batches after it fail too, sooner or later */
+        c.workers = round / 2;
+        d.bad_is_late = round % 2;
         Loader *l = create(&c);
         const Batch *b = NULL;
         for (int k = 0; k < 8; k++) assert_int_equal(loader_next(l, &b), OK);
         for (int again = 0; again < 3; again++) {
             assert_int_equal(loader_next(l, &b), ERR_FORMAT);
             assert_string_equal(status_message(), "batch of step 2, tower 2: sample 23 is bad");
+            usleep(3000);
         }
         loader_destroy(l);
     }
