@@ -159,16 +159,25 @@ static bool owned(int i)
     return false;
 }
 
+static double root_mean_square(const double *values)
+{
+    double sum = 0;
+    for (int i = 0; i < ELEMENTS; i++) sum += values[i] * values[i];
+    return sqrt(sum / ELEMENTS);
+}
+
 static void check_trial(const Trial *t, const char *name, int step)
 {
     static const char *const arenas[ARENAS] = {"param", "grad", "slot 0", "slot 1", "average"};
-    for (int a = 0; a < ARENAS; a++)
+    for (int a = 0; a < ARENAS; a++) {
+        double size = root_mean_square(t->wanted[a]);
         for (int i = 0; i < ELEMENTS; i++) {
             double got = (double)t->host[a][i], wanted = t->wanted[a][i];
-            if (!(fabs(got - wanted) <= 1e-5 * fmax(fabs(wanted), 0.05)))
+            if (!(fabs(got - wanted) <= 5e-6 * fmax(fabs(wanted), size)))
                 fail_msg("%s on %s, step %d: %s[%d] is %.9g, wanted %.9g", name, t->device->backend->name, step,
                          arenas[a], i, got, wanted);
         }
+    }
     for (int i = 0; i < ELEMENTS; i++) {
         double got = dtype_load(t->half_dtype, t->half, i), wanted = dtype_round(t->half_dtype, (double)t->host[0][i]);
         if (owned(i) ? got != wanted : t->half[i] != 0xffff)
