@@ -1,0 +1,23 @@
+/* Any bytes as a safetensors file: whatever is accepted is walked to its last byte. */
+#include <string.h>
+
+#include "towers/record/safetensors.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    SafeTensors *file = NULL;
+    size_t covered = 0;
+    if (safetensors_parse(bytes, count, "fuzz", &file) != OK) return 0;
+    for (int i = 0; i < safetensors_count(file); i++) {
+        const StTensor *tensor = safetensors_at(file, i);
+        if (safetensors_find(file, tensor->name) != tensor) __builtin_trap();
+        covered += tensor->bytes;
+    }
+    if (covered > count) __builtin_trap();
+    (void)!safetensors_check_finite(file);
+    (void)safetensors_metadata(file, "format");
+    safetensors_close(file);
+    return 0;
+}

@@ -1,0 +1,356 @@
+/* Checkpoints and the run directory: the protocol seen from outside. Every truncation and a flip in every byte must be
+ * found, the older one used, and nothing ever deleted that was not replaced. Kills and failing calls:
+ * check_checkpoint_faults.sh. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/sample_checkpoint.h"
+#include "towers/record/manifest.h"
+
+static char run[] = "/tmp/towers-checkpoint.XXXXXX";
+
+static int run_make(void **state)
+{
+    (void)state;
+    strcpy(run + sizeof run - 7, "XXXXXX");
+    return mkdtemp(run) ? 0 : -1;
+}
+
+static int run_drop(void **state)
+{
+    (void)state;
+    return tree_remove(run) == OK ? 0 : -1;
+}
+
+static void path_make(char path[PATH_BYTES], const char *name)
+{
+    assert_int_equal(path_join(path, run, name), OK);
+}
+
+static bool exists(const char *name)
+{
+    char path[PATH_BYTES];
+    path_make(path, name);
+    return access(path, F_OK) == 0;
+}
+
+static Status save(int64_t step, int keep, int64_t protect)
+{
+    Sample sample;
+    sample_make(&sample, step, 500);
+    Status st = checkpoint_save(run, &sample.content, keep, protect);
+    sample_free(&sample);
+    return st;
+}
+
+static int64_t newest(void)
+{
+    Checkpoint *checkpoint = NULL;
+    assert_int_equal(checkpoint_open_latest(run, &checkpoint, NULL, 0), OK);
+    if (!checkpoint) return -1;
+    assert_true(sample_matches(checkpoint));
+    int64_t step = checkpoint->step;
+    checkpoint_close(checkpoint);
+    return step;
+}
+
+static int temporaries(void)
+{
+    char path[PATH_BYTES];
+    int count = 0;
+    struct dirent *entry;
+    path_make(path, "ckpt");
+    DIR *listing = opendir(path);
+    while (listing && (entry = readdir(listing))) count += strncmp(entry->d_name, ".tmp-", 5) == 0;
+    if (listing) closedir(listing);
+    return count;
+}
+
+static void saved_is_loaded(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], *text;
+    size_t count;
+    assert_int_equal(newest(), -1);
+    assert_int_equal(save(12000, 3, -1), OK);
+    assert_int_equal(newest(), 12000);
+    path_make(path, "ckpt/latest");
+    assert_int_equal(file_read(path, 100, &text, &count), OK);
+    assert_string_equal(text, "step-0000012000\n");
+    free(text);
+    assert_int_equal(temporaries(), 0);
+    assert_int_equal(save(12000, 3, -1), OK); /* again: a resumed run that stopped at once */
+    assert_int_equal(newest(), 12000);
+    assert_int_equal(temporaries(), 0);
+}
+
+static void older_ones_are_pruned(void **state)
+{
+    (void)state;
+    for (int step = 1; step <= 5; step++) assert_int_equal(save(step, 2, 1), OK);
+    assert_true(exists("ckpt/step-0000000001")); /* protected */
+    assert_false(exists("ckpt/step-0000000002"));
+    assert_false(exists("ckpt/step-0000000003"));
+    assert_true(exists("ckpt/step-0000000004"));
+    assert_int_equal(newest(), 5);
+    assert_int_equal(save(3, 1, -1), OK); /* a run that went back: what was just saved stays */
+    assert_true(exists("ckpt/step-0000000003"));
+    assert_true(exists("ckpt/step-0000000005"));
+    assert_false(exists("ckpt/step-0000000004"));
+}
+
+static const char *const files[] = {"MANIFEST", "model.safetensors", "train.safetensors", "state.json"};
+
+static Status open_step_1(void)
+{
+    char path[PATH_BYTES];
+    Checkpoint *checkpoint = NULL;
+    path_make(path, "ckpt/step-0000000001");
+    Status st = checkpoint_open(path, &checkpoint);
+    checkpoint_close(checkpoint);
+    return st;
+}
+
+static size_t file_take(const char *name, char path[PATH_BYTES], char **bytes)
+{
+    size_t count;
+    char inside[128];
+    snprintf(inside, sizeof inside, "ckpt/step-0000000001/%s", name);
+    path_make(path, inside);
+    assert_int_equal(file_read(path, 1 << 20, bytes, &count), OK);
+    return count;
+}
+
+static void bytes_put(const char *path, const char *bytes, size_t count)
+{
+    int fd = open(path, O_WRONLY); /* not O_TRUNC, after which some file systems write to the disk at once */
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, count), count);
+    assert_int_equal(ftruncate(fd, (off_t)count), 0);
+    close(fd);
+}
+
+static void every_flipped_byte_is_found(void **state)
+{
+    (void)state;
+    assert_int_equal(save(1, 1, -1), OK);
+    for (int i = 0; i < 4; i++) {
+        char path[PATH_BYTES], *bytes;
+        size_t count = file_take(files[i], path, &bytes);
+        for (size_t at = 0; at < count; at++) {
+            bytes[at] ^= (char)(1 << (at * 5 + 3) % 8);
+            bytes_put(path, bytes, count);
+            assert_int_equal(open_step_1(), ERR_CHECKPOINT);
+            assert_non_null(strstr(status_message(), files[i]));
+            bytes[at] ^= (char)(1 << (at * 5 + 3) % 8);
+        }
+        bytes_put(path, bytes, count);
+        assert_int_equal(open_step_1(), OK);
+        free(bytes);
+    }
+}
+
+static void every_length_is_found(void **state)
+{
+    (void)state;
+    assert_int_equal(save(1, 1, -1), OK);
+    for (int i = 0; i < 4; i++) {
+        char path[PATH_BYTES], *bytes;
+        size_t count = file_take(files[i], path, &bytes);
+        for (size_t length = 0; length <= count + 1; length++) {
+            if (length == count) continue;
+            bytes_put(path, bytes, length); /* one more byte: the NUL behind the text */
+            assert_int_equal(open_step_1(), ERR_CHECKPOINT);
+            assert_non_null(strstr(status_message(), files[i]));
+        }
+        bytes_put(path, bytes, count);
+        unlink(path);
+        assert_int_equal(open_step_1(), ERR_CHECKPOINT);
+        bytes_put((close(open(path, O_CREAT | O_WRONLY, 0600)), path), bytes, count);
+        free(bytes);
+    }
+    assert_int_equal(open_step_1(), OK);
+}
+
+static void the_damaged_tensor_is_named(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], *bytes;
+    assert_int_equal(save(1, 1, -1), OK);
+    size_t count = file_take("train.safetensors", path, &bytes);
+    bytes[count - 1] ^= 1;
+    bytes_put(path, bytes, count);
+    free(bytes);
+    assert_int_equal(open_step_1(), ERR_CHECKPOINT);
+    assert_non_null(strstr(status_message(), "tensor 'ballast' (500 bytes from data offset 288)"));
+}
+
+static void the_older_one_is_used(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], note[1024];
+    Checkpoint *checkpoint = NULL;
+    assert_int_equal(save(1, 9, -1), OK);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(save(2, 9, -1), OK);
+        path_make(path, "ckpt/step-0000000002/state.json");
+        assert_int_equal(truncate(path, 3), 0);
+        assert_int_equal(checkpoint_open_latest(run, &checkpoint, note, sizeof note), OK);
+        assert_int_equal(checkpoint->step, 1);
+        checkpoint_close(checkpoint);
+        assert_non_null(strstr(note, "step-0000000002/state.json' has 3 bytes"));
+    }
+    assert_true(exists("ckpt/step-0000000002.corrupt/state.json"));
+    assert_true(exists("ckpt/step-0000000002.corrupt.1/state.json"));
+    path_make(path, "ckpt/step-0000000001/MANIFEST");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(checkpoint_open_latest(run, &checkpoint, note, sizeof note),
+                     ERR_CHECKPOINT); /* never from zero in silence */
+}
+
+static void another_step_under_this_name_is_refused(void **state)
+{
+    (void)state;
+    char from[PATH_BYTES], to[PATH_BYTES], note[1024];
+    Checkpoint *checkpoint = NULL;
+    assert_int_equal(save(1, 9, -1), OK);
+    assert_int_equal(save(7, 9, -1), OK);
+    path_make(from, "ckpt/step-0000000007");
+    path_make(to, "ckpt/step-0000000008");
+    assert_int_equal(rename(from, to), 0);
+    assert_int_equal(checkpoint_open_latest(run, &checkpoint, note, sizeof note), OK);
+    assert_int_equal(checkpoint->step, 1);
+    assert_non_null(strstr(note, "step 7"));
+    checkpoint_close(checkpoint);
+}
+
+static void nonsense_is_not_saved(void **state)
+{
+    (void)state;
+    Sample sample;
+    sample_make(&sample, 1, 1);
+    sample.content.state_json = "[1]";
+    assert_int_equal(checkpoint_save(run, &sample.content, 1, -1), ERR_ARG);
+    sample.content.state_json = "{\"step\": 1, \"step\": 2}";
+    assert_int_equal(checkpoint_save(run, &sample.content, 1, -1), ERR_ARG);
+    sample.content.state_json = "{}";
+    sample.content.step = -1;
+    assert_int_equal(checkpoint_save(run, &sample.content, 1, -1), ERR_ARG);
+    sample_free(&sample);
+    assert_int_equal(newest(), -1);
+    assert_int_equal(temporaries(), 0);
+}
+
+/* The other trainer, in a process of its own, which holds the run until it is killed. */
+static pid_t holder_start(void)
+{
+    int ready[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int lock;
+        close(ready[0]);
+        if (run_dir_take(run, &lock) == OK) (void)!write(ready[1], "x", 1);
+        close(ready[1]);
+        pause();
+        _exit(0);
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static void a_run_has_one_trainer(void **state)
+{
+    (void)state;
+    int lock = -1;
+    char wanted[200];
+    pid_t holder = holder_start();
+    assert_int_equal(run_dir_take(run, &lock), ERR_ARG);
+    snprintf(wanted, sizeof wanted, "another trainer (pid %d) is using %s", (int)holder, run);
+    assert_non_null(strstr(status_message(), wanted));
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+    assert_int_equal(run_dir_take(run, &lock), OK); /* the lock went with it */
+    run_dir_release(lock);
+}
+
+static void what_the_dead_left_is_swept(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], temporary[PATH_BYTES], alive[PATH_BYTES];
+    int lock;
+    assert_int_equal(save(1, 9, -1), OK);
+    path_make(path, "ckpt/.tmp-step-0000000002-00000000-0000-0000-0000-000000000000-1");
+    assert_int_equal(mkdir(path, 0700), 0); /* of another boot */
+    path_make(path, "ckpt/step-0000000003");
+    assert_int_equal(path_temporary(temporary, path), OK);
+    assert_int_equal(mkdir(temporary, 0700), 0); /* of an earlier process with this one's number */
+    snprintf(alive, sizeof alive, "%.*s-1", (int)(strrchr(temporary, '-') - temporary), temporary);
+    assert_int_equal(mkdir(alive, 0700), 0); /* of a process that lives: init */
+    path_make(path, "ckpt/.tmp-");
+    assert_int_equal(mkdir(path, 0700), 0); /* nobody's */
+    assert_int_equal(temporaries(), 4);
+    assert_int_equal(run_dir_take(run, &lock), OK);
+    run_dir_release(lock);
+    assert_int_equal(temporaries(), 2);
+    assert_int_equal(access(alive, F_OK), 0);
+    assert_int_equal(newest(), 1);
+}
+
+static void a_run_needs_a_place(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES];
+    int lock = -1;
+    path_make(path, "file");
+    assert_int_equal(file_replace(path, "x", 1), OK);
+    assert_int_equal(run_dir_take(path, &lock), ERR_IO);
+    path_make(path, "file/below");
+    assert_int_equal(run_dir_take(path, &lock), ERR_IO);
+    path_make(path, "a/b/c");
+    assert_int_equal(run_dir_take(path, &lock), OK);
+    run_dir_release(lock);
+    assert_true(exists("a/b/c/.lock"));
+}
+
+static void manifests_of_other_versions_are_told(void **state)
+{
+    (void)state;
+    static const char text[] = "towers-checkpoint 7\nstep 1\n";
+    Manifest *manifest = NULL;
+    assert_int_equal(manifest_parse(text, sizeof text - 1, "M", &manifest), ERR_CHECKPOINT);
+    assert_non_null(strstr(status_message(), "version 7; this program reads version 1"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(saved_is_loaded, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(older_ones_are_pruned, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(every_flipped_byte_is_found, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(every_length_is_found, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(the_damaged_tensor_is_named, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(the_older_one_is_used, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(another_step_under_this_name_is_refused, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(nonsense_is_not_saved, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(a_run_has_one_trainer, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(what_the_dead_left_is_swept, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(a_run_needs_a_place, run_make, run_drop),
+        cmocka_unit_test(manifests_of_other_versions_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
