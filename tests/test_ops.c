@@ -37,9 +37,13 @@ static int run_kind(Device *device, OpKind kind, Dtype dtype)
 static int run_all(Device *device, Dtype dtype)
 {
     const char *only = getenv("TOWERS_TEST_OP");
-    int failures = 0;
-    for (int kind = 1; kind < OP_COUNT; kind++)
-        if (!only || strcmp(only, op_name((OpKind)kind)) == 0) failures += run_kind(device, (OpKind)kind, dtype);
+    int failures = 0, kinds = 0;
+    for (int kind = 1; kind < OP_COUNT; kind++) {
+        if (only && strcmp(only, op_name((OpKind)kind)) != 0) continue;
+        failures += run_kind(device, (OpKind)kind, dtype);
+        kinds++;
+    }
+    if (!kinds) fail_msg("TOWERS_TEST_OP=%s is no op kind", only);
     return failures;
 }
 
