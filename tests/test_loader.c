@@ -87,7 +87,7 @@ static uint64_t digest_of(const Batch *b)
 static void collect(const LoaderConfig *c, int64_t from, uint64_t (*digest)[3])
 {
     Loader *l = create(c);
-    for (int64_t step = c->start_step; step < c->max_steps; step++)
+    for (int64_t step = c->start_step; step < c->max_steps; step += c->stride ? c->stride : 1)
         for (int t = c->first_tower; t < c->first_tower + c->local; t++) {
             const Batch *b = NULL;
             assert_int_equal(loader_next(l, &b), OK);
@@ -214,6 +214,24 @@ static void test_same_in_several_loaders(void **state)
     assert_memory_equal(found, wanted, sizeof wanted);
 }
 
+/* Evaluation deals whole steps out to the processes: together they see every step once. */
+static void test_strides(void **state)
+{
+    (void)state;
+    uint64_t whole[11][3] = {0}, parts[11][3] = {0};
+    CountedDataset d = counted(50, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    c.start_step = 0;
+    c.max_steps = 11;
+    collect(&c, 0, whole);
+    c.stride = 3;
+    for (int first = 0; first < 3; first++) {
+        c.start_step = first;
+        collect(&c, 0, parts);
+    }
+    assert_memory_equal(whole, parts, sizeof whole);
+}
+
 static void test_resume_in_the_middle(void **state)
 {
     (void)state;
@@ -330,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_same_for_any_workers),
         cmocka_unit_test(test_short_epochs),
         cmocka_unit_test(test_same_in_several_loaders),
+        cmocka_unit_test(test_strides),
         cmocka_unit_test(test_resume_in_the_middle),
         cmocka_unit_test(test_error_in_its_place),
         cmocka_unit_test(test_early_end),

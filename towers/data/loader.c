@@ -71,7 +71,7 @@ struct Loader {
 
 static int64_t step_of(const Loader *l, int64_t number)
 {
-    return l->config.start_step + number / l->config.local;
+    return l->config.start_step + number / l->config.local * l->config.stride;
 }
 
 static int64_t epoch_of(const Loader *l, int64_t number)
@@ -291,6 +291,7 @@ static Status check_config(const LoaderConfig *c)
     if (c->start_step < 0 || c->max_steps < c->start_step)
         return FAIL(ERR_ARG, "loader: wanted 0 <= first step <= last step, found %" PRId64 " and %" PRId64,
                     c->start_step, c->max_steps);
+    if (c->stride < 0) return FAIL(ERR_ARG, "loader: wanted a stride of 1 or more, found %" PRId64, c->stride);
     if (c->workers < 0 || c->workers > WORKERS_MAX || c->depth < 2 || c->depth > DEPTH_MAX)
         return FAIL(ERR_ARG, "loader: wanted 0 to %d workers and 2 to %d batches ahead, found %d and %d", WORKERS_MAX,
                     DEPTH_MAX, c->workers, c->depth);
@@ -300,7 +301,7 @@ static Status check_config(const LoaderConfig *c)
 static void set_sizes(Loader *l)
 {
     const LoaderConfig *c = &l->config;
-    int64_t steps = c->max_steps - c->start_step;
+    int64_t steps = (c->max_steps - c->start_step) / c->stride + ((c->max_steps - c->start_step) % c->stride > 0);
     l->info = *dataset_info(c->dataset);
     l->steps_per_epoch = shares_steps_per_epoch(&c->shares, l->info.count);
     l->batches = steps > INT64_MAX / c->local ? INT64_MAX : steps * c->local;
@@ -401,6 +402,7 @@ Status loader_create(const LoaderConfig *config, Loader **made)
     Loader *l = calloc(1, sizeof *l);
     if (!l) return FAIL(ERR_MEMORY, "loader");
     l->config = *config;
+    if (l->config.stride == 0) l->config.stride = 1;
     l->failed = NONE;
     l->orders[0].epoch = l->orders[1].epoch = NONE;
     pthread_mutex_init(&l->lock, NULL);
