@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/choice.h"
 
 typedef struct Case {
     const char *name;
@@ -399,7 +400,58 @@ static void test_misfits_are_refused_by_name(void **state)
     free(y.data);
 }
 
+/* oneDNN has nothing but reference loops for a 3x3 convolution that reads a slice in place. */
+static Status settle_slow_candidate(const char *layer)
+{
+    Choice choice = {0};
+    OpCall call = {.kind = OP_CONV, .name = layer};
+    call.in[0].shape = (Shape){1, 16, 6, 6};
+    OnednnSpec spec = {.kind = ONEDNN_CONV,
+                       .held = {{4, {1, 16, 6, 6}, {6 * 6 * 48, 1, 6 * 48, 48}, DTYPE_F32},
+                                {4, {16, 16, 3, 3}, {3 * 3 * 16, 1, 3 * 16, 16}, DTYPE_F32},
+                                {4, {1, 16, 4, 4}, {4 * 4 * 16, 1, 4 * 16, 16}, DTYPE_F32}},
+                       .fit = {ONEDNN_AS_HELD, ONEDNN_ANY, ONEDNN_AS_HELD},
+                       .window = {3, 3, 1, 1, 0, 0, false}};
+    assert_int_equal(choice_offer(&choice, &device, &spec, (const int8_t[]){0, 1, FROM_OUT, FROM_NOTHING}), OK);
+    assert_null(choice.task);
+    assert_non_null(choice.reference);
+    Status st = choice_settle(&choice, &device, &call);
+    choice_free(&choice);
+    return st;
+}
+
+static void test_reference_code_is_refused_unless_accepted(void **state)
+{
+    (void)state;
+    assert_int_equal(settle_slow_candidate("Mixed_6a.branch3x3"), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "Mixed_6a.branch3x3"));
+    assert_non_null(strstr(status_message(), "ref:any"));
+    assert_non_null(strstr(status_message(), "1x16x6x6"));
+    device.config.allow_reference = true;
+    assert_int_equal(settle_slow_candidate("Mixed_6a.branch3x3"), OK);
+    device.config.allow_reference = false;
+}
+
 /* ---- the device */
+
+/* Enough rows for every thread of the team; the factors are of normal size, their products are not. */
+static void test_denormals_are_zero_in_every_thread(void **state)
+{
+    (void)state;
+    const Case c = {"tiny", 64, 16, 16, 8, 8, 3, 3, 1, 1, 1};
+    Tensor x = tensor_make((Shape){c.n, c.ic, c.h, c.w}, DTYPE_F32, 0), y = tensor_make(y_shape(&c), DTYPE_F32, 0);
+    Tensor w = tensor_make((Shape){c.oc, c.ic, c.kh, c.kw}, DTYPE_F32, 0);
+    for (int64_t i = 0; i < shape_count(x.shape); i++) set_exact(&x, i, 1e-20f);
+    for (int64_t i = 0; i < shape_count(w.shape); i++) set_exact(&w, i, 1e-20f);
+    OpCall call = conv_call(OP_CONV, &c, &x, &w, NULL, &y);
+    run_call(&call);
+    /* By bits: this thread takes denormals for zero too. */
+    for (int64_t i = 0; i < shape_count(y.shape); i++) assert_int_equal(((uint32_t *)y.data)[i] & 0x7FFFFFFF, 0);
+    discard_call(&call);
+    free(x.data);
+    free(w.data);
+    free(y.data);
+}
 
 static void test_device_says_what_it_is(void **state)
 {
@@ -455,6 +507,8 @@ int main(void)
         cmocka_unit_test(test_conv_bf16),
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_misfits_are_refused_by_name),
+        cmocka_unit_test(test_reference_code_is_refused_unless_accepted),
+        cmocka_unit_test(test_denormals_are_zero_in_every_thread),
         cmocka_unit_test(test_device_says_what_it_is),
         cmocka_unit_test(test_device_refuses_nonsense),
         cmocka_unit_test(test_memory_is_aligned_and_zero),

@@ -246,29 +246,34 @@ CPU_CLONES static void add_bf16(uint16_t *to, const uint16_t *a, const uint16_t 
     for (int64_t i = 0; i < count; i++) to[i] = bf16_from_f32(bf16_to_f32(a[i]) + bf16_to_f32(b[i]));
 }
 
+/* Stretches without gaps in both tensors: rows of an image if they are packed, pixels otherwise. */
+static int64_t stretch_pixels(const Tensor *a, const Tensor *b)
+{
+    return tensor_is_packed(a) && tensor_is_packed(b) ? a->shape.w : 1;
+}
+
 /* `a` has the pitch of `to`. */
 static void add_pixels(const Tensor *to, const void *a, const Tensor *b)
 {
-    int64_t pixels = shape_pixels(to->shape);
+    int64_t step = stretch_pixels(to, b), count = step * to->shape.c, pixels = shape_pixels(to->shape);
 #pragma omp parallel for schedule(static)
-    for (int64_t p = 0; p < pixels; p++) {
+    for (int64_t p = 0; p < pixels; p += step) {
         int64_t at = p * to->pitch, from = p * b->pitch;
         if (to->dtype == DTYPE_F32)
-            add_f32((float *)to->data + at, (const float *)a + at, (const float *)b->data + from, to->shape.c);
+            add_f32((float *)to->data + at, (const float *)a + at, (const float *)b->data + from, count);
         else
-            add_bf16((uint16_t *)to->data + at, (const uint16_t *)a + at, (const uint16_t *)b->data + from,
-                     to->shape.c);
+            add_bf16((uint16_t *)to->data + at, (const uint16_t *)a + at, (const uint16_t *)b->data + from, count);
     }
 }
 
 static void copy_pixels(const Tensor *to, const Tensor *from)
 {
-    int64_t pixels = shape_pixels(to->shape);
-    size_t bytes = dtype_bytes(to->dtype);
+    int64_t step = stretch_pixels(to, from), pixels = shape_pixels(to->shape);
+    size_t item = dtype_bytes(to->dtype), bytes = (size_t)(step * to->shape.c) * item;
 #pragma omp parallel for schedule(static)
-    for (int64_t p = 0; p < pixels; p++)
-        memcpy((char *)to->data + (size_t)(p * to->pitch) * bytes,
-               (const char *)from->data + (size_t)(p * from->pitch) * bytes, (size_t)to->shape.c * bytes);
+    for (int64_t p = 0; p < pixels; p += step)
+        memcpy((char *)to->data + (size_t)(p * to->pitch) * item,
+               (const char *)from->data + (size_t)(p * from->pitch) * item, bytes);
 }
 
 /* The order of the window's places reversed; the exchange of channels is left to the view that the task has of it. */

@@ -35,6 +35,7 @@ static void team_start(int threads)
 #else
     (void)threads;
 #endif
+    flush_denormals(); /* here first: LLVM's runtime gives workers the modes of the thread that forks them */
 #pragma omp parallel
     flush_denormals();
 }
