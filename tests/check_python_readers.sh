@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# The files that this project writes, opened by the programs that people open them with: Python's safetensors, TensorBoard's
+# EventAccumulator, json and csv. The packages live in a virtual environment under the user's cache, made once.
+# usage: check_python_readers.sh SOURCE_DIR TOWERS_BINARY
+set -u
+driver=$(dirname "$2")/tests/record_driver
+venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/python
+work=$(mktemp -d "${TMPDIR:-/tmp}/towers-readers.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+imports='import numpy, safetensors.numpy; from tensorboard.backend.event_processing import event_accumulator'
+if ! "$venv/bin/python" -c "$imports" 2>/dev/null; then
+    if ! python3 -m venv "$venv" >"$work/pip" 2>&1 ||
+        ! "$venv/bin/python" -m pip install -q safetensors numpy tensorboard >>"$work/pip" 2>&1 ||
+        ! "$venv/bin/python" -c "$imports" 2>>"$work/pip"; then
+        echo "SKIPPED: pip could not get safetensors, numpy and tensorboard into $venv:" >&2
+        tail -n 3 "$work/pip" >&2
+        exit 77
+    fi
+fi
+
+"$driver" "$work/run" || exit 1
+"$venv/bin/python" - "$work/run" <<'PYTHON'
+import csv, json, math, sys
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+run = sys.argv[1]
+
+# safetensors (numpy has no bfloat16: that tensor is looked at through its shape)
+with safe_open(run + "/sample.safetensors", framework="np") as f:
+    assert f.metadata() == {"format": "pt", "model": 'sample "quoted" \u00fc'}, f.metadata()
+    assert set(f.keys()) == {"stem.conv.weight", "stem.bn.running_mean", "stem.bn.num_batches_tracked", "head.half", "head.empty"}
+    weight = f.get_tensor("stem.conv.weight")
+    assert weight.shape == (4, 2, 3, 3) and weight.dtype == np.float32
+    assert (weight.ravel() == np.float32(5) + np.arange(72, dtype=np.float32) / 128).all()
+    assert f.get_tensor("stem.bn.num_batches_tracked").shape == () and f.get_tensor("stem.bn.num_batches_tracked") == 5
+    assert f.get_tensor("head.empty").shape == (0, 2)
+    assert f.get_slice("head.half").get_shape() == [3] and f.get_slice("head.half").get_dtype() == "BF16"
+
+# metrics.jsonl: strict JSON, every step once
+def refuse(word):
+    raise ValueError(word)
+rows = [json.loads(line, parse_constant=refuse) for line in open(run + "/metrics.jsonl")]
+assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6], rows
+assert list(rows[0]) == ["step", "epoch", "lr", "images", "images_per_sec", "mean_loss", "base_loss", "total_loss", "last_tower_loss",
+    "tower_loss", "tower_count", "finite", "grad_norm", "tower_grad_norm", "arrival_us", "data_us", "top1", "skipped"]
+assert rows[2]["finite"] == [True, False] and rows[2]["total_loss"] is None and rows[2]["tower_grad_norm"] == [0.1, None]
+assert rows[0]["grad_norm"] == 1 / 3
+assert [row["last_tower_loss"] for row in rows] == [3, 6, 9, 12, 16, 19]
+
+# results.csv
+table = list(csv.DictReader(open(run + "/results.csv")))
+assert len(table) == 1 and table[0]["step"] == "6" and float(table[0]["test_top1"]) == 0.75, table
+assert len(open(run + "/log.txt").read().splitlines()) == 2
+
+# events: the steps after 4 of the first process are forgotten
+events = EventAccumulator(run, size_guidance={"scalars": 0, "tensors": 0, "histograms": 0})
+events.Reload()
+tags = events.Tags()
+print(tags)
+wanted = {"mean_loss", "last_tower_loss", "tower_0/loss", "tower_1/loss", "learning_rate", "images_per_sec",
+          "train/accuracy", "test/accuracy", "test/loss"}
+assert set(tags["scalars"]) == wanted, tags
+points = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in wanted}
+assert points["mean_loss"] == [(2, 4), (4, 8), (6, 12)], points
+assert points["tower_1/loss"] == [(2, 6), (4, 12), (6, 19)], points
+assert points["test/accuracy"] == [(6, 0.75)], points
+assert abs(points["learning_rate"][0][1] - 0.1) < 1e-6
+(histogram,) = events.Histograms("weights")
+value = histogram.histogram_value
+assert (value.min, value.max, value.num, value.sum, value.sum_squares) == (-1, 2, 5, 3.5, 9.25), value
+assert sum(value.bucket) == 5 and len(value.bucket) == len(value.bucket_limit)
+limit = {l: n for l, n in zip(value.bucket_limit, value.bucket) if n}
+assert sorted(limit.values()) == [1, 1, 1, 2] and all(a < b for a, b in zip(value.bucket_limit, value.bucket_limit[1:])), limit
+text = events.Tensors("options")[-1] # TensorBoard does not forget tensors
+assert text.tensor_proto.string_val[0] == b"lr: 0.1"
+assert events.SummaryMetadata("options").plugin_data.plugin_name == "text"
+print("ok")
+PYTHON

@@ -1,0 +1,76 @@
+/* Writes one of each file this project records, for readers written by others: sample.safetensors, metrics.jsonl,
+ * results.csv, log.txt and two event files, the second of a run that was resumed at step 4. check_python_readers.sh
+ * looks at them.
+ *
+ *   record_driver DIRECTORY */
+#include <math.h>
+
+#include "tests/support/sample_checkpoint.h"
+#include "towers/record/metrics.h"
+
+static Status steps_write(Metrics *metrics, int64_t from, int64_t to, double offset)
+{
+    for (int64_t step = from; step <= to; step++) {
+        const TowerLoss towers[] = {{2.0 * (double)step, 2, true}, {6.0 * (double)step + offset, 2, step != 3}};
+        const double norms[] = {0.1, NAN};
+        const int64_t times[] = {step, 2 * step};
+        StepRecord record = {.step = step,
+                             .lr = 0.1,
+                             .images = 4,
+                             .images_per_sec = 100,
+                             .tower = towers,
+                             .towers = 2,
+                             .mean_loss = 2.0 * (double)step,
+                             .base_loss = 2.0 * (double)step,
+                             .total_loss = INFINITY,
+                             .grad_norm = 1.0 / 3,
+                             .tower_grad_norm = norms,
+                             .arrival_us = times,
+                             .data_us = times,
+                             .top1 = 0.5};
+        TRY(metrics_step(metrics, &record));
+    }
+    return OK;
+}
+
+static Status run_write(const char *directory, int64_t resume_step)
+{
+    Status st = OK;
+    static const float values[] = {-1, 0, 0.5f, 2, 2};
+    Metrics *metrics = NULL;
+    EpochRecord epoch = {.epoch = 1, .step = 6, .train_top1 = 0.25, .test_loss = 1.5, .test_top1 = 0.75};
+    TRY(metrics_open(directory, resume_step, 2, &metrics));
+    TRY_OUT(steps_write(metrics, resume_step < 0 ? 1 : resume_step + 1, 6, resume_step < 0 ? 0 : 2));
+    TRY_OUT(metrics_epoch(metrics, &epoch));
+    TRY_OUT(metrics_log(metrics, "a name with\na line break"));
+    TRY_OUT(events_histogram(metrics_events(metrics), 6, "weights", values, 5));
+    TRY_OUT(events_text(metrics_events(metrics), 6, "options", "lr: 0.1"));
+out:
+    metrics_close(metrics);
+    return st;
+}
+
+static Status all_write(const char *directory)
+{
+    char path[PATH_BYTES];
+    Sample sample;
+    TRY(directory_create(directory));
+    TRY(path_join(path, directory, "sample.safetensors"));
+    sample_make(&sample, 5, 10);
+    Status st = safetensors_write(path, sample.model, SAMPLE_MODEL, sample.metadata, 2);
+    sample_free(&sample);
+    TRY(st);
+    TRY(run_write(directory, -1));
+    return run_write(directory, 4);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        fprintf(stderr, "usage: record_driver DIRECTORY\n");
+        return 2;
+    }
+    Status st = all_write(argv[1]);
+    if (st != OK) status_print(stderr, st, 1);
+    return status_exit_code(st);
+}

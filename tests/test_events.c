@@ -1,0 +1,193 @@
+/* CRC32C against the vectors of RFC 3720 B.4, and event files read back record by record. */
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "proto/event.pb-c.h"
+#include "towers/record/events.h"
+#include "towers/record/files.h"
+
+static char directory[] = "/tmp/towers-events.XXXXXX";
+
+static int directory_make(void **state)
+{
+    (void)state;
+    strcpy(directory + sizeof directory - 7, "XXXXXX");
+    return mkdtemp(directory) ? 0 : -1;
+}
+
+static int directory_drop(void **state)
+{
+    (void)state;
+    return tree_remove(directory) == OK ? 0 : -1;
+}
+
+static void vectors_of_the_rfc(void **state)
+{
+    (void)state;
+    unsigned char zeros[32] = {0}, ones[32], up[32], down[32];
+    static const unsigned char read_pdu[48] = {0x01, 0xc0, 0, 0, 0, 0, 0,    0, 0,    0, 0, 0,    0, 0, 0, 0,
+                                               0x14, 0,    0, 0, 0, 0, 0x04, 0, 0,    0, 0, 0x14, 0, 0, 0, 0x18,
+                                               0x28, 0,    0, 0, 0, 0, 0,    0, 0x02, 0, 0, 0,    0, 0, 0, 0};
+    memset(ones, 0xff, 32);
+    for (int i = 0; i < 32; i++) up[i] = (unsigned char)i, down[i] = (unsigned char)(31 - i);
+    const struct {
+        const unsigned char *bytes;
+        uint64_t count;
+        uint32_t crc;
+    } vectors[] = {{zeros, 32, 0x8a9136aa},
+                   {ones, 32, 0x62a8ab43},
+                   {up, 32, 0x46dd794e},
+                   {down, 32, 0x113fdb5c},
+                   {read_pdu, 48, 0xd9963a56},
+                   {(const unsigned char *)"123456789", 9, 0xe3069283},
+                   {zeros, 0, 0}};
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        assert_int_equal(crc32c(0, vectors[i].bytes, vectors[i].count), vectors[i].crc);
+        assert_int_equal(crc32c_portable(0, vectors[i].bytes, vectors[i].count), vectors[i].crc);
+    }
+}
+
+/* Any start, any length, any cut: hardware, tables and pieces agree. */
+static void pieces_make_the_whole(void **state)
+{
+    (void)state;
+    unsigned char bytes[257];
+    for (int i = 0; i < 257; i++) bytes[i] = (unsigned char)(i * 37 + i / 8);
+    for (uint64_t start = 0; start < 9; start++)
+        for (uint64_t count = 0; count + start <= 257; count += 1 + count / 16) {
+            uint32_t whole = crc32c(0, bytes + start, count), cut = crc32c(0, bytes + start, count / 3);
+            assert_int_equal(whole, crc32c_portable(0, bytes + start, count));
+            assert_int_equal(whole, crc32c(cut, bytes + start + count / 3, count - count / 3));
+        }
+    assert_int_equal(crc32c_masked("123456789", 9), ((0xe3069283u >> 15) | (0xe3069283u << 17)) + 0xa282ead8u);
+}
+
+static uint64_t little(const char *at, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = bytes - 1; i >= 0; i--) value = value << 8 | (unsigned char)at[i];
+    return value;
+}
+
+/* The newest event file's records, checked and unpacked. The caller frees each. */
+static int events_read(Tfevent__Event **events, int room)
+{
+    char newest[256] = "", path[PATH_BYTES], *bytes;
+    size_t count, at = 0;
+    int made = 0;
+    struct dirent *entry;
+    DIR *listing = opendir(directory);
+    while ((entry = readdir(listing)))
+        if (entry->d_name[0] != '.' && strcmp(entry->d_name, newest) > 0) strcpy(newest, entry->d_name);
+    closedir(listing);
+    assert_int_equal(path_join(path, directory, newest), OK);
+    assert_int_equal(file_read(path, 1 << 24, &bytes, &count), OK);
+    while (at < count) {
+        uint64_t length = little(bytes + at, 8);
+        assert_true(made < room && length <= count - at - 16);
+        assert_int_equal(little(bytes + at + 8, 4), crc32c_masked(bytes + at, 8));
+        assert_int_equal(little(bytes + at + 12 + length, 4), crc32c_masked(bytes + at + 12, length));
+        events[made] = tfevent__event__unpack(NULL, length, (const uint8_t *)bytes + at + 12);
+        assert_non_null(events[made++]);
+        at += 16 + length;
+    }
+    free(bytes);
+    return made;
+}
+
+static void events_free(Tfevent__Event **events, int count)
+{
+    for (int i = 0; i < count; i++) tfevent__event__free_unpacked(events[i], NULL);
+}
+
+static void scalars_are_records(void **state)
+{
+    (void)state;
+    Tfevent__Event *read[8];
+    Events *events;
+    assert_int_equal(events_open(directory, -1, &events), OK);
+    assert_int_equal(events_scalar(events, 7, "mean_loss", 2.5), OK);
+    assert_int_equal(events_scalar(events, 0, "zero", 0), OK);
+    assert_int_equal(events_flush(events), OK);
+    int count = events_read(read, 8);
+    events_close(events);
+    assert_int_equal(count, 3);
+    assert_string_equal(read[0]->file_version, "brain.Event:2");
+    assert_true(read[1]->wall_time > 1.6e9);
+    assert_int_equal(read[1]->step, 7);
+    assert_string_equal(read[1]->summary->value[0]->tag, "mean_loss");
+    assert_true(read[1]->summary->value[0]->simple_value == 2.5f);
+    assert_int_equal(read[2]->summary->value[0]->value_case,
+                     TFEVENT__SUMMARY__VALUE__VALUE_SIMPLE_VALUE); /* 0 is there */
+    events_free(read, count);
+}
+
+static void a_resumed_run_starts_a_later_file(void **state)
+{
+    (void)state;
+    Tfevent__Event *read[8];
+    Events *first, *second;
+    assert_int_equal(events_open(directory, -1, &first), OK);
+    assert_int_equal(events_scalar(first, 1, "a", 1), OK);
+    assert_int_equal(events_open(directory, 40, &second), OK); /* in the same second */
+    int count = events_read(read, 8);
+    assert_int_equal(count, 2);
+    assert_int_equal(read[1]->session_log->status, TFEVENT__SESSION_LOG__STATUS__START);
+    assert_int_equal(read[1]->step, 41);
+    events_free(read, count);
+    events_close(first);
+    events_close(second);
+}
+
+static void histograms_count_every_finite_value(void **state)
+{
+    (void)state;
+    static const float values[] = {-3, -3, 0, 1e-20f, 1, 3e38f, NAN, INFINITY, -INFINITY};
+    Tfevent__Event *read[4];
+    Events *events;
+    double total = 0;
+    assert_int_equal(events_open(directory, -1, &events), OK);
+    assert_int_equal(events_histogram(events, 1, "w", values, 9), OK);
+    assert_int_equal(events_histogram(events, 2, "none", values, 0), OK);
+    events_close(events);
+    int count = events_read(read, 4);
+    assert_int_equal(count, 3);
+    const Tfevent__HistogramProto *h = read[1]->summary->value[0]->histo;
+    assert_true(h->num == 6 && h->min == -3 && h->max == 3e38f);
+    assert_int_equal(h->n_bucket, h->n_bucket_limit);
+    for (size_t i = 0; i < h->n_bucket; i++) {
+        total += h->bucket[i];
+        if (i) assert_true(h->bucket_limit[i] > h->bucket_limit[i - 1]);
+    }
+    assert_true(total == 6);
+    events_free(read, count);
+}
+
+static void a_place_that_is_none_is_told(void **state)
+{
+    (void)state;
+    Events *events = NULL;
+    assert_int_equal(events_open("/nonexistent/run", -1, &events), ERR_IO);
+    assert_null(events);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(vectors_of_the_rfc),
+        cmocka_unit_test(pieces_make_the_whole),
+        cmocka_unit_test_setup_teardown(scalars_are_records, directory_make, directory_drop),
+        cmocka_unit_test_setup_teardown(a_resumed_run_starts_a_later_file, directory_make, directory_drop),
+        cmocka_unit_test_setup_teardown(histograms_count_every_finite_value, directory_make, directory_drop),
+        cmocka_unit_test(a_place_that_is_none_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
