@@ -1,0 +1,259 @@
+/* The growing files of a run: strict JSON in every locale, resumed without a step twice, and a disk that is full does
+ * not stop it. */
+#include <jansson.h>
+#include <locale.h>
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "towers/record/files.h"
+#include "towers/record/metrics.h"
+
+static char run[] = "/tmp/towers-metrics.XXXXXX";
+
+static int run_make(void **state)
+{
+    (void)state;
+    strcpy(run + sizeof run - 7, "XXXXXX");
+    return mkdtemp(run) ? 0 : -1;
+}
+
+static int run_drop(void **state)
+{
+    (void)state;
+    return tree_remove(run) == OK ? 0 : -1;
+}
+
+static char *text_of(const char *name)
+{
+    char path[PATH_BYTES], *text;
+    size_t count;
+    assert_int_equal(path_join(path, run, name), OK);
+    assert_int_equal(file_read(path, 1 << 24, &text, &count), OK);
+    return text;
+}
+
+static void text_put(const char *name, const char *text)
+{
+    char path[PATH_BYTES];
+    assert_int_equal(path_join(path, run, name), OK);
+    assert_int_equal(file_replace(path, text, strlen(text)), OK);
+}
+
+static void step_write(Metrics *metrics, int64_t step)
+{
+    static const TowerLoss towers[] = {{1.5, 2, true}, {NAN, 2, false}, {0, 0, true}};
+    static const double norms[] = {0.1, INFINITY, 1e-300};
+    StepRecord record = {.step = step,
+                         .lr = 0.1,
+                         .images = 4,
+                         .tower = towers,
+                         .towers = 3,
+                         .mean_loss = NAN,
+                         .base_loss = -INFINITY,
+                         .total_loss = 1e300,
+                         .grad_norm = 0.1 + 0.2,
+                         .tower_grad_norm = norms,
+                         .skipped = true};
+    assert_int_equal(metrics_step(metrics, &record), OK);
+}
+
+static void epoch_write(Metrics *metrics, int64_t epoch, int64_t step)
+{
+    EpochRecord record = {
+        .epoch = epoch, .step = step, .train_loss = 0.5, .test_loss = NAN, .test_top1 = NAN, .seconds = INFINITY};
+    assert_int_equal(metrics_epoch(metrics, &record), OK);
+}
+
+static Metrics *metrics_start(int64_t resume_step)
+{
+    Metrics *metrics = NULL;
+    assert_int_equal(metrics_open(run, resume_step, 1, &metrics), OK);
+    return metrics;
+}
+
+static void write_run(int64_t resume_step, int64_t from, int64_t to)
+{
+    Metrics *metrics = metrics_start(resume_step);
+    for (int64_t step = from; step <= to; step++) {
+        step_write(metrics, step);
+        if (step % 2 == 0) epoch_write(metrics, step / 2, step);
+    }
+    metrics_close(metrics);
+}
+
+static void a_step_is_strict_json(void **state)
+{
+    (void)state;
+    static const char wanted[] =
+        "{\"step\":1,\"epoch\":0,\"lr\":0.1,\"images\":4,\"images_per_sec\":0,\"mean_loss\":null,\"base_loss\":null,"
+        "\"total_loss\":1e+300,\"last_tower_loss\":null,\"tower_loss\":[0.75,null,null],\"tower_count\":[2,2,0],"
+        "\"finite\":[true,false,true],\"grad_norm\":0.30000000000000004,\"tower_grad_norm\":[0.1,null,1e-300],"
+        "\"arrival_us\":[],\"data_us\":[],\"top1\":0,\"skipped\":true}\n";
+    write_run(-1, 1, 1);
+    char *text = text_of("metrics.jsonl");
+    assert_string_equal(text, wanted);
+    json_t *row = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(row);
+    assert_true(json_real_value(json_object_get(row, "grad_norm")) == 0.1 + 0.2);
+    json_decref(row);
+    free(text);
+}
+
+static void commas_of_a_locale_stay_out(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8"};
+    bool set = false;
+    for (int i = 0; i < 4 && !set; i++) set = setlocale(LC_ALL, names[i]) != NULL;
+    if (!set) {
+        print_message("SKIPPED: no locale with a decimal comma is installed\n");
+        skip();
+    }
+    write_run(-1, 1, 2);
+    setlocale(LC_ALL, "C");
+    char *steps = text_of("metrics.jsonl"), *epochs = text_of("results.csv");
+    assert_non_null(strstr(steps, "\"lr\":0.1,"));
+    assert_non_null(strstr(epochs, "\n1,2,0.5,0,nan,nan,0,0,0,inf\n"));
+    free(steps);
+    free(epochs);
+}
+
+/* The steps in metrics.jsonl as a string of digits. */
+static void steps_are(const char *wanted)
+{
+    char *text = text_of("metrics.jsonl"), got[64] = "";
+    size_t count = 0;
+    for (char *at = strstr(text, "{\"step\":"); at; at = strstr(at + 1, "{\"step\":")) got[count++] = at[8];
+    free(text);
+    assert_string_equal(got, wanted);
+}
+
+static void a_resumed_run_has_each_step_once(void **state)
+{
+    (void)state;
+    char *text;
+    write_run(-1, 1, 6);
+    write_run(3, 4, 5);
+    steps_are("12345");
+    text = text_of("results.csv");
+    assert_string_equal(text,
+                        "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n"
+                        "1,2,0.5,0,nan,nan,0,0,0,inf\n2,4,0.5,0,nan,nan,0,0,0,inf\n");
+    free(text);
+    write_run(0, 1, 1);
+    steps_are("1");
+}
+
+static void half_a_last_line_is_cut(void **state)
+{
+    (void)state;
+    write_run(-1, 1, 2);
+    char *steps = text_of("metrics.jsonl"), *epochs = text_of("results.csv");
+    steps[strlen(steps) - 20] = 0;
+    epochs[strlen(epochs) - 3] = 0;
+    text_put("metrics.jsonl", steps);
+    text_put("results.csv", epochs);
+    text_put("log.txt", "a whole line\nhalf a li");
+    free(steps);
+    free(epochs);
+    write_run(9, 3, 4);
+    steps_are("134");
+    epochs = text_of("results.csv");
+    assert_null(strstr(epochs, "\n1,2"));
+    assert_non_null(strstr(epochs, "\n2,4"));
+    free(epochs);
+    char *log = text_of("log.txt");
+    assert_string_equal(log, "a whole line\n");
+    free(log);
+}
+
+static void an_old_run_is_set_aside(void **state)
+{
+    (void)state;
+    write_run(-1, 1, 3);
+    write_run(-1, 1, 2);
+    steps_are("12");
+    char *old = text_of("metrics.jsonl.1");
+    assert_non_null(strstr(old, "{\"step\":3,"));
+    free(old);
+}
+
+static void a_log_line_is_one_line(void **state)
+{
+    (void)state;
+    Metrics *metrics = metrics_start(-1);
+    assert_int_equal(metrics_log(metrics, "read '%s'", "a\n2026-01-01T00:00:00.000Z forged\x1b[31m"), OK);
+    char *text = text_of("log.txt"); /* at once, without a flush */
+    assert_int_equal(strlen(text), strcspn(text, "\n") + 1);
+    assert_int_equal(text[10], 'T');
+    assert_int_equal(text[23], 'Z');
+    assert_string_equal(text + 25, "read 'a\\x0a2026-01-01T00:00:00.000Z forged\\x1b[31m'\n");
+    free(text);
+    metrics_close(metrics);
+}
+
+static void files_limit(rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes == RLIM_INFINITY ? limit.rlim_max : bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void a_full_disk_does_not_stop_training(void **state)
+{
+    (void)state;
+    Metrics *metrics = metrics_start(-1);
+    signal(SIGXFSZ, SIG_IGN);
+    step_write(metrics, 1);
+    assert_int_equal(metrics_flush(metrics), OK);
+    assert_null(metrics_warning(metrics));
+    files_limit(600); /* in the middle of the second line */
+    for (int64_t step = 2; step <= 3; step++) {
+        step_write(metrics, step);
+        assert_int_equal(metrics_flush(metrics), OK);
+    }
+    assert_non_null(strstr(metrics_warning(metrics), "metrics.jsonl"));
+    assert_null(metrics_warning(metrics)); /* once */
+    files_limit(RLIM_INFINITY);
+    step_write(metrics, 4);
+    assert_int_equal(metrics_flush(metrics), OK);
+    metrics_close(metrics);
+    signal(SIGXFSZ, SIG_DFL);
+    steps_are("14"); /* what was lost is lost whole */
+    char *log = text_of("log.txt");
+    assert_non_null(strstr(log, "writes failed before this line"));
+    free(log);
+}
+
+static void a_place_that_is_none_is_told(void **state)
+{
+    (void)state;
+    Metrics *metrics = NULL;
+    assert_int_equal(metrics_open("/nonexistent/run", -1, 1, &metrics), ERR_IO);
+    assert_null(metrics);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_step_is_strict_json, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(commas_of_a_locale_stay_out, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(a_resumed_run_has_each_step_once, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(half_a_last_line_is_cut, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(an_old_run_is_set_aside, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(a_log_line_is_one_line, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(a_full_disk_does_not_stop_training, run_make, run_drop),
+        cmocka_unit_test(a_place_that_is_none_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
