@@ -3,6 +3,7 @@
  * Keras' defaults: Glorot uniform weights, zero biases. Pixels in [0, 1]. */
 #include "inception/models.h"
 
+// clang-format off
 static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
 {
     static const Init glorot = {.kind = INIT_GLOROT_UNIFORM};
@@ -15,6 +16,7 @@ static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads
     x = dense(g, x, "fc1", 64, true, glorot);                    graph_expect(g, x, 64, 1);
     heads->logits = dense(g, dropout(g, x, options->dropout), "fc2", options->classes, false, glorot);
 }
+// clang-format on
 
 const Model model_fashion_cnn = {
     .name = "fashion_cnn",

@@ -1,5 +1,5 @@
 /* Inception mini: the ideas of Inception v3 (Szegedy et al., arXiv:1512.00567) at 28x28, for machines without a GPU.
- * A stem that halves once, two 14x14 blocks after Figure 5 (5x5 as two 3x3), a reduction after Figure 10, two 7x7 blocks,
+ * A stem that halves once, a 14x14 block after Figure 5 (5x5 as two 3x3), a reduction after Figure 10, two 7x7 blocks,
  * global pooling. conv = convolution without bias, batch norm, ReLU; every branch is its own statement, so that the op
  * list does not depend on the compiler's order of evaluation. */
 #include "inception/models.h"
@@ -25,34 +25,36 @@ static Value block(Graph *g, Value x, const char *name, Widths w)
 static Value reduction(Graph *g, Value x, const char *name)
 {
     graph_scope(g, name);
-    Value b0 = CHAIN(g, x, {"branch3x3_1", 48, 1, 1}, {"branch3x3_2", 64, 3, 3, HALVE_SAME});
-    Value b1 = CHAIN(g, x, {"branch3x3dbl_1", 32, 1, 1}, {"branch3x3dbl_2", 32, 3, 3},
-                     {"branch3x3dbl_3", 48, 3, 3, HALVE_SAME});
+    Value b0 = CHAIN(g, x, {"branch3x3_1", 32, 1, 1}, {"branch3x3_2", 48, 3, 3, HALVE_SAME});
+    Value b1 = CHAIN(g, x, {"branch3x3dbl_1", 16, 1, 1}, {"branch3x3dbl_2", 24, 3, 3},
+                     {"branch3x3dbl_3", 32, 3, 3, HALVE_SAME});
     Value b2 = max_pool(g, x, 3, HALVE_SAME);
     return CONCAT(g, b0, b1, b2);
 }
 
+// clang-format off
 static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
 {
     layer_style(g, (LayerStyle){.include_pad = true});
     graph_canonical(g, 28);
     Value x = image;
-    x = conv_bn_relu(g, x, (ConvUnit){"Conv2d_1a_3x3", 32, 3, 3, SAME});              graph_expect(g, x, 32, 28);
-    x = conv_bn_relu(g, x, (ConvUnit){"Conv2d_2a_3x3", 48, 3, 3, HALVE_SAME});        graph_expect(g, x, 48, 14);
-    x = block(g, x, "Mixed_3a", (Widths){32, 32, 48, 16, 24, 24});                    graph_expect(g, x, 128, 14);
-    x = block(g, x, "Mixed_3b", (Widths){32, 32, 48, 16, 24, 24});                    graph_expect(g, x, 128, 14);
-    x = reduction(g, x, "Mixed_4a");                                                  graph_expect(g, x, 240, 7);
-    x = block(g, x, "Mixed_5a", (Widths){96, 64, 96, 32, 64, 64});                    graph_expect(g, x, 320, 7);
-    x = block(g, x, "Mixed_5b", (Widths){96, 64, 96, 32, 64, 64});                    graph_expect(g, x, 320, 7);
+    x = conv_bn_relu(g, x, (ConvUnit){"Conv2d_1a_3x3", 16, 3, 3, SAME});          graph_expect(g, x,  16, 28);
+    x = conv_bn_relu(g, x, (ConvUnit){"Conv2d_2a_3x3", 32, 3, 3, HALVE_SAME});    graph_expect(g, x,  32, 14);
+    x = block(g, x, "Mixed_3a", (Widths){32, 24, 32, 16, 16, 16});                graph_expect(g, x,  96, 14);
+    x = reduction(g, x, "Mixed_4a");                                              graph_expect(g, x, 176,  7);
+    x = block(g, x, "Mixed_5a", (Widths){64, 48, 64, 24, 48, 32});                graph_expect(g, x, 208,  7);
+    x = block(g, x, "Mixed_5b", (Widths){64, 48, 64, 24, 48, 32});                graph_expect(g, x, 208,  7);
     graph_scope(g, "");
-    x = dropout(g, global_avg_pool(g, x), options->dropout);                          graph_expect(g, x, 320, 1);
+    x = dropout(g, global_avg_pool(g, x), options->dropout);                      graph_expect(g, x, 208,  1);
     heads->logits = dense(g, x, "fc", options->classes, false, (Init){INIT_TRUNCATED_NORMAL, 0.05f});
 }
+// clang-format on
 
 const Model model_inception_mini = {
     .name = "inception_mini",
     .title = "Inception mini",
-    .paper = "our own, after Szegedy et al., \"Rethinking the Inception Architecture for Computer Vision\", arXiv:1512.00567",
+    .paper = "our own, after Szegedy et al., \"Rethinking the Inception Architecture for Computer Vision\", "
+             "arXiv:1512.00567",
     .side = 28,
     .min_side = 8,
     .channels = 1,
@@ -61,5 +63,7 @@ const Model model_inception_mini = {
     .mean = {0.2860f, 0.2860f, 0.2860f},
     .std = {0.3530f, 0.3530f, 0.3530f},
     .variants = "",
+    .defaults =
+        "epochs: 5\nopt: nesterov\nlr: 0.2\nweight-decay: 0.0005\nsched: onecycle\naugment: true\ncrop-pad: 2\n",
     .build = build,
 };
