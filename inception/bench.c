@@ -2,12 +2,16 @@
  * far with its uncertainty (standard deviation / sqrt(n)) and jitter (1.4826 times the median absolute deviation). */
 #include "inception/bench.h"
 
+#include "inception/profile.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+enum { PROFILE_ROUNDS = 7 };
 
 /* Shared with rank 0's process, which measures and prints. */
 typedef struct Timing {
@@ -137,7 +141,7 @@ static Status json_print(const TrainJob *job, const Timing *timing, const Speed 
 Status bench_run(const Options *o, JobFiles *files)
 {
     Status st = OK;
-    Timing *timing;
+    Timing *timing = NULL;
     TRY(timing_create(o, shares_global(&files->job.shares), &timing));
     files->job.on_step = step_seen;
     files->job.on_step_context = timing;
@@ -148,6 +152,7 @@ Status bench_run(const Options *o, JobFiles *files)
     Speed speed = speed_of(timing);
     static const char rule[] = "----------------------------------------------------------------";
     if (!o->json) printf("%s\ntotal images/sec: %.2f\n%s\n", rule, speed.mean, rule);
+    if (o->profile) TRY_OUT(profile_run(files, PROFILE_ROUNDS, o->json ? stderr : stdout));
     if (o->json) TRY_OUT(json_print(&files->job, timing, &speed));
 out:
     munmap(timing, timing->bytes);
