@@ -44,6 +44,8 @@ static const Case cases[] = {
     {"1x1 of slices, relu", 3, 16, 16, 6, 6, 1, 1, 1, 0, 0, .x_gap = 3, .y_gap = 48, .relu = true},
     {"3x3 of slices, sum", 3, 16, 48, 9, 7, 3, 3, 1, 1, 1, .x_gap = 5, .y_gap = 16, .bias = true, .acc = true},
     {"3x3 of slices, stride 2", 1, 48, 5, 9, 9, 3, 3, 2, 0, 0, .x_gap = 16, .y_gap = 11, .relu = true},
+    {"1x1 of many pixels, sum", 3, 16, 24, 30, 30, 1, 1, 1, 0, 0, .bias = true, .relu = true, .acc = true},
+    {"1x1 of many pixels, of slices", 3, 16, 24, 30, 30, 1, 1, 1, 0, 0, .x_gap = 8, .y_gap = 8, .acc = true},
     {"the whole image", 3, 16, 48, 5, 5, 5, 5, 1, 0, 0, .bias = true, .relu = true, .acc = true},
     {"the whole image, of slices", 3, 16, 48, 5, 4, 5, 4, 1, 0, 0, .x_gap = 8, .y_gap = 8, .acc = true},
     {"a single pixel", 1, 3, 5, 1, 1, 1, 1, 1, 0, 0, .bias = true, .acc = true},

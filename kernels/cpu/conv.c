@@ -115,8 +115,8 @@ static Status offer_product(Choice *choice, Device *device, const Operands *o, b
 }
 
 /* The gradient by a convolution of stride 1 is a convolution of stride 1 with the weights turned by 180 degrees and the
- * roles of their channels exchanged; forward code is the better tuned (by 1.4 for 80 channels in f32, by up to two with
- * AMX). Not for the few channels of an image, where it is worse. */
+ * roles of their channels exchanged; oneDNN's forward code is the better tuned: 1.4 times as fast for 80 input channels
+ * in f32, equal elsewhere. Not for the few channels of an image, where it is slower. */
 static bool window_turns(const Operands *o)
 {
     enum { FEW_CHANNELS = 16 };
