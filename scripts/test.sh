@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Set up, build and run every test. Exits non-zero if anything fails.
 #   scripts/test.sh          the tests, built with gcc
-#   scripts/test.sh --all    also: clang, address and thread sanitizers, 30 seconds of each fuzzer (what CI runs)
-# Further arguments go to ctest (as: -R loader).
+#   scripts/test.sh --all    also: clang, address, undefined-behaviour and thread sanitizers, 30 seconds of each fuzzer (CI runs this)
+# Further arguments go to the first ctest (as: -R loader).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,27 +11,48 @@ all=no
 scripts/setup.sh test
 jobs=$(nproc)
 
-# build PRESET: configure and build quietly, show the log if that fails
+# build PRESET: configure and build quietly, show the end of the log if that fails
 build() {
     local log
     log=$(mktemp)
+    echo "== building $1"
     if ! { cmake --preset "$1" && cmake --build "build-$1" -j "$jobs"; } >"$log" 2>&1; then
         tail -n 60 "$log" >&2
-        echo "build of preset '$1' failed" >&2
+        echo "the build of preset '$1' failed" >&2
         exit 1
     fi
+    grep -A 5 '^-- Towers' "$log" | sed 's/^-- //'
     rm -f "$log"
 }
 
+# check PRESET [ctest options]
 check() {
-    echo "== $1"
-    (cd "build-$1" && shift && ctest --output-on-failure -j "$jobs" "$@")
+    local preset=$1
+    shift
+    echo "== testing $preset"
+    ctest --test-dir "build-$preset" --output-on-failure -j "$jobs" "$@"
+}
+
+# fuzz SECONDS: every fuzzer from its corpus, as many at a time as there are cores
+fuzz() {
+    echo "== fuzzing, $1 s each"
+    find build-fuzz/tests -maxdepth 1 -name 'fuzz_*' -type f -executable -print0 |
+        xargs -0 -P "$jobs" -I{} bash -c '
+            name=$(basename {}); subject=${name#fuzz_}; found=build-fuzz/tests/found/$subject
+            mkdir -p "$found"
+            {} -max_total_time='"$1"' -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 "$found" "tests/fuzz/corpus/$subject" \
+                >"build-fuzz/$name.log" 2>&1 || { tail -n 40 "build-fuzz/$name.log"; echo "$name failed"; exit 255; }
+            echo "$name: $(grep -o "number_of_executed_units: [0-9]*" "build-fuzz/$name.log")"'
 }
 
 if [ $all = yes ]; then
-    build clang
     build asan
-    check asan -L parser -L memory 2>/dev/null || true
+    check asan -L unit
+    build tsan
+    check tsan -L threads
+    build fuzz
+    fuzz 30
+    build clang
 fi
 build test
 check test "$@"
