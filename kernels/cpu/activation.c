@@ -144,19 +144,30 @@ const OpKernel cpu_tanh = {
 
 /* ---- dropout */
 
-/* mask[i] = the factor of element first + i: 1 / keep or 0. */
-static void dropout_factors(const OpCall *call, int64_t first, float *factor, int64_t n)
+/* factor[i] of elements 4 * group .. 4 * (group + groups) - 1: 1 / keep or 0. */
+CPU_CLONES static void activation_draw(uint64_t seed, uint32_t step, uint32_t tower, uint32_t stream, float keep,
+                                       int64_t group, int64_t groups, float *factor)
+{
+    float scale = 1.0f / keep;
+    VECTOR_LOOP
+    for (int64_t i = 0; i < groups; i++) {
+        Philox bits = philox(seed, (uint32_t)(group + i), step, tower, stream);
+        factor[4 * i] = philox_unit(bits.v[0]) < keep ? scale : 0.0f;
+        factor[4 * i + 1] = philox_unit(bits.v[1]) < keep ? scale : 0.0f;
+        factor[4 * i + 2] = philox_unit(bits.v[2]) < keep ? scale : 0.0f;
+        factor[4 * i + 3] = philox_unit(bits.v[3]) < keep ? scale : 0.0f;
+    }
+}
+
+/* The factors of elements first .. first + n - 1, somewhere in `space`. */
+static const float *dropout_factors(const OpCall *call, int64_t first, int64_t n, float *space)
 {
     const uint32_t *counter = call->in[1].data;
     uint64_t seed = counter[0] | (uint64_t)counter[1] << 32;
-    float keep = call->attr.dropout.keep, scale = 1.0f / keep;
-    Philox bits = {{0}};
-    for (int64_t i = 0; i < n; i++) {
-        int64_t element = first + i;
-        if (i == 0 || element % 4 == 0)
-            bits = philox(seed, (uint32_t)(element / 4), counter[2], counter[3], call->attr.dropout.stream);
-        factor[i] = philox_unit(bits.v[element % 4]) < keep ? scale : 0.0f;
-    }
+    int64_t group = first / 4, end = (first + n + 3) / 4;
+    activation_draw(seed, counter[2], counter[3], call->attr.dropout.stream, call->attr.dropout.keep, group,
+                    end - group, space);
+    return space + first % 4;
 }
 
 CPU_CLONES static void activation_drop(Dtype dtype, const void *x, const float *factor, void *y, int64_t n)
@@ -171,10 +182,10 @@ CPU_CLONES static void activation_drop(Dtype dtype, const void *x, const float *
 static void dropout_span(const OpCall *call, Span span)
 {
     const Tensor *x = &call->in[0], *y = &call->out[0];
-    float factor[BLOCK_ELEMENTS];
+    float space[BLOCK_ELEMENTS + 8];
     for (int64_t i = 0; i < span.n; i += BLOCK_ELEMENTS) {
         Span part = {span.pixel, span.from + i, smaller(BLOCK_ELEMENTS, span.n - i)};
-        dropout_factors(call, part.pixel * y->shape.c + part.from, factor, part.n);
+        const float *factor = dropout_factors(call, part.pixel * y->shape.c + part.from, part.n, space);
         activation_drop(y->dtype, span_at(x, part), factor, span_at(y, part), part.n);
     }
 }

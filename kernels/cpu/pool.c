@@ -44,27 +44,34 @@ VECTOR_INLINE void max_rows(Dtype dtype, int taps, const void *x, int64_t stride
     }
 }
 
+/* The same with the number of rows, and whether they are the first, as constants of the loop. */
+VECTOR_INLINE void max_group(Dtype dtype, int taps, const void *x, int64_t stride, int32_t first, bool begin,
+                             float *best, int32_t *place, int64_t n)
+{
+    if (taps == 3 && begin)
+        max_rows(dtype, 3, x, stride, first, true, best, place, n);
+    else if (taps == 3)
+        max_rows(dtype, 3, x, stride, first, false, best, place, n);
+    else if (taps == 2 && begin)
+        max_rows(dtype, 2, x, stride, first, true, best, place, n);
+    else if (taps == 2)
+        max_rows(dtype, 2, x, stride, first, false, best, place, n);
+    else if (begin)
+        max_rows(dtype, 1, x, stride, first, true, best, place, n);
+    else
+        max_rows(dtype, 1, x, stride, first, false, best, place, n);
+}
+
 /* One window, one block of channels. rows/columns: the part of the window inside the image. */
 VECTOR_INLINE void max_window(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, int rows, int columns,
                               int32_t first, int32_t kw, float *best, int32_t *place, int64_t n)
 {
-    bool begin = true;
-    for (int i = 0; i < rows; i++) {
-        int j = 0;
-        for (; j + TAP_GROUP <= columns; j += TAP_GROUP) {
-            const char *at = (const char *)x + (i * row_stride + j * stride) * (dtype == DTYPE_F32 ? 4 : 2);
-            if (begin)
-                max_rows(dtype, TAP_GROUP, at, stride, first + i * kw + j, true, best, place, n);
-            else
-                max_rows(dtype, TAP_GROUP, at, stride, first + i * kw + j, false, best, place, n);
-            begin = false;
-        }
-        for (; j < columns; j++) {
-            const char *at = (const char *)x + (i * row_stride + j * stride) * (dtype == DTYPE_F32 ? 4 : 2);
-            max_rows(dtype, 1, at, stride, first + i * kw + j, begin, best, place, n);
-            begin = false;
-        }
-    }
+    int64_t bytes = dtype == DTYPE_F32 ? 4 : 2;
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < columns; j += TAP_GROUP)
+            max_group(dtype, (int)smaller(TAP_GROUP, columns - j),
+                      (const char *)x + (i * row_stride + j * stride) * bytes, stride, first + i * kw + j,
+                      i == 0 && j == 0, best, place, n);
 }
 
 VECTOR_INLINE void max_store(Dtype dtype, const float *best, const int32_t *place, void *y, uint8_t *argmax, int64_t n)
@@ -220,32 +227,31 @@ VECTOR_INLINE void gather_options(Dtype dtype, int count, const Cover *cover, co
         gather_rows(dtype, count, false, cover, NULL, dx, n);
 }
 
-/* One more group of windows, into sum[n]; element 0 of sum is element `first` of the rows. */
-VECTOR_INLINE void gather_group(Dtype dtype, bool relu, const Cover *from, float *sum, int64_t first, int64_t n)
+/* Some more windows, into sum[n]; element 0 of sum is element `first` of the rows. */
+VECTOR_INLINE void gather_some(Dtype dtype, int count, bool relu, const Cover *from, float *sum, int64_t first,
+                               int64_t n)
 {
-    Cover cover[COVER_GROUP] = {from[0], from[1], from[2], from[3]};
+    Cover cover[COVER_GROUP];
+    for (int k = 0; k < count; k++) cover[k] = from[k];
     VECTOR_LOOP
-    for (int64_t i = 0; i < n; i++) sum[i] += gathered(dtype, COVER_GROUP, relu, cover, first + i);
+    for (int64_t i = 0; i < n; i++) sum[i] += gathered(dtype, count, relu, cover, first + i);
 }
 
-/* Any number of groups: summed in f32 on the way, so that bf16 is rounded once. */
-VECTOR_INLINE void gather_groups(Dtype dtype, int64_t count, const Cover *from, const void *acc, void *dx,
-                                 int64_t first, int64_t n)
+/* Any number of windows: summed in f32 on the way, so that bf16 is rounded once. */
+VECTOR_INLINE void gather_many(Dtype dtype, int64_t count, bool relu, const Cover *cover, const void *acc, void *dx,
+                               int64_t first, int64_t n)
 {
     float sum[BLOCK_ELEMENTS];
+    int64_t k = 0;
     VECTOR_LOOP
     for (int64_t i = 0; i < n; i++) sum[i] = acc ? load(dtype, acc, first + i) : 0.0f;
-    for (int64_t k = 0; k < count; k += COVER_GROUP) {
-        if (from[0].y)
-            gather_group(dtype, true, from + k, sum, first, n);
-        else
-            gather_group(dtype, false, from + k, sum, first, n);
-    }
+    for (; k + COVER_GROUP <= count; k += COVER_GROUP) gather_some(dtype, COVER_GROUP, relu, cover + k, sum, first, n);
+    for (; k < count; k++) gather_some(dtype, 1, relu, cover + k, sum, first, n);
     VECTOR_LOOP
     for (int64_t i = 0; i < n; i++) store(dtype, dx, first + i, sum[i]);
 }
 
-/* `covers` is padded with windows that send nothing up to the next of 1, 2, 4, 8, 12, ... */
+/* `covers` is padded with windows that send nothing up to 1, 2 or 4. */
 VECTOR_INLINE void gather_pixel(Dtype dtype, int64_t count, const Cover *cover, const void *acc, void *dx, int64_t n)
 {
     if (count <= 1)
@@ -255,8 +261,12 @@ VECTOR_INLINE void gather_pixel(Dtype dtype, int64_t count, const Cover *cover, 
     else if (count <= COVER_GROUP)
         gather_options(dtype, COVER_GROUP, cover, acc, dx, n);
     else
-        for (int64_t i = 0; i < n; i += BLOCK_ELEMENTS)
-            gather_groups(dtype, count, cover, acc, dx, i, smaller(BLOCK_ELEMENTS, n - i));
+        for (int64_t i = 0; i < n; i += BLOCK_ELEMENTS) {
+            if (cover[0].y)
+                gather_many(dtype, count, true, cover, acc, dx, i, smaller(BLOCK_ELEMENTS, n - i));
+            else
+                gather_many(dtype, count, false, cover, acc, dx, i, smaller(BLOCK_ELEMENTS, n - i));
+        }
 }
 
 CPU_CLONES static void pool_gather_pixel(Dtype dtype, int64_t count, const Cover *cover, const void *acc, void *dx,
@@ -403,6 +413,12 @@ VECTOR_INLINE void mean_pixel(Dtype dtype, const float *line, int64_t count, int
         float a = v[0] * p, b = v[1] * p, d = v[2] * p;
         VECTOR_LOOP
         for (int64_t i = 0; i < c; i++) store(dtype, out, i, a * line[i] + b * line[c + i] + d * line[2 * c + i]);
+        return;
+    }
+    if (count == 1 && !acc) {
+        float a = v[0] * p;
+        VECTOR_LOOP
+        for (int64_t i = 0; i < c; i++) store(dtype, out, i, a * line[i]);
         return;
     }
     for (int64_t first = 0; first < c; first += BLOCK_ELEMENTS) {

@@ -47,10 +47,11 @@ VECTOR_INLINE void store(Dtype dtype, void *base, int64_t index, float value)
         ((uint16_t *)base)[index] = bf16_from_f32(value);
 }
 
-/* Address of element `index` of a tensor's storage. */
+/* Address of element `index` of a tensor's storage. Called for every pixel, so the size is found without a call. */
 static inline void *element_at(const Tensor *t, int64_t index)
 {
-    return (char *)t->data + index * (int64_t)dtype_bytes(t->dtype);
+    int64_t bytes = t->dtype == DTYPE_F32 || t->dtype == DTYPE_I32 ? 4 : t->dtype == DTYPE_U8 ? 1 : 2;
+    return (char *)t->data + index * bytes;
 }
 
 static inline int64_t smaller(int64_t a, int64_t b)
