@@ -1,8 +1,9 @@
 /* Backend: all that a device must offer, and Device, one opened device.
  *
- * "cpu" (oneDNN and own kernels) exists on every machine with oneDNN, "cuda" (cuDNN, cuBLASLt, own kernels) where it was
- * built in. Nothing above this header knows which one it talks to. Slow and fallible things happen in open, alloc and
- * prepare; launch only enqueues (on the CPU it runs at once, in the calling thread plus the device's OpenMP team). */
+ * "cpu" (oneDNN and own kernels) exists on every machine with oneDNN, "cuda" (cuDNN, cuBLASLt, own kernels) where it
+ * was built in. Nothing above this header knows which one it talks to. Slow and fallible things happen in open, alloc
+ * and prepare; launch only enqueues (on the CPU it runs at once, in the calling thread plus the device's OpenMP team).
+ */
 #ifndef TOWERS_KERNELS_BACKEND_H
 #define TOWERS_KERNELS_BACKEND_H
 
@@ -14,16 +15,16 @@ typedef struct Backend Backend;
 typedef enum Lane { LANE_COMPUTE = 0, LANE_COMM, LANE_COPY, LANE_COUNT } Lane;
 
 typedef struct DeviceConfig {
-    int ordinal;        /* GPU number; 0 on the CPU */
-    int threads;        /* CPU: size of the OpenMP team, >= 1 */
-    bool deterministic; /* refuse algorithms whose result may differ between runs */
+    int ordinal;          /* GPU number; 0 on the CPU */
+    int threads;          /* CPU: size of the OpenMP team, >= 1 */
+    bool deterministic;   /* refuse algorithms whose result may differ between runs */
     bool allow_reference; /* CPU: accept oneDNN's `ref` implementations (a 100x slower convolution) */
 } DeviceConfig;
 
 typedef struct Device {
     const Backend *backend; /* borrowed, static */
     DeviceConfig config;
-    void *impl;             /* owned by the backend */
+    void *impl; /* owned by the backend */
 } Device;
 
 /* The kernel of one op kind on one backend. */
@@ -34,9 +35,9 @@ typedef struct OpKernel {
     Status (*prepare)(Device *device, OpCall *call);
     Status (*launch)(Device *device, OpCall *call);
     void (*discard)(Device *device, OpCall *call); /* frees call->state; NULL: nothing to free */
-    uint32_t strided_in;  /* bit k: in[k] may be a slice (pitch > c) */
-    uint32_t strided_out; /* bit k: out[k] may be a slice */
-    uint32_t in_place;    /* bit k: out[0] may share the storage of in[k], when shapes, dtypes and pitches agree */
+    uint32_t strided_in;                           /* bit k: in[k] may be a slice (pitch > c) */
+    uint32_t strided_out;                          /* bit k: out[k] may be a slice */
+    uint32_t in_place; /* bit k: out[0] may share the storage of in[k], when shapes, dtypes and pitches agree */
 } OpKernel;
 
 struct Backend {
@@ -63,9 +64,10 @@ struct Backend {
     Status (*square_sum)(Device *device, const float *x, size_t count, double *sum_of_squares);
 
     /* running[i] += (1 - decay) * (batch[i] - running[i]), if *commit != 0: batch-norm averages and loss averages.
-     * f32, device memory; `correct` multiplies batch[i] first (n / (n - 1) for an unbiased variance), per element, or NULL. */
-    Status (*average)(Device *device, float *running, const float *batch, const float *correct, float decay, size_t count,
-                      const float *commit);
+     * f32, device memory; `correct` multiplies batch[i] first (n / (n - 1) for an unbiased variance), per element, or
+     * NULL. */
+    Status (*average)(Device *device, float *running, const float *batch, const float *correct, float decay,
+                      size_t count, const float *commit);
 
     /* Order between lanes: what is enqueued on `waiter` after this runs when all now on `on` is done. */
     Status (*wait)(Device *device, Lane waiter, Lane on);
@@ -76,8 +78,9 @@ struct Backend {
     void (*describe)(Device *device, char *text, size_t bytes);
 };
 
-/* "cpu", "cuda", or "auto" (cuda if this build has it and a device is visible). On ERR_UNSUPPORTED / ERR_DEVICE the message
- * says what is missing. `why`, if not NULL, receives one line when auto falls back to the CPU ("" otherwise). */
+/* "cpu", "cuda", or "auto" (cuda if this build has it and a device is visible). On ERR_UNSUPPORTED / ERR_DEVICE the
+ * message says what is missing. `why`, if not NULL, receives one line when auto falls back to the CPU ("" otherwise).
+ */
 NODISCARD Status backend_find(const char *name, const Backend **found, char *why, size_t why_bytes);
 
 /* How many devices of this backend this machine has (CPU: 1), and the backend's own names for doctor. */

@@ -7,7 +7,8 @@ static const struct {
     const char *formula;
 } rows[OP_COUNT] = {
     [OP_NONE] = {"none", 0, 0, 0, ""},
-#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = {#name, inputs, outputs, min_inputs, formula},
+#define OP(KIND, name, inputs, outputs, min_inputs, formula)                                                           \
+    [OP_##KIND] = {#name, inputs, outputs, min_inputs, formula},
 #include "kernels/ops.def"
 #undef OP
 };

@@ -10,10 +10,10 @@
 #include "kernels/tensor.h"
 
 typedef enum OptimizerKind {
-    OPTIMIZER_SGD = 0, /* slot 0: momentum buffer (if momentum != 0) */
+    OPTIMIZER_SGD = 0,    /* slot 0: momentum buffer (if momentum != 0) */
     OPTIMIZER_RMSPROP_TF, /* slot 0: mean square (starts at 1), slot 1: momentum */
-    OPTIMIZER_RMSPROP, /* PyTorch's: slot 0: mean square (starts at 0), slot 1: momentum buffer */
-    OPTIMIZER_ADAM,    /* slot 0: first, slot 1: second moment */
+    OPTIMIZER_RMSPROP,    /* PyTorch's: slot 0: mean square (starts at 0), slot 1: momentum buffer */
+    OPTIMIZER_ADAM,       /* slot 0: first, slot 1: second moment */
     OPTIMIZER_ADAMW,
     OPTIMIZER_COUNT
 } OptimizerKind;
@@ -27,7 +27,7 @@ typedef struct OptimizerHyper {
     float beta1, beta2; /* Adam */
     float decay;        /* RMSProp: of the mean square */
     float epsilon;
-    float clip_value;   /* elementwise; 0 = off */
+    float clip_value; /* elementwise; 0 = off */
 } OptimizerHyper;
 
 typedef struct OptimizerSegment {
@@ -40,7 +40,8 @@ typedef struct OptimizerSegment {
 typedef struct OptimizerScalars {
     float lr;
     float step;       /* 1 for the first update (bias correction) */
-    float grad_scale; /* gradients are multiplied by it first (1 / loss scale, times the clip factor of the global norm) */
+    float grad_scale; /* gradients are multiplied by it first (1 / loss scale, times the clip factor of the global norm)
+                       */
     float ema_decay;  /* of the weight average, already warmed up; used only if ema != NULL */
     float commit;     /* the gate: 0 = change nothing */
     float reserved[3];
@@ -48,11 +49,11 @@ typedef struct OptimizerScalars {
 
 typedef struct OptimizerUpdate {
     OptimizerHyper hyper;
-    float *param;                /* f32 master weights */
-    const float *grad;           /* f32 */
+    float *param;                 /* f32 master weights */
+    const float *grad;            /* f32 */
     float *slot[OPTIMIZER_SLOTS]; /* NULL if the kind does not use it */
-    float *ema;                  /* weight average, or NULL */
-    void *half;                  /* 16-bit copy of the weights, or NULL */
+    float *ema;                   /* weight average, or NULL */
+    void *half;                   /* 16-bit copy of the weights, or NULL */
     Dtype half_dtype;
     const OptimizerSegment *segments; /* host memory */
     int segment_count;

@@ -37,7 +37,8 @@ static const char *file_name(const char *path)
 static void trace_add(const char *file, int line, const char *call)
 {
     size_t used = strlen(trace);
-    if (used < TRACE_BYTES - 1) snprintf(trace + used, TRACE_BYTES - used, "  via %s:%d %s\n", file_name(file), line, call);
+    if (used < TRACE_BYTES - 1)
+        snprintf(trace + used, TRACE_BYTES - used, "  via %s:%d %s\n", file_name(file), line, call);
 }
 
 Status status_fail(Status code, const char *file, int line, const char *format, ...)

@@ -19,8 +19,8 @@ typedef struct Shape {
 typedef enum Dtype { DTYPE_F32 = 0, DTYPE_BF16, DTYPE_F16, DTYPE_U8, DTYPE_I32, DTYPE_COUNT } Dtype;
 
 typedef struct Tensor {
-    void *data;    /* borrowed: an arena of a Plan; NULL for an optional operand that is absent */
-    Shape shape;   /* logical */
+    void *data;  /* borrowed: an arena of a Plan; NULL for an optional operand that is absent */
+    Shape shape; /* logical */
     Dtype dtype;
     int64_t pitch; /* elements from one pixel to the next */
 } Tensor;
@@ -28,7 +28,7 @@ typedef struct Tensor {
 size_t dtype_bytes(Dtype dtype);
 const char *dtype_name(Dtype dtype);
 
-int64_t shape_count(Shape s); /* elements, without pitch */
+int64_t shape_count(Shape s);  /* elements, without pitch */
 int64_t shape_pixels(Shape s); /* n * h * w */
 bool shape_equal(Shape a, Shape b);
 

@@ -1,5 +1,5 @@
-/* Dataset: numbered samples, each an 8-bit image and a label. Opened once by the supervisor, before the towers are forked,
- * so that a bad file is reported once and pages are shared; read-only and thread-safe afterwards.
+/* Dataset: numbered samples, each an 8-bit image and a label. Opened once by the supervisor, before the towers are
+ * forked, so that a bad file is reported once and pages are shared; read-only and thread-safe afterwards.
  *
  * Readers: idx.c (MNIST family, .gz or plain), synthetic.c (tf_cnn_benchmarks' truncated normal). */
 #ifndef TOWERS_DATA_DATASET_H
@@ -12,8 +12,8 @@
 typedef enum Split { SPLIT_TRAIN = 0, SPLIT_TEST } Split;
 
 typedef struct DatasetInfo {
-    char name[64];            /* "fashion-mnist", "synthetic" */
-    int64_t count;            /* samples */
+    char name[64]; /* "fashion-mnist", "synthetic" */
+    int64_t count; /* samples */
     int classes;
     int32_t h, w, c;          /* of every image; c is 1 or 3 */
     uint64_t fingerprint[2];  /* XXH3-128 of what was read: two runs on equal data have equal ones */
@@ -22,11 +22,13 @@ typedef struct DatasetInfo {
 
 typedef struct Dataset Dataset;
 
-/* `path`: a directory that holds (or holds a folder fashion-mnist/ with) {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz].
- * Errors: ERR_FORMAT for a file that is not what it claims to be (file, offset, wanted, found), ERR_IO, ERR_ARG. */
+/* `path`: a directory that holds (or holds a folder fashion-mnist/ with)
+ * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]. Errors: ERR_FORMAT for a file that is not what it claims to be
+ * (file, offset, wanted, found), ERR_IO, ERR_ARG. */
 NODISCARD Status dataset_open(const char *path, Split split, Dataset **made);
 /* Fixed random images and labels, for benchmarks: truncated normal (mean 127, deviation 60), labels uniform. */
-NODISCARD Status dataset_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed, Dataset **made);
+NODISCARD Status dataset_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed,
+                                   Dataset **made);
 void dataset_close(Dataset *dataset); /* NULL is fine */
 
 const DatasetInfo *dataset_info(const Dataset *dataset);

@@ -11,20 +11,20 @@
 #include "towers/data/share.h"
 
 typedef struct LoaderConfig {
-    const Dataset *dataset;  /* borrowed */
+    const Dataset *dataset; /* borrowed */
     Shares shares;
-    int first_tower, local;  /* the towers of this process */
+    int first_tower, local; /* the towers of this process */
     uint64_t seed;
-    bool shuffle;            /* training; else samples come in file order */
-    bool augment;            /* random crop out of `pad`, and flip */
-    bool flip;               /* mirror half of the images (with augment) */
-    int32_t side;            /* images are resized to side x side (antialiased bilinear) unless they are already */
-    int32_t pad;             /* zero pixels around; the canvas is side + 2 pad, the crop is side */
-    int64_t start_step;      /* global step to begin with (resume) */
-    int64_t stride;          /* global steps from one delivered step to the next; 0 means 1 */
-    int64_t max_steps;       /* global step to end before (the loader stops reading there); INT64_MAX = none */
-    int workers;             /* threads; >= 0 */
-    int depth;               /* batches read ahead; >= 2 */
+    bool shuffle;       /* training; else samples come in file order */
+    bool augment;       /* random crop out of `pad`, and flip */
+    bool flip;          /* mirror half of the images (with augment) */
+    int32_t side;       /* images are resized to side x side (antialiased bilinear) unless they are already */
+    int32_t pad;        /* zero pixels around; the canvas is side + 2 pad, the crop is side */
+    int64_t start_step; /* global step to begin with (resume) */
+    int64_t stride;     /* global steps from one delivered step to the next; 0 means 1 */
+    int64_t max_steps;  /* global step to end before (the loader stops reading there); INT64_MAX = none */
+    int workers;        /* threads; >= 0 */
+    int depth;          /* batches read ahead; >= 2 */
 } LoaderConfig;
 
 typedef struct Batch {

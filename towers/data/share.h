@@ -1,8 +1,8 @@
 /* Which samples each tower gets: nothing is dropped, nothing is repeated.
  *
  * Step s of an epoch takes samples order[s * G .. min((s + 1) * G, count)) of the epoch's order, G = sum of the towers'
- * shares; they are cut into consecutive runs, tower 0 first. A full batch is cut by the shares; a short one in proportion
- * to them (largest remainder, lower tower first), so a tower may get 0. */
+ * shares; they are cut into consecutive runs, tower 0 first. A full batch is cut by the shares; a short one in
+ * proportion to them (largest remainder, lower tower first), so a tower may get 0. */
 #ifndef TOWERS_DATA_SHARE_H
 #define TOWERS_DATA_SHARE_H
 

@@ -47,13 +47,13 @@ typedef struct ValueInfo {
     Shape shape;
     Dtype dtype;
     Role role;
-    const char *name;   /* owned by the graph: "Mixed_5b.branch1x1.conv.weight"; never NULL */
-    int32_t op;         /* index of the op that writes it, -1 if none */
-    int32_t out;        /* which of that op's outputs */
-    Init init;          /* PARAM, STATE */
-    bool decay;         /* PARAM: weight decay applies (weights yes; batch norm and biases no) */
-    Value of;           /* GRAD: its PARAM or PACK; STAT: its STATE */
-    float correct;      /* STAT: factor to apply to the batch value before averaging (n / (n - 1), else 1) */
+    const char *name;         /* owned by the graph: "Mixed_5b.branch1x1.conv.weight"; never NULL */
+    int32_t op;               /* index of the op that writes it, -1 if none */
+    int32_t out;              /* which of that op's outputs */
+    Init init;                /* PARAM, STATE */
+    bool decay;               /* PARAM: weight decay applies (weights yes; batch norm and biases no) */
+    Value of;                 /* GRAD: its PARAM or PACK; STAT: its STATE */
+    float correct;            /* STAT: factor to apply to the batch value before averaging (n / (n - 1), else 1) */
     Value members[OP_MAX_IN]; /* PACK: its PARAMs */
     int member_count;
 } ValueInfo;
@@ -68,8 +68,8 @@ typedef struct Op {
 } Op;
 
 typedef struct GraphOptions {
-    bool training;  /* batch norm uses the batch, dropout drops, aux heads exist */
-    Dtype compute;  /* dtype of activations and their gradients: F32, BF16, F16 */
+    bool training; /* batch norm uses the batch, dropout drops, aux heads exist */
+    Dtype compute; /* dtype of activations and their gradients: F32, BF16, F16 */
 } GraphOptions;
 
 NODISCARD Status graph_create(const GraphOptions *options, Graph **made);
@@ -92,10 +92,12 @@ Value graph_state(Graph *g, const char *name, Shape shape, float start);
 /* PARAMs of equal c, h, w stacked along n. The layout places them side by side. */
 Value graph_pack(Graph *g, const Value *params, int count);
 
-/* Append an op. `in` holds `count` operands (Value 0 for an absent optional one). Outputs are created by the shape rule;
- * returns the first. `shape` is only read by kinds whose output shape does not follow from their inputs (CONV_DX,
- * CONV_DW, MAX_POOL_DX, AVG_POOL_DX, DENSE_DX, DENSE_DW, SLICE, RESHAPE, SUM_TO, SPREAD_TO, CHANNEL_SPREAD, RANDOM, IMAGE); else pass NULL. */
-Value graph_op(Graph *g, OpKind kind, const char *name, const Value *in, int count, const OpAttr *attr, const Shape *shape);
+/* Append an op. `in` holds `count` operands (Value 0 for an absent optional one). Outputs are created by the shape
+ * rule; returns the first. `shape` is only read by kinds whose output shape does not follow from their inputs (CONV_DX,
+ * CONV_DW, MAX_POOL_DX, AVG_POOL_DX, DENSE_DX, DENSE_DW, SLICE, RESHAPE, SUM_TO, SPREAD_TO, CHANNEL_SPREAD, RANDOM,
+ * IMAGE); else pass NULL. */
+Value graph_op(Graph *g, OpKind kind, const char *name, const Value *in, int count, const OpAttr *attr,
+               const Shape *shape);
 /* Output `out` of the op that wrote `v`. */
 Value graph_output(const Graph *g, Value v, int out);
 
@@ -114,7 +116,8 @@ void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value 
 void graph_train(Graph *g, Value loss, Value dloss);
 
 /* Checked shapes beside model lines: output `c` channels of side `side` x `side`. Compares only if the image that
- * enters the network (what the first IMAGE op makes, else the first input with a height or width) has the canonical side. */
+ * enters the network (what the first IMAGE op makes, else the first input with a height or width) has the canonical
+ * side. */
 void graph_canonical(Graph *g, int32_t side);
 void graph_expect(Graph *g, Value v, int32_t c, int32_t side);
 
@@ -122,7 +125,7 @@ int graph_op_count(const Graph *g);
 const Op *graph_op_at(const Graph *g, int index);
 int graph_value_count(const Graph *g); /* ids are 1 .. count */
 const ValueInfo *graph_value(const Graph *g, Value v);
-Shape graph_shape(const Graph *g, Value v); /* {1,1,1,1} for Value 0: builders may go on after an error */
+Shape graph_shape(const Graph *g, Value v);         /* {1,1,1,1} for Value 0: builders may go on after an error */
 Value graph_find(const Graph *g, const char *name); /* INPUT, PARAM, STATE or result by name; Value 0 if none */
 
 /* A fresh number for dropout and random streams: 1, 2, ... in the order of the calls. */
@@ -134,7 +137,8 @@ void graph_print(const Graph *g, FILE *to);
 /* Passes over the forward list, each a file (pass_*.c), applied before graph_train. Each rewrites the list in place.
  * Ids stay; a value that would mean something else afterwards stops the rewrite if the caller names it in `keep`
  * (count), or if it is a result. `changed` counts rewrites. */
-NODISCARD Status pass_pool_behind_conv(Graph *g, Value *keep, int count, int *changed); /* avgpool then 1x1 -> 1x1 then avgpool */
-NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed);    /* 1x1 convs of one input -> one */
+NODISCARD Status pass_pool_behind_conv(Graph *g, Value *keep, int count,
+                                       int *changed); /* avgpool then 1x1 -> 1x1 then avgpool */
+NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed); /* 1x1 convs of one input -> one */
 
 #endif

@@ -12,17 +12,17 @@ typedef enum Fit { SAME = 0, VALID, HALVE, HALVE_SAME, HALVE_CEIL } Fit;
 
 /* Properties of every following conv_bn_relu of a graph; a model sets them once, first. Zero means the default. */
 typedef struct LayerStyle {
-    float bn_epsilon;   /* default 1e-3 */
-    bool bn_no_gamma;   /* beta only (the original trainer) */
-    Init conv_init;     /* default HE_NORMAL */
-    bool include_pad;   /* average pools count padding in the divisor (torchvision yes, TensorFlow no) */
+    float bn_epsilon; /* default 1e-3 */
+    bool bn_no_gamma; /* beta only (the original trainer) */
+    Init conv_init;   /* default HE_NORMAL */
+    bool include_pad; /* average pools count padding in the divisor (torchvision yes, TensorFlow no) */
 } LayerStyle;
 void layer_style(Graph *g, LayerStyle style);
 
 /* One convolution unit: convolution without bias, batch norm, ReLU. */
 typedef struct ConvUnit {
     const char *name;
-    int32_t out;    /* channels */
+    int32_t out; /* channels */
     int32_t kh, kw;
     Fit fit;
 } ConvUnit;
@@ -30,7 +30,8 @@ Value conv_bn_relu(Graph *g, Value x, ConvUnit unit);
 /* Units one after another. */
 Value conv_chain(Graph *g, Value x, const ConvUnit *units, int count);
 #define CHAIN(g, x, ...)                                                                                               \
-    conv_chain((g), (x), (const ConvUnit[]){__VA_ARGS__}, (int)(sizeof((const ConvUnit[]){__VA_ARGS__}) / sizeof(ConvUnit)))
+    conv_chain((g), (x), (const ConvUnit[]){__VA_ARGS__},                                                              \
+               (int)(sizeof((const ConvUnit[]){__VA_ARGS__}) / sizeof(ConvUnit)))
 
 /* Convolution with bias (and ReLU if asked), no batch norm. Parameters `<name>.weight`, `<name>.bias`. */
 Value conv_bias(Graph *g, Value x, const char *name, int32_t out, int32_t k, Fit fit, bool relu, Init init);
@@ -42,7 +43,8 @@ Value avg_pool_window(Graph *g, Value x, Window window, bool include_pad);
 Value global_avg_pool(Graph *g, Value x);
 
 Value concat(Graph *g, const Value *x, int count);
-#define CONCAT(g, ...) concat((g), (const Value[]){__VA_ARGS__}, (int)(sizeof((const Value[]){__VA_ARGS__}) / sizeof(Value)))
+#define CONCAT(g, ...)                                                                                                 \
+    concat((g), (const Value[]){__VA_ARGS__}, (int)(sizeof((const Value[]){__VA_ARGS__}) / sizeof(Value)))
 
 /* Fully connected over all of c, h, w. Parameters `<name>.weight` {out, c, h, w}, `<name>.bias`. */
 Value dense(Graph *g, Value x, const char *name, int32_t out, bool relu, Init init);
@@ -60,7 +62,8 @@ Value dropout(Graph *g, Value x, float rate);
 
 /* Pixels (u8 {n, c, h, w}, packed NHWC) to normalized activations of the graph's compute dtype, side x side, `channels`
  * channels (a grey image is repeated). `augment` (i32 {n, 4, 1, 1}, see OP_IMAGE) or Value 0 for the centre crop. */
-Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3], const float std[3]);
+Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3],
+            const float std[3]);
 
 /* Summed softmax cross-entropy: f32 scalar. *prob and *hits (may be NULL) receive the op's other outputs. */
 Value softmax_loss(Graph *g, Value logits, Value labels, float smoothing, Value *prob, Value *hits);

@@ -1,8 +1,8 @@
 /* Layout and Plan: where every value of a graph lies, and the prepared calls that run it.
  *
  * Layout: the order of parameters (the order in which backward completes their gradients) and of batch-norm states.
- * It is made once, from the training graph; graphs of other batch sizes and the evaluation graph look names up in it, so
- * all share the same arenas.
+ * It is made once, from the training graph; graphs of other batch sizes and the evaluation graph look names up in it,
+ * so all share the same arenas.
  *
  * Plan: a graph on a device. Two values overlap only if they are never alive together; slices of concats, reshapes and
  * in-place results share storage. After plan_create nothing allocates; the arenas belong to the caller. */
@@ -17,7 +17,7 @@ typedef struct LayoutEntry {
     Shape shape;
     size_t first; /* element offset in the arena (a multiple of 16, except inside a pack) */
     size_t count; /* elements */
-    Init init; /* resolved: GLOROT_UNIFORM and HE_NORMAL have become UNIFORM and NORMAL with their width */
+    Init init;    /* resolved: GLOROT_UNIFORM and HE_NORMAL have become UNIFORM and NORMAL with their width */
     bool decay;
 } LayoutEntry;
 
@@ -57,26 +57,27 @@ typedef struct PlanOptions {
 typedef struct Plan Plan;
 
 /* `graph`, `layout` and `device` are borrowed and must outlive the plan. Prepares every kernel. */
-NODISCARD Status plan_create(const Graph *graph, const Layout *layout, Device *device, const PlanOptions *options, Plan **made);
+NODISCARD Status plan_create(const Graph *graph, const Layout *layout, Device *device, const PlanOptions *options,
+                             Plan **made);
 void plan_destroy(Plan *plan);
 
-size_t plan_bytes(const Plan *plan, Arena arena);      /* what the caller must provide */
-void plan_bind(Plan *plan, Arena arena, void *base);   /* set or change an arena's memory; cheap, any time between runs */
+size_t plan_bytes(const Plan *plan, Arena arena);    /* what the caller must provide */
+void plan_bind(Plan *plan, Arena arena, void *base); /* set or change an arena's memory; cheap, any time between runs */
 NODISCARD Status plan_run(Plan *plan, int first, int end); /* ops first .. end - 1, enqueued on LANE_COMPUTE */
 int plan_op_count(const Plan *plan);
-const OpCall *plan_call(const Plan *plan, int op);     /* for profiles and `info` */
-Tensor plan_tensor(const Plan *plan, Value v);         /* where it lies (after plan_bind) */
+const OpCall *plan_call(const Plan *plan, int op); /* for profiles and `info` */
+Tensor plan_tensor(const Plan *plan, Value v);     /* where it lies (after plan_bind) */
 
 /* The end (exclusive) of the ops after which the gradients [0, elements) of the arena are final. */
 int plan_ready_after(const Plan *plan, size_t elements);
 
 typedef struct PlanReport {
     size_t arena_bytes[ARENA_COUNT];
-    size_t workspace_bytes;   /* part of SCRATCH */
-    int64_t peak_elements;    /* most elements of TEMP values alive at once, by liveness alone */
-    int64_t all_elements;     /* all TEMP values, were each to have its own storage */
-    int shared_values;        /* values that share storage with another (slices, in place) */
-    int copied_concats;       /* concat inputs and slices that had to be copied */
+    size_t workspace_bytes; /* part of SCRATCH */
+    int64_t peak_elements;  /* most elements of TEMP values alive at once, by liveness alone */
+    int64_t all_elements;   /* all TEMP values, were each to have its own storage */
+    int shared_values;      /* values that share storage with another (slices, in place) */
+    int copied_concats;     /* concat inputs and slices that had to be copied */
 } PlanReport;
 void plan_report(const Plan *plan, PlanReport *report);
 
