@@ -79,19 +79,7 @@ static void norm_coefficients(const Norm *norm, const OpCall *call, const float 
 VECTOR_INLINE void stat_rows(Dtype dtype, const void *x, int64_t stride, int64_t rows, int64_t width,
                              const float *shift, float *sum, float *square)
 {
-    int64_t row = 0;
-    for (; row + 4 <= rows; row += 4) {
-        int64_t at = row * stride;
-        VECTOR_LOOP
-        for (int64_t i = 0; i < width; i++) {
-            float s = shift[i];
-            float a = load(dtype, x, at + i) - s, b = load(dtype, x, at + stride + i) - s;
-            float c = load(dtype, x, at + 2 * stride + i) - s, d = load(dtype, x, at + 3 * stride + i) - s;
-            sum[i] += (a + b) + (c + d);
-            square[i] += (a * a + b * b) + (c * c + d * d);
-        }
-    }
-    for (; row < rows; row++) {
+    for (int64_t row = 0; row < rows; row++) {
         VECTOR_LOOP
         for (int64_t i = 0; i < width; i++) {
             float a = load(dtype, x, row * stride + i) - shift[i];
@@ -239,25 +227,13 @@ VECTOR_INLINE float masked(float dy, float centred, float scale, float beta, flo
 VECTOR_INLINE void grad_sum_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy, int64_t dy_stride,
                                  int64_t rows, int64_t width, NormVectors v, float floor, float *sum, float *product)
 {
-    int64_t row = 0;
-    for (; row + 2 <= rows; row += 2) {
-        VECTOR_LOOP
-        for (int64_t i = 0; i < width; i++) {
-            float a = load(dtype, x, row * x_stride + i) - v.mean[i];
-            float b = load(dtype, x, (row + 1) * x_stride + i) - v.mean[i];
-            float p = masked(load(dtype, dy, row * dy_stride + i), a, v.scale[i], v.beta[i], floor);
-            float q = masked(load(dtype, dy, (row + 1) * dy_stride + i), b, v.scale[i], v.beta[i], floor);
-            sum[i] += p + q;
-            product[i] += (p * a + q * b) * v.rstd[i];
-        }
-    }
-    for (; row < rows; row++) {
+    for (int64_t row = 0; row < rows; row++) {
         VECTOR_LOOP
         for (int64_t i = 0; i < width; i++) {
             float a = load(dtype, x, row * x_stride + i) - v.mean[i];
             float p = masked(load(dtype, dy, row * dy_stride + i), a, v.scale[i], v.beta[i], floor);
             sum[i] += p;
-            product[i] += p * a * v.rstd[i];
+            product[i] += p * a;
         }
     }
 }
@@ -325,11 +301,12 @@ static void norm_grad_coefficients(const Norm *norm, float *dbeta, float *dgamma
 {
     int64_t c = norm->columns.c;
     for (int64_t i = 0; i < c; i++) {
-        double count = (double)norm->columns.pixels, scale = (double)norm->scale[i];
-        norm->slope[i] = (float)(-scale * (double)norm->rstd[i] * norm->total[c + i] / count);
+        double count = (double)norm->columns.pixels, scale = (double)norm->scale[i], rstd = (double)norm->rstd[i];
+        double product = rstd * norm->total[c + i];
+        norm->slope[i] = (float)(-scale * rstd * product / count);
         norm->offset[i] = (float)(-scale * norm->total[i] / count);
         if (dbeta) dbeta[i] = (float)norm->total[i];
-        if (dgamma) dgamma[i] = (float)norm->total[c + i];
+        if (dgamma) dgamma[i] = (float)product;
     }
     norm_tile(norm, norm->slope);
     norm_tile(norm, norm->offset);

@@ -9,15 +9,7 @@
 
 VECTOR_INLINE void sum_rows(Dtype dtype, const void *x, int64_t stride, int64_t rows, int64_t width, float *sum)
 {
-    int64_t row = 0;
-    for (; row + 4 <= rows; row += 4) {
-        int64_t at = row * stride;
-        VECTOR_LOOP
-        for (int64_t i = 0; i < width; i++)
-            sum[i] += (load(dtype, x, at + i) + load(dtype, x, at + stride + i)) +
-                      (load(dtype, x, at + 2 * stride + i) + load(dtype, x, at + 3 * stride + i));
-    }
-    for (; row < rows; row++) {
+    for (int64_t row = 0; row < rows; row++) {
         VECTOR_LOOP
         for (int64_t i = 0; i < width; i++) sum[i] += load(dtype, x, row * stride + i);
     }
