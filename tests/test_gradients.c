@@ -167,6 +167,8 @@ static const Row rows[] = {
     {"not counted", OP_AVG_POOL, POOL_WINDOW(false, 3, 3, 2, 2, 1, 1), {{2, 2, 5, 5}}},
     {"plain",       OP_AVG_POOL_DX, POOL_WINDOW(false, 2, 2, 2, 2, 0, 0), {{2, 2, 2, 2}}, {2, 2, 4, 4}},
     {"acc",         OP_AVG_POOL_DX, POOL_WINDOW(true, 3, 3, 1, 1, 1, 1), {{2, 2, 3, 3}, {2, 2, 3, 3}}, {2, 2, 3, 3}},
+    {"adaptive",    OP_AVG_POOL, {.pool.adaptive = true}, {{2, 2, 7, 5}}, {2, 2, 4, 4}},
+    {"adaptive",    OP_AVG_POOL_DX, {.pool.adaptive = true}, {{2, 2, 4, 4}, {2, 2, 5, 7}}, {2, 2, 5, 7}},
     {"three",       OP_CONCAT,  NOTHING, {{2, 1, 2, 2}, {2, 3, 2, 2}, {2, 2, 2, 2}}},
     {"all",         OP_SLICE,   {.slice = {0}}, {{2, 3, 2, 2}}, {2, 3, 2, 2}},
     {"plain",       OP_RESHAPE, NOTHING, {{2, 3, 2, 2}}, {2, 12, 1, 1}},

@@ -544,18 +544,47 @@ static void taps_backward(Taps *taps, int32_t in, int32_t out, int32_t k, int32_
     }
 }
 
-static Status mean_prepare(Device *device, OpCall *call)
+/* Part i of a side cut into `parts` equal parts touches pixels first .. first + count of the side. */
+static int64_t part_touches(int64_t i, int64_t parts, int64_t side, int64_t *first)
 {
-    bool backward = call->kind == OP_AVG_POOL_DX;
+    *first = i * side / parts;
+    return ((i + 1) * side + parts - 1) / parts - *first;
+}
+
+/* Pixel a touches part i exactly if part i touches pixel a: one rule for both directions. */
+static void taps_adaptive(Taps *taps, int32_t in, int32_t out, bool backward)
+{
+    int64_t first;
+    for (int32_t i = 0; i < in; i++)
+        taps->of_source[i] = backward ? 1 / (float)part_touches(i, in, out, &first) : 1;
+    for (int32_t i = 0; i < out; i++) {
+        taps->count[i] = part_touches(i, out, in, &taps->first[i]);
+        taps->of_target[i] = backward ? 1 : 1 / (float)taps->count[i];
+    }
+}
+
+static void taps_fill(MeanPlan *plan, const OpCall *call)
+{
+    bool backward = call->kind == OP_AVG_POOL_DX, include_pad = call->attr.pool.include_pad;
     const Window *w = &call->attr.pool.window;
     Shape in = call->in[0].shape, out = call->out[0].shape;
-    bool include_pad = call->attr.pool.include_pad;
-    MeanPlan *plan = NULL;
-    TRY(window_check(call, false));
-    TRY(check_same_dtype(call, 2));
-    TRY(mean_plan_create(in, out, &plan));
+    if (call->attr.pool.adaptive) {
+        taps_adaptive(&plan->rows, in.h, out.h, backward);
+        taps_adaptive(&plan->columns, in.w, out.w, backward);
+        return;
+    }
     (backward ? taps_backward : taps_forward)(&plan->rows, in.h, out.h, w->kh, w->stride_h, w->pad_h, include_pad);
     (backward ? taps_backward : taps_forward)(&plan->columns, in.w, out.w, w->kw, w->stride_w, w->pad_w, include_pad);
+}
+
+static Status mean_prepare(Device *device, OpCall *call)
+{
+    Shape in = call->in[0].shape;
+    MeanPlan *plan = NULL;
+    if (!call->attr.pool.adaptive) TRY(window_check(call, false));
+    TRY(check_same_dtype(call, 2));
+    TRY(mean_plan_create(in, call->out[0].shape, &plan));
+    taps_fill(plan, call);
     call->state = plan;
     call->workspace_bytes = (size_t)cpu_threads(device) * (size_t)in.w * (size_t)in.c * sizeof(float);
     return OK;

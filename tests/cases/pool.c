@@ -34,6 +34,16 @@
         }                                                                                                              \
     }
 
+#define ADAPTIVE_ROWS(label, X, Y)                                                                                     \
+    {"adaptive, " label, OP_AVG_POOL, {.pool.adaptive = true}, {ACT X}, {ACT Y}},                                      \
+        {"adaptive, " label, OP_AVG_POOL_DX, {.pool.adaptive = true}, {ACT Y}, {ACT X}},                               \
+    {                                                                                                                  \
+        "adaptive, " label ", acc", OP_AVG_POOL_DX, {.pool.adaptive = true}, {ACT Y, ACT X},                           \
+        {                                                                                                              \
+            ACT X                                                                                                      \
+        }                                                                                                              \
+    }
+
 static const Case rows[] = {
     // clang-format off
     MAX_ROWS("3x3 stride 2",            (2, 16, 9, 9),  (2, 16, 4, 4),  3, 3, 2, 2, 0, 0, false),
@@ -55,6 +65,10 @@ static const Case rows[] = {
     AVG_ROWS("3x3 stride 2 ceil",         false, (2, 8, 8, 8),  (2, 8, 4, 4),  3, 3, 2, 2, 0, 0, true),
     AVG_ROWS("sides unequal",             true,  (1, 7, 9, 6),  (1, 7, 5, 5),  3, 2, 2, 1, 1, 0, false),
     AVG_ROWS("odd channels",              true,  (2, 33, 5, 5), (2, 33, 5, 5), 3, 3, 1, 1, 1, 1, false),
+
+    ADAPTIVE_ROWS("14 to 4",    (2, 33, 14, 14), (2, 33, 4, 4)),
+    ADAPTIVE_ROWS("7x9 to 4x4", (2, 8, 7, 9),    (2, 8, 4, 4)),
+    ADAPTIVE_ROWS("1x2 to 4x4", (2, 8, 1, 2),    (2, 8, 4, 4)),
     // clang-format on
 };
 

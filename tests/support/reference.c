@@ -318,6 +318,49 @@ REFERENCE(max_pool_dx)
     }
 }
 
+/* The first pixel of part i of `parts` of a side, and the end: rounded outwards. */
+static int32_t part_first(int32_t i, int32_t parts, int32_t side)
+{
+    return (int32_t)floor((double)i * side / parts);
+}
+
+static int32_t part_end(int32_t i, int32_t parts, int32_t side)
+{
+    return (int32_t)ceil((double)(i + 1) * side / parts);
+}
+
+/* The window, without padding, of output p in an image of shape x. */
+static Window part_window(Shape x, Shape y, Place p, int32_t *top, int32_t *left)
+{
+    *top = part_first(p.h, y.h, x.h);
+    *left = part_first(p.w, y.w, x.w);
+    return (Window){.kh = part_end(p.h, y.h, x.h) - *top, .kw = part_end(p.w, y.w, x.w) - *left};
+}
+
+static void adaptive_forward(const RefTensor *x, RefTensor *y)
+{
+    for (int64_t i = 0; i < shape_count(y->shape); i++) {
+        Place p = place_of(y->shape, i);
+        int32_t top, left;
+        Window k = part_window(x->shape, y->shape, p, &top, &left);
+        double sum = 0;
+        for (int tap = 0; tap < k.kh * k.kw; tap++)
+            sum += x->data[index_of(x->shape, p.n, p.c, top + tap / k.kw, left + tap % k.kw)];
+        y->data[i] = sum / (k.kh * k.kw);
+    }
+}
+
+static void adaptive_backward(const RefTensor *dy, RefTensor *dx)
+{
+    for (int64_t i = 0; i < shape_count(dy->shape); i++) {
+        Place p = place_of(dy->shape, i);
+        int32_t top, left;
+        Window k = part_window(dx->shape, dy->shape, p, &top, &left);
+        for (int tap = 0; tap < k.kh * k.kw; tap++)
+            dx->data[index_of(dx->shape, p.n, p.c, top + tap / k.kw, left + tap % k.kw)] += dy->data[i] / (k.kh * k.kw);
+    }
+}
+
 static int pool_divisor(const OpAttr *attr, Shape x, Place p)
 {
     Window k = attr->pool.window;
@@ -329,6 +372,10 @@ static int pool_divisor(const OpAttr *attr, Shape x, Place p)
 REFERENCE(avg_pool)
 {
     Window k = attr->pool.window;
+    if (attr->pool.adaptive) {
+        adaptive_forward(&in[0], &out[0]);
+        return;
+    }
     for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
         Place p = place_of(out[0].shape, i);
         double sum = 0;
@@ -344,6 +391,10 @@ REFERENCE(avg_pool_dx)
 {
     Window k = attr->pool.window;
     ref_start(&out[0], &in[1]);
+    if (attr->pool.adaptive) {
+        adaptive_backward(&in[0], &out[0]);
+        return;
+    }
     for (int64_t i = 0; i < shape_count(in[0].shape); i++) {
         Place p = place_of(in[0].shape, i);
         double share = in[0].data[i] / pool_divisor(attr, out[0].shape, p);

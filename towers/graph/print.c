@@ -48,7 +48,10 @@ static void print_attr(const Op *op, FILE *to)
     case OP_MAX_POOL_DX: print_window(&a->pool.window, to); break;
     case OP_AVG_POOL:
     case OP_AVG_POOL_DX:
-        print_window(&a->pool.window, to);
+        if (a->pool.adaptive)
+            fputs(" adaptive", to);
+        else
+            print_window(&a->pool.window, to);
         if (a->pool.include_pad) fputs(" include_pad", to);
         break;
     case OP_DENSE: relu = a->dense.relu; break;

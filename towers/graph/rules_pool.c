@@ -19,7 +19,7 @@ static Shape pooled(ShapeCall *c, Shape x)
 static void pool_dx(ShapeCall *c, int acc)
 {
     Shape x = rule_asked(c);
-    rule_shape(c, 0, "shape of dy", pooled(c, x));
+    if (!c->op->attr.pool.adaptive) rule_shape(c, 0, "shape of dy", pooled(c, x));
     rule_shape(c, acc, "shape of acc", x);
     rule_dtype(c, acc, "dtype of acc", c->dtype[0]);
     rule_out(c, 0, NULL, x, c->dtype[0]);
@@ -46,14 +46,24 @@ void shape_max_pool_dx(ShapeCall *c)
     rule_dtype(c, 3, "dtype of the ReLU's y", c->dtype[0]);
 }
 
+/* Any side becomes any other: {n, c} of the two agree. */
+static void adaptive_fits(ShapeCall *c, Shape x, Shape y)
+{
+    if (x.n != y.n || x.c != y.c) rule_fail(c, ERR_SHAPE, "averaging %s cannot make %s", shape_text(x), shape_text(y));
+}
+
 void shape_avg_pool(ShapeCall *c)
 {
-    rule_out(c, 0, NULL, pooled(c, c->in[0]), c->dtype[0]);
+    bool adaptive = c->op->attr.pool.adaptive;
+    Shape y = adaptive ? rule_asked(c) : pooled(c, c->in[0]);
+    if (adaptive) adaptive_fits(c, c->in[0], y);
+    rule_out(c, 0, NULL, y, c->dtype[0]);
 }
 
 void shape_avg_pool_dx(ShapeCall *c)
 {
     pool_dx(c, 1);
+    if (c->op->attr.pool.adaptive) adaptive_fits(c, rule_asked(c), c->in[0]);
 }
 
 void grad_max_pool(GradCall *c)
@@ -79,6 +89,7 @@ void grad_avg_pool(GradCall *c)
 
 void grad_avg_pool_dx(GradCall *c)
 {
-    if (grad_wanted(c, 0)) grad_give(c, 0, grad_op(c, OP_AVG_POOL, "dy", OPERANDS(c->dy[0]), &c->op.attr, NULL));
+    Shape dy = grad_shape(c, 0);
+    if (grad_wanted(c, 0)) grad_give(c, 0, grad_op(c, OP_AVG_POOL, "dy", OPERANDS(c->dy[0]), &c->op.attr, &dy));
     grad_give(c, 1, c->dy[0]);
 }
