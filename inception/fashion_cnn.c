@@ -29,6 +29,5 @@ const Model model_fashion_cnn = {
     .dropout = 0,
     .mean = {0, 0, 0},
     .std = {1, 1, 1},
-    .variants = "",
     .build = build,
 };

@@ -6,13 +6,6 @@
 
 #include <string.h>
 
-void info_models(FILE *to)
-{
-    fprintf(to, "%-22s %5s %8s  %s\n", "model", "input", "classes", "paper");
-    for (const Model *const *m = models_all(); *m; m++)
-        fprintf(to, "%-22s %5d %8d  %s\n", (*m)->name, (*m)->side, (*m)->classes, (*m)->paper);
-}
-
 /* ---- layers */
 
 typedef struct Totals {
@@ -62,6 +55,41 @@ static int64_t all_params(const Graph *g)
         if (info->role == ROLE_PARAM) count += shape_count(info->shape);
     }
     return count;
+}
+
+/* ---- the list of models */
+
+static Status model_params(const Model *model, const char *variant, int classes, int64_t *params)
+{
+    bool aux = model->aux_weight > 0;
+    ProgramConfig config = {.model = model,
+                            .options = {classes, model->side, model->channels, 0, aux, variant},
+                            .data_channels = model->channels,
+                            .canvas = model->side,
+                            .training = true};
+    Program program;
+    TRY(program_graph(&config, 1, &program));
+    *params = all_params(program.graph);
+    program_destroy(&program);
+    return OK;
+}
+
+Status info_models(FILE *to)
+{
+    int64_t params = 0;
+    fprintf(to, "%-22s %5s %8s %12s  %s\n", "model", "input", "classes", "parameters", "paper");
+    for (const Model *const *m = models_all(); *m; m++) {
+        TRY(model_params(*m, "", (*m)->classes, &params));
+        fprintf(to, "%-22s %5d %8d %12lld  %s\n", (*m)->name, (*m)->side, (*m)->classes, (long long)params,
+                (*m)->paper);
+        for (int i = 0; i < MODEL_VARIANTS && (*m)->variants[i].name; i++) {
+            const ModelVariant *variant = &(*m)->variants[i];
+            TRY(model_params(*m, variant->name, variant->classes, &params));
+            fprintf(to, "  --variant %-10s %5d %8d %12lld\n", variant->name, (*m)->side, variant->classes,
+                    (long long)params);
+        }
+    }
+    return OK;
 }
 
 /* ---- memory */

@@ -4,8 +4,8 @@
 
 #include "inception/job.h"
 
-/* The list of models. */
-void info_models(FILE *to);
+/* The list of models and their variants. */
+NODISCARD Status info_models(FILE *to);
 /* Layers with output shape, parameters and multiply-adds; totals; the memory plan in bytes by class, for a batch of
  * `n`. */
 NODISCARD Status info_model(const JobFiles *files, int32_t n, bool ops, FILE *to);

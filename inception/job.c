@@ -16,12 +16,40 @@ enum { EVAL_BATCH = 250, SYNTHETIC_CLASSES = 1000 };
 
 /* ---- model and device */
 
-static bool list_has(const char *list, const char *word)
+/* NULL for "", the model as it is. */
+static Status variant_find(const Model *model, const char *name, const ModelVariant **found)
 {
-    size_t n = strlen(word);
-    for (const char *at = list; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ','))
-        if (strcspn(at, ",") == n && !strncmp(at, word, n)) return true;
-    return false;
+    char names[256] = "";
+    *found = NULL;
+    if (!*name) return OK;
+    for (int i = 0; i < MODEL_VARIANTS && model->variants[i].name; i++) {
+        if (!strcmp(model->variants[i].name, name)) {
+            *found = &model->variants[i];
+            return OK;
+        }
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, " %s", model->variants[i].name);
+    }
+    return FAIL(ERR_ARG, "%s has no variant '%s'; it has:%s", model->name, name, *names ? names : " none");
+}
+
+/* Whether the auxiliary heads are built: unless switched off, and wherever they fit, with a note where they do not. */
+static Status aux_choose(const Options *o, const Model *model, int32_t side, JobFiles *files, bool *aux)
+{
+    bool has = model->aux_weight > 0, fits = side >= model->aux_min_side;
+    bool asked = (option_is_set(o, "aux") && o->aux) || option_is_set(o, "aux-weight");
+    *aux = has && o->aux && fits;
+    if (!has && asked)
+        return FAIL(ERR_ARG, "--%s: %s has no auxiliary head", option_is_set(o, "aux-weight") ? "aux-weight" : "aux",
+                    model->name);
+    if (!o->aux && option_is_set(o, "aux-weight")) return FAIL(ERR_ARG, "--aux-weight has no use beside --no-aux");
+    if (has && o->aux && !fits && asked)
+        return FAIL(ERR_ARG, "the auxiliary head of %s needs images of %d or more, not --img-size %d; use --no-aux",
+                    model->name, model->aux_min_side, side);
+    if (has && o->aux && !fits)
+        snprintf(files->no_aux, sizeof files->no_aux, "%s at %dx%d: without its auxiliary head, which needs %dx%d",
+                 model->name, side, side, model->aux_min_side, model->aux_min_side);
+    return OK;
 }
 
 static Status compute_dtype(const Options *o, const Backend *backend, Dtype *dtype)
@@ -35,26 +63,27 @@ static Status compute_dtype(const Options *o, const Backend *backend, Dtype *dty
     return OK;
 }
 
-static Status model_options(const Options *o, const Model *model, ModelOptions *made)
+static Status model_options(const Options *o, const Model *model, JobFiles *files, ModelOptions *made)
 {
-    const char *variant = o->variant ? o->variant : "";
-    if (*variant && !list_has(model->variants, variant))
-        return FAIL(ERR_ARG, "%s has no variant '%s'; it has: %s", model->name, variant,
-                    *model->variants ? model->variants : "none");
+    const ModelVariant *variant;
+    bool aux;
+    TRY(variant_find(model, o->variant ? o->variant : "", &variant));
     int32_t side = o->img_size > 0 ? (int32_t)o->img_size : model->side;
     if (side < model->min_side)
         return FAIL(ERR_ARG, "--img-size %d is too small for %s: it needs at least %d", side, model->name,
                     model->min_side);
-    bool has_aux = model->aux_weight > 0;
-    if (!has_aux && option_is_set(o, "aux-weight"))
-        return FAIL(ERR_ARG, "--aux-weight: %s has no auxiliary head", model->name);
+    TRY(aux_choose(o, model, side, files, &aux));
     *made = (ModelOptions){
-        .classes = o->classes > 0 ? (int)o->classes : model->classes,
+        .classes = o->classes > 0 ? (int)o->classes
+                   : variant      ? variant->classes
+                                  : model->classes,
         .side = side,
         .channels = model->channels,
-        .dropout = o->dropout >= 0 ? (float)o->dropout : model->dropout,
-        .aux = o->aux && has_aux,
-        .variant = variant,
+        .dropout = o->dropout >= 0 ? (float)o->dropout
+                   : variant       ? variant->dropout
+                                   : model->dropout,
+        .aux = aux,
+        .variant = variant ? variant->name : "",
     };
     return OK;
 }
@@ -76,7 +105,7 @@ Status job_model(Options *o, JobFiles *files)
         .pool_behind_conv = o->pool_behind_conv,
     };
     TRY(compute_dtype(o, job->backend, &job->program.compute));
-    TRY(model_options(o, model, &job->program.options));
+    TRY(model_options(o, model, files, &job->program.options));
     job->pad = o->augment ? (int32_t)o->crop_pad : 0;
     job->program.canvas = job->program.options.side + 2 * job->pad;
     job->program.data_channels = model->channels;

@@ -20,6 +20,7 @@ extern char **environ;
 static void fallback_note(const JobFiles *files, bool quiet)
 {
     if (files->why_cpu[0] && !quiet) fprintf(stderr, "running on the CPU: %s\n", files->why_cpu);
+    if (files->no_aux[0] && !quiet) fprintf(stderr, "%s\n", files->no_aux);
 }
 
 /* ---- train */
@@ -87,10 +88,7 @@ static Status eval(Options *options, JobFiles *files)
 
 static Status info(Options *options, JobFiles *files)
 {
-    if (options->argument_count == 0) {
-        info_models(stdout);
-        return OK;
-    }
+    if (options->argument_count == 0) return info_models(stdout);
     TRY(job_model(options, files));
     if (options->print_config) {
         options_print_config(options, stdout);
@@ -158,6 +156,7 @@ static Status verb_run(Options *options, int *signal_number)
     case VERB_EVAL: st = eval(options, &files); break;
     case VERB_INFO: st = info(options, &files); break;
     case VERB_BENCH: st = bench(options, &files); break;
+    case VERB_MODELS: st = info_models(stdout); break;
     case VERB_DOCTOR: st = doctor(options); break;
     case VERB_VERSION: version_print(); break;
     case VERB_MAN: manual_print(stdout, options->markdown); break;

@@ -4,6 +4,10 @@
 #include <string.h>
 
 static const Model *const models[] = {
+    &model_inception_v3,
+    &model_inception_v4,
+    &model_inception_resnet_v2,
+    &model_googlenet,
     &model_inception_mini,
     &model_fashion_cnn,
     NULL,
@@ -14,9 +18,14 @@ const Model *const *models_all(void)
     return models;
 }
 
+/* What other programs call them. */
+static const char *const aliases[][2] = {{"inception3", "inception_v3"}, {"inception4", "inception_v4"}};
+
 Status model_find(const char *name, const Model **found)
 {
     char names[512] = "";
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (!strcmp(aliases[i][0], name)) name = aliases[i][1];
     for (int i = 0; models[i]; i++) {
         if (!strcmp(models[i]->name, name)) {
             *found = models[i];

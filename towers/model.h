@@ -19,19 +19,28 @@ typedef struct ModelHeads {
     int aux_count;
 } ModelHeads;
 
+/* Another form of a model, asked for by name, with defaults of its own. */
+typedef struct ModelVariant {
+    const char *name; /* "tf2016" */
+    int classes;
+    float dropout;
+} ModelVariant;
+enum { MODEL_VARIANTS = 4 };
+
 typedef struct Model {
-    const char *name;      /* "inception_v3" */
-    const char *title;     /* "Inception v3" */
-    const char *paper;     /* authors, title, arXiv number */
-    int32_t side;          /* canonical input side */
-    int32_t min_side;      /* smallest that the network can take */
-    int32_t channels;      /* 1 or 3 */
-    int classes;           /* default */
-    float dropout;         /* default rate */
-    float aux_weight;      /* default weight of each auxiliary loss; 0: the model has none */
-    float mean[3], std[3]; /* of pixels in [0, 1] */
-    const char *variants;  /* "tf2016" (comma separated), or "" */
-    const char *defaults;  /* settings that suit it, as YAML for the option table; NULL */
+    const char *name;                      /* "inception_v3" */
+    const char *title;                     /* "Inception v3" */
+    const char *paper;                     /* authors, title, arXiv number */
+    int32_t side;                          /* canonical input side */
+    int32_t min_side;                      /* smallest that the network can take */
+    int32_t aux_min_side;                  /* smallest at which its auxiliary heads fit */
+    int32_t channels;                      /* 1 or 3 */
+    int classes;                           /* default */
+    float dropout;                         /* default rate */
+    float aux_weight;                      /* default weight of each auxiliary loss; 0: the model has none */
+    float mean[3], std[3];                 /* of pixels in [0, 1] */
+    const char *defaults;                  /* settings that suit it, as YAML for the option table; NULL */
+    ModelVariant variants[MODEL_VARIANTS]; /* ended by a NULL name */
     void (*build)(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads);
 } Model;
 

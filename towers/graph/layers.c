@@ -68,7 +68,8 @@ static Value batch_norm_relu(Graph *g, Value x, const char *name)
 
 Value conv_bn_relu(Graph *g, Value x, ConvUnit unit)
 {
-    Init init = g->style.conv_init.kind == INIT_ZERO ? he_normal : g->style.conv_init;
+    Init style = g->style.conv_init.kind == INIT_ZERO ? he_normal : g->style.conv_init;
+    Init init = unit.init.kind == INIT_ZERO ? style : unit.init;
     Shape shape = {unit.out, graph_shape(g, x).c, unit.kh, unit.kw};
     OpAttr attr = {.conv.window = window_of(unit.kh, unit.kw, unit.fit)};
     Value w = graph_param(g, part(g, unit.name, "conv.weight"), shape, init, true);
@@ -126,7 +127,14 @@ Value avg_pool(Graph *g, Value x, int32_t k, Fit fit)
 Value global_avg_pool(Graph *g, Value x)
 {
     Shape s = graph_shape(g, x);
-    return avg_pool_window(g, x, window_of(s.h, s.w, VALID), false);
+    return s.h == 1 && s.w == 1 ? x : avg_pool_window(g, x, window_of(s.h, s.w, VALID), false);
+}
+
+Value adaptive_avg_pool(Graph *g, Value x, int32_t side)
+{
+    OpAttr attr = {.pool.adaptive = true};
+    Shape s = graph_shape(g, x), shape = {s.n, s.c, side, side};
+    return graph_op(g, OP_AVG_POOL, NULL, &x, 1, &attr, &shape);
 }
 
 /* ---- elementwise and channels */

@@ -25,6 +25,7 @@ typedef struct ConvUnit {
     int32_t out; /* channels */
     int32_t kh, kw;
     Fit fit;
+    Init init; /* of the weights; INIT_ZERO: the style's */
 } ConvUnit;
 Value conv_bn_relu(Graph *g, Value x, ConvUnit unit);
 /* Units one after another. */
@@ -40,7 +41,10 @@ Value max_pool(Graph *g, Value x, int32_t k, Fit fit);
 Value max_pool_window(Graph *g, Value x, Window window); /* any window: k, stride, padding, ceil */
 Value avg_pool(Graph *g, Value x, int32_t k, Fit fit);
 Value avg_pool_window(Graph *g, Value x, Window window, bool include_pad);
-Value global_avg_pool(Graph *g, Value x);
+Value global_avg_pool(Graph *g, Value x); /* x itself if it is a single pixel already */
+/* Average over side x side equal parts of the image, whatever its size: pixels that a part touches belong to it, so
+ * parts overlap (or repeat pixels) where the sides do not divide (PyTorch's adaptive_avg_pool2d). */
+Value adaptive_avg_pool(Graph *g, Value x, int32_t side);
 
 Value concat(Graph *g, const Value *x, int count);
 #define CONCAT(g, ...)                                                                                                 \
