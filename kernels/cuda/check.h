@@ -1,0 +1,39 @@
+/* Return codes of the CUDA libraries as Status.
+ *
+ * TRY_CUDA(call) leaves the function with a described failure unless the call succeeded; after a kernel launch,
+ * TRY_CUDA(cudaGetLastError()). The _OUT forms are for functions that own things: a local `Status st`, a label `out:`.
+ * A device out of memory is ERR_MEMORY, everything else ERR_DEVICE. */
+#ifndef TOWERS_KERNELS_CUDA_CHECK_H
+#define TOWERS_KERNELS_CUDA_CHECK_H
+
+#include "kernels/status.h"
+
+#include <cuda_runtime_api.h>
+
+NODISCARD Status cuda_failed(cudaError_t error, const char *file, int line, const char *call);
+NODISCARD Status cudnn_failed(int status, const char *file, int line, const char *call);  /* a cudnnStatus_t */
+NODISCARD Status cublas_failed(int status, const char *file, int line, const char *call); /* a cublasStatus_t */
+
+#define TRY_CUDA_CODE_(type, good, failed, call)                                                                       \
+    do {                                                                                                               \
+        type try_code_ = (call);                                                                                       \
+        if (try_code_ != (good)) return failed(try_code_, __FILE__, __LINE__, #call);                                  \
+    } while (0)
+#define TRY_CUDA_CODE_OUT_(type, good, failed, call)                                                                   \
+    do {                                                                                                               \
+        type try_code_ = (call);                                                                                       \
+        if (try_code_ != (good)) {                                                                                     \
+            st = failed(try_code_, __FILE__, __LINE__, #call);                                                         \
+            goto out;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+#define TRY_CUDA(call) TRY_CUDA_CODE_(cudaError_t, cudaSuccess, cuda_failed, call)
+#define TRY_CUDA_OUT(call) TRY_CUDA_CODE_OUT_(cudaError_t, cudaSuccess, cuda_failed, call)
+/* Only where <cudnn_graph.h> or <cublasLt.h> is included. */
+#define TRY_CUDNN(call) TRY_CUDA_CODE_(cudnnStatus_t, CUDNN_STATUS_SUCCESS, cudnn_failed, call)
+#define TRY_CUDNN_OUT(call) TRY_CUDA_CODE_OUT_(cudnnStatus_t, CUDNN_STATUS_SUCCESS, cudnn_failed, call)
+#define TRY_CUBLAS(call) TRY_CUDA_CODE_(cublasStatus_t, CUBLAS_STATUS_SUCCESS, cublas_failed, call)
+#define TRY_CUBLAS_OUT(call) TRY_CUDA_CODE_OUT_(cublasStatus_t, CUBLAS_STATUS_SUCCESS, cublas_failed, call)
+
+#endif

@@ -1,0 +1,57 @@
+/* The inside of the CUDA backend: its device and its table of kernels.
+ *
+ * Every row of ops.def is one `const OpKernel cuda_<name>`, defined in the file of its family; the names and files are
+ * those of kernels/cpu. Host code is C; kernels and the functions that launch them are .cu files, behind kernels.h
+ * (kernels of ops) and convert.h (changes of dtype and layout around library calls). A launch only enqueues on
+ * cuda_stream(device, LANE_COMPUTE): no allocation, no synchronization, so that a step can be captured into a graph. */
+#ifndef TOWERS_KERNELS_CUDA_CUDA_H
+#define TOWERS_KERNELS_CUDA_CUDA_H
+
+#include "kernels/backend.h"
+#include "kernels/cuda/check.h"
+
+extern const Backend cuda_backend;
+
+typedef struct CudnnLibrary CudnnLibrary;   /* cudnn_graph.h */
+typedef struct CublasLibrary CublasLibrary; /* cublas.h */
+typedef struct PlanCache PlanCache;         /* plan_cache.h */
+
+/* Device.impl of the CUDA backend. */
+typedef struct CudaDevice {
+    int ordinal;
+    int sm;                        /* compute capability: 90 for 9.0 */
+    int sm_count;                  /* multiprocessors */
+    size_t l2_bytes, shared_bytes; /* of the chip; of one multiprocessor */
+    char name[256];
+    cudaStream_t stream[LANE_COUNT]; /* owned; LANE_COMM has high priority */
+    cudaEvent_t event[LANE_COUNT];   /* owned: the end of each lane, when another waits for it */
+    void *staging;                   /* owned: pinned host memory for copies from and to pageable memory */
+    CudnnLibrary *cudnn;             /* owned */
+    CublasLibrary *cublas;           /* owned */
+    PlanCache *plans;                /* owned */
+} CudaDevice;
+
+#define OP(KIND, name, inputs, outputs, min_inputs, formula) extern const OpKernel cuda_##name;
+#include "kernels/ops.def"
+#undef OP
+
+/* The parts of the backend's vtable that are kernels, not ops (optimizer.c). */
+Status cuda_optimizer_apply(Device *device, const OptimizerUpdate *update);
+Status cuda_square_sum(Device *device, const float *x, size_t count, double *sum_of_squares);
+Status cuda_average(Device *device, float *running, const float *batch, const float *correct, float decay, size_t count,
+                    const float *commit);
+
+/* How many devices are visible; ERR_DEVICE with the reason where the driver is missing or too old. */
+NODISCARD Status cuda_device_count(int *count);
+
+static inline CudaDevice *cuda_device(const Device *device)
+{
+    return (CudaDevice *)device->impl;
+}
+
+static inline cudaStream_t cuda_stream(const Device *device, Lane lane)
+{
+    return cuda_device(device)->stream[lane];
+}
+
+#endif
