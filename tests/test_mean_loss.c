@@ -1,0 +1,216 @@
+/* Loss accounting against hand arithmetic: two towers with the per-sample losses [2, 3] and [4, 5], the uneven case
+ * [2, 3] and [4], and towers whose loss is NaN or Inf, under every report and every check. */
+#include "nccl_sync/mean_loss.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+/* A tower that saw these losses. */
+static TowerLoss tower_of(const double *losses, int count)
+{
+    TowerLoss tower = {.finite = true};
+    for (int i = 0; i < count; i++) tower.sum += losses[i];
+    tower.count = count;
+    tower.finite = isfinite(tower.sum);
+    return tower;
+}
+
+static void even_towers(TowerLoss towers[2])
+{
+    towers[0] = tower_of((double[]){2, 3}, 2);
+    towers[1] = tower_of((double[]){4, 5}, 2);
+}
+
+static void is(double got, double wanted)
+{
+    if (!(got == wanted)) fail_msg("%.17g instead of %.17g", got, wanted);
+}
+
+static double reported(const TowerLoss *towers, int count, LossReport report)
+{
+    return reported_loss(towers, count, report, LOSS_DIVISOR_SAMPLES, 4);
+}
+
+/* A tower's loss as its gradients see it: the sum of its samples' losses times the factor of each. */
+static double scaled(const TowerLoss *tower, int64_t samples)
+{
+    return tower->sum * loss_scale(samples, LOSS_DIVISOR_SAMPLES, samples);
+}
+
+static void test_reports(void **state)
+{
+    (void)state;
+    TowerLoss towers[2];
+    even_towers(towers);
+    is(tower_loss_mean(&towers[0]), 2.5);
+    is(tower_loss_mean(&towers[1]), 4.5);
+    is(reported(towers, 2, LOSS_REPORT_LAST), 4.5);
+    is(reported(towers, 2, LOSS_REPORT_FIRST), 2.5);
+    is(reported(towers, 2, LOSS_REPORT_MEAN), 3.5);
+    is(reported(towers, 2, LOSS_REPORT_ALL), 3.5);
+    is(reported(towers, 2, LOSS_REPORT_WORST), 4.5);
+    TowerLoss swapped[2] = {towers[1], towers[0]};
+    is(reported(swapped, 2, LOSS_REPORT_LAST), 2.5);
+    is(reported(swapped, 2, LOSS_REPORT_WORST), 4.5);
+    is(reported(swapped, 2, LOSS_REPORT_MEAN), 3.5);
+}
+
+/* What other frameworks report of the same four losses, from the same numbers. */
+static void test_scaled_per_replica(void **state)
+{
+    (void)state;
+    TowerLoss towers[2];
+    even_towers(towers);
+    double a = scaled(&towers[0], 4), b = scaled(&towers[1], 4);
+    is(a, 1.25);
+    is(b, 2.25);
+    is(a + b, 3.5);              /* reduce(SUM) */
+    double metric = (a + b) / 2; /* a Mean metric that is fed scaled losses: wrong by the number of replicas */
+    is(metric, 1.75);
+    is(metric * 2, 3.5); /* what multiplying by num_replicas repairs */
+    double unscaled = (tower_loss_mean(&towers[0]) + tower_loss_mean(&towers[1])) / 2 * 2;
+    is(unscaled, 7.0); /* and spoils, if the losses were not scaled */
+    assert_true(unscaled != mean_loss(towers, 2, LOSS_DIVISOR_SAMPLES, 4));
+}
+
+static void test_uneven(void **state)
+{
+    (void)state;
+    TowerLoss towers[2] = {tower_of((double[]){2, 3}, 2), tower_of((double[]){4}, 1)};
+    is((tower_loss_mean(&towers[0]) + tower_loss_mean(&towers[1])) / 2, 3.25); /* the mean of means, which we are not */
+    is(mean_loss(towers, 2, LOSS_DIVISOR_SAMPLES, 4), 3.0);
+    is(mean_loss(towers, 2, LOSS_DIVISOR_GLOBAL_BATCH, 4), 2.25);
+    is(scaled(&towers[0], 3) + scaled(&towers[1], 3), 3.0);
+    is(loss_scale(3, LOSS_DIVISOR_GLOBAL_BATCH, 4), 0.25);
+    is(reported_loss(towers, 2, LOSS_REPORT_MEAN, LOSS_DIVISOR_GLOBAL_BATCH, 4), 2.25);
+    is(reported_loss(towers, 2, LOSS_REPORT_LAST, LOSS_DIVISOR_GLOBAL_BATCH, 4), 4); /* a tower's own mean stays it */
+}
+
+static void test_empty_towers(void **state)
+{
+    (void)state;
+    const TowerLoss none = tower_of(NULL, 0);
+    int culprit;
+    for (int at = 0; at < 3; at++) {
+        TowerLoss towers[3], even[2];
+        even_towers(even);
+        for (int t = 0, k = 0; t < 3; t++) towers[t] = t == at ? none : even[k++];
+        is(mean_loss(towers, 3, LOSS_DIVISOR_SAMPLES, 4), 3.5);
+        is(mean_loss(towers, 3, LOSS_DIVISOR_GLOBAL_BATCH, 4), 3.5);
+        is(reported(towers, 3, LOSS_REPORT_LAST), 4.5);
+        is(reported(towers, 3, LOSS_REPORT_FIRST), 2.5);
+        is(reported(towers, 3, LOSS_REPORT_WORST), 4.5);
+        for (NanCheck check = NAN_CHECK_OFF; check <= NAN_CHECK_ALL; check++) {
+            assert_true(nan_check_pass(towers, 3, check, &culprit));
+            assert_int_equal(culprit, -1);
+        }
+    }
+    assert_true(isnan(tower_loss_mean(&none))); /* there is no loss to tell */
+    assert_true(isnan(mean_loss(&none, 1, LOSS_DIVISOR_SAMPLES, 4)));
+    is(loss_scale(0, LOSS_DIVISOR_SAMPLES, 4), 0);
+    is(loss_scale(0, LOSS_DIVISOR_GLOBAL_BATCH, 4), 0);
+}
+
+/* An empty tower whose memory holds rubbish counts nothing. */
+static void test_empty_tower_with_rubbish(void **state)
+{
+    (void)state;
+    int culprit;
+    TowerLoss towers[3];
+    even_towers(towers);
+    towers[2] = (TowerLoss){.sum = NAN, .count = 0, .finite = false};
+    is(mean_loss(towers, 3, LOSS_DIVISOR_SAMPLES, 4), 3.5);
+    is(reported(towers, 3, LOSS_REPORT_LAST), 4.5);
+    assert_true(nan_check_pass(towers, 3, NAN_CHECK_ALL, &culprit));
+    assert_true(nan_check_pass(towers, 3, NAN_CHECK_LAST, &culprit));
+}
+
+/* Which checks let [bad, 3], [4, 5] pass, whoever is bad. */
+typedef struct CheckCase {
+    double bad;
+    int tower;
+    bool off, last, mean, all;
+} CheckCase;
+
+static void test_checks(void **state)
+{
+    (void)state;
+    static const CheckCase cases[] = {
+        {NAN, 0, true, true, false, false},  /* the original prints 4.5 and trains on */
+        {NAN, 1, true, false, false, false}, /* and stops here */
+        {INFINITY, 0, true, true, false, false},
+        {INFINITY, 1, true, true, false, false}, /* isnan, not isfinite: the original lets Inf pass */
+        {-INFINITY, 1, true, true, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const CheckCase *c = &cases[i];
+        TowerLoss towers[2];
+        even_towers(towers);
+        towers[c->tower] = tower_of((double[]){c->bad, 3}, 2);
+        const bool wanted[] = {c->off, c->last, c->mean, c->all};
+        for (NanCheck check = NAN_CHECK_OFF; check <= NAN_CHECK_ALL; check++) {
+            int culprit = 99;
+            bool passed = nan_check_pass(towers, 2, check, &culprit);
+            if (passed != wanted[check]) fail_msg("case %zu, check %d: passed is %d", i, (int)check, passed);
+            assert_int_equal(culprit, passed ? -1 : c->tower);
+        }
+        assert_false(isfinite(mean_loss(towers, 2, LOSS_DIVISOR_SAMPLES, 4)));
+        assert_false(isfinite(reported(towers, 2, LOSS_REPORT_WORST)));
+        is(reported(towers, 2, c->tower ? LOSS_REPORT_FIRST : LOSS_REPORT_LAST), c->tower ? 2.5 : 4.5);
+    }
+}
+
+/* A finite loss with a gradient that is not: only `all` looks. */
+static void test_gradient_not_finite(void **state)
+{
+    (void)state;
+    int culprit;
+    TowerLoss towers[2];
+    even_towers(towers);
+    towers[0].finite = false;
+    assert_true(nan_check_pass(towers, 2, NAN_CHECK_LAST, &culprit));
+    assert_true(nan_check_pass(towers, 2, NAN_CHECK_MEAN, &culprit));
+    assert_false(nan_check_pass(towers, 2, NAN_CHECK_ALL, &culprit));
+    assert_int_equal(culprit, 0);
+}
+
+/* Inf in one tower and -Inf in the other: the sum is NaN, the first tower is named. */
+static void test_opposite_infinities(void **state)
+{
+    (void)state;
+    int culprit;
+    TowerLoss towers[2] = {tower_of((double[]){INFINITY}, 1), tower_of((double[]){-INFINITY}, 1)};
+    assert_true(isnan(mean_loss(towers, 2, LOSS_DIVISOR_SAMPLES, 2)));
+    assert_false(nan_check_pass(towers, 2, NAN_CHECK_MEAN, &culprit));
+    assert_int_equal(culprit, 0);
+}
+
+/* `last` asks the last tower that had samples. */
+static void test_last_of_those_with_samples(void **state)
+{
+    (void)state;
+    int culprit;
+    TowerLoss towers[3] = {tower_of((double[]){1}, 1), tower_of((double[]){NAN}, 1), tower_of(NULL, 0)};
+    assert_false(nan_check_pass(towers, 3, NAN_CHECK_LAST, &culprit));
+    assert_int_equal(culprit, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reports),
+        cmocka_unit_test(test_scaled_per_replica),
+        cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_empty_towers),
+        cmocka_unit_test(test_empty_tower_with_rubbish),
+        cmocka_unit_test(test_checks),
+        cmocka_unit_test(test_gradient_not_finite),
+        cmocka_unit_test(test_opposite_infinities),
+        cmocka_unit_test(test_last_of_those_with_samples),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
