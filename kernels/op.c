@@ -40,9 +40,9 @@ const char *op_formula(OpKind kind)
 
 int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ceil)
 {
-    int32_t room = side + 2 * pad - k;
+    int32_t room = side + 2 * pad - k + (ceil ? stride - 1 : 0);
     if (room < 0) return 0;
-    int32_t out = (room + (ceil ? stride - 1 : 0)) / stride + 1;
+    int32_t out = room / stride + 1;
     if (ceil && (out - 1) * stride >= side + pad) out--;
     return out;
 }

@@ -18,7 +18,8 @@ typedef enum OpKind {
 } OpKind;
 
 /* The window of a convolution or pooling. Output side = (side + 2 pad - k) / stride + 1, rounded down, or up if `ceil`
- * (PyTorch's ceil_mode; a window must still start inside the input or its left padding). Padding is symmetric. */
+ * (PyTorch's ceil_mode: the last window may overhang, even one that is larger than the input, but must start inside the
+ * input or its left padding). Padding is symmetric. */
 typedef struct Window {
     int32_t kh, kw;
     int32_t stride_h, stride_w;

@@ -34,16 +34,17 @@ static Status graph_build(const ProgramConfig *config, int32_t n, Program *p)
 {
     Graph *g = p->graph;
     const Model *model = config->model;
-    const ModelOptions *options = &config->options;
+    ModelOptions options = config->options;
+    options.aux = options.aux && config->training;
     p->pixels = graph_input(g, "pixels", (Shape){n, config->data_channels, config->canvas, config->canvas}, DTYPE_U8);
     p->labels = graph_input(g, "labels", (Shape){n, 1, 1, 1}, DTYPE_I32);
     if (config->training) {
         p->augment = graph_input(g, "augment", (Shape){n, 4, 1, 1}, DTYPE_I32);
         p->dloss = graph_input(g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32);
     }
-    Value x = image(g, p->pixels, p->augment, options->channels, options->side, model->mean, model->std);
+    Value x = image(g, p->pixels, p->augment, options.channels, options.side, model->mean, model->std);
     ModelHeads heads = {0};
-    model->build(g, options, x, &heads);
+    model->build(g, &options, x, &heads);
     p->loss = loss_of_heads(g, config, &heads, p->labels, &p->hits);
     TRY(passes_run(g, config, p));
     graph_result(g, p->loss, "loss");

@@ -48,6 +48,7 @@ static const Case rows[] = {
     // clang-format off
     MAX_ROWS("3x3 stride 2",            (2, 16, 9, 9),  (2, 16, 4, 4),  3, 3, 2, 2, 0, 0, false),
     MAX_ROWS("3x3 stride 2 ceil",       (2, 16, 8, 8),  (2, 16, 4, 4),  3, 3, 2, 2, 0, 0, true),
+    MAX_ROWS("3x3 of 2x2, ceil",        (2, 16, 2, 2),  (2, 16, 1, 1),  3, 3, 2, 2, 0, 0, true),
     MAX_ROWS("3x3 stride 1 pad 1",      (2, 8, 7, 7),   (2, 8, 7, 7),   3, 3, 1, 1, 1, 1, false),
     MAX_ROWS("3x3 stride 2 pad 1 ceil", (2, 8, 8, 8),   (2, 8, 5, 5),   3, 3, 2, 2, 1, 1, true),
     MAX_ROWS("2x2 stride 2",            (2, 8, 8, 8),   (2, 8, 4, 4),   2, 2, 2, 2, 0, 0, false),

@@ -1,0 +1,278 @@
+/* The networks at full size: numbers of parameters, multiply-adds, names, the smallest image, auxiliary heads, and that
+ * training and evaluation agree on the weights. The counts are those of torchvision (inception_v3, googlenet), of timm
+ * (inception_v4, inception_resnet_v2) and of the trainer of 2016 (tf2016). That the numbers inside are right is the
+ * business of scripts/fidelity.sh. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "inception/models.h"
+#include "towers/program.h"
+
+typedef struct Form {
+    const char *model, *variant;
+    bool aux;
+} Form;
+
+static ProgramConfig config_of(Form form, int32_t side, int classes, bool training)
+{
+    const Model *model;
+    assert_int_equal(model_find(form.model, &model), OK);
+    if (!side) side = model->side;
+    ModelOptions options = {classes ? classes : model->classes, side, model->channels, 0, form.aux, form.variant};
+    return (ProgramConfig){.model = model,
+                           .options = options,
+                           .data_channels = model->channels,
+                           .canvas = side,
+                           .aux_weight = model->aux_weight,
+                           .training = training};
+}
+
+static void build(Form form, int32_t side, int classes, bool training, Program *program)
+{
+    ProgramConfig config = config_of(form, side, classes, training);
+    if (program_graph(&config, 2, program) != OK) fail_msg("%s %d: %s", form.model, side, status_message());
+}
+
+/* Elements of all values of a role, and how many there are. */
+static int64_t role_elements(const Graph *g, Role role, int *count)
+{
+    int64_t elements = 0;
+    *count = 0;
+    for (int32_t id = 1; id <= graph_value_count(g); id++) {
+        const ValueInfo *info = graph_value(g, (Value){id});
+        if (info->role != role) continue;
+        elements += shape_count(info->shape);
+        ++*count;
+    }
+    return elements;
+}
+
+static int64_t forward_macs(const Program *program)
+{
+    int64_t macs = 0;
+    for (int i = 0; i < program->forward_end; i++) {
+        const Op *op = graph_op_at(program->graph, i);
+        OpCall call = {.kind = op->kind};
+        for (int k = 0; k < op->in_count; k++) call.in[k].shape = graph_shape(program->graph, op->in[k]);
+        call.out[0].shape = graph_shape(program->graph, op->out[0]);
+        macs += op_macs(&call);
+    }
+    return macs / program->n;
+}
+
+/* ---- sizes */
+
+static void test_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        Form form;
+        int classes;
+        int64_t params, macs;
+        int tensors, states;
+    } rows[] = {
+        {{"inception_v3", "", true}, 1000, 27161264, 5718899296, 292, 192},
+        {{"inception_v3", "", false}, 1000, 23834568, 5713216096, 284, 188},
+        {{"inception_v3", "tf2016", true}, 1001, 27145970, 5718902112, 196, 192},
+        {{"inception_v3", "tf2016", false}, 1001, 23819401, 5713218144, 190, 188},
+        {{"googlenet", "", true}, 1000, 13004888, 1506748416, 187, 118},
+        {{"googlenet", "", false}, 1000, 6624904, 1498376192, 173, 114},
+        {{"inception_v4", "", false}, 1000, 42679816, 12253974624, 449, 298},
+        {{"inception_resnet_v2", "", false}, 1000, 55843464, 13155794016, 694, 408},
+        {{"inception_v3", "", true}, 10, 24371444, 0, 292, 192},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Program program;
+        int tensors, states;
+        build(rows[i].form, 0, rows[i].classes, true, &program);
+        int64_t params = role_elements(program.graph, ROLE_PARAM, &tensors), macs = forward_macs(&program);
+        role_elements(program.graph, ROLE_STATE, &states);
+        if (params != rows[i].params || (rows[i].macs && macs != rows[i].macs) || tensors != rows[i].tensors ||
+            states != rows[i].states)
+            fail_msg("%s %s, aux %d: %lld parameters in %d tensors, %lld multiply-adds, %d statistics",
+                     rows[i].form.model, rows[i].form.variant, rows[i].form.aux, (long long)params, tensors,
+                     (long long)macs, states);
+        program_destroy(&program);
+    }
+}
+
+/* ---- names */
+
+static void test_names(void **state)
+{
+    (void)state;
+    static const struct {
+        Form form;
+        const char *name;
+        Shape shape;
+    } rows[] = {
+        {{"inception_v3", "", true}, "Conv2d_1a_3x3.conv.weight", {32, 3, 3, 3}},
+        {{"inception_v3", "", true}, "Mixed_5b.branch5x5_2.bn.running_var", {1, 64, 1, 1}},
+        {{"inception_v3", "", true}, "Mixed_6c.branch7x7dbl_2.conv.weight", {160, 160, 7, 1}},
+        {{"inception_v3", "", true}, "Mixed_7c.branch3x3dbl_3b.conv.weight", {384, 384, 3, 1}},
+        {{"inception_v3", "", true}, "AuxLogits.conv1.conv.weight", {768, 128, 5, 5}},
+        {{"inception_v3", "", true}, "AuxLogits.fc.bias", {1, 1000, 1, 1}},
+        {{"googlenet", "", true}, "inception3a.branch2.0.conv.weight", {96, 192, 1, 1}},
+        {{"googlenet", "", true}, "inception5b.branch4.1.bn.bias", {1, 128, 1, 1}},
+        {{"googlenet", "", true}, "aux2.conv.conv.weight", {128, 528, 1, 1}},
+        {{"googlenet", "", true}, "aux1.fc1.weight", {1024, 128, 4, 4}},
+        {{"inception_v4", "", false}, "features.3.conv.conv.weight", {96, 64, 3, 3}},
+        {{"inception_v4", "", false}, "features.18.branch1.2.conv.weight", {320, 256, 7, 1}},
+        {{"inception_v4", "", false}, "last_linear.weight", {1000, 1536, 1, 1}},
+        {{"inception_resnet_v2", "", false}, "repeat_1.19.conv2d.bias", {1, 1088, 1, 1}},
+        {{"inception_resnet_v2", "", false}, "block8.branch1.1.bn.weight", {1, 224, 1, 1}},
+        {{"inception_resnet_v2", "", false}, "classif.bias", {1, 1000, 1, 1}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Program program;
+        build(rows[i].form, 0, 0, true, &program);
+        Value v = graph_find(program.graph, rows[i].name);
+        if (!v.id || !shape_equal(graph_shape(program.graph, v), rows[i].shape))
+            fail_msg("%s: %s is %s", rows[i].form.model, rows[i].name, shape_text(graph_shape(program.graph, v)));
+        program_destroy(&program);
+    }
+}
+
+/* tf2016 has no gamma; the variances of both have a correction. */
+static void test_variant(void **state)
+{
+    (void)state;
+    Program program;
+    build((Form){"inception_v3", "tf2016", true}, 0, 1001, true, &program);
+    assert_int_equal(graph_find(program.graph, "Mixed_5b.branch1x1.bn.weight").id, 0);
+    assert_int_not_equal(graph_find(program.graph, "Mixed_5b.branch1x1.bn.bias").id, 0);
+    for (int i = 0; i < program.forward_end; i++)
+        if (graph_op_at(program.graph, i)->kind == OP_AVG_POOL)
+            assert_false(graph_op_at(program.graph, i)->attr.pool.include_pad);
+    const ValueInfo *wide = graph_value(program.graph, graph_find(program.graph, "AuxLogits.conv1.conv.weight"));
+    const ValueInfo *usual = graph_value(program.graph, graph_find(program.graph, "Mixed_7b.branch1x1.conv.weight"));
+    assert_true(wide->init.kind == INIT_TRUNCATED_NORMAL && wide->init.a == 0.01f);
+    assert_true(usual->init.kind == INIT_TRUNCATED_NORMAL && usual->init.a == 0.1f);
+    program_destroy(&program);
+}
+
+/* ---- images of other sizes */
+
+static void test_smallest_images(void **state)
+{
+    (void)state;
+    for (const Model *const *m = models_all(); *m; m++) {
+        Form form = {(*m)->name, "", false};
+        Program program;
+        build(form, (*m)->min_side, 0, true, &program);
+        program_destroy(&program);
+        ProgramConfig config = config_of(form, (*m)->min_side - 1, 0, true);
+        if ((*m)->min_side > 8) assert_int_equal(program_graph(&config, 2, &program), ERR_SHAPE);
+        if ((*m)->aux_weight == 0) continue;
+        form.aux = true;
+        build(form, (*m)->aux_min_side, 0, true, &program);
+        program_destroy(&program);
+        config = config_of(form, (*m)->aux_min_side - 1, 0, true);
+        assert_int_equal(program_graph(&config, 2, &program), ERR_SHAPE);
+    }
+}
+
+static void test_other_sizes(void **state)
+{
+    (void)state;
+    static const int32_t sides[] = {75, 100, 128, 139, 160, 224, 299, 331, 512};
+    static const char *const models[] = {"inception_v3", "googlenet", "inception_v4", "inception_resnet_v2"};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        for (size_t s = 0; s < sizeof sides / sizeof *sides; s++) {
+            Program program;
+            build((Form){models[m], "", m == 1}, sides[s], 7, true, &program);
+            program_destroy(&program);
+        }
+}
+
+/* ---- evaluation */
+
+/* Every weight that evaluation reads is one that training makes, and the heads at the side are gone. */
+static void test_evaluation(void **state)
+{
+    (void)state;
+    for (const Model *const *m = models_all(); *m; m++) {
+        Program training, evaluation;
+        Layout *layout;
+        bool aux = (*m)->aux_weight > 0;
+        build((Form){(*m)->name, "", aux}, 0, 0, true, &training);
+        build((Form){(*m)->name, "", aux}, 0, 0, false, &evaluation);
+        assert_int_equal(layout_create(training.graph, &layout), OK);
+        int heads = 0;
+        for (int i = 0; i < graph_op_count(evaluation.graph); i++)
+            heads += graph_op_at(evaluation.graph, i)->kind == OP_SOFTMAX_LOSS;
+        assert_int_equal(heads, 1);
+        for (int32_t id = 1; id <= graph_value_count(evaluation.graph); id++) {
+            const ValueInfo *info = graph_value(evaluation.graph, (Value){id});
+            const LayoutEntry *entry = info->role == ROLE_PARAM   ? layout_param(layout, info->name)
+                                       : info->role == ROLE_STATE ? layout_state(layout, info->name)
+                                                                  : NULL;
+            if (info->role != ROLE_PARAM && info->role != ROLE_STATE) continue;
+            if (!entry || !shape_equal(entry->shape, info->shape)) fail_msg("%s: %s", (*m)->name, info->name);
+        }
+        layout_destroy(layout);
+        program_destroy(&evaluation);
+        program_destroy(&training);
+    }
+}
+
+/* ---- the command line about models */
+
+typedef struct Answer {
+    int code;
+    char text[2048];
+} Answer;
+
+static Answer ask(const char *arguments)
+{
+    Answer answer = {.code = -1};
+    char command[1024];
+    snprintf(command, sizeof command, "%s %s 2>&1 >/dev/null", TOWERS_BINARY, arguments);
+    FILE *from = popen(command, "r");
+    assert_non_null(from);
+    size_t got = fread(answer.text, 1, sizeof answer.text - 1, from);
+    answer.text[got] = 0;
+    int state = pclose(from);
+    if (WIFEXITED(state)) answer.code = WEXITSTATUS(state);
+    return answer;
+}
+
+static void test_bad_input(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"info inception_v5", "error: no model 'inception_v5'; there are: inception_v3"},
+        {"info inception_v3 --variant tf2015", "error: inception_v3 has no variant 'tf2015'; it has: tf2016\n"},
+        {"info inception_v4 --variant tf2016", "error: inception_v4 has no variant 'tf2016'; it has: none\n"},
+        {"info inception_v3 --img-size 74",
+         "error: --img-size 74 is too small for inception_v3: it needs at least 75\n"},
+        {"info inception_v3 --img-size 139 --aux", "use --no-aux\n"},
+        {"info inception_v4 --aux", "error: --aux: inception_v4 has no auxiliary head\n"},
+        {"bench inception_v4 --aux-weight 0.3", "error: --aux-weight: inception_v4 has no auxiliary head\n"},
+        {"bench inception_v3 --no-aux --aux-weight 0.3", "error: --aux-weight has no use beside --no-aux\n"},
+        {"bench inception_v3 --img-size 139 --aux-weight 0.3", "use --no-aux\n"},
+        {"info inception_v3 --classes 0", "error: --classes: 0 is out of range"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Answer answer = ask(rows[i][0]);
+        if (answer.code != 2 || !strstr(answer.text, rows[i][1]))
+            fail_msg("towers %s: exit code %d, %s", rows[i][0], answer.code, answer.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts),          cmocka_unit_test(test_names),       cmocka_unit_test(test_variant),
+        cmocka_unit_test(test_smallest_images), cmocka_unit_test(test_other_sizes), cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_bad_input),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
