@@ -234,7 +234,7 @@ static Status schedule_fill(const Options *o, Schedule *schedule)
         .min_lr = o->min_lr,
         .decay_rate = o->decay_rate,
         .decay_epochs = o->decay_epochs,
-        .power = 1,
+        .power = o->power,
         .warmup_epochs = o->warmup_epochs,
         .warmup_lr = o->warmup_lr,
     };
@@ -276,6 +276,7 @@ static void settings_print(const void *options, FILE *to)
         OPTION_ID_clip_norm,     OPTION_ID_clip_value, OPTION_ID_ema_decay,         OPTION_ID_sched,
         OPTION_ID_lr_schedule,   OPTION_ID_min_lr,     OPTION_ID_decay_rate,        OPTION_ID_decay_epochs,
         OPTION_ID_warmup_epochs, OPTION_ID_warmup_lr,  OPTION_ID_loss_divisor,      OPTION_ID_smoothing,
+        OPTION_ID_decay_all,     OPTION_ID_freeze,     OPTION_ID_accumulate,        OPTION_ID_power,
         OPTION_ID_bn_decay,      OPTION_ID_amp,        OPTION_ID_amp_dtype,         OPTION_ID_seed,
     };
     const Options *o = options;
@@ -350,6 +351,9 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     TRY(schedule_fill(o, &job->schedule));
     job->optimizer = optimizer_fill(o);
     job->weight_decay = o->weight_decay;
+    job->decay_all = o->decay_all;
+    job->freeze = o->freeze;
+    job->accumulate = (int)o->accumulate;
     job->epochs = o->epochs;
     job->max_steps = o->max_steps > 0 ? o->max_steps : 0;
     job->clip_norm = o->clip_norm;
@@ -363,11 +367,14 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->workers = (int)o->workers;
     job->eval_batch = EVAL_BATCH;
     job->report = o->report_loss;
+    job->report_l2 = o->report_l2;
+    job->log_tf2016 = o->log_style == LOG_TF2016;
     job->nan_check = o->nan_check;
     job->nan_policy = o->nan_policy;
     job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
     job->deterministic = o->deterministic;
     job->initial_weights = o->pretrained;
+    job->reset_head = o->reset_head;
     job->checkpoint_steps = o->checkpoint_steps;
     job->checkpoint_minutes = o->checkpoint_minutes;
     job->keep = (int)o->keep;

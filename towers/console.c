@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { DRAW_MS = 100, BAR_CELLS = 24 };
@@ -38,7 +39,7 @@ static double elapsed(const Console *c)
 }
 
 /* "loss 0.5123" as --report-loss says; "all" lists every tower's. */
-static void loss_text(const Console *c, int64_t step, char *text, size_t bytes)
+static void loss_text(const Console *c, int64_t step, double loss, char *text, size_t bytes)
 {
     static const char *const words[] = {[LOSS_REPORT_LAST] = "last_tower_loss",
                                         [LOSS_REPORT_FIRST] = "first_tower_loss",
@@ -46,7 +47,7 @@ static void loss_text(const Console *c, int64_t step, char *text, size_t bytes)
                                         [LOSS_REPORT_WORST] = "worst_tower_loss",
                                         [LOSS_REPORT_ALL] = "mean_loss"};
     LossReport report = c->job->report;
-    int used = snprintf(text, bytes, "%s %.4f", words[report], atomic_load(&c->ledger->run.loss));
+    int used = snprintf(text, bytes, "%s %.4f", words[report], loss);
     if (report != LOSS_REPORT_ALL) return;
     for (int t = 0; t < c->ledger->towers && used < (int)bytes - 16; t++) {
         const LedgerRow *row = &c->ledger->tower[t].rows[step % LEDGER_STEPS];
@@ -63,7 +64,7 @@ static void bar_draw(Console *c, int64_t step, int64_t steps)
     double left = done > 0 ? elapsed(c) / (double)done * (double)(steps - step) : 0;
     int filled = steps > 0 ? (int)(step * BAR_CELLS / steps) : 0, width = terminal_width();
     for (int i = 0; i < BAR_CELLS; i++) strcat(bar, i < filled ? "━" : "╌");
-    loss_text(c, step, loss, sizeof loss);
+    loss_text(c, step, atomic_load(&run->loss), loss, sizeof loss);
     eta_text(left, eta, sizeof eta);
     const char *tint = c->job->color ? "\033[36m" : "", *plain = c->job->color ? "\033[0m" : "";
     int text = snprintf(line, sizeof line, " epoch %.2f  %lld/%lld  %s  lr %.4g  %.0f img/s  eta %s",
@@ -76,14 +77,56 @@ static void bar_draw(Console *c, int64_t step, int64_t steps)
     c->bar_shown = true;
 }
 
-static void plain_line(Console *c, int64_t step, int64_t steps)
+static void plain_line(Console *c, const LedgerShown *shown, int64_t steps)
 {
     char loss[512];
-    const LedgerRun *run = &c->ledger->run;
-    loss_text(c, step, loss, sizeof loss);
-    fprintf(stderr, "step %lld/%lld  epoch %.2f  %s  lr %.4g  %.0f img/s\n", (long long)step, (long long)steps,
-            (double)atomic_load(&run->epoch_x1000) / 1000, loss, atomic_load(&run->lr),
-            atomic_load(&run->images_per_sec));
+    double epoch = (double)shown->step / (double)job_steps_per_epoch(c->job);
+    loss_text(c, shown->step, shown->loss, loss, sizeof loss);
+    fprintf(stderr, "step %lld/%lld  epoch %.2f  %s  lr %.4g  %.0f img/s\n", (long long)shown->step, (long long)steps,
+            epoch, loss, shown->lr, (double)shown->samples / shown->seconds);
+}
+
+/* "2016-07-23 14:05:06.123456: " */
+static void time_prefix(void)
+{
+    struct timespec now;
+    struct tm local;
+    char text[32] = "";
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (localtime_r(&now.tv_sec, &local)) strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
+    fprintf(stderr, "%s.%06ld: ", text, now.tv_nsec / 1000);
+}
+
+/* The original trainer's line. It counts steps from 0. */
+static void tf2016_line(const LedgerShown *shown)
+{
+    time_prefix();
+    fprintf(stderr, "step %lld, loss = %.2f (%.1f examples/sec; %.3f sec/batch)\n", (long long)shown->step - 1,
+            shown->loss, (double)shown->samples / shown->seconds, shown->seconds);
+}
+
+static void tf2016_result(const TrainJob *job, const LedgerEpoch *epoch)
+{
+    if (isnan(epoch->test_top1)) return;
+    time_prefix();
+    fprintf(stderr, "precision @ 1 = %.4f recall @ 5 = %.4f [%lld examples]\n", epoch->test_top1, epoch->test_top5,
+            (long long)dataset_info(job->test)->count);
+}
+
+/* A line for every step that is due; the ring holds more steps than pass between two updates. */
+static void lines_print(Console *c, int64_t step, int64_t steps)
+{
+    int64_t first = c->last_step < c->first_step ? c->first_step : c->last_step;
+    if (first < step - LEDGER_STEPS / 2) first = step - LEDGER_STEPS / 2;
+    for (int64_t s = first + 1; s <= step; s++) {
+        const LedgerShown *shown = &c->ledger->run.shown[s % LEDGER_STEPS];
+        int64_t counted = c->job->log_tf2016 ? s - 1 : s;
+        if (shown->step != s || counted % c->job->log_interval) continue;
+        if (c->job->log_tf2016)
+            tf2016_line(shown);
+        else
+            plain_line(c, shown, steps);
+    }
 }
 
 /* The tf.distribute tutorial's five fields, then ours. */
@@ -91,6 +134,10 @@ static void epoch_line(Console *c, int64_t epoch)
 {
     const LedgerEpoch *e = &c->ledger->epoch[epoch % LEDGER_EPOCHS];
     bar_clear(c);
+    if (c->job->log_tf2016) {
+        tf2016_result(c->job, e);
+        return;
+    }
     fprintf(stderr, "Epoch %lld, Loss: %.5f, Accuracy: %.3f", (long long)epoch, e->train_loss, 100 * e->train_top1);
     if (!isnan(e->test_top1))
         fprintf(stderr, ", Test Loss: %.5f, Test Accuracy: %.2f", e->test_loss, 100 * e->test_top1);
@@ -108,18 +155,17 @@ void console_update(Console *c)
     int64_t step = atomic_load(&run->step), steps = atomic_load(&run->steps), epoch = atomic_load(&run->epochs_done);
     if (c->job->quiet || steps == 0) return;
     if (c->first_step < 0) {
-        c->first_step = step;
+        c->first_step = atomic_load(&run->first_step);
         c->started_ns = clock_ns();
         c->last_epoch = epoch;
     }
+    bool fresh = step != c->last_step && step > c->first_step, bar = c->job->tty && !c->job->log_tf2016;
+    if (fresh && !bar) lines_print(c, step, steps);
     for (; c->last_epoch < epoch; c->last_epoch++) epoch_line(c, c->last_epoch + 1);
-    if (step == c->last_step || step <= c->first_step) return;
-    if (c->job->tty) {
+    if (fresh && bar) {
         if (clock_ns() - c->last_draw_ns < DRAW_MS * 1000000ll) return;
         bar_draw(c, step, steps);
         c->last_draw_ns = clock_ns();
-    } else if (step / c->job->log_interval != c->last_step / c->job->log_interval || c->last_step < 0) {
-        plain_line(c, step, steps);
     }
     c->last_step = step;
 }

@@ -46,14 +46,22 @@ typedef struct LedgerTower {
     LedgerRow rows[LEDGER_STEPS]; /* row of step s: rows[s % LEDGER_STEPS]; complete once rows[].step == s */
 } LedgerTower;
 
+/* What the console tells of one step. */
+typedef struct LedgerShown {
+    int64_t step, samples;
+    double loss, lr, seconds; /* loss as --report-loss and --report-l2 say */
+} LedgerShown;
+
 /* What the whole run is doing: written by rank 0 only. */
 typedef struct LedgerRun {
-    _Atomic int64_t step, steps; /* committed steps, steps in all */
+    _Atomic int64_t step, steps; /* committed steps, steps in all (0: not started yet) */
+    _Atomic int64_t first_step;  /* where this process began: 0, or the step it resumed after */
     _Atomic int64_t epoch_x1000, epochs;
     _Atomic double loss, mean_loss, lr, images_per_sec, accuracy, data_wait;
     _Atomic int64_t start_ns;
-    _Atomic int stop_signal;     /* set by the supervisor: save at the next step boundary, then stop */
-    _Atomic int64_t epochs_done; /* the last one in `epoch` */
+    _Atomic int stop_signal;         /* set by the supervisor: save at the next step boundary, then stop */
+    _Atomic int64_t epochs_done;     /* the last one in `epoch` */
+    LedgerShown shown[LEDGER_STEPS]; /* of step s: shown[s % LEDGER_STEPS], complete before `step` says s */
 } LedgerRun;
 
 /* One epoch's results, for the console. */

@@ -12,9 +12,20 @@
 
 enum { FIRST_BUCKET_BYTES = 4 << 20, BUCKET_BYTES = 25 << 20 };
 
-int64_t job_steps_per_epoch(const TrainJob *job)
+int64_t job_batches_per_epoch(const TrainJob *job)
 {
     return shares_steps_per_epoch(&job->shares, dataset_info(job->train)->count);
+}
+
+int64_t job_steps_per_epoch(const TrainJob *job)
+{
+    return (job_batches_per_epoch(job) + job->accumulate - 1) / job->accumulate;
+}
+
+int64_t job_first_batch(const TrainJob *job, int64_t step)
+{
+    int64_t steps = job_steps_per_epoch(job);
+    return step / steps * job_batches_per_epoch(job) + step % steps * job->accumulate;
 }
 
 int64_t job_total_steps(const TrainJob *job)
@@ -49,7 +60,7 @@ static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
         int32_t n;
         shares_of(&job->shares, count, 0, p->first + slot, &first, &n);
         size_add(config->train_n, n);
-        shares_of(&job->shares, count, p->steps_per_epoch - 1, p->first + slot, &first, &n);
+        shares_of(&job->shares, count, job_batches_per_epoch(job) - 1, p->first + slot, &first, &n);
         size_add(config->train_n, n);
     }
     if (!job->test) return;
@@ -71,7 +82,9 @@ static Status replica_open(TowerProcess *p)
         .optimizer = job->optimizer,
         .weight_decay = job->weight_decay,
         .decay_all = job->decay_all,
+        .freeze = job->freeze,
         .ema = job->ema_decay > 0,
+        .accumulate = job->accumulate > 1,
         .seed = job->seed,
     };
     batch_sizes(p, &config);
@@ -124,8 +137,8 @@ static Status loader_open(TowerProcess *p)
         .flip = job->flip,
         .side = job->program.options.side,
         .pad = (job->program.canvas - job->program.options.side) / 2,
-        .start_step = p->run.step,
-        .max_steps = p->total_steps,
+        .start_step = job_first_batch(job, p->run.step),
+        .max_steps = job_first_batch(job, p->total_steps),
         .workers = job->workers,
         .depth = 2 * p->local + 2,
     };
@@ -165,8 +178,9 @@ static Status process_open(TowerProcess *p, CommShared *shared)
     TRY(snapshot_restore(p, &restored));
     TRY(loader_open(p));
     TRY(records_open(p, restored));
-    atomic_store(&p->ledger->run.steps, p->total_steps);
+    atomic_store(&p->ledger->run.first_step, p->run.step);
     atomic_store(&p->ledger->run.step, p->run.step);
+    atomic_store(&p->ledger->run.steps, p->total_steps);
     return OK;
 }
 

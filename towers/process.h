@@ -22,6 +22,8 @@ typedef struct RunState {
     int64_t skipped, skipped_in_row;
     double best_top1; /* -1: none yet */
     int64_t best_step;
+    double base_average, total_average; /* of losses, see step.c; rank 0 keeps them */
+    int64_t averaged;                   /* losses in them */
 } RunState;
 
 typedef struct TowerProcess {

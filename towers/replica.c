@@ -1,6 +1,8 @@
 /* One device with weights, optimizer memory and programs; see replica.h. */
 #include "towers/replica.h"
 
+#include "towers/weights.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +51,22 @@ static Status tower_states_create(Replica *r)
     return OK;
 }
 
+static Status kept_create(Replica *r)
+{
+    size_t local = (size_t)r->config.local;
+    if (!r->config.accumulate) return OK;
+    r->grad_sum = calloc(local, sizeof *r->grad_sum);
+    r->stat_mean = calloc(local, sizeof *r->stat_mean);
+    r->stat_count = calloc(local, sizeof *r->stat_count);
+    if (!r->grad_sum || !r->stat_mean || !r->stat_count) return FAIL(ERR_MEMORY, "kept batches of %zu towers", local);
+    for (size_t t = 0; t < local; t++) {
+        TRY(device_floats(r, r->layout->param_elements, &r->grad_sum[t]));
+        TRY(device_floats(r, r->layout->state_elements, &r->stat_mean[t]));
+    }
+    TRY(device_floats(r, 1, &r->one));
+    return r->device.backend->fill(&r->device, r->one, 1, 1);
+}
+
 static Status optimizer_create(Replica *r)
 {
     const Backend *backend = r->device.backend;
@@ -78,12 +96,32 @@ static Status segments_create(Replica *r)
     for (int i = 0; i < layout->param_count; i++) {
         const LayoutEntry *entry = &layout->params[i];
         size_t end = i + 1 < layout->param_count ? layout->params[i + 1].first : layout->param_elements;
-        float decay = entry->decay || r->config.decay_all ? (float)r->config.weight_decay : 0;
+        bool frozen = names_match(r->config.freeze, entry->name),
+             decays = !frozen && (entry->decay || r->config.decay_all);
+        float decay = decays ? (float)r->config.weight_decay : 0, rate = frozen ? 0 : 1;
         OptimizerSegment *last = r->segment_count ? &r->segments[r->segment_count - 1] : NULL;
-        if (last && last->weight_decay == decay)
+        if (last && last->weight_decay == decay && last->lr_factor == rate)
             last->count = end - last->first;
         else
-            r->segments[r->segment_count++] = (OptimizerSegment){entry->first, end - entry->first, decay, 1};
+            r->segments[r->segment_count++] = (OptimizerSegment){entry->first, end - entry->first, decay, rate};
+    }
+    return OK;
+}
+
+static Status ranges_create(Replica *r)
+{
+    const Layout *layout = r->layout;
+    r->ranges = calloc((size_t)layout->state_count + 1, sizeof *r->ranges);
+    if (!r->ranges) return FAIL(ERR_MEMORY, "ranges of %d statistics", layout->state_count);
+    for (int i = 0; i < layout->state_count; i++) {
+        const LayoutEntry *entry = &layout->states[i];
+        size_t end = i + 1 < layout->state_count ? layout->states[i + 1].first : layout->state_elements;
+        StateRange *last = r->range_count ? &r->ranges[r->range_count - 1] : NULL;
+        if (names_match(r->config.freeze, entry->name)) continue;
+        if (last && last->first + last->count == entry->first)
+            last->count = end - last->first;
+        else
+            r->ranges[r->range_count++] = (StateRange){entry->first, end - entry->first};
     }
     return OK;
 }
@@ -156,6 +194,8 @@ Status replica_create(const ReplicaConfig *config, Replica **made)
     TRY_OUT(tower_states_create(r));
     TRY_OUT(optimizer_create(r));
     TRY_OUT(segments_create(r));
+    TRY_OUT(ranges_create(r));
+    TRY_OUT(kept_create(r));
     programs_bind(r);
     TRY_OUT(values_start(r));
     *made = r;
@@ -182,15 +222,21 @@ void replica_destroy(Replica *r)
         if (r->state) release(r, r->state[t]);
         if (r->stat) release(r, r->stat[t]);
         if (r->ema_state) release(r, r->ema_state[t]);
+        if (r->grad_sum) release(r, r->grad_sum[t]);
+        if (r->stat_mean) release(r, r->stat_mean[t]);
     }
     for (int s = 0; s < OPTIMIZER_SLOTS; s++) release(r, r->slot[s]);
-    void *singles[] = {r->ema, r->eval_state, r->correct, r->scalars, r->square};
+    void *singles[] = {r->ema, r->eval_state, r->correct, r->scalars, r->square, r->one};
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) release(r, singles[i]);
     if (r->device.backend) r->device.backend->close(&r->device);
     layout_destroy(r->layout);
     free(r->state);
     free(r->stat);
     free(r->ema_state);
+    free(r->grad_sum);
+    free(r->stat_mean);
+    free(r->stat_count);
+    free(r->ranges);
     free(r->segments);
     free(r);
 }
@@ -261,6 +307,61 @@ Status replica_l2(Replica *r, double *l2)
     return OK;
 }
 
+/* ---- several batches in one update */
+
+/* sum[i] += x[i] */
+static Status floats_add(Replica *r, float *sum, const float *x, size_t count)
+{
+    Tensor t = {.shape = {1, (int32_t)count, 1, 1}, .dtype = DTYPE_F32, .pitch = (int64_t)count};
+    OpCall call = {.kind = OP_ADD, .name = "gradients", .in_count = 2, .in = {t, t}, .out = {t}, .out_count = 1};
+    const OpKernel *add = r->device.backend->kernels[OP_ADD];
+    call.in[0].data = call.out[0].data = sum;
+    call.in[1].data = (void *)x;
+    if (add->prepare) TRY(add->prepare(&r->device, &call));
+    Status st = add->launch(&r->device, &call);
+    if (add->discard) add->discard(&r->device, &call);
+    return st;
+}
+
+Status replica_keep_start(Replica *r, int slot)
+{
+    const Backend *backend = r->device.backend;
+    r->stat_count[slot] = 0;
+    TRY(backend->fill(&r->device, r->stat_mean[slot], 0, r->layout->state_elements));
+    return backend->fill(&r->device, r->grad_sum[slot], 0, r->layout->param_elements);
+}
+
+Status replica_keep_statistics(Replica *r, int slot)
+{
+    size_t elements = r->layout->state_elements;
+    float before = (float)r->stat_count[slot], decay = before / (before + 1); /* the mean so far */
+    r->stat_count[slot]++;
+    if (!elements) return OK;
+    return r->device.backend->average(&r->device, r->stat_mean[slot], r->stat[slot], NULL, decay, elements, r->one);
+}
+
+Status replica_keep_gradients(Replica *r, int slot)
+{
+    return floats_add(r, r->grad_sum[slot], r->arena[ARENA_GRAD], r->layout->param_elements);
+}
+
+Status replica_add_kept(Replica *r, int slot, size_t first, size_t count)
+{
+    return floats_add(r, (float *)r->arena[ARENA_GRAD] + first, r->grad_sum[slot] + first, count);
+}
+
+Status replica_drop_frozen(Replica *r, size_t first, size_t count)
+{
+    for (int i = 0; i < r->segment_count; i++) {
+        const OptimizerSegment *segment = &r->segments[i];
+        size_t from = segment->first > first ? segment->first : first,
+               end = segment->first + segment->count < first + count ? segment->first + segment->count : first + count;
+        if (segment->lr_factor != 0 || from >= end) continue;
+        TRY(r->device.backend->fill(&r->device, (float *)r->arena[ARENA_GRAD] + from, 0, end - from));
+    }
+    return OK;
+}
+
 /* ---- the commit */
 
 static Status statistics_update(Replica *r, const UpdateInfo *info, const bool *fed)
@@ -269,9 +370,12 @@ static Status statistics_update(Replica *r, const UpdateInfo *info, const bool *
     const float *commit = &r->scalars->commit;
     size_t elements = r->layout->state_elements;
     for (int t = 0; elements && t < r->config.local; t++) {
-        if (fed[t])
-            TRY(backend->average(&r->device, r->state[t], r->stat[t], r->correct, (float)info->bn_decay, elements,
-                                 commit));
+        const float *batch = r->stat_mean ? r->stat_mean[t] : r->stat[t];
+        for (int i = 0; fed[t] && i < r->range_count; i++) {
+            size_t first = r->ranges[i].first;
+            TRY(backend->average(&r->device, r->state[t] + first, batch + first, r->correct + first,
+                                 (float)info->bn_decay, r->ranges[i].count, commit));
+        }
         if (r->ema_state[t])
             TRY(backend->average(&r->device, r->ema_state[t], r->state[t], NULL, (float)info->ema_decay, elements,
                                  commit));

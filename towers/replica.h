@@ -22,8 +22,14 @@ typedef struct ReplicaConfig {
     OptimizerHyper optimizer;
     double weight_decay;
     bool decay_all, ema;
+    const char *freeze; /* names of parameters and statistics that stay, as names_match reads them; NULL */
+    bool accumulate;    /* several batches make one update */
     uint64_t seed;
 } ReplicaConfig;
+
+typedef struct StateRange {
+    size_t first, count; /* elements of the STATE arena that move: all but the frozen ones */
+} StateRange;
 
 typedef struct Replica {
     /* owned */
@@ -41,6 +47,13 @@ typedef struct Replica {
     double *square;            /* device */
     OptimizerSegment *segments;
     int segment_count;
+    StateRange *ranges;
+    int range_count;
+    /* Of the batches before the last one of a step, only with config.accumulate: [local] */
+    float **grad_sum;  /* summed gradients */
+    float **stat_mean; /* mean of the batch statistics */
+    int *stat_count;   /* batches in it */
+    float *one;        /* device: the number 1 */
 } Replica;
 
 /* Opens the device, builds every program, allocates everything, fills parameters and states with their starting values.
@@ -60,6 +73,15 @@ NODISCARD Status replica_read_loss(Replica *replica, const Program *program, dou
 NODISCARD Status replica_square_sum(Replica *replica, const float *x, size_t count, double *sum);
 /* Sum over decayed parameters of w^2 / 2, times weight decay: the L2 term of the loss. */
 NODISCARD Status replica_l2(Replica *replica, double *l2);
+
+/* A batch of a step with several: before the first one, after each that had samples, after each but the last (its
+ * gradients), and to the gradients [first, first + count) of the last one. */
+NODISCARD Status replica_keep_start(Replica *replica, int slot);
+NODISCARD Status replica_keep_statistics(Replica *replica, int slot);
+NODISCARD Status replica_keep_gradients(Replica *replica, int slot);
+NODISCARD Status replica_add_kept(Replica *replica, int slot, size_t first, size_t count);
+/* Frozen parameters have no gradient: none that moves them, and none in the norm. */
+NODISCARD Status replica_drop_frozen(Replica *replica, size_t first, size_t count);
 
 typedef struct UpdateInfo {
     double lr, grad_scale, ema_decay, bn_decay;

@@ -166,13 +166,14 @@ static Status train_pack(TowerProcess *p, WeightList *list)
 static char *state_text(const TowerProcess *p)
 {
     const RunState *run = &p->run;
-    json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:I, s:i, s:s, s:s}", "format",
-                             "towers checkpoint 1", "step", (json_int_t)run->step, "updates", (json_int_t)run->updates,
-                             "skipped", (json_int_t)run->skipped, "epoch_sum", run->epoch_sum, "epoch_constant_sum",
-                             run->epoch_constant_sum, "epoch_count", (json_int_t)run->epoch_count, "epoch_hits",
-                             (json_int_t)run->epoch_hits, "best_step", (json_int_t)run->best_step, "best_top1",
-                             run->best_top1, "steps_per_epoch", (json_int_t)p->steps_per_epoch, "towers",
-                             p->ledger->towers, "model", p->job->program.model->name, "settings", p->job->settings);
+    json_t *root = json_pack(
+        "{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:i, s:s, s:s}", "format",
+        "towers checkpoint 1", "step", (json_int_t)run->step, "updates", (json_int_t)run->updates, "skipped",
+        (json_int_t)run->skipped, "epoch_sum", run->epoch_sum, "epoch_constant_sum", run->epoch_constant_sum,
+        "epoch_count", (json_int_t)run->epoch_count, "epoch_hits", (json_int_t)run->epoch_hits, "best_step",
+        (json_int_t)run->best_step, "best_top1", run->best_top1, "base_average", run->base_average, "total_average",
+        run->total_average, "averaged", (json_int_t)run->averaged, "steps_per_epoch", (json_int_t)p->steps_per_epoch,
+        "towers", p->ledger->towers, "model", p->job->program.model->name, "settings", p->job->settings);
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     return text;
@@ -200,17 +201,18 @@ static Status fail_changed(const char *path, const char *then, const char *now)
 static Status state_parse(TowerProcess *p, const char *text, const char *path)
 {
     json_error_t error;
-    json_int_t step, updates, skipped, count, hits, best_step;
+    json_int_t step, updates, skipped, count, hits, best_step, averaged;
     int towers;
     const char *model, *settings;
-    double sum, constant, best;
+    double sum, constant, best, base, total;
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!root) return FAIL(ERR_CHECKPOINT, "%s/state.json:%d: %s", path, error.line, error.text);
     Status st = OK;
-    if (json_unpack_ex(root, &error, 0, "{s:I, s:I, s:I, s:F, s:F, s:I, s:I, s:I, s:F, s:i, s:s, s:s}", "step", &step,
-                       "updates", &updates, "skipped", &skipped, "epoch_sum", &sum, "epoch_constant_sum", &constant,
-                       "epoch_count", &count, "epoch_hits", &hits, "best_step", &best_step, "best_top1", &best,
-                       "towers", &towers, "model", &model, "settings", &settings))
+    if (json_unpack_ex(root, &error, 0, "{s:I, s:I, s:I, s:F, s:F, s:I, s:I, s:I, s:F, s:F, s:F, s:I, s:i, s:s, s:s}",
+                       "step", &step, "updates", &updates, "skipped", &skipped, "epoch_sum", &sum, "epoch_constant_sum",
+                       &constant, "epoch_count", &count, "epoch_hits", &hits, "best_step", &best_step, "best_top1",
+                       &best, "base_average", &base, "total_average", &total, "averaged", &averaged, "towers", &towers,
+                       "model", &model, "settings", &settings))
         st = FAIL(ERR_CHECKPOINT, "%s/state.json: %s", path, error.text);
     else if (strcmp(model, p->job->program.model->name) || towers != p->ledger->towers)
         st = FAIL(ERR_ARG,
@@ -227,7 +229,10 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
                             .epoch_count = count,
                             .epoch_hits = hits,
                             .best_step = best_step,
-                            .best_top1 = best};
+                            .best_top1 = best,
+                            .base_average = base,
+                            .total_average = total,
+                            .averaged = averaged};
     json_decref(root);
     return st;
 }

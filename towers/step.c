@@ -4,7 +4,8 @@
  * record
  *
  * Each tower's loss and gradients are those of its own batch, already divided by the samples of the whole global batch,
- * so that the sum over towers is the gradient of the mean over all samples. Nothing moves before the verdict: weights,
+ * so that the sum over towers is the gradient of the mean over all samples. A step of several batches (--accumulate)
+ * keeps the gradients of all but the last and gives their sum once. Nothing moves before the verdict: weights,
  * optimizer memory, averages and batch-norm statistics change together in replica_update, or not at all. */
 #include "towers/fault.h"
 #include "towers/process.h"
@@ -13,14 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const double LOSS_DECAY = 0.9;
+
 typedef struct Step {
     int64_t number;  /* from 1, as people count */
-    int64_t samples; /* of the global batch */
+    int batches;     /* global batches: 1, or up to job->accumulate */
+    int64_t samples; /* of all of them */
     int64_t started_ns, wait_ns;
     float scale;                /* of every sample's gradient */
     bool fed[TOWERS_MAX];       /* local towers that had samples */
     TowerLoss loss[TOWERS_MAX]; /* of all towers, from the ledger */
     double grad_norm;           /* of the averaged gradient */
+    double l2;                  /* of the weights that the forward pass used */
     int culprit;                /* first tower at fault, or -1 */
     bool commit;
     double lr;
@@ -36,45 +41,53 @@ static size_t grad_count(const TowerProcess *p)
     return p->replica->layout->param_elements;
 }
 
-/* ---- a tower's turn */
-
-/* A tower without samples agrees to the others' gradients by giving zeros. */
-static Status give_nothing(TowerProcess *p, int tower, LedgerRow *row)
+/* Samples of a full step. */
+static int64_t full_step(const TrainJob *job)
 {
-    const Backend *backend = p->replica->device.backend;
-    TRY(backend->fill(&p->replica->device, grads(p), 0, grad_count(p)));
-    row->loss = (TowerLoss){.finite = true};
-    row->loss_finite = row->grad_finite = true;
-    return comm_give(p->comm, tower, 0, grads(p), grad_count(p));
+    return shares_global(&job->shares) * job->accumulate;
 }
 
+/* ---- a tower's turn */
+
 /* Test hook: make the tower's loss or its gradients not finite. */
-static Status poison(TowerProcess *p, int tower, const Step *step, double *loss)
+static Status poison(TowerProcess *p, int tower, const Step *step, TowerLoss *loss)
 {
     const Fault *nan_fault = fault_of(FAULT_NAN, tower, step->number),
                 *inf_fault = fault_of(FAULT_INF, tower, step->number);
     const Fault *fault = nan_fault ? nan_fault : inf_fault;
     if (!fault) return OK;
     float value = nan_fault ? NAN : INFINITY;
-    if (fault->loss) *loss = value;
+    if (fault->loss) loss->sum = value;
     if (fault->grad) return p->replica->device.backend->fill(&p->replica->device, grads(p), value, 1);
     return OK;
 }
 
-/* Backward in segments: a bucket is given to the sum as soon as its last gradient is final. */
-static Status backward(TowerProcess *p, Program *program, int tower, const Step *step, LedgerRow *row, double *loss)
+/* Backward up to the last gradient of a bucket. */
+static Status backward_to(TowerProcess *p, Program *program, int bucket, int *done)
 {
-    int done = program->forward_end;
+    const Bucket *b = &p->buckets.bucket[bucket];
+    bool last = bucket == p->buckets.count - 1;
+    int ready = last ? plan_op_count(program->plan) : plan_ready_after(program->plan, b->first + b->count);
+    if (ready <= *done) return OK;
+    TRY(plan_run(program->plan, *done, ready));
+    *done = ready;
+    return OK;
+}
+
+/* Backward of a step's last batch, in segments: a bucket is given to the sum as soon as its last gradient is final.
+ * Without a program (a tower without samples agrees to the others' gradients) the gradients are zeros. */
+static Status backward_give(TowerProcess *p, Program *program, int slot, const Step *step, LedgerRow *row)
+{
+    int tower = p->first + slot, done = program ? program->forward_end : 0;
     double square = 0;
-    for (int b = 0; b < p->buckets.count; b++) {
-        const Bucket *bucket = &p->buckets.bucket[b];
-        bool last = b == p->buckets.count - 1;
-        int ready =
-            last ? plan_op_count(program->plan) : plan_ready_after(program->plan, bucket->first + bucket->count);
-        if (ready > done) TRY(plan_run(program->plan, done, ready));
-        if (ready > done) done = ready;
-        if (b == 0) TRY(poison(p, tower, step, loss));
+    if (!program) TRY(p->replica->device.backend->fill(&p->replica->device, grads(p), 0, grad_count(p)));
+    for (int i = 0; i < p->buckets.count; i++) {
+        const Bucket *bucket = &p->buckets.bucket[i];
         double part;
+        if (program) TRY(backward_to(p, program, i, &done));
+        if (step->batches > 1) TRY(replica_add_kept(p->replica, slot, bucket->first, bucket->count));
+        TRY(replica_drop_frozen(p->replica, bucket->first, bucket->count));
+        if (i == 0) TRY(poison(p, tower, step, &row->loss));
         TRY(replica_square_sum(p->replica, grads(p) + bucket->first, bucket->count, &part));
         square += part;
         TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
@@ -84,42 +97,60 @@ static Status backward(TowerProcess *p, Program *program, int tower, const Step 
     return OK;
 }
 
-static Status tower_turn(TowerProcess *p, int slot, const Batch *batch, Step *step)
+static Status forward(TowerProcess *p, Program *program, int slot, const Batch *batch, const Step *step, LedgerRow *row)
 {
     int tower = p->first + slot;
-    LedgerRow *row = ledger_row(p->ledger, tower, step->number);
-    step->fed[slot] = batch->n > 0;
-    if (batch->n == 0) return give_nothing(p, tower, row);
-    Program *program = replica_program(p->replica, true, batch->n);
-    if (!program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", tower, batch->n);
     double loss;
-
+    int64_t hits[2];
     ledger_phase(p->ledger, tower, step->number, PHASE_COPY);
     TRY(replica_feed(p->replica, program, batch, slot, p->job->seed, step->scale));
     ledger_phase(p->ledger, tower, step->number, PHASE_FORWARD);
     fault_strike(tower, step->number, PHASE_FORWARD);
     TRY(plan_run(program->plan, 0, program->forward_end));
-    TRY(replica_read_loss(p->replica, program, &loss, row->hits));
+    TRY(replica_read_loss(p->replica, program, &loss, hits));
+    row->loss.sum += loss;
+    row->loss.count += batch->n;
+    for (int k = 0; k < 2; k++) row->hits[k] += hits[k];
+    return OK;
+}
+
+/* One batch of one tower: the last one of a step gives the gradients of all of them. */
+static Status tower_turn(TowerProcess *p, int slot, const Batch *batch, bool last, Step *step)
+{
+    int tower = p->first + slot;
+    LedgerRow *row = ledger_row(p->ledger, tower, step->number);
+    Program *program = batch->n ? replica_program(p->replica, true, batch->n) : NULL;
+    if (batch->n && !program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", tower, batch->n);
+    step->fed[slot] |= batch->n > 0;
+    if (program) TRY(forward(p, program, slot, batch, step, row));
     ledger_phase(p->ledger, tower, step->number, PHASE_BACKWARD);
     fault_strike(tower, step->number, PHASE_BACKWARD);
-    TRY(backward(p, program, tower, step, row, &loss));
-
-    row->loss_finite = isfinite(loss);
-    row->loss = (TowerLoss){.sum = loss, .count = batch->n, .finite = row->loss_finite && row->grad_finite};
+    if (last)
+        TRY(backward_give(p, program, slot, step, row));
+    else if (program) {
+        TRY(plan_run(program->plan, program->forward_end, plan_op_count(program->plan)));
+        TRY(replica_keep_gradients(p->replica, slot));
+    }
+    if (program && p->job->accumulate > 1) TRY(replica_keep_statistics(p->replica, slot));
+    row->loss_finite = isfinite(row->loss.sum);
+    row->loss.finite = row->loss_finite && row->grad_finite;
     return OK;
 }
 
 static Status towers_run(TowerProcess *p, Step *step)
 {
-    for (int slot = 0; slot < p->local; slot++) {
-        int tower = p->first + slot;
+    for (int turn = 0; turn < step->batches * p->local; turn++) {
+        int batch_number = turn / p->local, slot = turn % p->local, tower = p->first + slot;
+        bool last = batch_number == step->batches - 1;
         const Batch *batch;
         LedgerRow *row = ledger_row(p->ledger, tower, step->number);
-        memset(row, 0, sizeof *row);
+        if (batch_number == 0) memset(row, 0, sizeof *row);
+        if (batch_number == 0 && p->job->accumulate > 1) TRY(replica_keep_start(p->replica, slot));
         ledger_phase(p->ledger, tower, step->number, PHASE_DATA);
         fault_strike(tower, step->number, PHASE_DATA);
         TRY(loader_next(p->loader, &batch));
-        TRY(tower_turn(p, slot, batch, step));
+        TRY(tower_turn(p, slot, batch, last, step));
+        if (!last) continue;
         row->arrival_ns = clock_ns();
         row->step = step->number;
         ledger_phase(p->ledger, tower, step->number, PHASE_REDUCE);
@@ -241,27 +272,43 @@ static void epoch_add(TowerProcess *p, const Step *step)
         p->run.epoch_hits += row->hits[0];
     }
     p->run.epoch_sum += sum;
-    p->run.epoch_constant_sum += sum / (double)shares_global(&p->job->shares);
+    p->run.epoch_constant_sum += sum / (double)full_step(p->job);
 }
 
 static void run_show(TowerProcess *p, const Step *step, double seconds)
 {
     const TrainJob *job = p->job;
     LedgerRun *run = &p->ledger->run;
-    int64_t global = shares_global(&job->shares);
-    atomic_store(&run->mean_loss, mean_loss(step->loss, p->ledger->towers, job->divisor, global));
-    atomic_store(&run->loss, reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, global));
+    double loss = reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, full_step(job));
+    LedgerShown shown = {p->run.step, step->samples, loss + (job->report_l2 ? step->l2 : 0), step->lr, seconds};
+    run->shown[p->run.step % LEDGER_STEPS] = shown;
+    atomic_store(&run->mean_loss, mean_loss(step->loss, p->ledger->towers, job->divisor, full_step(job)));
+    atomic_store(&run->loss, shown.loss);
     atomic_store(&run->lr, step->lr);
     atomic_store(&run->images_per_sec, (double)step->samples / seconds);
     atomic_store(&run->epoch_x1000, p->run.step * 1000 / p->steps_per_epoch);
     atomic_store(&run->step, p->run.step);
 }
 
+/* The original trainer's averages of losses: decay 0.9 from zero, corrected for the start. A loss that is not finite
+ * would stay in them for ever and is left out. */
+static void averages_move(RunState *run, double base, double total, StepRecord *rec)
+{
+    if (isfinite(base) && isfinite(total)) {
+        run->base_average = LOSS_DECAY * run->base_average + (1 - LOSS_DECAY) * base;
+        run->total_average = LOSS_DECAY * run->total_average + (1 - LOSS_DECAY) * total;
+        run->averaged++;
+    }
+    double weight = 1 - pow(LOSS_DECAY, (double)run->averaged);
+    rec->averages = run->averaged > 0;
+    rec->base_average = rec->averages ? run->base_average / weight : 0;
+    rec->total_average = rec->averages ? run->total_average / weight : 0;
+}
+
 static Status record(TowerProcess *p, const Step *step)
 {
-    double seconds = (double)(clock_ns() - step->started_ns) * 1e-9, l2 = 0, norm[TOWERS_MAX];
-    int64_t arrival[TOWERS_MAX], data[TOWERS_MAX], hits = 0, global = shares_global(&p->job->shares);
-    if (p->job->weight_decay > 0) TRY(replica_l2(p->replica, &l2));
+    double seconds = (double)(clock_ns() - step->started_ns) * 1e-9, norm[TOWERS_MAX];
+    int64_t arrival[TOWERS_MAX], data[TOWERS_MAX], hits = 0;
     for (int t = 0; t < p->ledger->towers; t++) {
         const LedgerRow *row = ledger_row(p->ledger, t, step->number);
         norm[t] = row->grad_norm;
@@ -269,7 +316,7 @@ static Status record(TowerProcess *p, const Step *step)
         data[t] = row->phase_ns[PHASE_DATA] / 1000;
         hits += row->hits[0];
     }
-    double mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, global);
+    double mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, full_step(p->job));
     StepRecord rec = {
         .step = step->number,
         .epoch = (step->number - 1) / p->steps_per_epoch,
@@ -280,7 +327,7 @@ static Status record(TowerProcess *p, const Step *step)
         .towers = p->ledger->towers,
         .mean_loss = mean,
         .base_loss = mean,
-        .total_loss = mean + l2,
+        .total_loss = mean + step->l2,
         .grad_norm = step->grad_norm,
         .tower_grad_norm = norm,
         .arrival_us = arrival,
@@ -288,23 +335,33 @@ static Status record(TowerProcess *p, const Step *step)
         .top1 = step->samples ? (double)hits / (double)step->samples : 0,
         .skipped = !step->commit,
     };
+    averages_move(&p->run, rec.base_loss, rec.total_loss, &rec);
     run_show(p, step, seconds);
     return metrics_step(p->metrics, &rec);
+}
+
+/* The batches of this step: as many as are left of the epoch, at most job->accumulate. */
+static void samples_count(const TowerProcess *p, Step *step)
+{
+    const TrainJob *job = p->job;
+    int64_t batches = job_batches_per_epoch(job), first = job_first_batch(job, p->run.step) % batches,
+            global = shares_global(&job->shares), left = dataset_info(job->train)->count - first * global;
+    step->batches = (int)(batches - first < job->accumulate ? batches - first : job->accumulate);
+    step->samples = step->batches * global < left ? step->batches * global : left;
 }
 
 Status step_run(TowerProcess *p)
 {
     const TrainJob *job = p->job;
     Step step = {.number = p->run.step + 1, .started_ns = clock_ns(), .culprit = -1};
-    int64_t in_epoch = p->run.step % p->steps_per_epoch, count = dataset_info(job->train)->count,
-            global = shares_global(&job->shares);
-    step.samples = global < count - in_epoch * global ? global : count - in_epoch * global;
-    step.scale = (float)loss_scale(step.samples, job->divisor, global);
+    samples_count(p, &step);
+    step.scale = (float)loss_scale(step.samples, job->divisor, full_step(job));
     step.lr = schedule_lr(&job->schedule, p->run.step, p->steps_per_epoch, p->total_steps);
 
     TRY(towers_run(p, &step));
     TRY(sum_over_towers(p, &step));
     TRY(verdict(p, &step));
+    if (p->metrics && job->weight_decay > 0) TRY(replica_l2(p->replica, &step.l2));
     for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step.number, PHASE_UPDATE);
     TRY(update(p, &step));
     Status refused = step.culprit < 0 && step.commit ? OK : refuse(p, &step);

@@ -30,8 +30,10 @@ typedef struct TrainJob {
     /* optimization */
     OptimizerHyper optimizer;
     double weight_decay;
-    bool decay_all; /* also batch norm and biases */
+    bool decay_all;     /* also batch norm and biases */
+    const char *freeze; /* parameters that stay: patterns for fnmatch, comma separated; NULL */
     Schedule schedule;
+    int accumulate;            /* global batches of one step; the last step of an epoch may have fewer */
     int64_t epochs, max_steps; /* whichever ends first; max_steps 0 = none */
     double clip_norm;          /* global norm; 0 = off */
     double ema_decay;          /* 0 = off */
@@ -48,6 +50,7 @@ typedef struct TrainJob {
 
     /* truth and safety */
     LossReport report;
+    bool report_l2; /* add the L2 term to the loss that is shown */
     NanCheck nan_check;
     NanPolicy nan_policy;
     int64_t comm_timeout_ms;
@@ -59,12 +62,14 @@ typedef struct TrainJob {
     bool resume;                      /* from the newest checkpoint of run_dir, if there is one */
     const char *resume_path;          /* or from this one; NULL */
     const char *initial_weights;      /* safetensors to start from; NULL */
+    bool reset_head;                  /* leave its classifiers out */
     int64_t checkpoint_steps;         /* 0 = every epoch */
     double checkpoint_minutes;
     int keep;
     int log_interval, event_interval;
     int eval_interval; /* epochs; 0 = at the end */
     bool quiet, color, tty;
+    bool log_tf2016; /* the console speaks as the original trainer */
 
     /* benchmarks: called by rank 0's process after every step; context must be shared memory if the caller is to read
      * it */
@@ -72,8 +77,11 @@ typedef struct TrainJob {
     void *on_step_context;
 } TrainJob;
 
-/* Numbers that follow from a job. */
+/* Numbers that follow from a job. A step is one update; it takes `accumulate` global batches of one epoch. */
+int64_t job_batches_per_epoch(const TrainJob *job);
 int64_t job_steps_per_epoch(const TrainJob *job);
+/* The first global batch of a step, counted from the start of the run. */
+int64_t job_first_batch(const TrainJob *job, int64_t step);
 int64_t job_total_steps(const TrainJob *job);
 int job_first_tower(const TrainJob *job, int process); /* towers of process p: [first(p), first(p + 1)) */
 

@@ -1,9 +1,22 @@
 /* Arenas to named tensors and back; see weights.h. */
 #include "towers/weights.h"
 
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+
+bool names_match(const char *patterns, const char *name)
+{
+    for (const char *at = patterns; at && *at;) {
+        char one[ST_MAX_NAME];
+        size_t length = strcspn(at, ",");
+        snprintf(one, sizeof one, "%.*s", (int)length, at);
+        if (fnmatch(one, name, 0) == 0) return true;
+        at += length + (at[length] == ',');
+    }
+    return false;
+}
 
 /* ---- the list */
 

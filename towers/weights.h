@@ -30,6 +30,9 @@ NODISCARD Status weights_pack(const WeightMap *map, const char *prefix, const fl
 NODISCARD Status states_pack(const WeightMap *map, const char *prefix, const float *arena, int64_t tracked,
                              WeightList *list);
 
+/* Does a name match one of the comma separated patterns (fnmatch: * and ? also match dots)? NULL matches nothing. */
+bool names_match(const char *patterns, const char *name);
+
 typedef struct WeightMatch {
     int missing, mismatched, extra; /* names that the file lacks, has in another shape, has too much */
     char table[4096];               /* a line each, cut with "... and N more" */

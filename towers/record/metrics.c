@@ -210,6 +210,15 @@ static Status line_add(Metrics *metrics, AppendFile *file, const StepRecord *ste
 
 /* ---- records */
 
+/* The original trainer's names: an average has the plain one. */
+static Status averages_add(Metrics *metrics, const StepRecord *record)
+{
+    TRY(events_scalar(metrics->events, record->step, "base_loss", record->base_average));
+    TRY(events_scalar(metrics->events, record->step, "base_loss (raw)", record->base_loss));
+    TRY(events_scalar(metrics->events, record->step, "total_loss", record->total_average));
+    return events_scalar(metrics->events, record->step, "total_loss (raw)", record->total_loss);
+}
+
 static Status scalars_add(Metrics *metrics, const StepRecord *record)
 {
     Events *events = metrics->events;
@@ -220,6 +229,7 @@ static Status scalars_add(Metrics *metrics, const StepRecord *record)
         snprintf(tag, sizeof tag, "tower_%d/loss", i);
         TRY(events_scalar(events, record->step, tag, tower_loss_mean(&record->tower[i])));
     }
+    if (record->averages) TRY(averages_add(metrics, record));
     TRY(events_scalar(events, record->step, "learning_rate", record->lr));
     return events_scalar(events, record->step, "images_per_sec", record->images_per_sec);
 }

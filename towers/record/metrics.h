@@ -21,6 +21,8 @@ typedef struct StepRecord {
     const TowerLoss *tower; /* [towers] */
     int towers;
     double mean_loss, base_loss, total_loss; /* total = base + L2 term, base = mean_loss */
+    bool averages;                           /* the next two are known */
+    double base_average, total_average;      /* moving averages of the two */
     double grad_norm;                        /* of the averaged gradient */
     const double *tower_grad_norm;           /* [towers] */
     const int64_t *arrival_us;               /* [towers]: step start to arrival at the collective */
