@@ -149,7 +149,6 @@ CPU_CLONES static void activation_draw(uint64_t seed, uint32_t step, uint32_t to
                                        int64_t group, int64_t groups, float *factor)
 {
     float scale = 1.0f / keep;
-    VECTOR_LOOP
     for (int64_t i = 0; i < groups; i++) {
         Philox bits = philox(seed, (uint32_t)(group + i), step, tower, stream);
         factor[4 * i] = philox_unit(bits.v[0]) < keep ? scale : 0.0f;
