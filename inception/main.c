@@ -1,6 +1,7 @@
 /* towers: the command line. Each verb reads its options, does one thing, and returns a Status; only main turns it into
  * an exit code. Results go to stdout, progress and errors to stderr. */
 #include "inception/bench.h"
+#include "inception/compare.h"
 #include "inception/doctor.h"
 #include "inception/help.h"
 #include "inception/info.h"
@@ -8,6 +9,7 @@
 #include "inception/options.h"
 #include "towers/checkpoint.h"
 #include "towers/fault.h"
+#include "towers/pretrained.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -48,9 +50,13 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
         options_print_config(options, stdout);
         return OK;
     }
+    char absent[256];
     TRY(job_run_dir(options, files));
+    TRY(pretrained_check(&files->job, absent, sizeof absent));
     if (options->dry_run) return info_run(files, stdout);
     fallback_note(files, options->quiet);
+    if (*absent && !options->quiet)
+        fprintf(stderr, "%s has no %s: that part starts from random values\n", options->pretrained, absent);
     mkdir(options->output_dir, 0777); /* may exist; run_dir_take says what is wrong if it cannot */
     TRY(run_dir_take(files->run_dir, &lock));
     TRY_OUT(train_run(&files->job, &result));
@@ -157,6 +163,7 @@ static Status verb_run(Options *options, int *signal_number)
     case VERB_INFO: st = info(options, &files); break;
     case VERB_BENCH: st = bench(options, &files); break;
     case VERB_MODELS: st = info_models(stdout); break;
+    case VERB_COMPARE: st = compare_runs(options->arguments, options->argument_count, options->json, stdout); break;
     case VERB_DOCTOR: st = doctor(options); break;
     case VERB_VERSION: version_print(); break;
     case VERB_MAN: manual_print(stdout, options->markdown); break;

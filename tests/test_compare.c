@@ -1,0 +1,420 @@
+/* compare: what it says of runs whose truth is known, that equal runs are called equal, and that a run directory is
+ * read strictly. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "inception/compare.h"
+#include "tests/support/noise.h"
+#include "towers/record/files.h"
+#include "towers/record/metrics.h"
+
+static const NoiseRun plain = {.towers = 4, .steps = 2000, .tower_noise = 0.2, .speed_factor = 1};
+
+static void near(double got, double wanted, double tolerance)
+{
+    if (!(fabs(got - wanted) <= tolerance)) fail_msg("got %.9g, wanted %.9g within %g", got, wanted, tolerance);
+}
+
+/* ---- one run */
+
+static void independent_towers(void **state)
+{
+    (void)state;
+    LossTruth truth;
+    Run *run = noise_run(&plain, 11);
+    assert_int_equal(loss_truth(run, &truth), OK);
+    assert_int_equal(truth.used, 2000);
+    assert_int_equal(truth.last, 3);
+    for (int t = 0; t < 4; t++) {
+        const TowerTruth *tower = &truth.tower[t];
+        near(tower->ratio.mean, 4, 0.5);
+        near(tower->expected, 4, 0);
+        assert_true(tower->ratio.low < 4 && tower->ratio.high > 4);
+        assert_true(tower->bias.low < 0 && tower->bias.high > 0);
+    }
+    near(truth.mean_noise, 0.1, 0.01);
+    near(truth.last_noise, 0.2, 0.02);
+    near(truth.correlation, 0, 0.05);
+    assert_true(truth.window >= 3 && truth.window <= 5);
+    assert_non_null(strstr(truth.verdict, "is unbiased against mean_loss"));
+    assert_int_equal(truth.bad_count, 0);
+    loss_truth_clear(&truth);
+    run_destroy(run);
+}
+
+static void biased_and_dependent(void **state)
+{
+    (void)state;
+    LossTruth truth;
+    NoiseRun what = plain;
+    what.last_shift = 0.05;
+    what.shared = 0.2; /* half of each tower's variance is common: ratio 2 / (1 + 1/4) */
+    Run *run = noise_run(&what, 12);
+    assert_int_equal(loss_truth(run, &truth), OK);
+    near(truth.tower[3].bias.mean, 0.0375, 0.01); /* the mean has a quarter of the shift */
+    assert_non_null(strstr(truth.verdict, "is biased"));
+    near(truth.correlation, 0.5, 0.05);
+    near(truth.tower[0].ratio.mean, 1.6, 0.2);
+    assert_true(truth.tower[0].ratio.high < 4);
+    loss_truth_clear(&truth);
+    run_destroy(run);
+}
+
+static void one_tower_and_few_steps(void **state)
+{
+    (void)state;
+    LossTruth truth;
+    NoiseRun what = plain;
+    what.towers = 1;
+    Run *run = noise_run(&what, 13);
+    assert_int_equal(loss_truth(run, &truth), OK);
+    assert_non_null(strstr(truth.verdict, "With one tower"));
+    loss_truth_clear(&truth);
+    run_destroy(run);
+    what = plain;
+    for (what.steps = 1; what.steps < 30; what.steps++) {
+        run = noise_run(&what, 14);
+        assert_int_equal(loss_truth(run, &truth), OK);
+        loss_truth_clear(&truth);
+        run_destroy(run);
+    }
+}
+
+/* Make one value of a made-up run not finite. */
+static void poison(Run *run, int64_t index, int tower, bool loss, bool gradient)
+{
+    RunStep *step = &run->step[index];
+    if (loss) ((double *)step->loss)[tower] = NAN;
+    if (loss && tower == run->towers - 1) step->last_loss = NAN;
+    if (gradient) ((double *)step->grad_norms)[tower] = NAN;
+    ((bool *)step->finite)[tower] = false;
+    step->skipped = true;
+}
+
+static void not_finite(void **state)
+{
+    (void)state;
+    LossTruth truth;
+    Run *run = noise_run(&plain, 15);
+    poison(run, 100, 3, true, true); /* the last tower: seen at once */
+    poison(run, 200, 1, true, true); /* another: a step later, the weights are gone */
+    poison(run, 300, 0, false, true);
+    poison(run, 400, 2, true, false); /* the gradient was fine: nothing follows */
+    assert_int_equal(loss_truth(run, &truth), OK);
+    assert_int_equal(truth.bad_count, 4);
+    static const int64_t steps[] = {101, 201, 301, 401}, later[] = {0, 1, 1, -1};
+    static const int towers[] = {3, 1, 0, 2};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(truth.bad[i].step, steps[i]);
+        assert_int_equal(truth.bad[i].tower, towers[i]);
+        assert_int_equal(truth.bad[i].later, later[i]);
+    }
+    assert_true(truth.bad[1].loss && truth.bad[1].gradient && !truth.bad[2].loss && truth.bad[2].gradient);
+    assert_int_equal(truth.used, 2000 - 3); /* the losses of step 301 are fine */
+    assert_non_null(strstr(truth.verdict, "4 values were not finite, 3 in other towers"));
+    loss_truth_clear(&truth);
+    run_destroy(run);
+}
+
+/* A run that only asked the last tower, as the original did: what it saw is in its own record. */
+static void not_finite_and_gone_on(void **state)
+{
+    (void)state;
+    LossTruth truth;
+    NoiseRun what = plain;
+    what.steps = 50;
+    Run *run = noise_run(&what, 16);
+    free(run->args);
+    run->args = strdup("nan-check: last                          # from command line\n");
+    poison(run, 40, 1, false, true);
+    for (int64_t i = 42; i < 50; i++)
+        for (int t = 0; t < 4; t++) poison(run, i, t, true, true);
+    for (int64_t i = 40; i < 50; i++) run->step[i].skipped = false;
+    assert_int_equal(loss_truth(run, &truth), OK);
+    assert_int_equal(truth.bad[0].step, 41);
+    assert_int_equal(truth.bad[0].later, 2);
+    assert_true(truth.bad[0].measured);
+    loss_truth_clear(&truth);
+    run_destroy(run);
+}
+
+/* ---- two runs */
+
+/* How many of 100 pairs are said to differ. */
+static double alarms(const NoiseRun *a, const NoiseRun *b, int pairs)
+{
+    int count = 0;
+    for (int k = 0; k < pairs; k++) {
+        RunDifference difference;
+        Run *x = noise_run(a, 50000 + 64 * (uint64_t)k), *y = noise_run(b, 90000 + 64 * (uint64_t)k);
+        assert_int_equal(run_difference(x, y, &difference), OK);
+        count += strstr(difference.verdict, "No difference") == NULL;
+        run_destroy(x);
+        run_destroy(y);
+    }
+    return 100.0 * count / pairs;
+}
+
+static void equal_runs_are_equal(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t steps;
+        double shared, loss_memory, speed_memory;
+    } rows[] = {{100, 0, 0, 0}, {600, 0, 0, 0.5}, {600, 0.3, 0.9, 0.9}, {300, 0.3, 0.95, 0.95}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        NoiseRun what = {.towers = 2,
+                         .steps = rows[i].steps,
+                         .tower_noise = 0.2,
+                         .shared = rows[i].shared,
+                         .shared_memory = rows[i].loss_memory,
+                         .speed_memory = rows[i].speed_memory,
+                         .speed_factor = 1};
+        double share = alarms(&what, &what, 400);
+        if (share > 5) fail_msg("row %zu: %.1f of 100 pairs of equal runs differ", i, share);
+    }
+}
+
+static void different_runs_differ(void **state)
+{
+    (void)state;
+    NoiseRun base = {.towers = 2,
+                     .steps = 600,
+                     .tower_noise = 0.2,
+                     .shared = 0.05,
+                     .shared_memory = 0.9,
+                     .speed_memory = 0.5,
+                     .speed_factor = 1},
+             lower = base, faster = base;
+    lower.loss_shift = -0.15;
+    faster.speed_factor = 1.05;
+    assert_true(alarms(&base, &lower, 100) > 90);
+    assert_true(alarms(&base, &faster, 100) > 90);
+}
+
+static void accuracy_and_sameness(void **state)
+{
+    (void)state;
+    RunDifference d;
+    Run *a = noise_run(&plain, 1), *b = noise_run(&plain, 1);
+    assert_int_equal(run_difference(a, b, &d), OK);
+    assert_true(d.same);
+    assert_non_null(strstr(d.verdict, "bit for bit"));
+    Run *both[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        both[i]->epochs = 1;
+        both[i]->epoch = calloc(1, sizeof(RunEpoch));
+        both[i]->epoch[0].test_top1 = i ? 0.90 : 0.88;
+        both[i]->classes = 1;
+        both[i]->confusion = calloc(1, sizeof(int64_t));
+        both[i]->confusion[0] = 10000;
+    }
+    assert_int_equal(run_difference(a, b, &d), OK);
+    near(d.accuracy.mean, 0.02, 1e-12);
+    assert_non_null(strstr(d.verdict, "test accuracy is 2.00 points higher"));
+    b->confusion[0] = 100; /* too few samples to be sure */
+    a->confusion[0] = 100;
+    assert_int_equal(run_difference(a, b, &d), OK);
+    assert_non_null(strstr(d.verdict, "No difference"));
+    run_destroy(a);
+    run_destroy(b);
+}
+
+/* ---- reading */
+
+static char folder[] = "/tmp/towers-compare.XXXXXX";
+
+static int folder_make(void **state)
+{
+    (void)state;
+    strcpy(folder + sizeof folder - 7, "XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int folder_drop(void **state)
+{
+    (void)state;
+    return tree_remove(folder) == OK ? 0 : -1;
+}
+
+static void put(const char *name, const char *text)
+{
+    char path[PATH_BYTES];
+    assert_int_equal(path_join(path, folder, name), OK);
+    assert_int_equal(file_replace(path, text, strlen(text)), OK);
+}
+
+static char *get(const char *name)
+{
+    char path[PATH_BYTES], *text;
+    size_t count;
+    assert_int_equal(path_join(path, folder, name), OK);
+    assert_int_equal(file_read(path, 1 << 20, &text, &count), OK);
+    return text;
+}
+
+static void steps_write(int count)
+{
+    Metrics *metrics;
+    assert_int_equal(metrics_open(folder, -1, 0, &metrics), OK);
+    for (int i = 1; i <= count; i++) {
+        TowerLoss towers[] = {{1.0 * i, 4, true}, {NAN, 4, i != 3}};
+        double norms[] = {0.5, INFINITY};
+        int64_t arrival[] = {10, 20};
+        if (i != 3) towers[1] = (TowerLoss){2.0 * i, 4, true}, norms[1] = 0.5;
+        StepRecord record = {.step = i,
+                             .lr = 0.1,
+                             .images = 8,
+                             .images_per_sec = 100,
+                             .tower = towers,
+                             .towers = 2,
+                             .mean_loss = i == 3 ? NAN : 3.0 * i / 8,
+                             .tower_grad_norm = norms,
+                             .arrival_us = arrival,
+                             .skipped = i == 3};
+        assert_int_equal(metrics_step(metrics, &record), OK);
+    }
+    EpochRecord epoch = {.epoch = 1, .step = count, .train_loss = 0.5, .test_top1 = 0.75, .test_loss = NAN};
+    assert_int_equal(metrics_epoch(metrics, &epoch), OK);
+    metrics_close(metrics);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    Run *run;
+    char text[16];
+    steps_write(5);
+    put("args.yaml", "# towers train\nlr: 0.5 # from default\nname: \"a b\"\nempty:\n");
+    put("confusion.csv", "3,1\n0,4\n");
+    put("layers.jsonl", "{\"step\": 2, \"layers\": {\"a.weight\": [0.5, null], \"b\": [1, 2]}}\n");
+    assert_int_equal(run_read(folder, &run), OK);
+    assert_int_equal(run->steps, 5);
+    assert_int_equal(run->towers, 2);
+    assert_false(run->cut);
+    near(run->step[1].loss[1], 1, 0);
+    near(run->step[1].arrival_us[1], 20, 0);
+    assert_true(isnan(run->step[1].data_us[0]));
+    assert_true(isnan(run->step[2].loss[1]) && !run->step[2].finite[1] && run->step[2].skipped);
+    assert_int_equal(run->epochs, 1);
+    near(run->epoch[0].test_top1, 0.75, 0);
+    assert_true(isnan(run->epoch[0].test_loss));
+    assert_int_equal(run->classes, 2);
+    assert_int_equal(run->confusion[3], 4);
+    assert_int_equal(run->layers, 2);
+    assert_string_equal(run->layer_name[1], "b");
+    assert_true(run_argument(run, "lr", text, sizeof text));
+    assert_string_equal(text, "0.5");
+    assert_true(run_argument(run, "name", text, sizeof text));
+    assert_string_equal(text, "a b");
+    assert_false(run_argument(run, "empty", text, sizeof text));
+    assert_false(run_argument(run, "l", text, sizeof text));
+    run_destroy(run);
+}
+
+/* Cut at every byte: the whole lines are read, nothing else, and nothing fails. */
+static void cut_short_anywhere(void **state)
+{
+    (void)state;
+    steps_write(3);
+    char *text = get("metrics.jsonl");
+    size_t length = strlen(text);
+    for (size_t n = 0; n <= length; n++) {
+        char path[PATH_BYTES];
+        Run *run;
+        int64_t lines = 0;
+        assert_int_equal(path_join(path, folder, "metrics.jsonl"), OK);
+        assert_int_equal(file_replace(path, text, n), OK);
+        assert_int_equal(run_read(folder, &run), OK);
+        for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
+        assert_int_equal(run->steps, lines);
+        assert_int_equal(run->cut, n > 0 && text[n - 1] != '\n');
+        run_destroy(run);
+    }
+    free(text);
+}
+
+/* A whole line that is wrong is refused by number, wherever it stands. */
+static void wrong_lines_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to;
+    } edits[] = {
+        {"\"step\":2", "\"step\":1"},
+        {"\"step\":2", "\"step\":-2"},
+        {"\"step\":2", "\"step\":\"2\""},
+        {"\"lr\":", "\"lx\":"},
+        {"\"finite\":[true,true]", "\"finite\":[true]"},
+        {"\"skipped\":false", "\"skipped\":0"},
+        {"\"tower_loss\":[", "\"tower_loss\":[1,"},
+        {"\"lr\":", "\"lr\":1,\"lr\":"},
+    };
+    steps_write(3);
+    char *text = get("metrics.jsonl");
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char *second = strchr(text, '\n') + 1, *at = strstr(second, edits[i].from), *made;
+        Run *run;
+        assert_true(asprintf(&made, "%.*s%s%s", (int)(at - text), text, edits[i].to, at + strlen(edits[i].from)) > 0);
+        put("metrics.jsonl", made);
+        assert_int_equal(run_read(folder, &run), ERR_FORMAT);
+        if (!strstr(status_message(), "line 2"))
+            fail_msg("edit %zu: the message does not name the line: %s", i, status_message());
+        free(made);
+    }
+    put("metrics.jsonl", text);
+    static const char *const others[][2] = {{"results.csv", "nonsense\n"},
+                                            {"confusion.csv", "1,2\n3\n"},
+                                            {"confusion.csv", "1,2\n"},
+                                            {"confusion.csv", "1,-2\n3,4\n"},
+                                            {"layers.jsonl", "{\"step\":1,\"layers\":{\"a\":[1]}}\n"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        Run *run;
+        put("results.csv", "");
+        put("confusion.csv", "");
+        put("layers.jsonl", "");
+        put(others[i][0], others[i][1]);
+        assert_int_equal(run_read(folder, &run), ERR_FORMAT);
+        assert_non_null(strstr(status_message(), others[i][0]));
+    }
+    free(text);
+}
+
+static void no_run(void **state)
+{
+    (void)state;
+    Run *run;
+    assert_int_equal(run_read("/nonexistent/run", &run), ERR_ARG);
+    assert_int_equal(run_read(folder, &run), ERR_FORMAT);
+    put("metrics.jsonl", "");
+    LossTruth truth;
+    assert_int_equal(run_read(folder, &run), OK);
+    assert_int_equal(loss_truth(run, &truth), ERR_FORMAT);
+    run_destroy(run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(independent_towers),
+        cmocka_unit_test(biased_and_dependent),
+        cmocka_unit_test(one_tower_and_few_steps),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(not_finite_and_gone_on),
+        cmocka_unit_test(equal_runs_are_equal),
+        cmocka_unit_test(different_runs_differ),
+        cmocka_unit_test(accuracy_and_sameness),
+        cmocka_unit_test_setup_teardown(what_is_written_is_read, folder_make, folder_drop),
+        cmocka_unit_test_setup_teardown(cut_short_anywhere, folder_make, folder_drop),
+        cmocka_unit_test_setup_teardown(wrong_lines_are_refused, folder_make, folder_drop),
+        cmocka_unit_test_setup_teardown(no_run, folder_make, folder_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

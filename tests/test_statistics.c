@@ -1,0 +1,159 @@
+/* Statistics of dependent series: known quantiles, known inefficiency, intervals that cover as often as they say. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/support/noise.h"
+#include "towers/record/statistics.h"
+
+static void near(double got, double wanted, double tolerance)
+{
+    if (!(fabs(got - wanted) <= tolerance)) fail_msg("got %.9g, wanted %.9g within %g", got, wanted, tolerance);
+}
+
+static void quantiles(void **state)
+{
+    (void)state;
+    near(student_quantile(0.975, 1), 12.7062047, 1e-6); /* tables of Student's t */
+    near(student_quantile(0.975, 9), 2.26215716, 1e-7);
+    near(student_quantile(0.995, 30), 2.74999565, 1e-7);
+    near(student_quantile(0.025, 9), -2.26215716, 1e-7);
+    near(student_quantile(0.975, INFINITY), 1.95996398, 1e-7);
+    near(student_tail(2.26215716, 9), 0.05, 1e-8);
+    near(student_tail(0, 5), 1, 1e-12);
+    near(student_tail(1e8, 3), 0, 1e-12);
+}
+
+static void inefficiency(void **state)
+{
+    (void)state;
+    enum { N = 200000 };
+    static const double memory[] = {0, 0.5, 0.9};
+    double *x = malloc(N * sizeof *x);
+    for (int k = 0; k < 3; k++) {
+        double wanted = (1 + memory[k]) / (1 - memory[k]);
+        noise_series(7, memory[k], x, N);
+        near(series_inefficiency(x, N), wanted, 0.08 * wanted);
+    }
+    for (int i = 0; i < N; i++) x[i] = i % 2; /* alternating: never below 1 */
+    near(series_inefficiency(x, N), 1, 0);
+    free(x);
+}
+
+/* How often the 95 % interval misses the true mean, 0. */
+static double miss_share(double memory, int64_t count, int trials)
+{
+    int missed = 0;
+    double *x = malloc((size_t)count * sizeof *x);
+    for (int k = 0; k < trials; k++) {
+        noise_series(100 + (uint64_t)k, memory, x, count);
+        Estimate e = series_estimate(x, count);
+        missed += e.low > 0 || e.high < 0;
+    }
+    free(x);
+    return (double)missed / trials;
+}
+
+static void intervals_cover(void **state)
+{
+    (void)state;
+    static const struct {
+        double memory;
+        int64_t count;
+    } rows[] = {{0, 20}, {0, 100}, {0, 1000}, {0.5, 200}, {0.9, 400}, {0.9, 4000}, {0.97, 2000}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double missed = miss_share(rows[i].memory, rows[i].count, 1000);
+        if (missed > 0.065)
+            fail_msg("memory %g, %lld values: missed %.1f %%", rows[i].memory, (long long)rows[i].count, 100 * missed);
+    }
+    assert_true(miss_share(0, 1000, 1000) > 0.005); /* and not because they are endless */
+}
+
+static void short_and_still(void **state)
+{
+    (void)state;
+    double few[] = {1, 2, 3}, still[20];
+    for (int i = 0; i < 20; i++) still[i] = 0.25;
+    Estimate e = series_estimate(few, 3);
+    near(e.mean, 2, 0);
+    assert_true(isinf(e.error));
+    near(e.p, 1, 0);
+    e = series_estimate(still, 20);
+    near(e.low, 0.25, 0);
+    near(e.high, 0.25, 0);
+    near(e.p, 0, 0);
+    e = series_difference(still, 20, still, 20);
+    near(e.mean, 0, 0);
+    near(e.p, 1, 0);
+    assert_true(isnan(series_estimate(NULL, 0).mean));
+}
+
+static void differences(void **state)
+{
+    (void)state;
+    double a[400], b[400];
+    noise_series(1, 0, a, 400);
+    noise_series(2, 0, b, 400);
+    for (int i = 0; i < 400; i++) b[i] = 0.5 * b[i] + 1;
+    Estimate e = series_difference(b, 400, a, 400);
+    near(e.mean, 1, 0.2);
+    assert_true(e.low < 1 && e.high > 1 && e.p < 1e-6);
+    near(e.error, sqrt(1.25 / 400), 0.03);
+
+    e = share_difference(900, 1000, 870, 1000);
+    near(e.mean, 0.03, 1e-12);
+    near(e.p, 0.0355, 1e-3); /* z = 2.103 */
+    near(share_difference(5, 5, 5, 5).p, 1, 0);
+    near(share_difference(0, 0, 5, 5).p, 1, 0);
+}
+
+static void noise_of_a_course(void **state)
+{
+    (void)state;
+    enum { N = 4000 };
+    double *x = malloc(3 * N * sizeof *x), *y = x + N, *z = y + N;
+    noise_series(3, 0, x, N);
+    noise_series(4, 0, y, N);
+    for (int i = 0; i < N; i++) {
+        double course = 50 + 20 * cos(i / 200.0) - 0.01 * i;
+        z[i] = course + (x[i] + y[i]) / 2; /* half the variance */
+        x[i] += course;
+        y[i] += course;
+    }
+    near(noise_variance(x, N), 1, 0.1);
+    near(noise_correlation(x, y, N), 0, 0.06);
+    near(noise_correlation(x, x, N), 1, 1e-12);
+    Estimate e = noise_ratio(x, z, N);
+    near(e.mean, 2, 0.2);
+    assert_true(e.low < 2 && e.high > 2 && e.low > 1.7 && e.high < 2.35);
+    assert_true(isnan(noise_ratio(x, z, 10).mean));
+    free(x);
+}
+
+static void windows(void **state)
+{
+    (void)state;
+    enum { N = 20000 };
+    double *x = malloc(N * sizeof *x);
+    noise_series(5, 0, x, N);
+    assert_int_equal(smoothing_window(x, N, 1.1), 1);
+    assert_int_equal(smoothing_window(x, N, 0.26), 4);
+    assert_int_equal(smoothing_window(x, N, 0), 0);
+    noise_series(5, 0.9, x, N);
+    assert_true(smoothing_window(x, N, 0.26) > 20); /* memory makes averaging slow */
+    free(x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantiles),       cmocka_unit_test(inefficiency), cmocka_unit_test(intervals_cover),
+        cmocka_unit_test(short_and_still), cmocka_unit_test(differences),  cmocka_unit_test(noise_of_a_course),
+        cmocka_unit_test(windows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,267 @@
+/* Means, intervals and noise of dependent series; see statistics.h. The incomplete beta function is the continued
+ * fraction of Abramowitz and Stegun 26.5.8, evaluated after Lentz. */
+#include "towers/record/statistics.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { BLOCKS = 12, FEW_BLOCKS = 6, RATIO_BLOCKS = 20, LEAST = 8 };
+
+/* ---- Student's t */
+
+static double away_from_zero(double value)
+{
+    return fabs(value) < 1e-300 ? 1e-300 : value;
+}
+
+static double beta_fraction(double a, double b, double x)
+{
+    double c = 1, d = 1 / away_from_zero(1 - (a + b) * x / (a + 1)), h = d;
+    for (int m = 1; m < 500; m++) {
+        double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+        double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+        d = 1 / away_from_zero(1 + even * d);
+        c = away_from_zero(1 + even / c);
+        h *= d * c;
+        d = 1 / away_from_zero(1 + odd * d);
+        c = away_from_zero(1 + odd / c);
+        h *= d * c;
+        if (fabs(d * c - 1) < 1e-15) break;
+    }
+    return h;
+}
+
+static double beta_share(double a, double b, double x)
+{
+    if (x <= 0 || x >= 1) return x >= 1;
+    double front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x));
+    return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a : 1 - front * beta_fraction(b, a, 1 - x) / b;
+}
+
+double student_tail(double t, double freedom)
+{
+    if (!isfinite(freedom)) return erfc(fabs(t) / sqrt(2));
+    return beta_share(freedom / 2, 0.5, freedom / (freedom + t * t));
+}
+
+double student_quantile(double p, double freedom)
+{
+    double tail = p < 0.5 ? 2 * p : 2 * (1 - p), low = 0, high = 1;
+    while (student_tail(high, freedom) > tail && high < 1e15) high *= 2;
+    for (int i = 0; i < 200; i++) {
+        double middle = (low + high) / 2;
+        if (student_tail(middle, freedom) > tail)
+            low = middle;
+        else
+            high = middle;
+    }
+    return p < 0.5 ? -high : high;
+}
+
+/* ---- one series */
+
+double series_mean(const double *x, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += x[i];
+    return count ? sum / (double)count : NAN;
+}
+
+double series_variance(const double *x, int64_t count)
+{
+    double mean = series_mean(x, count), sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += (x[i] - mean) * (x[i] - mean);
+    return count > 1 ? sum / (double)(count - 1) : NAN;
+}
+
+double series_inefficiency(const double *x, int64_t count)
+{
+    double mean = series_mean(x, count), variance = 0, g = 1;
+    for (int64_t i = 0; i < count; i++) variance += (x[i] - mean) * (x[i] - mean);
+    if (!(variance > 0)) return 1;
+    for (int64_t lag = 1; lag < count / 3 && (double)lag < 5 * g; lag++) {
+        double sum = 0;
+        for (int64_t i = 0; i + lag < count; i++) sum += (x[i] - mean) * (x[i + lag] - mean);
+        g += 2 * sum / variance;
+        if (g < 1) return 1;
+    }
+    return g;
+}
+
+/* What g is if the series forgets exponentially, by a factor of `decay` a step, after one autocorrelation of r. */
+static double forgetting_inefficiency(double r, double decay, int64_t count)
+{
+    double most = (double)count / 2, g = decay < 1 ? 1 + 2 * r / (1 - decay) : most;
+    return g < 1 ? 1 : g < most ? g : most;
+}
+
+static double autocorrelation(const double *x, int64_t count, int64_t lag)
+{
+    double mean = series_mean(x, count), all = 0, sum = 0;
+    for (int64_t i = 0; i < count; i++) all += (x[i] - mean) * (x[i] - mean);
+    for (int64_t i = 0; i + lag < count; i++) sum += (x[i] - mean) * (x[i + lag] - mean);
+    double r = all > 0 ? sum / all : 0;
+    return r + (1 + 4 * r) / (double)count; /* known too low in a short series (Kendall) */
+}
+
+/* The error of the mean from the means of blocks, which hardly depend on each other. */
+static double block_error(const double *x, int64_t count, int blocks)
+{
+    double mean[BLOCKS];
+    for (int b = 0; b < blocks; b++) {
+        int64_t first = count * b / blocks, end = count * (b + 1) / blocks;
+        mean[b] = series_mean(x + first, end - first);
+    }
+    return sqrt(series_variance(mean, blocks) / blocks);
+}
+
+static Estimate estimate_of(double mean, double error, double freedom, int64_t count)
+{
+    double reach = error > 0 ? error * student_quantile(0.975, freedom) : 0;
+    return (Estimate){
+        .mean = mean,
+        .error = error,
+        .freedom = freedom,
+        .low = mean - reach,
+        .high = mean + reach,
+        .p = error > 0 ? student_tail(mean / error, freedom) : mean == 0,
+        .count = count,
+    };
+}
+
+static Estimate unknown_estimate(double mean, int64_t count)
+{
+    return (Estimate){
+        .mean = mean, .error = INFINITY, .freedom = 1, .low = -INFINITY, .high = INFINITY, .p = 1, .count = count};
+}
+
+/* The wider interval of the two. */
+static Estimate wider(Estimate a, Estimate b)
+{
+    Estimate more = b.high - b.low > a.high - a.low ? b : a;
+    more.p = a.p > b.p ? a.p : b.p;
+    return more;
+}
+
+static Estimate by_inefficiency(const double *x, int64_t count, double mean, double g)
+{
+    double effective = fmax((double)count / g, 2);
+    return estimate_of(mean, sqrt(series_variance(x, count) / (effective - 1)), effective - 1, count);
+}
+
+static Estimate by_blocks(const double *x, int64_t count, double mean, int blocks)
+{
+    return estimate_of(mean, block_error(x, count, blocks), blocks - 1, count);
+}
+
+Estimate series_estimate(const double *x, int64_t count)
+{
+    double mean = series_mean(x, count);
+    if (count < LEAST) return unknown_estimate(mean, count);
+    double r1 = autocorrelation(x, count, 1), r2 = autocorrelation(x, count, 2), noise = 3 / sqrt((double)count);
+    Estimate e = by_inefficiency(x, count, mean, series_inefficiency(x, count));
+    e = wider(e, by_inefficiency(x, count, mean, forgetting_inefficiency(r1, r1, count)));
+    if (r1 > noise) e = wider(e, by_inefficiency(x, count, mean, forgetting_inefficiency(r1, r2 / r1, count)));
+    if (count >= 4 * BLOCKS) e = wider(e, by_blocks(x, count, mean, BLOCKS));
+    return wider(e, by_blocks(x, count, mean, FEW_BLOCKS));
+}
+
+/* ---- two series */
+
+Estimate series_difference(const double *a, int64_t a_count, const double *b, int64_t b_count)
+{
+    Estimate x = series_estimate(a, a_count), y = series_estimate(b, b_count);
+    double vx = x.error * x.error, vy = y.error * y.error, both = vx + vy, mean = x.mean - y.mean;
+    int64_t count = a_count < b_count ? a_count : b_count;
+    if (!isfinite(both)) return unknown_estimate(mean, count);
+    if (both == 0) return estimate_of(mean, 0, 1, count);
+    return estimate_of(mean, sqrt(both), both * both / (vx * vx / x.freedom + vy * vy / y.freedom), count);
+}
+
+Estimate share_difference(int64_t a_hits, int64_t a_count, int64_t b_hits, int64_t b_count)
+{
+    if (a_count < 1 || b_count < 1) return unknown_estimate(NAN, 0);
+    double p = (double)a_hits / (double)a_count, q = (double)b_hits / (double)b_count,
+           all = (double)(a_hits + b_hits) / (double)(a_count + b_count);
+    double error = sqrt(all * (1 - all) * (1 / (double)a_count + 1 / (double)b_count));
+    return estimate_of(p - q, error, INFINITY, a_count < b_count ? a_count : b_count);
+}
+
+/* ---- noise around a course */
+
+static double residual(const double *x, int64_t i)
+{
+    return (x[i] - 2 * x[i + 1] + x[i + 2]) / sqrt(6);
+}
+
+double noise_variance(const double *x, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i + 2 < count; i++) sum += residual(x, i) * residual(x, i);
+    return count > 2 ? sum / (double)(count - 2) : NAN;
+}
+
+double noise_correlation(const double *x, const double *y, int64_t count)
+{
+    double xx = 0, yy = 0, xy = 0;
+    for (int64_t i = 0; i + 2 < count; i++) {
+        double a = residual(x, i), b = residual(y, i);
+        xx += a * a;
+        yy += b * b;
+        xy += a * b;
+    }
+    return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : NAN;
+}
+
+static double square_sum(const double *x, int64_t first, int64_t end)
+{
+    double sum = 0;
+    for (int64_t i = first; i < end; i++) sum += residual(x, i) * residual(x, i);
+    return sum;
+}
+
+Estimate noise_ratio(const double *x, const double *y, int64_t count)
+{
+    double above[RATIO_BLOCKS], below[RATIO_BLOCKS], a = 0, b = 0, spread = 0, middle = 0, left[RATIO_BLOCKS];
+    int64_t n = count - 2;
+    if (n < RATIO_BLOCKS) return unknown_estimate(NAN, count);
+    for (int k = 0; k < RATIO_BLOCKS; k++) {
+        int64_t first = n * k / RATIO_BLOCKS, end = n * (k + 1) / RATIO_BLOCKS;
+        a += above[k] = square_sum(x, first, end);
+        b += below[k] = square_sum(y, first, end);
+    }
+    if (!(a > 0) || !(b > 0)) return unknown_estimate(NAN, count);
+    for (int k = 0; k < RATIO_BLOCKS; k++) {
+        left[k] = log(fmax(a - above[k], 1e-300) / fmax(b - below[k], 1e-300));
+        middle += left[k] / RATIO_BLOCKS;
+    }
+    for (int k = 0; k < RATIO_BLOCKS; k++) spread += (left[k] - middle) * (left[k] - middle);
+    Estimate e = estimate_of(log(a / b), sqrt(spread * (RATIO_BLOCKS - 1) / RATIO_BLOCKS), RATIO_BLOCKS - 1, count);
+    e.error *= a / b;
+    e.mean = a / b;
+    e.low = exp(e.low);
+    e.high = exp(e.high);
+    return e;
+}
+
+static double averaged_variance(const double *sums, int64_t count, int64_t window, double mean)
+{
+    double square = 0;
+    for (int64_t i = 0; i + window <= count; i++) {
+        double value = (sums[i + window] - sums[i]) / (double)window - mean;
+        square += value * value;
+    }
+    return square / (double)(count - window + 1);
+}
+
+int64_t smoothing_window(const double *x, int64_t count, double wanted)
+{
+    double *sums = calloc((size_t)count + 1, sizeof *sums);
+    int64_t found = 0;
+    if (!sums) return 0;
+    for (int64_t i = 0; i < count; i++) sums[i + 1] = sums[i] + x[i];
+    for (int64_t w = 1; w <= count / 4 && !found; w++)
+        if (averaged_variance(sums, count, w, sums[count] / (double)count) <= wanted) found = w;
+    free(sums);
+    return found;
+}

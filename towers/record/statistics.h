@@ -1,0 +1,45 @@
+/* Statistics of series that a run leaves: means with honest intervals, noise around a trend, comparisons.
+ *
+ * Steps of a run depend on each other, so s / sqrt(n) is too small an error. Several estimates are made and the widest
+ * interval is taken: the spread of the means of 12 and of 6 consecutive blocks, and s sqrt(g / n) with the statistical
+ * inefficiency g = 1 + 2 sum of autocorrelations, summed in a window that ends at 5 g (Sokal), or taken from the first
+ * two as if the series forgets exponentially. Intervals are Student's t. Nothing here knows what a loss is. */
+#ifndef TOWERS_RECORD_STATISTICS_H
+#define TOWERS_RECORD_STATISTICS_H
+
+#include <stdint.h>
+
+/* A mean and how well it is known. Too few values for that: error is infinite and p is 1. */
+typedef struct Estimate {
+    double mean, error, freedom; /* standard error, degrees of freedom */
+    double low, high;            /* 95 % interval */
+    double p;                    /* that a true mean of 0 gives one as far away as this */
+    int64_t count;
+} Estimate;
+
+/* Student's t: the value that a variable exceeds upward with probability 1 - p, and the two-sided tail beyond +-t. */
+double student_quantile(double p, double freedom);
+double student_tail(double t, double freedom);
+
+double series_mean(const double *x, int64_t count);
+double series_variance(const double *x, int64_t count);     /* divided by count - 1 */
+double series_inefficiency(const double *x, int64_t count); /* g >= 1 */
+
+/* The mean of a series of dependent values. */
+Estimate series_estimate(const double *x, int64_t count);
+/* mean(a) - mean(b) of two independent series (Welch, with errors as above). */
+Estimate series_difference(const double *a, int64_t a_count, const double *b, int64_t b_count);
+/* The difference of two shares, hits of trials each (two independent binomials). */
+Estimate share_difference(int64_t a_hits, int64_t a_count, int64_t b_hits, int64_t b_count);
+
+/* Noise around a smooth course, by second differences: r = (x[t-1] - 2 x[t] + x[t+1]) / sqrt(6) has the variance of the
+ * noise where that is white, and a course that is straight over three steps drops out. */
+double noise_variance(const double *x, int64_t count);
+double noise_correlation(const double *x, const double *y, int64_t count);
+/* noise_variance(x) / noise_variance(y), interval by a jackknife over blocks of steps (of the logarithm). */
+Estimate noise_ratio(const double *x, const double *y, int64_t count);
+
+/* The shortest moving average that brings the variance of `x` down to `wanted`; 0 if none up to count / 4 does. */
+int64_t smoothing_window(const double *x, int64_t count, double wanted);
+
+#endif
