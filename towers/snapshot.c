@@ -7,6 +7,7 @@
 #include "towers/process.h"
 
 #include "towers/checkpoint.h"
+#include "towers/pretrained.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -351,30 +352,29 @@ out:
     return st;
 }
 
+/* What the file does not have stays as it is. */
 Status snapshot_load_weights(TowerProcess *p, const char *path)
 {
     Status st = OK;
     Replica *r = p->replica;
-    SafeTensors *file = NULL;
-    size_t states = r->layout->state_elements;
+    const Backend *backend = r->device.backend;
+    size_t params = r->layout->param_elements * sizeof(float), states = r->layout->state_elements;
+    char absent[256];
     float *host = calloc(states + 1, sizeof *host);
     if (!host) return FAIL(ERR_MEMORY, "statistics (%zu floats)", states);
-    TRY_OUT(safetensors_open(path, &file));
-    memset(p->scratch, 0, r->layout->param_elements * sizeof(float));
-    TRY_OUT(weights_unpack_exact(&p->map, "", file, p->scratch, host));
-    TRY_OUT(r->device.backend->upload(&r->device, r->arena[ARENA_PARAM], p->scratch,
-                                      r->layout->param_elements * sizeof(float)));
-    if (r->ema)
-        TRY_OUT(r->device.backend->upload(&r->device, r->ema, p->scratch, r->layout->param_elements * sizeof(float)));
+    TRY_OUT(backend->download(&r->device, p->scratch, r->arena[ARENA_PARAM], params));
+    TRY_OUT(backend->download(&r->device, host, r->state[0], states * sizeof *host));
+    TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
+    TRY_OUT(
+        pretrained_read(&p->map, &p->job->program, path, p->job->reset_head, p->scratch, host, absent, sizeof absent));
+    TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], p->scratch, params));
+    if (r->ema) TRY_OUT(backend->upload(&r->device, r->ema, p->scratch, params));
     for (int t = 0; states && t < p->local; t++) {
-        TRY_OUT(r->device.backend->upload(&r->device, r->state[t], host, states * sizeof *host));
-        if (r->ema_state[t])
-            TRY_OUT(r->device.backend->upload(&r->device, r->ema_state[t], host, states * sizeof *host));
+        TRY_OUT(backend->upload(&r->device, r->state[t], host, states * sizeof *host));
+        if (r->ema_state[t]) TRY_OUT(backend->upload(&r->device, r->ema_state[t], host, states * sizeof *host));
     }
-    TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
+    TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
 out:
-    if (st != OK) (void)status_via(st, __FILE__, __LINE__, path);
-    safetensors_close(file);
     free(host);
     return st;
 }

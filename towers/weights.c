@@ -209,13 +209,75 @@ static const char *dims_text(const StTensor *t, char *text, size_t bytes)
 static void match_line(WeightMatch *match, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void match_line(WeightMatch *match, const char *format, ...)
 {
+    enum { LINES = 12, TAIL = 40 };
+    char line[2 * ST_MAX_NAME];
     size_t used = strlen(match->table);
-    if (used + 256 > sizeof match->table) return; /* the counts still tell */
     va_list args;
     va_start(args, format);
-    vsnprintf(match->table + used, sizeof match->table - used, format, args);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    if (match->lines < LINES && used + strlen(line) + TAIL < sizeof match->table) {
+        strcpy(match->table + used, line);
+        match->lines++;
+    }
 }
+
+static void match_end(WeightMatch *match)
+{
+    size_t used = strlen(match->table);
+    int left = match->missing + match->mismatched + match->extra - match->lines;
+    if (left > 0) snprintf(match->table + used, sizeof match->table - used, "  ... and %d more\n", left);
+}
+
+/* ---- rules */
+
+static bool begins(const char *name, const char *part)
+{
+    return !strncmp(name, part, strlen(part));
+}
+
+static const char *part_of(const char *const parts[4], const char *name)
+{
+    for (int i = 0; i < 4 && parts[i]; i++)
+        if (begins(name, parts[i])) return parts[i];
+    return NULL;
+}
+
+static bool file_has(const SafeTensors *file, const char *part)
+{
+    for (int i = 0; i < safetensors_count(file); i++)
+        if (begins(safetensors_at(file, i)->name, part)) return true;
+    return false;
+}
+
+static bool layout_has(const Layout *layout, const char *part)
+{
+    for (int i = 0; i < layout->param_count; i++)
+        if (begins(layout->params[i].name, part)) return true;
+    return false;
+}
+
+/* Is this name of the network one that the rules take out? Notes the part if the file lacks it. */
+static bool wanted_not(const WeightRules *rules, const SafeTensors *file, const char *name, WeightMatch *match)
+{
+    if (!rules) return false;
+    if (part_of(rules->reset, name)) return true;
+    const char *optional = part_of(rules->optional, name);
+    if (!optional || file_has(file, optional)) return false;
+    size_t used = strlen(match->absent);
+    if (!strstr(match->absent, optional))
+        snprintf(match->absent + used, sizeof match->absent - used, "%s%s*", used ? ", " : "", optional);
+    return true;
+}
+
+static bool extra_allowed(const WeightRules *rules, const Layout *layout, const char *name)
+{
+    if (!rules) return false;
+    const char *optional = part_of(rules->optional, name);
+    return part_of(rules->reset, name) || (optional && !layout_has(layout, optional));
+}
+
+/* ---- entries */
 
 static Status entry_unpack(const LayoutEntry *entry, int rank, const char *prefix, const SafeTensors *file,
                            float *arena, WeightMatch *match)
@@ -243,28 +305,33 @@ static Status entry_unpack(const LayoutEntry *entry, int rank, const char *prefi
     return OK;
 }
 
-static void extras_count(const WeightMap *map, const char *prefix, const SafeTensors *file, bool states,
-                         WeightMatch *match)
+static void extras_count(const WeightMap *map, const char *prefix, const SafeTensors *file, const WeightRules *rules,
+                         bool states, WeightMatch *match)
 {
     size_t skip = strlen(prefix);
     for (int i = 0; i < safetensors_count(file); i++) {
         const char *name = safetensors_at(file, i)->name, *last = strrchr(name, '.');
         if (strncmp(name, prefix, skip) || (last && !strcmp(last, ".num_batches_tracked"))) continue;
         if (layout_param(map->layout, name + skip) || (states && layout_state(map->layout, name + skip))) continue;
+        if (extra_allowed(rules, map->layout, name + skip)) continue;
         match->extra++;
         match_line(match, "  extra       %s\n", name);
     }
 }
 
-Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensors *file, float *params, float *states,
-                      WeightMatch *match)
+Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensors *file, const WeightRules *rules,
+                      float *params, float *states, WeightMatch *match)
 {
     *match = (WeightMatch){0};
-    for (int i = 0; params && i < map->layout->param_count; i++)
-        TRY(entry_unpack(&map->layout->params[i], map->rank[i], prefix, file, params, match));
-    for (int i = 0; states && i < map->layout->state_count; i++)
-        TRY(entry_unpack(&map->layout->states[i], 1, prefix, file, states, match));
-    extras_count(map, prefix, file, states != NULL, match);
+    const Layout *layout = map->layout;
+    for (int i = 0; params && i < layout->param_count; i++)
+        if (!wanted_not(rules, file, layout->params[i].name, match))
+            TRY(entry_unpack(&layout->params[i], map->rank[i], prefix, file, params, match));
+    for (int i = 0; states && i < layout->state_count; i++)
+        if (!wanted_not(rules, file, layout->states[i].name, match))
+            TRY(entry_unpack(&layout->states[i], 1, prefix, file, states, match));
+    extras_count(map, prefix, file, rules, states != NULL, match);
+    match_end(match);
     return OK;
 }
 
@@ -272,7 +339,7 @@ Status weights_unpack_exact(const WeightMap *map, const char *prefix, const Safe
                             float *states)
 {
     WeightMatch match;
-    TRY(weights_unpack(map, prefix, file, params, states, &match));
+    TRY(weights_unpack(map, prefix, file, NULL, params, states, &match));
     bool extra_matters = !*prefix && params && states;
     if (match.missing || match.mismatched || (extra_matters && match.extra))
         return FAIL(ERR_CHECKPOINT, "these are not this network's weights: %d missing, %d mismatched, %d extra\n%s",

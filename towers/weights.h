@@ -33,15 +33,23 @@ NODISCARD Status states_pack(const WeightMap *map, const char *prefix, const flo
 /* Does a name match one of the comma separated patterns (fnmatch: * and ? also match dots)? NULL matches nothing. */
 bool names_match(const char *patterns, const char *name);
 
+/* What a file may differ in. A part is all names that begin with the text: "fc." */
+typedef struct WeightRules {
+    const char *reset[4];    /* parts that are not read: they keep their starting values; NULL at the end */
+    const char *optional[4]; /* parts that the file may lack as a whole, or have in excess as a whole */
+} WeightRules;
+
 typedef struct WeightMatch {
     int missing, mismatched, extra; /* names that the file lacks, has in another shape, has too much */
-    char table[4096];               /* a line each, cut with "... and N more" */
+    int lines;                      /* of the table, with those that did not fit */
+    char table[1600];               /* a line each, cut with "... and N more" */
+    char absent[256];               /* optional parts that the file lacks, or "" */
 } WeightMatch;
 /* Fill the arenas from a file. Names that match in shape are copied; the others are counted in `match`. F32, F16, BF16
- * and F64 data are converted; anything else is a mismatch. `states` may be NULL. Tensors `<layer>.num_batches_tracked`
- * are never extra. */
-NODISCARD Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensors *file, float *params,
-                                float *states, WeightMatch *match);
+ * and F64 data are converted; anything else is a mismatch. `params`, `states` and `rules` may be NULL. Tensors
+ * `<layer>.num_batches_tracked` are never extra. */
+NODISCARD Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensors *file,
+                                const WeightRules *rules, float *params, float *states, WeightMatch *match);
 /* The same, and ERR_CHECKPOINT with the table unless everything matched (extra names are tolerated if `prefix` is not
  * ""). */
 NODISCARD Status weights_unpack_exact(const WeightMap *map, const char *prefix, const SafeTensors *file, float *params,

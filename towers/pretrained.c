@@ -1,0 +1,134 @@
+/* Which names of a weights file are used; see pretrained.h. A classifier is the dense layer whose output a loss reads.
+ */
+#include "towers/pretrained.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the heads of a network */
+
+/* "AuxLogits.fc.weight" -> "AuxLogits.fc." */
+static void layer_of(const char *param, char *layer, size_t bytes)
+{
+    const char *last = strrchr(param, '.');
+    snprintf(layer, bytes, "%.*s", (int)(last ? last - param + 1 : 0), param);
+}
+
+static void head_add(const Graph *g, Value logits, HeadNames *heads)
+{
+    int32_t writer = graph_value(g, logits)->op;
+    const Op *op = writer >= 0 ? graph_op_at(g, writer) : NULL;
+    if (!op || op->kind != OP_DENSE || heads->count == 3) return;
+    char layer[sizeof heads->classifier[0]];
+    int index = heads->count++;
+    layer_of(graph_value(g, op->in[1])->name, layer, sizeof layer);
+    strcpy(heads->classifier[index], layer);
+    if (index) {
+        layer[strcspn(layer, ".") + 1] = 0;
+        strcpy(heads->part[index], layer);
+    }
+}
+
+Status head_names(const ProgramConfig *config, HeadNames *heads)
+{
+    Program program;
+    ProgramConfig whole = *config;
+    whole.training = true;
+    whole.options.side = whole.canvas = config->model->side;
+    whole.options.aux = config->model->aux_weight > 0;
+    *heads = (HeadNames){0};
+    TRY(program_graph(&whole, 1, &program));
+    for (int i = 0; i < program.forward_end; i++) {
+        const Op *op = graph_op_at(program.graph, i);
+        if (op->kind == OP_SOFTMAX_LOSS) head_add(program.graph, op->in[0], heads);
+    }
+    program_destroy(&program);
+    return OK;
+}
+
+WeightRules head_rules(const HeadNames *heads, bool reset_head)
+{
+    WeightRules rules = {0};
+    for (int i = 0; reset_head && i < heads->count; i++) rules.reset[i] = heads->classifier[i];
+    for (int i = 1; i < heads->count; i++) rules.optional[i - 1] = heads->part[i];
+    return rules;
+}
+
+/* ---- reading */
+
+static Status refusal(const char *path, const Model *model, const HeadNames *heads, const WeightMatch *match)
+{
+    bool head = match->mismatched > 0 && strstr(match->table, heads->classifier[0]);
+    return FAIL(ERR_CHECKPOINT, "%s does not hold the weights of this %s: %d missing, %d mismatched, %d extra%s\n%s",
+                path, model->name, match->missing, match->mismatched, match->extra,
+                head ? " (--reset-head leaves out the classifiers of another number of classes)" : "", match->table);
+}
+
+Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, bool reset_head,
+                       float *params, float *states, char *absent, size_t bytes)
+{
+    Status st = OK;
+    SafeTensors *file = NULL;
+    HeadNames heads;
+    WeightMatch match;
+    TRY(head_names(config, &heads));
+    WeightRules rules = head_rules(&heads, reset_head);
+    TRY_OUT(safetensors_open(path, &file));
+    TRY_OUT(weights_unpack(map, "", file, &rules, params, states, &match));
+    if (match.missing || match.mismatched || match.extra) st = refusal(path, config->model, &heads, &match);
+    snprintf(absent, bytes, "%s", match.absent);
+out:
+    safetensors_close(file);
+    return st;
+}
+
+/* ---- before a run */
+
+static Status freeze_check(const char *patterns, const Layout *layout)
+{
+    int matched = 0;
+    for (int i = 0; i < layout->param_count; i++) matched += names_match(patterns, layout->params[i].name);
+    if (matched == layout->param_count) return FAIL(ERR_ARG, "--freeze '%s' leaves nothing to train", patterns);
+    return matched ? OK
+                   : FAIL(ERR_ARG, "--freeze '%s' matches no parameter; they are named as %s (see: towers info MODEL)",
+                          patterns, layout->params[layout->param_count - 1].name);
+}
+
+static Status file_check(const TrainJob *job, const Layout *layout, const Graph *graph, char *absent, size_t bytes)
+{
+    Status st = OK;
+    WeightMap map = {0};
+    float *params = calloc(layout->param_elements + 1, sizeof *params),
+          *states = calloc(layout->state_elements + 1, sizeof *states);
+    if (!params || !states) {
+        st = FAIL(ERR_MEMORY, "a copy of the weights (%zu MiB)", layout->param_elements * sizeof *params >> 20);
+        goto out;
+    }
+    TRY_OUT(weight_map_create(layout, graph, &map));
+    TRY_OUT(pretrained_read(&map, &job->program, job->initial_weights, job->reset_head, params, states, absent, bytes));
+out:
+    weight_map_destroy(&map);
+    free(params);
+    free(states);
+    return st;
+}
+
+Status pretrained_check(const TrainJob *job, char *absent, size_t bytes)
+{
+    Status st = OK;
+    Program program = {0};
+    Layout *layout = NULL;
+    ProgramConfig config = job->program;
+    *absent = 0;
+    if (job->reset_head && !job->initial_weights) return FAIL(ERR_ARG, "--reset-head has no use without --pretrained");
+    if (!job->initial_weights && !job->freeze) return OK;
+    config.training = true;
+    TRY(program_graph(&config, 1, &program));
+    TRY_OUT(layout_create(program.graph, &layout));
+    if (job->freeze) TRY_OUT(freeze_check(job->freeze, layout));
+    if (job->initial_weights) TRY_OUT(file_check(job, layout, program.graph, absent, bytes));
+out:
+    layout_destroy(layout);
+    program_destroy(&program);
+    return st;
+}

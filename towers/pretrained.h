@@ -1,0 +1,29 @@
+/* Weights from elsewhere: a file of torchvision, timm or an earlier run as the start of a training, for evaluation or
+ * for export. What a file may lack or have too much is decided here, from the network itself: auxiliary heads as a
+ * whole; with `reset_head` its classifiers, too. */
+#ifndef TOWERS_PRETRAINED_H
+#define TOWERS_PRETRAINED_H
+
+#include "towers/program.h"
+#include "towers/train.h"
+#include "towers/weights.h"
+
+typedef struct HeadNames {
+    int count;              /* classifiers: the main one, then the auxiliary ones */
+    char classifier[3][64]; /* "fc.", "AuxLogits.fc." */
+    char part[3][64];       /* "", "AuxLogits.": the whole auxiliary head */
+} HeadNames;
+/* From the graph at its canonical size, with all its heads. */
+NODISCARD Status head_names(const ProgramConfig *config, HeadNames *heads);
+/* Points into `heads`. */
+WeightRules head_rules(const HeadNames *heads, bool reset_head);
+
+/* Fill host arenas from a file; what it does not have keeps its value. ERR_CHECKPOINT with a table unless everything
+ * else matches. `absent` receives the optional parts that the file lacks, or "". */
+NODISCARD Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, bool reset_head,
+                                 float *params, float *states, char *absent, size_t bytes);
+
+/* Everything about names that can be refused before a run exists: --pretrained and --freeze. */
+NODISCARD Status pretrained_check(const TrainJob *job, char *absent, size_t bytes);
+
+#endif
