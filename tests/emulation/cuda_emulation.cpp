@@ -91,7 +91,6 @@ static void switch_to_scheduler(void)
 #ifdef FIBER_SANITIZER
     __sanitizer_finish_switch_fiber(self->shadow, NULL, NULL);
 #endif
-    emulated_place = self->place;
 }
 
 static void switch_to(Fiber *fiber)
@@ -279,16 +278,6 @@ static void run_block(void)
     for (int i = 0; i < block.shared_count; i++) free(block.shared[i].memory);
 }
 
-int emulated_last_error(void)
-{
-    return 0;
-}
-
-const char *emulated_error_text(int error)
-{
-    return error ? "error of the emulation" : "no error";
-}
-
 int emulated_launch(const char *name, dim3 grid, dim3 size, EmulatedBody *body, void *context)
 {
     block.name = name;
@@ -303,8 +292,8 @@ int emulated_launch(const char *name, dim3 grid, dim3 size, EmulatedBody *body, 
         uint64_t number = block.backwards ? blocks - 1 - i : i;
         emulated_place.grid = grid;
         emulated_place.block_size = size;
-        emulated_place.block =
-            dim3((unsigned)(number % grid.x), (unsigned)(number / grid.x % grid.y), (unsigned)(number / grid.x / grid.y));
+        emulated_place.block = dim3((unsigned)(number % grid.x), (unsigned)(number / grid.x % grid.y),
+                                    (unsigned)(number / grid.x / grid.y));
         EmulatedPlace of_block = emulated_place;
         run_block();
         emulated_place = of_block;
@@ -323,7 +312,7 @@ unsigned short emulated_half_bits(float value)
     int exponent = -14;
     if (magnitude >= 6.103515625e-05f) frexpf(magnitude, &exponent), exponent--;
     float steps = nearbyintf(ldexpf(magnitude, 10 - exponent)); /* to nearest even; 2048 carries into the exponent */
-    return (unsigned short)(sign | ((unsigned)(exponent + 14) << 10) + (unsigned)steps);
+    return (unsigned short)(sign | (((unsigned)(exponent + 14) << 10) + (unsigned)steps));
 }
 
 float emulated_half_value(unsigned short bits)

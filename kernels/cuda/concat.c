@@ -1,0 +1,87 @@
+/* Channels side by side on the GPU: concat, slice, and reshape; the copying kernel is in concat.cu. */
+#include "kernels/cuda/operands.h"
+
+static Status copy_check(const OpCall *call)
+{
+    for (int k = 0; k < call->in_count; k++)
+        if (call->in[k].data && call->in[k].dtype != call->out[0].dtype)
+            return FAIL(ERR_UNSUPPORTED, "%s '%s': input %d is %s, the output %s; they must be equal",
+                        op_name(call->kind), call->name, k, dtype_name(call->in[k].dtype),
+                        dtype_name(call->out[0].dtype));
+    if (shape_count(call->out[0].shape) >= KERNEL_MAX_ELEMENTS)
+        return FAIL(ERR_UNSUPPORTED, "%s '%s': %s has 2^31 elements or more; use a smaller batch", op_name(call->kind),
+                    call->name, shape_text(call->out[0].shape));
+    return OK;
+}
+
+/* Copy channels, unless they lie there already. */
+static Status channels_copy(Device *device, const Tensor *from, int32_t from_channel, const Tensor *to,
+                            int32_t to_channel, int32_t c)
+{
+    size_t size = dtype_bytes(to->dtype);
+    const char *first = (const char *)from->data + (size_t)from_channel * size;
+    if (first == (char *)to->data + (size_t)to_channel * size && from->pitch == to->pitch) return OK;
+    TRY_CUDA(kernel_copy_channels(from, from_channel, to, to_channel, c, cuda_stream(device, LANE_COMPUTE)));
+    return OK;
+}
+
+static Status concat_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    int64_t c = 0;
+    for (int k = 0; k < call->in_count; k++) c += call->in[k].data ? call->in[k].shape.c : 0;
+    if (c != call->out[0].shape.c)
+        return FAIL(ERR_SHAPE, "concat '%s': the inputs have %lld channels, the output has %d", call->name,
+                    (long long)c, call->out[0].shape.c);
+    return copy_check(call);
+}
+
+static Status concat_launch(Device *device, OpCall *call)
+{
+    int32_t first = 0;
+    for (int k = 0; k < call->in_count; k++) {
+        if (!call->in[k].data) continue;
+        TRY(channels_copy(device, &call->in[k], 0, &call->out[0], first, call->in[k].shape.c));
+        first += call->in[k].shape.c;
+    }
+    return OK;
+}
+
+const OpKernel cuda_concat = {.prepare = concat_prepare, .launch = concat_launch, .strided_in = 0xFF, .strided_out = 1};
+
+static Status slice_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    int32_t first = call->attr.slice.first, c = call->out[0].shape.c;
+    if (first < 0 || first + c > call->in[0].shape.c)
+        return FAIL(ERR_SHAPE, "slice '%s': channels %d to %d of %d", call->name, first, first + c,
+                    call->in[0].shape.c);
+    return copy_check(call);
+}
+
+static Status slice_launch(Device *device, OpCall *call)
+{
+    return channels_copy(device, &call->in[0], call->attr.slice.first, &call->out[0], 0, call->out[0].shape.c);
+}
+
+const OpKernel cuda_slice = {.prepare = slice_prepare, .launch = slice_launch, .strided_in = 1, .strided_out = 1};
+
+static Status reshape_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    if (shape_count(call->in[0].shape) != shape_count(call->out[0].shape))
+        return FAIL(ERR_SHAPE, "reshape '%s': %s and %s differ in their number of elements", call->name,
+                    shape_text(call->in[0].shape), shape_text(call->out[0].shape));
+    return copy_check(call);
+}
+
+static Status reshape_launch(Device *device, OpCall *call)
+{
+    Tensor from = call->in[0];
+    if (from.data == call->out[0].data) return OK;
+    from.shape = call->out[0].shape;
+    from.pitch = call->out[0].pitch;
+    return channels_copy(device, &from, 0, &call->out[0], 0, from.shape.c);
+}
+
+const OpKernel cuda_reshape = {.prepare = reshape_prepare, .launch = reshape_launch, .in_place = 1};

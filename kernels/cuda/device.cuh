@@ -1,0 +1,234 @@
+/* What all .cu files share: numbers in three formats, 16-byte accesses, division by a constant of the launch, places.
+ *
+ * A kernel is a template over an element format T and a width V: <float, 4>, <F16, 8>, <BF16, 8> move 16 bytes at once;
+ * <Any, 1> moves single elements whose format is a field of the tensor, for odd channel counts, odd addresses and
+ * mixtures. All arithmetic is f32. Tests compile these files with the host's compiler (TOWERS_EMULATE_CUDA), so what
+ * only nvcc has is behind the names LAUNCH, SHARED_ARRAY and UNROLL. */
+#ifndef TOWERS_KERNELS_CUDA_DEVICE_CUH
+#define TOWERS_KERNELS_CUDA_DEVICE_CUH
+
+#ifndef TOWERS_EMULATE_CUDA
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#define LAUNCH(kernel, grid, block, stream, ...) kernel<<<(grid), (block), 0, (stream)>>>(__VA_ARGS__)
+#define LAUNCH_ERROR() cudaGetLastError()
+#define SHARED_ARRAY(type, name, count) __shared__ type name[count]
+#define UNROLL _Pragma("unroll")
+#endif
+
+#include "kernels/cuda/kernels.h"
+
+#define DEVICE __device__ static __forceinline__
+#define MEMBER __device__ __forceinline__
+
+/* Threads of a block. Nothing here needs more than 85 registers, so that three blocks fit a multiprocessor. */
+enum { BLOCK = 256, WARP = 32, BLOCKS_PER_SM = 3 };
+#define BOUNDED __global__ void __launch_bounds__(BLOCK, BLOCKS_PER_SM)
+
+/* ---- formats */
+
+struct F16 {
+    unsigned short bits;
+};
+struct BF16 {
+    unsigned short bits;
+};
+struct Any {
+    unsigned char byte;
+};
+
+DEVICE float widened(F16 x)
+{
+    return __half2float(__ushort_as_half(x.bits));
+}
+
+DEVICE float widened(BF16 x)
+{
+    return __uint_as_float((unsigned)x.bits << 16);
+}
+
+DEVICE unsigned short f16_bits(float x)
+{
+    return __half_as_ushort(__float2half_rn(x));
+}
+
+DEVICE unsigned short bf16_bits(float x)
+{
+    return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+
+DEVICE unsigned pair_bits(F16, float low, float high)
+{
+    return f16_bits(low) | (unsigned)f16_bits(high) << 16;
+}
+
+DEVICE unsigned pair_bits(BF16, float low, float high)
+{
+    return bf16_bits(low) | (unsigned)bf16_bits(high) << 16;
+}
+
+/* ---- loads and stores of V neighbours; `index` counts elements from the tensor's first */
+
+template <typename T, int V> struct Lanes;
+
+template <> struct Lanes<float, 4> {
+    static MEMBER void load(const Tensor &t, int64_t index, float *to)
+    {
+        float4 block = *(const float4 *)((const float *)t.data + index);
+        to[0] = block.x, to[1] = block.y, to[2] = block.z, to[3] = block.w;
+    }
+    static MEMBER void store(const Tensor &t, int64_t index, const float *from)
+    {
+        *(float4 *)((float *)t.data + index) = make_float4(from[0], from[1], from[2], from[3]);
+    }
+};
+
+template <typename Half> struct HalfLanes {
+    static MEMBER void load(const Tensor &t, int64_t index, float *to)
+    {
+        uint4 block = *(const uint4 *)((const Half *)t.data + index);
+        unsigned words[4] = {block.x, block.y, block.z, block.w};
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            Half low = {(unsigned short)words[i]}, high = {(unsigned short)(words[i] >> 16)};
+            to[2 * i] = widened(low);
+            to[2 * i + 1] = widened(high);
+        }
+    }
+    static MEMBER void store(const Tensor &t, int64_t index, const float *from)
+    {
+        uint4 block;
+        block.x = pair_bits(Half(), from[0], from[1]);
+        block.y = pair_bits(Half(), from[2], from[3]);
+        block.z = pair_bits(Half(), from[4], from[5]);
+        block.w = pair_bits(Half(), from[6], from[7]);
+        *(uint4 *)((Half *)t.data + index) = block;
+    }
+};
+
+template <> struct Lanes<F16, 8> : HalfLanes<F16> {
+};
+template <> struct Lanes<BF16, 8> : HalfLanes<BF16> {
+};
+
+template <> struct Lanes<Any, 1> {
+    static MEMBER void load(const Tensor &t, int64_t index, float *to)
+    {
+        if (t.dtype == DTYPE_F32)
+            to[0] = ((const float *)t.data)[index];
+        else if (t.dtype == DTYPE_F16)
+            to[0] = widened(((const F16 *)t.data)[index]);
+        else
+            to[0] = widened(((const BF16 *)t.data)[index]);
+    }
+    static MEMBER void store(const Tensor &t, int64_t index, const float *from)
+    {
+        if (t.dtype == DTYPE_F32)
+            ((float *)t.data)[index] = from[0];
+        else if (t.dtype == DTYPE_F16)
+            ((unsigned short *)t.data)[index] = f16_bits(from[0]);
+        else
+            ((unsigned short *)t.data)[index] = bf16_bits(from[0]);
+    }
+};
+
+/* V elements of an f32 vector that is aligned to 16 bytes if V > 1. */
+template <int V> DEVICE void load_vector(const float *from, float *to)
+{
+    UNROLL
+    for (int i = 0; i < V; i++) to[i] = from[i];
+}
+
+template <> MEMBER void load_vector<4>(const float *from, float *to)
+{
+    float4 block = *(const float4 *)from;
+    to[0] = block.x, to[1] = block.y, to[2] = block.z, to[3] = block.w;
+}
+
+template <> MEMBER void load_vector<8>(const float *from, float *to)
+{
+    load_vector<4>(from, to);
+    load_vector<4>(from + 4, to + 4);
+}
+
+/* launch<T, V>(...) for tensors of one format that may be moved in blocks of 16 bytes, else launch<Any, 1>(...). */
+#define BY_FORMAT(dtype, wide, launch, ...)                                                                            \
+    do {                                                                                                               \
+        if (!(wide))                                                                                                   \
+            launch<Any, 1>(__VA_ARGS__);                                                                               \
+        else if ((dtype) == DTYPE_F32)                                                                                 \
+            launch<float, 4>(__VA_ARGS__);                                                                             \
+        else if ((dtype) == DTYPE_F16)                                                                                 \
+            launch<F16, 8>(__VA_ARGS__);                                                                               \
+        else                                                                                                           \
+            launch<BF16, 8>(__VA_ARGS__);                                                                              \
+    } while (0)
+
+static inline int lanes_of(Dtype dtype)
+{
+    return dtype == DTYPE_F32 ? 4 : 8;
+}
+
+static inline bool aligned_16(const void *address)
+{
+    return ((uintptr_t)address & 15) == 0;
+}
+
+/* ---- n / by and n % by for n < 2^31: Granlund and Montgomery 1994, "Division by Invariant Integers" */
+
+struct Divider {
+    uint32_t by, magic, shift;
+};
+
+static inline Divider divider(int64_t by)
+{
+    Divider made = {(uint32_t)by, 0, 0};
+    while (((uint64_t)1 << made.shift) < made.by) made.shift++;
+    made.magic = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << made.shift) - made.by)) / made.by + 1);
+    return made;
+}
+
+DEVICE uint32_t divided(uint32_t n, Divider d, uint32_t *rest)
+{
+    uint32_t quotient = (__umulhi(n, d.magic) + n) >> d.shift;
+    *rest = n - quotient * d.by;
+    return quotient;
+}
+
+static inline int64_t ceil_divided(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static inline int64_t clamped(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* ---- rows: a thread keeps its V channels and walks over pixels, so per-channel values are loaded once */
+
+/* Blocks of across x down threads; grid (pixel blocks, channel chunks). At most `most_across` vectors side by side:
+ * eight are 128 bytes, a whole line of the cache. */
+struct Rows {
+    uint32_t pixels, vectors; /* vectors: of V channels in a pixel */
+    uint32_t across, down, chunks;
+};
+
+static inline Rows rows_plan(int64_t pixels, int64_t c, int lanes, int most_across)
+{
+    Rows rows;
+    rows.pixels = (uint32_t)pixels;
+    rows.vectors = (uint32_t)ceil_divided(c, lanes);
+    rows.chunks = (uint32_t)ceil_divided(rows.vectors, most_across);
+    rows.across = (uint32_t)ceil_divided(rows.vectors, rows.chunks);
+    rows.down = BLOCK / rows.across;
+    return rows;
+}
+
+/* The vector of channels of this thread; >= rows.vectors if it has none. */
+DEVICE uint32_t rows_vector(const Rows &rows)
+{
+    return blockIdx.y * rows.across + threadIdx.x;
+}
+
+#endif

@@ -1,0 +1,99 @@
+/* Pixels to activations: crop, mirror, normalize, and channels of zero up to the width that a convolution wants.
+ *
+ * Reads each byte of the crop once and writes y once. A thread makes one pixel; y = byte * scale[c] + shift[c], with
+ * scale = 1 / (255 std) and shift = -mean / std. Channels of y beyond those of the image become 0 (a grey image is
+ * repeated instead when y has at most four). */
+#include "kernels/cuda/map.cuh"
+
+enum { IMAGE_CHANNELS = 4 };
+
+struct ImageOperands {
+    const uint8_t *pixels;
+    const int32_t *augment; /* {oy, ox, flip, 0} per image, or NULL: the centre */
+    Tensor y;
+    int64_t pitch; /* of the pixels */
+    Divider width, height;
+    uint32_t count;         /* pixels of y */
+    int32_t in_h, in_w;     /* canvas */
+    int32_t room_h, room_w; /* by which the canvas is larger */
+    int32_t step;           /* from one channel of a pixel to the next; 0 for grey */
+    int32_t channels, all;  /* of y: with an image, and with the zeros behind */
+    float scale[IMAGE_CHANNELS], shift[IMAGE_CHANNELS];
+};
+
+DEVICE int32_t image_offset(int32_t at, int32_t room)
+{
+    return at < 0 ? 0 : at > room ? room : at;
+}
+
+/* The first byte of the canvas's pixel for pixel (n, i, j) of y. */
+DEVICE const uint8_t *image_pixel(const ImageOperands &o, uint32_t n, uint32_t i, uint32_t j)
+{
+    int32_t oy = o.room_h / 2, ox = o.room_w / 2, column = (int32_t)j;
+    if (o.augment) {
+        oy = image_offset(o.augment[n * 4], o.room_h);
+        ox = image_offset(o.augment[n * 4 + 1], o.room_w);
+        if (o.augment[n * 4 + 2]) column = o.in_w - o.room_w - 1 - column;
+    }
+    return o.pixels + (((int64_t)n * o.in_h + oy + i) * o.in_w + ox + column) * o.pitch;
+}
+
+/* V >= 4: all channels of a pixel in one piece of V elements. V == 1: one after another. */
+template <typename T, int V> BOUNDED image_kernel(const __grid_constant__ ImageOperands o)
+{
+    uint32_t at = blockIdx.x * BLOCK + threadIdx.x, i, j;
+    if (at >= o.count) return;
+    uint32_t n = divided(divided(at, o.width, &j), o.height, &i);
+    const uint8_t *pixel = image_pixel(o, n, i, j);
+    float value[V >= IMAGE_CHANNELS ? V : IMAGE_CHANNELS];
+    UNROLL
+    for (int c = 0; c < (V >= IMAGE_CHANNELS ? V : IMAGE_CHANNELS); c++) value[c] = 0;
+    UNROLL
+    for (int c = 0; c < IMAGE_CHANNELS; c++)
+        if (c < o.channels) value[c] = __fmaf_rn((float)pixel[c * o.step], o.scale[c], o.shift[c]);
+    if (V > 1) {
+        for (int c = 0; c < o.all; c += V) {
+            Lanes<T, V>::store(o.y, at * o.y.pitch + c, value);
+            UNROLL
+            for (int k = 0; k < V; k++) value[k] = 0;
+        }
+    } else {
+        float zero = 0;
+        UNROLL
+        for (int c = 0; c < IMAGE_CHANNELS; c++)
+            if (c < o.all) Lanes<Any, 1>::store(o.y, at * o.y.pitch + c, &value[c]);
+        for (int c = IMAGE_CHANNELS; c < o.all; c++) Lanes<Any, 1>::store(o.y, at * o.y.pitch + c, &zero);
+    }
+}
+
+template <typename T, int V> static void image_launch(const ImageOperands &o, cudaStream_t stream)
+{
+    LAUNCH((image_kernel<T, V>), (uint32_t)ceil_divided(o.count, BLOCK), BLOCK, stream, o);
+}
+
+cudaError_t kernel_image(const OpCall *call, cudaStream_t stream)
+{
+    const Tensor &x = call->in[0], &y = call->out[0];
+    ImageOperands o;
+    o.pixels = (const uint8_t *)x.data;
+    o.augment = (const int32_t *)call->in[1].data;
+    o.y = y;
+    o.pitch = x.pitch;
+    o.width = divider(y.shape.w);
+    o.height = divider(y.shape.h);
+    o.count = (uint32_t)pixels_of(y);
+    o.in_h = x.shape.h, o.in_w = x.shape.w;
+    o.room_h = x.shape.h - y.shape.h, o.room_w = x.shape.w - y.shape.w;
+    bool grey = x.shape.c == 1 && y.shape.c <= IMAGE_CHANNELS;
+    o.step = grey ? 0 : 1;
+    o.channels = grey ? y.shape.c : x.shape.c;
+    o.all = y.shape.c;
+    for (int c = 0; c < IMAGE_CHANNELS; c++) {
+        double std = c < o.channels ? (double)call->attr.image.std[c] : 1;
+        o.scale[c] = (float)(1 / (255 * std));
+        o.shift[c] = c < o.channels ? (float)(-(double)call->attr.image.mean[c] / std) : 0;
+    }
+    bool wide = wide_enough(y, y.dtype, y.shape.c, false);
+    BY_FORMAT(y.dtype, wide, image_launch, o, stream);
+    return LAUNCH_ERROR();
+}
