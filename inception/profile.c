@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOP_LAYERS = 25, PEAK_SIDE = 1536, PEAK_ROUNDS = 4, COPY_BYTES = 128 << 20 };
+enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_ROUNDS = 4, COPY_BYTES = 128 << 20 };
 
 typedef struct OpTime {
     const OpCall *call;
