@@ -15,6 +15,7 @@ extern const Backend cuda_backend;
 typedef struct CudnnLibrary CudnnLibrary;   /* cudnn_graph.h */
 typedef struct CublasLibrary CublasLibrary; /* cublas.h */
 typedef struct PlanCache PlanCache;         /* plan_cache.h */
+typedef struct Staging Staging;             /* staging.h */
 
 /* Device.impl of the CUDA backend. */
 typedef struct CudaDevice {
@@ -25,7 +26,7 @@ typedef struct CudaDevice {
     char name[256];
     cudaStream_t stream[LANE_COUNT]; /* owned; LANE_COMM has high priority */
     cudaEvent_t event[LANE_COUNT];   /* owned: the end of each lane, when another waits for it */
-    void *staging;                   /* owned: pinned host memory for copies from and to pageable memory */
+    Staging *staging;                /* owned */
     CudnnLibrary *cudnn;             /* owned */
     CublasLibrary *cublas;           /* owned */
     PlanCache *plans;                /* owned */

@@ -1,0 +1,17 @@
+# cuDNN 9: target CUDNN::cudnn, CUDNN_VERSION. Hints: CUDNN_ROOT, CUDNN_PATH, the toolkit, Python wheels (which bring only
+# libcudnn.so.9, in lib/).
+include(NvidiaRoots)
+find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${NVIDIA_ROOTS} PATH_SUFFIXES include)
+find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${NVIDIA_ROOTS} PATH_SUFFIXES lib64 lib lib/x86_64-linux-gnu)
+mark_as_advanced(CUDNN_INCLUDE_DIR CUDNN_LIBRARY)
+if(CUDNN_INCLUDE_DIR)
+  file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h cudnn_lines REGEX "define CUDNN_(MAJOR|MINOR|PATCHLEVEL) ")
+  string(REGEX REPLACE "[^0-9;]" "" CUDNN_VERSION "${cudnn_lines}")
+  string(REPLACE ";" "." CUDNN_VERSION "${CUDNN_VERSION}")
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(CUDNN REQUIRED_VARS CUDNN_LIBRARY CUDNN_INCLUDE_DIR VERSION_VAR CUDNN_VERSION)
+if(CUDNN_FOUND AND NOT TARGET CUDNN::cudnn)
+  add_library(CUDNN::cudnn UNKNOWN IMPORTED)
+  set_target_properties(CUDNN::cudnn PROPERTIES IMPORTED_LOCATION ${CUDNN_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${CUDNN_INCLUDE_DIR})
+endif()

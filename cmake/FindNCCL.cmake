@@ -1,0 +1,17 @@
+# NCCL: target NCCL::NCCL, NCCL_VERSION. Hints: NCCL_ROOT, NCCL_HOME, the toolkit, Python wheels (which bring only
+# libnccl.so.2, in lib/).
+include(NvidiaRoots)
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${NVIDIA_ROOTS} PATH_SUFFIXES include)
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${NVIDIA_ROOTS} PATH_SUFFIXES lib64 lib lib/x86_64-linux-gnu)
+mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
+if(NCCL_INCLUDE_DIR)
+  file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h nccl_lines REGEX "define NCCL_(MAJOR|MINOR|PATCH) ")
+  string(REGEX REPLACE "[^0-9;]" "" NCCL_VERSION "${nccl_lines}")
+  string(REPLACE ";" "." NCCL_VERSION "${NCCL_VERSION}")
+endif()
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(NCCL REQUIRED_VARS NCCL_LIBRARY NCCL_INCLUDE_DIR VERSION_VAR NCCL_VERSION)
+if(NCCL_FOUND AND NOT TARGET NCCL::NCCL)
+  add_library(NCCL::NCCL UNKNOWN IMPORTED)
+  set_target_properties(NCCL::NCCL PROPERTIES IMPORTED_LOCATION ${NCCL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${NCCL_INCLUDE_DIR})
+endif()

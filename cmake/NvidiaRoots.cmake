@@ -1,0 +1,28 @@
+# NVIDIA_ROOTS: folders that may hold NVIDIA's headers (include/) and libraries (lib64/, lib/), best first: what the user
+# named, the toolkit of the nvcc in use, and Python wheels (nvidia/cu13, nvidia/cudnn, ... in a site-packages).
+set(NVIDIA_ROOTS)
+foreach(name CUDAToolkit_ROOT CUDNN_ROOT NCCL_ROOT)
+  list(APPEND NVIDIA_ROOTS ${${name}} $ENV{${name}})
+endforeach()
+list(APPEND NVIDIA_ROOTS $ENV{CUDNN_PATH} $ENV{NCCL_HOME} $ENV{CUDA_HOME} $ENV{CUDA_PATH})
+if(TOWERS_NVCC)
+  get_filename_component(nvidia_bin ${TOWERS_NVCC} DIRECTORY)
+  get_filename_component(nvidia_real ${TOWERS_NVCC} REALPATH)
+  get_filename_component(nvidia_real ${nvidia_real} DIRECTORY)
+  list(APPEND NVIDIA_ROOTS ${nvidia_bin}/.. ${nvidia_real}/..)
+endif()
+find_program(NVIDIA_PYTHON NAMES python3 python)
+mark_as_advanced(NVIDIA_PYTHON)
+if(NVIDIA_PYTHON)
+  execute_process(
+    COMMAND ${NVIDIA_PYTHON} -c "import importlib.util as u; s = u.find_spec('nvidia'); print(';'.join(s.submodule_search_locations) if s else '')"
+    OUTPUT_VARIABLE nvidia_site OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+foreach(site ${nvidia_site} ${NVIDIA_ROOTS})
+  if(IS_DIRECTORY ${site})
+    file(GLOB nvidia_parts LIST_DIRECTORIES true ${site}/cu1[0-9] ${site}/cudnn ${site}/nccl ${site}/cublas ${site}/cuda_runtime)
+    list(APPEND NVIDIA_ROOTS ${nvidia_parts})
+  endif()
+endforeach()
+list(APPEND NVIDIA_ROOTS /usr/local/cuda)
+list(REMOVE_DUPLICATES NVIDIA_ROOTS)

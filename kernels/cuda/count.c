@@ -1,0 +1,86 @@
+/* How many CUDA devices there are, found out without starting CUDA in this process.
+ *
+ * A process that has started CUDA cannot hand it to the processes it forks: theirs would not work. So the first
+ * question is put by a child process that ends at once; its answer is kept, and children inherit it. */
+#include "kernels/cuda/cuda.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct Answer {
+    Status status;
+    int count;
+    char message[200];
+} Answer;
+
+static Status count_devices(int *count)
+{
+    int driver = 0, wanted = 0, found = 0;
+    *count = 0;
+    if (cudaRuntimeGetVersion(&wanted) != cudaSuccess) wanted = CUDART_VERSION;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+        return FAIL(ERR_DEVICE,
+                    "no NVIDIA driver was found (libcuda.so.1): install one for CUDA %d.%d or newer; in a container, "
+                    "docker run --gpus all",
+                    wanted / 1000, wanted % 1000 / 10);
+    cudaError_t error = cudaGetDeviceCount(&found); /* does not write its result if it fails */
+    if (error == cudaErrorNoDevice) return OK;
+    if (error != cudaSuccess)
+        return FAIL(ERR_DEVICE, "CUDA cannot start: %s (%s); the driver is for CUDA %d.%d, this build for %d.%d",
+                    cudaGetErrorString(error), cudaGetErrorName(error), driver / 1000, driver % 1000 / 10,
+                    wanted / 1000, wanted % 1000 / 10);
+    *count = found;
+    return OK;
+}
+
+static void answer_write(int to)
+{
+    Answer answer = {0};
+    answer.status = count_devices(&answer.count);
+    if (answer.status != OK) snprintf(answer.message, sizeof answer.message, "%s", status_message());
+    _exit(write(to, &answer, sizeof answer) == (ssize_t)sizeof answer ? 0 : 1);
+}
+
+static Status answer_read(int from, pid_t child, Answer *answer)
+{
+    size_t got = 0;
+    int ending = 0;
+    while (got < sizeof *answer) {
+        ssize_t n = read(from, (char *)answer + got, sizeof *answer - got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        got += (size_t)n;
+    }
+    while (waitpid(child, &ending, 0) < 0 && errno == EINTR) continue;
+    if (got == sizeof *answer) return OK;
+    return FAIL(ERR_DEVICE, "the search for CUDA devices ended with %s %d: check nvidia-smi",
+                WIFSIGNALED(ending) ? "signal" : "code", WIFSIGNALED(ending) ? WTERMSIG(ending) : WEXITSTATUS(ending));
+}
+
+static Status answer_ask(Answer *answer)
+{
+    int ends[2];
+    if (pipe(ends) != 0) return FAIL(ERR_DEVICE, "search for CUDA devices: %s", strerror(errno));
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) answer_write(ends[1]);
+    close(ends[1]);
+    Status st = child < 0 ? FAIL(ERR_MEMORY, "search for CUDA devices: %s", strerror(errno))
+                          : answer_read(ends[0], child, answer);
+    close(ends[0]);
+    return st;
+}
+
+Status cuda_device_count(int *count)
+{
+    static Answer answer = {.status = STATUS_COUNT};
+    if (answer.status == STATUS_COUNT) {
+        Answer fresh = {0};
+        TRY(answer_ask(&fresh));
+        answer = fresh;
+    }
+    *count = answer.count;
+    return answer.status == OK ? OK : FAIL(answer.status, "%s", answer.message);
+}

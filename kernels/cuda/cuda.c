@@ -1,0 +1,202 @@
+/* The GPU as a device: memory, streams, copies, and the table of its kernels.
+ *
+ * Each lane is a stream of its own that does not wait for the default stream; order between lanes is made by events.
+ * One process uses one device. */
+#include "kernels/cuda/cuda.h"
+
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/plan_cache.h"
+#include "kernels/cuda/staging.h"
+
+#include <stdlib.h>
+
+enum { OLDEST_SM = 75 };
+
+/* ---- open, close */
+
+static Status properties_read(CudaDevice *cuda, int ordinal)
+{
+    struct cudaDeviceProp p;
+    TRY_CUDA(cudaGetDeviceProperties(&p, ordinal));
+    cuda->ordinal = ordinal;
+    cuda->sm = p.major * 10 + p.minor;
+    cuda->sm_count = p.multiProcessorCount;
+    cuda->l2_bytes = (size_t)p.l2CacheSize;
+    cuda->shared_bytes = p.sharedMemPerMultiprocessor;
+    snprintf(cuda->name, sizeof cuda->name, "%s", p.name);
+    if (cuda->sm >= OLDEST_SM) return OK;
+    return FAIL(ERR_UNSUPPORTED, "cuda device %d (%s) has compute capability %d.%d, wanted %d.%d or newer", ordinal,
+                p.name, p.major, p.minor, OLDEST_SM / 10, OLDEST_SM % 10);
+}
+
+static Status lanes_open(CudaDevice *cuda)
+{
+    int least, greatest;
+    TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        int priority = lane == LANE_COMM ? greatest : least;
+        TRY_CUDA(cudaStreamCreateWithPriority(&cuda->stream[lane], cudaStreamNonBlocking, priority));
+        TRY_CUDA(cudaEventCreateWithFlags(&cuda->event[lane], cudaEventDisableTiming));
+    }
+    return OK;
+}
+
+static void cuda_destroy(CudaDevice *cuda)
+{
+    if (!cuda) return;
+    plan_cache_close(cuda->plans);
+    cublas_close(cuda->cublas);
+    cudnn_close(cuda->cudnn);
+    staging_close(cuda->staging);
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        if (cuda->event[lane]) cudaEventDestroy(cuda->event[lane]);
+        if (cuda->stream[lane]) cudaStreamDestroy(cuda->stream[lane]);
+    }
+    free(cuda);
+}
+
+static Status ordinal_check(int ordinal)
+{
+    int count = 0;
+    TRY(cuda_device_count(&count));
+    if (count < 1) return FAIL(ERR_DEVICE, "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES");
+    if (ordinal >= 0 && ordinal < count) return OK;
+    return FAIL(ERR_ARG, "cuda device %d: this machine has %d, numbered from 0 (see --gpus)", ordinal, count);
+}
+
+static Status cuda_open(const DeviceConfig *config, Device *device)
+{
+    Status st = OK;
+    CudaDevice *cuda = NULL;
+    TRY(ordinal_check(config->ordinal));
+    TRY_CUDA(cudaSetDevice(config->ordinal));
+    cuda = calloc(1, sizeof *cuda);
+    if (!cuda) return FAIL(ERR_MEMORY, "cuda device %d", config->ordinal);
+    TRY_OUT(properties_read(cuda, config->ordinal));
+    TRY_OUT(lanes_open(cuda));
+    TRY_OUT(staging_open(&cuda->staging));
+    TRY_OUT(cudnn_open(cuda->stream[LANE_COMPUTE], &cuda->cudnn));
+    TRY_OUT(cublas_open(&cuda->cublas));
+    TRY_OUT(plan_cache_open(cuda->name, &cuda->plans));
+    device->backend = &cuda_backend;
+    device->config = *config;
+    device->impl = cuda;
+    cuda = NULL;
+out:
+    cuda_destroy(cuda);
+    return st;
+}
+
+static void cuda_close(Device *device)
+{
+    cuda_destroy(device->impl);
+    device->impl = NULL;
+}
+
+/* ---- memory */
+
+static Status out_of_memory(const CudaDevice *cuda, size_t bytes)
+{
+    size_t free_bytes = 0, total = 0;
+    if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) free_bytes = total = 0;
+    return FAIL(ERR_MEMORY,
+                "cuda device %d (%s): wanted %zu MiB more, %zu of %zu MiB are free: use a smaller batch, fewer towers "
+                "per device or 16-bit activations (--amp)",
+                cuda->ordinal, cuda->name, bytes >> 20, free_bytes >> 20, total >> 20);
+}
+
+static Status cuda_alloc(Device *device, size_t bytes, void **made)
+{
+    void *memory = NULL;
+    cudaError_t error = cudaMalloc(&memory, bytes ? bytes : 1);
+    if (error == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return out_of_memory(cuda_device(device), bytes);
+    }
+    TRY_CUDA(error);
+    error = cudaMemsetAsync(memory, 0, bytes, cuda_stream(device, LANE_COMPUTE));
+    if (error == cudaSuccess) error = cudaStreamSynchronize(cuda_stream(device, LANE_COMPUTE));
+    if (error != cudaSuccess) cudaFree(memory);
+    TRY_CUDA(error);
+    *made = memory;
+    return OK;
+}
+
+static void cuda_release(Device *device, void *memory)
+{
+    (void)device;
+    cudaFree(memory);
+}
+
+static Status cuda_upload(Device *device, void *to, const void *host, size_t bytes)
+{
+    return staging_upload(cuda_device(device)->staging, to, host, bytes, cuda_stream(device, LANE_COMPUTE));
+}
+
+static Status cuda_download(Device *device, void *host, const void *from, size_t bytes)
+{
+    TRY_CUDA(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, cuda_stream(device, LANE_COMPUTE)));
+    return OK;
+}
+
+static Status cuda_fill(Device *device, void *to, float value, size_t count)
+{
+    TRY_CUDA(convert_fill(to, value, (int64_t)count, cuda_stream(device, LANE_COMPUTE)));
+    return OK;
+}
+
+/* ---- lanes */
+
+static Status cuda_wait(Device *device, Lane waiter, Lane on)
+{
+    CudaDevice *cuda = cuda_device(device);
+    TRY_CUDA(cudaEventRecord(cuda->event[on], cuda->stream[on]));
+    TRY_CUDA(cudaStreamWaitEvent(cuda->stream[waiter], cuda->event[on], 0));
+    return OK;
+}
+
+static Status cuda_finish(Device *device, Lane lane)
+{
+    TRY_CUDA(cudaStreamSynchronize(cuda_stream(device, lane)));
+    return OK;
+}
+
+/* "NVIDIA H200, 132 multiprocessors, 139 GiB, driver for CUDA 13.0, cuDNN 9.19.0" */
+static void cuda_describe(Device *device, char *text, size_t bytes)
+{
+    const CudaDevice *cuda = cuda_device(device);
+    char library[64];
+    int driver = 0;
+    size_t free_bytes = 0, total = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+    if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) total = 0;
+    cudnn_describe(library, sizeof library);
+    snprintf(text, bytes, "%s, %d multiprocessors, %zu GiB, driver for CUDA %d.%d, %s", cuda->name, cuda->sm_count,
+             total >> 30, driver / 1000, driver % 1000 / 10, library);
+}
+
+static const OpKernel *const kernels[OP_COUNT] = {
+#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = &cuda_##name,
+#include "kernels/ops.def"
+#undef OP
+};
+
+const Backend cuda_backend = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .fill = cuda_fill,
+    .kernels = kernels,
+    .optimizer_apply = cuda_optimizer_apply,
+    .square_sum = cuda_square_sum,
+    .average = cuda_average,
+    .wait = cuda_wait,
+    .finish = cuda_finish,
+    .describe = cuda_describe,
+};

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# A CUDA toolkit for building Towers, from NVIDIA's Python wheels: no root, no driver, about 2 GB.
+# usage: scripts/cuda_from_pip.sh [--cuda 12|13] DIR
+# Then:  cmake -S . -B build-cuda -DTOWERS_CUDA=ON -DCUDAToolkit_ROOT=DIR
+#
+# The wheels go to DIR/venv. Their folders (one for the toolkit's parts, one each for cuDNN and NCCL) are merged by
+# symbolic links into DIR/{bin,include,lib,nvvm}; each libX.so.N gets the libX.so that a linker looks for; lib64 is lib.
+set -euo pipefail
+
+cuda=13
+while [ $# -gt 0 ]; do
+    case $1 in
+    --cuda) cuda=${2:?--cuda needs 12 or 13}; shift 2 ;;
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) echo "cuda_from_pip: no option '$1' (--cuda 12|13)" >&2; exit 2 ;;
+    *) break ;;
+    esac
+done
+[ $# = 1 ] || { echo "usage: $0 [--cuda 12|13] DIR" >&2; exit 2; }
+
+case $cuda in
+13) wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
+            nvidia-cublas==13.1.0.3 nvidia-cuda-nvrtc==13.0.88 nvidia-cudnn-cu13==9.19.0.56 nvidia-nccl-cu13==2.28.9) ;;
+12) wheels=(nvidia-cuda-nvcc-cu12==12.8.93 nvidia-cuda-runtime-cu12==12.8.90 nvidia-cuda-cccl-cu12==12.8.90 nvidia-cublas-cu12==12.8.4.1
+            nvidia-cuda-nvrtc-cu12==12.8.93 nvidia-cudnn-cu12==9.19.0.56 nvidia-nccl-cu12==2.28.9) ;;
+*) echo "cuda_from_pip: CUDA $cuda is not supported (12 or 13)" >&2; exit 2 ;;
+esac
+
+mkdir -p "$1"
+dir=$(cd "$1" && pwd)
+[ -x "$dir/venv/bin/pip" ] || python3 -m venv "$dir/venv"
+"$dir/venv/bin/pip" install --quiet --no-deps "${wheels[@]}"
+
+# merge FROM TO: the folders of FROM as folders, its files as links
+merge() {
+    (cd "$1" && find . -type d -exec mkdir -p "$2/{}" \;)
+    (cd "$1" && find . -type f -exec ln -sfn "$1/{}" "$2/{}" \;)
+}
+site=$("$dir/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+for root in "$site"/nvidia/*/; do
+    for part in bin include lib nvvm; do
+        [ ! -d "$root$part" ] || merge "$root$part" "$dir/$part"
+    done
+done
+for library in "$dir"/lib/lib*.so.*; do
+    ln -sfn "$(basename "$library")" "${library%%.so.*}.so"
+done
+ln -sfn lib "$dir/lib64"
+chmod +x "$site"/nvidia/*/bin/* "$site"/nvidia/*/nvvm/bin/* 2>/dev/null || true
+
+"$dir/bin/nvcc" --version | grep release
+echo "toolkit in $dir: cmake -S . -B build-cuda -DTOWERS_CUDA=ON -DCUDAToolkit_ROOT=$dir"
