@@ -423,6 +423,21 @@ static void fresh_name(const char *root, const char *model, char *path, size_t b
 }
 
 /* PATH may be a checkpoint (holds MANIFEST) or a run directory (holds ckpt). */
+/* ---- weights */
+
+Status job_weights(const char *given, char *path, size_t bytes)
+{
+    static const char *const names[] = {"best.safetensors", "last.safetensors", "model.safetensors"};
+    struct stat info;
+    snprintf(path, bytes, "%s", given);
+    if (stat(given, &info) != 0 || !S_ISDIR(info.st_mode)) return OK; /* whoever opens it says what is wrong */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, bytes, "%s/%s", given, names[i]);
+        if (access(path, R_OK) == 0) return OK;
+    }
+    return FAIL(ERR_CHECKPOINT, "%s holds no weights (%s, %s or %s)", given, names[0], names[1], names[2]);
+}
+
 static Status resume_from(const char *given, JobFiles *files)
 {
     char probe[4200];

@@ -23,6 +23,9 @@ NODISCARD Status job_model(Options *options, JobFiles *files);
 /* Data, towers, optimizer, schedule. `synthetic` replaces the data set by one of `synthetic` samples (0: the real one).
  */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
+/* The weights file that RUN or FILE means: a file itself, of a run its best (else last) weights, of a checkpoint its
+ * model. */
+NODISCARD Status job_weights(const char *given, char *path, size_t bytes);
 /* Name (and with --resume find) the run directory. Creates nothing. */
 NODISCARD Status job_run_dir(const Options *options, JobFiles *files);
 void job_close(JobFiles *files);

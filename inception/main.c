@@ -3,6 +3,7 @@
 #include "inception/bench.h"
 #include "inception/compare.h"
 #include "inception/doctor.h"
+#include "inception/export.h"
 #include "inception/help.h"
 #include "inception/info.h"
 #include "inception/job.h"
@@ -72,15 +73,16 @@ out:
 static Status eval(Options *options, JobFiles *files)
 {
     EvalResult result;
-    if (!options->weights)
-        return FAIL(ERR_ARG, "eval needs --weights FILE (best.safetensors or last.safetensors of a run)");
+    char weights[4096];
+    if (!options->weights) return FAIL(ERR_ARG, "eval needs --weights RUN or FILE");
+    TRY(job_weights(options->weights, weights, sizeof weights));
     TRY(job_open(options, 0, files));
     if (options->print_config) {
         options_print_config(options, stdout);
         return OK;
     }
     fallback_note(files, options->quiet);
-    TRY(eval_run(&files->job, options->weights, &result));
+    TRY(eval_run(&files->job, weights, &result));
     double count = (double)result.count, top1 = (double)result.hits[0] / count, top5 = (double)result.hits[1] / count;
     if (options->json)
         printf("{\"examples\": %lld, \"top1\": %.17g, \"top5\": %.17g, \"loss\": %.17g}\n", (long long)result.count,
@@ -116,6 +118,16 @@ static Status bench(Options *options, JobFiles *files)
 }
 
 /* ---- help and the like */
+
+static Status export(Options *options, JobFiles *files)
+{
+    TRY(job_model(options, files));
+    if (options->print_config) {
+        options_print_config(options, stdout);
+        return OK;
+    }
+    return export_run(options, files, stdout);
+}
 
 static void version_print(void)
 {

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# What 'towers export' writes, run by onnxruntime and read by safetensors: logits equal to our own to 1e-4, for one image and
+# for several (the batch is open). The packages live in a virtual environment under the user's cache, made once.
+# usage: check_onnx.sh SOURCE_DIR TOWERS_BINARY
+set -u
+towers=$2
+driver=$(dirname "$2")/tests/logits_driver
+venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/python
+work=$(mktemp -d "${TMPDIR:-/tmp}/towers-onnx.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+unset "${!TOWERS_@}"
+cd "$work" || exit 1
+
+imports='import numpy, onnx, onnxruntime, safetensors.numpy'
+if ! "$venv/bin/python" -c "$imports" 2>/dev/null; then
+    if ! { [ -x "$venv/bin/python" ] || python3 -m venv "$venv"; } >"$work/pip" 2>&1 ||
+        ! "$venv/bin/python" -m pip install -q numpy safetensors onnx onnxruntime >>"$work/pip" 2>&1 ||
+        ! "$venv/bin/python" -c "$imports" 2>>"$work/pip"; then
+        echo "SKIPPED: pip could not get onnx, onnxruntime, safetensors and numpy into $venv:" >&2
+        tail -n 3 "$work/pip" >&2
+        exit 77
+    fi
+fi
+
+# exported MODEL SIDE VARIANT ARGUMENT...: a few steps of training (on made-up data), both exports, the comparison
+exported() {
+    local model=$1 side=$2 variant=$3 run=runs/$1$3
+    shift 3
+    "$towers" train "$model" --dataset synthetic --batch-size 4 --max-steps 3 --eval-interval 0 --experiment "$model$variant" \
+        --img-size "$side" ${variant:+--variant "$variant"} --classes 7 --lr 0.001 --workers 0 --quiet "$@" || return 1
+    "$towers" export "$model" "$model.onnx" --weights "$run/last.safetensors" --img-size "$side" --quiet || return 1
+    "$towers" export "$model" --weights "$run/last.safetensors" --img-size "$side" --quiet || return 1
+    "$driver" "$model" "$side" 7 "$variant" "$run/last.safetensors" 3 ours || return 1
+    "$venv/bin/python" - "$model" "$side" "$run/last.safetensors" <<'PYTHON' || return 1
+import sys
+import numpy as np, onnx, onnxruntime
+from safetensors.numpy import load_file
+
+model, side, weights = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+proto = onnx.load(model + ".onnx")
+onnx.checker.check_model(proto, full_check=True)
+assert proto.opset_import[0].version == 17 and proto.ir_version == 8
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 2
+session = onnxruntime.InferenceSession(model + ".onnx", options, providers=["CPUExecutionProvider"])
+(entry,), (out,) = session.get_inputs(), session.get_outputs()
+channels = entry.shape[1]
+assert entry.name == "image" and out.name == "logits" and isinstance(entry.shape[0], str), (entry, out)
+pixels = np.fromfile("ours.pixels", np.uint8).reshape(3, side, side, channels)
+ours = np.fromfile("ours.logits", np.float32).reshape(3, 7)
+image = (pixels.astype(np.float32) / 255).transpose(0, 3, 1, 2)
+for n in (3, 1):
+    (theirs,) = session.run(None, {"image": image[:n]})
+    error = np.abs(theirs - ours[:n]).max() / np.abs(ours).max()
+    print(f"{model} {side}x{side}, batch {n}: largest difference {error:.1e} of the largest logit {np.abs(ours).max():.3g}")
+    assert theirs.shape == (n, 7) and error < 1e-4, error
+
+# the other export is what the run wrote, name by name
+a, b = load_file(model + ".safetensors"), load_file(weights)
+assert a.keys() == b.keys() and all((a[k] == b[k]).all() for k in a), a.keys() ^ b.keys()
+tracked = [k for k in a if k.endswith("num_batches_tracked")]
+assert all(a[k] == 3 and a[k].dtype == np.int64 for k in tracked)
+assert len(tracked) == sum(k.endswith("running_mean") for k in a)
+PYTHON
+}
+
+status=0
+exported fashion_cnn 28 "" || status=1
+exported inception_mini 28 "" || status=1
+exported inception_v3 75 "" --no-aux || status=1
+exported inception_v3 75 tf2016 --no-aux || status=1
+exported inception_resnet_v2 75 "" || status=1
+exported inception_v4 75 "" || status=1
+exported googlenet 33 "" || status=1
+exit $status

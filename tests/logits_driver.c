@@ -1,0 +1,77 @@
+/* The logits of our own evaluation, for other programs to compare with: logits_driver MODEL SIDE CLASSES VARIANT
+ * WEIGHTS N OUT writes OUT.pixels (u8 NHWC, made up) and OUT.logits (f32). */
+#include "inception/models.h"
+#include "towers/pretrained.h"
+#include "towers/replica.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static Status file_write(const char *out, const char *ending, const void *bytes, size_t count)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s.%s", out, ending);
+    FILE *to = fopen(path, "wb");
+    if (!to || fwrite(bytes, 1, count, to) != count || fclose(to) != 0) return FAIL(ERR_IO, "cannot write %s", path);
+    return OK;
+}
+
+/* Into the arenas that evaluation reads. */
+static Status weights_put(Replica *r, const ProgramConfig *config, const char *path)
+{
+    WeightMap map;
+    char absent[256];
+    TRY(weight_map_create(r->layout, r->eval[0].graph, &map));
+    TRY(pretrained_read(&map, config, path, false, r->arena[ARENA_PARAM], r->eval_state, absent, sizeof absent));
+    weight_map_destroy(&map);
+    return OK;
+}
+
+static Status logits_write(Replica *r, const Batch *batch, const char *out)
+{
+    Program *program = &r->eval[0];
+    int softmax = 0;
+    while (graph_op_at(program->graph, softmax)->kind != OP_SOFTMAX_LOSS) softmax++;
+    TRY(replica_feed(r, program, batch, 0, 0, 0));
+    TRY(plan_run(program->plan, 0, softmax));
+    Tensor logits = plan_tensor(program->plan, graph_op_at(program->graph, softmax)->in[0]);
+    return file_write(out, "logits", logits.data, (size_t)shape_count(logits.shape) * sizeof(float));
+}
+
+static Status run(char **argv)
+{
+    const Model *model;
+    Replica *replica;
+    ReplicaConfig config = {.device = {.threads = 2}, .local = 1};
+    int32_t side = atoi(argv[2]), n = atoi(argv[6]);
+    TRY(model_find(argv[1], &model));
+    TRY(backend_find("cpu", &config.backend, NULL, 0));
+    config.eval_n[0] = n;
+    config.program = (ProgramConfig){.model = model,
+                                     .options = {atoi(argv[3]), side, model->channels, 0, false, argv[4]},
+                                     .data_channels = model->channels,
+                                     .canvas = side,
+                                     .fuse_siblings = true,
+                                     .pool_behind_conv = true};
+    TRY(replica_create(&config, &replica));
+    TRY(weights_put(replica, &config.program, argv[5]));
+    size_t bytes = (size_t)n * (size_t)side * (size_t)side * (size_t)model->channels;
+    uint8_t *pixels = malloc(bytes);
+    int32_t *labels = calloc((size_t)n, sizeof *labels);
+    if (!pixels || !labels) return FAIL(ERR_MEMORY, "%zu pixels", bytes);
+    for (size_t i = 0; i < bytes; i++) pixels[i] = (uint8_t)((i * 2654435761u) >> 13);
+    Batch batch = {.n = n, .canvas = side, .c = model->channels, .pixels = pixels, .labels = labels};
+    TRY(file_write(argv[7], "pixels", pixels, bytes));
+    TRY(logits_write(replica, &batch, argv[7]));
+    free(pixels);
+    free(labels);
+    replica_destroy(replica);
+    return OK;
+}
+
+int main(int argc, char **argv)
+{
+    Status st = argc == 8 ? run(argv) : FAIL(ERR_ARG, "usage: %s MODEL SIDE CLASSES VARIANT WEIGHTS N OUT", argv[0]);
+    if (st != OK) status_print(stderr, st, true);
+    return st == OK ? 0 : 1;
+}

@@ -1,0 +1,436 @@
+/* From the op list to ONNX nodes; see onnx.h. A ReLU at the end of an op becomes a node of its own. Only ops that the
+ * logits (what the first loss reads) depend on are written. */
+#include "towers/onnx.h"
+
+#include "proto/onnx.pb-c.h"
+#include "towers/record/files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ATTRIBUTES = 6, NODES_PER_OP = 3, TENSORS_PER_OP = 2, OPSET = 17, IR_VERSION = 8, TYPE_FLOAT = 1, NAME = 32 };
+
+/* A node with all that it points to. */
+typedef struct Node {
+    Onnx__NodeProto proto;
+    Onnx__AttributeProto attribute[ATTRIBUTES], *attributes[ATTRIBUTES];
+    int64_t ints[ATTRIBUTES][4];
+    char *input[OP_MAX_IN], *output[1];
+    char text[OP_MAX_IN + 1][NAME], label[2 * ST_MAX_NAME];
+} Node;
+
+typedef struct Constant {
+    Onnx__TensorProto proto;
+    int64_t dims[ST_MAX_RANK];
+    char name[NAME];
+    float *made; /* owned; NULL if the data is borrowed */
+} Constant;
+
+typedef struct Writer {
+    const Graph *graph;
+    const WeightList *weights;
+    Value logits;
+    /* owned */
+    bool *needed; /* by value id */
+    Node *nodes;
+    Constant *constants;
+    Onnx__NodeProto **node_list;
+    Onnx__TensorProto **constant_list;
+    /* state */
+    int node_count, constant_count;
+    Status status; /* sticky */
+} Writer;
+
+/* ---- pieces */
+
+/* Names of the graph are const, those of protobuf-c are not; it does not write to them. */
+static char *borrowed(const char *text)
+{
+    return (char *)text;
+}
+
+static Node *node_add(Writer *w, const char *type, const char *layer)
+{
+    Node *node = &w->nodes[w->node_count];
+    w->node_list[w->node_count++] = &node->proto;
+    onnx__node_proto__init(&node->proto);
+    node->proto.op_type = borrowed(type);
+    snprintf(node->label, sizeof node->label, "%s.%s.%d", layer, type, w->node_count); /* unique */
+    node->proto.name = node->label;
+    node->proto.input = node->input;
+    node->proto.output = node->output;
+    node->proto.attribute = node->attributes;
+    return node;
+}
+
+static void node_reads(Node *node, const char *name)
+{
+    node->input[node->proto.n_input++] = borrowed(name);
+}
+
+static void node_writes(Node *node, const char *name)
+{
+    node->output[node->proto.n_output++] = borrowed(name);
+}
+
+static Onnx__AttributeProto *attribute_add(Node *node, const char *name, Onnx__AttributeProto__AttributeType type)
+{
+    size_t k = node->proto.n_attribute++;
+    Onnx__AttributeProto *attribute = node->attributes[k] = &node->attribute[k];
+    onnx__attribute_proto__init(attribute);
+    attribute->name = borrowed(name);
+    attribute->has_type = 1;
+    attribute->type = type;
+    attribute->ints = node->ints[k];
+    return attribute;
+}
+
+static void attribute_int(Node *node, const char *name, int64_t value)
+{
+    Onnx__AttributeProto *attribute = attribute_add(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
+    attribute->has_i = 1;
+    attribute->i = value;
+}
+
+static void attribute_float(Node *node, const char *name, float value)
+{
+    Onnx__AttributeProto *attribute = attribute_add(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
+    attribute->has_f = 1;
+    attribute->f = value;
+}
+
+static void attribute_ints(Node *node, const char *name, int count, const int64_t *values)
+{
+    Onnx__AttributeProto *attribute = attribute_add(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
+    attribute->n_ints = (size_t)count;
+    memcpy(attribute->ints, values, (size_t)count * sizeof *values);
+}
+
+static void attributes_window(Node *node, const Window *window)
+{
+    attribute_ints(node, "kernel_shape", 2, (const int64_t[]){window->kh, window->kw});
+    attribute_ints(node, "strides", 2, (const int64_t[]){window->stride_h, window->stride_w});
+    attribute_ints(node, "pads", 4, (const int64_t[]){window->pad_h, window->pad_w, window->pad_h, window->pad_w});
+}
+
+/* ---- constants */
+
+static Constant *constant_add(Writer *w, const char *name, int rank, const int64_t *dims, const void *data,
+                              size_t bytes)
+{
+    Constant *constant = &w->constants[w->constant_count];
+    Onnx__TensorProto *proto = w->constant_list[w->constant_count++] = &constant->proto;
+    onnx__tensor_proto__init(proto);
+    memcpy(constant->dims, dims, (size_t)rank * sizeof *dims);
+    proto->n_dims = (size_t)rank;
+    proto->dims = constant->dims;
+    proto->has_data_type = proto->has_raw_data = 1;
+    proto->data_type = TYPE_FLOAT;
+    proto->raw_data = (ProtobufCBinaryData){bytes, (uint8_t *)data};
+    proto->name = borrowed(name);
+    return constant;
+}
+
+/* `count` values (all `fill` if `values` is NULL) of shape {1, count, 1, 1} or {count}; returns the name. */
+static const char *constant_make(Writer *w, const char *what, int rank, int64_t count, const float *values, float fill)
+{
+    float *made = malloc((size_t)count * sizeof *made);
+    int64_t vector[] = {count}, image[] = {1, count, 1, 1};
+    if (!made) {
+        w->status = FAIL(ERR_MEMORY, "a constant of the ONNX file");
+        return "";
+    }
+    for (int64_t i = 0; i < count; i++) made[i] = values ? values[i] : fill;
+    Constant *constant = constant_add(w, NULL, rank, rank == 4 ? image : vector, made, (size_t)count * sizeof *made);
+    constant->made = made;
+    snprintf(constant->name, sizeof constant->name, "%s_%d", what, w->constant_count);
+    constant->proto.name = constant->name;
+    return constant->name;
+}
+
+/* ---- values */
+
+static bool is_weight(const ValueInfo *info)
+{
+    return info->role == ROLE_PARAM || info->role == ROLE_STATE;
+}
+
+static const char *value_name(const Writer *w, Value v, char text[NAME])
+{
+    const ValueInfo *info = graph_value(w->graph, v);
+    if (is_weight(info)) return info->name;
+    if (v.id == w->logits.id) return "logits";
+    snprintf(text, NAME, "v%d", v.id);
+    return text;
+}
+
+static void reads_value(const Writer *w, Node *node, Value v)
+{
+    node_reads(node, value_name(w, v, node->text[node->proto.n_input]));
+}
+
+/* The last node of an op writes its value, through a ReLU if it has one. */
+static void writes_value(Writer *w, Node *node, const char *layer, Value v, bool relu)
+{
+    char *text = node->text[OP_MAX_IN];
+    if (!relu) {
+        node_writes(node, value_name(w, v, text));
+        return;
+    }
+    snprintf(text, NAME, "v%d_linear", v.id);
+    node_writes(node, text);
+    Node *last = node_add(w, "Relu", layer);
+    node_reads(last, text);
+    node_writes(last, value_name(w, v, last->text[OP_MAX_IN]));
+}
+
+/* ---- ops: each appends the nodes of one */
+
+static void write_image(Writer *w, const Op *op)
+{
+    int32_t channels = graph_shape(w->graph, op->out[0]).c;
+    Node *centre = node_add(w, "Sub", "centre");
+    node_reads(centre, "image");
+    node_reads(centre, constant_make(w, "mean", 4, channels, op->attr.image.mean, 0));
+    node_writes(centre, "image_centred");
+    Node *scale = node_add(w, "Div", "normalize");
+    node_reads(scale, "image_centred");
+    node_reads(scale, constant_make(w, "std", 4, channels, op->attr.image.std, 1));
+    writes_value(w, scale, op->name, op->out[0], false);
+}
+
+static void write_conv(Writer *w, const Op *op)
+{
+    Node *node = node_add(w, "Conv", op->name);
+    for (int k = 0; k < op->in_count; k++)
+        if (op->in[k].id) reads_value(w, node, op->in[k]);
+    attributes_window(node, &op->attr.conv.window);
+    writes_value(w, node, op->name, op->out[0], op->attr.conv.relu);
+}
+
+/* in: x, beta, mean, var, gamma; ONNX: x, scale, bias, mean, var */
+static void write_batchnorm(Writer *w, const Op *op)
+{
+    Node *node = node_add(w, "BatchNormalization", op->name);
+    bool gamma = op->in_count > 4 && op->in[4].id;
+    reads_value(w, node, op->in[0]);
+    if (gamma)
+        reads_value(w, node, op->in[4]);
+    else
+        node_reads(node, constant_make(w, "ones", 1, graph_shape(w->graph, op->in[0]).c, NULL, 1));
+    for (int k = 1; k < 4; k++) reads_value(w, node, op->in[k]);
+    attribute_float(node, "epsilon", op->attr.norm.epsilon);
+    writes_value(w, node, op->name, op->out[0], op->attr.norm.relu);
+}
+
+static void write_pool(Writer *w, const Op *op)
+{
+    bool average = op->kind == OP_AVG_POOL;
+    const Window *window = &op->attr.pool.window;
+    Node *node = node_add(w, average ? "AveragePool" : "MaxPool", op->name);
+    reads_value(w, node, op->in[0]);
+    attributes_window(node, window);
+    attribute_int(node, "ceil_mode", window->ceil);
+    if (average) attribute_int(node, "count_include_pad", op->attr.pool.include_pad);
+    writes_value(w, node, op->name, op->out[0], false);
+}
+
+/* Weights lie as {out, c * h * w} in the order of PyTorch's flatten, which is also ONNX'. */
+static void write_dense(Writer *w, const Op *op)
+{
+    Node *flat = node_add(w, "Flatten", op->name);
+    reads_value(w, flat, op->in[0]);
+    snprintf(flat->text[OP_MAX_IN], NAME, "v%d_flat", op->out[0].id);
+    node_writes(flat, flat->text[OP_MAX_IN]);
+    Node *node = node_add(w, "Gemm", op->name);
+    node_reads(node, flat->text[OP_MAX_IN]);
+    for (int k = 1; k < op->in_count; k++)
+        if (op->in[k].id) reads_value(w, node, op->in[k]);
+    attribute_int(node, "transB", 1);
+    writes_value(w, node, op->name, op->out[0], op->attr.dense.relu);
+}
+
+static void write_plain(Writer *w, const Op *op, const char *type, bool relu)
+{
+    Node *node = node_add(w, type, op->name);
+    for (int k = 0; k < op->in_count; k++)
+        if (op->in[k].id) reads_value(w, node, op->in[k]);
+    if (op->kind == OP_CONCAT) attribute_int(node, "axis", 1);
+    if (op->kind == OP_LEAKY_RELU) attribute_float(node, "alpha", op->attr.leaky.alpha);
+    writes_value(w, node, op->name, op->out[0], relu);
+}
+
+static void write_affine(Writer *w, const Op *op)
+{
+    Node *scale = node_add(w, "Mul", op->name);
+    reads_value(w, scale, op->in[0]);
+    node_reads(scale, constant_make(w, "scale", 1, 1, NULL, op->attr.affine.scale));
+    snprintf(scale->text[OP_MAX_IN], NAME, "v%d_scaled", op->out[0].id);
+    node_writes(scale, scale->text[OP_MAX_IN]);
+    Node *shift = node_add(w, "Add", op->name);
+    node_reads(shift, scale->text[OP_MAX_IN]);
+    node_reads(shift, constant_make(w, "shift", 1, 1, NULL, op->attr.affine.shift));
+    writes_value(w, shift, op->name, op->out[0], false);
+}
+
+static Status write_op(Writer *w, const Op *op)
+{
+    bool adaptive = op->kind == OP_AVG_POOL && op->attr.pool.adaptive;
+    switch (adaptive ? OP_NONE : op->kind) {
+    case OP_IMAGE: write_image(w, op); break;
+    case OP_CONV: write_conv(w, op); break;
+    case OP_BATCHNORM_APPLY: write_batchnorm(w, op); break;
+    case OP_MAX_POOL:
+    case OP_AVG_POOL: write_pool(w, op); break;
+    case OP_DENSE: write_dense(w, op); break;
+    case OP_CONCAT: write_plain(w, op, "Concat", false); break;
+    case OP_ADD: write_plain(w, op, "Sum", op->attr.add.relu); break;
+    case OP_MUL: write_plain(w, op, "Mul", false); break;
+    case OP_RELU: write_plain(w, op, "Relu", false); break;
+    case OP_LEAKY_RELU: write_plain(w, op, "LeakyRelu", false); break;
+    case OP_TANH: write_plain(w, op, "Tanh", false); break;
+    case OP_AFFINE: write_affine(w, op); break;
+    default: return FAIL(ERR_UNSUPPORTED, "%s: %s cannot be written as ONNX", op->name, op_name(op->kind));
+    }
+    return w->status;
+}
+
+/* ---- the file */
+
+static void needed_mark(Writer *w)
+{
+    w->needed[w->logits.id] = true;
+    for (int i = graph_op_count(w->graph) - 1; i >= 0; i--) {
+        const Op *op = graph_op_at(w->graph, i);
+        bool needed = op->out[0].id && w->needed[op->out[0].id];
+        for (int k = 0; needed && k < op->in_count; k++) w->needed[op->in[k].id] = true;
+    }
+}
+
+static void constants_write(Writer *w)
+{
+    for (int i = 0; i < w->weights->count; i++) {
+        const StTensor *t = &w->weights->tensor[i];
+        Value v = graph_find(w->graph, t->name);
+        if (v.id && w->needed[v.id]) constant_add(w, t->name, t->rank, t->dims, t->data, t->bytes);
+    }
+}
+
+static Status writer_open(Writer *w, const Graph *graph, const WeightList *weights)
+{
+    size_t ops = (size_t)graph_op_count(graph), nodes = NODES_PER_OP * ops + 1,
+           constants = (size_t)weights->count + TENSORS_PER_OP * ops + 1;
+    *w = (Writer){.graph = graph, .weights = weights};
+    for (size_t i = 0; i < ops && !w->logits.id; i++)
+        if (graph_op_at(graph, (int)i)->kind == OP_SOFTMAX_LOSS) w->logits = graph_op_at(graph, (int)i)->in[0];
+    if (!w->logits.id) return FAIL(ERR_INTERNAL, "a graph without a loss has no logits");
+    w->needed = calloc((size_t)graph_value_count(graph) + 1, sizeof *w->needed);
+    w->nodes = calloc(nodes, sizeof *w->nodes);
+    w->node_list = calloc(nodes, sizeof(void *));
+    w->constants = calloc(constants, sizeof *w->constants);
+    w->constant_list = calloc(constants, sizeof(void *));
+    bool whole = w->needed && w->nodes && w->node_list && w->constants && w->constant_list;
+    return whole ? OK : FAIL(ERR_MEMORY, "ONNX nodes of %zu ops", ops);
+}
+
+static void writer_close(Writer *w)
+{
+    for (int i = 0; i < w->constant_count; i++) free(w->constants[i].made);
+    free(w->needed);
+    free(w->nodes);
+    free(w->node_list);
+    free(w->constants);
+    free(w->constant_list);
+}
+
+/* What an input or output looks like, with all that it points to. */
+typedef struct Port {
+    Onnx__ValueInfoProto info;
+    Onnx__TypeProto type;
+    Onnx__TypeProto__Tensor tensor;
+    Onnx__TensorShapeProto shape;
+    Onnx__TensorShapeProto__Dimension dim[4], *dims[4];
+} Port;
+
+static Onnx__ValueInfoProto *port_fill(Port *port, const char *name, const char *text, int rank, const int64_t *dims)
+{
+    onnx__value_info_proto__init(&port->info);
+    onnx__type_proto__init(&port->type);
+    onnx__type_proto__tensor__init(&port->tensor);
+    onnx__tensor_shape_proto__init(&port->shape);
+    for (int d = 0; d < rank; d++) {
+        onnx__tensor_shape_proto__dimension__init(port->dims[d] = &port->dim[d]);
+        if (d == 0) port->dim[d].dim_param = borrowed("N");
+        port->dim[d].has_dim_value = d > 0;
+        port->dim[d].dim_value = dims[d];
+    }
+    port->shape.n_dim = (size_t)rank;
+    port->shape.dim = port->dims;
+    port->tensor.has_elem_type = 1;
+    port->tensor.elem_type = TYPE_FLOAT;
+    port->tensor.shape = &port->shape;
+    port->type.tensor_type = &port->tensor;
+    port->info.type = &port->type;
+    port->info.name = borrowed(name);
+    port->info.doc_string = borrowed(text);
+    return &port->info;
+}
+
+static Status model_pack(const char *path, const Onnx__ModelProto *model)
+{
+    size_t bytes = onnx__model_proto__get_packed_size(model);
+    if (bytes > INT32_MAX) return FAIL(ERR_UNSUPPORTED, "%s: %zu bytes, but ONNX ends at 2 GiB", path, bytes);
+    uint8_t *packed = malloc(bytes);
+    if (!packed) return FAIL(ERR_MEMORY, "%s (%zu MiB)", path, bytes >> 20);
+    onnx__model_proto__pack(model, packed);
+    Status st = file_replace(path, packed, bytes);
+    free(packed);
+    return st;
+}
+
+static Status model_write(Writer *w, const char *path, const char *name, Shape image)
+{
+    Port in, out;
+    int64_t in_dims[] = {0, image.c, image.h, image.w}, out_dims[] = {0, graph_shape(w->graph, w->logits).c};
+    Onnx__ValueInfoProto *input = port_fill(&in, "image", "NCHW, pixels in [0, 1]", 4, in_dims),
+                         *output = port_fill(&out, "logits", "before the softmax", 2, out_dims);
+    Onnx__OperatorSetIdProto opset = ONNX__OPERATOR_SET_ID_PROTO__INIT, *opsets = &opset;
+    Onnx__GraphProto graph = ONNX__GRAPH_PROTO__INIT;
+    Onnx__ModelProto model = ONNX__MODEL_PROTO__INIT;
+    opset.domain = borrowed("");
+    opset.has_version = model.has_ir_version = 1;
+    opset.version = OPSET;
+    graph.name = borrowed(name);
+    graph.n_node = (size_t)w->node_count;
+    graph.node = w->node_list;
+    graph.n_initializer = (size_t)w->constant_count;
+    graph.initializer = w->constant_list;
+    graph.n_input = graph.n_output = model.n_opset_import = 1;
+    graph.input = &input;
+    graph.output = &output;
+    model.ir_version = IR_VERSION;
+    model.producer_name = borrowed("towers");
+    model.producer_version = borrowed(TOWERS_VERSION);
+    model.graph = &graph;
+    model.opset_import = &opsets;
+    return model_pack(path, &model);
+}
+
+Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights)
+{
+    Status st = OK;
+    Writer w;
+    Shape image = {0};
+    TRY_OUT(writer_open(&w, evaluation, weights));
+    needed_mark(&w);
+    constants_write(&w);
+    for (int i = 0; i < graph_op_count(evaluation); i++) {
+        const Op *op = graph_op_at(evaluation, i);
+        if (op->kind == OP_IMAGE) image = graph_shape(evaluation, op->out[0]);
+        if (op->out[0].id && w.needed[op->out[0].id]) TRY_OUT(write_op(&w, op));
+    }
+    TRY_OUT(model_write(&w, path, name, image));
+out:
+    writer_close(&w);
+    return st;
+}
