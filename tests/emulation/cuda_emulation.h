@@ -158,6 +158,11 @@ static inline unsigned atomicInc(unsigned *at, unsigned most)
     return old;
 }
 
+template <typename T> static inline T __ldcg(const T *at)
+{
+    return *at;
+}
+
 static inline unsigned __umulhi(unsigned a, unsigned b)
 {
     return (unsigned)(((uint64_t)a * b) >> 32);

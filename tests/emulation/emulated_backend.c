@@ -84,6 +84,9 @@ static void emulated_describe(Device *device, char *text, size_t bytes)
 
 static const OpKernel *const kernels[OP_COUNT] = {
     [OP_IMAGE] = &cuda_image,
+    [OP_BATCHNORM] = &cuda_batchnorm,
+    [OP_BATCHNORM_DX] = &cuda_batchnorm_dx,
+    [OP_BATCHNORM_APPLY] = &cuda_batchnorm_apply,
     [OP_RELU] = &cuda_relu,
     [OP_RELU_DX] = &cuda_relu_dx,
     [OP_LEAKY_RELU] = &cuda_leaky_relu,

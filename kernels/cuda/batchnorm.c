@@ -1,0 +1,47 @@
+/* Batch normalization with ReLU on the GPU; the kernels are in batchnorm.cu. The running averages are the backend's
+ * `average`. */
+#include "kernels/cuda/operands.h"
+
+static Status batchnorm_prepare(Device *device, OpCall *call)
+{
+    TRY(check_same_dtype(call, 1));
+    call->workspace_bytes = kernel_batchnorm_bytes(call->in[0].shape);
+    return counters_create(device, call);
+}
+
+LAUNCH_KERNEL(batchnorm)
+LAUNCH_KERNEL(batchnorm_apply)
+LAUNCH_KERNEL(batchnorm_dx)
+
+const OpKernel cuda_batchnorm = {.prepare = batchnorm_prepare,
+                                 .launch = batchnorm_launch,
+                                 .discard = counters_destroy,
+                                 .strided_in = 1,
+                                 .strided_out = 1,
+                                 .in_place = 1};
+
+static Status batchnorm_apply_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    return check_same_dtype(call, 1);
+}
+
+const OpKernel cuda_batchnorm_apply = {.prepare = batchnorm_apply_prepare,
+                                       .launch = batchnorm_apply_launch,
+                                       .strided_in = 1,
+                                       .strided_out = 1,
+                                       .in_place = 1};
+
+static Status batchnorm_dx_prepare(Device *device, OpCall *call)
+{
+    TRY(check_same_dtype(call, 2));
+    call->workspace_bytes = kernel_batchnorm_bytes(call->in[1].shape);
+    return counters_create(device, call);
+}
+
+const OpKernel cuda_batchnorm_dx = {.prepare = batchnorm_dx_prepare,
+                                    .launch = batchnorm_dx_launch,
+                                    .discard = counters_destroy,
+                                    .strided_in = 3,
+                                    .strided_out = 1,
+                                    .in_place = 3};

@@ -1,0 +1,284 @@
+/* Batch normalization with ReLU, the formulas of kernels/cpu/batchnorm.c.
+ *
+ * Forward: one pass for the statistics (sums of x - shift and its square, where shift is the first pixel), whose last
+ * block writes mean and variance; one pass y = relu?((x - mean) a + beta), which may go into a slice of a concat.
+ * Backward: one pass for sum g and sum g (x - mean), where g = dy where y > 0, recomputed from x; one pass for dx. The
+ * second pass of each runs from the end of the tensor, where the first has just left it in the cache.
+ * Bytes per element of x, in 16 bits: 2 + 4 forward, 4 + 6 backward, less what the cache keeps. */
+#include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/map.cuh"
+
+enum { NORM_PIXELS = 16, NORM_STEPS = 2 };
+
+struct Norm {
+    Tensor x, dy, y;                        /* y: what is written, y or dx; dy: backward only */
+    const float *mean, *var, *beta, *gamma; /* gamma: NULL for 1 */
+    float *mean_out, *var_out;              /* forward */
+    float *dbeta, *dgamma;                  /* NULL: nobody reads it */
+    float *slope, *offset;                  /* backward: dx = a g + slope (x - mean) + offset */
+    float epsilon, floor;                   /* floor: 0 for ReLU, else -inf */
+    double count;
+};
+
+DEVICE float norm_rstd(const Norm &norm, float var)
+{
+    return 1.0f / sqrtf(var + norm.epsilon);
+}
+
+/* (x - mean) a + beta: one expression for y and for the mask of its gradient, so that their signs agree. */
+template <int V> struct NormVectors {
+    float mean[V], scale[V], beta[V];
+    MEMBER void load(const Norm &norm, uint32_t channel)
+    {
+        load_vector<V>(norm.mean + channel, mean);
+        load_vector<V>(norm.var + channel, scale);
+        load_vector<V>(norm.beta + channel, beta);
+        UNROLL
+        for (int i = 0; i < V; i++) scale[i] = norm_rstd(norm, scale[i]);
+        if (!norm.gamma) return;
+        float gamma[V];
+        load_vector<V>(norm.gamma + channel, gamma);
+        UNROLL
+        for (int i = 0; i < V; i++) scale[i] *= gamma[i];
+    }
+    MEMBER float applied(float centred, int i) const
+    {
+        return __fmaf_rn(centred, scale[i], beta[i]);
+    }
+};
+
+/* ---- statistics */
+
+struct NormStatistics : Norm {
+    enum { STEPS = 4 };
+    template <int V> struct Vectors {
+        float shift[V];
+        MEMBER void load(const NormStatistics &norm, uint32_t channel)
+        {
+            UNROLL
+            for (int i = 0; i < V; i++) Lanes<Any, 1>::load(norm.x, channel + i, &shift[i]);
+        }
+    };
+    template <int V> struct Loads {
+        float x[V];
+        template <typename T> MEMBER void load(const NormStatistics &norm, uint32_t pixel, uint32_t channel)
+        {
+            Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
+        }
+        MEMBER void add(const Vectors<V> &own, float *first, float *second) const
+        {
+            UNROLL
+            for (int i = 0; i < V; i++) {
+                float a = x[i] - own.shift[i];
+                first[i] += a;
+                second[i] = __fmaf_rn(a, a, second[i]);
+            }
+        }
+    };
+    MEMBER void finish(uint32_t channel, double first, double second) const
+    {
+        float shift;
+        Lanes<Any, 1>::load(x, channel, &shift);
+        first /= count;
+        second = second / count - first * first;
+        mean_out[channel] = (float)((double)shift + first);
+        var_out[channel] = second < 0 ? 0.0f : (float)second; /* NaN stays NaN */
+    }
+};
+
+/* ---- y */
+
+template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ Norm norm, const Rows rows)
+{
+    uint32_t channel = rows_vector(rows) * V, block = gridDim.x - 1 - blockIdx.x;
+    if (channel >= rows.vectors * V) return;
+    NormVectors<V> own;
+    own.load(norm, channel);
+    uint32_t pixel = block * (rows.down * NORM_PIXELS) + threadIdx.y;
+    for (int step = 0; step < NORM_PIXELS; step += NORM_STEPS, pixel += NORM_STEPS * rows.down) {
+        float x[NORM_STEPS][V];
+        UNROLL
+        for (int s = 0; s < NORM_STEPS; s++)
+            if (pixel + s * rows.down < rows.pixels)
+                Lanes<T, V>::load(norm.x, (pixel + s * rows.down) * norm.x.pitch + channel, x[s]);
+        UNROLL
+        for (int s = 0; s < NORM_STEPS; s++) {
+            if (pixel + s * rows.down >= rows.pixels) return;
+            UNROLL
+            for (int i = 0; i < V; i++) {
+                float y = own.applied(x[s][i] - own.mean[i], i);
+                x[s][i] = norm.floor > y ? norm.floor : y;
+            }
+            Lanes<T, V>::store(norm.y, (pixel + s * rows.down) * norm.y.pitch + channel, x[s]);
+        }
+    }
+}
+
+static dim3 norm_grid(const Rows &rows)
+{
+    return dim3((uint32_t)ceil_divided(rows.pixels, rows.down * NORM_PIXELS), rows.chunks);
+}
+
+template <typename T, int V> static void norm_apply(const Norm &norm, cudaStream_t stream)
+{
+    Rows rows = rows_plan(pixels_of(norm.x), norm.x.shape.c, V, WARP);
+    LAUNCH((norm_apply_kernel<T, V>), norm_grid(rows), dim3(rows.across, rows.down), stream, norm, rows);
+}
+
+/* ---- gradients */
+
+struct NormGradSums : Norm {
+    enum { STEPS = 2 };
+    template <int V> using Vectors = NormVectors<V>;
+    template <int V> struct Loads {
+        float x[V], dy[V], floor;
+        template <typename T> MEMBER void load(const NormGradSums &norm, uint32_t pixel, uint32_t channel)
+        {
+            Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
+            Lanes<T, V>::load(norm.dy, pixel * norm.dy.pitch + channel, dy);
+            floor = norm.floor;
+        }
+        MEMBER void add(const Vectors<V> &own, float *first, float *second) const
+        {
+            UNROLL
+            for (int i = 0; i < V; i++) {
+                float a = x[i] - own.mean[i], g = own.applied(a, i) > floor ? dy[i] : 0.0f;
+                first[i] += g;
+                second[i] = __fmaf_rn(g, a, second[i]);
+            }
+        }
+    };
+    MEMBER void finish(uint32_t channel, double first, double second) const
+    {
+        double rstd = (double)norm_rstd(*this, var[channel]), a = gamma ? rstd * (double)gamma[channel] : rstd;
+        double product = rstd * second;
+        slope[channel] = (float)(-a * rstd * product / count);
+        offset[channel] = (float)(-a * first / count);
+        if (dbeta) dbeta[channel] = (float)first;
+        if (dgamma) dgamma[channel] = (float)product;
+    }
+};
+
+template <typename T, int V> BOUNDED norm_grad_kernel(const __grid_constant__ Norm norm, const Rows rows)
+{
+    uint32_t channel = rows_vector(rows) * V, block = gridDim.x - 1 - blockIdx.x;
+    if (channel >= rows.vectors * V) return;
+    NormVectors<V> own;
+    float slope[V], offset[V];
+    own.load(norm, channel);
+    load_vector<V>(norm.slope + channel, slope);
+    load_vector<V>(norm.offset + channel, offset);
+    uint32_t pixel = block * (rows.down * NORM_PIXELS) + threadIdx.y;
+    for (int step = 0; step < NORM_PIXELS; step++, pixel += rows.down) {
+        float x[V], dy[V];
+        if (pixel >= rows.pixels) return;
+        Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
+        Lanes<T, V>::load(norm.dy, pixel * norm.dy.pitch + channel, dy);
+        UNROLL
+        for (int i = 0; i < V; i++) {
+            float a = x[i] - own.mean[i], g = own.applied(a, i) > norm.floor ? dy[i] : 0.0f;
+            x[i] = __fmaf_rn(g, own.scale[i], __fmaf_rn(a, slope[i], offset[i]));
+        }
+        Lanes<T, V>::store(norm.y, pixel * norm.y.pitch + channel, x);
+    }
+}
+
+template <typename T, int V> static void norm_grad(const Norm &norm, cudaStream_t stream)
+{
+    Rows rows = rows_plan(pixels_of(norm.x), norm.x.shape.c, V, WARP);
+    LAUNCH((norm_grad_kernel<T, V>), norm_grid(rows), dim3(rows.across, rows.down), stream, norm, rows);
+}
+
+/* ---- launchers */
+
+/* Two vectors, then the partial sums. */
+static size_t norm_vector_bytes(int64_t c)
+{
+    return (size_t)ceil_divided(c, 64) * 64 * sizeof(float);
+}
+
+size_t kernel_batchnorm_bytes(Shape x)
+{
+    return 2 * norm_vector_bytes(x.c) + columns_bytes(x);
+}
+
+template <typename Body> static Body norm_body(const OpCall *call, const Tensor &x)
+{
+    Body norm = Body();
+    norm.x = x;
+    norm.y = call->out[0];
+    norm.epsilon = call->attr.norm.epsilon;
+    norm.floor = call->attr.norm.relu ? 0.0f : -INFINITY;
+    norm.count = (double)pixels_of(x);
+    return norm;
+}
+
+static bool norm_wide(const Norm &norm, const Tensor &x)
+{
+    const float *const vectors[] = {norm.mean, norm.var, norm.beta, norm.gamma, norm.slope, norm.offset};
+    bool wide = wide_enough(x, x.dtype, x.shape.c, false);
+    for (int i = 0; i < 6; i++) wide = wide && aligned_16(vectors[i]);
+    return wide;
+}
+
+template <typename T, int V, typename Body>
+static void norm_columns(const OpCall *call, const Body &body, cudaStream_t stream)
+{
+    void *partial = (char *)call->workspace + 2 * norm_vector_bytes(body.x.shape.c);
+    columns_launch<T, V>(columns_plan(pixels_of(body.x), body.x.shape.c, V, partial, call->state), body, stream);
+}
+
+static void norm_forward(Norm norm, cudaStream_t stream)
+{
+    bool wide = norm_wide(norm, norm.x) && wide_enough(norm.y, norm.x.dtype, norm.x.shape.c, false);
+    BY_FORMAT(norm.x.dtype, wide, norm_apply, norm, stream);
+}
+
+cudaError_t kernel_batchnorm(const OpCall *call, cudaStream_t stream)
+{
+    NormStatistics norm = norm_body<NormStatistics>(call, call->in[0]);
+    size_t bytes = norm_vector_bytes(norm.x.shape.c);
+    norm.mean_out = call->out[1].data ? (float *)call->out[1].data : (float *)call->workspace;
+    norm.var_out = call->out[2].data ? (float *)call->out[2].data : (float *)((char *)call->workspace + bytes);
+    bool wide = wide_enough(norm.x, norm.x.dtype, norm.x.shape.c, false);
+    BY_FORMAT(norm.x.dtype, wide, norm_columns, call, norm, stream);
+    if (!norm.y.data) return LAUNCH_ERROR();
+    norm.mean = norm.mean_out;
+    norm.var = norm.var_out;
+    norm.beta = (const float *)call->in[1].data;
+    norm.gamma = (const float *)call->in[2].data;
+    norm_forward(norm, stream);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream)
+{
+    Norm norm = norm_body<Norm>(call, call->in[0]);
+    norm.beta = (const float *)call->in[1].data;
+    norm.mean = (const float *)call->in[2].data;
+    norm.var = (const float *)call->in[3].data;
+    norm.gamma = (const float *)call->in[4].data;
+    norm_forward(norm, stream);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream)
+{
+    NormGradSums norm = norm_body<NormGradSums>(call, call->in[1]);
+    Dtype dtype = norm.x.dtype;
+    norm.dy = call->in[0];
+    norm.beta = (const float *)call->in[2].data;
+    norm.mean = (const float *)call->in[3].data;
+    norm.var = (const float *)call->in[4].data;
+    norm.gamma = (const float *)call->in[5].data;
+    norm.dbeta = (float *)call->out[1].data;
+    norm.dgamma = (float *)call->out[2].data;
+    norm.slope = (float *)call->workspace;
+    norm.offset = (float *)((char *)call->workspace + norm_vector_bytes(norm.x.shape.c));
+    bool wide = norm_wide(norm, norm.x) && wide_enough(norm.dy, dtype, norm.x.shape.c, false);
+    BY_FORMAT(dtype, wide, norm_columns, call, norm, stream);
+    if (!norm.y.data) return LAUNCH_ERROR();
+    wide = wide && wide_enough(norm.y, dtype, norm.x.shape.c, false);
+    BY_FORMAT(dtype, wide, norm_grad, norm, stream);
+    return LAUNCH_ERROR();
+}
