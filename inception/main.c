@@ -176,6 +176,7 @@ static Status verb_run(Options *options, int *signal_number)
     case VERB_BENCH: st = bench(options, &files); break;
     case VERB_MODELS: st = info_models(stdout); break;
     case VERB_COMPARE: st = compare_runs(options->arguments, options->argument_count, options->json, stdout); break;
+    case VERB_EXPORT: st = export(options, &files); break;
     case VERB_DOCTOR: st = doctor(options); break;
     case VERB_VERSION: version_print(); break;
     case VERB_MAN: manual_print(stdout, options->markdown); break;
