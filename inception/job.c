@@ -288,13 +288,14 @@ static void settings_print(const void *options, FILE *to)
     if (total_matters) fprintf(to, "epochs: %lld\nmax-steps: %lld\n", (long long)o->epochs, (long long)o->max_steps);
 }
 
-static char *settings_text(const Options *o, const Dataset *train)
+static char *settings_text(const Options *o, const TrainJob *job)
 {
-    const DatasetInfo *info = dataset_info(train);
+    const DatasetInfo *info = dataset_info(job->train);
     char *settings = text_of(settings_print, o), *all = NULL;
     if (settings &&
-        asprintf(&all, "data: %s %lld %016llx%016llx\n%s", info->name, (long long)info->count,
-                 (unsigned long long)info->fingerprint[0], (unsigned long long)info->fingerprint[1], settings) < 0)
+        asprintf(&all, "model: %s\ntowers: %d\ndata: %s %lld %016llx%016llx\n%s", job->program.model->name,
+                 job->shares.towers, info->name, (long long)info->count, (unsigned long long)info->fingerprint[0],
+                 (unsigned long long)info->fingerprint[1], settings) < 0)
         all = NULL;
     free(settings);
     return all;
@@ -320,7 +321,7 @@ static char *environment_text(const TrainJob *job)
 static Status texts_fill(const Options *o, JobFiles *files)
 {
     files->args_yaml = text_of(config_print, o);
-    files->settings = settings_text(o, files->train);
+    files->settings = settings_text(o, &files->job);
     files->env_json = environment_text(&files->job);
     if (!files->args_yaml || !files->settings || !files->env_json) return FAIL(ERR_MEMORY, "description of the run");
     files->job.args_yaml = files->args_yaml;
@@ -355,7 +356,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->freeze = o->freeze;
     job->accumulate = (int)o->accumulate;
     job->epochs = o->epochs;
-    job->max_steps = o->max_steps > 0 ? o->max_steps : 0;
+    job->max_steps = o->max_steps;
     job->clip_norm = o->clip_norm;
     job->ema_decay = o->ema_decay;
     job->bn_decay = o->bn_decay;

@@ -12,6 +12,7 @@
 #include "towers/fault.h"
 #include "towers/pretrained.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,8 +197,16 @@ static void short_spins(char **argv)
     if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
+/* Without them the first file of the run would get the number that messages are written to. */
+static void standard_files_open(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd) _exit(1);
+}
+
 int main(int argc, char **argv)
 {
+    standard_files_open();
     short_spins(argv);
     Options options;
     int signal_number = 0;

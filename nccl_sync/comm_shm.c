@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPINS = 4000, BROADCAST_BYTES = 1 << 16, LINE = 64 };
+enum { LOOK_MS = 100, PAUSE_MS = 1000, SPINS = 4000, BROADCAST_BYTES = 1 << 16, LINE = 64 };
 
 struct CommShared {
     _Alignas(LINE) _Atomic uint32_t generation; /* completed barriers; the futex word */
@@ -108,12 +108,14 @@ static Status barrier_wait(Comm *comm, CommShared *shared, uint32_t generation, 
         if ((i & 63) == 0 && atomic_load_explicit(&shared->aborted, memory_order_relaxed))
             return fail_aborted(comm, shared);
     }
-    int64_t deadline = now_ms() + comm->config.timeout_ms;
+    int64_t left = comm->config.timeout_ms;
     while (atomic_load_explicit(&shared->generation, memory_order_acquire) == generation) {
         if (atomic_load(&shared->aborted)) return fail_aborted(comm, shared);
-        int64_t left = deadline - now_ms();
         if (left <= 0) return fail_deadline(comm, shared, barrier);
-        futex_wait(&shared->generation, generation, left < 100 ? left : 100);
+        int64_t before = now_ms();
+        futex_wait(&shared->generation, generation, left < LOOK_MS ? left : LOOK_MS);
+        int64_t waited = now_ms() - before;
+        left -= waited < PAUSE_MS ? waited : 0; /* longer: we were stopped, as the others may have been */
     }
     return OK;
 }

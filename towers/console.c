@@ -149,10 +149,21 @@ void console_start(Console *c, const TrainJob *job, const Ledger *ledger)
     *c = (Console){.job = job, .ledger = ledger, .last_step = -1, .started_ns = clock_ns(), .first_step = -1};
 }
 
+/* Warnings are shown even to who wants no progress. */
+static void notes_print(Console *c)
+{
+    const LedgerRun *run = &c->ledger->run;
+    for (int64_t notes = atomic_load(&run->notes); c->notes < notes; c->notes++) {
+        bar_clear(c);
+        fprintf(stderr, "warning: %s\n", run->note[c->notes % LEDGER_NOTES]);
+    }
+}
+
 void console_update(Console *c)
 {
     const LedgerRun *run = &c->ledger->run;
     int64_t step = atomic_load(&run->step), steps = atomic_load(&run->steps), epoch = atomic_load(&run->epochs_done);
+    notes_print(c);
     if (c->job->quiet || steps == 0) return;
     if (c->first_step < 0) {
         c->first_step = atomic_load(&run->first_step);

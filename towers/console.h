@@ -10,7 +10,7 @@
 typedef struct Console {
     const TrainJob *job;  /* borrowed */
     const Ledger *ledger; /* borrowed */
-    int64_t last_step, last_epoch, last_draw_ns, started_ns, first_step;
+    int64_t last_step, last_epoch, last_draw_ns, started_ns, first_step, notes;
     bool bar_shown;
 } Console;
 

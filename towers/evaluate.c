@@ -2,14 +2,22 @@
  * batches whose size does not depend on the number of towers. Hits are whole numbers: the accuracy is exact. */
 #include "towers/process.h"
 
-#include <math.h>
+#include <stdlib.h>
 
-typedef struct Tally {
-    double loss; /* sum */
-    int64_t count, hits[2];
-} Tally;
+/* What is known of one block. Each is exact in f32: the loss comes as one, a block has less than 2^24 samples. */
+typedef enum BlockLane { BLOCK_LOSS = 0, BLOCK_COUNT, BLOCK_TOP1, BLOCK_TOP5, BLOCK_LANES } BlockLane;
 
-static Status block_run(TowerProcess *p, const Batch *batch, Tally *tally)
+static int64_t block_count(const TrainJob *job)
+{
+    return (dataset_info(job->test)->count + job->eval_batch - 1) / job->eval_batch;
+}
+
+int64_t evaluate_floats(const TrainJob *job)
+{
+    return block_count(job) * BLOCK_LANES;
+}
+
+static Status block_run(TowerProcess *p, const Batch *batch, float *lanes)
 {
     double loss;
     int64_t hits[2];
@@ -18,10 +26,10 @@ static Status block_run(TowerProcess *p, const Batch *batch, Tally *tally)
     TRY(replica_feed(p->replica, program, batch, 0, p->job->seed, 0));
     TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
     TRY(replica_read_loss(p->replica, program, &loss, hits));
-    tally->loss += loss;
-    tally->count += batch->n;
-    tally->hits[0] += hits[0];
-    tally->hits[1] += hits[1];
+    lanes[BLOCK_LOSS] = (float)loss;
+    lanes[BLOCK_COUNT] = (float)batch->n;
+    lanes[BLOCK_TOP1] = (float)hits[0];
+    lanes[BLOCK_TOP5] = (float)hits[1];
     return OK;
 }
 
@@ -45,7 +53,8 @@ static LoaderConfig eval_loader(const TowerProcess *p)
     return config;
 }
 
-static Status tally_blocks(TowerProcess *p, Tally *tally)
+/* `lanes` [blocks][BLOCK_LANES]: filled for the blocks of this process. */
+static Status blocks_run(TowerProcess *p, float *lanes)
 {
     Status st = OK;
     Loader *loader = NULL;
@@ -56,58 +65,49 @@ static Status tally_blocks(TowerProcess *p, Tally *tally)
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
         for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_EVAL);
-        TRY_OUT(block_run(p, batch, tally));
+        TRY_OUT(block_run(p, batch, lanes + s * BLOCK_LANES));
     }
 out:
     loader_destroy(loader);
     return st;
 }
 
-/* Whole numbers below 2^24 are exact in f32: counts go in two parts, the loss as a double in three. */
-enum { PART = 1 << 12, TALLY_FLOATS = 9 };
-
-static void count_split(int64_t count, float *to)
+/* Every block is known to one process, the others add zeros: the table is exact, and so is its total, which does not
+ * depend on who had which block. */
+static Status blocks_gather(TowerProcess *p, float *lanes, size_t floats)
 {
-    to[0] = (float)(count / PART);
-    to[1] = (float)(count % PART);
-}
-
-static int64_t count_join(const float *from)
-{
-    return (int64_t)from[0] * PART + (int64_t)from[1];
-}
-
-static Status tally_sum(TowerProcess *p, Tally *tally)
-{
-    const float zeros[TALLY_FLOATS] = {0};
-    float part[TALLY_FLOATS], sum[TALLY_FLOATS];
-    count_split(tally->count, part);
-    count_split(tally->hits[0], part + 2);
-    count_split(tally->hits[1], part + 4);
-    part[6] = (float)tally->loss;
-    part[7] = (float)(tally->loss - (double)part[6]);
-    part[8] = (float)(tally->loss - (double)part[6] - (double)part[7]);
     for (int slot = 0; slot < p->local; slot++)
-        TRY(comm_give(p->comm, p->first + slot, 0, slot ? zeros : part, TALLY_FLOATS));
-    TRY(comm_sum(p->comm, 0, sum, TALLY_FLOATS));
-    *tally = (Tally){
-        .loss = (double)sum[6] + (double)sum[7] + (double)sum[8],
-        .count = count_join(sum),
-        .hits = {count_join(sum + 2), count_join(sum + 4)},
-    };
-    return OK;
+        TRY(comm_give(p->comm, p->first + slot, 0, slot ? lanes + floats : lanes, floats));
+    return comm_sum(p->comm, 0, lanes, floats);
+}
+
+static EvalResult blocks_total(const float *lanes, int64_t blocks)
+{
+    EvalResult total = {0};
+    for (int64_t b = 0; b < blocks; b++, lanes += BLOCK_LANES) {
+        total.loss += (double)lanes[BLOCK_LOSS];
+        total.count += (int64_t)lanes[BLOCK_COUNT];
+        total.hits[0] += (int64_t)lanes[BLOCK_TOP1];
+        total.hits[1] += (int64_t)lanes[BLOCK_TOP5];
+    }
+    total.loss /= (double)total.count;
+    return total;
 }
 
 Status evaluate(TowerProcess *p, EvalResult *result)
 {
-    Tally tally = {0};
-    TRY(statistics_export(p));
-    TRY(tally_blocks(p, &tally));
-    TRY(tally_sum(p, &tally));
-    int64_t wanted = dataset_info(p->job->test)->count;
-    if (tally.count != wanted)
-        return FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)tally.count, (long long)wanted);
-    *result = (EvalResult){
-        .count = tally.count, .hits = {tally.hits[0], tally.hits[1]}, .loss = tally.loss / (double)tally.count};
-    return OK;
+    Status st = OK;
+    int64_t wanted = dataset_info(p->job->test)->count, blocks = block_count(p->job);
+    size_t floats = (size_t)evaluate_floats(p->job);
+    float *lanes = calloc(2 * floats, sizeof *lanes); /* and as many zeros, for the towers without blocks */
+    if (!lanes) return FAIL(ERR_MEMORY, "results of %lld blocks of an evaluation", (long long)blocks);
+    TRY_OUT(statistics_export(p));
+    TRY_OUT(blocks_run(p, lanes));
+    TRY_OUT(blocks_gather(p, lanes, floats));
+    *result = blocks_total(lanes, blocks);
+    if (result->count != wanted)
+        st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
+out:
+    free(lanes);
+    return st;
 }

@@ -29,7 +29,7 @@ typedef struct Fault {
     char layer[128]; /* "" or the op whose output is poisoned */
 } Fault;
 
-enum { FAULTS_MAX = 8 };
+enum { FAULTS_MAX = 16 };
 
 #ifdef TOWERS_FAULTS
 /* Reads TOWERS_FAULT once. ERR_ARG names the word that is not understood. */

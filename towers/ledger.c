@@ -2,6 +2,7 @@
 #include "towers/ledger.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -64,6 +65,17 @@ void ledger_phase(Ledger *ledger, int tower, int64_t step, Phase phase)
     atomic_store(&row->step, step);
     atomic_store(&row->phase, (int)phase);
     atomic_store(&row->heartbeat_ns, now);
+}
+
+void ledger_note(Ledger *ledger, const char *format, ...)
+{
+    LedgerRun *run = &ledger->run;
+    int64_t number = atomic_load(&run->notes);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(run->note[number % LEDGER_NOTES], LEDGER_MESSAGE, format, args);
+    va_end(args);
+    atomic_store(&run->notes, number + 1);
 }
 
 void ledger_fail(Ledger *ledger, int process, Status status)

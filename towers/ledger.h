@@ -9,7 +9,7 @@
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
 
-enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_EPOCHS = 16, LEDGER_MESSAGE = 2048 };
+enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_EPOCHS = 16, LEDGER_MESSAGE = 2048, LEDGER_NOTES = 8 };
 
 /* What a tower is doing, for the hang report. */
 typedef enum Phase {
@@ -62,6 +62,8 @@ typedef struct LedgerRun {
     _Atomic int stop_signal;         /* set by the supervisor: save at the next step boundary, then stop */
     _Atomic int64_t epochs_done;     /* the last one in `epoch` */
     LedgerShown shown[LEDGER_STEPS]; /* of step s: shown[s % LEDGER_STEPS], complete before `step` says s */
+    _Atomic int64_t notes;           /* warnings so far; number n is note[n % LEDGER_NOTES] */
+    char note[LEDGER_NOTES][LEDGER_MESSAGE];
 } LedgerRun;
 
 /* One epoch's results, for the console. */
@@ -102,6 +104,8 @@ int64_t clock_ns(void); /* CLOCK_MONOTONIC */
 /* Enter a phase: stores the time of the one that ends in the tower's current row, and beats the heart. */
 void ledger_phase(Ledger *ledger, int tower, int64_t step, Phase phase);
 LedgerRow *ledger_row(Ledger *ledger, int tower, int64_t step); /* the row to fill for this step */
+/* A warning for the person at the console, from rank 0: the run goes on. */
+void ledger_note(Ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Copy the thread's error message into the process's row; the first process to do so is the root cause. */
 void ledger_fail(Ledger *ledger, int process, Status status);
 

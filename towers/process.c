@@ -10,7 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_BUCKET_BYTES = 4 << 20, BUCKET_BYTES = 25 << 20 };
+enum {
+    FIRST_BUCKET_BYTES = 4 << 20,
+    BUCKET_BYTES = 25 << 20,
+    SUPERVISOR_FIRST_MS = 1000, /* who waits for a silent tower knows less about it than the supervisor */
+    SAVES_FAILED_MAX = 3        /* checkpoints in a row that may not reach the disk */
+};
 
 int64_t job_batches_per_epoch(const TrainJob *job)
 {
@@ -31,7 +36,7 @@ int64_t job_first_batch(const TrainJob *job, int64_t step)
 int64_t job_total_steps(const TrainJob *job)
 {
     int64_t steps = job->epochs * job_steps_per_epoch(job);
-    return job->max_steps > 0 && job->max_steps < steps ? job->max_steps : steps;
+    return job->max_steps >= 0 && job->max_steps < steps ? job->max_steps : steps;
 }
 
 int job_first_tower(const TrainJob *job, int process)
@@ -108,17 +113,23 @@ static Status buckets_open(TowerProcess *p)
     return OK;
 }
 
+size_t job_comm_room(const TrainJob *job, const Layout *layout)
+{
+    size_t room = layout->param_elements > layout->state_elements ? layout->param_elements : layout->state_elements;
+    size_t tally = job->test ? (size_t)evaluate_floats(job) : 0;
+    return (room > tally ? room : tally) + SUM_LANES;
+}
+
 static Status comm_open(TowerProcess *p, CommShared *shared)
 {
-    size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
     CommConfig config = {
         .rank = p->rank,
         .ranks = p->job->processes,
         .first = p->first,
         .local = p->local,
         .towers = p->job->shares.towers,
-        .max_count = (params > states ? params : states) + SUM_LANES,
-        .timeout_ms = p->job->comm_timeout_ms,
+        .max_count = job_comm_room(p->job, p->replica->layout),
+        .timeout_ms = p->job->comm_timeout_ms + SUPERVISOR_FIRST_MS,
     };
     return comm_shm_open(&config, shared, &p->comm);
 }
@@ -160,6 +171,8 @@ static Status records_open(TowerProcess *p, bool restored)
                     p->job->program.model->name, p->job->shares.towers, p->job->processes, device,
                     (long long)shares_global(&p->job->shares), (long long)p->total_steps,
                     (long long)p->steps_per_epoch));
+    for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes) && n < LEDGER_NOTES; n++)
+        TRY(metrics_log(p->metrics, "%s", p->ledger->run.note[n]));
     if (restored) TRY(metrics_log(p->metrics, "resumed after step %lld", (long long)p->run.step));
     return OK;
 }
@@ -233,6 +246,16 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
     return metrics_epoch(p->metrics, &rec);
 }
 
+/* Storage that refuses is no reason to end a run at once: it is told, and the next time may do better. Only rank 0
+ * writes, so only rank 0 knows. */
+static void storage_note(TowerProcess *p, const char *what)
+{
+    char why[LEDGER_MESSAGE];
+    snprintf(why, sizeof why, "%s", status_message());
+    ledger_note(p->ledger, "%s of step %lld was not written, training goes on: %s", what, (long long)p->run.step, why);
+    if (metrics_log(p->metrics, "%s of step %lld was not written: %s", what, (long long)p->run.step, why) != OK) return;
+}
+
 static Status epoch_end(TowerProcess *p)
 {
     const TrainJob *job = p->job;
@@ -244,22 +267,44 @@ static Status epoch_end(TowerProcess *p)
     EvalResult test = {0};
     if (evaluated) TRY(evaluate(p, &test));
     TRY(epoch_record(p, epoch, &test, evaluated));
-    double top1 = evaluated ? (double)test.hits[0] / (double)test.count : -1;
+    double top1 = evaluated && isfinite(test.loss) ? (double)test.hits[0] / (double)test.count : -1;
     run->epoch_sum = run->epoch_constant_sum = 0;
     run->epoch_count = run->epoch_hits = 0;
     p->epoch_started_ns = clock_ns();
-    if (top1 > run->best_top1) {
-        run->best_top1 = top1;
-        run->best_step = run->step;
-        TRY(weights_write(p, "best.safetensors"));
-    }
+    if (top1 <= run->best_top1) return OK;
+    run->best_top1 = top1;
+    run->best_step = run->step;
+    Status st = weights_write(p, "best.safetensors");
+    if (st != ERR_IO) return st;
+    storage_note(p, "best.safetensors");
+    return OK;
+}
+
+/* Weights that hold a NaN are no state to go back to. Equal on all ranks. */
+static Status weights_finite(TowerProcess *p, bool *finite)
+{
+    double square;
+    TRY(replica_square_sum(p->replica, p->replica->arena[ARENA_PARAM], p->replica->layout->param_elements, &square));
+    *finite = isfinite(square);
     return OK;
 }
 
 static Status checkpoint_write(TowerProcess *p)
 {
+    bool finite = false, last = p->run.step == p->total_steps || p->stop;
     p->checkpoint_ns = clock_ns();
-    return snapshot_save(p);
+    TRY(weights_finite(p, &finite));
+    if (!finite && p->job->nan_check != NAN_CHECK_OFF) {
+        if (p->rank == 0)
+            ledger_note(p->ledger, "the weights after step %lld are not finite: no checkpoint of them",
+                        (long long)p->run.step);
+        return OK;
+    }
+    Status st = snapshot_save(p);
+    if (st == OK) p->saves_failed = 0;
+    if (st != ERR_IO || last || ++p->saves_failed == SAVES_FAILED_MAX) return st;
+    storage_note(p, "the checkpoint");
+    return OK;
 }
 
 /* Rank 0's clock decides for all: the others follow its broadcast. */
@@ -295,13 +340,15 @@ static void stop_log(TowerProcess *p, const char *message, const char *more)
     if (metrics_log(p->metrics, "stopped: %s%s", message, more) != OK) return;
 }
 
-/* A refused step leaves every rank with the weights before it: they are worth keeping, and all ranks are here together.
- */
+/* A refused step leaves every rank with the weights before it: if they are whole they are worth keeping, and all ranks
+ * are here together. */
 static Status keep_good_state(TowerProcess *p, Status cause)
 {
     char message[1024];
     snprintf(message, sizeof message, "%s", status_message());
-    Status st = p->job->nan_check == NAN_CHECK_LAST ? OK : snapshot_save(p);
+    bool finite = false, moved = p->job->nan_check == NAN_CHECK_LAST; /* it looks after the update */
+    Status st = weights_finite(p, &finite);
+    if (st == OK && finite && !moved) st = snapshot_save(p);
     if (p->metrics) stop_log(p, message, st == OK ? "" : " (and no checkpoint could be written)");
     return FAIL(cause, "%s", message);
 }

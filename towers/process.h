@@ -43,7 +43,8 @@ typedef struct TowerProcess {
     RunState run;
     int64_t steps_per_epoch, total_steps;
     int64_t epoch_started_ns, checkpoint_ns;
-    bool stop; /* all ranks agreed to stop after this step */
+    int saves_failed; /* in a row; rank 0 counts */
+    bool stop;        /* all ranks agreed to stop after this step */
 } TowerProcess;
 
 /* The life of a tower process: set up, train (or evaluate), tear down. A failure has been written to the ledger and has
@@ -52,11 +53,15 @@ NODISCARD Status tower_process_train(const TrainJob *job, int rank, Ledger *ledg
 NODISCARD Status tower_process_timed(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 NODISCARD Status tower_process_eval(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 
+/* Floats that one collective of this job may sum: gradients and lanes, statistics, or the tally of an evaluation. */
+size_t job_comm_room(const TrainJob *job, const Layout *layout);
+
 /* step.c: one training step of all towers of this process, as the README follows it. */
 NODISCARD Status step_run(TowerProcess *p);
 
 /* evaluate.c: the towers share the test set; every sample exactly once. Results are equal on all ranks. */
 NODISCARD Status evaluate(TowerProcess *p, EvalResult *result);
+int64_t evaluate_floats(const TrainJob *job); /* that its one sum takes */
 
 /* snapshot.c: checkpoints of a run, and weights for others. Collective: every rank calls them at the same step. */
 NODISCARD Status snapshot_save(TowerProcess *p);

@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,17 +165,60 @@ static Status train_pack(TowerProcess *p, WeightList *list)
 
 /* ---- state.json */
 
+/* The numbers of a RunState. A real that is not finite is null: JSON has no NaN. */
+typedef struct StateField {
+    const char *name;
+    size_t offset;
+    bool real;
+} StateField;
+
+static const StateField state_fields[] = {
+    {"step", offsetof(RunState, step), false},
+    {"updates", offsetof(RunState, updates), false},
+    {"skipped", offsetof(RunState, skipped), false},
+    {"skipped_in_row", offsetof(RunState, skipped_in_row), false},
+    {"epoch_sum", offsetof(RunState, epoch_sum), true},
+    {"epoch_constant_sum", offsetof(RunState, epoch_constant_sum), true},
+    {"epoch_count", offsetof(RunState, epoch_count), false},
+    {"epoch_hits", offsetof(RunState, epoch_hits), false},
+    {"best_step", offsetof(RunState, best_step), false},
+    {"best_top1", offsetof(RunState, best_top1), true},
+    {"base_average", offsetof(RunState, base_average), true},
+    {"total_average", offsetof(RunState, total_average), true},
+    {"averaged", offsetof(RunState, averaged), false},
+};
+enum { STATE_FIELDS = sizeof state_fields / sizeof *state_fields };
+
+static json_t *field_json(const RunState *run, const StateField *field)
+{
+    const char *at = (const char *)run + field->offset;
+    if (!field->real) return json_integer(*(const int64_t *)at);
+    double value = *(const double *)at;
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static Status field_read(RunState *run, const StateField *field, const json_t *value, const char *path)
+{
+    char *at = (char *)run + field->offset;
+    if (!field->real && json_is_integer(value))
+        *(int64_t *)at = json_integer_value(value);
+    else if (field->real && (json_is_number(value) || json_is_null(value)))
+        *(double *)at = json_is_null(value) ? NAN : json_number_value(value);
+    else
+        return FAIL(ERR_CHECKPOINT, "%s/state.json: '%s' is missing or no number", path, field->name);
+    return OK;
+}
+
 static char *state_text(const TowerProcess *p)
 {
-    const RunState *run = &p->run;
-    json_t *root = json_pack(
-        "{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:i, s:s, s:s}", "format",
-        "towers checkpoint 1", "step", (json_int_t)run->step, "updates", (json_int_t)run->updates, "skipped",
-        (json_int_t)run->skipped, "epoch_sum", run->epoch_sum, "epoch_constant_sum", run->epoch_constant_sum,
-        "epoch_count", (json_int_t)run->epoch_count, "epoch_hits", (json_int_t)run->epoch_hits, "best_step",
-        (json_int_t)run->best_step, "best_top1", run->best_top1, "base_average", run->base_average, "total_average",
-        run->total_average, "averaged", (json_int_t)run->averaged, "steps_per_epoch", (json_int_t)p->steps_per_epoch,
-        "towers", p->ledger->towers, "model", p->job->program.model->name, "settings", p->job->settings);
+    json_t *root = json_pack("{s:s, s:s, s:i, s:I, s:s}", "format", "towers checkpoint 1", "model",
+                             p->job->program.model->name, "towers", p->ledger->towers, "steps_per_epoch",
+                             (json_int_t)p->steps_per_epoch, "settings", p->job->settings);
+    for (int i = 0; root && i < STATE_FIELDS; i++) {
+        if (json_object_set_new(root, state_fields[i].name, field_json(&p->run, &state_fields[i])) == 0) continue;
+        json_decref(root);
+        root = NULL;
+    }
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     return text;
@@ -201,39 +245,20 @@ static Status fail_changed(const char *path, const char *then, const char *now)
 
 static Status state_parse(TowerProcess *p, const char *text, const char *path)
 {
+    Status st = OK;
     json_error_t error;
-    json_int_t step, updates, skipped, count, hits, best_step, averaged;
-    int towers;
-    const char *model, *settings;
-    double sum, constant, best, base, total;
+    RunState run = {0};
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!root) return FAIL(ERR_CHECKPOINT, "%s/state.json:%d: %s", path, error.line, error.text);
-    Status st = OK;
-    if (json_unpack_ex(root, &error, 0, "{s:I, s:I, s:I, s:F, s:F, s:I, s:I, s:I, s:F, s:F, s:F, s:I, s:i, s:s, s:s}",
-                       "step", &step, "updates", &updates, "skipped", &skipped, "epoch_sum", &sum, "epoch_constant_sum",
-                       &constant, "epoch_count", &count, "epoch_hits", &hits, "best_step", &best_step, "best_top1",
-                       &best, "base_average", &base, "total_average", &total, "averaged", &averaged, "towers", &towers,
-                       "model", &model, "settings", &settings))
-        st = FAIL(ERR_CHECKPOINT, "%s/state.json: %s", path, error.text);
-    else if (strcmp(model, p->job->program.model->name) || towers != p->ledger->towers)
-        st = FAIL(ERR_ARG,
-                  "%s is of %s with %d towers; this run is %s with %d (start a new --output-dir, or --weights it)",
-                  path, model, towers, p->job->program.model->name, p->ledger->towers);
+    const char *settings = json_string_value(json_object_get(root, "settings"));
+    for (int i = 0; i < STATE_FIELDS; i++)
+        TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
+    if (!settings)
+        st = FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or no text", path);
     else if (strcmp(settings, p->job->settings))
         st = fail_changed(path, settings, p->job->settings);
-    if (st == OK)
-        p->run = (RunState){.step = step,
-                            .updates = updates,
-                            .skipped = skipped,
-                            .epoch_sum = sum,
-                            .epoch_constant_sum = constant,
-                            .epoch_count = count,
-                            .epoch_hits = hits,
-                            .best_step = best_step,
-                            .best_top1 = best,
-                            .base_average = base,
-                            .total_average = total,
-                            .averaged = averaged};
+    if (st == OK) p->run = run;
+out:
     json_decref(root);
     return st;
 }
@@ -347,6 +372,7 @@ Status snapshot_restore(TowerProcess *p, bool *restored)
     if (!checkpoint) goto out;
     TRY_OUT(content_restore(p, checkpoint));
     *restored = true;
+    if (*note && p->rank == 0) ledger_note(p->ledger, "%s", note);
 out:
     checkpoint_close(checkpoint);
     return st;

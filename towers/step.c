@@ -337,7 +337,10 @@ static Status record(TowerProcess *p, const Step *step)
     };
     averages_move(&p->run, rec.base_loss, rec.total_loss, &rec);
     run_show(p, step, seconds);
-    return metrics_step(p->metrics, &rec);
+    TRY(metrics_step(p->metrics, &rec));
+    const char *warning = metrics_warning(p->metrics);
+    if (warning) ledger_note(p->ledger, "%s", warning);
+    return OK;
 }
 
 /* The batches of this step: as many as are left of the epoch, at most job->accumulate. */

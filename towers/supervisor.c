@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TICK_MS = 50, GRACE_MS = 1500 /* for the others, after one tower is gone */ };
+enum { TICK_MS = 50, GRACE_MS = 1500 /* for the others, after one tower is gone */, PAUSE_MS = 1000 };
 
 typedef Status (*TowerMain)(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 
@@ -32,9 +32,11 @@ typedef struct Supervisor {
     CommShared *shared;  /* owned */
     Child child[TOWERS_MAX];
     int alive;
-    int64_t kill_at_ns; /* 0: nobody has failed yet */
-    int signals;        /* stop signals received */
-    Status status;      /* root cause */
+    int64_t ticked_ns, awake_ns; /* the last tick; since when silence counts: when this process itself went on */
+    int64_t kill_at_ns;          /* 0: nobody has failed yet */
+    int signals;                 /* stop signals received */
+    bool stop_at_once;           /* there is nothing to save: the first one ends the run */
+    Status status;               /* root cause */
     char message[LEDGER_MESSAGE], trace[LEDGER_MESSAGE];
     Console console;
     sigset_t old_mask, watched;
@@ -52,14 +54,12 @@ static Status shared_create(Supervisor *s)
     config.training = true;
     TRY(program_graph(&config, 1, &program));
     Status st = layout_create(program.graph, &layout);
-    size_t room =
-        layout ? (layout->param_elements > layout->state_elements ? layout->param_elements : layout->state_elements)
-               : 0;
+    size_t room = st == OK ? job_comm_room(job, layout) : 0;
     layout_destroy(layout);
     program_destroy(&program);
     TRY(st);
     TRY(ledger_create(job->shares.towers, job->processes, &s->ledger));
-    return comm_shared_create(job->shares.towers, job->processes, room + SUM_LANES, &s->shared);
+    return comm_shared_create(job->shares.towers, job->processes, room, &s->shared);
 }
 
 static void child_main(Supervisor *s, TowerMain tower_main, int rank, pid_t parent)
@@ -104,10 +104,13 @@ static void root_cause(Supervisor *s, Status status)
     snprintf(s->message, sizeof s->message, "%s", status_message());
 }
 
-/* Where a process is, by its first tower: "tower 1, step 5, phase forward". */
+/* Where a process is, by the tower whose turn it is: "tower 1 (process 1), step 5, phase forward". */
 static void where_text(const Supervisor *s, int rank, char *text, size_t bytes)
 {
     int tower = job_first_tower(s->job, rank);
+    for (int t = tower + 1; t < job_first_tower(s->job, rank + 1); t++)
+        if (atomic_load(&s->ledger->tower[t].heartbeat_ns) > atomic_load(&s->ledger->tower[tower].heartbeat_ns))
+            tower = t;
     const LedgerTower *row = &s->ledger->tower[tower];
     snprintf(text, bytes, "tower %d (process %d), step %lld, phase %s", tower, rank, (long long)atomic_load(&row->step),
              phase_name((Phase)atomic_load(&row->phase)));
@@ -159,11 +162,13 @@ static void children_kill(Supervisor *s)
 
 /* The tower that has been silent longest, if that is too long. One that waits in the all-reduce is a victim, not the
  * cause. */
-static void silence_check(Supervisor *s, int64_t slept_ns)
+static void silence_check(Supervisor *s)
 {
     int64_t now = clock_ns(), limit = s->job->comm_timeout_ms * 1000000ll, worst = 0;
     int silent = -1;
-    if (slept_ns > 2000000000ll) return; /* we were stopped ourselves: no evidence */
+    if (now - s->ticked_ns > PAUSE_MS * 1000000ll) s->awake_ns = now; /* stopped, as the towers may have been */
+    s->ticked_ns = now;
+    if (now - s->awake_ns <= limit) return;
     for (int r = 0; r < s->job->processes; r++) {
         if (!s->child[r].pid) continue;
         int64_t quiet = INT64_MAX;
@@ -202,23 +207,24 @@ static void signals_block(Supervisor *s)
 
 static void stop_asked(Supervisor *s, int number)
 {
-    if (s->signals++ == 0) {
-        atomic_store(&s->ledger->run.stop_signal, number);
+    bool first = s->signals++ == 0;
+    if (first) atomic_store(&s->ledger->run.stop_signal, number);
+    if (s->stop_at_once)
+        root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d", number));
+    else if (!first && number == SIGINT)
+        root_cause(s, FAIL(ERR_INTERRUPTED, "interrupted twice: stopped without saving"));
+    else
         return;
-    }
-    if (number != SIGINT) return;
-    root_cause(s, FAIL(ERR_INTERRUPTED, "interrupted twice: stopped without saving"));
     children_kill(s);
 }
 
 static void tick(Supervisor *s)
 {
     struct timespec wait = {0, TICK_MS * 1000000l};
-    int64_t before = clock_ns();
     int number = sigtimedwait(&s->watched, NULL, &wait);
     if (number == SIGINT || number == SIGTERM || number == SIGUSR2) stop_asked(s, number);
     children_reap(s);
-    silence_check(s, clock_ns() - before);
+    silence_check(s);
     if (s->kill_at_ns && clock_ns() > s->kill_at_ns) children_kill(s);
     console_update(&s->console);
 }
@@ -247,7 +253,7 @@ static void result_fill(const Supervisor *s, TrainResult *result)
 
 static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result, Ledger **ledger)
 {
-    Supervisor s = {.job = job};
+    Supervisor s = {.job = job, .ticked_ns = clock_ns(), .stop_at_once = tower_main != tower_process_train};
     signals_block(&s);
     Status st = shared_create(&s);
     if (st == OK) st = children_start(&s, tower_main);
@@ -268,7 +274,8 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
         *ledger = s.ledger;
     else
         ledger_destroy(s.ledger);
-    return s.status == OK ? OK : FAIL(s.status, "%s", s.message);
+    if (s.status == OK) return OK;
+    return FAIL(s.status, "%s", s.message);
 }
 
 Status train_run(const TrainJob *job, TrainResult *result)

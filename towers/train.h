@@ -34,7 +34,7 @@ typedef struct TrainJob {
     const char *freeze; /* parameters that stay: patterns for fnmatch, comma separated; NULL */
     Schedule schedule;
     int accumulate;            /* global batches of one step; the last step of an epoch may have fewer */
-    int64_t epochs, max_steps; /* whichever ends first; max_steps 0 = none */
+    int64_t epochs, max_steps; /* whichever ends first; max_steps -1 = none */
     double clip_norm;          /* global norm; 0 = off */
     double ema_decay;          /* 0 = off */
     double bn_decay;           /* of the running averages: running = decay running + (1 - decay) batch */

@@ -239,7 +239,8 @@ Status directory_create(const char *path)
     }
     if (errno == ENOENT) {
         TRY(parent_of(parent, path));
-        if (strcmp(parent, path) == 0 || strcmp(parent, ".") == 0)
+        bool hopeless = strcmp(parent, path) == 0 || strcmp(parent, ".") == 0;
+        if (hopeless || access(parent, F_OK) == 0) /* /proc, or a working directory that was removed */
             return FAIL(ERR_IO, "cannot create the directory '%s': %s", path, strerror(ENOENT));
         TRY(directory_create(parent));
         return directory_create(path);

@@ -1,0 +1,254 @@
+#!/usr/bin/env bash
+# Runs that go wrong: a tower whose loss or gradient is not finite, a tower that dies or hangs, signals, two trainers in
+# one directory, a disk that fills up, a console that goes away. Each ends with the documented exit code and a message
+# that names tower, step and phase; what it leaves behind is whole and finite, and a run goes on from it.
+# Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
+set -u
+source_dir=$1 towers=$2
+weights=$(dirname "$towers")/tests/weights_driver
+export LC_ALL=C GOMP_SPINCOUNT=1000
+unset "${!TOWERS_@}"
+work=$(mktemp -d "${TMPDIR:-/tmp}/towers-faults.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+. "$source_dir/tests/support/small_data.sh"
+small_data "$work/data" 400 100 || exit $?
+if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$work/data" >/dev/null 2>&1; then
+    echo "SKIPPED: this binary has no fault points (-DTOWERS_FAULTS=ON)" >&2
+    exit 77
+fi
+
+complain() {
+    echo "FAILED: $*" >&2
+    failures=$((failures + 1))
+}
+
+# One run of 12 steps of 2 towers x 8; later arguments win.
+command_of() { # NAME ARGUMENT...
+    local name=$1
+    shift
+    command=("$towers" train fashion_cnn --data-path "$work/data" --towers 2 --threads 1 --batch-size 8 --max-steps 12
+        --device cpu --output-dir "$work" --experiment "$name" "$@")
+}
+
+# ended STATUS TEXT NAME ARGUMENT...: the run ends with STATUS and says TEXT
+ended() {
+    local wanted=$1 text=$2 name=$3 status
+    shift 2
+    command_of "$@"
+    timeout -s KILL 60 "${command[@]}" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [[ $status == "$wanted" ]] || complain "$name: exit $status instead of $wanted: $(tail -3 "$work/err")"
+    grep -qF -- "$text" "$work/err" || complain "$name: wanted '$text', got: $(tail -3 "$work/err")"
+    ((wanted == 0)) || [[ $(grep -c '^error: ' "$work/err") == 1 ]] || complain "$name: not one line of error: $(cat "$work/err")"
+}
+
+all_finite() { # NAME
+    local files
+    mapfile -t files < <(find "$work/$1" -name '*.safetensors')
+    [[ ${#files[@]} == 0 ]] || "$weights" finite "${files[@]}" || complain "$1: weights that are not finite"
+    grep -qE 'nan|null' "$work/$1/metrics.jsonl" && complain "$1: metrics.jsonl holds a loss that is not finite"
+}
+
+# after NAME STEP: the newest checkpoint is that of STEP, with the weights of an undisturbed run of STEP steps
+after() {
+    [[ $(cat "$work/$1/ckpt/latest") == step-$(printf %010d "$2") ]] ||
+        complain "$1: the newest checkpoint is $(cat "$work/$1/ckpt/latest" 2>&1), not of step $2"
+    cmp "$work/$1/ckpt/step-$(printf %010d "$2")/model.safetensors" "$work/plain$2/last.safetensors" ||
+        complain "$1: not the weights after step $2"
+}
+
+rows() { # NAME COUNT
+    [[ $(wc -l <"$work/$1/metrics.jsonl") == "$2" ]] || complain "$1: $(wc -l <"$work/$1/metrics.jsonl") rows of metrics instead of $2"
+}
+
+for steps in 4 5 12; do ended 0 "" plain$steps --max-steps $steps; done
+
+# ---- a step that is not finite
+poisoned() { # NAME FAULT TEXT: every tower is asked; nothing was committed
+    TOWERS_FAULT=$2 ended 8 "$3" "$1"
+    all_finite "$1"
+    after "$1" 4
+    rows "$1" 4
+    grep -qF "$3" "$work/$1/log.txt" || complain "$1: log.txt does not tell"
+}
+poisoned nan "nan:tower=0,step=5" "tower 0, step 5: loss and gradient are not finite"
+poisoned nan-last "nan:tower=1,step=5" "tower 1, step 5: loss and gradient are not finite"
+poisoned nan-grad "nan:tower=0,step=5,where=grad" "tower 0, step 5: the gradient is not finite"
+poisoned nan-loss "nan:tower=0,step=5,where=loss" "tower 0, step 5: the loss is not finite"
+poisoned inf "inf:tower=0,step=5" "tower 0, step 5: loss and gradient are not finite"
+poisoned inf-grad "inf:tower=1,step=5,where=grad" "tower 1, step 5: the gradient is not finite"
+ended 0 "" nan --resume auto # and goes on from there
+cmp "$work/nan/last.safetensors" "$work/plain12/last.safetensors" || complain "nan: resumed to other weights"
+
+# The original looks at the last tower's loss, after the update: a NaN of tower 0 goes into the weights.
+TOWERS_FAULT="nan:tower=0,step=5" ended 8 "Model diverged with loss = NaN (last tower, step 6" check-last --nan-check last --checkpoint-steps 1
+[[ $(cat "$work/check-last/ckpt/latest") == step-0000000004 ]] || complain "check-last: a checkpoint of NaN"
+rows check-last 5
+grep '"step":5,' "$work/check-last/metrics.jsonl" | grep -q '"finite":\[false,true\]' || complain "check-last: step 5 is not told apart"
+TOWERS_FAULT="nan:tower=1,step=5,where=loss" ended 8 "last tower, step 5" check-last-own --nan-check last
+TOWERS_FAULT="inf:tower=1,step=5,where=loss" ended 0 "" check-last-inf --nan-check last
+
+TOWERS_FAULT="nan:tower=0,step=5,where=loss" ended 8 "tower 0, step 5: the loss is not finite" check-mean --nan-check mean
+after check-mean 4
+TOWERS_FAULT="nan:tower=0,step=5,where=grad" ended 8 "step 6" check-mean-grad --nan-check mean
+find "$work/check-mean-grad" -name '*.safetensors' | grep -q . && complain "check-mean-grad: weights of NaN were saved"
+
+TOWERS_FAULT="nan:tower=0,step=5" ended 0 "" check-off --nan-check off
+"$weights" nan "$work/check-off/last.safetensors" || complain "check-off: trained on, but not into NaN"
+rows check-off 12
+ended 0 "" check-off --nan-check off --max-steps 14 --resume auto
+
+TOWERS_FAULT="nan:tower=0,step=5" ended 0 "" skip --nan-policy skip
+"$weights" finite "$work/skip/last.safetensors" || complain "skip: weights of NaN"
+rows skip 12
+[[ $(grep -c '"skipped":true' "$work/skip/metrics.jsonl") == 1 ]] || complain "skip: not one row is marked as skipped"
+grep '"step":5,' "$work/skip/metrics.jsonl" | grep -q '"skipped":true' || complain "skip: step 5 is not marked as skipped"
+many=$(for step in 2 3 4 5 6 7 8 9 10 11 12; do printf 'nan:tower=1,step=%d;' $step; done)
+TOWERS_FAULT=$many ended 8 "11 steps in a row were not finite" skip-all --nan-policy skip
+all_finite_weights=$(find "$work/skip-all" -name '*.safetensors')
+[[ -z $all_finite_weights ]] || "$weights" finite $all_finite_weights || complain "skip-all: weights of NaN"
+
+# ---- a tower that goes
+SECONDS=0
+TOWERS_FAULT="kill:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, phase forward: killed by signal 9" kill
+TOWERS_FAULT="exit:tower=0,step=5,phase=backward" ended 7 "tower 0 (process 0), step 5, phase backward: ended unexpectedly with exit code 42" exit
+TOWERS_FAULT="kill:tower=5,step=5" ended 7 "tower 5 (process 1), step 5, phase forward: killed by signal 9" kill-virtual --towers 8 --processes 2 --batch-size 2
+((SECONDS < 10)) || complain "dead towers: $SECONDS s"
+SECONDS=0
+TOWERS_FAULT="hang:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, phase forward: no sign of life for 2.0 s" hang --comm-timeout 2
+((SECONDS < 10)) || complain "hang: $SECONDS s"
+
+# started NAME ARGUMENT...: a slow run in the background; its process is $pid, it has done some steps
+started() {
+    local name=$1
+    command_of "$@"
+    rm -f "$work/err" # the words of the last run would look like a start
+    TOWERS_FAULT="delay:tower=0,step=1,ms=20" "${command[@]}" >"$work/out" 2>"$work/err" </dev/null &
+    pid=$!
+    for ((i = 0; i < 600; i++)); do
+        grep -q '^step [1-9]' "$work/err" 2>/dev/null && return
+        sleep 0.05
+    done
+    complain "$name: does not start: $(cat "$work/err")"
+}
+
+# finished STATUS TEXT: the run of started ends within 3 s
+finished() {
+    local status
+    for ((i = 0; i < 60; i++)); do
+        [[ -d /proc/$pid && $(cut -d' ' -f3 "/proc/$pid/stat" 2>/dev/null) != Z ]] || break
+        sleep 0.05
+    done
+    ((i < 60)) || complain "wanted exit $1, but the run goes on: $(tail -3 "$work/err")"
+    ((i < 60)) || kill -9 "$pid"
+    wait "$pid"
+    status=$?
+    [[ $status == "$1" ]] || complain "wanted exit $1, got $status: $(tail -3 "$work/err")"
+    grep -qF -- "$2" "$work/err" || complain "wanted '$2', got: $(tail -3 "$work/err")"
+}
+
+started real-kill --max-steps 100000 --log-interval 1
+victim=$(pgrep -P "$pid" tower1) || complain "real-kill: no process named tower1"
+kill -9 "$victim"
+finished 7 "tower 1 (process 1), step "
+[[ $(grep -c '^error: ' "$work/err") == 1 ]] || complain "real-kill: not one line of error"
+
+# A supervisor that dies takes its towers along and leaves a directory that can be used again.
+started orphans --max-steps 100000 --log-interval 1 --checkpoint-steps 2
+children=$(pgrep -P "$pid" tower | tr '\n' ' ')
+kill -9 "$pid"
+wait "$pid" 2>/dev/null
+sleep 0.5
+for child in $children; do [[ -d /proc/$child ]] && [[ $(cut -d' ' -f3 "/proc/$child/stat") != Z ]] && complain "orphans: tower $child lives on"; done
+ended 0 "" orphans --max-steps 100 --resume auto
+
+# ---- signals: a checkpoint of the last step, then 128 + number; the rest of the run is the same
+for signal in INT TERM USR2; do
+    started "on-$signal" --max-steps 40 --log-interval 1
+    kill "-$signal" "$pid"
+    finished $((128 + $(kill -l "$signal"))) "--resume auto continues"
+    step=$(sed -E 's/step-0*//' "$work/on-$signal/ckpt/latest")
+    [[ $(wc -l <"$work/on-$signal/metrics.jsonl") == "$step" ]] || complain "SIG$signal: the checkpoint is of step $step, the run got to $(wc -l <"$work/on-$signal/metrics.jsonl")"
+    all_finite "on-$signal"
+    ended 0 "" "on-$signal" --max-steps 40 --resume auto
+done
+ended 0 "" plain40 --max-steps 40
+for signal in INT TERM USR2; do
+    cmp "$work/on-$signal/last.safetensors" "$work/plain40/last.safetensors" || complain "SIG$signal: resumed to other weights"
+done
+
+started twice --max-steps 100000 --log-interval 1 --comm-timeout 100 # one that does not get to the end of its step
+kill -STOP "$(pgrep -P "$pid" tower1)"
+kill -INT "$pid"
+sleep 0.3
+kill -INT "$pid"
+finished 130 "interrupted twice"
+
+# ---- two trainers, one directory
+started one --max-steps 100000 --log-interval 1
+ended 2 "another trainer (pid $pid) is using" one --resume auto
+kill -TERM "$pid"
+finished 143 ""
+
+# ---- stopped and continued: no false timeout
+started paused --max-steps 60 --log-interval 1 --comm-timeout 1
+kill -STOP "$pid" $(pgrep -P "$pid")
+sleep 2.5
+kill -CONT "$pid" $(pgrep -P "$pid")
+finished 0 ""
+
+# ---- a console that goes away
+command_of closed
+"${command[@]}" >&- 2>&- <&- || complain "closed console: exit $?"
+cmp "$work/closed/last.safetensors" "$work/plain12/last.safetensors" || complain "closed console: other weights"
+for file in metrics.jsonl log.txt results.csv args.yaml; do
+    grep -qE '^(step [0-9]+/|Epoch 1, )' "$work/closed/$file" && complain "closed console: progress went into $file"
+done
+command_of broken --log-interval 1
+"${command[@]}" 2> >(head -n 1 >/dev/null)
+[[ $? == 0 ]] || complain "broken console: exit $?"
+cmp "$work/broken/last.safetensors" "$work/plain12/last.safetensors" || complain "broken console: other weights"
+
+# ---- storage
+touch "$work/file"
+ended 6 "$work/file" unwritable --output-dir "$work/file"
+ended 6 "/proc/none" unwritable --output-dir /proc/none
+full_disk() { # a checkpoint takes 1.5 MiB, the disk 4 MiB: the third does not fit
+    mount -t tmpfs -o size=4m none "$work/small" || return 77
+    command_of full --output-dir "$work/small" --checkpoint-steps 1 --keep 9 --max-steps 12
+    "${command[@]}" 2>"$work/err"
+    [[ $? == 6 ]] || complain "full disk: exit is not 6: $(tail -2 "$work/err")"
+    grep -q 'checkpoint.*not written' "$work/err" || complain "full disk: no warning: $(cat "$work/err")"
+    [[ $(cat "$work/small/full/ckpt/latest") == step-0000000002 ]] || complain "full disk: the newest checkpoint is $(cat "$work/small/full/ckpt/latest")"
+    cmp "$work/small/full/ckpt/step-0000000002/model.safetensors" "$work/plain2/last.safetensors" || complain "full disk: other weights"
+    [[ $(wc -l <"$work/small/full/metrics.jsonl") == 5 ]] || complain "full disk: stopped after $(wc -l <"$work/small/full/metrics.jsonl") steps, not 5"
+    return "$failures"
+}
+ended 0 "" plain2 --max-steps 2
+if [[ $(id -u) == 0 ]] && unshare -m true 2>/dev/null; then
+    mkdir "$work/small"
+    export -f full_disk command_of complain
+    export work towers failures
+    unshare -m bash -c full_disk || complain "full disk"
+else
+    echo "SKIPPED: the full disk (mounting a small tmpfs wants root)" >&2
+fi
+
+# ---- edges of values
+ended 0 "" no-epochs --epochs 0
+ended 0 "" no-steps --max-steps 0
+cmp "$work/no-epochs/last.safetensors" "$work/no-steps/last.safetensors" || complain "no steps: other weights than no epochs"
+rows no-steps 0
+ended 0 "" no-rate --lr 0 --opt sgd
+cmp "$work/no-rate/last.safetensors" "$work/no-steps/last.safetensors" || complain "lr 0: the weights moved"
+ended 0 "" large-seed --seed 9223372036854775807
+ended 2 "out of range" too-large-seed --seed 18446744073709551615
+ended 2 "too small" one-pixel --img-size 1
+ended 2 "larger than the training set" too-large-batch --batch-size 400
+"$towers" train fashion_cnn --data-path "$work/data" --tower-batch 0,0 --output-dir "$work" --experiment no-batch 2>"$work/err"
+[[ $? == 2 ]] && grep -q 'at least one tower needs samples' "$work/err" || complain "no-batch: $(cat "$work/err")"
+for name in too-large-seed one-pixel too-large-batch no-batch; do [[ -e $work/$name ]] && complain "$name: left a directory"; done
+
+((failures == 0)) || exit 1
+echo "faults are told and survived"

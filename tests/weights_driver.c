@@ -1,0 +1,116 @@
+/* Looks at saved weights for the test scripts.
+ *
+ *   weights_driver finite FILE...        every number of every file is finite
+ *   weights_driver nan FILE              some number is NaN
+ *   weights_driver close START A B PART  no weight of B is further from A than PART of the way its tensor has gone from
+ *                                        START to A (the largest change of the tensor); START may be "-": of its size
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "towers/record/safetensors.h"
+
+static float value_at(const StTensor *t, size_t i)
+{
+    float f;
+    memcpy(&f, (const char *)t->data + i * sizeof f, sizeof f);
+    return f;
+}
+
+static size_t value_count(const StTensor *t)
+{
+    return t->dtype == ST_F32 ? t->bytes / sizeof(float) : 0;
+}
+
+static SafeTensors *opened(const char *path)
+{
+    SafeTensors *file;
+    if (safetensors_open(path, &file) == OK) return file;
+    fprintf(stderr, "%s\n", status_message());
+    exit(4);
+}
+
+/* Name of the first tensor that holds a NaN (or, with `any`, anything not finite); NULL if none does. */
+static const char *first_bad(const SafeTensors *file, int any)
+{
+    for (int k = 0; k < safetensors_count(file); k++) {
+        const StTensor *t = safetensors_at(file, k);
+        for (size_t i = 0; i < value_count(t); i++)
+            if (any ? !isfinite(value_at(t, i)) : isnan(value_at(t, i))) return t->name;
+    }
+    return NULL;
+}
+
+static int is_finite(const char *path)
+{
+    SafeTensors *file = opened(path);
+    const char *bad = first_bad(file, 1);
+    if (bad) fprintf(stderr, "%s: %s is not finite\n", path, bad);
+    safetensors_close(file);
+    return bad ? 1 : 0;
+}
+
+static int has_nan(const char *path)
+{
+    SafeTensors *file = opened(path);
+    const char *bad = first_bad(file, 0);
+    if (!bad) fprintf(stderr, "%s: no NaN\n", path);
+    safetensors_close(file);
+    return bad ? 0 : 1;
+}
+
+/* The same tensor of another file, or the end. */
+static const StTensor *partner(const SafeTensors *file, const StTensor *of)
+{
+    const StTensor *t = safetensors_find(file, of->name);
+    if (t && t->bytes == of->bytes && t->dtype == of->dtype) return t;
+    fprintf(stderr, "no tensor %s, or of another size\n", of->name);
+    exit(1);
+}
+
+/* Largest |a - b|; b may be NULL for zeros. */
+static double distance(const StTensor *a, const StTensor *b)
+{
+    double most = 0;
+    for (size_t i = 0; i < value_count(a); i++) {
+        double d = fabs((double)value_at(a, i) - (b ? (double)value_at(b, i) : 0));
+        if (!(d <= most)) most = d; /* a NaN wins */
+    }
+    return most;
+}
+
+static int close_enough(const char *start_path, const char *a_path, const char *b_path, double part)
+{
+    SafeTensors *start = strcmp(start_path, "-") ? opened(start_path) : NULL, *a = opened(a_path), *b = opened(b_path);
+    int far = safetensors_count(a) != safetensors_count(b) || safetensors_count(a) == 0;
+    double most = 0;
+    for (int k = 0; k < safetensors_count(a); k++) {
+        const StTensor *t = safetensors_at(a, k);
+        double way = distance(t, start ? partner(start, t) : NULL), off = distance(t, partner(b, t));
+        if (!(off <= part * way) || (start && value_count(t) && way == 0)) {
+            fprintf(stderr, "%s: off by %g, of a way of %g\n", t->name, off, way);
+            far = 1;
+        }
+        if (way > 0 && off / way > most) most = off / way;
+    }
+    printf("%.3g\n", most);
+    safetensors_close(start);
+    safetensors_close(a);
+    safetensors_close(b);
+    return far;
+}
+
+int main(int argc, char **argv)
+{
+    const char *verb = argc > 1 ? argv[1] : "";
+    int wrong = 0;
+    if (!strcmp(verb, "finite") && argc > 2) {
+        for (int i = 2; i < argc; i++) wrong |= is_finite(argv[i]);
+        return wrong;
+    }
+    if (!strcmp(verb, "nan") && argc == 3) return has_nan(argv[2]);
+    if (!strcmp(verb, "close") && argc == 6) return close_enough(argv[2], argv[3], argv[4], strtod(argv[5], NULL));
+    fprintf(stderr, "usage: weights_driver finite FILE... | nan FILE | close START A B PART\n");
+    return 2;
+}
