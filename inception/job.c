@@ -301,6 +301,35 @@ static char *settings_text(const Options *o, const TrainJob *job)
     return all;
 }
 
+/* The command line as a shell reads it back; NULL without memory or /proc. */
+static char *command_text(void)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./=:,@%";
+    char *text = NULL, *line = NULL;
+    size_t bytes = 0, room = 0;
+    ssize_t count;
+    FILE *from = fopen("/proc/self/cmdline", "re"), *to = open_memstream(&text, &bytes);
+    for (bool first = true; from && to && (count = getdelim(&line, &room, 0, from)) > 0; first = false) {
+        bool quote = !line[0] || line[strspn(line, plain)];
+        fputs(first ? "" : " ", to);
+        if (quote) fputc('\'', to);
+        for (const char *at = line; *at; at++) fprintf(to, quote && *at == '\'' ? "'\\''" : "%c", *at);
+        if (quote) fputc('\'', to);
+    }
+    if (from) fclose(from);
+    if (to && fclose(to) != 0) text = NULL;
+    free(line);
+    return text;
+}
+
+static json_t *class_names(const DatasetInfo *info)
+{
+    json_t *names = json_array();
+    for (int i = 0; i < info->classes && i < 16 && info->class_names[i][0]; i++)
+        json_array_append_new(names, json_string(info->class_names[i]));
+    return names;
+}
+
 static char *environment_text(const TrainJob *job)
 {
     struct utsname host;
@@ -313,6 +342,12 @@ static char *environment_text(const TrainJob *job)
                              __VERSION__, "backend", job->backend->name, "system", host.sysname, "release",
                              host.release, "started", when, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "towers_count",
                              job->shares.towers, "processes", job->processes, "threads", job->threads);
+    char *command = command_text();
+    json_object_set_new(root, "model", json_string(job->program.model->name));
+    json_object_set_new(root, "data", json_string(dataset_info(job->train)->name));
+    json_object_set_new(root, "class_names", class_names(dataset_info(job->train)));
+    if (command) json_object_set_new(root, "command", json_string(command)); /* left out if it is not UTF-8 */
+    free(command);
     char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     return text;
@@ -389,6 +424,21 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     return texts_fill(o, files);
 }
 
+/* ---- weights */
+
+Status job_weights(const char *given, char *path, size_t bytes)
+{
+    static const char *const names[] = {"best.safetensors", "last.safetensors", "model.safetensors"};
+    struct stat info;
+    snprintf(path, bytes, "%s", given);
+    if (stat(given, &info) != 0 || !S_ISDIR(info.st_mode)) return OK; /* whoever opens it says what is wrong */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, bytes, "%s/%s", given, names[i]);
+        if (access(path, R_OK) == 0) return OK;
+    }
+    return FAIL(ERR_CHECKPOINT, "%s holds no weights (%s, %s or %s)", given, names[0], names[1], names[2]);
+}
+
 /* ---- the run directory */
 
 /* The newest run of this model below `root`: the one whose ckpt/latest was written last. "" if there is none. */
@@ -424,21 +474,6 @@ static void fresh_name(const char *root, const char *model, char *path, size_t b
 }
 
 /* PATH may be a checkpoint (holds MANIFEST) or a run directory (holds ckpt). */
-/* ---- weights */
-
-Status job_weights(const char *given, char *path, size_t bytes)
-{
-    static const char *const names[] = {"best.safetensors", "last.safetensors", "model.safetensors"};
-    struct stat info;
-    snprintf(path, bytes, "%s", given);
-    if (stat(given, &info) != 0 || !S_ISDIR(info.st_mode)) return OK; /* whoever opens it says what is wrong */
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, bytes, "%s/%s", given, names[i]);
-        if (access(path, R_OK) == 0) return OK;
-    }
-    return FAIL(ERR_CHECKPOINT, "%s holds no weights (%s, %s or %s)", given, names[0], names[1], names[2]);
-}
-
 static Status resume_from(const char *given, JobFiles *files)
 {
     char probe[4200];

@@ -8,6 +8,7 @@
 #include "inception/info.h"
 #include "inception/job.h"
 #include "inception/options.h"
+#include "inception/report.h"
 #include "towers/checkpoint.h"
 #include "towers/fault.h"
 #include "towers/pretrained.h"
@@ -41,9 +42,20 @@ static void result_json(const JobFiles *files, const TrainResult *result)
     json_decref(root);
 }
 
+/* The page of the run, also of one that failed half way: then it shows why. No report is no reason to fail, but the
+ * message of a failure must outlive it. */
+static void report_make(const char *run_dir, bool quiet, Status cause)
+{
+    char message[1024];
+    snprintf(message, sizeof message, "%s", status_message());
+    Status st = report_write(run_dir);
+    if (st == OK && !quiet) fprintf(stderr, "report %s/report.html\n", run_dir);
+    if (st != OK && cause == OK) fprintf(stderr, "no report: %s\n", status_message());
+    if (cause != OK) (void)!FAIL(cause, "%s", message);
+}
+
 static Status train(Options *options, JobFiles *files, int *signal_number)
 {
-    Status st = OK;
     int lock = -1;
     TrainResult result = {.test_top1 = -1};
     TRY(faults_load()); /* a fault that nobody understands is reported before anything starts */
@@ -61,8 +73,8 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
         fprintf(stderr, "%s has no %s: that part starts from random values\n", options->pretrained, absent);
     mkdir(options->output_dir, 0777); /* may exist; run_dir_take says what is wrong if it cannot */
     TRY(run_dir_take(files->run_dir, &lock));
-    TRY_OUT(train_run(&files->job, &result));
-out:
+    Status st = train_run(&files->job, &result);
+    report_make(files->run_dir, options->quiet, st);
     *signal_number = result.signal;
     if (options->json && (st == OK || st == ERR_INTERRUPTED)) result_json(files, &result);
     run_dir_release(lock);
@@ -106,6 +118,16 @@ static Status info(Options *options, JobFiles *files)
     return info_model(files, (int32_t)options->batch_size, options->ops, stdout);
 }
 
+static Status export(Options *options, JobFiles *files)
+{
+    TRY(job_model(options, files));
+    if (options->print_config) {
+        options_print_config(options, stdout);
+        return OK;
+    }
+    return export_run(options, files, stdout);
+}
+
 static Status bench(Options *options, JobFiles *files)
 {
     TRY(bench_open(options, files));
@@ -118,17 +140,13 @@ static Status bench(Options *options, JobFiles *files)
     return bench_run(options, files);
 }
 
-/* ---- help and the like */
-
-static Status export(Options *options, JobFiles *files)
+static Status report(const Options *options)
 {
-    TRY(job_model(options, files));
-    if (options->print_config) {
-        options_print_config(options, stdout);
-        return OK;
-    }
-    return export_run(options, files, stdout);
+    if (options->argument_count == 0) return FAIL(ERR_ARG, "which run? (towers report RUN)");
+    return report_run(options->arguments[0], options->png, options->json, options->quiet, stdout);
 }
+
+/* ---- help and the like */
 
 static void version_print(void)
 {
@@ -178,6 +196,7 @@ static Status verb_run(Options *options, int *signal_number)
     case VERB_MODELS: st = info_models(stdout); break;
     case VERB_COMPARE: st = compare_runs(options->arguments, options->argument_count, options->json, stdout); break;
     case VERB_EXPORT: st = export(options, &files); break;
+    case VERB_REPORT: st = report(options); break;
     case VERB_DOCTOR: st = doctor(options); break;
     case VERB_VERSION: version_print(); break;
     case VERB_MAN: manual_print(stdout, options->markdown); break;

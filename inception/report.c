@@ -1,0 +1,444 @@
+/* The page of a run: title, numbers, verdict, plots, tables; see report.h. */
+#include "inception/report.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <locale.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "inception/report_plots.h"
+#include "towers/record/files.h"
+#include "towers/record/svg.h"
+
+extern char **environ;
+
+enum { CLASS_NAMES = 64, ENDING_STEPS = 50 };
+
+typedef struct Page {
+    FILE *to;
+    const Run *run;
+    LossTruth truth;
+    json_t *environment, *memory; /* NULL if missing */
+    const char *classes[CLASS_NAMES];
+    int class_count;
+} Page;
+
+static const char style[] =
+    "*{box-sizing:border-box}html{background:var(--ground);color:var(--ink);font:15px/1.55 system-ui,-apple-system,"
+    "'Segoe UI',Roboto,sans-serif;-webkit-text-size-adjust:100%}body{margin:0}"
+    "main{max-width:1160px;margin:0 auto;padding:44px 24px 80px}"
+    "header p{margin:0;color:var(--soft)}h1{font-size:30px;line-height:1.2;letter-spacing:-.015em;margin:2px 0 6px;"
+    "font-weight:680}h2{font-size:15.5px;margin:0;font-weight:650;letter-spacing:-.003em}"
+    ".eyebrow{font-size:12.5px;letter-spacing:.09em;text-transform:uppercase;font-weight:600}"
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:1px;margin:28px 0 0;"
+    "background:var(--rule);border:1px solid var(--rule);border-radius:10px;overflow:hidden}"
+    ".cards div{background:var(--paper);padding:15px 18px 13px}.cards b{display:block;font-size:23px;line-height:1.25;"
+    "font-weight:650;letter-spacing:-.01em;font-variant-numeric:tabular-nums}.cards span{color:var(--soft);"
+    "font-size:13px}"
+    ".verdict{margin:26px 0 30px;padding:2px 0 2px 18px;border-left:3px solid var(--c0);font-size:17px;"
+    "line-height:1.5;max-width:62em}"
+    ".grid{display:grid;grid-template-columns:1fr 1fr;gap:16px}figure{margin:0;background:var(--paper);"
+    "border:1px solid var(--rule);border-radius:10px;padding:16px 18px 10px;min-width:0}.wide{grid-column:1/-1}"
+    "figcaption p{margin:1px 0 10px;color:var(--soft);font-size:13.3px;line-height:1.45;max-width:64em}"
+    "section.table{margin-top:16px;background:var(--paper);border:1px solid var(--rule);border-radius:10px;"
+    "padding:16px 18px}table{border-collapse:collapse;width:100%;font-size:13.5px;"
+    "font-variant-numeric:tabular-nums;margin-top:8px}td,th{padding:5px 14px 5px 0;text-align:left;"
+    "border-top:1px solid var(--rule);vertical-align:top;overflow-wrap:anywhere}th{font-weight:500;"
+    "color:var(--soft);width:15em}td.n{text-align:right}td.o{color:var(--soft)}pre{margin:8px 0 0;"
+    "white-space:pre-wrap;overflow-wrap:anywhere;font:12.8px/1.5 ui-monospace,'DejaVu Sans Mono',Menlo,monospace}"
+    "details summary{cursor:pointer;color:var(--soft);font-size:13.5px;margin-top:12px}"
+    "footer{margin-top:30px;color:var(--soft);font-size:13px}"
+    "@media (max-width:760px){.grid{grid-template-columns:1fr}main{padding:26px 14px 50px}}"
+    "@media print{html{background:#fff}figure,section.table{break-inside:avoid}}\n";
+
+/* ---- what is said about the run */
+
+static const char *environment_text(const Page *page, const char *key)
+{
+    const char *text = json_string_value(json_object_get(page->environment, key));
+    return text ? text : "";
+}
+
+static void head_write(const Page *page)
+{
+    FILE *to = page->to;
+    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+          "content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+          "<title>",
+          to);
+    svg_text(to, page->run->name);
+    fputs("</title>\n<style>", to);
+    svg_style(to);
+    fputs(style, to);
+    fputs("</style></head><body><main>\n", to);
+}
+
+static void title_write(const Page *page)
+{
+    FILE *to = page->to;
+    const char *model = environment_text(page, "model"), *data = environment_text(page, "data"),
+               *started = environment_text(page, "started"), *backend = environment_text(page, "backend");
+    fputs("<header><p class=\"eyebrow\">Training run</p><h1>", to);
+    svg_text(to, *model ? model : page->run->name);
+    if (*data) fputs(" on ", to), svg_text(to, data);
+    fputs("</h1><p>", to);
+    svg_text(to, page->run->name);
+    if (*started) fprintf(to, " &middot; started %.10s, %.5s", started, strlen(started) > 16 ? started + 11 : "");
+    if (*backend) fputs(" &middot; ", to), svg_text(to, backend);
+    fputs("</p></header>\n", to);
+}
+
+__attribute__((format(printf, 3, 4))) static void card(const Page *page, const char *what, const char *format, ...)
+{
+    va_list args;
+    fputs("<div><b>", page->to);
+    va_start(args, format);
+    vfprintf(page->to, format, args);
+    va_end(args);
+    fprintf(page->to, "</b><span>%s</span></div>", what);
+}
+
+static double ending_mean(const Run *run, bool speed)
+{
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t i = run->steps > ENDING_STEPS ? run->steps - ENDING_STEPS : 0; i < run->steps; i++) {
+        double value = speed ? run->step[i].images_per_sec : run->step[i].mean_loss;
+        if (isfinite(value)) sum += value, count++;
+    }
+    return count ? sum / (double)count : NAN;
+}
+
+static void accuracy_cards(const Page *page)
+{
+    double last = NAN, best = NAN;
+    for (int64_t i = 0; i < page->run->epochs; i++) {
+        double value = page->run->epoch[i].test_top1;
+        if (!isfinite(value)) continue;
+        last = value;
+        best = fmax(best, value);
+    }
+    if (isfinite(last)) card(page, "test accuracy", "%.2f %%", 100 * last);
+    if (isfinite(best) && best != last) card(page, "best epoch", "%.2f %%", 100 * best);
+}
+
+static void cards_write(const Page *page)
+{
+    const Run *run = page->run;
+    const RunStep *last = &run->step[run->steps - 1];
+    double seconds = 0;
+    for (int64_t i = 0; i < run->epochs; i++)
+        if (isfinite(run->epoch[i].seconds)) seconds += run->epoch[i].seconds;
+    fputs("<section class=\"cards\">", page->to);
+    accuracy_cards(page);
+    card(page, "mean_loss, last 50 steps", "%.4f", ending_mean(run, false));
+    card(page, "towers", "%d", run->towers);
+    card(page, "steps", "%lld", (long long)last->step);
+    card(page, "images per second", "%.0f", ending_mean(run, true));
+    if (seconds >= 5400)
+        card(page, "in all epochs", "%.1f h", seconds / 3600);
+    else if (seconds >= 90)
+        card(page, "in all epochs", "%.1f min", seconds / 60);
+    else if (seconds > 0)
+        card(page, "in all epochs", "%.0f s", seconds);
+    fputs("</section>\n<p class=\"verdict\">", page->to);
+    svg_text(page->to, page->truth.verdict);
+    fputs("</p>\n", page->to);
+}
+
+/* ---- plots */
+
+static Status figures_write(const Page *page)
+{
+    static void (*const figures[])(Figures *) = {
+        figure_losses,   figure_noise,     figure_bias,    figure_ending,  figure_deviation,
+        figure_accuracy, figure_speed,     figure_waiting, figure_arrival, figure_gradients,
+        figure_rate,     figure_confusion, figure_layers,
+    };
+    Figures f;
+    TRY(figures_open(&f, page->to, page->run, &page->truth));
+    f.classes = page->classes;
+    f.class_count = page->class_count;
+    fputs("<section class=\"grid\">\n", page->to);
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) figures[i](&f);
+    fputs("</section>\n", page->to);
+    figures_close(&f);
+    return OK;
+}
+
+/* ---- tables */
+
+static void table_open(const Page *page, const char *title)
+{
+    fprintf(page->to, "<section class=\"table\"><h2>%s</h2>", title);
+}
+
+static void row_write(const Page *page, const char *key, const char *value)
+{
+    fputs("<tr><th>", page->to);
+    svg_text(page->to, key);
+    fputs("</th><td>", page->to);
+    svg_text(page->to, value);
+    fputs("</td></tr>", page->to);
+}
+
+static void bad_table(const Page *page)
+{
+    const LossTruth *truth = &page->truth;
+    if (!truth->bad_count) return;
+    table_open(page, "Not finite");
+    fputs("<table>", page->to);
+    for (int64_t i = 0; i < truth->bad_count && i < 100; i++) {
+        const BadStep *bad = &truth->bad[i];
+        char what[64], seen[96];
+        snprintf(what, sizeof what, "step %lld, tower %d", (long long)bad->step, bad->tower);
+        snprintf(seen, sizeof seen,
+                 bad->later < 0    ? "%s: a check of the last tower's loss never sees it"
+                 : bad->later == 0 ? "%s: a check of the last tower's loss sees it at once"
+                                   : "%s: a check of the last tower's loss sees it %lld later",
+                 bad->loss && bad->gradient ? "loss and gradient"
+                 : bad->loss                ? "loss"
+                                            : "gradient",
+                 (long long)bad->later);
+        row_write(page, what, seen);
+    }
+    fputs("</table></section>\n", page->to);
+}
+
+static void memory_table(const Page *page)
+{
+    const char *what;
+    json_t *bytes;
+    char text[48];
+    if (!page->memory) return;
+    table_open(page, "Memory of one tower process");
+    fputs("<table>", page->to);
+    json_object_foreach(page->memory, what, bytes)
+    {
+        snprintf(text, sizeof text, "%.2f MiB", json_number_value(bytes) / (1 << 20));
+        row_write(page, what, text);
+    }
+    fputs("</table></section>\n", page->to);
+}
+
+static void value_text(const json_t *value, char *text, size_t bytes)
+{
+    char *made = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    snprintf(text, bytes, "%s", json_is_string(value) ? json_string_value(value) : made ? made : "");
+    free(made);
+}
+
+static void environment_table(const Page *page)
+{
+    const char *key, *command = environment_text(page, "command");
+    json_t *value;
+    char text[1024];
+    if (*command) {
+        table_open(page, "Command");
+        fputs("<pre>", page->to);
+        svg_text(page->to, command);
+        fputs("</pre></section>\n", page->to);
+    }
+    if (!page->environment) return;
+    table_open(page, "Environment");
+    fputs("<table>", page->to);
+    json_object_foreach(page->environment, key, value)
+    {
+        if (!strcmp(key, "command") || !strcmp(key, "class_names")) continue;
+        value_text(value, text, sizeof text);
+        row_write(page, key, text);
+    }
+    fputs("</table></section>\n", page->to);
+}
+
+/* A line "key: value   # from where" of args.yaml as a row; comments and unset options are left out. */
+static void setting_row(const Page *page, const char *line, size_t length, bool defaults)
+{
+    char key[64], rest[1024];
+    const char *colon = memchr(line, ':', length);
+    if (!colon || *line == '#' || (size_t)(colon - line) >= sizeof key) return;
+    snprintf(key, sizeof key, "%.*s", (int)(colon - line), line);
+    snprintf(rest, sizeof rest, "%.*s", (int)(length - (size_t)(colon + 1 - line)), colon + 1);
+    char *from = strstr(rest, "  # from ");
+    if (!from) from = strstr(rest, " # from ");
+    const char *origin = from ? strstr(from, "from ") + 5 : "";
+    if (from) *from = 0;
+    if ((strcmp(origin, "default") == 0) != defaults) return;
+    for (size_t n = strlen(rest); n && rest[n - 1] == ' '; n--) rest[n - 1] = 0;
+    fputs("<tr><th>", page->to);
+    svg_text(page->to, key);
+    fputs("</th><td>", page->to);
+    svg_text(page->to, rest + strspn(rest, " "));
+    fputs("</td><td class=\"o\">", page->to);
+    svg_text(page->to, defaults ? "" : origin);
+    fputs("</td></tr>", page->to);
+}
+
+static void setting_rows(const Page *page, bool defaults)
+{
+    fputs("<table>", page->to);
+    for (const char *line = page->run->args; *line;) {
+        size_t length = strcspn(line, "\n");
+        setting_row(page, line, length, defaults);
+        line += length + (line[length] == '\n');
+    }
+    fputs("</table>", page->to);
+}
+
+static void settings_table(const Page *page)
+{
+    if (!*page->run->args) return;
+    table_open(page, "Settings");
+    setting_rows(page, false);
+    fputs("<details><summary>Defaults</summary>", page->to);
+    setting_rows(page, true);
+    fputs("</details></section>\n", page->to);
+}
+
+/* ---- the page */
+
+static Status page_write(Page *page)
+{
+    head_write(page);
+    title_write(page);
+    cards_write(page);
+    TRY(figures_write(page));
+    bad_table(page);
+    memory_table(page);
+    settings_table(page);
+    environment_table(page);
+    fprintf(page->to,
+            "<footer>Made by towers %s from metrics.jsonl, results.csv and their neighbours in this folder; "
+            "<b>towers report</b> makes it again, <b>towers compare</b> prints its numbers.</footer>\n"
+            "</main></body></html>\n",
+            TOWERS_VERSION);
+    return OK;
+}
+
+/* Names of classes belong to env.json; one that is missing or odd is no reason to have no report. */
+static void classes_find(Page *page)
+{
+    const json_t *names = json_object_get(page->environment, "class_names");
+    for (size_t i = 0; i < json_array_size(names) && i < CLASS_NAMES; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        page->classes[page->class_count++] = name ? name : "";
+    }
+}
+
+static json_t *json_file(const Run *run, const char *name)
+{
+    char path[PATH_BYTES];
+    if (path_join(path, run->path, name) != OK) return NULL;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(root)) return root;
+    json_decref(root);
+    return NULL;
+}
+
+static Status page_text(const Run *run, char **text, size_t *bytes)
+{
+    Status st = OK;
+    Page page = {.run = run};
+    TRY(loss_truth(run, &page.truth));
+    page.environment = json_file(run, "env.json");
+    page.memory = json_file(run, "memory.json");
+    classes_find(&page);
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    page.to = plain ? open_memstream(text, bytes) : NULL;
+    if (page.to) {
+        locale_t before = uselocale(plain);
+        st = page_write(&page);
+        uselocale(before);
+    }
+    if (!page.to || fclose(page.to) != 0) st = FAIL(ERR_MEMORY, "report of '%s'", run->path);
+    if (plain) freelocale(plain);
+    json_decref(page.environment);
+    json_decref(page.memory);
+    loss_truth_clear(&page.truth);
+    return st;
+}
+
+Status report_write(const char *run_dir)
+{
+    Status st = OK;
+    Run *run = NULL;
+    char *text = NULL, path[PATH_BYTES];
+    size_t bytes = 0;
+    TRY(run_read(run_dir, &run));
+    TRY_OUT(page_text(run, &text, &bytes));
+    TRY_OUT(path_join(path, run_dir, "report.html"));
+    TRY_OUT(file_replace(path, text, bytes));
+out:
+    free(text);
+    run_destroy(run);
+    return st;
+}
+
+/* ---- the picture */
+
+/* Runs `program` and waits; false if there is none of this name or it fails. Its output goes nowhere. */
+static bool program_run(const char *program, char *const *arguments)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int status = -1;
+    if (posix_spawn_file_actions_init(&actions) != 0) return false;
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", 1, 0);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", 1, 0);
+    bool started = posix_spawnp(&child, program, &actions, NULL, arguments, environ) == 0;
+    posix_spawn_file_actions_destroy(&actions);
+    while (started && waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    return started && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static Status picture_write(const char *run_dir)
+{
+    static const char *const browsers[] = {"chromium", "chromium-browser", "google-chrome"};
+    char full[PATH_BYTES], page[PATH_BYTES + 32], shot[PATH_BYTES + 32], path[PATH_BYTES];
+    if (!realpath(run_dir, full)) return FAIL(ERR_IO, "cannot find '%s': %s", run_dir, strerror(errno));
+    TRY(path_join(path, full, "report.png"));
+    snprintf(page, sizeof page, "file://%s/report.html", full);
+    snprintf(shot, sizeof shot, "--screenshot=%s", path);
+    for (size_t i = 0; i < sizeof browsers / sizeof *browsers; i++) {
+        char *arguments[] = {(char *)browsers[i],
+                             "--headless",
+                             "--no-sandbox",
+                             "--disable-gpu",
+                             "--hide-scrollbars",
+                             "--force-device-scale-factor=1.5",
+                             "--window-size=1200,1150",
+                             shot,
+                             page,
+                             NULL};
+        if (program_run(browsers[i], arguments) && access(path, R_OK) == 0) return OK;
+    }
+    return FAIL(ERR_UNSUPPORTED,
+                "no picture of the report: --png needs Chromium (package chromium); %s/report.html is "
+                "there",
+                run_dir);
+}
+
+Status report_run(const char *run_dir, bool png, bool json, bool quiet, FILE *to)
+{
+    TRY(report_write(run_dir));
+    if (png) TRY(picture_write(run_dir));
+    if (json) {
+        char path[PATH_BYTES];
+        TRY(path_join(path, run_dir, "report.html"));
+        json_t *root = json_pack("{s:s}", "report", path);
+        if (!root || json_dumpf(root, to, JSON_COMPACT) != 0) return FAIL(ERR_IO, "the name of the report");
+        fputc('\n', to);
+        json_decref(root);
+    } else if (!quiet) {
+        fprintf(to, "%s/report.html\n", run_dir);
+        if (png) fprintf(to, "%s/report.png\n", run_dir);
+    }
+    return OK;
+}

@@ -1,0 +1,363 @@
+/* Writing plots; see svg.h. Coordinates are data in, pixels of the viewBox out, with one decimal. */
+#include "towers/record/svg.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEFT = 56, RIGHT = 118, TOP = 10, BOTTOM = 38, LINE_HEIGHT = 15, COLUMNS_MAX = 700, TICKS = 5 };
+
+void svg_style(FILE *to)
+{
+    fputs(":root{--c0:#2563c9;--c1:#d4660a;--c2:#1f8f5f;--c3:#7c4dcf;--c4:#c2366f;--c5:#6b7484;--bad:#d02f2f;"
+          "--ink:#1c2430;--soft:#5d6878;--rule:#e3e7ec;--ground:#fbfbfc;--paper:#ffffff}\n"
+          "@media (prefers-color-scheme:dark){:root{--c0:#7fb0ff;--c1:#ffab5c;--c2:#63d3a0;--c3:#b99cff;--c4:#ff8db8;"
+          "--c5:#98a3b3;--bad:#ff7a73;--ink:#e7ebf1;--soft:#9aa5b4;--rule:#2b333f;--ground:#12161c;--paper:#181d25}}\n"
+          "svg{display:block;width:100%;height:auto;font:11.5px system-ui,-apple-system,'Segoe UI',sans-serif;"
+          "font-variant-numeric:tabular-nums}\n"
+          "svg text{fill:var(--soft)}svg .rule{stroke:var(--rule);stroke-width:1}svg .axis{stroke:var(--soft);"
+          "stroke-width:1}svg .level{stroke:var(--soft);stroke-width:1.2;stroke-dasharray:5 4}svg .mark{stroke:"
+          "var(--bad);stroke-width:1.4;stroke-dasharray:2 3}svg .line{fill:none;stroke-linejoin:round;"
+          "stroke-linecap:round}svg .band{stroke:none;opacity:.17}svg .end{text-anchor:end}svg .mid{text-anchor:middle}"
+          "svg .name{font-weight:600}svg .cell{fill:var(--ink)}svg .full{fill:var(--paper)}\n",
+          to);
+    for (int i = 0; i < SVG_TINTS; i++) fprintf(to, "svg .l%d{stroke:var(--c%d)}svg .f%d{fill:var(--c%d)}", i, i, i, i);
+    fputc('\n', to);
+}
+
+void svg_text(FILE *to, const char *text)
+{
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        switch (*at) {
+        case '<': fputs("&lt;", to); break;
+        case '>': fputs("&gt;", to); break;
+        case '&': fputs("&amp;", to); break;
+        case '"': fputs("&quot;", to); break;
+        default:
+            if (*at >= 0x20 || *at == '\n' || *at == '\t') fputc(*at, to);
+        }
+    }
+}
+
+/* ---- axes */
+
+void svg_extent(const double *values, int64_t count, double *low, double *high)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(values[i])) continue;
+        if (values[i] < *low) *low = values[i];
+        if (values[i] > *high) *high = values[i];
+    }
+}
+
+double svg_nice(double *low, double *high)
+{
+    if (!(*low <= *high)) *low = 0, *high = 1;
+    if (*low == *high) {
+        double room = *low == 0 ? 1 : fabs(*low) / 2;
+        *low -= *low == 0 ? 0 : room;
+        *high += room;
+    }
+    double rough = (*high - *low) / TICKS, power = pow(10, floor(log10(rough))), tick = power;
+    if (rough > 5 * power)
+        tick = 10 * power;
+    else if (rough > 2 * power)
+        tick = 5 * power;
+    else if (rough > power)
+        tick = 2 * power;
+    *low = floor(*low / tick + 1e-9) * tick;
+    *high = ceil(*high / tick - 1e-9) * tick;
+    return tick;
+}
+
+static double place_x(const SvgPlot *p, double x)
+{
+    const SvgFrame *f = &p->frame;
+    double share = (x - f->x_low) / (f->x_high - f->x_low);
+    return p->left + fmin(fmax(share, 0), 1) * (p->right - p->left);
+}
+
+static double place_y(const SvgPlot *p, double y)
+{
+    const SvgFrame *f = &p->frame;
+    double share = f->y_log ? (log10(fmax(y, DBL_MIN)) - log10(f->y_low)) / (log10(f->y_high) - log10(f->y_low))
+                            : (y - f->y_low) / (f->y_high - f->y_low);
+    return p->bottom - fmin(fmax(share, 0), 1) * (p->bottom - p->top);
+}
+
+/* "12k" for 12000, "0" for what rounding left of it. */
+static void tick_text(double value, double tick, char text[32])
+{
+    if (fabs(value) < tick * 1e-6) value = 0;
+    if (fabs(value) >= 1e6)
+        snprintf(text, 32, "%gM", value / 1e6);
+    else if (fabs(value) >= 1e4)
+        snprintf(text, 32, "%gk", value / 1e3);
+    else
+        snprintf(text, 32, "%.6g", value);
+}
+
+static void y_tick(const SvgPlot *p, double value, double tick)
+{
+    char text[32];
+    double y = place_y(p, value);
+    tick_text(value, tick, text);
+    fprintf(p->to,
+            "<line class=\"rule\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"end\" x=\"%.1f\" "
+            "y=\"%.1f\">%s</text>",
+            p->left, p->right, y, y, p->left - 8, y + 4, text);
+}
+
+static void x_tick(const SvgPlot *p, double value, const char *text)
+{
+    fprintf(p->to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">", place_x(p, value), p->bottom + 17);
+    svg_text(p->to, text);
+    fputs("</text>", p->to);
+}
+
+static void y_axis(SvgPlot *p)
+{
+    SvgFrame *f = &p->frame;
+    if (f->y_log && f->y_low > 0 && f->y_high > 0) {
+        f->y_low = pow(10, floor(log10(f->y_low) + 1e-9));
+        f->y_high = pow(10, ceil(log10(f->y_high) - 1e-9));
+        if (f->y_low >= f->y_high) f->y_high = 10 * f->y_low;
+        int decades = (int)lround(log10(f->y_high / f->y_low)), every = 1 + decades / 7;
+        for (int k = 0; k <= decades; k += every) y_tick(p, f->y_low * pow(10, k), 0);
+        return;
+    }
+    f->y_log = false;
+    double tick = svg_nice(&f->y_low, &f->y_high);
+    for (double v = f->y_low; v <= f->y_high + tick / 2; v += tick) y_tick(p, v, tick);
+}
+
+static void x_axis(SvgPlot *p)
+{
+    SvgFrame *f = &p->frame;
+    fprintf(p->to, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", p->left, p->right,
+            p->bottom, p->bottom);
+    if (f->categories) {
+        f->x_low = -0.6;
+        f->x_high = f->category_count - 0.4;
+        for (int i = 0; i < f->category_count; i++) x_tick(p, i, f->categories[i]);
+    } else {
+        double low = f->x_low, high = f->x_high, tick = svg_nice(&low, &high);
+        if (!(f->x_low < f->x_high)) f->x_low = low, f->x_high = high;
+        for (double v = low; v <= f->x_high + tick * 1e-6; v += tick) {
+            char text[32];
+            tick_text(v, tick, text);
+            if (v >= f->x_low - tick * 1e-6) x_tick(p, v, text);
+        }
+    }
+    if (!f->x_label) return;
+    fprintf(p->to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">", (p->left + p->right) / 2, p->bottom + 33);
+    svg_text(p->to, f->x_label);
+    fputs("</text>", p->to);
+}
+
+void svg_open(SvgPlot *plot, FILE *to, const SvgFrame *frame)
+{
+    *plot = (SvgPlot){.to = to, .frame = *frame, .left = LEFT, .top = TOP};
+    plot->right = frame->width - RIGHT;
+    plot->bottom = frame->height - BOTTOM;
+    fprintf(to, "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"", frame->width, frame->height);
+    svg_text(to, frame->title);
+    fputs("\">", to);
+    y_axis(plot);
+    x_axis(plot);
+}
+
+/* ---- data */
+
+static void label_add(SvgPlot *p, double y, int tint, const char *name)
+{
+    if (!name || p->labels == SVG_LABELS || !isfinite(y)) return;
+    p->label[p->labels].y = place_y(p, y);
+    p->label[p->labels].tint = tint;
+    snprintf(p->label[p->labels++].text, SVG_LABEL_BYTES, "%s", name);
+}
+
+/* The path's next point; a gap before it starts a new piece. */
+static void point_put(const SvgPlot *p, double x, double y, bool *pen_down)
+{
+    if (!isfinite(y)) {
+        *pen_down = false;
+        return;
+    }
+    fprintf(p->to, "%c%.1f %.1f", *pen_down ? 'L' : 'M', place_x(p, x), place_y(p, y));
+    *pen_down = true;
+}
+
+/* Of the points first .. end - 1: the least and the greatest, in the order in which they come. */
+static void column_put(const SvgPlot *p, const double *x, const double *y, int64_t first, int64_t end, bool *pen_down)
+{
+    int64_t low = -1, high = -1;
+    bool gap = false;
+    for (int64_t i = first; i < end; i++) {
+        gap |= !isfinite(y[i]);
+        if (!isfinite(y[i])) continue;
+        if (low < 0 || y[i] < y[low]) low = i;
+        if (high < 0 || y[i] > y[high]) high = i;
+    }
+    if (gap || low < 0) *pen_down = false;
+    if (low < 0) return;
+    point_put(p, x[low < high ? low : high], y[low < high ? low : high], pen_down);
+    if (low != high) point_put(p, x[low < high ? high : low], y[low < high ? high : low], pen_down);
+}
+
+void svg_line(SvgPlot *p, const double *x, const double *y, int64_t count, int tint, double width, const char *name)
+{
+    bool pen_down = false;
+    int64_t columns = count > 2 * COLUMNS_MAX ? COLUMNS_MAX : count;
+    double last = NAN;
+    fprintf(p->to, "<path class=\"line l%d\" stroke-width=\"%g\" d=\"", tint, width);
+    for (int64_t k = 0; k < columns; k++)
+        column_put(p, x, y, count * k / columns, count * (k + 1) / columns, &pen_down);
+    fputs("\"/>", p->to);
+    for (int64_t i = 0; i < count; i++)
+        if (isfinite(y[i])) last = y[i];
+    label_add(p, last, tint, name);
+}
+
+void svg_dots(SvgPlot *p, const double *x, const double *y, int64_t count, int tint)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (isfinite(y[i]))
+            fprintf(p->to, "<circle class=\"f%d\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"/>", tint, place_x(p, x[i]),
+                    place_y(p, y[i]));
+}
+
+/* The edge of a band: the extreme of each column; `side` > 0: the greatest of `values`. */
+static void edge_put(const SvgPlot *p, const double *x, const double *values, int64_t first, int64_t end, int side,
+                     bool *pen_down)
+{
+    int64_t found = -1;
+    for (int64_t i = first; i < end; i++)
+        if (isfinite(values[i]) && (found < 0 || side * values[i] > side * values[found])) found = i;
+    if (found >= 0) point_put(p, x[(first + end - 1) / 2], values[found], pen_down);
+}
+
+void svg_band(SvgPlot *p, const double *x, const double *low, const double *high, int64_t count, int tint,
+              const char *name)
+{
+    bool pen_down = false;
+    int64_t columns = count > COLUMNS_MAX ? COLUMNS_MAX : count;
+    fprintf(p->to, "<path class=\"band f%d\" d=\"", tint);
+    for (int64_t k = 0; k < columns; k++)
+        edge_put(p, x, high, count * k / columns, count * (k + 1) / columns, 1, &pen_down);
+    for (int64_t k = columns - 1; k >= 0; k--)
+        edge_put(p, x, low, count * k / columns, count * (k + 1) / columns, -1, &pen_down);
+    fputs("Z\"/>", p->to);
+    if (count) label_add(p, high[count - 1], tint, name);
+}
+
+void svg_bar(SvgPlot *p, double x, double y, double width, int tint)
+{
+    double x0 = place_x(p, x - width / 2), x1 = place_x(p, x + width / 2), top = place_y(p, y);
+    if (isfinite(y))
+        fprintf(p->to, "<rect class=\"f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", tint, x0, top,
+                fmax(x1 - x0 - 1, 0.5), p->bottom - top);
+}
+
+void svg_whisker(SvgPlot *p, double x, double y, double low, double high, int tint)
+{
+    if (!isfinite(y)) return;
+    double at = place_x(p, x);
+    if (isfinite(low) && isfinite(high))
+        fprintf(p->to, "<path class=\"line l%d\" stroke-width=\"2\" d=\"M%.1f %.1fV%.1fM%.1f %.1fh10M%.1f %.1fh10\"/>",
+                tint, at, place_y(p, low), place_y(p, high), at - 5, place_y(p, low), at - 5, place_y(p, high));
+    fprintf(p->to, "<circle class=\"f%d\" r=\"4.5\" cx=\"%.1f\" cy=\"%.1f\"/>", tint, at, place_y(p, y));
+}
+
+void svg_level(SvgPlot *p, double y, const char *name)
+{
+    fprintf(p->to, "<line class=\"level\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", p->left, p->right,
+            place_y(p, y), place_y(p, y));
+    label_add(p, y, 5, name);
+}
+
+void svg_mark(SvgPlot *p, double x)
+{
+    fprintf(p->to, "<line class=\"mark\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", place_x(p, x),
+            place_x(p, x), p->top, p->bottom);
+}
+
+/* ---- names at the ends of lines */
+
+static int by_height(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b; /* the first member of a label */
+    return (x > y) - (x < y);
+}
+
+/* Move labels apart: down from the top, then up again from the bottom if they ran out of the picture. */
+static void labels_part(SvgPlot *p)
+{
+    qsort(p->label, (size_t)p->labels, sizeof p->label[0], by_height);
+    for (int i = 1; i < p->labels; i++) p->label[i].y = fmax(p->label[i].y, p->label[i - 1].y + LINE_HEIGHT);
+    double room = p->bottom;
+    for (int i = p->labels - 1; i >= 0; i--) {
+        p->label[i].y = fmin(p->label[i].y, room);
+        room = p->label[i].y - LINE_HEIGHT;
+    }
+}
+
+void svg_close(SvgPlot *p)
+{
+    labels_part(p);
+    for (int i = 0; i < p->labels; i++) {
+        fprintf(p->to, "<text class=\"name\" style=\"fill:var(--c%d)\" x=\"%.1f\" y=\"%.1f\">", p->label[i].tint,
+                p->right + 8, p->label[i].y + 4);
+        svg_text(p->to, p->label[i].text);
+        fputs("</text>", p->to);
+    }
+    fputs("</svg>\n", p->to);
+}
+
+/* ---- heat maps */
+
+static void heat_cell(FILE *to, const SvgHeat *h, int row, int column, double top, double cell)
+{
+    int64_t index = (int64_t)row * h->columns + column;
+    double share = h->share[index], x = h->left + column * cell, y = top + row * h->row_height;
+    if (!isfinite(share)) return;
+    double gap = cell > 8 && h->row_height > 8 ? 1 : 0;
+    fprintf(to, "<rect class=\"f%d\" fill-opacity=\"%.3f\" x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.2f\"/>",
+            h->tint, fmin(fmax(share, 0), 1), x, y, cell - gap, h->row_height - gap);
+    if (!h->number || h->number[index] == 0 || cell < 24) return;
+    fprintf(to, "<text class=\"mid %s\" x=\"%.1f\" y=\"%.1f\">%lld</text>", share > 0.55 ? "full" : "cell",
+            x + cell / 2, y + h->row_height / 2 + 4, (long long)h->number[index]);
+}
+
+static void heat_names(FILE *to, const SvgHeat *h, double top, double cell)
+{
+    for (int r = 0; h->row_names && r < h->rows; r++) {
+        fprintf(to, "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">", h->left - 8, top + (r + 0.5) * h->row_height + 4);
+        svg_text(to, h->row_names[r]);
+        fputs("</text>", to);
+    }
+    for (int c = 0; h->column_names && c < h->columns; c++) {
+        fprintf(to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">", h->left + (c + 0.5) * cell,
+                top + h->rows * h->row_height + 16);
+        svg_text(to, h->column_names[c]);
+        fputs("</text>", to);
+    }
+}
+
+void svg_heat(FILE *to, const SvgHeat *h)
+{
+    double top = h->y_label ? 22 : 4, bottom = (h->column_names ? 18 : 2) + (h->x_label ? 20 : 0),
+           cell = (h->width - h->left - 6) / h->columns, end = top + h->rows * h->row_height;
+    fprintf(to, "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"", h->width, end + bottom);
+    svg_text(to, h->title);
+    fputs("\">", to);
+    for (int r = 0; r < h->rows; r++)
+        for (int c = 0; c < h->columns; c++) heat_cell(to, h, r, c, top, cell);
+    heat_names(to, h, top, cell);
+    if (h->y_label) fprintf(to, "<text class=\"end\" x=\"%.1f\" y=\"13\">%s</text>", h->left - 8, h->y_label);
+    if (h->x_label)
+        fprintf(to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">%s</text>", (h->left + h->width) / 2, end + bottom - 4,
+                h->x_label);
+    fputs("</svg>\n", to);
+}
