@@ -4,7 +4,7 @@
  * f32 registers, then in f64 in shared memory, and writes one partial sum per channel; the last block of a channel
  * chunk to come adds the partials in order in f64 and finishes the channels. The counter that finds the last block goes
  * back to zero by itself. A chunk is at most eight vectors, 128 bytes, wide, which keeps the work of the last block
- * small: it reads no more than 64 KiB. Bytes moved: those of the operands once, and 8 bytes per channel and part. */
+ * small: it reads no more than 132 KiB. Bytes moved: those of the operands once, and 8 bytes per channel and part. */
 #ifndef TOWERS_KERNELS_CUDA_COLUMNS_CUH
 #define TOWERS_KERNELS_CUDA_COLUMNS_CUH
 
@@ -13,7 +13,7 @@
 enum {
     COLUMN_BLOCKS = 396, /* three for each multiprocessor of the largest GPUs */
     COLUMN_PIXELS = 8,   /* at least so many for a thread, before there are more parts */
-    COLUMN_PARTS = 128,  /* at most: what the last block adds */
+    COLUMN_PARTS = 264,  /* at most: what the last block adds */
     COLUMN_PAD = 4,      /* between the sums of a lane in shared memory, against bank conflicts */
 };
 
@@ -91,12 +91,14 @@ template <int V, typename Body> DEVICE void columns_finish(const Columns &plan, 
     uint32_t thread = threadIdx.y * plan.rows.across + threadIdx.x, group = thread / width, at = thread % width;
     uint32_t channel = blockIdx.y * width + at;
     double first = 0, second = 0;
-    if (channel < plan.c && group < groups)
+    if (channel < plan.c && group < groups) {
+        UNROLL_BY(8)
         for (uint32_t part = group; part < plan.parts; part += groups) {
             const float *partial = plan.partial + (int64_t)part * 2 * plan.c + channel;
             first += (double)__ldcg(partial);
             second += (double)__ldcg(partial + plan.c);
         }
+    }
     totals[thread] = first;
     totals[BLOCK + thread] = second;
     __syncthreads();

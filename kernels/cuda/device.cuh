@@ -14,6 +14,8 @@
 #define LAUNCH_ERROR() cudaGetLastError()
 #define SHARED_ARRAY(type, name, count) __shared__ type name[count]
 #define UNROLL _Pragma("unroll")
+#define UNROLL_TEXT(text) _Pragma(#text)
+#define UNROLL_BY(count) UNROLL_TEXT(unroll count)
 #endif
 
 #include "kernels/cuda/kernels.h"

@@ -85,6 +85,7 @@ template <typename Body> static int emulated_run(const char *name, dim3 grid, di
     ((void)(stream), (void)emulated_run(#kernel, (grid), (block), [=]() { (kernel)(__VA_ARGS__); }))
 #define LAUNCH_ERROR() cudaSuccess
 #define UNROLL
+#define UNROLL_BY(count)
 
 /* Memory of the running block; `site` tells one array from another. */
 void *emulated_shared(const void *site, size_t bytes);
