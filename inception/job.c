@@ -420,7 +420,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->quiet = o->quiet;
     job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
     job->color = job->tty && o->color && !getenv("NO_COLOR");
-    TRY(sizes_check(job));
+    if (o->verb != VERB_EVAL) TRY(sizes_check(job));
     return texts_fill(o, files);
 }
 
