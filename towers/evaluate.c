@@ -1,8 +1,12 @@
 /* Evaluation: the test set in fixed blocks, dealt to the processes in turn, so every sample is seen exactly once, in
- * batches whose size does not depend on the number of towers. Hits are whole numbers: the accuracy is exact. */
+ * batches whose size does not depend on the number of towers. Hits are whole numbers: the accuracy is exact. A training
+ * run with few enough classes also gets RUN/confusion.csv: a row for each true class, a column for each predicted one,
+ * counts of the last evaluation. */
 #include "towers/process.h"
 
 #include <stdlib.h>
+
+enum { CONFUSION_CLASSES = 1000 };
 
 /* What is known of one block. Each is exact in f32: the loss comes as one, a block has less than 2^24 samples. */
 typedef enum BlockLane { BLOCK_LOSS = 0, BLOCK_COUNT, BLOCK_TOP1, BLOCK_TOP5, BLOCK_LANES } BlockLane;
@@ -12,12 +16,42 @@ static int64_t block_count(const TrainJob *job)
     return (dataset_info(job->test)->count + job->eval_batch - 1) / job->eval_batch;
 }
 
-int64_t evaluate_floats(const TrainJob *job)
+/* Counts of (true, predicted), which follow the lanes of the blocks. */
+static int64_t confusion_floats(const TrainJob *job)
 {
-    return block_count(job) * BLOCK_LANES;
+    int64_t classes = job->program.options.classes;
+    return classes <= CONFUSION_CLASSES ? classes * classes : 0;
 }
 
-static Status block_run(TowerProcess *p, const Batch *batch, float *lanes)
+int64_t evaluate_floats(const TrainJob *job)
+{
+    return block_count(job) * BLOCK_LANES + confusion_floats(job);
+}
+
+static int64_t largest(const float *values, int64_t count)
+{
+    int64_t found = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (values[i] > values[found]) found = i;
+    return found;
+}
+
+static Status confusion_add(TowerProcess *p, const Program *program, const Batch *batch, float *confusion)
+{
+    Tensor prob = plan_tensor(program->plan, program->prob);
+    const Backend *backend = p->replica->device.backend;
+    int64_t classes = p->job->program.options.classes;
+    float *host = malloc((size_t)(batch->n * prob.pitch) * sizeof *host);
+    if (!host) return FAIL(ERR_MEMORY, "predictions of %d samples", batch->n);
+    Status st = backend->download(&p->replica->device, host, prob.data, (size_t)(batch->n * prob.pitch) * sizeof *host);
+    if (st == OK) st = backend->finish(&p->replica->device, LANE_COMPUTE);
+    for (int32_t i = 0; st == OK && i < batch->n; i++)
+        confusion[batch->labels[i] * classes + largest(host + i * prob.pitch, classes)]++;
+    free(host);
+    return st;
+}
+
+static Status block_run(TowerProcess *p, const Batch *batch, float *lanes, float *confusion)
 {
     double loss;
     int64_t hits[2];
@@ -30,7 +64,7 @@ static Status block_run(TowerProcess *p, const Batch *batch, float *lanes)
     lanes[BLOCK_COUNT] = (float)batch->n;
     lanes[BLOCK_TOP1] = (float)hits[0];
     lanes[BLOCK_TOP5] = (float)hits[1];
-    return OK;
+    return confusion ? confusion_add(p, program, batch, confusion) : OK;
 }
 
 /* One "tower" whose batch is a block; this process takes blocks rank, rank + ranks, ... */
@@ -53,19 +87,20 @@ static LoaderConfig eval_loader(const TowerProcess *p)
     return config;
 }
 
-/* `lanes` [blocks][BLOCK_LANES]: filled for the blocks of this process. */
+/* `lanes` [blocks][BLOCK_LANES] and the counts behind them: filled for the blocks of this process. */
 static Status blocks_run(TowerProcess *p, float *lanes)
 {
     Status st = OK;
     Loader *loader = NULL;
     LoaderConfig config = eval_loader(p);
+    float *confusion = confusion_floats(p->job) ? lanes + block_count(p->job) * BLOCK_LANES : NULL;
     if (config.start_step >= config.max_steps) return OK;
     TRY_OUT(loader_create(&config, &loader));
     for (int64_t s = config.start_step; s < config.max_steps; s += config.stride) {
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
         for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_EVAL);
-        TRY_OUT(block_run(p, batch, lanes + s * BLOCK_LANES));
+        TRY_OUT(block_run(p, batch, lanes + s * BLOCK_LANES, confusion));
     }
 out:
     loader_destroy(loader);
@@ -94,6 +129,28 @@ static EvalResult blocks_total(const float *lanes, int64_t blocks)
     return total;
 }
 
+static void confusion_print(const float *counts, int64_t classes, FILE *to)
+{
+    for (int64_t i = 0; i < classes * classes; i++)
+        fprintf(to, "%lld%c", (long long)counts[i], (i + 1) % classes ? ',' : '\n');
+}
+
+/* A disk that is full is no reason to stop: the other records will say so. */
+static Status confusion_write(const TowerProcess *p, const float *counts)
+{
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "confusion matrix");
+    confusion_print(counts, p->job->program.options.classes, to);
+    Status st =
+        fclose(to) == 0 ? path_join(path, p->job->run_dir, "confusion.csv") : FAIL(ERR_MEMORY, "confusion matrix");
+    if (st == OK && file_replace(path, text, bytes) != OK)
+        st = metrics_log(p->metrics, "no confusion matrix: %s", status_message());
+    free(text);
+    return st;
+}
+
 Status evaluate(TowerProcess *p, EvalResult *result)
 {
     Status st = OK;
@@ -107,6 +164,8 @@ Status evaluate(TowerProcess *p, EvalResult *result)
     *result = blocks_total(lanes, blocks);
     if (result->count != wanted)
         st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
+    else if (p->metrics && confusion_floats(p->job))
+        st = confusion_write(p, lanes + blocks * BLOCK_LANES);
 out:
     free(lanes);
     return st;

@@ -3,10 +3,11 @@
 
 #include <string.h>
 
-static Value loss_of_heads(Graph *g, const ProgramConfig *config, const ModelHeads *heads, Value labels, Value *hits)
+static Value loss_of_heads(Graph *g, const ProgramConfig *config, const ModelHeads *heads, Value labels, Value *prob,
+                           Value *hits)
 {
     graph_scope(g, "");
-    Value loss = softmax_loss(g, heads->logits, labels, config->smoothing, NULL, hits);
+    Value loss = softmax_loss(g, heads->logits, labels, config->smoothing, prob, hits);
     for (int i = 0; i < heads->aux_count; i++) {
         Value aux = softmax_loss(g, heads->aux[i], labels, config->smoothing, NULL, NULL);
         loss = add(g, loss, affine(g, aux, config->aux_weight, 0));
@@ -16,7 +17,7 @@ static Value loss_of_heads(Graph *g, const ProgramConfig *config, const ModelHea
 
 static Status passes_run(Graph *g, const ProgramConfig *config, Program *p)
 {
-    Value keep[] = {p->pixels, p->labels, p->augment, p->dloss, p->loss, p->hits};
+    Value keep[] = {p->pixels, p->labels, p->augment, p->dloss, p->loss, p->hits, p->prob};
     enum { KEEP = sizeof keep / sizeof *keep };
     int changed;
     if (config->pool_behind_conv) TRY(pass_pool_behind_conv(g, keep, KEEP, &changed));
@@ -27,6 +28,7 @@ static Status passes_run(Graph *g, const ProgramConfig *config, Program *p)
     p->dloss = keep[3];
     p->loss = keep[4];
     p->hits = keep[5];
+    p->prob = keep[6];
     return OK;
 }
 
@@ -45,10 +47,11 @@ static Status graph_build(const ProgramConfig *config, int32_t n, Program *p)
     Value x = image(g, p->pixels, p->augment, options.channels, options.side, model->mean, model->std);
     ModelHeads heads = {0};
     model->build(g, &options, x, &heads);
-    p->loss = loss_of_heads(g, config, &heads, p->labels, &p->hits);
+    p->loss = loss_of_heads(g, config, &heads, p->labels, config->training ? NULL : &p->prob, &p->hits);
     TRY(passes_run(g, config, p));
     graph_result(g, p->loss, "loss");
     graph_result(g, p->hits, "hits");
+    if (!config->training) graph_result(g, p->prob, "prob");
     p->forward_end = graph_op_count(g);
     if (config->training) graph_train(g, p->loss, p->dloss);
     p->counter = graph_find(g, "counter");

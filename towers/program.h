@@ -24,6 +24,7 @@ typedef struct Program {
     Plan *plan;                                    /* owned */
     Value pixels, labels, augment, counter, dloss; /* inputs; counter and augment may be Value 0 */
     Value loss, hits;                              /* results */
+    Value prob;                                    /* result of an evaluation: of every class; else Value 0 */
     int forward_end;                               /* ops [0, forward_end) are the forward pass */
 } Program;
 
