@@ -2,6 +2,7 @@
 #include "inception/info.h"
 
 #include "inception/models.h"
+#include "inception/recipe.h"
 #include "nccl_sync/bucket.h"
 
 #include <string.h>
@@ -89,6 +90,7 @@ Status info_models(FILE *to)
                     (long long)params);
         }
     }
+    recipes_print(to);
     return OK;
 }
 
@@ -187,7 +189,8 @@ Status info_run(const JobFiles *files, FILE *to)
     fprintf(to, "batch          %lld in all;", (long long)global);
     for (int t = 0; t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
     fprintf(to, "\nsteps          %lld an epoch, %lld in all; the last batch of an epoch has %lld samples\n",
-            (long long)per_epoch, (long long)total, (long long)(train->count - (job_batches_per_epoch(job) - 1) * global));
+            (long long)per_epoch, (long long)total,
+            (long long)(train->count - (job_batches_per_epoch(job) - 1) * global));
     fprintf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(made when training starts)");
     int32_t n = 0;
     for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;

@@ -2,6 +2,7 @@
 #include "inception/job.h"
 
 #include "inception/models.h"
+#include "inception/recipe.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -37,12 +38,12 @@ static Status variant_find(const Model *model, const char *name, const ModelVari
 static Status aux_choose(const Options *o, const Model *model, int32_t side, JobFiles *files, bool *aux)
 {
     bool has = model->aux_weight > 0, fits = side >= model->aux_min_side;
-    bool asked = (option_is_set(o, "aux") && o->aux) || option_is_set(o, "aux-weight");
+    bool weighed = option_origin(o, "aux-weight") > ORIGIN_RECIPE; /* by the user, not by what a recipe would like */
+    bool asked = (option_origin(o, "aux") > ORIGIN_RECIPE && o->aux) || weighed;
     *aux = has && o->aux && fits;
     if (!has && asked)
-        return FAIL(ERR_ARG, "--%s: %s has no auxiliary head", option_is_set(o, "aux-weight") ? "aux-weight" : "aux",
-                    model->name);
-    if (!o->aux && option_is_set(o, "aux-weight")) return FAIL(ERR_ARG, "--aux-weight has no use beside --no-aux");
+        return FAIL(ERR_ARG, "--%s: %s has no auxiliary head", weighed ? "aux-weight" : "aux", model->name);
+    if (!o->aux && weighed) return FAIL(ERR_ARG, "--aux-weight has no use beside --no-aux");
     if (has && o->aux && !fits && asked)
         return FAIL(ERR_ARG, "the auxiliary head of %s needs images of %d or more, not --img-size %d; use --no-aux",
                     model->name, model->aux_min_side, side);
@@ -95,7 +96,8 @@ Status job_model(Options *o, JobFiles *files)
     static const char *const devices[] = {[DEVICE_AUTO] = "auto", [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda"};
     if (o->argument_count < 1) return FAIL(ERR_ARG, "which model? (see: towers info)");
     TRY(model_find(o->arguments[0], &model));
-    if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_RECIPE, model->name));
+    if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
+    TRY(recipe_apply(o));
     TRY(backend_find(devices[o->device], &job->backend, files->why_cpu, sizeof files->why_cpu));
     job->program = (ProgramConfig){
         .model = model,
@@ -421,6 +423,8 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
     job->color = job->tty && o->color && !getenv("NO_COLOR");
     if (o->verb != VERB_EVAL) TRY(sizes_check(job));
+    job->schedule.epoch_steps =
+        (double)dataset_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);
     return texts_fill(o, files);
 }
 

@@ -10,6 +10,7 @@ enum { COMMENT_COLUMN = 40 };
 
 static const char *const origin_names[] = {
     [ORIGIN_DEFAULT] = "default",
+    [ORIGIN_MODEL] = "model",
     [ORIGIN_RECIPE] = "recipe",
     [ORIGIN_CONFIG] = "file",
     [ORIGIN_ENVIRONMENT] = "environment",

@@ -262,7 +262,7 @@ static Status epoch_end(TowerProcess *p)
     RunState *run = &p->run;
     int64_t epoch = (run->step + p->steps_per_epoch - 1) / p->steps_per_epoch;
     bool last = run->step == p->total_steps,
-         wanted = last || (job->eval_interval > 0 && epoch % job->eval_interval == 0);
+         wanted = job->eval_interval > 0 && (last || epoch % job->eval_interval == 0);
     bool evaluated = job->test && wanted;
     EvalResult test = {0};
     if (evaluated) TRY(evaluate(p, &test));

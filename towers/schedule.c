@@ -1,6 +1,6 @@
 /* Learning rates; formulas in schedule.h. A warm-up replaces the schedule's first steps. Staircase and pieces count
  * from step 0 all the same; cosine and polynomial begin where the warm-up ends, so that there is no jump; one-cycle has
- * its own rise and knows no warm-up. A staircase falls every int(steps_per_epoch * decay_epochs) steps, not below
+ * its own rise and knows no warm-up. A staircase falls every int(epoch * decay_epochs) steps, not below
  * min_lr. */
 #include "towers/schedule.h"
 
@@ -69,9 +69,9 @@ Status schedule_parse_pieces(const char *text, Schedule *schedule)
 
 /* ---- the rate at a step */
 
-static double staircase(const Schedule *s, int64_t step, int64_t steps_per_epoch)
+static double staircase(const Schedule *s, int64_t step, double epoch_steps)
 {
-    double decay_steps = floor((double)steps_per_epoch * s->decay_epochs);
+    double decay_steps = floor(epoch_steps * s->decay_epochs);
     if (!(s->decay_epochs > 0)) return s->lr;
     if (decay_steps < 1) decay_steps = 1;
     return fmax(s->min_lr, s->lr * pow(s->decay_rate, floor((double)step / decay_steps)));
@@ -111,8 +111,8 @@ double schedule_lr(const Schedule *s, int64_t step, int64_t steps_per_epoch, int
     if ((double)step < warmup) return s->warmup_lr + (first - s->warmup_lr) * (double)step / warmup;
     double t = progress((double)step, warmup, (double)total_steps);
     switch (s->kind) {
-    case SCHEDULE_EXPONENTIAL:
-    case SCHEDULE_STEP: return staircase(s, step, steps_per_epoch);
+    case SCHEDULE_EXPONENTIAL: return staircase(s, step, s->epoch_steps > 0 ? s->epoch_steps : (double)steps_per_epoch);
+    case SCHEDULE_STEP: return staircase(s, step, (double)steps_per_epoch);
     case SCHEDULE_PIECEWISE: return piecewise(s, step, steps_per_epoch);
     case SCHEDULE_COSINE: return cosine(s->lr, s->min_lr, t);
     case SCHEDULE_POLYNOMIAL: return s->min_lr + (s->lr - s->min_lr) * pow(1 - t, s->power);

@@ -67,7 +67,7 @@ typedef struct TrainJob {
     double checkpoint_minutes;
     int keep;
     int log_interval, event_interval;
-    int eval_interval; /* epochs; 0 = at the end */
+    int eval_interval; /* epochs, and at the end; 0 = never */
     bool quiet, color, tty;
     bool log_tf2016; /* the console speaks as the original trainer */
 

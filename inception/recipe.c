@@ -1,0 +1,53 @@
+/* Finding and applying a recipe; see recipe.h. The texts are in a generated file (cmake/embed_texts.cmake). */
+#include "inception/recipe.h"
+
+#include "inception/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RECIPES_MAX = 32 };
+
+static Status recipe_missing(const char *name)
+{
+    const char *names[RECIPES_MAX];
+    char list[512] = "";
+    int count = 0;
+    for (; count < RECIPES_MAX && recipes[count].name; count++) {
+        size_t used = strlen(list);
+        names[count] = recipes[count].name;
+        snprintf(list + used, sizeof list - used, "%s%s", count ? ", " : "", names[count]);
+    }
+    const char *near = nearest_name(name, names, count);
+    return FAIL(ERR_ARG, "--recipe: there is no '%s'%s%s%s (one of %s, or a file: ./my.yaml)", name,
+                near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list);
+}
+
+static Status recipe_file(Options *options, const char *path)
+{
+    char *bytes = NULL;
+    size_t count = 0;
+    TRY(config_load(path, &bytes, &count));
+    Status st = options_apply_bytes(options, bytes, count, ORIGIN_RECIPE, path);
+    free(bytes);
+    return st;
+}
+
+Status recipe_apply(Options *options)
+{
+    const char *name = options->recipe;
+    if (!name) return OK;
+    if (strpbrk(name, "/.")) return recipe_file(options, name);
+    for (const Recipe *recipe = recipes; recipe->name; recipe++)
+        if (!strcmp(recipe->name, name)) return options_apply_yaml(options, recipe->text, ORIGIN_RECIPE, name);
+    return recipe_missing(name);
+}
+
+void recipes_print(FILE *to)
+{
+    fprintf(to, "\n%-22s %s\n", "recipe (--recipe)", "settings");
+    for (const Recipe *recipe = recipes; recipe->name; recipe++) {
+        const char *title = recipe->text + strspn(recipe->text, "# ");
+        fprintf(to, "%-22s %.*s\n", recipe->name, (int)strcspn(title, "\n"), title);
+    }
+}
