@@ -19,6 +19,7 @@ typedef struct DeviceConfig {
     int threads;          /* CPU: size of the OpenMP team, >= 1 */
     bool deterministic;   /* refuse algorithms whose result may differ between runs */
     bool allow_reference; /* CPU: accept oneDNN's `ref` implementations (a 100x slower convolution) */
+    bool tf32;            /* GPU: products of f32 may round their operands to TF32 (10 bits of mantissa) */
 } DeviceConfig;
 
 typedef struct Device {

@@ -1,0 +1,238 @@
+/* CONV, CONV_DX, CONV_DW, DENSE, DENSE_DX, DENSE_DW over cuDNN and cuBLASLt.
+ *
+ * Each is a task (task.h) on packed operands of one dtype. An operand that is held otherwise (weights are f32 in the
+ * parameter arena, slices have gaps, an image has 1 or 3 channels where tensor cores want 8) goes through workspace:
+ * converted before the task, or, if it is the result, after. dx + acc is computed by the task, which adds to acc where
+ * dx lies. A dense layer is a convolution by one pixel over images of one pixel with c * h * w channels. */
+#include "kernels/cuda/convert.h"
+#include "kernels/cuda/task.h"
+
+#include <stdlib.h>
+
+enum { X, W, Y, PARTS };
+
+/* One operand: as the call holds it, and as the task wants it. */
+typedef struct Part {
+    Tensor as;     /* packed; data unused */
+    bool converts; /* goes through workspace */
+    size_t offset; /* there */
+} Part;
+
+typedef struct ConvState {
+    Task task;
+    CudnnConv kind;
+    Part part[PARTS];
+} ConvState;
+
+/* The operands of a call, as views. */
+typedef struct Operands {
+    CudnnConv kind;
+    Tensor held[PARTS], acc;
+    const float *bias;
+    Window window;
+    bool dense, relu, has_bias, has_acc;
+} Operands;
+
+static Tensor flattened(const Tensor *t)
+{
+    int32_t count = t->shape.c * t->shape.h * t->shape.w;
+    return (Tensor){t->data, {t->shape.n, count, 1, 1}, t->dtype, count};
+}
+
+static void operands_set(Operands *o, const Tensor *x, const Tensor *w, const Tensor *y)
+{
+    o->held[X] = o->dense ? flattened(x) : *x;
+    o->held[W] = o->dense ? flattened(w) : *w;
+    o->held[Y] = *y;
+}
+
+static Operands operands_of(const OpCall *call)
+{
+    static const Window pixel = {.kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1};
+    const Tensor *in = call->in, *out = call->out;
+    Operands o = {.dense = call->kind == OP_DENSE || call->kind == OP_DENSE_DX || call->kind == OP_DENSE_DW};
+    bool third = call->in_count > 2 && in[2].data;
+    o.window = o.dense ? pixel : call->attr.conv.window;
+    switch (call->kind) {
+    case OP_CONV_DX:
+    case OP_DENSE_DX:
+        o.kind = CUDNN_CONV_DATA;
+        operands_set(&o, &out[0], &in[1], &in[0]);
+        o.has_acc = third;
+        if (third) o.acc = in[2];
+        break;
+    case OP_CONV_DW:
+    case OP_DENSE_DW:
+        o.kind = CUDNN_CONV_FILTER;
+        operands_set(&o, &in[0], &out[0], &in[1]);
+        break;
+    default:
+        o.kind = CUDNN_CONV_FORWARD;
+        operands_set(&o, &in[0], &in[1], &out[0]);
+        o.has_bias = third;
+        if (third) o.bias = in[2].data;
+        o.relu = o.dense ? call->attr.dense.relu : call->attr.conv.relu;
+    }
+    return o;
+}
+
+static Status conv_check(const OpCall *call, const Operands *o)
+{
+    const Window *v = &o->window;
+    const Tensor *held = o->held;
+    Shape x = held[X].shape, w = {held[Y].shape.c, x.c, v->kh, v->kw};
+    Shape y = {x.n, held[W].shape.n, window_out(x.h, v->kh, v->stride_h, v->pad_h, false),
+               window_out(x.w, v->kw, v->stride_w, v->pad_w, false)};
+    if (!shape_equal(held[W].shape, w) || !shape_equal(held[Y].shape, y))
+        return FAIL(ERR_SHAPE,
+                    "'%s' (%s): x %s, w %s and y %s do not fit a %dx%d window of stride %dx%d, padding %dx%d",
+                    call->name, op_name(call->kind), shape_text(x), shape_text(held[W].shape),
+                    shape_text(held[Y].shape), v->kh, v->kw, v->stride_h, v->stride_w, v->pad_h, v->pad_w);
+    if (held[W].dtype != DTYPE_F32 || !tensor_is_packed(&held[W]))
+        return FAIL(ERR_UNSUPPORTED, "'%s' (%s): weights are %s with pitch %lld, only packed f32 is supported",
+                    call->name, op_name(call->kind), dtype_name(held[W].dtype), (long long)held[W].pitch);
+    if (o->has_bias && (call->in[2].dtype != DTYPE_F32 || shape_count(call->in[2].shape) != y.c))
+        return FAIL(ERR_SHAPE, "'%s' (%s): the bias is %s %s, wanted f32 1x%dx1x1", call->name, op_name(call->kind),
+                    dtype_name(call->in[2].dtype), shape_text(call->in[2].shape), y.c);
+    if (o->has_acc && (o->acc.dtype != held[X].dtype || !shape_equal(o->acc.shape, x)))
+        return FAIL(ERR_SHAPE, "'%s' (%s): acc is %s %s, wanted %s %s like dx", call->name, op_name(call->kind),
+                    dtype_name(o->acc.dtype), shape_text(o->acc.shape), dtype_name(held[X].dtype), shape_text(x));
+    for (int k = 0; k < PARTS; k++)
+        if (shape_pixels(held[k].shape) * held[k].pitch >= KERNEL_MAX_ELEMENTS)
+            return FAIL(ERR_UNSUPPORTED, "'%s' (%s): %s has 2^31 elements or more; use a smaller batch", call->name,
+                        op_name(call->kind), shape_text(held[k].shape));
+    return OK;
+}
+
+/* ---- prepare */
+
+/* 16 bits if either side is: sums are f32 all the same. */
+static Dtype task_dtype(const Operands *o)
+{
+    return o->held[X].dtype != DTYPE_F32 ? o->held[X].dtype : o->held[Y].dtype;
+}
+
+/* Tensor cores want rows of 16 bytes. */
+static int32_t channels_padded(int32_t c, Dtype dtype)
+{
+    int32_t step = dtype == DTYPE_F32 ? 4 : 8;
+    return (c + step - 1) / step * step;
+}
+
+static TaskSpec spec_of(const Operands *o)
+{
+    Dtype dtype = task_dtype(o);
+    TaskSpec s = {.kind = o->kind,
+                  .x = o->held[X].shape,
+                  .w = o->held[W].shape,
+                  .y = o->held[Y].shape,
+                  .dtype = dtype,
+                  .window = o->window,
+                  .accumulate = o->has_acc,
+                  .dense = o->dense};
+    s.x.c = s.w.c = channels_padded(s.x.c, dtype);
+    s.y.c = s.w.n = channels_padded(s.y.c, dtype);
+    return s;
+}
+
+static size_t rounded_up(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* Workspace: the task's own, then the operands that are converted. */
+static void conv_layout(ConvState *state, OpCall *call, const Operands *o, const TaskSpec *s)
+{
+    Shape shapes[PARTS] = {[X] = s->x, [W] = s->w, [Y] = s->y};
+    size_t end = rounded_up(state->task.workspace_bytes);
+    for (int k = 0; k < PARTS; k++) {
+        Part *part = &state->part[k];
+        const Tensor *held = &o->held[k];
+        part->as = (Tensor){NULL, shapes[k], k == W ? state->task.w_dtype : s->dtype, shapes[k].c};
+        part->converts =
+            part->as.dtype != held->dtype || part->as.pitch != held->pitch || !shape_equal(part->as.shape, held->shape);
+        part->offset = end;
+        if (part->converts) end += rounded_up((size_t)shape_count(shapes[k]) * dtype_bytes(part->as.dtype));
+    }
+    call->workspace_bytes = end + 256; /* the plan aligns to 64 */
+}
+
+static Status conv_prepare(Device *device, OpCall *call)
+{
+    Status st = OK;
+    Operands o = operands_of(call);
+    TRY(conv_check(call, &o));
+    ConvState *state = calloc(1, sizeof *state);
+    if (!state) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
+    TaskSpec spec = spec_of(&o);
+    state->kind = o.kind;
+    TRY_OUT(task_choose(device, call->name, &spec, &state->task));
+    conv_layout(state, call, &o, &spec);
+    call->state = state;
+    state = NULL;
+out:
+    free(state);
+    return st;
+}
+
+/* ---- launch */
+
+/* `held` as the task wants it. Rows of weights that the task has and the model has not are zeros. */
+static Status part_load(const Part *part, void *memory, const Tensor *held, cudaStream_t stream)
+{
+    Tensor as = part->as;
+    size_t row = (size_t)(shape_count(as.shape) / as.shape.n) * dtype_bytes(as.dtype);
+    int32_t more = as.shape.n - held->shape.n;
+    if (more > 0)
+        TRY_CUDA(cudaMemsetAsync((char *)memory + (size_t)held->shape.n * row, 0, (size_t)more * row, stream));
+    as.data = memory;
+    as.shape.n = held->shape.n;
+    TRY_CUDA(convert_pixels(&as, held, stream));
+    return OK;
+}
+
+static Status part_store(const Part *part, void *memory, const Tensor *held, cudaStream_t stream)
+{
+    Tensor as = part->as;
+    as.data = memory;
+    as.shape.n = held->shape.n;
+    TRY_CUDA(convert_pixels(held, &as, stream));
+    return OK;
+}
+
+static Status conv_launch(Device *device, OpCall *call)
+{
+    static const int results[] = {[CUDNN_CONV_FORWARD] = Y, [CUDNN_CONV_DATA] = X, [CUDNN_CONV_FILTER] = W};
+    const ConvState *state = call->state;
+    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
+    Operands o = operands_of(call);
+    char *workspace = (char *)(((uintptr_t)call->workspace + 255) & ~(uintptr_t)255);
+    int result = results[state->kind];
+    void *memory[PARTS];
+    for (int k = 0; k < PARTS; k++) {
+        const Part *part = &state->part[k];
+        memory[k] = part->converts ? workspace + part->offset : o.held[k].data;
+        if (part->converts && k != result) TRY(part_load(part, memory[k], &o.held[k], stream));
+    }
+    if (o.has_acc && memory[X] != o.acc.data) TRY(part_load(&state->part[X], memory[X], &o.acc, stream));
+    TRY(task_run(device, &state->task, memory[X], memory[W], memory[Y], workspace));
+    if (state->part[result].converts) TRY(part_store(&state->part[result], memory[result], &o.held[result], stream));
+    if (o.has_bias || o.relu) TRY_CUDA(convert_bias(&o.held[Y], o.bias, o.relu, stream));
+    return OK;
+}
+
+static void conv_discard(Device *device, OpCall *call)
+{
+    ConvState *state = call->state;
+    if (state) task_free(device, &state->task);
+    free(state);
+    call->state = NULL;
+}
+
+#define CONV_KERNEL .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard
+const OpKernel cuda_conv = {CONV_KERNEL, .strided_in = 1, .strided_out = 1};
+const OpKernel cuda_conv_dx = {CONV_KERNEL, .strided_in = 1 | 4, .strided_out = 1, .in_place = 4};
+const OpKernel cuda_conv_dw = {CONV_KERNEL, .strided_in = 1 | 2};
+const OpKernel cuda_dense = {CONV_KERNEL, .strided_out = 1};
+const OpKernel cuda_dense_dx = {CONV_KERNEL, .strided_in = 1};
+const OpKernel cuda_dense_dw = {CONV_KERNEL, .strided_in = 2};

@@ -1,0 +1,131 @@
+/* The cache of plans as lines of text; see plan_cache.h. Lines are appended whole, so that processes may share a file.
+ */
+#include "kernels/cuda/plan_cache.h"
+
+#include "kernels/cuda/cudnn_graph.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 1024, PATH_BYTES = 1024 };
+
+typedef struct Entry {
+    char *task, *plan; /* one allocation, owned by `task` */
+} Entry;
+
+struct PlanCache {
+    Entry *entries; /* owned */
+    int count, room;
+    char path[PATH_BYTES]; /* "": memory only */
+};
+
+/* The path of the file, its folders made; "" where that cannot be. */
+static void path_make(const char *device_name, char *path)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    static const char *const folders[] = {"", "/towers", "/plans"};
+    char library[64];
+    path[0] = 0;
+    cudnn_describe(library, sizeof library);
+    int used = cache && *cache == '/' ? snprintf(path, PATH_BYTES, "%s", cache)
+               : home && *home == '/' ? snprintf(path, PATH_BYTES, "%s/.cache", home)
+                                      : 0;
+    if (used <= 0 || used > PATH_BYTES / 2) goto none;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        used += snprintf(path + used, (size_t)(PATH_BYTES - used), "%s", folders[i]);
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) goto none;
+    }
+    char *name = path + used + 1;
+    snprintf(path + used, (size_t)(PATH_BYTES - used), "/%.200s %s.txt", device_name, library);
+    for (; *name; name++)
+        if (!isalnum((unsigned char)*name) && *name != '.') *name = '_';
+    return;
+none:
+    path[0] = 0;
+}
+
+static Status entry_set(PlanCache *cache, const char *task, const char *plan)
+{
+    size_t task_bytes = strlen(task) + 1, plan_bytes = strlen(plan) + 1;
+    if (cache->count == cache->room) {
+        int room = cache->room ? 2 * cache->room : 256;
+        Entry *more = realloc(cache->entries, (size_t)room * sizeof *more);
+        if (!more) return FAIL(ERR_MEMORY, "cache of %d plans", room);
+        cache->entries = more;
+        cache->room = room;
+    }
+    char *text = malloc(task_bytes + plan_bytes);
+    if (!text) return FAIL(ERR_MEMORY, "cache of %d plans", cache->count);
+    cache->entries[cache->count++] = (Entry){text, text + task_bytes};
+    memcpy(text, task, task_bytes);
+    memcpy(text + task_bytes, plan, plan_bytes);
+    return OK;
+}
+
+static Status file_read(PlanCache *cache)
+{
+    char line[LINE_BYTES];
+    FILE *file = *cache->path ? fopen(cache->path, "re") : NULL;
+    if (!file) return OK;
+    Status st = OK;
+    while (st == OK && fgets(line, sizeof line, file)) {
+        char *plan = strchr(line, '\t'), *end = plan ? strchr(plan + 1, '\t') : NULL;
+        if (!end) continue;
+        *plan = *end = 0;
+        st = entry_set(cache, line, plan + 1);
+    }
+    fclose(file);
+    return st;
+}
+
+Status plan_cache_open(const char *device_name, PlanCache **made)
+{
+    Status st = OK;
+    PlanCache *cache = calloc(1, sizeof *cache);
+    if (!cache) return FAIL(ERR_MEMORY, "cache of plans");
+    path_make(device_name, cache->path);
+    TRY_OUT(file_read(cache));
+    *made = cache;
+    cache = NULL;
+out:
+    plan_cache_close(cache);
+    return st;
+}
+
+void plan_cache_close(PlanCache *cache)
+{
+    if (!cache) return;
+    for (int i = 0; i < cache->count; i++) free(cache->entries[i].task);
+    free(cache->entries);
+    free(cache);
+}
+
+const char *plan_cache_find(const PlanCache *cache, const char *task)
+{
+    for (int i = cache->count - 1; i >= 0; i--)
+        if (strcmp(cache->entries[i].task, task) == 0) return cache->entries[i].plan;
+    return NULL;
+}
+
+/* That a line could not be written costs time in a later run, nothing else. */
+static void file_append(const PlanCache *cache, const char *task, const char *plan, double microseconds)
+{
+    char line[LINE_BYTES];
+    int length = snprintf(line, sizeof line, "%s\t%s\t%.1f\n", task, plan, microseconds);
+    int file = *cache->path ? open(cache->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    if (file < 0) return;
+    if (length < LINE_BYTES && write(file, line, (size_t)length) != length) length = 0;
+    close(file);
+}
+
+Status plan_cache_add(PlanCache *cache, const char *task, const char *plan, double microseconds)
+{
+    TRY(entry_set(cache, task, plan));
+    file_append(cache, task, plan, microseconds);
+    return OK;
+}

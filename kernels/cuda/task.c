@@ -1,0 +1,219 @@
+/* Candidates for a task, and the choice among them; see task.h. */
+#include "kernels/cuda/task.h"
+
+#include "kernels/cuda/autotune.h"
+#include "kernels/cuda/plan_cache.h"
+
+#include <string.h>
+
+enum { CUDNN_CANDIDATES = 10, PRODUCT_CANDIDATES = 4, CANDIDATES = CUDNN_CANDIDATES + PRODUCT_CANDIDATES };
+static const size_t WORKSPACE_MAX = (size_t)512 << 20;
+
+typedef struct Choice {
+    const TaskSpec *spec;
+    Task candidate[CANDIDATES];
+    int count;
+    void *x, *w, *y, *workspace; /* for timing */
+} Choice;
+
+/* ---- candidates */
+
+static bool window_is_pixel(const Window *v)
+{
+    return v->kh == 1 && v->kw == 1 && v->stride_h == 1 && v->stride_w == 1 && !v->pad_h && !v->pad_w;
+}
+
+static Product product_of(const Device *device, const TaskSpec *s)
+{
+    static const ProductKind kinds[] = {
+        [CUDNN_CONV_FORWARD] = PRODUCT_Y, [CUDNN_CONV_DATA] = PRODUCT_DX, [CUDNN_CONV_FILTER] = PRODUCT_DW};
+    return (Product){.kind = kinds[s->kind],
+                     .rows = shape_pixels(s->x),
+                     .ins = s->x.c,
+                     .outs = s->y.c,
+                     .dtype = s->dtype,
+                     .accumulate = s->accumulate,
+                     .tf32 = device->config.tf32,
+                     .deterministic = device->config.deterministic,
+                     .workspace_max = (size_t)64 << 20};
+}
+
+static Status graph_create(Device *device, const TaskSpec *s, CudnnGraph **made)
+{
+    TRY(cudnn_graph_create(cuda_device(device)->cudnn, made));
+    int x = cudnn_tensor(*made, s->x, s->dtype, 0), w = cudnn_tensor(*made, s->w, s->dtype, 0),
+        y = cudnn_tensor(*made, s->y, s->dtype, 0);
+    cudnn_conv(*made, s->kind, &s->window, x, w, y, s->accumulate ? 1 : 0);
+    return OK;
+}
+
+static void offer_plan(Choice *c, CudnnPlan *plan)
+{
+    c->candidate[c->count++] =
+        (Task){.plan = plan, .w_dtype = c->spec->dtype, .workspace_bytes = cudnn_plan_workspace(plan)};
+}
+
+static void offer_product(Choice *c, ProductPlan *plan)
+{
+    c->candidate[c->count++] = (Task){.product = plan,
+                                      .w_dtype = c->spec->kind == CUDNN_CONV_FILTER ? DTYPE_F32 : c->spec->dtype,
+                                      .workspace_bytes = product_plan_workspace(plan)};
+}
+
+static Status offer_plans(Choice *c, Device *device, int wanted)
+{
+    CudnnGraph *graph = NULL;
+    CudnnPlan *plans[CUDNN_CANDIDATES];
+    CudnnRules rules = {.deterministic = device->config.deterministic,
+                        .tf32 = device->config.tf32 || c->spec->dtype != DTYPE_F32,
+                        .workspace_max = WORKSPACE_MAX};
+    int found = 0;
+    Status st = graph_create(device, c->spec, &graph);
+    if (st == OK) st = cudnn_plans(graph, &rules, wanted, plans, &found);
+    if (st == ERR_UNSUPPORTED) { /* better a large workspace than none */
+        rules.workspace_max = 0;
+        st = cudnn_plans(graph, &rules, wanted, plans, &found);
+    }
+    for (int i = 0; i < found; i++) offer_plan(c, plans[i]);
+    cudnn_graph_destroy(graph);
+    return st;
+}
+
+static Status offer_products(Choice *c, Device *device, int wanted)
+{
+    ProductPlan *plans[PRODUCT_CANDIDATES];
+    Product product = product_of(device, c->spec);
+    int found = 0;
+    TRY(product_plans(cuda_device(device)->cublas, &product, wanted, plans, &found));
+    for (int i = 0; i < found; i++) offer_product(c, plans[i]);
+    return OK;
+}
+
+/* All of them, or only the first. */
+static Status offer_all(Choice *c, Device *device, bool first)
+{
+    bool product = c->spec->dense || window_is_pixel(&c->spec->window);
+    if (product) TRY(offer_products(c, device, first ? 1 : PRODUCT_CANDIDATES));
+    if (first && c->count) return OK;
+    Status st = offer_plans(c, device, first ? 1 : CUDNN_CANDIDATES);
+    return st == ERR_UNSUPPORTED && c->count ? OK : st;
+}
+
+/* ---- the plan cache */
+
+static void task_text(const Device *device, const TaskSpec *s, char *text, size_t bytes)
+{
+    static const char *const kinds[] = {"forward", "data", "filter"};
+    const Window *v = &s->window;
+    bool tf32 = s->dtype == DTYPE_F32 && device->config.tf32;
+    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d%s%s", kinds[s->kind],
+             tf32 ? "tf32" : dtype_name(s->dtype), shape_text(s->x), shape_text(s->w), v->stride_h, v->stride_w,
+             v->pad_h, v->pad_w, s->accumulate ? " add" : "", s->dense ? " dense" : "");
+}
+
+static void plan_text(const Task *task, char *text, size_t bytes)
+{
+    if (task->product)
+        product_plan_text(task->product, text, bytes);
+    else
+        snprintf(text, bytes, "%s", cudnn_plan_text(task->plan));
+}
+
+/* A plan from the cache; one that this library refuses is no failure, it is found anew. */
+static bool offer_named(Choice *c, Device *device, const char *text)
+{
+    CudnnGraph *graph = NULL;
+    CudnnPlan *plan = NULL;
+    ProductPlan *made = NULL;
+    Product product = product_of(device, c->spec);
+    if (strncmp(text, "product", 7) == 0) {
+        if (product_plan_named(cuda_device(device)->cublas, &product, text, &made) != OK) return false;
+        offer_product(c, made);
+        return true;
+    }
+    if (graph_create(device, c->spec, &graph) == OK && cudnn_plan_named(graph, text, &plan) == OK) offer_plan(c, plan);
+    cudnn_graph_destroy(graph);
+    return plan != NULL;
+}
+
+/* ---- timing */
+
+static Status candidate_run(Device *device, void *context, int number)
+{
+    const Choice *c = context;
+    return task_run(device, &c->candidate[number], c->x, c->w, c->y, c->workspace);
+}
+
+static Status buffer(Device *device, Shape shape, void **made)
+{
+    return device->backend->alloc(device, (size_t)shape_count(shape) * sizeof(float), made);
+}
+
+/* Where there is no memory for timing, the heuristics' first guess is taken. */
+static Status choose_by_time(Choice *c, Device *device, const char *task, int *best)
+{
+    char text[256];
+    double time = 0;
+    void *memory[4] = {NULL};
+    size_t workspace = 1;
+    *best = 0;
+    for (int i = 0; i < c->count; i++)
+        if (c->candidate[i].workspace_bytes > workspace) workspace = c->candidate[i].workspace_bytes;
+    Status st = buffer(device, c->spec->x, &memory[0]);
+    if (st == OK) st = buffer(device, c->spec->w, &memory[1]);
+    if (st == OK) st = buffer(device, c->spec->y, &memory[2]);
+    if (st == OK) st = device->backend->alloc(device, workspace, &memory[3]);
+    c->x = memory[0], c->w = memory[1], c->y = memory[2], c->workspace = memory[3];
+    if (st == OK) st = autotune(device, candidate_run, c, c->count, best, &time);
+    if (st == OK) {
+        plan_text(&c->candidate[*best], text, sizeof text);
+        st = plan_cache_add(cuda_device(device)->plans, task, text, time);
+    }
+    for (int i = 0; i < 4; i++)
+        if (memory[i]) device->backend->release(device, memory[i]);
+    return st == ERR_MEMORY ? OK : st;
+}
+
+static Status choose(Choice *c, Device *device, int *best)
+{
+    char text[256];
+    *best = 0;
+    if (device->config.deterministic) return offer_all(c, device, true);
+    task_text(device, c->spec, text, sizeof text);
+    const char *known = plan_cache_find(cuda_device(device)->plans, text);
+    if (known && offer_named(c, device, known)) return OK;
+    TRY(offer_all(c, device, false));
+    return c->count > 1 ? choose_by_time(c, device, text, best) : OK;
+}
+
+Status task_choose(Device *device, const char *name, const TaskSpec *spec, Task *task)
+{
+    Choice c = {.spec = spec};
+    int best = 0;
+    Status st = choose(&c, device, &best);
+    if (st == ERR_UNSUPPORTED)
+        st = FAIL(ERR_UNSUPPORTED, "'%s': neither cuDNN nor cuBLASLt has a%s plan for x %s, w %s in %s", name,
+                  device->config.deterministic ? " deterministic" : "", shape_text(spec->x), shape_text(spec->w),
+                  dtype_name(spec->dtype));
+    for (int i = 0; i < c.count; i++)
+        if (st != OK || i != best) task_free(device, &c.candidate[i]);
+    TRY(st);
+    *task = c.candidate[best];
+    return OK;
+}
+
+void task_free(Device *device, Task *task)
+{
+    (void)device;
+    cudnn_plan_destroy(task->plan);
+    product_plan_destroy(task->product);
+    *task = (Task){0};
+}
+
+Status task_run(Device *device, const Task *task, void *x, void *w, void *y, void *workspace)
+{
+    static const int tensors[] = {1, 2, 3}; /* in the order in which the graph declares them */
+    void *memory[] = {x, w, y};
+    if (task->product) return product_run(task->product, x, w, y, workspace, cuda_stream(device, LANE_COMPUTE));
+    return cudnn_plan_run(task->plan, tensors, memory, 3, workspace);
+}

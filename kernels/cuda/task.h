@@ -1,0 +1,35 @@
+/* Task: one convolution or matrix product as a library does it, by the best plan that was found for it.
+ *
+ * Operands are packed NHWC, of one dtype, aligned to 16 bytes. Candidates are cuDNN's plans and, where the window is
+ * one pixel, cuBLASLt's; the fastest on this device is taken, from the plan cache or by timing. On a deterministic
+ * device nothing is timed: the first candidate that gives the same bits every time is taken, so that all runs take the
+ * same. */
+#ifndef TOWERS_KERNELS_CUDA_TASK_H
+#define TOWERS_KERNELS_CUDA_TASK_H
+
+#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cudnn_graph.h"
+
+typedef struct TaskSpec {
+    CudnnConv kind;
+    Shape x, w, y;
+    Dtype dtype;
+    Window window;
+    bool accumulate; /* the result is added to what is there; not for CUDNN_CONV_FILTER */
+    bool dense;      /* a matrix product, not a convolution: cuBLASLt alone */
+} TaskSpec;
+
+typedef struct Task {
+    CudnnPlan *plan;      /* owned: one of the two */
+    ProductPlan *product; /* owned */
+    Dtype w_dtype;        /* of w: spec.dtype, except that products write the gradient of the weights in f32 */
+    size_t workspace_bytes;
+} Task;
+
+/* `name` for messages. */
+NODISCARD Status task_choose(Device *device, const char *name, const TaskSpec *spec, Task *task);
+void task_free(Device *device, Task *task);
+NODISCARD Status task_run(Device *device, const Task *task, void *x, void *w, void *y, void *workspace);
+
+#endif
