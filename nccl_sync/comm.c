@@ -19,8 +19,8 @@ Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Com
 
 static Status range_check(const Comm *comm, size_t first, size_t count)
 {
-    if (first + count > comm->config.max_count)
-        return FAIL(ERR_INTERNAL, "collective over elements %zu..%zu, room for %zu", first, first + count,
+    if (count > comm->config.max_count || first > comm->config.max_count - count)
+        return FAIL(ERR_INTERNAL, "collective over %zu elements from %zu on, room for %zu", count, first,
                     comm->config.max_count);
     return OK;
 }

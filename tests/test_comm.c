@@ -1,0 +1,391 @@
+/* The shared-memory communicator between forked processes: sums in tower order, equal bit for bit for any mapping of
+ * towers to processes; broadcast; barrier; and every way of leaving ends in ERR_COMM on the other ranks, with the
+ * culprit's name, within its deadline. */
+#include "nccl_sync/comm.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kernels/philox.h"
+
+enum { RANKS_MAX = 8, COUNT = 5000, ROUNDS = 30, TIMEOUT_MS = 20000, HANG_S = 60 };
+
+/* What the ranks of a group write down for the test. */
+typedef struct Seen {
+    Status status[RANKS_MAX];
+    char message[RANKS_MAX][512];
+    float sum[RANKS_MAX][COUNT];
+    volatile int ready; /* set by one rank for another, or for the test */
+} Seen;
+
+typedef struct Group {
+    int towers, ranks;
+    int64_t timeout_ms;
+    CommShared *shared; /* owned */
+    Seen *seen;         /* owned, shared by all */
+    pid_t pid[RANKS_MAX];
+} Group;
+
+typedef Status (*RankMain)(Comm *comm, int rank, Seen *seen);
+
+static CommConfig config_of(const Group *g, int rank)
+{
+    int first = rank * g->towers / g->ranks, next = (rank + 1) * g->towers / g->ranks;
+    return (CommConfig){.rank = rank,
+                        .ranks = g->ranks,
+                        .first = first,
+                        .local = next - first,
+                        .towers = g->towers,
+                        .max_count = COUNT,
+                        .timeout_ms = g->timeout_ms};
+}
+
+static void rank_live(const Group *g, int rank, RankMain rank_main)
+{
+    Comm *comm = NULL;
+    CommConfig config = config_of(g, rank);
+    alarm(HANG_S); /* a hang is a failure, not a wait */
+    Status st = comm_shm_open(&config, g->shared, &comm);
+    if (st == OK) st = rank_main(comm, rank, g->seen);
+    snprintf(g->seen->message[rank], sizeof g->seen->message[rank], "%s", st == OK ? "" : status_message());
+    g->seen->status[rank] = st;
+    comm_close(comm);
+    _exit(0);
+}
+
+static Group group_start(int towers, int ranks, int64_t timeout_ms, RankMain rank_main)
+{
+    Group g = {.towers = towers, .ranks = ranks, .timeout_ms = timeout_ms};
+    assert_int_equal(comm_shared_create(towers, ranks, COUNT, &g.shared), OK);
+    g.seen = mmap(NULL, sizeof *g.seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(g.seen != MAP_FAILED);
+    for (int r = 0; r < ranks; r++) g.seen->status[r] = STATUS_COUNT; /* it never came to its end */
+    for (int r = 0; r < ranks; r++) {
+        g.pid[r] = fork();
+        assert_true(g.pid[r] >= 0);
+        if (g.pid[r] == 0) rank_live(&g, r, rank_main);
+    }
+    return g;
+}
+
+/* Ranks in `killed` (bits) may end by SIGKILL, all others by themselves. */
+static void group_wait(Group *g, unsigned killed)
+{
+    for (int r = 0; r < g->ranks; r++) {
+        int status;
+        assert_int_equal(waitpid(g->pid[r], &status, 0), g->pid[r]);
+        if (killed >> r & 1)
+            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        else if (!WIFEXITED(status))
+            fail_msg("rank %d was ended by signal %d (%d: it hung)", r, WTERMSIG(status), SIGALRM);
+    }
+}
+
+static void group_end(Group *g)
+{
+    munmap(g->seen, sizeof *g->seen);
+    comm_shared_destroy(g->shared);
+}
+
+static void all_ok(const Group *g)
+{
+    for (int r = 0; r < g->ranks; r++)
+        if (g->seen->status[r] != OK) fail_msg("rank %d: %s", r, g->seen->message[r]);
+}
+
+/* Every rank but those in `gone` ended with ERR_COMM and a message that holds `text`. */
+static void all_told(const Group *g, unsigned gone, const char *text)
+{
+    for (int r = 0; r < g->ranks; r++) {
+        if (gone >> r & 1) continue;
+        if (g->seen->status[r] != ERR_COMM || !strstr(g->seen->message[r], text))
+            fail_msg("rank %d: status %d, '%s', wanted '%s'", r, (int)g->seen->status[r], g->seen->message[r], text);
+    }
+}
+
+/* ---- sums */
+
+/* Numbers of very different size: their sum depends on the order in which they are added. */
+static float gift(int tower, int round, size_t i)
+{
+    Philox random = philox(7, (uint32_t)tower, (uint32_t)round, (uint32_t)i, 0);
+    float scale = (float)(1u << random.v[1] % 24);
+    return ((float)(int32_t)random.v[0] / 2147483648.0f) * scale;
+}
+
+static void gifts(int tower, int round, size_t first, float *to, size_t count)
+{
+    for (size_t i = 0; i < count; i++) to[i] = gift(tower, round, first + i);
+}
+
+static float expected_sum(int towers, int round, size_t i)
+{
+    float sum = gift(0, round, i);
+    for (int t = 1; t < towers; t++) sum += gift(t, round, i);
+    return sum;
+}
+
+/* Three ranges a round, one of them empty of a rank's part (fewer elements than ranks), in different orders. */
+static Status sum_rounds(Comm *comm, int rank, Seen *seen)
+{
+    static const size_t first[] = {0, 3001, 3000, 3000}, count[] = {3000, 1999, 1, 0};
+    const CommConfig *c = comm_config(comm);
+    float mine[COUNT];
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int t = c->first; t < c->first + c->local; t++)
+            for (int k = 0; k < 4; k++) {
+                gifts(t, round, first[k], mine, count[k]);
+                TRY(comm_give(comm, t, first[k], mine, count[k]));
+            }
+        for (int k = 3; k >= 0; k--) TRY(comm_sum(comm, first[k], seen->sum[rank] + first[k], count[k]));
+        for (size_t i = 0; i < COUNT; i++) {
+            float wanted = expected_sum(c->towers, round, i);
+            if (memcmp(&wanted, &seen->sum[rank][i], sizeof wanted))
+                return FAIL(ERR_INTERNAL, "round %d, element %zu: %.9g instead of %.9g", round, i,
+                            (double)seen->sum[rank][i], (double)wanted);
+        }
+    }
+    return OK;
+}
+
+static void test_sums_in_tower_order(void **state)
+{
+    (void)state;
+    for (int towers = 1; towers <= 8; towers *= 2)
+        for (int ranks = 1; ranks <= towers && ranks <= 4; ranks *= 2) {
+            Group g = group_start(towers, ranks, TIMEOUT_MS, sum_rounds);
+            group_wait(&g, 0);
+            all_ok(&g);
+            group_end(&g);
+        }
+}
+
+static void test_uneven_mapping(void **state)
+{
+    (void)state;
+    Group g = group_start(7, 3, TIMEOUT_MS, sum_rounds);
+    group_wait(&g, 0);
+    all_ok(&g);
+    group_end(&g);
+}
+
+/* ---- broadcast and barrier */
+
+static Status broadcasts(Comm *comm, int rank, Seen *seen)
+{
+    enum { LARGE = 200001 };
+    const size_t sizes[] = {0, 1, 65535, 65536, 65537, LARGE};
+    static char bytes[LARGE];
+    (void)seen;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (int root = 0; root < comm_config(comm)->ranks; root++) {
+            for (size_t i = 0; i < LARGE; i++) bytes[i] = rank == root ? (char)(i * 31 + k + (size_t)root) : (char)99;
+            TRY(comm_broadcast(comm, bytes, sizes[k], root));
+            for (size_t i = 0; i < LARGE; i++) {
+                char wanted = i < sizes[k] || rank == root ? (char)(i * 31 + k + (size_t)root) : (char)99;
+                if (bytes[i] != wanted)
+                    return FAIL(ERR_INTERNAL, "%zu bytes from rank %d: byte %zu", sizes[k], root, i);
+            }
+        }
+    return OK;
+}
+
+static void test_broadcast(void **state)
+{
+    (void)state;
+    Group g = group_start(3, 3, TIMEOUT_MS, broadcasts);
+    group_wait(&g, 0);
+    all_ok(&g);
+    group_end(&g);
+}
+
+/* Nobody passes before the slowest has come. */
+static Status barriers(Comm *comm, int rank, Seen *seen)
+{
+    for (int round = 0; round < 200; round++) {
+        if (rank == round % 3) {
+            if (round % 50 == 0) usleep(20000);
+            seen->ready = round + 1;
+        }
+        TRY(comm_barrier(comm));
+        if (seen->ready != round + 1) return FAIL(ERR_INTERNAL, "round %d was left early", round);
+        TRY(comm_barrier(comm));
+    }
+    return OK;
+}
+
+static void test_barrier(void **state)
+{
+    (void)state;
+    Group g = group_start(3, 3, TIMEOUT_MS, barriers);
+    group_wait(&g, 0);
+    all_ok(&g);
+    group_end(&g);
+}
+
+/* ---- leaving */
+
+static Status wait_for_ever(Comm *comm, int rank, Seen *seen)
+{
+    (void)seen;
+    if (rank == 1) kill(getpid(), SIGKILL);
+    return comm_barrier(comm);
+}
+
+static void test_rank_that_dies(void **state)
+{
+    (void)state;
+    Group g = group_start(4, 4, TIMEOUT_MS, wait_for_ever);
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)g.pid[1], &info, WEXITED | WNOWAIT), 0);
+    comm_shared_abort(g.shared, 1); /* as the supervisor does */
+    group_wait(&g, 1u << 1);
+    all_told(&g, 1u << 1, "tower process 1 left");
+    group_end(&g);
+}
+
+/* The later collectives of a group that was left fail too, at once. */
+static Status leave_one(Comm *comm, int rank, Seen *seen)
+{
+    float x = 1;
+    (void)seen;
+    TRY(comm_barrier(comm));
+    if (rank == 2) {
+        comm_abort(comm);
+        comm_abort(comm); /* twice is fine */
+        return comm_barrier(comm);
+    }
+    Status st = comm_barrier(comm);
+    if (st != ERR_COMM) return st;
+    st = comm_broadcast(comm, &x, sizeof x, 0);
+    if (st != ERR_COMM) return st;
+    TRY(comm_give(comm, rank, 0, &x, 1));
+    return comm_sum(comm, 0, &x, 1);
+}
+
+static void test_rank_that_aborts(void **state)
+{
+    (void)state;
+    Group g = group_start(4, 4, TIMEOUT_MS, leave_one);
+    group_wait(&g, 0);
+    all_told(&g, 1u << 2, "tower process 2 left");
+    assert_int_equal(g.seen->status[2], ERR_COMM);
+    assert_non_null(strstr(g.seen->message[2], "rank 2 has left the collective itself"));
+    group_end(&g);
+}
+
+static Status come_never(Comm *comm, int rank, Seen *seen)
+{
+    TRY(comm_barrier(comm));
+    if (rank == 1) {
+        while (!seen->ready) usleep(1000);
+        return OK;
+    }
+    return comm_barrier(comm);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void test_rank_that_never_comes(void **state)
+{
+    (void)state;
+    int64_t before = now_ms();
+    Group g = group_start(3, 3, 300, come_never);
+    for (int r = 0; r < 3; r++)
+        while (r != 1 && g.seen->status[r] == STATUS_COUNT && now_ms() - before < 30000) usleep(1000);
+    g.seen->ready = 1;
+    group_wait(&g, 0);
+    for (int r = 0; r < 3; r += 2) assert_int_equal(g.seen->status[r], ERR_COMM);
+    /* The first to lose patience names the missing one, the other may hear it from that one. */
+    bool told = strstr(g.seen->message[0], "tower process 1 did not arrive at the collective within 0.3 s") ||
+                strstr(g.seen->message[2], "tower process 1 did not arrive at the collective within 0.3 s");
+    if (!told) fail_msg("'%s', '%s'", g.seen->message[0], g.seen->message[2]);
+    assert_true(now_ms() - before >= 300);
+    assert_int_equal(g.seen->status[1], OK);
+    group_end(&g);
+}
+
+/* Patience is of time that passes for all: a rank that was stopped itself, with its peers, does not give up. */
+static Status sleep_long(Comm *comm, int rank, Seen *seen)
+{
+    TRY(comm_barrier(comm));
+    if (rank == 0) {
+        seen->ready = 1;
+        usleep(200000);
+    }
+    return comm_barrier(comm);
+}
+
+static void test_all_stopped_and_continued(void **state)
+{
+    (void)state;
+    Group g = group_start(2, 2, 1200, sleep_long);
+    while (!g.seen->ready) usleep(1000);
+    for (int r = 0; r < 2; r++) kill(g.pid[r], SIGSTOP);
+    usleep(1500000);
+    for (int r = 0; r < 2; r++) kill(g.pid[r], SIGCONT);
+    group_wait(&g, 0);
+    all_ok(&g);
+    group_end(&g);
+}
+
+/* ---- misuse */
+
+static void test_misuse_is_refused(void **state)
+{
+    (void)state;
+    CommShared *shared;
+    Comm *comm;
+    float x = 0;
+    assert_int_equal(comm_shared_create(0, 1, 10, &shared), ERR_ARG);
+    assert_int_equal(comm_shared_create(1, 300, 10, &shared), ERR_ARG);
+    assert_int_equal(comm_shared_create(2, 1, 10, &shared), OK);
+    CommConfig config = {.ranks = 1, .local = 2, .towers = 3, .max_count = 10, .timeout_ms = 100};
+    assert_int_equal(comm_shm_open(&config, shared, &comm), ERR_INTERNAL); /* made for 2 towers */
+    config.towers = 2;
+    config.local = 0;
+    assert_int_equal(comm_shm_open(&config, shared, &comm), ERR_ARG);
+    config.local = 1;
+    assert_int_equal(comm_shm_open(&config, shared, &comm), OK);
+    assert_int_equal(comm_give(comm, 1, 0, &x, 1), ERR_INTERNAL); /* not its own tower */
+    assert_int_equal(comm_give(comm, 0, 10, &x, 1), ERR_INTERNAL);
+    assert_int_equal(comm_sum(comm, 5, &x, 6), ERR_INTERNAL);
+    assert_int_equal(comm_give(comm, 0, SIZE_MAX, &x, 2), ERR_INTERNAL); /* the end wraps around */
+    assert_int_equal(comm_barrier(comm), OK);
+    comm_close(comm);
+    comm_close(NULL);
+    comm_abort(NULL);
+    comm_shared_destroy(shared);
+    comm_shared_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums_in_tower_order),
+        cmocka_unit_test(test_uneven_mapping),
+        cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_barrier),
+        cmocka_unit_test(test_rank_that_dies),
+        cmocka_unit_test(test_rank_that_aborts),
+        cmocka_unit_test(test_rank_that_never_comes),
+        cmocka_unit_test(test_all_stopped_and_continued),
+        cmocka_unit_test(test_misuse_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
