@@ -74,6 +74,8 @@ struct Backend {
     Status (*wait)(Device *device, Lane waiter, Lane on);
     /* Block the host until a lane is idle. */
     Status (*finish)(Device *device, Lane lane);
+    /* The lane's queue in the device's own terms (a cudaStream_t); NULL here: the backend has none. */
+    void *(*stream)(Device *device, Lane lane);
 
     /* One line for people: "AVX-512 with bf16, oneDNN 2.6.3, 2 threads" / "NVIDIA H200, driver 580, cuDNN 9.19". */
     void (*describe)(Device *device, char *text, size_t bytes);

@@ -4,6 +4,9 @@
 #include "nccl_sync/comm_ops.h"
 
 #include <stdlib.h>
+#ifdef TOWERS_HAVE_CUDA
+#include <string.h>
+#endif
 
 Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Comm **made)
 {
@@ -15,6 +18,16 @@ Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Com
     *comm = (Comm){.ops = ops, .config = *config, .impl = impl};
     *made = comm;
     return OK;
+}
+
+Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
+{
+#ifdef TOWERS_HAVE_CUDA
+    if (strcmp(device->backend->name, "cuda") == 0) return comm_nccl_open(config, shared, device, made);
+#else
+    (void)device;
+#endif
+    return comm_shm_open(config, shared, made);
 }
 
 static Status range_check(const Comm *comm, size_t first, size_t count)

@@ -29,19 +29,26 @@ void comm_shared_destroy(CommShared *shared);
 /* Called by the supervisor when tower process `rank` is gone: every waiting and every later collective fails at once.
  */
 void comm_shared_abort(CommShared *shared, int rank);
+int comm_shared_aborted(const CommShared *shared); /* the rank that left first, -1 if none has */
 
+/* The communicator for the towers of `device`: NCCL between GPUs, shared memory otherwise. `device` is borrowed and
+ * must outlive it. */
+NODISCARD Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made);
 NODISCARD Status comm_shm_open(const CommConfig *config, CommShared *shared, Comm **made);
-void comm_close(Comm *comm); /* NULL is fine */
+NODISCARD Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *device,
+                                Comm **made); /* in builds with CUDA */
+void comm_close(Comm *comm);                  /* NULL is fine */
 
-/* Hand over tower `tower`'s contribution to elements [first, first + count) of this round's sum. f32, host-visible on
- * the CPU, device memory with NCCL; may be reused on return (CPU) or after the sum (NCCL). `tower` is one of this
- * rank's. */
+/* Hand over tower `tower`'s contribution to elements [first, first + count) of this round's sum. f32; host memory, or
+ * with NCCL the device's, read in the order of its LANE_COMPUTE. `tower` is one of this rank's, given in ascending
+ * order. */
 NODISCARD Status comm_give(Comm *comm, int tower, size_t first, const float *from, size_t count);
 /* Sum of all towers' contributions to [first, first + count), in tower order, to `to` on every rank. Every tower must
- * have given this range in this round. Elements, not bytes. */
+ * have given this range in this round. Elements, not bytes. `to`: host memory, or with NCCL the device's, written in
+ * the order of its LANE_COMPUTE. */
 NODISCARD Status comm_sum(Comm *comm, size_t first, float *to, size_t count);
 
-NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root` */
+NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root`; host memory */
 NODISCARD Status comm_barrier(Comm *comm);
 
 /* Leave in an error: peers' calls fail with ERR_COMM instead of waiting. Safe to call at any time, more than once. */

@@ -84,6 +84,11 @@ void comm_shared_abort(CommShared *shared, int rank)
     futex_wake_all(&shared->generation);
 }
 
+int comm_shared_aborted(const CommShared *shared)
+{
+    return (int)atomic_load(&shared->aborted) - 1;
+}
+
 static Status fail_aborted(const Comm *comm, const CommShared *shared)
 {
     int left = (int)atomic_load(&shared->aborted) - 1;

@@ -163,6 +163,11 @@ static Status cuda_finish(Device *device, Lane lane)
     return OK;
 }
 
+static void *cuda_lane_stream(Device *device, Lane lane)
+{
+    return cuda_stream(device, lane);
+}
+
 /* "NVIDIA H200, 132 multiprocessors, 139 GiB, driver for CUDA 13.0, cuDNN 9.19.0" */
 static void cuda_describe(Device *device, char *text, size_t bytes)
 {
@@ -198,5 +203,6 @@ const Backend cuda_backend = {
     .average = cuda_average,
     .wait = cuda_wait,
     .finish = cuda_finish,
+    .stream = cuda_lane_stream,
     .describe = cuda_describe,
 };
