@@ -131,7 +131,7 @@ static Status comm_open(TowerProcess *p, CommShared *shared)
         .max_count = job_comm_room(p->job, p->replica->layout),
         .timeout_ms = p->job->comm_timeout_ms + SUPERVISOR_FIRST_MS,
     };
-    return comm_shm_open(&config, shared, &p->comm);
+    return comm_join(&config, shared, &p->replica->device, &p->comm);
 }
 
 static Status loader_open(TowerProcess *p)
@@ -202,8 +202,8 @@ static void process_close(TowerProcess *p)
     loader_destroy(p->loader);
     metrics_close(p->metrics);
     weight_map_destroy(&p->map);
+    comm_close(p->comm); /* it may use the replica's device */
     replica_destroy(p->replica);
-    comm_close(p->comm);
     free(p->scratch);
 }
 

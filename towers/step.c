@@ -171,14 +171,10 @@ static Status sum_over_towers(TowerProcess *p, const Step *step)
         lanes[SUM_LANE_SAMPLES] = (float)row->loss.count;
         TRY(comm_give(p->comm, p->first + slot, end, lanes, SUM_LANES));
     }
-    for (int b = 0; b + 1 < p->buckets.count; b++)
+    for (int b = 0; b < p->buckets.count; b++)
         TRY(comm_sum(p->comm, p->buckets.bucket[b].first, grads(p) + p->buckets.bucket[b].first,
                      p->buckets.bucket[b].count));
-    const Bucket *last = &p->buckets.bucket[p->buckets.count - 1];
-    TRY(comm_sum(p->comm, last->first, p->scratch, last->count + SUM_LANES)); /* the lanes ride in the last bucket */
-    TRY(p->replica->device.backend->upload(&p->replica->device, grads(p) + last->first, p->scratch,
-                                           last->count * sizeof(float)));
-    memcpy(lanes, p->scratch + last->count, sizeof lanes);
+    TRY(comm_sum(p->comm, end, lanes, SUM_LANES));
     p->stop = lanes[SUM_LANE_STOP] > 0;
     return OK;
 }
