@@ -4,6 +4,7 @@
 
 #include "towers/checkpoint.h"
 #include "towers/fault.h"
+#include "towers/summary.h"
 
 #include <math.h>
 #include <signal.h>
@@ -174,7 +175,7 @@ static Status records_open(TowerProcess *p, bool restored)
     for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes) && n < LEDGER_NOTES; n++)
         TRY(metrics_log(p->metrics, "%s", p->ledger->run.note[n]));
     if (restored) TRY(metrics_log(p->metrics, "resumed after step %lld", (long long)p->run.step));
-    return OK;
+    return summary_start(p);
 }
 
 static Status process_open(TowerProcess *p, CommShared *shared)

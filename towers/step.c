@@ -9,6 +9,7 @@
  * optimizer memory, averages and batch-norm statistics change together in replica_update, or not at all. */
 #include "towers/fault.h"
 #include "towers/process.h"
+#include "towers/summary.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -149,6 +150,8 @@ static Status towers_run(TowerProcess *p, Step *step)
         ledger_phase(p->ledger, tower, step->number, PHASE_DATA);
         fault_strike(tower, step->number, PHASE_DATA);
         TRY(loader_next(p->loader, &batch));
+        if (p->metrics && turn == 0 && step->number == atomic_load(&p->ledger->run.first_step) + 1)
+            TRY(summary_images(p, batch));
         TRY(tower_turn(p, slot, batch, last, step));
         if (!last) continue;
         row->arrival_ns = clock_ns();
@@ -334,6 +337,7 @@ static Status record(TowerProcess *p, const Step *step)
     averages_move(&p->run, rec.base_loss, rec.total_loss, &rec);
     run_show(p, step, seconds);
     TRY(metrics_step(p->metrics, &rec));
+    if (step->commit) TRY(summary_step(p, step->number));
     const char *warning = metrics_warning(p->metrics);
     if (warning) ledger_note(p->ledger, "%s", warning);
     return OK;
@@ -347,6 +351,15 @@ static void samples_count(const TowerProcess *p, Step *step)
             global = shares_global(&job->shares), left = dataset_info(job->train)->count - first * global;
     step->batches = (int)(batches - first < job->accumulate ? batches - first : job->accumulate);
     step->samples = step->batches * global < left ? step->batches * global : left;
+}
+
+/* A step that ends the run is recorded too, so that its towers' losses can be looked at; the message outlives that. */
+static Status record_refused(TowerProcess *p, const Step *step, Status cause)
+{
+    char message[1024];
+    snprintf(message, sizeof message, "%s", status_message());
+    TRY(record(p, step));
+    return FAIL(cause, "%s", message);
 }
 
 Status step_run(TowerProcess *p)
@@ -367,6 +380,6 @@ Status step_run(TowerProcess *p)
     if (refused == OK) p->run.step++;
     if (step.commit) epoch_add(p, &step);
     for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step.number, PHASE_RECORD);
-    if (p->metrics && refused == OK) TRY(record(p, &step));
-    return refused;
+    if (!p->metrics) return refused;
+    return refused == OK ? record(p, &step) : record_refused(p, &step, refused);
 }

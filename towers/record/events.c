@@ -18,6 +18,7 @@
 #include "proto/event.pb-c.h"
 #include "towers/record/append.h"
 #include "towers/record/files.h"
+#include "towers/record/png.h"
 
 enum { DT_STRING = 7, LIMITS_MAX = 1600, HEAD_BYTES = 12, FOOT_BYTES = 4 };
 static const char prefix[] = "events.out.tfevents.";
@@ -144,18 +145,42 @@ static void limits_make(void)
     for (int i = 0; i < positive; i++) limits[limit_count++] = up[i];
 }
 
-/* The first limit above the value. */
-static int bucket_of(double value)
+/* Where the search begins for all floats that share sign, exponent and three bits of mantissa: at the limit above the
+ * least of them. From there the next limits are at most a few away. */
+enum { START_BITS = 12 };
+static uint16_t starts[1 << START_BITS];
+
+static int start_of(float value)
 {
-    int low = 0, high = limit_count - 1;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (limits[middle] > value)
-            high = middle;
-        else
-            low = middle + 1;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (int)(bits >> (32 - START_BITS));
+}
+
+static void starts_make(void)
+{
+    for (uint32_t i = 0; i < 1u << START_BITS; i++) {
+        uint32_t bits = i << (32 - START_BITS) | (i >> (START_BITS - 1) ? (1u << (32 - START_BITS)) - 1 : 0);
+        float least;
+        memcpy(&least, &bits, sizeof least);
+        int k = 0;
+        while (k < limit_count - 1 && !(limits[k] > (double)least)) k++;
+        starts[i] = (uint16_t)k;
     }
-    return low;
+}
+
+static void tables_make(void)
+{
+    limits_make();
+    starts_make();
+}
+
+/* The first limit above the value, which is finite. */
+static int bucket_of(float value)
+{
+    int k = starts[start_of(value)];
+    while (k < limit_count - 1 && limits[k] <= (double)value) k++;
+    return k;
 }
 
 static void histogram_fill(Tfevent__HistogramProto *histogram, double *buckets, const float *values, int64_t count)
@@ -164,7 +189,7 @@ static void histogram_fill(Tfevent__HistogramProto *histogram, double *buckets, 
     for (int64_t i = 0; i < count; i++) {
         double value = values[i];
         if (!isfinite(value)) continue;
-        buckets[bucket_of(value)]++;
+        buckets[bucket_of(values[i])]++;
         histogram->num++;
         histogram->sum += value;
         histogram->sum_squares += value * value;
@@ -191,7 +216,7 @@ Status events_histogram(Events *events, int64_t step, const char *tag, const flo
     double buckets[LIMITS_MAX] = {0}, packed[LIMITS_MAX], packed_limits[LIMITS_MAX];
     Tfevent__HistogramProto histogram = TFEVENT__HISTOGRAM_PROTO__INIT;
     Tfevent__Summary__Value value = TFEVENT__SUMMARY__VALUE__INIT;
-    pthread_once(&once, limits_make);
+    pthread_once(&once, tables_make);
     histogram.bucket = packed;
     histogram.bucket_limit = packed_limits;
     histogram_fill(&histogram, buckets, values, count);
@@ -222,6 +247,26 @@ Status events_text(Events *events, int64_t step, const char *tag, const char *te
     value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_TENSOR;
     value.tensor = &tensor;
     return value_write(events, step, &value);
+}
+
+Status events_image(Events *events, int64_t step, const char *tag, const uint8_t *pixels, int32_t width, int32_t height,
+                    int32_t channels)
+{
+    uint8_t *bytes;
+    size_t count;
+    Tfevent__Summary__Image picture = TFEVENT__SUMMARY__IMAGE__INIT;
+    Tfevent__Summary__Value value = TFEVENT__SUMMARY__VALUE__INIT;
+    TRY(png_encode(pixels, width, height, channels, &bytes, &count));
+    picture.width = width;
+    picture.height = height;
+    picture.colorspace = channels;
+    picture.encoded_image_string = (ProtobufCBinaryData){count, bytes};
+    value.tag = (char *)tag;
+    value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_IMAGE;
+    value.image = &picture;
+    Status st = value_write(events, step, &value);
+    free(bytes);
+    return st;
 }
 
 Status events_flush(Events *events)

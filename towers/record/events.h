@@ -14,6 +14,9 @@ NODISCARD Status events_scalar(Events *events, int64_t step, const char *tag, do
 /* A histogram of values, TensorFlow's exponential buckets. */
 NODISCARD Status events_histogram(Events *events, int64_t step, const char *tag, const float *values, int64_t count);
 NODISCARD Status events_text(Events *events, int64_t step, const char *tag, const char *text);
+/* An 8-bit image [height][width][channels], channels 1 or 3. */
+NODISCARD Status events_image(Events *events, int64_t step, const char *tag, const uint8_t *pixels, int32_t width,
+                              int32_t height, int32_t channels);
 NODISCARD Status events_flush(Events *events);
 void events_close(Events *events);
 

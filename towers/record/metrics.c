@@ -25,9 +25,9 @@ static const char csv_header[] =
     "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n";
 
 struct Metrics {
-    AppendFile *steps, *epochs, *log; /* owned */
-    Events *events;                   /* owned */
-    locale_t plain;                   /* owned: the C locale */
+    AppendFile *steps, *epochs, *layers, *log; /* owned */
+    Events *events;                            /* owned */
+    locale_t plain;                            /* owned: the C locale */
     int event_interval;
     int64_t flushed_ms, failures; /* of the outage that is going on */
     bool warned;
@@ -66,6 +66,7 @@ Status metrics_flush(Metrics *metrics)
     metrics->flushed_ms = clock_ms();
     note_trouble(metrics, append_flush(metrics->steps));
     note_trouble(metrics, append_flush(metrics->epochs));
+    note_trouble(metrics, append_flush(metrics->layers));
     note_trouble(metrics, append_flush(metrics->log));
     note_trouble(metrics, events_flush(metrics->events));
     if (before == 0 || metrics->failures > before) return OK;
@@ -258,6 +259,41 @@ Status metrics_epoch(Metrics *metrics, const EpochRecord *record)
     return metrics_flush(metrics);
 }
 
+/* Names of parameters are the model files' own: letters, digits, dots. */
+static void put_layers(FILE *to, int64_t step, const LayerRecord *layers, int count)
+{
+    fprintf(to, "{\"step\":%" PRId64 ",\"layers\":{", step);
+    for (int i = 0; i < count; i++) {
+        fprintf(to, "%s\"%s\":[", i ? "," : "", layers[i].name);
+        put_json(to, layers[i].weight);
+        fputc(',', to);
+        put_json(to, layers[i].gradient);
+        fputc(']', to);
+    }
+    fputs("}}\n", to);
+}
+
+Status metrics_layers(Metrics *metrics, int64_t step, const LayerRecord *layers, int count)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "a line of the layers");
+    locale_t before = uselocale(metrics->plain);
+    put_layers(to, step, layers, count);
+    uselocale(before);
+    Status st =
+        fclose(to) == 0 ? append_record(metrics->layers, text, bytes) : FAIL(ERR_MEMORY, "a line of the layers");
+    free(text);
+    note_trouble(metrics, st);
+    return OK;
+}
+
+void metrics_outcome(Metrics *metrics, Status st)
+{
+    note_trouble(metrics, st);
+}
+
 /* A name of a file must not be able to write a line of its own: control characters are escaped. */
 static void put_escaped(FILE *to, const char *text)
 {
@@ -437,6 +473,7 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval
     TRY_OUT(file_prepare(run_dir, "metrics.jsonl", resume_step, json_line_step, &moved, &metrics->steps));
     TRY_OUT(file_prepare(run_dir, "results.csv", resume_step, csv_line_step, &moved, &metrics->epochs));
     TRY_OUT(csv_start(metrics, run_dir));
+    TRY_OUT(file_prepare(run_dir, "layers.jsonl", resume_step, json_line_step, &moved, &metrics->layers));
     TRY_OUT(file_prepare(run_dir, "log.txt", resume_step, log_line_step, &moved, &metrics->log));
     TRY_OUT(events_open(run_dir, resume_step < 0 && moved ? 0 : resume_step, &metrics->events));
     TRY_OUT(append_flush(metrics->epochs));
@@ -453,6 +490,7 @@ void metrics_close(Metrics *metrics)
     if (!metrics) return;
     append_close(metrics->steps);
     append_close(metrics->epochs);
+    append_close(metrics->layers);
     append_close(metrics->log);
     events_close(metrics->events);
     if (metrics->plain) freelocale(metrics->plain);

@@ -1,7 +1,7 @@
-/* The files of a run directory that grow: metrics.jsonl (an object a step), results.csv (a row an epoch), log.txt, and
- * the event file. Written by rank 0 from the ledger, by one thread. After a resume at step s, rows of later steps are
- * cut off first, so no step is there twice, whatever a crash left; a run that starts anew in an old directory renames
- * the old files first (metrics.jsonl.1, ...).
+/* The files of a run directory that grow: metrics.jsonl (an object a step), results.csv (a row an epoch), layers.jsonl
+ * (an object a summary), log.txt, and the event file. Written by rank 0 from the ledger, by one thread. After a resume
+ * at step s, rows of later steps are cut off first, so no step is there twice, whatever a crash left; a run that starts
+ * anew in an old directory renames the old files first (metrics.jsonl.1, ...).
  *
  * A disk that is full or failing does not stop training: once open, every function here returns OK for trouble with
  * storage, rows that cannot be written are dropped whole, metrics_warning tells it once for the console, and
@@ -43,7 +43,16 @@ NODISCARD Status metrics_step(Metrics *metrics, const StepRecord *record);
 NODISCARD Status metrics_epoch(Metrics *metrics, const EpochRecord *record);
 NODISCARD Status metrics_log(Metrics *metrics, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* a line of log.txt, with the time */
+/* Root mean squares of parameters and of their gradients: a line of layers.jsonl, {"step": 100, "layers": {NAME:
+ * [parameter, gradient], ...}}. */
+typedef struct LayerRecord {
+    const char *name;
+    double weight, gradient;
+} LayerRecord;
+NODISCARD Status metrics_layers(Metrics *metrics, int64_t step, const LayerRecord *layers, int count);
 Events *metrics_events(Metrics *metrics);
+/* Tells the outcome of a call on metrics_events, as if it had been made here. */
+void metrics_outcome(Metrics *metrics, Status st);
 /* Everything written so far is in the files (before a checkpoint). */
 NODISCARD Status metrics_flush(Metrics *metrics);
 /* A sentence to print when writing has begun to fail, once per outage; else NULL. Valid until the next call. */

@@ -1,0 +1,137 @@
+/* Histograms, norms, images, settings and the memory plan of a run; see summary.h. */
+#include "towers/summary.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { IMAGES = 8 };
+
+/* ---- at the start */
+
+/* Markdown shows what is indented by four as it is. */
+static Status settings_text(TowerProcess *p)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "settings as text");
+    for (const char *line = p->job->args_yaml; *line;) {
+        size_t length = strcspn(line, "\n");
+        fprintf(to, "    %.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    Status st = fclose(to) == 0 ? OK : FAIL(ERR_MEMORY, "settings as text");
+    if (st == OK)
+        metrics_outcome(p->metrics, events_text(metrics_events(p->metrics), p->run.step, "hyperparameters", text));
+    free(text);
+    return st;
+}
+
+static void memory_print(const TowerProcess *p, FILE *to)
+{
+    PlanReport report = {0};
+    size_t param = p->replica->layout->param_elements * sizeof(float),
+           state = p->replica->layout->state_elements * sizeof(float);
+    int slots = optimizer_slot_count(&p->job->optimizer), copies = p->job->ema_decay > 0 ? 3 : 2;
+    size_t scratch = 0, workspace = 0, input = 0;
+    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
+        if (!p->replica->train[i].plan) continue;
+        plan_report(p->replica->train[i].plan, &report);
+        if (report.arena_bytes[ARENA_SCRATCH] > scratch) {
+            scratch = report.arena_bytes[ARENA_SCRATCH];
+            workspace = report.workspace_bytes;
+        }
+        if (report.arena_bytes[ARENA_INPUT] > input) input = report.arena_bytes[ARENA_INPUT];
+    }
+    size_t statistics = (size_t)copies * (size_t)p->local * state, average = p->job->ema_decay > 0 ? param : 0;
+    fprintf(to,
+            "{\"weights\": %zu, \"gradients\": %zu, \"optimizer slots\": %zu, \"weight average\": %zu, "
+            "\"batch-norm statistics\": %zu, \"inputs\": %zu, \"activations and their gradients\": %zu, "
+            "\"workspace\": %zu, \"in all\": %zu}\n",
+            param, param, (size_t)slots * param, average, statistics, input, scratch - workspace, workspace,
+            (size_t)(2 + slots) * param + average + statistics + input + scratch);
+}
+
+static Status memory_write(TowerProcess *p)
+{
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "memory plan as text");
+    memory_print(p, to);
+    Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, "memory.json") : FAIL(ERR_MEMORY, "memory plan");
+    if (st == OK) st = file_replace(path, text, bytes);
+    free(text);
+    return st;
+}
+
+Status summary_start(TowerProcess *p)
+{
+    if (p->job->event_interval > 0) TRY(settings_text(p));
+    return memory_write(p);
+}
+
+/* ---- images of the first batch, as they lie in memory: before crops and mirrors */
+
+Status summary_images(TowerProcess *p, const Batch *batch)
+{
+    const DatasetInfo *info = dataset_info(p->job->train);
+    size_t image = (size_t)batch->canvas * (size_t)batch->canvas * (size_t)batch->c;
+    if (p->job->event_interval == 0) return OK;
+    for (int32_t i = 0; i < batch->n && i < IMAGES; i++) {
+        char tag[96];
+        int32_t label = batch->labels[i];
+        bool named = label >= 0 && label < 16 && info->class_names[label][0];
+        snprintf(tag, sizeof tag, "first_batch/%d %s", i, named ? info->class_names[label] : "");
+        if (!named) snprintf(tag, sizeof tag, "first_batch/%d class %d", i, label);
+        metrics_outcome(p->metrics, events_image(metrics_events(p->metrics), p->run.step, tag,
+                                                 batch->pixels + i * image, batch->canvas, batch->canvas, batch->c));
+    }
+    return OK;
+}
+
+/* ---- parameters and gradients */
+
+static double mean_square(const float *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += (double)values[i] * (double)values[i];
+    return sqrt(sum / (double)count);
+}
+
+/* An arena on the host, parameter by parameter: its histogram, and its root mean square into `layers`. */
+static Status arena_summary(TowerProcess *p, int64_t step, Arena arena, const char *suffix, LayerRecord *layers)
+{
+    const Layout *layout = p->replica->layout;
+    Device *device = &p->replica->device;
+    float *host = p->scratch;
+    TRY(device->backend->download(device, host, p->replica->arena[arena], layout->param_elements * sizeof *host));
+    TRY(device->backend->finish(device, LANE_COMPUTE));
+    for (int i = 0; i < layout->param_count; i++) {
+        const LayoutEntry *entry = &layout->params[i];
+        char tag[600];
+        double *to = arena == ARENA_PARAM ? &layers[i].weight : &layers[i].gradient;
+        snprintf(tag, sizeof tag, "%s%s", entry->name, suffix);
+        metrics_outcome(p->metrics, events_histogram(metrics_events(p->metrics), step, tag, host + entry->first,
+                                                     (int64_t)entry->count));
+        *to = mean_square(host + entry->first, entry->count);
+        layers[i].name = entry->name;
+    }
+    return OK;
+}
+
+Status summary_step(TowerProcess *p, int64_t step)
+{
+    Status st = OK;
+    int count = p->replica->layout->param_count;
+    if (p->job->event_interval == 0 || step % p->job->event_interval) return OK;
+    LayerRecord *layers = calloc((size_t)count + 1, sizeof *layers);
+    if (!layers) return FAIL(ERR_MEMORY, "norms of %d parameters", count);
+    TRY_OUT(arena_summary(p, step, ARENA_GRAD, "/gradients", layers));
+    TRY_OUT(arena_summary(p, step, ARENA_PARAM, "", layers));
+    TRY_OUT(metrics_layers(p->metrics, step, layers, count));
+out:
+    free(layers);
+    return st;
+}
