@@ -72,7 +72,7 @@ static void map_launch(MapOperands<Body::INPUTS> o, const Body &body, int64_t ro
 template <typename Body>
 static cudaError_t map_run(const Body &body, const Tensor *in, const Tensor &out, cudaStream_t stream)
 {
-    MapOperands<Body::INPUTS> o;
+    MapOperands<Body::INPUTS> o = {};
     bool flat = packed(out);
     o.out = out;
     for (int k = 0; k < Body::INPUTS; k++) {
