@@ -42,4 +42,10 @@ endif()
 
 # ---- cuda: cuDNN, cuBLASLt, NCCL
 set(TOWERS_HAVE_CUDA OFF)
-set(TOWERS_CUDA_STATE "no: not part of this build")
+set(TOWERS_CUDA_STATE "no: switched off (TOWERS_CUDA=OFF)")
+if(TOWERS_CUDA STREQUAL "ON")
+  include(TowersCuda)
+endif()
+if(NOT TOWERS_HAVE_CPU AND NOT TOWERS_HAVE_CUDA)
+  message(FATAL_ERROR "neither backend can be built.  cpu: ${TOWERS_CPU_STATE}.  cuda: ${TOWERS_CUDA_STATE}.")
+endif()
