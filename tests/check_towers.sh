@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# What a tower is: N towers of a batch are one tower of N batches, whatever the shares; a tower's own loss is an unbiased,
+# N times noisier view of the mean over all; and what is reported does not change what is learnt.
+# Arguments: source folder, binary.
+set -u
+source_dir=$1 towers=$2
+weights=$(dirname "$towers")/tests/weights_driver
+export LC_ALL=C GOMP_SPINCOUNT=1000
+unset "${!TOWERS_@}"
+work=$(mktemp -d "${TMPDIR:-/tmp}/towers-towers.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+. "$source_dir/tests/support/small_data.sh"
+small_data "$work/data" 304 100 || exit $?  # ten batches of 32, the last one half
+small_data "$work/long" 12800 50 || exit $? # 400 of them
+
+complain() {
+    echo "FAILED: $*" >&2
+    failures=$((failures + 1))
+}
+
+run() { # NAME ARGUMENT...
+    "$towers" train fashion_cnn --data-path "$work/data" --device cpu --threads 1 --max-steps 10 --output-dir "$work" \
+        --experiment "$@" >/dev/null 2>"$work/err" </dev/null || complain "$1: exit $?: $(tail -2 "$work/err")"
+}
+
+# column NAME FIELD: that number of every step
+column() {
+    sed -E "s/.*\"$2\":([^,]*),.*/\1/" "$work/$1/metrics.jsonl"
+}
+
+# ---- 4 towers x 8 = 1 tower x 32, in any shares, to float rounding. Of the way that each tensor went in ten steps,
+# sums in another order cost 3e-6 (SGD) and 1e-4 (Adam, which divides small gradients by their size), and 2e-4 where a
+# rounding tips a maximum or a ReLU the other way. One sample of 32 too few costs a hundred times as much.
+run start --towers 1 --max-steps 0
+compare() { # NAME OTHER PART
+    local off
+    off=$("$weights" close "$work/start/last.safetensors" "$work/$1/last.safetensors" "$work/$2/last.safetensors" "$3" 2>"$work/far") ||
+        complain "$1 and $2 are not the same training: off by $off of the way, wanted $3: $(cat "$work/far")"
+    paste <(column "$1" mean_loss) <(column "$2" mean_loss) |
+        awk -v part="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (d > part * $1) { print "step " NR ": " $0; bad = 1 } } END { exit bad || NR != 10 }' ||
+        complain "$1 and $2: other mean losses"
+    echo "$1, $2: off by $off of the way"
+}
+same_training() { # OPTIMIZER PART ARGUMENT...
+    run "$1" --towers 1 --batch-size 32 --opt "${@:1:1}" "${@:3}"
+    run "$1-even" --towers 4 --batch-size 8 --opt "${@:1:1}" "${@:3}"
+    run "$1-uneven" --tower-batch 13,7,0,12 --opt "${@:1:1}" "${@:3}"
+    run "$1-ends" --tower-batch 0,1,31,0 --opt "${@:1:1}" "${@:3}"
+    for other in even uneven ends; do compare "$1" "$1-$other" "$2"; done
+}
+same_training sgd 1e-3 --lr 0.1
+same_training momentum 1e-3 --lr 0.1 --weight-decay 0.001 --clip-norm 0.5
+same_training adam 1e-3 --lr 0.001
+run sgd-short --towers 1 --batch-size 31 --opt sgd --lr 0.1 # the comparison itself can tell
+"$weights" close "$work/start/last.safetensors" "$work/sgd/last.safetensors" "$work/sgd-short/last.safetensors" 0.02 >/dev/null 2>&1 &&
+    complain "another batch size is the same training?"
+
+# The tower without samples has no loss, and the mean is that of the samples.
+awk -F'"tower_loss":\\[|\\],"tower_count":\\[|\\],"finite"' '{
+    split($2, loss, ","); split($3, count, ","); sum = n = 0
+    for (t = 1; t <= 4; t++) if (count[t] > 0) { sum += loss[t] * count[t]; n += count[t] }
+    match($0, /"mean_loss":[^,]*/); mean = substr($0, RSTART + 12, RLENGTH - 12)
+    d = mean - sum / n; if (d < 0) d = -d
+    if (loss[3] != "null" || count[3] != 0 || d > 1e-12 * mean || n != (NR < 10 ? 32 : 16)) { print; bad = 1 }
+} END { exit bad }' "$work/sgd-uneven/metrics.jsonl" || complain "the mean loss is not that of the samples"
+
+# ---- what is reported does not change what is learnt
+for report in last first mean worst all; do
+    run "report-$report" --towers 4 --batch-size 8 --report-loss $report --log-interval 1
+    grep '^step 3/' "$work/err" >"$work/line-$report"
+    cmp "$work/report-last/last.safetensors" "$work/report-$report/last.safetensors" || complain "--report-loss $report: other weights"
+done
+grep -q "last_tower_loss $(column report-last last_tower_loss | awk 'NR == 3 { printf "%.4f", $1 }')" "$work/line-last" || complain "last: $(cat "$work/line-last")"
+grep -q "mean_loss $(column report-last mean_loss | awk 'NR == 3 { printf "%.4f", $1 }')" "$work/line-mean" || complain "mean: $(cat "$work/line-mean")"
+[[ $(sed -E 's/.*_loss ([0-9.]*) .*/\1/' "$work/line-last") != $(sed -E 's/.*_loss ([0-9.]*) .*/\1/' "$work/line-mean") ]] ||
+    complain "last and mean print the same loss"
+[[ $(grep -oE '\[[0-9. ]*\]' "$work/line-all" | wc -w) == 4 ]] || complain "all: $(cat "$work/line-all")"
+
+# ---- weights that stand still: the last tower's loss has the mean of the mean loss, and 8 times its variance
+run still --data-path "$work/long" --towers 8 --batch-size 4 --opt sgd --lr 0 --max-steps 400 --seed 1
+paste <(column still mean_loss) <(column still last_tower_loss) | awk '{
+    n++; a[n] = $1; b[n] = $2; ma += $1; mb += $2
+} END {
+    ma /= n; mb /= n
+    for (i = 1; i <= n; i++) { va += (a[i] - ma) ^ 2; vb += (b[i] - mb) ^ 2; vd += (b[i] - a[i] - mb + ma) ^ 2 }
+    va /= n - 1; vb /= n - 1; vd /= n - 1; error = sqrt(vd / n); d = mb - ma; if (d < 0) d = -d
+    printf "400 steps at rest: mean loss %.5f, last tower %.5f (off by %.1f standard errors), variance ratio %.2f\n", ma, mb, d / error, vb / va
+    exit !(n == 400 && d < 3 * error && vb / va > 6 && vb / va < 10)
+}' || complain "the last tower's loss is biased, or not 8 times as noisy"
+
+((failures == 0)) || exit 1
+echo "towers are one batch"
