@@ -84,6 +84,8 @@ static void emulated_describe(Device *device, char *text, size_t bytes)
 
 static const OpKernel *const kernels[OP_COUNT] = {
     [OP_IMAGE] = &cuda_image,
+    [OP_CHANNEL_SUM] = &cuda_channel_sum,
+    [OP_CHANNEL_SPREAD] = &cuda_channel_spread,
     [OP_BATCHNORM] = &cuda_batchnorm,
     [OP_BATCHNORM_DX] = &cuda_batchnorm_dx,
     [OP_BATCHNORM_APPLY] = &cuda_batchnorm_apply,
@@ -104,7 +106,11 @@ static const OpKernel *const kernels[OP_COUNT] = {
     [OP_MUL] = &cuda_mul,
     [OP_AFFINE] = &cuda_affine,
     [OP_POWER] = &cuda_power,
+    [OP_SUM_TO] = &cuda_sum_to,
+    [OP_SPREAD_TO] = &cuda_spread_to,
     [OP_RANDOM] = &cuda_random,
+    [OP_SOFTMAX_LOSS] = &cuda_softmax_loss,
+    [OP_SOFTMAX_LOSS_DX] = &cuda_softmax_loss_dx,
 };
 
 bool emulated_has(OpKind kind)

@@ -1,0 +1,64 @@
+/* Sums over axes, and their opposites, on the GPU; the kernels are in reduce.cu. */
+#include "kernels/cuda/operands.h"
+
+static Status channel_sum_prepare(Device *device, OpCall *call)
+{
+    TRY(check_activations(call, 1));
+    call->workspace_bytes = kernel_channel_sum_bytes(call->in[0].shape);
+    return counters_create(device, call);
+}
+
+LAUNCH_KERNEL(channel_sum)
+
+const OpKernel cuda_channel_sum = {
+    .prepare = channel_sum_prepare, .launch = channel_sum_launch, .discard = counters_destroy, .strided_in = 1};
+
+static bool folds(int32_t small, int32_t big)
+{
+    return small == 1 || small == big;
+}
+
+static Status fold_check(const OpCall *call, const Tensor *small, const Tensor *big)
+{
+    Shape s = small->shape, b = big->shape;
+    TRY(check_activations(call, 1));
+    if (!folds(s.n, b.n) || !folds(s.c, b.c) || !folds(s.h, b.h) || !folds(s.w, b.w))
+        return FAIL(ERR_SHAPE, "%s '%s': %s is not %s with some sizes 1", op_name(call->kind), call->name,
+                    shape_text(small->shape), shape_text(big->shape));
+    return OK;
+}
+
+static Status spread_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    return fold_check(call, &call->in[0], &call->out[0]);
+}
+
+LAUNCH_KERNEL(spread_to)
+
+const OpKernel cuda_channel_spread = {.prepare = spread_prepare, .launch = spread_to_launch, .strided_out = 1};
+const OpKernel cuda_spread_to = {
+    .prepare = spread_prepare, .launch = spread_to_launch, .strided_in = 1, .strided_out = 1};
+
+/* All of x on one pixel with its channels: a channel sum, which many blocks share. */
+static bool sums_to_channels(const OpCall *call)
+{
+    Shape y = call->out[0].shape;
+    return y.n == 1 && y.h == 1 && y.w == 1 && y.c == call->in[0].shape.c;
+}
+
+static Status sum_to_prepare(Device *device, OpCall *call)
+{
+    TRY(fold_check(call, &call->out[0], &call->in[0]));
+    return sums_to_channels(call) ? channel_sum_prepare(device, call) : OK;
+}
+
+LAUNCH_KERNEL(sum_to)
+
+static Status sum_launch(Device *device, OpCall *call)
+{
+    return sums_to_channels(call) ? channel_sum_launch(device, call) : sum_to_launch(device, call);
+}
+
+const OpKernel cuda_sum_to = {
+    .prepare = sum_to_prepare, .launch = sum_launch, .discard = counters_destroy, .strided_in = 1, .strided_out = 1};

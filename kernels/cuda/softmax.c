@@ -1,0 +1,38 @@
+/* Softmax cross-entropy with label smoothing, and its gradient, on the GPU; the kernels are in softmax.cu. */
+#include "kernels/cuda/operands.h"
+
+static Status softmax_loss_prepare(Device *device, OpCall *call)
+{
+    TRY(check_activation(call, &call->in[0]));
+    if (call->in[0].shape.h != 1 || call->in[0].shape.w != 1)
+        return FAIL(ERR_SHAPE, "softmax_loss '%s': logits are %s, they must be Nx(classes)x1x1", call->name,
+                    shape_text(call->in[0].shape));
+    if (call->out[1].data && call->out[1].dtype != DTYPE_F32)
+        return FAIL(ERR_UNSUPPORTED, "softmax_loss '%s': prob must be f32", call->name);
+    call->workspace_bytes = kernel_softmax_loss_bytes(call->in[0].shape.n);
+    return counters_create(device, call);
+}
+
+LAUNCH_KERNEL(softmax_loss)
+
+const OpKernel cuda_softmax_loss = {.prepare = softmax_loss_prepare,
+                                    .launch = softmax_loss_launch,
+                                    .discard = counters_destroy,
+                                    .strided_in = 1,
+                                    .strided_out = 2};
+
+static Status softmax_loss_dx_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    if (call->in[0].dtype != DTYPE_F32 || call->in[2].dtype != DTYPE_F32)
+        return FAIL(ERR_UNSUPPORTED, "softmax_loss_dx '%s': prob and dloss must be f32", call->name);
+    return check_activation(call, &call->out[0]);
+}
+
+LAUNCH_KERNEL(softmax_loss_dx)
+
+const OpKernel cuda_softmax_loss_dx = {.prepare = softmax_loss_dx_prepare,
+                                       .launch = softmax_loss_dx_launch,
+                                       .strided_in = 1,
+                                       .strided_out = 1,
+                                       .in_place = 1};

@@ -1,0 +1,179 @@
+/* Softmax cross-entropy with label smoothing, and its gradient: the formulas of kernels/cpu/softmax.c.
+ *
+ * A block makes one sample: the largest logit, then sum exp and the mean in f64, then probabilities, the loss of the
+ * sample and how many classes come before its label. The last block to come adds the samples, always in the same order.
+ * Logits are read three times, from the cache after the first. */
+#include "kernels/cuda/map.cuh"
+
+enum { TOP_K = 5, WARPS = BLOCK / WARP };
+
+struct Sample {
+    double loss;
+    int32_t before, known;
+};
+
+struct Softmax {
+    Tensor logits, prob; /* prob.data NULL: nobody reads it */
+    const int32_t *labels;
+    float *loss, *hits; /* or NULL */
+    Sample *samples;
+    unsigned *counter;
+    float smoothing;
+};
+
+/* One sum (or, first, maximum) over the block for all its threads. `space` has WARPS elements. */
+DEVICE double block_sum(double value, double *space)
+{
+    for (int k = WARP / 2; k > 0; k /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, k);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
+    __syncthreads();
+    value = 0;
+    for (int k = 0; k < WARPS; k++) value += space[k];
+    return value;
+}
+
+/* NaN wins. */
+DEVICE float larger_of(float a, float b)
+{
+    return b > a || b != b ? b : a;
+}
+
+DEVICE float block_largest(float value, float *space)
+{
+    for (int k = WARP / 2; k > 0; k /= 2) value = larger_of(value, __shfl_xor_sync(0xFFFFFFFFu, value, k));
+    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
+    __syncthreads();
+    value = space[0];
+    for (int k = 1; k < WARPS; k++) value = larger_of(value, space[k]);
+    return value;
+}
+
+DEVICE float logit(const Softmax &o, int64_t row, int32_t k)
+{
+    float z;
+    Lanes<Any, 1>::load(o.logits, row + k, &z);
+    return z;
+}
+
+/* The sample of this block, in every thread. */
+DEVICE Sample softmax_sample(const Softmax &o)
+{
+    SHARED_ARRAY(double, sums, WARPS);
+    SHARED_ARRAY(float, tops, WARPS);
+    int64_t row = blockIdx.x * o.logits.pitch;
+    int32_t classes = o.logits.shape.c, label = o.labels[blockIdx.x];
+    bool known = label >= 0 && label < classes;
+    float top = -INFINITY, mine = logit(o, row, known ? label : 0);
+    for (int32_t k = (int32_t)threadIdx.x; k < classes; k += BLOCK) top = larger_of(top, logit(o, row, k));
+    top = block_largest(top, tops);
+    double exps = 0, centred = 0, before = 0;
+    for (int32_t k = (int32_t)threadIdx.x; k < classes; k += BLOCK) {
+        float z = logit(o, row, k);
+        exps += (double)expf(z - top);
+        centred += (double)(z - top);
+        before += z > mine || (z == mine && k < label);
+    }
+    exps = block_sum(exps, sums);
+    centred = block_sum(centred, sums);
+    before = block_sum(before, sums);
+    if (o.prob.data)
+        for (int32_t k = (int32_t)threadIdx.x; k < classes; k += BLOCK)
+            ((float *)o.prob.data)[blockIdx.x * o.prob.pitch + k] =
+                (float)((double)expf(logit(o, row, k) - top) / exps);
+    double s = (double)o.smoothing, log_sum = log(exps);
+    double smooth = s > 0 ? s * (log_sum - centred / classes) : 0;
+    Sample sample = {(1 - s) * (log_sum - ((double)mine - (double)top)) + smooth, (int32_t)before, 1};
+    if (!known || exps != exps) sample.loss = (double)NAN, sample.known = 0;
+    return sample;
+}
+
+/* All samples, added by one block. */
+DEVICE void softmax_total(const Softmax &o)
+{
+    SHARED_ARRAY(double, sums, WARPS);
+    double loss = 0, first = 0, top = 0;
+    for (int32_t i = (int32_t)threadIdx.x; i < o.logits.shape.n; i += BLOCK) {
+        const volatile Sample *sample = &o.samples[i];
+        bool known = sample->known != 0;
+        loss += sample->loss;
+        first += known && sample->before < 1;
+        top += known && sample->before < TOP_K;
+    }
+    loss = block_sum(loss, sums);
+    first = block_sum(first, sums);
+    top = block_sum(top, sums);
+    if (threadIdx.x != 0) return;
+    if (o.loss) o.loss[0] = (float)loss;
+    if (o.hits) o.hits[0] = (float)first, o.hits[1] = (float)top;
+}
+
+BOUNDED softmax_loss_kernel(const __grid_constant__ Softmax o)
+{
+    SHARED_ARRAY(bool, last, 1);
+    Sample sample = softmax_sample(o);
+    if (threadIdx.x == 0) {
+        o.samples[blockIdx.x] = sample;
+        __threadfence();
+        last[0] = atomicInc(o.counter, gridDim.x - 1) == gridDim.x - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (last[0]) softmax_total(o);
+}
+
+size_t kernel_softmax_loss_bytes(int32_t samples)
+{
+    return (size_t)samples * sizeof(Sample);
+}
+
+cudaError_t kernel_softmax_loss(const OpCall *call, cudaStream_t stream)
+{
+    Softmax o;
+    o.logits = call->in[0];
+    o.labels = (const int32_t *)call->in[1].data;
+    o.loss = (float *)call->out[0].data;
+    o.prob = call->out[1];
+    o.hits = (float *)call->out[2].data;
+    o.samples = (Sample *)call->workspace;
+    o.counter = (unsigned *)call->state;
+    o.smoothing = call->attr.loss.smoothing;
+    LAUNCH((softmax_loss_kernel), (uint32_t)o.logits.shape.n, BLOCK, stream, o);
+    return LAUNCH_ERROR();
+}
+
+/* ---- gradient: (prob - target) dloss */
+
+struct SoftmaxGrad {
+    Tensor prob, dlogits;
+    const int32_t *labels;
+    const float *dloss;
+    float other, right; /* target of the other classes, and what the label has more */
+    Divider classes;
+    uint32_t count;
+};
+
+BOUNDED softmax_loss_dx_kernel(const __grid_constant__ SoftmaxGrad o)
+{
+    uint32_t i = blockIdx.x * BLOCK + threadIdx.x, k;
+    if (i >= o.count) return;
+    uint32_t n = divided(i, o.classes, &k);
+    float target = o.other + ((int32_t)k == o.labels[n] ? o.right : 0.0f);
+    float prob = ((const float *)o.prob.data)[n * o.prob.pitch + k], dlogit = (prob - target) * o.dloss[0];
+    Lanes<Any, 1>::store(o.dlogits, n * o.dlogits.pitch + k, &dlogit);
+}
+
+cudaError_t kernel_softmax_loss_dx(const OpCall *call, cudaStream_t stream)
+{
+    SoftmaxGrad o;
+    o.prob = call->in[0];
+    o.labels = (const int32_t *)call->in[1].data;
+    o.dloss = (const float *)call->in[2].data;
+    o.dlogits = call->out[0];
+    o.other = call->attr.loss.smoothing / (float)o.prob.shape.c;
+    o.right = 1.0f - call->attr.loss.smoothing;
+    o.classes = divider(o.prob.shape.c);
+    o.count = (uint32_t)((int64_t)o.prob.shape.n * o.prob.shape.c);
+    LAUNCH((softmax_loss_dx_kernel), (uint32_t)ceil_divided(o.count, BLOCK), BLOCK, stream, o);
+    return LAUNCH_ERROR();
+}
