@@ -56,12 +56,11 @@ static Status aux_choose(const Options *o, const Model *model, int32_t side, Job
 static Status compute_dtype(const Options *o, const Backend *backend, Dtype *dtype)
 {
     *dtype = DTYPE_F32;
-    if (!o->amp || o->amp_dtype == AMP_TF32) return OK;
-    bool cpu = !strcmp(backend->name, "cpu");
-    if (cpu && o->amp_dtype == AMP_FP16)
-        return FAIL(ERR_UNSUPPORTED, "--amp-dtype fp16 needs a GPU; the CPU computes in bf16 or f32");
+    bool tf32 = o->amp && o->amp_dtype == AMP_TF32;
+    if (tf32 && !strcmp(backend->name, "cpu")) return FAIL(ERR_UNSUPPORTED, "--amp-dtype tf32 needs a GPU");
+    if (!o->amp || tf32) return OK;
     *dtype = o->amp_dtype == AMP_BF16 ? DTYPE_BF16 : DTYPE_F16;
-    return OK;
+    return backend->computes ? backend->computes(*dtype) : OK;
 }
 
 static Status model_options(const Options *o, const Model *model, JobFiles *files, ModelOptions *made)

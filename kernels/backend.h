@@ -77,6 +77,10 @@ struct Backend {
     /* The lane's queue in the device's own terms (a cudaStream_t); NULL here: the backend has none. */
     void *(*stream)(Device *device, Lane lane);
 
+    /* Can this machine compute with activations of this type at a speed worth asking for? ERR_UNSUPPORTED says what is
+     * missing. NULL: every type of op.h. */
+    Status (*computes)(Dtype dtype);
+
     /* One line for people: "AVX-512 with bf16, oneDNN 2.6.3, 2 threads" / "NVIDIA H200, driver 580, cuDNN 9.19". */
     void (*describe)(Device *device, char *text, size_t bytes);
 };

@@ -138,6 +138,14 @@ static const OpKernel *const kernels[OP_COUNT] = {
 #undef OP
 };
 
+static Status cpu_computes(Dtype dtype)
+{
+    if (dtype == DTYPE_F32 || (dtype == DTYPE_BF16 && onednn_has_bf16())) return OK;
+    if (dtype == DTYPE_BF16)
+        return FAIL(ERR_UNSUPPORTED, "this processor has no bf16 arithmetic (AVX512-BF16 or AMX): leave out --amp");
+    return FAIL(ERR_UNSUPPORTED, "the CPU computes in f32 or bf16, not in %s", dtype_name(dtype));
+}
+
 const Backend cpu_backend = {
     .name = "cpu",
     .open = cpu_open,
@@ -154,4 +162,5 @@ const Backend cpu_backend = {
     .wait = cpu_wait,
     .finish = cpu_finish,
     .describe = cpu_describe,
+    .computes = cpu_computes,
 };

@@ -201,6 +201,12 @@ void onednn_close(Onednn *onednn)
     free(onednn);
 }
 
+bool onednn_has_bf16(void)
+{
+    int isa = (int)dnnl_get_effective_cpu_isa(), bf16 = (int)dnnl_cpu_isa_avx512_core_bf16;
+    return (isa & bf16) == bf16; /* later sets include earlier ones bit by bit */
+}
+
 static const char *isa_text(void)
 {
     switch ((int)dnnl_get_effective_cpu_isa()) {

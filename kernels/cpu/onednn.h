@@ -47,6 +47,9 @@ void onednn_close(Onednn *onednn);
 /* "AVX-512 with bf16 (avx512_core_bf16), oneDNN 2.6.3" */
 void onednn_describe(char *text, size_t bytes);
 
+/* Whether the processor multiplies bf16 itself (ONEDNN_MAX_CPU_ISA counts). */
+bool onednn_has_bf16(void);
+
 /* ERR_UNSUPPORTED if this oneDNN on this processor has nothing for it. */
 NODISCARD Status onednn_create(Onednn *onednn, const OnednnSpec *spec, OnednnTask **made);
 void onednn_destroy(OnednnTask *task);
