@@ -138,7 +138,7 @@ static void cards_write(const Page *page)
         if (isfinite(run->epoch[i].seconds)) seconds += run->epoch[i].seconds;
     fputs("<section class=\"cards\">", page->to);
     accuracy_cards(page);
-    card(page, "mean_loss, last 50 steps", "%.4f", ending_mean(run, false));
+    card(page, "mean_loss at the end", "%.4f", ending_mean(run, false));
     card(page, "towers", "%d", run->towers);
     card(page, "steps", "%lld", (long long)last->step);
     card(page, "images per second", "%.0f", ending_mean(run, true));

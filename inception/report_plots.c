@@ -7,7 +7,7 @@
 
 #include "towers/record/svg.h"
 
-enum { WIDE = 1080, HALF = 532, TALL = 330, LOW = 230, ENDING = 120, HISTOGRAM = 41, ARRIVAL_COLUMNS = 60 };
+enum { WIDE = 1080, HALF = 532, TALL = 330, LOW = 230, FLAT = 150, ENDING = 120, HISTOGRAM = 41, ARRIVAL_COLUMNS = 60 };
 enum { LAYER_ROWS = 80, LAYER_COLUMNS = 90, NAMED_CLASSES = 20 };
 
 Status figures_open(Figures *f, FILE *to, const Run *run, const LossTruth *truth)
@@ -149,7 +149,7 @@ void figure_losses(Figures *f)
                                    "from the lowest to the highest tower."
                                  : "Every step's mean_loss.");
     svg_open(&plot, f->to, &frame);
-    if (run->towers > 1) svg_band(&plot, f->x, f->scratch[2], f->scratch[3], run->steps, 0, "all towers");
+    if (run->towers > 1) svg_band(&plot, f->x, f->scratch[2], f->scratch[3], run->steps, 5, "all towers");
     loss_lines(f, &plot);
     for (int64_t i = 0; i < f->truth->bad_count; i++) svg_mark(&plot, (double)f->truth->bad[i].step);
     svg_close(&plot);
@@ -276,7 +276,8 @@ void figure_deviation(Figures *f)
                       .width = HALF,
                       .height = LOW,
                       .x_low = -reach,
-                      .x_high = reach};
+                      .x_high = reach,
+                      .bare = true};
     svg_extent(bin, HISTOGRAM, &frame.y_low, &frame.y_high);
     figure_begin(f, "half", "Deviation of the last tower", "In how many steps its loss was so far from mean_loss.");
     svg_open(&plot, f->to, &frame);
@@ -326,14 +327,15 @@ void figure_accuracy(Figures *f)
 
 /* ---- one curve */
 
-static void curve(Figures *f, const char *title, const char *note, const double *y, int tint, bool from_zero)
+static void curve(Figures *f, bool wide, const char *title, const char *note, const double *y, int tint)
 {
     SvgPlot plot;
-    SvgFrame frame = step_frame(f, title, HALF, LOW);
+    SvgFrame frame = step_frame(f, title, wide ? WIDE : HALF, wide ? FLAT : LOW);
+    frame.bare = true;
     svg_extent(y, f->run->steps, &frame.y_low, &frame.y_high);
     if (!(frame.y_low <= frame.y_high)) return;
-    if (from_zero && frame.y_low > 0) frame.y_low = 0;
-    figure_begin(f, "half", title, note);
+    if (frame.y_low > 0) frame.y_low = 0;
+    figure_begin(f, wide ? "wide" : "half", title, note);
     svg_open(&plot, f->to, &frame);
     svg_line(&plot, f->x, y, f->run->steps, tint, 1.4, NULL);
     svg_close(&plot);
@@ -342,12 +344,12 @@ static void curve(Figures *f, const char *title, const char *note, const double 
 
 void figure_rate(Figures *f)
 {
-    curve(f, "Learning rate", "As the optimizer used it.", column(f, 0, value_rate, 0), 3, true);
+    curve(f, true, "Learning rate", "As the optimizer used it.", column(f, 0, value_rate, 0), 3);
 }
 
 void figure_speed(Figures *f)
 {
-    curve(f, "Throughput", "Images per second of all towers, step by step.", column(f, 0, value_speed, 0), 2, true);
+    curve(f, false, "Throughput", "Images per second of all towers, step by step.", column(f, 0, value_speed, 0), 2);
 }
 
 /* The longest that a tower waited for its batch, as a share of the step. */
@@ -360,8 +362,8 @@ void figure_waiting(Figures *f)
         for (int t = 0; t < run->towers; t++) most = fmax(most, s->data_us[t]);
         f->scratch[0][i] = step_us > 0 ? fmin(100 * most / step_us, 100) : NAN;
     }
-    curve(f, "Waiting for data", "Per cent of the step in which the slowest tower waited for its batch.", f->scratch[0],
-          4, true);
+    curve(f, false, "Waiting for data", "Per cent of the step in which the slowest tower waited for its batch.",
+          f->scratch[0], 4);
 }
 
 /* ---- arrival */
@@ -407,7 +409,7 @@ void figure_arrival(Figures *f)
     if (frame.y_low <= frame.y_high) {
         figure_begin(f, "half", "Arrival",
                      "Milliseconds after the first tower at which each one had its gradients ready "
-                     "(medians): who is waited for.");
+                     "(medians): who is waited for. Towers of one process take turns.");
         svg_open(&plot, f->to, &frame);
         for (int t = 0; t < shown; t++) {
             char name[SVG_LABEL_BYTES];
@@ -431,11 +433,15 @@ void figure_gradients(Figures *f)
     tower_range(f, value_gradient, f->scratch[2], f->scratch[3]);
     svg_extent(mean, run->steps, &frame.y_low, &frame.y_high);
     if (!(frame.y_low <= frame.y_high)) return;
-    frame.y_log = frame.y_low > 0;
+    svg_extent(f->scratch[3], run->steps, &frame.y_low, &frame.y_high);
+    frame.y_log = frame.y_low > 0 && frame.y_high > 30 * frame.y_low;
+    if (!frame.y_log) frame.y_low = 0;
     figure_begin(f, "half", "Gradient",
-                 "Norm of the averaged gradient, which the optimizer gets. The difference between what single towers "
-                 "see and their average is noise that cancelled.");
+                 run->towers > 1 ? "Norm of the averaged gradient, and the range of the towers' own (each a share of "
+                                   "the sum)."
+                                 : "Norm of the gradient, step by step.");
     svg_open(&plot, f->to, &frame);
+    if (run->towers > 1) svg_band(&plot, f->x, f->scratch[2], f->scratch[3], run->steps, 5, "towers");
     svg_line(&plot, f->x, mean, run->steps, 0, 1.3, "averaged");
     svg_close(&plot);
     figure_end(f);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEFT = 56, RIGHT = 118, TOP = 10, BOTTOM = 38, LINE_HEIGHT = 15, COLUMNS_MAX = 700, TICKS = 5 };
+enum { LEFT = 56, RIGHT = 118, BARE = 14, TOP = 10, BOTTOM = 38, LINE_HEIGHT = 15, COLUMNS_MAX = 700, TICKS = 5 };
 
 void svg_style(FILE *to)
 {
@@ -19,7 +19,7 @@ void svg_style(FILE *to)
           "svg text{fill:var(--soft)}svg .rule{stroke:var(--rule);stroke-width:1}svg .axis{stroke:var(--soft);"
           "stroke-width:1}svg .level{stroke:var(--soft);stroke-width:1.2;stroke-dasharray:5 4}svg .mark{stroke:"
           "var(--bad);stroke-width:1.4;stroke-dasharray:2 3}svg .line{fill:none;stroke-linejoin:round;"
-          "stroke-linecap:round}svg .band{stroke:none;opacity:.17}svg .end{text-anchor:end}svg .mid{text-anchor:middle}"
+          "stroke-linecap:round}svg .band{stroke:none;opacity:.26}svg .end{text-anchor:end}svg .mid{text-anchor:middle}"
           "svg .name{font-weight:600}svg .cell{fill:var(--ink)}svg .full{fill:var(--paper)}\n",
           to);
     for (int i = 0; i < SVG_TINTS; i++) fprintf(to, "svg .l%d{stroke:var(--c%d)}svg .f%d{fill:var(--c%d)}", i, i, i, i);
@@ -159,7 +159,7 @@ static void x_axis(SvgPlot *p)
 void svg_open(SvgPlot *plot, FILE *to, const SvgFrame *frame)
 {
     *plot = (SvgPlot){.to = to, .frame = *frame, .left = LEFT, .top = TOP};
-    plot->right = frame->width - RIGHT;
+    plot->right = frame->width - (frame->bare ? BARE : RIGHT);
     plot->bottom = frame->height - BOTTOM;
     fprintf(to, "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"", frame->width, frame->height);
     svg_text(to, frame->title);

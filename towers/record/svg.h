@@ -18,6 +18,7 @@ typedef struct SvgFrame {
     double width, height; /* of the picture */
     double x_low, x_high, y_low, y_high;
     bool y_log;
+    bool bare;                     /* no names at the ends of lines: the room goes to the data */
     const char *const *categories; /* names of x = 0, 1, ... in place of numbers; NULL */
     int category_count;
 } SvgFrame;

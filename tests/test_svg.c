@@ -1,0 +1,209 @@
+/* Plots as text: ticks, coordinates inside the picture, gaps, spikes that thinning must keep, labels apart, escapes. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "towers/record/svg.h"
+
+static char *text;
+static size_t bytes;
+
+static SvgPlot plot_start(double y_low, double y_high, bool y_log)
+{
+    SvgPlot plot;
+    SvgFrame frame = {.title = "a \"plot\" <1>",
+                      .x_label = "step",
+                      .width = 600,
+                      .height = 300,
+                      .x_low = 0,
+                      .x_high = 100,
+                      .y_low = y_low,
+                      .y_high = y_high,
+                      .y_log = y_log};
+    FILE *to = open_memstream(&text, &bytes);
+    assert_non_null(to);
+    svg_open(&plot, to, &frame);
+    return plot;
+}
+
+static void plot_end(SvgPlot *plot)
+{
+    svg_close(plot);
+    assert_int_equal(fclose(plot->to), 0);
+}
+
+static int count_of(const char *what)
+{
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, what)); at += strlen(what)) count++;
+    return count;
+}
+
+static void nice_ends(void **state)
+{
+    (void)state;
+    static const double rows[][5] = {{0.03, 0.97, 0, 1, 0.2}, {-3, 11, -4, 12, 4},         {0, 0, 0, 1, 0.2},
+                                     {5, 5, 2, 8, 1},         {1e-9, 9e-9, 0, 1e-8, 2e-9}, {0, 1e7, 0, 1e7, 2e6}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double low = rows[i][0], high = rows[i][1], tick = svg_nice(&low, &high);
+        assert_true(low <= rows[i][0] + 1e-12 && high >= rows[i][1] - 1e-12);
+        assert_true((high - low) / tick >= 1.9 && (high - low) / tick < 12);
+        if (i != 1 && i != 3) assert_true(fabs(high - rows[i][3]) < 1e-9 * fabs(high));
+    }
+    double low = INFINITY, high = -INFINITY; /* nothing to show */
+    svg_nice(&low, &high);
+    assert_true(low == 0 && high == 1);
+}
+
+/* Every coordinate of every path is inside the area for data. */
+static void lines_stay_inside(void **state)
+{
+    (void)state;
+    double x[50], y[50];
+    for (int i = 0; i < 50; i++) x[i] = 4 * i - 50, y[i] = i % 7 * 1e3 - 2e3; /* far outside on all sides */
+    SvgPlot plot = plot_start(0, 1, false);
+    svg_line(&plot, x, y, 50, 0, 1, NULL);
+    plot_end(&plot);
+    const char *at = strstr(text, " d=\"");
+    assert_non_null(at);
+    for (at += 4; *at == 'M' || *at == 'L';) {
+        char *end;
+        double px = strtod(at + 1, &end), py = strtod(end, (char **)&at);
+        assert_true(px >= plot.left && px <= plot.right && py >= plot.top && py <= plot.bottom);
+    }
+    free(text);
+}
+
+static void gaps(void **state)
+{
+    (void)state;
+    double x[] = {0, 1, 2, 3, 4, 5}, y[] = {1, 2, NAN, 3, INFINITY, 4};
+    SvgPlot plot = plot_start(0, 5, false);
+    svg_line(&plot, x, y, 6, 0, 1, "end");
+    plot_end(&plot);
+    assert_int_equal(count_of("M"), 3);
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, "inf"));
+    free(text);
+    for (int i = 0; i < 6; i++) y[i] = NAN; /* nothing at all */
+    plot = plot_start(INFINITY, -INFINITY, false);
+    svg_line(&plot, x, y, 6, 0, 1, "end");
+    svg_band(&plot, x, y, y, 6, 0, "band");
+    svg_dots(&plot, x, y, 6, 0);
+    svg_whisker(&plot, 1, NAN, 0, 1, 0);
+    plot_end(&plot);
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, ">end<"));
+    free(text);
+}
+
+/* A hundred thousand points become few, and the one that matters is still there. */
+static void spikes_survive(void **state)
+{
+    (void)state;
+    enum { N = 100000 };
+    double *x = calloc(2 * N, sizeof *x), *y = x + N;
+    for (int i = 0; i < N; i++) x[i] = i / 1000.0, y[i] = 0.5;
+    y[54321] = 1;
+    SvgPlot plot = plot_start(0, 1, false);
+    svg_line(&plot, x, y, N, 0, 1, NULL);
+    plot_end(&plot);
+    char top[32];
+    snprintf(top, sizeof top, " %.1fL", plot.top);
+    assert_true(bytes < 40000);
+    assert_non_null(strstr(text, top));
+    free(text);
+    free(x);
+}
+
+static void log_axis(void **state)
+{
+    (void)state;
+    SvgPlot plot = plot_start(0.02, 700, true);
+    plot_end(&plot);
+    assert_non_null(strstr(text, ">0.01<"));
+    assert_non_null(strstr(text, ">1000<"));
+    assert_int_equal(count_of("class=\"rule\""), 6);
+    free(text);
+    plot = plot_start(0, 700, true); /* no logarithm of 0: a plain axis */
+    plot_end(&plot);
+    assert_false(plot.frame.y_log);
+    free(text);
+}
+
+static void labels_apart(void **state)
+{
+    (void)state;
+    SvgPlot plot = plot_start(0, 1, false);
+    for (int i = 0; i < 5; i++) svg_level(&plot, 0, "same height");
+    plot_end(&plot);
+    double before = -INFINITY;
+    for (const char *at = text; (at = strstr(at, "class=\"name\"")); at++) {
+        double y = strtod(strstr(at, " y=\"") + 4, NULL);
+        assert_true(y - before >= 14 && y < 300);
+        before = y;
+    }
+    assert_int_equal(count_of("same height"), 5);
+    free(text);
+}
+
+static void escapes(void **state)
+{
+    (void)state;
+    FILE *to = open_memstream(&text, &bytes);
+    svg_text(to, "<b a=\"1\">&\x01");
+    fclose(to);
+    assert_string_equal(text, "&lt;b a=&quot;1&quot;&gt;&amp;");
+    free(text);
+    SvgPlot plot = plot_start(0, 1, false);
+    svg_level(&plot, 0.5, "<i>");
+    plot_end(&plot);
+    assert_null(strstr(text, "<i>"));
+    assert_null(strstr(text, "<1>"));
+    free(text);
+}
+
+static void heat_maps(void **state)
+{
+    (void)state;
+    static const double share[] = {0, 0.5, 1, NAN, 2, -1};
+    static const int64_t number[] = {0, 5, 10, 0, 20, 0};
+    static const char *const rows[] = {"a", "b&c"}, *const columns[] = {"x", "y", "z"};
+    SvgHeat heat = {.title = "t",
+                    .rows = 2,
+                    .columns = 3,
+                    .share = share,
+                    .number = number,
+                    .row_names = rows,
+                    .column_names = columns,
+                    .x_label = "predicted",
+                    .y_label = "true",
+                    .width = 400,
+                    .row_height = 30,
+                    .left = 80,
+                    .tint = 1};
+    FILE *to = open_memstream(&text, &bytes);
+    svg_heat(to, &heat);
+    fclose(to);
+    assert_int_equal(count_of("<rect"), 5);
+    assert_non_null(strstr(text, ">b&amp;c<"));
+    assert_non_null(strstr(text, ">20<"));
+    assert_null(strstr(text, "fill-opacity=\"2"));
+    assert_null(strstr(text, "fill-opacity=\"-"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nice_ends),      cmocka_unit_test(lines_stay_inside), cmocka_unit_test(gaps),
+        cmocka_unit_test(spikes_survive), cmocka_unit_test(log_axis),          cmocka_unit_test(labels_apart),
+        cmocka_unit_test(escapes),        cmocka_unit_test(heat_maps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
