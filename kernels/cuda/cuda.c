@@ -7,6 +7,7 @@
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/kernels.h"
 #include "kernels/cuda/plan_cache.h"
 #include "kernels/cuda/staging.h"
 
@@ -43,6 +44,13 @@ static Status lanes_open(CudaDevice *cuda)
     return OK;
 }
 
+static Status scratch_open(CudaDevice *cuda)
+{
+    TRY_CUDA(cudaMalloc(&cuda->scratch, KERNEL_SQUARE_SUM_BYTES));
+    TRY_CUDA(cudaMemset(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES));
+    return OK;
+}
+
 static void cuda_destroy(CudaDevice *cuda)
 {
     if (!cuda) return;
@@ -50,6 +58,7 @@ static void cuda_destroy(CudaDevice *cuda)
     cublas_close(cuda->cublas);
     cudnn_close(cuda->cudnn);
     staging_close(cuda->staging);
+    cudaFree(cuda->scratch);
     for (int lane = 0; lane < LANE_COUNT; lane++) {
         if (cuda->event[lane]) cudaEventDestroy(cuda->event[lane]);
         if (cuda->stream[lane]) cudaStreamDestroy(cuda->stream[lane]);
@@ -77,6 +86,7 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
     TRY_OUT(properties_read(cuda, config->ordinal));
     TRY_OUT(lanes_open(cuda));
     TRY_OUT(staging_open(&cuda->staging));
+    TRY_OUT(scratch_open(cuda));
     TRY_OUT(cudnn_open(cuda->stream[LANE_COMPUTE], &cuda->cudnn));
     TRY_OUT(cublas_open(&cuda->cublas));
     TRY_OUT(plan_cache_open(cuda->name, &cuda->plans));

@@ -27,6 +27,7 @@ typedef struct CudaDevice {
     cudaStream_t stream[LANE_COUNT]; /* owned; LANE_COMM has high priority */
     cudaEvent_t event[LANE_COUNT];   /* owned: the end of each lane, when another waits for it */
     Staging *staging;                /* owned */
+    void *scratch;                   /* owned: device memory of kernel_square_sum */
     CudnnLibrary *cudnn;             /* owned */
     CublasLibrary *cublas;           /* owned */
     PlanCache *plans;                /* owned */
