@@ -1,0 +1,42 @@
+/* The update of the weights, the global square sum and the running averages on the GPU; the kernels are in
+ * optimizer.cu. What changes from step to step (rate, scale, gate) is read from device memory by the kernels. */
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/kernels.h"
+
+static Status update_check(const OptimizerUpdate *u)
+{
+    if (u->half && u->half_dtype != DTYPE_BF16 && u->half_dtype != DTYPE_F16)
+        return FAIL(ERR_UNSUPPORTED, "optimizer: a 16-bit copy of the weights cannot be %s", dtype_name(u->half_dtype));
+    if ((unsigned)u->hyper.kind >= OPTIMIZER_COUNT)
+        return FAIL(ERR_ARG, "optimizer: there is no kind %d", (int)u->hyper.kind);
+    for (int k = 0; k < optimizer_slot_count(&u->hyper); k++)
+        if (!u->slot[k]) return FAIL(ERR_INTERNAL, "optimizer: kind %d needs slot %d", (int)u->hyper.kind, k);
+    for (int k = 0; k < u->segment_count; k++)
+        if (u->segments[k].count >= (size_t)KERNEL_MAX_ELEMENTS)
+            return FAIL(ERR_UNSUPPORTED, "optimizer: a segment of %zu elements; at most 2^31 - 1",
+                        u->segments[k].count);
+    return OK;
+}
+
+Status cuda_optimizer_apply(Device *device, const OptimizerUpdate *update)
+{
+    TRY(update_check(update));
+    TRY_CUDA(kernel_optimizer(update, cuda_stream(device, LANE_COMPUTE)));
+    return OK;
+}
+
+Status cuda_square_sum(Device *device, const float *x, size_t count, double *sum_of_squares)
+{
+    TRY_CUDA(
+        kernel_square_sum(x, count, cuda_device(device)->scratch, sum_of_squares, cuda_stream(device, LANE_COMPUTE)));
+    return OK;
+}
+
+Status cuda_average(Device *device, float *running, const float *batch, const float *correct, float decay, size_t count,
+                    const float *commit)
+{
+    if (count >= (size_t)KERNEL_MAX_ELEMENTS)
+        return FAIL(ERR_UNSUPPORTED, "averages of %zu elements; at most 2^31 - 1", count);
+    TRY_CUDA(kernel_average(running, batch, correct, decay, count, commit, cuda_stream(device, LANE_COMPUTE)));
+    return OK;
+}

@@ -1,0 +1,312 @@
+/* The update of the weights, square sums and running averages: the rules of kernels/optimizer.h over flat arenas.
+ *
+ * A table of segments travels in the kernel's arguments (at most UPDATE_SEGMENTS; more take another launch), each block
+ * finds its segment by bisection and does UPDATE_CHUNK elements of it in blocks of 16 bytes. Everything that changes
+ * from step to step is read from device memory, also the gate, so that a captured step can be replayed.
+ * Bytes per element: momentum SGD 20, Adam 28, plus 8 for the average and 2 for the 16-bit copy. */
+#include "kernels/cuda/device.cuh"
+
+enum { UPDATE_SEGMENTS = 128, UPDATE_STEPS = 2, UPDATE_LANES = 4, UPDATE_CHUNK = BLOCK * UPDATE_LANES * UPDATE_STEPS };
+
+struct UpdateSegment {
+    uint64_t first;
+    uint32_t count, block; /* block: the first that works on it */
+    float weight_decay, lr_factor;
+};
+
+struct Update {
+    float *param;
+    const float *grad;
+    float *first, *second; /* slots; NULL if not used */
+    float *ema;
+    unsigned short *half;
+    const OptimizerScalars *scalars;
+    float momentum, beta1, beta2, decay, epsilon, clip;
+    float log_beta1, log_beta2;
+    bool nesterov, half_is_bf16, aligned;
+    int segments;
+    UpdateSegment segment[UPDATE_SEGMENTS];
+};
+
+/* What a rule needs in one segment. */
+struct UpdateRule {
+    float lr, grad_scale, clip, weight_decay, shrink, step_size, second_fix;
+};
+
+template <int V> DEVICE void flat_load(const float *from, float *to)
+{
+    load_vector<V>(from, to);
+}
+
+template <int V> DEVICE void flat_store(float *to, const float *from)
+{
+    if (V == 4) {
+        *(float4 *)to = make_float4(from[0], from[V > 1 ? 1 : 0], from[V > 2 ? 2 : 0], from[V > 3 ? 3 : 0]);
+    } else {
+        to[0] = from[0];
+    }
+}
+
+DEVICE float update_gradient(const UpdateRule &r, float g, float p)
+{
+    g *= r.grad_scale;
+    g = g > r.clip ? r.clip : g;
+    g = g < -r.clip ? -r.clip : g;
+    return __fmaf_rn(r.weight_decay, p, g);
+}
+
+/* One element: p, and its slots a and b, under the rule of KIND. */
+template <int KIND>
+DEVICE void update_element(const Update &u, const UpdateRule &r, float g, float *p, float *a, float *b)
+{
+    float d = update_gradient(r, g, *p);
+    if (KIND == OPTIMIZER_SGD) {
+        float buffer = __fmaf_rn(u.momentum, *a, d);
+        *a = buffer;
+        *p -= r.lr * (u.nesterov ? __fmaf_rn(u.momentum, buffer, d) : buffer);
+    } else if (KIND == OPTIMIZER_RMSPROP_TF) {
+        *a += (1.0f - u.decay) * (d * d - *a);
+        *b = __fmaf_rn(u.momentum, *b, r.lr * d / sqrtf(*a + u.epsilon));
+        *p -= *b;
+    } else if (KIND == OPTIMIZER_RMSPROP) {
+        *a = u.decay * *a + (1.0f - u.decay) * d * d;
+        *b = __fmaf_rn(u.momentum, *b, d / (sqrtf(*a) + u.epsilon));
+        *p -= r.lr * *b;
+    } else {
+        *a = u.beta1 * *a + (1.0f - u.beta1) * d;
+        *b = u.beta2 * *b + (1.0f - u.beta2) * d * d;
+        *p = *p * r.shrink - r.step_size * *a / (sqrtf(*b) * r.second_fix + u.epsilon);
+    }
+}
+
+/* The 16-bit copy of V elements. */
+template <int V> DEVICE void update_half(const Update &u, uint64_t at, const float *p)
+{
+    unsigned short bits[V];
+    UNROLL
+    for (int i = 0; i < V; i++) bits[i] = u.half_is_bf16 ? bf16_bits(p[i]) : f16_bits(p[i]);
+    if (V == 4) {
+        uint2 block = {bits[0] | (unsigned)bits[V > 1 ? 1 : 0] << 16,
+                       bits[V > 2 ? 2 : 0] | (unsigned)bits[V > 3 ? 3 : 0] << 16};
+        *(uint2 *)(u.half + at) = block;
+    } else {
+        u.half[at] = bits[0];
+    }
+}
+
+/* V elements from `at`. */
+template <int KIND, int V> DEVICE void update_lanes(const Update &u, const UpdateRule &r, bool frozen, uint64_t at)
+{
+    float p[V], g[V], a[V], b[V], average[V];
+    flat_load<V>(u.param + at, p);
+    UNROLL
+    for (int i = 0; i < V; i++) a[i] = b[i] = 0;
+    if (!frozen) {
+        flat_load<V>(u.grad + at, g);
+        if (u.first) flat_load<V>(u.first + at, a);
+        if (u.second) flat_load<V>(u.second + at, b);
+    }
+    if (u.ema) flat_load<V>(u.ema + at, average);
+    if (!frozen) {
+        UNROLL
+        for (int i = 0; i < V; i++) update_element<KIND>(u, r, g[i], &p[i], &a[i], &b[i]);
+        flat_store<V>(u.param + at, p);
+        if (u.first) flat_store<V>(u.first + at, a);
+        if (u.second) flat_store<V>(u.second + at, b);
+    }
+    if (u.ema) {
+        float weight = 1.0f - u.scalars->ema_decay;
+        UNROLL
+        for (int i = 0; i < V; i++) average[i] += weight * (p[i] - average[i]);
+        flat_store<V>(u.ema + at, average);
+    }
+    if (u.half) update_half<V>(u, at, p);
+}
+
+/* The segment that this block works on. */
+DEVICE int update_segment(const Update &u)
+{
+    int low = 0, high = u.segments;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (u.segment[middle].block <= blockIdx.x)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+template <int KIND> DEVICE UpdateRule update_rule(const Update &u, const UpdateSegment &segment)
+{
+    const OptimizerScalars &now = *u.scalars;
+    UpdateRule r;
+    r.lr = now.lr * segment.lr_factor;
+    r.grad_scale = now.grad_scale;
+    r.clip = u.clip;
+    r.weight_decay = KIND == OPTIMIZER_ADAMW ? 0.0f : segment.weight_decay;
+    r.shrink = KIND == OPTIMIZER_ADAMW ? 1.0f - r.lr * segment.weight_decay : 1.0f;
+    r.step_size = r.second_fix = 0;
+    if (KIND == OPTIMIZER_ADAM || KIND == OPTIMIZER_ADAMW) {
+        r.step_size = r.lr / -expm1f(now.step * u.log_beta1); /* 1 - beta^step, without cancellation */
+        r.second_fix = 1.0f / sqrtf(-expm1f(now.step * u.log_beta2));
+    }
+    return r;
+}
+
+template <int KIND> BOUNDED update_kernel(const __grid_constant__ Update u)
+{
+    if (u.scalars->commit == 0.0f) return;
+    const UpdateSegment &segment = u.segment[update_segment(u)];
+    UpdateRule rule = update_rule<KIND>(u, segment);
+    bool frozen = segment.lr_factor == 0.0f, wide = u.aligned && segment.first % UPDATE_LANES == 0;
+    uint32_t start = (blockIdx.x - segment.block) * UPDATE_CHUNK + threadIdx.x * UPDATE_LANES;
+    UNROLL
+    for (int s = 0; s < UPDATE_STEPS; s++) {
+        uint32_t at = start + s * (BLOCK * UPDATE_LANES);
+        if (at >= segment.count) return;
+        uint32_t end = min(at + UPDATE_LANES, segment.count);
+        if (wide && end - at == UPDATE_LANES)
+            update_lanes<KIND, UPDATE_LANES>(u, rule, frozen, segment.first + at);
+        else
+            for (; at < end; at++) update_lanes<KIND, 1>(u, rule, frozen, segment.first + at);
+    }
+}
+
+static bool update_aligned(const OptimizerUpdate *u)
+{
+    return aligned_16(u->param) && aligned_16(u->grad) && aligned_16(u->slot[0]) && aligned_16(u->slot[1]) &&
+           aligned_16(u->ema) && aligned_16(u->half);
+}
+
+static Update update_of(const OptimizerUpdate *from)
+{
+    const OptimizerHyper &h = from->hyper;
+    Update u;
+    int slots = optimizer_slot_count(&h);
+    u.param = from->param, u.grad = from->grad;
+    u.first = slots > 0 ? from->slot[0] : NULL;
+    u.second = slots > 1 ? from->slot[1] : NULL;
+    u.ema = from->ema;
+    u.half = (unsigned short *)from->half;
+    u.scalars = from->scalars;
+    u.momentum = h.momentum, u.beta1 = h.beta1, u.beta2 = h.beta2, u.decay = h.decay, u.epsilon = h.epsilon;
+    u.clip = h.clip_value > 0 ? h.clip_value : INFINITY;
+    u.log_beta1 = h.beta1 > 0 ? (float)log((double)h.beta1) : -INFINITY;
+    u.log_beta2 = h.beta2 > 0 ? (float)log((double)h.beta2) : -INFINITY;
+    u.nesterov = h.nesterov;
+    u.half_is_bf16 = from->half_dtype == DTYPE_BF16;
+    u.aligned = update_aligned(from);
+    u.segments = 0;
+    return u;
+}
+
+static void update_launch(OptimizerKind kind, const Update &u, uint32_t blocks, cudaStream_t stream)
+{
+    switch (kind) {
+    case OPTIMIZER_SGD: LAUNCH((update_kernel<OPTIMIZER_SGD>), blocks, BLOCK, stream, u); break;
+    case OPTIMIZER_RMSPROP_TF: LAUNCH((update_kernel<OPTIMIZER_RMSPROP_TF>), blocks, BLOCK, stream, u); break;
+    case OPTIMIZER_RMSPROP: LAUNCH((update_kernel<OPTIMIZER_RMSPROP>), blocks, BLOCK, stream, u); break;
+    case OPTIMIZER_ADAM: LAUNCH((update_kernel<OPTIMIZER_ADAM>), blocks, BLOCK, stream, u); break;
+    case OPTIMIZER_ADAMW: LAUNCH((update_kernel<OPTIMIZER_ADAMW>), blocks, BLOCK, stream, u); break;
+    case OPTIMIZER_COUNT: break;
+    }
+}
+
+cudaError_t kernel_optimizer(const OptimizerUpdate *update, cudaStream_t stream)
+{
+    Update u = update_of(update);
+    uint32_t blocks = 0;
+    for (int k = 0; k < update->segment_count; k++) {
+        const OptimizerSegment &from = update->segments[k];
+        UpdateSegment segment = {from.first, (uint32_t)from.count, blocks, from.weight_decay, from.lr_factor};
+        if (from.count > 0) u.segment[u.segments++] = segment;
+        blocks += (uint32_t)ceil_divided((int64_t)from.count, UPDATE_CHUNK);
+        if (blocks > 0 && (u.segments == UPDATE_SEGMENTS || k + 1 == update->segment_count)) {
+            update_launch(update->hyper.kind, u, blocks, stream);
+            u.segments = 0;
+            blocks = 0;
+        }
+    }
+    return LAUNCH_ERROR();
+}
+
+/* ---- square sum: the partial sums of a grid that depends on the count alone, added by the last block */
+
+enum { SQUARE_PARTS = 512, SQUARE_WARPS = BLOCK / WARP };
+
+struct SquareScratch {
+    unsigned counter;
+    double partial[SQUARE_PARTS];
+};
+
+DEVICE double squares_block_sum(double value, double *space)
+{
+    for (int k = WARP / 2; k > 0; k /= 2) value += __shfl_down_sync(0xFFFFFFFFu, value, k);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
+    __syncthreads();
+    if (threadIdx.x != 0) return 0;
+    value = 0;
+    for (int k = 0; k < SQUARE_WARPS; k++) value += space[k];
+    return value;
+}
+
+BOUNDED square_sum_kernel(const float *x, uint64_t count, bool wide, SquareScratch *scratch, double *total)
+{
+    SHARED_ARRAY(double, space, SQUARE_WARPS);
+    SHARED_ARRAY(bool, last, 1);
+    double sum = 0;
+    uint64_t quads = wide ? count / 4 : 0, step = (uint64_t)gridDim.x * BLOCK;
+    uint64_t start = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
+    UNROLL_BY(4)
+    for (uint64_t i = start; i < quads; i += step) {
+        float4 v = ((const float4 *)x)[i];
+        sum += (double)v.x * (double)v.x + (double)v.y * (double)v.y + (double)v.z * (double)v.z +
+               (double)v.w * (double)v.w;
+    }
+    for (uint64_t i = quads * 4 + start; i < count; i += step) sum += (double)x[i] * (double)x[i];
+    sum = squares_block_sum(sum, space);
+    if (threadIdx.x == 0) {
+        scratch->partial[blockIdx.x] = sum;
+        __threadfence();
+        last[0] = atomicInc(&scratch->counter, gridDim.x - 1) == gridDim.x - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (!last[0]) return;
+    sum = 0;
+    for (uint32_t i = threadIdx.x; i < gridDim.x; i += BLOCK) sum += __ldcg(&scratch->partial[i]);
+    sum = squares_block_sum(sum, space);
+    if (threadIdx.x == 0) *total = sum;
+}
+
+static_assert(sizeof(SquareScratch) <= KERNEL_SQUARE_SUM_BYTES, "scratch of kernel_square_sum");
+
+cudaError_t kernel_square_sum(const float *x, size_t count, void *scratch, double *sum, cudaStream_t stream)
+{
+    uint32_t blocks = (uint32_t)clamped((int64_t)count / (BLOCK * 16), 1, SQUARE_PARTS);
+    LAUNCH((square_sum_kernel), blocks, BLOCK, stream, x, (uint64_t)count, aligned_16(x), (SquareScratch *)scratch,
+           sum);
+    return LAUNCH_ERROR();
+}
+
+/* ---- running averages */
+
+BOUNDED average_kernel(float *running, const float *batch, const float *correct, float weight, uint32_t count,
+                       const float *commit)
+{
+    uint32_t i = blockIdx.x * BLOCK + threadIdx.x;
+    if (i >= count || *commit == 0.0f) return;
+    float value = correct ? batch[i] * correct[i] : batch[i];
+    running[i] += weight * (value - running[i]);
+}
+
+cudaError_t kernel_average(float *running, const float *batch, const float *correct, float decay, size_t count,
+                           const float *commit, cudaStream_t stream)
+{
+    if (count == 0) return LAUNCH_ERROR();
+    LAUNCH((average_kernel), (uint32_t)ceil_divided((int64_t)count, BLOCK), BLOCK, stream, running, batch, correct,
+           1.0f - decay, (uint32_t)count, commit);
+    return LAUNCH_ERROR();
+}
