@@ -47,7 +47,7 @@ static Status lanes_open(CudaDevice *cuda)
 static Status scratch_open(CudaDevice *cuda)
 {
     TRY_CUDA(cudaMalloc(&cuda->scratch, KERNEL_SQUARE_SUM_BYTES));
-    TRY_CUDA(cudaMemset(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES));
+    TRY_CUDA(cudaMemsetAsync(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES, cuda->stream[LANE_COMPUTE]));
     return OK;
 }
 
