@@ -260,7 +260,7 @@ static const struct {
 
 static Status conv_add(CudnnGraph *g, CudnnConv kind, const Window *window, int x, int w, int y, float beta)
 {
-    Descriptor op, k;
+    Descriptor op = NULL, k = NULL;
     float alpha = 1;
     TRY(helper_add(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, &k));
     TRY(window_fill(k, window));
@@ -289,7 +289,7 @@ static const cudnnPointwiseMode_t pointwise_modes[] = {
 
 static Status pointwise_add(CudnnGraph *g, CudnnPointwise mode, int a, int b, int y)
 {
-    Descriptor op, how;
+    Descriptor op = NULL, how = NULL;
     cudnnDataType_t precision = CUDNN_DATA_FLOAT;
     bool backward = mode == CUDNN_RELU_BACKWARD;
     TRY(helper_add(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, &how));
@@ -316,7 +316,7 @@ void cudnn_pointwise(CudnnGraph *g, CudnnPointwise op, int a, int b, int y)
 
 static Status statistics_add(CudnnGraph *g, int x, int sum, int square_sum)
 {
-    Descriptor op;
+    Descriptor op = NULL;
     cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
     cudnnDataType_t precision = CUDNN_DATA_FLOAT;
     TRY(operation_add(g, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, &op));
@@ -335,7 +335,7 @@ void cudnn_statistics(CudnnGraph *g, int x, int sum, int square_sum)
 
 static Status norm_sums_add(CudnnGraph *g, const CudnnNormSums *s)
 {
-    Descriptor op;
+    Descriptor op = NULL;
     cudnnDataType_t precision = CUDNN_DATA_FLOAT;
     const struct {
         cudnnBackendAttributeName_t name;
