@@ -132,7 +132,7 @@ static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to
     Program graph = {0}, program = {0};
     Layout *layout = NULL;
     Device device = {0};
-    DeviceConfig config = {.threads = threads};
+    DeviceConfig config = {.threads = threads, .winograd = job->winograd};
     ProgramConfig training = job->program;
     training.training = true;
     TRY(job->backend->open(&config, &device));

@@ -182,7 +182,7 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
     Peak peak = {0};
     const Batch *batch;
     ReplicaConfig config = {.backend = job->backend,
-                            .device = {.threads = job->threads},
+                            .device = {.threads = job->threads, .winograd = job->winograd},
                             .program = job->program,
                             .local = 1,
                             .train_n = {job->shares.batch[0]},

@@ -18,6 +18,7 @@ typedef struct DeviceConfig {
     int ordinal;          /* GPU number; 0 on the CPU */
     int threads;          /* CPU: size of the OpenMP team, >= 1 */
     bool deterministic;   /* refuse algorithms whose result may differ between runs */
+    bool winograd;        /* CPU: f32 3x3 convolutions by F(4x4, 3x3): half the time, two or three times the rounding */
     bool allow_reference; /* CPU: accept oneDNN's `ref` implementations (a 100x slower convolution) */
     bool tf32;            /* GPU: products of f32 may round their operands to TF32 (10 bits of mantissa) */
 } DeviceConfig;

@@ -1,7 +1,8 @@
 /* Convolutions and dense layers of the CPU backend against plain loops.
  *
  * Every value is a small integer, so sums are exact in f32 in any order and the comparison is for equality (of the
- * rounded value for bf16). Outputs, the gaps of slices and workspace start as NaN; gaps must still be NaN afterwards.
+ * rounded value for bf16; Winograd's transforms have fractions and round). Outputs, the gaps of slices and workspace
+ * start as NaN; gaps must still be NaN afterwards.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -104,11 +105,22 @@ static void fill_random(const Tensor *t)
         }
 }
 
+static double largest(const double *values, int64_t count)
+{
+    double most = 0;
+    for (int64_t i = 0; i < count; i++) most = fmax(most, fabs(values[i]));
+    return most;
+}
+
 /* bf16 results may be off by half a unit in their last place, and by as much of an intermediate result of size `inner`.
  */
 static void expect_tensor(const char *name, const char *what, const Tensor *t, const double *wanted, double inner)
 {
     double unit = t->dtype == DTYPE_F32 ? 0.0 : 1.0 / 256.0;
+    if (device.config.winograd && t->dtype == DTYPE_F32) {
+        unit = 4e-6;
+        inner = largest(wanted, shape_count(t->shape));
+    }
     for (int64_t p = 0; p < shape_pixels(t->shape); p++)
         for (int64_t c = 0; c < t->pitch; c++) {
             double have = value_at(t, p * t->pitch + c), want = c < t->shape.c ? wanted[p * t->shape.c + c] : NAN;
@@ -231,13 +243,6 @@ static void check_forward(const Case *c, const Tensor *x, const Tensor *w, const
     free(bias.data);
 }
 
-static double largest(const double *values, int64_t count)
-{
-    double most = 0;
-    for (int64_t i = 0; i < count; i++) most = fmax(most, fabs(values[i]));
-    return most;
-}
-
 /* dx + acc, with acc in a place of its own or in that of dx. */
 static void check_dx(const Case *c, const Tensor *w, const Tensor *dy, bool in_place)
 {
@@ -300,6 +305,26 @@ static void test_conv_bf16(void **state)
 {
     (void)state;
     for (int i = 0; i < CASES; i++) check_case(&cases[i], DTYPE_BF16);
+}
+
+static void test_conv_winograd(void **state)
+{
+    (void)state;
+    static const Case winograd_cases[] = {
+        {"3x3 same", 3, 32, 48, 14, 14, 3, 3, 1, 1, 1, .bias = true, .relu = true},
+        {"3x3 valid", 2, 32, 64, 13, 11, 3, 3, 1, 0, 0, .bias = true, .acc = true},
+        {"3x3 padded by 2", 1, 64, 32, 5, 7, 3, 3, 1, 2, 2, .acc = true},
+        {"3x3 of 40 channels", 2, 40, 33, 9, 10, 3, 3, 1, 1, 1, .relu = true},
+        {"3x3 of slices", 2, 32, 32, 9, 9, 3, 3, 1, 1, 1, .x_gap = 16, .y_gap = 5, .bias = true, .acc = true},
+        {"3x3 smaller than a tile", 2, 32, 32, 3, 3, 3, 3, 1, 1, 1},
+        {"3x3 stride 2", 2, 32, 32, 9, 9, 3, 3, 2, 1, 1, .bias = true},
+    };
+    device.config.winograd = true;
+    for (size_t i = 0; i < sizeof winograd_cases / sizeof winograd_cases[0]; i++) {
+        check_case(&winograd_cases[i], DTYPE_F32);
+        check_case(&winograd_cases[i], DTYPE_BF16);
+    }
+    device.config.winograd = false;
 }
 
 /* ---- dense */
@@ -507,6 +532,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conv_f32),
         cmocka_unit_test(test_conv_bf16),
+        cmocka_unit_test(test_conv_winograd),
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_misfits_are_refused_by_name),
         cmocka_unit_test(test_reference_code_is_refused_unless_accepted),

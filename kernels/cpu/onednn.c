@@ -92,20 +92,18 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 
-static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind, const Layout *l,
-                                   bool bias, dnnl_dims_t pads[4], const_dnnl_primitive_attr_t attr,
-                                   const_dnnl_primitive_desc_t hint)
+static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind,
+                                   dnnl_alg_kind_t alg, const Layout *l, bool bias, dnnl_dims_t pads[4],
+                                   const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
 {
-    const dnnl_alg_kind_t direct = dnnl_convolution_direct;
     if (kind == ONEDNN_CONV_DX)
-        return dnnl_convolution_backward_data_primitive_desc_create(made, engine, direct, l[ONEDNN_X], l[ONEDNN_W],
-                                                                    l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3],
-                                                                    hint, attr);
+        return dnnl_convolution_backward_data_primitive_desc_create(
+            made, engine, alg, l[ONEDNN_X], l[ONEDNN_W], l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3], hint, attr);
     if (kind == ONEDNN_CONV_DW)
-        return dnnl_convolution_backward_weights_primitive_desc_create(made, engine, direct, l[ONEDNN_X], l[ONEDNN_W],
+        return dnnl_convolution_backward_weights_primitive_desc_create(made, engine, alg, l[ONEDNN_X], l[ONEDNN_W],
                                                                        NULL, l[ONEDNN_Y], pads[0], pads[1], pads[2],
                                                                        pads[3], hint, attr);
-    return dnnl_convolution_forward_primitive_desc_create(made, engine, dnnl_forward_training, direct, l[ONEDNN_X],
+    return dnnl_convolution_forward_primitive_desc_create(made, engine, dnnl_forward_training, alg, l[ONEDNN_X],
                                                           l[ONEDNN_W], bias ? l[ONEDNN_BIAS] : NULL, l[ONEDNN_Y],
                                                           pads[0], pads[1], pads[2], pads[3], attr);
 }
@@ -147,23 +145,22 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f);
 }
 
-static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind, const Layout *l,
-                                   bool bias, dnnl_dims_t pads[4], const_dnnl_primitive_attr_t attr,
-                                   const_dnnl_primitive_desc_t hint)
+static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind,
+                                   dnnl_alg_kind_t alg, const Layout *l, bool bias, dnnl_dims_t pads[4],
+                                   const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
 {
-    const dnnl_alg_kind_t direct = dnnl_convolution_direct;
     dnnl_convolution_desc_t desc;
     dnnl_status_t code;
     if (kind == ONEDNN_CONV_DX)
-        code = dnnl_dilated_convolution_backward_data_desc_init(&desc, direct, &l[ONEDNN_X], &l[ONEDNN_W], &l[ONEDNN_Y],
+        code = dnnl_dilated_convolution_backward_data_desc_init(&desc, alg, &l[ONEDNN_X], &l[ONEDNN_W], &l[ONEDNN_Y],
                                                                 pads[0], pads[1], pads[2], pads[3]);
     else if (kind == ONEDNN_CONV_DW)
-        code = dnnl_dilated_convolution_backward_weights_desc_init(&desc, direct, &l[ONEDNN_X], &l[ONEDNN_W], NULL,
+        code = dnnl_dilated_convolution_backward_weights_desc_init(&desc, alg, &l[ONEDNN_X], &l[ONEDNN_W], NULL,
                                                                    &l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3]);
     else
-        code = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, direct, &l[ONEDNN_X],
-                                                          &l[ONEDNN_W], bias ? &l[ONEDNN_BIAS] : NULL, &l[ONEDNN_Y],
-                                                          pads[0], pads[1], pads[2], pads[3]);
+        code = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, alg, &l[ONEDNN_X], &l[ONEDNN_W],
+                                                          bias ? &l[ONEDNN_BIAS] : NULL, &l[ONEDNN_Y], pads[0], pads[1],
+                                                          pads[2], pads[3]);
     return code == dnnl_success ? dnnl_primitive_desc_create(made, &desc, attr, engine, hint) : code;
 }
 
@@ -341,6 +338,11 @@ static void window_to_dnnl(const OnednnSpec *spec, dnnl_dims_t pads[4])
     }
 }
 
+static dnnl_alg_kind_t alg_of(const OnednnSpec *spec)
+{
+    return spec->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
+}
+
 /* 2.x and 3.x choose a backward implementation beside a forward one, which must be valid in itself: one dtype
  * throughout, that of the operand that is not a gradient. */
 static Status describe_hint(Onednn *onednn, const OnednnSpec *spec, dnnl_dims_t pads[4], dnnl_primitive_desc_t *made)
@@ -353,7 +355,7 @@ static Status describe_hint(Onednn *onednn, const OnednnSpec *spec, dnnl_dims_t 
     for (int role = 0; role < ONEDNN_BIAS; role++)
         TRY_OUT(layout_make(&spec->held[role], spec->fit[role], dtype, &layouts[role]));
     TRY_DNNL_OUT(attr_create(false, false, &attr));
-    TRY_DNNL_OUT(describe_conv(made, onednn->engine, ONEDNN_CONV, layouts, false, pads, attr, NULL));
+    TRY_DNNL_OUT(describe_conv(made, onednn->engine, ONEDNN_CONV, alg_of(spec), layouts, false, pads, attr, NULL));
 out:
     if (attr) dnnl_primitive_attr_destroy(attr);
     for (int role = 0; role < ONEDNN_ROLES; role++) layout_free(&layouts[role]);
@@ -374,7 +376,7 @@ static Status describe(Onednn *onednn, const OnednnSpec *spec, const Layout *lay
     }
     window_to_dnnl(spec, pads);
     if (spec->kind != ONEDNN_CONV) TRY_OUT(describe_hint(onednn, spec, pads, &hint));
-    TRY_DNNL_OUT(describe_conv(made, onednn->engine, spec->kind, layouts, bias, pads, attr, hint));
+    TRY_DNNL_OUT(describe_conv(made, onednn->engine, spec->kind, alg_of(spec), layouts, bias, pads, attr, hint));
 out:
     if (hint) dnnl_primitive_desc_destroy(hint);
     if (attr) dnnl_primitive_attr_destroy(attr);
