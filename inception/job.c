@@ -39,7 +39,7 @@ static Status aux_choose(const Options *o, const Model *model, int32_t side, Job
 {
     bool has = model->aux_weight > 0, fits = side >= model->aux_min_side;
     bool weighed = option_origin(o, "aux-weight") > ORIGIN_RECIPE; /* by the user, not by what a recipe would like */
-    bool asked = (option_origin(o, "aux") > ORIGIN_RECIPE && o->aux) || weighed;
+    bool asked = (option_origin(o, "aux") > ORIGIN_CONFIG && o->aux) || weighed; /* a file serves several models */
     *aux = has && o->aux && fits;
     if (!has && asked)
         return FAIL(ERR_ARG, "--%s: %s has no auxiliary head", weighed ? "aux-weight" : "aux", model->name);
@@ -104,6 +104,7 @@ Status job_model(Options *o, JobFiles *files)
         .aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight,
         .fuse_siblings = o->fuse_siblings,
         .pool_behind_conv = o->pool_behind_conv,
+        .recompute = o->recompute,
     };
     TRY(compute_dtype(o, job->backend, &job->program.compute));
     TRY(model_options(o, model, files, &job->program.options));
@@ -421,7 +422,8 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->eval_interval = (int)o->eval_interval;
     job->quiet = o->quiet;
     job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
-    job->color = job->tty && o->color && !getenv("NO_COLOR");
+    job->color = job->tty && o->color && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
+    job->towers_view = o->towers_view;
     if (o->verb != VERB_EVAL) TRY(sizes_check(job));
     job->schedule.epoch_steps =
         (double)dataset_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);

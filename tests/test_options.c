@@ -199,7 +199,7 @@ static void higher_origin_wins_in_any_order(void **state)
         }
         assert_true(o.lr == 0.3);
         assert_int_equal(o.epochs, 7);
-        assert_int_equal(option_origin(&o, "epochs"), ORIGIN_CONFIG);
+        assert_int_equal(option_origin(&o, "epochs"), ORIGIN_RECIPE);
         assert_string_equal(o.where[OPTION_ID_epochs], "here:2");
         options_close(&o);
     }
