@@ -1,0 +1,370 @@
+/* The order of a step, seen from the device: every bucket of gradients is given to the sum after its last gradient was
+ * computed, the first ones while backward still runs, all before the optimizer; a step that the verdict refuses moves
+ * nothing; and after the first steps nothing is allocated, neither on the device nor on the host. */
+#include "towers/process.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "inception/models.h"
+#include "tests/support/fake_backend.h"
+
+/* ---- counting allocations: malloc and its kin come by here. Those of this program's own code count; what oneDNN does
+ * inside an execution is its own. */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+enum { CAN_COUNT = 0 };
+static int counting, allocations;
+#else
+enum { CAN_COUNT = 1 };
+static int counting, allocations;
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *memory, size_t bytes);
+void *__libc_memalign(size_t align, size_t bytes);
+
+extern const char __executable_start, etext; /* of the linker: the program's code without the libraries' */
+
+static void count_one(const void *caller)
+{
+    bool own = (const char *)caller >= &__executable_start && (const char *)caller < &etext;
+    if (own && __atomic_load_n(&counting, __ATOMIC_RELAXED)) __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
+}
+
+void *malloc(size_t bytes)
+{
+    count_one(__builtin_return_address(0));
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    count_one(__builtin_return_address(0));
+    return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *memory, size_t bytes)
+{
+    count_one(__builtin_return_address(0));
+    return __libc_realloc(memory, bytes);
+}
+
+void *aligned_alloc(size_t align, size_t bytes)
+{
+    count_one(__builtin_return_address(0));
+    return __libc_memalign(align, bytes);
+}
+
+int posix_memalign(void **made, size_t align, size_t bytes)
+{
+    count_one(__builtin_return_address(0));
+    *made = __libc_memalign(align, bytes);
+    return *made ? 0 : 12;
+}
+#endif
+
+/* ---- a network whose gradients fill two buckets */
+
+static void build(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+{
+    static const Init he = {.kind = INIT_HE_NORMAL};
+    graph_canonical(g, 28);
+    x = conv_bias(g, x, "stem", 4, 3, VALID, true, he);
+    x = dense(g, x, "large", 1500, true, he);
+    x = dense(g, x, "wide", 800, true, he);
+    heads->logits = dense(g, x, "head", options->classes, false, he);
+}
+
+static const Model model = {.name = "two_buckets",
+                            .title = "",
+                            .paper = "",
+                            .side = 28,
+                            .min_side = 28,
+                            .channels = 1,
+                            .classes = 10,
+                            .std = {1, 1, 1},
+                            .build = build};
+
+/* ---- what the device is asked to do with gradients */
+
+enum { MARKS_MAX = 4096 };
+typedef enum MarkKind { MARK_GRADIENT = 0, MARK_GIVE, MARK_OPTIMIZER, MARK_STEP } MarkKind;
+
+typedef struct Mark {
+    MarkKind kind;
+    const float *at;
+    size_t count;
+} Mark;
+
+static FakeBackend *fake;
+static Mark marks[MARKS_MAX];
+static int mark_count;
+static int64_t step_now, poisoned_step; /* of the fake: the first gradient of this step is NaN; 0: none */
+static int ranges_given;
+
+static void mark(MarkKind kind, const float *at, size_t count)
+{
+    if (mark_count < MARKS_MAX) marks[mark_count] = (Mark){kind, at, count};
+    mark_count++;
+}
+
+static Status open_fake(const DeviceConfig *config, Device *device)
+{
+    (void)config;
+    fake_open(fake, device);
+    return OK;
+}
+
+/* Every f32 output of a launch might be a gradient: those that are not are sorted out by address. */
+static void see_launch(void *context, OpCall *call)
+{
+    (void)context;
+    for (int k = 0; k < call->out_count; k++)
+        if (call->out[k].data && call->out[k].dtype == DTYPE_F32)
+            mark(MARK_GRADIENT, call->out[k].data, (size_t)shape_count(call->out[k].shape));
+}
+
+static Status see_square_sum(Device *device, const float *x, size_t count, double *sum)
+{
+    (void)device;
+    mark(MARK_GIVE, x, count);
+    *sum = step_now + 1 == poisoned_step && ranges_given++ == 0 ? NAN : 1;
+    return OK;
+}
+
+static Status see_optimizer(Device *device, const OptimizerUpdate *update)
+{
+    (void)device;
+    mark(MARK_OPTIMIZER, update->grad, 0);
+    return OK;
+}
+
+static void see_step(void *context, int64_t step, double seconds, double loss)
+{
+    (void)context, (void)seconds, (void)loss;
+    mark(MARK_STEP, NULL, 0);
+    step_now = step;
+    ranges_given = 0;
+    if (step == 3) counting = CAN_COUNT;
+    if (step == 8) counting = 0;
+}
+
+/* ---- a run of one process, here */
+
+typedef struct Run {
+    TrainJob job;
+    Ledger *ledger;
+    CommShared *shared;
+    Dataset *data;
+    Status status;
+} Run;
+
+static void run_open(Run *run, const Backend *backend, const Model *of, int towers)
+{
+    *run = (Run){0};
+    TrainJob *job = &run->job;
+    assert_int_equal(dataset_synthetic(64, 10, 28, 28, 1, 1, &run->data), OK);
+    *job = (TrainJob){
+        .program = {.model = of,
+                    .options = {.classes = 10, .side = 28, .channels = 1, .variant = ""},
+                    .data_channels = 1,
+                    .canvas = 28},
+        .train = run->data,
+        .backend = backend,
+        .shares = {.towers = towers},
+        .processes = 1,
+        .threads = 1,
+        .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
+        .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0.001},
+        .epochs = 3,
+        .max_steps = -1,
+        .accumulate = 1,
+        .bn_decay = 0.9,
+        .nan_check = NAN_CHECK_ALL,
+        .comm_timeout_ms = 10000,
+        .on_step = see_step,
+    };
+    for (int t = 0; t < towers; t++) job->shares.batch[t] = 16 / towers;
+}
+
+static void run_close(Run *run)
+{
+    dataset_close(run->data);
+}
+
+static void run_live(Run *run)
+{
+    Program program;
+    Layout *layout;
+    ProgramConfig config = run->job.program;
+    config.training = true;
+    mark_count = 0;
+    step_now = allocations = counting = ranges_given = 0;
+    assert_int_equal(program_graph(&config, 1, &program), OK);
+    assert_int_equal(layout_create(program.graph, &layout), OK);
+    assert_int_equal(ledger_create(run->job.shares.towers, 1, &run->ledger), OK);
+    assert_int_equal(comm_shared_create(run->job.shares.towers, 1, job_comm_room(&run->job, layout), &run->shared), OK);
+    run->status = tower_process_timed(&run->job, 0, run->ledger, run->shared);
+    counting = 0;
+    ledger_destroy(run->ledger);
+    comm_shared_destroy(run->shared);
+    layout_destroy(layout);
+    program_destroy(&program);
+}
+
+static void fake_start(Run *run, int towers)
+{
+    fake = fake_create(~0u, ~0u, 0);
+    assert_non_null(fake);
+    fake->backend.open = open_fake;
+    fake->backend.square_sum = see_square_sum;
+    fake->backend.optimizer_apply = see_optimizer;
+    fake->on_launch = see_launch;
+    poisoned_step = 0;
+    run_open(run, &fake->backend, &model, towers);
+}
+
+static void fake_end(Run *run)
+{
+    run_close(run);
+    fake_destroy(fake);
+}
+
+/* ---- the order of one step */
+
+static bool overlap(const Mark *a, const Mark *b)
+{
+    return a->at < b->at + b->count && b->at < a->at + a->count;
+}
+
+/* No gradient that lies in the bucket given at `give` may come between there and the end of the tower's turn: it would
+ * be lost. Returns how many others do. */
+static int check_bucket(int give, int turn_end)
+{
+    int others = 0;
+    for (int k = give + 1; k < turn_end; k++) {
+        if (marks[k].kind != MARK_GRADIENT) continue;
+        if (overlap(&marks[give], &marks[k])) fail_msg("a gradient of %zu elements after its bucket", marks[k].count);
+        others++;
+    }
+    return others;
+}
+
+/* Marks [first, end) of one step: each tower gives the first and then the second bucket, then the verdict looks at the
+ * whole sum, then the optimizer runs. */
+static void check_step(int first, int end, int towers)
+{
+    int give[16], gives = 0, optimizers = 0;
+    for (int i = first; i < end; i++) {
+        if (marks[i].kind == MARK_OPTIMIZER) optimizers++;
+        if (marks[i].kind != MARK_GIVE) continue;
+        assert_int_equal(optimizers, 0); /* nothing is given after the update began */
+        assert_in_range(gives, 0, 15);
+        give[gives++] = i;
+    }
+    assert_int_equal(optimizers, 1);
+    assert_int_equal(gives, 2 * towers + 1);
+    for (int t = 0; t < towers; t++) {
+        const Mark *a = &marks[give[2 * t]], *b = &marks[give[2 * t + 1]], *all = &marks[give[gives - 1]];
+        assert_true(a->at == all->at && b->at == a->at + a->count && a->count + b->count == all->count);
+        assert_true(check_bucket(give[2 * t], give[2 * t + 1]) > 0); /* it goes while backward still runs */
+    }
+}
+
+static void test_buckets_follow_backward(void **state)
+{
+    (void)state;
+    for (int towers = 1; towers <= 2; towers++) {
+        Run run;
+        fake_start(&run, towers);
+        run_live(&run);
+        if (run.status != OK) fail_msg("%s", status_message());
+        assert_true(mark_count < MARKS_MAX);
+        int steps = 0, first = 0;
+        for (int i = 0; i < mark_count; i++) {
+            if (marks[i].kind != MARK_STEP) continue;
+            check_step(first, i, towers);
+            first = i + 1;
+            steps++;
+        }
+        assert_int_equal(steps, 12);
+        fake_end(&run);
+    }
+}
+
+/* ---- the verdict */
+
+static int optimizers_seen(void)
+{
+    int count = 0;
+    for (int i = 0; i < mark_count; i++) count += marks[i].kind == MARK_OPTIMIZER;
+    return count;
+}
+
+static void test_refused_step_moves_nothing(void **state)
+{
+    (void)state;
+    Run run;
+    fake_start(&run, 2);
+    poisoned_step = 3;
+    run_live(&run);
+    assert_int_equal(run.status, ERR_NUMERIC);
+    assert_non_null(strstr(status_message(), "tower 0, step 3: the gradient is not finite"));
+    assert_int_equal(optimizers_seen(), 2);
+    assert_int_equal(step_now, 2);
+    fake_end(&run);
+
+    fake_start(&run, 2);
+    poisoned_step = 3;
+    run.job.nan_policy = NAN_POLICY_SKIP;
+    run_live(&run);
+    assert_int_equal(run.status, OK);
+    assert_int_equal(optimizers_seen(), 11);
+    assert_int_equal(step_now, 12);
+    fake_end(&run);
+}
+
+/* ---- memory */
+
+static void test_steps_allocate_nothing(void **state)
+{
+    (void)state;
+    if (!CAN_COUNT) skip();
+    Run run;
+    fake_start(&run, 2);
+    run_live(&run);
+    assert_int_equal(run.status, OK);
+    assert_int_equal(allocations, 0);
+    fake_end(&run);
+}
+
+static void test_steps_of_the_cpu_allocate_nothing(void **state)
+{
+    (void)state;
+    const Backend *cpu;
+    if (!CAN_COUNT || backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    Run run;
+    run_open(&run, cpu, &model_fashion_cnn, 2);
+    run_live(&run);
+    if (run.status != OK) fail_msg("%s", status_message());
+    assert_int_equal(step_now, 12);
+    if (allocations) fail_msg("%d allocations in 5 steps", allocations);
+    run_close(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_buckets_follow_backward),
+        cmocka_unit_test(test_refused_step_moves_nothing),
+        cmocka_unit_test(test_steps_allocate_nothing),
+        cmocka_unit_test(test_steps_of_the_cpu_allocate_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
