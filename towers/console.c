@@ -8,19 +8,32 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DRAW_MS = 100, BAR_CELLS = 24 };
+enum { DRAW_MS = 100, CELLS = 22, FEW_CELLS = 10, NARROW = 90, FIELD = 160, RECENT = 50 };
 
-static int terminal_width(void)
+/* What the terminal says, or COLUMNS and LINES where it says nothing. */
+static int terminal_size(bool rows)
 {
     struct winsize size;
-    const char *columns = getenv("COLUMNS");
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20) return size.ws_col;
-    return columns && atoi(columns) > 20 ? atoi(columns) : 80;
+    const char *variable = getenv(rows ? "LINES" : "COLUMNS");
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0)
+        return rows ? size.ws_row : size.ws_col;
+    return variable && atoi(variable) > 0 ? atoi(variable) : rows ? 24 : 80;
 }
 
+static bool speaks_utf8(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value) return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
+    }
+    return false;
+}
+
+/* The bar, and the lines of the towers under it. */
 static void bar_clear(Console *c)
 {
-    if (c->bar_shown) fputs("\r\033[K", stderr);
+    if (c->bar_shown) fputs("\r\033[J", stderr);
     c->bar_shown = false;
 }
 
@@ -49,33 +62,164 @@ static void loss_text(const Console *c, int64_t step, double loss, char *text, s
     LossReport report = c->job->report;
     int used = snprintf(text, bytes, "%s %.4f", words[report], loss);
     if (report != LOSS_REPORT_ALL) return;
-    for (int t = 0; t < c->ledger->towers && used < (int)bytes - 16; t++) {
+    for (int t = 0; t < c->ledger->towers && used < (int)bytes - 20; t++) {
         const LedgerRow *row = &c->ledger->tower[t].rows[step % LEDGER_STEPS];
         used += snprintf(text + used, bytes - (size_t)used, "%s%.4f", t ? " " : " [", tower_loss_mean(&row->loss));
     }
     snprintf(text + used, bytes - (size_t)used, "]");
 }
 
+/* ---- what the ledger's rows say of a step */
+
+static const LedgerRow *row_of(const Console *c, int tower, int64_t step)
+{
+    return &c->ledger->tower[tower].rows[step % LEDGER_STEPS];
+}
+
+/* Training accuracy over the last steps; NaN if none is known. */
+static double recent_accuracy(const Console *c, int64_t step)
+{
+    int64_t hits = 0, count = 0;
+    for (int64_t s = step; s > step - RECENT && s > c->first_step; s--) {
+        for (int t = 0; t < c->ledger->towers; t++) {
+            const LedgerRow *row = row_of(c, t, s);
+            if (row->step != s) continue;
+            hits += row->hits[0];
+            count += row->loss.count;
+        }
+    }
+    return count ? (double)hits / (double)count : NAN;
+}
+
+static void spread_text(const Console *c, int64_t step, char *text, size_t bytes)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (int t = 0; t < c->ledger->towers; t++) {
+        double loss = tower_loss_mean(&row_of(c, t, step)->loss);
+        if (loss < low) low = loss;
+        if (loss > high) high = loss;
+    }
+    if (c->ledger->towers > 1 && low <= high) snprintf(text, bytes, "%.3f..%.3f", low, high);
+}
+
+/* The longest that a tower waited for its batch, as a share of the step. */
+static double waiting_share(const Console *c, int64_t step, double seconds)
+{
+    int64_t most = 0;
+    for (int t = 0; t < c->ledger->towers; t++) {
+        int64_t waited = row_of(c, t, step)->phase_ns[PHASE_DATA];
+        if (waited > most) most = waited;
+    }
+    return seconds > 0 ? (double)most * 1e-9 / seconds : 0;
+}
+
+/* ---- the bar */
+
+/* Fields in the order in which they stand, and the order in which they are given up when there is no room. */
+typedef enum Field {
+    FIELD_EPOCH = 0,
+    FIELD_STEP,
+    FIELD_LOSS,
+    FIELD_SPREAD,
+    FIELD_ACCURACY,
+    FIELD_RATE,
+    FIELD_SPEED,
+    FIELD_DATA,
+    FIELD_BAD,
+    FIELD_ETA,
+    FIELD_COUNT
+} Field;
+static const Field given_up[] = {FIELD_RATE,  FIELD_DATA, FIELD_ACCURACY, FIELD_SPREAD, FIELD_EPOCH,
+                                 FIELD_SPEED, FIELD_BAD,  FIELD_ETA,      FIELD_STEP};
+
+static void fields_fill(const Console *c, const LedgerShown *shown, int64_t steps, char fields[FIELD_COUNT][FIELD])
+{
+    const LedgerRun *run = &c->ledger->run;
+    int64_t step = shown->step, done = step - c->first_step, bad = atomic_load(&run->skipped);
+    double accuracy = recent_accuracy(c, step);
+    char eta[32];
+    eta_text(done > 0 ? elapsed(c) / (double)done * (double)(steps - step) : 0, eta, sizeof eta);
+    memset(fields, 0, FIELD_COUNT * FIELD);
+    snprintf(fields[FIELD_EPOCH], FIELD, "epoch %.2f", (double)step / (double)job_steps_per_epoch(c->job));
+    snprintf(fields[FIELD_STEP], FIELD, "%lld/%lld", (long long)step, (long long)steps);
+    loss_text(c, step, shown->loss, fields[FIELD_LOSS], FIELD);
+    spread_text(c, step, fields[FIELD_SPREAD], FIELD);
+    if (!isnan(accuracy)) snprintf(fields[FIELD_ACCURACY], FIELD, "acc %.1f%%", 100 * accuracy);
+    snprintf(fields[FIELD_RATE], FIELD, "lr %.3g", shown->lr);
+    snprintf(fields[FIELD_SPEED], FIELD, "%.0f img/s", (double)shown->samples / shown->seconds);
+    snprintf(fields[FIELD_DATA], FIELD, "data %.0f%%", 100 * waiting_share(c, step, shown->seconds));
+    if (bad) snprintf(fields[FIELD_BAD], FIELD, "%lld skipped", (long long)bad);
+    snprintf(fields[FIELD_ETA], FIELD, "eta %s", eta);
+}
+
+static size_t fields_width(char fields[FIELD_COUNT][FIELD])
+{
+    size_t width = 0;
+    for (int i = 0; i < FIELD_COUNT; i++)
+        if (fields[i][0]) width += 2 + strlen(fields[i]);
+    return width;
+}
+
+static void fields_fit(char fields[FIELD_COUNT][FIELD], size_t room)
+{
+    for (size_t i = 0; i < sizeof given_up / sizeof *given_up && fields_width(fields) > room; i++)
+        fields[given_up[i]][0] = 0;
+    if (fields_width(fields) > room) fields[FIELD_LOSS][room > 2 ? room - 2 : 0] = 0;
+}
+
+static void cells_draw(const Console *c, int64_t step, int64_t steps, int cells)
+{
+    bool rich = speaks_utf8();
+    int filled = steps > 0 ? (int)(step * cells / steps) : 0;
+    if (c->job->color) fputs("\033[36m", stderr);
+    for (int i = 0; i < filled; i++) fputs(rich ? "━" : "=", stderr);
+    if (c->job->color) fputs("\033[90m", stderr);
+    for (int i = filled; i < cells; i++) fputs(rich ? "━" : "-", stderr);
+    if (c->job->color) fputs("\033[0m", stderr);
+}
+
+/* "tower 1  loss 0.4312  gradient 1.21  +12.5 ms  forward": its last whole step, and (`now`) what it is doing. */
+static void tower_text(const Console *c, int tower, int64_t step, bool now, char *text, size_t bytes)
+{
+    const LedgerRow *row = row_of(c, tower, step);
+    int64_t earliest = row->arrival_ns;
+    for (int t = 0; t < c->ledger->towers; t++)
+        if (row_of(c, t, step)->arrival_ns < earliest) earliest = row_of(c, t, step)->arrival_ns;
+    int phase = atomic_load(&c->ledger->tower[tower].phase);
+    snprintf(text, bytes, "  tower %-3d loss %-9.4f gradient %-9.3g +%.1f ms%s%s", tower, tower_loss_mean(&row->loss),
+             row->grad_norm, (double)(row->arrival_ns - earliest) * 1e-6, now ? "  " : "",
+             now ? phase_name((Phase)phase) : "");
+}
+
+static void towers_draw(const Console *c, int64_t step, int width)
+{
+    int rows = terminal_size(true) - 2, count = c->ledger->towers < rows ? c->ledger->towers : rows;
+    for (int t = 0; t < count; t++) {
+        char text[FIELD];
+        tower_text(c, t, step, true, text, sizeof text);
+        fprintf(stderr, "\n%.*s", width - 1, text);
+    }
+    if (count > 0) fprintf(stderr, "\033[%dA", count);
+}
+
 static void bar_draw(Console *c, int64_t step, int64_t steps)
 {
-    char line[1024], loss[512], eta[32], bar[BAR_CELLS * 3 + 1] = "";
-    const LedgerRun *run = &c->ledger->run;
-    int64_t done = step - c->first_step;
-    double left = done > 0 ? elapsed(c) / (double)done * (double)(steps - step) : 0;
-    int filled = steps > 0 ? (int)(step * BAR_CELLS / steps) : 0, width = terminal_width();
-    for (int i = 0; i < BAR_CELLS; i++) strcat(bar, i < filled ? "━" : "╌");
-    loss_text(c, step, atomic_load(&run->loss), loss, sizeof loss);
-    eta_text(left, eta, sizeof eta);
-    const char *tint = c->job->color ? "\033[36m" : "", *plain = c->job->color ? "\033[0m" : "";
-    int text = snprintf(line, sizeof line, " epoch %.2f  %lld/%lld  %s  lr %.4g  %.0f img/s  eta %s",
-                        (double)atomic_load(&run->epoch_x1000) / 1000, (long long)step, (long long)steps, loss,
-                        atomic_load(&run->lr), atomic_load(&run->images_per_sec), eta);
-    int room = width - BAR_CELLS - 1;
-    if (text > room && room > 0) line[room] = 0;
-    fprintf(stderr, "\r\033[K%s%s%s%s", tint, bar, plain, line);
+    char fields[FIELD_COUNT][FIELD];
+    const LedgerShown *shown = &c->ledger->run.shown[step % LEDGER_STEPS];
+    int width = terminal_size(false), cells = width < NARROW ? FEW_CELLS : CELLS;
+    if (width < 2 * FEW_CELLS) cells = 0;
+    fields_fill(c, shown, steps, fields);
+    fields_fit(fields, width > cells + 1 ? (size_t)(width - cells - 1) : 0);
+    fputs("\r\033[J", stderr);
+    cells_draw(c, step, steps, cells);
+    for (int i = 0; i < FIELD_COUNT; i++)
+        if (fields[i][0]) fprintf(stderr, "  %s", fields[i]);
+    if (c->job->towers_view) towers_draw(c, step, width);
     fflush(stderr);
     c->bar_shown = true;
 }
+
+/* ---- lines */
 
 static void plain_line(Console *c, const LedgerShown *shown, int64_t steps)
 {
@@ -84,6 +228,11 @@ static void plain_line(Console *c, const LedgerShown *shown, int64_t steps)
     loss_text(c, shown->step, shown->loss, loss, sizeof loss);
     fprintf(stderr, "step %lld/%lld  epoch %.2f  %s  lr %.4g  %.0f img/s\n", (long long)shown->step, (long long)steps,
             epoch, loss, shown->lr, (double)shown->samples / shown->seconds);
+    for (int t = 0; c->job->towers_view && t < c->ledger->towers; t++) {
+        char text[FIELD];
+        tower_text(c, t, shown->step, false, text, sizeof text);
+        fprintf(stderr, "%s\n", text);
+    }
 }
 
 /* "2016-07-23 14:05:06.123456: " */

@@ -57,7 +57,8 @@ typedef struct LedgerRun {
     _Atomic int64_t step, steps; /* committed steps, steps in all (0: not started yet) */
     _Atomic int64_t first_step;  /* where this process began: 0, or the step it resumed after */
     _Atomic int64_t epoch_x1000, epochs;
-    _Atomic double loss, mean_loss, lr, images_per_sec, accuracy, data_wait;
+    _Atomic double loss, mean_loss, lr, images_per_sec;
+    _Atomic int64_t skipped; /* steps that the gate refused */
     _Atomic int64_t start_ns;
     _Atomic int stop_signal;         /* set by the supervisor: save at the next step boundary, then stop */
     _Atomic int64_t epochs_done;     /* the last one in `epoch` */

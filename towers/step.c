@@ -284,6 +284,7 @@ static void run_show(TowerProcess *p, const Step *step, double seconds)
     atomic_store(&run->mean_loss, mean_loss(step->loss, p->ledger->towers, job->divisor, full_step(job)));
     atomic_store(&run->loss, shown.loss);
     atomic_store(&run->lr, step->lr);
+    atomic_store(&run->skipped, p->run.skipped);
     atomic_store(&run->images_per_sec, (double)step->samples / seconds);
     atomic_store(&run->epoch_x1000, p->run.step * 1000 / p->steps_per_epoch);
     atomic_store(&run->step, p->run.step);

@@ -69,7 +69,7 @@ typedef struct TrainJob {
     int keep;
     int log_interval, event_interval;
     int eval_interval; /* epochs, and at the end; 0 = never */
-    bool quiet, color, tty;
+    bool quiet, color, tty, towers_view;
     bool log_tf2016; /* the console speaks as the original trainer */
 
     /* benchmarks: called by rank 0's process after every step; context must be shared memory if the caller is to read

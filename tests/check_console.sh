@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# The console as a person sees it, in a pseudo-terminal: no line is wider than the window, before and after a resize; all
+# fields in a wide one, the loss and the way left in a narrow one; no escape codes without a terminal, with TERM=dumb, and
+# no colours with NO_COLOR; plain lines at exact multiples of the interval. Arguments: source folder, binary.
+set -u
+towers=$2
+command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+unset "${!TOWERS_@}" NO_COLOR COLUMNS LINES CLICOLOR_FORCE
+export GOMP_SPINCOUNT=1000
+cat >console.py <<'PY'
+import fcntl, os, pty, re, struct, sys, termios
+
+towers, failures = sys.argv[1], []
+
+def size_set(fd, columns, rows=24):
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
+
+def run(columns, arguments, environment={}, resize=None):
+    """What the program wrote. `resize`: the width of the window after three drawings of the bar."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.environ.update({'TERM': 'xterm-256color', 'LC_ALL': 'C.UTF-8', **environment})
+        os.execv(towers, [towers, 'train', 'fashion_cnn', '--dataset', 'synthetic', '--threads', '1', '--workers', '1',
+                          '--batch-size', '8', '--output-dir', 'runs'] + arguments)
+    size_set(fd, columns)
+    text, seen = b'', 0
+    while True:
+        try:
+            data = os.read(fd, 65536)
+        except OSError:
+            break
+        if not data:
+            break
+        text += data
+        seen += data.count(b'eta')
+        if resize and seen >= 3:
+            columns, resize = resize, None
+            size_set(fd, columns)
+    _, status = os.waitpid(pid, 0)
+    if status:
+        failures.append(f'{arguments}: status {status}: {text[-400:]}')
+    return text.decode()
+
+def bars(text):
+    """Every drawing of the bar and of the lines under it, without escape codes."""
+    found = []
+    for piece in re.split(r'\r\x1b\[J', text)[1:]:
+        found.append([re.sub(r'\x1b\[[0-9;]*[A-Za-z]', '', line).strip('\r') for line in piece.split('\n')])
+    return [lines for lines in found if 'loss' in lines[0]]
+
+def expect(good, what):
+    if not good:
+        failures.append(what)
+
+steps = ['--towers', '2', '--max-steps', '150', '--eval-interval', '0']
+for columns in 60, 120, 200, 30:
+    text = run(columns, steps + ['--experiment', f'w{columns}'])
+    drawn = bars(text)
+    expect(drawn, f'{columns} columns: no bar: {text[-300:]!r}')
+    for lines in drawn:
+        expect(len(lines[0]) < columns, f'{columns} columns: a bar of {len(lines[0])}: {lines[0]!r}')
+        expect('mean_loss' in lines[0] or columns < 60, f'{columns} columns: no loss in {lines[0]!r}')
+    if columns == 60:
+        expect('eta' in drawn[-1][0], f'no eta in {drawn[-1][0]!r}')
+    if columns == 200:
+        for word in 'epoch', '/150', 'mean_loss', '..', 'acc', 'lr', 'img/s', 'data', 'eta':
+            expect(word in drawn[-1][0], f"no '{word}' in {drawn[-1][0]!r}")
+    expect('Epoch 1, Loss: ' in text, 'no line of the epoch')
+    expect('\x1b[36m' in text, 'no colour')
+
+text = run(120, steps + ['--experiment', 'resized'], resize=50)
+drawn = bars(text)
+expect(drawn and len(drawn[-1][0]) < 50, f'after a resize to 50 columns: {drawn[-1][0] if drawn else text!r}')
+expect(drawn and len(drawn[0][0]) > 60, 'before the resize')
+
+text = run(100, steps + ['--experiment', 'view', '--towers-view'])
+drawn = bars(text)
+expect(drawn and len(drawn[-1]) >= 3 and 'tower 0' in drawn[-1][1] and 'tower 1' in drawn[-1][2],
+       f'no line for every tower: {drawn[-1] if drawn else text[-300:]!r}')
+expect(text.count('\x1b[2A') >= len(drawn), 'the cursor does not return to the bar')
+
+text = run(100, steps + ['--experiment', 'mono'], {'NO_COLOR': '1'})
+expect(bars(text) and not re.search(r'\x1b\[[0-9;]*m', text), 'colours in spite of NO_COLOR')
+text = run(100, steps + ['--experiment', 'ascii'], {'LC_ALL': 'C'})
+expect(bars(text) and text.isascii(), 'letters that are not ASCII in the C locale')
+text = run(100, steps + ['--experiment', 'dumb'], {'TERM': 'dumb'})
+expect('\x1b' not in text and 'step 150/150' in text, f'TERM=dumb: {text[-200:]!r}')
+
+for failure in failures:
+    print('FAILED:', failure)
+sys.exit(bool(failures))
+PY
+timeout 600 python3 console.py "$towers" || exit 1
+
+# Not a terminal: plain lines at exact multiples, nothing else.
+timeout 100 "$towers" train fashion_cnn --dataset synthetic --batch-size 8 --towers 2 --threads 1 --max-steps 100 \
+    --log-interval 7 --eval-interval 0 --output-dir runs --experiment plain --towers-view >out 2>err </dev/null ||
+    { echo "FAILED: $(cat err)"; exit 1; }
+failed=0
+grep -q $'\033' err && { echo "FAILED: escape codes in a file"; failed=1; }
+[[ -s out ]] && { echo "FAILED: something on standard output"; failed=1; }
+wanted=$(seq 7 7 100 | tr '\n' ' ')
+shown=$(sed -n 's/^step \([0-9]*\)\/100 .*/\1/p' err | tr '\n' ' ')
+[[ $shown == "$wanted" ]] || { echo "FAILED: lines of steps $shown instead of $wanted"; failed=1; }
+[[ $(grep -c '^  tower [01] ' err) == 28 ]] || { echo "FAILED: $(grep -c '^  tower' err) lines of towers"; failed=1; }
+grep -q '^Epoch 1, Loss: [0-9.]*, Accuracy: [0-9.]*' err || { echo "FAILED: no line of the epoch: $(cat err)"; failed=1; }
+exit $failed
