@@ -125,6 +125,32 @@ static void plan_table(const Plan *plan, int slots, bool ema, FILE *to)
             report.copied_concats);
 }
 
+/* What --recompute costs and gains, against the same network without it. */
+static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device,
+                            const Program *with, FILE *to)
+{
+    PlanReport plain, again;
+    Program without;
+    ProgramConfig kept = *config;
+    int64_t elements = 0;
+    kept.recompute = false;
+    TRY(program_create(&kept, n, layout, device, &without));
+    plan_report(without.plan, &plain);
+    plan_report(with->plan, &again);
+    program_destroy(&without);
+    for (int i = with->forward_end; i < graph_op_count(with->graph); i++) {
+        const Op *op = graph_op_at(with->graph, i);
+        bool copy = op->kind == OP_BATCHNORM_APPLY || op->kind == OP_MAX_POOL || op->kind == OP_AVG_POOL;
+        if (copy) elements += shape_count(graph_shape(with->graph, op->out[0]));
+    }
+    fprintf(
+        to,
+        "  recompute: %.1f MiB of activations instead of %.1f; %d ops run twice, %.1f M elements are written again\n",
+        (double)again.arena_bytes[ARENA_SCRATCH] / (1 << 20), (double)plain.arena_bytes[ARENA_SCRATCH] / (1 << 20),
+        with->recomputed, (double)elements * 1e-6);
+    return OK;
+}
+
 /* A plan on the real device, so that the workspaces of its libraries count. */
 static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to)
 {
@@ -142,6 +168,7 @@ static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to
     fprintf(to, "\nMemory of one tower, training, batch %d, %s on %s\n", n, dtype_name(training.compute),
             job->backend->name);
     plan_table(program.plan, optimizer_slot_count(&job->optimizer), job->ema_decay > 0, to);
+    if (training.recompute) TRY_OUT(recompute_row(&training, n, layout, &device, &program, to));
 out:
     program_destroy(&program);
     program_destroy(&graph);

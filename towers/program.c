@@ -54,6 +54,7 @@ static Status graph_build(const ProgramConfig *config, int32_t n, Program *p)
     if (!config->training) graph_result(g, p->prob, "prob");
     p->forward_end = graph_op_count(g);
     if (config->training) graph_train(g, p->loss, p->dloss);
+    if (config->training && config->recompute) TRY(pass_recompute(g, p->forward_end, &p->recomputed));
     p->counter = graph_find(g, "counter");
     return graph_finish(g);
 }

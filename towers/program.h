@@ -16,6 +16,7 @@ typedef struct ProgramConfig {
     Dtype compute;
     bool training;
     bool fuse_siblings, pool_behind_conv;
+    bool recompute; /* cheap activations are made twice instead of kept */
 } ProgramConfig;
 
 typedef struct Program {
@@ -26,6 +27,7 @@ typedef struct Program {
     Value loss, hits;                              /* results */
     Value prob;                                    /* result of an evaluation: of every class; else Value 0 */
     int forward_end;                               /* ops [0, forward_end) are the forward pass */
+    int recomputed;                                /* ops that run again in the backward pass */
 } Program;
 
 /* The graph alone, for `info`, for the layout, and for tests. */

@@ -140,5 +140,8 @@ void graph_print(const Graph *g, FILE *to);
 NODISCARD Status pass_pool_behind_conv(Graph *g, Value *keep, int count,
                                        int *changed); /* avgpool then 1x1 -> 1x1 then avgpool */
 NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed); /* 1x1 convs of one input -> one */
+/* After graph_train (`forward_end`: ops before it): batch norms and what follows them are computed again where the
+ * backward pass reads them, instead of being kept. `changed` counts ops added. */
+NODISCARD Status pass_recompute(Graph *g, int forward_end, int *changed);
 
 #endif

@@ -1,0 +1,117 @@
+/* Activations that are cheap to make again are made again for the backward pass, so that they need no memory in
+ * between.
+ *
+ * After graph_train: where a gradient op reads what a batch norm wrote in the forward pass, a copy of that op (as
+ * BATCHNORM_APPLY, with the mean and variance of this step) is put in front of the first such reader, and the readers
+ * in the backward pass read the copy. Pools, ReLUs and concats of such values follow. The input of a batch norm is kept
+ * for its own gradient anyway; what has other inputs is not made again, because those would have to live instead.
+ * Copies compute what the originals did, so results are equal bit for bit. */
+#include "towers/graph/list.h"
+#include "towers/graph/rules.h"
+
+#include <stdlib.h>
+
+typedef struct Recompute {
+    Graph *g;
+    int forward_end;
+    /* owned */
+    bool *cheap; /* by value id: written by an op that is made again */
+    Value *copy; /* by value id */
+    Op *ops;
+    int made; /* ops in the new list */
+    int copies;
+} Recompute;
+
+/* ---- what is made again */
+
+static bool op_is_cheap(const Recompute *r, const Op *op)
+{
+    bool follows = op->kind == OP_RELU || op->kind == OP_MAX_POOL || op->kind == OP_AVG_POOL || op->kind == OP_CONCAT;
+    for (int i = 0; follows && i < op->in_count; i++) follows = r->cheap[op->in[i].id];
+    return follows || op->kind == OP_BATCHNORM;
+}
+
+static void mark_cheap(Recompute *r)
+{
+    for (int index = 0; index < r->forward_end; index++) {
+        const Op *op = &r->g->ops[index];
+        Value y = op->out[0];
+        r->cheap[y.id] = r->g->values[y.id].role == ROLE_TEMP && op_is_cheap(r, op);
+    }
+}
+
+/* ---- copies */
+
+static Value copy_value(Recompute *r, Value v)
+{
+    if (!v.id) return v;
+    ValueInfo info = *graph_value(r->g, v);
+    info.name = list_text(r->g, "%s.again", info.name);
+    return list_value(r->g, &info);
+}
+
+/* x, beta, gamma -> x, beta, mean, var, gamma */
+static void norm_to_apply(const Op *norm, Op *apply)
+{
+    Value gamma = norm->in_count > 2 ? norm->in[2] : (Value){0};
+    apply->kind = OP_BATCHNORM_APPLY;
+    apply->in[2] = norm->out[1];
+    apply->in[3] = norm->out[2];
+    apply->in[4] = gamma;
+    apply->in_count = gamma.id ? 5 : 4;
+    apply->out[1] = apply->out[2] = (Value){0};
+}
+
+/* Append the copy of the op that wrote `v`, after those of its operands. */
+static Value make_again(Recompute *r, Value v)
+{
+    if (r->copy[v.id].id || graph_failed(r->g)) return r->copy[v.id];
+    Op original = r->g->ops[r->g->values[v.id].op], again = original;
+    for (int i = 0; i < original.in_count; i++)
+        if (original.kind != OP_BATCHNORM) again.in[i] = make_again(r, original.in[i]);
+    for (int o = 0; o < op_outputs(original.kind); o++) again.out[o] = (Value){0};
+    again.name = list_text(r->g, "%s.again", original.name);
+    again.out[0] = copy_value(r, v);
+    if (original.kind == OP_BATCHNORM) norm_to_apply(&original, &again);
+    if (original.kind == OP_MAX_POOL) again.out[1] = copy_value(r, original.out[1]);
+    r->ops[r->made++] = again;
+    r->copies++;
+    return r->copy[v.id] = again.out[0];
+}
+
+static void write_list(Recompute *r)
+{
+    int count = r->g->op_count;
+    for (int index = 0; index < count && !graph_failed(r->g); index++) {
+        Op op = r->g->ops[index];
+        for (int i = 0; index >= r->forward_end && i < op.in_count; i++)
+            if (r->cheap[op.in[i].id]) op.in[i] = make_again(r, op.in[i]);
+        r->ops[r->made++] = op;
+    }
+}
+
+Status pass_recompute(Graph *g, int forward_end, int *changed)
+{
+    *changed = 0;
+    if (graph_failed(g)) return graph_finish(g);
+    size_t values = (size_t)g->value_count + 1;
+    Recompute r = {.g = g, .forward_end = forward_end};
+    r.cheap = calloc(values, sizeof *r.cheap);
+    r.copy = calloc(values, sizeof *r.copy);
+    r.ops = calloc(2 * (size_t)g->op_count + 1, sizeof *r.ops);
+    if (!r.cheap || !r.copy || !r.ops) {
+        list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
+    } else {
+        mark_cheap(&r);
+        write_list(&r);
+    }
+    if (r.copies && !graph_failed(g)) {
+        list_replace(g, r.ops, r.made);
+        r.ops = NULL;
+    }
+    *changed = r.copies;
+    free(r.cheap);
+    free(r.copy);
+    free(r.ops);
+    return graph_finish(g);
+}
