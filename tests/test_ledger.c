@@ -1,0 +1,111 @@
+/* The ledger between processes: rows, phases and their times, notes, and who failed first. */
+#include "towers/ledger.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void test_rows_are_shared_and_kept(void **state)
+{
+    (void)state;
+    Ledger *ledger;
+    assert_int_equal(ledger_create(3, 2, &ledger), OK);
+    assert_int_equal(ledger->towers, 3);
+    for (int t = 0; t < 3; t++)
+        for (int64_t s = 1; s <= LEDGER_STEPS; s++) assert_int_equal(ledger_row(ledger, t, s)->step, -1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        for (int64_t s = 1; s <= LEDGER_STEPS + 3; s++)
+            *ledger_row(ledger, 2, s) = (LedgerRow){.step = s, .loss = {.sum = (double)s}};
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    for (int64_t s = 4; s <= LEDGER_STEPS + 3; s++) assert_int_equal(ledger_row(ledger, 2, s)->step, s);
+    assert_true(ledger_row(ledger, 2, 3) == ledger_row(ledger, 2, 3 + LEDGER_STEPS)); /* the oldest made room */
+    assert_int_equal(ledger_row(ledger, 1, 4)->step, -1);
+    ledger_destroy(ledger);
+}
+
+static void test_phases_take_time(void **state)
+{
+    (void)state;
+    Ledger *ledger;
+    assert_int_equal(ledger_create(1, 1, &ledger), OK);
+    int64_t start = clock_ns();
+    ledger_phase(ledger, 0, 5, PHASE_DATA);
+    usleep(3000);
+    ledger_phase(ledger, 0, 5, PHASE_FORWARD);
+    usleep(1000);
+    ledger_phase(ledger, 0, 5, PHASE_DATA);
+    usleep(3000);
+    ledger_phase(ledger, 0, 5, PHASE_REDUCE);
+    const LedgerRow *row = ledger_row(ledger, 0, 5);
+    assert_true(row->phase_ns[PHASE_DATA] >= 6000000); /* both visits */
+    assert_true(row->phase_ns[PHASE_FORWARD] >= 1000000);
+    assert_int_equal(row->phase_ns[PHASE_REDUCE], 0); /* still in it */
+    assert_true(row->phase_ns[PHASE_DATA] + row->phase_ns[PHASE_FORWARD] <= clock_ns() - start);
+    assert_int_equal(atomic_load(&ledger->tower[0].step), 5);
+    assert_int_equal(atomic_load(&ledger->tower[0].phase), PHASE_REDUCE);
+    ledger_destroy(ledger);
+}
+
+static void test_first_failure_stays_first(void **state)
+{
+    (void)state;
+    Ledger *ledger;
+    assert_int_equal(ledger_create(2, 2, &ledger), OK);
+    assert_int_equal(atomic_load(&ledger->first_failed), 0);
+    ledger_fail(ledger, 1, FAIL(ERR_NUMERIC, "the cause"));
+    ledger_fail(ledger, 0, FAIL(ERR_COMM, "a consequence"));
+    assert_int_equal(atomic_load(&ledger->first_failed), 2);
+    assert_string_equal(ledger->process[1].message, "the cause");
+    assert_string_equal(ledger->process[0].message, "a consequence");
+    assert_int_equal(atomic_load(&ledger->process[1].status), ERR_NUMERIC);
+    assert_non_null(strstr(ledger->process[1].trace, "ERR_NUMERIC"));
+    ledger_destroy(ledger);
+}
+
+static void test_notes(void **state)
+{
+    (void)state;
+    Ledger *ledger;
+    char text[LEDGER_MESSAGE + 100], wanted[32];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = 0;
+    assert_int_equal(ledger_create(1, 1, &ledger), OK);
+    for (int n = 0; n < LEDGER_NOTES + 2; n++) ledger_note(ledger, "note %d", n);
+    assert_int_equal(atomic_load(&ledger->run.notes), LEDGER_NOTES + 2);
+    for (int n = 2; n < LEDGER_NOTES + 2; n++) {
+        snprintf(wanted, sizeof wanted, "note %d", n);
+        assert_string_equal(ledger->run.note[n % LEDGER_NOTES], wanted);
+    }
+    ledger_note(ledger, "%s", text); /* cut, not overrun */
+    assert_int_equal(strlen(ledger->run.note[2]), LEDGER_MESSAGE - 1);
+    assert_string_equal(ledger->run.note[3], "note 3");
+    ledger_destroy(ledger);
+    ledger_destroy(NULL);
+}
+
+static void test_every_phase_has_a_name(void **state)
+{
+    (void)state;
+    for (int a = 0; a < PHASE_COUNT; a++)
+        for (int b = 0; b < a; b++) assert_string_not_equal(phase_name((Phase)a), phase_name((Phase)b));
+    assert_string_equal(phase_name(PHASE_REDUCE), "all-reduce");
+    assert_string_equal(phase_name((Phase)99), "unknown phase");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_are_shared_and_kept),  cmocka_unit_test(test_phases_take_time),
+        cmocka_unit_test(test_first_failure_stays_first), cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_every_phase_has_a_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
