@@ -1,0 +1,278 @@
+#!/usr/bin/env bash
+# What the options of optimization, weights and recipes promise, looked at from outside: in the weights that a run leaves, in
+# metrics.jsonl and in the lines it prints. usage: check_recipes.sh SOURCE_DIR TOWERS_BINARY
+set -u
+towers=$2
+work=$(mktemp -d "${TMPDIR:-/tmp}/towers-recipes.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+unset "${!TOWERS_@}"
+cd "$work" || exit 1
+failures=0
+
+complain() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# run NAME MODEL ARGUMENT...: a short run in runs/NAME on made-up data, without evaluation
+run() {
+    local name=$1 model=$2
+    shift 2
+    "$towers" train "$model" --dataset synthetic --eval-interval 0 --workers 0 --experiment "$name" --seed 7 "$@" \
+        >"$work/out" 2>"$work/err" </dev/null || complain "train $model $*: exit $?: $(cat "$work/err")"
+}
+
+# refused CODE TEXT ARGUMENT...: this exit code, TEXT in the message, one message, nothing on stdout, nothing created
+refused() {
+    local code=$1 text=$2 status before after
+    shift 2
+    before=$(find . | sort)
+    timeout 60 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    after=$(find . | sort)
+    [[ $status == "$code" ]] || complain "towers $*: exit $status instead of $code: $(cat "$work/err")"
+    grep -qF -- "$text" "$work/err" || complain "towers $*: wanted '$text', got: $(cat "$work/err")"
+    [[ $(grep -c '^error: ' "$work/err") == 1 ]] || complain "towers $*: not one message: $(cat "$work/err")"
+    [[ ! -s $work/out ]] || complain "towers $*: wrote to stdout"
+    [[ $before == "$after" ]] || complain "towers $*: created $(comm -13 <(echo "$before") <(echo "$after"))"
+}
+touch out err
+
+# ---- python: safetensors and metrics with the standard library
+cat >look.py <<'PYTHON'
+import array, json, math, struct, sys
+
+def load(path):
+    with open(path, "rb") as f:
+        size, = struct.unpack("<Q", f.read(8))
+        header = json.loads(f.read(size))
+        data = f.read()
+    header.pop("__metadata__", None)
+    kinds = {"F32": "f", "I64": "q"}
+    return {k: array.array(kinds[v["dtype"]], data[slice(*v["data_offsets"])]) for k, v in header.items()}
+
+def weights(run):
+    return {k: v for k, v in load(f"runs/{run}/last.safetensors").items() if not k.endswith("num_batches_tracked")}
+
+def steps(run):
+    return [json.loads(line) for line in open(f"runs/{run}/metrics.jsonl")]
+
+def far(a, b):
+    """largest difference, relative to the largest value of the tensor"""
+    assert a.keys() == b.keys()
+    return max(max(abs(x - y) for x, y in zip(a[k], b[k])) / (1e-3 + max(map(abs, b[k]))) for k in a)
+
+def norm(a, b):
+    return math.sqrt(sum((x - y) ** 2 for k in a for x, y in zip(a[k], b[k])))
+
+def same_bits(a, b):
+    return a.tobytes() == b.tobytes()
+PYTHON
+look() { # look WHAT: the program on stdin
+    { echo "from look import *"; cat; } >one.py
+    python3 one.py >"$work/py" 2>&1 || complain "$1: $(tail -n 3 "$work/py")"
+    rm -rf one.py __pycache__
+}
+
+# ---- several batches a step: the gradient is that of all their samples
+sgd=(--opt momentum --lr 0.02 --max-steps 3) # later, rounding has turned the first ReLU
+run whole fashion_cnn "${sgd[@]}" -b 32
+run parts fashion_cnn "${sgd[@]}" -b 8 --accumulate 4
+run towers fashion_cnn "${sgd[@]}" -b 4 --accumulate 4 --towers 2
+look "accumulate" <<'PYTHON'
+for name in ("parts", "towers"):
+    assert far(weights(name), weights("whole")) < 1e-4, (name, far(weights(name), weights("whole")))
+    for a, b in zip(steps(name), steps("whole")):
+        assert a["images"] == b["images"] == 32 and abs(a["mean_loss"] - b["mean_loss"]) < 1e-4, (name, a, b)
+PYTHON
+
+# 4096 samples in batches of 250 are 17 batches, so 6 steps of 3 (the last of an epoch has 2, and ends in 96 samples)
+mini=(--img-size 8 -b 250 --accumulate 3 --ema-decay 0.99 --sched constant --lr 0.05)
+run straight inception_mini "${mini[@]}" --max-steps 9
+run broken inception_mini "${mini[@]}" --max-steps 4
+"$towers" train inception_mini --dataset synthetic --eval-interval 0 --workers 0 --experiment broken --seed 7 "${mini[@]}" \
+    --max-steps 9 --resume auto --quiet 2>err || complain "resume: $(cat err)"
+cmp -s runs/straight/last.safetensors runs/broken/last.safetensors || complain "accumulate with --ema-decay: a resumed run differs"
+look "steps of an epoch" <<'PYTHON'
+a, b = steps("straight"), steps("broken")
+assert [s["images"] for s in a] == [750] * 5 + [250 + 96] + [750] * 3, [s["images"] for s in a]
+assert [s["epoch"] for s in a] == [0] * 6 + [1] * 3
+assert [(s["mean_loss"], s["grad_norm"], s["lr"]) for s in a] == [(s["mean_loss"], s["grad_norm"], s["lr"]) for s in b]
+PYTHON
+
+# ---- the average of the weights, by its formula in double precision
+run start inception_mini --img-size 8 -b 32 --max-steps 1 --lr 0 --opt sgd
+run average inception_mini --img-size 8 -b 32 --max-steps 5 --opt sgd --sched constant --lr 0.1 --ema-decay 0.3 --checkpoint-steps 1 --keep 9
+look "weight average" <<'PYTHON'
+import glob
+first = {k: v for k, v in weights("start").items() if "running" not in k}
+average = {k: list(v) for k, v in first.items()}
+seen = set()
+for step, path in enumerate(sorted(glob.glob("runs/average/ckpt/step-*")), 1):
+    raw, saved = load(path + "/train.safetensors"), load(path + "/model.safetensors")
+    decay = min(0.3, step / (9 + step)) # (1 + n) / (10 + n) with n updates before this one
+    seen.add(decay)
+    for k, a in average.items():
+        w = raw["raw." + k]
+        average[k] = a = [x + (1 - decay) * (y - x) for x, y in zip(a, w)]
+        worst = max(abs(x - y) for x, y in zip(a, saved[k]))
+        assert worst < 1e-6 * (1 + max(map(abs, a))), (step, k, worst)
+    running = [k for k in saved if "running_mean" in k][0]
+    assert not same_bits(saved[running], raw["tower0." + running]), "batch-norm statistics are averaged, too"
+assert len(seen) >= 4 and norm(average, first) > 1e-3, seen
+PYTHON
+
+# ---- frozen parameters keep their bits, and so do their slots and statistics
+freeze='Conv2d*,Mixed_3a.branch_pool*'
+run thawed inception_mini --img-size 8 -b 32 --max-steps 1 --opt momentum --lr 0.1 --sched constant
+run frozen inception_mini --img-size 8 -b 32 --max-steps 3 --opt momentum --lr 0.1 --sched constant --freeze "$freeze"
+look "freeze" <<'PYTHON'
+import fnmatch, glob
+a, b = weights("start"), weights("frozen")
+(path,) = glob.glob("runs/frozen/ckpt/step-*3")
+slots = load(path + "/train.safetensors")
+held = 0
+for k in b:
+    stays = k.startswith("Conv2d") or k.startswith("Mixed_3a.branch_pool")
+    held += stays
+    if stays and "running" not in k:
+        assert same_bits(a[k], b[k]), k
+        assert not any(slots["slot0." + k]), k
+    elif stays:
+        assert all(x == (1 if k.endswith("var") else 0) for x in b[k]), k
+    else:
+        assert not same_bits(a[k], b[k]), k
+assert held == 15 and steps("frozen")[0]["grad_norm"] < 0.999 * steps("thawed")[0]["grad_norm"], held
+PYTHON
+
+# ---- clipping, and decay of what usually does not decay
+base=(--img-size 8 -b 32 --max-steps 1 --opt sgd --sched constant --weight-decay 0)
+run norm inception_mini "${base[@]}" --lr 2 --clip-norm 0.01
+run value inception_mini "${base[@]}" --lr 2 --clip-value 0.001
+run decay inception_mini "${base[@]}" --lr 0.5 --weight-decay 0.5 --clip-value 1e-30
+run decay_all inception_mini "${base[@]}" --lr 0.5 --weight-decay 0.5 --clip-value 1e-30 --decay-all
+look "clipping and decay" <<'PYTHON'
+learnt = lambda run: {k: v for k, v in weights(run).items() if "running" not in k}
+a = learnt("start")
+moved = norm(a, learnt("norm"))
+assert abs(moved - 0.02) < 1e-4, moved
+assert steps("norm")[0]["grad_norm"] > 0.02 # told as it was
+b = learnt("value")
+largest = max(abs(x - y) for k in a for x, y in zip(a[k], b[k]))
+assert abs(largest - 0.002) < 1e-5, largest
+for run, shrinks in (("decay", False), ("decay_all", True)):
+    b = learnt(run)
+    for k in a:
+        matrix = k.endswith("conv.weight") or k == "fc.weight"
+        factor = 0.75 if shrinks or matrix else 1
+        assert all(abs(y - factor * x) < 1e-6 for x, y in zip(a[k], b[k])), (run, k)
+assert steps("decay_all")[0]["total_loss"] > steps("decay")[0]["total_loss"] > steps("decay")[0]["base_loss"]
+PYTHON
+
+# ---- the exponent of the polynomial, and TensorFlow's staircase, which does not round an epoch up
+run power fashion_cnn -b 512 --max-steps 4 --sched polynomial --power 2 --lr 1 --opt sgd
+run stairs fashion_cnn -b 1500 --epochs 5 --sched exponential --decay-epochs 1.5 --decay-rate 0.5 --lr 1e-3 --opt sgd
+look "schedules" <<'PYTHON'
+assert [s["lr"] for s in steps("power")] == [1, 0.5625, 0.25, 0.0625], [s["lr"] for s in steps("power")]
+wanted = [1e-3 * 0.5 ** (i // int(4096 / 1500 * 1.5)) for i in range(15)] # every 4 steps, not int(3 * 1.5)
+assert [s["lr"] for s in steps("stairs")] == wanted, [s["lr"] for s in steps("stairs")]
+PYTHON
+
+# ---- the original trainer's lines: step 0 is the first, the L2 term is in the loss
+run lines fashion_cnn -b 16 --max-steps 21 --log-style tf2016 --report-l2 --weight-decay 0.1 --report-loss last --towers 2 --lr 0.001
+number='[0-9]+'
+line="^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}\.[0-9]{6}: step $number, loss = $number\.[0-9]{2} \($number\.[0-9] examples/sec; $number\.[0-9]{3} sec/batch\)\$"
+grep 'loss = ' err >lines
+[[ $(grep -cE "$line" lines) == 3 && $(wc -l <lines) == 3 ]] || complain "the lines of --log-style tf2016: $(cat err)"
+[[ $(grep -oE 'step [0-9]+' lines | tr '\n' ' ') == "step 0 step 10 step 20 " ]] || complain "the steps of --log-style tf2016: $(cat lines)"
+look "the loss that is printed" <<'PYTHON'
+printed = [float(line.split("loss = ")[1].split()[0]) for line in open("lines")]
+rows = steps("lines")
+l2 = [row["total_loss"] - row["base_loss"] for row in rows]
+told = [rows[i]["last_tower_loss"] + l2[i] for i in (0, 10, 20)]
+assert all(x > 1 for x in l2) and all(abs(a - b) < 0.0051 for a, b in zip(printed, told)), (printed, told)
+PYTHON
+
+# ---- recipes
+for recipe in tf2016:inception_v3 torchvision:inception_v3 timm:inception_v3 tutorial:fashion_cnn mini:inception_mini; do
+    "$towers" train "${recipe#*:}" --recipe "${recipe%:*}" --dataset synthetic --print-config >config 2>err ||
+        complain "--recipe $recipe: $(cat err)"
+    grep -q "# from recipe \"${recipe%:*}:" config || complain "--recipe $recipe: --print-config does not tell"
+    "$towers" models | grep -q "^${recipe%:*} " || complain "towers models does not list ${recipe%:*}"
+done
+"$towers" train inception_mini --recipe timm --dataset synthetic --lr 3 --print-config >config
+grep -qE '^lr: 3 .*from command line' config || complain "the command line beats a recipe: $(grep ^lr: config)"
+grep -qE '^opt: nesterov .*from recipe' config || complain "a recipe beats the model: $(grep ^opt: config)"
+grep -qE '^crop-pad: 0 .*from recipe "timm:' config || complain "a recipe beats the model: $(grep ^crop-pad: config)"
+echo 'lr: 0.25' >my.yaml
+"$towers" train inception_mini --recipe ./my.yaml --dataset synthetic --print-config >config
+grep -qF 'from recipe "./my.yaml:1"' config || complain "a recipe by its path: $(grep ^lr: config)"
+grep -qE '^opt: nesterov .*from model' config || complain "what the model likes: $(grep ^opt: config)"
+refused 2 "did you mean tf2016?" train inception_v3 --recipe tf2106
+
+# ---- weights: another number of classes, no auxiliary heads, activations made twice
+run again inception_mini --img-size 8 -b 16 --max-steps 3 --recompute
+run kept inception_mini --img-size 8 -b 16 --max-steps 3 --no-recompute
+cmp -s runs/again/last.safetensors runs/kept/last.safetensors || complain "--recompute changes the result"
+run head inception_mini --img-size 8 -b 16 --max-steps 1 --lr 0 --opt sgd --sched constant --classes 5 --pretrained runs/kept/last.safetensors --reset-head
+look "--reset-head" <<'PYTHON'
+a, b = weights("kept"), weights("head")
+for k in a:
+    if k.startswith("fc."):
+        assert len(b[k]) * 2 == len(a[k]), k
+    elif "running" not in k:
+        assert same_bits(a[k], b[k]), k
+PYTHON
+google=(--img-size 33 -b 2 --max-steps 1 --classes 5)
+run aux googlenet "${google[@]}"
+"$towers" export googlenet plain.safetensors --weights runs/aux --no-aux --quiet 2>err || complain "export --no-aux: $(cat err)"
+run with_aux googlenet "${google[@]}" --pretrained plain.safetensors
+grep -qE "has no aux(1|2)\.\*, aux(1|2)\.\*: that part starts" err || complain "missing heads are told: $(cat err)"
+run without_aux googlenet "${google[@]}" --no-aux --pretrained runs/aux/last.safetensors
+"$towers" export inception_mini --weights runs/kept --img-size 8 --quiet || complain "export"
+cmp -s inception_mini.safetensors runs/kept/last.safetensors || complain "an export of a run is its weights"
+
+# ---- bad input: one message, the right exit code, nothing created
+head -c 200 runs/kept/last.safetensors >short.safetensors
+python3 - <<'PYTHON'
+import json, struct
+data = open("runs/kept/last.safetensors", "rb").read()
+size, = struct.unpack("<Q", data[:8])
+header = json.loads(data[8:8 + size])
+for name, tensor in header.items():
+    if name != "__metadata__" and len(tensor["shape"]) == 4:
+        tensor["shape"][:2] = tensor["shape"][1::-1]
+text = json.dumps(header).encode()
+open("swapped.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
+PYTHON
+mini=(train inception_mini --dataset synthetic --img-size 8)
+refused 2 "--img-size 7 is too small" train inception_mini --img-size 7
+refused 2 "out of range" train inception_mini --img-size 0
+refused 2 "has no variant 'tf2017'" train inception_v3 --variant tf2017
+refused 2 "out of range" train inception_mini --classes 0
+refused 2 "--aux-weight: inception_mini has no auxiliary head" train inception_mini --aux-weight 0.3
+refused 2 "has no use beside --no-aux" train googlenet --no-aux --aux-weight 0.3
+refused 2 "needs images of 299" train inception_v3 --img-size 100 --aux
+refused 4 "does not hold the weights of this fashion_cnn" train fashion_cnn --dataset synthetic --pretrained runs/kept/last.safetensors
+refused 4 "does not hold the weights" "${mini[@]}" --pretrained swapped.safetensors
+refused 4 "Mixed_5b.branch3x3_2.conv.weight: wanted F32[64,48,3,3], the file has F32[48,64,3,3]" "${mini[@]}" --pretrained swapped.safetensors
+refused 4 "--reset-head leaves out the classifiers" "${mini[@]}" --classes 5 --pretrained runs/kept/last.safetensors
+refused 4 "short.safetensors" "${mini[@]}" --pretrained short.safetensors
+refused 4 "No such file" "${mini[@]}" --pretrained missing.safetensors
+refused 4 "does not hold the weights" eval fashion_cnn --dataset synthetic --quiet --weights runs/kept
+refused 4 "holds weights of inception_mini" export fashion_cnn --weights runs/kept
+refused 4 "holds no weights" export fashion_cnn --weights runs
+refused 2 "export needs --weights" export fashion_cnn
+refused 2 "matches no parameter" "${mini[@]}" --freeze 'nothing*'
+refused 2 "leaves nothing to train" "${mini[@]}" --freeze '*'
+refused 2 "--reset-head has no use" "${mini[@]}" --reset-head
+if [[ $("$towers" version) != *cuda* ]]; then
+    export ONEDNN_MAX_CPU_ISA=AVX2
+    refused 5 "no bf16 arithmetic" train inception_mini --amp --amp-dtype bf16
+    refused 5 "not in f16" train inception_mini --amp --amp-dtype fp16
+    refused 5 "needs a GPU" train inception_mini --amp --amp-dtype tf32
+    unset ONEDNN_MAX_CPU_ISA
+fi
+
+((failures == 0)) || exit 1
+echo "the promises hold"
