@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/kernels.h"
 
 enum { ALIGNMENT = 256 };
 
@@ -18,13 +19,17 @@ static Status emulated_open(const DeviceConfig *config, Device *device)
 {
     device->backend = &emulated_backend;
     device->config = *config;
-    device->impl = calloc(1, sizeof(CudaDevice));
-    if (!device->impl) return FAIL(ERR_MEMORY, "emulated device");
+    CudaDevice *cuda = calloc(1, sizeof *cuda);
+    if (!cuda) return FAIL(ERR_MEMORY, "emulated device");
+    cuda->scratch = calloc(1, KERNEL_SQUARE_SUM_BYTES);
+    device->impl = cuda;
+    if (!cuda->scratch) return FAIL(ERR_MEMORY, "scratch of the emulated device");
     return OK;
 }
 
 static void emulated_close(Device *device)
 {
+    free(cuda_device(device)->scratch);
     free(device->impl);
     device->impl = NULL;
 }
@@ -128,6 +133,9 @@ const Backend emulated_backend = {
     .download = emulated_download,
     .fill = emulated_fill,
     .kernels = kernels,
+    .optimizer_apply = cuda_optimizer_apply,
+    .square_sum = cuda_square_sum,
+    .average = cuda_average,
     .wait = emulated_wait,
     .finish = emulated_finish,
     .describe = emulated_describe,

@@ -1,0 +1,303 @@
+/* The checks of check_optimizer.h. */
+#include "tests/support/check_optimizer.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/interpret.h"
+
+enum { ELEMENTS = 9000, STEPS = 6, ARENAS = 5 }; /* arenas: param, grad, slot 0, slot 1, average */
+
+/* A long segment, a short one that does not decay, a frozen one; elements between them belong to nobody. */
+static const OptimizerSegment segments[] = {
+    {0, 5003, 1e-2f, 1},
+    {5008, 7, 0, 2},
+    {5024, 33, 1e-2f, 0},
+    {5072, 3900, 4e-2f, 0.5f},
+};
+enum { SEGMENTS = sizeof segments / sizeof *segments };
+
+static void must(Status st)
+{
+    if (st != OK) fail_msg("%s: %s", status_name(st), status_message());
+}
+
+static void *to_device(Device *device, const void *host, size_t bytes)
+{
+    void *made = NULL;
+    must(device->backend->alloc(device, bytes, &made));
+    must(device->backend->upload(device, made, host, bytes));
+    must(device->backend->finish(device, LANE_COMPUTE));
+    return made;
+}
+
+static void to_host(Device *device, void *host, const void *from, size_t bytes)
+{
+    must(device->backend->download(device, host, from, bytes));
+    must(device->backend->finish(device, LANE_COMPUTE));
+}
+
+/* ---- the optimizers */
+
+typedef struct Trial {
+    Device *device;
+    OptimizerHyper hyper;
+    float host[ARENAS][ELEMENTS];
+    uint16_t half[ELEMENTS];
+    double wanted[ARENAS][ELEMENTS];
+    void *arena[ARENAS], *half_arena, *scalars;
+    Dtype half_dtype;
+} Trial;
+
+static void fill_grads(Trial *t, int step)
+{
+    fill_uniform(t->wanted[1], ELEMENTS, 100 + (uint64_t)step, -3, 3);
+    for (int i = 0; i < ELEMENTS; i++) t->wanted[1][i] = (double)(t->host[1][i] = (float)t->wanted[1][i]);
+}
+
+static Trial *trial_create(Device *device, const OptimizerHyper *hyper, Dtype half_dtype)
+{
+    Trial *t = calloc(1, sizeof *t);
+    assert_non_null(t);
+    t->device = device;
+    t->hyper = *hyper;
+    t->half_dtype = half_dtype;
+    fill_uniform(t->wanted[0], ELEMENTS, 1, -1, 1);
+    for (int i = 0; i < ELEMENTS; i++) {
+        t->wanted[0][i] = (double)(float)t->wanted[0][i];
+        t->wanted[2][i] = (double)optimizer_slot_start(hyper, 0);
+        t->wanted[3][i] = (double)optimizer_slot_start(hyper, 1);
+        t->wanted[4][i] = t->wanted[0][i];
+        for (int a = 0; a < ARENAS; a++) t->host[a][i] = (float)t->wanted[a][i];
+    }
+    memset(t->half, 0xff, sizeof t->half);
+    for (int a = 0; a < ARENAS; a++) t->arena[a] = to_device(device, t->host[a], sizeof t->host[a]);
+    t->half_arena = to_device(device, t->half, sizeof t->half);
+    t->scalars = to_device(device, &(OptimizerScalars){0}, sizeof(OptimizerScalars));
+    return t;
+}
+
+static void trial_destroy(Trial *t)
+{
+    for (int a = 0; a < ARENAS; a++) t->device->backend->release(t->device, t->arena[a]);
+    t->device->backend->release(t->device, t->half_arena);
+    t->device->backend->release(t->device, t->scalars);
+    free(t);
+}
+
+static void trial_step(Trial *t, const OptimizerScalars *scalars)
+{
+    Device *device = t->device;
+    int slots = optimizer_slot_count(&t->hyper);
+    OptimizerUpdate update = {.hyper = t->hyper,
+                              .param = t->arena[0],
+                              .grad = t->arena[1],
+                              .slot = {slots > 0 ? t->arena[2] : NULL, slots > 1 ? t->arena[3] : NULL},
+                              .ema = t->arena[4],
+                              .half = t->half_arena,
+                              .half_dtype = t->half_dtype,
+                              .segments = segments,
+                              .segment_count = SEGMENTS,
+                              .scalars = t->scalars};
+    must(device->backend->upload(device, t->arena[1], t->host[1], sizeof t->host[1]));
+    must(device->backend->upload(device, t->scalars, scalars, sizeof *scalars));
+    must(device->backend->optimizer_apply(device, &update));
+    for (int a = 0; a < ARENAS; a++) to_host(device, t->host[a], t->arena[a], sizeof t->host[a]);
+    to_host(device, t->half, t->half_arena, sizeof t->half);
+}
+
+static void reference_step(Trial *t, const OptimizerScalars *scalars)
+{
+    for (int s = 0; s < SEGMENTS; s++)
+        for (size_t i = segments[s].first; i < segments[s].first + segments[s].count; i++) {
+            RefUpdate e = {t->wanted[0][i], t->wanted[1][i], {t->wanted[2][i], t->wanted[3][i]}};
+            reference_update(&t->hyper, &segments[s], scalars, &e);
+            t->wanted[0][i] = e.param;
+            t->wanted[2][i] = e.slot[0];
+            t->wanted[3][i] = e.slot[1];
+            if (scalars->commit != 0) t->wanted[4][i] += (1 - (double)scalars->ema_decay) * (e.param - t->wanted[4][i]);
+        }
+}
+
+static bool owned(int i)
+{
+    for (int s = 0; s < SEGMENTS; s++)
+        if ((size_t)i >= segments[s].first && (size_t)i < segments[s].first + segments[s].count) return true;
+    return false;
+}
+
+static double root_mean_square(const double *values)
+{
+    double sum = 0;
+    for (int i = 0; i < ELEMENTS; i++) sum += values[i] * values[i];
+    return sqrt(sum / ELEMENTS);
+}
+
+static void check_trial(const Trial *t, const char *name, int step)
+{
+    static const char *const arenas[ARENAS] = {"param", "grad", "slot 0", "slot 1", "average"};
+    for (int a = 0; a < ARENAS; a++) {
+        double size = root_mean_square(t->wanted[a]);
+        for (int i = 0; i < ELEMENTS; i++) {
+            double got = (double)t->host[a][i], wanted = t->wanted[a][i];
+            if (!(fabs(got - wanted) <= 5e-6 * fmax(fabs(wanted), size)))
+                fail_msg("%s on %s, step %d: %s[%d] is %.9g, wanted %.9g", name, t->device->backend->name, step,
+                         arenas[a], i, got, wanted);
+        }
+    }
+    for (int i = 0; i < ELEMENTS; i++) {
+        double got = dtype_load(t->half_dtype, t->half, i), wanted = dtype_round(t->half_dtype, (double)t->host[0][i]);
+        if (owned(i) ? got != wanted : t->half[i] != 0xffff)
+            fail_msg("%s on %s, step %d: half[%d] is %.9g, wanted %.9g", name, t->device->backend->name, step, i, got,
+                     wanted);
+    }
+}
+
+typedef struct Optimizer {
+    const char *name;
+    OptimizerHyper hyper;
+} Optimizer;
+
+#define ADAM .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f
+
+static const Optimizer optimizers[] = {
+    {"SGD", {OPTIMIZER_SGD}},
+    {"SGD, clipped", {OPTIMIZER_SGD, .clip_value = 0.5f}},
+    {"SGD, momentum", {OPTIMIZER_SGD, .momentum = 0.9f}},
+    {"SGD, Nesterov", {OPTIMIZER_SGD, .momentum = 0.9f, .nesterov = true}},
+    {"RMSProp of TensorFlow", {OPTIMIZER_RMSPROP_TF, .momentum = 0.9f, .decay = 0.9f, .epsilon = 1}},
+    {"RMSProp of TensorFlow, plain", {OPTIMIZER_RMSPROP_TF, .decay = 0.9f, .epsilon = 1e-3f}},
+    {"RMSProp", {OPTIMIZER_RMSPROP, .momentum = 0.9f, .decay = 0.99f, .epsilon = 1e-3f}},
+    {"RMSProp, plain", {OPTIMIZER_RMSPROP, .decay = 0.9f, .epsilon = 1e-3f}},
+    {"Adam", {OPTIMIZER_ADAM, ADAM}},
+    {"Adam, clipped", {OPTIMIZER_ADAM, ADAM, .clip_value = 0.25f}},
+    {"AdamW", {OPTIMIZER_ADAMW, ADAM}},
+};
+
+void check_optimizers(Device *device)
+{
+    for (size_t k = 0; k < sizeof optimizers / sizeof *optimizers; k++) {
+        Trial *t = trial_create(device, &optimizers[k].hyper, k % 2 ? DTYPE_F16 : DTYPE_BF16);
+        for (int step = 1; step <= STEPS; step++) {
+            OptimizerScalars scalars = {0.05f / (float)step, (float)step, 0.5f, 0.9f, 1, {0}};
+            fill_grads(t, step);
+            reference_step(t, &scalars);
+            trial_step(t, &scalars);
+            check_trial(t, optimizers[k].name, step);
+        }
+        trial_destroy(t);
+    }
+}
+
+/* A step that is not finite changes nothing, to the bit. */
+void check_gate(Device *device)
+{
+    static float before[ARENAS][ELEMENTS];
+    for (size_t k = 0; k < sizeof optimizers / sizeof *optimizers; k++) {
+        Trial *t = trial_create(device, &optimizers[k].hyper, DTYPE_BF16);
+        OptimizerScalars closed = {0.05f, 1, NAN, 0.9f, 0, {0}};
+        for (int i = 0; i < ELEMENTS; i++) t->host[1][i] = i % 2 ? NAN : INFINITY;
+        memcpy(before, t->host, sizeof before);
+        trial_step(t, &closed);
+        assert_memory_equal(before, t->host, sizeof before);
+        for (int i = 0; i < ELEMENTS; i++) assert_int_equal(t->half[i], 0xffff);
+        trial_destroy(t);
+    }
+}
+
+void check_slot_counts(void)
+{
+    static const int wanted[] = {0, 0, 1, 1, 2, 1, 2, 1, 2, 2, 2};
+    for (size_t k = 0; k < sizeof optimizers / sizeof *optimizers; k++)
+        assert_int_equal(optimizer_slot_count(&optimizers[k].hyper), wanted[k]);
+}
+
+/* ---- the other kernels of the vtable */
+
+static double squares_of(Device *device, const float *x, size_t count)
+{
+    double sum = -1;
+    void *from = to_device(device, x, count * sizeof *x), *to = to_device(device, &sum, sizeof sum);
+    must(device->backend->square_sum(device, from, count, to));
+    to_host(device, &sum, to, sizeof sum);
+    device->backend->release(device, from);
+    device->backend->release(device, to);
+    return sum;
+}
+
+void check_square_sum(Device *device)
+{
+    static const size_t counts[] = {1, 7, 1000, 300001};
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+        double wanted = 0, *values = calloc(counts[k], sizeof *values);
+        float *x = calloc(counts[k], sizeof *x);
+        assert_true(values && x);
+        fill_uniform(values, (int64_t)counts[k], 5, -1, 1);
+        for (size_t i = 0; i < counts[k]; i++) x[i] = (float)values[i], wanted += (double)x[i] * (double)x[i];
+        assert_true(fabs(squares_of(device, x, counts[k]) - wanted) <= 1e-9 * wanted);
+        x[counts[k] - 1] = NAN;
+        assert_false(isfinite(squares_of(device, x, counts[k])));
+        x[counts[k] - 1] = -INFINITY;
+        assert_false(isfinite(squares_of(device, x, counts[k])));
+        x[counts[k] - 1] = 3e30f; /* its square is no f32 */
+        assert_true(isfinite(squares_of(device, x, counts[k])));
+        free(values);
+        free(x);
+    }
+}
+
+static void run_average(Device *device, float *running, const float *batch, const float *correct, size_t n,
+                        float commit)
+{
+    size_t bytes = n * sizeof(float);
+    void *r = to_device(device, running, bytes), *b = to_device(device, batch, bytes);
+    void *c = correct ? to_device(device, correct, bytes) : NULL, *gate = to_device(device, &commit, sizeof commit);
+    must(device->backend->average(device, r, b, c, 0.9f, n, gate));
+    to_host(device, running, r, bytes);
+    void *const all[] = {r, b, c, gate};
+    for (int i = 0; i < 4; i++)
+        if (all[i]) device->backend->release(device, all[i]);
+}
+
+void check_average(Device *device)
+{
+    enum { COUNT = 1003 };
+    static float running[COUNT], batch[COUNT], correct[COUNT];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < COUNT; i++) {
+            running[i] = (float)i / 64;
+            batch[i] = round == 2 ? NAN : (float)(COUNT - i) / 32;
+            correct[i] = 1 + (float)(i % 5) / 4;
+        }
+        run_average(device, running, batch, round == 1 ? correct : NULL, COUNT, round == 2 ? 0 : 1);
+        for (int i = 0; i < COUNT; i++) {
+            double old = (double)((float)i / 64), seen = (double)batch[i] * (round == 1 ? (double)correct[i] : 1);
+            double wanted = round == 2 ? old : old + (1 - (double)0.9f) * (seen - old);
+            assert_true(fabs((double)running[i] - wanted) <= 1e-6 * fmax(1, wanted));
+        }
+    }
+}
+
+void check_memory(Device *device)
+{
+    enum { COUNT = 1003 };
+    float host[COUNT];
+    void *memory = NULL;
+    must(device->backend->alloc(device, sizeof host, &memory));
+    assert_int_equal((uintptr_t)memory % 64, 0);
+    to_host(device, host, memory, sizeof host);
+    for (int i = 0; i < COUNT; i++) assert_true(host[i] == 0.0f);
+    must(device->backend->fill(device, memory, 2.5f, COUNT - 1));
+    to_host(device, host, memory, sizeof host);
+    for (int i = 0; i < COUNT; i++) assert_true(host[i] == (i < COUNT - 1 ? 2.5f : 0.0f));
+    device->backend->release(device, memory);
+    char text[256] = "";
+    device->backend->describe(device, text, sizeof text);
+    assert_true(strlen(text) > 0);
+}
