@@ -134,6 +134,29 @@ static void noise_of_a_course(void **state)
     free(x);
 }
 
+/* A loud beginning, a hundred times the variance, has no more say than any other stretch; and the interval covers. */
+static void noise_that_fades(void **state)
+{
+    (void)state;
+    enum { N = 800, TRIALS = 300 };
+    double *x = malloc(2 * N * sizeof *x), *y = x + N;
+    int missed = 0;
+    for (uint64_t k = 0; k < TRIALS; k++) {
+        noise_series(2 * k, 0, x, N);
+        noise_series(2 * k + 1, 0, y, N);
+        for (int i = 0; i < N; i++) {
+            double loud = 1 + 9 * exp(-i / 40.0), other = y[i];
+            y[i] = loud * (x[i] + other) / 2;
+            x[i] *= loud;
+        }
+        Estimate e = noise_ratio(x, y, N);
+        near(e.mean, 2, 1);
+        missed += e.low > 2 || e.high < 2;
+    }
+    if (missed > 0.09 * TRIALS) fail_msg("missed %d times in %d", missed, TRIALS);
+    free(x);
+}
+
 static void windows(void **state)
 {
     (void)state;
@@ -151,9 +174,9 @@ static void windows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantiles),       cmocka_unit_test(inefficiency), cmocka_unit_test(intervals_cover),
-        cmocka_unit_test(short_and_still), cmocka_unit_test(differences),  cmocka_unit_test(noise_of_a_course),
-        cmocka_unit_test(windows),
+        cmocka_unit_test(quantiles),        cmocka_unit_test(inefficiency), cmocka_unit_test(intervals_cover),
+        cmocka_unit_test(short_and_still),  cmocka_unit_test(differences),  cmocka_unit_test(noise_of_a_course),
+        cmocka_unit_test(noise_that_fades), cmocka_unit_test(windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

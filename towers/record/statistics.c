@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { BLOCKS = 12, FEW_BLOCKS = 6, RATIO_BLOCKS = 20, LEAST = 8 };
+enum { BLOCKS = 12, FEW_BLOCKS = 6, RATIO_BLOCKS = 20, RATIO_LEAST = 6, LEAST = 8 };
 
 /* ---- Student's t */
 
@@ -201,16 +201,31 @@ double noise_variance(const double *x, int64_t count)
     return count > 2 ? sum / (double)(count - 2) : NAN;
 }
 
-double noise_correlation(const double *x, const double *y, int64_t count)
+static double block_correlation(const double *x, const double *y, int64_t first, int64_t end)
 {
     double xx = 0, yy = 0, xy = 0;
-    for (int64_t i = 0; i + 2 < count; i++) {
+    for (int64_t i = first; i < end; i++) {
         double a = residual(x, i), b = residual(y, i);
         xx += a * a;
         yy += b * b;
         xy += a * b;
     }
     return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : NAN;
+}
+
+/* How many blocks of at least RATIO_LEAST residuals there are, at most RATIO_BLOCKS. */
+static int block_count(int64_t residuals)
+{
+    return residuals < RATIO_BLOCKS * RATIO_LEAST ? (int)(residuals / RATIO_LEAST) : RATIO_BLOCKS;
+}
+
+double noise_correlation(const double *x, const double *y, int64_t count)
+{
+    double sum = 0;
+    int blocks = count > 2 ? block_count(count - 2) : 0;
+    for (int k = 0; k < blocks; k++)
+        sum += block_correlation(x, y, (count - 2) * k / blocks, (count - 2) * (k + 1) / blocks);
+    return blocks ? sum / blocks : NAN;
 }
 
 static double square_sum(const double *x, int64_t first, int64_t end)
@@ -222,23 +237,20 @@ static double square_sum(const double *x, int64_t first, int64_t end)
 
 Estimate noise_ratio(const double *x, const double *y, int64_t count)
 {
-    double above[RATIO_BLOCKS], below[RATIO_BLOCKS], a = 0, b = 0, spread = 0, middle = 0, left[RATIO_BLOCKS];
+    double ratio[RATIO_BLOCKS];
     int64_t n = count - 2;
-    if (n < RATIO_BLOCKS) return unknown_estimate(NAN, count);
-    for (int k = 0; k < RATIO_BLOCKS; k++) {
-        int64_t first = n * k / RATIO_BLOCKS, end = n * (k + 1) / RATIO_BLOCKS;
-        a += above[k] = square_sum(x, first, end);
-        b += below[k] = square_sum(y, first, end);
+    int blocks = block_count(n > 0 ? n : 0);
+    if (n < 4 * RATIO_LEAST) return unknown_estimate(NAN, count);
+    for (int k = 0; k < blocks; k++) {
+        int64_t first = n * k / blocks, end = n * (k + 1) / blocks;
+        double above = square_sum(x, first, end), below = square_sum(y, first, end);
+        if (!(above > 0) || !(below > 0)) return unknown_estimate(NAN, count);
+        ratio[k] = log(above / below);
     }
-    if (!(a > 0) || !(b > 0)) return unknown_estimate(NAN, count);
-    for (int k = 0; k < RATIO_BLOCKS; k++) {
-        left[k] = log(fmax(a - above[k], 1e-300) / fmax(b - below[k], 1e-300));
-        middle += left[k] / RATIO_BLOCKS;
-    }
-    for (int k = 0; k < RATIO_BLOCKS; k++) spread += (left[k] - middle) * (left[k] - middle);
-    Estimate e = estimate_of(log(a / b), sqrt(spread * (RATIO_BLOCKS - 1) / RATIO_BLOCKS), RATIO_BLOCKS - 1, count);
-    e.error *= a / b;
-    e.mean = a / b;
+    Estimate e =
+        estimate_of(series_mean(ratio, blocks), sqrt(series_variance(ratio, blocks) / blocks), blocks - 1, count);
+    e.mean = exp(e.mean);
+    e.error *= e.mean;
     e.low = exp(e.low);
     e.high = exp(e.high);
     return e;

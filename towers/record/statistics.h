@@ -35,8 +35,10 @@ Estimate share_difference(int64_t a_hits, int64_t a_count, int64_t b_hits, int64
 /* Noise around a smooth course, by second differences: r = (x[t-1] - 2 x[t] + x[t+1]) / sqrt(6) has the variance of the
  * noise where that is white, and a course that is straight over three steps drops out. */
 double noise_variance(const double *x, int64_t count);
+/* The mean of the correlations in 20 blocks of steps. */
 double noise_correlation(const double *x, const double *y, int64_t count);
-/* noise_variance(x) / noise_variance(y), interval by a jackknife over blocks of steps (of the logarithm). */
+/* noise_variance(x) / noise_variance(y): the geometric mean of the ratios in 20 blocks of steps, so that a loud stretch
+ * (the first steps of a run) does not outweigh all others; the interval is that of their logarithms. */
 Estimate noise_ratio(const double *x, const double *y, int64_t count);
 
 /* The shortest moving average that brings the variance of `x` down to `wanted`; 0 if none up to count / 4 does. */

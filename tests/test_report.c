@@ -1,0 +1,218 @@
+/* The report of runs of every kind: a whole page, nothing from outside, nothing that a name could break out of. */
+#include <ctype.h>
+#include <locale.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "inception/report.h"
+#include "tests/support/noise.h"
+#include "towers/record/files.h"
+#include "towers/record/metrics.h"
+
+static char folder[] = "/tmp/towers-report.XXXXXX";
+
+static int folder_make(void **state)
+{
+    (void)state;
+    strcpy(folder + sizeof folder - 7, "XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int folder_drop(void **state)
+{
+    (void)state;
+    return tree_remove(folder) == OK ? 0 : -1;
+}
+
+static void put(const char *name, const char *text)
+{
+    char path[PATH_BYTES];
+    assert_int_equal(path_join(path, folder, name), OK);
+    assert_int_equal(file_replace(path, text, strlen(text)), OK);
+}
+
+static char *page_of_run(void)
+{
+    char path[PATH_BYTES], *text;
+    size_t count;
+    if (report_write(folder) != OK) fail_msg("%s", status_message());
+    assert_int_equal(path_join(path, folder, "report.html"), OK);
+    assert_int_equal(file_read(path, 1 << 24, &text, &count), OK);
+    return text;
+}
+
+/* `bad`: a step of the first tower that is not finite; -1: none. */
+static void run_write(int towers, int64_t steps, int64_t bad)
+{
+    Metrics *metrics;
+    NoiseRun what = {.towers = towers, .steps = steps, .tower_noise = 0.2, .speed_factor = 1};
+    Run *run = noise_run(&what, 5);
+    TowerLoss loss[256];
+    double norm[256];
+    int64_t arrival[256], data[256];
+    assert_int_equal(metrics_open(folder, -1, 0, &metrics), OK);
+    for (int64_t i = 0; i < steps; i++) {
+        const RunStep *s = &run->step[i];
+        for (int t = 0; t < towers; t++) {
+            bool poisoned = t == 0 && i == bad;
+            loss[t] = (TowerLoss){poisoned ? NAN : s->loss[t] * (double)s->count[t], s->count[t], !poisoned};
+            norm[t] = poisoned ? INFINITY : 0.5;
+            arrival[t] = 1000 * t + i;
+            data[t] = 10 * t;
+        }
+        StepRecord record = {.step = s->step,
+                             .lr = s->lr,
+                             .images = s->images,
+                             .images_per_sec = s->images_per_sec,
+                             .tower = loss,
+                             .towers = towers,
+                             .mean_loss = i == bad ? NAN : s->mean_loss,
+                             .grad_norm = 0.3,
+                             .tower_grad_norm = norm,
+                             .arrival_us = arrival,
+                             .data_us = data,
+                             .skipped = i == bad};
+        assert_int_equal(metrics_step(metrics, &record), OK);
+    }
+    metrics_close(metrics);
+    run_destroy(run);
+}
+
+/* Every element is closed by its own end, in order. */
+static void check_nesting(const char *page)
+{
+    static const char *const empty[] = {"meta", "!doctype"};
+    const char *open[64];
+    size_t length[64];
+    int depth = 0;
+    for (const char *at = page; (at = strchr(at, '<')); at++) {
+        const char *name = at + 1 + (at[1] == '/'), *end = strchr(at, '>');
+        size_t n = strcspn(name, " />\n");
+        assert_non_null(end);
+        bool alone = end[-1] == '/';
+        for (int i = 0; i < 2; i++) alone |= n == strlen(empty[i]) && !strncmp(name, empty[i], n);
+        if (at[1] == '/') {
+            assert_true(depth > 0);
+            depth--;
+            if (length[depth] != n || strncmp(open[depth], name, n) != 0)
+                fail_msg("<%.*s> is closed by </%.*s>", (int)length[depth], open[depth], (int)n, name);
+        } else if (!alone) {
+            assert_true(depth < 64);
+            open[depth] = name;
+            length[depth++] = n;
+        }
+    }
+    assert_int_equal(depth, 0);
+}
+
+static void check_page(const char *page)
+{
+    assert_non_null(strstr(page, "default-src 'none'"));
+    assert_non_null(strstr(page, "prefers-color-scheme:dark"));
+    static const char *const never[] = {"http://", "https://", "<script", "<img", "<link", "url(", "@import"};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        if (strstr(page, never[i])) fail_msg("the page holds '%s'", never[i]);
+    for (const char *at = page; (at = strstr(at, " d=\"")); at++) { /* numbers only in paths */
+        for (const char *p = at + 4; *p != '"'; p++)
+            if (!isdigit(*p) && !strchr("MLHVZhv .-", *p)) fail_msg("'%c' in a path", *p);
+    }
+    check_nesting(page);
+}
+
+static void whole_run(void **state)
+{
+    (void)state;
+    run_write(4, 600, 100);
+    put("confusion.csv", "9,1\n2,8\n");
+    put("layers.jsonl", "{\"step\":100,\"layers\":{\"a.weight\":[0.5,0.1],\"a.bias\":[1,0]}}\n"
+                        "{\"step\":200,\"layers\":{\"a.weight\":[0.5,0.01],\"a.bias\":[1,null]}}\n");
+    put("memory.json", "{\"weights\": 1048576}");
+    put("results.csv", "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n"
+                       "1,300,1,0.5,nan,nan,nan,0.1,100,7\n2,600,1,0.6,0.5,0.8125,0.99,0.1,100,7\n");
+    put("env.json", "{\"model\": \"a<b\", \"data\": \"d\", \"class_names\": [\"x<script>\", \"y\\\"&\"], \"command\": "
+                    "\"towers train '<script>alert(1)</script>'\", \"cores\": 2}");
+    put("args.yaml",
+        "# towers train\nlr: 0.5   # from command line \"--lr\"\nname: \"<script>\"  # from default\n# x: not set\n");
+    char *page = page_of_run();
+    check_page(page);
+    static const char *const there[] = {
+        "a&lt;b on d",       "81.25 %", "Variance ratio",   "Bias",         "Confusion",
+        "x&lt;script&gt;",   "Layers",  "1.00 MiB",         "0.5</td>",     "class=\"mark\"",
+        "step 101, tower 0", "Arrival", "Waiting for data", "Step by step", "<th>cores"};
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++)
+        if (!strstr(page, there[i])) fail_msg("the page lacks '%s'", there[i]);
+    assert_true(strlen(page) < 500000);
+    free(page);
+}
+
+static void runs_of_every_size(void **state)
+{
+    (void)state;
+    static const struct {
+        int towers;
+        int64_t steps, bad;
+    } rows[] = {{1, 1, -1}, {1, 2, 0}, {2, 1, 0}, {2, 3, -1}, {2, 30, 29}, {1, 200, -1}, {100, 60, -1}, {2, 9, -1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        run_write(rows[i].towers, rows[i].steps, rows[i].bad);
+        char *page = page_of_run();
+        check_page(page);
+        free(page);
+    }
+}
+
+/* Decimal points, whatever the language. */
+static void other_locale(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8"};
+    run_write(2, 50, -1);
+    char *plain = page_of_run(), *page;
+    bool found = false;
+    for (int i = 0; i < 3 && !found; i++) found = setlocale(LC_ALL, names[i]) != NULL;
+    page = page_of_run();
+    setlocale(LC_ALL, "C");
+    assert_string_equal(plain, page);
+    free(plain);
+    free(page);
+    if (!found) skip();
+}
+
+static void no_run(void **state)
+{
+    (void)state;
+    assert_int_equal(report_write("/nonexistent"), ERR_ARG);
+    assert_int_equal(report_write(folder), ERR_FORMAT);
+    put("metrics.jsonl", "");
+    assert_int_equal(report_write(folder), ERR_FORMAT);
+}
+
+/* What is beside the record may be damaged: the page is made without it. */
+static void odd_neighbours(void **state)
+{
+    (void)state;
+    run_write(2, 50, -1);
+    put("env.json", "{nonsense");
+    put("memory.json", "[]");
+    put("args.yaml", "::::\nlr\n\n: # from\n#");
+    char *page = page_of_run();
+    check_page(page);
+    free(page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(whole_run, folder_make, folder_drop),
+        cmocka_unit_test_setup_teardown(runs_of_every_size, folder_make, folder_drop),
+        cmocka_unit_test_setup_teardown(other_locale, folder_make, folder_drop),
+        cmocka_unit_test_setup_teardown(no_run, folder_make, folder_drop),
+        cmocka_unit_test_setup_teardown(odd_neighbours, folder_make, folder_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
