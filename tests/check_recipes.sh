@@ -19,7 +19,7 @@ run() {
     local name=$1 model=$2
     shift 2
     "$towers" train "$model" --dataset synthetic --eval-interval 0 --workers 0 --experiment "$name" --seed 7 "$@" \
-        >"$work/out" 2>"$work/err" </dev/null || complain "train $model $*: exit $?: $(cat "$work/err")"
+        >"$work/out" 2>"$work/err" </dev/null || complain "train $model $*: exit $?: $(tail -n 3 "$work/err")"
 }
 
 # refused CODE TEXT ARGUMENT...: this exit code, TEXT in the message, one message, nothing on stdout, nothing created
@@ -30,11 +30,11 @@ refused() {
     timeout 60 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     after=$(find . | sort)
-    [[ $status == "$code" ]] || complain "towers $*: exit $status instead of $code: $(cat "$work/err")"
-    grep -qF -- "$text" "$work/err" || complain "towers $*: wanted '$text', got: $(cat "$work/err")"
-    [[ $(grep -c '^error: ' "$work/err") == 1 ]] || complain "towers $*: not one message: $(cat "$work/err")"
+    [[ $status == "$code" ]] || complain "towers $*: exit $status instead of $code: $(tail -n 3 "$work/err")"
+    grep -qF -- "$text" "$work/err" || complain "towers $*: wanted '$text', got: $(tail -n 3 "$work/err")"
+    [[ $(grep -c '^error: ' "$work/err") == 1 ]] || complain "towers $*: not one message: $(tail -n 3 "$work/err")"
     [[ ! -s $work/out ]] || complain "towers $*: wrote to stdout"
-    [[ $before == "$after" ]] || complain "towers $*: created $(comm -13 <(echo "$before") <(echo "$after"))"
+    [[ $before == "$after" ]] || complain "towers $*: created $(comm -13 <(echo "$before") <(echo "$after") | head -n 3)"
 }
 touch out err
 
