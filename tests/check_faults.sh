@@ -47,7 +47,7 @@ all_finite() { # NAME
     local files
     mapfile -t files < <(find "$work/$1" -name '*.safetensors')
     [[ ${#files[@]} == 0 ]] || "$weights" finite "${files[@]}" || complain "$1: weights that are not finite"
-    grep -qE 'nan|null' "$work/$1/metrics.jsonl" && complain "$1: metrics.jsonl holds a loss that is not finite"
+    grep -v '"skipped":true' "$work/$1/metrics.jsonl" | grep -qE 'nan|null' && complain "$1: a step that is not finite counts as one"
 }
 
 # after NAME STEP: the newest checkpoint is that of STEP, with the weights of an undisturbed run of STEP steps
@@ -69,7 +69,8 @@ poisoned() { # NAME FAULT TEXT: every tower is asked; nothing was committed
     TOWERS_FAULT=$2 ended 8 "$3" "$1"
     all_finite "$1"
     after "$1" 4
-    rows "$1" 4
+    rows "$1" 5
+    tail -n 1 "$work/$1/metrics.jsonl" | grep -q '^{"step":5,.*false.*"skipped":true}$' || complain "$1: the refused step is not recorded"
     grep -qF "$3" "$work/$1/log.txt" || complain "$1: log.txt does not tell"
 }
 poisoned nan "nan:tower=0,step=5" "tower 0, step 5: loss and gradient are not finite"
@@ -79,12 +80,14 @@ poisoned nan-loss "nan:tower=0,step=5,where=loss" "tower 0, step 5: the loss is 
 poisoned inf "inf:tower=0,step=5" "tower 0, step 5: loss and gradient are not finite"
 poisoned inf-grad "inf:tower=1,step=5,where=grad" "tower 1, step 5: the gradient is not finite"
 ended 0 "" nan --resume auto # and goes on from there
+rows nan 12
+grep -q '"skipped":true' "$work/nan/metrics.jsonl" && complain "nan: the refused step is still recorded after a resume"
 cmp "$work/nan/last.safetensors" "$work/plain12/last.safetensors" || complain "nan: resumed to other weights"
 
 # The original looks at the last tower's loss, after the update: a NaN of tower 0 goes into the weights.
 TOWERS_FAULT="nan:tower=0,step=5" ended 8 "Model diverged with loss = NaN (last tower, step 6" check-last --nan-check last --checkpoint-steps 1
 [[ $(cat "$work/check-last/ckpt/latest") == step-0000000004 ]] || complain "check-last: a checkpoint of NaN"
-rows check-last 5
+rows check-last 6
 grep '"step":5,' "$work/check-last/metrics.jsonl" | grep -q '"finite":\[false,true\]' || complain "check-last: step 5 is not told apart"
 TOWERS_FAULT="nan:tower=1,step=5,where=loss" ended 8 "last tower, step 5" check-last-own --nan-check last
 TOWERS_FAULT="inf:tower=1,step=5,where=loss" ended 0 "" check-last-inf --nan-check last
@@ -157,8 +160,8 @@ finished 7 "tower 1 (process 1), step "
 # A supervisor that dies takes its towers along and leaves a directory that can be used again.
 started orphans --max-steps 100000 --log-interval 1 --checkpoint-steps 2
 children=$(pgrep -P "$pid" tower | tr '\n' ' ')
+disown "$pid" # no news of its death
 kill -9 "$pid"
-wait "$pid" 2>/dev/null
 sleep 0.5
 for child in $children; do [[ -d /proc/$child ]] && [[ $(cut -d' ' -f3 "/proc/$child/stat") != Z ]] && complain "orphans: tower $child lives on"; done
 ended 0 "" orphans --max-steps 100 --resume auto
@@ -215,6 +218,7 @@ touch "$work/file"
 ended 6 "$work/file" unwritable --output-dir "$work/file"
 ended 6 "/proc/none" unwritable --output-dir /proc/none
 full_disk() { # a checkpoint takes 1.5 MiB, the disk 4 MiB: the third does not fit
+    failures=0
     mount -t tmpfs -o size=4m none "$work/small" || return 77
     command_of full --output-dir "$work/small" --checkpoint-steps 1 --keep 9 --max-steps 12
     "${command[@]}" 2>"$work/err"
