@@ -171,6 +171,55 @@ static void histograms_count_every_finite_value(void **state)
     events_free(read, count);
 }
 
+/* Each value alone: it lies below the limit of its bucket, and not below that of the bucket before. */
+static void values_are_in_their_buckets(void **state)
+{
+    (void)state;
+    enum { VALUES = 3000 };
+    Tfevent__Event **read = calloc(VALUES + 1, sizeof *read);
+    float *values = calloc(VALUES, sizeof *values);
+    Events *events;
+    assert_int_equal(events_open(directory, -1, &events), OK);
+    for (int i = 0; i < VALUES; i++) {
+        uint32_t bits = i < 64 ? (uint32_t)i << 26 : (uint32_t)i * 2654435761u;
+        memcpy(&values[i], &bits, sizeof bits);
+        if (i >= 64 && i < 1000) values[i] = (float)((i % 2 ? 1 : -1) * 1e-12 * pow(1.1, i - 64)); /* near limits */
+        if (!isfinite(values[i])) values[i] = 0;
+        assert_int_equal(events_histogram(events, i, "w", &values[i], 1), OK);
+    }
+    events_close(events);
+    assert_int_equal(events_read(read, VALUES + 1), VALUES + 1);
+    for (int i = 0; i < VALUES; i++) {
+        const Tfevent__HistogramProto *h = read[i + 1]->summary->value[0]->histo;
+        size_t k = 0;
+        while (k < h->n_bucket && h->bucket[k] == 0) k++;
+        assert_true(k < h->n_bucket && h->bucket[k] == 1);
+        if (!((double)values[i] < h->bucket_limit[k]) || (k && (double)values[i] < h->bucket_limit[k - 1]))
+            fail_msg("%.9g is in the bucket below %.17g", (double)values[i], h->bucket_limit[k]);
+    }
+    events_free(read, VALUES + 1);
+    free(read);
+    free(values);
+}
+
+static void images_are_png(void **state)
+{
+    (void)state;
+    static const uint8_t pixels[2 * 3 * 3] = {1, 2, 3};
+    Tfevent__Event *read[4];
+    Events *events;
+    assert_int_equal(events_open(directory, -1, &events), OK);
+    assert_int_equal(events_image(events, 5, "first_batch/0", pixels, 3, 2, 3), OK);
+    assert_int_equal(events_image(events, 5, "none", pixels, 0, 2, 3), ERR_ARG);
+    events_close(events);
+    int count = events_read(read, 4);
+    assert_int_equal(count, 2);
+    const Tfevent__Summary__Image *image = read[1]->summary->value[0]->image;
+    assert_true(image->width == 3 && image->height == 2 && image->colorspace == 3);
+    assert_memory_equal(image->encoded_image_string.data, "\x89PNG", 4);
+    events_free(read, count);
+}
+
 static void a_place_that_is_none_is_told(void **state)
 {
     (void)state;
@@ -187,6 +236,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(scalars_are_records, directory_make, directory_drop),
         cmocka_unit_test_setup_teardown(a_resumed_run_starts_a_later_file, directory_make, directory_drop),
         cmocka_unit_test_setup_teardown(histograms_count_every_finite_value, directory_make, directory_drop),
+        cmocka_unit_test_setup_teardown(values_are_in_their_buckets, directory_make, directory_drop),
+        cmocka_unit_test_setup_teardown(images_are_png, directory_make, directory_drop),
         cmocka_unit_test(a_place_that_is_none_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -153,6 +153,23 @@ static void a_resumed_run_has_each_step_once(void **state)
     steps_are("1");
 }
 
+static void layers_are_cut_with_the_steps(void **state)
+{
+    (void)state;
+    static const LayerRecord layers[] = {{"a.weight", 0.5, NAN}, {"a.bias", 1, 0}};
+    for (int turn = 0; turn < 2; turn++) { /* the second run goes on after step 10 */
+        Metrics *metrics = metrics_start(turn ? 10 : -1);
+        for (int step = turn ? 20 : 10; step <= 30; step += 10)
+            assert_int_equal(metrics_layers(metrics, step, layers, 2), OK);
+        metrics_close(metrics);
+    }
+    char *text = text_of("layers.jsonl");
+    assert_string_equal(text, "{\"step\":10,\"layers\":{\"a.weight\":[0.5,null],\"a.bias\":[1,0]}}\n"
+                              "{\"step\":20,\"layers\":{\"a.weight\":[0.5,null],\"a.bias\":[1,0]}}\n"
+                              "{\"step\":30,\"layers\":{\"a.weight\":[0.5,null],\"a.bias\":[1,0]}}\n");
+    free(text);
+}
+
 static void half_a_last_line_is_cut(void **state)
 {
     (void)state;
@@ -249,6 +266,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_step_is_strict_json, run_make, run_drop),
         cmocka_unit_test_setup_teardown(commas_of_a_locale_stay_out, run_make, run_drop),
         cmocka_unit_test_setup_teardown(a_resumed_run_has_each_step_once, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(layers_are_cut_with_the_steps, run_make, run_drop),
         cmocka_unit_test_setup_teardown(half_a_last_line_is_cut, run_make, run_drop),
         cmocka_unit_test_setup_teardown(an_old_run_is_set_aside, run_make, run_drop),
         cmocka_unit_test_setup_teardown(a_log_line_is_one_line, run_make, run_drop),
