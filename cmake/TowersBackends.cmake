@@ -43,7 +43,7 @@ endif()
 # ---- cuda: cuDNN, cuBLASLt, NCCL
 set(TOWERS_HAVE_CUDA OFF)
 set(TOWERS_CUDA_STATE "no: switched off (TOWERS_CUDA=OFF)")
-if(TOWERS_CUDA STREQUAL "ON")
+if(NOT TOWERS_CUDA STREQUAL "OFF")
   include(TowersCuda)
 endif()
 if(NOT TOWERS_HAVE_CPU AND NOT TOWERS_HAVE_CUDA)

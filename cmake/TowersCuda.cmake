@@ -72,7 +72,7 @@ endforeach()
 list(GET cuda_built -1 newest)
 list(APPEND cuda_codes -gencode=arch=compute_${newest},code=compute_${newest}) # newer GPUs compile this one at start
 set(cuda_flags -std=c++17 -O3 -lineinfo --expt-relaxed-constexpr -I${CMAKE_SOURCE_DIR} -I${CUDART_INCLUDE_DIR}
-  -Xcompiler=-fPIC,-fno-exceptions,-fno-rtti,-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers)
+  -Xcompiler=-fPIC,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers)
 if(TOWERS_WERROR)
   list(APPEND cuda_flags -Werror=all-warnings -Xcompiler=-Werror)
 endif()

@@ -503,6 +503,11 @@ static Status configs_ask(CudnnGraph *g, cudnnBackendHeurMode_t mode, Descriptor
     TRY_OUT(set(question, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
     if (g->library->device) TRY_OUT(set_descriptor(question, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, g->library->device));
     if (cudnnBackendFinalize(question) != CUDNN_STATUS_SUCCESS) goto out; /* nothing to offer */
+    if (cudnnBackendGetAttribute(question, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &got,
+                                 NULL) != CUDNN_STATUS_SUCCESS)
+        got = 0;
+    room = got < room ? (int)got : room;
+    got = 0;
     for (int i = 0; i < room; i++) TRY_OUT(descriptor_create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]));
     if (cudnnBackendGetAttribute(question, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, &got,
                                  configs) != CUDNN_STATUS_SUCCESS)
@@ -513,13 +518,13 @@ out:
     return st;
 }
 
-static Status plans_of_mode(CudnnGraph *g, cudnnBackendHeurMode_t mode, const CudnnRules *rules, int wanted,
+static Status plans_of_mode(CudnnGraph *g, cudnnBackendHeurMode_t mode, int offers, const CudnnRules *rules, int wanted,
                             CudnnPlan **plans, int *found)
 {
     Status st = OK;
     Descriptor configs[CUDNN_PLANS] = {0};
     int offered = 0;
-    TRY_OUT(configs_ask(g, mode, configs, CUDNN_PLANS, &offered));
+    TRY_OUT(configs_ask(g, mode, configs, offers, &offered));
     for (int i = 0; i < offered && *found < wanted; i++) {
         TRY_OUT(plan_create(g, configs[i], rules, &plans[*found]));
         if (plans[*found]) (*found)++;
@@ -531,10 +536,13 @@ out:
 
 Status cudnn_plans(CudnnGraph *g, const CudnnRules *rules, int wanted, CudnnPlan **plans, int *found)
 {
+    int few = wanted == 1 ? 4 : CUDNN_PLANS; /* offers cost time, and the first is mostly good */
     *found = 0;
     TRY(graph_finish(g));
-    Status st = plans_of_mode(g, CUDNN_HEUR_MODE_A, rules, wanted, plans, found);
-    if (st == OK && *found == 0) st = plans_of_mode(g, CUDNN_HEUR_MODE_FALLBACK, rules, wanted, plans, found);
+    Status st = plans_of_mode(g, CUDNN_HEUR_MODE_A, few, rules, wanted, plans, found);
+    if (st == OK && *found == 0) st = plans_of_mode(g, CUDNN_HEUR_MODE_A, CUDNN_PLANS, rules, wanted, plans, found);
+    if (st == OK && *found == 0)
+        st = plans_of_mode(g, CUDNN_HEUR_MODE_FALLBACK, CUDNN_PLANS, rules, wanted, plans, found);
     if (st == OK && *found == 0) st = FAIL(ERR_UNSUPPORTED, "cuDNN has no plan that keeps the rules");
     if (st == OK) return OK;
     while (*found > 0) cudnn_plan_destroy(plans[--*found]);

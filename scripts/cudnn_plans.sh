@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Write docs/cudnn-plans.md: which convolutions cuDNN has which kernel for, asked on this machine (a GPU is not needed).
+# usage: scripts/cudnn_plans.sh BUILD_FOLDER   (a build with CUDA and tests)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+test=${1:?usage: scripts/cudnn_plans.sh BUILD_FOLDER}/tests/test_cudnn_plans
+[ -x "$test" ] || { echo "cudnn_plans: $test does not exist: build with -DTOWERS_CUDA=ON" >&2; exit 2; }
+table=$(mktemp)
+trap 'rm -f "$table"' EXIT
+TOWERS_PLANS_TABLE=$table "$test" >"$table.log" 2>&1 || { cat "$table.log" >&2; exit 1; }
+rm -f "$table.log"
+version=$(cmake -L -N "${1}" 2>/dev/null | sed -n 's/^CUDNN_INCLUDE_DIR:PATH=//p')
+version=$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9]*\).*/\2/p' "${version:-$CUDA_HOME/include}/cudnn_version.h" | paste -sd.)
+{
+    cat <<TEXT
+# Which convolutions cuDNN has a kernel for
+
+Made by \`scripts/cudnn_plans.sh\` with cuDNN $version, which builds plans for a GPU from its description: no GPU was
+used, and nothing here says how fast a plan is. \`tests/test_cudnn_plans.c\` asks the same and fails when a plan is lost.
+Only engines that come compiled are counted.
+
+- *forward*, *data*, *filter*: a convolution and its two gradients. These are what the trainer runs.
+- *statistics*: convolution with the sums that batch normalization needs in its epilogue.
+- *apply+statistics*: the same, with the normalization and ReLU of its input in its prologue.
+- *data+sums*: gradient of the input with the ReLU's mask and the sums of batch normalization's gradient.
+- *apply+filter*: gradient of the weights, with the normalization and ReLU of its input in its prologue.
+
+The joined forms need f16; in bf16 cuDNN has none, in no case that was asked. The first convolution has no gradient of
+its input and no normalization before it, so it counts only where it applies. Strides are those of the trained graph:
+normalized inputs that are slices of a joined convolution's output keep their pitch. The image's channels are padded to
+8. *As written* is the model without the joining of sibling convolutions.
+
+| model | batch | GPU | type | convolutions | forward | data | filter | statistics | apply+statistics | data+sums | apply+filter |
+|---|---|---|---|---|---|---|---|---|---|---|---|
+TEXT
+    cat "$table"
+    cat <<'TEXT'
+
+What is missing, and what runs instead:
+
+- bf16, all joined forms: the separate kernels (convolution, then statistics, then apply), on every GPU.
+- B200, *apply+statistics*: *statistics* alone, behind a separate apply kernel.
+- GoogLeNet's first convolution (7x7, stride 2), *statistics*: the separate statistics kernel.
+
+The deterministic plans of the plain forms, and the gradient of the input that adds to what is there, exist for every
+convolution of Inception v3 on the H200 (tested, not listed).
+TEXT
+} >docs/cudnn-plans.md
+echo "wrote docs/cudnn-plans.md"

@@ -1,0 +1,439 @@
+/* Plans for every convolution of every model, asked of cuDNN for described GPUs: no GPU is needed, none is used.
+ *
+ * The graphs are those that are trained (siblings joined, pools moved), with the strides that the plan of a training
+ * step really has on the CUDA backend. A convolution that loses a plan it had fails the test. TOWERS_PLANS_TABLE=FILE
+ * writes what was found as a table (scripts/cudnn_plans.sh makes docs/cudnn-plans.md of it). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#ifdef TOWERS_HAVE_CUDA
+
+#include "inception/models.h"
+#include "kernels/cuda/conv_graph.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/gpu_descriptions.h"
+#include "towers/program.h"
+
+extern const Backend cuda_backend;
+
+enum { ROWS_MAX = 2048, DEVICES = 3, PLAIN_PATTERNS = 3 };
+
+static const struct {
+    const char *name, *json;
+} devices[DEVICES] = {{"H200", GPU_H200}, {"A100", GPU_A100}, {"B200", GPU_B200}};
+
+/* One distinct convolution. */
+typedef struct Row {
+    char name[96]; /* the first layer that has it */
+    ConvShape shape;
+    int layers; /* convolutions of the model that are like this */
+    bool first; /* of the image: it needs no gradient of its input, and has no normalization before it */
+    bool found[PATTERN_COUNT];
+} Row;
+
+typedef struct Rows {
+    Row *row;
+    int count, layers;
+} Rows;
+
+/* ---- convolutions of a model */
+
+/* As the task asks for it: channels padded to what tensor cores take. */
+static int32_t padded(int32_t c)
+{
+    return (c + 7) / 8 * 8;
+}
+
+static bool row_same(const ConvShape *a, const ConvShape *b)
+{
+    return shape_equal(a->x, b->x) && shape_equal(a->w, b->w) && shape_equal(a->y, b->y) && a->z_pitch == b->z_pitch &&
+           memcmp(&a->window, &b->window, sizeof a->window) == 0;
+}
+
+static void row_add(Rows *rows, const char *name, const ConvShape *shape, bool first)
+{
+    rows->layers++;
+    for (int i = 0; i < rows->count; i++)
+        if (rows->row[i].first == first && row_same(&rows->row[i].shape, shape)) {
+            rows->row[i].layers++;
+            return;
+        }
+    assert_in_range(rows->count, 0, ROWS_MAX - 1);
+    Row *row = &rows->row[rows->count++];
+    *row = (Row){.shape = *shape, .layers = 1, .first = first};
+    snprintf(row->name, sizeof row->name, "%s", name);
+}
+
+/* The pitch of z where the convolution's input is a normalization of a slice. */
+static int64_t pitch_of_z(const Program *p, const Op *op)
+{
+    int32_t maker = graph_value(p->graph, op->in[0])->op;
+    if (maker < 0 || graph_op_at(p->graph, maker)->kind != OP_BATCHNORM) return 0;
+    Tensor z = plan_tensor(p->plan, graph_op_at(p->graph, maker)->in[0]);
+    return z.pitch % 8 || z.shape.c % 8 ? 0 : z.pitch;
+}
+
+static void rows_collect(const Program *p, Rows *rows)
+{
+    for (int i = 0; i < p->forward_end; i++) {
+        const Op *op = graph_op_at(p->graph, i);
+        if (op->kind != OP_CONV) continue;
+        int32_t maker = graph_value(p->graph, op->in[0])->op;
+        bool first = maker < 0 || graph_op_at(p->graph, maker)->kind == OP_IMAGE;
+        ConvShape s = {.x = graph_shape(p->graph, op->in[0]),
+                       .w = graph_shape(p->graph, op->in[1]),
+                       .y = graph_shape(p->graph, op->out[0]),
+                       .z_pitch = pitch_of_z(p, op),
+                       .window = op->attr.conv.window};
+        s.x.c = s.w.c = padded(s.x.c);
+        s.y.c = s.w.n = padded(s.y.c);
+        row_add(rows, op->name, &s, first);
+    }
+}
+
+/* A device of no memory that takes strides where the CUDA kernels do. */
+static FakeBackend *planning_device(Device *device)
+{
+    FakeBackend *fake = fake_create(0, 0, 0);
+    for (int kind = OP_NONE + 1; kind < OP_COUNT; kind++) {
+        const OpKernel *kernel = cuda_backend.kernels[kind];
+        fake->kernel[kind].strided_in = kernel->strided_in;
+        fake->kernel[kind].strided_out = kernel->strided_out;
+        fake->kernel[kind].in_place = kernel->in_place;
+    }
+    fake_open(fake, device);
+    return fake;
+}
+
+static void rows_of_model(const Model *model, int32_t n, bool rewrite, Rows *rows)
+{
+    Device device;
+    Program graph, program;
+    Layout *layout;
+    FakeBackend *fake = planning_device(&device);
+    ProgramConfig config = {.model = model,
+                            .options = {.classes = model->classes,
+                                        .side = model->side,
+                                        .channels = model->channels,
+                                        .dropout = model->dropout,
+                                        .aux = model->aux_weight > 0,
+                                        .variant = ""},
+                            .data_channels = model->channels,
+                            .canvas = model->side,
+                            .aux_weight = model->aux_weight,
+                            .compute = DTYPE_F16,
+                            .training = true,
+                            .fuse_siblings = rewrite,
+                            .pool_behind_conv = rewrite};
+    assert_int_equal(program_graph(&config, n, &graph), OK);
+    assert_int_equal(layout_create(graph.graph, &layout), OK);
+    program_destroy(&graph);
+    assert_int_equal(program_create(&config, n, layout, &device, &program), OK);
+    rows_collect(&program, rows);
+    program_destroy(&program);
+    layout_destroy(layout);
+    fake_destroy(fake);
+}
+
+/* ---- plans */
+
+static bool pattern_applies(const Row *row, ConvPattern pattern)
+{
+    bool needs_input = pattern == PATTERN_DATA || pattern == PATTERN_APPLY_STATISTICS || pattern == PATTERN_DATA_SUMS ||
+                       pattern == PATTERN_APPLY_FILTER;
+    return !(row->first && needs_input);
+}
+
+static bool plan_exists(CudnnLibrary *library, ConvPattern pattern, const ConvShape *shape, char *text, size_t bytes)
+{
+    const CudnnRules rules = {.tf32 = true, .no_runtime_compile = true};
+    ConvTensors tensors;
+    CudnnGraph *graph = NULL;
+    CudnnPlan *plan = NULL;
+    int found = 0;
+    bool made = conv_graph_create(library, pattern, shape, &tensors, &graph) == OK &&
+                cudnn_plans(graph, &rules, 1, &plan, &found) == OK;
+    if (made && text) snprintf(text, bytes, "%s, %zu MiB", cudnn_plan_text(plan), cudnn_plan_workspace(plan) >> 20);
+    cudnn_plan_destroy(plan);
+    cudnn_graph_destroy(graph);
+    return made;
+}
+
+static CudnnLibrary *library_of(int device)
+{
+    CudnnLibrary *library;
+    if (cudnn_open_described(devices[device].json, &library) != OK) fail_msg("%s", status_message());
+    return library;
+}
+
+/* Convolutions (layers, not rows) to which a pattern applies, and those that have a plan. */
+static void rows_count(const Rows *rows, ConvPattern pattern, int *wanted, int *found)
+{
+    *wanted = *found = 0;
+    for (int i = 0; i < rows->count; i++) {
+        if (!pattern_applies(&rows->row[i], pattern)) continue;
+        *wanted += rows->row[i].layers;
+        *found += rows->row[i].found[pattern] ? rows->row[i].layers : 0;
+    }
+}
+
+static void rows_ask(CudnnLibrary *library, Dtype dtype, int patterns, Rows *rows)
+{
+    for (int i = 0; i < rows->count; i++) {
+        Row *row = &rows->row[i];
+        row->shape.dtype = dtype;
+        for (int p = 0; p < patterns; p++)
+            row->found[p] =
+                pattern_applies(row, (ConvPattern)p) && plan_exists(library, (ConvPattern)p, &row->shape, NULL, 0);
+    }
+}
+
+/* ---- the table */
+
+static FILE *table_open(const char *mode)
+{
+    const char *path = getenv("TOWERS_PLANS_TABLE");
+    return path ? fopen(path, mode) : NULL;
+}
+
+static void table_row(const char *model, int32_t n, const char *device, Dtype dtype, const Rows *rows)
+{
+    FILE *table = table_open("a");
+    printf("  %-20s %4d %s %s %3d:", model, n, device, dtype_name(dtype), rows->layers);
+    if (table) fprintf(table, "| %s | %d | %s | %s | %d |", model, n, device, dtype_name(dtype), rows->layers);
+    for (int p = 0; p < PATTERN_COUNT; p++) {
+        int wanted, found;
+        rows_count(rows, (ConvPattern)p, &wanted, &found);
+        printf(" %d/%d", found, wanted);
+        if (table) fprintf(table, wanted == found ? " %d |" : " **%d** of %d |", found, wanted);
+    }
+    printf("\n");
+    if (table) fputc('\n', table);
+    if (table) fclose(table);
+}
+
+/* ---- what must be there */
+
+enum {
+    JOINED =
+        1 << PATTERN_STATISTICS | 1 << PATTERN_APPLY_STATISTICS | 1 << PATTERN_DATA_SUMS | 1 << PATTERN_APPLY_FILTER
+};
+
+/* What cuDNN is known to lack: separate kernels do it there. */
+static const struct {
+    const char *model, *layer; /* NULL: any */
+    int device;                /* -1: any */
+    Dtype dtype;
+    uint32_t patterns;
+} lacking[] = {
+    {NULL, NULL, -1, DTYPE_BF16, JOINED},
+    {NULL, NULL, 2, DTYPE_F16, 1 << PATTERN_APPLY_STATISTICS},
+    {"googlenet", "conv1.conv", -1, DTYPE_F16, 1 << PATTERN_STATISTICS},
+};
+
+static bool known_to_lack(const char *model, const char *layer, int device, Dtype dtype, int pattern)
+{
+    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+        if ((!lacking[i].model || !strcmp(lacking[i].model, model)) &&
+            (!lacking[i].layer || !strcmp(lacking[i].layer, layer)) &&
+            (lacking[i].device < 0 || lacking[i].device == device) && lacking[i].dtype == dtype &&
+            lacking[i].patterns >> pattern & 1)
+            return true;
+    return false;
+}
+
+static int rows_check(const char *model, int device, Dtype dtype, const Rows *rows)
+{
+    int lost = 0;
+    for (int i = 0; i < rows->count; i++)
+        for (int p = 0; p < PATTERN_COUNT; p++) {
+            const Row *row = &rows->row[i];
+            if (row->found[p] || !pattern_applies(row, (ConvPattern)p)) continue;
+            if (known_to_lack(model, row->name, device, dtype, p)) continue;
+            printf("  lost: %s on %s in %s: no plan '%s' for '%s' (x %s, w %s)\n", model, devices[device].name,
+                   dtype_name(dtype), conv_pattern_name((ConvPattern)p), row->name, shape_text(row->shape.x),
+                   shape_text(row->shape.w));
+            lost++;
+        }
+    return lost;
+}
+
+/* bf16 has no joined forms: only the plain ones are asked for. */
+static int model_check(const Model *model, int32_t n, bool rewrite, int device_count)
+{
+    static Row storage[ROWS_MAX];
+    static const Dtype dtypes[] = {DTYPE_F16, DTYPE_BF16};
+    Rows rows = {storage, 0, 0};
+    int lost = 0;
+    rows_of_model(model, n, rewrite, &rows);
+    for (int d = 0; d < device_count; d++) {
+        CudnnLibrary *library = library_of(d);
+        char name[64];
+        snprintf(name, sizeof name, "%s%s", model->name, rewrite ? "" : ", as written");
+        for (int k = 0; k < 2; k++) {
+            for (int i = 0; i < rows.count; i++) memset(rows.row[i].found, 0, sizeof rows.row[i].found);
+            rows_ask(library, dtypes[k], k ? PLAIN_PATTERNS : PATTERN_COUNT, &rows);
+            table_row(name, n, devices[d].name, dtypes[k], &rows);
+            lost += rows_check(model->name, d, dtypes[k], &rows);
+        }
+        cudnn_close(library);
+    }
+    return lost;
+}
+
+static const Model *inception_v3(void)
+{
+    const Model *model;
+    assert_int_equal(model_find("inception_v3", &model), OK);
+    return model;
+}
+
+static void test_inception_v3_as_written(void **state)
+{
+    (void)state;
+    assert_int_equal(model_check(inception_v3(), 256, false, 1), 0);
+}
+
+static void test_inception_v3_on_all_devices(void **state)
+{
+    (void)state;
+    assert_int_equal(model_check(inception_v3(), 256, true, DEVICES), 0);
+}
+
+static void test_small_batch(void **state)
+{
+    (void)state;
+    assert_int_equal(model_check(inception_v3(), 32, true, 1), 0);
+}
+
+static void test_other_models(void **state)
+{
+    (void)state;
+    int lost = 0;
+    for (const Model *const *model = models_all(); *model; model++)
+        if (*model != inception_v3()) lost += model_check(*model, 256, true, 1);
+    assert_int_equal(lost, 0);
+}
+
+/* A plan can be named and made again from its name: what the cache of plans relies on. */
+static void test_plan_by_name(void **state)
+{
+    (void)state;
+    ConvShape shape = {.x = {32, 64, 35, 35},
+                       .w = {96, 64, 3, 3},
+                       .y = {32, 96, 35, 35},
+                       .window = {3, 3, 1, 1, 1, 1, false},
+                       .dtype = DTYPE_F16};
+    const CudnnRules rules = {.no_runtime_compile = true};
+    CudnnLibrary *library = library_of(0);
+    CudnnPlan *plans[8], *again;
+    CudnnGraph *graph;
+    ConvTensors tensors;
+    int found;
+    assert_int_equal(conv_graph_create(library, PATTERN_FORWARD, &shape, &tensors, &graph), OK);
+    assert_int_equal(cudnn_plans(graph, &rules, 8, plans, &found), OK);
+    assert_int_equal(found, 8);
+    for (int i = 0; i < found; i++) {
+        if (cudnn_plan_named(graph, cudnn_plan_text(plans[i]), &again) != OK) fail_msg("%s", status_message());
+        assert_string_equal(cudnn_plan_text(again), cudnn_plan_text(plans[i]));
+        assert_int_equal(cudnn_plan_workspace(again), cudnn_plan_workspace(plans[i]));
+        cudnn_plan_destroy(again);
+        cudnn_plan_destroy(plans[i]);
+    }
+    assert_int_equal(cudnn_plan_named(graph, "engine 999999 knobs", &again), ERR_DEVICE);
+    assert_int_equal(cudnn_plan_named(graph, "no plan", &again), ERR_FORMAT);
+    cudnn_graph_destroy(graph);
+    cudnn_close(library);
+}
+
+/* A graph that cannot be built says so once, at the request for plans, and crashes nothing before. */
+static void test_bad_graph(void **state)
+{
+    (void)state;
+    CudnnLibrary *library = library_of(0);
+    CudnnPlan *plan;
+    CudnnGraph *graph;
+    int found;
+    const CudnnRules rules = {0};
+    ConvTensors tensors;
+    ConvShape shape = {.x = {32, 64, 35, 35}, .w = {96, 60, 3, 3}, .y = {32, 96, 35, 35}, .window = {3, 3, 1, 1, 1, 1}};
+    assert_int_equal(conv_graph_create(library, PATTERN_FORWARD, &shape, &tensors, &graph), OK);
+    assert_true(cudnn_plans(graph, &rules, 1, &plan, &found) != OK);
+    assert_int_equal(found, 0);
+    assert_true(strlen(status_message()) > 0);
+    cudnn_graph_destroy(graph);
+    assert_int_equal(cudnn_graph_create(library, &graph), OK);
+    for (int i = 0; i <= CUDNN_TENSORS; i++) cudnn_channels(graph, 8, DTYPE_F32);
+    assert_int_equal(cudnn_plans(graph, &rules, 1, &plan, &found), ERR_INTERNAL);
+    cudnn_graph_destroy(graph);
+    cudnn_close(library);
+}
+
+/* The gradient of the input is added to what is there for every convolution, and deterministic plans exist. */
+static void test_adding_and_deterministic(void **state)
+{
+    (void)state;
+    static Row storage[ROWS_MAX];
+    const CudnnRules rules = {.deterministic = true, .no_runtime_compile = true};
+    Rows rows = {storage, 0, 0};
+    CudnnLibrary *library = library_of(0);
+    rows_of_model(inception_v3(), 256, true, &rows);
+    for (int i = 0; i < rows.count; i++) {
+        if (rows.row[i].first) continue;
+        rows.row[i].shape.accumulate = true;
+        for (int k = 0; k < 2; k++) {
+            rows.row[i].shape.dtype = k ? DTYPE_BF16 : DTYPE_F16;
+            if (!plan_exists(library, PATTERN_DATA, &rows.row[i].shape, NULL, 0))
+                fail_msg("no plan that adds for '%s'", rows.row[i].name);
+        }
+        rows.row[i].shape.accumulate = false;
+        for (int p = 0; p < PLAIN_PATTERNS; p++) {
+            ConvTensors tensors;
+            CudnnGraph *graph;
+            CudnnPlan *plan;
+            int found;
+            assert_int_equal(conv_graph_create(library, (ConvPattern)p, &rows.row[i].shape, &tensors, &graph), OK);
+            if (cudnn_plans(graph, &rules, 1, &plan, &found) != OK)
+                fail_msg("no deterministic plan '%s' for '%s'", conv_pattern_name((ConvPattern)p), rows.row[i].name);
+            cudnn_plan_destroy(plan);
+            cudnn_graph_destroy(graph);
+        }
+    }
+    cudnn_close(library);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan_by_name),
+        cmocka_unit_test(test_bad_graph),
+        cmocka_unit_test(test_inception_v3_as_written),
+        cmocka_unit_test(test_inception_v3_on_all_devices),
+        cmocka_unit_test(test_small_batch),
+        cmocka_unit_test(test_other_models),
+        cmocka_unit_test(test_adding_and_deterministic),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+static void test_without_cuda(void **state)
+{
+    (void)state;
+    printf("  this build has no CUDA backend: no cuDNN to ask\n");
+    skip();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_without_cuda)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
