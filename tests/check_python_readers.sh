@@ -62,12 +62,15 @@ events.Reload()
 tags = events.Tags()
 print(tags)
 wanted = {"mean_loss", "last_tower_loss", "tower_0/loss", "tower_1/loss", "learning_rate", "images_per_sec",
+          "base_loss", "base_loss (raw)", "total_loss", "total_loss (raw)",
           "train/accuracy", "test/accuracy", "test/loss"}
 assert set(tags["scalars"]) == wanted, tags
 points = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in wanted}
 assert points["mean_loss"] == [(2, 4), (4, 8), (6, 12)], points
 assert points["tower_1/loss"] == [(2, 6), (4, 12), (6, 19)], points
 assert points["test/accuracy"] == [(6, 0.75)], points
+assert points["base_loss"] == [(2, 3), (4, 6), (6, 9)] and points["base_loss (raw)"] == [(2, 4), (4, 8), (6, 12)], points
+assert points["total_loss"] == [(2, 6), (4, 12), (6, 18)] and points["total_loss (raw)"][0] == (2, float("inf")), points
 assert abs(points["learning_rate"][0][1] - 0.1) < 1e-6
 (histogram,) = events.Histograms("weights")
 value = histogram.histogram_value

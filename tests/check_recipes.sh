@@ -93,6 +93,15 @@ run broken inception_mini "${mini[@]}" --max-steps 4
 "$towers" train inception_mini --dataset synthetic --eval-interval 0 --workers 0 --experiment broken --seed 7 "${mini[@]}" \
     --max-steps 9 --resume auto --quiet 2>err || complain "resume: $(cat err)"
 cmp -s runs/straight/last.safetensors runs/broken/last.safetensors || complain "accumulate with --ema-decay: a resumed run differs"
+look "averages of losses" <<'PYTHON'
+import glob
+average = 0
+for row in steps("straight"):
+    average = 0.9 * average + 0.1 * row["base_loss"]
+for run in ("straight", "broken"):
+    state = json.load(open(max(glob.glob(f"runs/{run}/ckpt/step-*")) + "/state.json"))
+    assert state["averaged"] == 9 and abs(state["base_average"] - average) < 1e-12, (run, state, average)
+PYTHON
 look "steps of an epoch" <<'PYTHON'
 a, b = steps("straight"), steps("broken")
 assert [s["images"] for s in a] == [750] * 5 + [250 + 96] + [750] * 3, [s["images"] for s in a]
