@@ -82,7 +82,10 @@ static Status replica_open(TowerProcess *p)
     int ordinal = cpu ? 0 : job->gpu_count ? job->gpu[p->rank % job->gpu_count] : p->rank;
     ReplicaConfig config = {
         .backend = job->backend,
-        .device = {.ordinal = ordinal, .threads = job->threads, .deterministic = job->deterministic, .winograd = job->winograd},
+        .device = {.ordinal = ordinal,
+                   .threads = job->threads,
+                   .deterministic = job->deterministic,
+                   .winograd = job->winograd},
         .program = job->program,
         .local = p->local,
         .optimizer = job->optimizer,
