@@ -185,7 +185,7 @@ static size_t verdict_noise(LossTruth *truth)
          expected = last->ratio.low <= last->expected && last->expected <= last->ratio.high;
     int used =
         snprintf(truth->verdict, sizeof truth->verdict,
-                 "Over %lld steps of %d towers the last tower's loss is %s against mean_loss (%+.2g +- %.1g) and "
+                 "Over %lld steps of %d towers the last tower's loss is %s against mean_loss (%+.2g +- %.2g) and "
                  "%.2f times as noisy in variance (%.2f to %.2f; %g expected%s)",
                  (long long)truth->used, truth->towers, biased ? "biased" : "unbiased", last->bias.mean,
                  last->bias.high - last->bias.mean, last->ratio.mean, last->ratio.low, last->ratio.high,
@@ -427,8 +427,8 @@ static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
                 "\n  noise of one step (standard deviation)   mean_loss %.4g, last tower %.4g\n"
                 "  correlation of the towers' noise         %+.3f\n",
                 truth->mean_noise, truth->last_noise, truth->correlation);
-        if (truth->window)
-            fprintf(to, "  the last tower's curve is as quiet as mean_loss averaged over %lld steps\n",
+        if (truth->window > 1)
+            fprintf(to, "  averaged over %lld steps the last tower's curve is as quiet as mean_loss\n",
                     (long long)truth->window);
     }
     for (int64_t i = 0; i < truth->bad_count; i++) bad_row(&truth->bad[i], to);

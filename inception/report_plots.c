@@ -142,7 +142,9 @@ void figure_losses(Figures *f)
     tower_range(f, value_tower_loss, f->scratch[2], f->scratch[3]);
     svg_extent(f->scratch[2], run->steps, &frame.y_low, &frame.y_high);
     svg_extent(f->scratch[3], run->steps, &frame.y_low, &frame.y_high);
-    frame.y_log = frame.y_low > 0 && frame.y_high > 30 * frame.y_low;
+    double low = INFINITY, high = -INFINITY;
+    svg_extent(column(f, 1, value_mean_loss, 0), run->steps, &low, &high);
+    frame.y_log = frame.y_low > 0 && high > 50 * low; /* a spike of one tower is no reason */
     if (!frame.y_log && frame.y_low > 0 && frame.y_low < frame.y_high / 2) frame.y_low = 0;
     figure_begin(f, "wide", "Loss",
                  run->towers > 1 ? "Every step: mean_loss over all samples, the last tower's own loss, and the range "

@@ -126,9 +126,16 @@ static void log_axis(void **state)
     (void)state;
     SvgPlot plot = plot_start(0.02, 700, true);
     plot_end(&plot);
-    assert_non_null(strstr(text, ">0.01<"));
+    assert_true(fabs(plot.frame.y_low - 0.02) < 1e-9 && fabs(plot.frame.y_high - 1000) < 1e-6);
+    assert_non_null(strstr(text, ">0.1<"));
     assert_non_null(strstr(text, ">1000<"));
-    assert_int_equal(count_of("class=\"rule\""), 6);
+    assert_int_equal(count_of("class=\"rule\""), 5);
+    free(text);
+    plot = plot_start(0.31, 4.7, true);
+    plot_end(&plot);
+    assert_non_null(strstr(text, ">0.2<"));
+    assert_non_null(strstr(text, ">5<"));
+    assert_int_equal(count_of("class=\"rule\""), 5); /* 0.2 0.5 1 2 5 */
     free(text);
     plot = plot_start(0, 700, true); /* no logarithm of 0: a plain axis */
     plot_end(&plot);

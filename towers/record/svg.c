@@ -116,18 +116,41 @@ static void x_tick(const SvgPlot *p, double value, const char *text)
     fputs("</text>", p->to);
 }
 
+/* 1, 2 or 5 times a power of ten: the one at or below (`up`: at or above) the value. */
+static double round_log(double value, bool up)
+{
+    static const double steps[] = {1, 2, 5, 10};
+    double power = pow(10, floor(log10(value) + 1e-9)), found = up ? 10 : 1;
+    for (int i = 0; i < 4; i++) {
+        if (!up && steps[i] * power <= value * (1 + 1e-9)) found = steps[i];
+        if (up && steps[3 - i] * power >= value * (1 - 1e-9)) found = steps[3 - i];
+    }
+    return found * power;
+}
+
+static void y_axis_log(SvgPlot *p)
+{
+    static const double steps[] = {1, 2, 5};
+    SvgFrame *f = &p->frame;
+    f->y_low = round_log(f->y_low, false);
+    f->y_high = round_log(f->y_high, true);
+    if (f->y_low >= f->y_high) f->y_high = 10 * f->y_low;
+    double decades = log10(f->y_high / f->y_low);
+    int every = 1 + (int)decades / 7, k = 0;
+    for (double power = pow(10, floor(log10(f->y_low))); power <= f->y_high; power *= 10, k++)
+        for (int i = 0; i < (decades < 2.5 ? 3 : 1); i++)
+            if (k % every == 0 && steps[i] * power >= f->y_low * 0.999 && steps[i] * power <= f->y_high * 1.001)
+                y_tick(p, steps[i] * power, 0);
+}
+
 static void y_axis(SvgPlot *p)
 {
     SvgFrame *f = &p->frame;
-    if (f->y_log && f->y_low > 0 && f->y_high > 0) {
-        f->y_low = pow(10, floor(log10(f->y_low) + 1e-9));
-        f->y_high = pow(10, ceil(log10(f->y_high) - 1e-9));
-        if (f->y_low >= f->y_high) f->y_high = 10 * f->y_low;
-        int decades = (int)lround(log10(f->y_high / f->y_low)), every = 1 + decades / 7;
-        for (int k = 0; k <= decades; k += every) y_tick(p, f->y_low * pow(10, k), 0);
+    f->y_log = f->y_log && f->y_low > 0 && f->y_high > 0;
+    if (f->y_log) {
+        y_axis_log(p);
         return;
     }
-    f->y_log = false;
     double tick = svg_nice(&f->y_low, &f->y_high);
     for (double v = f->y_low; v <= f->y_high + tick / 2; v += tick) y_tick(p, v, tick);
 }
