@@ -207,6 +207,12 @@ static inline int64_t clamped(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
+/* Whole warps for `count` elements, at most a block. */
+static inline uint32_t block_for(int64_t count)
+{
+    return (uint32_t)(clamped(ceil_divided(count, WARP), 1, BLOCK / WARP) * WARP);
+}
+
 /* ---- rows: a thread keeps its V channels and walks over pixels, so per-channel values are loaded once */
 
 /* Blocks of across x down threads; grid (pixel blocks, channel chunks). At most `most_across` vectors side by side:

@@ -80,7 +80,7 @@ BOUNDED sum_to_kernel(const __grid_constant__ Fold o)
     SHARED_ARRAY(double, sums, BLOCK / WARP);
     int64_t first, target = fold_target(o, blockIdx.x, &first);
     double sum = 0;
-    for (uint32_t i = threadIdx.x; i < o.count; i += BLOCK) {
+    for (uint32_t i = threadIdx.x; i < o.count; i += blockDim.x) {
         uint32_t c, w, h;
         uint32_t n = divided(divided(divided(i, o.c, &c), o.w, &w), o.h, &h);
         float x;
@@ -91,7 +91,7 @@ BOUNDED sum_to_kernel(const __grid_constant__ Fold o)
     if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = sum;
     __syncthreads();
     if (threadIdx.x != 0) return;
-    for (int k = 1; k < BLOCK / WARP; k++) sum += sums[k];
+    for (uint32_t k = 1; k < blockDim.x / WARP; k++) sum += sums[k];
     float total = (float)sum;
     Lanes<Any, 1>::store(o.y, target, &total);
 }
@@ -111,7 +111,7 @@ cudaError_t kernel_sum_to(const OpCall *call, cudaStream_t stream)
     o.over.h = folded(y.h, x.h), o.over.w = folded(y.w, x.w);
     o.count = (uint32_t)((int64_t)o.over.n * o.over.c * o.over.h * o.over.w);
     o.c = divider(o.over.c), o.w = divider(o.over.w), o.h = divider(o.over.h);
-    LAUNCH((sum_to_kernel), (uint32_t)(pixels_of(o.y) * y.c), BLOCK, stream, o);
+    LAUNCH((sum_to_kernel), (uint32_t)(pixels_of(o.y) * y.c), block_for(o.count), stream, o);
     return LAUNCH_ERROR();
 }
 

@@ -29,7 +29,7 @@ DEVICE double block_sum(double value, double *space)
     if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
     __syncthreads();
     value = 0;
-    for (int k = 0; k < WARPS; k++) value += space[k];
+    for (uint32_t k = 0; k < blockDim.x / WARP; k++) value += space[k];
     return value;
 }
 
@@ -45,7 +45,7 @@ DEVICE float block_largest(float value, float *space)
     if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
     __syncthreads();
     value = space[0];
-    for (int k = 1; k < WARPS; k++) value = larger_of(value, space[k]);
+    for (uint32_t k = 1; k < blockDim.x / WARP; k++) value = larger_of(value, space[k]);
     return value;
 }
 
@@ -65,10 +65,10 @@ DEVICE Sample softmax_sample(const Softmax &o)
     int32_t classes = o.logits.shape.c, label = o.labels[blockIdx.x];
     bool known = label >= 0 && label < classes;
     float top = -INFINITY, mine = logit(o, row, known ? label : 0);
-    for (int32_t k = (int32_t)threadIdx.x; k < classes; k += BLOCK) top = larger_of(top, logit(o, row, k));
+    for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x) top = larger_of(top, logit(o, row, k));
     top = block_largest(top, tops);
     double exps = 0, centred = 0, before = 0;
-    for (int32_t k = (int32_t)threadIdx.x; k < classes; k += BLOCK) {
+    for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x) {
         float z = logit(o, row, k);
         exps += (double)expf(z - top);
         centred += (double)(z - top);
@@ -78,7 +78,7 @@ DEVICE Sample softmax_sample(const Softmax &o)
     centred = block_sum(centred, sums);
     before = block_sum(before, sums);
     if (o.prob.data)
-        for (int32_t k = (int32_t)threadIdx.x; k < classes; k += BLOCK)
+        for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x)
             ((float *)o.prob.data)[blockIdx.x * o.prob.pitch + k] =
                 (float)((double)expf(logit(o, row, k) - top) / exps);
     double s = (double)o.smoothing, log_sum = log(exps);
@@ -93,7 +93,7 @@ DEVICE void softmax_total(const Softmax &o)
 {
     SHARED_ARRAY(double, sums, WARPS);
     double loss = 0, first = 0, top = 0;
-    for (int32_t i = (int32_t)threadIdx.x; i < o.logits.shape.n; i += BLOCK) {
+    for (int32_t i = (int32_t)threadIdx.x; i < o.logits.shape.n; i += (int32_t)blockDim.x) {
         const volatile Sample *sample = &o.samples[i];
         bool known = sample->known != 0;
         loss += sample->loss;
@@ -138,7 +138,7 @@ cudaError_t kernel_softmax_loss(const OpCall *call, cudaStream_t stream)
     o.samples = (Sample *)call->workspace;
     o.counter = (unsigned *)call->state;
     o.smoothing = call->attr.loss.smoothing;
-    LAUNCH((softmax_loss_kernel), (uint32_t)o.logits.shape.n, BLOCK, stream, o);
+    LAUNCH((softmax_loss_kernel), (uint32_t)o.logits.shape.n, block_for(o.logits.shape.c), stream, o);
     return LAUNCH_ERROR();
 }
 

@@ -18,7 +18,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-enum { MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, STACK_BYTES = 256 << 10, MAX_SHARED = 64 };
+enum { MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, STACK_BYTES = 32 << 10, MAX_SHARED = 64 };
 
 struct Fiber {
     ucontext_t context;
