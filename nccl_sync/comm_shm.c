@@ -2,9 +2,9 @@
  * forked them.
  *
  * Every tower has a slot of max_count floats; comm_give copies into it. comm_sum: barrier; each rank adds its part of
- * the range over all slots, in tower order, into the result area; barrier; each rank copies the result out. The order
- * of the additions is that of the tower numbers, so the sum does not depend on which process holds which tower, nor on
- * timing.
+ * the range over all slots, in tower order, and puts it into the result area; barrier; each rank copies out what the
+ * others put there. The order of the additions is that of the tower numbers, so the sum does not depend on which
+ * process holds which tower, nor on timing.
  *
  * A barrier is a counter and a futex. Who waits also watches the abort word: the supervisor or a failing peer sets it,
  * and the deadline ends the wait when nobody could. */
@@ -148,18 +148,25 @@ static Status shm_give(Comm *comm, int tower, size_t first, const float *from, s
     return OK;
 }
 
-/* In blocks that stay in the first-level cache, so that each slot is read once and the sum is written once. */
-static void add_slots(CommShared *shared, size_t first, size_t end)
+static float *result_area(CommShared *shared)
+{
+    return shared->slots + (size_t)shared->towers * shared->stride;
+}
+
+/* The sum of [first, end) to `to` and, for the other ranks, to the result area; in blocks that stay in the first-level
+ * cache, so that each slot is read once. */
+static void add_slots(CommShared *shared, size_t first, size_t end, float *to)
 {
     enum { BLOCK = 2048 };
-    float *result = shared->slots + (size_t)shared->towers * shared->stride;
     for (size_t at = first; at < end; at += BLOCK) {
         size_t n = end - at < BLOCK ? end - at : BLOCK;
-        memcpy(result + at, shared->slots + at, n * sizeof *result);
+        float *sum = to + (at - first);
+        memcpy(sum, shared->slots + at, n * sizeof *sum);
         for (int t = 1; t < shared->towers; t++) {
             const float *slot = shared->slots + (size_t)t * shared->stride + at;
-            for (size_t i = 0; i < n; i++) result[at + i] += slot[i];
+            for (size_t i = 0; i < n; i++) sum[i] += slot[i];
         }
+        if (shared->ranks > 1) memcpy(result_area(shared) + at, sum, n * sizeof *sum);
     }
 }
 
@@ -167,10 +174,13 @@ static Status shm_sum(Comm *comm, size_t first, float *to, size_t count)
 {
     CommShared *shared = comm->impl;
     size_t rank = (size_t)comm->config.rank, ranks = (size_t)shared->ranks;
+    size_t mine = count * rank / ranks, end = count * (rank + 1) / ranks;
+    const float *result = result_area(shared) + first;
     TRY(shm_barrier(comm));
-    add_slots(shared, first + count * rank / ranks, first + count * (rank + 1) / ranks);
+    add_slots(shared, first + mine, first + end, to + mine);
     TRY(shm_barrier(comm));
-    memcpy(to, shared->slots + (size_t)shared->towers * shared->stride + first, count * sizeof *to);
+    memcpy(to, result, mine * sizeof *to);
+    memcpy(to + end, result + end, (count - end) * sizeof *to);
     return OK;
 }
 

@@ -257,7 +257,7 @@ static int check_bucket(int give, int turn_end)
 }
 
 /* Marks [first, end) of one step: each tower gives the first and then the second bucket, then the verdict looks at the
- * whole sum, then the optimizer runs. */
+ * whole sum (that of a single tower has been seen), then the optimizer runs. */
 static void check_step(int first, int end, int towers)
 {
     int give[16], gives = 0, optimizers = 0;
@@ -269,10 +269,11 @@ static void check_step(int first, int end, int towers)
         give[gives++] = i;
     }
     assert_int_equal(optimizers, 1);
-    assert_int_equal(gives, 2 * towers + 1);
+    assert_int_equal(gives, towers == 1 ? 2 : 2 * towers + 1);
     for (int t = 0; t < towers; t++) {
         const Mark *a = &marks[give[2 * t]], *b = &marks[give[2 * t + 1]], *all = &marks[give[gives - 1]];
-        assert_true(a->at == all->at && b->at == a->at + a->count && a->count + b->count == all->count);
+        assert_true(b->at == a->at + a->count);
+        if (towers > 1) assert_true(a->at == all->at && a->count + b->count == all->count);
         assert_true(check_bucket(give[2 * t], give[2 * t + 1]) > 0); /* it goes while backward still runs */
     }
 }

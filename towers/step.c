@@ -63,6 +63,12 @@ static Status poison(TowerProcess *p, int tower, const Step *step, TowerLoss *lo
     return OK;
 }
 
+/* A single tower agrees with itself: its gradients are the sum, where they lie. */
+static bool is_alone(const TowerProcess *p)
+{
+    return p->ledger->towers == 1;
+}
+
 /* Backward up to the last gradient of a bucket. */
 static Status backward_to(TowerProcess *p, Program *program, int bucket, int *done)
 {
@@ -91,7 +97,7 @@ static Status backward_give(TowerProcess *p, Program *program, int slot, const S
         if (i == 0) TRY(poison(p, tower, step, &row->loss));
         TRY(replica_square_sum(p->replica, grads(p) + bucket->first, bucket->count, &part));
         square += part;
-        TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
+        if (!is_alone(p)) TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
     }
     row->grad_norm = sqrt(square);
     row->grad_finite = isfinite(square);
@@ -174,7 +180,7 @@ static Status sum_over_towers(TowerProcess *p, const Step *step)
         lanes[SUM_LANE_SAMPLES] = (float)row->loss.count;
         TRY(comm_give(p->comm, p->first + slot, end, lanes, SUM_LANES));
     }
-    for (int b = 0; b < p->buckets.count; b++)
+    for (int b = 0; b < p->buckets.count && !is_alone(p); b++)
         TRY(comm_sum(p->comm, p->buckets.bucket[b].first, grads(p) + p->buckets.bucket[b].first,
                      p->buckets.bucket[b].count));
     TRY(comm_sum(p->comm, end, lanes, SUM_LANES));
@@ -185,12 +191,12 @@ static Status sum_over_towers(TowerProcess *p, const Step *step)
 /* May the step commit? Every rank sees the same rows and the same sum, so every rank decides alike. */
 static Status verdict(TowerProcess *p, Step *step)
 {
-    double square;
+    double square = 0;
     for (int t = 0; t < p->ledger->towers; t++) step->loss[t] = ledger_row(p->ledger, t, step->number)->loss;
-    TRY(replica_square_sum(p->replica, grads(p), grad_count(p), &square));
-    step->grad_norm = sqrt(square);
+    if (!is_alone(p)) TRY(replica_square_sum(p->replica, grads(p), grad_count(p), &square));
+    step->grad_norm = is_alone(p) ? ledger_row(p->ledger, 0, step->number)->grad_norm : sqrt(square);
     bool passed = nan_check_pass(step->loss, p->ledger->towers, p->job->nan_check, &step->culprit);
-    bool sum_finite = isfinite(square) || p->job->nan_check != NAN_CHECK_ALL;
+    bool sum_finite = isfinite(step->grad_norm) || p->job->nan_check != NAN_CHECK_ALL;
     step->commit = (passed && sum_finite) || p->job->nan_check == NAN_CHECK_LAST;
     return OK;
 }
