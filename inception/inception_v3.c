@@ -91,7 +91,7 @@ static Value aux_head(Graph *g, Value x, int classes)
 static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
 {
     bool tf2016 = *options->variant;
-    layer_style(g, (LayerStyle){.bn_no_gamma = tf2016, .include_pad = !tf2016, .conv_init = conv_init});
+    layer_style(g, (LayerStyle){.bn_no_gamma = tf2016, .bn_biased = tf2016, .include_pad = !tf2016, .conv_init = conv_init});
     graph_canonical(g, 299);
     Value x = image;                                               graph_expect(g, x,    3, 299);
     x = CHAIN(g, x, {"Conv2d_1a_3x3",  32, 3, 3, HALVE});          graph_expect(g, x,   32, 149);

@@ -62,7 +62,7 @@ static Value batch_norm_relu(Graph *g, Value x, const char *name)
         return graph_op(g, OP_BATCHNORM_APPLY, part(g, name, "bn"), OPERANDS(x, beta, mean, var, gamma), &attr, NULL);
     Value y = graph_op(g, OP_BATCHNORM, part(g, name, "bn"), OPERANDS(x, beta, gamma), &attr, NULL);
     graph_stat(g, graph_output(g, y, 1), mean, 1);
-    graph_stat(g, graph_output(g, y, 2), var, unbiased(graph_shape(g, x)));
+    graph_stat(g, graph_output(g, y, 2), var, g->style.bn_biased ? 1 : unbiased(graph_shape(g, x)));
     return y;
 }
 

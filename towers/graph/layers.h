@@ -14,6 +14,7 @@ typedef enum Fit { SAME = 0, VALID, HALVE, HALVE_SAME, HALVE_CEIL } Fit;
 typedef struct LayerStyle {
     float bn_epsilon; /* default 1e-3 */
     bool bn_no_gamma; /* beta only (the original trainer) */
+    bool bn_biased;   /* the running variance is fed without n / (n - 1) (TensorFlow) */
     Init conv_init;   /* default HE_NORMAL */
     bool include_pad; /* average pools count padding in the divisor (torchvision yes, TensorFlow no) */
 } LayerStyle;
