@@ -1,8 +1,8 @@
 /* Options: what the command line, the environment, a configuration file and a recipe ask for, as one struct.
  *
  * The struct, the enums and all texts come from options.def. A value of a higher origin beats one of a lower origin,
- * whatever the order in which they arrive: command line > environment (TOWERS_<FLAG>) > file > recipe > model > default.
- * Everything is checked on arrival (exact numbers, ranges, choices, exclusive pairs), a beaten value too.
+ * whatever the order in which they arrive: command line > environment (TOWERS_<FLAG>) > file > recipe > model >
+ * default. Everything is checked on arrival (exact numbers, ranges, choices, exclusive pairs), a beaten value too.
  * Nothing here reads a model, opens data or prints on its own. */
 #ifndef TOWERS_INCEPTION_OPTIONS_H
 #define TOWERS_INCEPTION_OPTIONS_H

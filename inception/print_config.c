@@ -9,12 +9,9 @@
 enum { COMMENT_COLUMN = 40 };
 
 static const char *const origin_names[] = {
-    [ORIGIN_DEFAULT] = "default",
-    [ORIGIN_MODEL] = "model",
-    [ORIGIN_RECIPE] = "recipe",
-    [ORIGIN_CONFIG] = "file",
-    [ORIGIN_ENVIRONMENT] = "environment",
-    [ORIGIN_COMMAND_LINE] = "command line",
+    [ORIGIN_DEFAULT] = "default",         [ORIGIN_MODEL] = "model",
+    [ORIGIN_RECIPE] = "recipe",           [ORIGIN_CONFIG] = "file",
+    [ORIGIN_ENVIRONMENT] = "environment", [ORIGIN_COMMAND_LINE] = "command line",
 };
 
 /* The code point at *p, which moves on; -1 if it is not UTF-8 (RFC 3629), -2 at the end. */

@@ -45,7 +45,8 @@ typedef union OpAttr {
     struct {
         Window window;
         bool include_pad; /* average: count padding in the divisor (cuDNN COUNT_INCLUDE_PADDING) */
-        bool adaptive;    /* average: no window; output i of n averages the pixels that touch the n-th part i of the side */
+        bool
+            adaptive; /* average: no window; output i of n averages the pixels that touch the n-th part i of the side */
     } pool;
     struct {
         float alpha; /* slope for x < 0 */
