@@ -277,7 +277,7 @@ static int model_check(const Model *model, int32_t n, bool rewrite, int device_c
         snprintf(name, sizeof name, "%s%s", model->name, rewrite ? "" : ", as written");
         for (int k = 0; k < 2; k++) {
             for (int i = 0; i < rows.count; i++) memset(rows.row[i].found, 0, sizeof rows.row[i].found);
-            rows_ask(library, dtypes[k], k ? PLAIN_PATTERNS : PATTERN_COUNT, &rows);
+            rows_ask(library, dtypes[k], PATTERN_COUNT, &rows);
             table_row(name, n, devices[d].name, dtypes[k], &rows);
             lost += rows_check(model->name, d, dtypes[k], &rows);
         }

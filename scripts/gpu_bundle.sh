@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Collect what a bare GPU machine lacks to build and check Towers offline: headers and static libraries of the small C
+# libraries, cmocka, the generated protocol code, and Fashion-MNIST, into third_party/bundle (about 35 MB, not in git).
+# usage: scripts/gpu_bundle.sh        (on a Debian or Ubuntu machine where scripts/setup.sh test has run)
+# Take the working tree with that folder to the machine and run scripts/gpu_check.sh there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bundle=$PWD/third_party/bundle
+rm -rf "$bundle"
+mkdir -p "$bundle"/{include,lib/pkgconfig,bin,proto,data}
+
+multi=$(gcc -print-multiarch 2>/dev/null || true)
+
+# take PKG_CONFIG_NAME HEADER... : the headers and the library (static if there is one), with a .pc that points here
+take() {
+    local name=$1 libdir includedir flag library
+    shift
+    libdir=$(pkg-config --variable=libdir "$name")
+    includedir=$(pkg-config --variable=includedir "$name")
+    libdir=${libdir:-/usr/lib/$multi}
+    includedir=${includedir:-/usr/include}
+    for header in "$@"; do
+        mkdir -p "$bundle/include/$(dirname "$header")"
+        cp "$includedir/$header" "$bundle/include/$header"
+    done
+    for flag in $(pkg-config --libs-only-l "$name"); do
+        library=lib${flag#-l}
+        if [ -f "$libdir/$library.a" ]; then
+            cp "$libdir/$library.a" "$bundle/lib/"
+        else
+            cp -L "$libdir/$library.so" "$bundle/lib/$library.so"
+            soname=$(objdump -p "$libdir/$library.so" | sed -n 's/^ *SONAME *//p')
+            ln -sf "$library.so" "$bundle/lib/$soname"
+        fi
+    done
+    # shellcheck disable=SC2016 # pcfiledir is pkg-config's variable
+    printf 'prefix=${pcfiledir}/../..\nName: %s\nDescription: %s\nVersion: %s\nLibs: -L${prefix}/lib %s\nCflags: -I${prefix}/include\n' \
+        "$name" "$name" "$(pkg-config --modversion "$name")" "$(pkg-config --libs-only-l "$name")" >"$bundle/lib/pkgconfig/$name.pc"
+}
+take jansson jansson.h jansson_config.h
+take yaml-0.1 yaml.h
+take libxxhash xxhash.h
+take libprotobuf-c protobuf-c/protobuf-c.h
+take zlib zlib.h zconf.h
+take cmocka cmocka.h
+[ ! -f "/usr/include/$multi/zconf.h" ] || cp "/usr/include/$multi/zconf.h" "$bundle/include/"
+
+# The protocol code, and a protoc-c that hands it out.
+protoc-c --proto_path=towers/record --c_out="$bundle/proto" towers/record/*.proto
+cat >"$bundle/bin/protoc-c" <<'STUB'
+#!/usr/bin/env bash
+# Stands in for protoc-c: copies code that was generated when the bundle was made.
+for word in "$@"; do
+    case $word in
+    --c_out=*) out=${word#--c_out=} ;;
+    *.proto) stem=$(basename "$word" .proto) ;;
+    esac
+done
+cp "$(dirname "$0")/../proto/$stem.pb-c.c" "$(dirname "$0")/../proto/$stem.pb-c.h" "$out"
+STUB
+chmod +x "$bundle/bin/protoc-c"
+
+# A pkg-config for machines without one, for the libraries of this bundle alone.
+cat >"$bundle/bin/bundle-pkg-config" <<'STUB'
+#!/usr/bin/env bash
+root=$(cd "$(dirname "$0")/.." && pwd)
+name=${*: -1}
+file=$root/lib/pkgconfig/$name.pc
+case " $* " in *" --version "*) echo 0.29.2; exit 0 ;; esac
+[ -f "$file" ] || { echo "Package '$name' is not in $root" >&2; exit 1; }
+for word in "$@"; do
+    case $word in
+    --modversion) sed -n 's/^Version: //p' "$file" ;;
+    --variable=prefix) echo "$root" ;;
+    --variable=libdir) echo "$root/lib" ;;
+    --variable=includedir) echo "$root/include" ;;
+    --cflags | --cflags-only-I) echo "-I$root/include" ;;
+    --libs-only-L) echo "-L$root/lib" ;;
+    --libs-only-l) sed -n 's/^Libs: [^ ]* //p' "$file" ;;
+    --libs) echo "-L$root/lib $(sed -n 's/^Libs: [^ ]* //p' "$file")" ;;
+    esac
+done
+exit 0
+STUB
+chmod +x "$bundle/bin/bundle-pkg-config"
+
+for place in /usr/share/datasets/fashion-mnist /usr/local/share/datasets/fashion-mnist data; do
+    if [ -f "$place/train-images-idx3-ubyte.gz" ]; then
+        cp "$place"/*-ubyte.gz "$bundle/data/"
+        break
+    fi
+done
+[ -f "$bundle/data/train-images-idx3-ubyte.gz" ] || echo "gpu_bundle: Fashion-MNIST was not found; the check will not train on it" >&2
+du -sh "$bundle"

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""The parts of scripts/gpu_check.sh: run, time, and write down as JSON what a GPU shows.
+
+gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...   runs parts (ops, model, bench, profile)
+gpu_check.py torch --dtype D --batch N --mode M --steps N             one PyTorch measurement, JSON on standard output
+
+A file is replaced whole after every result, so what is known survives whatever stops the rest. Every program that is run
+has a time limit, and the part says so in its file when one was cut off.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+LIMITS = {"ops": 100, "model": 110, "bench": 240, "profile": 40}  # seconds of each part
+
+
+class Part:
+    """Results of one part, and the seconds it has left."""
+
+    def __init__(self, args, name):
+        self.args, self.name = args, name
+        self.path = os.path.join(args.out, name + ".json")
+        self.until = time.monotonic() + LIMITS[name]
+        self.result = {"part": name, "device": args.device, "started": time.strftime("%Y-%m-%d %H:%M:%S"), "results": [], "problems": []}
+
+    def save(self):
+        with open(self.path + ".new", "w", encoding="utf-8") as file:
+            json.dump(self.result, file, indent=1)
+            file.write("\n")
+        os.replace(self.path + ".new", self.path)
+
+    def add(self, row):
+        self.result["results"].append(row)
+        self.save()
+        print("  " + ", ".join(f"{key} {value}" for key, value in row.items() if not isinstance(value, (list, dict)) and len(str(value)) < 80), flush=True)
+
+    def problem(self, text):
+        self.result["problems"].append(text)
+        self.save()
+        print("  PROBLEM: " + text, flush=True)
+
+    def run(self, command, limit=None, **more):
+        """Run a program within what is left; None if it was cut off. A dry run only says what would be run."""
+        left = self.until - time.monotonic()
+        limit = min(limit or left, left)
+        if self.args.dry_run:
+            print("  would run: " + " ".join(command), flush=True)
+            return None
+        if limit < 2:
+            self.problem("no time left for: " + " ".join(command))
+            return None
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, **more)
+        except subprocess.TimeoutExpired:
+            self.problem(f"cut off after {limit:.0f} s: " + " ".join(command))
+            return None
+        except OSError as error:
+            self.problem(f"{command[0]}: {error}")
+            return None
+        if done.returncode:
+            lines = (done.stderr or done.stdout).strip().splitlines()
+            self.problem(f"exit {done.returncode}: {' '.join(command)}: " + " | ".join(lines[-6:]))
+        return done
+
+
+def tail_json(text):
+    """The last line that is a JSON object."""
+    for line in reversed(text.strip().splitlines()):
+        if line.startswith("{"):
+            try:
+                return json.loads(line)
+            except ValueError:
+                return None
+    return None
+
+
+# ---- ops
+
+
+OP_LINE = re.compile(r"^\s+cuda (\S+)\s+(\S+)\s+(\d+) rows\s+(\d+) runs\s+max error (\S+) \(\s*(\d+) % of allowed\)(?:, (\d+) unsupported)?")
+
+
+def part_ops(part):
+    driver, tests = os.path.join(part.args.build, "tests", "gpu_driver"), os.path.join(part.args.build, "tests")
+    for question in ("json", "memory"):
+        done = part.run([driver, question], 60)
+        if done and done.returncode == 0:
+            part.result["cudnn_device" if question == "json" else "copy_bytes_per_second"] = json.loads(done.stdout)
+    # Cases are many small shapes: timing each candidate would take longer than the cases themselves.
+    plain = dict(os.environ, XDG_CACHE_HOME=tempfile.mkdtemp(prefix="towers-ops-"))
+    done = part.run([os.path.join(tests, "test_ops")], 80, env=plain)
+    if done:
+        for line in done.stdout.splitlines():
+            found = OP_LINE.match(line)
+            if found:
+                dtype, op, rows, runs, error, share, unsupported = found.groups()
+                part.add({"dtype": dtype, "op": op, "rows": int(rows), "runs": int(runs), "max_error": float(error),
+                          "percent_of_allowed": int(share), "unsupported": int(unsupported or 0)})
+        part.result["passed"] = done.returncode == 0
+        if done.returncode:
+            part.result["log"] = (done.stdout + done.stderr)[-8000:]
+    sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    for tool, op in (("memcheck", "conv_dw"), ("memcheck", "batchnorm_dx"), ("racecheck", "batchnorm"), ("initcheck", "max_pool_dx")):
+        if not os.path.exists(sanitizer) and not part.args.dry_run:
+            part.problem("compute-sanitizer was not found")
+            break
+        done = part.run([sanitizer, "--tool", tool, "--error-exitcode", "9", os.path.join(tests, "test_ops")], 25, env=dict(plain, TOWERS_TEST_OP=op))
+        if done:
+            part.add({"tool": tool, "op": op, "clean": done.returncode == 0})
+    shutil.rmtree(plain["XDG_CACHE_HOME"], ignore_errors=True)
+    part.save()
+
+
+# ---- model
+
+
+def part_model(part):
+    towers = os.path.join(part.args.build, "towers")
+    runs = tempfile.mkdtemp(prefix="towers-runs-")
+    for name, more in (("f32", []), ("tf32", ["--amp", "--amp-dtype", "tf32"]), ("bf16", ["--amp", "--amp-dtype", "bf16"]),
+                       ("f16", ["--amp", "--amp-dtype", "fp16"]), ("bf16, 2 towers on one GPU", ["--amp", "--towers", "2", "--processes", "1", "-b", "64"])):
+        started = time.monotonic()
+        done = part.run([towers, "train", "inception_mini", "--device", "cuda", "--data-path", part.args.data, "--epochs", "2", "-b", "128",
+                         "--output-dir", runs, "--json", *more], 45)
+        found = tail_json(done.stdout) if done else None
+        if found:
+            part.add({"model": "inception_mini", "type": name, "epochs": 2, "seconds": round(time.monotonic() - started, 1),
+                      **{key: value for key, value in found.items() if isinstance(value, (int, float, str))}})
+    shutil.rmtree(runs, ignore_errors=True)
+    part.save()
+
+
+# ---- bench
+
+
+def ours(part, dtype, batch, steps):
+    amp = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}[dtype]
+    done = part.run([os.path.join(part.args.build, "towers"), "bench", "inception_v3", "--device", "cuda", "--towers", "1", "-b", str(batch), "--opt", "momentum",
+                     "--warmup-batches", "8", "--batches", str(steps), "--json", *amp], 70)
+    found = tail_json(done.stdout) if done else None
+    if found:
+        part.add({"system": "towers", "type": dtype, "batch": batch, "images_per_second": round(found["images_per_sec"], 1), "jitter": round(found.get("jitter", 0), 1)})
+
+
+def theirs(part, dtype, batch, mode, steps):
+    done = part.run([sys.executable, os.path.abspath(__file__), "torch", "--dtype", dtype, "--batch", str(batch), "--mode", mode, "--steps", str(steps)], 130 if mode != "eager" else 50)
+    found = tail_json(done.stdout) if done else None
+    if found:
+        part.add(found)
+
+
+def part_bench(part):
+    """Ours and theirs by turns, so that a clock that sinks sinks for both; the slow compilation last."""
+    for repeat in range(2):
+        for dtype, batch in (("bf16", 256), ("f16", 256)) + ((("bf16", 64),) if repeat == 0 else ()):
+            ours(part, dtype, batch, 30)
+            theirs(part, dtype, batch, "eager", 30)
+    for dtype in ("bf16", "f16"):
+        theirs(part, dtype, 256, "compile", 30)
+
+
+def torch_main(args):
+    """One PyTorch measurement: torchvision's inception_v3 with its auxiliary head, channels last, momentum SGD, data on the device."""
+    import torch
+    import torchvision
+
+    torch.manual_seed(0)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.dtype == "tf32"
+    half = {"bf16": torch.bfloat16, "f16": torch.float16}.get(args.dtype)
+    model = torchvision.models.inception_v3(weights=None, aux_logits=True, init_weights=False).cuda().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=4e-5)
+    scaler = torch.amp.GradScaler("cuda", enabled=half is torch.float16)
+    images = torch.randn(args.batch, 3, 299, 299, device="cuda").to(memory_format=torch.channels_last)
+    labels = torch.randint(0, 1000, (args.batch,), device="cuda")
+    loss_of = torch.nn.CrossEntropyLoss()
+    run = torch.compile(model, mode="max-autotune-no-cudagraphs" if args.mode == "compile-plain" else "max-autotune") if args.mode != "eager" else model
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=half or torch.float16, enabled=half is not None):
+            logits, aux = run(images)
+            loss = loss_of(logits, labels) + 0.4 * loss_of(aux, labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+
+    for _ in range(10):
+        loss = step()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(args.steps):
+        loss = step()
+    torch.cuda.synchronize()
+    seconds = (time.perf_counter() - start) / args.steps
+    print(json.dumps({"system": f"pytorch {torch.__version__} {args.mode}", "type": args.dtype, "batch": args.batch,
+                      "images_per_second": round(args.batch / seconds, 1), "loss": round(float(loss), 4)}))
+
+
+# ---- profile
+
+
+def part_profile(part):
+    for dtype in ("bf16", "f16"):
+        amp = ["--amp", "--amp-dtype", "bf16" if dtype == "bf16" else "fp16"]
+        done = part.run([os.path.join(part.args.build, "towers"), "bench", "inception_v3", "--device", "cuda", "--towers", "1", "-b", "256", "--batches", "5",
+                         "--warmup-batches", "3", "--profile", *amp], 40)
+        if done:
+            part.result["results"].append({"type": dtype, "text": done.stdout})
+            part.save()
+
+
+def main():
+    if len(sys.argv) > 1 and sys.argv[1] == "torch":
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--dtype", default="bf16")
+        parser.add_argument("--batch", type=int, default=256)
+        parser.add_argument("--mode", default="eager")
+        parser.add_argument("--steps", type=int, default=30)
+        torch_main(parser.parse_args(sys.argv[2:]))
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("parts", nargs="+", choices=sorted(LIMITS))
+    args = parser.parse_args()
+    args.device = "none (dry run)"
+    if not args.dry_run:
+        args.device = subprocess.run([os.path.join(args.build, "tests", "gpu_driver"), "describe"], capture_output=True, text=True, check=False).stdout.strip()
+    problems = 0
+    for name in args.parts:
+        print("== " + name, flush=True)
+        part = Part(args, name)
+        {"ops": part_ops, "model": part_model, "bench": part_bench, "profile": part_profile}[name](part)
+        problems += len(part.result["problems"])
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

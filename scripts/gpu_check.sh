@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Build on a machine with a GPU, prove the CUDA backend there, and measure it. Needs nvcc, CMake, a C compiler and python3;
+# PyTorch for the comparison; nothing from a network. What the machine lacks otherwise comes from scripts/gpu_bundle.sh.
+# usage: scripts/gpu_check.sh [--only PART] [--out DIR] [--dry-run]
+#   --only PART   ops      every op case on the GPU against the reference, in f32, bf16, f16; memory checker on a few
+#                 model    inception_mini on Fashion-MNIST: accuracy in f32, bf16, f16, and on virtual towers
+#                 bench    inception_v3, ours and PyTorch by turns
+#                 profile  time of every kind of operation against the device's limits
+#                 (may be repeated; default: all, in this order)
+#   --out DIR     where results go, as JSON, one file a part, each written as soon as it is known (default docs/results)
+#   --dry-run     build everything, say what would run, run nothing
+# Each part has a time limit; all together end within about 8 minutes. docs/performance.md is made from the results.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD out=docs/results dry=no parts=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --only) parts+=("${2:?--only needs a part}"); shift 2 ;;
+    --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --dry-run) dry=yes; shift ;;
+    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "gpu_check: no option '$1' (see --help)" >&2; exit 2 ;;
+    esac
+done
+[ ${#parts[@]} -gt 0 ] || parts=(ops model bench profile)
+for part in "${parts[@]}"; do
+    case $part in ops | model | bench | profile) ;; *) echo "gpu_check: no part '$part' (ops, model, bench, profile)" >&2; exit 2 ;; esac
+done
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+
+# ---- build
+bundle=$root/third_party/bundle
+build=${TOWERS_GPU_BUILD:-$root/build-gpu}
+settings=(-DTOWERS_CUDA=ON -DTOWERS_DNNL=OFF -DTOWERS_WERROR=OFF -DCMAKE_BUILD_TYPE=Release "-DTOWERS_CUDA_ARCHITECTURES=${TOWERS_GPU_ARCHITECTURES:-90}")
+if [ -d "$bundle" ]; then
+    export PKG_CONFIG_PATH=$bundle/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH} PATH=$PATH:$bundle/bin
+    export LD_LIBRARY_PATH=$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    settings+=("-DCMAKE_PREFIX_PATH=$bundle")
+fi
+command -v ninja >/dev/null && settings+=(-G Ninja)
+command -v pkg-config >/dev/null || settings+=("-DPKG_CONFIG_EXECUTABLE=$bundle/bin/bundle-pkg-config")
+echo "== building in $build"
+mkdir -p "$build"
+if ! { cmake -S "$root" -B "$build" "${settings[@]}" && cmake --build "$build" -j "$(nproc)" --target towers test_ops test_cudnn_plans gpu_driver; } \
+    >"$build/log" 2>&1; then
+    tail -n 60 "$build/log" >&2
+    echo "gpu_check: the build failed (log: $build/log)" >&2
+    exit 1
+fi
+grep -A 4 '^-- Towers' "$build/log" | sed 's/^-- //'
+
+check=("${PYTHON:-python3}" "$root/scripts/gpu_check.py" --build "$build" --data "$bundle/data" --out "$out")
+if [ $dry = yes ]; then
+    echo "== dry run: would run ${parts[*]}"
+    "${check[@]}" --dry-run "${parts[@]}"
+    exit $?
+fi
+if ! "$build/tests/gpu_driver" describe; then
+    echo "gpu_check: there is no GPU to check; --dry-run builds without one" >&2
+    exit 5
+fi
+XDG_CACHE_HOME=${XDG_CACHE_HOME:-$build/cache} "${check[@]}" "${parts[@]}"
+status=$?
+"${PYTHON:-python3}" "$root/scripts/gpu_tables.py" "$out" "$root/docs/performance.md"
+exit $status

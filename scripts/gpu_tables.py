@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Tables of docs/performance.md from what scripts/gpu_check.sh wrote.
+
+usage: gpu_tables.py RESULTS_FOLDER DOCUMENT
+The part of DOCUMENT between the lines <!-- gpu results --> and <!-- end of gpu results --> is replaced; without such lines it
+is added at the end.
+"""
+
+import json
+import os
+import statistics
+import sys
+
+BEGIN, END = "<!-- gpu results -->", "<!-- end of gpu results -->"
+
+
+def table(heads, rows):
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+
+
+def bench(part):
+    speeds = {}
+    for row in part["results"]:
+        speeds.setdefault((row["batch"], row["type"], row["system"]), []).append(row["images_per_second"])
+    rows = []
+    for (batch, dtype, system), values in sorted(speeds.items(), key=lambda item: (-item[0][0], item[0][1], item[0][2])):
+        mine = speeds.get((batch, dtype, "towers"))
+        ratio = f"{statistics.median(mine) / statistics.median(values):.2f}" if mine and system != "towers" else ""
+        rows.append((batch, dtype, system, f"{statistics.median(values):,.0f}", ", ".join(f"{v:,.0f}" for v in values), ratio))
+    return ["### inception_v3, training", ""] + table(("batch", "type", "system", "images/s", "single runs", "towers is faster by"), rows)
+
+
+def ops(part):
+    rows = [(r["op"], r["dtype"], r["runs"], f"{r['max_error']:.2e}", f"{r['percent_of_allowed']} %", r["unsupported"] or "") for r in part["results"] if "runs" in r]
+    lines = ["### Operations against the reference", "", f"All passed: {'yes' if part.get('passed') else '**no**'}.", ""]
+    lines += table(("operation", "type", "runs", "largest error", "of what is allowed", "unsupported"), rows)
+    tools = [(r["tool"], r["op"], "yes" if r["clean"] else "**no**") for r in part["results"] if "tool" in r]
+    return lines + ([""] + table(("compute-sanitizer", "operation", "clean"), tools) if tools else [])
+
+
+def model(part):
+    keys = [key for key in ("type", "towers", "epochs", "test_top1", "best_top1", "loss", "images_per_sec", "seconds") if any(key in r for r in part["results"])]
+    return ["### inception_mini on Fashion-MNIST", ""] + table(keys, [[row.get(key, "") for key in keys] for row in part["results"]])
+
+
+def profile(part):
+    lines = ["### Time of every kind of operation, inception_v3, batch 256", ""]
+    for row in part["results"]:
+        lines += [row["type"] + ":", "", "```", row["text"].strip(), "```", ""]
+    return lines
+
+
+def main():
+    folder, document = sys.argv[1:3]
+    lines = [BEGIN, "## On a GPU", ""]
+    for name, make in (("bench", bench), ("ops", ops), ("model", model), ("profile", profile)):
+        path = os.path.join(folder, name + ".json")
+        if not os.path.exists(path):
+            continue
+        with open(path, encoding="utf-8") as file:
+            part = json.load(file)
+        if not part["results"]:
+            continue
+        lines += make(part) + ["", f"{part['device']}; {part['started']}."] + ["- problem: " + text for text in part["problems"]] + [""]
+    text = "\n".join(lines + [END]) + "\n"
+    old = ""
+    if os.path.exists(document):
+        with open(document, encoding="utf-8") as file:
+            old = file.read()
+    if BEGIN in old and END in old:
+        before, rest = old.split(BEGIN, 1)
+        text = before + text + rest.split(END, 1)[1].lstrip("\n")
+    elif old:
+        text = old.rstrip("\n") + "\n\n" + text
+    else:
+        text = "# Performance\n\n" + text
+    with open(document, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    main()
