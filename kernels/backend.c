@@ -43,6 +43,9 @@ Status backend_find(const char *name, const Backend **found, char *why, size_t w
     if (strcmp(name, "cuda") == 0) return find_cuda(found);
     if (strcmp(name, "auto") != 0) return FAIL(ERR_ARG, "no backend is called '%s': use cpu, cuda or auto", name);
     if (find_cuda(found) == OK) return OK;
+#ifndef TOWERS_HAVE_CPU
+    return FAIL(ERR_DEVICE, "%s (and this build has no cpu backend to fall back to)", status_message());
+#endif
     if (why && why_bytes) snprintf(why, why_bytes, "%s", status_message());
     return find_cpu(found);
 }

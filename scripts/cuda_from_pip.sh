@@ -1,30 +1,16 @@
 #!/usr/bin/env bash
 # A CUDA toolkit for building Towers, from NVIDIA's Python wheels: no root, no driver, about 2 GB.
-# usage: scripts/cuda_from_pip.sh [--cuda 12|13] DIR
+# usage: scripts/cuda_from_pip.sh DIR
 # Then:  cmake -S . -B build-cuda -DTOWERS_CUDA=ON -DCUDAToolkit_ROOT=DIR
 #
 # The wheels go to DIR/venv. Their folders (one for the toolkit's parts, one each for cuDNN and NCCL) are merged by
 # symbolic links into DIR/{bin,include,lib,nvvm}; each libX.so.N gets the libX.so that a linker looks for; lib64 is lib.
 set -euo pipefail
 
-cuda=13
-while [ $# -gt 0 ]; do
-    case $1 in
-    --cuda) cuda=${2:?--cuda needs 12 or 13}; shift 2 ;;
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    -*) echo "cuda_from_pip: no option '$1' (--cuda 12|13)" >&2; exit 2 ;;
-    *) break ;;
-    esac
-done
-[ $# = 1 ] || { echo "usage: $0 [--cuda 12|13] DIR" >&2; exit 2; }
-
-case $cuda in
-13) wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
-            nvidia-cublas==13.1.0.3 nvidia-cuda-nvrtc==13.0.88 nvidia-cudnn-cu13==9.19.0.56 nvidia-nccl-cu13==2.28.9) ;;
-12) wheels=(nvidia-cuda-nvcc-cu12==12.8.93 nvidia-cuda-runtime-cu12==12.8.90 nvidia-cuda-cccl-cu12==12.8.90 nvidia-cublas-cu12==12.8.4.1
-            nvidia-cuda-nvrtc-cu12==12.8.93 nvidia-cudnn-cu12==9.19.0.56 nvidia-nccl-cu12==2.28.9) ;;
-*) echo "cuda_from_pip: CUDA $cuda is not supported (12 or 13)" >&2; exit 2 ;;
-esac
+[ "${1:-}" != --help ] && [ "${1:-}" != -h ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0; }
+[ $# = 1 ] || { echo "usage: $0 DIR (see --help)" >&2; exit 2; }
+wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
+        nvidia-cublas==13.1.0.3 nvidia-cuda-nvrtc==13.0.88 nvidia-cudnn-cu13==9.19.0.56 nvidia-nccl-cu13==2.28.9)
 
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
