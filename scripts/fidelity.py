@@ -1,0 +1,469 @@
+#!/usr/bin/env python3
+"""The networks of this project against torchvision and timm: equal weights and images go through PyTorch in float64,
+PyTorch in float32, and the trainer; every logit, loss, gradient and running statistic is compared. The error of a tensor
+is |t - t64| / |t64| (2-norms). Called by fidelity.sh, which finds the packages.
+
+usage: fidelity.py DRIVER TOWERS MARKDOWN [CASE...]
+"""
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+import numpy as np
+import timm
+import torch
+import torchvision
+from torch import nn
+from torch.nn import functional
+
+warnings.filterwarnings("ignore")
+THREADS = 2
+GRADIENT_BOUND, LOGIT_BOUND, RATIO_BOUND = 1e-3, 1e-4, 2.0
+
+# ---- safetensors: u64 length, JSON header, data
+
+NAMES = {"F32": np.float32, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
+
+
+def tensors_write(path, tensors):
+    header, at = {}, 0
+    kinds = {np.dtype(kind): name for name, kind in NAMES.items()}
+    for name, array in tensors.items():
+        header[name] = {"dtype": kinds[array.dtype], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array in tensors.values():
+            file.write(np.ascontiguousarray(array).tobytes())
+
+
+def tensors_read(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    tensors = {}
+    for name, info in header.items():
+        if name != "__metadata__":
+            first, end = (8 + length + offset for offset in info["data_offsets"])
+            tensors[name] = np.frombuffer(data[first:end], NAMES[info["dtype"]]).reshape(info["shape"])
+    return tensors
+
+
+# ---- the networks as PyTorch has them
+
+
+def inception_v3(case):
+    return torchvision.models.inception_v3(weights=None, init_weights=False, num_classes=case.classes,
+                                           transform_input=True, aux_logits=case.aux_weight > 0)  # fmt: skip
+
+
+def googlenet(case):
+    return torchvision.models.googlenet(weights=None, init_weights=False, num_classes=case.classes,
+                                        aux_logits=case.aux_weight > 0)  # fmt: skip
+
+
+def of_timm(name):
+    return lambda case: timm.create_model(name, num_classes=case.classes)
+
+
+class Case:
+    """One network at one size. aux_weight 0: without auxiliary heads. gamma: batch norm has one."""
+
+    def __init__(self, model, make, side, seed, variant="", classes=1000, aux_weight=0.0, smoothing=0.0, gamma=True):
+        self.model, self.make, self.side, self.seed, self.variant = model, make, side, seed, variant
+        self.classes, self.aux_weight, self.smoothing, self.gamma = classes, aux_weight, smoothing, gamma
+        self.batch = 4
+        self.name = f"{model} {variant}".strip()
+
+    def title(self):
+        return f"{self.name}, {self.side}x{self.side}, batch {self.batch}"
+
+
+# Seeds are such that in no pooling window the two largest values are equal within rounding (the accident of a ReLU).
+CASES = [
+    Case("inception_v3", inception_v3, 299, 4, aux_weight=0.4),
+    Case("inception_v3", inception_v3, 107, 1, variant="tf2016", classes=1001, smoothing=0.1, gamma=False),
+    Case("googlenet", googlenet, 64, 1, aux_weight=0.3),
+    Case("inception_v4", of_timm("inception_v4"), 107, 2),
+    Case("inception_resnet_v2", of_timm("inception_resnet_v2"), 107, 1),
+]
+TRAINING = Case("inception_v3", inception_v3, 107, 1)
+
+
+@contextlib.contextmanager
+def average_of(case):
+    """tf2016 leaves padding out of the divisor; torchvision calls the function through its module."""
+    plain = functional.avg_pool2d
+    if case.variant == "tf2016":
+        functional.avg_pool2d = lambda *args, **kwargs: plain(*args, **{**kwargs, "count_include_pad": False})
+    try:
+        yield
+    finally:
+        functional.avg_pool2d = plain
+
+
+def fresh_model(case):
+    """PyTorch's starting values, dropout off, running statistics that show whether they were read."""
+    torch.manual_seed(case.seed)
+    model = case.make(case)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.running_mean, -0.5, 0.5)
+            nn.init.uniform_(module.running_var, 0.5, 1.5)
+            if case.gamma:
+                nn.init.uniform_(module.weight, 0.5, 1.5)
+    return model
+
+
+# A ReLU whose input rounding moves across zero passes a gradient in one computation and none in the other, and such
+# accidents, not arithmetic, would decide the comparison. So biases are chosen, layer after layer, such that 5 to 30 % of
+# the inputs of each ReLU are negative, and none is close to zero.
+
+
+def middle_of_gap(values):
+    """For each row the middle of the widest gap between its 5 % and 30 % quantiles."""
+    ordered, _ = values.sort(1)
+    count = ordered.shape[1]
+    first = min(int(0.05 * count), max(count - 2, 0))
+    last = max(int(0.3 * count), first + 1)
+    gaps = ordered[:, first + 1 : last + 1] - ordered[:, first:last]
+    at = gaps.argmax(1, keepdim=True)
+    return (ordered.gather(1, first + at) + gaps.gather(1, at) / 2)[:, 0]
+
+
+def by_channel(x):
+    return x.detach().transpose(0, 1).reshape(x.shape[1], -1)
+
+
+def settle_norm(module, inputs):
+    x = by_channel(inputs[0])
+    deviation = (x.var(1, unbiased=False, keepdim=True) + module.eps).sqrt()
+    module.bias.data = -middle_of_gap((x - x.mean(1, keepdim=True)) / deviation * module.weight[:, None])
+
+
+def settle_dense(module, inputs):
+    module.bias.data = -middle_of_gap(functional.linear(inputs[0], module.weight).detach().T)
+
+
+def settle_residual(block, conv, out):
+    """The ReLU of Inception-ResNet is behind the sum."""
+    if getattr(block, "act", None) is None and getattr(block, "relu", None) is None:
+        return out
+    shift = middle_of_gap(by_channel(out * block.scale + block.held)) / block.scale
+    conv.bias.data -= shift
+    return out - shift.view(1, -1, 1, 1)
+
+
+def hold_input(block, inputs):
+    block.held = inputs[0].detach()
+
+
+def settled_state(case, image):
+    """The state dict of a fresh model with biases chosen for these images."""
+    model, handles = fresh_model(case).double().train(), []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.BatchNorm2d):
+            handles.append(module.register_forward_pre_hook(settle_norm))
+        if name.endswith("fc1"):
+            handles.append(module.register_forward_pre_hook(settle_dense))
+        if hasattr(module, "scale") and hasattr(module, "conv2d"):
+            handles.append(module.register_forward_pre_hook(hold_input))
+            hook = lambda conv, inputs, out, block=module: settle_residual(block, conv, out)
+            handles.append(module.conv2d.register_forward_hook(hook))
+    state = {name: value.clone() for name, value in fresh_model(case).state_dict().items()}
+    with torch.no_grad(), average_of(case):
+        model(image)
+    biases = {name: value.float() for name, value in model.state_dict().items() if name.endswith(".bias")}
+    return {**state, **biases}
+
+
+def image_of(pixels, case, dtype):
+    """What the network takes: torchvision's inception_v3 with transform_input wants ImageNet's mean and deviation."""
+    x = torch.from_numpy(pixels.copy()).permute(0, 3, 1, 2).to(dtype) / 255
+    if case.model == "inception_v3":
+        mean, std = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    else:
+        mean, std = ([0.5] * 3, [0.5] * 3)
+    view = lambda values: torch.tensor(values, dtype=dtype).view(1, 3, 1, 1)
+    return (x - view(mean)) / view(std)
+
+
+def heads_of(outputs):
+    """Main logits, then auxiliary ones in the order of the network (torchvision's googlenet exchanges their names)."""
+    if torch.is_tensor(outputs):
+        return [outputs]
+    if hasattr(outputs, "aux_logits1"):
+        return [outputs.logits, outputs.aux_logits2, outputs.aux_logits1]
+    if outputs.aux_logits is None:
+        return [outputs.logits]
+    return [outputs.logits, outputs.aux_logits]
+
+
+def pytorch_run(case, state, pixels, labels, dtype, lr, momentum, layout=torch.contiguous_format):
+    """The same as the driver, under the same names."""
+    model = fresh_model(case)
+    model.load_state_dict(state)
+    model = model.to(dtype).to(memory_format=layout).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
+    found = {}
+    for step in range(pixels.shape[0]):
+        optimizer.zero_grad()
+        with average_of(case):
+            heads = heads_of(model(image_of(pixels[step], case, dtype).contiguous(memory_format=layout)))
+        target = torch.from_numpy(labels[step].astype(np.int64))
+        losses = [functional.cross_entropy(head, target, label_smoothing=case.smoothing) for head in heads]
+        loss = losses[0] + case.aux_weight * sum(losses[1:])
+        loss.backward()
+        if step == 0:
+            found["loss"] = loss.detach()
+            found["logits"] = heads[0].detach()
+            found.update({f"aux_logits.{i}": head.detach() for i, head in enumerate(heads[1:])})
+            found.update({f"grad.{name}": p.grad.clone() for name, p in model.named_parameters()})
+        if not case.gamma:
+            for module in model.modules():
+                if isinstance(module, nn.BatchNorm2d):
+                    module.weight.grad = None
+        optimizer.step()
+        if step == 0:
+            running = {k: v for k, v in model.named_buffers() if not k.endswith("num_batches_tracked")}
+            found.update({f"state.{name}": value.clone() for name, value in running.items()})
+    found.update({f"after.{name}": value for name, value in model.state_dict().items()})
+    return {name: value.detach().double().numpy() for name, value in found.items()}
+
+
+def pytorch_singles(case, state, pixels, labels, lr, momentum):
+    """float32 in both of its memory formats."""
+    return [pytorch_run(case, state, pixels, labels, torch.float32, lr, momentum, layout)
+            for layout in (torch.contiguous_format, torch.channels_last)]  # fmt: skip
+
+
+# ---- the same in the trainer
+
+
+def driver_run(driver, case, work, passes, lr, momentum):
+    output = f"{work}/out-{passes}.safetensors"
+    arguments = {
+        "model": case.model, "variant": case.variant, "side": case.side, "classes": case.classes, "passes": passes,
+        "lr": lr, "momentum": momentum, "smoothing": case.smoothing, "threads": THREADS,
+        "aux": int(case.aux_weight > 0), "input": f"{work}/input.safetensors", "weights": f"{work}/weights.safetensors", "output": output,
+    }  # fmt: skip
+    if case.aux_weight:
+        arguments["aux_weight"] = case.aux_weight
+    subprocess.run([driver] + [f"{k}={v}" for k, v in arguments.items() if v != ""], check=True)
+    return tensors_read(output)
+
+
+def case_write(case, work, steps):
+    random = np.random.default_rng(case.seed)
+    pixels = random.integers(0, 256, (steps, case.batch, case.side, case.side, 3), dtype=np.uint8)
+    smooth = np.linspace(0, 255, case.side)  # noise alone has no structure: add slopes that differ from image to image
+    for image in pixels.reshape(-1, case.side, case.side, 3):
+        slope = random.uniform(-1, 1, (2, 3))
+        ramp = smooth[:, None, None] * slope[0] + smooth[None, :, None] * slope[1]
+        image[...] = np.clip(image * 0.5 + ramp * 0.5 + 64, 0, 255)
+    labels = random.integers(0, case.classes, (steps, case.batch), dtype=np.int32)
+    state = settled_state(case, image_of(pixels[0], case, torch.float64))
+    gamma = lambda name: not case.gamma and name.replace(".bn.weight", "") != name
+    tensors_write(f"{work}/weights.safetensors", {k: v.numpy() for k, v in state.items() if not gamma(k)})
+    tensors_write(f"{work}/input.safetensors", {"pixels": pixels, "labels": labels})
+    return state, pixels, labels
+
+
+# ---- comparing
+
+
+def error(have, wanted):
+    norm = np.linalg.norm(wanted)
+    return np.linalg.norm(have.astype(np.float64) - wanted) / norm if norm else np.linalg.norm(have)
+
+
+def vanishing(double):
+    """Gradients that are zero but for rounding: a bias in front of a batch norm."""
+    norms = {name: np.linalg.norm(value) for name, value in double.items() if name.startswith("grad.")}
+    return {name for name, norm in norms.items() if norm < 1e-9 * max(norms.values())}
+
+
+class Table:
+    def __init__(self):
+        self.lines, self.failed = [], 0
+
+    def say(self, line=""):
+        print(line, flush=True)
+        self.lines.append(line)
+
+    def row(self, cells, passed=None):
+        if passed is not None:
+            cells = cells + ["ok" if passed else "**outside**"]
+            self.failed += not passed
+        self.say("| " + " | ".join(cells) + " |")
+
+
+def compare(table, title, groups, ours, single, double):
+    """A row for each group of tensors: worst error, and worst ratio to the error of PyTorch's float32."""
+    nothing = vanishing(double)
+    for label, prefix, bound in groups:
+        names = [n for n in double if n.startswith(prefix) and n in ours and n not in nothing]
+        if not names:
+            continue
+        mine = {n: error(ours[n], double[n]) for n in names}
+        theirs = {n: max(error(run[n], double[n]) for run in single) for n in names}
+        ratios = {n: mine[n] / max(theirs[n], np.finfo(np.float32).eps) for n in names}
+        worst, far = max(mine, key=mine.get), max(ratios, key=ratios.get)
+        passed = mine[worst] <= bound and ratios[far] <= RATIO_BOUND
+        table.row([title, label, str(len(names)), f"{mine[worst]:.1e}", f"{max(theirs.values()):.1e}",
+                   f"{np.median(list(ratios.values())):.2f}", f"{ratios[far]:.2f} ({far.split('.', 1)[-1]})"], passed)  # fmt: skip
+
+
+def missing(table, case, ours, double):
+    """Every tensor of PyTorch has one here, and the other way round."""
+    parts = ("grad.", "state.", "logits", "aux_logits")
+    gamma = lambda n: not case.gamma and n.endswith(".bn.weight")
+    theirs = {n for n in double if n.startswith(parts) and not gamma(n)}
+    mine = {n for n in ours if n.startswith(parts)}
+    if theirs != mine:
+        table.failed += 1
+        table.say(f"{case.name}: tensors that only one side has: {sorted(theirs ^ mine)[:8]}")
+
+
+def compare_case(table, driver, case):
+    with tempfile.TemporaryDirectory() as work:
+        state, pixels, labels = case_write(case, work, 1)
+        started = time.time()
+        double = pytorch_run(case, state, pixels, labels, torch.float64, 0.01, 0)
+        single = pytorch_singles(case, state, pixels, labels, 0.01, 0)
+        print(f"  ({case.title()}: PyTorch took {time.time() - started:.0f} s)", file=sys.stderr)
+        groups = [("logits", "logits", LOGIT_BOUND), ("auxiliary logits", "aux_logits", LOGIT_BOUND),
+                  ("loss", "loss", LOGIT_BOUND), ("gradients", "grad.", GRADIENT_BOUND),
+                  ("running statistics", "state.", LOGIT_BOUND)]  # fmt: skip
+        for passes in (0, 1):
+            ours = driver_run(driver, case, work, passes, 0.01, 0)
+            missing(table, case, ours, double)
+            compare(table, f"{case.title()}, passes {'on' if passes else 'off'}", groups, ours, single, double)
+
+
+def compare_training(table, driver, case, steps):
+    """Some steps of SGD with momentum from one state dict; then ours is loaded back."""
+    with tempfile.TemporaryDirectory() as work:
+        state, pixels, labels = case_write(case, work, steps)
+        double = pytorch_run(case, state, pixels, labels, torch.float64, 0.001, 0.9)
+        single = pytorch_singles(case, state, pixels, labels, 0.001, 0.9)
+        ours = driver_run(driver, case, work, 1, 0.001, 0.9)
+        moved = {n: v for n, v in ours.items() if n.startswith("after.") and not n.endswith("num_batches_tracked")}
+        double = {n: v for n, v in double.items() if n in moved}
+        compare(table, f"{case.title()}, {steps} steps", [("weights and statistics", "after.", GRADIENT_BOUND)],
+                moved, single, double)  # fmt: skip
+        back = {n[len("after.") :]: torch.from_numpy(v.copy()) for n, v in ours.items() if n.startswith("after.")}
+        fresh = fresh_model(case)
+        fresh.load_state_dict(back, strict=True)
+        counted = all(int(v) == steps for n, v in fresh.state_dict().items() if n.endswith("num_batches_tracked"))
+        table.row([f"{case.title()}, {steps} steps", "loads back, strict", str(len(back)), "", "", "", ""], counted)
+
+
+# ---- counts, and the first loss of the original recipe
+
+
+def count_rows(table, towers):
+    wanted = [
+        ("inception_v3", [], 27161264, 5.72), ("inception_v3", ["--no-aux"], 23834568, 5.71),
+        ("inception_v3", ["--variant", "tf2016"], 27145970, 5.72),
+        ("inception_v3", ["--variant", "tf2016", "--no-aux"], 23819401, 5.71),
+        ("googlenet", [], 13004888, 1.51), ("googlenet", ["--no-aux"], 6624904, 1.50),
+        ("inception_v4", [], 42679816, 12.25), ("inception_resnet_v2", [], 55843464, 13.16),
+    ]  # fmt: skip
+    cases = {case.model: case for case in CASES if not case.variant}
+    table.row(["network", "parameters", "PyTorch's", "multiply-adds, one image", "verdict"])
+    table.row(["---"] * 5)
+    for model, options, parameters, giga in wanted:
+        text = subprocess.run([towers, "info", model, "--batch-size", "1"] + options, check=True, capture_output=True,
+                              text=True).stdout  # fmt: skip
+        total = re.search(r"^total, one image forward\s+(\d+)\s+(\d+)$", text, re.M)
+        have, macs = int(total[1]), int(total[2])
+        theirs = ""
+        if "--variant" not in options:
+            made = fresh_model(cases[model]).named_parameters()
+            side = "--no-aux" in options
+            count = sum(p.numel() for n, p in made if not (side and n.startswith(("AuxLogits", "aux"))))
+            theirs = f"{count:,}"
+            parameters = count if count == parameters else -1
+        passed = have == parameters and abs(macs / 1e9 - giga) <= 0.01
+        table.row([" ".join([model] + options), f"{have:,}", theirs, f"{macs / 1e9:.3f} G"], passed)
+
+
+def first_loss(table, driver):
+    """1.4 ln 1001 and the L2 term of the starting values."""
+    case = Case("inception_v3", inception_v3, 299, 3, variant="tf2016", classes=1001, aux_weight=0.4, smoothing=0.1)
+    with tempfile.TemporaryDirectory() as work:
+        random = np.random.default_rng(case.seed)
+        pixels = random.integers(0, 256, (1, case.batch, case.side, case.side, 3), dtype=np.uint8)
+        labels = random.integers(1, case.classes, (1, case.batch), dtype=np.int32)
+        tensors_write(f"{work}/input.safetensors", {"pixels": pixels, "labels": labels})
+        arguments = ["model=inception_v3", "variant=tf2016", "classes=1001", "smoothing=0.1", "aux_weight=0.4",
+                     "weight_decay=4e-5", "lr=0", f"threads={THREADS}", f"input={work}/input.safetensors",
+                     f"output={work}/out.safetensors"]  # fmt: skip
+        subprocess.run([driver] + arguments, check=True)
+        out = tensors_read(f"{work}/out.safetensors")
+    main, aux, l2 = (float(out[name]) for name in ("main_loss", "aux_loss.0", "l2"))
+    total = float(out["loss"]) + l2
+    table.row(["part", "value", "expected", "verdict"])
+    table.row(["---"] * 4)
+    table.row(["main", f"{main:.3f}", "6.909 (ln 1001)"], abs(main - 6.909) < 0.15)
+    table.row(["auxiliary, times 0.4", f"{0.4 * aux:.3f}", "2.764"], abs(0.4 * aux - 2.764) < 0.06)
+    table.row(["L2", f"{l2:.3f}", "3.388"], abs(l2 - 3.388) < 0.02)
+    table.row(["in all", f"{total:.3f}", "13.06 +- 0.3"], abs(total - 13.06) < 0.3)
+
+
+INTRODUCTION = """# Fidelity
+
+Written by `scripts/fidelity.sh`: the networks of this project against torchvision {vision} and timm {timm} under PyTorch
+{torch}. Equal weights and images go through PyTorch in float64, PyTorch in float32 and the trainer in float32 (dropout
+off, batch norm on the batch). The error of a tensor is the 2-norm of its difference from the float64 result, divided by
+the 2-norm of that. Bounds: gradients {gradient:g}, everything else {logit:g}, and no tensor more than {ratio:g} times as
+far from float64 as PyTorch's own float32 is. *Passes* are the rewrites of the op list (`--fuse-siblings`,
+`--pool-behind-conv`).
+"""
+
+
+def main():
+    driver, towers, markdown, only = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
+    torch.set_num_threads(THREADS)
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    table = Table()
+    table.say(INTRODUCTION.format(vision=torchvision.__version__, timm=timm.__version__, torch=torch.__version__,
+                                  gradient=GRADIENT_BOUND, logit=LOGIT_BOUND, ratio=RATIO_BOUND))  # fmt: skip
+    wanted = lambda name: not only or name in only
+    if wanted("counts"):
+        table.say("## Sizes\n")
+        count_rows(table, towers)
+    if wanted("loss"):
+        table.say("\n## The first loss of `inception_v3 --variant tf2016` (smoothing 0.1, weight decay 4e-5)\n")
+        first_loss(table, driver)
+    head = ["network", "tensors", "number", "worst error", "worst of PyTorch", "median ratio", "worst ratio", "verdict"]
+    table.say("\n## One step: forward, loss, backward, statistics\n")
+    table.row(head)
+    table.row(["---"] * len(head))
+    for case in CASES:
+        if wanted(case.name.replace(" ", "_")):
+            compare_case(table, driver, case)
+    if wanted("training"):
+        table.say("\n## Ten steps of SGD (rate 0.001, momentum 0.9) from a torchvision state dict\n")
+        table.row(head)
+        table.row(["---"] * len(head))
+        compare_training(table, driver, TRAINING, 10)
+    table.say(f"\n{table.failed} rows outside their bounds." if table.failed else "\nAll rows inside their bounds.")
+    with open(markdown, "w") as file:
+        file.write("\n".join(table.lines) + "\n")
+    return 1 if table.failed else 0
+
+
+sys.exit(main())

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Are the networks right? Parameter counts, the first loss of the original recipe, and every logit, gradient and running
+# statistic against torchvision and timm, as a table on standard output and in docs/fidelity.md. See fidelity.py.
+#   scripts/fidelity.sh [BUILD_DIR] [counts] [loss] [inception_v3] [inception_v3_tf2016] [googlenet] [inception_v4]
+#                       [inception_resnet_v2] [training]
+# Without names: everything, about five minutes on two idle cores. With names the table goes to standard output only.
+# Needs python3-torch and python3-torchvision of the system; timm comes from PyPI into a virtual environment under the
+# user's cache, once.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=build-test
+if [ $# -gt 0 ] && [ -d "$1" ]; then
+    build=$1
+    shift
+fi
+for program in towers tests/fidelity_driver; do
+    if [ ! -x "$build/$program" ]; then
+        echo "fidelity: no $build/$program; build first (scripts/test.sh does), or name the build folder" >&2
+        exit 2
+    fi
+done
+
+python=${TOWERS_SYSTEM_PYTHON:-/usr/bin/python3}
+venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/python-timm
+"$python" -c 'import torch, torchvision' 2>/dev/null || scripts/setup.sh bench
+# --no-deps: what timm asks for would replace the system's torch; a network is all that is wanted of it.
+if ! "$venv/bin/python" -c 'import timm, torchvision' 2>/dev/null; then
+    "$python" -m venv --system-site-packages "$venv"
+    "$venv/bin/python" -m pip install -q --no-deps timm==0.9.16 'huggingface_hub<0.30' safetensors
+    "$venv/bin/python" -m pip install -q filelock packaging pyyaml requests tqdm typing_extensions
+fi
+
+report=docs/fidelity.md
+[ $# -eq 0 ] || report=/dev/null
+export OPENBLAS_NUM_THREADS=1 GOMP_SPINCOUNT=1000
+exec "$venv/bin/python" scripts/fidelity.py "$build/tests/fidelity_driver" "$build/towers" "$report" "$@"

@@ -1,0 +1,313 @@
+/* Runs training steps of a model on given weights and images, and writes down what came out: the other half of
+ * scripts/fidelity.py, which does the same in PyTorch and compares.
+ *
+ *   fidelity_driver model=NAME input=FILE output=FILE [weights=FILE] [variant=NAME] [side=N] [classes=N] [aux=0]
+ * [passes=0] [lr=X] [momentum=X] [weight_decay=X] [smoothing=X] [aux_weight=X] [threads=N]
+ *
+ * input: "pixels" U8 {steps, n, side, side, 3} and "labels" I32 {steps, n}. Without weights, the starting values of
+ * seed 0. output: of the first step "logits", "aux_logits.<i>" F32 {n, classes}, "loss", "l2", "main_loss",
+ * "aux_loss.<i>" F32 (means over the samples), "grad.<name>" of every parameter and "state.<name>" of every running
+ * statistic afterwards; "after.<name>" of both after the last step, as a state dict. Dropout is off. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "inception/models.h"
+#include "towers/replica.h"
+#include "towers/weights.h"
+
+enum { HEADS = 3 };
+
+typedef struct Driver {
+    const char *input, *output, *weights;
+    double lr;
+    ReplicaConfig config;
+    /* state */
+    SafeTensors *file;
+    const StTensor *pixels, *labels;
+    int64_t steps;
+    int32_t n;
+    Replica *replica;
+    WeightMap map;
+    WeightList list;
+} Driver;
+
+/* ---- arguments */
+
+static const char *argument(int argc, char **argv, const char *name, const char *otherwise)
+{
+    size_t length = strlen(name);
+    for (int i = 1; i < argc; i++)
+        if (!strncmp(argv[i], name, length) && argv[i][length] == '=') return argv[i] + length + 1;
+    return otherwise;
+}
+
+static double number(int argc, char **argv, const char *name, double otherwise)
+{
+    const char *text = argument(argc, argv, name, NULL);
+    return text ? strtod(text, NULL) : otherwise;
+}
+
+static Status arguments_read(int argc, char **argv, Driver *d)
+{
+    const Model *model;
+    TRY(model_find(argument(argc, argv, "model", ""), &model));
+    TRY(backend_find("cpu", &d->config.backend, NULL, 0));
+    d->input = argument(argc, argv, "input", NULL);
+    d->output = argument(argc, argv, "output", NULL);
+    d->weights = argument(argc, argv, "weights", NULL);
+    if (!d->input || !d->output) return FAIL(ERR_ARG, "input=FILE and output=FILE are needed");
+    bool passes = number(argc, argv, "passes", 1) > 0, aux = number(argc, argv, "aux", 1) > 0;
+    d->lr = number(argc, argv, "lr", 0.01);
+    d->config.local = 1;
+    d->config.device.threads = (int)number(argc, argv, "threads", 2);
+    d->config.weight_decay = number(argc, argv, "weight_decay", 0);
+    d->config.optimizer.momentum = (float)number(argc, argv, "momentum", 0);
+    int32_t side = (int32_t)number(argc, argv, "side", model->side);
+    d->config.program = (ProgramConfig){
+        .model = model,
+        .options = {.classes = (int)number(argc, argv, "classes", model->classes),
+                    .side = side,
+                    .channels = model->channels,
+                    .aux = aux && model->aux_weight > 0,
+                    .variant = argument(argc, argv, "variant", "")},
+        .data_channels = model->channels,
+        .canvas = side,
+        .smoothing = (float)number(argc, argv, "smoothing", 0),
+        .aux_weight = (float)number(argc, argv, "aux_weight", model->aux_weight),
+        .fuse_siblings = passes,
+        .pool_behind_conv = passes,
+    };
+    return OK;
+}
+
+static Status input_open(Driver *d)
+{
+    const ModelOptions *options = &d->config.program.options;
+    TRY(safetensors_open(d->input, &d->file));
+    d->pixels = safetensors_find(d->file, "pixels");
+    d->labels = safetensors_find(d->file, "labels");
+    bool fits = d->pixels && d->labels && d->pixels->dtype == ST_U8 && d->pixels->rank == 5 &&
+                d->labels->dtype == ST_I32 && d->labels->rank == 2 && d->pixels->dims[2] == options->side &&
+                d->pixels->dims[3] == options->side && d->pixels->dims[4] == options->channels &&
+                d->labels->dims[0] == d->pixels->dims[0] && d->labels->dims[1] == d->pixels->dims[1];
+    if (!fits)
+        return FAIL(ERR_FORMAT, "%s: wanted pixels U8 {steps, n, %d, %d, %d} and labels I32 {steps, n}", d->input,
+                    options->side, options->side, options->channels);
+    d->steps = d->pixels->dims[0];
+    d->n = (int32_t)d->pixels->dims[1];
+    return OK;
+}
+
+/* ---- memory of the device */
+
+static Status fetch(Driver *d, const void *from, size_t count, float **made)
+{
+    const Backend *backend = d->config.backend;
+    float *host = malloc((count ? count : 1) * sizeof *host);
+    if (!host) return FAIL(ERR_MEMORY, "%zu values", count);
+    *made = host;
+    TRY(backend->download(&d->replica->device, host, from, count * sizeof *host));
+    return backend->finish(&d->replica->device, LANE_COMPUTE);
+}
+
+static Status weights_load(Driver *d)
+{
+    Status st = OK;
+    Replica *r = d->replica;
+    const Backend *backend = d->config.backend;
+    SafeTensors *file = NULL;
+    float *params = NULL, *states = NULL;
+    if (!d->weights) return OK;
+    TRY(safetensors_open(d->weights, &file));
+    TRY_OUT(fetch(d, r->arena[ARENA_PARAM], r->layout->param_elements, &params));
+    TRY_OUT(fetch(d, r->state[0], r->layout->state_elements, &states));
+    TRY_OUT(weights_unpack_exact(&d->map, "", file, params, states));
+    TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], params, r->layout->param_elements * sizeof *params));
+    TRY_OUT(backend->upload(&r->device, r->state[0], states, r->layout->state_elements * sizeof *states));
+    TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
+out:
+    free(params);
+    free(states);
+    safetensors_close(file);
+    return st;
+}
+
+/* ---- what is written down */
+
+/* Append a tensor {rows, columns} (a scalar if both are 0) to the list; takes `data`. */
+static Status list_floats(Driver *d, const char *name, int64_t rows, int64_t columns, float *data)
+{
+    size_t count = rows ? (size_t)(rows * columns) : 1;
+    StTensor *grown = realloc(d->list.tensor, (size_t)(d->list.count + 1) * sizeof *grown);
+    char *copy = strdup(name);
+    if (!grown || !copy) return FAIL(ERR_MEMORY, "tensor %s", name);
+    d->list.tensor = grown;
+    d->list.room = d->list.count + 1;
+    grown[d->list.count++] = (StTensor){.name = copy,
+                                        .dtype = ST_F32,
+                                        .rank = rows ? 2 : 0,
+                                        .dims = {rows, columns},
+                                        .data = data,
+                                        .bytes = count * sizeof *data};
+    return OK;
+}
+
+static Status list_scalar(Driver *d, const char *name, double value)
+{
+    float *data = malloc(sizeof *data);
+    if (!data) return FAIL(ERR_MEMORY, "tensor %s", name);
+    *data = (float)value;
+    return list_floats(d, name, 0, 0, data);
+}
+
+/* "main_loss", or "aux_loss.<i>": a head's tensor by its place among the losses. */
+static const char *head_name(const char *main, const char *aux, int head, char text[32])
+{
+    snprintf(text, 32, head ? "%s.%d" : "%s", head ? aux : main, head - 1);
+    return text;
+}
+
+/* Right after the op that wrote it: logits do not outlive the loss. */
+static Status logits_keep(Driver *d, const Program *program, Value logits, int head)
+{
+    char name[32];
+    float *data;
+    Tensor t = plan_tensor(program->plan, logits);
+    TRY(fetch(d, t.data, (size_t)shape_count(t.shape), &data));
+    return list_floats(d, head_name("logits", "aux_logits", head, name), t.shape.n, t.shape.c, data);
+}
+
+static Status loss_keep(Driver *d, const Program *program, Value loss, int head)
+{
+    char name[32];
+    float *data;
+    TRY(fetch(d, plan_tensor(program->plan, loss).data, 1, &data));
+    *data /= (float)program->n;
+    return list_floats(d, head_name("main_loss", "aux_loss", head, name), 0, 0, data);
+}
+
+/* The loss ops of the forward pass, the main head's first. */
+static int losses_find(const Program *program, int losses[HEADS])
+{
+    int count = 0;
+    for (int i = 0; i < program->forward_end && count < HEADS; i++)
+        if (graph_op_at(program->graph, i)->kind == OP_SOFTMAX_LOSS) losses[count++] = i;
+    return count;
+}
+
+static Status forward_kept(Driver *d, const Program *program)
+{
+    int losses[HEADS], heads = losses_find(program, losses);
+    for (int i = 0; i < program->forward_end; i++) {
+        TRY(plan_run(program->plan, i, i + 1));
+        for (int h = 0; h < heads; h++) {
+            const Op *op = graph_op_at(program->graph, losses[h]);
+            if (graph_value(program->graph, op->in[0])->op == i) TRY(logits_keep(d, program, op->in[0], h));
+            if (losses[h] == i) TRY(loss_keep(d, program, op->out[0], h));
+        }
+    }
+    return OK;
+}
+
+static Status first_step_keep(Driver *d, const Program *program)
+{
+    Status st = OK;
+    Replica *r = d->replica;
+    float *grads = NULL;
+    double loss, l2 = 0;
+    int64_t hits[2];
+    TRY_OUT(fetch(d, r->arena[ARENA_GRAD], r->layout->param_elements, &grads));
+    TRY_OUT(weights_pack(&d->map, "grad.", grads, &d->list));
+    TRY_OUT(replica_read_loss(r, program, &loss, hits));
+    TRY_OUT(replica_l2(r, &l2));
+    TRY_OUT(list_scalar(d, "loss", loss / program->n));
+    TRY_OUT(list_scalar(d, "l2", l2));
+out:
+    free(grads);
+    return st;
+}
+
+static Status states_keep(Driver *d, const char *prefix, int64_t tracked)
+{
+    float *states = NULL;
+    Status st = fetch(d, d->replica->state[0], d->replica->layout->state_elements, &states);
+    if (st == OK) st = states_pack(&d->map, prefix, states, tracked, &d->list);
+    free(states);
+    return st;
+}
+
+static Status weights_keep(Driver *d)
+{
+    float *params = NULL;
+    Status st = fetch(d, d->replica->arena[ARENA_PARAM], d->replica->layout->param_elements, &params);
+    if (st == OK) st = weights_pack(&d->map, "after.", params, &d->list);
+    free(params);
+    TRY(st);
+    return states_keep(d, "after.", d->steps);
+}
+
+/* ---- steps */
+
+static Batch batch_of(const Driver *d, int64_t step, const int32_t *augment)
+{
+    int32_t side = d->config.program.options.side, channels = d->config.program.options.channels;
+    size_t image = (size_t)side * (size_t)side * (size_t)channels;
+    return (Batch){
+        .step = step,
+        .n = d->n,
+        .canvas = side,
+        .c = channels,
+        .pixels = (const uint8_t *)d->pixels->data + (size_t)(step * d->n) * image,
+        .labels = (const int32_t *)d->labels->data + step * d->n,
+        .augment = augment,
+    };
+}
+
+static Status step_run(Driver *d, int64_t step, const int32_t *augment)
+{
+    Program *program = replica_program(d->replica, true, d->n);
+    Batch batch = batch_of(d, step, augment);
+    bool fed = true;
+    UpdateInfo info = {.lr = d->lr, .grad_scale = 1, .bn_decay = 0.9, .step = step + 1, .commit = true};
+    TRY(replica_feed(d->replica, program, &batch, 0, 0, 1.0f / (float)d->n));
+    if (step == 0)
+        TRY(forward_kept(d, program));
+    else
+        TRY(plan_run(program->plan, 0, program->forward_end));
+    TRY(plan_run(program->plan, program->forward_end, plan_op_count(program->plan)));
+    if (step == 0) TRY(first_step_keep(d, program));
+    TRY(replica_update(d->replica, &info, &fed));
+    return step == 0 ? states_keep(d, "state.", -1) : OK;
+}
+
+static Status drive(int argc, char **argv, Driver *d)
+{
+    Status st = OK;
+    int32_t *augment = NULL;
+    TRY(arguments_read(argc, argv, d));
+    TRY(input_open(d));
+    d->config.train_n[0] = d->n;
+    TRY(replica_create(&d->config, &d->replica));
+    TRY(weight_map_create(d->replica->layout, d->replica->train[0].graph, &d->map));
+    TRY(weights_load(d));
+    augment = calloc((size_t)d->n * 4, sizeof *augment);
+    if (!augment) return FAIL(ERR_MEMORY, "augmentation of %d images", d->n);
+    for (int64_t step = 0; step < d->steps; step++) TRY_OUT(step_run(d, step, augment));
+    TRY_OUT(weights_keep(d));
+    TRY_OUT(safetensors_replace(d->output, d->list.tensor, d->list.count, NULL, 0));
+out:
+    free(augment);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    Driver d = {0};
+    Status st = drive(argc, argv, &d);
+    if (st != OK) status_print(stderr, st, 1);
+    weight_list_clear(&d.list);
+    weight_map_destroy(&d.map);
+    replica_destroy(d.replica);
+    safetensors_close(d.file);
+    return status_exit_code(st);
+}
