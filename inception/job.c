@@ -411,6 +411,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->nan_policy = o->nan_policy;
     job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
     job->deterministic = o->deterministic;
+    job->tf32 = o->amp && o->amp_dtype == AMP_TF32;
     job->winograd = o->winograd;
     job->initial_weights = o->pretrained;
     job->reset_head = o->reset_head;

@@ -85,6 +85,7 @@ static Status replica_open(TowerProcess *p)
         .device = {.ordinal = ordinal,
                    .threads = job->threads,
                    .deterministic = job->deterministic,
+                   .tf32 = job->tf32,
                    .winograd = job->winograd},
         .program = job->program,
         .local = p->local,

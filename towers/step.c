@@ -69,6 +69,13 @@ static bool is_alone(const TowerProcess *p)
     return p->ledger->towers == 1;
 }
 
+/* In f16 gradients below 6e-8 would be lost: there they are computed this many times too large, up to the update. */
+static double gradients_enlarged(const TrainJob *job)
+{
+    const double f16_scale = 1024;
+    return job->program.compute == DTYPE_F16 ? f16_scale : 1;
+}
+
 /* Backward up to the last gradient of a bucket. */
 static Status backward_to(TowerProcess *p, Program *program, int bucket, int *done)
 {
@@ -99,7 +106,7 @@ static Status backward_give(TowerProcess *p, Program *program, int slot, const S
         square += part;
         if (!is_alone(p)) TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
     }
-    row->grad_norm = sqrt(square);
+    row->grad_norm = sqrt(square) / gradients_enlarged(p->job);
     row->grad_finite = isfinite(square);
     return OK;
 }
@@ -194,7 +201,8 @@ static Status verdict(TowerProcess *p, Step *step)
     double square = 0;
     for (int t = 0; t < p->ledger->towers; t++) step->loss[t] = ledger_row(p->ledger, t, step->number)->loss;
     if (!is_alone(p)) TRY(replica_square_sum(p->replica, grads(p), grad_count(p), &square));
-    step->grad_norm = is_alone(p) ? ledger_row(p->ledger, 0, step->number)->grad_norm : sqrt(square);
+    step->grad_norm = is_alone(p) ? ledger_row(p->ledger, 0, step->number)->grad_norm
+                                  : sqrt(square) / gradients_enlarged(p->job);
     bool passed = nan_check_pass(step->loss, p->ledger->towers, p->job->nan_check, &step->culprit);
     bool sum_finite = isfinite(step->grad_norm) || p->job->nan_check != NAN_CHECK_ALL;
     step->commit = (passed && sum_finite) || p->job->nan_check == NAN_CHECK_LAST;
@@ -210,7 +218,7 @@ static Status update(TowerProcess *p, Step *step)
     double warm = (1.0 + (double)p->run.updates) / (10.0 + (double)p->run.updates); /* TensorFlow's num_updates */
     UpdateInfo info = {
         .lr = step->lr,
-        .grad_scale = clip,
+        .grad_scale = clip / gradients_enlarged(job),
         .ema_decay = job->ema_decay < warm ? job->ema_decay : warm,
         .bn_decay = job->bn_decay,
         .step = p->run.updates + 1,
@@ -374,7 +382,7 @@ Status step_run(TowerProcess *p)
     const TrainJob *job = p->job;
     Step step = {.number = p->run.step + 1, .started_ns = clock_ns(), .culprit = -1};
     samples_count(p, &step);
-    step.scale = (float)loss_scale(step.samples, job->divisor, full_step(job));
+    step.scale = (float)(loss_scale(step.samples, job->divisor, full_step(job)) * gradients_enlarged(job));
     step.lr = schedule_lr(&job->schedule, p->run.step, p->steps_per_epoch, p->total_steps);
 
     TRY(towers_run(p, &step));

@@ -26,6 +26,7 @@ typedef struct TrainJob {
     int processes, threads; /* threads of each tower */
     int gpu[GPUS_MAX], gpu_count;
     bool deterministic;
+    bool tf32;     /* f32 products on a GPU: DeviceConfig.tf32 */
     bool winograd; /* 3x3 convolutions on a CPU: DeviceConfig.winograd */
 
     /* optimization */
