@@ -201,8 +201,8 @@ static Status verdict(TowerProcess *p, Step *step)
     double square = 0;
     for (int t = 0; t < p->ledger->towers; t++) step->loss[t] = ledger_row(p->ledger, t, step->number)->loss;
     if (!is_alone(p)) TRY(replica_square_sum(p->replica, grads(p), grad_count(p), &square));
-    step->grad_norm = is_alone(p) ? ledger_row(p->ledger, 0, step->number)->grad_norm
-                                  : sqrt(square) / gradients_enlarged(p->job);
+    step->grad_norm =
+        is_alone(p) ? ledger_row(p->ledger, 0, step->number)->grad_norm : sqrt(square) / gradients_enlarged(p->job);
     bool passed = nan_check_pass(step->loss, p->ledger->towers, p->job->nan_check, &step->culprit);
     bool sum_finite = isfinite(step->grad_norm) || p->job->nan_check != NAN_CHECK_ALL;
     step->commit = (passed && sum_finite) || p->job->nan_check == NAN_CHECK_LAST;
