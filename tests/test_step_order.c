@@ -348,7 +348,7 @@ static void test_steps_allocate_nothing(void **state)
 static void test_steps_of_the_cpu_allocate_nothing(void **state)
 {
     (void)state;
-    const Backend *cpu;
+    const Backend *cpu = NULL;
     if (!CAN_COUNT || backend_find("cpu", &cpu, NULL, 0) != OK) skip();
     Run run;
     run_open(&run, cpu, &model_fashion_cnn, 2);
