@@ -42,6 +42,7 @@ awk -v steps="$steps" '
         gap = mean["bf16"] - mean["f32"]
         error = sqrt((variance["f32"] + variance["bf16"]) / 3)
         bound = 3 * error > 0.5 ? 3 * error : 0.5
-        printf "\nbf16 minus f32: %+.2f points, standard error %.2f: %s\n", gap, error, gap > -bound && gap < bound ? "equal within noise" : "DIFFERENT"
-        exit !(gap > -bound && gap < bound)
+        equal = (gap > -bound && gap < bound)
+        printf "\nbf16 minus f32: %+.2f points, standard error %.2f: %s\n", gap, error, (equal ? "equal within noise" : "DIFFERENT")
+        exit !equal
     }' "$work/results"
