@@ -139,6 +139,15 @@ static Status comm_open(TowerProcess *p, CommShared *shared)
     return comm_join(&config, shared, &p->replica->device, &p->comm);
 }
 
+static void loader_pin(TowerProcess *p, bool often)
+{
+    const Backend *backend = p->job->backend;
+    void *memory;
+    size_t bytes;
+    for (int i = 0; p->loader && backend->pin && loader_pixels(p->loader, i, &memory, &bytes); i++)
+        backend->pin(&p->replica->device, memory, bytes, often);
+}
+
 static Status loader_open(TowerProcess *p)
 {
     const TrainJob *job = p->job;
@@ -158,7 +167,9 @@ static Status loader_open(TowerProcess *p)
         .workers = job->workers,
         .depth = 2 * p->local + 2,
     };
-    return loader_create(&config, &p->loader);
+    TRY(loader_create(&config, &p->loader));
+    loader_pin(p, true);
+    return OK;
 }
 
 static Status records_open(TowerProcess *p, bool restored)
@@ -204,6 +215,7 @@ static Status process_open(TowerProcess *p, CommShared *shared)
 
 static void process_close(TowerProcess *p)
 {
+    loader_pin(p, false);
     loader_destroy(p->loader);
     metrics_close(p->metrics);
     weight_map_destroy(&p->map);

@@ -140,8 +140,27 @@ static void cuda_release(Device *device, void *memory)
     cudaFree(memory);
 }
 
+/* Where it is refused (limits on locked memory), uploads go through the ring as all others do. */
+static void cuda_pin(Device *device, void *host, size_t bytes, bool often)
+{
+    (void)device;
+    cudaError_t error = often ? cudaHostRegister(host, bytes, cudaHostRegisterDefault) : cudaHostUnregister(host);
+    if (error != cudaSuccess) (void)cudaGetLastError();
+}
+
+static bool is_pinned(const void *host)
+{
+    struct cudaPointerAttributes attributes;
+    return cudaPointerGetAttributes(&attributes, host) == cudaSuccess && attributes.type == cudaMemoryTypeHost;
+}
+
 static Status cuda_upload(Device *device, void *to, const void *host, size_t bytes)
 {
+    const size_t large = (size_t)1 << 20;
+    if (bytes >= large && is_pinned(host)) {
+        TRY_CUDA(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, cuda_stream(device, LANE_COMPUTE)));
+        return OK;
+    }
     return staging_upload(cuda_device(device)->staging, to, host, bytes, cuda_stream(device, LANE_COMPUTE));
 }
 
@@ -207,6 +226,7 @@ const Backend cuda_backend = {
     .upload = cuda_upload,
     .download = cuda_download,
     .fill = cuda_fill,
+    .pin = cuda_pin,
     .kernels = kernels,
     .optimizer_apply = cuda_optimizer_apply,
     .square_sum = cuda_square_sum,

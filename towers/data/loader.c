@@ -438,6 +438,14 @@ static void free_slots(Loader *l)
     free(l->slots);
 }
 
+bool loader_pixels(const Loader *l, int index, void **memory, size_t *bytes)
+{
+    if (index >= l->slots_count) return false;
+    *memory = l->slots[index].pixels;
+    *bytes = (size_t)l->capacity * l->canvas_bytes;
+    return true;
+}
+
 void loader_destroy(Loader *loader)
 {
     Loader *l = loader;

@@ -45,6 +45,9 @@ void loader_destroy(Loader *loader); /* stops the threads; NULL is fine */
 /* The next batch, in the order step by step, and within a step tower by tower. Borrowed until the next call. A reader's
  * error comes out here, at its place in the order. */
 NODISCARD Status loader_next(Loader *loader, const Batch **batch);
+/* The memory of the pixels of read-ahead batch `index`, 0 and up, for devices that copy faster from memory they know
+ * of; false beyond the last. */
+bool loader_pixels(const Loader *loader, int index, void **memory, size_t *bytes);
 /* Nanoseconds loader_next has waited for data, in all. */
 int64_t loader_wait_ns(const Loader *loader);
 
