@@ -2,7 +2,7 @@
 # libcudnn.so.9, in lib/).
 include(NvidiaRoots)
 find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${NVIDIA_ROOTS} PATH_SUFFIXES include)
-find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${NVIDIA_ROOTS} PATH_SUFFIXES lib64 lib lib/x86_64-linux-gnu)
+find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 NAMES_PER_DIR HINTS ${NVIDIA_ROOTS} PATH_SUFFIXES lib64 lib lib/x86_64-linux-gnu)
 mark_as_advanced(CUDNN_INCLUDE_DIR CUDNN_LIBRARY)
 if(CUDNN_INCLUDE_DIR)
   file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h cudnn_lines REGEX "define CUDNN_(MAJOR|MINOR|PATCHLEVEL) ")

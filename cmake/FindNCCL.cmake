@@ -2,7 +2,7 @@
 # libnccl.so.2, in lib/).
 include(NvidiaRoots)
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${NVIDIA_ROOTS} PATH_SUFFIXES include)
-find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${NVIDIA_ROOTS} PATH_SUFFIXES lib64 lib lib/x86_64-linux-gnu)
+find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${NVIDIA_ROOTS} PATH_SUFFIXES lib64 lib lib/x86_64-linux-gnu)
 mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
 if(NCCL_INCLUDE_DIR)
   file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h nccl_lines REGEX "define NCCL_(MAJOR|MINOR|PATCH) ")

@@ -66,11 +66,13 @@ static Status offer_plans(Choice *c, Device *device, int wanted)
     CudnnPlan *plans[CUDNN_CANDIDATES];
     CudnnRules rules = {.deterministic = device->config.deterministic,
                         .tf32 = device->config.tf32 || c->spec->dtype != DTYPE_F32,
+                        .no_runtime_compile = true, /* seconds each, and rarely the best */
                         .workspace_max = WORKSPACE_MAX};
     int found = 0;
     Status st = graph_create(device, c->spec, &graph);
     if (st == OK) st = cudnn_plans(graph, &rules, wanted, plans, &found);
-    if (st == ERR_UNSUPPORTED) { /* better a large workspace than none */
+    if (st == ERR_UNSUPPORTED) { /* better a slow start or a large workspace than none */
+        rules.no_runtime_compile = false;
         rules.workspace_max = 0;
         st = cudnn_plans(graph, &rules, wanted, plans, &found);
     }

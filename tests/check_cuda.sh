@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# A build with the CUDA backend on a machine without a GPU: it starts, says in one line what is missing, and trains on the
+# CPU if it was not told otherwise. Skipped in other builds and on other machines.
+# usage: check_cuda.sh SOURCE_FOLDER BINARY
+set -uo pipefail
+towers=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export GOMP_SPINCOUNT=1000
+
+fail() {
+    echo "check_cuda: $*" >&2
+    exit 1
+}
+
+"$towers" train fashion_cnn --device cuda --dataset synthetic --max-steps 1 >out 2>err
+code=$?
+if grep -q 'no cuda backend' err; then
+    echo "this build has no CUDA backend" >&2
+    exit 77
+fi
+[ $code -ne 0 ] || { echo "there is a GPU here: scripts/gpu_check.sh tests it" >&2; exit 77; }
+[ $code -eq 5 ] || fail "--device cuda without a GPU: exit code $code, wanted 5"
+[ "$(wc -l <err)" -eq 1 ] || fail "--device cuda without a GPU: wanted one line, got: $(cat err)"
+grep -q '^error: ' err || fail "no error line: $(cat err)"
+[ ! -s out ] || fail "something on standard output: $(cat out)"
+
+"$towers" doctor >out 2>err
+grep -q 'cuda backend.*NVIDIA driver' out || fail "doctor does not say what the GPU lacks: $(cat out)"
+
+if "$towers" train fashion_cnn --device cpu --dry-run --dataset synthetic >out 2>err; then
+    "$towers" train fashion_cnn --dataset synthetic --epochs 1 --max-steps 1 --output-dir runs >out 2>err || fail "auto: $(cat err)"
+    [ "$(grep -c 'running on the CPU: ' out err | awk -F: '{n += $2} END {print n}')" -eq 1 ] || fail "auto does not say once why it uses the CPU: $(cat out err)"
+fi
+echo "ok"

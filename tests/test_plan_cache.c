@@ -1,0 +1,132 @@
+/* The cache of plans: what is added is found, also by the next process; a later line wins; what cannot be read or
+ * written does no harm. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#ifdef TOWERS_HAVE_CUDA
+
+#include "kernels/cuda/plan_cache.h"
+
+#include <glob.h>
+
+static char folder[64];
+
+static int folder_make(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/towers-plans-XXXXXX");
+    return mkdtemp(folder) && setenv("XDG_CACHE_HOME", folder, 1) == 0 ? 0 : -1;
+}
+
+static int folder_remove(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "chmod -R u+w '%s'; rm -rf '%s'", folder, folder);
+    return system(command);
+}
+
+static PlanCache *cache_open(void)
+{
+    PlanCache *cache;
+    assert_int_equal(plan_cache_open("NVIDIA H200 (test/..)", &cache), OK);
+    return cache;
+}
+
+/* The one file that the cache writes. */
+static FILE *file_open(const char *mode)
+{
+    glob_t found;
+    char pattern[128];
+    snprintf(pattern, sizeof pattern, "%s/towers/plans/*.txt", folder);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    FILE *file = fopen(found.gl_pathv[0], mode);
+    globfree(&found);
+    assert_non_null(file);
+    return file;
+}
+
+static void test_found_again(void **state)
+{
+    (void)state;
+    PlanCache *cache = cache_open();
+    assert_null(plan_cache_find(cache, "forward f16 x 1x8x4x4"));
+    for (int i = 0; i < 600; i++) {
+        char task[64], plan[64];
+        snprintf(task, sizeof task, "task %d", i);
+        snprintf(plan, sizeof plan, "engine %d knobs 1=2", i);
+        assert_int_equal(plan_cache_add(cache, task, plan, i), OK);
+    }
+    assert_int_equal(plan_cache_add(cache, "task 7", "engine 70 knobs", 1.5), OK);
+    assert_string_equal(plan_cache_find(cache, "task 7"), "engine 70 knobs");
+    plan_cache_close(cache);
+    cache = cache_open();
+    assert_string_equal(plan_cache_find(cache, "task 599"), "engine 599 knobs 1=2");
+    assert_string_equal(plan_cache_find(cache, "task 7"), "engine 70 knobs");
+    assert_null(plan_cache_find(cache, "task 600"));
+    plan_cache_close(cache);
+}
+
+static void test_broken_lines(void **state)
+{
+    (void)state;
+    PlanCache *cache = cache_open();
+    assert_int_equal(plan_cache_add(cache, "good", "engine 1 knobs", 1), OK);
+    plan_cache_close(cache);
+    FILE *file = file_open("a");
+    fputs("no tabs at all\nhalf\tengine 2", file);
+    for (int i = 0; i < 5000; i++) fputc('x', file);
+    fputs("\n\t\t\n", file);
+    fputs("cut", file);
+    fclose(file);
+    cache = cache_open();
+    assert_string_equal(plan_cache_find(cache, "good"), "engine 1 knobs");
+    assert_null(plan_cache_find(cache, "half"));
+    plan_cache_close(cache);
+}
+
+static void test_no_folder(void **state)
+{
+    (void)state;
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    PlanCache *cache = cache_open();
+    assert_int_equal(plan_cache_add(cache, "task", "engine 3 knobs", 1), OK);
+    assert_string_equal(plan_cache_find(cache, "task"), "engine 3 knobs");
+    plan_cache_close(cache);
+    setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_found_again, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(test_broken_lines, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(test_no_folder, folder_make, folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+static void test_without_cuda(void **state)
+{
+    (void)state;
+    printf("  this build has no CUDA backend\n");
+    skip();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_without_cuda)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
