@@ -56,8 +56,8 @@ struct Backend {
     Status (*upload)(Device *device, void *to, const void *host, size_t bytes);
     Status (*download)(Device *device, void *host, const void *from, size_t bytes);
     Status (*fill)(Device *device, void *to, float value, size_t count); /* f32 */
-    /* Host memory that will be uploaded from often (`often`), or, before it is freed, no longer: only a matter of speed.
-     * NULL: makes no difference. */
+    /* Host memory that will be uploaded from often (`often`), or, before it is freed, no longer: only a matter of
+     * speed. NULL: makes no difference. */
     void (*pin)(Device *device, void *host, size_t bytes, bool often);
 
     const OpKernel *const *kernels; /* [OP_COUNT] */
