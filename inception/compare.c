@@ -344,14 +344,17 @@ out:
 
 static void difference_verdict(RunDifference *d)
 {
-    char part[3][160] = {"", "", ""};
+    char part[3][256] = {"", "", ""};
     int parts = 0;
     if (d->loss.p < DIFFERENCE_LEVEL)
         snprintf(part[parts++], sizeof part[0], "its loss is %.3g %s (p = %.2g)", fabs(d->loss.mean),
                  d->loss.mean < 0 ? "lower" : "higher", d->loss.p);
     if (d->accuracy.p < DIFFERENCE_LEVEL)
-        snprintf(part[parts++], sizeof part[0], "its test accuracy is %.2f points %s (p = %.2g)",
-                 100 * fabs(d->accuracy.mean), d->accuracy.mean < 0 ? "lower" : "higher", d->accuracy.p);
+        snprintf(
+            part[parts++], sizeof part[0],
+            "its test accuracy is %.2f points %s (p = %.2g for these weights; how much another seed changes, one run "
+            "each cannot tell)",
+            100 * fabs(d->accuracy.mean), d->accuracy.mean < 0 ? "lower" : "higher", d->accuracy.p);
     if (d->speed.p < DIFFERENCE_LEVEL)
         snprintf(part[parts++], sizeof part[0], "it is %.1f %% %s (p = %.2g)", 100 * fabs(d->speed.mean / d->a_speed),
                  d->speed.mean < 0 ? "slower" : "faster", d->speed.p);
