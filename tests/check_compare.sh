@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # compare, of real runs. Without learning (--lr 0) the towers' losses are independent samples: the last tower's is unbiased
-# and four times as noisy as the mean of four. A run and its repetition are equal bit for bit; one with fewer
-# classes has another loss. With fault points compiled in: a NaN in the first tower is named, and when a check of the last would have
-# seen it. Arguments: source folder, binary.
+# and four times as noisy as the mean of four. A run and its repetition are equal bit for bit; one with fewer classes has
+# another loss. With fault points compiled in: a NaN in the first tower is named, and when a check of the last would have
+# seen it. The confusion matrix counts every test sample and agrees with the accuracy. Arguments: source folder, binary.
 set -u
 towers=$2
 command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 77; }
@@ -12,11 +12,12 @@ cd "$work" || exit 1
 unset "${!TOWERS_@}"
 export GOMP_SPINCOUNT=1000
 
+evaluation=(--eval-interval 0)
 train() { # NAME ARGUMENT...
     local name=$1
     shift
-    timeout 200 "$towers" train fashion_cnn --dataset synthetic --towers 4 --threads 1 --batch-size 8 \
-        --eval-interval 0 --summary-interval 0 --quiet --output-dir runs --experiment "$name" "$@" >out 2>err </dev/null
+    timeout 200 "$towers" train fashion_cnn --dataset synthetic --towers 4 --threads 1 --batch-size 8 "${evaluation[@]}" \
+        --summary-interval 0 --quiet --output-dir runs --experiment "$name" "$@" >out 2>err </dev/null
 }
 must() {
     "$@" || { echo "FAILED: $*: $(cat err)"; exit 1; }
@@ -25,6 +26,8 @@ must train still --lr 0 --max-steps 600
 must train first --max-steps 120
 must train again --max-steps 120
 must train other --max-steps 120 --classes 5
+evaluation=(--eval-interval 1)
+must train seen --max-steps 40 --processes 2
 "$towers" compare runs/still --json >still.json || exit 1
 "$towers" compare runs/first runs/again runs/other --json >pairs.json || exit 1
 "$towers" compare runs/first runs/other >text || exit 1
@@ -60,6 +63,11 @@ if int(sys.argv[1]) == 8:
 else:
     print('without fault points: the NaN is not tested')
     expect(bad == [], f'not finite: {bad}')
+seen = [[int(n) for n in line.split(',')] for line in open('runs/seen/confusion.csv')]
+accuracy = float(open('runs/seen/results.csv').read().splitlines()[-1].split(',')[5])
+expect(sum(map(sum, seen)) == 1024 and len(seen) == 10, f'confusion of {sum(map(sum, seen))} samples')
+expect(sum(seen[i][i] for i in range(10)) == round(1024 * accuracy), f'confusion and accuracy {accuracy} disagree: {seen}')
+
 for what in failed:
     print('FAILED:', what)
 sys.exit(bool(failed))
