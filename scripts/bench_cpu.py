@@ -120,7 +120,8 @@ def run_side(side):
     work = tempfile.mkdtemp(prefix="bench-")
     command = [c.replace("{work}", work) for c in side["command"]]
     env = dict(os.environ, OPENBLAS_NUM_THREADS="1")
-    env.pop("OMP_NUM_THREADS", None)
+    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):  # each side by its own defaults
+        env.pop(name, None)
     busy, steal = ticks()
     mine = resource.getrusage(resource.RUSAGE_CHILDREN)
     load, start = os.getloadavg()[0], time.perf_counter()

@@ -319,6 +319,105 @@ static void max_grad_chunk(void *context, int64_t first, int64_t end, int thread
         }
 }
 
+/* ---- the same for windows of 2x2 that lie side by side: each of them is read once and writes its four pixels */
+
+typedef struct Square {
+    const void *dy, *y;
+    const uint8_t *argmax;
+    void *dx[4];
+} Square;
+
+VECTOR_INLINE void square_rows(Dtype dtype, bool relu, Square s, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float sent = load(dtype, s.dy, i);
+        if (relu) sent = load(dtype, s.y, i) > 0.0f ? sent : 0.0f;
+        int32_t place = s.argmax[i];
+        store(dtype, s.dx[0], i, place == 0 ? sent : 0.0f);
+        store(dtype, s.dx[1], i, place == 1 ? sent : 0.0f);
+        store(dtype, s.dx[2], i, place == 2 ? sent : 0.0f);
+        store(dtype, s.dx[3], i, place == 3 ? sent : 0.0f);
+    }
+}
+
+/* One row of dy, whose first window is `s`; pitches in bytes. */
+typedef struct SquareRow {
+    Square first;
+    int64_t dy_pitch, y_pitch, argmax_pitch, dx_pitch, windows, c;
+} SquareRow;
+
+VECTOR_INLINE void square_row(Dtype dtype, const SquareRow *row)
+{
+    Square s = row->first;
+    for (int64_t k = 0; k < row->windows; k++) {
+        if (s.y)
+            square_rows(dtype, true, s, row->c);
+        else
+            square_rows(dtype, false, s, row->c);
+        s.dy = (const char *)s.dy + row->dy_pitch;
+        s.y = s.y ? (const char *)s.y + row->y_pitch : NULL;
+        s.argmax += row->argmax_pitch;
+        for (int q = 0; q < 4; q++) s.dx[q] = (char *)s.dx[q] + 2 * row->dx_pitch;
+    }
+}
+
+CPU_CLONES static void pool_square_row(Dtype dtype, const SquareRow *row)
+{
+    BY_DTYPE(dtype, square_row, row);
+}
+
+static bool squares_fit(const MaxPoolGrad *pool)
+{
+    const Window *w = &pool->window;
+    Shape s = pool->dx->shape, ys = pool->dy->shape;
+    return w->kh == 2 && w->kw == 2 && w->stride_h == 2 && w->stride_w == 2 && !w->pad_h && !w->pad_w &&
+           2 * ys.h <= s.h && 2 * ys.w <= s.w && !pool->acc->data;
+}
+
+/* Pixels that no window covers. */
+static void pixels_zero(const Tensor *dx, int64_t pixel, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++)
+        memset(element_at(dx, (pixel + k) * dx->pitch), 0, (size_t)dx->shape.c * dtype_bytes(dx->dtype));
+}
+
+static void squares_of_row(const MaxPoolGrad *pool, int64_t dy_pixel, int64_t dx_pixel)
+{
+    const Tensor *dx = pool->dx, *dy = pool->dy, *y = pool->relu_y;
+    int64_t bytes = (int64_t)dtype_bytes(dx->dtype);
+    SquareRow row = {.first = {.dy = element_at(dy, dy_pixel * dy->pitch),
+                               .y = optional_row(y, dy_pixel),
+                               .argmax = element_at(pool->argmax, dy_pixel * pool->argmax->pitch)},
+                     .dy_pitch = dy->pitch * bytes,
+                     .y_pitch = y->pitch * bytes,
+                     .argmax_pitch = pool->argmax->pitch,
+                     .dx_pitch = dx->pitch * bytes,
+                     .windows = dy->shape.w,
+                     .c = dx->shape.c};
+    for (int q = 0; q < 4; q++) row.first.dx[q] = element_at(dx, (dx_pixel + q / 2 * dx->shape.w + q % 2) * dx->pitch);
+    pool_square_row(dx->dtype, &row);
+}
+
+/* Bands [first, end) of dx of all images: two rows each, or the odd one at the bottom. */
+static void squares_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const MaxPoolGrad *pool = context;
+    Shape s = pool->dx->shape, ys = pool->dy->shape;
+    int64_t bands = (s.h + 1) / 2, rest = s.w - 2 * (int64_t)ys.w;
+    for (int64_t k = first; k < end; k++) {
+        int64_t image = k / bands, band = k % bands, pixel = (image * s.h + 2 * band) * s.w;
+        int64_t rows = smaller(2, s.h - 2 * band);
+        if (band >= ys.h) {
+            pixels_zero(pool->dx, pixel, rows * s.w);
+            continue;
+        }
+        squares_of_row(pool, (image * ys.h + band) * ys.w, pixel);
+        for (int64_t row = 0; row < rows; row++) pixels_zero(pool->dx, pixel + (row + 1) * s.w - rest, rest);
+    }
+}
+
 static MaxPoolGrad max_grad_bind(const OpCall *call)
 {
     const Window *w = &call->attr.pool.window;
@@ -349,7 +448,11 @@ static Status max_pool_dx_launch(Device *device, OpCall *call)
 {
     MaxPoolGrad pool = max_grad_bind(call);
     Shape s = pool.dx->shape;
-    chunks_run(device, (int64_t)s.n * s.h, chunk_pixels((int64_t)s.w * s.c), max_grad_chunk, &pool);
+    int64_t width = (int64_t)s.w * s.c;
+    if (squares_fit(&pool))
+        chunks_run(device, (int64_t)s.n * ((s.h + 1) / 2), chunk_pixels(2 * width), squares_chunk, &pool);
+    else
+        chunks_run(device, (int64_t)s.n * s.h, chunk_pixels(width), max_grad_chunk, &pool);
     return OK;
 }
 
@@ -555,8 +658,7 @@ static int64_t part_touches(int64_t i, int64_t parts, int64_t side, int64_t *fir
 static void taps_adaptive(Taps *taps, int32_t in, int32_t out, bool backward)
 {
     int64_t first;
-    for (int32_t i = 0; i < in; i++)
-        taps->of_source[i] = backward ? 1 / (float)part_touches(i, in, out, &first) : 1;
+    for (int32_t i = 0; i < in; i++) taps->of_source[i] = backward ? 1 / (float)part_touches(i, in, out, &first) : 1;
     for (int32_t i = 0; i < out; i++) {
         taps->count[i] = part_touches(i, out, in, &taps->first[i]);
         taps->of_target[i] = backward ? 1 : 1 / (float)taps->count[i];
