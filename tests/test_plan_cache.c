@@ -28,8 +28,8 @@ static int folder_make(void **state)
 static int folder_remove(void **state)
 {
     (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "chmod -R u+w '%s'; rm -rf '%s'", folder, folder);
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
     return system(command);
 }
 
