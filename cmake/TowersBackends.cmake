@@ -30,6 +30,9 @@ if(TOWERS_HAVE_CPU)
   target_include_directories(towers_cpu PRIVATE ${DNNL_INCLUDE_DIR})
   # Sums may be reordered and NaN must survive: no -ffast-math, only what vectorizing reductions needs.
   target_compile_options(towers_cpu PRIVATE -fno-math-errno -fno-trapping-math)
+  if(TOWERS_SANITIZE AND CMAKE_C_COMPILER_ID MATCHES Clang)
+    target_compile_options(towers_cpu PRIVATE -Wno-pass-failed) # instrumented loops are not vectorized, and need not be
+  endif()
   if(TOWERS_OPENMP)
     find_package(OpenMP REQUIRED COMPONENTS C)
     target_link_libraries(towers_cpu PUBLIC OpenMP::OpenMP_C)
