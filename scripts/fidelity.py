@@ -91,6 +91,7 @@ class Case:
 
 # Seeds are such that few pooling windows, and none of the late ones, have two largest values equal within rounding.
 CASES = [
+    Case("inception_v3", inception_v3, 107, 1),
     Case("inception_v3", inception_v3, 299, 4, aux_weight=0.4),
     Case("inception_v3", inception_v3, 107, 1, variant="tf2016", classes=1001, smoothing=0.1, gamma=False),
     Case("googlenet", googlenet, 64, 1, aux_weight=0.3),
@@ -323,9 +324,9 @@ class Table:
         print(line, flush=True)
         self.lines.append(line)
 
-    def row(self, cells, passed=None, praise="ok"):
+    def row(self, cells, passed=None):
         if passed is not None:
-            cells = cells + [praise if passed else "**outside**"]
+            cells = cells + ["ok" if passed else "**outside**"]
             self.failed += not passed
         self.say("| " + " | ".join(cells) + " |")
 
@@ -341,11 +342,10 @@ def compare(table, title, groups, ours, single, double):
         theirs = {n: max(error(run[n], double[n]) for run in single) for n in names}
         ratios = {n: mine[n] / max(theirs[n], np.finfo(np.float32).eps) for n in names}
         worst, far = max(mine, key=mine.get), max(ratios, key=ratios.get)
-        beyond = {n for n in names if mine[n] > bound}
-        passed = all(theirs[n] > bound for n in beyond) and ratios[far] <= RATIO_BOUND
+        passed = mine[worst] <= bound and ratios[far] <= RATIO_BOUND
         table.row([title, label, str(len(names)), f"{mine[worst]:.1e}", f"{max(theirs.values()):.1e}",
                    f"{np.median(list(ratios.values())):.2f}", f"{ratios[far]:.2f} ({far.split('.', 1)[-1]})"],
-                  passed, f"ok, {len(beyond)} beyond the bound on both sides" if beyond else "ok")  # fmt: skip
+                  passed)  # fmt: skip
 
 
 def missing(table, case, ours, double):
@@ -404,7 +404,7 @@ def count_rows(table, towers):
         ("googlenet", [], 13004888, 1.51), ("googlenet", ["--no-aux"], 6624904, 1.50),
         ("inception_v4", [], 42679816, 12.25), ("inception_resnet_v2", [], 55843464, 13.16),
     ]  # fmt: skip
-    cases = {case.model: case for case in CASES if not case.variant}
+    cases = {case.model: case for case in CASES if not case.variant}  # the last of a model has its auxiliary heads
     table.row(["network", "parameters", "PyTorch's", "multiply-adds, one image", "verdict"])
     table.row(["---"] * 5)
     for model, options, parameters, giga in wanted:
@@ -452,10 +452,11 @@ Written by `scripts/fidelity.sh`: the networks of this project against torchvisi
 {torch}. Equal weights and images go through PyTorch in float64, PyTorch in float32 and the trainer in float32 (dropout
 off, batch norm on the batch). The error of a tensor is the 2-norm of its difference from the float64 result, divided by
 the 2-norm of that. No tensor may be more than {ratio:g} times as far from float64 as PyTorch's own float32 is (the worse of its
-two memory formats; at least one unit in the last place), and none beyond {gradient:g} (gradients) or {logit:g} (all else)
-where PyTorch's is not: among some million pooling windows there are a few whose two largest values differ by less than
-rounding, and then the gradient goes to one pixel here and to its neighbour there. Biases are chosen such that the same
-does not happen at a ReLU. *Passes* are the rewrites of the op list (`--fuse-siblings`, `--pool-behind-conv`).
+two memory formats; at least one unit in the last place), and none beyond {gradient:g} (gradients) or {logit:g} (all
+else). Biases are chosen such that no input of a ReLU lies so close to zero that rounding decides its sign. At a max
+pool that cannot be arranged: at 299x299 some of its three million windows have two largest values closer than rounding,
+and then the gradient goes to one pixel here and to its neighbour there, in PyTorch's float32 as well (compare the two
+columns of errors). *Passes* are the rewrites of the op list (`--fuse-siblings`, `--pool-behind-conv`).
 """
 
 
