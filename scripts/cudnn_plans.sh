@@ -25,7 +25,7 @@ Only engines that come compiled are counted.
 - *data+sums*: gradient of the input with the ReLU's mask and the sums of batch normalization's gradient.
 - *apply+filter*: gradient of the weights, with the normalization and ReLU of its input in its prologue.
 
-The joined forms need f16; in bf16 cuDNN has none, in no case that was asked. The first convolution has no gradient of
+The joined forms need f16; in bf16 cuDNN has none for Inception v3 on the H200, and was not asked elsewhere. The first convolution has no gradient of
 its input and no normalization before it, so it counts only where it applies. Strides are those of the trained graph:
 normalized inputs that are slices of a joined convolution's output keep their pitch. The image's channels are padded to
 8. *As written* is the model without the joining of sibling convolutions.
@@ -38,7 +38,7 @@ TEXT
 
 What is missing, and what runs instead:
 
-- bf16, all joined forms: the separate kernels (convolution, then statistics, then apply), on every GPU.
+- bf16, all joined forms: the separate kernels (convolution, then statistics, then apply).
 - B200, *apply+statistics*: *statistics* alone, behind a separate apply kernel.
 - GoogLeNet's first convolution (7x7, stride 2), *statistics*: the separate statistics kernel.
 

@@ -11,7 +11,7 @@
 #   --dry-run     build everything, say what would run, run nothing
 # Each part has a time limit; all together end within about 8 minutes. docs/performance.md is made from the results.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 root=$PWD out=docs/results dry=no parts=()
 while [ $# -gt 0 ]; do
     case $1 in
