@@ -170,7 +170,7 @@ template <typename T, int V> BOUNDED avg_pool_kernel(const __grid_constant__ Poo
     if (!pool_place(o, rows, V, &at)) return;
     int32_t i0, i1, j0, j1;
     float share = axis_window(pool_axis(o, true, false), (int32_t)at.i, &i0, &i1) *
-                    axis_window(pool_axis(o, false, false), (int32_t)at.j, &j0, &j1);
+                  axis_window(pool_axis(o, false, false), (int32_t)at.j, &j0, &j1);
     share = 1.0f / share;
     float sum[V], x[V];
     UNROLL

@@ -65,7 +65,8 @@ DEVICE Sample softmax_sample(const Softmax &o)
     int32_t classes = o.logits.shape.c, label = o.labels[blockIdx.x];
     bool known = label >= 0 && label < classes;
     float top = -INFINITY, mine = logit(o, row, known ? label : 0);
-    for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x) top = larger_of(top, logit(o, row, k));
+    for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x)
+        top = larger_of(top, logit(o, row, k));
     top = block_largest(top, tops);
     double exps = 0, centred = 0, before = 0;
     for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x) {
