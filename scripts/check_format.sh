@@ -10,5 +10,5 @@ if grep -nP '\t| +$' "${sources[@]}"; then
     exit 1
 fi
 if command -v codespell >/dev/null; then
-    codespell -q 3 --skip '*.proto,golden_*,*/corpus/*' -L te,inout,ans,nd,fo README.md docs kernels nccl_sync towers inception scripts tests
+    codespell -q 3 --skip '*.proto,golden_*,*/corpus/*' -L te,inout,ans,nd,fo,trian README.md docs kernels nccl_sync towers inception scripts tests
 fi
