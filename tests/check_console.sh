@@ -5,6 +5,7 @@
 set -u
 towers=$2
 command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 77; }
+python3 -c 'import pty; pty.openpty()' 2>/dev/null || { echo "SKIPPED: no pseudo-terminals here (is devpts mounted?)"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
