@@ -409,6 +409,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->log_tf2016 = o->log_style == LOG_TF2016;
     job->nan_check = o->nan_check;
     job->nan_policy = o->nan_policy;
+    job->nan_limit = (int)o->nan_limit;
     job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
     job->deterministic = o->deterministic;
     job->tf32 = o->amp && o->amp_dtype == AMP_TF32;

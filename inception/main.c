@@ -8,6 +8,7 @@
 #include "inception/info.h"
 #include "inception/job.h"
 #include "inception/options.h"
+#include "inception/replay.h"
 #include "inception/report.h"
 #include "towers/checkpoint.h"
 #include "towers/fault.h"
@@ -146,6 +147,12 @@ static Status report(const Options *options)
     return report_run(options->arguments[0], options->png, options->json, options->quiet, stdout);
 }
 
+static Status replay(const Options *options)
+{
+    if (options->argument_count == 0) return FAIL(ERR_ARG, "which capsule? (towers replay RUN/nan-step-N-tower-K)");
+    return replay_run(options, options->arguments[0], stdout);
+}
+
 /* ---- help and the like */
 
 static void version_print(void)
@@ -197,6 +204,7 @@ static Status verb_run(Options *options, int *signal_number)
     case VERB_COMPARE: st = compare_runs(options->arguments, options->argument_count, options->json, stdout); break;
     case VERB_EXPORT: st = export(options, &files); break;
     case VERB_REPORT: st = report(options); break;
+    case VERB_REPLAY: st = replay(options); break;
     case VERB_DOCTOR: st = doctor(options); break;
     case VERB_VERSION: version_print(); break;
     case VERB_MAN: manual_print(stdout, options->markdown); break;

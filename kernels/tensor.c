@@ -2,6 +2,7 @@
 #include "kernels/tensor.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const struct {
     const char *name;
@@ -48,4 +49,21 @@ const char *shape_text(Shape s)
 bool tensor_is_packed(const Tensor *t)
 {
     return t->pitch == t->shape.c;
+}
+
+float half_to_float(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023, bits;
+    if (exponent == 31) {
+        bits = sign | 0x7F800000u | mantissa << 13;
+    } else if (exponent) {
+        bits = sign | (exponent + 112) << 23 | mantissa << 13;
+    } else {
+        float tiny = (float)mantissa * (1.0f / 16777216.0f);
+        memcpy(&bits, &tiny, sizeof bits);
+        bits |= sign;
+    }
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
 }

@@ -28,6 +28,8 @@ typedef struct Tensor {
 size_t dtype_bytes(Dtype dtype);
 const char *dtype_name(Dtype dtype);
 
+float half_to_float(uint16_t half); /* IEEE binary16, from its bits */
+
 int64_t shape_count(Shape s);  /* elements, without pitch */
 int64_t shape_pixels(Shape s); /* n * h * w */
 bool shape_equal(Shape a, Shape b);

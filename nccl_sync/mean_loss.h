@@ -29,8 +29,9 @@ typedef enum LossReport {
  * original. */
 typedef enum NanCheck { NAN_CHECK_OFF = 0, NAN_CHECK_LAST, NAN_CHECK_MEAN, NAN_CHECK_ALL } NanCheck;
 
-/* What a step that fails the check does to the run: end it, or leave the step out. */
-typedef enum NanPolicy { NAN_POLICY_STOP = 0, NAN_POLICY_SKIP } NanPolicy;
+/* What a step that fails the check does to the run: end it, leave the step out, or return to the last checkpoint and
+ * leave it out from there on. */
+typedef enum NanPolicy { NAN_POLICY_STOP = 0, NAN_POLICY_SKIP, NAN_POLICY_ROLLBACK } NanPolicy;
 
 /* What a sum of losses is divided by: the samples really there, or the constant global batch (the tf.distribute
  * tutorial). */

@@ -187,6 +187,7 @@ static void run_open(Run *run, const Backend *backend, const Model *of, int towe
         .accumulate = 1,
         .bn_decay = 0.9,
         .nan_check = NAN_CHECK_ALL,
+        .nan_limit = 10,
         .comm_timeout_ms = 10000,
         .on_step = see_step,
     };

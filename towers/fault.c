@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 static Fault faults[FAULTS_MAX];
-static int fault_count;
+static int faults_used;
+static char faults_given[1024];
 
 static const char *const kind_names[] = {
     [FAULT_NONE] = "none", [FAULT_NAN] = "nan",   [FAULT_INF] = "inf",     [FAULT_HANG] = "hang",
@@ -37,6 +38,18 @@ static Status phase_parse(const char *text, int *phase)
     return FAIL(ERR_ARG, "TOWERS_FAULT: no phase '%s'", text);
 }
 
+static Status where_parse(const char *text, Fault *fault)
+{
+    bool both = !strcmp(text, "both");
+    fault->loss = both || !strcmp(text, "loss");
+    fault->grad = both || !strcmp(text, "grad");
+    fault->weights = !strcmp(text, "weights");
+    fault->statistics = !strcmp(text, "statistics");
+    fault->slot = !strcmp(text, "slot");
+    if (fault->loss || fault->grad || fault->weights || fault->statistics || fault->slot) return OK;
+    return FAIL(ERR_ARG, "TOWERS_FAULT: no place '%s' (loss grad both weights statistics slot)", text);
+}
+
 static Status field_parse(char *field, Fault *fault)
 {
     char *value = strchr(field, '=');
@@ -47,11 +60,7 @@ static Status field_parse(char *field, Fault *fault)
         snprintf(fault->layer, sizeof fault->layer, "%s", value);
         return OK;
     }
-    if (!strcmp(field, "where")) {
-        fault->loss = strcmp(value, "grad") != 0;
-        fault->grad = strcmp(value, "loss") != 0;
-        return OK;
-    }
+    if (!strcmp(field, "where")) return where_parse(value, fault);
     char *end;
     long long number = strtoll(value, &end, 10);
     if (end == value || *end) return FAIL(ERR_ARG, "TOWERS_FAULT: '%s=%s' wants a number", field, value);
@@ -61,14 +70,16 @@ static Status field_parse(char *field, Fault *fault)
         fault->step = number;
     else if (!strcmp(field, "ms"))
         fault->ms = (int)number;
+    else if (!strcmp(field, "index"))
+        fault->index = number;
     else
-        return FAIL(ERR_ARG, "TOWERS_FAULT: no key '%s' (tower step phase layer where ms)", field);
+        return FAIL(ERR_ARG, "TOWERS_FAULT: no key '%s' (tower step phase layer index where ms)", field);
     return OK;
 }
 
 static Status fault_parse(char *text, Fault *fault)
 {
-    *fault = (Fault){.phase = PHASE_FORWARD, .ms = 20, .step = 1, .loss = true, .grad = true};
+    *fault = (Fault){.phase = PHASE_FORWARD, .ms = 20, .step = 1, .index = -1, .loss = true, .grad = true};
     char *fields = strchr(text, ':'), *rest = NULL;
     if (fields) *fields++ = 0;
     TRY(kind_parse(text, &fault->kind));
@@ -77,19 +88,40 @@ static Status fault_parse(char *text, Fault *fault)
     return OK;
 }
 
+Status faults_load_text(const char *text)
+{
+    char copy[sizeof faults_given], *rest = NULL;
+    faults_used = 0;
+    faults_given[0] = 0;
+    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy) return FAIL(ERR_ARG, "TOWERS_FAULT is too long");
+    for (char *one = strtok_r(copy, ";", &rest); one; one = strtok_r(NULL, ";", &rest)) {
+        if (faults_used == FAULTS_MAX) return FAIL(ERR_ARG, "TOWERS_FAULT: more than %d faults", FAULTS_MAX);
+        TRY(fault_parse(one, &faults[faults_used]));
+        faults_used++;
+    }
+    snprintf(faults_given, sizeof faults_given, "%s", text);
+    return OK;
+}
+
 Status faults_load(void)
 {
     const char *text = getenv("TOWERS_FAULT");
-    fault_count = 0;
-    if (!text || !*text) return OK;
-    char copy[1024], *rest = NULL;
-    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy) return FAIL(ERR_ARG, "TOWERS_FAULT is too long");
-    for (char *one = strtok_r(copy, ";", &rest); one; one = strtok_r(NULL, ";", &rest)) {
-        if (fault_count == FAULTS_MAX) return FAIL(ERR_ARG, "TOWERS_FAULT: more than %d faults", FAULTS_MAX);
-        TRY(fault_parse(one, &faults[fault_count]));
-        fault_count++;
-    }
-    return OK;
+    return faults_load_text(text ? text : "");
+}
+
+const char *faults_text(void)
+{
+    return faults_given;
+}
+
+int fault_count(void)
+{
+    return faults_used;
+}
+
+const Fault *fault_at(int index)
+{
+    return &faults[index];
 }
 
 static void strike(const Fault *fault)
@@ -107,7 +139,7 @@ static void strike(const Fault *fault)
 
 void fault_strike(int tower, int64_t step, Phase phase)
 {
-    for (int i = 0; i < fault_count; i++) {
+    for (int i = 0; i < faults_used; i++) {
         const Fault *fault = &faults[i];
         bool now = fault->kind == FAULT_DELAY ? step >= fault->step : step == fault->step;
         if (now && fault->tower == tower && fault->phase == (int)phase) strike(fault);
@@ -116,9 +148,15 @@ void fault_strike(int tower, int64_t step, Phase phase)
 
 const Fault *fault_of(FaultKind kind, int tower, int64_t step)
 {
-    for (int i = 0; i < fault_count; i++)
+    for (int i = 0; i < faults_used; i++)
         if (faults[i].kind == kind && faults[i].tower == tower && faults[i].step == step) return &faults[i];
     return NULL;
+}
+
+const Fault *fault_poison(int tower, int64_t step)
+{
+    const Fault *fault = fault_of(FAULT_NAN, tower, step);
+    return fault ? fault : fault_of(FAULT_INF, tower, step);
 }
 
 #endif

@@ -1,8 +1,10 @@
 /* Fault points: how tests make a tower fail at a given step. Compiled in only with -DTOWERS_FAULTS=ON.
  *
- * TOWERS_FAULT="kind:tower=T,step=S[,phase=P][,layer=NAME][,ms=N][,where=loss|grad|both]", several joined by ';'.
- * Kinds: nan, inf (poison the tower's loss and gradients, or the output of one layer), hang, exit, kill, delay (ms each
- * step from S on), bitflip (one bit of a weight, after the update). Steps count from 1. */
+ * TOWERS_FAULT="kind:tower=T,step=S[,phase=P][,layer=NAME][,index=N][,ms=N]
+ * [,where=loss|grad|both|weights|statistics|slot]", several joined by ';'. Kinds: nan, inf (poison the tower's loss and
+ * gradients, or one number of its process's weights, statistics or slot 0 after the update; with a layer, its output in
+ * the phase forward or the first gradient that it makes in the phase backward: the element `index`, or all), hang,
+ * exit, kill, delay (ms each step from S on), bitflip (one bit of a weight, after the update). Steps count from 1. */
 #ifndef TOWERS_FAULT_H
 #define TOWERS_FAULT_H
 
@@ -23,10 +25,11 @@ typedef struct Fault {
     FaultKind kind;
     int tower;
     int64_t step;
-    int phase; /* where hang, exit, kill and delay strike; default PHASE_FORWARD */
+    int phase; /* where hang, exit, kill and delay strike, and nan and inf in a layer; default PHASE_FORWARD */
     int ms;
-    bool loss, grad; /* what nan and inf poison */
-    char layer[128]; /* "" or the op whose output is poisoned */
+    int64_t index;                              /* of the element that is poisoned in a layer; -1: all */
+    bool loss, grad, weights, statistics, slot; /* what nan and inf poison */
+    char layer[128];                            /* "" or the op whose output is poisoned */
 } Fault;
 
 enum { FAULTS_MAX = 16 };
@@ -34,14 +37,34 @@ enum { FAULTS_MAX = 16 };
 #ifdef TOWERS_FAULTS
 /* Reads TOWERS_FAULT once. ERR_ARG names the word that is not understood. */
 NODISCARD Status faults_load(void);
+NODISCARD Status faults_load_text(const char *text); /* the same from a text; "": none */
+const char *faults_text(void);                       /* as it was read last; "" if there are none */
+int fault_count(void);
+const Fault *fault_at(int index);
+/* The first nan or inf set for (tower, step), or NULL. */
+const Fault *fault_poison(int tower, int64_t step);
 /* hang, exit, kill, delay: strike here if one is set for (tower, step, phase). */
 void fault_strike(int tower, int64_t step, Phase phase);
-/* nan, inf, bitflip: the fault set for (tower, step), or NULL. */
+/* The fault of this kind set for (tower, step), or NULL. */
 const Fault *fault_of(FaultKind kind, int tower, int64_t step);
 #else
 static inline Status faults_load(void)
 {
     return OK;
+}
+static inline Status faults_load_text(const char *text)
+{
+    if (!*text) return OK;
+    return FAIL(ERR_UNSUPPORTED, "this build has no fault points (-DTOWERS_FAULTS=ON) to repeat '%s'", text);
+}
+static inline const char *faults_text(void)
+{
+    return "";
+}
+static inline const Fault *fault_poison(int tower, int64_t step)
+{
+    (void)tower, (void)step;
+    return NULL;
 }
 static inline void fault_strike(int tower, int64_t step, Phase phase)
 {

@@ -8,6 +8,7 @@
 
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
+#include "towers/finding.h"
 
 enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_EPOCHS = 16, LEDGER_MESSAGE = 2048, LEDGER_NOTES = 8 };
 
@@ -86,9 +87,17 @@ typedef struct EvalResult {
     double loss;            /* mean */
 } EvalResult;
 
+/* What the search after a refused step found. Written by the process of the tower at fault; the others read it after a
+ * barrier. */
+typedef struct LedgerSearch {
+    Finding found;
+    char report[LEDGER_MESSAGE]; /* lines for people, each behind a newline */
+} LedgerSearch;
+
 typedef struct Ledger {
     int towers, processes;
     LedgerRun run;
+    LedgerSearch search;
     EvalResult eval;                  /* of an evaluation run */
     LedgerEpoch epoch[LEDGER_EPOCHS]; /* of epoch e: epoch[e % LEDGER_EPOCHS] */
     _Atomic int first_failed;         /* process + 1 that failed first, 0 = none */

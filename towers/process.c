@@ -4,10 +4,14 @@
 
 #include "towers/checkpoint.h"
 #include "towers/fault.h"
+#include "towers/forensics.h"
+#include "towers/poison.h"
+#include "towers/rollback.h"
 #include "towers/summary.h"
 
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,10 +152,10 @@ static void loader_pin(TowerProcess *p, bool often)
         backend->pin(&p->replica->device, memory, bytes, often);
 }
 
-static Status loader_open(TowerProcess *p)
+LoaderConfig process_loader(const TowerProcess *p)
 {
     const TrainJob *job = p->job;
-    LoaderConfig config = {
+    return (LoaderConfig){
         .dataset = job->train,
         .shares = job->shares,
         .first_tower = p->first,
@@ -167,9 +171,22 @@ static Status loader_open(TowerProcess *p)
         .workers = job->workers,
         .depth = 2 * p->local + 2,
     };
+}
+
+static Status loader_open(TowerProcess *p)
+{
+    LoaderConfig config = process_loader(p);
     TRY(loader_create(&config, &p->loader));
     loader_pin(p, true);
     return OK;
+}
+
+Status process_restart_loader(TowerProcess *p)
+{
+    loader_pin(p, false);
+    loader_destroy(p->loader);
+    p->loader = NULL;
+    return loader_open(p);
 }
 
 static Status records_open(TowerProcess *p, bool restored)
@@ -201,10 +218,12 @@ static Status process_open(TowerProcess *p, CommShared *shared)
     p->run.best_top1 = -1;
     TRY(faults_load());
     TRY(replica_open(p));
+    if (p->replica->train[0].plan) TRY(poison_check(&p->replica->train[0]));
     TRY(buckets_open(p));
     TRY(comm_open(p, shared));
     if (p->job->initial_weights) TRY(snapshot_load_weights(p, p->job->initial_weights));
     TRY(snapshot_restore(p, &restored));
+    p->good_step = restored ? p->run.step : -1;
     TRY(loader_open(p));
     TRY(records_open(p, restored));
     atomic_store(&p->ledger->run.first_step, p->run.step);
@@ -297,28 +316,25 @@ static Status epoch_end(TowerProcess *p)
     return OK;
 }
 
-/* Weights that hold a NaN are no state to go back to. Equal on all ranks. */
-static Status weights_finite(TowerProcess *p, bool *finite)
-{
-    double square;
-    TRY(replica_square_sum(p->replica, p->replica->arena[ARENA_PARAM], p->replica->layout->param_elements, &square));
-    *finite = isfinite(square);
-    return OK;
-}
-
 static Status checkpoint_write(TowerProcess *p)
 {
     bool finite = false, last = p->run.step == p->total_steps || p->stop;
     p->checkpoint_ns = clock_ns();
-    TRY(weights_finite(p, &finite));
+    TRY(forensics_state(p, &finite));
     if (!finite && p->job->nan_check != NAN_CHECK_OFF) {
+        if (last)
+            return FAIL(ERR_NUMERIC, "the run ends with numbers that are not finite after step %lld%s",
+                        (long long)p->run.step, p->ledger->search.report);
         if (p->rank == 0)
-            ledger_note(p->ledger, "the weights after step %lld are not finite: no checkpoint of them",
-                        (long long)p->run.step);
+            ledger_note(p->ledger, "what step %lld left is not finite: no checkpoint of it%s", (long long)p->run.step,
+                        p->ledger->search.report);
         return OK;
     }
     Status st = snapshot_save(p);
-    if (st == OK) p->saves_failed = 0;
+    if (st == OK) {
+        p->saves_failed = 0;
+        p->good_step = p->run.step;
+    }
     if (st != ERR_IO || last || ++p->saves_failed == SAVES_FAILED_MAX) return st;
     storage_note(p, "the checkpoint");
     return OK;
@@ -340,9 +356,15 @@ static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
 static Status steps_run(TowerProcess *p)
 {
     p->epoch_started_ns = p->checkpoint_ns = clock_ns();
+    if (p->job->nan_policy == NAN_POLICY_ROLLBACK && p->run.step == 0) TRY(checkpoint_write(p)); /* to go back to */
     while (p->run.step < p->total_steps && !p->stop) {
         bool due;
         TRY(step_run(p));
+        if (p->go_back) {
+            p->go_back = false;
+            TRY(rollback_run(p, p->run.step + 1));
+            continue;
+        }
         bool epoch_ended = p->run.step % p->steps_per_epoch == 0 || p->run.step == p->total_steps;
         if (epoch_ended) TRY(epoch_end(p));
         TRY(checkpoint_due(p, epoch_ended, &due));
@@ -351,20 +373,33 @@ static Status steps_run(TowerProcess *p)
     return OK;
 }
 
+Status process_log(TowerProcess *p, const char *format, ...)
+{
+    char line[LEDGER_MESSAGE];
+    va_list args;
+    if (!p->metrics) return OK;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    for (char *at = line; *at; at++)
+        if (*at == '\n') *at = '|';
+    return metrics_log(p->metrics, "%s", line);
+}
+
 /* A line of the log on the way out of a failure: that it could not be written must not hide the cause. */
 static void stop_log(TowerProcess *p, const char *message, const char *more)
 {
-    if (metrics_log(p->metrics, "stopped: %s%s", message, more) != OK) return;
+    if (process_log(p, "stopped: %s%s", message, more) != OK) return;
 }
 
 /* A refused step leaves every rank with the weights before it: if they are whole they are worth keeping, and all ranks
  * are here together. */
 static Status keep_good_state(TowerProcess *p, Status cause)
 {
-    char message[1024];
+    char message[LEDGER_MESSAGE];
     snprintf(message, sizeof message, "%s", status_message());
     bool finite = false, moved = p->job->nan_check == NAN_CHECK_LAST; /* it looks after the update */
-    Status st = weights_finite(p, &finite);
+    Status st = forensics_state(p, &finite);
     if (st == OK && finite && !moved) st = snapshot_save(p);
     if (p->metrics) stop_log(p, message, st == OK ? "" : " (and no checkpoint could be written)");
     return FAIL(cause, "%s", message);

@@ -106,9 +106,8 @@ out:
 
 /* ---- arenas to lists */
 
-/* Download a device arena and append it. `states`: the layout is that of STATE. */
-static Status arena_pack(TowerProcess *p, const char *prefix, const float *arena, bool states, int64_t tracked,
-                         WeightList *list)
+Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, bool states, int64_t tracked,
+                     WeightList *list)
 {
     Replica *r = p->replica;
     size_t count = states ? r->layout->state_elements : r->layout->param_elements;
@@ -131,8 +130,8 @@ static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensor
 static Status model_pack(TowerProcess *p, WeightList *list)
 {
     Replica *r = p->replica;
-    TRY(arena_pack(p, "", r->ema ? r->ema : r->arena[ARENA_PARAM], false, -1, list));
-    if (r->layout->state_elements) TRY(arena_pack(p, "", r->eval_state, true, p->run.updates, list));
+    TRY(snapshot_pack(p, "", r->ema ? r->ema : r->arena[ARENA_PARAM], false, -1, list));
+    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->eval_state, true, p->run.updates, list));
     return OK;
 }
 
@@ -158,8 +157,8 @@ static Status train_pack(TowerProcess *p, WeightList *list)
     Replica *r = p->replica;
     static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
     for (int s = 0; p->rank == 0 && s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY(arena_pack(p, slot_prefix[s], r->slot[s], false, -1, list));
-    if (p->rank == 0 && r->ema) TRY(arena_pack(p, "raw.", r->arena[ARENA_PARAM], false, -1, list));
+        if (r->slot[s]) TRY(snapshot_pack(p, slot_prefix[s], r->slot[s], false, -1, list));
+    if (p->rank == 0 && r->ema) TRY(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], false, -1, list));
     return tower_states_pack(p, list);
 }
 
@@ -219,9 +218,24 @@ static char *state_text(const TowerProcess *p)
         json_decref(root);
         root = NULL;
     }
+    json_t *left_out = root ? json_array() : NULL;
+    for (int64_t i = 0; left_out && i < p->run.rollbacks; i++)
+        json_array_append_new(left_out, json_integer(p->run.left_out[i]));
+    if (left_out) json_object_set_new(root, "left_out", left_out);
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     return text;
+}
+
+/* The steps that rollbacks leave out; checkpoints of runs that know no rollback lack them. */
+static Status left_out_read(RunState *run, const json_t *list, const char *path)
+{
+    if (!list) return OK;
+    if (!json_is_array(list) || json_array_size(list) > ROLLBACKS_MAX)
+        return FAIL(ERR_CHECKPOINT, "%s/state.json: 'left_out' is no list of at most %d steps", path, ROLLBACKS_MAX);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        run->left_out[run->rollbacks++] = json_integer_value(json_array_get(list, i));
+    return OK;
 }
 
 /* Name every setting that differs: the two texts have the same keys in the same order, or one has more. */
@@ -253,6 +267,7 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
     const char *settings = json_string_value(json_object_get(root, "settings"));
     for (int i = 0; i < STATE_FIELDS; i++)
         TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
+    TRY_OUT(left_out_read(&run, json_object_get(root, "left_out"), path));
     if (!settings)
         st = FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or no text", path);
     else if (strcmp(settings, p->job->settings))
@@ -374,6 +389,18 @@ Status snapshot_restore(TowerProcess *p, bool *restored)
     *restored = true;
     if (*note && p->rank == 0) ledger_note(p->ledger, "%s", note);
 out:
+    checkpoint_close(checkpoint);
+    return st;
+}
+
+Status snapshot_return(TowerProcess *p, int64_t step)
+{
+    char name[64], path[PATH_BYTES];
+    Checkpoint *checkpoint;
+    snprintf(name, sizeof name, "ckpt/step-%010lld", (long long)step);
+    TRY(path_join(path, p->job->run_dir, name));
+    TRY(checkpoint_open(path, &checkpoint));
+    Status st = content_restore(p, checkpoint);
     checkpoint_close(checkpoint);
     return st;
 }

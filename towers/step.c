@@ -8,7 +8,9 @@
  * keeps the gradients of all but the last and gives their sum once. Nothing moves before the verdict: weights,
  * optimizer memory, averages and batch-norm statistics change together in replica_update, or not at all. */
 #include "towers/fault.h"
-#include "towers/process.h"
+#include "towers/forensics.h"
+#include "towers/poison.h"
+#include "towers/rollback.h"
 #include "towers/summary.h"
 
 #include <math.h>
@@ -29,6 +31,7 @@ typedef struct Step {
     double l2;                  /* of the weights that the forward pass used */
     int culprit;                /* first tower at fault, or -1 */
     bool commit;
+    bool left_out; /* a rollback has found it to blame: it runs, but moves nothing */
     double lr;
 } Step;
 
@@ -50,19 +53,6 @@ static int64_t full_step(const TrainJob *job)
 
 /* ---- a tower's turn */
 
-/* Test hook: make the tower's loss or its gradients not finite. */
-static Status poison(TowerProcess *p, int tower, const Step *step, TowerLoss *loss)
-{
-    const Fault *nan_fault = fault_of(FAULT_NAN, tower, step->number),
-                *inf_fault = fault_of(FAULT_INF, tower, step->number);
-    const Fault *fault = nan_fault ? nan_fault : inf_fault;
-    if (!fault) return OK;
-    float value = nan_fault ? NAN : INFINITY;
-    if (fault->loss) loss->sum = value;
-    if (fault->grad) return p->replica->device.backend->fill(&p->replica->device, grads(p), value, 1);
-    return OK;
-}
-
 /* A single tower agrees with itself: its gradients are the sum, where they lie. */
 static bool is_alone(const TowerProcess *p)
 {
@@ -77,13 +67,13 @@ static double gradients_enlarged(const TrainJob *job)
 }
 
 /* Backward up to the last gradient of a bucket. */
-static Status backward_to(TowerProcess *p, Program *program, int bucket, int *done)
+static Status backward_to(TowerProcess *p, Program *program, int tower, int64_t step, int bucket, int *done)
 {
     const Bucket *b = &p->buckets.bucket[bucket];
     bool last = bucket == p->buckets.count - 1;
     int ready = last ? plan_op_count(program->plan) : plan_ready_after(program->plan, b->first + b->count);
     if (ready <= *done) return OK;
-    TRY(plan_run(program->plan, *done, ready));
+    TRY(poison_run(&p->replica->device, program, tower, step, *done, ready));
     *done = ready;
     return OK;
 }
@@ -98,10 +88,11 @@ static Status backward_give(TowerProcess *p, Program *program, int slot, const S
     for (int i = 0; i < p->buckets.count; i++) {
         const Bucket *bucket = &p->buckets.bucket[i];
         double part;
-        if (program) TRY(backward_to(p, program, i, &done));
+        if (program) TRY(backward_to(p, program, tower, step->number, i, &done));
         if (step->batches > 1) TRY(replica_add_kept(p->replica, slot, bucket->first, bucket->count));
         TRY(replica_drop_frozen(p->replica, bucket->first, bucket->count));
-        if (i == 0) TRY(poison(p, tower, step, &row->loss));
+        if (i == 0) poison_loss(tower, step->number, &row->loss.sum);
+        if (i == 0) TRY(poison_gradients(&p->replica->device, tower, step->number, grads(p)));
         TRY(replica_square_sum(p->replica, grads(p) + bucket->first, bucket->count, &part));
         square += part;
         if (!is_alone(p)) TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
@@ -120,7 +111,7 @@ static Status forward(TowerProcess *p, Program *program, int slot, const Batch *
     TRY(replica_feed(p->replica, program, batch, slot, p->job->seed, step->scale));
     ledger_phase(p->ledger, tower, step->number, PHASE_FORWARD);
     fault_strike(tower, step->number, PHASE_FORWARD);
-    TRY(plan_run(program->plan, 0, program->forward_end));
+    TRY(poison_run(&p->replica->device, program, tower, step->number, 0, program->forward_end));
     TRY(replica_read_loss(p->replica, program, &loss, hits));
     row->loss.sum += loss;
     row->loss.count += batch->n;
@@ -142,7 +133,8 @@ static Status tower_turn(TowerProcess *p, int slot, const Batch *batch, bool las
     if (last)
         TRY(backward_give(p, program, slot, step, row));
     else if (program) {
-        TRY(plan_run(program->plan, program->forward_end, plan_op_count(program->plan)));
+        TRY(poison_run(&p->replica->device, program, tower, step->number, program->forward_end,
+                       plan_op_count(program->plan)));
         TRY(replica_keep_gradients(p->replica, slot));
     }
     if (program && p->job->accumulate > 1) TRY(replica_keep_statistics(p->replica, slot));
@@ -205,7 +197,8 @@ static Status verdict(TowerProcess *p, Step *step)
         is_alone(p) ? ledger_row(p->ledger, 0, step->number)->grad_norm : sqrt(square) / gradients_enlarged(p->job);
     bool passed = nan_check_pass(step->loss, p->ledger->towers, p->job->nan_check, &step->culprit);
     bool sum_finite = isfinite(step->grad_norm) || p->job->nan_check != NAN_CHECK_ALL;
-    step->commit = (passed && sum_finite) || p->job->nan_check == NAN_CHECK_LAST;
+    step->left_out = rollback_leaves_out(&p->run, step->number);
+    step->commit = ((passed && sum_finite) || p->job->nan_check == NAN_CHECK_LAST) && !step->left_out;
     return OK;
 }
 
@@ -232,6 +225,8 @@ static Status update(TowerProcess *p, Step *step)
         p->run.skipped++;
         p->run.skipped_in_row++;
     }
+    for (int slot = 0; step->commit && slot < p->local; slot++)
+        TRY(poison_state(p->replica, slot, p->first + slot, step->number));
     for (int slot = 0; slot < p->local; slot++)
         if (fault_of(FAULT_BITFLIP, p->first + slot, step->number))
             ((uint32_t *)p->replica->arena[ARENA_PARAM])[0] ^= 1u << 20;
@@ -243,33 +238,46 @@ static Status refusal(const TowerProcess *p, const Step *step)
 {
     double loss = step->culprit >= 0 ? tower_loss_mean(&step->loss[step->culprit]) : 0;
     if (p->job->nan_check == NAN_CHECK_LAST)
-        return FAIL(ERR_NUMERIC, "Model diverged with loss = NaN (last tower, step %lld, after the update)",
-                    (long long)step->number);
+        return FAIL(ERR_NUMERIC, "Model diverged with loss = NaN (last tower, step %lld, after the update)%s",
+                    (long long)step->number, p->ledger->search.report);
     if (step->culprit < 0)
         return FAIL(
             ERR_NUMERIC,
             "step %lld: the sum of the gradients over all towers is not finite, though each tower's is; nothing "
-            "was committed; try a lower --lr or --clip-norm",
-            (long long)step->number);
+            "was committed; try a lower --lr or --clip-norm%s",
+            (long long)step->number, p->ledger->search.report);
     const LedgerRow *row = ledger_row(p->ledger, step->culprit, step->number);
     return FAIL(
         ERR_NUMERIC,
         "tower %d, step %lld: %s not finite (loss %g, gradient norm %g); nothing was committed, the weights are "
-        "those after step %lld; try a lower --lr, or --nan-policy skip",
+        "those after step %lld; try a lower --lr, or --nan-policy skip%s",
         step->culprit, (long long)step->number,
         row->loss_finite   ? "the gradient is"
         : row->grad_finite ? "the loss is"
                            : "loss and gradient are",
-        loss, row->grad_norm, (long long)step->number - 1);
+        loss, row->grad_norm, (long long)step->number - 1, p->ledger->search.report);
 }
 
-static Status refuse(const TowerProcess *p, const Step *step)
+static Status skip(TowerProcess *p, const Step *step)
 {
-    bool tolerated = p->job->nan_policy == NAN_POLICY_SKIP && p->job->nan_check != NAN_CHECK_LAST;
-    if (!tolerated) return refusal(p, step);
-    if (p->run.skipped_in_row > NAN_SKIPS_MAX)
-        return FAIL(ERR_NUMERIC, "step %lld: %d steps in a row were not finite (tower %d is the first at fault)",
-                    (long long)step->number, NAN_SKIPS_MAX + 1, step->culprit);
+    const char *report = p->ledger->search.report;
+    if (p->run.skipped_in_row > p->job->nan_limit)
+        return FAIL(ERR_NUMERIC, "step %lld: %lld steps in a row were not finite (tower %d is the first at fault)%s",
+                    (long long)step->number, (long long)p->run.skipped_in_row, step->culprit, report);
+    if (p->rank != 0) return OK;
+    ledger_note(p->ledger, "step %lld is not finite and is left out (%lld so far)%s", (long long)step->number,
+                (long long)p->run.skipped, report);
+    return process_log(p, "step %lld is left out%s", (long long)step->number, report);
+}
+
+/* Every rank comes here with the same step. OK: the run goes on. */
+static Status refuse(TowerProcess *p, const Step *step)
+{
+    bool moved = p->job->nan_check == NAN_CHECK_LAST;
+    TRY(forensics_search(p, &(Refusal){step->number, step->culprit, step->scale, moved}));
+    if (moved || p->job->nan_policy == NAN_POLICY_STOP) return refusal(p, step);
+    if (p->job->nan_policy == NAN_POLICY_SKIP) return skip(p, step);
+    p->go_back = true;
     return OK;
 }
 
@@ -371,7 +379,7 @@ static void samples_count(const TowerProcess *p, Step *step)
 /* A step that ends the run is recorded too, so that its towers' losses can be looked at; the message outlives that. */
 static Status record_refused(TowerProcess *p, const Step *step, Status cause)
 {
-    char message[1024];
+    char message[LEDGER_MESSAGE];
     snprintf(message, sizeof message, "%s", status_message());
     TRY(record(p, step));
     return FAIL(cause, "%s", message);
@@ -391,8 +399,8 @@ Status step_run(TowerProcess *p)
     if (p->metrics && job->weight_decay > 0) TRY(replica_l2(p->replica, &step.l2));
     for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step.number, PHASE_UPDATE);
     TRY(update(p, &step));
-    Status refused = step.culprit < 0 && step.commit ? OK : refuse(p, &step);
-    if (refused == OK) p->run.step++;
+    Status refused = (step.culprit < 0 && step.commit) || step.left_out ? OK : refuse(p, &step);
+    if (refused == OK && !p->go_back) p->run.step++;
     if (step.commit) epoch_add(p, &step);
     for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step.number, PHASE_RECORD);
     if (!p->metrics) return refused;

@@ -13,7 +13,7 @@
 #include "towers/program.h"
 #include "towers/schedule.h"
 
-enum { NAN_SKIPS_MAX = 10 /* in a row */, GPUS_MAX = 64 };
+enum { GPUS_MAX = 64 };
 
 typedef struct TrainJob {
     /* what is learnt */
@@ -55,6 +55,7 @@ typedef struct TrainJob {
     bool report_l2; /* add the L2 term to the loss that is shown */
     NanCheck nan_check;
     NanPolicy nan_policy;
+    int nan_limit; /* steps skipped in a row, or rollbacks of the run, before it ends all the same */
     int64_t comm_timeout_ms;
 
     /* records */

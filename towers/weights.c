@@ -153,23 +153,6 @@ Status states_pack(const WeightMap *map, const char *prefix, const float *arena,
 
 /* ---- reading */
 
-static float f16_to_f32(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023, bits;
-    if (exponent == 31) {
-        bits = sign | 0x7F800000u | mantissa << 13;
-    } else if (exponent) {
-        bits = sign | (exponent + 112) << 23 | mantissa << 13;
-    } else {
-        float tiny = (float)mantissa * (1.0f / 16777216.0f);
-        memcpy(&bits, &tiny, sizeof bits);
-        bits |= sign;
-    }
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
 static float element(const StTensor *t, size_t i)
 {
     uint16_t half;
@@ -179,7 +162,7 @@ static float element(const StTensor *t, size_t i)
     switch (t->dtype) {
     case ST_F32: memcpy(&f, (const char *)t->data + 4 * i, sizeof f); return f;
     case ST_F64: memcpy(&d, (const char *)t->data + 8 * i, sizeof d); return (float)d;
-    case ST_F16: memcpy(&half, (const char *)t->data + 2 * i, sizeof half); return f16_to_f32(half);
+    case ST_F16: memcpy(&half, (const char *)t->data + 2 * i, sizeof half); return half_to_float(half);
     default:
         memcpy(&half, (const char *)t->data + 2 * i, sizeof half);
         bits = (uint32_t)half << 16;

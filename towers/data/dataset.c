@@ -31,3 +31,11 @@ Status dataset_read(const Dataset *dataset, int64_t index, uint8_t *pixels, int3
     TRY(dataset->read(dataset, index, pixels, label));
     return OK;
 }
+
+void dataset_where(const Dataset *dataset, int64_t index, char *text, size_t bytes)
+{
+    if (dataset->where)
+        dataset->where(dataset, index, text, bytes);
+    else
+        snprintf(text, bytes, "%s, sample %" PRId64, dataset->info.name, index);
+}

@@ -5,6 +5,7 @@
 #ifndef TOWERS_DATA_DATASET_H
 #define TOWERS_DATA_DATASET_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/status.h"
@@ -34,5 +35,7 @@ void dataset_close(Dataset *dataset); /* NULL is fine */
 const DatasetInfo *dataset_info(const Dataset *dataset);
 /* One image, packed [h][w][c], and its label in [0, classes). `index` in [0, count). */
 NODISCARD Status dataset_read(const Dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label);
+/* Where a person finds the sample: "data/train-images-idx3-ubyte.gz, record 12". */
+void dataset_where(const Dataset *dataset, int64_t index, char *text, size_t bytes);
 
 #endif

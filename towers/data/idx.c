@@ -273,6 +273,7 @@ void idx_free(Idx *idx)
 typedef struct IdxDataset {
     Dataset base;
     Idx images, labels;
+    char *path; /* owned: of the images */
 } IdxDataset;
 
 typedef struct Pair {
@@ -293,10 +294,16 @@ static Status read_sample(const Dataset *dataset, int64_t index, uint8_t *pixels
     return OK;
 }
 
+static void say_where(const Dataset *dataset, int64_t index, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s, record %" PRId64, ((const IdxDataset *)dataset)->path, index);
+}
+
 static void close_pair(Dataset *dataset)
 {
     IdxDataset *d = (IdxDataset *)dataset;
     if (!d) return;
+    free(d->path);
     idx_free(&d->images);
     idx_free(&d->labels);
     free(d);
@@ -406,7 +413,13 @@ Status idx_dataset_open(const char *path, Split split, Dataset **made)
     IdxDataset *d = calloc(1, sizeof *d);
     if (!d) return FAIL(ERR_MEMORY, "reader for '%s'", path);
     d->base.read = read_sample;
+    d->base.where = say_where;
     d->base.close = close_pair;
+    d->path = strdup(pair.images);
+    if (!d->path) {
+        st = FAIL(ERR_MEMORY, "reader for '%s'", path);
+        goto out;
+    }
     TRY_OUT(load_pair(&pair, d));
     *made = &d->base;
     d = NULL;

@@ -8,6 +8,7 @@
 struct Dataset {
     DatasetInfo info;
     Status (*read)(const Dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label);
+    void (*where)(const Dataset *dataset, int64_t index, char *text, size_t bytes); /* NULL: there is no file */
     void (*close)(Dataset *dataset);
 };
 

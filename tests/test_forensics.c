@@ -1,0 +1,617 @@
+/* NaN and Inf put into random layers of random towers at random steps: the search names exactly that place, nothing
+ * moves, no bad checkpoint is written, and the capsule, replayed, ends at the same op. */
+#include "towers/forensics.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kernels/philox.h"
+#include "towers/capsule.h"
+#include "towers/fault.h"
+#include "towers/record/files.h"
+#include "towers/trace.h"
+
+enum { TOWERS = 3, BATCH = 4, STEPS = 6, TRIPLES = 30, SIDE = 12, CLASSES = 10 };
+
+#ifdef TOWERS_FAULTS
+enum { HAVE_FAULTS = 1 };
+#else
+enum { HAVE_FAULTS = 0 };
+#endif
+
+/* ---- a small network with every kind of layer */
+
+static void build(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+{
+    static const Init he = {.kind = INIT_HE_NORMAL};
+    graph_canonical(g, SIDE);
+    x = conv_bn_relu(g, x, (ConvUnit){"stem", 4, 3, 3, SAME});
+    x = max_pool(g, x, 2, HALVE);
+    x = conv_bias(g, x, "conv2", 8, 3, SAME, true, he);
+    x = avg_pool(g, x, 2, HALVE);
+    x = dense(g, x, "fc1", 16, true, he);
+    heads->logits = dense(g, x, "fc2", options->classes, false, he);
+}
+
+static const Model model = {.name = "small",
+                            .title = "small",
+                            .paper = "",
+                            .side = SIDE,
+                            .min_side = SIDE,
+                            .channels = 1,
+                            .classes = CLASSES,
+                            .std = {1, 1, 1},
+                            .build = build};
+
+static const char *const layers[] = {"stem.conv", "stem.bn", "max_pool",     "conv2", "avg_pool",
+                                     "fc1",       "fc2",     "softmax_loss", "image"};
+enum { LAYERS = sizeof layers / sizeof *layers, WITH_GRADIENT = LAYERS - 1 };
+
+/* ---- a run of one process, here */
+
+typedef struct Run {
+    TrainJob job;
+    Dataset *data;
+    Ledger *ledger;
+    Status status;
+    char dir[512], message[LEDGER_MESSAGE];
+} Run;
+
+static const Backend *cpu;
+static char root[256];
+
+static void run_make(Run *run, const char *name)
+{
+    *run = (Run){0};
+    snprintf(run->dir, sizeof run->dir, "%s/%s", root, name);
+    assert_int_equal(mkdir(run->dir, 0777), 0);
+    assert_int_equal(dataset_synthetic(100, CLASSES, SIDE, SIDE, 1, 1, &run->data), OK);
+    run->job = (TrainJob){
+        .program = {.model = &model,
+                    .options = {.classes = CLASSES, .side = SIDE, .channels = 1, .variant = ""},
+                    .data_channels = 1,
+                    .canvas = SIDE},
+        .train = run->data,
+        .backend = cpu,
+        .shares = {.towers = TOWERS},
+        .processes = 1,
+        .threads = 1,
+        .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
+        .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0.001},
+        .epochs = 1,
+        .max_steps = STEPS,
+        .accumulate = 1,
+        .bn_decay = 0.9,
+        .nan_check = NAN_CHECK_ALL,
+        .comm_timeout_ms = 10000,
+        .run_dir = run->dir,
+        .args_yaml = "",
+        .env_json = "{}",
+        .settings = "",
+        .keep = 100,
+    };
+    for (int t = 0; t < TOWERS; t++) run->job.shares.batch[t] = BATCH;
+}
+
+static void run_live(Run *run, const char *fault)
+{
+    Program program;
+    Layout *layout;
+    CommShared *shared;
+    ProgramConfig config = run->job.program;
+    config.training = true;
+    assert_int_equal(program_graph(&config, 1, &program), OK);
+    assert_int_equal(layout_create(program.graph, &layout), OK);
+    assert_int_equal(ledger_create(TOWERS, 1, &run->ledger), OK);
+    assert_int_equal(comm_shared_create(TOWERS, 1, job_comm_room(&run->job, layout), &shared), OK);
+    setenv("TOWERS_FAULT", fault, 1);
+    run->status = tower_process_train(&run->job, 0, run->ledger, shared);
+    snprintf(run->message, sizeof run->message, "%s", status_message());
+    comm_shared_destroy(shared);
+    layout_destroy(layout);
+    program_destroy(&program);
+}
+
+static void run_close(Run *run)
+{
+    ledger_destroy(run->ledger);
+    dataset_close(run->data);
+}
+
+static void checkpoint_name(const Run *run, int64_t step, const char *file, char path[PATH_BYTES])
+{
+    snprintf(path, PATH_BYTES, "%s/ckpt/step-%010lld/%s", run->dir, (long long)step, file);
+}
+
+static int64_t newest_checkpoint(const Run *run)
+{
+    char path[PATH_BYTES], *text;
+    size_t count;
+    snprintf(path, sizeof path, "%s/ckpt/latest", run->dir);
+    if (access(path, F_OK) != 0) return -1;
+    assert_int_equal(file_read(path, 64, &text, &count), OK);
+    int64_t step = strtoll(text + strlen("step-"), NULL, 10);
+    free(text);
+    return step;
+}
+
+static void same_file(const Run *a, const Run *b, int64_t step, const char *file)
+{
+    char path[PATH_BYTES];
+    FileSum x = {0}, y = {0};
+    checkpoint_name(a, step, file, path);
+    assert_int_equal(file_sum(path, &x), OK);
+    checkpoint_name(b, step, file, path);
+    assert_int_equal(file_sum(path, &y), OK);
+    if (memcmp(&x, &y, sizeof x)) fail_msg("step %lld: %s differs", (long long)step, file);
+}
+
+/* ---- the reference: every step of a run that nothing happens to */
+
+static Run plain;
+
+static int start(void **state)
+{
+    (void)state;
+    const char *place = getenv("TMPDIR");
+    snprintf(root, sizeof root, "%s/towers-forensics.XXXXXX", place ? place : "/tmp");
+    if (!mkdtemp(root)) return -1;
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) return 0;
+    run_make(&plain, "plain");
+    plain.job.checkpoint_steps = 1;
+    run_live(&plain, "");
+    return plain.status == OK ? 0 : -1;
+}
+
+static void needs(bool faults)
+{
+    if (!cpu || (faults && !HAVE_FAULTS)) skip();
+}
+
+static int end(void **state)
+{
+    (void)state;
+    if (cpu) run_close(&plain);
+    return tree_remove(root) == OK ? 0 : -1;
+}
+
+/* ---- 30 triples */
+
+typedef struct Triple {
+    int tower, layer;
+    int64_t step, index;
+    bool inf, backward;
+    char fault[256];
+} Triple;
+
+static uint32_t draw(int triple, int number, uint32_t below)
+{
+    return philox(7, (uint32_t)triple, (uint32_t)number, 0, 0).v[0] % below;
+}
+
+/* One element where it cannot get lost in a maximum or a mask, all elsewhere. */
+static Triple triple_of(int i)
+{
+    Triple t = {.tower = (int)draw(i, 0, TOWERS),
+                .step = 1 + draw(i, 1, STEPS),
+                .inf = draw(i, 3, 2),
+                .backward = draw(i, 4, 2),
+                .index = -1};
+    t.layer = (int)draw(i, 2, t.backward ? WITH_GRADIENT : LAYERS);
+    const char *layer = layers[t.layer];
+    bool single = !t.backward && (!strcmp(layer, "stem.conv") || !strcmp(layer, "fc2") || !strcmp(layer, "conv2"));
+    if (single) t.index = draw(i, 5, BATCH * CLASSES);
+    int used = snprintf(t.fault, sizeof t.fault, "%s:tower=%d,step=%lld,layer=%s,phase=%s", t.inf ? "inf" : "nan",
+                        t.tower, (long long)t.step, layer, t.backward ? "backward" : "forward");
+    if (single) snprintf(t.fault + used, sizeof t.fault - (size_t)used, ",index=%lld", (long long)t.index);
+    return t;
+}
+
+static void check_finding(const Triple *t, const Finding *found)
+{
+    bool loss = !t->backward && !strcmp(layers[t->layer], "softmax_loss");
+    assert_int_equal(found->place, t->backward ? FOUND_BACKWARD : loss ? FOUND_LOSS : FOUND_FORWARD);
+    assert_int_equal(found->tower, t->tower);
+    assert_int_equal(found->step, t->step);
+    assert_string_equal(found->layer, layers[t->layer]);
+    assert_int_equal(found->index, t->index < 0 ? 0 : t->index);
+    assert_true(t->inf ? isinf(found->value) : isnan(found->value));
+}
+
+static void check_replay(const Triple *t, const Run *run)
+{
+    char path[PATH_BYTES];
+    Capsule *capsule;
+    Replica *replica;
+    Finding found;
+    snprintf(path, sizeof path, "%s/nan-step-%lld-tower-%d", run->dir, (long long)t->step, t->tower);
+    if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
+    assert_string_equal(capsule->fault, t->fault);
+    capsule->program.model = &model;
+    DeviceConfig device = {.threads = 1};
+    assert_int_equal(capsule_replica(capsule, cpu, &device, &replica), OK);
+    assert_int_equal(faults_load_text(capsule->fault), OK);
+    assert_int_equal(capsule_run(capsule, replica, NULL, NULL, &found), OK);
+    check_finding(t, &found);
+    assert_int_equal(found.op, run->ledger->search.found.op);
+    assert_string_equal(found.tensor, run->ledger->search.found.tensor);
+    assert_int_equal(faults_load_text(""), OK); /* nothing in the data is wrong */
+    assert_int_equal(capsule_run(capsule, replica, NULL, NULL, &found), OK);
+    assert_int_equal(found.place, FOUND_NOTHING);
+    replica_destroy(replica);
+    capsule_close(capsule);
+}
+
+static void test_random_triples(void **state)
+{
+    (void)state;
+    needs(true);
+    for (int i = 0; i < TRIPLES; i++) {
+        Run run;
+        Triple t = triple_of(i);
+        char name[32], wanted[64];
+        snprintf(name, sizeof name, "triple%d", i);
+        run_make(&run, name);
+        run_live(&run, t.fault);
+        if (run.status != ERR_NUMERIC) fail_msg("%s: status %d: %s", t.fault, run.status, run.message);
+        check_finding(&t, &run.ledger->search.found);
+        snprintf(wanted, sizeof wanted, "tower %d, step %lld: ", t.tower, (long long)t.step);
+        assert_memory_equal(run.message, wanted, strlen(wanted));
+        snprintf(wanted, sizeof wanted, "layer %s (", layers[t.layer]);
+        assert_non_null(strstr(run.message, wanted));
+        assert_int_equal(newest_checkpoint(&run), t.step - 1);
+        if (t.step > 1) same_file(&run, &plain, t.step - 1, "model.safetensors");
+        if (t.step > 1) same_file(&run, &plain, t.step - 1, "train.safetensors");
+        check_replay(&t, &run);
+        run_close(&run);
+    }
+}
+
+/* ---- samples */
+
+static void test_samples_are_named(void **state)
+{
+    (void)state;
+    needs(true);
+    Run run;
+    char wanted[64];
+    run_make(&run, "samples");
+    run_live(&run, "nan:tower=1,step=3,layer=fc2,index=27"); /* 10 logits a sample: the third */
+    assert_int_equal(run.status, ERR_NUMERIC);
+    const Finding *found = &run.ledger->search.found;
+    assert_int_equal(found->samples, 1);
+    LoaderConfig config = {.dataset = run.data,
+                           .shares = run.job.shares,
+                           .first_tower = 1,
+                           .local = 1,
+                           .shuffle = true,
+                           .side = SIDE,
+                           .start_step = 2,
+                           .max_steps = 3,
+                           .depth = 2};
+    Loader *loader;
+    const Batch *batch;
+    assert_int_equal(loader_create(&config, &loader), OK);
+    assert_int_equal(loader_next(loader, &batch), OK);
+    assert_int_equal(found->sample, batch->ids[2]);
+    snprintf(wanted, sizeof wanted, "samples of the tower: %lld %lld %lld %lld (4 in all", (long long)batch->ids[0],
+             (long long)batch->ids[1], (long long)batch->ids[2], (long long)batch->ids[3]);
+    if (!strstr(run.message, wanted)) fail_msg("no '%s' in: %s", wanted, run.message);
+    loader_destroy(loader);
+    run_close(&run);
+}
+
+/* ---- the second of two batches of a step */
+
+static void test_batches_of_a_step(void **state)
+{
+    (void)state;
+    needs(true);
+    Run run;
+    run_make(&run, "accumulate");
+    run.job.accumulate = 2;
+    run.job.max_steps = 3;
+    run_live(&run, "inf:tower=2,step=2,layer=conv2,phase=backward");
+    assert_int_equal(run.status, ERR_NUMERIC);
+    assert_int_equal(run.ledger->search.found.place, FOUND_BACKWARD);
+    assert_string_equal(run.ledger->search.found.layer, "conv2");
+    assert_int_equal(newest_checkpoint(&run), 1);
+    run_close(&run);
+}
+
+/* ---- state */
+
+/* A rate that no float holds: the update spoils the weights though every gradient is finite. */
+static void test_spoilt_weights_are_not_saved(void **state)
+{
+    (void)state;
+    needs(false);
+    Run run;
+    run_make(&run, "spoilt");
+    run.job.schedule.lr = 1e300;
+    run.job.checkpoint_steps = 1;
+    run_live(&run, "");
+    assert_int_equal(run.status, ERR_NUMERIC);
+    assert_int_equal(run.ledger->search.found.place, FOUND_WEIGHT);
+    assert_int_equal(newest_checkpoint(&run), -1);
+    assert_int_equal(atomic_load(&run.ledger->run.notes), 1);
+    assert_non_null(strstr(run.ledger->run.note[0], "no checkpoint of it\nweights, tensor "));
+    assert_non_null(strstr(run.message, "first in weights, tensor "));
+    run_close(&run);
+}
+
+static void test_run_does_not_end_well_with_spoilt_weights(void **state)
+{
+    (void)state;
+    needs(false);
+    Run run;
+    char path[PATH_BYTES];
+    run_make(&run, "spoilt-at-the-end");
+    run.job.schedule.lr = 1e300;
+    run.job.max_steps = 1;
+    run_live(&run, "");
+    assert_int_equal(run.status, ERR_NUMERIC);
+    assert_non_null(
+        strstr(run.message, "the run ends with numbers that are not finite after step 1\nweights, tensor "));
+    assert_int_equal(newest_checkpoint(&run), -1);
+    snprintf(path, sizeof path, "%s/last.safetensors", run.dir);
+    assert_int_not_equal(access(path, F_OK), 0);
+    run_close(&run);
+}
+
+static void spoil(Replica *r, float *arena, size_t at)
+{
+    float bad = INFINITY;
+    assert_int_equal(r->device.backend->upload(&r->device, arena + at, &bad, sizeof bad), OK);
+}
+
+static void check_state(Replica *r, FindingPlace place, int tower, const char *tensor, int64_t index)
+{
+    Finding found;
+    assert_int_equal(trace_state(r, 4, -1, &found), OK);
+    assert_int_equal(found.place, place);
+    assert_string_equal(found.tensor, tensor);
+    assert_int_equal(found.tower, tower);
+    assert_int_equal(found.index, index);
+}
+
+/* Averages, statistics of every tower, and slots are looked at as well as weights. */
+static void test_all_state_is_looked_at(void **state)
+{
+    (void)state;
+    needs(false);
+    Replica *r;
+    Finding found;
+    ReplicaConfig config = {.backend = cpu,
+                            .device = {.threads = 1},
+                            .program = plain.job.program,
+                            .local = 2,
+                            .train_n = {BATCH},
+                            .optimizer = plain.job.optimizer,
+                            .ema = true};
+    config.program.training = true;
+    assert_int_equal(replica_create(&config, &r), OK);
+    assert_int_equal(trace_state(r, 4, -1, &found), OK);
+    assert_int_equal(found.place, FOUND_NOTHING);
+    size_t weight = layout_param(r->layout, "conv2.weight")->first + 5;
+    spoil(r, r->slot[1], weight);
+    check_state(r, FOUND_SLOT, -1, "optimizer slot 1 of conv2.weight", 5);
+    spoil(r, r->state[1], layout_state(r->layout, "stem.bn.running_var")->first + 2);
+    check_state(r, FOUND_STATISTIC, 5, "stem.bn.running_var", 2);
+    assert_int_equal(trace_state(r, 4, 0, &found), OK); /* of tower 4 alone: its statistics are fine */
+    assert_int_equal(found.place, FOUND_SLOT);
+    spoil(r, r->ema, weight);
+    check_state(r, FOUND_AVERAGE, -1, "average of conv2.weight", 5);
+    spoil(r, r->arena[ARENA_PARAM], weight);
+    check_state(r, FOUND_WEIGHT, -1, "conv2.weight", 5);
+    replica_destroy(r);
+}
+
+/* ---- back to a checkpoint */
+
+/* Without the step to blame, and otherwise the same run as one that skips that step. */
+static void rolled_back(const char *name, const char *fault, int64_t left_out)
+{
+    Run run, skipped;
+    char skip_fault[64], skip_name[32];
+    run_make(&run, name);
+    run.job.nan_policy = NAN_POLICY_ROLLBACK;
+    run.job.nan_limit = 1;
+    run.job.checkpoint_steps = 3;
+    run_live(&run, fault);
+    if (run.status != OK) fail_msg("%s", run.message);
+    snprintf(skip_name, sizeof skip_name, "%s-skip", name);
+    snprintf(skip_fault, sizeof skip_fault, "nan:tower=1,step=%lld", (long long)left_out);
+    run_make(&skipped, skip_name);
+    skipped.job.nan_policy = NAN_POLICY_SKIP;
+    skipped.job.nan_limit = 1;
+    skipped.job.checkpoint_steps = 3;
+    run_live(&skipped, skip_fault);
+    assert_int_equal(skipped.status, OK);
+    same_file(&run, &skipped, STEPS, "model.safetensors");
+    same_file(&run, &skipped, STEPS, "train.safetensors");
+    assert_int_equal(atomic_load(&run.ledger->run.notes), 1);
+    assert_non_null(strstr(run.ledger->run.note[0], "back to the checkpoint of step 3 (1 of 1)"));
+    run_close(&run);
+    run_close(&skipped);
+}
+
+static void test_rollback_leaves_the_bad_step_out(void **state)
+{
+    (void)state;
+    needs(true);
+    rolled_back("rollback", "nan:tower=1,step=5,layer=conv2", 5);
+}
+
+/* Each metrics row once, the refused step marked. */
+static void test_rollback_leaves_whole_records(void **state)
+{
+    (void)state;
+    needs(true);
+    char path[PATH_BYTES], *text, row[64];
+    size_t count;
+    snprintf(path, sizeof path, "%s/rollback/metrics.jsonl", root);
+    assert_int_equal(file_read(path, 1 << 20, &text, &count), OK);
+    const char *at = text;
+    for (int step = 1; step <= STEPS; step++) {
+        snprintf(row, sizeof row, "{\"step\":%d,", step);
+        assert_memory_equal(at, row, strlen(row));
+        const char *end_of_row = strchr(at, '\n');
+        assert_int_equal(memmem(at, (size_t)(end_of_row - at), "\"skipped\":true", 14) != NULL, step == 5);
+        at = end_of_row + 1;
+    }
+    assert_int_equal(*at, 0);
+    free(text);
+}
+
+/* Step 5 is refused, but the update of step 4 spoilt the weights. */
+static void test_rollback_blames_the_update_that_spoilt_the_weights(void **state)
+{
+    (void)state;
+    needs(true);
+    rolled_back("rollback-weights", "inf:tower=0,step=4,where=weights", 4);
+}
+
+static void test_rollback_has_a_limit(void **state)
+{
+    (void)state;
+    needs(true);
+    Run run;
+    run_make(&run, "rollback-limit");
+    run.job.nan_policy = NAN_POLICY_ROLLBACK;
+    run.job.nan_limit = 2;
+    run_live(&run, "nan:tower=0,step=2;nan:tower=1,step=4;inf:tower=2,step=5");
+    assert_int_equal(run.status, ERR_NUMERIC);
+    assert_non_null(strstr(run.message, "step 5 is not finite, after 2 returns to a checkpoint"));
+    run_close(&run);
+    run_make(&run, "rollback-in-limit");
+    run.job.nan_policy = NAN_POLICY_ROLLBACK;
+    run.job.nan_limit = 3;
+    run_live(&run, "nan:tower=0,step=2;nan:tower=1,step=4;inf:tower=2,step=5");
+    if (run.status != OK) fail_msg("%s", run.message);
+    run_close(&run);
+}
+
+/* A run that is stopped after a rollback and resumed is the run that was not stopped. */
+static void test_rollback_survives_a_resume(void **state)
+{
+    (void)state;
+    needs(true);
+    Run run, whole;
+    static const char fault[] = "nan:tower=1,step=2,layer=fc1";
+    run_make(&whole, "rollback-whole");
+    whole.job.nan_policy = NAN_POLICY_ROLLBACK;
+    whole.job.nan_limit = 1;
+    run_live(&whole, fault);
+    assert_int_equal(whole.status, OK);
+    run_make(&run, "rollback-resumed");
+    run.job.nan_policy = NAN_POLICY_ROLLBACK;
+    run.job.nan_limit = 1;
+    run.job.max_steps = 3;
+    run_live(&run, fault);
+    assert_int_equal(run.status, OK);
+    ledger_destroy(run.ledger);
+    run.job.max_steps = STEPS;
+    run.job.resume = true;
+    run_live(&run, "nan:tower=1,step=5,layer=fc1"); /* its one rollback is used up */
+    assert_int_equal(run.status, ERR_NUMERIC);
+    ledger_destroy(run.ledger);
+    run_live(&run, "");
+    if (run.status != OK) fail_msg("%s", run.message);
+    same_file(&run, &whole, STEPS, "model.safetensors");
+    same_file(&run, &whole, STEPS, "train.safetensors");
+    run_close(&run);
+    run_close(&whole);
+}
+
+/* ---- state that a fault spoils */
+
+static void spoilt_by(const char *name, const char *where, const char *tensor)
+{
+    Run run;
+    char fault[64];
+    snprintf(fault, sizeof fault, "nan:tower=2,step=3,where=%s", where);
+    run_make(&run, name);
+    run.job.checkpoint_steps = 1;
+    run.job.max_steps = 3;
+    run_live(&run, fault);
+    assert_int_equal(run.status, ERR_NUMERIC);
+    if (!strstr(run.message, tensor)) fail_msg("no '%s' in: %s", tensor, run.message);
+    assert_int_equal(newest_checkpoint(&run), 2);
+    run_close(&run);
+}
+
+static void test_no_state_is_saved_spoilt(void **state)
+{
+    (void)state;
+    needs(true);
+    spoilt_by("bad-weights", "weights", "weights, tensor ");
+    spoilt_by("bad-statistics", "statistics", "batch-norm statistics, tensor stem.bn.running_");
+    spoilt_by("bad-slot", "slot", "optimizer slot, tensor optimizer slot 0 of ");
+}
+
+/* ---- capsules that are damaged */
+
+static void test_damaged_capsule_is_refused(void **state)
+{
+    (void)state;
+    needs(true);
+    Run run;
+    Capsule *capsule;
+    char path[PATH_BYTES];
+    run_make(&run, "damaged");
+    run_live(&run, "nan:tower=0,step=2,layer=fc1");
+    snprintf(path, sizeof path, "%s/nan-step-2-tower-0/batch.safetensors", run.dir);
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, -1, SEEK_END), 0);
+    fputc(0x55, file);
+    assert_int_equal(fclose(file), 0);
+    *strrchr(path, '/') = 0;
+    assert_int_equal(capsule_open(path, &capsule), ERR_CHECKPOINT);
+    assert_non_null(strstr(status_message(), "batch.safetensors"));
+    assert_int_equal(capsule_open(run.dir, &capsule), ERR_CHECKPOINT);
+    run_close(&run);
+}
+
+static void test_unknown_layer_is_refused(void **state)
+{
+    (void)state;
+    needs(true);
+    Run run;
+    run_make(&run, "unknown");
+    run_live(&run, "nan:tower=0,step=2,layer=conv7");
+    assert_int_equal(run.status, ERR_ARG);
+    assert_non_null(strstr(run.message, "no layer 'conv7' in the forward pass"));
+    run_close(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_triples),
+        cmocka_unit_test(test_samples_are_named),
+        cmocka_unit_test(test_batches_of_a_step),
+        cmocka_unit_test(test_spoilt_weights_are_not_saved),
+        cmocka_unit_test(test_run_does_not_end_well_with_spoilt_weights),
+        cmocka_unit_test(test_all_state_is_looked_at),
+        cmocka_unit_test(test_rollback_leaves_the_bad_step_out),
+        cmocka_unit_test(test_rollback_leaves_whole_records),
+        cmocka_unit_test(test_rollback_blames_the_update_that_spoilt_the_weights),
+        cmocka_unit_test(test_rollback_has_a_limit),
+        cmocka_unit_test(test_rollback_survives_a_resume),
+        cmocka_unit_test(test_no_state_is_saved_spoilt),
+        cmocka_unit_test(test_damaged_capsule_is_refused),
+        cmocka_unit_test(test_unknown_layer_is_refused),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}

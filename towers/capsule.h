@@ -1,0 +1,53 @@
+/* Capsule: all that one tower's step needs to be run again, in a directory of the run that went wrong:
+ *
+ *   RUN/nan-step-5-tower-1/batch.safetensors   images, labels, sample_ids, augment (crop and mirror of each)
+ *                         /model.safetensors   the weights before the step and this tower's batch-norm statistics
+ *                         /train.safetensors   optimizer slots, and the average of the weights (where there are any)
+ *                         /state.json          the network, seed and counters, what was found, the last losses of all
+ *                                              towers, where each sample lies, and the injected fault of a test
+ *                         /MANIFEST            as of a checkpoint
+ *
+ * Written as a checkpoint is: into a temporary directory, each file fsynced, renamed whole. A reader trusts nothing:
+ * labels and crops are checked, because kernels index with them. */
+#ifndef TOWERS_CAPSULE_H
+#define TOWERS_CAPSULE_H
+
+#include "towers/process.h"
+#include "towers/trace.h"
+
+enum { CAPSULES_MAX = 3 /* of one run directory; a run that skips steps may meet many */ };
+
+/* path = "" and OK if the run has enough of them already. */
+NODISCARD Status capsule_write(TowerProcess *p, const Batch *batch, float scale, const Finding *found,
+                               char path[PATH_BYTES]);
+
+typedef struct Capsule {
+    char path[PATH_BYTES];
+    int64_t step;
+    int tower, towers;
+    uint64_t seed;
+    float scale;
+    char model[64], variant[64], backend[16];
+    ProgramConfig program; /* model: NULL, for the caller to find; options.variant: points to `variant` */
+    bool winograd, tf32, deterministic;
+    char fault[1024]; /* TOWERS_FAULT of the run, or "" */
+    Finding found;    /* place, op, layer, tensor, index */
+    Batch batch;      /* points into the next four */
+    uint8_t *pixels;  /* owned, as are the next three */
+    int32_t *labels, *augment;
+    int64_t *ids;
+    SafeTensors *weights; /* owned */
+} Capsule;
+
+/* ERR_CHECKPOINT names file and what is wrong with it. */
+NODISCARD Status capsule_open(const char *path, Capsule **made);
+void capsule_close(Capsule *capsule); /* NULL is fine */
+
+/* A replica of one tower with the capsule's weights and statistics. capsule->program.model is set by then. */
+NODISCARD Status capsule_replica(const Capsule *capsule, const Backend *backend, const DeviceConfig *device,
+                                 Replica **made);
+/* Run it again. *found as trace_run. */
+NODISCARD Status capsule_run(const Capsule *capsule, Replica *replica, void (*row)(void *context, const TraceRow *row),
+                             void *context, Finding *found);
+
+#endif

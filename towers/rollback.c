@@ -1,0 +1,65 @@
+/* Back to the last good checkpoint; see rollback.h. */
+#include "towers/rollback.h"
+
+#include <string.h>
+
+bool rollback_leaves_out(const RunState *run, int64_t step)
+{
+    for (int64_t i = 0; i < run->rollbacks; i++)
+        if (run->left_out[i] == step) return true;
+    return false;
+}
+
+static bool spoilt_before(const Finding *found)
+{
+    return found->place == FOUND_WEIGHT || found->place == FOUND_AVERAGE || found->place == FOUND_STATISTIC ||
+           found->place == FOUND_SLOT;
+}
+
+static Status refuse_return(const TowerProcess *p, int64_t refused, int64_t blamed, int64_t good)
+{
+    const char *report = p->ledger->search.report;
+    if (p->run.rollbacks >= p->job->nan_limit || p->run.rollbacks >= ROLLBACKS_MAX)
+        return FAIL(ERR_NUMERIC, "step %lld is not finite, after %lld returns to a checkpoint (--nan-limit)%s",
+                    (long long)refused, (long long)p->run.rollbacks, report);
+    if (good < 0)
+        return FAIL(ERR_NUMERIC, "step %lld is not finite, and there is no checkpoint of this run to go back to%s",
+                    (long long)refused, report);
+    if (good >= blamed || rollback_leaves_out(&p->run, blamed))
+        return FAIL(ERR_NUMERIC, "step %lld is not finite, and going back to step %lld without step %lld cannot help%s",
+                    (long long)refused, (long long)good, (long long)blamed, report);
+    return OK;
+}
+
+/* Only rank 0 has them. Rows of the steps that run again are cut off, as after a resume. */
+static Status records_return(TowerProcess *p, int64_t refused, int64_t blamed)
+{
+    const char *report = p->ledger->search.report;
+    if (p->rank != 0) return OK;
+    metrics_close(p->metrics);
+    p->metrics = NULL;
+    TRY(metrics_open(p->job->run_dir, p->run.step, p->job->event_interval, &p->metrics));
+    ledger_note(p->ledger,
+                "step %lld is not finite: back to the checkpoint of step %lld (%lld of %d), step %lld will be "
+                "left out%s",
+                (long long)refused, (long long)p->run.step, (long long)p->run.rollbacks, p->job->nan_limit,
+                (long long)blamed, report);
+    return process_log(p, "step %lld is not finite: back to step %lld, step %lld is left out%s", (long long)refused,
+                       (long long)p->run.step, (long long)blamed, report);
+}
+
+Status rollback_run(TowerProcess *p, int64_t refused)
+{
+    int64_t good = p->good_step, blamed = refused - spoilt_before(&p->ledger->search.found);
+    RunState before = p->run;
+    TRY(comm_broadcast(p->comm, &good, sizeof good, 0)); /* only rank 0 knows what reached the disk */
+    TRY(refuse_return(p, refused, blamed, good));
+    TRY(snapshot_return(p, good));
+    p->run.rollbacks = before.rollbacks;
+    memcpy(p->run.left_out, before.left_out, sizeof p->run.left_out);
+    p->run.left_out[p->run.rollbacks++] = blamed;
+    TRY(process_restart_loader(p));
+    TRY(records_return(p, refused, blamed));
+    atomic_store(&p->ledger->run.step, p->run.step);
+    return comm_barrier(p->comm);
+}

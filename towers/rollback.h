@@ -1,0 +1,16 @@
+/* --nan-policy rollback: back to the last good checkpoint, and on from there without the step that spoilt things.
+ *
+ * The steps between are run again, to the same bits; the step to blame runs without its update, as a skipped one. That
+ * is the refused step itself, or, if the weights before it were not finite, the one before: its update spoilt them.
+ * Which steps are left out is part of the state, so a resumed run leaves out the same ones. */
+#ifndef TOWERS_ROLLBACK_H
+#define TOWERS_ROLLBACK_H
+
+#include "towers/process.h"
+
+/* Is this step (from 1) one that an earlier rollback leaves out? */
+bool rollback_leaves_out(const RunState *run, int64_t step);
+/* Collective, after the search of a refused step. ERR_NUMERIC if the limit is reached or it would not help. */
+NODISCARD Status rollback_run(TowerProcess *p, int64_t refused_step);
+
+#endif

@@ -1,0 +1,238 @@
+/* Looking at every number; see trace.h. Tensors come to the host for it: this is for the step after which a run ends.
+ */
+#include "towers/trace.h"
+
+#include "towers/poison.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one tensor */
+
+static float element(Dtype dtype, const void *host, int64_t at)
+{
+    uint16_t half;
+    uint32_t bits;
+    float value;
+    if (dtype == DTYPE_F32) return ((const float *)host)[at];
+    memcpy(&half, (const char *)host + 2 * at, sizeof half);
+    if (dtype == DTYPE_F16) return half_to_float(half);
+    bits = (uint32_t)half << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void scan_add(TensorScan *scan, int64_t index, float value, double *sum, int64_t *finite)
+{
+    if (!isfinite(value)) {
+        if (scan->bad++ == 0) {
+            scan->first = index;
+            scan->value = value;
+        }
+        return;
+    }
+    if (*finite == 0 || (double)value < scan->min) scan->min = (double)value;
+    if (*finite == 0 || (double)value > scan->max) scan->max = (double)value;
+    *sum += (double)value;
+    (*finite)++;
+}
+
+/* `host` holds all pixels of a tensor of this shape. With `samples`, counts those that have a bad element. */
+static void host_scan(const void *host, Dtype dtype, Shape shape, int64_t pitch, TensorScan *scan, int *samples)
+{
+    int64_t pixels = shape_pixels(shape), finite = 0, of_sample = pixels / shape.n, before = 0;
+    double sum = 0;
+    *scan = (TensorScan){.min = NAN, .max = NAN};
+    for (int64_t p = 0; p < pixels; p++) {
+        if (p % of_sample == 0) before = scan->bad;
+        for (int64_t c = 0; c < shape.c; c++)
+            scan_add(scan, p * shape.c + c, element(dtype, host, p * pitch + c), &sum, &finite);
+        if (samples && p % of_sample == of_sample - 1) *samples += scan->bad > before;
+    }
+    scan->mean = finite ? sum / (double)finite : NAN;
+}
+
+static Status device_scan(Device *device, const Tensor *t, TensorScan *scan, int *samples)
+{
+    Status st = OK;
+    size_t bytes = (size_t)((shape_pixels(t->shape) - 1) * t->pitch + t->shape.c) * dtype_bytes(t->dtype);
+    void *host = calloc(1, bytes);
+    if (!host) return FAIL(ERR_MEMORY, "copy of a tensor to look at (%zu MiB)", bytes >> 20);
+    TRY_OUT(device->backend->download(device, host, t->data, bytes));
+    TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
+    host_scan(host, t->dtype, t->shape, t->pitch, scan, samples);
+out:
+    free(host);
+    return st;
+}
+
+static void found_set(Finding *found, FindingPlace place, const char *layer, const char *tensor, Shape shape,
+                      Dtype dtype, const TensorScan *scan)
+{
+    found->place = place;
+    found->shape = shape;
+    found->dtype = dtype;
+    found->index = scan->first;
+    found->count = scan->bad;
+    found->value = scan->value;
+    snprintf(found->layer, sizeof found->layer, "%s", layer);
+    snprintf(found->tensor, sizeof found->tensor, "%s", tensor);
+}
+
+/* ---- arenas, by the layout */
+
+/* `entries` of an arena of `elements` floats; the square sum tells on the device whether there is anything to find. */
+static Status arena_scan(Replica *r, const float *arena, const LayoutEntry *entries, int count, size_t elements,
+                         FindingPlace place, const char *label, Finding *found)
+{
+    Status st = OK;
+    double square;
+    float *host = NULL;
+    if (!arena || elements == 0 || found->place != FOUND_NOTHING) return OK;
+    TRY(replica_square_sum(r, arena, elements, &square));
+    if (isfinite(square)) return OK;
+    host = calloc(elements, sizeof *host);
+    if (!host) return FAIL(ERR_MEMORY, "host copy of the %s (%zu MiB)", label, elements * sizeof *host >> 20);
+    TRY_OUT(r->device.backend->download(&r->device, host, arena, elements * sizeof *host));
+    TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
+    for (int i = 0; i < count && found->place == FOUND_NOTHING; i++) {
+        TensorScan scan;
+        char tensor[sizeof found->tensor];
+        host_scan(host + entries[i].first, DTYPE_F32, entries[i].shape, entries[i].shape.c, &scan, NULL);
+        snprintf(tensor, sizeof tensor, "%s%s%s", label, *label ? " of " : "", entries[i].name);
+        if (scan.bad) found_set(found, place, label, tensor, entries[i].shape, DTYPE_F32, &scan);
+    }
+out:
+    free(host);
+    return st;
+}
+
+static Status params_scan(Replica *r, const float *arena, FindingPlace place, const char *label, Finding *found)
+{
+    return arena_scan(r, arena, r->layout->params, r->layout->param_count, r->layout->param_elements, place, label,
+                      found);
+}
+
+static Status states_scan(Replica *r, float *const *arenas, int slot, int first_tower, const char *label,
+                          Finding *found)
+{
+    for (int t = 0; arenas && t < r->config.local && found->place == FOUND_NOTHING; t++) {
+        if (slot >= 0 && t != slot) continue;
+        TRY(arena_scan(r, arenas[t], r->layout->states, r->layout->state_count, r->layout->state_elements,
+                       FOUND_STATISTIC, label, found));
+        if (found->place != FOUND_NOTHING) found->tower = first_tower + t;
+    }
+    return OK;
+}
+
+Status trace_state(Replica *r, int first_tower, int slot, Finding *found)
+{
+    static const char *const labels[OPTIMIZER_SLOTS] = {"optimizer slot 0", "optimizer slot 1"};
+    *found = (Finding){.tower = -1, .op = -1};
+    TRY(params_scan(r, r->arena[ARENA_PARAM], FOUND_WEIGHT, "", found));
+    TRY(params_scan(r, r->ema, FOUND_AVERAGE, "average", found));
+    TRY(states_scan(r, r->state, slot, first_tower, "", found));
+    TRY(states_scan(r, r->config.ema ? r->ema_state : NULL, slot, first_tower, "average", found));
+    for (int s = 0; s < OPTIMIZER_SLOTS; s++) TRY(params_scan(r, r->slot[s], FOUND_SLOT, labels[s], found));
+    return OK;
+}
+
+Status trace_gradients(Replica *r, FindingPlace place, Finding *found)
+{
+    *found = (Finding){.tower = -1, .op = -1};
+    return params_scan(r, r->arena[ARENA_GRAD], place, "gradient", found);
+}
+
+/* ---- ops */
+
+/* "conv2.dx" of the backward pass is of layer "conv2" if the forward pass has one of that name. */
+static void layer_name(const Program *program, int op, char *name, size_t bytes)
+{
+    snprintf(name, bytes, "%s", plan_call(program->plan, op)->name);
+    char *dot = strrchr(name, '.');
+    if (op < program->forward_end || !dot) return;
+    for (int i = 0; i < program->forward_end; i++) {
+        const char *forward = plan_call(program->plan, i)->name;
+        if (strncmp(forward, name, (size_t)(dot - name)) || forward[dot - name]) continue;
+        *dot = 0;
+        return;
+    }
+}
+
+static FindingPlace place_of(const Program *program, int op)
+{
+    if (op >= program->forward_end) return FOUND_BACKWARD;
+    for (int i = 0; i <= op; i++)
+        if (plan_call(program->plan, i)->kind == OP_SOFTMAX_LOSS) return FOUND_LOSS;
+    return FOUND_FORWARD;
+}
+
+/* Activations and their gradients are made of samples; what belongs to a parameter is not. */
+static bool has_samples(const Program *program, const ValueInfo *info)
+{
+    return info->role == ROLE_TEMP && info->shape.n == program->n;
+}
+
+static Status output_look(const TraceJob *job, Program *program, int op, int out, Finding *found)
+{
+    const OpCall *call = plan_call(program->plan, op);
+    const ValueInfo *info = graph_value(program->graph, graph_op_at(program->graph, op)->out[out]);
+    char layer[sizeof found->layer];
+    int samples = 0;
+    if (!call->out[out].data || info->dtype == DTYPE_U8 || info->dtype == DTYPE_I32) return OK;
+    layer_name(program, op, layer, sizeof layer);
+    TraceRow row = {op, place_of(program, op), call, layer, info->name, info->shape, info->dtype, {0}};
+    TRY(device_scan(&job->replica->device, &call->out[out], &row.scan, has_samples(program, info) ? &samples : NULL));
+    if (job->row) job->row(job->context, &row);
+    if (row.scan.bad == 0) return OK;
+    found_set(found, row.place, layer, info->name, info->shape, info->dtype, &row.scan);
+    found->op = op;
+    found->kind = call->kind;
+    found->samples = samples;
+    if (samples) found->sample = job->batch->ids[row.scan.first / (shape_count(info->shape) / info->shape.n)];
+    return OK;
+}
+
+static Status ops_look(const TraceJob *job, Program *program, int first, int end, Finding *found)
+{
+    for (int op = first; op < end && found->place == FOUND_NOTHING; op++) {
+        TRY(poison_run(&job->replica->device, program, job->tower, job->step, op, op + 1));
+        for (int k = 0; k < plan_call(program->plan, op)->out_count && found->place == FOUND_NOTHING; k++)
+            TRY(output_look(job, program, op, k, found));
+    }
+    return OK;
+}
+
+/* The loss as the host reads it: finite, if its op's output was, but for a fault. */
+static Status loss_look(const TraceJob *job, Program *program, Finding *found)
+{
+    static const Shape scalar = {1, 1, 1, 1};
+    double loss;
+    int64_t hits[2];
+    TRY(replica_read_loss(job->replica, program, &loss, hits));
+    poison_loss(job->tower, job->step, &loss);
+    TensorScan scan = {.bad = 1, .value = (float)loss};
+    if (!isfinite(loss)) found_set(found, FOUND_LOSS, "loss", "loss", scalar, DTYPE_F32, &scan);
+    return OK;
+}
+
+Status trace_run(const TraceJob *job, Finding *found)
+{
+    Replica *r = job->replica;
+    *found = (Finding){.tower = job->tower, .step = job->step, .op = -1};
+    Program *program = replica_program(r, true, job->batch->n);
+    if (!program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", job->tower, job->batch->n);
+    TRY(replica_feed(r, program, job->batch, job->slot, job->seed, job->scale));
+    TRY(ops_look(job, program, 0, program->forward_end, found));
+    if (found->place == FOUND_NOTHING) TRY(loss_look(job, program, found));
+    if (found->place == FOUND_NOTHING)
+        TRY(ops_look(job, program, program->forward_end, plan_op_count(program->plan), found));
+    if (found->place != FOUND_NOTHING) return OK;
+    TRY(replica_drop_frozen(r, 0, r->layout->param_elements));
+    TRY(poison_gradients(&r->device, job->tower, job->step, r->arena[ARENA_GRAD]));
+    TRY(trace_gradients(r, FOUND_GRADIENT, found));
+    found->tower = job->tower;
+    found->step = job->step;
+    return OK;
+}
