@@ -223,7 +223,8 @@ static void prune(const char *ckpt, int keep, int64_t protect, int64_t saved)
         if (steps[i] == protect || steps[i] == saved || step_path(path, ckpt, steps[i]) != OK ||
             path_temporary(temporary, path) != OK)
             continue;
-        if (rename(path, temporary) == 0) (void)!tree_remove(temporary);
+        if (rename(path, temporary) != 0) continue;
+        if (directory_sync(ckpt) == OK) (void)!tree_remove(temporary); /* not a file of it before the new name lasts */
     }
     free(steps);
 }
