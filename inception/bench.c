@@ -138,7 +138,7 @@ static Status json_print(const TrainJob *job, const Timing *timing, const Speed 
     return OK;
 }
 
-Status bench_run(const Options *o, JobFiles *files)
+Status bench_run(const Options *o, JobFiles *files, int *signal_number)
 {
     Status st = OK;
     Timing *timing = NULL;
@@ -148,7 +148,7 @@ Status bench_run(const Options *o, JobFiles *files)
     files->job.quiet = true;
     if (!timing->quiet) banner_print(&files->job);
     if (!timing->quiet && timing->warmup == 0) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
-    TRY_OUT(train_timed(&files->job));
+    TRY_OUT(train_timed(&files->job, signal_number));
     Speed speed = speed_of(timing);
     static const char rule[] = "----------------------------------------------------------------";
     if (!o->json) printf("%s\ntotal images/sec: %.2f\n%s\n", rule, speed.mean, rule);

@@ -6,6 +6,6 @@
 #include "inception/job.h"
 
 NODISCARD Status bench_open(Options *options, JobFiles *files);
-NODISCARD Status bench_run(const Options *options, JobFiles *files);
+NODISCARD Status bench_run(const Options *options, JobFiles *files, int *signal_number); /* as train_timed */
 
 #endif

@@ -13,8 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVAL_BATCH = 250, SYNTHETIC_CLASSES = 1000 };
-
 /* ---- model and device */
 
 /* NULL for "", the model as it is. */
@@ -403,7 +401,8 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->augment = o->augment;
     job->flip = o->flip;
     job->workers = (int)o->workers;
-    job->eval_batch = EVAL_BATCH;
+    bool batch_asked = o->verb == VERB_EVAL && option_origin(o, "batch-size") > ORIGIN_RECIPE;
+    job->eval_batch = (int32_t)(batch_asked ? o->batch_size : o->eval_batch_size);
     job->report = o->report_loss;
     job->report_l2 = o->report_l2;
     job->log_tf2016 = o->log_style == LOG_TF2016;
@@ -449,6 +448,17 @@ Status job_weights(const char *given, char *path, size_t bytes)
 
 /* ---- the run directory */
 
+static bool is_run_of(const char *run, const char *model)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/env.json", run);
+    json_t *root = json_load_file(path, 0, NULL);
+    const char *found = json_string_value(json_object_get(root, "model"));
+    bool same = found && !strcmp(found, model);
+    json_decref(root);
+    return same;
+}
+
 /* The newest run of this model below `root`: the one whose ckpt/latest was written last. "" if there is none. */
 static void newest_run(const char *root, const char *model, char *found, size_t bytes)
 {
@@ -456,16 +466,16 @@ static void newest_run(const char *root, const char *model, char *found, size_t 
     DIR *dir = opendir(root);
     *found = 0;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        char path[4096];
+        char run[4096], path[4200];
         struct stat info;
-        if (strncmp(entry->d_name, model, strlen(model))) continue;
-        snprintf(path, sizeof path, "%s/%s/ckpt/latest", root, entry->d_name);
-        if (stat(path, &info) != 0) continue;
+        snprintf(run, sizeof run, "%s/%s", root, entry->d_name);
+        snprintf(path, sizeof path, "%s/ckpt/latest", run);
+        if (stat(path, &info) != 0 || !is_run_of(run, model)) continue;
         bool newer = info.st_mtim.tv_sec > best.tv_sec ||
                      (info.st_mtim.tv_sec == best.tv_sec && info.st_mtim.tv_nsec > best.tv_nsec);
         if (!newer) continue;
         best = info.st_mtim;
-        snprintf(found, bytes, "%s/%s", root, entry->d_name);
+        snprintf(found, bytes, "%s", run);
     }
     if (dir) closedir(dir);
 }
@@ -510,6 +520,8 @@ Status job_run_dir(const Options *o, JobFiles *files)
     bool automatic = o->resume && !strcmp(o->resume, "auto");
     files->job.run_dir = files->run_dir;
     files->job.resume = automatic;
+    if (o->resume && !automatic && option_origin(o, "experiment") == ORIGIN_COMMAND_LINE)
+        return FAIL(ERR_ARG, "--experiment names a run, and --resume %s another: give one of them", o->resume);
     if (o->resume && !automatic) return resume_from(o->resume, files);
     if (o->experiment)
         snprintf(files->run_dir, sizeof files->run_dir, "%s/%s", root, o->experiment);
@@ -518,6 +530,7 @@ Status job_run_dir(const Options *o, JobFiles *files)
     if (!files->run_dir[0]) fresh_name(root, model, files->run_dir, sizeof files->run_dir);
     char probe[4200];
     snprintf(probe, sizeof probe, "%s/ckpt", files->run_dir);
+    files->nothing_to_resume = automatic && access(probe, F_OK) != 0;
     if (!automatic && access(probe, F_OK) == 0)
         return FAIL(ERR_ARG, "%s holds a run already: go on with --resume auto, or choose another --experiment",
                     files->run_dir);

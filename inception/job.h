@@ -13,8 +13,9 @@ typedef struct JobFiles {
     char run_dir[4096];
     char *args_yaml, *env_json, *settings;
     char resume_path[4096];
-    char no_aux[128];  /* one line when auxiliary heads were left out because they do not fit, or "" */
-    char why_cpu[512]; /* one line when --device auto fell back to the CPU, or "" */
+    char no_aux[128];       /* one line when auxiliary heads were left out because they do not fit, or "" */
+    bool nothing_to_resume; /* --resume auto found no run of this model */
+    char why_cpu[512];      /* one line when --device auto fell back to the CPU, or "" */
 } JobFiles;
 
 /* Model, program and device part only: for info, and the start of the others. Applies the model's default settings to

@@ -18,7 +18,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -47,12 +46,12 @@ static void result_json(const JobFiles *files, const TrainResult *result)
  * message of a failure must outlive it. */
 static void report_make(const char *run_dir, bool quiet, Status cause)
 {
-    char message[1024];
-    snprintf(message, sizeof message, "%s", status_message());
+    StatusText words;
+    status_keep(&words);
     Status st = report_write(run_dir);
     if (st == OK && !quiet) fprintf(stderr, "report %s/report.html\n", run_dir);
     if (st != OK && cause == OK) fprintf(stderr, "no report: %s\n", status_message());
-    if (cause != OK) (void)!FAIL(cause, "%s", message);
+    if (cause != OK) (void)!status_restore(cause, &words);
 }
 
 static Status train(Options *options, JobFiles *files, int *signal_number)
@@ -70,9 +69,10 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     TRY(pretrained_check(&files->job, absent, sizeof absent));
     if (options->dry_run) return info_run(files, stdout);
     fallback_note(files, options->quiet);
+    if (files->nothing_to_resume && !options->quiet)
+        fprintf(stderr, "nothing to resume: %s begins a new run\n", files->run_dir);
     if (*absent && !options->quiet)
         fprintf(stderr, "%s has no %s: that part starts from random values\n", options->pretrained, absent);
-    mkdir(options->output_dir, 0777); /* may exist; run_dir_take says what is wrong if it cannot */
     TRY(run_dir_take(files->run_dir, &lock));
     Status st = train_run(&files->job, &result);
     report_make(files->run_dir, options->quiet, st);
@@ -84,7 +84,7 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
 
 /* ---- eval */
 
-static Status eval(Options *options, JobFiles *files)
+static Status eval(Options *options, JobFiles *files, int *signal_number)
 {
     EvalResult result;
     char weights[4096];
@@ -96,7 +96,7 @@ static Status eval(Options *options, JobFiles *files)
         return OK;
     }
     fallback_note(files, options->quiet);
-    TRY(eval_run(&files->job, weights, &result));
+    TRY(eval_run(&files->job, weights, &result, signal_number));
     double count = (double)result.count, top1 = (double)result.hits[0] / count, top5 = (double)result.hits[1] / count;
     if (options->json)
         printf("{\"examples\": %lld, \"top1\": %.17g, \"top5\": %.17g, \"loss\": %.17g}\n", (long long)result.count,
@@ -129,7 +129,7 @@ static Status export(Options *options, JobFiles *files)
     return export_run(options, files, stdout);
 }
 
-static Status bench(Options *options, JobFiles *files)
+static Status bench(Options *options, JobFiles *files, int *signal_number)
 {
     TRY(bench_open(options, files));
     if (options->print_config) {
@@ -138,7 +138,7 @@ static Status bench(Options *options, JobFiles *files)
     }
     if (options->dry_run) return info_run(files, stdout);
     fallback_note(files, options->quiet);
-    return bench_run(options, files);
+    return bench_run(options, files, signal_number);
 }
 
 static Status report(const Options *options)
@@ -197,9 +197,9 @@ static Status verb_run(Options *options, int *signal_number)
     if (options->help || options->help_all || options->verb == VERB_HELP) return help(options);
     switch (options->verb) {
     case VERB_TRAIN: st = train(options, &files, signal_number); break;
-    case VERB_EVAL: st = eval(options, &files); break;
+    case VERB_EVAL: st = eval(options, &files, signal_number); break;
     case VERB_INFO: st = info(options, &files); break;
-    case VERB_BENCH: st = bench(options, &files); break;
+    case VERB_BENCH: st = bench(options, &files, signal_number); break;
     case VERB_MODELS: st = info_models(stdout); break;
     case VERB_COMPARE: st = compare_runs(options->arguments, options->argument_count, options->json, stdout); break;
     case VERB_EXPORT: st = export(options, &files); break;

@@ -4,10 +4,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 2048, TRACE_BYTES = 4096 };
-
-static _Thread_local char message[MESSAGE_BYTES];
-static _Thread_local char trace[TRACE_BYTES];
+static _Thread_local char message[STATUS_MESSAGE_BYTES];
+static _Thread_local char trace[STATUS_TRACE_BYTES];
 
 static const struct {
     const char *name;
@@ -37,13 +35,13 @@ static const char *file_name(const char *path)
 static void trace_add(const char *file, int line, const char *call)
 {
     size_t used = strlen(trace);
-    if (used < TRACE_BYTES - 1)
-        snprintf(trace + used, TRACE_BYTES - used, "  via %s:%d %s\n", file_name(file), line, call);
+    if (used < STATUS_TRACE_BYTES - 1)
+        snprintf(trace + used, STATUS_TRACE_BYTES - used, "  via %s:%d %s\n", file_name(file), line, call);
 }
 
 Status status_fail(Status code, const char *file, int line, const char *format, ...)
 {
-    char text[MESSAGE_BYTES]; /* the arguments may point into `message` itself */
+    char text[STATUS_MESSAGE_BYTES]; /* the arguments may point into `message` itself */
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
@@ -68,6 +66,19 @@ const char *status_message(void)
 const char *status_trace(void)
 {
     return trace;
+}
+
+void status_keep(StatusText *kept)
+{
+    memcpy(kept->message, message, sizeof message);
+    memcpy(kept->trace, trace, sizeof trace);
+}
+
+Status status_restore(Status code, const StatusText *kept)
+{
+    memcpy(message, kept->message, sizeof message);
+    memcpy(trace, kept->trace, sizeof trace);
+    return code;
 }
 
 const char *status_name(Status code)

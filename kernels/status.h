@@ -57,6 +57,14 @@ Status status_via(Status code, const char *file, int line, const char *call);
 const char *status_message(void);
 const char *status_trace(void);
 
+/* A failure that is set aside while another call may fail, or carried to another process. */
+enum { STATUS_MESSAGE_BYTES = 2048, STATUS_TRACE_BYTES = 4096 };
+typedef struct StatusText {
+    char message[STATUS_MESSAGE_BYTES], trace[STATUS_TRACE_BYTES];
+} StatusText;
+void status_keep(StatusText *kept);
+NODISCARD Status status_restore(Status code, const StatusText *kept); /* message and trace as they were; returns code */
+
 /* "ERR_IO", and the process exit code of docs/exit-codes (0 for OK). */
 const char *status_name(Status code);
 int status_exit_code(Status code);

@@ -79,6 +79,7 @@ poisoned nan-grad "nan:tower=0,step=5,where=grad" "tower 0, step 5: the gradient
 poisoned nan-loss "nan:tower=0,step=5,where=loss" "tower 0, step 5: the loss is not finite"
 poisoned inf "inf:tower=0,step=5" "tower 0, step 5: loss and gradient are not finite"
 poisoned inf-grad "inf:tower=1,step=5,where=grad" "tower 1, step 5: the gradient is not finite"
+TOWERS_TRACE=1 TOWERS_FAULT="nan:tower=0,step=2" ended 8 "  via step.c:" traced # the calls of the tower, not of its supervisor
 ended 0 "" nan --resume auto # and goes on from there
 rows nan 12
 grep -q '"skipped":true' "$work/nan/metrics.jsonl" && complain "nan: the refused step is still recorded after a resume"
@@ -179,6 +180,23 @@ done
 ended 0 "" plain40 --max-steps 40
 for signal in INT TERM USR2; do
     cmp "$work/on-$signal/last.safetensors" "$work/plain40/last.safetensors" || complain "SIG$signal: resumed to other weights"
+done
+
+# An evaluation and a benchmark have nothing to save: they end at once.
+for signal in INT TERM; do
+    for verb in eval bench; do
+        command=("$towers" $verb fashion_cnn --towers 2 --threads 1 --device cpu)
+        if [[ $verb == eval ]]; then command+=(--weights "$work/plain12" --data-path "$work/data"); else command+=(--batches 1000000); fi
+        TOWERS_FAULT="delay:tower=0,step=0,phase=evaluation,ms=20000" "${command[@]}" >"$work/out" 2>"$work/err" </dev/null &
+        pid=$!
+        for ((i = 0; i < 600; i++)); do
+            pgrep -P $pid tower1 >/dev/null && break
+            sleep 0.05
+        done
+        kill -$signal $pid
+        finished $((128 + $(kill -l $signal))) "stopped by signal $(kill -l $signal)"
+        [[ $(grep -c '^error: ' "$work/err") == 1 ]] || complain "$verb, SIG$signal: not one line of error: $(cat "$work/err")"
+    done
 done
 
 started twice --max-steps 100000 --log-interval 1 --comm-timeout 100 # one that does not get to the end of its step

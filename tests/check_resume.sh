@@ -24,7 +24,7 @@ complain() {
 
 model=fashion_cnn extra=()
 command_of() { # NAME ARGUMENT...
-    command=("$towers" train "$model" --data-path "$work/data" --device cpu --threads 1 --output-dir "$work" --log-interval 1
+    command=("$towers" train "$model" --data-path "$work/data" --device cpu --threads 1 --output-dir "$work" --log-interval 1 --eval-batch-size 20
         --experiment "$model-$1" "${extra[@]}" "${@:2}")
 }
 
@@ -66,6 +66,7 @@ for model in fashion_cnn inception_mini; do
     extra=(--seed 7)
     [[ $model == fashion_cnn ]] || extra=(--seed 7 --ema-decay 0.99 --augment --dropout 0.3 --weight-decay 0.01)
     run 0 first
+    accuracies=$(grep '^test accuracy' "$work/err")
     [[ $(wc -l <"$work/$model-first/metrics.jsonl") == 20 && $(wc -l <"$work/$model-first/results.csv") == 3 ]] ||
         complain "$model: not 20 steps and 2 epochs"
     run 0 again
@@ -85,7 +86,11 @@ for model in fashion_cnn inception_mini; do
         [[ $(latest "killed$step") == $(((step - 1) / 4 * 4)) ]] || complain "$model killed$step: the checkpoint is of step $(latest "killed$step")"
         run 0 "killed$step" --checkpoint-steps 4 --resume auto
         same first "killed$step"
+        [[ $(grep '^test accuracy' "$work/err") == "$accuracies" ]] || complain "$model killed$step: not '$accuracies' but $(tail -3 "$work/err")"
     done
+    [[ $(grep -o '^Epoch [0-9]*' "$work/err") == "Epoch 2" ]] || complain "$model: a resumed run tells of epochs before: $(cat "$work/err")"
+    [[ $(grep -o 'Z Epoch [0-9]*, Loss: [0-9.]*' "$work/$model-killed18/log.txt" | tail -n 1) == "Z Epoch 2, Loss: $(grep -oP '^Epoch 2, Loss: \K[0-9.]*' "$work/err")" ]] ||
+        complain "$model: log.txt does not tell of epoch 2 as the console"
 
     # asked to stop
     command_of stopped --towers 2 --batch-size 8 --max-steps 20
@@ -102,6 +107,26 @@ for model in fashion_cnn inception_mini; do
     [[ $(latest stopped) -lt 20 ]] || complain "$model stopped: it was not"
     run 0 stopped --resume auto
     same first stopped
+
+    # asked to stop in the middle of the evaluation of an epoch: of the first, and of the last
+    for epoch in 1 2; do
+        command_of "evaluated$epoch" --towers 2 --batch-size 8 --max-steps 20
+        rm -f "$work/err"
+        TOWERS_FAULT="delay:tower=0,step=$((epoch == 1 ? 13 : 20)),phase=evaluation,ms=400" "${command[@]}" 2>"$work/err" >/dev/null </dev/null &
+        pid=$!
+        for ((i = 0; i < 600; i++)); do
+            grep -q "^step $((epoch == 1 ? 13 : 20))/" "$work/err" 2>/dev/null && break
+            sleep 0.05
+        done
+        sleep 0.1
+        kill -TERM $pid
+        wait $pid
+        [[ $? == 143 ]] || complain "$model evaluated$epoch: exit is not 143: $(tail -2 "$work/err")"
+        [[ $(latest "evaluated$epoch") == $((epoch == 1 ? 13 : 20)) ]] || complain "$model evaluated$epoch: stopped after step $(latest "evaluated$epoch")"
+        [[ $(wc -l <"$work/$model-evaluated$epoch/results.csv") == "$epoch" ]] || complain "$model evaluated$epoch: the epoch counts as evaluated"
+        run 0 "evaluated$epoch" --resume auto
+        same first "evaluated$epoch"
+    done
 
     # the newest checkpoint is damaged: the one before is used, and that is said
     TOWERS_FAULT="kill:tower=0,step=12" run 7 damaged --checkpoint-steps 4

@@ -210,7 +210,7 @@ static void accuracy_and_sameness(void **state)
     Run *both[] = {a, b};
     for (int i = 0; i < 2; i++) {
         both[i]->epochs = 1;
-        both[i]->epoch = calloc(1, sizeof(RunEpoch));
+        both[i]->epoch = calloc(1, sizeof(EpochRecord));
         both[i]->epoch[0].test_top1 = i ? 0.90 : 0.88;
         both[i]->classes = 1;
         both[i]->confusion = calloc(1, sizeof(int64_t));

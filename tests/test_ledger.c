@@ -63,10 +63,10 @@ static void test_first_failure_stays_first(void **state)
     ledger_fail(ledger, 1, FAIL(ERR_NUMERIC, "the cause"));
     ledger_fail(ledger, 0, FAIL(ERR_COMM, "a consequence"));
     assert_int_equal(atomic_load(&ledger->first_failed), 2);
-    assert_string_equal(ledger->process[1].message, "the cause");
-    assert_string_equal(ledger->process[0].message, "a consequence");
+    assert_string_equal(ledger->process[1].words.message, "the cause");
+    assert_string_equal(ledger->process[0].words.message, "a consequence");
     assert_int_equal(atomic_load(&ledger->process[1].status), ERR_NUMERIC);
-    assert_non_null(strstr(ledger->process[1].trace, "ERR_NUMERIC"));
+    assert_non_null(strstr(ledger->process[1].words.trace, "ERR_NUMERIC"));
     ledger_destroy(ledger);
 }
 

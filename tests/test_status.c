@@ -55,6 +55,19 @@ static void test_new_failure_replaces_the_old(void **state)
     assert_null(strstr(status_trace(), "middle()"));
 }
 
+static void test_kept_and_restored(void **state)
+{
+    (void)state;
+    int cleaned = 0;
+    StatusText kept;
+    (void)outermost(&cleaned);
+    status_keep(&kept);
+    (void)!FAIL(ERR_ARG, "another one");
+    assert_int_equal(status_restore(ERR_IO, &kept), ERR_IO);
+    assert_string_equal(status_message(), "cannot open 'data.gz': 7");
+    assert_non_null(strstr(status_trace(), "middle()"));
+}
+
 /* Putting a prefix before the current message reads and writes the same buffer. */
 static void test_message_may_quote_itself(void **state)
 {
@@ -158,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_message_and_trace),
         cmocka_unit_test(test_new_failure_replaces_the_old),
+        cmocka_unit_test(test_kept_and_restored),
         cmocka_unit_test(test_message_may_quote_itself),
         cmocka_unit_test(test_long_message_is_cut),
         cmocka_unit_test(test_deep_trace_is_cut),

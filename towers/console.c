@@ -254,7 +254,7 @@ static void tf2016_line(const LedgerShown *shown)
             shown->loss, (double)shown->samples / shown->seconds, shown->seconds);
 }
 
-static void tf2016_result(const TrainJob *job, const LedgerEpoch *epoch)
+static void tf2016_result(const TrainJob *job, const EpochRecord *epoch)
 {
     if (isnan(epoch->test_top1)) return;
     time_prefix();
@@ -278,19 +278,17 @@ static void lines_print(Console *c, int64_t step, int64_t steps)
     }
 }
 
-/* The tf.distribute tutorial's five fields, then ours. */
 static void epoch_line(Console *c, int64_t epoch)
 {
-    const LedgerEpoch *e = &c->ledger->epoch[epoch % LEDGER_EPOCHS];
+    const EpochRecord *record = &c->ledger->epoch[epoch % LEDGER_EPOCHS];
+    char text[EPOCH_TEXT];
     bar_clear(c);
     if (c->job->log_tf2016) {
-        tf2016_result(c->job, e);
+        tf2016_result(c->job, record);
         return;
     }
-    fprintf(stderr, "Epoch %lld, Loss: %.5f, Accuracy: %.3f", (long long)epoch, e->train_loss, 100 * e->train_top1);
-    if (!isnan(e->test_top1))
-        fprintf(stderr, ", Test Loss: %.5f, Test Accuracy: %.2f", e->test_loss, 100 * e->test_top1);
-    fprintf(stderr, "  (%.1f s, %.0f img/s)\n", e->seconds, e->images_per_sec);
+    epoch_text(record, text);
+    fprintf(stderr, "%s\n", text);
 }
 
 void console_start(Console *c, const TrainJob *job, const Ledger *ledger)

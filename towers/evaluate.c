@@ -2,11 +2,15 @@
  * batches whose size does not depend on the number of towers. Hits are whole numbers: the accuracy is exact. A training
  * run with few enough classes also gets RUN/confusion.csv: a row for each true class, a column for each predicted one,
  * counts of the last evaluation. */
+#include "towers/fault.h"
 #include "towers/process.h"
 
 #include <stdlib.h>
 
 enum { CONFUSION_CLASSES = 1000 };
+
+/* Behind the blocks and the confusion matrix: processes that saw the stop signal. */
+enum { STOP_LANES = 1 };
 
 /* What is known of one block. Each is exact in f32: the loss comes as one, a block has less than 2^24 samples. */
 typedef enum BlockLane { BLOCK_LOSS = 0, BLOCK_COUNT, BLOCK_TOP1, BLOCK_TOP5, BLOCK_LANES } BlockLane;
@@ -25,7 +29,7 @@ static int64_t confusion_floats(const TrainJob *job)
 
 int64_t evaluate_floats(const TrainJob *job)
 {
-    return block_count(job) * BLOCK_LANES + confusion_floats(job);
+    return block_count(job) * BLOCK_LANES + confusion_floats(job) + STOP_LANES;
 }
 
 static int64_t largest(const float *values, int64_t count)
@@ -80,11 +84,16 @@ static LoaderConfig eval_loader(const TowerProcess *p)
         .pad = (job->program.canvas - job->program.options.side) / 2,
         .start_step = p->rank,
         .stride = comm_config(p->comm)->ranks,
-        .workers = job->workers ? 1 : 0,
-        .depth = 3,
+        .workers = job->workers,
+        .depth = job->workers + 2,
     };
     config.max_steps = shares_steps_per_epoch(&config.shares, dataset_info(job->test)->count);
     return config;
+}
+
+static bool stop_asked(const TowerProcess *p)
+{
+    return atomic_load(&p->ledger->run.stop_signal) != 0;
 }
 
 /* `lanes` [blocks][BLOCK_LANES] and the counts behind them: filled for the blocks of this process. */
@@ -96,10 +105,11 @@ static Status blocks_run(TowerProcess *p, float *lanes)
     float *confusion = confusion_floats(p->job) ? lanes + block_count(p->job) * BLOCK_LANES : NULL;
     if (config.start_step >= config.max_steps) return OK;
     TRY_OUT(loader_create(&config, &loader));
-    for (int64_t s = config.start_step; s < config.max_steps; s += config.stride) {
+    for (int64_t s = config.start_step; s < config.max_steps && !stop_asked(p); s += config.stride) {
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
         for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_EVAL);
+        fault_strike(p->first, p->run.step, PHASE_EVAL);
         TRY_OUT(block_run(p, batch, lanes + s * BLOCK_LANES, confusion));
     }
 out:
@@ -111,6 +121,7 @@ out:
  * depend on who had which block. */
 static Status blocks_gather(TowerProcess *p, float *lanes, size_t floats)
 {
+    lanes[floats - STOP_LANES] = stop_asked(p);
     for (int slot = 0; slot < p->local; slot++)
         TRY(comm_give(p->comm, p->first + slot, 0, slot ? lanes + floats : lanes, floats));
     return comm_sum(p->comm, 0, lanes, floats);
@@ -125,7 +136,7 @@ static EvalResult blocks_total(const float *lanes, int64_t blocks)
         total.hits[0] += (int64_t)lanes[BLOCK_TOP1];
         total.hits[1] += (int64_t)lanes[BLOCK_TOP5];
     }
-    total.loss /= (double)total.count;
+    total.loss = total.count ? total.loss / (double)total.count : 0;
     return total;
 }
 
@@ -151,7 +162,7 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
     return st;
 }
 
-Status evaluate(TowerProcess *p, EvalResult *result)
+Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
 {
     Status st = OK;
     int64_t wanted = dataset_info(p->job->test)->count, blocks = block_count(p->job);
@@ -162,9 +173,11 @@ Status evaluate(TowerProcess *p, EvalResult *result)
     TRY_OUT(blocks_run(p, lanes));
     TRY_OUT(blocks_gather(p, lanes, floats));
     *result = blocks_total(lanes, blocks);
-    if (result->count != wanted)
+    p->stop |= lanes[floats - STOP_LANES] > 0;
+    *whole = result->count == wanted;
+    if (!*whole && !p->stop)
         st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
-    else if (p->metrics && confusion_floats(p->job))
+    else if (*whole && p->metrics && confusion_floats(p->job))
         st = confusion_write(p, lanes + blocks * BLOCK_LANES);
 out:
     free(lanes);

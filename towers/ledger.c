@@ -38,6 +38,7 @@ Status ledger_create(int towers, int processes, Ledger **made)
     ledger->bytes = bytes;
     ledger->tower = (LedgerTower *)(ledger + 1);
     ledger->process = (LedgerProcess *)(ledger->tower + towers);
+    ledger->run.best_top1 = -1;
     for (int t = 0; t < towers; t++) {
         atomic_store(&ledger->tower[t].heartbeat_ns, clock_ns());
         for (int i = 0; i < LEDGER_STEPS; i++) ledger->tower[t].rows[i].step = -1;
@@ -81,8 +82,7 @@ void ledger_note(Ledger *ledger, const char *format, ...)
 void ledger_fail(Ledger *ledger, int process, Status status)
 {
     LedgerProcess *row = &ledger->process[process];
-    snprintf(row->message, sizeof row->message, "%s", status_message());
-    snprintf(row->trace, sizeof row->trace, "%s", status_trace());
+    status_keep(&row->words);
     atomic_store(&row->status, (int)status);
     int nobody = 0;
     atomic_compare_exchange_strong(&ledger->first_failed, &nobody, process + 1);

@@ -9,6 +9,7 @@
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/finding.h"
+#include "towers/record/epoch.h"
 
 enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_EPOCHS = 16, LEDGER_MESSAGE = 2048, LEDGER_NOTES = 8 };
 
@@ -55,30 +56,22 @@ typedef struct LedgerShown {
 
 /* What the whole run is doing: written by rank 0 only. */
 typedef struct LedgerRun {
-    _Atomic int64_t step, steps; /* committed steps, steps in all (0: not started yet) */
-    _Atomic int64_t first_step;  /* where this process began: 0, or the step it resumed after */
-    _Atomic int64_t epoch_x1000, epochs;
-    _Atomic double loss, mean_loss, lr, images_per_sec;
-    _Atomic int64_t skipped; /* steps that the gate refused */
-    _Atomic int64_t start_ns;
+    _Atomic int64_t step, steps;     /* committed steps, steps in all (0: not started yet) */
+    _Atomic int64_t first_step;      /* where this process began: 0, or the step it resumed after */
+    _Atomic int64_t skipped;         /* steps that the gate refused */
     _Atomic int stop_signal;         /* set by the supervisor: save at the next step boundary, then stop */
     _Atomic int64_t epochs_done;     /* the last one in `epoch` */
+    EpochRecord tested;              /* the last one that was evaluated; .epoch is 0 if none was */
+    double best_top1;                /* of all epochs, also of those before a resume; -1: none was evaluated */
     LedgerShown shown[LEDGER_STEPS]; /* of step s: shown[s % LEDGER_STEPS], complete before `step` says s */
     _Atomic int64_t notes;           /* warnings so far; number n is note[n % LEDGER_NOTES] */
     char note[LEDGER_NOTES][LEDGER_MESSAGE];
 } LedgerRun;
 
-/* One epoch's results, for the console. */
-typedef struct LedgerEpoch {
-    double train_loss, train_top1, test_loss, test_top1, test_top5; /* test: NaN if it was not evaluated */
-    double seconds, images_per_sec;
-} LedgerEpoch;
-
 /* A process's last words: why it failed. The first failure of all wins `first`. */
 typedef struct LedgerProcess {
     _Atomic int status; /* Status; written after the text */
-    char message[LEDGER_MESSAGE];
-    char trace[LEDGER_MESSAGE];
+    StatusText words;
 } LedgerProcess;
 
 /* What an evaluation found. */
@@ -99,7 +92,7 @@ typedef struct Ledger {
     LedgerRun run;
     LedgerSearch search;
     EvalResult eval;                  /* of an evaluation run */
-    LedgerEpoch epoch[LEDGER_EPOCHS]; /* of epoch e: epoch[e % LEDGER_EPOCHS] */
+    EpochRecord epoch[LEDGER_EPOCHS]; /* of epoch e: epoch[e % LEDGER_EPOCHS] */
     _Atomic int first_failed;         /* process + 1 that failed first, 0 = none */
     LedgerProcess *process;           /* [processes], inside the segment */
     LedgerTower *tower;               /* [towers], inside the segment */

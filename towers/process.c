@@ -49,6 +49,19 @@ int job_first_tower(const TrainJob *job, int process)
     return (int)((int64_t)process * job->shares.towers / job->processes);
 }
 
+/* ---- where a run is */
+
+static bool epoch_ended(const TowerProcess *p)
+{
+    return p->run.step % p->steps_per_epoch == 0 || p->run.step == p->total_steps;
+}
+
+/* A signal in the middle of the evaluation leaves the end of the epoch to whoever resumes. */
+static bool epoch_end_is_owed(const TowerProcess *p)
+{
+    return epoch_ended(p) && p->run.epoch_count > 0;
+}
+
 /* ---- set-up */
 
 static void size_add(int32_t *sizes, int32_t n)
@@ -216,7 +229,6 @@ static Status process_open(TowerProcess *p, CommShared *shared)
     p->steps_per_epoch = job_steps_per_epoch(p->job);
     p->total_steps = job_total_steps(p->job);
     p->run.best_top1 = -1;
-    TRY(faults_load());
     TRY(replica_open(p));
     if (p->replica->train[0].plan) TRY(poison_check(&p->replica->train[0]));
     TRY(buckets_open(p));
@@ -226,6 +238,8 @@ static Status process_open(TowerProcess *p, CommShared *shared)
     p->good_step = restored ? p->run.step : -1;
     TRY(loader_open(p));
     TRY(records_open(p, restored));
+    if (p->rank == 0) p->ledger->run.best_top1 = p->run.best_top1;
+    atomic_store(&p->ledger->run.epochs_done, p->run.step / p->steps_per_epoch - (epoch_end_is_owed(p) ? 1 : 0));
     atomic_store(&p->ledger->run.first_step, p->run.step);
     atomic_store(&p->ledger->run.step, p->run.step);
     atomic_store(&p->ledger->run.steps, p->total_steps);
@@ -260,7 +274,7 @@ static double epoch_loss(const TowerProcess *p)
 
 static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *test, bool evaluated)
 {
-    RunState *run = &p->run;
+    const RunState *run = &p->run;
     double seconds = (double)(clock_ns() - p->epoch_started_ns) * 1e-9;
     EpochRecord rec = {
         .epoch = epoch,
@@ -270,14 +284,13 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
         .test_loss = evaluated ? test->loss : NAN,
         .test_top1 = evaluated ? (double)test->hits[0] / (double)test->count : NAN,
         .test_top5 = evaluated ? (double)test->hits[1] / (double)test->count : NAN,
-        .lr = atomic_load(&p->ledger->run.lr),
+        .lr = schedule_lr(&p->job->schedule, run->step - 1, p->steps_per_epoch, p->total_steps),
         .images_per_sec = (double)run->epoch_count / seconds,
         .seconds = seconds,
     };
     if (p->rank != 0) return OK;
-    LedgerEpoch *shown = &p->ledger->epoch[epoch % LEDGER_EPOCHS];
-    *shown = (LedgerEpoch){rec.train_loss, rec.train_top1, rec.test_loss,     rec.test_top1,
-                           rec.test_top5,  seconds,        rec.images_per_sec};
+    p->ledger->epoch[epoch % LEDGER_EPOCHS] = rec;
+    if (evaluated) p->ledger->run.tested = rec;
     atomic_store(&p->ledger->run.epochs_done, epoch);
     return metrics_epoch(p->metrics, &rec);
 }
@@ -299,9 +312,10 @@ static Status epoch_end(TowerProcess *p)
     int64_t epoch = (run->step + p->steps_per_epoch - 1) / p->steps_per_epoch;
     bool last = run->step == p->total_steps,
          wanted = job->eval_interval > 0 && (last || epoch % job->eval_interval == 0);
-    bool evaluated = job->test && wanted;
+    bool evaluated = job->test && wanted, whole = true;
     EvalResult test = {0};
-    if (evaluated) TRY(evaluate(p, &test));
+    if (evaluated) TRY(evaluate(p, &test, &whole));
+    if (!whole) return OK;
     TRY(epoch_record(p, epoch, &test, evaluated));
     double top1 = evaluated && isfinite(test.loss) ? (double)test.hits[0] / (double)test.count : -1;
     run->epoch_sum = run->epoch_constant_sum = 0;
@@ -310,6 +324,7 @@ static Status epoch_end(TowerProcess *p)
     if (top1 <= run->best_top1) return OK;
     run->best_top1 = top1;
     run->best_step = run->step;
+    if (p->rank == 0) p->ledger->run.best_top1 = top1;
     Status st = weights_write(p, "best.safetensors");
     if (st != ERR_IO) return st;
     storage_note(p, "best.safetensors");
@@ -353,22 +368,28 @@ static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
     return OK;
 }
 
+/* What follows a step, and what a resumed run may still owe to its last one. */
+static Status step_follow(TowerProcess *p)
+{
+    bool due;
+    if (epoch_ended(p)) TRY(epoch_end(p));
+    TRY(checkpoint_due(p, epoch_ended(p), &due));
+    return due ? checkpoint_write(p) : OK;
+}
+
 static Status steps_run(TowerProcess *p)
 {
     p->epoch_started_ns = p->checkpoint_ns = clock_ns();
+    if (epoch_end_is_owed(p)) TRY(step_follow(p));
     if (p->job->nan_policy == NAN_POLICY_ROLLBACK && p->run.step == 0) TRY(checkpoint_write(p)); /* to go back to */
     while (p->run.step < p->total_steps && !p->stop) {
-        bool due;
         TRY(step_run(p));
         if (p->go_back) {
             p->go_back = false;
             TRY(rollback_run(p, p->run.step + 1));
             continue;
         }
-        bool epoch_ended = p->run.step % p->steps_per_epoch == 0 || p->run.step == p->total_steps;
-        if (epoch_ended) TRY(epoch_end(p));
-        TRY(checkpoint_due(p, epoch_ended, &due));
-        if (due) TRY(checkpoint_write(p));
+        TRY(step_follow(p));
     }
     return OK;
 }
@@ -396,13 +417,13 @@ static void stop_log(TowerProcess *p, const char *message, const char *more)
  * are here together. */
 static Status keep_good_state(TowerProcess *p, Status cause)
 {
-    char message[LEDGER_MESSAGE];
-    snprintf(message, sizeof message, "%s", status_message());
+    StatusText words;
+    status_keep(&words);
     bool finite = false, moved = p->job->nan_check == NAN_CHECK_LAST; /* it looks after the update */
     Status st = forensics_state(p, &finite);
     if (st == OK && finite && !moved) st = snapshot_save(p);
-    if (p->metrics) stop_log(p, message, st == OK ? "" : " (and no checkpoint could be written)");
-    return FAIL(cause, "%s", message);
+    if (p->metrics) stop_log(p, words.message, st == OK ? "" : " (and no checkpoint could be written)");
+    return status_restore(cause, &words);
 }
 
 static Status process_run(TowerProcess *p)
@@ -414,7 +435,7 @@ static Status process_run(TowerProcess *p)
     if (p->metrics) TRY(metrics_flush(p->metrics));
     for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_DONE);
     int stop = atomic_load(&p->ledger->run.stop_signal);
-    if (p->stop && p->run.step < p->total_steps)
+    if (p->stop && (p->run.step < p->total_steps || epoch_end_is_owed(p)))
         return FAIL(ERR_INTERRUPTED, "stopped by signal %d after step %lld; --resume auto continues", stop,
                     (long long)p->run.step);
     return OK;
@@ -430,8 +451,10 @@ static Status eval_open(TowerProcess *p, CommShared *shared)
 static Status eval_process(TowerProcess *p, CommShared *shared)
 {
     EvalResult result;
+    bool whole;
     TRY(eval_open(p, shared));
-    TRY(evaluate(p, &result));
+    TRY(evaluate(p, &result, &whole));
+    if (!whole) return FAIL(ERR_INTERRUPTED, "evaluation stopped by a signal");
     if (p->rank == 0) p->ledger->eval = result;
     return comm_barrier(p->comm);
 }
@@ -470,14 +493,17 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     int first = job_first_tower(job, rank);
     TowerProcess p = {
         .job = job, .ledger = ledger, .rank = rank, .first = first, .local = job_first_tower(job, rank + 1) - first};
-    Status st = life(&p, shared);
+    Status st = faults_load();
+    if (st == OK) st = life(&p, shared);
     if (st != OK) {
         ledger_fail(ledger, rank, st);
         if (st != ERR_INTERRUPTED && st != ERR_NUMERIC) comm_shared_abort(shared, rank);
     }
+    StatusText words;
+    status_keep(&words);
     if (p.comm && comm_barrier(p.comm) != OK) p.stop = true; /* leave together: rank 0 may still be writing */
     process_close(&p);
-    return st;
+    return st == OK ? OK : status_restore(st, &words);
 }
 
 Status tower_process_train(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared)

@@ -70,8 +70,9 @@ size_t job_comm_room(const TrainJob *job, const Layout *layout);
 /* step.c: one training step of all towers of this process, as the README follows it. */
 NODISCARD Status step_run(TowerProcess *p);
 
-/* evaluate.c: the towers share the test set; every sample exactly once. Results are equal on all ranks. */
-NODISCARD Status evaluate(TowerProcess *p, EvalResult *result);
+/* evaluate.c: the towers share the test set; every sample exactly once. Results are equal on all ranks. A stop signal
+ * ends it after the batch of the moment: then p->stop is set, and *whole is false if a batch was left out. */
+NODISCARD Status evaluate(TowerProcess *p, EvalResult *result, bool *whole);
 int64_t evaluate_floats(const TrainJob *job); /* that its one sum takes */
 
 /* snapshot.c: checkpoints of a run, and weights for others. Collective: every rank calls them at the same step. */

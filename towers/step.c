@@ -168,6 +168,21 @@ static Status towers_run(TowerProcess *p, Step *step)
 
 /* ---- agreement */
 
+/* What came through the sum must be what the ledger says, or the towers are not in the same step. */
+static Status lanes_check(const TowerProcess *p, const Step *step, const float *lanes)
+{
+    const double exact = 1 << 24; /* whole numbers that an f32 holds */
+    int bad = 0;
+    for (int t = 0; t < p->ledger->towers; t++) bad += !ledger_row(p->ledger, t, step->number)->loss.finite;
+    if (lanes[SUM_LANE_NONFINITE] == (float)bad &&
+        (lanes[SUM_LANE_SAMPLES] == (float)step->samples || (double)step->samples > exact))
+        return OK;
+    return FAIL(ERR_INTERNAL,
+                "step %lld: the towers summed up %g samples and %g that are not finite, the ledger has %lld and %d",
+                (long long)step->number, (double)lanes[SUM_LANE_SAMPLES], (double)lanes[SUM_LANE_NONFINITE],
+                (long long)step->samples, bad);
+}
+
 static Status sum_over_towers(TowerProcess *p, const Step *step)
 {
     float lanes[SUM_LANES] = {0};
@@ -184,7 +199,7 @@ static Status sum_over_towers(TowerProcess *p, const Step *step)
                      p->buckets.bucket[b].count));
     TRY(comm_sum(p->comm, end, lanes, SUM_LANES));
     p->stop = lanes[SUM_LANE_STOP] > 0;
-    return OK;
+    return lanes_check(p, step, lanes);
 }
 
 /* May the step commit? Every rank sees the same rows and the same sum, so every rank decides alike. */
@@ -303,12 +318,7 @@ static void run_show(TowerProcess *p, const Step *step, double seconds)
     double loss = reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, full_step(job));
     LedgerShown shown = {p->run.step, step->samples, loss + (job->report_l2 ? step->l2 : 0), step->lr, seconds};
     run->shown[p->run.step % LEDGER_STEPS] = shown;
-    atomic_store(&run->mean_loss, mean_loss(step->loss, p->ledger->towers, job->divisor, full_step(job)));
-    atomic_store(&run->loss, shown.loss);
-    atomic_store(&run->lr, step->lr);
     atomic_store(&run->skipped, p->run.skipped);
-    atomic_store(&run->images_per_sec, (double)step->samples / seconds);
-    atomic_store(&run->epoch_x1000, p->run.step * 1000 / p->steps_per_epoch);
     atomic_store(&run->step, p->run.step);
 }
 
@@ -358,7 +368,7 @@ static Status record(TowerProcess *p, const Step *step)
         .skipped = !step->commit,
     };
     averages_move(&p->run, rec.base_loss, rec.total_loss, &rec);
-    run_show(p, step, seconds);
+    if (p->run.step == step->number) run_show(p, step, seconds); /* not one that ends the run */
     TRY(metrics_step(p->metrics, &rec));
     if (step->commit) TRY(summary_step(p, step->number));
     const char *warning = metrics_warning(p->metrics);
@@ -379,10 +389,10 @@ static void samples_count(const TowerProcess *p, Step *step)
 /* A step that ends the run is recorded too, so that its towers' losses can be looked at; the message outlives that. */
 static Status record_refused(TowerProcess *p, const Step *step, Status cause)
 {
-    char message[LEDGER_MESSAGE];
-    snprintf(message, sizeof message, "%s", status_message());
+    StatusText words;
+    status_keep(&words);
     TRY(record(p, step));
-    return FAIL(cause, "%s", message);
+    return status_restore(cause, &words);
 }
 
 Status step_run(TowerProcess *p)

@@ -37,7 +37,7 @@ typedef struct Supervisor {
     int signals;                 /* stop signals received */
     bool stop_at_once;           /* there is nothing to save: the first one ends the run */
     Status status;               /* root cause */
-    char message[LEDGER_MESSAGE], trace[LEDGER_MESSAGE];
+    StatusText words;            /* of it */
     Console console;
     sigset_t old_mask, watched;
 } Supervisor;
@@ -101,7 +101,7 @@ static void root_cause(Supervisor *s, Status status)
 {
     if (s->status != OK) return;
     s->status = status;
-    snprintf(s->message, sizeof s->message, "%s", status_message());
+    status_keep(&s->words);
 }
 
 /* Where a process is, by the tower whose turn it is: "tower 1 (process 1), step 5, phase forward". */
@@ -122,9 +122,8 @@ static void failure_note(Supervisor *s, int rank, int wait_status)
     int first = atomic_load(&s->ledger->first_failed) - 1;
     where_text(s, rank, where, sizeof where);
     if (first >= 0 && atomic_load(&s->ledger->process[first].status) != OK && WIFEXITED(wait_status)) {
-        const LedgerProcess *words = &s->ledger->process[first];
-        if (s->status == OK) snprintf(s->trace, sizeof s->trace, "%s", words->trace);
-        root_cause(s, FAIL((Status)atomic_load(&words->status), "%s", words->message));
+        const LedgerProcess *failed = &s->ledger->process[first];
+        root_cause(s, status_restore((Status)atomic_load(&failed->status), &failed->words));
     } else if (WIFSIGNALED(wait_status)) {
         root_cause(s, FAIL(ERR_COMM, "%s: killed by signal %d (%s)", where, WTERMSIG(wait_status),
                            strsignal(WTERMSIG(wait_status))));
@@ -234,21 +233,12 @@ static void tick(Supervisor *s)
 static void result_fill(const Supervisor *s, TrainResult *result)
 {
     const LedgerRun *run = &s->ledger->run;
-    int64_t last = atomic_load(&run->epochs_done);
+    bool tested = run->tested.epoch > 0;
     *result = (TrainResult){.step = atomic_load(&run->step),
-                            .test_top1 = -1,
-                            .test_top5 = -1,
-                            .best_top1 = -1,
+                            .test_top1 = tested ? run->tested.test_top1 : -1,
+                            .test_top5 = tested ? run->tested.test_top5 : -1,
+                            .best_top1 = run->best_top1,
                             .signal = atomic_load(&run->stop_signal)};
-    for (int64_t e = last; e > 0 && e > last - LEDGER_EPOCHS; e--) {
-        const LedgerEpoch *epoch = &s->ledger->epoch[e % LEDGER_EPOCHS];
-        if (isnan(epoch->test_top1) || epoch->seconds == 0) continue;
-        if (result->test_top1 < 0) {
-            result->test_top1 = epoch->test_top1;
-            result->test_top5 = epoch->test_top5;
-        }
-        if (epoch->test_top1 > result->best_top1) result->best_top1 = epoch->test_top1;
-    }
 }
 
 static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result, Ledger **ledger)
@@ -274,8 +264,7 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
         *ledger = s.ledger;
     else
         ledger_destroy(s.ledger);
-    if (s.status == OK) return OK;
-    return FAIL(s.status, "%s", s.message);
+    return s.status == OK ? OK : status_restore(s.status, &s.words);
 }
 
 Status train_run(const TrainJob *job, TrainResult *result)
@@ -283,22 +272,25 @@ Status train_run(const TrainJob *job, TrainResult *result)
     return supervise(job, tower_process_train, result, NULL);
 }
 
-Status train_timed(const TrainJob *job)
+Status train_timed(const TrainJob *job, int *signal_number)
 {
-    TrainResult ignored;
-    return supervise(job, tower_process_timed, &ignored, NULL);
+    TrainResult result = {0};
+    Status st = supervise(job, tower_process_timed, &result, NULL);
+    *signal_number = result.signal;
+    return st;
 }
 
-Status eval_run(const TrainJob *job, const char *weights, EvalResult *result)
+Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, int *signal_number)
 {
     TrainJob copy = *job;
-    TrainResult ignored;
+    TrainResult ended = {0};
     Ledger *ledger = NULL;
     copy.initial_weights = weights;
     copy.bn_stats = BN_STATS_FIRST; /* all towers have the file's statistics */
     copy.quiet = true;
-    Status st = supervise(&copy, tower_process_eval, &ignored, &ledger);
+    Status st = supervise(&copy, tower_process_eval, &ended, &ledger);
     if (st == OK) *result = ledger->eval;
+    *signal_number = ended.signal;
     ledger_destroy(ledger);
     return st;
 }

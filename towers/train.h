@@ -97,10 +97,11 @@ typedef struct TrainResult {
 /* Run it: forks the towers, shows the console, waits. The status is the root cause of a failure. */
 NODISCARD Status train_run(const TrainJob *job, TrainResult *result);
 
-/* Evaluate weights: every sample exactly once. */
-/* The steps alone, for benchmarks: no records, no evaluation, no checkpoints; job->on_step hears of each. */
-NODISCARD Status train_timed(const TrainJob *job);
+/* The steps alone, for benchmarks: no records, no evaluation, no checkpoints; job->on_step hears of each. Here and
+ * below *signal_number receives the number of the signal that asked for a stop, or 0. */
+NODISCARD Status train_timed(const TrainJob *job, int *signal_number);
 
-NODISCARD Status eval_run(const TrainJob *job, const char *weights, EvalResult *result);
+/* Evaluate weights: every sample exactly once. */
+NODISCARD Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, int *signal_number);
 
 #endif

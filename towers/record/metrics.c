@@ -256,6 +256,11 @@ Status metrics_epoch(Metrics *metrics, const EpochRecord *record)
     note_trouble(metrics, epoch_scalar(metrics, record, "train/accuracy", record->train_top1));
     note_trouble(metrics, epoch_scalar(metrics, record, "test/accuracy", record->test_top1));
     note_trouble(metrics, epoch_scalar(metrics, record, "test/loss", record->test_loss));
+    char text[EPOCH_TEXT];
+    locale_t before = uselocale(metrics->plain);
+    epoch_text(record, text);
+    uselocale(before);
+    TRY(metrics_log(metrics, "%s", text));
     return metrics_flush(metrics);
 }
 

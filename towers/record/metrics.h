@@ -10,6 +10,7 @@
 #define TOWERS_RECORD_METRICS_H
 
 #include "nccl_sync/mean_loss.h"
+#include "towers/record/epoch.h"
 #include "towers/record/events.h"
 
 typedef struct StepRecord {
@@ -31,16 +32,11 @@ typedef struct StepRecord {
     bool skipped;                            /* the gate refused the update */
 } StepRecord;
 
-typedef struct EpochRecord {
-    int64_t epoch, step; /* epochs from 1 */
-    double train_loss, train_top1, test_loss, test_top1, test_top5, lr, images_per_sec, seconds;
-} EpochRecord;
-
 typedef struct Metrics Metrics;
 /* `resume_step` >= 0 keeps rows up to and including it. `event_interval`: steps between TensorBoard scalars. */
 NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, Metrics **made);
 NODISCARD Status metrics_step(Metrics *metrics, const StepRecord *record);
-NODISCARD Status metrics_epoch(Metrics *metrics, const EpochRecord *record);
+NODISCARD Status metrics_epoch(Metrics *metrics, const EpochRecord *record); /* also a line of log.txt */
 NODISCARD Status metrics_log(Metrics *metrics, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* a line of log.txt, with the time */
 /* Root mean squares of parameters and of their gradients: a line of layers.jsonl, {"step": 100, "layers": {NAME:

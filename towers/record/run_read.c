@@ -278,7 +278,7 @@ static Status epoch_add(Run *run, const Lines *lines, const char *line)
     TRY(room_for(&epochs, run->epochs, sizeof *run->epoch));
     run->epoch = epochs;
     run->epoch[run->epochs++] =
-        (RunEpoch){(int64_t)v[0], (int64_t)v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]};
+        (EpochRecord){(int64_t)v[0], (int64_t)v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]};
     return OK;
 }
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "kernels/status.h"
+#include "towers/record/epoch.h"
 
 /* A step; numbers that were not finite or not known are NaN. Arrays: [towers]. */
 typedef struct RunStep {
@@ -19,11 +20,6 @@ typedef struct RunStep {
     const int64_t *count;
     const bool *finite;
 } RunStep;
-
-typedef struct RunEpoch {
-    int64_t epoch, step;
-    double train_loss, train_top1, test_loss, test_top1, test_top5, lr, images_per_sec, seconds;
-} RunEpoch;
 
 /* Root mean squares of a parameter and of its gradient at a step. */
 typedef struct RunLayer {
@@ -37,7 +33,7 @@ typedef struct Run {
     int towers;
     RunStep *step;
     int64_t steps;
-    RunEpoch *epoch;
+    EpochRecord *epoch;
     int64_t epochs;
     int classes;        /* 0: no confusion.csv */
     int64_t *confusion; /* [classes][classes]: true class, predicted class */

@@ -1,0 +1,15 @@
+/* The line of an epoch; see epoch.h. */
+#include "towers/record/epoch.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+void epoch_text(const EpochRecord *epoch, char text[EPOCH_TEXT])
+{
+    char test[EPOCH_TEXT / 2] = "";
+    if (!isnan(epoch->test_top1))
+        snprintf(test, sizeof test, ", Test Loss: %.5f, Test Accuracy: %.2f", epoch->test_loss, 100 * epoch->test_top1);
+    snprintf(text, EPOCH_TEXT, "Epoch %" PRId64 ", Loss: %.5f, Accuracy: %.3f%s  (%.1f s, %.0f img/s)", epoch->epoch,
+             epoch->train_loss, 100 * epoch->train_top1, test, epoch->seconds, epoch->images_per_sec);
+}

@@ -1,0 +1,18 @@
+/* One epoch's results: a row of results.csv, a line of log.txt and of the console. */
+#ifndef TOWERS_RECORD_EPOCH_H
+#define TOWERS_RECORD_EPOCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What was not measured is NaN. */
+typedef struct EpochRecord {
+    int64_t epoch, step; /* epochs from 1; the last step of this one */
+    double train_loss, train_top1, test_loss, test_top1, test_top5, lr, images_per_sec, seconds;
+} EpochRecord;
+
+enum { EPOCH_TEXT = 200 };
+/* The tf.distribute tutorial's five fields, then ours. */
+void epoch_text(const EpochRecord *epoch, char text[EPOCH_TEXT]);
+
+#endif
