@@ -6,10 +6,12 @@
  * workspace, except by products, which take them as they are. The sum dx + acc is part of the task, or one more pass.
  */
 #include "kernels/cpu/choice.h"
+#include "kernels/cpu/wgrad.h"
 
 #include <stdlib.h>
 
 typedef struct ConvState {
+    Wgrad *wgrad; /* owned: our own kernel, in place of a task */
     Choice choice;
     bool sums;            /* the task adds to what dx holds */
     bool adds;            /* acc is added afterwards to dx in workspace */
@@ -222,11 +224,23 @@ static Status conv_choose(ConvState *state, Device *device, const Operands *o)
 /* Workspace: the task's own, dx before acc is added, turned weights. */
 static void conv_layout(ConvState *state, OpCall *call, const Operands *o)
 {
+    if (state->wgrad) {
+        call->workspace_bytes = wgrad_workspace_bytes(state->wgrad);
+        return;
+    }
     size_t dx_bytes = (size_t)(shape_pixels(o->x->shape) * o->x->pitch) * dtype_bytes(o->x->dtype);
     size_t w_bytes = (size_t)shape_count(o->w->shape) * sizeof(float);
     state->result_offset = onednn_workspace_bytes(state->choice.task);
     state->turned_offset = state->result_offset + (state->adds ? (dx_bytes + 63) / 64 * 64 : 0);
     call->workspace_bytes = state->turned_offset + (state->turns ? w_bytes : 0);
+}
+
+static void state_destroy(ConvState *state)
+{
+    if (!state) return;
+    wgrad_destroy(state->wgrad);
+    choice_free(&state->choice);
+    free(state);
 }
 
 static Status conv_prepare(Device *device, OpCall *call)
@@ -236,14 +250,18 @@ static Status conv_prepare(Device *device, OpCall *call)
     TRY(conv_check(call, &o));
     ConvState *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
-    TRY_OUT(conv_choose(state, device, &o));
-    TRY_OUT(choice_settle(&state->choice, device, call));
+    const WgradCode *code = o.kind == ONEDNN_CONV_DW ? wgrad_code() : NULL;
+    if (wgrad_takes(code, o.x, o.y, &o.window)) {
+        TRY_OUT(wgrad_create(code, o.x, o.y, &o.window, &state->wgrad));
+    } else {
+        TRY_OUT(conv_choose(state, device, &o));
+        TRY_OUT(choice_settle(&state->choice, device, call));
+    }
     conv_layout(state, call, &o);
     call->state = state;
     state = NULL;
 out:
-    if (state) choice_free(&state->choice);
-    free(state);
+    state_destroy(state);
     return st;
 }
 
@@ -302,8 +320,12 @@ static void turn_weights(const Tensor *w, float *turned)
 
 static Status conv_launch(Device *device, OpCall *call)
 {
-    (void)device;
     const ConvState *state = call->state;
+    if (state->wgrad) {
+        wgrad_run(state->wgrad, cpu_threads(device), call->in[0].data, call->in[1].data, call->out[0].data,
+                  call->workspace);
+        return OK;
+    }
     OpCall bound = *call;
     const Tensor *out = &call->out[0], *acc = &call->in[2];
     void *result = state->adds ? (char *)call->workspace + state->result_offset : out->data;
@@ -320,9 +342,7 @@ static Status conv_launch(Device *device, OpCall *call)
 static void conv_discard(Device *device, OpCall *call)
 {
     (void)device;
-    ConvState *state = call->state;
-    if (state) choice_free(&state->choice);
-    free(state);
+    state_destroy(call->state);
     call->state = NULL;
 }
 

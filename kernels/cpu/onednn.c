@@ -198,10 +198,20 @@ void onednn_close(Onednn *onednn)
     free(onednn);
 }
 
+/* Later sets include earlier ones bit by bit. */
+static bool has_isa(int wanted)
+{
+    return ((int)dnnl_get_effective_cpu_isa() & wanted) == wanted;
+}
+
 bool onednn_has_bf16(void)
 {
-    int isa = (int)dnnl_get_effective_cpu_isa(), bf16 = (int)dnnl_cpu_isa_avx512_core_bf16;
-    return (isa & bf16) == bf16; /* later sets include earlier ones bit by bit */
+    return has_isa(dnnl_cpu_isa_avx512_core_bf16);
+}
+
+bool onednn_has_amx(void)
+{
+    return has_isa(dnnl_cpu_isa_avx512_core_amx);
 }
 
 static const char *isa_text(void)

@@ -1,0 +1,86 @@
+/* Weight gradients of bf16 convolutions by our own kernel: dw[o][r][s][c] = sum over n,h,w of dy[n,h,w,o] x[n,h',w',c].
+ *
+ * Processors multiply bf16 in pairs along the sum. Paired here are equal pixels of two images, so that no shift of the
+ * window, no stride and no padding ever parts a pair; such a pair is a *word* of 32 bits. Blocks of words are packed
+ * into panels (wgrad_pack.c) and multiplied by tiles of dw that stay in registers, with the instructions of AVX512-BF16
+ * (wgrad_avx512.c) or of AMX (wgrad_amx.c). Sums are f32 in an order that depends on the shape alone: results are equal
+ * to the bit for any number of threads. */
+#ifndef TOWERS_KERNELS_CPU_WGRAD_H
+#define TOWERS_KERNELS_CPU_WGRAD_H
+
+#include "kernels/op.h"
+
+enum { WGRAD_LANES = 16 }; /* words in a vector of 512 bits */
+
+/* A tile of dw, and what it sums over: `pairs` x `rows` x `columns` pixels of panels of x and dy. */
+typedef struct WgradTile {
+    const uint32_t *x, *dy;
+    int64_t pairs, rows, columns;
+    int64_t x_pair, x_row, dy_pair, dy_row; /* words from one to the next */
+    int64_t dy_panel;                       /* words from a panel of outputs to the next */
+    int64_t dy_out;                         /* words from output to output, where outputs are rows */
+    int vectors, outs, ins;                 /* vectors of x in a pixel; the part of the tile that exists */
+    float *dw;
+    int64_t dw_out; /* floats from output to output */
+    bool add;       /* to what dw holds */
+} WgradTile;
+
+/* The code for one kind of processor. */
+typedef struct WgradCode {
+    const char *name;
+    int panels;  /* of 16 outputs, in a tile */
+    int vectors; /* of 16 inputs, at most */
+    bool rows;   /* an output's pixels lie one after another in the panels of dy, else a pixel's outputs do; the
+                    columns that the window adds to a row are summed over too, as zeros of dy */
+    int step;    /* pixels are summed over by so many at a time */
+    bool (*usable)(void); /* whether this processor and system have it */
+    void (*tile)(const WgradTile *tile);
+} WgradCode;
+
+extern const WgradCode wgrad_avx512, wgrad_amx;
+
+/* The best code for this processor (ONEDNN_MAX_CPU_ISA counts), NULL if there is none. */
+const WgradCode *wgrad_code(void);
+
+typedef struct Wgrad Wgrad;
+
+/* Whether the kernel takes these tensors, and is the faster choice. */
+bool wgrad_takes(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window);
+
+/* x and dy: bf16, slices too, of shapes that fit; their data is not looked at. */
+NODISCARD Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window,
+                              Wgrad **made);
+void wgrad_destroy(Wgrad *wgrad);
+
+size_t wgrad_workspace_bytes(const Wgrad *wgrad);
+
+/* dw: packed OHWI. `workspace`: aligned to 64 bytes, its content does not matter. */
+void wgrad_run(const Wgrad *wgrad, int threads, const uint16_t *x, const uint16_t *dy, float *dw, void *workspace);
+
+/* ---- packing (wgrad_pack.c) */
+
+/* A row of pixels of two images. `odd` is not read if there is no second image. */
+typedef struct WgradRow {
+    const uint16_t *even, *odd;
+    bool single;
+    int64_t pixels, step; /* elements from pixel to pixel */
+    int channels;
+} WgradRow;
+
+/* Panels of `pixels` pixels each: panel k holds words first[k] .. first[k + 1] of every pixel. */
+typedef struct WgradPanels {
+    uint32_t *words;
+    int64_t pixels;
+    const int32_t *first;
+    int count;
+} WgradPanels;
+
+/* The row's words become pixels `at` and following; what its last panel has beyond `channels` becomes 0. */
+void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow *row);
+void wgrad_pack_zeros(const WgradPanels *panels, int64_t at, int64_t pixels);
+
+/* The same for panels of 16 outputs in which an output's pixels lie one after another. */
+void wgrad_pack_rows(const WgradPanels *panels, int64_t at, const WgradRow *row);
+void wgrad_pack_rows_zeros(const WgradPanels *panels, int64_t at, int64_t pixels);
+
+#endif

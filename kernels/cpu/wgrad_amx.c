@@ -1,0 +1,144 @@
+/* Tiles of wgrad with AMX: 32 outputs x 32 inputs in four tile registers, summed over 16 words at a time.
+ *
+ * tdpbf16ps: C[m][n] += sum over k < 16 of A[m][k] . B[k][n], a word of A times a word of B being two products. A is 16
+ * outputs of a panel of dy, one output a row; B is 16 pixels of a panel of x. Linux gives a process the tile registers
+ * on demand (arch_prctl, XFEATURE 18). The first use multiplies small integers and compares: should a machine differ
+ * from what the manual says, it goes on without AMX.
+ * A program that defines WGRAD_TILES_EMULATED before including this file brings its own tile_* (the tests do). */
+#include "kernels/cpu/wgrad.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SIDE = 16, TILE_ROW_BYTES = 64 };
+
+typedef struct TileConfig {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} TileConfig;
+
+#ifndef WGRAD_TILES_EMULATED
+#define tile_configure(config) _tile_loadconfig(config)
+#define tile_release() _tile_release()
+#define tile_zero(t) _tile_zero(t)
+#define tile_load(t, base, stride) _tile_loadd(t, base, stride)
+#define tile_store(t, base, stride) _tile_stored(t, base, stride)
+#define tile_multiply(c, a, b) _tile_dpbf16ps(c, a, b)
+#define TILES_CODE __attribute__((target("amx-tile,amx-bf16")))
+#else
+#define TILES_CODE
+#endif
+
+/* Registers: sums 0 1 / 2 3, outputs 4 5, inputs 6 7. */
+TILES_CODE static void sums_make(const WgradTile *tile, bool second_outs, bool second_ins, float *sums)
+{
+    const int64_t dy_stride = tile->dy_out * (int64_t)sizeof(uint32_t);
+    const int64_t x_stride = (int64_t)tile->vectors * WGRAD_LANES * (int64_t)sizeof(uint32_t);
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+    for (int64_t pair = 0; pair < tile->pairs; pair++)
+        for (int64_t k = 0; k < tile->columns; k += SIDE) {
+            const uint32_t *dy = tile->dy + pair * tile->dy_pair + k;
+            const uint32_t *x = tile->x + pair * tile->x_pair + k * tile->vectors * WGRAD_LANES;
+            tile_load(4, dy, dy_stride);
+            tile_load(6, x, x_stride);
+            tile_multiply(0, 4, 6);
+            if (second_ins) {
+                tile_load(7, x + WGRAD_LANES, x_stride);
+                tile_multiply(1, 4, 7);
+            }
+            if (!second_outs) continue;
+            tile_load(5, dy + tile->dy_panel, dy_stride);
+            tile_multiply(2, 5, 6);
+            if (second_ins) tile_multiply(3, 5, 7);
+        }
+    tile_store(0, sums, TILE_ROW_BYTES);
+    tile_store(1, sums + SIDE * SIDE, TILE_ROW_BYTES);
+    tile_store(2, sums + 2 * SIDE * SIDE, TILE_ROW_BYTES);
+    tile_store(3, sums + 3 * SIDE * SIDE, TILE_ROW_BYTES);
+}
+
+static void sums_add(const WgradTile *tile, const float *sums)
+{
+    for (int m = 0; m < tile->outs; m++)
+        for (int first = 0; first < tile->ins; first += SIDE) {
+            const float *from = sums + (m / SIDE * 2 + first / SIDE) * SIDE * SIDE + m % SIDE * SIDE;
+            float *to = tile->dw + m * tile->dw_out + first;
+            int count = tile->ins - first < SIDE ? tile->ins - first : SIDE;
+            for (int n = 0; n < count; n++) to[n] = tile->add ? to[n] + from[n] : from[n];
+        }
+}
+
+TILES_CODE static void tile_run(const WgradTile *tile)
+{
+    TileConfig config = {.palette = 1};
+    float sums[4 * SIDE * SIDE] __attribute__((aligned(64)));
+    for (int t = 0; t < 8; t++) {
+        config.row_bytes[t] = TILE_ROW_BYTES;
+        config.rows[t] = SIDE;
+    }
+    tile_configure(&config);
+    sums_make(tile, tile->outs > SIDE, tile->ins > SIDE, sums);
+    tile_release();
+    sums_add(tile, sums);
+}
+
+/* ---- may this process use it? */
+
+static bool permitted(void)
+{
+#ifndef WGRAD_TILES_EMULATED
+    enum { ARCH_REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
+    __asm__ volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
+    bool has_bf16 = edx >> 22 & 1, has_tiles = edx >> 24 & 1;
+    return has_bf16 && has_tiles && syscall(SYS_arch_prctl, ARCH_REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return true;
+#endif
+}
+
+static uint32_t word_of(int low, int high)
+{
+    float values[2] = {(float)low, (float)high};
+    uint32_t bits[2];
+    memcpy(bits, values, sizeof bits);
+    return bits[0] >> 16 | (bits[1] & 0xFFFF0000u);
+}
+
+/* 32 x 32 sums over 32 words of small integers, exact in bf16 and f32. */
+static bool multiplies(void)
+{
+    enum { OUTS = 2 * SIDE, INS = 2 * SIDE, WORDS = 32 };
+    static uint32_t dy[OUTS * WORDS], x[WORDS * INS];
+    float dw[OUTS * INS];
+    for (int m = 0; m < OUTS; m++)
+        for (int k = 0; k < WORDS; k++) dy[m * WORDS + k] = word_of((m + 2 * k) % 7 - 3, (3 * m + k) % 5 - 2);
+    for (int k = 0; k < WORDS; k++)
+        for (int n = 0; n < INS; n++) x[k * INS + n] = word_of((n * k) % 5 - 1, (n + k) % 7 - 2);
+    WgradTile tile = {x, dy, 1, 1, WORDS, 0, 0, 0, 0, SIDE * WORDS, WORDS, 2, OUTS, INS, dw, INS, false};
+    tile_run(&tile);
+    for (int m = 0; m < OUTS; m++)
+        for (int n = 0; n < INS; n++) {
+            int sum = 0;
+            for (int k = 0; k < WORDS; k++)
+                sum += ((m + 2 * k) % 7 - 3) * ((n * k) % 5 - 1) + ((3 * m + k) % 5 - 2) * ((n + k) % 7 - 2);
+            if (dw[m * INS + n] != (float)sum) return false;
+        }
+    return true;
+}
+
+static bool usable(void)
+{
+    return permitted() && multiplies();
+}
+
+const WgradCode wgrad_amx = {
+    .name = "amx_bf16", .panels = 2, .vectors = 2, .rows = true, .step = SIDE, .usable = usable, .tile = tile_run};
+#endif

@@ -1,0 +1,110 @@
+/* Packing for wgrad: pixels of two images become words (the first image's bf16 below, the second's above) in panels.
+ *
+ * Transposition of 16 x 16 words by four rounds of exchanges, as everywhere; see wgrad.h for the layouts. */
+#include "kernels/cpu/wgrad.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define PACK_CODE __attribute__((target("avx512f,avx512bw,avx512vl")))
+
+typedef struct Masks {
+    __mmask16 even, odd;
+} Masks;
+
+static inline Masks masks_for(const WgradRow *row, int channel)
+{
+    int left = row->channels - channel;
+    __mmask16 mask = left >= WGRAD_LANES ? 0xFFFF : (__mmask16)((1u << (left > 0 ? left : 0)) - 1);
+    return (Masks){mask, row->single ? 0 : mask};
+}
+
+PACK_CODE static inline __m512i words_load(const uint16_t *even, const uint16_t *odd, Masks masks)
+{
+    __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(masks.even, even));
+    __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(masks.odd, odd));
+    return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+}
+
+PACK_CODE void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow *row)
+{
+    for (int64_t p = 0; p < row->pixels; p++) {
+        const uint16_t *even = row->even + p * row->step, *odd = row->odd + p * row->step;
+        for (int k = 0; k < panels->count; k++) {
+            int first = panels->first[k], width = panels->first[k + 1] - first;
+            uint32_t *to = panels->words + first * panels->pixels + (at + p) * width;
+            for (int c = 0; c < width; c += WGRAD_LANES) {
+                __m512i words = words_load(even + first + c, odd + first + c, masks_for(row, first + c));
+                _mm512_storeu_si512(to + c, words);
+            }
+        }
+    }
+}
+
+void wgrad_pack_zeros(const WgradPanels *panels, int64_t at, int64_t pixels)
+{
+    for (int k = 0; k < panels->count; k++) {
+        int first = panels->first[k], width = panels->first[k + 1] - first;
+        memset(panels->words + first * panels->pixels + at * width, 0, (size_t)(pixels * width) * sizeof(uint32_t));
+    }
+}
+
+/* r[i] lane j <- r[j] lane i. */
+PACK_CODE static inline void transpose(__m512i r[WGRAD_LANES])
+{
+    __m512i t[WGRAD_LANES];
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    for (int i = 0; i < 4; i++) { /* now r[4 g + i] has, in each quarter q, column 4 q + i of rows 4 g .. 4 g + 3 */
+        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 8] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xDD);
+        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xDD);
+    }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);
+        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xDD);
+        r[i + 4] = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
+        r[i + 12] = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xDD);
+    }
+}
+
+/* Up to 16 pixels of 16 channels. */
+PACK_CODE static void pack_square(const WgradRow *row, int64_t pixel, int channel, uint32_t *to, int64_t to_out)
+{
+    __m512i r[WGRAD_LANES];
+    int64_t left = row->pixels - pixel;
+    __mmask16 columns = left >= WGRAD_LANES ? 0xFFFF : (__mmask16)((1u << left) - 1);
+    Masks masks = masks_for(row, channel), none = {0, 0};
+    for (int i = 0; i < WGRAD_LANES; i++) {
+        int64_t p = (pixel + (i < left ? i : 0)) * row->step + channel;
+        r[i] = words_load(row->even + p, row->odd + p, i < left ? masks : none);
+    }
+    transpose(r);
+    for (int i = 0; i < WGRAD_LANES; i++) _mm512_mask_storeu_epi32(to + i * to_out, columns, r[i]);
+}
+
+void wgrad_pack_rows(const WgradPanels *panels, int64_t at, const WgradRow *row)
+{
+    for (int64_t p = 0; p < row->pixels; p += WGRAD_LANES)
+        for (int k = 0; k < panels->count; k++)
+            pack_square(row, p, panels->first[k], panels->words + panels->first[k] * panels->pixels + at + p,
+                        panels->pixels);
+}
+
+void wgrad_pack_rows_zeros(const WgradPanels *panels, int64_t at, int64_t pixels)
+{
+    for (int64_t out = 0; out < panels->first[panels->count]; out++)
+        memset(panels->words + out * panels->pixels + at, 0, (size_t)pixels * sizeof(uint32_t));
+}
+#endif
