@@ -251,7 +251,7 @@ static Status conv_prepare(Device *device, OpCall *call)
     ConvState *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
     const WgradCode *code = o.kind == ONEDNN_CONV_DW ? wgrad_code() : NULL;
-    if (wgrad_takes(code, o.x, o.y, &o.window)) {
+    if (wgrad_takes(code, o.x, o.y)) {
         TRY_OUT(wgrad_create(code, o.x, o.y, &o.window, &state->wgrad));
     } else {
         TRY_OUT(conv_choose(state, device, &o));

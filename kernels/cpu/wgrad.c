@@ -4,8 +4,7 @@
  * is input u s + p - pad, so tap k of output i is place i + k / s of phase k mod s: a fixed shift. Places outside the
  * image are packed as zeros, and skipped where a tile may skip them.
  * A block is some pairs of images, or some rows of one pair: packed by the whole team, then multiplied by the whole
- * team, each member taking tiles of dw. A window over very few channels (an image's) is folded along its row: its kw
- * pixels lie one after another in memory, and are taken as one pixel of kw times as many channels. */
+ * team, each member taking tiles of dw. */
 #include "kernels/cpu/wgrad.h"
 
 #include "kernels/cpu/onednn.h"
@@ -13,13 +12,10 @@
 
 #include <stdlib.h>
 
-#if defined(__x86_64__)
-
 enum {
     DY_BLOCK_BYTES = 512 << 10, /* of packed dy, which a thread reads again for every part of dw: in its L2 cache */
     X_BLOCK_BYTES = 2 << 20,    /* of packed x, of which it reads a panel at a time */
-    TASKS_PER_THREAD = 8,
-    FOLDED_CHANNELS = 3 * WGRAD_LANES
+    TASKS_PER_THREAD = 8
 };
 
 typedef struct Axis {
@@ -32,10 +28,9 @@ struct Wgrad {
     const WgradCode *code;
     Axis h, w;
     int images, ins, outs;
-    int fold; /* pixels taken as one, 1: not folded */
     int64_t x_pitch, dy_pitch;
-    int pairs, rows;             /* of a block, at most */
-    int x_panels, dy_panels;     /* */
+    int pairs, rows; /* of a block, at most */
+    int x_panels, dy_panels;
     int32_t *x_first, *dy_first; /* see WgradPanels */
 };
 
@@ -70,7 +65,7 @@ static int block_x_rows(const Wgrad *g, int rows)
 /* Pixels of dy of one pair: with rows of outputs, they stand in rows as wide as those of x. */
 static int64_t pair_dy_pixels(const Wgrad *g, int rows)
 {
-    return g->code->rows ? rounded_up((int64_t)rows * places(g), g->code->step) : (int64_t)rows * g->w.out;
+    return g->code->pack_rows ? rounded_up((int64_t)rows * places(g), g->code->step) : (int64_t)rows * g->w.out;
 }
 
 static int64_t pair_x_pixels(const Wgrad *g, int rows)
@@ -125,10 +120,12 @@ static int32_t *panels_cut(int channels, int most, int *count)
     return first;
 }
 
-bool wgrad_takes(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window)
+/* Below this, panels are mostly padding, or a sum so short that reading and writing dw is what takes the time. */
+bool wgrad_takes(const WgradCode *code, const Tensor *x, const Tensor *dy)
 {
-    (void)window;
-    return code && x->dtype == DTYPE_BF16 && dy->dtype == DTYPE_BF16 && x->shape.n > 1;
+    enum { FEW_CHANNELS = WGRAD_LANES, FEW_PIXELS = 128 };
+    return code && x->dtype == DTYPE_BF16 && dy->dtype == DTYPE_BF16 && x->shape.n > 1 && x->shape.c >= FEW_CHANNELS &&
+           dy->shape.c >= FEW_CHANNELS / 2 && shape_pixels(dy->shape) >= FEW_PIXELS;
 }
 
 Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window, Wgrad **made)
@@ -139,14 +136,12 @@ Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, co
     if (!g) return FAIL(ERR_MEMORY, "weight gradient");
     g->code = code;
     g->images = x->shape.n;
-    g->fold = tensor_is_packed(x) && x->shape.c < WGRAD_LANES && v->kw * x->shape.c <= FOLDED_CHANNELS ? v->kw : 1;
-    g->ins = x->shape.c * g->fold;
+    g->ins = x->shape.c;
     g->outs = dy->shape.c;
     g->x_pitch = x->pitch;
     g->dy_pitch = dy->pitch;
     g->h = axis_of(x->shape.h, dy->shape.h, v->kh, v->stride_h, v->pad_h);
     g->w = axis_of(x->shape.w, dy->shape.w, v->kw, v->stride_w, v->pad_w);
-    if (g->fold > 1) g->w.phases = 1, g->w.spread = 0;
     g->x_first = panels_cut(g->ins, code->vectors, &g->x_panels);
     g->dy_first = panels_cut(g->outs, 1, &g->dy_panels);
     if (!g->x_first || !g->dy_first) TRY_OUT(FAIL(ERR_MEMORY, "panels of a weight gradient"));
@@ -178,43 +173,25 @@ size_t wgrad_workspace_bytes(const Wgrad *g)
 
 /* ---- packing */
 
+static void zeros_pack(const WgradPanels *panels, int64_t at, int64_t pixels)
+{
+    for (int k = 0; k < panels->count; k++) {
+        int first = panels->first[k], width = panels->first[k + 1] - first;
+        memset(panels->words + first * panels->pixels + at * width, 0, (size_t)(pixels * width) * sizeof(uint32_t));
+    }
+}
+
+static void zeros_pack_rows(const WgradPanels *panels, int64_t at, int64_t pixels)
+{
+    for (int64_t out = 0; out < panels->first[panels->count]; out++)
+        memset(panels->words + out * panels->pixels + at, 0, (size_t)pixels * sizeof(uint32_t));
+}
+
 static WgradRow row_of(const Wgrad *g, const uint16_t *base, int pair, int64_t image, int64_t at)
 {
     bool single = 2 * pair + 1 == g->images;
     const uint16_t *even = base + 2 * pair * image + at;
     return (WgradRow){.even = even, .odd = single ? even : even + image, .single = single};
-}
-
-/* A pixel of a folded row that reaches over an edge of the image: what exists is copied between zeros. */
-static void edge_pack(const Wgrad *g, const WgradPanels *panels, int64_t at, const WgradRow *row, int first)
-{
-    uint16_t even[FOLDED_CHANNELS] = {0}, odd[FOLDED_CHANNELS] = {0};
-    int c = g->ins / g->fold, left = first < 0 ? -first : 0;
-    int right = first + g->fold > g->w.in ? first + g->fold - g->w.in : 0;
-    for (int i = left * c; i < g->ins - right * c; i++) {
-        even[i] = row->even[(int64_t)first * c + i];
-        odd[i] = row->odd[(int64_t)first * c + i];
-    }
-    WgradRow edge = {even, odd, row->single, 1, 0, g->ins};
-    wgrad_pack(panels, at, &edge);
-}
-
-static void folded_pack(const Wgrad *g, const WgradPanels *panels, int64_t at, const WgradRow *row)
-{
-    const Axis *w = &g->w;
-    int lo = (w->pad + w->stride - 1) / w->stride, hi = (w->in + w->pad - g->fold) / w->stride + 1;
-    if (w->in + w->pad < g->fold || hi < lo) hi = lo;
-    if (lo > w->out) lo = w->out;
-    if (hi > w->out) hi = w->out;
-    for (int u = 0; u < lo; u++) edge_pack(g, panels, at + u, row, u * w->stride - w->pad);
-    WgradRow inner = *row;
-    int64_t start = (int64_t)(lo * w->stride - w->pad) * g->x_pitch;
-    inner.pixels = hi - lo;
-    inner.step = w->stride * g->x_pitch;
-    inner.channels = g->ins;
-    if (hi > lo) inner.even += start, inner.odd += start;
-    wgrad_pack(panels, at + lo, &inner);
-    for (int u = hi; u < w->out; u++) edge_pack(g, panels, at + u, row, u * w->stride - w->pad);
 }
 
 /* Places of phase `phase` of a row. */
@@ -231,9 +208,9 @@ static void phase_pack(const Wgrad *g, const WgradPanels *panels, int64_t at, co
     inner.step = w->stride * g->x_pitch;
     inner.channels = g->ins;
     if (hi > lo) inner.even += start, inner.odd += start;
-    wgrad_pack_zeros(panels, at, lo);
-    wgrad_pack(panels, at + lo, &inner);
-    wgrad_pack_zeros(panels, at + hi, places(g) - hi);
+    zeros_pack(panels, at, lo);
+    g->code->pack(panels, at + lo, &inner);
+    zeros_pack(panels, at + hi, places(g) - hi);
 }
 
 /* Unit `unit` of a block's x: a row of a phase of a pair. */
@@ -245,14 +222,11 @@ static void x_row_pack(const Block *block, int64_t unit)
     int pair = phases / g->w.phases / g->h.phases, h = (block->row + u) * g->h.stride + phase_h - g->h.pad;
     int64_t at = unit * places(g), line = (int64_t)g->w.in * g->x_pitch;
     if (h < 0 || h >= g->h.in) {
-        wgrad_pack_zeros(&block->x_panels, at, places(g));
+        zeros_pack(&block->x_panels, at, places(g));
         return;
     }
     WgradRow row = row_of(g, block->x, block->pair + pair, g->h.in * line, h * line);
-    if (g->fold > 1)
-        folded_pack(g, &block->x_panels, at, &row);
-    else
-        phase_pack(g, &block->x_panels, at, &row, phase_w);
+    phase_pack(g, &block->x_panels, at, &row, phase_w);
 }
 
 static void dy_row_pack(const Block *block, int64_t unit)
@@ -264,14 +238,14 @@ static void dy_row_pack(const Block *block, int64_t unit)
     row.pixels = width;
     row.step = g->dy_pitch;
     row.channels = g->outs;
-    if (!g->code->rows) {
-        wgrad_pack(&block->dy_panels, unit * width, &row);
+    if (!g->code->pack_rows) {
+        g->code->pack(&block->dy_panels, unit * width, &row);
         return;
     }
     int64_t at = pair * pair_dy_pixels(g, block->rows) + (int64_t)r * places(g);
     int64_t end = r + 1 < block->rows ? at + places(g) : (pair + 1) * pair_dy_pixels(g, block->rows);
-    wgrad_pack_rows(&block->dy_panels, at, &row);
-    wgrad_pack_rows_zeros(&block->dy_panels, at + width, end - at - width);
+    g->code->pack_rows(&block->dy_panels, at, &row);
+    zeros_pack_rows(&block->dy_panels, at + width, end - at - width);
 }
 
 static int64_t x_units(const Block *block)
@@ -283,7 +257,7 @@ static int64_t x_units(const Block *block)
 static void unit_pack(const Block *block, int64_t unit)
 {
     int64_t x = x_units(block), tail = block->wgrad->code->step - 1;
-    if (unit == 0 && tail) wgrad_pack_zeros(&block->x_panels, block->x_panels.pixels - tail, tail);
+    if (unit == 0 && tail) zeros_pack(&block->x_panels, block->x_panels.pixels - tail, tail);
     if (unit < x)
         x_row_pack(block, unit);
     else
@@ -291,6 +265,11 @@ static void unit_pack(const Block *block, int64_t unit)
 }
 
 /* ---- multiplying */
+
+static int taps_of(const Wgrad *g)
+{
+    return g->h.taps * g->w.taps;
+}
 
 /* The outputs [*lo, *hi) along an axis whose tap `tap` lies inside the image. */
 static void tap_range(const Axis *axis, int tap, int *lo, int *hi)
@@ -307,13 +286,13 @@ static void tap_range(const Axis *axis, int tap, int *lo, int *hi)
 static WgradTile tile_at(const Block *block, int panel, int tap)
 {
     const Wgrad *g = block->wgrad;
-    int kw = g->fold > 1 ? 1 : g->w.taps, r = tap / kw, s = tap % kw, width = places(g);
+    int r = tap / g->w.taps, s = tap % g->w.taps, width = places(g);
     int top = block->row, bottom = block->row + block->rows, left = 0, right = g->w.out;
     int first = g->x_first[panel], words = g->x_first[panel + 1] - first;
     int64_t image_rows = block_x_rows(g, block->rows), phase = r % g->h.stride * g->w.phases + s % g->w.stride;
-    if (!g->code->rows) {
+    if (!g->code->pack_rows) {
         tap_range(&g->h, r, &top, &bottom);
-        if (g->fold == 1) tap_range(&g->w, s, &left, &right);
+        tap_range(&g->w, s, &left, &right);
     }
     int64_t x_at = (phase * image_rows + top - block->row + r / g->h.stride) * width + left + s / g->w.stride;
     int64_t dy_at = (int64_t)(top - block->row) * g->w.out + left;
@@ -324,26 +303,21 @@ static WgradTile tile_at(const Block *block, int panel, int tap)
                       .x_row = (int64_t)width * words,
                       .vectors = words / WGRAD_LANES,
                       .ins = g->ins - first < words ? g->ins - first : words,
-                      .dw_out = (int64_t)g->h.taps * kw * g->ins,
+                      .dw_out = (int64_t)taps_of(g) * g->ins,
                       .add = block->pair > 0 || block->row > 0};
     tile.x = block->x_panels.words + first * block->x_panels.pixels + x_at * words;
     tile.dy_panel = WGRAD_LANES * block->dy_panels.pixels;
-    tile.dy_pair = pair_dy_pixels(g, block->rows) * (g->code->rows ? 1 : WGRAD_LANES);
+    tile.dy_pair = pair_dy_pixels(g, block->rows) * (g->code->pack_rows ? 1 : WGRAD_LANES);
     tile.dy_row = (int64_t)g->w.out * WGRAD_LANES;
     tile.dy_out = block->dy_panels.pixels;
     tile.dw = block->dw + (int64_t)tap * g->ins + first;
     tile.dy = block->dy_panels.words + dy_at * WGRAD_LANES;
-    if (g->code->rows) {
+    if (g->code->pack_rows) {
         tile.rows = 1;
         tile.columns = pair_dy_pixels(g, block->rows);
         tile.dy = block->dy_panels.words;
     }
     return tile;
-}
-
-static int taps_of(const Wgrad *g)
-{
-    return g->h.taps * (g->fold > 1 ? 1 : g->w.taps);
 }
 
 static int tiles_out(const Wgrad *g)
@@ -418,13 +392,9 @@ void wgrad_run(const Wgrad *g, int threads, const uint16_t *x, const uint16_t *d
 
 const WgradCode *wgrad_code(void)
 {
-    if (!onednn_has_bf16()) return NULL;
+#if defined(__x86_64__)
     if (onednn_has_amx() && wgrad_amx.usable()) return &wgrad_amx;
-    return wgrad_avx512.usable() ? &wgrad_avx512 : NULL;
-}
-#else
-const WgradCode *wgrad_code(void)
-{
+    if (onednn_has_bf16() && wgrad_avx512.usable()) return &wgrad_avx512;
+#endif
     return NULL;
 }
-#endif

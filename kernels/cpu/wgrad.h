@@ -25,40 +25,6 @@ typedef struct WgradTile {
     bool add;       /* to what dw holds */
 } WgradTile;
 
-/* The code for one kind of processor. */
-typedef struct WgradCode {
-    const char *name;
-    int panels;  /* of 16 outputs, in a tile */
-    int vectors; /* of 16 inputs, at most */
-    bool rows;   /* an output's pixels lie one after another in the panels of dy, else a pixel's outputs do; the
-                    columns that the window adds to a row are summed over too, as zeros of dy */
-    int step;    /* pixels are summed over by so many at a time */
-    bool (*usable)(void); /* whether this processor and system have it */
-    void (*tile)(const WgradTile *tile);
-} WgradCode;
-
-extern const WgradCode wgrad_avx512, wgrad_amx;
-
-/* The best code for this processor (ONEDNN_MAX_CPU_ISA counts), NULL if there is none. */
-const WgradCode *wgrad_code(void);
-
-typedef struct Wgrad Wgrad;
-
-/* Whether the kernel takes these tensors, and is the faster choice. */
-bool wgrad_takes(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window);
-
-/* x and dy: bf16, slices too, of shapes that fit; their data is not looked at. */
-NODISCARD Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window,
-                              Wgrad **made);
-void wgrad_destroy(Wgrad *wgrad);
-
-size_t wgrad_workspace_bytes(const Wgrad *wgrad);
-
-/* dw: packed OHWI. `workspace`: aligned to 64 bytes, its content does not matter. */
-void wgrad_run(const Wgrad *wgrad, int threads, const uint16_t *x, const uint16_t *dy, float *dw, void *workspace);
-
-/* ---- packing (wgrad_pack.c) */
-
 /* A row of pixels of two images. `odd` is not read if there is no second image. */
 typedef struct WgradRow {
     const uint16_t *even, *odd;
@@ -76,11 +42,44 @@ typedef struct WgradPanels {
 } WgradPanels;
 
 /* The row's words become pixels `at` and following; what its last panel has beyond `channels` becomes 0. */
-void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow *row);
-void wgrad_pack_zeros(const WgradPanels *panels, int64_t at, int64_t pixels);
+typedef void WgradPack(const WgradPanels *panels, int64_t at, const WgradRow *row);
 
-/* The same for panels of 16 outputs in which an output's pixels lie one after another. */
+/* The code for one kind of processor. */
+typedef struct WgradCode {
+    const char *name;
+    int panels;           /* of 16 outputs, in a tile */
+    int vectors;          /* of 16 inputs, at most */
+    int step;             /* pixels are summed over by so many at a time */
+    bool (*usable)(void); /* whether this processor and system have it */
+    void (*tile)(const WgradTile *tile);
+    WgradPack *pack;
+    WgradPack *pack_rows; /* not NULL: in the panels of dy, which have 16 outputs, an output's pixels lie one after
+                             another, and the columns by which rows of x are longer are summed over too, as zeros */
+} WgradCode;
+
+extern const WgradCode wgrad_avx512, wgrad_amx;
+
+/* The best code for this processor (ONEDNN_MAX_CPU_ISA counts), NULL if there is none. */
+const WgradCode *wgrad_code(void);
+
+typedef struct Wgrad Wgrad;
+
+/* Whether the kernel takes these tensors, and is the faster choice. */
+bool wgrad_takes(const WgradCode *code, const Tensor *x, const Tensor *dy);
+
+/* x and dy: bf16, slices too, of shapes that fit; their data is not looked at. */
+NODISCARD Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window,
+                              Wgrad **made);
+void wgrad_destroy(Wgrad *wgrad);
+
+size_t wgrad_workspace_bytes(const Wgrad *wgrad);
+
+/* dw: packed OHWI. `workspace`: aligned to 64 bytes, its content does not matter. */
+void wgrad_run(const Wgrad *wgrad, int threads, const uint16_t *x, const uint16_t *dy, float *dw, void *workspace);
+
+/* ---- packing with AVX-512 (wgrad_pack.c) */
+
+void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow *row);
 void wgrad_pack_rows(const WgradPanels *panels, int64_t at, const WgradRow *row);
-void wgrad_pack_rows_zeros(const WgradPanels *panels, int64_t at, int64_t pixels);
 
 #endif

@@ -139,6 +139,12 @@ static bool usable(void)
     return permitted() && multiplies();
 }
 
-const WgradCode wgrad_amx = {
-    .name = "amx_bf16", .panels = 2, .vectors = 2, .rows = true, .step = SIDE, .usable = usable, .tile = tile_run};
+const WgradCode wgrad_amx = {.name = "amx_bf16",
+                             .panels = 2,
+                             .vectors = 2,
+                             .step = SIDE,
+                             .usable = usable,
+                             .tile = tile_run,
+                             .pack = wgrad_pack,
+                             .pack_rows = wgrad_pack_rows};
 #endif

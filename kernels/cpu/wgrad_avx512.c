@@ -74,6 +74,11 @@ static bool usable(void)
            __builtin_cpu_supports("avx512vl");
 }
 
-const WgradCode wgrad_avx512 = {
-    .name = "avx512_bf16", .panels = 1, .vectors = VECTORS, .step = 1, .usable = usable, .tile = tile_run};
+const WgradCode wgrad_avx512 = {.name = "avx512_bf16",
+                                .panels = 1,
+                                .vectors = VECTORS,
+                                .step = 1,
+                                .usable = usable,
+                                .tile = tile_run,
+                                .pack = wgrad_pack};
 #endif

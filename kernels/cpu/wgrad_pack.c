@@ -3,8 +3,6 @@
  * Transposition of 16 x 16 words by four rounds of exchanges, as everywhere; see wgrad.h for the layouts. */
 #include "kernels/cpu/wgrad.h"
 
-#include <string.h>
-
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -40,14 +38,6 @@ PACK_CODE void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow 
                 _mm512_storeu_si512(to + c, words);
             }
         }
-    }
-}
-
-void wgrad_pack_zeros(const WgradPanels *panels, int64_t at, int64_t pixels)
-{
-    for (int k = 0; k < panels->count; k++) {
-        int first = panels->first[k], width = panels->first[k + 1] - first;
-        memset(panels->words + first * panels->pixels + at * width, 0, (size_t)(pixels * width) * sizeof(uint32_t));
     }
 }
 
@@ -100,11 +90,5 @@ void wgrad_pack_rows(const WgradPanels *panels, int64_t at, const WgradRow *row)
         for (int k = 0; k < panels->count; k++)
             pack_square(row, p, panels->first[k], panels->words + panels->first[k] * panels->pixels + at + p,
                         panels->pixels);
-}
-
-void wgrad_pack_rows_zeros(const WgradPanels *panels, int64_t at, int64_t pixels)
-{
-    for (int64_t out = 0; out < panels->first[panels->count]; out++)
-        memset(panels->words + out * panels->pixels + at, 0, (size_t)pixels * sizeof(uint32_t));
 }
 #endif
