@@ -160,6 +160,7 @@ static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to
     Device device = {0};
     DeviceConfig config = {.threads = threads, .winograd = job->winograd};
     ProgramConfig training = job->program;
+    char joined[256];
     training.training = true;
     TRY(job->backend->open(&config, &device));
     TRY_OUT(program_graph(&training, n, &graph));
@@ -168,6 +169,8 @@ static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to
     fprintf(to, "\nMemory of one tower, training, batch %d, %s on %s\n", n, dtype_name(training.compute),
             job->backend->name);
     plan_table(program.plan, optimizer_slot_count(&job->optimizer), job->ema_decay > 0, to);
+    fusion_text(&program.fusion, joined, sizeof joined);
+    fprintf(to, "  joined kernels: %s\n", joined);
     if (training.recompute) TRY_OUT(recompute_row(&training, n, layout, &device, &program, to));
 out:
     program_destroy(&program);

@@ -102,8 +102,10 @@ Status job_model(Options *o, JobFiles *files)
         .aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight,
         .fuse_siblings = o->fuse_siblings,
         .pool_behind_conv = o->pool_behind_conv,
+        .fuse = o->fuse,
         .recompute = o->recompute,
     };
+    TRY(fuse_check(job->program.fuse, job->backend));
     TRY(compute_dtype(o, job->backend, &job->program.compute));
     TRY(model_options(o, model, files, &job->program.options));
     job->pad = o->augment ? (int32_t)o->crop_pad : 0;

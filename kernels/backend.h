@@ -62,6 +62,11 @@ struct Backend {
 
     const OpKernel *const *kernels; /* [OP_COUNT] */
 
+    /* Has the device one kernel for this joined op (a convolution with parts of a batch normalization)? Every backend
+     * computes every op; this says where joining pays. The call's pitches are those that a plan would give. NULL:
+     * never. */
+    bool (*joins)(Device *device, const OpCall *call);
+
     /* One update of a parameter range (optimizer.h). */
     Status (*optimizer_apply)(Device *device, const OptimizerUpdate *update);
 

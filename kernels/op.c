@@ -50,7 +50,8 @@ int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ce
 int64_t op_macs(const OpCall *call)
 {
     switch (call->kind) {
-    case OP_CONV: return shape_pixels(call->out[0].shape) * shape_count(call->in[1].shape);
+    case OP_CONV:
+    case OP_CONV_STATISTICS: return shape_pixels(call->out[0].shape) * shape_count(call->in[1].shape);
     case OP_CONV_DX: return shape_pixels(call->in[0].shape) * shape_count(call->in[1].shape);
     case OP_CONV_DW: return shape_pixels(call->in[1].shape) * shape_count(call->out[0].shape);
     case OP_DENSE: return (int64_t)call->in[0].shape.n * shape_count(call->in[1].shape);

@@ -20,7 +20,7 @@ used, and nothing here says how fast a plan is. \`tests/test_cudnn_plans.c\` ask
 Only engines that come compiled are counted.
 
 - *forward*, *data*, *filter*: a convolution and its two gradients. These are what the trainer runs.
-- *statistics*: convolution with the sums that batch normalization needs in its epilogue.
+- *statistics*: convolution with the sums that batch normalization needs in its epilogue (\`--fuse ii-s\`).
 - *apply+statistics*: the same, with the normalization and ReLU of its input in its prologue.
 - *data+sums*: gradient of the input with the ReLU's mask and the sums of batch normalization's gradient.
 - *apply+filter*: gradient of the weights, with the normalization and ReLU of its input in its prologue.
@@ -33,7 +33,18 @@ normalized inputs that are slices of a joined convolution's output keep their pi
 | model | batch | GPU | type | convolutions | forward | data | filter | statistics | apply+statistics | data+sums | apply+filter |
 |---|---|---|---|---|---|---|---|---|---|---|---|
 TEXT
-    cat "$table"
+    grep -v '^step' "$table"
+    cat <<'TEXT'
+
+## What a training step joins
+
+The joined ops that `--fuse auto` makes of each model (siblings joined, pools moved), each asked for with the strides
+that the memory plan gives it.
+
+| model | batch | GPU | type | convolutions | with sums |
+|---|---|---|---|---|---|
+TEXT
+    sed -n 's/^step//p' "$table"
     cat <<'TEXT'
 
 What is missing, and what runs instead:
@@ -41,6 +52,9 @@ What is missing, and what runs instead:
 - bf16, all joined forms: the separate kernels (convolution, then statistics, then apply).
 - B200, *apply+statistics*: *statistics* alone, behind a separate apply kernel.
 - GoogLeNet's first convolution (7x7, stride 2), *statistics*: the separate statistics kernel.
+
+That a plan exists is one thing, that it is faster another: on a GPU each joined op is timed against the separate
+kernels at its first start, and the winner runs.
 
 The deterministic plans of the plain forms, and the gradient of the input that adds to what is there, exist for every
 convolution of Inception v3 on the H200 (tested, not listed).

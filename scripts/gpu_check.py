@@ -140,13 +140,13 @@ def part_model(part):
 # ---- bench
 
 
-def ours(part, dtype, batch, steps):
+def ours(part, dtype, batch, steps, fuse="auto"):
     amp = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}[dtype]
     done = part.run([os.path.join(part.args.build, "towers"), "bench", "inception_v3", "--device", "cuda", "--towers", "1", "-b", str(batch), "--opt", "momentum",
-                     "--warmup-batches", "8", "--batches", str(steps), "--json", *amp], 70)
+                     "--warmup-batches", "8", "--batches", str(steps), "--fuse", fuse, "--json", *amp], 70)
     found = tail_json(done.stdout) if done else None
     if found:
-        part.add({"system": "towers", "type": dtype, "batch": batch, "images_per_second": round(found["images_per_sec"], 1), "jitter": round(found.get("jitter", 0), 1)})
+        part.add({"system": "towers" if fuse == "auto" else f"towers --fuse {fuse}", "type": dtype, "batch": batch, "images_per_second": round(found["images_per_sec"], 1), "jitter": round(found.get("jitter", 0), 1)})
 
 
 def theirs(part, dtype, batch, mode, steps):
@@ -162,6 +162,7 @@ def part_bench(part):
         for dtype, batch in (("bf16", 256), ("f16", 256)) + ((("bf16", 64),) if repeat == 0 else ()):
             ours(part, dtype, batch, 30)
             theirs(part, dtype, batch, "eager", 30)
+        ours(part, "f16", 256, 30, "ii")
     for dtype in ("bf16", "f16"):
         theirs(part, dtype, 256, "compile", 30)
 

@@ -84,6 +84,8 @@ static void test_tails_of_columns(void **state)
         Operand mean = vector_of(c, FILL_MEAN), var = vector_of(c, FILL_VAR);
         OpAttr norm = {.norm = {1e-3f, true}};
         run_row(&(Case){"tail", OP_BATCHNORM, norm, {x, v, g}, {x, v, v}});
+        Operand sum = vector_of(c, FILL_SUM), square_sum = vector_of(c, FILL_SQUARE_SUM);
+        run_row(&(Case){"tail", OP_BATCHNORM_SUMS, norm, {x, v, sum, square_sum, g}, {x, v, v}});
         run_row(&(Case){"tail", OP_BATCHNORM_DX, norm, {x, x, v, mean, var, g}, {x, v, v}});
         run_row(&(Case){"tail", OP_CHANNEL_SUM, {{{0}}}, {x}, {v}});
     }
@@ -324,6 +326,47 @@ static void test_pixels(void **state)
     for (int i = 0; i < PIXELS * C; i++) assert_true(back[i] == x[i / C * PITCH + i % C]);
 }
 
+/* Sums and square sums of slices in every format, against doubles. */
+static void check_sums(Dtype dtype, int c, int pitch)
+{
+    enum { N = 3, SIDE = 9, PIXELS = N * SIDE * SIDE };
+    double *values = calloc((size_t)(PIXELS * pitch), sizeof *values);
+    void *x = NULL, *workspace = NULL, *counters = NULL;
+    float sum[264], square[264];
+    Tensor t = {NULL, {N, c, SIDE, SIDE}, dtype, pitch};
+    assert_non_null(values);
+    fill_uniform(values, PIXELS * pitch, 5, -1, 1);
+    must(emulated_backend.alloc(&device, (size_t)(PIXELS * pitch) * dtype_bytes(dtype), &x));
+    must(emulated_backend.alloc(&device, kernel_channel_sum_bytes(t.shape), &workspace));
+    must(emulated_backend.alloc(&device, KERNEL_COUNTERS_BYTES, &counters));
+    for (int i = 0; i < PIXELS * pitch; i++) dtype_store(dtype, x, i, values[i]);
+    t.data = x;
+    for (int round = 0; round < 2; round++)
+        assert_int_equal(kernel_channel_sums(&t, sum, round ? NULL : square, workspace, counters, NULL), cudaSuccess);
+    for (int k = 0; k < c; k++) {
+        double first = 0, second = 0;
+        for (int p = 0; p < PIXELS; p++) {
+            double v = dtype_load(dtype, x, (int64_t)p * pitch + k);
+            first += v;
+            second += v * v;
+        }
+        assert_true(fabs((double)sum[k] - first) < 1e-4);
+        assert_true(fabs((double)square[k] - second) < 1e-6 * second);
+    }
+    emulated_backend.release(&device, x);
+    emulated_backend.release(&device, workspace);
+    emulated_backend.release(&device, counters);
+    free(values);
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++)
+        for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
+            for (int gap = 0; gap <= 16; gap += 8) check_sums(dtype, channels[i], channels[i] + gap);
+}
+
 static void test_bias(void **state)
 {
     (void)state;
@@ -352,6 +395,7 @@ int main(void)
         cmocka_unit_test(test_casts),
         cmocka_unit_test(test_fill),
         cmocka_unit_test(test_pixels),
+        cmocka_unit_test(test_sums),
         cmocka_unit_test(test_bias),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);

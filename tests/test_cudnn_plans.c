@@ -15,7 +15,7 @@
 #ifdef TOWERS_HAVE_CUDA
 
 #include "inception/models.h"
-#include "kernels/cuda/conv_graph.h"
+#include "kernels/cuda/conv_joined.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/gpu_descriptions.h"
 #include "towers/program.h"
@@ -111,12 +111,11 @@ static FakeBackend *planning_device(Device *device)
     return fake;
 }
 
-static void rows_of_model(const Model *model, int32_t n, bool rewrite, Rows *rows)
+/* A training step of a model as that device would run it. */
+static void program_of_model(const Model *model, int32_t n, bool rewrite, Dtype dtype, Device *device, Layout **layout,
+                             Program *program)
 {
-    Device device;
-    Program graph, program;
-    Layout *layout;
-    FakeBackend *fake = planning_device(&device);
+    Program graph;
     ProgramConfig config = {.model = model,
                             .options = {.classes = model->classes,
                                         .side = model->side,
@@ -127,14 +126,23 @@ static void rows_of_model(const Model *model, int32_t n, bool rewrite, Rows *row
                             .data_channels = model->channels,
                             .canvas = model->side,
                             .aux_weight = model->aux_weight,
-                            .compute = DTYPE_F16,
+                            .compute = dtype,
                             .training = true,
                             .fuse_siblings = rewrite,
                             .pool_behind_conv = rewrite};
     assert_int_equal(program_graph(&config, n, &graph), OK);
-    assert_int_equal(layout_create(graph.graph, &layout), OK);
+    assert_int_equal(layout_create(graph.graph, layout), OK);
     program_destroy(&graph);
-    assert_int_equal(program_create(&config, n, layout, &device, &program), OK);
+    if (program_create(&config, n, *layout, device, program) != OK) fail_msg("%s", status_message());
+}
+
+static void rows_of_model(const Model *model, int32_t n, bool rewrite, Rows *rows)
+{
+    Device device;
+    Program program;
+    Layout *layout;
+    FakeBackend *fake = planning_device(&device);
+    program_of_model(model, n, rewrite, DTYPE_F16, &device, &layout, &program);
     rows_collect(&program, rows);
     program_destroy(&program);
     layout_destroy(layout);
@@ -323,6 +331,74 @@ static void test_other_models(void **state)
     assert_int_equal(lost, 0);
 }
 
+/* ---- what a training step joins */
+
+static CudnnLibrary *asked;
+
+static bool described_joins(Device *device, const OpCall *call)
+{
+    (void)device;
+    return conv_joined_exists(asked, call, false);
+}
+
+/* The joined ops of the step: each must have its plan with the strides that the memory plan gave it. */
+static int joined_check(const Program *p)
+{
+    int lost = 0;
+    for (int i = 0; i < plan_op_count(p->plan); i++) {
+        const OpCall *call = plan_call(p->plan, i);
+        if (call->kind != OP_CONV_STATISTICS || conv_joined_exists(asked, call, false)) continue;
+        printf("  lost: no plan for %s '%s' as it lies in memory\n", op_name(call->kind), call->name);
+        lost++;
+    }
+    return lost;
+}
+
+static void step_row(const char *model, int32_t n, int device, Dtype dtype, const Fusion *f)
+{
+    FILE *table = table_open("a");
+    printf("  step of %-20s %4d %s %s: sums in %d of %d\n", model, n, devices[device].name, dtype_name(dtype),
+           f->statistics, f->convolutions);
+    if (table)
+        fprintf(table, "step| %s | %d | %s | %s | %d | %d |\n", model, n, devices[device].name, dtype_name(dtype),
+                f->convolutions, f->statistics);
+    if (table) fclose(table);
+}
+
+static Fusion step_check(const Model *model, int32_t n, int gpu, Dtype dtype)
+{
+    Device device;
+    Program program;
+    Layout *layout;
+    FakeBackend *fake = planning_device(&device);
+    fake->backend.joins = described_joins;
+    asked = library_of(gpu);
+    program_of_model(model, n, true, dtype, &device, &layout, &program);
+    Fusion fusion = program.fusion;
+    step_row(model->name, n, gpu, dtype, &fusion);
+    int lost = joined_check(&program);
+    program_destroy(&program);
+    layout_destroy(layout);
+    fake_destroy(fake);
+    cudnn_close(asked);
+    if (lost) fail_msg("%d joined ops of %s have no plan", lost, model->name);
+    return fusion;
+}
+
+/* What Inception v3 joins must not become less; the other models are counted. */
+static void test_step_joins(void **state)
+{
+    (void)state;
+    for (int gpu = 0; gpu < DEVICES; gpu++) {
+        Fusion fusion = step_check(inception_v3(), 256, gpu, DTYPE_F16);
+        assert_int_equal(fusion.convolutions, 68);
+        assert_int_equal(fusion.statistics, 68);
+    }
+    assert_int_equal(step_check(inception_v3(), 256, 0, DTYPE_BF16).statistics, 0);
+    for (const Model *const *model = models_all(); *model; model++)
+        if (*model != inception_v3()) step_check(*model, 256, 0, DTYPE_F16);
+}
+
 /* A plan can be named and made again from its name: what the cache of plans relies on. */
 static void test_plan_by_name(void **state)
 {
@@ -415,6 +491,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan_by_name),
         cmocka_unit_test(test_bad_graph),
+        cmocka_unit_test(test_step_joins),
         cmocka_unit_test(test_inception_v3_as_written),
         cmocka_unit_test(test_inception_v3_on_all_devices),
         cmocka_unit_test(test_small_batch),

@@ -197,6 +197,8 @@ static const Row without_rule[] = {
      {.norm = {1e-3f, false}},
      {{2, 3, 2, 2}, {2, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}},
     {"norm", OP_BATCHNORM_APPLY, {.norm = {1e-3f, false}}, {{2, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}},
+    {"statistics", OP_CONV_STATISTICS, CONV_WINDOW(1, 1, 1, 1, 0, 0), {{2, 3, 2, 2}, {4, 3, 1, 1}}},
+    {"norm", OP_BATCHNORM_SUMS, {.norm = {1e-3f, false}}, {{2, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}},
     {"pool", OP_MAX_POOL_DX, POOL_WINDOW(false, 2, 2, 2, 2, 0, 0), {{2, 2, 2, 2}, {2, 2, 2, 2}}, {2, 2, 4, 4}},
     {"random", OP_RANDOM, {.random = {false, 1}}, {{1, 4, 1, 1}}, {2, 3, 2, 2}},
     {"loss", OP_SOFTMAX_LOSS_DX, {.loss = {0}}, {{4, 5, 1, 1}, {4, 1, 1, 1}, {1, 1, 1, 1}}},

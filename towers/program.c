@@ -75,6 +75,8 @@ Status program_create(const ProgramConfig *config, int32_t n, const Layout *layo
 {
     Status st = OK;
     TRY(program_graph(config, n, program));
+    if (config->training)
+        TRY_OUT(fuse_graph(program->graph, config->fuse, device, &program->forward_end, &program->fusion));
     TRY_OUT(plan_create(program->graph, layout, device, &(PlanOptions){0}, &program->plan));
 out:
     if (st != OK) program_destroy(program);

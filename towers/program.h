@@ -5,6 +5,7 @@
 #ifndef TOWERS_PROGRAM_H
 #define TOWERS_PROGRAM_H
 
+#include "towers/fuse.h"
 #include "towers/graph/plan.h"
 #include "towers/model.h"
 
@@ -16,6 +17,7 @@ typedef struct ProgramConfig {
     Dtype compute;
     bool training;
     bool fuse_siblings, pool_behind_conv;
+    FuseLevel fuse;
     bool recompute; /* cheap activations are made twice instead of kept */
 } ProgramConfig;
 
@@ -28,9 +30,10 @@ typedef struct Program {
     Value prob;                                    /* result of an evaluation: of every class; else Value 0 */
     int forward_end;                               /* ops [0, forward_end) are the forward pass */
     int recomputed;                                /* ops that run again in the backward pass */
+    Fusion fusion;                                 /* of program_create: what the device joins */
 } Program;
 
-/* The graph alone, for `info`, for the layout, and for tests. */
+/* The graph alone, before a device joins ops of it: for `info`, for the layout, and for tests. */
 NODISCARD Status program_graph(const ProgramConfig *config, int32_t n, Program *program);
 /* Graph and plan. `layout` and `device` are borrowed and must outlive the program. */
 NODISCARD Status program_create(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device,

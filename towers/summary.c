@@ -66,8 +66,18 @@ static Status memory_write(TowerProcess *p)
     return st;
 }
 
+static Status fusion_log(TowerProcess *p)
+{
+    char text[256];
+    const Fusion *fusion = &p->replica->train[0].fusion;
+    if (!fusion->possible) return OK;
+    fusion_text(fusion, text, sizeof text);
+    return metrics_log(p->metrics, "joined kernels: %s", text);
+}
+
 Status summary_start(TowerProcess *p)
 {
+    TRY(fusion_log(p));
     if (p->job->event_interval > 0) TRY(settings_text(p));
     return memory_write(p);
 }

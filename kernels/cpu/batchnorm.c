@@ -205,6 +205,29 @@ static Status batchnorm_launch(Device *device, OpCall *call)
 const OpKernel cpu_batchnorm = {
     .prepare = norm_prepare, .launch = batchnorm_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
 
+/* The same with sums that another op has made. */
+static Status batchnorm_sums_launch(Device *device, OpCall *call)
+{
+    Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
+    const float *sum = call->in[2].data, *square_sum = call->in[3].data;
+    float *mean = norm.offset + norm.columns.width, *var = mean + norm.columns.c;
+    for (int64_t i = 0; i < norm.columns.c; i++) {
+        double first = (double)sum[i] / (double)norm.columns.pixels;
+        double second = (double)square_sum[i] / (double)norm.columns.pixels - first * first;
+        mean[i] = (float)first;
+        var[i] = second < 0 ? 0.0f : (float)second;
+    }
+    size_t bytes = (size_t)norm.columns.c * sizeof(float);
+    if (call->out[1].data) memcpy(call->out[1].data, mean, bytes);
+    if (call->out[2].data) memcpy(call->out[2].data, var, bytes);
+    norm_coefficients(&norm, call, mean, var, call->in[1].data, call->in[4].data);
+    chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_apply_chunk, &norm);
+    return OK;
+}
+
+const OpKernel cpu_batchnorm_sums = {
+    .prepare = norm_prepare, .launch = batchnorm_sums_launch, .strided_in = 1 | 4 | 8, .strided_out = 1, .in_place = 1};
+
 static Status batchnorm_apply_launch(Device *device, OpCall *call)
 {
     Norm norm = norm_bind(call, &call->in[0], &call->in[0]);

@@ -10,6 +10,7 @@ static Status batchnorm_prepare(Device *device, OpCall *call)
 }
 
 LAUNCH_KERNEL(batchnorm)
+LAUNCH_KERNEL(batchnorm_sums)
 LAUNCH_KERNEL(batchnorm_apply)
 LAUNCH_KERNEL(batchnorm_dx)
 
@@ -25,6 +26,12 @@ static Status batchnorm_apply_prepare(Device *device, OpCall *call)
     (void)device;
     return check_same_dtype(call, 1);
 }
+
+const OpKernel cuda_batchnorm_sums = {.prepare = batchnorm_apply_prepare,
+                                      .launch = batchnorm_sums_launch,
+                                      .strided_in = 1 | 4 | 8,
+                                      .strided_out = 1,
+                                      .in_place = 1};
 
 const OpKernel cuda_batchnorm_apply = {.prepare = batchnorm_apply_prepare,
                                        .launch = batchnorm_apply_launch,

@@ -1,10 +1,11 @@
 /* Batch normalization with ReLU, the formulas of kernels/cpu/batchnorm.c.
  *
- * Forward: one pass for the statistics (sums of x - shift and its square, where shift is the first pixel), whose last
- * block writes mean and variance; one pass y = relu?((x - mean) a + beta), which may go into a slice of a concat.
- * Backward: one pass for sum g and sum g (x - mean), where g = dy where y > 0, recomputed from x; one pass for dx. The
- * second pass of each runs from the end of the tensor, where the first has just left it in the cache.
- * Bytes per element of x, in 16 bits: 2 + 4 forward, 4 + 6 backward, less what the cache keeps. */
+ * Forward, unless a convolution has made the sums: one pass for the statistics (sums of x - shift and its square, where
+ * shift is the first pixel), whose last block writes mean and variance; one pass y = relu?((x - mean) a + beta), which
+ * may go into a slice of a concat. Backward: one pass for sum g and sum g (x - mean), where g = dy where y > 0,
+ * recomputed from x; one pass for dx. The second pass of each runs from the end of the tensor, where the first has just
+ * left it in the cache. Bytes per element of x, in 16 bits: 2 + 4 forward, 4 + 6 backward, less what the cache keeps.
+ */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/map.cuh"
 
@@ -13,7 +14,8 @@ enum { NORM_PIXELS = 16, NORM_STEPS = 2 };
 struct Norm {
     Tensor x, dy, y;                        /* y: what is written, y or dx; dy: backward only */
     const float *mean, *var, *beta, *gamma; /* gamma: NULL for 1 */
-    float *mean_out, *var_out;              /* forward */
+    const float *sum, *square_sum;          /* in place of mean and var: of all pixels */
+    float *mean_out, *var_out;              /* forward; NULL: nobody reads it */
     float *dbeta, *dgamma;                  /* NULL: nobody reads it */
     float *slope, *offset;                  /* backward: dx = a g + slope (x - mean) + offset */
     float epsilon, floor;                   /* floor: 0 for ReLU, else -inf */
@@ -32,6 +34,27 @@ template <int V> struct NormVectors {
     {
         load_vector<V>(norm.mean + channel, mean);
         load_vector<V>(norm.var + channel, scale);
+        load_affine(norm, channel);
+    }
+    /* The same from sums; one thread of each channel keeps what it has found (`writes`). The product is exact inside
+     * the fused multiply-add, so the variance is as good as the sums. */
+    MEMBER void load_sums(const Norm &norm, uint32_t channel, bool writes)
+    {
+        load_vector<V>(norm.sum + channel, mean);
+        load_vector<V>(norm.square_sum + channel, scale);
+        UNROLL
+        for (int i = 0; i < V; i++) {
+            mean[i] /= (float)norm.count;
+            float var = __fmaf_rn(-mean[i], mean[i], scale[i] / (float)norm.count);
+            scale[i] = var < 0 ? 0.0f : var; /* NaN stays NaN */
+            if (writes && norm.mean_out) norm.mean_out[channel + i] = mean[i];
+            if (writes && norm.var_out) norm.var_out[channel + i] = scale[i];
+        }
+        load_affine(norm, channel);
+    }
+    /* `scale` holds the variance. */
+    MEMBER void load_affine(const Norm &norm, uint32_t channel)
+    {
         load_vector<V>(norm.beta + channel, beta);
         UNROLL
         for (int i = 0; i < V; i++) scale[i] = norm_rstd(norm, scale[i]);
@@ -93,7 +116,10 @@ template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ N
     uint32_t channel = rows_vector(rows) * V, block = gridDim.x - 1 - blockIdx.x;
     if (channel >= rows.vectors * V) return;
     NormVectors<V> own;
-    own.load(norm, channel);
+    if (norm.sum)
+        own.load_sums(norm, channel, blockIdx.x == 0 && threadIdx.y == 0);
+    else
+        own.load(norm, channel);
     uint32_t pixel = block * (rows.down * NORM_PIXELS) + threadIdx.y;
     for (int step = 0; step < NORM_PIXELS; step += NORM_STEPS, pixel += NORM_STEPS * rows.down) {
         float x[NORM_STEPS][V];
@@ -215,9 +241,10 @@ template <typename Body> static Body norm_body(const OpCall *call, const Tensor 
 
 static bool norm_wide(const Norm &norm, const Tensor &x)
 {
-    const float *const vectors[] = {norm.mean, norm.var, norm.beta, norm.gamma, norm.slope, norm.offset};
+    const float *const vectors[] = {norm.mean,  norm.var,    norm.beta, norm.gamma,
+                                    norm.slope, norm.offset, norm.sum,  norm.square_sum};
     bool wide = wide_enough(x, x.dtype, x.shape.c, false);
-    for (int i = 0; i < 6; i++) wide = wide && aligned_16(vectors[i]);
+    for (int i = 0; i < 8; i++) wide = wide && aligned_16(vectors[i]);
     return wide;
 }
 
@@ -247,6 +274,19 @@ cudaError_t kernel_batchnorm(const OpCall *call, cudaStream_t stream)
     norm.var = norm.var_out;
     norm.beta = (const float *)call->in[1].data;
     norm.gamma = (const float *)call->in[2].data;
+    norm_forward(norm, stream);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream)
+{
+    Norm norm = norm_body<Norm>(call, call->in[0]);
+    norm.beta = (const float *)call->in[1].data;
+    norm.sum = (const float *)call->in[2].data;
+    norm.square_sum = (const float *)call->in[3].data;
+    norm.gamma = (const float *)call->in[4].data;
+    norm.mean_out = (float *)call->out[1].data;
+    norm.var_out = (float *)call->out[2].data;
     norm_forward(norm, stream);
     return LAUNCH_ERROR();
 }

@@ -4,6 +4,7 @@
  * One process uses one device. */
 #include "kernels/cuda/cuda.h"
 
+#include "kernels/cuda/conv_joined.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cudnn_graph.h"
@@ -228,6 +229,7 @@ const Backend cuda_backend = {
     .fill = cuda_fill,
     .pin = cuda_pin,
     .kernels = kernels,
+    .joins = conv_joins,
     .optimizer_apply = cuda_optimizer_apply,
     .square_sum = cuda_square_sum,
     .average = cuda_average,

@@ -28,6 +28,7 @@ cudaError_t kernel_image(const OpCall *call, cudaStream_t stream);
 /* ---- batch normalization */
 size_t kernel_batchnorm_bytes(Shape x); /* workspace of batchnorm and batchnorm_dx */
 cudaError_t kernel_batchnorm(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream);
 
@@ -57,6 +58,9 @@ cudaError_t kernel_copy_channels(const Tensor *from, int32_t from_channel, const
 /* ---- sums and spreads */
 size_t kernel_channel_sum_bytes(Shape x);
 cudaError_t kernel_channel_sum(const OpCall *call, cudaStream_t stream);
+/* sum[c], square_sum[c] of x and x^2 over its pixels (f32; NULL: not wanted); workspace: kernel_channel_sum_bytes. */
+cudaError_t kernel_channel_sums(const Tensor *x, float *sum, float *square_sum, void *workspace, void *counters,
+                                cudaStream_t stream);
 cudaError_t kernel_sum_to(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_spread_to(const OpCall *call, cudaStream_t stream);
 

@@ -1,9 +1,11 @@
-/* Convolutions. One line of the list makes seven rows: forward with and without bias and ReLU, and both gradients.
+/* Convolutions. One line of the list makes eight rows: forward with and without bias and ReLU, with sums, and both
+ * gradients.
  *
  * The sum with acc may be rounded twice, and its first part may be larger than the sum. */
 #include "tests/support/cases.h"
 
 #define BIAS_OF(n, c, h, w) VECTOR(n)
+#define SUMS_OF(n, c, h, w) VECTOR(n)
 #define CONV_ATTR(relu_, ...)                                                                                          \
     {                                                                                                                  \
         .conv = { {__VA_ARGS__}, relu_ }                                                                               \
@@ -15,6 +17,12 @@
         {label ", bias", OP_CONV, CONV_ATTR(false, __VA_ARGS__), {ACT X, WEIGHT W, BIAS_OF W}, {ACT Y}},               \
         {label ", relu", OP_CONV, CONV_ATTR(true, __VA_ARGS__), {ACT X, WEIGHT W}, {ACT Y}},                           \
         {label ", bias, relu", OP_CONV, CONV_ATTR(true, __VA_ARGS__), {ACT X, WEIGHT W, BIAS_OF W}, {ACT Y}},          \
+        {label,                                                                                                        \
+         OP_CONV_STATISTICS,                                                                                           \
+         CONV_ATTR(false, __VA_ARGS__),                                                                                \
+         {ACT X, WEIGHT W},                                                                                            \
+         {ACT Y, SUMS_OF W, SUMS_OF W},                                                                                \
+         .sums_rounded = true},                                                                                        \
         {label, OP_CONV_DX, CONV_ATTR(false, __VA_ARGS__), {ACT Y, WEIGHT W}, {ACT X}},                                \
         {label ", acc", OP_CONV_DX, CONV_ATTR(false, __VA_ARGS__), {ACT Y, WEIGHT W, ACT X}, {ACT X}, .roundings = 3}, \
     {                                                                                                                  \

@@ -1,4 +1,5 @@
-/* Batch normalization: training, its gradient, and with given averages; each with and without gamma and ReLU. */
+/* Batch normalization: training, from sums, its gradient, and with given averages; each with and without gamma and
+ * ReLU. */
 #include "tests/support/cases.h"
 
 #define MEAN(c)                                                                                                        \
@@ -12,6 +13,14 @@
 #define SPREAD(c)                                                                                                      \
     {                                                                                                                  \
         {1, c, 1, 1}, TYPE_F32, FILL_POSITIVE                                                                          \
+    }
+#define SUM(c)                                                                                                         \
+    {                                                                                                                  \
+        {1, c, 1, 1}, TYPE_F32, FILL_SUM                                                                               \
+    }
+#define SQUARE_SUM(c)                                                                                                  \
+    {                                                                                                                  \
+        {1, c, 1, 1}, TYPE_F32, FILL_SQUARE_SUM                                                                        \
     }
 #define NORM(relu_)                                                                                                    \
     {                                                                                                                  \
@@ -34,6 +43,16 @@
          OP_BATCHNORM_DX,                                                                                              \
          NORM(relu_),                                                                                                  \
          {ACT(n, c, h, w), ACT(n, c, h, w), VECTOR(c), MEAN(c), VAR(c), SPREAD(c)},                                    \
+         {ACT(n, c, h, w), VECTOR(c), VECTOR(c)}},                                                                     \
+        {label,                                                                                                        \
+         OP_BATCHNORM_SUMS,                                                                                            \
+         NORM(relu_),                                                                                                  \
+         {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c)},                                                          \
+         {ACT(n, c, h, w), VECTOR(c), VECTOR(c)}},                                                                     \
+        {label ", gamma",                                                                                              \
+         OP_BATCHNORM_SUMS,                                                                                            \
+         NORM(relu_),                                                                                                  \
+         {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c), SPREAD(c)},                                               \
          {ACT(n, c, h, w), VECTOR(c), VECTOR(c)}},                                                                     \
         {label,                                                                                                        \
          OP_BATCHNORM_APPLY,                                                                                           \

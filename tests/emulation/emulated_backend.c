@@ -92,6 +92,7 @@ static const OpKernel *const kernels[OP_COUNT] = {
     [OP_CHANNEL_SUM] = &cuda_channel_sum,
     [OP_CHANNEL_SPREAD] = &cuda_channel_spread,
     [OP_BATCHNORM] = &cuda_batchnorm,
+    [OP_BATCHNORM_SUMS] = &cuda_batchnorm_sums,
     [OP_BATCHNORM_DX] = &cuda_batchnorm_dx,
     [OP_BATCHNORM_APPLY] = &cuda_batchnorm_apply,
     [OP_RELU] = &cuda_relu,

@@ -26,6 +26,8 @@ typedef enum Fill {
     FILL_ARGMAX,      /* a place of the window that lies in the input */
     FILL_MEAN,        /* of in[1], per channel */
     FILL_VAR,
+    FILL_SUM, /* of in[0], per channel */
+    FILL_SQUARE_SUM,
     FILL_PROB /* rows that sum to 1 */
 } Fill;
 
@@ -41,7 +43,8 @@ typedef struct Case {
     OpAttr attr;
     Operand in[OP_MAX_IN];
     Operand out[OP_MAX_OUT];
-    double roundings; /* to a 16-bit dtype on the way to the output, as a factor on its tolerance; 0 means 1 */
+    double roundings;  /* to a 16-bit dtype on the way to the output, as a factor on its tolerance; 0 means 1 */
+    bool sums_rounded; /* f32 outputs are made of values that may have been rounded to the dtype of the run */
 } Case;
 
 #define ACT(n, c, h, w)                                                                                                \

@@ -125,6 +125,21 @@ REFERENCE(conv)
     add_bias_relu(&out[0], &in[2], attr->conv.relu);
 }
 
+REFERENCE(conv_statistics)
+{
+    ref_zero(&out[0]);
+    conv_terms(attr->conv.window, in[0], in[1], out[0], term_y);
+    for (int64_t c = 0; c < out[0].shape.c; c++) {
+        double sum = 0, square = 0;
+        for (int64_t i = c; i < shape_count(out[0].shape); i += out[0].shape.c) {
+            sum += out[0].data[i];
+            square += out[0].data[i] * out[0].data[i];
+        }
+        if (out[1].data) out[1].data[c] = sum;
+        if (out[2].data) out[2].data[c] = square;
+    }
+}
+
 REFERENCE(conv_dx)
 {
     ref_start(&out[0], &in[2]);
@@ -192,6 +207,19 @@ REFERENCE(batchnorm)
         batch_moments(&in[0], c, &mean, &var);
         double scale = channel_value(&in[2], c, 1) / sqrt(var + (double)attr->norm.epsilon);
         for (int64_t i = c; out[0].data && i < shape_count(in[0].shape); i += channels)
+            out[0].data[i] = relu_if(attr->norm.relu, scale * (in[0].data[i] - mean) + in[1].data[c]);
+        if (out[1].data) out[1].data[c] = mean;
+        if (out[2].data) out[2].data[c] = var;
+    }
+}
+
+REFERENCE(batchnorm_sums)
+{
+    int64_t channels = in[0].shape.c, pixels = shape_pixels(in[0].shape);
+    for (int64_t c = 0; c < channels; c++) {
+        double mean = in[2].data[c] / (double)pixels, var = in[3].data[c] / (double)pixels - mean * mean;
+        double scale = channel_value(&in[4], c, 1) / sqrt(var + (double)attr->norm.epsilon);
+        for (int64_t i = c; i < shape_count(in[0].shape); i += channels)
             out[0].data[i] = relu_if(attr->norm.relu, scale * (in[0].data[i] - mean) + in[1].data[c]);
         if (out[1].data) out[1].data[c] = mean;
         if (out[2].data) out[2].data[c] = var;

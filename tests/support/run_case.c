@@ -97,6 +97,13 @@ static void fill_moments(Fill fill, const RefTensor *x, RefTensor *t)
     reference_run(OP_BATCHNORM, &attr, in, out);
 }
 
+static void fill_sums(Fill fill, const RefTensor *x, RefTensor *t)
+{
+    memset(t->data, 0, (size_t)t->shape.c * sizeof(double));
+    for (int64_t i = 0; i < shape_count(x->shape); i++)
+        t->data[i % x->shape.c] += fill == FILL_SUM ? x->data[i] : x->data[i] * x->data[i];
+}
+
 static void fill_argmax(const Case *row, RefTensor *t)
 {
     RefTensor in[OP_MAX_IN] = {ref_create(row->out[0].shape)}, out[OP_MAX_OUT] = {{{0}, NULL}, *t};
@@ -123,6 +130,7 @@ static void fill_operand(const Case *row, int k, Dtype dtype, RefTensor *in)
     if (operand->fill == FILL_CROP) memset(t->data, 0, (size_t)count * sizeof(double)), fill_crops(row, t);
     if (operand->fill == FILL_PROB) fill_probabilities(t);
     if (operand->fill == FILL_MEAN || operand->fill == FILL_VAR) fill_moments(operand->fill, &in[1], t);
+    if (operand->fill == FILL_SUM || operand->fill == FILL_SQUARE_SUM) fill_sums(operand->fill, &in[0], t);
     if (operand->fill == FILL_ARGMAX) fill_argmax(row, t);
     Dtype held = operand->type == TYPE_WEIGHT ? dtype : operand_dtype(operand, dtype);
     for (int64_t i = 0; i < count; i++) t->data[i] = dtype_round(held, t->data[i]);
@@ -276,6 +284,10 @@ static void complain(Run *run, const char *format, ...)
 static double tolerance_of(const Run *run, Dtype dtype)
 {
     double factor = run->row->roundings > 0 ? run->row->roundings : 1;
+    if (run->row->sums_rounded && dtype == DTYPE_F32 && run->dtype != DTYPE_F32) {
+        dtype = run->dtype;
+        factor = 4; /* each term has a rounding of its own */
+    }
     switch (dtype) {
     case DTYPE_F32: return run->dtype == DTYPE_F32 ? 5e-6 : 2e-5;
     case DTYPE_BF16: return factor * 1.25 / 256; /* half a unit in the last place, and a little */

@@ -144,4 +144,14 @@ NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *chang
  * backward pass reads them, instead of being kept. `changed` counts ops added. */
 NODISCARD Status pass_recompute(Graph *g, int forward_end, int *changed);
 
+/* Which joined ops a device has one kernel for (Backend.joins): passes make only those. */
+typedef struct Joins {
+    bool (*ask)(void *context, const OpCall *call);
+    void *context;
+} Joins;
+
+/* After graph_train: a convolution whose result is normalized makes the sums for it (CONV_STATISTICS), and the batch
+ * norms behind it read them (BATCHNORM_SUMS). `forward_end` moves with the list; `changed` counts convolutions. */
+NODISCARD Status pass_conv_statistics(Graph *g, const Joins *joins, int *forward_end, int *changed);
+
 #endif

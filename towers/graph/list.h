@@ -42,4 +42,7 @@ bool list_packed(const Graph *g, Value param);
  * wrote is written by one of `ops`. */
 void list_replace(Graph *g, Op *ops, int op_count);
 
+/* The op as a device would see it, to ask about: shapes, dtypes, and the pitches of slices; addresses are made up. */
+OpCall list_call(const Graph *g, const Op *op);
+
 #endif

@@ -41,6 +41,7 @@ static void print_attr(const Op *op, FILE *to)
     case OP_CONV:
     case OP_CONV_DX:
     case OP_CONV_DW:
+    case OP_CONV_STATISTICS:
         print_window(&a->conv.window, to);
         relu = a->conv.relu;
         break;
@@ -58,6 +59,7 @@ static void print_attr(const Op *op, FILE *to)
     case OP_BATCHNORM:
     case OP_BATCHNORM_DX:
     case OP_BATCHNORM_APPLY:
+    case OP_BATCHNORM_SUMS:
         fprintf(to, " eps %g", (double)a->norm.epsilon);
         relu = a->norm.relu;
         break;

@@ -1,4 +1,5 @@
-/* What passes over the list share: counting readers, and putting a changed list in place of the old one. */
+/* What passes over the list share: counting readers, asking about an op, and putting a changed list in place of the old
+ * one. */
 #include "towers/graph/list.h"
 
 #include <stdlib.h>
@@ -25,4 +26,29 @@ void list_replace(Graph *g, Op *ops, int op_count)
             g->values[ops[index].out[o].id].op = index;
             g->values[ops[index].out[o].id].out = o;
         }
+}
+
+/* The pitch that the planner gives a value that is cut out of another, if all who touch it take slices. */
+static int64_t likely_pitch(const Graph *g, Value v)
+{
+    const ValueInfo *info = graph_value(g, v);
+    bool cut = info->op >= 0 && g->ops[info->op].kind == OP_SLICE;
+    return cut ? graph_shape(g, g->ops[info->op].in[0]).c : info->shape.c;
+}
+
+static Tensor likely_tensor(const Graph *g, Value v)
+{
+    const ValueInfo *info = graph_value(g, v);
+    void *somewhere = (void *)64;
+    if (!v.id) return (Tensor){0};
+    return (Tensor){.data = somewhere, .shape = info->shape, .dtype = info->dtype, .pitch = likely_pitch(g, v)};
+}
+
+OpCall list_call(const Graph *g, const Op *op)
+{
+    OpCall call = {.kind = op->kind, .attr = op->attr, .name = op->name, .in_count = op->in_count};
+    call.out_count = op_outputs(op->kind);
+    for (int i = 0; i < op->in_count; i++) call.in[i] = likely_tensor(g, op->in[i]);
+    for (int o = 0; o < call.out_count; o++) call.out[o] = likely_tensor(g, op->out[o]);
+    return call;
 }

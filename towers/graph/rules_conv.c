@@ -4,6 +4,8 @@
  * an expression linear in x, w and dy, the gradient of each of the three is made of the other two; so second
  * derivatives (a gradient penalty) need no further kernels. CONV_DX is also the transposed convolution.
  *
+ * Joined forms come into the list after the gradients, so they have none of their own.
+ *
  * The gradients of bias and weights come before the one of x: they are final one op earlier, and x, if this is its last
  * reader, makes room for its own gradient. */
 #include "towers/graph/rules.h"
@@ -36,6 +38,14 @@ void shape_conv(ShapeCall *c)
     rule_shape(c, 2, "shape of the bias", shape_vector(w.n));
     rule_dtype(c, 2, "dtype of the bias", DTYPE_F32);
     rule_out(c, 0, NULL, y, c->dtype[0]);
+}
+
+void shape_conv_statistics(ShapeCall *c)
+{
+    Shape vector = shape_vector(c->in[1].n);
+    shape_conv(c);
+    rule_out(c, 1, "sum", vector, DTYPE_F32);
+    rule_out(c, 2, "square_sum", vector, DTYPE_F32);
 }
 
 void shape_conv_dx(ShapeCall *c)
@@ -112,6 +122,11 @@ void grad_conv_dw(GradCall *c)
 {
     give_conv(c, 1, c->op.in[0], c->dy[0]);
     give_conv_dx(c, 0, c->op.in[1], c->dy[0]);
+}
+
+void grad_conv_statistics(GradCall *c)
+{
+    grad_no_rule(c);
 }
 
 /* ---- dense */

@@ -2,7 +2,7 @@
  *
  * BATCHNORM emits the batch mean and biased variance as values of their own: they feed the running averages and
  * BATCHNORM_DX. They are treated as outputs to be looked at: differentiating through them is refused, as is the second
- * derivative. */
+ * derivative. BATCHNORM_SUMS comes into the list after the gradients. */
 #include "towers/graph/rules.h"
 
 static void channel_vectors(ShapeCall *c, int32_t channels, int first, int end)
@@ -19,6 +19,15 @@ void shape_batchnorm(ShapeCall *c)
 {
     Shape vector = shape_vector(c->in[0].c);
     channel_vectors(c, vector.c, 1, 3);
+    rule_like_first(c);
+    rule_out(c, 1, "mean", vector, DTYPE_F32);
+    rule_out(c, 2, "var", vector, DTYPE_F32);
+}
+
+void shape_batchnorm_sums(ShapeCall *c)
+{
+    Shape vector = shape_vector(c->in[0].c);
+    channel_vectors(c, vector.c, 1, 5);
     rule_like_first(c);
     rule_out(c, 1, "mean", vector, DTYPE_F32);
     rule_out(c, 2, "var", vector, DTYPE_F32);
@@ -57,6 +66,11 @@ void grad_batchnorm(GradCall *c)
 }
 
 void grad_batchnorm_dx(GradCall *c)
+{
+    grad_no_rule(c);
+}
+
+void grad_batchnorm_sums(GradCall *c)
 {
     grad_no_rule(c);
 }

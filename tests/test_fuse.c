@@ -1,0 +1,401 @@
+/* Joined ops in a training graph: what the passes write, what they leave alone, and that no number changes: in double
+ * precision with the reference as the machine, and as a plan on the CPU backend, whose kernels of joined ops compute
+ * what a GPU's do. */
+#include "inception/models.h"
+#include "tests/support/graph_text.h"
+#include "tests/support/interpret.h"
+#include "towers/program.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- a device that joins what it is told to */
+
+typedef struct Asked {
+    OpKind refused;
+    int questions;
+    int64_t pitch; /* of the last call's input */
+} Asked;
+
+static bool answer(void *context, const OpCall *call)
+{
+    Asked *asked = context;
+    asked->questions++;
+    asked->pitch = call->in[0].pitch;
+    return call->kind != asked->refused;
+}
+
+typedef struct Net {
+    Graph *g;
+    Value loss;
+    int forward_end, statistics;
+} Net;
+
+static void join_statistics(Net *net, Asked *asked)
+{
+    Joins joins = {answer, asked};
+    if (pass_conv_statistics(net->g, &joins, &net->forward_end, &net->statistics) != OK)
+        fail_msg("%s", status_message());
+    assert_sound(net->g);
+}
+
+static Value conv_plain(Graph *g, Value x, const char *name, int32_t out, bool with_relu)
+{
+    char weight[32];
+    snprintf(weight, sizeof weight, "%s.w", name);
+    OpAttr attr = {.conv = {.window = {1, 1, 1, 1, 0, 0}, .relu = with_relu}};
+    Init uniform = {.kind = INIT_UNIFORM, .a = 1};
+    Value in[2] = {x, graph_param(g, weight, (Shape){out, graph_shape(g, x).c, 1, 1}, uniform, true)};
+    return graph_op(g, OP_CONV, name, in, 2, &attr, NULL);
+}
+
+static Value norm_plain(Graph *g, Value x, const char *name)
+{
+    char beta[32];
+    snprintf(beta, sizeof beta, "%s.beta", name);
+    OpAttr attr = {.norm = {1e-3f, true}};
+    Value in[2] = {x, graph_param(g, beta, (Shape){1, graph_shape(g, x).c, 1, 1}, (Init){INIT_ZERO}, false)};
+    return graph_op(g, OP_BATCHNORM, name, in, 2, &attr, NULL);
+}
+
+/* ---- statistics */
+
+static void convolution_makes_the_sums(void **state)
+{
+    (void)state;
+    Asked asked = {0};
+    Net net = {.g = new_graph(true, DTYPE_F32)};
+    norm_plain(net.g, conv_plain(net.g, new_input(net.g, "x", 2, 3, 4, 4), "c", 8, false), "n");
+    net.forward_end = graph_op_count(net.g);
+    join_statistics(&net, &asked);
+    assert_ops(net.g, 0,
+               "%0 = conv_statistics(x, c.w) 1x1 -> 2x8x4x4 f32 (c)\n"
+               "%1 = batchnorm_sums(%0, n.beta, %0.1, %0.2) eps 0.001 relu -> 2x8x4x4 f32 (n)\n");
+    assert_int_equal(net.statistics, 1);
+    assert_int_equal(net.forward_end, 2);
+    graph_destroy(net.g);
+}
+
+/* Slices of one convolution are normalized by slices of its sums. */
+static void slices_have_slices_of_the_sums(void **state)
+{
+    (void)state;
+    Asked asked = {0};
+    Net net = {.g = new_graph(true, DTYPE_F32)};
+    Graph *g = net.g;
+    int changed;
+    Value x = new_input(g, "x", 2, 3, 4, 4), a = conv_plain(g, x, "a", 8, false), b = conv_plain(g, x, "b", 4, false);
+    Value keep = CONCAT(g, norm_plain(g, a, "n"), relu(g, b));
+    assert_int_equal(pass_sibling_convs(g, &keep, 1, &changed), OK);
+    net.forward_end = graph_op_count(g);
+    join_statistics(&net, &asked);
+    assert_ops(g, 0,
+               "%0 = conv_statistics(x, a.w+1) 1x1 -> 2x12x4x4 f32 (a+1)\n"
+               "%1 = slice(%0) from 0 -> 2x8x4x4 f32 (a)\n"
+               "%2 = slice(%0) from 8 -> 2x4x4x4 f32 (b)\n"
+               "%3 = slice(%0.1) from 0 -> 1x8x1x1 f32 (n.sum)\n"
+               "%4 = slice(%0.2) from 0 -> 1x8x1x1 f32 (n.square_sum)\n"
+               "%5 = batchnorm_sums(%1, n.beta, %3, %4) eps 0.001 relu -> 2x8x4x4 f32 (n)\n"
+               "%6 = relu(%2) -> 2x4x4x4 f32 (relu)\n"
+               "%7 = concat(%5, %6) -> 2x12x4x4 f32 (concat)\n");
+    assert_int_equal(net.forward_end, 8);
+    graph_destroy(g);
+}
+
+static void others_keep_their_statistics(void **state)
+{
+    (void)state;
+    for (int row = 0; row < 5; row++) {
+        Asked asked = {.refused = row == 0 ? OP_CONV_STATISTICS : OP_NONE};
+        Net net = {.g = new_graph(true, DTYPE_F32)};
+        Graph *g = net.g;
+        Value x = new_input(g, "x", 2, 3, 4, 4), y = x;
+        if (row == 0) y = conv_plain(g, x, "c", 8, false);
+        if (row == 1) y = conv_plain(g, x, "c", 8, true);
+        if (row == 2) y = conv_bias(g, x, "c", 8, 1, SAME, false, (Init){INIT_UNIFORM, 1});
+        if (row == 3) y = avg_pool(g, conv_plain(g, x, "c", 8, false), 3, SAME);
+        norm_plain(g, y, "n");
+        net.forward_end = graph_op_count(g);
+        join_statistics(&net, &asked);
+        assert_int_equal(net.statistics, 0);
+        assert_int_equal(net.forward_end, graph_op_count(g));
+        assert_int_equal(asked.questions, row == 0);
+        graph_destroy(g);
+    }
+}
+
+static void a_failed_graph_is_refused(void **state)
+{
+    (void)state;
+    Asked asked = {0};
+    Joins joins = {answer, &asked};
+    int forward_end = 0, changed = -1;
+    Graph *g = new_graph(true, DTYPE_F32);
+    graph_fail(g, ERR_SHAPE, "on purpose");
+    assert_int_equal(pass_conv_statistics(g, &joins, &forward_end, &changed), ERR_SHAPE);
+    assert_int_equal(changed, 0);
+    graph_destroy(g);
+}
+
+/* ---- levels */
+
+static bool joins_all(Device *device, const OpCall *call)
+{
+    (void)device, (void)call;
+    return true;
+}
+
+static void levels_need_a_backend_that_joins(void **state)
+{
+    (void)state;
+    Backend without = {.name = "plain"}, with = {.name = "joining", .joins = joins_all};
+    for (FuseLevel level = FUSE_AUTO; level <= FUSE_II_S; level++) {
+        assert_int_equal(fuse_check(level, &with), OK);
+        assert_int_equal(fuse_check(level, &without), level <= FUSE_II ? OK : ERR_UNSUPPORTED);
+    }
+    assert_string_equal(status_message(),
+                        "--fuse ii-s: the plain backend has no joined kernels; use --fuse auto or ii");
+}
+
+/* ---- no number changes: in double precision */
+
+/* Branches with every neighbour that matters: siblings, a pool moved behind its convolution, one value read by two
+ * convolutions, a maximum, a bias. */
+static Net net_make(bool recompute, const Asked *asked)
+{
+    Net net = {.g = new_graph(true, DTYPE_F32)};
+    Graph *g = net.g;
+    Shape scalar = {1, 1, 1, 1};
+    int changed;
+    Value x = CHAIN(g, new_input(g, "x", 2, 3, 9, 9), {"stem1", 6, 3, 3, SAME}, {"stem2", 8, 3, 3, HALVE});
+    Value b0 = CHAIN(g, x, {"b0", 4, 1, 1});
+    Value b1 = CHAIN(g, x, {"b1_1", 4, 1, 1}, {"b1_2", 6, 3, 3}, {"b1_3", 5, 1, 3});
+    Value fork = CHAIN(g, x, {"b2_1", 4, 1, 1});
+    Value b2 = CHAIN(g, fork, {"b2_2", 3, 1, 3}), b3 = CHAIN(g, fork, {"b2_3", 3, 3, 1});
+    Value b4 = avg_pool(g, x, 3, SAME);
+    b4 = CHAIN(g, b4, {"b4", 3, 1, 1});
+    Value y = CONCAT(g, b0, b1, b2, b3, b4, max_pool(g, x, 3, SAME));
+    y = CHAIN(g, conv_bias(g, y, "d", 4, 3, SAME, true, (Init){INIT_UNIFORM, 1}), {"e", 4, 3, 3});
+    Value square = mul(g, y, y);
+    net.loss = graph_op(g, OP_SUM_TO, "loss", &square, 1, NULL, &scalar);
+    assert_int_equal(pass_pool_behind_conv(g, &net.loss, 1, &changed), OK);
+    assert_int_equal(pass_sibling_convs(g, &net.loss, 1, &changed), OK);
+    net.forward_end = graph_op_count(g);
+    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1));
+    if (recompute) assert_int_equal(pass_recompute(g, net.forward_end, &changed), OK);
+    if (graph_finish(g) != OK) fail_msg("%s", status_message());
+    Asked copy = asked ? *asked : (Asked){0};
+    if (asked) join_statistics(&net, &copy);
+    return net;
+}
+
+static Interpreter net_run(const Net *net)
+{
+    Interpreter it = interpreter_create(net->g);
+    for (int32_t id = 1; id <= graph_value_count(net->g); id++) {
+        const ValueInfo *info = graph_value(net->g, (Value){id});
+        if (info->role != ROLE_INPUT && info->role != ROLE_PARAM) continue;
+        uint64_t seed = 5381;
+        for (const char *c = info->name; *c; c++) seed = seed * 33 + (unsigned char)*c;
+        fill_uniform(interpreter_data(&it, (Value){id}), shape_count(info->shape), seed, -1, 1);
+    }
+    interpreter_run(&it);
+    return it;
+}
+
+/* The value of this role that belongs to what has this name. */
+static Value value_of(const Graph *g, Role role, const char *name)
+{
+    for (int32_t id = 1; id <= graph_value_count(g); id++) {
+        const ValueInfo *info = graph_value(g, (Value){id});
+        if (info->role == role && !strcmp(graph_value(g, info->of)->name, name)) return (Value){id};
+    }
+    fail_msg("nothing belongs to %s", name);
+    return (Value){0};
+}
+
+/* Every gradient and every batch statistic. */
+static int compare(const Net *plain, Interpreter *a, const Net *joined, Interpreter *b)
+{
+    int compared = 0;
+    for (int32_t id = 1; id <= graph_value_count(plain->g); id++) {
+        const ValueInfo *info = graph_value(plain->g, (Value){id});
+        if (info->role != ROLE_GRAD && info->role != ROLE_STAT) continue;
+        Value other = value_of(joined->g, info->role, graph_value(plain->g, info->of)->name);
+        const double *x = interpreter_data(a, (Value){id}), *y = interpreter_data(b, other);
+        int64_t count = shape_count(info->shape);
+        double size = 0, error = 0;
+        for (int64_t i = 0; i < count; i++) {
+            size += x[i] * x[i];
+            error = fmax(error, fabs(x[i] - y[i]));
+        }
+        if (!(error <= 1e-9 * sqrt(size / (double)count) + 1e-12)) fail_msg("%s: off by %g", info->name, error);
+        compared++;
+    }
+    return compared;
+}
+
+static void numbers_stay(void **state)
+{
+    (void)state;
+    for (int recompute = 0; recompute < 2; recompute++) {
+        Asked all = {0};
+        Net plain = net_make(recompute, NULL), joined = net_make(recompute, &all);
+        assert_int_equal(joined.statistics, 8); /* stem1, stem2, the siblings, b1_2, b1_3, b2_2, b2_3, e */
+        Interpreter a = net_run(&plain), b = net_run(&joined);
+        assert_int_equal(compare(&plain, &a, &joined, &b), 2 * 11 + 8 + 2 * 11 + 2);
+        interpreter_destroy(&a);
+        interpreter_destroy(&b);
+        graph_destroy(plain.g);
+        graph_destroy(joined.g);
+    }
+}
+
+/* ---- and in a plan, on the CPU's kernels */
+
+enum { SAMPLES = 4 };
+
+typedef struct Trained {
+    float loss;
+    float *grads, *stats; /* owned */
+    size_t grad_count, stat_count;
+    Fusion fusion;
+} Trained;
+
+static void upload(const Program *p, Device *device, Value v, const void *from, size_t bytes)
+{
+    if (v.id) assert_int_equal(device->backend->upload(device, plan_tensor(p->plan, v).data, from, bytes), OK);
+}
+
+static float *fetch(Device *device, const void *from, size_t count)
+{
+    float *floats = malloc(count * sizeof *floats);
+    assert_non_null(floats);
+    assert_int_equal(device->backend->download(device, floats, from, count * sizeof *floats), OK);
+    return floats;
+}
+
+static void program_run(Program *p, const Layout *layout, Device *device, Trained *result)
+{
+    static uint8_t pixels[SAMPLES * 28 * 28];
+    static const int32_t labels[SAMPLES] = {3, 1, 4, 9}, crops[SAMPLES * 4], counter[4] = {1, 2, 3, 0};
+    void *arena[ARENA_COUNT];
+    float one = 1;
+    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 2654435761u >> 13);
+    for (int a = 0; a < ARENA_COUNT; a++) {
+        assert_int_equal(device->backend->alloc(device, plan_bytes(p->plan, (Arena)a) + 64, &arena[a]), OK);
+        plan_bind(p->plan, (Arena)a, arena[a]);
+    }
+    layout_init_params(layout, 7, arena[ARENA_PARAM]);
+    layout_init_states(layout, arena[ARENA_STATE]);
+    upload(p, device, p->pixels, pixels, sizeof pixels);
+    upload(p, device, p->labels, labels, sizeof labels);
+    upload(p, device, p->augment, crops, sizeof crops);
+    upload(p, device, p->counter, counter, sizeof counter);
+    upload(p, device, p->dloss, &one, sizeof one);
+    if (plan_run(p->plan, 0, plan_op_count(p->plan)) != OK) fail_msg("%s", status_message());
+    *result = (Trained){.grad_count = layout->param_elements, .stat_count = layout->state_elements};
+    result->loss = *(float *)plan_tensor(p->plan, p->loss).data;
+    result->grads = fetch(device, arena[ARENA_GRAD], result->grad_count);
+    result->stats = fetch(device, arena[ARENA_STAT], result->stat_count);
+    for (int a = 0; a < ARENA_COUNT; a++) device->backend->release(device, arena[a]);
+}
+
+static Trained train(FuseLevel level, bool siblings)
+{
+    const Backend *cpu;
+    const Model *model;
+    DeviceConfig threads = {.threads = 1, .allow_reference = true};
+    Device device = {0};
+    Program graph, program;
+    Layout *layout;
+    Trained result;
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    assert_int_equal(cpu->open(&threads, &device), OK);
+    Backend joining = *cpu;
+    joining.joins = joins_all;
+    device.backend = &joining;
+    assert_int_equal(model_find("inception_mini", &model), OK);
+    ProgramConfig config = {.model = model,
+                            .options = {.classes = 10, .side = 28, .channels = 1, .dropout = 0.2f, .variant = ""},
+                            .data_channels = 1,
+                            .canvas = 28,
+                            .training = true,
+                            .fuse_siblings = siblings,
+                            .pool_behind_conv = siblings,
+                            .fuse = level};
+    assert_int_equal(program_graph(&config, SAMPLES, &graph), OK);
+    assert_int_equal(layout_create(graph.graph, &layout), OK);
+    if (program_create(&config, SAMPLES, layout, &device, &program) != OK) fail_msg("%s", status_message());
+    program_run(&program, layout, &device, &result);
+    result.fusion = program.fusion;
+    program_destroy(&program);
+    program_destroy(&graph);
+    layout_destroy(layout);
+    cpu->close(&device);
+    return result;
+}
+
+static void trained_free(Trained *t)
+{
+    free(t->grads);
+    free(t->stats);
+}
+
+static double distance(const float *a, const float *b, size_t count)
+{
+    double size = 0, error = 0;
+    for (size_t i = 0; i < count; i++) {
+        size += (double)a[i] * (double)a[i];
+        error += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    }
+    assert_true(size > 0);
+    return sqrt(error / size);
+}
+
+static void plans_agree(void **state)
+{
+    (void)state;
+    for (int siblings = 0; siblings < 2; siblings++) {
+        Trained plain = train(FUSE_II, siblings), joined = train(FUSE_AUTO, siblings);
+        assert_int_equal(plain.fusion.statistics, 0);
+        assert_false(plain.fusion.possible);
+        assert_int_equal(joined.fusion.statistics, siblings ? 18 : 28);
+        assert_true(fabsf(plain.loss - joined.loss) < 1e-5f * plain.loss);
+        assert_true(distance(plain.stats, joined.stats, plain.stat_count) < 1e-5);
+        assert_true(distance(plain.grads, joined.grads, plain.grad_count) < 1e-4);
+        trained_free(&plain);
+        trained_free(&joined);
+    }
+}
+
+static void fusion_in_words(void **state)
+{
+    (void)state;
+    char text[256];
+    Fusion none = {.convolutions = 18}, some = {.possible = true, .convolutions = 18, .statistics = 17};
+    fusion_text(&none, text, sizeof text);
+    assert_string_equal(text, "none");
+    fusion_text(&some, text, sizeof text);
+    assert_string_equal(text, "sums in 17 of 18 convolutions");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolution_makes_the_sums),
+        cmocka_unit_test(slices_have_slices_of_the_sums),
+        cmocka_unit_test(others_keep_their_statistics),
+        cmocka_unit_test(a_failed_graph_is_refused),
+        cmocka_unit_test(levels_need_a_backend_that_joins),
+        cmocka_unit_test(fusion_in_words),
+        cmocka_unit_test(numbers_stay),
+        cmocka_unit_test(plans_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

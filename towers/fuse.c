@@ -1,0 +1,41 @@
+/* Applying the passes that join ops; see fuse.h. */
+#include "towers/fuse.h"
+
+static const char *const level_names[] = {[FUSE_AUTO] = "auto", [FUSE_II] = "ii", [FUSE_II_S] = "ii-s"};
+
+Status fuse_check(FuseLevel level, const Backend *backend)
+{
+    if (level <= FUSE_II || backend->joins) return OK;
+    return FAIL(ERR_UNSUPPORTED, "--fuse %s: the %s backend has no joined kernels; use --fuse auto or ii",
+                level_names[level], backend->name);
+}
+
+static bool device_joins(void *context, const OpCall *call)
+{
+    Device *device = context;
+    return device->backend->joins(device, call);
+}
+
+static int count_convolutions(const Graph *g, int forward_end)
+{
+    int count = 0;
+    for (int i = 0; i < forward_end; i++) count += graph_op_at(g, i)->kind == OP_CONV;
+    return count;
+}
+
+Status fuse_graph(Graph *g, FuseLevel level, Device *device, int *forward_end, Fusion *made)
+{
+    Joins joins = {device_joins, device};
+    *made = (Fusion){.possible = device->backend->joins && level != FUSE_II};
+    made->convolutions = count_convolutions(g, *forward_end);
+    if (made->possible) TRY(pass_conv_statistics(g, &joins, forward_end, &made->statistics));
+    return OK;
+}
+
+void fusion_text(const Fusion *fusion, char *text, size_t bytes)
+{
+    if (!fusion->possible)
+        snprintf(text, bytes, "none");
+    else
+        snprintf(text, bytes, "sums in %d of %d convolutions", fusion->statistics, fusion->convolutions);
+}
