@@ -63,8 +63,9 @@ static Speed speed_of(const Timing *timing)
     return result;
 }
 
-static void step_seen(void *context, int64_t step, double seconds, double loss)
+static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
+    (void)ledger;
     Timing *timing = context;
     if (step == timing->warmup && !timing->quiet) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
     if (step > timing->warmup) {
@@ -100,7 +101,7 @@ Status bench_open(Options *o, JobFiles *files)
     int64_t towers = o->towers > 0 ? o->towers : 8,
             share = o->global_batch_size > 0 ? o->global_batch_size : o->batch_size * towers;
     for (int t = 0; t < o->tower_batch.count; t++) share += o->tower_batch.value[t];
-    bool real = o->dataset == DATASET_FMNIST || option_is_set(o, "data-path");
+    bool real = !o->scaling && (o->dataset == DATASET_FMNIST || option_is_set(o, "data-path"));
     TRY(job_open(o, real ? 0 : 2 * share, files));
     files->job.test = NULL;
     files->job.max_steps = o->warmup_batches + o->batches;

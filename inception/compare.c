@@ -1,6 +1,9 @@
 /* Loss truth of a run and difference of two; see compare.h. */
 #include "inception/compare.h"
 
+#include "inception/norm_drift.h"
+#include "inception/waiting.h"
+
 #include <float.h>
 #include <jansson.h>
 #include <math.h>
@@ -435,6 +438,8 @@ static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
                     (long long)truth->window);
     }
     for (int64_t i = 0; i < truth->bad_count; i++) bad_row(&truth->bad[i], to);
+    waiting_text(run, to);
+    norm_drift_text(run, to);
     fprintf(to, "\n%s\n", truth->verdict);
 }
 
@@ -500,12 +505,12 @@ static json_t *bad_json(const LossTruth *truth)
 
 static json_t *truth_json(const Run *run, const LossTruth *truth)
 {
-    return json_pack("{s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:o, s:s}", "run", run->path, "steps",
-                     (json_int_t)truth->steps, "full_steps", (json_int_t)truth->used, "towers", truth->towers,
+    return json_pack("{s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:s}", "run", run->path,
+                     "steps", (json_int_t)truth->steps, "full_steps", (json_int_t)truth->used, "towers", truth->towers,
                      "last_tower", truth->last, "tower", towers_json(truth), "mean_noise", number(truth->mean_noise),
                      "last_noise", number(truth->last_noise), "correlation", number(truth->correlation),
-                     "smoothing_window", (json_int_t)truth->window, "not_finite", bad_json(truth), "verdict",
-                     truth->verdict);
+                     "smoothing_window", (json_int_t)truth->window, "not_finite", bad_json(truth), "slow",
+                     waiting_json(run), "norm_drift", norm_drift_json(run), "verdict", truth->verdict);
 }
 
 static json_t *difference_json(const Run *a, const Run *b, const RunDifference *d)

@@ -287,6 +287,7 @@ static void settings_print(const void *options, FILE *to)
         fprintf(to, "%s: %s\n", option_info(ids[i])->flag, option_format(o, ids[i], value, sizeof value));
     bool total_matters =
         o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE;
+    if (o->bn_stats == BN_STATS_SYNC) fprintf(to, "bn-stats: sync\n");
     if (total_matters) fprintf(to, "epochs: %lld\nmax-steps: %lld\n", (long long)o->epochs, (long long)o->max_steps);
 }
 
@@ -380,6 +381,20 @@ static Status sizes_check(const TrainJob *job)
     return OK;
 }
 
+/* Batch norm over all towers sums in the middle of a layer: every tower must be there at the same time. */
+static Status sync_check(const TrainJob *job)
+{
+    if (job->bn_stats != BN_STATS_SYNC) return OK;
+    if (job->processes != job->shares.towers)
+        return FAIL(ERR_ARG,
+                    "--bn-stats sync: the towers of one process take turns, so that their batches cannot meet in a "
+                    "layer; give each of the %d towers its process (--processes %d), or use --bn-stats pooled",
+                    job->shares.towers, job->shares.towers);
+    if (strcmp(job->backend->name, "cpu") != 0)
+        return FAIL(ERR_UNSUPPORTED, "--bn-stats sync is there for --device cpu only; use --bn-stats pooled");
+    return OK;
+}
+
 Status job_open(Options *o, int64_t synthetic, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -411,6 +426,9 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->nan_check = o->nan_check;
     job->nan_policy = o->nan_policy;
     job->nan_limit = (int)o->nan_limit;
+    job->self_test = o->self_test;
+    job->sdc_check = o->sdc_check;
+    job->sdc_policy = o->sdc_policy;
     job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
     job->deterministic = o->deterministic;
     job->tf32 = o->amp && o->amp_dtype == AMP_TF32;
@@ -427,6 +445,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
     job->color = job->tty && o->color && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
     job->towers_view = o->towers_view;
+    TRY(sync_check(job));
     if (o->verb != VERB_EVAL) TRY(sizes_check(job));
     job->schedule.epoch_steps =
         (double)dataset_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);

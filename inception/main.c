@@ -10,6 +10,7 @@
 #include "inception/options.h"
 #include "inception/replay.h"
 #include "inception/report.h"
+#include "inception/scaling.h"
 #include "towers/checkpoint.h"
 #include "towers/fault.h"
 #include "towers/pretrained.h"
@@ -138,7 +139,7 @@ static Status bench(Options *options, JobFiles *files, int *signal_number)
     }
     if (options->dry_run) return info_run(files, stdout);
     fallback_note(files, options->quiet);
-    return bench_run(options, files, signal_number);
+    return options->scaling ? scaling_run(options, files, signal_number) : bench_run(options, files, signal_number);
 }
 
 static Status report(const Options *options)

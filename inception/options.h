@@ -15,6 +15,7 @@
 #include "kernels/status.h"
 #include "nccl_sync/bn_stats.h"
 #include "nccl_sync/mean_loss.h"
+#include "nccl_sync/sdc.h"
 #include "towers/fuse_level.h"
 #include "towers/schedule.h"
 

@@ -12,7 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "inception/norm_drift.h"
 #include "inception/report_plots.h"
+#include "inception/waiting.h"
 #include "towers/record/files.h"
 #include "towers/record/svg.h"
 
@@ -212,6 +214,22 @@ static void bad_table(const Page *page)
     fputs("</table></section>\n", page->to);
 }
 
+static void waiting_table(const Page *page)
+{
+    if (page->run->towers < 2) return;
+    table_open(page, "Where a step of each tower goes");
+    waiting_html(page->run, page->to);
+    fputs("</section>\n", page->to);
+}
+
+static void drift_table(const Page *page)
+{
+    if (!page->run->norms) return;
+    table_open(page, "Batch-norm statistics at the end");
+    norm_drift_html(page->run, page->to);
+    fputs("</section>\n", page->to);
+}
+
 static void memory_table(const Page *page)
 {
     const char *what;
@@ -311,6 +329,8 @@ static Status page_write(Page *page)
     cards_write(page);
     TRY(figures_write(page));
     bad_table(page);
+    waiting_table(page);
+    drift_table(page);
     memory_table(page);
     settings_table(page);
     environment_table(page);

@@ -23,10 +23,17 @@ typedef struct DeviceConfig {
     bool tf32;            /* GPU: products of f32 may round their operands to TF32 (10 bits of mantissa) */
 } DeviceConfig;
 
+/* values[0 .. count) become their sums over all towers, in tower order: for kernels of ops that look at the batches of
+ * all towers while they run. Collective. */
+typedef Status (*TowersSum)(void *context, float *values, int count);
+
 typedef struct Device {
     const Backend *backend; /* borrowed, static */
     DeviceConfig config;
     void *impl; /* owned by the backend */
+    TowersSum
+        towers_sum; /* NULL: batch normalization looks at this tower's batch alone. Set by who opened the device */
+    void *towers_context; /* borrowed */
 } Device;
 
 /* The kernel of one op kind on one backend. */

@@ -1,10 +1,13 @@
-/* Which towers' batch-norm averages evaluation and exported weights use; every tower keeps its own.
+/* Which towers' batch-norm averages evaluation and exported weights use; every tower keeps its own. Towers that never
+ * have samples do not count.
  *
- * LAST is the original Inception trainer, FIRST tf_cnn_benchmarks, MEAN timm's --dist-bn reduce. POOLED is exact for
- * towers of equal batches: the mean of the variances plus the variance of the means. */
+ * LAST is the original Inception trainer, FIRST tf_cnn_benchmarks, MEAN timm's --dist-bn reduce. POOLED is exact: the
+ * mean of the variances plus the variance of the means, weighted by the towers' shares. SYNC changes training too:
+ * every layer normalizes with the statistics of all towers' batches together, so N towers of a batch are one tower of
+ * N. */
 #ifndef TOWERS_NCCL_SYNC_BN_STATS_H
 #define TOWERS_NCCL_SYNC_BN_STATS_H
 
-typedef enum BnStats { BN_STATS_LAST = 0, BN_STATS_FIRST, BN_STATS_MEAN, BN_STATS_POOLED } BnStats;
+typedef enum BnStats { BN_STATS_LAST = 0, BN_STATS_FIRST, BN_STATS_MEAN, BN_STATS_POOLED, BN_STATS_SYNC } BnStats;
 
 #endif

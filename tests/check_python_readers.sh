@@ -46,7 +46,10 @@ def refuse(word):
 rows = [json.loads(line, parse_constant=refuse) for line in open(run + "/metrics.jsonl")]
 assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6], rows
 assert list(rows[0]) == ["step", "epoch", "lr", "images", "images_per_sec", "mean_loss", "base_loss", "total_loss", "last_tower_loss",
-    "tower_loss", "tower_count", "finite", "grad_norm", "tower_grad_norm", "arrival_us", "data_us", "top1", "skipped"]
+    "tower_loss", "tower_count", "finite", "grad_norm", "tower_grad_norm", "arrival_us", "data_us", "copy_us", "forward_us", "backward_us",
+    "top1", "skipped"]
+assert rows[0]["copy_us"] == [3, 4] and rows[0]["backward_us"] == []
+assert rows[4]["slow_tower"] == 1 and rows[4]["slow_phase"] == "forward"
 assert rows[2]["finite"] == [True, False] and rows[2]["total_loss"] is None and rows[2]["tower_grad_norm"] == [0.1, None]
 assert rows[0]["grad_norm"] == 1 / 3
 assert [row["last_tower_loss"] for row in rows] == [3, 6, 9, 12, 16, 19]

@@ -45,7 +45,7 @@ run() { # STATUS NAME ARGUMENT...
 
 # What a run has recorded, without the clock's part.
 rows() {
-    sed -E 's/"(images_per_sec|arrival_us|data_us)":(\[[^]]*\]|[^,}]*),?//g' "$1/metrics.jsonl"
+    sed -E 's/"(images_per_sec|arrival_us|(data|copy|forward|backward)_us|slow_(tower|phase))":(\[[^]]*\]|[^,}]*),?//g' "$1/metrics.jsonl"
     cut -d, -f1-8 "$1/results.csv"
 }
 

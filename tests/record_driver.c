@@ -13,7 +13,7 @@ static Status steps_write(Metrics *metrics, int64_t from, int64_t to, double off
     for (int64_t step = from; step <= to; step++) {
         const TowerLoss towers[] = {{2.0 * (double)step, 2, true}, {6.0 * (double)step + offset, 2, step != 3}};
         const double norms[] = {0.1, NAN};
-        const int64_t times[] = {step, 2 * step};
+        const int64_t times[] = {step, 2 * step}, copies[] = {3, 4};
         StepRecord record = {.step = step,
                              .lr = 0.1,
                              .images = 4,
@@ -30,6 +30,9 @@ static Status steps_write(Metrics *metrics, int64_t from, int64_t to, double off
                              .tower_grad_norm = norms,
                              .arrival_us = times,
                              .data_us = times,
+                             .copy_us = copies,
+                             .slow_tower = 1,
+                             .slow_phase = step == 5 ? "forward" : NULL,
                              .top1 = 0.5};
         TRY(metrics_step(metrics, &record));
     }

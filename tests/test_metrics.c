@@ -97,7 +97,8 @@ static void a_step_is_strict_json(void **state)
         "{\"step\":1,\"epoch\":0,\"lr\":0.1,\"images\":4,\"images_per_sec\":0,\"mean_loss\":null,\"base_loss\":null,"
         "\"total_loss\":1e+300,\"last_tower_loss\":null,\"tower_loss\":[0.75,null,null],\"tower_count\":[2,2,0],"
         "\"finite\":[true,false,true],\"grad_norm\":0.30000000000000004,\"tower_grad_norm\":[0.1,null,1e-300],"
-        "\"arrival_us\":[],\"data_us\":[],\"top1\":0,\"skipped\":true}\n";
+        "\"arrival_us\":[],\"data_us\":[],\"copy_us\":[],\"forward_us\":[],\"backward_us\":[],"
+        "\"top1\":0,\"skipped\":true}\n";
     write_run(-1, 1, 1);
     char *text = text_of("metrics.jsonl");
     assert_string_equal(text, wanted);

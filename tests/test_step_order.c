@@ -145,9 +145,9 @@ static Status see_optimizer(Device *device, const OptimizerUpdate *update)
     return OK;
 }
 
-static void see_step(void *context, int64_t step, double seconds, double loss)
+static void see_step(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
-    (void)context, (void)seconds, (void)loss;
+    (void)context, (void)ledger, (void)seconds, (void)loss;
     mark(MARK_STEP, NULL, 0);
     step_now = step;
     ranges_given = 0;

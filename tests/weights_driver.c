@@ -4,6 +4,8 @@
  *   weights_driver nan FILE              some number is NaN
  *   weights_driver close START A B PART  no weight of B is further from A than PART of the way its tensor has gone from
  *                                        START to A (the largest change of the tensor); START may be "-": of its size
+ *   weights_driver near A B PART NAME... no element of these tensors differs by PART (of the largest, if that is above
+ * 1)
  */
 #include <math.h>
 #include <stdlib.h>
@@ -101,6 +103,21 @@ static int close_enough(const char *start_path, const char *a_path, const char *
     return far;
 }
 
+static int names_near(const char *a_path, const char *b_path, double part, char **names, int count)
+{
+    SafeTensors *a = opened(a_path), *b = opened(b_path);
+    int far = 0;
+    for (int k = 0; k < count; k++) {
+        const StTensor *t = safetensors_find(a, names[k]);
+        double size = t ? distance(t, NULL) : 0, off = t ? distance(t, partner(b, t)) : 0;
+        printf("%s: off by %.3g of %.3g\n", names[k], off, size);
+        far |= !t || !(off <= part * fmax(size, 1)) || size == 0;
+    }
+    safetensors_close(a);
+    safetensors_close(b);
+    return far;
+}
+
 int main(int argc, char **argv)
 {
     const char *verb = argc > 1 ? argv[1] : "";
@@ -111,6 +128,8 @@ int main(int argc, char **argv)
     }
     if (!strcmp(verb, "nan") && argc == 3) return has_nan(argv[2]);
     if (!strcmp(verb, "close") && argc == 6) return close_enough(argv[2], argv[3], argv[4], strtod(argv[5], NULL));
-    fprintf(stderr, "usage: weights_driver finite FILE... | nan FILE | close START A B PART\n");
+    if (!strcmp(verb, "near") && argc > 5)
+        return names_near(argv[2], argv[3], strtod(argv[4], NULL), argv + 5, argc - 5);
+    fprintf(stderr, "usage: weights_driver finite FILE... | nan FILE | close START A B PART | near A B PART NAME...\n");
     return 2;
 }

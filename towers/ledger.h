@@ -64,14 +64,24 @@ typedef struct LedgerRun {
     EpochRecord tested;              /* the last one that was evaluated; .epoch is 0 if none was */
     double best_top1;                /* of all epochs, also of those before a resume; -1: none was evaluated */
     LedgerShown shown[LEDGER_STEPS]; /* of step s: shown[s % LEDGER_STEPS], complete before `step` says s */
+    _Atomic int64_t digests;         /* comparisons of all replicas so far */
     _Atomic int64_t notes;           /* warnings so far; number n is note[n % LEDGER_NOTES] */
     char note[LEDGER_NOTES][LEDGER_MESSAGE];
 } LedgerRun;
+
+/* What a process found in a comparison with the others; read by them after a barrier. */
+typedef struct LedgerFinding {
+    uint64_t digest;    /* of its weights, or of a tensor of them */
+    int64_t wrong;      /* elements that are not what they should be */
+    int64_t element;    /* the first of them */
+    double wanted, got; /* there */
+} LedgerFinding;
 
 /* A process's last words: why it failed. The first failure of all wins `first`. */
 typedef struct LedgerProcess {
     _Atomic int status; /* Status; written after the text */
     StatusText words;
+    LedgerFinding finding;
 } LedgerProcess;
 
 /* What an evaluation found. */

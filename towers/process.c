@@ -49,6 +49,15 @@ int job_first_tower(const TrainJob *job, int process)
     return (int)((int64_t)process * job->shares.towers / job->processes);
 }
 
+void towers_text(const TrainJob *job, int rank, char *text, size_t bytes)
+{
+    int first = job_first_tower(job, rank), last = job_first_tower(job, rank + 1) - 1;
+    if (first == last)
+        snprintf(text, bytes, "tower %d", first);
+    else
+        snprintf(text, bytes, "towers %d..%d (process %d)", first, last, rank);
+}
+
 /* ---- where a run is */
 
 static bool epoch_ended(const TowerProcess *p)
@@ -116,6 +125,9 @@ static Status replica_open(TowerProcess *p)
     };
     batch_sizes(p, &config);
     TRY(replica_create(&config, &p->replica));
+    for (int slot = 0; slot < p->local; slot++)
+        if (job->shares.batch[p->first + slot])
+            TRY(replica_statistics_over(p->replica, slot, job->shares.batch[p->first + slot]));
     const Program *any = p->replica->train[0].graph ? &p->replica->train[0] : &p->replica->eval[0];
     TRY(weight_map_create(p->replica->layout, any->graph, &p->map));
     size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
@@ -139,7 +151,7 @@ size_t job_comm_room(const TrainJob *job, const Layout *layout)
 {
     size_t room = layout->param_elements > layout->state_elements ? layout->param_elements : layout->state_elements;
     size_t tally = job->test ? (size_t)evaluate_floats(job) : 0;
-    return (room > tally ? room : tally) + SUM_LANES;
+    return (room > tally ? room : tally) + SUM_LANES + norm_sync_floats(job, layout);
 }
 
 static Status comm_open(TowerProcess *p, CommShared *shared)
@@ -229,10 +241,13 @@ static Status process_open(TowerProcess *p, CommShared *shared)
     p->steps_per_epoch = job_steps_per_epoch(p->job);
     p->total_steps = job_total_steps(p->job);
     p->run.best_top1 = -1;
+    straggler_start(&p->watch);
     TRY(replica_open(p));
     if (p->replica->train[0].plan) TRY(poison_check(&p->replica->train[0]));
     TRY(buckets_open(p));
     TRY(comm_open(p, shared));
+    TRY(norm_sync_open(p));
+    if (p->job->self_test) TRY(selftest_run(p));
     if (p->job->initial_weights) TRY(snapshot_load_weights(p, p->job->initial_weights));
     TRY(snapshot_restore(p, &restored));
     p->good_step = restored ? p->run.step : -1;
@@ -254,6 +269,7 @@ static void process_close(TowerProcess *p)
     weight_map_destroy(&p->map);
     comm_close(p->comm); /* it may use the replica's device */
     replica_destroy(p->replica);
+    norm_sync_close(p);
     free(p->scratch);
 }
 
@@ -317,6 +333,7 @@ static Status epoch_end(TowerProcess *p)
     if (evaluated) TRY(evaluate(p, &test, &whole));
     if (!whole) return OK;
     TRY(epoch_record(p, epoch, &test, evaluated));
+    TRY(norm_drift_record(p));
     double top1 = evaluated && isfinite(test.loss) ? (double)test.hits[0] / (double)test.count : -1;
     run->epoch_sum = run->epoch_constant_sum = 0;
     run->epoch_count = run->epoch_hits = 0;
@@ -372,9 +389,12 @@ static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
 static Status step_follow(TowerProcess *p)
 {
     bool due;
-    if (epoch_ended(p)) TRY(epoch_end(p));
+    int64_t step = p->run.step;
+    TRY(digest_check(p, epoch_ended(p))); /* what is saved has been compared */
+    if (epoch_ended(p) && p->run.step == step) TRY(epoch_end(p));
     TRY(checkpoint_due(p, epoch_ended(p), &due));
-    return due ? checkpoint_write(p) : OK;
+    if (due) TRY(digest_check(p, true));
+    return due && p->run.step == step ? checkpoint_write(p) : OK;
 }
 
 static Status steps_run(TowerProcess *p)
@@ -426,10 +446,20 @@ static Status keep_good_state(TowerProcess *p, Status cause)
     return status_restore(cause, &words);
 }
 
+/* Replicas that differ: which one could be saved is not known, so none is. */
+static Status drift_stop(TowerProcess *p, Status cause)
+{
+    StatusText words;
+    status_keep(&words);
+    if (p->metrics) stop_log(p, words.message, "");
+    return status_restore(cause, &words);
+}
+
 static Status process_run(TowerProcess *p)
 {
     Status st = steps_run(p);
-    if (st == ERR_NUMERIC) return keep_good_state(p, st);
+    if (st == ERR_NUMERIC && !p->drifted) return keep_good_state(p, st);
+    if (p->drifted) return drift_stop(p, st);
     TRY(st);
     TRY(weights_write(p, "last.safetensors"));
     if (p->metrics) TRY(metrics_flush(p->metrics));
@@ -466,15 +496,18 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
     TRY(replica_open(p));
     TRY(buckets_open(p));
     TRY(comm_open(p, shared));
+    TRY(norm_sync_open(p));
     TRY(loader_open(p));
     int64_t before = clock_ns();
     while (p->run.step < p->total_steps && !p->stop) {
         TRY(step_run(p));
+        TRY(digest_check(p, false));
         int64_t now = clock_ns();
         double loss = p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
         p->run.epoch_sum = p->run.epoch_constant_sum = 0;
         p->run.epoch_count = p->run.epoch_hits = 0;
-        if (p->rank == 0) p->job->on_step(p->job->on_step_context, p->run.step, (double)(now - before) * 1e-9, loss);
+        if (p->rank == 0)
+            p->job->on_step(p->job->on_step_context, p->ledger, p->run.step, (double)(now - before) * 1e-9, loss);
         before = now;
     }
     return p->stop ? FAIL(ERR_INTERRUPTED, "benchmark interrupted after step %lld", (long long)p->run.step) : OK;

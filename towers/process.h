@@ -9,6 +9,7 @@
 #include "towers/ledger.h"
 #include "towers/record/metrics.h"
 #include "towers/replica.h"
+#include "towers/straggler.h"
 #include "towers/train.h"
 #include "towers/weights.h"
 
@@ -40,16 +41,21 @@ typedef struct TowerProcess {
     Loader *loader;
     Metrics *metrics; /* rank 0 only */
     WeightMap map;
+    int *norm_sums; /* floats of each sum over towers in a step of BN_STATS_SYNC, in order */
+    int norm_sum_count;
     float *scratch; /* host memory: [max(params, states) + SUM_LANES] */
     /* state */
     Buckets buckets;
     RunState run;
     int64_t steps_per_epoch, total_steps;
     int64_t epoch_started_ns, checkpoint_ns;
-    int64_t good_step; /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
-    int saves_failed;  /* in a row; rank 0 counts */
-    bool stop;         /* all ranks agreed to stop after this step */
-    bool go_back;      /* all ranks agreed to return to the last checkpoint (--nan-policy rollback) */
+    int64_t good_step;     /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
+    int saves_failed;      /* in a row; rank 0 counts */
+    bool stop;             /* all ranks agreed to stop after this step */
+    bool go_back;          /* all ranks agreed to return to the last checkpoint (--nan-policy rollback) */
+    StragglerWatch watch;  /* rank 0 only */
+    bool drifted;          /* replicas differ: nothing of this state may be saved */
+    int64_t compared_step; /* of the last comparison of all replicas; 0: none yet */
 } TowerProcess;
 
 /* The life of a tower process: set up, train (or evaluate), tear down. A failure has been written to the ledger and has
@@ -63,12 +69,35 @@ LoaderConfig process_loader(const TowerProcess *p);
 NODISCARD Status process_restart_loader(TowerProcess *p);
 /* A line of log.txt, on rank 0; newlines become bars. */
 NODISCARD Status process_log(TowerProcess *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "tower 1", "towers 4..7 (process 1)": those of a process. */
+void towers_text(const TrainJob *job, int rank, char *text, size_t bytes);
 
 /* Floats that one collective of this job may sum: gradients and lanes, statistics, or the tally of an evaluation. */
 size_t job_comm_room(const TrainJob *job, const Layout *layout);
 
 /* step.c: one training step of all towers of this process, as the README follows it. */
 NODISCARD Status step_run(TowerProcess *p);
+
+/* selftest.c: known sums and broadcasts between the towers, every element checked; before the first step. The gradients
+ * are zero afterwards. Collective, as is the next. */
+NODISCARD Status selftest_run(TowerProcess *p);
+/* digest.c: compare all replicas, every job->sdc_check steps or `now`. ERR_NUMERIC names the tower that differs. */
+NODISCARD Status digest_check(TowerProcess *p, bool now);
+
+/* phases.c: what rank 0 makes of the ledger's times. */
+typedef struct PhaseRecord {
+    int64_t us[STRAGGLER_PHASES][TOWERS_MAX]; /* microseconds of each phase and tower */
+    int slow_tower;
+    const char *slow_phase; /* NULL: nobody */
+} PhaseRecord;
+void phases_read(const TowerProcess *p, int64_t step, PhaseRecord *record);
+NODISCARD Status phases_watch(TowerProcess *p, int64_t step);
+
+/* norm_sync.c: batch normalization over all towers (BN_STATS_SYNC); nothing otherwise. */
+NODISCARD Status norm_sync_open(TowerProcess *p);
+void norm_sync_close(TowerProcess *p);
+NODISCARD Status norm_sync_idle(TowerProcess *p); /* a tower without samples joins the sums of a whole step */
+size_t norm_sync_floats(const TrainJob *job, const Layout *layout); /* at the end of the communicator's room */
 
 /* evaluate.c: the towers share the test set; every sample exactly once. Results are equal on all ranks. A stop signal
  * ends it after the batch of the moment: then p->stop is set, and *whole is false if a batch was left out. */
@@ -85,6 +114,9 @@ NODISCARD Status snapshot_load_weights(TowerProcess *p, const char *path);
 /* Download a device arena and append it, each name behind `prefix`. `states`: the layout is that of STATE. */
 NODISCARD Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, bool states, int64_t tracked,
                                WeightList *list);
+/* norm_states.c: batch-norm running statistics of all towers; collective. */
+NODISCARD Status states_of_tower(TowerProcess *p, float **states, int tower, float *found); /* host memory, all ranks */
+NODISCARD Status norm_drift_record(TowerProcess *p); /* how far they have drifted apart, to norms.jsonl */
 /* Fill replica->eval_state from all towers' running statistics, as job->bn_stats says. */
 NODISCARD Status statistics_export(TowerProcess *p);
 

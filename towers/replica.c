@@ -42,10 +42,14 @@ static Status tower_states_create(Replica *r)
     r->state = calloc(local, sizeof *r->state);
     r->stat = calloc(local, sizeof *r->stat);
     r->ema_state = calloc(local, sizeof *r->ema_state);
-    if (!r->state || !r->stat || !r->ema_state) return FAIL(ERR_MEMORY, "statistics of %zu towers", local);
+    r->correct = calloc(local, sizeof *r->correct);
+    if (!r->state || !r->stat || !r->ema_state || !r->correct)
+        return FAIL(ERR_MEMORY, "statistics of %zu towers", local);
     for (size_t t = 0; t < local; t++) {
         TRY(device_floats(r, elements, &r->state[t]));
         TRY(device_floats(r, elements, &r->stat[t]));
+        TRY(device_floats(r, elements, &r->correct[t]));
+        TRY(r->device.backend->upload(&r->device, r->correct[t], r->layout->state_correct, elements * sizeof(float)));
         if (r->config.ema) TRY(device_floats(r, elements, &r->ema_state[t]));
     }
     return OK;
@@ -77,8 +81,6 @@ static Status optimizer_create(Replica *r)
     }
     if (r->config.ema) TRY(device_floats(r, elements, &r->ema));
     TRY(device_floats(r, r->layout->state_elements, &r->eval_state));
-    TRY(device_floats(r, r->layout->state_elements, &r->correct));
-    TRY(backend->upload(&r->device, r->correct, r->layout->state_correct, r->layout->state_elements * sizeof(float)));
     void *memory;
     TRY(backend->alloc(&r->device, sizeof(OptimizerScalars), &memory));
     r->scalars = memory;
@@ -222,17 +224,19 @@ void replica_destroy(Replica *r)
         if (r->state) release(r, r->state[t]);
         if (r->stat) release(r, r->stat[t]);
         if (r->ema_state) release(r, r->ema_state[t]);
+        if (r->correct) release(r, r->correct[t]);
         if (r->grad_sum) release(r, r->grad_sum[t]);
         if (r->stat_mean) release(r, r->stat_mean[t]);
     }
     for (int s = 0; s < OPTIMIZER_SLOTS; s++) release(r, r->slot[s]);
-    void *singles[] = {r->ema, r->eval_state, r->correct, r->scalars, r->square, r->one};
+    void *singles[] = {r->ema, r->eval_state, r->scalars, r->square, r->one};
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) release(r, singles[i]);
     if (r->device.backend) r->device.backend->close(&r->device);
     layout_destroy(r->layout);
     free(r->state);
     free(r->stat);
     free(r->ema_state);
+    free(r->correct);
     free(r->grad_sum);
     free(r->stat_mean);
     free(r->stat_count);
@@ -362,6 +366,31 @@ Status replica_drop_frozen(Replica *r, size_t first, size_t count)
     return OK;
 }
 
+/* ---- how many samples statistics are of */
+
+float replica_correct(const Replica *r, size_t i, int64_t samples)
+{
+    int32_t n = r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0]; /* what the layout was made for */
+    double own = (double)r->layout->state_correct[i];
+    if (!(own > 1) || samples == n) return (float)own;
+    double pixels = own / (own - 1) * (double)samples / n;
+    return pixels > 1 ? (float)(pixels / (pixels - 1)) : (float)own;
+}
+
+Status replica_statistics_over(Replica *r, int slot, int64_t samples)
+{
+    Status st = OK;
+    size_t elements = r->layout->state_elements;
+    float *correct = calloc(elements + 1, sizeof *correct);
+    if (!correct) return FAIL(ERR_MEMORY, "correction of %zu statistics", elements);
+    for (size_t i = 0; i < elements; i++) correct[i] = replica_correct(r, i, samples);
+    TRY_OUT(r->device.backend->upload(&r->device, r->correct[slot], correct, elements * sizeof *correct));
+    TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
+out:
+    free(correct);
+    return st;
+}
+
 /* ---- the commit */
 
 static Status statistics_update(Replica *r, const UpdateInfo *info, const bool *fed)
@@ -373,7 +402,7 @@ static Status statistics_update(Replica *r, const UpdateInfo *info, const bool *
         const float *batch = r->stat_mean ? r->stat_mean[t] : r->stat[t];
         for (int i = 0; fed[t] && i < r->range_count; i++) {
             size_t first = r->ranges[i].first;
-            TRY(backend->average(&r->device, r->state[t] + first, batch + first, r->correct + first,
+            TRY(backend->average(&r->device, r->state[t] + first, batch + first, r->correct[t] + first,
                                  (float)info->bn_decay, r->ranges[i].count, commit));
         }
         if (r->ema_state[t])

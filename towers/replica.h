@@ -42,7 +42,7 @@ typedef struct Replica {
     float *slot[OPTIMIZER_SLOTS], *ema;
     float *eval_state; /* the exported statistics: what evaluation normalizes with; weights are ema if there is one,
                           else PARAM */
-    float *correct;    /* layout->state_correct on the device */
+    float **correct;   /* [local] device: makes a batch variance unbiased, as layout->state_correct */
     OptimizerScalars *scalars; /* device */
     double *square;            /* device */
     OptimizerSegment *segments;
@@ -82,6 +82,12 @@ NODISCARD Status replica_keep_gradients(Replica *replica, int slot);
 NODISCARD Status replica_add_kept(Replica *replica, int slot, size_t first, size_t count);
 /* Frozen parameters have no gradient: none that moves them, and none in the norm. */
 NODISCARD Status replica_drop_frozen(Replica *replica, size_t first, size_t count);
+
+/* What makes element `i` of batch statistics over so many samples unbiased: n / (n - 1) for a variance, else 1. */
+float replica_correct(const Replica *replica, size_t i, int64_t samples);
+/* The batch statistics of a local tower are over so many samples in a full step; without it, over those of the first
+ * program. */
+NODISCARD Status replica_statistics_over(Replica *replica, int slot, int64_t samples);
 
 typedef struct UpdateInfo {
     double lr, grad_scale, ema_decay, bn_decay;

@@ -15,95 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- batch-norm statistics of all towers */
-
-/* Sum over towers of what `pick` makes of each tower's statistics; host memory, [state_elements]. */
-static Status states_sum(TowerProcess *p, float **states, int only_tower, bool squares, float *sum)
-{
-    Status st = OK;
-    const Backend *backend = p->replica->device.backend;
-    const Layout *layout = p->replica->layout;
-    size_t elements = layout->state_elements;
-    float *mine = calloc(elements, sizeof *mine);
-    if (!mine) return FAIL(ERR_MEMORY, "statistics of a tower (%zu floats)", elements);
-    for (int slot = 0; slot < p->local; slot++) {
-        bool wanted = only_tower < 0 || only_tower == p->first + slot;
-        memset(mine, 0, elements * sizeof *mine);
-        if (wanted) TRY_OUT(backend->download(&p->replica->device, mine, states[slot], elements * sizeof *mine));
-        TRY_OUT(backend->finish(&p->replica->device, LANE_COMPUTE));
-        for (size_t i = 0; squares && i < elements; i++) mine[i] *= mine[i];
-        TRY_OUT(comm_give(p->comm, p->first + slot, 0, mine, elements));
-    }
-    TRY_OUT(comm_sum(p->comm, 0, sum, elements));
-out:
-    free(mine);
-    return st;
-}
-
-static bool is_variance(const char *name)
-{
-    const char *last = strrchr(name, '.');
-    return last && !strcmp(last, ".running_var");
-}
-
-static const LayoutEntry *mean_of(const Layout *layout, const LayoutEntry *variance)
-{
-    char name[ST_MAX_NAME];
-    int stem = (int)(strlen(variance->name) - strlen("running_var"));
-    snprintf(name, sizeof name, "%.*srunning_mean", stem, variance->name);
-    return layout_state(layout, name);
-}
-
-/* Variances become mean of variances plus variance of means: the statistics of all towers' samples together. */
-static void pool_variances(const Layout *layout, const float *square_mean, float *states)
-{
-    for (int i = 0; i < layout->state_count; i++) {
-        const LayoutEntry *variance = &layout->states[i],
-                          *mean = is_variance(variance->name) ? mean_of(layout, variance) : NULL;
-        for (size_t k = 0; mean && k < variance->count; k++) {
-            float m = states[mean->first + k], spread = square_mean[mean->first + k] - m * m;
-            states[variance->first + k] += spread > 0 ? spread : 0;
-        }
-    }
-}
-
-static Status states_merge(TowerProcess *p, float **states, float *merged)
-{
-    Status st = OK;
-    const Layout *layout = p->replica->layout;
-    int towers = p->ledger->towers;
-    BnStats policy = p->job->bn_stats;
-    if (policy == BN_STATS_LAST || policy == BN_STATS_FIRST)
-        return states_sum(p, states, policy == BN_STATS_LAST ? towers - 1 : 0, false, merged);
-    TRY(states_sum(p, states, -1, false, merged));
-    for (size_t i = 0; i < layout->state_elements; i++) merged[i] /= (float)towers;
-    if (policy == BN_STATS_MEAN || towers == 1) return OK;
-    float *squares = calloc(layout->state_elements, sizeof *squares);
-    if (!squares) return FAIL(ERR_MEMORY, "pooled statistics (%zu floats)", layout->state_elements);
-    TRY_OUT(states_sum(p, states, -1, true, squares));
-    for (size_t i = 0; i < layout->state_elements; i++) squares[i] /= (float)towers;
-    pool_variances(layout, squares, merged);
-out:
-    free(squares);
-    return st;
-}
-
-Status statistics_export(TowerProcess *p)
-{
-    Status st = OK;
-    Replica *r = p->replica;
-    size_t elements = r->layout->state_elements;
-    if (!elements) return OK;
-    float *merged = calloc(elements, sizeof *merged);
-    if (!merged) return FAIL(ERR_MEMORY, "exported statistics (%zu floats)", elements);
-    TRY_OUT(states_merge(p, r->ema ? r->ema_state : r->state, merged));
-    TRY_OUT(r->device.backend->upload(&r->device, r->eval_state, merged, elements * sizeof *merged));
-    TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
-out:
-    free(merged);
-    return st;
-}
-
 /* ---- arenas to lists */
 
 Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, bool states, int64_t tracked,
@@ -142,11 +53,11 @@ static Status tower_states_pack(TowerProcess *p, WeightList *list)
     for (int t = 0; r->layout->state_elements && t < p->ledger->towers; t++) {
         char prefix[64];
         snprintf(prefix, sizeof prefix, "tower%d.", t);
-        TRY(states_sum(p, r->state, t, false, p->scratch));
+        TRY(states_of_tower(p, r->state, t, p->scratch));
         if (p->rank == 0) TRY(states_pack(&p->map, prefix, p->scratch, -1, list));
         if (!r->ema) continue;
         snprintf(prefix, sizeof prefix, "tower%d.ema.", t);
-        TRY(states_sum(p, r->ema_state, t, false, p->scratch));
+        TRY(states_of_tower(p, r->ema_state, t, p->scratch));
         if (p->rank == 0) TRY(states_pack(&p->map, prefix, p->scratch, -1, list));
     }
     return OK;

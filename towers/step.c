@@ -108,6 +108,7 @@ static Status forward(TowerProcess *p, Program *program, int slot, const Batch *
     double loss;
     int64_t hits[2];
     ledger_phase(p->ledger, tower, step->number, PHASE_COPY);
+    fault_strike(tower, step->number, PHASE_COPY);
     TRY(replica_feed(p->replica, program, batch, slot, p->job->seed, step->scale));
     ledger_phase(p->ledger, tower, step->number, PHASE_FORWARD);
     fault_strike(tower, step->number, PHASE_FORWARD);
@@ -127,7 +128,10 @@ static Status tower_turn(TowerProcess *p, int slot, const Batch *batch, bool las
     Program *program = batch->n ? replica_program(p->replica, true, batch->n) : NULL;
     if (batch->n && !program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", tower, batch->n);
     step->fed[slot] |= batch->n > 0;
-    if (program) TRY(forward(p, program, slot, batch, step, row));
+    if (program)
+        TRY(forward(p, program, slot, batch, step, row));
+    else
+        TRY(norm_sync_idle(p));
     ledger_phase(p->ledger, tower, step->number, PHASE_BACKWARD);
     fault_strike(tower, step->number, PHASE_BACKWARD);
     if (last)
@@ -340,12 +344,14 @@ static void averages_move(RunState *run, double base, double total, StepRecord *
 static Status record(TowerProcess *p, const Step *step)
 {
     double seconds = (double)(clock_ns() - step->started_ns) * 1e-9, norm[TOWERS_MAX];
-    int64_t arrival[TOWERS_MAX], data[TOWERS_MAX], hits = 0;
+    int64_t arrival[TOWERS_MAX], hits = 0;
+    PhaseRecord phases;
+    TRY(phases_watch(p, step->number));
+    phases_read(p, step->number, &phases);
     for (int t = 0; t < p->ledger->towers; t++) {
         const LedgerRow *row = ledger_row(p->ledger, t, step->number);
         norm[t] = row->grad_norm;
         arrival[t] = (row->arrival_ns - step->started_ns) / 1000;
-        data[t] = row->phase_ns[PHASE_DATA] / 1000;
         hits += row->hits[0];
     }
     double mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, full_step(p->job));
@@ -363,7 +369,12 @@ static Status record(TowerProcess *p, const Step *step)
         .grad_norm = step->grad_norm,
         .tower_grad_norm = norm,
         .arrival_us = arrival,
-        .data_us = data,
+        .data_us = phases.us[0],
+        .copy_us = phases.us[1],
+        .forward_us = phases.us[2],
+        .backward_us = phases.us[3],
+        .slow_tower = phases.slow_tower,
+        .slow_phase = phases.slow_phase,
         .top1 = step->samples ? (double)hits / (double)step->samples : 0,
         .skipped = !step->commit,
     };

@@ -6,6 +6,7 @@
 #include "kernels/backend.h"
 #include "nccl_sync/bn_stats.h"
 #include "nccl_sync/mean_loss.h"
+#include "nccl_sync/sdc.h"
 #include "towers/data/dataset.h"
 #include "towers/data/share.h"
 #include "towers/ledger.h"
@@ -55,7 +56,10 @@ typedef struct TrainJob {
     bool report_l2; /* add the L2 term to the loss that is shown */
     NanCheck nan_check;
     NanPolicy nan_policy;
-    int nan_limit; /* steps skipped in a row, or rollbacks of the run, before it ends all the same */
+    int nan_limit;        /* steps skipped in a row, or rollbacks of the run, before it ends all the same */
+    bool self_test;       /* of the collectives, before the first step */
+    int64_t sdc_check;    /* steps between comparisons of all replicas; 0 = never */
+    SdcPolicy sdc_policy; /* when they differ */
     int64_t comm_timeout_ms;
 
     /* records */
@@ -75,8 +79,8 @@ typedef struct TrainJob {
     bool log_tf2016; /* the console speaks as the original trainer */
 
     /* benchmarks: called by rank 0's process after every step; context must be shared memory if the caller is to read
-     * it */
-    void (*on_step)(void *context, int64_t step, double seconds, double loss);
+     * it. The rows of step - 1 are complete in the ledger, those of `step` up to the sum. */
+    void (*on_step)(void *context, Ledger *ledger, int64_t step, double seconds, double loss);
     void *on_step_context;
 } TrainJob;
 

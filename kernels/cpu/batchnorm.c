@@ -4,6 +4,8 @@
  * mean of a few pixels as shift, which keeps a deviation of 1 around 1000 exact enough; then
  * y = relu?((x - mean) a + beta), a = gamma / sqrt(var + eps). Backward: g = dy where y > 0; dbeta = sum g,
  * dgamma = sum g (x - mean) / sqrt(var + eps), dx = a (g - dbeta / N) - (x - mean) a dgamma / (N sqrt(var + eps)).
+ * With Device.towers_sum the batch is that of all towers: their means are joined weighted by pixels, then the squares
+ * around the joint mean (no difference of large numbers), and in the backward pass the two sums.
  * The running averages are not kept here; that is the backend's `average`. */
 #include "kernels/cpu/columns.h"
 
@@ -114,17 +116,43 @@ static void norm_shift(const Norm *norm)
     norm_tile(norm, norm->mean);
 }
 
+/* The statistics of the batches of all towers from this tower's sums around the shift. */
+static Status statistics_join(const Device *device, const Norm *norm, float *mean, float *var)
+{
+    int c = (int)norm->columns.c;
+    double pixels = (double)norm->columns.pixels, *first = norm->total, *second = norm->total + c;
+    float *sums = norm->scale; /* and on into beta: both are free until the coefficients */
+    sums[0] = (float)pixels;
+    for (int i = 0; i < c; i++) {
+        second[i] -= first[i] * first[i] / pixels;
+        first[i] = (double)norm->mean[i] + first[i] / pixels;
+        sums[1 + i] = (float)(pixels * first[i]);
+    }
+    TRY(device->towers_sum(device->towers_context, sums, 1 + c));
+    double all = (double)sums[0];
+    for (int i = 0; i < c; i++) {
+        double joint = (double)sums[1 + i] / all;
+        mean[i] = (float)joint;
+        sums[1 + i] = (float)(second[i] + pixels * (first[i] - joint) * (first[i] - joint));
+    }
+    TRY(device->towers_sum(device->towers_context, sums + 1, c));
+    for (int i = 0; i < c; i++) var[i] = sums[1 + i] < 0 ? 0.0f : (float)((double)sums[1 + i] / all);
+    return OK;
+}
+
 /* Batch mean and biased variance into mean[c], var[c]. */
-static void norm_statistics(const Device *device, Norm *norm, float *mean, float *var)
+static Status norm_statistics(const Device *device, Norm *norm, float *mean, float *var)
 {
     norm_shift(norm);
     columns_run(device, &norm->columns, norm_stat, norm, norm->partial, norm->total);
+    if (device->towers_sum) return statistics_join(device, norm, mean, var);
     for (int64_t i = 0; i < norm->columns.c; i++) {
         double first = norm->total[i] / (double)norm->columns.pixels;
         double second = norm->total[norm->columns.c + i] / (double)norm->columns.pixels - first * first;
         mean[i] = (float)((double)norm->mean[i] + first);
         var[i] = second < 0 ? 0.0f : (float)second; /* NaN stays NaN */
     }
+    return OK;
 }
 
 /* ---- y */
@@ -192,7 +220,7 @@ static Status batchnorm_launch(Device *device, OpCall *call)
 {
     Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
     float *mean = norm.offset + norm.columns.width, *var = mean + norm.columns.c;
-    norm_statistics(device, &norm, mean, var);
+    TRY(norm_statistics(device, &norm, mean, var));
     size_t bytes = (size_t)norm.columns.c * sizeof(float);
     if (call->out[1].data) memcpy(call->out[1].data, mean, bytes);
     if (call->out[2].data) memcpy(call->out[2].data, var, bytes);
@@ -319,17 +347,38 @@ static void norm_grad_chunk(void *context, int64_t first, int64_t end, int threa
     norm_grad_rows(norm, first + whole * step, end - first - whole * step, 1);
 }
 
-/* slope and offset of dx from the sums; dbeta and dgamma for whoever reads them. */
-static void norm_grad_coefficients(const Norm *norm, float *dbeta, float *dgamma)
+/* dbeta and dgamma for whoever reads them: of this tower's batch, as all gradients. */
+static void norm_grad_params(const Norm *norm, float *dbeta, float *dgamma)
 {
     int64_t c = norm->columns.c;
     for (int64_t i = 0; i < c; i++) {
-        double count = (double)norm->columns.pixels, scale = (double)norm->scale[i], rstd = (double)norm->rstd[i];
+        if (dbeta) dbeta[i] = (float)norm->total[i];
+        if (dgamma) dgamma[i] = (float)((double)norm->rstd[i] * norm->total[c + i]);
+    }
+}
+
+/* The two sums, and the pixels they are over, of all towers. */
+static Status grad_sums_join(const Device *device, const Norm *norm, double *count)
+{
+    int64_t c = norm->columns.c;
+    float *sums = norm->slope; /* and on into offset and one vector more */
+    sums[0] = (float)*count;
+    for (int64_t i = 0; i < 2 * c; i++) sums[1 + i] = (float)norm->total[i];
+    TRY(device->towers_sum(device->towers_context, sums, (int)(1 + 2 * c)));
+    *count = (double)sums[0];
+    for (int64_t i = 0; i < 2 * c; i++) norm->total[i] = (double)sums[1 + i];
+    return OK;
+}
+
+/* slope and offset of dx from the sums. */
+static void norm_grad_coefficients(const Norm *norm, double count)
+{
+    int64_t c = norm->columns.c;
+    for (int64_t i = 0; i < c; i++) {
+        double scale = (double)norm->scale[i], rstd = (double)norm->rstd[i];
         double product = rstd * norm->total[c + i];
         norm->slope[i] = (float)(-scale * rstd * product / count);
         norm->offset[i] = (float)(-scale * norm->total[i] / count);
-        if (dbeta) dbeta[i] = (float)norm->total[i];
-        if (dgamma) dgamma[i] = (float)product;
     }
     norm_tile(norm, norm->slope);
     norm_tile(norm, norm->offset);
@@ -340,7 +389,7 @@ static Status batchnorm_dx_prepare(Device *device, OpCall *call)
     (void)device;
     TRY(check_same_dtype(call, 2));
     Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
-    call->workspace_bytes = norm_bytes(&norm.columns);
+    call->workspace_bytes = norm_bytes(&norm.columns) + (size_t)norm.columns.width * sizeof(float);
     return OK;
 }
 
@@ -349,7 +398,10 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
     Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
     norm_coefficients(&norm, call, call->in[3].data, call->in[4].data, call->in[2].data, call->in[5].data);
     columns_run(device, &norm.columns, norm_grad_sum, &norm, norm.partial, norm.total);
-    norm_grad_coefficients(&norm, call->out[1].data, call->out[2].data);
+    double count = (double)norm.columns.pixels;
+    norm_grad_params(&norm, call->out[1].data, call->out[2].data);
+    if (device->towers_sum) TRY(grad_sums_join(device, &norm, &count));
+    norm_grad_coefficients(&norm, count);
     if (call->out[0].data) chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_grad_chunk, &norm);
     return OK;
 }

@@ -58,6 +58,9 @@ static RunStep step_make(Run *run, const NoiseRun *what, int64_t i, double share
         .grad_norms = memory + n,
         .arrival_us = memory + 2 * n,
         .data_us = memory + 3 * n,
+        .copy_us = memory + 3 * n,
+        .forward_us = memory + 3 * n,
+        .backward_us = memory + 3 * n,
         .count = count,
         .finite = finite,
     };

@@ -25,9 +25,9 @@ static const char csv_header[] =
     "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n";
 
 struct Metrics {
-    AppendFile *steps, *epochs, *layers, *log; /* owned */
-    Events *events;                            /* owned */
-    locale_t plain;                            /* owned: the C locale */
+    AppendFile *steps, *epochs, *layers, *norms, *log; /* owned */
+    Events *events;                                    /* owned */
+    locale_t plain;                                    /* owned: the C locale */
     int event_interval;
     int64_t flushed_ms, failures; /* of the outage that is going on */
     bool warned;
@@ -67,6 +67,7 @@ Status metrics_flush(Metrics *metrics)
     note_trouble(metrics, append_flush(metrics->steps));
     note_trouble(metrics, append_flush(metrics->epochs));
     note_trouble(metrics, append_flush(metrics->layers));
+    note_trouble(metrics, append_flush(metrics->norms));
     note_trouble(metrics, append_flush(metrics->log));
     note_trouble(metrics, events_flush(metrics->events));
     if (before == 0 || metrics->failures > before) return OK;
@@ -160,6 +161,13 @@ static double last_loss(const StepRecord *record)
     return reported_loss(record->tower, record->towers, LOSS_REPORT_LAST, LOSS_DIVISOR_SAMPLES, 0);
 }
 
+/* Only while somebody is slow. */
+static void put_slow(FILE *to, const StepRecord *record)
+{
+    if (record->slow_phase)
+        fprintf(to, ",\"slow_tower\":%d,\"slow_phase\":\"%s\"", record->slow_tower, record->slow_phase);
+}
+
 static void put_step(FILE *to, const StepRecord *record)
 {
     fprintf(to, "{\"step\":%" PRId64 ",\"epoch\":%" PRId64, record->step, record->epoch);
@@ -175,6 +183,10 @@ static void put_step(FILE *to, const StepRecord *record)
     put_doubles(to, "tower_grad_norm", record->tower_grad_norm, record->towers);
     put_integers(to, "arrival_us", record->arrival_us, record->towers);
     put_integers(to, "data_us", record->data_us, record->towers);
+    put_integers(to, "copy_us", record->copy_us, record->towers);
+    put_integers(to, "forward_us", record->forward_us, record->towers);
+    put_integers(to, "backward_us", record->backward_us, record->towers);
+    put_slow(to, record);
     put_pair(to, "top1", record->top1);
     fprintf(to, ",\"skipped\":%s}\n", record->skipped ? "true" : "false");
 }
@@ -265,9 +277,9 @@ Status metrics_epoch(Metrics *metrics, const EpochRecord *record)
 }
 
 /* Names of parameters are the model files' own: letters, digits, dots. */
-static void put_layers(FILE *to, int64_t step, const LayerRecord *layers, int count)
+static void put_layers(FILE *to, const char *key, int64_t step, const LayerRecord *layers, int count)
 {
-    fprintf(to, "{\"step\":%" PRId64 ",\"layers\":{", step);
+    fprintf(to, "{\"step\":%" PRId64 ",\"%s\":{", step, key);
     for (int i = 0; i < count; i++) {
         fprintf(to, "%s\"%s\":[", i ? "," : "", layers[i].name);
         put_json(to, layers[i].weight);
@@ -278,19 +290,33 @@ static void put_layers(FILE *to, int64_t step, const LayerRecord *layers, int co
     fputs("}}\n", to);
 }
 
-Status metrics_layers(Metrics *metrics, int64_t step, const LayerRecord *layers, int count)
+static void layers_add(Metrics *metrics, AppendFile *file, const char *key, int64_t step, const LayerRecord *layers,
+                       int count)
 {
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "a line of the layers");
+    if (!to) {
+        note_trouble(metrics, FAIL(ERR_MEMORY, "a line of the %s", key));
+        return;
+    }
     locale_t before = uselocale(metrics->plain);
-    put_layers(to, step, layers, count);
+    put_layers(to, key, step, layers, count);
     uselocale(before);
-    Status st =
-        fclose(to) == 0 ? append_record(metrics->layers, text, bytes) : FAIL(ERR_MEMORY, "a line of the layers");
+    note_trouble(metrics,
+                 fclose(to) == 0 ? append_record(file, text, bytes) : FAIL(ERR_MEMORY, "a line of the %s", key));
     free(text);
-    note_trouble(metrics, st);
+}
+
+Status metrics_layers(Metrics *metrics, int64_t step, const LayerRecord *layers, int count)
+{
+    layers_add(metrics, metrics->layers, "layers", step, layers, count);
+    return OK;
+}
+
+Status metrics_norms(Metrics *metrics, int64_t step, const LayerRecord *norms, int count)
+{
+    layers_add(metrics, metrics->norms, "norms", step, norms, count);
     return OK;
 }
 
@@ -479,6 +505,7 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval
     TRY_OUT(file_prepare(run_dir, "results.csv", resume_step, csv_line_step, &moved, &metrics->epochs));
     TRY_OUT(csv_start(metrics, run_dir));
     TRY_OUT(file_prepare(run_dir, "layers.jsonl", resume_step, json_line_step, &moved, &metrics->layers));
+    TRY_OUT(file_prepare(run_dir, "norms.jsonl", resume_step, json_line_step, &moved, &metrics->norms));
     TRY_OUT(file_prepare(run_dir, "log.txt", resume_step, log_line_step, &moved, &metrics->log));
     TRY_OUT(events_open(run_dir, resume_step < 0 && moved ? 0 : resume_step, &metrics->events));
     TRY_OUT(append_flush(metrics->epochs));
@@ -496,6 +523,7 @@ void metrics_close(Metrics *metrics)
     append_close(metrics->steps);
     append_close(metrics->epochs);
     append_close(metrics->layers);
+    append_close(metrics->norms);
     append_close(metrics->log);
     events_close(metrics->events);
     if (metrics->plain) freelocale(metrics->plain);

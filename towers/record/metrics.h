@@ -1,7 +1,7 @@
 /* The files of a run directory that grow: metrics.jsonl (an object a step), results.csv (a row an epoch), layers.jsonl
- * (an object a summary), log.txt, and the event file. Written by rank 0 from the ledger, by one thread. After a resume
- * at step s, rows of later steps are cut off first, so no step is there twice, whatever a crash left; a run that starts
- * anew in an old directory renames the old files first (metrics.jsonl.1, ...).
+ * (an object a summary), norms.jsonl (an object an epoch), log.txt, and the event file. Written by rank 0 from the
+ * ledger, by one thread. After a resume at step s, rows of later steps are cut off first, so no step is there twice,
+ * whatever a crash left; a run that starts anew in an old directory renames the old files first (metrics.jsonl.1, ...).
  *
  * A disk that is full or failing does not stop training: once open, every function here returns OK for trouble with
  * storage, rows that cannot be written are dropped whole, metrics_warning tells it once for the console, and
@@ -27,7 +27,10 @@ typedef struct StepRecord {
     double grad_norm;                        /* of the averaged gradient */
     const double *tower_grad_norm;           /* [towers] */
     const int64_t *arrival_us;               /* [towers]: step start to arrival at the collective */
-    const int64_t *data_us;                  /* [towers] */
+    const int64_t *data_us, *copy_us;        /* [towers]: waiting for the batch, uploading it */
+    const int64_t *forward_us, *backward_us; /* [towers] */
+    int slow_tower;                          /* that all others wait for */
+    const char *slow_phase;                  /* where it loses the time; NULL: nobody is slow */
     double top1;                             /* training accuracy of this step's batch */
     bool skipped;                            /* the gate refused the update */
 } StepRecord;
@@ -46,6 +49,9 @@ typedef struct LayerRecord {
     double weight, gradient;
 } LayerRecord;
 NODISCARD Status metrics_layers(Metrics *metrics, int64_t step, const LayerRecord *layers, int count);
+/* Drift of batch-norm statistics between towers: a line of norms.jsonl, {"step": 100, "norms": {NAME: [drift of the
+ * means, of the variances], ...}}; in the record weight and gradient. */
+NODISCARD Status metrics_norms(Metrics *metrics, int64_t step, const LayerRecord *norms, int count);
 Events *metrics_events(Metrics *metrics);
 /* Tells the outcome of a call on metrics_events, as if it had been made here. */
 void metrics_outcome(Metrics *metrics, Status st);

@@ -141,10 +141,19 @@ static Status reals_field(const Lines *lines, const json_t *object, const char *
     return OK;
 }
 
+/* An array that older runs do not have. */
+static Status later_field(const Lines *lines, const json_t *object, const char *key, int towers, double *to)
+{
+    if (json_object_get(object, key)) return reals_field(lines, object, key, towers, true, to);
+    for (int t = 0; t < towers; t++) to[t] = NAN;
+    return OK;
+}
+
 /* ---- metrics.jsonl */
 
+enum { TOWER_NUMBERS = 7 };
 typedef struct TowerBlock {
-    double *loss, *grad_norms, *arrival_us, *data_us;
+    double *loss, *grad_norms, *arrival_us, *data_us, *copy_us, *forward_us, *backward_us;
     int64_t *count;
     bool *finite;
 } TowerBlock;
@@ -156,12 +165,17 @@ static Status block_create(Run *run, TowerBlock *block)
     void *blocks = run->blocks;
     TRY(room_for(&blocks, run->block_count, sizeof *run->blocks));
     run->blocks = blocks;
-    double *memory = calloc(n, 4 * sizeof(double) + sizeof(int64_t) + sizeof(double));
+    double *memory = calloc(n, TOWER_NUMBERS * sizeof(double) + sizeof(int64_t) + sizeof(double));
     if (!memory) return FAIL(ERR_MEMORY, "a step of %d towers", run->towers);
     run->blocks[run->block_count++] = memory;
-    *block =
-        (TowerBlock){.loss = memory, .grad_norms = memory + n, .arrival_us = memory + 2 * n, .data_us = memory + 3 * n};
-    block->count = (int64_t *)(memory + 4 * n);
+    *block = (TowerBlock){.loss = memory,
+                          .grad_norms = memory + n,
+                          .arrival_us = memory + 2 * n,
+                          .data_us = memory + 3 * n,
+                          .copy_us = memory + 4 * n,
+                          .forward_us = memory + 5 * n,
+                          .backward_us = memory + 6 * n};
+    block->count = (int64_t *)(memory + TOWER_NUMBERS * n);
     block->finite = (bool *)(block->count + n);
     return OK;
 }
@@ -173,6 +187,9 @@ static Status towers_read(const Lines *lines, const json_t *object, int towers, 
     TRY(reals_field(lines, object, "tower_grad_norm", towers, true, block->grad_norms));
     TRY(reals_field(lines, object, "arrival_us", towers, true, block->arrival_us));
     TRY(reals_field(lines, object, "data_us", towers, true, block->data_us));
+    TRY(later_field(lines, object, "copy_us", towers, block->copy_us));
+    TRY(later_field(lines, object, "forward_us", towers, block->forward_us));
+    TRY(later_field(lines, object, "backward_us", towers, block->backward_us));
     TRY(array_field(lines, object, "tower_count", towers, false, &counts));
     TRY(array_field(lines, object, "finite", towers, false, &finite));
     for (int t = 0; t < towers; t++) {
@@ -182,6 +199,19 @@ static Status towers_read(const Lines *lines, const json_t *object, int towers, 
         block->count[t] = json_integer_value(count);
         block->finite[t] = json_is_true(good);
     }
+    return OK;
+}
+
+/* Only there while a tower is slow. */
+static Status slow_read(const Lines *lines, const json_t *object, int towers, RunStep *s)
+{
+    const json_t *tower = json_object_get(object, "slow_tower"), *phase = json_object_get(object, "slow_phase");
+    if (!tower) return OK;
+    if (!json_is_integer(tower) || json_integer_value(tower) < 0 || json_integer_value(tower) >= towers ||
+        !json_is_string(phase))
+        return line_fail(lines, "'slow_tower' or 'slow_phase' is of another type");
+    s->slow_tower = (int)json_integer_value(tower);
+    snprintf(s->slow_phase, sizeof s->slow_phase, "%s", json_string_value(phase));
     return OK;
 }
 
@@ -214,6 +244,7 @@ static Status step_add(Run *run, const Lines *lines, const json_t *object)
         run->towers = (int)towers;
     }
     TRY(step_read(lines, object, &s));
+    TRY(slow_read(lines, object, run->towers, &s));
     if (run->steps && s.step <= run->step[run->steps - 1].step)
         return line_fail(lines, "step %lld after step %lld", (long long)s.step,
                          (long long)run->step[run->steps - 1].step);
@@ -223,6 +254,9 @@ static Status step_add(Run *run, const Lines *lines, const json_t *object)
     s.grad_norms = block.grad_norms;
     s.arrival_us = block.arrival_us;
     s.data_us = block.data_us;
+    s.copy_us = block.copy_us;
+    s.forward_us = block.forward_us;
+    s.backward_us = block.backward_us;
     s.count = block.count;
     s.finite = block.finite;
     TRY(room_for(&steps, run->steps, sizeof *run->step));
@@ -339,54 +373,71 @@ out:
     return st;
 }
 
-/* ---- layers.jsonl: {"step": 100, "layers": {"conv1.weight": [weight, gradient], ...}} */
+/* ---- layers.jsonl: {"step": 100, "layers": {"conv1.weight": [weight, gradient], ...}}, and norms.jsonl like it */
 
-static Status layer_name(Run *run, const char *name, int *found)
+static Status layer_name(char ***names, int *count, const char *name, int *found)
 {
-    for (int i = 0; i < run->layer_names; i++)
-        if (!strcmp(run->layer_name[i], name)) {
+    for (int i = 0; i < *count; i++)
+        if (!strcmp((*names)[i], name)) {
             *found = i;
             return OK;
         }
-    void *names = run->layer_name;
-    TRY(room_for(&names, run->layer_names, sizeof *run->layer_name));
-    run->layer_name = names;
+    void *grown = *names;
+    TRY(room_for(&grown, *count, sizeof **names));
+    *names = grown;
     char *copy = strdup(name);
     if (!copy) return FAIL(ERR_MEMORY, "name of a layer");
-    *found = run->layer_names;
-    run->layer_name[run->layer_names++] = copy;
+    *found = *count;
+    (*names)[(*count)++] = copy;
     return OK;
 }
 
-static Status layers_add(Run *run, const Lines *lines, json_t *object)
+static Status layer_add(Run *run, int64_t step, const char *name, const double values[2])
+{
+    RunLayer layer = {.step = step, .weight = values[0], .gradient = values[1]};
+    void *all = run->layer;
+    TRY(layer_name(&run->layer_name, &run->layer_names, name, &layer.name));
+    TRY(room_for(&all, run->layers, sizeof *run->layer));
+    run->layer = all;
+    run->layer[run->layers++] = layer;
+    return OK;
+}
+
+static Status norm_add(Run *run, int64_t step, const char *name, const double values[2])
+{
+    RunNorm norm = {.step = step, .mean = values[0], .variance = values[1]};
+    void *all = run->norm;
+    TRY(layer_name(&run->norm_name, &run->norm_names, name, &norm.name));
+    TRY(room_for(&all, run->norms, sizeof *run->norm));
+    run->norm = all;
+    run->norm[run->norms++] = norm;
+    return OK;
+}
+
+typedef Status PairAdd(Run *run, int64_t step, const char *name, const double values[2]);
+
+static Status pairs_add(Run *run, const Lines *lines, json_t *object, const char *key, PairAdd *add)
 {
     int64_t step = 0;
     const char *name;
-    json_t *pair, *layers = json_object_get(object, "layers");
+    json_t *pair, *pairs = json_object_get(object, key);
     TRY(whole_field(lines, object, "step", &step));
-    if (!json_is_object(layers)) return line_fail(lines, "'layers' is not an object");
-    json_object_foreach(layers, name, pair)
+    if (!json_is_object(pairs)) return line_fail(lines, "'%s' is not an object", key);
+    json_object_foreach(pairs, name, pair)
     {
         double values[2];
-        RunLayer layer = {.step = step};
-        void *all = run->layer;
         if (json_array_size(pair) != 2) return line_fail(lines, "'%s' needs two numbers", name);
         for (size_t i = 0; i < 2; i++) {
             const json_t *value = json_array_get(pair, i);
             if (!json_is_number(value) && !json_is_null(value)) return line_fail(lines, "'%s' needs two numbers", name);
             values[i] = json_is_null(value) ? NAN : json_number_value(value);
         }
-        TRY(layer_name(run, name, &layer.name));
-        layer.weight = values[0];
-        layer.gradient = values[1];
-        TRY(room_for(&all, run->layers, sizeof *run->layer));
-        run->layer = all;
-        run->layer[run->layers++] = layer;
+        TRY(add(run, step, name, values));
     }
     return OK;
 }
 
-static Status layers_read(Run *run, const char *path)
+static Status pairs_read(Run *run, const char *path, const char *key, PairAdd *add)
 {
     Status st = OK;
     Lines lines;
@@ -396,7 +447,7 @@ static Status layers_read(Run *run, const char *path)
     if (!open) return OK;
     for (const char *line; (line = lines_next(&lines));) {
         TRY_OUT(line_object(&lines, line, &object));
-        TRY_OUT(layers_add(run, &lines, object));
+        TRY_OUT(pairs_add(run, &lines, object, key, add));
         json_decref(object);
         object = NULL;
     }
@@ -458,7 +509,9 @@ static Status files_read(Run *run)
     TRY(path_join(path, run->path, "confusion.csv"));
     TRY(confusion_read(run, path));
     TRY(path_join(path, run->path, "layers.jsonl"));
-    TRY(layers_read(run, path));
+    TRY(pairs_read(run, path, "layers", layer_add));
+    TRY(path_join(path, run->path, "norms.jsonl"));
+    TRY(pairs_read(run, path, "norms", norm_add));
     TRY(path_join(path, run->path, "args.yaml"));
     TRY(text_read(path, &run->args));
     TRY(path_join(path, run->path, "env.json"));
@@ -489,8 +542,11 @@ void run_destroy(Run *run)
     for (int64_t i = 0; i < run->block_count; i++) free(run->blocks[i]);
     for (int i = 0; i < run->layer_names; i++) free(run->layer_name[i]);
     free(run->blocks);
+    for (int i = 0; i < run->norm_names; i++) free(run->norm_name[i]);
     free(run->layer_name);
     free(run->layer);
+    free(run->norm_name);
+    free(run->norm);
     free(run->step);
     free(run->epoch);
     free(run->confusion);

@@ -1,7 +1,7 @@
-/* A run directory, read back: metrics.jsonl, results.csv, confusion.csv, layers.jsonl, args.yaml, env.json. Reading is
- * strict: a line that is not what this project writes is ERR_FORMAT with file and line. Only the last line of a file
- * may be cut short (a process was killed, or is still writing); it is left out. Everything but metrics.jsonl may be
- * missing. */
+/* A run directory, read back: metrics.jsonl, results.csv, confusion.csv, layers.jsonl, norms.jsonl, args.yaml,
+ * env.json. Reading is strict: a line that is not what this project writes is ERR_FORMAT with file and line. Only the
+ * last line of a file may be cut short (a process was killed, or is still writing); it is left out. Everything but
+ * metrics.jsonl may be missing. */
 #ifndef TOWERS_RECORD_RUN_READ_H
 #define TOWERS_RECORD_RUN_READ_H
 
@@ -16,7 +16,9 @@ typedef struct RunStep {
     int64_t step, epoch, images;
     double lr, images_per_sec, mean_loss, total_loss, last_loss, grad_norm, top1;
     bool skipped;
-    const double *loss, *grad_norms, *arrival_us, *data_us;
+    const double *loss, *grad_norms, *arrival_us, *data_us, *copy_us, *forward_us, *backward_us;
+    int slow_tower;      /* that all others waited for */
+    char slow_phase[16]; /* where it lost the time; "": nobody was slow */
     const int64_t *count;
     const bool *finite;
 } RunStep;
@@ -27,6 +29,14 @@ typedef struct RunLayer {
     int name; /* in Run.layer_name */
     double weight, gradient;
 } RunLayer;
+
+/* Largest drift of a batch-norm layer's statistics between towers, in standard deviations over towers: of the means
+ * (relative to the layer's deviation), of the variances (relative). */
+typedef struct RunNorm {
+    int64_t step;
+    int name; /* in Run.norm_name */
+    double mean, variance;
+} RunNorm;
 
 typedef struct Run {
     char *path, *name; /* as given; the last part of it */
@@ -41,6 +51,10 @@ typedef struct Run {
     int layer_names;
     RunLayer *layer;
     int64_t layers;
+    char **norm_name;
+    int norm_names;
+    RunNorm *norm;
+    int64_t norms;
     char *args, *environment; /* texts of args.yaml and env.json; "" if missing */
     bool cut;                 /* the last line of metrics.jsonl was cut short */
     void **blocks;            /* what RunStep's arrays lie in */

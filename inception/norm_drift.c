@@ -1,0 +1,96 @@
+/* Drift of batch-norm statistics between towers; see norm_drift.h. */
+#include "inception/norm_drift.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "towers/record/svg.h"
+
+enum { LAYERS_SHOWN = 8 };
+
+/* The rows of the last record: [*first, run->norms). */
+static int64_t last_record(const Run *run)
+{
+    int64_t first = run->norms;
+    while (first > 0 && run->norm[first - 1].step == run->norm[run->norms - 1].step) first--;
+    return first;
+}
+
+/* "Mixed_5b.branch3x3.bn" of "Mixed_5b.branch3x3.bn.running_var" */
+static void layer_text(const Run *run, const RunNorm *norm, char *text, size_t bytes)
+{
+    static const char ending[] = ".running_var";
+    const char *name = run->norm_name[norm->name];
+    size_t length = strlen(name), tail = sizeof ending - 1;
+    if (length > tail && !strcmp(name + length - tail, ending)) length -= tail;
+    snprintf(text, bytes, "%.*s", (int)length, name);
+}
+
+static const RunNorm *largest(const Run *run, bool variance)
+{
+    const RunNorm *most = NULL;
+    for (int64_t i = last_record(run); i < run->norms; i++) {
+        const RunNorm *norm = &run->norm[i];
+        if (!most || (variance ? norm->variance > most->variance : norm->mean > most->mean)) most = norm;
+    }
+    return most;
+}
+
+void norm_drift_text(const Run *run, FILE *to)
+{
+    char mean_layer[128], variance_layer[128];
+    const RunNorm *mean = largest(run, false), *variance = largest(run, true);
+    if (!mean) return;
+    layer_text(run, mean, mean_layer, sizeof mean_layer);
+    layer_text(run, variance, variance_layer, sizeof variance_layer);
+    fprintf(
+        to,
+        "  batch-norm statistics of the towers, step %lld: means differ by up to %.3g of a deviation (%s), variances "
+        "by %.3g %% (%s)\n",
+        (long long)mean->step, mean->mean, mean_layer, 100 * variance->variance, variance_layer);
+}
+
+static json_t *largest_json(const Run *run, const RunNorm *norm, double value)
+{
+    char layer[128];
+    layer_text(run, norm, layer, sizeof layer);
+    return json_pack("{s:s, s:o}", "layer", layer, "spread", isfinite(value) ? json_real(value) : json_null());
+}
+
+json_t *norm_drift_json(const Run *run)
+{
+    const RunNorm *mean = largest(run, false), *variance = largest(run, true);
+    if (!mean) return json_null();
+    return json_pack("{s:I, s:o, s:o}", "step", (json_int_t)mean->step, "means", largest_json(run, mean, mean->mean),
+                     "variances", largest_json(run, variance, variance->variance));
+}
+
+static int by_drift(const void *a, const void *b)
+{
+    const RunNorm *x = a, *y = b;
+    double p = fmax(x->mean, x->variance), q = fmax(y->mean, y->variance);
+    return (p < q) - (p > q);
+}
+
+void norm_drift_html(const Run *run, FILE *to)
+{
+    int64_t first = last_record(run), count = run->norms - first;
+    RunNorm *rows = calloc((size_t)count + 1, sizeof *rows);
+    if (!rows) return;
+    if (count) memcpy(rows, run->norm + first, (size_t)count * sizeof *rows);
+    qsort(rows, (size_t)count, sizeof *rows, by_drift);
+    fputs("<table><tr><th>largest spread between towers</th><td class=\"n\">means, deviations</td>"
+          "<td class=\"n\">variances, %</td></tr>",
+          to);
+    for (int64_t i = 0; i < count && i < LAYERS_SHOWN; i++) {
+        char layer[128];
+        layer_text(run, &rows[i], layer, sizeof layer);
+        fputs("<tr><th>", to);
+        svg_text(to, layer);
+        fprintf(to, "</th><td class=\"n\">%.3g</td><td class=\"n\">%.3g</td></tr>", rows[i].mean,
+                100 * rows[i].variance);
+    }
+    fputs("</table>", to);
+    free(rows);
+}

@@ -1,0 +1,101 @@
+/* Time per phase and slow towers of a run; see waiting.h. */
+#include "inception/waiting.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "towers/record/svg.h"
+
+enum { PHASES = 4, STRETCHES_SHOWN = 12 };
+
+/* Consecutive steps with the same slow tower and phase. */
+typedef struct Stretch {
+    int64_t first, last; /* steps */
+    int tower;
+    const char *phase;
+} Stretch;
+
+/* The next stretch from index *at on; moves it behind. */
+static bool stretch_next(const Run *run, int64_t *at, Stretch *stretch)
+{
+    while (*at < run->steps && !run->step[*at].slow_phase[0]) ++*at;
+    if (*at >= run->steps) return false;
+    const RunStep *begin = &run->step[*at];
+    while (*at < run->steps && run->step[*at].slow_tower == begin->slow_tower &&
+           !strcmp(run->step[*at].slow_phase, begin->slow_phase))
+        ++*at;
+    *stretch = (Stretch){begin->step, run->step[*at - 1].step, begin->slow_tower, begin->slow_phase};
+    return true;
+}
+
+void waiting_text(const Run *run, FILE *to)
+{
+    Stretch s;
+    int shown = 0;
+    for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++)
+        fprintf(to, "  steps %lld to %lld: all towers waited for tower %d, slow in %s\n", (long long)s.first,
+                (long long)s.last, s.tower, s.phase);
+}
+
+json_t *waiting_json(const Run *run)
+{
+    json_t *all = json_array();
+    Stretch s;
+    for (int64_t at = 0; stretch_next(run, &at, &s);)
+        json_array_append_new(all, json_pack("{s:I, s:I, s:i, s:s}", "first_step", (json_int_t)s.first, "last_step",
+                                             (json_int_t)s.last, "tower", s.tower, "phase", s.phase));
+    return all;
+}
+
+/* ---- the table */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Milliseconds; NaN if no step knows. */
+static double phase_median(const Run *run, int tower, int phase, double *scratch)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < run->steps; i++) {
+        const RunStep *s = &run->step[i];
+        const double *us[PHASES] = {s->data_us, s->copy_us, s->forward_us, s->backward_us};
+        if (isfinite(us[phase][tower])) scratch[count++] = us[phase][tower] / 1000;
+    }
+    qsort(scratch, (size_t)count, sizeof *scratch, by_value);
+    return count ? scratch[count / 2] : NAN;
+}
+
+static void cell(double ms, FILE *to)
+{
+    if (isfinite(ms))
+        fprintf(to, "<td class=\"n\">%.2f</td>", ms);
+    else
+        fputs("<td class=\"n\">&ndash;</td>", to);
+}
+
+void waiting_html(const Run *run, FILE *to)
+{
+    Stretch s;
+    int shown = 0;
+    double *scratch = calloc((size_t)run->steps + 1, sizeof *scratch);
+    if (!scratch) return;
+    fputs("<table><tr><th>median milliseconds</th><td class=\"n\">data</td><td class=\"n\">copy</td>"
+          "<td class=\"n\">forward</td><td class=\"n\">backward</td></tr>",
+          to);
+    for (int t = 0; t < run->towers; t++) {
+        fprintf(to, "<tr><th>tower %d</th>", t);
+        for (int k = 0; k < PHASES; k++) cell(phase_median(run, t, k, scratch), to);
+        fputs("</tr>", to);
+    }
+    for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++) {
+        fprintf(to, "<tr><th>slow</th><td colspan=\"4\">tower %d in ", s.tower);
+        svg_text(to, s.phase);
+        fprintf(to, ", steps %lld to %lld: all others waited for it</td></tr>", (long long)s.first, (long long)s.last);
+    }
+    fputs("</table>", to);
+    free(scratch);
+}

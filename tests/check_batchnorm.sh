@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Batch norm over towers: with --bn-stats sync N towers of a batch are one tower of N batches, also where a tower has no
+# samples; pooled statistics are those of the concatenated batch; each policy exports what it says; drift is reported.
+# Arguments: source folder, binary.
+set -u
+source_dir=$1 towers=$2
+weights=$(dirname "$towers")/tests/weights_driver
+export LC_ALL=C GOMP_SPINCOUNT=1000
+unset "${!TOWERS_@}"
+work=$(mktemp -d "${TMPDIR:-/tmp}/towers-batchnorm.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+. "$source_dir/tests/support/small_data.sh"
+small_data "$work/data" 48 60 || exit $? # a batch of 32, a last one of 16
+
+complain() {
+    echo "FAILED: $*" >&2
+    failures=$((failures + 1))
+}
+
+run() { # NAME ARGUMENT...
+    "$towers" train inception_mini --data-path "$work/data" --device cpu --threads 1 --epochs 1 --output-dir "$work" --no-winograd \
+        --no-augment --dropout 0 --opt sgd --lr 0.02 --sched constant --experiment "$@" >/dev/null 2>"$work/err" </dev/null ||
+        complain "$1: exit $?: $(tail -2 "$work/err")"
+}
+
+# ---- one batch norm over all towers: one training, whatever the shares. Of the way that each tensor went in a step, sums
+# in another order cost up to 1e-2, where they tip a ReLU, and ten times as much in the second step (a network with batch norm passes on
+# every rounding, enlarged); towers that normalize by themselves are off by more than the way.
+run start --towers 1 --batch-size 32 --max-steps 0
+same() { # NAME PART ARGUMENT...: the network of one tower and the losses on its way
+    local name=$1 part=$2 off
+    run "$name" --bn-stats sync "${@:3}"
+    off=$("$weights" close "$work/start/last.safetensors" "$work/$one/last.safetensors" "$work/$name/last.safetensors" "$part" 2>"$work/far") ||
+        complain "$name is not the training of one tower: off by $off of the way: $(head -5 "$work/far")"
+    paste <(sed -E 's/.*"mean_loss":([^,]*),.*/\1/' "$work/$one/metrics.jsonl") <(sed -E 's/.*"mean_loss":([^,]*),.*/\1/' "$work/$name/metrics.jsonl") |
+        awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5 * $1) { print; bad = 1 } } END { exit bad || !NR }' || complain "$name: other losses"
+    echo "$name: off by $off of the way"
+}
+for steps in 1 2; do
+    one=one-$steps part=$( ((steps == 1)) && echo 3e-2 || echo 3e-1)
+    run $one --towers 1 --batch-size 32 --max-steps $steps
+    for shares in 8,8,8,8 16,5,11 20,0,12 0,31,1; do
+        same "sync-$shares-$steps" $part --tower-batch $shares --processes "$(tr ',' '\n' <<<$shares | wc -l)" --max-steps $steps
+    done
+done
+run own --towers 4 --batch-size 8
+"$weights" close "$work/start/last.safetensors" "$work/one-2/last.safetensors" "$work/own/last.safetensors" 0.5 >/dev/null 2>&1 &&
+    complain "towers that normalize by themselves train the same?"
+
+# ---- towers that take turns cannot meet in a layer
+"$towers" train inception_mini --data-path "$work/data" --device cpu --towers 4 --processes 2 --bn-stats sync --output-dir "$work" --experiment turns >/dev/null 2>"$work/err"
+[[ $? == 2 ]] && grep -q 'give each of the 4 towers its process (--processes 4)' "$work/err" || complain "turns: $(cat "$work/err")"
+[[ -e $work/turns ]] && complain "turns: left a directory"
+
+# ---- what is exported after one step without any learning, of the first layer, whose input is the same for all
+first=(Conv2d_1a_3x3.bn.running_mean Conv2d_1a_3x3.bn.running_var)
+rest() { run "$1" --max-steps 1 --lr 0 --bn-decay 0 "${@:2}"; }
+rest whole --towers 1 --batch-size 32
+for shares in 8,8,8,8 20,0,12; do
+    rest "pooled-$shares" --tower-batch $shares --bn-stats pooled
+    "$weights" near "$work/whole/last.safetensors" "$work/pooled-$shares/last.safetensors" 1e-6 "${first[@]}" >"$work/off" ||
+        complain "pooled $shares is not the concatenated batch: $(cat "$work/off")"
+    echo "pooled $shares: $(tr '\n' ' ' <"$work/off")"
+done
+for policy in first last mean; do
+    rest $policy --towers 4 --batch-size 8 --bn-stats $policy
+    "$weights" near "$work/whole/last.safetensors" "$work/$policy/last.safetensors" 1e-3 "${first[1]}" >/dev/null && complain "$policy is the whole batch?"
+done
+rest last-of-two --tower-batch 8,8,8,8,0 --bn-stats last # a tower without samples is not the last one
+cmp "$work/last/last.safetensors" "$work/last-of-two/last.safetensors" || complain "last: a tower that has no samples is exported"
+
+# ---- drift between towers
+grep -q '^{"step":2,"norms":{.*"Conv2d_1a_3x3.bn.running_var":\[' "$work/own/norms.jsonl" || complain "no drift recorded: $(head -c 300 "$work/own/norms.jsonl")"
+"$towers" compare "$work/own" >"$work/out" || complain "compare: $?"
+grep -qE 'batch-norm statistics of the towers, step 2: means differ by up to 0\.[0-9]+ of a deviation \(.*\.bn\), variances by [0-9.]+ % \(.*\.bn\)' "$work/out" ||
+    complain "compare does not tell of the drift: $(cat "$work/out")"
+"$towers" compare --json "$work/own" "$work/sync-8,8,8,8-2" | python3 -c '
+import json, sys
+own, sync = [run["norm_drift"] for run in json.load(sys.stdin)["runs"]]
+assert own["step"] == 2 and 0 < own["means"]["spread"] < 10 and 0 < own["variances"]["spread"] < 10, own
+assert sync["means"]["spread"] == 0 and sync["variances"]["spread"] == 0, sync
+' || complain "drift as JSON"
+grep -q 'Batch-norm statistics at the end' "$work/own/report.html" || complain "the report does not tell of the drift"
+
+((failures == 0)) || exit 1
+echo "batch norm over towers is one batch norm"

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Replicas that must be equal: a transfer that loses a bit is found before the first step, a bit that flips in one
+# tower's weights at the next comparison, with tower, tensor and element by name; what was saved before is sound, and a
+# run goes on from it to the same weights as an undisturbed one.
+# Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
+set -u
+source_dir=$1 towers=$2
+export LC_ALL=C GOMP_SPINCOUNT=1000
+unset "${!TOWERS_@}"
+work=$(mktemp -d "${TMPDIR:-/tmp}/towers-equal.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+failures=0
+. "$source_dir/tests/support/small_data.sh"
+small_data "$work/data" 240 60 || exit $?
+if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$work/data" >/dev/null 2>&1; then
+    echo "SKIPPED: this binary has no fault points (-DTOWERS_FAULTS=ON)" >&2
+    exit 77
+fi
+
+complain() {
+    echo "FAILED: $*" >&2
+    failures=$((failures + 1))
+}
+
+# ended STATUS TEXT NAME ARGUMENT...: 12 steps of 3 towers x 4 end with STATUS and say TEXT; later arguments win
+ended() {
+    local wanted=$1 text=$2 name=$3 status
+    shift 3
+    timeout -s KILL 120 "$towers" train fashion_cnn --data-path "$work/data" --towers 3 --threads 1 --batch-size 4 --max-steps 12 \
+        --device cpu --output-dir "$work" --processes 3 --experiment "$name" "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [[ $status == "$wanted" ]] || complain "$name: exit $status instead of $wanted: $(tail -3 "$work/err")"
+    grep -qF -- "$text" "$work/err" || complain "$name: wanted '$text', got: $(tail -3 "$work/err")"
+}
+
+latest() { # NAME STEP
+    [[ $(cat "$work/$1/ckpt/latest") == step-$(printf %010d "$2") ]] || complain "$1: the newest checkpoint is $(cat "$work/$1/ckpt/latest" 2>&1), not of step $2"
+}
+
+quiet() { # NAME: nothing was said about replicas
+    grep -qiE 'replica|self-test' "$work/err" "$work/$1/log.txt" && complain "$1: a false alarm: $(cat "$work/err")"
+}
+
+# ---- a bit in the weights
+ended 0 "" plain --sdc-check 1
+quiet plain
+TOWERS_FAULT="bitflip:tower=1,step=7" ended 8 "after step 10 the replica of tower 1 differs from the 2 others: weights, " flip --sdc-check 5 --checkpoint-steps 6
+grep -qE 'element 0 is [-0-9.e]+ in tower 1 instead of [-0-9.e]+ \(' "$work/err" || complain "flip: $(cat "$work/err")"
+grep -qF 'the replica of tower 1 differs' "$work/flip/log.txt" || complain "flip: log.txt does not tell"
+latest flip 6
+[[ -e $work/flip/last.safetensors ]] && complain "flip: weights of a replica that differs were saved"
+ended 0 "" flip --sdc-check 5 --checkpoint-steps 6 --resume auto
+cmp "$work/flip/last.safetensors" "$work/plain/last.safetensors" || complain "flip: resumed to other weights"
+for tower in 0 2; do
+    TOWERS_FAULT="bitflip:tower=$tower,step=4" ended 8 "after step 5 the replica of tower $tower differs from the 2 others" "flip$tower" --sdc-check 5 --opt rmsprop-tf
+done
+TOWERS_FAULT="bitflip:tower=1,step=7" ended 8 "after step 8 the replica of tower 1 differs" before-saving --checkpoint-steps 4
+latest before-saving 4
+TOWERS_FAULT="bitflip:tower=3,step=7" ended 8 "the replica of towers 2..3 (process 1) differs from the 2 others" virtual --sdc-check 2 --towers 6 --batch-size 2
+TOWERS_FAULT="bitflip:tower=1,step=7" ended 8 "after step 8 the replicas of tower 0 and tower 1 differ; no majority" two --sdc-check 4 --towers 2 --processes 2
+TOWERS_FAULT="bitflip:tower=1,step=7" ended 0 "warning: after step 8 the replica of tower 1 differs" warn --sdc-check 4 --sdc-policy warn
+TOWERS_FAULT="bitflip:tower=1,step=7" ended 0 "" never --sdc-check 0
+quiet never
+
+# ---- a bit in a transfer
+damaged="wanted [-0-9.e]+, got [-0-9.e]+ \\([0-9]+ elements are wrong\\)"
+for tower in 0 1 2; do
+    TOWERS_FAULT="bitflip:tower=$tower,step=0" ended 5 "self-test of the sum over the towers: what tower $tower gives arrives nowhere as it was" "give$tower"
+    grep -qE "bucket [0-9]+ of [0-9]+, element 7: $damaged" "$work/err" || complain "give$tower: $(cat "$work/err")"
+    TOWERS_FAULT="bitflip:tower=$tower,step=0,phase=all-reduce" ended 5 "what the towers give does not arrive at tower $tower as it was" "take$tower"
+    [[ -e $work/take$tower/ckpt/latest ]] && complain "take$tower: a checkpoint was written"
+done
+TOWERS_FAULT="bitflip:tower=1,step=0" ended 0 "" no-self-test --no-self-test
+
+((failures == 0)) || exit 1
+echo "replicas are equal, or told apart"

@@ -1,0 +1,163 @@
+/* Who is named slow: the tower and phase that lose the time, in all shapes of noise that machines make, whatever the
+ * shares; and nobody in runs where nobody is slow, however loud. */
+#include "towers/straggler.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "kernels/philox.h"
+
+enum { TOWERS = 4, STEPS = STRAGGLER_WINDOW };
+
+typedef struct Machine {
+    double seconds[STRAGGLER_PHASES]; /* of one sample */
+    double noise;                     /* share of a phase's time, exponentially distributed */
+    double stalls, stall_seconds;     /* probability that a phase is interrupted, and for how long */
+    int64_t samples[TOWERS];
+    int tower, phase; /* that loses */
+    double lost;      /* seconds each step */
+} Machine;
+
+static const Machine usual = {
+    .seconds = {0.1e-3, 0.05e-3, 0.6e-3, 1.2e-3}, .noise = 0.05, .samples = {16, 16, 16, 16}, .tower = -1};
+
+static double uniform(uint32_t *at)
+{
+    return ((double)philox(5, (*at)++, 0, 0, 0).v[0] + 0.5) / 4294967296.0;
+}
+
+static void window_make(const Machine *m, int towers, uint32_t *at, StragglerTimes *times)
+{
+    for (int s = 0; s < STEPS; s++)
+        for (int t = 0; t < towers; t++) {
+            StragglerTimes *row = &times[s * towers + t];
+            row->samples = m->samples[t];
+            for (int k = 0; k < STRAGGLER_PHASES; k++) {
+                double work = m->seconds[k] * (double)m->samples[t];
+                row->seconds[k] = work * (1 - m->noise * log(uniform(at)));
+                if (uniform(at) < m->stalls) row->seconds[k] += m->stall_seconds * -log(uniform(at));
+                if (t == m->tower && k == m->phase) row->seconds[k] += m->lost;
+            }
+        }
+}
+
+/* Two windows in a row. */
+static Straggler named_by(const Machine *m, int towers, uint32_t *at)
+{
+    StragglerTimes times[STEPS * TOWERS];
+    StragglerWatch watch;
+    straggler_start(&watch);
+    for (int w = 0; w < 2; w++) {
+        window_make(m, towers, at, times);
+        Straggler found = straggler_find(times, STEPS, towers);
+        straggler_window(&watch, &found, w * STEPS);
+    }
+    return watch.named;
+}
+
+static void test_every_tower_and_phase(void **state)
+{
+    (void)state;
+    uint32_t at = 0;
+    for (int towers = 2; towers <= TOWERS; towers++)
+        for (int t = 0; t < towers; t++)
+            for (int k = 0; k < STRAGGLER_PHASES; k++) {
+                Machine m = usual;
+                m.tower = t, m.phase = k, m.lost = 20e-3;
+                Straggler named = named_by(&m, towers, &at);
+                assert_int_equal(named.tower, t);
+                assert_int_equal(named.phase, k);
+                assert_true(fabs(named.seconds - named.others - 20e-3) < 4e-3);
+            }
+}
+
+/* A machine on which other programs run: every third phase of any tower is interrupted, some for longer than the step.
+ */
+static void test_noise_hides_nobody_and_accuses_nobody(void **state)
+{
+    (void)state;
+    uint32_t at = 1000000;
+    for (int i = 0; i < 500; i++) {
+        Machine m = usual;
+        m.noise = 0.3, m.stalls = 0.3, m.stall_seconds = 30e-3;
+        assert_int_equal(named_by(&m, 2 + i % 3, &at).tower, -1);
+    }
+    for (int i = 0; i < 20; i++) {
+        Machine m = usual;
+        m.noise = 0.1, m.stalls = 0.03, m.stall_seconds = 30e-3;
+        m.tower = i % 3, m.phase = i % STRAGGLER_PHASES, m.lost = 20e-3;
+        Straggler named = named_by(&m, 3, &at);
+        assert_int_equal(named.tower, m.tower);
+        assert_int_equal(named.phase, m.phase);
+    }
+}
+
+/* A tower with more samples works longer, one with few has more to do per sample: neither is slow. */
+static void test_shares_are_no_fault(void **state)
+{
+    (void)state;
+    uint32_t at = 2000000;
+    for (int i = 0; i < 50; i++) {
+        Machine m = usual;
+        m.samples[0] = 48, m.samples[1] = 4, m.samples[2] = 0;
+        assert_int_equal(named_by(&m, TOWERS, &at).tower, -1);
+    }
+    Machine m = usual;
+    m.samples[0] = 48;
+    m.tower = 1, m.phase = 2, m.lost = 30e-3; /* slower than it should be, but done before the other */
+    assert_int_equal(named_by(&m, 2, &at).tower, -1);
+    m.lost = 120e-3;
+    assert_int_equal(named_by(&m, 2, &at).tower, 1);
+}
+
+static void test_too_little_is_nothing(void **state)
+{
+    (void)state;
+    uint32_t at = 3000000;
+    Machine m = usual;
+    m.tower = 1, m.phase = 2, m.lost = 2e-3; /* of a step of 31 */
+    assert_int_equal(named_by(&m, TOWERS, &at).tower, -1);
+    assert_int_equal(named_by(&m, 1, &at).tower, -1);
+    StragglerTimes none[STEPS * TOWERS] = {{.samples = 0}};
+    assert_int_equal(straggler_find(none, STEPS, TOWERS).tower, -1);
+    assert_int_equal(straggler_find(none, 0, TOWERS).tower, -1);
+}
+
+/* One window is not enough; a note comes once, again after many steps, and when it is over. */
+static void test_notes(void **state)
+{
+    (void)state;
+    StragglerWatch watch;
+    Straggler nobody = {.tower = -1}, one = {.tower = 1, .phase = 2}, other = {.tower = 1, .phase = 0};
+    straggler_start(&watch);
+    assert_int_equal(straggler_window(&watch, &nobody, 0), STRAGGLER_SAME);
+    assert_int_equal(straggler_window(&watch, &one, 40), STRAGGLER_SAME);
+    assert_int_equal(watch.named.tower, -1);
+    assert_int_equal(straggler_window(&watch, &one, 80), STRAGGLER_NAMED);
+    assert_int_equal(watch.named.tower, 1);
+    assert_int_equal(straggler_window(&watch, &one, 120), STRAGGLER_SAME);
+    assert_int_equal(straggler_window(&watch, &other, 160), STRAGGLER_SAME);
+    assert_int_equal(watch.named.phase, 2);
+    assert_int_equal(straggler_window(&watch, &other, 200), STRAGGLER_NAMED);
+    assert_int_equal(straggler_window(&watch, &other, 1199), STRAGGLER_SAME);
+    assert_int_equal(straggler_window(&watch, &other, 1200), STRAGGLER_NAMED);
+    assert_int_equal(straggler_window(&watch, &nobody, 1240), STRAGGLER_SAME);
+    assert_int_equal(straggler_window(&watch, &nobody, 1280), STRAGGLER_GONE);
+    assert_int_equal(straggler_window(&watch, &nobody, 1320), STRAGGLER_SAME);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_tower_and_phase),
+        cmocka_unit_test(test_noise_hides_nobody_and_accuses_nobody),
+        cmocka_unit_test(test_shares_are_no_fault),
+        cmocka_unit_test(test_too_little_is_nothing),
+        cmocka_unit_test(test_notes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

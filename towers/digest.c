@@ -1,0 +1,225 @@
+/* Do all replicas still hold the same weights? Every tower applies the same update to the same numbers, so after every
+ * step weights, optimizer memory and weight averages must be equal, bit for bit; what differs was damaged.
+ *
+ * Each process hashes its own (XXH3, 64 bits) and leaves the digest in the ledger; after a barrier everybody has read
+ * all of them. Only when they differ, the tensors are compared one by one, and the first that differs element by
+ * element with a process of the majority. Two replicas that differ cannot tell which one is right. Padding between
+ * parameters and the towers' own batch-norm statistics are not compared. */
+#include "towers/process.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { PARTS_MAX = 2 + OPTIMIZER_SLOTS, NAMES_BYTES = 256 };
+
+/* An arena in the layout of the weights that all replicas must agree on. */
+typedef struct Part {
+    const char *name;
+    const float *memory; /* of the device */
+} Part;
+
+static int parts_list(const Replica *r, Part parts[PARTS_MAX])
+{
+    static const char *const slot_names[OPTIMIZER_SLOTS] = {"first optimizer slot", "second optimizer slot"};
+    int count = 0;
+    parts[count++] = (Part){"weights", r->arena[ARENA_PARAM]};
+    for (int s = 0; s < OPTIMIZER_SLOTS; s++)
+        if (r->slot[s]) parts[count++] = (Part){slot_names[s], r->slot[s]};
+    if (r->ema) parts[count++] = (Part){"average of the weights", r->ema};
+    return count;
+}
+
+static Status part_fetch(TowerProcess *p, const Part *part)
+{
+    const Backend *backend = p->replica->device.backend;
+    TRY(backend->download(&p->replica->device, p->scratch, part->memory,
+                          p->replica->layout->param_elements * sizeof(float)));
+    return backend->finish(&p->replica->device, LANE_COMPUTE);
+}
+
+static uint64_t entry_digest(const TowerProcess *p, const LayoutEntry *entry, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(p->scratch + entry->first, entry->count * sizeof(float), seed);
+}
+
+static Status replica_digest(TowerProcess *p, uint64_t *digest)
+{
+    const Layout *layout = p->replica->layout;
+    Part parts[PARTS_MAX];
+    int count = parts_list(p->replica, parts);
+    *digest = 0;
+    for (int k = 0; k < count; k++) {
+        TRY(part_fetch(p, &parts[k]));
+        for (int i = 0; i < layout->param_count; i++) *digest = entry_digest(p, &layout->params[i], *digest);
+    }
+    return OK;
+}
+
+/* ---- the vote */
+
+static int votes_for(const Ledger *ledger, int rank)
+{
+    int votes = 0;
+    for (int r = 0; r < ledger->processes; r++)
+        votes += ledger->process[r].finding.digest == ledger->process[rank].finding.digest;
+    return votes;
+}
+
+/* A process of the largest group of equals, and the size of the group. */
+static int majority_find(const Ledger *ledger, int *votes)
+{
+    int best = 0;
+    *votes = votes_for(ledger, 0);
+    for (int r = 1; r < ledger->processes; r++) {
+        if (votes_for(ledger, r) <= *votes) continue;
+        best = r;
+        *votes = votes_for(ledger, r);
+    }
+    return best;
+}
+
+/* Everybody's digest is in the ledger: do they agree? The second barrier lets the next digests be written. */
+static Status digests_compare(TowerProcess *p, uint64_t mine, bool *equal)
+{
+    int votes;
+    p->ledger->process[p->rank].finding.digest = mine;
+    TRY(comm_barrier(p->comm));
+    majority_find(p->ledger, &votes);
+    *equal = votes == p->ledger->processes;
+    return comm_barrier(p->comm);
+}
+
+/* ---- what differs */
+
+/* The first tensor that differs. Its part's values are in p->scratch, its digests in the ledger. */
+static Status entry_find(TowerProcess *p, Part *part, const LayoutEntry **entry)
+{
+    Part parts[PARTS_MAX];
+    const Layout *layout = p->replica->layout;
+    int count = parts_list(p->replica, parts);
+    *entry = NULL;
+    for (int k = 0; k < count; k++) {
+        TRY(part_fetch(p, &parts[k]));
+        for (int i = 0; i < layout->param_count; i++) {
+            bool equal = false;
+            TRY(digests_compare(p, entry_digest(p, &layout->params[i], 0), &equal));
+            if (equal) continue;
+            *part = parts[k];
+            *entry = &layout->params[i];
+            return OK;
+        }
+    }
+    return OK;
+}
+
+/* Compare the tensor with that of process `good`; what is found goes into the ledger. */
+static Status entry_compare(TowerProcess *p, const LayoutEntry *entry, int good)
+{
+    Status st = OK;
+    LedgerFinding *finding = &p->ledger->process[p->rank].finding;
+    const float *mine = p->scratch + entry->first;
+    float *theirs = malloc(entry->count * sizeof *theirs);
+    if (!theirs) return FAIL(ERR_MEMORY, "%s of another replica", entry->name);
+    memcpy(theirs, mine, entry->count * sizeof *theirs);
+    TRY_OUT(comm_broadcast(p->comm, theirs, entry->count * sizeof *theirs, good));
+    finding->wrong = 0;
+    for (size_t i = 0; i < entry->count; i++) {
+        if (memcmp(&mine[i], &theirs[i], sizeof *mine) == 0 || finding->wrong++) continue;
+        finding->element = (int64_t)i;
+        finding->wanted = (double)theirs[i];
+        finding->got = (double)mine[i];
+    }
+    TRY_OUT(comm_barrier(p->comm));
+out:
+    free(theirs);
+    return st;
+}
+
+/* "tower 1, tower 5 (process 2)": those that do not agree with process `good`. Returns the first one. */
+static int minority_text(const TowerProcess *p, int good, char *text, size_t bytes)
+{
+    const Ledger *ledger = p->ledger;
+    int first = -1;
+    size_t used = 0;
+    *text = 0;
+    for (int r = 0; r < ledger->processes && used < bytes; r++) {
+        char one[48];
+        if (ledger->process[r].finding.digest == ledger->process[good].finding.digest) continue;
+        towers_text(p->job, r, one, sizeof one);
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", first < 0 ? "" : ", ", one);
+        if (first < 0) first = r;
+    }
+    return first;
+}
+
+static void drift_text(const TowerProcess *p, const Part *part, const LayoutEntry *entry, char *text, size_t bytes)
+{
+    const Ledger *ledger = p->ledger;
+    char names[NAMES_BYTES], others[48];
+    int votes, good = majority_find(ledger, &votes), bad = minority_text(p, good, names, sizeof names);
+    const LedgerFinding *f = &ledger->process[bad].finding;
+    towers_text(p->job, good, others, sizeof others);
+    int used;
+    if (2 * votes > ledger->processes)
+        used = snprintf(text, bytes, "after step %lld the replica of %s differs from the %d others",
+                        (long long)p->run.step, names, votes);
+    else
+        used =
+            snprintf(text, bytes,
+                     "after step %lld the replicas of %s and %s differ; no majority of the %d replicas tells which is "
+                     "right",
+                     (long long)p->run.step, others, names, ledger->processes);
+    if (used >= (int)bytes) return;
+    snprintf(text + used, bytes - (size_t)used,
+             ": %s, %s, element %lld is %.9g in %s instead of %.9g (%lld of %zu elements)", part->name, entry->name,
+             (long long)f->element, f->got, names, f->wanted, (long long)f->wrong, entry->count);
+}
+
+/* ---- what is done about it */
+
+static Status drift_act(TowerProcess *p, const char *text)
+{
+    if (p->job->sdc_policy == SDC_POLICY_WARN) {
+        if (p->rank == 0) ledger_note(p->ledger, "%s", text);
+        return p->metrics ? metrics_log(p->metrics, "%s", text) : OK;
+    }
+    p->drifted = true;
+    return FAIL(ERR_NUMERIC,
+                "%s; nothing was saved of this state, the last checkpoint is sound (--resume auto goes on from there); "
+                "look for faulty memory in that device, or train on with --sdc-policy warn",
+                text);
+}
+
+static Status drift_report(TowerProcess *p)
+{
+    char text[LEDGER_MESSAGE / 2];
+    Part part;
+    const LayoutEntry *entry = NULL;
+    int votes;
+    TRY(entry_find(p, &part, &entry));
+    if (!entry) { /* equal at the second look: a read that went wrong */
+        snprintf(text, sizeof text,
+                 "after step %lld the replicas' digests differed once, and no longer at a second look",
+                 (long long)p->run.step);
+        return drift_act(p, text);
+    }
+    TRY(entry_compare(p, entry, majority_find(p->ledger, &votes)));
+    drift_text(p, &part, entry, text, sizeof text);
+    TRY(comm_barrier(p->comm));
+    return drift_act(p, text);
+}
+
+Status digest_check(TowerProcess *p, bool now)
+{
+    int64_t every = p->job->sdc_check;
+    uint64_t digest;
+    bool equal = false;
+    if (every <= 0 || p->ledger->processes == 1 || p->compared_step == p->run.step) return OK;
+    if (!now && p->run.step % every) return OK;
+    TRY(replica_digest(p, &digest));
+    TRY(digests_compare(p, digest, &equal));
+    p->compared_step = p->run.step;
+    if (p->rank == 0) atomic_fetch_add(&p->ledger->run.digests, 1);
+    return equal ? OK : drift_report(p);
+}

@@ -1,0 +1,228 @@
+/* Do the collectives deliver what was given? Asked once, before anything is learnt, at the sizes that training uses.
+ *
+ * Every tower gives each bucket of the gradient arena, and the lanes, filled with whole numbers times powers of two
+ * that follow from (tower, element, round): their sums are exact in any order, so every element that any tower receives
+ * can be checked for equality. Broadcasts of the buckets follow, from every process in turn. When something is wrong
+ * the sum is repeated with one tower at a time giving anything but zeros, to tell who is not heard by whom.
+ * Machines whose GPUs lose peer-to-peer writes are known: they train, and learn nothing. */
+#include "towers/fault.h"
+#include "towers/process.h"
+
+#include <string.h>
+
+enum { ROUNDS = 2, EVERYBODY = -1, MANTISSA_BITS = 22 };
+
+static float *grads(const TowerProcess *p)
+{
+    return p->replica->arena[ARENA_GRAD];
+}
+
+static size_t grad_count(const TowerProcess *p)
+{
+    return p->replica->layout->param_elements;
+}
+
+/* ---- the pattern */
+
+/* Bits of one tower's numbers, so that the sum of all towers' fits a float. */
+static int value_bits(int towers)
+{
+    int bits = MANTISSA_BITS;
+    for (int t = 1; t < towers; t *= 2) bits--;
+    return bits;
+}
+
+static float pattern(int tower, size_t element, int round, int bits)
+{
+    static const float scale[16] = {0x1p-64f, 0x1p-56f, 0x1p-48f, 0x1p-40f, 0x1p-32f, 0x1p-24f, 0x1p-16f, 0x1p-8f,
+                                    0x1p0f,   0x1p8f,   0x1p16f,  0x1p24f,  0x1p32f,  0x1p40f,  0x1p48f,  0x1p56f};
+    uint32_t h = (uint32_t)element * 2654435761u + (uint32_t)tower * 2246822519u + (uint32_t)round * 3266489917u;
+    h = (h ^ h >> 15) * 2246822519u;
+    h ^= h >> 13;
+    return (float)((int32_t)(h >> (31 - bits)) - (1 << bits)) * scale[element & 15];
+}
+
+static float wanted_sum(const TowerProcess *p, int only, size_t element, int round)
+{
+    int towers = p->ledger->towers, bits = value_bits(towers);
+    float sum = 0;
+    if (only != EVERYBODY) return pattern(only, element, round, bits);
+    for (int t = 0; t < towers; t++) sum += pattern(t, element, round, bits);
+    return sum;
+}
+
+/* Test hook: a bit that is lost on the way out of a tower, or on the way in. */
+static void damage(const TowerProcess *p, int tower, Phase phase, float *values)
+{
+    const Fault *fault = fault_of(FAULT_BITFLIP, tower, 0);
+    if (!fault || (fault->phase == PHASE_REDUCE) != (phase == PHASE_REDUCE)) return;
+    uint32_t *last = (uint32_t *)values + p->buckets.bucket[p->buckets.count - 1].first;
+    last[7] ^= 1u << 20;
+}
+
+/* ---- one sum */
+
+static Status tower_give(TowerProcess *p, int tower, int only, int round)
+{
+    const Backend *backend = p->replica->device.backend;
+    size_t count = grad_count(p);
+    int bits = value_bits(p->ledger->towers);
+    memset(p->scratch, 0, (count + SUM_LANES) * sizeof(float));
+    for (size_t i = 0; (only == EVERYBODY || only == tower) && i < count + SUM_LANES; i++)
+        p->scratch[i] = pattern(tower, i, round, bits);
+    damage(p, tower, PHASE_START, p->scratch);
+    TRY(backend->upload(&p->replica->device, grads(p), p->scratch, count * sizeof(float)));
+    for (int b = 0; b < p->buckets.count; b++) {
+        const Bucket *bucket = &p->buckets.bucket[b];
+        TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
+    }
+    TRY(comm_give(p->comm, tower, count, p->scratch + count, SUM_LANES));
+    return backend->finish(&p->replica->device, LANE_COMPUTE);
+}
+
+static Status sum_take(TowerProcess *p)
+{
+    const Backend *backend = p->replica->device.backend;
+    size_t count = grad_count(p);
+    for (int b = 0; b < p->buckets.count; b++) {
+        const Bucket *bucket = &p->buckets.bucket[b];
+        TRY(comm_sum(p->comm, bucket->first, grads(p) + bucket->first, bucket->count));
+    }
+    TRY(comm_sum(p->comm, count, p->scratch + count, SUM_LANES));
+    TRY(backend->download(&p->replica->device, p->scratch, grads(p), count * sizeof(float)));
+    TRY(backend->finish(&p->replica->device, LANE_COMPUTE));
+    damage(p, p->first, PHASE_REDUCE, p->scratch);
+    return OK;
+}
+
+static int bucket_of(const TowerProcess *p, size_t element)
+{
+    int b = 0;
+    while (b + 1 < p->buckets.count && element >= p->buckets.bucket[b + 1].first) b++;
+    return b;
+}
+
+static void element_check(LedgerFinding *finding, size_t element, float wanted, float got)
+{
+    if (memcmp(&wanted, &got, sizeof wanted) == 0 || wanted == got) return;
+    if (finding->wrong++) return;
+    finding->element = (int64_t)element;
+    finding->wanted = (double)wanted;
+    finding->got = (double)got;
+}
+
+/* The sum over the towers, with every element compared; `only` gives, the others give zeros. */
+static Status sum_check(TowerProcess *p, int only, int round)
+{
+    LedgerFinding *finding = &p->ledger->process[p->rank].finding;
+    size_t count = grad_count(p) + SUM_LANES;
+    for (int slot = 0; slot < p->local; slot++) TRY(tower_give(p, p->first + slot, only, round));
+    TRY(sum_take(p));
+    *finding = (LedgerFinding){0};
+    for (size_t i = 0; i < count; i++) element_check(finding, i, wanted_sum(p, only, i, round), p->scratch[i]);
+    return OK;
+}
+
+/* ---- agreement on what was found */
+
+/* The process with most wrong elements, or -1; equal on all ranks. */
+static Status worst_find(TowerProcess *p, int *worst, int *seen, LedgerFinding *finding)
+{
+    *worst = -1;
+    *seen = 0;
+    TRY(comm_barrier(p->comm));
+    for (int r = 0; r < p->ledger->processes; r++) {
+        const LedgerFinding *other = &p->ledger->process[r].finding;
+        if (!other->wrong) continue;
+        ++*seen;
+        if (*worst >= 0 && finding->wrong >= other->wrong) continue;
+        *worst = r;
+        *finding = *other;
+    }
+    return comm_barrier(p->comm); /* nobody writes the next finding before all have read this one */
+}
+
+static Status failure(const TowerProcess *p, const char *what, const char *who, const LedgerFinding *f)
+{
+    size_t element = (size_t)f->element, end = grad_count(p);
+    int b = bucket_of(p, element);
+    char where[96];
+    if (element >= end)
+        snprintf(where, sizeof where, "lane %zu", element - end);
+    else
+        snprintf(where, sizeof where, "bucket %d of %d, element %zu", b, p->buckets.count,
+                 element - p->buckets.bucket[b].first);
+    return FAIL(ERR_DEVICE,
+                "self-test of the %s: %s: %s: wanted %.9g, got %.9g (%lld elements are wrong); towers that do not get "
+                "what others give cannot learn together (GPUs: try NCCL_P2P_DISABLE=1, look for ACS or an IOMMU in the "
+                "BIOS)",
+                what, who, where, f->wanted, f->got, (long long)f->wrong);
+}
+
+/* Tower by tower: whose numbers do not arrive, and where. */
+static Status sum_blame(TowerProcess *p, int round, int worst, LedgerFinding finding)
+{
+    char who[160], receiver[48];
+    int from = -1, from_seen = 0, senders = 0;
+    int64_t most = 0;
+    for (int t = 0; t < p->ledger->towers; t++) {
+        int at, seen;
+        LedgerFinding alone;
+        TRY(sum_check(p, t, round));
+        TRY(worst_find(p, &at, &seen, &alone));
+        senders += at >= 0;
+        if (at < 0 || alone.wrong <= most) continue;
+        most = alone.wrong;
+        from = t;
+        from_seen = seen;
+        worst = at;
+        finding = alone;
+    }
+    towers_text(p->job, worst, receiver, sizeof receiver);
+    if (from < 0)
+        snprintf(who, sizeof who, "%s did not get the sum (a second try went well)", receiver);
+    else if (senders == p->ledger->towers)
+        snprintf(who, sizeof who, "what the towers give does not arrive at %s as it was", receiver);
+    else if (from_seen == p->ledger->processes)
+        snprintf(who, sizeof who, "what tower %d gives arrives nowhere as it was, not even at %s", from, receiver);
+    else
+        snprintf(who, sizeof who, "what tower %d gives does not arrive at %s as it was", from, receiver);
+    return failure(p, "sum over the towers", who, &finding);
+}
+
+/* ---- broadcasts */
+
+static Status broadcast_check(TowerProcess *p, int bucket_number, int root)
+{
+    const Bucket *bucket = &p->buckets.bucket[bucket_number];
+    LedgerFinding *finding = &p->ledger->process[p->rank].finding, worst_finding;
+    int bits = value_bits(1), worst, seen;
+    float *values = p->scratch + bucket->first;
+    for (size_t i = 0; i < bucket->count; i++)
+        values[i] = p->rank == root ? pattern(root, bucket->first + i, ROUNDS, bits) : 0;
+    TRY(comm_broadcast(p->comm, values, bucket->count * sizeof *values, root));
+    *finding = (LedgerFinding){0};
+    for (size_t i = 0; i < bucket->count; i++)
+        element_check(finding, bucket->first + i, pattern(root, bucket->first + i, ROUNDS, bits), values[i]);
+    TRY(worst_find(p, &worst, &seen, &worst_finding));
+    if (worst < 0) return OK;
+    char who[160], sender[48], receiver[48];
+    towers_text(p->job, root, sender, sizeof sender);
+    towers_text(p->job, worst, receiver, sizeof receiver);
+    snprintf(who, sizeof who, "what %s sent did not arrive at %s as it was", sender, receiver);
+    return failure(p, "broadcast", who, &worst_finding);
+}
+
+Status selftest_run(TowerProcess *p)
+{
+    int worst, seen, processes = p->ledger->processes;
+    LedgerFinding finding;
+    for (int round = 0; p->ledger->towers > 1 && round < ROUNDS; round++) {
+        TRY(sum_check(p, EVERYBODY, round));
+        TRY(worst_find(p, &worst, &seen, &finding));
+        if (worst >= 0) return sum_blame(p, round, worst, finding);
+    }
+    int rounds = p->buckets.count > processes ? p->buckets.count : processes;
+    for (int i = 0; processes > 1 && i < rounds; i++) TRY(broadcast_check(p, i % p->buckets.count, i % processes));
+    return p->replica->device.backend->fill(&p->replica->device, grads(p), 0, grad_count(p));
+}

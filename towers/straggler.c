@@ -1,0 +1,121 @@
+/* Who is waited for; see straggler.h. */
+#include "towers/straggler.h"
+
+#include <stdlib.h>
+
+#include "towers/data/share.h"
+
+static const double SLOW_SHARE = 0.15, SLOW_LEAST = 0.5e-3, SLOW_STEPS = 0.85;
+
+const char *straggler_phase_name(int phase)
+{
+    static const char *const names[STRAGGLER_PHASES] = {"data", "copy", "forward", "backward"};
+    return phase >= 0 && phase < STRAGGLER_PHASES ? names[phase] : "no phase";
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts the values. 0 of none. */
+static double median(double *values, int count)
+{
+    if (count == 0) return 0;
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static double work(const StragglerTimes *t)
+{
+    double sum = 0;
+    for (int k = 0; k < STRAGGLER_PHASES; k++) sum += t->seconds[k];
+    return sum;
+}
+
+/* The median of the other towers that had samples in this step: of a phase and of a sample, or (phase -1) of the whole
+ * work. Returns how many they were. */
+static int others_median(const StragglerTimes *step, int towers, int tower, int phase, double *value)
+{
+    double values[TOWERS_MAX];
+    int count = 0;
+    for (int u = 0; u < towers && count < TOWERS_MAX; u++) {
+        if (u == tower || step[u].samples == 0) continue;
+        values[count++] = phase < 0 ? work(&step[u]) : step[u].seconds[phase] / (double)step[u].samples;
+    }
+    *value = median(values, count);
+    return count;
+}
+
+/* What a tower does in a phase against what the others would need; false: it cannot be told. */
+typedef struct Excess {
+    double own, others, excess, margin; /* medians over the steps */
+    bool steady, delays;
+} Excess;
+
+static bool excess_measure(const StragglerTimes *times, int steps, int towers, int tower, int phase, Excess *e)
+{
+    double own[STRAGGLER_WINDOW], others[STRAGGLER_WINDOW], excess[STRAGGLER_WINDOW], late[STRAGGLER_WINDOW],
+        usual[STRAGGLER_WINDOW];
+    int count = 0, above = 0;
+    for (int s = 0; s < steps && count < STRAGGLER_WINDOW; s++) {
+        const StragglerTimes *step = times + (int64_t)s * towers, *mine = &step[tower];
+        double sample, total;
+        if (mine->samples == 0 || others_median(step, towers, tower, phase, &sample) == 0) continue;
+        others_median(step, towers, tower, -1, &total);
+        own[count] = mine->seconds[phase];
+        others[count] = sample * (double)mine->samples;
+        excess[count] = own[count] - others[count];
+        late[count] = work(mine) - total;
+        usual[count++] = total;
+    }
+    if (count < STRAGGLER_WINDOW / 2) return false;
+    double share = SLOW_SHARE * median(usual, count);
+    e->margin = share > SLOW_LEAST ? share : SLOW_LEAST;
+    for (int i = 0; i < count; i++) above += excess[i] > e->margin / 2;
+    e->steady = above >= SLOW_STEPS * count;
+    e->delays = median(late, count) > e->margin / 2;
+    e->own = median(own, count);
+    e->others = median(others, count);
+    e->excess = median(excess, count);
+    return true;
+}
+
+Straggler straggler_find(const StragglerTimes *times, int steps, int towers)
+{
+    Straggler found = {.tower = -1};
+    double most = 0;
+    for (int t = 0; towers > 1 && t < towers; t++) {
+        for (int k = 0; k < STRAGGLER_PHASES; k++) {
+            Excess e;
+            if (!excess_measure(times, steps, towers, t, k, &e)) continue;
+            if (e.excess <= e.margin || e.excess <= most || !e.steady || !e.delays) continue;
+            most = e.excess;
+            found = (Straggler){.tower = t, .phase = k, .seconds = e.own, .others = e.others};
+        }
+    }
+    return found;
+}
+
+void straggler_start(StragglerWatch *watch)
+{
+    *watch = (StragglerWatch){.before = {.tower = -1}, .named = {.tower = -1}};
+}
+
+static bool same(const Straggler *a, const Straggler *b)
+{
+    return a->tower == b->tower && (a->tower < 0 || a->phase == b->phase);
+}
+
+StragglerNews straggler_window(StragglerWatch *watch, const Straggler *found, int64_t step)
+{
+    bool agreed = same(&watch->before, found), known = same(&watch->named, found), was = watch->named.tower >= 0;
+    watch->before = *found;
+    if (!agreed) return STRAGGLER_SAME;
+    watch->named = *found;
+    if (found->tower < 0) return was ? STRAGGLER_GONE : STRAGGLER_SAME;
+    if (known && step - watch->noted < STRAGGLER_REMIND) return STRAGGLER_SAME;
+    watch->noted = step;
+    return STRAGGLER_NAMED;
+}

@@ -1,0 +1,47 @@
+/* Straggler: the tower that all others wait for, and the phase in which it loses the time. All towers' steps last
+ * equally long, since each ends with the sum over all; the time up to the arrival at the sum tells them apart.
+ *
+ * Robust and relative: a tower is slow in a phase if over a window of steps the median of (its time - what the others'
+ * median needs for as many samples) is above SLOW_SHARE of a step's work and SLOW_LEAST, if that is so (by half of it)
+ * in 34 of 40 steps, and if its work as a whole takes longer than the others'. One bad moment of a machine, or noise
+ * that hits now this tower and now that one, names nobody. It is named when two windows in a row agree. */
+#ifndef TOWERS_STRAGGLER_H
+#define TOWERS_STRAGGLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { STRAGGLER_WINDOW = 40, STRAGGLER_PHASES = 4 };
+
+/* One tower, one step. */
+typedef struct StragglerTimes {
+    double seconds[STRAGGLER_PHASES]; /* data, copy, forward, backward */
+    int64_t samples;
+} StragglerTimes;
+
+typedef struct Straggler {
+    int tower;              /* -1: nobody */
+    int phase;              /* 0 .. STRAGGLER_PHASES - 1 */
+    double seconds, others; /* medians: its time in the phase, the others' for as many samples */
+} Straggler;
+
+const char *straggler_phase_name(int phase);
+
+/* Of one window: times[step * towers + tower], at most STRAGGLER_WINDOW steps and any number of towers. */
+Straggler straggler_find(const StragglerTimes *times, int steps, int towers);
+
+/* The memory of a run: feed it window by window. */
+typedef struct StragglerWatch {
+    Straggler before; /* of the last window */
+    Straggler named;  /* two windows agreed; tower -1: nobody */
+    int64_t noted;    /* step of the last note about it */
+} StragglerWatch;
+
+typedef enum StragglerNews { STRAGGLER_SAME = 0, STRAGGLER_NAMED, STRAGGLER_GONE } StragglerNews;
+
+void straggler_start(StragglerWatch *watch);
+/* STRAGGLER_NAMED: tell about watch->named, now and every STRAGGLER_REMIND steps; STRAGGLER_GONE: it is over. */
+enum { STRAGGLER_REMIND = 1000 };
+StragglerNews straggler_window(StragglerWatch *watch, const Straggler *found, int64_t step);
+
+#endif
