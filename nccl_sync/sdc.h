@@ -3,6 +3,6 @@
 #ifndef TOWERS_NCCL_SYNC_SDC_H
 #define TOWERS_NCCL_SYNC_SDC_H
 
-typedef enum SdcPolicy { SDC_POLICY_WARN = 0, SDC_POLICY_STOP } SdcPolicy;
+typedef enum SdcPolicy { SDC_POLICY_WARN = 0, SDC_POLICY_STOP, SDC_POLICY_ROLLBACK } SdcPolicy;
 
 #endif

@@ -59,6 +59,14 @@ latest before-saving 4
 TOWERS_FAULT="bitflip:tower=3,step=7" ended 8 "the replica of towers 2..3 (process 1) differs from the 2 others" virtual --sdc-check 2 --towers 6 --batch-size 2
 TOWERS_FAULT="bitflip:tower=1,step=7" ended 8 "after step 8 the replicas of tower 0 and tower 1 differ; no majority" two --sdc-check 4 --towers 2 --processes 2
 TOWERS_FAULT="bitflip:tower=1,step=7" ended 0 "warning: after step 8 the replica of tower 1 differs" warn --sdc-check 4 --sdc-policy warn
+for steps in 4 100; do # back to step 4, or to the start
+    TOWERS_FAULT="bitflip:tower=1,step=7" ended 0 "differs from the 2 others: weights, " back$steps --sdc-check 3 --sdc-policy rollback --checkpoint-steps $steps
+    grep -q "back to the checkpoint of step $((steps % 100)) (1 of 10)" "$work/err" || complain "back$steps: $(cat "$work/err")"
+    cmp "$work/back$steps/last.safetensors" "$work/plain/last.safetensors" || complain "back$steps: other weights"
+    [[ $(wc -l <"$work/back$steps/metrics.jsonl") == 12 ]] || complain "back$steps: not every step once: $(wc -l <"$work/back$steps/metrics.jsonl")"
+done
+many=$(for i in 1 2 3 4; do echo -n "bitflip:tower=1,step=7;"; done)
+TOWERS_FAULT=$many ended 8 "after 3 returns to a checkpoint (--nan-limit)" back-and-back --sdc-check 1 --sdc-policy rollback --nan-limit 3
 TOWERS_FAULT="bitflip:tower=1,step=7" ended 0 "" never --sdc-check 0
 quiet never
 

@@ -6,6 +6,7 @@
  * element with a process of the majority. Two replicas that differ cannot tell which one is right. Padding between
  * parameters and the towers' own batch-norm statistics are not compared. */
 #include "towers/process.h"
+#include "towers/rollback.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -185,6 +186,11 @@ static Status drift_act(TowerProcess *p, const char *text)
         return p->metrics ? metrics_log(p->metrics, "%s", text) : OK;
     }
     p->drifted = true;
+    if (p->job->sdc_policy == SDC_POLICY_ROLLBACK) {
+        TRY(rollback_drift(p, text));
+        p->drifted = false;
+        return OK;
+    }
     return FAIL(ERR_NUMERIC,
                 "%s; nothing was saved of this state, the last checkpoint is sound (--resume auto goes on from there); "
                 "look for faulty memory in that device, or train on with --sdc-policy warn",
@@ -219,7 +225,8 @@ Status digest_check(TowerProcess *p, bool now)
     if (!now && p->run.step % every) return OK;
     TRY(replica_digest(p, &digest));
     TRY(digests_compare(p, digest, &equal));
-    p->compared_step = p->run.step;
     if (p->rank == 0) atomic_fetch_add(&p->ledger->run.digests, 1);
-    return equal ? OK : drift_report(p);
+    if (!equal) return drift_report(p);
+    p->compared_step = p->run.step;
+    return OK;
 }

@@ -159,4 +159,15 @@ const Fault *fault_poison(int tower, int64_t step)
     return fault ? fault : fault_of(FAULT_INF, tower, step);
 }
 
+const Fault *fault_once(FaultKind kind, int tower, int64_t step)
+{
+    for (int i = 0; i < faults_used; i++) {
+        Fault *fault = &faults[i];
+        if (fault->kind != kind || fault->tower != tower || fault->step != step || fault->spent) continue;
+        fault->spent = true;
+        return fault;
+    }
+    return NULL;
+}
+
 #endif

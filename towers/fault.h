@@ -29,6 +29,7 @@ typedef struct Fault {
     int ms;
     int64_t index;                              /* of the element that is poisoned in a layer; -1: all */
     bool loss, grad, weights, statistics, slot; /* what nan and inf poison */
+    bool spent;                                 /* by fault_once */
     char layer[128];                            /* "" or the op whose output is poisoned */
 } Fault;
 
@@ -47,6 +48,8 @@ const Fault *fault_poison(int tower, int64_t step);
 void fault_strike(int tower, int64_t step, Phase phase);
 /* The fault of this kind set for (tower, step), or NULL. */
 const Fault *fault_of(FaultKind kind, int tower, int64_t step);
+/* The same, and gone from then on: what strikes by chance does not strike a step again when it is repeated. */
+const Fault *fault_once(FaultKind kind, int tower, int64_t step);
 #else
 static inline Status faults_load(void)
 {
@@ -74,6 +77,10 @@ static inline const Fault *fault_of(FaultKind kind, int tower, int64_t step)
 {
     (void)kind, (void)tower, (void)step;
     return NULL;
+}
+static inline const Fault *fault_once(FaultKind kind, int tower, int64_t step)
+{
+    return fault_of(kind, tower, step);
 }
 #endif
 

@@ -400,8 +400,9 @@ static Status step_follow(TowerProcess *p)
 static Status steps_run(TowerProcess *p)
 {
     p->epoch_started_ns = p->checkpoint_ns = clock_ns();
+    bool goes_back = p->job->nan_policy == NAN_POLICY_ROLLBACK || p->job->sdc_policy == SDC_POLICY_ROLLBACK;
     if (epoch_end_is_owed(p)) TRY(step_follow(p));
-    if (p->job->nan_policy == NAN_POLICY_ROLLBACK && p->run.step == 0) TRY(checkpoint_write(p)); /* to go back to */
+    if (goes_back && p->run.step == 0) TRY(checkpoint_write(p)); /* to go back to */
     while (p->run.step < p->total_steps && !p->stop) {
         TRY(step_run(p));
         if (p->go_back) {

@@ -32,34 +32,58 @@ static Status refuse_return(const TowerProcess *p, int64_t refused, int64_t blam
 }
 
 /* Only rank 0 has them. Rows of the steps that run again are cut off, as after a resume. */
-static Status records_return(TowerProcess *p, int64_t refused, int64_t blamed)
+static Status records_return(TowerProcess *p)
 {
-    const char *report = p->ledger->search.report;
     if (p->rank != 0) return OK;
     metrics_close(p->metrics);
     p->metrics = NULL;
-    TRY(metrics_open(p->job->run_dir, p->run.step, p->job->event_interval, &p->metrics));
-    ledger_note(p->ledger,
-                "step %lld is not finite: back to the checkpoint of step %lld (%lld of %d), step %lld will be "
-                "left out%s",
-                (long long)refused, (long long)p->run.step, (long long)p->run.rollbacks, p->job->nan_limit,
-                (long long)blamed, report);
-    return process_log(p, "step %lld is not finite: back to step %lld, step %lld is left out%s", (long long)refused,
-                       (long long)p->run.step, (long long)blamed, report);
+    return metrics_open(p->job->run_dir, p->run.step, p->job->event_interval, &p->metrics);
+}
+
+/* To the checkpoint of step `good`, to go on from there without step `left_out` (-1: with all). */
+static Status state_return(TowerProcess *p, int64_t good, int64_t left_out)
+{
+    RunState before = p->run;
+    TRY(snapshot_return(p, good));
+    p->run.rollbacks = before.rollbacks;
+    memcpy(p->run.left_out, before.left_out, sizeof p->run.left_out);
+    p->run.left_out[p->run.rollbacks++] = left_out;
+    TRY(process_restart_loader(p));
+    TRY(records_return(p));
+    atomic_store(&p->ledger->run.step, p->run.step);
+    return OK;
 }
 
 Status rollback_run(TowerProcess *p, int64_t refused)
 {
     int64_t good = p->good_step, blamed = refused - spoilt_before(&p->ledger->search.found);
-    RunState before = p->run;
+    const char *report = p->ledger->search.report;
     TRY(comm_broadcast(p->comm, &good, sizeof good, 0)); /* only rank 0 knows what reached the disk */
     TRY(refuse_return(p, refused, blamed, good));
-    TRY(snapshot_return(p, good));
-    p->run.rollbacks = before.rollbacks;
-    memcpy(p->run.left_out, before.left_out, sizeof p->run.left_out);
-    p->run.left_out[p->run.rollbacks++] = blamed;
-    TRY(process_restart_loader(p));
-    TRY(records_return(p, refused, blamed));
-    atomic_store(&p->ledger->run.step, p->run.step);
+    TRY(state_return(p, good, blamed));
+    if (p->rank == 0)
+        ledger_note(p->ledger,
+                    "step %lld is not finite: back to the checkpoint of step %lld (%lld of %d), step %lld will be "
+                    "left out%s",
+                    (long long)refused, (long long)good, (long long)p->run.rollbacks, p->job->nan_limit,
+                    (long long)blamed, report);
+    TRY(process_log(p, "step %lld is not finite: back to step %lld, step %lld is left out%s", (long long)refused,
+                    (long long)good, (long long)blamed, report));
+    return comm_barrier(p->comm);
+}
+
+Status rollback_drift(TowerProcess *p, const char *why)
+{
+    int64_t good = p->good_step;
+    TRY(comm_broadcast(p->comm, &good, sizeof good, 0));
+    if (good < 0) return FAIL(ERR_NUMERIC, "%s; there is no checkpoint of this run to go back to", why);
+    if (p->run.rollbacks >= ROLLBACKS_MAX || p->run.rollbacks >= p->job->nan_limit)
+        return FAIL(ERR_NUMERIC, "%s, after %lld returns to a checkpoint (--nan-limit)", why,
+                    (long long)p->run.rollbacks);
+    TRY(state_return(p, good, -1));
+    if (p->rank == 0)
+        ledger_note(p->ledger, "%s; back to the checkpoint of step %lld (%lld of %d)", why, (long long)good,
+                    (long long)p->run.rollbacks, p->job->nan_limit);
+    TRY(process_log(p, "%s; back to step %lld", why, (long long)good));
     return comm_barrier(p->comm);
 }

@@ -13,4 +13,7 @@ bool rollback_leaves_out(const RunState *run, int64_t step);
 /* Collective, after the search of a refused step. ERR_NUMERIC if the limit is reached or it would not help. */
 NODISCARD Status rollback_run(TowerProcess *p, int64_t refused_step);
 
+/* The same for replicas that differ: back, and through the same steps again. `why`: what was found. */
+NODISCARD Status rollback_drift(TowerProcess *p, const char *why);
+
 #endif

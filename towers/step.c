@@ -247,7 +247,7 @@ static Status update(TowerProcess *p, Step *step)
     for (int slot = 0; step->commit && slot < p->local; slot++)
         TRY(poison_state(p->replica, slot, p->first + slot, step->number));
     for (int slot = 0; slot < p->local; slot++)
-        if (fault_of(FAULT_BITFLIP, p->first + slot, step->number))
+        if (fault_once(FAULT_BITFLIP, p->first + slot, step->number))
             ((uint32_t *)p->replica->arena[ARENA_PARAM])[0] ^= 1u << 20;
     return OK;
 }
