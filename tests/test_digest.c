@@ -73,7 +73,7 @@ static void towers_live(const TrainJob *job, Ledger *ledger, CommShared *shared)
     for (int r = 0; r < TOWERS; r++) {
         int status;
         assert_int_equal(waitpid(pid[r], &status, 0), pid[r]);
-        if (status) fail_msg("tower %d: %s", r, ledger->process[r].message);
+        if (status) fail_msg("tower %d: %s", r, ledger->process[r].words.message);
     }
 }
 
