@@ -57,10 +57,10 @@ assert [row["last_tower_loss"] for row in rows] == [3, 6, 9, 12, 16, 19]
 # results.csv
 table = list(csv.DictReader(open(run + "/results.csv")))
 assert len(table) == 1 and table[0]["step"] == "6" and float(table[0]["test_top1"]) == 0.75, table
-assert len(open(run + "/log.txt").read().splitlines()) == 2
+assert len(open(run + "/log.txt").read().splitlines()) == 4 # of each process an epoch and a line
 
-# events: the steps after 4 of the first process are forgotten
-events = EventAccumulator(run, size_guidance={"scalars": 0, "tensors": 0, "histograms": 0})
+# events: the first process was killed in the middle of one; its steps after 4 are forgotten
+events = EventAccumulator(run, size_guidance={"scalars": 0, "tensors": 0, "histograms": 0, "images": 0})
 events.Reload()
 tags = events.Tags()
 print(tags)
@@ -81,6 +81,8 @@ assert (value.min, value.max, value.num, value.sum, value.sum_squares) == (-1, 2
 assert sum(value.bucket) == 5 and len(value.bucket) == len(value.bucket_limit)
 limit = {l: n for l, n in zip(value.bucket_limit, value.bucket) if n}
 assert sorted(limit.values()) == [1, 1, 1, 2] and all(a < b for a, b in zip(value.bucket_limit, value.bucket_limit[1:])), limit
+(image,) = events.Images("first")
+assert (image.step, image.width, image.height) == (6, 3, 2) and image.encoded_image_string[:8] == b"\x89PNG\r\n\x1a\n", image
 text = events.Tensors("options")[-1] # TensorBoard does not forget tensors
 assert text.tensor_proto.string_val[0] == b"lr: 0.1"
 assert events.SummaryMetadata("options").plugin_data.plugin_name == "text"

@@ -1,9 +1,12 @@
 /* Writes one of each file this project records, for readers written by others: sample.safetensors, metrics.jsonl,
- * results.csv, log.txt and two event files, the second of a run that was resumed at step 4. check_python_readers.sh
- * looks at them.
+ * results.csv, log.txt and two event files: the first process was killed in the middle of a line and of an event, the
+ * second was resumed at step 4. check_python_readers.sh looks at them.
  *
  *   record_driver DIRECTORY */
+#include <glob.h>
 #include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/support/sample_checkpoint.h"
 #include "towers/record/metrics.h"
@@ -43,6 +46,7 @@ static Status run_write(const char *directory, int64_t resume_step)
 {
     Status st = OK;
     static const float values[] = {-1, 0, 0.5f, 2, 2};
+    static const uint8_t pixels[] = {0, 50, 100, 150, 200, 250};
     Metrics *metrics = NULL;
     EpochRecord epoch = {.epoch = 1, .step = 6, .train_top1 = 0.25, .test_loss = 1.5, .test_top1 = 0.75};
     TRY(metrics_open(directory, resume_step, 2, &metrics));
@@ -50,10 +54,29 @@ static Status run_write(const char *directory, int64_t resume_step)
     TRY_OUT(metrics_epoch(metrics, &epoch));
     TRY_OUT(metrics_log(metrics, "a name with\na line break"));
     TRY_OUT(events_histogram(metrics_events(metrics), 6, "weights", values, 5));
+    TRY_OUT(events_image(metrics_events(metrics), 6, "first", pixels, 3, 2, 1));
     TRY_OUT(events_text(metrics_events(metrics), 6, "options", "lr: 0.1"));
 out:
     metrics_close(metrics);
     return st;
+}
+
+/* What a process leaves that is killed while it writes: the last event lacks its end, so does a line. */
+static Status crash_leave(const char *directory)
+{
+    char path[PATH_BYTES];
+    glob_t found;
+    struct stat info;
+    TRY(path_join(path, directory, "events.out.tfevents.*"));
+    if (glob(path, 0, NULL, &found) != 0) return FAIL(ERR_IO, "no event file in %s", directory);
+    bool cut = found.gl_pathc == 1 && stat(found.gl_pathv[0], &info) == 0 &&
+               truncate(found.gl_pathv[0], info.st_size - 7) == 0;
+    globfree(&found);
+    TRY(path_join(path, directory, "metrics.jsonl"));
+    FILE *steps = fopen(path, "a");
+    cut = cut && steps && fputs("{\"step\":7,\"epo", steps) >= 0;
+    if (steps) cut &= fclose(steps) == 0;
+    return cut ? OK : FAIL(ERR_IO, "cannot cut the files in %s", directory);
 }
 
 static Status all_write(const char *directory)
@@ -67,6 +90,7 @@ static Status all_write(const char *directory)
     sample_free(&sample);
     TRY(st);
     TRY(run_write(directory, -1));
+    TRY(crash_leave(directory));
     return run_write(directory, 4);
 }
 
