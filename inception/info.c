@@ -4,8 +4,12 @@
 #include "inception/models.h"
 #include "inception/recipe.h"
 #include "nccl_sync/bucket.h"
+#include "towers/ledger.h"
 
 #include <string.h>
+#include <unistd.h>
+
+enum { AGAIN_ROUNDS = 4 };
 
 /* ---- layers */
 
@@ -101,7 +105,19 @@ static void bytes_row(FILE *to, const char *what, size_t bytes)
     fprintf(to, "  %-44s %16zu bytes %10.1f MiB\n", what, bytes, (double)bytes / (1 << 20));
 }
 
-static void plan_table(const Plan *plan, int slots, bool ema, FILE *to)
+/* Resident memory of this process, in bytes; 0 if /proc cannot tell. */
+static size_t resident_bytes(void)
+{
+    size_t pages = 0;
+    FILE *from = fopen("/proc/self/statm", "r");
+    if (!from) return 0;
+    if (fscanf(from, "%*u %zu", &pages) != 1) pages = 0;
+    fclose(from);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* `prepared`: what preparing the kernels took of this process's memory (their machine code, mostly). */
+static void plan_table(const Plan *plan, int slots, bool ema, size_t prepared, FILE *to)
 {
     PlanReport report;
     plan_report(plan, &report);
@@ -110,12 +126,14 @@ static void plan_table(const Plan *plan, int slots, bool ema, FILE *to)
     bytes_row(to, "gradients", report.arena_bytes[ARENA_GRAD]);
     bytes_row(to, "optimizer slots", (size_t)slots * param);
     if (ema) bytes_row(to, "weight average", param);
-    bytes_row(to, "batch-norm statistics", 2 * report.arena_bytes[ARENA_STATE]);
+    size_t more_states = (ema ? 3 : 2) * report.arena_bytes[ARENA_STATE]; /* those that are evaluated, corrections */
+    bytes_row(to, "batch-norm statistics", 2 * report.arena_bytes[ARENA_STATE] + more_states);
     bytes_row(to, "inputs", report.arena_bytes[ARENA_INPUT]);
     bytes_row(to, "results", report.arena_bytes[ARENA_RESULT]);
     bytes_row(to, "activations and their gradients", report.arena_bytes[ARENA_SCRATCH] - report.workspace_bytes);
     bytes_row(to, "workspace", report.workspace_bytes);
-    size_t total = (size_t)slots * param + (ema ? param : 0);
+    bytes_row(to, "prepared kernels, as measured here", prepared);
+    size_t total = (size_t)slots * param + (ema ? param : 0) + more_states + prepared;
     for (int a = 0; a < ARENA_COUNT; a++) total += report.arena_bytes[a];
     bytes_row(to, "in all, for one tower", total);
     fprintf(to,
@@ -125,6 +143,44 @@ static void plan_table(const Plan *plan, int slots, bool ema, FILE *to)
             report.copied_concats);
 }
 
+/* ---- --recompute */
+
+static bool runs_again(const Program *program, int op)
+{
+    const char *name = graph_op_at(program->graph, op)->name, *end = strrchr(name, '.');
+    return op >= program->forward_end && end && !strcmp(end, ".again");
+}
+
+static Status again_run(const Program *program, Device *device, double *ms)
+{
+    int64_t start = clock_ns();
+    for (int i = program->forward_end; i < plan_op_count(program->plan); i++)
+        if (runs_again(program, i)) TRY(plan_run(program->plan, i, i + 1));
+    TRY(device->backend->finish(device, LANE_COMPUTE));
+    *ms = (double)(clock_ns() - start) * 1e-6;
+    return OK;
+}
+
+/* The time of the ops that run twice, on zeros: the fastest of some rounds. */
+static Status again_time(const Program *program, Device *device, double *best)
+{
+    Status st = OK;
+    void *arena[ARENA_COUNT] = {0};
+    for (int a = 0; a < ARENA_COUNT; a++) {
+        TRY_OUT(device->backend->alloc(device, plan_bytes(program->plan, (Arena)a) + 64, &arena[a]));
+        plan_bind(program->plan, (Arena)a, arena[a]);
+    }
+    for (int round = 0; round < AGAIN_ROUNDS; round++) {
+        double ms = 0;
+        TRY_OUT(again_run(program, device, &ms));
+        if (round == 0 || ms < *best) *best = ms;
+    }
+out:
+    for (int a = 0; a < ARENA_COUNT; a++)
+        if (arena[a]) device->backend->release(device, arena[a]);
+    return st;
+}
+
 /* What --recompute costs and gains, against the same network without it. */
 static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device,
                             const Program *with, FILE *to)
@@ -132,22 +188,17 @@ static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout
     PlanReport plain, again;
     Program without;
     ProgramConfig kept = *config;
-    int64_t elements = 0;
+    double ms = 0, mib = 1 << 20;
     kept.recompute = false;
     TRY(program_create(&kept, n, layout, device, &without));
     plan_report(without.plan, &plain);
     plan_report(with->plan, &again);
     program_destroy(&without);
-    for (int i = with->forward_end; i < graph_op_count(with->graph); i++) {
-        const Op *op = graph_op_at(with->graph, i);
-        bool copy = op->kind == OP_BATCHNORM_APPLY || op->kind == OP_MAX_POOL || op->kind == OP_AVG_POOL;
-        if (copy) elements += shape_count(graph_shape(with->graph, op->out[0]));
-    }
-    fprintf(
-        to,
-        "  recompute: %.1f MiB of activations instead of %.1f; %d ops run twice, %.1f M elements are written again\n",
-        (double)again.arena_bytes[ARENA_SCRATCH] / (1 << 20), (double)plain.arena_bytes[ARENA_SCRATCH] / (1 << 20),
-        with->recomputed, (double)elements * 1e-6);
+    TRY(again_time(with, device, &ms));
+    double have = (double)again.arena_bytes[ARENA_SCRATCH] / mib, had = (double)plain.arena_bytes[ARENA_SCRATCH] / mib;
+    fprintf(to, "  recompute: %.1f MiB of activations instead of %.1f: gains %.1f MiB\n", have, had, had - have);
+    fprintf(to, "             %d ops run twice: costs %.1f ms a step (measured here, %d thread%s)\n", with->recomputed,
+            ms, device->config.threads, device->config.threads == 1 ? "" : "s");
     return OK;
 }
 
@@ -161,6 +212,7 @@ static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to
     DeviceConfig config = {.threads = threads, .winograd = job->winograd};
     ProgramConfig training = job->program;
     char joined[256];
+    size_t before = resident_bytes();
     training.training = true;
     TRY(job->backend->open(&config, &device));
     TRY_OUT(program_graph(&training, n, &graph));
@@ -168,7 +220,9 @@ static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to
     TRY_OUT(program_create(&training, n, layout, &device, &program));
     fprintf(to, "\nMemory of one tower, training, batch %d, %s on %s\n", n, dtype_name(training.compute),
             job->backend->name);
-    plan_table(program.plan, optimizer_slot_count(&job->optimizer), job->ema_decay > 0, to);
+    size_t after = resident_bytes();
+    plan_table(program.plan, optimizer_slot_count(&job->optimizer), job->ema_decay > 0,
+               after > before ? after - before : 0, to);
     fusion_text(&program.fusion, joined, sizeof joined);
     fprintf(to, "  joined kernels: %s\n", joined);
     if (training.recompute) TRY_OUT(recompute_row(&training, n, layout, &device, &program, to));

@@ -86,6 +86,32 @@ static Status model_options(const Options *o, const Model *model, JobFiles *file
     return OK;
 }
 
+static OptimizerHyper optimizer_fill(const Options *o)
+{
+    static const OptimizerKind kinds[] = {
+        [OPT_SGD] = OPTIMIZER_SGD,         [OPT_MOMENTUM] = OPTIMIZER_SGD,          [OPT_NESTEROV] = OPTIMIZER_SGD,
+        [OPT_RMSPROP] = OPTIMIZER_RMSPROP, [OPT_RMSPROP_TF] = OPTIMIZER_RMSPROP_TF, [OPT_ADAM] = OPTIMIZER_ADAM,
+        [OPT_ADAMW] = OPTIMIZER_ADAMW,
+    };
+    static const float usual_eps[] = {
+        [OPT_RMSPROP] = 1e-8f,
+        [OPT_RMSPROP_TF] = 1.0f,
+        [OPT_ADAM] = 1e-7f,
+        [OPT_ADAMW] = 1e-8f,
+    };
+    bool plain = o->opt == OPT_SGD && !option_is_set(o, "momentum");
+    return (OptimizerHyper){
+        .kind = kinds[o->opt],
+        .momentum = plain ? 0 : (float)o->momentum,
+        .nesterov = o->opt == OPT_NESTEROV,
+        .beta1 = (float)o->beta1,
+        .beta2 = (float)o->beta2,
+        .decay = (float)o->opt_decay,
+        .epsilon = o->opt_eps >= 0 ? (float)o->opt_eps : usual_eps[o->opt],
+        .clip_value = (float)o->clip_value,
+    };
+}
+
 Status job_model(Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -104,6 +130,7 @@ Status job_model(Options *o, JobFiles *files)
         .pool_behind_conv = o->pool_behind_conv,
         .fuse = o->fuse,
         .recompute = o->recompute,
+        .separate_storage = !o->share_storage,
     };
     TRY(fuse_check(job->program.fuse, job->backend));
     TRY(compute_dtype(o, job->backend, &job->program.compute));
@@ -111,6 +138,9 @@ Status job_model(Options *o, JobFiles *files)
     job->pad = o->augment ? (int32_t)o->crop_pad : 0;
     job->program.canvas = job->program.options.side + 2 * job->pad;
     job->program.data_channels = model->channels;
+    job->winograd = o->winograd;
+    job->optimizer = optimizer_fill(o);
+    job->ema_decay = o->ema_decay;
     return OK;
 }
 
@@ -201,32 +231,6 @@ static Status towers_fill(const Options *o, TrainJob *job)
 }
 
 /* ---- optimization */
-
-static OptimizerHyper optimizer_fill(const Options *o)
-{
-    static const OptimizerKind kinds[] = {
-        [OPT_SGD] = OPTIMIZER_SGD,         [OPT_MOMENTUM] = OPTIMIZER_SGD,          [OPT_NESTEROV] = OPTIMIZER_SGD,
-        [OPT_RMSPROP] = OPTIMIZER_RMSPROP, [OPT_RMSPROP_TF] = OPTIMIZER_RMSPROP_TF, [OPT_ADAM] = OPTIMIZER_ADAM,
-        [OPT_ADAMW] = OPTIMIZER_ADAMW,
-    };
-    static const float usual_eps[] = {
-        [OPT_RMSPROP] = 1e-8f,
-        [OPT_RMSPROP_TF] = 1.0f,
-        [OPT_ADAM] = 1e-7f,
-        [OPT_ADAMW] = 1e-8f,
-    };
-    bool plain = o->opt == OPT_SGD && !option_is_set(o, "momentum");
-    return (OptimizerHyper){
-        .kind = kinds[o->opt],
-        .momentum = plain ? 0 : (float)o->momentum,
-        .nesterov = o->opt == OPT_NESTEROV,
-        .beta1 = (float)o->beta1,
-        .beta2 = (float)o->beta2,
-        .decay = (float)o->opt_decay,
-        .epsilon = o->opt_eps >= 0 ? (float)o->opt_eps : usual_eps[o->opt],
-        .clip_value = (float)o->clip_value,
-    };
-}
 
 static Status schedule_fill(const Options *o, Schedule *schedule)
 {
@@ -402,7 +406,6 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     TRY(data_open(o, synthetic, files));
     TRY(towers_fill(o, job));
     TRY(schedule_fill(o, &job->schedule));
-    job->optimizer = optimizer_fill(o);
     job->weight_decay = o->weight_decay;
     job->decay_all = o->decay_all;
     job->freeze = o->freeze;
@@ -410,7 +413,6 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->epochs = o->epochs;
     job->max_steps = o->max_steps;
     job->clip_norm = o->clip_norm;
-    job->ema_decay = o->ema_decay;
     job->bn_decay = o->bn_decay;
     job->bn_stats = o->bn_stats;
     job->divisor = o->loss_divisor;
@@ -432,7 +434,6 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
     job->deterministic = o->deterministic;
     job->tf32 = o->amp && o->amp_dtype == AMP_TF32;
-    job->winograd = o->winograd;
     job->initial_weights = o->pretrained;
     job->reset_head = o->reset_head;
     job->checkpoint_steps = o->checkpoint_steps;

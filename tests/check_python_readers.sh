@@ -45,13 +45,14 @@ def refuse(word):
     raise ValueError(word)
 rows = [json.loads(line, parse_constant=refuse) for line in open(run + "/metrics.jsonl")]
 assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6], rows
-assert list(rows[0]) == ["step", "epoch", "lr", "images", "images_per_sec", "mean_loss", "base_loss", "total_loss", "last_tower_loss",
-    "tower_loss", "tower_count", "finite", "grad_norm", "tower_grad_norm", "arrival_us", "data_us", "copy_us", "forward_us", "backward_us",
+assert list(rows[0]) == ["step", "epoch", "lr", "images", "images_per_sec", "mean_loss", "base_loss", "total_loss", "main_loss",
+    "aux_loss", "l2_loss", "last_tower_loss", "tower_loss", "tower_count", "finite", "grad_norm", "tower_grad_norm", "arrival_us", "data_us", "copy_us", "forward_us", "backward_us",
     "top1", "skipped"]
 assert rows[0]["copy_us"] == [3, 4] and rows[0]["backward_us"] == []
 assert rows[4]["slow_tower"] == 1 and rows[4]["slow_phase"] == "forward"
 assert rows[2]["finite"] == [True, False] and rows[2]["total_loss"] is None and rows[2]["tower_grad_norm"] == [0.1, None]
 assert rows[0]["grad_norm"] == 1 / 3
+assert (rows[3]["main_loss"], rows[3]["aux_loss"], rows[3]["l2_loss"]) == (4, [None], 0.25), rows[3]
 assert [row["last_tower_loss"] for row in rows] == [3, 6, 9, 12, 16, 19]
 
 # results.csv
@@ -65,7 +66,7 @@ events.Reload()
 tags = events.Tags()
 print(tags)
 wanted = {"mean_loss", "last_tower_loss", "tower_0/loss", "tower_1/loss", "learning_rate", "images_per_sec",
-          "base_loss", "base_loss (raw)", "total_loss", "total_loss (raw)",
+          "base_loss", "base_loss (raw)", "total_loss", "total_loss (raw)", "losses/main", "losses/aux_0", "losses/l2",
           "train/accuracy", "test/accuracy", "test/loss"}
 assert set(tags["scalars"]) == wanted, tags
 points = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in wanted}
@@ -74,6 +75,8 @@ assert points["tower_1/loss"] == [(2, 6), (4, 12), (6, 19)], points
 assert points["test/accuracy"] == [(6, 0.75)], points
 assert points["base_loss"] == [(2, 3), (4, 6), (6, 9)] and points["base_loss (raw)"] == [(2, 4), (4, 8), (6, 12)], points
 assert points["total_loss"] == [(2, 6), (4, 12), (6, 18)] and points["total_loss (raw)"][0] == (2, float("inf")), points
+assert points["losses/main"] == [(2, 2), (4, 4), (6, 6)] and points["losses/l2"] == [(2, 0.25), (4, 0.25), (6, 0.25)], points
+assert [step for step, value in points["losses/aux_0"] if math.isnan(value)] == [2, 4, 6], points
 assert abs(points["learning_rate"][0][1] - 0.1) < 1e-6
 (histogram,) = events.Histograms("weights")
 value = histogram.histogram_value

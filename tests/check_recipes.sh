@@ -223,6 +223,13 @@ refused 2 "did you mean tf2016?" train inception_v3 --recipe tf2106
 run again inception_mini --img-size 8 -b 16 --max-steps 3 --recompute
 run kept inception_mini --img-size 8 -b 16 --max-steps 3 --no-recompute
 cmp -s runs/again/last.safetensors runs/kept/last.safetensors || complain "--recompute changes the result"
+run apart inception_mini --img-size 8 -b 16 --max-steps 3 --no-share-storage
+look "--share-storage" <<'PYTHON'
+assert far(weights("apart"), weights("kept")) < 1e-4, far(weights("apart"), weights("kept"))
+plan = {run: json.load(open(f"runs/{run}/memory.json")) for run in ("apart", "kept")}
+what = "activations and their gradients"
+assert plan["apart"][what] > 2 * plan["kept"][what] and plan["apart"]["weights"] == plan["kept"]["weights"], plan
+PYTHON
 run head inception_mini --img-size 8 -b 16 --max-steps 1 --lr 0 --opt sgd --sched constant --classes 5 --pretrained runs/kept/last.safetensors --reset-head
 look "--reset-head" <<'PYTHON'
 a, b = weights("kept"), weights("head")
@@ -233,7 +240,18 @@ for k in a:
         assert same_bits(a[k], b[k]), k
 PYTHON
 google=(--img-size 33 -b 2 --max-steps 1 --classes 5)
-run aux googlenet "${google[@]}"
+run aux googlenet "${google[@]}" --weight-decay 0.01 --towers 2 --summary-interval 1
+look "the loss of each head" <<'PYTHON'
+(row,) = steps("aux")
+parts = row["main_loss"] + 0.3 * sum(row["aux_loss"])
+assert len(row["aux_loss"]) == 2 and min(row["aux_loss"]) > 0.1 and abs(parts - row["mean_loss"]) < 1e-5 * parts, row
+assert row["l2_loss"] > 0.01 and abs(row["base_loss"] + row["l2_loss"] - row["total_loss"]) < 1e-9, row
+assert "main_loss" not in steps("kept")[0], "a network with one head has one loss"
+import glob
+(events,) = glob.glob("runs/aux/events.out.*")
+data = open(events, "rb").read()
+assert all(tag in data for tag in (b"losses/main", b"losses/aux_0", b"losses/aux_1", b"losses/l2")), events
+PYTHON
 "$towers" export googlenet plain.safetensors --weights runs/aux --no-aux --quiet 2>err || complain "export --no-aux: $(cat err)"
 run with_aux googlenet "${google[@]}" --pretrained plain.safetensors
 grep -qE "has no aux(1|2)\.\*, aux(1|2)\.\*: that part starts" err || complain "missing heads are told: $(cat err)"
@@ -256,9 +274,11 @@ open("swapped.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + da
 PYTHON
 mini=(train inception_mini --dataset synthetic --img-size 8)
 refused 2 "--img-size 7 is too small" train inception_mini --img-size 7
+refused 2 "--img-size 74 is too small" train inception_v3 --img-size 74
 refused 2 "out of range" train inception_mini --img-size 0
 refused 2 "has no variant 'tf2017'" train inception_v3 --variant tf2017
 refused 2 "out of range" train inception_mini --classes 0
+refused 2 "out of range" train inception_v3 --classes 0
 refused 2 "--aux-weight: inception_mini has no auxiliary head" train inception_mini --aux-weight 0.3
 refused 2 "has no use beside --no-aux" train googlenet --no-aux --aux-weight 0.3
 refused 2 "needs images of 299" train inception_v3 --img-size 100 --aux
@@ -275,13 +295,12 @@ refused 2 "export needs --weights" export fashion_cnn
 refused 2 "matches no parameter" "${mini[@]}" --freeze 'nothing*'
 refused 2 "leaves nothing to train" "${mini[@]}" --freeze '*'
 refused 2 "--reset-head has no use" "${mini[@]}" --reset-head
-if [[ $("$towers" version) != *cuda* ]]; then
-    export ONEDNN_MAX_CPU_ISA=AVX2
-    refused 5 "no bf16 arithmetic" train inception_mini --amp --amp-dtype bf16
-    refused 5 "not in f16" train inception_mini --amp --amp-dtype fp16
-    refused 5 "needs a GPU" train inception_mini --amp --amp-dtype tf32
-    unset ONEDNN_MAX_CPU_ISA
-fi
+export ONEDNN_MAX_CPU_ISA=AVX2 # a CPU without bf16
+refused 5 "no bf16 arithmetic" train inception_mini --device cpu --amp --amp-dtype bf16
+refused 5 "no bf16 arithmetic" info inception_v3 --device cpu --amp
+refused 5 "not in f16" train inception_mini --device cpu --amp --amp-dtype fp16
+refused 5 "needs a GPU" train inception_mini --device cpu --amp --amp-dtype tf32
+unset ONEDNN_MAX_CPU_ISA
 
 ((failures == 0)) || exit 1
 echo "the promises hold"

@@ -214,13 +214,13 @@ static Status first_step_keep(Driver *d, const Program *program)
     Status st = OK;
     Replica *r = d->replica;
     float *grads = NULL;
-    double loss, l2 = 0;
-    int64_t hits[2];
+    double l2 = 0;
+    LossRead read;
     TRY_OUT(fetch(d, r->arena[ARENA_GRAD], r->layout->param_elements, &grads));
     TRY_OUT(weights_pack(&d->map, "grad.", grads, &d->list));
-    TRY_OUT(replica_read_loss(r, program, &loss, hits));
+    TRY_OUT(replica_read_loss(r, program, &read));
     TRY_OUT(replica_l2(r, &l2));
-    TRY_OUT(list_scalar(d, "loss", loss / program->n));
+    TRY_OUT(list_scalar(d, "loss", read.sum / program->n));
     TRY_OUT(list_scalar(d, "l2", l2));
 out:
     free(grads);

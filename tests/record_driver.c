@@ -17,6 +17,7 @@ static Status steps_write(Metrics *metrics, int64_t from, int64_t to, double off
         const TowerLoss towers[] = {{2.0 * (double)step, 2, true}, {6.0 * (double)step + offset, 2, step != 3}};
         const double norms[] = {0.1, NAN};
         const int64_t times[] = {step, 2 * step}, copies[] = {3, 4};
+        const double heads[] = {1.0 * (double)step, NAN};
         StepRecord record = {.step = step,
                              .lr = 0.1,
                              .images = 4,
@@ -26,6 +27,9 @@ static Status steps_write(Metrics *metrics, int64_t from, int64_t to, double off
                              .mean_loss = 2.0 * (double)step,
                              .base_loss = 2.0 * (double)step,
                              .total_loss = INFINITY,
+                             .head_loss = heads,
+                             .heads = 2,
+                             .l2_loss = 0.25,
                              .averages = true,
                              .base_average = 1.5 * (double)step,
                              .total_average = 3.0 * (double)step,

@@ -57,17 +57,16 @@ static Status confusion_add(TowerProcess *p, const Program *program, const Batch
 
 static Status block_run(TowerProcess *p, const Batch *batch, float *lanes, float *confusion)
 {
-    double loss;
-    int64_t hits[2];
+    LossRead read;
     Program *program = replica_program(p->replica, false, batch->n);
     if (!program) return FAIL(ERR_INTERNAL, "no evaluation program for a batch of %d", batch->n);
     TRY(replica_feed(p->replica, program, batch, 0, p->job->seed, 0));
     TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
-    TRY(replica_read_loss(p->replica, program, &loss, hits));
-    lanes[BLOCK_LOSS] = (float)loss;
+    TRY(replica_read_loss(p->replica, program, &read));
+    lanes[BLOCK_LOSS] = (float)read.sum;
     lanes[BLOCK_COUNT] = (float)batch->n;
-    lanes[BLOCK_TOP1] = (float)hits[0];
-    lanes[BLOCK_TOP5] = (float)hits[1];
+    lanes[BLOCK_TOP1] = (float)read.hits[0];
+    lanes[BLOCK_TOP5] = (float)read.hits[1];
     return confusion ? confusion_add(p, program, batch, confusion) : OK;
 }
 

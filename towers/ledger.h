@@ -9,6 +9,7 @@
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/finding.h"
+#include "towers/model.h"
 #include "towers/record/epoch.h"
 
 enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_EPOCHS = 16, LEDGER_MESSAGE = 2048, LEDGER_NOTES = 8 };
@@ -34,6 +35,7 @@ const char *phase_name(Phase phase);
 typedef struct LedgerRow {
     int64_t step;
     TowerLoss loss;
+    double head[MODEL_HEADS]; /* with auxiliary heads: summed loss of each, the main one first */
     bool loss_finite, grad_finite;
     double grad_norm;              /* of this tower's own gradient, before the sum */
     int64_t hits[2];               /* top-1, top-5 */

@@ -12,10 +12,12 @@ typedef struct ModelOptions {
     const char *variant;    /* "" or one of the model's own names */
 } ModelOptions;
 
+enum { MODEL_AUX_HEADS = 2, MODEL_HEADS = 1 + MODEL_AUX_HEADS };
+
 /* Where the loss is taken. Logits are {n, classes, 1, 1}. */
 typedef struct ModelHeads {
     Value logits;
-    Value aux[2];
+    Value aux[MODEL_AUX_HEADS];
     int aux_count;
 } ModelHeads;
 

@@ -3,13 +3,24 @@
 
 #include <string.h>
 
-static Value loss_of_heads(Graph *g, const ProgramConfig *config, const ModelHeads *heads, Value labels, Value *prob,
-                           Value *hits)
+/* Keep the loss of one of several heads for the record. */
+static void head_keep(Graph *g, Program *p, Value loss)
+{
+    char name[32] = "main_loss";
+    if (p->head_count) snprintf(name, sizeof name, "aux_loss.%d", p->head_count - 1);
+    graph_result(g, loss, name);
+    p->head[p->head_count++] = loss;
+}
+
+static Value loss_of_heads(Graph *g, const ProgramConfig *config, const ModelHeads *heads, Program *p)
 {
     graph_scope(g, "");
-    Value loss = softmax_loss(g, heads->logits, labels, config->smoothing, prob, hits);
+    Value *prob = config->training ? NULL : &p->prob;
+    Value loss = softmax_loss(g, heads->logits, p->labels, config->smoothing, prob, &p->hits);
+    if (heads->aux_count) head_keep(g, p, loss);
     for (int i = 0; i < heads->aux_count; i++) {
-        Value aux = softmax_loss(g, heads->aux[i], labels, config->smoothing, NULL, NULL);
+        Value aux = softmax_loss(g, heads->aux[i], p->labels, config->smoothing, NULL, NULL);
+        head_keep(g, p, aux);
         loss = add(g, loss, affine(g, aux, config->aux_weight, 0));
     }
     return loss;
@@ -47,7 +58,7 @@ static Status graph_build(const ProgramConfig *config, int32_t n, Program *p)
     Value x = image(g, p->pixels, p->augment, options.channels, options.side, model->mean, model->std);
     ModelHeads heads = {0};
     model->build(g, &options, x, &heads);
-    p->loss = loss_of_heads(g, config, &heads, p->labels, config->training ? NULL : &p->prob, &p->hits);
+    p->loss = loss_of_heads(g, config, &heads, p);
     TRY(passes_run(g, config, p));
     graph_result(g, p->loss, "loss");
     graph_result(g, p->hits, "hits");
@@ -74,10 +85,11 @@ out:
 Status program_create(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device, Program *program)
 {
     Status st = OK;
+    PlanOptions options = {.no_alias = config->separate_storage};
     TRY(program_graph(config, n, program));
     if (config->training)
         TRY_OUT(fuse_graph(program->graph, config->fuse, device, &program->forward_end, &program->fusion));
-    TRY_OUT(plan_create(program->graph, layout, device, &(PlanOptions){0}, &program->plan));
+    TRY_OUT(plan_create(program->graph, layout, device, &options, &program->plan));
 out:
     if (st != OK) program_destroy(program);
     return st;

@@ -18,7 +18,8 @@ typedef struct ProgramConfig {
     bool training;
     bool fuse_siblings, pool_behind_conv;
     FuseLevel fuse;
-    bool recompute; /* cheap activations are made twice instead of kept */
+    bool recompute;        /* cheap activations are made twice instead of kept */
+    bool separate_storage; /* every value has its own: for comparison */
 } ProgramConfig;
 
 typedef struct Program {
@@ -27,10 +28,12 @@ typedef struct Program {
     Plan *plan;                                    /* owned */
     Value pixels, labels, augment, counter, dloss; /* inputs; counter and augment may be Value 0 */
     Value loss, hits;                              /* results */
-    Value prob;                                    /* result of an evaluation: of every class; else Value 0 */
-    int forward_end;                               /* ops [0, forward_end) are the forward pass */
-    int recomputed;                                /* ops that run again in the backward pass */
-    Fusion fusion;                                 /* of program_create: what the device joins */
+    Value head[MODEL_HEADS]; /* results with auxiliary heads: the loss of each, the main one first */
+    int head_count;          /* 0: there is only the main one, and `loss` is its own */
+    Value prob;              /* result of an evaluation: of every class; else Value 0 */
+    int forward_end;         /* ops [0, forward_end) are the forward pass */
+    int recomputed;          /* ops that run again in the backward pass */
+    Fusion fusion;           /* of program_create: what the device joins */
 } Program;
 
 /* The graph alone, before a device joins ops of it: for `info`, for the layout, and for tests. */

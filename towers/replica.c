@@ -277,16 +277,17 @@ Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, 
     return OK;
 }
 
-Status replica_read_loss(Replica *r, const Program *program, double *loss, int64_t hits[2])
+Status replica_read_loss(Replica *r, const Program *program, LossRead *read)
 {
-    float host_loss = 0, host_hits[2] = {0};
+    float loss = 0, hits[2] = {0}, head[MODEL_HEADS] = {0};
     const Backend *backend = r->device.backend;
-    TRY(backend->download(&r->device, &host_loss, plan_tensor(program->plan, program->loss).data, sizeof host_loss));
-    TRY(backend->download(&r->device, host_hits, plan_tensor(program->plan, program->hits).data, sizeof host_hits));
+    TRY(backend->download(&r->device, &loss, plan_tensor(program->plan, program->loss).data, sizeof loss));
+    TRY(backend->download(&r->device, hits, plan_tensor(program->plan, program->hits).data, sizeof hits));
+    for (int i = 0; i < program->head_count; i++)
+        TRY(backend->download(&r->device, &head[i], plan_tensor(program->plan, program->head[i]).data, sizeof *head));
     TRY(backend->finish(&r->device, LANE_COMPUTE));
-    *loss = host_loss;
-    hits[0] = (int64_t)host_hits[0];
-    hits[1] = (int64_t)host_hits[1];
+    *read = (LossRead){.sum = loss, .hits = {(int64_t)hits[0], (int64_t)hits[1]}};
+    for (int i = 0; i < program->head_count; i++) read->head[i] = head[i];
     return OK;
 }
 

@@ -67,8 +67,14 @@ Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if
  */
 NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *batch, int slot, uint64_t seed,
                               float scale);
-/* After the forward pass: the summed loss and the hits. */
-NODISCARD Status replica_read_loss(Replica *replica, const Program *program, double *loss, int64_t hits[2]);
+/* What a forward pass found, summed over the samples. */
+typedef struct LossRead {
+    double sum;               /* of the loss: that of all heads, with their weights */
+    double head[MODEL_HEADS]; /* with auxiliary heads: of each alone, without its weight; else 0 */
+    int64_t hits[2];          /* top-1, top-5 */
+} LossRead;
+/* After the forward pass. */
+NODISCARD Status replica_read_loss(Replica *replica, const Program *program, LossRead *read);
 /* Sum of squares of f32 device memory. */
 NODISCARD Status replica_square_sum(Replica *replica, const float *x, size_t count, double *sum);
 /* Sum over decayed parameters of w^2 / 2, times weight decay: the L2 term of the loss. */

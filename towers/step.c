@@ -105,18 +105,18 @@ static Status backward_give(TowerProcess *p, Program *program, int slot, const S
 static Status forward(TowerProcess *p, Program *program, int slot, const Batch *batch, const Step *step, LedgerRow *row)
 {
     int tower = p->first + slot;
-    double loss;
-    int64_t hits[2];
+    LossRead read;
     ledger_phase(p->ledger, tower, step->number, PHASE_COPY);
     fault_strike(tower, step->number, PHASE_COPY);
     TRY(replica_feed(p->replica, program, batch, slot, p->job->seed, step->scale));
     ledger_phase(p->ledger, tower, step->number, PHASE_FORWARD);
     fault_strike(tower, step->number, PHASE_FORWARD);
     TRY(poison_run(&p->replica->device, program, tower, step->number, 0, program->forward_end));
-    TRY(replica_read_loss(p->replica, program, &loss, hits));
-    row->loss.sum += loss;
+    TRY(replica_read_loss(p->replica, program, &read));
+    row->loss.sum += read.sum;
     row->loss.count += batch->n;
-    for (int k = 0; k < 2; k++) row->hits[k] += hits[k];
+    for (int k = 0; k < 2; k++) row->hits[k] += read.hits[k];
+    for (int k = 0; k < MODEL_HEADS; k++) row->head[k] += read.head[k];
     return OK;
 }
 
@@ -341,9 +341,24 @@ static void averages_move(RunState *run, double base, double total, StepRecord *
     rec->total_average = rec->averages ? run->total_average / weight : 0;
 }
 
+/* The mean loss of each head over all towers, divided like the loss; returns how many heads there are, 0 for one. */
+static int heads_mean(const TowerProcess *p, const Step *step, double mean[MODEL_HEADS])
+{
+    TowerLoss head[TOWERS_MAX];
+    int count = p->replica->train[0].head_count;
+    for (int i = 0; i < count; i++) {
+        for (int t = 0; t < p->ledger->towers; t++) {
+            const LedgerRow *row = ledger_row(p->ledger, t, step->number);
+            head[t] = (TowerLoss){row->head[i], row->loss.count, row->loss.finite};
+        }
+        mean[i] = mean_loss(head, p->ledger->towers, p->job->divisor, full_step(p->job));
+    }
+    return count;
+}
+
 static Status record(TowerProcess *p, const Step *step)
 {
-    double seconds = (double)(clock_ns() - step->started_ns) * 1e-9, norm[TOWERS_MAX];
+    double seconds = (double)(clock_ns() - step->started_ns) * 1e-9, norm[TOWERS_MAX], head[MODEL_HEADS];
     int64_t arrival[TOWERS_MAX], hits = 0;
     PhaseRecord phases;
     TRY(phases_watch(p, step->number));
@@ -366,6 +381,9 @@ static Status record(TowerProcess *p, const Step *step)
         .mean_loss = mean,
         .base_loss = mean,
         .total_loss = mean + step->l2,
+        .head_loss = head,
+        .heads = heads_mean(p, step, head),
+        .l2_loss = step->l2,
         .grad_norm = step->grad_norm,
         .tower_grad_norm = norm,
         .arrival_us = arrival,

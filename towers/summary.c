@@ -44,7 +44,7 @@ static void memory_print(const TowerProcess *p, FILE *to)
         }
         if (report.arena_bytes[ARENA_INPUT] > input) input = report.arena_bytes[ARENA_INPUT];
     }
-    size_t statistics = (size_t)copies * (size_t)p->local * state, average = p->job->ema_decay > 0 ? param : 0;
+    size_t statistics = ((size_t)copies * (size_t)p->local + 2) * state, average = p->job->ema_decay > 0 ? param : 0;
     fprintf(to,
             "{\"weights\": %zu, \"gradients\": %zu, \"optimizer slots\": %zu, \"weight average\": %zu, "
             "\"batch-norm statistics\": %zu, \"inputs\": %zu, \"activations and their gradients\": %zu, "

@@ -208,12 +208,11 @@ static Status ops_look(const TraceJob *job, Program *program, int first, int end
 static Status loss_look(const TraceJob *job, Program *program, Finding *found)
 {
     static const Shape scalar = {1, 1, 1, 1};
-    double loss;
-    int64_t hits[2];
-    TRY(replica_read_loss(job->replica, program, &loss, hits));
-    poison_loss(job->tower, job->step, &loss);
-    TensorScan scan = {.bad = 1, .value = (float)loss};
-    if (!isfinite(loss)) found_set(found, FOUND_LOSS, "loss", "loss", scalar, DTYPE_F32, &scan);
+    LossRead read;
+    TRY(replica_read_loss(job->replica, program, &read));
+    poison_loss(job->tower, job->step, &read.sum);
+    TensorScan scan = {.bad = 1, .value = (float)read.sum};
+    if (!isfinite(read.sum)) found_set(found, FOUND_LOSS, "loss", "loss", scalar, DTYPE_F32, &scan);
     return OK;
 }
 

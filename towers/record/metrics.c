@@ -168,6 +168,15 @@ static void put_slow(FILE *to, const StepRecord *record)
         fprintf(to, ",\"slow_tower\":%d,\"slow_phase\":\"%s\"", record->slow_tower, record->slow_phase);
 }
 
+/* What the loss of a network with auxiliary heads is made of. */
+static void put_parts(FILE *to, const StepRecord *record)
+{
+    if (!record->heads) return;
+    put_pair(to, "main_loss", record->head_loss[0]);
+    put_doubles(to, "aux_loss", record->head_loss + 1, record->heads - 1);
+    put_pair(to, "l2_loss", record->l2_loss);
+}
+
 static void put_step(FILE *to, const StepRecord *record)
 {
     fprintf(to, "{\"step\":%" PRId64 ",\"epoch\":%" PRId64, record->step, record->epoch);
@@ -177,6 +186,7 @@ static void put_step(FILE *to, const StepRecord *record)
     put_pair(to, "mean_loss", record->mean_loss);
     put_pair(to, "base_loss", record->base_loss);
     put_pair(to, "total_loss", record->total_loss);
+    put_parts(to, record);
     put_pair(to, "last_tower_loss", last_loss(record));
     put_towers(to, record);
     put_pair(to, "grad_norm", record->grad_norm);
@@ -232,6 +242,16 @@ static Status averages_add(Metrics *metrics, const StepRecord *record)
     return events_scalar(metrics->events, record->step, "total_loss (raw)", record->total_loss);
 }
 
+static Status parts_add(Metrics *metrics, const StepRecord *record)
+{
+    char tag[32] = "losses/main";
+    for (int i = 0; i < record->heads; i++) {
+        if (i) snprintf(tag, sizeof tag, "losses/aux_%d", i - 1);
+        TRY(events_scalar(metrics->events, record->step, tag, record->head_loss[i]));
+    }
+    return record->heads ? events_scalar(metrics->events, record->step, "losses/l2", record->l2_loss) : OK;
+}
+
 static Status scalars_add(Metrics *metrics, const StepRecord *record)
 {
     Events *events = metrics->events;
@@ -243,6 +263,7 @@ static Status scalars_add(Metrics *metrics, const StepRecord *record)
         TRY(events_scalar(events, record->step, tag, tower_loss_mean(&record->tower[i])));
     }
     if (record->averages) TRY(averages_add(metrics, record));
+    TRY(parts_add(metrics, record));
     TRY(events_scalar(events, record->step, "learning_rate", record->lr));
     return events_scalar(events, record->step, "images_per_sec", record->images_per_sec);
 }

@@ -22,6 +22,9 @@ typedef struct StepRecord {
     const TowerLoss *tower; /* [towers] */
     int towers;
     double mean_loss, base_loss, total_loss; /* total = base + L2 term, base = mean_loss */
+    const double *head_loss;                 /* [heads]: of each head alone, without its weight, the main one first */
+    int heads; /* 0: the network has no auxiliary heads; then the next is not recorded either */
+    double l2_loss;
     bool averages;                           /* the next two are known */
     double base_average, total_average;      /* moving averages of the two */
     double grad_norm;                        /* of the averaged gradient */
