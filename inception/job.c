@@ -230,6 +230,22 @@ static Status towers_fill(const Options *o, TrainJob *job)
     return shares_fill(o, towers, &job->shares);
 }
 
+/* How gradients are added. The CPU's way is one: in tower order, in f32. */
+static Status reduce_fill(const Options *o, TrainJob *job)
+{
+    static const Dtype dtypes[] = {[REDUCE_FP32] = DTYPE_F32, [REDUCE_BF16] = DTYPE_BF16, [REDUCE_FP16] = DTYPE_F16};
+    bool cpu = !strcmp(job->backend->name, "cpu");
+    if (cpu && o->reduce_dtype != REDUCE_FP32)
+        return FAIL(ERR_UNSUPPORTED, "--reduce-dtype needs GPUs: on a CPU gradients are added in fp32");
+    if (cpu && o->nccl_ctas > 0) return FAIL(ERR_UNSUPPORTED, "--nccl-ctas needs GPUs: on a CPU there is no NCCL");
+    if (o->reduce == REDUCE_ORDERED && o->reduce_dtype != REDUCE_FP32)
+        return FAIL(ERR_ARG, "--reduce ordered adds in fp32: leave --reduce-dtype out");
+    job->reduce_dtype = dtypes[o->reduce_dtype];
+    job->reduce_ordered = o->reduce == REDUCE_ORDERED;
+    job->nccl_ctas = (int)o->nccl_ctas;
+    return OK;
+}
+
 /* ---- optimization */
 
 static Status schedule_fill(const Options *o, Schedule *schedule)
@@ -405,6 +421,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     TRY(job_model(o, files));
     TRY(data_open(o, synthetic, files));
     TRY(towers_fill(o, job));
+    TRY(reduce_fill(o, job));
     TRY(schedule_fill(o, &job->schedule));
     job->weight_decay = o->weight_decay;
     job->decay_all = o->decay_all;

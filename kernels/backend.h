@@ -55,6 +55,8 @@ struct Backend {
     Status (*open)(const DeviceConfig *config, Device *device);
     void (*close)(Device *device);
 
+    /* Bytes that may still be allocated, and that there are. NULL: nobody knows. */
+    Status (*memory)(Device *device, size_t *free_bytes, size_t *total);
     /* 64-byte aligned (CPU) or 256-byte aligned (GPU) memory, zeroed. */
     Status (*alloc)(Device *device, size_t bytes, void **made);
     void (*release)(Device *device, void *memory);
@@ -63,6 +65,8 @@ struct Backend {
     Status (*upload)(Device *device, void *to, const void *host, size_t bytes);
     Status (*download)(Device *device, void *host, const void *from, size_t bytes);
     Status (*fill)(Device *device, void *to, float value, size_t count); /* f32 */
+    /* to[i] = from[i], i < count, between f32, f16 and bf16 in device memory. NULL: collectives use f32 alone. */
+    Status (*convert)(Device *device, void *to, Dtype to_dtype, const void *from, Dtype from_dtype, size_t count);
     /* Host memory that will be uploaded from often (`often`), or, before it is freed, no longer: only a matter of
      * speed. NULL: makes no difference. */
     void (*pin)(Device *device, void *host, size_t bytes, bool often);

@@ -30,6 +30,37 @@ Status comm_join(const CommConfig *config, CommShared *shared, Device *device, C
     return comm_shm_open(config, shared, made);
 }
 
+Status comm_memory_create(Device *device, size_t bytes, CommMemory *made)
+{
+    const Backend *backend = device->backend;
+    *made = (CommMemory){0};
+#ifdef TOWERS_HAVE_CUDA
+    if (strcmp(backend->name, "cuda") == 0 && comm_nccl_memory_create(bytes, &made->data)) {
+        made->special = true;
+        Status st = backend->fill(device, made->data, 0, bytes / sizeof(float));
+        if (st == OK) st = backend->finish(device, LANE_COMPUTE);
+        if (st != OK) comm_memory_destroy(device, made);
+        return st;
+    }
+#endif
+    return backend->alloc(device, bytes, &made->data);
+}
+
+void comm_memory_destroy(Device *device, CommMemory *memory)
+{
+    if (!memory->data) return;
+#ifdef TOWERS_HAVE_CUDA
+    if (memory->special) comm_nccl_memory_destroy(memory->data);
+#endif
+    if (!memory->special) device->backend->release(device, memory->data);
+    *memory = (CommMemory){0};
+}
+
+Status comm_enlist(Comm *comm, void *memory, size_t bytes)
+{
+    return comm->ops->enlist ? comm->ops->enlist(comm, memory, bytes) : OK;
+}
+
 static Status range_check(const Comm *comm, size_t first, size_t count)
 {
     if (count > comm->config.max_count || first > comm->config.max_count - count)

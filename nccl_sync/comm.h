@@ -19,6 +19,11 @@ typedef struct CommConfig {
     int towers;         /* all towers */
     size_t max_count;   /* floats that one round may sum: first + count of every call stays below */
     int64_t timeout_ms; /* of one collective */
+    /* NCCL only: */
+    Dtype reduce;     /* f32, or the 16-bit format in which gradients travel and are summed */
+    size_t gradients; /* elements [0, gradients), where they are given from device memory */
+    bool ordered;     /* add in tower order: the same bits for any number of GPUs and virtual towers */
+    int ctas;         /* most thread blocks of a collective; 0: NCCL's choice */
 } CommConfig;
 
 /* Shared memory for one group of CPU towers on one machine: made by the supervisor before it forks the towers,
@@ -39,9 +44,19 @@ NODISCARD Status comm_nccl_open(const CommConfig *config, CommShared *shared, De
                                 Comm **made); /* in builds with CUDA */
 void comm_close(Comm *comm);                  /* NULL is fine */
 
+/* Memory of a device that NCCL reaches best (ncclMemAlloc, from 2.19 on); elsewhere ordinary memory of the device. */
+typedef struct CommMemory {
+    void *data;
+    bool special; /* not the backend's own */
+} CommMemory;
+NODISCARD Status comm_memory_create(Device *device, size_t bytes, CommMemory *made); /* zeroed */
+void comm_memory_destroy(Device *device, CommMemory *memory);                        /* empty is fine */
+/* Contributions will come from there: NCCL is told. A matter of speed; `memory` must outlive the communicator. */
+NODISCARD Status comm_enlist(Comm *comm, void *memory, size_t bytes);
+
 /* Hand over tower `tower`'s contribution to elements [first, first + count) of this round's sum. f32; host memory, or
- * with NCCL the device's, read in the order of its LANE_COMPUTE. `tower` is one of this rank's, given in ascending
- * order. */
+ * with NCCL the device's, read in the order of its LANE_COMPUTE, which then must stay as it is until comm_sum if this
+ * rank has one tower. `tower` is one of this rank's, given in ascending order. */
 NODISCARD Status comm_give(Comm *comm, int tower, size_t first, const float *from, size_t count);
 /* Sum of all towers' contributions to [first, first + count), in tower order, to `to` on every rank. Every tower must
  * have given this range in this round. Elements, not bytes. `to`: host memory, or with NCCL the device's, written in

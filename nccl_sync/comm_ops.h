@@ -9,6 +9,7 @@ typedef struct CommOps {
     Status (*sum)(Comm *comm, size_t first, float *to, size_t count);
     Status (*broadcast)(Comm *comm, void *buf, size_t bytes, int root);
     Status (*barrier)(Comm *comm);
+    Status (*enlist)(Comm *comm, void *memory, size_t bytes); /* NULL: makes no difference */
     void (*abort)(Comm *comm);
     void (*close)(Comm *comm); /* frees impl */
 } CommOps;
@@ -18,6 +19,10 @@ struct Comm {
     CommConfig config;
     void *impl; /* owned by the implementation */
 };
+
+/* comm_nccl.c: false where this library has no memory of its own, or none left. */
+bool comm_nccl_memory_create(size_t bytes, void **made);
+void comm_nccl_memory_destroy(void *memory);
 
 NODISCARD Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Comm **made);
 

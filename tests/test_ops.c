@@ -1,7 +1,7 @@
 /* Every row of every case table on every backend of this machine, in every float dtype, against the reference.
  *
  * Prints the largest error of each op kind. What a backend does not support in a 16-bit dtype is counted and named; in
- * f32 it is a failure. TOWERS_TEST_OP=conv_dx runs one kind alone. */
+ * f32 it is a failure. TOWERS_TEST_OP=conv_dx,conv_dw runs these kinds alone, TOWERS_TEST_BACKEND=cuda one backend. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,12 +34,23 @@ static int run_kind(Device *device, OpKind kind, Dtype dtype)
     return report.failures;
 }
 
+/* Is `name` one of the comma-separated ones? */
+static bool is_listed(const char *name, const char *list)
+{
+    size_t bytes = strlen(name);
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, bytes) == 0 && (at[bytes] == ',' || !at[bytes])) return true;
+    }
+    return false;
+}
+
 static int run_all(Device *device, Dtype dtype)
 {
     const char *only = getenv("TOWERS_TEST_OP");
     int failures = 0, kinds = 0;
     for (int kind = 1; kind < OP_COUNT; kind++) {
-        if (only && strcmp(only, op_name((OpKind)kind)) != 0) continue;
+        if (only && !is_listed(op_name((OpKind)kind), only)) continue;
         failures += run_kind(device, (OpKind)kind, dtype);
         kinds++;
     }
@@ -52,7 +63,9 @@ static void open_or_skip(const char *name, Device *device)
 {
     const Backend *backend;
     int count = 0;
+    const char *only = getenv("TOWERS_TEST_BACKEND");
     DeviceConfig config = {.threads = 2, .allow_reference = true};
+    if (only && strcmp(only, name) != 0) skip();
     if (backend_find(name, &backend, NULL, 0) != OK || backend_device_count(backend, &count) != OK || count == 0) {
         printf("  no %s here: %s\n", name, status_message());
         skip();

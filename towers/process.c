@@ -142,7 +142,9 @@ static Status buckets_open(TowerProcess *p)
     if (!ends) return FAIL(ERR_MEMORY, "bucket ends");
     for (int i = 0; i < layout->param_count; i++)
         ends[i] = i + 1 < layout->param_count ? layout->params[i + 1].first : layout->param_elements;
-    buckets_cut(ends, layout->param_count, layout->param_elements, FIRST_BUCKET_BYTES, BUCKET_BYTES, &p->buckets);
+    size_t bytes = p->job->bucket_bytes;
+    buckets_cut(ends, layout->param_count, layout->param_elements, bytes ? bytes : FIRST_BUCKET_BYTES,
+                bytes ? bytes : BUCKET_BYTES, &p->buckets);
     free(ends);
     return OK;
 }
@@ -164,8 +166,13 @@ static Status comm_open(TowerProcess *p, CommShared *shared)
         .towers = p->job->shares.towers,
         .max_count = job_comm_room(p->job, p->replica->layout),
         .timeout_ms = p->job->comm_timeout_ms + SUPERVISOR_FIRST_MS,
+        .reduce = p->job->reduce_dtype,
+        .gradients = p->replica->layout->param_elements,
+        .ordered = p->job->reduce_ordered,
+        .ctas = p->job->nccl_ctas,
     };
-    return comm_join(&config, shared, &p->replica->device, &p->comm);
+    TRY(comm_join(&config, shared, &p->replica->device, &p->comm));
+    return comm_enlist(p->comm, p->replica->arena[ARENA_GRAD], config.gradients * sizeof(float));
 }
 
 static void loader_pin(TowerProcess *p, bool often)

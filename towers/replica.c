@@ -30,9 +30,11 @@ static Status arenas_create(Replica *r)
         }
     }
     for (int a = 0; a < ARENA_COUNT; a++) {
-        if (a == ARENA_STATE || a == ARENA_STAT) continue;
+        if (a == ARENA_STATE || a == ARENA_STAT || a == ARENA_GRAD) continue;
         TRY(r->device.backend->alloc(&r->device, bytes[a] ? bytes[a] : 64, &r->arena[a]));
     }
+    TRY(comm_memory_create(&r->device, bytes[ARENA_GRAD] ? bytes[ARENA_GRAD] : 64, &r->grad_memory));
+    r->arena[ARENA_GRAD] = r->grad_memory.data;
     return OK;
 }
 
@@ -219,6 +221,8 @@ void replica_destroy(Replica *r)
         program_destroy(&r->train[i]);
         program_destroy(&r->eval[i]);
     }
+    r->arena[ARENA_GRAD] = NULL;
+    comm_memory_destroy(&r->device, &r->grad_memory);
     for (int a = 0; a < ARENA_COUNT; a++) release(r, r->arena[a]);
     for (int t = 0; t < r->config.local; t++) {
         if (r->state) release(r, r->state[t]);

@@ -6,7 +6,7 @@
 #ifndef TOWERS_REPLICA_H
 #define TOWERS_REPLICA_H
 
-#include "kernels/backend.h"
+#include "nccl_sync/comm.h"
 #include "towers/data/loader.h"
 #include "towers/program.h"
 
@@ -38,6 +38,7 @@ typedef struct Replica {
     Layout *layout;
     Program train[REPLICA_PROGRAMS], eval[REPLICA_PROGRAMS];
     void *arena[ARENA_COUNT];           /* PARAM, GRAD, INPUT, RESULT, SCRATCH; STATE and STAT are per tower */
+    CommMemory grad_memory;             /* of ARENA_GRAD */
     float **state, **stat, **ema_state; /* [local]; device memory */
     float *slot[OPTIMIZER_SLOTS], *ema;
     float *eval_state; /* the exported statistics: what evaluation normalizes with; weights are ema if there is one,

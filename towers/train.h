@@ -62,6 +62,12 @@ typedef struct TrainJob {
     SdcPolicy sdc_policy; /* when they differ */
     int64_t comm_timeout_ms;
 
+    /* the sum over GPUs: CommConfig */
+    Dtype reduce_dtype;
+    bool reduce_ordered;
+    int nccl_ctas;
+    size_t bucket_bytes; /* of gradients, summed at once; 0: as usual */
+
     /* records */
     const char *run_dir;
     const char *args_yaml, *env_json; /* texts for the run directory */

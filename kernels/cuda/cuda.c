@@ -118,6 +118,13 @@ static Status out_of_memory(const CudaDevice *cuda, size_t bytes)
                 cuda->ordinal, cuda->name, bytes >> 20, free_bytes >> 20, total >> 20);
 }
 
+static Status cuda_memory(Device *device, size_t *free_bytes, size_t *total)
+{
+    (void)device;
+    TRY_CUDA(cudaMemGetInfo(free_bytes, total));
+    return OK;
+}
+
 static Status cuda_alloc(Device *device, size_t bytes, void **made)
 {
     void *memory = NULL;
@@ -126,11 +133,12 @@ static Status cuda_alloc(Device *device, size_t bytes, void **made)
         (void)cudaGetLastError();
         return out_of_memory(cuda_device(device), bytes);
     }
-    TRY_CUDA(error);
+    if (error != cudaSuccess) return cuda_failed(error, __FILE__, __LINE__, "cudaMalloc");
     error = cudaMemsetAsync(memory, 0, bytes, cuda_stream(device, LANE_COMPUTE));
     if (error == cudaSuccess) error = cudaStreamSynchronize(cuda_stream(device, LANE_COMPUTE));
     if (error != cudaSuccess) cudaFree(memory);
-    TRY_CUDA(error);
+    if (error != cudaSuccess)
+        return cuda_failed(error, __FILE__, __LINE__, "cudaMemsetAsync, cudaStreamSynchronize of new memory");
     *made = memory;
     return OK;
 }
@@ -174,6 +182,12 @@ static Status cuda_download(Device *device, void *host, const void *from, size_t
 static Status cuda_fill(Device *device, void *to, float value, size_t count)
 {
     TRY_CUDA(convert_fill(to, value, (int64_t)count, cuda_stream(device, LANE_COMPUTE)));
+    return OK;
+}
+
+static Status cuda_convert(Device *device, void *to, Dtype to_dtype, const void *from, Dtype from_dtype, size_t count)
+{
+    TRY_CUDA(convert_flat(to, to_dtype, from, from_dtype, (int64_t)count, cuda_stream(device, LANE_COMPUTE)));
     return OK;
 }
 
@@ -222,11 +236,14 @@ const Backend cuda_backend = {
     .name = "cuda",
     .open = cuda_open,
     .close = cuda_close,
+
+    .memory = cuda_memory,
     .alloc = cuda_alloc,
     .release = cuda_release,
     .upload = cuda_upload,
     .download = cuda_download,
     .fill = cuda_fill,
+    .convert = cuda_convert,
     .pin = cuda_pin,
     .kernels = kernels,
     .joins = conv_joins,

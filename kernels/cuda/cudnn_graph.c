@@ -508,6 +508,7 @@ static Status configs_ask(CudnnGraph *g, cudnnBackendHeurMode_t mode, Descriptor
         got = 0;
     room = got < room ? (int)got : room;
     got = 0;
+    if (room == 0) goto out;
     for (int i = 0; i < room; i++) TRY_OUT(descriptor_create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]));
     if (cudnnBackendGetAttribute(question, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, &got,
                                  configs) != CUDNN_STATUS_SUCCESS)

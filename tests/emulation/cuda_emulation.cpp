@@ -61,6 +61,16 @@ struct Block {
 };
 
 EmulatedPlace emulated_place;
+int (*emulated_queue)(const EmulatedJob *job, void *stream);
+int emulated_error;
+
+int emulated_take_error(void)
+{
+    int error = emulated_error;
+    emulated_error = 0;
+    return error;
+}
+
 static Block block;
 static Fiber *fibers[MAX_THREADS];
 static int fiber_count, parked; /* parked: fibers between two threads */

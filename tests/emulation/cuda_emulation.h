@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tuple>
+
 #include <cuda_runtime_api.h> /* the stand-in beside this file */
 
 #define __global__ static
@@ -81,9 +83,47 @@ template <typename Body> static int emulated_run(const char *name, dim3 grid, di
         name, grid, block, [](void *context) { (*(Body *)context)(); }, &body);
 }
 
+/* Who sets `emulated_queue` gets the launches instead, to run them later, or several times, until it drops them; what
+ * it returns is the error of the launch. Arguments are taken when the launch is made, as the language has it. */
+struct EmulatedJob {
+    const char *name;
+    void (*run)(void *context);
+    void (*drop)(void *context);
+    void *context;
+};
+extern "C" int (*emulated_queue)(const EmulatedJob *job, void *stream);
+int emulated_take_error(void); /* the last error of a launch that nobody has asked for yet */
+extern int emulated_error;
+
+template <typename Body> struct EmulatedLaunch {
+    const char *name;
+    dim3 grid, block;
+    Body body;
+};
+
+template <typename Body>
+static void emulated_submit(const char *name, dim3 grid, dim3 block, void *stream, const Body &body)
+{
+    if (!emulated_queue) {
+        (void)emulated_run(name, grid, block, body);
+        return;
+    }
+    typedef EmulatedLaunch<Body> Launch;
+    EmulatedJob job = {name,
+                       [](void *context) {
+                           const Launch *launch = (const Launch *)context;
+                           (void)emulated_run(launch->name, launch->grid, launch->block, launch->body);
+                       },
+                       [](void *context) { delete (Launch *)context; }, new Launch{name, grid, block, body}};
+    int error = emulated_queue(&job, stream);
+    if (error) emulated_error = error;
+}
+
 #define LAUNCH(kernel, grid, block, stream, ...)                                                                       \
-    ((void)(stream), (void)emulated_run(#kernel, (grid), (block), [=]() { (kernel)(__VA_ARGS__); }))
-#define LAUNCH_ERROR() cudaSuccess
+    emulated_submit(#kernel, (grid), (block), (void *)(stream), [arguments = std::make_tuple(__VA_ARGS__)]() {         \
+        std::apply([](const auto &...argument) { (kernel)(argument...); }, arguments);                                 \
+    })
+#define LAUNCH_ERROR() ((cudaError_t)emulated_take_error())
 #define UNROLL
 #define UNROLL_BY(count)
 

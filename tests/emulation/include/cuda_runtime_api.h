@@ -2,7 +2,7 @@
 #ifndef TOWERS_TESTS_EMULATION_CUDA_RUNTIME_API_H
 #define TOWERS_TESTS_EMULATION_CUDA_RUNTIME_API_H
 
-typedef enum cudaError { cudaSuccess = 0 } cudaError_t;
+typedef enum cudaError { cudaSuccess = 0, cudaErrorUnknown = 999 } cudaError_t;
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
 

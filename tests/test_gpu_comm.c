@@ -1,0 +1,401 @@
+/* comm_nccl on the fake GPUs: sums in every mapping of towers to ranks, in 16 bits, in tower order; and its end when a
+ * rank reports an error, is late, or dies: an error on every tower, never a hang. */
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <nccl.h>
+
+#include "kernels/cuda/cuda.h"
+#include "tests/fake_cuda/gpu_run.h"
+
+enum { COUNT = 500, LANES = 4, RANKS = 4, PATIENCE_S = 60 };
+
+typedef struct Seen {
+    volatile int ready;
+    Status status[RANKS];
+    char message[RANKS][400];
+    int alive[RANKS];
+    int64_t registered[RANKS], reduced[RANKS];
+    float sum[RANKS][COUNT + LANES];
+} Seen;
+
+typedef struct Group {
+    CommConfig config; /* of all ranks */
+    int ranks;
+    Status (*body)(Comm *comm, Device *device, float *grads, int rank, Seen *seen);
+    Seen *seen;
+} Group;
+
+static int fake_as_new(void **state)
+{
+    (void)state;
+    fake_gpu_reset();
+    return 0;
+}
+
+/* ---- ranks */
+
+static Status rank_live(const Group *g, int rank, CommShared *shared)
+{
+    Device device = {0};
+    Comm *comm = NULL;
+    CommMemory memory = {0};
+    DeviceConfig device_config = {.threads = 1, .deterministic = true};
+    CommConfig config = g->config;
+    config.rank = rank;
+    config.first = rank * g->config.towers / g->ranks;
+    config.local = (rank + 1) * g->config.towers / g->ranks - config.first;
+    TRY(cuda_backend.open(&device_config, &device));
+    Status st = comm_nccl_open(&config, shared, &device, &comm);
+    if (st == OK) st = comm_memory_create(&device, COUNT * sizeof(float), &memory);
+    if (st == OK) st = comm_enlist(comm, memory.data, COUNT * sizeof(float));
+    if (st == OK) st = g->body(comm, &device, memory.data, rank, g->seen);
+    snprintf(g->seen->message[rank], sizeof g->seen->message[rank], "%s", st == OK ? "" : status_message());
+    if (st != OK) comm_shared_abort(shared, rank); /* as a tower process does */
+    g->seen->registered[rank] = fake_gpu_count("ncclCommRegister");
+    g->seen->reduced[rank] = fake_gpu_count("ncclAllReduce");
+    comm_close(comm);
+    comm_memory_destroy(&device, &memory);
+    cuda_backend.close(&device);
+    g->seen->alive[rank] = fake_gpu_alive(stderr);
+    return st;
+}
+
+static void group_live(Group *g, int towers, int ranks)
+{
+    CommShared *shared;
+    pid_t child[RANKS];
+    g->ranks = g->config.ranks = ranks;
+    g->config.towers = towers;
+    g->config.max_count = COUNT + LANES;
+    g->config.gradients = COUNT;
+    if (!g->config.timeout_ms) g->config.timeout_ms = 20000;
+    g->seen = mmap(NULL, sizeof *g->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(g->seen != MAP_FAILED);
+    assert_int_equal(comm_shared_create(towers, ranks, COUNT + LANES, &shared), OK);
+    GpuWorld *world = fake_gpu_world_create(ranks, (COUNT + LANES) * sizeof(float));
+    assert_non_null(world);
+    for (int r = 0; r < ranks; r++) {
+        g->seen->status[r] = STATUS_COUNT;
+        child[r] = fork();
+        assert_true(child[r] >= 0);
+        if (child[r]) continue;
+        alarm(PATIENCE_S);
+        g->seen->status[r] = rank_live(g, r, shared);
+        _exit(0);
+    }
+    for (int left = ranks; left > 0; left--) {
+        int ending;
+        pid_t gone = wait(&ending);
+        for (int r = 0; r < ranks; r++) /* as the supervisor does */
+            if (gone == child[r] && g->seen->status[r] != OK) comm_shared_abort(shared, r);
+    }
+    fake_gpu_world_destroy(world);
+    comm_shared_destroy(shared);
+}
+
+static void group_end(Group *g)
+{
+    munmap(g->seen, sizeof *g->seen);
+}
+
+static void all_well(const Group *g)
+{
+    for (int r = 0; r < g->ranks; r++) {
+        if (g->seen->status[r] != OK) fail_msg("rank %d: %s", r, g->seen->message[r]);
+        if (g->seen->alive[r]) fail_msg("rank %d left objects behind", r);
+    }
+}
+
+/* ---- sums */
+
+static float gift(int tower, size_t i)
+{
+    uint32_t x = (uint32_t)(i * 2654435761u) ^ (uint32_t)(tower * 40503u + 977u);
+    x ^= x >> 13;
+    x *= 0x5bd1e995u;
+    return (float)(int32_t)x / 2147483648.0f * (float)(1u << x % 20u);
+}
+
+static float gift_factor;
+
+/* Gradients from the device in two ranges, lanes from the host, as a step gives them; twice. */
+static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    const CommConfig *config = comm_config(comm);
+    const size_t cut = 200;
+    float host[COUNT], lanes[LANES] = {1, 2, 3, 16777217};
+    for (int round = 0; round < 2; round++) {
+        for (int t = config->first; t < config->first + config->local; t++) {
+            for (size_t i = 0; i < COUNT; i++) host[i] = gift_factor * gift(t + 7 * round, i);
+            TRY(device->backend->upload(device, grads, host, sizeof host));
+            TRY(comm_give(comm, t, 0, grads, cut));
+            TRY(comm_give(comm, t, cut, grads + cut, COUNT - cut));
+        }
+        for (int t = config->first; t < config->first + config->local; t++)
+            TRY(comm_give(comm, t, COUNT, lanes, LANES));
+        TRY(comm_sum(comm, 0, grads, cut));
+        TRY(comm_sum(comm, cut, grads + cut, COUNT - cut));
+        TRY(comm_sum(comm, COUNT, seen->sum[rank] + COUNT, LANES));
+        TRY(device->backend->download(device, seen->sum[rank], grads, sizeof host));
+        TRY(device->backend->finish(device, LANE_COMPUTE));
+    }
+    return comm_barrier(comm);
+}
+
+static double wanted_sum(int towers, size_t i)
+{
+    double sum = 0;
+    for (int t = 0; t < towers; t++) sum += (double)gift_factor * gift(t + 7, i);
+    return sum;
+}
+
+static double wanted_size(int towers, size_t i)
+{
+    double sum = 0;
+    for (int t = 0; t < towers; t++) sum += fabs((double)gift_factor * gift(t + 7, i));
+    return sum;
+}
+
+static void check_sums(const Group *g, double tolerance)
+{
+    int towers = g->config.towers;
+    for (int r = 0; r < g->ranks; r++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            double wanted = wanted_sum(towers, i), have = g->seen->sum[r][i];
+            if (!(fabs(have - wanted) <= tolerance * wanted_size(towers, i)))
+                fail_msg("rank %d, element %zu: %g instead of %g", r, i, have, wanted);
+        }
+        assert_memory_equal(g->seen->sum[r], g->seen->sum[0], sizeof g->seen->sum[0]); /* of all ranks alike */
+        for (int k = 0; k < LANES; k++) { /* exact, whatever the gradients travel in */
+            float lane = (float)((k == 3 ? 16777217 : k + 1) * towers);
+            assert_true(fabsf(g->seen->sum[r][COUNT + k] - lane) <= 1e-6f * lane);
+        }
+    }
+}
+
+static void test_sums_in_f32(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    static const int mappings[][2] = {{1, 1}, {3, 1}, {2, 2}, {4, 4}, {4, 2}, {5, 3}};
+    for (size_t m = 0; m < sizeof mappings / sizeof *mappings; m++) {
+        Group g = {.body = rounds};
+        group_live(&g, mappings[m][0], mappings[m][1]);
+        all_well(&g);
+        check_sums(&g, 1e-6);
+        if (g.ranks > 1) assert_int_equal(g.seen->registered[0], 2); /* the gradients, and the sum */
+        group_end(&g);
+    }
+}
+
+/* What the schedules are for: the sum that does not wait for the gradients comes out wrong. */
+static Status rounds_without_waits(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    fake_gpu_ignore_waits(true);
+    return rounds(comm, device, grads, rank, seen);
+}
+
+static void test_missing_wait_is_noticed(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    Group right = {.body = rounds}, wrong = {.body = rounds_without_waits};
+    group_live(&right, 2, 2);
+    group_live(&wrong, 2, 2);
+    all_well(&right);
+    all_well(&wrong);
+    assert_memory_not_equal(right.seen->sum[0], wrong.seen->sum[0], COUNT * sizeof(float));
+    group_end(&right);
+    group_end(&wrong);
+}
+
+static void test_sums_in_16_bits(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    Group g = {.body = rounds, .config.reduce = DTYPE_BF16};
+    group_live(&g, 5, 3);
+    all_well(&g);
+    check_sums(&g, 0.02);
+    group_end(&g);
+
+    gift_factor = 0.07f; /* up to 37000 each: four of them do not fit into f16, their mean does */
+    g = (Group){.body = rounds, .config.reduce = DTYPE_F16};
+    group_live(&g, 4, 4);
+    all_well(&g);
+    check_sums(&g, 0.003);
+    group_end(&g);
+}
+
+static void test_ordered_sums_have_the_same_bits(void **state)
+{
+    (void)state;
+    float first[COUNT + LANES];
+    gift_factor = 1;
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        Group g = {.body = rounds, .config.ordered = true};
+        group_live(&g, 5, ranks);
+        all_well(&g);
+        check_sums(&g, 1e-6);
+        if (ranks == 1) memcpy(first, g.seen->sum[0], sizeof first);
+        assert_memory_equal(first, g.seen->sum[0], sizeof first);
+        group_end(&g);
+    }
+    Group fast = {.body = rounds};
+    group_live(&fast, 5, 4);
+    all_well(&fast);
+    assert_memory_not_equal(first, fast.seen->sum[0], COUNT * sizeof *first); /* or order would not matter here */
+    group_end(&fast);
+}
+
+static void test_library_without_memory(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    fake_gpu_nccl_version(NCCL_VERSION(2, 18, 5));
+    Group g = {.body = rounds};
+    group_live(&g, 2, 2);
+    all_well(&g);
+    check_sums(&g, 1e-6);
+    assert_int_equal(g.seen->registered[0], 0);
+    group_end(&g);
+}
+
+/* Whole trainings: the mapping of towers to GPUs leaves no trace. */
+static void test_ordered_training(void **state)
+{
+    (void)state;
+    double first[GPU_RUN_STEPS + 1];
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        GpuRun run;
+        gpu_run_open(&run, 4, ranks);
+        run.job.reduce_ordered = true;
+        if (gpu_run_live(&run) != OK) fail_msg("%d ranks: %s", ranks, run.seen->rank[0].message);
+        if (ranks == 1) memcpy(first, run.seen->loss, sizeof first);
+        for (int s = 1; s <= 4; s++)
+            if (memcmp(&first[s], &run.seen->loss[s], sizeof *first))
+                fail_msg("step %d on %d ranks: %.17g instead of %.17g", s, ranks, run.seen->loss[s], first[s]);
+        gpu_run_close(&run);
+    }
+}
+
+/* ---- leaving */
+
+/* Every rank in `told` ended with ERR_COMM and words that hold `text` or `other`. */
+static void check_told(const Group *g, unsigned told, const char *text, const char *other)
+{
+    for (int r = 0; r < g->ranks; r++) {
+        if (!(told >> r & 1)) continue;
+        const char *message = g->seen->message[r];
+        if (g->seen->status[r] != ERR_COMM || !(strstr(message, text) || strstr(message, other)))
+            fail_msg("rank %d: status %d, '%s'", r, (int)g->seen->status[r], message);
+        if (g->seen->alive[r]) fail_msg("rank %d left objects behind", r);
+    }
+}
+
+static Status broken_on_one(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    TRY(comm_barrier(comm));
+    if (rank == 1) fake_gpu_break_comm(ncclRemoteError);
+    for (;;) TRY(rounds(comm, device, grads, rank, seen));
+}
+
+static void test_error_of_one_ends_all(void **state)
+{
+    (void)state;
+    Group g = {.body = broken_on_one};
+    group_live(&g, 3, 3);
+    check_told(&g, 2, "remote process exited", "remote process exited");
+    check_told(&g, 5, "tower process 1 left", "tower process 1 left");
+    group_end(&g);
+}
+
+static Status late_one(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    TRY(comm_barrier(comm));
+    for (int i = 0; rank == 1 && i < 5000 && !seen->ready; i++) usleep(1000);
+    Status st = rank == 1 ? FAIL(ERR_COMM, "late") : rounds(comm, device, grads, rank, seen);
+    seen->ready = 1;
+    return st;
+}
+
+static void test_late_one_ends_all(void **state)
+{
+    (void)state;
+    Group g = {.body = late_one, .config.timeout_ms = 300};
+    group_live(&g, 3, 3);
+    check_told(&g, 5, "did not end within 0.3 s (--comm-timeout)", "left; the others");
+    group_end(&g);
+}
+
+static Status killed_one(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    TRY(comm_barrier(comm));
+    if (rank == 1) raise(SIGKILL);
+    for (;;) TRY(rounds(comm, device, grads, rank, seen));
+}
+
+static void test_killed_one_ends_all(void **state)
+{
+    (void)state;
+    Group g = {.body = killed_one};
+    group_live(&g, 4, 4);
+    assert_int_equal(g.seen->status[1], STATUS_COUNT);
+    check_told(&g, 13, "tower process 1 left", "tower process 1 left");
+    group_end(&g);
+}
+
+/* A whole run of two ranks in which a call of one fails: both end, neither hangs. */
+static int64_t fail_at;
+
+static void start_failing(int rank)
+{
+    if (rank == 1) fake_gpu_fail_call(fail_at);
+}
+
+static void test_failing_rank_ends_the_run(void **state)
+{
+    (void)state;
+    int ended = 0;
+    for (fail_at = 200; fail_at < 200000; fail_at = fail_at * 5 / 3) {
+        GpuRun run;
+        gpu_run_open(&run, 2, 2);
+        run.on_start = start_failing;
+        Status st = gpu_run_live(&run);
+        for (int r = 0; r < 2; r++) {
+            if (run.seen->rank[r].status == STATUS_COUNT) fail_msg("call %lld: rank %d hung", (long long)fail_at, r);
+            if (run.seen->rank[r].alive) fail_msg("call %lld: rank %d left objects", (long long)fail_at, r);
+        }
+        assert_true((run.seen->rank[0].status == OK) == (run.seen->rank[1].status == OK));
+        ended += st != OK;
+        gpu_run_close(&run);
+    }
+    assert_true(ended >= 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_sums_in_f32, fake_as_new),
+        cmocka_unit_test_setup(test_missing_wait_is_noticed, fake_as_new),
+        cmocka_unit_test_setup(test_sums_in_16_bits, fake_as_new),
+        cmocka_unit_test_setup(test_ordered_sums_have_the_same_bits, fake_as_new),
+        cmocka_unit_test_setup(test_library_without_memory, fake_as_new),
+        cmocka_unit_test_setup(test_ordered_training, fake_as_new),
+        cmocka_unit_test_setup(test_error_of_one_ends_all, fake_as_new),
+        cmocka_unit_test_setup(test_late_one_ends_all, fake_as_new),
+        cmocka_unit_test_setup(test_killed_one_ends_all, fake_as_new),
+        cmocka_unit_test_setup(test_failing_rank_ends_the_run, fake_as_new),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

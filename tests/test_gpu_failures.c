@@ -1,0 +1,163 @@
+/* Every call of the CUDA libraries fails once: the n-th of a run, for all n from opening the device over plans and two
+ * steps to the end. The run must end in a described error that names the call, or, where the call was only a question
+ * or a farewell, go on; nothing may crash, hang or be left behind.
+ *
+ * Calls with the same callers behave alike: of those the first and the last are taken, with TOWERS_TEST_ALL_CALLS=1
+ * all. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/fake_cuda/gpu_run.h"
+
+/* Questions that have an answer all the same, and farewells. */
+static const char *const may_fail[] = {
+    "cudaFree",
+    "cudaFreeHost",
+    "cudaEventDestroy",
+    "cudaStreamDestroy",
+    "cudaHostRegister",
+    "cudaHostUnregister",
+    "cudaPointerGetAttributes",
+    "cudaMemGetInfo",
+    "cudaGraphDestroy",
+    "cudaGraphExecDestroy",
+    "cudnnDestroy",
+    "cudnnBackendDestroyDescriptor",
+    "cudnnBackendFinalize",         /* a plan that is refused is no failure: the next one is tried */
+    "cudnnBackendGetAttribute",     /* of notes and knobs, which an engine need not have */
+    "cudnnBackendCreateDescriptor", /* of a knob, for the text of a plan */
+    "cublasLtDestroy",
+    "cublasLtMatmulDescDestroy",
+    "cublasLtMatrixLayoutDestroy",
+    "cublasLtMatmulPreferenceDestroy",
+    "cublasLtMatmulAlgoGetHeuristic",
+    "ncclGetVersion",
+    "ncclMemAlloc",
+    "ncclMemFree",
+    "ncclCommRegister",
+    "ncclCommDeregister",
+    "ncclCommFinalize",
+    "ncclCommDestroy",
+    "ncclCommAbort",
+    "ncclCommGetAsyncError", /* while leaving */
+    "ncclRedOpDestroy",
+};
+
+static bool is_listed(const char *name)
+{
+    for (size_t i = 0; i < sizeof may_fail / sizeof *may_fail; i++)
+        if (strcmp(name, may_fail[i]) == 0) return true;
+    return false;
+}
+
+static int64_t fail_at;
+
+static void start_failing(int rank)
+{
+    (void)rank;
+    fake_gpu_reset();
+    fake_gpu_fail_call(fail_at);
+}
+
+/* Launches of kernels are known by the function that makes them. */
+static bool message_names(const char *message, const char *call)
+{
+    if (strcmp(call, "kernel") == 0) return strstr(message, "kernel_") || strstr(message, "convert_");
+    return strstr(message, call) != NULL;
+}
+
+static int mistakes;
+
+static void complain(int64_t number, const char *call, const char *what)
+{
+    fprintf(stderr, "call %lld (%s) failed: %s\n", (long long)number, call, what);
+    mistakes++;
+}
+
+/* One run in which call `number` fails; false if the run has fewer calls. `strict`: success must be allowed. */
+static bool check_failure(int64_t number, bool deterministic, bool strict)
+{
+    GpuRun run;
+    gpu_run_open(&run, 2, 1); /* two towers, so that there is a sum */
+    run.job.max_steps = 2;
+    run.job.deterministic = deterministic;
+    run.on_start = start_failing;
+    fail_at = number;
+    Status st = gpu_run_live(&run);
+    const char *failed = run.seen->rank[0].failed, *message = run.seen->rank[0].message;
+    bool reached = *failed;
+    if (run.seen->rank[0].alive) complain(number, failed, "objects are left behind");
+    if (reached && st == OK && strict && !is_listed(failed)) complain(number, failed, "nobody noticed");
+    if (st != OK && !(reached && message_names(message, failed))) complain(number, failed, message);
+    gpu_run_close(&run);
+    return reached;
+}
+
+/* ---- which calls there are */
+
+enum { CALLS = 1 << 16 };
+static uint64_t stacks[CALLS];
+
+static void start_survey(int rank)
+{
+    (void)rank;
+    fake_gpu_reset();
+    fake_gpu_survey(stacks, CALLS);
+}
+
+static int64_t survey(bool deterministic)
+{
+    GpuRun run;
+    gpu_run_open(&run, 2, 1);
+    run.job.max_steps = 2;
+    run.job.deterministic = deterministic;
+    run.on_start = start_survey;
+    Status st = gpu_run_live(&run);
+    if (st != OK) fail_msg("%s", run.seen->rank[0].message);
+    gpu_run_close(&run);
+    fake_gpu_survey(NULL, 0);
+    assert_true(fake_gpu_calls() < CALLS);
+    return fake_gpu_calls();
+}
+
+static bool is_taken(int64_t number, int64_t calls)
+{
+    bool before = false, after = false;
+    if (getenv("TOWERS_TEST_ALL_CALLS")) return true;
+    for (int64_t n = 1; n < number && !before; n++) before = stacks[n] == stacks[number];
+    for (int64_t n = number + 1; n <= calls && !after; n++) after = stacks[n] == stacks[number];
+    return !before || !after;
+}
+
+static void check_calls(bool deterministic, bool strict)
+{
+    int64_t calls = survey(deterministic), taken = 0;
+    for (int64_t n = 1; n <= calls; n++) {
+        if (!is_taken(n, calls)) continue;
+        check_failure(n, deterministic, strict);
+        taken++;
+    }
+    print_message("  %lld of %lld calls\n", (long long)taken, (long long)calls);
+    assert_true(taken > 100);
+    assert_int_equal(mistakes, 0);
+}
+
+static void test_every_call(void **state)
+{
+    (void)state;
+    check_calls(true, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
