@@ -538,11 +538,14 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     if (st == OK) st = life(&p, shared);
     if (st != OK) {
         ledger_fail(ledger, rank, st);
-        if (st != ERR_INTERRUPTED && st != ERR_NUMERIC) comm_shared_abort(shared, rank);
+        if (st != ERR_INTERRUPTED && st != ERR_NUMERIC) {
+            comm_shared_abort(shared, rank);
+            comm_abort(p.comm); /* a collective that peers will not join would hold back what is freed below */
+        }
     }
     StatusText words;
     status_keep(&words);
-    if (p.comm && comm_barrier(p.comm) != OK) p.stop = true; /* leave together: rank 0 may still be writing */
+    if (p.comm && comm_barrier(p.comm) != OK) comm_abort(p.comm); /* leave together: rank 0 may still be writing */
     process_close(&p);
     return st == OK ? OK : status_restore(st, &words);
 }

@@ -43,10 +43,10 @@ static const Model model = {.name = "small",
 
 static GpuRun *current;
 
-static void step_seen(void *context, int64_t step, double seconds, double loss)
+static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
     GpuSeen *seen = context;
-    (void)seconds;
+    (void)ledger, (void)seconds;
     seen->steps = step;
     if (step <= GPU_RUN_STEPS) seen->loss[step] = loss;
     if (current->on_step) current->on_step(step);
@@ -104,7 +104,7 @@ static void rank_live(GpuRun *run, int rank, Ledger *ledger, CommShared *shared)
     snprintf(run->seen->rank[rank].failed, sizeof run->seen->rank[rank].failed, "%s", failed ? failed : "");
     run->seen->rank[rank].alive = fake_gpu_alive(stderr);
     snprintf(run->seen->rank[rank].message, sizeof run->seen->rank[rank].message, "%s",
-             st == OK ? "" : ledger->process[rank].message);
+             st == OK ? "" : ledger->process[rank].words.message);
     run->seen->rank[rank].status = st;
 }
 

@@ -15,7 +15,7 @@ typedef struct GpuSeen {
         Status status;   /* STATUS_COUNT: the rank never came to its end */
         int alive;       /* objects that it left behind */
         char failed[64]; /* the call that was made to fail, "" */
-        char message[LEDGER_MESSAGE];
+        char message[STATUS_MESSAGE_BYTES];
     } rank[GPU_RUN_RANKS];
 } GpuSeen;
 
