@@ -18,6 +18,7 @@
 #include "towers/capsule.h"
 #include "towers/fault.h"
 #include "towers/record/files.h"
+#include "towers/record/manifest.h"
 #include "towers/trace.h"
 
 enum { TOWERS = 3, BATCH = 4, STEPS = 6, TRIPLES = 30, SIDE = 12, CLASSES = 10 };
@@ -583,6 +584,118 @@ static void test_damaged_capsule_is_refused(void **state)
     run_close(&run);
 }
 
+/* A manifest that fits what lies there now: whoever writes a capsule can write that, too. */
+static void manifest_again(const char *capsule)
+{
+    static const char *const names[] = {"batch.safetensors", "model.safetensors", "train.safetensors", "state.json"};
+    Manifest *manifest;
+    char path[PATH_BYTES], *text;
+    size_t count;
+    assert_int_equal(manifest_create(2, &manifest), OK);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        FileSum sum;
+        snprintf(path, sizeof path, "%s/%s", capsule, names[i]);
+        assert_int_equal(file_sum(path, &sum), OK);
+        assert_int_equal(manifest_add(manifest, names[i], &sum, NULL, 0), OK);
+    }
+    assert_int_equal(manifest_format(manifest, &text, &count), OK);
+    snprintf(path, sizeof path, "%s/MANIFEST", capsule);
+    assert_int_equal(file_replace(path, text, count), OK);
+    manifest_destroy(manifest);
+    free(text);
+}
+
+/* The first `was` in state.json becomes `is`. */
+static void state_change(const char *capsule, const char *was, const char *is)
+{
+    char path[PATH_BYTES], *text, *changed;
+    size_t count;
+    snprintf(path, sizeof path, "%s/state.json", capsule);
+    assert_int_equal(file_read(path, 1 << 20, &text, &count), OK);
+    char *at = strstr(text, was);
+    if (!at) fail_msg("no '%s' in %s", was, text);
+    *at = 0;
+    assert_true(asprintf(&changed, "%s%s%s", text, is, at + strlen(was)) > 0);
+    assert_int_equal(file_replace(path, changed, strlen(changed)), OK);
+    manifest_again(capsule);
+    free(text);
+    free(changed);
+}
+
+static void refused_as(const char *capsule, const char *why)
+{
+    Capsule *opened;
+    assert_int_equal(capsule_open(capsule, &opened), ERR_CHECKPOINT);
+    if (!strstr(status_message(), why)) fail_msg("no '%s' in: %s", why, status_message());
+}
+
+/* Kernels index with labels and crops, and allocate by the sizes. */
+static void test_hostile_capsule_is_refused(void **state)
+{
+    (void)state;
+    needs(true);
+    static const char *const changes[][3] = {
+        {"\"n\": 4", "\"n\": 5", "not of the type and shape"},
+        {"\"n\": 5", "\"n\": -4", "'n' is missing or not"},
+        {"\"n\": -4", "\"n\": 4", NULL},
+        {"\"canvas\": 12", "\"canvas\": 11", "'canvas' is missing or not"},
+        {"\"canvas\": 11", "\"canvas\": 12", NULL},
+        {"\"classes\": 10", "\"classes\": 1", "of 1 classes"},
+        {"\"classes\": 1", "\"classes\": 10", NULL},
+        {"\"compute\": \"f32\"", "\"compute\": \"u8\"", "'compute' is missing or not"},
+        {"\"compute\": \"u8\"", "\"compute\": \"f32\"", NULL},
+        {"towers capsule 1", "towers capsule 2", "found 'towers capsule 2'"},
+        {"towers capsule 2", "towers capsule 1", NULL},
+        {"\"tower\": 0", "\"tower\": 3", "'tower' is missing or not"},
+    };
+    Run run;
+    Capsule *capsule;
+    char path[600];
+    run_make(&run, "hostile");
+    run_live(&run, "nan:tower=0,step=2,layer=fc1");
+    snprintf(path, sizeof path, "%s/nan-step-2-tower-0", run.dir);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        state_change(path, changes[i][0], changes[i][1]);
+        if (changes[i][2]) {
+            refused_as(path, changes[i][2]);
+            continue;
+        }
+        if (capsule_open(path, &capsule) != OK) fail_msg("%s: %s", changes[i][0], status_message());
+        capsule_close(capsule);
+    }
+    run_close(&run);
+}
+
+/* A search that would keep the others waiting for too long gives up, and leaves it to the replay. */
+static void test_search_has_a_deadline(void **state)
+{
+    (void)state;
+    needs(true);
+    Run run;
+    Replica *r;
+    Loader *loader;
+    Finding found;
+    run_make(&run, "deadline");
+    run_live(&run, "");
+    ReplicaConfig config = {
+        .backend = cpu, .device = {.threads = 1}, .program = run.job.program, .local = 1, .train_n = {BATCH}};
+    LoaderConfig from = {
+        .dataset = run.data, .shares = run.job.shares, .local = 1, .side = SIDE, .max_steps = 1, .depth = 2};
+    config.program.training = true;
+    TraceJob job = {.slot = 0, .step = 1, .scale = 1, .deadline_ns = clock_ns() - 1};
+    assert_int_equal(replica_create(&config, &r), OK);
+    assert_int_equal(loader_create(&from, &loader), OK);
+    assert_int_equal(loader_next(loader, &job.batch), OK);
+    job.replica = r;
+    assert_int_equal(trace_run(&job, &found), ERR_COMM);
+    job.deadline_ns = 0;
+    assert_int_equal(trace_run(&job, &found), OK);
+    assert_int_equal(found.place, FOUND_NOTHING);
+    loader_destroy(loader);
+    replica_destroy(r);
+    run_close(&run);
+}
+
 static void test_unknown_layer_is_refused(void **state)
 {
     (void)state;
@@ -611,6 +724,8 @@ int main(void)
         cmocka_unit_test(test_rollback_survives_a_resume),
         cmocka_unit_test(test_no_state_is_saved_spoilt),
         cmocka_unit_test(test_damaged_capsule_is_refused),
+        cmocka_unit_test(test_hostile_capsule_is_refused),
+        cmocka_unit_test(test_search_has_a_deadline),
         cmocka_unit_test(test_unknown_layer_is_refused),
     };
     return cmocka_run_group_tests(tests, start, end);

@@ -62,21 +62,22 @@ static Status loader_again(const TowerProcess *p, const Refusal *refusal, Loader
     return loader_create(&config, made);
 }
 
-/* *batch is the one that shows it, or the last that has samples. */
+/* *batch is the one that shows it, or the last of the step. */
 static Status batches_trace(TowerProcess *p, const Refusal *refusal, Loader *loader, Finding *found,
                             const Batch **batch)
 {
-    int64_t batches = job_first_batch(p->job, refusal->step) - job_first_batch(p->job, refusal->step - 1);
+    int64_t batches = job_first_batch(p->job, refusal->step) - job_first_batch(p->job, refusal->step - 1),
+            patience_ns = p->job->comm_timeout_ms * 1000000 / 2, deadline_ns = clock_ns() + patience_ns;
     for (int64_t b = 0; b < batches && (b == 0 || found->place == FOUND_NOTHING); b++) {
         TRY(loader_next(loader, batch));
-        ledger_phase(p->ledger, refusal->tower, refusal->step, PHASE_UPDATE); /* a sign of life */
         TraceJob job = {.replica = p->replica,
                         .tower = refusal->tower,
                         .slot = refusal->tower - p->first,
                         .step = refusal->step,
                         .seed = p->job->seed,
                         .scale = refusal->scale,
-                        .batch = *batch};
+                        .batch = *batch,
+                        .deadline_ns = deadline_ns};
         if ((*batch)->n && found->place == FOUND_NOTHING) TRY(trace_run(&job, found));
     }
     return OK;
@@ -93,6 +94,17 @@ static void capsule_make(TowerProcess *p, const Refusal *refusal, const Batch *b
         report_add(search, "  no capsule: %s", st == OK ? "there are enough of them" : status_message());
 }
 
+static void report_place(LedgerSearch *search, Status traced)
+{
+    if (traced != OK)
+        report_add(search, "  running the tower's batch again failed: %s", status_message());
+    else if (search->found.place == FOUND_NOTHING)
+        report_add(search, "  the tower's batch, run again op by op, gives finite numbers only: neither weights nor "
+                           "data explain it (an error of the hardware, or of the sum over several batches)");
+    else
+        report_finding(search, "  first in ");
+}
+
 /* Weights that are spoilt explain everything; statistics and slots do not explain a step, which does not read them. */
 static Status step_search(TowerProcess *p, const Refusal *refusal, LedgerSearch *search)
 {
@@ -103,18 +115,14 @@ static Status step_search(TowerProcess *p, const Refusal *refusal, LedgerSearch 
     TRY(trace_state(p->replica, p->first, refusal->tower - p->first, &state));
     if (state.place == FOUND_WEIGHT) search->found = state;
     TRY_OUT(loader_again(p, refusal, &loader));
-    TRY_OUT(batches_trace(p, refusal, loader, &search->found, &batch));
+    Status traced = batches_trace(p, refusal, loader, &search->found, &batch);
     if (search->found.place == FOUND_NOTHING) search->found = state;
     search->found.tower = refusal->tower;
     search->found.step = refusal->step;
-    if (search->found.place == FOUND_NOTHING)
-        report_add(search, "  the tower's batch, run again op by op, gives finite numbers only: neither weights nor "
-                           "data explain it (an error of the hardware, or of the sum over several batches)");
-    else
-        report_finding(search, "  first in ");
+    report_place(search, traced);
     if (!batch || !batch->n) goto out;
-    report_samples(p, search, batch);
     capsule_make(p, refusal, batch, search);
+    report_samples(p, search, batch);
 out:
     loader_destroy(loader);
     return st;

@@ -357,10 +357,10 @@ static Status epoch_end(TowerProcess *p)
 
 static Status checkpoint_write(TowerProcess *p)
 {
-    bool finite = false, last = p->run.step == p->total_steps || p->stop;
+    bool finite = true, last = p->run.step == p->total_steps || p->stop;
     p->checkpoint_ns = clock_ns();
-    TRY(forensics_state(p, &finite));
-    if (!finite && p->job->nan_check != NAN_CHECK_OFF) {
+    if (p->job->nan_check != NAN_CHECK_OFF) TRY(forensics_state(p, &finite));
+    if (!finite) {
         if (last)
             return FAIL(ERR_NUMERIC, "the run ends with numbers that are not finite after step %lld%s",
                         (long long)p->run.step, p->ledger->search.report);

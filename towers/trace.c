@@ -2,6 +2,7 @@
  */
 #include "towers/trace.h"
 
+#include "towers/ledger.h"
 #include "towers/poison.h"
 
 #include <math.h>
@@ -197,6 +198,9 @@ static Status output_look(const TraceJob *job, Program *program, int op, int out
 static Status ops_look(const TraceJob *job, Program *program, int first, int end, Finding *found)
 {
     for (int op = first; op < end && found->place == FOUND_NOTHING; op++) {
+        if (job->deadline_ns && clock_ns() > job->deadline_ns)
+            return FAIL(ERR_COMM, "given up at op %d of %d: the other towers wait (--comm-timeout)", op,
+                        plan_op_count(program->plan));
         TRY(poison_run(&job->replica->device, program, job->tower, job->step, op, op + 1));
         for (int k = 0; k < plan_call(program->plan, op)->out_count && found->place == FOUND_NOTHING; k++)
             TRY(output_look(job, program, op, k, found));

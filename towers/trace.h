@@ -31,11 +31,12 @@ typedef struct TraceJob {
     uint64_t seed;
     float scale; /* of every sample's gradient */
     const Batch *batch;
+    int64_t deadline_ns;                             /* CLOCK_MONOTONIC: give up then; 0: never */
     void (*row)(void *context, const TraceRow *row); /* called for every output up to the first bad one; NULL */
     void *context;
 } TraceJob;
 
-/* FOUND_NOTHING if every output, the loss and all gradients are finite. */
+/* FOUND_NOTHING if every output, the loss and all gradients are finite. ERR_COMM after the deadline. */
 NODISCARD Status trace_run(const TraceJob *job, Finding *found);
 
 /* Weights, their average, the statistics of local tower `slot` (-1: of all) and optimizer slots: the first of these
