@@ -9,6 +9,7 @@
 #include "towers/graph/plan.h"
 #include "towers/model.h"
 
+/* All of it is in a capsule: a new field goes into capsule.c too. */
 typedef struct ProgramConfig {
     const Model *model; /* borrowed */
     ModelOptions options;
