@@ -117,6 +117,22 @@ TOWERS_FAULT="nan:tower=0,step=2,layer=conv9" run 2 conv9
 says err "no layer 'conv9'"
 TOWERS_FAULT="nan:tower=0,step=2,where=there" run 2 there
 
+# ---- towers that normalize together: the first NaN, not the one that came over with the means; and again alone
+together() { # FAULT TOWER TEXT
+    rm -rf "$work/together"
+    TOWERS_FAULT=$1 timeout -s KILL 60 "$towers" train inception_mini --data-path "$work/data" --towers 3 --processes 3 \
+        --threads 1 --tower-batch 8,8,4 --max-steps 4 --eval-interval 0 --bn-stats sync --comm-timeout 20 --device cpu \
+        --output-dir "$work" --experiment together >"$work/out" 2>"$work/err" </dev/null
+    [[ $? == 8 ]] || complain "together: not exit 8: $(cat "$work/err")"
+    says err "error: tower $2, step 3: "
+    says err "$3"
+    replay 8 "$work/together/nan-step-3-tower-$2"
+    says err "$3"
+    says err "(as in the run)"
+}
+together "nan:tower=1,step=3,layer=Mixed_5a.branch3x3_2,index=77" 1 "first in forward, op 42, layer Mixed_5a.branch3x3_2.conv (conv)"
+together "inf:tower=2,step=3,layer=Mixed_5a.branch3x3_2,phase=backward" 2 "first in backward, op 113, layer Mixed_5a.branch3x3_2.bn (batchnorm_dx)"
+
 # ---- only the first steps of a run that skips leave capsules
 many=$(for step in 2 3 4 5 6; do printf 'nan:tower=1,step=%d;' $step; done)
 TOWERS_FAULT=$many run 0 skip --nan-policy skip

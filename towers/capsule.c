@@ -133,7 +133,7 @@ out:
     return st;
 }
 
-static Status batch_write(const char *directory, const Batch *b, Manifest *manifest)
+static Status batch_write(const char *directory, const Batch *b, const NormSums *sums, Manifest *manifest)
 {
     size_t n = (size_t)b->n, image = (size_t)b->canvas * (size_t)b->canvas * (size_t)b->c;
     const StTensor tensors[] = {
@@ -141,8 +141,10 @@ static Status batch_write(const char *directory, const Batch *b, Manifest *manif
         {"labels", ST_I32, 1, {b->n}, b->labels, n * sizeof *b->labels},
         {"augment", ST_I32, 2, {b->n, 4}, b->augment, n * 4 * sizeof *b->augment},
         {"sample_ids", ST_I64, 1, {b->n}, b->ids, n * sizeof *b->ids},
+        {"norm_sums", ST_F32, 1, {sums->count}, sums->values, (size_t)sums->count * sizeof *sums->values},
     };
-    return list_write(directory, batch_name, tensors, (int)(sizeof tensors / sizeof *tensors), manifest);
+    int count = (int)(sizeof tensors / sizeof *tensors);
+    return list_write(directory, batch_name, tensors, sums->count ? count : count - 1, manifest);
 }
 
 static Status weights_pack_all(TowerProcess *p, int slot, WeightList *model, WeightList *train)
@@ -168,7 +170,8 @@ static Status manifest_write(const char *directory, Manifest *manifest)
 }
 
 /* The lists live as long as the manifest, which has their names. */
-static Status files_write(TowerProcess *p, const Batch *batch, float scale, const Finding *found, const char *directory)
+static Status files_write(TowerProcess *p, const Batch *batch, float scale, const NormSums *sums, const Finding *found,
+                          const char *directory)
 {
     Status st = OK;
     Manifest *manifest = NULL;
@@ -177,7 +180,7 @@ static Status files_write(TowerProcess *p, const Batch *batch, float scale, cons
     char *state = state_text(p, batch, scale, found);
     if (!state) return FAIL(ERR_MEMORY, "state of a capsule");
     TRY_OUT(manifest_create(found->step, &manifest));
-    TRY_OUT(batch_write(directory, batch, manifest));
+    TRY_OUT(batch_write(directory, batch, sums, manifest));
     TRY_OUT(weights_pack_all(p, found->tower - p->first, &model, &train));
     TRY_OUT(list_write(directory, model_name, model.tensor, model.count, manifest));
     if (train.count) TRY_OUT(list_write(directory, train_name, train.tensor, train.count, manifest));
@@ -214,7 +217,8 @@ static Status capsules_count(const char *run_dir, int *count)
     return OK;
 }
 
-Status capsule_write(TowerProcess *p, const Batch *batch, float scale, const Finding *found, char path[PATH_BYTES])
+Status capsule_write(TowerProcess *p, const Batch *batch, float scale, const NormSums *sums, const Finding *found,
+                     char path[PATH_BYTES])
 {
     Status st = OK;
     int there = 0;
@@ -231,7 +235,7 @@ Status capsule_write(TowerProcess *p, const Batch *batch, float scale, const Fin
     }
     TRY(tree_remove(temporary));
     if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", temporary, strerror(errno));
-    TRY_OUT(files_write(p, batch, scale, found, temporary));
+    TRY_OUT(files_write(p, batch, scale, sums, found, temporary));
     TRY_OUT(directory_publish(temporary, path, run_dir));
 out:
     (void)!tree_remove(temporary);
@@ -424,6 +428,16 @@ static Status batch_check(const Capsule *c)
     return OK;
 }
 
+static Status sums_read(Capsule *c, const SafeTensors *file)
+{
+    const StTensor *t = safetensors_find(file, "norm_sums");
+    void *values = NULL;
+    if (!t) return OK;
+    TRY(tensor_copy(c, file, "norm_sums", ST_F32, 1, t->dims, &values));
+    c->sums = (NormSums){.values = values, .count = t->dims[0]};
+    return OK;
+}
+
 static Status batch_read(Capsule *c)
 {
     Status st = OK;
@@ -438,6 +452,7 @@ static Status batch_read(Capsule *c)
     TRY_OUT(tensor_copy(c, file, "labels", ST_I32, 1, &n, &labels));
     TRY_OUT(tensor_copy(c, file, "augment", ST_I32, 2, crops, &augment));
     TRY_OUT(tensor_copy(c, file, "sample_ids", ST_I64, 1, &n, &ids));
+    TRY_OUT(sums_read(c, file));
 out:
     c->batch.pixels = c->pixels = pixels;
     c->batch.labels = c->labels = labels;
@@ -494,6 +509,7 @@ void capsule_close(Capsule *capsule)
     free(capsule->labels);
     free(capsule->augment);
     free(capsule->ids);
+    free(capsule->sums.values);
     free(capsule);
 }
 
@@ -537,10 +553,29 @@ Status capsule_replica(const Capsule *capsule, const Backend *backend, const Dev
     return st;
 }
 
+/* Where towers normalized together, the others' part comes from the run. */
+typedef struct Playback {
+    const Capsule *capsule;
+    int64_t used;
+} Playback;
+
+static Status sum_again(void *context, float *values, int count)
+{
+    Playback *playback = context;
+    const NormSums *sums = &playback->capsule->sums;
+    if (count < 0 || count > sums->count - playback->used)
+        return FAIL(ERR_CHECKPOINT, "%s: the run's batch norms made fewer sums than this network asks for",
+                    playback->capsule->path);
+    memcpy(values, sums->values + playback->used, (size_t)count * sizeof *values);
+    playback->used += count;
+    return OK;
+}
+
 Status capsule_run(const Capsule *capsule, Replica *replica, void (*row)(void *context, const TraceRow *row),
                    void *context, Finding *found)
 {
     Finding state;
+    Playback playback = {.capsule = capsule};
     TraceJob job = {.replica = replica,
                     .tower = capsule->tower,
                     .step = capsule->step,
@@ -549,6 +584,10 @@ Status capsule_run(const Capsule *capsule, Replica *replica, void (*row)(void *c
                     .batch = &capsule->batch,
                     .row = row,
                     .context = context};
+    if (capsule->sums.count) {
+        replica->device.towers_sum = sum_again;
+        replica->device.towers_context = &playback;
+    }
     TRY(trace_state(replica, capsule->tower, 0, &state));
     *found = state;
     if (state.place != FOUND_WEIGHT) TRY(trace_run(&job, found));

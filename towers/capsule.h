@@ -1,9 +1,9 @@
 /* Capsule: all that one tower's step needs to be run again, in a directory of the run that went wrong:
  *
- *   RUN/nan-step-5-tower-1/batch.safetensors   images, labels, sample_ids, augment (crop and mirror of each)
- *                         /model.safetensors   the weights before the step and this tower's batch-norm statistics
- *                         /train.safetensors   optimizer slots, and the average of the weights (where there are any)
- *                         /state.json          the network, seed and counters, what was found, the last losses of all
+ *   RUN/nan-step-5-tower-1/batch.safetensors   images, labels, sample_ids, augment (crop and mirror of each);
+ * norm_sums: what all towers' batch norms summed to (with --bn-stats sync) /model.safetensors   the weights before the
+ * step and this tower's batch-norm statistics /train.safetensors   optimizer slots, and the average of the weights
+ * (where there are any) /state.json          the network, seed and counters, what was found, the last losses of all
  *                                              towers, where each sample lies, and the injected fault of a test
  *                         /MANIFEST            as of a checkpoint
  *
@@ -17,9 +17,15 @@
 
 enum { CAPSULES_MAX = 3 /* of one run directory; a run that skips steps may meet many */ };
 
-/* path = "" and OK if the run has enough of them already. */
-NODISCARD Status capsule_write(TowerProcess *p, const Batch *batch, float scale, const Finding *found,
-                               char path[PATH_BYTES]);
+/* The results of Device.towers_sum in a step, one after another. */
+typedef struct NormSums {
+    float *values; /* owned */
+    int64_t count, room;
+} NormSums;
+
+/* path = "" and OK if the run has enough of them already. `sums` may be empty. */
+NODISCARD Status capsule_write(TowerProcess *p, const Batch *batch, float scale, const NormSums *sums,
+                               const Finding *found, char path[PATH_BYTES]);
 
 typedef struct Capsule {
     char path[PATH_BYTES];
@@ -36,6 +42,7 @@ typedef struct Capsule {
     uint8_t *pixels;  /* owned, as are the next three */
     int32_t *labels, *augment;
     int64_t *ids;
+    NormSums sums;
     SafeTensors *weights; /* owned */
 } Capsule;
 

@@ -33,14 +33,18 @@ static void report_finding(LedgerSearch *search, const char *start)
     report_add(search, "%s%s", start, text);
 }
 
+static void report_first_sample(const TowerProcess *p, LedgerSearch *search, const Batch *batch)
+{
+    char where[512];
+    if (!search->found.samples) return;
+    dataset_where(p->job->train, search->found.sample, where, sizeof where);
+    report_add(search, "  in %d of %d samples, the first is number %lld (%s)", search->found.samples, batch->n,
+               (long long)search->found.sample, where);
+}
+
 static void report_samples(const TowerProcess *p, LedgerSearch *search, const Batch *batch)
 {
     char where[512], ids[IDS_TOLD * 21 + 1] = "";
-    if (search->found.samples) {
-        dataset_where(p->job->train, search->found.sample, where, sizeof where);
-        report_add(search, "  in %d of %d samples, the first is number %lld (%s)", search->found.samples, batch->n,
-                   (long long)search->found.sample, where);
-    }
     for (int32_t i = 0; i < batch->n && i < IDS_TOLD; i++)
         snprintf(ids + strlen(ids), sizeof ids - strlen(ids), " %lld", (long long)batch->ids[i]);
     dataset_where(p->job->train, batch->ids[0], where, sizeof where);
@@ -50,52 +54,80 @@ static void report_samples(const TowerProcess *p, LedgerSearch *search, const Ba
 
 /* ---- running the step again */
 
-/* The batches that the tower had in the step, from the data set: what a batch holds follows from its number. */
-static Status loader_again(const TowerProcess *p, const Refusal *refusal, Loader **made)
+/* What a search carries along. */
+typedef struct Rerun {
+    Loader *loader;     /* owned */
+    const Batch *batch; /* the one that shows it, or the last of the step */
+    NormSums sums;      /* owned: of that batch */
+    Finding found;
+} Rerun;
+
+static void rerun_close(Rerun *rerun)
+{
+    loader_destroy(rerun->loader);
+    free(rerun->sums.values);
+}
+
+/* The batches that a tower had in the step, from the data set: what a batch holds follows from its number. */
+static Status rerun_open(const TowerProcess *p, const Refusal *refusal, int tower, Rerun *rerun)
 {
     LoaderConfig config = process_loader(p);
-    config.first_tower = refusal->tower;
+    config.first_tower = tower;
     config.local = 1;
     config.start_step = job_first_batch(p->job, refusal->step - 1);
     config.max_steps = job_first_batch(p->job, refusal->step);
     config.workers = 0;
-    return loader_create(&config, made);
+    *rerun = (Rerun){.found = {.tower = -1, .op = -1}};
+    return loader_create(&config, &rerun->loader);
 }
 
-/* *batch is the one that shows it, or the last of the step. */
-static Status batches_trace(TowerProcess *p, const Refusal *refusal, Loader *loader, Finding *found,
-                            const Batch **batch)
+static TraceJob trace_job(const TowerProcess *p, const Refusal *refusal, int tower, const Batch *batch)
 {
-    int64_t batches = job_first_batch(p->job, refusal->step) - job_first_batch(p->job, refusal->step - 1),
-            patience_ns = p->job->comm_timeout_ms * 1000000 / 2, deadline_ns = clock_ns() + patience_ns;
-    for (int64_t b = 0; b < batches && (b == 0 || found->place == FOUND_NOTHING); b++) {
-        TRY(loader_next(loader, batch));
-        TraceJob job = {.replica = p->replica,
-                        .tower = refusal->tower,
-                        .slot = refusal->tower - p->first,
-                        .step = refusal->step,
-                        .seed = p->job->seed,
-                        .scale = refusal->scale,
-                        .batch = *batch,
-                        .deadline_ns = deadline_ns};
-        if ((*batch)->n && found->place == FOUND_NOTHING) TRY(trace_run(&job, found));
+    return (TraceJob){.replica = p->replica,
+                      .tower = tower,
+                      .slot = tower - p->first,
+                      .step = refusal->step,
+                      .seed = p->job->seed,
+                      .scale = refusal->scale,
+                      .batch = batch};
+}
+
+static int64_t batches_of(const TowerProcess *p, const Refusal *refusal)
+{
+    return job_first_batch(p->job, refusal->step) - job_first_batch(p->job, refusal->step - 1);
+}
+
+static Status batches_trace(TowerProcess *p, const Refusal *refusal, Rerun *rerun)
+{
+    int64_t deadline_ns = clock_ns() + p->job->comm_timeout_ms * 1000000 / 2;
+    for (int64_t b = 0; b < batches_of(p, refusal) && (b == 0 || rerun->found.place == FOUND_NOTHING); b++) {
+        TRY(loader_next(rerun->loader, &rerun->batch));
+        TraceJob job = trace_job(p, refusal, refusal->tower, rerun->batch);
+        job.deadline_ns = deadline_ns;
+        if (rerun->batch->n && rerun->found.place == FOUND_NOTHING) TRY(trace_run(&job, &rerun->found));
     }
     return OK;
 }
 
-static void capsule_make(TowerProcess *p, const Refusal *refusal, const Batch *batch, LedgerSearch *search)
+static void capsule_make(TowerProcess *p, const Refusal *refusal, const Rerun *rerun, LedgerSearch *search)
 {
     char path[PATH_BYTES];
     if (!p->job->run_dir) return;
-    Status st = capsule_write(p, batch, refusal->scale, &search->found, path);
+    Status st = capsule_write(p, rerun->batch, refusal->scale, &rerun->sums, &search->found, path);
     if (st == OK && *path)
         report_add(search, "  capsule: towers replay %s", path);
     else
         report_add(search, "  no capsule: %s", st == OK ? "there are enough of them" : status_message());
 }
 
-static void report_place(LedgerSearch *search, Status traced)
+/* Weights that are spoilt explain everything; statistics and slots do not explain a step, which does not read them. */
+static void rerun_tell(TowerProcess *p, const Refusal *refusal, int tower, const Finding *state, Status traced,
+                       const Rerun *rerun)
 {
+    LedgerSearch *search = &p->ledger->search;
+    search->found = rerun->found.place == FOUND_NOTHING ? *state : rerun->found;
+    search->found.tower = tower;
+    search->found.step = refusal->step;
     if (traced != OK)
         report_add(search, "  running the tower's batch again failed: %s", status_message());
     else if (search->found.place == FOUND_NOTHING)
@@ -103,28 +135,114 @@ static void report_place(LedgerSearch *search, Status traced)
                            "data explain it (an error of the hardware, or of the sum over several batches)");
     else
         report_finding(search, "  first in ");
+    if (!rerun->batch || !rerun->batch->n) return;
+    report_first_sample(p, search, rerun->batch);
+    capsule_make(p, refusal, rerun, search);
+    report_samples(p, search, rerun->batch);
 }
 
-/* Weights that are spoilt explain everything; statistics and slots do not explain a step, which does not read them. */
-static Status step_search(TowerProcess *p, const Refusal *refusal, LedgerSearch *search)
+static Status step_search(TowerProcess *p, const Refusal *refusal)
 {
     Status st = OK;
-    Loader *loader = NULL;
-    const Batch *batch = NULL;
+    Rerun rerun;
     Finding state;
     TRY(trace_state(p->replica, p->first, refusal->tower - p->first, &state));
-    if (state.place == FOUND_WEIGHT) search->found = state;
-    TRY_OUT(loader_again(p, refusal, &loader));
-    Status traced = batches_trace(p, refusal, loader, &search->found, &batch);
-    if (search->found.place == FOUND_NOTHING) search->found = state;
-    search->found.tower = refusal->tower;
-    search->found.step = refusal->step;
-    report_place(search, traced);
-    if (!batch || !batch->n) goto out;
-    capsule_make(p, refusal, batch, search);
-    report_samples(p, search, batch);
+    TRY(rerun_open(p, refusal, refusal->tower, &rerun));
+    if (state.place == FOUND_WEIGHT) rerun.found = state;
+    st = batches_trace(p, refusal, &rerun);
+    rerun_tell(p, refusal, refusal->tower, &state, st, &rerun);
+    rerun_close(&rerun);
+    return OK;
+}
+
+/* ---- towers that normalize together (--bn-stats sync): they run again together, too */
+
+typedef struct Recorder {
+    TowersSum sum;
+    void *context;
+    NormSums *kept;
+} Recorder;
+
+static Status sum_and_keep(void *context, float *values, int count)
+{
+    Recorder *recorder = context;
+    NormSums *kept = recorder->kept;
+    TRY(recorder->sum(recorder->context, values, count));
+    if (kept->count + count > kept->room) {
+        int64_t room = 2 * kept->room + count;
+        float *grown = realloc(kept->values, (size_t)room * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "sums of the batch norms (%lld floats)", (long long)room);
+        kept->values = grown;
+        kept->room = room;
+    }
+    memcpy(kept->values + kept->count, values, (size_t)count * sizeof *values);
+    kept->count += count;
+    return OK;
+}
+
+/* One tower's NaN is in everybody's next batch norm: whose came at the earliest op was the first. */
+static int64_t earliness(const Finding *found)
+{
+    enum { AFTER_OPS = 1 << 30 };
+    if (found->place == FOUND_NOTHING) return INT64_MAX;
+    if (found->place == FOUND_WEIGHT) return -1;
+    if (found->place == FOUND_GRADIENT) return AFTER_OPS + 1;
+    return found->op < 0 ? AFTER_OPS : found->op;
+}
+
+/* The rank whose finding is the earliest, the lowest of equals; -1 if nobody has one. Equal on all ranks. */
+static Status first_of(TowerProcess *p, const Finding *found, int *first)
+{
+    int64_t least = INT64_MAX;
+    *first = -1;
+    for (int rank = 0; rank < p->job->processes; rank++) {
+        int64_t key = earliness(found);
+        TRY(comm_broadcast(p->comm, &key, sizeof key, rank));
+        if (key >= least) continue;
+        least = key;
+        *first = rank;
+    }
+    return OK;
+}
+
+static Status batch_trace_together(TowerProcess *p, const Refusal *refusal, Rerun *rerun)
+{
+    Device *device = &p->replica->device;
+    Recorder recorder = {device->towers_sum, device->towers_context, &rerun->sums};
+    TraceJob job = trace_job(p, refusal, p->first, rerun->batch);
+    job.through = true;
+    rerun->sums.count = 0;
+    if (!rerun->batch->n) return norm_sync_idle(p);
+    device->towers_sum = sum_and_keep;
+    device->towers_context = &recorder;
+    Status st = trace_run(&job, &rerun->found);
+    device->towers_sum = recorder.sum;
+    device->towers_context = recorder.context;
+    return st;
+}
+
+/* Collective: each rank has one tower. */
+static Status together_search(TowerProcess *p, const Refusal *refusal)
+{
+    Status st = OK;
+    Rerun rerun;
+    Finding state;
+    int first = -1;
+    TRY(trace_state(p->replica, p->first, 0, &state));
+    TRY(rerun_open(p, refusal, p->first, &rerun));
+    for (int64_t b = 0; b < batches_of(p, refusal) && first < 0; b++) {
+        TRY_OUT(loader_next(rerun.loader, &rerun.batch));
+        TRY_OUT(batch_trace_together(p, refusal, &rerun));
+        if (state.place == FOUND_WEIGHT) rerun.found = state;
+        TRY_OUT(first_of(p, &rerun.found, &first));
+    }
+    if (first < 0) first = refusal->tower; /* a rank is a tower */
+    if (first == p->rank) {
+        p->ledger->search = (LedgerSearch){.found = {.tower = -1, .op = -1}};
+        rerun_tell(p, refusal, p->first, &state, OK, &rerun);
+    }
 out:
-    loader_destroy(loader);
+    rerun_close(&rerun);
     return st;
 }
 
@@ -148,11 +266,13 @@ Status forensics_search(TowerProcess *p, const Refusal *refusal)
 {
     LedgerSearch *search = &p->ledger->search;
     int tower = refusal->tower < 0 ? 0 : refusal->tower;
-    if (tower >= p->first && tower < p->first + p->local) {
+    if (p->replica->device.towers_sum && refusal->tower >= 0 && !refusal->moved) {
+        TRY(together_search(p, refusal));
+    } else if (tower >= p->first && tower < p->first + p->local) {
         *search = (LedgerSearch){.found = {.tower = -1, .op = -1}};
         Status st = refusal->tower < 0 ? sum_search(p, refusal, search)
                     : refusal->moved   ? moved_search(p, refusal, search)
-                                       : step_search(p, refusal, search);
+                                       : step_search(p, refusal);
         if (st != OK) report_add(search, "  the search for the cause failed: %s", status_message());
     }
     return comm_barrier(p->comm);

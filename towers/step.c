@@ -290,10 +290,11 @@ static Status skip(TowerProcess *p, const Step *step)
 }
 
 /* Every rank comes here with the same step. OK: the run goes on. */
-static Status refuse(TowerProcess *p, const Step *step)
+static Status refuse(TowerProcess *p, Step *step)
 {
     bool moved = p->job->nan_check == NAN_CHECK_LAST;
     TRY(forensics_search(p, &(Refusal){step->number, step->culprit, step->scale, moved}));
+    if (step->culprit >= 0) step->culprit = p->ledger->search.found.tower; /* another, if towers normalize together */
     if (moved || p->job->nan_policy == NAN_POLICY_STOP) return refusal(p, step);
     if (p->job->nan_policy == NAN_POLICY_SKIP) return skip(p, step);
     p->go_back = true;

@@ -197,15 +197,17 @@ static Status output_look(const TraceJob *job, Program *program, int op, int out
 
 static Status ops_look(const TraceJob *job, Program *program, int first, int end, Finding *found)
 {
-    for (int op = first; op < end && found->place == FOUND_NOTHING; op++) {
+    Device *device = &job->replica->device;
+    int op = first;
+    for (; op < end && found->place == FOUND_NOTHING; op++) {
         if (job->deadline_ns && clock_ns() > job->deadline_ns)
             return FAIL(ERR_COMM, "given up at op %d of %d: the other towers wait (--comm-timeout)", op,
                         plan_op_count(program->plan));
-        TRY(poison_run(&job->replica->device, program, job->tower, job->step, op, op + 1));
+        TRY(poison_run(device, program, job->tower, job->step, op, op + 1));
         for (int k = 0; k < plan_call(program->plan, op)->out_count && found->place == FOUND_NOTHING; k++)
             TRY(output_look(job, program, op, k, found));
     }
-    return OK;
+    return job->through ? poison_run(device, program, job->tower, job->step, op, end) : OK;
 }
 
 /* The loss as the host reads it: finite, if its op's output was, but for a fault. */
@@ -229,7 +231,7 @@ Status trace_run(const TraceJob *job, Finding *found)
     TRY(replica_feed(r, program, job->batch, job->slot, job->seed, job->scale));
     TRY(ops_look(job, program, 0, program->forward_end, found));
     if (found->place == FOUND_NOTHING) TRY(loss_look(job, program, found));
-    if (found->place == FOUND_NOTHING)
+    if (found->place == FOUND_NOTHING || job->through)
         TRY(ops_look(job, program, program->forward_end, plan_op_count(program->plan), found));
     if (found->place != FOUND_NOTHING) return OK;
     TRY(replica_drop_frozen(r, 0, r->layout->param_elements));

@@ -31,7 +31,8 @@ typedef struct TraceJob {
     uint64_t seed;
     float scale; /* of every sample's gradient */
     const Batch *batch;
-    int64_t deadline_ns;                             /* CLOCK_MONOTONIC: give up then; 0: never */
+    int64_t deadline_ns; /* CLOCK_MONOTONIC: give up then; 0: never */
+    bool through;        /* run on to the end after a finding: other towers wait for this one's part of their sums */
     void (*row)(void *context, const TraceRow *row); /* called for every output up to the first bad one; NULL */
     void *context;
 } TraceJob;
