@@ -30,13 +30,13 @@ static json_t *network_json(const TrainJob *job)
 {
     const ProgramConfig *c = &job->program;
     const ModelOptions *o = &c->options;
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:b, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:i}", "model",
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:b, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:i, s:b}", "model",
                      c->model->name, "variant", o->variant ? o->variant : "", "classes", o->classes, "side",
                      (int)o->side, "channels", (int)o->channels, "dropout", (double)o->dropout, "aux", o->aux,
                      "data_channels", (int)c->data_channels, "canvas", (int)c->canvas, "smoothing",
                      (double)c->smoothing, "aux_weight", (double)c->aux_weight, "compute", dtype_name(c->compute),
                      "fuse_siblings", c->fuse_siblings, "pool_behind_conv", c->pool_behind_conv, "recompute",
-                     c->recompute, "fuse", (int)c->fuse);
+                     c->recompute, "fuse", (int)c->fuse, "separate_storage", c->separate_storage);
 }
 
 static json_t *device_json(const TrainJob *job)
@@ -317,6 +317,7 @@ static void network_read(Fields *f, Capsule *c)
     program->fuse_siblings = boolean(f, "fuse_siblings");
     program->pool_behind_conv = boolean(f, "pool_behind_conv");
     program->recompute = boolean(f, "recompute");
+    program->separate_storage = boolean(f, "separate_storage");
     program->fuse = (FuseLevel)integer(f, "fuse", FUSE_AUTO, FUSE_II_S);
     program->training = true;
     program->compute = DTYPE_COUNT;
