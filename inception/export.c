@@ -136,6 +136,8 @@ Status export_run(const Options *o, const JobFiles *files, FILE *to)
                 (o->format == EXPORT_AUTO && o->argument_count > 1 && ends_in(o->arguments[1], ".onnx"));
     Export x = {.from = from, .to = target};
     if (!o->weights) return FAIL(ERR_ARG, "export needs --weights RUN or FILE");
+    if (o->argument_count > 1 && (!*o->arguments[1] || strlen(o->arguments[1]) >= sizeof target))
+        return FAIL(ERR_ARG, "export: the name of the file is %s", *o->arguments[1] ? "too long" : "empty");
     TRY(job_weights(o->weights, from, sizeof from));
     x.config = files->job.program;
     if (o->argument_count > 1)

@@ -135,6 +135,7 @@ Status job_model(Options *o, JobFiles *files)
     TRY(fuse_check(job->program.fuse, job->backend));
     TRY(compute_dtype(o, job->backend, &job->program.compute));
     TRY(model_options(o, model, files, &job->program.options));
+    job->optimizer = optimizer_fill(o);
     job->pad = o->augment ? (int32_t)o->crop_pad : 0;
     job->program.canvas = job->program.options.side + 2 * job->pad;
     job->program.data_channels = model->channels;
@@ -213,6 +214,8 @@ static Status towers_fill(const Options *o, TrainJob *job)
     TRY(backend_device_count(job->backend, &devices));
     bool cpu = !strcmp(job->backend->name, "cpu");
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
+        return FAIL(ERR_DEVICE, "--gpus has no use here: the run would be on the CPU");
     if (!cpu && o->gpus.count) devices = o->gpus.count;
     int towers = o->towers > 0 ? (int)o->towers : o->tower_batch.count ? o->tower_batch.count : cpu ? 1 : devices;
     int room = cpu ? (cores > 0 ? cores : 1) : devices;
@@ -246,7 +249,7 @@ static Status reduce_fill(const Options *o, TrainJob *job)
     return OK;
 }
 
-/* ---- optimization */
+/* ---- the learning rate */
 
 static Status schedule_fill(const Options *o, Schedule *schedule)
 {
@@ -530,6 +533,34 @@ static void fresh_name(const char *root, const char *model, char *path, size_t b
         snprintf(path, bytes, "%s/%s-%s-%d", root, model, when, i);
 }
 
+/* RUN/ckpt/step-N -> RUN */
+static Status run_of_checkpoint(const char *given, JobFiles *files)
+{
+    char *real = realpath(given, NULL), *name = real ? strrchr(real, '/') : NULL;
+    if (name) *name = 0;
+    name = name ? strrchr(real, '/') : NULL;
+    bool inside = name && name > real && !strcmp(name, "/ckpt");
+    if (inside) snprintf(files->run_dir, sizeof files->run_dir, "%.*s", (int)(name - real), real);
+    free(real);
+    return inside ? OK
+                  : FAIL(ERR_CHECKPOINT,
+                         "--resume %s: not in the folder ckpt/ of a run; a run begins from its weights with "
+                         "--pretrained %s/model.safetensors",
+                         given, given);
+}
+
+/* A name below --output-dir, which does not lead out of it. */
+static Status experiment_dir(const char *root, const char *name, JobFiles *files)
+{
+    for (const char *part = name; *part; part += strcspn(part, "/"), part += *part == '/') {
+        size_t length = strcspn(part, "/");
+        if ((length == 1 && *part == '.') || (length == 2 && !strncmp(part, "..", 2)))
+            return FAIL(ERR_ARG, "--experiment %s: '.' and '..' name no run; use --output-dir for another folder",
+                        name);
+    }
+    return path_join(files->run_dir, root, name);
+}
+
 /* PATH may be a checkpoint (holds MANIFEST) or a run directory (holds ckpt). */
 static Status resume_from(const char *given, JobFiles *files)
 {
@@ -538,11 +569,7 @@ static Status resume_from(const char *given, JobFiles *files)
     if (access(probe, R_OK) == 0) {
         snprintf(files->resume_path, sizeof files->resume_path, "%s", given);
         files->job.resume_path = files->resume_path;
-        snprintf(files->run_dir, sizeof files->run_dir, "%s/../..", given);
-        char *real = realpath(files->run_dir, NULL);
-        if (real) snprintf(files->run_dir, sizeof files->run_dir, "%s", real);
-        free(real);
-        return OK;
+        return run_of_checkpoint(given, files);
     }
     snprintf(probe, sizeof probe, "%s/ckpt", given);
     if (access(probe, R_OK) != 0)
@@ -563,7 +590,7 @@ Status job_run_dir(const Options *o, JobFiles *files)
         return FAIL(ERR_ARG, "--experiment names a run, and --resume %s another: give one of them", o->resume);
     if (o->resume && !automatic) return resume_from(o->resume, files);
     if (o->experiment)
-        snprintf(files->run_dir, sizeof files->run_dir, "%s/%s", root, o->experiment);
+        TRY(experiment_dir(root, o->experiment, files));
     else if (automatic)
         newest_run(root, model, files->run_dir, sizeof files->run_dir);
     if (!files->run_dir[0]) fresh_name(root, model, files->run_dir, sizeof files->run_dir);

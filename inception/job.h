@@ -4,15 +4,16 @@
 #define TOWERS_INCEPTION_JOB_H
 
 #include "inception/options.h"
+#include "towers/record/files.h"
 #include "towers/train.h"
 
 typedef struct JobFiles {
     TrainJob job;
     /* owned */
     Dataset *train, *test;
-    char run_dir[4096];
+    char run_dir[PATH_BYTES];
     char *args_yaml, *env_json, *settings;
-    char resume_path[4096];
+    char resume_path[PATH_BYTES];
     char no_aux[128];       /* one line when auxiliary heads were left out because they do not fit, or "" */
     bool nothing_to_resume; /* --resume auto found no run of this model */
     char why_cpu[512];      /* one line when --device auto fell back to the CPU, or "" */

@@ -36,7 +36,7 @@ static void result_json(const JobFiles *files, const TrainResult *result)
     json_t *root = json_pack("{s:s, s:I}", "run_dir", files->run_dir, "step", (json_int_t)result->step);
     if (root && result->test_top1 >= 0) {
         json_object_set_new(root, "test_accuracy", json_real(result->test_top1));
-        json_object_set_new(root, "best_accuracy", json_real(result->best_top1));
+        json_object_set_new(root, "best_accuracy", result->best_top1 >= 0 ? json_real(result->best_top1) : json_null());
     }
     if (root) json_dumpf(root, stdout, JSON_COMPACT);
     putchar('\n');
@@ -76,7 +76,8 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
         fprintf(stderr, "%s has no %s: that part starts from random values\n", options->pretrained, absent);
     TRY(run_dir_take(files->run_dir, &lock));
     Status st = train_run(&files->job, &result);
-    report_make(files->run_dir, options->quiet, st);
+    bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* a resume that was refused leaves the old report */
+    if (begun) report_make(files->run_dir, options->quiet, st);
     *signal_number = result.signal;
     if (options->json && (st == OK || st == ERR_INTERRUPTED)) result_json(files, &result);
     run_dir_release(lock);

@@ -12,7 +12,7 @@
 #include "inception/config.h"
 #include "inception/values.h"
 
-enum { NAME_BYTES = 64, LABEL_BYTES = 512, VERBS_BYTES = 128 };
+enum { NAME_BYTES = 64, LABEL_BYTES = 512, VERBS_BYTES = 128, TEXT_MOST = 3000 /* a path, with names below it */ };
 
 enum {
     NO_VERB = 1 << VERB_NONE,
@@ -369,6 +369,7 @@ static Status read_value(const OptionInfo *info, const char *text, const char *l
     case OPTION_IS_TEXT: break;
     }
     if (!*text) return FAIL(ERR_ARG, "%s: the value is empty", label);
+    if (strlen(text) > TEXT_MOST) return FAIL(ERR_ARG, "%s: the value has more than %d bytes", label, TEXT_MOST);
     value->text = text;
     return OK;
 }

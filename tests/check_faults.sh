@@ -270,7 +270,22 @@ ended 2 "too small" one-pixel --img-size 1
 ended 2 "larger than the training set" too-large-batch --batch-size 400
 "$towers" train fashion_cnn --data-path "$work/data" --tower-batch 0,0 --output-dir "$work" --experiment no-batch 2>"$work/err"
 [[ $? == 2 ]] && grep -q 'at least one tower needs samples' "$work/err" || complain "no-batch: $(cat "$work/err")"
-for name in too-large-seed one-pixel too-large-batch no-batch; do [[ -e $work/$name ]] && complain "$name: left a directory"; done
+ended 2 "'..' name no run" up/../../up
+ended 5 "--gpus has no use here" no-gpus --gpus 0
+for name in up too-large-seed one-pixel too-large-batch no-batch; do [[ -e $work/$name ]] && complain "$name: left a directory"; done
+
+# ---- what is there and is no file of ours stays; what cannot be written is told
+ln -s "$work/file" "$work/link"
+for target in "$work/link" "$work/small_dir"; do
+    [[ -e $target ]] || mkdir "$target"
+    "$towers" export fashion_cnn "$target" --weights "$work/plain12" >"$work/out" 2>"$work/err"
+    [[ $? == 6 ]] && grep -q 'is not a regular file' "$work/err" || complain "export to $target: $(cat "$work/err")"
+done
+[[ -L $work/link && -d $work/small_dir ]] || complain "export: took the place of something else"
+for verb in version "info fashion_cnn" "eval fashion_cnn --device cpu --weights $work/plain12 --data-path $work/data"; do
+    "$towers" $verb >/dev/full 2>"$work/err"
+    [[ $? == 6 ]] || complain "$verb: a full standard output went unnoticed"
+done
 
 ((failures == 0)) || exit 1
 echo "faults are told and survived"

@@ -315,7 +315,8 @@ void console_update(Console *c)
     if (c->first_step < 0) {
         c->first_step = atomic_load(&run->first_step);
         c->started_ns = clock_ns();
-        c->last_epoch = epoch;
+        c->last_epoch = atomic_load(&run->first_epoch);
+        if (c->first_step > 0) fprintf(stderr, "resumed after step %lld\n", (long long)c->first_step);
     }
     bool fresh = step != c->last_step && step > c->first_step, bar = c->job->tty && !c->job->log_tf2016;
     if (fresh && !bar) lines_print(c, step, steps);
@@ -333,8 +334,9 @@ void console_end(Console *c, const TrainResult *result, Status status)
     console_update(c);
     bar_clear(c);
     if (c->job->quiet || (status != OK && status != ERR_INTERRUPTED)) return;
-    if (result->test_top1 >= 0)
-        fprintf(stderr, "test accuracy %.2f %% (best epoch %.2f %%)\n", 100 * result->test_top1,
-                100 * result->best_top1);
+    if (result->test_top1 >= 0) fprintf(stderr, "test accuracy %.2f %%", 100 * result->test_top1);
+    if (result->test_top1 >= 0 && result->best_top1 >= 0)
+        fprintf(stderr, " (best epoch %.2f %%)", 100 * result->best_top1);
+    if (result->test_top1 >= 0) fputc('\n', stderr);
     fprintf(stderr, "run directory %s\n", c->job->run_dir);
 }

@@ -62,6 +62,7 @@ typedef struct LedgerRun {
     _Atomic int64_t first_step;      /* where this process began: 0, or the step it resumed after */
     _Atomic int64_t skipped;         /* steps that the gate refused */
     _Atomic int stop_signal;         /* set by the supervisor: save at the next step boundary, then stop */
+    _Atomic int64_t first_epoch;     /* epochs that were done before this process began */
     _Atomic int64_t epochs_done;     /* the last one in `epoch` */
     EpochRecord tested;              /* the last one that was evaluated; .epoch is 0 if none was */
     double best_top1;                /* of all epochs, also of those before a resume; -1: none was evaluated */

@@ -242,6 +242,19 @@ static Status records_open(TowerProcess *p, bool restored)
     return summary_start(p);
 }
 
+/* Where this run begins, for the console; `steps` last, for it says that the rest is there. */
+static void run_tell(const TowerProcess *p)
+{
+    LedgerRun *run = &p->ledger->run;
+    int64_t epochs = p->run.step / p->steps_per_epoch - (epoch_end_is_owed(p) ? 1 : 0);
+    run->best_top1 = p->run.best_top1;
+    atomic_store(&run->first_epoch, epochs);
+    atomic_store(&run->epochs_done, epochs);
+    atomic_store(&run->first_step, p->run.step);
+    atomic_store(&run->step, p->run.step);
+    atomic_store(&run->steps, p->total_steps);
+}
+
 static Status process_open(TowerProcess *p, CommShared *shared)
 {
     bool restored;
@@ -260,11 +273,7 @@ static Status process_open(TowerProcess *p, CommShared *shared)
     p->good_step = restored ? p->run.step : -1;
     TRY(loader_open(p));
     TRY(records_open(p, restored));
-    if (p->rank == 0) p->ledger->run.best_top1 = p->run.best_top1;
-    atomic_store(&p->ledger->run.epochs_done, p->run.step / p->steps_per_epoch - (epoch_end_is_owed(p) ? 1 : 0));
-    atomic_store(&p->ledger->run.first_step, p->run.step);
-    atomic_store(&p->ledger->run.step, p->run.step);
-    atomic_store(&p->ledger->run.steps, p->total_steps);
+    if (p->rank == 0) run_tell(p);
     return OK;
 }
 
@@ -308,7 +317,7 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
         .test_top1 = evaluated ? (double)test->hits[0] / (double)test->count : NAN,
         .test_top5 = evaluated ? (double)test->hits[1] / (double)test->count : NAN,
         .lr = schedule_lr(&p->job->schedule, run->step - 1, p->steps_per_epoch, p->total_steps),
-        .images_per_sec = (double)run->epoch_count / seconds,
+        .images_per_sec = (double)(run->epoch_count - p->epoch_count_before) / seconds,
         .seconds = seconds,
     };
     if (p->rank != 0) return OK;
@@ -343,7 +352,7 @@ static Status epoch_end(TowerProcess *p)
     TRY(norm_drift_record(p));
     double top1 = evaluated && isfinite(test.loss) ? (double)test.hits[0] / (double)test.count : -1;
     run->epoch_sum = run->epoch_constant_sum = 0;
-    run->epoch_count = run->epoch_hits = 0;
+    run->epoch_count = run->epoch_hits = p->epoch_count_before = 0;
     p->epoch_started_ns = clock_ns();
     if (top1 <= run->best_top1) return OK;
     run->best_top1 = top1;
@@ -408,6 +417,7 @@ static Status steps_run(TowerProcess *p)
 {
     p->epoch_started_ns = p->checkpoint_ns = clock_ns();
     bool goes_back = p->job->nan_policy == NAN_POLICY_ROLLBACK || p->job->sdc_policy == SDC_POLICY_ROLLBACK;
+    p->epoch_count_before = p->run.epoch_count;
     if (epoch_end_is_owed(p)) TRY(step_follow(p));
     if (goes_back && p->run.step == 0) TRY(checkpoint_write(p)); /* to go back to */
     while (p->run.step < p->total_steps && !p->stop) {

@@ -49,13 +49,14 @@ typedef struct TowerProcess {
     RunState run;
     int64_t steps_per_epoch, total_steps;
     int64_t epoch_started_ns, checkpoint_ns;
-    int64_t good_step;     /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
-    int saves_failed;      /* in a row; rank 0 counts */
-    bool stop;             /* all ranks agreed to stop after this step */
-    bool go_back;          /* all ranks agreed to return to the last checkpoint (--nan-policy rollback) */
-    StragglerWatch watch;  /* rank 0 only */
-    bool drifted;          /* replicas differ: nothing of this state may be saved */
-    int64_t compared_step; /* of the last comparison of all replicas; 0: none yet */
+    int64_t epoch_count_before; /* samples of this epoch that an earlier process took */
+    int64_t good_step;          /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
+    int saves_failed;           /* in a row; rank 0 counts */
+    bool stop;                  /* all ranks agreed to stop after this step */
+    bool go_back;               /* all ranks agreed to return to the last checkpoint (--nan-policy rollback) */
+    StragglerWatch watch;       /* rank 0 only */
+    bool drifted;               /* replicas differ: nothing of this state may be saved */
+    int64_t compared_step;      /* of the last comparison of all replicas; 0: none yet */
 } TowerProcess;
 
 /* The life of a tower process: set up, train (or evaluate), tear down. A failure has been written to the ledger and has

@@ -125,8 +125,9 @@ static void failure_note(Supervisor *s, int rank, int wait_status)
         const LedgerProcess *failed = &s->ledger->process[first];
         root_cause(s, status_restore((Status)atomic_load(&failed->status), &failed->words));
     } else if (WIFSIGNALED(wait_status)) {
-        root_cause(s, FAIL(ERR_COMM, "%s: killed by signal %d (%s)", where, WTERMSIG(wait_status),
-                           strsignal(WTERMSIG(wait_status))));
+        int number = WTERMSIG(wait_status);
+        root_cause(s, FAIL(ERR_COMM, "%s: killed by signal %d (%s)%s", where, number, strsignal(number),
+                           number == SIGKILL ? "; if nobody did, the machine ran out of memory (see dmesg)" : ""));
     } else {
         root_cause(s, FAIL(ERR_COMM, "%s: ended unexpectedly with exit code %d", where, WEXITSTATUS(wait_status)));
     }

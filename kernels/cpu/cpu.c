@@ -69,11 +69,29 @@ static void cpu_close(Device *device)
     device->impl = NULL;
 }
 
+/* What the kernel could give without ending a process for it; SIZE_MAX if it does not tell. */
+static size_t memory_available(void)
+{
+    char line[128];
+    unsigned long long kib;
+    size_t available = SIZE_MAX;
+    FILE *from = fopen("/proc/meminfo", "re");
+    while (from && fgets(line, sizeof line, from))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) available = (size_t)kib << 10;
+    if (from) fclose(from);
+    return available;
+}
+
 static Status cpu_alloc(Device *device, size_t bytes, void **made)
 {
     (void)device;
     void *memory = NULL;
     bool large = bytes >= HUGE_PAGE;
+    if (large && bytes > memory_available())
+        return FAIL(ERR_MEMORY,
+                    "%zu MiB of memory wanted, %zu MiB are left: use a smaller batch, fewer towers or 16-bit "
+                    "activations",
+                    bytes >> 20, memory_available() >> 20);
     if (posix_memalign(&memory, large ? HUGE_PAGE : ALIGNMENT, bytes ? bytes : 1) != 0)
         return FAIL(ERR_MEMORY,
                     "cannot allocate %zu MiB of memory: use a smaller batch, fewer towers or 16-bit activations",

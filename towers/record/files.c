@@ -204,9 +204,18 @@ Status directory_sync(const char *path)
     return st;
 }
 
+/* A rename would put the file in the place of a device (/dev/stdout) or of a link to somewhere else. */
+static Status target_check(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0 || S_ISREG(info.st_mode)) return OK;
+    return FAIL(ERR_IO, "'%s' is there and is not a regular file: nothing was written in its place", path);
+}
+
 Status file_publish(const char *from, const char *path)
 {
     char parent[PATH_BYTES];
+    TRY(target_check(path));
     TRY(parent_of(parent, path));
     if (rename(from, path) != 0) return FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", from, path, strerror(errno));
     return directory_sync(parent);
@@ -229,7 +238,7 @@ out:
     return st;
 }
 
-Status directory_create(const char *path)
+static Status one_directory_create(const char *path)
 {
     char parent[PATH_BYTES];
     struct stat info;
@@ -237,18 +246,23 @@ Status directory_create(const char *path)
         TRY(parent_of(parent, path));
         return directory_sync(parent);
     }
-    if (errno == ENOENT) {
-        TRY(parent_of(parent, path));
-        bool hopeless = strcmp(parent, path) == 0 || strcmp(parent, ".") == 0;
-        if (hopeless || access(parent, F_OK) == 0) /* /proc, or a working directory that was removed */
-            return FAIL(ERR_IO, "cannot create the directory '%s': %s", path, strerror(ENOENT));
-        TRY(directory_create(parent));
-        return directory_create(path);
-    }
     if (errno != EEXIST) return FAIL(ERR_IO, "cannot create the directory '%s': %s", path, strerror(errno));
     if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
         return FAIL(ERR_IO, "'%s' exists and is not a directory", path);
     return OK;
+}
+
+Status directory_create(const char *path)
+{
+    char part[PATH_BYTES];
+    size_t length = strlen(path);
+    if (length >= PATH_BYTES) return FAIL(ERR_ARG, "the path '%.64s...' is longer than %d bytes", path, PATH_BYTES - 1);
+    for (size_t end = 1; end < length; end++) {
+        if (path[end] != '/' || path[end - 1] == '/') continue;
+        snprintf(part, sizeof part, "%.*s", (int)end, path);
+        if (access(part, F_OK) != 0) TRY(one_directory_create(part));
+    }
+    return one_directory_create(path);
 }
 
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
