@@ -208,6 +208,7 @@ finished 130 "interrupted twice"
 
 # ---- two trainers, one directory
 started one --max-steps 100000 --log-interval 1
+mv "$work/err" "$work/err-of-the-first" # it goes on writing there
 ended 2 "another trainer (pid $pid) is using" one --resume auto
 kill -TERM "$pid"
 finished 143 ""
