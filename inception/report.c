@@ -191,6 +191,30 @@ static void row_write(const Page *page, const char *key, const char *value)
     fputs("</td></tr>", page->to);
 }
 
+static json_t *json_file(const Run *run, const char *name)
+{
+    char path[PATH_BYTES];
+    if (path_join(path, run->path, name) != OK) return NULL;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(root)) return root;
+    json_decref(root);
+    return NULL;
+}
+
+/* What the search found, from the capsule that it left. */
+static void capsule_row(const Page *page, const BadStep *bad)
+{
+    char name[96], command[PATH_BYTES + 128];
+    snprintf(name, sizeof name, "nan-step-%lld-tower-%d/state.json", (long long)bad->step, bad->tower);
+    json_t *state = json_file(page->run, name);
+    const char *text = json_string_value(json_object_get(json_object_get(state, "found"), "text"));
+    snprintf(command, sizeof command, "towers replay %s/nan-step-%lld-tower-%d", page->run->path, (long long)bad->step,
+             bad->tower);
+    if (text && *text) row_write(page, "first in", text);
+    if (text) row_write(page, "to run it again", command);
+    json_decref(state);
+}
+
 static void bad_table(const Page *page)
 {
     const LossTruth *truth = &page->truth;
@@ -210,6 +234,7 @@ static void bad_table(const Page *page)
                                             : "gradient",
                  (long long)bad->later);
         row_write(page, what, seen);
+        capsule_row(page, bad);
     }
     fputs("</table></section>\n", page->to);
 }
@@ -350,16 +375,6 @@ static void classes_find(Page *page)
         const char *name = json_string_value(json_array_get(names, i));
         page->classes[page->class_count++] = name ? name : "";
     }
-}
-
-static json_t *json_file(const Run *run, const char *name)
-{
-    char path[PATH_BYTES];
-    if (path_join(path, run->path, name) != OK) return NULL;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
-    if (json_is_object(root)) return root;
-    json_decref(root);
-    return NULL;
 }
 
 static Status page_text(const Run *run, char **text, size_t *bytes)

@@ -68,6 +68,9 @@ assert state["ledger"][3]["tower_loss"][0] is not None
 assert state["found"]["layer"] == "conv2" and state["found"]["value"] == "nan"
 PYTHON
 
+grep -qF 'first in</th><td>forward, op 3, layer conv2 (conv)' "$work/forward/report.html" || complain "the report does not name the layer"
+grep -qF "towers replay $capsule" "$work/forward/report.html" || complain "the report does not say how to run it again"
+
 replay 8 "$capsule"
 says out "The cause was an injected fault, not the data: nan:tower=1,step=5,layer=conv2,phase=forward,index=7"
 says out "It is injected again."
