@@ -49,6 +49,10 @@ static const Case cases[] = {
     {"1x1 of many pixels, of slices", 3, 8, 8, 30, 30, 1, 1, 1, 0, 0, .x_gap = 8, .y_gap = 8, .acc = true},
     {"the whole image", 3, 16, 48, 5, 5, 5, 5, 1, 0, 0, .bias = true, .relu = true, .acc = true},
     {"the whole image, of slices", 3, 16, 48, 5, 4, 5, 4, 1, 0, 0, .x_gap = 8, .y_gap = 8, .acc = true},
+    {"3x3 in tiles", 3, 32, 48, 12, 10, 3, 3, 1, 1, 1, .acc = true},
+    {"3x3 in tiles, a row and a column left over", 2, 80, 32, 13, 15, 3, 3, 1, 0, 0},
+    {"3x3 in tiles, padded by 2", 5, 48, 64, 7, 9, 3, 3, 1, 2, 2, .acc = true},
+    {"3x3 in tiles of slices", 3, 64, 112, 11, 11, 3, 3, 1, 1, 1, .x_gap = 16, .y_gap = 5, .acc = true},
     {"a single pixel", 1, 3, 5, 1, 1, 1, 1, 1, 0, 0, .bias = true, .acc = true},
 };
 enum { CASES = sizeof cases / sizeof cases[0], GUARD_BYTES = 4096 };

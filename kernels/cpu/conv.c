@@ -7,11 +7,13 @@
  */
 #include "kernels/cpu/choice.h"
 #include "kernels/cpu/wgrad.h"
+#include "kernels/cpu/winograd.h"
 
 #include <stdlib.h>
 
 typedef struct ConvState {
-    Wgrad *wgrad; /* owned: our own kernel, in place of a task */
+    Wgrad *wgrad;       /* owned: our own kernel, in place of a task */
+    Winograd *winograd; /* owned: likewise */
     Choice choice;
     bool sums;            /* the task adds to what dx holds */
     bool adds;            /* acc is added afterwards to dx in workspace */
@@ -224,8 +226,9 @@ static Status conv_choose(ConvState *state, Device *device, const Operands *o)
 /* Workspace: the task's own, dx before acc is added, turned weights. */
 static void conv_layout(ConvState *state, OpCall *call, const Operands *o)
 {
-    if (state->wgrad) {
-        call->workspace_bytes = wgrad_workspace_bytes(state->wgrad);
+    if (state->wgrad || state->winograd) {
+        call->workspace_bytes =
+            state->wgrad ? wgrad_workspace_bytes(state->wgrad) : winograd_workspace_bytes(state->winograd);
         return;
     }
     size_t dx_bytes = (size_t)(shape_pixels(o->x->shape) * o->x->pitch) * dtype_bytes(o->x->dtype);
@@ -239,8 +242,21 @@ static void state_destroy(ConvState *state)
 {
     if (!state) return;
     wgrad_destroy(state->wgrad);
+    winograd_destroy(state->winograd);
     choice_free(&state->choice);
     free(state);
+}
+
+/* Kernels of our own, where one is faster than every candidate. */
+static Status own_choose(ConvState *state, Device *device, const Operands *o)
+{
+    const WgradCode *code = o->kind == ONEDNN_CONV_DW ? wgrad_code() : NULL;
+    bool turned = o->kind == ONEDNN_CONV_DX;
+    const Tensor *from = turned ? o->y : o->x, *to = turned ? o->x : o->y;
+    if (wgrad_takes(code, o->x, o->y)) return wgrad_create(code, o->x, o->y, &o->window, &state->wgrad);
+    if (o->kind != ONEDNN_CONV_DW && !o->bias && !o->relu && winograd_takes(from, to, &o->window))
+        return winograd_create(from, to, &o->window, turned, cpu_threads(device), &state->winograd);
+    return OK;
 }
 
 static Status conv_prepare(Device *device, OpCall *call)
@@ -250,10 +266,8 @@ static Status conv_prepare(Device *device, OpCall *call)
     TRY(conv_check(call, &o));
     ConvState *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
-    const WgradCode *code = o.kind == ONEDNN_CONV_DW ? wgrad_code() : NULL;
-    if (wgrad_takes(code, o.x, o.y)) {
-        TRY_OUT(wgrad_create(code, o.x, o.y, &o.window, &state->wgrad));
-    } else {
+    TRY_OUT(own_choose(state, device, &o));
+    if (!state->wgrad && !state->winograd) {
         TRY_OUT(conv_choose(state, device, &o));
         TRY_OUT(choice_settle(&state->choice, device, call));
     }
@@ -318,12 +332,21 @@ static void turn_weights(const Tensor *w, float *turned)
                    (const float *)w->data + (n * places + k) * channels, (size_t)channels * sizeof(float));
 }
 
+static void own_run(const ConvState *state, const Device *device, const OpCall *call)
+{
+    const Tensor *in = call->in, *acc = call->kind == OP_CONV_DX ? optional(call, 2) : NULL;
+    void *out = call->out[0].data;
+    if (state->wgrad)
+        wgrad_run(state->wgrad, cpu_threads(device), in[0].data, in[1].data, out, call->workspace);
+    else
+        winograd_run(state->winograd, device, in[0].data, in[1].data, acc, out, call->workspace);
+}
+
 static Status conv_launch(Device *device, OpCall *call)
 {
     const ConvState *state = call->state;
-    if (state->wgrad) {
-        wgrad_run(state->wgrad, cpu_threads(device), call->in[0].data, call->in[1].data, call->out[0].data,
-                  call->workspace);
+    if (state->wgrad || state->winograd) {
+        own_run(state, device, call);
         return OK;
     }
     OpCall bound = *call;
