@@ -386,10 +386,34 @@ void winograd_run(const Winograd *g, const Device *device, const uint16_t *x, co
     chunks_run(device, g->turned ? g->x.c / 2 : g->y.c, 4, weights_chunk, &run);
     chunks_run(device, (int64_t)g->x.n * g->tiles_h * g->tiles_w, BLOCK, tiles_chunk, &run);
 }
-#else
+#else /* never called where winograd_takes says no */
 bool winograd_takes(const Tensor *x, const Tensor *y, const Window *window)
 {
     (void)x, (void)y, (void)window;
     return false;
+}
+
+Status winograd_create(const Tensor *x, const Tensor *y, const Window *window, bool turned, int threads,
+                       Winograd **made)
+{
+    (void)x, (void)y, (void)window, (void)turned, (void)threads, (void)made;
+    return FAIL(ERR_UNSUPPORTED, "Winograd's algorithm in bf16 needs AVX512-BF16");
+}
+
+void winograd_destroy(Winograd *winograd)
+{
+    (void)winograd;
+}
+
+size_t winograd_workspace_bytes(const Winograd *winograd)
+{
+    (void)winograd;
+    return 0;
+}
+
+void winograd_run(const Winograd *winograd, const Device *device, const uint16_t *x, const float *w, const Tensor *acc,
+                  uint16_t *y, void *workspace)
+{
+    (void)winograd, (void)device, (void)x, (void)w, (void)acc, (void)y, (void)workspace;
 }
 #endif
