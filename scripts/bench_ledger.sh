@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# What it costs to know: steps with norms, ledger and digests against steps without, in turns within one run
+# (tests/bench/bench_ledger.c). Writes the table between the markers of docs/performance.md.
+# usage: scripts/bench_ledger.sh [BUILD_DIRECTORY]     (its tests must be configured; default: build)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=${1:-build}
+[[ -f $build/build.ninja || -f $build/Makefile ]] || { scripts/setup.sh build && cmake --preset cpu -B "$build"; } >/dev/null
+cmake --build "$build" --target bench_ledger >/dev/null
+table=$(mktemp)
+trap 'rm -f "$table"' EXIT
+{
+    echo
+    echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg) at the start, commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers || echo ' and changes'), $(date -u '+%Y-%m-%d %H:%M')."
+    echo
+    echo "| run | step, ms | processor time of a step, ms | norms, % of the step | norms, % of processor time | digests every 500 steps, % | ledger, % | all, % of processor time |"
+    echo "|---|---:|---:|---:|---:|---:|---:|---:|"
+    export GOMP_SPINCOUNT=1000
+    "$build/tests/bench_ledger" fashion_cnn 32 2 240
+    "$build/tests/bench_ledger" inception_mini 32 2 48
+} | tee "$table"
+python3 - "$table" <<'PYTHON'
+import re, sys
+path = "docs/performance.md"
+text, table = open(path).read(), open(sys.argv[1]).read()
+begin, end = "<!-- ledger: begin -->", "<!-- ledger: end -->"
+if begin not in text:
+    text += f"\n## What it costs to know\n\nWritten by `scripts/bench_ledger.sh`: blocks of 8 steps with and without the sums of squares of gradients take turns in one run; a digest is what its step takes longer than its neighbours. The target is 1 %.\n\n{begin}\n{end}\n"
+text = re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _: begin + table + end, text, flags=re.S)
+open(path, "w").write(text)
+PYTHON
