@@ -143,6 +143,12 @@ for model in fashion_cnn inception_mini; do
         same processes1 "processes$processes"
     done
 
+    # four towers with shares of their own, one of them empty
+    for processes in 1 2 4; do
+        ended 0 "shares$processes" --tower-batch 5,3,0,7 --max-steps 15 --processes $processes
+        same shares1 "shares$processes"
+    done
+
     # evaluation: every sample once, the same result on any number of towers, and the one that training has reported
     for count in 1 2 3 4; do
         "$towers" eval $model --weights "$work/$model-first/last.safetensors" --data-path "$work/data" --device cpu --threads 1 \

@@ -3,6 +3,7 @@
 
 #include "towers/weights.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,12 @@ static Status arenas_create(Replica *r)
     return OK;
 }
 
+/* The batch that the layout was made for. */
+static int32_t layout_samples(const Replica *r)
+{
+    return r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0];
+}
+
 static Status tower_states_create(Replica *r)
 {
     size_t local = (size_t)r->config.local, elements = r->layout->state_elements;
@@ -51,7 +58,7 @@ static Status tower_states_create(Replica *r)
         TRY(device_floats(r, elements, &r->state[t]));
         TRY(device_floats(r, elements, &r->stat[t]));
         TRY(device_floats(r, elements, &r->correct[t]));
-        TRY(r->device.backend->upload(&r->device, r->correct[t], r->layout->state_correct, elements * sizeof(float)));
+        TRY(replica_statistics_over(r, (int)t, layout_samples(r)));
         if (r->config.ema) TRY(device_floats(r, elements, &r->ema_state[t]));
     }
     return OK;
@@ -373,13 +380,14 @@ Status replica_drop_frozen(Replica *r, size_t first, size_t count)
 
 /* ---- how many samples statistics are of */
 
+/* The number is exact, so that it does not depend on which towers share this process: of pixels in a sample there are a
+ * whole number. */
 float replica_correct(const Replica *r, size_t i, int64_t samples)
 {
-    int32_t n = r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0]; /* what the layout was made for */
-    double own = (double)r->layout->state_correct[i];
-    if (!(own > 1) || samples == n) return (float)own;
-    double pixels = own / (own - 1) * (double)samples / n;
-    return pixels > 1 ? (float)(pixels / (pixels - 1)) : (float)own;
+    double own = r->layout->state_correct[i];
+    if (!(own > 1)) return (float)own;
+    double pixels = round(own / (own - 1) / layout_samples(r)) * (double)samples;
+    return pixels > 1 ? (float)(pixels / (pixels - 1)) : 1;
 }
 
 Status replica_statistics_over(Replica *r, int slot, int64_t samples)

@@ -345,7 +345,7 @@ void graph_result(Graph *g, Value v, const char *name)
     g->values[v.id].role = ROLE_RESULT;
 }
 
-void graph_stat(Graph *g, Value stat, Value state, float correct)
+void graph_stat(Graph *g, Value stat, Value state, double correct)
 {
     const ValueInfo *to = graph_value(g, state);
     if (!is_temporary(g, stat, to->name)) return;

@@ -53,7 +53,7 @@ typedef struct ValueInfo {
     Init init;                /* PARAM, STATE */
     bool decay;               /* PARAM: weight decay applies (weights yes; batch norm and biases no) */
     Value of;                 /* GRAD: its PARAM or PACK; STAT: its STATE */
-    float correct;            /* STAT: factor to apply to the batch value before averaging (n / (n - 1), else 1) */
+    double correct;           /* STAT: factor to apply to the batch value before averaging (n / (n - 1), else 1) */
     Value members[OP_MAX_IN]; /* PACK: its PARAMs */
     int member_count;
 } ValueInfo;
@@ -104,7 +104,7 @@ Value graph_output(const Graph *g, Value v, int out);
 /* Keep a value until the end of the step under a name the host can ask for ("loss", "hits"). */
 void graph_result(Graph *g, Value v, const char *name);
 /* `stat` (an output of an op) feeds `state` at commit, multiplied by `correct` first. */
-void graph_stat(Graph *g, Value stat, Value state, float correct);
+void graph_stat(Graph *g, Value stat, Value state, double correct);
 
 /* Append ops for d(y)/d(wrt[i]) * dy, summed over y's elements. A gradient that does not exist (y does not depend on
  * wrt[i]) is Value 0. Kinds without a gradient rule fail the graph ("batchnorm_dx has no gradient rule"). Contributions

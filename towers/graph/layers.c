@@ -42,10 +42,10 @@ static Value unary(Graph *g, OpKind kind, Value x, const OpAttr *attr)
 /* ---- convolution units */
 
 /* What to multiply the biased batch variance with for the running average (Bessel's correction). */
-static float unbiased(Shape x)
+static double unbiased(Shape x)
 {
     double m = (double)shape_pixels(x);
-    return m > 1 ? (float)(m / (m - 1)) : 1;
+    return m > 1 ? m / (m - 1) : 1;
 }
 
 static Value batch_norm_relu(Graph *g, Value x, const char *name)

@@ -159,7 +159,7 @@ static Status fill_correct(Layout *layout, const Graph *g)
     Status st = OK;
     int values = graph_value_count(g);
     int32_t *fed_by = calloc((size_t)values + 1, sizeof *fed_by); /* by STATE */
-    layout->state_correct = malloc((layout->state_elements + 1) * sizeof(float));
+    layout->state_correct = malloc((layout->state_elements + 1) * sizeof(double));
     if (!layout->state_correct || !fed_by) {
         st = FAIL(ERR_MEMORY, "layout of %zu state elements", layout->state_elements);
         goto out;

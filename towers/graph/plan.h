@@ -28,7 +28,7 @@ typedef struct Layout {
     LayoutEntry *states;
     int state_count;
     size_t state_elements; /* f32 elements of the STATE and STAT arenas */
-    float *state_correct;  /* [state_elements]: ValueInfo.correct of the STAT that feeds each element */
+    double *state_correct; /* [state_elements]: ValueInfo.correct of the STAT that feeds each element */
 } Layout;
 
 NODISCARD Status layout_create(const Graph *training, Layout **made);
