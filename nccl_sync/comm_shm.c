@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 100, PAUSE_MS = 1000, SPINS = 4000, BROADCAST_BYTES = 1 << 16, LINE = 64 };
+enum { LOOK_MS = 100, PAUSE_MS = 1000, SPINS = 4000, BROADCAST_BYTES = 1 << 18, LINE = 64 };
 
 struct CommShared {
     _Alignas(LINE) _Atomic uint32_t generation; /* completed barriers; the futex word */

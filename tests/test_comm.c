@@ -183,8 +183,8 @@ static void test_uneven_mapping(void **state)
 
 static Status broadcasts(Comm *comm, int rank, Seen *seen)
 {
-    enum { LARGE = 200001 };
-    const size_t sizes[] = {0, 1, 65535, 65536, 65537, LARGE};
+    enum { LARGE = 800001 };
+    const size_t sizes[] = {0, 1, 262143, 262144, 262145, LARGE};
     static char bytes[LARGE];
     (void)seen;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)

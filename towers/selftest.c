@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { ROUNDS = 2, EVERYBODY = -1, MANTISSA_BITS = 22 };
+enum { ROUNDS = 2, EVERYBODY = -1 };
 
 static float *grads(const TowerProcess *p)
 {
@@ -24,30 +24,40 @@ static size_t grad_count(const TowerProcess *p)
 
 /* ---- the pattern */
 
-/* Bits of one tower's numbers, so that the sum of all towers' fits a float. */
-static int value_bits(int towers)
+typedef struct Pattern {
+    int bits;    /* of one tower's numbers, so that the sum of all towers' is exact in the format that travels */
+    bool scaled; /* by powers of two, so that every bit of an f32 is used */
+} Pattern;
+
+static Pattern pattern_for(Dtype reduce, int towers)
 {
-    int bits = MANTISSA_BITS;
-    for (int t = 1; t < towers; t *= 2) bits--;
-    return bits;
+    int bits = reduce == DTYPE_F32 ? 22 : reduce == DTYPE_F16 ? 9 : 6;
+    for (int t = 1; t < towers && bits > 0; t *= 2) bits--;
+    return (Pattern){bits, reduce == DTYPE_F32};
 }
 
-static float pattern(int tower, size_t element, int round, int bits)
+static float pattern_at(Pattern pattern, int tower, size_t element, int round)
 {
     static const float scale[16] = {0x1p-64f, 0x1p-56f, 0x1p-48f, 0x1p-40f, 0x1p-32f, 0x1p-24f, 0x1p-16f, 0x1p-8f,
                                     0x1p0f,   0x1p8f,   0x1p16f,  0x1p24f,  0x1p32f,  0x1p40f,  0x1p48f,  0x1p56f};
     uint32_t h = (uint32_t)element * 2654435761u + (uint32_t)tower * 2246822519u + (uint32_t)round * 3266489917u;
     h = (h ^ h >> 15) * 2246822519u;
     h ^= h >> 13;
-    return (float)((int32_t)(h >> (31 - bits)) - (1 << bits)) * scale[element & 15];
+    float whole = (float)((int32_t)(h >> (31 - pattern.bits)) - (1 << pattern.bits));
+    return pattern.scaled ? whole * scale[element & 15] : whole;
+}
+
+static Pattern sum_pattern(const TowerProcess *p)
+{
+    return pattern_for(p->job->reduce_dtype, p->ledger->towers);
 }
 
 static float wanted_sum(const TowerProcess *p, int only, size_t element, int round)
 {
-    int towers = p->ledger->towers, bits = value_bits(towers);
+    Pattern pattern = sum_pattern(p);
     float sum = 0;
-    if (only != EVERYBODY) return pattern(only, element, round, bits);
-    for (int t = 0; t < towers; t++) sum += pattern(t, element, round, bits);
+    if (only != EVERYBODY) return pattern_at(pattern, only, element, round);
+    for (int t = 0; t < p->ledger->towers; t++) sum += pattern_at(pattern, t, element, round);
     return sum;
 }
 
@@ -66,10 +76,10 @@ static Status tower_give(TowerProcess *p, int tower, int only, int round)
 {
     const Backend *backend = p->replica->device.backend;
     size_t count = grad_count(p);
-    int bits = value_bits(p->ledger->towers);
+    Pattern pattern = sum_pattern(p);
     memset(p->scratch, 0, (count + SUM_LANES) * sizeof(float));
     for (size_t i = 0; (only == EVERYBODY || only == tower) && i < count + SUM_LANES; i++)
-        p->scratch[i] = pattern(tower, i, round, bits);
+        p->scratch[i] = pattern_at(pattern, tower, i, round);
     damage(p, tower, PHASE_START, p->scratch);
     TRY(backend->upload(&p->replica->device, grads(p), p->scratch, count * sizeof(float)));
     for (int b = 0; b < p->buckets.count; b++) {
@@ -196,14 +206,15 @@ static Status broadcast_check(TowerProcess *p, int bucket_number, int root)
 {
     const Bucket *bucket = &p->buckets.bucket[bucket_number];
     LedgerFinding *finding = &p->ledger->process[p->rank].finding, worst_finding;
-    int bits = value_bits(1), worst, seen;
+    Pattern pattern = pattern_for(DTYPE_F32, 1);
+    int worst, seen;
     float *values = p->scratch + bucket->first;
     for (size_t i = 0; i < bucket->count; i++)
-        values[i] = p->rank == root ? pattern(root, bucket->first + i, ROUNDS, bits) : 0;
+        values[i] = p->rank == root ? pattern_at(pattern, root, bucket->first + i, ROUNDS) : 0;
     TRY(comm_broadcast(p->comm, values, bucket->count * sizeof *values, root));
     *finding = (LedgerFinding){0};
     for (size_t i = 0; i < bucket->count; i++)
-        element_check(finding, bucket->first + i, pattern(root, bucket->first + i, ROUNDS, bits), values[i]);
+        element_check(finding, bucket->first + i, pattern_at(pattern, root, bucket->first + i, ROUNDS), values[i]);
     TRY(worst_find(p, &worst, &seen, &worst_finding));
     if (worst < 0) return OK;
     char who[160], sender[48], receiver[48];
