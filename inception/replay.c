@@ -72,6 +72,8 @@ static Status device_choose(const Options *o, const Capsule *capsule, const Back
     bool given = option_is_set(o, "device");
     TRY(backend_find(given ? names[o->device] : capsule->backend, backend, why, sizeof why));
     bool cpu = !strcmp((*backend)->name, "cpu");
+    if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
+        return FAIL(ERR_DEVICE, "--gpus has no use here: the replay would be on the CPU");
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     *device = (DeviceConfig){.ordinal = !cpu && o->gpus.count ? (int)o->gpus.value[0] : 0,
                              .threads = o->threads > 0 ? (int)o->threads
@@ -84,12 +86,15 @@ static Status device_choose(const Options *o, const Capsule *capsule, const Back
 }
 
 /* --amp, --no-amp and --amp-dtype in place of what the run computed in. */
-static void precision_choose(const Options *o, Capsule *capsule, DeviceConfig *device)
+static Status precision_choose(const Options *o, const Backend *backend, Capsule *capsule, DeviceConfig *device)
 {
     static const Dtype dtypes[] = {[AMP_BF16] = DTYPE_BF16, [AMP_FP16] = DTYPE_F16, [AMP_TF32] = DTYPE_F32};
-    if (!option_is_set(o, "amp")) return;
-    device->tf32 = o->amp && o->amp_dtype == AMP_TF32;
-    capsule->program.compute = o->amp ? dtypes[o->amp_dtype] : DTYPE_F32;
+    if (option_is_set(o, "amp")) {
+        device->tf32 = o->amp && o->amp_dtype == AMP_TF32;
+        capsule->program.compute = o->amp ? dtypes[o->amp_dtype] : DTYPE_F32;
+    }
+    if (capsule->program.compute == DTYPE_F32 || !backend->computes) return OK;
+    return backend->computes(capsule->program.compute);
 }
 
 /* ---- what it says */
@@ -150,7 +155,7 @@ static Status replay(const Options *o, Capsule *capsule, Table *table)
     Finding found;
     TRY(model_find(capsule->model, &capsule->program.model));
     TRY(device_choose(o, capsule, &backend, &device));
-    precision_choose(o, capsule, &device);
+    TRY(precision_choose(o, backend, capsule, &device));
     bool injected = faults_load_text(capsule->fault) == OK && *capsule->fault;
     TRY(capsule_replica(capsule, backend, &device, &replica));
     if (!table->rows && !table->quiet) head_print(capsule, replica, injected, table->to);

@@ -87,6 +87,10 @@ assert root["as_in_the_run"] and not root["finite"] and root["layer"] == "conv2"
 assert [row["op"] for row in root["ops"] if row["not_finite"]] == [3]
 assert all(row["min"] is not None for row in root["ops"][:3])' "$work/out" || complain "the JSON of a replay"
 
+replay 5 "$capsule" --gpus 0
+replay 5 "$capsule" --amp --amp-dtype fp16
+replay 8 "$capsule" --no-amp
+
 # ---- without the fault there is nothing to find: it was not the data
 sed 's/"fault": ".*"/"fault": ""/' "$capsule/state.json" >"$work/state.json"
 cp -r "$capsule" "$work/touched"
