@@ -74,6 +74,8 @@ The gate itself only knows the tower and that its loss or its gradient is not fi
 | element | the first that is not finite, in the order of memory, with its place in the batch |
 | samples | those of the batch that have such an element, and the file and record of the first |
 
+With `--bn-stats sync` a NaN of one tower is in every tower's next batch norm, and all of them look guilty. Then all run again together, and the one whose number came first is named; the capsule keeps what the batch norms summed to, so a replay still needs that one tower only. `report.html` has the same answer under *Not finite*.
+
 The weights are those after step 39, and the checkpoint holds them. No checkpoint ever holds a NaN: weights, averages, statistics and slots are all looked at before a save.
 
 ## The capsule
