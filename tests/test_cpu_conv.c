@@ -51,6 +51,8 @@ static const Case cases[] = {
     {"the whole image, of slices", 3, 16, 48, 5, 4, 5, 4, 1, 0, 0, .x_gap = 8, .y_gap = 8, .acc = true},
     {"3x3 in tiles", 3, 32, 48, 12, 10, 3, 3, 1, 1, 1, .acc = true},
     {"3x3 in tiles, a row and a column left over", 2, 80, 32, 13, 15, 3, 3, 1, 0, 0},
+    {"3x3 in many tiles of slices", 3, 48, 32, 17, 20, 3, 3, 1, 1, 1, .x_gap = 3, .y_gap = 16},
+    {"3x3 in many tiles, valid", 4, 80, 64, 33, 35, 3, 3, 1, 0, 0},
     {"3x3 in tiles, padded by 2", 5, 48, 64, 7, 9, 3, 3, 1, 2, 2, .acc = true},
     {"3x3 in tiles of slices", 3, 64, 112, 11, 11, 3, 3, 1, 1, 1, .x_gap = 16, .y_gap = 5, .acc = true},
     {"a single pixel", 1, 3, 5, 1, 1, 1, 1, 1, 0, 0, .bias = true, .acc = true},

@@ -8,12 +8,14 @@
 #include "kernels/cpu/choice.h"
 #include "kernels/cpu/wgrad.h"
 #include "kernels/cpu/winograd.h"
+#include "kernels/cpu/winograd_dw.h"
 
 #include <stdlib.h>
 
 typedef struct ConvState {
     Wgrad *wgrad;       /* owned: our own kernel, in place of a task */
     Winograd *winograd; /* owned: likewise */
+    WinogradDw *winograd_dw;
     Choice choice;
     bool sums;            /* the task adds to what dx holds */
     bool adds;            /* acc is added afterwards to dx in workspace */
@@ -223,12 +225,18 @@ static Status conv_choose(ConvState *state, Device *device, const Operands *o)
     return OK;
 }
 
+static bool is_own(const ConvState *state)
+{
+    return state->wgrad || state->winograd || state->winograd_dw;
+}
+
 /* Workspace: the task's own, dx before acc is added, turned weights. */
 static void conv_layout(ConvState *state, OpCall *call, const Operands *o)
 {
-    if (state->wgrad || state->winograd) {
-        call->workspace_bytes =
-            state->wgrad ? wgrad_workspace_bytes(state->wgrad) : winograd_workspace_bytes(state->winograd);
+    if (is_own(state)) {
+        call->workspace_bytes = state->wgrad      ? wgrad_workspace_bytes(state->wgrad)
+                                : state->winograd ? winograd_workspace_bytes(state->winograd)
+                                                  : winograd_dw_workspace_bytes(state->winograd_dw);
         return;
     }
     size_t dx_bytes = (size_t)(shape_pixels(o->x->shape) * o->x->pitch) * dtype_bytes(o->x->dtype);
@@ -243,6 +251,7 @@ static void state_destroy(ConvState *state)
     if (!state) return;
     wgrad_destroy(state->wgrad);
     winograd_destroy(state->winograd);
+    winograd_dw_destroy(state->winograd_dw);
     choice_free(&state->choice);
     free(state);
 }
@@ -253,6 +262,8 @@ static Status own_choose(ConvState *state, Device *device, const Operands *o)
     const WgradCode *code = o->kind == ONEDNN_CONV_DW ? wgrad_code() : NULL;
     bool turned = o->kind == ONEDNN_CONV_DX;
     const Tensor *from = turned ? o->y : o->x, *to = turned ? o->x : o->y;
+    if (o->kind == ONEDNN_CONV_DW && winograd_dw_takes(o->x, o->y, &o->window))
+        return winograd_dw_create(o->x, o->y, &o->window, &state->winograd_dw);
     if (wgrad_takes(code, o->x, o->y)) return wgrad_create(code, o->x, o->y, &o->window, &state->wgrad);
     if (o->kind != ONEDNN_CONV_DW && !o->bias && !o->relu && winograd_takes(from, to, &o->window))
         return winograd_create(from, to, &o->window, turned, cpu_threads(device), &state->winograd);
@@ -267,7 +278,7 @@ static Status conv_prepare(Device *device, OpCall *call)
     ConvState *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
     TRY_OUT(own_choose(state, device, &o));
-    if (!state->wgrad && !state->winograd) {
+    if (!is_own(state)) {
         TRY_OUT(conv_choose(state, device, &o));
         TRY_OUT(choice_settle(&state->choice, device, call));
     }
@@ -338,6 +349,8 @@ static void own_run(const ConvState *state, const Device *device, const OpCall *
     void *out = call->out[0].data;
     if (state->wgrad)
         wgrad_run(state->wgrad, cpu_threads(device), in[0].data, in[1].data, out, call->workspace);
+    else if (state->winograd_dw)
+        winograd_dw_run(state->winograd_dw, cpu_threads(device), in[0].data, in[1].data, out, call->workspace);
     else
         winograd_run(state->winograd, device, in[0].data, in[1].data, acc, out, call->workspace);
 }
@@ -345,7 +358,7 @@ static void own_run(const ConvState *state, const Device *device, const OpCall *
 static Status conv_launch(Device *device, OpCall *call)
 {
     const ConvState *state = call->state;
-    if (state->wgrad || state->winograd) {
+    if (is_own(state)) {
         own_run(state, device, call);
         return OK;
     }

@@ -30,10 +30,7 @@
         {label ", acc", OP_CONV_DX,        CONV_ATTR(false, __VA_ARGS__), {ACT Y, WEIGHT W, ACT X},                    \
          {ACT X},       .roundings = 3 * R},                                                                           \
     {                                                                                                                  \
-        label, OP_CONV_DW, CONV_ATTR(false, __VA_ARGS__), {ACT X, ACT Y},                                              \
-        {                                                                                                              \
-            PLAIN W                                                                                                    \
-        }                                                                                                              \
+        label, OP_CONV_DW, CONV_ATTR(false, __VA_ARGS__), {ACT X, ACT Y}, {PLAIN W}, .sums_rounded = (R) > 1           \
     }
 
 static const Case rows[] = {

@@ -1,0 +1,25 @@
+/* Weight gradients of bf16 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3): dw = G' (sum over tiles of
+ * (A dy A') * (B' x B)) G, point by point 16 products where the window has 36.
+ *
+ * Made as in wgrad.h: two images are paired, tiles take the place of pixels and points that of taps; the transform
+ * comes with the packing, and the products are wgrad's. What winograd.h says of rounding and processors holds here too.
+ */
+#ifndef TOWERS_KERNELS_CPU_WINOGRAD_DW_H
+#define TOWERS_KERNELS_CPU_WINOGRAD_DW_H
+
+#include "kernels/op.h"
+
+typedef struct WinogradDw WinogradDw;
+
+bool winograd_dw_takes(const Tensor *x, const Tensor *dy, const Window *window);
+
+NODISCARD Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, WinogradDw **made);
+void winograd_dw_destroy(WinogradDw *winograd);
+
+size_t winograd_dw_workspace_bytes(const WinogradDw *winograd);
+
+/* dw: packed OHWI. Equal to the bit for any number of threads. */
+void winograd_dw_run(const WinogradDw *winograd, int threads, const uint16_t *x, const uint16_t *dy, float *dw,
+                     void *workspace);
+
+#endif
