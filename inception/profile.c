@@ -166,8 +166,8 @@ static void profile_print(OpTime *times, int count, const TrainJob *job, const P
     fprintf(
         to,
         "\n%s, batch %d, %s on %s, %d threads: %.2f ms in %d ops; machine: %.0f GFLOP/s product, %.1f GB/s copy\n\n",
-        job->program.model->name, job->shares.batch[0], dtype_name(job->program.compute), job->backend->name,
-        job->threads, total, count, peak->gflops, peak->gbs);
+        job->program.model->name, job->shares.batch[0], job->tf32 ? "tf32" : dtype_name(job->program.compute),
+        job->backend->name, job->threads, total, count, peak->gflops, peak->gbs);
     kinds_print(times, count, total, peak, to);
     layers_print(times, count, total, peak, to);
 }
@@ -182,7 +182,7 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
     Peak peak = {0};
     const Batch *batch;
     ReplicaConfig config = {.backend = job->backend,
-                            .device = {.threads = job->threads, .winograd = job->winograd},
+                            .device = {.threads = job->threads, .winograd = job->winograd, .tf32 = job->tf32},
                             .program = job->program,
                             .local = 1,
                             .train_n = {job->shares.batch[0]},

@@ -16,13 +16,18 @@ import time
 import warnings
 
 import numpy as np
-import timm
 import torch
 import torchvision
 from torch import nn
 from torch.nn import functional
 
+try:
+    import timm
+except ImportError:  # a machine that checks torchvision's networks alone
+    timm = None
+
 warnings.filterwarnings("ignore")
+DEVICE = "cpu"  # of PyTorch
 THREADS = 2
 GRADIENT_BOUND, LOGIT_BOUND, RATIO_BOUND = 1e-3, 1e-4, 2.0
 
@@ -231,7 +236,7 @@ def pytorch_run(case, state, pixels, labels, dtype, lr, momentum, layout=torch.c
     """The same as the driver, under the same names."""
     model = fresh_model(case)
     model.load_state_dict(state)
-    model = model.to(dtype).to(memory_format=layout).train()
+    model = model.to(DEVICE, dtype).to(memory_format=layout).train()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.register_forward_pre_hook(count_pixels)
@@ -240,8 +245,8 @@ def pytorch_run(case, state, pixels, labels, dtype, lr, momentum, layout=torch.c
     for step in range(pixels.shape[0]):
         optimizer.zero_grad()
         with average_of(case):
-            heads = heads_of(model(image_of(pixels[step], case, dtype).contiguous(memory_format=layout)))
-        target = torch.from_numpy(labels[step].astype(np.int64))
+            heads = heads_of(model(image_of(pixels[step], case, dtype).to(DEVICE).contiguous(memory_format=layout)))
+        target = torch.from_numpy(labels[step].astype(np.int64)).to(DEVICE)
         losses = [functional.cross_entropy(head, target, label_smoothing=case.smoothing) for head in heads]
         loss = losses[0] + case.aux_weight * sum(losses[1:])
         loss.backward()
@@ -261,7 +266,7 @@ def pytorch_run(case, state, pixels, labels, dtype, lr, momentum, layout=torch.c
             if case.variant == "tf2016":
                 found.update(biased_variances(model, state))
     found.update({f"after.{name}": value for name, value in model.state_dict().items()})
-    return {name: value.detach().double().numpy() for name, value in found.items()}
+    return {name: value.detach().double().cpu().numpy() for name, value in found.items()}
 
 
 def pytorch_singles(case, state, pixels, labels, lr, momentum):
@@ -273,13 +278,14 @@ def pytorch_singles(case, state, pixels, labels, lr, momentum):
 # ---- the same in the trainer
 
 
-def driver_run(driver, case, work, passes, lr, momentum):
+def driver_run(driver, case, work, passes, lr, momentum, **more):
     output = f"{work}/out-{passes}.safetensors"
     arguments = {
         "model": case.model, "variant": case.variant, "side": case.side, "classes": case.classes, "passes": passes,
         "lr": lr, "momentum": momentum, "smoothing": case.smoothing, "threads": THREADS,
         "aux": int(case.aux_weight > 0), "input": f"{work}/input.safetensors", "weights": f"{work}/weights.safetensors", "output": output,
     }  # fmt: skip
+    arguments.update(more)
     if case.aux_weight:
         arguments["aux_weight"] = case.aux_weight
     subprocess.run([driver] + [f"{k}={v}" for k, v in arguments.items() if v != ""], check=True)
@@ -492,4 +498,5 @@ def main():
     return 1 if table.failed else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,6 +3,7 @@
 
 gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...   runs parts (ops, model, bench, profile)
 gpu_check.py torch --dtype D --batch N --mode M --steps N             one PyTorch measurement, JSON on standard output
+gpu_check.py whole --driver PROGRAM --side N --type f32|tf32 --steps N one network against PyTorch, JSON on standard output
 
 A file is replaced whole after every result, so what is known survives whatever stops the rest. Every program that is run
 has a time limit, and the part says so in its file when one was cut off.
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 
-LIMITS = {"ops": 100, "model": 110, "bench": 240, "profile": 40}  # seconds of each part
+LIMITS = {"ops": 90, "model": 120, "bench": 210, "profile": 40}  # seconds of each part, within what --seconds leaves
 
 
 class Part:
@@ -27,7 +28,7 @@ class Part:
     def __init__(self, args, name):
         self.args, self.name = args, name
         self.path = os.path.join(args.out, name + ".json")
-        self.until = time.monotonic() + LIMITS[name]
+        self.until = min(time.monotonic() + LIMITS[name], args.until)
         self.result = {"part": name, "device": args.device, "started": time.strftime("%Y-%m-%d %H:%M:%S"), "results": [], "problems": []}
 
     def save(self):
@@ -114,6 +115,13 @@ def part_ops(part):
         done = part.run([sanitizer, "--tool", tool, "--error-exitcode", "9", os.path.join(tests, "test_ops")], 25, env=dict(plain, TOWERS_TEST_OP=op))
         if done:
             part.add({"tool": tool, "op": op, "clean": done.returncode == 0})
+    # A whole step: input, all kinds of kernels, optimizer, copies.
+    step = [os.path.join(part.args.build, "towers"), "bench", "inception_mini", "--device", "cuda", "--towers", "1", "-b", "8", "--warmup-batches", "0",
+            "--batches", "2", "--deterministic"]
+    for tool in ("memcheck", "initcheck") if os.path.exists(sanitizer) or part.args.dry_run else ():
+        done = part.run([sanitizer, "--tool", tool, "--target-processes", "all", "--error-exitcode", "9", *step], 40, env=plain)
+        if done:
+            part.add({"tool": tool, "op": "a training step", "clean": done.returncode == 0})
     shutil.rmtree(plain["XDG_CACHE_HOME"], ignore_errors=True)
     part.save()
 
@@ -121,7 +129,63 @@ def part_ops(part):
 # ---- model
 
 
+def whole_network(part, device="cuda"):
+    """inception_v3 against PyTorch: one step at full size with its auxiliary head, ten steps at 107x107."""
+    driver = os.path.join(part.args.build, "tests", "fidelity_driver")
+    for side, steps in ((299, 1), (107, 10)):
+        for kind in ("f32", "tf32"):
+            done = part.run([sys.executable, os.path.abspath(__file__), "whole", "--driver", driver, "--device", device, "--side", str(side), "--type", kind,
+                             "--steps", str(steps)], 60)
+            for line in done.stdout.splitlines() if done else ():
+                if line.startswith("{"):
+                    part.add(json.loads(line))
+
+
+def whole_rows(title, groups, ours, theirs, double):
+    """One row for each group of tensors. Right is what lies no further from float64 than twice (in the median) PyTorch's result
+    in the same type does, and nowhere much further than its worst; a pixel that wins a pooling window elsewhere moves a few."""
+    import fidelity
+    import numpy as np
+
+    nothing = fidelity.vanishing(double)
+    for label, prefix in groups:
+        names = [n for n in double if n.startswith(prefix) and n in ours and n not in nothing]
+        mine = np.array([fidelity.error(ours[n], double[n]) for n in names])
+        other = np.array([max(fidelity.error(run[n], double[n]) for run in theirs) for n in names])
+        if not names:
+            continue
+        ratio = float(np.median(mine / np.maximum(other, np.finfo(np.float32).eps)))
+        print(json.dumps({"whole": title, "group": label, "tensors": len(names), "error": float(f"{mine.max():.2e}"),
+                          "pytorch_error": float(f"{other.max():.2e}"), "median_ratio": round(ratio, 2),
+                          "right": bool(ratio <= 2 and mine.max() <= 4 * other.max() + 1e-6)}), flush=True)
+
+
+def whole_main(args):
+    """Equal weights and images through PyTorch in float64 and in the type, and through the trainer."""
+    import fidelity
+    import torch
+
+    fidelity.DEVICE, fidelity.THREADS = args.device, os.cpu_count() or 2
+    torch.set_num_threads(fidelity.THREADS)
+    tf32 = args.type == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    full = args.side == 299
+    case = fidelity.Case("inception_v3", fidelity.inception_v3, args.side, 4 if full else 1, aux_weight=0.4 if full else 0.0)
+    lr, momentum = (0.01, 0) if args.steps == 1 else (0.001, 0.9)
+    with tempfile.TemporaryDirectory() as work:
+        state, pixels, labels = fidelity.case_write(case, work, args.steps)
+        double = fidelity.pytorch_run(case, state, pixels, labels, torch.float64, lr, momentum)
+        theirs = fidelity.pytorch_singles(case, state, pixels, labels, lr, momentum)
+        ours = fidelity.driver_run(args.driver, case, work, 1, lr, momentum, device=args.device, tf32=int(tf32))
+    groups = [("logits", "logits"), ("auxiliary logits", "aux_logits"), ("loss", "loss"), ("gradients", "grad."), ("running statistics", "state.")]
+    if args.steps > 1:
+        groups = [("weights and statistics", "after.")]
+        double = {n: v for n, v in double.items() if not n.endswith("num_batches_tracked")}
+    whole_rows(f"inception_v3, {args.side}x{args.side}, {args.type}, {args.steps} step{'s' if args.steps > 1 else ''}", groups, ours, theirs, double)
+
+
 def part_model(part):
+    whole_network(part)
     towers = os.path.join(part.args.build, "towers")
     runs = tempfile.mkdtemp(prefix="towers-runs-")
     for name, more in (("f32", []), ("tf32", ["--amp", "--amp-dtype", "tf32"]), ("bf16", ["--amp", "--amp-dtype", "bf16"]),
@@ -159,7 +223,7 @@ def theirs(part, dtype, batch, mode, steps):
 def part_bench(part):
     """Ours and theirs by turns, so that a clock that sinks sinks for both; the slow compilation last."""
     for repeat in range(2):
-        for dtype, batch in (("bf16", 256), ("f16", 256)) + ((("bf16", 64),) if repeat == 0 else ()):
+        for dtype, batch in (("bf16", 256), ("f16", 256)) + ((("bf16", 128), ("bf16", 64)) if repeat == 0 else ()):
             ours(part, dtype, batch, 30)
             theirs(part, dtype, batch, "eager", 30)
         ours(part, "f16", 256, 30, "ii")
@@ -228,13 +292,24 @@ def main():
         parser.add_argument("--steps", type=int, default=30)
         torch_main(parser.parse_args(sys.argv[2:]))
         return 0
+    if len(sys.argv) > 1 and sys.argv[1] == "whole":
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--driver", required=True)
+        parser.add_argument("--device", default="cuda")
+        parser.add_argument("--side", type=int, default=107)
+        parser.add_argument("--type", default="f32", choices=("f32", "tf32"))
+        parser.add_argument("--steps", type=int, default=1)
+        whole_main(parser.parse_args(sys.argv[2:]))
+        return 0
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--out", required=True)
+    parser.add_argument("--seconds", type=float, default=460, help="for all parts together")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("parts", nargs="+", choices=sorted(LIMITS))
     args = parser.parse_args()
+    args.until = time.monotonic() + args.seconds
     args.device = "none (dry run)"
     if not args.dry_run:
         args.device = subprocess.run([os.path.join(args.build, "tests", "gpu_driver"), "describe"], capture_output=True, text=True, check=False).stdout.strip()

@@ -3,7 +3,8 @@
 # PyTorch for the comparison; nothing from a network. What the machine lacks otherwise comes from scripts/gpu_bundle.sh.
 # usage: scripts/gpu_check.sh [--only PART] [--out DIR] [--dry-run]
 #   --only PART   ops      every op case on the GPU against the reference, in f32, bf16, f16; memory checker on a few
-#                 model    inception_mini on Fashion-MNIST: accuracy in f32, bf16, f16, and on virtual towers
+#                 model    inception_v3 against PyTorch, f32 and TF32: logits, loss, gradients, ten steps; inception_mini
+#                          on Fashion-MNIST: accuracy in f32, TF32, bf16, f16, and on virtual towers
 #                 bench    inception_v3, ours and PyTorch by turns
 #                 profile  time of every kind of operation against the device's limits
 #                 (may be repeated; default: all, in this order)
@@ -18,7 +19,7 @@ while [ $# -gt 0 ]; do
     --only) parts+=("${2:?--only needs a part}"); shift 2 ;;
     --out) out=${2:?--out needs a folder}; shift 2 ;;
     --dry-run) dry=yes; shift ;;
-    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "gpu_check: no option '$1' (see --help)" >&2; exit 2 ;;
     esac
 done
@@ -42,7 +43,7 @@ command -v ninja >/dev/null && settings+=(-G Ninja)
 command -v pkg-config >/dev/null || settings+=("-DPKG_CONFIG_EXECUTABLE=$bundle/bin/bundle-pkg-config")
 echo "== building in $build"
 mkdir -p "$build"
-if ! { cmake -S "$root" -B "$build" "${settings[@]}" && cmake --build "$build" -j "$(nproc)" --target towers test_ops test_cudnn_plans gpu_driver; } \
+if ! { cmake -S "$root" -B "$build" "${settings[@]}" && cmake --build "$build" -j "$(nproc)" --target towers test_ops test_cudnn_plans gpu_driver fidelity_driver; } \
     >"$build/log" 2>&1; then
     tail -n 60 "$build/log" >&2
     echo "gpu_check: the build failed (log: $build/log)" >&2
@@ -50,7 +51,9 @@ if ! { cmake -S "$root" -B "$build" "${settings[@]}" && cmake --build "$build" -
 fi
 grep -A 4 '^-- Towers' "$build/log" | sed 's/^-- //'
 
-check=("${PYTHON:-python3}" "$root/scripts/gpu_check.py" --build "$build" --data "$bundle/data" --out "$out")
+left=$((470 - SECONDS)) # the whole, with the build, within 8 minutes
+[ $left -gt 60 ] || left=60
+check=("${PYTHON:-python3}" "$root/scripts/gpu_check.py" --build "$build" --data "$bundle/data" --out "$out" --seconds "$left")
 if [ $dry = yes ]; then
     echo "== dry run: would run ${parts[*]}"
     "${check[@]}" --dry-run "${parts[@]}"

@@ -39,9 +39,19 @@ def ops(part):
     return lines + ([""] + table(("compute-sanitizer", "operation", "clean"), tools) if tools else [])
 
 
+def whole(results):
+    rows = [(r["whole"], r["group"], r["tensors"], f"{r['error']:.1e}", f"{r['pytorch_error']:.1e}", r["median_ratio"], "yes" if r["right"] else "**no**") for r in results]
+    heads = ("network", "what", "tensors", "worst error", "PyTorch's", "median ratio", "right")
+    return ["### inception_v3 against PyTorch on the same GPU", "", "Errors are distances from PyTorch in float64, relative to its norm.", ""] + table(heads, rows) + [""]
+
+
 def model(part):
-    keys = [key for key in ("type", "towers", "epochs", "test_top1", "best_top1", "loss", "images_per_sec", "seconds") if any(key in r for r in part["results"])]
-    return ["### inception_mini on Fashion-MNIST", ""] + table(keys, [[row.get(key, "") for key in keys] for row in part["results"]])
+    compared, trained = [r for r in part["results"] if "whole" in r], [r for r in part["results"] if "whole" not in r]
+    lines = whole(compared) if compared else []
+    keys = [key for key in ("type", "towers", "epochs", "step", "test_accuracy", "best_accuracy", "seconds") if any(key in r for r in trained)]
+    if not trained:
+        return lines
+    return lines + ["### inception_mini on Fashion-MNIST", ""] + table(keys, [[row.get(key, "") for key in keys] for row in trained])
 
 
 def profile(part):

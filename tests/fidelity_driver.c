@@ -2,7 +2,7 @@
  * scripts/fidelity.py, which does the same in PyTorch and compares.
  *
  *   fidelity_driver model=NAME input=FILE output=FILE [weights=FILE] [variant=NAME] [side=N] [classes=N] [aux=0]
- * [passes=0] [lr=X] [momentum=X] [weight_decay=X] [smoothing=X] [aux_weight=X] [threads=N]
+ * [passes=0] [lr=X] [momentum=X] [weight_decay=X] [smoothing=X] [aux_weight=X] [threads=N] [device=cuda] [tf32=1]
  *
  * input: "pixels" U8 {steps, n, side, side, 3} and "labels" I32 {steps, n}. Without weights, the starting values of
  * seed 0. output: of the first step "logits", "aux_logits.<i>" F32 {n, classes}, "loss", "l2", "main_loss",
@@ -51,7 +51,7 @@ static Status arguments_read(int argc, char **argv, Driver *d)
 {
     const Model *model;
     TRY(model_find(argument(argc, argv, "model", ""), &model));
-    TRY(backend_find("cpu", &d->config.backend, NULL, 0));
+    TRY(backend_find(argument(argc, argv, "device", "cpu"), &d->config.backend, NULL, 0));
     d->input = argument(argc, argv, "input", NULL);
     d->output = argument(argc, argv, "output", NULL);
     d->weights = argument(argc, argv, "weights", NULL);
@@ -60,6 +60,7 @@ static Status arguments_read(int argc, char **argv, Driver *d)
     d->lr = number(argc, argv, "lr", 0.01);
     d->config.local = 1;
     d->config.device.threads = (int)number(argc, argv, "threads", 2);
+    d->config.device.tf32 = number(argc, argv, "tf32", 0) > 0;
     d->config.weight_decay = number(argc, argv, "weight_decay", 0);
     d->config.optimizer.momentum = (float)number(argc, argv, "momentum", 0);
     int32_t side = (int32_t)number(argc, argv, "side", model->side);

@@ -53,6 +53,7 @@ static const Case rows[] = {
     MAX_ROWS("3x3 stride 2 pad 1 ceil", (2, 8, 8, 8),   (2, 8, 5, 5),   3, 3, 2, 2, 1, 1, true),
     MAX_ROWS("2x2 stride 2",            (2, 8, 8, 8),   (2, 8, 4, 4),   2, 2, 2, 2, 0, 0, false),
     MAX_ROWS("2x2 stride 2, rest",      (2, 5, 7, 9),   (2, 5, 3, 4),   2, 2, 2, 2, 0, 0, false),
+    MAX_ROWS("2x2 stride 2 ceil, rest", (2, 8, 7, 7),   (2, 8, 4, 4),   2, 2, 2, 2, 0, 0, true),
     MAX_ROWS("1x1 stride 2",            (2, 4, 7, 7),   (2, 4, 4, 4),   1, 1, 2, 2, 0, 0, false),
     MAX_ROWS("3x2, sides unequal",      (1, 7, 9, 6),   (1, 7, 5, 5),   3, 2, 2, 1, 1, 0, false),
     MAX_ROWS("odd channels",            (3, 33, 9, 9),  (3, 33, 4, 4),  3, 3, 2, 2, 0, 0, false),

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The scripts that run on a machine with a GPU, as far as they go without one: help, refusals, the dry run of every part, and
+# the tables that are made of results. usage: check_gpu_scripts.sh SOURCE_FOLDER BINARY
+set -uo pipefail
+source=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+command -v python3 >/dev/null || { echo "no python3 here" >&2; exit 77; }
+
+fail() {
+    echo "check_gpu_scripts: $*" >&2
+    exit 1
+}
+
+"$source/scripts/gpu_check.sh" --help | grep -q -- '--only PART' || fail "--help does not tell of --only"
+"$source/scripts/gpu_check.sh" --help | grep -q 'docs/performance.md' || fail "--help ends early"
+"$source/scripts/gpu_check.sh" --only nothing 2>"$work/err" && fail "--only nothing was accepted"
+grep -q "no part 'nothing'" "$work/err" || fail "--only nothing: $(cat "$work/err")"
+
+mkdir "$work/out"
+python3 "$source/scripts/gpu_check.py" --build /b --data /d --out "$work/out" --dry-run ops model bench profile >"$work/dry" || fail "the dry run failed"
+for word in test_ops memcheck racecheck initcheck gpu_driver 'whole --driver' 'train inception_mini' 'bench inception_v3' 'torch --dtype bf16 --batch 256 --mode eager' \
+    'mode compile' '-b 64' '-b 128' --profile; do
+    grep -q -- "$word" "$work/dry" || fail "the dry run does not mention: $word"
+done
+
+cat >"$work/out/bench.json" <<'JSON'
+{"part": "bench", "device": "G", "started": "now", "problems": ["cut off"], "results": [
+ {"system": "towers", "type": "bf16", "batch": 256, "images_per_second": 300.0}, {"system": "towers", "type": "bf16", "batch": 256, "images_per_second": 100.0},
+ {"system": "towers", "type": "bf16", "batch": 256, "images_per_second": 200.0}, {"system": "pytorch eager", "type": "bf16", "batch": 256, "images_per_second": 100.0}]}
+JSON
+cat >"$work/out/ops.json" <<'JSON'
+{"part": "ops", "device": "G", "started": "now", "problems": [], "passed": false, "results": [
+ {"dtype": "f16", "op": "conv", "rows": 1, "runs": 2, "max_error": 0.001, "percent_of_allowed": 50, "unsupported": 0}, {"tool": "memcheck", "op": "a training step", "clean": false}]}
+JSON
+cat >"$work/out/model.json" <<'JSON'
+{"part": "model", "device": "G", "started": "now", "problems": [], "results": [
+ {"whole": "inception_v3, 299x299, f32, 1 step", "group": "gradients", "tensors": 292, "error": 0.0001, "pytorch_error": 0.0001, "median_ratio": 1.0, "right": false},
+ {"model": "inception_mini", "type": "f32", "epochs": 2, "test_accuracy": 0.9, "seconds": 9}]}
+JSON
+cat >"$work/out/profile.json" <<'JSON'
+{"part": "profile", "device": "G", "started": "now", "problems": [], "results": [{"type": "bf16", "text": "| op | calls |"}]}
+JSON
+echo "# Performance" >"$work/doc.md"
+echo "kept" >>"$work/doc.md"
+for _ in 1 2; do python3 "$source/scripts/gpu_tables.py" "$work/out" "$work/doc.md" || fail "the tables failed"; done
+[ "$(grep -c '## On a GPU' "$work/doc.md")" -eq 1 ] || fail "tables made twice are there twice"
+for line in kept '| 256 | bf16 | towers | 200 | 300, 100, 200 |  |' '| 256 | bf16 | pytorch eager | 100 | 100 | 2.00 |' 'All passed: \*\*no\*\*' 'a training step | \*\*no\*\*' \
+    'gradients | 292 | 1.0e-04 | 1.0e-04 | 1.0 | \*\*no\*\*' '| f32 | 2 | 0.9 | 9 |' '- problem: cut off' '| op | calls |'; do
+    grep -q -- "$line" "$work/doc.md" || fail "the tables lack: $line in $(cat "$work/doc.md")"
+done
+echo "ok"
