@@ -97,9 +97,10 @@ static Status timing_create(const Options *o, int64_t images, Timing **made)
 
 Status bench_open(Options *o, JobFiles *files)
 {
+    const int64_t max_batch = 4096; /* the most that --batch-size max tries */
     /* A few batches of made-up samples, seen again and again: reading them costs next to nothing. */
-    int64_t towers = o->towers > 0 ? o->towers : 8,
-            share = o->global_batch_size > 0 ? o->global_batch_size : o->batch_size * towers;
+    int64_t towers = o->towers > 0 ? o->towers : 8, batch = o->batch_size == OPTION_MAX ? max_batch : o->batch_size,
+            share = o->global_batch_size > 0 ? o->global_batch_size : batch * towers;
     for (int t = 0; t < o->tower_batch.count; t++) share += o->tower_batch.value[t];
     bool real = !o->scaling && (o->dataset == DATASET_FMNIST || option_is_set(o, "data-path"));
     TRY(job_open(o, real ? 0 : 2 * share, files));

@@ -3,6 +3,7 @@
 
 #include "inception/models.h"
 #include "inception/recipe.h"
+#include "towers/batch_max.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -118,6 +119,8 @@ Status job_model(Options *o, JobFiles *files)
     const Model *model;
     static const char *const devices[] = {[DEVICE_AUTO] = "auto", [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda"};
     if (o->argument_count < 1) return FAIL(ERR_ARG, "which model? (see: towers info)");
+    if (o->batch_size == OPTION_MAX && o->verb != VERB_TRAIN && o->verb != VERB_BENCH)
+        return FAIL(ERR_ARG, "--batch-size max is for train and bench");
     TRY(model_find(o->arguments[0], &model));
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
@@ -202,10 +205,27 @@ static Status shares_fill(const Options *o, int towers, Shares *shares)
                     (long long)o->global_batch_size, towers, (long long)(o->global_batch_size / towers * towers),
                     (long long)((o->global_batch_size / towers + 1) * towers));
     for (int t = 0; t < towers; t++)
-        shares->batch[t] = (int32_t)(o->tower_batch.count       ? o->tower_batch.value[t]
-                                     : o->global_batch_size > 0 ? o->global_batch_size / towers
-                                                                : o->batch_size);
+        shares->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
+                                     : o->global_batch_size > 0    ? o->global_batch_size / towers
+                                     : o->batch_size == OPTION_MAX ? 1 /* until batch_choose */
+                                                                   : o->batch_size);
     return shares_global(shares) > 0 ? OK : FAIL(ERR_ARG, "--tower-batch: at least one tower needs samples");
+}
+
+/* --batch-size max: the number takes its place, so that it is what is recorded. */
+static Status batch_choose(Options *o, JobFiles *files)
+{
+    const int64_t limit = 65536;
+    TrainJob *job = &files->job;
+    BatchFit fit;
+    if (o->batch_size != OPTION_MAX || o->tower_batch.count || o->global_batch_size > 0) return OK;
+    int64_t most = dataset_info(job->train)->count / job->shares.towers;
+    TRY(batch_max_find(job, (int32_t)(most < limit ? most : limit), &fit));
+    o->batch_size = fit.n;
+    snprintf(files->batch, sizeof files->batch, "batch size %d: takes %.1f of the %.1f GiB that are free%s", fit.n,
+             (double)fit.bytes / (1 << 30), (double)fit.free_bytes / (1 << 30),
+             fit.n == most ? "; there are no more samples" : "");
+    return shares_fill(o, job->shares.towers, &job->shares);
 }
 
 static Status towers_fill(const Options *o, TrainJob *job)
@@ -467,6 +487,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->color = job->tty && o->color && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
     job->towers_view = o->towers_view;
     TRY(sync_check(job));
+    TRY(batch_choose(o, files));
     if (o->verb != VERB_EVAL) TRY(sizes_check(job));
     job->schedule.epoch_steps =
         (double)dataset_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);

@@ -287,17 +287,28 @@ void options_close(Options *options)
 
 /* ---- one value */
 
+static bool takes_max(const OptionInfo *info)
+{
+    const char *bar = info->metavar ? strrchr(info->metavar, '|') : NULL;
+    return bar && !strcmp(bar, "|max");
+}
+
 static void int_range(const OptionInfo *info, char *text, size_t bytes)
 {
     if (info->most == INT64_MAX)
         snprintf(text, bytes, "at least %lld", (long long)info->least);
     else
-        snprintf(text, bytes, "%lld to %lld", (long long)info->least, (long long)info->most);
+        snprintf(text, bytes, "%lld to %lld%s", (long long)info->least, (long long)info->most,
+                 takes_max(info) ? ", or max" : "");
 }
 
 static Status read_int(const OptionInfo *info, const char *text, const char *label, int64_t *value)
 {
     char range[64];
+    if (takes_max(info) && !strcmp(text, "max")) {
+        *value = OPTION_MAX;
+        return OK;
+    }
     ValueVerdict verdict = text_to_int(text, value);
     int_range(info, range, sizeof range);
     if (verdict == VALUE_MALFORMED) return FAIL(ERR_ARG, "%s: '%s' is not a whole number (%s)", label, text, range);
@@ -702,6 +713,8 @@ const char *option_format(const Options *options, OptionId id, char *buffer, siz
     case OPTION_IS_INT:
         if (value.integer >= info->least && value.integer <= info->most)
             snprintf(buffer, bytes, "%lld", (long long)value.integer);
+        else if (value.integer == OPTION_MAX && takes_max(info))
+            snprintf(buffer, bytes, "max");
         break;
     case OPTION_IS_REAL:
         if (value.real >= info->real_least && value.real <= info->real_most) real_to_text(value.real, buffer, bytes);

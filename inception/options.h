@@ -55,6 +55,7 @@ typedef enum OptionOrigin {
 } OptionOrigin;
 
 enum { OPTION_LIST_MAX = 256 };
+#define OPTION_MAX INT64_MIN /* the word "max", for whole numbers whose metavar offers it ("N|max") */
 
 typedef struct IntList {
     int count; /* 0: not given */

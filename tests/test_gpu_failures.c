@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "tests/fake_cuda/gpu_run.h"
+#include "towers/batch_max.h"
 
 /* Questions that have an answer all the same, and farewells. */
 static const char *const may_fail[] = {
@@ -154,9 +155,61 @@ static void test_every_call(void **state)
     check_calls(true, true);
 }
 
+/* ---- memory */
+
+static size_t memory_now;
+
+static void start_with_memory(int rank)
+{
+    (void)rank;
+    fake_gpu_reset();
+    fake_gpu_memory(memory_now);
+}
+
+static Status run_with(int32_t batch, char *message)
+{
+    GpuRun run;
+    gpu_run_open(&run, 1, 1);
+    run.job.max_steps = 1;
+    run.job.shares.batch[0] = batch;
+    run.on_start = start_with_memory;
+    Status st = gpu_run_live(&run);
+    snprintf(message, STATUS_MESSAGE_BYTES, "%s", run.seen->rank[0].message);
+    assert_int_equal(run.seen->rank[0].alive, 0);
+    gpu_run_close(&run);
+    return st;
+}
+
+/* What --batch-size max finds runs; a batch that does not fit is told what would, and that runs too. */
+static void test_memory(void **state)
+{
+    (void)state;
+    GpuRun run;
+    BatchFit fit = {.n = 64};
+    char message[STATUS_MESSAGE_BYTES];
+    gpu_run_open(&run, 1, 1);
+    for (memory_now = (size_t)1 << 20; fit.n == 64; memory_now -= memory_now / 8) {
+        start_with_memory(0);
+        if (batch_max_find(&run.job, 64, &fit) != OK) fail_msg("%zu bytes: %s", memory_now, status_message());
+    }
+    memory_now += memory_now / 7; /* as in the last round */
+    gpu_run_close(&run);
+    assert_true(fit.n >= 1 && fit.n < 64);
+    if (run_with(fit.n, message) != OK) fail_msg("%d: %s", fit.n, message);
+    assert_int_equal(run_with(64, message), ERR_MEMORY);
+    const char *fits = strstr(message, "one of ");
+    if (!fits || !strstr(message, "wanted") || !strstr(message, "MiB are free") ||
+        !strstr(message, "a batch of 64 wants"))
+        fail_msg("%s", message);
+    int32_t told = atoi(fits + strlen("one of "));
+    assert_true(told >= 1 && told < 64);
+    if (run_with(told, message) != OK) fail_msg("%d: %s", told, message);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_every_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

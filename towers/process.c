@@ -2,6 +2,7 @@
  * checkpoints. */
 #include "towers/process.h"
 
+#include "towers/batch_max.h"
 #include "towers/checkpoint.h"
 #include "towers/fault.h"
 #include "towers/forensics.h"
@@ -101,12 +102,12 @@ static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
     size_add(config->eval_n, (int32_t)(tests % job->eval_batch));
 }
 
-static Status replica_open(TowerProcess *p)
+void process_config(const TowerProcess *p, ReplicaConfig *config)
 {
     const TrainJob *job = p->job;
     bool cpu = !strcmp(job->backend->name, "cpu"); /* one device, whatever the rank */
     int ordinal = cpu ? 0 : job->gpu_count ? job->gpu[p->rank % job->gpu_count] : p->rank;
-    ReplicaConfig config = {
+    *config = (ReplicaConfig){
         .backend = job->backend,
         .device = {.ordinal = ordinal,
                    .threads = job->threads,
@@ -123,8 +124,17 @@ static Status replica_open(TowerProcess *p)
         .accumulate = job->accumulate > 1,
         .seed = job->seed,
     };
-    batch_sizes(p, &config);
-    TRY(replica_create(&config, &p->replica));
+    batch_sizes(p, config);
+}
+
+static Status replica_open(TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    ReplicaConfig config;
+    process_config(p, &config);
+    Status made = replica_create(&config, &p->replica);
+    if (made == ERR_MEMORY) return batch_explain(job, &config);
+    TRY(made);
     for (int slot = 0; slot < p->local; slot++)
         if (job->shares.batch[p->first + slot])
             TRY(replica_statistics_over(p->replica, slot, job->shares.batch[p->first + slot]));

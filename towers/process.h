@@ -73,6 +73,9 @@ NODISCARD Status process_log(TowerProcess *p, const char *format, ...) __attribu
 /* "tower 1", "towers 4..7 (process 1)": those of a process. */
 void towers_text(const TrainJob *job, int rank, char *text, size_t bytes);
 
+/* The replica that this process will make. */
+void process_config(const TowerProcess *p, ReplicaConfig *config);
+
 /* Floats that one collective of this job may sum: gradients and lanes, statistics, or the tally of an evaluation. */
 size_t job_comm_room(const TrainJob *job, const Layout *layout);
 

@@ -168,6 +168,7 @@ const Backend cpu_backend = {
     .name = "cpu",
     .open = cpu_open,
     .close = cpu_close,
+    .memory = cpu_memory,
     .alloc = cpu_alloc,
     .release = cpu_release,
     .upload = cpu_upload,

@@ -47,6 +47,7 @@ typedef struct CpuDevice {
 #undef OP
 
 /* The parts of the backend's vtable that are kernels, not ops (optimizer.c). */
+Status cpu_memory(Device *device, size_t *free_bytes, size_t *total); /* memory.c */
 Status cpu_optimizer_apply(Device *device, const OptimizerUpdate *update);
 Status cpu_square_sum(Device *device, const float *x, size_t count, double *sum_of_squares);
 Status cpu_average(Device *device, float *running, const float *batch, const float *correct, float decay, size_t count,

@@ -1,0 +1,150 @@
+/* The largest batch that fits: with a device that tells how much memory it has, the batch found fits, the next one does
+ * not, and no more is tried than there are samples. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "inception/models.h"
+#include "tests/support/fake_backend.h"
+#include "towers/batch_max.h"
+
+static FakeBackend *fake;
+static size_t free_now;
+
+static Status open_fake(const DeviceConfig *config, Device *device)
+{
+    (void)config;
+    fake_open(fake, device);
+    return OK;
+}
+
+static void close_fake(Device *device)
+{
+    (void)device;
+}
+
+static Status tell_memory(Device *device, size_t *free_bytes, size_t *total)
+{
+    (void)device;
+    *free_bytes = free_now;
+    *total = 2 * free_now;
+    return OK;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    fake = fake_create(~0u, ~0u, 0);
+    if (!fake) return -1;
+    fake->backend.open = open_fake;
+    fake->backend.close = close_fake;
+    fake->backend.memory = tell_memory;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fake_destroy(fake);
+    return 0;
+}
+
+static ReplicaConfig config_of(void)
+{
+    return (ReplicaConfig){
+        .backend = &fake->backend,
+        .program = {.model = &model_fashion_cnn,
+                    .options = {.classes = 10, .side = 28, .channels = 1, .variant = ""},
+                    .data_channels = 1,
+                    .canvas = 28},
+        .local = 1,
+        .optimizer = {.kind = OPTIMIZER_ADAM},
+    };
+}
+
+static BatchFit fit_in(size_t bytes, int sharers, int32_t most)
+{
+    BatchFit fit;
+    ReplicaConfig config = config_of();
+    free_now = bytes;
+    if (batch_fit(&config, sharers, most, &fit) != OK) fail_msg("%s", status_message());
+    return fit;
+}
+
+enum { MIB = 1 << 20, MANY = 1 << 16 };
+
+static void test_it_fits_and_the_next_does_not(void **state)
+{
+    (void)state;
+    for (size_t memory = 8; memory <= 512; memory *= 4) {
+        BatchFit fit = fit_in(memory * MIB, 1, MANY);
+        size_t room = memory * MIB / 32 * 31;
+        assert_true(fit.n >= 8 && fit.n % 8 == 0);
+        assert_true(fit.bytes <= room);
+        assert_true((double)fit.bytes * (fit.n + 16) / fit.n > (double)room); /* all grows with the batch, or less */
+        assert_int_equal(fit.free_bytes, memory * MIB);
+    }
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    assert_int_equal(fit_in((size_t)512 * MIB, 1, 100).n, 100);
+    assert_int_equal(fit_in((size_t)512 * MIB, 1, 3).n, 3);
+    assert_int_equal(fit_in((size_t)512 * MIB, 1, 1).n, 1);
+    assert_int_equal(fit_in(MIB, 1, MANY).n, 0); /* the weights alone take more */
+    int32_t alone = fit_in((size_t)256 * MIB, 1, MANY).n, shared = fit_in((size_t)256 * MIB, 2, MANY).n;
+    assert_true(shared < alone * 0.51 && shared > alone * 0.4);
+}
+
+/* A device that runs out of memory at half of what it said. */
+static size_t given;
+
+static Status alloc_some(Device *device, size_t bytes, void **made)
+{
+    (void)device;
+    given += bytes;
+    if (given > free_now / 2) return FAIL(ERR_MEMORY, "wanted %zu bytes", bytes);
+    *made = calloc(1, bytes);
+    return *made ? OK : FAIL(ERR_MEMORY, "host");
+}
+
+static void release_some(Device *device, void *memory)
+{
+    (void)device;
+    free(memory);
+}
+
+static void test_what_a_refusal_says(void **state)
+{
+    (void)state;
+    TrainJob job = {.backend = &fake->backend, .processes = 1};
+    ReplicaConfig config = config_of();
+    Replica *replica = NULL;
+    fake->backend.alloc = alloc_some;
+    fake->backend.release = release_some;
+    free_now = (size_t)32 * MIB;
+    given = 0;
+    config.train_n[0] = 4096;
+    assert_int_equal(replica_create(&config, &replica), ERR_MEMORY);
+    assert_int_equal(batch_explain(&job, &config), ERR_MEMORY);
+    const char *message = status_message(), *fits = strstr(message, "one of ");
+    assert_non_null(strstr(message, "wanted"));
+    assert_non_null(strstr(message, "a batch of 4096 wants"));
+    assert_non_null(fits);
+    assert_int_equal(atoi(fits + strlen("one of ")), fit_in((size_t)32 * MIB, 1, 4096).n);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_it_fits_and_the_next_does_not, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_limits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_a_refusal_says, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

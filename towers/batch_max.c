@@ -1,0 +1,239 @@
+/* The largest batch that fits; see batch_max.h. */
+#include "towers/batch_max.h"
+
+#include "towers/process.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    FEW = 8,
+    MORE = 24,           /* batch sizes that the line goes through */
+    STEP = 8,            /* found batches are multiples of it */
+    TRIES = 8,           /* until a size that was calculated really fits */
+    RESERVE_SHARE = 32,  /* of the free memory: for code that libraries load later, and for what is not planned */
+    QUEUED_PER_TOWER = 2 /* batches that a loader holds, and two more */
+};
+
+/* ---- what one batch size takes */
+
+static void arenas_grow(const Plan *plan, size_t *arena)
+{
+    for (int a = 0; a < ARENA_COUNT; a++)
+        if (plan_bytes(plan, (Arena)a) > arena[a]) arena[a] = plan_bytes(plan, (Arena)a);
+}
+
+/* Beside the arenas of the plans: slots, averages, statistics, the sum between towers, the host's copy, queued images.
+ */
+static size_t rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
+{
+    size_t params = layout->param_elements * sizeof(float), states = layout->state_elements * sizeof(float),
+           local = (size_t)c->local, slots = (size_t)optimizer_slot_count(&c->optimizer);
+    bool cpu = !strcmp(c->backend->name, "cpu");
+    size_t image = (size_t)c->program.canvas * (size_t)c->program.canvas * (size_t)c->program.data_channels;
+    size_t queued = cpu ? (QUEUED_PER_TOWER * local + 2) * (size_t)n * image : 0;
+    return params * (slots + (c->ema ? 1 : 0) + (c->accumulate ? local : 0) + 2) +
+           states * (2 * local + (c->ema ? local : 0) + (c->accumulate ? local : 0) + 2) + queued;
+}
+
+static Status program_add(const ReplicaConfig *c, bool training, int32_t n, const Layout *layout, Device *device,
+                          size_t *arena)
+{
+    Program program = {0};
+    ProgramConfig config = c->program;
+    config.training = training;
+    TRY(program_create(&config, n, layout, device, &program));
+    arenas_grow(program.plan, arena);
+    program_destroy(&program);
+    return OK;
+}
+
+static Status plans_measure(const ReplicaConfig *c, int32_t n, Device *device, size_t *bytes)
+{
+    Status st = OK;
+    Program graph = {0};
+    Layout *layout = NULL;
+    size_t arena[ARENA_COUNT] = {0};
+    ProgramConfig training = c->program;
+    training.training = true;
+    TRY(program_graph(&training, n, &graph));
+    TRY_OUT(layout_create(graph.graph, &layout));
+    TRY_OUT(program_add(c, true, n, layout, device, arena));
+    for (int i = 0; i < REPLICA_PROGRAMS && c->eval_n[i]; i++)
+        TRY_OUT(program_add(c, false, c->eval_n[i], layout, device, arena));
+    *bytes = rest_bytes(c, layout, n);
+    for (int a = 0; a < ARENA_COUNT; a++) *bytes += a == ARENA_STATE || a == ARENA_STAT ? 0 : arena[a];
+out:
+    layout_destroy(layout);
+    program_destroy(&graph);
+    return st;
+}
+
+/* ---- the search */
+
+/* The first plan of every task will do: none is timed. */
+static Status measure_open(const ReplicaConfig *c, Device *device, BatchFit *fit)
+{
+    DeviceConfig config = c->device;
+    config.deterministic = true;
+    TRY(c->backend->open(&config, device));
+    Status st = c->backend->memory
+                    ? c->backend->memory(device, &fit->free_bytes, &fit->total)
+                    : FAIL(ERR_UNSUPPORTED, "--batch-size max: nobody knows the memory of %s", c->backend->name);
+    if (st != OK) c->backend->close(device);
+    return st;
+}
+
+static int32_t rounded(double n, int32_t most)
+{
+    if (n >= most) return most;
+    if (n < 1) return 0;
+    return n >= STEP ? (int32_t)n / STEP * STEP : (int32_t)n;
+}
+
+/* From a size that should fit to one that does: a plan is exact, the line is not. */
+static Status confirm(const ReplicaConfig *c, Device *device, size_t room, BatchFit *fit)
+{
+    for (int i = 0; i < TRIES && fit->n > 0; i++) {
+        Status st = plans_measure(c, fit->n, device, &fit->bytes);
+        if (st == OK && fit->bytes <= room) return OK;
+        if (st != OK && st != ERR_UNSUPPORTED && st != ERR_MEMORY) return st;
+        double less = st == OK ? (double)room / (double)fit->bytes : 0.75; /* unsupported: 2^31 elements in a tensor */
+        fit->n = rounded(fit->n * less, fit->n > STEP ? fit->n - STEP : fit->n - 1);
+    }
+    fit->n = 0;
+    return OK;
+}
+
+static Status search(const ReplicaConfig *c, Device *device, int sharers, int32_t most, BatchFit *fit)
+{
+    int32_t few = most < FEW ? 1 : FEW, more = most < FEW ? most : most < MORE ? most : MORE;
+    size_t low = 0, high = 0, room = (fit->free_bytes - fit->free_bytes / RESERVE_SHARE) / (size_t)sharers;
+    TRY(plans_measure(c, few, device, &low));
+    if (more > few) TRY(plans_measure(c, more, device, &high));
+    double slope = more > few ? ((double)high - (double)low) / (more - few) : (double)low;
+    double fixed = (double)low - slope * few;
+    fit->n = rounded(slope > 0 ? ((double)room - fixed) / slope : most, most);
+    return confirm(c, device, room, fit);
+}
+
+Status batch_fit(const ReplicaConfig *config, int sharers, int32_t most, BatchFit *fit)
+{
+    Device device = {0};
+    *fit = (BatchFit){0};
+    TRY(measure_open(config, &device, fit));
+    Status st = search(config, &device, sharers, most, fit);
+    config->backend->close(&device);
+    return st;
+}
+
+/* ---- a job's question, put by a child */
+
+typedef struct Answer {
+    Status status;
+    BatchFit fit;
+    char message[512];
+} Answer;
+
+static int sharers_of(const TrainJob *job)
+{
+    return strcmp(job->backend->name, "cpu") ? 1 : job->processes;
+}
+
+/* The process with the most towers: the last has at least as many as any. */
+static void config_of(const TrainJob *job, ReplicaConfig *config)
+{
+    int rank = job->processes - 1, first = job_first_tower(job, rank);
+    TowerProcess p = {.job = job, .rank = rank, .first = first, .local = job_first_tower(job, rank + 1) - first};
+    process_config(&p, config);
+    memset(config->train_n, 0, sizeof config->train_n);
+}
+
+static Status probe(const ReplicaConfig *config, BatchFit *fit)
+{
+    for (int i = 0; i < TRIES; i++) {
+        Replica *replica = NULL;
+        ReplicaConfig with = *config;
+        with.train_n[0] = fit->n;
+        Status st = replica_create(&with, &replica);
+        replica_destroy(replica);
+        if (st != ERR_MEMORY) return st;
+        fit->n = rounded(fit->n * 0.9, fit->n - 1);
+        if (!fit->n) return st;
+    }
+    return FAIL(ERR_MEMORY, "--batch-size max: a batch of %d was refused too", fit->n);
+}
+
+static Status question(const TrainJob *job, int32_t most, BatchFit *fit)
+{
+    ReplicaConfig config;
+    config_of(job, &config);
+    TRY(batch_fit(&config, sharers_of(job), most, fit));
+    if (fit->n < 1)
+        return FAIL(ERR_MEMORY,
+                    "--batch-size max: not even one sample fits: %zu MiB are wanted, %zu of %zu MiB are free%s",
+                    fit->bytes >> 20, fit->free_bytes >> 20, fit->total >> 20,
+                    config.eval_n[0] ? " (evaluation too takes memory: --eval-batch-size)" : "");
+    return strcmp(job->backend->name, "cpu") ? probe(&config, fit)
+                                             : OK; /* memory of a CPU is shared: not to be seized */
+}
+
+static void answer_write(const TrainJob *job, int32_t most, int to)
+{
+    Answer answer = {0};
+    answer.status = question(job, most, &answer.fit);
+    if (answer.status != OK) snprintf(answer.message, sizeof answer.message, "%.500s", status_message());
+    _exit(write(to, &answer, sizeof answer) == (ssize_t)sizeof answer ? 0 : 1);
+}
+
+static bool answer_read(int from, pid_t child, Answer *answer)
+{
+    ssize_t got;
+    int ending = 0;
+    while ((got = read(from, answer, sizeof *answer)) < 0 && errno == EINTR) continue;
+    while (waitpid(child, &ending, 0) < 0 && errno == EINTR) continue;
+    return got == (ssize_t)sizeof *answer;
+}
+
+Status batch_max_find(const TrainJob *job, int32_t most, BatchFit *fit)
+{
+    int ends[2];
+    Answer answer = {0};
+    if (pipe(ends) != 0) return FAIL(ERR_MEMORY, "--batch-size max: %s", strerror(errno));
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) answer_write(job, most, ends[1]);
+    close(ends[1]);
+    bool told = child > 0 && answer_read(ends[0], child, &answer);
+    close(ends[0]);
+    if (!told) return FAIL(ERR_MEMORY, "--batch-size max: the search ended early; give a number");
+    *fit = answer.fit;
+    return answer.status == OK ? OK : FAIL(answer.status, "%s", answer.message);
+}
+
+/* ---- in hindsight */
+
+Status batch_explain(const TrainJob *job, const ReplicaConfig *config)
+{
+    StatusText words;
+    BatchFit fit = {0};
+    size_t wanted = 0;
+    Device device = {0};
+    ReplicaConfig same = *config;
+    int32_t n = config->train_n[0];
+    status_keep(&words);
+    if (n < 1 || !config->backend->memory || measure_open(&same, &device, &fit) != OK)
+        return status_restore(ERR_MEMORY, &words);
+    Status st = plans_measure(&same, n, &device, &wanted);
+    if (st == OK) st = search(&same, &device, sharers_of(job), n, &fit);
+    config->backend->close(&device);
+    if (st != OK) return status_restore(ERR_MEMORY, &words);
+    if (fit.n < 1)
+        return FAIL(ERR_MEMORY, "%.800s; a batch of %d wants %zu MiB in all, and no smaller one fits either",
+                    words.message, n, wanted >> 20);
+    return FAIL(ERR_MEMORY, "%.800s; a batch of %d wants %zu MiB in all, one of %d would fit (or --batch-size max)",
+                words.message, n, wanted >> 20, fit.n);
+}
