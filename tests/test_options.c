@@ -124,7 +124,7 @@ static const char *const refusals[][2] = {
     {"train m --lr 1e-999", "out of range"},
     {"train m --lr -5", "out of range"},
     {"train m --lr .", "not a number"},
-    {"train m --batch-size -5", "out of range (1 to 65536)"},
+    {"train m --batch-size -5", "out of range (1 to 65536, or max)"},
     {"train m --batch-size 0", "out of range"},
     {"train m --batch-size 1e3", "not a whole number"},
     {"train m --batch-size 3.0", "not a whole number"},

@@ -82,11 +82,9 @@ static Status tower_give(TowerProcess *p, int tower, int only, int round)
         p->scratch[i] = pattern_at(pattern, tower, i, round);
     damage(p, tower, PHASE_START, p->scratch);
     TRY(backend->upload(&p->replica->device, grads(p), p->scratch, count * sizeof(float)));
-    /* What travels in 16 bits comes from the device alone: from here it travels in f32, and is exact. */
-    const float *from = p->job->reduce_dtype == DTYPE_F32 ? grads(p) : p->scratch;
     for (int b = 0; b < p->buckets.count; b++) {
         const Bucket *bucket = &p->buckets.bucket[b];
-        TRY(comm_give(p->comm, tower, bucket->first, from + bucket->first, bucket->count));
+        TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
     }
     TRY(comm_give(p->comm, tower, count, p->scratch + count, SUM_LANES));
     return backend->finish(&p->replica->device, LANE_COMPUTE);
