@@ -33,25 +33,10 @@ static void channels_copy(const Device *device, const Tensor *from, int32_t from
     chunks_run(device, shape_pixels(to->shape), chunk_pixels(c), copy_pixels, &copy);
 }
 
-static Status copy_check(const OpCall *call)
-{
-    for (int k = 0; k < call->in_count; k++)
-        if (call->in[k].data && call->in[k].dtype != call->out[0].dtype)
-            return FAIL(ERR_UNSUPPORTED, "%s '%s': input %d is %s, the output %s; they must be equal",
-                        op_name(call->kind), call->name, k, dtype_name(call->in[k].dtype),
-                        dtype_name(call->out[0].dtype));
-    return OK;
-}
-
 static Status concat_prepare(Device *device, OpCall *call)
 {
     (void)device;
-    int64_t c = 0;
-    for (int k = 0; k < call->in_count; k++) c += call->in[k].data ? call->in[k].shape.c : 0;
-    if (c != call->out[0].shape.c)
-        return FAIL(ERR_SHAPE, "concat '%s': the inputs have %lld channels, the output has %d", call->name,
-                    (long long)c, call->out[0].shape.c);
-    return copy_check(call);
+    return operands_concat(call);
 }
 
 static Status concat_launch(Device *device, OpCall *call)
@@ -70,11 +55,7 @@ const OpKernel cpu_concat = {.prepare = concat_prepare, .launch = concat_launch,
 static Status slice_prepare(Device *device, OpCall *call)
 {
     (void)device;
-    int32_t first = call->attr.slice.first, c = call->out[0].shape.c;
-    if (first < 0 || first + c > call->in[0].shape.c)
-        return FAIL(ERR_SHAPE, "slice '%s': channels %d to %d of %d", call->name, first, first + c,
-                    call->in[0].shape.c);
-    return copy_check(call);
+    return operands_slice(call);
 }
 
 static Status slice_launch(Device *device, OpCall *call)
@@ -88,10 +69,7 @@ const OpKernel cpu_slice = {.prepare = slice_prepare, .launch = slice_launch, .s
 static Status reshape_prepare(Device *device, OpCall *call)
 {
     (void)device;
-    if (shape_count(call->in[0].shape) != shape_count(call->out[0].shape))
-        return FAIL(ERR_SHAPE, "reshape '%s': %s and %s differ in their number of elements", call->name,
-                    shape_text(call->in[0].shape), shape_text(call->out[0].shape));
-    return copy_check(call);
+    return operands_reshape(call);
 }
 
 static Status reshape_launch(Device *device, OpCall *call)

@@ -8,6 +8,7 @@
 #define TOWERS_KERNELS_CPU_VECTOR_H
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/operands.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -104,12 +105,7 @@ NODISCARD static inline Status check_activation(const OpCall *call, const Tensor
 NODISCARD static inline Status check_same_dtype(const OpCall *call, int in_count)
 {
     TRY(check_activation(call, &call->out[0]));
-    for (int k = 0; k < in_count && k < call->in_count; k++)
-        if (call->in[k].data && call->in[k].dtype != call->out[0].dtype)
-            return FAIL(ERR_UNSUPPORTED, "%s '%s': input %d is %s, the output %s; they must be equal",
-                        op_name(call->kind), call->name, k, dtype_name(call->in[k].dtype),
-                        dtype_name(call->out[0].dtype));
-    return OK;
+    return operands_same_dtype(call, 0, in_count);
 }
 
 #endif

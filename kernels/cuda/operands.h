@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/operands.h"
 
 /* Launch a kernel for a call, on the compute lane. */
 #define LAUNCH_KERNEL(launcher)                                                                                        \
@@ -38,12 +39,7 @@ NODISCARD static inline Status check_activations(const OpCall *call, int in_coun
 NODISCARD static inline Status check_same_dtype(const OpCall *call, int in_count)
 {
     TRY(check_activations(call, in_count));
-    for (int k = 0; k < in_count && k < call->in_count; k++)
-        if (call->in[k].data && call->out[0].data && call->in[k].dtype != call->out[0].dtype)
-            return FAIL(ERR_UNSUPPORTED, "%s '%s': input %d is %s, the output %s; they must be equal",
-                        op_name(call->kind), call->name, k, dtype_name(call->in[k].dtype),
-                        dtype_name(call->out[0].dtype));
-    return OK;
+    return operands_same_dtype(call, 0, in_count);
 }
 
 /* Counters of a reducing kernel: zeroed device memory that the op keeps as its state. */

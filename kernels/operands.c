@@ -1,0 +1,52 @@
+/* Checks that all backends share; see operands.h. */
+#include "kernels/operands.h"
+
+Status operands_same_dtype(const OpCall *call, int first, int end)
+{
+    for (int k = first; k < end && k < call->in_count; k++)
+        if (call->in[k].data && call->out[0].data && call->in[k].dtype != call->out[0].dtype)
+            return FAIL(ERR_UNSUPPORTED, "%s '%s': input %d is %s, the output %s; they must be equal",
+                        op_name(call->kind), call->name, k, dtype_name(call->in[k].dtype),
+                        dtype_name(call->out[0].dtype));
+    return OK;
+}
+
+Status operands_window(const OpCall *call, bool places)
+{
+    const Window *w = &call->attr.pool.window;
+    if (w->kh < 1 || w->kw < 1 || w->stride_h < 1 || w->stride_w < 1 || w->pad_h < 0 || w->pad_w < 0 ||
+        w->pad_h >= w->kh || w->pad_w >= w->kw)
+        return FAIL(ERR_SHAPE, "%s '%s': window %dx%d stride %dx%d padding %dx%d; padding must be less than the window",
+                    op_name(call->kind), call->name, w->kh, w->kw, w->stride_h, w->stride_w, w->pad_h, w->pad_w);
+    if (places && (int64_t)w->kh * w->kw > 256)
+        return FAIL(ERR_UNSUPPORTED, "%s '%s': window %dx%d has more than 256 places", op_name(call->kind), call->name,
+                    w->kh, w->kw);
+    return OK;
+}
+
+Status operands_concat(const OpCall *call)
+{
+    int64_t c = 0;
+    for (int k = 0; k < call->in_count; k++) c += call->in[k].data ? call->in[k].shape.c : 0;
+    if (c != call->out[0].shape.c)
+        return FAIL(ERR_SHAPE, "concat '%s': the inputs have %lld channels, the output has %d", call->name,
+                    (long long)c, call->out[0].shape.c);
+    return operands_same_dtype(call, 0, OP_MAX_IN);
+}
+
+Status operands_slice(const OpCall *call)
+{
+    int32_t first = call->attr.slice.first, c = call->out[0].shape.c;
+    if (first < 0 || first + c > call->in[0].shape.c)
+        return FAIL(ERR_SHAPE, "slice '%s': channels %d to %d of %d", call->name, first, first + c,
+                    call->in[0].shape.c);
+    return operands_same_dtype(call, 0, 1);
+}
+
+Status operands_reshape(const OpCall *call)
+{
+    if (shape_count(call->in[0].shape) != shape_count(call->out[0].shape))
+        return FAIL(ERR_SHAPE, "reshape '%s': %s and %s differ in their number of elements", call->name,
+                    shape_text(call->in[0].shape), shape_text(call->out[0].shape));
+    return operands_same_dtype(call, 0, 1);
+}
