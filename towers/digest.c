@@ -192,8 +192,8 @@ static Status drift_act(TowerProcess *p, const char *text)
         return OK;
     }
     return FAIL(ERR_NUMERIC,
-                "%s; nothing was saved of this state, the last checkpoint is sound (--resume auto goes on from there); "
-                "look for faulty memory in that device, or train on with --sdc-policy warn",
+                "%s; nothing was saved of this state, and what was saved before has been compared (--resume auto goes "
+                "on from there); look for faulty memory in that device, or train on with --sdc-policy warn",
                 text);
 }
 

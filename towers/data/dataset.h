@@ -1,6 +1,10 @@
 /* Dataset: numbered samples, each an 8-bit image and a label. Opened once by the supervisor, before the towers are
  * forked, so that a bad file is reported once and pages are shared; read-only and thread-safe afterwards.
  *
+ * A bad sample ends the opening, not the training: lengths, checksums and every label are looked at first, and a label
+ * out of range is ERR_FORMAT with its record and offset. So no reader here leaves out a sample or puts another in its
+ * place, and there are none to count.
+ *
  * Readers: idx.c (MNIST family, .gz or plain), synthetic.c (tf_cnn_benchmarks' truncated normal). */
 #ifndef TOWERS_DATA_DATASET_H
 #define TOWERS_DATA_DATASET_H
