@@ -37,16 +37,6 @@ static Value block_35(Graph *g, Value x)
     return residual(g, x, joined, 0.17f, true);
 }
 
-/* Figure 7, 35 -> 17, with k, l, m, n = 256, 256, 384, 384 */
-static Value mixed_6a(Graph *g, Value x)
-{
-    graph_scope(g, "mixed_6a");
-    Value b0 = CHAIN(g, x, {"branch0",   384, 3, 3, HALVE});
-    Value b1 = CHAIN(g, x, {"branch1.0", 256, 1, 1}, {"branch1.1", 256, 3, 3}, {"branch1.2", 384, 3, 3, HALVE});
-    Value b2 = max_pool(g, x, 3, HALVE);
-    return CONCAT(g, b0, b1, b2);
-}
-
 /* Figure 17, 17x17 */
 static Value block_17(Graph *g, Value x)
 {
@@ -102,7 +92,7 @@ static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads
         repeat_scope(g, "repeat", i);
         x = block_35(g, x);                                        graph_expect(g, x,  320,  35);
     }
-    x = mixed_6a(g, x);                                            graph_expect(g, x, 1088,  17);
+    x = reduction_a(g, x, "mixed_6a", 256, 256, 384, 384);         graph_expect(g, x, 1088,  17);
     for (int i = 0; i < 20; i++) {
         repeat_scope(g, "repeat_1", i);
         x = block_17(g, x);                                        graph_expect(g, x, 1088,  17);

@@ -47,16 +47,6 @@ static Value block_a(Graph *g, Value x, const char *name)
     return CONCAT(g, b0, b1, b2, b3);
 }
 
-/* Figure 7, 35 -> 17, with k, l, m, n = 192, 224, 256, 384 */
-static Value reduction_a(Graph *g, Value x, const char *name)
-{
-    graph_scope(g, name);
-    Value b0 = CHAIN(g, x, {"branch0",   384, 3, 3, HALVE});
-    Value b1 = CHAIN(g, x, {"branch1.0", 192, 1, 1}, {"branch1.1", 224, 3, 3}, {"branch1.2", 256, 3, 3, HALVE});
-    Value b2 = max_pool(g, x, 3, HALVE);
-    return CONCAT(g, b0, b1, b2);
-}
-
 /* Figure 5, 17x17 */
 static Value block_b(Graph *g, Value x, const char *name)
 {
@@ -115,7 +105,7 @@ static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads
     x = fork_5a(g, x, "features.5");                               graph_expect(g, x,  384,  35);
     for (int i = 0; i < 4; i++) x = block_a(g, x, a[i]);
                                                                    graph_expect(g, x,  384,  35);
-    x = reduction_a(g, x, "features.10");                          graph_expect(g, x, 1024,  17);
+    x = reduction_a(g, x, "features.10", 192, 224, 256, 384);      graph_expect(g, x, 1024,  17);
     for (int i = 0; i < 7; i++) x = block_b(g, x, b[i]);
                                                                    graph_expect(g, x, 1024,  17);
     x = reduction_b(g, x, "features.18");                          graph_expect(g, x, 1536,   8);

@@ -11,6 +11,9 @@ extern const Model model_inception_resnet_v2;
 extern const Model model_inception_v3;
 extern const Model model_inception_v4;
 
+/* Figure 7 of the paper of Inception v4 and Inception-ResNet, 35 -> 17, with its k, l, m and n channels. */
+Value reduction_a(Graph *g, Value x, const char *name, int32_t k, int32_t l, int32_t m, int32_t n);
+
 /* By name ("inception3" and "inception4" are accepted too). ERR_ARG with the nearest name or the list. */
 NODISCARD Status model_find(const char *name, const Model **found);
 /* All models, NULL-terminated, in the order of the help. */
