@@ -322,7 +322,8 @@ static void settings_print(const void *options, FILE *to)
         OPTION_ID_lr_schedule,   OPTION_ID_min_lr,     OPTION_ID_decay_rate,        OPTION_ID_decay_epochs,
         OPTION_ID_warmup_epochs, OPTION_ID_warmup_lr,  OPTION_ID_loss_divisor,      OPTION_ID_smoothing,
         OPTION_ID_decay_all,     OPTION_ID_freeze,     OPTION_ID_accumulate,        OPTION_ID_power,
-        OPTION_ID_bn_decay,      OPTION_ID_amp,        OPTION_ID_amp_dtype,         OPTION_ID_seed,
+        OPTION_ID_bn_decay,      OPTION_ID_amp,        OPTION_ID_amp_dtype,         OPTION_ID_loss_scale,
+        OPTION_ID_seed,
     };
     const Options *o = options;
     char value[OPTION_FORMAT_BYTES];
@@ -472,6 +473,8 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->sdc_check = o->sdc_check;
     job->sdc_policy = o->sdc_policy;
     job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
+    job->loss_scale = o->loss_scale;
+    job->graphs = o->graphs;
     job->deterministic = o->deterministic;
     job->tf32 = o->amp && o->amp_dtype == AMP_TF32;
     job->initial_weights = o->pretrained;

@@ -9,10 +9,13 @@
 
 #include "kernels/op.h"
 #include "kernels/optimizer.h"
+#include "kernels/verdict.h"
 
 typedef struct Backend Backend;
 
 typedef enum Lane { LANE_COMPUTE = 0, LANE_COMM, LANE_COPY, LANE_COUNT } Lane;
+
+enum { BACKEND_MARKS = 4 };
 
 typedef struct DeviceConfig {
     int ordinal;          /* GPU number; 0 on the CPU */
@@ -84,11 +87,35 @@ struct Backend {
     /* *sum_of_squares (device memory, f64) = sum of x^2 over f32 x[count]; NaN and Inf in x show as non-finite. */
     Status (*square_sum)(Device *device, const float *x, size_t count, double *sum_of_squares);
 
-    /* running[i] += (1 - decay) * (batch[i] - running[i]), if *commit != 0: batch-norm averages and loss averages.
+    /* running[i] += (1 - *decay) * (batch[i] - running[i]), if *commit != 0: batch-norm averages.
      * f32, device memory; `correct` multiplies batch[i] first (n / (n - 1) for an unbiased variance), per element, or
      * NULL. */
-    Status (*average)(Device *device, float *running, const float *batch, const float *correct, float decay,
+    Status (*average)(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                       size_t count, const float *commit);
+
+    /* What a tower found, and the decision over a step (verdict.h), in the order of LANE_COMPUTE. */
+    Status (*tally)(Device *device, const TallyCall *tally);
+    Status (*decide)(Device *device, const Verdict *verdict);
+
+    /* Points in the order of LANE_COMPUTE that the host may ask for without waiting, BACKEND_MARKS of them. NULL where
+     * a call has done its work when it returns. */
+    Status (*mark)(Device *device, int number);
+    Status (*reached)(Device *device, int number, bool *reached);
+    /* Block until the host memory of all uploads so far may be reused, while other work goes on. NULL: it always may.
+     */
+    Status (*uploaded)(Device *device);
+
+    /* A stretch of launches recorded as one, to be repeated at the price of one: what is enqueued on LANE_COMPUTE
+     * between begin and end is recorded, not run. Launches of ops alone may come between; `segment_end` ends also what
+     * has failed. NULL where there is nothing to gain. */
+    Status (*segment_begin)(Device *device);
+    Status (*segment_end)(Device *device, void **segment);
+    Status (*segment_run)(Device *device, void *segment);
+    void (*segment_free)(Device *device, void *segment);
+
+    /* Keep a 16-bit copy of the weights param[count] in `half`: make it now, and let ops that would convert them read
+     * it from now on; the optimizer keeps it up to date. param NULL: no longer. NULL: this device has no use for it. */
+    Status (*weights_copy)(Device *device, const float *param, size_t count, void *half, Dtype dtype);
 
     /* Order between lanes: what is enqueued on `waiter` after this runs when all now on `on` is done. */
     Status (*wait)(Device *device, Lane waiter, Lane on);

@@ -44,7 +44,8 @@ typedef struct OptimizerScalars {
                        */
     float ema_decay;  /* of the weight average, already warmed up; used only if ema != NULL */
     float commit;     /* the gate: 0 = change nothing */
-    float reserved[3];
+    float reserved[2];
+    float bn_decay; /* of the running statistics, for Backend.average */
 } OptimizerScalars;
 
 typedef struct OptimizerUpdate {

@@ -26,10 +26,8 @@ void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes
 
 /* Lanes: appended to the gradients at [total, total + LANES) of the sum. */
 typedef enum SumLane {
-    SUM_LANE_STOP = 0,  /* towers whose process was asked to stop by a signal */
-    SUM_LANE_NONFINITE, /* towers whose loss or gradient is not finite */
-    SUM_LANE_SAMPLES,   /* samples of the global batch */
-    SUM_LANES = 16      /* rounded up to a line */
+    SUM_LANE_STOP = 0, /* towers whose process was asked to stop by a signal */
+    SUM_LANES = 16     /* rounded up to a line; what each tower found follows (kernels/verdict.h) */
 } SumLane;
 
 #endif

@@ -93,6 +93,11 @@ Status comm_barrier(Comm *comm)
     return comm->ops->barrier(comm);
 }
 
+Status comm_look(Comm *comm)
+{
+    return comm->ops->look(comm);
+}
+
 void comm_abort(Comm *comm)
 {
     if (comm) comm->ops->abort(comm);

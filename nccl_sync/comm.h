@@ -60,11 +60,13 @@ NODISCARD Status comm_enlist(Comm *comm, void *memory, size_t bytes);
 NODISCARD Status comm_give(Comm *comm, int tower, size_t first, const float *from, size_t count);
 /* Sum of all towers' contributions to [first, first + count), in tower order, to `to` on every rank. Every tower must
  * have given this range in this round. Elements, not bytes. `to`: host memory, or with NCCL the device's, written in
- * the order of its LANE_COMPUTE. */
+ * the order of its LANE_COMPUTE, without waiting. */
 NODISCARD Status comm_sum(Comm *comm, size_t first, float *to, size_t count);
 
 NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root`; host memory */
 NODISCARD Status comm_barrier(Comm *comm);
+/* For who waits for what a sum to device memory brings: ERR_COMM if a peer has left. Does not wait itself. */
+NODISCARD Status comm_look(Comm *comm);
 
 /* Leave in an error: peers' calls fail with ERR_COMM instead of waiting. Safe to call at any time, more than once. */
 void comm_abort(Comm *comm);

@@ -332,7 +332,10 @@ static Status nccl_sum(Comm *comm, size_t first, float *to, size_t count)
     bool on_host = false;
     if (count == 0) return OK;
     TRY(place_ask(c, to, &on_host));
-    TRY(done_wait(comm, c));
+    if (on_host)
+        TRY(done_wait(comm, c));
+    else
+        TRY(backend->wait(c->device, LANE_COMPUTE, LANE_COMM));
     if (comm->config.ordered) TRY(ordered_add(comm, c, first, count));
     if (!comm->config.ordered && is_narrow(comm, c, first)) TRY(widen(comm, c, first, count));
     if (on_host) {
@@ -352,6 +355,17 @@ static Status nccl_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 static Status nccl_barrier(Comm *comm)
 {
     return comm_barrier(((NcclComm *)comm->impl)->control);
+}
+
+static Status nccl_look(Comm *comm)
+{
+    NcclComm *c = comm->impl;
+    ncclResult_t result = ncclSuccess;
+    TRY(still_together(comm, c, INT64_MAX, "the sum over the towers"));
+    if (!c->nccl) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
+    ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
+    if (asked == ncclSuccess && result == ncclSuccess) return OK;
+    return nccl_fail(c, asked != ncclSuccess ? asked : result, "the sum over the towers (ncclCommGetAsyncError)");
 }
 
 static void nccl_abort(Comm *comm)
@@ -420,6 +434,7 @@ static const CommOps nccl_ops = {
     .broadcast = nccl_broadcast,
     .barrier = nccl_barrier,
     .enlist = nccl_enlist,
+    .look = nccl_look,
     .abort = nccl_abort,
     .close = nccl_close,
 };

@@ -10,6 +10,7 @@ typedef struct CommOps {
     Status (*broadcast)(Comm *comm, void *buf, size_t bytes, int root);
     Status (*barrier)(Comm *comm);
     Status (*enlist)(Comm *comm, void *memory, size_t bytes); /* NULL: makes no difference */
+    Status (*look)(Comm *comm);
     void (*abort)(Comm *comm);
     void (*close)(Comm *comm); /* frees impl */
 } CommOps;

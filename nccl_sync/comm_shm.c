@@ -198,6 +198,11 @@ static Status shm_broadcast(Comm *comm, void *buf, size_t bytes, int root)
     return OK;
 }
 
+static Status shm_look(Comm *comm)
+{
+    return atomic_load(&((CommShared *)comm->impl)->aborted) ? fail_aborted(comm, comm->impl) : OK;
+}
+
 static void shm_abort(Comm *comm)
 {
     comm_shared_abort(comm->impl, comm->config.rank);
@@ -213,6 +218,7 @@ static const CommOps shm_ops = {
     .sum = shm_sum,
     .broadcast = shm_broadcast,
     .barrier = shm_barrier,
+    .look = shm_look,
     .abort = shm_abort,
     .close = shm_close,
 };

@@ -210,6 +210,23 @@ static Status forward_kept(Driver *d, const Program *program)
     return OK;
 }
 
+static Status l2_read(Replica *r, double *l2)
+{
+    const Backend *backend = r->device.backend;
+    size_t bytes = (size_t)(replica_l2_parts(r) + 1) * sizeof(double);
+    void *squares = NULL;
+    double *host = calloc(1, bytes);
+    if (!host) return FAIL(ERR_MEMORY, "square sums of the weights");
+    Status st = backend->alloc(&r->device, bytes, &squares);
+    if (st == OK) st = replica_l2_start(r, squares);
+    if (st == OK) st = backend->download(&r->device, host, squares, bytes);
+    if (st == OK) st = backend->finish(&r->device, LANE_COMPUTE);
+    if (st == OK) *l2 = replica_l2_end(r, host);
+    if (squares) backend->release(&r->device, squares);
+    free(host);
+    return st;
+}
+
 static Status first_step_keep(Driver *d, const Program *program)
 {
     Status st = OK;
@@ -220,7 +237,7 @@ static Status first_step_keep(Driver *d, const Program *program)
     TRY_OUT(fetch(d, r->arena[ARENA_GRAD], r->layout->param_elements, &grads));
     TRY_OUT(weights_pack(&d->map, "grad.", grads, &d->list));
     TRY_OUT(replica_read_loss(r, program, &read));
-    TRY_OUT(replica_l2(r, &l2));
+    TRY_OUT(l2_read(r, &l2));
     TRY_OUT(list_scalar(d, "loss", read.sum / program->n));
     TRY_OUT(list_scalar(d, "l2", l2));
 out:
@@ -269,7 +286,8 @@ static Status step_run(Driver *d, int64_t step, const int32_t *augment)
     Program *program = replica_program(d->replica, true, d->n);
     Batch batch = batch_of(d, step, augment);
     bool fed = true;
-    UpdateInfo info = {.lr = d->lr, .grad_scale = 1, .bn_decay = 0.9, .step = step + 1, .commit = true};
+    OptimizerScalars now = {
+        .lr = (float)d->lr, .grad_scale = 1, .bn_decay = 0.9f, .step = (float)(step + 1), .commit = 1};
     TRY(replica_feed(d->replica, program, &batch, 0, 0, 1.0f / (float)d->n));
     if (step == 0)
         TRY(forward_kept(d, program));
@@ -277,7 +295,9 @@ static Status step_run(Driver *d, int64_t step, const int32_t *augment)
         TRY(plan_run(program->plan, 0, program->forward_end));
     TRY(plan_run(program->plan, program->forward_end, plan_op_count(program->plan)));
     if (step == 0) TRY(first_step_keep(d, program));
-    TRY(replica_update(d->replica, &info, &fed));
+    TRY(d->replica->device.backend->upload(&d->replica->device, d->replica->scalars, &now, sizeof now));
+    TRY(replica_update(d->replica, &fed));
+    TRY(d->replica->device.backend->finish(&d->replica->device, LANE_COMPUTE));
     return step == 0 ? states_keep(d, "state.", -1) : OK;
 }
 

@@ -557,13 +557,13 @@ static void test_square_sum_and_average(void **state)
     x[PARAMS - 1] = NAN;
     assert_int_equal(devices[1].backend->square_sum(&devices[2], x, PARAMS, &sum[0]), OK);
     assert_true(isnan(sum[0]));
-    const float batch[3] = {2, 4, 8}, correct[3] = {1, 0.5f, 2}, yes = 1, no = 0;
+    const float batch[3] = {2, 4, 8}, correct[3] = {1, 0.5f, 2}, yes = 1, no = 0, slow = 0.75f, fast = 0.5f;
     const Backend *cpu = devices[1].backend;
-    assert_int_equal(cpu->average(&devices[1], running, batch, correct, 0.75f, 3, &no), OK);
+    assert_int_equal(cpu->average(&devices[1], running, batch, correct, &slow, 3, &no), OK);
     assert_true(running[0] == 1 && running[1] == 2 && running[2] == 3);
-    assert_int_equal(cpu->average(&devices[1], running, batch, correct, 0.75f, 3, &yes), OK);
+    assert_int_equal(cpu->average(&devices[1], running, batch, correct, &slow, 3, &yes), OK);
     assert_true(running[0] == 1.25f && running[1] == 2.0f && running[2] == 6.25f);
-    assert_int_equal(cpu->average(&devices[1], running, batch, NULL, 0.5f, 3, &yes), OK);
+    assert_int_equal(cpu->average(&devices[1], running, batch, NULL, &fast, 3, &yes), OK);
     assert_true(running[0] == 1.625f && running[1] == 3.0f && running[2] == 7.125f);
     free(x);
 }

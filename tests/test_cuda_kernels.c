@@ -12,6 +12,7 @@
 
 #include "tests/emulation/emulated_backend.h"
 #include "tests/support/check_optimizer.h"
+#include "tests/support/check_verdict.h"
 #include "tests/support/run_case.h"
 
 static void open_device(Device *device)
@@ -121,12 +122,22 @@ static void test_average(void **state)
     on_device(check_average);
 }
 
+static void test_verdict(void **state)
+{
+    (void)state;
+    on_device(check_tally);
+    on_device(check_gates);
+    on_device(check_halt);
+    on_device(check_loss_scale);
+    on_device(check_scalars);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32),        cmocka_unit_test(test_f16),         cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_optimizers), cmocka_unit_test(test_closed_gate), cmocka_unit_test(test_square_sum),
-        cmocka_unit_test(test_average),
+        cmocka_unit_test(test_verdict),    cmocka_unit_test(test_f32),        cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_bf16),       cmocka_unit_test(test_optimizers), cmocka_unit_test(test_closed_gate),
+        cmocka_unit_test(test_square_sum), cmocka_unit_test(test_average),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,6 +109,21 @@ static void a_step_is_strict_json(void **state)
     free(text);
 }
 
+/* With a loss scale a step says so, and whether it was left out for an overflow or for something worse. */
+static void an_overflow_is_told_apart(void **state)
+{
+    (void)state;
+    static const TowerLoss tower = {1.5, 2, true};
+    StepRecord record = {
+        .step = 1, .tower = &tower, .towers = 1, .skipped = true, .loss_scale = 32768, .overflow = true};
+    Metrics *metrics = metrics_start(-1);
+    assert_int_equal(metrics_step(metrics, &record), OK);
+    metrics_close(metrics);
+    char *text = text_of("metrics.jsonl");
+    assert_non_null(strstr(text, ",\"loss_scale\":32768,\"overflow\":true,\"skipped\":true}\n"));
+    free(text);
+}
+
 static void commas_of_a_locale_stay_out(void **state)
 {
     (void)state;
@@ -267,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_step_is_strict_json, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(an_overflow_is_told_apart, run_make, run_drop),
         cmocka_unit_test_setup_teardown(commas_of_a_locale_stay_out, run_make, run_drop),
         cmocka_unit_test_setup_teardown(a_resumed_run_has_each_step_once, run_make, run_drop),
         cmocka_unit_test_setup_teardown(layers_are_cut_with_the_steps, run_make, run_drop),

@@ -94,7 +94,7 @@ static const Model model = {.name = "two_buckets",
 /* ---- what the device is asked to do with gradients */
 
 enum { MARKS_MAX = 4096 };
-typedef enum MarkKind { MARK_GRADIENT = 0, MARK_GIVE, MARK_OPTIMIZER, MARK_STEP } MarkKind;
+typedef enum MarkKind { MARK_GRADIENT = 0, MARK_GIVE, MARK_OPTIMIZER, MARK_REFUSED, MARK_STEP } MarkKind;
 
 typedef struct Mark {
     MarkKind kind;
@@ -141,7 +141,7 @@ static Status see_square_sum(Device *device, const float *x, size_t count, doubl
 static Status see_optimizer(Device *device, const OptimizerUpdate *update)
 {
     (void)device;
-    mark(MARK_OPTIMIZER, update->grad, 0);
+    mark(update->scalars->commit != 0 ? MARK_OPTIMIZER : MARK_REFUSED, update->grad, 0);
     return OK;
 }
 

@@ -135,7 +135,8 @@ static const Field given_up[] = {FIELD_RATE,  FIELD_DATA, FIELD_ACCURACY, FIELD_
 static void fields_fill(const Console *c, const LedgerShown *shown, int64_t steps, char fields[FIELD_COUNT][FIELD])
 {
     const LedgerRun *run = &c->ledger->run;
-    int64_t step = shown->step, done = step - c->first_step, bad = atomic_load(&run->skipped);
+    int64_t step = shown->step, done = step - c->first_step, bad = atomic_load(&run->skipped),
+            large = atomic_load(&run->overflows);
     double accuracy = recent_accuracy(c, step);
     char eta[32];
     eta_text(done > 0 ? elapsed(c) / (double)done * (double)(steps - step) : 0, eta, sizeof eta);
@@ -149,6 +150,9 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
     snprintf(fields[FIELD_SPEED], FIELD, "%.0f img/s", (double)shown->samples / shown->seconds);
     snprintf(fields[FIELD_DATA], FIELD, "data %.0f%%", 100 * waiting_share(c, step, shown->seconds));
     if (bad) snprintf(fields[FIELD_BAD], FIELD, "%lld skipped", (long long)bad);
+    if (large)
+        snprintf(fields[FIELD_BAD] + strlen(fields[FIELD_BAD]), FIELD - strlen(fields[FIELD_BAD]), "%s%lld overflowed",
+                 bad ? ", " : "", (long long)large);
     snprintf(fields[FIELD_ETA], FIELD, "eta %s", eta);
 }
 

@@ -216,13 +216,20 @@ static Status drift_report(TowerProcess *p)
     return drift_act(p, text);
 }
 
-Status digest_check(TowerProcess *p, bool now)
+bool digest_is_due(const TowerProcess *p, bool now)
 {
     int64_t every = p->job->sdc_check;
+    if (every <= 0 || p->ledger->processes == 1 || p->compared_step == p->run.step) return false;
+    return now || p->run.step % every == 0;
+}
+
+Status digest_check(TowerProcess *p, bool now)
+{
     uint64_t digest;
     bool equal = false;
-    if (every <= 0 || p->ledger->processes == 1 || p->compared_step == p->run.step) return OK;
-    if (!now && p->run.step % every) return OK;
+    if (!digest_is_due(p, now)) return OK;
+    TRY(steps_drain(p));
+    if (p->go_back) return OK;
     TRY(replica_digest(p, &digest));
     TRY(digests_compare(p, digest, &equal));
     if (p->rank == 0) atomic_fetch_add(&p->ledger->run.digests, 1);

@@ -61,6 +61,7 @@ typedef struct LedgerRun {
     _Atomic int64_t step, steps;     /* committed steps, steps in all (0: not started yet) */
     _Atomic int64_t first_step;      /* where this process began: 0, or the step it resumed after */
     _Atomic int64_t skipped;         /* steps that the gate refused */
+    _Atomic int64_t overflows;       /* steps left out because f16 was too small for a gradient */
     _Atomic int stop_signal;         /* set by the supervisor: save at the next step boundary, then stop */
     _Atomic int64_t first_epoch;     /* epochs that were done before this process began */
     _Atomic int64_t epochs_done;     /* the last one in `epoch` */

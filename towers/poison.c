@@ -83,11 +83,18 @@ out:
     return st;
 }
 
-Status poison_run(Device *device, Program *program, int tower, int64_t step, int first, int end)
+bool poison_strikes(const Program *program, int tower, int64_t step, int first, int end)
 {
     const Fault *fault = fault_poison(tower, step);
     int op = fault && *fault->layer ? poisoned_op(program, fault) : -1;
-    if (op < first || op >= end) return plan_run(program->plan, first, end);
+    return op >= first && op < end;
+}
+
+Status poison_run(Device *device, Program *program, int tower, int64_t step, int first, int end)
+{
+    const Fault *fault = fault_poison(tower, step);
+    if (!poison_strikes(program, tower, step, first, end)) return plan_run(program->plan, first, end);
+    int op = poisoned_op(program, fault);
     TRY(plan_run(program->plan, first, op + 1));
     TRY(tensor_poison(device, &plan_call(program->plan, op)->out[0], fault));
     return plan_run(program->plan, op + 1, end);
@@ -104,6 +111,13 @@ Status poison_gradients(Device *device, int tower, int64_t step, float *gradient
     const Fault *fault = fault_poison(tower, step);
     if (!fault || *fault->layer || !fault->grad) return OK;
     return device->backend->fill(device, gradients, value_of(fault), 1);
+}
+
+Status poison_device_loss(Device *device, int tower, int64_t step, float *loss)
+{
+    const Fault *fault = fault_poison(tower, step);
+    if (!fault || *fault->layer || !fault->loss) return OK;
+    return device->backend->fill(device, loss, value_of(fault), 1);
 }
 
 Status poison_state(Replica *replica, int slot, int tower, int64_t step)

@@ -122,6 +122,7 @@ void process_config(const TowerProcess *p, ReplicaConfig *config)
         .freeze = job->freeze,
         .ema = job->ema_decay > 0,
         .accumulate = job->accumulate > 1,
+        .record = job->graphs && job->bn_stats != BN_STATS_SYNC, /* its sums go through the host */
         .seed = job->seed,
     };
     batch_sizes(p, config);
@@ -163,7 +164,7 @@ size_t job_comm_room(const TrainJob *job, const Layout *layout)
 {
     size_t room = layout->param_elements > layout->state_elements ? layout->param_elements : layout->state_elements;
     size_t tally = job->test ? (size_t)evaluate_floats(job) : 0;
-    return (room > tally ? room : tally) + SUM_LANES + norm_sync_floats(job, layout);
+    return (room > tally ? room : tally) + judge_lane_count(job->shares.towers) + norm_sync_floats(job, layout);
 }
 
 static Status comm_open(TowerProcess *p, CommShared *shared)
@@ -281,6 +282,7 @@ static Status process_open(TowerProcess *p, CommShared *shared)
     if (p->job->initial_weights) TRY(snapshot_load_weights(p, p->job->initial_weights));
     TRY(snapshot_restore(p, &restored));
     p->good_step = restored ? p->run.step : -1;
+    TRY(steps_open(p));
     TRY(loader_open(p));
     TRY(records_open(p, restored));
     if (p->rank == 0) run_tell(p);
@@ -294,6 +296,7 @@ static void process_close(TowerProcess *p)
     metrics_close(p->metrics);
     weight_map_destroy(&p->map);
     comm_close(p->comm); /* it may use the replica's device */
+    steps_close(p);
     replica_destroy(p->replica);
     norm_sync_close(p);
     free(p->scratch);
@@ -411,16 +414,20 @@ static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
     return OK;
 }
 
-/* What follows a step, and what a resumed run may still owe to its last one. */
+/* What follows a step, and what a resumed run may still owe to its last one. Whoever looks at weights first waits for
+ * the steps under way. */
 static Status step_follow(TowerProcess *p)
 {
-    bool due;
+    bool ended = epoch_ended(p), due;
     int64_t step = p->run.step;
-    TRY(digest_check(p, epoch_ended(p))); /* what is saved has been compared */
-    if (epoch_ended(p) && p->run.step == step) TRY(epoch_end(p));
-    TRY(checkpoint_due(p, epoch_ended(p), &due));
-    if (due) TRY(digest_check(p, true));
-    return due && p->run.step == step ? checkpoint_write(p) : OK;
+    if (ended) TRY(steps_drain(p));
+    if (!p->go_back) TRY(digest_check(p, ended)); /* what is saved has been compared */
+    if (p->go_back || p->run.step != step) return OK;
+    if (ended) TRY(epoch_end(p));
+    TRY(checkpoint_due(p, ended, &due));
+    if (due) TRY(steps_drain(p));
+    if (due && !p->go_back) TRY(digest_check(p, true));
+    return due && !p->go_back && p->run.step == step ? checkpoint_write(p) : OK;
 }
 
 static Status steps_run(TowerProcess *p)
@@ -432,12 +439,8 @@ static Status steps_run(TowerProcess *p)
     if (goes_back && p->run.step == 0) TRY(checkpoint_write(p)); /* to go back to */
     while (p->run.step < p->total_steps && !p->stop) {
         TRY(step_run(p));
-        if (p->go_back) {
-            p->go_back = false;
-            TRY(rollback_run(p, p->run.step + 1));
-            continue;
-        }
         TRY(step_follow(p));
+        if (p->go_back) TRY(rollback_run(p, p->run.step + 1));
     }
     return OK;
 }
@@ -525,20 +528,24 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
     TRY(buckets_open(p));
     TRY(comm_open(p, shared));
     TRY(norm_sync_open(p));
+    TRY(steps_open(p));
     TRY(loader_open(p));
     int64_t before = clock_ns();
-    while (p->run.step < p->total_steps && !p->stop) {
-        TRY(step_run(p));
-        TRY(digest_check(p, false));
+    while (p->done < p->total_steps && !p->stop) {
+        int64_t done = p->done;
+        bool last = p->run.step == p->total_steps || digest_is_due(p, false); /* nothing is begun before it is known */
+        TRY(last && done < p->run.step ? step_take(p) : step_run(p));
+        if (p->done == p->run.step) TRY(digest_check(p, false));
+        if (p->done == done) continue;
         int64_t now = clock_ns();
         double loss = p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
         p->run.epoch_sum = p->run.epoch_constant_sum = 0;
         p->run.epoch_count = p->run.epoch_hits = 0;
         if (p->rank == 0)
-            p->job->on_step(p->job->on_step_context, p->ledger, p->run.step, (double)(now - before) * 1e-9, loss);
+            p->job->on_step(p->job->on_step_context, p->ledger, p->done, (double)(now - before) * 1e-9, loss);
         before = now;
     }
-    return p->stop ? FAIL(ERR_INTERRUPTED, "benchmark interrupted after step %lld", (long long)p->run.step) : OK;
+    return p->stop ? FAIL(ERR_INTERRUPTED, "benchmark interrupted after step %lld", (long long)p->done) : OK;
 }
 
 static Status train_process(TowerProcess *p, CommShared *shared)

@@ -6,6 +6,7 @@
 #include "nccl_sync/bucket.h"
 #include "nccl_sync/comm.h"
 #include "towers/data/loader.h"
+#include "towers/judge.h"
 #include "towers/ledger.h"
 #include "towers/record/metrics.h"
 #include "towers/replica.h"
@@ -23,12 +24,17 @@ typedef struct RunState {
     int64_t epoch_count, epoch_hits;
     double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
     int64_t skipped, skipped_in_row;
-    double best_top1; /* -1: none yet */
+    int64_t overflows;  /* steps left out because a gradient was too large for f16 at the loss scale */
+    double loss_scale;  /* of the next step; 0: not known yet */
+    int64_t scale_good; /* good steps since it last moved */
+    double best_top1;   /* -1: none yet */
     int64_t best_step;
     double base_average, total_average;         /* of losses, see step.c; rank 0 keeps them */
     int64_t averaged;                           /* losses in them */
     int64_t rollbacks, left_out[ROLLBACKS_MAX]; /* returns to a checkpoint, and the step that each leaves out */
 } RunState;
+
+typedef struct StepQueue StepQueue; /* step.c: the steps under way */
 
 typedef struct TowerProcess {
     /* borrowed */
@@ -38,6 +44,8 @@ typedef struct TowerProcess {
     /* owned */
     Comm *comm;
     Replica *replica;
+    Judge *judge;
+    StepQueue *queue;
     Loader *loader;
     Metrics *metrics; /* rank 0 only */
     WeightMap map;
@@ -47,6 +55,7 @@ typedef struct TowerProcess {
     /* state */
     Buckets buckets;
     RunState run;
+    int64_t done; /* steps whose results are known: run.step without those under way */
     int64_t steps_per_epoch, total_steps;
     int64_t epoch_started_ns, checkpoint_ns;
     int64_t epoch_count_before; /* samples of this epoch that an earlier process took */
@@ -79,14 +88,21 @@ void process_config(const TowerProcess *p, ReplicaConfig *config);
 /* Floats that one collective of this job may sum: gradients and lanes, statistics, or the tally of an evaluation. */
 size_t job_comm_room(const TrainJob *job, const Layout *layout);
 
-/* step.c: one training step of all towers of this process, as the README follows it. */
+/* step.c: one training step of all towers of this process, as the README follows it. On a device that works beside the
+ * host it may return while the last steps are under way: their results are taken by later calls, or by steps_drain. */
+NODISCARD Status steps_open(TowerProcess *p); /* after run.step is known */
+void steps_close(TowerProcess *p);
+NODISCARD Status steps_restart(TowerProcess *p); /* after run was set back */
 NODISCARD Status step_run(TowerProcess *p);
+NODISCARD Status step_take(TowerProcess *p); /* wait for the oldest step under way; none: nothing */
+NODISCARD Status steps_drain(TowerProcess *p);
 
 /* selftest.c: known sums and broadcasts between the towers, every element checked; before the first step. The gradients
  * are zero afterwards. Collective, as is the next. */
 NODISCARD Status selftest_run(TowerProcess *p);
 /* digest.c: compare all replicas, every job->sdc_check steps or `now`. ERR_NUMERIC names the tower that differs. */
 NODISCARD Status digest_check(TowerProcess *p, bool now);
+bool digest_is_due(const TowerProcess *p, bool now);
 
 /* phases.c: what rank 0 makes of the ledger's times. */
 typedef struct PhaseRecord {

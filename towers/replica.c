@@ -76,6 +76,7 @@ static Status kept_create(Replica *r)
         TRY(device_floats(r, r->layout->param_elements, &r->grad_sum[t]));
         TRY(device_floats(r, r->layout->state_elements, &r->stat_mean[t]));
     }
+    TRY(device_floats(r, 1, &r->keep_decay));
     TRY(device_floats(r, 1, &r->one));
     return r->device.backend->fill(&r->device, r->one, 1, 1);
 }
@@ -95,11 +96,13 @@ static Status optimizer_create(Replica *r)
     r->scalars = memory;
     TRY(backend->alloc(&r->device, sizeof(double), &memory));
     r->square = memory;
-    return OK;
+    if (r->config.program.compute == DTYPE_F32 || !backend->weights_copy) return OK;
+    r->half_stale = true;
+    return backend->alloc(&r->device, elements * dtype_bytes(r->config.program.compute), &r->half);
 }
 
 /* One segment a parameter; the padding behind it belongs to it, neighbours of equal kind merge. */
-static Status segments_create(Replica *r)
+static Status optimizer_segments_create(Replica *r)
 {
     const Layout *layout = r->layout;
     r->segments = calloc((size_t)layout->param_count + 1, sizeof *r->segments);
@@ -200,11 +203,12 @@ Status replica_create(const ReplicaConfig *config, Replica **made)
     if (!r) return FAIL(ERR_MEMORY, "replica");
     r->config = *config;
     TRY_OUT(config->backend->open(&config->device, &r->device));
+    TRY_OUT(segments_create(&r->device, config->record, &r->recorded));
     TRY_OUT(programs_create(r));
     TRY_OUT(arenas_create(r));
     TRY_OUT(tower_states_create(r));
     TRY_OUT(optimizer_create(r));
-    TRY_OUT(segments_create(r));
+    TRY_OUT(optimizer_segments_create(r));
     TRY_OUT(ranges_create(r));
     TRY_OUT(kept_create(r));
     programs_bind(r);
@@ -224,6 +228,7 @@ static void release(Replica *r, void *memory)
 void replica_destroy(Replica *r)
 {
     if (!r) return;
+    segments_destroy(r->recorded);
     for (int i = 0; i < REPLICA_PROGRAMS; i++) {
         program_destroy(&r->train[i]);
         program_destroy(&r->eval[i]);
@@ -240,7 +245,7 @@ void replica_destroy(Replica *r)
         if (r->stat_mean) release(r, r->stat_mean[t]);
     }
     for (int s = 0; s < OPTIMIZER_SLOTS; s++) release(r, r->slot[s]);
-    void *singles[] = {r->ema, r->eval_state, r->scalars, r->square, r->one};
+    void *singles[] = {r->ema, r->eval_state, r->scalars, r->square, r->one, r->keep_decay, r->half};
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) release(r, singles[i]);
     if (r->device.backend) r->device.backend->close(&r->device);
     layout_destroy(r->layout);
@@ -266,26 +271,70 @@ Program *replica_program(Replica *r, bool training, int32_t n)
 
 /* ---- one tower's turn */
 
+/* to[i] = to[i] (+ or *) by[i] */
+static Status floats_change(Replica *r, OpKind kind, const char *name, float *to, const float *by, size_t count)
+{
+    Tensor t = {.shape = {1, (int32_t)count, 1, 1}, .dtype = DTYPE_F32, .pitch = (int64_t)count};
+    OpCall call = {.kind = kind, .name = name, .in_count = 2, .in = {t, t}, .out = {t}, .out_count = 1};
+    const OpKernel *kernel = r->device.backend->kernels[kind];
+    call.in[0].data = call.out[0].data = to;
+    call.in[1].data = (void *)by;
+    if (kernel->prepare) TRY(kernel->prepare(&r->device, &call));
+    Status st = kernel->launch(&r->device, &call);
+    if (kernel->discard) kernel->discard(&r->device, &call);
+    return st;
+}
+
+static Status number_scale(Replica *r, float *number, const float *scale)
+{
+    return floats_change(r, OP_MUL, "loss scale", number, scale, 1);
+}
+
+void replica_scale_by(Replica *r, const float *scale)
+{
+    r->loss_scale = scale;
+}
+
 static Status upload_value(Replica *r, const Program *program, Value value, const void *host, size_t bytes)
 {
     if (!value.id) return OK;
     return r->device.backend->upload(&r->device, plan_tensor(program->plan, value).data, host, bytes);
 }
 
+static Status half_refresh(Replica *r)
+{
+    if (!r->half || !r->half_stale) return OK;
+    r->half_stale = false;
+    return r->device.backend->weights_copy(&r->device, r->arena[ARENA_PARAM], r->layout->param_elements, r->half,
+                                           r->config.program.compute);
+}
+
 Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, uint64_t seed, float scale)
 {
     size_t n = (size_t)batch->n, image = (size_t)batch->canvas * (size_t)batch->canvas * (size_t)batch->c;
     int32_t counter[4] = {(int32_t)(uint32_t)seed, (int32_t)(uint32_t)(seed >> 32), (int32_t)batch->step, batch->tower};
+    TRY(half_refresh(r));
     TRY(upload_value(r, program, program->pixels, batch->pixels, n * image));
     TRY(upload_value(r, program, program->labels, batch->labels, n * sizeof(int32_t)));
     TRY(upload_value(r, program, program->augment, batch->augment, n * 4 * sizeof(int32_t)));
     TRY(upload_value(r, program, program->counter, counter, sizeof counter));
     TRY(upload_value(r, program, program->dloss, &scale, sizeof scale));
     if (program->dloss.id) {
+        if (r->loss_scale) TRY(number_scale(r, plan_tensor(program->plan, program->dloss).data, r->loss_scale));
         plan_bind(program->plan, ARENA_STATE, r->state[slot]);
         plan_bind(program->plan, ARENA_STAT, r->stat[slot]);
     }
     return OK;
+}
+
+Status replica_run(Replica *r, Program *program, int slot, int first, int end)
+{
+    return segments_run(r->recorded, program->plan, slot, first, end);
+}
+
+void replica_weights_changed(Replica *r)
+{
+    r->half_stale = true;
 }
 
 Status replica_read_loss(Replica *r, const Program *program, LossRead *read)
@@ -310,17 +359,28 @@ Status replica_square_sum(Replica *r, const float *x, size_t count, double *sum)
     return backend->finish(&r->device, LANE_COMPUTE);
 }
 
-Status replica_l2(Replica *r, double *l2)
+int replica_l2_parts(const Replica *r)
 {
-    *l2 = 0;
+    return r->segment_count;
+}
+
+Status replica_l2_start(Replica *r, double *squares)
+{
     for (int i = 0; i < r->segment_count; i++) {
         const OptimizerSegment *segment = &r->segments[i];
-        double sum = 0;
         if (segment->weight_decay == 0) continue;
-        TRY(replica_square_sum(r, (float *)r->arena[ARENA_PARAM] + segment->first, segment->count, &sum));
-        *l2 += (double)segment->weight_decay * sum / 2;
+        TRY(r->device.backend->square_sum(&r->device, (float *)r->arena[ARENA_PARAM] + segment->first, segment->count,
+                                          &squares[i]));
     }
     return OK;
+}
+
+double replica_l2_end(const Replica *r, const double *squares)
+{
+    double l2 = 0;
+    for (int i = 0; i < r->segment_count; i++)
+        if (r->segments[i].weight_decay != 0) l2 += (double)r->segments[i].weight_decay * squares[i] / 2;
+    return l2;
 }
 
 /* ---- several batches in one update */
@@ -328,15 +388,7 @@ Status replica_l2(Replica *r, double *l2)
 /* sum[i] += x[i] */
 static Status floats_add(Replica *r, float *sum, const float *x, size_t count)
 {
-    Tensor t = {.shape = {1, (int32_t)count, 1, 1}, .dtype = DTYPE_F32, .pitch = (int64_t)count};
-    OpCall call = {.kind = OP_ADD, .name = "gradients", .in_count = 2, .in = {t, t}, .out = {t}, .out_count = 1};
-    const OpKernel *add = r->device.backend->kernels[OP_ADD];
-    call.in[0].data = call.out[0].data = sum;
-    call.in[1].data = (void *)x;
-    if (add->prepare) TRY(add->prepare(&r->device, &call));
-    Status st = add->launch(&r->device, &call);
-    if (add->discard) add->discard(&r->device, &call);
-    return st;
+    return floats_change(r, OP_ADD, "gradients", sum, x, count);
 }
 
 Status replica_keep_start(Replica *r, int slot)
@@ -353,7 +405,9 @@ Status replica_keep_statistics(Replica *r, int slot)
     float before = (float)r->stat_count[slot], decay = before / (before + 1); /* the mean so far */
     r->stat_count[slot]++;
     if (!elements) return OK;
-    return r->device.backend->average(&r->device, r->stat_mean[slot], r->stat[slot], NULL, decay, elements, r->one);
+    TRY(r->device.backend->upload(&r->device, r->keep_decay, &decay, sizeof decay));
+    return r->device.backend->average(&r->device, r->stat_mean[slot], r->stat[slot], NULL, r->keep_decay, elements,
+                                      r->one);
 }
 
 Status replica_keep_gradients(Replica *r, int slot)
@@ -406,7 +460,7 @@ out:
 
 /* ---- the commit */
 
-static Status statistics_update(Replica *r, const UpdateInfo *info, const bool *fed)
+static Status statistics_update(Replica *r, const bool *fed)
 {
     const Backend *backend = r->device.backend;
     const float *commit = &r->scalars->commit;
@@ -416,36 +470,29 @@ static Status statistics_update(Replica *r, const UpdateInfo *info, const bool *
         for (int i = 0; fed[t] && i < r->range_count; i++) {
             size_t first = r->ranges[i].first;
             TRY(backend->average(&r->device, r->state[t] + first, batch + first, r->correct[t] + first,
-                                 (float)info->bn_decay, r->ranges[i].count, commit));
+                                 &r->scalars->bn_decay, r->ranges[i].count, commit));
         }
         if (r->ema_state[t])
-            TRY(backend->average(&r->device, r->ema_state[t], r->state[t], NULL, (float)info->ema_decay, elements,
+            TRY(backend->average(&r->device, r->ema_state[t], r->state[t], NULL, &r->scalars->ema_decay, elements,
                                  commit));
     }
     return OK;
 }
 
-Status replica_update(Replica *r, const UpdateInfo *info, const bool *fed)
+Status replica_update(Replica *r, const bool *fed)
 {
-    OptimizerScalars scalars = {
-        .lr = (float)info->lr,
-        .step = (float)info->step,
-        .grad_scale = (float)info->grad_scale,
-        .ema_decay = (float)info->ema_decay,
-        .commit = info->commit ? 1 : 0,
-    };
     OptimizerUpdate update = {
         .hyper = r->config.optimizer,
         .param = r->arena[ARENA_PARAM],
         .grad = r->arena[ARENA_GRAD],
         .slot = {r->slot[0], r->slot[1]},
         .ema = r->ema,
+        .half = r->half,
+        .half_dtype = r->config.program.compute,
         .segments = r->segments,
         .segment_count = r->segment_count,
         .scalars = r->scalars,
     };
-    TRY(r->device.backend->upload(&r->device, r->scalars, &scalars, sizeof scalars));
     TRY(r->device.backend->optimizer_apply(&r->device, &update));
-    TRY(statistics_update(r, info, fed));
-    return r->device.backend->finish(&r->device, LANE_COMPUTE);
+    return statistics_update(r, fed);
 }

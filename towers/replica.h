@@ -9,6 +9,7 @@
 #include "nccl_sync/comm.h"
 #include "towers/data/loader.h"
 #include "towers/program.h"
+#include "towers/segments.h"
 
 enum { REPLICA_PROGRAMS = 16 };
 
@@ -24,6 +25,7 @@ typedef struct ReplicaConfig {
     bool decay_all, ema;
     const char *freeze; /* names of parameters and statistics that stay, as names_match reads them; NULL */
     bool accumulate;    /* several batches make one update */
+    bool record;        /* repeated stretches of a step as one launch, where the device can */
     uint64_t seed;
 } ReplicaConfig;
 
@@ -48,13 +50,18 @@ typedef struct Replica {
     double *square;            /* device */
     OptimizerSegment *segments;
     int segment_count;
+    Segments *recorded;
+    void *half; /* 16-bit copy of PARAM, or NULL */
+    bool half_stale;
     StateRange *ranges;
     int range_count;
     /* Of the batches before the last one of a step, only with config.accumulate: [local] */
-    float **grad_sum;  /* summed gradients */
-    float **stat_mean; /* mean of the batch statistics */
-    int *stat_count;   /* batches in it */
-    float *one;        /* device: the number 1 */
+    float **grad_sum;        /* summed gradients */
+    float **stat_mean;       /* mean of the batch statistics */
+    int *stat_count;         /* batches in it */
+    float *one;              /* device: the number 1 */
+    float *keep_decay;       /* device */
+    const float *loss_scale; /* borrowed, device: factor of every dloss; NULL: 1 */
 } Replica;
 
 /* Opens the device, builds every program, allocates everything, fills parameters and states with their starting values.
@@ -68,6 +75,10 @@ Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if
  */
 NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *batch, int slot, uint64_t seed,
                               float scale);
+/* Ops first .. end - 1 of a program that was fed for local tower `slot`. */
+NODISCARD Status replica_run(Replica *replica, Program *program, int slot, int first, int end);
+/* PARAM was written by someone else than replica_update. */
+void replica_weights_changed(Replica *replica);
 /* What a forward pass found, summed over the samples. */
 typedef struct LossRead {
     double sum;               /* of the loss: that of all heads, with their weights */
@@ -78,8 +89,13 @@ typedef struct LossRead {
 NODISCARD Status replica_read_loss(Replica *replica, const Program *program, LossRead *read);
 /* Sum of squares of f32 device memory. */
 NODISCARD Status replica_square_sum(Replica *replica, const float *x, size_t count, double *sum);
-/* Sum over decayed parameters of w^2 / 2, times weight decay: the L2 term of the loss. */
-NODISCARD Status replica_l2(Replica *replica, double *l2);
+/* Sum over decayed parameters of w^2 / 2, times weight decay: the L2 term of the loss, from square sums that lie in
+ * device memory, replica_l2_parts of them, and later on the host. */
+int replica_l2_parts(const Replica *replica);
+NODISCARD Status replica_l2_start(Replica *replica, double *squares);
+double replica_l2_end(const Replica *replica, const double *squares);
+/* Every dloss that is fed from now on is multiplied by this number in device memory. */
+void replica_scale_by(Replica *replica, const float *scale);
 
 /* A batch of a step with several: before the first one, after each that had samples, after each but the last (its
  * gradients), and to the gradients [first, first + count) of the last one. */
@@ -96,13 +112,9 @@ float replica_correct(const Replica *replica, size_t i, int64_t samples);
  * program. */
 NODISCARD Status replica_statistics_over(Replica *replica, int slot, int64_t samples);
 
-typedef struct UpdateInfo {
-    double lr, grad_scale, ema_decay, bn_decay;
-    int64_t step; /* 1 for the first update */
-    bool commit;
-} UpdateInfo;
-/* Weights, slots, averages and batch-norm running statistics move in one go; nothing at all without `commit`.
- * `fed[slot]` tells which local towers had samples (the others' statistics stay). */
-NODISCARD Status replica_update(Replica *replica, const UpdateInfo *info, const bool *fed);
+/* Weights, slots, averages and batch-norm running statistics move in one go, as replica->scalars say, which lie in
+ * device memory; nothing at all without their `commit`. `fed[slot]` tells which local towers had samples (the others'
+ * statistics stay). */
+NODISCARD Status replica_update(Replica *replica, const bool *fed);
 
 #endif

@@ -48,6 +48,8 @@ static Status state_return(TowerProcess *p, int64_t good, int64_t left_out)
     p->run.rollbacks = before.rollbacks;
     memcpy(p->run.left_out, before.left_out, sizeof p->run.left_out);
     p->run.left_out[p->run.rollbacks++] = left_out;
+    p->go_back = false;
+    TRY(steps_restart(p));
     TRY(process_restart_loader(p));
     TRY(records_return(p));
     atomic_store(&p->ledger->run.step, p->run.step);

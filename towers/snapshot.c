@@ -79,7 +79,7 @@ static Status train_pack(TowerProcess *p, WeightList *list)
 typedef struct StateField {
     const char *name;
     size_t offset;
-    bool real;
+    bool real, optional; /* optional: older checkpoints have it not, it is 0 then */
 } StateField;
 
 static const StateField state_fields[] = {
@@ -87,6 +87,9 @@ static const StateField state_fields[] = {
     {"updates", offsetof(RunState, updates), false},
     {"skipped", offsetof(RunState, skipped), false},
     {"skipped_in_row", offsetof(RunState, skipped_in_row), false},
+    {"overflows", offsetof(RunState, overflows), false, true},
+    {"loss_scale", offsetof(RunState, loss_scale), true, true},
+    {"scale_good", offsetof(RunState, scale_good), false, true},
     {"epoch_sum", offsetof(RunState, epoch_sum), true},
     {"epoch_constant_sum", offsetof(RunState, epoch_constant_sum), true},
     {"epoch_count", offsetof(RunState, epoch_count), false},
@@ -110,6 +113,7 @@ static json_t *field_json(const RunState *run, const StateField *field)
 static Status field_read(RunState *run, const StateField *field, const json_t *value, const char *path)
 {
     char *at = (char *)run + field->offset;
+    if (!value && field->optional) return OK;
     if (!field->real && json_is_integer(value))
         *(int64_t *)at = json_integer_value(value);
     else if (field->real && (json_is_number(value) || json_is_null(value)))
@@ -276,6 +280,7 @@ static Status content_restore(TowerProcess *p, const Checkpoint *checkpoint)
     } else {
         TRY(arena_unpack(p, "", checkpoint->model, r->arena[ARENA_PARAM], false));
     }
+    replica_weights_changed(r);
     for (int s = 0; s < OPTIMIZER_SLOTS; s++)
         if (r->slot[s]) TRY(arena_unpack(p, slot_prefix[s], checkpoint->train, r->slot[s], false));
     return tower_states_unpack(p, checkpoint->train);
@@ -332,6 +337,7 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
     TRY_OUT(
         pretrained_read(&p->map, &p->job->program, path, p->job->reset_head, p->scratch, host, absent, sizeof absent));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], p->scratch, params));
+    replica_weights_changed(r);
     if (r->ema) TRY_OUT(backend->upload(&r->device, r->ema, p->scratch, params));
     for (int t = 0; states && t < p->local; t++) {
         TRY_OUT(backend->upload(&r->device, r->state[t], host, states * sizeof *host));

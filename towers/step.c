@@ -1,12 +1,16 @@
 /* One training step, as every tower process runs it.
  *
- *   feed -> forward -> loss -> backward, bucket by bucket given to the sum -> sum over towers -> verdict -> update ->
- * record
+ *   feed -> forward -> loss -> backward, bucket by bucket given to the sum -> sum over towers -> verdict -> update;
+ *   then, once the results are here, record
  *
  * Each tower's loss and gradients are those of its own batch, already divided by the samples of the whole global batch,
  * so that the sum over towers is the gradient of the mean over all samples. A step of several batches (--accumulate)
  * keeps the gradients of all but the last and gives their sum once. Nothing moves before the verdict: weights,
- * optimizer memory, averages and batch-norm statistics change together in replica_update, or not at all. */
+ * optimizer memory, averages and batch-norm statistics change together in replica_update, or not at all.
+ *
+ * The verdict is given on the device (judge.h). On a GPU the host is up to two steps ahead: it hears of a step that
+ * ends the run after it has asked for the next ones, which change nothing, because the gate stays closed from then on.
+ */
 #include "towers/fault.h"
 #include "towers/forensics.h"
 #include "towers/poison.h"
@@ -16,28 +20,53 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const double LOSS_DECAY = 0.9;
+static const float SCALE_START = 65536, SCALE_MAX = 16777216;
+enum { SCALE_GROWS_AFTER = 2000, UNDER_WAY = JUDGE_AHEAD + 1, POLLS = 200, POLL_NS = 20000 };
 
 typedef struct Step {
     int64_t number;  /* from 1, as people count */
     int batches;     /* global batches: 1, or up to job->accumulate */
     int64_t samples; /* of all of them */
-    int64_t started_ns, wait_ns;
-    float scale;                /* of every sample's gradient */
-    bool fed[TOWERS_MAX];       /* local towers that had samples */
-    TowerLoss loss[TOWERS_MAX]; /* of all towers, from the ledger */
+    int64_t started_ns;
+    float scale;          /* of every sample's gradient */
+    bool fed[TOWERS_MAX]; /* local towers that had samples */
+    bool left_out;        /* a rollback has found it to blame: it runs, but moves nothing */
+    double lr;
+    /* known when it has been taken */
+    TowerTally found[TOWERS_MAX];
+    TowerLoss loss[TOWERS_MAX]; /* of all towers: found[].loss */
     double grad_norm;           /* of the averaged gradient */
     double l2;                  /* of the weights that the forward pass used */
     int culprit;                /* first tower at fault, or -1 */
-    bool commit;
-    bool left_out; /* a rollback has found it to blame: it runs, but moves nothing */
-    double lr;
+    bool commit, overflow;
+    float loss_scale; /* that it was computed with */
+    double seconds;
 } Step;
+
+struct StepQueue {
+    int64_t taken_ns; /* when the last step was taken */
+    bool complained;  /* the log knows that a graph could not be recorded */
+    Step step[UNDER_WAY];
+};
 
 static float *grads(TowerProcess *p)
 {
     return p->replica->arena[ARENA_GRAD];
+}
+
+/* In f16 gradients below 6e-8 would be lost: there they are computed this many times too large, up to the update. */
+static bool loss_is_scaled(const TrainJob *job)
+{
+    return job->program.compute == DTYPE_F16 || job->loss_scale > 0;
+}
+
+/* Without a fixed scale it is found while training. */
+static bool loss_scale_moves(const TrainJob *job)
+{
+    return job->program.compute == DTYPE_F16 && job->loss_scale <= 0;
 }
 
 static size_t grad_count(const TowerProcess *p)
@@ -59,92 +88,83 @@ static bool is_alone(const TowerProcess *p)
     return p->ledger->towers == 1;
 }
 
-/* In f16 gradients below 6e-8 would be lost: there they are computed this many times too large, up to the update. */
-static double gradients_enlarged(const TrainJob *job)
+/* Ops first .. end - 1; one by one where a test wants a number in between to be wrong. */
+static Status ops_run(TowerProcess *p, Program *program, int slot, const Step *step, int first, int end)
 {
-    const double f16_scale = 1024;
-    return job->program.compute == DTYPE_F16 ? f16_scale : 1;
+    Device *device = &p->replica->device;
+    int tower = p->first + slot;
+    if (poison_strikes(program, tower, step->number, first, end))
+        return poison_run(device, program, tower, step->number, first, end);
+    return replica_run(p->replica, program, slot, first, end);
 }
 
 /* Backward up to the last gradient of a bucket. */
-static Status backward_to(TowerProcess *p, Program *program, int tower, int64_t step, int bucket, int *done)
+static Status backward_to(TowerProcess *p, Program *program, int slot, const Step *step, int bucket, int *done)
 {
     const Bucket *b = &p->buckets.bucket[bucket];
     bool last = bucket == p->buckets.count - 1;
     int ready = last ? plan_op_count(program->plan) : plan_ready_after(program->plan, b->first + b->count);
     if (ready <= *done) return OK;
-    TRY(poison_run(&p->replica->device, program, tower, step, *done, ready));
+    TRY(ops_run(p, program, slot, step, *done, ready));
     *done = ready;
     return OK;
 }
 
 /* Backward of a step's last batch, in segments: a bucket is given to the sum as soon as its last gradient is final.
  * Without a program (a tower without samples agrees to the others' gradients) the gradients are zeros. */
-static Status backward_give(TowerProcess *p, Program *program, int slot, const Step *step, LedgerRow *row)
+static Status backward_give(TowerProcess *p, Program *program, int slot, const Step *step)
 {
+    Device *device = &p->replica->device;
     int tower = p->first + slot, done = program ? program->forward_end : 0;
-    double square = 0;
-    if (!program) TRY(p->replica->device.backend->fill(&p->replica->device, grads(p), 0, grad_count(p)));
+    if (!program) TRY(device->backend->fill(device, grads(p), 0, grad_count(p)));
     for (int i = 0; i < p->buckets.count; i++) {
         const Bucket *bucket = &p->buckets.bucket[i];
-        double part;
-        if (program) TRY(backward_to(p, program, tower, step->number, i, &done));
+        if (program) TRY(backward_to(p, program, slot, step, i, &done));
         if (step->batches > 1) TRY(replica_add_kept(p->replica, slot, bucket->first, bucket->count));
         TRY(replica_drop_frozen(p->replica, bucket->first, bucket->count));
-        if (i == 0) poison_loss(tower, step->number, &row->loss.sum);
-        if (i == 0) TRY(poison_gradients(&p->replica->device, tower, step->number, grads(p)));
-        TRY(replica_square_sum(p->replica, grads(p) + bucket->first, bucket->count, &part));
-        square += part;
+        if (i == 0) TRY(poison_gradients(device, tower, step->number, grads(p)));
+        TRY(device->backend->square_sum(device, grads(p) + bucket->first, bucket->count, judge_square(p->judge, i)));
         if (!is_alone(p)) TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
     }
-    row->grad_norm = sqrt(square) / gradients_enlarged(p->job);
-    row->grad_finite = isfinite(square);
     return OK;
 }
 
-static Status forward(TowerProcess *p, Program *program, int slot, const Batch *batch, const Step *step, LedgerRow *row)
+static Status forward(TowerProcess *p, Program *program, int slot, const Batch *batch, const Step *step)
 {
     int tower = p->first + slot;
-    LossRead read;
     ledger_phase(p->ledger, tower, step->number, PHASE_COPY);
     fault_strike(tower, step->number, PHASE_COPY);
     TRY(replica_feed(p->replica, program, batch, slot, p->job->seed, step->scale));
     ledger_phase(p->ledger, tower, step->number, PHASE_FORWARD);
     fault_strike(tower, step->number, PHASE_FORWARD);
-    TRY(poison_run(&p->replica->device, program, tower, step->number, 0, program->forward_end));
-    TRY(replica_read_loss(p->replica, program, &read));
-    row->loss.sum += read.sum;
-    row->loss.count += batch->n;
-    for (int k = 0; k < 2; k++) row->hits[k] += read.hits[k];
-    for (int k = 0; k < MODEL_HEADS; k++) row->head[k] += read.head[k];
-    return OK;
+    return ops_run(p, program, slot, step, 0, program->forward_end);
 }
 
 /* One batch of one tower: the last one of a step gives the gradients of all of them. */
 static Status tower_turn(TowerProcess *p, int slot, const Batch *batch, bool last, Step *step)
 {
     int tower = p->first + slot;
-    LedgerRow *row = ledger_row(p->ledger, tower, step->number);
+    bool stop = atomic_load(&p->ledger->run.stop_signal) != 0;
     Program *program = batch->n ? replica_program(p->replica, true, batch->n) : NULL;
     if (batch->n && !program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", tower, batch->n);
     step->fed[slot] |= batch->n > 0;
     if (program)
-        TRY(forward(p, program, slot, batch, step, row));
+        TRY(forward(p, program, slot, batch, step));
     else
         TRY(norm_sync_idle(p));
+    if (program && last)
+        TRY(poison_device_loss(&p->replica->device, tower, step->number,
+                               plan_tensor(program->plan, program->loss).data));
     ledger_phase(p->ledger, tower, step->number, PHASE_BACKWARD);
     fault_strike(tower, step->number, PHASE_BACKWARD);
     if (last)
-        TRY(backward_give(p, program, slot, step, row));
+        TRY(backward_give(p, program, slot, step));
     else if (program) {
-        TRY(poison_run(&p->replica->device, program, tower, step->number, program->forward_end,
-                       plan_op_count(program->plan)));
+        TRY(ops_run(p, program, slot, step, program->forward_end, plan_op_count(program->plan)));
         TRY(replica_keep_gradients(p->replica, slot));
     }
     if (program && p->job->accumulate > 1) TRY(replica_keep_statistics(p->replica, slot));
-    row->loss_finite = isfinite(row->loss.sum);
-    row->loss.finite = row->loss_finite && row->grad_finite;
-    return OK;
+    return judge_tally(p->judge, slot, program, batch->n, last, p->buckets.count, stop);
 }
 
 static Status towers_run(TowerProcess *p, Step *step)
@@ -158,13 +178,13 @@ static Status towers_run(TowerProcess *p, Step *step)
         if (batch_number == 0 && p->job->accumulate > 1) TRY(replica_keep_start(p->replica, slot));
         ledger_phase(p->ledger, tower, step->number, PHASE_DATA);
         fault_strike(tower, step->number, PHASE_DATA);
+        if (p->replica->device.backend->uploaded) TRY(p->replica->device.backend->uploaded(&p->replica->device));
         TRY(loader_next(p->loader, &batch));
         if (p->metrics && turn == 0 && step->number == atomic_load(&p->ledger->run.first_step) + 1)
             TRY(summary_images(p, batch));
         TRY(tower_turn(p, slot, batch, last, step));
         if (!last) continue;
         row->arrival_ns = clock_ns();
-        row->step = step->number;
         ledger_phase(p->ledger, tower, step->number, PHASE_REDUCE);
     }
     return OK;
@@ -172,84 +192,73 @@ static Status towers_run(TowerProcess *p, Step *step)
 
 /* ---- agreement */
 
-/* What came through the sum must be what the ledger says, or the towers are not in the same step. */
-static Status lanes_check(const TowerProcess *p, const Step *step, const float *lanes)
+static Status sum_over_towers(TowerProcess *p)
 {
-    const double exact = 1 << 24; /* whole numbers that an f32 holds */
-    int bad = 0;
-    for (int t = 0; t < p->ledger->towers; t++) bad += !ledger_row(p->ledger, t, step->number)->loss.finite;
-    if (lanes[SUM_LANE_NONFINITE] == (float)bad &&
-        (lanes[SUM_LANE_SAMPLES] == (float)step->samples || (double)step->samples > exact))
-        return OK;
-    return FAIL(ERR_INTERNAL,
-                "step %lld: the towers summed up %g samples and %g that are not finite, the ledger has %lld and %d",
-                (long long)step->number, (double)lanes[SUM_LANE_SAMPLES], (double)lanes[SUM_LANE_NONFINITE],
-                (long long)step->samples, bad);
-}
-
-static Status sum_over_towers(TowerProcess *p, const Step *step)
-{
-    float lanes[SUM_LANES] = {0};
-    size_t end = grad_count(p);
-    for (int slot = 0; slot < p->local; slot++) {
-        const LedgerRow *row = ledger_row(p->ledger, p->first + slot, step->number);
-        lanes[SUM_LANE_STOP] = atomic_load(&p->ledger->run.stop_signal) ? 1 : 0;
-        lanes[SUM_LANE_NONFINITE] = row->loss.finite ? 0 : 1;
-        lanes[SUM_LANE_SAMPLES] = (float)row->loss.count;
-        TRY(comm_give(p->comm, p->first + slot, end, lanes, SUM_LANES));
-    }
+    size_t end = grad_count(p), lanes = judge_lane_count(p->ledger->towers);
+    for (int slot = 0; slot < p->local; slot++)
+        TRY(comm_give(p->comm, p->first + slot, end, judge_lanes(p->judge, slot), lanes));
     for (int b = 0; b < p->buckets.count && !is_alone(p); b++)
         TRY(comm_sum(p->comm, p->buckets.bucket[b].first, grads(p) + p->buckets.bucket[b].first,
                      p->buckets.bucket[b].count));
-    TRY(comm_sum(p->comm, end, lanes, SUM_LANES));
-    p->stop = lanes[SUM_LANE_STOP] > 0;
-    return lanes_check(p, step, lanes);
+    return comm_sum(p->comm, end, judge_sum(p->judge), lanes);
 }
 
-/* May the step commit? Every rank sees the same rows and the same sum, so every rank decides alike. */
-static Status verdict(TowerProcess *p, Step *step)
-{
-    double square = 0;
-    for (int t = 0; t < p->ledger->towers; t++) step->loss[t] = ledger_row(p->ledger, t, step->number)->loss;
-    if (!is_alone(p)) TRY(replica_square_sum(p->replica, grads(p), grad_count(p), &square));
-    step->grad_norm =
-        is_alone(p) ? ledger_row(p->ledger, 0, step->number)->grad_norm : sqrt(square) / gradients_enlarged(p->job);
-    bool passed = nan_check_pass(step->loss, p->ledger->towers, p->job->nan_check, &step->culprit);
-    bool sum_finite = isfinite(step->grad_norm) || p->job->nan_check != NAN_CHECK_ALL;
-    step->left_out = rollback_leaves_out(&p->run, step->number);
-    step->commit = ((passed && sum_finite) || p->job->nan_check == NAN_CHECK_LAST) && !step->left_out;
-    return OK;
-}
+/* ---- the verdict and the commit: every rank has the same lanes and the same sum, so every rank decides alike */
 
-/* ---- the commit */
-
-static Status update(TowerProcess *p, Step *step)
+static Status update(TowerProcess *p, const Step *step)
 {
-    const TrainJob *job = p->job;
-    double clip = job->clip_norm > 0 && step->grad_norm > job->clip_norm ? job->clip_norm / step->grad_norm : 1;
-    double warm = (1.0 + (double)p->run.updates) / (10.0 + (double)p->run.updates); /* TensorFlow's num_updates */
-    UpdateInfo info = {
-        .lr = step->lr,
-        .grad_scale = clip / gradients_enlarged(job),
-        .ema_decay = job->ema_decay < warm ? job->ema_decay : warm,
-        .bn_decay = job->bn_decay,
-        .step = p->run.updates + 1,
-        .commit = step->commit,
-    };
-    if (step->commit) {
-        TRY(replica_update(p->replica, &info, step->fed));
-        p->run.updates++;
-        p->run.skipped_in_row = 0;
-    } else {
-        p->run.skipped++;
-        p->run.skipped_in_row++;
-    }
-    for (int slot = 0; step->commit && slot < p->local; slot++)
+    Device *device = &p->replica->device;
+    if (!is_alone(p)) TRY(device->backend->square_sum(device, grads(p), grad_count(p), judge_square_of_sum(p->judge)));
+    TRY(judge_decide(p->judge, step->lr, step->left_out));
+    TRY(replica_update(p->replica, step->fed));
+    for (int slot = 0; !step->left_out && slot < p->local; slot++)
         TRY(poison_state(p->replica, slot, p->first + slot, step->number));
     for (int slot = 0; slot < p->local; slot++)
         if (fault_once(FAULT_BITFLIP, p->first + slot, step->number))
             ((uint32_t *)p->replica->arena[ARENA_PARAM])[0] ^= 1u << 20;
-    return OK;
+    return judge_send(p->judge, step->number);
+}
+
+/* What came through the sum must be what the step was made of, or the towers are not in the same step. */
+static Status samples_check(const Step *step, int towers)
+{
+    int64_t count = 0;
+    for (int t = 0; t < towers; t++) count += step->loss[t].count;
+    if (count == step->samples) return OK;
+    return FAIL(ERR_INTERNAL, "step %lld: the towers summed up %lld samples, the step has %lld",
+                (long long)step->number, (long long)count, (long long)step->samples);
+}
+
+/* What the verdict was, once it is here. */
+static Status verdict_read(TowerProcess *p, Step *step)
+{
+    Judgement judgement;
+    judge_read(p->judge, step->number, &judgement, step->found);
+    for (int t = 0; t < p->ledger->towers; t++) step->loss[t] = step->found[t].loss;
+    step->grad_norm = judgement.report.grad_norm;
+    step->l2 = judgement.l2;
+    step->commit = judgement.report.commit;
+    step->overflow = judgement.report.overflow;
+    step->loss_scale = judgement.report.scale;
+    nan_check_pass(step->loss, p->ledger->towers, p->job->nan_check, &step->culprit);
+    if (step->overflow) step->culprit = -1;
+    p->stop |= judgement.stop;
+    p->run.loss_scale = judgement.report.next_scale;
+    p->run.scale_good = judgement.report.good;
+    return samples_check(step, p->ledger->towers);
+}
+
+static void verdict_count(TowerProcess *p, const Step *step)
+{
+    if (step->commit) {
+        p->run.updates++;
+        p->run.skipped_in_row = 0;
+    } else if (step->overflow) {
+        p->run.overflows++;
+    } else {
+        p->run.skipped++;
+        p->run.skipped_in_row++;
+    }
 }
 
 /* The message of a step that was refused: which tower, which step, loss or gradient. */
@@ -265,16 +274,16 @@ static Status refusal(const TowerProcess *p, const Step *step)
             "step %lld: the sum of the gradients over all towers is not finite, though each tower's is; nothing "
             "was committed; try a lower --lr or --clip-norm%s",
             (long long)step->number, p->ledger->search.report);
-    const LedgerRow *row = ledger_row(p->ledger, step->culprit, step->number);
+    const TowerTally *found = &step->found[step->culprit];
     return FAIL(
         ERR_NUMERIC,
         "tower %d, step %lld: %s not finite (loss %g, gradient norm %g); nothing was committed, the weights are "
         "those after step %lld; try a lower --lr, or --nan-policy skip%s",
         step->culprit, (long long)step->number,
-        row->loss_finite   ? "the gradient is"
-        : row->grad_finite ? "the loss is"
-                           : "loss and gradient are",
-        loss, row->grad_norm, (long long)step->number - 1, p->ledger->search.report);
+        found->loss_finite   ? "the gradient is"
+        : found->grad_finite ? "the loss is"
+                             : "loss and gradient are",
+        loss, found->grad_norm, (long long)step->number - 1, p->ledger->search.report);
 }
 
 static Status skip(TowerProcess *p, const Step *step)
@@ -289,11 +298,21 @@ static Status skip(TowerProcess *p, const Step *step)
     return process_log(p, "step %lld is left out%s", (long long)step->number, report);
 }
 
+/* The search feeds the batch again with the scale that it had, whatever the scale is now. */
+static Status search(TowerProcess *p, const Step *step, bool moved)
+{
+    const float *scale = p->replica->loss_scale;
+    replica_scale_by(p->replica, NULL);
+    Status st = forensics_search(p, &(Refusal){step->number, step->culprit, step->scale * step->loss_scale, moved});
+    replica_scale_by(p->replica, scale);
+    return st;
+}
+
 /* Every rank comes here with the same step. OK: the run goes on. */
 static Status refuse(TowerProcess *p, Step *step)
 {
     bool moved = p->job->nan_check == NAN_CHECK_LAST;
-    TRY(forensics_search(p, &(Refusal){step->number, step->culprit, step->scale, moved}));
+    TRY(search(p, step, moved));
     if (step->culprit >= 0) step->culprit = p->ledger->search.found.tower; /* another, if towers normalize together */
     if (moved || p->job->nan_policy == NAN_POLICY_STOP) return refusal(p, step);
     if (p->job->nan_policy == NAN_POLICY_SKIP) return skip(p, step);
@@ -307,24 +326,25 @@ static void epoch_add(TowerProcess *p, const Step *step)
 {
     double sum = 0;
     for (int t = 0; t < p->ledger->towers; t++) {
-        const LedgerRow *row = ledger_row(p->ledger, t, step->number);
-        sum += row->loss.sum;
-        p->run.epoch_count += row->loss.count;
-        p->run.epoch_hits += row->hits[0];
+        const TowerTally *found = &step->found[t];
+        sum += found->loss.sum;
+        p->run.epoch_count += found->loss.count;
+        p->run.epoch_hits += found->hits[0];
     }
     p->run.epoch_sum += sum;
     p->run.epoch_constant_sum += sum / (double)full_step(p->job);
 }
 
-static void run_show(TowerProcess *p, const Step *step, double seconds)
+static void run_show(TowerProcess *p, const Step *step)
 {
     const TrainJob *job = p->job;
     LedgerRun *run = &p->ledger->run;
     double loss = reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, full_step(job));
-    LedgerShown shown = {p->run.step, step->samples, loss + (job->report_l2 ? step->l2 : 0), step->lr, seconds};
-    run->shown[p->run.step % LEDGER_STEPS] = shown;
+    LedgerShown shown = {p->done, step->samples, loss + (job->report_l2 ? step->l2 : 0), step->lr, step->seconds};
+    run->shown[p->done % LEDGER_STEPS] = shown;
     atomic_store(&run->skipped, p->run.skipped);
-    atomic_store(&run->step, p->run.step);
+    atomic_store(&run->overflows, p->run.overflows);
+    atomic_store(&run->step, p->done);
 }
 
 /* The original trainer's averages of losses: decay 0.9 from zero, corrected for the start. A loss that is not finite
@@ -349,8 +369,8 @@ static int heads_mean(const TowerProcess *p, const Step *step, double mean[MODEL
     int count = p->replica->train[0].head_count;
     for (int i = 0; i < count; i++) {
         for (int t = 0; t < p->ledger->towers; t++) {
-            const LedgerRow *row = ledger_row(p->ledger, t, step->number);
-            head[t] = (TowerLoss){row->head[i], row->loss.count, row->loss.finite};
+            const TowerTally *found = &step->found[t];
+            head[t] = (TowerLoss){found->head[i], found->loss.count, found->loss.finite};
         }
         mean[i] = mean_loss(head, p->ledger->towers, p->job->divisor, full_step(p->job));
     }
@@ -359,16 +379,16 @@ static int heads_mean(const TowerProcess *p, const Step *step, double mean[MODEL
 
 static Status record(TowerProcess *p, const Step *step)
 {
-    double seconds = (double)(clock_ns() - step->started_ns) * 1e-9, norm[TOWERS_MAX], head[MODEL_HEADS];
+    double norm[TOWERS_MAX], head[MODEL_HEADS];
     int64_t arrival[TOWERS_MAX], hits = 0;
     PhaseRecord phases;
     TRY(phases_watch(p, step->number));
     phases_read(p, step->number, &phases);
     for (int t = 0; t < p->ledger->towers; t++) {
         const LedgerRow *row = ledger_row(p->ledger, t, step->number);
-        norm[t] = row->grad_norm;
+        norm[t] = step->found[t].grad_norm;
         arrival[t] = (row->arrival_ns - step->started_ns) / 1000;
-        hits += row->hits[0];
+        hits += step->found[t].hits[0];
     }
     double mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, full_step(p->job));
     StepRecord rec = {
@@ -376,7 +396,7 @@ static Status record(TowerProcess *p, const Step *step)
         .epoch = (step->number - 1) / p->steps_per_epoch,
         .lr = step->lr,
         .images = step->samples,
-        .images_per_sec = (double)step->samples / seconds,
+        .images_per_sec = (double)step->samples / step->seconds,
         .tower = step->loss,
         .towers = p->ledger->towers,
         .mean_loss = mean,
@@ -396,9 +416,11 @@ static Status record(TowerProcess *p, const Step *step)
         .slow_phase = phases.slow_phase,
         .top1 = step->samples ? (double)hits / (double)step->samples : 0,
         .skipped = !step->commit,
+        .loss_scale = loss_is_scaled(p->job) ? (double)step->loss_scale : 0,
+        .overflow = step->overflow,
     };
     averages_move(&p->run, rec.base_loss, rec.total_loss, &rec);
-    if (p->run.step == step->number) run_show(p, step, seconds); /* not one that ends the run */
+    if (p->done == step->number) run_show(p, step); /* not one that ends the run */
     TRY(metrics_step(p->metrics, &rec));
     if (step->commit) TRY(summary_step(p, step->number));
     const char *warning = metrics_warning(p->metrics);
@@ -425,24 +447,174 @@ static Status record_refused(TowerProcess *p, const Step *step, Status cause)
     return status_restore(cause, &words);
 }
 
+/* What every tower found, for the console and for a search; every rank writes the same. */
+static void rows_fill(TowerProcess *p, const Step *step)
+{
+    for (int t = 0; t < p->ledger->towers; t++) {
+        LedgerRow *row = ledger_row(p->ledger, t, step->number);
+        const TowerTally *found = &step->found[t];
+        row->loss = found->loss;
+        memcpy(row->head, found->head, sizeof row->head);
+        row->loss_finite = found->loss_finite;
+        row->grad_finite = found->grad_finite;
+        row->grad_norm = found->grad_norm;
+        for (int k = 0; k < 2; k++) row->hits[k] = found->hits[k];
+        row->step = step->number;
+    }
+}
+
+static Status overflow_tell(TowerProcess *p, const Step *step)
+{
+    if (!step->overflow || !p->metrics) return OK;
+    return metrics_log(p->metrics, "step %lld: left out, a gradient overflowed at loss scale %g; it is %g now",
+                       (long long)step->number, (double)step->loss_scale, p->run.loss_scale);
+}
+
+static Status recording_tell(TowerProcess *p)
+{
+    const char *why = segments_complaint(p->replica->recorded);
+    if (!why || !p->metrics || p->queue->complained) return OK;
+    p->queue->complained = true;
+    return metrics_log(p->metrics, "%s", why);
+}
+
+/* ---- the steps under way */
+
+static Step *queue_at(TowerProcess *p, int64_t number)
+{
+    return &p->queue->step[number % UNDER_WAY];
+}
+
+static VerdictState verdict_start(TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    if (!loss_scale_moves(job))
+        p->run.loss_scale = job->loss_scale > 0 ? job->loss_scale : 1;
+    else if (!(p->run.loss_scale >= 1))
+        p->run.loss_scale = (double)SCALE_START;
+    return (VerdictState){.updates = p->run.updates,
+                          .scale = (float)p->run.loss_scale,
+                          .good = (int32_t)p->run.scale_good,
+                          .skips = (int32_t)p->run.skipped_in_row};
+}
+
+Status steps_open(TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    JudgeConfig config = {
+        .rules = {.gate = (VerdictGate)job->nan_check,
+                  .skip = job->nan_policy == NAN_POLICY_SKIP,
+                  .skips_max = job->nan_limit,
+                  .dynamic = loss_scale_moves(job),
+                  .grow_after = SCALE_GROWS_AFTER,
+                  .scale_max = SCALE_MAX,
+                  .clip_norm = job->clip_norm,
+                  .ema_decay = job->ema_decay,
+                  .bn_decay = job->bn_decay},
+        .first = p->first,
+        .local = p->local,
+        .towers = job->shares.towers,
+        .l2 = p->rank == 0 && job->run_dir && job->weight_decay > 0,
+        .scaled = loss_is_scaled(job),
+    };
+    p->queue = calloc(1, sizeof *p->queue);
+    if (!p->queue) return FAIL(ERR_MEMORY, "steps under way");
+    TRY(judge_create(p->replica, &config, &p->judge));
+    return steps_restart(p);
+}
+
+Status steps_restart(TowerProcess *p)
+{
+    VerdictState start = verdict_start(p);
+    p->done = p->run.step;
+    return judge_start(p->judge, &start);
+}
+
+void steps_close(TowerProcess *p)
+{
+    judge_destroy(p->judge);
+    free(p->queue);
+    p->judge = NULL;
+    p->queue = NULL;
+}
+
+/* Until the results of a step are here, or a peer has left, or the deadline of a collective. */
+static Status arrival_wait(TowerProcess *p, int64_t number)
+{
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    int64_t deadline = clock_ns() + p->job->comm_timeout_ms * 1000000ll;
+    for (int polls = 0;; polls++) {
+        bool here;
+        TRY(judge_arrived(p->judge, number, &here));
+        if (here) return OK;
+        if (polls % 64 == 63) TRY(comm_look(p->comm));
+        if (clock_ns() > deadline)
+            return FAIL(ERR_COMM, "the results of step %lld did not come within %.1f s (--comm-timeout)",
+                        (long long)number, (double)p->job->comm_timeout_ms / 1000);
+        if (polls > POLLS) nanosleep(&pause, NULL);
+    }
+}
+
+Status step_take(TowerProcess *p)
+{
+    if (p->done == p->run.step) return OK;
+    Step *step = queue_at(p, p->done + 1);
+    TRY(arrival_wait(p, step->number));
+    int64_t now = clock_ns(), since = step->started_ns > p->queue->taken_ns ? step->started_ns : p->queue->taken_ns;
+    step->seconds = (double)(now - since) * 1e-9;
+    p->queue->taken_ns = now;
+    TRY(verdict_read(p, step));
+    verdict_count(p, step);
+    rows_fill(p, step);
+    Status refused = (step->culprit < 0 && step->commit) || step->overflow || step->left_out ? OK : refuse(p, step);
+    if (refused == OK && !p->go_back)
+        p->done = step->number;
+    else
+        p->run.step = p->done; /* those after it have changed nothing */
+    if (step->commit) epoch_add(p, step);
+    if (!p->metrics) return refused;
+    if (refused != OK) return record_refused(p, step, refused);
+    TRY(overflow_tell(p, step));
+    TRY(recording_tell(p));
+    return record(p, step);
+}
+
+Status steps_drain(TowerProcess *p)
+{
+    while (p->done < p->run.step) TRY(step_take(p));
+    return OK;
+}
+
+static void phase_all(TowerProcess *p, const Step *step, Phase phase)
+{
+    for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step->number, phase);
+}
+
+/* How many steps may be under way behind this one: none where its weights and gradients are to be looked at, or would
+ * be, if it were refused and the next one not. */
+static int steps_ahead(const TowerProcess *p, const Step *step)
+{
+    bool looked_at = p->metrics && summary_is_due(p, step->number);
+    return looked_at || p->job->nan_policy == NAN_POLICY_SKIP ? 0 : judge_ahead(p->judge);
+}
+
 Status step_run(TowerProcess *p)
 {
     const TrainJob *job = p->job;
-    Step step = {.number = p->run.step + 1, .started_ns = clock_ns(), .culprit = -1};
-    samples_count(p, &step);
-    step.scale = (float)(loss_scale(step.samples, job->divisor, full_step(job)) * gradients_enlarged(job));
-    step.lr = schedule_lr(&job->schedule, p->run.step, p->steps_per_epoch, p->total_steps);
+    Step *step = queue_at(p, p->run.step + 1);
+    *step = (Step){.number = p->run.step + 1, .started_ns = clock_ns(), .culprit = -1};
+    step->left_out = rollback_leaves_out(&p->run, step->number);
+    samples_count(p, step);
+    step->scale = (float)loss_scale(step->samples, job->divisor, full_step(job));
+    step->lr = schedule_lr(&job->schedule, p->run.step, p->steps_per_epoch, p->total_steps);
 
-    TRY(towers_run(p, &step));
-    TRY(sum_over_towers(p, &step));
-    TRY(verdict(p, &step));
-    if (p->metrics && job->weight_decay > 0) TRY(replica_l2(p->replica, &step.l2));
-    for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step.number, PHASE_UPDATE);
-    TRY(update(p, &step));
-    Status refused = (step.culprit < 0 && step.commit) || step.left_out ? OK : refuse(p, &step);
-    if (refused == OK && !p->go_back) p->run.step++;
-    if (step.commit) epoch_add(p, &step);
-    for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step.number, PHASE_RECORD);
-    if (!p->metrics) return refused;
-    return refused == OK ? record(p, &step) : record_refused(p, &step, refused);
+    TRY(towers_run(p, step));
+    TRY(sum_over_towers(p));
+    phase_all(p, step, PHASE_UPDATE);
+    TRY(update(p, step));
+    p->run.step = step->number;
+    int ahead = steps_ahead(p, step);
+    phase_all(p, step, ahead ? PHASE_REDUCE : PHASE_RECORD); /* what keeps it waiting is the slowest tower */
+    while (p->run.step - p->done > ahead) TRY(step_take(p));
+    return OK;
 }

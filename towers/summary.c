@@ -131,11 +131,16 @@ static Status arena_summary(TowerProcess *p, int64_t step, Arena arena, const ch
     return OK;
 }
 
+bool summary_is_due(const TowerProcess *p, int64_t step)
+{
+    return p->job->event_interval > 0 && step % p->job->event_interval == 0;
+}
+
 Status summary_step(TowerProcess *p, int64_t step)
 {
     Status st = OK;
     int count = p->replica->layout->param_count;
-    if (p->job->event_interval == 0 || step % p->job->event_interval) return OK;
+    if (!summary_is_due(p, step)) return OK;
     LayerRecord *layers = calloc((size_t)count + 1, sizeof *layers);
     if (!layers) return FAIL(ERR_MEMORY, "norms of %d parameters", count);
     TRY_OUT(arena_summary(p, step, ARENA_GRAD, "/gradients", layers));

@@ -10,6 +10,7 @@
 NODISCARD Status summary_start(TowerProcess *p);
 NODISCARD Status summary_images(TowerProcess *p, const Batch *batch);
 /* After the update of step `step`; does nothing unless the interval is full. */
+bool summary_is_due(const TowerProcess *p, int64_t step);
 NODISCARD Status summary_step(TowerProcess *p, int64_t step);
 
 #endif

@@ -28,6 +28,7 @@ typedef struct TrainJob {
     int gpu[GPUS_MAX], gpu_count;
     bool deterministic;
     bool tf32;     /* f32 products on a GPU: DeviceConfig.tf32 */
+    bool graphs;   /* repeat a step's launches as CUDA graphs, on a GPU */
     bool winograd; /* 3x3 convolutions on a CPU: DeviceConfig.winograd */
 
     /* optimization */
@@ -61,6 +62,7 @@ typedef struct TrainJob {
     int64_t sdc_check;    /* steps between comparisons of all replicas; 0 = never */
     SdcPolicy sdc_policy; /* when they differ */
     int64_t comm_timeout_ms;
+    double loss_scale; /* in f16; 0: found while training */
 
     /* the sum over GPUs: CommConfig */
     Dtype reduce_dtype;

@@ -1,4 +1,4 @@
-/* The update of the weights, the global square sum, and the running averages, on the CPU.
+/* The update of the weights, the global square sum, the running averages, and the verdict on a step, on the CPU.
  *
  * One pass over memory: every block of a few KiB goes through the rule, the weight average and the 16-bit copy while it
  * is in the first-level cache. The rules are those of optimizer.h; g is the scaled and clipped gradient, with the L2
@@ -270,10 +270,26 @@ CPU_CLONES static void optimizer_running(float *running, const float *batch, con
     }
 }
 
-Status cpu_average(Device *device, float *running, const float *batch, const float *correct, float decay, size_t count,
-                   const float *commit)
+Status cpu_average(Device *device, float *running, const float *batch, const float *correct, const float *decay,
+                   size_t count, const float *commit)
 {
     (void)device;
-    if (*commit != 0) optimizer_running(running, batch, correct, 1.0f - decay, (int64_t)count);
+    if (*commit != 0) optimizer_running(running, batch, correct, 1.0f - *decay, (int64_t)count);
+    return OK;
+}
+
+/* ---- the verdict */
+
+Status cpu_tally(Device *device, const TallyCall *tally)
+{
+    (void)device;
+    tally_write(tally);
+    return OK;
+}
+
+Status cpu_decide(Device *device, const Verdict *verdict)
+{
+    (void)device;
+    verdict_decide(verdict);
     return OK;
 }

@@ -200,6 +200,13 @@ static Status part_store(const Part *part, void *memory, const Tensor *held, cud
     return OK;
 }
 
+/* Weights whose copy of this dtype is kept anyway; NULL: they must be cast. */
+static void *weights_copied(const Device *device, const Part *part, const Tensor *held)
+{
+    if (!shape_equal(part->as.shape, held->shape)) return NULL;
+    return weights_half(device, held->data, (size_t)shape_count(held->shape), part->as.dtype);
+}
+
 static Status conv_launch(Device *device, OpCall *call)
 {
     static const int results[] = {[CUDNN_CONV_FORWARD] = Y, [CUDNN_CONV_DATA] = X, [CUDNN_CONV_FILTER] = W};
@@ -212,7 +219,11 @@ static Status conv_launch(Device *device, OpCall *call)
     for (int k = 0; k < PARTS; k++) {
         const Part *part = &state->part[k];
         memory[k] = part->converts ? workspace + part->offset : o.held[k].data;
-        if (part->converts && k != result) TRY(part_load(part, memory[k], &o.held[k], stream));
+        void *copy = part->converts && k == W && k != result ? weights_copied(device, part, &o.held[k]) : NULL;
+        if (copy)
+            memory[k] = copy;
+        else if (part->converts && k != result)
+            TRY(part_load(part, memory[k], &o.held[k], stream));
     }
     if (o.has_acc && memory[X] != o.acc.data) TRY(part_load(&state->part[X], memory[X], &o.acc, stream));
     TRY(task_run(device, &state->task, memory[X], memory[W], memory[Y], workspace));

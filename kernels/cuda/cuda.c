@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 enum { OLDEST_SM = 75 };
+static const size_t LARGE_UPLOAD = (size_t)1 << 20;
 
 /* ---- open, close */
 
@@ -42,6 +43,7 @@ static Status lanes_open(CudaDevice *cuda)
         TRY_CUDA(cudaStreamCreateWithPriority(&cuda->stream[lane], cudaStreamNonBlocking, priority));
         TRY_CUDA(cudaEventCreateWithFlags(&cuda->event[lane], cudaEventDisableTiming));
     }
+    for (int i = 0; i < BACKEND_MARKS; i++) TRY_CUDA(cudaEventCreateWithFlags(&cuda->mark[i], cudaEventDisableTiming));
     return OK;
 }
 
@@ -60,6 +62,8 @@ static void cuda_destroy(CudaDevice *cuda)
     cudnn_close(cuda->cudnn);
     staging_close(cuda->staging);
     cudaFree(cuda->scratch);
+    for (int i = 0; i < BACKEND_MARKS; i++)
+        if (cuda->mark[i]) cudaEventDestroy(cuda->mark[i]);
     for (int lane = 0; lane < LANE_COUNT; lane++) {
         if (cuda->event[lane]) cudaEventDestroy(cuda->event[lane]);
         if (cuda->stream[lane]) cudaStreamDestroy(cuda->stream[lane]);
@@ -152,9 +156,11 @@ static void cuda_release(Device *device, void *memory)
 /* Where it is refused (limits on locked memory), uploads go through the ring as all others do. */
 static void cuda_pin(Device *device, void *host, size_t bytes, bool often)
 {
-    (void)device;
+    Staging *staging = cuda_device(device)->staging;
+    if (!often && staging_wait(staging) != OK) return; /* the device has failed, and may still read it */
     cudaError_t error = often ? cudaHostRegister(host, bytes, cudaHostRegisterDefault) : cudaHostUnregister(host);
     if (error != cudaSuccess) (void)cudaGetLastError();
+    if (often && error == cudaSuccess && bytes >= LARGE_UPLOAD) staging_expect(staging, bytes);
 }
 
 static bool is_pinned(const void *host)
@@ -165,12 +171,16 @@ static bool is_pinned(const void *host)
 
 static Status cuda_upload(Device *device, void *to, const void *host, size_t bytes)
 {
-    const size_t large = (size_t)1 << 20;
-    if (bytes >= large && is_pinned(host)) {
-        TRY_CUDA(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, cuda_stream(device, LANE_COMPUTE)));
-        return OK;
-    }
+    CudaDevice *cuda = cuda_device(device);
+    if (bytes >= LARGE_UPLOAD && is_pinned(host))
+        return staging_upload_pinned(cuda->staging, to, host, bytes, cuda->stream[LANE_COMPUTE],
+                                     cuda->stream[LANE_COPY]);
     return staging_upload(cuda_device(device)->staging, to, host, bytes, cuda_stream(device, LANE_COMPUTE));
+}
+
+static Status cuda_uploaded(Device *device)
+{
+    return staging_wait(cuda_device(device)->staging);
 }
 
 static Status cuda_download(Device *device, void *host, const void *from, size_t bytes)
@@ -204,6 +214,20 @@ static Status cuda_wait(Device *device, Lane waiter, Lane on)
 static Status cuda_finish(Device *device, Lane lane)
 {
     TRY_CUDA(cudaStreamSynchronize(cuda_stream(device, lane)));
+    return OK;
+}
+
+static Status cuda_mark(Device *device, int number)
+{
+    TRY_CUDA(cudaEventRecord(cuda_device(device)->mark[number], cuda_stream(device, LANE_COMPUTE)));
+    return OK;
+}
+
+static Status cuda_reached(Device *device, int number, bool *reached)
+{
+    cudaError_t error = cudaEventQuery(cuda_device(device)->mark[number]);
+    *reached = error != cudaErrorNotReady;
+    if (*reached) TRY_CUDA(error);
     return OK;
 }
 
@@ -250,6 +274,16 @@ const Backend cuda_backend = {
     .optimizer_apply = cuda_optimizer_apply,
     .square_sum = cuda_square_sum,
     .average = cuda_average,
+    .tally = cuda_tally,
+    .decide = cuda_decide,
+    .mark = cuda_mark,
+    .reached = cuda_reached,
+    .uploaded = cuda_uploaded,
+    .segment_begin = cuda_segment_begin,
+    .segment_end = cuda_segment_end,
+    .segment_run = cuda_segment_run,
+    .segment_free = cuda_segment_free,
+    .weights_copy = cuda_weights_copy,
     .wait = cuda_wait,
     .finish = cuda_finish,
     .stream = cuda_lane_stream,

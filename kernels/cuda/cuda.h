@@ -17,6 +17,14 @@ typedef struct CublasLibrary CublasLibrary; /* cublas.h */
 typedef struct PlanCache PlanCache;         /* plan_cache.h */
 typedef struct Staging Staging;             /* staging.h */
 
+/* The 16-bit copy of the weights, if there is one (weights.c). */
+typedef struct CudaWeights {
+    const float *param; /* borrowed, all of these: device memory of the caller */
+    char *half;
+    size_t count;
+    Dtype dtype;
+} CudaWeights;
+
 /* Device.impl of the CUDA backend. */
 typedef struct CudaDevice {
     int ordinal;
@@ -26,11 +34,13 @@ typedef struct CudaDevice {
     char name[256];
     cudaStream_t stream[LANE_COUNT]; /* owned; LANE_COMM has high priority */
     cudaEvent_t event[LANE_COUNT];   /* owned: the end of each lane, when another waits for it */
+    cudaEvent_t mark[BACKEND_MARKS]; /* owned: points in the compute lane that the host asks for */
     Staging *staging;                /* owned */
     void *scratch;                   /* owned: device memory of kernel_square_sum */
     CudnnLibrary *cudnn;             /* owned */
     CublasLibrary *cublas;           /* owned */
     PlanCache *plans;                /* owned */
+    CudaWeights weights;
 } CudaDevice;
 
 #define OP(KIND, name, inputs, outputs, min_inputs, formula) extern const OpKernel cuda_##name;
@@ -40,8 +50,21 @@ typedef struct CudaDevice {
 /* The parts of the backend's vtable that are kernels, not ops (optimizer.c). */
 Status cuda_optimizer_apply(Device *device, const OptimizerUpdate *update);
 Status cuda_square_sum(Device *device, const float *x, size_t count, double *sum_of_squares);
-Status cuda_average(Device *device, float *running, const float *batch, const float *correct, float decay, size_t count,
-                    const float *commit);
+Status cuda_average(Device *device, float *running, const float *batch, const float *correct, const float *decay,
+                    size_t count, const float *commit);
+Status cuda_tally(Device *device, const TallyCall *tally); /* verdict.c */
+Status cuda_decide(Device *device, const Verdict *verdict);
+
+/* segment.c */
+Status cuda_segment_begin(Device *device);
+Status cuda_segment_end(Device *device, void **segment);
+Status cuda_segment_run(Device *device, void *segment);
+void cuda_segment_free(Device *device, void *segment);
+
+/* weights.c. `weights_half`: where the copy of packed f32 memory lies, as `dtype` and aligned to 16 bytes; NULL if it
+ * has none. */
+Status cuda_weights_copy(Device *device, const float *param, size_t count, void *half, Dtype dtype);
+void *weights_half(const Device *device, const void *param, size_t count, Dtype dtype);
 
 /* How many devices are visible; ERR_DEVICE with the reason where the driver is missing or too old. */
 NODISCARD Status cuda_device_count(int *count);

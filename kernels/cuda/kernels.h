@@ -8,6 +8,7 @@
 #define TOWERS_KERNELS_CUDA_KERNELS_H
 
 #include <cuda_runtime_api.h>
+#include <math.h> /* C++ wants it outside of the braces below */
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,6 +16,7 @@ extern "C" {
 
 #include "kernels/op.h"
 #include "kernels/optimizer.h"
+#include "kernels/verdict.h"
 
 /* Memory that prepare gives to the reducing kernels: counters, zero before the first launch, zero again after each. */
 enum { KERNEL_COUNTERS_BYTES = 4096 };
@@ -73,8 +75,12 @@ cudaError_t kernel_softmax_loss_dx(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_optimizer(const OptimizerUpdate *update, cudaStream_t stream);
 enum { KERNEL_SQUARE_SUM_BYTES = 8192 }; /* scratch of kernel_square_sum: zero before the first launch */
 cudaError_t kernel_square_sum(const float *x, size_t count, void *scratch, double *sum, cudaStream_t stream);
-cudaError_t kernel_average(float *running, const float *batch, const float *correct, float decay, size_t count,
+cudaError_t kernel_average(float *running, const float *batch, const float *correct, const float *decay, size_t count,
                            const float *commit, cudaStream_t stream);
+
+/* ---- the verdict on a step: one thread each */
+cudaError_t kernel_tally(const TallyCall *tally, cudaStream_t stream);
+cudaError_t kernel_decide(const Verdict *verdict, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -32,8 +32,8 @@ Status cuda_square_sum(Device *device, const float *x, size_t count, double *sum
     return OK;
 }
 
-Status cuda_average(Device *device, float *running, const float *batch, const float *correct, float decay, size_t count,
-                    const float *commit)
+Status cuda_average(Device *device, float *running, const float *batch, const float *correct, const float *decay,
+                    size_t count, const float *commit)
 {
     if (count >= (size_t)KERNEL_MAX_ELEMENTS)
         return FAIL(ERR_UNSUPPORTED, "averages of %zu elements; at most 2^31 - 1", count);

@@ -293,20 +293,20 @@ cudaError_t kernel_square_sum(const float *x, size_t count, void *scratch, doubl
 
 /* ---- running averages */
 
-BOUNDED average_kernel(float *running, const float *batch, const float *correct, float weight, uint32_t count,
+BOUNDED average_kernel(float *running, const float *batch, const float *correct, const float *decay, uint32_t count,
                        const float *commit)
 {
     uint32_t i = blockIdx.x * BLOCK + threadIdx.x;
     if (i >= count || *commit == 0.0f) return;
     float value = correct ? batch[i] * correct[i] : batch[i];
-    running[i] += weight * (value - running[i]);
+    running[i] += (1.0f - *decay) * (value - running[i]);
 }
 
-cudaError_t kernel_average(float *running, const float *batch, const float *correct, float decay, size_t count,
+cudaError_t kernel_average(float *running, const float *batch, const float *correct, const float *decay, size_t count,
                            const float *commit, cudaStream_t stream)
 {
     if (count == 0) return LAUNCH_ERROR();
     LAUNCH((average_kernel), (uint32_t)ceil_divided((int64_t)count, BLOCK), BLOCK, stream, running, batch, correct,
-           1.0f - decay, (uint32_t)count, commit);
+           decay, (uint32_t)count, commit);
     return LAUNCH_ERROR();
 }

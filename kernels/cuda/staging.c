@@ -1,27 +1,69 @@
-/* The ring: slots of equal size, taken in turn; each remembers by an event when its last copy left it. */
+/* The rings and buffers of staging.h. A ring is slots of equal size, taken in turn; each remembers by an event when its
+ * last copy left it. Small copies (labels, counters) have a ring of their own, with many slots. */
 #include "kernels/cuda/staging.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 24 };
-static const size_t SLOT_BYTES = (size_t)4 << 20;
+enum { SLOTS = 24, SMALL_SLOTS = 512, BUFFERS = 2 };
+static const size_t SLOT_BYTES = (size_t)4 << 20, SMALL_BYTES = (size_t)16 << 10;
+
+typedef struct Ring {
+    char *memory; /* pinned, owned */
+    size_t slot_bytes;
+    cudaEvent_t *left; /* owned: [slots] */
+    int slots, next;
+} Ring;
+
+/* A place on the device that pixels wait in. */
+typedef struct Buffer {
+    void *memory; /* owned */
+    cudaEvent_t filled, emptied;
+} Buffer;
 
 struct Staging {
-    char *memory; /* pinned, owned: SLOTS * SLOT_BYTES */
-    cudaEvent_t left[SLOTS];
-    int next;
+    Ring large, small;
+    Buffer buffer[BUFFERS];
+    size_t buffer_bytes;
+    int next;         /* buffer */
+    cudaEvent_t read; /* the last upload from pinned memory has read it */
 };
+
+/* ---- life */
+
+static Status ring_open(Ring *ring, int slots, size_t slot_bytes)
+{
+    void *memory;
+    ring->slot_bytes = slot_bytes;
+    ring->left = calloc((size_t)slots, sizeof *ring->left);
+    if (!ring->left) return FAIL(ERR_MEMORY, "ring of pinned memory");
+    TRY_CUDA(cudaHostAlloc(&memory, (size_t)slots * slot_bytes, cudaHostAllocDefault));
+    ring->memory = memory;
+    for (; ring->slots < slots; ring->slots++)
+        TRY_CUDA(cudaEventCreateWithFlags(&ring->left[ring->slots], cudaEventDisableTiming));
+    return OK;
+}
+
+static void ring_close(Ring *ring)
+{
+    for (int i = 0; i < ring->slots; i++) cudaEventDestroy(ring->left[i]);
+    if (ring->memory) cudaFreeHost(ring->memory);
+    free(ring->left);
+}
 
 Status staging_open(Staging **made)
 {
     Status st = OK;
-    void *memory;
     Staging *s = calloc(1, sizeof *s);
     if (!s) return FAIL(ERR_MEMORY, "ring of pinned memory");
-    TRY_CUDA_OUT(cudaHostAlloc(&memory, SLOTS * SLOT_BYTES, cudaHostAllocDefault));
-    s->memory = memory;
-    for (int i = 0; i < SLOTS; i++) TRY_CUDA_OUT(cudaEventCreateWithFlags(&s->left[i], cudaEventDisableTiming));
+    TRY_OUT(ring_open(&s->large, SLOTS, SLOT_BYTES));
+    TRY_OUT(ring_open(&s->small, SMALL_SLOTS, SMALL_BYTES));
+    TRY_CUDA_OUT(cudaEventCreateWithFlags(&s->read, cudaEventDisableTiming));
+    for (int i = 0; i < BUFFERS; i++) {
+        TRY_CUDA_OUT(cudaEventCreateWithFlags(&s->buffer[i].filled, cudaEventDisableTiming));
+        TRY_CUDA_OUT(cudaEventCreateWithFlags(&s->buffer[i].emptied, cudaEventDisableTiming));
+    }
     *made = s;
     s = NULL;
 out:
@@ -29,25 +71,84 @@ out:
     return st;
 }
 
+static void buffers_free(Staging *s)
+{
+    for (int i = 0; i < BUFFERS; i++) {
+        if (s->buffer[i].memory) cudaFree(s->buffer[i].memory);
+        s->buffer[i].memory = NULL;
+    }
+    s->buffer_bytes = 0;
+}
+
 void staging_close(Staging *s)
 {
     if (!s) return;
-    for (int i = 0; i < SLOTS; i++)
-        if (s->left[i]) cudaEventDestroy(s->left[i]);
-    if (s->memory) cudaFreeHost(s->memory);
+    ring_close(&s->large);
+    ring_close(&s->small);
+    buffers_free(s);
+    for (int i = 0; i < BUFFERS; i++) {
+        if (s->buffer[i].filled) cudaEventDestroy(s->buffer[i].filled);
+        if (s->buffer[i].emptied) cudaEventDestroy(s->buffer[i].emptied);
+    }
+    if (s->read) cudaEventDestroy(s->read);
     free(s);
 }
 
+/* ---- through a ring */
+
 Status staging_upload(Staging *s, void *to, const void *host, size_t bytes, cudaStream_t stream)
 {
-    for (size_t done = 0; done < bytes; done += SLOT_BYTES) {
-        size_t part = bytes - done < SLOT_BYTES ? bytes - done : SLOT_BYTES;
-        char *slot = s->memory + (size_t)s->next * SLOT_BYTES;
-        TRY_CUDA(cudaEventSynchronize(s->left[s->next])); /* at once for an event that was never recorded */
+    Ring *ring = bytes <= SMALL_BYTES ? &s->small : &s->large;
+    for (size_t done = 0; done < bytes; done += ring->slot_bytes) {
+        size_t part = bytes - done < ring->slot_bytes ? bytes - done : ring->slot_bytes;
+        char *slot = ring->memory + (size_t)ring->next * ring->slot_bytes;
+        TRY_CUDA(cudaEventSynchronize(ring->left[ring->next])); /* at once for an event that was never recorded */
         memcpy(slot, (const char *)host + done, part);
         TRY_CUDA(cudaMemcpyAsync((char *)to + done, slot, part, cudaMemcpyHostToDevice, stream));
-        TRY_CUDA(cudaEventRecord(s->left[s->next], stream));
-        s->next = (s->next + 1) % SLOTS;
+        TRY_CUDA(cudaEventRecord(ring->left[ring->next], stream));
+        ring->next = (ring->next + 1) % ring->slots;
     }
+    return OK;
+}
+
+/* ---- from pinned memory */
+
+void staging_expect(Staging *s, size_t bytes)
+{
+    bool made = true;
+    if (bytes <= s->buffer_bytes) return;
+    buffers_free(s);
+    for (int i = 0; i < BUFFERS && made; i++) made = cudaMalloc(&s->buffer[i].memory, bytes) == cudaSuccess;
+    if (made) {
+        s->buffer_bytes = bytes;
+        return;
+    }
+    (void)cudaGetLastError();
+    buffers_free(s);
+}
+
+Status staging_upload_pinned(Staging *s, void *to, const void *host, size_t bytes, cudaStream_t compute,
+                             cudaStream_t copy)
+{
+    Buffer *buffer = &s->buffer[s->next];
+    if (bytes > s->buffer_bytes) {
+        TRY_CUDA(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, compute));
+        TRY_CUDA(cudaEventRecord(s->read, compute));
+        return OK;
+    }
+    s->next = (s->next + 1) % BUFFERS;
+    TRY_CUDA(cudaStreamWaitEvent(copy, buffer->emptied, 0));
+    TRY_CUDA(cudaMemcpyAsync(buffer->memory, host, bytes, cudaMemcpyHostToDevice, copy));
+    TRY_CUDA(cudaEventRecord(buffer->filled, copy));
+    TRY_CUDA(cudaEventRecord(s->read, copy));
+    TRY_CUDA(cudaStreamWaitEvent(compute, buffer->filled, 0));
+    TRY_CUDA(cudaMemcpyAsync(to, buffer->memory, bytes, cudaMemcpyDeviceToDevice, compute));
+    TRY_CUDA(cudaEventRecord(buffer->emptied, compute));
+    return OK;
+}
+
+Status staging_wait(Staging *s)
+{
+    TRY_CUDA(cudaEventSynchronize(s->read));
     return OK;
 }

@@ -1,7 +1,9 @@
-/* A ring of pinned host memory for copies from ordinary memory to the device.
+/* Copies from host memory to the device that do not hold the host back.
  *
- * A copy out of pageable memory holds the host back until the stream has reached it; through the ring the host only
- * copies into a free piece and goes on, as long as fewer than the ring's bytes are under way. */
+ * A copy out of pageable memory holds the host back until the stream has reached it; through a ring of pinned memory
+ * the host only copies into a free piece and goes on, as long as fewer than the ring's bytes are under way. Large
+ * batches of pixels lie in pinned memory of their own: they go to the device on the copy stream, beside the work of the
+ * step before, into one of two buffers there, and from it to their place in the order of the compute stream. */
 #ifndef TOWERS_KERNELS_CUDA_STAGING_H
 #define TOWERS_KERNELS_CUDA_STAGING_H
 
@@ -14,5 +16,13 @@ void staging_close(Staging *staging); /* NULL is fine */
 
 /* Copy host memory, which may be reused on return, to device memory in the order of `stream`. */
 NODISCARD Status staging_upload(Staging *staging, void *to, const void *host, size_t bytes, cudaStream_t stream);
+
+/* Uploads of up to `bytes` from pinned memory will come: make the buffers for them. Without room for them such uploads
+ * wait for their turn in the compute stream. Before the first step. */
+void staging_expect(Staging *staging, size_t bytes);
+/* Copy pinned host memory to device memory in the order of `compute`. It may be reused after staging_wait. */
+NODISCARD Status staging_upload_pinned(Staging *staging, void *to, const void *host, size_t bytes, cudaStream_t compute,
+                                       cudaStream_t copy);
+NODISCARD Status staging_wait(Staging *staging);
 
 #endif

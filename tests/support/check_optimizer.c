@@ -257,11 +257,13 @@ static void run_average(Device *device, float *running, const float *batch, cons
 {
     size_t bytes = n * sizeof(float);
     void *r = to_device(device, running, bytes), *b = to_device(device, batch, bytes);
+    float decay = 0.9f;
     void *c = correct ? to_device(device, correct, bytes) : NULL, *gate = to_device(device, &commit, sizeof commit);
-    must(device->backend->average(device, r, b, c, 0.9f, n, gate));
+    void *d = to_device(device, &decay, sizeof decay);
+    must(device->backend->average(device, r, b, c, d, n, gate));
     to_host(device, running, r, bytes);
-    void *const all[] = {r, b, c, gate};
-    for (int i = 0; i < 4; i++)
+    void *const all[] = {r, b, c, gate, d};
+    for (int i = 0; i < 5; i++)
         if (all[i]) device->backend->release(device, all[i]);
 }
 

@@ -109,11 +109,25 @@ static Status square_sum(Device *device, const float *x, size_t count, double *s
     return OK;
 }
 
-static Status average(Device *device, float *running, const float *batch, const float *correct, float decay,
+static Status average(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                       size_t count, const float *commit)
 {
     (void)running, (void)batch, (void)correct, (void)decay, (void)commit;
     record(device, (FakeEvent){.kind = FAKE_AVERAGE, .bytes = count});
+    return OK;
+}
+
+static Status tally(Device *device, const TallyCall *call)
+{
+    record(device, (FakeEvent){.kind = FAKE_TALLY});
+    tally_write(call);
+    return OK;
+}
+
+static Status decide(Device *device, const Verdict *call)
+{
+    record(device, (FakeEvent){.kind = FAKE_DECIDE});
+    verdict_decide(call);
     return OK;
 }
 
@@ -155,6 +169,8 @@ FakeBackend *fake_create(uint32_t strided_in, uint32_t strided_out, uint32_t in_
                               .optimizer_apply = apply_optimizer,
                               .square_sum = square_sum,
                               .average = average,
+                              .tally = tally,
+                              .decide = decide,
                               .wait = wait,
                               .finish = finish,
                               .describe = describe};

@@ -198,6 +198,10 @@ static void put_step(FILE *to, const StepRecord *record)
     put_integers(to, "backward_us", record->backward_us, record->towers);
     put_slow(to, record);
     put_pair(to, "top1", record->top1);
+    if (record->loss_scale > 0) {
+        put_pair(to, "loss_scale", record->loss_scale);
+        fprintf(to, ",\"overflow\":%s", record->overflow ? "true" : "false");
+    }
     fprintf(to, ",\"skipped\":%s}\n", record->skipped ? "true" : "false");
 }
 
@@ -265,6 +269,7 @@ static Status scalars_add(Metrics *metrics, const StepRecord *record)
     if (record->averages) TRY(averages_add(metrics, record));
     TRY(parts_add(metrics, record));
     TRY(events_scalar(events, record->step, "learning_rate", record->lr));
+    if (record->loss_scale > 0) TRY(events_scalar(events, record->step, "loss_scale", record->loss_scale));
     return events_scalar(events, record->step, "images_per_sec", record->images_per_sec);
 }
 

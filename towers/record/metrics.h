@@ -36,6 +36,8 @@ typedef struct StepRecord {
     const char *slow_phase;                  /* where it loses the time; NULL: nobody is slow */
     double top1;                             /* training accuracy of this step's batch */
     bool skipped;                            /* the gate refused the update */
+    double loss_scale;                       /* in f16; 0: none, and no word of it */
+    bool overflow;                           /* skipped because a gradient was too large at this scale */
 } StepRecord;
 
 typedef struct Metrics Metrics;

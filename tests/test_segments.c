@@ -1,0 +1,142 @@
+/* Stretches of a step that are recorded once and repeated: when that begins, that nothing but launches is recorded,
+ * that every stretch of every slot has its own recording, that all are given back, and what happens where the device
+ * refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "inception/models.h"
+#include "tests/support/fake_backend.h"
+#include "tests/support/tower_run.h"
+
+enum { STEPS = 12, RECORDINGS = 64 };
+
+static FakeBackend *fake;
+static struct Recording {
+    int first, count; /* launches */
+    bool open, freed;
+    int runs;
+} recording[RECORDINGS];
+static int recordings, events_before, launches, bad_events;
+static bool recording_now, refuse;
+
+static Status open_fake(const DeviceConfig *config, Device *device)
+{
+    (void)config;
+    fake_open(fake, device);
+    return OK;
+}
+
+static void see_launch(void *context, OpCall *call)
+{
+    (void)context, (void)call;
+    launches++;
+}
+
+static Status ones(Device *device, const float *x, size_t count, double *sum)
+{
+    (void)device, (void)x, (void)count;
+    *sum = 1;
+    return OK;
+}
+
+static Status see_begin(Device *device)
+{
+    (void)device;
+    assert_false(recording_now);
+    recording_now = true;
+    events_before = fake->event_count;
+    return OK;
+}
+
+static Status see_end(Device *device, void **segment)
+{
+    (void)device;
+    assert_true(recording_now);
+    recording_now = false;
+    for (int i = events_before; i < fake->event_count; i++) bad_events += fake->event[i].kind != FAKE_LAUNCH;
+    *segment = NULL;
+    if (refuse) return FAIL(ERR_DEVICE, "told to refuse");
+    assert_in_range(recordings, 0, RECORDINGS - 1);
+    recording[recordings] = (struct Recording){.count = fake->event_count - events_before};
+    *segment = &recording[recordings++];
+    return OK;
+}
+
+static Status see_run(Device *device, void *segment)
+{
+    (void)device;
+    assert_false(recording_now);
+    ((struct Recording *)segment)->runs++;
+    return OK;
+}
+
+static void see_free(Device *device, void *segment)
+{
+    (void)device;
+    assert_false(((struct Recording *)segment)->freed);
+    ((struct Recording *)segment)->freed = true;
+}
+
+static int run_with(bool graphs, bool refusing)
+{
+    TowerRun run;
+    fake = fake_create(~0u, ~0u, 0);
+    assert_non_null(fake);
+    fake->backend.open = open_fake;
+    fake->backend.square_sum = ones;
+    fake->backend.segment_begin = see_begin;
+    fake->backend.segment_end = see_end;
+    fake->backend.segment_run = see_run;
+    fake->backend.segment_free = see_free;
+    fake->on_launch = see_launch;
+    recordings = launches = bad_events = 0;
+    refuse = refusing;
+    tower_run_open(&run, &fake->backend, &model_fashion_cnn, 2);
+    run.job.graphs = graphs;
+    tower_run_live(&run);
+    if (run.status != OK) fail_msg("%s", status_message());
+    tower_run_close(&run);
+    assert_true(fake->event_count < FAKE_MAX_EVENTS);
+    fake_destroy(fake);
+    return launches;
+}
+
+static void test_recorded_and_repeated(void **state)
+{
+    (void)state;
+    int one_by_one = run_with(false, false), step = one_by_one / STEPS;
+    assert_int_equal(recordings, 0);
+    int recorded = run_with(true, false), inside = 0;
+    assert_int_equal(bad_events, 0);
+    assert_int_equal(recorded, (SEGMENT_WARM + 1) * step); /* the last of them into the recordings */
+    assert_in_range(recordings, 4, RECORDINGS);            /* two slots, forward and at least one bucket */
+    assert_int_equal(recordings % 2, 0);
+    for (int i = 0; i < recordings; i++) {
+        assert_int_equal(recording[i].runs, STEPS - SEGMENT_WARM);
+        assert_true(recording[i].freed);
+        inside += recording[i].count;
+    }
+    assert_int_equal(inside, step);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    int one_by_one = run_with(false, false);
+    int recorded = run_with(true, true);
+    assert_int_equal(recorded, one_by_one + one_by_one / STEPS); /* one attempt each, and all the same */
+    assert_int_equal(recordings, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recorded_and_repeated),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

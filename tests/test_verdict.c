@@ -1,0 +1,68 @@
+/* The verdict on a step, on every backend of this build: lanes, gates, latch, loss scale. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "tests/support/check_verdict.h"
+#include "tests/support/fake_backend.h"
+
+/* The fake runs the rule as it stands in the header; the others have their own way to it. */
+static void on_each_backend(void (*check)(Device *device))
+{
+    static const char *const names[] = {"cpu", "cuda"};
+    FakeBackend *fake = fake_create(0, 0, 0);
+    Device device;
+    assert_non_null(fake);
+    fake_open(fake, &device);
+    check(&device);
+    fake_destroy(fake);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const Backend *backend;
+        DeviceConfig config = {.threads = 1};
+        device = (Device){0};
+        if (backend_find(names[i], &backend, NULL, 0) != OK || backend->open(&config, &device) != OK) continue;
+        check(&device);
+        backend->close(&device);
+    }
+}
+
+static void test_tally(void **state)
+{
+    (void)state;
+    on_each_backend(check_tally);
+}
+
+static void test_gates(void **state)
+{
+    (void)state;
+    on_each_backend(check_gates);
+}
+
+static void test_halt(void **state)
+{
+    (void)state;
+    on_each_backend(check_halt);
+}
+
+static void test_loss_scale(void **state)
+{
+    (void)state;
+    on_each_backend(check_loss_scale);
+}
+
+static void test_scalars(void **state)
+{
+    (void)state;
+    on_each_backend(check_scalars);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tally),      cmocka_unit_test(test_gates),   cmocka_unit_test(test_halt),
+        cmocka_unit_test(test_loss_scale), cmocka_unit_test(test_scalars),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
