@@ -135,7 +135,7 @@ def whole_network(part, device="cuda"):
     for side, steps in ((299, 1), (107, 10)):
         for kind in ("f32", "tf32"):
             done = part.run([sys.executable, os.path.abspath(__file__), "whole", "--driver", driver, "--device", device, "--side", str(side), "--type", kind,
-                             "--steps", str(steps)], 60)
+                             "--steps", str(steps)], 75)
             for line in done.stdout.splitlines() if done else ():
                 if line.startswith("{"):
                     part.add(json.loads(line))
