@@ -5,7 +5,7 @@
 
 #include "towers/data/share.h"
 
-static const double SLOW_SHARE = 0.15, SLOW_LEAST = 0.5e-3, SLOW_STEPS = 0.85;
+static const double SLOW_SHARE = 0.15, SLOW_LEAST = 3e-3, SLOW_STEPS = 0.85;
 
 const char *straggler_phase_name(int phase)
 {

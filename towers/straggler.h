@@ -2,9 +2,10 @@
  * equally long, since each ends with the sum over all; the time up to the arrival at the sum tells them apart.
  *
  * Robust and relative: a tower is slow in a phase if over a window of steps the median of (its time - what the others'
- * median needs for as many samples) is above SLOW_SHARE of a step's work and SLOW_LEAST, if that is so (by half of it)
- * in 34 of 40 steps, and if its work as a whole takes longer than the others'. One bad moment of a machine, or noise
- * that hits now this tower and now that one, names nobody. It is named when two windows in a row agree. */
+ * median needs for as many samples) is above SLOW_SHARE of a step's work and SLOW_LEAST (a time slice of a busy
+ * machine), if that is so (by half of it) in 34 of 40 steps, and if its work as a whole takes longer than the others'.
+ * One bad moment of a machine, or noise that hits now this tower and now that one, names nobody. It is named when two
+ * windows in a row agree. */
 #ifndef TOWERS_STRAGGLER_H
 #define TOWERS_STRAGGLER_H
 
