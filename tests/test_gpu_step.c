@@ -84,6 +84,33 @@ static void test_it_learns(void **state)
     gpu_run_close(&run);
 }
 
+/* ---- graphs */
+
+static void check_graphs(int towers, int ranks, Dtype compute)
+{
+    double losses[2][GPU_RUN_STEPS + 1];
+    for (int graphs = 0; graphs < 2; graphs++) {
+        GpuRun run;
+        gpu_run_open(&run, towers, ranks);
+        run.job.max_steps = GPU_RUN_STEPS;
+        run.job.graphs = graphs;
+        run.job.program.compute = compute;
+        must_live(&run);
+        if (ranks == 1 && graphs) assert_true(fake_gpu_count("cudaGraphLaunch") > 0);
+        memcpy(losses[graphs], run.seen->loss, sizeof losses[graphs]);
+        gpu_run_close(&run);
+    }
+    assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
+}
+
+static void test_graphs_give_the_same_bits(void **state)
+{
+    (void)state;
+    check_graphs(1, 1, DTYPE_F32);
+    check_graphs(2, 1, DTYPE_BF16);
+    check_graphs(2, 2, DTYPE_F16);
+}
+
 /* ---- what a step asks of the driver */
 
 typedef struct Allowed {
@@ -130,6 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_it_learns, fake_as_new),
         cmocka_unit_test_setup(test_same_bits_under_all_schedules, fake_as_new),
+        cmocka_unit_test_setup(test_graphs_give_the_same_bits, fake_as_new),
         cmocka_unit_test_setup(test_warm_steps_neither_allocate_nor_wait, fake_as_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

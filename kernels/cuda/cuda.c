@@ -157,7 +157,6 @@ static void cuda_release(Device *device, void *memory)
 static void cuda_pin(Device *device, void *host, size_t bytes, bool often)
 {
     Staging *staging = cuda_device(device)->staging;
-    if (!often && staging_wait(staging) != OK) return; /* the device has failed, and may still read it */
     cudaError_t error = often ? cudaHostRegister(host, bytes, cudaHostRegisterDefault) : cudaHostUnregister(host);
     if (error != cudaSuccess) (void)cudaGetLastError();
     if (often && error == cudaSuccess && bytes >= LARGE_UPLOAD) staging_expect(staging, bytes);
@@ -227,8 +226,8 @@ static Status cuda_reached(Device *device, int number, bool *reached)
 {
     cudaError_t error = cudaEventQuery(cuda_device(device)->mark[number]);
     *reached = error != cudaErrorNotReady;
-    if (*reached) TRY_CUDA(error);
-    return OK;
+    if (!*reached || error == cudaSuccess) return OK;
+    return cuda_failed(error, __FILE__, __LINE__, "cudaEventQuery of a step's results");
 }
 
 static void *cuda_lane_stream(Device *device, Lane lane)
