@@ -209,7 +209,7 @@ static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to
     Program graph = {0}, program = {0};
     Layout *layout = NULL;
     Device device = {0};
-    DeviceConfig config = {.threads = threads, .winograd = job->winograd};
+    DeviceConfig config = {.threads = threads, .winograd = job->winograd, .direct_bf16 = job->direct_bf16};
     ProgramConfig training = job->program;
     char joined[256];
     size_t before = resident_bytes();

@@ -143,6 +143,7 @@ Status job_model(Options *o, JobFiles *files)
     job->program.canvas = job->program.options.side + 2 * job->pad;
     job->program.data_channels = model->channels;
     job->winograd = o->winograd;
+    job->direct_bf16 = !o->winograd_bf16;
     job->optimizer = optimizer_fill(o);
     job->ema_decay = o->ema_decay;
     return OK;

@@ -182,7 +182,10 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
     Peak peak = {0};
     const Batch *batch;
     ReplicaConfig config = {.backend = job->backend,
-                            .device = {.threads = job->threads, .winograd = job->winograd, .tf32 = job->tf32},
+                            .device = {.threads = job->threads,
+                                       .winograd = job->winograd,
+                                       .direct_bf16 = job->direct_bf16,
+                                       .tf32 = job->tf32},
                             .program = job->program,
                             .local = 1,
                             .train_n = {job->shares.batch[0]},

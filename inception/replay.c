@@ -81,6 +81,7 @@ static Status device_choose(const Options *o, const Capsule *capsule, const Back
                                                        : 1,
                              .deterministic = capsule->deterministic,
                              .winograd = capsule->winograd,
+                             .direct_bf16 = capsule->direct_bf16,
                              .tf32 = capsule->tf32};
     return OK;
 }

@@ -41,8 +41,8 @@ static json_t *network_json(const TrainJob *job)
 
 static json_t *device_json(const TrainJob *job)
 {
-    return json_pack("{s:s, s:b, s:b, s:b}", "backend", job->backend->name, "winograd", job->winograd, "tf32",
-                     job->tf32, "deterministic", job->deterministic);
+    return json_pack("{s:s, s:b, s:b, s:b, s:b}", "backend", job->backend->name, "winograd", job->winograd,
+                     "direct_bf16", job->direct_bf16, "tf32", job->tf32, "deterministic", job->deterministic);
 }
 
 static json_t *finding_json(const Finding *found)
@@ -330,6 +330,7 @@ static void device_read(Fields *f, Capsule *c)
 {
     text(f, "backend", c->backend, sizeof c->backend);
     c->winograd = boolean(f, "winograd");
+    c->direct_bf16 = boolean(f, "direct_bf16");
     c->tf32 = boolean(f, "tf32");
     c->deterministic = boolean(f, "deterministic");
 }

@@ -27,9 +27,10 @@ typedef struct TrainJob {
     int processes, threads; /* threads of each tower */
     int gpu[GPUS_MAX], gpu_count;
     bool deterministic;
-    bool tf32;     /* f32 products on a GPU: DeviceConfig.tf32 */
-    bool graphs;   /* repeat a step's launches as CUDA graphs, on a GPU */
-    bool winograd; /* 3x3 convolutions on a CPU: DeviceConfig.winograd */
+    bool tf32;        /* f32 products on a GPU: DeviceConfig.tf32 */
+    bool graphs;      /* repeat a step's launches as CUDA graphs, on a GPU */
+    bool winograd;    /* 3x3 convolutions on a CPU: DeviceConfig.winograd */
+    bool direct_bf16; /* likewise */
 
     /* optimization */
     OptimizerHyper optimizer;

@@ -262,10 +262,11 @@ static Status own_choose(ConvState *state, Device *device, const Operands *o)
     const WgradCode *code = o->kind == ONEDNN_CONV_DW ? wgrad_code() : NULL;
     bool turned = o->kind == ONEDNN_CONV_DX;
     const Tensor *from = turned ? o->y : o->x, *to = turned ? o->x : o->y;
-    if (o->kind == ONEDNN_CONV_DW && winograd_dw_takes(o->x, o->y, &o->window))
+    bool winograd = !device->config.direct_bf16;
+    if (winograd && o->kind == ONEDNN_CONV_DW && winograd_dw_takes(o->x, o->y, &o->window))
         return winograd_dw_create(o->x, o->y, &o->window, &state->winograd_dw);
     if (wgrad_takes(code, o->x, o->y)) return wgrad_create(code, o->x, o->y, &o->window, &state->wgrad);
-    if (o->kind != ONEDNN_CONV_DW && !o->bias && !o->relu && winograd_takes(from, to, &o->window))
+    if (winograd && o->kind != ONEDNN_CONV_DW && !o->bias && !o->relu && winograd_takes(from, to, &o->window))
         return winograd_create(from, to, &o->window, turned, cpu_threads(device), &state->winograd);
     return OK;
 }
