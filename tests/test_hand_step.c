@@ -85,7 +85,7 @@ static void weights_make(void)
 
 /* ---- the step */
 
-static void step_take(const Dataset *data, const Backend *cpu, const int32_t *batch, int towers, const char *run_dir)
+static void one_step(const Dataset *data, const Backend *cpu, const int32_t *batch, int towers, const char *run_dir)
 {
     char start[PATH_BYTES];
     Program program;
@@ -203,7 +203,7 @@ static void test_step_by_hand(void **state)
         snprintf(name, sizeof name, "run%zu", i);
         path_make(run_dir, name);
         assert_int_equal(directory_create(run_dir), OK);
-        step_take(data, cpu, shares[i], towers[i], run_dir);
+        one_step(data, cpu, shares[i], towers[i], run_dir);
         weights_check(run_dir);
         losses_check(run_dir, shares[i], towers[i]);
     }

@@ -54,13 +54,15 @@ static void step_run(Replica *r, const ModelOptions *options)
                    .pixels = pixels,
                    .labels = labels,
                    .augment = augment};
-    UpdateInfo info = {.lr = 0.1, .grad_scale = 1, .bn_decay = 0.9, .step = 1, .commit = true};
+    OptimizerScalars now = {.lr = 0.1f, .grad_scale = 1, .bn_decay = 0.9f, .step = 1, .commit = 1};
     bool fed = true;
     assert_non_null(pixels);
     for (size_t i = 0; i < N * image; i++) pixels[i] = (uint8_t)(i * 2654435761u >> 24);
     assert_int_equal(replica_feed(r, &r->train[0], &batch, 0, 0, 1.0f / N), OK);
     assert_int_equal(plan_run(r->train[0].plan, 0, plan_op_count(r->train[0].plan)), OK);
-    assert_int_equal(replica_update(r, &info, &fed), OK);
+    assert_int_equal(r->device.backend->upload(&r->device, r->scalars, &now, sizeof now), OK);
+    assert_int_equal(replica_update(r, &fed), OK);
+    assert_int_equal(r->device.backend->finish(&r->device, LANE_COMPUTE), OK);
     free(pixels);
 }
 
