@@ -33,7 +33,8 @@ typedef union OpAttr {
     } image;
     struct {
         Window window;
-        bool relu; /* OP_CONV only */
+        bool relu;     /* OP_CONV only */
+        float epsilon; /* OP_CONV_DX_SUMS only: of the batch norm */
     } conv;
     struct {
         bool relu; /* OP_DENSE only */

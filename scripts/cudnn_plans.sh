@@ -21,9 +21,9 @@ Only engines that come compiled are counted.
 
 - *forward*, *data*, *filter*: a convolution and its two gradients. These are what the trainer runs.
 - *statistics*: convolution with the sums that batch normalization needs in its epilogue (\`--fuse ii-s\`).
-- *apply+statistics*: the same, with the normalization and ReLU of its input in its prologue.
-- *data+sums*: gradient of the input with the ReLU's mask and the sums of batch normalization's gradient.
-- *apply+filter*: gradient of the weights, with the normalization and ReLU of its input in its prologue.
+- *apply+statistics*: the same, with the normalization and ReLU of its input in its prologue (\`--fuse iii-h\`).
+- *data+sums*: gradient of the input with the ReLU's mask and the sums of batch normalization's gradient (\`iii-h\`).
+- *apply+filter*: gradient of the weights, with the normalization and ReLU of its input in its prologue (\`iii-h\`).
 
 The joined forms need f16; in bf16 cuDNN has none for Inception v3 on the H200, and was not asked elsewhere. The first convolution has no gradient of
 its input and no normalization before it, so it counts only where it applies. Strides are those of the trained graph:
@@ -41,8 +41,8 @@ TEXT
 The joined ops that `--fuse auto` makes of each model (siblings joined, pools moved), each asked for with the strides
 that the memory plan gives it.
 
-| model | batch | GPU | type | convolutions | with sums |
-|---|---|---|---|---|---|
+| model | batch | GPU | type | convolutions | with sums | that normalize their input | gradients with sums |
+|---|---|---|---|---|---|---|---|
 TEXT
     sed -n 's/^step//p' "$table"
     cat <<'TEXT'

@@ -226,7 +226,8 @@ def part_bench(part):
         for dtype, batch in (("bf16", 256), ("f16", 256)) + ((("bf16", 128), ("bf16", 64)) if repeat == 0 else ()):
             ours(part, dtype, batch, 30)
             theirs(part, dtype, batch, "eager", 30)
-        ours(part, "f16", 256, 30, "ii")
+        for fuse in ("ii", "ii-s"):
+            ours(part, "f16", 256, 30, fuse)
     for dtype in ("bf16", "f16"):
         theirs(part, dtype, 256, "compile", 30)
 

@@ -86,6 +86,7 @@ static void test_tails_of_columns(void **state)
         run_row(&(Case){"tail", OP_BATCHNORM, norm, {x, v, g}, {x, v, v}});
         Operand sum = vector_of(c, FILL_SUM), square_sum = vector_of(c, FILL_SQUARE_SUM);
         run_row(&(Case){"tail", OP_BATCHNORM_SUMS, norm, {x, v, sum, square_sum, g}, {x, v, v}});
+        run_row(&(Case){"tail", OP_BATCHNORM_DX_APPLY, norm, {x, x, mean, var, v, v, g}, {x}});
         run_row(&(Case){"tail", OP_BATCHNORM_DX, norm, {x, x, v, mean, var, g}, {x, v, v}});
         run_row(&(Case){"tail", OP_CHANNEL_SUM, {{{0}}}, {x}, {v}});
     }
@@ -367,6 +368,91 @@ static void test_sums(void **state)
             for (int gap = 0; gap <= 16; gap += 8) check_sums(dtype, channels[i], channels[i] + gap);
 }
 
+/* ---- the halves of batch normalization that convolutions join, in every format and as slices */
+
+enum { HALF_PIXELS = 63 };
+
+static Tensor new_slices(Dtype dtype, int c, int gap, uint64_t seed)
+{
+    Tensor t = {NULL, {1, c, 9, 7}, dtype, c + gap};
+    double *values = calloc((size_t)(HALF_PIXELS * t.pitch), sizeof *values);
+    assert_non_null(values);
+    fill_uniform(values, HALF_PIXELS * t.pitch, seed, -1, 1);
+    must(emulated_backend.alloc(&device, (size_t)(HALF_PIXELS * t.pitch) * dtype_bytes(dtype), &t.data));
+    for (int64_t i = 0; i < HALF_PIXELS * t.pitch; i++) dtype_store(dtype, t.data, i, values[i]);
+    free(values);
+    return t;
+}
+
+static double element(const Tensor *t, int64_t pixel, int c)
+{
+    return dtype_load(t->dtype, t->data, pixel * t->pitch + c);
+}
+
+static void check_normalize(Dtype dtype, int c, int gap)
+{
+    Tensor x = new_slices(dtype, c, gap, 1), y = new_slices(dtype, c, 0, 2), rows = new_slices(dtype, 2 * c, 0, 3);
+    rows.shape = (Shape){2, c, 1, 1};
+    rows.pitch = c;
+    assert_int_equal(kernel_batchnorm_normalize(&x, &rows, &y, NULL), cudaSuccess);
+    for (int64_t p = 0; p < HALF_PIXELS; p++)
+        for (int k = 0; k < c; k++) {
+            double wanted = fmax(0, element(&rows, 0, k) * element(&x, p, k) + element(&rows, 1, k));
+            assert_true(fabs(element(&y, p, k) - wanted) <= 5e-3 * wanted + 1e-6);
+        }
+    emulated_backend.release(&device, x.data);
+    emulated_backend.release(&device, y.data);
+    emulated_backend.release(&device, rows.data);
+}
+
+/* Where gamma (x - mean) / deviation + beta is above 0 dy stays to the bit; else it is 0; gaps are not touched. */
+static void check_mask(Dtype dtype, int c, int gap)
+{
+    float *beta = random_floats(c, 4), *mean = random_floats(c, 5), *gamma = random_floats(c, 6), *var = calloc(264, 4);
+    Tensor dy = new_slices(dtype, c, gap, 7), before = new_slices(dtype, c, gap, 7), x = new_slices(dtype, c, gap, 8);
+    float *vectors[] = {beta, mean, var, gamma};
+    OpCall call = {.kind = OP_BATCHNORM_DX, .attr = {.norm = {1e-3f, true}}, .name = "mask", .in_count = 6};
+    for (int k = 0; k < c; k++) var[k] = 1 + (float)k / 100;
+    call.in[0] = dy;
+    call.in[1] = x;
+    for (int k = 0; k < 4; k++) call.in[2 + k] = (Tensor){vectors[k], {1, c, 1, 1}, DTYPE_F32, c};
+    assert_int_equal(kernel_batchnorm_mask(&call, NULL), cudaSuccess);
+    for (int64_t p = 0; p < HALF_PIXELS; p++)
+        for (int k = 0; k < c + gap; k++) {
+            double z = k < c
+                           ? ((double)gamma[k] * (element(&x, p, k) - (double)mean[k])) / sqrt((double)var[k] + 1e-3) +
+                                 (double)beta[k]
+                           : 1;
+            if (fabs(z) > 1e-5) assert_true(element(&dy, p, k) == (z > 0 ? element(&before, p, k) : 0));
+        }
+    emulated_backend.release(&device, dy.data);
+    emulated_backend.release(&device, before.data);
+    emulated_backend.release(&device, x.data);
+    free(beta), free(mean), free(gamma), free(var);
+}
+
+static void test_halves_of_batchnorm(void **state)
+{
+    (void)state;
+    float var[264], inverse[264 + 1], ones[264 + 1];
+    for (int k = 0; k < 264; k++) var[k] = (float)k / 16;
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
+        int c = channels[i];
+        for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++)
+            for (int gap = 0; gap <= 8; gap += 8) {
+                check_normalize(dtype, c, gap);
+                check_mask(dtype, c, gap);
+            }
+        inverse[c] = ones[c] = 7;
+        assert_int_equal(kernel_batchnorm_deviation(var, 1e-3f, inverse, ones, c, NULL), cudaSuccess);
+        for (int k = 0; k < c; k++) {
+            assert_true(fabs((double)inverse[k] * sqrt((double)var[k] + 1e-3) - 1) < 1e-6);
+            assert_true(ones[k] == 1);
+        }
+        assert_true(inverse[c] == 7 && ones[c] == 7);
+    }
+}
+
 static void test_bias(void **state)
 {
     (void)state;
@@ -396,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_fill),
         cmocka_unit_test(test_pixels),
         cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_halves_of_batchnorm),
         cmocka_unit_test(test_bias),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);

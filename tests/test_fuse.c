@@ -19,14 +19,16 @@
 typedef struct Asked {
     OpKind refused;
     int questions;
-    int64_t pitch; /* of the last call's input */
+    int64_t widest_in, widest_out; /* pitch of the normalized input, and of its gradient */
 } Asked;
 
 static bool answer(void *context, const OpCall *call)
 {
     Asked *asked = context;
     asked->questions++;
-    asked->pitch = call->in[0].pitch;
+    int64_t in = call->kind == OP_CONV_DX_SUMS ? call->in[2].pitch : call->in[0].pitch;
+    if (in > asked->widest_in) asked->widest_in = in;
+    if (call->kind == OP_CONV_DX_SUMS && call->out[0].pitch > asked->widest_out) asked->widest_out = call->out[0].pitch;
     return call->kind != asked->refused;
 }
 
@@ -34,6 +36,7 @@ typedef struct Net {
     Graph *g;
     Value loss;
     int forward_end, statistics;
+    NormJoins norms;
 } Net;
 
 static void join_statistics(Net *net, Asked *asked)
@@ -41,6 +44,13 @@ static void join_statistics(Net *net, Asked *asked)
     Joins joins = {answer, asked};
     if (pass_conv_statistics(net->g, &joins, &net->forward_end, &net->statistics) != OK)
         fail_msg("%s", status_message());
+    assert_sound(net->g);
+}
+
+static void join_norms(Net *net, Asked *asked)
+{
+    Joins joins = {answer, asked};
+    if (pass_norm_into_conv(net->g, &joins, &net->norms) != OK) fail_msg("%s", status_message());
     assert_sound(net->g);
 }
 
@@ -137,8 +147,115 @@ static void a_failed_graph_is_refused(void **state)
     int forward_end = 0, changed = -1;
     Graph *g = new_graph(true, DTYPE_F32);
     graph_fail(g, ERR_SHAPE, "on purpose");
+    NormJoins norms = {.inputs = 1};
     assert_int_equal(pass_conv_statistics(g, &joins, &forward_end, &changed), ERR_SHAPE);
-    assert_int_equal(changed, 0);
+    assert_int_equal(pass_norm_into_conv(g, &joins, &norms), ERR_SHAPE);
+    assert_int_equal(changed + norms.inputs, 0);
+    graph_destroy(g);
+}
+
+/* ---- normalization inside the convolutions */
+
+/* Two units and their training: sums of c's result are the loss. */
+static Net two_units(void)
+{
+    Net net = {.g = new_graph(true, DTYPE_F32)};
+    Graph *g = net.g;
+    Shape scalar = {1, 1, 1, 1};
+    Value y = norm_plain(g, conv_plain(g, new_input(g, "x", 2, 3, 4, 4), "b", 8, false), "n");
+    y = norm_plain(g, conv_plain(g, y, "c", 4, false), "m");
+    net.loss = graph_op(g, OP_SUM_TO, "loss", &y, 1, NULL, &scalar);
+    net.forward_end = graph_op_count(g);
+    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1));
+    assert_int_equal(graph_finish(g), OK);
+    return net;
+}
+
+static void norm_moves_into_its_convolution(void **state)
+{
+    (void)state;
+    Asked asked = {0};
+    Net net = two_units();
+    join_statistics(&net, &asked);
+    join_norms(&net, &asked);
+    assert_ops(net.g, 0,
+               "%0 = conv_statistics(x, b.w) 1x1 -> 2x8x4x4 f32 (b)\n"
+               "%1 = batchnorm_finish(%0, n.beta, %0.1, %0.2) eps 0.001 relu -> 2x8x1x1 f32 (n)\n"
+               "%2 = conv_statistics(%0, c.w, %1) 1x1 -> 2x4x4x4 f32 (c)\n"
+               "%3 = batchnorm_sums(%2, m.beta, %2.1, %2.2) eps 0.001 relu -> 2x4x4x4 f32 (m)\n"
+               "%4 = sum_to(%3) -> 1x1x1x1 f32 (loss)\n"
+               "%5 = spread_to(dloss) -> 2x4x4x4 f32 (loss.dx)\n"
+               "%6 = batchnorm_dx(%5, %2, m.beta, %3.1, %3.2) eps 0.001 relu -> 2x4x4x4 f32 (m.dx) [grad of m.beta]\n"
+               "%7 = conv_dw_apply(%0, %6, %1) 1x1 -> 4x8x1x1 f32 (c.dw) [grad of c.w]\n"
+               "%8 = conv_dx_sums(%6, c.w, %0, n.beta, %1.1, %1.2) 1x1 -> 2x8x4x4 f32 (c.dx) [grad of n.beta]\n"
+               "%9 = batchnorm_dx_apply(%8, %0, %1.1, %1.2, %8.1, %8.2) eps 0.001 relu -> 2x8x4x4 f32 (n.dx)\n"
+               "%10 = conv_dw(x, %9) 1x1 -> 8x3x1x1 f32 (b.dw) [grad of b.w]\n");
+    assert_int_equal(net.norms.inputs, 1);
+    assert_int_equal(net.norms.gradients, 1);
+    graph_destroy(net.g);
+}
+
+/* Without a kernel for one of its readers the value is made for all of them; the gradient is asked for by itself. */
+static void refused_norms_stay(void **state)
+{
+    (void)state;
+    static const struct {
+        OpKind refused;
+        int inputs, gradients;
+    } rows[] = {{OP_CONV_DW_APPLY, 0, 1}, {OP_CONV_DX_SUMS, 1, 0}, {OP_CONV_STATISTICS, 0, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Asked all = {0}, some = {.refused = rows[i].refused};
+        Net net = two_units();
+        join_statistics(&net, &all);
+        join_norms(&net, &some);
+        assert_int_equal(net.norms.inputs, rows[i].inputs);
+        assert_int_equal(net.norms.gradients, rows[i].gradients);
+        graph_destroy(net.g);
+    }
+}
+
+/* A result, and a value that something else reads too, are made. */
+static void values_that_others_read_are_made(void **state)
+{
+    (void)state;
+    for (int row = 0; row < 3; row++) {
+        Asked asked = {0};
+        Net net = {.g = new_graph(true, DTYPE_F32)};
+        Graph *g = net.g;
+        Value y = norm_plain(g, conv_plain(g, new_input(g, "x", 2, 3, 4, 4), "b", 8, false), "n");
+        norm_plain(g, conv_plain(g, y, "c", 4, row == 2), "m");
+        if (row == 0) graph_result(g, y, "kept");
+        if (row == 1) relu(g, y);
+        net.forward_end = graph_op_count(g);
+        join_statistics(&net, &asked);
+        join_norms(&net, &asked);
+        assert_int_equal(net.norms.inputs, 0);
+        graph_destroy(g);
+    }
+}
+
+/* A device is asked with the strides that the plan will give: those of the joined convolution of siblings. */
+static void strides_are_those_of_the_plan(void **state)
+{
+    (void)state;
+    Asked asked = {0};
+    Net net = {.g = new_graph(true, DTYPE_F32)};
+    Graph *g = net.g;
+    int changed;
+    Shape scalar = {1, 1, 1, 1};
+    Value x = relu(g, new_input(g, "x", 2, 3, 4, 4)), a = norm_plain(g, conv_plain(g, x, "a", 8, false), "n");
+    Value b = norm_plain(g, conv_plain(g, x, "b", 4, false), "m");
+    Value y = CONCAT(g, norm_plain(g, conv_plain(g, a, "c", 4, false), "k"), b);
+    net.loss = graph_op(g, OP_SUM_TO, "loss", &y, 1, NULL, &scalar);
+    assert_int_equal(pass_sibling_convs(g, &net.loss, 1, &changed), OK);
+    net.forward_end = graph_op_count(g);
+    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1));
+    join_statistics(&net, &asked);
+    join_norms(&net, &asked);
+    assert_int_equal(net.norms.inputs, 1);
+    assert_int_equal(net.norms.gradients, 1);
+    assert_int_equal(asked.widest_in, 12);
+    assert_int_equal(asked.widest_out, 12);
     graph_destroy(g);
 }
 
@@ -154,19 +271,19 @@ static void levels_need_a_backend_that_joins(void **state)
 {
     (void)state;
     Backend without = {.name = "plain"}, with = {.name = "joining", .joins = joins_all};
-    for (FuseLevel level = FUSE_AUTO; level <= FUSE_II_S; level++) {
+    for (FuseLevel level = FUSE_AUTO; level <= FUSE_III_H; level++) {
         assert_int_equal(fuse_check(level, &with), OK);
         assert_int_equal(fuse_check(level, &without), level <= FUSE_II ? OK : ERR_UNSUPPORTED);
     }
     assert_string_equal(status_message(),
-                        "--fuse ii-s: the plain backend has no joined kernels; use --fuse auto or ii");
+                        "--fuse iii-h: the plain backend has no joined kernels; use --fuse auto or ii");
 }
 
 /* ---- no number changes: in double precision */
 
 /* Branches with every neighbour that matters: siblings, a pool moved behind its convolution, one value read by two
  * convolutions, a maximum, a bias. */
-static Net net_make(bool recompute, const Asked *asked)
+static Net net_make(bool recompute, bool join)
 {
     Net net = {.g = new_graph(true, DTYPE_F32)};
     Graph *g = net.g;
@@ -189,8 +306,9 @@ static Net net_make(bool recompute, const Asked *asked)
     graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1));
     if (recompute) assert_int_equal(pass_recompute(g, net.forward_end, &changed), OK);
     if (graph_finish(g) != OK) fail_msg("%s", status_message());
-    Asked copy = asked ? *asked : (Asked){0};
-    if (asked) join_statistics(&net, &copy);
+    Asked all = {0};
+    if (join) join_statistics(&net, &all);
+    if (join) join_norms(&net, &all);
     return net;
 }
 
@@ -244,9 +362,10 @@ static void numbers_stay(void **state)
 {
     (void)state;
     for (int recompute = 0; recompute < 2; recompute++) {
-        Asked all = {0};
-        Net plain = net_make(recompute, NULL), joined = net_make(recompute, &all);
-        assert_int_equal(joined.statistics, 8); /* stem1, stem2, the siblings, b1_2, b1_3, b2_2, b2_3, e */
+        Net plain = net_make(recompute, false), joined = net_make(recompute, true);
+        assert_int_equal(joined.norms.inputs, 5);    /* stem2, b1_2, b1_3, b2_2, b2_3 */
+        assert_int_equal(joined.norms.gradients, 3); /* of stem1, b1_1, b1_2; that of b2_1 is a sum of two */
+        assert_int_equal(joined.statistics, 8);      /* stem1, stem2, the siblings, b1_2, b1_3, b2_2, b2_3, e */
         Interpreter a = net_run(&plain), b = net_run(&joined);
         assert_int_equal(compare(&plain, &a, &joined, &b), 2 * 11 + 8 + 2 * 11 + 2);
         interpreter_destroy(&a);
@@ -363,6 +482,8 @@ static void plans_agree(void **state)
     (void)state;
     for (int siblings = 0; siblings < 2; siblings++) {
         Trained plain = train(FUSE_II, siblings), joined = train(FUSE_AUTO, siblings);
+        assert_int_equal(joined.fusion.norms.inputs, siblings ? 14 : 13);
+        assert_int_equal(joined.fusion.norms.gradients, siblings ? 14 : 13);
         assert_int_equal(plain.fusion.statistics, 0);
         assert_false(plain.fusion.possible);
         assert_int_equal(joined.fusion.statistics, siblings ? 18 : 28);
@@ -378,11 +499,12 @@ static void fusion_in_words(void **state)
 {
     (void)state;
     char text[256];
-    Fusion none = {.convolutions = 18}, some = {.possible = true, .convolutions = 18, .statistics = 17};
+    Fusion none = {.convolutions = 18},
+           some = {.possible = true, .convolutions = 18, .statistics = 17, .norms = {9, 8}};
     fusion_text(&none, text, sizeof text);
     assert_string_equal(text, "none");
     fusion_text(&some, text, sizeof text);
-    assert_string_equal(text, "sums in 17 of 18 convolutions");
+    assert_string_equal(text, "sums in 17 of 18 convolutions, 9 normalize their input, 8 sum the gradient of it");
 }
 
 int main(void)
@@ -391,6 +513,10 @@ int main(void)
         cmocka_unit_test(convolution_makes_the_sums),
         cmocka_unit_test(slices_have_slices_of_the_sums),
         cmocka_unit_test(others_keep_their_statistics),
+        cmocka_unit_test(norm_moves_into_its_convolution),
+        cmocka_unit_test(refused_norms_stay),
+        cmocka_unit_test(values_that_others_read_are_made),
+        cmocka_unit_test(strides_are_those_of_the_plan),
         cmocka_unit_test(a_failed_graph_is_refused),
         cmocka_unit_test(levels_need_a_backend_that_joins),
         cmocka_unit_test(fusion_in_words),

@@ -25,8 +25,8 @@ static OpAttr window_attr(int32_t k, int32_t stride, int32_t pad)
 typedef struct ShapeCase {
     const char *name;
     OpKind kind;
-    Shape in[4];
-    Dtype dtype[4];
+    Shape in[6];
+    Dtype dtype[6];
     OpAttr attr;
     Shape asked; /* n == 0: none */
     Shape out;   /* n == 0: a failure */
@@ -84,6 +84,13 @@ static const ShapeCase shape_cases[] = {
     {"batchnorm_apply, no variance", OP_BATCHNORM_APPLY, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {0}, "x: operand 3 of batchnorm_apply is missing"},
     {"batchnorm_sums", OP_BATCHNORM_SUMS, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {5, 3, 2, 2}},
     {"batchnorm_sums, short sums", OP_BATCHNORM_SUMS, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 2, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {0}, "x: one number per channel: wanted 1x3x1x1, have 1x2x1x1"},
+    {"conv_statistics, coefficients of others", OP_CONV_STATISTICS, {{2, 3, 9, 7}, {4, 3, 3, 3}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {0}, "x: shape of the coefficients: wanted 2x3x1x1, have 1x3x1x1"},
+    {"conv_dx_sums", OP_CONV_DX_SUMS, {{2, 4, 4, 3}, {4, 3, 3, 3}, {2, 3, 10, 8}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {2, 3, 10, 8}},
+    {"conv_dx_sums of other x", OP_CONV_DX_SUMS, {{2, 4, 4, 3}, {4, 3, 3, 3}, {2, 3, 12, 8}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {0}, "x: a convolution of 2x3x12x8 makes 2x4x5x3, not 2x4x4x3"},
+    {"conv_dw_apply", OP_CONV_DW_APPLY, {{2, 3, 9, 7}, {2, 4, 4, 3}, {2, 3, 1, 1}}, {0}, K3S2, {4, 3, 3, 3}, {4, 3, 3, 3}},
+    {"batchnorm_finish", OP_BATCHNORM_FINISH, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {2, 3, 1, 1}},
+    {"batchnorm_dx_apply", OP_BATCHNORM_DX_APPLY, {{5, 3, 2, 2}, {5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {5, 3, 2, 2}},
+    {"batchnorm_dx_apply of other x", OP_BATCHNORM_DX_APPLY, {{5, 3, 2, 2}, {5, 3, 2, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {0}, "x: shape of x: wanted 5x3x2x2, have 5x3x2x1"},
     {"relu of labels", OP_RELU, {{5, 3, 2, 2}}, {DTYPE_I32}, {{{0}}}, {0}, {0}, "x: relu computes on floats, not on i32"},
     {"relu_dx", OP_RELU_DX, {{5, 3, 2, 2}, {5, 3, 2, 2}}, {0}, {{{0}}}, {0}, {5, 3, 2, 2}},
     {"add of two shapes", OP_ADD, {{5, 3, 2, 2}, {5, 3, 2, 1}}, {0}, {{{0}}}, {0}, {0}, "x: operands of one shape: wanted 5x3x2x2, have 5x3x2x1"},
@@ -129,9 +136,9 @@ static const ShapeCase shape_cases[] = {
 static void run_shape_case(const ShapeCase *row)
 {
     Graph *g = new_graph(true, DTYPE_F32);
-    Value in[4] = {{0}};
+    Value in[6] = {{0}};
     int count = 0;
-    for (; count < 4 && row->in[count].n; count++) {
+    for (; count < 6 && row->in[count].n; count++) {
         char name[16];
         snprintf(name, sizeof name, "in%d", count);
         in[count] = graph_input(g, name, row->in[count], row->dtype[count]);

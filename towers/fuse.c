@@ -1,7 +1,8 @@
 /* Applying the passes that join ops; see fuse.h. */
 #include "towers/fuse.h"
 
-static const char *const level_names[] = {[FUSE_AUTO] = "auto", [FUSE_II] = "ii", [FUSE_II_S] = "ii-s"};
+static const char *const level_names[] = {
+    [FUSE_AUTO] = "auto", [FUSE_II] = "ii", [FUSE_II_S] = "ii-s", [FUSE_III_H] = "iii-h"};
 
 Status fuse_check(FuseLevel level, const Backend *backend)
 {
@@ -29,6 +30,7 @@ Status fuse_graph(Graph *g, FuseLevel level, Device *device, int *forward_end, F
     *made = (Fusion){.possible = device->backend->joins && level != FUSE_II};
     made->convolutions = count_convolutions(g, *forward_end);
     if (made->possible) TRY(pass_conv_statistics(g, &joins, forward_end, &made->statistics));
+    if (made->possible && level != FUSE_II_S) TRY(pass_norm_into_conv(g, &joins, &made->norms));
     return OK;
 }
 
@@ -37,5 +39,6 @@ void fusion_text(const Fusion *fusion, char *text, size_t bytes)
     if (!fusion->possible)
         snprintf(text, bytes, "none");
     else
-        snprintf(text, bytes, "sums in %d of %d convolutions", fusion->statistics, fusion->convolutions);
+        snprintf(text, bytes, "sums in %d of %d convolutions, %d normalize their input, %d sum the gradient of it",
+                 fusion->statistics, fusion->convolutions, fusion->norms.inputs, fusion->norms.gradients);
 }

@@ -2,6 +2,6 @@
 #ifndef TOWERS_FUSE_LEVEL_H
 #define TOWERS_FUSE_LEVEL_H
 
-typedef enum FuseLevel { FUSE_AUTO = 0, FUSE_II, FUSE_II_S } FuseLevel;
+typedef enum FuseLevel { FUSE_AUTO = 0, FUSE_II, FUSE_II_S, FUSE_III_H } FuseLevel;
 
 #endif

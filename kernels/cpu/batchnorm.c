@@ -233,28 +233,51 @@ static Status batchnorm_launch(Device *device, OpCall *call)
 const OpKernel cpu_batchnorm = {
     .prepare = norm_prepare, .launch = batchnorm_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
 
-/* The same with sums that another op has made. */
-static Status batchnorm_sums_launch(Device *device, OpCall *call)
+/* ---- the same with sums that another op has made */
+
+static void norm_given_sums(const Norm *norm, const OpCall *call)
 {
-    Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
     const float *sum = call->in[2].data, *square_sum = call->in[3].data;
-    float *mean = norm.offset + norm.columns.width, *var = mean + norm.columns.c;
-    for (int64_t i = 0; i < norm.columns.c; i++) {
-        double first = (double)sum[i] / (double)norm.columns.pixels;
-        double second = (double)square_sum[i] / (double)norm.columns.pixels - first * first;
+    float *mean = norm->offset + norm->columns.width, *var = mean + norm->columns.c;
+    for (int64_t i = 0; i < norm->columns.c; i++) {
+        double first = (double)sum[i] / (double)norm->columns.pixels;
+        double second = (double)square_sum[i] / (double)norm->columns.pixels - first * first;
         mean[i] = (float)first;
         var[i] = second < 0 ? 0.0f : (float)second;
     }
-    size_t bytes = (size_t)norm.columns.c * sizeof(float);
+    size_t bytes = (size_t)norm->columns.c * sizeof(float);
     if (call->out[1].data) memcpy(call->out[1].data, mean, bytes);
     if (call->out[2].data) memcpy(call->out[2].data, var, bytes);
-    norm_coefficients(&norm, call, mean, var, call->in[1].data, call->in[4].data);
+    norm_coefficients(norm, call, mean, var, call->in[1].data, call->in[4].data);
+}
+
+static Status batchnorm_sums_launch(Device *device, OpCall *call)
+{
+    Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
+    norm_given_sums(&norm, call);
     chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_apply_chunk, &norm);
     return OK;
 }
 
 const OpKernel cpu_batchnorm_sums = {
     .prepare = norm_prepare, .launch = batchnorm_sums_launch, .strided_in = 1 | 4 | 8, .strided_out = 1, .in_place = 1};
+
+static Status batchnorm_finish_launch(Device *device, OpCall *call)
+{
+    (void)device;
+    Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
+    const Tensor *made = &call->out[0];
+    int64_t c = norm.columns.c;
+    norm_given_sums(&norm, call);
+    for (int64_t i = 0; made->data && i < c; i++) {
+        store(made->dtype, made->data, i, norm.scale[i]);
+        store(made->dtype, made->data, c + i, norm.beta[i] - norm.scale[i] * norm.mean[i]);
+    }
+    return OK;
+}
+
+const OpKernel cpu_batchnorm_finish = {
+    .prepare = norm_prepare, .launch = batchnorm_finish_launch, .strided_in = 1 | 4 | 8};
 
 static Status batchnorm_apply_launch(Device *device, OpCall *call)
 {
@@ -408,3 +431,78 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
 
 const OpKernel cpu_batchnorm_dx = {
     .prepare = batchnorm_dx_prepare, .launch = batchnorm_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+
+/* ---- gradients in two halves */
+
+static Status batchnorm_dx_apply_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    TRY(check_same_dtype(call, 2));
+    Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
+    call->workspace_bytes = norm_bytes(&norm.columns);
+    return OK;
+}
+
+/* The mask is in dy already, so that none is applied: beta is not known, and 0 does. */
+static Status batchnorm_dx_apply_launch(Device *device, OpCall *call)
+{
+    Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
+    const float *dbeta = call->in[4].data, *dgamma = call->in[5].data;
+    double count = (double)norm.columns.pixels;
+    norm_coefficients(&norm, call, call->in[2].data, call->in[3].data, call->in[2].data, call->in[6].data);
+    norm.relu = false;
+    for (int64_t i = 0; i < norm.columns.c; i++) {
+        norm.slope[i] = (float)(-(double)norm.scale[i] * (double)norm.rstd[i] * (double)dgamma[i] / count);
+        norm.offset[i] = (float)(-(double)norm.scale[i] * (double)dbeta[i] / count);
+    }
+    norm_tile(&norm, norm.slope);
+    norm_tile(&norm, norm.offset);
+    chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_grad_chunk, &norm);
+    return OK;
+}
+
+const OpKernel cpu_batchnorm_dx_apply = {.prepare = batchnorm_dx_apply_prepare,
+                                         .launch = batchnorm_dx_apply_launch,
+                                         .strided_in = 3,
+                                         .strided_out = 1,
+                                         .in_place = 3};
+
+VECTOR_INLINE void mask_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy, int64_t dy_stride, void *dx,
+                             int64_t dx_stride, int64_t rows, int64_t width, NormVectors v, float floor)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        VECTOR_LOOP
+        for (int64_t i = 0; i < width; i++) {
+            float a = load(dtype, x, row * x_stride + i) - v.mean[i];
+            float g = masked(load(dtype, dy, row * dy_stride + i), a, v.scale[i], v.beta[i], floor);
+            store(dtype, dx, row * dx_stride + i, g);
+        }
+    }
+}
+
+CPU_CLONES static void batchnorm_mask_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy,
+                                           int64_t dy_stride, void *dx, int64_t dx_stride, int64_t rows, int64_t width,
+                                           NormVectors v, float floor)
+{
+    BY_DTYPE(dtype, mask_rows, x, x_stride, dy, dy_stride, dx, dx_stride, rows, width, v, floor);
+}
+
+static void norm_mask_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const Norm *norm = context;
+    batchnorm_mask_rows(norm->dtype, element_at(norm->x, first * norm->x->pitch), norm->x->pitch,
+                        element_at(norm->dy, first * norm->dy->pitch), norm->dy->pitch,
+                        element_at(norm->y, first * norm->y->pitch), norm->y->pitch, end - first, norm->columns.c,
+                        norm_vectors(norm), norm_floor(norm));
+}
+
+Status cpu_batchnorm_mask(Device *device, OpCall *call)
+{
+    Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
+    norm_coefficients(&norm, call, call->in[3].data, call->in[4].data, call->in[2].data, call->in[5].data);
+    columns_run(device, &norm.columns, norm_grad_sum, &norm, norm.partial, norm.total);
+    norm_grad_params(&norm, call->out[1].data, call->out[2].data);
+    chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_mask_chunk, &norm);
+    return OK;
+}

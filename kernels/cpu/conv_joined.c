@@ -1,10 +1,61 @@
-/* CONV_STATISTICS: a convolution, then a pass over its result for the sums.
+/* CONV_STATISTICS, CONV_DW_APPLY, CONV_DX_SUMS out of the ops that they join.
  *
- * oneDNN has no such epilogue, so nothing is gained here over the separate ops; it computes what the GPU's joined
- * kernels compute, for tests and for whoever asks. */
+ * oneDNN has no such kernels, so nothing is gained here over the separate ops, and passes make none on a CPU
+ * (Backend.joins); they compute what a GPU's kernels compute, so that graphs of joined ops can be tested without one.
+ */
 #include "kernels/cpu/columns.h"
+#include "kernels/cpu/span.h"
 
 #include <stdlib.h>
+
+/* Inner calls, and where their memory lies in the workspace: the normalized input, then what they need themselves. */
+typedef struct Joined {
+    OpCall conv, norm; /* norm: of CONV_DX_SUMS; keeps no state */
+    size_t inner_offset;
+} Joined;
+
+static const OpKernel *inner_kernel(OpKind kind)
+{
+    static const OpKernel *const kernels[OP_COUNT] = {
+        [OP_CONV_STATISTICS] = &cpu_conv, [OP_CONV_DX_SUMS] = &cpu_conv_dx, [OP_CONV_DW_APPLY] = &cpu_conv_dw};
+    return kernels[kind];
+}
+
+static size_t larger_bytes(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- relu(a x + b) */
+
+static bool normalizes(const OpCall *call)
+{
+    return call->kind != OP_CONV_DX_SUMS && call->in_count > 2 && call->in[2].data;
+}
+
+static Tensor normalized(const OpCall *call, void *memory)
+{
+    const Tensor *x = &call->in[0];
+    return (Tensor){memory, x->shape, x->dtype, x->shape.c};
+}
+
+static size_t normalized_bytes(const OpCall *call)
+{
+    size_t bytes = (size_t)shape_count(call->in[0].shape) * dtype_bytes(call->in[0].dtype);
+    return normalizes(call) ? (bytes + 63) / 64 * 64 : 0;
+}
+
+static void normalize(const OpCall *call, const Tensor *to)
+{
+    const Tensor *x = &call->in[0], *rows = &call->in[2];
+    int64_t c = x->shape.c;
+    for (int64_t p = 0; p < shape_pixels(x->shape); p++)
+        for (int64_t i = 0; i < c; i++) {
+            float a = load(x->dtype, rows->data, i), b = load(x->dtype, rows->data, c + i);
+            float y = a * load(x->dtype, x->data, p * x->pitch + i) + b;
+            store(x->dtype, to->data, p * c + i, 0 > y ? 0 : y);
+        }
+}
 
 /* ---- sums of a tensor and of its squares */
 
@@ -66,67 +117,117 @@ static void sums_run(const Device *device, Sums *sums, void *workspace, float *s
     floats_store(square_sum, total + c, c);
 }
 
-/* ---- the convolution inside: a call of its own, kept as state */
+/* ---- inner calls */
 
-static Status inner_prepare(Device *device, OpCall *call, OpKind kind, const OpKernel *kernel)
+static void conv_bind(Joined *j, const OpCall *call)
+{
+    memcpy(j->conv.in, call->in, sizeof j->conv.in);
+    j->conv.out[0] = call->out[0];
+    j->conv.workspace = (char *)call->workspace + j->inner_offset;
+    if (normalizes(call)) j->conv.in[0] = normalized(call, call->workspace);
+}
+
+/* dy, x, beta, mean, var, gamma of the batch norm, whose dy the convolution has written to dx. */
+static void norm_bind(Joined *j, const OpCall *call)
+{
+    j->norm.in[0] = call->out[0];
+    for (int k = 2; k < call->in_count; k++) j->norm.in[k - 1] = call->in[k];
+    memcpy(j->norm.out, call->out, sizeof j->norm.out);
+    j->norm.workspace = (char *)call->workspace + j->inner_offset;
+}
+
+static Status norm_prepare(Device *device, const OpCall *call, Joined *j)
+{
+    j->norm = (OpCall){.kind = OP_BATCHNORM_DX, .name = call->name, .out_count = 3};
+    j->norm.attr.norm.epsilon = call->attr.conv.epsilon;
+    j->norm.attr.norm.relu = true;
+    j->norm.in_count = call->in_count - 1;
+    norm_bind(j, call);
+    return cpu_batchnorm_dx.prepare(device, &j->norm);
+}
+
+static Status conv_prepare(Device *device, const OpCall *call, Joined *j)
+{
+    static const OpKind kinds[OP_COUNT] = {
+        [OP_CONV_STATISTICS] = OP_CONV, [OP_CONV_DX_SUMS] = OP_CONV_DX, [OP_CONV_DW_APPLY] = OP_CONV_DW};
+    j->conv = (OpCall){.kind = kinds[call->kind], .attr = call->attr, .name = call->name};
+    j->conv.in_count = 2;
+    j->conv.out_count = 1;
+    conv_bind(j, call);
+    return inner_kernel(call->kind)->prepare(device, &j->conv);
+}
+
+/* ---- the ops */
+
+static size_t sums_bytes(const OpCall *call)
+{
+    if (call->kind != OP_CONV_STATISTICS) return 0;
+    Sums sums = sums_of(&call->out[0]);
+    return totals_bytes(&sums) + columns_bytes(&sums.columns);
+}
+
+static Status joined_prepare(Device *device, OpCall *call)
 {
     Status st = OK;
-    OpCall *inner = malloc(sizeof *inner);
-    if (!inner) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
-    *inner = *call;
-    inner->kind = kind;
-    inner->out_count = 1;
-    TRY_OUT(kernel->prepare(device, inner));
-    call->state = inner;
-    call->workspace_bytes = inner->workspace_bytes;
-    inner = NULL;
+    Joined *j = calloc(1, sizeof *j);
+    if (!j) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
+    TRY_OUT(conv_prepare(device, call, j));
+    if (call->kind == OP_CONV_DX_SUMS) TRY_OUT(norm_prepare(device, call, j));
+    j->inner_offset = normalized_bytes(call);
+    size_t inner = larger_bytes(j->conv.workspace_bytes, larger_bytes(j->norm.workspace_bytes, sums_bytes(call)));
+    call->workspace_bytes = j->inner_offset + inner;
+    call->state = j;
+    j = NULL;
 out:
-    free(inner);
+    if (j && j->conv.state) inner_kernel(call->kind)->discard(device, &j->conv);
+    free(j);
     return st;
 }
 
-static Status inner_launch(Device *device, OpCall *call, const OpKernel *kernel)
+static void joined_discard(Device *device, OpCall *call)
 {
-    OpCall *inner = call->state;
-    memcpy(inner->in, call->in, sizeof inner->in);
-    inner->out[0] = call->out[0];
-    inner->workspace = call->workspace;
-    return kernel->launch(device, inner);
-}
-
-static void inner_discard(Device *device, OpCall *call, const OpKernel *kernel)
-{
-    if (!call->state) return;
-    kernel->discard(device, call->state);
-    free(call->state);
+    Joined *j = call->state;
+    if (!j) return;
+    inner_kernel(call->kind)->discard(device, &j->conv);
+    free(j);
     call->state = NULL;
 }
 
-/* ---- conv_statistics */
-
-static Status conv_statistics_prepare(Device *device, OpCall *call)
+static Status conv_run(Device *device, Joined *j, OpCall *call)
 {
-    TRY(inner_prepare(device, call, OP_CONV, &cpu_conv));
-    Sums sums = sums_of(&call->out[0]);
-    size_t bytes = totals_bytes(&sums) + columns_bytes(&sums.columns);
-    if (bytes > call->workspace_bytes) call->workspace_bytes = bytes;
-    return OK;
+    conv_bind(j, call);
+    if (normalizes(call)) normalize(call, &j->conv.in[0]);
+    return inner_kernel(call->kind)->launch(device, &j->conv);
 }
 
 static Status conv_statistics_launch(Device *device, OpCall *call)
 {
+    Joined *j = call->state;
     Sums sums = sums_of(&call->out[0]);
-    TRY(inner_launch(device, call, &cpu_conv));
-    sums_run(device, &sums, call->workspace, call->out[1].data, call->out[2].data);
+    TRY(conv_run(device, j, call));
+    sums_run(device, &sums, j->conv.workspace, call->out[1].data, call->out[2].data);
     return OK;
 }
 
-static void conv_statistics_discard(Device *device, OpCall *call)
+static Status conv_dw_apply_launch(Device *device, OpCall *call)
 {
-    inner_discard(device, call, &cpu_conv);
+    return conv_run(device, call->state, call);
 }
 
-const OpKernel cpu_conv_statistics = {.prepare = conv_statistics_prepare,
-                                      .launch = conv_statistics_launch,
-                                      .discard = conv_statistics_discard,
-                                      .strided_in = 1};
+static Status conv_dx_sums_launch(Device *device, OpCall *call)
+{
+    Joined *j = call->state;
+    TRY(conv_run(device, j, call));
+    norm_bind(j, call);
+    return cpu_batchnorm_mask(device, &j->norm);
+}
+
+const OpKernel cpu_conv_statistics = {
+    .prepare = joined_prepare, .launch = conv_statistics_launch, .discard = joined_discard, .strided_in = 1};
+const OpKernel cpu_conv_dx_sums = {.prepare = joined_prepare,
+                                   .launch = conv_dx_sums_launch,
+                                   .discard = joined_discard,
+                                   .strided_in = 1 | 4,
+                                   .strided_out = 1};
+const OpKernel cpu_conv_dw_apply = {
+    .prepare = joined_prepare, .launch = conv_dw_apply_launch, .discard = joined_discard, .strided_in = 1 | 2};

@@ -46,6 +46,10 @@ typedef struct CpuDevice {
 #include "kernels/ops.def"
 #undef OP
 
+/* The first half of BATCHNORM_DX, for the ops that join it: out[0] = dy where the ReLU is open, else 0, with dbeta and
+ * dgamma. Takes the call of a BATCHNORM_DX that cpu_batchnorm_dx has prepared; out[0] may be in[0]. */
+Status cpu_batchnorm_mask(Device *device, OpCall *call);
+
 /* The parts of the backend's vtable that are kernels, not ops (optimizer.c). */
 Status cpu_memory(Device *device, size_t *free_bytes, size_t *total); /* memory.c */
 Status cpu_optimizer_apply(Device *device, const OptimizerUpdate *update);

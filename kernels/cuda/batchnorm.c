@@ -12,7 +12,9 @@ static Status batchnorm_prepare(Device *device, OpCall *call)
 LAUNCH_KERNEL(batchnorm)
 LAUNCH_KERNEL(batchnorm_sums)
 LAUNCH_KERNEL(batchnorm_apply)
+LAUNCH_KERNEL(batchnorm_finish)
 LAUNCH_KERNEL(batchnorm_dx)
+LAUNCH_KERNEL(batchnorm_dx_apply)
 
 const OpKernel cuda_batchnorm = {.prepare = batchnorm_prepare,
                                  .launch = batchnorm_launch,
@@ -52,3 +54,18 @@ const OpKernel cuda_batchnorm_dx = {.prepare = batchnorm_dx_prepare,
                                     .strided_in = 3,
                                     .strided_out = 1,
                                     .in_place = 3};
+
+const OpKernel cuda_batchnorm_finish = {
+    .prepare = batchnorm_apply_prepare, .launch = batchnorm_finish_launch, .strided_in = 1 | 4 | 8};
+
+static Status batchnorm_dx_apply_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    return check_same_dtype(call, 2);
+}
+
+const OpKernel cuda_batchnorm_dx_apply = {.prepare = batchnorm_dx_apply_prepare,
+                                          .launch = batchnorm_dx_apply_launch,
+                                          .strided_in = 3,
+                                          .strided_out = 1,
+                                          .in_place = 3};

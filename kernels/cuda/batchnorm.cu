@@ -15,6 +15,8 @@ struct Norm {
     Tensor x, dy, y;                        /* y: what is written, y or dx; dy: backward only */
     const float *mean, *var, *beta, *gamma; /* gamma: NULL for 1 */
     const float *sum, *square_sum;          /* in place of mean and var: of all pixels */
+    const float *dbeta_in, *dgamma_in;      /* in place of slope and offset: the sums of the gradient */
+    Tensor coefficients;                    /* in place of all vectors: relu(a x + b) */
     float *mean_out, *var_out;              /* forward; NULL: nobody reads it */
     float *dbeta, *dgamma;                  /* NULL: nobody reads it */
     float *slope, *offset;                  /* backward: dx = a g + slope (x - mean) + offset */
@@ -51,6 +53,16 @@ template <int V> struct NormVectors {
             if (writes && norm.var_out) norm.var_out[channel + i] = scale[i];
         }
         load_affine(norm, channel);
+    }
+    /* a x + b */
+    MEMBER void load_coefficients(const Norm &norm, uint32_t channel)
+    {
+        UNROLL
+        for (int i = 0; i < V; i++) {
+            mean[i] = 0;
+            Lanes<Any, 1>::load(norm.coefficients, channel + i, &scale[i]);
+            Lanes<Any, 1>::load(norm.coefficients, norm.x.shape.c + channel + i, &beta[i]);
+        }
     }
     /* `scale` holds the variance. */
     MEMBER void load_affine(const Norm &norm, uint32_t channel)
@@ -118,6 +130,8 @@ template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ N
     NormVectors<V> own;
     if (norm.sum)
         own.load_sums(norm, channel, blockIdx.x == 0 && threadIdx.y == 0);
+    else if (norm.coefficients.data)
+        own.load_coefficients(norm, channel);
     else
         own.load(norm, channel);
     uint32_t pixel = block * (rows.down * NORM_PIXELS) + threadIdx.y;
@@ -185,6 +199,21 @@ struct NormGradSums : Norm {
     }
 };
 
+/* slope and offset from the sums of the gradient, for those who have no block that comes last to make them. */
+template <int V>
+DEVICE void norm_slopes(const Norm &norm, uint32_t channel, const float *scale, float *slope, float *offset)
+{
+    float var[V], count = (float)norm.count;
+    load_vector<V>(norm.var + channel, var);
+    load_vector<V>(norm.dgamma_in + channel, slope);
+    load_vector<V>(norm.dbeta_in + channel, offset);
+    UNROLL
+    for (int i = 0; i < V; i++) {
+        slope[i] *= -scale[i] * norm_rstd(norm, var[i]) / count;
+        offset[i] *= -scale[i] / count;
+    }
+}
+
 template <typename T, int V> BOUNDED norm_grad_kernel(const __grid_constant__ Norm norm, const Rows rows)
 {
     uint32_t channel = rows_vector(rows) * V, block = gridDim.x - 1 - blockIdx.x;
@@ -192,8 +221,12 @@ template <typename T, int V> BOUNDED norm_grad_kernel(const __grid_constant__ No
     NormVectors<V> own;
     float slope[V], offset[V];
     own.load(norm, channel);
-    load_vector<V>(norm.slope + channel, slope);
-    load_vector<V>(norm.offset + channel, offset);
+    if (norm.dbeta_in) {
+        norm_slopes<V>(norm, channel, own.scale, slope, offset);
+    } else {
+        load_vector<V>(norm.slope + channel, slope);
+        load_vector<V>(norm.offset + channel, offset);
+    }
     uint32_t pixel = block * (rows.down * NORM_PIXELS) + threadIdx.y;
     for (int step = 0; step < NORM_PIXELS; step++, pixel += rows.down) {
         float x[V], dy[V];
@@ -241,10 +274,10 @@ template <typename Body> static Body norm_body(const OpCall *call, const Tensor 
 
 static bool norm_wide(const Norm &norm, const Tensor &x)
 {
-    const float *const vectors[] = {norm.mean,  norm.var,    norm.beta, norm.gamma,
-                                    norm.slope, norm.offset, norm.sum,  norm.square_sum};
+    const float *const vectors[] = {norm.mean,   norm.var, norm.beta,       norm.gamma,    norm.slope,
+                                    norm.offset, norm.sum, norm.square_sum, norm.dbeta_in, norm.dgamma_in};
     bool wide = wide_enough(x, x.dtype, x.shape.c, false);
-    for (int i = 0; i < 8; i++) wide = wide && aligned_16(vectors[i]);
+    for (int i = 0; i < 10; i++) wide = wide && aligned_16(vectors[i]);
     return wide;
 }
 
@@ -320,5 +353,121 @@ cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream)
     if (!norm.y.data) return LAUNCH_ERROR();
     wide = wide && wide_enough(norm.y, dtype, norm.x.shape.c, false);
     BY_FORMAT(dtype, wide, norm_grad, norm, stream);
+    return LAUNCH_ERROR();
+}
+
+/* ---- the halves, for convolutions that do the others */
+
+enum { VECTOR_BLOCK = 128 };
+
+BOUNDED norm_finish_kernel(const __grid_constant__ Norm norm)
+{
+    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
+    if (channel >= (uint32_t)norm.x.shape.c) return;
+    NormVectors<1> own;
+    own.load_sums(norm, channel, true);
+    if (!norm.coefficients.data) return;
+    float b = __fmaf_rn(-own.mean[0], own.scale[0], own.beta[0]);
+    Lanes<Any, 1>::store(norm.coefficients, channel, own.scale);
+    Lanes<Any, 1>::store(norm.coefficients, norm.x.shape.c + channel, &b);
+}
+
+static uint32_t vector_blocks(int64_t channels)
+{
+    return (uint32_t)ceil_divided(channels, VECTOR_BLOCK);
+}
+
+cudaError_t kernel_batchnorm_finish(const OpCall *call, cudaStream_t stream)
+{
+    Norm norm = norm_body<Norm>(call, call->in[0]);
+    norm.coefficients = call->out[0];
+    norm.beta = (const float *)call->in[1].data;
+    norm.sum = (const float *)call->in[2].data;
+    norm.square_sum = (const float *)call->in[3].data;
+    norm.gamma = (const float *)call->in[4].data;
+    norm.mean_out = (float *)call->out[1].data;
+    norm.var_out = (float *)call->out[2].data;
+    LAUNCH(norm_finish_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_dx_apply(const OpCall *call, cudaStream_t stream)
+{
+    Norm norm = norm_body<Norm>(call, call->in[1]);
+    Dtype dtype = norm.x.dtype;
+    norm.floor = -INFINITY; /* dy is masked: beta is not known, and any numbers do */
+    norm.dy = call->in[0];
+    norm.mean = norm.beta = (const float *)call->in[2].data;
+    norm.var = (const float *)call->in[3].data;
+    norm.dbeta_in = (const float *)call->in[4].data;
+    norm.dgamma_in = (const float *)call->in[5].data;
+    norm.gamma = (const float *)call->in[6].data;
+    bool wide = norm_wide(norm, norm.x) && wide_enough(norm.dy, dtype, norm.x.shape.c, false) &&
+                wide_enough(norm.y, dtype, norm.x.shape.c, false);
+    BY_FORMAT(dtype, wide, norm_grad, norm, stream);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_normalize(const Tensor *x, const Tensor *coefficients, const Tensor *y,
+                                       cudaStream_t stream)
+{
+    Norm norm = Norm();
+    norm.x = *x;
+    norm.y = *y;
+    norm.coefficients = *coefficients;
+    norm_forward(norm, stream); /* floor: 0 */
+    return LAUNCH_ERROR();
+}
+
+template <typename T, int V> BOUNDED norm_mask_kernel(const __grid_constant__ Norm norm, const Rows rows)
+{
+    uint32_t channel = rows_vector(rows) * V;
+    if (channel >= rows.vectors * V) return;
+    NormVectors<V> own;
+    own.load(norm, channel);
+    uint32_t pixel = blockIdx.x * (rows.down * NORM_PIXELS) + threadIdx.y;
+    for (int step = 0; step < NORM_PIXELS; step++, pixel += rows.down) {
+        float x[V], dy[V];
+        if (pixel >= rows.pixels) return;
+        Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
+        Lanes<T, V>::load(norm.dy, pixel * norm.dy.pitch + channel, dy);
+        UNROLL
+        for (int i = 0; i < V; i++) dy[i] = own.applied(x[i] - own.mean[i], i) > norm.floor ? dy[i] : 0.0f;
+        Lanes<T, V>::store(norm.dy, pixel * norm.dy.pitch + channel, dy);
+    }
+}
+
+template <typename T, int V> static void norm_mask(const Norm &norm, cudaStream_t stream)
+{
+    Rows rows = rows_plan(pixels_of(norm.x), norm.x.shape.c, V, WARP);
+    LAUNCH((norm_mask_kernel<T, V>), norm_grid(rows), dim3(rows.across, rows.down), stream, norm, rows);
+}
+
+cudaError_t kernel_batchnorm_mask(const OpCall *call, cudaStream_t stream)
+{
+    Norm norm = norm_body<Norm>(call, call->in[1]);
+    norm.dy = call->in[0];
+    norm.beta = (const float *)call->in[2].data;
+    norm.mean = (const float *)call->in[3].data;
+    norm.var = (const float *)call->in[4].data;
+    norm.gamma = (const float *)call->in[5].data;
+    bool wide = norm_wide(norm, norm.x) && wide_enough(norm.dy, norm.x.dtype, norm.x.shape.c, false);
+    BY_FORMAT(norm.x.dtype, wide, norm_mask, norm, stream);
+    return LAUNCH_ERROR();
+}
+
+BOUNDED norm_deviation_kernel(const float *var, float epsilon, float *inverse_deviation, float *ones, uint32_t channels)
+{
+    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
+    if (channel >= channels) return;
+    inverse_deviation[channel] = 1.0f / sqrtf(var[channel] + epsilon);
+    ones[channel] = 1;
+}
+
+cudaError_t kernel_batchnorm_deviation(const float *var, float epsilon, float *inverse_deviation, float *ones,
+                                       int32_t channels, cudaStream_t stream)
+{
+    LAUNCH(norm_deviation_kernel, vector_blocks(channels), VECTOR_BLOCK, stream, var, epsilon, inverse_deviation, ones,
+           (uint32_t)channels);
     return LAUNCH_ERROR();
 }

@@ -72,7 +72,7 @@ static int masked(CudnnGraph *g, const ConvShape *s, int da, ConvTensors *t)
     t->inverse_deviation = cudnn_channels(g, s->x.c, DTYPE_F32);
     t->gamma = cudnn_channels(g, s->x.c, DTYPE_F32);
     t->beta = cudnn_channels(g, s->x.c, DTYPE_F32);
-    t->x = cudnn_tensor(g, s->x, s->dtype, s->z_pitch);
+    t->x = cudnn_tensor(g, s->x, s->dtype, s->dx_pitch);
     cudnn_pointwise(g, CUDNN_SUB, t->z, t->mean, steps[0]);
     cudnn_pointwise(g, CUDNN_MUL, steps[0], t->inverse_deviation, steps[1]);
     cudnn_pointwise(g, CUDNN_MUL, steps[1], t->gamma, steps[2]);

@@ -1,37 +1,19 @@
-/* CONV_STATISTICS by one cuDNN kernel, or by the ops it joins where that is faster or cuDNN has none.
+/* The choice between one kernel and several for joined convolutions; see conv_joined.h.
  *
  * Plans of the joined graph (conv_graph.h) are timed against the separate kernels, once for each task and device; the
- * plan cache keeps the winner, "separate" if it is that. Operands go through workspace as in conv.c: f32 weights become
- * 16-bit, slices and images are packed and padded. */
+ * plan cache keeps the winner, "separate" if it is that. */
 #include "kernels/cuda/conv_joined.h"
 
 #include "kernels/cuda/autotune.h"
-#include "kernels/cuda/convert.h"
-#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/plan_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANNEL_STEP = 8, CANDIDATES = 10 };
+enum { CANDIDATES = 10 };
 static const size_t WORKSPACE_MAX = (size_t)512 << 20;
 
-/* ---- the graph of a call */
-
-static int32_t channels_padded(int32_t c)
-{
-    return (c + CHANNEL_STEP - 1) / CHANNEL_STEP * CHANNEL_STEP;
-}
-
-bool conv_joined_shape(const OpCall *call, ConvPattern *pattern, ConvShape *shape)
-{
-    const Tensor *x = &call->in[0], *w = &call->in[1], *y = &call->out[0];
-    *pattern = PATTERN_STATISTICS;
-    *shape =
-        (ConvShape){.x = x->shape, .w = w->shape, .y = y->shape, .window = call->attr.conv.window, .dtype = x->dtype};
-    shape->x.c = shape->w.c = channels_padded(x->shape.c);
-    return x->dtype == DTYPE_F16 && y->shape.c % CHANNEL_STEP == 0;
-}
+/* ---- is there a plan? */
 
 static CudnnRules rules_of(bool deterministic)
 {
@@ -59,9 +41,9 @@ bool conv_joined_exists(CudnnLibrary *library, const OpCall *call, bool determin
 static void task_text(ConvPattern pattern, const ConvShape *s, char *text, size_t bytes)
 {
     const Window *v = &s->window;
-    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d pitch %lld", conv_pattern_name(pattern),
+    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d pitch %lld %lld", conv_pattern_name(pattern),
              dtype_name(s->dtype), shape_text(s->x), shape_text(s->w), v->stride_h, v->stride_w, v->pad_h, v->pad_w,
-             (long long)s->z_pitch);
+             (long long)s->z_pitch, (long long)s->dx_pitch);
 }
 
 /* A task that was timed before is known to have a plan, or to be better off without. */
@@ -80,14 +62,9 @@ bool conv_joins(Device *device, const OpCall *call)
 /* ---- state */
 
 typedef struct Joined {
-    ConvShape shape;
-    ConvTensors tensor;
-    CudnnPlan *plan;                         /* owned; NULL: the separate ops */
-    OpCall conv;                             /* the separate convolution; owns its state */
-    void *counters;                          /* owned: of the separate sums */
-    size_t x_offset, w_offset, spare_offset; /* workspace: operands for cuDNN, sums that nobody reads */
-    size_t task_offset;                      /* what the plan or the separate ops want */
-    bool x_converts;
+    Fused fused;
+    CudnnPlan *plan; /* owned; NULL: the separate ops */
+    Separate separate;
 } Joined;
 
 /* While choosing. */
@@ -100,96 +77,29 @@ typedef struct Choice {
     int held;
 } Choice;
 
-static size_t rounded_up(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 static size_t tensor_bytes(const Tensor *t)
 {
     return (size_t)(shape_pixels(t->shape) * t->pitch) * dtype_bytes(t->dtype);
 }
 
-/* Of two vectors. */
-static size_t spare_bytes(const Joined *j)
+static size_t workspace_bytes(const Joined *j, const CudnnPlan *plan)
 {
-    return 2 * rounded_up((size_t)j->shape.y.c * sizeof(float));
-}
-
-static void joined_layout(Joined *j, const OpCall *call)
-{
-    const Tensor *x = &call->in[0];
-    size_t half = dtype_bytes(j->shape.dtype);
-    j->x_converts = !tensor_is_packed(x) || x->shape.c != j->shape.x.c;
-    j->w_offset = j->x_converts ? rounded_up((size_t)shape_count(j->shape.x) * half) : 0;
-    j->spare_offset = j->w_offset + rounded_up((size_t)shape_count(j->shape.w) * half);
-    j->task_offset = j->spare_offset + spare_bytes(j);
-}
-
-static size_t task_bytes(const Joined *j, const CudnnPlan *plan)
-{
-    size_t sums = kernel_channel_sum_bytes(j->shape.y);
-    if (plan) return cudnn_plan_workspace(plan);
-    return sums > j->conv.workspace_bytes ? sums : j->conv.workspace_bytes;
-}
-
-static Status separate_prepare(Device *device, const OpCall *call, Joined *j)
-{
-    j->conv = *call;
-    j->conv.kind = OP_CONV;
-    j->conv.out_count = 1;
-    TRY(cuda_conv.prepare(device, &j->conv));
-    return device->backend->alloc(device, KERNEL_COUNTERS_BYTES, &j->counters);
-}
-
-static void separate_free(Device *device, Joined *j)
-{
-    if (j->conv.state) cuda_conv.discard(device, &j->conv);
-    if (j->counters) device->backend->release(device, j->counters);
-    j->conv.state = j->counters = NULL;
+    return plan ? j->fused.task_offset + cudnn_plan_workspace(plan) : j->separate.workspace_bytes;
 }
 
 static void joined_free(Device *device, Joined *j)
 {
     if (!j) return;
     cudnn_plan_destroy(j->plan);
-    separate_free(device, j);
+    separate_free(device, &j->separate);
     free(j);
-}
-
-/* ---- launch */
-
-static Status separate_run(Device *device, Joined *j, const OpCall *call, char *workspace)
-{
-    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
-    memcpy(j->conv.in, call->in, sizeof j->conv.in);
-    j->conv.out[0] = call->out[0];
-    j->conv.workspace = workspace + j->task_offset;
-    TRY(cuda_conv.launch(device, &j->conv));
-    TRY_CUDA(kernel_channel_sums(&call->out[0], call->out[1].data, call->out[2].data, workspace + j->task_offset,
-                                 j->counters, stream));
-    return OK;
-}
-
-static Status fused_run(Device *device, const Joined *j, CudnnPlan *plan, const OpCall *call, char *workspace)
-{
-    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
-    const ConvTensors *t = &j->tensor;
-    Tensor x = {workspace + j->x_offset, j->shape.x, j->shape.dtype, j->shape.x.c};
-    Tensor w = {workspace + j->w_offset, j->shape.w, j->shape.dtype, j->shape.w.c};
-    void *spare = workspace + j->spare_offset, *more = workspace + j->spare_offset + spare_bytes(j) / 2;
-    if (j->x_converts) TRY_CUDA(convert_pixels(&x, &call->in[0], stream));
-    TRY_CUDA(convert_pixels(&w, &call->in[1], stream));
-    int tensor[] = {t->x, t->w, t->y, t->sum, t->square_sum};
-    void *memory[] = {j->x_converts ? x.data : call->in[0].data, w.data, call->out[0].data,
-                      call->out[1].data ? call->out[1].data : spare, call->out[2].data ? call->out[2].data : more};
-    return cudnn_plan_run(plan, tensor, memory, 5, workspace + j->task_offset);
 }
 
 static Status joined_run(Device *device, Joined *j, CudnnPlan *plan, const OpCall *call)
 {
     char *workspace = (char *)(((uintptr_t)call->workspace + 255) & ~(uintptr_t)255);
-    return plan ? fused_run(device, j, plan, call, workspace) : separate_run(device, j, call, workspace);
+    return plan ? fused_run(device, &j->fused, plan, call, workspace)
+                : separate_run(device, &j->separate, call, workspace);
 }
 
 static Status joined_launch(Device *device, OpCall *call)
@@ -217,10 +127,10 @@ static Status operand_create(Device *device, Choice *c, size_t bytes, void **mad
 static Status operands_create(Device *device, Choice *c)
 {
     OpCall *call = &c->call;
-    size_t most = task_bytes(c->joined, NULL);
+    size_t most = workspace_bytes(c->joined, NULL);
     for (int i = 0; i < c->count; i++)
-        if (task_bytes(c->joined, c->plan[i]) > most) most = task_bytes(c->joined, c->plan[i]);
-    TRY(operand_create(device, c, c->joined->task_offset + most + 256, &call->workspace));
+        if (workspace_bytes(c->joined, c->plan[i]) > most) most = workspace_bytes(c->joined, c->plan[i]);
+    TRY(operand_create(device, c, most + 256, &call->workspace));
     for (int k = 0; k < call->in_count; k++)
         if (call->in[k].data) TRY(operand_create(device, c, tensor_bytes(&call->in[k]), &call->in[k].data));
     for (int k = 0; k < call->out_count; k++)
@@ -255,13 +165,13 @@ static bool choose_known(Device *device, Choice *c, CudnnGraph *graph, const cha
 }
 
 /* c->plan[*best], or the separate ops if that is c->count. */
-static Status choose(Device *device, Choice *c, ConvPattern pattern, CudnnGraph *graph, int *best)
+static Status choose(Device *device, Choice *c, CudnnGraph *graph, int *best)
 {
     char task[256];
     bool deterministic = device->config.deterministic;
     CudnnRules rules = rules_of(deterministic);
     *best = 0;
-    task_text(pattern, &c->joined->shape, task, sizeof task);
+    task_text(c->joined->fused.pattern, &c->joined->fused.shape, task, sizeof task);
     if (!deterministic && choose_known(device, c, graph, task)) return OK;
     Status st = cudnn_plans(graph, &rules, deterministic ? 1 : CANDIDATES, c->plan, &c->count);
     if (st == ERR_UNSUPPORTED || deterministic) return st == ERR_UNSUPPORTED ? OK : st;
@@ -269,14 +179,15 @@ static Status choose(Device *device, Choice *c, ConvPattern pattern, CudnnGraph 
     return choose_by_time(device, c, task, best);
 }
 
-static Status plan_choose(Device *device, Joined *j, const OpCall *call, ConvPattern pattern)
+static Status plan_choose(Device *device, Joined *j, const OpCall *call)
 {
     Status st = OK;
     CudnnGraph *graph = NULL;
     Choice c = {.joined = j, .call = *call};
     int best = 0;
-    TRY_OUT(conv_graph_create(cuda_device(device)->cudnn, pattern, &j->shape, &j->tensor, &graph));
-    TRY_OUT(choose(device, &c, pattern, graph, &best));
+    Fused *f = &j->fused;
+    TRY_OUT(conv_graph_create(cuda_device(device)->cudnn, f->pattern, &f->shape, &f->tensor, &graph));
+    TRY_OUT(choose(device, &c, graph, &best));
     if (best < c.count) j->plan = c.plan[best];
 out:
     for (int i = 0; i < c.count; i++)
@@ -289,17 +200,14 @@ static Status joined_prepare(Device *device, OpCall *call)
 {
     Status st = OK;
     ConvPattern pattern;
+    ConvShape shape;
     Joined *j = calloc(1, sizeof *j);
     if (!j) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
-    TRY_OUT(separate_prepare(device, call, j));
-    bool asks = conv_joined_shape(call, &pattern, &j->shape);
-    joined_layout(j, call);
-    if (asks) TRY_OUT(plan_choose(device, j, call, pattern));
-    if (j->plan)
-        separate_free(device, j);
-    else
-        j->task_offset = 0;
-    call->workspace_bytes = j->task_offset + task_bytes(j, j->plan) + 256; /* the plan aligns to 64 */
+    TRY_OUT(separate_prepare(device, call, &j->separate));
+    fused_layout(call, &j->fused);
+    if (conv_joined_shape(call, &pattern, &shape)) TRY_OUT(plan_choose(device, j, call));
+    call->workspace_bytes = workspace_bytes(j, j->plan) + 256; /* the plan aligns to 64 */
+    if (j->plan) separate_free(device, &j->separate);
     call->state = j;
     j = NULL;
 out:
@@ -313,5 +221,7 @@ static void joined_discard(Device *device, OpCall *call)
     call->state = NULL;
 }
 
-const OpKernel cuda_conv_statistics = {
-    .prepare = joined_prepare, .launch = joined_launch, .discard = joined_discard, .strided_in = 1};
+#define JOINED_KERNEL .prepare = joined_prepare, .launch = joined_launch, .discard = joined_discard
+const OpKernel cuda_conv_statistics = {JOINED_KERNEL, .strided_in = 1};
+const OpKernel cuda_conv_dx_sums = {JOINED_KERNEL, .strided_in = 1 | 4, .strided_out = 1};
+const OpKernel cuda_conv_dw_apply = {JOINED_KERNEL, .strided_in = 1 | 2};

@@ -34,6 +34,17 @@ cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream);
 
+cudaError_t kernel_batchnorm_finish(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_batchnorm_dx_apply(const OpCall *call, cudaStream_t stream);
+/* y = relu(a x + b); rows a and b of `coefficients`. */
+cudaError_t kernel_batchnorm_normalize(const Tensor *x, const Tensor *coefficients, const Tensor *y,
+                                       cudaStream_t stream);
+/* Of a BATCHNORM_DX call: in[0] becomes 0 where the ReLU is closed. */
+cudaError_t kernel_batchnorm_mask(const OpCall *call, cudaStream_t stream);
+/* 1 / sqrt(var + epsilon), and as many ones. */
+cudaError_t kernel_batchnorm_deviation(const float *var, float epsilon, float *inverse_deviation, float *ones,
+                                       int32_t channels, cudaStream_t stream);
+
 /* ---- elementwise */
 cudaError_t kernel_relu(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_relu_dx(const OpCall *call, cudaStream_t stream);

@@ -55,6 +55,26 @@
          {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c), SPREAD(c)},                                               \
          {ACT(n, c, h, w), VECTOR(c), VECTOR(c)}},                                                                     \
         {label,                                                                                                        \
+         OP_BATCHNORM_FINISH,                                                                                          \
+         NORM(relu_),                                                                                                  \
+         {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c)},                                                          \
+         {ACT(2, c, 1, 1), VECTOR(c), VECTOR(c)}},                                                                     \
+        {label ", gamma",                                                                                              \
+         OP_BATCHNORM_FINISH,                                                                                          \
+         NORM(relu_),                                                                                                  \
+         {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c), SPREAD(c)},                                               \
+         {ACT(2, c, 1, 1), VECTOR(c), VECTOR(c)}},                                                                     \
+        {label,                                                                                                        \
+         OP_BATCHNORM_DX_APPLY,                                                                                        \
+         NORM(relu_),                                                                                                  \
+         {ACT(n, c, h, w), ACT(n, c, h, w), MEAN(c), VAR(c), VECTOR(c), VECTOR(c)},                                    \
+         {ACT(n, c, h, w)}},                                                                                           \
+        {label ", gamma",                                                                                              \
+         OP_BATCHNORM_DX_APPLY,                                                                                        \
+         NORM(relu_),                                                                                                  \
+         {ACT(n, c, h, w), ACT(n, c, h, w), MEAN(c), VAR(c), VECTOR(c), VECTOR(c), SPREAD(c)},                         \
+         {ACT(n, c, h, w)}},                                                                                           \
+        {label,                                                                                                        \
          OP_BATCHNORM_APPLY,                                                                                           \
          NORM(relu_),                                                                                                  \
          {ACT(n, c, h, w), VECTOR(c), VECTOR(c), SPREAD(c)},                                                           \

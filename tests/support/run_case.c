@@ -296,7 +296,7 @@ static double tolerance_of(const Run *run, Dtype dtype)
     double factor = run->row->roundings > 0 ? run->row->roundings : 1;
     if (run->row->sums_rounded && dtype == DTYPE_F32 && run->dtype != DTYPE_F32) {
         dtype = run->dtype;
-        factor = 4; /* each term has a rounding of its own */
+        factor *= 4; /* each term has a rounding of its own */
     }
     factor += roundings_more(run, &dtype);
     switch (dtype) {

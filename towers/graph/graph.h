@@ -154,4 +154,12 @@ typedef struct Joins {
  * norms behind it read them (BATCHNORM_SUMS). `forward_end` moves with the list; `changed` counts convolutions. */
 NODISCARD Status pass_conv_statistics(Graph *g, const Joins *joins, int *forward_end, int *changed);
 
+typedef struct NormJoins {
+    int inputs;    /* convolutions that normalize their input on the way in */
+    int gradients; /* of inputs that are masked and summed where they are made */
+} NormJoins;
+/* After pass_conv_statistics: batch norms with ReLU move into the convolutions that read them (CONV_STATISTICS with
+ * coefficients, CONV_DW_APPLY), and their gradients' sums into CONV_DX_SUMS. Ops keep their places. */
+NODISCARD Status pass_norm_into_conv(Graph *g, const Joins *joins, NormJoins *made);
+
 #endif

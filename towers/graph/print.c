@@ -42,6 +42,8 @@ static void print_attr(const Op *op, FILE *to)
     case OP_CONV_DX:
     case OP_CONV_DW:
     case OP_CONV_STATISTICS:
+    case OP_CONV_DX_SUMS:
+    case OP_CONV_DW_APPLY:
         print_window(&a->conv.window, to);
         relu = a->conv.relu;
         break;
@@ -60,6 +62,8 @@ static void print_attr(const Op *op, FILE *to)
     case OP_BATCHNORM_DX:
     case OP_BATCHNORM_APPLY:
     case OP_BATCHNORM_SUMS:
+    case OP_BATCHNORM_FINISH:
+    case OP_BATCHNORM_DX_APPLY:
         fprintf(to, " eps %g", (double)a->norm.epsilon);
         relu = a->norm.relu;
         break;

@@ -2,7 +2,7 @@
  *
  * BATCHNORM emits the batch mean and biased variance as values of their own: they feed the running averages and
  * BATCHNORM_DX. They are treated as outputs to be looked at: differentiating through them is refused, as is the second
- * derivative. BATCHNORM_SUMS comes into the list after the gradients. */
+ * derivative. Joined forms come into the list after the gradients. */
 #include "towers/graph/rules.h"
 
 static void channel_vectors(ShapeCall *c, int32_t channels, int first, int end)
@@ -31,6 +31,23 @@ void shape_batchnorm_sums(ShapeCall *c)
     rule_like_first(c);
     rule_out(c, 1, "mean", vector, DTYPE_F32);
     rule_out(c, 2, "var", vector, DTYPE_F32);
+}
+
+void shape_batchnorm_finish(ShapeCall *c)
+{
+    Shape vector = shape_vector(c->in[0].c), coefficients = {2, vector.c, 1, 1};
+    channel_vectors(c, vector.c, 1, 5);
+    rule_out(c, 0, NULL, coefficients, c->dtype[0]);
+    rule_out(c, 1, "mean", vector, DTYPE_F32);
+    rule_out(c, 2, "var", vector, DTYPE_F32);
+}
+
+void shape_batchnorm_dx_apply(ShapeCall *c)
+{
+    rule_shape(c, 1, "shape of x", c->in[0]);
+    rule_dtype(c, 1, "dtype of x", c->dtype[0]);
+    channel_vectors(c, c->in[0].c, 2, 7);
+    rule_like_first(c);
 }
 
 void shape_batchnorm_dx(ShapeCall *c)
@@ -71,6 +88,16 @@ void grad_batchnorm_dx(GradCall *c)
 }
 
 void grad_batchnorm_sums(GradCall *c)
+{
+    grad_no_rule(c);
+}
+
+void grad_batchnorm_finish(GradCall *c)
+{
+    grad_no_rule(c);
+}
+
+void grad_batchnorm_dx_apply(GradCall *c)
 {
     grad_no_rule(c);
 }

@@ -1,0 +1,161 @@
+/* A joined convolution as one cuDNN graph: which one, and its operands.
+ *
+ * As in conv.c f32 weights become 16-bit copies in workspace, and images are padded. Of slices cuDNN's joined kernels
+ * take the normalized input and the result of the gradient as they are; all other operands are packed. */
+#include "kernels/cuda/conv_joined.h"
+#include "kernels/cuda/convert.h"
+
+enum { CHANNEL_STEP = 8, VECTORS = 7 };
+
+static int32_t channels_padded(int32_t c)
+{
+    return (c + CHANNEL_STEP - 1) / CHANNEL_STEP * CHANNEL_STEP;
+}
+
+/* x, w and y of a call, whichever of them it computes; z: the normalized input. */
+typedef struct Operands {
+    const Tensor *x, *w, *y, *z;
+} Operands;
+
+static Operands operands_of(const OpCall *call)
+{
+    const Tensor *in = call->in, *out = call->out;
+    bool applies = call->in_count > 2 && in[2].data;
+    if (call->kind == OP_CONV_DX_SUMS) return (Operands){&out[0], &in[1], &in[0], &in[2]};
+    if (call->kind == OP_CONV_DW_APPLY) return (Operands){&in[0], &out[0], &in[1], &in[0]};
+    return (Operands){&in[0], &in[1], &out[0], applies ? &in[0] : NULL};
+}
+
+static ConvPattern pattern_of(const OpCall *call)
+{
+    if (call->kind == OP_CONV_DX_SUMS) return PATTERN_DATA_SUMS;
+    if (call->kind == OP_CONV_DW_APPLY) return PATTERN_APPLY_FILTER;
+    return call->in_count > 2 && call->in[2].data ? PATTERN_APPLY_STATISTICS : PATTERN_STATISTICS;
+}
+
+static int64_t pitch_of(const Tensor *t)
+{
+    return tensor_is_packed(t) ? 0 : t->pitch;
+}
+
+bool conv_joined_shape(const OpCall *call, ConvPattern *pattern, ConvShape *shape)
+{
+    Operands o = operands_of(call);
+    *pattern = pattern_of(call);
+    *shape = (ConvShape){
+        .x = o.x->shape, .w = o.w->shape, .y = o.y->shape, .window = call->attr.conv.window, .dtype = o.y->dtype};
+    if (*pattern == PATTERN_DATA_SUMS) shape->dx_pitch = pitch_of(o.x);
+    if (o.z) shape->z_pitch = pitch_of(o.z);
+    if (!o.z) shape->x.c = shape->w.c = channels_padded(o.x->shape.c);
+    return shape->dtype == DTYPE_F16 && o.x->dtype == DTYPE_F16 && shape->x.c % CHANNEL_STEP == 0 &&
+           shape->y.c % CHANNEL_STEP == 0 && shape->z_pitch % CHANNEL_STEP == 0 && shape->dx_pitch % CHANNEL_STEP == 0;
+}
+
+/* ---- workspace */
+
+static size_t vector_bytes(const Fused *f)
+{
+    int32_t widest = f->shape.x.c > f->shape.y.c ? f->shape.x.c : f->shape.y.c;
+    return workspace_aligned((size_t)widest * sizeof(float));
+}
+
+static size_t half_bytes(const Fused *f, Shape shape)
+{
+    return workspace_aligned((size_t)shape_count(shape) * dtype_bytes(f->shape.dtype));
+}
+
+void fused_layout(const OpCall *call, Fused *f)
+{
+    (void)!conv_joined_shape(call, &f->pattern, &f->shape);
+    Operands o = operands_of(call);
+    bool as_it_is = o.z || f->pattern == PATTERN_DATA_SUMS;
+    f->x_converts = !as_it_is && (!tensor_is_packed(o.x) || o.x->shape.c != f->shape.x.c);
+    f->y_converts = !tensor_is_packed(o.y);
+    f->x_offset = 0;
+    f->y_offset = f->x_offset + (f->x_converts ? half_bytes(f, f->shape.x) : 0);
+    f->w_offset = f->y_offset + (f->y_converts ? half_bytes(f, f->shape.y) : 0);
+    f->vector_offset = f->w_offset + half_bytes(f, f->shape.w);
+    f->task_offset = f->vector_offset + VECTORS * vector_bytes(f);
+}
+
+/* ---- launch */
+
+typedef struct Binding {
+    int tensor[CUDNN_TENSORS];
+    void *memory[CUDNN_TENSORS];
+    int count;
+} Binding;
+
+static void bind(Binding *b, int tensor, const void *memory)
+{
+    b->tensor[b->count] = tensor;
+    b->memory[b->count++] = (void *)memory;
+}
+
+static void *vector_at(const Fused *f, char *workspace, int number)
+{
+    return workspace + f->vector_offset + (size_t)number * vector_bytes(f);
+}
+
+/* What nobody reads goes into the workspace. */
+static void bind_sums(Binding *b, const Fused *f, const OpCall *call, int first, int second, char *workspace)
+{
+    bind(b, first, call->out[1].data ? call->out[1].data : vector_at(f, workspace, 0));
+    bind(b, second, call->out[2].data ? call->out[2].data : vector_at(f, workspace, 1));
+}
+
+static void bind_coefficients(Binding *b, const Fused *f, const Tensor *rows)
+{
+    bind(b, f->tensor.scale, rows->data);
+    bind(b, f->tensor.shift, (char *)rows->data + (size_t)rows->shape.c * dtype_bytes(rows->dtype));
+}
+
+/* The vectors of the batch norm whose gradient is summed; three more that cuDNN writes and nobody reads. */
+static Status bind_norm(Binding *b, const Fused *f, const OpCall *call, char *workspace, cudaStream_t stream)
+{
+    const ConvTensors *t = &f->tensor;
+    const Tensor *z = &call->in[2], *gamma = &call->in[6];
+    void *inverse = vector_at(f, workspace, 2), *ones = vector_at(f, workspace, 3);
+    TRY_CUDA(kernel_batchnorm_deviation(call->in[5].data, call->attr.conv.epsilon, inverse, ones, z->shape.c, stream));
+    bind(b, t->z, z->data);
+    bind(b, t->beta, call->in[3].data);
+    bind(b, t->mean, call->in[4].data);
+    bind(b, t->inverse_deviation, inverse);
+    bind(b, t->gamma, call->in_count > 6 && gamma->data ? gamma->data : ones);
+    bind(b, t->dy_factor, vector_at(f, workspace, 4));
+    bind(b, t->x_factor, vector_at(f, workspace, 5));
+    bind(b, t->constant, vector_at(f, workspace, 6));
+    bind_sums(b, f, call, t->dbeta, t->dgamma, workspace);
+    return OK;
+}
+
+static Status bind_all(Binding *b, const Fused *f, const OpCall *call, const void *x, const void *w, const void *y,
+                       char *workspace, cudaStream_t stream)
+{
+    bind(b, f->tensor.x, x);
+    bind(b, f->tensor.w, w);
+    bind(b, f->tensor.y, y);
+    if (f->pattern == PATTERN_DATA_SUMS) return bind_norm(b, f, call, workspace, stream);
+    if (f->pattern != PATTERN_STATISTICS) bind_coefficients(b, f, &call->in[2]);
+    if (f->pattern != PATTERN_APPLY_FILTER) bind_sums(b, f, call, f->tensor.sum, f->tensor.square_sum, workspace);
+    return OK;
+}
+
+Status fused_run(Device *device, const Fused *f, CudnnPlan *plan, const OpCall *call, char *workspace)
+{
+    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
+    Operands o = operands_of(call);
+    const ConvShape *s = &f->shape;
+    bool makes_w = f->pattern == PATTERN_APPLY_FILTER;
+    Tensor x = {workspace + f->x_offset, s->x, s->dtype, s->x.c}, y = {workspace + f->y_offset, s->y, s->dtype, s->y.c};
+    Tensor w = {workspace + f->w_offset, s->w, s->dtype, s->w.c};
+    Binding b = {.count = 0};
+    if (f->x_converts) TRY_CUDA(convert_pixels(&x, o.x, stream));
+    if (f->y_converts) TRY_CUDA(convert_pixels(&y, o.y, stream));
+    if (!makes_w) TRY_CUDA(convert_pixels(&w, o.w, stream));
+    TRY(bind_all(&b, f, call, f->x_converts ? x.data : o.x->data, w.data, f->y_converts ? y.data : o.y->data, workspace,
+                 stream));
+    TRY(cudnn_plan_run(plan, b.tensor, b.memory, b.count, workspace + f->task_offset));
+    if (makes_w) TRY_CUDA(convert_pixels(o.w, &w, stream));
+    return OK;
+}

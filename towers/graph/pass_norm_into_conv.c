@@ -1,0 +1,161 @@
+/* Batch norms move into the convolutions around them, so that what they write is never stored.
+ *
+ * Forward: where every reader of a batch norm's result is a convolution (or the gradient of one's weights) that can
+ * normalize its input on the way in, BATCHNORM_SUMS shrinks to BATCHNORM_FINISH, which makes two numbers per channel,
+ * and the readers read its input and those. Backward: CONV_DX followed by BATCHNORM_DX, whose first half is to mask and
+ * sum what CONV_DX wrote, becomes CONV_DX_SUMS and BATCHNORM_DX_APPLY. The two are independent of each other. Comes
+ * after pass_conv_statistics; the list keeps its length and its order. */
+#include "towers/graph/list.h"
+#include "towers/graph/rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Pass {
+    Graph *g;
+    const Joins *joins;
+    int *readers; /* owned, by value */
+    Op *ops;      /* owned: the new list */
+    NormJoins *made;
+} Pass;
+
+static bool ask(const Pass *pass, const OpCall *call)
+{
+    return pass->joins->ask(pass->joins->context, call);
+}
+
+/* ---- forward: the normalized value is not made */
+
+/* `op` reads `a`, the normalization of `z`: as it would be if it normalized by itself. */
+static bool absorbs(const Pass *pass, const Op *op, Value z, Value a, Op *joined)
+{
+    bool forward = op->kind == OP_CONV_STATISTICS && op->in_count == 2;
+    if ((!forward && op->kind != OP_CONV_DW) || op->in[0].id != a.id || op->in[1].id == a.id) return false;
+    *joined = *op;
+    joined->kind = forward ? OP_CONV_STATISTICS : OP_CONV_DW_APPLY;
+    joined->in[0] = z;
+    joined->in[2] = a; /* which becomes the coefficients */
+    joined->in_count = 3;
+    OpCall call = list_call(pass->g, joined);
+    return ask(pass, &call);
+}
+
+static bool reads(const Op *op, Value v)
+{
+    for (int i = 0; i < op->in_count; i++)
+        if (op->in[i].id == v.id) return true;
+    return false;
+}
+
+static bool all_absorb(const Pass *pass, const Op *norm)
+{
+    Value a = norm->out[0];
+    Op joined;
+    if (!norm->attr.norm.relu || !pass->readers[a.id] || graph_value(pass->g, a)->role != ROLE_TEMP) return false;
+    for (int i = 0; i < pass->g->op_count; i++)
+        if (reads(&pass->ops[i], a) && !absorbs(pass, &pass->ops[i], norm->in[0], a, &joined)) return false;
+    return true;
+}
+
+/* The value changes its meaning: it was the result, now it is the coefficients. */
+static void dissolve(Pass *pass, Op *norm)
+{
+    Value a = norm->out[0];
+    ValueInfo *info = &pass->g->values[a.id];
+    Op joined;
+    for (int i = 0; i < pass->g->op_count; i++) {
+        if (!reads(&pass->ops[i], a) || !absorbs(pass, &pass->ops[i], norm->in[0], a, &joined)) continue;
+        pass->ops[i] = joined;
+        pass->made->inputs += joined.kind == OP_CONV_STATISTICS;
+    }
+    norm->kind = OP_BATCHNORM_FINISH;
+    info->shape = (Shape){2, info->shape.c, 1, 1};
+    info->name = list_text(pass->g, "%s.coefficients", norm->name);
+}
+
+/* ---- backward: mask and sums where the gradient is made */
+
+/* The op that writes what `norm_dx` reads, if it is a plain CONV_DX that nobody else reads; else NULL. */
+static Op *source_of(const Pass *pass, const Op *norm_dx)
+{
+    const ValueInfo *dy = graph_value(pass->g, norm_dx->in[0]);
+    if (dy->op < 0 || dy->role != ROLE_TEMP || pass->readers[norm_dx->in[0].id] != 1) return NULL;
+    Op *conv = &pass->ops[dy->op];
+    bool adds = conv->in_count > 2 && conv->in[2].id;
+    return conv->kind == OP_CONV_DX && !adds ? conv : NULL;
+}
+
+/* The gradient lies where its sum with those of sibling slices will be. */
+static int64_t gradient_pitch(const Pass *pass, Value dx)
+{
+    for (int i = 0; i < pass->g->op_count; i++)
+        if (pass->ops[i].kind == OP_CONCAT && reads(&pass->ops[i], dx))
+            return graph_shape(pass->g, pass->ops[i].out[0]).c;
+    return graph_shape(pass->g, dx).c;
+}
+
+/* dy, x, beta, mean, var, gamma behind dy, w */
+static Op with_sums(const Op *conv, const Op *norm_dx)
+{
+    Op op = *conv;
+    op.kind = OP_CONV_DX_SUMS;
+    op.attr.conv.epsilon = norm_dx->attr.norm.epsilon;
+    for (int i = 1; i < norm_dx->in_count; i++) op.in[1 + i] = norm_dx->in[i];
+    op.in_count = 1 + norm_dx->in_count;
+    op.out[1] = norm_dx->out[1];
+    op.out[2] = norm_dx->out[2];
+    return op;
+}
+
+static Op without_sums(const Op *norm_dx)
+{
+    Value gamma = norm_dx->in_count > 5 ? norm_dx->in[5] : (Value){0};
+    Op op = {.kind = OP_BATCHNORM_DX_APPLY, .attr = norm_dx->attr, .name = norm_dx->name, .in_count = 6};
+    const Value in[] = {norm_dx->in[0],  norm_dx->in[1],  norm_dx->in[3], norm_dx->in[4],
+                        norm_dx->out[1], norm_dx->out[2], gamma};
+    memcpy(op.in, in, sizeof in);
+    if (gamma.id) op.in_count = 7;
+    op.out[0] = norm_dx->out[0];
+    return op;
+}
+
+static void join_gradient(Pass *pass, Op *norm_dx)
+{
+    Op *conv = norm_dx->attr.norm.relu ? source_of(pass, norm_dx) : NULL;
+    if (!conv) return;
+    Op joined = with_sums(conv, norm_dx);
+    OpCall call = list_call(pass->g, &joined);
+    call.out[0].pitch = gradient_pitch(pass, norm_dx->out[0]);
+    if (!ask(pass, &call)) return;
+    *conv = joined;
+    *norm_dx = without_sums(norm_dx);
+    pass->made->gradients++;
+}
+
+static void write_list(Pass *pass)
+{
+    for (int i = 0; i < pass->g->op_count && !graph_failed(pass->g); i++) {
+        Op *op = &pass->ops[i];
+        if (op->kind == OP_BATCHNORM_SUMS && all_absorb(pass, op)) dissolve(pass, op);
+        if (op->kind == OP_BATCHNORM_DX) join_gradient(pass, op);
+    }
+}
+
+Status pass_norm_into_conv(Graph *g, const Joins *joins, NormJoins *made)
+{
+    *made = (NormJoins){0};
+    if (graph_failed(g)) return graph_finish(g);
+    Pass pass = {.g = g, .joins = joins, .made = made};
+    pass.readers = list_readers(g);
+    pass.ops = calloc((size_t)g->op_count + 1, sizeof *pass.ops);
+    if (!pass.ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
+    if (!graph_failed(g)) {
+        memcpy(pass.ops, g->ops, (size_t)g->op_count * sizeof *pass.ops);
+        write_list(&pass);
+        list_replace(g, pass.ops, g->op_count);
+        pass.ops = NULL;
+    }
+    free(pass.ops);
+    free(pass.readers);
+    return graph_finish(g);
+}
