@@ -1,7 +1,8 @@
 /* A joined convolution as one cuDNN graph: which one, and its operands.
  *
- * As in conv.c f32 weights become 16-bit copies in workspace, and images are padded. Of slices cuDNN's joined kernels
- * take the normalized input and the result of the gradient as they are; all other operands are packed. */
+ * As in conv.c the kept 16-bit copy of the weights is used, or one is made in workspace, and images are padded. Of
+ * slices cuDNN's joined kernels take the normalized input and the result of the gradient as they are; all other
+ * operands are packed. */
 #include "kernels/cuda/conv_joined.h"
 #include "kernels/cuda/convert.h"
 
@@ -152,7 +153,12 @@ Status fused_run(Device *device, const Fused *f, CudnnPlan *plan, const OpCall *
     Binding b = {.count = 0};
     if (f->x_converts) TRY_CUDA(convert_pixels(&x, o.x, stream));
     if (f->y_converts) TRY_CUDA(convert_pixels(&y, o.y, stream));
-    if (!makes_w) TRY_CUDA(convert_pixels(&w, o.w, stream));
+    bool same_w = shape_equal(s->w, o.w->shape);
+    void *kept = same_w && !makes_w ? weights_half(device, o.w->data, (size_t)shape_count(s->w), s->dtype) : NULL;
+    if (kept)
+        w.data = kept;
+    else if (!makes_w)
+        TRY_CUDA(convert_pixels(&w, o.w, stream));
     TRY(bind_all(&b, f, call, f->x_converts ? x.data : o.x->data, w.data, f->y_converts ? y.data : o.y->data, workspace,
                  stream));
     TRY(cudnn_plan_run(plan, b.tensor, b.memory, b.count, workspace + f->task_offset));
