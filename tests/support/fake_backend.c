@@ -1,6 +1,7 @@
 /* See fake_backend.h. */
 #include "tests/support/fake_backend.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,13 @@ static void record(Device *device, FakeEvent event)
     FakeBackend *fake = fake_of(device);
     if (fake->event_count < FAKE_MAX_EVENTS) fake->event[fake->event_count] = event;
     fake->event_count++;
+}
+
+static void record_call(Device *device, FakeEventKind kind, const OpCall *call)
+{
+    FakeEvent event = {.kind = kind, .op = call->kind};
+    snprintf(event.name, sizeof event.name, "%s", call->name ? call->name : "");
+    record(device, event);
 }
 
 static Status open_device(const DeviceConfig *config, Device *device)
@@ -70,7 +78,7 @@ static Status fill(Device *device, void *to, float value, size_t count)
 static Status prepare(Device *device, OpCall *call)
 {
     FakeBackend *fake = fake_of(device);
-    record(device, (FakeEvent){.kind = FAKE_PREPARE, .op = call->kind, .name = call->name});
+    record_call(device, FAKE_PREPARE, call);
     if (call->kind == fake->refused) return FAIL(ERR_UNSUPPORTED, "told to refuse");
     call->workspace_bytes = fake->workspace_bytes;
     call->state = malloc(1);
@@ -82,14 +90,14 @@ static Status prepare(Device *device, OpCall *call)
 static Status launch(Device *device, OpCall *call)
 {
     FakeBackend *fake = fake_of(device);
-    record(device, (FakeEvent){.kind = FAKE_LAUNCH, .op = call->kind, .name = call->name});
+    record_call(device, FAKE_LAUNCH, call);
     if (fake->on_launch) fake->on_launch(fake->context, call);
     return OK;
 }
 
 static void discard(Device *device, OpCall *call)
 {
-    record(device, (FakeEvent){.kind = FAKE_DISCARD, .op = call->kind, .name = call->name});
+    record_call(device, FAKE_DISCARD, call);
     fake_of(device)->states--;
     free(call->state);
 }
