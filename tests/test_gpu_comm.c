@@ -133,7 +133,7 @@ static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *s
 {
     const CommConfig *config = comm_config(comm);
     const size_t cut = 200;
-    float host[COUNT], lanes[LANES] = {1, 2, 3, 16777217};
+    float host[COUNT], lanes[LANES] = {1, 2, 3, 16777216};
     for (int round = 0; round < 2; round++) {
         for (int t = config->first; t < config->first + config->local; t++) {
             for (size_t i = 0; i < COUNT; i++) host[i] = gift_factor * gift(t + 7 * round, i);
