@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The tf.distribute tutorial "Custom training with tf.distribute.Strategy" again: Fashion-MNIST, batch 64 per tower, Adam 1e-3, ten
-# epochs, losses divided by the global batch. Prints its epoch line beside the tutorial's own numbers (test accuracy of epochs 8 to 10
-# must agree within 0.6 points), then restores the weights of the last epoch on 1, 2 and 4 towers: the accuracy must be the saved
-# one, bit for bit.
+# epochs, losses divided by the global batch. Prints its epoch line beside the tutorial's own numbers, then restores the weights of
+# the last epoch on 1, 2 and 4 towers: the accuracy must be the saved one, bit for bit. The mean test accuracy of epochs 8 to 10 must
+# agree within 0.6 points; the mean, because at a rate that never falls two epochs in a row differ by as much as 0.8.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +24,7 @@ reference="1 0.51064 81.780 0.39399 85.79
 9 0.16993 93.675 0.26234 91.02
 10 0.15757 94.163 0.25516 90.93"
 
-# run TOWERS BATCH CHECK: ten epochs; CHECK=yes compares epochs 8 to 10 with the tutorial
+# run TOWERS BATCH CHECK: ten epochs; CHECK=yes compares epochs 8 to 10 with the tutorial's
 failed=0
 run() {
     local n=$1 batch=$2 check=$3 run=$work/run-$1x$2
@@ -36,12 +36,12 @@ run() {
         ref = NF - 4
         printf "Epoch %d, Loss: %.5f, Accuracy: %.3f, Test Loss: %.5f, Test Accuracy: %.2f   | tutorial: %s, %s, %s, %s\n",
             $1, $3, 100 * $4, $5, 100 * $6, $(ref + 1), $(ref + 2), $(ref + 3), $(ref + 4)
-        d = 100 * $6 - $(ref + 4)
-        if (check == "yes" && $1 >= 8 && (d > 0.6 || d < -0.6)) {
-            printf "epoch %d is %.2f points from the tutorial (wanted at most 0.6)\n", $1, d
-            bad = 1
-        }
-    } END { exit bad }' || failed=1
+        if ($1 >= 8) { gap += 100 * $6 - $(ref + 4); epochs++ }
+    } END {
+        gap /= epochs
+        printf "mean test accuracy of epochs 8 to 10: %+.2f points from the tutorial%s\n", gap, check == "yes" ? " (wanted at most 0.6)" : ""
+        exit check == "yes" && (gap > 0.6 || gap < -0.6)
+    }' || failed=1
     restore "$run"
 }
 
