@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What it costs to know: steps with norms, ledger and digests against steps without, in turns within one run
 # (tests/bench/bench_ledger.c). Writes the table between the markers of docs/performance.md.
-# usage: scripts/bench_ledger.sh [BUILD_DIRECTORY]     (its tests must be configured; default: build)
+# usage: scripts/bench_ledger.sh [BUILD_DIRECTORY]     (its tests must be configured; default: one of its own)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-build=${1:-build}
-[[ -f $build/build.ninja || -f $build/Makefile ]] || { scripts/setup.sh build && cmake --preset cpu -B "$build"; } >/dev/null
+build=${1:-build-bench}
+[ $# -gt 0 ] || { scripts/setup.sh build && cmake --preset cpu -B "$build" -DTOWERS_TESTS=ON; } >/dev/null
 cmake --build "$build" --target bench_ledger >/dev/null
 table=$(mktemp)
 trap 'rm -f "$table"' EXIT
