@@ -2,6 +2,7 @@
 # The console as a person sees it, in a pseudo-terminal: no line is wider than the window, before and after a resize; all
 # fields in a wide one, the loss and the way left in a narrow one; no escape codes without a terminal, with TERM=dumb, and
 # no colours with NO_COLOR; plain lines at exact multiples of the interval. Arguments: source folder, binary.
+# With CONSOLE_PICTURES=DIR a picture of the console with a line for every tower is kept there.
 set -u
 towers=$2
 command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 77; }
@@ -52,6 +53,28 @@ def bars(text):
         found.append([re.sub(r'\x1b\[[0-9;]*[A-Za-z]', '', line).strip('\r') for line in piece.split('\n')])
     return [lines for lines in found if 'loss' in lines[0]]
 
+COLOURS = {'36': '#4cc4d9', '32': '#6fcf7c', '31': '#ff7b72', '33': '#e3b341', '2': '#8b949e', '90': '#8b949e', '1': '#ffffff'}
+
+def picture(text, path):
+    """The last drawing of the bar as an SVG, in the colours that the terminal was told."""
+    piece = [p for p in re.split(r'\r\x1b\[J', text) if 'eta' in p][-1].split('\r\n\x1b[K')[0]
+    lines = [line.strip('\r') for line in piece.split('\n')][:3]
+    with open(path, 'w') as svg:
+        svg.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{24 + 20 * len(lines)}" font-size="13.5" '
+                  'font-family="monospace">\n<rect width="100%" height="100%" rx="6" fill="#0d1117"/>\n')
+        for row, line in enumerate(lines):
+            svg.write(f'<text x="14" y="{26 + 20 * row}" fill="#c9d1d9" xml:space="preserve">')
+            colour = None
+            for part in re.split(r'(\x1b\[[0-9;]*[A-Za-z])', line):
+                code = re.fullmatch(r'\x1b\[([0-9;]*)m', part)
+                if code:
+                    colour = COLOURS.get(code.group(1).split(';')[-1])
+                elif part and not part.startswith('\x1b'):
+                    words = part.replace('&', '&amp;').replace('<', '&lt;')
+                    svg.write(f'<tspan fill="{colour}">{words}</tspan>' if colour else words)
+            svg.write('</text>\n')
+        svg.write('</svg>\n')
+
 def expect(good, what):
     if not good:
         failures.append(what)
@@ -82,6 +105,8 @@ text = run(100, steps + ['--experiment', 'view', '--towers-view'])
 drawn = bars(text)
 expect(drawn and len(drawn[-1]) >= 3 and 'tower 0' in drawn[-1][1] and 'tower 1' in drawn[-1][2],
        f'no line for every tower: {drawn[-1] if drawn else text[-300:]!r}')
+picture(text, 'console.svg')
+expect(all(word in open('console.svg').read() for word in ('tower 0', 'tower 1', 'eta', 'tspan')), 'the picture lacks something')
 expect(text.count('\x1b[2A') >= len(drawn), 'the cursor does not return to the bar')
 
 text = run(100, steps + ['--experiment', 'mono'], {'NO_COLOR': '1'})
@@ -96,6 +121,7 @@ for failure in failures:
 sys.exit(bool(failures))
 PY
 timeout 600 python3 console.py "$towers" || exit 1
+[[ -n ${CONSOLE_PICTURES:-} ]] && mkdir -p "$CONSOLE_PICTURES" && cp console.svg "$CONSOLE_PICTURES"
 
 # Not a terminal: plain lines at exact multiples, nothing else.
 timeout 100 "$towers" train fashion_cnn --dataset synthetic --batch-size 8 --towers 2 --threads 1 --max-steps 100 \
