@@ -105,8 +105,8 @@ static void noise_measure(LossTruth *truth, Series *series)
     truth->mean_noise = sqrt(mean_variance);
     truth->last_noise = sqrt(noise_variance(series->tower[truth->last], series->count));
     truth->correlation = mean_correlation(truth, series);
-    /* The deviation of one tower from the mean has 1 - share of the variance of the tower's own noise, and no course.
-     */
+    /* The deviation of one tower from the mean has 1 - share of the variance of the tower's own noise, and
+     * no course. */
     double own = 1 - 1 / truth->tower[truth->last].expected;
     truth->window = own > 0 ? smoothing_window(deviation(series, truth->last), series->count, mean_variance * own) : 1;
 }

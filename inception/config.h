@@ -24,8 +24,8 @@ typedef struct ConfigEntry {
 /* Called for each entry in the order of the file; a failure ends the reading and is returned. */
 typedef Status (*ConfigVisit)(void *context, const ConfigEntry *entry);
 
-/* ERR_ARG with "name:line:column: ..." for what is not this subset, or the visitor's failure. An empty text is legal.
- */
+/* ERR_ARG with "name:line:column: ..." for what is not this subset, or the visitor's failure. An empty text
+ * is legal. */
 NODISCARD Status config_parse(const char *name, const void *bytes, size_t count, ConfigVisit visit, void *context);
 
 /* The whole of a regular file, for the caller to free. ERR_ARG if it cannot be read or is too large. */

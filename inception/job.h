@@ -23,8 +23,8 @@ typedef struct JobFiles {
 /* Model, program and device part only: for info, and the start of the others. Applies the model's default settings to
  * `options` first. */
 NODISCARD Status job_model(Options *options, JobFiles *files);
-/* Data, towers, optimizer, schedule. `synthetic` replaces the data set by one of `synthetic` samples (0: the real one).
- */
+/* Data, towers, optimizer, schedule. `synthetic` replaces the data set by one of `synthetic` samples (0: the
+ * real one). */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
 /* The weights file that RUN or FILE means: a file itself, of a run its best (else last) weights, of a checkpoint its
  * model. */

@@ -1,8 +1,8 @@
 /* The parser of options.h: command line, environment and YAML entries all end in set_option.
  *
  * An option is looked up by flag or alias; dashes and underscores are equal. A value is first read into a Value, so
- * that a bad one is refused even where a higher origin has already decided, then stored if no higher origin has spoken.
- */
+ * that a bad one is refused even where a higher origin has already decided, then stored if no higher origin
+ * has spoken. */
 #include "inception/options.h"
 
 #include <ctype.h>

@@ -103,8 +103,8 @@ NODISCARD Status options_apply_file(Options *options, const char *path);
 OptionOrigin option_origin(const Options *options, const char *flag);
 bool option_is_set(const Options *options, const char *flag); /* given anywhere above the default */
 bool option_belongs(OptionId id, Verb verb);
-/* The option that was given in place of this one (--global-batch-size for --batch-size); OPTION_ID_COUNT if none was.
- */
+/* The option that was given in place of this one (--global-batch-size for --batch-size); OPTION_ID_COUNT if
+ * none was. */
 OptionId option_replaced_by(const Options *options, OptionId id);
 
 /* The value as text, as it could be typed ("" if not set); locale independent, reals shortest that read back equal.
@@ -112,8 +112,8 @@ OptionId option_replaced_by(const Options *options, OptionId id);
 enum { OPTION_FORMAT_BYTES = OPTION_LIST_MAX * 21 };
 const char *option_format(const Options *options, OptionId id, char *buffer, size_t bytes);
 
-/* The options of this verb as a YAML file that `--config` reads again, each with "# from ..."; unset ones as comments.
- */
+/* The options of this verb as a YAML file that `--config` reads again, each with "# from ..."; unset ones as
+ * comments. */
 void options_print_config(const Options *options, FILE *to);
 
 /* ---- the table itself, for help, completion and the record of a run */
@@ -166,8 +166,8 @@ OptionId option_find(const char *name, bool *negated);
 /* The default as option_format gives it; "" if unset. */
 const char *option_default_text(OptionId id, char *buffer, size_t bytes);
 
-/* The nearest of `count` names by Damerau-Levenshtein distance <= 2, or one that `typed` begins; NULL if none is near.
- */
+/* The nearest of `count` names by Damerau-Levenshtein distance <= 2, or one that `typed` begins; NULL if none
+ * is near. */
 const char *nearest_name(const char *typed, const char *const *names, int count);
 
 #endif

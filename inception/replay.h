@@ -4,8 +4,8 @@
 
 #include "inception/options.h"
 
-/* A line for every output of every op, up to the first that is not finite. OK if there is none; ERR_NUMERIC names it.
- */
+/* A line for every output of every op, up to the first that is not finite. OK if there is none; ERR_NUMERIC
+ * names it. */
 NODISCARD Status replay_run(const Options *options, const char *path, FILE *to);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * "cpu" (oneDNN and own kernels) exists on every machine with oneDNN, "cuda" (cuDNN, cuBLASLt, own kernels) where it
  * was built in. Nothing above this header knows which one it talks to. Slow and fallible things happen in open, alloc
- * and prepare; launch only enqueues (on the CPU it runs at once, in the calling thread plus the device's OpenMP team).
- */
+ * and prepare; launch only enqueues (on the CPU it runs at once, in the calling thread plus the device's
+ * OpenMP team). */
 #ifndef TOWERS_KERNELS_BACKEND_H
 #define TOWERS_KERNELS_BACKEND_H
 
@@ -102,8 +102,8 @@ struct Backend {
      * a call has done its work when it returns. */
     Status (*mark)(Device *device, int number);
     Status (*reached)(Device *device, int number, bool *reached);
-    /* Block until the host memory of all uploads so far may be reused, while other work goes on. NULL: it always may.
-     */
+    /* Block until the host memory of all uploads so far may be reused, while other work goes on. NULL: it
+     * always may. */
     Status (*uploaded)(Device *device);
 
     /* A stretch of launches recorded as one, to be repeated at the price of one: what is enqueued on LANE_COMPUTE
@@ -134,8 +134,8 @@ struct Backend {
 };
 
 /* "cpu", "cuda", or "auto" (cuda if this build has it and a device is visible). On ERR_UNSUPPORTED / ERR_DEVICE the
- * message says what is missing. `why`, if not NULL, receives one line when auto falls back to the CPU ("" otherwise).
- */
+ * message says what is missing. `why`, if not NULL, receives one line when auto falls back to the CPU (""
+ * otherwise). */
 NODISCARD Status backend_find(const char *name, const Backend **found, char *why, size_t why_bytes);
 
 /* How many devices of this backend this machine has (CPU: 1), and the backend's own names for doctor. */

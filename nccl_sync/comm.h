@@ -31,8 +31,8 @@ typedef struct CommConfig {
 typedef struct CommShared CommShared;
 NODISCARD Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **made);
 void comm_shared_destroy(CommShared *shared);
-/* Called by the supervisor when tower process `rank` is gone: every waiting and every later collective fails at once.
- */
+/* Called by the supervisor when tower process `rank` is gone: every waiting and every later collective fails
+ * at once. */
 void comm_shared_abort(CommShared *shared, int rank);
 int comm_shared_aborted(const CommShared *shared); /* the rank that left first, -1 if none has */
 

@@ -15,8 +15,8 @@ typedef struct TowerLoss {
     bool finite;   /* sum and all gradients of this tower */
 } TowerLoss;
 
-/* What is printed as "the loss". LAST is the original Inception trainer, FIRST Keras' custom train_step, MEAN the fix.
- */
+/* What is printed as "the loss". LAST is the original Inception trainer, FIRST Keras' custom train_step, MEAN
+ * the fix. */
 typedef enum LossReport {
     LOSS_REPORT_LAST = 0,
     LOSS_REPORT_FIRST,
@@ -45,8 +45,8 @@ double mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_
 /* The value that `report` prints (LOSS_REPORT_ALL: the mean). Towers without samples are passed over by LAST, FIRST and
  * WORST; a non-finite loss is the worst. */
 double reported_loss(const TowerLoss *towers, int count, LossReport report, LossDivisor divisor, int64_t global_batch);
-/* Factor of each sample's gradient: 1 / (samples of the global batch) or 1 / global_batch. 0 if there are no samples.
- */
+/* Factor of each sample's gradient: 1 / (samples of the global batch) or 1 / global_batch. 0 if there are no
+ * samples. */
 double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch);
 
 /* May this step commit? *culprit receives the first tower at fault, or -1. */

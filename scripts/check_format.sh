@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
-mapfile -t sources < <(find kernels nccl_sync towers inception tests -name '*.c' -o -name '*.h' -o -name '*.cu' | sort)
+mapfile -t sources < <(find kernels nccl_sync towers inception tests -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | sort)
 clang-format --dry-run -Werror "${sources[@]}"
 if grep -nP '\t| +$' "${sources[@]}"; then
     echo "format: tabs or trailing spaces" >&2

@@ -1,5 +1,5 @@
-/* The YAML subset: what is read and where it stood, and a message with name:line:column for everything that is refused.
- */
+/* The YAML subset: what is read and where it stood, and a message with name:line:column for everything that is
+ * refused. */
 #include "inception/config.h"
 
 #include <setjmp.h>

@@ -2,8 +2,7 @@
  *
  * Every value is a small integer, so sums are exact in f32 in any order and the comparison is for equality (of the
  * rounded value for bf16; Winograd's transforms have fractions and round). Outputs, the gaps of slices and workspace
- * start as NaN; gaps must still be NaN afterwards.
- */
+ * start as NaN; gaps must still be NaN afterwards. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -118,8 +117,8 @@ static double largest(const double *values, int64_t count)
     return most;
 }
 
-/* bf16 results may be off by half a unit in their last place, and by as much of an intermediate result of size `inner`.
- */
+/* bf16 results may be off by half a unit in their last place, and by as much of an intermediate result of size
+ * `inner`. */
 static void expect_tensor(const char *name, const char *what, const Tensor *t, const double *wanted, double inner)
 {
     double unit = t->dtype == DTYPE_F32 ? 0.0 : 1.0 / 256.0;

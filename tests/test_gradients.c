@@ -20,8 +20,8 @@ static const Shape scalar = {1, 1, 1, 1};
 
 /* ---- differences */
 
-/* Values nobody writes: "one..." is 1, "positive..." lies in [0.5, 1.5), integers count 0, 1, 2, the rest in [-1, 1).
- */
+/* Values nobody writes: "one..." is 1, "positive..." lies in [0.5, 1.5), integers count 0, 1, 2, the rest in
+ * [-1, 1). */
 static void fill_sources(Interpreter *it)
 {
     for (int id = 1; id <= it->count; id++) {
@@ -47,8 +47,8 @@ static double loss_at(Interpreter *it, Value loss, double *element, double value
     return *interpreter_data(it, loss);
 }
 
-/* Largest |gradient - difference|, relative to the largest difference, over the elements of `x`. `analytic` NULL: zero.
- */
+/* Largest |gradient - difference|, relative to the largest difference, over the elements of `x`. `analytic`
+ * NULL: zero. */
 static double worst_difference(Interpreter *it, Value loss, Value x, const double *analytic)
 {
     const double h = 1e-5;

@@ -1,6 +1,6 @@
 /* The loader: the same batches whatever the threads and loaders, resume in the middle, errors in their place, and an
- * end at any point. Samples are told apart by a data set whose pixels and labels are computed from the sample number.
- */
+ * end at any point. Samples are told apart by a data set whose pixels and labels are computed from the
+ * sample number. */
 #include "towers/data/loader.h"
 
 #include <setjmp.h>

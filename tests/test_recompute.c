@@ -1,5 +1,5 @@
-/* The pass that runs cheap ops again for the backward pass: what it adds, what it leaves, and that no number changes.
- */
+/* The pass that runs cheap ops again for the backward pass: what it adds, what it leaves, and that no number
+ * changes. */
 #include "tests/support/graph_text.h"
 #include "tests/support/interpret.h"
 

@@ -75,8 +75,8 @@ static void test_every_tower_and_phase(void **state)
             }
 }
 
-/* A machine on which other programs run: every third phase of any tower is interrupted, some for longer than the step.
- */
+/* A machine on which other programs run: every third phase of any tower is interrupted, some for longer than
+ * the step. */
 static void test_noise_hides_nobody_and_accuses_nobody(void **state)
 {
     (void)state;

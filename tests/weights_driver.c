@@ -4,9 +4,8 @@
  *   weights_driver nan FILE              some number is NaN
  *   weights_driver close START A B PART  no weight of B is further from A than PART of the way its tensor has gone from
  *                                        START to A (the largest change of the tensor); START may be "-": of its size
- *   weights_driver near A B PART NAME... no element of these tensors differs by PART (of the largest, if that is above
- * 1)
- */
+ *   weights_driver near A B PART NAME... no element of these tensors differs by PART (of the largest, if that is
+ *                                        above 1) */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

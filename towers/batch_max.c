@@ -26,8 +26,8 @@ static void arenas_grow(const Plan *plan, size_t *arena)
         if (plan_bytes(plan, (Arena)a) > arena[a]) arena[a] = plan_bytes(plan, (Arena)a);
 }
 
-/* Beside the arenas of the plans: slots, averages, statistics, the sum between towers, the host's copy, queued images.
- */
+/* Beside the arenas of the plans: slots, averages, statistics, the sum between towers, the host's copy,
+ * queued images. */
 static size_t rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
 {
     size_t params = layout->param_elements * sizeof(float), states = layout->state_elements * sizeof(float),

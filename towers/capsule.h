@@ -1,9 +1,10 @@
 /* Capsule: all that one tower's step needs to be run again, in a directory of the run that went wrong:
  *
- *   RUN/nan-step-5-tower-1/batch.safetensors   images, labels, sample_ids, augment (crop and mirror of each);
- * norm_sums: what all towers' batch norms summed to (with --bn-stats sync) /model.safetensors   the weights before the
- * step and this tower's batch-norm statistics /train.safetensors   optimizer slots, and the average of the weights
- * (where there are any) /state.json          the network, seed and counters, what was found, the last losses of all
+ *   RUN/nan-step-5-tower-1/batch.safetensors   images, labels, sample_ids, augment (crop and mirror of each), and
+ *                                              norm_sums: what all batch norms summed to (with --bn-stats sync)
+ *                         /model.safetensors   the weights before the step and this tower's batch-norm statistics
+ *                         /train.safetensors   optimizer slots and the average of the weights (where there are any)
+ *                         /state.json          the network, seed and counters, what was found, the last losses of all
  *                                              towers, where each sample lies, and the injected fault of a test
  *                         /MANIFEST            as of a checkpoint
  *

@@ -192,8 +192,8 @@ static Status latest_write(const char *ckpt, int64_t step)
     return file_replace(path, text, (size_t)count);
 }
 
-/* Read the new checkpoint back. One that is not what was written is set aside, and `latest` names the one before again.
- */
+/* Read the new checkpoint back. One that is not what was written is set aside, and `latest` names the one
+ * before again. */
 static Status published_verify(const char *ckpt, const char *path)
 {
     Status st = OK;

@@ -1,5 +1,5 @@
-/* Which names of a weights file are used; see pretrained.h. A classifier is the dense layer whose output a loss reads.
- */
+/* Which names of a weights file are used; see pretrained.h. A classifier is the dense layer whose output a
+ * loss reads. */
 #include "towers/pretrained.h"
 
 #include <stdlib.h>

@@ -64,15 +64,15 @@ typedef struct Replica {
     const float *loss_scale; /* borrowed, device: factor of every dloss; NULL: 1 */
 } Replica;
 
-/* Opens the device, builds every program, allocates everything, fills parameters and states with their starting values.
- */
+/* Opens the device, builds every program, allocates everything, fills parameters and states with their
+ * starting values. */
 NODISCARD Status replica_create(const ReplicaConfig *config, Replica **made);
 void replica_destroy(Replica *replica); /* NULL is fine */
 
 Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if it was not asked for */
 
-/* Upload a batch as the input of `program`, for local tower `slot`, and bind that tower's statistics. `scale`: dloss.
- */
+/* Upload a batch as the input of `program`, for local tower `slot`, and bind that tower's statistics.
+ * `scale`: dloss. */
 NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *batch, int slot, uint64_t seed,
                               float scale);
 /* Ops first .. end - 1 of a program that was fed for local tower `slot`. */

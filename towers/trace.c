@@ -1,5 +1,5 @@
-/* Looking at every number; see trace.h. Tensors come to the host for it: this is for the step after which a run ends.
- */
+/* Looking at every number; see trace.h. Tensors come to the host for it: this is for the step after which a
+ * run ends. */
 #include "towers/trace.h"
 
 #include "towers/ledger.h"

@@ -3,8 +3,8 @@
  * Candidates, best first, by measurement: a matrix product where the window is one pixel or covers the whole image; for
  * dx of stride 1 a forward convolution with turned weights; the convolution on packed NHWC, which is as fast as
  * oneDNN's own layouts; the convolution in whatever layout oneDNN likes; the same in f32. Slices are packed into
- * workspace, except by products, which take them as they are. The sum dx + acc is part of the task, or one more pass.
- */
+ * workspace, except by products, which take them as they are. The sum dx + acc is part of the task, or one
+ * more pass. */
 #include "kernels/cpu/choice.h"
 #include "kernels/cpu/wgrad.h"
 #include "kernels/cpu/winograd.h"

@@ -1,8 +1,8 @@
 /* CONV_STATISTICS, CONV_DW_APPLY, CONV_DX_SUMS out of the ops that they join.
  *
  * oneDNN has no such kernels, so nothing is gained here over the separate ops, and passes make none on a CPU
- * (Backend.joins); they compute what a GPU's kernels compute, so that graphs of joined ops can be tested without one.
- */
+ * (Backend.joins); they compute what a GPU's kernels compute, so that graphs of joined ops can be tested
+ * without one. */
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/span.h"
 

@@ -95,8 +95,8 @@ static double block_time(const double *seconds, int block)
     return median(values, count);
 }
 
-/* Percent that a full block takes longer than the bare one behind it: the middle half of all pairs, and its interval.
- */
+/* Percent that a full block takes longer than the bare one behind it: the middle half of all pairs, and its
+ * interval. */
 static void norms_cost(const double *seconds, int blocks, double *percent, double *half)
 {
     static double cost[BLOCKS_MAX];

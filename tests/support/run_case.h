@@ -1,5 +1,5 @@
-/* Running one row of a case table on a device, in one dtype, in every storage the kernel allows, against the reference.
- */
+/* Running one row of a case table on a device, in one dtype, in every storage the kernel allows, against the
+ * reference. */
 #ifndef TOWERS_TESTS_RUN_CASE_H
 #define TOWERS_TESTS_RUN_CASE_H
 

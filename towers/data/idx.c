@@ -179,8 +179,8 @@ static Status read_header(Source *s, int dimensions, Idx *idx)
     return OK;
 }
 
-/* Is the promise possible? A plain file must hold exactly that; deflate cannot expand by more than DEFLATE_RATIO_MAX.
- */
+/* Is the promise possible? A plain file must hold exactly that; deflate cannot expand by more than
+ * DEFLATE_RATIO_MAX. */
 static Status check_promise(const Source *s, const Idx *idx)
 {
     if (!s->gzip && s->raw_bytes - s->offset != idx->bytes)

@@ -104,8 +104,8 @@ static void resize_row(const Axis *axis, int32_t c, const uint8_t *in, uint8_t *
     }
 }
 
-/* Output row y from `scratch`, whose rows have `width` bytes; a block of columns at a time, so that sums stay at hand.
- */
+/* Output row y from `scratch`, whose rows have `width` bytes; a block of columns at a time, so that sums stay
+ * at hand. */
 static void resize_column(const Axis *axis, int32_t y, const uint8_t *scratch, size_t width, uint8_t *out)
 {
     enum { BLOCK = 256 };

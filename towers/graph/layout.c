@@ -77,8 +77,8 @@ static Status find_units(Units *units)
     return OK;
 }
 
-/* Weights of a dense layer have other fans than those of a convolution, and the shape alone does not tell which it is.
- */
+/* Weights of a dense layer have other fans than those of a convolution, and the shape alone does not tell which
+ * it is. */
 static bool is_dense_weight(const Graph *g, int32_t param, int32_t unit)
 {
     for (int i = 0; i < graph_op_count(g); i++) {

@@ -1,8 +1,8 @@
 /* Rules of pooling. AVG_POOL is linear, so it and AVG_POOL_DX are each other's gradient; MAX_POOL_DX has none.
  *
  * Behind a ReLU that only this pooling reads, the mask of the ReLU moves: the place a maximum came from is positive
- * exactly if the maximum is, so MAX_POOL_DX masks with its small y and the pass of RELU_DX over the large x is saved.
- */
+ * exactly if the maximum is, so MAX_POOL_DX masks with its small y and the pass of RELU_DX over the large x
+ * is saved. */
 #include "towers/graph/rules.h"
 
 static Shape pooled(ShapeCall *c, Shape x)

@@ -13,8 +13,8 @@
 typedef struct AppendFile AppendFile;
 /* `exclusive`: the file must not exist. Else it is created, or continued at its end. */
 NODISCARD Status append_open(const char *path, bool exclusive, AppendFile **made);
-/* Takes a whole record; flushes by itself now and then. Errors: those of append_flush, after which the record is gone.
- */
+/* Takes a whole record; flushes by itself now and then. Errors: those of append_flush, after which the record
+ * is gone. */
 NODISCARD Status append_record(AppendFile *file, const void *bytes, size_t count);
 /* ERR_IO: what waited is lost, the file is as it was before this flush. */
 NODISCARD Status append_flush(AppendFile *file);

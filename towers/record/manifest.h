@@ -3,9 +3,10 @@
  *   towers-checkpoint 1
  *   step 12000
  *   file 108903424 <XXH3-128, 32 hexadecimal digits> model.safetensors
- *   tensor <CRC32C, 8 digits> Conv2d_1a_3x3.conv.weight          (of the file above; names the damaged tensor, nothing
- * more) hash <XXH3-128 of all bytes before this line>
+ *   tensor <CRC32C, 8 digits> Conv2d_1a_3x3.conv.weight
+ *   hash <XXH3-128 of all bytes before this line>
  *
+ * A tensor is one of the file above it; its line only tells which tensor a damaged file has lost.
  * Exactly these lines, one space between fields, each ended by a newline. Parsing trusts nothing. */
 #ifndef TOWERS_RECORD_MANIFEST_H
 #define TOWERS_RECORD_MANIFEST_H

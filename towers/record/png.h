@@ -1,5 +1,5 @@
-/* png: 8-bit images as PNG (ISO/IEC 15948) in memory, through zlib. Grey or RGB, no filter, no palette. Writing only.
- */
+/* png: 8-bit images as PNG (ISO/IEC 15948) in memory, through zlib. Grey or RGB, no filter, no palette.
+ * Writing only. */
 #ifndef TOWERS_RECORD_PNG_H
 #define TOWERS_RECORD_PNG_H
 

@@ -359,8 +359,8 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key)
     return NULL;
 }
 
-/* A floating-point number is NaN or Inf when all bits of its exponent are set. Returns the first such element, or -1.
- */
+/* A floating-point number is NaN or Inf when all bits of its exponent are set. Returns the first such element,
+ * or -1. */
 static int64_t first_nonfinite(const StTensor *tensor)
 {
     static const uint64_t exponent[ST_DTYPE_COUNT] = {
