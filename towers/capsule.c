@@ -109,30 +109,6 @@ static char *state_text(const TowerProcess *p, const Batch *batch, float scale, 
 
 /* ---- the files */
 
-static Status list_write(const char *directory, const char *name, const StTensor *tensors, int count,
-                         Manifest *manifest)
-{
-    char path[PATH_BYTES];
-    FileSum sum = {0};
-    TRY(path_join(path, directory, name));
-    TRY(safetensors_write_summed(path, tensors, count, NULL, 0, &sum));
-    return manifest_add(manifest, name, &sum, tensors, count);
-}
-
-static Status text_write(const char *directory, const char *name, const char *text, size_t count, FileSum *sum)
-{
-    Status st = OK;
-    char path[PATH_BYTES];
-    DurableFile *file = NULL;
-    TRY(path_join(path, directory, name));
-    TRY(durable_create(path, count, &file));
-    TRY_OUT(durable_write(file, text, count));
-    TRY_OUT(durable_finish(file, sum));
-out:
-    durable_destroy(file);
-    return st;
-}
-
 static Status batch_write(const char *directory, const Batch *b, const NormSums *sums, Manifest *manifest)
 {
     size_t n = (size_t)b->n, image = (size_t)b->canvas * (size_t)b->canvas * (size_t)b->c;
@@ -144,7 +120,7 @@ static Status batch_write(const char *directory, const Batch *b, const NormSums 
         {"norm_sums", ST_F32, 1, {sums->count}, sums->values, (size_t)sums->count * sizeof *sums->values},
     };
     int count = (int)(sizeof tensors / sizeof *tensors);
-    return list_write(directory, batch_name, tensors, sums->count ? count : count - 1, manifest);
+    return manifest_write_tensors(manifest, directory, batch_name, tensors, sums->count ? count : count - 1, NULL, 0);
 }
 
 static Status weights_pack_all(TowerProcess *p, int slot, WeightList *model, WeightList *train)
@@ -159,35 +135,23 @@ static Status weights_pack_all(TowerProcess *p, int slot, WeightList *model, Wei
     return OK;
 }
 
-static Status manifest_write(const char *directory, Manifest *manifest)
-{
-    char *text = NULL;
-    size_t count = 0;
-    TRY(manifest_format(manifest, &text, &count));
-    Status st = text_write(directory, "MANIFEST", text, count, NULL);
-    free(text);
-    return st;
-}
-
 /* The lists live as long as the manifest, which has their names. */
 static Status files_write(TowerProcess *p, const Batch *batch, float scale, const NormSums *sums, const Finding *found,
                           const char *directory)
 {
     Status st = OK;
     Manifest *manifest = NULL;
-    FileSum sum = {0};
     WeightList model = {0}, train = {0};
     char *state = state_text(p, batch, scale, found);
     if (!state) return FAIL(ERR_MEMORY, "state of a capsule");
     TRY_OUT(manifest_create(found->step, &manifest));
     TRY_OUT(batch_write(directory, batch, sums, manifest));
     TRY_OUT(weights_pack_all(p, found->tower - p->first, &model, &train));
-    TRY_OUT(list_write(directory, model_name, model.tensor, model.count, manifest));
-    if (train.count) TRY_OUT(list_write(directory, train_name, train.tensor, train.count, manifest));
-    TRY_OUT(text_write(directory, state_name, state, strlen(state), &sum));
-    TRY_OUT(manifest_add(manifest, state_name, &sum, NULL, 0));
-    TRY_OUT(manifest_write(directory, manifest));
-    TRY_OUT(directory_sync(directory));
+    TRY_OUT(manifest_write_tensors(manifest, directory, model_name, model.tensor, model.count, NULL, 0));
+    if (train.count)
+        TRY_OUT(manifest_write_tensors(manifest, directory, train_name, train.tensor, train.count, NULL, 0));
+    TRY_OUT(manifest_write_text(manifest, directory, state_name, state));
+    TRY_OUT(manifest_finish(manifest, directory));
 out:
     manifest_destroy(manifest);
     weight_list_clear(&model);

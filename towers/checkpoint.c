@@ -123,44 +123,17 @@ static Status room_check(const char *ckpt, const CheckpointContent *content)
     return OK;
 }
 
-static Status text_write(const char *directory, const char *name, const char *text, size_t count, FileSum *sum)
-{
-    Status st = OK;
-    char path[PATH_BYTES];
-    DurableFile *file = NULL;
-    TRY(path_join(path, directory, name));
-    TRY(durable_create(path, count, &file));
-    TRY_OUT(durable_write(file, text, count));
-    TRY_OUT(durable_finish(file, sum));
-out:
-    durable_destroy(file);
-    return st;
-}
-
-/* The four files, MANIFEST last, each fsynced. The sums are those of the memory, so a disk that changes a bit is found
- * out. */
 static Status files_write(const char *directory, const CheckpointContent *content)
 {
     Status st = OK;
-    char path[PATH_BYTES], *text = NULL;
-    size_t count = 0;
-    FileSum sum = {0};
     Manifest *manifest = NULL;
     TRY(manifest_create(content->step, &manifest));
-    TRY_OUT(path_join(path, directory, model_name));
-    TRY_OUT(safetensors_write_summed(path, content->model, content->model_count, content->metadata,
-                                     content->metadata_count, &sum));
-    TRY_OUT(manifest_add(manifest, model_name, &sum, content->model, content->model_count));
-    TRY_OUT(path_join(path, directory, train_name));
-    TRY_OUT(safetensors_write_summed(path, content->train, content->train_count, NULL, 0, &sum));
-    TRY_OUT(manifest_add(manifest, train_name, &sum, content->train, content->train_count));
-    TRY_OUT(text_write(directory, state_name, content->state_json, strlen(content->state_json), &sum));
-    TRY_OUT(manifest_add(manifest, state_name, &sum, NULL, 0));
-    TRY_OUT(manifest_format(manifest, &text, &count));
-    TRY_OUT(text_write(directory, "MANIFEST", text, count, NULL));
-    TRY_OUT(directory_sync(directory));
+    TRY_OUT(manifest_write_tensors(manifest, directory, model_name, content->model, content->model_count,
+                                   content->metadata, content->metadata_count));
+    TRY_OUT(manifest_write_tensors(manifest, directory, train_name, content->train, content->train_count, NULL, 0));
+    TRY_OUT(manifest_write_text(manifest, directory, state_name, content->state_json));
+    TRY_OUT(manifest_finish(manifest, directory));
 out:
-    free(text);
     manifest_destroy(manifest);
     return st;
 }

@@ -111,6 +111,49 @@ Status manifest_format(const Manifest *manifest, char **text, size_t *count)
     return OK;
 }
 
+/* ---- writing a directory */
+
+Status manifest_write_tensors(Manifest *manifest, const char *directory, const char *name, const StTensor *tensors,
+                              int count, const StPair *metadata, int pairs)
+{
+    char path[PATH_BYTES];
+    FileSum sum;
+    TRY(path_join(path, directory, name));
+    TRY(safetensors_write_summed(path, tensors, count, metadata, pairs, &sum));
+    return manifest_add(manifest, name, &sum, tensors, count);
+}
+
+static Status text_write(const char *directory, const char *name, const char *text, size_t count, FileSum *sum)
+{
+    Status st = OK;
+    char path[PATH_BYTES];
+    DurableFile *file = NULL;
+    TRY(path_join(path, directory, name));
+    TRY(durable_create(path, count, &file));
+    TRY_OUT(durable_write(file, text, count));
+    TRY_OUT(durable_finish(file, sum));
+out:
+    durable_destroy(file);
+    return st;
+}
+
+Status manifest_write_text(Manifest *manifest, const char *directory, const char *name, const char *text)
+{
+    FileSum sum;
+    TRY(text_write(directory, name, text, strlen(text), &sum));
+    return manifest_add(manifest, name, &sum, NULL, 0);
+}
+
+Status manifest_finish(const Manifest *manifest, const char *directory)
+{
+    char *text;
+    size_t count;
+    TRY(manifest_format(manifest, &text, &count));
+    Status st = text_write(directory, "MANIFEST", text, count, NULL);
+    free(text);
+    return st == OK ? directory_sync(directory) : st;
+}
+
 /* ---- parsing: `at` moves along the text; a reader that fails leaves it where it was */
 
 static bool take_text(const char **at, const char *word)

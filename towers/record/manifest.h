@@ -7,7 +7,8 @@
  *   hash <XXH3-128 of all bytes before this line>
  *
  * A tensor is one of the file above it; its line only tells which tensor a damaged file has lost.
- * Exactly these lines, one space between fields, each ended by a newline. Parsing trusts nothing. */
+ * Exactly these lines, one space between fields, each ended by a newline. Parsing trusts nothing. A directory is written
+ * file by file, MANIFEST last: who finds it finds all that it lists. */
 #ifndef TOWERS_RECORD_MANIFEST_H
 #define TOWERS_RECORD_MANIFEST_H
 
@@ -40,7 +41,15 @@ NODISCARD Status manifest_parse(const char *text, size_t count, const char *labe
                                 Manifest **made); /* ERR_CHECKPOINT */
 void manifest_destroy(Manifest *manifest);
 
-/* Add a file and the CRCs of its tensors. The names must live as long as the manifest. */
+/* Write a new file of DIRECTORY, fsynced, and list it. Its sum is that of the memory, so a disk that changes a bit is found
+ * out. Names of tensors must live as long as the manifest. Errors: ERR_IO. */
+NODISCARD Status manifest_write_tensors(Manifest *manifest, const char *directory, const char *name,
+                                        const StTensor *tensors, int count, const StPair *metadata, int pairs);
+NODISCARD Status manifest_write_text(Manifest *manifest, const char *directory, const char *name, const char *text);
+/* Write DIRECTORY/MANIFEST, and fsync the directory. */
+NODISCARD Status manifest_finish(const Manifest *manifest, const char *directory);
+
+/* Add a file that is there already, and the CRCs of its tensors. The names must live as long as the manifest. */
 NODISCARD Status manifest_add(Manifest *manifest, const char *name, const FileSum *sum, const StTensor *tensors,
                               int count);
 NODISCARD Status manifest_format(const Manifest *manifest, char **text, size_t *count); /* *text is the caller's */
