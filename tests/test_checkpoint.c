@@ -16,32 +16,13 @@
 #include <cmocka.h>
 
 #include "tests/support/sample_checkpoint.h"
+#include "tests/support/scratch.h"
 #include "towers/record/manifest.h"
-
-static char run[] = "/tmp/towers-checkpoint.XXXXXX";
-
-static int run_make(void **state)
-{
-    (void)state;
-    strcpy(run + sizeof run - 7, "XXXXXX");
-    return mkdtemp(run) ? 0 : -1;
-}
-
-static int run_drop(void **state)
-{
-    (void)state;
-    return tree_remove(run) == OK ? 0 : -1;
-}
-
-static void path_make(char path[PATH_BYTES], const char *name)
-{
-    assert_int_equal(path_join(path, run, name), OK);
-}
 
 static bool exists(const char *name)
 {
     char path[PATH_BYTES];
-    path_make(path, name);
+    scratch_path(path, name);
     return access(path, F_OK) == 0;
 }
 
@@ -49,7 +30,7 @@ static Status save(int64_t step, int keep, int64_t protect)
 {
     Sample sample;
     sample_make(&sample, step, 500);
-    Status st = checkpoint_save(run, &sample.content, keep, protect);
+    Status st = checkpoint_save(scratch, &sample.content, keep, protect);
     sample_free(&sample);
     return st;
 }
@@ -57,7 +38,7 @@ static Status save(int64_t step, int keep, int64_t protect)
 static int64_t newest(void)
 {
     Checkpoint *checkpoint = NULL;
-    assert_int_equal(checkpoint_open_latest(run, &checkpoint, NULL, 0), OK);
+    assert_int_equal(checkpoint_open_latest(scratch, &checkpoint, NULL, 0), OK);
     if (!checkpoint) return -1;
     assert_true(sample_matches(checkpoint));
     int64_t step = checkpoint->step;
@@ -70,7 +51,7 @@ static int temporaries(void)
     char path[PATH_BYTES];
     int count = 0;
     struct dirent *entry;
-    path_make(path, "ckpt");
+    scratch_path(path, "ckpt");
     DIR *listing = opendir(path);
     while (listing && (entry = readdir(listing))) count += strncmp(entry->d_name, ".tmp-", 5) == 0;
     if (listing) closedir(listing);
@@ -85,7 +66,7 @@ static void saved_is_loaded(void **state)
     assert_int_equal(newest(), -1);
     assert_int_equal(save(12000, 3, -1), OK);
     assert_int_equal(newest(), 12000);
-    path_make(path, "ckpt/latest");
+    scratch_path(path, "ckpt/latest");
     assert_int_equal(file_read(path, 100, &text, &count), OK);
     assert_string_equal(text, "step-0000012000\n");
     free(text);
@@ -116,7 +97,7 @@ static Status open_step_1(void)
 {
     char path[PATH_BYTES];
     Checkpoint *checkpoint = NULL;
-    path_make(path, "ckpt/step-0000000001");
+    scratch_path(path, "ckpt/step-0000000001");
     Status st = checkpoint_open(path, &checkpoint);
     checkpoint_close(checkpoint);
     return st;
@@ -127,7 +108,7 @@ static size_t file_take(const char *name, char path[PATH_BYTES], char **bytes)
     size_t count;
     char inside[128];
     snprintf(inside, sizeof inside, "ckpt/step-0000000001/%s", name);
-    path_make(path, inside);
+    scratch_path(path, inside);
     assert_int_equal(file_read(path, 1 << 20, bytes, &count), OK);
     return count;
 }
@@ -204,18 +185,18 @@ static void the_older_one_is_used(void **state)
     assert_int_equal(save(1, 9, -1), OK);
     for (int round = 0; round < 2; round++) {
         assert_int_equal(save(2, 9, -1), OK);
-        path_make(path, "ckpt/step-0000000002/state.json");
+        scratch_path(path, "ckpt/step-0000000002/state.json");
         assert_int_equal(truncate(path, 3), 0);
-        assert_int_equal(checkpoint_open_latest(run, &checkpoint, note, sizeof note), OK);
+        assert_int_equal(checkpoint_open_latest(scratch, &checkpoint, note, sizeof note), OK);
         assert_int_equal(checkpoint->step, 1);
         checkpoint_close(checkpoint);
         assert_non_null(strstr(note, "step-0000000002/state.json' has 3 bytes"));
     }
     assert_true(exists("ckpt/step-0000000002.corrupt/state.json"));
     assert_true(exists("ckpt/step-0000000002.corrupt.1/state.json"));
-    path_make(path, "ckpt/step-0000000001/MANIFEST");
+    scratch_path(path, "ckpt/step-0000000001/MANIFEST");
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(checkpoint_open_latest(run, &checkpoint, note, sizeof note),
+    assert_int_equal(checkpoint_open_latest(scratch, &checkpoint, note, sizeof note),
                      ERR_CHECKPOINT); /* never from zero in silence */
 }
 
@@ -226,10 +207,10 @@ static void another_step_under_this_name_is_refused(void **state)
     Checkpoint *checkpoint = NULL;
     assert_int_equal(save(1, 9, -1), OK);
     assert_int_equal(save(7, 9, -1), OK);
-    path_make(from, "ckpt/step-0000000007");
-    path_make(to, "ckpt/step-0000000008");
+    scratch_path(from, "ckpt/step-0000000007");
+    scratch_path(to, "ckpt/step-0000000008");
     assert_int_equal(rename(from, to), 0);
-    assert_int_equal(checkpoint_open_latest(run, &checkpoint, note, sizeof note), OK);
+    assert_int_equal(checkpoint_open_latest(scratch, &checkpoint, note, sizeof note), OK);
     assert_int_equal(checkpoint->step, 1);
     assert_non_null(strstr(note, "step 7"));
     checkpoint_close(checkpoint);
@@ -241,12 +222,12 @@ static void nonsense_is_not_saved(void **state)
     Sample sample;
     sample_make(&sample, 1, 1);
     sample.content.state_json = "[1]";
-    assert_int_equal(checkpoint_save(run, &sample.content, 1, -1), ERR_ARG);
+    assert_int_equal(checkpoint_save(scratch, &sample.content, 1, -1), ERR_ARG);
     sample.content.state_json = "{\"step\": 1, \"step\": 2}";
-    assert_int_equal(checkpoint_save(run, &sample.content, 1, -1), ERR_ARG);
+    assert_int_equal(checkpoint_save(scratch, &sample.content, 1, -1), ERR_ARG);
     sample.content.state_json = "{}";
     sample.content.step = -1;
-    assert_int_equal(checkpoint_save(run, &sample.content, 1, -1), ERR_ARG);
+    assert_int_equal(checkpoint_save(scratch, &sample.content, 1, -1), ERR_ARG);
     sample_free(&sample);
     assert_int_equal(newest(), -1);
     assert_int_equal(temporaries(), 0);
@@ -262,7 +243,7 @@ static pid_t holder_start(void)
     if (pid == 0) {
         int lock;
         close(ready[0]);
-        if (run_dir_take(run, &lock) == OK) (void)!write(ready[1], "x", 1);
+        if (run_dir_take(scratch, &lock) == OK) (void)!write(ready[1], "x", 1);
         close(ready[1]);
         pause();
         _exit(0);
@@ -279,12 +260,12 @@ static void a_run_has_one_trainer(void **state)
     int lock = -1;
     char wanted[200];
     pid_t holder = holder_start();
-    assert_int_equal(run_dir_take(run, &lock), ERR_ARG);
-    snprintf(wanted, sizeof wanted, "another trainer (pid %d) is using %s", (int)holder, run);
+    assert_int_equal(run_dir_take(scratch, &lock), ERR_ARG);
+    snprintf(wanted, sizeof wanted, "another trainer (pid %d) is using %s", (int)holder, scratch);
     assert_non_null(strstr(status_message(), wanted));
     kill(holder, SIGKILL);
     waitpid(holder, NULL, 0);
-    assert_int_equal(run_dir_take(run, &lock), OK); /* the lock went with it */
+    assert_int_equal(run_dir_take(scratch, &lock), OK); /* the lock went with it */
     run_dir_release(lock);
 }
 
@@ -294,17 +275,17 @@ static void what_the_dead_left_is_swept(void **state)
     char path[PATH_BYTES], temporary[PATH_BYTES], alive[PATH_BYTES];
     int lock;
     assert_int_equal(save(1, 9, -1), OK);
-    path_make(path, "ckpt/.tmp-step-0000000002-00000000-0000-0000-0000-000000000000-1");
+    scratch_path(path, "ckpt/.tmp-step-0000000002-00000000-0000-0000-0000-000000000000-1");
     assert_int_equal(mkdir(path, 0700), 0); /* of another boot */
-    path_make(path, "ckpt/step-0000000003");
+    scratch_path(path, "ckpt/step-0000000003");
     assert_int_equal(path_temporary(temporary, path), OK);
     assert_int_equal(mkdir(temporary, 0700), 0); /* of an earlier process with this one's number */
     snprintf(alive, sizeof alive, "%.*s-1", (int)(strrchr(temporary, '-') - temporary), temporary);
     assert_int_equal(mkdir(alive, 0700), 0); /* of a process that lives: init */
-    path_make(path, "ckpt/.tmp-");
+    scratch_path(path, "ckpt/.tmp-");
     assert_int_equal(mkdir(path, 0700), 0); /* nobody's */
     assert_int_equal(temporaries(), 4);
-    assert_int_equal(run_dir_take(run, &lock), OK);
+    assert_int_equal(run_dir_take(scratch, &lock), OK);
     run_dir_release(lock);
     assert_int_equal(temporaries(), 2);
     assert_int_equal(access(alive, F_OK), 0);
@@ -316,12 +297,12 @@ static void a_run_needs_a_place(void **state)
     (void)state;
     char path[PATH_BYTES];
     int lock = -1;
-    path_make(path, "file");
+    scratch_path(path, "file");
     assert_int_equal(file_replace(path, "x", 1), OK);
     assert_int_equal(run_dir_take(path, &lock), ERR_IO);
-    path_make(path, "file/below");
+    scratch_path(path, "file/below");
     assert_int_equal(run_dir_take(path, &lock), ERR_IO);
-    path_make(path, "a/b/c");
+    scratch_path(path, "a/b/c");
     assert_int_equal(run_dir_take(path, &lock), OK);
     run_dir_release(lock);
     assert_true(exists("a/b/c/.lock"));
@@ -339,17 +320,17 @@ static void manifests_of_other_versions_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(saved_is_loaded, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(older_ones_are_pruned, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(every_flipped_byte_is_found, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(every_length_is_found, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(the_damaged_tensor_is_named, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(the_older_one_is_used, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(another_step_under_this_name_is_refused, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(nonsense_is_not_saved, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(a_run_has_one_trainer, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(what_the_dead_left_is_swept, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(a_run_needs_a_place, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(saved_is_loaded, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(older_ones_are_pruned, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(every_flipped_byte_is_found, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(every_length_is_found, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(the_damaged_tensor_is_named, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(the_older_one_is_used, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(another_step_under_this_name_is_refused, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(nonsense_is_not_saved, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(a_run_has_one_trainer, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(what_the_dead_left_is_swept, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(a_run_needs_a_place, scratch_make, scratch_drop),
         cmocka_unit_test(manifests_of_other_versions_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 
 #include "inception/compare.h"
 #include "tests/support/noise.h"
-#include "towers/record/files.h"
+#include "tests/support/scratch.h"
 #include "towers/record/metrics.h"
 
 static const NoiseRun plain = {.towers = 4, .steps = 2000, .tower_noise = 0.2, .speed_factor = 1};
@@ -229,41 +229,10 @@ static void accuracy_and_sameness(void **state)
 
 /* ---- reading */
 
-static char folder[] = "/tmp/towers-compare.XXXXXX";
-
-static int folder_make(void **state)
-{
-    (void)state;
-    strcpy(folder + sizeof folder - 7, "XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int folder_drop(void **state)
-{
-    (void)state;
-    return tree_remove(folder) == OK ? 0 : -1;
-}
-
-static void put(const char *name, const char *text)
-{
-    char path[PATH_BYTES];
-    assert_int_equal(path_join(path, folder, name), OK);
-    assert_int_equal(file_replace(path, text, strlen(text)), OK);
-}
-
-static char *get(const char *name)
-{
-    char path[PATH_BYTES], *text;
-    size_t count;
-    assert_int_equal(path_join(path, folder, name), OK);
-    assert_int_equal(file_read(path, 1 << 20, &text, &count), OK);
-    return text;
-}
-
 static void steps_write(int count)
 {
     Metrics *metrics;
-    assert_int_equal(metrics_open(folder, -1, 0, &metrics), OK);
+    assert_int_equal(metrics_open(scratch, -1, 0, &metrics), OK);
     for (int i = 1; i <= count; i++) {
         TowerLoss towers[] = {{1.0 * i, 4, true}, {NAN, 4, i != 3}};
         double norms[] = {0.5, INFINITY};
@@ -292,10 +261,10 @@ static void what_is_written_is_read(void **state)
     Run *run;
     char text[16];
     steps_write(5);
-    put("args.yaml", "# towers train\nlr: 0.5 # from default\nname: \"a b\"\nempty:\n");
-    put("confusion.csv", "3,1\n0,4\n");
-    put("layers.jsonl", "{\"step\": 2, \"layers\": {\"a.weight\": [0.5, null], \"b\": [1, 2]}}\n");
-    assert_int_equal(run_read(folder, &run), OK);
+    scratch_put("args.yaml", "# towers train\nlr: 0.5 # from default\nname: \"a b\"\nempty:\n");
+    scratch_put("confusion.csv", "3,1\n0,4\n");
+    scratch_put("layers.jsonl", "{\"step\": 2, \"layers\": {\"a.weight\": [0.5, null], \"b\": [1, 2]}}\n");
+    assert_int_equal(run_read(scratch, &run), OK);
     assert_int_equal(run->steps, 5);
     assert_int_equal(run->towers, 2);
     assert_false(run->cut);
@@ -324,15 +293,15 @@ static void cut_short_anywhere(void **state)
 {
     (void)state;
     steps_write(3);
-    char *text = get("metrics.jsonl");
+    char *text = scratch_text("metrics.jsonl");
     size_t length = strlen(text);
     for (size_t n = 0; n <= length; n++) {
         char path[PATH_BYTES];
         Run *run;
         int64_t lines = 0;
-        assert_int_equal(path_join(path, folder, "metrics.jsonl"), OK);
+        scratch_path(path, "metrics.jsonl");
         assert_int_equal(file_replace(path, text, n), OK);
-        assert_int_equal(run_read(folder, &run), OK);
+        assert_int_equal(run_read(scratch, &run), OK);
         for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
         assert_int_equal(run->steps, lines);
         assert_int_equal(run->cut, n > 0 && text[n - 1] != '\n');
@@ -358,18 +327,18 @@ static void wrong_lines_are_refused(void **state)
         {"\"lr\":", "\"lr\":1,\"lr\":"},
     };
     steps_write(3);
-    char *text = get("metrics.jsonl");
+    char *text = scratch_text("metrics.jsonl");
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         char *second = strchr(text, '\n') + 1, *at = strstr(second, edits[i].from), *made;
         Run *run;
         assert_true(asprintf(&made, "%.*s%s%s", (int)(at - text), text, edits[i].to, at + strlen(edits[i].from)) > 0);
-        put("metrics.jsonl", made);
-        assert_int_equal(run_read(folder, &run), ERR_FORMAT);
+        scratch_put("metrics.jsonl", made);
+        assert_int_equal(run_read(scratch, &run), ERR_FORMAT);
         if (!strstr(status_message(), "line 2"))
             fail_msg("edit %zu: the message does not name the line: %s", i, status_message());
         free(made);
     }
-    put("metrics.jsonl", text);
+    scratch_put("metrics.jsonl", text);
     static const char *const others[][2] = {{"results.csv", "nonsense\n"},
                                             {"confusion.csv", "1,2\n3\n"},
                                             {"confusion.csv", "1,2\n"},
@@ -377,11 +346,11 @@ static void wrong_lines_are_refused(void **state)
                                             {"layers.jsonl", "{\"step\":1,\"layers\":{\"a\":[1]}}\n"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         Run *run;
-        put("results.csv", "");
-        put("confusion.csv", "");
-        put("layers.jsonl", "");
-        put(others[i][0], others[i][1]);
-        assert_int_equal(run_read(folder, &run), ERR_FORMAT);
+        scratch_put("results.csv", "");
+        scratch_put("confusion.csv", "");
+        scratch_put("layers.jsonl", "");
+        scratch_put(others[i][0], others[i][1]);
+        assert_int_equal(run_read(scratch, &run), ERR_FORMAT);
         assert_non_null(strstr(status_message(), others[i][0]));
     }
     free(text);
@@ -392,10 +361,10 @@ static void no_run(void **state)
     (void)state;
     Run *run;
     assert_int_equal(run_read("/nonexistent/run", &run), ERR_ARG);
-    assert_int_equal(run_read(folder, &run), ERR_FORMAT);
-    put("metrics.jsonl", "");
+    assert_int_equal(run_read(scratch, &run), ERR_FORMAT);
+    scratch_put("metrics.jsonl", "");
     LossTruth truth;
-    assert_int_equal(run_read(folder, &run), OK);
+    assert_int_equal(run_read(scratch, &run), OK);
     assert_int_equal(loss_truth(run, &truth), ERR_FORMAT);
     run_destroy(run);
 }
@@ -411,10 +380,10 @@ int main(void)
         cmocka_unit_test(equal_runs_are_equal),
         cmocka_unit_test(different_runs_differ),
         cmocka_unit_test(accuracy_and_sameness),
-        cmocka_unit_test_setup_teardown(what_is_written_is_read, folder_make, folder_drop),
-        cmocka_unit_test_setup_teardown(cut_short_anywhere, folder_make, folder_drop),
-        cmocka_unit_test_setup_teardown(wrong_lines_are_refused, folder_make, folder_drop),
-        cmocka_unit_test_setup_teardown(no_run, folder_make, folder_drop),
+        cmocka_unit_test_setup_teardown(what_is_written_is_read, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(cut_short_anywhere, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(wrong_lines_are_refused, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(no_run, scratch_make, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,23 +11,8 @@
 #include <cmocka.h>
 
 #include "proto/event.pb-c.h"
+#include "tests/support/scratch.h"
 #include "towers/record/events.h"
-#include "towers/record/files.h"
-
-static char directory[] = "/tmp/towers-events.XXXXXX";
-
-static int directory_make(void **state)
-{
-    (void)state;
-    strcpy(directory + sizeof directory - 7, "XXXXXX");
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int directory_drop(void **state)
-{
-    (void)state;
-    return tree_remove(directory) == OK ? 0 : -1;
-}
 
 static void vectors_of_the_rfc(void **state)
 {
@@ -84,11 +69,11 @@ static int events_read(Tfevent__Event **events, int room)
     size_t count, at = 0;
     int made = 0;
     struct dirent *entry;
-    DIR *listing = opendir(directory);
+    DIR *listing = opendir(scratch);
     while ((entry = readdir(listing)))
         if (entry->d_name[0] != '.' && strcmp(entry->d_name, newest) > 0) strcpy(newest, entry->d_name);
     closedir(listing);
-    assert_int_equal(path_join(path, directory, newest), OK);
+    scratch_path(path, newest);
     assert_int_equal(file_read(path, 1 << 24, &bytes, &count), OK);
     while (at < count) {
         uint64_t length = little(bytes + at, 8);
@@ -113,7 +98,7 @@ static void scalars_are_records(void **state)
     (void)state;
     Tfevent__Event *read[8];
     Events *events;
-    assert_int_equal(events_open(directory, -1, &events), OK);
+    assert_int_equal(events_open(scratch, -1, &events), OK);
     assert_int_equal(events_scalar(events, 7, "mean_loss", 2.5), OK);
     assert_int_equal(events_scalar(events, 0, "zero", 0), OK);
     assert_int_equal(events_flush(events), OK);
@@ -135,9 +120,9 @@ static void a_resumed_run_starts_a_later_file(void **state)
     (void)state;
     Tfevent__Event *read[8];
     Events *first, *second;
-    assert_int_equal(events_open(directory, -1, &first), OK);
+    assert_int_equal(events_open(scratch, -1, &first), OK);
     assert_int_equal(events_scalar(first, 1, "a", 1), OK);
-    assert_int_equal(events_open(directory, 40, &second), OK); /* in the same second */
+    assert_int_equal(events_open(scratch, 40, &second), OK); /* in the same second */
     int count = events_read(read, 8);
     assert_int_equal(count, 2);
     assert_int_equal(read[1]->session_log->status, TFEVENT__SESSION_LOG__STATUS__START);
@@ -154,7 +139,7 @@ static void histograms_count_every_finite_value(void **state)
     Tfevent__Event *read[4];
     Events *events;
     double total = 0;
-    assert_int_equal(events_open(directory, -1, &events), OK);
+    assert_int_equal(events_open(scratch, -1, &events), OK);
     assert_int_equal(events_histogram(events, 1, "w", values, 9), OK);
     assert_int_equal(events_histogram(events, 2, "none", values, 0), OK);
     events_close(events);
@@ -179,7 +164,7 @@ static void values_are_in_their_buckets(void **state)
     Tfevent__Event **read = calloc(VALUES + 1, sizeof *read);
     float *values = calloc(VALUES, sizeof *values);
     Events *events;
-    assert_int_equal(events_open(directory, -1, &events), OK);
+    assert_int_equal(events_open(scratch, -1, &events), OK);
     for (int i = 0; i < VALUES; i++) {
         uint32_t bits = i < 64 ? (uint32_t)i << 26 : (uint32_t)i * 2654435761u;
         memcpy(&values[i], &bits, sizeof bits);
@@ -208,7 +193,7 @@ static void images_are_png(void **state)
     static const uint8_t pixels[2 * 3 * 3] = {1, 2, 3};
     Tfevent__Event *read[4];
     Events *events;
-    assert_int_equal(events_open(directory, -1, &events), OK);
+    assert_int_equal(events_open(scratch, -1, &events), OK);
     assert_int_equal(events_image(events, 5, "first_batch/0", pixels, 3, 2, 3), OK);
     assert_int_equal(events_image(events, 5, "none", pixels, 0, 2, 3), ERR_ARG);
     events_close(events);
@@ -233,11 +218,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_of_the_rfc),
         cmocka_unit_test(pieces_make_the_whole),
-        cmocka_unit_test_setup_teardown(scalars_are_records, directory_make, directory_drop),
-        cmocka_unit_test_setup_teardown(a_resumed_run_starts_a_later_file, directory_make, directory_drop),
-        cmocka_unit_test_setup_teardown(histograms_count_every_finite_value, directory_make, directory_drop),
-        cmocka_unit_test_setup_teardown(values_are_in_their_buckets, directory_make, directory_drop),
-        cmocka_unit_test_setup_teardown(images_are_png, directory_make, directory_drop),
+        cmocka_unit_test_setup_teardown(scalars_are_records, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(a_resumed_run_starts_a_later_file, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(histograms_count_every_finite_value, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(values_are_in_their_buckets, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(images_are_png, scratch_make, scratch_drop),
         cmocka_unit_test(a_place_that_is_none_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

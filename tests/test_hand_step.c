@@ -20,19 +20,13 @@
 
 #include <cmocka.h>
 
+#include "tests/support/scratch.h"
 #include "towers/checkpoint.h"
 #include "towers/graph/layers.h"
 #include "towers/process.h"
 #include "towers/record/run_read.h"
 
 enum { A = 0, B, C, SAMPLES };
-
-static char work[] = "/tmp/towers-hand.XXXXXX";
-
-static void path_make(char path[PATH_BYTES], const char *name)
-{
-    assert_int_equal(path_join(path, work, name), OK);
-}
 
 static void build(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
 {
@@ -57,7 +51,7 @@ static const Model model = {.name = "by_hand",
 static void file_make(const char *name, const void *bytes, size_t count)
 {
     char path[PATH_BYTES];
-    path_make(path, name);
+    scratch_path(path, name);
     assert_int_equal(file_replace(path, bytes, count), OK);
 }
 
@@ -79,7 +73,7 @@ static void weights_make(void)
         {.name = "head.weight", .dtype = ST_F32, .rank = 2, .dims = {2, 1}, .data = v, .bytes = sizeof v},
         {.name = "head.bias", .dtype = ST_F32, .rank = 1, .dims = {2}, .data = zeros, .bytes = sizeof zeros},
     };
-    path_make(path, "start.safetensors");
+    scratch_path(path, "start.safetensors");
     assert_int_equal(safetensors_replace(path, tensors, 4, NULL, 0), OK);
 }
 
@@ -92,7 +86,7 @@ static void one_step(const Dataset *data, const Backend *cpu, const int32_t *bat
     Layout *layout;
     Ledger *ledger;
     CommShared *shared;
-    path_make(start, "start.safetensors");
+    scratch_path(start, "start.safetensors");
     TrainJob job = {
         .program = {.model = &model,
                     .options = {.classes = 2, .side = 1, .channels = 1, .variant = ""},
@@ -197,11 +191,11 @@ static void test_step_by_hand(void **state)
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
     samples_make();
     weights_make();
-    if (dataset_open(work, SPLIT_TRAIN, &data) != OK) fail_msg("%s", status_message());
+    if (dataset_open(scratch, SPLIT_TRAIN, &data) != OK) fail_msg("%s", status_message());
     for (size_t i = 0; i < sizeof towers / sizeof *towers; i++) {
         char run_dir[PATH_BYTES], name[16];
         snprintf(name, sizeof name, "run%zu", i);
-        path_make(run_dir, name);
+        scratch_path(run_dir, name);
         assert_int_equal(directory_create(run_dir), OK);
         one_step(data, cpu, shares[i], towers[i], run_dir);
         weights_check(run_dir);
@@ -210,20 +204,8 @@ static void test_step_by_hand(void **state)
     dataset_close(data);
 }
 
-static int start(void **state)
-{
-    (void)state;
-    return mkdtemp(work) ? 0 : -1;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    return tree_remove(work) == OK ? 0 : -1;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_step_by_hand)};
-    return cmocka_run_group_tests(tests, start, end);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_drop);
 }

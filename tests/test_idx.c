@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "tests/support/scratch.h"
+
 static const char debian_set[] = "/usr/share/datasets/fashion-mnist";
 
 typedef struct Bytes {
@@ -165,28 +167,12 @@ static void test_gzip_bomb(void **state)
 
 static void write_file(const char *folder, const char *name, const Bytes *b)
 {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    char path[PATH_BYTES];
+    assert_int_equal(path_join(path, folder, name), OK);
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(b->data, 1, b->size, f), b->size);
     assert_int_equal(fclose(f), 0);
-}
-
-static int make_folder(void **state)
-{
-    char *folder = strdup("/tmp/test_idx_XXXXXX");
-    *state = mkdtemp(folder);
-    return *state ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[600];
-    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
-    int code = system(command);
-    free(*state);
-    return code;
 }
 
 static void expect_no_set(const char *path, Status code, const char *message)
@@ -199,14 +185,15 @@ static void expect_no_set(const char *path, Status code, const char *message)
 
 static void test_dataset(void **state)
 {
-    char inner[512];
-    snprintf(inner, sizeof inner, "%s/fashion-mnist", (char *)*state);
+    (void)state;
+    char inner[PATH_BYTES];
+    scratch_path(inner, "fashion-mnist");
     assert_int_equal(mkdir(inner, 0700), 0);
     Bytes images = images_of(3, 2, 2, 12), labels = labels_of(3, "\4\0\11", 3), gz = zipped(labels.data, labels.size);
     write_file(inner, "train-images-idx3-ubyte", &images);
     write_file(inner, "train-labels-idx1-ubyte.gz", &gz);
     Dataset *d = NULL, *again = NULL;
-    assert_int_equal(dataset_open(*state, SPLIT_TRAIN, &d), OK);
+    assert_int_equal(dataset_open(scratch, SPLIT_TRAIN, &d), OK);
     const DatasetInfo *info = dataset_info(d);
     assert_string_equal(info->name, "fashion-mnist");
     assert_string_equal(info->class_names[9], "Ankle boot");
@@ -232,38 +219,39 @@ static void test_dataset(void **state)
 
 static void test_dataset_without_name(void **state)
 {
+    (void)state;
     Bytes images = images_of(1, 1, 1, 1), labels = labels_of(1, "\0", 1);
-    write_file(*state, "train-images-idx3-ubyte", &images);
-    write_file(*state, "train-labels-idx1-ubyte", &labels);
+    write_file(scratch, "train-images-idx3-ubyte", &images);
+    write_file(scratch, "train-labels-idx1-ubyte", &labels);
     Dataset *d = NULL;
-    assert_int_equal(dataset_open(*state, SPLIT_TRAIN, &d), OK);
-    assert_string_equal(dataset_info(d)->name, strrchr(*state, '/') + 1);
+    assert_int_equal(dataset_open(scratch, SPLIT_TRAIN, &d), OK);
+    assert_string_equal(dataset_info(d)->name, strrchr(scratch, '/') + 1);
     assert_string_equal(dataset_info(d)->class_names[0], "");
     dataset_close(d);
 }
 
 static void test_dataset_refused(void **state)
 {
-    const char *folder = *state;
-    char path[512];
+    (void)state;
+    char path[PATH_BYTES];
     expect_no_set("", ERR_ARG, "empty name");
     expect_no_set("/nowhere/at/all", ERR_ARG, "'/nowhere/at/all': No such file");
-    expect_no_set(folder, ERR_FORMAT, "dataset-fashion-mnist");
-    expect_no_set(folder, ERR_FORMAT, "train-images-idx3-ubyte");
+    expect_no_set(scratch, ERR_FORMAT, "dataset-fashion-mnist");
+    expect_no_set(scratch, ERR_FORMAT, "train-images-idx3-ubyte");
     Bytes images = images_of(3, 2, 2, 12), labels = labels_of(3, "\4\12\11", 3);
-    write_file(folder, "train-images-idx3-ubyte", &images);
-    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", folder);
+    write_file(scratch, "train-images-idx3-ubyte", &images);
+    scratch_path(path, "train-images-idx3-ubyte");
     expect_no_set(path, ERR_ARG, "is not a directory");
-    expect_no_set(folder, ERR_FORMAT, "looked there");
-    write_file(folder, "train-labels-idx1-ubyte", &labels);
-    expect_no_set(folder, ERR_FORMAT, "record 1 (offset 9): wanted a label from 0 to 9, found 10");
+    expect_no_set(scratch, ERR_FORMAT, "looked there");
+    write_file(scratch, "train-labels-idx1-ubyte", &labels);
+    expect_no_set(scratch, ERR_FORMAT, "record 1 (offset 9): wanted a label from 0 to 9, found 10");
     labels = labels_of(2, "\4\1", 2);
-    write_file(folder, "train-labels-idx1-ubyte", &labels);
-    expect_no_set(folder, ERR_FORMAT, "has 2 labels, but");
-    snprintf(path, sizeof path, "%s/train-labels-idx1-ubyte", folder);
+    write_file(scratch, "train-labels-idx1-ubyte", &labels);
+    expect_no_set(scratch, ERR_FORMAT, "has 2 labels, but");
+    scratch_path(path, "train-labels-idx1-ubyte");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    expect_no_set(folder, ERR_FORMAT, "is not a regular file");
+    expect_no_set(scratch, ERR_FORMAT, "is not a regular file");
 }
 
 static void test_debian_fashion_mnist(void **state)
@@ -337,9 +325,9 @@ int main(void)
         cmocka_unit_test(test_refused_sizes),
         cmocka_unit_test(test_refused_gzip),
         cmocka_unit_test(test_gzip_bomb),
-        cmocka_unit_test_setup_teardown(test_dataset, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(test_dataset_without_name, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(test_dataset_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_dataset, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_dataset_without_name, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_dataset_refused, scratch_make, scratch_drop),
         cmocka_unit_test(test_debian_fashion_mnist),
         cmocka_unit_test(test_synthetic),
     };

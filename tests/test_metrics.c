@@ -14,39 +14,8 @@
 
 #include <cmocka.h>
 
-#include "towers/record/files.h"
+#include "tests/support/scratch.h"
 #include "towers/record/metrics.h"
-
-static char run[] = "/tmp/towers-metrics.XXXXXX";
-
-static int run_make(void **state)
-{
-    (void)state;
-    strcpy(run + sizeof run - 7, "XXXXXX");
-    return mkdtemp(run) ? 0 : -1;
-}
-
-static int run_drop(void **state)
-{
-    (void)state;
-    return tree_remove(run) == OK ? 0 : -1;
-}
-
-static char *text_of(const char *name)
-{
-    char path[PATH_BYTES], *text;
-    size_t count;
-    assert_int_equal(path_join(path, run, name), OK);
-    assert_int_equal(file_read(path, 1 << 24, &text, &count), OK);
-    return text;
-}
-
-static void text_put(const char *name, const char *text)
-{
-    char path[PATH_BYTES];
-    assert_int_equal(path_join(path, run, name), OK);
-    assert_int_equal(file_replace(path, text, strlen(text)), OK);
-}
 
 static void step_write(Metrics *metrics, int64_t step)
 {
@@ -76,7 +45,7 @@ static void epoch_write(Metrics *metrics, int64_t epoch, int64_t step)
 static Metrics *metrics_start(int64_t resume_step)
 {
     Metrics *metrics = NULL;
-    assert_int_equal(metrics_open(run, resume_step, 1, &metrics), OK);
+    assert_int_equal(metrics_open(scratch, resume_step, 1, &metrics), OK);
     return metrics;
 }
 
@@ -100,7 +69,7 @@ static void a_step_is_strict_json(void **state)
         "\"arrival_us\":[],\"data_us\":[],\"copy_us\":[],\"forward_us\":[],\"backward_us\":[],"
         "\"top1\":0,\"skipped\":true}\n";
     write_run(-1, 1, 1);
-    char *text = text_of("metrics.jsonl");
+    char *text = scratch_text("metrics.jsonl");
     assert_string_equal(text, wanted);
     json_t *row = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(row);
@@ -119,7 +88,7 @@ static void an_overflow_is_told_apart(void **state)
     Metrics *metrics = metrics_start(-1);
     assert_int_equal(metrics_step(metrics, &record), OK);
     metrics_close(metrics);
-    char *text = text_of("metrics.jsonl");
+    char *text = scratch_text("metrics.jsonl");
     assert_non_null(strstr(text, ",\"loss_scale\":32768,\"overflow\":true,\"skipped\":true}\n"));
     free(text);
 }
@@ -136,7 +105,7 @@ static void commas_of_a_locale_stay_out(void **state)
     }
     write_run(-1, 1, 2);
     setlocale(LC_ALL, "C");
-    char *steps = text_of("metrics.jsonl"), *epochs = text_of("results.csv");
+    char *steps = scratch_text("metrics.jsonl"), *epochs = scratch_text("results.csv");
     assert_non_null(strstr(steps, "\"lr\":0.1,"));
     assert_non_null(strstr(epochs, "\n1,2,0.5,0,nan,nan,0,0,0,inf\n"));
     free(steps);
@@ -146,7 +115,7 @@ static void commas_of_a_locale_stay_out(void **state)
 /* The steps in metrics.jsonl as a string of digits. */
 static void steps_are(const char *wanted)
 {
-    char *text = text_of("metrics.jsonl"), got[64] = "";
+    char *text = scratch_text("metrics.jsonl"), got[64] = "";
     size_t count = 0;
     for (char *at = strstr(text, "{\"step\":"); at; at = strstr(at + 1, "{\"step\":")) got[count++] = at[8];
     free(text);
@@ -160,7 +129,7 @@ static void a_resumed_run_has_each_step_once(void **state)
     write_run(-1, 1, 6);
     write_run(3, 4, 5);
     steps_are("12345");
-    text = text_of("results.csv");
+    text = scratch_text("results.csv");
     assert_string_equal(text,
                         "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n"
                         "1,2,0.5,0,nan,nan,0,0,0,inf\n2,4,0.5,0,nan,nan,0,0,0,inf\n");
@@ -179,7 +148,7 @@ static void layers_are_cut_with_the_steps(void **state)
             assert_int_equal(metrics_layers(metrics, step, layers, 2), OK);
         metrics_close(metrics);
     }
-    char *text = text_of("layers.jsonl");
+    char *text = scratch_text("layers.jsonl");
     assert_string_equal(text, "{\"step\":10,\"layers\":{\"a.weight\":[0.5,null],\"a.bias\":[1,0]}}\n"
                               "{\"step\":20,\"layers\":{\"a.weight\":[0.5,null],\"a.bias\":[1,0]}}\n"
                               "{\"step\":30,\"layers\":{\"a.weight\":[0.5,null],\"a.bias\":[1,0]}}\n");
@@ -190,21 +159,21 @@ static void half_a_last_line_is_cut(void **state)
 {
     (void)state;
     write_run(-1, 1, 2);
-    char *steps = text_of("metrics.jsonl"), *epochs = text_of("results.csv");
+    char *steps = scratch_text("metrics.jsonl"), *epochs = scratch_text("results.csv");
     steps[strlen(steps) - 20] = 0;
     epochs[strlen(epochs) - 3] = 0;
-    text_put("metrics.jsonl", steps);
-    text_put("results.csv", epochs);
-    text_put("log.txt", "a whole line\nhalf a li");
+    scratch_put("metrics.jsonl", steps);
+    scratch_put("results.csv", epochs);
+    scratch_put("log.txt", "a whole line\nhalf a li");
     free(steps);
     free(epochs);
     write_run(9, 3, 4);
     steps_are("134");
-    epochs = text_of("results.csv");
+    epochs = scratch_text("results.csv");
     assert_null(strstr(epochs, "\n1,2"));
     assert_non_null(strstr(epochs, "\n2,4"));
     free(epochs);
-    char *log = text_of("log.txt");
+    char *log = scratch_text("log.txt");
     assert_memory_equal(log, "a whole line\n2", 14); /* and the time of the next */
     assert_non_null(strstr(log, "Z Epoch 2, Loss: 0.50000, Accuracy: 0.000  ("));
     assert_null(strstr(log, "half a li"));
@@ -217,7 +186,7 @@ static void an_old_run_is_set_aside(void **state)
     write_run(-1, 1, 3);
     write_run(-1, 1, 2);
     steps_are("12");
-    char *old = text_of("metrics.jsonl.1");
+    char *old = scratch_text("metrics.jsonl.1");
     assert_non_null(strstr(old, "{\"step\":3,"));
     free(old);
 }
@@ -227,7 +196,7 @@ static void a_log_line_is_one_line(void **state)
     (void)state;
     Metrics *metrics = metrics_start(-1);
     assert_int_equal(metrics_log(metrics, "read '%s'", "a\n2026-01-01T00:00:00.000Z forged\x1b[31m"), OK);
-    char *text = text_of("log.txt"); /* at once, without a flush */
+    char *text = scratch_text("log.txt"); /* at once, without a flush */
     assert_int_equal(strlen(text), strcspn(text, "\n") + 1);
     assert_int_equal(text[10], 'T');
     assert_int_equal(text[23], 'Z');
@@ -265,7 +234,7 @@ static void a_full_disk_does_not_stop_training(void **state)
     metrics_close(metrics);
     signal(SIGXFSZ, SIG_DFL);
     steps_are("14"); /* what was lost is lost whole */
-    char *log = text_of("log.txt");
+    char *log = scratch_text("log.txt");
     assert_non_null(strstr(log, "writes failed before this line"));
     free(log);
 }
@@ -281,15 +250,15 @@ static void a_place_that_is_none_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_step_is_strict_json, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(an_overflow_is_told_apart, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(commas_of_a_locale_stay_out, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(a_resumed_run_has_each_step_once, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(layers_are_cut_with_the_steps, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(half_a_last_line_is_cut, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(an_old_run_is_set_aside, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(a_log_line_is_one_line, run_make, run_drop),
-        cmocka_unit_test_setup_teardown(a_full_disk_does_not_stop_training, run_make, run_drop),
+        cmocka_unit_test_setup_teardown(a_step_is_strict_json, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(an_overflow_is_told_apart, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(commas_of_a_locale_stay_out, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(a_resumed_run_has_each_step_once, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(layers_are_cut_with_the_steps, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(half_a_last_line_is_cut, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(an_old_run_is_set_aside, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(a_log_line_is_one_line, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(a_full_disk_does_not_stop_training, scratch_make, scratch_drop),
         cmocka_unit_test(a_place_that_is_none_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,24 +14,13 @@
 #ifdef TOWERS_HAVE_CUDA
 
 #include "kernels/cuda/plan_cache.h"
+#include "tests/support/scratch.h"
 
 #include <glob.h>
 
-static char folder[64];
-
 static int folder_make(void **state)
 {
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/towers-plans-XXXXXX");
-    return mkdtemp(folder) && setenv("XDG_CACHE_HOME", folder, 1) == 0 ? 0 : -1;
-}
-
-static int folder_remove(void **state)
-{
-    (void)state;
-    char command[256];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
+    return scratch_make(state) == 0 && setenv("XDG_CACHE_HOME", scratch, 1) == 0 ? 0 : -1;
 }
 
 static PlanCache *cache_open(void)
@@ -45,8 +34,8 @@ static PlanCache *cache_open(void)
 static FILE *file_open(const char *mode)
 {
     glob_t found;
-    char pattern[128];
-    snprintf(pattern, sizeof pattern, "%s/towers/plans/*.txt", folder);
+    char pattern[PATH_BYTES + 32];
+    snprintf(pattern, sizeof pattern, "%s/towers/plans/*.txt", scratch);
     assert_int_equal(glob(pattern, 0, NULL, &found), 0);
     assert_int_equal(found.gl_pathc, 1);
     FILE *file = fopen(found.gl_pathv[0], mode);
@@ -102,15 +91,15 @@ static void test_no_folder(void **state)
     assert_int_equal(plan_cache_add(cache, "task", "engine 3 knobs", 1), OK);
     assert_string_equal(plan_cache_find(cache, "task"), "engine 3 knobs");
     plan_cache_close(cache);
-    setenv("XDG_CACHE_HOME", folder, 1);
+    setenv("XDG_CACHE_HOME", scratch, 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_found_again, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(test_broken_lines, folder_make, folder_remove),
-        cmocka_unit_test_setup_teardown(test_no_folder, folder_make, folder_remove),
+        cmocka_unit_test_setup_teardown(test_found_again, folder_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_broken_lines, folder_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_no_folder, folder_make, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,39 +12,13 @@
 
 #include "inception/report.h"
 #include "tests/support/noise.h"
-#include "towers/record/files.h"
+#include "tests/support/scratch.h"
 #include "towers/record/metrics.h"
-
-static char folder[] = "/tmp/towers-report.XXXXXX";
-
-static int folder_make(void **state)
-{
-    (void)state;
-    strcpy(folder + sizeof folder - 7, "XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int folder_drop(void **state)
-{
-    (void)state;
-    return tree_remove(folder) == OK ? 0 : -1;
-}
-
-static void put(const char *name, const char *text)
-{
-    char path[PATH_BYTES];
-    assert_int_equal(path_join(path, folder, name), OK);
-    assert_int_equal(file_replace(path, text, strlen(text)), OK);
-}
 
 static char *page_of_run(void)
 {
-    char path[PATH_BYTES], *text;
-    size_t count;
-    if (report_write(folder) != OK) fail_msg("%s", status_message());
-    assert_int_equal(path_join(path, folder, "report.html"), OK);
-    assert_int_equal(file_read(path, 1 << 24, &text, &count), OK);
-    return text;
+    if (report_write(scratch) != OK) fail_msg("%s", status_message());
+    return scratch_text("report.html");
 }
 
 /* `bad`: a step of the first tower that is not finite; -1: none. */
@@ -56,7 +30,7 @@ static void run_write(int towers, int64_t steps, int64_t bad)
     TowerLoss loss[256];
     double norm[256];
     int64_t arrival[256], data[256];
-    assert_int_equal(metrics_open(folder, -1, 0, &metrics), OK);
+    assert_int_equal(metrics_open(scratch, -1, 0, &metrics), OK);
     for (int64_t i = 0; i < steps; i++) {
         const RunStep *s = &run->step[i];
         for (int t = 0; t < towers; t++) {
@@ -129,15 +103,18 @@ static void whole_run(void **state)
 {
     (void)state;
     run_write(4, 600, 100);
-    put("confusion.csv", "9,1\n2,8\n");
-    put("layers.jsonl", "{\"step\":100,\"layers\":{\"a.weight\":[0.5,0.1],\"a.bias\":[1,0]}}\n"
-                        "{\"step\":200,\"layers\":{\"a.weight\":[0.5,0.01],\"a.bias\":[1,null]}}\n");
-    put("memory.json", "{\"weights\": 1048576}");
-    put("results.csv", "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n"
-                       "1,300,1,0.5,nan,nan,nan,0.1,100,7\n2,600,1,0.6,0.5,0.8125,0.99,0.1,100,7\n");
-    put("env.json", "{\"model\": \"a<b\", \"data\": \"d\", \"class_names\": [\"x<script>\", \"y\\\"&\"], \"command\": "
-                    "\"towers train '<script>alert(1)</script>'\", \"cores\": 2}");
-    put("args.yaml",
+    scratch_put("confusion.csv", "9,1\n2,8\n");
+    scratch_put("layers.jsonl", "{\"step\":100,\"layers\":{\"a.weight\":[0.5,0.1],\"a.bias\":[1,0]}}\n"
+                                "{\"step\":200,\"layers\":{\"a.weight\":[0.5,0.01],\"a.bias\":[1,null]}}\n");
+    scratch_put("memory.json", "{\"weights\": 1048576}");
+    scratch_put("results.csv",
+                "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n"
+                "1,300,1,0.5,nan,nan,nan,0.1,100,7\n2,600,1,0.6,0.5,0.8125,0.99,0.1,100,7\n");
+    scratch_put("env.json",
+                "{\"model\": \"a<b\", \"data\": \"d\", \"class_names\": [\"x<script>\", \"y\\\"&\"], \"command\": "
+                "\"towers train '<script>alert(1)</script>'\", \"cores\": 2}");
+    scratch_put(
+        "args.yaml",
         "# towers train\nlr: 0.5   # from command line \"--lr\"\nname: \"<script>\"  # from default\n# x: not set\n");
     char *page = page_of_run();
     check_page(page);
@@ -187,9 +164,9 @@ static void no_run(void **state)
 {
     (void)state;
     assert_int_equal(report_write("/nonexistent"), ERR_ARG);
-    assert_int_equal(report_write(folder), ERR_FORMAT);
-    put("metrics.jsonl", "");
-    assert_int_equal(report_write(folder), ERR_FORMAT);
+    assert_int_equal(report_write(scratch), ERR_FORMAT);
+    scratch_put("metrics.jsonl", "");
+    assert_int_equal(report_write(scratch), ERR_FORMAT);
 }
 
 /* What is beside the record may be damaged: the page is made without it. */
@@ -197,9 +174,9 @@ static void odd_neighbours(void **state)
 {
     (void)state;
     run_write(2, 50, -1);
-    put("env.json", "{nonsense");
-    put("memory.json", "[]");
-    put("args.yaml", "::::\nlr\n\n: # from\n#");
+    scratch_put("env.json", "{nonsense");
+    scratch_put("memory.json", "[]");
+    scratch_put("args.yaml", "::::\nlr\n\n: # from\n#");
     char *page = page_of_run();
     check_page(page);
     free(page);
@@ -208,11 +185,11 @@ static void odd_neighbours(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(whole_run, folder_make, folder_drop),
-        cmocka_unit_test_setup_teardown(runs_of_every_size, folder_make, folder_drop),
-        cmocka_unit_test_setup_teardown(other_locale, folder_make, folder_drop),
-        cmocka_unit_test_setup_teardown(no_run, folder_make, folder_drop),
-        cmocka_unit_test_setup_teardown(odd_neighbours, folder_make, folder_drop),
+        cmocka_unit_test_setup_teardown(whole_run, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(runs_of_every_size, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(other_locale, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(no_run, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(odd_neighbours, scratch_make, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,22 +15,9 @@
 #include <cmocka.h>
 
 #include "tests/support/sample_checkpoint.h"
+#include "tests/support/scratch.h"
 
 enum { FILE_ROOM = 4096 };
-
-static char directory[] = "/tmp/towers-safetensors.XXXXXX";
-
-static int directory_make(void **state)
-{
-    (void)state;
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int directory_drop(void **state)
-{
-    (void)state;
-    return tree_remove(directory) == OK ? 0 : -1;
-}
 
 /* A file of the given header and so many bytes of data. */
 static size_t file_make(unsigned char *to, const char *header, size_t data_bytes)
@@ -57,7 +44,7 @@ static void written_is_read(void **state)
     uint64_t wanted;
     struct stat info;
     sample_make(&sample, 3, 100);
-    assert_int_equal(path_join(path, directory, "written.safetensors"), OK);
+    scratch_path(path, "written.safetensors");
     assert_int_equal(safetensors_write(path, sample.model, SAMPLE_MODEL, sample.metadata, 2), OK);
     assert_int_equal(safetensors_bytes(sample.model, SAMPLE_MODEL, sample.metadata, 2, &wanted), OK);
     assert_int_equal(stat(path, &info), 0);
@@ -213,7 +200,7 @@ static void what_cannot_be_read_back_is_not_written(void **state)
                       {"y", ST_F32, 1, {-1}, &one, 4},        {"y", ST_F32, 9, {1}, &one, 4},
                       {"y", ST_DTYPE_COUNT, 1, {1}, &one, 4}, {"__metadata__", ST_F32, 1, {1}, &one, 4},
                       {"x", ST_F32, 1, {1}, &one, 4}};
-    assert_int_equal(path_join(path, directory, "bad.safetensors"), OK);
+    scratch_path(path, "bad.safetensors");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         StTensor both[] = {good, bad[i]};
         assert_int_equal(safetensors_write(path, both, 2, NULL, 0), ERR_ARG);
@@ -226,13 +213,13 @@ static void what_is_not_a_file_is_refused(void **state)
     (void)state;
     char path[PATH_BYTES];
     SafeTensors *file = NULL;
-    assert_int_equal(path_join(path, directory, "absent"), OK);
+    scratch_path(path, "absent");
     assert_int_equal(safetensors_open(path, &file), ERR_CHECKPOINT);
-    assert_int_equal(safetensors_open(directory, &file), ERR_CHECKPOINT);
-    assert_int_equal(path_join(path, directory, "pipe"), OK);
+    assert_int_equal(safetensors_open(scratch, &file), ERR_CHECKPOINT);
+    scratch_path(path, "pipe");
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(safetensors_open(path, &file), ERR_CHECKPOINT); /* and does not wait for a writer */
-    assert_int_equal(path_join(path, directory, "nothing"), OK);
+    scratch_path(path, "nothing");
     assert_int_equal(file_replace(path, "", 0), OK);
     assert_int_equal(safetensors_open(path, &file), ERR_CHECKPOINT);
 }
@@ -245,7 +232,7 @@ static void nonfinite_values_are_found(void **state)
     uint16_t halves[] = {0x7bff, 0xfbff, 0x7c00};
     StTensor tensors[] = {{"values", ST_F32, 1, {4}, values, sizeof values}, {"halves", ST_F16, 1, {2}, halves, 4}};
     SafeTensors *file;
-    assert_int_equal(path_join(path, directory, "finite.safetensors"), OK);
+    scratch_path(path, "finite.safetensors");
     for (int round = 0; round < 4; round++) {
         if (round == 1) values[2] = NAN;
         if (round == 2) values[2] = -INFINITY;
@@ -296,5 +283,5 @@ int main(void)
         cmocka_unit_test(nonfinite_values_are_found),
         cmocka_unit_test(the_corpus_does_no_harm),
     };
-    return cmocka_run_group_tests(tests, directory_make, directory_drop);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_drop);
 }

@@ -1,8 +1,6 @@
 /* The order of a step, seen from the device: every bucket of gradients is given to the sum after its last gradient was
  * computed, the first ones while backward still runs, all before the optimizer; a step that the verdict refuses moves
  * nothing; and after the first steps nothing is allocated, neither on the device nor on the host. */
-#include "towers/process.h"
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +12,7 @@
 
 #include "inception/models.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/tower_run.h"
 
 /* ---- counting allocations: malloc and its kin come by here. Those of this program's own code count; what oneDNN does
  * inside an execution is its own. */
@@ -157,69 +156,21 @@ static void see_step(void *context, Ledger *ledger, int64_t step, double seconds
 
 /* ---- a run of one process, here */
 
-typedef struct Run {
-    TrainJob job;
-    Ledger *ledger;
-    CommShared *shared;
-    Dataset *data;
-    Status status;
-} Run;
-
-static void run_open(Run *run, const Backend *backend, const Model *of, int towers)
+static void run_open(TowerRun *run, const Backend *backend, const Model *of, int towers)
 {
-    *run = (Run){0};
-    TrainJob *job = &run->job;
-    assert_int_equal(dataset_synthetic(64, 10, 28, 28, 1, 1, &run->data), OK);
-    *job = (TrainJob){
-        .program = {.model = of,
-                    .options = {.classes = 10, .side = 28, .channels = 1, .variant = ""},
-                    .data_channels = 1,
-                    .canvas = 28},
-        .train = run->data,
-        .backend = backend,
-        .shares = {.towers = towers},
-        .processes = 1,
-        .threads = 1,
-        .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
-        .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0.001},
-        .epochs = 3,
-        .max_steps = -1,
-        .accumulate = 1,
-        .bn_decay = 0.9,
-        .nan_check = NAN_CHECK_ALL,
-        .nan_limit = 10,
-        .comm_timeout_ms = 10000,
-        .on_step = see_step,
-    };
-    for (int t = 0; t < towers; t++) job->shares.batch[t] = 16 / towers;
+    tower_run_open(run, backend, of, towers);
+    run->job.on_step = see_step;
 }
 
-static void run_close(Run *run)
+static void run_live(TowerRun *run)
 {
-    dataset_close(run->data);
-}
-
-static void run_live(Run *run)
-{
-    Program program;
-    Layout *layout;
-    ProgramConfig config = run->job.program;
-    config.training = true;
     mark_count = 0;
     step_now = allocations = counting = ranges_given = 0;
-    assert_int_equal(program_graph(&config, 1, &program), OK);
-    assert_int_equal(layout_create(program.graph, &layout), OK);
-    assert_int_equal(ledger_create(run->job.shares.towers, 1, &run->ledger), OK);
-    assert_int_equal(comm_shared_create(run->job.shares.towers, 1, job_comm_room(&run->job, layout), &run->shared), OK);
-    run->status = tower_process_timed(&run->job, 0, run->ledger, run->shared);
+    tower_run_live(run);
     counting = 0;
-    ledger_destroy(run->ledger);
-    comm_shared_destroy(run->shared);
-    layout_destroy(layout);
-    program_destroy(&program);
 }
 
-static void fake_start(Run *run, int towers)
+static void fake_start(TowerRun *run, int towers)
 {
     fake = fake_create(~0u, ~0u, 0);
     assert_non_null(fake);
@@ -231,9 +182,9 @@ static void fake_start(Run *run, int towers)
     run_open(run, &fake->backend, &model, towers);
 }
 
-static void fake_end(Run *run)
+static void fake_end(TowerRun *run)
 {
-    run_close(run);
+    tower_run_close(run);
     fake_destroy(fake);
 }
 
@@ -283,7 +234,7 @@ static void test_buckets_follow_backward(void **state)
 {
     (void)state;
     for (int towers = 1; towers <= 2; towers++) {
-        Run run;
+        TowerRun run;
         fake_start(&run, towers);
         run_live(&run);
         if (run.status != OK) fail_msg("%s", status_message());
@@ -312,7 +263,7 @@ static int optimizers_seen(void)
 static void test_refused_step_moves_nothing(void **state)
 {
     (void)state;
-    Run run;
+    TowerRun run;
     fake_start(&run, 2);
     poisoned_step = 3;
     run_live(&run);
@@ -338,7 +289,7 @@ static void test_steps_allocate_nothing(void **state)
 {
     (void)state;
     if (!CAN_COUNT) skip();
-    Run run;
+    TowerRun run;
     fake_start(&run, 2);
     run_live(&run);
     assert_int_equal(run.status, OK);
@@ -351,13 +302,13 @@ static void test_steps_of_the_cpu_allocate_nothing(void **state)
     (void)state;
     const Backend *cpu = NULL;
     if (!CAN_COUNT || backend_find("cpu", &cpu, NULL, 0) != OK) skip();
-    Run run;
+    TowerRun run;
     run_open(&run, cpu, &model_fashion_cnn, 2);
     run_live(&run);
     if (run.status != OK) fail_msg("%s", status_message());
     assert_int_equal(step_now, 12);
     if (allocations) fail_msg("%d allocations in 5 steps", allocations);
-    run_close(&run);
+    tower_run_close(&run);
 }
 
 int main(void)

@@ -1,0 +1,52 @@
+/* See scratch.h. */
+#include "tests/support/scratch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { TEXT_LIMIT = 1 << 24 };
+
+char scratch[PATH_BYTES];
+
+int scratch_make(void **state)
+{
+    (void)state;
+    const char *place = getenv("TMPDIR");
+    snprintf(scratch, sizeof scratch, "%s/towers-test.XXXXXX", place ? place : "/tmp");
+    return mkdtemp(scratch) ? 0 : -1;
+}
+
+int scratch_drop(void **state)
+{
+    (void)state;
+    bool gone = tree_remove(scratch) == OK;
+    scratch[0] = 0;
+    return gone ? 0 : -1;
+}
+
+void scratch_path(char path[PATH_BYTES], const char *name)
+{
+    assert_int_equal(path_join(path, scratch, name), OK);
+}
+
+void scratch_put(const char *name, const char *text)
+{
+    char path[PATH_BYTES];
+    scratch_path(path, name);
+    assert_int_equal(file_replace(path, text, strlen(text)), OK);
+}
+
+char *scratch_text(const char *name)
+{
+    char path[PATH_BYTES], *text;
+    size_t count;
+    scratch_path(path, name);
+    assert_int_equal(file_read(path, TEXT_LIMIT, &text, &count), OK);
+    return text;
+}

@@ -1,0 +1,17 @@
+/* A folder for the files of a test: made before it (or before a group of them), removed with all that lies in it after
+ * it; both as cmocka takes set-up and tear-down. It lies below TMPDIR, or /tmp. Whatever fails here fails the test. */
+#ifndef TOWERS_TESTS_SUPPORT_SCRATCH_H
+#define TOWERS_TESTS_SUPPORT_SCRATCH_H
+
+#include "towers/record/files.h"
+
+extern char scratch[]; /* its path, "" while there is none */
+
+int scratch_make(void **state);
+int scratch_drop(void **state);
+
+void scratch_path(char path[PATH_BYTES], const char *name);
+void scratch_put(const char *name, const char *text); /* a new file, or other content for one */
+char *scratch_text(const char *name);                 /* free it */
+
+#endif
