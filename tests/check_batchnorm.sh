@@ -3,20 +3,9 @@
 # samples; pooled statistics are those of the concatenated batch; each policy exports what it says; drift is reported.
 # Arguments: source folder, binary.
 set -u
-source_dir=$1 towers=$2
-weights=$(dirname "$towers")/tests/weights_driver
-export LC_ALL=C GOMP_SPINCOUNT=1000
-unset "${!TOWERS_@}"
-work=$(mktemp -d "${TMPDIR:-/tmp}/towers-batchnorm.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-. "$source_dir/tests/support/small_data.sh"
+. "$1/tests/support/check.sh"
+check_begin batchnorm "$@"
 small_data "$work/data" 48 60 || exit $? # a batch of 32, a last one of 16
-
-complain() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
 
 run() { # NAME ARGUMENT...
     "$towers" train inception_mini --data-path "$work/data" --device cpu --threads 1 --epochs 1 --output-dir "$work" --no-winograd \
@@ -83,5 +72,4 @@ assert sync["means"]["spread"] == 0 and sync["variances"]["spread"] == 0, sync
 ' || complain "drift as JSON"
 grep -q 'Batch-norm statistics at the end' "$work/own/report.html" || complain "the report does not tell of the drift"
 
-((failures == 0)) || exit 1
-echo "batch norm over towers is one batch norm"
+check_end "batch norm over towers is one batch norm"

@@ -2,18 +2,10 @@
 # The command line as people meet it: every mistake exits 2 with advice on stderr, nothing on stdout, and creates nothing;
 # help, manual and completions come from the table and are whole. Arguments: source folder, binary.
 set -u
-source_dir=$1 towers=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$1/tests/support/check.sh"
+check_begin cli "$@"
 mkdir "$work/empty" "$work/files"
 cd "$work/empty" || exit 1
-unset "${!TOWERS_@}"
-failures=0
-
-complain() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
 
 # refused TEXT ARGUMENT...: exit 2, TEXT in the message, empty stdout, an empty folder
 refused() {
@@ -134,5 +126,4 @@ shown "batch-size: 8" info $model -c "$work/files/first.yaml" --print-config
 diff <(sed 's/ *# .*//' "$work/files/first.yaml") <(sed 's/ *# .*//' "$work/out") || complain "--print-config does not read back"
 
 [[ -z $(ls -A .) ]] || complain "something was created: $(ls -A .)"
-((failures == 0)) || exit 1
-echo "the command line holds"
+check_end "the command line holds"

@@ -4,13 +4,10 @@
 # another loss. With fault points compiled in: a NaN in the first tower is named, and when a check of the last would have
 # seen it. The confusion matrix counts every test sample and agrees with the accuracy. Arguments: source folder, binary.
 set -u
-towers=$2
-command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$1/tests/support/check.sh"
+needs_python
+check_begin compare "$@"
 cd "$work" || exit 1
-unset "${!TOWERS_@}"
-export GOMP_SPINCOUNT=1000
 
 evaluation=(--eval-interval 0)
 train() { # NAME ARGUMENT...

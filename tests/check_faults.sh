@@ -4,24 +4,10 @@
 # that names tower, step and phase; what it leaves behind is whole and finite, and a run goes on from it.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
-source_dir=$1 towers=$2
-weights=$(dirname "$towers")/tests/weights_driver
-export LC_ALL=C GOMP_SPINCOUNT=1000
-unset "${!TOWERS_@}"
-work=$(mktemp -d "${TMPDIR:-/tmp}/towers-faults.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-. "$source_dir/tests/support/small_data.sh"
+. "$1/tests/support/check.sh"
+check_begin faults "$@"
 small_data "$work/data" 400 100 || exit $?
-if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$work/data" >/dev/null 2>&1; then
-    echo "SKIPPED: this binary has no fault points (-DTOWERS_FAULTS=ON)" >&2
-    exit 77
-fi
-
-complain() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
+needs_faults "$work/data"
 
 # One run of 12 steps of 2 towers x 8; later arguments win.
 command_of() { # NAME ARGUMENT...
@@ -288,5 +274,4 @@ for verb in version "info fashion_cnn" "eval fashion_cnn --device cpu --weights 
     [[ $? == 6 ]] || complain "$verb: a full standard output went unnoticed"
 done
 
-((failures == 0)) || exit 1
-echo "faults are told and survived"
+check_end "faults are told and survived"

@@ -3,24 +3,11 @@
 # it left, on one thread or more, as text and as JSON; runs that skip and runs that go back, over several processes.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
-command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 77; }
-source_dir=$1 towers=$2
-export LC_ALL=C GOMP_SPINCOUNT=1000
-unset "${!TOWERS_@}"
-work=$(mktemp -d "${TMPDIR:-/tmp}/towers-forensics.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-. "$source_dir/tests/support/small_data.sh"
+. "$1/tests/support/check.sh"
+needs_python
+check_begin forensics "$@"
 small_data "$work/data" 400 100 || exit $?
-if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$work/data" >/dev/null 2>&1; then
-    echo "SKIPPED: this binary has no fault points (-DTOWERS_FAULTS=ON)" >&2
-    exit 77
-fi
-
-complain() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
+needs_faults "$work/data"
 
 run() { # STATUS NAME ARGUMENT...: 8 steps of 2 towers x 8 in a process each
     local wanted=$1 name=$2 status
@@ -163,5 +150,4 @@ TOWERS_FAULT="nan:tower=1,step=3" run 0 killed --nan-policy rollback --checkpoin
 TOWERS_FAULT="nan:tower=1,step=3" run 0 unharmed --nan-policy rollback --checkpoint-steps 5
 cmp "$work/killed/last.safetensors" "$work/unharmed/last.safetensors" || complain "resumed after a rollback: other weights"
 
-((failures == 0)) || exit 1
-echo "a NaN is traced to its op, and replayed"
+check_end "a NaN is traced to its op, and replayed"

@@ -2,17 +2,9 @@
 # What the options of optimization, weights and recipes promise, looked at from outside: in the weights that a run leaves, in
 # metrics.jsonl and in the lines it prints. usage: check_recipes.sh SOURCE_DIR TOWERS_BINARY
 set -u
-towers=$2
-work=$(mktemp -d "${TMPDIR:-/tmp}/towers-recipes.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-unset "${!TOWERS_@}"
+. "$1/tests/support/check.sh"
+check_begin recipes "$@"
 cd "$work" || exit 1
-failures=0
-
-complain() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
 
 # run NAME MODEL ARGUMENT...: a short run in runs/NAME on made-up data, without evaluation
 run() {
@@ -302,5 +294,4 @@ refused 5 "not in f16" train inception_mini --device cpu --amp --amp-dtype fp16
 refused 5 "needs a GPU" train inception_mini --device cpu --amp --amp-dtype tf32
 unset ONEDNN_MAX_CPU_ISA
 
-((failures == 0)) || exit 1
-echo "the promises hold"
+check_end "the promises hold"

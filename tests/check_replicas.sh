@@ -4,23 +4,10 @@
 # run goes on from it to the same weights as an undisturbed one.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
-source_dir=$1 towers=$2
-export LC_ALL=C GOMP_SPINCOUNT=1000
-unset "${!TOWERS_@}"
-work=$(mktemp -d "${TMPDIR:-/tmp}/towers-equal.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-. "$source_dir/tests/support/small_data.sh"
+. "$1/tests/support/check.sh"
+check_begin equal "$@" # not "replicas": the script looks for that word in what is printed
 small_data "$work/data" 240 60 || exit $?
-if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$work/data" >/dev/null 2>&1; then
-    echo "SKIPPED: this binary has no fault points (-DTOWERS_FAULTS=ON)" >&2
-    exit 77
-fi
-
-complain() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
+needs_faults "$work/data"
 
 # ended STATUS TEXT NAME ARGUMENT...: 12 steps of 3 towers x 4 end with STATUS and say TEXT; later arguments win
 ended() {
@@ -80,5 +67,4 @@ for tower in 0 1 2; do
 done
 TOWERS_FAULT="bitflip:tower=1,step=0" ended 0 "" no-self-test --no-self-test
 
-((failures == 0)) || exit 1
-echo "replicas are equal, or told apart"
+check_end "replicas are equal, or told apart"

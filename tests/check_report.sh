@@ -3,15 +3,12 @@
 # plot, on a ground of the right brightness. Needs Chromium and Python (standard library). Arguments: source folder, binary.
 # With REPORT_PICTURES=DIR the screenshots are kept there.
 set -u
-towers=$2
+. "$1/tests/support/check.sh"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 [[ -n $browser ]] || { echo "SKIPPED: no chromium: what a browser makes of the report is not tested here"; exit 77; }
-command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+needs_python
+check_begin report "$@"
 cd "$work" || exit 1
-unset "${!TOWERS_@}"
-export GOMP_SPINCOUNT=1000
 timeout 200 "$towers" train fashion_cnn --dataset synthetic --towers 2 --threads 1 --batch-size 8 --max-steps 300 \
     --summary-interval 50 --output-dir runs --experiment picture --quiet >out 2>err </dev/null ||
     { echo "FAILED: training: $(cat err)"; exit 1; }

@@ -4,23 +4,10 @@
 # are compared bit for bit, of a network without and one with batch norm, dropout and an average of the weights.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
-source_dir=$1 towers=$2
-export LC_ALL=C GOMP_SPINCOUNT=1000
-unset "${!TOWERS_@}"
-work=$(mktemp -d "${TMPDIR:-/tmp}/towers-resume.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-. "$source_dir/tests/support/small_data.sh"
+. "$1/tests/support/check.sh"
+check_begin resume "$@"
 small_data "$work/data" 203 90 || exit $? # a last batch of 11 of 16
-if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$work/data" >/dev/null 2>&1; then
-    echo "SKIPPED: this binary has no fault points (-DTOWERS_FAULTS=ON)" >&2
-    exit 77
-fi
-
-complain() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
+needs_faults "$work/data"
 
 model=fashion_cnn extra=()
 command_of() { # NAME ARGUMENT...
@@ -185,5 +172,4 @@ run 0 first --seed 7 --resume auto --max-steps 24 # more of the same is the same
 run 0 longer --seed 7 --max-steps 24
 cmp "$work/$model-first/last.safetensors" "$work/$model-longer/last.safetensors" || complain "four steps more: other weights"
 
-((failures == 0)) || exit 1
-echo "runs repeat bit for bit"
+check_end "runs repeat bit for bit"

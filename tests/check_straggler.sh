@@ -4,23 +4,10 @@
 # where the time of a second tower goes.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
-source_dir=$1 towers=$2
-export LC_ALL=C GOMP_SPINCOUNT=1000
-unset "${!TOWERS_@}"
-work=$(mktemp -d "${TMPDIR:-/tmp}/towers-straggler.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-. "$source_dir/tests/support/small_data.sh"
+. "$1/tests/support/check.sh"
+check_begin straggler "$@"
 small_data "$work/data" 240 60 || exit $?
-if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$work/data" >/dev/null 2>&1; then
-    echo "SKIPPED: this binary has no fault points (-DTOWERS_FAULTS=ON)" >&2
-    exit 77
-fi
-
-complain() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
+needs_faults "$work/data"
 
 batch=(--towers 2 --batch-size 8)
 run() { # NAME ARGUMENT...
@@ -88,5 +75,4 @@ for arguments in "--towers 1" "--towers 4 --processes 2" "--tower-batch 4,8"; do
     [[ $? == 2 ]] && grep -q -- '--scaling' "$work/out" || complain "--scaling with $arguments: $(cat "$work/out")"
 done
 
-((failures == 0)) || exit 1
-echo "who is waited for is named"
+check_end "who is waited for is named"

@@ -3,21 +3,10 @@
 # N times noisier view of the mean over all; and what is reported does not change what is learnt.
 # Arguments: source folder, binary.
 set -u
-source_dir=$1 towers=$2
-weights=$(dirname "$towers")/tests/weights_driver
-export LC_ALL=C GOMP_SPINCOUNT=1000
-unset "${!TOWERS_@}"
-work=$(mktemp -d "${TMPDIR:-/tmp}/towers-towers.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-. "$source_dir/tests/support/small_data.sh"
+. "$1/tests/support/check.sh"
+check_begin towers "$@"
 small_data "$work/data" 304 100 || exit $?  # ten batches of 32, the last one half
 small_data "$work/long" 12800 50 || exit $? # 400 of them
-
-complain() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
 
 run() { # NAME ARGUMENT...
     "$towers" train fashion_cnn --data-path "$work/data" --device cpu --threads 1 --max-steps 10 --output-dir "$work" --no-winograd \
@@ -91,5 +80,4 @@ paste <(column still mean_loss) <(column still last_tower_loss) | awk '{
     exit !(n == 400 && d < 3 * error && vb / va > 6 && vb / va < 10)
 }' || complain "the last tower's loss is biased, or not 8 times as noisy"
 
-((failures == 0)) || exit 1
-echo "towers are one batch"
+check_end "towers are one batch"

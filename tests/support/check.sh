@@ -1,0 +1,41 @@
+# shellcheck shell=bash
+# Source this first: what the check_*.sh have in common.
+#
+#   check_begin NAME SOURCE_FOLDER BINARY   a clean environment; sets source_dir, towers (the program), weights (the
+#                                           driver that looks at them) and work, a folder that goes away at the end
+#   needs_python                            skipped (77) without python3
+#   needs_faults DATA                       skipped if the program has no fault points; DATA: a data set it can open
+#   complain TEXT...                        a failure: told, counted, and the script goes on
+#   check_end TEXT                          exit 1 after complaints; TEXT says what has been shown
+
+check_begin() {
+    source_dir=$2 towers=$3
+    weights=$(dirname "$towers")/tests/weights_driver
+    export LC_ALL=C GOMP_SPINCOUNT=1000
+    unset "${!TOWERS_@}"
+    work=$(mktemp -d "${TMPDIR:-/tmp}/towers-$1.XXXXXX") || exit 1
+    trap 'rm -rf "$work"' EXIT
+    failures=0
+    . "$source_dir/tests/support/small_data.sh"
+}
+
+needs_python() {
+    command -v python3 >/dev/null || { echo "SKIPPED: no python3" >&2; exit 77; }
+}
+
+needs_faults() {
+    if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$1" >/dev/null 2>&1; then
+        echo "SKIPPED: this binary has no fault points (-DTOWERS_FAULTS=ON)" >&2
+        exit 77
+    fi
+}
+
+complain() {
+    echo "FAILED: $*" >&2
+    failures=$((failures + 1))
+}
+
+check_end() {
+    ((failures == 0)) || exit 1
+    echo "$*"
+}
