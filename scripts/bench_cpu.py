@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Run the cases of scripts/bench_cpu.sh and write their tables; see there.
 
-usage: bench_cpu.py [--quick] [--only CASE,...] [--repetitions N] [--no-profile] [--list]
+usage: bench_cpu.py [--quick] [--only CASE,...] [--repetitions N] [--steps N] [--no-profile] [--list]
 
 Each case is a list of sides; a repetition runs every side once, each in a process of its own, and medians are taken over
 repetitions. During a run the time that the cores spent on other processes is counted: more than 0.08 core (or stolen time of more
 than 0.05 core) marks it, and the median is taken over unmarked runs if there are at least three. The files are written after every
-repetition, so that an interrupted call keeps what it measured; cases that were not run keep their earlier results.
+repetition, so that an interrupted call keeps what it measured; cases that were not run keep their earlier results, and each
+tells its commit and date. On two idle cores: 3 repetitions of inception_v3_16 take about 6 minutes, of inception_v3_16_bf16 4, of
+inception_v3_8 4, of inception_v3_8_bf16 3, of googlenet_16 3, a repetition of a small network 2 to 3.
 """
 import argparse
 import json
@@ -76,8 +78,9 @@ def large_case(model, batch, cores, steps, bf16):
     return sides
 
 
-def cases_make(cores, quick):
-    epoch, steps = (200 if quick else 0), (3 if quick else 5)
+def cases_make(cores, quick, steps):
+    """`steps`: that are timed, of the large networks; 0: the usual number."""
+    epoch, steps = (200 if quick else 0), steps or (3 if quick else 5)
     cases = {
         "fashion_cnn": ("fashion_cnn, batch 64, f32, Adam", "fashion_cnn", False, small_case("fashion_cnn", 64, cores, epoch)),
         "inception_mini": ("inception_mini, batch 64, f32, SGD with Nesterov momentum", "inception_mini", False,
@@ -95,6 +98,11 @@ def cases_make(cores, quick):
         for name in ("fashion_cnn_128", "inception_v3_8", "inception_v3_8_bf16"):
             del cases[name]
     return cases
+
+
+def in_order(found, cores):
+    names = list(cases_make(cores, False, 0))
+    return dict(sorted(found.items(), key=lambda item: names.index(item[0]) if item[0] in names else len(names)))
 
 
 # ---- one run
@@ -153,9 +161,15 @@ def machine(cores):
         memory = int(file.readline().split()[1]) / 2**20
     versions = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}, ", "libdnnl2", "python3-torch", "gcc"],
                               capture_output=True, text=True).stdout.strip(", ")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     return {"cpu": model.group(1) if model else platform.machine(), "cores": cores, "memory_gib": round(memory, 1),
-            "kernel": platform.release(), "versions": versions, "commit": commit, "date": time.strftime("%Y-%m-%d %H:%M")}
+            "kernel": platform.release(), "versions": versions}
+
+
+def commit_now():
+    """What is measured; "+" if it was changed since."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    code = ["inception", "towers", "nccl_sync", "kernels", "scripts"]
+    return commit + ("+" if subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *code]).returncode else "")
 
 
 def profile_text(model, cores, *more):
@@ -195,7 +209,8 @@ def case_table(case):
     sums = {name: summary(runs) for name, runs in case["runs"].items()}
     peers = [s["median"] for name, s in sums.items() if s and name.startswith("PyTorch,")]
     single = next((s["median"] for name, s in sums.items() if s and name.startswith("towers, 1 tower")), 0)
-    lines = [f"**{case['title']}**" + (f" (first {case['epoch_steps']} steps of an epoch)" if case.get("epoch_steps") else ""), "",
+    part = f" (first {case['epoch_steps']} steps of an epoch)" if case.get("epoch_steps") else ""
+    lines = [f"**{case['title']}**{part}; commit {case['commit']}, {case['date']}", "",
              "| side | images/s, median | range | runs | to PyTorch's best | to 1 tower | GFLOP/s | % of peak |",
              "|---|---:|---:|---:|---:|---:|---:|---:|"]
     for name, s in sums.items():
@@ -213,8 +228,7 @@ def case_table(case):
 
 def tables(results):
     m = results["machine"]
-    lines = [f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['kernel']}; {m['versions']}; commit {m['commit']}, "
-             f"{m['date']}.", ""]
+    lines = [f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['kernel']}; {m['versions']}.", ""]
     if results["peaks"]:
         lines += ["Measured peaks: " + "; ".join(f"{kind}: {p[0]:.0f} GFLOP/s (matrix product), {p[1]:.1f} GB/s (copy)"
                                                  for kind, p in results["peaks"].items()) + ".", ""]
@@ -296,10 +310,11 @@ def main():
     parser.add_argument("--quick", action="store_true", help="3 repetitions, 200 steps of an epoch, fewer cases")
     parser.add_argument("--only", default="", help="names of cases, with commas between")
     parser.add_argument("--repetitions", type=int, default=0, help="default: 5")
+    parser.add_argument("--steps", type=int, default=0, help="steps of a large network that are timed; default: 5")
     parser.add_argument("--no-profile", action="store_true", help="keep the tables of operations as they are")
     parser.add_argument("--list", action="store_true", help="show the names of the cases")
     options = parser.parse_args()
-    cases = cases_make(cores, options.quick)
+    cases = cases_make(cores, options.quick, options.steps)
     if options.list:
         return print("\n".join(cases))
     wanted = options.only.split(",") if options.only else list(cases)
@@ -316,11 +331,12 @@ def main():
     for name in wanted:
         title, model, bf16, sides = cases[name]
         peak = results["peaks"].get("bf16" if bf16 else "f32", [0, 0])
-        case = {"title": title, "macs": macs_of(model), "peak_gflops": peak[0], "epoch_steps": 200 if options.quick else 0,
+        case = {"title": title, "commit": commit_now(), "date": time.strftime("%Y-%m-%d %H:%M"), "macs": macs_of(model),
+                "peak_gflops": peak[0], "epoch_steps": 200 if options.quick else 0,
                 "commands": {side: s["command"] for side, s in sides.items()}, "runs": {side: [] for side in sides}}
         if model in ("inception_v3", "googlenet"):
             case["epoch_steps"] = 0
-        results["cases"][name] = case
+        results["cases"] = in_order({**results["cases"], name: case}, cores)
         for repetition in range(repetitions):
             for side, spec in sides.items():
                 if any("error" in r for r in case["runs"][side]):

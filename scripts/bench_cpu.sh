@@ -2,7 +2,8 @@
 # Compare training on this machine's CPU with PyTorch eager: whole epochs of fashion_cnn and inception_mini on Fashion-MNIST, some
 # steps of inception_v3 and googlenet on made-up images. All sides run in turn, in one call; medians, ranges and ratios go into
 # docs/performance.md, every single run into docs/results/cpu.json. Runs during which other programs took the cores are marked.
-# usage: scripts/bench_cpu.sh [--quick] [--only CASE,...] [--repetitions N] [--no-profile] [--list]     (see scripts/bench_cpu.py)
+# Cases can be run one by one (--only): the others keep their rows, each with its commit and date.
+# usage: scripts/bench_cpu.sh [--quick] [--only CASE,...] [--repetitions N] [--steps N] [--no-profile] [--list]  (see bench_cpu.py)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
