@@ -2,7 +2,7 @@
 #ifndef TOWERS_INCEPTION_REPORT_PLOTS_H
 #define TOWERS_INCEPTION_REPORT_PLOTS_H
 
-#include "inception/compare.h"
+#include "inception/loss_truth.h"
 
 typedef struct Figures {
     FILE *to; /* borrowed, as are the next two */

@@ -1,0 +1,246 @@
+/* Which steps count, how noisy and how biased each tower's loss is, what was not finite, and the sentence that says so;
+ * see loss_truth.h. */
+#include "inception/loss_truth.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which steps count */
+
+/* The usual share of every tower: that of the largest step. */
+static void shares_find(const Run *run, LossTruth *truth)
+{
+    int64_t most = -1;
+    for (int64_t i = 0; i < run->steps; i++) {
+        if (run->step[i].images <= most) continue;
+        most = run->step[i].images;
+        for (int t = 0; t < run->towers; t++) truth->tower[t].share = run->step[i].count[t];
+    }
+    truth->last = truth->first = -1;
+    for (int t = 0; t < run->towers; t++) {
+        if (truth->tower[t].share == 0) continue;
+        truth->tower[t].expected = (double)most / (double)truth->tower[t].share;
+        truth->last = t;
+        if (truth->first < 0) truth->first = t;
+    }
+}
+
+static bool step_full(const LossTruth *truth, const RunStep *step)
+{
+    if (!isfinite(step->mean_loss)) return false;
+    for (int t = 0; t < truth->towers; t++)
+        if (step->count[t] != truth->tower[t].share || (step->count[t] && !isfinite(step->loss[t]))) return false;
+    return true;
+}
+
+/* Series of the full steps: mean_loss, then every tower's loss. */
+typedef struct Series {
+    int64_t count;
+    double *mean, **tower, *spare; /* owned; tower: pointers into one piece */
+} Series;
+
+static void series_free(Series *series)
+{
+    free(series->mean);
+    free(series->tower);
+    *series = (Series){0};
+}
+
+static Status series_make(const Run *run, const LossTruth *truth, Series *series)
+{
+    size_t room = run->steps ? (size_t)run->steps : 1, rows = (size_t)run->towers;
+    *series = (Series){.mean = calloc(room * (rows + 2), sizeof(double)), .tower = calloc(rows, sizeof(double *))};
+    if (!series->mean || !series->tower) {
+        series_free(series);
+        return FAIL(ERR_MEMORY, "losses of %lld steps of %d towers", (long long)run->steps, run->towers);
+    }
+    for (size_t t = 0; t < rows; t++) series->tower[t] = series->mean + room * (t + 1);
+    series->spare = series->mean + room * (rows + 1);
+    for (int64_t i = 0; i < run->steps; i++) {
+        if (!step_full(truth, &run->step[i])) continue;
+        series->mean[series->count] = run->step[i].mean_loss;
+        for (size_t t = 0; t < rows; t++) series->tower[t][series->count] = run->step[i].loss[t];
+        series->count++;
+    }
+    return OK;
+}
+
+/* The tower's loss minus mean_loss, in series->spare. */
+static const double *deviation(Series *series, int tower)
+{
+    for (int64_t i = 0; i < series->count; i++) series->spare[i] = series->tower[tower][i] - series->mean[i];
+    return series->spare;
+}
+
+/* ---- noise */
+
+static double mean_correlation(const LossTruth *truth, const Series *series)
+{
+    double sum = 0;
+    int pairs = 0;
+    for (int a = 0; a < truth->towers; a++) {
+        for (int b = a + 1; b < truth->towers; b++) {
+            if (!truth->tower[a].share || !truth->tower[b].share) continue;
+            sum += noise_correlation(series->tower[a], series->tower[b], series->count);
+            pairs++;
+        }
+    }
+    return pairs ? sum / pairs : NAN;
+}
+
+static void noise_measure(LossTruth *truth, Series *series)
+{
+    double mean_variance = noise_variance(series->mean, series->count);
+    for (int t = 0; t < truth->towers; t++) {
+        TowerTruth *tower = &truth->tower[t];
+        if (!tower->share) continue;
+        tower->ratio = noise_ratio(series->tower[t], series->mean, series->count);
+        tower->bias = series_estimate(deviation(series, t), series->count);
+    }
+    truth->mean_noise = sqrt(mean_variance);
+    truth->last_noise = sqrt(noise_variance(series->tower[truth->last], series->count));
+    truth->correlation = mean_correlation(truth, series);
+    /* The deviation of one tower from the mean has 1 - share of the variance of the tower's own noise, and
+     * no course. */
+    double own = 1 - 1 / truth->tower[truth->last].expected;
+    truth->window = own > 0 ? smoothing_window(deviation(series, truth->last), series->count, mean_variance * own) : 1;
+}
+
+/* ---- NaN and Inf */
+
+/* Does the run itself show what a check of the last tower does? Only if bad steps were committed. */
+static bool run_goes_on(const Run *run)
+{
+    char check[16];
+    return run_argument(run, "nan-check", check, sizeof check) && (!strcmp(check, "last") || !strcmp(check, "off"));
+}
+
+/* After an update with a gradient that is not finite every weight is, so the next loss of every tower shows it. */
+static int64_t later_of(const Run *run, const LossTruth *truth, int64_t index, const BadStep *bad, bool *measured)
+{
+    const RunStep *step = &run->step[index];
+    bool seen = truth->last >= 0 && step->count[truth->last] && !isfinite(step->loss[truth->last]);
+    *measured = seen || (run_goes_on(run) && index + 1 < run->steps);
+    if (seen) return 0;
+    if (!*measured) return bad->gradient ? 1 : -1;
+    for (int64_t i = index + 1; i < run->steps; i++)
+        if (!isfinite(run->step[i].last_loss)) return run->step[i].step - step->step;
+    return -1;
+}
+
+static Status bad_add(LossTruth *truth, const BadStep *bad)
+{
+    BadStep *grown = realloc(truth->bad, (size_t)(truth->bad_count + 1) * sizeof *grown);
+    if (!grown) return FAIL(ERR_MEMORY, "list of %lld bad steps", (long long)truth->bad_count);
+    truth->bad = grown;
+    truth->bad[truth->bad_count++] = *bad;
+    return OK;
+}
+
+/* Only the first step of an outage: what follows it in a run that went on is its consequence. */
+static Status bad_find(const Run *run, LossTruth *truth)
+{
+    bool before = false;
+    for (int64_t i = 0; i < run->steps; i++) {
+        const RunStep *step = &run->step[i];
+        bool any = false;
+        for (int t = 0; t < run->towers; t++) {
+            BadStep bad = {.step = step->step, .tower = t};
+            bad.loss = step->count[t] && !isfinite(step->loss[t]);
+            bad.gradient = !step->finite[t] && (!isfinite(step->grad_norms[t]) || !bad.loss);
+            if (!bad.loss && step->finite[t]) continue;
+            any = true;
+            bad.later = later_of(run, truth, i, &bad, &bad.measured);
+            if (!before || step->skipped) TRY(bad_add(truth, &bad));
+        }
+        before = any;
+    }
+    return OK;
+}
+
+/* ---- the sentence */
+
+static void verdict_bad(LossTruth *truth, size_t used)
+{
+    int64_t late = 0, never = 0, others = 0;
+    for (int64_t i = 0; i < truth->bad_count; i++) {
+        others += truth->bad[i].tower != truth->last;
+        late += truth->bad[i].later > 0;
+        never += truth->bad[i].later < 0;
+    }
+    if (!truth->bad_count) return;
+    snprintf(truth->verdict + used, sizeof truth->verdict - used,
+             " %lld value%s not finite, %lld in other towers than the last: a check of the last tower would have seen "
+             "%lld at once, %lld after an update had already spoilt the weights, %lld never.",
+             (long long)truth->bad_count, truth->bad_count == 1 ? " was" : "s were", (long long)others,
+             (long long)(truth->bad_count - late - never), (long long)late, (long long)never);
+}
+
+static size_t verdict_noise(LossTruth *truth)
+{
+    const TowerTruth *last = &truth->tower[truth->last];
+    bool biased = last->bias.p < DIFFERENCE_LEVEL,
+         expected = last->ratio.low <= last->expected && last->expected <= last->ratio.high;
+    int used =
+        snprintf(truth->verdict, sizeof truth->verdict,
+                 "Over %lld steps of %d towers the last tower's loss is %s against mean_loss (%+.2g +- %.2g) and "
+                 "%.2f times as noisy in variance (%.2f to %.2f; %g expected%s)",
+                 (long long)truth->used, truth->towers, biased ? "biased" : "unbiased", last->bias.mean,
+                 last->bias.high - last->bias.mean, last->ratio.mean, last->ratio.low, last->ratio.high,
+                 round(last->expected * 100) / 100, expected ? "" : ", so batches are not independent");
+    if (truth->window > 1)
+        used += snprintf(truth->verdict + used, sizeof truth->verdict - (size_t)used,
+                         ": averaged over %lld steps it shows what mean_loss shows at once.", (long long)truth->window);
+    else
+        used += snprintf(truth->verdict + used, sizeof truth->verdict - (size_t)used, ".");
+    return (size_t)used < sizeof truth->verdict ? (size_t)used : sizeof truth->verdict - 1;
+}
+
+static void verdict_write(LossTruth *truth)
+{
+    size_t used = 0;
+    int with_samples = 0;
+    for (int t = 0; t < truth->towers; t++) with_samples += truth->tower[t].share > 0;
+    if (with_samples < 2)
+        used = (size_t)snprintf(truth->verdict, sizeof truth->verdict,
+                                "With one tower the last tower's loss is mean_loss.");
+    else if (!isfinite(truth->tower[truth->last].ratio.mean) || !isfinite(truth->tower[truth->last].bias.error))
+        used = (size_t)snprintf(truth->verdict, sizeof truth->verdict,
+                                "%lld full steps are too few to tell the last tower's loss from mean_loss.",
+                                (long long)truth->used);
+    else
+        used = verdict_noise(truth);
+    verdict_bad(truth, used);
+}
+
+Status loss_truth(const Run *run, LossTruth *truth)
+{
+    Status st = OK;
+    Series series = {0};
+    *truth = (LossTruth){.towers = run->towers, .steps = run->steps};
+    if (run->steps == 0) return FAIL(ERR_FORMAT, "'%s' has no step yet", run->path);
+    truth->tower = calloc((size_t)run->towers, sizeof *truth->tower);
+    if (!truth->tower) return FAIL(ERR_MEMORY, "numbers of %d towers", run->towers);
+    shares_find(run, truth);
+    if (truth->last < 0) {
+        st = FAIL(ERR_FORMAT, "'%s': no tower has samples", run->path);
+        goto out;
+    }
+    TRY_OUT(series_make(run, truth, &series));
+    truth->used = series.count;
+    noise_measure(truth, &series);
+    TRY_OUT(bad_find(run, truth));
+    verdict_write(truth);
+out:
+    series_free(&series);
+    if (st != OK) loss_truth_clear(truth);
+    return st;
+}
+
+void loss_truth_clear(LossTruth *truth)
+{
+    free(truth->tower);
+    free(truth->bad);
+    *truth = (LossTruth){0};
+}
