@@ -20,13 +20,4 @@ trap 'rm -f "$table"' EXIT
     "$build/tests/bench_ledger" fashion_cnn 32 2 240
     "$build/tests/bench_ledger" inception_mini 32 2 48
 } | tee "$table"
-python3 - "$table" <<'PYTHON'
-import re, sys
-path = "docs/performance.md"
-text, table = open(path).read(), open(sys.argv[1]).read()
-begin, end = "<!-- ledger: begin -->", "<!-- ledger: end -->"
-if begin not in text:
-    text += f"\n## What it costs to know\n\nWritten by `scripts/bench_ledger.sh`: blocks of 8 steps with and without the sums of squares of gradients take turns in one run; a digest is what its step takes longer than its neighbours. The target is 1 %.\n\n{begin}\n{end}\n"
-text = re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _: begin + table + end, text, flags=re.S)
-open(path, "w").write(text)
-PYTHON
+scripts/fill_section.sh docs/performance.md ledger <"$table"

@@ -4,7 +4,7 @@
 #   scripts/fidelity.sh [BUILD_DIR] [counts] [loss] [inception_v3] [inception_v3_tf2016] [googlenet] [inception_v4]
 #                       [inception_resnet_v2] [training]
 # Without names: everything, about ten minutes on two idle cores. With names the table goes to standard output only.
-# Needs python3-torch and python3-torchvision of the system; timm comes from PyPI into a virtual environment under the
+# Without BUILD_DIR, build-test/ is brought up to date first. Needs python3-torch and python3-torchvision of the system; timm comes from PyPI into a virtual environment under the
 # user's cache, once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,9 +14,15 @@ if [ $# -gt 0 ] && [ -d "$1" ]; then
     build=$1
     shift
 fi
+if [ "$build" = build-test ]; then
+    scripts/setup.sh test
+    log=$(mktemp)
+    { cmake --preset test && cmake --build "$build" --target towers fidelity_driver; } >"$log" 2>&1 || { tail -n 40 "$log" >&2; exit 1; }
+    rm -f "$log"
+fi
 for program in towers tests/fidelity_driver; do
     if [ ! -x "$build/$program" ]; then
-        echo "fidelity: no $build/$program; build first (scripts/test.sh does), or name the build folder" >&2
+        echo "fidelity: no $build/$program; build it, or name no build folder" >&2
         exit 2
     fi
 done

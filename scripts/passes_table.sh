@@ -3,6 +3,7 @@
 # inception_v3 (299x299, auxiliary head), as a table on standard output and in docs/performance.md between its markers. About
 # three minutes on two idle cores; times on a busy machine mean nothing.
 #   scripts/passes_table.sh [BUILD_DIR] [NAME=VALUE...]      what can be named: tests/passes_driver.c
+# Without BUILD_DIR, build-test/ is brought up to date first.
 # With names the table goes to standard output only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,17 +14,20 @@ if [ $# -gt 0 ] && [ -d "$1" ]; then
     shift
 fi
 driver=$build/tests/passes_driver
-if [ ! -x "$driver" ]; then
-    echo "passes_table: no $driver; build first (scripts/test.sh does), or name the build folder" >&2
+table=$(mktemp)
+trap 'rm -f "$table"' EXIT
+if [ "$build" = build-test ]; then
+    scripts/setup.sh test
+    { cmake --preset test && cmake --build "$build" --target passes_driver; } >"$table" 2>&1 || { tail -n 40 "$table" >&2; exit 1; }
+elif [ ! -x "$driver" ]; then
+    echo "passes_table: no $driver; build it, or name no build folder" >&2
     exit 2
 fi
 export GOMP_SPINCOUNT=1000
-page=docs/performance.md
-table=$(mktemp)
-trap 'rm -f "$table" "$table.page"' EXIT
 
 {
-    echo "$(lscpu | sed -n 's/^Model name: *//p' | head -n 1), commit $(git describe --always --dirty --exclude '*')," \
+    echo "$(lscpu | sed -n 's/^Model name: *//p' | head -n 1), commit" \
+        "$(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers inception || echo ' and changes')," \
         "$(date -u '+%Y-%m-%d %H:%M'); load when it began: $(cut -d ' ' -f 1 /proc/loadavg)."
     echo
     echo "| what | option | gradients in double | gradients: median, worst | loss | ms without | ms with | time | MiB without | MiB with |"
@@ -32,8 +36,4 @@ trap 'rm -f "$table" "$table.page"' EXIT
 } | tee "$table"
 [ $# -eq 0 ] || exit 0
 
-awk -v table="$table" '
-    /<!-- passes: begin -->/ { print; while ((getline line < table) > 0) print line; inside = 1 }
-    /<!-- passes: end -->/ { inside = 0 }
-    !inside' "$page" >"$table.page"
-cat "$table.page" >"$page"
+scripts/fill_section.sh docs/performance.md passes <"$table"

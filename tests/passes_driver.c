@@ -18,7 +18,7 @@
 enum { SMALL_N = 64, DOUBLE_N = 2 };
 
 typedef struct Setting {
-    bool siblings, pool, share, recompute, winograd, bf16;
+    bool siblings, pool, share, recompute, winograd, bf16, direct;
 } Setting;
 
 typedef struct Pass {
@@ -36,6 +36,11 @@ static const Pass passes[] = {
     {"activations made twice", "--recompute", {USUAL}, {USUAL, .recompute = true}, true},
     {"Winograd's 3x3 convolutions", "--winograd", {USUAL}, {USUAL, .winograd = true}, false},
     {"bf16 activations", "--amp", {USUAL}, {USUAL, .bf16 = true}, false},
+    {"the same without Winograd",
+     "--no-winograd-bf16",
+     {USUAL, .bf16 = true},
+     {USUAL, .bf16 = true, .direct = true},
+     false},
 };
 enum { PASSES = sizeof passes / sizeof *passes };
 
@@ -175,7 +180,7 @@ static Status side_open(const Driver *d, const Task *task, const Setting *settin
 {
     ReplicaConfig config = {
         .backend = d->backend,
-        .device = {.threads = d->threads, .winograd = setting->winograd},
+        .device = {.threads = d->threads, .winograd = setting->winograd, .direct_bf16 = setting->direct},
         .program = program_of(task->model, task->side, setting),
         .local = 1,
         .train_n = {task->n},
