@@ -264,7 +264,7 @@ static Status own_choose(ConvState *state, Device *device, const Operands *o)
     const Tensor *from = turned ? o->y : o->x, *to = turned ? o->x : o->y;
     bool winograd = !device->config.direct_bf16;
     if (winograd && o->kind == ONEDNN_CONV_DW && winograd_dw_takes(o->x, o->y, &o->window))
-        return winograd_dw_create(o->x, o->y, &o->window, &state->winograd_dw);
+        return winograd_dw_create(o->x, o->y, &o->window, cpu_threads(device), &state->winograd_dw);
     if (wgrad_takes(code, o->x, o->y)) return wgrad_create(code, o->x, o->y, &o->window, &state->wgrad);
     if (winograd && o->kind != ONEDNN_CONV_DW && !o->bias && !o->relu && winograd_takes(from, to, &o->window))
         return winograd_create(from, to, &o->window, turned, cpu_threads(device), &state->winograd);
@@ -351,7 +351,7 @@ static void own_run(const ConvState *state, const Device *device, const OpCall *
     if (state->wgrad)
         wgrad_run(state->wgrad, cpu_threads(device), in[0].data, in[1].data, out, call->workspace);
     else if (state->winograd_dw)
-        winograd_dw_run(state->winograd_dw, cpu_threads(device), in[0].data, in[1].data, out, call->workspace);
+        winograd_dw_run(state->winograd_dw, device, in[0].data, in[1].data, out, call->workspace);
     else
         winograd_run(state->winograd, device, in[0].data, in[1].data, acc, out, call->workspace);
 }

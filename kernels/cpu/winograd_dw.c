@@ -1,8 +1,9 @@
 /* Weight gradients by F(2x2, 3x3); see winograd_dw.h.
  *
  * A block is some rows of tiles of a pair of images: words of x and dy are packed by panels of channels, in them by
- * point, in them by tile; then the whole team multiplies, each member taking points of panels. Sums over all blocks
- * stand as m[output][point][input] until the end. */
+ * point, in them by tile; then points of panels are multiplied. Blocks are dealt to SLICES, by shape alone; a member of
+ * the team does whole slices, in memory of its own, so that nobody waits and packed words stay in its caches. The sums
+ * of a slice stand as m[output][point][input] until the end, when slices are added in order. */
 #include "kernels/cpu/winograd_dw.h"
 
 #include "kernels/cpu/vector.h"
@@ -19,7 +20,8 @@ enum {
     SIDE = 4, /* of the 4x4 pixels of a tile, and of its points */
     POINTS = SIDE * SIDE,
     TAPS = 9,
-    TILES = 128 /* of a block, about: enough for sums that outweigh reading and writing m */
+    TILES = 128, /* of a block, about: enough for sums that outweigh reading and writing m */
+    SLICES = 16  /* of the blocks: so many threads have work */
 };
 
 #define TILE_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
@@ -30,9 +32,21 @@ struct WinogradDw {
     int64_t x_pitch, dy_pitch;
     int pad_h, pad_w;
     int tiles_h, tiles_w;
-    int rows;     /* of tiles in a block, at most */
-    int x_panels; /* of up to 3 vectors */
+    int threads;
+    int rows;   /* of tiles in a block, at most */
+    int blocks; /* of a pair */
+    int slices;
+    int x_panels;    /* of up to 3 vectors */
+    uint16_t *zeros; /* owned: a pixel outside the image */
 };
+
+/* One run. */
+typedef struct Run {
+    const WinogradDw *g;
+    const uint16_t *x, *dy;
+    float *m, *dw;
+    char *own; /* words of the members of the team, one after another */
+} Run;
 
 typedef struct Block {
     const WinogradDw *g;
@@ -40,6 +54,7 @@ typedef struct Block {
     uint32_t *x_words, *dy_words;
     float *m;
     int pair, row, rows;
+    bool add; /* to what m holds */
 } Block;
 
 bool winograd_dw_takes(const Tensor *x, const Tensor *dy, const Window *window)
@@ -49,10 +64,29 @@ bool winograd_dw_takes(const Tensor *x, const Tensor *dy, const Window *window)
     return winograd_takes(x, dy, window) && wgrad_avx512.usable() && x->shape.n > 1 && tiles >= FEW_TILES;
 }
 
-Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, WinogradDw **made)
+static int pairs_of(const WinogradDw *g)
+{
+    return (g->x.n + 1) / 2;
+}
+
+/* Blocks of about equal size. */
+static void blocks_cut(WinogradDw *g)
+{
+    int most = (int)larger(1, (g->tiles_h * g->tiles_w + TILES / 2) / TILES);
+    g->rows = (int)larger(1, (g->tiles_h + most - 1) / most);
+    g->blocks = (g->tiles_h + g->rows - 1) / g->rows;
+    g->slices = (int)smaller(SLICES, (int64_t)pairs_of(g) * g->blocks);
+}
+
+Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, int threads, WinogradDw **made)
 {
     WinogradDw *g = calloc(1, sizeof *g);
-    if (!g) return FAIL(ERR_MEMORY, "a weight gradient by Winograd's algorithm");
+    uint16_t *zeros = calloc((size_t)larger(x->shape.c, dy->shape.c), sizeof *zeros);
+    if (!g || !zeros) {
+        free(g);
+        free(zeros);
+        return FAIL(ERR_MEMORY, "a weight gradient by Winograd's algorithm");
+    }
     *g = (WinogradDw){.x = x->shape,
                       .dy = dy->shape,
                       .x_pitch = x->pitch,
@@ -60,9 +94,10 @@ Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *windo
                       .pad_h = window->pad_h,
                       .pad_w = window->pad_w,
                       .tiles_h = (dy->shape.h + 1) / 2,
-                      .tiles_w = (dy->shape.w + 1) / 2};
-    int blocks = (int)larger(1, (g->tiles_h * g->tiles_w + TILES / 2) / TILES);
-    g->rows = (int)larger(1, (g->tiles_h + blocks - 1) / blocks);
+                      .tiles_w = (dy->shape.w + 1) / 2,
+                      .threads = threads,
+                      .zeros = zeros};
+    blocks_cut(g);
     g->x_panels = (x->shape.c / LANES + wgrad_avx512.vectors - 1) / wgrad_avx512.vectors;
     *made = g;
     return OK;
@@ -70,6 +105,8 @@ Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *windo
 
 void winograd_dw_destroy(WinogradDw *winograd)
 {
+    if (!winograd) return;
+    free(winograd->zeros);
     free(winograd);
 }
 
@@ -78,10 +115,19 @@ static size_t words_bytes(const WinogradDw *g, int channels)
     return (size_t)POINTS * (size_t)(g->rows * g->tiles_w) * (size_t)channels * sizeof(uint32_t);
 }
 
+static size_t own_bytes(const WinogradDw *g)
+{
+    return words_bytes(g, g->x.c) + words_bytes(g, g->dy.c);
+}
+
+static int64_t m_count(const WinogradDw *g)
+{
+    return (int64_t)POINTS * g->x.c * g->dy.c;
+}
+
 size_t winograd_dw_workspace_bytes(const WinogradDw *g)
 {
-    return words_bytes(g, g->x.c) + words_bytes(g, g->dy.c) +
-           (size_t)POINTS * (size_t)g->x.c * (size_t)g->dy.c * sizeof(float);
+    return (size_t)g->threads * own_bytes(g) + (size_t)g->slices * (size_t)m_count(g) * sizeof(float);
 }
 
 /* First channel of panel k of x: panels are about equal. */
@@ -92,106 +138,151 @@ static int64_t panel_first(const WinogradDw *g, int64_t k)
 
 /* ---- packing */
 
-TILE_INLINE __m512 half_load(const uint16_t *from)
+/* 16 channels of a pixel of two images as f32, in the order in which their halves shall stand in words. */
+typedef struct Pixel {
+    __m512 low, high; /* channels 0 .. 7 and 8 .. 15 */
+} Pixel;
+
+/* A row of pixels of both images. A row outside the image is zeros, with a pitch of 0. */
+typedef struct Row {
+    const uint16_t *even, *odd;
+    int64_t even_pitch, odd_pitch;
+} Row;
+
+TILE_INLINE Pixel pixel_load(const Row *row, int64_t w)
 {
-    __m256i halves = _mm256_loadu_si256((const __m256i *)(const void *)from);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+    const __m512i turns = _mm512_setr_epi32(0 << 16, 16 << 16, 1 << 16, 17 << 16, 2 << 16, 18 << 16, 3 << 16, 19 << 16,
+                                            4 << 16, 20 << 16, 5 << 16, 21 << 16, 6 << 16, 22 << 16, 7 << 16, 23 << 16);
+    const __m512i above = _mm512_add_epi32(turns, _mm512_set1_epi32(8 << 16));
+    const __mmask32 upper = 0xAAAAAAAA; /* bf16 is the upper half of f32 */
+    __m256i even = _mm256_loadu_si256((const __m256i *)(const void *)(row->even + w * row->even_pitch));
+    __m256i odd = _mm256_loadu_si256((const __m256i *)(const void *)(row->odd + w * row->odd_pitch));
+    __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(even), odd, 1);
+    return (Pixel){(__m512)_mm512_maskz_permutexvar_epi16(upper, turns, both),
+                   (__m512)_mm512_maskz_permutexvar_epi16(upper, above, both)};
 }
 
-/* Numbers of the halves of two vectors, in turn. */
-TILE_INLINE __m512i turns(void)
+TILE_INLINE Pixel pixel_add(Pixel a, Pixel b)
 {
-    const __m512i even = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return _mm512_or_si512(even, _mm512_slli_epi32(_mm512_add_epi32(even, _mm512_set1_epi32(LANES)), 16));
+    return (Pixel){_mm512_add_ps(a.low, b.low), _mm512_add_ps(a.high, b.high)};
 }
 
-TILE_INLINE void words_store(uint32_t *to, __m512 even, __m512 odd)
+TILE_INLINE Pixel pixel_sub(Pixel a, Pixel b)
 {
-    _mm512_storeu_si512(to, _mm512_permutexvar_epi16(turns(), (__m512i)_mm512_cvtne2ps_pbh(odd, even)));
+    return (Pixel){_mm512_sub_ps(a.low, b.low), _mm512_sub_ps(a.high, b.high)};
 }
 
-/* B' x B, B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1}, of 16 channels. NULL is a pixel of zeros. */
-TILE_INLINE void x_line(const __m512 *d, int step, __m512 *to, int to_step)
+TILE_INLINE void words_store(uint32_t *to, Pixel value)
 {
-    to[0] = _mm512_sub_ps(d[0], d[2 * step]);
-    to[to_step] = _mm512_add_ps(d[step], d[2 * step]);
-    to[2 * to_step] = _mm512_sub_ps(d[2 * step], d[step]);
-    to[3 * to_step] = _mm512_sub_ps(d[step], d[3 * step]);
+    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(value.high, value.low));
 }
 
-TILE_INLINE void x_transform(const uint16_t *const pixels[POINTS], int64_t channel, __m512 to[POINTS])
+/* 16 channels, the first of which is `channel`, of row h of a pair of images. */
+static Row row_at(const uint16_t *base, Shape s, int64_t pitch, const Block *block, int h, int64_t channel)
 {
-    __m512 d[POINTS], t[POINTS];
-    for (int i = 0; i < POINTS; i++) d[i] = pixels[i] ? half_load(pixels[i] + channel) : _mm512_setzero_ps();
-    for (int s = 0; s < SIDE; s++) x_line(d + s, SIDE, t + s, SIDE);
-    for (int r = 0; r < SIDE; r++) x_line(t + SIDE * r, 1, to + SIDE * r, 1);
+    int64_t image = 2 * block->pair, line = (image * s.h + h) * s.w * pitch + channel;
+    bool inside = h >= 0 && h < s.h, second = inside && image + 1 < s.n;
+    const uint16_t *zeros = block->g->zeros;
+    return (Row){inside ? base + line : zeros, second ? base + line + (int64_t)s.h * s.w * pitch : zeros,
+                 inside ? pitch : 0, second ? pitch : 0};
 }
 
-/* A dy A', A = {1 0; 1 1; 1 -1; 0 -1}. */
-TILE_INLINE void dy_line(__m512 a, __m512 b, __m512 *to, int step)
+/* Column w of B' x, B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1}. */
+TILE_INLINE void x_column(const Row rows[SIDE], int w, int width, Pixel to[SIDE])
 {
-    to[0] = a;
-    to[step] = _mm512_add_ps(a, b);
-    to[2 * step] = _mm512_sub_ps(a, b);
-    to[3 * step] = _mm512_sub_ps(_mm512_setzero_ps(), b);
+    if (w < 0 || w >= width) {
+        for (int r = 0; r < SIDE; r++) to[r] = (Pixel){_mm512_setzero_ps(), _mm512_setzero_ps()};
+        return;
+    }
+    Pixel a = pixel_load(rows, w), b = pixel_load(rows + 1, w), c = pixel_load(rows + 2, w);
+    to[0] = pixel_sub(a, c);
+    to[1] = pixel_add(b, c);
+    to[2] = pixel_sub(c, b);
+    to[3] = pixel_sub(b, pixel_load(rows + 3, w));
 }
 
-TILE_INLINE void dy_transform(const uint16_t *const pixels[4], int64_t channel, __m512 to[POINTS])
+/* A row of tiles: B' x B. Two columns of a tile are the first of the next. Points are `step` words apart, tiles
+ * `width`. */
+TILE_CODE static void x_row_pack(const WinogradDw *g, const Row rows[SIDE], uint32_t *to, int64_t step, int64_t width)
 {
-    __m512 d[4], t[2 * SIDE];
-    for (int i = 0; i < 4; i++) d[i] = pixels[i] ? half_load(pixels[i] + channel) : _mm512_setzero_ps();
-    for (int s = 0; s < 2; s++) dy_line(d[s], d[2 + s], t + s, 2);
-    for (int r = 0; r < SIDE; r++) dy_line(t[2 * r], t[2 * r + 1], to + SIDE * r, 1);
-}
-
-/* Channels [first, first + width) of a tile; points are `step` words apart. */
-TILE_CODE static void x_pack(const uint16_t *const pixels[2][POINTS], int64_t first, int64_t width, uint32_t *to,
-                             int64_t step)
-{
-    for (int64_t c = 0; c < width; c += LANES) {
-        __m512 even[POINTS], odd[POINTS];
-        x_transform(pixels[0], first + c, even);
-        x_transform(pixels[1], first + c, odd);
-        for (int i = 0; i < POINTS; i++) words_store(to + i * step + c, even[i], odd[i]);
+    Pixel first[SIDE], second[SIDE], third[SIDE];
+    int left = -g->pad_w;
+    x_column(rows, left, g->x.w, first);
+    x_column(rows, left + 1, g->x.w, second);
+    for (int t = 0; t < g->tiles_w; t++, to += width) {
+        left += 2;
+        x_column(rows, left, g->x.w, third);
+        for (int r = 0; r < SIDE; r++) {
+            words_store(to + SIDE * r * step, pixel_sub(first[r], third[r]));
+            words_store(to + (SIDE * r + 1) * step, pixel_add(second[r], third[r]));
+            words_store(to + (SIDE * r + 2) * step, pixel_sub(third[r], second[r]));
+            first[r] = third[r];
+        }
+        x_column(rows, left + 1, g->x.w, third);
+        for (int r = 0; r < SIDE; r++) {
+            words_store(to + (SIDE * r + 3) * step, pixel_sub(second[r], third[r]));
+            second[r] = third[r];
+        }
     }
 }
 
-TILE_CODE static void dy_pack(const uint16_t *const pixels[2][4], int64_t channel, uint32_t *to, int64_t step)
+/* A row of tiles: A dy A', A = {1 0; 1 1; 1 -1; 0 1}. (The last row has the other sign in the literature, and so the
+ * last column of G'.) */
+TILE_INLINE void dy_line(Pixel a, Pixel b, uint32_t *to, int64_t step)
 {
-    __m512 even[POINTS], odd[POINTS];
-    dy_transform(pixels[0], channel, even);
-    dy_transform(pixels[1], channel, odd);
-    for (int i = 0; i < POINTS; i++) words_store(to + i * step, even[i], odd[i]);
+    words_store(to, a);
+    words_store(to + step, pixel_add(a, b));
+    words_store(to + 2 * step, pixel_sub(a, b));
+    words_store(to + 3 * step, b);
 }
 
-/* The square of pixels at (top, left) of image `image`, NULL where there is none. */
-static void square_find(const uint16_t *base, Shape s, int64_t pitch, int64_t image, int top, int left, int side,
-                        const uint16_t **pixels)
+TILE_INLINE Pixel dy_pixel(const Row *row, int w, int width)
 {
-    for (int i = 0; i < side * side; i++) {
-        int h = top + i / side, w = left + i % side;
-        bool inside = image < s.n && h >= 0 && w >= 0 && h < s.h && w < s.w;
-        pixels[i] = inside ? base + ((image * s.h + h) * s.w + w) * pitch : NULL;
+    return w < width ? pixel_load(row, w) : (Pixel){_mm512_setzero_ps(), _mm512_setzero_ps()};
+}
+
+TILE_CODE static void dy_row_pack(const WinogradDw *g, const Row rows[2], uint32_t *to, int64_t step)
+{
+    for (int t = 0; t < g->tiles_w; t++, to += LANES) {
+        Pixel a = pixel_load(rows, 2 * t), b = dy_pixel(rows, 2 * t + 1, g->dy.w);
+        Pixel c = pixel_load(rows + 1, 2 * t), d = dy_pixel(rows + 1, 2 * t + 1, g->dy.w);
+        dy_line(a, b, to, step);
+        dy_line(pixel_add(a, c), pixel_add(b, d), to + SIDE * step, step);
+        dy_line(pixel_sub(a, c), pixel_sub(b, d), to + 2 * SIDE * step, step);
+        dy_line(c, d, to + 3 * SIDE * step, step);
     }
 }
 
-/* Tile `t` of a block, of x and of dy. */
-static void tile_pack(const Block *block, int64_t t)
+/* Row `row` of a block's tiles, 16 channels of panel k of x. */
+static void x_pack(const Block *block, int row, int k, int64_t channel)
 {
     const WinogradDw *g = block->g;
-    const uint16_t *x[2][POINTS], *dy[2][4];
-    int64_t tiles = (int64_t)block->rows * g->tiles_w, points = POINTS * tiles;
-    int h = (block->row + (int)(t / g->tiles_w)) * 2, w = (int)(t % g->tiles_w) * 2;
-    for (int k = 0; k < 2; k++) {
-        square_find(block->x, g->x, g->x_pitch, 2 * block->pair + k, h - g->pad_h, w - g->pad_w, SIDE, x[k]);
-        square_find(block->dy, g->dy, g->dy_pitch, 2 * block->pair + k, h, w, 2, dy[k]);
+    int64_t first = panel_first(g, k), width = panel_first(g, k + 1) - first, tiles = (int64_t)block->rows * g->tiles_w;
+    int top = (block->row + row) * 2 - g->pad_h;
+    Row rows[SIDE];
+    for (int r = 0; r < SIDE; r++) rows[r] = row_at(block->x, g->x, g->x_pitch, block, top + r, channel);
+    uint32_t *to = block->x_words + first * POINTS * tiles + (int64_t)row * g->tiles_w * width + (channel - first);
+    x_row_pack(g, rows, to, tiles * width, width);
+}
+
+static void dy_pack(const Block *block, int row, int64_t channel)
+{
+    const WinogradDw *g = block->g;
+    int64_t tiles = (int64_t)block->rows * g->tiles_w;
+    Row rows[2];
+    for (int r = 0; r < 2; r++)
+        rows[r] = row_at(block->dy, g->dy, g->dy_pitch, block, (block->row + row) * 2 + r, channel);
+    dy_row_pack(g, rows, block->dy_words + channel * POINTS * tiles + (int64_t)row * g->tiles_w * LANES, tiles * LANES);
+}
+
+static void block_pack(const Block *block)
+{
+    const WinogradDw *g = block->g;
+    for (int row = 0; row < block->rows; row++) {
+        for (int k = 0; k < g->x_panels; k++)
+            for (int64_t c = panel_first(g, k); c < panel_first(g, k + 1); c += LANES) x_pack(block, row, k, c);
+        for (int64_t c = 0; c < g->dy.c; c += LANES) dy_pack(block, row, c);
     }
-    for (int k = 0; k < g->x_panels; k++) {
-        int64_t first = panel_first(g, k), width = panel_first(g, k + 1) - first;
-        x_pack(x, first, width, block->x_words + first * points + t * width, tiles * width);
-    }
-    for (int64_t c = 0; c < g->dy.c; c += LANES)
-        dy_pack(dy, c, block->dy_words + c * points + t * LANES, tiles * LANES);
 }
 
 /* ---- products */
@@ -212,62 +303,76 @@ static void task_multiply(const Block *block, int64_t task)
                       .ins = (int)width,
                       .dw = block->m + (out * POINTS + point) * g->x.c + first,
                       .dw_out = (int64_t)POINTS * g->x.c,
-                      .add = block->pair > 0 || block->row > 0};
+                      .add = block->add};
     wgrad_avx512.tile(&tile);
 }
 
-static void block_run(const Block *block, int threads)
+/* Slice `slice` by one member of the team. */
+static void slice_run(const Run *run, int64_t slice, int thread)
 {
-    const WinogradDw *g = block->g;
-    int64_t tiles = (int64_t)block->rows * g->tiles_w, tasks = (int64_t)g->x_panels * POINTS * (g->dy.c / LANES);
-    (void)threads;
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-#pragma omp for schedule(static)
-        for (int64_t t = 0; t < tiles; t++) tile_pack(block, t);
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t task = 0; task < tasks; task++) task_multiply(block, task);
+    const WinogradDw *g = run->g;
+    char *own = run->own + (size_t)thread * own_bytes(g);
+    int64_t all = (int64_t)pairs_of(g) * g->blocks, first = all * slice / g->slices;
+    int64_t tasks = (int64_t)g->x_panels * POINTS * (g->dy.c / LANES);
+    Block block = {.g = g, .x = run->x, .dy = run->dy, .m = run->m + slice * m_count(g)};
+    block.x_words = (uint32_t *)(void *)own;
+    block.dy_words = (uint32_t *)(void *)(own + words_bytes(g, g->x.c));
+    for (int64_t i = first; i < all * (slice + 1) / g->slices; i++) {
+        block.pair = (int)(i / g->blocks);
+        block.row = (int)(i % g->blocks) * g->rows;
+        block.rows = (int)smaller(g->rows, g->tiles_h - block.row);
+        block.add = i > first;
+        block_pack(&block);
+        for (int64_t task = 0; task < tasks; task++) task_multiply(&block, task);
     }
 }
 
-/* ---- back: dw = G' m G, G' = {1 1/2 1/2 0; 0 1/2 -1/2 0; 0 1/2 1/2 1} */
+static void slices_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    for (int64_t slice = first; slice < end; slice++) slice_run(context, slice, thread);
+}
+
+/* ---- back: dw = G' m G, G' = {1 1/2 1/2 0; 0 1/2 -1/2 0; 0 1/2 1/2 -1} */
 
 TILE_INLINE void back_line(const __m512 *m, int step, __m512 *to, int to_step)
 {
     __m512 half = _mm512_set1_ps(0.5f), mean = _mm512_mul_ps(half, _mm512_add_ps(m[step], m[2 * step]));
     to[0] = _mm512_add_ps(m[0], mean);
     to[to_step] = _mm512_mul_ps(half, _mm512_sub_ps(m[step], m[2 * step]));
-    to[2 * to_step] = _mm512_add_ps(mean, m[3 * step]);
+    to[2 * to_step] = _mm512_sub_ps(mean, m[3 * step]);
 }
 
-/* One output. */
-TILE_CODE static void back(const float *m, int64_t channels, float *dw)
+/* One output, whose sums stand in `slices` places `step` floats apart. */
+TILE_CODE static void back(const float *m, int slices, int64_t step, int64_t channels, float *dw)
 {
     for (int64_t c = 0; c < channels; c += LANES) {
         __m512 points[POINTS], rows[3 * SIDE], taps[TAPS];
         for (int i = 0; i < POINTS; i++) points[i] = _mm512_loadu_ps(m + i * channels + c);
+        for (int k = 1; k < slices; k++)
+            for (int i = 0; i < POINTS; i++)
+                points[i] = _mm512_add_ps(points[i], _mm512_loadu_ps(m + k * step + i * channels + c));
         for (int s = 0; s < SIDE; s++) back_line(points + s, SIDE, rows + s, SIDE);
         for (int r = 0; r < 3; r++) back_line(rows + SIDE * r, 1, taps + 3 * r, 1);
         for (int i = 0; i < TAPS; i++) _mm512_storeu_ps(dw + i * channels + c, taps[i]);
     }
 }
 
-void winograd_dw_run(const WinogradDw *g, int threads, const uint16_t *x, const uint16_t *dy, float *dw,
+static void back_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const Run *run = context;
+    const WinogradDw *g = run->g;
+    for (int64_t out = first; out < end; out++)
+        back(run->m + out * POINTS * g->x.c, g->slices, m_count(g), g->x.c, run->dw + out * TAPS * g->x.c);
+}
+
+void winograd_dw_run(const WinogradDw *g, const Device *device, const uint16_t *x, const uint16_t *dy, float *dw,
                      void *workspace)
 {
-    char *at = workspace;
-    Block block = {.g = g, .x = x, .dy = dy, .x_words = workspace};
-    block.dy_words = (uint32_t *)(void *)(at + words_bytes(g, g->x.c));
-    block.m = (float *)(void *)(at + words_bytes(g, g->x.c) + words_bytes(g, g->dy.c));
-    for (block.pair = 0; block.pair < (g->x.n + 1) / 2; block.pair++)
-        for (block.row = 0; block.row < g->tiles_h; block.row += g->rows) {
-            block.rows = (int)smaller(g->rows, g->tiles_h - block.row);
-            block_run(&block, threads);
-        }
-    (void)threads;
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
-    for (int32_t out = 0; out < g->dy.c; out++)
-        back(block.m + (int64_t)out * POINTS * g->x.c, g->x.c, dw + (int64_t)out * TAPS * g->x.c);
+    char *own = (char *)workspace + (size_t)g->slices * (size_t)m_count(g) * sizeof(float);
+    Run run = {.g = g, .x = x, .dy = dy, .m = workspace, .dw = dw, .own = own};
+    chunks_run(device, g->slices, 1, slices_chunk, &run);
+    chunks_run(device, g->dy.c, 4, back_chunk, &run);
 }
 #else /* never called where winograd_dw_takes says no */
 bool winograd_dw_takes(const Tensor *x, const Tensor *dy, const Window *window)
@@ -276,9 +381,9 @@ bool winograd_dw_takes(const Tensor *x, const Tensor *dy, const Window *window)
     return false;
 }
 
-Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, WinogradDw **made)
+Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, int threads, WinogradDw **made)
 {
-    (void)x, (void)dy, (void)window, (void)made;
+    (void)x, (void)dy, (void)window, (void)threads, (void)made;
     return FAIL(ERR_UNSUPPORTED, "Winograd's algorithm in bf16 needs AVX512-BF16");
 }
 
@@ -293,9 +398,9 @@ size_t winograd_dw_workspace_bytes(const WinogradDw *winograd)
     return 0;
 }
 
-void winograd_dw_run(const WinogradDw *winograd, int threads, const uint16_t *x, const uint16_t *dy, float *dw,
+void winograd_dw_run(const WinogradDw *winograd, const Device *device, const uint16_t *x, const uint16_t *dy, float *dw,
                      void *workspace)
 {
-    (void)winograd, (void)threads, (void)x, (void)dy, (void)dw, (void)workspace;
+    (void)winograd, (void)device, (void)x, (void)dy, (void)dw, (void)workspace;
 }
 #endif

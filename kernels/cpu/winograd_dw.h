@@ -7,19 +7,20 @@
 #ifndef TOWERS_KERNELS_CPU_WINOGRAD_DW_H
 #define TOWERS_KERNELS_CPU_WINOGRAD_DW_H
 
-#include "kernels/op.h"
+#include "kernels/backend.h"
 
 typedef struct WinogradDw WinogradDw;
 
 bool winograd_dw_takes(const Tensor *x, const Tensor *dy, const Window *window);
 
-NODISCARD Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, WinogradDw **made);
+NODISCARD Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, int threads,
+                                    WinogradDw **made);
 void winograd_dw_destroy(WinogradDw *winograd);
 
 size_t winograd_dw_workspace_bytes(const WinogradDw *winograd);
 
 /* dw: packed OHWI. Equal to the bit for any number of threads. */
-void winograd_dw_run(const WinogradDw *winograd, int threads, const uint16_t *x, const uint16_t *dy, float *dw,
+void winograd_dw_run(const WinogradDw *winograd, const Device *device, const uint16_t *x, const uint16_t *dy, float *dw,
                      void *workspace);
 
 #endif
