@@ -74,6 +74,11 @@ NODISCARD Status tower_process_train(const TrainJob *job, int rank, Ledger *ledg
 NODISCARD Status tower_process_timed(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 NODISCARD Status tower_process_eval(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 
+/* process_open.c: set-up for each of these lives, and the tear-down of all; right also after an open that failed. */
+NODISCARD Status process_open(TowerProcess *p, CommShared *shared);
+NODISCARD Status process_open_eval(TowerProcess *p, CommShared *shared);
+NODISCARD Status process_open_timed(TowerProcess *p, CommShared *shared);
+void process_close(TowerProcess *p);
 /* How the loader of this process's training data is set up, from p->run.step on. */
 LoaderConfig process_loader(const TowerProcess *p);
 NODISCARD Status process_restart_loader(TowerProcess *p);
@@ -87,6 +92,11 @@ void process_config(const TowerProcess *p, ReplicaConfig *config);
 
 /* Floats that one collective of this job may sum: gradients and lanes, statistics, or the tally of an evaluation. */
 size_t job_comm_room(const TrainJob *job, const Layout *layout);
+
+/* epoch.c: train to the end, or until all ranks agree to stop. */
+NODISCARD Status epochs_run(TowerProcess *p);
+/* A signal in the middle of an evaluation leaves the end of the epoch to whoever resumes. */
+bool epoch_end_is_owed(const TowerProcess *p);
 
 /* step.c: one training step of all towers of this process, as the README follows it. On a device that works beside the
  * host it may return while the last steps are under way: their results are taken by later calls, or by steps_drain. */
@@ -128,8 +138,7 @@ int64_t evaluate_floats(const TrainJob *job); /* that its one sum takes */
 NODISCARD Status snapshot_save(TowerProcess *p);
 NODISCARD Status snapshot_restore(TowerProcess *p, bool *restored); /* as the job says; run.step tells where to go on */
 NODISCARD Status snapshot_return(TowerProcess *p, int64_t step);    /* to a checkpoint of this run directory */
-NODISCARD Status snapshot_export(TowerProcess *p,
-                                 const char *path); /* weights and exported statistics to one safetensors file */
+NODISCARD Status snapshot_export(TowerProcess *p, const char *name); /* weights and exported statistics to RUN/NAME */
 NODISCARD Status snapshot_load_weights(TowerProcess *p, const char *path);
 /* Download a device arena and append it, each name behind `prefix`. `states`: the layout is that of STATE. */
 NODISCARD Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, bool states, int64_t tracked,
