@@ -3,9 +3,9 @@
 #include "inception/bench.h"
 
 #include "inception/profile.h"
+#include "towers/record/json.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +133,7 @@ static Status json_print(const TrainJob *job, const Timing *timing, const Speed 
         (json_int_t)timing->count, "images_per_sec", speed->mean, "uncertainty", speed->uncertainty, "jitter",
         speed->jitter, "average_wall_time", (double)timing->images / speed->mean);
     if (!root) return FAIL(ERR_MEMORY, "benchmark result");
-    json_object_set_new(root, "last_average_loss", isfinite(timing->loss) ? json_real(timing->loss) : json_null());
+    json_object_set_new(root, "last_average_loss", json_finite(timing->loss));
     json_dumpf(root, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(root);

@@ -4,8 +4,8 @@
 #include "inception/norm_drift.h"
 #include "inception/run_difference.h"
 #include "inception/waiting.h"
+#include "towers/record/json.h"
 
-#include <jansson.h>
 #include <math.h>
 
 /* ---- text */
@@ -82,15 +82,10 @@ static void difference_print(const Run *a, const Run *b, const RunDifference *d,
 
 /* ---- JSON */
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *estimate_json(const Estimate *e)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "value", number(e->mean), "error", number(e->error), "low",
-                     number(e->low), "high", number(e->high), "p", number(e->p));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "value", json_finite(e->mean), "error", json_finite(e->error), "low",
+                     json_finite(e->low), "high", json_finite(e->high), "p", json_finite(e->p));
 }
 
 static json_t *towers_json(const LossTruth *truth)
@@ -102,7 +97,7 @@ static json_t *towers_json(const LossTruth *truth)
         if (tower->share) {
             json_object_set_new(row, "bias", estimate_json(&tower->bias));
             json_object_set_new(row, "variance_ratio", estimate_json(&tower->ratio));
-            json_object_set_new(row, "expected_ratio", number(tower->expected));
+            json_object_set_new(row, "expected_ratio", json_finite(tower->expected));
         }
         json_array_append_new(all, row);
     }
@@ -126,20 +121,21 @@ static json_t *truth_json(const Run *run, const LossTruth *truth)
 {
     return json_pack("{s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:s}", "run", run->path,
                      "steps", (json_int_t)truth->steps, "full_steps", (json_int_t)truth->used, "towers", truth->towers,
-                     "last_tower", truth->last, "tower", towers_json(truth), "mean_noise", number(truth->mean_noise),
-                     "last_noise", number(truth->last_noise), "correlation", number(truth->correlation),
-                     "smoothing_window", (json_int_t)truth->window, "not_finite", bad_json(truth), "slow",
-                     waiting_json(run), "norm_drift", norm_drift_json(run), "verdict", truth->verdict);
+                     "last_tower", truth->last, "tower", towers_json(truth), "mean_noise",
+                     json_finite(truth->mean_noise), "last_noise", json_finite(truth->last_noise), "correlation",
+                     json_finite(truth->correlation), "smoothing_window", (json_int_t)truth->window, "not_finite",
+                     bad_json(truth), "slow", waiting_json(run), "norm_drift", norm_drift_json(run), "verdict",
+                     truth->verdict);
 }
 
 static json_t *difference_json(const Run *a, const Run *b, const RunDifference *d)
 {
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:s}", "a", a->path, "b",
-                     b->path, "a_loss", number(d->a_loss), "b_loss", number(d->b_loss), "loss", estimate_json(&d->loss),
-                     "a_accuracy", number(d->a_accuracy), "b_accuracy", number(d->b_accuracy), "accuracy",
-                     estimate_json(&d->accuracy), "a_images_per_sec", number(d->a_speed), "b_images_per_sec",
-                     number(d->b_speed), "images_per_sec", estimate_json(&d->speed), "paired_steps",
-                     (json_int_t)d->steps, "same", d->same, "verdict", d->verdict);
+    return json_pack(
+        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:s}", "a", a->path, "b", b->path, "a_loss",
+        json_finite(d->a_loss), "b_loss", json_finite(d->b_loss), "loss", estimate_json(&d->loss), "a_accuracy",
+        json_finite(d->a_accuracy), "b_accuracy", json_finite(d->b_accuracy), "accuracy", estimate_json(&d->accuracy),
+        "a_images_per_sec", json_finite(d->a_speed), "b_images_per_sec", json_finite(d->b_speed), "images_per_sec",
+        estimate_json(&d->speed), "paired_steps", (json_int_t)d->steps, "same", d->same, "verdict", d->verdict);
 }
 
 /* ---- the verb */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "towers/record/json.h"
 #include "towers/record/svg.h"
 
 enum { LAYERS_SHOWN = 8 };
@@ -55,7 +56,7 @@ static json_t *largest_json(const Run *run, const RunNorm *norm, double value)
 {
     char layer[128];
     layer_text(run, norm, layer, sizeof layer);
-    return json_pack("{s:s, s:o}", "layer", layer, "spread", isfinite(value) ? json_real(value) : json_null());
+    return json_pack("{s:s, s:o}", "layer", layer, "spread", json_finite(value));
 }
 
 json_t *norm_drift_json(const Run *run)

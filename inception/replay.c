@@ -5,8 +5,8 @@
 #include "inception/models.h"
 #include "towers/capsule.h"
 #include "towers/fault.h"
+#include "towers/record/json.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,19 +21,14 @@ typedef struct Table {
 
 /* ---- the table */
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static void row_json(Table *table, const TraceRow *row)
 {
-    json_array_append_new(table->rows,
-                          json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:I}", "op", row->op, "pass",
-                                    finding_place_name(row->place), "kind", op_name(row->call->kind), "layer",
-                                    row->layer, "tensor", row->tensor, "shape", shape_text(row->shape), "dtype",
-                                    dtype_name(row->dtype), "min", number(row->scan.min), "max", number(row->scan.max),
-                                    "mean", number(row->scan.mean), "not_finite", (json_int_t)row->scan.bad));
+    json_array_append_new(
+        table->rows, json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:I}", "op", row->op, "pass",
+                               finding_place_name(row->place), "kind", op_name(row->call->kind), "layer", row->layer,
+                               "tensor", row->tensor, "shape", shape_text(row->shape), "dtype", dtype_name(row->dtype),
+                               "min", json_finite(row->scan.min), "max", json_finite(row->scan.max), "mean",
+                               json_finite(row->scan.mean), "not_finite", (json_int_t)row->scan.bad));
 }
 
 static void number_print(double value, FILE *to)

@@ -8,8 +8,8 @@
 
 #include "towers/checkpoint.h"
 #include "towers/pretrained.h"
+#include "towers/record/json.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -106,8 +106,7 @@ static json_t *field_json(const RunState *run, const StateField *field)
 {
     const char *at = (const char *)run + field->offset;
     if (!field->real) return json_integer(*(const int64_t *)at);
-    double value = *(const double *)at;
-    return isfinite(value) ? json_real(value) : json_null();
+    return json_finite(*(const double *)at);
 }
 
 static Status field_read(RunState *run, const StateField *field, const json_t *value, const char *path)
@@ -237,13 +236,15 @@ out:
     return st;
 }
 
-Status snapshot_export(TowerProcess *p, const char *path)
+Status snapshot_export(TowerProcess *p, const char *name)
 {
     Status st = OK;
+    char path[PATH_BYTES];
     WeightList model = {0};
     StPair pairs[3];
     TRY(statistics_export(p));
     if (p->rank != 0) return OK;
+    TRY(path_join(path, p->job->run_dir, name));
     TRY_OUT(model_pack(p, &model));
     TRY_OUT(safetensors_replace(path, model.tensor, model.count, metadata(p, pairs), 3));
 out:

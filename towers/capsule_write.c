@@ -1,0 +1,202 @@
+/* Writing a capsule: what the step was made of, gathered from the process that ran it; see capsule.h. */
+#include "towers/capsule.h"
+
+#include "towers/capsule_files.h"
+#include "towers/fault.h"
+#include "towers/ledger.h"
+#include "towers/record/json.h"
+#include "towers/record/manifest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { LEDGER_TAIL = 32 /* steps whose losses are kept */ };
+
+/* ---- state.json */
+
+static json_t *network_json(const TrainJob *job)
+{
+    const ProgramConfig *c = &job->program;
+    const ModelOptions *o = &c->options;
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:b, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:i, s:b}", "model",
+                     c->model->name, "variant", o->variant ? o->variant : "", "classes", o->classes, "side",
+                     (int)o->side, "channels", (int)o->channels, "dropout", (double)o->dropout, "aux", o->aux,
+                     "data_channels", (int)c->data_channels, "canvas", (int)c->canvas, "smoothing",
+                     (double)c->smoothing, "aux_weight", (double)c->aux_weight, "compute", dtype_name(c->compute),
+                     "fuse_siblings", c->fuse_siblings, "pool_behind_conv", c->pool_behind_conv, "recompute",
+                     c->recompute, "fuse", (int)c->fuse, "separate_storage", c->separate_storage);
+}
+
+static json_t *device_json(const TrainJob *job)
+{
+    return json_pack("{s:s, s:b, s:b, s:b, s:b}", "backend", job->backend->name, "winograd", job->winograd,
+                     "direct_bf16", job->direct_bf16, "tf32", job->tf32, "deterministic", job->deterministic);
+}
+
+static json_t *finding_json(const Finding *found)
+{
+    char text[512], value[32];
+    finding_text(found, text, sizeof text);
+    snprintf(value, sizeof value, "%g", (double)found->value);
+    return json_pack("{s:s, s:i, s:s, s:s, s:I, s:I, s:s, s:s}", "place", finding_place_name(found->place), "op",
+                     found->op, "layer", found->layer, "tensor", found->tensor, "index", (json_int_t)found->index,
+                     "count", (json_int_t)found->count, "value", value, "text", text);
+}
+
+/* The rows of one step, all towers. */
+static json_t *ledger_step(const Ledger *ledger, int64_t step)
+{
+    json_t *loss = json_array(), *count = json_array(), *norm = json_array();
+    for (int t = 0; t < ledger->towers; t++) {
+        const LedgerRow *row = &ledger->tower[t].rows[step % LEDGER_STEPS];
+        bool known = row->step == step;
+        json_array_append_new(loss, json_finite(known ? tower_loss_mean(&row->loss) : NAN));
+        json_array_append_new(count, json_integer(known ? row->loss.count : 0));
+        json_array_append_new(norm, json_finite(known ? row->grad_norm : NAN));
+    }
+    return json_pack("{s:I, s:o, s:o, s:o}", "step", (json_int_t)step, "tower_loss", loss, "tower_count", count,
+                     "tower_grad_norm", norm);
+}
+
+static json_t *ledger_json(const Ledger *ledger, int64_t last)
+{
+    json_t *tail = json_array();
+    int64_t first = atomic_load(&ledger->run.first_step) + 1;
+    if (first < last - LEDGER_TAIL + 1) first = last - LEDGER_TAIL + 1;
+    for (int64_t step = first; step <= last; step++) json_array_append_new(tail, ledger_step(ledger, step));
+    return tail;
+}
+
+static json_t *samples_json(const TrainJob *job, const Batch *batch)
+{
+    json_t *all = json_array();
+    for (int32_t i = 0; i < batch->n; i++) {
+        char where[512];
+        dataset_where(job->train, batch->ids[i], where, sizeof where);
+        json_array_append_new(all, json_pack("{s:I, s:i, s:s?}", "id", (json_int_t)batch->ids[i], "label",
+                                             (int)batch->labels[i], "where", where));
+    }
+    return all;
+}
+
+static char *state_text(const TowerProcess *p, const Batch *batch, float scale, const Finding *found)
+{
+    const TrainJob *job = p->job;
+    bool injected = fault_poison(found->tower, found->step) != NULL;
+    json_t *root = json_pack("{s:s, s:I, s:i, s:i, s:I, s:I, s:f, s:i, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
+                             "format", CAPSULE_FORMAT, "step", (json_int_t)found->step, "tower", found->tower, "towers",
+                             p->ledger->towers, "seed", (json_int_t)job->seed, "batch", (json_int_t)batch->step,
+                             "scale", (double)scale, "n", (int)batch->n, "updates", (json_int_t)p->run.updates,
+                             "settings", job->settings ? job->settings : "", "fault", injected ? faults_text() : "",
+                             "network", network_json(job), "device", device_json(job), "found", finding_json(found),
+                             "ledger", ledger_json(p->ledger, found->step), "samples", samples_json(job, batch));
+    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(root);
+    return text;
+}
+
+/* ---- the files */
+
+static Status batch_write(const char *directory, const Batch *b, const NormSums *sums, Manifest *manifest)
+{
+    size_t n = (size_t)b->n, image = (size_t)b->canvas * (size_t)b->canvas * (size_t)b->c;
+    const StTensor tensors[] = {
+        {"images", ST_U8, 4, {b->n, b->canvas, b->canvas, b->c}, b->pixels, n * image},
+        {"labels", ST_I32, 1, {b->n}, b->labels, n * sizeof *b->labels},
+        {"augment", ST_I32, 2, {b->n, 4}, b->augment, n * 4 * sizeof *b->augment},
+        {"sample_ids", ST_I64, 1, {b->n}, b->ids, n * sizeof *b->ids},
+        {"norm_sums", ST_F32, 1, {sums->count}, sums->values, (size_t)sums->count * sizeof *sums->values},
+    };
+    int count = (int)(sizeof tensors / sizeof *tensors);
+    return manifest_write_tensors(manifest, directory, CAPSULE_BATCH, tensors, sums->count ? count : count - 1, NULL,
+                                  0);
+}
+
+static Status weights_pack_all(TowerProcess *p, int slot, WeightList *model, WeightList *train)
+{
+    static const char *const prefixes[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
+    Replica *r = p->replica;
+    TRY(snapshot_pack(p, "", r->arena[ARENA_PARAM], false, -1, model));
+    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->state[slot], true, p->run.updates, model));
+    for (int s = 0; s < OPTIMIZER_SLOTS; s++)
+        if (r->slot[s]) TRY(snapshot_pack(p, prefixes[s], r->slot[s], false, -1, train));
+    if (r->ema) TRY(snapshot_pack(p, "average.", r->ema, false, -1, train));
+    return OK;
+}
+
+/* The lists live as long as the manifest, which has their names. */
+static Status files_write(TowerProcess *p, const Batch *batch, float scale, const NormSums *sums, const Finding *found,
+                          const char *directory)
+{
+    Status st = OK;
+    Manifest *manifest = NULL;
+    WeightList model = {0}, train = {0};
+    char *state = state_text(p, batch, scale, found);
+    if (!state) return FAIL(ERR_MEMORY, "state of a capsule");
+    TRY_OUT(manifest_create(found->step, &manifest));
+    TRY_OUT(batch_write(directory, batch, sums, manifest));
+    TRY_OUT(weights_pack_all(p, found->tower - p->first, &model, &train));
+    TRY_OUT(manifest_write_tensors(manifest, directory, CAPSULE_MODEL, model.tensor, model.count, NULL, 0));
+    if (train.count)
+        TRY_OUT(manifest_write_tensors(manifest, directory, CAPSULE_TRAIN, train.tensor, train.count, NULL, 0));
+    TRY_OUT(manifest_write_text(manifest, directory, CAPSULE_STATE, state));
+    TRY_OUT(manifest_finish(manifest, directory));
+out:
+    manifest_destroy(manifest);
+    weight_list_clear(&model);
+    weight_list_clear(&train);
+    free(state);
+    return st;
+}
+
+/* A capsule of the same step that is there already (of a run that was resumed) changes places with the new one. */
+static Status directory_publish(const char *temporary, const char *path, const char *run_dir)
+{
+    if (rename(temporary, path) != 0) {
+        bool there = errno == ENOTEMPTY || errno == EEXIST;
+        if (!there || renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) != 0)
+            return FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno));
+    }
+    return directory_sync(run_dir);
+}
+
+static Status capsules_count(const char *run_dir, int *count)
+{
+    struct dirent *entry;
+    DIR *listing = opendir(run_dir);
+    if (!listing) return FAIL(ERR_IO, "cannot list '%s': %s", run_dir, strerror(errno));
+    for (*count = 0; (entry = readdir(listing));) *count += !strncmp(entry->d_name, "nan-step-", 9);
+    closedir(listing);
+    return OK;
+}
+
+Status capsule_write(TowerProcess *p, const Batch *batch, float scale, const NormSums *sums, const Finding *found,
+                     char path[PATH_BYTES])
+{
+    Status st = OK;
+    int there = 0;
+    struct stat info;
+    char name[64], temporary[PATH_BYTES];
+    const char *run_dir = p->job->run_dir;
+    snprintf(name, sizeof name, "nan-step-%" PRId64 "-tower-%d", found->step, found->tower);
+    TRY(path_join(path, run_dir, name));
+    TRY(path_temporary(temporary, path));
+    TRY(capsules_count(run_dir, &there));
+    if (there >= CAPSULES_MAX && stat(path, &info) != 0) {
+        path[0] = 0;
+        return OK;
+    }
+    TRY(tree_remove(temporary));
+    if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", temporary, strerror(errno));
+    TRY_OUT(files_write(p, batch, scale, sums, found, temporary));
+    TRY_OUT(directory_publish(temporary, path, run_dir));
+out:
+    (void)!tree_remove(temporary);
+    return st;
+}

@@ -1,0 +1,9 @@
+/* See json.h. */
+#include "towers/record/json.h"
+
+#include <math.h>
+
+json_t *json_finite(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}

@@ -1,0 +1,9 @@
+/* What JSON has no word for, the same in every file and on every output of this program. */
+#ifndef TOWERS_RECORD_JSON_H
+#define TOWERS_RECORD_JSON_H
+
+#include <jansson.h>
+
+json_t *json_finite(double value); /* null for NaN and Inf; owned by the caller */
+
+#endif
