@@ -13,6 +13,7 @@
 #include "inception/scaling.h"
 #include "towers/checkpoint.h"
 #include "towers/fault.h"
+#include "towers/memory_check.h"
 #include "towers/pretrained.h"
 
 #include <fcntl.h>
@@ -69,6 +70,7 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     char absent[256];
     TRY(job_run_dir(options, files));
     TRY(pretrained_check(&files->job, absent, sizeof absent));
+    TRY(memory_check(&files->job));
     if (options->dry_run) return info_run(files, stdout);
     fallback_note(files, options->quiet);
     if (files->nothing_to_resume && !options->quiet)
@@ -98,6 +100,7 @@ static Status eval(Options *options, JobFiles *files, int *signal_number)
         options_print_config(options, stdout);
         return OK;
     }
+    TRY(memory_check(&files->job));
     fallback_note(files, options->quiet);
     TRY(eval_run(&files->job, weights, &result, signal_number));
     double count = (double)result.count, top1 = (double)result.hits[0] / count, top5 = (double)result.hits[1] / count;
@@ -139,6 +142,7 @@ static Status bench(Options *options, JobFiles *files, int *signal_number)
         options_print_config(options, stdout);
         return OK;
     }
+    TRY(memory_check(&files->job));
     if (options->dry_run) return info_run(files, stdout);
     fallback_note(files, options->quiet);
     return options->scaling ? scaling_run(options, files, signal_number) : bench_run(options, files, signal_number);

@@ -61,6 +61,7 @@ struct Backend {
 
     /* Bytes that may still be allocated, and that there are. NULL: nobody knows. */
     Status (*memory)(Device *device, size_t *free_bytes, size_t *total);
+    bool memory_closed; /* `memory` answers for a device that is not open, too */
     /* 64-byte aligned (CPU) or 256-byte aligned (GPU) memory, zeroed. */
     Status (*alloc)(Device *device, size_t bytes, void **made);
     void (*release)(Device *device, void *memory);

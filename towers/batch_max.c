@@ -28,7 +28,7 @@ static void arenas_grow(const Plan *plan, size_t *arena)
 
 /* Beside the arenas of the plans: slots, averages, statistics, the sum between towers, the host's copy,
  * queued images. */
-static size_t rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
+size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
 {
     size_t params = layout->param_elements * sizeof(float), states = layout->state_elements * sizeof(float),
            local = (size_t)c->local, slots = (size_t)optimizer_slot_count(&c->optimizer);
@@ -64,7 +64,7 @@ static Status plans_measure(const ReplicaConfig *c, int32_t n, Device *device, s
     TRY_OUT(program_add(c, true, n, layout, device, arena));
     for (int i = 0; i < REPLICA_PROGRAMS && c->eval_n[i]; i++)
         TRY_OUT(program_add(c, false, c->eval_n[i], layout, device, arena));
-    *bytes = rest_bytes(c, layout, n);
+    *bytes = replica_rest_bytes(c, layout, n);
     for (int a = 0; a < ARENA_COUNT; a++) *bytes += a == ARENA_STATE || a == ARENA_STAT ? 0 : arena[a];
 out:
     layout_destroy(layout);

@@ -15,6 +15,8 @@ typedef struct BatchFit {
 NODISCARD Status batch_max_find(const TrainJob *job, int32_t most, BatchFit *fit);
 /* The same for the replica that `config` describes, in this process; `sharers` processes share the memory. */
 NODISCARD Status batch_fit(const ReplicaConfig *config, int sharers, int32_t most, BatchFit *fit);
+/* What a replica takes beside the arenas of its plans, `n`: the largest batch of a tower. */
+size_t replica_rest_bytes(const ReplicaConfig *config, const Layout *layout, int32_t n);
 /* A replica has run out of memory: adds to the message what it wanted in all, and the batch that would fit. */
 NODISCARD Status batch_explain(const TrainJob *job, const ReplicaConfig *config);
 

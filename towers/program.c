@@ -95,6 +95,17 @@ out:
     return st;
 }
 
+Status program_measure(const ProgramConfig *config, int32_t n, const Layout *layout, const Backend *backend,
+                       size_t bytes[ARENA_COUNT])
+{
+    Program program;
+    PlanOptions options = {.no_alias = config->separate_storage};
+    TRY(program_graph(config, n, &program));
+    Status st = plan_measure(program.graph, layout, backend, &options, bytes);
+    program_destroy(&program);
+    return st;
+}
+
 void program_destroy(Program *program)
 {
     plan_destroy(program->plan);

@@ -42,6 +42,9 @@ NODISCARD Status program_graph(const ProgramConfig *config, int32_t n, Program *
 /* Graph and plan. `layout` and `device` are borrowed and must outlive the program. */
 NODISCARD Status program_create(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device,
                                 Program *program);
+/* The bytes of its arenas, without a device: those of program_create, less the workspaces of kernels. */
+NODISCARD Status program_measure(const ProgramConfig *config, int32_t n, const Layout *layout, const Backend *backend,
+                                 size_t bytes[ARENA_COUNT]);
 void program_destroy(Program *program); /* a zeroed one is fine */
 
 #endif

@@ -169,6 +169,7 @@ const Backend cpu_backend = {
     .open = cpu_open,
     .close = cpu_close,
     .memory = cpu_memory,
+    .memory_closed = true,
     .alloc = cpu_alloc,
     .release = cpu_release,
     .upload = cpu_upload,

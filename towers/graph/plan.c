@@ -221,6 +221,22 @@ out:
     return st;
 }
 
+Status plan_measure(const Graph *graph, const Layout *layout, const Backend *backend, const PlanOptions *options,
+                    size_t bytes[ARENA_COUNT])
+{
+    Status st = OK;
+    Alias alias = {0};
+    bool no_alias = options && options->no_alias;
+    Place *place = calloc((size_t)graph_value_count(graph) + 1, sizeof *place);
+    if (!place) return FAIL(ERR_MEMORY, "plan of %d values", graph_value_count(graph));
+    TRY_OUT(alias_create(&alias, graph, backend->kernels, no_alias));
+    TRY_OUT(arena_assign(&alias, layout, no_alias, place, bytes));
+out:
+    alias_destroy(&alias);
+    free(place);
+    return st;
+}
+
 void plan_destroy(Plan *plan)
 {
     if (!plan) return;

@@ -61,6 +61,10 @@ NODISCARD Status plan_create(const Graph *graph, const Layout *layout, Device *d
                              Plan **made);
 void plan_destroy(Plan *plan);
 
+/* What the arenas of such a plan hold, without the workspaces that kernels will ask for: by arithmetic, no device. */
+NODISCARD Status plan_measure(const Graph *graph, const Layout *layout, const Backend *backend,
+                              const PlanOptions *options, size_t bytes[ARENA_COUNT]);
+
 size_t plan_bytes(const Plan *plan, Arena arena);    /* what the caller must provide */
 void plan_bind(Plan *plan, Arena arena, void *base); /* set or change an arena's memory; cheap, any time between runs */
 NODISCARD Status plan_run(Plan *plan, int first, int end); /* ops first .. end - 1, enqueued on LANE_COMPUTE */

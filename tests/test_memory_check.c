@@ -1,0 +1,162 @@
+/* A job that cannot fit is refused by arithmetic: what is counted is a lower bound of what a plan takes, the shares of
+ * all processes are added, and the message says what to make smaller. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "inception/models.h"
+#include "tests/support/fake_backend.h"
+#include "towers/batch_max.h"
+#include "towers/memory_check.h"
+
+enum { SAMPLES = 100000, MIB = 1 << 20 };
+
+static FakeBackend *fake;
+static Dataset *train, *test;
+static size_t free_now;
+
+static Status tell_memory(Device *device, size_t *free_bytes, size_t *total)
+{
+    (void)device;
+    *free_bytes = free_now;
+    *total = 2 * free_now;
+    return OK;
+}
+
+static Status open_fake(const DeviceConfig *config, Device *device)
+{
+    (void)config;
+    fake_open(fake, device);
+    return OK;
+}
+
+static void close_fake(Device *device)
+{
+    (void)device;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    fake = fake_create(~0u, ~0u, 0);
+    if (!fake) return -1;
+    fake->backend.open = open_fake;
+    fake->backend.close = close_fake;
+    fake->backend.memory = tell_memory;
+    fake->backend.memory_closed = true;
+    fake->workspace_bytes = MIB;
+    if (dataset_synthetic(SAMPLES, 10, 28, 28, 1, 1, &train) != OK) return -1;
+    return dataset_synthetic(SAMPLES, 10, 28, 28, 1, 2, &test) == OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    dataset_close(train);
+    dataset_close(test);
+    fake_destroy(fake);
+    return 0;
+}
+
+static TrainJob job_of(int towers, int32_t n)
+{
+    TrainJob job = {
+        .backend = &fake->backend,
+        .program = {.model = &model_fashion_cnn,
+                    .options = {.classes = 10, .side = 28, .channels = 1, .variant = ""},
+                    .data_channels = 1,
+                    .canvas = 28},
+        .train = train,
+        .shares = {.towers = towers},
+        .processes = towers,
+        .accumulate = 1,
+        .optimizer = {.kind = OPTIMIZER_ADAM},
+    };
+    for (int t = 0; t < towers; t++) job.shares.batch[t] = n;
+    return job;
+}
+
+static Status checked(const TrainJob *job, size_t free_bytes)
+{
+    free_now = free_bytes;
+    return memory_check(job);
+}
+
+/* The least that passes, to a MiB. */
+static size_t least_of(const TrainJob *job)
+{
+    size_t low = 0, high = (size_t)1 << 40;
+    while (high - low > MIB) {
+        size_t middle = low + (high - low) / 2;
+        if (checked(job, middle) == OK)
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
+static void test_never_refuses_what_fits(void **state)
+{
+    (void)state;
+    for (size_t memory = 32; memory <= 512; memory *= 4) {
+        BatchFit fit;
+        ReplicaConfig config = {.backend = &fake->backend,
+                                .program = job_of(1, 1).program,
+                                .local = 1,
+                                .optimizer = {.kind = OPTIMIZER_ADAM}};
+        free_now = memory * MIB;
+        assert_int_equal(batch_fit(&config, 1, SAMPLES, &fit), OK);
+        TrainJob fits = job_of(1, fit.n), twice = job_of(1, 2 * fit.n);
+        assert_int_equal(checked(&fits, memory * MIB), OK);
+        assert_int_equal(checked(&twice, memory * MIB), ERR_MEMORY);
+    }
+}
+
+static void test_all_processes_count(void **state)
+{
+    (void)state;
+    TrainJob one = job_of(1, 256), four = job_of(4, 256), uneven = job_of(4, 256);
+    size_t alone = least_of(&one), together = least_of(&four);
+    for (int t = 1; t < 4; t++) uneven.shares.batch[t] = 1;
+    assert_true(together > 4 * alone - 8 * MIB && together < 4 * alone + 8 * MIB);
+    assert_true(least_of(&uneven) < alone + (together - alone) / 2);
+    assert_int_equal(checked(&four, alone), ERR_MEMORY);
+    assert_non_null(strstr(status_message(), "4 processes"));
+    assert_non_null(strstr(status_message(), "--batch-size max"));
+}
+
+static void test_an_evaluation_that_is_too_large_is_told(void **state)
+{
+    (void)state;
+    TrainJob job = job_of(1, 4);
+    job.test = test;
+    job.eval_batch = 20000;
+    assert_int_equal(checked(&job, (size_t)256 * MIB), ERR_MEMORY);
+    assert_non_null(strstr(status_message(), "evaluations in batches of 20000"));
+    job.eval_batch = 4;
+    assert_int_equal(checked(&job, (size_t)256 * MIB), OK);
+}
+
+static void test_who_must_not_be_asked_is_not(void **state)
+{
+    (void)state;
+    TrainJob job = job_of(1, 50000);
+    assert_int_equal(checked(&job, MIB), ERR_MEMORY);
+    fake->backend.memory_closed = false;
+    assert_int_equal(checked(&job, MIB), OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_never_refuses_what_fits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_all_processes_count, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_evaluation_that_is_too_large_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_who_must_not_be_asked_is_not, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,127 @@
+/* A job against the memory of the machine; see memory_check.h. */
+#include "towers/memory_check.h"
+
+#include "towers/batch_max.h"
+#include "towers/process.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+/* Of one process, in bytes. */
+typedef struct Needs {
+    size_t arenas, training, evaluation; /* all arenas; SCRATCH of each kind of program */
+} Needs;
+
+typedef struct Sum {
+    size_t all, largest; /* of all processes, of the one that takes most */
+    Needs of_largest;
+} Sum;
+
+static Status programs_measure(const ReplicaConfig *c, bool training, const Layout *layout, size_t *largest,
+                               size_t *scratch)
+{
+    ProgramConfig config = c->program;
+    const int32_t *sizes = training ? c->train_n : c->eval_n;
+    config.training = training;
+    for (int i = 0; i < REPLICA_PROGRAMS && sizes[i]; i++) {
+        size_t bytes[ARENA_COUNT];
+        TRY(program_measure(&config, sizes[i], layout, c->backend, bytes));
+        for (int a = 0; a < ARENA_COUNT; a++) largest[a] = bytes[a] > largest[a] ? bytes[a] : largest[a];
+        *scratch = bytes[ARENA_SCRATCH] > *scratch ? bytes[ARENA_SCRATCH] : *scratch;
+    }
+    return OK;
+}
+
+static Status arenas_measure(const ReplicaConfig *c, const Layout *layout, Needs *needs)
+{
+    size_t largest[ARENA_COUNT] = {0};
+    *needs = (Needs){0};
+    TRY(programs_measure(c, true, layout, largest, &needs->training));
+    TRY(programs_measure(c, false, layout, largest, &needs->evaluation));
+    for (int a = 0; a < ARENA_COUNT; a++) needs->arenas += a == ARENA_STATE || a == ARENA_STAT ? 0 : largest[a];
+    return OK;
+}
+
+static int32_t largest_of(const int32_t *sizes)
+{
+    int32_t n = 0;
+    for (int i = 0; i < REPLICA_PROGRAMS && sizes[i]; i++) n = sizes[i] > n ? sizes[i] : n;
+    return n;
+}
+
+/* Neighbours usually have the same batch sizes, and are measured once. */
+static Status processes_measure(const TrainJob *job, const Layout *layout, Sum *sum)
+{
+    Needs needs = {0};
+    ReplicaConfig before = {0};
+    *sum = (Sum){0};
+    for (int rank = 0; rank < job->processes; rank++) {
+        int first = job_first_tower(job, rank);
+        TowerProcess p = {.job = job, .rank = rank, .first = first, .local = job_first_tower(job, rank + 1) - first};
+        ReplicaConfig config;
+        process_config(&p, &config);
+        bool same = rank > 0 && !memcmp(config.train_n, before.train_n, sizeof config.train_n) &&
+                    !memcmp(config.eval_n, before.eval_n, sizeof config.eval_n);
+        if (!same) TRY(arenas_measure(&config, layout, &needs));
+        size_t bytes = needs.arenas + replica_rest_bytes(&config, layout, largest_of(config.train_n));
+        sum->all += bytes;
+        if (bytes > sum->largest) {
+            sum->largest = bytes;
+            sum->of_largest = needs;
+        }
+        before = config;
+    }
+    return OK;
+}
+
+static Status job_measure(const TrainJob *job, Sum *sum)
+{
+    Status st = OK;
+    Program program;
+    Layout *layout = NULL;
+    ProgramConfig config = job->program;
+    config.training = true;
+    TRY(program_graph(&config, 1, &program));
+    TRY_OUT(layout_create(program.graph, &layout));
+    TRY_OUT(processes_measure(job, layout, sum));
+out:
+    layout_destroy(layout);
+    program_destroy(&program);
+    return st;
+}
+
+/* A limit of the address space is each process's own; memory is everybody's. */
+static bool memory_is_shared(void)
+{
+    struct rlimit space;
+    return getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY;
+}
+
+static Status refuse(const TrainJob *job, const Sum *sum, size_t wanted, size_t free_bytes, size_t total)
+{
+    const double gib = 1 << 30;
+    char processes[64] = "", advice[160];
+    if (job->processes > 1)
+        snprintf(processes, sizeof processes, " (%d processes, %.1f GiB the largest)", job->processes,
+                 (double)sum->largest / gib);
+    if (sum->of_largest.evaluation > sum->of_largest.training)
+        snprintf(advice, sizeof advice, "most of it for evaluations in batches of %d: try --eval-batch-size 1",
+                 job->eval_batch);
+    else
+        snprintf(advice, sizeof advice, "try a smaller batch (train, bench: --batch-size max), smaller images%s",
+                 job->processes > 1 ? ", fewer --processes" : "");
+    return FAIL(ERR_MEMORY, "at least %.1f GiB of memory wanted%s, %.1f of %.1f GiB are free; %s", (double)wanted / gib,
+                processes, (double)free_bytes / gib, (double)total / gib, advice);
+}
+
+Status memory_check(const TrainJob *job)
+{
+    size_t free_bytes, total;
+    Device closed = {.backend = job->backend};
+    Sum sum;
+    if (!job->backend->memory_closed) return OK;
+    if (job->backend->memory(&closed, &free_bytes, &total) != OK) return OK; /* nobody knows */
+    TRY(job_measure(job, &sum));
+    size_t wanted = memory_is_shared() ? sum.all : sum.largest;
+    return wanted <= free_bytes ? OK : refuse(job, &sum, wanted, free_bytes, total);
+}
