@@ -1,13 +1,24 @@
-/* Completion scripts for bash, zsh and fish, written from options.def: commands, the options of each command, and the
- * choices or files behind an option. Names of models are not completed. */
+/* Completion scripts for bash, zsh and fish, written from options.def: commands, the options of each command, the
+ * choices or files behind an option, and the models that a command takes. */
 #include <string.h>
 
 #include "inception/help.h"
+#include "inception/models.h"
 
 static bool takes_file(const OptionInfo *info)
 {
     return info->metavar &&
            (!strcmp(info->metavar, "FILE") || !strcmp(info->metavar, "DIR") || !strncmp(info->metavar, "PATH", 4));
+}
+
+static bool takes_model(Verb verb)
+{
+    return strstr(verb_info(verb)->arguments, "MODEL") != NULL;
+}
+
+static void put_models(FILE *to)
+{
+    for (const Model *const *m = models_all(); *m; m++) fprintf(to, "%s%s", *m == *models_all() ? "" : " ", (*m)->name);
 }
 
 static void put_choices(FILE *to, const OptionInfo *info)
@@ -49,6 +60,17 @@ static void put_bash_flags(FILE *to, Verb verb)
     fputs("' ;;\n", to);
 }
 
+/* "train|eval|..." */
+static void put_bash_verbs_of_models(FILE *to)
+{
+    const char *bar = "";
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        if (!takes_model(verb)) continue;
+        fprintf(to, "%s%s", bar, verb_info(verb)->name);
+        bar = "|";
+    }
+}
+
 static void put_bash_value(FILE *to, OptionId id)
 {
     const OptionInfo *info = option_info(id);
@@ -78,7 +100,13 @@ static void put_bash(FILE *to)
     fputs("    esac\n    case ${COMP_WORDS[1]} in\n", to);
     for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) put_bash_flags(to, verb);
     fputs("    esac\n    if [[ $word == -* ]]; then\n"
-          "        mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- \"$word\")\n    else\n"
+          "        mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- \"$word\")\n"
+          "    elif ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} =~ ^(",
+          to);
+    put_bash_verbs_of_models(to);
+    fputs(")$ ]]; then\n        mapfile -t COMPREPLY < <(compgen -W '", to);
+    put_models(to);
+    fputs("' -- \"$word\")\n    else\n"
           "        compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n    fi\n}\n"
           "complete -F _towers towers\n",
           to);
@@ -120,6 +148,11 @@ static void put_zsh_verb(FILE *to, Verb verb)
         put_zsh_spec(to, "--", info->flag, info, "=");
         if (info->type == OPTION_IS_FLAG) put_zsh_spec(to, "--no-", info->flag, info, "");
         if (info->letter) put_zsh_spec(to, "-", letter, info, "");
+    }
+    if (takes_model(verb)) {
+        fputs("            '1:model:(", to);
+        put_models(to);
+        fputs(")'\n", to);
     }
     fputs("        ) ;;\n", to);
 }
@@ -171,6 +204,11 @@ static void put_fish(FILE *to)
         fprintf(to, "complete -c towers -f -n '__fish_use_subcommand' -a %s -d '", verb_info(verb)->name);
         for (const char *p = verb_info(verb)->summary; *p; p++) fprintf(to, *p == '\'' ? "\\%c" : "%c", *p);
         fputs("'\n", to);
+        if (takes_model(verb)) {
+            fprintf(to, "complete -c towers -n '__fish_seen_subcommand_from %s' -a '", verb_info(verb)->name);
+            put_models(to);
+            fputs("'\n", to);
+        }
         for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
             if (option_belongs(id, verb)) put_fish_option(to, verb, id);
     }

@@ -1,6 +1,8 @@
 /* The table of models; see models.h. */
 #include "inception/models.h"
 
+#include "inception/options.h"
+
 #include <string.h>
 
 static const Model *const models[] = {
@@ -21,6 +23,14 @@ const Model *const *models_all(void)
 /* What other programs call them. */
 static const char *const aliases[][2] = {{"inception3", "inception_v3"}, {"inception4", "inception_v4"}};
 
+static const char *model_near(const char *name)
+{
+    const char *names[sizeof models / sizeof *models];
+    int count = 0;
+    for (; models[count]; count++) names[count] = models[count]->name;
+    return nearest_name(name, names, count);
+}
+
 Status model_find(const char *name, const Model **found)
 {
     char names[512] = "";
@@ -34,5 +44,7 @@ Status model_find(const char *name, const Model **found)
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, " %s", models[i]->name);
     }
-    return FAIL(ERR_ARG, "no model '%s'; there are:%s", name, names);
+    const char *near = model_near(name);
+    return FAIL(ERR_ARG, "no model '%s'%s%s%s; there are:%s", name, near ? "; did you mean " : "", near ? near : "",
+                near ? "?" : "", names);
 }

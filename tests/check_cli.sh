@@ -51,8 +51,28 @@ refused "exclude each other" train $model --batch-size 8 --global-batch-size 16
 refused "has more than 3000 bytes" train $model --output-dir "$(printf 'y/%.0s' {1..2000})"
 refused "one argument too many" train $model other
 refused "did you mean 'train'?" trian $model
+refused "did you mean fashion_cnn?" train fashion_cn
+refused "did you mean inception_v3?" info inceptionv3
 TOWERS_LR=1e refused "TOWERS_LR: '1e'" train $model
 TOWERS_BATCH_SIE=8 refused "--batch-size" train $model
+
+# too_large TEXT ARGUMENT...: what cannot fit into memory is refused at once, with exit 5, and creates nothing
+too_large() {
+    local text=$1 status
+    shift
+    timeout 20 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [[ $status == 5 ]] || complain "towers $*: exit $status instead of 5: $(cat "$work/err")"
+    grep -qF -- "$text" "$work/err" || complain "towers $*: wanted '$text', got: $(cat "$work/err")"
+    [[ -z $(ls -A .) ]] || complain "towers $*: created $(ls -A .)"
+    rm -rf ./*
+}
+
+if "$towers" info $model --device cpu >"$work/out" 2>&1; then
+    too_large "GiB are free; try a smaller batch" bench inception_v3 --device cpu -b 65536 --towers 256
+    too_large "GiB of memory wanted" train inception_v3 --device cpu --img-size 4096 --dataset synthetic
+    too_large "GiB of memory wanted" train inception_v3 --device cpu -b 4096 --dataset synthetic --dry-run
+fi
 
 # configured PLACE TEXT YAML: the file is refused at PLACE (line:column), because of TEXT
 configured() {
@@ -112,6 +132,9 @@ diff -u "$source_dir/docs/options.md" "$work/md" >"$work/diff" ||
 bash -n "$work/bash" || complain "the bash completion is not bash"
 bash -c '. "$1"; COMP_WORDS=(towers train --batch-s) COMP_CWORD=2; _towers; [[ ${COMPREPLY[*]} == --batch-size ]]' _ "$work/bash" ||
     complain "bash does not complete --batch-s"
+bash -c '. "$1"; COMP_WORDS=(towers train fashion_) COMP_CWORD=2; _towers; [[ ${COMPREPLY[*]} == fashion_cnn ]]' _ "$work/bash" ||
+    complain "bash does not complete the model's name"
+for shell in bash zsh fish; do grep -q 'inception_v3 .*fashion_cnn\|fashion_cnn .*inception_v3' "$work/$shell" || complain "$shell knows no models"; done
 if command -v zsh >/dev/null; then zsh -n "$work/zsh" || complain "the zsh completion is not zsh"; fi
 if command -v fish >/dev/null; then fish -n "$work/fish" || complain "the fish completion is not fish"; fi
 refused "one of bash, zsh, fish" completion tcsh

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# cmake --install puts the program, its manual page and the completions of three shells where they are looked for.
+# usage: check_install.sh SOURCE_FOLDER BINARY
+set -uo pipefail
+build=$(dirname "$2")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+    echo "check_install: $*" >&2
+    exit 1
+}
+
+cmake --install "$build" --prefix "$work" >"$work/log" 2>&1 || fail "$(tail -5 "$work/log")"
+[[ $("$work/bin/towers" version) == towers\ * ]] || fail "the installed program does not run"
+for file in man/man1/towers.1 bash-completion/completions/towers zsh/site-functions/_towers \
+    fish/vendor_completions.d/towers.fish doc/towers/LICENSE; do
+    [[ -s $work/share/$file ]] || fail "share/$file is missing or empty: $(cat "$work/log")"
+done
+cmp -s "$work/share/man/man1/towers.1" <("$2" man) || fail "the manual page is not the program's"
+bash -c '. "$1" && complete -p towers' _ "$work/share/bash-completion/completions/towers" >/dev/null ||
+    fail "bash does not take its completion"
+echo ok
