@@ -4,6 +4,7 @@
 
 #include "inception/profile.h"
 #include "towers/record/json.h"
+#include "towers/record/statistics.h"
 
 #include <errno.h>
 #include <math.h>
@@ -27,18 +28,6 @@ typedef struct Speed {
     double mean, uncertainty, jitter; /* images per second */
 } Speed;
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int64_t count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
 static Speed speed_of(const Timing *timing)
 {
     int64_t n = timing->count;
@@ -55,9 +44,9 @@ static Speed speed_of(const Timing *timing)
     Speed result = {.mean = (double)timing->images * (double)n / total,
                     .uncertainty = sqrt(fmax(variance, 0) / (double)n)};
     if (speed) {
-        double middle = median(speed, n);
+        double middle = series_median(speed, n);
         for (int64_t i = 0; i < n; i++) speed[i] = fabs(speed[i] - middle);
-        result.jitter = 1.4826 * median(speed, n);
+        result.jitter = 1.4826 * series_median(speed, n);
     }
     free(speed);
     return result;

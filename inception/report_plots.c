@@ -370,12 +370,6 @@ void figure_waiting(Figures *f)
 
 /* ---- arrival */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median over a piece of the run of how long after the first tower this one came. */
 static double arrival_median(Figures *f, int tower, int64_t first, int64_t end)
 {
@@ -387,7 +381,7 @@ static double arrival_median(Figures *f, int tower, int64_t first, int64_t end)
         for (int t = 0; t < f->run->towers; t++) earliest = fmin(earliest, arrival[t]);
         if (isfinite(arrival[tower] - earliest)) found[n++] = (arrival[tower] - earliest) / 1000;
     }
-    qsort(found, (size_t)n, sizeof *found, by_value);
+    series_sort(found, n);
     return n ? found[n / 2] : NAN;
 }
 

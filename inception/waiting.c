@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "towers/record/statistics.h"
 #include "towers/record/svg.h"
 
 enum { PHASES = 4, STRETCHES_SHOWN = 12 };
@@ -50,12 +51,6 @@ json_t *waiting_json(const Run *run)
 
 /* ---- the table */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Milliseconds; NaN if no step knows. */
 static double phase_median(const Run *run, int tower, int phase, double *scratch)
 {
@@ -65,7 +60,7 @@ static double phase_median(const Run *run, int tower, int phase, double *scratch
         const double *us[PHASES] = {s->data_us, s->copy_us, s->forward_us, s->backward_us};
         if (isfinite(us[phase][tower])) scratch[count++] = us[phase][tower] / 1000;
     }
-    qsort(scratch, (size_t)count, sizeof *scratch, by_value);
+    series_sort(scratch, count);
     return count ? scratch[count / 2] : NAN;
 }
 

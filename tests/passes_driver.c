@@ -12,6 +12,7 @@
 #include "kernels/philox.h"
 #include "tests/support/interpret.h"
 #include "towers/ledger.h"
+#include "towers/record/statistics.h"
 #include "towers/replica.h"
 #include "towers/weights.h"
 
@@ -213,12 +214,6 @@ static Status side_step(const Driver *d, const Task *task, Side *side)
     return OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Relative differences of the gradients, tensor by tensor: the median and the largest. */
 static Status gradients_compare(Side *without, Side *with, double *median, double *worst)
 {
@@ -242,7 +237,7 @@ static Status gradients_compare(Side *without, Side *with, double *median, doubl
         }
         apart[i] = size > 0 ? sqrt(sum / size) : sqrt(sum);
     }
-    qsort(apart, (size_t)count, sizeof *apart, by_value);
+    series_sort(apart, count);
     *median = apart[count / 2];
     *worst = apart[count - 1];
     free(apart);

@@ -28,6 +28,16 @@ static void quantiles(void **state)
     near(student_tail(1e8, 3), 0, 1e-12);
 }
 
+static void medians(void **state)
+{
+    (void)state;
+    double odd[] = {3, -1, 7}, even[] = {4, 1, 3, 2};
+    assert_true(series_median(odd, 3) == 3);
+    assert_true(series_median(even, 4) == 2.5);
+    for (int i = 0; i < 4; i++) assert_true(even[i] == i + 1); /* sorted by then */
+    assert_true(isnan(series_median(even, 0)));
+}
+
 static void inefficiency(void **state)
 {
     (void)state;
@@ -174,7 +184,8 @@ static void windows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantiles),        cmocka_unit_test(inefficiency), cmocka_unit_test(intervals_cover),
+        cmocka_unit_test(quantiles),        cmocka_unit_test(medians),
+        cmocka_unit_test(inefficiency), cmocka_unit_test(intervals_cover),
         cmocka_unit_test(short_and_still),  cmocka_unit_test(differences),  cmocka_unit_test(noise_of_a_course),
         cmocka_unit_test(noise_that_fades), cmocka_unit_test(windows),
     };

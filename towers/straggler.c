@@ -1,9 +1,8 @@
 /* Who is waited for; see straggler.h. */
 #include "towers/straggler.h"
 
-#include <stdlib.h>
-
 #include "towers/data/share.h"
+#include "towers/record/statistics.h"
 
 static const double SLOW_SHARE = 0.15, SLOW_LEAST = 3e-3, SLOW_STEPS = 0.85;
 
@@ -11,20 +10,6 @@ const char *straggler_phase_name(int phase)
 {
     static const char *const names[STRAGGLER_PHASES] = {"data", "copy", "forward", "backward"};
     return phase >= 0 && phase < STRAGGLER_PHASES ? names[phase] : "no phase";
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts the values. 0 of none. */
-static double median(double *values, int count)
-{
-    if (count == 0) return 0;
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
 static double work(const StragglerTimes *t)
@@ -44,7 +29,7 @@ static int others_median(const StragglerTimes *step, int towers, int tower, int 
         if (u == tower || step[u].samples == 0) continue;
         values[count++] = phase < 0 ? work(&step[u]) : step[u].seconds[phase] / (double)step[u].samples;
     }
-    *value = median(values, count);
+    *value = series_median(values, count);
     return count;
 }
 
@@ -71,14 +56,14 @@ static bool excess_measure(const StragglerTimes *times, int steps, int towers, i
         usual[count++] = total;
     }
     if (count < STRAGGLER_WINDOW / 2) return false;
-    double share = SLOW_SHARE * median(usual, count);
+    double share = SLOW_SHARE * series_median(usual, count);
     e->margin = share > SLOW_LEAST ? share : SLOW_LEAST;
     for (int i = 0; i < count; i++) above += excess[i] > e->margin / 2;
     e->steady = above >= SLOW_STEPS * count;
-    e->delays = median(late, count) > e->margin / 2;
-    e->own = median(own, count);
-    e->others = median(others, count);
-    e->excess = median(excess, count);
+    e->delays = series_median(late, count) > e->margin / 2;
+    e->own = series_median(own, count);
+    e->others = series_median(others, count);
+    e->excess = series_median(excess, count);
     return true;
 }
 

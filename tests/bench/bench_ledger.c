@@ -71,18 +71,6 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
     times->before = now;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
 /* The median step of a block; a step with a digest is left out. */
 static double block_time(const double *seconds, int block)
 {
@@ -92,7 +80,7 @@ static double block_time(const double *seconds, int block)
         int64_t step = (int64_t)block * BLOCK + i + 1;
         if (step % DIGEST_EVERY) values[count++] = seconds[step - 1];
     }
-    return median(values, count);
+    return series_median(values, count);
 }
 
 /* Percent that a full block takes longer than the bare one behind it: the middle half of all pairs, and its
@@ -103,7 +91,7 @@ static void norms_cost(const double *seconds, int blocks, double *percent, doubl
     int pairs = 0;
     for (int b = WARM_BLOCKS; b + 1 < blocks; b += 2)
         cost[pairs++] = 100 * (block_time(seconds, b) / block_time(seconds, b + 1) - 1);
-    qsort(cost, (size_t)pairs, sizeof *cost, by_value);
+    series_sort(cost, pairs);
     int first = pairs / 4, count = pairs - 2 * (pairs / 4);
     *percent = series_mean(cost + first, count);
     *half = 1.6 * student_quantile(0.975, count - 1) * sqrt(series_variance(cost + first, count) / count);
@@ -115,7 +103,7 @@ static double digest_seconds(const double *seconds, int blocks)
     int count = 0;
     for (int64_t step = (int64_t)WARM_BLOCKS * BLOCK; step < (int64_t)blocks * BLOCK; step += DIGEST_EVERY)
         extra[count++] = seconds[step - 1] - (seconds[step - 2] + seconds[step]) / 2;
-    return median(extra, count);
+    return series_median(extra, count);
 }
 
 static double ledger_seconds(void)
@@ -174,7 +162,7 @@ static void row_print(const char *name, int32_t batch, int towers, int blocks, c
     for (int k = 0; k < CLOCKS; k++) {
         static double step[BLOCKS_MAX];
         for (int b = 0; b < blocks; b++) step[b] = block_time(times->seconds[k], b);
-        usual[k] = median(step, blocks);
+        usual[k] = series_median(step, blocks);
         norms_cost(times->seconds[k], blocks, &norms[k], &half[k]);
     }
     double digests = 100 * digest / USUAL_INTERVAL / usual[PROCESSOR],

@@ -74,6 +74,24 @@ double series_variance(const double *x, int64_t count)
     return count > 1 ? sum / (double)(count - 1) : NAN;
 }
 
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void series_sort(double *x, int64_t count)
+{
+    qsort(x, (size_t)count, sizeof *x, by_value);
+}
+
+double series_median(double *x, int64_t count)
+{
+    if (count == 0) return NAN;
+    series_sort(x, count);
+    return count % 2 ? x[count / 2] : (x[count / 2 - 1] + x[count / 2]) / 2;
+}
+
 double series_inefficiency(const double *x, int64_t count)
 {
     double mean = series_mean(x, count), variance = 0, g = 1;

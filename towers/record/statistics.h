@@ -23,6 +23,8 @@ double student_tail(double t, double freedom);
 
 double series_mean(const double *x, int64_t count);
 double series_variance(const double *x, int64_t count);     /* divided by count - 1 */
+void series_sort(double *x, int64_t count);                 /* ascending */
+double series_median(double *x, int64_t count);             /* sorts x; NaN of none */
 double series_inefficiency(const double *x, int64_t count); /* g >= 1 */
 
 /* The mean of a series of dependent values. */
