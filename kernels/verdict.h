@@ -27,6 +27,12 @@ typedef struct VerdictState {
     int32_t halted;  /* nothing commits any more */
 } VerdictState;
 
+/* What the host decides for one step: device memory, so that the launches of a recorded step need not change. */
+typedef struct VerdictOrder {
+    float lr, stop; /* stop: 1 if this process was asked to */
+    int32_t hold;   /* commit in no case, and let the state be */
+} VerdictOrder;
+
 enum { TALLY_HEADS = 3 /* of a network: its own loss and auxiliary ones */ };
 
 /* One tower's lanes. A number that needs more than the 24 bits of a float comes as three that add up to it. */
@@ -54,7 +60,7 @@ typedef struct TallyCall {
     bool last;                      /* of the step: write the lanes, and start anew */
     const double *squares;          /* device: square sums of the parts of this tower's gradient */
     int32_t square_count;
-    float stop;                        /* written to lane `stop_lane` of the header */
+    const VerdictOrder *order;         /* device: its `stop` goes to lane `stop_lane` of the header */
     int32_t stop_lane, header, number; /* lanes before the towers' own; this tower's number */
     TallySum *sum;                     /* device */
     float *lanes;                      /* device: header, then TALLY_LANES a tower; those of others stay zero */
@@ -92,9 +98,8 @@ typedef struct VerdictReport {
 
 typedef struct Verdict {
     VerdictRules rules;
-    float lr;
-    bool hold; /* commit in no case, and let the state be */
     int32_t towers;
+    const VerdictOrder *order; /* device */
     const float *lanes;        /* device: the sum over towers, behind the header */
     const double *square;      /* device: square sum of the summed gradient */
     VerdictState *state;       /* device */
@@ -141,7 +146,7 @@ VERDICT_CALL void tally_write(const TallyCall *t)
     lanes[TALLY_TOP5] = (float)sum->hits[1];
     lanes_split(lanes + TALLY_NORM, sqrt(square) / (double)t->state->scale);
     lanes[TALLY_GRAD_BAD] = verdict_finite(square) ? 0.0f : 1.0f;
-    t->lanes[t->stop_lane] = t->stop;
+    t->lanes[t->stop_lane] = t->order->stop;
     *t->square = square;
     for (int k = 0; k < TALLY_HEADS; k++) lanes_split(lanes + TALLY_HEAD + 3 * k, sum->head[k]);
     sum->loss = sum->count = sum->hits[0] = sum->hits[1] = 0;
@@ -185,7 +190,7 @@ VERDICT_CALL void scalars_write(const Verdict *v, double norm, bool commit)
     OptimizerScalars *now = v->scalars;
     double updates = (double)v->state->updates, warm = (1.0 + updates) / (10.0 + updates); /* TensorFlow's */
     double clip = rules->clip_norm > 0 && norm > rules->clip_norm ? rules->clip_norm / norm : 1;
-    now->lr = v->lr;
+    now->lr = v->order->lr;
     now->step = (float)(v->state->updates + 1);
     now->grad_scale = (float)(clip / (double)v->state->scale);
     now->ema_decay = (float)(rules->ema_decay < warm ? rules->ema_decay : warm);
@@ -208,13 +213,14 @@ VERDICT_CALL void verdict_decide(const Verdict *v)
 {
     const VerdictRules *rules = &v->rules;
     VerdictState *state = v->state;
+    bool hold = v->order->hold != 0;
     VerdictSight sight = verdict_look(v->lanes, v->towers);
     double norm = sqrt(*v->square) / (double)state->scale;
     bool gradients = sight.gradients && verdict_finite(norm);
-    bool overflow = rules->dynamic && !v->hold && sight.losses && !gradients && state->scale > 1;
+    bool overflow = rules->dynamic && !hold && sight.losses && !gradients && state->scale > 1;
     bool passed = rules->gate == GATE_NEVER || (rules->gate == GATE_LAST_NAN && !sight.last_nan) ||
                   (rules->gate == GATE_LOSS && sight.losses) || (rules->gate == GATE_ALL && sight.losses && gradients);
-    bool commit = !state->halted && !v->hold && !overflow && (passed || rules->gate == GATE_LAST_NAN);
+    bool commit = !state->halted && !hold && !overflow && (passed || rules->gate == GATE_LAST_NAN);
     scalars_write(v, norm, commit);
     VerdictReport *report = v->report;
     report->grad_norm = norm;
@@ -222,7 +228,7 @@ VERDICT_CALL void verdict_decide(const Verdict *v)
     report->commit = commit;
     report->overflow = overflow && !state->halted;
     report->halted = state->halted;
-    if (!state->halted && !v->hold) state_move(rules, commit, passed, overflow, state);
+    if (!state->halted && !hold) state_move(rules, commit, passed, overflow, state);
     report->next_scale = state->scale;
     report->good = state->good;
 }

@@ -1,10 +1,12 @@
 /* A training step on the fake GPU: the same bits whether its streams run late, early or by the dice, on one rank and on
  * several; and what a step asks of the driver once it has warmed up. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -111,46 +113,124 @@ static void test_graphs_give_the_same_bits(void **state)
     check_graphs(2, 2, DTYPE_F16);
 }
 
-/* ---- what a step asks of the driver */
+/* ---- what a warm step asks of the driver, call by call */
 
-typedef struct Allowed {
-    const char *name;
-    int most; /* in two steps of one tower */
-} Allowed;
+#define UPLOAD "cudaEventSynchronize\ncudaMemcpyAsync\ncudaEventRecord\n" /* the event: a slot of a ring of 512 */
+#define UPLOADED "cudaEventSynchronize\n"                                 /* of large uploads from pinned memory */
+#define INPUTS UPLOADED UPLOAD UPLOAD UPLOAD UPLOAD UPLOAD                /* pixels, labels, crops, counter, scale */
+#define GRAPH "cudaGraphLaunch\n"
+#define GIVE                                                                                                           \
+    "cudaPointerGetAttributes\ncudaEventRecord\ncudaStreamWaitEvent\nncclAllReduce\nncclCommGetAsyncError\n"           \
+    "ncclCommGetAsyncError\ncudaEventRecord\n"
+#define SUM "cudaPointerGetAttributes\ncudaEventRecord\ncudaStreamWaitEvent\ncudaMemcpyAsync\n"
+#define TELL "cudaMemcpyAsync\ncudaEventRecord\n"
 
-/* The host only asks whether results have come: docs/decisions/0007-gpu-host.md. */
-static const Allowed waits[] = {
-    {"cudaStreamSynchronize", 0}, {"implicit synchronization", 0}, {"wait for an event", 0}};
-static const char *const never[] = {"cudaMalloc",       "cudaFree",           "cudaHostAlloc",
-                                    "cudaHostRegister", "ncclMemAlloc",       "cudaEventCreate",
-                                    "cudaStreamCreate", "cudnnCreate",        "cublasLtCreate",
-                                    "ncclCommRegister", "cublasLtMatmulAlgo", "cudaDeviceSynchronize",
-                                    "cudaMemGetInfo",   "cublasLtMatrix",     "cudaGraphInstantiate"};
+/* Forward, three buckets, update. */
+static const char alone[] = UPLOAD INPUTS GRAPH GRAPH GRAPH GRAPH GIVE SUM GRAPH TELL;
+static const char two_ranks[] = UPLOAD INPUTS GRAPH GRAPH GIVE GRAPH GIVE GRAPH GIVE GIVE SUM SUM SUM SUM GRAPH TELL;
 
-static int64_t steps_counts[64];
+enum { WARM = 7, ASKED = 1 << 14 }; /* recorded by then, and what is asked of a step is all of one step */
 
-static void counts_keep(int64_t step)
+static char *asked; /* [ASKED], shared with the ranks */
+
+static void step_write_down(int64_t step)
 {
-    if (step == 2) fake_gpu_counts_clear();
-    if (step != 4) return;
-    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) steps_counts[i] = fake_gpu_count(waits[i].name);
-    for (size_t i = 0; i < sizeof never / sizeof *never; i++) steps_counts[16 + i] = fake_gpu_count_like(never[i]);
+    if (step == WARM) fake_gpu_log(asked, ASKED);
+    if (step == WARM + 1) fake_gpu_log(NULL, 0);
 }
 
-static void test_warm_steps_neither_allocate_nor_wait(void **state)
+/* Then the host asks until the step before the last one is there: how often is up to the device. */
+static bool is_asking(const char *line)
+{
+    static const char *const questions[] = {"cudaEventQuery\n", "ncclCommGetAsyncError\n"};
+    while (*line) {
+        const char *question = strncmp(line, questions[0], strlen(questions[0])) ? questions[1] : questions[0];
+        if (strncmp(line, question, strlen(question)) != 0) return false;
+        line += strlen(question);
+    }
+    return true;
+}
+
+static void check_asked(int ranks, const char *wanted)
+{
+    GpuRun run;
+    gpu_run_open(&run, ranks, ranks);
+    run.job.graphs = true;
+    run.job.max_steps = WARM + 4;
+    run.job.nan_policy = NAN_POLICY_SKIP; /* no other policy waits more */
+    run.job.nan_limit = 10;
+    run.on_step = step_write_down;
+    *asked = 0;
+    must_live(&run);
+    size_t length = strlen(wanted);
+    if (strncmp(asked, wanted, length) != 0 || !is_asking(asked + length))
+        fail_msg("%d ranks, step %d asked for\n%s\nwanted:\n%s", ranks, WARM + 3, asked, wanted);
+    gpu_run_close(&run);
+}
+
+/* Nothing in the lists allocates or waits, and launches of kernels are in graphs. */
+static void test_warm_step_call_by_call(void **state)
+{
+    (void)state;
+    asked = mmap(NULL, ASKED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(asked != MAP_FAILED);
+    check_asked(1, alone);
+    check_asked(2, two_ranks);
+    munmap(asked, ASKED);
+}
+
+/* ---- a step that is left out */
+
+#ifdef TOWERS_FAULTS
+static void run_with_fault(GpuRun *run, const char *fault)
+{
+    assert_int_equal(setenv("TOWERS_FAULT", fault, 1), 0);
+    gpu_run_open(run, 2, 2);
+    run->job.graphs = true;
+    run->job.max_steps = GPU_RUN_STEPS;
+    run->job.nan_policy = NAN_POLICY_SKIP;
+    run->job.nan_limit = 3;
+}
+
+/* The gate on the device keeps the weights, whenever the host hears of it, and it hears of the right step. */
+static void test_skipped_step(void **state)
+{
+    (void)state;
+    double loss[3][GPU_RUN_STEPS + 1];
+    for (int k = 0; k < 3; k++) {
+        GpuRun run;
+        run_with_fault(&run, k == 2 ? "" : "nan:tower=1,step=5,where=grad");
+        run.on_start = start_scheduled;
+        schedule = k ? GPU_LAZY : GPU_EAGER;
+        must_live(&run);
+        memcpy(loss[k], run.seen->loss, sizeof loss[k]);
+        if (k < 2 && !strstr(run.seen->note, "step 5 is not finite and is left out (1 so far)"))
+            fail_msg("%s", run.seen->note);
+        gpu_run_close(&run);
+    }
+    assert_memory_equal(loss[0], loss[1], sizeof loss[0]);
+    assert_memory_equal(loss[1], loss[2], 5 * sizeof **loss);
+    assert_true(isnan(loss[1][5]) && isfinite(loss[1][6]) &&
+                loss[1][6] != loss[2][6]); /* of no sample; of fewer moves */
+    unsetenv("TOWERS_FAULT");
+}
+
+/* A bit that flips in the memory of one GPU is found by the comparison of the replicas. */
+static void test_flipped_bit(void **state)
 {
     (void)state;
     GpuRun run;
-    gpu_run_open(&run, 1, 1);
-    run.on_step = counts_keep;
-    must_live(&run);
-    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++)
-        if (steps_counts[i] > waits[i].most)
-            fail_msg("%lld of '%s' in two steps, at most %d", (long long)steps_counts[i], waits[i].name, waits[i].most);
-    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-        if (steps_counts[16 + i]) fail_msg("%lld of %s... in two steps", (long long)steps_counts[16 + i], never[i]);
+    run_with_fault(&run, "bitflip:tower=1,step=3");
+    run.job.sdc_check = 1;
+    run.job.sdc_policy = SDC_POLICY_STOP;
+    assert_int_equal(gpu_run_live(&run), ERR_NUMERIC);
+    const char *message = run.seen->rank[0].message;
+    if (!strstr(message, "after step 3") || !strstr(message, "weights") || !strstr(message, "element 0"))
+        fail_msg("%s", message);
     gpu_run_close(&run);
+    unsetenv("TOWERS_FAULT");
 }
+#endif
 
 int main(void)
 {
@@ -158,7 +238,11 @@ int main(void)
         cmocka_unit_test_setup(test_it_learns, fake_as_new),
         cmocka_unit_test_setup(test_same_bits_under_all_schedules, fake_as_new),
         cmocka_unit_test_setup(test_graphs_give_the_same_bits, fake_as_new),
-        cmocka_unit_test_setup(test_warm_steps_neither_allocate_nor_wait, fake_as_new),
+        cmocka_unit_test_setup(test_warm_step_call_by_call, fake_as_new),
+#ifdef TOWERS_FAULTS
+        cmocka_unit_test_setup(test_skipped_step, fake_as_new),
+        cmocka_unit_test_setup(test_flipped_bit, fake_as_new),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* Stretches of a step that are recorded once and repeated: when that begins, that nothing but launches is recorded,
- * that every stretch of every slot has its own recording, that all are given back, and what happens where the device
- * refuses. */
+ * that every stretch of every slot has its own recording, and the update one, that all are given back, and what happens
+ * where the device refuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static struct Recording {
     bool open, freed;
     int runs;
 } recording[RECORDINGS];
-static int recordings, events_before, launches, bad_events;
+static int recordings, events_before, launches, bad_events, updates;
 static bool recording_now, refuse;
 
 static Status open_fake(const DeviceConfig *config, Device *device)
@@ -52,16 +52,24 @@ static Status see_begin(Device *device)
     return OK;
 }
 
+static bool is_launch(FakeEventKind kind)
+{
+    return kind == FAKE_LAUNCH || kind == FAKE_FILL || kind == FAKE_OPTIMIZER || kind == FAKE_SQUARE_SUM ||
+           kind == FAKE_AVERAGE || kind == FAKE_TALLY || kind == FAKE_DECIDE;
+}
+
 static Status see_end(Device *device, void **segment)
 {
     (void)device;
     assert_true(recording_now);
     recording_now = false;
-    for (int i = events_before; i < fake->event_count; i++) bad_events += fake->event[i].kind != FAKE_LAUNCH;
+    for (int i = events_before; i < fake->event_count; i++) bad_events += !is_launch(fake->event[i].kind);
     *segment = NULL;
     if (refuse) return FAIL(ERR_DEVICE, "told to refuse");
     assert_in_range(recordings, 0, RECORDINGS - 1);
-    recording[recordings] = (struct Recording){.count = fake->event_count - events_before};
+    recording[recordings] = (struct Recording){0};
+    for (int i = events_before; i < fake->event_count; i++)
+        recording[recordings].count += fake->event[i].kind == FAKE_LAUNCH;
     *segment = &recording[recordings++];
     return OK;
 }
@@ -101,6 +109,8 @@ static int run_with(bool graphs, bool refusing)
     if (run.status != OK) fail_msg("%s", status_message());
     tower_run_close(&run);
     assert_true(fake->event_count < FAKE_MAX_EVENTS);
+    updates = fake_count(fake, FAKE_OPTIMIZER, OP_NONE);
+    assert_int_equal(fake_count(fake, FAKE_DECIDE, OP_NONE), updates);
     fake_destroy(fake);
     return launches;
 }
@@ -113,8 +123,9 @@ static void test_recorded_and_repeated(void **state)
     int recorded = run_with(true, false), inside = 0;
     assert_int_equal(bad_events, 0);
     assert_int_equal(recorded, (SEGMENT_WARM + 1) * step); /* the last of them into the recordings */
-    assert_in_range(recordings, 4, RECORDINGS);            /* two slots, forward and at least one bucket */
-    assert_int_equal(recordings % 2, 0);
+    assert_int_equal(updates, SEGMENT_WARM + 1);
+    assert_in_range(recordings, 5, RECORDINGS); /* two slots, forward and at least one bucket; the update */
+    assert_int_equal(recordings % 2, 1);
     for (int i = 0; i < recordings; i++) {
         assert_int_equal(recording[i].runs, STEPS - SEGMENT_WARM);
         assert_true(recording[i].freed);

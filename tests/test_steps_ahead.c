@@ -209,6 +209,7 @@ static void test_late_skip(void **state)
         if (run.status != OK) fail_msg("%s", status_message());
         assert_int_equal(told, STEPS);
         assert_true(weights_after[3] == weights_after[2] && weights_after[4] != weights_after[3]);
+        if (late) assert_int_equal(under_way_most, JUDGE_AHEAD + 1); /* a policy is no reason to wait */
         if (late) assert_memory_equal(weights, weights_after, sizeof weights);
         memcpy(weights, weights_after, sizeof weights);
         tower_run_close(&run);

@@ -128,8 +128,15 @@ static void rerun_tell(TowerProcess *p, const Refusal *refusal, int tower, const
     search->found = rerun->found.place == FOUND_NOTHING ? *state : rerun->found;
     search->found.tower = tower;
     search->found.step = refusal->step;
+    bool late = refusal->last > refusal->step && p->job->nan_policy == NAN_POLICY_SKIP;
+    if (late)
+        report_add(search, "  looked at with the weights after step %lld, which was under way",
+                   (long long)refusal->last);
     if (traced != OK)
         report_add(search, "  running the tower's batch again failed: %s", status_message());
+    else if (search->found.place == FOUND_NOTHING && late)
+        report_add(search, "  the tower's batch, run again op by op, gives finite numbers only: if it was the weights, "
+                           "they have moved since");
     else if (search->found.place == FOUND_NOTHING)
         report_add(search, "  the tower's batch, run again op by op, gives finite numbers only: neither weights nor "
                            "data explain it (an error of the hardware, or of the sum over several batches)");
@@ -256,6 +263,11 @@ static Status moved_search(TowerProcess *p, const Refusal *refusal, LedgerSearch
 
 static Status sum_search(TowerProcess *p, const Refusal *refusal, LedgerSearch *search)
 {
+    if (refusal->last > refusal->step) {
+        report_add(search, "  the gradients are those of step %lld by now, which was under way",
+                   (long long)refusal->last);
+        return OK;
+    }
     TRY(trace_gradients(p->replica, FOUND_SUM, &search->found));
     search->found.step = refusal->step;
     if (search->found.place != FOUND_NOTHING) report_finding(search, "  first in ");

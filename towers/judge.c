@@ -30,8 +30,10 @@ struct Judge {
     TallySum *sums;
     double *squares; /* [JUDGE_PARTS + 1]: the last one is that of the sum */
     VerdictState *state;
+    VerdictOrder *order;
     /* owned, host: [RING] blocks */
     char *ring;
+    VerdictOrder orders[RING]; /* on their way to the device */
 };
 
 static size_t lined(size_t bytes)
@@ -65,6 +67,8 @@ static Status memory_open(Judge *j)
     j->squares = memory;
     TRY(device_zeros(j, sizeof *j->state, &memory));
     j->state = memory;
+    TRY(device_zeros(j, sizeof *j->order, &memory));
+    j->order = memory;
     j->ring = aligned_alloc(LINE, RING * j->bytes);
     return j->ring ? OK : FAIL(ERR_MEMORY, "results of %d steps", RING);
 }
@@ -96,7 +100,7 @@ void judge_destroy(Judge *j)
 {
     if (!j) return;
     Device *device = &j->replica->device;
-    void *const memory[] = {j->block, j->lanes, j->sums, j->squares, j->state};
+    void *const memory[] = {j->block, j->lanes, j->sums, j->squares, j->state, j->order};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (memory[i]) device->backend->release(device, memory[i]);
     if (j->ring && device->backend->pin) device->backend->pin(device, j->ring, RING * j->bytes, false);
@@ -146,7 +150,15 @@ static void *result(const Program *program, Value value)
 
 /* ---- a step */
 
-Status judge_tally(Judge *j, int slot, const Program *program, int32_t n, bool last, int parts, bool stop)
+Status judge_begin(Judge *j, int64_t number, double lr, bool hold, bool stop)
+{
+    Device *device = &j->replica->device;
+    VerdictOrder *order = &j->orders[number % RING];
+    *order = (VerdictOrder){.lr = (float)lr, .stop = stop ? 1 : 0, .hold = hold};
+    return device->backend->upload(device, j->order, order, sizeof *order);
+}
+
+Status judge_tally(Judge *j, int slot, const Program *program, int32_t n, bool last, int parts)
 {
     Device *device = &j->replica->device;
     TallyCall tally = {
@@ -156,7 +168,7 @@ Status judge_tally(Judge *j, int slot, const Program *program, int32_t n, bool l
         .last = last,
         .squares = j->squares,
         .square_count = parts,
-        .stop = stop ? 1 : 0,
+        .order = j->order,
         .stop_lane = SUM_LANE_STOP,
         .header = SUM_LANES,
         .number = j->config.first + slot,
@@ -169,14 +181,13 @@ Status judge_tally(Judge *j, int slot, const Program *program, int32_t n, bool l
     return device->backend->tally(device, &tally);
 }
 
-Status judge_decide(Judge *j, double lr, bool hold)
+Status judge_decide(Judge *j)
 {
     Device *device = &j->replica->device;
     Verdict verdict = {
         .rules = j->config.rules,
-        .lr = (float)lr,
-        .hold = hold,
         .towers = j->config.towers,
+        .order = j->order,
         .lanes = judge_sum(j) + SUM_LANES,
         .square = judge_square_of_sum(j),
         .state = j->state,

@@ -53,11 +53,13 @@ float *judge_sum(const Judge *judge);
 double *judge_square(const Judge *judge, int part);
 double *judge_square_of_sum(const Judge *judge);
 
-/* In the order of a step. `program` ran for a tower's batch of n samples (NULL: it had none); `parts`: square sums. */
-NODISCARD Status judge_tally(Judge *judge, int slot, const Program *program, int32_t n, bool last, int parts,
-                             bool stop);
-/* After the sum, before the update: scalars for the optimizer. `hold`: this step commits in no case. */
-NODISCARD Status judge_decide(Judge *judge, double lr, bool hold);
+/* In the order of a step; what is between begin and send may be recorded and repeated. `hold`: this step commits in no
+ * case; `stop`: this process was asked to stop. */
+NODISCARD Status judge_begin(Judge *judge, int64_t number, double lr, bool hold, bool stop);
+/* `program` ran for a tower's batch of n samples (NULL: it had none); `parts`: square sums. */
+NODISCARD Status judge_tally(Judge *judge, int slot, const Program *program, int32_t n, bool last, int parts);
+/* After the sum, before the update: scalars for the optimizer. */
+NODISCARD Status judge_decide(Judge *judge);
 /* After the update: what is known of step `number` goes to the host. */
 NODISCARD Status judge_send(Judge *judge, int64_t number);
 /* Has it come? Then it may be read, until JUDGE_AHEAD + 1 further steps are sent. */

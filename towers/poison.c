@@ -83,7 +83,7 @@ out:
     return st;
 }
 
-bool poison_strikes(const Program *program, int tower, int64_t step, int first, int end)
+static bool poison_strikes(const Program *program, int tower, int64_t step, int first, int end)
 {
     const Fault *fault = fault_poison(tower, step);
     int op = fault && *fault->layer ? poisoned_op(program, fault) : -1;
@@ -131,6 +131,18 @@ Status poison_state(Replica *replica, int slot, int tower, int64_t step)
     if (!arena) return OK;
     return replica->device.backend->fill(&replica->device, arena + (fault->index < 0 ? 0 : fault->index),
                                          value_of(fault), 1);
+}
+
+Status poison_bit(Replica *replica, int tower, int64_t step)
+{
+    Device *device = &replica->device;
+    uint32_t *weight = replica->arena[ARENA_PARAM], bits;
+    if (!fault_once(FAULT_BITFLIP, tower, step)) return OK;
+    TRY(device->backend->download(device, &bits, weight, sizeof bits));
+    TRY(device->backend->finish(device, LANE_COMPUTE));
+    bits ^= 1u << 20;
+    TRY(device->backend->upload(device, weight, &bits, sizeof bits));
+    return device->backend->finish(device, LANE_COMPUTE);
 }
 
 #endif

@@ -10,8 +10,6 @@
 #ifdef TOWERS_FAULTS
 /* Does every layer that a fault names exist? ERR_ARG names the one that does not. */
 NODISCARD Status poison_check(const Program *program);
-/* Is there one in ops first .. end - 1? */
-bool poison_strikes(const Program *program, int tower, int64_t step, int first, int end);
 /* plan_run; the output of the fault's op is poisoned before the next op reads it. */
 NODISCARD Status poison_run(Device *device, Program *program, int tower, int64_t step, int first, int end);
 /* A fault without a layer: the loss, and the first gradient of the arena. */
@@ -20,16 +18,13 @@ NODISCARD Status poison_gradients(Device *device, int tower, int64_t step, float
 NODISCARD Status poison_device_loss(Device *device, int tower, int64_t step, float *loss); /* one number there */
 /* After the update: one number of the weights, of local tower `slot`'s statistics, or of the optimizer's first slot. */
 NODISCARD Status poison_state(Replica *replica, int slot, int tower, int64_t step);
+/* After the update: one bit of a weight, once (TOWERS_FAULT=bitflip). */
+NODISCARD Status poison_bit(Replica *replica, int tower, int64_t step);
 #else
 static inline Status poison_check(const Program *program)
 {
     (void)program;
     return OK;
-}
-static inline bool poison_strikes(const Program *program, int tower, int64_t step, int first, int end)
-{
-    (void)program, (void)tower, (void)step, (void)first, (void)end;
-    return false;
 }
 static inline Status poison_run(Device *device, Program *program, int tower, int64_t step, int first, int end)
 {
@@ -53,6 +48,11 @@ static inline Status poison_device_loss(Device *device, int tower, int64_t step,
 static inline Status poison_state(Replica *replica, int slot, int tower, int64_t step)
 {
     (void)replica, (void)slot, (void)tower, (void)step;
+    return OK;
+}
+static inline Status poison_bit(Replica *replica, int tower, int64_t step)
+{
+    (void)replica, (void)tower, (void)step;
     return OK;
 }
 #endif

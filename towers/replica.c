@@ -285,14 +285,15 @@ static Status floats_change(Replica *r, OpKind kind, const char *name, float *to
     return st;
 }
 
-static Status number_scale(Replica *r, float *number, const float *scale)
-{
-    return floats_change(r, OP_MUL, "loss scale", number, scale, 1);
-}
-
 void replica_scale_by(Replica *r, const float *scale)
 {
     r->loss_scale = scale;
+}
+
+Status replica_scale(Replica *r, const Program *program)
+{
+    if (!r->loss_scale || !program->dloss.id) return OK;
+    return floats_change(r, OP_MUL, "loss scale", plan_tensor(program->plan, program->dloss).data, r->loss_scale, 1);
 }
 
 static Status upload_value(Replica *r, const Program *program, Value value, const void *host, size_t bytes)
@@ -320,16 +321,10 @@ Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, 
     TRY(upload_value(r, program, program->counter, counter, sizeof counter));
     TRY(upload_value(r, program, program->dloss, &scale, sizeof scale));
     if (program->dloss.id) {
-        if (r->loss_scale) TRY(number_scale(r, plan_tensor(program->plan, program->dloss).data, r->loss_scale));
         plan_bind(program->plan, ARENA_STATE, r->state[slot]);
         plan_bind(program->plan, ARENA_STAT, r->stat[slot]);
     }
     return OK;
-}
-
-Status replica_run(Replica *r, Program *program, int slot, int first, int end)
-{
-    return segments_run(r->recorded, program->plan, slot, first, end);
 }
 
 void replica_weights_changed(Replica *r)

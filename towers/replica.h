@@ -61,7 +61,7 @@ typedef struct Replica {
     int *stat_count;         /* batches in it */
     float *one;              /* device: the number 1 */
     float *keep_decay;       /* device */
-    const float *loss_scale; /* borrowed, device: factor of every dloss; NULL: 1 */
+    const float *loss_scale; /* borrowed, device: of replica_scale; NULL: 1 */
 } Replica;
 
 /* Opens the device, builds every program, allocates everything, fills parameters and states with their
@@ -75,8 +75,6 @@ Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if
  * `scale`: dloss. */
 NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *batch, int slot, uint64_t seed,
                               float scale);
-/* Ops first .. end - 1 of a program that was fed for local tower `slot`. */
-NODISCARD Status replica_run(Replica *replica, Program *program, int slot, int first, int end);
 /* PARAM was written by someone else than replica_update. */
 void replica_weights_changed(Replica *replica);
 /* What a forward pass found, summed over the samples. */
@@ -94,8 +92,9 @@ NODISCARD Status replica_square_sum(Replica *replica, const float *x, size_t cou
 int replica_l2_parts(const Replica *replica);
 NODISCARD Status replica_l2_start(Replica *replica, double *squares);
 double replica_l2_end(const Replica *replica, const double *squares);
-/* Every dloss that is fed from now on is multiplied by this number in device memory. */
+/* A number in device memory that replica_scale multiplies the dloss of a fed program by; NULL: nothing. */
 void replica_scale_by(Replica *replica, const float *scale);
+NODISCARD Status replica_scale(Replica *replica, const Program *program);
 
 /* A batch of a step with several: before the first one, after each that had samples, after each but the last (its
  * gradients), and to the gradients [first, first + count) of the last one. */

@@ -1,12 +1,12 @@
 /* The list of recorded stretches; see segments.h. */
 #include "towers/segments.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct Segment {
-    const Plan *plan; /* borrowed */
-    int slot, first, end;
+    SegmentKey key;
     int runs;
     bool refused;
     void *recorded; /* owned by the device's backend; NULL: not yet */
@@ -39,12 +39,17 @@ void segments_destroy(Segments *s)
     free(s);
 }
 
-static Status segment_find(Segments *s, const Plan *plan, int slot, int first, int end, Segment **found)
+static bool is_same(const SegmentKey *a, const SegmentKey *b)
+{
+    return a->of == b->of && a->kind == b->kind && a->slot == b->slot && a->first == b->first && a->end == b->end &&
+           memcmp(a->towers, b->towers, sizeof a->towers) == 0;
+}
+
+static Status segment_find(Segments *s, const SegmentKey *key, Segment **found)
 {
     for (int i = 0; i < s->count; i++) {
-        Segment *at = &s->list[i];
-        *found = at;
-        if (at->plan == plan && at->slot == slot && at->first == first && at->end == end) return OK;
+        *found = &s->list[i];
+        if (is_same(&s->list[i].key, key)) return OK;
     }
     if (s->count == s->room) {
         int room = s->room ? 2 * s->room : 32;
@@ -54,19 +59,23 @@ static Status segment_find(Segments *s, const Plan *plan, int slot, int first, i
         s->room = room;
     }
     *found = &s->list[s->count++];
-    **found = (Segment){.plan = plan, .slot = slot, .first = first, .end = end};
+    **found = (Segment){.key = *key};
     return OK;
 }
 
 static void complain(Segments *s, const Segment *segment)
 {
     if (s->complaint[0]) return;
-    snprintf(s->complaint, sizeof s->complaint, "operations %d to %d run one by one, not as a graph: %s",
-             segment->first, segment->end - 1, status_message());
+    if (segment->key.end > segment->key.first)
+        snprintf(s->complaint, sizeof s->complaint, "operations %d to %d run one by one, not as a graph: %s",
+                 segment->key.first, segment->key.end - 1, status_message());
+    else
+        snprintf(s->complaint, sizeof s->complaint, "the update runs kernel by kernel, not as a graph: %s",
+                 status_message());
 }
 
 /* Nothing of the stretch has run after this, whatever came of it. */
-static void segment_record(Segments *s, Plan *plan, Segment *segment)
+static void segment_record(Segments *s, Segment *segment, Stretch stretch, void *context)
 {
     const Backend *backend = s->device->backend;
     void *recorded = NULL;
@@ -75,7 +84,7 @@ static void segment_record(Segments *s, Plan *plan, Segment *segment)
         complain(s, segment);
         return;
     }
-    Status launched = plan_run(plan, segment->first, segment->end);
+    Status launched = stretch(context);
     if (launched != OK) complain(s, segment);
     Status ended = backend->segment_end(s->device, &recorded); /* also where a launch failed: it frees the stream */
     if (ended != OK) complain(s, segment);
@@ -86,14 +95,15 @@ static void segment_record(Segments *s, Plan *plan, Segment *segment)
         backend->segment_free(s->device, recorded);
 }
 
-Status segments_run(Segments *s, Plan *plan, int slot, int first, int end)
+Status segments_run(Segments *s, const SegmentKey *key, Stretch stretch, void *context)
 {
     Segment *segment = NULL;
-    if (!s->record || first >= end) return plan_run(plan, first, end);
-    TRY(segment_find(s, plan, slot, first, end, &segment));
-    if (!segment->refused && !segment->recorded && segment->runs++ >= SEGMENT_WARM) segment_record(s, plan, segment);
+    if (!s->record) return stretch(context);
+    TRY(segment_find(s, key, &segment));
+    if (!segment->refused && !segment->recorded && segment->runs++ >= SEGMENT_WARM)
+        segment_record(s, segment, stretch, context);
     if (segment->recorded) return s->device->backend->segment_run(s->device, segment->recorded);
-    return plan_run(plan, first, end);
+    return stretch(context);
 }
 
 const char *segments_complaint(const Segments *s)

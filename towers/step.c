@@ -24,6 +24,7 @@
 
 static const double LOSS_DECAY = 0.9;
 static const float SCALE_START = 65536, SCALE_MAX = 16777216;
+_Static_assert((int)SEGMENT_TOWERS == (int)TOWERS_MAX, "a key names every tower");
 enum { SCALE_GROWS_AFTER = 2000, UNDER_WAY = JUDGE_AHEAD + 1, POLLS = 200, POLL_NS = 20000 };
 
 typedef struct Step {
@@ -88,83 +89,143 @@ static bool is_alone(const TowerProcess *p)
     return p->ledger->towers == 1;
 }
 
+/* What runs between two calls of NCCL: launches that are the same in every step, so that a device can repeat them. */
+typedef enum StretchKind {
+    STRETCH_FORWARD = 0,
+    STRETCH_BACKWARD, /* of all but the last batch */
+    STRETCH_UPDATE,
+    STRETCH_BUCKET, /* backward up to its last gradient */
+    STRETCH_BUCKET_KEPT = STRETCH_BUCKET + BUCKETS_MAX
+} StretchKind;
+
+typedef struct Turn {
+    TowerProcess *p;
+    const Step *step;
+    Program *program; /* NULL: a tower without samples, which agrees to the others' gradients */
+    int slot, n;
+    int bucket, first, end; /* ops */
+} Turn;
+
 /* Ops first .. end - 1; one by one where a test wants a number in between to be wrong. */
-static Status ops_run(TowerProcess *p, Program *program, int slot, const Step *step, int first, int end)
+static Status ops_run(const Turn *turn)
 {
-    Device *device = &p->replica->device;
-    int tower = p->first + slot;
-    if (poison_strikes(program, tower, step->number, first, end))
-        return poison_run(device, program, tower, step->number, first, end);
-    return replica_run(p->replica, program, slot, first, end);
+    TowerProcess *p = turn->p;
+    int tower = p->first + turn->slot;
+    if (!turn->program) return OK;
+    return poison_run(&p->replica->device, turn->program, tower, turn->step->number, turn->first, turn->end);
 }
 
-/* Backward up to the last gradient of a bucket. */
-static Status backward_to(TowerProcess *p, Program *program, int slot, const Step *step, int bucket, int *done)
+static Status forward_stretch(void *context)
 {
-    const Bucket *b = &p->buckets.bucket[bucket];
-    bool last = bucket == p->buckets.count - 1;
-    int ready = last ? plan_op_count(program->plan) : plan_ready_after(program->plan, b->first + b->count);
-    if (ready <= *done) return OK;
-    TRY(ops_run(p, program, slot, step, *done, ready));
-    *done = ready;
-    return OK;
+    const Turn *turn = context;
+    TRY(replica_scale(turn->p->replica, turn->program));
+    return ops_run(turn);
 }
 
-/* Backward of a step's last batch, in segments: a bucket is given to the sum as soon as its last gradient is final.
- * Without a program (a tower without samples agrees to the others' gradients) the gradients are zeros. */
-static Status backward_give(TowerProcess *p, Program *program, int slot, const Step *step)
+static Status tally(const Turn *turn, bool last)
 {
+    const TowerProcess *p = turn->p;
+    return judge_tally(p->judge, turn->slot, turn->program, turn->n, last, p->buckets.count);
+}
+
+/* A batch whose gradients are kept. */
+static Status backward_stretch(void *context)
+{
+    const Turn *turn = context;
+    TRY(ops_run(turn));
+    if (turn->program) TRY(replica_keep_gradients(turn->p->replica, turn->slot));
+    return tally(turn, false);
+}
+
+/* The last batch, up to the last gradient of a bucket. */
+static Status bucket_stretch(void *context)
+{
+    const Turn *turn = context;
+    TowerProcess *p = turn->p;
     Device *device = &p->replica->device;
-    int tower = p->first + slot, done = program ? program->forward_end : 0;
-    if (!program) TRY(device->backend->fill(device, grads(p), 0, grad_count(p)));
+    const Bucket *bucket = &p->buckets.bucket[turn->bucket];
+    float *at = grads(p) + bucket->first;
+    TRY(ops_run(turn));
+    if (!turn->program) TRY(device->backend->fill(device, at, 0, bucket->count));
+    if (turn->step->batches > 1) TRY(replica_add_kept(p->replica, turn->slot, bucket->first, bucket->count));
+    TRY(replica_drop_frozen(p->replica, bucket->first, bucket->count));
+    if (turn->bucket == 0) TRY(poison_gradients(device, p->first + turn->slot, turn->step->number, at));
+    TRY(device->backend->square_sum(device, at, bucket->count, judge_square(p->judge, turn->bucket)));
+    return turn->bucket == p->buckets.count - 1 ? tally(turn, true) : OK;
+}
+
+/* What a test makes go wrong in this step alone is not recorded. */
+static Status stretch_run(Turn *turn, int kind, Stretch stretch)
+{
+    TowerProcess *p = turn->p;
+    SegmentKey key = {.of = p, .kind = kind, .slot = turn->slot, .first = turn->first, .end = turn->end};
+    if (turn->program) key.of = turn->program->plan;
+    if (fault_poison(p->first + turn->slot, turn->step->number)) return stretch(turn);
+    return segments_run(p->replica->recorded, &key, stretch, turn);
+}
+
+/* Backward of a step's last batch, in stretches: a bucket is given to the sum as soon as its last gradient is final. */
+static Status backward_give(Turn *turn)
+{
+    TowerProcess *p = turn->p;
+    Plan *plan = turn->program ? turn->program->plan : NULL;
+    int kind = turn->step->batches > 1 ? STRETCH_BUCKET_KEPT : STRETCH_BUCKET;
     for (int i = 0; i < p->buckets.count; i++) {
-        const Bucket *bucket = &p->buckets.bucket[i];
-        if (program) TRY(backward_to(p, program, slot, step, i, &done));
-        if (step->batches > 1) TRY(replica_add_kept(p->replica, slot, bucket->first, bucket->count));
-        TRY(replica_drop_frozen(p->replica, bucket->first, bucket->count));
-        if (i == 0) TRY(poison_gradients(device, tower, step->number, grads(p)));
-        TRY(device->backend->square_sum(device, grads(p) + bucket->first, bucket->count, judge_square(p->judge, i)));
-        if (!is_alone(p)) TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
+        const Bucket *b = &p->buckets.bucket[i];
+        bool last = i == p->buckets.count - 1;
+        int ready = !plan ? 0 : last ? plan_op_count(plan) : plan_ready_after(plan, b->first + b->count);
+        turn->bucket = i;
+        turn->first = turn->end;
+        turn->end = ready > turn->first ? ready : turn->first;
+        TRY(stretch_run(turn, kind + i, bucket_stretch));
+        if (!is_alone(p)) TRY(comm_give(p->comm, p->first + turn->slot, b->first, grads(p) + b->first, b->count));
     }
     return OK;
 }
 
-static Status forward(TowerProcess *p, Program *program, int slot, const Batch *batch, const Step *step)
+static Status forward(Turn *turn, const Batch *batch)
 {
-    int tower = p->first + slot;
-    ledger_phase(p->ledger, tower, step->number, PHASE_COPY);
-    fault_strike(tower, step->number, PHASE_COPY);
-    TRY(replica_feed(p->replica, program, batch, slot, p->job->seed, step->scale));
-    ledger_phase(p->ledger, tower, step->number, PHASE_FORWARD);
-    fault_strike(tower, step->number, PHASE_FORWARD);
-    return ops_run(p, program, slot, step, 0, program->forward_end);
+    TowerProcess *p = turn->p;
+    int tower = p->first + turn->slot;
+    ledger_phase(p->ledger, tower, turn->step->number, PHASE_COPY);
+    fault_strike(tower, turn->step->number, PHASE_COPY);
+    TRY(replica_feed(p->replica, turn->program, batch, turn->slot, p->job->seed, turn->step->scale));
+    ledger_phase(p->ledger, tower, turn->step->number, PHASE_FORWARD);
+    fault_strike(tower, turn->step->number, PHASE_FORWARD);
+    turn->end = turn->program->forward_end;
+    return stretch_run(turn, STRETCH_FORWARD, forward_stretch);
+}
+
+static Status backward(Turn *turn, bool last)
+{
+    TowerProcess *p = turn->p;
+    int tower = p->first + turn->slot;
+    ledger_phase(p->ledger, tower, turn->step->number, PHASE_BACKWARD);
+    fault_strike(tower, turn->step->number, PHASE_BACKWARD);
+    if (last) return backward_give(turn);
+    turn->first = turn->end;
+    if (turn->program) turn->end = plan_op_count(turn->program->plan);
+    return stretch_run(turn, STRETCH_BACKWARD, backward_stretch);
 }
 
 /* One batch of one tower: the last one of a step gives the gradients of all of them. */
 static Status tower_turn(TowerProcess *p, int slot, const Batch *batch, bool last, Step *step)
 {
     int tower = p->first + slot;
-    bool stop = atomic_load(&p->ledger->run.stop_signal) != 0;
     Program *program = batch->n ? replica_program(p->replica, true, batch->n) : NULL;
+    Turn turn = {.p = p, .step = step, .program = program, .slot = slot, .n = batch->n};
     if (batch->n && !program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", tower, batch->n);
     step->fed[slot] |= batch->n > 0;
     if (program)
-        TRY(forward(p, program, slot, batch, step));
+        TRY(forward(&turn, batch));
     else
         TRY(norm_sync_idle(p));
     if (program && last)
         TRY(poison_device_loss(&p->replica->device, tower, step->number,
                                plan_tensor(program->plan, program->loss).data));
-    ledger_phase(p->ledger, tower, step->number, PHASE_BACKWARD);
-    fault_strike(tower, step->number, PHASE_BACKWARD);
-    if (last)
-        TRY(backward_give(p, program, slot, step));
-    else if (program) {
-        TRY(ops_run(p, program, slot, step, program->forward_end, plan_op_count(program->plan)));
-        TRY(replica_keep_gradients(p->replica, slot));
-    }
+    TRY(backward(&turn, last));
     if (program && p->job->accumulate > 1) TRY(replica_keep_statistics(p->replica, slot));
-    return judge_tally(p->judge, slot, program, batch->n, last, p->buckets.count, stop);
+    return OK;
 }
 
 static Status towers_run(TowerProcess *p, Step *step)
@@ -205,17 +266,25 @@ static Status sum_over_towers(TowerProcess *p)
 
 /* ---- the verdict and the commit: every rank has the same lanes and the same sum, so every rank decides alike */
 
-static Status update(TowerProcess *p, const Step *step)
+static Status update_stretch(void *context)
 {
+    const Turn *turn = context;
+    TowerProcess *p = turn->p;
     Device *device = &p->replica->device;
     if (!is_alone(p)) TRY(device->backend->square_sum(device, grads(p), grad_count(p), judge_square_of_sum(p->judge)));
-    TRY(judge_decide(p->judge, step->lr, step->left_out));
-    TRY(replica_update(p->replica, step->fed));
-    for (int slot = 0; !step->left_out && slot < p->local; slot++)
-        TRY(poison_state(p->replica, slot, p->first + slot, step->number));
-    for (int slot = 0; slot < p->local; slot++)
-        if (fault_once(FAULT_BITFLIP, p->first + slot, step->number))
-            ((uint32_t *)p->replica->arena[ARENA_PARAM])[0] ^= 1u << 20;
+    TRY(judge_decide(p->judge));
+    return replica_update(p->replica, turn->step->fed);
+}
+
+static Status update(TowerProcess *p, const Step *step)
+{
+    SegmentKey key = {.of = p, .kind = STRETCH_UPDATE};
+    memcpy(key.towers, step->fed, sizeof key.towers);
+    TRY(segments_run(p->replica->recorded, &key, update_stretch, &(Turn){.p = p, .step = step}));
+    for (int slot = 0; slot < p->local; slot++) {
+        if (!step->left_out) TRY(poison_state(p->replica, slot, p->first + slot, step->number));
+        TRY(poison_bit(p->replica, p->first + slot, step->number));
+    }
     return judge_send(p->judge, step->number);
 }
 
@@ -298,21 +367,30 @@ static Status skip(TowerProcess *p, const Step *step)
     return process_log(p, "step %lld is left out%s", (long long)step->number, report);
 }
 
-/* The search feeds the batch again with the scale that it had, whatever the scale is now. */
-static Status search(TowerProcess *p, const Step *step, bool moved)
+/* Until the results of a step are here, or a peer has left, or the deadline of a collective. */
+static Status arrival_wait(TowerProcess *p, int64_t number)
 {
-    const float *scale = p->replica->loss_scale;
-    replica_scale_by(p->replica, NULL);
-    Status st = forensics_search(p, &(Refusal){step->number, step->culprit, step->scale * step->loss_scale, moved});
-    replica_scale_by(p->replica, scale);
-    return st;
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    int64_t deadline = clock_ns() + p->job->comm_timeout_ms * 1000000ll;
+    for (int polls = 0;; polls++) {
+        bool here;
+        TRY(judge_arrived(p->judge, number, &here));
+        if (here) return OK;
+        if (polls % 64 == 63) TRY(comm_look(p->comm));
+        if (clock_ns() > deadline)
+            return FAIL(ERR_COMM, "the results of step %lld did not come within %.1f s (--comm-timeout)",
+                        (long long)number, (double)p->job->comm_timeout_ms / 1000);
+        if (polls > POLLS) nanosleep(&pause, NULL);
+    }
 }
 
 /* Every rank comes here with the same step. OK: the run goes on. */
 static Status refuse(TowerProcess *p, Step *step)
 {
     bool moved = p->job->nan_check == NAN_CHECK_LAST;
-    TRY(search(p, step, moved));
+    TRY(arrival_wait(p, p->run.step)); /* the search waits for the device, which must not wait for a peer that left */
+    TRY(forensics_search(p,
+                         &(Refusal){step->number, step->culprit, step->scale * step->loss_scale, moved, p->run.step}));
     if (step->culprit >= 0) step->culprit = p->ledger->search.found.tower; /* another, if towers normalize together */
     if (moved || p->job->nan_policy == NAN_POLICY_STOP) return refusal(p, step);
     if (p->job->nan_policy == NAN_POLICY_SKIP) return skip(p, step);
@@ -538,23 +616,6 @@ void steps_close(TowerProcess *p)
     p->queue = NULL;
 }
 
-/* Until the results of a step are here, or a peer has left, or the deadline of a collective. */
-static Status arrival_wait(TowerProcess *p, int64_t number)
-{
-    const struct timespec pause = {.tv_nsec = POLL_NS};
-    int64_t deadline = clock_ns() + p->job->comm_timeout_ms * 1000000ll;
-    for (int polls = 0;; polls++) {
-        bool here;
-        TRY(judge_arrived(p->judge, number, &here));
-        if (here) return OK;
-        if (polls % 64 == 63) TRY(comm_look(p->comm));
-        if (clock_ns() > deadline)
-            return FAIL(ERR_COMM, "the results of step %lld did not come within %.1f s (--comm-timeout)",
-                        (long long)number, (double)p->job->comm_timeout_ms / 1000);
-        if (polls > POLLS) nanosleep(&pause, NULL);
-    }
-}
-
 Status step_take(TowerProcess *p)
 {
     if (p->done == p->run.step) return OK;
@@ -590,12 +651,12 @@ static void phase_all(TowerProcess *p, const Step *step, Phase phase)
     for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step->number, phase);
 }
 
-/* How many steps may be under way behind this one: none where its weights and gradients are to be looked at, or would
- * be, if it were refused and the next one not. */
+/* How many steps may be under way behind this one: none where its weights and gradients are to be looked at. A search
+ * after a refused step makes do with what is there by then (forensics.c). */
 static int steps_ahead(const TowerProcess *p, const Step *step)
 {
     bool looked_at = p->metrics && summary_is_due(p, step->number);
-    return looked_at || p->job->nan_policy == NAN_POLICY_SKIP ? 0 : judge_ahead(p->judge);
+    return looked_at ? 0 : judge_ahead(p->judge);
 }
 
 Status step_run(TowerProcess *p)
@@ -608,6 +669,8 @@ Status step_run(TowerProcess *p)
     step->scale = (float)loss_scale(step->samples, job->divisor, full_step(job));
     step->lr = schedule_lr(&job->schedule, p->run.step, p->steps_per_epoch, p->total_steps);
 
+    bool stop = atomic_load(&p->ledger->run.stop_signal) != 0;
+    TRY(judge_begin(p->judge, step->number, step->lr, step->left_out, stop));
     TRY(towers_run(p, step));
     TRY(sum_over_towers(p));
     phase_all(p, step, PHASE_UPDATE);

@@ -20,6 +20,11 @@ static const char *failed, *without_memory;
 static uint64_t *survey;
 static int64_t survey_room;
 
+static struct {
+    char *text;
+    size_t room, used;
+} diary;
+
 static Named *named(Named *table, const char *name)
 {
     int i = 0;
@@ -31,6 +36,8 @@ static Named *named(Named *table, const char *name)
 void fake_note(const char *name)
 {
     named(counts, name)->count++;
+    if (diary.used < diary.room)
+        diary.used += (size_t)snprintf(diary.text + diary.used, diary.room - diary.used, "%s\n", name);
 }
 
 /* Who called: the return addresses, hashed. */
@@ -102,6 +109,13 @@ void fake_gpu_survey(uint64_t *stacks, int64_t room)
     survey_room = stacks ? room : 0;
 }
 
+void fake_gpu_log(char *text, size_t room)
+{
+    diary.text = text;
+    diary.room = text ? room : 0;
+    diary.used = 0;
+}
+
 const char *fake_gpu_failed(void)
 {
     return failed;
@@ -147,6 +161,7 @@ void fake_gpu_reset(void)
     fake_gpu_fail_call(0);
     fake_gpu_fail_memory(NULL);
     fake_gpu_counts_clear();
+    fake_gpu_log(NULL, 0);
     fake_gpu_schedule(GPU_LAZY, 1);
     fake_gpu_ignore_waits(false);
     fake_gpu_memory((size_t)256 << 20);

@@ -46,6 +46,10 @@ int64_t fake_gpu_count_like(const char *prefix);
 void fake_gpu_counts_clear(void);
 void fake_gpu_counts_print(FILE *to);
 
+/* From now on calls are written down, in order, one a line ("cudaMemcpyAsync", "kernel"), as far as there is room;
+ * NULL: no more. */
+void fake_gpu_log(char *text, size_t room);
+
 /* Objects that were made and not destroyed; prints them. */
 int fake_gpu_alive(FILE *to);
 

@@ -46,8 +46,10 @@ static GpuRun *current;
 static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
     GpuSeen *seen = context;
-    (void)ledger, (void)seconds;
+    int64_t notes = atomic_load(&ledger->run.notes);
+    (void)seconds;
     seen->steps = step;
+    if (notes > 0) snprintf(seen->note, sizeof seen->note, "%s", ledger->run.note[(notes - 1) % LEDGER_NOTES]);
     if (step <= GPU_RUN_STEPS) seen->loss[step] = loss;
     if (current->on_step) current->on_step(step);
 }

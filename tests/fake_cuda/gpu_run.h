@@ -11,6 +11,7 @@ enum { GPU_RUN_STEPS = 8, GPU_RUN_RANKS = 4 };
 typedef struct GpuSeen {
     int64_t steps; /* that rank 0 has ended */
     double loss[GPU_RUN_STEPS + 1];
+    char note[LEDGER_MESSAGE]; /* the last of the run */
     struct {
         Status status;   /* STATUS_COUNT: the rank never came to its end */
         int alive;       /* objects that it left behind */

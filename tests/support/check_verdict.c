@@ -40,6 +40,7 @@ typedef struct TallyBench {
     double *squares, *square;
     TallySum *sum;
     VerdictState *state;
+    VerdictOrder *order;
 } TallyBench;
 
 static TallyBench tally_open(Device *device, float scale)
@@ -55,18 +56,20 @@ static TallyBench tally_open(Device *device, float scale)
                         .squares = to_device(device, squares, sizeof squares),
                         .square = to_device(device, &nothing, sizeof nothing),
                         .sum = to_device(device, &(TallySum){0}, sizeof(TallySum)),
-                        .state = to_device(device, &state, sizeof state)};
+                        .state = to_device(device, &state, sizeof state),
+                        .order = to_device(device, &(VerdictOrder){0}, sizeof(VerdictOrder))};
 }
 
 static void tally_close(TallyBench *b)
 {
-    void *const all[] = {b->loss, b->hits, b->lanes, b->squares, b->square, b->sum, b->state};
+    void *const all[] = {b->loss, b->hits, b->lanes, b->squares, b->square, b->sum, b->state, b->order};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) b->device->backend->release(b->device, all[i]);
 }
 
 static void tally_batch(TallyBench *b, float loss, float top1, int32_t count, bool last, bool stop)
 {
     float hits[2] = {top1, top1 + 1};
+    VerdictOrder order = {.stop = stop ? 1 : 0};
     TallyCall t = {.loss = count ? b->loss : NULL,
                    .head = {b->loss, b->hits},
                    .hits = count ? b->hits : NULL,
@@ -74,7 +77,7 @@ static void tally_batch(TallyBench *b, float loss, float top1, int32_t count, bo
                    .last = last,
                    .squares = b->squares,
                    .square_count = 3,
-                   .stop = stop ? 1 : 0,
+                   .order = b->order,
                    .stop_lane = 2,
                    .header = HEADER,
                    .number = 1,
@@ -84,6 +87,7 @@ static void tally_batch(TallyBench *b, float loss, float top1, int32_t count, bo
                    .state = b->state};
     must(b->device->backend->upload(b->device, b->loss, &loss, sizeof loss));
     must(b->device->backend->upload(b->device, b->hits, hits, sizeof hits));
+    must(b->device->backend->upload(b->device, b->order, &order, sizeof order));
     must(b->device->backend->tally(b->device, &t));
 }
 
@@ -129,6 +133,7 @@ typedef struct Bench {
     Device *device;
     VerdictRules rules;
     VerdictState state;
+    VerdictOrder order;
     OptimizerScalars scalars;
     VerdictReport report;
     float lanes[TOWERS * TALLY_LANES];
@@ -137,7 +142,11 @@ typedef struct Bench {
 
 static Bench bench_of(Device *device)
 {
-    Bench b = {.device = device, .rules = {.gate = GATE_ALL, .skips_max = 2}, .state = {.scale = 1}, .square = 4};
+    Bench b = {.device = device,
+               .rules = {.gate = GATE_ALL, .skips_max = 2},
+               .state = {.scale = 1},
+               .order = {.lr = 0.125f},
+               .square = 4};
     for (int t = 0; t < TOWERS; t++) {
         b.lanes[t * TALLY_LANES + TALLY_LOSS] = 1.5f;
         b.lanes[t * TALLY_LANES + TALLY_COUNT] = 8;
@@ -149,11 +158,11 @@ static void decide(Bench *b)
 {
     Device *device = b->device;
     void *lanes = to_device(device, b->lanes, sizeof b->lanes), *square = to_device(device, &b->square, sizeof(double)),
-         *state = to_device(device, &b->state, sizeof b->state),
+         *state = to_device(device, &b->state, sizeof b->state), *order = to_device(device, &b->order, sizeof b->order),
          *scalars = to_device(device, &b->scalars, sizeof b->scalars),
          *report = to_device(device, &b->report, sizeof b->report);
     Verdict v = {.rules = b->rules,
-                 .lr = 0.125f,
+                 .order = order,
                  .towers = TOWERS,
                  .lanes = lanes,
                  .square = square,
@@ -164,7 +173,7 @@ static void decide(Bench *b)
     to_host(device, &b->state, state, sizeof b->state);
     to_host(device, &b->scalars, scalars, sizeof b->scalars);
     to_host(device, &b->report, report, sizeof b->report);
-    void *const all[] = {lanes, square, state, scalars, report};
+    void *const all[] = {lanes, square, state, order, scalars, report};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) device->backend->release(device, all[i]);
 }
 
@@ -291,4 +300,7 @@ void check_scalars(Device *device)
     b.square = 1;
     decide(&b);
     assert_true(b.scalars.grad_scale == 0.25f && b.scalars.ema_decay == 0.9f);
+    b.order.hold = 1;
+    decide(&b);
+    assert_true(!b.report.commit && b.scalars.commit == 0 && b.state.updates == 1001 && b.state.skips == 0);
 }
