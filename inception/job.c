@@ -3,6 +3,7 @@
 
 #include "inception/models.h"
 #include "inception/recipe.h"
+#include "inception/uses.h"
 #include "towers/batch_max.h"
 
 #include <dirent.h>
@@ -124,6 +125,7 @@ Status job_model(Options *o, JobFiles *files)
     TRY(model_find(o->arguments[0], &model));
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
+    TRY(uses_check(o));
     TRY(backend_find(devices[o->device], &job->backend, files->why_cpu, sizeof files->why_cpu));
     job->program = (ProgramConfig){
         .model = model,

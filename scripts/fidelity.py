@@ -34,7 +34,7 @@ GRADIENT_BOUND, LOGIT_BOUND, RATIO_BOUND = 1e-3, 1e-4, 2.0
 
 # ---- safetensors: u64 length, JSON header, data
 
-NAMES = {"F32": np.float32, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
+NAMES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32, "U8": np.uint8}
 
 
 def tensors_write(path, tensors):
@@ -573,6 +573,111 @@ def first_loss(table, driver):
     table.row(["in all", f"{total:.3f}", "13.06 +- 0.3"], abs(total - 13.06) < 0.3)
 
 
+# ---- what judges our own tests: the double-precision interpreter of op lists, and the optimizers
+
+REFERENCE_BOUND = 1e-9
+OPTIMIZER_STEPS, OPTIMIZER_BOUND = 50, 1e-5
+REFERENCE = Case("googlenet", googlenet, 33, seed=2, aux_weight=float(np.float32(0.3)), classes=10)
+
+
+def flat(tensor):
+    """In the order of our arenas: {out, rows, columns, in}."""
+    tensor = tensor.detach().double()
+    if tensor.shape[1:] == (2048,):  # behind the flattened 128 x 4 x 4 of an auxiliary head
+        tensor = tensor.view(-1, 128, 4, 4)
+    return (tensor.permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor).contiguous().flatten().numpy()
+
+
+def reference_rows(table, driver, case):
+    """Two programs in double precision: only the order of sums may differ."""
+    random = np.random.default_rng(case.seed)
+    pixels, labels = batch_draw(case, random)
+    model = fresh_model(case).double().train()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eps = float(np.float32(module.eps))  # as an op's attribute has it
+    heads, loss = forward(case, model, pixels, labels, torch.float64, torch.contiguous_format)
+    loss.backward()
+    double = {"logits": flat(heads[0]), "loss": flat(loss)}
+    double.update({f"grad.{name}": flat(p.grad) for name, p in model.named_parameters()})
+    with tempfile.TemporaryDirectory() as work:
+        tensors_write(f"{work}/weights.safetensors", {name: flat(p) for name, p in model.named_parameters()})
+        tensors_write(f"{work}/input.safetensors", {"pixels": pixels, "labels": labels})
+        for passes in (0, 1):
+            arguments = {"model": case.model, "side": case.side, "classes": case.classes, "passes": passes,
+                         "input": f"{work}/input.safetensors", "weights": f"{work}/weights.safetensors",
+                         "output": f"{work}/out.safetensors"}  # fmt: skip
+            subprocess.run([driver] + [f"{k}={v}" for k, v in arguments.items()], check=True)
+            ours = tensors_read(f"{work}/out.safetensors")
+            wanted = {name: value for name, value in double.items() if name not in vanishing(double)}
+            worst = {name: error(ours[name], value) for name, value in wanted.items()}
+            name = max(worst, key=worst.get)
+            table.row([f"{case.title()}, passes {'on' if passes else 'off'}", str(len(wanted)), f"{worst[name]:.1e} ({name})"],
+                      worst[name] <= REFERENCE_BOUND)  # fmt: skip
+
+
+class RMSpropTF(torch.optim.Optimizer):
+    """TensorFlow's: epsilon inside the root, mean square from one, rate inside the momentum."""
+
+    def __init__(self, parameters, lr, alpha, momentum, eps, weight_decay):
+        super().__init__(parameters, {"lr": lr, "alpha": alpha, "momentum": momentum, "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                state.setdefault("square", torch.ones_like(p))
+                state.setdefault("moved", torch.zeros_like(p))
+                grad = p.grad + group["weight_decay"] * p
+                state["square"] += (1 - group["alpha"]) * (grad * grad - state["square"])
+                state["moved"] = group["momentum"] * state["moved"] + group["lr"] * grad / (state["square"] + group["eps"]).sqrt()
+                p -= state["moved"]
+
+
+def optimizer_cases():
+    """(title, ours, PyTorch's class and arguments)"""
+    sgd, adam = torch.optim.SGD, {"kind": "adam", "beta1": 0.9, "beta2": 0.999, "eps": 1e-7}
+    rms = {"decay": 0.9, "momentum": 0.9}
+    return [
+        ("SGD", {"kind": "sgd"}, sgd, {}),
+        ("SGD, momentum", {"kind": "sgd", "momentum": 0.9}, sgd, {"momentum": 0.9}),
+        ("SGD, Nesterov", {"kind": "sgd", "momentum": 0.9, "nesterov": 1}, sgd, {"momentum": 0.9, "nesterov": True}),
+        ("RMSProp of PyTorch", {"kind": "rmsprop", "eps": 1e-3, **rms}, torch.optim.RMSprop,
+         {"alpha": 0.9, "eps": 1e-3, "momentum": 0.9}),
+        ("RMSProp of TensorFlow", {"kind": "rmsprop-tf", "eps": 1.0, **rms}, RMSpropTF, {"alpha": 0.9, "momentum": 0.9, "eps": 1.0}),
+        ("RMSProp of TensorFlow, epsilon 0.001", {"kind": "rmsprop-tf", "eps": 1e-3, **rms}, RMSpropTF,
+         {"alpha": 0.9, "momentum": 0.9, "eps": 1e-3}),
+        ("Adam", adam, torch.optim.Adam, {"betas": (0.9, 0.999), "eps": 1e-7}),
+        ("AdamW", {**adam, "kind": "adamw"}, torch.optim.AdamW, {"betas": (0.9, 0.999), "eps": 1e-7}),
+    ]  # fmt: skip
+
+
+def pytorch_optimized(make, options, param, grads, dtype, lr, decay):
+    weight = torch.nn.Parameter(torch.from_numpy(param.copy()).to(dtype))
+    optimizer = make([weight], lr=lr, weight_decay=decay, **options)
+    for grad in grads:
+        weight.grad = torch.from_numpy(grad).to(dtype)
+        optimizer.step()
+    return {"after.param": weight.detach().double().numpy()}
+
+
+def optimizer_rows(table, driver):
+    random = np.random.default_rng(5)
+    param = random.uniform(-1, 1, 20000).astype(np.float32)
+    grads = random.normal(0, 1, (OPTIMIZER_STEPS, param.size)).astype(np.float32)
+    lr, decay = 0.01, 0.05
+    with tempfile.TemporaryDirectory() as work:
+        tensors_write(f"{work}/input.safetensors", {"param": param, "grad": grads})
+        for title, ours, make, options in optimizer_cases():
+            arguments = {**ours, "lr": lr, "weight_decay": decay, "input": f"{work}/input.safetensors",
+                         "output": f"{work}/out.safetensors"}  # fmt: skip
+            subprocess.run([driver] + [f"{k}={v}" for k, v in arguments.items()], check=True)
+            double, single = (pytorch_optimized(make, options, param, grads, dtype, lr, decay)
+                              for dtype in (torch.float64, torch.float32))  # fmt: skip
+            compare(table, title, [("weights", "after.", OPTIMIZER_BOUND)], tensors_read(f"{work}/out.safetensors"), [single], double)
+
+
 INTRODUCTION = """# Fidelity
 
 Written by `scripts/fidelity.sh`: the networks of this project against torchvision {vision} and timm {timm} under PyTorch
@@ -610,6 +715,18 @@ def main():
     if wanted("loss"):
         table.say("\n## The first loss of `inception_v3 --variant tf2016` (smoothing 0.1, weight decay 4e-5)\n")
         first_loss(table, driver)
+    drivers = os.path.dirname(driver)
+    if wanted("reference"):
+        table.say("\n## The double-precision interpreter that judges our tests, beside PyTorch in float64\n")
+        table.row(["network", "logits, loss, gradients", "worst error", "verdict"])
+        table.row(["---"] * 4)
+        reference_rows(table, f"{drivers}/reference_driver", REFERENCE)
+    if wanted("optimizers"):
+        table.say(f"\n## Optimizers, {OPTIMIZER_STEPS} steps of the same gradients (rate 0.01, weight decay 0.05)\n")
+        head = ["optimizer", "tensors", "number", "worst error", "worst of PyTorch", "median ratio", "worst ratio", "verdict"]
+        table.row(head)
+        table.row(["---"] * len(head))
+        optimizer_rows(table, f"{drivers}/optimizer_driver")
     head = ["network", "tensors", "number", "worst error", "worst of PyTorch", "median ratio", "worst ratio", "verdict"]
     table.say("\n## One step: forward, loss, backward, statistics\n")
     table.row(head)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Are the networks right? Parameter counts, the first loss of the original recipe, and every logit, gradient and running
 # statistic against torchvision and timm, as a table on standard output and in docs/fidelity.md. See fidelity.py.
-#   scripts/fidelity.sh [BUILD_DIR] [counts] [loss] [inception_v3] [inception_v3_tf2016] [googlenet] [inception_v4]
-#                       [inception_resnet_v2] [training]
+#   scripts/fidelity.sh [BUILD_DIR] [counts] [loss] [reference] [optimizers] [inception_v3] [inception_v3_tf2016] [googlenet]
+#                       [inception_v4] [inception_resnet_v2] [training]
 # Without names: everything, about ten minutes on two idle cores. With names the table goes to standard output only.
-# Without BUILD_DIR, build-test/ is brought up to date first. Needs python3-torch and python3-torchvision of the system; timm comes from PyPI into a virtual environment under the
-# user's cache, once.
+# Without BUILD_DIR, build-test/ is brought up to date first. Needs python3-torch and python3-torchvision of the system; timm comes
+# from PyPI into a virtual environment under the user's cache, once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,10 +17,10 @@ fi
 if [ "$build" = build-test ]; then
     scripts/setup.sh test
     log=$(mktemp)
-    { cmake --preset test && cmake --build "$build" --target towers fidelity_driver; } >"$log" 2>&1 || { tail -n 40 "$log" >&2; exit 1; }
+    { cmake --preset test && cmake --build "$build" --target towers fidelity_driver reference_driver optimizer_driver; } >"$log" 2>&1 || { tail -n 40 "$log" >&2; exit 1; }
     rm -f "$log"
 fi
-for program in towers tests/fidelity_driver; do
+for program in towers tests/fidelity_driver tests/reference_driver tests/optimizer_driver; do
     if [ ! -x "$build/$program" ]; then
         echo "fidelity: no $build/$program; build it, or name no build folder" >&2
         exit 2

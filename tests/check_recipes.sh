@@ -209,6 +209,8 @@ echo 'lr: 0.25' >my.yaml
 "$towers" train inception_mini --recipe ./my.yaml --dataset synthetic --print-config >config
 grep -qF 'from recipe "./my.yaml:1"' config || complain "a recipe by its path: $(grep ^lr: config)"
 grep -qE '^opt: nesterov .*from model' config || complain "what the model likes: $(grep ^opt: config)"
+printf 'beta2: 0.9\nlr-schedule: "1;2;3"\n' >several.yaml # a file serves several commands
+"$towers" train inception_mini -c several.yaml --dataset synthetic --dry-run >config 2>err || complain "a file of other optimizers: $(cat err)"
 refused 2 "did you mean tf2016?" train inception_v3 --recipe tf2106
 
 # ---- weights: another number of classes, no auxiliary heads, activations made twice
@@ -286,6 +288,11 @@ refused 4 "holds no weights" export fashion_cnn --weights runs
 refused 2 "export needs --weights" export fashion_cnn
 refused 2 "matches no parameter" "${mini[@]}" --freeze 'nothing*'
 refused 2 "leaves nothing to train" "${mini[@]}" --freeze '*'
+refused 2 "--lr-schedule has no use with --sched constant: it is of piecewise" train fashion_cnn --dataset synthetic --lr-schedule '0.1;2;0.01'
+refused 2 "--warmup-epochs has no use with --sched onecycle" "${mini[@]}" --warmup-epochs 2
+refused 2 "--power has no use with --sched cosine" "${mini[@]}" --sched cosine --power 2
+refused 2 "--beta2 has no use with --opt nesterov" "${mini[@]}" --beta2 0.9
+refused 2 "--momentum has no use with --opt adam" train fashion_cnn --dataset synthetic --momentum 0.5
 refused 2 "--reset-head has no use" "${mini[@]}" --reset-head
 export ONEDNN_MAX_CPU_ISA=AVX2 # a CPU without bf16
 refused 5 "no bf16 arithmetic" train inception_mini --device cpu --amp --amp-dtype bf16

@@ -126,23 +126,6 @@ static void values_fill(Interpreter *it, const Program *program)
     }
 }
 
-/* The gradient of each parameter, a pack's cut into those of its members. */
-static double *gradient_of(Interpreter *it, const Graph *g, Value param)
-{
-    for (int32_t id = 1; id <= graph_value_count(g); id++) {
-        const ValueInfo *info = graph_value(g, (Value){id});
-        if (info->role != ROLE_GRAD) continue;
-        double *data = interpreter_data(it, (Value){id});
-        if (info->of.id == param.id) return data;
-        const ValueInfo *of = graph_value(g, info->of);
-        for (int k = 0; k < of->member_count; k++) {
-            if (of->members[k].id == param.id) return data;
-            data += shape_count(graph_shape(g, of->members[k]));
-        }
-    }
-    return NULL;
-}
-
 static Status interpret(const Driver *d, const Setting *setting, Program *program, Interpreter *it)
 {
     ProgramConfig config = program_of(d->small.model, d->small.side, setting);
@@ -163,8 +146,8 @@ static Status double_compare(const Driver *d, const Pass *pass, double *worst)
     for (int32_t id = 1; id <= graph_value_count(program[0].graph); id++) {
         const ValueInfo *info = graph_value(program[0].graph, (Value){id});
         if (info->role != ROLE_PARAM) continue;
-        double *without = gradient_of(&it[0], program[0].graph, (Value){id}),
-               *with = gradient_of(&it[1], program[1].graph, graph_find(program[1].graph, info->name));
+        double *without = interpreter_gradient(&it[0], (Value){id}),
+               *with = interpreter_gradient(&it[1], graph_find(program[1].graph, info->name));
         if (!with || !without) return FAIL(ERR_INTERNAL, "%s has no gradient", info->name);
         *worst = fmax(*worst, difference(with, without, shape_count(info->shape)));
     }

@@ -52,6 +52,23 @@ void interpreter_run(Interpreter *it)
     }
 }
 
+double *interpreter_gradient(Interpreter *it, Value param)
+{
+    const Graph *g = it->graph;
+    for (int32_t id = 1; id <= it->count; id++) {
+        const ValueInfo *info = graph_value(g, (Value){id});
+        if (info->role != ROLE_GRAD) continue;
+        double *data = interpreter_data(it, (Value){id});
+        if (info->of.id == param.id) return data;
+        const ValueInfo *of = graph_value(g, info->of);
+        for (int k = 0; k < of->member_count; k++) {
+            if (of->members[k].id == param.id) return data;
+            data += shape_count(graph_shape(g, of->members[k]));
+        }
+    }
+    return NULL;
+}
+
 void fill_uniform(double *data, int64_t count, uint64_t seed, double low, double high)
 {
     for (int64_t i = 0; i < count; i++) {

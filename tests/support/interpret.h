@@ -21,6 +21,8 @@ void interpreter_destroy(Interpreter *it);
  * run. */
 double *interpreter_data(Interpreter *it, Value v);
 void interpreter_run(Interpreter *it);
+/* The gradient of a PARAM, where it was computed for a pack its part of that; NULL if there is none. */
+double *interpreter_gradient(Interpreter *it, Value param);
 
 /* Uniform values in [low, high) that depend on `seed` alone. */
 void fill_uniform(double *data, int64_t count, uint64_t seed, double low, double high);

@@ -1,0 +1,143 @@
+/* Updates of a backend's optimizer on given gradients, for scripts/fidelity.py to compare with PyTorch's.
+ *
+ *   optimizer_driver kind=sgd|rmsprop|rmsprop-tf|adam|adamw input=FILE output=FILE [lr=X] [momentum=X] [nesterov=1]
+ *                    [beta1=X] [beta2=X] [decay=X] [eps=X] [weight_decay=X]
+ *
+ * input: "param" F32 {n} and "grad" F32 {steps, n}; output: "after.param" F32 {n}, after all steps. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "kernels/optimizer.h"
+#include "towers/record/safetensors.h"
+
+typedef struct Driver {
+    OptimizerHyper hyper;
+    double lr, weight_decay;
+    const char *output;
+    SafeTensors *file;
+    Device device;
+    size_t n, steps;
+    float *param, *slot[OPTIMIZER_SLOTS]; /* host memory: the CPU's */
+} Driver;
+
+static const char *argument(int argc, char **argv, const char *name, const char *otherwise)
+{
+    size_t length = strlen(name);
+    for (int i = 1; i < argc; i++)
+        if (!strncmp(argv[i], name, length) && argv[i][length] == '=') return argv[i] + length + 1;
+    return otherwise;
+}
+
+static double number(int argc, char **argv, const char *name)
+{
+    return strtod(argument(argc, argv, name, "0"), NULL);
+}
+
+static Status kind_find(const char *name, OptimizerKind *kind)
+{
+    static const char *const names[OPTIMIZER_COUNT] = {
+        [OPTIMIZER_SGD] = "sgd",   [OPTIMIZER_RMSPROP_TF] = "rmsprop-tf", [OPTIMIZER_RMSPROP] = "rmsprop",
+        [OPTIMIZER_ADAM] = "adam", [OPTIMIZER_ADAMW] = "adamw",
+    };
+    for (int i = 0; i < OPTIMIZER_COUNT; i++)
+        if (!strcmp(names[i], name)) {
+            *kind = (OptimizerKind)i;
+            return OK;
+        }
+    return FAIL(ERR_ARG, "no optimizer '%s'", name);
+}
+
+static Status arguments_read(int argc, char **argv, Driver *d)
+{
+    OptimizerKind kind = OPTIMIZER_SGD;
+    TRY(kind_find(argument(argc, argv, "kind", ""), &kind));
+    d->hyper = (OptimizerHyper){.kind = kind,
+                                .momentum = (float)number(argc, argv, "momentum"),
+                                .nesterov = number(argc, argv, "nesterov") > 0,
+                                .beta1 = (float)number(argc, argv, "beta1"),
+                                .beta2 = (float)number(argc, argv, "beta2"),
+                                .decay = (float)number(argc, argv, "decay"),
+                                .epsilon = (float)number(argc, argv, "eps")};
+    d->lr = number(argc, argv, "lr");
+    d->weight_decay = number(argc, argv, "weight_decay");
+    d->output = argument(argc, argv, "output", "");
+    return safetensors_open(argument(argc, argv, "input", ""), &d->file);
+}
+
+static Status floats_create(size_t n, float start, float **made)
+{
+    *made = aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64);
+    if (!*made) return FAIL(ERR_MEMORY, "%zu floats", n);
+    for (size_t i = 0; i < n; i++) (*made)[i] = start;
+    return OK;
+}
+
+static Status start(Driver *d)
+{
+    const Backend *backend;
+    DeviceConfig config = {.threads = 2};
+    const StTensor *param = safetensors_find(d->file, "param"), *grad = safetensors_find(d->file, "grad");
+    if (!param || !grad || param->dtype != ST_F32 || grad->dtype != ST_F32 || grad->rank != 2 || param->rank != 1 ||
+        grad->dims[1] != param->dims[0])
+        return FAIL(ERR_FORMAT, "wanted param F32 {n} and grad F32 {steps, n}");
+    d->n = (size_t)param->dims[0];
+    d->steps = (size_t)grad->dims[0];
+    TRY(backend_find("cpu", &backend, NULL, 0));
+    TRY(backend->open(&config, &d->device));
+    TRY(floats_create(d->n, 0, &d->param));
+    memcpy(d->param, param->data, d->n * sizeof *d->param);
+    for (int s = 0; s < optimizer_slot_count(&d->hyper); s++)
+        TRY(floats_create(d->n, optimizer_slot_start(&d->hyper, s), &d->slot[s]));
+    return OK;
+}
+
+static Status steps_run(Driver *d)
+{
+    Status st = OK;
+    const StTensor *grad = safetensors_find(d->file, "grad");
+    OptimizerSegment segment = {0, d->n, (float)d->weight_decay, 1};
+    float *now = NULL;
+    TRY(floats_create(d->n, 0, &now));
+    for (size_t step = 0; step < d->steps; step++) {
+        OptimizerScalars scalars = {.lr = (float)d->lr, .step = (float)(step + 1), .grad_scale = 1, .commit = 1};
+        OptimizerUpdate update = {.hyper = d->hyper,
+                                  .param = d->param,
+                                  .grad = now,
+                                  .slot = {d->slot[0], d->slot[1]},
+                                  .segments = &segment,
+                                  .segment_count = 1,
+                                  .scalars = &scalars};
+        memcpy(now, (const char *)grad->data + step * d->n * sizeof *now, d->n * sizeof *now);
+        TRY_OUT(d->device.backend->optimizer_apply(&d->device, &update));
+    }
+out:
+    free(now);
+    return st;
+}
+
+static Status drive(int argc, char **argv, Driver *d)
+{
+    TRY(arguments_read(argc, argv, d));
+    TRY(start(d));
+    TRY(steps_run(d));
+    StTensor after = {.name = "after.param",
+                      .dtype = ST_F32,
+                      .rank = 1,
+                      .dims = {(int64_t)d->n},
+                      .data = d->param,
+                      .bytes = d->n * sizeof *d->param};
+    return safetensors_replace(d->output, &after, 1, NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+    Driver d = {0};
+    Status st = drive(argc, argv, &d);
+    if (st != OK) status_print(stderr, st, 1);
+    if (d.device.backend) d.device.backend->close(&d.device);
+    safetensors_close(d.file);
+    free(d.param);
+    for (int s = 0; s < OPTIMIZER_SLOTS; s++) free(d.slot[s]);
+    return status_exit_code(st);
+}
