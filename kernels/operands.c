@@ -11,6 +11,31 @@ Status operands_same_dtype(const OpCall *call, int first, int end)
     return OK;
 }
 
+static bool folds(int32_t small, int32_t big)
+{
+    return small == 1 || small == big;
+}
+
+Status operands_fold(const OpCall *call, const Tensor *small, const Tensor *big)
+{
+    Shape s = small->shape, b = big->shape;
+    if (!folds(s.n, b.n) || !folds(s.c, b.c) || !folds(s.h, b.h) || !folds(s.w, b.w))
+        return FAIL(ERR_SHAPE, "%s '%s': %s is not %s with some sizes 1", op_name(call->kind), call->name,
+                    shape_text(s), shape_text(b));
+    return OK;
+}
+
+Status operands_logits(const OpCall *call)
+{
+    Shape logits = call->in[0].shape;
+    if (logits.h != 1 || logits.w != 1)
+        return FAIL(ERR_SHAPE, "softmax_loss '%s': logits are %s, they must be Nx(classes)x1x1", call->name,
+                    shape_text(logits));
+    if (call->out[1].data && call->out[1].dtype != DTYPE_F32)
+        return FAIL(ERR_UNSUPPORTED, "softmax_loss '%s': prob must be f32", call->name);
+    return OK;
+}
+
 Status operands_window(const OpCall *call, bool places)
 {
     const Window *w = &call->attr.pool.window;

@@ -1,4 +1,4 @@
-/* Which slots an optimizer needs; see optimizer.h. */
+/* Which slots an optimizer needs, and whether an update has them; see optimizer.h. */
 #include "kernels/optimizer.h"
 
 int optimizer_slot_count(const OptimizerHyper *hyper)
@@ -12,6 +12,17 @@ int optimizer_slot_count(const OptimizerHyper *hyper)
     case OPTIMIZER_COUNT: break;
     }
     return 0;
+}
+
+Status optimizer_check(const OptimizerUpdate *u)
+{
+    if (u->half && u->half_dtype != DTYPE_BF16 && u->half_dtype != DTYPE_F16)
+        return FAIL(ERR_UNSUPPORTED, "optimizer: a 16-bit copy of the weights cannot be %s", dtype_name(u->half_dtype));
+    if ((unsigned)u->hyper.kind >= OPTIMIZER_COUNT)
+        return FAIL(ERR_ARG, "optimizer: there is no kind %d", (int)u->hyper.kind);
+    for (int k = 0; k < optimizer_slot_count(&u->hyper); k++)
+        if (!u->slot[k]) return FAIL(ERR_INTERNAL, "optimizer: kind %d needs slot %d", (int)u->hyper.kind, k);
+    return OK;
 }
 
 float optimizer_slot_start(const OptimizerHyper *hyper, int slot)

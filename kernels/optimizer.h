@@ -7,6 +7,7 @@
 #ifndef TOWERS_KERNELS_OPTIMIZER_H
 #define TOWERS_KERNELS_OPTIMIZER_H
 
+#include "kernels/status.h"
 #include "kernels/tensor.h"
 
 typedef enum OptimizerKind {
@@ -64,5 +65,7 @@ typedef struct OptimizerUpdate {
 /* Starting value of a slot (1 for RMSProp-TF's mean square, else 0) and how many slots the kind uses. */
 float optimizer_slot_start(const OptimizerHyper *hyper, int slot);
 int optimizer_slot_count(const OptimizerHyper *hyper);
+/* What every backend asks before an update: a kind that there is, with its slots, and a copy of 16 bits if any. */
+NODISCARD Status optimizer_check(const OptimizerUpdate *update);
 
 #endif

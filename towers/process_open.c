@@ -96,8 +96,7 @@ static Status buckets_open(TowerProcess *p)
     const Layout *layout = p->replica->layout;
     size_t *ends = calloc((size_t)layout->param_count + 1, sizeof *ends);
     if (!ends) return FAIL(ERR_MEMORY, "bucket ends");
-    for (int i = 0; i < layout->param_count; i++)
-        ends[i] = i + 1 < layout->param_count ? layout->params[i + 1].first : layout->param_elements;
+    for (int i = 0; i < layout->param_count; i++) ends[i] = layout_param_end(layout, i);
     size_t bytes = p->job->bucket_bytes;
     buckets_cut(ends, layout->param_count, layout->param_elements, bytes ? bytes : FIRST_BUCKET_BYTES,
                 bytes ? bytes : BUCKET_BYTES, &p->buckets);

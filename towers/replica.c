@@ -109,7 +109,7 @@ static Status optimizer_segments_create(Replica *r)
     if (!r->segments) return FAIL(ERR_MEMORY, "optimizer segments of %d parameters", layout->param_count);
     for (int i = 0; i < layout->param_count; i++) {
         const LayoutEntry *entry = &layout->params[i];
-        size_t end = i + 1 < layout->param_count ? layout->params[i + 1].first : layout->param_elements;
+        size_t end = layout_param_end(layout, i);
         bool frozen = names_match(r->config.freeze, entry->name),
              decays = !frozen && (entry->decay || r->config.decay_all);
         float decay = decays ? (float)r->config.weight_decay : 0, rate = frozen ? 0 : 1;
@@ -129,7 +129,7 @@ static Status ranges_create(Replica *r)
     if (!r->ranges) return FAIL(ERR_MEMORY, "ranges of %d statistics", layout->state_count);
     for (int i = 0; i < layout->state_count; i++) {
         const LayoutEntry *entry = &layout->states[i];
-        size_t end = i + 1 < layout->state_count ? layout->states[i + 1].first : layout->state_elements;
+        size_t end = layout_state_end(layout, i);
         StateRange *last = r->range_count ? &r->ranges[r->range_count - 1] : NULL;
         if (names_match(r->config.freeze, entry->name)) continue;
         if (last && last->first + last->count == entry->first)

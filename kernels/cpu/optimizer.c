@@ -198,20 +198,9 @@ static Rule rule_of(const OptimizerUpdate *u, const OptimizerSegment *segment)
                   .second_fix = (float)(1 / sqrt(1 - pow((double)h->beta2, step)))};
 }
 
-static Status update_check(const OptimizerUpdate *u)
-{
-    if (u->half && u->half_dtype != DTYPE_BF16 && u->half_dtype != DTYPE_F16)
-        return FAIL(ERR_UNSUPPORTED, "optimizer: a 16-bit copy of the weights cannot be %s", dtype_name(u->half_dtype));
-    if ((unsigned)u->hyper.kind >= OPTIMIZER_COUNT)
-        return FAIL(ERR_ARG, "optimizer: there is no kind %d", (int)u->hyper.kind);
-    for (int k = 0; k < optimizer_slot_count(&u->hyper); k++)
-        if (!u->slot[k]) return FAIL(ERR_INTERNAL, "optimizer: kind %d needs slot %d", (int)u->hyper.kind, k);
-    return OK;
-}
-
 Status cpu_optimizer_apply(Device *device, const OptimizerUpdate *update)
 {
-    TRY(update_check(update));
+    TRY(optimizer_check(update));
     if (update->scalars->commit == 0) return OK;
     for (int k = 0; k < update->segment_count; k++) {
         const OptimizerSegment *segment = &update->segments[k];

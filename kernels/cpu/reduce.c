@@ -110,20 +110,11 @@ static void spread_chunk(void *context, int64_t first, int64_t end, int thread)
                    element_at(op->y, pixel * op->y->pitch));
 }
 
-static bool folds(int32_t small, int32_t big)
-{
-    return small == 1 || small == big;
-}
-
 static Status fold_check(const OpCall *call, const Tensor *small, const Tensor *big)
 {
     TRY(check_activation(call, small));
     TRY(check_activation(call, big));
-    Shape s = small->shape, b = big->shape;
-    if (!folds(s.n, b.n) || !folds(s.c, b.c) || !folds(s.h, b.h) || !folds(s.w, b.w))
-        return FAIL(ERR_SHAPE, "%s '%s': %s is not %s with some sizes 1", op_name(call->kind), call->name,
-                    shape_text(small->shape), shape_text(big->shape));
-    return OK;
+    return operands_fold(call, small, big);
 }
 
 static Status spread_prepare(Device *device, OpCall *call)

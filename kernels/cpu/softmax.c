@@ -85,11 +85,7 @@ static Status softmax_loss_prepare(Device *device, OpCall *call)
 {
     (void)device;
     TRY(check_activation(call, &call->in[0]));
-    if (call->in[0].shape.h != 1 || call->in[0].shape.w != 1)
-        return FAIL(ERR_SHAPE, "softmax_loss '%s': logits are %s, they must be Nx(classes)x1x1", call->name,
-                    shape_text(call->in[0].shape));
-    if (call->out[1].data && call->out[1].dtype != DTYPE_F32)
-        return FAIL(ERR_UNSUPPORTED, "softmax_loss '%s': prob must be f32", call->name);
+    TRY(operands_logits(call));
     call->workspace_bytes = (size_t)call->in[0].shape.n * sizeof(Sample);
     return OK;
 }

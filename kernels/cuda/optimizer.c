@@ -5,12 +5,7 @@
 
 static Status update_check(const OptimizerUpdate *u)
 {
-    if (u->half && u->half_dtype != DTYPE_BF16 && u->half_dtype != DTYPE_F16)
-        return FAIL(ERR_UNSUPPORTED, "optimizer: a 16-bit copy of the weights cannot be %s", dtype_name(u->half_dtype));
-    if ((unsigned)u->hyper.kind >= OPTIMIZER_COUNT)
-        return FAIL(ERR_ARG, "optimizer: there is no kind %d", (int)u->hyper.kind);
-    for (int k = 0; k < optimizer_slot_count(&u->hyper); k++)
-        if (!u->slot[k]) return FAIL(ERR_INTERNAL, "optimizer: kind %d needs slot %d", (int)u->hyper.kind, k);
+    TRY(optimizer_check(u));
     for (int k = 0; k < u->segment_count; k++)
         if (u->segments[k].count >= (size_t)KERNEL_MAX_ELEMENTS)
             return FAIL(ERR_UNSUPPORTED, "optimizer: a segment of %zu elements; at most 2^31 - 1",

@@ -13,19 +13,10 @@ LAUNCH_KERNEL(channel_sum)
 const OpKernel cuda_channel_sum = {
     .prepare = channel_sum_prepare, .launch = channel_sum_launch, .discard = counters_destroy, .strided_in = 1};
 
-static bool folds(int32_t small, int32_t big)
-{
-    return small == 1 || small == big;
-}
-
 static Status fold_check(const OpCall *call, const Tensor *small, const Tensor *big)
 {
-    Shape s = small->shape, b = big->shape;
     TRY(check_activations(call, 1));
-    if (!folds(s.n, b.n) || !folds(s.c, b.c) || !folds(s.h, b.h) || !folds(s.w, b.w))
-        return FAIL(ERR_SHAPE, "%s '%s': %s is not %s with some sizes 1", op_name(call->kind), call->name,
-                    shape_text(small->shape), shape_text(big->shape));
-    return OK;
+    return operands_fold(call, small, big);
 }
 
 static Status spread_prepare(Device *device, OpCall *call)

@@ -226,6 +226,16 @@ static const LayoutEntry *find_entry(const LayoutEntry *entries, int count, cons
     return NULL;
 }
 
+size_t layout_param_end(const Layout *layout, int i)
+{
+    return i + 1 < layout->param_count ? layout->params[i + 1].first : layout->param_elements;
+}
+
+size_t layout_state_end(const Layout *layout, int i)
+{
+    return i + 1 < layout->state_count ? layout->states[i + 1].first : layout->state_elements;
+}
+
 const LayoutEntry *layout_param(const Layout *layout, const char *name)
 {
     return find_entry(layout->params, layout->param_count, name);

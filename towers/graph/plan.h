@@ -33,6 +33,9 @@ typedef struct Layout {
 
 NODISCARD Status layout_create(const Graph *training, Layout **made);
 void layout_destroy(Layout *layout);
+/* Where the i-th one ends in its arena, the padding behind it included. */
+size_t layout_param_end(const Layout *layout, int i);
+size_t layout_state_end(const Layout *layout, int i);
 const LayoutEntry *layout_param(const Layout *layout, const char *name); /* NULL if none */
 const LayoutEntry *layout_state(const Layout *layout, const char *name);
 /* Starting values by Philox(seed; hash of the name, element): they do not depend on the order of the list. */
