@@ -265,7 +265,8 @@ static Status own_choose(ConvState *state, Device *device, const Operands *o)
     bool winograd = !device->config.direct_bf16;
     if (winograd && o->kind == ONEDNN_CONV_DW && winograd_dw_takes(o->x, o->y, &o->window))
         return winograd_dw_create(o->x, o->y, &o->window, cpu_threads(device), &state->winograd_dw);
-    if (wgrad_takes(code, o->x, o->y)) return wgrad_create(code, o->x, o->y, &o->window, &state->wgrad);
+    if (wgrad_takes(code, o->x, o->y))
+        return wgrad_create(code, o->x, o->y, &o->window, cpu_threads(device), &state->wgrad);
     if (winograd && o->kind != ONEDNN_CONV_DW && !o->bias && !o->relu && winograd_takes(from, to, &o->window))
         return winograd_create(from, to, &o->window, turned, cpu_threads(device), &state->winograd);
     return OK;
@@ -349,7 +350,7 @@ static void own_run(const ConvState *state, const Device *device, const OpCall *
     const Tensor *in = call->in, *acc = call->kind == OP_CONV_DX ? optional(call, 2) : NULL;
     void *out = call->out[0].data;
     if (state->wgrad)
-        wgrad_run(state->wgrad, cpu_threads(device), in[0].data, in[1].data, out, call->workspace);
+        wgrad_run(state->wgrad, device, in[0].data, in[1].data, out, call->workspace);
     else if (state->winograd_dw)
         winograd_dw_run(state->winograd_dw, device, in[0].data, in[1].data, out, call->workspace);
     else

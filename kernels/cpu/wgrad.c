@@ -3,8 +3,9 @@
  * Along an axis with stride s, tap k of output i reads input i s + k - pad. Packed x has s *phases*: place u of phase p
  * is input u s + p - pad, so tap k of output i is place i + k / s of phase k mod s: a fixed shift. Places outside the
  * image are packed as zeros, and skipped where a tile may skip them.
- * A block is some pairs of images, or some rows of one pair: packed by the whole team, then multiplied by the whole
- * team, each member taking tiles of dw. */
+ * A block is some pairs of images, or some rows of one pair. Where dw is large it is packed by the whole team, then
+ * multiplied by the whole team, each member taking tiles of dw. Where dw is small, blocks are, and are dealt to SLICES,
+ * by shape alone: a member does whole slices in memory of its own, and the dw of all slices are added in order. */
 #include "kernels/cpu/wgrad.h"
 
 #include "kernels/cpu/onednn.h"
@@ -13,8 +14,12 @@
 #include <stdlib.h>
 
 enum {
-    DY_BLOCK_BYTES = 512 << 10, /* of packed dy, which a thread reads again for every part of dw: in its L2 cache */
-    X_BLOCK_BYTES = 2 << 20,    /* of packed x, of which it reads a panel at a time */
+    /* Of packed x, or dy: in few large blocks sums are long, dw is seldom read and written, and the team seldom meets.
+     * That panels of dy then come from L3, once for every panel of x, costs less. */
+    BLOCK_BYTES = 8 << 20,
+    OWN_BLOCK_BYTES = 512 << 10, /* where a member of the team packs alone: in its L2 cache */
+    SMALL_DW_BYTES = 320 << 10,
+    SLICES = 8, /* so many threads have work */
     TASKS_PER_THREAD = 8
 };
 
@@ -30,6 +35,8 @@ struct Wgrad {
     int images, ins, outs;
     int64_t x_pitch, dy_pitch;
     int pairs, rows; /* of a block, at most */
+    int slices;      /* 0 where the team does every block together */
+    int threads;
     int x_panels, dy_panels;
     int32_t *x_first, *dy_first; /* see WgradPanels */
 };
@@ -41,6 +48,7 @@ typedef struct Block {
     const uint16_t *x, *dy;
     WgradPanels x_panels, dy_panels;
     float *dw;
+    bool add;      /* to what dw holds */
     int tasks_out; /* tasks along the outputs */
     int task_tiles;
 } Block;
@@ -89,9 +97,9 @@ static size_t dy_bytes(const Wgrad *g, int pairs, int rows)
     return (size_t)(pairs * pair_dy_pixels(g, rows) * g->dy_first[g->dy_panels]) * sizeof(uint32_t);
 }
 
-static bool block_fits(const Wgrad *g, int pairs, int rows)
+static bool block_fits(const Wgrad *g, int pairs, int rows, size_t most)
 {
-    return x_bytes(g, pairs, rows) <= X_BLOCK_BYTES && dy_bytes(g, pairs, rows) <= DY_BLOCK_BYTES;
+    return x_bytes(g, pairs, rows) <= most && dy_bytes(g, pairs, rows) <= most;
 }
 
 /* The most that fits, in blocks of about equal size. */
@@ -101,13 +109,37 @@ static int even_share(int whole, int most)
     return (whole + blocks - 1) / blocks;
 }
 
+static int all_pairs(const Wgrad *g)
+{
+    return (g->images + 1) / 2;
+}
+
+static int64_t dw_count(const Wgrad *g)
+{
+    return (int64_t)g->outs * g->h.taps * g->w.taps * g->ins;
+}
+
+/* Blocks of one pair, or one: pairs are not cut if there are several in a block. */
+static int blocks_down(const Wgrad *g)
+{
+    return (g->h.out + g->rows - 1) / g->rows;
+}
+
+static int64_t blocks_of(const Wgrad *g)
+{
+    return (int64_t)((all_pairs(g) + g->pairs - 1) / g->pairs) * blocks_down(g);
+}
+
 static void block_choose(Wgrad *g)
 {
-    int all = (g->images + 1) / 2, pairs = 1, rows = g->h.out;
-    while (rows > 1 && !block_fits(g, 1, rows)) rows--;
-    while (rows == g->h.out && pairs < all && block_fits(g, pairs + 1, rows)) pairs++;
+    bool small = dw_count(g) * (int64_t)sizeof(float) <= SMALL_DW_BYTES;
+    size_t most = small ? OWN_BLOCK_BYTES : BLOCK_BYTES;
+    int all = all_pairs(g), pairs = 1, rows = g->h.out;
+    while (rows > 1 && !block_fits(g, 1, rows, most)) rows--;
+    while (rows == g->h.out && pairs < all && block_fits(g, pairs + 1, rows, most)) pairs++;
     g->rows = even_share(g->h.out, rows);
     g->pairs = even_share(all, pairs);
+    g->slices = small ? (int)smaller(SLICES, blocks_of(g)) : 0;
 }
 
 /* Panels of `most` vectors of 16 channels or fewer, about equal. */
@@ -128,13 +160,15 @@ bool wgrad_takes(const WgradCode *code, const Tensor *x, const Tensor *dy)
            dy->shape.c >= FEW_CHANNELS / 2 && shape_pixels(dy->shape) >= FEW_PIXELS;
 }
 
-Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window, Wgrad **made)
+Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window, int threads,
+                    Wgrad **made)
 {
     Status st = OK;
     const Window *v = window;
     Wgrad *g = calloc(1, sizeof *g);
     if (!g) return FAIL(ERR_MEMORY, "weight gradient");
     g->code = code;
+    g->threads = threads;
     g->images = x->shape.n;
     g->ins = x->shape.c;
     g->outs = dy->shape.c;
@@ -166,9 +200,21 @@ static size_t aligned(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-size_t wgrad_workspace_bytes(const Wgrad *g)
+static size_t block_bytes(const Wgrad *g)
 {
     return aligned(x_bytes(g, g->pairs, g->rows)) + aligned(dy_bytes(g, g->pairs, g->rows));
+}
+
+/* Of one slice; the first one's is dw itself. */
+static size_t sums_bytes(const Wgrad *g)
+{
+    return aligned((size_t)dw_count(g) * sizeof(float));
+}
+
+size_t wgrad_workspace_bytes(const Wgrad *g)
+{
+    if (!g->slices) return block_bytes(g);
+    return (size_t)smaller(g->threads, g->slices) * block_bytes(g) + (size_t)(g->slices - 1) * sums_bytes(g);
 }
 
 /* ---- packing */
@@ -282,6 +328,20 @@ static void tap_range(const Axis *axis, int tap, int *lo, int *hi)
     if (*hi < *lo) *hi = *lo;
 }
 
+/* Rows and images that lie one behind another become one row. */
+static void tile_join(WgradTile *tile)
+{
+    int64_t words = tile->vectors * WGRAD_LANES;
+    if (tile->x_row == tile->columns * words && tile->dy_row == tile->columns * WGRAD_LANES) {
+        tile->columns *= tile->rows;
+        tile->rows = 1;
+    }
+    if (tile->rows == 1 && tile->x_pair == tile->columns * words && tile->dy_pair == tile->columns * WGRAD_LANES) {
+        tile->columns *= tile->pairs;
+        tile->pairs = 1;
+    }
+}
+
 /* Everything about a tile but its outputs. */
 static WgradTile tile_at(const Block *block, int panel, int tap)
 {
@@ -304,7 +364,7 @@ static WgradTile tile_at(const Block *block, int panel, int tap)
                       .vectors = words / WGRAD_LANES,
                       .ins = g->ins - first < words ? g->ins - first : words,
                       .dw_out = (int64_t)taps_of(g) * g->ins,
-                      .add = block->pair > 0 || block->row > 0};
+                      .add = block->add};
     tile.x = block->x_panels.words + first * block->x_panels.pixels + x_at * words;
     tile.dy_panel = WGRAD_LANES * block->dy_panels.pixels;
     tile.dy_pair = pair_dy_pixels(g, block->rows) * (g->code->pack_rows ? 1 : WGRAD_LANES);
@@ -317,6 +377,7 @@ static WgradTile tile_at(const Block *block, int panel, int tap)
         tile.columns = pair_dy_pixels(g, block->rows);
         tile.dy = block->dy_panels.words;
     }
+    tile_join(&tile);
     return tile;
 }
 
@@ -343,24 +404,54 @@ static void task_multiply(const Block *block, int64_t task)
 
 /* ---- the whole */
 
+/* One run. */
+typedef struct Run {
+    const Wgrad *g;
+    const uint16_t *x, *dy;
+    float *dw;
+    char *workspace;
+} Run;
+
+/* Block `index`, packed at `memory`. */
+static Block block_at(const Run *run, int64_t index, char *memory)
+{
+    const Wgrad *g = run->g;
+    Block block = {.wgrad = g, .x = run->x, .dy = run->dy, .dw = run->dw, .tasks_out = 1, .task_tiles = tiles_out(g)};
+    block.pair = (int)(index / blocks_down(g)) * g->pairs;
+    block.row = (int)(index % blocks_down(g)) * g->rows;
+    block.pairs = (int)smaller(g->pairs, all_pairs(g) - block.pair);
+    block.rows = (int)smaller(g->rows, g->h.out - block.row);
+    block.x_panels =
+        (WgradPanels){(uint32_t *)(void *)memory, block_x_pixels(g, block.pairs, block.rows), g->x_first, g->x_panels};
+    memory += aligned(x_bytes(g, g->pairs, g->rows));
+    block.dy_panels = (WgradPanels){(uint32_t *)(void *)memory, block.pairs * pair_dy_pixels(g, block.rows),
+                                    g->dy_first, g->dy_panels};
+    return block;
+}
+
+static int64_t units_of(const Block *block)
+{
+    return x_units(block) + (int64_t)block->pairs * block->rows;
+}
+
+static int64_t tasks_of(const Block *block)
+{
+    return (int64_t)block->wgrad->x_panels * taps_of(block->wgrad) * block->tasks_out;
+}
+
 static void tasks_cut(Block *block, int threads)
 {
     const Wgrad *g = block->wgrad;
     int parts = g->x_panels * taps_of(g), tiles = tiles_out(g);
-    block->task_tiles = tiles;
     while (block->task_tiles > 1 &&
            parts * ((tiles + block->task_tiles - 1) / block->task_tiles) < TASKS_PER_THREAD * threads)
         block->task_tiles = (block->task_tiles + 1) / 2;
     block->tasks_out = (tiles + block->task_tiles - 1) / block->task_tiles;
 }
 
-static void block_run(Block *block, int threads)
+static void block_run(const Block *block, int threads)
 {
-    const Wgrad *g = block->wgrad;
-    block->x_panels.pixels = block_x_pixels(g, block->pairs, block->rows);
-    block->dy_panels.pixels = block->pairs * pair_dy_pixels(g, block->rows);
-    int64_t units = x_units(block) + (int64_t)block->pairs * block->rows;
-    int64_t tasks = (int64_t)g->x_panels * taps_of(g) * block->tasks_out;
+    int64_t units = units_of(block), tasks = tasks_of(block);
     (void)threads;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
@@ -371,23 +462,57 @@ static void block_run(Block *block, int threads)
     }
 }
 
-void wgrad_run(const Wgrad *g, int threads, const uint16_t *x, const uint16_t *dy, float *dw, void *workspace)
+/* Slice `slice` by one member of the team. */
+static void slice_run(const Run *run, int64_t slice, int thread)
 {
-    uint32_t *x_words = workspace;
-    uint32_t *dy_words = (uint32_t *)((char *)workspace + aligned(x_bytes(g, g->pairs, g->rows)));
-    Block block = {.wgrad = g,
-                   .x = x,
-                   .dy = dy,
-                   .dw = dw,
-                   .x_panels = {x_words, 0, g->x_first, g->x_panels},
-                   .dy_panels = {dy_words, 0, g->dy_first, g->dy_panels}};
-    tasks_cut(&block, threads);
-    for (block.pair = 0; block.pair < (g->images + 1) / 2; block.pair += g->pairs)
-        for (block.row = 0; block.row < g->h.out; block.row += g->rows) {
-            block.pairs = (int)smaller(g->pairs, (g->images + 1) / 2 - block.pair);
-            block.rows = (int)smaller(g->rows, g->h.out - block.row);
-            block_run(&block, threads);
-        }
+    const Wgrad *g = run->g;
+    int64_t all = blocks_of(g), first = all * slice / g->slices;
+    char *own = run->workspace + (size_t)(g->slices - 1) * sums_bytes(g) + (size_t)thread * block_bytes(g);
+    float *sums = (float *)(void *)(run->workspace + (size_t)(slice - 1) * sums_bytes(g));
+    for (int64_t i = first; i < all * (slice + 1) / g->slices; i++) {
+        Block block = block_at(run, i, own);
+        block.dw = slice ? sums : run->dw;
+        block.add = i > first;
+        for (int64_t unit = 0; unit < units_of(&block); unit++) unit_pack(&block, unit);
+        for (int64_t task = 0; task < tasks_of(&block); task++) task_multiply(&block, task);
+    }
+}
+
+static void slices_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    for (int64_t slice = first; slice < end; slice++) slice_run(context, slice, thread);
+}
+
+CPU_CLONES static void add(float *to, const float *from, int64_t count)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < count; i++) to[i] += from[i];
+}
+
+static void sums_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const Run *run = context;
+    const char *sums = run->workspace;
+    for (int k = 1; k < run->g->slices; k++, sums += sums_bytes(run->g))
+        add(run->dw + first, (const float *)(const void *)sums + first, end - first);
+}
+
+void wgrad_run(const Wgrad *g, const Device *device, const uint16_t *x, const uint16_t *dy, float *dw, void *workspace)
+{
+    enum { SUMS_CHUNK = 2048 };
+    Run run = {g, x, dy, dw, workspace};
+    if (g->slices) {
+        chunks_run(device, g->slices, 1, slices_chunk, &run);
+        chunks_run(device, dw_count(g), SUMS_CHUNK, sums_chunk, &run);
+        return;
+    }
+    for (int64_t i = 0; i < blocks_of(g); i++) {
+        Block block = block_at(&run, i, workspace);
+        block.add = i > 0;
+        tasks_cut(&block, cpu_threads(device));
+        block_run(&block, cpu_threads(device));
+    }
 }
 
 const WgradCode *wgrad_code(void)

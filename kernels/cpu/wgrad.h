@@ -8,7 +8,7 @@
 #ifndef TOWERS_KERNELS_CPU_WGRAD_H
 #define TOWERS_KERNELS_CPU_WGRAD_H
 
-#include "kernels/op.h"
+#include "kernels/backend.h"
 
 enum { WGRAD_LANES = 16 }; /* words in a vector of 512 bits */
 
@@ -69,13 +69,14 @@ bool wgrad_takes(const WgradCode *code, const Tensor *x, const Tensor *dy);
 
 /* x and dy: bf16, slices too, of shapes that fit; their data is not looked at. */
 NODISCARD Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window,
-                              Wgrad **made);
+                              int threads, Wgrad **made);
 void wgrad_destroy(Wgrad *wgrad);
 
 size_t wgrad_workspace_bytes(const Wgrad *wgrad);
 
 /* dw: packed OHWI. `workspace`: aligned to 64 bytes, its content does not matter. */
-void wgrad_run(const Wgrad *wgrad, int threads, const uint16_t *x, const uint16_t *dy, float *dw, void *workspace);
+void wgrad_run(const Wgrad *wgrad, const Device *device, const uint16_t *x, const uint16_t *dy, float *dw,
+               void *workspace);
 
 /* ---- packing with AVX-512 (wgrad_pack.c) */
 

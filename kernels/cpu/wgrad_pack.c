@@ -26,16 +26,30 @@ PACK_CODE static inline __m512i words_load(const uint16_t *even, const uint16_t 
     return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
+/* 16 channels that exist, of two images. */
+PACK_CODE static inline __m512i words_join(const uint16_t *even, const uint16_t *odd)
+{
+    const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i turns = _mm512_or_si512(low, _mm512_slli_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(16)), 16));
+    __m512i first = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)even));
+    __m256i second = _mm256_loadu_si256((const __m256i *)(const void *)odd);
+    return _mm512_permutexvar_epi16(turns, _mm512_inserti64x4(first, second, 1));
+}
+
 PACK_CODE void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow *row)
 {
+    enum { AHEAD_BYTES = 2048 };
+    int whole = row->single ? 0 : row->channels / WGRAD_LANES * WGRAD_LANES;
     for (int64_t p = 0; p < row->pixels; p++) {
         const uint16_t *even = row->even + p * row->step, *odd = row->odd + p * row->step;
         for (int k = 0; k < panels->count; k++) {
-            int first = panels->first[k], width = panels->first[k + 1] - first;
-            uint32_t *to = panels->words + first * panels->pixels + (at + p) * width;
-            for (int c = 0; c < width; c += WGRAD_LANES) {
-                __m512i words = words_load(even + first + c, odd + first + c, masks_for(row, first + c));
-                _mm512_storeu_si512(to + c, words);
+            int first = panels->first[k], end = panels->first[k + 1];
+            uint32_t *to = panels->words + first * panels->pixels + (at + p) * (end - first);
+            for (int c = first; c < end; c += WGRAD_LANES, to += WGRAD_LANES) {
+                _mm_prefetch((const char *)(even + c) + AHEAD_BYTES, _MM_HINT_T0);
+                _mm_prefetch((const char *)(odd + c) + AHEAD_BYTES, _MM_HINT_T0);
+                _mm512_storeu_si512(to, c < whole ? words_join(even + c, odd + c)
+                                                  : words_load(even + c, odd + c, masks_for(row, c)));
             }
         }
     }
