@@ -2,25 +2,16 @@
 #ifndef TOWERS_INCEPTION_REPORT_PLOTS_H
 #define TOWERS_INCEPTION_REPORT_PLOTS_H
 
-#include "inception/loss_truth.h"
+#include "inception/figure.h"
 
-typedef struct Figures {
-    FILE *to; /* borrowed, as are the next two */
-    const Run *run;
-    const LossTruth *truth;
-    const char *const *classes; /* names, [class_count]; borrowed */
-    int class_count;
-    double *x, *scratch[4]; /* owned: [steps]; x: step numbers */
-} Figures;
-
-NODISCARD Status figures_open(Figures *figures, FILE *to, const Run *run, const LossTruth *truth);
-void figures_close(Figures *figures);
-
+/* report_losses.c: mean_loss and what each tower makes of it. */
 void figure_losses(Figures *f);
 void figure_ending(Figures *f); /* the last steps, one by one */
 void figure_noise(Figures *f);
 void figure_bias(Figures *f);
 void figure_deviation(Figures *f);
+
+/* report_plots.c: all else that a run records. */
 void figure_accuracy(Figures *f);
 void figure_rate(Figures *f);
 void figure_speed(Figures *f);

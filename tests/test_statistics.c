@@ -184,10 +184,9 @@ static void windows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantiles),        cmocka_unit_test(medians),
-        cmocka_unit_test(inefficiency), cmocka_unit_test(intervals_cover),
-        cmocka_unit_test(short_and_still),  cmocka_unit_test(differences),  cmocka_unit_test(noise_of_a_course),
-        cmocka_unit_test(noise_that_fades), cmocka_unit_test(windows),
+        cmocka_unit_test(quantiles),         cmocka_unit_test(medians),          cmocka_unit_test(inefficiency),
+        cmocka_unit_test(intervals_cover),   cmocka_unit_test(short_and_still),  cmocka_unit_test(differences),
+        cmocka_unit_test(noise_of_a_course), cmocka_unit_test(noise_that_fades), cmocka_unit_test(windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,200 @@
+/* Plots of losses: mean_loss, the towers around it, how noisy and how biased each of them is; see report_plots.h. */
+#include "inception/report_plots.h"
+
+#include <math.h>
+
+enum { ENDING = 120 /* steps shown one by one */, HISTOGRAM = 41 /* bars */, TOWERS_SHOWN = 64 /* side by side */ };
+
+static double value_mean_loss(const RunStep *s, int tower)
+{
+    (void)tower;
+    return s->mean_loss;
+}
+
+static double value_tower_loss(const RunStep *s, int tower)
+{
+    return s->count[tower] ? s->loss[tower] : NAN;
+}
+
+/* ---- step by step */
+
+static void loss_lines(Figures *f, SvgPlot *plot)
+{
+    const Run *run = f->run;
+    bool several = run->towers > 1;
+    char name[SVG_LABEL_BYTES];
+    if (several) {
+        snprintf(name, sizeof name, "tower %d (last)", f->truth->last);
+        svg_line(plot, f->x, figure_column(f, 0, value_tower_loss, f->truth->last), run->steps, 1, 1, name);
+    }
+    svg_line(plot, f->x, figure_column(f, 1, value_mean_loss, 0), run->steps, 0, several ? 1.6 : 1.3, "mean_loss");
+}
+
+void figure_losses(Figures *f)
+{
+    const Run *run = f->run;
+    SvgPlot plot;
+    SvgFrame frame = figure_steps(f, "loss of every step", FIGURE_WIDE, FIGURE_TALL);
+    figure_range(f, value_tower_loss, f->scratch[2], f->scratch[3]);
+    svg_extent(f->scratch[2], run->steps, &frame.y_low, &frame.y_high);
+    svg_extent(f->scratch[3], run->steps, &frame.y_low, &frame.y_high);
+    double low = INFINITY, high = -INFINITY;
+    svg_extent(figure_column(f, 1, value_mean_loss, 0), run->steps, &low, &high);
+    frame.y_log = frame.y_low > 0 && high > 50 * low; /* a spike of one tower is no reason */
+    if (!frame.y_log && frame.y_low > 0 && frame.y_low < frame.y_high / 2) frame.y_low = 0;
+    figure_begin(f, "wide", "Loss",
+                 run->towers > 1 ? "Every step: mean_loss over all samples, the last tower's own loss, and the range "
+                                   "from the lowest to the highest tower."
+                                 : "Every step's mean_loss.");
+    svg_open(&plot, f->to, &frame);
+    if (run->towers > 1) svg_band(&plot, f->x, f->scratch[2], f->scratch[3], run->steps, 5, "all towers");
+    loss_lines(f, &plot);
+    for (int64_t i = 0; i < f->truth->bad_count; i++) svg_mark(&plot, (double)f->truth->bad[i].step);
+    svg_close(&plot);
+    figure_end(f);
+}
+
+/* A centred mean over `window` values that are finite. */
+static void smooth(const double *from, double *to, int64_t count, int64_t window)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double sum = 0;
+        int64_t n = 0;
+        for (int64_t k = i - window / 2; k < i - window / 2 + window; k++)
+            if (k >= 0 && k < count && isfinite(from[k])) sum += from[k], n++;
+        to[i] = n ? sum / (double)n : NAN;
+    }
+}
+
+void figure_ending(Figures *f)
+{
+    const Run *run = f->run;
+    SvgPlot plot;
+    char note[200];
+    int64_t window = f->truth->window;
+    if (run->towers < 2 || run->steps < 20) return;
+    int64_t count = run->steps < ENDING ? run->steps : ENDING, first = run->steps - count;
+    SvgFrame frame = figure_steps(f, "loss of the last steps", FIGURE_WIDE, FIGURE_LOW);
+    double *last = figure_column(f, 0, value_tower_loss, f->truth->last),
+           *mean = figure_column(f, 1, value_mean_loss, 0);
+    frame.x_low = f->x[first];
+    svg_extent(last + first, count, &frame.y_low, &frame.y_high);
+    svg_extent(mean + first, count, &frame.y_low, &frame.y_high);
+    snprintf(note, sizeof note, "The last %lld steps: what a reader of one tower's loss sees, and what happened%s.",
+             (long long)count, window > 1 ? "" : " (here they agree)");
+    figure_begin(f, "wide", "Step by step", note);
+    svg_open(&plot, f->to, &frame);
+    svg_line(&plot, f->x + first, last + first, count, 1, 1.2, "last tower");
+    if (window > 1) {
+        char name[SVG_LABEL_BYTES];
+        smooth(last, f->scratch[2], run->steps, window);
+        snprintf(name, sizeof name, "last, over %lld", (long long)window);
+        svg_line(&plot, f->x + first, f->scratch[2] + first, count, 3, 1.6, name);
+    }
+    svg_line(&plot, f->x + first, mean + first, count, 0, 2, "mean_loss");
+    svg_close(&plot);
+    figure_end(f);
+}
+
+/* ---- towers side by side */
+
+typedef struct TowerAxis {
+    char text[TOWERS_SHOWN][16];
+    const char *name[TOWERS_SHOWN];
+    int count;
+} TowerAxis;
+
+static void tower_axis(const LossTruth *truth, TowerAxis *axis)
+{
+    axis->count = truth->towers < TOWERS_SHOWN ? truth->towers : TOWERS_SHOWN;
+    for (int t = 0; t < axis->count; t++) {
+        snprintf(axis->text[t], sizeof axis->text[t], t == truth->last ? "%d (last)" : "%d", t);
+        axis->name[t] = axis->text[t];
+    }
+}
+
+static void whiskers(Figures *f, bool ratio, const SvgFrame *frame)
+{
+    SvgPlot plot;
+    svg_open(&plot, f->to, frame);
+    const TowerTruth *last = &f->truth->tower[f->truth->last];
+    svg_level(&plot, ratio ? last->expected : 0, ratio ? "independent" : "mean_loss");
+    for (int t = 0; t < frame->category_count; t++) {
+        const TowerTruth *tower = &f->truth->tower[t];
+        const Estimate *e = ratio ? &tower->ratio : &tower->bias;
+        if (tower->share) svg_whisker(&plot, t, e->mean, e->low, e->high, t == f->truth->last ? 1 : 0);
+    }
+    svg_close(&plot);
+}
+
+static void whisker_figure(Figures *f, bool ratio, const char *title, const char *note)
+{
+    TowerAxis axis;
+    if (f->run->towers < 2 || f->truth->used < 24) return;
+    tower_axis(f->truth, &axis);
+    SvgFrame frame = {.title = title,
+                      .x_label = "tower",
+                      .width = FIGURE_HALF,
+                      .height = FIGURE_LOW,
+                      .y_low = 0,
+                      .y_high = 0,
+                      .categories = axis.name,
+                      .category_count = axis.count};
+    for (int t = 0; t < axis.count; t++) {
+        const TowerTruth *tower = &f->truth->tower[t];
+        const Estimate *e = ratio ? &tower->ratio : &tower->bias;
+        double ends[] = {e->low, e->high, ratio ? tower->expected : 0};
+        if (tower->share) svg_extent(ends, 3, &frame.y_low, &frame.y_high);
+    }
+    figure_begin(f, "half", title, note);
+    whiskers(f, ratio, &frame);
+    figure_end(f);
+}
+
+void figure_noise(Figures *f)
+{
+    whisker_figure(
+        f, true, "Variance ratio",
+        "How much noisier each tower's loss is than mean_loss, with 95 % intervals. Independent batches give "
+        "the dashed line: the number of towers, if their shares are equal.");
+}
+
+void figure_bias(Figures *f)
+{
+    whisker_figure(f, false, "Bias",
+                   "Mean of each tower's loss minus mean_loss, paired step by step, with 95 % intervals that allow for "
+                   "dependence between steps.");
+}
+
+void figure_deviation(Figures *f)
+{
+    const Run *run = f->run;
+    SvgPlot plot;
+    double bin[HISTOGRAM] = {0}, reach = 0;
+    if (run->towers < 2 || run->steps < 50) return;
+    double *last = figure_column(f, 0, value_tower_loss, f->truth->last),
+           *mean = figure_column(f, 1, value_mean_loss, 0), square = 0;
+    int64_t n = 0;
+    for (int64_t i = 0; i < run->steps; i++)
+        if (isfinite(last[i] - mean[i])) square += (last[i] - mean[i]) * (last[i] - mean[i]), n++;
+    reach = n ? 3.5 * sqrt(square / (double)n) : 0;
+    if (!(reach > 0)) return;
+    for (int64_t i = 0; i < run->steps; i++) {
+        double at = ((last[i] - mean[i]) / reach + 1) / 2 * HISTOGRAM;
+        if (isfinite(at) && at >= 0 && at < HISTOGRAM) bin[(int)at]++;
+    }
+    SvgFrame frame = {.title = "deviation of the last tower",
+                      .x_label = "last tower's loss minus mean_loss",
+                      .width = FIGURE_HALF,
+                      .height = FIGURE_LOW,
+                      .x_low = -reach,
+                      .x_high = reach,
+                      .bare = true};
+    svg_extent(bin, HISTOGRAM, &frame.y_low, &frame.y_high);
+    figure_begin(f, "half", "Deviation of the last tower", "In how many steps its loss was so far from mean_loss.");
+    svg_open(&plot, f->to, &frame);
+    for (int k = 0; k < HISTOGRAM; k++)
+        svg_bar(&plot, reach * ((k + 0.5) * 2 / HISTOGRAM - 1), bin[k], 2 * reach / HISTOGRAM, 1);
+    svg_close(&plot);
+    figure_end(f);
+}

@@ -1,0 +1,56 @@
+/* See report_picture.h. */
+#include "inception/report_picture.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "towers/record/files.h"
+
+extern char **environ;
+
+/* Runs `program` and waits; false if there is none of this name or it fails. Its output goes nowhere. */
+static bool program_run(const char *program, char *const *arguments)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int status = -1;
+    if (posix_spawn_file_actions_init(&actions) != 0) return false;
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", 1, 0);
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", 1, 0);
+    bool started = posix_spawnp(&child, program, &actions, NULL, arguments, environ) == 0;
+    posix_spawn_file_actions_destroy(&actions);
+    while (started && waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    return started && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+Status report_picture(const char *run_dir)
+{
+    static const char *const browsers[] = {"chromium", "chromium-browser", "google-chrome"};
+    char full[PATH_BYTES], page[PATH_BYTES + 32], shot[PATH_BYTES + 32], path[PATH_BYTES];
+    if (!realpath(run_dir, full)) return FAIL(ERR_IO, "cannot find '%s': %s", run_dir, strerror(errno));
+    TRY(path_join(path, full, "report.png"));
+    snprintf(page, sizeof page, "file://%s/report.html", full);
+    snprintf(shot, sizeof shot, "--screenshot=%s", path);
+    for (size_t i = 0; i < sizeof browsers / sizeof *browsers; i++) {
+        char *arguments[] = {(char *)browsers[i],
+                             "--headless",
+                             "--no-sandbox",
+                             "--disable-gpu",
+                             "--hide-scrollbars",
+                             "--force-device-scale-factor=1.5",
+                             "--window-size=1200,1150",
+                             shot,
+                             page,
+                             NULL};
+        if (program_run(browsers[i], arguments) && access(path, R_OK) == 0) return OK;
+    }
+    return FAIL(ERR_UNSUPPORTED,
+                "no picture of the report: --png needs Chromium (package chromium); %s/report.html is "
+                "there",
+                run_dir);
+}

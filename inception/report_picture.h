@@ -1,0 +1,12 @@
+/* A picture of the top of a report, RUN/report.png, taken by a browser that shows RUN/report.html. */
+#ifndef TOWERS_INCEPTION_REPORT_PICTURE_H
+#define TOWERS_INCEPTION_REPORT_PICTURE_H
+
+#include <stdbool.h>
+
+#include "kernels/status.h"
+
+/* ERR_UNSUPPORTED if there is no Chromium, or it fails. */
+NODISCARD Status report_picture(const char *run_dir);
+
+#endif
