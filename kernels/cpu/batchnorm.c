@@ -8,16 +8,22 @@
  * around the joint mean (no difference of large numbers), and in the backward pass the two sums.
  * The running averages are not kept here; that is the backend's `average`. */
 #include "kernels/cpu/columns.h"
+#include "kernels/cpu/norm_rows.h"
 
 #include <math.h>
 
-enum { SHIFT_PIXELS = 32 };
+enum {
+    SHIFT_PIXELS = 32,
+    AWAY_BYTES = 8 << 20, /* results that are larger will not be found in a cache by their reader */
+    CHUNKS = 4            /* usual chunks that a pass does at a time: rows follow one another for longer */
+};
 
 /* One launch. The vectors are tiled to columns.width. */
 typedef struct Norm {
     Columns columns;
     Dtype dtype;
     bool relu;
+    bool away;            /* y is new and larger than caches */
     const Tensor *x, *dy; /* dy: backward only */
     const Tensor *y;      /* what is written: y or dx */
     float *mean, *scale, *beta;
@@ -38,6 +44,9 @@ static size_t norm_bytes(const Columns *columns)
 static Norm norm_bind(const OpCall *call, const Tensor *x, const Tensor *dy)
 {
     Norm norm = {.dtype = x->dtype, .relu = call->attr.norm.relu, .x = x, .dy = dy, .y = &call->out[0]};
+    const Tensor *y = norm.y;
+    norm.away = y->data != x->data && y->data != dy->data &&
+                shape_count(y->shape) * (int64_t)dtype_bytes(y->dtype) > AWAY_BYTES;
     bool packed = tensor_is_packed(x) && tensor_is_packed(dy) && tensor_is_packed(&call->out[0]);
     columns_init(&norm.columns, shape_pixels(x->shape), x->shape.c, packed);
     if (call->workspace) {
@@ -76,33 +85,46 @@ static void norm_coefficients(const Norm *norm, const OpCall *call, const float 
     norm_tile(norm, norm->rstd);
 }
 
+/* `rows` rows of `width` elements from `pixel` on: of one pixel, or of columns.repeat pixels. */
+static NormRows norm_rows(const Norm *norm, int64_t pixel, int64_t rows, int64_t width)
+{
+    const Tensor *x = norm->x, *dy = norm->dy, *y = norm->y;
+    int64_t step = width / norm->columns.c;
+    return (NormRows){.dtype = norm->dtype,
+                      .rows = rows,
+                      .width = width,
+                      .x = element_at(x, pixel * x->pitch),
+                      .dy = element_at(dy, pixel * dy->pitch),
+                      .y = y->data ? element_at(y, pixel * y->pitch) : NULL,
+                      .x_stride = x->pitch * step,
+                      .dy_stride = dy->pitch * step,
+                      .y_stride = y->pitch * step,
+                      .mean = norm->mean,
+                      .scale = norm->scale,
+                      .beta = norm->beta,
+                      .slope = norm->slope,
+                      .offset = norm->offset,
+                      .floor = norm->relu ? 0.0f : -INFINITY,
+                      .away = norm->away};
+}
+
 /* ---- statistics */
-
-VECTOR_INLINE void stat_rows(Dtype dtype, const void *x, int64_t stride, int64_t rows, int64_t width,
-                             const float *shift, float *sum, float *square)
-{
-    for (int64_t row = 0; row < rows; row++) {
-        VECTOR_LOOP
-        for (int64_t i = 0; i < width; i++) {
-            float a = load(dtype, x, row * stride + i) - shift[i];
-            sum[i] += a;
-            square[i] += a * a;
-        }
-    }
-}
-
-CPU_CLONES static void batchnorm_stat_rows(Dtype dtype, const void *x, int64_t stride, int64_t rows, int64_t width,
-                                           const float *shift, float *sum, float *square)
-{
-    BY_DTYPE(dtype, stat_rows, x, stride, rows, width, shift, sum, square);
-}
 
 static void norm_stat(void *context, int64_t pixel, int64_t rows, int64_t width, float *sum, float *square)
 {
-    const Norm *norm = context;
-    int64_t stride = norm->x->pitch * (width / norm->columns.c);
-    batchnorm_stat_rows(norm->dtype, element_at(norm->x, pixel * norm->x->pitch), stride, rows, width, norm->mean, sum,
-                        square);
+    NormRows r = norm_rows(context, pixel, rows, width);
+    norm_rows_run(NORM_STAT, &r, sum, square);
+}
+
+VECTOR_INLINE void mean_add(Dtype dtype, const void *x, float weight, float *mean, int64_t c)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < c; i++) mean[i] += weight * load(dtype, x, i);
+}
+
+CPU_CLONES static void batchnorm_mean_add(Dtype dtype, const void *x, float weight, float *mean, int64_t c)
+{
+    BY_DTYPE(dtype, mean_add, x, weight, mean, c);
 }
 
 /* The shift: the mean of a few pixels spread over the batch. */
@@ -111,8 +133,8 @@ static void norm_shift(const Norm *norm)
     int64_t pixels = norm->columns.pixels, taken = smaller(SHIFT_PIXELS, pixels);
     for (int64_t i = 0; i < norm->columns.c; i++) norm->mean[i] = 0;
     for (int64_t k = 0; k < taken; k++)
-        for (int64_t i = 0; i < norm->columns.c; i++)
-            norm->mean[i] += load(norm->dtype, norm->x->data, k * pixels / taken * norm->x->pitch + i) / (float)taken;
+        batchnorm_mean_add(norm->dtype, element_at(norm->x, k * pixels / taken * norm->x->pitch), 1 / (float)taken,
+                           norm->mean, norm->columns.c);
     norm_tile(norm, norm->mean);
 }
 
@@ -157,54 +179,24 @@ static Status norm_statistics(const Device *device, Norm *norm, float *mean, flo
 
 /* ---- y */
 
-typedef struct NormVectors {
-    const float *mean, *scale, *beta, *rstd, *slope, *offset;
-} NormVectors;
-
-static NormVectors norm_vectors(const Norm *norm)
+static void norm_rows_chunk(const Norm *norm, NormPass pass, int64_t first, int64_t end)
 {
-    return (NormVectors){norm->mean, norm->scale, norm->beta, norm->rstd, norm->slope, norm->offset};
-}
-
-/* max(y, 0) that keeps NaN, so that a bad batch is seen. */
-VECTOR_INLINE void apply_rows(Dtype dtype, const void *x, int64_t x_stride, void *y, int64_t y_stride, int64_t rows,
-                              int64_t width, NormVectors v, bool relu)
-{
-    float floor = relu ? 0.0f : -INFINITY;
-    for (int64_t row = 0; row < rows; row++) {
-        VECTOR_LOOP
-        for (int64_t i = 0; i < width; i++) {
-            float value = (load(dtype, x, row * x_stride + i) - v.mean[i]) * v.scale[i] + v.beta[i];
-            store(dtype, y, row * y_stride + i, floor > value ? floor : value);
-        }
-    }
-}
-
-CPU_CLONES static void batchnorm_apply_rows(Dtype dtype, const void *x, int64_t x_stride, void *y, int64_t y_stride,
-                                            int64_t rows, int64_t width, NormVectors v, bool relu)
-{
-    BY_DTYPE(dtype, apply_rows, x, x_stride, y, y_stride, rows, width, v, relu);
-}
-
-static void norm_apply_rows(const Norm *norm, int64_t pixel, int64_t rows, int64_t step)
-{
-    batchnorm_apply_rows(norm->dtype, element_at(norm->x, pixel * norm->x->pitch), norm->x->pitch * step,
-                         element_at(norm->y, pixel * norm->y->pitch), norm->y->pitch * step, rows,
-                         norm->columns.c * step, norm_vectors(norm), norm->relu);
+    int64_t step = norm->columns.repeat, whole = (end - first) / step, rest = (end - first) % step;
+    NormRows wide = norm_rows(norm, first, whole, norm->columns.width),
+             narrow = norm_rows(norm, end - rest, rest, norm->columns.c);
+    norm_rows_run(pass, &wide, NULL, NULL);
+    norm_rows_run(pass, &narrow, NULL, NULL);
 }
 
 static void norm_apply_chunk(void *context, int64_t first, int64_t end, int thread)
 {
     (void)thread;
-    const Norm *norm = context;
-    int64_t step = norm->columns.repeat, whole = (end - first) / step;
-    norm_apply_rows(norm, first, whole, step);
-    norm_apply_rows(norm, first + whole * step, end - first - whole * step, 1);
+    norm_rows_chunk(context, NORM_APPLY, first, end);
 }
 
 static int64_t norm_chunk(const Norm *norm)
 {
-    return rounded_up(chunk_pixels(norm->columns.c), norm->columns.repeat);
+    return rounded_up(CHUNKS * chunk_pixels(norm->columns.c), norm->columns.repeat);
 }
 
 static Status norm_prepare(Device *device, OpCall *call)
@@ -226,7 +218,7 @@ static Status batchnorm_launch(Device *device, OpCall *call)
     if (call->out[2].data) memcpy(call->out[2].data, var, bytes);
     if (!call->out[0].data) return OK;
     norm_coefficients(&norm, call, mean, var, call->in[1].data, call->in[2].data);
-    chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_apply_chunk, &norm);
+    chunks_run_back(device, norm.columns.pixels, norm_chunk(&norm), norm_apply_chunk, &norm);
     return OK;
 }
 
@@ -292,82 +284,16 @@ const OpKernel cpu_batchnorm_apply = {
 
 /* ---- gradients */
 
-/* dy where the ReLU let y through; `floor` is -inf without ReLU. The sign is that of the y of apply_rows. */
-VECTOR_INLINE float masked(float dy, float centred, float scale, float beta, float floor)
-{
-    return centred * scale + beta > floor ? dy : 0.0f;
-}
-
-VECTOR_INLINE void grad_sum_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy, int64_t dy_stride,
-                                 int64_t rows, int64_t width, NormVectors v, float floor, float *sum, float *product)
-{
-    for (int64_t row = 0; row < rows; row++) {
-        VECTOR_LOOP
-        for (int64_t i = 0; i < width; i++) {
-            float a = load(dtype, x, row * x_stride + i) - v.mean[i];
-            float p = masked(load(dtype, dy, row * dy_stride + i), a, v.scale[i], v.beta[i], floor);
-            sum[i] += p;
-            product[i] += p * a;
-        }
-    }
-}
-
-CPU_CLONES static void batchnorm_grad_sum_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy,
-                                               int64_t dy_stride, int64_t rows, int64_t width, NormVectors v,
-                                               float floor, float *sum, float *product)
-{
-    BY_DTYPE(dtype, grad_sum_rows, x, x_stride, dy, dy_stride, rows, width, v, floor, sum, product);
-}
-
-static float norm_floor(const Norm *norm)
-{
-    return norm->relu ? 0.0f : -INFINITY;
-}
-
 static void norm_grad_sum(void *context, int64_t pixel, int64_t rows, int64_t width, float *sum, float *product)
 {
-    const Norm *norm = context;
-    int64_t step = width / norm->columns.c;
-    batchnorm_grad_sum_rows(norm->dtype, element_at(norm->x, pixel * norm->x->pitch), norm->x->pitch * step,
-                            element_at(norm->dy, pixel * norm->dy->pitch), norm->dy->pitch * step, rows, width,
-                            norm_vectors(norm), norm_floor(norm), sum, product);
-}
-
-VECTOR_INLINE void grad_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy, int64_t dy_stride, void *dx,
-                             int64_t dx_stride, int64_t rows, int64_t width, NormVectors v, float floor)
-{
-    for (int64_t row = 0; row < rows; row++) {
-        VECTOR_LOOP
-        for (int64_t i = 0; i < width; i++) {
-            float a = load(dtype, x, row * x_stride + i) - v.mean[i];
-            float g = masked(load(dtype, dy, row * dy_stride + i), a, v.scale[i], v.beta[i], floor);
-            store(dtype, dx, row * dx_stride + i, g * v.scale[i] + (a * v.slope[i] + v.offset[i]));
-        }
-    }
-}
-
-CPU_CLONES static void batchnorm_grad_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy,
-                                           int64_t dy_stride, void *dx, int64_t dx_stride, int64_t rows, int64_t width,
-                                           NormVectors v, float floor)
-{
-    BY_DTYPE(dtype, grad_rows, x, x_stride, dy, dy_stride, dx, dx_stride, rows, width, v, floor);
-}
-
-static void norm_grad_rows(const Norm *norm, int64_t pixel, int64_t rows, int64_t step)
-{
-    batchnorm_grad_rows(norm->dtype, element_at(norm->x, pixel * norm->x->pitch), norm->x->pitch * step,
-                        element_at(norm->dy, pixel * norm->dy->pitch), norm->dy->pitch * step,
-                        element_at(norm->y, pixel * norm->y->pitch), norm->y->pitch * step, rows,
-                        norm->columns.c * step, norm_vectors(norm), norm_floor(norm));
+    NormRows r = norm_rows(context, pixel, rows, width);
+    norm_rows_run(NORM_GRAD_SUM, &r, sum, product);
 }
 
 static void norm_grad_chunk(void *context, int64_t first, int64_t end, int thread)
 {
     (void)thread;
-    const Norm *norm = context;
-    int64_t step = norm->columns.repeat, whole = (end - first) / step;
-    norm_grad_rows(norm, first, whole, step);
-    norm_grad_rows(norm, first + whole * step, end - first - whole * step, 1);
+    norm_rows_chunk(context, NORM_GRAD, first, end);
 }
 
 /* dbeta and dgamma for whoever reads them: of this tower's batch, as all gradients. */
@@ -425,7 +351,7 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
     norm_grad_params(&norm, call->out[1].data, call->out[2].data);
     if (device->towers_sum) TRY(grad_sums_join(device, &norm, &count));
     norm_grad_coefficients(&norm, count);
-    if (call->out[0].data) chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_grad_chunk, &norm);
+    if (call->out[0].data) chunks_run_back(device, norm.columns.pixels, norm_chunk(&norm), norm_grad_chunk, &norm);
     return OK;
 }
 
@@ -467,34 +393,10 @@ const OpKernel cpu_batchnorm_dx_apply = {.prepare = batchnorm_dx_apply_prepare,
                                          .strided_out = 1,
                                          .in_place = 3};
 
-VECTOR_INLINE void mask_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy, int64_t dy_stride, void *dx,
-                             int64_t dx_stride, int64_t rows, int64_t width, NormVectors v, float floor)
-{
-    for (int64_t row = 0; row < rows; row++) {
-        VECTOR_LOOP
-        for (int64_t i = 0; i < width; i++) {
-            float a = load(dtype, x, row * x_stride + i) - v.mean[i];
-            float g = masked(load(dtype, dy, row * dy_stride + i), a, v.scale[i], v.beta[i], floor);
-            store(dtype, dx, row * dx_stride + i, g);
-        }
-    }
-}
-
-CPU_CLONES static void batchnorm_mask_rows(Dtype dtype, const void *x, int64_t x_stride, const void *dy,
-                                           int64_t dy_stride, void *dx, int64_t dx_stride, int64_t rows, int64_t width,
-                                           NormVectors v, float floor)
-{
-    BY_DTYPE(dtype, mask_rows, x, x_stride, dy, dy_stride, dx, dx_stride, rows, width, v, floor);
-}
-
 static void norm_mask_chunk(void *context, int64_t first, int64_t end, int thread)
 {
     (void)thread;
-    const Norm *norm = context;
-    batchnorm_mask_rows(norm->dtype, element_at(norm->x, first * norm->x->pitch), norm->x->pitch,
-                        element_at(norm->dy, first * norm->dy->pitch), norm->dy->pitch,
-                        element_at(norm->y, first * norm->y->pitch), norm->y->pitch, end - first, norm->columns.c,
-                        norm_vectors(norm), norm_floor(norm));
+    norm_rows_chunk(context, NORM_MASK, first, end);
 }
 
 Status cpu_batchnorm_mask(Device *device, OpCall *call)
@@ -503,6 +405,6 @@ Status cpu_batchnorm_mask(Device *device, OpCall *call)
     norm_coefficients(&norm, call, call->in[3].data, call->in[4].data, call->in[2].data, call->in[5].data);
     columns_run(device, &norm.columns, norm_grad_sum, &norm, norm.partial, norm.total);
     norm_grad_params(&norm, call->out[1].data, call->out[2].data);
-    chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_mask_chunk, &norm);
+    chunks_run_back(device, norm.columns.pixels, norm_chunk(&norm), norm_mask_chunk, &norm);
     return OK;
 }

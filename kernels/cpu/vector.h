@@ -86,6 +86,23 @@ static inline void chunks_run(const Device *device, int64_t count, int64_t size,
 #endif
 }
 
+/* The same for a second pass over what chunks_run has just read: every member of the team does about the chunks that it
+ * did before, the last one first, while they still are in its caches. */
+static inline void chunks_run_back(const Device *device, int64_t count, int64_t size, ChunkBody *body, void *context)
+{
+    int64_t chunks = (count + size - 1) / size;
+#ifdef _OPENMP
+    int64_t members = smaller(cpu_threads(device), larger(1, chunks));
+#pragma omp parallel for schedule(static, 1) num_threads((int)members) if (members > 1)
+    for (int64_t m = 0; m < members; m++)
+        for (int64_t i = chunks * (m + 1) / members - 1; i >= chunks * m / members; i--)
+            body(context, i * size, smaller(count, (i + 1) * size), omp_get_thread_num());
+#else
+    (void)device;
+    for (int64_t i = chunks - 1; i >= 0; i--) body(context, i * size, smaller(count, (i + 1) * size), 0);
+#endif
+}
+
 /* Pixels per chunk for rows of `width` elements. */
 static inline int64_t chunk_pixels(int64_t width)
 {
