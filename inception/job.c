@@ -1,4 +1,4 @@
-/* Options to a TrainJob; see job.h. */
+/* Options to a TrainJob: model and device, data, towers, rate, and all that is merely copied; see job.h. */
 #include "inception/job.h"
 
 #include "inception/models.h"
@@ -6,13 +6,8 @@
 #include "inception/uses.h"
 #include "towers/batch_max.h"
 
-#include <dirent.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- model and device */
@@ -140,7 +135,6 @@ Status job_model(Options *o, JobFiles *files)
     TRY(fuse_check(job->program.fuse, job->backend));
     TRY(compute_dtype(o, job->backend, &job->program.compute));
     TRY(model_options(o, model, files, &job->program.options));
-    job->optimizer = optimizer_fill(o);
     job->pad = o->augment ? (int32_t)o->crop_pad : 0;
     job->program.canvas = job->program.options.side + 2 * job->pad;
     job->program.data_channels = model->channels;
@@ -291,130 +285,6 @@ static Status schedule_fill(const Options *o, Schedule *schedule)
     return schedule_parse_pieces(o->lr_schedule, schedule);
 }
 
-/* ---- texts */
-
-static char *text_of(void (*print)(const void *, FILE *), const void *subject)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return NULL;
-    print(subject, to);
-    if (fclose(to) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
-}
-
-static void config_print(const void *options, FILE *to)
-{
-    options_print_config(options, to);
-}
-
-/* What decides the course of a run: everything that data order, gradients and updates depend on. */
-static void settings_print(const void *options, FILE *to)
-{
-    static const OptionId ids[] = {
-        OPTION_ID_img_size,      OPTION_ID_classes,    OPTION_ID_variant,           OPTION_ID_dropout,
-        OPTION_ID_aux,           OPTION_ID_aux_weight, OPTION_ID_augment,           OPTION_ID_flip,
-        OPTION_ID_crop_pad,      OPTION_ID_batch_size, OPTION_ID_global_batch_size, OPTION_ID_tower_batch,
-        OPTION_ID_opt,           OPTION_ID_lr,         OPTION_ID_momentum,          OPTION_ID_weight_decay,
-        OPTION_ID_beta1,         OPTION_ID_beta2,      OPTION_ID_opt_eps,           OPTION_ID_opt_decay,
-        OPTION_ID_clip_norm,     OPTION_ID_clip_value, OPTION_ID_ema_decay,         OPTION_ID_sched,
-        OPTION_ID_lr_schedule,   OPTION_ID_min_lr,     OPTION_ID_decay_rate,        OPTION_ID_decay_epochs,
-        OPTION_ID_warmup_epochs, OPTION_ID_warmup_lr,  OPTION_ID_loss_divisor,      OPTION_ID_smoothing,
-        OPTION_ID_decay_all,     OPTION_ID_freeze,     OPTION_ID_accumulate,        OPTION_ID_power,
-        OPTION_ID_bn_decay,      OPTION_ID_amp,        OPTION_ID_amp_dtype,         OPTION_ID_loss_scale,
-        OPTION_ID_seed,
-    };
-    const Options *o = options;
-    char value[OPTION_FORMAT_BYTES];
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-        fprintf(to, "%s: %s\n", option_info(ids[i])->flag, option_format(o, ids[i], value, sizeof value));
-    bool total_matters =
-        o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE;
-    if (o->bn_stats == BN_STATS_SYNC) fprintf(to, "bn-stats: sync\n");
-    if (total_matters) fprintf(to, "epochs: %lld\nmax-steps: %lld\n", (long long)o->epochs, (long long)o->max_steps);
-}
-
-static char *settings_text(const Options *o, const TrainJob *job)
-{
-    const DatasetInfo *info = dataset_info(job->train);
-    char *settings = text_of(settings_print, o), *all = NULL;
-    if (settings &&
-        asprintf(&all, "model: %s\ntowers: %d\ndata: %s %lld %016llx%016llx\n%s", job->program.model->name,
-                 job->shares.towers, info->name, (long long)info->count, (unsigned long long)info->fingerprint[0],
-                 (unsigned long long)info->fingerprint[1], settings) < 0)
-        all = NULL;
-    free(settings);
-    return all;
-}
-
-/* The command line as a shell reads it back; NULL without memory or /proc. */
-static char *command_text(void)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./=:,@%";
-    char *text = NULL, *line = NULL;
-    size_t bytes = 0, room = 0;
-    ssize_t count;
-    FILE *from = fopen("/proc/self/cmdline", "re"), *to = open_memstream(&text, &bytes);
-    for (bool first = true; from && to && (count = getdelim(&line, &room, 0, from)) > 0; first = false) {
-        bool quote = !line[0] || line[strspn(line, plain)];
-        fputs(first ? "" : " ", to);
-        if (quote) fputc('\'', to);
-        for (const char *at = line; *at; at++) fprintf(to, quote && *at == '\'' ? "'\\''" : "%c", *at);
-        if (quote) fputc('\'', to);
-    }
-    if (from) fclose(from);
-    if (to && fclose(to) != 0) text = NULL;
-    free(line);
-    return text;
-}
-
-static json_t *class_names(const DatasetInfo *info)
-{
-    json_t *names = json_array();
-    for (int i = 0; i < info->classes && i < 16 && info->class_names[i][0]; i++)
-        json_array_append_new(names, json_string(info->class_names[i]));
-    return names;
-}
-
-static char *environment_text(const TrainJob *job)
-{
-    struct utsname host;
-    char when[64] = "";
-    time_t now = time(NULL);
-    struct tm local;
-    if (uname(&host) != 0) memset(&host, 0, sizeof host);
-    if (localtime_r(&now, &local)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S%z", &local);
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "towers", TOWERS_VERSION, "compiler",
-                             __VERSION__, "backend", job->backend->name, "system", host.sysname, "release",
-                             host.release, "started", when, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "towers_count",
-                             job->shares.towers, "processes", job->processes, "threads", job->threads);
-    char *command = command_text();
-    json_object_set_new(root, "model", json_string(job->program.model->name));
-    json_object_set_new(root, "data", json_string(dataset_info(job->train)->name));
-    json_object_set_new(root, "class_names", class_names(dataset_info(job->train)));
-    if (command) json_object_set_new(root, "command", json_string(command)); /* left out if it is not UTF-8 */
-    free(command);
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    json_decref(root);
-    return text;
-}
-
-static Status texts_fill(const Options *o, JobFiles *files)
-{
-    files->args_yaml = text_of(config_print, o);
-    files->settings = settings_text(o, &files->job);
-    files->env_json = environment_text(&files->job);
-    if (!files->args_yaml || !files->settings || !files->env_json) return FAIL(ERR_MEMORY, "description of the run");
-    files->job.args_yaml = files->args_yaml;
-    files->job.settings = files->settings;
-    files->job.env_json = files->env_json;
-    return OK;
-}
-
 /* ---- the whole */
 
 static Status sizes_check(const TrainJob *job)
@@ -442,14 +312,9 @@ static Status sync_check(const TrainJob *job)
     return OK;
 }
 
-Status job_open(Options *o, int64_t synthetic, JobFiles *files)
+/* What decides the course of training, beside model, data, towers and rate. */
+static void training_fill(const Options *o, TrainJob *job)
 {
-    TrainJob *job = &files->job;
-    TRY(job_model(o, files));
-    TRY(data_open(o, synthetic, files));
-    TRY(towers_fill(o, job));
-    TRY(reduce_fill(o, job));
-    TRY(schedule_fill(o, &job->schedule));
     job->weight_decay = o->weight_decay;
     job->decay_all = o->decay_all;
     job->freeze = o->freeze;
@@ -463,171 +328,64 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->seed = (uint64_t)o->seed;
     job->augment = o->augment;
     job->flip = o->flip;
+    job->loss_scale = o->loss_scale;
+    job->initial_weights = o->pretrained;
+    job->reset_head = o->reset_head;
+}
+
+/* How the devices work, and what watches over them. */
+static void machine_fill(const Options *o, TrainJob *job)
+{
+    job->graphs = o->graphs;
+    job->deterministic = o->deterministic;
+    job->tf32 = o->amp && o->amp_dtype == AMP_TF32;
     job->workers = (int)o->workers;
-    bool batch_asked = o->verb == VERB_EVAL && option_origin(o, "batch-size") > ORIGIN_RECIPE;
-    job->eval_batch = (int32_t)(batch_asked ? o->batch_size : o->eval_batch_size);
-    job->report = o->report_loss;
-    job->report_l2 = o->report_l2;
-    job->log_tf2016 = o->log_style == LOG_TF2016;
+    job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
     job->nan_check = o->nan_check;
     job->nan_policy = o->nan_policy;
     job->nan_limit = (int)o->nan_limit;
     job->self_test = o->self_test;
     job->sdc_check = o->sdc_check;
     job->sdc_policy = o->sdc_policy;
-    job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
-    job->loss_scale = o->loss_scale;
-    job->graphs = o->graphs;
-    job->deterministic = o->deterministic;
-    job->tf32 = o->amp && o->amp_dtype == AMP_TF32;
-    job->initial_weights = o->pretrained;
-    job->reset_head = o->reset_head;
-    job->checkpoint_steps = o->checkpoint_steps;
-    job->checkpoint_minutes = o->checkpoint_minutes;
-    job->keep = (int)o->keep;
+}
+
+/* What is evaluated, kept and told, and how. */
+static void records_fill(const Options *o, TrainJob *job)
+{
+    bool batch_asked = o->verb == VERB_EVAL && option_origin(o, "batch-size") > ORIGIN_RECIPE;
+    job->eval_batch = (int32_t)(batch_asked ? o->batch_size : o->eval_batch_size);
+    job->report = o->report_loss;
+    job->report_l2 = o->report_l2;
+    job->log_tf2016 = o->log_style == LOG_TF2016;
     job->log_interval = (int)o->log_interval;
     job->event_interval = o->summary_interval > 0 ? (int)o->summary_interval : 0;
     job->eval_interval = (int)o->eval_interval;
+    job->checkpoint_steps = o->checkpoint_steps;
+    job->checkpoint_minutes = o->checkpoint_minutes;
+    job->keep = (int)o->keep;
     job->quiet = o->quiet;
     job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
     job->color = job->tty && o->color && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
     job->towers_view = o->towers_view;
+}
+
+Status job_open(Options *o, int64_t synthetic, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    TRY(job_model(o, files));
+    TRY(data_open(o, synthetic, files));
+    TRY(towers_fill(o, job));
+    TRY(reduce_fill(o, job));
+    TRY(schedule_fill(o, &job->schedule));
+    training_fill(o, job);
+    machine_fill(o, job);
+    records_fill(o, job);
     TRY(sync_check(job));
     TRY(batch_choose(o, files));
     if (o->verb != VERB_EVAL) TRY(sizes_check(job));
     job->schedule.epoch_steps =
         (double)dataset_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);
-    return texts_fill(o, files);
-}
-
-/* ---- weights */
-
-Status job_weights(const char *given, char *path, size_t bytes)
-{
-    static const char *const names[] = {"best.safetensors", "last.safetensors", "model.safetensors"};
-    struct stat info;
-    snprintf(path, bytes, "%s", given);
-    if (stat(given, &info) != 0 || !S_ISDIR(info.st_mode)) return OK; /* whoever opens it says what is wrong */
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, bytes, "%s/%s", given, names[i]);
-        if (access(path, R_OK) == 0) return OK;
-    }
-    return FAIL(ERR_CHECKPOINT, "%s holds no weights (%s, %s or %s)", given, names[0], names[1], names[2]);
-}
-
-/* ---- the run directory */
-
-static bool is_run_of(const char *run, const char *model)
-{
-    char path[4200];
-    snprintf(path, sizeof path, "%s/env.json", run);
-    json_t *root = json_load_file(path, 0, NULL);
-    const char *found = json_string_value(json_object_get(root, "model"));
-    bool same = found && !strcmp(found, model);
-    json_decref(root);
-    return same;
-}
-
-/* The newest run of this model below `root`: the one whose ckpt/latest was written last. "" if there is none. */
-static void newest_run(const char *root, const char *model, char *found, size_t bytes)
-{
-    struct timespec best = {0};
-    DIR *dir = opendir(root);
-    *found = 0;
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        char run[4096], path[4200];
-        struct stat info;
-        snprintf(run, sizeof run, "%s/%s", root, entry->d_name);
-        snprintf(path, sizeof path, "%s/ckpt/latest", run);
-        if (stat(path, &info) != 0 || !is_run_of(run, model)) continue;
-        bool newer = info.st_mtim.tv_sec > best.tv_sec ||
-                     (info.st_mtim.tv_sec == best.tv_sec && info.st_mtim.tv_nsec > best.tv_nsec);
-        if (!newer) continue;
-        best = info.st_mtim;
-        snprintf(found, bytes, "%s", run);
-    }
-    if (dir) closedir(dir);
-}
-
-static void fresh_name(const char *root, const char *model, char *path, size_t bytes)
-{
-    char when[32] = "";
-    time_t now = time(NULL);
-    struct tm local;
-    if (localtime_r(&now, &local)) strftime(when, sizeof when, "%Y%m%d-%H%M%S", &local);
-    snprintf(path, bytes, "%s/%s-%s", root, model, when);
-    for (int i = 2; access(path, F_OK) == 0 && i < 1000; i++)
-        snprintf(path, bytes, "%s/%s-%s-%d", root, model, when, i);
-}
-
-/* RUN/ckpt/step-N -> RUN */
-static Status run_of_checkpoint(const char *given, JobFiles *files)
-{
-    char *real = realpath(given, NULL), *name = real ? strrchr(real, '/') : NULL;
-    if (name) *name = 0;
-    name = name ? strrchr(real, '/') : NULL;
-    bool inside = name && name > real && !strcmp(name, "/ckpt");
-    if (inside) snprintf(files->run_dir, sizeof files->run_dir, "%.*s", (int)(name - real), real);
-    free(real);
-    return inside ? OK
-                  : FAIL(ERR_CHECKPOINT,
-                         "--resume %s: not in the folder ckpt/ of a run; a run begins from its weights with "
-                         "--pretrained %s/model.safetensors",
-                         given, given);
-}
-
-/* A name below --output-dir, which does not lead out of it. */
-static Status experiment_dir(const char *root, const char *name, JobFiles *files)
-{
-    for (const char *part = name; *part; part += strcspn(part, "/"), part += *part == '/') {
-        size_t length = strcspn(part, "/");
-        if ((length == 1 && *part == '.') || (length == 2 && !strncmp(part, "..", 2)))
-            return FAIL(ERR_ARG, "--experiment %s: '.' and '..' name no run; use --output-dir for another folder",
-                        name);
-    }
-    return path_join(files->run_dir, root, name);
-}
-
-/* PATH may be a checkpoint (holds MANIFEST) or a run directory (holds ckpt). */
-static Status resume_from(const char *given, JobFiles *files)
-{
-    char probe[4200];
-    snprintf(probe, sizeof probe, "%s/MANIFEST", given);
-    if (access(probe, R_OK) == 0) {
-        snprintf(files->resume_path, sizeof files->resume_path, "%s", given);
-        files->job.resume_path = files->resume_path;
-        return run_of_checkpoint(given, files);
-    }
-    snprintf(probe, sizeof probe, "%s/ckpt", given);
-    if (access(probe, R_OK) != 0)
-        return FAIL(ERR_CHECKPOINT, "--resume %s: neither a checkpoint (no MANIFEST) nor a run directory (no ckpt/)",
-                    given);
-    snprintf(files->run_dir, sizeof files->run_dir, "%s", given);
-    files->job.resume = true;
-    return OK;
-}
-
-Status job_run_dir(const Options *o, JobFiles *files)
-{
-    const char *root = o->output_dir ? o->output_dir : "runs", *model = files->job.program.model->name;
-    bool automatic = o->resume && !strcmp(o->resume, "auto");
-    files->job.run_dir = files->run_dir;
-    files->job.resume = automatic;
-    if (o->resume && !automatic && option_origin(o, "experiment") == ORIGIN_COMMAND_LINE)
-        return FAIL(ERR_ARG, "--experiment names a run, and --resume %s another: give one of them", o->resume);
-    if (o->resume && !automatic) return resume_from(o->resume, files);
-    if (o->experiment)
-        TRY(experiment_dir(root, o->experiment, files));
-    else if (automatic)
-        newest_run(root, model, files->run_dir, sizeof files->run_dir);
-    if (!files->run_dir[0]) fresh_name(root, model, files->run_dir, sizeof files->run_dir);
-    char probe[4200];
-    snprintf(probe, sizeof probe, "%s/ckpt", files->run_dir);
-    files->nothing_to_resume = automatic && access(probe, F_OK) != 0;
-    if (!automatic && access(probe, F_OK) == 0)
-        return FAIL(ERR_ARG, "%s holds a run already: go on with --resume auto, or choose another --experiment",
-                    files->run_dir);
-    return OK;
+    return job_texts(o, files);
 }
 
 void job_close(JobFiles *files)

@@ -26,7 +26,10 @@ NODISCARD Status job_model(Options *options, JobFiles *files);
 /* Data, towers, optimizer, schedule. `synthetic` replaces the data set by one of `synthetic` samples (0: the
  * real one). */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
-/* The weights file that RUN or FILE means: a file itself, of a run its best (else last) weights, of a checkpoint its
+/* job_texts.c: fills in args_yaml, env_json and settings. job_open has called it. */
+NODISCARD Status job_texts(const Options *options, JobFiles *files);
+
+/* job_run.c. The weights file that RUN or FILE means: a file itself, of a run its best (else last) weights, of a checkpoint its
  * model. */
 NODISCARD Status job_weights(const char *given, char *path, size_t bytes);
 /* Name (and with --resume find) the run directory. Creates nothing. */
