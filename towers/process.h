@@ -29,7 +29,7 @@ typedef struct RunState {
     int64_t scale_good; /* good steps since it last moved */
     double best_top1;   /* -1: none yet */
     int64_t best_step;
-    double base_average, total_average;         /* of losses, see step.c; rank 0 keeps them */
+    double base_average, total_average;         /* of losses, see step_record.c; rank 0 keeps them */
     int64_t averaged;                           /* losses in them */
     int64_t rollbacks, left_out[ROLLBACKS_MAX]; /* returns to a checkpoint, and the step that each leaves out */
 } RunState;

@@ -1,7 +1,7 @@
 /* One training step, as every tower process runs it.
  *
  *   feed -> forward -> loss -> backward, bucket by bucket given to the sum -> sum over towers -> verdict -> update;
- *   then, once the results are here, record
+ *   then, once the results are here, record (step_record.c)
  *
  * Each tower's loss and gradients are those of its own batch, already divided by the samples of the whole global batch,
  * so that the sum over towers is the gradient of the mean over all samples. A step of several batches (--accumulate)
@@ -11,6 +11,7 @@
  * The verdict is given on the device (judge.h). On a GPU the host is up to two steps ahead: it hears of a step that
  * ends the run after it has asked for the next ones, which change nothing, because the gate stays closed from then on.
  */
+#include "towers/step.h"
 #include "towers/fault.h"
 #include "towers/forensics.h"
 #include "towers/poison.h"
@@ -22,30 +23,9 @@
 #include <string.h>
 #include <time.h>
 
-static const double LOSS_DECAY = 0.9;
 static const float SCALE_START = 65536, SCALE_MAX = 16777216;
 _Static_assert((int)SEGMENT_TOWERS == (int)TOWERS_MAX, "a key names every tower");
 enum { SCALE_GROWS_AFTER = 2000, UNDER_WAY = JUDGE_AHEAD + 1, POLLS = 200, POLL_NS = 20000 };
-
-typedef struct Step {
-    int64_t number;  /* from 1, as people count */
-    int batches;     /* global batches: 1, or up to job->accumulate */
-    int64_t samples; /* of all of them */
-    int64_t started_ns;
-    float scale;          /* of every sample's gradient */
-    bool fed[TOWERS_MAX]; /* local towers that had samples */
-    bool left_out;        /* a rollback has found it to blame: it runs, but moves nothing */
-    double lr;
-    /* known when it has been taken */
-    TowerTally found[TOWERS_MAX];
-    TowerLoss loss[TOWERS_MAX]; /* of all towers: found[].loss */
-    double grad_norm;           /* of the averaged gradient */
-    double l2;                  /* of the weights that the forward pass used */
-    int culprit;                /* first tower at fault, or -1 */
-    bool commit, overflow;
-    float loss_scale; /* that it was computed with */
-    double seconds;
-} Step;
 
 struct StepQueue {
     int64_t taken_ns; /* when the last step was taken */
@@ -58,12 +38,6 @@ static float *grads(TowerProcess *p)
     return p->replica->arena[ARENA_GRAD];
 }
 
-/* In f16 gradients below 6e-8 would be lost: there they are computed this many times too large, up to the update. */
-static bool loss_is_scaled(const TrainJob *job)
-{
-    return job->program.compute == DTYPE_F16 || job->loss_scale > 0;
-}
-
 /* Without a fixed scale it is found while training. */
 static bool loss_scale_moves(const TrainJob *job)
 {
@@ -73,12 +47,6 @@ static bool loss_scale_moves(const TrainJob *job)
 static size_t grad_count(const TowerProcess *p)
 {
     return p->replica->layout->param_elements;
-}
-
-/* Samples of a full step. */
-static int64_t full_step(const TrainJob *job)
-{
-    return shares_global(&job->shares) * job->accumulate;
 }
 
 /* ---- a tower's turn */
@@ -398,147 +366,15 @@ static Status refuse(TowerProcess *p, Step *step)
     return OK;
 }
 
-/* ---- what is remembered */
-
-static void epoch_add(TowerProcess *p, const Step *step)
-{
-    double sum = 0;
-    for (int t = 0; t < p->ledger->towers; t++) {
-        const TowerTally *found = &step->found[t];
-        sum += found->loss.sum;
-        p->run.epoch_count += found->loss.count;
-        p->run.epoch_hits += found->hits[0];
-    }
-    p->run.epoch_sum += sum;
-    p->run.epoch_constant_sum += sum / (double)full_step(p->job);
-}
-
-static void run_show(TowerProcess *p, const Step *step)
-{
-    const TrainJob *job = p->job;
-    LedgerRun *run = &p->ledger->run;
-    double loss = reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, full_step(job));
-    LedgerShown shown = {p->done, step->samples, loss + (job->report_l2 ? step->l2 : 0), step->lr, step->seconds};
-    run->shown[p->done % LEDGER_STEPS] = shown;
-    atomic_store(&run->skipped, p->run.skipped);
-    atomic_store(&run->overflows, p->run.overflows);
-    atomic_store(&run->step, p->done);
-}
-
-/* The original trainer's averages of losses: decay 0.9 from zero, corrected for the start. A loss that is not finite
- * would stay in them for ever and is left out. */
-static void averages_move(RunState *run, double base, double total, StepRecord *rec)
-{
-    if (isfinite(base) && isfinite(total)) {
-        run->base_average = LOSS_DECAY * run->base_average + (1 - LOSS_DECAY) * base;
-        run->total_average = LOSS_DECAY * run->total_average + (1 - LOSS_DECAY) * total;
-        run->averaged++;
-    }
-    double weight = 1 - pow(LOSS_DECAY, (double)run->averaged);
-    rec->averages = run->averaged > 0;
-    rec->base_average = rec->averages ? run->base_average / weight : 0;
-    rec->total_average = rec->averages ? run->total_average / weight : 0;
-}
-
-/* The mean loss of each head over all towers, divided like the loss; returns how many heads there are, 0 for one. */
-static int heads_mean(const TowerProcess *p, const Step *step, double mean[MODEL_HEADS])
-{
-    TowerLoss head[TOWERS_MAX];
-    int count = p->replica->train[0].head_count;
-    for (int i = 0; i < count; i++) {
-        for (int t = 0; t < p->ledger->towers; t++) {
-            const TowerTally *found = &step->found[t];
-            head[t] = (TowerLoss){found->head[i], found->loss.count, found->loss.finite};
-        }
-        mean[i] = mean_loss(head, p->ledger->towers, p->job->divisor, full_step(p->job));
-    }
-    return count;
-}
-
-static Status record(TowerProcess *p, const Step *step)
-{
-    double norm[TOWERS_MAX], head[MODEL_HEADS];
-    int64_t arrival[TOWERS_MAX], hits = 0;
-    PhaseRecord phases;
-    TRY(phases_watch(p, step->number));
-    phases_read(p, step->number, &phases);
-    for (int t = 0; t < p->ledger->towers; t++) {
-        const LedgerRow *row = ledger_row(p->ledger, t, step->number);
-        norm[t] = step->found[t].grad_norm;
-        arrival[t] = (row->arrival_ns - step->started_ns) / 1000;
-        hits += step->found[t].hits[0];
-    }
-    double mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, full_step(p->job));
-    StepRecord rec = {
-        .step = step->number,
-        .epoch = (step->number - 1) / p->steps_per_epoch,
-        .lr = step->lr,
-        .images = step->samples,
-        .images_per_sec = (double)step->samples / step->seconds,
-        .tower = step->loss,
-        .towers = p->ledger->towers,
-        .mean_loss = mean,
-        .base_loss = mean,
-        .total_loss = mean + step->l2,
-        .head_loss = head,
-        .heads = heads_mean(p, step, head),
-        .l2_loss = step->l2,
-        .grad_norm = step->grad_norm,
-        .tower_grad_norm = norm,
-        .arrival_us = arrival,
-        .data_us = phases.us[0],
-        .copy_us = phases.us[1],
-        .forward_us = phases.us[2],
-        .backward_us = phases.us[3],
-        .slow_tower = phases.slow_tower,
-        .slow_phase = phases.slow_phase,
-        .top1 = step->samples ? (double)hits / (double)step->samples : 0,
-        .skipped = !step->commit,
-        .loss_scale = loss_is_scaled(p->job) ? (double)step->loss_scale : 0,
-        .overflow = step->overflow,
-    };
-    averages_move(&p->run, rec.base_loss, rec.total_loss, &rec);
-    if (p->done == step->number) run_show(p, step); /* not one that ends the run */
-    TRY(metrics_step(p->metrics, &rec));
-    if (step->commit) TRY(summary_step(p, step->number));
-    const char *warning = metrics_warning(p->metrics);
-    if (warning) ledger_note(p->ledger, "%s", warning);
-    return OK;
-}
-
-/* The batches of this step: as many as are left of the epoch, at most job->accumulate. */
-static void samples_count(const TowerProcess *p, Step *step)
-{
-    const TrainJob *job = p->job;
-    int64_t batches = job_batches_per_epoch(job), first = job_first_batch(job, p->run.step) % batches,
-            global = shares_global(&job->shares), left = dataset_info(job->train)->count - first * global;
-    step->batches = (int)(batches - first < job->accumulate ? batches - first : job->accumulate);
-    step->samples = step->batches * global < left ? step->batches * global : left;
-}
+/* ---- what is told */
 
 /* A step that ends the run is recorded too, so that its towers' losses can be looked at; the message outlives that. */
 static Status record_refused(TowerProcess *p, const Step *step, Status cause)
 {
     StatusText words;
     status_keep(&words);
-    TRY(record(p, step));
+    TRY(step_record(p, step));
     return status_restore(cause, &words);
-}
-
-/* What every tower found, for the console and for a search; every rank writes the same. */
-static void rows_fill(TowerProcess *p, const Step *step)
-{
-    for (int t = 0; t < p->ledger->towers; t++) {
-        LedgerRow *row = ledger_row(p->ledger, t, step->number);
-        const TowerTally *found = &step->found[t];
-        row->loss = found->loss;
-        memcpy(row->head, found->head, sizeof row->head);
-        row->loss_finite = found->loss_finite;
-        row->grad_finite = found->grad_finite;
-        row->grad_norm = found->grad_norm;
-        for (int k = 0; k < 2; k++) row->hits[k] = found->hits[k];
-        row->step = step->number;
-    }
 }
 
 static Status overflow_tell(TowerProcess *p, const Step *step)
@@ -626,24 +462,34 @@ Status step_take(TowerProcess *p)
     p->queue->taken_ns = now;
     TRY(verdict_read(p, step));
     verdict_count(p, step);
-    rows_fill(p, step);
+    step_to_ledger(p, step);
     Status refused = (step->culprit < 0 && step->commit) || step->overflow || step->left_out ? OK : refuse(p, step);
     if (refused == OK && !p->go_back)
         p->done = step->number;
     else
         p->run.step = p->done; /* those after it have changed nothing */
-    if (step->commit) epoch_add(p, step);
+    if (step->commit) step_to_epoch(p, step);
     if (!p->metrics) return refused;
     if (refused != OK) return record_refused(p, step, refused);
     TRY(overflow_tell(p, step));
     TRY(recording_tell(p));
-    return record(p, step);
+    return step_record(p, step);
 }
 
 Status steps_drain(TowerProcess *p)
 {
     while (p->done < p->run.step) TRY(step_take(p));
     return OK;
+}
+
+/* The batches of this step: as many as are left of the epoch, at most job->accumulate. */
+static void samples_count(const TowerProcess *p, Step *step)
+{
+    const TrainJob *job = p->job;
+    int64_t batches = job_batches_per_epoch(job), first = job_first_batch(job, p->run.step) % batches,
+            global = shares_global(&job->shares), left = dataset_info(job->train)->count - first * global;
+    step->batches = (int)(batches - first < job->accumulate ? batches - first : job->accumulate);
+    step->samples = step->batches * global < left ? step->batches * global : left;
 }
 
 static void phase_all(TowerProcess *p, const Step *step, Phase phase)
