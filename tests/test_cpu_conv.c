@@ -54,6 +54,17 @@ static const Case cases[] = {
     {"3x3 in many tiles, valid", 4, 80, 64, 33, 35, 3, 3, 1, 0, 0},
     {"3x3 in tiles, padded by 2", 5, 48, 64, 7, 9, 3, 3, 1, 2, 2, .acc = true},
     {"3x3 in tiles of slices", 3, 64, 112, 11, 11, 3, 3, 1, 1, 1, .x_gap = 16, .y_gap = 5, .acc = true},
+    {"1x7 along lines", 2, 32, 48, 17, 17, 1, 7, 1, 0, 3, .acc = true},
+    {"7x1 along lines", 3, 80, 64, 17, 17, 7, 1, 1, 3, 0, .acc = true},
+    {"1x7 along lines without a last output, of slices", 2, 64, 112, 13, 16, 1, 7, 1, 0, 3, .x_gap = 3, .y_gap = 16,
+     .acc = true},
+    {"7x1 along lines of slices", 3, 48, 32, 14, 11, 7, 1, 1, 3, 0, .x_gap = 16, .y_gap = 5, .acc = true},
+    {"1x7 along long lines, valid", 1, 48, 32, 9, 51, 1, 7, 1, 0, 0, .acc = true},
+    {"7x1 along lines, valid", 3, 32, 64, 13, 25, 7, 1, 1, 0, 0},
+    {"1x7 along lines, padded by 6", 2, 32, 32, 12, 15, 1, 7, 1, 0, 6, .acc = true},
+    {"7x1 along lines of less than a tile", 3, 32, 32, 3, 90, 7, 1, 1, 3, 0},
+    {"7x1 along lines of one output", 3, 32, 32, 1, 90, 7, 1, 1, 3, 0},
+    {"7x1 along a single line", 2, 32, 32, 300, 1, 7, 1, 1, 3, 0, .acc = true},
     {"a single pixel", 1, 3, 5, 1, 1, 1, 1, 1, 0, 0, .bias = true, .acc = true},
 };
 enum { CASES = sizeof cases / sizeof cases[0], GUARD_BYTES = 4096 };

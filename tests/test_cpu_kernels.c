@@ -107,6 +107,24 @@ static const Case big_rows[] = {
 };
 enum { BIG_ROWS = sizeof big_rows / sizeof *big_rows };
 
+/* Convolutions by our own kernels; what they compute is in the table of convolutions. */
+#define CONV(...)                                                                                                      \
+    {                                                                                                                  \
+        .conv = { {__VA_ARGS__}, false }                                                                               \
+    }
+
+static const Case conv_rows[] = {
+    // clang-format off
+    {"3x3", OP_CONV,    CONV(3, 3, 1, 1, 1, 1), {ACT(3, 32, 23, 21), WEIGHT(48, 32, 3, 3)}, {ACT(3, 48, 23, 21)}},
+    {"3x3", OP_CONV_DX, CONV(3, 3, 1, 1, 1, 1), {ACT(3, 48, 23, 21), WEIGHT(48, 32, 3, 3)}, {ACT(3, 32, 23, 21)}},
+    {"3x3", OP_CONV_DW, CONV(3, 3, 1, 1, 1, 1), {ACT(3, 32, 23, 21), ACT(3, 48, 23, 21)}, {PLAIN(48, 32, 3, 3)}},
+    {"1x7", OP_CONV,    CONV(1, 7, 1, 1, 0, 3), {ACT(3, 32, 23, 21), WEIGHT(48, 32, 1, 7)}, {ACT(3, 48, 23, 21)}},
+    {"7x1", OP_CONV_DX, CONV(7, 1, 1, 1, 3, 0), {ACT(3, 48, 23, 21), WEIGHT(48, 32, 7, 1)}, {ACT(3, 32, 23, 21)}},
+    {"1x7", OP_CONV_DW, CONV(1, 7, 1, 1, 0, 3), {ACT(3, 32, 23, 21), ACT(3, 48, 23, 21)}, {PLAIN(48, 32, 1, 7)}},
+    // clang-format on
+};
+enum { CONV_ROWS = sizeof conv_rows / sizeof *conv_rows };
+
 static void check_big_rows(Dtype dtype)
 {
     CaseReport report = {0};
@@ -217,6 +235,7 @@ static void test_threads_do_not_matter(void **state)
         check_threads(&big_rows[i], DTYPE_F32);
         check_threads(&big_rows[i], DTYPE_BF16);
     }
+    for (int i = 0; i < CONV_ROWS; i++) check_threads(&conv_rows[i], DTYPE_BF16);
 }
 
 /* ---- hard numbers */

@@ -9,12 +9,14 @@
 #include "kernels/cpu/wgrad.h"
 #include "kernels/cpu/winograd.h"
 #include "kernels/cpu/winograd_dw.h"
+#include "kernels/cpu/winograd_line.h"
 
 #include <stdlib.h>
 
 typedef struct ConvState {
     Wgrad *wgrad;       /* owned: our own kernel, in place of a task */
     Winograd *winograd; /* owned: likewise */
+    WinogradLine *winograd_line;
     WinogradDw *winograd_dw;
     Choice choice;
     bool sums;            /* the task adds to what dx holds */
@@ -227,16 +229,22 @@ static Status conv_choose(ConvState *state, Device *device, const Operands *o)
 
 static bool is_own(const ConvState *state)
 {
-    return state->wgrad || state->winograd || state->winograd_dw;
+    return state->wgrad || state->winograd || state->winograd_line || state->winograd_dw;
+}
+
+static size_t own_workspace_bytes(const ConvState *state)
+{
+    if (state->wgrad) return wgrad_workspace_bytes(state->wgrad);
+    if (state->winograd_line) return winograd_line_workspace_bytes(state->winograd_line);
+    return state->winograd ? winograd_workspace_bytes(state->winograd)
+                           : winograd_dw_workspace_bytes(state->winograd_dw);
 }
 
 /* Workspace: the task's own, dx before acc is added, turned weights. */
 static void conv_layout(ConvState *state, OpCall *call, const Operands *o)
 {
     if (is_own(state)) {
-        call->workspace_bytes = state->wgrad      ? wgrad_workspace_bytes(state->wgrad)
-                                : state->winograd ? winograd_workspace_bytes(state->winograd)
-                                                  : winograd_dw_workspace_bytes(state->winograd_dw);
+        call->workspace_bytes = own_workspace_bytes(state);
         return;
     }
     size_t dx_bytes = (size_t)(shape_pixels(o->x->shape) * o->x->pitch) * dtype_bytes(o->x->dtype);
@@ -251,6 +259,7 @@ static void state_destroy(ConvState *state)
     if (!state) return;
     wgrad_destroy(state->wgrad);
     winograd_destroy(state->winograd);
+    winograd_line_destroy(state->winograd_line);
     winograd_dw_destroy(state->winograd_dw);
     choice_free(&state->choice);
     free(state);
@@ -267,8 +276,11 @@ static Status own_choose(ConvState *state, Device *device, const Operands *o)
         return winograd_dw_create(o->x, o->y, &o->window, cpu_threads(device), &state->winograd_dw);
     if (wgrad_takes(code, o->x, o->y))
         return wgrad_create(code, o->x, o->y, &o->window, cpu_threads(device), &state->wgrad);
-    if (winograd && o->kind != ONEDNN_CONV_DW && !o->bias && !o->relu && winograd_takes(from, to, &o->window))
+    if (!winograd || o->kind == ONEDNN_CONV_DW || o->bias || o->relu) return OK;
+    if (winograd_takes(from, to, &o->window))
         return winograd_create(from, to, &o->window, turned, cpu_threads(device), &state->winograd);
+    if (winograd_line_takes(from, to, &o->window))
+        return winograd_line_create(from, to, &o->window, turned, cpu_threads(device), &state->winograd_line);
     return OK;
 }
 
@@ -353,6 +365,8 @@ static void own_run(const ConvState *state, const Device *device, const OpCall *
         wgrad_run(state->wgrad, device, in[0].data, in[1].data, out, call->workspace);
     else if (state->winograd_dw)
         winograd_dw_run(state->winograd_dw, device, in[0].data, in[1].data, out, call->workspace);
+    else if (state->winograd_line)
+        winograd_line_run(state->winograd_line, device, in[0].data, in[1].data, acc, out, call->workspace);
     else
         winograd_run(state->winograd, device, in[0].data, in[1].data, acc, out, call->workspace);
 }

@@ -12,20 +12,14 @@
 #include <stdlib.h>
 
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "kernels/cpu/winograd_tile.h"
 
 enum {
-    LANES = 16,
-    GROUP = 8,   /* tiles multiplied together */
-    VECTORS = 3, /* of outputs in a panel, at most: 8 x 3 sums in registers */
-    SIDE = 4,    /* of the 4x4 pixels that a tile reads, and of its points */
+    SIDE = 4, /* of the 4x4 pixels that a tile reads, and of its points */
     POINTS = SIDE * SIDE,
     TAPS = 9,
     BLOCK = 32 /* tiles that one member of the team does at a time */
 };
-
-#define TILE_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-#define TILE_INLINE TILE_CODE static inline __attribute__((always_inline))
 
 struct Winograd {
     Shape x, y;
@@ -206,17 +200,6 @@ static void weights_chunk(void *context, int64_t first, int64_t end, int thread)
 
 /* ---- tiles of x: d = B' x B, B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1} */
 
-TILE_INLINE __m512 half_load(const uint16_t *from)
-{
-    __m256i halves = _mm256_loadu_si256((const __m256i *)(const void *)from);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-}
-
-TILE_INLINE void half_store(uint16_t *to, __m512 value)
-{
-    _mm256_storeu_si256((__m256i *)(void *)to, (__m256i)_mm512_cvtneps_pbh(value));
-}
-
 /* `pixels`: the 4x4 of the tile. Point i goes to d + i * step. */
 TILE_CODE static void tile_transform(const uint16_t *const *pixels, int64_t channels, uint16_t *d, int64_t step)
 {
@@ -269,36 +252,10 @@ static void tile_read(const Run *run, int64_t tile, uint16_t *d)
 
 /* ---- products: m[8][vectors * 16] = d[8][channels] u[channels][vectors * 16] */
 
-TILE_INLINE void group_sum(const uint16_t *d, int64_t channels, const uint32_t *u, float *m, const int vectors)
-{
-    const int64_t pairs = channels / 2;
-    const uint32_t *words = (const uint32_t *)(const void *)d;
-    __m512 sum[GROUP][VECTORS];
-    for (int t = 0; t < GROUP; t++)
-        for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_setzero_ps();
-    for (int64_t k = 0; k < pairs; k++, u += vectors * LANES) {
-        __m512bh b[VECTORS];
-        for (int v = 0; v < vectors; v++) b[v] = (__m512bh)_mm512_loadu_si512(u + v * LANES);
-        for (int t = 0; t < GROUP; t++) {
-            __m512bh a = (__m512bh)_mm512_set1_epi32((int)words[t * pairs + k]);
-            for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_dpbf16_ps(sum[t][v], a, b[v]);
-        }
-    }
-    for (int t = 0; t < GROUP; t++)
-        for (int v = 0; v < vectors; v++) _mm512_storeu_ps(m + (t * vectors + v) * LANES, sum[t][v]);
-}
-
 TILE_CODE static void group_multiply(const uint16_t *d, int64_t channels, const uint32_t *u, float *m, int vectors)
 {
     const int64_t d_step = GROUP * channels, u_step = channels / 2 * vectors * LANES, m_step = GROUP * vectors * LANES;
-    for (int i = 0; i < POINTS; i++) {
-        if (vectors == 3)
-            group_sum(d + i * d_step, channels, u + i * u_step, m + i * m_step, 3);
-        else if (vectors == 2)
-            group_sum(d + i * d_step, channels, u + i * u_step, m + i * m_step, 2);
-        else
-            group_sum(d + i * d_step, channels, u + i * u_step, m + i * m_step, 1);
-    }
+    for (int i = 0; i < POINTS; i++) group_product(d + i * d_step, channels, u + i * u_step, m + i * m_step, vectors);
 }
 
 /* ---- back: y = A' m A, A' = {1 1 1 0; 0 1 -1 -1} */

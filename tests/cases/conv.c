@@ -80,6 +80,8 @@ static const Case rows[] = {
     ROWS("window is the input",     (2, 8, 5, 5),    (12, 8, 5, 5),   (2, 12, 1, 1),   5, 5, 1, 1, 0, 0),
     ROWS("all sizes unequal",       (2, 4, 11, 8),   (6, 4, 3, 2),    (2, 6, 5, 9),    3, 2, 2, 1, 0, 1),
     ROUNDED_ROWS(4, "many blocks",  (2, 32, 17, 17), (64, 32, 3, 3),  (2, 64, 17, 17), 3, 3, 1, 1, 1, 1),
+    ROUNDED_ROWS(5, "rows of tiles",    (2, 32, 17, 17), (64, 32, 1, 7), (2, 64, 17, 17), 1, 7, 1, 1, 0, 3),
+    ROUNDED_ROWS(5, "columns of tiles", (2, 32, 17, 17), (48, 32, 7, 1), (2, 48, 17, 17), 7, 1, 1, 1, 3, 0),
     // clang-format on
 };
 
