@@ -172,15 +172,8 @@ static void profile_print(OpTime *times, int count, const TrainJob *job, const P
     layers_print(times, count, total, peak, to);
 }
 
-Status profile_run(const JobFiles *files, int rounds, FILE *to)
+static Status replica_open(const TrainJob *job, Replica **made)
 {
-    Status st = OK;
-    const TrainJob *job = &files->job;
-    Replica *replica = NULL;
-    Loader *loader = NULL;
-    OpTime *times = NULL;
-    Peak peak = {0};
-    const Batch *batch;
     ReplicaConfig config = {.backend = job->backend,
                             .device = {.threads = job->threads,
                                        .winograd = job->winograd,
@@ -191,6 +184,11 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
                             .train_n = {job->shares.batch[0]},
                             .optimizer = job->optimizer,
                             .seed = job->seed};
+    return replica_create(&config, made);
+}
+
+static Status loader_open(const TrainJob *job, Loader **made)
+{
     LoaderConfig data = {.dataset = job->train,
                          .shares = {.towers = 1, .batch = {job->shares.batch[0]}},
                          .local = 1,
@@ -198,8 +196,20 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
                          .pad = job->pad,
                          .max_steps = 1,
                          .depth = 2};
-    TRY_OUT(replica_create(&config, &replica));
-    TRY_OUT(loader_create(&data, &loader));
+    return loader_create(&data, made);
+}
+
+Status profile_run(const JobFiles *files, int rounds, FILE *to)
+{
+    Status st = OK;
+    const TrainJob *job = &files->job;
+    Replica *replica = NULL;
+    Loader *loader = NULL;
+    OpTime *times = NULL;
+    Peak peak = {0};
+    const Batch *batch;
+    TRY_OUT(replica_open(job, &replica));
+    TRY_OUT(loader_open(job, &loader));
     TRY_OUT(loader_next(loader, &batch));
     Program *program = replica_program(replica, true, batch->n);
     int count = plan_op_count(program->plan);

@@ -338,12 +338,18 @@ static void wrong_lines_are_refused(void **state)
             fail_msg("edit %zu: the message does not name the line: %s", i, status_message());
         free(made);
     }
-    scratch_put("metrics.jsonl", text);
+    free(text);
+}
+
+static void wrong_neighbours_are_refused(void **state)
+{
+    (void)state;
     static const char *const others[][2] = {{"results.csv", "nonsense\n"},
                                             {"confusion.csv", "1,2\n3\n"},
                                             {"confusion.csv", "1,2\n"},
                                             {"confusion.csv", "1,-2\n3,4\n"},
                                             {"layers.jsonl", "{\"step\":1,\"layers\":{\"a\":[1]}}\n"}};
+    steps_write(3);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         Run *run;
         scratch_put("results.csv", "");
@@ -353,7 +359,6 @@ static void wrong_lines_are_refused(void **state)
         assert_int_equal(run_read(scratch, &run), ERR_FORMAT);
         assert_non_null(strstr(status_message(), others[i][0]));
     }
-    free(text);
 }
 
 static void no_run(void **state)
@@ -383,6 +388,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_written_is_read, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(cut_short_anywhere, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(wrong_lines_are_refused, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(wrong_neighbours_are_refused, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(no_run, scratch_make, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

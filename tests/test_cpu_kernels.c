@@ -512,39 +512,40 @@ static void test_a_refused_step_changes_nothing(void **state)
     training_destroy(&t);
 }
 
-/* Every rounding case of the 16-bit copies: ties, subnormals, overflow, NaN. The bits are those of Python's struct. */
+/* Every rounding case of the 16-bit copies: ties, subnormals, overflow. The bits are those of Python's struct. */
+static const struct {
+    float value;
+    uint16_t bf16, f16;
+} hard[] = {
+    // clang-format off
+    {0.0f, 0x0000, 0x0000},
+    {-0.0f, 0x8000, 0x8000},
+    {1.0f, 0x3F80, 0x3C00},
+    {1.00048828125f, 0x3F80, 0x3C00},
+    {1.00146484375f, 0x3F80, 0x3C02},
+    {65504.0f, 0x4780, 0x7BFF},
+    {65519.0f, 0x4780, 0x7BFF},
+    {65520.0f, 0x4780, 0x7C00},
+    {1e30f, 0x714A, 0x7C00},
+    {6.1e-5f, 0x3880, 0x03FF},
+    {5.9604645e-8f, 0x3380, 0x0001},
+    {2.9802322e-8f, 0x3300, 0x0000},
+    {3e-8f, 0x3301, 0x0001},
+    {1e-10f, 0x2EDC, 0x0000},
+    {-6.0e-5f, 0xB87C, 0x83EF},
+    {INFINITY, 0x7F80, 0x7C00},
+    {-INFINITY, 0xFF80, 0xFC00},
+    {3.3895314e38f, 0x7F7F, 0x7C00},
+    {1.00390625f, 0x3F80, 0x3C04},
+    {-2.5f, 0xC020, 0xC100},
+    {1e-40f, 0x0001, 0x0000},
+    // clang-format on
+};
+enum { HARD = sizeof hard / sizeof *hard };
+
 static void test_half_copies_round_as_the_standard(void **state)
 {
     (void)state;
-    static const struct {
-        float value;
-        uint16_t bf16, f16;
-    } hard[] = {
-        // clang-format off
-        {0.0f, 0x0000, 0x0000},
-        {-0.0f, 0x8000, 0x8000},
-        {1.0f, 0x3F80, 0x3C00},
-        {1.00048828125f, 0x3F80, 0x3C00},
-        {1.00146484375f, 0x3F80, 0x3C02},
-        {65504.0f, 0x4780, 0x7BFF},
-        {65519.0f, 0x4780, 0x7BFF},
-        {65520.0f, 0x4780, 0x7C00},
-        {1e30f, 0x714A, 0x7C00},
-        {6.1e-5f, 0x3880, 0x03FF},
-        {5.9604645e-8f, 0x3380, 0x0001},
-        {2.9802322e-8f, 0x3300, 0x0000},
-        {3e-8f, 0x3301, 0x0001},
-        {1e-10f, 0x2EDC, 0x0000},
-        {-6.0e-5f, 0xB87C, 0x83EF},
-        {INFINITY, 0x7F80, 0x7C00},
-        {-INFINITY, 0xFF80, 0xFC00},
-        {3.3895314e38f, 0x7F7F, 0x7C00},
-        {1.00390625f, 0x3F80, 0x3C04},
-        {-2.5f, 0xC020, 0xC100},
-        {1e-40f, 0x0001, 0x0000},
-        // clang-format on
-    };
-    enum { HARD = sizeof hard / sizeof *hard };
     for (int dtype = DTYPE_BF16; dtype <= DTYPE_F16; dtype++) {
         float param[HARD + 1], grad[HARD + 1] = {0};
         uint16_t half[HARD + 1];

@@ -79,14 +79,8 @@ static void weights_make(void)
 
 /* ---- the step */
 
-static void one_step(const Dataset *data, const Backend *cpu, const int32_t *batch, int towers, const char *run_dir)
+static TrainJob job_of(const Dataset *data, const Backend *cpu, const int32_t *batch, int towers)
 {
-    char start[PATH_BYTES];
-    Program program;
-    Layout *layout;
-    Ledger *ledger;
-    CommShared *shared;
-    scratch_path(start, "start.safetensors");
     TrainJob job = {
         .program = {.model = &model,
                     .options = {.classes = 2, .side = 1, .channels = 1, .variant = ""},
@@ -105,18 +99,29 @@ static void one_step(const Dataset *data, const Backend *cpu, const int32_t *bat
         .max_steps = -1,
         .nan_check = NAN_CHECK_ALL,
         .comm_timeout_ms = 10000,
-        .run_dir = run_dir,
         .args_yaml = "",
         .env_json = "{}",
         .settings = "",
-        .initial_weights = start,
         .keep = 1,
     };
     memcpy(job.shares.batch, batch, (size_t)towers * sizeof *batch);
+    return job;
+}
+
+static void one_step(TrainJob job, const char *run_dir)
+{
+    char start[PATH_BYTES];
+    Program program;
+    Layout *layout;
+    Ledger *ledger;
+    CommShared *shared;
+    scratch_path(start, "start.safetensors");
+    job.initial_weights = start;
+    job.run_dir = run_dir;
     assert_int_equal(program_graph(&job.program, 1, &program), OK);
     assert_int_equal(layout_create(program.graph, &layout), OK);
-    assert_int_equal(ledger_create(towers, 1, &ledger), OK);
-    assert_int_equal(comm_shared_create(towers, 1, job_comm_room(&job, layout), &shared), OK);
+    assert_int_equal(ledger_create(job.shares.towers, 1, &ledger), OK);
+    assert_int_equal(comm_shared_create(job.shares.towers, 1, job_comm_room(&job, layout), &shared), OK);
     if (tower_process_train(&job, 0, ledger, shared) != OK) fail_msg("%s", status_message());
     comm_shared_destroy(shared);
     ledger_destroy(ledger);
@@ -197,7 +202,7 @@ static void test_step_by_hand(void **state)
         snprintf(name, sizeof name, "run%zu", i);
         scratch_path(run_dir, name);
         assert_int_equal(directory_create(run_dir), OK);
-        one_step(data, cpu, shares[i], towers[i], run_dir);
+        one_step(job_of(data, cpu, shares[i], towers[i]), run_dir);
         weights_check(run_dir);
         losses_check(run_dir, shares[i], towers[i]);
     }

@@ -21,7 +21,7 @@ enum {
     POINTS = SIDE * SIDE,
     TAPS = 9,
     TILES = 128, /* of a block, about: enough for sums that outweigh reading and writing m */
-    SLICES = 8  /* of the blocks: so many threads have work */
+    SLICES = 8   /* of the blocks: so many threads have work */
 };
 
 #define TILE_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))

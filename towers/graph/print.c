@@ -33,45 +33,61 @@ static void print_window(const Window *w, FILE *to)
     if (w->ceil) fputs(" ceil", to);
 }
 
-static void print_attr(const Op *op, FILE *to)
+static void print_pool(const OpAttr *a, FILE *to)
 {
-    const OpAttr *a = &op->attr;
-    bool relu = false;
+    if (a->pool.adaptive)
+        fputs(" adaptive", to);
+    else
+        print_window(&a->pool.window, to);
+    if (a->pool.include_pad) fputs(" include_pad", to);
+}
+
+/* Whether a ReLU is part of the op. */
+static bool has_relu(const Op *op)
+{
     switch (op->kind) {
     case OP_CONV:
     case OP_CONV_DX:
     case OP_CONV_DW:
     case OP_CONV_STATISTICS:
     case OP_CONV_DX_SUMS:
-    case OP_CONV_DW_APPLY:
-        print_window(&a->conv.window, to);
-        relu = a->conv.relu;
-        break;
-    case OP_MAX_POOL:
-    case OP_MAX_POOL_DX: print_window(&a->pool.window, to); break;
-    case OP_AVG_POOL:
-    case OP_AVG_POOL_DX:
-        if (a->pool.adaptive)
-            fputs(" adaptive", to);
-        else
-            print_window(&a->pool.window, to);
-        if (a->pool.include_pad) fputs(" include_pad", to);
-        break;
-    case OP_DENSE: relu = a->dense.relu; break;
+    case OP_CONV_DW_APPLY: return op->attr.conv.relu;
+    case OP_DENSE: return op->attr.dense.relu;
     case OP_BATCHNORM:
     case OP_BATCHNORM_DX:
     case OP_BATCHNORM_APPLY:
     case OP_BATCHNORM_SUMS:
     case OP_BATCHNORM_FINISH:
-    case OP_BATCHNORM_DX_APPLY:
-        fprintf(to, " eps %g", (double)a->norm.epsilon);
-        relu = a->norm.relu;
-        break;
+    case OP_BATCHNORM_DX_APPLY: return op->attr.norm.relu;
+    case OP_ADD: return op->attr.add.relu;
+    default: return false;
+    }
+}
+
+static void print_attr(const Op *op, FILE *to)
+{
+    const OpAttr *a = &op->attr;
+    switch (op->kind) {
+    case OP_CONV:
+    case OP_CONV_DX:
+    case OP_CONV_DW:
+    case OP_CONV_STATISTICS:
+    case OP_CONV_DX_SUMS:
+    case OP_CONV_DW_APPLY: print_window(&a->conv.window, to); break;
+    case OP_MAX_POOL:
+    case OP_MAX_POOL_DX: print_window(&a->pool.window, to); break;
+    case OP_AVG_POOL:
+    case OP_AVG_POOL_DX: print_pool(a, to); break;
+    case OP_BATCHNORM:
+    case OP_BATCHNORM_DX:
+    case OP_BATCHNORM_APPLY:
+    case OP_BATCHNORM_SUMS:
+    case OP_BATCHNORM_FINISH:
+    case OP_BATCHNORM_DX_APPLY: fprintf(to, " eps %g", (double)a->norm.epsilon); break;
     case OP_LEAKY_RELU:
     case OP_LEAKY_RELU_DX: fprintf(to, " alpha %g", (double)a->leaky.alpha); break;
     case OP_DROPOUT: fprintf(to, " keep %g stream %" PRIu32, (double)a->dropout.keep, a->dropout.stream); break;
     case OP_SLICE: fprintf(to, " from %d", a->slice.first); break;
-    case OP_ADD: relu = a->add.relu; break;
     case OP_AFFINE: fprintf(to, " scale %g shift %g", (double)a->affine.scale, (double)a->affine.shift); break;
     case OP_POWER: fprintf(to, " exponent %g", (double)a->power.exponent); break;
     case OP_RANDOM:
@@ -81,7 +97,7 @@ static void print_attr(const Op *op, FILE *to)
     case OP_SOFTMAX_LOSS_DX: fprintf(to, " smoothing %g", (double)a->loss.smoothing); break;
     default: break;
     }
-    if (relu) fputs(" relu", to);
+    if (has_relu(op)) fputs(" relu", to);
 }
 
 static void print_roles(const Graph *g, const Op *op, FILE *to)
