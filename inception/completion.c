@@ -104,7 +104,7 @@ static void put_bash(FILE *to)
           "    elif ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} =~ ^(",
           to);
     put_bash_verbs_of_models(to);
-    fputs(")$ ]]; then\n        mapfile -t COMPREPLY < <(compgen -W '", to);
+    fputs(")$ ]]; then\n        mapfile -t COMPREPLY < <(compgen -d -W '", to);
     put_models(to);
     fputs("' -- \"$word\")\n    else\n"
           "        compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n    fi\n}\n"
@@ -220,10 +220,11 @@ Status completion_print(FILE *to, const char *shell)
         const char *name;
         void (*put)(FILE *to);
     } shells[] = {{"bash", put_bash}, {"zsh", put_zsh}, {"fish", put_fish}};
-    for (size_t k = 0; shell && k < sizeof shells / sizeof shells[0]; k++) {
+    for (size_t k = 0; k < sizeof shells / sizeof shells[0]; k++) {
         if (strcmp(shell, shells[k].name)) continue;
         shells[k].put(to);
         return OK;
     }
-    return FAIL(ERR_ARG, "completion: there is no script for '%s' (one of bash, zsh, fish)", shell ? shell : "");
+    if (!shell || !*shell) return FAIL(ERR_ARG, "completion of which shell? (one of bash, zsh, fish)");
+    return FAIL(ERR_ARG, "completion: there is no script for '%s' (one of bash, zsh, fish)", shell);
 }

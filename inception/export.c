@@ -120,6 +120,12 @@ static bool ends_in(const char *text, const char *end)
     return a >= b && !strcmp(text + a - b, end);
 }
 
+/* PyTorch's own files, which are never written. */
+static bool is_pickle(const char *name)
+{
+    return ends_in(name, ".pth") || ends_in(name, ".pt") || ends_in(name, ".bin") || ends_in(name, ".ckpt");
+}
+
 static Status weights_write(const Export *x, bool onnx)
 {
     const Model *model = x->config.model;
@@ -136,6 +142,9 @@ Status export_run(const Options *o, const JobFiles *files, FILE *to)
                 (o->format == EXPORT_AUTO && o->argument_count > 1 && ends_in(o->arguments[1], ".onnx"));
     Export x = {.from = from, .to = target};
     if (!o->weights) return FAIL(ERR_ARG, "export needs --weights RUN or FILE");
+    if (o->format == EXPORT_AUTO && o->argument_count > 1 && is_pickle(o->arguments[1]))
+        return FAIL(ERR_ARG, "export: %s would not be what its name says: weights are written as .safetensors or .onnx",
+                    o->arguments[1]);
     if (o->argument_count > 1 && (!*o->arguments[1] || strlen(o->arguments[1]) >= sizeof target))
         return FAIL(ERR_ARG, "export: the name of the file is %s", *o->arguments[1] ? "too long" : "empty");
     TRY(job_weights(o->weights, from, sizeof from));

@@ -268,8 +268,8 @@ Status info_run(const JobFiles *files, FILE *to)
             job->program.options.side, job->program.options.side);
     fprintf(to, "data           %s: %lld training, %lld test samples\n", train->name, (long long)train->count,
             (long long)(job->test ? dataset_info(job->test)->count : 0));
-    fprintf(to, "towers         %d in %d processes, %d threads each, on %s\n", job->shares.towers, job->processes,
-            job->threads, job->backend->name);
+    fprintf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
+            job->processes == 1 ? "" : "es", job->threads, job->threads == 1 ? "" : "s", job->backend->name);
     fprintf(to, "batch          %lld in all;", (long long)global);
     for (int t = 0; t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
     fprintf(to, "\nsteps          %lld an epoch, %lld in all; the last batch of an epoch has %lld samples\n",

@@ -329,7 +329,6 @@ static void training_fill(const Options *o, TrainJob *job)
     job->augment = o->augment;
     job->flip = o->flip;
     job->loss_scale = o->loss_scale;
-    job->initial_weights = o->pretrained;
     job->reset_head = o->reset_head;
 }
 
@@ -369,6 +368,14 @@ static void records_fill(const Options *o, TrainJob *job)
     job->towers_view = o->towers_view;
 }
 
+static Status start_fill(const Options *o, JobFiles *files)
+{
+    if (!o->pretrained) return OK;
+    TRY(job_weights(o->pretrained, files->pretrained, sizeof files->pretrained));
+    files->job.initial_weights = files->pretrained;
+    return OK;
+}
+
 Status job_open(Options *o, int64_t synthetic, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -377,6 +384,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     TRY(towers_fill(o, job));
     TRY(reduce_fill(o, job));
     TRY(schedule_fill(o, &job->schedule));
+    TRY(start_fill(o, files));
     training_fill(o, job);
     machine_fill(o, job);
     records_fill(o, job);

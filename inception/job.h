@@ -13,7 +13,7 @@ typedef struct JobFiles {
     Dataset *train, *test;
     char run_dir[PATH_BYTES];
     char *args_yaml, *env_json, *settings;
-    char resume_path[PATH_BYTES];
+    char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
     char no_aux[128];       /* one line when auxiliary heads were left out because they do not fit, or "" */
     bool nothing_to_resume; /* --resume auto found no run of this model */
     char batch[160];        /* one line when --batch-size max found one, or "" */

@@ -1,6 +1,7 @@
 /* Which run directory a job writes to or goes on in, and which file is meant by a run's weights; see job.h. */
 #include "inception/job.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -90,6 +91,10 @@ static Status run_of_checkpoint(const char *given, JobFiles *files)
 /* A name below --output-dir, which does not lead out of it. */
 static Status experiment_dir(const char *root, const char *name, JobFiles *files)
 {
+    for (const char *c = name; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            return FAIL(ERR_ARG, "--experiment: byte %d is a control character, which no name of a run has",
+                        (int)(c - name) + 1);
     for (const char *part = name; *part; part += strcspn(part, "/"), part += *part == '/') {
         size_t length = strcspn(part, "/");
         if ((length == 1 && *part == '.') || (length == 2 && !strncmp(part, "..", 2)))

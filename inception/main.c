@@ -10,6 +10,7 @@
 #include "inception/options.h"
 #include "inception/replay.h"
 #include "inception/report.h"
+#include "inception/run_argument.h"
 #include "inception/scaling.h"
 #include "towers/checkpoint.h"
 #include "towers/fault.h"
@@ -18,6 +19,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,6 +82,7 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     TRY(run_dir_take(files->run_dir, &lock));
     Status st = train_run(&files->job, &result);
     bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* a resume that was refused leaves the old report */
+    if (st == OK && result.step == 0) begun = false;    /* --epochs 0: nothing to report */
     if (begun) report_make(files->run_dir, options->quiet, st);
     *signal_number = result.signal;
     if (options->json && (st == OK || st == ERR_INTERRUPTED)) result_json(files, &result);
@@ -93,6 +96,7 @@ static Status eval(Options *options, JobFiles *files, int *signal_number)
 {
     EvalResult result;
     char weights[4096];
+    TRY(run_argument_apply(options));
     if (!options->weights) return FAIL(ERR_ARG, "eval needs --weights RUN or FILE");
     TRY(job_weights(options->weights, weights, sizeof weights));
     TRY(job_open(options, 0, files));
@@ -117,6 +121,7 @@ static Status eval(Options *options, JobFiles *files, int *signal_number)
 static Status info(Options *options, JobFiles *files)
 {
     if (options->argument_count == 0) return info_models(stdout);
+    TRY(run_argument_apply(options));
     TRY(job_model(options, files));
     if (options->print_config) {
         options_print_config(options, stdout);
@@ -127,6 +132,7 @@ static Status info(Options *options, JobFiles *files)
 
 static Status export(Options *options, JobFiles *files)
 {
+    TRY(run_argument_apply(options));
     TRY(job_model(options, files));
     if (options->print_config) {
         options_print_config(options, stdout);
@@ -231,17 +237,19 @@ static void short_spins(char **argv)
     if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
-/* Without them the first file of the run would get the number that messages are written to. */
+/* Without them the first file of the run would get the number that messages are written to. Results that go nowhere are
+ * still a failure: what stands for a closed standard output cannot be written. */
 static void standard_files_open(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd) _exit(1);
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(1);
 }
 
 int main(int argc, char **argv)
 {
     standard_files_open();
     short_spins(argv);
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is then a write that fails, and is told as such */
     Options options;
     int signal_number = 0;
     Status st = options_parse(argc, argv, environ, &options);

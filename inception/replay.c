@@ -7,6 +7,7 @@
 #include "towers/fault.h"
 #include "towers/record/json.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +167,15 @@ out:
     return st;
 }
 
+static Status capsule_look(const char *path)
+{
+    char manifest[4096];
+    TRY(path_join(manifest, path, "MANIFEST"));
+    if (access(manifest, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR)) return OK; /* capsule_open says more */
+    return FAIL(ERR_CHECKPOINT,
+                "%s is no capsule (it has no MANIFEST): a capsule is the folder nan-step-N-tower-K of a run", path);
+}
+
 Status replay_run(const Options *o, const char *path, FILE *to)
 {
     Capsule *capsule;
@@ -173,6 +183,7 @@ Status replay_run(const Options *o, const char *path, FILE *to)
                    .quiet = o->quiet,
                    .color = o->color && isatty(fileno(to)) && !getenv("NO_COLOR"),
                    .rows = o->json ? json_array() : NULL};
+    TRY(capsule_look(path));
     TRY(capsule_open(path, &capsule));
     Status st = replay(o, capsule, &table);
     json_decref(table.rows);

@@ -46,7 +46,12 @@ Status backend_find(const char *name, const Backend **found, char *why, size_t w
 #ifndef TOWERS_HAVE_CPU
     return FAIL(ERR_DEVICE, "%s (and this build has no cpu backend to fall back to)", status_message());
 #endif
+#ifdef TOWERS_HAVE_CUDA
     if (why && why_bytes) snprintf(why, why_bytes, "%s", status_message());
+#else
+    if (why && why_bytes)
+        snprintf(why, why_bytes, "this build has no cuda backend"); /* how to get one: --device cuda */
+#endif
     return find_cpu(found);
 }
 

@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh build
+[ -x build/towers ] || echo "building build/towers" >&2
 cmake --preset cpu >build.log 2>&1 || { cat build.log >&2; exit 1; }
 cmake --build build >>build.log 2>&1 || { tail -n 40 build.log >&2; exit 1; }
 rm -f build.log

@@ -30,7 +30,12 @@ if ! command -v apt-get >/dev/null; then
 fi
 run=()
 [ "$(id -u)" = 0 ] || run=(sudo)
-echo "installing: ${missing[*]}" >&2
+echo "installing (a few minutes): ${missing[*]}" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 export DEBIAN_FRONTEND=noninteractive
-"${run[@]}" apt-get update -qq >&2
-"${run[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+if ! { "${run[@]}" apt-get update -qq && "${run[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "setup: the packages could not be installed; the last lines of apt-get stand above" >&2
+    exit 5
+fi

@@ -138,6 +138,9 @@ for shell in bash zsh fish; do grep -q 'inception_v3 .*fashion_cnn\|fashion_cnn 
 if command -v zsh >/dev/null; then zsh -n "$work/zsh" || complain "the zsh completion is not zsh"; fi
 if command -v fish >/dev/null; then fish -n "$work/fish" || complain "the fish completion is not fish"; fi
 refused "one of bash, zsh, fish" completion tcsh
+refused "completion of which shell?" completion
+refused "(1 to 256)" train $model --towers 257
+refused "control character" train $model --experiment $'a\nb'
 
 # --print-config reads back to itself
 printf 'batch-size: 8\namp: true\n' >"$work/files/c.yaml"

@@ -253,7 +253,7 @@ static void test_bad_input(void **state)
         skip();
     }
     static const char *const rows[][2] = {
-        {"info inception_v5", "error: no model 'inception_v5'; there are: inception_v3"},
+        {"info inception_v5", "error: no model 'inception_v5'; did you mean inception_v3?"},
         {"info inception_v3 --variant tf2015", "error: inception_v3 has no variant 'tf2015'; it has: tf2016\n"},
         {"info inception_v4 --variant tf2016", "error: inception_v4 has no variant 'tf2016'; it has: none\n"},
         {"info inception_v3 --img-size 74",

@@ -320,7 +320,9 @@ void console_update(Console *c)
         c->first_step = atomic_load(&run->first_step);
         c->started_ns = clock_ns();
         c->last_epoch = atomic_load(&run->first_epoch);
-        if (c->first_step > 0) fprintf(stderr, "resumed after step %lld\n", (long long)c->first_step);
+        if (c->first_step > 0)
+            fprintf(stderr, "resumed after step %lld%s\n", (long long)c->first_step,
+                    c->first_step >= steps ? ": all steps are done (--epochs and --max-steps say how many)" : "");
     }
     bool fresh = step != c->last_step && step > c->first_step, bar = c->job->tty && !c->job->log_tf2016;
     if (fresh && !bar) lines_print(c, step, steps);

@@ -160,7 +160,8 @@ static Status fail_changed(const char *path, const char *then, const char *now)
         int a = (int)strcspn(then, "\n"), b = (int)strcspn(now, "\n");
         size_t used = strlen(table);
         if (a != b || strncmp(then, now, (size_t)a))
-            snprintf(table + used, sizeof table - used, "\n  then %.*s, now %.*s", a, then, b, now);
+            snprintf(table + used, sizeof table - used, "\n  then %.*s, now %.*s", a ? a : 7, a ? then : "nothing",
+                     b ? b : 7, b ? now : "nothing");
         then += a + (then[a] == '\n');
         now += b + (now[b] == '\n');
     }

@@ -209,7 +209,10 @@ static void match_end(WeightMatch *match)
 {
     size_t used = strlen(match->table);
     int left = match->missing + match->mismatched + match->extra - match->lines;
-    if (left > 0) snprintf(match->table + used, sizeof match->table - used, "  ... and %d more\n", left);
+    if (left > 0)
+        snprintf(match->table + used, sizeof match->table - used, "  ... and %d more", left);
+    else if (used)
+        match->table[used - 1] = 0; /* the line's end is the message's */
 }
 
 /* ---- rules */

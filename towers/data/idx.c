@@ -329,6 +329,7 @@ static Status find_pair(const char *path, Split split, Pair *pair)
     if (stat(path, &info) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return FAIL(ERR_ARG, "'%s' is not a directory; wanted the directory of the data files", path);
+    if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     for (int i = 0; i < 2; i++) {
         if (snprintf(pair->folder, PATH_MAX, "%s%s", path, folders[i]) >= PATH_MAX) continue;
         if (find_file(pair->folder, split, IDX_IMAGES, pair->images) &&
