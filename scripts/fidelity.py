@@ -520,6 +520,26 @@ def compare_training(table, driver, case, steps):
         table.row([f"{case.title()}, {steps} steps", "loads back, strict", str(len(back)), "", "", "", ""], counted)
 
 
+def export_rows(table, towers):
+    """What `towers export` writes of a run that made one step."""
+    cases = {case.model: case for case in CASES if not case.variant}
+    with tempfile.TemporaryDirectory() as work:
+        for model, case in cases.items():
+            run = ["--img-size", str(case.side), "--classes", str(case.classes), "--batch-size", "2", "--max-steps", "1",
+                   "--dataset", "synthetic", "--eval-interval", "0", "--summary-interval", "0", "--quiet", "--device", "cpu",
+                   "--output-dir", work, "--experiment", model]  # fmt: skip
+            subprocess.run([towers, "train", model] + run, check=True)
+            subprocess.run([towers, "export", model, f"{work}/file.safetensors", "--weights", f"{work}/{model}", "--quiet"], check=True)
+            state = {name: torch.from_numpy(value.copy()) for name, value in tensors_read(f"{work}/file.safetensors").items()}
+            try:
+                fresh_model(case).load_state_dict(state, strict=True)
+                passed = all(int(v) == 1 for n, v in state.items() if n.endswith("num_batches_tracked"))
+            except RuntimeError as refusal:
+                print(refusal, file=sys.stderr)
+                passed = False
+            table.row([f"{case.name}{', with auxiliary heads' if case.aux_weight else ''}", str(len(state))], passed)
+
+
 # ---- counts, and the first loss of the original recipe
 
 
@@ -715,6 +735,11 @@ def main():
     if wanted("loss"):
         table.say("\n## The first loss of `inception_v3 --variant tf2016` (smoothing 0.1, weight decay 4e-5)\n")
         first_loss(table, driver)
+    if wanted("export"):
+        table.say("\n## `towers export`, taken by `load_state_dict(strict=True)`\n")
+        table.row(["network", "tensors", "verdict"])
+        table.row(["---"] * 3)
+        export_rows(table, towers)
     drivers = os.path.dirname(driver)
     if wanted("reference"):
         table.say("\n## The double-precision interpreter that judges our tests, beside PyTorch in float64\n")

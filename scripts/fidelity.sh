@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Are the networks right? Parameter counts, the first loss of the original recipe, and every logit, gradient and running
 # statistic against torchvision and timm, as a table on standard output and in docs/fidelity.md. See fidelity.py.
-#   scripts/fidelity.sh [BUILD_DIR] [counts] [loss] [reference] [optimizers] [inception_v3] [inception_v3_tf2016] [googlenet]
-#                       [inception_v4] [inception_resnet_v2] [training]
+#   scripts/fidelity.sh [BUILD_DIR] [counts] [loss] [export] [reference] [optimizers] [inception_v3] [inception_v3_tf2016]
+#                       [googlenet] [inception_v4] [inception_resnet_v2] [training]
 # Without names: everything, about ten minutes on two idle cores. With names the table goes to standard output only.
 # Without BUILD_DIR, build-test/ is brought up to date first. Needs python3-torch and python3-torchvision of the system; timm comes
 # from PyPI into a virtual environment under the user's cache, once.
