@@ -25,6 +25,8 @@ static const Case cases[] = {
     {"valid, odd sides", 3, 32, 48, 19, 21, 0, 0},
     {"unequal padding, odd outputs", 3, 80, 32, 17, 20, 2, 0},
     {"slices", 2, 48, 64, 18, 17, 1, 1, .x_gap = 16, .y_gap = 5},
+    {"small images", 9, 112, 64, 8, 8, 1, 1},
+    {"small images of odd sides, slices", 16, 64, 96, 9, 7, 0, 2, .x_gap = 3, .y_gap = 16},
     {"more blocks than slices, an image alone", 5, 32, 32, 60, 41, 0, 1},
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
@@ -158,21 +160,26 @@ static void test_against_loops(void **state)
     for (int i = 0; i < CASES; i++) check_case(&cases[i]);
 }
 
-static void test_threads_change_no_bit(void **state)
+static void check_threads(const Case *c)
 {
-    (void)state;
-    need_winograd();
-    const Case *c = &cases[CASES - 1];
     Tensor x = x_make(c, true), dy = dy_make(c, true);
     float *one = dw_run(c, &x, &dy, 1);
     for (int threads = 2; threads <= 5; threads++) {
         float *more = dw_run(c, &x, &dy, threads);
-        assert_memory_equal(one, more, dw_count(c) * sizeof *one);
+        if (memcmp(one, more, dw_count(c) * sizeof *one) != 0)
+            fail_msg("%s: %d threads make other bits than one", c->name, threads);
         free(more);
     }
     free(one);
     free(x.data);
     free(dy.data);
+}
+
+static void test_threads_change_no_bit(void **state)
+{
+    (void)state;
+    need_winograd();
+    for (int i = 0; i < CASES; i++) check_threads(&cases[i]);
 }
 
 int main(void)
