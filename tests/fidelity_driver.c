@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "inception/models.h"
+#include "tests/support/arguments.h"
 #include "towers/replica.h"
 #include "towers/weights.h"
 
@@ -33,20 +34,6 @@ typedef struct Driver {
 
 /* ---- arguments */
 
-static const char *argument(int argc, char **argv, const char *name, const char *otherwise)
-{
-    size_t length = strlen(name);
-    for (int i = 1; i < argc; i++)
-        if (!strncmp(argv[i], name, length) && argv[i][length] == '=') return argv[i] + length + 1;
-    return otherwise;
-}
-
-static double number(int argc, char **argv, const char *name, double otherwise)
-{
-    const char *text = argument(argc, argv, name, NULL);
-    return text ? strtod(text, NULL) : otherwise;
-}
-
 static Status arguments_read(int argc, char **argv, Driver *d)
 {
     const Model *model;
@@ -56,25 +43,25 @@ static Status arguments_read(int argc, char **argv, Driver *d)
     d->output = argument(argc, argv, "output", NULL);
     d->weights = argument(argc, argv, "weights", NULL);
     if (!d->input || !d->output) return FAIL(ERR_ARG, "input=FILE and output=FILE are needed");
-    bool passes = number(argc, argv, "passes", 1) > 0, aux = number(argc, argv, "aux", 1) > 0;
-    d->lr = number(argc, argv, "lr", 0.01);
+    bool passes = number_argument(argc, argv, "passes", 1) > 0, aux = number_argument(argc, argv, "aux", 1) > 0;
+    d->lr = number_argument(argc, argv, "lr", 0.01);
     d->config.local = 1;
-    d->config.device.threads = (int)number(argc, argv, "threads", 2);
-    d->config.device.tf32 = number(argc, argv, "tf32", 0) > 0;
-    d->config.weight_decay = number(argc, argv, "weight_decay", 0);
-    d->config.optimizer.momentum = (float)number(argc, argv, "momentum", 0);
-    int32_t side = (int32_t)number(argc, argv, "side", model->side);
+    d->config.device.threads = (int)number_argument(argc, argv, "threads", 2);
+    d->config.device.tf32 = number_argument(argc, argv, "tf32", 0) > 0;
+    d->config.weight_decay = number_argument(argc, argv, "weight_decay", 0);
+    d->config.optimizer.momentum = (float)number_argument(argc, argv, "momentum", 0);
+    int32_t side = (int32_t)number_argument(argc, argv, "side", model->side);
     d->config.program = (ProgramConfig){
         .model = model,
-        .options = {.classes = (int)number(argc, argv, "classes", model->classes),
+        .options = {.classes = (int)number_argument(argc, argv, "classes", model->classes),
                     .side = side,
                     .channels = model->channels,
                     .aux = aux && model->aux_weight > 0,
                     .variant = argument(argc, argv, "variant", "")},
         .data_channels = model->channels,
         .canvas = side,
-        .smoothing = (float)number(argc, argv, "smoothing", 0),
-        .aux_weight = (float)number(argc, argv, "aux_weight", model->aux_weight),
+        .smoothing = (float)number_argument(argc, argv, "smoothing", 0),
+        .aux_weight = (float)number_argument(argc, argv, "aux_weight", model->aux_weight),
         .fuse_siblings = passes,
         .pool_behind_conv = passes,
     };

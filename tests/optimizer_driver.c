@@ -9,6 +9,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/optimizer.h"
+#include "tests/support/arguments.h"
 #include "towers/record/safetensors.h"
 
 typedef struct Driver {
@@ -20,19 +21,6 @@ typedef struct Driver {
     size_t n, steps;
     float *param, *slot[OPTIMIZER_SLOTS]; /* host memory: the CPU's */
 } Driver;
-
-static const char *argument(int argc, char **argv, const char *name, const char *otherwise)
-{
-    size_t length = strlen(name);
-    for (int i = 1; i < argc; i++)
-        if (!strncmp(argv[i], name, length) && argv[i][length] == '=') return argv[i] + length + 1;
-    return otherwise;
-}
-
-static double number(int argc, char **argv, const char *name)
-{
-    return strtod(argument(argc, argv, name, "0"), NULL);
-}
 
 static Status kind_find(const char *name, OptimizerKind *kind)
 {
@@ -53,14 +41,14 @@ static Status arguments_read(int argc, char **argv, Driver *d)
     OptimizerKind kind = OPTIMIZER_SGD;
     TRY(kind_find(argument(argc, argv, "kind", ""), &kind));
     d->hyper = (OptimizerHyper){.kind = kind,
-                                .momentum = (float)number(argc, argv, "momentum"),
-                                .nesterov = number(argc, argv, "nesterov") > 0,
-                                .beta1 = (float)number(argc, argv, "beta1"),
-                                .beta2 = (float)number(argc, argv, "beta2"),
-                                .decay = (float)number(argc, argv, "decay"),
-                                .epsilon = (float)number(argc, argv, "eps")};
-    d->lr = number(argc, argv, "lr");
-    d->weight_decay = number(argc, argv, "weight_decay");
+                                .momentum = (float)number_argument(argc, argv, "momentum", 0),
+                                .nesterov = number_argument(argc, argv, "nesterov", 0) > 0,
+                                .beta1 = (float)number_argument(argc, argv, "beta1", 0),
+                                .beta2 = (float)number_argument(argc, argv, "beta2", 0),
+                                .decay = (float)number_argument(argc, argv, "decay", 0),
+                                .epsilon = (float)number_argument(argc, argv, "eps", 0)};
+    d->lr = number_argument(argc, argv, "lr", 0);
+    d->weight_decay = number_argument(argc, argv, "weight_decay", 0);
     d->output = argument(argc, argv, "output", "");
     return safetensors_open(argument(argc, argv, "input", ""), &d->file);
 }

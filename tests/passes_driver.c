@@ -10,6 +10,7 @@
 
 #include "inception/models.h"
 #include "kernels/philox.h"
+#include "tests/support/arguments.h"
 #include "tests/support/interpret.h"
 #include "towers/ledger.h"
 #include "towers/record/statistics.h"
@@ -65,14 +66,6 @@ typedef struct Side {
     WeightList grads;
     double loss, ms;
 } Side;
-
-static const char *argument(int argc, char **argv, const char *name, const char *otherwise)
-{
-    size_t length = strlen(name);
-    for (int i = 1; i < argc; i++)
-        if (!strncmp(argv[i], name, length) && argv[i][length] == '=') return argv[i] + length + 1;
-    return otherwise;
-}
 
 static ProgramConfig program_of(const Model *model, int32_t side, const Setting *setting)
 {

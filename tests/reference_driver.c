@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "inception/models.h"
+#include "tests/support/arguments.h"
 #include "tests/support/interpret.h"
 #include "towers/program.h"
 #include "towers/record/safetensors.h"
@@ -26,20 +27,6 @@ typedef struct Driver {
     int count;
 } Driver;
 
-static const char *argument(int argc, char **argv, const char *name, const char *otherwise)
-{
-    size_t length = strlen(name);
-    for (int i = 1; i < argc; i++)
-        if (!strncmp(argv[i], name, length) && argv[i][length] == '=') return argv[i] + length + 1;
-    return otherwise;
-}
-
-static int number(int argc, char **argv, const char *name, int otherwise)
-{
-    const char *text = argument(argc, argv, name, NULL);
-    return text ? atoi(text) : otherwise;
-}
-
 static Status arguments_read(int argc, char **argv, Driver *d)
 {
     const Model *model;
@@ -47,13 +34,14 @@ static Status arguments_read(int argc, char **argv, Driver *d)
     d->input = argument(argc, argv, "input", "");
     d->weights = argument(argc, argv, "weights", "");
     d->output = argument(argc, argv, "output", "");
-    int side = number(argc, argv, "side", model->side), passes = number(argc, argv, "passes", 1);
+    int side = (int)number_argument(argc, argv, "side", model->side),
+        passes = (int)number_argument(argc, argv, "passes", 1);
     d->config = (ProgramConfig){
         .model = model,
-        .options = {.classes = number(argc, argv, "classes", model->classes),
+        .options = {.classes = (int)number_argument(argc, argv, "classes", model->classes),
                     .side = side,
                     .channels = model->channels,
-                    .aux = model->aux_weight > 0 && number(argc, argv, "aux", 1) > 0,
+                    .aux = model->aux_weight > 0 && (int)number_argument(argc, argv, "aux", 1) > 0,
                     .variant = ""},
         .data_channels = model->channels,
         .canvas = side,

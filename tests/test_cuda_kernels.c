@@ -25,13 +25,7 @@ static void open_device(Device *device)
 static int run_kind(Device *device, OpKind kind, Dtype dtype)
 {
     CaseReport report = {0};
-    int rows = 0;
-    for (int t = 0; case_tables[t]; t++)
-        for (int i = 0; i < case_tables[t]->count; i++)
-            if (case_tables[t]->cases[i].kind == kind) {
-                run_case(device, &case_tables[t]->cases[i], dtype, &report);
-                rows++;
-            }
+    int rows = run_cases(device, kind, dtype, &report);
     printf("  %-4s %-16s %3d rows %4d runs  max error %.2e (%3.0f %% of allowed)\n", dtype_name(dtype), op_name(kind),
            rows, report.runs, report.error, 100 * report.worst);
     return report.failures + report.unsupported;

@@ -26,25 +26,11 @@ static Status tell_memory(Device *device, size_t *free_bytes, size_t *total)
     return OK;
 }
 
-static Status open_fake(const DeviceConfig *config, Device *device)
-{
-    (void)config;
-    fake_open(fake, device);
-    return OK;
-}
-
-static void close_fake(Device *device)
-{
-    (void)device;
-}
-
 static int set_up(void **state)
 {
     (void)state;
     fake = fake_create(~0u, ~0u, 0);
     if (!fake) return -1;
-    fake->backend.open = open_fake;
-    fake->backend.close = close_fake;
     fake->backend.memory = tell_memory;
     fake->backend.memory_closed = true;
     fake->workspace_bytes = MIB;

@@ -23,13 +23,7 @@ static void print_report(const char *backend, Dtype dtype, OpKind kind, int rows
 static int run_kind(Device *device, OpKind kind, Dtype dtype)
 {
     CaseReport report = {0};
-    int rows = 0;
-    for (int t = 0; case_tables[t]; t++)
-        for (int i = 0; i < case_tables[t]->count; i++)
-            if (case_tables[t]->cases[i].kind == kind) {
-                run_case(device, &case_tables[t]->cases[i], dtype, &report);
-                rows++;
-            }
+    int rows = run_cases(device, kind, dtype, &report);
     print_report(device->backend->name, dtype, kind, rows, &report);
     return report.failures;
 }

@@ -23,13 +23,6 @@ static struct Recording {
 static int recordings, events_before, launches, bad_events, updates;
 static bool recording_now, refuse;
 
-static Status open_fake(const DeviceConfig *config, Device *device)
-{
-    (void)config;
-    fake_open(fake, device);
-    return OK;
-}
-
 static void see_launch(void *context, OpCall *call)
 {
     (void)context, (void)call;
@@ -94,7 +87,6 @@ static int run_with(bool graphs, bool refusing)
     TowerRun run;
     fake = fake_create(~0u, ~0u, 0);
     assert_non_null(fake);
-    fake->backend.open = open_fake;
     fake->backend.square_sum = ones;
     fake->backend.segment_begin = see_begin;
     fake->backend.segment_end = see_end;

@@ -113,13 +113,6 @@ static void mark(MarkKind kind, const float *at, size_t count)
     mark_count++;
 }
 
-static Status open_fake(const DeviceConfig *config, Device *device)
-{
-    (void)config;
-    fake_open(fake, device);
-    return OK;
-}
-
 /* Every f32 output of a launch might be a gradient: those that are not are sorted out by address. */
 static void see_launch(void *context, OpCall *call)
 {
@@ -174,7 +167,6 @@ static void fake_start(TowerRun *run, int towers)
 {
     fake = fake_create(~0u, ~0u, 0);
     assert_non_null(fake);
-    fake->backend.open = open_fake;
     fake->backend.square_sum = see_square_sum;
     fake->backend.optimizer_apply = see_optimizer;
     fake->on_launch = see_launch;

@@ -223,13 +223,6 @@ static int fake_applied;
 static float unscale[STEPS];
 static bool committed[STEPS];
 
-static Status fake_device(const DeviceConfig *config, Device *device)
-{
-    (void)config;
-    fake_open(fake, device);
-    return OK;
-}
-
 static Status fake_square_sum(Device *device, const float *x, size_t count, double *sum)
 {
     (void)device, (void)x, (void)count;
@@ -252,7 +245,6 @@ static void fake_run(TowerRun *run, double loss_scale)
 {
     fake = fake_create(~0u, ~0u, 0);
     assert_non_null(fake);
-    fake->backend.open = fake_device;
     fake->backend.square_sum = fake_square_sum;
     fake->backend.optimizer_apply = fake_update;
     fake_applied = 0;

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/device_memory.h"
 #include "tests/support/interpret.h"
 
 enum { ELEMENTS = 9000, STEPS = 6, ARENAS = 5 }; /* arenas: param, grad, slot 0, slot 1, average */
@@ -22,26 +23,6 @@ static const OptimizerSegment segments[] = {
     {5072, 3900, 4e-2f, 0.5f},
 };
 enum { SEGMENTS = sizeof segments / sizeof *segments };
-
-static void must(Status st)
-{
-    if (st != OK) fail_msg("%s: %s", status_name(st), status_message());
-}
-
-static void *to_device(Device *device, const void *host, size_t bytes)
-{
-    void *made = NULL;
-    must(device->backend->alloc(device, bytes, &made));
-    must(device->backend->upload(device, made, host, bytes));
-    must(device->backend->finish(device, LANE_COMPUTE));
-    return made;
-}
-
-static void to_host(Device *device, void *host, const void *from, size_t bytes)
-{
-    must(device->backend->download(device, host, from, bytes));
-    must(device->backend->finish(device, LANE_COMPUTE));
-}
 
 /* ---- the optimizers */
 

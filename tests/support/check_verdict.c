@@ -1,5 +1,6 @@
 /* The checks of check_verdict.h. */
 #include "tests/support/check_verdict.h"
+#include "tests/support/device_memory.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -11,26 +12,6 @@
 #include <cmocka.h>
 
 enum { TOWERS = 3, HEADER = 16, LANES = HEADER + TOWERS * TALLY_LANES };
-
-static void must(Status st)
-{
-    if (st != OK) fail_msg("%s: %s", status_name(st), status_message());
-}
-
-static void *to_device(Device *device, const void *host, size_t bytes)
-{
-    void *made = NULL;
-    must(device->backend->alloc(device, bytes, &made));
-    must(device->backend->upload(device, made, host, bytes));
-    must(device->backend->finish(device, LANE_COMPUTE));
-    return made;
-}
-
-static void to_host(Device *device, void *host, const void *from, size_t bytes)
-{
-    must(device->backend->download(device, host, from, bytes));
-    must(device->backend->finish(device, LANE_COMPUTE));
-}
 
 /* ---- one tower's lanes */
 

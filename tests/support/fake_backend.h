@@ -46,7 +46,7 @@ typedef struct FakeBackend {
     FakeEvent event[FAKE_MAX_EVENTS];
 } FakeBackend;
 
-/* Kernels of all kinds with these masks. Heap: the struct is large. */
+/* Kernels of all kinds with these masks. Heap: the struct is large. backend.open opens the one that was made last. */
 FakeBackend *fake_create(uint32_t strided_in, uint32_t strided_out, uint32_t in_place);
 void fake_destroy(FakeBackend *fake);
 void fake_open(FakeBackend *fake, Device *device);

@@ -444,3 +444,16 @@ void run_case(Device *device, const Case *row, Dtype dtype, CaseReport *report)
     for (int k = 0; k < OP_MAX_IN; k++) ref_destroy(&in[k]);
     for (int k = 0; k < OP_MAX_OUT; k++) ref_destroy(&out[k]);
 }
+
+int run_cases(Device *device, OpKind kind, Dtype dtype, CaseReport *report)
+{
+    int rows = 0;
+    for (int t = 0; case_tables[t]; t++) {
+        for (int i = 0; i < case_tables[t]->count; i++) {
+            if (case_tables[t]->cases[i].kind != kind) continue;
+            run_case(device, &case_tables[t]->cases[i], dtype, report);
+            rows++;
+        }
+    }
+    return rows;
+}

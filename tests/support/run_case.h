@@ -14,5 +14,7 @@ typedef struct CaseReport {
 
 /* Adds to `report`; prints one line for every run that fails. */
 void run_case(Device *device, const Case *row, Dtype dtype, CaseReport *report);
+/* Every row of this kind in all tables; returns how many there are. */
+int run_cases(Device *device, OpKind kind, Dtype dtype, CaseReport *report);
 
 #endif
