@@ -72,6 +72,7 @@ static const Case big_rows[] = {
     {"3x3 same",       OP_MAX_POOL, POOL(3, 3, 1, 1, 1, 1), {ACT(2, 5, 61, 63)}, {ACT(2, 5, 61, 63), ARGMAX(2, 5, 61, 63)}},
     {"many channels",  OP_MAX_POOL, POOL(2, 2, 2, 2), {ACT(3, 1029, 8, 8)}, {ACT(3, 1029, 4, 4), ARGMAX(3, 1029, 4, 4)}},
     {"3x3 stride 2",   OP_MAX_POOL_DX, POOL(3, 3, 2, 2), {ACT(2, 33, 15, 16), ARGMAX(2, 33, 15, 16), ACT(2, 33, 31, 33)}, {ACT(2, 33, 31, 33)}},
+    {"3x3, even sides", OP_MAX_POOL_DX, POOL(3, 3, 2, 2), {ACT(2, 40, 16, 17), ARGMAX(2, 40, 16, 17)}, {ACT(2, 40, 34, 36)}},
     {"3x3 same",       OP_MAX_POOL_DX, POOL(3, 3, 1, 1, 1, 1), {ACT(2, 33, 31, 33), ARGMAX(2, 33, 31, 33)}, {ACT(2, 33, 31, 33)}},
     {"many channels",  OP_MAX_POOL_DX, POOL(5, 5, 1, 1, 2, 2), {ACT(2, 1029, 7, 7), ARGMAX(2, 1029, 7, 7)}, {ACT(2, 1029, 7, 7)}},
     {"3x3 same",       OP_AVG_POOL, POOL(3, 3, 1, 1, 1, 1), {ACT(2, 33, 41, 43)}, {ACT(2, 33, 41, 43)}},

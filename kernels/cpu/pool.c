@@ -5,7 +5,7 @@
  * lose. Mean: separable; a row of sums over the window's rows first, then sums along it. The gradient of the mean is
  * the same double sum with the divisors on the other side. Divisors as PyTorch: windows are clipped to the image, or to
  * the padded image when padding counts. */
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/pool_rows.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -122,6 +122,7 @@ static void max_chunk(void *context, int64_t first, int64_t end, int thread)
     const MaxPool *pool = context;
     const Window *w = &pool->window;
     Shape xs = pool->x->shape, ys = pool->y->shape;
+    bool nine = w->kh == 3 && w->kw == 3 && pool_has_avx512();
     for (int64_t row = first; row < end; row++) {
         int64_t image = row / ys.h, y0, x0;
         int rows = window_clip(row % ys.h, w->stride_h, w->pad_h, w->kh, xs.h, &y0);
@@ -129,11 +130,14 @@ static void max_chunk(void *context, int64_t first, int64_t end, int thread)
             int columns = window_clip(ox, w->stride_w, w->pad_w, w->kw, xs.w, &x0);
             int64_t skipped_h = y0 - (row % ys.h * w->stride_h - w->pad_h),
                     skipped_w = x0 - (ox * w->stride_w - w->pad_w);
-            int64_t pixel = row * ys.w + ox;
-            pool_max_pixel(pool->x->dtype, element_at(pool->x, ((image * xs.h + y0) * xs.w + x0) * pool->x->pitch),
-                           xs.w * pool->x->pitch, pool->x->pitch, rows, columns,
-                           (int32_t)(skipped_h * w->kw + skipped_w), w->kw, optional_row(pool->y, pixel),
-                           optional_row(pool->argmax, pixel), ys.c);
+            int64_t pixel = row * ys.w + ox, row_stride = xs.w * pool->x->pitch;
+            const void *x = element_at(pool->x, ((image * xs.h + y0) * xs.w + x0) * pool->x->pitch);
+            void *y = optional_row(pool->y, pixel), *argmax = optional_row(pool->argmax, pixel);
+            if (nine && rows == 3 && columns == 3 &&
+                pool_max_of_9(pool->x->dtype, x, row_stride, pool->x->pitch, y, argmax, ys.c))
+                continue;
+            pool_max_pixel(pool->x->dtype, x, row_stride, pool->x->pitch, rows, columns,
+                           (int32_t)(skipped_h * w->kw + skipped_w), w->kw, y, argmax, ys.c);
         }
     }
 }
@@ -404,6 +408,46 @@ static void squares_chunk(void *context, int64_t first, int64_t end, int thread)
     }
 }
 
+/* ---- the same for windows of 3x3 that overlap by one row and column: four of them meet in 2x2 pixels */
+
+static bool bands_fit(const MaxPoolGrad *pool)
+{
+    const Window *w = &pool->window;
+    return w->kh == 3 && w->kw == 3 && w->stride_h == 2 && w->stride_w == 2 && !w->pad_h && !w->pad_w &&
+           !pool->relu_y->data && pool_has_avx512();
+}
+
+/* Bands [first, end) of dx of all images: two rows each, or the odd one at the bottom. */
+static void bands_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const MaxPoolGrad *pool = context;
+    const Tensor *dx = pool->dx, *dy = pool->dy, *argmax = pool->argmax;
+    int64_t bands = (dx->shape.h + 1) / 2, windows = dy->shape.h;
+    for (int64_t k = first; k < end; k++) {
+        int64_t image = k / bands, at = k % bands;
+        PoolBand band = {.dtype = dx->dtype,
+                         .c = dx->shape.c,
+                         .windows = dy->shape.w,
+                         .columns = dx->shape.w,
+                         .dy_pitch = dy->pitch,
+                         .argmax_pitch = argmax->pitch,
+                         .acc_pitch = pool->acc->pitch,
+                         .dx_pitch = dx->pitch};
+        for (int q = 0; q < 2; q++) {
+            int64_t window = at - 1 + q, row = 2 * at + q;
+            band.exists[q] = window >= 0 && window < windows;
+            int64_t source = (image * windows + (band.exists[q] ? window : 0)) * dy->shape.w;
+            int64_t target = (image * dx->shape.h + row) * dx->shape.w;
+            band.dy[q] = element_at(dy, source * dy->pitch);
+            band.argmax[q] = element_at(argmax, source * argmax->pitch);
+            band.dx[q] = row < dx->shape.h ? element_at(dx, target * dx->pitch) : NULL;
+            band.acc[q] = row < dx->shape.h ? optional_row(pool->acc, target) : NULL;
+        }
+        pool_band_dx(&band);
+    }
+}
+
 static MaxPoolGrad max_grad_bind(const OpCall *call)
 {
     const Window *w = &call->attr.pool.window;
@@ -435,6 +479,8 @@ static Status max_pool_dx_launch(Device *device, OpCall *call)
     int64_t width = (int64_t)s.w * s.c;
     if (squares_fit(&pool))
         chunks_run(device, (int64_t)s.n * ((s.h + 1) / 2), chunk_pixels(2 * width), squares_chunk, &pool);
+    else if (bands_fit(&pool))
+        chunks_run(device, (int64_t)s.n * ((s.h + 1) / 2), chunk_pixels(2 * width), bands_chunk, &pool);
     else
         chunks_run(device, (int64_t)s.n * s.h, chunk_pixels(width), max_grad_chunk, &pool);
     return OK;

@@ -1,0 +1,29 @@
+/* Windows of 3x3 with AVX512-BF16, for processors that have it; others take the plain loops of pool.c, which give the
+ * same bits. */
+#ifndef TOWERS_KERNELS_CPU_POOL_ROWS_H
+#define TOWERS_KERNELS_CPU_POOL_ROWS_H
+
+#include "kernels/cpu/vector.h"
+
+bool pool_has_avx512(void);
+
+/* The maximum of a whole window, for `c` channels; strides in elements. y or argmax may be NULL. False, and nothing is
+ * kept, if there is a NaN in it. */
+bool pool_max_of_9(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, void *y, uint8_t *argmax, int64_t c);
+
+/* Two rows of dx (the second may be missing) for windows of 3x3, stride 2, no padding. A pair of pixels is reached by
+ * two windows of the row of dy above, and by two of its own row. Pitches in elements. */
+typedef struct PoolBand {
+    Dtype dtype;
+    int64_t c, windows, columns; /* of a row of dy; of a row of dx */
+    bool exists[2];              /* row of dy: above, own */
+    const void *dy[2];           /* their first windows; anything readable where there is none */
+    const uint8_t *argmax[2];
+    const void *acc[2]; /* or NULL */
+    void *dx[2];        /* NULL: no such row */
+    int64_t dy_pitch, argmax_pitch, acc_pitch, dx_pitch;
+} PoolBand;
+
+void pool_band_dx(const PoolBand *band);
+
+#endif
