@@ -1,4 +1,4 @@
-/* Which optimizer and which schedule read an option; see uses.h. */
+/* Which optimizer, schedule or switch an option is of; see uses.h. */
 #include "inception/uses.h"
 
 #include <string.h>
@@ -36,16 +36,44 @@ static unsigned chosen(const Options *o, OptionId chooser)
     return BIT(chooser == OPTION_ID_opt ? (int)o->opt : (int)o->sched);
 }
 
-Status uses_check(const Options *o)
+/* Typed, and not just to say no. */
+static bool is_asked(const Options *o, OptionId id)
 {
-    char value[OPTION_FORMAT_BYTES], by[OPTION_FORMAT_BYTES];
+    char text[OPTION_FORMAT_BYTES];
+    const char *value = option_format(o, id, text, sizeof text);
+    return o->origin[id] == ORIGIN_COMMAND_LINE && strcmp(value, "0") != 0 && strcmp(value, "false") != 0;
+}
+
+static Status choices_check(const Options *o)
+{
+    char by[OPTION_FORMAT_BYTES];
     for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
         const Use *use = &uses[i];
-        const char *flag = option_info(use->id)->flag, *chooser = option_info(use->chooser)->flag;
-        if (o->origin[use->id] != ORIGIN_COMMAND_LINE || !option_belongs(use->chooser, o->verb)) continue;
-        if (use->by & chosen(o, use->chooser) || !strcmp(option_format(o, use->id, value, sizeof value), "0")) continue;
-        return FAIL(ERR_ARG, "--%s has no use with --%s %s: it is of %s", flag, chooser,
-                    option_format(o, use->chooser, by, sizeof by), use->names);
+        if (!is_asked(o, use->id) || !option_belongs(use->chooser, o->verb) || use->by & chosen(o, use->chooser))
+            continue;
+        return FAIL(ERR_ARG, "--%s has no use with --%s %s: it is of %s", option_info(use->id)->flag,
+                    option_info(use->chooser)->flag, option_format(o, use->chooser, by, sizeof by), use->names);
     }
     return OK;
+}
+
+Status uses_check(const Options *o)
+{
+    bool goes_back = o->nan_policy != NAN_POLICY_STOP || o->sdc_policy == SDC_POLICY_ROLLBACK;
+    const struct {
+        OptionId id;
+        bool used;
+        const char *what;
+    } needs[] = {
+        {OPTION_ID_amp_dtype, o->amp, "without --amp"},
+        {OPTION_ID_crop_pad, o->augment, "without --augment"},
+        {OPTION_ID_flip, o->augment, "without --augment"},
+        {OPTION_ID_warmup_lr, o->warmup_epochs > 0, "without --warmup-epochs"},
+        {OPTION_ID_nan_limit, goes_back, "with --nan-policy stop"},
+        {OPTION_ID_sdc_policy, o->sdc_check > 0, "with --sdc-check 0"},
+    };
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+        if (is_asked(o, needs[i].id) && !needs[i].used)
+            return FAIL(ERR_ARG, "--%s has no use %s", option_info(needs[i].id)->flag, needs[i].what);
+    return choices_check(o);
 }

@@ -292,6 +292,10 @@ refused 2 "--lr-schedule has no use with --sched constant: it is of piecewise" t
 refused 2 "--warmup-epochs has no use with --sched onecycle" "${mini[@]}" --warmup-epochs 2
 refused 2 "--power has no use with --sched cosine" "${mini[@]}" --sched cosine --power 2
 refused 2 "--beta2 has no use with --opt nesterov" "${mini[@]}" --beta2 0.9
+refused 2 "--amp-dtype has no use without --amp" "${mini[@]}" --amp-dtype bf16
+refused 2 "--crop-pad has no use without --augment" "${mini[@]}" --no-augment --crop-pad 3
+refused 2 "--warmup-lr has no use without --warmup-epochs" "${mini[@]}" --warmup-lr 0.1
+refused 2 "--nan-limit has no use with --nan-policy stop" "${mini[@]}" --nan-limit 3
 refused 2 "--momentum has no use with --opt adam" train fashion_cnn --dataset synthetic --momentum 0.5
 refused 2 "--reset-head has no use" "${mini[@]}" --reset-head
 export ONEDNN_MAX_CPU_ISA=AVX2 # a CPU without bf16
