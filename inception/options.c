@@ -307,12 +307,12 @@ Status options_apply_yaml(Options *options, const char *text, OptionOrigin origi
     return options_apply_bytes(options, text, strlen(text), origin, name);
 }
 
-Status options_apply_file(Options *options, const char *path)
+Status options_apply_file(Options *options, const char *path, OptionOrigin origin)
 {
     char *bytes = NULL;
     size_t count = 0;
     TRY(config_load(path, &bytes, &count));
-    Status st = options_apply_bytes(options, bytes, count, ORIGIN_CONFIG, path);
+    Status st = options_apply_bytes(options, bytes, count, origin, path);
     free(bytes);
     return st;
 }
@@ -323,7 +323,7 @@ static Status apply_lower_origins(Options *options, char *const *environment)
 {
     if (options->help || options->help_all || options->version) return OK; /* help must come, whatever is wrong */
     for (char *const *entry = environment; entry && *entry; entry++) TRY(apply_variable(options, *entry));
-    if (options->config) TRY(options_apply_file(options, options->config));
+    if (options->config) TRY(options_apply_file(options, options->config, ORIGIN_CONFIG));
     return OK;
 }
 

@@ -94,10 +94,10 @@ void options_close(Options *options);
 /* Values from flat YAML text in memory (a recipe, a test): keys are flags. Keys that the verb does not have are checked
  * and then left alone, so that one file serves several verbs. `name` goes before ":line:column" in messages. */
 NODISCARD Status options_apply_yaml(Options *options, const char *text, OptionOrigin origin, const char *name);
-/* The same from bytes that may hold anything, and from a file of at most CONFIG_MAX_BYTES (origin ORIGIN_CONFIG). */
+/* The same from bytes that may hold anything, and from a file of at most CONFIG_MAX_BYTES. */
 NODISCARD Status options_apply_bytes(Options *options, const void *bytes, size_t count, OptionOrigin origin,
                                      const char *name);
-NODISCARD Status options_apply_file(Options *options, const char *path);
+NODISCARD Status options_apply_file(Options *options, const char *path, OptionOrigin origin);
 
 /* By flag or alias, dashes or underscores. ORIGIN_DEFAULT for a name that does not exist. */
 OptionOrigin option_origin(const Options *options, const char *flag);

@@ -1,9 +1,6 @@
 /* Finding and applying a recipe; see recipe.h. The texts are in a generated file (cmake/embed_texts.cmake). */
 #include "inception/recipe.h"
 
-#include "inception/config.h"
-
-#include <stdlib.h>
 #include <string.h>
 
 enum { RECIPES_MAX = 32 };
@@ -23,21 +20,11 @@ static Status recipe_missing(const char *name)
                 near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list);
 }
 
-static Status recipe_file(Options *options, const char *path)
-{
-    char *bytes = NULL;
-    size_t count = 0;
-    TRY(config_load(path, &bytes, &count));
-    Status st = options_apply_bytes(options, bytes, count, ORIGIN_RECIPE, path);
-    free(bytes);
-    return st;
-}
-
 Status recipe_apply(Options *options)
 {
     const char *name = options->recipe;
     if (!name) return OK;
-    if (strpbrk(name, "/.")) return recipe_file(options, name);
+    if (strpbrk(name, "/.")) return options_apply_file(options, name, ORIGIN_RECIPE);
     for (const Recipe *recipe = recipes; recipe->name; recipe++)
         if (!strcmp(recipe->name, name)) return options_apply_yaml(options, recipe->text, ORIGIN_RECIPE, name);
     return recipe_missing(name);

@@ -9,8 +9,8 @@
  * Barrier, broadcast, the unique id and the news that a peer has left go through the processes' shared memory.
  *
  * Nothing here waits inside a library: communicators do not block, results are polled for, and a peer that has left or
- * a deadline ends the wait and aborts the communicator. After that nothing may be assumed about memory on the device.
- */
+ * a deadline ends the wait and aborts the communicator. After that nothing may be assumed about memory on
+ * the device. */
 #include <cuda_runtime_api.h>
 #include <errno.h>
 #include <nccl.h>

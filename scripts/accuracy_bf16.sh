@@ -12,9 +12,7 @@ steps=${1:-600}
 towers=${2:-build/towers}
 if [ $# -lt 2 ]; then
     scripts/setup.sh build
-    log=$(mktemp)
-    { cmake --preset cpu && cmake --build build; } >"$log" 2>&1 || { tail -n 40 "$log" >&2; exit 1; }
-    rm -f "$log"
+    scripts/build.sh build --preset cpu
 fi
 if ! grep -qwE 'avx512_bf16|amx_bf16' /proc/cpuinfo; then
     echo "accuracy_bf16: this processor has no bf16 arithmetic" >&2

@@ -9,9 +9,7 @@ cd "$(dirname "$0")/.."
 
 scripts/setup.sh build bench
 if [ -z "${TOWERS:-}" ]; then
-    log=$(mktemp)
-    { cmake --preset cpu -DTOWERS_TESTS=OFF && cmake --build build --target towers; } >"$log" 2>&1 || { tail -n 40 "$log" >&2; exit 1; }
-    rm -f "$log"
+    scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
     export TOWERS=build/towers
 fi
 exec /usr/bin/python3 scripts/bench_cpu.py "$@" # Debian's PyTorch belongs to Debian's Python

@@ -9,8 +9,7 @@ cd "$(dirname "$0")/.."
 towers=${TOWERS:-}
 if [[ -z $towers ]]; then
     scripts/setup.sh build
-    { cmake --preset cpu && cmake --build build; } >build.log 2>&1 || { tail -n 40 build.log >&2; exit 1; }
-    rm -f build.log
+    scripts/build.sh build --preset cpu
     towers=build/towers
 fi
 runs=${RUNS:-runs} name=compare-losses-$(date +%Y%m%d-%H%M%S)

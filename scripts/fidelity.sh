@@ -16,9 +16,7 @@ if [ $# -gt 0 ] && [ -d "$1" ]; then
 fi
 if [ "$build" = build-test ]; then
     scripts/setup.sh test
-    log=$(mktemp)
-    { cmake --preset test && cmake --build "$build" --target towers fidelity_driver reference_driver optimizer_driver; } >"$log" 2>&1 || { tail -n 40 "$log" >&2; exit 1; }
-    rm -f "$log"
+    scripts/build.sh "$build" --preset test -- towers fidelity_driver reference_driver optimizer_driver
 fi
 for program in towers tests/fidelity_driver tests/reference_driver tests/optimizer_driver; do
     if [ ! -x "$build/$program" ]; then

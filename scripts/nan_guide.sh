@@ -8,9 +8,7 @@ cd "$(dirname "$0")/.."
 towers=${TOWERS:-}
 if [[ -z $towers ]]; then
     scripts/setup.sh build
-    { cmake -S . -B build-faults -DTOWERS_FAULTS=ON && cmake --build build-faults --target towers; } >build.log 2>&1 ||
-        { tail -n 40 build.log >&2; exit 1; }
-    rm -f build.log
+    scripts/build.sh build-faults -S . -B build-faults -DTOWERS_FAULTS=ON -- towers
     towers=build-faults/towers
 fi
 towers=$(realpath "$towers")

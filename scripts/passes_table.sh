@@ -18,7 +18,7 @@ table=$(mktemp)
 trap 'rm -f "$table"' EXIT
 if [ "$build" = build-test ]; then
     scripts/setup.sh test
-    { cmake --preset test && cmake --build "$build" --target passes_driver; } >"$table" 2>&1 || { tail -n 40 "$table" >&2; exit 1; }
+    scripts/build.sh "$build" --preset test -- passes_driver
 elif [ ! -x "$driver" ]; then
     echo "passes_table: no $driver; build it, or name no build folder" >&2
     exit 2

@@ -7,8 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh build
-{ cmake --preset cpu && cmake --build build; } >build.log 2>&1 || { tail -n 40 build.log >&2; exit 1; }
-rm -f build.log
+scripts/build.sh build --preset cpu
 towers=build/towers
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

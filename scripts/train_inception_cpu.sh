@@ -10,9 +10,7 @@ steps=${1:-250}
 towers=${2:-build/towers}
 if [ $# -lt 2 ]; then
     scripts/setup.sh build
-    log=$(mktemp)
-    { cmake --preset cpu -DTOWERS_TESTS=OFF && cmake --build build --target towers; } >"$log" 2>&1 || { tail -n 40 "$log" >&2; exit 1; }
-    rm -f "$log"
+    scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
 fi
 fast=(--winograd)
 grep -qwE 'avx512_bf16|amx_bf16' /proc/cpuinfo && fast=(--amp)

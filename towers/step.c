@@ -9,8 +9,8 @@
  * optimizer memory, averages and batch-norm statistics change together in replica_update, or not at all.
  *
  * The verdict is given on the device (judge.h). On a GPU the host is up to two steps ahead: it hears of a step that
- * ends the run after it has asked for the next ones, which change nothing, because the gate stays closed from then on.
- */
+ * ends the run after it has asked for the next ones, which change nothing, because the gate stays closed from
+ * then on. */
 #include "towers/step.h"
 #include "towers/fault.h"
 #include "towers/forensics.h"

@@ -2,8 +2,8 @@
  * (A dy A') * (B' x B)) G, point by point 16 products where the window has 36.
  *
  * Made as in wgrad.h: two images are paired, tiles take the place of pixels and points that of taps; the transform
- * comes with the packing, and the products are wgrad's. What winograd.h says of rounding and processors holds here too.
- */
+ * comes with the packing, and the products are wgrad's. What winograd.h says of rounding and processors holds
+ * here too. */
 #ifndef TOWERS_KERNELS_CPU_WINOGRAD_DW_H
 #define TOWERS_KERNELS_CPU_WINOGRAD_DW_H
 

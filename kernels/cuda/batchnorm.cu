@@ -4,8 +4,8 @@
  * shift is the first pixel), whose last block writes mean and variance; one pass y = relu?((x - mean) a + beta), which
  * may go into a slice of a concat. Backward: one pass for sum g and sum g (x - mean), where g = dy where y > 0,
  * recomputed from x; one pass for dx. The second pass of each runs from the end of the tensor, where the first has just
- * left it in the cache. Bytes per element of x, in 16 bits: 2 + 4 forward, 4 + 6 backward, less what the cache keeps.
- */
+ * left it in the cache. Bytes per element of x, in 16 bits: 2 + 4 forward, 4 + 6 backward, less what the
+ * cache keeps. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/map.cuh"
 

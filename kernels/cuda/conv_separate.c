@@ -35,8 +35,8 @@ static void conv_bind(Separate *s, const OpCall *call, char *workspace)
     if (normalizes(call)) s->conv.in[0] = normalized(call, workspace);
 }
 
-/* dy, x, beta, mean, var, gamma of the batch norm, whose dy the convolution has written to dx; its own dx is not made.
- */
+/* dy, x, beta, mean, var, gamma of the batch norm, whose dy the convolution has written to dx; its own dx is
+ * not made. */
 static void norm_bind(Separate *s, const OpCall *call, char *workspace)
 {
     s->norm.in[0] = call->out[0];

@@ -1,5 +1,5 @@
-/* The cache of plans as lines of text; see plan_cache.h. Lines are appended whole, so that processes may share a file.
- */
+/* The cache of plans as lines of text; see plan_cache.h. Lines are appended whole, so that processes may share
+ * a file. */
 #include "kernels/cuda/plan_cache.h"
 
 #include "kernels/cuda/cudnn_graph.h"

@@ -1,5 +1,5 @@
-/* Sums, products and powers of whole tensors on the GPU; the kernels are in pointwise.cu. Operands may differ in type.
- */
+/* Sums, products and powers of whole tensors on the GPU; the kernels are in pointwise.cu. Operands may differ
+ * in type. */
 #include "kernels/cuda/operands.h"
 
 static Status pointwise_prepare(Device *device, OpCall *call)

@@ -3,8 +3,8 @@
  * A thread makes V channels of one pixel of the output. Gradients gather: each pixel of dx asks the windows that cover
  * it, so nothing is added out of order and dx is written once. Windows overlap, so neighbours read the same lines from
  * the cache; memory sees each operand about once: x, y and one byte of argmax forward, dy, argmax, dx (acc, y)
- * backward. Mean: with `adaptive`, output i of n averages the pixels that touch the i-th of n equal parts of the side.
- */
+ * backward. Mean: with `adaptive`, output i of n averages the pixels that touch the i-th of n equal parts of
+ * the side. */
 #include "kernels/cuda/map.cuh"
 
 struct PoolOperands {

@@ -10,8 +10,8 @@ Status cuda_segment_begin(Device *device)
     return OK;
 }
 
-/* A capture that was broken off by a call that may not be captured ends here, with an error and the stream as before.
- */
+/* A capture that was broken off by a call that may not be captured ends here, with an error and the stream
+ * as before. */
 Status cuda_segment_end(Device *device, void **segment)
 {
     cudaGraph_t graph = NULL;
