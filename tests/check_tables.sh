@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Tables in pages are what scripts wrote: fill_section.sh replaces what stands between markers and nothing else, and the CPU
+# table of docs/performance.md is the one that docs/results/cpu.json makes, in which a case that is measured again takes its
+# place among the others. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+needs_python
+check_begin tables "$@"
+cd "$work" || exit 1
+
+printf 'above\n<!-- one: begin -->\nold\nolder\n<!-- one: end -->\nbetween\n<!-- two: begin -->\n<!-- two: end -->\nbelow\n' >page
+printf 'new\n' | "$source_dir/scripts/fill_section.sh" page one || complain "fill_section: $?"
+printf 'a\nb\n' | "$source_dir/scripts/fill_section.sh" page two || complain "fill_section of an empty section: $?"
+printf 'above\n<!-- one: begin -->\nnew\n<!-- one: end -->\nbetween\n<!-- two: begin -->\na\nb\n<!-- two: end -->\nbelow\n' >wanted
+cmp page wanted || complain "fill_section made: $(cat page)"
+printf 'x\n' | "$source_dir/scripts/fill_section.sh" page three 2>err && complain "a section that is not there is filled"
+grep -q "page has no section 'three'" err || complain "fill_section says: $(cat err)"
+cmp page wanted || complain "a refused page is changed"
+for section in "docs/performance.md passes" "docs/performance.md ledger" "docs/recipes.md bf16"; do
+    read -r page name <<<"$section"
+    cp "$source_dir/$page" copy
+    printf 'x\n' | "$source_dir/scripts/fill_section.sh" copy "$name" || complain "$page has no section $name"
+done
+
+PYTHONDONTWRITEBYTECODE=1 python3 - "$source_dir" <<'PYTHON' || complain "the table of scripts/bench_cpu.sh"
+import json, sys
+source = sys.argv[1]
+sys.path.insert(0, source + "/scripts")
+import bench_cpu
+results = json.load(open(source + "/docs/results/cpu.json"))
+page = open(source + "/docs/performance.md").read()
+begin, end = "<!-- cpu: begin -->\n", "\n<!-- cpu: end -->"
+assert page[page.index(begin) + len(begin):page.index(end)] == "\n".join(bench_cpu.tables(results)), "not what cpu.json makes"
+names = list(bench_cpu.cases_make(2, False, 0))
+found = bench_cpu.in_order({name: 0 for name in reversed(names)}, 2)
+assert list(found) == names, found
+PYTHON
+
+check_end "tables are what scripts wrote"
