@@ -50,6 +50,7 @@ typedef struct FakeWork {
 /* Takes the work, also when it fails. */
 cudaError_t fake_queue(cudaStream_t stream, const FakeWork *work);
 bool fake_is_capturing(cudaStream_t stream);
+bool fake_any_capturing(void);
 /* Until all that is queued is done; false if something waits for others. */
 bool fake_stream_try(cudaStream_t stream);
 void fake_all_drain(void);

@@ -17,6 +17,7 @@ typedef struct Named {
 static Named counts[NAMES], alive[NAMES];
 static int64_t calls, fail_at;
 static const char *failed, *without_memory;
+static bool failed_in_capture;
 static uint64_t *survey;
 static int64_t survey_room;
 
@@ -43,7 +44,7 @@ void fake_note(const char *name)
 /* Who called: the return addresses, hashed. */
 static uint64_t stack_number(void)
 {
-    enum { FRAMES = 12 };
+    enum { FRAMES = 7 };
     void *frame[FRAMES];
     uint64_t hash = 14695981039346656037u;
     int count = backtrace(frame, FRAMES);
@@ -71,6 +72,7 @@ int fake_enter(FakeLibrary library, const char *name)
     }
     if (calls != fail_at) return 0;
     failed = name;
+    failed_in_capture = fake_any_capturing();
     return failure_code(library);
 }
 
@@ -95,6 +97,7 @@ void fake_gpu_fail_call(int64_t number)
 {
     fail_at = number;
     failed = NULL;
+    failed_in_capture = false;
 }
 
 void fake_gpu_fail_memory(const char *name)
@@ -119,6 +122,11 @@ void fake_gpu_log(char *text, size_t room)
 const char *fake_gpu_failed(void)
 {
     return failed;
+}
+
+bool fake_gpu_failed_in_capture(void)
+{
+    return failed_in_capture;
 }
 
 int64_t fake_gpu_count(const char *name)

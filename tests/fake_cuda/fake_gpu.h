@@ -34,6 +34,7 @@ void fake_gpu_fail_call(int64_t number);
 /* Calls of this name run out of device memory from now on; NULL: no more. */
 void fake_gpu_fail_memory(const char *name);
 const char *fake_gpu_failed(void); /* the name of the call that was made to fail, NULL if none was */
+bool fake_gpu_failed_in_capture(void);
 
 /* From now on stacks[n] receives a number for the callers of the n-th call, n < room; NULL: no more. */
 void fake_gpu_survey(uint64_t *stacks, int64_t room);

@@ -132,6 +132,13 @@ bool fake_is_capturing(cudaStream_t stream)
     return stream_is_live(stream) && stream->capture;
 }
 
+bool fake_any_capturing(void)
+{
+    for (int i = 0; i < STREAMS; i++)
+        if (fake_is_capturing(&streams[i])) return true;
+    return false;
+}
+
 cudaError_t fake_queue(cudaStream_t stream, const FakeWork *work)
 {
     Node *node = stream_is_live(stream) ? calloc(1, sizeof *node) : NULL;
