@@ -5,6 +5,7 @@
 #include "inception/recipe.h"
 #include "nccl_sync/bucket.h"
 #include "towers/ledger.h"
+#include "towers/memory_plan.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -117,25 +118,16 @@ static size_t resident_bytes(void)
 }
 
 /* `prepared`: what preparing the kernels took of this process's memory (their machine code, mostly). */
-static void plan_table(const Plan *plan, int slots, bool ema, size_t prepared, FILE *to)
+static void plan_table(const Plan *plan, const MemoryPlan *memory, size_t prepared, FILE *to)
 {
     PlanReport report;
     plan_report(plan, &report);
-    size_t param = report.arena_bytes[ARENA_PARAM];
-    bytes_row(to, "weights", param);
-    bytes_row(to, "gradients", report.arena_bytes[ARENA_GRAD]);
-    bytes_row(to, "optimizer slots", (size_t)slots * param);
-    if (ema) bytes_row(to, "weight average", param);
-    size_t more_states = (ema ? 3 : 2) * report.arena_bytes[ARENA_STATE]; /* those that are evaluated, corrections */
-    bytes_row(to, "batch-norm statistics", 2 * report.arena_bytes[ARENA_STATE] + more_states);
-    bytes_row(to, "inputs", report.arena_bytes[ARENA_INPUT]);
-    bytes_row(to, "results", report.arena_bytes[ARENA_RESULT]);
-    bytes_row(to, "activations and their gradients", report.arena_bytes[ARENA_SCRATCH] - report.workspace_bytes);
-    bytes_row(to, "workspace", report.workspace_bytes);
+    for (int k = 0; k < MEMORY_CLASSES; k++) {
+        bool always = k != MEMORY_HALF && k != MEMORY_AVERAGE;
+        if (always || memory->bytes[k]) bytes_row(to, memory_class_name((MemoryClass)k), memory->bytes[k]);
+    }
     bytes_row(to, "prepared kernels, as measured here", prepared);
-    size_t total = (size_t)slots * param + (ema ? param : 0) + more_states + prepared;
-    for (int a = 0; a < ARENA_COUNT; a++) total += report.arena_bytes[a];
-    bytes_row(to, "in all, for one tower", total);
+    bytes_row(to, "in all, for one tower", memory_plan_total(memory) + prepared);
     fprintf(to,
             "  activations: %lld elements alive at once at most, %lld in all; %d values share storage, %d concat "
             "inputs copied\n",
@@ -211,6 +203,7 @@ static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to
     Device device = {0};
     DeviceConfig config = {.threads = threads, .winograd = job->winograd, .direct_bf16 = job->direct_bf16};
     ProgramConfig training = job->program;
+    MemoryPlan memory;
     char joined[256];
     size_t before = resident_bytes();
     training.training = true;
@@ -221,8 +214,15 @@ static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to
     fprintf(to, "\nMemory of one tower, training, batch %d, %s on %s\n", n, dtype_name(training.compute),
             job->backend->name);
     size_t after = resident_bytes();
-    plan_table(program.plan, optimizer_slot_count(&job->optimizer), job->ema_decay > 0,
-               after > before ? after - before : 0, to);
+    ReplicaConfig replica = {.backend = job->backend,
+                             .program = training,
+                             .local = 1,
+                             .optimizer = job->optimizer,
+                             .ema = job->ema_decay > 0,
+                             .accumulate = job->accumulate > 1};
+    memory_plan_start(&memory, &replica, layout);
+    memory_plan_add(&memory, program.plan);
+    plan_table(program.plan, &memory, after > before ? after - before : 0, to);
     fusion_text(&program.fusion, joined, sizeof joined);
     fprintf(to, "  joined kernels: %s\n", joined);
     if (training.recompute) TRY_OUT(recompute_row(&training, n, layout, &device, &program, to));

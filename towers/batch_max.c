@@ -26,7 +26,7 @@ static void arenas_grow(const Plan *plan, size_t *arena)
         if (plan_bytes(plan, (Arena)a) > arena[a]) arena[a] = plan_bytes(plan, (Arena)a);
 }
 
-/* Beside the arenas of the plans: slots, averages, statistics, the sum between towers, the host's copy,
+/* Beside the arenas of the plans: slots, averages, the 16-bit copy, statistics, the sum between towers, the host's copy,
  * queued images. */
 size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
 {
@@ -35,8 +35,8 @@ size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t 
     bool cpu = !strcmp(c->backend->name, "cpu");
     size_t image = (size_t)c->program.canvas * (size_t)c->program.canvas * (size_t)c->program.data_channels;
     size_t queued = cpu ? (QUEUED_PER_TOWER * local + 2) * (size_t)n * image : 0;
-    return params * (slots + (c->ema ? 1 : 0) + (c->accumulate ? local : 0) + 2) +
-           states * (2 * local + (c->ema ? local : 0) + (c->accumulate ? local : 0) + 2) + queued;
+    return params * (slots + (c->ema ? 1 : 0) + (c->accumulate ? local : 0) + 2) + replica_half_bytes(c, layout) +
+           states * (3 * local + (c->ema ? local : 0) + (c->accumulate ? local : 0) + 2) + queued;
 }
 
 static Status program_add(const ReplicaConfig *c, bool training, int32_t n, const Layout *layout, Device *device,

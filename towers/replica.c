@@ -81,6 +81,12 @@ static Status kept_create(Replica *r)
     return r->device.backend->fill(&r->device, r->one, 1, 1);
 }
 
+size_t replica_half_bytes(const ReplicaConfig *config, const Layout *layout)
+{
+    Dtype compute = config->program.compute;
+    return compute == DTYPE_F32 || !config->backend->weights_copy ? 0 : layout->param_elements * dtype_bytes(compute);
+}
+
 static Status optimizer_create(Replica *r)
 {
     const Backend *backend = r->device.backend;
@@ -96,9 +102,9 @@ static Status optimizer_create(Replica *r)
     r->scalars = memory;
     TRY(backend->alloc(&r->device, sizeof(double), &memory));
     r->square = memory;
-    if (r->config.program.compute == DTYPE_F32 || !backend->weights_copy) return OK;
-    r->half_stale = true;
-    return backend->alloc(&r->device, elements * dtype_bytes(r->config.program.compute), &r->half);
+    size_t half = replica_half_bytes(&r->config, r->layout);
+    r->half_stale = half > 0;
+    return half ? backend->alloc(&r->device, half, &r->half) : OK;
 }
 
 /* One segment a parameter; the padding behind it belongs to it, neighbours of equal kind merge. */

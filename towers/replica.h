@@ -68,6 +68,8 @@ typedef struct Replica {
  * starting values. */
 NODISCARD Status replica_create(const ReplicaConfig *config, Replica **made);
 void replica_destroy(Replica *replica); /* NULL is fine */
+/* Of the 16-bit copy of the weights; 0 where there is none. */
+size_t replica_half_bytes(const ReplicaConfig *config, const Layout *layout);
 
 Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if it was not asked for */
 

@@ -1,6 +1,8 @@
 /* Histograms, norms, images, settings and the memory plan of a run; see summary.h. */
 #include "towers/summary.h"
 
+#include "towers/memory_plan.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,27 +32,14 @@ static Status settings_text(TowerProcess *p)
 
 static void memory_print(const TowerProcess *p, FILE *to)
 {
-    PlanReport report = {0};
-    size_t param = p->replica->layout->param_elements * sizeof(float),
-           state = p->replica->layout->state_elements * sizeof(float);
-    int slots = optimizer_slot_count(&p->job->optimizer), copies = p->job->ema_decay > 0 ? 3 : 2;
-    size_t scratch = 0, workspace = 0, input = 0;
-    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
-        if (!p->replica->train[i].plan) continue;
-        plan_report(p->replica->train[i].plan, &report);
-        if (report.arena_bytes[ARENA_SCRATCH] > scratch) {
-            scratch = report.arena_bytes[ARENA_SCRATCH];
-            workspace = report.workspace_bytes;
-        }
-        if (report.arena_bytes[ARENA_INPUT] > input) input = report.arena_bytes[ARENA_INPUT];
-    }
-    size_t statistics = ((size_t)copies * (size_t)p->local + 2) * state, average = p->job->ema_decay > 0 ? param : 0;
-    fprintf(to,
-            "{\"weights\": %zu, \"gradients\": %zu, \"optimizer slots\": %zu, \"weight average\": %zu, "
-            "\"batch-norm statistics\": %zu, \"inputs\": %zu, \"activations and their gradients\": %zu, "
-            "\"workspace\": %zu, \"in all\": %zu}\n",
-            param, param, (size_t)slots * param, average, statistics, input, scratch - workspace, workspace,
-            (size_t)(2 + slots) * param + average + statistics + input + scratch);
+    MemoryPlan plan;
+    memory_plan_start(&plan, &p->replica->config, p->replica->layout);
+    for (int i = 0; i < REPLICA_PROGRAMS; i++)
+        if (p->replica->train[i].plan) memory_plan_add(&plan, p->replica->train[i].plan);
+    fputc('{', to);
+    for (int k = 0; k < MEMORY_CLASSES; k++)
+        fprintf(to, "\"%s\": %zu, ", memory_class_name((MemoryClass)k), plan.bytes[k]);
+    fprintf(to, "\"in all\": %zu}\n", memory_plan_total(&plan));
 }
 
 static Status memory_write(TowerProcess *p)
