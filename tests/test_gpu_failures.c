@@ -2,8 +2,9 @@
  * and their recording to the end. The run must end in a described error that names the call, or, where the call was
  * only a question or a farewell, or made a graph, go on; nothing may crash, hang or be left behind.
  *
- * Calls with the same callers behave alike: of those the first or the last is taken, by their number's parity, with
- * TOWERS_TEST_ALL_CALLS=1 all. */
+ * Calls with the same callers behave alike: of those the first or the last is taken, by their number's parity, and of
+ * all callers every fourth, by their number too: others in every run, for a caller's number follows from where the
+ * program was loaded. TOWERS_TEST_ALL_CALLS=1: all calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -142,6 +143,7 @@ static bool is_taken(int64_t number, int64_t calls)
     if (getenv("TOWERS_TEST_ALL_CALLS")) return true;
     for (int64_t n = 1; n < number && !before; n++) before = stacks[n] == stacks[number];
     for (int64_t n = number + 1; n <= calls && !after; n++) after = stacks[n] == stacks[number];
+    if (stacks[number] / 2 % 4) return false;
     return stacks[number] & 1 ? !before : !after;
 }
 
@@ -154,7 +156,7 @@ static void check_calls(bool deterministic, bool strict)
         taken++;
     }
     print_message("  %lld of %lld calls\n", (long long)taken, (long long)calls);
-    assert_true(taken > 100);
+    assert_true(taken > 50);
     assert_int_equal(mistakes, 0);
 }
 
