@@ -92,8 +92,8 @@ static inline void chunks_run_back(const Device *device, int64_t count, int64_t 
 {
     int64_t chunks = (count + size - 1) / size;
 #ifdef _OPENMP
-    int64_t members = smaller(cpu_threads(device), larger(1, chunks));
-#pragma omp parallel for schedule(static, 1) num_threads((int)members) if (members > 1)
+    int64_t members = cpu_threads(device); /* all of them: a smaller team would end the threads that it leaves out */
+#pragma omp parallel for schedule(static, 1) num_threads((int)members) if (chunks > 1 && members > 1)
     for (int64_t m = 0; m < members; m++)
         for (int64_t i = chunks * (m + 1) / members - 1; i >= chunks * m / members; i--)
             body(context, i * size, smaller(count, (i + 1) * size), omp_get_thread_num());
