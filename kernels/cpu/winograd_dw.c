@@ -341,48 +341,6 @@ static void task_multiply(const Block *block, int64_t task)
     point_multiply(block, k, out, point, to, (int64_t)POINTS * g->x.c);
 }
 
-/* ---- what the next block reads comes from main memory while a block is multiplied */
-
-enum { LINE = 64, AHEAD_RANGES = 4 };
-
-typedef struct Ahead {
-    const char *at[AHEAD_RANGES];
-    int64_t lines[AHEAD_RANGES];
-    int count;
-} Ahead;
-
-/* Rows [lo, hi) of an image. What does not exist, and a thin slice of another tensor, is left out. */
-static void ahead_rows(Ahead *ahead, const uint16_t *base, Shape s, int64_t pitch, int64_t image, int64_t lo,
-                       int64_t hi)
-{
-    int64_t line = s.w * pitch;
-    lo = larger(lo, 0);
-    hi = smaller(hi, s.h);
-    if (image >= s.n || lo >= hi || pitch > 2 * s.c) return;
-    ahead->at[ahead->count] = (const char *)(base + (image * s.h + lo) * line);
-    ahead->lines[ahead->count++] = (hi - lo) * line * (int64_t)sizeof *base / LINE;
-}
-
-static Ahead block_ahead(const Run *run, int64_t index)
-{
-    const WinogradDw *g = run->g;
-    Ahead ahead = {.count = 0};
-    int64_t pair = index / g->blocks, first = index % g->blocks * g->rows * 2, end = first + g->rows * 2;
-    for (int64_t image = 2 * pair; image < 2 * pair + 2; image++) {
-        ahead_rows(&ahead, run->x, g->x, g->x_pitch, image, first - g->pad_h, end + 2 - g->pad_h);
-        ahead_rows(&ahead, run->dy, g->dy, g->dy_pitch, image, first, end);
-    }
-    return ahead;
-}
-
-/* Part `part` of `parts`, to the second-level cache. */
-static void ahead_fetch(const Ahead *ahead, int64_t part, int64_t parts)
-{
-    for (int k = 0; k < ahead->count; k++)
-        for (int64_t i = ahead->lines[k] * part / parts; i < ahead->lines[k] * (part + 1) / parts; i++)
-            _mm_prefetch(ahead->at[k] + i * LINE, _MM_HINT_T1);
-}
-
 /* ---- back: dw = G' m G, G' = {1 1/2 1/2 0; 0 1/2 -1/2 0; 0 1/2 1/2 -1} */
 
 TILE_INLINE void back_line(const __m512 *m, int step, __m512 *to, int to_step)
@@ -446,11 +404,7 @@ static void slice_run(const Run *run, int64_t slice, int thread)
         block.tiles = (int64_t)rows * g->tiles_w;
         for (int r = 0; r < rows; r++)
             row_pack(&block, &(TileRow){(int)(i / g->blocks), row + r, (int64_t)r * g->tiles_w});
-        Ahead ahead = i + 1 < end ? block_ahead(run, i + 1) : (Ahead){.count = 0};
-        for (int64_t task = 0; task < tasks; task++) {
-            ahead_fetch(&ahead, task, tasks);
-            task_multiply(&block, task);
-        }
+        for (int64_t task = 0; task < tasks; task++) task_multiply(&block, task);
     }
 }
 
