@@ -10,6 +10,7 @@
 #include "kernels/cpu/winograd.h"
 #include "kernels/cpu/winograd_dw.h"
 #include "kernels/cpu/winograd_line.h"
+#include "kernels/cpu/winograd_line_dw.h"
 
 #include <stdlib.h>
 
@@ -18,6 +19,7 @@ typedef struct ConvState {
     Winograd *winograd; /* owned: likewise */
     WinogradLine *winograd_line;
     WinogradDw *winograd_dw;
+    WinogradLineDw *winograd_line_dw;
     Choice choice;
     bool sums;            /* the task adds to what dx holds */
     bool adds;            /* acc is added afterwards to dx in workspace */
@@ -229,12 +231,13 @@ static Status conv_choose(ConvState *state, Device *device, const Operands *o)
 
 static bool is_own(const ConvState *state)
 {
-    return state->wgrad || state->winograd || state->winograd_line || state->winograd_dw;
+    return state->wgrad || state->winograd || state->winograd_line || state->winograd_dw || state->winograd_line_dw;
 }
 
 static size_t own_workspace_bytes(const ConvState *state)
 {
     if (state->wgrad) return wgrad_workspace_bytes(state->wgrad);
+    if (state->winograd_line_dw) return winograd_line_dw_workspace_bytes(state->winograd_line_dw);
     if (state->winograd_line) return winograd_line_workspace_bytes(state->winograd_line);
     return state->winograd ? winograd_workspace_bytes(state->winograd)
                            : winograd_dw_workspace_bytes(state->winograd_dw);
@@ -261,6 +264,7 @@ static void state_destroy(ConvState *state)
     winograd_destroy(state->winograd);
     winograd_line_destroy(state->winograd_line);
     winograd_dw_destroy(state->winograd_dw);
+    winograd_line_dw_destroy(state->winograd_line_dw);
     choice_free(&state->choice);
     free(state);
 }
@@ -274,6 +278,8 @@ static Status own_choose(ConvState *state, Device *device, const Operands *o)
     bool winograd = !device->config.direct_bf16;
     if (winograd && o->kind == ONEDNN_CONV_DW && winograd_dw_takes(o->x, o->y, &o->window))
         return winograd_dw_create(o->x, o->y, &o->window, cpu_threads(device), &state->winograd_dw);
+    if (winograd && o->kind == ONEDNN_CONV_DW && winograd_line_dw_takes(o->x, o->y, &o->window))
+        return winograd_line_dw_create(o->x, o->y, &o->window, &state->winograd_line_dw);
     if (wgrad_takes(code, o->x, o->y))
         return wgrad_create(code, o->x, o->y, &o->window, cpu_threads(device), &state->wgrad);
     if (!winograd || o->kind == ONEDNN_CONV_DW || o->bias || o->relu) return OK;
@@ -365,6 +371,8 @@ static void own_run(const ConvState *state, const Device *device, const OpCall *
         wgrad_run(state->wgrad, device, in[0].data, in[1].data, out, call->workspace);
     else if (state->winograd_dw)
         winograd_dw_run(state->winograd_dw, device, in[0].data, in[1].data, out, call->workspace);
+    else if (state->winograd_line_dw)
+        winograd_line_dw_run(state->winograd_line_dw, device, in[0].data, in[1].data, out, call->workspace);
     else if (state->winograd_line)
         winograd_line_run(state->winograd_line, device, in[0].data, in[1].data, acc, out, call->workspace);
     else

@@ -15,10 +15,9 @@
 #include <stdlib.h>
 
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "kernels/cpu/winograd_words.h"
 
 enum {
-    LANES = WGRAD_LANES,
     SIDE = 4, /* of the 4x4 pixels of a tile, and of its points */
     POINTS = SIDE * SIDE,
     TAPS = 9,
@@ -27,9 +26,6 @@ enum {
     MOST_TILES = 512, /* of all small images */
     SLICES = 8        /* of the blocks: so many threads have work */
 };
-
-#define TILE_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-#define TILE_INLINE TILE_CODE static inline __attribute__((always_inline))
 
 struct WinogradDw {
     Shape x, dy;
@@ -166,45 +162,6 @@ static int64_t panel_first(const WinogradDw *g, int64_t k)
 }
 
 /* ---- packing */
-
-/* 16 channels of a pixel of two images as f32, in the order in which their halves shall stand in words. */
-typedef struct Pixel {
-    __m512 low, high; /* channels 0 .. 7 and 8 .. 15 */
-} Pixel;
-
-/* A row of pixels of both images. A row outside the image is zeros, with a pitch of 0. */
-typedef struct Row {
-    const uint16_t *even, *odd;
-    int64_t even_pitch, odd_pitch;
-} Row;
-
-TILE_INLINE Pixel pixel_load(const Row *row, int64_t w)
-{
-    const __m512i turns = _mm512_setr_epi32(0 << 16, 16 << 16, 1 << 16, 17 << 16, 2 << 16, 18 << 16, 3 << 16, 19 << 16,
-                                            4 << 16, 20 << 16, 5 << 16, 21 << 16, 6 << 16, 22 << 16, 7 << 16, 23 << 16);
-    const __m512i above = _mm512_add_epi32(turns, _mm512_set1_epi32(8 << 16));
-    const __mmask32 upper = 0xAAAAAAAA; /* bf16 is the upper half of f32 */
-    __m256i even = _mm256_loadu_si256((const __m256i *)(const void *)(row->even + w * row->even_pitch));
-    __m256i odd = _mm256_loadu_si256((const __m256i *)(const void *)(row->odd + w * row->odd_pitch));
-    __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(even), odd, 1);
-    return (Pixel){(__m512)_mm512_maskz_permutexvar_epi16(upper, turns, both),
-                   (__m512)_mm512_maskz_permutexvar_epi16(upper, above, both)};
-}
-
-TILE_INLINE Pixel pixel_add(Pixel a, Pixel b)
-{
-    return (Pixel){_mm512_add_ps(a.low, b.low), _mm512_add_ps(a.high, b.high)};
-}
-
-TILE_INLINE Pixel pixel_sub(Pixel a, Pixel b)
-{
-    return (Pixel){_mm512_sub_ps(a.low, b.low), _mm512_sub_ps(a.high, b.high)};
-}
-
-TILE_INLINE void words_store(uint32_t *to, Pixel value)
-{
-    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(value.high, value.low));
-}
 
 /* 16 channels, the first of which is `channel`, of row h of a pair of images. */
 static Row row_at(const WinogradDw *g, const uint16_t *base, Shape s, int64_t pitch, int pair, int h, int64_t channel)
