@@ -85,7 +85,8 @@ foreach(source ${cuda_kernels})
   get_filename_component(stem ${source} NAME_WE)
   set(object ${CMAKE_BINARY_DIR}/cuda/${stem}.o)
   add_custom_command(OUTPUT ${object}
-    COMMAND ${TOWERS_NVCC} ${cuda_flags} ${cuda_codes} -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+    COMMAND ${CMAKE_COMMAND} -DLOG=${CMAKE_BINARY_DIR}/cuda/${stem}.log -P ${CMAKE_SOURCE_DIR}/cmake/nvcc_logged.cmake --
+            ${TOWERS_NVCC} ${cuda_flags} -Xptxas=-v ${cuda_codes} -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
     DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${stem}.cu" VERBATIM)
   list(APPEND cuda_objects ${object})
 endforeach()

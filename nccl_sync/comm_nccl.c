@@ -145,6 +145,12 @@ static Status cuda_check(NcclComm *c, cudaError_t error, const char *what)
     return FAIL(ERR_DEVICE, "CUDA: %s in %s", cudaGetErrorString(error), what);
 }
 
+/* Of a communicator that does not block: what is still being begun has not failed. */
+static bool is_failure(ncclResult_t result)
+{
+    return result != ncclSuccess && result != ncclInProgress;
+}
+
 /* Until the last all-reduce has ended on the device. */
 static Status done_wait(Comm *comm, NcclComm *c)
 {
@@ -156,7 +162,7 @@ static Status done_wait(Comm *comm, NcclComm *c)
         if (polls % 64 == 0) {
             TRY(still_together(comm, c, deadline, "the sum over the towers"));
             ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
-            if (asked != ncclSuccess || result != ncclSuccess)
+            if (asked != ncclSuccess || is_failure(result))
                 return nccl_fail(c, asked != ncclSuccess ? asked : result,
                                  "the sum over the towers (ncclCommGetAsyncError)");
         }
@@ -364,7 +370,7 @@ static Status nccl_look(Comm *comm)
     TRY(still_together(comm, c, INT64_MAX, "the sum over the towers"));
     if (!c->nccl) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
     ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
-    if (asked == ncclSuccess && result == ncclSuccess) return OK;
+    if (asked == ncclSuccess && !is_failure(result)) return OK;
     return nccl_fail(c, asked != ncclSuccess ? asked : result, "the sum over the towers (ncclCommGetAsyncError)");
 }
 

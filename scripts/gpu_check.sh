@@ -1,25 +1,28 @@
 #!/usr/bin/env bash
 # Build on a machine with a GPU, prove the CUDA backend there, and measure it. Needs nvcc, CMake, a C compiler and python3;
 # PyTorch for the comparison; nothing from a network. What the machine lacks otherwise comes from scripts/gpu_bundle.sh.
-# usage: scripts/gpu_check.sh [--only PART] [--out DIR] [--dry-run]
+# usage: scripts/gpu_check.sh [--only PART] [--out DIR] [--seconds N] [--dry-run]
 #   --only PART   ops      every op case on the GPU against the reference, in f32, bf16, f16; memory checker on a few
 #                 model    inception_v3 against PyTorch, f32 and TF32: logits, loss, gradients, ten steps; inception_mini
 #                          on Fashion-MNIST: accuracy in f32, TF32, bf16, f16, and on virtual towers
 #                 bench    inception_v3, ours and PyTorch by turns
 #                 profile  time of every kind of operation against the device's limits
 #                 (may be repeated; default: all, in this order)
-#   --out DIR     where results go, as JSON, one file a part, each written as soon as it is known (default docs/results)
+#   --out DIR     where results go, as JSON, one file a part, each written as soon as it is known (default docs/results);
+#                 also plans.txt, the fastest plan of every convolution, and build.log if the build fails
+#   --seconds N   the whole, with the build, ends by then (default 480)
 #   --dry-run     build everything, say what would run, run nothing
-# Each part has a time limit; all together end within about 8 minutes. docs/performance.md is made from the results.
+# The parts share the time that is left. docs/performance.md is made from the results, DIR/performance.md if --out is given.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-root=$PWD out=docs/results dry=no parts=()
+root=$PWD out=docs/results page=$PWD/docs/performance.md seconds=480 dry=no parts=()
 while [ $# -gt 0 ]; do
     case $1 in
     --only) parts+=("${2:?--only needs a part}"); shift 2 ;;
-    --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --out) out=${2:?--out needs a folder} page=; shift 2 ;;
+    --seconds) seconds=${2:?--seconds needs a number}; shift 2 ;;
     --dry-run) dry=yes; shift ;;
-    -h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "gpu_check: no option '$1' (see --help)" >&2; exit 2 ;;
     esac
 done
@@ -27,8 +30,10 @@ done
 for part in "${parts[@]}"; do
     case $part in ops | model | bench | profile) ;; *) echo "gpu_check: no part '$part' (ops, model, bench, profile)" >&2; exit 2 ;; esac
 done
+case $seconds in '' | *[!0-9]*) echo "gpu_check: --seconds wants a whole number, not '$seconds'" >&2; exit 2 ;; esac
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
+page=${page:-$out/performance.md}
 
 # ---- build
 bundle=$root/third_party/bundle
@@ -43,15 +48,20 @@ command -v ninja >/dev/null && settings+=(-G Ninja)
 command -v pkg-config >/dev/null || settings+=("-DPKG_CONFIG_EXECUTABLE=$bundle/bin/bundle-pkg-config")
 echo "== building in $build"
 mkdir -p "$build"
-if ! { cmake -S "$root" -B "$build" "${settings[@]}" && cmake --build "$build" -j "$(nproc)" --target towers test_ops test_cudnn_plans gpu_driver fidelity_driver; } \
+if ! { cmake -S "$root" -B "$build" "${settings[@]}" && cmake --build "$build" -j "$(nproc)" --target towers test_ops gpu_driver fidelity_driver; } \
     >"$build/log" 2>&1; then
-    tail -n 60 "$build/log" >&2
-    echo "gpu_check: the build failed (log: $build/log)" >&2
+    cp "$build/log" "$out/build.log"
+    grep -n -i -E -A 3 'error[: ]|not found|undefined reference' "$build/log" | head -n 40 >&2
+    echo "..." >&2
+    tail -n 20 "$build/log" >&2
+    [ -d "$bundle" ] || echo "gpu_check: there is no third_party/bundle: scripts/gpu_bundle.sh makes it on a machine that has the libraries" >&2
+    echo "gpu_check: the build failed (log: $out/build.log)" >&2
     exit 1
 fi
 grep -A 4 '^-- Towers' "$build/log" | sed 's/^-- //'
 
-left=$((470 - SECONDS)) # the whole, with the build, within 8 minutes
+echo "built after $SECONDS s"
+left=$((seconds - SECONDS - 10))
 [ $left -gt 60 ] || left=60
 check=("${PYTHON:-python3}" "$root/scripts/gpu_check.py" --build "$build" --data "$bundle/data" --out "$out" --seconds "$left")
 if [ $dry = yes ]; then
@@ -65,5 +75,5 @@ if ! "$build/tests/gpu_driver" describe; then
 fi
 XDG_CACHE_HOME=${XDG_CACHE_HOME:-$build/cache} "${check[@]}" "${parts[@]}"
 status=$?
-"${PYTHON:-python3}" "$root/scripts/gpu_tables.py" "$out" "$root/docs/performance.md"
+"${PYTHON:-python3}" "$root/scripts/gpu_tables.py" "$out" "$page"
 exit $status

@@ -31,8 +31,12 @@ def bench(part):
     return ["### inception_v3, training", ""] + table(("batch", "type", "system", "images/s", "single runs", "towers is faster by"), rows)
 
 
+def number(value):
+    return value if isinstance(value, str) else f"{value:.2e}"
+
+
 def ops(part):
-    rows = [(r["op"], r["dtype"], r["runs"], f"{r['max_error']:.2e}", f"{r['percent_of_allowed']} %", r["unsupported"] or "") for r in part["results"] if "runs" in r]
+    rows = [(r["op"], r["dtype"], r["runs"], number(r["max_error"]), f"{r['percent_of_allowed']} %", r["unsupported"] or "") for r in part["results"] if "runs" in r]
     lines = ["### Operations against the reference", "", f"All passed: {'yes' if part.get('passed') else '**no**'}.", ""]
     lines += table(("operation", "type", "runs", "largest error", "of what is allowed", "unsupported"), rows)
     tools = [(r["tool"], r["op"], "yes" if r["clean"] else "**no**") for r in part["results"] if "tool" in r]

@@ -16,6 +16,8 @@ fail() {
 "$source/scripts/gpu_check.sh" --help | grep -q 'docs/performance.md' || fail "--help ends early"
 "$source/scripts/gpu_check.sh" --only nothing 2>"$work/err" && fail "--only nothing was accepted"
 grep -q "no part 'nothing'" "$work/err" || fail "--only nothing: $(cat "$work/err")"
+"$source/scripts/gpu_check.sh" --seconds soon 2>"$work/err" && fail "--seconds soon was accepted"
+grep -q "wants a whole number" "$work/err" || fail "--seconds soon: $(cat "$work/err")"
 
 mkdir "$work/out"
 python3 "$source/scripts/gpu_check.py" --build /b --data /d --out "$work/out" --dry-run ops model bench profile >"$work/dry" || fail "the dry run failed"
@@ -23,6 +25,49 @@ for word in test_ops memcheck racecheck initcheck gpu_driver 'whole --driver' 't
     'mode compile' '-b 64' '-b 128' --profile; do
     grep -q -- "$word" "$work/dry" || fail "the dry run does not mention: $word"
 done
+
+[ -z "$(ls "$work/out")" ] || fail "the dry run wrote results"
+
+# What it would run of our program are commands that the program takes: all that is wrong here is that there is no GPU.
+sed -n 's|^ *would run: .*/b/towers |towers |p' "$work/dry" | sed "s|/d |$work |" | sort -u >"$work/commands"
+[ "$(wc -l <"$work/commands")" -ge 10 ] || fail "few commands in the dry run: $(cat "$work/commands")"
+while read -r _ words; do
+    (cd "$work" && CUDA_VISIBLE_DEVICES='' eval "'$2' $words" >"$work/took" 2>&1)
+    status=$?
+    [ $status -eq 5 ] || fail "exit $status, wanted 5, of: towers $words: $(tail -n 3 "$work/took")"
+done <"$work/commands"
+
+# Programs that stand in for those of a build: cases of which one breaks the device, a bench that hangs with a child of its own.
+mkdir -p "$work/b/tests" "$work/results"
+cat >"$work/b/tests/gpu_driver" <<'STUB'
+#!/bin/sh
+case $1 in json) echo 'no JSON' ;; memory) echo 4e12 ;; *) echo "Stub GPU" ;; esac
+STUB
+cat >"$work/b/tests/test_ops" <<'STUB'
+#!/bin/sh
+echo "  cuda f32  conv               3 rows    9 runs  max error 1.00e-06 (  5 % of allowed)"
+case ,$TOWERS_TEST_NOT, in *,pool,*) echo "  cuda f32  relu               1 rows    2 runs  max error nan (nan % of allowed)" && exit 1 ;; esac
+echo "the device is lost after pool in f32: bad address" >&2
+exit 1
+STUB
+cat >"$work/b/towers" <<'STUB'
+#!/bin/sh
+echo "| early | line |"
+sleep 60 &
+sleep 60
+STUB
+chmod +x "$work/b/towers" "$work"/b/tests/*
+begun=$SECONDS
+PATH=/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 3 profile >"$work/run" && fail "a run with problems ended well"
+[ $((SECONDS - begun)) -lt 40 ] || fail "a program that hangs was not cut off, or its child not: $(cat "$work/run")"
+grep -q 'cut off after' "$work/run" && grep -q 'early | line' "$work/results/profile.json" || fail "what was printed before the cut is lost: $(cat "$work/run")"
+python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 6 ops profile >"$work/run"
+for word in 'the script itself failed' '== profile'; do grep -q "$word" "$work/run" || fail "lacks '$word': $(cat "$work/run")"; done
+sed -i 's/no JSON/{}/' "$work/b/tests/gpu_driver"
+python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 20 ops >"$work/run"
+for word in 'pool in f32 breaks the device' 'op relu' 'op conv'; do grep -q "$word" "$work/run" || fail "lacks '$word': $(cat "$work/run")"; done
+grep -q '"passed": false' "$work/results/ops.json" || fail "ops passed"
+python3 "$source/scripts/gpu_tables.py" "$work/results" "$work/doc0.md" || fail "no tables of the stubs' results"
 
 cat >"$work/out/bench.json" <<'JSON'
 {"part": "bench", "device": "G", "started": "now", "problems": ["cut off"], "results": [

@@ -92,6 +92,24 @@ static void test_tails_of_columns(void **state)
     }
 }
 
+/* More parts than the last block loads at once. */
+static void test_many_parts(void **state)
+{
+    (void)state;
+    Operand x = {{12, 64, 33, 32}, TYPE_ACT, FILL_UNIFORM};
+    run_row(&(Case){"many parts", OP_CHANNEL_SUM, {{{0}}}, {x}, {vector_of(64, FILL_UNIFORM)}});
+}
+
+/* More channels than there are counters for. */
+static void test_too_many_channels(void **state)
+{
+    (void)state;
+    Tensor x = {(void *)64, {1, KERNEL_MAX_CHANNELS + 1, 1, 1}, DTYPE_F32, KERNEL_MAX_CHANNELS + 1};
+    OpCall call = {.kind = OP_CHANNEL_SUM, .name = "wide", .in_count = 1, .in = {x}, .out_count = 1, .out = {x}};
+    assert_int_equal(emulated_backend.kernels[OP_CHANNEL_SUM]->prepare(&device, &call), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "32769 channels"));
+}
+
 static void test_tails_of_windows(void **state)
 {
     (void)state;
@@ -472,6 +490,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tails_elementwise),
         cmocka_unit_test(test_tails_of_columns),
+        cmocka_unit_test(test_many_parts),
+        cmocka_unit_test(test_too_many_channels),
         cmocka_unit_test(test_tails_of_windows),
         cmocka_unit_test(test_large_mean),
         cmocka_unit_test(test_same_bits_again),

@@ -1,7 +1,8 @@
 /* Every row of every case table on every backend of this machine, in every float dtype, against the reference.
  *
  * Prints the largest error of each op kind. What a backend does not support in a 16-bit dtype is counted and named; in
- * f32 it is a failure. TOWERS_TEST_OP=conv_dx,conv_dw runs these kinds alone, TOWERS_TEST_BACKEND=cuda one backend. */
+ * f32 it is a failure. TOWERS_TEST_OP=conv_dx,conv_dw runs these kinds alone, TOWERS_TEST_NOT=conv_dx all others,
+ * TOWERS_TEST_BACKEND=cuda one backend. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +19,7 @@ static void print_report(const char *backend, Dtype dtype, OpKind kind, int rows
     if (r->unsupported) snprintf(note, sizeof note, ", %d unsupported", r->unsupported);
     printf("  %-4s %-4s %-16s %3d rows %4d runs  max error %.2e (%3.0f %% of allowed)%s\n", backend, dtype_name(dtype),
            op_name(kind), rows, r->runs, r->error, 100 * r->worst, note);
+    fflush(stdout); /* what is known survives a program that is cut off */
 }
 
 static int run_kind(Device *device, OpKind kind, Dtype dtype)
@@ -41,12 +43,16 @@ static bool is_listed(const char *name, const char *list)
 
 static int run_all(Device *device, Dtype dtype)
 {
-    const char *only = getenv("TOWERS_TEST_OP");
+    const char *only = getenv("TOWERS_TEST_OP"), *without = getenv("TOWERS_TEST_NOT");
     int failures = 0, kinds = 0;
     for (int kind = 1; kind < OP_COUNT; kind++) {
         if (only && !is_listed(op_name((OpKind)kind), only)) continue;
+        if (is_listed(op_name((OpKind)kind), without)) continue;
         failures += run_kind(device, (OpKind)kind, dtype);
         kinds++;
+        if (device->backend->finish(device, LANE_COMPUTE) != OK)
+            fail_msg("the device is lost after %s in %s: %s", op_name((OpKind)kind), dtype_name(dtype),
+                     status_message());
     }
     if (!kinds) fail_msg("TOWERS_TEST_OP=%s is no op kind", only);
     return failures;

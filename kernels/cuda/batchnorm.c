@@ -6,7 +6,7 @@ static Status batchnorm_prepare(Device *device, OpCall *call)
 {
     TRY(check_same_dtype(call, 1));
     call->workspace_bytes = kernel_batchnorm_bytes(call->in[0].shape);
-    return counters_create(device, call);
+    return column_counters_create(device, call, &call->in[0]);
 }
 
 LAUNCH_KERNEL(batchnorm)
@@ -45,7 +45,7 @@ static Status batchnorm_dx_prepare(Device *device, OpCall *call)
 {
     TRY(check_same_dtype(call, 2));
     call->workspace_bytes = kernel_batchnorm_bytes(call->in[1].shape);
-    return counters_create(device, call);
+    return column_counters_create(device, call, &call->in[1]);
 }
 
 const OpKernel cuda_batchnorm_dx = {.prepare = batchnorm_dx_prepare,

@@ -9,7 +9,8 @@
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/map.cuh"
 
-enum { NORM_PIXELS = 16, NORM_STEPS = 2 };
+/* A thread does at most NORM_PIXELS pixels, fewer where the grid would have fewer than NORM_BLOCKS blocks. */
+enum { NORM_PIXELS = 16, NORM_STEPS = 2, NORM_BLOCKS = 4 * COLUMN_BLOCKS };
 
 struct Norm {
     Tensor x, dy, y;                        /* y: what is written, y or dx; dy: backward only */
@@ -21,18 +22,27 @@ struct Norm {
     float *dbeta, *dgamma;                  /* NULL: nobody reads it */
     float *slope, *offset;                  /* backward: dx = a g + slope (x - mean) + offset */
     float epsilon, floor;                   /* floor: 0 for ReLU, else -inf */
+    float pixels, share;                    /* count, and 1 / count */
+    uint32_t each;                          /* pixels of a thread */
     double count;
 };
 
 DEVICE float norm_rstd(const Norm &norm, float var)
 {
-    return 1.0f / sqrtf(var + norm.epsilon);
+    return rsqrtf(var + norm.epsilon);
+}
+
+/* x / count to the last bit, without the branches of a division: every thread does it for all its channels. */
+DEVICE float norm_mean(const Norm &norm, float x)
+{
+    float mean = x * norm.share;
+    return __fmaf_rn(__fmaf_rn(-mean, norm.pixels, x), norm.share, mean);
 }
 
 /* (x - mean) a + beta: one expression for y and for the mask of its gradient, so that their signs agree. */
 template <int V> struct NormVectors {
     float mean[V], scale[V], beta[V];
-    MEMBER void load(const Norm &norm, uint32_t channel)
+    template <typename T> MEMBER void load(const Norm &norm, uint32_t channel)
     {
         load_vector<V>(norm.mean + channel, mean);
         load_vector<V>(norm.var + channel, scale);
@@ -46,8 +56,8 @@ template <int V> struct NormVectors {
         load_vector<V>(norm.square_sum + channel, scale);
         UNROLL
         for (int i = 0; i < V; i++) {
-            mean[i] /= (float)norm.count;
-            float var = __fmaf_rn(-mean[i], mean[i], scale[i] / (float)norm.count);
+            mean[i] = norm_mean(norm, mean[i]);
+            float var = __fmaf_rn(-mean[i], mean[i], norm_mean(norm, scale[i]));
             scale[i] = var < 0 ? 0.0f : var; /* NaN stays NaN */
             if (writes && norm.mean_out) norm.mean_out[channel + i] = mean[i];
             if (writes && norm.var_out) norm.var_out[channel + i] = scale[i];
@@ -88,10 +98,9 @@ struct NormStatistics : Norm {
     enum { STEPS = 4 };
     template <int V> struct Vectors {
         float shift[V];
-        MEMBER void load(const NormStatistics &norm, uint32_t channel)
+        template <typename T> MEMBER void load(const NormStatistics &norm, uint32_t channel)
         {
-            UNROLL
-            for (int i = 0; i < V; i++) Lanes<Any, 1>::load(norm.x, channel + i, &shift[i]);
+            Lanes<T, V>::load(norm.x, channel, shift);
         }
     };
     template <int V> struct Loads {
@@ -133,9 +142,9 @@ template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ N
     else if (norm.coefficients.data)
         own.load_coefficients(norm, channel);
     else
-        own.load(norm, channel);
-    uint32_t pixel = block * (rows.down * NORM_PIXELS) + threadIdx.y;
-    for (int step = 0; step < NORM_PIXELS; step += NORM_STEPS, pixel += NORM_STEPS * rows.down) {
+        own.template load<T>(norm, channel);
+    uint32_t pixel = block * (rows.down * norm.each) + threadIdx.y;
+    for (uint32_t step = 0; step < norm.each; step += NORM_STEPS, pixel += NORM_STEPS * rows.down) {
         float x[NORM_STEPS][V];
         UNROLL
         for (int s = 0; s < NORM_STEPS; s++)
@@ -154,15 +163,19 @@ template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ N
     }
 }
 
-static dim3 norm_grid(const Rows &rows)
+/* Sets norm->each. */
+static dim3 norm_grid(const Rows &rows, Norm *norm)
 {
-    return dim3((uint32_t)ceil_divided(rows.pixels, rows.down * NORM_PIXELS), rows.chunks);
+    int64_t each = (int64_t)rows.pixels * rows.chunks / ((int64_t)rows.down * NORM_BLOCKS);
+    norm->each = (uint32_t)(clamped(each, NORM_STEPS, NORM_PIXELS) / NORM_STEPS * NORM_STEPS);
+    return dim3((uint32_t)ceil_divided(rows.pixels, rows.down * norm->each), rows.chunks);
 }
 
-template <typename T, int V> static void norm_apply(const Norm &norm, cudaStream_t stream)
+template <typename T, int V> static void norm_apply(Norm norm, cudaStream_t stream)
 {
     Rows rows = rows_plan(pixels_of(norm.x), norm.x.shape.c, V, WARP);
-    LAUNCH((norm_apply_kernel<T, V>), norm_grid(rows), dim3(rows.across, rows.down), stream, norm, rows);
+    dim3 grid = norm_grid(rows, &norm);
+    LAUNCH((norm_apply_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, norm, rows);
 }
 
 /* ---- gradients */
@@ -203,14 +216,14 @@ struct NormGradSums : Norm {
 template <int V>
 DEVICE void norm_slopes(const Norm &norm, uint32_t channel, const float *scale, float *slope, float *offset)
 {
-    float var[V], count = (float)norm.count;
+    float var[V];
     load_vector<V>(norm.var + channel, var);
     load_vector<V>(norm.dgamma_in + channel, slope);
     load_vector<V>(norm.dbeta_in + channel, offset);
     UNROLL
     for (int i = 0; i < V; i++) {
-        slope[i] *= -scale[i] * norm_rstd(norm, var[i]) / count;
-        offset[i] *= -scale[i] / count;
+        slope[i] *= norm_mean(norm, -scale[i] * norm_rstd(norm, var[i]));
+        offset[i] *= norm_mean(norm, -scale[i]);
     }
 }
 
@@ -220,15 +233,15 @@ template <typename T, int V> BOUNDED norm_grad_kernel(const __grid_constant__ No
     if (channel >= rows.vectors * V) return;
     NormVectors<V> own;
     float slope[V], offset[V];
-    own.load(norm, channel);
+    own.template load<T>(norm, channel);
     if (norm.dbeta_in) {
         norm_slopes<V>(norm, channel, own.scale, slope, offset);
     } else {
         load_vector<V>(norm.slope + channel, slope);
         load_vector<V>(norm.offset + channel, offset);
     }
-    uint32_t pixel = block * (rows.down * NORM_PIXELS) + threadIdx.y;
-    for (int step = 0; step < NORM_PIXELS; step++, pixel += rows.down) {
+    uint32_t pixel = block * (rows.down * norm.each) + threadIdx.y;
+    for (uint32_t step = 0; step < norm.each; step++, pixel += rows.down) {
         float x[V], dy[V];
         if (pixel >= rows.pixels) return;
         Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
@@ -242,10 +255,11 @@ template <typename T, int V> BOUNDED norm_grad_kernel(const __grid_constant__ No
     }
 }
 
-template <typename T, int V> static void norm_grad(const Norm &norm, cudaStream_t stream)
+template <typename T, int V> static void norm_grad(Norm norm, cudaStream_t stream)
 {
     Rows rows = rows_plan(pixels_of(norm.x), norm.x.shape.c, V, WARP);
-    LAUNCH((norm_grad_kernel<T, V>), norm_grid(rows), dim3(rows.across, rows.down), stream, norm, rows);
+    dim3 grid = norm_grid(rows, &norm);
+    LAUNCH((norm_grad_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, norm, rows);
 }
 
 /* ---- launchers */
@@ -269,6 +283,8 @@ template <typename Body> static Body norm_body(const OpCall *call, const Tensor 
     norm.epsilon = call->attr.norm.epsilon;
     norm.floor = call->attr.norm.relu ? 0.0f : -INFINITY;
     norm.count = (double)pixels_of(x);
+    norm.pixels = (float)norm.count;
+    norm.share = (float)(1 / norm.count);
     return norm;
 }
 
@@ -424,9 +440,9 @@ template <typename T, int V> BOUNDED norm_mask_kernel(const __grid_constant__ No
     uint32_t channel = rows_vector(rows) * V;
     if (channel >= rows.vectors * V) return;
     NormVectors<V> own;
-    own.load(norm, channel);
-    uint32_t pixel = blockIdx.x * (rows.down * NORM_PIXELS) + threadIdx.y;
-    for (int step = 0; step < NORM_PIXELS; step++, pixel += rows.down) {
+    own.template load<T>(norm, channel);
+    uint32_t pixel = blockIdx.x * (rows.down * norm.each) + threadIdx.y;
+    for (uint32_t step = 0; step < norm.each; step++, pixel += rows.down) {
         float x[V], dy[V];
         if (pixel >= rows.pixels) return;
         Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
@@ -437,10 +453,11 @@ template <typename T, int V> BOUNDED norm_mask_kernel(const __grid_constant__ No
     }
 }
 
-template <typename T, int V> static void norm_mask(const Norm &norm, cudaStream_t stream)
+template <typename T, int V> static void norm_mask(Norm norm, cudaStream_t stream)
 {
     Rows rows = rows_plan(pixels_of(norm.x), norm.x.shape.c, V, WARP);
-    LAUNCH((norm_mask_kernel<T, V>), norm_grid(rows), dim3(rows.across, rows.down), stream, norm, rows);
+    dim3 grid = norm_grid(rows, &norm);
+    LAUNCH((norm_mask_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, norm, rows);
 }
 
 cudaError_t kernel_batchnorm_mask(const OpCall *call, cudaStream_t stream)
@@ -460,7 +477,7 @@ BOUNDED norm_deviation_kernel(const float *var, float epsilon, float *inverse_de
 {
     uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
     if (channel >= channels) return;
-    inverse_deviation[channel] = 1.0f / sqrtf(var[channel] + epsilon);
+    inverse_deviation[channel] = rsqrtf(var[channel] + epsilon);
     ones[channel] = 1;
 }
 

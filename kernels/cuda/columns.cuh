@@ -15,6 +15,8 @@ enum {
     COLUMN_PIXELS = 8,   /* at least so many for a thread, before there are more parts */
     COLUMN_PARTS = 264,  /* at most: what the last block adds */
     COLUMN_PAD = 4,      /* between the sums of a lane in shared memory, against bank conflicts */
+    COLUMN_LOADS = 12,   /* parts of a channel that the last block loads before it adds the first: nobody else is left
+                            to hide how long a load takes */
 };
 
 struct Columns {
@@ -35,6 +37,9 @@ static inline Columns columns_plan(int64_t pixels, int64_t c, int lanes, void *w
     plan.counter = (unsigned *)counters;
     return plan;
 }
+
+/* Of whatever width, a chunk has at least a warp's number of channels. */
+static_assert(KERNEL_MAX_CHANNELS / WARP * (int)sizeof(unsigned) <= KERNEL_COUNTERS_BYTES, "a counter for each chunk");
 
 /* Workspace for whatever width a launch will find. */
 static inline size_t columns_bytes(Shape s)
@@ -83,6 +88,26 @@ DEVICE bool columns_last(const Columns &plan)
     return last[0];
 }
 
+/* Parts `part`, `part` + step, ... of one channel; those behind the last count nothing. */
+DEVICE void columns_add(const Columns &plan, uint32_t part, uint32_t step, uint32_t channel, double *first,
+                        double *second)
+{
+    float a[COLUMN_LOADS], b[COLUMN_LOADS];
+    UNROLL
+    for (int k = 0; k < COLUMN_LOADS; k++) {
+        uint32_t at = min(part + k * step, plan.parts - 1);
+        const float *partial = plan.partial + (int64_t)at * 2 * plan.c + channel;
+        a[k] = __ldcg(partial);
+        b[k] = __ldcg(partial + plan.c);
+    }
+    UNROLL
+    for (int k = 0; k < COLUMN_LOADS; k++) {
+        bool counts = part + k * step < plan.parts;
+        *first += counts ? (double)a[k] : 0.0;
+        *second += counts ? (double)b[k] : 0.0;
+    }
+}
+
 /* The last block: add the parts and finish each channel. */
 template <int V, typename Body> DEVICE void columns_finish(const Columns &plan, const Body &body)
 {
@@ -91,14 +116,9 @@ template <int V, typename Body> DEVICE void columns_finish(const Columns &plan, 
     uint32_t thread = threadIdx.y * plan.rows.across + threadIdx.x, group = thread / width, at = thread % width;
     uint32_t channel = blockIdx.y * width + at;
     double first = 0, second = 0;
-    if (channel < plan.c && group < groups) {
-        UNROLL_BY(8)
-        for (uint32_t part = group; part < plan.parts; part += groups) {
-            const float *partial = plan.partial + (int64_t)part * 2 * plan.c + channel;
-            first += (double)__ldcg(partial);
-            second += (double)__ldcg(partial + plan.c);
-        }
-    }
+    if (channel < plan.c && group < groups)
+        for (uint32_t part = group; part < plan.parts; part += COLUMN_LOADS * groups)
+            columns_add(plan, part, groups, channel, &first, &second);
     totals[thread] = first;
     totals[BLOCK + thread] = second;
     __syncthreads();
@@ -111,7 +131,7 @@ template <int V, typename Body> DEVICE void columns_finish(const Columns &plan, 
     body.finish(channel, first, second);
 }
 
-/* A body has STEPS (pixels loaded before the first is added), Vectors<V> (per-channel values: load(body, channel)),
+/* A body has STEPS (pixels loaded before the first is added), Vectors<V> (per-channel values: load<T>(body, channel)),
  * Loads<V> (operands of a pixel: load<T>(body, pixel, channel)), add(vectors, loads, first, second) and
  * finish(channel, first, second). */
 template <typename T, int V, typename Body>
@@ -126,7 +146,7 @@ BOUNDED columns_kernel(const __grid_constant__ Columns plan, const __grid_consta
         uint32_t channel = vector * V, stride = gridDim.x * plan.rows.down;
         uint32_t pixel = blockIdx.x * plan.rows.down + threadIdx.y;
         typename Body::template Vectors<V> own;
-        own.load(body, channel);
+        own.template load<T>(body, channel);
         for (; pixel + (STEPS - 1) * stride < plan.rows.pixels; pixel += STEPS * stride) {
             typename Body::template Loads<V> loads[STEPS];
             UNROLL
@@ -134,10 +154,14 @@ BOUNDED columns_kernel(const __grid_constant__ Columns plan, const __grid_consta
             UNROLL
             for (int s = 0; s < STEPS; s++) loads[s].add(own, first, second);
         }
-        for (; pixel < plan.rows.pixels; pixel += stride) {
-            typename Body::template Loads<V> loads;
-            loads.template load<T>(body, pixel, channel);
-            loads.add(own, first, second);
+        if (pixel < plan.rows.pixels) { /* the rest, at once too: behind the end the last pixel, which is not added */
+            typename Body::template Loads<V> loads[STEPS];
+            UNROLL
+            for (int s = 0; s < STEPS; s++)
+                loads[s].template load<T>(body, min(pixel + s * stride, plan.rows.pixels - 1), channel);
+            UNROLL
+            for (int s = 0; s < STEPS; s++)
+                if (pixel + s * stride < plan.rows.pixels) loads[s].add(own, first, second);
         }
     }
     columns_block<V>(plan, first, second);

@@ -21,6 +21,9 @@ extern "C" {
 /* Memory that prepare gives to the reducing kernels: counters, zero before the first launch, zero again after each. */
 enum { KERNEL_COUNTERS_BYTES = 4096 };
 
+/* Sums over pixels have at most so many channels: a counter for every 32. */
+enum { KERNEL_MAX_CHANNELS = 32768 };
+
 /* Tensors must have fewer elements than this: indices are 32 bits. */
 static const int64_t KERNEL_MAX_ELEMENTS = (int64_t)1 << 31;
 

@@ -48,6 +48,15 @@ NODISCARD static inline Status counters_create(Device *device, OpCall *call)
     return device->backend->alloc(device, KERNEL_COUNTERS_BYTES, &call->state);
 }
 
+/* Of one that sums over the pixels of x. */
+NODISCARD static inline Status column_counters_create(Device *device, OpCall *call, const Tensor *x)
+{
+    if (x->shape.c > KERNEL_MAX_CHANNELS)
+        return FAIL(ERR_UNSUPPORTED, "%s '%s': %d channels, at most %d are summed on a GPU", op_name(call->kind),
+                    call->name, x->shape.c, KERNEL_MAX_CHANNELS);
+    return counters_create(device, call);
+}
+
 static inline void counters_destroy(Device *device, OpCall *call)
 {
     if (call->state) device->backend->release(device, call->state);

@@ -233,12 +233,18 @@ cudaError_t kernel_optimizer(const OptimizerUpdate *update, cudaStream_t stream)
 
 /* ---- square sum: the partial sums of a grid that depends on the count alone, added by the last block */
 
-enum { SQUARE_PARTS = 512, SQUARE_WARPS = BLOCK / WARP };
+enum { SQUARE_PARTS = 512, SQUARE_LOADS = 4, SQUARE_WARPS = BLOCK / WARP };
 
 struct SquareScratch {
     unsigned counter;
     double partial[SQUARE_PARTS];
 };
+
+DEVICE double squares(float4 v)
+{
+    return (double)v.x * (double)v.x + (double)v.y * (double)v.y + (double)v.z * (double)v.z +
+           (double)v.w * (double)v.w;
+}
 
 DEVICE double squares_block_sum(double value, double *space)
 {
@@ -258,14 +264,16 @@ BOUNDED square_sum_kernel(const float *x, uint64_t count, bool wide, SquareScrat
     SHARED_ARRAY(bool, last, 1);
     double sum = 0;
     uint64_t quads = wide ? count / 4 : 0, step = (uint64_t)gridDim.x * BLOCK;
-    uint64_t start = (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
-    UNROLL_BY(4)
-    for (uint64_t i = start; i < quads; i += step) {
-        float4 v = ((const float4 *)x)[i];
-        sum += (double)v.x * (double)v.x + (double)v.y * (double)v.y + (double)v.z * (double)v.z +
-               (double)v.w * (double)v.w;
+    uint64_t start = (uint64_t)blockIdx.x * BLOCK + threadIdx.x, i = start;
+    for (; i + (SQUARE_LOADS - 1) * step < quads; i += SQUARE_LOADS * step) {
+        float4 v[SQUARE_LOADS];
+        UNROLL
+        for (int k = 0; k < SQUARE_LOADS; k++) v[k] = ((const float4 *)x)[i + k * step];
+        UNROLL
+        for (int k = 0; k < SQUARE_LOADS; k++) sum += squares(v[k]);
     }
-    for (uint64_t i = quads * 4 + start; i < count; i += step) sum += (double)x[i] * (double)x[i];
+    for (; i < quads; i += step) sum += squares(((const float4 *)x)[i]);
+    for (i = quads * 4 + start; i < count; i += step) sum += (double)x[i] * (double)x[i];
     sum = squares_block_sum(sum, space);
     if (threadIdx.x == 0) {
         scratch->partial[blockIdx.x] = sum;

@@ -7,6 +7,10 @@
  * the side. */
 #include "kernels/cuda/map.cuh"
 
+/* Pixels of a window's row that are loaded before the first is used: one load at a time would leave memory idle. Those
+ * beyond the row are the last one again, and are not used. */
+enum { POOL_ROW = 3, POOL_COVER = 2 };
+
 struct PoolOperands {
     Tensor in, out;             /* forward: x, y; backward: dy, dx */
     Tensor argmax, acc, relu_y; /* data NULL if absent */
@@ -35,6 +39,17 @@ DEVICE int64_t pool_pixel(Shape s, uint32_t n, int32_t i, int32_t j)
     return ((int64_t)n * s.h + i) * s.w + j;
 }
 
+/* Pixels j, j + 1, ... of row i of o.in, none behind `end`. */
+template <typename T, int V>
+DEVICE void pool_row(const PoolOperands &o, const PoolPlace &at, int32_t i, int32_t j, int32_t end, float (*x)[V])
+{
+    UNROLL
+    for (int r = 0; r < POOL_ROW; r++) {
+        int64_t pixel = pool_pixel(o.in.shape, at.n, i, min(j + r, end - 1));
+        Lanes<T, V>::load(o.in, pixel * o.in.pitch + at.channel, x[r]);
+    }
+}
+
 /* ---- places in 16 or fewer bytes: V bytes of argmax at once */
 
 template <int V> struct Places {
@@ -61,15 +76,21 @@ template <typename T, int V> BOUNDED max_pool_kernel(const __grid_constant__ Poo
     UNROLL
     for (int k = 0; k < V; k++) best[k] = -INFINITY, places.place[k] = 0;
     bool begun = false;
+    int32_t j_end = min(w.kw, s.w - left);
     for (int32_t i = max(0, -top); i < w.kh && top + i < s.h; i++)
-        for (int32_t j = max(0, -left); j < w.kw && left + j < s.w; j++) {
-            float x[V];
-            Lanes<T, V>::load(o.in, pool_pixel(s, at.n, top + i, left + j) * o.in.pitch + at.channel, x);
-            unsigned char place = (unsigned char)(i * w.kw + j);
+        for (int32_t j = max(0, -left); j < j_end; j += POOL_ROW) {
+            float x[POOL_ROW][V];
+            pool_row<T, V>(o, at, top + i, left + j, left + j_end, x);
             UNROLL
-            for (int k = 0; k < V; k++)
-                if (!begun || x[k] > best[k] || x[k] != x[k]) best[k] = x[k], places.place[k] = place;
-            begun = true;
+            for (int r = 0; r < POOL_ROW; r++) {
+                unsigned char place = (unsigned char)(i * w.kw + j + r);
+                bool is_new = j + r < j_end;
+                UNROLL
+                for (int k = 0; k < V; k++)
+                    if (is_new && (!begun || x[r][k] > best[k] || x[r][k] != x[r][k]))
+                        best[k] = x[r][k], places.place[k] = place;
+                begun = true;
+            }
         }
     if (o.out.data) Lanes<T, V>::store(o.out, at.pixel * o.out.pitch + at.channel, best);
     if (o.argmax.data) *(Places<V> *)((unsigned char *)o.argmax.data + at.pixel * o.argmax.pitch + at.channel) = places;
@@ -96,17 +117,26 @@ template <typename T, int V> BOUNDED max_pool_dx_kernel(const __grid_constant__ 
     UNROLL
     for (int k = 0; k < V; k++) sum[k] = 0;
     for (int32_t i = i0; i < i1; i++)
-        for (int32_t j = j0; j < j1; j++) {
-            int64_t pixel = pool_pixel(s, at.n, i, j);
-            int32_t place = (y + w.pad_h - i * w.stride_h) * w.kw + x + w.pad_w - j * w.stride_w;
-            Places<V> places =
-                *(const Places<V> *)((const unsigned char *)o.argmax.data + pixel * o.argmax.pitch + at.channel);
-            float dy[V], of_relu[V];
-            Lanes<T, V>::load(o.in, pixel * o.in.pitch + at.channel, dy);
-            if (o.relu_y.data) Lanes<T, V>::load(o.relu_y, pixel * o.relu_y.pitch + at.channel, of_relu);
+        for (int32_t j = j0; j < j1; j += POOL_COVER) {
+            float dy[POOL_COVER][V], of_relu[POOL_COVER][V];
+            Places<V> places[POOL_COVER];
             UNROLL
-            for (int k = 0; k < V; k++)
-                if (places.place[k] == place && (!o.relu_y.data || of_relu[k] > 0.0f)) sum[k] += dy[k];
+            for (int r = 0; r < POOL_COVER; r++) {
+                int64_t pixel = pool_pixel(s, at.n, i, min(j + r, j1 - 1));
+                const char *argmax = (const char *)o.argmax.data + pixel * o.argmax.pitch + at.channel;
+                places[r] = *(const Places<V> *)argmax;
+                Lanes<T, V>::load(o.in, pixel * o.in.pitch + at.channel, dy[r]);
+                if (o.relu_y.data) Lanes<T, V>::load(o.relu_y, pixel * o.relu_y.pitch + at.channel, of_relu[r]);
+            }
+            UNROLL
+            for (int r = 0; r < POOL_COVER; r++) {
+                int32_t place = (y + w.pad_h - i * w.stride_h) * w.kw + x + w.pad_w - (j + r) * w.stride_w;
+                bool is_new = j + r < j1;
+                UNROLL
+                for (int k = 0; k < V; k++)
+                    if (is_new && places[r].place[k] == place && (!o.relu_y.data || of_relu[r][k] > 0.0f))
+                        sum[k] += dy[r][k];
+            }
         }
     if (o.acc.data) {
         float acc[V];
@@ -172,14 +202,18 @@ template <typename T, int V> BOUNDED avg_pool_kernel(const __grid_constant__ Poo
     float share = axis_window(pool_axis(o, true, false), (int32_t)at.i, &i0, &i1) *
                   axis_window(pool_axis(o, false, false), (int32_t)at.j, &j0, &j1);
     share = 1.0f / share;
-    float sum[V], x[V];
+    float sum[V], x[POOL_ROW][V];
     UNROLL
     for (int k = 0; k < V; k++) sum[k] = 0;
     for (int32_t i = i0; i < i1; i++)
-        for (int32_t j = j0; j < j1; j++) {
-            Lanes<T, V>::load(o.in, pool_pixel(o.in.shape, at.n, i, j) * o.in.pitch + at.channel, x);
+        for (int32_t j = j0; j < j1; j += POOL_ROW) {
+            pool_row<T, V>(o, at, i, j, j1, x);
             UNROLL
-            for (int k = 0; k < V; k++) sum[k] += x[k];
+            for (int r = 0; r < POOL_ROW; r++) {
+                bool is_new = j + r < j1;
+                UNROLL
+                for (int k = 0; k < V; k++) sum[k] += is_new ? x[r][k] : 0.0f;
+            }
         }
     UNROLL
     for (int k = 0; k < V; k++) sum[k] *= share;
@@ -194,22 +228,26 @@ template <typename T, int V> BOUNDED avg_pool_dx_kernel(const __grid_constant__ 
     int32_t i0, i1, j0, j1, first, end;
     axis_cover(down, (int32_t)at.i, &i0, &i1);
     axis_cover(across, (int32_t)at.j, &j0, &j1);
-    float sum[V], dy[V];
+    float sum[V], dy[POOL_ROW][V];
     UNROLL
     for (int k = 0; k < V; k++) sum[k] = 0;
     for (int32_t i = i0; i < i1; i++) {
         float of_row = axis_window(down, i, &first, &end);
-        for (int32_t j = j0; j < j1; j++) {
-            float share = 1.0f / (of_row * axis_window(across, j, &first, &end));
-            Lanes<T, V>::load(o.in, pool_pixel(o.in.shape, at.n, i, j) * o.in.pitch + at.channel, dy);
+        for (int32_t j = j0; j < j1; j += POOL_ROW) {
+            pool_row<T, V>(o, at, i, j, j1, dy);
             UNROLL
-            for (int k = 0; k < V; k++) sum[k] = __fmaf_rn(share, dy[k], sum[k]);
+            for (int r = 0; r < POOL_ROW; r++) {
+                float share = __frcp_rn(of_row * axis_window(across, min(j + r, j1 - 1), &first, &end));
+                bool is_new = j + r < j1;
+                UNROLL
+                for (int k = 0; k < V; k++) sum[k] = is_new ? __fmaf_rn(share, dy[r][k], sum[k]) : sum[k];
+            }
         }
     }
     if (o.acc.data) {
-        Lanes<T, V>::load(o.acc, at.pixel * o.acc.pitch + at.channel, dy);
+        Lanes<T, V>::load(o.acc, at.pixel * o.acc.pitch + at.channel, dy[0]);
         UNROLL
-        for (int k = 0; k < V; k++) sum[k] += dy[k];
+        for (int k = 0; k < V; k++) sum[k] += dy[0][k];
     }
     Lanes<T, V>::store(o.out, at.pixel * o.out.pitch + at.channel, sum);
 }

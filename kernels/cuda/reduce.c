@@ -5,7 +5,7 @@ static Status channel_sum_prepare(Device *device, OpCall *call)
 {
     TRY(check_activations(call, 1));
     call->workspace_bytes = kernel_channel_sum_bytes(call->in[0].shape);
-    return counters_create(device, call);
+    return column_counters_create(device, call, &call->in[0]);
 }
 
 LAUNCH_KERNEL(channel_sum)

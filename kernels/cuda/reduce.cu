@@ -12,7 +12,7 @@ struct ChannelSum {
     enum { STEPS = 4 };
     Tensor x, y;
     template <int V> struct Vectors {
-        MEMBER void load(const ChannelSum &, uint32_t)
+        template <typename T> MEMBER void load(const ChannelSum &, uint32_t)
         {
         }
     };
@@ -64,7 +64,7 @@ struct ChannelSums {
     Tensor x;
     float *sum, *square_sum;
     template <int V> struct Vectors {
-        MEMBER void load(const ChannelSums &, uint32_t)
+        template <typename T> MEMBER void load(const ChannelSums &, uint32_t)
         {
         }
     };

@@ -18,7 +18,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-enum { MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, STACK_BYTES = 32 << 10, MAX_SHARED = 64 };
+enum { LAUNCH_BOUND = 256, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, STACK_BYTES = 32 << 10, MAX_SHARED = 64 };
 
 struct Fiber {
     ucontext_t context;
@@ -295,8 +295,10 @@ int emulated_launch(const char *name, dim3 grid, dim3 size, EmulatedBody *body, 
     block.context = context;
     block.threads = (int)(size.x * size.y * size.z);
     block.backwards = launches++ % 2;
-    if (block.threads < 1 || block.threads > MAX_THREADS) stop("not 1 to 1024 threads in a block");
-    if (grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.y > 65535 || grid.z > 65535) stop("not a grid");
+    if (block.threads < 1 || block.threads > LAUNCH_BOUND)
+        stop("not 1 to 256 threads in a block, as __launch_bounds__ has it");
+    if (grid.x < 1 || grid.x > 2147483647u || grid.y < 1 || grid.z < 1 || grid.y > 65535 || grid.z > 65535)
+        stop("not a grid");
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
     for (uint64_t i = 0; i < blocks; i++) {
         uint64_t number = block.backwards ? blocks - 1 - i : i;

@@ -214,6 +214,18 @@ static inline float __fmaf_rn(float a, float b, float c)
     return fmaf(a, b, c);
 }
 
+static inline float __frcp_rn(float x)
+{
+    return 1 / x;
+}
+
+/* A GPU's may be off by two units in the last place; this one always is by one. */
+static inline float rsqrtf(float x)
+{
+    float exact = 1 / sqrtf(x);
+    return fmaf(exact, 1.1920929e-07f, exact);
+}
+
 static inline float cospif(float x)
 {
     return (float)cos((double)x * 3.14159265358979323846);

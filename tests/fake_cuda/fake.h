@@ -51,6 +51,9 @@ typedef struct FakeWork {
 cudaError_t fake_queue(cudaStream_t stream, const FakeWork *work);
 bool fake_is_capturing(cudaStream_t stream);
 bool fake_any_capturing(void);
+/* A call that allocates, frees, waits or asks how far a stream is spoils every capture of its thread, and fails: true
+ * if `name` is one, and something is being captured. */
+bool fake_spoils_capture(const char *name);
 /* Until all that is queued is done; false if something waits for others. */
 bool fake_stream_try(cudaStream_t stream);
 void fake_all_drain(void);

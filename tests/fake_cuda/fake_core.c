@@ -61,6 +61,15 @@ static int failure_code(FakeLibrary library)
     return codes[library];
 }
 
+static int capture_code(FakeLibrary library)
+{
+    static const int codes[] = {[FAKE_CUDA] = cudaErrorStreamCaptureUnsupported,
+                                [FAKE_CUDNN] = CUDNN_STATUS_EXECUTION_FAILED,
+                                [FAKE_CUBLAS] = CUBLAS_STATUS_NOT_SUPPORTED,
+                                [FAKE_NCCL] = ncclInvalidUsage};
+    return codes[library];
+}
+
 int fake_enter(FakeLibrary library, const char *name)
 {
     fake_note(name);
@@ -70,7 +79,7 @@ int fake_enter(FakeLibrary library, const char *name)
         failed = name;
         return cudaErrorMemoryAllocation;
     }
-    if (calls != fail_at) return 0;
+    if (calls != fail_at) return fake_spoils_capture(name) ? capture_code(library) : 0;
     failed = name;
     failed_in_capture = fake_any_capturing();
     return failure_code(library);

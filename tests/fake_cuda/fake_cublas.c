@@ -180,9 +180,11 @@ static bool matmul_run(void *context)
     return true;
 }
 
+/* On the device, whole, and aligned as the algorithms were asked for. */
 static bool fits(const void *at, const uint64_t *layout)
 {
-    return fake_on_device(at, layout[LEADING] * layout[COLUMNS] * dtype_bytes(dtype_of(layout[TYPE])));
+    return (uintptr_t)at % 16 == 0 &&
+           fake_on_device(at, layout[LEADING] * layout[COLUMNS] * dtype_bytes(dtype_of(layout[TYPE])));
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
@@ -194,7 +196,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     (void)handle, (void)c, (void)c_layout, (void)algo;
     ENTER(CUBLAS, cublasLtMatmul);
     if (!fits(a, a_layout->data) || !fits(b, b_layout->data) || !fits(d, d_layout->data) ||
-        (workspace_bytes && !fake_on_device(workspace, workspace_bytes)))
+        (workspace_bytes && ((uintptr_t)workspace % 256 || !fake_on_device(workspace, workspace_bytes))))
         return CUBLAS_STATUS_INVALID_VALUE;
     Matmul *m = calloc(1, sizeof *m);
     if (!m) return CUBLAS_STATUS_ALLOC_FAILED;

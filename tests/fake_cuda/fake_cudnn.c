@@ -479,6 +479,42 @@ static void operation_do(Run *run, Descriptor *op)
     }
 }
 
+/* Every tensor in memory has a pointer, aligned as it was promised, to all of its elements on the device; and the
+ * workspace is as large as the plan said. */
+static bool tensor_fits(Descriptor *pack, Descriptor *tensor)
+{
+    const int64_t *dims = attribute_of(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS)->values,
+                  *strides = attribute_of(tensor, CUDNN_ATTR_TENSOR_STRIDES)->values;
+    int64_t id = *(int64_t *)attribute_of(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID)->values, last = 0;
+    int64_t alignment = *(int64_t *)attribute_of(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT)->values;
+    Dtype dtype = dtype_of(*(int32_t *)attribute_of(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE)->values);
+    const void *at = memory_of(pack, id);
+    if (*(bool *)attribute_of(tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL)->values) return true;
+    for (int k = 0; k < 4; k++) last += (dims[k] - 1) * strides[k];
+    return at && (uintptr_t)at % (uintptr_t)alignment == 0 &&
+           fake_on_device(at, (size_t)(last + 1) * dtype_bytes(dtype));
+}
+
+static cudnnStatus_t operands_fit(Descriptor *plan, Descriptor *pack)
+{
+    Descriptor *engine = linked(linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINECFG_ENGINE);
+    const Attribute *ops =
+        attribute_of(linked(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH), CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    const Attribute *workspace = attribute_of(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    if (!workspace || !fake_on_device(*(void **)workspace->values, (size_t)(256 * (1 + engine_number(engine)))))
+        return CUDNN_STATUS_BAD_PARAM;
+    for (int64_t i = 0; i < ops->count; i++) {
+        Descriptor *op = ((Descriptor **)ops->values)[i];
+        for (int k = 0; k < op->count; k++) {
+            const Attribute *a = &op->attribute[k];
+            Descriptor *other = a->type == CUDNN_TYPE_BACKEND_DESCRIPTOR ? ((Descriptor **)a->values)[0] : NULL;
+            if (other && other->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR && !tensor_fits(pack, other))
+                return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
+        }
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
 static bool plan_run(void *context)
 {
     Run *run = context;
@@ -502,6 +538,8 @@ static void plan_drop(void *context)
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
 {
     ENTER(CUDNN, cudnnBackendExecute);
+    cudnnStatus_t fits = operands_fit(plan, pack);
+    if (fits != CUDNN_STATUS_SUCCESS) return fits;
     Run *run = calloc(1, sizeof *run);
     if (!run) return CUDNN_STATUS_ALLOC_FAILED;
     run->plan = plan;

@@ -144,7 +144,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         return cudaErrorInvalidValue;
     bool pageable_from = !from_device && !fake_on_host_pinned(from, bytes),
          pageable_to = !to_device && !fake_on_host_pinned(to, bytes);
-    if (pageable_to && fake_is_capturing(stream)) return cudaErrorStreamCaptureUnsupported;
+    if ((pageable_to || pageable_from) && fake_is_capturing(stream)) { /* a graph would read what is there later */
+        fake_note("spoilt capture");
+        return cudaErrorStreamCaptureUnsupported;
+    }
     Copy *copy = copy_create(to, from, bytes, pageable_from);
     if (!copy) return cudaErrorMemoryAllocation;
     cudaError_t error = fake_queue(stream, &(FakeWork){"cudaMemcpyAsync", copy_run, free, copy});

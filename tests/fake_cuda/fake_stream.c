@@ -19,6 +19,7 @@ typedef struct Node {
 struct CUgraph_st {
     Node *first, **end;
     int users; /* the caller, its execs, their launches */
+    bool spoilt;
 };
 
 struct CUgraphExec_st {
@@ -137,6 +138,37 @@ bool fake_any_capturing(void)
     for (int i = 0; i < STREAMS; i++)
         if (fake_is_capturing(&streams[i])) return true;
     return false;
+}
+
+/* Collectives are none of the driver's unsafe calls, but ours stay outside: a graph with one must be launched by all.
+ */
+bool fake_spoils_capture(const char *name)
+{
+    static const char *const unsafe[] = {"cudaMalloc",
+                                         "cudaFree",
+                                         "cudaHostAlloc",
+                                         "cudaFreeHost",
+                                         "cudaHostRegister",
+                                         "cudaHostUnregister",
+                                         "cudaStreamQuery",
+                                         "cudaEventQuery",
+                                         "cudaEventSynchronize",
+                                         "cudaStreamSynchronize",
+                                         "cudaDeviceSynchronize",
+                                         "cudaStreamDestroy",
+                                         "cudnnCreate",
+                                         "cublasLtCreate",
+                                         "ncclMemAlloc",
+                                         "ncclMemFree",
+                                         "ncclCommRegister",
+                                         "ncclAllReduce",
+                                         "ncclBroadcast"};
+    bool spoils = false, listed = false;
+    for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++) listed = listed || strcmp(name, unsafe[i]) == 0;
+    for (int i = 0; listed && i < STREAMS; i++)
+        if (fake_is_capturing(&streams[i])) streams[i].capture->spoilt = spoils = true;
+    if (spoils) fake_note("spoilt capture");
+    return spoils;
 }
 
 cudaError_t fake_queue(cudaStream_t stream, const FakeWork *work)
@@ -338,13 +370,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *made)
     cudaGraph_t graph = stream->capture;
     for (int i = 0; i < STREAMS; i++)
         if (streams[i].capture == graph) streams[i].capture = NULL, streams[i].origin = false;
-    if (!code) {
+    if (!code && !graph->spoilt) {
         *made = graph;
         return cudaSuccess;
     }
     fake_died("graph");
     graph_leave(graph);
-    return code;
+    return code ? (cudaError_t)code : cudaErrorStreamCaptureInvalidated;
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
