@@ -1,7 +1,7 @@
 /* Buckets: consecutive ranges of the gradient arena, which lies in the order in which backward completes it, so that
  * the sum of one bucket runs while backward computes the next (Li et al., "PyTorch Distributed", VLDB 2020,
- * section 3.2). The same cut on every rank. The last bucket also carries the lanes: a few floats on which all towers
- * must agree. */
+ * section 3.2). The same cut on every rank. Behind the last bucket go the lanes: a few floats on which all towers must
+ * agree. */
 #ifndef TOWERS_NCCL_SYNC_BUCKET_H
 #define TOWERS_NCCL_SYNC_BUCKET_H
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/fake_cuda/gpu_run.h"
+#include "tests/support/scratch.h"
 
 static int fake_as_new(void **state)
 {
@@ -193,6 +194,12 @@ static void run_with_fault(GpuRun *run, const char *fault)
     run->job.nan_limit = 3;
 }
 
+static int fake_and_scratch_as_new(void **state)
+{
+    fake_gpu_reset();
+    return scratch_make(state);
+}
+
 /* The gate on the device keeps the weights, whenever the host hears of it, and it hears of the right step. */
 static void test_skipped_step(void **state)
 {
@@ -213,6 +220,25 @@ static void test_skipped_step(void **state)
     assert_memory_equal(loss[1], loss[2], 5 * sizeof **loss);
     assert_true(isnan(loss[1][5]) && isfinite(loss[1][6]) &&
                 loss[1][6] != loss[2][6]); /* of no sample; of fewer moves */
+    unsetenv("TOWERS_FAULT");
+}
+
+/* Rank 0 looks at weights and gradients for its summaries. The others must not be further than it is by then, or they
+ * hear of a step that is left out one step later, and wait for a sum that rank 0, in the search, does not begin. */
+static void test_skipped_step_before_a_summary(void **state)
+{
+    (void)state;
+    for (int step = 1; step <= 4; step++) {
+        GpuRun run;
+        char fault[64];
+        snprintf(fault, sizeof fault, "nan:tower=1,step=%d,where=grad", step);
+        run_with_fault(&run, fault);
+        run.job.run_dir = scratch;
+        run.job.event_interval = 4;
+        run.job.comm_timeout_ms = 5000;
+        must_live(&run);
+        gpu_run_close(&run);
+    }
     unsetenv("TOWERS_FAULT");
 }
 
@@ -242,6 +268,7 @@ int main(void)
         cmocka_unit_test_setup(test_warm_step_call_by_call, fake_as_new),
 #ifdef TOWERS_FAULTS
         cmocka_unit_test_setup(test_skipped_step, fake_as_new),
+        cmocka_unit_test_setup_teardown(test_skipped_step_before_a_summary, fake_and_scratch_as_new, scratch_drop),
         cmocka_unit_test_setup(test_flipped_bit, fake_as_new),
 #endif
     };

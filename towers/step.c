@@ -497,11 +497,12 @@ static void phase_all(TowerProcess *p, const Step *step, Phase phase)
     for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step->number, phase);
 }
 
-/* How many steps may be under way behind this one: none where its weights and gradients are to be looked at. A search
- * after a refused step makes do with what is there by then (forensics.c). */
+/* How many steps may be under way behind this one: none where its weights and gradients are to be looked at. Equal on
+ * all ranks, though only rank 0 looks: they must hear of a refusal, or of a stop, after the same step. A search after a
+ * refused step makes do with what is there by then (forensics.c). */
 static int steps_ahead(const TowerProcess *p, const Step *step)
 {
-    bool looked_at = p->metrics && summary_is_due(p, step->number);
+    bool looked_at = p->job->run_dir && summary_is_due(p, step->number);
     return looked_at ? 0 : judge_ahead(p->judge);
 }
 

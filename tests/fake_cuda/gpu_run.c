@@ -86,6 +86,10 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
         .deterministic = true,
         .bucket_bytes = 2048,
         .on_step = step_seen,
+        .args_yaml = "",
+        .env_json = "{}",
+        .settings = "",
+        .keep = 1,
     };
     for (int t = 0; t < towers; t++) run->job.shares.batch[t] = BATCH;
 }
@@ -101,7 +105,8 @@ static void rank_live(GpuRun *run, int rank, Ledger *ledger, CommShared *shared)
     run->job.on_step_context = run->seen;
     current = run;
     if (run->on_start) run->on_start(rank);
-    Status st = tower_process_timed(&run->job, rank, ledger, shared);
+    Status st = run->job.run_dir ? tower_process_train(&run->job, rank, ledger, shared)
+                                 : tower_process_timed(&run->job, rank, ledger, shared);
     const char *failed = fake_gpu_failed();
     snprintf(run->seen->rank[rank].failed, sizeof run->seen->rank[rank].failed, "%s", failed ? failed : "");
     run->seen->rank[rank].alive = fake_gpu_alive(stderr);

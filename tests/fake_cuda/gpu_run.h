@@ -21,7 +21,8 @@ typedef struct GpuSeen {
 } GpuSeen;
 
 typedef struct GpuRun {
-    TrainJob job; /* ready; may be changed before gpu_run_live */
+    TrainJob job; /* ready; may be changed before gpu_run_live; with a run_dir records are kept there, on_step is not
+                     called then */
     GpuSeen *seen;
     /* called in each rank's process before it starts, and after each step of rank 0; NULL */
     void (*on_start)(int rank);
