@@ -242,6 +242,45 @@ static void test_skipped_step_before_a_summary(void **state)
     unsetenv("TOWERS_FAULT");
 }
 
+/* A run of two GPUs in f16 that leaves out step 4; its weights, averages included. */
+static char *weights_of(const char *name, int64_t steps, bool resume, size_t *bytes)
+{
+    GpuRun run;
+    char folder[PATH_BYTES], path[PATH_BYTES], *text;
+    scratch_path(folder, name);
+    assert_int_equal(directory_create(folder), OK);
+    run_with_fault(&run, "nan:tower=1,step=4,where=loss");
+    run.job.run_dir = folder;
+    run.job.program.compute = DTYPE_F16;
+    run.job.ema_decay = 0.9;
+    run.job.max_steps = steps;
+    run.job.resume = resume;
+    must_live(&run);
+    gpu_run_close(&run);
+    unsetenv("TOWERS_FAULT");
+    assert_int_equal(path_join(path, folder, "last.safetensors"), OK);
+    assert_int_equal(file_read(path, 1 << 24, &text, bytes), OK);
+    return text;
+}
+
+/* A checkpoint waits for the verdicts of all that is under way: a run goes on from it as if it had never ended. */
+static void test_resume_after_a_skipped_step(void **state)
+{
+    (void)state;
+    size_t bytes[3];
+    char *whole = weights_of("whole", GPU_RUN_STEPS, false, &bytes[0]);
+    for (int ends = 4; ends <= 5; ends++) {
+        char name[16];
+        snprintf(name, sizeof name, "ends%d", ends);
+        free(weights_of(name, ends, false, &bytes[1]));
+        char *again = weights_of(name, GPU_RUN_STEPS, true, &bytes[2]);
+        assert_int_equal(bytes[0], bytes[2]);
+        assert_memory_equal(whole, again, bytes[0]);
+        free(again);
+    }
+    free(whole);
+}
+
 /* A bit that flips in the memory of one GPU is found by the comparison of the replicas. */
 static void test_flipped_bit(void **state)
 {
@@ -269,6 +308,7 @@ int main(void)
 #ifdef TOWERS_FAULTS
         cmocka_unit_test_setup(test_skipped_step, fake_as_new),
         cmocka_unit_test_setup_teardown(test_skipped_step_before_a_summary, fake_and_scratch_as_new, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_resume_after_a_skipped_step, fake_and_scratch_as_new, scratch_drop),
         cmocka_unit_test_setup(test_flipped_bit, fake_as_new),
 #endif
     };

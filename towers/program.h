@@ -9,7 +9,7 @@
 #include "towers/graph/plan.h"
 #include "towers/model.h"
 
-/* All of it is in a capsule: a new field goes into capsule.c too. */
+/* All of it is in a capsule: a new field goes into capsule_write.c and capsule.c too. */
 typedef struct ProgramConfig {
     const Model *model; /* borrowed */
     ModelOptions options;
