@@ -27,6 +27,18 @@ static void flush_denormals(void)
 #endif
 }
 
+/* oneDNN cuts its work for as many threads as it asks for: a team that OMP_THREAD_LIMIT keeps smaller would leave a part
+ * undone. */
+static int team_size(int wanted)
+{
+#ifdef _OPENMP
+    int limit = omp_get_thread_limit();
+    return wanted > limit ? limit : wanted;
+#else
+    return wanted;
+#endif
+}
+
 static void team_start(int threads)
 {
 #ifdef _OPENMP
@@ -48,11 +60,11 @@ static Status cpu_open(const DeviceConfig *config, Device *device)
         return FAIL(ERR_ARG, "%d threads on the cpu: wanted 1 to %d", config->threads, MAX_THREADS);
     CpuDevice *cpu = calloc(1, sizeof *cpu);
     if (!cpu) return FAIL(ERR_MEMORY, "cpu device");
-    team_start(config->threads);
-    TRY_OUT(onednn_open(&cpu->onednn));
-    cpu->threads = config->threads;
-    device->backend = &cpu_backend;
     device->config = *config;
+    device->config.threads = team_size(config->threads);
+    team_start(device->config.threads);
+    TRY_OUT(onednn_open(&cpu->onednn));
+    device->backend = &cpu_backend;
     device->impl = cpu;
     cpu = NULL;
 out:

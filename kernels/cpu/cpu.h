@@ -20,7 +20,6 @@ typedef struct Onednn Onednn;
 /* Device.impl of the CPU backend. */
 typedef struct CpuDevice {
     Onednn *onednn; /* owned: engine and stream */
-    int threads;
 } CpuDevice;
 
 /* Compile a function several times and pick at load time: AVX-512 (x86-64-v4), AVX2 (v3), baseline. The resolvers of

@@ -1,8 +1,8 @@
 /* Rows of a batch norm with AVX512-BF16; see norm_rows.h.
  *
- * A block is two vectors of channels wide and goes down some rows, so that its coefficients and sums stay in registers:
- * loops along a row read them for every row, which costs more than the row itself. Sums are in another order than those
- * of the plain loops: one of the shape alone, too, but the last bits differ from processor to processor. */
+ * A block is two vectors of channels of four rows that lie far apart: their sums stay in registers and are added to
+ * memory once, where loops along a row would read and write them for every row. Sums are taken in an order that the
+ * shape alone decides; it is not that of the plain loops. */
 #include "kernels/cpu/norm_rows.h"
 
 #if defined(__x86_64__)
