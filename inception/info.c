@@ -201,7 +201,8 @@ static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to
     Program graph = {0}, program = {0};
     Layout *layout = NULL;
     Device device = {0};
-    DeviceConfig config = {.threads = threads, .winograd = job->winograd, .direct_bf16 = job->direct_bf16};
+    DeviceConfig config = {
+        .threads = threads, .winograd = job->winograd, .direct_bf16 = job->direct_bf16, .direct_f32 = job->direct_f32};
     ProgramConfig training = job->program;
     MemoryPlan memory;
     char joined[256];

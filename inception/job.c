@@ -140,6 +140,7 @@ Status job_model(Options *o, JobFiles *files)
     job->program.data_channels = model->channels;
     job->winograd = o->winograd;
     job->direct_bf16 = !o->winograd_bf16;
+    job->direct_f32 = !o->winograd_f32;
     job->optimizer = optimizer_fill(o);
     job->ema_decay = o->ema_decay;
     return OK;

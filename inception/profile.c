@@ -211,6 +211,7 @@ static Status replica_open(const TrainJob *job, Replica **made)
                             .device = {.threads = job->threads,
                                        .winograd = job->winograd,
                                        .direct_bf16 = job->direct_bf16,
+                                       .direct_f32 = job->direct_f32,
                                        .tf32 = job->tf32},
                             .program = job->program,
                             .local = 1,

@@ -78,6 +78,7 @@ static Status device_choose(const Options *o, const Capsule *capsule, const Back
                              .deterministic = capsule->deterministic,
                              .winograd = capsule->winograd,
                              .direct_bf16 = capsule->direct_bf16,
+                             .direct_f32 = capsule->direct_f32,
                              .tf32 = capsule->tf32};
     return OK;
 }

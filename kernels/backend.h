@@ -23,6 +23,7 @@ typedef struct DeviceConfig {
     bool deterministic;   /* refuse algorithms whose result may differ between runs */
     bool winograd;        /* CPU: f32 3x3 convolutions by F(4x4, 3x3): half the time, two or three times the rounding */
     bool direct_bf16;     /* CPU: no bf16 convolutions by F(2x2, 3x3) and F(4, 7), also where they are faster */
+    bool direct_f32;      /* CPU: likewise in f32 */
     bool allow_reference; /* CPU: accept oneDNN's `ref` implementations (a 100x slower convolution) */
     bool tf32;            /* GPU: products of f32 may round their operands to TF32 (10 bits of mantissa) */
 } DeviceConfig;

@@ -666,6 +666,27 @@ static void test_hostile_capsule_is_refused(void **state)
     run_close(&run);
 }
 
+/* Capsules of the time when all f32 convolutions were direct do not say so. */
+static void test_older_capsule_is_read(void **state)
+{
+    (void)state;
+    needs(true);
+    Run run;
+    Capsule *capsule;
+    char path[600];
+    run_make(&run, "older");
+    run_live(&run, "nan:tower=0,step=2,layer=fc1");
+    snprintf(path, sizeof path, "%s/nan-step-2-tower-0", run.dir);
+    assert_int_equal(capsule_open(path, &capsule), OK);
+    assert_false(capsule->direct_f32);
+    capsule_close(capsule);
+    state_change(path, "\"direct_f32\"", "\"unknown\"");
+    if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
+    assert_true(capsule->direct_f32);
+    capsule_close(capsule);
+    run_close(&run);
+}
+
 /* A search that would keep the others waiting for too long gives up, and leaves it to the replay. */
 static void test_search_has_a_deadline(void **state)
 {
@@ -725,6 +746,7 @@ int main(void)
         cmocka_unit_test(test_no_state_is_saved_spoilt),
         cmocka_unit_test(test_damaged_capsule_is_refused),
         cmocka_unit_test(test_hostile_capsule_is_refused),
+        cmocka_unit_test(test_older_capsule_is_read),
         cmocka_unit_test(test_search_has_a_deadline),
         cmocka_unit_test(test_unknown_layer_is_refused),
     };

@@ -99,6 +99,7 @@ static void device_read(Fields *f, Capsule *c)
     text(f, "backend", c->backend, sizeof c->backend);
     c->winograd = boolean(f, "winograd");
     c->direct_bf16 = boolean(f, "direct_bf16");
+    c->direct_f32 = !json_object_get(f->object, "direct_f32") || boolean(f, "direct_f32"); /* older ones: all were */
     c->tf32 = boolean(f, "tf32");
     c->deterministic = boolean(f, "deterministic");
 }

@@ -36,7 +36,7 @@ typedef struct Capsule {
     float scale;
     char model[64], variant[64], backend[16];
     ProgramConfig program; /* model: NULL, for the caller to find; options.variant: points to `variant` */
-    bool winograd, direct_bf16, tf32, deterministic;
+    bool winograd, direct_bf16, direct_f32, tf32, deterministic;
     char fault[1024]; /* TOWERS_FAULT of the run, or "" */
     Finding found;    /* place, op, layer, tensor, index */
     Batch batch;      /* points into the next four */

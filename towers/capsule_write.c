@@ -35,8 +35,9 @@ static json_t *network_json(const TrainJob *job)
 
 static json_t *device_json(const TrainJob *job)
 {
-    return json_pack("{s:s, s:b, s:b, s:b, s:b}", "backend", job->backend->name, "winograd", job->winograd,
-                     "direct_bf16", job->direct_bf16, "tf32", job->tf32, "deterministic", job->deterministic);
+    return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "backend", job->backend->name, "winograd", job->winograd,
+                     "direct_bf16", job->direct_bf16, "direct_f32", job->direct_f32, "tf32", job->tf32, "deterministic",
+                     job->deterministic);
 }
 
 static json_t *finding_json(const Finding *found)

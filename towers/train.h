@@ -31,6 +31,7 @@ typedef struct TrainJob {
     bool graphs;      /* repeat a step's launches as CUDA graphs, on a GPU */
     bool winograd;    /* 3x3 convolutions on a CPU: DeviceConfig.winograd */
     bool direct_bf16; /* likewise */
+    bool direct_f32;  /* likewise */
 
     /* optimization */
     OptimizerHyper optimizer;

@@ -275,7 +275,7 @@ static Status own_choose(ConvState *state, Device *device, const Operands *o)
     const WgradCode *code = o->kind == ONEDNN_CONV_DW ? wgrad_code() : NULL;
     bool turned = o->kind == ONEDNN_CONV_DX;
     const Tensor *from = turned ? o->y : o->x, *to = turned ? o->x : o->y;
-    bool winograd = !device->config.direct_bf16;
+    bool winograd = o->x->dtype == DTYPE_F32 ? !device->config.direct_f32 : !device->config.direct_bf16;
     if (winograd && o->kind == ONEDNN_CONV_DW && winograd_dw_takes(o->x, o->y, &o->window))
         return winograd_dw_create(o->x, o->y, &o->window, cpu_threads(device), &state->winograd_dw);
     if (winograd && o->kind == ONEDNN_CONV_DW && winograd_line_dw_takes(o->x, o->y, &o->window))
