@@ -534,6 +534,39 @@ static void test_rollback_survives_a_resume(void **state)
     run_close(&whole);
 }
 
+/* ---- the step that ends a run is no part of it */
+
+/* Steps 3 and 4 are refused, the second one ends a run that may leave out one. Who goes on with a limit of two may leave
+ * out both: the run is the one that had that limit from the start, counters and averages included. */
+static void test_resume_after_the_limit(void **state)
+{
+    (void)state;
+    needs(true);
+    Run run, whole;
+    static const char fault[] = "nan:tower=1,step=3,where=grad;nan:tower=1,step=4,where=grad";
+    run_make(&whole, "limit-whole");
+    whole.job.nan_policy = NAN_POLICY_SKIP;
+    whole.job.nan_limit = 2;
+    run_live(&whole, fault);
+    if (whole.status != OK) fail_msg("%s", whole.message);
+    run_make(&run, "limit-resumed");
+    run.job.nan_policy = NAN_POLICY_SKIP;
+    run.job.nan_limit = 1;
+    run_live(&run, fault);
+    assert_int_equal(run.status, ERR_NUMERIC);
+    assert_int_equal(newest_checkpoint(&run), 3);
+    ledger_destroy(run.ledger);
+    run.job.nan_limit = 2;
+    run.job.resume = true;
+    run_live(&run, fault);
+    if (run.status != OK) fail_msg("%s", run.message);
+    same_file(&run, &whole, STEPS, "model.safetensors");
+    same_file(&run, &whole, STEPS, "train.safetensors");
+    same_file(&run, &whole, STEPS, "state.json");
+    run_close(&run);
+    run_close(&whole);
+}
+
 /* ---- state that a fault spoils */
 
 static void spoilt_by(const char *name, const char *where, const char *tensor)
@@ -743,6 +776,7 @@ int main(void)
         cmocka_unit_test(test_rollback_blames_the_update_that_spoilt_the_weights),
         cmocka_unit_test(test_rollback_has_a_limit),
         cmocka_unit_test(test_rollback_survives_a_resume),
+        cmocka_unit_test(test_resume_after_the_limit),
         cmocka_unit_test(test_no_state_is_saved_spoilt),
         cmocka_unit_test(test_damaged_capsule_is_refused),
         cmocka_unit_test(test_hostile_capsule_is_refused),

@@ -392,6 +392,14 @@ static Status recording_tell(TowerProcess *p)
     return metrics_log(p->metrics, "%s", why);
 }
 
+static Status step_tell(TowerProcess *p, const Step *step, Status refused)
+{
+    if (refused != OK) return record_refused(p, step, refused);
+    TRY(overflow_tell(p, step));
+    TRY(recording_tell(p));
+    return step_record(p, step);
+}
+
 /* ---- the steps under way */
 
 static Step *queue_at(TowerProcess *p, int64_t number)
@@ -460,20 +468,19 @@ Status step_take(TowerProcess *p)
     int64_t now = clock_ns(), since = step->started_ns > p->queue->taken_ns ? step->started_ns : p->queue->taken_ns;
     step->seconds = (double)(now - since) * 1e-9;
     p->queue->taken_ns = now;
+    RunState before = p->run;
     TRY(verdict_read(p, step));
     verdict_count(p, step);
     step_to_ledger(p, step);
     Status refused = (step->culprit < 0 && step->commit) || step->overflow || step->left_out ? OK : refuse(p, step);
-    if (refused == OK && !p->go_back)
-        p->done = step->number;
-    else
-        p->run.step = p->done; /* those after it have changed nothing */
+    bool stays = refused == OK && !p->go_back;
+    if (stays) p->done = step->number;
     if (step->commit) step_to_epoch(p, step);
-    if (!p->metrics) return refused;
-    if (refused != OK) return record_refused(p, step, refused);
-    TRY(overflow_tell(p, step));
-    TRY(recording_tell(p));
-    return step_record(p, step);
+    Status told = p->metrics ? step_tell(p, step, refused) : refused;
+    if (stays) return told;
+    p->run = before; /* who goes on from here takes this step again; those after it have changed nothing */
+    p->run.step = p->done;
+    return told;
 }
 
 Status steps_drain(TowerProcess *p)
