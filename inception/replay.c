@@ -105,6 +105,9 @@ static void head_print(const Capsule *capsule, Replica *replica, bool injected, 
     fprintf(to, "%s: step %lld, tower %d of %d, %d samples, %s\n%s in %s on %s\n", capsule->path,
             (long long)capsule->step, capsule->tower, capsule->towers, capsule->batch.n, capsule->model,
             capsule->program.model->title, dtype_name(capsule->program.compute), device);
+    if (capsule->weights_after >= capsule->step)
+        fprintf(to, "The weights are those after step %lld, which was under way on the device.\n",
+                (long long)capsule->weights_after);
     if (*capsule->fault)
         fprintf(to, "The cause was an injected fault, not the data: %s\n%s", capsule->fault,
                 injected ? "It is injected again.\n"
@@ -131,9 +134,10 @@ static Status json_write(const Capsule *capsule, const Finding *found, bool inje
 {
     char text[512];
     finding_text(found, text, sizeof text);
-    json_t *root = json_pack("{s:s, s:I, s:i, s:s, s:s, s:b, s:O, s:b, s:b, s:s, s:i, s:s, s:s, s:I, s:s}", "capsule",
-                             capsule->path, "step", (json_int_t)capsule->step, "tower", capsule->tower, "model",
-                             capsule->model, "fault", capsule->fault, "fault_repeated", injected, "ops", rows, "finite",
+    json_t *root = json_pack("{s:s, s:I, s:I, s:i, s:s, s:s, s:b, s:O, s:b, s:b, s:s, s:i, s:s, s:s, s:I, s:s}",
+                             "capsule", capsule->path, "step", (json_int_t)capsule->step, "weights_after_step",
+                             (json_int_t)capsule->weights_after, "tower", capsule->tower, "model", capsule->model,
+                             "fault", capsule->fault, "fault_repeated", injected, "ops", rows, "finite",
                              found->place == FOUND_NOTHING, "as_in_the_run", same_finding(&capsule->found, found),
                              "place", finding_place_name(found->place), "op", found->op, "layer", found->layer,
                              "tensor", found->tensor, "index", (json_int_t)found->index, "text", text);

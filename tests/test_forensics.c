@@ -671,6 +671,8 @@ static void test_hostile_capsule_is_refused(void **state)
         {"\"n\": 4", "\"n\": 5", "not of the type and shape"},
         {"\"n\": 5", "\"n\": -4", "'n' is missing or not"},
         {"\"n\": -4", "\"n\": 4", NULL},
+        {"\"weights_after_step\": 1", "\"weights_after_step\": 0", "'weights_after_step' is missing or not"},
+        {"\"weights_after_step\": 0", "\"weights_after_step\": 1", NULL},
         {"\"canvas\": 12", "\"canvas\": 11", "'canvas' is missing or not"},
         {"\"canvas\": 11", "\"canvas\": 12", NULL},
         {"\"classes\": 10", "\"classes\": 1", "of 1 classes"},

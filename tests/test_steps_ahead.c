@@ -13,7 +13,9 @@
 
 #include "inception/models.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/scratch.h"
 #include "tests/support/tower_run.h"
+#include "towers/capsule.h"
 
 enum { STEPS = 12, PENDING = 16, POLLS_UNTIL_THERE = 3 };
 
@@ -216,6 +218,40 @@ static void test_late_skip(void **state)
     }
 }
 
+static void check_capsule(int nan_limit, Status ends, int64_t weights)
+{
+    TowerRun run;
+    Capsule *capsule;
+    Replica *replica;
+    char path[PATH_BYTES];
+    run_open(&run, true, 2);
+    run.job.nan_policy = NAN_POLICY_SKIP;
+    run.job.nan_limit = nan_limit;
+    run.job.run_dir = scratch;
+    poisoned_step = 4;
+    tower_run_live(&run);
+    assert_int_equal(run.status, ends);
+    scratch_path(path, "nan-step-4-tower-0");
+    if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
+    assert_int_equal(capsule->weights_after, weights);
+    capsule->program.model = &model_fashion_cnn;
+    assert_int_equal(capsule_replica(capsule, cpu, &(DeviceConfig){.threads = 1}, &replica), OK);
+    assert_true(bits_of(replica->arena[ARENA_PARAM], param_count) == weights_after[weights - 1]);
+    replica_destroy(replica);
+    capsule_close(capsule);
+    tower_run_close(&run);
+}
+
+/* The host hears of step 4 when two more are under way. They move the weights that the capsule gets, unless the limit
+ * has closed the gate. */
+static void test_capsule_says_whose_weights_it_has(void **state)
+{
+    (void)state;
+    if (no_cpu()) skip();
+    check_capsule(1, OK, 4 + JUDGE_AHEAD);
+    check_capsule(0, ERR_NUMERIC, 3);
+}
+
 /* ---- f16, on a device that computes nothing */
 
 static FakeBackend *fake;
@@ -302,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_late_results_change_nothing),
         cmocka_unit_test(test_late_refusal),
         cmocka_unit_test(test_late_skip),
+        cmocka_unit_test_setup_teardown(test_capsule_says_whose_weights_it_has, scratch_make, scratch_drop),
         cmocka_unit_test(test_overflow_halves_the_scale),
         cmocka_unit_test(test_fixed_scale_stays),
     };

@@ -125,6 +125,9 @@ static Status fields_read(Fields *f, Capsule *c)
         return FAIL(ERR_CHECKPOINT, "%s/state.json: wanted the format '%s', found '%s'", c->path, CAPSULE_FORMAT,
                     format);
     c->step = integer(f, "step", 1, INT64_MAX);
+    c->weights_after = json_object_get(f->object, "weights_after_step") /* older capsules do not say */
+                           ? integer(f, "weights_after_step", c->step - 1, INT64_MAX)
+                           : c->step - 1;
     c->towers = (int)integer(f, "towers", 1, TOWERS_MAX);
     c->tower = (int)integer(f, "tower", 0, c->towers - 1);
     c->seed = (uint64_t)integer(f, "seed", INT64_MIN, INT64_MAX);

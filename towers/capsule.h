@@ -5,7 +5,9 @@
  *                         /model.safetensors   the weights before the step and this tower's batch-norm statistics
  *                         /train.safetensors   optimizer slots and the average of the weights (where there are any)
  *                         /state.json          the network, seed and counters, what was found, the last losses of all
- *                                              towers, where each sample lies, and the injected fault of a test
+ *                                              towers, where each sample lies, and the injected fault of a test;
+ *                                              weights_after_step, later than the step before if those under way on a
+ *                                              GPU had moved the weights by then (--nan-policy skip)
  *                         /MANIFEST            as of a checkpoint
  *
  * Written as a checkpoint is: into a temporary directory, each file fsynced, renamed whole. A reader trusts nothing:
@@ -24,13 +26,21 @@ typedef struct NormSums {
     int64_t count, room;
 } NormSums;
 
-/* path = "" and OK if the run has enough of them already. `sums` may be empty. */
-NODISCARD Status capsule_write(TowerProcess *p, const Batch *batch, float scale, const NormSums *sums,
-                               const Finding *found, char path[PATH_BYTES]);
+/* What a capsule is made of besides the process that ran the step. Borrowed. */
+typedef struct CapsuleSource {
+    const Batch *batch;
+    float scale;
+    int64_t weights_after; /* the step after which the weights are */
+    const NormSums *sums;  /* may be empty */
+    const Finding *found;
+} CapsuleSource;
+
+/* path = "" and OK if the run has enough of them already. */
+NODISCARD Status capsule_write(TowerProcess *p, const CapsuleSource *source, char path[PATH_BYTES]);
 
 typedef struct Capsule {
     char path[PATH_BYTES];
-    int64_t step;
+    int64_t step, weights_after;
     int tower, towers;
     uint64_t seed;
     float scale;

@@ -86,14 +86,17 @@ static json_t *samples_json(const TrainJob *job, const Batch *batch)
     return all;
 }
 
-static char *state_text(const TowerProcess *p, const Batch *batch, float scale, const Finding *found)
+static char *state_text(const TowerProcess *p, const CapsuleSource *source)
 {
     const TrainJob *job = p->job;
+    const Batch *batch = source->batch;
+    const Finding *found = source->found;
     bool injected = fault_poison(found->tower, found->step) != NULL;
-    json_t *root = json_pack("{s:s, s:I, s:i, s:i, s:I, s:I, s:f, s:i, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
-                             "format", CAPSULE_FORMAT, "step", (json_int_t)found->step, "tower", found->tower, "towers",
-                             p->ledger->towers, "seed", (json_int_t)job->seed, "batch", (json_int_t)batch->step,
-                             "scale", (double)scale, "n", (int)batch->n, "updates", (json_int_t)p->run.updates,
+    json_t *root = json_pack("{s:s, s:I, s:I, s:i, s:i, s:I, s:I, s:f, s:i, s:I, s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
+                             "format", CAPSULE_FORMAT, "step", (json_int_t)found->step, "weights_after_step",
+                             (json_int_t)source->weights_after, "tower", found->tower, "towers", p->ledger->towers,
+                             "seed", (json_int_t)job->seed, "batch", (json_int_t)batch->step, "scale",
+                             (double)source->scale, "n", (int)batch->n, "updates", (json_int_t)p->run.updates,
                              "settings", job->settings ? job->settings : "", "fault", injected ? faults_text() : "",
                              "network", network_json(job), "device", device_json(job), "found", finding_json(found),
                              "ledger", ledger_json(p->ledger, found->step), "samples", samples_json(job, batch));
@@ -132,16 +135,16 @@ static Status weights_pack_all(TowerProcess *p, int slot, WeightList *model, Wei
 }
 
 /* The lists live as long as the manifest, which has their names. */
-static Status files_write(TowerProcess *p, const Batch *batch, float scale, const NormSums *sums, const Finding *found,
-                          const char *directory)
+static Status files_write(TowerProcess *p, const CapsuleSource *source, const char *directory)
 {
     Status st = OK;
     Manifest *manifest = NULL;
     WeightList model = {0}, train = {0};
-    char *state = state_text(p, batch, scale, found);
+    const Finding *found = source->found;
+    char *state = state_text(p, source);
     if (!state) return FAIL(ERR_MEMORY, "state of a capsule");
     TRY_OUT(manifest_create(found->step, &manifest));
-    TRY_OUT(batch_write(directory, batch, sums, manifest));
+    TRY_OUT(batch_write(directory, source->batch, source->sums, manifest));
     TRY_OUT(weights_pack_all(p, found->tower - p->first, &model, &train));
     TRY_OUT(manifest_write_tensors(manifest, directory, CAPSULE_MODEL, model.tensor, model.count, NULL, 0));
     if (train.count)
@@ -177,15 +180,14 @@ static Status capsules_count(const char *run_dir, int *count)
     return OK;
 }
 
-Status capsule_write(TowerProcess *p, const Batch *batch, float scale, const NormSums *sums, const Finding *found,
-                     char path[PATH_BYTES])
+Status capsule_write(TowerProcess *p, const CapsuleSource *source, char path[PATH_BYTES])
 {
     Status st = OK;
     int there = 0;
     struct stat info;
     char name[64], temporary[PATH_BYTES];
     const char *run_dir = p->job->run_dir;
-    snprintf(name, sizeof name, "nan-step-%" PRId64 "-tower-%d", found->step, found->tower);
+    snprintf(name, sizeof name, "nan-step-%" PRId64 "-tower-%d", source->found->step, source->found->tower);
     TRY(path_join(path, run_dir, name));
     TRY(path_temporary(temporary, path));
     TRY(capsules_count(run_dir, &there));
@@ -195,7 +197,7 @@ Status capsule_write(TowerProcess *p, const Batch *batch, float scale, const Nor
     }
     TRY(tree_remove(temporary));
     if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", temporary, strerror(errno));
-    TRY_OUT(files_write(p, batch, scale, sums, found, temporary));
+    TRY_OUT(files_write(p, source, temporary));
     TRY_OUT(directory_publish(temporary, path, run_dir));
 out:
     (void)!tree_remove(temporary);

@@ -113,7 +113,8 @@ static void capsule_make(TowerProcess *p, const Refusal *refusal, const Rerun *r
 {
     char path[PATH_BYTES];
     if (!p->job->run_dir) return;
-    Status st = capsule_write(p, rerun->batch, refusal->scale, &rerun->sums, &search->found, path);
+    CapsuleSource source = {rerun->batch, refusal->scale, refusal->weights, &rerun->sums, &search->found};
+    Status st = capsule_write(p, &source, path);
     if (st == OK && *path)
         report_add(search, "  capsule: towers replay %s", path);
     else
@@ -128,10 +129,10 @@ static void rerun_tell(TowerProcess *p, const Refusal *refusal, int tower, const
     search->found = rerun->found.place == FOUND_NOTHING ? *state : rerun->found;
     search->found.tower = tower;
     search->found.step = refusal->step;
-    bool late = refusal->last > refusal->step && p->job->nan_policy == NAN_POLICY_SKIP;
+    bool late = refusal->weights >= refusal->step;
     if (late)
         report_add(search, "  looked at with the weights after step %lld, which was under way",
-                   (long long)refusal->last);
+                   (long long)refusal->weights);
     if (traced != OK)
         report_add(search, "  running the tower's batch again failed: %s", status_message());
     else if (search->found.place == FOUND_NOTHING && late)

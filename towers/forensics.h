@@ -10,11 +10,11 @@
 
 typedef struct Refusal {
     int64_t step;
-    int tower;    /* the first at fault; -1: none, only the sum of the gradients */
-    float scale;  /* of every sample's gradient in that step */
-    bool moved;   /* the update has happened already (--nan-check last): there is no step to run again */
-    int64_t last; /* the last step that was begun: the gradients are its own, and with --nan-policy skip the weights are
-                     those after it */
+    int tower;       /* the first at fault; -1: none, only the sum of the gradients */
+    float scale;     /* of every sample's gradient in that step */
+    bool moved;      /* the update has happened already (--nan-check last): there is no step to run again */
+    int64_t last;    /* the last step that was begun: the gradients are its own */
+    int64_t weights; /* the step after which the weights are */
 } Refusal;
 
 /* Collective. Leaves what it found in p->ledger->search; trouble on the way is told there too. */

@@ -352,13 +352,21 @@ static Status arrival_wait(TowerProcess *p, int64_t number)
     }
 }
 
+/* The weights are those after this step: the one before the refused one, unless the gate let through what was under way
+ * by then. */
+static int64_t weights_after(const TowerProcess *p, const Step *refused)
+{
+    bool open = p->job->nan_policy == NAN_POLICY_SKIP && p->run.skipped_in_row <= p->job->nan_limit;
+    return open && p->run.step > refused->number ? p->run.step : refused->number - 1;
+}
+
 /* Every rank comes here with the same step. OK: the run goes on. */
 static Status refuse(TowerProcess *p, Step *step)
 {
     bool moved = p->job->nan_check == NAN_CHECK_LAST;
     TRY(arrival_wait(p, p->run.step)); /* the search waits for the device, which must not wait for a peer that left */
-    TRY(forensics_search(p,
-                         &(Refusal){step->number, step->culprit, step->scale * step->loss_scale, moved, p->run.step}));
+    TRY(forensics_search(p, &(Refusal){step->number, step->culprit, step->scale * step->loss_scale, moved, p->run.step,
+                                       weights_after(p, step)}));
     if (step->culprit >= 0) step->culprit = p->ledger->search.found.tower; /* another, if towers normalize together */
     if (moved || p->job->nan_policy == NAN_POLICY_STOP) return refusal(p, step);
     if (p->job->nan_policy == NAN_POLICY_SKIP) return skip(p, step);
