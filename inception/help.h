@@ -15,7 +15,7 @@ void help_print(FILE *to, Verb verb, bool all, int width);
 
 void manual_print(FILE *to, bool markdown);
 
-/* ERR_ARG for a shell that is not bash, zsh or fish. */
+/* ERR_ARG for a shell that is not bash, zsh or fish, or NULL. */
 NODISCARD Status completion_print(FILE *to, const char *shell);
 
 /* "--batch-size N", "--[no-]aux", "--opt NAME": how an option is typed. */

@@ -221,7 +221,7 @@ static Status verb_run(Options *options, int *signal_number)
     case VERB_DOCTOR: st = doctor(options); break;
     case VERB_VERSION: version_print(); break;
     case VERB_MAN: manual_print(stdout, options->markdown); break;
-    case VERB_COMPLETION: st = completion_print(stdout, options->argument_count ? options->arguments[0] : ""); break;
+    case VERB_COMPLETION: st = completion_print(stdout, options->argument_count ? options->arguments[0] : NULL); break;
     default: st = FAIL(ERR_ARG, "which command? (see: towers --help)"); break;
     }
     job_close(&files);

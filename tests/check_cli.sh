@@ -8,12 +8,15 @@ mkdir "$work/empty" "$work/files"
 cd "$work/empty" || exit 1
 
 # refused TEXT ARGUMENT...: exit 2, TEXT in the message, empty stdout, an empty folder
-refused() {
-    local text=$1 status
-    shift
+refused() { refused_with 2 "$@"; }
+
+# refused_with STATUS TEXT ARGUMENT...
+refused_with() {
+    local wanted=$1 text=$2 status
+    shift 2
     timeout 20 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
-    [[ $status == 2 ]] || complain "towers $*: exit $status instead of 2: $(cat "$work/err")"
+    [[ $status == "$wanted" ]] || complain "towers $*: exit $status instead of $wanted: $(cat "$work/err")"
     grep -qF -- "$text" "$work/err" || complain "towers $*: wanted '$text', got: $(cat "$work/err")"
     [[ ! -s $work/out ]] || complain "towers $*: wrote to stdout: $(head -3 "$work/out")"
     [[ -z $(ls -A .) ]] || complain "towers $*: created $(ls -A .)"
@@ -56,22 +59,11 @@ refused "did you mean inception_v3?" info inceptionv3
 TOWERS_LR=1e refused "TOWERS_LR: '1e'" train $model
 TOWERS_BATCH_SIE=8 refused "--batch-size" train $model
 
-# too_large TEXT ARGUMENT...: what cannot fit into memory is refused at once, with exit 5, and creates nothing
-too_large() {
-    local text=$1 status
-    shift
-    timeout 20 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
-    status=$?
-    [[ $status == 5 ]] || complain "towers $*: exit $status instead of 5: $(cat "$work/err")"
-    grep -qF -- "$text" "$work/err" || complain "towers $*: wanted '$text', got: $(cat "$work/err")"
-    [[ -z $(ls -A .) ]] || complain "towers $*: created $(ls -A .)"
-    rm -rf ./*
-}
-
+# what cannot fit into memory is refused at once
 if "$towers" info $model --device cpu >"$work/out" 2>&1; then
-    too_large "GiB are free; try a smaller batch" bench inception_v3 --device cpu -b 65536 --towers 256
-    too_large "GiB of memory wanted" train inception_v3 --device cpu --img-size 4096 --dataset synthetic
-    too_large "GiB of memory wanted" train inception_v3 --device cpu -b 4096 --dataset synthetic --dry-run
+    refused_with 5 "GiB are free; try a smaller batch" bench inception_v3 --device cpu -b 65536 --towers 256
+    refused_with 5 "GiB of memory wanted" train inception_v3 --device cpu --img-size 4096 --dataset synthetic
+    refused_with 5 "GiB of memory wanted" train inception_v3 --device cpu -b 4096 --dataset synthetic --dry-run
 fi
 
 # configured PLACE TEXT YAML: the file is refused at PLACE (line:column), because of TEXT
