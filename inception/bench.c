@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +20,7 @@ typedef struct Timing {
     size_t bytes;
     int64_t warmup, interval, images; /* images per step */
     bool quiet;
+    int unwritten; /* errno of a line that could not be printed */
     int64_t count;
     double loss;
     double seconds[]; /* of each timed step */
@@ -52,9 +54,16 @@ static Speed speed_of(const Timing *timing)
     return result;
 }
 
+/* Nobody reads what could not be written: the run ends, as other tools do behind `| head`. */
+static void lines_flush(Timing *timing, Ledger *ledger)
+{
+    if (fflush(stdout) == 0) return;
+    timing->unwritten = errno;
+    atomic_store(&ledger->run.stop_signal, SIGPIPE);
+}
+
 static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
-    (void)ledger;
     Timing *timing = context;
     if (step == timing->warmup && !timing->quiet) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
     if (step > timing->warmup) {
@@ -66,7 +75,7 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
                    speed.uncertainty, speed.jitter, loss);
         }
     }
-    fflush(stdout);
+    lines_flush(timing, ledger);
 }
 
 static Status timing_create(const Options *o, int64_t images, Timing **made)
@@ -139,7 +148,10 @@ Status bench_run(const Options *o, JobFiles *files, int *signal_number)
     files->job.quiet = true;
     if (!timing->quiet) banner_print(&files->job);
     if (!timing->quiet && timing->warmup == 0) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
-    TRY_OUT(train_timed(&files->job, signal_number));
+    st = train_timed(&files->job, signal_number);
+    if (timing->unwritten && timing->unwritten != EPIPE)
+        st = FAIL(ERR_IO, "standard output could not be written: %s", strerror(timing->unwritten));
+    TRY_OUT(st);
     Speed speed = speed_of(timing);
     static const char rule[] = "----------------------------------------------------------------";
     if (!o->json) printf("%s\ntotal images/sec: %.2f\n%s\n", rule, speed.mean, rule);

@@ -19,6 +19,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,6 +246,25 @@ static void standard_files_open(void)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(1);
 }
 
+/* Has whoever read our standard output (`| head`) left? */
+static bool reader_left(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
+}
+
+/* What was printed has been written; or there is no one to read it, which ends this process as it ends others, without a
+ * word, also where the signal was ignored so far; or it is an error like any other. */
+static Status output_end(Status st, int signal_number)
+{
+    bool unread = st == ERR_INTERRUPTED && signal_number == SIGPIPE, failed = fflush(stdout) != 0 || ferror(stdout);
+    if (unread || (failed && (st == OK || st == ERR_IO) && reader_left())) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    return failed && st == OK ? FAIL(ERR_IO, "standard output could not be written") : st;
+}
+
 int main(int argc, char **argv)
 {
     standard_files_open();
@@ -257,7 +277,7 @@ int main(int argc, char **argv)
         st = verb_run(&options, &signal_number);
         options_close(&options);
     }
-    if (fflush(stdout) != 0 && st == OK) st = FAIL(ERR_IO, "standard output could not be written");
+    st = output_end(st, signal_number);
     if (st == OK) return 0;
     status_print(stderr, st, getenv("TOWERS_TRACE") != NULL);
     return st == ERR_INTERRUPTED && signal_number ? 128 + signal_number : status_exit_code(st);

@@ -143,5 +143,38 @@ cp "$work/out" "$work/files/first.yaml"
 shown "batch-size: 8" info $model -c "$work/files/first.yaml" --print-config
 diff <(sed 's/ *# .*//' "$work/files/first.yaml") <(sed 's/ *# .*//' "$work/out") || complain "--print-config does not read back"
 
+# printed ARGUMENT...: ends as by SIGPIPE and says nothing when the reader has left before the first line, also where that signal
+# was ignored; but a full disk is an error
+printed() {
+    local ignored status
+    for ignored in no yes; do
+        exec 3> >(:)
+        wait $! # a pipe that nobody reads
+        (
+            [[ $ignored == no ]] || trap '' PIPE
+            exec timeout 60 "$towers" "$@" 2>"$work/err" >&3 </dev/null
+        )
+        status=$?
+        exec 3>&-
+        [[ $status == 141 ]] || complain "towers $*, unread (SIGPIPE ignored: $ignored): exit $status instead of 141: $(cat "$work/err")"
+        [[ ! -s $work/err ]] || complain "towers $*, unread: said $(cat "$work/err")"
+    done
+    timeout 60 "$towers" "$@" >/dev/full 2>"$work/err" </dev/null
+    status=$?
+    [[ $status == 6 ]] || complain "towers $*, disk full: exit $status instead of 6: $(cat "$work/err")"
+    grep -q 'could not be written' "$work/err" || complain "towers $*, disk full: said $(cat "$work/err")"
+}
+
+for command in --help --help-all --version models "info $model" "info $model --ops" "train $model --print-config" doctor "doctor --json" man "completion bash"; do
+    # shellcheck disable=SC2086
+    printed $command
+done
+if "$towers" info $model --device cpu >"$work/out" 2>&1; then
+    small=(bench $model --device cpu --towers 1 --threads 1 -b 1)
+    printed "${small[@]}" --batches 2 --json
+    "$towers" "${small[@]}" --batches 1000000 --log-interval 1 2>"$work/err" </dev/null | head -n 1 >"$work/out"
+    [[ ${PIPESTATUS[0]} == 141 && $(cat "$work/out") == Model:* && ! -s $work/err ]] || complain "bench | head: $(cat "$work/err")"
+fi
+
 [[ -z $(ls -A .) ]] || complain "something was created: $(ls -A .)"
 check_end "the command line holds"
