@@ -18,9 +18,16 @@ static void tower_row(const LossTruth *truth, int t, FILE *to)
         fprintf(to, "  %3d %-5s %7d   no samples\n", t, "", 0);
         return;
     }
-    fprintf(to, "  %3d %-5s %7lld   %+10.5f  %+9.5f to %+9.5f   %6.3f  %6.3f to %6.3f   %6.3g\n", t, mark,
-            (long long)tower->share, tower->bias.mean, tower->bias.low, tower->bias.high, tower->ratio.mean,
-            tower->ratio.low, tower->ratio.high, tower->expected);
+    fprintf(to, "  %3d %-5s %7lld   ", t, mark, (long long)tower->share);
+    if (isfinite(tower->bias.error))
+        fprintf(to, "%+10.5f  %+9.5f to %+9.5f   ", tower->bias.mean, tower->bias.low, tower->bias.high);
+    else
+        fprintf(to, "%-36s", "   too few steps");
+    if (isfinite(tower->ratio.error))
+        fprintf(to, "%6.3f  %6.3f to %6.3f   %6.3g\n", tower->ratio.mean, tower->ratio.low, tower->ratio.high,
+                tower->expected);
+    else
+        fprintf(to, "%-27s%6.3g\n", "too few steps", tower->expected);
 }
 
 static void bad_row(const BadStep *bad, FILE *to)
@@ -48,10 +55,11 @@ static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
         fprintf(to, "\n  tower     samples   bias against mean_loss, 95 %% interval     noise variance / that of "
                     "mean_loss   expected\n");
         for (int t = 0; t < truth->towers; t++) tower_row(truth, t, to);
-        fprintf(to,
-                "\n  noise of one step (standard deviation)   mean_loss %.4g, last tower %.4g\n"
-                "  correlation of the towers' noise         %+.3f\n",
-                truth->mean_noise, truth->last_noise, truth->correlation);
+        if (isfinite(truth->last_noise))
+            fprintf(to,
+                    "\n  noise of one step (standard deviation)   mean_loss %.4g, last tower %.4g\n"
+                    "  correlation of the towers' noise         %+.3f\n",
+                    truth->mean_noise, truth->last_noise, truth->correlation);
         if (truth->window > 1)
             fprintf(to, "  averaged over %lld steps the last tower's curve is as quiet as mean_loss\n",
                     (long long)truth->window);
@@ -64,8 +72,13 @@ static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
 
 static void difference_row(const char *what, double a, double b, const Estimate *e, double unit, FILE *to)
 {
-    fprintf(to, "  %-22s %12.5g %12.5g   ", what, a * unit, b * unit);
-    if (isfinite(e->error))
+    char a_text[16] = "-", b_text[16] = "-";
+    if (!isnan(a)) snprintf(a_text, sizeof a_text, "%.5g", a * unit);
+    if (!isnan(b)) snprintf(b_text, sizeof b_text, "%.5g", b * unit);
+    fprintf(to, "  %-22s %12s %12s   ", what, a_text, b_text);
+    if (isnan(e->mean))
+        fprintf(to, "%10s   not in both runs\n", "-");
+    else if (isfinite(e->error))
         fprintf(to, "%+10.4g   %+9.4g to %+9.4g   p = %.3g\n", e->mean * unit, e->low * unit, e->high * unit, e->p);
     else
         fprintf(to, "%+10.4g   not enough data for an interval\n", e->mean * unit);

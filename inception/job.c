@@ -148,14 +148,18 @@ Status job_model(Options *o, JobFiles *files)
 
 /* ---- data */
 
-static const char *data_path_find(const Options *o)
+static Status data_path_find(const Options *o, const char **path)
 {
-    static const char *const places[] = {"/usr/share/datasets/fashion-mnist", "/usr/local/share/datasets/fashion-mnist",
-                                         "data"};
-    if (o->data_path) return o->data_path;
-    for (size_t i = 0; i + 1 < sizeof places / sizeof *places; i++)
-        if (access(places[i], R_OK) == 0) return places[i];
-    return places[0];
+    static const char *const places[] = {"/usr/share/datasets/fashion-mnist",
+                                         "/usr/local/share/datasets/fashion-mnist"};
+    *path = o->data_path;
+    for (size_t i = 0; !*path && i < sizeof places / sizeof *places; i++)
+        if (access(places[i], R_OK) == 0) *path = places[i];
+    if (*path) return OK;
+    return FAIL(ERR_ARG,
+                "no --data-path, and no Fashion-MNIST in %s or %s (the Debian package dataset-fashion-mnist brings it; "
+                "scripts/images_to_idx.py makes a data set of your own images; --dataset synthetic needs none)",
+                places[0], places[1]);
 }
 
 static Status data_open(const Options *o, int64_t synthetic, JobFiles *files)
@@ -163,6 +167,7 @@ static Status data_open(const Options *o, int64_t synthetic, JobFiles *files)
     TrainJob *job = &files->job;
     ModelOptions *options = &job->program.options;
     bool made_up = synthetic > 0 || o->dataset == DATASET_SYNTHETIC;
+    const char *path;
     if (made_up) {
         int64_t count = synthetic > 0 ? synthetic : 4096;
         TRY(dataset_synthetic(count, options->classes, options->side, options->side, options->channels, 1,
@@ -171,8 +176,9 @@ static Status data_open(const Options *o, int64_t synthetic, JobFiles *files)
             TRY(dataset_synthetic(count / 4, options->classes, options->side, options->side, options->channels, 2,
                                   &files->test));
     } else {
-        TRY(dataset_open(data_path_find(o), SPLIT_TRAIN, &files->train));
-        TRY(dataset_open(data_path_find(o), SPLIT_TEST, &files->test));
+        TRY(data_path_find(o, &path));
+        TRY(dataset_open(path, SPLIT_TRAIN, &files->train));
+        TRY(dataset_open(path, SPLIT_TEST, &files->test));
         const DatasetInfo *train = dataset_info(files->train), *test = dataset_info(files->test);
         if (train->classes != test->classes || train->c != test->c)
             return FAIL(ERR_FORMAT, "training data has %d classes and %d channels, test data %d and %d", train->classes,

@@ -5,6 +5,7 @@
 #include "inception/models.h"
 #include "towers/record/files.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,13 @@ Status run_argument_apply(Options *options)
     const Model *model = NULL;
     char *run = options->argument_count ? options->arguments[0] : NULL;
     if (!run || model_find(run, &model) == OK) return OK; /* a model, whatever folders are called */
-    if (stat(run, &info) != 0 || !S_ISDIR(info.st_mode)) return OK;
+    if (stat(run, &info) != 0)
+        return strchr(run, '/') ? FAIL(ERR_ARG, "no run '%s': %s", run, strerror(errno)) : model_find(run, &model);
+    if (!S_ISDIR(info.st_mode))
+        return FAIL(ERR_ARG,
+                    "'%s' is a file; wanted a model or the folder of a run (a file of weights is: MODEL "
+                    "--weights %s)",
+                    run, run);
     TRY(model_of(run, &model));
     TRY(settings_apply(options, run));
     options->arguments[0] = (char *)model->name;

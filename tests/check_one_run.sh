@@ -39,6 +39,9 @@ ends 0 "12 classes" export runs/one
 ends 0 "12 x 1 x 1" info runs/one --device cpu
 ends 0 "data-path: \"$work/other\"" eval runs/one --data-path "$work/other" --data-path "$work/other" --dataset synthetic --print-config
 ends 2 "has no env.json" eval "$work/data"
+ends 2 "no run 'runs/two': No such file or directory" eval runs/two
+ends 2 "no model 'fashion_cn'; did you mean fashion_cnn?" eval fashion_cn
+ends 2 "is a file; wanted a model or the folder of a run" export runs/one/last.safetensors
 mkdir fashion_cnn # a folder that is called as a model does not stand in its way
 ends 2 "eval needs --weights" eval fashion_cnn
 echo '{}' >runs/one/env.json
@@ -50,6 +53,13 @@ ends 0 "run directory runs/two" "${train[@]}" --epochs 1 --experiment two --pret
 ends 4 "holds no weights" "${train[@]}" --epochs 1 --experiment three --pretrained "$work/data"
 ends 0 "all steps are done" "${train[@]}" --epochs 1 --resume runs/two
 ends 2 "then nothing, now epochs: 2" "${train[@]}" --epochs 2 --resume runs/two --sched cosine
+ends 0 "run directory runs/short" "${train[@]}" --towers 2 --max-steps 2 --eval-interval 0 --sched cosine --experiment short
+ends 2 "then max-steps: 2, now max-steps: not set" "${train[@]}" --towers 2 --resume runs/short --sched cosine
+ends 2 "then img-size: 20, now img-size: not set" train fashion_cnn --device cpu --data-path "$work/data" --resume runs/short
+
+# of a run that is too short to say anything, nothing is said in numbers
+ends 0 "too few steps" compare runs/short runs/one
+grep -nwE -- '[-+]?(nan|inf)' out && complain "compare prints numbers that are none"
 ends 0 "run directory runs/none" "${train[@]}" --epochs 0 --experiment none
 grep -q 'no report' err && complain "--epochs 0: $(cat err)"
 

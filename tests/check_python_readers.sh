@@ -20,7 +20,7 @@ if ! "$venv/bin/python" -c "$imports" 2>/dev/null; then
 fi
 
 "$driver" "$work/run" || exit 1
-"$venv/bin/python" - "$work/run" <<'PYTHON'
+"$venv/bin/python" - "$work/run" "$1/docs/records.md" <<'PYTHON'
 import csv, json, math, sys
 import numpy as np
 from safetensors import safe_open
@@ -89,5 +89,10 @@ assert (image.step, image.width, image.height) == (6, 3, 2) and image.encoded_im
 text = events.Tensors("options")[-1] # TensorBoard does not forget tensors
 assert text.tensor_proto.string_val[0] == b"lr: 0.1"
 assert events.SummaryMetadata("options").plugin_data.plugin_name == "text"
+
+# docs/records.md knows every key, column and tag
+page = open(sys.argv[2]).read()
+words = {key for row in rows for key in row} | set(table[0]) | {tag.removesuffix(" (raw)") for tag in wanted} - {"tower_1/loss"}
+assert not [word for word in words if f"`{word}`" not in page], [word for word in words if f"`{word}`" not in page]
 print("ok")
 PYTHON

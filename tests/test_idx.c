@@ -95,11 +95,42 @@ static void test_parse(void **state)
     }
 }
 
+static Bytes colour_of(uint32_t count, uint32_t rows, uint32_t columns, uint32_t channels, size_t n)
+{
+    Bytes b = images_of(count, rows, columns, 0);
+    b.data[3] = 4;
+    put_u32(&b, channels);
+    for (size_t i = 0; i < n; i++) put(&b, (uint8_t[]){(uint8_t)(i * 7)}, 1);
+    return b;
+}
+
+static void test_colour(void **state)
+{
+    (void)state;
+    Bytes b = colour_of(2, 2, 2, 3, 24);
+    Idx idx;
+    assert_int_equal(idx_parse("x", b.data, b.size, IDX_IMAGES, &idx), OK);
+    assert_true(idx.size[0] == 2 && idx.size[1] == 2 && idx.size[2] == 2 && idx.size[3] == 3 && idx.bytes == 24);
+    assert_memory_equal(idx.data, b.data + 20, 24);
+    idx_free(&idx);
+    expect_refused(&b, IDX_LABELS, "wanted magic 0x00000801 (IDX");
+    b = colour_of(2, 2, 2, 2, 16);
+    expect_refused(&b, IDX_IMAGES, "offset 16: wanted 1 or 3 channels, found 2");
+    b = colour_of(2, 2, 2, 4, 32);
+    expect_refused(&b, IDX_IMAGES, "offset 16: wanted channels from 1 to 3, found 4");
+    b = colour_of(1u << 31, 65500, 65500, 3, 0);
+    expect_refused(&b, IDX_IMAGES, "promises 9213241720832000000 pixels of 3 bytes, more than any memory has");
+    b = colour_of(1, 2, 2, 3, 11);
+    expect_refused(&b, IDX_IMAGES, "promises 12 bytes from offset 20 on, found 11");
+}
+
 static void test_refused_headers(void **state)
 {
     (void)state;
     Bytes b = labels_of(3, "\0\1\2", 3);
-    expect_refused(&b, IDX_IMAGES, "offset 0: wanted magic 0x00000803 (IDX, unsigned bytes, images), found 0x00000801");
+    expect_refused(&b, IDX_IMAGES,
+                   "offset 0: wanted magic 0x00000803 or 0x00000804 (IDX, unsigned bytes, images), found "
+                   "0x00000801");
     b.data[2] = 0x0d; /* floats */
     expect_refused(&b, IDX_LABELS, "found 0x00000d01");
     b = labels_of(0, "", 0);
@@ -230,6 +261,59 @@ static void test_dataset_without_name(void **state)
     dataset_close(d);
 }
 
+static void write_text(const char *folder, const char *name, const char *text)
+{
+    Bytes b = {0};
+    put(&b, text, strlen(text));
+    write_file(folder, name, &b);
+}
+
+/* Colour, and classes of one's own: their number and names, of which some are long, and not cut through a character. */
+static void test_own_classes(void **state)
+{
+    (void)state;
+    Bytes images = colour_of(2, 2, 2, 3, 24), labels = labels_of(2, "\0\2", 2);
+    write_file(scratch, "train-images-idx4-ubyte", &images);
+    write_file(scratch, "train-labels-idx1-ubyte", &labels);
+    write_text(scratch, "classes.txt", "cat\r\ndog\nabcdefghijklmnopqrstuvwxyzabcd\303\251");
+    Dataset *d = NULL;
+    assert_int_equal(dataset_open(scratch, SPLIT_TRAIN, &d), OK);
+    const DatasetInfo *info = dataset_info(d);
+    assert_true(info->classes == 3 && info->h == 2 && info->w == 2 && info->c == 3);
+    assert_string_equal(info->class_names[0], "cat");
+    assert_string_equal(info->class_names[2], "abcdefghijklmnopqrstuvwxyzabcd");
+    uint8_t pixels[12];
+    int32_t label = -1;
+    assert_int_equal(dataset_read(d, 1, pixels, &label), OK);
+    assert_int_equal(label, 2);
+    assert_memory_equal(pixels, images.data + 20 + 12, 12);
+    dataset_close(d);
+}
+
+static void test_own_classes_refused(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], many[2 * 257 + 1];
+    Bytes images = images_of(1, 1, 1, 1), labels = labels_of(1, "\2", 1);
+    write_file(scratch, "train-images-idx3-ubyte", &images);
+    write_file(scratch, "train-labels-idx1-ubyte", &labels);
+    write_text(scratch, "classes.txt", "cat\ndog\n");
+    expect_no_set(scratch, ERR_FORMAT, "wanted a label from 0 to 1, found 2 (for another number of classes: a file");
+    write_text(scratch, "classes.txt", "cat\n\nowl\n");
+    expect_no_set(scratch, ERR_FORMAT, "classes.txt': line 2: wanted the name of class 1, found nothing");
+    write_text(scratch, "classes.txt", "cat\nd\tg\nowl\n");
+    expect_no_set(scratch, ERR_FORMAT, "line 2: wanted the name of class 1, found control characters");
+    write_text(scratch, "classes.txt", "");
+    expect_no_set(scratch, ERR_FORMAT, "is empty");
+    for (int i = 0; i < 257; i++) memcpy(many + 2 * i, "a\n", 3);
+    write_text(scratch, "classes.txt", many);
+    expect_no_set(scratch, ERR_FORMAT, "at most 256 classes");
+    scratch_path(path, "classes.txt");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    expect_no_set(scratch, ERR_IO, "reading '");
+}
+
 static void test_dataset_refused(void **state)
 {
     (void)state;
@@ -321,12 +405,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse),
+        cmocka_unit_test(test_colour),
         cmocka_unit_test(test_refused_headers),
         cmocka_unit_test(test_refused_sizes),
         cmocka_unit_test(test_refused_gzip),
         cmocka_unit_test(test_gzip_bomb),
         cmocka_unit_test_setup_teardown(test_dataset, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(test_dataset_without_name, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_own_classes, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_own_classes_refused, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(test_dataset_refused, scratch_make, scratch_drop),
         cmocka_unit_test(test_debian_fashion_mnist),
         cmocka_unit_test(test_synthetic),

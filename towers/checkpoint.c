@@ -118,8 +118,8 @@ static Status room_check(const char *ckpt, const CheckpointContent *content)
     if (there < wanted)
         return FAIL(ERR_IO,
                     "the checkpoint of step %" PRId64
-                    " wants %.1f MiB, but '%s' has %.1f MiB: free some space, or keep fewer checkpoints",
-                    content->step, (double)wanted / 1048576, ckpt, (double)there / 1048576);
+                    " takes %.2f MiB, %.2f MiB more than '%s' has left: free some space, or keep fewer checkpoints",
+                    content->step, (double)wanted / 1048576, (double)(wanted - there) / 1048576, ckpt);
     return OK;
 }
 

@@ -152,16 +152,28 @@ static Status left_out_read(RunState *run, const json_t *list, const char *path)
     return OK;
 }
 
+/* A line "key: value" as a person reads it; `bytes` 0: no line. What is not set has no value, a number -1. */
+static void setting_text(const char *line, int bytes, char *text, size_t room)
+{
+    int colon = (int)strcspn(line, ":");
+    bool unset = bytes > colon && (bytes == colon + 2 || (bytes == colon + 4 && !strncmp(line + colon, ": -1", 4)));
+    if (bytes == 0)
+        snprintf(text, room, "nothing");
+    else
+        snprintf(text, room, "%.*s%s", unset ? colon + 2 : bytes, line, unset ? "not set" : "");
+}
+
 /* Name every setting that differs: the two texts have the same keys in the same order, or one has more. */
 static Status fail_changed(const char *path, const char *then, const char *now)
 {
-    char table[2048] = "";
+    char table[2048] = "", old[256], new[256];
     while (*then || *now) {
         int a = (int)strcspn(then, "\n"), b = (int)strcspn(now, "\n");
         size_t used = strlen(table);
+        setting_text(then, a, old, sizeof old);
+        setting_text(now, b, new, sizeof new);
         if (a != b || strncmp(then, now, (size_t)a))
-            snprintf(table + used, sizeof table - used, "\n  then %.*s, now %.*s", a ? a : 7, a ? then : "nothing",
-                     b ? b : 7, b ? now : "nothing");
+            snprintf(table + used, sizeof table - used, "\n  then %s, now %s", old, new);
         then += a + (then[a] == '\n');
         now += b + (now[b] == '\n');
     }

@@ -11,7 +11,7 @@ static void try_as(int dimensions, const uint8_t *data, size_t size)
     if (idx_parse("fuzz", data, size, dimensions, &idx) != OK) return;
     unsigned sum = 0;
     for (size_t i = 0; i < idx.bytes; i++) sum += idx.data[i];
-    if ((int64_t)idx.bytes != idx.size[0] * idx.size[1] * idx.size[2] || sum > 255 * idx.bytes) abort();
+    if ((int64_t)idx.bytes != idx.size[0] * idx.size[1] * idx.size[2] * idx.size[3] || sum > 255 * idx.bytes) abort();
     idx_free(&idx);
 }
 

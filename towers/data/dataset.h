@@ -5,7 +5,7 @@
  * out of range is ERR_FORMAT with its record and offset. So no reader here leaves out a sample or puts another in its
  * place, and there are none to count.
  *
- * Readers: idx.c (MNIST family, .gz or plain), synthetic.c (tf_cnn_benchmarks' truncated normal). */
+ * Readers: idx.c (MNIST family, .gz or plain; colour), synthetic.c (tf_cnn_benchmarks' truncated normal). */
 #ifndef TOWERS_DATA_DATASET_H
 #define TOWERS_DATA_DATASET_H
 
@@ -28,7 +28,8 @@ typedef struct DatasetInfo {
 typedef struct Dataset Dataset;
 
 /* `path`: a directory that holds (or holds a folder fashion-mnist/ with)
- * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]. Errors: ERR_FORMAT for a file that is not what it claims to be
+ * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] (idx4: with channels), and classes.txt where it is not ten
+ * classes. Errors: ERR_FORMAT for a file that is not what it claims to be
  * (file, offset, wanted, found), ERR_IO, ERR_ARG. */
 NODISCARD Status dataset_open(const char *path, Split split, Dataset **made);
 /* Fixed random images and labels, for benchmarks: truncated normal (mean 127, deviation 60), labels uniform. */

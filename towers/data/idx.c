@@ -15,6 +15,7 @@
 #include <xxhash.h>
 #include <zlib.h>
 
+#include "towers/data/class_names.h"
 #include "towers/data/reader.h"
 
 enum { SOURCE_BYTES = 1 << 16, DEFLATE_RATIO_MAX = 1032, GZIP_WINDOW = 16 + MAX_WBITS };
@@ -148,21 +149,19 @@ static uint32_t big_endian(const uint8_t *b)
     return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
-static Status read_sizes(Source *s, int dimensions, int64_t size[IDX_IMAGES])
+static Status read_sizes(Source *s, int dimensions, int64_t size[IDX_COLOUR])
 {
-    uint8_t raw[4 * IDX_IMAGES] = {0};
+    static const char *const what[IDX_COLOUR] = {"a number of records", "rows", "columns", "channels"};
+    static const int64_t most[IDX_COLOUR] = {IDX_COUNT_MAX, IDX_SIDE_MAX, IDX_SIDE_MAX, 3};
+    uint8_t raw[4 * IDX_COLOUR] = {0};
     TRY(source_read_all(s, raw, (size_t)dimensions * 4));
-    for (int i = 0; i < IDX_IMAGES; i++) {
+    for (int i = 0; i < IDX_COLOUR; i++) {
         size[i] = i < dimensions ? (int64_t)big_endian(raw + 4 * i) : 1;
-        int64_t most = i == 0 ? IDX_COUNT_MAX : IDX_SIDE_MAX;
-        if (size[i] < 1 || size[i] > most)
+        if (size[i] < 1 || size[i] > most[i])
             return FAIL(ERR_FORMAT, "'%s': offset %d: wanted %s from 1 to %" PRId64 ", found %" PRId64, s->name,
-                        4 + 4 * i,
-                        i == 0   ? "a number of records"
-                        : i == 1 ? "rows"
-                                 : "columns",
-                        most, size[i]);
+                        4 + 4 * i, what[i], most[i], size[i]);
     }
+    if (size[3] == 2) return FAIL(ERR_FORMAT, "'%s': offset 16: wanted 1 or 3 channels, found 2", s->name);
     return OK;
 }
 
@@ -171,11 +170,15 @@ static Status read_header(Source *s, int dimensions, Idx *idx)
     uint8_t raw[4] = {0};
     TRY(source_read_all(s, raw, sizeof raw));
     uint32_t wanted = 0x0800u + (uint32_t)dimensions, found = big_endian(raw);
-    if (found != wanted)
-        return FAIL(ERR_FORMAT, "'%s': offset 0: wanted magic 0x%08x (IDX, unsigned bytes, %s), found 0x%08x", s->name,
-                    wanted, kind_of(dimensions), found);
-    TRY(read_sizes(s, dimensions, idx->size));
-    idx->bytes = (size_t)(idx->size[0] * idx->size[1] * idx->size[2]); /* < 2^63 by the limits on the sizes */
+    bool colour = dimensions == IDX_IMAGES && found == 0x0800u + IDX_COLOUR;
+    if (found != wanted && !colour)
+        return FAIL(ERR_FORMAT, "'%s': offset 0: wanted magic 0x%08x%s (IDX, unsigned bytes, %s), found 0x%08x",
+                    s->name, wanted, dimensions == IDX_IMAGES ? " or 0x00000804" : "", kind_of(dimensions), found);
+    TRY(read_sizes(s, colour ? IDX_COLOUR : dimensions, idx->size));
+    size_t points = (size_t)(idx->size[0] * idx->size[1] * idx->size[2]); /* < 2^63 by the limits on the sizes */
+    if (__builtin_mul_overflow(points, (size_t)idx->size[3], &idx->bytes))
+        return FAIL(ERR_FORMAT, "'%s': the header promises %zu pixels of %" PRId64 " bytes, more than any memory has",
+                    s->name, points, idx->size[3]);
     return OK;
 }
 
@@ -288,7 +291,7 @@ static const char *const fashion_names[IDX_CLASSES] = {"T-shirt/top", "Trouser",
 static Status read_sample(const Dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label)
 {
     const IdxDataset *d = (const IdxDataset *)dataset;
-    size_t bytes = (size_t)(d->images.size[1] * d->images.size[2]);
+    size_t bytes = (size_t)(d->images.size[1] * d->images.size[2] * d->images.size[3]);
     memcpy(pixels, d->images.data + (size_t)index * bytes, bytes);
     *label = d->labels.data[index];
     return OK;
@@ -309,14 +312,15 @@ static void close_pair(Dataset *dataset)
     free(d);
 }
 
-/* folder/split-kind-idxN-ubyte, or the same with .gz, whichever is there. */
+/* folder/split-kind-idxN-ubyte, or the same with .gz, or of images with colour, whichever is there. */
 static bool find_file(const char *folder, Split split, int dimensions, char path[PATH_MAX])
 {
     static const char *const endings[] = {"", ".gz"};
     struct stat info;
-    for (int i = 0; i < 2; i++) {
+    int most = dimensions == IDX_IMAGES ? IDX_COLOUR : dimensions;
+    for (int i = 0; i < 2 * (most - dimensions + 1); i++) {
         int length = snprintf(path, PATH_MAX, "%s/%s-%s-idx%d-ubyte%s", folder, split_names[split], kind_of(dimensions),
-                              dimensions, endings[i]);
+                              dimensions + i / 2, endings[i % 2]);
         if (length < PATH_MAX && stat(path, &info) == 0) return true;
     }
     return false;
@@ -338,8 +342,9 @@ static Status find_pair(const char *path, Split split, Pair *pair)
     }
     return FAIL(ERR_FORMAT,
                 "no data set in '%s': looked there and in its folder fashion-mnist for %s-images-idx3-ubyte and "
-                "%s-labels-idx1-ubyte, each plain or with .gz. The Debian package dataset-fashion-mnist puts "
-                "Fashion-MNIST into /usr/share/datasets/fashion-mnist",
+                "%s-labels-idx1-ubyte, each plain or with .gz. scripts/images_to_idx.py makes these of folders of "
+                "images; the Debian package dataset-fashion-mnist puts Fashion-MNIST into "
+                "/usr/share/datasets/fashion-mnist",
                 path, split_names[split], split_names[split]);
 }
 
@@ -351,10 +356,11 @@ static Status check_labels(const Pair *pair, const IdxDataset *d)
                     "'%s' has %" PRId64 " labels, but '%s' has %" PRId64 " images: the two must come from one set",
                     pair->labels, labels, pair->images, images);
     for (int64_t i = 0; i < labels; i++) {
-        if (d->labels.data[i] >= IDX_CLASSES)
+        if (d->labels.data[i] >= d->base.info.classes)
             return FAIL(ERR_FORMAT,
-                        "'%s': record %" PRId64 " (offset %" PRId64 "): wanted a label from 0 to %d, found %d",
-                        pair->labels, i, i + 8, IDX_CLASSES - 1, d->labels.data[i]);
+                        "'%s': record %" PRId64 " (offset %" PRId64 "): wanted a label from 0 to %d, found %d (for "
+                        "another number of classes: a file classes.txt beside it, with a name a line)",
+                        pair->labels, i, i + 8, d->base.info.classes - 1, d->labels.data[i]);
     }
     return OK;
 }
@@ -394,14 +400,15 @@ static Status load_pair(const Pair *pair, IdxDataset *d)
 {
     TRY(idx_load(pair->labels, IDX_LABELS, &d->labels));
     TRY(idx_load(pair->images, IDX_IMAGES, &d->images));
-    TRY(check_labels(pair, d));
     DatasetInfo *info = &d->base.info;
     info->count = d->images.size[0];
     info->classes = IDX_CLASSES;
     info->h = (int32_t)d->images.size[1];
     info->w = (int32_t)d->images.size[2];
-    info->c = 1;
+    info->c = (int32_t)d->images.size[3];
     name_set(pair->folder, info);
+    TRY(class_names_read(pair->folder, IDX_CLASSES_MAX, info));
+    TRY(check_labels(pair, d));
     TRY(hash_pair(d));
     return OK;
 }

@@ -1,8 +1,8 @@
 /* IDX, the file format of the MNIST family (Y. LeCun, "The MNIST database of handwritten digits"): big-endian
  *     u8 0, u8 0, u8 type, u8 dimensions, u32 size[dimensions], then the elements, last index fastest.
- * Read here: type 8 (unsigned byte) with one dimension (labels) or three (images), plain or as one gzip member. Nothing
- * is allocated before the sizes are known to be possible, and a gzip stream is never expanded past its header's
- * promise. */
+ * Read here: type 8 (unsigned byte) with one dimension (labels), three (grey images) or four (images of 1 or 3
+ * channels, channels last), plain or as one gzip member. Nothing is allocated before the sizes are known to be possible,
+ * and a gzip stream is never expanded past its header's promise. */
 #ifndef TOWERS_DATA_IDX_H
 #define TOWERS_DATA_IDX_H
 
@@ -11,21 +11,22 @@
 
 #include "towers/data/dataset.h"
 
-enum { IDX_LABELS = 1, IDX_IMAGES = 3, IDX_SIDE_MAX = 65500, IDX_CLASSES = 10 };
+enum { IDX_LABELS = 1, IDX_IMAGES = 3, IDX_COLOUR = 4, IDX_SIDE_MAX = 65500, IDX_CLASSES = 10, IDX_CLASSES_MAX = 256 };
 #define IDX_COUNT_MAX (INT64_C(1) << 31)
 
 typedef struct Idx {
-    int64_t size[IDX_IMAGES]; /* records; of images also rows and columns (else 1) */
+    int64_t size[IDX_COLOUR]; /* records; of images also rows, columns and channels (else 1) */
     size_t bytes;             /* product of the sizes */
     uint8_t *data;            /* owned */
 } Idx;
 
-/* `dimensions` is IDX_LABELS or IDX_IMAGES; `name` is for messages. ERR_FORMAT, ERR_MEMORY, ERR_IO. */
+/* `dimensions` is IDX_LABELS, or IDX_IMAGES for those with and without colour; `name` is for messages. ERR_FORMAT, ERR_MEMORY, ERR_IO. */
 NODISCARD Status idx_load(const char *path, int dimensions, Idx *made);
 NODISCARD Status idx_parse(const char *name, const uint8_t *bytes, size_t size, int dimensions, Idx *made);
 void idx_free(Idx *idx);
 
-/* dataset_open for a directory of IDX files; see dataset.h. Labels must be below IDX_CLASSES. */
+/* dataset_open for a directory of IDX files; see dataset.h. Labels must be below the number of classes: that of
+ * classes.txt (class_names.h), else IDX_CLASSES. */
 NODISCARD Status idx_dataset_open(const char *path, Split split, Dataset **made);
 
 #endif

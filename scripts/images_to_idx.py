@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Folders of images, laid out as torchvision's ImageFolder wants them, become a data set for --data-path.
+
+usage: scripts/images_to_idx.py IMAGES OUT [--side 299] [--grey]
+
+IMAGES/train/CLASS/* and IMAGES/val/CLASS/* (or test/): every file is an image; classes are the folders of train, by name.
+Each image is scaled so that its shorter side fits, and its middle is kept: SIDE x SIDE pixels of red, green and blue, or of grey.
+OUT gets train- and t10k-images-idx4-ubyte (idx3: grey), their labels, and classes.txt. All images of a split are in memory while a
+run reads them: 1,000 images of 299 x 299 in colour take 268 MB. Needs Pillow (Debian: python3-pil; pip: pillow).
+
+Exit codes: 2 usage, 3 an image or a folder that is not as it should be; then nothing in OUT has been replaced.
+"""
+import argparse
+import os
+import struct
+import sys
+from pathlib import Path
+
+CLASSES_MAX = 256  # a label is a byte
+
+
+def refuse(message, code=3):
+    sys.exit(print(f"images_to_idx: {message}", file=sys.stderr) or code)
+
+
+try:
+    from PIL import Image, ImageOps
+except ImportError:
+    refuse("Pillow is missing (Debian: apt install python3-pil; pip: pip install pillow)", 5)
+
+
+def visible(folder):
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def samples_of(folder, classes):
+    """[(file, label)] of IMAGES/train or IMAGES/val."""
+    samples = []
+    for label, name in enumerate(classes):
+        files = visible(folder / name) if (folder / name).is_dir() else []
+        if not files:
+            refuse(f"{folder / name}: no images of class '{name}'")
+        samples += [(file, label) for file in files]
+    for extra in visible(folder):
+        if extra.name not in classes:
+            refuse(f"{extra}: not the folder of a class (train has: {', '.join(classes[:20])})")
+    return samples
+
+
+def pixels_of(file, side, mode):
+    try:
+        with Image.open(file) as image:
+            upright = ImageOps.exif_transpose(image).convert(mode)
+            return ImageOps.fit(upright, (side, side), Image.BICUBIC).tobytes()
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        refuse(f"{file}: {error}")
+
+
+def split_write(out, prefix, samples, side, mode):
+    """The two files of a split under temporary names; returns {temporary name: name}."""
+    kind = "idx4" if mode == "RGB" else "idx3"
+    sizes = [len(samples), side, side] + ([3] if mode == "RGB" else [])
+    labels, images = f"{prefix}-labels-idx1-ubyte", f"{prefix}-images-{kind}-ubyte"
+    (out / f".{labels}").write_bytes(struct.pack(">II", 0x801, len(samples)) + bytes(label for _, label in samples))
+    with open(out / f".{images}", "wb") as to:
+        to.write(struct.pack(f">I{len(sizes)}I", 0x800 + len(sizes), *sizes))
+        for file, _ in samples:
+            to.write(pixels_of(file, side, mode))
+    return {f".{name}": name for name in (labels, images)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("images", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--side", type=int, default=299, help="pixels of each side (default: 299)")
+    parser.add_argument("--grey", action="store_true", help="one channel instead of three")
+    args = parser.parse_args()
+    if not 1 <= args.side <= 4096:
+        refuse(f"--side {args.side}: wanted 1 to 4096", 2)
+    train = args.images / "train"
+    test = args.images / "val" if (args.images / "val").is_dir() else args.images / "test"
+    for folder in (train, test):
+        if not folder.is_dir():
+            refuse(f"{folder}: no such folder (wanted {args.images}/train/CLASS/* and {args.images}/val/CLASS/*)", 2)
+    classes = [path.name for path in visible(train) if path.is_dir()]
+    if not 1 <= len(classes) <= CLASSES_MAX:
+        refuse(f"{train}: wanted 1 to {CLASSES_MAX} folders, one for each class, found {len(classes)}")
+    splits = {"train": samples_of(train, classes), "t10k": samples_of(test, classes)}
+    written = {}
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+        for prefix, samples in splits.items():
+            written.update(split_write(args.out, prefix, samples, args.side, "L" if args.grey else "RGB"))
+        (args.out / ".classes.txt").write_text("".join(name + "\n" for name in classes), encoding="utf-8")
+        written[".classes.txt"] = "classes.txt"
+        for temporary, name in written.items():
+            os.replace(args.out / temporary, args.out / name)
+    except OSError as error:
+        refuse(f"{error}", 6)
+    finally:
+        for leftover in args.out.glob(".*-ubyte"):
+            leftover.unlink()
+    counts = {prefix: len(samples) for prefix, samples in splits.items()}
+    print(f"{args.out}: {len(classes)} classes, {counts['train']} training and {counts['t10k']} test images")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+/* Reads classes.txt; see class_names.h. A line without a name is refused: it would move the names behind it. */
+#include "towers/data/class_names.h"
+
+#include "towers/record/files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The line without its end, which may be that of another system; -1 for one that holds control characters. */
+static int line_trim(char *line)
+{
+    line[strcspn(line, "\r\n")] = 0;
+    for (const char *at = line; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f) return -1;
+    return (int)strlen(line);
+}
+
+/* As much as there is room for, and no character by half. */
+static void name_keep(char *to, size_t room, const char *name)
+{
+    size_t bytes = strlen(name);
+    if (bytes >= room)
+        for (bytes = room - 1; bytes > 0 && ((unsigned char)name[bytes] & 0xc0) == 0x80;) bytes--;
+    memcpy(to, name, bytes);
+    to[bytes] = 0;
+}
+
+static Status names_read(FILE *from, const char *path, int most, DatasetInfo *info)
+{
+    enum { NAMES = sizeof info->class_names / sizeof *info->class_names };
+    Status st = OK;
+    char *line = NULL;
+    size_t room = 0;
+    int count = 0;
+    while (st == OK && getline(&line, &room, from) > 0) {
+        int length = line_trim(line);
+        if (length < 1)
+            st = FAIL(ERR_FORMAT, "'%s': line %d: wanted the name of class %d, found %s", path, count + 1, count,
+                      length ? "control characters" : "nothing");
+        else if (count == most)
+            st = FAIL(ERR_FORMAT, "'%s': wanted at most %d classes, one a line", path, most);
+        else if (count < NAMES)
+            name_keep(info->class_names[count], sizeof *info->class_names, line);
+        count++;
+    }
+    if (st == OK && ferror(from)) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
+    if (st == OK && count == 0) st = FAIL(ERR_FORMAT, "'%s' is empty: wanted the name of a class in each line", path);
+    free(line);
+    if (st == OK) info->classes = count;
+    return st;
+}
+
+Status class_names_read(const char *folder, int most, DatasetInfo *info)
+{
+    char path[PATH_BYTES];
+    TRY(path_join(path, folder, "classes.txt"));
+    FILE *from = fopen(path, "re");
+    if (!from && errno == ENOENT) return OK;
+    if (!from) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    memset(info->class_names, 0, sizeof info->class_names);
+    Status st = names_read(from, path, most, info);
+    fclose(from);
+    return st;
+}
