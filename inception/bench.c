@@ -108,17 +108,18 @@ Status bench_open(Options *o, JobFiles *files)
     return OK;
 }
 
-static void banner_print(const TrainJob *job)
+static void banner_print(const TrainJob *job, int64_t batches)
 {
     int64_t global = shares_global(&job->shares);
     printf("Model:       %s\nDataset:     %s\nMode:        training\nBatch size:  %lld global\n             %lld per "
            "device\n",
            job->program.model->name, dataset_info(job->train)->name, (long long)global,
            (long long)(global / job->shares.towers));
-    printf("Num batches: %lld\nDevices:     %d towers in %d processes on %s, %d threads each\nData format: "
+    printf("Num batches: %lld\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: "
            "NHWC\nVariables:   replicated\n"
            "==========\nRunning warm up\n",
-           (long long)job->max_steps, job->shares.towers, job->processes, job->backend->name, job->threads);
+           (long long)batches, job->shares.towers, job->shares.towers == 1 ? "" : "s", job->processes,
+           job->processes == 1 ? "" : "es", job->backend->name, job->threads, job->threads == 1 ? "" : "s");
     fflush(stdout);
 }
 
@@ -146,7 +147,7 @@ Status bench_run(const Options *o, JobFiles *files, int *signal_number)
     files->job.on_step = step_seen;
     files->job.on_step_context = timing;
     files->job.quiet = true;
-    if (!timing->quiet) banner_print(&files->job);
+    if (!timing->quiet) banner_print(&files->job, o->batches);
     if (!timing->quiet && timing->warmup == 0) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
     st = train_timed(&files->job, signal_number);
     if (timing->unwritten && timing->unwritten != EPIPE)

@@ -40,7 +40,10 @@ static Status model_of(const char *run, const Model **model)
     json_t *root = json_load_file(path, 0, NULL);
     const char *name = json_string_value(json_object_get(root, "model"));
     Status st = name ? model_find(name, model)
-                     : FAIL(ERR_ARG, "'%s' is a folder, but not of a run: it has no env.json that names a model", run);
+                     : FAIL(ERR_ARG,
+                            "'%s' is a folder, but not of a run: it has no env.json that names a model (a checkpoint "
+                            "is: MODEL --weights %s)",
+                            run, run);
     json_decref(root);
     return st;
 }

@@ -63,6 +63,10 @@ grep -nwE -- '[-+]?(nan|inf)' out && complain "compare prints numbers that are n
 ends 0 "run directory runs/none" "${train[@]}" --epochs 0 --experiment none
 grep -q 'no report' err && complain "--epochs 0: $(cat err)"
 
+# a benchmark counts what it times, without the warm-up
+ends 0 "Num batches: 3" bench fashion_cnn --device cpu -b 4 --batches 3 --warmup-batches 1
+ends 0 "1 tower in 1 process on cpu" bench fashion_cnn --device cpu -b 4 --batches 1 --warmup-batches 0
+
 # results that nobody can read are a failure, a console that nobody reads is none
 "$towers" eval fashion_cnn --weights runs/two --data-path "$work/data" --img-size 20 --classes 12 --device cpu >&- 2>err
 [[ $? == 6 ]] || complain "eval with a closed standard output is no failure: $(cat err)"
