@@ -90,7 +90,7 @@ static char *command_text(void)
 static json_t *class_names(const DatasetInfo *info)
 {
     json_t *names = json_array();
-    for (int i = 0; i < info->classes && i < 16 && info->class_names[i][0]; i++)
+    for (int i = 0; i < info->classes && i < DATASET_NAMES && info->class_names[i][0]; i++)
         if (json_array_append_new(names, json_string(info->class_names[i])) != 0)
             json_array_append_new(names, json_string("")); /* not UTF-8 */
     return names;

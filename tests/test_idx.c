@@ -288,6 +288,13 @@ static void test_own_classes(void **state)
     assert_int_equal(label, 2);
     assert_memory_equal(pixels, images.data + 20 + 12, 12);
     dataset_close(d);
+
+    char twenty[] = "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm\nn\no\np\nq\nr\ns\nt\n";
+    write_text(scratch, "classes.txt", twenty);
+    assert_int_equal(dataset_open(scratch, SPLIT_TRAIN, &d), OK);
+    assert_int_equal(dataset_info(d)->classes, 20);
+    assert_string_equal(dataset_info(d)->class_names[19], "t");
+    dataset_close(d);
 }
 
 static void test_own_classes_refused(void **state)

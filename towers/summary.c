@@ -81,9 +81,10 @@ Status summary_images(TowerProcess *p, const Batch *batch)
     for (int32_t i = 0; i < batch->n && i < IMAGES; i++) {
         char tag[96];
         int32_t label = batch->labels[i];
-        bool named = label >= 0 && label < 16 && info->class_names[label][0];
-        snprintf(tag, sizeof tag, "first_batch/%d %s", i, named ? info->class_names[label] : "");
-        if (!named) snprintf(tag, sizeof tag, "first_batch/%d class %d", i, label);
+        if (label >= 0 && label < DATASET_NAMES && info->class_names[label][0])
+            snprintf(tag, sizeof tag, "first_batch/%d %s", i, info->class_names[label]);
+        else
+            snprintf(tag, sizeof tag, "first_batch/%d class %d", i, label);
         metrics_outcome(p->metrics, events_image(metrics_events(p->metrics), p->run.step, tag,
                                                  batch->pixels + i * image, batch->canvas, batch->canvas, batch->c));
     }
@@ -92,7 +93,7 @@ Status summary_images(TowerProcess *p, const Batch *batch)
 
 /* ---- parameters and gradients */
 
-static double mean_square(const float *values, size_t count)
+static double root_mean_square(const float *values, size_t count)
 {
     double sum = 0;
     for (size_t i = 0; i < count; i++) sum += (double)values[i] * (double)values[i];
@@ -114,7 +115,7 @@ static Status arena_summary(TowerProcess *p, int64_t step, Arena arena, const ch
         snprintf(tag, sizeof tag, "%s%s", entry->name, suffix);
         metrics_outcome(p->metrics, events_histogram(metrics_events(p->metrics), step, tag, host + entry->first,
                                                      (int64_t)entry->count));
-        *to = mean_square(host + entry->first, entry->count);
+        *to = root_mean_square(host + entry->first, entry->count);
         layers[i].name = entry->name;
     }
     return OK;

@@ -29,7 +29,6 @@ static void name_keep(char *to, size_t room, const char *name)
 
 static Status names_read(FILE *from, const char *path, int most, DatasetInfo *info)
 {
-    enum { NAMES = sizeof info->class_names / sizeof *info->class_names };
     Status st = OK;
     char *line = NULL;
     size_t room = 0;
@@ -41,7 +40,7 @@ static Status names_read(FILE *from, const char *path, int most, DatasetInfo *in
                       length ? "control characters" : "nothing");
         else if (count == most)
             st = FAIL(ERR_FORMAT, "'%s': wanted at most %d classes, one a line", path, most);
-        else if (count < NAMES)
+        else if (count < DATASET_NAMES)
             name_keep(info->class_names[count], sizeof *info->class_names, line);
         count++;
     }
