@@ -20,7 +20,7 @@
 enum { SMALL_N = 64, DOUBLE_N = 2 };
 
 typedef struct Setting {
-    bool siblings, pool, share, recompute, winograd, bf16, direct;
+    bool siblings, pool, share, recompute, winograd, bf16, direct, direct_f32;
 } Setting;
 
 typedef struct Pass {
@@ -37,8 +37,9 @@ static const Pass passes[] = {
     {"shared storage: liveness, in place, slices", "--share-storage", {.siblings = true, .pool = true}, {USUAL}, false},
     {"activations made twice", "--recompute", {USUAL}, {USUAL, .recompute = true}, true},
     {"Winograd's 3x3 convolutions", "--winograd", {USUAL}, {USUAL, .winograd = true}, false},
+    {"f32 without Winograd", "--no-winograd-f32", {USUAL}, {USUAL, .direct_f32 = true}, false},
     {"bf16 activations", "--amp", {USUAL}, {USUAL, .bf16 = true}, false},
-    {"the same without Winograd",
+    {"bf16 without Winograd",
      "--no-winograd-bf16",
      {USUAL, .bf16 = true},
      {USUAL, .bf16 = true, .direct = true},
@@ -157,7 +158,10 @@ static Status side_open(const Driver *d, const Task *task, const Setting *settin
 {
     ReplicaConfig config = {
         .backend = d->backend,
-        .device = {.threads = d->threads, .winograd = setting->winograd, .direct_bf16 = setting->direct},
+        .device = {.threads = d->threads,
+                   .winograd = setting->winograd,
+                   .direct_f32 = setting->direct_f32,
+                   .direct_bf16 = setting->direct},
         .program = program_of(task->model, task->side, setting),
         .local = 1,
         .train_n = {task->n},

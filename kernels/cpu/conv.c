@@ -269,16 +269,23 @@ static void state_destroy(ConvState *state)
     free(state);
 }
 
+static bool own_winograd_allowed(const Device *device, const Operands *o)
+{
+    if (o->x->dtype == DTYPE_BF16) return !device->config.direct_bf16;
+    return !device->config.direct_f32 && !window_is_winograd(device, o);
+}
+
 /* Kernels of our own, where one is faster than every candidate. */
 static Status own_choose(ConvState *state, Device *device, const Operands *o)
 {
     const WgradCode *code = o->kind == ONEDNN_CONV_DW ? wgrad_code() : NULL;
     bool turned = o->kind == ONEDNN_CONV_DX;
     const Tensor *from = turned ? o->y : o->x, *to = turned ? o->x : o->y;
-    bool winograd = o->x->dtype == DTYPE_F32 ? !device->config.direct_f32 : !device->config.direct_bf16;
-    if (winograd && o->kind == ONEDNN_CONV_DW && winograd_dw_takes(o->x, o->y, &o->window))
+    bool winograd = own_winograd_allowed(device, o);
+    bool halves = o->x->dtype == DTYPE_BF16; /* what weight gradients by Winograd's algorithms are written for */
+    if (winograd && halves && o->kind == ONEDNN_CONV_DW && winograd_dw_takes(o->x, o->y, &o->window))
         return winograd_dw_create(o->x, o->y, &o->window, cpu_threads(device), &state->winograd_dw);
-    if (winograd && o->kind == ONEDNN_CONV_DW && winograd_line_dw_takes(o->x, o->y, &o->window))
+    if (winograd && halves && o->kind == ONEDNN_CONV_DW && winograd_line_dw_takes(o->x, o->y, &o->window))
         return winograd_line_dw_create(o->x, o->y, &o->window, &state->winograd_line_dw);
     if (wgrad_takes(code, o->x, o->y))
         return wgrad_create(code, o->x, o->y, &o->window, cpu_threads(device), &state->wgrad);

@@ -1,12 +1,11 @@
-/* F(2x2, 3x3) in bf16; see winograd.h.
+/* F(2x2, 3x3); see winograd.h.
  *
- * Weights are transformed once a call: u[panel of outputs][point][pairs of inputs][outputs], a pair being a word that
- * vdpbf16ps multiplies at once. Then each member of the team takes blocks of tiles of 2x2 outputs: 8 tiles are
- * transformed to d[point][8][inputs], multiplied to m[point][8][outputs of a panel], and transformed back, all in its
- * caches. */
+ * Weights are transformed once a call: u[panel of outputs][point][words of inputs][outputs]. Then each member of the
+ * team takes blocks of tiles of 2x2 outputs: they are transformed to d[8 tiles][point][8][inputs], multiplied to
+ * m[8 tiles][point][8][outputs of a panel], one point after another so that its weights stay in the caches, and
+ * transformed back. */
 #include "kernels/cpu/winograd.h"
 
-#include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
 
 #include <stdlib.h>
@@ -18,53 +17,53 @@ enum {
     SIDE = 4, /* of the 4x4 pixels that a tile reads, and of its points */
     POINTS = SIDE * SIDE,
     TAPS = 9,
-    BLOCK = 32 /* tiles that one member of the team does at a time */
+    BLOCK = 16 /* tiles that one member of the team does at a time */
 };
 
 struct Winograd {
+    Dtype dtype;
     Shape x, y;
     int64_t x_pitch, y_pitch;
     int pad_h, pad_w;
     int tiles_h, tiles_w;
     bool turned;
     int threads;
-    int panels;
-    uint16_t *zeros; /* owned: a pixel outside the image */
+    Panels panels;
+    void *zeros; /* owned: a pixel outside the image */
 };
 
 /* One run. */
 typedef struct Run {
     const Winograd *g;
-    const uint16_t *x;
+    const void *x;
     const float *w;
     const Tensor *acc;
-    uint16_t *y;
+    void *y;
     uint32_t *u; /* transformed weights */
     char *own;   /* memory of the members of the team, one after another */
-    size_t own_bytes;
 } Run;
 
 bool winograd_takes(const Tensor *x, const Tensor *y, const Window *v)
 {
-    enum { FEW_CHANNELS = 32, FEW_PIXELS = 256 };
+    enum { FEW_CHANNELS = 32, FEW_PIXELS = 256, SHORT = 6 };
     bool square = v->kh == 3 && v->kw == 3 && v->stride_h == 1 && v->stride_w == 1 && v->pad_h < 3 && v->pad_w < 3;
-    bool halves = x->dtype == DTYPE_BF16 && y->dtype == DTYPE_BF16;
+    bool small = x->dtype == DTYPE_F32 && smaller(y->shape.h, y->shape.w) < SHORT; /* plain sums skip the padding */
     bool whole = x->shape.c % LANES == 0 && y->shape.c % LANES == 0;
-    return square && halves && whole && x->shape.c >= FEW_CHANNELS && y->shape.c >= FEW_CHANNELS &&
-           shape_pixels(y->shape) >= FEW_PIXELS && onednn_has_bf16() && !onednn_has_amx() &&
-           __builtin_cpu_supports("avx512bf16");
+    return square && !small && x->dtype == y->dtype && whole && x->shape.c >= FEW_CHANNELS &&
+           y->shape.c >= FEW_CHANNELS && shape_pixels(y->shape) >= FEW_PIXELS && tile_usable(x->dtype);
 }
 
 Status winograd_create(const Tensor *x, const Tensor *y, const Window *v, bool turned, int threads, Winograd **made)
 {
     Winograd *g = calloc(1, sizeof *g);
-    uint16_t *zeros = calloc((size_t)x->shape.c, sizeof *zeros);
+    void *zeros = calloc((size_t)x->shape.c, dtype_bytes(x->dtype));
     if (!g || !zeros) {
         free(g);
         free(zeros);
         return FAIL(ERR_MEMORY, "a convolution by Winograd's algorithm");
     }
-    *g = (Winograd){.x = x->shape,
+    *g = (Winograd){.dtype = x->dtype,
+                    .x = x->shape,
                     .y = y->shape,
                     .x_pitch = x->pitch,
                     .y_pitch = y->pitch,
@@ -74,7 +73,7 @@ Status winograd_create(const Tensor *x, const Tensor *y, const Window *v, bool t
                     .tiles_w = (y->shape.w + 1) / 2,
                     .turned = turned,
                     .threads = threads,
-                    .panels = (y->shape.c / LANES + VECTORS - 1) / VECTORS,
+                    .panels = panels_of(y->shape.c),
                     .zeros = zeros};
     *made = g;
     return OK;
@@ -89,35 +88,29 @@ void winograd_destroy(Winograd *winograd)
 
 /* ---- sizes */
 
-/* Vectors of outputs before panel k: panels are about equal. */
-static int64_t panel_first(const Winograd *g, int k)
-{
-    return (int64_t)g->y.c / LANES * k / g->panels;
-}
-
-static int panel_vectors(const Winograd *g, int k)
-{
-    return (int)(panel_first(g, k + 1) - panel_first(g, k));
-}
-
 static size_t u_bytes(const Winograd *g)
 {
-    return (size_t)POINTS * (size_t)g->x.c * (size_t)g->y.c * sizeof(uint16_t);
+    return (size_t)POINTS * (size_t)g->x.c * (size_t)g->y.c * dtype_bytes(g->dtype);
 }
 
 static size_t d_bytes(const Winograd *g)
 {
-    return (size_t)POINTS * BLOCK * (size_t)g->x.c * sizeof(uint16_t);
+    return (size_t)POINTS * BLOCK * (size_t)g->x.c * dtype_bytes(g->dtype);
 }
 
 static size_t m_bytes(void)
 {
-    return (size_t)POINTS * GROUP * VECTORS * LANES * sizeof(float);
+    return (size_t)POINTS * BLOCK * VECTORS * LANES * sizeof(float);
+}
+
+static size_t own_bytes(const Winograd *g)
+{
+    return d_bytes(g) + m_bytes();
 }
 
 size_t winograd_workspace_bytes(const Winograd *g)
 {
-    return u_bytes(g) + (size_t)g->threads * (d_bytes(g) + m_bytes());
+    return u_bytes(g) + (size_t)g->threads * own_bytes(g);
 }
 
 /* ---- weights: u = G w G', G = {1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1} */
@@ -132,82 +125,52 @@ TILE_INLINE void weights_line(__m512 a, __m512 b, __m512 c, __m512 *to, int step
     to[3 * step] = c;
 }
 
-/* Nine vectors `stride` floats apart, in reverse if the weights are turned. */
-TILE_INLINE void weights_transform(const float *w, int64_t stride, bool turned, __m512 u[POINTS])
+TILE_INLINE void weights_transform(const __m512 w[TAPS], __m512 u[POINTS])
 {
     __m512 rows[3 * SIDE];
-    if (turned) w += (TAPS - 1) * stride, stride = -stride;
-    for (int r = 0; r < 3; r++, w += 3 * stride)
-        weights_line(_mm512_loadu_ps(w), _mm512_loadu_ps(w + stride), _mm512_loadu_ps(w + 2 * stride), rows + SIDE * r,
-                     1);
+    for (int r = 0; r < 3; r++) weights_line(w[3 * r], w[3 * r + 1], w[3 * r + 2], rows + SIDE * r, 1);
     for (int s = 0; s < SIDE; s++) weights_line(rows[s], rows[SIDE + s], rows[2 * SIDE + s], u + s, SIDE);
 }
 
-/* Where the word of input pair `pair` and output `out` lies, for point 0; points are `*step` words apart. */
-static uint32_t *u_at(const Run *run, int pair, int out, int64_t *width, int64_t *step)
+/* 16 inputs from `in` on, for 16 outputs from `out` on. */
+TILE_INLINE void weights_square(Dtype dtype, const Run *run, int64_t in, int64_t out)
 {
     const Winograd *g = run->g;
-    int vector = out / LANES, k = 0;
-    while (panel_first(g, k + 1) <= vector) k++;
-    int64_t first = panel_first(g, k), pairs = g->x.c / 2;
-    *width = panel_vectors(g, k) * LANES;
-    *step = pairs * *width;
-    return run->u + first * LANES * pairs * POINTS + pair * *width + (out - first * LANES);
-}
-
-/* Inputs of the gradient are outputs of the convolution: rows of w. Two of them make words. */
-TILE_CODE static void weights_turned(const Run *run, int pair)
-{
-    const Winograd *g = run->g;
-    const int64_t c = g->y.c, row = TAPS * c;
-    for (int out = 0; out < g->y.c; out += LANES) {
-        __m512 low[POINTS], high[POINTS];
-        int64_t width, step;
-        uint32_t *to = u_at(run, pair, out, &width, &step);
-        weights_transform(run->w + 2 * pair * row + out, c, true, low);
-        weights_transform(run->w + (2 * pair + 1) * row + out, c, true, high);
-        for (int i = 0; i < POINTS; i++) {
-            __m512i below = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(low[i]));
-            __m512i above = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(high[i]));
-            _mm512_storeu_si512(to + i * step, _mm512_or_si512(below, _mm512_slli_epi32(above, 16)));
-        }
+    const int held = word_elements(dtype);
+    const int64_t words = g->x.c / held;
+    __m512 taps[LANES][TAPS], low[POINTS], high[POINTS], square[LANES];
+    for (int i = 0; i < TAPS; i++) {
+        tap_load(run->w, TAPS, g->turned ? g->y.c : g->x.c, g->turned, i, in, out, square);
+        for (int k = 0; k < LANES; k++) taps[k][i] = square[k];
+    }
+    for (int k = 0; k < LANES; k += held) {
+        int64_t width;
+        uint32_t *to = words_at(&g->panels, run->u, words, POINTS, (in + k) / held, out, &width);
+        weights_transform(taps[k], low);
+        weights_transform(taps[k + held - 1], high);
+        for (int i = 0; i < POINTS; i++) words_join(dtype, to + i * words * width, low[i], high[i]);
     }
 }
 
-/* 16 inputs of one output: 8 words of 8 different rows. */
-TILE_CODE static void weights_straight(const Run *run, int out)
-{
-    const Winograd *g = run->g;
-    const int64_t c = g->x.c;
-    for (int in = 0; in < g->x.c; in += LANES) {
-        __m512 u[POINTS];
-        int64_t width, step;
-        uint32_t *to = u_at(run, in / 2, out, &width, &step), words[LANES / 2];
-        weights_transform(run->w + out * TAPS * c + in, c, false, u);
-        for (int i = 0; i < POINTS; i++) {
-            _mm256_storeu_si256((__m256i *)(void *)words, (__m256i)_mm512_cvtneps_pbh(u[i]));
-            for (int k = 0; k < LANES / 2; k++) to[i * step + k * width] = words[k];
-        }
-    }
-}
-
-static void weights_chunk(void *context, int64_t first, int64_t end, int thread)
+TILE_CODE static void weights_chunk(void *context, int64_t first, int64_t end, int thread)
 {
     (void)thread;
     const Run *run = context;
-    for (int64_t i = first; i < end; i++) (run->g->turned ? weights_turned : weights_straight)(run, (int)i);
+    const int64_t squares = run->g->x.c / LANES; /* for 16 outputs */
+    for (int64_t i = first; i < end; i++)
+        BY_DTYPE(run->g->dtype, weights_square, run, i % squares * LANES, i / squares * LANES);
 }
 
 /* ---- tiles of x: d = B' x B, B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1} */
 
 /* `pixels`: the 4x4 of the tile. Point i goes to d + i * step. */
-TILE_CODE static void tile_transform(const uint16_t *const *pixels, int64_t channels, uint16_t *d, int64_t step)
+TILE_INLINE void tile_transform(Dtype dtype, const void *const *pixels, int64_t channels, void *d, int64_t step)
 {
     for (int64_t c = 0; c < channels; c += LANES) {
         __m512 t[POINTS];
         for (int s = 0; s < 4; s++) { /* down the columns */
-            __m512 a = half_load(pixels[s] + c), b = half_load(pixels[4 + s] + c);
-            __m512 e = half_load(pixels[8 + s] + c), f = half_load(pixels[12 + s] + c);
+            __m512 a = vector_load(dtype, pixels[s], c), b = vector_load(dtype, pixels[4 + s], c);
+            __m512 e = vector_load(dtype, pixels[8 + s], c), f = vector_load(dtype, pixels[12 + s], c);
             t[s] = _mm512_sub_ps(a, e);
             t[4 + s] = _mm512_add_ps(b, e);
             t[8 + s] = _mm512_sub_ps(e, b);
@@ -215,11 +178,11 @@ TILE_CODE static void tile_transform(const uint16_t *const *pixels, int64_t chan
         }
         for (int r = 0; r < 4; r++) { /* along the rows */
             const __m512 *row = t + 4 * r;
-            uint16_t *to = d + 4 * r * step + c;
-            half_store(to, _mm512_sub_ps(row[0], row[2]));
-            half_store(to + step, _mm512_add_ps(row[1], row[2]));
-            half_store(to + 2 * step, _mm512_sub_ps(row[2], row[1]));
-            half_store(to + 3 * step, _mm512_sub_ps(row[1], row[3]));
+            int64_t to = 4 * r * step + c;
+            vector_store(dtype, d, to, _mm512_sub_ps(row[0], row[2]));
+            vector_store(dtype, d, to + step, _mm512_add_ps(row[1], row[2]));
+            vector_store(dtype, d, to + 2 * step, _mm512_sub_ps(row[2], row[1]));
+            vector_store(dtype, d, to + 3 * step, _mm512_sub_ps(row[1], row[3]));
         }
     }
 }
@@ -235,41 +198,33 @@ static Place place_of(const Winograd *g, int64_t tile)
     return (Place){line / g->tiles_h, (int)(line % g->tiles_h) * 2, (int)(tile % g->tiles_w) * 2};
 }
 
-static void tile_read(const Run *run, int64_t tile, uint16_t *d)
+TILE_INLINE void tile_read(Dtype dtype, const Run *run, int64_t tile, void *d)
 {
     const Winograd *g = run->g;
-    const uint16_t *pixels[POINTS];
+    const void *pixels[POINTS];
     Place at = place_of(g, tile);
     int top = at.h - g->pad_h, left = at.w - g->pad_w;
-    const uint16_t *first = run->x + ((at.image * g->x.h + top) * g->x.w + left) * g->x_pitch;
+    int64_t first = (at.image * g->x.h + top) * g->x.w + left;
     for (int r = 0; r < SIDE; r++)
         for (int s = 0; s < SIDE; s++) {
             bool inside = top + r >= 0 && left + s >= 0 && top + r < g->x.h && left + s < g->x.w;
-            pixels[SIDE * r + s] = inside ? first + (r * g->x.w + s) * g->x_pitch : g->zeros;
+            pixels[SIDE * r + s] = inside ? vector_at(dtype, run->x, (first + r * g->x.w + s) * g->x_pitch) : g->zeros;
         }
-    tile_transform(pixels, g->x.c, d, GROUP * (int64_t)g->x.c);
-}
-
-/* ---- products: m[8][vectors * 16] = d[8][channels] u[channels][vectors * 16] */
-
-TILE_CODE static void group_multiply(const uint16_t *d, int64_t channels, const uint32_t *u, float *m, int vectors)
-{
-    const int64_t d_step = GROUP * channels, u_step = channels / 2 * vectors * LANES, m_step = GROUP * vectors * LANES;
-    for (int i = 0; i < POINTS; i++) group_product(d + i * d_step, channels, u + i * u_step, m + i * m_step, vectors);
+    tile_transform(dtype, pixels, g->x.c, d, GROUP * (int64_t)g->x.c);
 }
 
 /* ---- back: y = A' m A, A' = {1 1 1 0; 0 1 -1 -1} */
 
 /* A tile's outputs; NULL where a pixel does not exist, or nothing is added. */
 typedef struct Outputs {
-    uint16_t *to[4];
-    const uint16_t *acc[4];
+    void *to[4];
+    const void *acc[4];
 } Outputs;
 
-/* `vectors` vectors; points are `step` apart. */
-TILE_CODE static void tile_back(const float *m, int64_t step, int vectors, const Outputs *out)
+/* `width` outputs; points are `step` apart. */
+TILE_INLINE void tile_back(Dtype dtype, const float *m, int64_t step, int64_t width, const Outputs *out)
 {
-    for (int64_t c = 0; c < vectors * LANES; c += LANES) {
+    for (int64_t c = 0; c < width; c += LANES) {
         __m512 t[2 * SIDE];
         for (int s = 0; s < SIDE; s++) {
             __m512 a = _mm512_loadu_ps(m + s * step + c), b = _mm512_loadu_ps(m + (SIDE + s) * step + c);
@@ -283,14 +238,14 @@ TILE_CODE static void tile_back(const float *m, int64_t step, int vectors, const
             __m512 y = i % 2 == 0 ? _mm512_add_ps(_mm512_add_ps(row[0], row[1]), row[2])
                                   : _mm512_sub_ps(_mm512_sub_ps(row[1], row[2]), row[3]);
             if (!out->to[i]) continue;
-            if (out->acc[i]) y = _mm512_add_ps(y, half_load(out->acc[i] + c));
-            half_store(out->to[i] + c, y);
+            if (out->acc[i]) y = _mm512_add_ps(y, vector_load(dtype, out->acc[i], c));
+            vector_store(dtype, out->to[i], c, y);
         }
     }
 }
 
 /* A panel of a tile, whose first channel is `channel`. */
-static void tile_write(const Run *run, int64_t tile, const float *m, int vectors, int64_t channel)
+TILE_INLINE void tile_write(Dtype dtype, const Run *run, int64_t tile, const float *m, int64_t width, int64_t channel)
 {
     const Winograd *g = run->g;
     const Tensor *acc = run->acc;
@@ -300,47 +255,58 @@ static void tile_write(const Run *run, int64_t tile, const float *m, int vectors
         int h = at.h + i / 2, w = at.w + i % 2;
         int64_t pixel = (at.image * g->y.h + h) * g->y.w + w;
         if (h >= g->y.h || w >= g->y.w) continue;
-        out.to[i] = run->y + pixel * g->y_pitch + channel;
-        if (acc) out.acc[i] = (const uint16_t *)acc->data + pixel * acc->pitch + channel;
+        out.to[i] = vector_at(dtype, run->y, pixel * g->y_pitch + channel);
+        if (acc) out.acc[i] = vector_at(dtype, acc->data, pixel * acc->pitch + channel);
     }
-    tile_back(m, GROUP * vectors * LANES, vectors, &out);
+    tile_back(dtype, m, GROUP * width, width, &out);
 }
 
 /* ---- the whole */
 
-static void tiles_chunk(void *context, int64_t first, int64_t end, int thread)
+/* Point 0 of tile `tile` of a block, where a point of a tile takes `width`. */
+static int64_t tile_at(int64_t tile, int64_t width)
 {
-    const Run *run = context;
+    return (tile / GROUP * GROUP * POINTS + tile % GROUP) * width;
+}
+
+/* m = d u for `count` tiles and panel k. */
+TILE_INLINE void panel_multiply(Dtype dtype, const Run *run, const void *d, int64_t count, int64_t k, float *m)
+{
     const Winograd *g = run->g;
-    char *own = run->own + (size_t)thread * run->own_bytes;
-    uint16_t *d = (uint16_t *)(void *)own;
+    const int64_t channels = g->x.c, words = channels / word_elements(dtype), width = panels_width(&g->panels, k);
+    const uint32_t *u = run->u + panels_first(&g->panels, k) * words * POINTS;
+    for (int64_t i = 0; i < POINTS; i++, u += words * width)
+        for (int64_t t = 0; t < count; t += GROUP)
+            group_product(dtype, vector_at(dtype, d, tile_at(t, channels) + i * GROUP * channels), words, u,
+                          m + tile_at(t, width) + i * GROUP * width, width);
+}
+
+TILE_INLINE void block_run(Dtype dtype, const Run *run, int64_t first, int64_t count, char *own)
+{
+    const Winograd *g = run->g;
     float *m = (float *)(void *)(own + d_bytes(g));
-    int64_t channels = g->x.c, group = GROUP * POINTS * channels, count = end - first;
     for (int64_t t = 0; t < rounded_up(count, GROUP); t++) /* the last tile again, where a group is not full */
-        tile_read(run, first + smaller(t, count - 1), d + t / GROUP * group + t % GROUP * channels);
-    for (int k = 0; k < g->panels; k++) {
-        int vectors = panel_vectors(g, k);
-        const uint32_t *u = run->u + panel_first(g, k) * LANES * (channels / 2) * POINTS;
-        for (int64_t t = 0; t < count; t += GROUP) {
-            group_multiply(d + t / GROUP * group, channels, u, m, vectors);
-            for (int64_t i = 0; i < smaller(GROUP, count - t); i++)
-                tile_write(run, first + t + i, m + i * vectors * LANES, vectors, panel_first(g, k) * LANES);
-        }
+        tile_read(dtype, run, first + smaller(t, count - 1), vector_at(dtype, own, tile_at(t, g->x.c)));
+    for (int64_t k = 0; k < g->panels.count; k++) {
+        int64_t width = panels_width(&g->panels, k);
+        panel_multiply(dtype, run, own, count, k, m);
+        for (int64_t t = 0; t < count; t++)
+            tile_write(dtype, run, first + t, m + tile_at(t, width), width, panels_first(&g->panels, k));
     }
 }
 
-void winograd_run(const Winograd *g, const Device *device, const uint16_t *x, const float *w, const Tensor *acc,
-                  uint16_t *y, void *workspace)
+TILE_CODE static void tiles_chunk(void *context, int64_t first, int64_t end, int thread)
 {
-    Run run = {.g = g,
-               .x = x,
-               .w = w,
-               .acc = acc,
-               .y = y,
-               .u = workspace,
-               .own = (char *)workspace + u_bytes(g),
-               .own_bytes = d_bytes(g) + m_bytes()};
-    chunks_run(device, g->turned ? g->x.c / 2 : g->y.c, 4, weights_chunk, &run);
+    const Run *run = context;
+    char *own = run->own + (size_t)thread * own_bytes(run->g);
+    BY_DTYPE(run->g->dtype, block_run, run, first, end - first, own);
+}
+
+void winograd_run(const Winograd *g, const Device *device, const void *x, const float *w, const Tensor *acc, void *y,
+                  void *workspace)
+{
+    Run run = {.g = g, .x = x, .w = w, .acc = acc, .y = y, .u = workspace, .own = (char *)workspace + u_bytes(g)};
+    chunks_run(device, (int64_t)(g->x.c / LANES) * (g->y.c / LANES), 4, weights_chunk, &run);
     chunks_run(device, (int64_t)g->x.n * g->tiles_h * g->tiles_w, BLOCK, tiles_chunk, &run);
 }
 #else /* never called where winograd_takes says no */
@@ -354,7 +320,7 @@ Status winograd_create(const Tensor *x, const Tensor *y, const Window *window, b
                        Winograd **made)
 {
     (void)x, (void)y, (void)window, (void)turned, (void)threads, (void)made;
-    return FAIL(ERR_UNSUPPORTED, "Winograd's algorithm in bf16 needs AVX512-BF16");
+    return FAIL(ERR_UNSUPPORTED, "Winograd's algorithm needs AVX-512");
 }
 
 void winograd_destroy(Winograd *winograd)
@@ -368,8 +334,8 @@ size_t winograd_workspace_bytes(const Winograd *winograd)
     return 0;
 }
 
-void winograd_run(const Winograd *winograd, const Device *device, const uint16_t *x, const float *w, const Tensor *acc,
-                  uint16_t *y, void *workspace)
+void winograd_run(const Winograd *winograd, const Device *device, const void *x, const float *w, const Tensor *acc,
+                  void *y, void *workspace)
 {
     (void)winograd, (void)device, (void)x, (void)w, (void)acc, (void)y, (void)workspace;
 }

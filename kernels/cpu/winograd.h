@@ -1,9 +1,10 @@
-/* 3x3 convolutions of stride 1 in bf16 by Winograd's F(2x2, 3x3): 16 products where the window has 36.
+/* 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3): 16 products where the window has 36.
  *
- * Lavin and Gray, arXiv:1509.08308, section 4.1. Transforms are sums of a few f32 with factors 1, 1/2 and 1/4, rounded
- * to bf16 before the products, whose sums are f32: about twice the rounding of a convolution in bf16, see
- * docs/decisions/0006-winograd.md. The gradient with respect to x is the same with the weights turned; that with
- * respect to w is in winograd_dw.c. For AVX512-BF16: with AMX plain products are faster. */
+ * Lavin and Gray, arXiv:1509.08308, section 4.1. Transforms are sums of a few f32 with factors 1, 1/2 and 1/4; no output
+ * is made of a pixel outside its window, so that a window of zeros gives zero. In f32 the rounding is no coarser than
+ * that of plain sums, which are nine times as long; in bf16, where transforms are rounded before the products, about
+ * two and a half times: docs/decisions/0006-winograd.md. The gradient with respect to x is the same with the weights
+ * turned; that with respect to w is in winograd_dw.c. f32 takes AVX-512, bf16 AVX512-BF16 without AMX. */
 #ifndef TOWERS_KERNELS_CPU_WINOGRAD_H
 #define TOWERS_KERNELS_CPU_WINOGRAD_H
 
@@ -23,7 +24,7 @@ void winograd_destroy(Winograd *winograd);
 size_t winograd_workspace_bytes(const Winograd *winograd);
 
 /* y = x * w (+ acc, of the same shape as y, which may be y itself); weights packed OHWI in f32. */
-void winograd_run(const Winograd *winograd, const Device *device, const uint16_t *x, const float *w, const Tensor *acc,
-                  uint16_t *y, void *workspace);
+void winograd_run(const Winograd *winograd, const Device *device, const void *x, const float *w, const Tensor *acc,
+                  void *y, void *workspace);
 
 #endif

@@ -1,10 +1,13 @@
-/* What convolutions by Winograd's algorithms share in bf16: halves of vectors, and products of groups of tiles.
+/* What convolutions by Winograd's algorithms share: loads, words, panels of outputs, and products of groups of tiles.
  *
  * A product is m[8][vectors * 16] = d[8][channels] u[channels][vectors * 16] for one point of the algorithm: 8 tiles, a
- * panel of up to 3 vectors of outputs, all sums in registers. u holds words: two inputs that vdpbf16ps multiplies at
- * once. For AVX512-BF16; included by the files that check for it. */
+ * panel of up to 3 vectors of outputs, all sums in registers. d and u hold words, which one instruction multiplies at
+ * once: a float, or two bf16 for vdpbf16ps. Bodies take the dtype as a constant. All are compiled for AVX512-BF16, whose
+ * instructions only the intrinsics for bf16 name: in f32 they run wherever tile_usable says so. */
 #ifndef TOWERS_KERNELS_CPU_WINOGRAD_TILE_H
 #define TOWERS_KERNELS_CPU_WINOGRAD_TILE_H
+
+#include "kernels/cpu/onednn.h"
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -18,45 +21,165 @@ enum {
 #define TILE_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define TILE_INLINE TILE_CODE static inline __attribute__((always_inline))
 
-TILE_INLINE __m512 half_load(const uint16_t *from)
+/* With AMX plain products in bf16 are faster. */
+static inline bool tile_usable(Dtype dtype)
 {
-    __m256i halves = _mm256_loadu_si256((const __m256i *)(const void *)from);
+    bool bf16 = onednn_has_bf16() && !onednn_has_amx() && __builtin_cpu_supports("avx512bf16");
+    bool f32 =
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    return dtype == DTYPE_F32 ? f32 : dtype == DTYPE_BF16 && bf16;
+}
+
+/* ---- vectors of 16 elements, in f32 */
+
+TILE_INLINE void *vector_at(Dtype dtype, const void *base, int64_t index)
+{
+    return (char *)(uintptr_t)base + index * (dtype == DTYPE_F32 ? 4 : 2);
+}
+
+TILE_INLINE __m512 vector_load(Dtype dtype, const void *base, int64_t index)
+{
+    if (dtype == DTYPE_F32) return _mm512_loadu_ps((const float *)base + index);
+    __m256i halves = _mm256_loadu_si256((const __m256i *)(const void *)((const uint16_t *)base + index));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-TILE_INLINE void half_store(uint16_t *to, __m512 value)
+TILE_INLINE void vector_store(Dtype dtype, void *base, int64_t index, __m512 value)
 {
-    _mm256_storeu_si256((__m256i *)(void *)to, (__m256i)_mm512_cvtneps_pbh(value));
+    if (dtype == DTYPE_F32)
+        _mm512_storeu_ps((float *)base + index, value);
+    else
+        _mm256_storeu_si256((__m256i *)(void *)((uint16_t *)base + index), (__m256i)_mm512_cvtneps_pbh(value));
 }
 
-TILE_INLINE void group_sum(const uint16_t *d, int64_t channels, const uint32_t *u, float *m, const int vectors)
+/* Rows become columns: lanes of rows `step` apart change places, for steps of 1, 2, 4 and 8. */
+TILE_INLINE void square_transpose(__m512 rows[LANES])
 {
-    const int64_t pairs = channels / 2;
-    const uint32_t *words = (const uint32_t *)(const void *)d;
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for (int step = 1; step < LANES; step *= 2) {
+        __m512i by = _mm512_set1_epi32(step);
+        __mmask16 odd = _mm512_test_epi32_mask(lane, by);
+        __m512i low = _mm512_mask_add_epi32(lane, odd, lane, _mm512_set1_epi32(LANES - step));
+        __m512i high = _mm512_mask_add_epi32(_mm512_add_epi32(lane, by), odd, lane, _mm512_set1_epi32(LANES));
+        for (int i = 0; i < LANES; i++) {
+            if (i & step) continue;
+            __m512 a = rows[i], b = rows[i + step];
+            rows[i] = _mm512_permutex2var_ps(a, low, b);
+            rows[i + step] = _mm512_permutex2var_ps(a, high, b);
+        }
+    }
+}
+
+/* ---- words */
+
+/* Elements of a word. */
+static inline int word_elements(Dtype dtype)
+{
+    return dtype == DTYPE_F32 ? 1 : 2;
+}
+
+/* 16 words: `low`, or where a word holds two elements those of `low` and `high`. */
+TILE_INLINE void words_join(Dtype dtype, uint32_t *to, __m512 low, __m512 high)
+{
+    if (dtype == DTYPE_F32) {
+        _mm512_storeu_ps(to, low);
+        return;
+    }
+    __m512i below = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(low));
+    __m512i above = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(high));
+    _mm512_storeu_si512(to, _mm512_or_si512(below, _mm512_slli_epi32(above, 16)));
+}
+
+/* sum += a b */
+TILE_INLINE __m512 words_multiply(Dtype dtype, __m512 sum, __m512i a, __m512i b)
+{
+    if (dtype == DTYPE_F32) return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), sum);
+    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+}
+
+/* ---- panels: outputs are cut into about equal ones */
+
+typedef struct Panels {
+    int64_t vectors; /* of all outputs */
+    int64_t count;
+} Panels;
+
+static inline Panels panels_of(int64_t outputs)
+{
+    int64_t vectors = outputs / LANES;
+    return (Panels){vectors, (vectors + VECTORS - 1) / VECTORS};
+}
+
+/* The first output of panel k. */
+static inline int64_t panels_first(const Panels *p, int64_t k)
+{
+    return p->vectors * k / p->count * LANES;
+}
+
+static inline int64_t panels_width(const Panels *p, int64_t k)
+{
+    return panels_first(p, k + 1) - panels_first(p, k);
+}
+
+static inline int64_t panels_find(const Panels *p, int64_t out)
+{
+    int64_t k = 0;
+    while (panels_first(p, k + 1) <= out) k++;
+    return k;
+}
+
+/* ---- weights, packed OHWI: `taps` places of a window, whose rows have `channels` */
+
+/* Tap i of 16 inputs from `in` on, for 16 outputs from `out` on. `turned`: for the gradient, whose inputs are what the
+ * convolution calls outputs; taps are in reverse. */
+TILE_INLINE void tap_load(const float *w, int taps, int64_t channels, bool turned, int i, int64_t in, int64_t out,
+                          __m512 to[LANES])
+{
+    const int64_t row = taps * channels;
+    if (turned) w += in * row + (taps - 1 - i) * channels + out;
+    if (!turned) w += out * row + i * channels + in;
+    for (int k = 0; k < LANES; k++) to[k] = _mm512_loadu_ps(w + k * row);
+    if (!turned) square_transpose(to);
+}
+
+/* Where word `word` of the inputs for 16 outputs from `out` on lies in u[panel][point][words][width], for point 0. */
+static inline uint32_t *words_at(const Panels *p, uint32_t *u, int64_t words, int points, int64_t word, int64_t out,
+                                 int64_t *width)
+{
+    int64_t k = panels_find(p, out), first = panels_first(p, k);
+    *width = panels_width(p, k);
+    return u + first * words * points + word * *width + (out - first);
+}
+
+/* ---- products */
+
+TILE_INLINE void group_sum(Dtype dtype, const void *d, int64_t words, const uint32_t *u, float *m, const int vectors)
+{
+    const uint32_t *a = d;
     __m512 sum[GROUP][VECTORS];
     for (int t = 0; t < GROUP; t++)
         for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_setzero_ps();
-    for (int64_t k = 0; k < pairs; k++, u += vectors * LANES) {
-        __m512bh b[VECTORS];
-        for (int v = 0; v < vectors; v++) b[v] = (__m512bh)_mm512_loadu_si512(u + v * LANES);
+    for (int64_t k = 0; k < words; k++, u += vectors * LANES) {
+        __m512i b[VECTORS];
+        for (int v = 0; v < vectors; v++) b[v] = _mm512_loadu_si512(u + v * LANES);
         for (int t = 0; t < GROUP; t++) {
-            __m512bh a = (__m512bh)_mm512_set1_epi32((int)words[t * pairs + k]);
-            for (int v = 0; v < vectors; v++) sum[t][v] = _mm512_dpbf16_ps(sum[t][v], a, b[v]);
+            __m512i all = _mm512_set1_epi32((int)a[t * words + k]);
+            for (int v = 0; v < vectors; v++) sum[t][v] = words_multiply(dtype, sum[t][v], all, b[v]);
         }
     }
     for (int t = 0; t < GROUP; t++)
         for (int v = 0; v < vectors; v++) _mm512_storeu_ps(m + (t * vectors + v) * LANES, sum[t][v]);
 }
 
-/* One point. */
-TILE_INLINE void group_product(const uint16_t *d, int64_t channels, const uint32_t *u, float *m, int vectors)
+/* One point; `words` of each tile, `width` outputs. */
+TILE_INLINE void group_product(Dtype dtype, const void *d, int64_t words, const uint32_t *u, float *m, int64_t width)
 {
-    if (vectors == 3)
-        group_sum(d, channels, u, m, 3);
-    else if (vectors == 2)
-        group_sum(d, channels, u, m, 2);
+    if (width == 3 * LANES)
+        group_sum(dtype, d, words, u, m, 3);
+    else if (width == 2 * LANES)
+        group_sum(dtype, d, words, u, m, 2);
     else
-        group_sum(d, channels, u, m, 1);
+        group_sum(dtype, d, words, u, m, 1);
 }
 
 #endif

@@ -1,0 +1,343 @@
+/* Convolutions by our own Winograd algorithms and their gradients with respect to x: how far they are from double
+ * precision next to plain sums in f32, exact zeros where a window sees only zeros, and bits that depend neither on
+ * threads nor on the other images of a batch. That small integers come out exactly is in test_cpu_conv.c. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cpu/winograd.h"
+#include "kernels/cpu/winograd_line.h"
+
+typedef struct Case {
+    const char *name;
+    int n, ic, oc, h, w, kh, kw, pad_h, pad_w;
+} Case;
+
+/* Images of at least 256 pixels: one alone is computed as it is among others. */
+static const Case cases[] = {
+    {"3x3", 3, 48, 64, 17, 16, 3, 3, 1, 1},       {"3x3 of many channels", 2, 192, 112, 16, 17, 3, 3, 1, 1},
+    {"3x3 valid", 2, 32, 80, 19, 22, 3, 3, 0, 0}, {"1x7", 3, 64, 48, 17, 17, 1, 7, 0, 3},
+    {"7x1", 2, 160, 112, 17, 17, 7, 1, 3, 0},     {"1x7 without a last output", 2, 32, 64, 16, 20, 1, 7, 0, 3},
+    {"7x1 valid", 2, 80, 32, 28, 13, 7, 1, 0, 0},
+};
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static const OpKind kinds[] = {OP_CONV, OP_CONV_DX};
+static const Backend *backend;
+static uint64_t random_state = 1;
+
+static Window window_of(const Case *c)
+{
+    return (Window){c->kh, c->kw, 1, 1, c->pad_h, c->pad_w, false};
+}
+
+/* What a call reads and writes: x and y, or dy and dx. */
+static Shape shape_of(const Case *c, bool x)
+{
+    return x ? (Shape){c->n, c->ic, c->h, c->w}
+             : (Shape){c->n, c->oc, c->h + 2 * c->pad_h - c->kh + 1, c->w + 2 * c->pad_w - c->kw + 1};
+}
+
+static Tensor tensor_make(Shape shape, Dtype dtype)
+{
+    Tensor t = {.shape = shape, .dtype = dtype, .pitch = shape.c};
+    t.data = calloc((size_t)shape_count(shape), dtype_bytes(dtype));
+    assert_non_null(t.data);
+    return t;
+}
+
+static float value_at(const Tensor *t, int64_t at)
+{
+    if (t->dtype == DTYPE_F32) return ((float *)t->data)[at];
+    uint32_t word = (uint32_t)((uint16_t *)t->data)[at] << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+static void value_set(const Tensor *t, int64_t at, float value)
+{
+    uint32_t word;
+    memcpy(&word, &value, sizeof word);
+    if (t->dtype == DTYPE_F32)
+        ((float *)t->data)[at] = value;
+    else
+        ((uint16_t *)t->data)[at] = (uint16_t)(word >> 16);
+}
+
+/* Uniform in [-1, 1). */
+static void fill_random(const Tensor *t)
+{
+    for (int64_t i = 0; i < shape_count(t->shape); i++) {
+        random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+        value_set(t, i, (float)((double)(random_state >> 11) / (double)(UINT64_C(1) << 52) - 1));
+    }
+}
+
+/* A call of one case, and its tensors. */
+typedef struct Job {
+    const Case *c;
+    OpKind kind;
+    Tensor from, w, to;
+} Job;
+
+static Job job_make(const Case *c, OpKind kind, Dtype dtype)
+{
+    Job job = {c, kind};
+    job.from = tensor_make(shape_of(c, kind == OP_CONV), dtype);
+    job.to = tensor_make(shape_of(c, kind != OP_CONV), dtype);
+    job.w = tensor_make((Shape){c->oc, c->ic, c->kh, c->kw}, DTYPE_F32);
+    fill_random(&job.from);
+    fill_random(&job.w);
+    return job;
+}
+
+static void job_free(Job *job)
+{
+    free(job->from.data);
+    free(job->to.data);
+    free(job->w.data);
+}
+
+static void job_run(const Job *job, const DeviceConfig *config)
+{
+    Device device;
+    OpCall call = {.kind = job->kind, .name = job->c->name, .in_count = 3, .out_count = 1};
+    call.attr.conv.window = window_of(job->c);
+    call.in[0] = job->from, call.in[1] = job->w, call.out[0] = job->to;
+    assert_int_equal(backend->open(config, &device), OK);
+    const OpKernel *kernel = backend->kernels[job->kind];
+    if (kernel->prepare(&device, &call) != OK) fail_msg("%s", status_message());
+    call.workspace = aligned_alloc(64, (call.workspace_bytes + 127) / 64 * 64);
+    assert_non_null(call.workspace);
+    memset(call.workspace, 0xFF, call.workspace_bytes);
+    if (kernel->launch(&device, &call) != OK) fail_msg("%s", status_message());
+    kernel->discard(&device, &call);
+    free(call.workspace);
+    backend->close(&device);
+}
+
+static void *result_copy(const Job *job)
+{
+    size_t bytes = (size_t)shape_count(job->to.shape) * dtype_bytes(job->to.dtype);
+    void *copy = malloc(bytes);
+    assert_non_null(copy);
+    return memcpy(copy, job->to.data, bytes);
+}
+
+/* visit(context, value of what is read, of the weight, output) for every product. */
+typedef void Visit(void *context, double from, double w, int64_t to);
+
+static void each_product(const Job *job, Visit *visit, void *context)
+{
+    const Case *c = job->c;
+    const Shape x = shape_of(c, true), y = shape_of(c, false);
+    for (int64_t p = 0; p < shape_pixels(y); p++)
+        for (int k = 0; k < c->kh * c->kw; k++) {
+            int h = (int)(p / y.w % y.h) + k / c->kw - c->pad_h, w = (int)(p % y.w) + k % c->kw - c->pad_w;
+            if (h < 0 || w < 0 || h >= x.h || w >= x.w) continue;
+            int64_t pixel = (p / y.w / y.h * x.h + h) * x.w + w;
+            for (int o = 0; o < c->oc; o++)
+                for (int i = 0; i < c->ic; i++) {
+                    int64_t at_x = pixel * c->ic + i, at_y = p * c->oc + o;
+                    double weight = value_at(&job->w, ((int64_t)o * c->kh * c->kw + k) * c->ic + i);
+                    bool forward = job->kind == OP_CONV;
+                    visit(context, value_at(&job->from, forward ? at_x : at_y), weight, forward ? at_y : at_x);
+                }
+        }
+}
+
+static void sum_products(void *context, double from, double w, int64_t to)
+{
+    ((double *)context)[to] += from * w;
+}
+
+static void note_values(void *context, double from, double w, int64_t to)
+{
+    (void)w;
+    ((bool *)context)[to] |= from != 0;
+}
+
+static void need_winograd(Dtype dtype)
+{
+    Tensor t = {.shape = {2, 64, 16, 16}, .dtype = dtype, .pitch = 64};
+    Window square = {3, 3, 1, 1, 1, 1, false}, line = {1, 7, 1, 1, 0, 3, false};
+    if (winograd_takes(&t, &t, &square) && winograd_line_takes(&t, &t, &line)) return;
+    print_message("this processor has no code for it, or better code\n");
+    skip();
+}
+
+/* ---- accuracy */
+
+static double error_of(const Job *job, const double *wanted)
+{
+    double error = 0, norm = 0;
+    for (int64_t i = 0; i < shape_count(job->to.shape); i++) {
+        double off = value_at(&job->to, i) - wanted[i];
+        error += off * off;
+        norm += wanted[i] * wanted[i];
+    }
+    return sqrt(error / norm);
+}
+
+static void check_accuracy(const Case *c, OpKind kind)
+{
+    Job job = job_make(c, kind, DTYPE_F32);
+    int64_t count = shape_count(job.to.shape);
+    double *wanted = calloc((size_t)count, sizeof *wanted);
+    assert_non_null(wanted);
+    each_product(&job, sum_products, wanted);
+    job_run(&job, &(DeviceConfig){.threads = 2, .direct_f32 = true});
+    double direct = error_of(&job, wanted);
+    float *plain = result_copy(&job);
+    job_run(&job, &(DeviceConfig){.threads = 2});
+    double own = error_of(&job, wanted);
+    print_message("%s, %s: %.2g, direct %.2g, ratio %.2f\n", c->name, op_name(kind), own, direct, own / direct);
+    if (!memcmp(plain, job.to.data, (size_t)count * sizeof *plain)) fail_msg("%s: computed directly", c->name);
+    if (!(own <= 2 * direct)) fail_msg("%s, %s: an error of %g, direct %g", c->name, op_name(kind), own, direct);
+    free(plain);
+    free(wanted);
+    job_free(&job);
+}
+
+static void test_near_double_precision(void **state)
+{
+    (void)state;
+    need_winograd(DTYPE_F32);
+    for (int i = 0; i < CASES; i++)
+        for (int k = 0; k < 2; k++) check_accuracy(&cases[i], kinds[k]);
+}
+
+/* ---- zeros */
+
+/* Only some pixels are not zero: a few alone, and a rectangle. */
+static void leave_some(const Tensor *t)
+{
+    const Shape s = t->shape;
+    for (int64_t p = 0; p < shape_pixels(s); p++) {
+        int64_t h = p / s.w % s.h, w = p % s.w;
+        bool alone = (h * 31 + w * 17) % 61 == 0, inside = h > s.h / 2 && w > s.w / 2;
+        for (int i = 0; !alone && !inside && i < s.c; i++) value_set(t, p * s.c + i, 0);
+    }
+}
+
+static void check_zeros(const Case *c, OpKind kind, Dtype dtype)
+{
+    Job job = job_make(c, kind, dtype);
+    int64_t zeros = 0, count = shape_count(job.to.shape);
+    bool *seen = calloc((size_t)count, sizeof *seen);
+    assert_non_null(seen);
+    leave_some(&job.from);
+    each_product(&job, note_values, seen);
+    job_run(&job, &(DeviceConfig){.threads = 2});
+    for (int64_t i = 0; i < count; i++) {
+        zeros += !seen[i];
+        if (!seen[i] && value_at(&job.to, i) != 0)
+            fail_msg("%s, %s %s: %lld is %g where the window sees zeros alone", c->name, op_name(kind),
+                     dtype_name(dtype), (long long)i, (double)value_at(&job.to, i));
+    }
+    assert_true(zeros > count / 16 && zeros < count);
+    free(seen);
+    job_free(&job);
+}
+
+static void test_zeros_stay_zeros(void **state)
+{
+    const Dtype dtype = *(Dtype *)*state;
+    need_winograd(dtype);
+    for (int i = 0; i < CASES; i++)
+        for (int k = 0; k < 2; k++) check_zeros(&cases[i], kinds[k], dtype);
+}
+
+/* ---- bits */
+
+static void check_threads(const Case *c, OpKind kind, Dtype dtype)
+{
+    Job job = job_make(c, kind, dtype);
+    size_t bytes = (size_t)shape_count(job.to.shape) * dtype_bytes(dtype);
+    job_run(&job, &(DeviceConfig){.threads = 1});
+    void *one = result_copy(&job);
+    for (int threads = 2; threads <= 5; threads++) {
+        job_run(&job, &(DeviceConfig){.threads = threads});
+        if (memcmp(one, job.to.data, bytes)) fail_msg("%s: %d threads make other bits than one", c->name, threads);
+    }
+    free(one);
+    job_free(&job);
+}
+
+/* One image at a time. */
+static void check_batch(const Case *c, OpKind kind, Dtype dtype)
+{
+    Job job = job_make(c, kind, dtype);
+    Case alone = *c;
+    alone.n = 1;
+    job_run(&job, &(DeviceConfig){.threads = 2});
+    char *all = result_copy(&job);
+    size_t from = (size_t)shape_count(job.from.shape) * dtype_bytes(dtype) / (size_t)c->n;
+    size_t to = (size_t)shape_count(job.to.shape) * dtype_bytes(dtype) / (size_t)c->n;
+    for (int image = 0; image < c->n; image++) {
+        Job single = {.c = &alone, .kind = kind, .from = job.from, .w = job.w, .to = job.to};
+        single.from.data = (char *)job.from.data + (size_t)image * from;
+        single.to.data = (char *)job.to.data + (size_t)image * to;
+        single.from.shape.n = single.to.shape.n = 1;
+        job_run(&single, &(DeviceConfig){.threads = 2});
+        if (memcmp(single.to.data, all + (size_t)image * to, to))
+            fail_msg("%s: image %d has other bits alone than among %d", c->name, image, c->n);
+    }
+    free(all);
+    job_free(&job);
+}
+
+static void test_threads_and_batches_change_no_bit(void **state)
+{
+    const Dtype dtype = *(Dtype *)*state;
+    need_winograd(dtype);
+    for (int i = 0; i < CASES; i++)
+        for (int k = 0; k < 2; k++) {
+            check_threads(&cases[i], kinds[k], dtype);
+            check_batch(&cases[i], kinds[k], dtype);
+        }
+}
+
+/* F(4x4, 3x3), where it is asked for, comes first. */
+static void test_coarse_algorithm_comes_first(void **state)
+{
+    (void)state;
+    need_winograd(DTYPE_F32);
+    Job job = job_make(&cases[0], OP_CONV, DTYPE_F32);
+    size_t bytes = (size_t)shape_count(job.to.shape) * sizeof(float);
+    job_run(&job, &(DeviceConfig){.threads = 2, .winograd = true, .direct_f32 = true});
+    void *coarse = result_copy(&job);
+    job_run(&job, &(DeviceConfig){.threads = 2, .winograd = true});
+    assert_memory_equal(job.to.data, coarse, bytes);
+    free(coarse);
+    job_free(&job);
+}
+
+static int setup(void **state)
+{
+    char why[512];
+    (void)state;
+    if (backend_find("cpu", &backend, why, sizeof why) == OK) return 0;
+    print_message("%s\n", why);
+    return -1;
+}
+
+int main(void)
+{
+    static Dtype f32 = DTYPE_F32, bf16 = DTYPE_BF16;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_near_double_precision),
+        {"test_zeros_stay_zeros, f32", test_zeros_stay_zeros, NULL, NULL, &f32},
+        {"test_zeros_stay_zeros, bf16", test_zeros_stay_zeros, NULL, NULL, &bf16},
+        {"test_threads_and_batches_change_no_bit, f32", test_threads_and_batches_change_no_bit, NULL, NULL, &f32},
+        {"test_threads_and_batches_change_no_bit, bf16", test_threads_and_batches_change_no_bit, NULL, NULL, &bf16},
+        cmocka_unit_test(test_coarse_algorithm_comes_first),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
