@@ -6,6 +6,7 @@
 #include "nccl_sync/bucket.h"
 #include "towers/ledger.h"
 #include "towers/memory_plan.h"
+#include "towers/process.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -123,7 +124,7 @@ static void plan_table(const Plan *plan, const MemoryPlan *memory, size_t prepar
     PlanReport report;
     plan_report(plan, &report);
     for (int k = 0; k < MEMORY_CLASSES; k++) {
-        bool always = k != MEMORY_HALF && k != MEMORY_AVERAGE;
+        bool always = k != MEMORY_HALF && k != MEMORY_AVERAGE && k != MEMORY_SUM;
         if (always || memory->bytes[k]) bytes_row(to, memory_class_name((MemoryClass)k), memory->bytes[k]);
     }
     bytes_row(to, "prepared kernels, as measured here", prepared);
@@ -220,7 +221,8 @@ static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to
                              .local = 1,
                              .optimizer = job->optimizer,
                              .ema = job->ema_decay > 0,
-                             .accumulate = job->accumulate > 1};
+                             .accumulate = job->accumulate > 1,
+                             .sum = job_sum(job, 1)};
     memory_plan_start(&memory, &replica, layout);
     memory_plan_add(&memory, program.plan);
     plan_table(program.plan, &memory, after > before ? after - before : 0, to);

@@ -4,9 +4,7 @@
 #include "nccl_sync/comm_ops.h"
 
 #include <stdlib.h>
-#ifdef TOWERS_HAVE_CUDA
 #include <string.h>
-#endif
 
 Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Comm **made)
 {
@@ -56,9 +54,34 @@ void comm_memory_destroy(Device *device, CommMemory *memory)
     *memory = (CommMemory){0};
 }
 
-Status comm_enlist(Comm *comm, void *memory, size_t bytes)
+/* The last tower's gradients become the sum where they lie. A rank's other towers are gone by then, so their sum has a
+ * place of its own; so has every tower's part where the order of towers must hold. */
+CommSpace comm_space(const CommConfig *config)
+{
+    bool several = config->local > 1, narrow = config->reduce != DTYPE_F32;
+    size_t room = config->max_count * sizeof(float), staged = comm_staged(config) * sizeof(float);
+    return (CommSpace){.sum = config->ordered ? (size_t)config->towers * room
+                              : several       ? room
+                                              : staged,
+                       .small = narrow ? config->gradients * dtype_bytes(config->reduce) : 0,
+                       .guest = several && !config->ordered ? staged : 0};
+}
+
+size_t comm_bytes(const Backend *backend, const CommConfig *config)
+{
+    CommSpace space = comm_space(config);
+    return strcmp(backend->name, "cuda") == 0 ? space.sum + space.small + space.guest : 0;
+}
+
+Status comm_enlist(Comm *comm, const CommMemory *memory, size_t bytes)
 {
     return comm->ops->enlist ? comm->ops->enlist(comm, memory, bytes) : OK;
+}
+
+void comm_text(const Comm *comm, char *text, size_t bytes)
+{
+    *text = 0;
+    if (comm->ops->text) comm->ops->text(comm, text, bytes);
 }
 
 static Status range_check(const Comm *comm, size_t first, size_t count)
@@ -69,7 +92,7 @@ static Status range_check(const Comm *comm, size_t first, size_t count)
     return OK;
 }
 
-Status comm_give(Comm *comm, int tower, size_t first, const float *from, size_t count)
+Status comm_give(Comm *comm, int tower, size_t first, float *from, size_t count)
 {
     TRY(range_check(comm, first, count));
     if (tower < comm->config.first || tower >= comm->config.first + comm->config.local)

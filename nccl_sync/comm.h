@@ -2,7 +2,8 @@
  *
  * Ranks are processes; each holds `local` towers (virtual towers run one after another in one process), numbered
  * first .. first + local - 1 of `towers`. comm_shm.c sums in tower order through memory that all processes share, so
- * the result is bit-for-bit the same for any mapping of towers to processes; comm_nccl.c is ncclAllReduce.
+ * the result is bit-for-bit the same for any mapping of towers to processes; comm_nccl.c is ncclAllReduce, on the
+ * gradients where they lie.
  *
  * Collective: the same calls in the same order on every rank. A peer that left, called comm_abort, or did not arrive
  * before the deadline ends every other rank's call with ERR_COMM; none waits for ever. */
@@ -22,6 +23,7 @@ typedef struct CommConfig {
     /* NCCL only: */
     Dtype reduce;     /* f32, or the 16-bit format in which gradients travel and are summed */
     size_t gradients; /* elements [0, gradients), where they are given from device memory */
+    size_t staged;    /* of these [0, staged) are at times given from host memory instead */
     bool ordered;     /* add in tower order: the same bits for any number of GPUs and virtual towers */
     int ctas;         /* most thread blocks of a collective; 0: NCCL's choice */
 } CommConfig;
@@ -51,16 +53,23 @@ typedef struct CommMemory {
 } CommMemory;
 NODISCARD Status comm_memory_create(Device *device, size_t bytes, CommMemory *made); /* zeroed */
 void comm_memory_destroy(Device *device, CommMemory *memory);                        /* empty is fine */
-/* Contributions will come from there: NCCL is told. A matter of speed; `memory` must outlive the communicator. */
-NODISCARD Status comm_enlist(Comm *comm, void *memory, size_t bytes);
+/* Contributions will come from there: NCCL is told, by all ranks in the same way. A matter of speed; `memory` must
+ * outlive the communicator. Collective. */
+NODISCARD Status comm_enlist(Comm *comm, const CommMemory *memory, size_t bytes);
+/* Device memory that a communicator takes for its sums, beside what the contributions lie in; 0 on a CPU. */
+size_t comm_bytes(const Backend *backend, const CommConfig *config);
+/* "NCCL 2.28.9 sums the gradients in place, in a symmetric window"; "" where there is nothing to tell. */
+void comm_text(const Comm *comm, char *text, size_t bytes);
 
 /* Hand over tower `tower`'s contribution to elements [first, first + count) of this round's sum. f32; host memory, or
- * with NCCL the device's, read in the order of its LANE_COMPUTE, which then must stay as it is until comm_sum if this
- * rank has one tower. `tower` is one of this rank's, given in ascending order. */
-NODISCARD Status comm_give(Comm *comm, int tower, size_t first, const float *from, size_t count);
+ * with NCCL the device's, read in the order of its LANE_COMPUTE. Device memory that this rank's last tower gives belongs
+ * to the communicator until comm_sum: the sum may be made there, over the contribution. `tower` is one of this rank's,
+ * given in ascending order. */
+NODISCARD Status comm_give(Comm *comm, int tower, size_t first, float *from, size_t count);
 /* Sum of all towers' contributions to [first, first + count), in tower order, to `to` on every rank. Every tower must
- * have given this range in this round. Elements, not bytes. `to`: host memory, or with NCCL the device's, written in
- * the order of its LANE_COMPUTE, without waiting. */
+ * have given this very range in this round, and it is taken once. Elements, not bytes. `to`: host memory, or with NCCL
+ * the device's, written in the order of its LANE_COMPUTE, without waiting. Device memory from which the last tower gave
+ * costs no copy. */
 NODISCARD Status comm_sum(Comm *comm, size_t first, float *to, size_t count);
 
 NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root`; host memory */

@@ -1,84 +1,25 @@
 /* Collectives between GPUs: NCCL, one rank a process.
  *
- * fast: a rank's towers are added up in their order in one buffer on the device (a single tower's gradients are read
- * where they lie), and with the last one the all-reduce of that range starts on the communication lane, beside the
- * computation. Ranks are added in NCCL's order, the same on every rank. Gradients may travel in 16 bits, in f16 divided
- * by the number of ranks on the way.
+ * fast: a rank's towers are added up in their order, the last one where its contribution lies, and with it the
+ * all-reduce of that range starts there, in place, on the communication lane, beside the computation: no second buffer,
+ * no copy. Ranks are added in NCCL's order, the same on every rank. Gradients may travel in 16 bits (in f16 divided by
+ * the number of ranks on the way): that takes a buffer of 16 bits, and the sum is written back in f32.
  * ordered: every tower's contribution is broadcast to all ranks and added in tower order, as comm_shm does: the same
- * bits whichever rank holds which tower. Takes a buffer for each tower.
+ * bits whichever rank holds which tower. Not in place: all contributions are needed at once, a buffer for each tower.
  * Barrier, broadcast, the unique id and the news that a peer has left go through the processes' shared memory.
  *
  * Nothing here waits inside a library: communicators do not block, results are polled for, and a peer that has left or
  * a deadline ends the wait and aborts the communicator. After that nothing may be assumed about memory on
  * the device. */
-#include <cuda_runtime_api.h>
 #include <errno.h>
-#include <nccl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "nccl_sync/comm_ops.h"
+#include "nccl_sync/comm_nccl.h"
 
 enum { POLL_NS = 20000, SPINS = 200 };
-
-enum { ENLISTED = 4 };
-
-typedef struct NcclComm {
-    Comm *control;      /* owned: comm_shm */
-    CommShared *shared; /* borrowed */
-    Device *device;     /* borrowed */
-    ncclComm_t nccl;    /* owned; NULL before it is made and once it is aborted */
-    cudaStream_t stream;
-    cudaEvent_t done; /* owned: the end of the last collective */
-    CommMemory sum;   /* owned: f32 [max_count]; ordered: [towers][max_count] */
-    CommMemory small; /* owned: [gradients] of config.reduce, where that is 16 bits */
-    float *guest;     /* owned, device: [max_count], contributions that come from host memory; several local towers */
-    int *rank_of;     /* owned: [towers], ordered */
-    bool narrow;      /* the gradients of this round travel in 16 bits */
-    ncclRedOp_t op;   /* of gradients in 16 bits */
-    float enlarge;    /* what `op` has divided them by, in f16 */
-    void *handle[ENLISTED];
-    int handles;
-} NcclComm;
-
-/* What came with later versions than the oldest that is supported; NULL where the library at run time has it not. */
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
-#pragma weak ncclMemAlloc
-#pragma weak ncclMemFree
-#pragma weak ncclCommRegister
-#pragma weak ncclCommDeregister
-#define HAS_MEMORY (ncclMemAlloc && ncclMemFree && ncclCommRegister && ncclCommDeregister)
-#else
-#define HAS_MEMORY false
-static ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
-{
-    (void)memory, (void)bytes;
-    return ncclInvalidUsage;
-}
-static ncclResult_t ncclMemFree(void *memory)
-{
-    (void)memory;
-    return ncclInvalidUsage;
-}
-static ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
-{
-    (void)comm, (void)memory, (void)bytes, (void)handle;
-    return ncclInvalidUsage;
-}
-static ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
-{
-    (void)comm, (void)handle;
-    return ncclInvalidUsage;
-}
-#endif
-
-static bool has_memory(void)
-{
-    int version = 0;
-    if (!HAS_MEMORY) return false;
-    return ncclGetVersion(&version) == ncclSuccess && version >= NCCL_VERSION(2, 19, 0);
-}
 
 /* ---- waiting */
 
@@ -101,7 +42,7 @@ static void nccl_leave(NcclComm *c)
     c->nccl = NULL;
 }
 
-static Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what)
+Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what)
 {
     Status st = FAIL(ERR_COMM, "NCCL: %s in %s (%s)", ncclGetErrorString(result), what,
                      c->nccl ? ncclGetLastError(c->nccl) : "no communicator");
@@ -122,7 +63,7 @@ static Status still_together(Comm *comm, NcclComm *c, int64_t deadline, const ch
 }
 
 /* A call on a communicator that does not block has only begun when it says ncclInProgress. */
-static Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what)
+Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what)
 {
     int64_t deadline = now_ms() + comm->config.timeout_ms;
     for (int polls = 0; result == ncclInProgress; polls++) {
@@ -145,12 +86,6 @@ static Status cuda_check(NcclComm *c, cudaError_t error, const char *what)
     return FAIL(ERR_DEVICE, "CUDA: %s in %s", cudaGetErrorString(error), what);
 }
 
-/* Of a communicator that does not block: what is still being begun has not failed. */
-static bool is_failure(ncclResult_t result)
-{
-    return result != ncclSuccess && result != ncclInProgress;
-}
-
 /* Until the last all-reduce has ended on the device. */
 static Status done_wait(Comm *comm, NcclComm *c)
 {
@@ -162,7 +97,7 @@ static Status done_wait(Comm *comm, NcclComm *c)
         if (polls % 64 == 0) {
             TRY(still_together(comm, c, deadline, "the sum over the towers"));
             ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
-            if (asked != ncclSuccess || is_failure(result))
+            if (asked != ncclSuccess || nccl_failed(result))
                 return nccl_fail(c, asked != ncclSuccess ? asked : result,
                                  "the sum over the towers (ncclCommGetAsyncError)");
         }
@@ -210,15 +145,17 @@ static Status vector_run(NcclComm *c, OpKind kind, float scale, const float *a, 
     return st;
 }
 
-/* sum[i] += x[i] */
-static Status add(NcclComm *c, float *sum, const float *x, size_t count)
+/* to[i] = a[i] + b[i], where `to` may be either */
+static Status add(NcclComm *c, const float *a, const float *b, float *to, size_t count)
 {
-    return vector_run(c, OP_ADD, 1, sum, x, sum, count);
+    return vector_run(c, OP_ADD, 1, a, b, to, count);
 }
 
-static float *sum_at(const NcclComm *c, size_t first)
+/* Where contributions to a range are gathered that cannot be summed up where they lie. */
+static float *sum_at(const Comm *comm, const NcclComm *c, size_t first)
 {
-    return (float *)c->sum.data + first;
+    bool whole = comm->config.ordered || comm->config.local > 1;
+    return (float *)c->sum.data + (whole ? first : comm_staged_at(&comm->config, first));
 }
 
 static char *small_at(const Comm *comm, const NcclComm *c, size_t first)
@@ -228,7 +165,7 @@ static char *small_at(const Comm *comm, const NcclComm *c, size_t first)
 
 static float *slot_at(const Comm *comm, const NcclComm *c, int tower, size_t first)
 {
-    return sum_at(c, (size_t)tower * comm->config.max_count + first);
+    return sum_at(comm, c, (size_t)tower * comm->config.max_count + first);
 }
 
 static ncclDataType_t small_type(const Comm *comm)
@@ -236,24 +173,19 @@ static ncclDataType_t small_type(const Comm *comm)
     return comm->config.reduce == DTYPE_F16 ? ncclFloat16 : ncclBfloat16;
 }
 
-/* Gradients, and not the lanes behind them. */
-static bool is_narrow(const Comm *comm, const NcclComm *c, size_t first)
-{
-    return c->narrow && first < comm->config.gradients;
-}
-
-/* The ranks' sums of a range, `from` of each. */
-static Status reduce_start(Comm *comm, NcclComm *c, size_t first, const float *from, size_t count)
+/* The ranks' sums of a range, made where this rank's part lies. */
+static Status reduce_start(Comm *comm, NcclComm *c, const GivenRange *range)
 {
     ncclResult_t begun;
-    bool narrow = is_narrow(comm, c, first);
-    char *range = narrow ? small_at(comm, c, first) : (char *)sum_at(c, first);
-    if (narrow) TRY(c->device->backend->convert(c->device, range, comm->config.reduce, from, DTYPE_F32, count));
+    float *at = range->at;
+    char *small = range->narrow ? small_at(comm, c, range->first) : NULL;
+    if (range->narrow)
+        TRY(c->device->backend->convert(c->device, small, comm->config.reduce, at, DTYPE_F32, range->count));
     TRY(c->device->backend->wait(c->device, LANE_COMM, LANE_COMPUTE));
-    if (narrow)
-        begun = ncclAllReduce(range, range, count, small_type(comm), c->op, c->nccl, c->stream);
+    if (range->narrow)
+        begun = ncclAllReduce(small, small, range->count, small_type(comm), c->op, c->nccl, c->stream);
     else
-        begun = ncclAllReduce(from, range, count, ncclFloat32, ncclSum, c->nccl, c->stream);
+        begun = ncclAllReduce(at, at, range->count, ncclFloat32, ncclSum, c->nccl, c->stream);
     return nccl_settle(comm, c, begun, "ncclAllReduce");
 }
 
@@ -263,72 +195,120 @@ static Status gather_start(Comm *comm, NcclComm *c, size_t first, size_t count)
     TRY(c->device->backend->wait(c->device, LANE_COMM, LANE_COMPUTE));
     TRY(nccl_settle(comm, c, ncclGroupStart(), "ncclGroupStart"));
     ncclResult_t begun = ncclSuccess;
-    for (int t = 0; t < comm->config.towers && (begun == ncclSuccess || begun == ncclInProgress); t++) {
+    for (int t = 0; t < comm->config.towers && !nccl_failed(begun); t++) {
         float *slot = slot_at(comm, c, t, first);
         begun = ncclBroadcast(slot, slot, count, ncclFloat32, c->rank_of[t], c->nccl, c->stream);
     }
     ncclResult_t ended = ncclGroupEnd();
-    if (begun != ncclSuccess && begun != ncclInProgress) return nccl_fail(c, begun, "ncclBroadcast");
+    if (nccl_failed(begun)) return nccl_fail(c, begun, "ncclBroadcast");
     return nccl_settle(comm, c, ended, "ncclGroupEnd");
 }
 
-static Status sum_start(Comm *comm, NcclComm *c, size_t first, const float *from, size_t count)
+/* One that was given, and the sum of it not taken; NULL: there is none. */
+static GivenRange *range_find(NcclComm *c, size_t first)
 {
-    if (count == 0) return OK;
+    for (int i = 0; i < c->ranges; i++)
+        if (c->range[i].first == first) return &c->range[i];
+    return NULL;
+}
+
+static Status sum_start(Comm *comm, NcclComm *c, const GivenRange *given)
+{
+    GivenRange *range = range_find(c, given->first);
+    if (given->count == 0) return OK;
     if (!c->nccl) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
+    if (!range && c->ranges == RANGES_MAX)
+        return FAIL(ERR_INTERNAL, "more than %d ranges of one round are given, and their sums not taken", RANGES_MAX);
     if (comm->config.ordered)
-        TRY(gather_start(comm, c, first, count));
+        TRY(gather_start(comm, c, given->first, given->count));
     else
-        TRY(reduce_start(comm, c, first, from, count));
+        TRY(reduce_start(comm, c, given));
+    c->joined = false;
+    *(range ? range : &c->range[c->ranges++]) = *given;
     return cuda_check(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord behind the sum over the towers");
 }
 
-/* The local towers' sum is built in their order; *from tells where it lies with the last of them. */
-static Status tower_add(Comm *comm, NcclComm *c, int tower, size_t first, const float **from, bool on_host,
-                        size_t count)
+/* From host memory: the first tower's starts the sum, the others' are added. */
+static Status guest_add(Comm *comm, NcclComm *c, int tower, size_t first, const float *from, size_t count)
 {
     const CommConfig *config = &comm->config;
-    if (tower == config->first) {
-        if (config->local == 1 && !on_host) return OK; /* read where it lies */
-        TRY(copy_in(c, sum_at(c, first), *from, on_host, count));
-    } else if (on_host) {
-        TRY(copy_in(c, c->guest + first, *from, true, count));
-        TRY(add(c, sum_at(c, first), c->guest + first, count));
-    } else {
-        TRY(add(c, sum_at(c, first), *from, count));
-    }
-    *from = sum_at(c, first);
-    return OK;
+    float *sum = sum_at(comm, c, first), *guest;
+    if (first < config->gradients && first + count > config->staged)
+        return FAIL(ERR_INTERNAL, "%zu elements from %zu on from host memory, room for %zu", count, first,
+                    config->staged);
+    if (tower == config->first) return copy_in(c, sum, from, true, count);
+    guest = c->guest + comm_staged_at(config, first);
+    TRY(copy_in(c, guest, from, true, count));
+    return add(c, sum, guest, sum, count);
 }
 
-static Status nccl_give(Comm *comm, int tower, size_t first, const float *from, size_t count)
+/* The local towers' sum is built in their order, and ends where the last one's contribution lies: range->at. The
+ * gradients of the others are gone by then, for their towers share one arena: they have been kept in c->sum. */
+static Status tower_add(Comm *comm, NcclComm *c, int tower, float *from, bool on_host, GivenRange *range)
+{
+    const CommConfig *config = &comm->config;
+    bool starts = tower == config->first, ends = tower == config->first + config->local - 1;
+    float *sum = sum_at(comm, c, range->first);
+    range->at = ends && !on_host ? from : sum;
+    if (on_host) return guest_add(comm, c, tower, range->first, from, range->count);
+    if (starts) return ends ? OK : copy_in(c, sum, from, false, range->count);
+    return add(c, sum, from, range->at, range->count);
+}
+
+static Status nccl_give(Comm *comm, int tower, size_t first, float *from, size_t count)
 {
     NcclComm *c = comm->impl;
     bool on_host = false;
+    GivenRange range = {.first = first, .count = count};
     TRY(place_ask(c, from, &on_host));
-    if (first < comm->config.gradients) c->narrow = c->small.data && !on_host;
-    if (comm->config.ordered)
+    range.narrow = c->small.data && !on_host && first < comm->config.gradients;
+    if (comm->config.ordered) {
+        range.at = sum_at(comm, c, first);
         TRY(copy_in(c, slot_at(comm, c, tower, first), from, on_host, count));
-    else
-        TRY(tower_add(comm, c, tower, first, &from, on_host, count));
-    return tower == comm->config.first + comm->config.local - 1 ? sum_start(comm, c, first, from, count) : OK;
+    } else {
+        TRY(tower_add(comm, c, tower, from, on_host, &range));
+    }
+    return tower == comm->config.first + comm->config.local - 1 ? sum_start(comm, c, &range) : OK;
 }
 
 /* ---- the result */
 
-static Status ordered_add(Comm *comm, NcclComm *c, size_t first, size_t count)
+/* In the order of the towers, the last one straight to `to`. */
+static Status ordered_add(Comm *comm, NcclComm *c, const GivenRange *range, float *to)
 {
-    for (int t = 1; t < comm->config.towers; t++) TRY(add(c, sum_at(c, first), slot_at(comm, c, t, first), count));
+    const float *sum = range->at;
+    if (comm->config.towers == 1 && to != sum) return copy_in(c, to, sum, false, range->count);
+    for (int t = 1; t < comm->config.towers; t++) {
+        TRY(add(c, sum, slot_at(comm, c, t, range->first), to, range->count));
+        sum = to;
+    }
     return OK;
 }
 
 /* Back to f32, and to the sum from what `op` made of it. */
-static Status widen(Comm *comm, NcclComm *c, size_t first, size_t count)
+static Status widen(Comm *comm, NcclComm *c, const GivenRange *range, float *to)
 {
-    float *to = sum_at(c, first);
-    TRY(c->device->backend->convert(c->device, to, DTYPE_F32, small_at(comm, c, first), comm->config.reduce, count));
+    const char *small = small_at(comm, c, range->first);
+    TRY(c->device->backend->convert(c->device, to, DTYPE_F32, small, comm->config.reduce, range->count));
     if (comm->config.reduce != DTYPE_F16) return OK;
-    return vector_run(c, OP_AFFINE, c->enlarge, to, NULL, to, count);
+    return vector_run(c, OP_AFFINE, c->enlarge, to, NULL, to, range->count);
+}
+
+/* What the collective brought, in f32 on the device: to `to`, or where it is made if that will do (`to` NULL). */
+static Status range_finish(Comm *comm, NcclComm *c, const GivenRange *range, float *to)
+{
+    if (!to) to = range->at;
+    if (comm->config.ordered) return ordered_add(comm, c, range, to);
+    if (range->narrow) return widen(comm, c, range, to);
+    return to == range->at ? OK : copy_in(c, to, range->at, false, range->count);
+}
+
+/* What LANE_COMPUTE does from here on comes after the collectives that have been started. */
+static Status lanes_join(NcclComm *c)
+{
+    if (!c->joined) TRY(c->device->backend->wait(c->device, LANE_COMPUTE, LANE_COMM));
+    c->joined = true;
+    return OK;
 }
 
 static Status nccl_sum(Comm *comm, size_t first, float *to, size_t count)
@@ -337,18 +317,20 @@ static Status nccl_sum(Comm *comm, size_t first, float *to, size_t count)
     const Backend *backend = c->device->backend;
     bool on_host = false;
     if (count == 0) return OK;
-    TRY(place_ask(c, to, &on_host));
-    if (on_host)
-        TRY(done_wait(comm, c));
-    else
-        TRY(backend->wait(c->device, LANE_COMPUTE, LANE_COMM));
-    if (comm->config.ordered) TRY(ordered_add(comm, c, first, count));
-    if (!comm->config.ordered && is_narrow(comm, c, first)) TRY(widen(comm, c, first, count));
-    if (on_host) {
-        TRY(backend->download(c->device, to, sum_at(c, first), count * sizeof *to));
-        return backend->finish(c->device, LANE_COMPUTE);
+    GivenRange *given = range_find(c, first);
+    if (!given || given->count != count)
+        return FAIL(ERR_INTERNAL, "the sum of %zu elements from %zu on is wanted, which nobody gave", count, first);
+    GivenRange range = *given;
+    *given = c->range[--c->ranges];
+    if (to != range.at) TRY(place_ask(c, to, &on_host));
+    if (!on_host) {
+        TRY(lanes_join(c));
+        return range_finish(comm, c, &range, to);
     }
-    return copy_in(c, to, sum_at(c, first), false, count);
+    TRY(done_wait(comm, c));
+    TRY(range_finish(comm, c, &range, NULL));
+    TRY(backend->download(c->device, to, range.at, count * sizeof *to));
+    return backend->finish(c->device, LANE_COMPUTE);
 }
 
 /* ---- the rest is the processes' */
@@ -370,7 +352,7 @@ static Status nccl_look(Comm *comm)
     TRY(still_together(comm, c, INT64_MAX, "the sum over the towers"));
     if (!c->nccl) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
     ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
-    if (asked == ncclSuccess && !is_failure(result)) return OK;
+    if (asked == ncclSuccess && !nccl_failed(result)) return OK;
     return nccl_fail(c, asked != ncclSuccess ? asked : result, "the sum over the towers (ncclCommGetAsyncError)");
 }
 
@@ -381,16 +363,14 @@ static void nccl_abort(Comm *comm)
     nccl_leave(c);
 }
 
-/* An orderly end needs all ranks; where one has left, the communicator is aborted instead. */
+/* An orderly end needs all ranks; where one has left, nccl_destroy aborts the communicator instead. */
 static void nccl_finalize(Comm *comm, NcclComm *c)
 {
-    if (!c->nccl) return;
-    for (int i = 0; i < c->handles; i++) ncclCommDeregister(c->nccl, c->handle[i]);
-    if (c->op != ncclSum) ncclRedOpDestroy(c->op, c->nccl);
-    if (comm_shared_aborted(c->shared) >= 0 || nccl_settle(comm, c, ncclCommFinalize(c->nccl), "finalize") != OK)
-        nccl_leave(c);
-    else
-        ncclCommDestroy(c->nccl);
+    if (!c->nccl || comm_shared_aborted(c->shared) >= 0) return;
+    nccl_tell_end(comm, c);
+    if (c->nccl && c->op != ncclSum) ncclRedOpDestroy(c->op, c->nccl);
+    if (!c->nccl || nccl_settle(comm, c, ncclCommFinalize(c->nccl), "finalize") != OK) return;
+    ncclCommDestroy(c->nccl);
     c->nccl = NULL;
 }
 
@@ -413,25 +393,28 @@ static void nccl_close(Comm *comm)
     nccl_destroy(comm->impl);
 }
 
-/* ---- memory */
-
-bool comm_nccl_memory_create(size_t bytes, void **made)
-{
-    return has_memory() && ncclMemAlloc(made, bytes) == ncclSuccess;
-}
-
-void comm_nccl_memory_destroy(void *memory)
-{
-    ncclMemFree(memory);
-}
-
-/* That NCCL will not have it costs time, nothing else. */
-static Status nccl_enlist(Comm *comm, void *memory, size_t bytes)
+/* Only where gradients are summed is there something to know: in the arena, in 16 bits, or in the towers' slots. */
+static Status nccl_enlist(Comm *comm, const CommMemory *memory, size_t bytes)
 {
     NcclComm *c = comm->impl;
-    if (c->handles == ENLISTED || comm->config.ranks == 1 || !has_memory()) return OK;
-    if (ncclCommRegister(c->nccl, memory, bytes, &c->handle[c->handles]) == ncclSuccess) c->handles++;
-    return OK;
+    return comm->config.ordered || c->small.data ? OK : nccl_tell(comm, c, memory, bytes);
+}
+
+static void nccl_text(const Comm *comm, char *text, size_t bytes)
+{
+    static const char *const places[] = {
+        [KNOWN_AS_NOTHING] = "memory that it was not told of",
+        [KNOWN_AS_BUFFER] = "registered memory",
+        [KNOWN_AS_WINDOW] = "a symmetric window",
+    };
+    const NcclComm *c = comm->impl;
+    int version = 0;
+    ncclGetVersion(&version);
+    snprintf(text, bytes, "NCCL %d.%d.%d sums %s, in %s", version / 10000, version / 100 % 100, version % 100,
+             comm->config.ordered ? "in tower order"
+             : c->small.data      ? "the gradients in 16 bits"
+                                  : "the gradients in place",
+             places[c->known_count ? c->known[0].as : KNOWN_AS_NOTHING]);
 }
 
 static const CommOps nccl_ops = {
@@ -440,6 +423,7 @@ static const CommOps nccl_ops = {
     .broadcast = nccl_broadcast,
     .barrier = nccl_barrier,
     .enlist = nccl_enlist,
+    .text = nccl_text,
     .look = nccl_look,
     .abort = nccl_abort,
     .close = nccl_close,
@@ -447,21 +431,14 @@ static const CommOps nccl_ops = {
 
 /* ---- opening */
 
-static size_t sum_slots(const CommConfig *config)
-{
-    return config->ordered ? (size_t)config->towers : 1;
-}
-
 static Status memory_open(const CommConfig *config, NcclComm *c)
 {
-    void *memory;
-    TRY(comm_memory_create(c->device, sum_slots(config) * config->max_count * sizeof(float), &c->sum));
-    if (config->reduce != DTYPE_F32 && config->gradients)
-        TRY(comm_memory_create(c->device, config->gradients * sizeof(float) / 2, &c->small));
-    if (config->local > 1) {
-        TRY(c->device->backend->alloc(c->device, config->max_count * sizeof(float), &memory));
-        c->guest = memory;
-    }
+    void *memory = NULL;
+    CommSpace space = comm_space(config);
+    TRY(comm_memory_create(c->device, space.sum ? space.sum : sizeof(float), &c->sum));
+    if (space.small) TRY(comm_memory_create(c->device, space.small, &c->small));
+    if (space.guest) TRY(c->device->backend->alloc(c->device, space.guest, &memory));
+    c->guest = memory;
     c->stream = c->device->backend->stream(c->device, LANE_COMM);
     return cuda_check(c, cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming), "cudaEventCreateWithFlags");
 }
@@ -534,7 +511,9 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
     if (st == OK) st = comm_create(config, &nccl_ops, c, &comm);
     if (st == OK) st = rank_open(comm, c);
     if (st == OK) st = op_open(comm, c);
-    if (st == OK) st = nccl_enlist(comm, c->sum.data, sum_slots(config) * config->max_count * sizeof(float));
+    CommSpace space = comm_space(config);
+    if (st == OK && config->ordered) st = nccl_tell(comm, c, &c->sum, space.sum);
+    if (st == OK && c->small.data) st = nccl_tell(comm, c, &c->small, space.small);
     if (st == OK) {
         *made = comm;
         return OK;

@@ -5,11 +5,12 @@
 #include "nccl_sync/comm.h"
 
 typedef struct CommOps {
-    Status (*give)(Comm *comm, int tower, size_t first, const float *from, size_t count);
+    Status (*give)(Comm *comm, int tower, size_t first, float *from, size_t count);
     Status (*sum)(Comm *comm, size_t first, float *to, size_t count);
     Status (*broadcast)(Comm *comm, void *buf, size_t bytes, int root);
     Status (*barrier)(Comm *comm);
-    Status (*enlist)(Comm *comm, void *memory, size_t bytes); /* NULL: makes no difference */
+    Status (*enlist)(Comm *comm, const CommMemory *memory, size_t bytes); /* NULL: makes no difference */
+    void (*text)(const Comm *comm, char *text, size_t bytes);             /* NULL: nothing to tell */
     Status (*look)(Comm *comm);
     void (*abort)(Comm *comm);
     void (*close)(Comm *comm); /* frees impl */
@@ -21,7 +22,24 @@ struct Comm {
     void *impl; /* owned by the implementation */
 };
 
-/* comm_nccl.c: false where this library has no memory of its own, or none left. */
+/* What comm_nccl.c takes on the device, in bytes. */
+typedef struct CommSpace {
+    size_t sum;   /* where contributions are gathered that cannot be summed up where they lie */
+    size_t small; /* gradients in 16 bits */
+    size_t guest; /* what a further tower of this rank brings from host memory */
+} CommSpace;
+CommSpace comm_space(const CommConfig *config);
+/* Floats of a round that may come from host memory, and where element `first` of them is kept. */
+static inline size_t comm_staged(const CommConfig *config)
+{
+    return config->staged + config->max_count - config->gradients;
+}
+static inline size_t comm_staged_at(const CommConfig *config, size_t first)
+{
+    return first < config->gradients ? first : config->staged + (first - config->gradients);
+}
+
+/* comm_nccl_memory.c: false where this library has no memory of its own, or none left. */
 bool comm_nccl_memory_create(size_t bytes, void **made);
 void comm_nccl_memory_destroy(void *memory);
 

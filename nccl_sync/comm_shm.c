@@ -141,7 +141,7 @@ static Status shm_barrier(Comm *comm)
     return barrier_wait(comm, shared, generation, barrier);
 }
 
-static Status shm_give(Comm *comm, int tower, size_t first, const float *from, size_t count)
+static Status shm_give(Comm *comm, int tower, size_t first, float *from, size_t count)
 {
     CommShared *shared = comm->impl;
     memcpy(shared->slots + (size_t)tower * shared->stride + first, from, count * sizeof *from);

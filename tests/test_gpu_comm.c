@@ -24,14 +24,18 @@ typedef struct Seen {
     Status status[RANKS];
     char message[RANKS][400];
     int alive[RANKS];
-    int64_t registered[RANKS], reduced[RANKS];
-    float sum[RANKS][COUNT + LANES];
+    int64_t registered[RANKS], reduced[RANKS], copies[RANKS];
+    size_t taken[RANKS], told[RANKS]; /* device memory of the communicator, as measured and as comm_bytes says */
+    char text[RANKS][128];
+    float sum[RANKS][COUNT + LANES], again[RANKS][COUNT];
 } Seen;
 
 typedef struct Group {
     CommConfig config; /* of all ranks */
     int ranks;
     Status (*body)(Comm *comm, Device *device, float *grads, int rank, Seen *seen);
+    void (*on_start)(int rank); /* in the rank's process; NULL */
+    bool any_order;             /* the device is not asked to be deterministic */
     Seen *seen;
 } Group;
 
@@ -44,20 +48,31 @@ static int fake_as_new(void **state)
 
 /* ---- ranks */
 
+static size_t free_bytes(Device *device)
+{
+    size_t bytes = 0, total = 0;
+    return device->backend->memory(device, &bytes, &total) == OK ? bytes : 0;
+}
+
 static Status rank_live(const Group *g, int rank, CommShared *shared)
 {
     Device device = {0};
     Comm *comm = NULL;
     CommMemory memory = {0};
-    DeviceConfig device_config = {.threads = 1, .deterministic = true};
+    DeviceConfig device_config = {.threads = 1, .deterministic = !g->any_order};
     CommConfig config = g->config;
     config.rank = rank;
     config.first = rank * g->config.towers / g->ranks;
     config.local = (rank + 1) * g->config.towers / g->ranks - config.first;
+    if (g->on_start) g->on_start(rank);
     TRY(cuda_backend.open(&device_config, &device));
+    size_t before = free_bytes(&device);
     Status st = comm_nccl_open(&config, shared, &device, &comm);
+    g->seen->taken[rank] = before - free_bytes(&device);
+    g->seen->told[rank] = comm_bytes(&cuda_backend, &config);
     if (st == OK) st = comm_memory_create(&device, COUNT * sizeof(float), &memory);
-    if (st == OK) st = comm_enlist(comm, memory.data, COUNT * sizeof(float));
+    if (st == OK) st = comm_enlist(comm, &memory, COUNT * sizeof(float));
+    if (st == OK) comm_text(comm, g->seen->text[rank], sizeof g->seen->text[rank]);
     if (st == OK) st = g->body(comm, &device, memory.data, rank, g->seen);
     snprintf(g->seen->message[rank], sizeof g->seen->message[rank], "%s", st == OK ? "" : status_message());
     if (st != OK) comm_shared_abort(shared, rank); /* as a tower process does */
@@ -112,6 +127,18 @@ static void all_well(const Group *g)
 {
     for (int r = 0; r < g->ranks; r++) {
         if (g->seen->status[r] != OK) fail_msg("rank %d: %s", r, g->seen->message[r]);
+        if (g->seen->alive[r]) fail_msg("rank %d left objects behind", r);
+    }
+}
+
+/* Every rank in `told` ended with ERR_COMM and words that hold `text` or `other`. */
+static void check_told(const Group *g, unsigned told, const char *text, const char *other)
+{
+    for (int r = 0; r < g->ranks; r++) {
+        if (!(told >> r & 1)) continue;
+        const char *message = g->seen->message[r];
+        if (g->seen->status[r] != ERR_COMM || !(strstr(message, text) || strstr(message, other)))
+            fail_msg("rank %d: status %d, '%s'", r, (int)g->seen->status[r], message);
         if (g->seen->alive[r]) fail_msg("rank %d left objects behind", r);
     }
 }
@@ -193,7 +220,83 @@ static void test_sums_in_f32(void **state)
         group_live(&g, mappings[m][0], mappings[m][1]);
         all_well(&g);
         check_sums(&g, 1e-6);
-        if (g.ranks > 1) assert_int_equal(g.seen->registered[0], 2); /* the gradients, and the sum */
+        if (g.ranks > 1) assert_int_equal(g.seen->registered[0], 1); /* the gradients, which are the sum */
+        group_end(&g);
+    }
+}
+
+/* A tower a rank: the same gradients summed up where they lie, and then to somewhere else. */
+static Status summed_twice(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    Status st = OK;
+    void *other = NULL;
+    float host[COUNT];
+    int tower = comm_config(comm)->first;
+    for (size_t i = 0; i < COUNT; i++) host[i] = gift(tower, i);
+    TRY(device->backend->alloc(device, sizeof host, &other));
+    for (int round = 0; round < 2; round++) {
+        float *to = round ? other : grads;
+        TRY_OUT(device->backend->upload(device, grads, host, sizeof host));
+        fake_gpu_counts_clear();
+        TRY_OUT(comm_give(comm, tower, 0, grads, COUNT));
+        TRY_OUT(comm_sum(comm, 0, to, COUNT));
+        if (round == 0) seen->copies[rank] = fake_gpu_count("cudaMemcpyAsync");
+        TRY_OUT(device->backend->download(device, round ? seen->again[rank] : seen->sum[rank], to, sizeof host));
+        TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
+    }
+    if (comm_sum(comm, 0, grads, COUNT) != ERR_INTERNAL || comm_give(comm, tower, 0, host, COUNT) != ERR_INTERNAL)
+        TRY_OUT(FAIL(ERR_ARG, "a sum that nobody gave, or host memory that has no room, is taken"));
+    st = comm_barrier(comm);
+out:
+    device->backend->release(device, other);
+    return st;
+}
+
+static void test_sums_in_place(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        Group g = {.body = summed_twice};
+        group_live(&g, ranks, ranks);
+        all_well(&g);
+        for (int r = 0; r < ranks; r++) {
+            assert_int_equal(g.seen->copies[r], 0);
+            assert_memory_equal(g.seen->sum[r], g.seen->again[0], sizeof g.seen->again[0]);
+        }
+        for (size_t i = 0; i < COUNT; i++) {
+            double wanted = 0, size = 0;
+            for (int t = 0; t < ranks; t++) wanted += (double)gift(t, i), size += fabs((double)gift(t, i));
+            assert_true(fabs((double)g.seen->sum[0][i] - wanted) <= 1e-6 * size);
+        }
+        group_end(&g);
+    }
+}
+
+/* No second buffer for a tower a rank: the lanes' alone; and the plan tells what is taken. */
+static void test_memory_of_a_sum(void **state)
+{
+    (void)state;
+    const size_t lanes = LANES * sizeof(float), all = COUNT * sizeof(float) + lanes;
+    struct {
+        CommConfig config;
+        int towers, ranks;
+        size_t bytes;
+    } cases[] = {
+        {{0}, 2, 2, lanes},
+        {{.staged = 10}, 2, 2, lanes + 10 * sizeof(float)},
+        {{.reduce = DTYPE_BF16}, 2, 2, lanes + COUNT * 2},
+        {{0}, 3, 1, all + lanes}, /* the sum of the first towers, and what one brings from the host */
+        {{.ordered = true}, 3, 1, 3 * all},
+    };
+    gift_factor = 1;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        Group g = {.body = rounds, .config = cases[k].config};
+        group_live(&g, cases[k].towers, cases[k].ranks);
+        all_well(&g);
+        if (g.seen->taken[0] != cases[k].bytes || g.seen->told[0] != cases[k].bytes)
+            fail_msg("case %zu: %zu bytes are taken, %zu told, %zu wanted", k, g.seen->taken[0], g.seen->told[0],
+                     cases[k].bytes);
         group_end(&g);
     }
 }
@@ -271,6 +374,93 @@ static void test_library_without_memory(void **state)
     group_end(&g);
 }
 
+/* ---- what NCCL is told of memory */
+
+static int version_of[2]; /* of each rank's library */
+static GpuWindows windows_of[2];
+
+static void start_libraries(int rank)
+{
+    fake_gpu_nccl_version(version_of[rank]);
+    fake_gpu_windows(windows_of[rank]);
+}
+
+/* Two ranks sum well, and say `text` of how. */
+static void check_told_as(bool any_order, const char *text)
+{
+    Group g = {.body = rounds, .on_start = start_libraries, .any_order = any_order};
+    group_live(&g, 2, 2);
+    all_well(&g);
+    check_sums(&g, 1e-6);
+    for (int r = 0; r < 2; r++)
+        if (!strstr(g.seen->text[r], text)) fail_msg("rank %d: '%s', not '%s'", r, g.seen->text[r], text);
+    group_end(&g);
+}
+
+static void libraries(int version, int other, GpuWindows windows, GpuWindows others)
+{
+    version_of[0] = version;
+    version_of[1] = other;
+    windows_of[0] = windows;
+    windows_of[1] = others;
+}
+
+/* The best way that all ranks can: NCCL would wait for ever where they differ. */
+static void test_windows_and_what_replaces_them(void **state)
+{
+    (void)state;
+    const int newest = NCCL_VERSION_CODE, without_windows = NCCL_VERSION(2, 26, 2),
+              without_memory = NCCL_VERSION(2, 18, 5);
+    gift_factor = 1;
+    libraries(newest, newest, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
+    check_told_as(true, "sums the gradients in place, in a symmetric window");
+    check_told_as(false, "registered memory"); /* their kernels do not heed NCCL_ALGO */
+    libraries(newest, newest, GPU_WINDOWS_NONE, GPU_WINDOWS_NONE);
+    check_told_as(true, "registered memory");
+    libraries(newest, newest, GPU_WINDOWS_REFUSED, GPU_WINDOWS_REFUSED);
+    check_told_as(true, "registered memory");
+    libraries(newest, newest, GPU_WINDOWS_MADE, GPU_WINDOWS_NONE);
+    check_told_as(true, "registered memory");
+    libraries(newest, without_windows, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
+    check_told_as(true, "registered memory");
+    libraries(newest, without_memory, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
+    check_told_as(true, "memory that it was not told of");
+}
+
+static const char *failing;
+static unsigned failing_ranks;
+
+static void start_with_failing_call(int rank)
+{
+    if (failing_ranks >> rank & 1) fake_gpu_fail_next(failing);
+}
+
+/* Each call fails once, on one rank or on both: the sums are right, or all ranks are told. */
+static void test_failing_calls_about_memory(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {
+        "ncclGetVersion",           "ncclMemAlloc",     "ncclMemFree",       "ncclCommWindowRegister",
+        "ncclCommWindowDeregister", "ncclCommRegister", "ncclCommDeregister"};
+    gift_factor = 1;
+    for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
+        for (int any_order = 0; any_order < 2; any_order++) {
+            for (failing_ranks = 1; failing_ranks < 4; failing_ranks++) {
+                Group g = {.body = rounds, .on_start = start_with_failing_call, .any_order = any_order};
+                failing = calls[k];
+                group_live(&g, 2, 2);
+                if (any_order && !strcmp(failing, "ncclCommWindowRegister") && failing_ranks != 3) {
+                    check_told(&g, 3, failing, "left; the others");
+                } else {
+                    all_well(&g);
+                    check_sums(&g, 1e-6);
+                }
+                group_end(&g);
+            }
+        }
+    }
+}
+
 /* Whole trainings: the mapping of towers to GPUs leaves no trace. */
 static void test_ordered_training(void **state)
 {
@@ -290,18 +480,6 @@ static void test_ordered_training(void **state)
 }
 
 /* ---- leaving */
-
-/* Every rank in `told` ended with ERR_COMM and words that hold `text` or `other`. */
-static void check_told(const Group *g, unsigned told, const char *text, const char *other)
-{
-    for (int r = 0; r < g->ranks; r++) {
-        if (!(told >> r & 1)) continue;
-        const char *message = g->seen->message[r];
-        if (g->seen->status[r] != ERR_COMM || !(strstr(message, text) || strstr(message, other)))
-            fail_msg("rank %d: status %d, '%s'", r, (int)g->seen->status[r], message);
-        if (g->seen->alive[r]) fail_msg("rank %d left objects behind", r);
-    }
-}
 
 static Status broken_on_one(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
@@ -391,6 +569,10 @@ int main(void)
         cmocka_unit_test_setup(test_sums_in_16_bits, fake_as_new),
         cmocka_unit_test_setup(test_ordered_sums_have_the_same_bits, fake_as_new),
         cmocka_unit_test_setup(test_library_without_memory, fake_as_new),
+        cmocka_unit_test_setup(test_sums_in_place, fake_as_new),
+        cmocka_unit_test_setup(test_memory_of_a_sum, fake_as_new),
+        cmocka_unit_test_setup(test_windows_and_what_replaces_them, fake_as_new),
+        cmocka_unit_test_setup(test_failing_calls_about_memory, fake_as_new),
         cmocka_unit_test_setup(test_ordered_training, fake_as_new),
         cmocka_unit_test_setup(test_error_of_one_ends_all, fake_as_new),
         cmocka_unit_test_setup(test_late_one_ends_all, fake_as_new),

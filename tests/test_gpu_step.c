@@ -124,12 +124,12 @@ static void test_graphs_give_the_same_bits(void **state)
 #define GIVE                                                                                                           \
     "cudaPointerGetAttributes\ncudaEventRecord\ncudaStreamWaitEvent\nncclAllReduce\nncclCommGetAsyncError\n"           \
     "ncclCommGetAsyncError\ncudaEventRecord\n"
-#define SUM "cudaPointerGetAttributes\ncudaEventRecord\ncudaStreamWaitEvent\ncudaMemcpyAsync\n"
+#define SUM "cudaEventRecord\ncudaStreamWaitEvent\n" /* of all that was given, where it lies: no copy */
 #define TELL "cudaMemcpyAsync\ncudaEventRecord\n"
 
 /* Forward, three buckets, update. */
 static const char alone[] = UPLOAD INPUTS GRAPH GRAPH GRAPH GRAPH GIVE SUM GRAPH TELL;
-static const char two_ranks[] = UPLOAD INPUTS GRAPH GRAPH GIVE GRAPH GIVE GRAPH GIVE GIVE SUM SUM SUM SUM GRAPH TELL;
+static const char two_ranks[] = UPLOAD INPUTS GRAPH GRAPH GIVE GRAPH GIVE GRAPH GIVE GIVE SUM GRAPH TELL;
 
 enum { WARM = 7, ASKED = 1 << 14 }; /* recorded by then, and what is asked of a step is all of one step */
 
@@ -223,6 +223,37 @@ static void test_skipped_step(void **state)
     unsetenv("TOWERS_FAULT");
 }
 
+static void message_of(const char *fault, bool ordered, char *message)
+{
+    GpuRun run;
+    run_with_fault(&run, fault);
+    run.job.nan_policy = NAN_POLICY_STOP;
+    run.job.reduce_ordered = ordered;
+    assert_int_equal(gpu_run_live(&run), ERR_NUMERIC);
+    snprintf(message, STATUS_MESSAGE_BYTES, "%s", run.seen->rank[0].message);
+    gpu_run_close(&run);
+    unsetenv("TOWERS_FAULT");
+}
+
+/* The sum lies where the towers' gradients were: who was at fault, and where, is told as if it lay elsewhere. */
+static void test_culprit_behind_a_sum_in_place(void **state)
+{
+    (void)state;
+    static const char *const faults[][3] = {
+        {"nan:tower=1,step=5,where=grad", "tower 1, step 5: the gradient is not finite", "gradient"},
+        {"nan:tower=0,step=3,phase=backward,layer=a", "tower 0, step 3: the gradient is not finite", "layer a"},
+        {"inf:tower=1,step=4,phase=backward,layer=wide,index=2", "tower 1, step 4: the gradient is not finite", "wide"},
+        {"nan:tower=1,step=2,layer=b,index=7", "tower 1, step 2", "layer b"},
+    };
+    for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
+        char place[STATUS_MESSAGE_BYTES], apart[STATUS_MESSAGE_BYTES];
+        message_of(faults[k][0], false, place);
+        message_of(faults[k][0], true, apart);
+        assert_string_equal(place, apart);
+        if (!strstr(place, faults[k][1]) || !strstr(place, faults[k][2])) fail_msg("%s:\n%s", faults[k][0], place);
+    }
+}
+
 /* Rank 0 looks at weights and gradients for its summaries. The others must not be further than it is by then, or they
  * hear of a step that is left out one step later, and wait for a sum that rank 0, in the search, does not begin. */
 static void test_skipped_step_before_a_summary(void **state)
@@ -307,6 +338,7 @@ int main(void)
         cmocka_unit_test_setup(test_warm_step_call_by_call, fake_as_new),
 #ifdef TOWERS_FAULTS
         cmocka_unit_test_setup(test_skipped_step, fake_as_new),
+        cmocka_unit_test_setup(test_culprit_behind_a_sum_in_place, fake_as_new),
         cmocka_unit_test_setup_teardown(test_skipped_step_before_a_summary, fake_and_scratch_as_new, scratch_drop),
         cmocka_unit_test_setup_teardown(test_resume_after_a_skipped_step, fake_and_scratch_as_new, scratch_drop),
         cmocka_unit_test_setup(test_flipped_bit, fake_as_new),

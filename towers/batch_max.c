@@ -11,11 +11,12 @@
 
 enum {
     FEW = 8,
-    MORE = 24,           /* batch sizes that the line goes through */
-    STEP = 8,            /* found batches are multiples of it */
-    TRIES = 8,           /* until a size that was calculated really fits */
-    RESERVE_SHARE = 32,  /* of the free memory: for code that libraries load later, and for what is not planned */
-    QUEUED_PER_TOWER = 2 /* batches that a loader holds, and two more */
+    MORE = 24,            /* batch sizes that the line goes through */
+    STEP = 8,             /* found batches are multiples of it */
+    TRIES = 8,            /* until a size that was calculated really fits */
+    RESERVE_SHARE = 32,   /* of the free memory: for code that libraries load later, and for what is not planned */
+    QUEUED_PER_TOWER = 2, /* batches that a loader holds, and two more */
+    FEW_BYTES = 1 << 15   /* numbers of a few bytes: verdict, square sums, scalars, counters of kernels */
 };
 
 /* ---- what one batch size takes */
@@ -26,8 +27,8 @@ static void arenas_grow(const Plan *plan, size_t *arena)
         if (plan_bytes(plan, (Arena)a) > arena[a]) arena[a] = plan_bytes(plan, (Arena)a);
 }
 
-/* Beside the arenas of the plans: slots, averages, the 16-bit copy, statistics, the sum between towers, the host's copy,
- * queued images. */
+/* Beside the arenas of the plans: slots, averages, the 16-bit copy, statistics, the sum over towers, and on a CPU the
+ * host's copy and queued images. */
 size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
 {
     size_t params = layout->param_elements * sizeof(float), states = layout->state_elements * sizeof(float),
@@ -35,7 +36,8 @@ size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t 
     bool cpu = !strcmp(c->backend->name, "cpu");
     size_t image = (size_t)c->program.canvas * (size_t)c->program.canvas * (size_t)c->program.data_channels;
     size_t queued = cpu ? (QUEUED_PER_TOWER * local + 2) * (size_t)n * image : 0;
-    return params * (slots + (c->ema ? 1 : 0) + (c->accumulate ? local : 0) + 2) + replica_half_bytes(c, layout) +
+    size_t sum = cpu ? 2 * params : FEW_BYTES + replica_sum_bytes(c, layout);
+    return params * (slots + (c->ema ? 1 : 0) + (c->accumulate ? local : 0)) + sum + replica_half_bytes(c, layout) +
            states * (3 * local + (c->ema ? local : 0) + (c->accumulate ? local : 0) + 2) + queued;
 }
 

@@ -26,7 +26,7 @@ struct Judge {
     int l2_count;
     /* owned, device */
     char *block;
-    float *lanes; /* [local][judge_lane_count] */
+    float *lanes; /* [local - 1][judge_lane_count]: the last tower's lie in the block, where their sum is to be */
     TallySum *sums;
     double *squares; /* [JUDGE_PARTS + 1]: the last one is that of the sum */
     VerdictState *state;
@@ -59,8 +59,8 @@ static Status memory_open(Judge *j)
     size_t local = (size_t)j->config.local, lanes = judge_lane_count(j->config.towers);
     TRY(device_zeros(j, j->bytes, &memory));
     j->block = memory;
-    TRY(device_zeros(j, local * lanes * sizeof *j->lanes, &memory));
-    j->lanes = memory;
+    if (local > 1) TRY(device_zeros(j, (local - 1) * lanes * sizeof *j->lanes, &memory));
+    j->lanes = local > 1 ? memory : NULL;
     TRY(device_zeros(j, local * sizeof *j->sums, &memory));
     j->sums = memory;
     TRY(device_zeros(j, (JUDGE_PARTS + 1) * sizeof *j->squares, &memory));
@@ -123,8 +123,9 @@ int judge_ahead(const Judge *j)
 
 /* ---- places */
 
-const float *judge_lanes(const Judge *j, int slot)
+float *judge_lanes(const Judge *j, int slot)
 {
+    if (slot == j->config.local - 1) return judge_sum(j);
     return j->lanes + (size_t)slot * judge_lane_count(j->config.towers);
 }
 
@@ -173,11 +174,13 @@ Status judge_tally(Judge *j, int slot, const Program *program, int32_t n, bool l
         .header = SUM_LANES,
         .number = j->config.first + slot,
         .sum = j->sums + slot,
-        .lanes = j->lanes + (size_t)slot * judge_lane_count(j->config.towers),
+        .lanes = judge_lanes(j, slot),
         .square = judge_square_of_sum(j), /* of the only tower; others' is overwritten by that of the sum */
         .state = j->state,
     };
     for (int k = 0; program && k < program->head_count; k++) tally.head[k] = result(program, program->head[k]);
+    if (last && slot == j->config.local - 1 && j->config.towers > 1) /* the others' hold the sum of the last step */
+        TRY(device->backend->fill(device, tally.lanes, 0, judge_lane_count(j->config.towers)));
     return device->backend->tally(device, &tally);
 }
 

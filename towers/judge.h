@@ -44,9 +44,9 @@ NODISCARD Status judge_start(Judge *judge, const VerdictState *state);
 int judge_ahead(const Judge *judge);
 
 /* The lanes: floats behind the gradients in the sum. `judge_lanes`: of one tower, to give; `judge_sum`: where the sum
- * belongs. Device memory. */
+ * belongs, which is where the last tower of this process has its own. Device memory. */
 size_t judge_lane_count(int towers);
-const float *judge_lanes(const Judge *judge, int slot);
+float *judge_lanes(const Judge *judge, int slot);
 float *judge_sum(const Judge *judge);
 
 /* Device memory for square sums: of part 0 .. JUDGE_PARTS - 1 of a tower's gradient; of the sum over towers. */

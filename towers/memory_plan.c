@@ -7,6 +7,7 @@ const char *memory_class_name(MemoryClass kind)
         [MEMORY_WEIGHTS] = "weights",
         [MEMORY_HALF] = "16-bit copy of the weights",
         [MEMORY_GRADIENTS] = "gradients",
+        [MEMORY_SUM] = "sum over towers",
         [MEMORY_SLOTS] = "optimizer slots",
         [MEMORY_AVERAGE] = "weight average",
         [MEMORY_STATISTICS] = "batch-norm statistics",
@@ -26,6 +27,7 @@ void memory_plan_start(MemoryPlan *plan, const ReplicaConfig *config, const Layo
     plan->bytes[MEMORY_WEIGHTS] = param;
     plan->bytes[MEMORY_HALF] = replica_half_bytes(config, layout);
     plan->bytes[MEMORY_GRADIENTS] = (1 + kept) * param;
+    plan->bytes[MEMORY_SUM] = replica_sum_bytes(config, layout);
     plan->bytes[MEMORY_SLOTS] = (size_t)optimizer_slot_count(&config->optimizer) * param;
     plan->bytes[MEMORY_AVERAGE] = config->ema ? param : 0;
     plan->bytes[MEMORY_STATISTICS] = (3 * local + averages + kept + 1) * state; /* running, batch's, corrections */

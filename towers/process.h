@@ -90,6 +90,8 @@ void towers_text(const TrainJob *job, int rank, char *text, size_t bytes);
 /* The replica that this process will make. */
 void process_config(const TowerProcess *p, ReplicaConfig *config);
 
+/* How the gradients of a process with `local` towers are summed: what is known without a layout. */
+CommConfig job_sum(const TrainJob *job, int local);
 /* Floats that one collective of this job may sum: gradients and lanes, statistics, or the tally of an evaluation. */
 size_t job_comm_room(const TrainJob *job, const Layout *layout);
 

@@ -68,6 +68,7 @@ void process_config(const TowerProcess *p, ReplicaConfig *config)
         .accumulate = job->accumulate > 1,
         .record = job->graphs && job->bn_stats != BN_STATS_SYNC, /* its sums go through the host */
         .seed = job->seed,
+        .sum = job_sum(job, p->local),
     };
     batch_sizes(p, config);
 }
@@ -105,30 +106,37 @@ static Status buckets_open(TowerProcess *p)
     return OK;
 }
 
+CommConfig job_sum(const TrainJob *job, int local)
+{
+    return (CommConfig){
+        .ranks = job->processes,
+        .local = local,
+        .towers = job->shares.towers,
+        .timeout_ms = job->comm_timeout_ms + SUPERVISOR_FIRST_MS,
+        .staged = job->test ? (size_t)evaluate_floats(job) : 0,
+        .reduce = job->reduce_dtype,
+        .ordered = job->reduce_ordered,
+        .ctas = job->nccl_ctas,
+    };
+}
+
 size_t job_comm_room(const TrainJob *job, const Layout *layout)
 {
-    size_t room = layout->param_elements > layout->state_elements ? layout->param_elements : layout->state_elements;
-    size_t tally = job->test ? (size_t)evaluate_floats(job) : 0;
-    return (room > tally ? room : tally) + judge_lane_count(job->shares.towers) + norm_sync_floats(job, layout);
+    CommConfig sum = job_sum(job, 1);
+    replica_sum_sized(layout, &sum);
+    return sum.max_count + norm_sync_floats(job, layout);
 }
 
 static Status comm_open(TowerProcess *p, CommShared *shared)
 {
-    CommConfig config = {
-        .rank = p->rank,
-        .ranks = p->job->processes,
-        .first = p->first,
-        .local = p->local,
-        .towers = p->job->shares.towers,
-        .max_count = job_comm_room(p->job, p->replica->layout),
-        .timeout_ms = p->job->comm_timeout_ms + SUPERVISOR_FIRST_MS,
-        .reduce = p->job->reduce_dtype,
-        .gradients = p->replica->layout->param_elements,
-        .ordered = p->job->reduce_ordered,
-        .ctas = p->job->nccl_ctas,
-    };
+    const Layout *layout = p->replica->layout;
+    CommConfig config = p->replica->config.sum;
+    config.rank = p->rank;
+    config.first = p->first;
+    replica_sum_sized(layout, &config);
+    config.max_count += norm_sync_floats(p->job, layout);
     TRY(comm_join(&config, shared, &p->replica->device, &p->comm));
-    return comm_enlist(p->comm, p->replica->arena[ARENA_GRAD], config.gradients * sizeof(float));
+    return comm_enlist(p->comm, &p->replica->grad_memory, config.gradients * sizeof(float));
 }
 
 /* ---- data */
@@ -191,7 +199,7 @@ static Status text_put(const TowerProcess *p, const char *name, const char *text
 static Status records_open(TowerProcess *p, bool restored)
 {
     if (p->rank != 0) return OK;
-    char device[256] = "";
+    char device[256] = "", sums[128];
     TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->event_interval, &p->metrics));
     TRY(text_put(p, "args.yaml", p->job->args_yaml));
     TRY(text_put(p, "env.json", p->job->env_json));
@@ -200,6 +208,8 @@ static Status records_open(TowerProcess *p, bool restored)
                     p->job->program.model->name, p->job->shares.towers, p->job->processes, device,
                     (long long)shares_global(&p->job->shares), (long long)p->total_steps,
                     (long long)p->steps_per_epoch));
+    comm_text(p->comm, sums, sizeof sums);
+    if (*sums) TRY(metrics_log(p->metrics, "%s", sums));
     for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes) && n < LEDGER_NOTES; n++)
         TRY(metrics_log(p->metrics, "%s", p->ledger->run.note[n]));
     if (restored) TRY(metrics_log(p->metrics, "resumed after step %lld", (long long)p->run.step));

@@ -1,6 +1,7 @@
 /* One device with weights, optimizer memory and programs; see replica.h. */
 #include "towers/replica.h"
 
+#include "towers/judge.h"
 #include "towers/weights.h"
 
 #include <math.h>
@@ -85,6 +86,22 @@ size_t replica_half_bytes(const ReplicaConfig *config, const Layout *layout)
 {
     Dtype compute = config->program.compute;
     return compute == DTYPE_F32 || !config->backend->weights_copy ? 0 : layout->param_elements * dtype_bytes(compute);
+}
+
+void replica_sum_sized(const Layout *layout, CommConfig *sum)
+{
+    size_t params = layout->param_elements;
+    if (layout->state_elements > sum->staged) sum->staged = layout->state_elements;
+    sum->gradients = params;
+    sum->max_count = (params > sum->staged ? params : sum->staged) + judge_lane_count(sum->towers);
+}
+
+size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout)
+{
+    CommConfig sum = config->sum;
+    if (sum.towers == 0) return 0;
+    replica_sum_sized(layout, &sum);
+    return comm_bytes(config->backend, &sum);
 }
 
 static Status optimizer_create(Replica *r)

@@ -27,6 +27,7 @@ typedef struct ReplicaConfig {
     bool accumulate;    /* several batches make one update */
     bool record;        /* repeated stretches of a step as one launch, where the device can */
     uint64_t seed;
+    CommConfig sum; /* job_sum, for what it takes; no towers: nothing */
 } ReplicaConfig;
 
 typedef struct StateRange {
@@ -70,6 +71,10 @@ NODISCARD Status replica_create(const ReplicaConfig *config, Replica **made);
 void replica_destroy(Replica *replica); /* NULL is fine */
 /* Of the 16-bit copy of the weights; 0 where there is none. */
 size_t replica_half_bytes(const ReplicaConfig *config, const Layout *layout);
+/* What the sum over towers takes of the device, beside the gradients. */
+size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout);
+/* Gradients, statistics and lanes of this layout, into job_sum's. */
+void replica_sum_sized(const Layout *layout, CommConfig *sum);
 
 Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if it was not asked for */
 

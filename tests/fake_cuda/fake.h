@@ -34,6 +34,7 @@ cudaError_t fake_memory_create(FakeMemory kind, size_t bytes, void **made);
 cudaError_t fake_memory_destroy(FakeMemory kind, void *memory);
 /* Does [at, at + bytes) lie in one piece of device memory? */
 bool fake_on_device(const void *at, size_t bytes);
+bool fake_on_nccl_memory(const void *at);
 bool fake_on_host_pinned(const void *at, size_t bytes);
 
 /* ---- queues */

@@ -16,7 +16,7 @@ typedef struct Named {
 
 static Named counts[NAMES], alive[NAMES];
 static int64_t calls, fail_at;
-static const char *failed, *without_memory;
+static const char *failed, *without_memory, *fails_next;
 static bool failed_in_capture;
 static uint64_t *survey;
 static int64_t survey_room;
@@ -79,7 +79,9 @@ int fake_enter(FakeLibrary library, const char *name)
         failed = name;
         return cudaErrorMemoryAllocation;
     }
-    if (calls != fail_at) return fake_spoils_capture(name) ? capture_code(library) : 0;
+    bool is_next = fails_next && strcmp(name, fails_next) == 0;
+    if (calls != fail_at && !is_next) return fake_spoils_capture(name) ? capture_code(library) : 0;
+    fails_next = NULL;
     failed = name;
     failed_in_capture = fake_any_capturing();
     return failure_code(library);
@@ -112,6 +114,12 @@ void fake_gpu_fail_call(int64_t number)
 void fake_gpu_fail_memory(const char *name)
 {
     without_memory = name;
+    failed = NULL;
+}
+
+void fake_gpu_fail_next(const char *name)
+{
+    fails_next = name;
     failed = NULL;
 }
 
@@ -177,6 +185,7 @@ void fake_gpu_reset(void)
     calls = 0;
     fake_gpu_fail_call(0);
     fake_gpu_fail_memory(NULL);
+    fake_gpu_fail_next(NULL);
     fake_gpu_counts_clear();
     fake_gpu_log(NULL, 0);
     fake_gpu_schedule(GPU_LAZY, 1);
@@ -184,5 +193,6 @@ void fake_gpu_reset(void)
     fake_gpu_memory((size_t)256 << 20);
     fake_gpu_devices(1);
     fake_gpu_nccl_version(NCCL_VERSION_CODE);
+    fake_gpu_windows(GPU_WINDOWS_MADE);
     fake_gpu_break_comm(ncclSuccess);
 }

@@ -18,7 +18,7 @@
 
 typedef enum GpuSchedule { GPU_LAZY = 0, GPU_EAGER, GPU_SHUFFLED } GpuSchedule;
 
-/* As new: no failures, counts at zero, lazy, 256 MiB, one device, NCCL as new as its header. Live objects stay. */
+/* As new: no failures, counts at zero, lazy, 256 MiB, one device, NCCL as new as its header, with windows. Live objects stay. */
 void fake_gpu_reset(void);
 void fake_gpu_schedule(GpuSchedule schedule, uint32_t seed);
 void fake_gpu_memory(size_t bytes); /* of the device */
@@ -33,6 +33,8 @@ int64_t fake_gpu_calls(void); /* calls that could have failed, since the last re
 void fake_gpu_fail_call(int64_t number);
 /* Calls of this name run out of device memory from now on; NULL: no more. */
 void fake_gpu_fail_memory(const char *name);
+/* The next call of this name fails; NULL: none does. */
+void fake_gpu_fail_next(const char *name);
 const char *fake_gpu_failed(void); /* the name of the call that was made to fail, NULL if none was */
 bool fake_gpu_failed_in_capture(void);
 
@@ -63,5 +65,8 @@ void fake_gpu_world_destroy(GpuWorld *world);
 /* From now on this rank's communicators report this result (an ncclResult_t). */
 void fake_gpu_break_comm(int result);
 void fake_gpu_nccl_version(int version); /* as NCCL_VERSION_CODE */
+/* What becomes of symmetric windows: made; not made, with success, as on a platform without; refused at once. */
+typedef enum GpuWindows { GPU_WINDOWS_MADE = 0, GPU_WINDOWS_NONE, GPU_WINDOWS_REFUSED } GpuWindows;
+void fake_gpu_windows(GpuWindows windows);
 
 #endif

@@ -95,6 +95,12 @@ bool fake_on_device(const void *at, size_t bytes)
     return p && is_of_device(p->kind);
 }
 
+bool fake_on_nccl_memory(const void *at)
+{
+    const Piece *p = piece_of(at, 0);
+    return p && p->kind == FAKE_NCCL_MEMORY;
+}
+
 bool fake_on_host_pinned(const void *at, size_t bytes)
 {
     const Piece *p = piece_of(at, bytes);

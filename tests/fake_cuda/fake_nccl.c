@@ -14,31 +14,43 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { SLOTS = 32, QUESTIONS = 2, RING_PIECE = 16, SCALED_OPS = 8 };
+enum { SLOTS = 32, QUESTIONS = 2, RING_PIECE = 16, SCALED_OPS = 8, TOLD_MAX = 8 };
 
 typedef struct Slot {
-    _Atomic int generation, arrived, left;
+    _Atomic int generation, arrived, left, told;
 } Slot;
 
 struct GpuWorld {
     int ranks;
     size_t bytes, mapped;
-    _Atomic int joined;
+    _Atomic int joined, windows; /* ranks that are there; that have begun a window, of all windows */
     Slot slot[SLOTS];
     _Alignas(64) char data[]; /* [SLOTS][ranks][bytes] */
 };
+
+/* Memory that a communicator was told of. */
+typedef struct Told {
+    const char *at;
+    size_t bytes;
+    bool window;
+} Told;
 
 struct ncclComm {
     int users; /* the caller, and queued work */
     int rank, ranks, questions, sequence, scaled_ops;
     bool aborted;
-    int registrations;
+    int reductions; /* alive */
     double scale[SCALED_OPS];
+    Told told[TOLD_MAX];
+    int told_count, windows; /* windows: begun so far */
+    Told *beginning;         /* a window that waits for the other ranks */
+    ncclWindow_t *window;    /* where it is wanted */
 };
 
 static GpuWorld *world;
 static int version = NCCL_VERSION_CODE, groups;
 static ncclResult_t broken;
+static GpuWindows windows;
 static ncclComm_t of_group;
 
 GpuWorld *fake_gpu_world_create(int ranks, size_t bytes)
@@ -62,6 +74,11 @@ void fake_gpu_world_destroy(GpuWorld *made)
 void fake_gpu_break_comm(int result)
 {
     broken = (ncclResult_t)result;
+}
+
+void fake_gpu_windows(GpuWindows wanted)
+{
+    windows = wanted;
 }
 
 void fake_gpu_nccl_version(int wanted)
@@ -142,26 +159,59 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id
     return ncclInProgress;
 }
 
+static Told *told_add(ncclComm_t comm, const void *memory, size_t bytes, bool window)
+{
+    if (comm->told_count == TOLD_MAX || !fake_on_device(memory, bytes)) return NULL;
+    comm->told[comm->told_count] = (Told){memory, bytes, window};
+    fake_born(window ? "window" : "registration");
+    return &comm->told[comm->told_count++];
+}
+
+static Told *told_find(ncclComm_t comm, const void *at, size_t bytes)
+{
+    const char *first = at;
+    for (int i = 0; i < comm->told_count; i++) {
+        Told *told = &comm->told[i];
+        if (first >= told->at && first + bytes <= told->at + told->bytes) return told;
+    }
+    return NULL;
+}
+
+static void window_finish(ncclComm_t comm)
+{
+    if (comm->window && comm->beginning) *comm->window = (ncclWindow_t)comm->beginning->at;
+    comm->window = NULL;
+}
+
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result)
 {
     ENTER(NCCL, ncclCommGetAsyncError);
-    bool waiting = world && atomic_load(&world->joined) < comm->ranks;
+    bool waiting = world && (atomic_load(&world->joined) < comm->ranks ||
+                             (comm->window && atomic_load(&world->windows) < comm->ranks * comm->windows));
     if (!waiting && comm->questions > 0) comm->questions--;
+    if (!waiting && !comm->questions) window_finish(comm);
     *result = broken != ncclSuccess ? broken : waiting || comm->questions ? ncclInProgress : ncclSuccess;
     return ncclSuccess;
 }
 
 static void comm_end(ncclComm_t comm)
 {
-    for (; comm->registrations > 0; comm->registrations--) fake_died("registration");
     fake_died("communicator");
     comm_leave(comm);
+}
+
+static void told_drop(ncclComm_t comm, Told *told)
+{
+    fake_died(told->window ? "window" : "registration");
+    *told = comm->told[--comm->told_count];
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     int code = fake_enter(FAKE_NCCL, "ncclCommAbort");
     comm->aborted = true;
+    while (comm->told_count) told_drop(comm, comm->told); /* an abort forgets them; an orderly end must not have any */
+    for (; comm->reductions > 0; comm->reductions--) fake_died("reduction");
     comm_end(comm);
     return code;
 }
@@ -182,20 +232,47 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
 {
     ENTER(NCCL, ncclCommRegister);
-    if (!fake_on_device(memory, bytes)) return ncclInvalidArgument;
-    comm->registrations++;
+    Told *told = told_add(comm, memory, bytes, false);
+    if (!told) return ncclInvalidArgument;
     *handle = memory;
-    fake_born("registration");
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     int code = fake_enter(FAKE_NCCL, "ncclCommDeregister");
-    if (!handle || !comm->registrations) return ncclInvalidArgument;
-    comm->registrations--;
-    fake_died("registration");
+    Told *told = told_find(comm, handle, 1);
+    if (!told || told->at != handle || told->window) return ncclInvalidArgument;
+    told_drop(comm, told);
     return code;
+}
+
+/* Begun by every rank before it is there for any; memory of ncclMemAlloc, or something else that is mapped. */
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags)
+{
+    ENTER(NCCL, ncclCommWindowRegister);
+    if (windows == GPU_WINDOWS_REFUSED) return ncclInvalidUsage;
+    if (version < NCCL_VERSION(2, 27, 0) || flags != NCCL_WIN_COLL_SYMMETRIC || !fake_on_nccl_memory(memory) ||
+        (uintptr_t)memory % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
+        return ncclInvalidArgument;
+    ncclResult_t begun = begin(comm);
+    if (begun == ncclInvalidUsage) return begun;
+    Told *told = windows == GPU_WINDOWS_NONE ? NULL : told_add(comm, memory, bytes, true);
+    if (windows != GPU_WINDOWS_NONE && !told) return ncclInvalidArgument;
+    comm->windows++;
+    comm->window = window;
+    comm->beginning = told;
+    if (world) atomic_fetch_add(&world->windows, 1);
+    return begun;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
+{
+    int code = fake_enter(FAKE_NCCL, "ncclCommWindowDeregister");
+    Told *told = told_find(comm, window, 1);
+    if (!told || told->at != (const char *)window || !told->window) return ncclInvalidArgument;
+    told_drop(comm, told);
+    return code ? (ncclResult_t)code : begin(comm);
 }
 
 ncclResult_t ncclGroupStart(void); /* the header declares them without a prototype */
@@ -227,14 +304,16 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
     if (residence != ncclScalarHostImmediate || comm->scaled_ops == SCALED_OPS) return ncclInvalidArgument;
     comm->scale[comm->scaled_ops] = dtype_load(dtype, scalar, 0);
     *op = (ncclRedOp_t)(ncclNumOps + comm->scaled_ops++);
+    comm->reductions++;
     fake_born("reduction");
     return ncclSuccess;
 }
 
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
-    (void)op, (void)comm;
+    (void)op;
     int code = fake_enter(FAKE_NCCL, "ncclRedOpDestroy");
+    comm->reductions--;
     fake_died("reduction");
     return code;
 }
@@ -253,6 +332,7 @@ typedef struct Collective {
     double scale;
     int root, sequence;
     bool arrived;
+    int told; /* how the communicator knows the memory: not, as a buffer, as a window */
 } Collective;
 
 static char *part_of(const Collective *c, int rank)
@@ -293,11 +373,16 @@ static bool collective_meet(Collective *c)
         if (atomic_load(&slot->generation) != c->sequence / SLOTS) return false;
         memcpy(part_of(c, c->comm->rank), c->from, c->count * dtype_bytes(c->dtype));
         c->arrived = true;
+        atomic_fetch_add(&slot->told, c->told);
         atomic_fetch_add(&slot->arrived, 1);
     }
     if (atomic_load(&slot->arrived) < ranks) return false;
-    collective_do(c);
+    if (atomic_load(&slot->told) == c->told * ranks)
+        collective_do(c);
+    else /* ranks that know the memory differently would not take the same kernel */
+        memset(c->to, 0xff, c->count * dtype_bytes(c->dtype));
     if (atomic_fetch_add(&slot->left, 1) + 1 < ranks) return true;
+    atomic_store(&slot->told, 0);
     atomic_store(&slot->arrived, 0);
     atomic_store(&slot->left, 0);
     atomic_fetch_add(&slot->generation, 1);
@@ -334,6 +419,8 @@ static ncclResult_t collective_start(const Collective *wanted, ncclDataType_t ty
     c->dtype = type == ncclFloat16 ? DTYPE_F16 : type == ncclBfloat16 ? DTYPE_BF16 : DTYPE_F32;
     c->scale = (int)op >= (int)ncclNumOps ? comm->scale[(int)op - (int)ncclNumOps] : 1;
     c->sequence = comm->sequence++;
+    const Told *told = told_find(comm, c->to, 1);
+    c->told = !told ? 0 : told->window ? 2 : 1;
     size_t bytes = c->count * dtype_bytes(c->dtype), parts = c->kind == ALL_GATHER ? (size_t)comm->ranks : 1;
     bool sends = c->kind != BROADCAST || c->root == comm->rank;
     comm->users++;

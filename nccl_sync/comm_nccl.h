@@ -1,0 +1,64 @@
+/* What the parts of the NCCL communicator share: its state, and waiting for a call that has only begun. Internal to
+ * nccl_sync, in builds with CUDA. */
+#ifndef TOWERS_NCCL_SYNC_COMM_NCCL_H
+#define TOWERS_NCCL_SYNC_COMM_NCCL_H
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include "nccl_sync/bucket.h"
+#include "nccl_sync/comm_ops.h"
+
+enum { KNOWN_MAX = 4, RANGES_MAX = BUCKETS_MAX + 8 };
+
+/* What NCCL knows of a piece of memory. */
+typedef enum KnownAs { KNOWN_AS_NOTHING = 0, KNOWN_AS_BUFFER, KNOWN_AS_WINDOW } KnownAs;
+
+typedef struct Known {
+    KnownAs as;
+    void *handle; /* of ncclCommRegister, or the window */
+} Known;
+
+/* A range that all local towers have given. */
+typedef struct GivenRange {
+    size_t first, count;
+    float *at;   /* where its sum is made */
+    bool narrow; /* it travels in 16 bits, in NcclComm.small */
+} GivenRange;
+
+typedef struct NcclComm {
+    Comm *control;      /* owned: comm_shm */
+    CommShared *shared; /* borrowed */
+    Device *device;     /* borrowed */
+    ncclComm_t nccl;    /* owned; NULL before it is made and once it is aborted */
+    cudaStream_t stream;
+    cudaEvent_t done; /* owned: the end of the last collective */
+    bool joined;      /* LANE_COMPUTE waits for it already */
+    CommMemory sum;   /* owned: comm_space; ordered: [towers][max_count] */
+    CommMemory small; /* owned: [gradients] of config.reduce, where that is 16 bits */
+    float *guest;     /* owned, device: contributions that come from host memory; several local towers */
+    int *rank_of;     /* owned: [towers], ordered */
+    ncclRedOp_t op;   /* of gradients in 16 bits */
+    float enlarge;    /* what `op` has divided them by, in f16 */
+    GivenRange range[RANGES_MAX];
+    int ranges;
+    Known known[KNOWN_MAX];
+    int known_count;
+} NcclComm;
+
+/* Of a communicator that does not block: what is still being begun has not failed. */
+static inline bool nccl_failed(ncclResult_t result)
+{
+    return result != ncclSuccess && result != ncclInProgress;
+}
+
+/* Both leave the communicator (ncclCommAbort) in an error. */
+NODISCARD Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what);
+NODISCARD Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what);
+
+/* comm_nccl_memory.c. The communicator is told of memory that its collectives will use; `known` grows by it. Collective. */
+NODISCARD Status nccl_tell(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes);
+/* The opposite, of all: before the communicator is finalized. Aborting one forgets them too. */
+void nccl_tell_end(Comm *comm, NcclComm *c);
+
+#endif

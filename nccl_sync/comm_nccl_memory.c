@@ -1,0 +1,166 @@
+/* Memory that NCCL reads and writes where it lies: ncclMemAlloc, and how a communicator is told of it. As a symmetric
+ * window (NCCL 2.27), which every rank may reach at the same offset; else as a registered buffer (2.19); else not.
+ *
+ * NCCL picks its kernels by what it knows of a buffer, and ranks that picked differently would wait for each other for
+ * ever: so every rank's answer is asked for, through the processes' shared memory, before anything is relied on. What
+ * NCCL refuses costs time, nothing else. With deterministic sums there are no windows: their kernels do not heed
+ * NCCL_ALGO. */
+#include "nccl_sync/comm_nccl.h"
+
+#include <stddef.h>
+
+/* What came with later versions than the oldest that is supported; NULL where the library at run time has it not. */
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+#pragma weak ncclMemAlloc
+#pragma weak ncclMemFree
+#pragma weak ncclCommRegister
+#pragma weak ncclCommDeregister
+#define HAS_MEMORY (ncclMemAlloc && ncclMemFree && ncclCommRegister && ncclCommDeregister)
+#else
+#define HAS_MEMORY false
+static ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
+{
+    (void)memory, (void)bytes;
+    return ncclInvalidUsage;
+}
+static ncclResult_t ncclMemFree(void *memory)
+{
+    (void)memory;
+    return ncclInvalidUsage;
+}
+static ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
+{
+    (void)comm, (void)memory, (void)bytes, (void)handle;
+    return ncclInvalidUsage;
+}
+static ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    (void)comm, (void)handle;
+    return ncclInvalidUsage;
+}
+#endif
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+#pragma weak ncclCommWindowRegister
+#pragma weak ncclCommWindowDeregister
+#define HAS_WINDOWS (ncclCommWindowRegister && ncclCommWindowDeregister)
+#else
+#define HAS_WINDOWS false
+#define NCCL_WIN_COLL_SYMMETRIC 1
+typedef void *ncclWindow_t;
+static ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags)
+{
+    (void)comm, (void)memory, (void)bytes, (void)window, (void)flags;
+    return ncclInvalidUsage;
+}
+static ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
+{
+    (void)comm, (void)window;
+    return ncclInvalidUsage;
+}
+#endif
+
+static bool library_is(int version)
+{
+    int found = 0;
+    return ncclGetVersion(&found) == ncclSuccess && found >= version;
+}
+
+static bool has_memory(void)
+{
+    return HAS_MEMORY && library_is(NCCL_VERSION(2, 19, 0));
+}
+
+static bool has_windows(void)
+{
+    return HAS_WINDOWS && library_is(NCCL_VERSION(2, 27, 0));
+}
+
+bool comm_nccl_memory_create(size_t bytes, void **made)
+{
+    return has_memory() && ncclMemAlloc(made, bytes) == ncclSuccess;
+}
+
+void comm_nccl_memory_destroy(void *memory)
+{
+    ncclMemFree(memory);
+}
+
+/* ---- telling */
+
+/* How many ranks say yes. Collective. */
+static Status ranks_ask(const Comm *comm, NcclComm *c, bool yes, int *count)
+{
+    *count = 0;
+    for (int r = 0; r < comm->config.ranks; r++) {
+        char said = yes;
+        TRY(comm_broadcast(c->control, &said, 1, r));
+        *count += said;
+    }
+    return OK;
+}
+
+/* A farewell: that it fails makes no difference, but it must have ended before the next call. */
+static void window_end(Comm *comm, NcclComm *c, void *window)
+{
+    ncclResult_t begun = ncclCommWindowDeregister(c->nccl, window);
+    Status st = nccl_failed(begun) ? OK : nccl_settle(comm, c, begun, "ncclCommWindowDeregister");
+    (void)st;
+}
+
+/* A window is made by all ranks together: a rank that is refused at once would leave the others waiting in theirs. A
+ * platform without windows gives none (NULL) and says success. */
+static Status window_try(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes, Known *known)
+{
+    static const char what[] = "ncclCommWindowRegister (NCCL_WIN_ENABLE=0 does without)";
+    int ranks = comm->config.ranks, able, refused, made;
+    ncclWindow_t window = NULL;
+    TRY(ranks_ask(comm, c, memory->special && !c->device->config.deterministic && has_windows(), &able));
+    if (able < ranks) return OK;
+    ncclResult_t begun = ncclCommWindowRegister(c->nccl, memory->data, bytes, &window, NCCL_WIN_COLL_SYMMETRIC);
+    TRY(ranks_ask(comm, c, nccl_failed(begun), &refused));
+    if (refused == ranks) return OK;
+    if (refused) return nccl_fail(c, nccl_failed(begun) ? begun : ncclRemoteError, what);
+    TRY(nccl_settle(comm, c, begun, what));
+    TRY(ranks_ask(comm, c, window != NULL, &made));
+    if (made == ranks)
+        *known = (Known){KNOWN_AS_WINDOW, window};
+    else if (window)
+        window_end(comm, c, window);
+    return OK;
+}
+
+static Status buffer_try(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes, Known *known)
+{
+    int made;
+    void *handle = NULL;
+    bool mine = has_memory() && ncclCommRegister(c->nccl, memory->data, bytes, &handle) == ncclSuccess;
+    TRY(ranks_ask(comm, c, mine, &made));
+    if (made == comm->config.ranks)
+        *known = (Known){KNOWN_AS_BUFFER, handle};
+    else if (mine)
+        ncclCommDeregister(c->nccl, handle);
+    return OK;
+}
+
+Status nccl_tell(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes)
+{
+    Known *known = &c->known[c->known_count];
+    if (c->known_count == KNOWN_MAX || comm->config.ranks == 1 || bytes == 0) return OK;
+    *known = (Known){KNOWN_AS_NOTHING, NULL};
+    TRY(window_try(comm, c, memory, bytes, known));
+    if (known->as == KNOWN_AS_NOTHING) TRY(buffer_try(comm, c, memory, bytes, known));
+    if (known->as != KNOWN_AS_NOTHING) c->known_count++;
+    return OK;
+}
+
+void nccl_tell_end(Comm *comm, NcclComm *c)
+{
+    while (c->nccl && c->known_count > 0) {
+        const Known *known = &c->known[--c->known_count];
+        if (known->as == KNOWN_AS_WINDOW)
+            window_end(comm, c, known->handle);
+        else
+            ncclCommDeregister(c->nccl, known->handle);
+    }
+}
