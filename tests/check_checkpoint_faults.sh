@@ -60,9 +60,10 @@ fresh
 (
     trap '' XFSZ
     ulimit -f 64
-    "$driver" save "$work/run" 2 200000 1 2>/dev/null
+    "$driver" save "$work/run" 2 200000 1 2>"$work/err"
 )
 [ $? = 6 ] || fail "a file size limit: exit is not 6"
+grep -q "'$work/run/ckpt/step-0000000002/[a-z]*\.safetensors': File too large" "$work/err" || fail "a file size limit: told as $(cat "$work/err")"
 check_whole "file size limit"
 
 # ---- F5, F6: cut and flipped files, sampled (the unit tests try every byte)

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -292,6 +293,41 @@ static void what_the_dead_left_is_swept(void **state)
     assert_int_equal(newest(), 1);
 }
 
+static Status written_within(rlim_t bytes, const char *path, const char *text, size_t count)
+{
+    struct rlimit before, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){bytes, before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    Status st = file_replace(path, text, count);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, handler);
+    return st;
+}
+
+/* What is written under another name first is told by the name that was asked for. */
+static void failures_name_the_file_that_was_meant(void **state)
+{
+    (void)state;
+    enum { LARGE = 100000 };
+    char path[PATH_BYTES], named[PATH_BYTES + 16];
+    static char text[LARGE];
+    scratch_path(path, "dots.-and-1/report-0.html");
+    *strrchr(path, '/') = 0;
+    assert_int_equal(mkdir(path, 0700), 0);
+    scratch_path(path, "dots.-and-1/report-0.html");
+    assert_int_equal(written_within(1000, path, text, LARGE), ERR_IO);
+    snprintf(named, sizeof named, "for '%s': ", path);
+    if (!strstr(status_message(), named)) fail_msg("no \"%s\" in: %s", named, status_message());
+    *strrchr(path, '/') = 0;
+    assert_int_equal(rmdir(path), 0); /* nothing is left in it */
+    strcat(path, "/report-0.html");
+    assert_int_equal(file_replace(path, text, LARGE), ERR_IO);
+    snprintf(named, sizeof named, "cannot create '%s', at first as '%s", path, scratch);
+    if (!strstr(status_message(), named)) fail_msg("no \"%s\" in: %s", named, status_message());
+}
+
 static void a_run_needs_a_place(void **state)
 {
     (void)state;
@@ -330,6 +366,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nonsense_is_not_saved, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(a_run_has_one_trainer, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(what_the_dead_left_is_swept, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(failures_name_the_file_that_was_meant, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(a_run_needs_a_place, scratch_make, scratch_drop),
         cmocka_unit_test(manifests_of_other_versions_are_told),
     };

@@ -196,7 +196,7 @@ Status capsule_write(TowerProcess *p, const CapsuleSource *source, char path[PAT
         return OK;
     }
     TRY(tree_remove(temporary));
-    if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", temporary, strerror(errno));
+    if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
     TRY_OUT(files_write(p, source, temporary));
     TRY_OUT(directory_publish(temporary, path, run_dir));
 out:

@@ -213,7 +213,7 @@ Status checkpoint_save(const char *run_dir, const CheckpointContent *content, in
     TRY(directory_create(ckpt));
     TRY(tree_remove(temporary)); /* of an attempt of this process that failed */
     TRY(room_check(ckpt, content));
-    if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", temporary, strerror(errno));
+    if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
     TRY_OUT(files_write(temporary, content));
     TRY_OUT(directory_publish(temporary, path, ckpt));
     TRY_OUT(latest_write(ckpt, content->step));

@@ -18,7 +18,7 @@
 enum { BUFFER_BYTES = 1 << 18, BOOT_ID_CHARS = 36 };
 
 struct DurableFile {
-    char *path;
+    char *path, *shown;
     XXH3_state_t *hash;
     unsigned char *buffer;
     size_t used;
@@ -83,17 +83,40 @@ Status path_temporary(char temporary[PATH_BYTES], const char *path)
     return path_join(temporary, parent, name);
 }
 
+/* Where "-<boot id>-<pid>" begins in a name of `count` characters; 0: it is no temporary one. */
+static size_t owner_at(const char *name, size_t count)
+{
+    size_t dash = count;
+    while (dash && isdigit((unsigned char)name[dash - 1])) dash--;
+    bool whole = strncmp(name, ".tmp-", 5) == 0 && dash < count && dash > 5 + BOOT_ID_CHARS + 2 &&
+                 name[dash - 1] == '-' && name[dash - 2 - BOOT_ID_CHARS] == '-';
+    return whole ? dash - 2 - BOOT_ID_CHARS : 0;
+}
+
 bool name_is_stale(const char *name)
 {
-    const char *dash = strrchr(name, '-');
-    if (strncmp(name, ".tmp-", 5) != 0 || !dash || dash - name < 5 + BOOT_ID_CHARS || !isdigit((unsigned char)dash[1]))
-        return false;
-    char *end;
+    size_t owner = owner_at(name, strlen(name));
+    if (!owner) return false;
+    const char *boot = name + owner + 1;
     errno = 0;
-    long pid = strtol(dash + 1, &end, 10);
-    if (*end || errno || pid <= 0 || pid > INT32_MAX) return false;
-    if (strncmp(dash - BOOT_ID_CHARS, boot_id(), BOOT_ID_CHARS) != 0) return true;
+    long pid = strtol(boot + BOOT_ID_CHARS + 1, NULL, 10);
+    if (errno || pid <= 0 || pid > INT32_MAX) return false;
+    if (strncmp(boot, boot_id(), BOOT_ID_CHARS) != 0) return true;
     return pid == getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+}
+
+/* A path as people know it: what is to replace a file, or lies in what is to become a directory, by its later name. */
+static void path_show(char shown[PATH_BYTES], const char *path)
+{
+    size_t used = 0;
+    while (*path && used + 1 < PATH_BYTES) {
+        size_t count = strcspn(path, "/"), end = owner_at(path, count);
+        const char *name = end ? path + 5 : path;
+        used += (size_t)snprintf(shown + used, PATH_BYTES - used, "%.*s%s", (int)(end ? end - 5 : count), name,
+                                 path[count] ? "/" : "");
+        path += count + (path[count] == '/');
+    }
+    if (!used) shown[0] = 0;
 }
 
 /* ---- a new file */
@@ -102,28 +125,33 @@ Status durable_create(const char *path, uint64_t bytes, DurableFile **made)
 {
     Status st = OK;
     DurableFile *file = calloc(1, sizeof *file);
-    if (!file) return FAIL(ERR_MEMORY, "the writer of '%s'", path);
+    char shown[PATH_BYTES];
+    path_show(shown, path);
+    if (!file) return FAIL(ERR_MEMORY, "the writer of '%s'", shown);
     file->fd = -1;
     file->hash = XXH3_createState();
     file->buffer = malloc(BUFFER_BYTES);
     if (!file->hash || !file->buffer || XXH3_128bits_reset(file->hash) != XXH_OK) {
-        st = FAIL(ERR_MEMORY, "the buffer of '%s'", path);
+        st = FAIL(ERR_MEMORY, "the buffer of '%s'", shown);
         goto out;
     }
     file->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file->fd < 0) {
-        st = FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
+        st = strcmp(shown, path)
+                 ? FAIL(ERR_IO, "cannot create '%s', at first as '%s': %s", shown, path, strerror(errno))
+                 : FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
         goto out;
     }
     file->path = strdup(path);
-    if (!file->path) {
+    file->shown = strdup(shown);
+    if (!file->path || !file->shown) {
         unlink(path);
-        st = FAIL(ERR_MEMORY, "the writer of '%s'", path);
+        st = FAIL(ERR_MEMORY, "the writer of '%s'", shown);
         goto out;
     }
     if (bytes && fallocate(file->fd, 0, 0, (off_t)bytes) != 0 && errno != EOPNOTSUPP && errno != EINVAL &&
         errno != ENOSYS) {
-        st = FAIL(ERR_IO, "cannot reserve %llu bytes for '%s': %s", (unsigned long long)bytes, path, strerror(errno));
+        st = FAIL(ERR_IO, "cannot reserve %llu bytes for '%s': %s", (unsigned long long)bytes, shown, strerror(errno));
         goto out;
     }
     *made = file;
@@ -139,7 +167,7 @@ static Status write_all(DurableFile *file, const unsigned char *bytes, size_t co
         ssize_t done = write(file->fd, bytes, count);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0)
-            return FAIL(ERR_IO, "cannot write %zu bytes to '%s': %s", count, file->path,
+            return FAIL(ERR_IO, "cannot write %zu bytes to '%s': %s", count, file->shown,
                         strerror(done < 0 ? errno : ENOSPC));
         bytes += done;
         count -= (size_t)done;
@@ -169,10 +197,10 @@ Status durable_write(DurableFile *file, const void *bytes, size_t count)
 Status durable_finish(DurableFile *file, FileSum *sum)
 {
     TRY(flush_buffer(file));
-    if (fsync(file->fd) != 0) return FAIL(ERR_IO, "fsync of '%s' failed: %s", file->path, strerror(errno));
+    if (fsync(file->fd) != 0) return FAIL(ERR_IO, "fsync of '%s' failed: %s", file->shown, strerror(errno));
     int closed = close(file->fd);
     file->fd = -1;
-    if (closed != 0 && errno != EINTR) return FAIL(ERR_IO, "close of '%s' failed: %s", file->path, strerror(errno));
+    if (closed != 0 && errno != EINTR) return FAIL(ERR_IO, "close of '%s' failed: %s", file->shown, strerror(errno));
     if (sum) {
         XXH128_hash_t hash = XXH3_128bits_digest(file->hash);
         *sum = (FileSum){file->bytes, hash.high64, hash.low64};
@@ -189,6 +217,7 @@ void durable_destroy(DurableFile *file)
     XXH3_freeState(file->hash);
     free(file->buffer);
     free(file->path);
+    free(file->shown);
     free(file);
 }
 
@@ -197,9 +226,11 @@ void durable_destroy(DurableFile *file)
 Status directory_sync(const char *path)
 {
     Status st = OK;
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return FAIL(ERR_IO, "cannot open the directory '%s': %s", path, strerror(errno));
-    if (fsync(fd) != 0) st = FAIL(ERR_IO, "fsync of the directory '%s' failed: %s", path, strerror(errno));
+    char shown[PATH_BYTES];
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = errno;
+    path_show(shown, path);
+    if (fd < 0) return FAIL(ERR_IO, "cannot open the directory '%s': %s", shown, strerror(error));
+    if (fsync(fd) != 0) st = FAIL(ERR_IO, "fsync of the directory '%s' failed: %s", shown, strerror(errno));
     close(fd);
     return st;
 }
