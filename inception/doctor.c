@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "inception/cores.h"
 #include "kernels/backend.h"
 
 enum { PATH_BYTES = 4096, FILE_BYTES = 16384 };
@@ -69,11 +69,9 @@ static void measure_cpu(DoctorMachine *machine)
 
 static void measure_cores(DoctorMachine *machine)
 {
-    cpu_set_t allowed;
     const char *omp = getenv("OMP_NUM_THREADS");
     machine->cores_online = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    machine->cores_allowed = machine->cores_online;
-    if (!sched_getaffinity(0, sizeof allowed, &allowed)) machine->cores_allowed = CPU_COUNT(&allowed);
+    machine->cores_allowed = cores_allowed();
     machine->omp_threads = omp ? (int)strtol(omp, NULL, 10) : 0;
 }
 

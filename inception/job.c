@@ -1,6 +1,7 @@
 /* Options to a TrainJob: model and device, data, towers, rate, and all that is merely copied; see job.h. */
 #include "inception/job.h"
 
+#include "inception/cores.h"
 #include "inception/models.h"
 #include "inception/recipe.h"
 #include "inception/uses.h"
@@ -232,17 +233,17 @@ static Status batch_choose(Options *o, JobFiles *files)
     return shares_fill(o, job->shares.towers, &job->shares);
 }
 
-static Status towers_fill(const Options *o, TrainJob *job)
+static Status towers_fill(const Options *o, JobFiles *files)
 {
+    TrainJob *job = &files->job;
     int devices;
     TRY(backend_device_count(job->backend, &devices));
     bool cpu = !strcmp(job->backend->name, "cpu");
-    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
         return FAIL(ERR_DEVICE, "--gpus has no use here: the run would be on the CPU");
     if (!cpu && o->gpus.count) devices = o->gpus.count;
     int towers = o->towers > 0 ? (int)o->towers : o->tower_batch.count ? o->tower_batch.count : cpu ? 1 : devices;
-    int room = cpu ? (cores > 0 ? cores : 1) : devices;
+    int room = cpu ? cores_allowed() : devices;
     if (towers > TOWERS_MAX) return FAIL(ERR_ARG, "--towers %d: at most %d", towers, TOWERS_MAX);
     job->processes = o->processes > 0 ? (int)o->processes : towers < room ? towers : room;
     if (job->processes > towers) return FAIL(ERR_ARG, "--processes %d for %d towers", job->processes, towers);
@@ -252,6 +253,7 @@ static Status towers_fill(const Options *o, TrainJob *job)
             "--processes %d, but there are %d GPUs (one process each; towers share: --towers %d --processes %d)",
             job->processes, devices, towers, devices);
     job->threads = o->threads > 0 ? (int)o->threads : room / towers > 1 ? room / towers : 1;
+    if (cpu && o->threads > 0) cores_note(job->threads, job->processes, files->threads, sizeof files->threads);
     job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
     for (int i = 0; i < job->gpu_count; i++) job->gpu[i] = (int)o->gpus.value[i];
     return shares_fill(o, towers, &job->shares);
@@ -388,7 +390,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     TrainJob *job = &files->job;
     TRY(job_model(o, files));
     TRY(data_open(o, synthetic, files));
-    TRY(towers_fill(o, job));
+    TRY(towers_fill(o, files));
     TRY(reduce_fill(o, job));
     TRY(schedule_fill(o, &job->schedule));
     TRY(start_fill(o, files));

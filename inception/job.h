@@ -16,6 +16,7 @@ typedef struct JobFiles {
     char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
     char no_aux[128];       /* one line when auxiliary heads were left out because they do not fit, or "" */
     bool nothing_to_resume; /* --resume auto found no run of this model */
+    char threads[256];      /* one line when --threads are more than the cores, or "" */
     char batch[160];        /* one line when --batch-size max found one, or "" */
     char why_cpu[512];      /* one line when --device auto fell back to the CPU, or "" */
 } JobFiles;

@@ -31,6 +31,7 @@ static void fallback_note(const JobFiles *files, bool quiet)
 {
     if (files->why_cpu[0] && !quiet) fprintf(stderr, "running on the CPU: %s\n", files->why_cpu);
     if (files->batch[0] && !quiet) fprintf(stderr, "%s\n", files->batch);
+    if (files->threads[0] && !quiet) fprintf(stderr, "%s\n", files->threads);
     if (files->no_aux[0] && !quiet) fprintf(stderr, "%s\n", files->no_aux);
 }
 

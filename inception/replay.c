@@ -2,6 +2,7 @@
  * finite then says where to look. */
 #include "inception/replay.h"
 
+#include "inception/cores.h"
 #include "inception/models.h"
 #include "towers/capsule.h"
 #include "towers/fault.h"
@@ -70,11 +71,8 @@ static Status device_choose(const Options *o, const Capsule *capsule, const Back
     bool cpu = !strcmp((*backend)->name, "cpu");
     if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
         return FAIL(ERR_DEVICE, "--gpus has no use here: the replay would be on the CPU");
-    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     *device = (DeviceConfig){.ordinal = !cpu && o->gpus.count ? (int)o->gpus.value[0] : 0,
-                             .threads = o->threads > 0 ? (int)o->threads
-                                        : cores > 0    ? cores
-                                                       : 1,
+                             .threads = o->threads > 0 ? (int)o->threads : cores_allowed(),
                              .deterministic = capsule->deterministic,
                              .winograd = capsule->winograd,
                              .direct_bf16 = capsule->direct_bf16,

@@ -171,6 +171,15 @@ for command in --help --help-all --version models "info $model" "info $model --o
 done
 if "$towers" info $model --device cpu >"$work/out" 2>&1; then
     small=(bench $model --device cpu --towers 1 --threads 1 -b 1)
+    cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) tiny=("${small[@]}" --batches 2 --warmup-batches 0)
+    "$towers" "${tiny[@]}" --threads "$cores" >/dev/null 2>"$work/err" </dev/null
+    [[ $? == 0 && ! -s $work/err ]] || complain "as many threads as cores: $(cat "$work/err")"
+    "$towers" "${tiny[@]}" --threads $((cores + 1)) >/dev/null 2>"$work/err" </dev/null
+    [[ $? == 0 && $(cat "$work/err") == "warning: --threads $((cores + 1)) in 1 process, but this machine has $cores core"*"try --threads $cores,"* ]] ||
+        complain "more threads than cores: $(cat "$work/err")"
+    core=$(taskset -pc $$ | sed -E 's/.*: ([0-9]+).*/\1/') # what a cpuset leaves is what there is
+    taskset -c "$core" "$towers" bench $model --device cpu -b 1 --towers 1 --batches 2 --warmup-batches 0 >"$work/out" 2>"$work/err" </dev/null
+    grep -q ' on cpu, 1 threads each' "$work/out" || complain "on one core: $(cat "$work/out" "$work/err")"
     printed "${small[@]}" --batches 2 --json
     "$towers" "${small[@]}" --batches 1000000 --log-interval 1 2>"$work/err" </dev/null | head -n 1 >"$work/out"
     [[ ${PIPESTATUS[0]} == 141 && $(cat "$work/out") == Model:* && ! -s $work/err ]] || complain "bench | head: $(cat "$work/err")"
