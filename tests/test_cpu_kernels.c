@@ -302,6 +302,75 @@ static void test_nan_is_seen(void **state)
         }
 }
 
+/* ---- a maximum is one of its numbers, however small: equal to the bit, and at its place */
+
+enum { POOL_N = 2, POOL_C = 37, POOL_SIDE = 9 };
+
+/* A number of a few bits: zeros of both signs, numbers below 2^-126, the smallest above. */
+static uint32_t small_bits(Dtype dtype, int64_t i)
+{
+    uint32_t drawn = philox(11, (uint32_t)i, 0, 0, 0).v[0], half = (drawn & 1) << 15 | (drawn >> 8) % 0x84;
+    return dtype == DTYPE_BF16 ? half : half << 16 | (half & 0x7f);
+}
+
+static uint32_t bits_at(Dtype dtype, const void *data, int64_t i)
+{
+    return dtype == DTYPE_BF16 ? ((const uint16_t *)data)[i] : ((const uint32_t *)data)[i];
+}
+
+/* Ordered as the numbers are; not by comparing numbers, for this thread takes the small ones for zero. */
+static int64_t rank_of(Dtype dtype, uint32_t bits)
+{
+    uint32_t sign = dtype == DTYPE_BF16 ? 0x8000 : 0x80000000;
+    return bits & sign ? -(int64_t)(bits & ~sign) : (int64_t)bits;
+}
+
+static void check_small_maximum(Dtype dtype, const OpCall *call, int64_t n, int64_t y, int64_t x, int64_t c)
+{
+    int64_t best = INT64_MIN, at = ((n * POOL_SIDE + y) * POOL_SIDE + x) * POOL_C + c;
+    uint32_t bits = 0;
+    int place = 0;
+    for (int k = 0; k < 9; k++) {
+        int64_t row = y + k / 3 - 1, column = x + k % 3 - 1;
+        if (row < 0 || column < 0 || row >= POOL_SIDE || column >= POOL_SIDE) continue;
+        uint32_t found = bits_at(dtype, call->in[0].data, ((n * POOL_SIDE + row) * POOL_SIDE + column) * POOL_C + c);
+        if (rank_of(dtype, found) <= best) continue;
+        best = rank_of(dtype, found);
+        bits = found;
+        place = k;
+    }
+    uint32_t got = bits_at(dtype, call->out[0].data, at);
+    int got_place = ((const uint8_t *)call->out[1].data)[at];
+    if (got != bits || got_place != place)
+        fail_msg("%s, image %d, row %d, column %d, channel %d: %#x at %d instead of %#x at %d", dtype_name(dtype),
+                 (int)n, (int)y, (int)x, (int)c, got, got_place, bits, place);
+}
+
+/* At the border windows are cut and go through the plain loops, inside through those of the processor. */
+static void test_small_numbers_have_a_maximum(void **state)
+{
+    (void)state;
+    for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
+        Case row = {.name = "small", .kind = OP_MAX_POOL, .attr = POOL(3, 3, 1, 1, 1, 1)};
+        row.in[0] = row.out[0] = (Operand)ACT(POOL_N, POOL_C, POOL_SIDE, POOL_SIDE);
+        row.out[1] = (Operand)ARGMAX(POOL_N, POOL_C, POOL_SIDE, POOL_SIDE);
+        OpCall call = call_create(&row, (Dtype)dtype);
+        for (int64_t i = 0; i < POOL_N * POOL_SIDE * POOL_SIDE * POOL_C; i++) {
+            if (dtype == DTYPE_BF16)
+                ((uint16_t *)call.in[0].data)[i] = (uint16_t)small_bits(DTYPE_BF16, i);
+            else
+                ((uint32_t *)call.in[0].data)[i] = small_bits(DTYPE_F32, i);
+        }
+        call_run(&devices[2], &call);
+        for (int i = 0; i < POOL_N * POOL_SIDE * POOL_SIDE * POOL_C; i++)
+            check_small_maximum((Dtype)dtype, &call, i / POOL_C / POOL_SIDE / POOL_SIDE,
+                                i / POOL_C / POOL_SIDE % POOL_SIDE, i / POOL_C % POOL_SIDE, i % POOL_C);
+        call_destroy(&call);
+    }
+}
+
+/* ---- losses */
+
 static OpCall softmax_call(void)
 {
     Case row = {.name = "loss", .kind = OP_SOFTMAX_LOSS, .in = {ACT(2, 7, 1, 1), LABELS(2)}};
@@ -598,6 +667,7 @@ int main(void)
         cmocka_unit_test(test_batchnorm_of_a_far_mean),
         cmocka_unit_test(test_batchnorm_of_one_pixel),
         cmocka_unit_test(test_nan_is_seen),
+        cmocka_unit_test(test_small_numbers_have_a_maximum),
         cmocka_unit_test(test_bad_samples_make_a_nan_loss),
         cmocka_unit_test(test_ties_go_to_the_lower_class),
         cmocka_unit_test(test_what_the_cpu_refuses),

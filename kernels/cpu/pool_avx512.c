@@ -36,6 +36,16 @@ POOL_INLINE void lanes_store(Dtype dtype, void *base, int64_t index, __m512 valu
         _mm256_mask_storeu_epi16((uint16_t *)base + index, mask, (__m256i)_mm512_cvtneps_pbh(value));
 }
 
+/* Of numbers that the dtype has: the conversion of the processor would make those below 2^-126 zero. */
+POOL_INLINE void lanes_store_exact(Dtype dtype, void *base, int64_t index, __m512 value, __mmask16 mask)
+{
+    if (dtype == DTYPE_F32)
+        _mm512_mask_storeu_ps((float *)base + index, mask, value);
+    else
+        _mm512_mask_cvtepi32_storeu_epi16((uint16_t *)base + index, mask,
+                                          _mm512_srli_epi32(_mm512_castps_si512(value), 16));
+}
+
 POOL_INLINE __mmask16 lanes_mask(int64_t left)
 {
     return left >= LANES ? 0xFFFF : (__mmask16)((1u << left) - 1);
@@ -70,7 +80,7 @@ POOL_INLINE bool nine_max(Dtype dtype, const void *x, int64_t row_stride, int64_
         __m512 best;
         __m512i place;
         if (nine_lanes(dtype, (const char *)x + i * bytes, row_stride, stride, mask, &best, &place)) return false;
-        if (y) lanes_store(dtype, y, i, best, mask);
+        if (y) lanes_store_exact(dtype, y, i, best, mask);
         if (argmax) _mm_mask_storeu_epi8(argmax + i, mask, _mm512_cvtepi32_epi8(place));
     }
     return true;

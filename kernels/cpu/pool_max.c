@@ -6,6 +6,9 @@
 #include "kernels/cpu/pool_window.h"
 
 #include <math.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 typedef struct MaxPool {
     const Tensor *x, *y, *argmax;
@@ -95,11 +98,31 @@ CPU_CLONES static void pool_max_pixel(Dtype dtype, const void *x, int64_t row_st
     BY_DTYPE(dtype, max_pixel, x, row_stride, stride, rows, columns, first, kw, y, argmax, c);
 }
 
-/* Output rows [first, end) of all images. */
-static void max_chunk(void *context, int64_t first, int64_t end, int thread)
+/* Threads of the team take numbers below 2^-126 for zero (cpu.c). Comparing them costs nothing, and a maximum is one of
+ * its numbers, however small. Returns the mode that was. */
+static unsigned small_numbers_count(void)
 {
-    (void)thread;
-    const MaxPool *pool = context;
+#if defined(__x86_64__)
+    const unsigned mode = _mm_getcsr(), denormals_are_zero = 0x0040;
+    _mm_setcsr(mode & ~denormals_are_zero);
+    return mode;
+#else
+    return 0;
+#endif
+}
+
+static void mode_restore(unsigned mode)
+{
+#if defined(__x86_64__)
+    _mm_setcsr(mode);
+#else
+    (void)mode;
+#endif
+}
+
+/* Output rows [first, end) of all images. */
+static void max_rows_of(const MaxPool *pool, int64_t first, int64_t end)
+{
     const Window *w = &pool->window;
     Shape xs = pool->x->shape, ys = pool->y->shape;
     bool nine = w->kh == 3 && w->kw == 3 && pool_has_avx512();
@@ -120,6 +143,14 @@ static void max_chunk(void *context, int64_t first, int64_t end, int thread)
                            (int32_t)(skipped_h * w->kw + skipped_w), w->kw, y, argmax, ys.c);
         }
     }
+}
+
+static void max_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    unsigned mode = small_numbers_count();
+    max_rows_of(context, first, end);
+    mode_restore(mode);
 }
 
 static Status max_pool_prepare(Device *device, OpCall *call)

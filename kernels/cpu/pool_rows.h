@@ -1,5 +1,5 @@
-/* Windows of 3x3 with AVX512-BF16, for processors that have it; others take the plain loops of pool.c, which give the
- * same bits, but for bf16 numbers below 2^-126: AVX512-BF16 takes those for zero. */
+/* Windows of 3x3 with AVX512-BF16, for processors that have it; others take the plain loops of pool_max.c and
+ * pool_max_dx.c, which give the same bits. */
 #ifndef TOWERS_KERNELS_CPU_POOL_ROWS_H
 #define TOWERS_KERNELS_CPU_POOL_ROWS_H
 
