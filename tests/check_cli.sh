@@ -14,7 +14,7 @@ refused() { refused_with 2 "$@"; }
 refused_with() {
     local wanted=$1 text=$2 status
     shift 2
-    timeout 20 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 60 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     [[ $status == "$wanted" ]] || complain "towers $*: exit $status instead of $wanted: $(cat "$work/err")"
     grep -qF -- "$text" "$work/err" || complain "towers $*: wanted '$text', got: $(cat "$work/err")"
@@ -27,7 +27,7 @@ refused_with() {
 shown() {
     local text=$1 status
     shift
-    timeout 20 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 60 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     [[ $status == 0 ]] || complain "towers $*: exit $status instead of 0: $(cat "$work/err")"
     grep -qF -- "$text" "$work/out" || complain "towers $*: wanted '$text' in: $(head -5 "$work/out")"

@@ -82,9 +82,9 @@ for model in fashion_cnn inception_mini; do
     # asked to stop
     command_of stopped --towers 2 --batch-size 8 --max-steps 20
     rm -f "$work/err"
-    TOWERS_FAULT="delay:tower=0,step=1,ms=50" "${command[@]}" 2>"$work/err" >/dev/null </dev/null &
+    TOWERS_FAULT="delay:tower=0,step=1,ms=300" "${command[@]}" 2>"$work/err" >/dev/null </dev/null &
     pid=$!
-    for ((i = 0; i < 600; i++)); do
+    for ((i = 0; i < 1200; i++)); do
         grep -q '^step 2/' "$work/err" 2>/dev/null && break
         sleep 0.05
     done
@@ -99,9 +99,9 @@ for model in fashion_cnn inception_mini; do
     for epoch in 1 2; do
         command_of "evaluated$epoch" --towers 2 --batch-size 8 --max-steps 20
         rm -f "$work/err"
-        TOWERS_FAULT="delay:tower=0,step=$((epoch == 1 ? 13 : 20)),phase=evaluation,ms=400" "${command[@]}" 2>"$work/err" >/dev/null </dev/null &
+        TOWERS_FAULT="delay:tower=0,step=$((epoch == 1 ? 13 : 20)),phase=evaluation,ms=1500" "${command[@]}" 2>"$work/err" >/dev/null </dev/null &
         pid=$!
-        for ((i = 0; i < 600; i++)); do
+        for ((i = 0; i < 1200; i++)); do
             grep -q "^step $((epoch == 1 ? 13 : 20))/" "$work/err" 2>/dev/null && break
             sleep 0.05
         done
