@@ -13,22 +13,13 @@
 #include "towers/batch_max.h"
 
 static FakeBackend *fake;
-static size_t free_now;
-
-static Status tell_memory(Device *device, size_t *free_bytes, size_t *total)
-{
-    (void)device;
-    *free_bytes = free_now;
-    *total = 2 * free_now;
-    return OK;
-}
 
 static int set_up(void **state)
 {
     (void)state;
     fake = fake_create(~0u, ~0u, 0);
     if (!fake) return -1;
-    fake->backend.memory = tell_memory;
+    fake_tells_memory(fake);
     return 0;
 }
 
@@ -56,7 +47,7 @@ static BatchFit fit_in(size_t bytes, int sharers, int32_t most)
 {
     BatchFit fit;
     ReplicaConfig config = config_of();
-    free_now = bytes;
+    fake->free_bytes = bytes;
     if (batch_fit(&config, sharers, most, &fit) != OK) fail_msg("%s", status_message());
     return fit;
 }
@@ -94,7 +85,7 @@ static Status alloc_some(Device *device, size_t bytes, void **made)
 {
     (void)device;
     given += bytes;
-    if (given > free_now / 2) return FAIL(ERR_MEMORY, "wanted %zu bytes", bytes);
+    if (given > fake->free_bytes / 2) return FAIL(ERR_MEMORY, "wanted %zu bytes", bytes);
     *made = calloc(1, bytes);
     return *made ? OK : FAIL(ERR_MEMORY, "host");
 }
@@ -113,7 +104,7 @@ static void test_what_a_refusal_says(void **state)
     Replica *replica = NULL;
     fake->backend.alloc = alloc_some;
     fake->backend.release = release_some;
-    free_now = (size_t)32 * MIB;
+    fake->free_bytes = (size_t)32 * MIB;
     given = 0;
     config.train_n[0] = 4096;
     assert_int_equal(replica_create(&config, &replica), ERR_MEMORY);

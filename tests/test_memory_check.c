@@ -16,22 +16,13 @@ enum { SAMPLES = 100000, MIB = 1 << 20 };
 
 static FakeBackend *fake;
 static Dataset *train, *test;
-static size_t free_now;
-
-static Status tell_memory(Device *device, size_t *free_bytes, size_t *total)
-{
-    (void)device;
-    *free_bytes = free_now;
-    *total = 2 * free_now;
-    return OK;
-}
 
 static int set_up(void **state)
 {
     (void)state;
     fake = fake_create(~0u, ~0u, 0);
     if (!fake) return -1;
-    fake->backend.memory = tell_memory;
+    fake_tells_memory(fake);
     fake->backend.memory_closed = true;
     fake->workspace_bytes = MIB;
     if (dataset_synthetic(SAMPLES, 10, 28, 28, 1, 1, &train) != OK) return -1;
@@ -67,7 +58,7 @@ static TrainJob job_of(int towers, int32_t n)
 
 static Status checked(const TrainJob *job, size_t free_bytes)
 {
-    free_now = free_bytes;
+    fake->free_bytes = free_bytes;
     return memory_check(job);
 }
 
@@ -94,7 +85,7 @@ static void test_never_refuses_what_fits(void **state)
                                 .program = job_of(1, 1).program,
                                 .local = 1,
                                 .optimizer = {.kind = OPTIMIZER_ADAM}};
-        free_now = memory * MIB;
+        fake->free_bytes = memory * MIB;
         assert_int_equal(batch_fit(&config, 1, SAMPLES, &fit), OK);
         TrainJob fits = job_of(1, fit.n), twice = job_of(1, 2 * fit.n);
         assert_int_equal(checked(&fits, memory * MIB), OK);

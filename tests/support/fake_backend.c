@@ -189,6 +189,19 @@ FakeBackend *fake_create(uint32_t strided_in, uint32_t strided_out, uint32_t in_
     return fake;
 }
 
+static Status tell_memory(Device *device, size_t *free_bytes, size_t *total)
+{
+    (void)device; /* may be closed */
+    *free_bytes = latest->free_bytes;
+    *total = 2 * *free_bytes;
+    return OK;
+}
+
+void fake_tells_memory(FakeBackend *fake)
+{
+    fake->backend.memory = tell_memory;
+}
+
 void fake_destroy(FakeBackend *fake)
 {
     free(fake);
