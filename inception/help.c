@@ -181,9 +181,11 @@ void help_print(FILE *to, Verb verb, bool all, int width)
     fputc('\n', to);
     if (verb == VERB_NONE)
         print_wrapped(to, "More: 'towers help COMMAND', 'towers COMMAND --help-all', 'man towers'.", 0, 0, width);
-    else
+    else if (option_belongs(OPTION_ID_config, verb))
         print_wrapped(to,
                       "An option can also be a line 'flag: value' of --config FILE, or a variable TOWERS_FLAG; "
                       "the command line comes first, then variables, file, recipe.",
                       0, 0, width);
+    else
+        print_wrapped(to, "An option can also be a variable TOWERS_FLAG; the command line comes first.", 0, 0, width);
 }
