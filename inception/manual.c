@@ -161,7 +161,8 @@ static void put_sources(Page *page)
     put_heading(page, page->markdown ? "Where values come from" : "CONFIGURATION");
     put_paragraph(page,
                   "An option on the command line beats the variable TOWERS_FLAG (capitals, underscores), which beats "
-                  "the file of --config, which beats the recipe, which beats the default. --print-config shows every "
+                  "the file of --config, which beats the recipe, which beats what the model brings along "
+                  "(inception_mini: a rate, a schedule and more), which beats the default. --print-config shows every "
                   "value and where it came from, in the form that --config reads.");
     put_paragraph(page,
                   "A configuration file is flat YAML: one 'flag: value' a line, comments with #, texts in quotes where "
