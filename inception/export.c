@@ -134,25 +134,33 @@ static Status weights_write(const Export *x, bool onnx)
     return safetensors_replace(x->to, x->list.tensor, x->list.count, pairs, 3);
 }
 
+/* The file to write and its kind: as asked, else as its name ends. */
+static Status target_choose(const Options *o, const Model *model, char *target, size_t bytes, bool *onnx)
+{
+    const char *name = o->argument_count > 1 ? o->arguments[1] : NULL;
+    bool by_name = name && o->format == EXPORT_AUTO;
+    if (by_name && is_pickle(name))
+        return FAIL(ERR_ARG, "export: %s would not be what its name says: weights are written as .safetensors or .onnx",
+                    name);
+    if (name && (!*name || strlen(name) >= bytes))
+        return FAIL(ERR_ARG, "export: the name of the file is %s", *name ? "too long" : "empty");
+    *onnx = o->format == EXPORT_ONNX || (by_name && ends_in(name, ".onnx"));
+    if (name)
+        snprintf(target, bytes, "%s", name);
+    else
+        snprintf(target, bytes, "%s.%s", model->name, *onnx ? "onnx" : "safetensors");
+    return OK;
+}
+
 Status export_run(const Options *o, const JobFiles *files, FILE *to)
 {
     Status st = OK;
     char from[4096], target[4096];
-    bool onnx = o->format == EXPORT_ONNX ||
-                (o->format == EXPORT_AUTO && o->argument_count > 1 && ends_in(o->arguments[1], ".onnx"));
-    Export x = {.from = from, .to = target};
+    bool onnx = false;
+    Export x = {.config = files->job.program, .from = from, .to = target};
     if (!o->weights) return FAIL(ERR_ARG, "export needs --weights RUN or FILE");
-    if (o->format == EXPORT_AUTO && o->argument_count > 1 && is_pickle(o->arguments[1]))
-        return FAIL(ERR_ARG, "export: %s would not be what its name says: weights are written as .safetensors or .onnx",
-                    o->arguments[1]);
-    if (o->argument_count > 1 && (!*o->arguments[1] || strlen(o->arguments[1]) >= sizeof target))
-        return FAIL(ERR_ARG, "export: the name of the file is %s", *o->arguments[1] ? "too long" : "empty");
+    TRY(target_choose(o, x.config.model, target, sizeof target, &onnx));
     TRY(job_weights(o->weights, from, sizeof from));
-    x.config = files->job.program;
-    if (o->argument_count > 1)
-        snprintf(target, sizeof target, "%s", o->arguments[1]);
-    else
-        snprintf(target, sizeof target, "%s.%s", x.config.model->name, onnx ? "onnx" : "safetensors");
     TRY_OUT(safetensors_open(from, &x.file));
     TRY_OUT(file_ask(o, &x));
     TRY_OUT(graphs_make(&x));

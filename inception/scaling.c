@@ -151,8 +151,9 @@ static void mode_print(const Scaling *s, Mode mode)
 
 static void scaling_print(const Scaling *s, const TrainJob *job)
 {
-    printf("Scaling of %s on %s, %lld images a tower, %d threads each; %d rounds, 95 %% intervals\n\n",
-           job->program.model->name, job->backend->name, (long long)s->share, job->threads, ROUNDS);
+    printf("Scaling of %s on %s, %lld images a tower, %d thread%s each; %d rounds, 95 %% intervals\n\n",
+           job->program.model->name, job->backend->name, (long long)s->share, job->threads,
+           job->threads == 1 ? "" : "s", ROUNDS);
     for (int m = 0; m < MODE_COUNT; m++)
         if (m != MODE_REAL || s->real) mode_print(s, (Mode)m);
     printf("\n  %% of a step to    %-19s%s\n", s->real ? "made-up data" : "", s->real ? "real data" : "");

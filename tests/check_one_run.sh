@@ -2,20 +2,10 @@
 # What a run's folder is good for: evaluated, exported and described by its name alone, started from, found complete when
 # it is resumed; and what is said where results have nowhere to go. Arguments: source folder, binary.
 set -u
-source_dir=$1 towers=$2
-export LC_ALL=C GOMP_SPINCOUNT=1000
-unset "${!TOWERS_@}"
-work=$(mktemp -d "${TMPDIR:-/tmp}/towers-one-run.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-failures=0
-. "$source_dir/tests/support/small_data.sh"
+. "$1/tests/support/check.sh"
+check_begin one-run "$@"
 small_data "$work/data" 64 30 || exit $?
 cd "$work" || exit 1
-
-complain() {
-    echo "FAILED: $*" >&2
-    failures=$((failures + 1))
-}
 
 # ends CODE TEXT ARGUMENT...: exit code, TEXT in what is printed
 ends() {
@@ -86,5 +76,4 @@ if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
     [[ $? == 2 ]] && grep -q "Permission denied" err || complain "a folder that may not be read: $(cat out err)"
 fi
 
-((failures == 0)) || exit 1
-echo "a run's folder is enough"
+check_end "a run's folder is enough"
