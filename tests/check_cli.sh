@@ -179,7 +179,7 @@ if "$towers" info $model --device cpu >"$work/out" 2>&1; then
         complain "more threads than cores: $(cat "$work/err")"
     core=$(taskset -pc $$ | sed -E 's/.*: ([0-9]+).*/\1/') # what a cpuset leaves is what there is
     taskset -c "$core" "$towers" bench $model --device cpu -b 1 --towers 1 --batches 2 --warmup-batches 0 >"$work/out" 2>"$work/err" </dev/null
-    grep -q ' on cpu, 1 threads each' "$work/out" || complain "on one core: $(cat "$work/out" "$work/err")"
+    grep -q ' on cpu, 1 thread each' "$work/out" || complain "on one core: $(cat "$work/out" "$work/err")"
     printed "${small[@]}" --batches 2 --json
     "$towers" "${small[@]}" --batches 1000000 --log-interval 1 2>"$work/err" </dev/null | head -n 1 >"$work/out"
     [[ ${PIPESTATUS[0]} == 141 && $(cat "$work/out") == Model:* && ! -s $work/err ]] || complain "bench | head: $(cat "$work/err")"
