@@ -16,6 +16,7 @@
 #include "towers/fault.h"
 #include "towers/memory_check.h"
 #include "towers/pretrained.h"
+#include "towers/record/json.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -94,6 +95,20 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
 
 /* ---- eval */
 
+/* A loss that is not finite is null: JSON has no NaN. */
+static Status eval_json(const EvalResult *result)
+{
+    double count = (double)result->count;
+    json_t *root = json_pack("{s:I, s:o, s:o, s:o}", "examples", (json_int_t)result->count, "top1",
+                             json_finite((double)result->hits[0] / count), "top5",
+                             json_finite((double)result->hits[1] / count), "loss", json_finite(result->loss));
+    if (!root) return FAIL(ERR_MEMORY, "result of the evaluation");
+    json_dumpf(root, stdout, JSON_REAL_PRECISION(17)); /* whether it was written is seen at the end */
+    putchar('\n');
+    json_decref(root);
+    return OK;
+}
+
 static Status eval(Options *options, JobFiles *files, int *signal_number)
 {
     EvalResult result;
@@ -109,12 +124,9 @@ static Status eval(Options *options, JobFiles *files, int *signal_number)
     TRY(memory_check(&files->job));
     fallback_note(files, options->quiet);
     TRY(eval_run(&files->job, weights, &result, signal_number));
+    if (options->json) return eval_json(&result);
     double count = (double)result.count, top1 = (double)result.hits[0] / count, top5 = (double)result.hits[1] / count;
-    if (options->json)
-        printf("{\"examples\": %lld, \"top1\": %.17g, \"top5\": %.17g, \"loss\": %.17g}\n", (long long)result.count,
-               top1, top5, result.loss);
-    else
-        printf("Accuracy @ 1 = %.4f Accuracy @ 5 = %.4f [%lld examples]\n", top1, top5, (long long)result.count);
+    printf("Accuracy @ 1 = %.4f Accuracy @ 5 = %.4f [%lld examples]\n", top1, top5, (long long)result.count);
     return OK;
 }
 

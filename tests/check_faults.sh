@@ -87,6 +87,8 @@ find "$work/check-mean-grad" -name '*.safetensors' ! -path '*/nan-step-*' | grep
 TOWERS_FAULT="nan:tower=0,step=5" ended 0 "" check-off --nan-check off
 "$weights" nan "$work/check-off/last.safetensors" || complain "check-off: trained on, but not into NaN"
 rows check-off 12
+told=$("$towers" eval fashion_cnn --weights "$work/check-off/last.safetensors" --data-path "$work/data" --device cpu --json --quiet 2>&1) # JSON has no NaN
+[[ $told == '{"examples": 100, "top1": '0*', "loss": null}' ]] || complain "check-off: evaluated to $told"
 ended 0 "" check-off --nan-check off --max-steps 14 --resume auto
 
 TOWERS_FAULT="nan:tower=0,step=5" ended 0 "" skip --nan-policy skip
