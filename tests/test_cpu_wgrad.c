@@ -13,6 +13,8 @@
 
 #include "kernels/cpu/wgrad.h"
 
+#include "tests/support/weight_gradient.h"
+
 /* ---- tile registers */
 
 typedef struct Register {
@@ -92,13 +94,7 @@ static void tile_multiply_emulated(int c, int a, int b)
 
 /* ---- cases */
 
-typedef struct Case {
-    const char *name;
-    int n, ic, oc, h, w, kh, kw, stride_h, stride_w, pad_h, pad_w;
-    int x_gap, y_gap; /* channels between the pixels of x and of dy */
-} Case;
-
-static const Case cases[] = {
+static const GradientCase cases[] = {
     {"1x1", 2, 16, 16, 5, 5, 1, 1, 1, 1, 0, 0},
     {"1x1, an odd number of images", 5, 48, 40, 7, 5, 1, 1, 1, 1, 0, 0},
     {"1x1 of odd channels", 4, 21, 37, 3, 6, 1, 1, 1, 1, 0, 0},
@@ -125,125 +121,42 @@ static const Case cases[] = {
     {"several blocks of images", 13, 8, 64, 20, 20, 3, 3, 1, 1, 1, 1},
     {"a large dw, several blocks of rows", 2, 44, 2000, 35, 33, 1, 1, 1, 1, 0, 0},
 };
-enum { CASES = sizeof cases / sizeof cases[0], GUARD_BYTES = 4096 };
+enum { CASES = sizeof cases / sizeof cases[0] };
 
-static uint64_t random_state = 1;
+/* ---- the kernel */
 
-static int random_below(int limit)
+static void *code_make(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window, int threads,
+                       size_t *workspace_bytes)
 {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (int)(random_state >> 33) % limit;
+    Wgrad *made;
+    if (wgrad_create(code, x, dy, window, threads, &made) != OK) fail_msg("%s", status_message());
+    *workspace_bytes = wgrad_workspace_bytes(made);
+    return made;
 }
 
-static uint16_t bf16_bits(float value)
+static void *avx512_make(const Tensor *x, const Tensor *dy, const Window *window, int threads, size_t *workspace_bytes)
 {
-    uint32_t word;
-    memcpy(&word, &value, sizeof word);
-    return (uint16_t)(word >> 16);
+    return code_make(&wgrad_avx512, x, dy, window, threads, workspace_bytes);
 }
 
-/* Integers from -3 to 3, or (`fine`) any value; NaN between the pixels. */
-static Tensor tensor_make(Shape shape, int gap, bool fine)
+static void *amx_make(const Tensor *x, const Tensor *dy, const Window *window, int threads, size_t *workspace_bytes)
 {
-    Tensor t = {.shape = shape, .dtype = DTYPE_BF16, .pitch = shape.c + gap};
-    uint16_t *data = malloc((size_t)(shape_pixels(shape) * t.pitch) * sizeof *data);
-    assert_non_null(data);
-    for (int64_t i = 0; i < shape_pixels(shape) * t.pitch; i++) {
-        float value = fine ? (float)random_below(65536) / 32768.0f - 1.0f : (float)(random_below(7) - 3);
-        data[i] = i % t.pitch < shape.c ? bf16_bits(value) : 0xFFFF;
-    }
-    t.data = data;
-    return t;
+    return code_make(&emulated_amx, x, dy, window, threads, workspace_bytes);
 }
 
-static float value_at(const Tensor *t, int n, int h, int w, int c)
+static void kernel_run(void *made, const Device *device, const Tensor *x, const Tensor *dy, float *dw, void *workspace)
 {
-    int64_t pixel = ((int64_t)n * t->shape.h + h) * t->shape.w + w;
-    return bf16_value(((const uint16_t *)t->data)[pixel * t->pitch + c]);
+    wgrad_run(made, device, x->data, dy->data, dw, workspace);
 }
 
-static Tensor dy_make(const Case *c, bool fine)
+static void kernel_destroy(void *made)
 {
-    Shape shape = {c->n, c->oc, window_out(c->h, c->kh, c->stride_h, c->pad_h, false),
-                   window_out(c->w, c->kw, c->stride_w, c->pad_w, false)};
-    return tensor_make(shape, c->y_gap, fine);
+    wgrad_destroy(made);
 }
 
-static Tensor x_make(const Case *c, bool fine)
-{
-    return tensor_make((Shape){c->n, c->ic, c->h, c->w}, c->x_gap, fine);
-}
-
-static size_t dw_count(const Case *c)
-{
-    return (size_t)c->oc * (size_t)(c->kh * c->kw) * (size_t)c->ic;
-}
-
-static void row_add(double *dw, const Tensor *x, const Tensor *dy, int n, const int from[2], const int to[2],
-                    size_t out)
-{
-    for (int o = 0; o < dy->shape.c; o++) {
-        double factor = (double)value_at(dy, n, to[0], to[1], o);
-        for (int i = 0; i < x->shape.c; i++)
-            dw[(size_t)o * out + (size_t)i] += factor * (double)value_at(x, n, from[0], from[1], i);
-    }
-}
-
-static double *dw_wanted(const Case *c, const Tensor *x, const Tensor *dy)
-{
-    double *dw = calloc(dw_count(c), sizeof *dw);
-    assert_non_null(dw);
-    size_t taps = (size_t)(c->kh * c->kw), ins = (size_t)c->ic;
-    for (int n = 0; n < c->n; n++)
-        for (int oh = 0; oh < dy->shape.h; oh++)
-            for (int ow = 0; ow < dy->shape.w; ow++)
-                for (int tap = 0; tap < (int)taps; tap++) {
-                    int h = oh * c->stride_h + tap / c->kw - c->pad_h, w = ow * c->stride_w + tap % c->kw - c->pad_w;
-                    if (h < 0 || w < 0 || h >= c->h || w >= c->w) continue;
-                    row_add(dw + (size_t)tap * ins, x, dy, n, (int[]){h, w}, (int[]){oh, ow}, taps * ins);
-                }
-    return dw;
-}
-
-/* Output and workspace start as NaN, with bytes behind them that must stay. */
-static float *dw_run(const WgradCode *code, const Case *c, const Tensor *x, const Tensor *dy, int threads)
-{
-    Wgrad *wgrad;
-    Window window = {c->kh, c->kw, c->stride_h, c->stride_w, c->pad_h, c->pad_w, false};
-    Device device = {.config.threads = threads};
-    if (wgrad_create(code, x, dy, &window, threads, &wgrad) != OK) fail_msg("%s", status_message());
-    size_t bytes = wgrad_workspace_bytes(wgrad), dw_bytes = dw_count(c) * sizeof(float);
-    unsigned char *workspace = aligned_alloc(64, bytes + GUARD_BYTES), *dw = malloc(dw_bytes + GUARD_BYTES);
-    assert_non_null(workspace);
-    assert_non_null(dw);
-    assert_int_equal(bytes % 64, 0);
-    memset(workspace, 0xFF, bytes + GUARD_BYTES);
-    memset(dw, 0xFF, dw_bytes + GUARD_BYTES);
-    wgrad_run(wgrad, &device, x->data, dy->data, (float *)(void *)dw, workspace);
-    for (int i = 0; i < GUARD_BYTES; i++) {
-        assert_int_equal(workspace[bytes + (size_t)i], 0xFF);
-        assert_int_equal(dw[dw_bytes + (size_t)i], 0xFF);
-    }
-    wgrad_destroy(wgrad);
-    free(workspace);
-    return (float *)(void *)dw;
-}
-
-static void check_case(const WgradCode *code, const Case *c)
-{
-    Tensor x = x_make(c, false), dy = dy_make(c, false);
-    double *wanted = dw_wanted(c, &x, &dy);
-    float *dw = dw_run(code, c, &x, &dy, 1);
-    for (size_t i = 0; i < dw_count(c); i++)
-        if ((double)dw[i] != wanted[i])
-            fail_msg("%s, %s: output %zu, tap %zu, input %zu is %g, wanted %g", code->name, c->name,
-                     i / (size_t)(c->ic * c->kh * c->kw), i / (size_t)c->ic % (size_t)(c->kh * c->kw),
-                     i % (size_t)c->ic, (double)dw[i], wanted[i]);
-    free(wanted);
-    free(dw);
-    free(x.data);
-    free(dy.data);
-}
+/* The emulated tiles are those of one thread. */
+static const GradientKernel avx512 = {"avx512_bf16", DTYPE_BF16, 2, avx512_make, kernel_run, kernel_destroy};
+static const GradientKernel amx = {"amx", DTYPE_BF16, 1, amx_make, kernel_run, kernel_destroy};
 
 static void need_avx512(void)
 {
@@ -256,7 +169,7 @@ static void test_tiles_of_avx512(void **state)
 {
     (void)state;
     need_avx512();
-    for (int i = 0; i < CASES; i++) check_case(&wgrad_avx512, &cases[i]);
+    for (int i = 0; i < CASES; i++) gradient_check(&avx512, &cases[i]);
 }
 
 static void test_tiles_of_amx_emulated(void **state)
@@ -264,31 +177,15 @@ static void test_tiles_of_amx_emulated(void **state)
     (void)state;
     need_avx512();
     assert_true(emulated_amx.usable());
-    for (int i = 0; i < CASES; i++) check_case(&emulated_amx, &cases[i]);
-}
-
-/* Values whose sums round. */
-static void check_threads(const Case *c)
-{
-    Tensor x = x_make(c, true), dy = dy_make(c, true);
-    float *one = dw_run(&wgrad_avx512, c, &x, &dy, 1);
-    for (int threads = 2; threads <= 5; threads++) {
-        float *more = dw_run(&wgrad_avx512, c, &x, &dy, threads);
-        if (memcmp(one, more, dw_count(c) * sizeof *one) != 0)
-            fail_msg("%s: %d threads make other bits than one", c->name, threads);
-        free(more);
-    }
-    free(one);
-    free(x.data);
-    free(dy.data);
+    for (int i = 0; i < CASES; i++) gradient_check(&amx, &cases[i]);
 }
 
 static void test_threads_change_no_bit(void **state)
 {
     (void)state;
     need_avx512();
-    check_threads(&(Case){"a dw for each slice", 17, 40, 50, 40, 41, 3, 3, 1, 1, 1, 1});
-    check_threads(&(Case){"one dw", 7, 96, 112, 13, 11, 3, 3, 1, 1, 1, 1});
+    gradient_check_threads(&avx512, &(GradientCase){"a dw for each slice", 17, 40, 50, 40, 41, 3, 3, 1, 1, 1, 1});
+    gradient_check_threads(&avx512, &(GradientCase){"one dw", 7, 96, 112, 13, 11, 3, 3, 1, 1, 1, 1});
 }
 
 static void test_what_it_takes(void **state)

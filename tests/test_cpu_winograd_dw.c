@@ -1,7 +1,5 @@
-/* Weight gradients by Winograd's algorithm against plain loops: edges, slices, many blocks, any number of threads.
- *
- * Values are small integers, of which transforms and sums are exact, so the comparison is for equality; bits that
- * threads might change are looked for with values that round. */
+/* Weight gradients by Winograd's algorithms, in squares and along lines, in bf16 and f32, against plain loops: edges,
+ * slices, many blocks, any number of threads. Transforms of small integers are exact, see weight_gradient.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -11,182 +9,161 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/winograd_dw.h"
+#include "kernels/cpu/winograd_line_dw.h"
 
-enum { TAPS = 9, GUARD_BYTES = 4096 };
+#include "tests/support/weight_gradient.h"
 
-typedef struct Case {
-    const char *name;
-    int n, ic, oc, h, w, pad_h, pad_w;
-    int x_gap, y_gap; /* channels between the pixels of x and of dy */
-} Case;
+#define SQUARE 3, 3, 1, 1
+#define ROW 1, 7, 1, 1
+#define COLUMN 7, 1, 1, 1
 
-static const Case cases[] = {
-    {"padded", 2, 32, 32, 16, 16, 1, 1},
-    {"valid, odd sides", 3, 32, 48, 19, 21, 0, 0},
-    {"unequal padding, odd outputs", 3, 80, 32, 17, 20, 2, 0},
-    {"slices", 2, 48, 64, 18, 17, 1, 1, .x_gap = 16, .y_gap = 5},
-    {"small images", 9, 112, 64, 8, 8, 1, 1},
-    {"small images of odd sides, slices", 16, 64, 96, 9, 7, 0, 2, .x_gap = 3, .y_gap = 16},
-    {"more blocks than slices, an image alone", 5, 32, 32, 60, 41, 0, 1},
+static const GradientCase squares[] = {
+    {"padded", 2, 32, 32, 16, 16, SQUARE, 1, 1},
+    {"valid, odd sides", 3, 32, 48, 19, 21, SQUARE, 0, 0},
+    {"unequal padding, odd outputs", 3, 80, 32, 17, 20, SQUARE, 2, 0},
+    {"slices", 2, 48, 64, 18, 17, SQUARE, 1, 1, .x_gap = 16, .y_gap = 5},
+    {"small images", 9, 112, 64, 8, 8, SQUARE, 1, 1},
+    {"small images of odd sides, slices", 16, 64, 96, 9, 7, SQUARE, 0, 2, .x_gap = 3, .y_gap = 16},
+    {"small images in many blocks", 40, 32, 48, 8, 8, SQUARE, 1, 1},
+    {"more blocks than slices, an image alone", 5, 32, 32, 60, 41, SQUARE, 0, 1},
 };
-enum { CASES = sizeof cases / sizeof cases[0] };
+static const GradientCase lines[] = {
+    {"1x7 with a last output", 2, 32, 48, 17, 17, ROW, 0, 3},
+    {"7x1 with a last output, slices", 3, 80, 32, 17, 15, COLUMN, 3, 0, .x_gap = 16, .y_gap = 5},
+    {"1x7 without a last output", 3, 48, 64, 12, 16, ROW, 0, 3, .x_gap = 3},
+    {"7x1 of less than a tile", 3, 32, 32, 3, 90, COLUMN, 3, 0},
+    {"7x1 of one output", 3, 32, 32, 1, 90, COLUMN, 3, 0},
+    {"1x7 valid", 2, 32, 32, 9, 51, ROW, 0, 0},
+    {"1x7 padded by 6, several blocks", 21, 96, 80, 13, 20, ROW, 0, 6},
+};
+static const GradientCase square_alone = {"an image alone", 1, 48, 32, 35, 33, SQUARE, 1, 1};
+static const GradientCase line_alone = {"an image alone, 1x7", 1, 48, 32, 17, 17, ROW, 0, 3};
+enum { SQUARES = sizeof squares / sizeof squares[0], LINES = sizeof lines / sizeof lines[0] };
 
-static uint64_t random_state = 1;
+/* ---- the kernels */
 
-static int random_below(int limit)
+static void *square_make(const Tensor *x, const Tensor *dy, const Window *window, int threads, size_t *workspace_bytes)
 {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (int)(random_state >> 33) % limit;
+    WinogradDw *made;
+    assert_true(winograd_dw_takes(x, dy, window));
+    if (winograd_dw_create(x, dy, window, threads, &made) != OK) fail_msg("%s", status_message());
+    *workspace_bytes = winograd_dw_workspace_bytes(made);
+    return made;
 }
 
-static float value_of(uint16_t bits)
+static void square_run(void *made, const Device *device, const Tensor *x, const Tensor *dy, float *dw, void *workspace)
 {
-    uint32_t word = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &word, sizeof value);
-    return value;
+    winograd_dw_run(made, device, x->data, dy->data, dw, workspace);
 }
 
-/* Integers from -2 to 2, or (`fine`) any value; NaN between the pixels. */
-static Tensor tensor_make(Shape shape, int gap, bool fine)
+static void square_destroy(void *made)
 {
-    Tensor t = {.shape = shape, .dtype = DTYPE_BF16, .pitch = shape.c + gap};
-    uint16_t *data = malloc((size_t)(shape_pixels(shape) * t.pitch) * sizeof *data);
-    assert_non_null(data);
-    for (int64_t i = 0; i < shape_pixels(shape) * t.pitch; i++) {
-        float value = fine ? (float)random_below(65536) / 32768.0f - 1.0f : (float)(random_below(5) - 2);
-        uint32_t word;
-        memcpy(&word, &value, sizeof word);
-        data[i] = i % t.pitch < shape.c ? (uint16_t)(word >> 16) : 0xFFFF;
-    }
-    t.data = data;
-    return t;
+    winograd_dw_destroy(made);
 }
 
-static Tensor x_make(const Case *c, bool fine)
+static void *line_make(const Tensor *x, const Tensor *dy, const Window *window, int threads, size_t *workspace_bytes)
 {
-    return tensor_make((Shape){.n = c->n, .c = c->ic, .h = c->h, .w = c->w}, c->x_gap, fine);
+    (void)threads;
+    WinogradLineDw *made;
+    assert_true(winograd_line_dw_takes(x, dy, window));
+    if (winograd_line_dw_create(x, dy, window, &made) != OK) fail_msg("%s", status_message());
+    *workspace_bytes = winograd_line_dw_workspace_bytes(made);
+    return made;
 }
 
-static Tensor dy_make(const Case *c, bool fine)
+static void line_run(void *made, const Device *device, const Tensor *x, const Tensor *dy, float *dw, void *workspace)
 {
-    Shape shape = {.n = c->n, .c = c->oc, .h = c->h + 2 * c->pad_h - 2, .w = c->w + 2 * c->pad_w - 2};
-    return tensor_make(shape, c->y_gap, fine);
+    winograd_line_dw_run(made, device, x->data, dy->data, dw, workspace);
 }
 
-static const uint16_t *pixel_at(const Tensor *t, int n, int h, int w)
+static void line_destroy(void *made)
 {
-    return (const uint16_t *)t->data + (((int64_t)n * t->shape.h + h) * t->shape.w + w) * t->pitch;
+    winograd_line_dw_destroy(made);
 }
 
-static size_t dw_count(const Case *c)
+static GradientKernel square_kernel(Dtype dtype)
 {
-    return (size_t)c->oc * TAPS * (size_t)c->ic;
+    return (GradientKernel){dtype_name(dtype), dtype, 2, square_make, square_run, square_destroy};
 }
 
-static void tap_add(const Case *c, float *dw, const uint16_t *x, const uint16_t *dy)
+static GradientKernel line_kernel(Dtype dtype)
 {
-    for (int o = 0; o < c->oc; o++)
-        for (int i = 0; i < c->ic; i++) dw[(size_t)(o * TAPS * c->ic + i)] += value_of(dy[o]) * value_of(x[i]);
+    return (GradientKernel){dtype_name(dtype), dtype, 2, line_make, line_run, line_destroy};
 }
 
-static float *dw_wanted(const Case *c, const Tensor *x, const Tensor *dy)
+/* ---- tests */
+
+static bool takes(Dtype dtype, int n, int channels)
 {
-    float *dw = calloc(dw_count(c), sizeof *dw);
-    assert_non_null(dw);
-    for (int n = 0; n < c->n; n++)
-        for (int oh = 0; oh < dy->shape.h; oh++)
-            for (int ow = 0; ow < dy->shape.w; ow++)
-                for (int tap = 0; tap < TAPS; tap++) {
-                    int h = oh + tap / 3 - c->pad_h, w = ow + tap % 3 - c->pad_w;
-                    if (h < 0 || w < 0 || h >= c->h || w >= c->w) continue;
-                    tap_add(c, dw + tap * c->ic, pixel_at(x, n, h, w), pixel_at(dy, n, oh, ow));
-                }
-    return dw;
+    Tensor t = {.shape = {.n = n, .c = channels, .h = 20, .w = 20}, .dtype = dtype, .pitch = channels};
+    Window square = {3, 3, 1, 1, 1, 1, false}, line = {1, 7, 1, 1, 0, 3, false};
+    bool taken = winograd_dw_takes(&t, &t, &square);
+    assert_int_equal(taken, winograd_line_dw_takes(&t, &t, &line));
+    return taken;
 }
 
-/* Output and workspace start as NaN, with bytes behind them that must stay. */
-static float *dw_run(const Case *c, const Tensor *x, const Tensor *dy, int threads)
+static void need(Dtype dtype)
 {
-    WinogradDw *winograd;
-    Window window = {.kh = 3, .kw = 3, .stride_h = 1, .stride_w = 1, .pad_h = c->pad_h, .pad_w = c->pad_w};
-    Device device = {.config.threads = threads};
-    assert_true(winograd_dw_takes(x, dy, &window));
-    assert_int_equal(winograd_dw_create(x, dy, &window, threads, &winograd), OK);
-    size_t bytes = winograd_dw_workspace_bytes(winograd), dw_bytes = dw_count(c) * sizeof(float);
-    unsigned char *workspace = aligned_alloc(64, bytes + GUARD_BYTES), *dw = malloc(dw_bytes + GUARD_BYTES);
-    assert_non_null(workspace);
-    assert_non_null(dw);
-    assert_int_equal(bytes % 64, 0);
-    memset(workspace, 0xFF, bytes + GUARD_BYTES);
-    memset(dw, 0xFF, dw_bytes + GUARD_BYTES);
-    winograd_dw_run(winograd, &device, x->data, dy->data, (float *)(void *)dw, workspace);
-    for (int i = 0; i < GUARD_BYTES; i++) {
-        assert_int_equal(workspace[bytes + (size_t)i], 0xFF);
-        assert_int_equal(dw[dw_bytes + (size_t)i], 0xFF);
-    }
-    winograd_dw_destroy(winograd);
-    free(workspace);
-    return (float *)(void *)dw;
-}
-
-static void need_winograd(void)
-{
-    Tensor t = {.shape = {.n = 2, .c = 32, .h = 16, .w = 16}, .dtype = DTYPE_BF16, .pitch = 32};
-    Window window = {.kh = 3, .kw = 3, .stride_h = 1, .stride_w = 1, .pad_h = 1, .pad_w = 1};
-    if (winograd_dw_takes(&t, &t, &window)) return;
-    print_message("skipped: this processor has no AVX512-BF16, or has AMX\n");
+    if (takes(dtype, 2, 32)) return;
+    print_message("skipped: this processor has no AVX-512 for %s, or for bf16 has AMX\n", dtype_name(dtype));
     skip();
 }
 
-static void check_case(const Case *c)
+static void check_all(Dtype dtype, void (*check)(const GradientKernel *kernel, const GradientCase *c))
 {
-    Tensor x = x_make(c, false), dy = dy_make(c, false);
-    float *wanted = dw_wanted(c, &x, &dy), *dw = dw_run(c, &x, &dy, 2);
-    for (size_t i = 0; i < dw_count(c); i++)
-        if (dw[i] != wanted[i])
-            fail_msg("%s: output %zu, tap %zu, input %zu is %g, wanted %g", c->name, i / (size_t)(c->ic * TAPS),
-                     i / (size_t)c->ic % TAPS, i % (size_t)c->ic, (double)dw[i], (double)wanted[i]);
-    free(wanted);
-    free(dw);
-    free(x.data);
-    free(dy.data);
+    need(dtype);
+    GradientKernel square = square_kernel(dtype), line = line_kernel(dtype);
+    for (int i = 0; i < SQUARES; i++) check(&square, &squares[i]);
+    for (int i = 0; i < LINES; i++) check(&line, &lines[i]);
+    if (dtype != DTYPE_F32) return;
+    check(&square, &square_alone);
+    check(&line, &line_alone);
 }
 
-static void test_against_loops(void **state)
+static void test_bf16_against_loops(void **state)
 {
     (void)state;
-    need_winograd();
-    for (int i = 0; i < CASES; i++) check_case(&cases[i]);
+    check_all(DTYPE_BF16, gradient_check);
 }
 
-static void check_threads(const Case *c)
-{
-    Tensor x = x_make(c, true), dy = dy_make(c, true);
-    float *one = dw_run(c, &x, &dy, 1);
-    for (int threads = 2; threads <= 5; threads++) {
-        float *more = dw_run(c, &x, &dy, threads);
-        if (memcmp(one, more, dw_count(c) * sizeof *one) != 0)
-            fail_msg("%s: %d threads make other bits than one", c->name, threads);
-        free(more);
-    }
-    free(one);
-    free(x.data);
-    free(dy.data);
-}
-
-static void test_threads_change_no_bit(void **state)
+static void test_f32_against_loops(void **state)
 {
     (void)state;
-    need_winograd();
-    for (int i = 0; i < CASES; i++) check_threads(&cases[i]);
+    check_all(DTYPE_F32, gradient_check);
+}
+
+static void test_threads_change_no_bit_of_bf16(void **state)
+{
+    (void)state;
+    check_all(DTYPE_BF16, gradient_check_threads);
+}
+
+static void test_threads_change_no_bit_of_f32(void **state)
+{
+    (void)state;
+    check_all(DTYPE_F32, gradient_check_threads);
+}
+
+static void test_what_it_takes(void **state)
+{
+    (void)state;
+    assert_false(takes(DTYPE_BF16, 1, 64)); /* a pair of which one is missing */
+    assert_false(takes(DTYPE_BF16, 2, 40));
+    assert_false(takes(DTYPE_F32, 2, 40));
+    assert_false(takes(DTYPE_F32, 2, 16));
+    assert_false(takes(DTYPE_F16, 2, 32));
+    need(DTYPE_F32);
+    assert_true(takes(DTYPE_F32, 1, 32));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_loops),
-        cmocka_unit_test(test_threads_change_no_bit),
+        cmocka_unit_test(test_bf16_against_loops),
+        cmocka_unit_test(test_f32_against_loops),
+        cmocka_unit_test(test_threads_change_no_bit_of_bf16),
+        cmocka_unit_test(test_threads_change_no_bit_of_f32),
+        cmocka_unit_test(test_what_it_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

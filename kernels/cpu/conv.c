@@ -282,10 +282,9 @@ static Status own_choose(ConvState *state, Device *device, const Operands *o)
     bool turned = o->kind == ONEDNN_CONV_DX;
     const Tensor *from = turned ? o->y : o->x, *to = turned ? o->x : o->y;
     bool winograd = own_winograd_allowed(device, o);
-    bool halves = o->x->dtype == DTYPE_BF16; /* what weight gradients by Winograd's algorithms are written for */
-    if (winograd && halves && o->kind == ONEDNN_CONV_DW && winograd_dw_takes(o->x, o->y, &o->window))
+    if (winograd && o->kind == ONEDNN_CONV_DW && winograd_dw_takes(o->x, o->y, &o->window))
         return winograd_dw_create(o->x, o->y, &o->window, cpu_threads(device), &state->winograd_dw);
-    if (winograd && halves && o->kind == ONEDNN_CONV_DW && winograd_line_dw_takes(o->x, o->y, &o->window))
+    if (winograd && o->kind == ONEDNN_CONV_DW && winograd_line_dw_takes(o->x, o->y, &o->window))
         return winograd_line_dw_create(o->x, o->y, &o->window, &state->winograd_line_dw);
     if (wgrad_takes(code, o->x, o->y))
         return wgrad_create(code, o->x, o->y, &o->window, cpu_threads(device), &state->wgrad);

@@ -204,6 +204,11 @@ static bool has_isa(int wanted)
     return ((int)dnnl_get_effective_cpu_isa() & wanted) == wanted;
 }
 
+bool onednn_has_avx512(void)
+{
+    return has_isa(dnnl_cpu_isa_avx512_core);
+}
+
 bool onednn_has_bf16(void)
 {
     return has_isa(dnnl_cpu_isa_avx512_core_bf16);

@@ -49,6 +49,7 @@ void onednn_close(Onednn *onednn);
 void onednn_describe(char *text, size_t bytes);
 
 /* Whether the processor multiplies bf16 itself, and in tiles of AMX (ONEDNN_MAX_CPU_ISA counts). */
+bool onednn_has_avx512(void);
 bool onednn_has_bf16(void);
 bool onednn_has_amx(void);
 

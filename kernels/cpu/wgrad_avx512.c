@@ -1,72 +1,10 @@
-/* Tiles of wgrad with AVX512-BF16: 16 outputs x up to 3 vectors of inputs, in two halves of 8 outputs.
- *
- * A half keeps 8 x 3 sums in registers; for every pixel, one word of dy is spread over a vector and multiplied with
- * three vectors of x (vdpbf16ps: sum += even x even + odd x odd). 24 products for 11 loads leave the products as the
- * only limit. */
+/* The code of wgrad for AVX512-BF16: tiles of words of bf16 (wgrad_tile.h, vdpbf16ps). */
 #include "kernels/cpu/wgrad.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "kernels/cpu/words_bf16.h"
 
-enum { HALF = 8, VECTORS = 3 };
-
-#define TILE_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-#define TILE_INLINE TILE_CODE static inline __attribute__((always_inline))
-
-TILE_INLINE void half_store(const WgradTile *tile, int first, const int vectors, __m512 sum[HALF][VECTORS])
-{
-    for (int m = 0; m < HALF; m++)
-        for (int v = 0; v < vectors; v++) {
-            int left = tile->ins - v * WGRAD_LANES;
-            __mmask16 mask = left >= WGRAD_LANES ? 0xFFFF : (__mmask16)((1u << left) - 1);
-            float *to = tile->dw + (first + m) * tile->dw_out + v * WGRAD_LANES;
-            if (first + m >= tile->outs) return;
-            __m512 value = tile->add ? _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), sum[m][v]) : sum[m][v];
-            _mm512_mask_storeu_ps(to, mask, value);
-        }
-}
-
-TILE_INLINE void half_sum(const WgradTile *tile, int first, const int vectors)
-{
-    __m512 sum[HALF][VECTORS];
-    for (int m = 0; m < HALF; m++)
-        for (int v = 0; v < vectors; v++) sum[m][v] = _mm512_setzero_ps();
-    for (int64_t pair = 0; pair < tile->pairs; pair++)
-        for (int64_t row = 0; row < tile->rows; row++) {
-            const uint32_t *x = tile->x + pair * tile->x_pair + row * tile->x_row;
-            const uint32_t *dy = tile->dy + pair * tile->dy_pair + row * tile->dy_row + first;
-            for (int64_t k = 0; k < tile->columns; k++, x += vectors * WGRAD_LANES, dy += WGRAD_LANES) {
-                __m512bh b[VECTORS];
-                for (int v = 0; v < vectors; v++) b[v] = (__m512bh)_mm512_loadu_si512(x + v * WGRAD_LANES);
-                for (int m = 0; m < HALF; m++) {
-                    __m512bh a = (__m512bh)_mm512_set1_epi32((int)dy[m]);
-                    for (int v = 0; v < vectors; v++) sum[m][v] = _mm512_dpbf16_ps(sum[m][v], a, b[v]);
-                }
-            }
-        }
-    half_store(tile, first, vectors, sum);
-}
-
-TILE_CODE static void half_of_1(const WgradTile *tile, int first)
-{
-    half_sum(tile, first, 1);
-}
-
-TILE_CODE static void half_of_2(const WgradTile *tile, int first)
-{
-    half_sum(tile, first, 2);
-}
-
-TILE_CODE static void half_of_3(const WgradTile *tile, int first)
-{
-    half_sum(tile, first, 3);
-}
-
-static void tile_run(const WgradTile *tile)
-{
-    static void (*const halves[])(const WgradTile *, int) = {half_of_1, half_of_2, half_of_3};
-    for (int first = 0; first < tile->outs; first += HALF) halves[tile->vectors - 1](tile, first);
-}
+#include "kernels/cpu/wgrad_tile.h"
 
 static bool usable(void)
 {

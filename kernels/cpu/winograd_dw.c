@@ -1,56 +1,59 @@
 /* Weight gradients by F(2x2, 3x3); see winograd_dw.h.
  *
  * Words of x and dy are packed by panels of channels, in them by point, in them by tile; then points of panels are
- * multiplied. Large images: a block is some rows of tiles of a pair. Blocks are dealt to SLICES, by shape alone; a
- * member of the team does whole slices, in memory of its own, so that nobody waits and packed words stay in its caches.
- * The sums of a slice stand as m[output][point][input] until the end, when slices are added in order. Small images,
- * which have many channels: one block of all of them, packed by the team; then a member makes a part of dw from all its
- * points. */
+ * multiplied. Large images: a block is some rows of tiles of a stack of images. Blocks are dealt to SLICES, by shape
+ * alone; a member of the team does whole slices, in memory of its own, so that nobody waits and packed words stay in
+ * its caches. The sums of a slice stand as m[output][point][input] until the end, when slices are added in order. Small
+ * images, which have many channels: one block of all of them, packed by the team; then a member makes a part of dw from
+ * all its points. In f32 many small images are cut into blocks like a large one. */
 #include "kernels/cpu/winograd_dw.h"
 
 #include "kernels/cpu/vector.h"
-#include "kernels/cpu/wgrad.h"
-#include "kernels/cpu/winograd.h"
+#include "kernels/cpu/winograd_pack.h"
 
 #include <stdlib.h>
 
 #if defined(__x86_64__)
-#include "kernels/cpu/winograd_words.h"
+#include "kernels/cpu/winograd_back.h"
 
 enum {
+    LANES = WGRAD_LANES,
     SIDE = 4, /* of the 4x4 pixels of a tile, and of its points */
     POINTS = SIDE * SIDE,
     TAPS = 9,
-    TILES = 128,      /* of a block, about: enough for sums that outweigh reading and writing m */
-    FEW_TILES = 64,   /* of small images */
-    MOST_TILES = 512, /* of all small images */
-    SLICES = 8        /* of the blocks: so many threads have work */
+    TILES = 128,         /* of a block, about: enough for sums that outweigh reading and writing m */
+    FEW_TILES = 64,      /* of small images */
+    MOST_TILES = 512,    /* of all small images */
+    MOST_SUMS = 1 << 20, /* of a slice of small images */
+    SLICES = 8           /* of the blocks: so many threads have work */
 };
 
 struct WinogradDw {
+    const WinogradPack *pack;
     Shape x, dy;
-    int64_t x_pitch, dy_pitch;
+    Lines from, to; /* rows of x and dy */
     int pad_h, pad_w;
     int tiles_h, tiles_w;
     int threads;
-    int rows;        /* of tiles in a block, at most */
-    int blocks;      /* of a pair */
-    int slices;      /* 0: small images */
-    int x_panels;    /* of up to 3 vectors */
-    uint16_t *zeros; /* owned: a pixel outside the image */
+    int span;     /* rows of tiles that are cut into blocks: of a stack, or of all */
+    int rows;     /* of a block, at most */
+    int blocks;   /* of a span */
+    int slices;   /* 0: small images */
+    int chain;    /* tiles summed at once, at most */
+    int x_panels; /* of up to 3 vectors */
 };
 
 /* One run. */
 typedef struct Run {
     const WinogradDw *g;
-    const uint16_t *x, *dy;
+    const void *x, *dy;
     float *m, *dw;
     char *own; /* words: of the members of the team, one after another, or of all */
 } Run;
 
 typedef struct Block {
     const WinogradDw *g;
-    const uint16_t *x, *dy;
+    const void *x, *dy;
     uint32_t *x_words, *dy_words;
     int64_t tiles;
     float *m;
@@ -59,72 +62,100 @@ typedef struct Block {
 
 /* A row of tiles: of which images, and of its first tile the number in the block. */
 typedef struct TileRow {
-    int pair, row;
-    int64_t at;
+    int64_t stack, row, at;
 } TileRow;
 
-static int64_t image_tiles(const Tensor *dy)
+static bool window_fits(const Window *v)
+{
+    return v->kh == 3 && v->kw == 3 && v->stride_h == 1 && v->stride_w == 1 && v->pad_h < 3 && v->pad_w < 3;
+}
+
+/* Of an image. */
+static int64_t tiles_of(const Tensor *dy)
 {
     return (int64_t)((dy->shape.h + 1) / 2) * ((dy->shape.w + 1) / 2);
 }
 
+static int64_t all_tiles(const WinogradPack *pack, const Tensor *dy)
+{
+    return tiles_of(dy) * ((dy->shape.n + pack->images - 1) / pack->images);
+}
+
+/* Whether all images make one block. */
+static bool is_small(const WinogradPack *pack, const Tensor *dy)
+{
+    bool few = pack == &winograd_pack_f32 || tiles_of(dy) < FEW_TILES;
+    return few && all_tiles(pack, dy) <= MOST_TILES;
+}
+
+/* Whether images are cut into blocks: each of them, or in f32 all of them together. */
+static bool is_large(const WinogradPack *pack, const Tensor *x, const Tensor *dy)
+{
+    int64_t sums = POINTS * (int64_t)x->shape.c * dy->shape.c;
+    return tiles_of(dy) >= FEW_TILES || (pack == &winograd_pack_f32 && sums <= MOST_SUMS);
+}
+
 bool winograd_dw_takes(const Tensor *x, const Tensor *dy, const Window *window)
 {
-    int64_t tiles = image_tiles(dy), all = tiles * ((x->shape.n + 1) / 2);
-    bool enough = tiles >= FEW_TILES || (all >= FEW_TILES && all <= MOST_TILES);
-    return winograd_takes(x, dy, window) && wgrad_avx512.usable() && x->shape.n > 1 && enough;
+    enum { FEW_CHANNELS = 32, FEW_PIXELS = 256 };
+    const WinogradPack *pack = winograd_pack_for(x, dy);
+    if (!pack || !window_fits(window) || x->shape.n < pack->images) return false;
+    bool whole = x->shape.c % LANES == 0 && dy->shape.c % LANES == 0;
+    bool enough = all_tiles(pack, dy) >= FEW_TILES && shape_pixels(dy->shape) >= FEW_PIXELS;
+    return whole && x->shape.c >= FEW_CHANNELS && dy->shape.c >= FEW_CHANNELS && enough &&
+           (is_small(pack, dy) || is_large(pack, x, dy));
 }
 
-static int pairs_of(const WinogradDw *g)
+static int stacks_of(const WinogradDw *g)
 {
-    return (g->x.n + 1) / 2;
+    return lines_stacks(&g->to, g->pack);
 }
 
-/* Blocks of about equal size. */
+/* Blocks of about equal size: of each stack, or of all of them where that is a fraction of one. */
 static void blocks_cut(WinogradDw *g)
 {
-    bool small = g->tiles_h * g->tiles_w < FEW_TILES;
-    int most = (int)larger(1, (g->tiles_h * g->tiles_w + TILES / 2) / TILES);
-    g->rows = (int)larger(1, (g->tiles_h + most - 1) / most);
-    g->blocks = (g->tiles_h + g->rows - 1) / g->rows;
-    g->slices = small ? 0 : (int)smaller(SLICES, (int64_t)pairs_of(g) * g->blocks);
+    int64_t stacks = stacks_of(g);
+    bool fraction = g->tiles_h * g->tiles_w < FEW_TILES;
+    g->span = (int)(fraction ? stacks * g->tiles_h : g->tiles_h);
+    int64_t most = larger(1, ((int64_t)g->span * g->tiles_w + TILES / 2) / TILES);
+    g->rows = (int)larger(1, (g->span + most - 1) / most);
+    g->blocks = (g->span + g->rows - 1) / g->rows;
+    g->slices = (int)smaller(SLICES, fraction ? g->blocks : stacks * g->blocks);
+}
+
+static int64_t block_tiles(const WinogradDw *g)
+{
+    return (int64_t)g->rows * g->tiles_w;
 }
 
 Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, int threads, WinogradDw **made)
 {
     WinogradDw *g = calloc(1, sizeof *g);
-    uint16_t *zeros = calloc((size_t)larger(x->shape.c, dy->shape.c), sizeof *zeros);
-    if (!g || !zeros) {
-        free(g);
-        free(zeros);
-        return FAIL(ERR_MEMORY, "a weight gradient by Winograd's algorithm");
-    }
-    *g = (WinogradDw){.x = x->shape,
+    if (!g) return FAIL(ERR_MEMORY, "a weight gradient by Winograd's algorithm");
+    *g = (WinogradDw){.pack = winograd_pack_for(x, dy),
+                      .x = x->shape,
                       .dy = dy->shape,
-                      .x_pitch = x->pitch,
-                      .dy_pitch = dy->pitch,
+                      .from = lines_of(x, false),
+                      .to = lines_of(dy, false),
                       .pad_h = window->pad_h,
                       .pad_w = window->pad_w,
                       .tiles_h = (dy->shape.h + 1) / 2,
                       .tiles_w = (dy->shape.w + 1) / 2,
-                      .threads = threads,
-                      .zeros = zeros};
-    blocks_cut(g);
-    g->x_panels = (x->shape.c / LANES + wgrad_avx512.vectors - 1) / wgrad_avx512.vectors;
+                      .threads = threads};
+    if (is_small(g->pack, dy))
+        g->span = g->rows = stacks_of(g) * g->tiles_h;
+    else
+        blocks_cut(g);
+    /* What f32 loses by rounding would grow with the sums. */
+    g->chain = (int)(g->pack == &winograd_pack_f32 && !g->slices ? TILES : block_tiles(g));
+    g->x_panels = (x->shape.c / LANES + g->pack->products->vectors - 1) / g->pack->products->vectors;
     *made = g;
     return OK;
 }
 
 void winograd_dw_destroy(WinogradDw *winograd)
 {
-    if (!winograd) return;
-    free(winograd->zeros);
     free(winograd);
-}
-
-static int64_t block_tiles(const WinogradDw *g)
-{
-    return (int64_t)(g->slices ? g->rows : pairs_of(g) * g->tiles_h) * g->tiles_w;
 }
 
 static size_t words_bytes(const WinogradDw *g, int channels)
@@ -143,15 +174,15 @@ static int64_t m_count(const WinogradDw *g)
 }
 
 /* Of a panel of x and a panel of dy. */
-static int64_t part_count(void)
+static int64_t part_count(const WinogradDw *g)
 {
-    return (int64_t)POINTS * LANES * wgrad_avx512.vectors * LANES;
+    return (int64_t)POINTS * LANES * g->pack->products->vectors * LANES;
 }
 
 size_t winograd_dw_workspace_bytes(const WinogradDw *g)
 {
     size_t threads = (size_t)g->threads;
-    if (!g->slices) return block_bytes(g) + threads * (size_t)part_count() * sizeof(float);
+    if (!g->slices) return block_bytes(g) + threads * (size_t)part_count(g) * sizeof(float);
     return threads * block_bytes(g) + (size_t)g->slices * (size_t)m_count(g) * sizeof(float);
 }
 
@@ -163,110 +194,35 @@ static int64_t panel_first(const WinogradDw *g, int64_t k)
 
 /* ---- packing */
 
-/* 16 channels, the first of which is `channel`, of row h of a pair of images. */
-static Row row_at(const WinogradDw *g, const uint16_t *base, Shape s, int64_t pitch, int pair, int h, int64_t channel)
-{
-    int64_t image = 2 * pair, line = (image * s.h + h) * s.w * pitch + channel;
-    bool inside = h >= 0 && h < s.h, second = inside && image + 1 < s.n;
-    const uint16_t *zeros = g->zeros;
-    return (Row){inside ? base + line : zeros, second ? base + line + (int64_t)s.h * s.w * pitch : zeros,
-                 inside ? pitch : 0, second ? pitch : 0};
-}
-
-/* Column w of B' x, B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1}. */
-TILE_INLINE void x_column(const Row rows[SIDE], int w, int width, Pixel to[SIDE])
-{
-    if (w < 0 || w >= width) {
-        for (int r = 0; r < SIDE; r++) to[r] = (Pixel){_mm512_setzero_ps(), _mm512_setzero_ps()};
-        return;
-    }
-    Pixel a = pixel_load(rows, w), b = pixel_load(rows + 1, w), c = pixel_load(rows + 2, w);
-    to[0] = pixel_sub(a, c);
-    to[1] = pixel_add(b, c);
-    to[2] = pixel_sub(c, b);
-    to[3] = pixel_sub(b, pixel_load(rows + 3, w));
-}
-
-/* A row of tiles: B' x B. Two columns of a tile are the first of the next. Points are `step` words apart, tiles
- * `width`. */
-TILE_CODE static void x_row_pack(const WinogradDw *g, const Row rows[SIDE], uint32_t *to, int64_t step, int64_t width)
-{
-    Pixel first[SIDE], second[SIDE], third[SIDE];
-    int left = -g->pad_w;
-    x_column(rows, left, g->x.w, first);
-    x_column(rows, left + 1, g->x.w, second);
-    for (int t = 0; t < g->tiles_w; t++, to += width) {
-        left += 2;
-        x_column(rows, left, g->x.w, third);
-        for (int r = 0; r < SIDE; r++) {
-            words_store(to + SIDE * r * step, pixel_sub(first[r], third[r]));
-            words_store(to + (SIDE * r + 1) * step, pixel_add(second[r], third[r]));
-            words_store(to + (SIDE * r + 2) * step, pixel_sub(third[r], second[r]));
-            first[r] = third[r];
-        }
-        x_column(rows, left + 1, g->x.w, third);
-        for (int r = 0; r < SIDE; r++) {
-            words_store(to + (SIDE * r + 3) * step, pixel_sub(second[r], third[r]));
-            second[r] = third[r];
-        }
-    }
-}
-
-/* A row of tiles: A dy A', A = {1 0; 1 1; 1 -1; 0 1}. (The last row has the other sign in the literature, and so the
- * last column of G'.) */
-TILE_INLINE void dy_line(Pixel a, Pixel b, uint32_t *to, int64_t step)
-{
-    words_store(to, a);
-    words_store(to + step, pixel_add(a, b));
-    words_store(to + 2 * step, pixel_sub(a, b));
-    words_store(to + 3 * step, b);
-}
-
-TILE_INLINE Pixel dy_pixel(const Row *row, int w, int width)
-{
-    return w < width ? pixel_load(row, w) : (Pixel){_mm512_setzero_ps(), _mm512_setzero_ps()};
-}
-
-TILE_CODE static void dy_row_pack(const WinogradDw *g, const Row rows[2], uint32_t *to, int64_t step)
-{
-    for (int t = 0; t < g->tiles_w; t++, to += LANES) {
-        Pixel a = pixel_load(rows, 2 * t), b = dy_pixel(rows, 2 * t + 1, g->dy.w);
-        Pixel c = pixel_load(rows + 1, 2 * t), d = dy_pixel(rows + 1, 2 * t + 1, g->dy.w);
-        dy_line(a, b, to, step);
-        dy_line(pixel_add(a, c), pixel_add(b, d), to + SIDE * step, step);
-        dy_line(pixel_sub(a, c), pixel_sub(b, d), to + 2 * SIDE * step, step);
-        dy_line(c, d, to + 3 * SIDE * step, step);
-    }
-}
-
 /* 16 channels of panel k of x. */
 static void x_pack(const Block *block, const TileRow *row, int k, int64_t channel)
 {
     const WinogradDw *g = block->g;
     int64_t first = panel_first(g, k), width = panel_first(g, k + 1) - first;
-    int top = row->row * 2 - g->pad_h;
-    Row rows[SIDE];
-    for (int r = 0; r < SIDE; r++) rows[r] = row_at(g, block->x, g->x, g->x_pitch, row->pair, top + r, channel);
+    int64_t top = row->row * 2 - g->pad_h;
+    PixelRow rows[SIDE];
+    for (int r = 0; r < SIDE; r++) rows[r] = lines_row(&g->from, g->pack, block->x, row->stack, top + r, channel);
     uint32_t *to = block->x_words + first * POINTS * block->tiles + row->at * width + (channel - first);
-    x_row_pack(g, rows, to, block->tiles * width, width);
+    g->pack->x_squares(rows, -g->pad_w, g->tiles_w, (WordsPlace){to, block->tiles * width, width});
 }
 
 static void dy_pack(const Block *block, const TileRow *row, int64_t channel)
 {
     const WinogradDw *g = block->g;
-    Row rows[2];
-    for (int r = 0; r < 2; r++)
-        rows[r] = row_at(g, block->dy, g->dy, g->dy_pitch, row->pair, row->row * 2 + r, channel);
+    PixelRow rows[2];
+    for (int r = 0; r < 2; r++) rows[r] = lines_row(&g->to, g->pack, block->dy, row->stack, row->row * 2 + r, channel);
     uint32_t *to = block->dy_words + channel * POINTS * block->tiles + row->at * LANES;
-    dy_row_pack(g, rows, to, block->tiles * LANES);
+    g->pack->dy_squares(rows, g->tiles_w, (WordsPlace){to, block->tiles * LANES, LANES});
 }
 
-static void row_pack(const Block *block, const TileRow *row)
+/* Row `index` of those of all stacks, as tiles `at` and following. */
+static void row_pack(const Block *block, int64_t index, int64_t at)
 {
     const WinogradDw *g = block->g;
+    TileRow row = {index / g->tiles_h, index % g->tiles_h, at};
     for (int k = 0; k < g->x_panels; k++)
-        for (int64_t c = panel_first(g, k); c < panel_first(g, k + 1); c += LANES) x_pack(block, row, k, c);
-    for (int64_t c = 0; c < g->dy.c; c += LANES) dy_pack(block, row, c);
+        for (int64_t c = panel_first(g, k); c < panel_first(g, k + 1); c += LANES) x_pack(block, &row, k, c);
+    for (int64_t c = 0; c < g->dy.c; c += LANES) dy_pack(block, &row, c);
 }
 
 /* ---- products */
@@ -276,18 +232,22 @@ static void point_multiply(const Block *block, int64_t k, int64_t out, int64_t p
 {
     const WinogradDw *g = block->g;
     int64_t first = panel_first(g, k), width = panel_first(g, k + 1) - first, tiles = block->tiles;
-    WgradTile tile = {.x = block->x_words + first * POINTS * tiles + point * tiles * width,
-                      .dy = block->dy_words + out * POINTS * tiles + point * tiles * LANES,
-                      .pairs = 1,
-                      .rows = 1,
-                      .columns = tiles,
-                      .vectors = (int)(width / LANES),
-                      .outs = LANES,
-                      .ins = (int)width,
-                      .dw = to,
-                      .dw_out = step,
-                      .add = block->add};
-    wgrad_avx512.tile(&tile);
+    const uint32_t *x = block->x_words + first * POINTS * tiles + point * tiles * width;
+    const uint32_t *dy = block->dy_words + out * POINTS * tiles + point * tiles * LANES;
+    for (int64_t at = 0; at < tiles; at += g->chain) {
+        WgradTile tile = {.x = x + at * width,
+                          .dy = dy + at * LANES,
+                          .pairs = 1,
+                          .rows = 1,
+                          .columns = smaller(g->chain, tiles - at),
+                          .vectors = (int)(width / LANES),
+                          .outs = LANES,
+                          .ins = (int)width,
+                          .dw = to,
+                          .dw_out = step,
+                          .add = block->add || at > 0};
+        g->pack->products->tile(&tile);
+    }
 }
 
 static void task_multiply(const Block *block, int64_t task)
@@ -298,18 +258,10 @@ static void task_multiply(const Block *block, int64_t task)
     point_multiply(block, k, out, point, to, (int64_t)POINTS * g->x.c);
 }
 
-/* ---- back: dw = G' m G, G' = {1 1/2 1/2 0; 0 1/2 -1/2 0; 0 1/2 1/2 -1} */
-
-TILE_INLINE void back_line(const __m512 *m, int step, __m512 *to, int to_step)
-{
-    __m512 half = _mm512_set1_ps(0.5f), mean = _mm512_mul_ps(half, _mm512_add_ps(m[step], m[2 * step]));
-    to[0] = _mm512_add_ps(m[0], mean);
-    to[to_step] = _mm512_mul_ps(half, _mm512_sub_ps(m[step], m[2 * step]));
-    to[2 * to_step] = _mm512_sub_ps(mean, m[3 * step]);
-}
+/* ---- back: dw = G' m G */
 
 /* Some inputs of one output, whose sums stand in `slices` places `step` floats apart; `tap`: floats from tap to tap. */
-TILE_CODE static void back(const float *m, int slices, int64_t step, int64_t channels, float *dw, int64_t tap)
+BACK_CODE static void back(const float *m, int slices, int64_t step, int64_t channels, float *dw, int64_t tap)
 {
     for (int64_t c = 0; c < channels; c += LANES) {
         __m512 points[POINTS], rows[3 * SIDE], taps[TAPS];
@@ -345,23 +297,27 @@ static Block block_at(const Run *run, char *words)
                    .tiles = block_tiles(g)};
 }
 
+/* Block `index`. */
+static void block_run(Block *block, int64_t index)
+{
+    const WinogradDw *g = block->g;
+    int64_t tasks = (int64_t)g->x_panels * POINTS * (g->dy.c / LANES);
+    int64_t first = index % g->blocks * g->rows, rows = smaller(g->rows, g->span - first);
+    block->tiles = rows * g->tiles_w;
+    for (int64_t r = 0; r < rows; r++) row_pack(block, index / g->blocks * g->span + first + r, r * g->tiles_w);
+    for (int64_t task = 0; task < tasks; task++) task_multiply(block, task);
+}
+
 /* Slice `slice` by one member of the team. */
 static void slice_run(const Run *run, int64_t slice, int thread)
 {
     const WinogradDw *g = run->g;
-    char *own = run->own + (size_t)thread * block_bytes(g);
-    int64_t all = (int64_t)pairs_of(g) * g->blocks, first = all * slice / g->slices;
-    int64_t end = all * (slice + 1) / g->slices;
-    int64_t tasks = (int64_t)g->x_panels * POINTS * (g->dy.c / LANES);
-    Block block = block_at(run, own);
+    int64_t all = (int64_t)stacks_of(g) * g->tiles_h / g->span * g->blocks, first = all * slice / g->slices;
+    Block block = block_at(run, run->own + (size_t)thread * block_bytes(g));
     block.m = run->m + slice * m_count(g);
-    for (int64_t i = first; i < end; i++) {
-        int row = (int)(i % g->blocks) * g->rows, rows = (int)smaller(g->rows, g->tiles_h - row);
+    for (int64_t i = first; i < all * (slice + 1) / g->slices; i++) {
         block.add = i > first;
-        block.tiles = (int64_t)rows * g->tiles_w;
-        for (int r = 0; r < rows; r++)
-            row_pack(&block, &(TileRow){(int)(i / g->blocks), row + r, (int64_t)r * g->tiles_w});
-        for (int64_t task = 0; task < tasks; task++) task_multiply(&block, task);
+        block_run(&block, i);
     }
 }
 
@@ -387,8 +343,7 @@ static void rows_chunk(void *context, int64_t first, int64_t end, int thread)
     const Run *run = context;
     const WinogradDw *g = run->g;
     Block block = block_at(run, run->own);
-    for (int64_t i = first; i < end; i++)
-        row_pack(&block, &(TileRow){(int)(i / g->tiles_h), (int)(i % g->tiles_h), i * g->tiles_w});
+    for (int64_t i = first; i < end; i++) row_pack(&block, i, i * g->tiles_w);
 }
 
 /* Parts of dw: of a panel of x and a panel of dy, all points, then all taps. */
@@ -397,7 +352,7 @@ static void parts_chunk(void *context, int64_t first, int64_t end, int thread)
     const Run *run = context;
     const WinogradDw *g = run->g;
     Block block = block_at(run, run->own);
-    float *m = run->m + thread * part_count();
+    float *m = run->m + thread * part_count(g);
     for (int64_t i = first; i < end; i++) {
         int64_t outs = g->dy.c / LANES, out = i % outs * LANES, k = i / outs;
         int64_t in = panel_first(g, k), width = panel_first(g, k + 1) - in;
@@ -413,11 +368,11 @@ static void small_run(Run *run, const Device *device, char *workspace)
     const WinogradDw *g = run->g;
     run->own = workspace;
     run->m = (float *)(void *)(workspace + block_bytes(g));
-    chunks_run(device, (int64_t)pairs_of(g) * g->tiles_h, 1, rows_chunk, run);
+    chunks_run(device, (int64_t)stacks_of(g) * g->tiles_h, 1, rows_chunk, run);
     chunks_run(device, (int64_t)g->x_panels * (g->dy.c / LANES), 1, parts_chunk, run);
 }
 
-void winograd_dw_run(const WinogradDw *g, const Device *device, const uint16_t *x, const uint16_t *dy, float *dw,
+void winograd_dw_run(const WinogradDw *g, const Device *device, const void *x, const void *dy, float *dw,
                      void *workspace)
 {
     Run run = {.g = g, .x = x, .dy = dy, .dw = dw};
@@ -433,7 +388,7 @@ bool winograd_dw_takes(const Tensor *x, const Tensor *dy, const Window *window)
 Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, int threads, WinogradDw **made)
 {
     (void)x, (void)dy, (void)window, (void)threads, (void)made;
-    return FAIL(ERR_UNSUPPORTED, "Winograd's algorithm in bf16 needs AVX512-BF16");
+    return FAIL(ERR_UNSUPPORTED, "Winograd's algorithm needs AVX-512");
 }
 
 void winograd_dw_destroy(WinogradDw *winograd)
@@ -447,7 +402,7 @@ size_t winograd_dw_workspace_bytes(const WinogradDw *winograd)
     return 0;
 }
 
-void winograd_dw_run(const WinogradDw *winograd, const Device *device, const uint16_t *x, const uint16_t *dy, float *dw,
+void winograd_dw_run(const WinogradDw *winograd, const Device *device, const void *x, const void *dy, float *dw,
                      void *workspace)
 {
     (void)winograd, (void)device, (void)x, (void)dy, (void)dw, (void)workspace;

@@ -1,0 +1,17 @@
+/* Tiles of wgrad for AVX512F: words are floats (wgrad_tile.h). Only for Winograd's algorithms, which pack by themselves:
+ * with as many products as it has, oneDNN is as fast. */
+#include "kernels/cpu/wgrad.h"
+
+#if defined(__x86_64__)
+#include "kernels/cpu/words_f32.h"
+
+#include "kernels/cpu/wgrad_tile.h"
+
+static bool usable(void)
+{
+    return __builtin_cpu_supports("avx512f");
+}
+
+const WgradCode wgrad_f32 = {
+    .name = "avx512_f32", .panels = 1, .vectors = VECTORS, .step = 1, .usable = usable, .tile = tile_run};
+#endif

@@ -1,0 +1,60 @@
+/* What weight gradients by Winograd's algorithms multiply: B' x B and A dy A' as words, in bf16 and in f32.
+ *
+ * A word is 32 bits: a pixel of two images in bf16, of one image in f32. Images that share words are a *stack*. The
+ * transforms are written once (winograd_transforms.h) and compiled for both. Matrices are those of F(2, 3),
+ *     B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1}   A = {1 0; 1 1; 1 -1; 0 1}
+ * of which the last row of A has the other sign in the literature, and so the last column of G' (winograd_back.h). */
+#ifndef TOWERS_KERNELS_CPU_WINOGRAD_PACK_H
+#define TOWERS_KERNELS_CPU_WINOGRAD_PACK_H
+
+#include "kernels/cpu/wgrad.h"
+
+/* A tensor as lines of pixels: rows, or columns. */
+typedef struct Lines {
+    int images, across;        /* lines of an image */
+    int length;                /* pixels of a line */
+    int64_t image, line, step; /* elements from one to the next: images, lines, pixels of a line */
+} Lines;
+
+/* 16 channels of a line of a stack. What does not exist is zeros, with a step of 0. */
+typedef struct PixelRow {
+    const void *even, *odd; /* images; in f32 there is no odd one */
+    int64_t even_step, odd_step;
+    int length;
+} PixelRow;
+
+/* Where words go, and how many they are from one to the next. */
+typedef struct WordsPlace {
+    uint32_t *words;
+    int64_t point, tile;
+} WordsPlace;
+
+typedef struct WinogradPack {
+    int images; /* of a stack */
+    int element_bytes;
+    const WgradCode *products;
+    /* F(2x2, 3x3), a row of tiles: the first begins at place `left` of its rows of x. */
+    void (*x_squares)(const PixelRow rows[4], int left, int tiles, WordsPlace to);
+    void (*dy_squares)(const PixelRow rows[2], int tiles, WordsPlace to);
+    /* F(4, 7), the tiles of a line. */
+    void (*x_line)(const PixelRow *line, int left, int tiles, WordsPlace to);
+    void (*dy_line)(const PixelRow *line, int tiles, WordsPlace to);
+    /* A pixel as it is. */
+    void (*pixel)(const PixelRow *line, int at, uint32_t *to);
+} WinogradPack;
+
+extern const WinogradPack winograd_pack_bf16, winograd_pack_f32;
+
+/* For tensors of these types on this processor (ONEDNN_MAX_CPU_ISA counts), or NULL. */
+const WinogradPack *winograd_pack_for(const Tensor *x, const Tensor *dy);
+
+/* `down`: columns. */
+Lines lines_of(const Tensor *t, bool down);
+
+int lines_stacks(const Lines *lines, const WinogradPack *pack);
+
+/* 16 channels of line `line`, which may lie outside. */
+PixelRow lines_row(const Lines *lines, const WinogradPack *pack, const void *base, int64_t stack, int64_t line,
+                   int64_t channel);
+
+#endif

@@ -1,0 +1,17 @@
+/* winograd_pack.h for f32. */
+#include "kernels/cpu/winograd_pack.h"
+
+#if defined(__x86_64__)
+#include "kernels/cpu/words_f32.h"
+
+#include "kernels/cpu/winograd_transforms.h"
+
+const WinogradPack winograd_pack_f32 = {.images = IMAGES,
+                                        .element_bytes = ELEMENT_BYTES,
+                                        .products = &wgrad_f32,
+                                        .x_squares = x_squares_pack,
+                                        .dy_squares = dy_squares_pack,
+                                        .x_line = x_line_pack,
+                                        .dy_line = dy_line_pack,
+                                        .pixel = pixel_pack};
+#endif
