@@ -3,6 +3,7 @@
 
 #include "tests/support/reference.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -163,4 +164,20 @@ void gradient_check_threads(const GradientKernel *kernel, const GradientCase *c)
     free(one);
     free(x.data);
     free(dy.data);
+}
+
+double gradient_error(const GradientKernel *kernel, const GradientCase *c)
+{
+    Tensor x = x_make(c, kernel->dtype, true), dy = dy_make(c, kernel->dtype, true);
+    double *wanted = dw_wanted(c, &x, &dy), off = 0, all = 0;
+    float *dw = dw_run(kernel, c, &x, &dy, kernel->threads);
+    for (size_t i = 0; i < dw_count(c); i++) {
+        off += ((double)dw[i] - wanted[i]) * ((double)dw[i] - wanted[i]);
+        all += wanted[i] * wanted[i];
+    }
+    free(wanted);
+    free(dw);
+    free(x.data);
+    free(dy.data);
+    return sqrt(off / all);
 }

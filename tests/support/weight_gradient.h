@@ -31,4 +31,7 @@ void gradient_check(const GradientKernel *kernel, const GradientCase *c);
 /* Two to five threads make the bits of one. */
 void gradient_check_threads(const GradientKernel *kernel, const GradientCase *c);
 
+/* How far dw is from plain loops in double, of values that round: |dw - wanted| / |wanted|. */
+double gradient_error(const GradientKernel *kernel, const GradientCase *c);
+
 #endif
