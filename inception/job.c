@@ -308,16 +308,19 @@ static Status sizes_check(const TrainJob *job)
 }
 
 /* Batch norm over all towers sums in the middle of a layer: every tower must be there at the same time. */
-static Status sync_check(const TrainJob *job)
+static Status sync_check(TrainJob *job)
 {
-    if (job->bn_stats != BN_STATS_SYNC) return OK;
+    if (job->bn_stats != BN_STATS_SYNC || job->shares.towers == 1) return OK;
     if (job->processes != job->shares.towers)
         return FAIL(ERR_ARG,
                     "--bn-stats sync: the towers of one process take turns, so that their batches cannot meet in a "
                     "layer; give each of the %d towers its process (--processes %d), or use --bn-stats pooled",
                     job->shares.towers, job->shares.towers);
-    if (strcmp(job->backend->name, "cpu") != 0)
-        return FAIL(ERR_UNSUPPORTED, "--bn-stats sync is there for --device cpu only; use --bn-stats pooled");
+    if (job->program.fuse > FUSE_II)
+        return FAIL(ERR_ARG,
+                    "--bn-stats sync: a convolution that is joined with its batch norm makes sums of its own tower "
+                    "alone; use --fuse auto or ii, or --bn-stats pooled");
+    job->program.fuse = FUSE_II;
     return OK;
 }
 

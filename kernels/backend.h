@@ -28,8 +28,9 @@ typedef struct DeviceConfig {
     bool tf32;            /* GPU: products of f32 may round their operands to TF32 (10 bits of mantissa) */
 } DeviceConfig;
 
-/* values[0 .. count) become their sums over all towers, in tower order: for kernels of ops that look at the batches of
- * all towers while they run. Collective. */
+/* values[0 .. count) become their sums over all towers: for kernels of ops that look at the batches of all towers while
+ * they run. Device memory, read and written in the order of LANE_COMPUTE; in host memory, too, with a wait.
+ * Collective. */
 typedef Status (*TowersSum)(void *context, float *values, int count);
 
 typedef struct Device {

@@ -722,6 +722,24 @@ static void test_older_capsule_is_read(void **state)
     run_close(&run);
 }
 
+/* Whatever --fuse was. */
+static void test_capsule_of_joined_kernels_is_read(void **state)
+{
+    (void)state;
+    needs(true);
+    Run run;
+    Capsule *capsule;
+    char path[600];
+    run_make(&run, "joined");
+    run.job.program.fuse = FUSE_III_H;
+    run_live(&run, "nan:tower=0,step=2,layer=fc1");
+    snprintf(path, sizeof path, "%s/nan-step-2-tower-0", run.dir);
+    if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
+    assert_int_equal(capsule->program.fuse, FUSE_III_H);
+    capsule_close(capsule);
+    run_close(&run);
+}
+
 /* A search that would keep the others waiting for too long gives up, and leaves it to the replay. */
 static void test_search_has_a_deadline(void **state)
 {
@@ -783,6 +801,7 @@ int main(void)
         cmocka_unit_test(test_damaged_capsule_is_refused),
         cmocka_unit_test(test_hostile_capsule_is_refused),
         cmocka_unit_test(test_older_capsule_is_read),
+        cmocka_unit_test(test_capsule_of_joined_kernels_is_read),
         cmocka_unit_test(test_search_has_a_deadline),
         cmocka_unit_test(test_unknown_layer_is_refused),
     };

@@ -86,7 +86,7 @@ static void network_read(Fields *f, Capsule *c)
     program->pool_behind_conv = boolean(f, "pool_behind_conv");
     program->recompute = boolean(f, "recompute");
     program->separate_storage = boolean(f, "separate_storage");
-    program->fuse = (FuseLevel)integer(f, "fuse", FUSE_AUTO, FUSE_II_S);
+    program->fuse = (FuseLevel)integer(f, "fuse", FUSE_AUTO, FUSE_III_H);
     program->training = true;
     program->compute = DTYPE_COUNT;
     for (int d = DTYPE_F32; d <= DTYPE_F16; d++)
@@ -330,6 +330,7 @@ Status capsule_replica(const Capsule *capsule, const Backend *backend, const Dev
 
 /* Where towers normalized together, the others' part comes from the run. */
 typedef struct Playback {
+    Device *device;
     const Capsule *capsule;
     int64_t used;
 } Playback;
@@ -341,16 +342,16 @@ static Status sum_again(void *context, float *values, int count)
     if (count < 0 || count > sums->count - playback->used)
         return FAIL(ERR_CHECKPOINT, "%s: the run's batch norms made fewer sums than this network asks for",
                     playback->capsule->path);
-    memcpy(values, sums->values + playback->used, (size_t)count * sizeof *values);
+    const float *kept = sums->values + playback->used;
     playback->used += count;
-    return OK;
+    return playback->device->backend->upload(playback->device, values, kept, (size_t)count * sizeof *values);
 }
 
 Status capsule_run(const Capsule *capsule, Replica *replica, void (*row)(void *context, const TraceRow *row),
                    void *context, Finding *found)
 {
     Finding state;
-    Playback playback = {.capsule = capsule};
+    Playback playback = {.device = &replica->device, .capsule = capsule};
     TraceJob job = {.replica = replica,
                     .tower = capsule->tower,
                     .step = capsule->step,

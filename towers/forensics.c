@@ -166,26 +166,38 @@ static Status step_search(TowerProcess *p, const Refusal *refusal)
 /* ---- towers that normalize together (--bn-stats sync): they run again together, too */
 
 typedef struct Recorder {
+    Device *device;
     TowersSum sum;
     void *context;
     NormSums *kept;
 } Recorder;
 
+static Status sums_grow(NormSums *kept, int count)
+{
+    int64_t room = 2 * kept->room + count;
+    if (kept->count + count <= kept->room) return OK;
+    float *grown = realloc(kept->values, (size_t)room * sizeof *grown);
+    if (!grown) return FAIL(ERR_MEMORY, "sums of the batch norms (%lld floats)", (long long)room);
+    kept->values = grown;
+    kept->room = room;
+    return OK;
+}
+
+/* Summed in host memory, where the communicator watches over the wait for a peer. */
 static Status sum_and_keep(void *context, float *values, int count)
 {
     Recorder *recorder = context;
     NormSums *kept = recorder->kept;
-    TRY(recorder->sum(recorder->context, values, count));
-    if (kept->count + count > kept->room) {
-        int64_t room = 2 * kept->room + count;
-        float *grown = realloc(kept->values, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "sums of the batch norms (%lld floats)", (long long)room);
-        kept->values = grown;
-        kept->room = room;
-    }
-    memcpy(kept->values + kept->count, values, (size_t)count * sizeof *values);
+    Device *device = recorder->device;
+    size_t bytes = (size_t)count * sizeof *values;
+    TRY(sums_grow(kept, count));
+    float *to = kept->values + kept->count;
     kept->count += count;
-    return OK;
+    TRY(device->backend->download(device, to, values, bytes));
+    TRY(device->backend->finish(device, LANE_COMPUTE));
+    TRY(recorder->sum(recorder->context, to, count));
+    TRY(device->backend->upload(device, values, to, bytes));
+    return device->backend->finish(device, LANE_COMPUTE);
 }
 
 /* One tower's NaN is in everybody's next batch norm: whose came at the earliest op was the first. */
@@ -216,7 +228,7 @@ static Status first_of(TowerProcess *p, const Finding *found, int *first)
 static Status batch_trace_together(TowerProcess *p, const Refusal *refusal, Rerun *rerun)
 {
     Device *device = &p->replica->device;
-    Recorder recorder = {device->towers_sum, device->towers_context, &rerun->sums};
+    Recorder recorder = {device, device->towers_sum, device->towers_context, &rerun->sums};
     TraceJob job = trace_job(p, refusal, p->first, rerun->batch);
     job.through = true;
     rerun->sums.count = 0;

@@ -2,15 +2,21 @@
  *
  * Forward, each layer sums {pixels, pixels * mean} and then the squares around the joint mean; backward, {pixels, the
  * two sums of the gradient}. They are small and in the layers' order, the same on every rank, through the same
- * communicator as the gradients, in a range behind theirs. A tower without samples joins with zeros. */
+ * communicator as the gradients, in a range behind theirs. A tower without samples joins with zeros, in the same order:
+ * all of a batch's before the first bucket of gradients is given (step.c). The numbers lie in device memory: on a GPU
+ * nobody waits for them but the compute lane. */
 #include "towers/process.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static bool is_wanted(const TrainJob *job)
 {
     return job->bn_stats == BN_STATS_SYNC && job->shares.towers > 1;
+}
+
+bool norm_sync_sums(OpKind kind)
+{
+    return kind == OP_BATCHNORM || kind == OP_BATCHNORM_DX;
 }
 
 size_t norm_sync_floats(const TrainJob *job, const Layout *layout)
@@ -47,7 +53,9 @@ static void sums_list(const Graph *g, TowerProcess *p)
 Status norm_sync_open(TowerProcess *p)
 {
     Program program;
+    Device *device = &p->replica->device;
     ProgramConfig config = p->job->program;
+    void *zeros;
     if (!is_wanted(p->job)) return OK;
     config.training = true;
     TRY(program_graph(&config, 1, &program));
@@ -55,23 +63,27 @@ Status norm_sync_open(TowerProcess *p)
     if (p->norm_sums) sums_list(program.graph, p);
     program_destroy(&program);
     if (!p->norm_sums) return FAIL(ERR_MEMORY, "sums of the normalizing layers");
-    p->replica->device.towers_sum = towers_sum;
-    p->replica->device.towers_context = p;
+    TRY(device->backend->alloc(device, norm_sync_floats(p->job, p->replica->layout) * sizeof(float), &zeros));
+    p->norm_zeros = zeros;
+    device->towers_sum = towers_sum;
+    device->towers_context = p;
     return replica_statistics_over(p->replica, 0, shares_global(&p->job->shares));
 }
 
 void norm_sync_close(TowerProcess *p)
 {
+    if (p->norm_zeros) p->replica->device.backend->release(&p->replica->device, p->norm_zeros);
     free(p->norm_sums);
+    p->norm_zeros = NULL;
     p->norm_sums = NULL;
 }
 
-/* The gradients' arena is not used by a tower that has none: it is filled with zeros afterwards. */
 Status norm_sync_idle(TowerProcess *p)
 {
+    Device *device = &p->replica->device;
     for (int i = 0; i < p->norm_sum_count; i++) {
-        memset(p->scratch, 0, (size_t)p->norm_sums[i] * sizeof *p->scratch);
-        TRY(towers_sum(p, p->scratch, p->norm_sums[i]));
+        TRY(device->backend->fill(device, p->norm_zeros, 0, (size_t)p->norm_sums[i]));
+        TRY(towers_sum(p, p->norm_zeros, p->norm_sums[i]));
     }
     return OK;
 }

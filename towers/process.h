@@ -51,7 +51,8 @@ typedef struct TowerProcess {
     WeightMap map;
     int *norm_sums; /* floats of each sum over towers in a step of BN_STATS_SYNC, in order */
     int norm_sum_count;
-    float *scratch; /* host memory: [max(params, states) + SUM_LANES] */
+    float *norm_zeros; /* device memory: what a tower without samples gives to the largest of them */
+    float *scratch;    /* host memory: [max(params, states) + SUM_LANES] */
     /* state */
     Buckets buckets;
     RunState run;
@@ -126,6 +127,7 @@ void phases_read(const TowerProcess *p, int64_t step, PhaseRecord *record);
 NODISCARD Status phases_watch(TowerProcess *p, int64_t step);
 
 /* norm_sync.c: batch normalization over all towers (BN_STATS_SYNC); nothing otherwise. */
+bool norm_sync_sums(OpKind kind); /* do launches of such an op call Device.towers_sum? */
 NODISCARD Status norm_sync_open(TowerProcess *p);
 void norm_sync_close(TowerProcess *p);
 NODISCARD Status norm_sync_idle(TowerProcess *p); /* a tower without samples joins the sums of a whole step */

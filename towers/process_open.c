@@ -66,7 +66,7 @@ void process_config(const TowerProcess *p, ReplicaConfig *config)
         .freeze = job->freeze,
         .ema = job->ema_decay > 0,
         .accumulate = job->accumulate > 1,
-        .record = job->graphs && job->bn_stats != BN_STATS_SYNC, /* its sums go through the host */
+        .record = job->graphs,
         .seed = job->seed,
         .sum = job_sum(job, p->local),
     };
@@ -281,7 +281,7 @@ void process_close(TowerProcess *p)
     weight_map_destroy(&p->map);
     comm_close(p->comm); /* it may use the replica's device */
     steps_close(p);
-    replica_destroy(p->replica);
     norm_sync_close(p);
+    replica_destroy(p->replica);
     free(p->scratch);
 }

@@ -60,6 +60,7 @@ static bool is_alone(const TowerProcess *p)
 /* What runs between two calls of NCCL: launches that are the same in every step, so that a device can repeat them. */
 typedef enum StretchKind {
     STRETCH_FORWARD = 0,
+    STRETCH_OPS,      /* between two batch norms that sum over the towers */
     STRETCH_BACKWARD, /* of all but the last batch */
     STRETCH_UPDATE,
     STRETCH_BUCKET, /* backward up to its last gradient */
@@ -81,6 +82,11 @@ static Status ops_run(const Turn *turn)
     int tower = p->first + turn->slot;
     if (!turn->program) return OK;
     return poison_run(&p->replica->device, turn->program, tower, turn->step->number, turn->first, turn->end);
+}
+
+static Status ops_stretch(void *context)
+{
+    return ops_run(context);
 }
 
 static Status forward_stretch(void *context)
@@ -123,7 +129,7 @@ static Status bucket_stretch(void *context)
 }
 
 /* What a test makes go wrong in this step alone is not recorded. */
-static Status stretch_run(Turn *turn, int kind, Stretch stretch)
+static Status stretch_record(Turn *turn, int kind, Stretch stretch)
 {
     TowerProcess *p = turn->p;
     SegmentKey key = {.of = p, .kind = kind, .slot = turn->slot, .first = turn->first, .end = turn->end};
@@ -132,12 +138,40 @@ static Status stretch_run(Turn *turn, int kind, Stretch stretch)
     return segments_run(p->replica->recorded, &key, stretch, turn);
 }
 
-/* Backward of a step's last batch, in stretches: a bucket is given to the sum as soon as its last gradient is final. */
+/* A batch norm that sums over the towers calls the communicator: it runs by itself, between stretches. */
+static Status stretch_run(Turn *turn, int kind, Stretch stretch)
+{
+    int end = turn->end;
+    bool sums = turn->program && turn->p->replica->device.towers_sum;
+    for (int op = turn->first; sums && op < end; op++) {
+        if (!norm_sync_sums(plan_call(turn->program->plan, op)->kind)) continue;
+        turn->end = op;
+        if (op > turn->first) TRY(stretch_record(turn, STRETCH_OPS, ops_stretch));
+        turn->first = op;
+        turn->end = op + 1;
+        TRY(ops_run(turn));
+        turn->first = op + 1;
+    }
+    turn->end = end;
+    return stretch_record(turn, kind, stretch);
+}
+
+static Status bucket_give(const Turn *turn, int i)
+{
+    TowerProcess *p = turn->p;
+    const Bucket *b = &p->buckets.bucket[i];
+    return is_alone(p) ? OK : comm_give(p->comm, p->first + turn->slot, b->first, grads(p) + b->first, b->count);
+}
+
+/* Backward of a step's last batch, in stretches: a bucket is given to the sum as soon as its last gradient is final.
+ * Where batch norms sum too, collectives must come in one order on towers with and without samples: the buckets come
+ * behind all of those. */
 static Status backward_give(Turn *turn)
 {
     TowerProcess *p = turn->p;
     Plan *plan = turn->program ? turn->program->plan : NULL;
     int kind = turn->step->batches > 1 ? STRETCH_BUCKET_KEPT : STRETCH_BUCKET;
+    bool at_once = !p->replica->device.towers_sum;
     for (int i = 0; i < p->buckets.count; i++) {
         const Bucket *b = &p->buckets.bucket[i];
         bool last = i == p->buckets.count - 1;
@@ -146,8 +180,9 @@ static Status backward_give(Turn *turn)
         turn->first = turn->end;
         turn->end = ready > turn->first ? ready : turn->first;
         TRY(stretch_run(turn, kind + i, bucket_stretch));
-        if (!is_alone(p)) TRY(comm_give(p->comm, p->first + turn->slot, b->first, grads(p) + b->first, b->count));
+        if (at_once) TRY(bucket_give(turn, i));
     }
+    for (int i = 0; i < p->buckets.count && !at_once; i++) TRY(bucket_give(turn, i));
     return OK;
 }
 

@@ -1,5 +1,9 @@
 /* Batch normalization with ReLU on the GPU; the kernels are in batchnorm.cu. The running averages are the backend's
- * `average`. */
+ * `average`.
+ *
+ * With Device.towers_sum the batch is that of all towers, by the formulas of kernels/cpu/batchnorm.c. The sums lie in
+ * workspace and are made in the order of the compute lane: the host does not wait, but such a launch cannot be part of
+ * a segment. */
 #include "kernels/cuda/operands.h"
 
 static Status batchnorm_prepare(Device *device, OpCall *call)
@@ -9,11 +13,44 @@ static Status batchnorm_prepare(Device *device, OpCall *call)
     return column_counters_create(device, call, &call->in[0]);
 }
 
-LAUNCH_KERNEL(batchnorm)
+static Status batchnorm_towers_launch(Device *device, OpCall *call)
+{
+    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
+    int c = call->in[0].shape.c;
+    TRY_CUDA(kernel_batchnorm_towers_give(call, stream));
+    TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_sums(call), 1 + c));
+    TRY_CUDA(kernel_batchnorm_towers_mean(call, stream));
+    TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_squares(call), c));
+    TRY_CUDA(kernel_batchnorm_towers_apply(call, stream));
+    return OK;
+}
+
+static Status batchnorm_launch(Device *device, OpCall *call)
+{
+    if (device->towers_sum) return batchnorm_towers_launch(device, call);
+    TRY_CUDA(kernel_batchnorm(call, cuda_stream(device, LANE_COMPUTE)));
+    return OK;
+}
+
+static Status batchnorm_dx_towers_launch(Device *device, OpCall *call)
+{
+    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
+    TRY_CUDA(kernel_batchnorm_dx_towers_give(call, stream));
+    TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_sums(call), 1 + 2 * call->in[0].shape.c));
+    TRY_CUDA(kernel_batchnorm_dx_towers_apply(call, stream));
+    return OK;
+}
+
+static Status batchnorm_dx_launch(Device *device, OpCall *call)
+{
+    if (device->towers_sum) return batchnorm_dx_towers_launch(device, call);
+    TRY_CUDA(kernel_batchnorm_dx(call, cuda_stream(device, LANE_COMPUTE)));
+    return OK;
+}
+
 LAUNCH_KERNEL(batchnorm_sums)
 LAUNCH_KERNEL(batchnorm_apply)
 LAUNCH_KERNEL(batchnorm_finish)
-LAUNCH_KERNEL(batchnorm_dx)
 LAUNCH_KERNEL(batchnorm_dx_apply)
 
 const OpKernel cuda_batchnorm = {.prepare = batchnorm_prepare,

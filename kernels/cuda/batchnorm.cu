@@ -5,12 +5,23 @@
  * may go into a slice of a concat. Backward: one pass for sum g and sum g (x - mean), where g = dy where y > 0,
  * recomputed from x; one pass for dx. The second pass of each runs from the end of the tensor, where the first has just
  * left it in the cache. Bytes per element of x, in 16 bits: 2 + 4 forward, 4 + 6 backward, less what the
- * cache keeps. */
+ * cache keeps.
+ *
+ * Over the batches of all towers the last block leaves this tower's part in workspace instead, the caller sums it over
+ * the towers, and kernels of one thread a channel go on from there. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/map.cuh"
 
 /* A thread does at most NORM_PIXELS pixels, fewer where the grid would have fewer than NORM_BLOCKS blocks. */
 enum { NORM_PIXELS = 16, NORM_STEPS = 2, NORM_BLOCKS = 4 * COLUMN_BLOCKS };
+
+/* What is summed over the towers, and what a tower keeps of its own for after that. */
+struct NormTowers {
+    float *sums;    /* NULL: this tower's batch alone; [1 + c]: pixels, and mean * pixels; backward [1 + 2c]: pixels,
+                             sum g, sum g (x - mean) */
+    float *squares; /* [c], forward: around the mean of all towers */
+    double *mean, *square; /* [c], forward: of this tower, and the squares around that */
+};
 
 struct Norm {
     Tensor x, dy, y;                        /* y: what is written, y or dx; dy: backward only */
@@ -21,9 +32,10 @@ struct Norm {
     float *mean_out, *var_out;              /* forward; NULL: nobody reads it */
     float *dbeta, *dgamma;                  /* NULL: nobody reads it */
     float *slope, *offset;                  /* backward: dx = a g + slope (x - mean) + offset */
-    float epsilon, floor;                   /* floor: 0 for ReLU, else -inf */
-    float pixels, share;                    /* count, and 1 / count */
-    uint32_t each;                          /* pixels of a thread */
+    NormTowers towers;
+    float epsilon, floor; /* floor: 0 for ReLU, else -inf */
+    float pixels, share;  /* count, and 1 / count */
+    uint32_t each;        /* pixels of a thread */
     double count;
 };
 
@@ -125,8 +137,17 @@ struct NormStatistics : Norm {
         Lanes<Any, 1>::load(x, channel, &shift);
         first /= count;
         second = second / count - first * first;
-        mean_out[channel] = (float)((double)shift + first);
+        first += (double)shift;
+        if (towers.sums) return give(channel, first, second * count);
+        mean_out[channel] = (float)first;
         var_out[channel] = second < 0 ? 0.0f : (float)second; /* NaN stays NaN */
+    }
+    MEMBER void give(uint32_t channel, double own_mean, double square) const
+    {
+        if (channel == 0) towers.sums[0] = pixels;
+        towers.sums[1 + channel] = (float)(count * own_mean);
+        towers.mean[channel] = own_mean;
+        towers.square[channel] = square;
     }
 };
 
@@ -203,12 +224,27 @@ struct NormGradSums : Norm {
     };
     MEMBER void finish(uint32_t channel, double first, double second) const
     {
+        double rstd = (double)norm_rstd(*this, var[channel]);
+        if (dbeta) dbeta[channel] = (float)first;
+        if (dgamma) dgamma[channel] = (float)(rstd * second);
+        if (towers.sums)
+            give(channel, first, second);
+        else
+            coefficients_make(channel, first, second, count);
+    }
+    MEMBER void give(uint32_t channel, double first, double second) const
+    {
+        if (channel == 0) towers.sums[0] = pixels;
+        towers.sums[1 + channel] = (float)first;
+        towers.sums[1 + x.shape.c + channel] = (float)second;
+    }
+    /* slope and offset from the sums over `over` pixels */
+    MEMBER void coefficients_make(uint32_t channel, double first, double second, double over) const
+    {
         double rstd = (double)norm_rstd(*this, var[channel]), a = gamma ? rstd * (double)gamma[channel] : rstd;
         double product = rstd * second;
-        slope[channel] = (float)(-a * rstd * product / count);
-        offset[channel] = (float)(-a * first / count);
-        if (dbeta) dbeta[channel] = (float)first;
-        if (dgamma) dgamma[channel] = (float)product;
+        slope[channel] = (float)(-a * rstd * product / over);
+        offset[channel] = (float)(-a * first / over);
     }
 };
 
@@ -262,17 +298,82 @@ template <typename T, int V> static void norm_grad(Norm norm, cudaStream_t strea
     LAUNCH((norm_grad_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, norm, rows);
 }
 
+/* ---- between the sums over towers: one thread a channel */
+
+enum { VECTOR_BLOCK = 128 };
+
+static uint32_t vector_blocks(int64_t channels)
+{
+    return (uint32_t)ceil_divided(channels, VECTOR_BLOCK);
+}
+
+/* The mean of all towers, and this tower's squares around it. */
+BOUNDED norm_towers_mean_kernel(const __grid_constant__ Norm norm)
+{
+    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
+    if (channel >= (uint32_t)norm.x.shape.c) return;
+    const NormTowers &t = norm.towers;
+    double joint = (double)t.sums[1 + channel] / (double)t.sums[0], away = t.mean[channel] - joint;
+    norm.mean_out[channel] = (float)joint;
+    t.squares[channel] = (float)(t.square[channel] + norm.count * away * away);
+}
+
+BOUNDED norm_towers_var_kernel(const __grid_constant__ Norm norm)
+{
+    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
+    if (channel >= (uint32_t)norm.x.shape.c) return;
+    float square = norm.towers.squares[channel];
+    norm.var_out[channel] = square < 0 ? 0.0f : (float)((double)square / (double)norm.towers.sums[0]);
+}
+
+BOUNDED norm_towers_grad_kernel(const __grid_constant__ NormGradSums norm)
+{
+    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
+    if (channel >= (uint32_t)norm.x.shape.c) return;
+    const float *sums = norm.towers.sums;
+    norm.coefficients_make(channel, (double)sums[1 + channel], (double)sums[1 + norm.x.shape.c + channel],
+                           (double)sums[0]);
+}
+
 /* ---- launchers */
 
-/* Two vectors, then the partial sums. */
+/* Workspace: two vectors, what meets other towers' (one vector, one behind a count, two of doubles), the
+ * partial sums. */
 static size_t norm_vector_bytes(int64_t c)
 {
     return (size_t)ceil_divided(c, 64) * 64 * sizeof(float);
 }
 
+static size_t norm_towers_bytes(int64_t c)
+{
+    return norm_vector_bytes(1 + c) + norm_vector_bytes(c) + 4 * norm_vector_bytes(c);
+}
+
 size_t kernel_batchnorm_bytes(Shape x)
 {
-    return 2 * norm_vector_bytes(x.c) + columns_bytes(x);
+    return 2 * norm_vector_bytes(x.c) + norm_towers_bytes(x.c) + columns_bytes(x);
+}
+
+static NormTowers norm_towers(const OpCall *call)
+{
+    int64_t c = call->in[0].shape.c;
+    char *at = (char *)call->workspace + 2 * norm_vector_bytes(c);
+    NormTowers towers;
+    towers.sums = (float *)at;
+    towers.squares = (float *)(at + norm_vector_bytes(1 + c));
+    towers.mean = (double *)(at + norm_vector_bytes(1 + c) + norm_vector_bytes(c));
+    towers.square = towers.mean + c;
+    return towers;
+}
+
+float *kernel_batchnorm_towers_sums(const OpCall *call)
+{
+    return norm_towers(call).sums;
+}
+
+float *kernel_batchnorm_towers_squares(const OpCall *call)
+{
+    return norm_towers(call).squares;
 }
 
 template <typename Body> static Body norm_body(const OpCall *call, const Tensor &x)
@@ -300,7 +401,8 @@ static bool norm_wide(const Norm &norm, const Tensor &x)
 template <typename T, int V, typename Body>
 static void norm_columns(const OpCall *call, const Body &body, cudaStream_t stream)
 {
-    void *partial = (char *)call->workspace + 2 * norm_vector_bytes(body.x.shape.c);
+    int64_t c = body.x.shape.c;
+    void *partial = (char *)call->workspace + 2 * norm_vector_bytes(c) + norm_towers_bytes(c);
     columns_launch<T, V>(columns_plan(pixels_of(body.x), body.x.shape.c, V, partial, call->state), body, stream);
 }
 
@@ -310,20 +412,36 @@ static void norm_forward(Norm norm, cudaStream_t stream)
     BY_FORMAT(norm.x.dtype, wide, norm_apply, norm, stream);
 }
 
-cudaError_t kernel_batchnorm(const OpCall *call, cudaStream_t stream)
+static NormStatistics norm_statistics(const OpCall *call)
 {
     NormStatistics norm = norm_body<NormStatistics>(call, call->in[0]);
     size_t bytes = norm_vector_bytes(norm.x.shape.c);
     norm.mean_out = call->out[1].data ? (float *)call->out[1].data : (float *)call->workspace;
     norm.var_out = call->out[2].data ? (float *)call->out[2].data : (float *)((char *)call->workspace + bytes);
+    return norm;
+}
+
+static void norm_statistics_run(const OpCall *call, const NormStatistics &norm, cudaStream_t stream)
+{
     bool wide = wide_enough(norm.x, norm.x.dtype, norm.x.shape.c, false);
     BY_FORMAT(norm.x.dtype, wide, norm_columns, call, norm, stream);
-    if (!norm.y.data) return LAUNCH_ERROR();
+}
+
+static void norm_forward_own(const OpCall *call, NormStatistics norm, cudaStream_t stream)
+{
+    if (!norm.y.data) return;
     norm.mean = norm.mean_out;
     norm.var = norm.var_out;
     norm.beta = (const float *)call->in[1].data;
     norm.gamma = (const float *)call->in[2].data;
     norm_forward(norm, stream);
+}
+
+cudaError_t kernel_batchnorm(const OpCall *call, cudaStream_t stream)
+{
+    NormStatistics norm = norm_statistics(call);
+    norm_statistics_run(call, norm, stream);
+    norm_forward_own(call, norm, stream);
     return LAUNCH_ERROR();
 }
 
@@ -351,10 +469,9 @@ cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream)
     return LAUNCH_ERROR();
 }
 
-cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream)
+static NormGradSums norm_grad_sums(const OpCall *call)
 {
     NormGradSums norm = norm_body<NormGradSums>(call, call->in[1]);
-    Dtype dtype = norm.x.dtype;
     norm.dy = call->in[0];
     norm.beta = (const float *)call->in[2].data;
     norm.mean = (const float *)call->in[3].data;
@@ -364,17 +481,79 @@ cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream)
     norm.dgamma = (float *)call->out[2].data;
     norm.slope = (float *)call->workspace;
     norm.offset = (float *)((char *)call->workspace + norm_vector_bytes(norm.x.shape.c));
-    bool wide = norm_wide(norm, norm.x) && wide_enough(norm.dy, dtype, norm.x.shape.c, false);
-    BY_FORMAT(dtype, wide, norm_columns, call, norm, stream);
-    if (!norm.y.data) return LAUNCH_ERROR();
-    wide = wide && wide_enough(norm.y, dtype, norm.x.shape.c, false);
-    BY_FORMAT(dtype, wide, norm_grad, norm, stream);
+    return norm;
+}
+
+static bool norm_grad_wide(const NormGradSums &norm)
+{
+    return norm_wide(norm, norm.x) && wide_enough(norm.dy, norm.x.dtype, norm.x.shape.c, false);
+}
+
+static void norm_grad_sums_run(const OpCall *call, const NormGradSums &norm, cudaStream_t stream)
+{
+    BY_FORMAT(norm.x.dtype, norm_grad_wide(norm), norm_columns, call, norm, stream);
+}
+
+static void norm_grad_run(const NormGradSums &norm, cudaStream_t stream)
+{
+    if (!norm.y.data) return;
+    bool wide = norm_grad_wide(norm) && wide_enough(norm.y, norm.x.dtype, norm.x.shape.c, false);
+    BY_FORMAT(norm.x.dtype, wide, norm_grad, norm, stream);
+}
+
+cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream)
+{
+    NormGradSums norm = norm_grad_sums(call);
+    norm_grad_sums_run(call, norm, stream);
+    norm_grad_run(norm, stream);
+    return LAUNCH_ERROR();
+}
+
+/* ---- over the batches of all towers */
+
+cudaError_t kernel_batchnorm_towers_give(const OpCall *call, cudaStream_t stream)
+{
+    NormStatistics norm = norm_statistics(call);
+    norm.towers = norm_towers(call);
+    norm_statistics_run(call, norm, stream);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_towers_mean(const OpCall *call, cudaStream_t stream)
+{
+    Norm norm = norm_statistics(call);
+    norm.towers = norm_towers(call);
+    LAUNCH(norm_towers_mean_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t stream)
+{
+    NormStatistics norm = norm_statistics(call);
+    norm.towers = norm_towers(call);
+    LAUNCH(norm_towers_var_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
+    norm_forward_own(call, norm, stream);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t stream)
+{
+    NormGradSums norm = norm_grad_sums(call);
+    norm.towers = norm_towers(call);
+    norm_grad_sums_run(call, norm, stream);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream)
+{
+    NormGradSums norm = norm_grad_sums(call);
+    norm.towers = norm_towers(call);
+    LAUNCH(norm_towers_grad_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
+    norm_grad_run(norm, stream);
     return LAUNCH_ERROR();
 }
 
 /* ---- the halves, for convolutions that do the others */
-
-enum { VECTOR_BLOCK = 128 };
 
 BOUNDED norm_finish_kernel(const __grid_constant__ Norm norm)
 {
@@ -386,11 +565,6 @@ BOUNDED norm_finish_kernel(const __grid_constant__ Norm norm)
     float b = __fmaf_rn(-own.mean[0], own.scale[0], own.beta[0]);
     Lanes<Any, 1>::store(norm.coefficients, channel, own.scale);
     Lanes<Any, 1>::store(norm.coefficients, norm.x.shape.c + channel, &b);
-}
-
-static uint32_t vector_blocks(int64_t channels)
-{
-    return (uint32_t)ceil_divided(channels, VECTOR_BLOCK);
 }
 
 cudaError_t kernel_batchnorm_finish(const OpCall *call, cudaStream_t stream)

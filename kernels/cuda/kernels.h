@@ -37,6 +37,16 @@ cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream);
 
+/* The same over the batches of all towers, in parts: between them the caller sums over the towers what lies in
+ * workspace, f32. Forward: give, sums[1 + c], mean, squares[c], apply; backward: give, sums[1 + 2c], apply. */
+float *kernel_batchnorm_towers_sums(const OpCall *call);
+float *kernel_batchnorm_towers_squares(const OpCall *call);
+cudaError_t kernel_batchnorm_towers_give(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_batchnorm_towers_mean(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream);
+
 cudaError_t kernel_batchnorm_finish(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx_apply(const OpCall *call, cudaStream_t stream);
 /* y = relu(a x + b); rows a and b of `coefficients`. */

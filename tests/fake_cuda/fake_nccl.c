@@ -2,7 +2,8 @@
  *
  * A collective is queued on its stream like everything else; it copies the rank's part into a slot and is done when all
  * ranks have done so. Sums are taken in an order that changes along the buffer, as a ring's does: the same on every
- * rank, not that of the ranks. Communicators do not block: a call has only begun, and is settled after a few questions;
+ * rank, not that of the ranks. Where ranks meet with collectives of different size, as they do when their order differs,
+ * the result is worth nothing. Communicators do not block: a call has only begun, and is settled after a few questions;
  * another call before that is misuse. */
 #include "tests/fake_cuda/fake.h"
 #include "tests/support/reference.h"
@@ -18,6 +19,8 @@ enum { SLOTS = 32, QUESTIONS = 2, RING_PIECE = 16, SCALED_OPS = 8, TOLD_MAX = 8 
 
 typedef struct Slot {
     _Atomic int generation, arrived, left, told;
+    _Atomic size_t bytes; /* of the first to come */
+    _Atomic bool mixed;   /* another one brought more, or less */
 } Slot;
 
 struct GpuWorld {
@@ -364,25 +367,38 @@ static void collective_do(const Collective *c)
         memmove((char *)c->to + (size_t)r * bytes, ranks > 1 ? part_of(c, r) : c->from, bytes);
 }
 
+static void collective_bring(Collective *c, Slot *slot)
+{
+    size_t bytes = c->count * dtype_bytes(c->dtype), first = 0;
+    memcpy(part_of(c, c->comm->rank), c->from, bytes);
+    if (!atomic_compare_exchange_strong(&slot->bytes, &first, bytes) && first != bytes)
+        atomic_store(&slot->mixed, true);
+    c->arrived = true;
+    atomic_fetch_add(&slot->told, c->told);
+    atomic_fetch_add(&slot->arrived, 1);
+}
+
+static void collective_spoil(const Collective *c)
+{
+    memset(c->to, 0xff, c->count * dtype_bytes(c->dtype));
+}
+
 /* False until all ranks have brought their part. */
 static bool collective_meet(Collective *c)
 {
     Slot *slot = &world->slot[c->sequence % SLOTS];
     int ranks = c->comm->ranks;
-    if (!c->arrived) {
-        if (atomic_load(&slot->generation) != c->sequence / SLOTS) return false;
-        memcpy(part_of(c, c->comm->rank), c->from, c->count * dtype_bytes(c->dtype));
-        c->arrived = true;
-        atomic_fetch_add(&slot->told, c->told);
-        atomic_fetch_add(&slot->arrived, 1);
-    }
+    if (!c->arrived && atomic_load(&slot->generation) != c->sequence / SLOTS) return false;
+    if (!c->arrived) collective_bring(c, slot);
     if (atomic_load(&slot->arrived) < ranks) return false;
-    if (atomic_load(&slot->told) == c->told * ranks)
+    if (!atomic_load(&slot->mixed) && atomic_load(&slot->told) == c->told * ranks)
         collective_do(c);
-    else /* ranks that know the memory differently would not take the same kernel */
-        memset(c->to, 0xff, c->count * dtype_bytes(c->dtype));
+    else /* nor would ranks that know the memory differently take the same kernel */
+        collective_spoil(c);
     if (atomic_fetch_add(&slot->left, 1) + 1 < ranks) return true;
     atomic_store(&slot->told, 0);
+    atomic_store(&slot->bytes, 0);
+    atomic_store(&slot->mixed, false);
     atomic_store(&slot->arrived, 0);
     atomic_store(&slot->left, 0);
     atomic_fetch_add(&slot->generation, 1);
@@ -393,7 +409,7 @@ static bool collective_run(void *context)
 {
     Collective *c = context;
     if (c->comm->aborted) { /* its result is worth nothing */
-        memset(c->to, 0xff, c->count * dtype_bytes(c->dtype));
+        collective_spoil(c);
         return true;
     }
     if (c->comm->ranks > 1) return collective_meet(c);

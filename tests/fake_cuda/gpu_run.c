@@ -27,7 +27,7 @@ static void build(Graph *g, const ModelOptions *options, Value x, ModelHeads *he
     x = CONCAT(g, a, b);
     x = max_pool(g, x, 2, HALVE);
     x = dense(g, x, "wide", 24, true, he);
-    heads->logits = dense(g, dropout(g, x, 0.25f), "head", options->classes, false, he);
+    heads->logits = dense(g, dropout(g, x, options->dropout), "head", options->classes, false, he);
 }
 
 static const Model model = {.name = "small",
@@ -63,11 +63,12 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
     assert_true(run->seen != MAP_FAILED);
     assert_int_equal(dataset_synthetic(64, CLASSES, SIDE, SIDE, CHANNELS, 1, &run->data), OK);
     run->job = (TrainJob){
-        .program = {.model = &model,
-                    .options = {.classes = CLASSES, .side = SIDE, .channels = CHANNELS, .variant = ""},
-                    .data_channels = CHANNELS,
-                    .canvas = SIDE,
-                    .fuse_siblings = true},
+        .program =
+            {.model = &model,
+             .options = {.classes = CLASSES, .side = SIDE, .channels = CHANNELS, .dropout = 0.25f, .variant = ""},
+             .data_channels = CHANNELS,
+             .canvas = SIDE,
+             .fuse_siblings = true},
         .train = run->data,
         .backend = &cuda_backend,
         .shares = {.towers = towers},
