@@ -265,6 +265,10 @@ for name, tensor in header.items():
         tensor["shape"][:2] = tensor["shape"][1::-1]
 text = json.dumps(header).encode()
 open("swapped.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
+spoiled = bytearray(data)
+bias = 8 + size + json.loads(data[8:8 + size])["fc.bias"]["data_offsets"][0]
+spoiled[bias + 8:bias + 12] = struct.pack("<f", float("nan"))
+open("spoiled.safetensors", "wb").write(spoiled)
 PYTHON
 mini=(train inception_mini --dataset synthetic --img-size 8)
 refused 2 "--img-size 7 is too small" train inception_mini --img-size 7
@@ -281,6 +285,8 @@ refused 4 "does not hold the weights" "${mini[@]}" --pretrained swapped.safetens
 refused 4 "Mixed_5b.branch3x3_2.conv.weight: wanted F32[64,48,3,3], the file has F32[48,64,3,3]" "${mini[@]}" --pretrained swapped.safetensors
 refused 4 "--reset-head leaves out the classifiers" "${mini[@]}" --classes 5 --pretrained runs/kept/last.safetensors
 refused 4 "short.safetensors" "${mini[@]}" --pretrained short.safetensors
+refused 4 "not finite  fc.bias: 1 of 10 values; element 2 is nan" "${mini[@]}" --pretrained spoiled.safetensors
+refused 4 "values of 1 tensors are not finite" eval inception_mini --dataset synthetic --weights spoiled.safetensors
 refused 4 "No such file" "${mini[@]}" --pretrained missing.safetensors
 refused 4 "does not hold the weights" eval fashion_cnn --dataset synthetic --quiet --weights runs/kept
 refused 4 "holds weights of inception_mini" export fashion_cnn --weights runs/kept

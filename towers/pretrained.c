@@ -64,6 +64,13 @@ static Status refusal(const char *path, const Model *model, const HeadNames *hea
                 head ? " (--reset-head leaves out the classifiers of another number of classes)" : "", match->table);
 }
 
+/* A loss of them need not show it: max(NaN, 0) may be 0. */
+static Status spoiled(const char *path, const WeightMatch *match)
+{
+    return FAIL(ERR_CHECKPOINT, "%s: values of %d tensors are not finite; take weights from before that\n%s", path,
+                match->spoiled, match->table);
+}
+
 Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, bool reset_head,
                        float *params, float *states, char *absent, size_t bytes)
 {
@@ -75,7 +82,10 @@ Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const 
     WeightRules rules = head_rules(&heads, reset_head);
     TRY_OUT(safetensors_open(path, &file));
     TRY_OUT(weights_unpack(map, "", file, &rules, params, states, &match));
-    if (match.missing || match.mismatched || match.extra) st = refusal(path, config->model, &heads, &match);
+    if (match.missing || match.mismatched || match.extra)
+        st = refusal(path, config->model, &heads, &match);
+    else if (match.spoiled)
+        st = spoiled(path, &match);
     snprintf(absent, bytes, "%s", match.absent);
 out:
     safetensors_close(file);

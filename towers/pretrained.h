@@ -19,7 +19,7 @@ NODISCARD Status head_names(const ProgramConfig *config, HeadNames *heads);
 WeightRules head_rules(const HeadNames *heads, bool reset_head);
 
 /* Fill host arenas from a file; what it does not have keeps its value. ERR_CHECKPOINT with a table unless everything
- * else matches. `absent` receives the optional parts that the file lacks, or "". */
+ * else matches and all values are finite. `absent` receives the optional parts that the file lacks, or "". */
 NODISCARD Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, bool reset_head,
                                  float *params, float *states, char *absent, size_t bytes);
 

@@ -2,6 +2,7 @@
 #include "towers/weights.h"
 
 #include <fnmatch.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,7 +209,7 @@ static void match_line(WeightMatch *match, const char *format, ...)
 static void match_end(WeightMatch *match)
 {
     size_t used = strlen(match->table);
-    int left = match->missing + match->mismatched + match->extra - match->lines;
+    int left = match->missing + match->mismatched + match->extra + match->spoiled - match->lines;
     if (left > 0)
         snprintf(match->table + used, sizeof match->table - used, "  ... and %d more", left);
     else if (used)
@@ -265,6 +266,17 @@ static bool extra_allowed(const WeightRules *rules, const Layout *layout, const 
 
 /* ---- entries */
 
+static void spoiled_note(const char *name, const float *values, size_t count, WeightMatch *match)
+{
+    size_t bad = 0, first = 0;
+    for (size_t i = count; i-- > 0;)
+        if (!isfinite(values[i])) bad++, first = i;
+    if (!bad) return;
+    match->spoiled++;
+    match_line(match, "  not finite  %s: %zu of %zu values; element %zu is %g\n", name, bad, count, first,
+               (double)values[first]);
+}
+
 static Status entry_unpack(const LayoutEntry *entry, int rank, const char *prefix, const SafeTensors *file,
                            float *arena, WeightMatch *match)
 {
@@ -286,6 +298,7 @@ static Status entry_unpack(const LayoutEntry *entry, int rank, const char *prefi
     float *disk = malloc(entry->count * sizeof *disk);
     if (!disk) return FAIL(ERR_MEMORY, "tensor %s", name);
     for (size_t i = 0; i < entry->count; i++) disk[i] = element(t, i);
+    spoiled_note(name, disk, entry->count, match);
     reorder(entry->shape, FROM_DISK, arena + entry->first, disk);
     free(disk);
     return OK;

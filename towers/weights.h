@@ -41,6 +41,7 @@ typedef struct WeightRules {
 
 typedef struct WeightMatch {
     int missing, mismatched, extra; /* names that the file lacks, has in another shape, has too much */
+    int spoiled;                    /* names of which some values are not finite; copied none the less */
     int lines;                      /* of the table, with those that did not fit */
     char table[1600];               /* a line each, cut with "... and N more" */
     char absent[256];               /* optional parts that the file lacks, or "" */
