@@ -48,7 +48,7 @@ void onednn_close(Onednn *onednn);
 /* "AVX-512 with bf16 (avx512_core_bf16), oneDNN 2.6.3" */
 void onednn_describe(char *text, size_t bytes);
 
-/* Whether the processor multiplies bf16 itself, and in tiles of AMX (ONEDNN_MAX_CPU_ISA counts). */
+/* Whether the processor has AVX-512, multiplies bf16 itself, and in tiles of AMX (ONEDNN_MAX_CPU_ISA counts). */
 bool onednn_has_avx512(void);
 bool onednn_has_bf16(void);
 bool onednn_has_amx(void);

@@ -58,8 +58,9 @@ typedef struct WgradCode {
 } WgradCode;
 
 extern const WgradCode wgrad_avx512, wgrad_amx;
-extern const WgradCode
-    wgrad_f32; /* words are floats; only tiles, for Winograd's algorithms, which pack by themselves */
+
+/* Words are floats, and `pack` is NULL: only tiles, for Winograd's algorithms, which pack by themselves. */
+extern const WgradCode wgrad_f32;
 
 /* The best code for this processor (ONEDNN_MAX_CPU_ISA counts), NULL if there is none. */
 const WgradCode *wgrad_code(void);

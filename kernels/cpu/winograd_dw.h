@@ -20,7 +20,8 @@ void winograd_dw_destroy(WinogradDw *winograd);
 
 size_t winograd_dw_workspace_bytes(const WinogradDw *winograd);
 
-/* x and dy: of the type that winograd_dw_create has seen; dw: packed OHWI. Equal to the bit for any number of threads. */
+/* x and dy: of the type that winograd_dw_create has seen; dw: packed OHWI. Equal to the bit for any number of
+ * threads. */
 void winograd_dw_run(const WinogradDw *winograd, const Device *device, const void *x, const void *dy, float *dw,
                      void *workspace);
 

@@ -18,7 +18,8 @@ void winograd_line_dw_destroy(WinogradLineDw *winograd);
 
 size_t winograd_line_dw_workspace_bytes(const WinogradLineDw *winograd);
 
-/* x and dy: of the type that winograd_line_dw_create has seen; dw: packed OHWI. Equal to the bit for any number of threads. */
+/* x and dy: of the type that winograd_line_dw_create has seen; dw: packed OHWI. Equal to the bit for any number of
+ * threads. */
 void winograd_line_dw_run(const WinogradLineDw *winograd, const Device *device, const void *x, const void *dy,
                           float *dw, void *workspace);
 

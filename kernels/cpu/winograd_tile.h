@@ -21,12 +21,12 @@ enum {
 #define TILE_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define TILE_INLINE TILE_CODE static inline __attribute__((always_inline))
 
-/* With AMX plain products in bf16 are faster. */
+/* Whether this processor has the code (ONEDNN_MAX_CPU_ISA counts). With AMX plain products in bf16 are faster. */
 static inline bool tile_usable(Dtype dtype)
 {
+    bool f32 = onednn_has_avx512() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl");
     bool bf16 = onednn_has_bf16() && !onednn_has_amx() && __builtin_cpu_supports("avx512bf16");
-    bool f32 =
-        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
     return dtype == DTYPE_F32 ? f32 : dtype == DTYPE_BF16 && bf16;
 }
 
