@@ -409,6 +409,7 @@ static void nccl_text(const Comm *comm, char *text, size_t bytes)
     };
     const NcclComm *c = comm->impl;
     int version = 0;
+    if (comm->config.ranks == 1) return;
     ncclGetVersion(&version);
     snprintf(text, bytes, "NCCL %d.%d.%d sums %s, in %s", version / 10000, version / 100 % 100, version % 100,
              comm->config.ordered ? "in tower order"

@@ -10,7 +10,7 @@ typedef struct CommOps {
     Status (*broadcast)(Comm *comm, void *buf, size_t bytes, int root);
     Status (*barrier)(Comm *comm);
     Status (*enlist)(Comm *comm, const CommMemory *memory, size_t bytes); /* NULL: makes no difference */
-    void (*text)(const Comm *comm, char *text, size_t bytes);             /* NULL: nothing to tell */
+    void (*text)(const Comm *comm, char *text, size_t bytes);             /* may leave it "", as NULL does */
     Status (*look)(Comm *comm);
     void (*abort)(Comm *comm);
     void (*close)(Comm *comm); /* frees impl */

@@ -24,6 +24,7 @@ typedef struct Seen {
     Status status[RANKS];
     char message[RANKS][400];
     int alive[RANKS];
+    char failed[RANKS][64]; /* the call that was made to, "" */
     int64_t registered[RANKS], reduced[RANKS], copies[RANKS];
     size_t taken[RANKS], told[RANKS]; /* device memory of the communicator, as measured and as comm_bytes says */
     char text[RANKS][128];
@@ -82,6 +83,8 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     comm_memory_destroy(&device, &memory);
     cuda_backend.close(&device);
     g->seen->alive[rank] = fake_gpu_alive(stderr);
+    const char *failed = fake_gpu_failed();
+    snprintf(g->seen->failed[rank], sizeof g->seen->failed[rank], "%s", failed ? failed : "");
     return st;
 }
 
@@ -432,7 +435,7 @@ static unsigned failing_ranks;
 
 static void start_with_failing_call(int rank)
 {
-    if (failing_ranks >> rank & 1) fake_gpu_fail_next(failing);
+    if (failing_ranks >> rank & 1) fake_gpu_fail_named(failing, 1);
 }
 
 /* Each call fails once, on one rank or on both: the sums are right, or all ranks are told. */
@@ -459,6 +462,86 @@ static void test_failing_calls_about_memory(void **state)
             }
         }
     }
+}
+
+/* Questions that have an answer all the same, and farewells. */
+static bool may_fail(const char *call)
+{
+    static const char *const calls[] = {"cudaMemGetInfo", "ncclGetVersion", "ncclMemAlloc", "ncclCommGetAsyncError",
+                                        "ncclCommFinalize"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strcmp(call, calls[i]) == 0) return true;
+    return strstr(call, "Destroy") || strstr(call, "Free") || strstr(call, "Deregister");
+}
+
+enum { ASKED = 1 << 18, MOST = 24 /* of a name: events are made by the hundred */ };
+
+static char *asked; /* [ASKED], shared with the ranks: the calls of the second one */
+static int64_t failing_nth;
+
+static void start_written_down(int rank)
+{
+    if (rank == 1) fake_gpu_log(asked, ASKED);
+}
+
+static void start_failing_second(int rank)
+{
+    if (rank == 1) fake_gpu_fail_named(failing, failing_nth);
+}
+
+static Status one_sum(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    float lanes[LANES] = {1};
+    int tower = comm_config(comm)->first;
+    TRY(comm_give(comm, tower, 0, grads, COUNT));
+    TRY(comm_give(comm, tower, COUNT, lanes, LANES));
+    TRY(comm_sum(comm, 0, grads, COUNT));
+    TRY(comm_sum(comm, COUNT, seen->sum[rank], LANES));
+    TRY(device->backend->finish(device, LANE_COMPUTE));
+    return comm_barrier(comm);
+}
+
+/* The nth call of this name fails on one of two ranks: both are well, or both told. False if there are fewer. */
+static bool check_failing(const char *name, int64_t nth)
+{
+    Group g = {.body = one_sum, .on_start = start_failing_second, .any_order = true};
+    failing = name;
+    failing_nth = nth;
+    group_live(&g, 2, 2);
+    const Seen *seen = g.seen;
+    bool reached = seen->failed[1][0] || seen->status[1] == ERR_DEVICE; /* one that did not open leaves no name */
+    bool well[2] = {seen->status[0] == OK, seen->status[1] == OK};
+    if (well[0] != well[1] || seen->alive[0] || seen->alive[1] || seen->status[1] == STATUS_COUNT)
+        fail_msg("call %lld of %s: status %d and %d ('%s'), %d and %d objects left", (long long)nth, name,
+                 (int)seen->status[0], (int)seen->status[1], seen->message[1], seen->alive[0], seen->alive[1]);
+    if (well[1] && reached && !may_fail(name)) fail_msg("call %lld of %s: nobody noticed", (long long)nth, name);
+    group_end(&g);
+    return reached;
+}
+
+/* From opening the device over windows and sums to the end: every call of a rank, but how often it asks. */
+static void test_every_call_of_one_rank(void **state)
+{
+    (void)state;
+    char *name, *rest;
+    int checked = 0;
+    Group g = {.body = one_sum, .on_start = start_written_down, .any_order = true};
+    asked = mmap(NULL, ASKED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(asked != MAP_FAILED);
+    group_live(&g, 2, 2);
+    all_well(&g);
+    group_end(&g);
+    for (rest = asked; (name = strsep(&rest, "\n")) && *name;) {
+        bool is_question = !strcmp(name, "ncclCommGetAsyncError") || !strcmp(name, "cudaEventQuery");
+        bool again = false;
+        for (const char *before = asked; before < name && !again; before += strlen(before) + 1)
+            again = strcmp(before, name) == 0;
+        int64_t most = again ? 0 : is_question ? 3 : MOST;
+        for (int64_t nth = 1; nth <= most && check_failing(name, nth); nth++) checked++;
+    }
+    munmap(asked, ASKED);
+    print_message("  %d calls\n", checked);
+    assert_true(checked > 40);
 }
 
 /* Whole trainings: the mapping of towers to GPUs leaves no trace. */
@@ -573,6 +656,7 @@ int main(void)
         cmocka_unit_test_setup(test_memory_of_a_sum, fake_as_new),
         cmocka_unit_test_setup(test_windows_and_what_replaces_them, fake_as_new),
         cmocka_unit_test_setup(test_failing_calls_about_memory, fake_as_new),
+        cmocka_unit_test_setup(test_every_call_of_one_rank, fake_as_new),
         cmocka_unit_test_setup(test_ordered_training, fake_as_new),
         cmocka_unit_test_setup(test_error_of_one_ends_all, fake_as_new),
         cmocka_unit_test_setup(test_late_one_ends_all, fake_as_new),

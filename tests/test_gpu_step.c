@@ -181,6 +181,56 @@ static void test_warm_step_call_by_call(void **state)
     munmap(asked, ASKED);
 }
 
+/* ---- memory */
+
+static int fake_and_scratch_as_new(void **state)
+{
+    fake_gpu_reset();
+    return scratch_make(state);
+}
+
+/* A number of memory.json. */
+static size_t told(const char *text, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\": ", name);
+    const char *at = strstr(text, key);
+    if (!at) fail_msg("no %s in %s", name, text);
+    return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+/* What the sum takes beside the gradients, of two GPUs. */
+static size_t sum_bytes(Dtype reduce, bool ordered, size_t *gradients)
+{
+    GpuRun run;
+    char path[PATH_BYTES], *text;
+    size_t bytes;
+    gpu_run_open(&run, 2, 2);
+    run.job.run_dir = scratch;
+    run.job.max_steps = 1;
+    run.job.reduce_dtype = reduce;
+    run.job.reduce_ordered = ordered;
+    must_live(&run);
+    gpu_run_close(&run);
+    assert_int_equal(path_join(path, scratch, "memory.json"), OK);
+    assert_int_equal(file_read(path, 1 << 16, &text, &bytes), OK);
+    size_t sum = told(text, "sum over towers");
+    *gradients = told(text, "gradients");
+    free(text);
+    return sum;
+}
+
+/* In f32 no second buffer of their size: statistics and lanes alone. */
+static void test_memory_that_a_sum_takes(void **state)
+{
+    (void)state;
+    size_t gradients, plain = sum_bytes(DTYPE_F32, false, &gradients);
+    assert_true(plain > 0 && plain < gradients / 8);
+    assert_int_equal(sum_bytes(DTYPE_BF16, false, &gradients), plain + gradients / 2);
+    size_t ordered = sum_bytes(DTYPE_F32, true, &gradients);
+    assert_true(ordered > 2 * gradients && ordered < 2 * gradients + 2 * plain);
+}
+
 /* ---- a step that is left out */
 
 #ifdef TOWERS_FAULTS
@@ -192,12 +242,6 @@ static void run_with_fault(GpuRun *run, const char *fault)
     run->job.max_steps = GPU_RUN_STEPS;
     run->job.nan_policy = NAN_POLICY_SKIP;
     run->job.nan_limit = 3;
-}
-
-static int fake_and_scratch_as_new(void **state)
-{
-    fake_gpu_reset();
-    return scratch_make(state);
 }
 
 /* The gate on the device keeps the weights, whenever the host hears of it, and it hears of the right step. */
@@ -336,6 +380,7 @@ int main(void)
         cmocka_unit_test_setup(test_same_bits_under_all_schedules, fake_as_new),
         cmocka_unit_test_setup(test_graphs_give_the_same_bits, fake_as_new),
         cmocka_unit_test_setup(test_warm_step_call_by_call, fake_as_new),
+        cmocka_unit_test_setup_teardown(test_memory_that_a_sum_takes, fake_and_scratch_as_new, scratch_drop),
 #ifdef TOWERS_FAULTS
         cmocka_unit_test_setup(test_skipped_step, fake_as_new),
         cmocka_unit_test_setup(test_culprit_behind_a_sum_in_place, fake_as_new),

@@ -15,8 +15,8 @@ typedef struct Named {
 } Named;
 
 static Named counts[NAMES], alive[NAMES];
-static int64_t calls, fail_at;
-static const char *failed, *without_memory, *fails_next;
+static int64_t calls, fail_at, fails_in;
+static const char *failed, *without_memory, *fails_name;
 static bool failed_in_capture;
 static uint64_t *survey;
 static int64_t survey_room;
@@ -79,9 +79,8 @@ int fake_enter(FakeLibrary library, const char *name)
         failed = name;
         return cudaErrorMemoryAllocation;
     }
-    bool is_next = fails_next && strcmp(name, fails_next) == 0;
-    if (calls != fail_at && !is_next) return fake_spoils_capture(name) ? capture_code(library) : 0;
-    fails_next = NULL;
+    bool is_named = fails_name && strcmp(name, fails_name) == 0 && --fails_in == 0;
+    if (calls != fail_at && !is_named) return fake_spoils_capture(name) ? capture_code(library) : 0;
     failed = name;
     failed_in_capture = fake_any_capturing();
     return failure_code(library);
@@ -117,9 +116,10 @@ void fake_gpu_fail_memory(const char *name)
     failed = NULL;
 }
 
-void fake_gpu_fail_next(const char *name)
+void fake_gpu_fail_named(const char *name, int64_t nth)
 {
-    fails_next = name;
+    fails_name = name;
+    fails_in = nth;
     failed = NULL;
 }
 
@@ -185,7 +185,7 @@ void fake_gpu_reset(void)
     calls = 0;
     fake_gpu_fail_call(0);
     fake_gpu_fail_memory(NULL);
-    fake_gpu_fail_next(NULL);
+    fake_gpu_fail_named(NULL, 0);
     fake_gpu_counts_clear();
     fake_gpu_log(NULL, 0);
     fake_gpu_schedule(GPU_LAZY, 1);

@@ -33,8 +33,8 @@ int64_t fake_gpu_calls(void); /* calls that could have failed, since the last re
 void fake_gpu_fail_call(int64_t number);
 /* Calls of this name run out of device memory from now on; NULL: no more. */
 void fake_gpu_fail_memory(const char *name);
-/* The next call of this name fails; NULL: none does. */
-void fake_gpu_fail_next(const char *name);
+/* The `nth` call of this name from now on fails, from 1; NULL: none does. */
+void fake_gpu_fail_named(const char *name, int64_t nth);
 const char *fake_gpu_failed(void); /* the name of the call that was made to fail, NULL if none was */
 bool fake_gpu_failed_in_capture(void);
 
