@@ -113,17 +113,7 @@ size_t winograd_workspace_bytes(const Winograd *g)
     return u_bytes(g) + (size_t)g->threads * own_bytes(g);
 }
 
-/* ---- weights: u = G w G', G = {1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1} */
-
-TILE_INLINE void weights_line(__m512 a, __m512 b, __m512 c, __m512 *to, int step)
-{
-    __m512 half = _mm512_set1_ps(0.5f), outer = _mm512_mul_ps(half, _mm512_add_ps(a, c));
-    __m512 inner = _mm512_mul_ps(half, b);
-    to[0] = a;
-    to[step] = _mm512_add_ps(outer, inner);
-    to[2 * step] = _mm512_sub_ps(outer, inner);
-    to[3 * step] = c;
-}
+/* ---- weights: u = G w G' */
 
 TILE_INLINE void weights_transform(const __m512 w[TAPS], __m512 u[POINTS])
 {

@@ -175,31 +175,21 @@ size_t winograd_line_workspace_bytes(const WinogradLine *g)
     return u_bytes(g) + (size_t)g->threads * own_bytes(g);
 }
 
-/* ---- weights: u = G h G', G = {1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1} */
-
-TILE_INLINE void weights_line(__m512 a, __m512 b, __m512 c, __m512 to[SIDE])
-{
-    __m512 half = _mm512_set1_ps(0.5f), outer = _mm512_mul_ps(half, _mm512_add_ps(a, c));
-    __m512 inner = _mm512_mul_ps(half, b);
-    to[0] = a;
-    to[1] = _mm512_add_ps(outer, inner);
-    to[2] = _mm512_sub_ps(outer, inner);
-    to[3] = c;
-}
+/* ---- weights: u = G h G' */
 
 /* h: taps of 16 outputs. After the points, taps as they are. */
 TILE_INLINE void weights_transform(const __m512 h[TAPS], __m512 u[MOST])
 {
     const __m512 zero = _mm512_setzero_ps();
     __m512 columns[3][SIDE], row[SIDE];
-    weights_line(h[0], h[2], zero, columns[0]);
-    weights_line(h[1], h[3], h[5], columns[1]);
-    weights_line(zero, h[4], h[6], columns[2]);
-    weights_line(columns[0][0], columns[1][0], zero, row);
+    weights_line(h[0], h[2], zero, columns[0], 1);
+    weights_line(h[1], h[3], h[5], columns[1], 1);
+    weights_line(zero, h[4], h[6], columns[2], 1);
+    weights_line(columns[0][0], columns[1][0], zero, row, 1);
     for (int i = 0; i < 3; i++) u[i] = row[i];
-    weights_line(columns[0][1], columns[1][1], columns[2][1], u + 3);
-    weights_line(columns[0][2], columns[1][2], columns[2][2], u + 7);
-    weights_line(zero, columns[1][3], columns[2][3], row);
+    weights_line(columns[0][1], columns[1][1], columns[2][1], u + 3, 1);
+    weights_line(columns[0][2], columns[1][2], columns[2][2], u + 7, 1);
+    weights_line(zero, columns[1][3], columns[2][3], row, 1);
     for (int i = 1; i < SIDE; i++) u[10 + i] = row[i];
     for (int i = 0; i < TAPS; i++) u[POINTS + i] = h[i];
 }

@@ -1,4 +1,4 @@
-/* What convolutions by Winograd's algorithms share: loads, words, panels of outputs, and products of groups of tiles.
+/* What convolutions by Winograd's algorithms share: loads, words, panels of outputs, G, and products of groups of tiles.
  *
  * A product is m[8][vectors * 16] = d[8][channels] u[channels][vectors * 16] for one point of the algorithm: 8 tiles, a
  * panel of up to 3 vectors of outputs, all sums in registers. d and u hold words, which one instruction multiplies at
@@ -140,6 +140,17 @@ TILE_INLINE void tap_load(const float *w, int taps, int64_t channels, bool turne
     if (!turned) w += out * row + i * channels + in;
     for (int k = 0; k < LANES; k++) to[k] = _mm512_loadu_ps(w + k * row);
     if (!turned) square_transpose(to);
+}
+
+/* G = {1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1} of three taps; points are `step` vectors apart. */
+TILE_INLINE void weights_line(__m512 a, __m512 b, __m512 c, __m512 *to, int step)
+{
+    __m512 half = _mm512_set1_ps(0.5f), outer = _mm512_mul_ps(half, _mm512_add_ps(a, c));
+    __m512 inner = _mm512_mul_ps(half, b);
+    to[0] = a;
+    to[step] = _mm512_add_ps(outer, inner);
+    to[2 * step] = _mm512_sub_ps(outer, inner);
+    to[3 * step] = c;
 }
 
 /* Where word `word` of the inputs for 16 outputs from `out` on lies in u[panel][point][words][width], for point 0. */
