@@ -16,7 +16,7 @@ typedef struct Patch {
 
 typedef struct Gradient {
     size_t first, count; /* elements of the gradient arena */
-    int32_t op;          /* that completes it */
+    int32_t op;          /* the last one that writes or reads it */
     const char *name;
 } Gradient;
 
@@ -165,6 +165,28 @@ static Status check_gradients(const Plan *plan)
     return OK;
 }
 
+static Gradient *gradient_find(Plan *plan, const Place *place)
+{
+    for (int i = 0; i < plan->gradient_count && place->arena == ARENA_GRAD && !place->none; i++) {
+        Gradient *g = &plan->gradient[i];
+        size_t element = place->offset / sizeof(float);
+        if (element >= g->first && element - g->first < g->count) return g;
+    }
+    return NULL;
+}
+
+/* The dx of a batch norm reads dbeta and dgamma: until then nobody may make a sum of them where they lie. */
+static void wait_for_readers(Plan *plan)
+{
+    for (int i = 0; i < plan->op_count; i++) {
+        const Op *op = graph_op_at(plan->graph, i);
+        for (int k = 0; k < op->in_count; k++) {
+            Gradient *read = op->in[k].id ? gradient_find(plan, &plan->place[op->in[k].id]) : NULL;
+            if (read && i > read->op) read->op = i;
+        }
+    }
+}
+
 static Status list_gradients(Plan *plan)
 {
     int values = graph_value_count(plan->graph);
@@ -177,6 +199,7 @@ static Status list_gradients(Plan *plan)
             (Gradient){plan->place[id].offset / sizeof(float), (size_t)shape_count(info->shape), info->op, info->name};
     }
     qsort(plan->gradient, (size_t)plan->gradient_count, sizeof *plan->gradient, compare_gradients);
+    wait_for_readers(plan);
     return check_gradients(plan);
 }
 

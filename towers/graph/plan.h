@@ -75,7 +75,8 @@ int plan_op_count(const Plan *plan);
 const OpCall *plan_call(const Plan *plan, int op); /* for profiles and `info` */
 Tensor plan_tensor(const Plan *plan, Value v);     /* where it lies (after plan_bind) */
 
-/* The end (exclusive) of the ops after which the gradients [0, elements) of the arena are final. */
+/* The end (exclusive) of the ops after which the gradients [0, elements) of the arena are final, and no other op reads
+ * them: a sum may be made where they lie. */
 int plan_ready_after(const Plan *plan, size_t elements);
 
 typedef struct PlanReport {
