@@ -411,6 +411,53 @@ static void test_dense(void **state)
     }
 }
 
+/* ---- a weight of output 0 is NaN: so is all of that output behind its ReLU, and nothing else */
+
+static void expect_nan_kept(OpCall *call, const Tensor *w, const Tensor *y)
+{
+    fill_random(&call->in[0]);
+    fill_random(w);
+    ((float *)w->data)[0] = NAN;
+    run_call(call);
+    for (int64_t i = 0; i < shape_count(y->shape); i++)
+        if (isnan(packed_value(y, i)) != (i % y->shape.c == 0))
+            fail_msg("%s: output %d of pixel %d is %g", call->name, (int)(i % y->shape.c), (int)(i / y->shape.c),
+                     packed_value(y, i));
+    discard_call(call);
+}
+
+static void test_relu_keeps_nan(void **state)
+{
+    (void)state;
+    static const Case kept[] = {{"1x1", 3, 48, 80, 5, 7, 1, 1, 1, 0, 0, .relu = true},
+                                {"3x3, few pixels, slice", 1, 16, 16, 6, 6, 3, 3, 1, 0, 0, .y_gap = 5, .relu = true},
+                                {"3x3, our own", 3, 32, 48, 14, 14, 3, 3, 1, 0, 0, .bias = true, .relu = true}};
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+        const Case *c = &kept[i];
+        Tensor x = tensor_make((Shape){c->n, c->ic, c->h, c->w}, DTYPE_F32, 0),
+               y = tensor_make(y_shape(c), DTYPE_F32, c->y_gap);
+        Tensor w = tensor_make((Shape){c->oc, c->ic, c->kh, c->kw}, DTYPE_F32, 0);
+        Tensor bias = tensor_make((Shape){1, c->oc, 1, 1}, DTYPE_F32, 0);
+        fill_random(&bias);
+        OpCall call = conv_call(OP_CONV, c, &x, &w, c->bias ? &bias : NULL, &y);
+        expect_nan_kept(&call, &w, &y);
+        Tensor *all[] = {&x, &w, &bias, &y};
+        for (int k = 0; k < 4; k++) free(all[k]->data);
+    }
+}
+
+static void test_relu_of_dense_keeps_nan(void **state)
+{
+    (void)state;
+    Tensor x = tensor_make((Shape){5, 48, 1, 1}, DTYPE_F32, 0), w = tensor_make((Shape){10, 48, 1, 1}, DTYPE_F32, 0);
+    Tensor y = tensor_make((Shape){5, 10, 1, 1}, DTYPE_F32, 0);
+    OpCall call = {.kind = OP_DENSE, .name = "dense", .in_count = 2, .in = {x, w}, .out_count = 1, .out = {y}};
+    call.attr.dense.relu = true;
+    expect_nan_kept(&call, &w, &y);
+    Tensor *all[] = {&x, &w, &y};
+    for (int k = 0; k < 3; k++) free(all[k]->data);
+}
+
 /* ---- what is refused */
 
 static Status prepare_conv(OpKind kind, Tensor a, Tensor b, Tensor out)
@@ -550,6 +597,8 @@ int main(void)
         cmocka_unit_test(test_conv_bf16),
         cmocka_unit_test(test_conv_winograd),
         cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_relu_keeps_nan),
+        cmocka_unit_test(test_relu_of_dense_keeps_nan),
         cmocka_unit_test(test_misfits_are_refused_by_name),
         cmocka_unit_test(test_reference_code_is_refused_unless_accepted),
         cmocka_unit_test(test_denormals_are_zero_in_every_thread),

@@ -64,7 +64,6 @@ static Status refusal(const char *path, const Model *model, const HeadNames *hea
                 head ? " (--reset-head leaves out the classifiers of another number of classes)" : "", match->table);
 }
 
-/* A loss of them need not show it: max(NaN, 0) may be 0. */
 static Status spoiled(const char *path, const WeightMatch *match)
 {
     return FAIL(ERR_CHECKPOINT, "%s: values of %d tensors are not finite; take weights from before that\n%s", path,

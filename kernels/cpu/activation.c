@@ -10,23 +10,9 @@
 
 /* ---- ReLU */
 
-VECTOR_INLINE void relu_rows(Dtype dtype, const void *x, void *y, int64_t n)
-{
-    VECTOR_LOOP
-    for (int64_t i = 0; i < n; i++) {
-        float value = load(dtype, x, i);
-        store(dtype, y, i, 0.0f > value ? 0.0f : value);
-    }
-}
-
-CPU_CLONES static void activation_relu(Dtype dtype, const void *x, void *y, int64_t n)
-{
-    BY_DTYPE(dtype, relu_rows, x, y, n);
-}
-
 static void relu_span(const OpCall *call, Span span)
 {
-    activation_relu(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->out[0], span), span.n);
+    row_relu(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->out[0], span), span.n);
 }
 
 static Status unary_prepare(Device *device, OpCall *call)

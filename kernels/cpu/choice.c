@@ -106,7 +106,7 @@ Status choice_offer_product(Choice *choice, Device *device, const Product *p)
     static const int8_t operands[][ONEDNN_ROLES] = {[PRODUCT_Y] = {0, 1, FROM_OUT, 2},
                                                     [PRODUCT_DX] = {0, 1, FROM_OUT, FROM_NOTHING},
                                                     [PRODUCT_DW] = {1, 0, FROM_OUT, FROM_NOTHING}};
-    OnednnSpec spec = {.kind = ONEDNN_MATMUL, .relu = p->relu, .sum = p->sum};
+    OnednnSpec spec = {.kind = ONEDNN_MATMUL, .sum = p->sum};
     if (p->kind == PRODUCT_Y) product_forward(p, &spec);
     if (p->kind == PRODUCT_DX) product_dx(p, &spec);
     if (p->kind == PRODUCT_DW) product_dw(p, &spec);

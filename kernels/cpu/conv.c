@@ -119,7 +119,6 @@ static Status offer_product(Choice *choice, Device *device, const Operands *o, b
                        .x = o->x->dtype,
                        .y = o->y->dtype,
                        .bias = o->bias != NULL,
-                       .relu = o->relu,
                        .sum = sum};
     return choice_offer_product(choice, device, &product);
 }
@@ -162,7 +161,7 @@ static Status offer_convolution(Choice *choice, Device *device, const Operands *
     static const int8_t operand[][ONEDNN_ROLES] = {[ONEDNN_CONV] = {0, 1, FROM_OUT, 2},
                                                    [ONEDNN_CONV_DX] = {FROM_OUT, 1, 0, FROM_NOTHING},
                                                    [ONEDNN_CONV_DW] = {0, FROM_OUT, 1, FROM_NOTHING}};
-    OnednnSpec spec = {.kind = o->kind, .window = o->window, .relu = o->relu, .winograd = winograd};
+    OnednnSpec spec = {.kind = o->kind, .window = o->window, .winograd = winograd};
     spec.held[ONEDNN_X] = view_of(o->x);
     spec.held[ONEDNN_W] = view_of(o->w);
     spec.held[ONEDNN_Y] = view_of(o->y);
@@ -288,7 +287,8 @@ static Status own_choose(ConvState *state, Device *device, const Operands *o)
         return winograd_line_dw_create(o->x, o->y, &o->window, &state->winograd_line_dw);
     if (wgrad_takes(code, o->x, o->y))
         return wgrad_create(code, o->x, o->y, &o->window, cpu_threads(device), &state->wgrad);
-    if (!winograd || o->kind == ONEDNN_CONV_DW || o->bias || o->relu) return OK;
+    bool plain = !o->bias && !o->relu; /* in bf16 oneDNN adds a bias before it rounds */
+    if (!winograd || o->kind == ONEDNN_CONV_DW || !(plain || o->y->dtype == DTYPE_F32)) return OK;
     if (winograd_takes(from, to, &o->window))
         return winograd_create(from, to, &o->window, turned, cpu_threads(device), &state->winograd);
     if (winograd_line_takes(from, to, &o->window))
@@ -385,13 +385,8 @@ static void own_run(const ConvState *state, const Device *device, const OpCall *
         winograd_run(state->winograd, device, in[0].data, in[1].data, acc, out, call->workspace);
 }
 
-static Status conv_launch(Device *device, OpCall *call)
+static Status library_run(const ConvState *state, OpCall *call)
 {
-    const ConvState *state = call->state;
-    if (is_own(state)) {
-        own_run(state, device, call);
-        return OK;
-    }
     OpCall bound = *call;
     const Tensor *out = &call->out[0], *acc = &call->in[2];
     void *result = state->adds ? (char *)call->workspace + state->result_offset : out->data;
@@ -402,6 +397,19 @@ static Status conv_launch(Device *device, OpCall *call)
     if (state->sums && acc->data != out->data) copy_pixels(out, acc);
     TRY(choice_run(&state->choice, &bound, result));
     if (state->adds) add_pixels(out, result, acc);
+    return OK;
+}
+
+static Status conv_launch(Device *device, OpCall *call)
+{
+    const ConvState *state = call->state;
+    bool forward = call->kind == OP_CONV, relu = forward && call->attr.conv.relu;
+    const Tensor *bias = forward && is_own(state) ? optional(call, 2) : NULL;
+    if (is_own(state))
+        own_run(state, device, call);
+    else
+        TRY(library_run(state, call));
+    cpu_bias_relu(device, &call->out[0], bias ? bias->data : NULL, relu);
     return OK;
 }
 

@@ -49,6 +49,9 @@ typedef struct CpuDevice {
  * dgamma. Takes the call of a BATCHNORM_DX that cpu_batchnorm_dx has prepared; out[0] may be in[0]. */
 Status cpu_batchnorm_mask(Device *device, OpCall *call);
 
+/* y = relu?(y + bias); `bias` may be NULL (bias_relu.c). */
+void cpu_bias_relu(const Device *device, const Tensor *y, const float *bias, bool relu);
+
 /* The parts of the backend's vtable that are kernels, not ops (optimizer.c). */
 Status cpu_memory(Device *device, size_t *free_bytes, size_t *total); /* memory.c */
 Status cpu_optimizer_apply(Device *device, const OptimizerUpdate *update);

@@ -32,8 +32,7 @@ static Status dense_prepare(Device *device, OpCall *call, ProductKind kind, cons
                        .y_pitch = y->pitch,
                        .x = x->dtype,
                        .y = y->dtype,
-                       .bias = kind == PRODUCT_Y && call->in_count > 2 && call->in[2].data,
-                       .relu = kind == PRODUCT_Y && call->attr.dense.relu};
+                       .bias = kind == PRODUCT_Y && call->in_count > 2 && call->in[2].data};
     Choice *choice = calloc(1, sizeof *choice);
     if (!choice) return FAIL(ERR_MEMORY, "'%s': state of a dense layer", call->name);
     TRY_OUT(choice_offer_product(choice, device, &product));
@@ -64,8 +63,9 @@ static Status dw_prepare(Device *device, OpCall *call)
 
 static Status dense_launch(Device *device, OpCall *call)
 {
-    (void)device;
-    return choice_run(call->state, call, call->out[0].data);
+    TRY(choice_run(call->state, call, call->out[0].data));
+    cpu_bias_relu(device, &call->out[0], NULL, call->kind == OP_DENSE && call->attr.dense.relu);
+    return OK;
 }
 
 static void dense_discard(Device *device, OpCall *call)

@@ -82,11 +82,6 @@ static dnnl_status_t layout_any(Layout *layout, int rank, const dnnl_dims_t dims
     return dnnl_memory_desc_create_with_tag(layout, rank, dims, type, dnnl_format_tag_any);
 }
 
-static dnnl_status_t append_relu(dnnl_post_ops_t ops)
-{
-    return dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, 0.0f, 0.0f);
-}
-
 static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 {
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
@@ -133,11 +128,6 @@ static dnnl_status_t layout_strided(Layout *layout, int rank, const dnnl_dims_t 
 static dnnl_status_t layout_any(Layout *layout, int rank, const dnnl_dims_t dims, dnnl_data_type_t type)
 {
     return dnnl_memory_desc_init_by_tag(layout, rank, dims, type, dnnl_format_tag_any);
-}
-
-static dnnl_status_t append_relu(dnnl_post_ops_t ops)
-{
-    return dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
 }
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops)
@@ -318,7 +308,7 @@ static void stage_destroy(Stage *stage)
     if (stage->scratch) dnnl_memory_destroy(stage->scratch);
 }
 
-static dnnl_status_t attr_create(bool relu, bool sum, dnnl_primitive_attr_t *made)
+static dnnl_status_t attr_create(bool sum, dnnl_primitive_attr_t *made)
 {
     dnnl_post_ops_t ops = NULL;
     dnnl_primitive_attr_t attr = NULL;
@@ -326,7 +316,6 @@ static dnnl_status_t attr_create(bool relu, bool sum, dnnl_primitive_attr_t *mad
     if (code == dnnl_success) code = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     if (code == dnnl_success) code = dnnl_post_ops_create(&ops);
     if (code == dnnl_success && sum) code = append_sum(ops);
-    if (code == dnnl_success && relu) code = append_relu(ops);
     if (code == dnnl_success) code = dnnl_primitive_attr_set_post_ops(attr, ops);
     if (ops) dnnl_post_ops_destroy(ops);
     if (code == dnnl_success)
@@ -369,7 +358,7 @@ static Status describe_hint(Onednn *onednn, const OnednnSpec *spec, dnnl_dims_t 
     memset(layouts, 0, sizeof layouts);
     for (int role = 0; role < ONEDNN_BIAS; role++)
         TRY_OUT(layout_make(&spec->held[role], spec->fit[role], dtype, &layouts[role]));
-    TRY_DNNL_OUT(attr_create(false, false, &attr));
+    TRY_DNNL_OUT(attr_create(false, &attr));
     TRY_DNNL_OUT(describe_conv(made, onednn->engine, ONEDNN_CONV, alg_of(spec), layouts, false, pads, attr, NULL));
 out:
     if (attr) dnnl_primitive_attr_destroy(attr);
@@ -384,7 +373,7 @@ static Status describe(Onednn *onednn, const OnednnSpec *spec, const Layout *lay
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t hint = NULL;
     dnnl_dims_t pads[4];
-    TRY_DNNL_OUT(attr_create(spec->relu, spec->sum, &attr));
+    TRY_DNNL_OUT(attr_create(spec->sum, &attr));
     if (spec->kind == ONEDNN_MATMUL) {
         TRY_DNNL_OUT(describe_matmul(made, onednn->engine, layouts, bias, attr));
         goto out;
@@ -415,7 +404,7 @@ static Status convert_create(OnednnTask *task, LayoutRef from, LayoutRef to, Sta
     dnnl_engine_t engine = task->onednn->engine;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t desc = NULL;
-    TRY_DNNL_OUT(attr_create(false, false, &attr));
+    TRY_DNNL_OUT(attr_create(false, &attr));
     TRY_DNNL_OUT(dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr));
     TRY_OUT(stage_create(task, desc, stage));
 out:

@@ -38,7 +38,6 @@ typedef struct OnednnSpec {
     Dtype compute[ONEDNN_ROLES]; /* the dtype in which the primitive reads or writes the operand */
     Window window;               /* convolutions */
     bool winograd;               /* by Winograd's algorithm, or not at all (convolutions) */
-    bool relu;                   /* y = max(y, 0) (forward, matmul) */
     bool sum;                    /* add to what the output holds (forward, matmul; it must need no conversion) */
 } OnednnSpec;
 

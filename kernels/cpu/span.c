@@ -64,3 +64,22 @@ void row_store(Dtype dtype, const float *from, void *to, int64_t n)
 {
     span_store(dtype, from, to, n);
 }
+
+VECTOR_INLINE void relu_rows(Dtype dtype, const void *x, void *y, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float value = load(dtype, x, i);
+        store(dtype, y, i, 0.0f > value ? 0.0f : value);
+    }
+}
+
+CPU_CLONES static void span_relu(Dtype dtype, const void *x, void *y, int64_t n)
+{
+    BY_DTYPE(dtype, relu_rows, x, y, n);
+}
+
+void row_relu(Dtype dtype, const void *x, void *y, int64_t n)
+{
+    span_relu(dtype, x, y, n);
+}

@@ -24,5 +24,7 @@ static inline void *span_at(const Tensor *t, Span span)
 /* Convert n elements from any activation type to f32, or back. */
 void row_load(Dtype dtype, const void *from, float *to, int64_t n);
 void row_store(Dtype dtype, const float *from, void *to, int64_t n);
+/* y = max(x, 0), keeping NaN; y may be x. */
+void row_relu(Dtype dtype, const void *x, void *y, int64_t n);
 
 #endif
