@@ -52,9 +52,12 @@ typedef struct CommMemory {
     bool special; /* not the backend's own */
 } CommMemory;
 NODISCARD Status comm_memory_create(Device *device, size_t bytes, CommMemory *made); /* zeroed */
-void comm_memory_destroy(Device *device, CommMemory *memory);                        /* empty is fine */
-/* Contributions will come from there: NCCL is told, by all ranks in the same way. A matter of speed; `memory` must
- * outlive the communicator. Collective. */
+/* Waits until the device is idle, so what a collective may wait for must have come, or the communicator be closed. Empty
+ * is fine. */
+void comm_memory_destroy(Device *device, CommMemory *memory);
+/* Contributions will come from there: NCCL is told, by all ranks in the same way, if it takes it. ERR_COMM where one
+ * rank alone is refused, or where it fails in the middle, which a communicator does not survive. `memory` must outlive
+ * the communicator. Collective. */
 NODISCARD Status comm_enlist(Comm *comm, const CommMemory *memory, size_t bytes);
 /* Device memory that a communicator takes for its sums, beside what the contributions lie in; 0 on a CPU. */
 size_t comm_bytes(const Backend *backend, const CommConfig *config);

@@ -9,6 +9,10 @@
 #include "nccl_sync/bucket.h"
 #include "nccl_sync/comm_ops.h"
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 27, 0)
+typedef void *ncclWindow_t;
+#endif
+
 enum { KNOWN_MAX = 4, RANGES_MAX = BUCKETS_MAX + 8 };
 
 /* What NCCL knows of a piece of memory. */
@@ -42,6 +46,7 @@ typedef struct NcclComm {
     float enlarge;    /* what `op` has divided them by, in f16 */
     GivenRange range[RANGES_MAX];
     int ranges;
+    ncclWindow_t window; /* that is being made: NCCL may write it until the call is settled, or the communicator gone */
     Known known[KNOWN_MAX];
     int known_count;
 } NcclComm;

@@ -3,8 +3,9 @@
  *
  * NCCL picks its kernels by what it knows of a buffer, and ranks that picked differently would wait for each other for
  * ever: so every rank's answer is asked for, through the processes' shared memory, before anything is relied on. What
- * NCCL refuses costs time, nothing else. With deterministic sums there are no windows: their kernels do not heed
- * NCCL_ALGO. */
+ * NCCL refuses at once, and to all ranks, costs time, nothing else. A window that is refused after its call has begun
+ * ends the run: after an error that ncclCommGetAsyncError tells, NCCL lets a communicator only be aborted. With
+ * deterministic sums there are no windows: their kernels do not heed NCCL_ALGO. */
 #include "nccl_sync/comm_nccl.h"
 
 #include <stddef.h>
@@ -47,7 +48,6 @@ static ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 #else
 #define HAS_WINDOWS false
 #define NCCL_WIN_COLL_SYMMETRIC 1
-typedef void *ncclWindow_t;
 static ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags)
 {
     (void)comm, (void)memory, (void)bytes, (void)window, (void)flags;
@@ -81,8 +81,11 @@ bool comm_nccl_memory_create(size_t bytes, void **made)
     return has_memory() && ncclMemAlloc(made, bytes) == ncclSuccess;
 }
 
+/* Unlike cudaFree, ncclMemFree unmaps under kernels that run. NCCL's own end by themselves once their communicator is
+ * aborted, which comes first; where waiting fails, nothing runs any more. */
 void comm_nccl_memory_destroy(void *memory)
 {
+    cudaDeviceSynchronize();
     ncclMemFree(memory);
 }
 
@@ -114,19 +117,19 @@ static Status window_try(Comm *comm, NcclComm *c, const CommMemory *memory, size
 {
     static const char what[] = "ncclCommWindowRegister (NCCL_WIN_ENABLE=0 does without)";
     int ranks = comm->config.ranks, able, refused, made;
-    ncclWindow_t window = NULL;
+    c->window = NULL;
     TRY(ranks_ask(comm, c, memory->special && !c->device->config.deterministic && has_windows(), &able));
     if (able < ranks) return OK;
-    ncclResult_t begun = ncclCommWindowRegister(c->nccl, memory->data, bytes, &window, NCCL_WIN_COLL_SYMMETRIC);
+    ncclResult_t begun = ncclCommWindowRegister(c->nccl, memory->data, bytes, &c->window, NCCL_WIN_COLL_SYMMETRIC);
     TRY(ranks_ask(comm, c, nccl_failed(begun), &refused));
     if (refused == ranks) return OK;
     if (refused) return nccl_fail(c, nccl_failed(begun) ? begun : ncclRemoteError, what);
     TRY(nccl_settle(comm, c, begun, what));
-    TRY(ranks_ask(comm, c, window != NULL, &made));
+    TRY(ranks_ask(comm, c, c->window != NULL, &made));
     if (made == ranks)
-        *known = (Known){KNOWN_AS_WINDOW, window};
-    else if (window)
-        window_end(comm, c, window);
+        *known = (Known){KNOWN_AS_WINDOW, c->window};
+    else if (c->window)
+        window_end(comm, c, c->window);
     return OK;
 }
 

@@ -430,6 +430,40 @@ static void test_windows_and_what_replaces_them(void **state)
     check_told_as(true, "memory that it was not told of");
 }
 
+/* A refusal that comes late leaves no communicator to go on with: all ranks are told, and what does without. */
+static void test_window_refused_late(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    for (int late = 1; late < 4; late++) {
+        Group g = {.body = rounds, .on_start = start_libraries, .any_order = true};
+        libraries(NCCL_VERSION_CODE, NCCL_VERSION_CODE, late & 1 ? GPU_WINDOWS_REFUSED_LATE : GPU_WINDOWS_MADE,
+                  late & 2 ? GPU_WINDOWS_REFUSED_LATE : GPU_WINDOWS_MADE);
+        group_live(&g, 2, 2);
+        check_told(&g, 3, "NCCL_WIN_ENABLE=0", "left; the others");
+        group_end(&g);
+    }
+}
+
+/* A step that ends in between: its kernels still use the memory that is given back. */
+static Status left_in_between(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    (void)seen;
+    TRY(device->backend->fill(device, grads, 1, COUNT));
+    TRY(comm_give(comm, comm_config(comm)->first, 0, grads, COUNT));
+    TRY(device->backend->fill(device, grads, 2, COUNT));
+    return FAIL(ERR_COMM, "rank %d has had enough", rank);
+}
+
+static void test_memory_outlives_its_kernels(void **state)
+{
+    (void)state;
+    Group g = {.body = left_in_between, .any_order = true};
+    group_live(&g, 2, 2);
+    check_told(&g, 3, "has had enough", "left; the others");
+    group_end(&g);
+}
+
 static const char *failing;
 static unsigned failing_ranks;
 
@@ -467,8 +501,8 @@ static void test_failing_calls_about_memory(void **state)
 /* Questions that have an answer all the same, and farewells. */
 static bool may_fail(const char *call)
 {
-    static const char *const calls[] = {"cudaMemGetInfo", "ncclGetVersion", "ncclMemAlloc", "ncclCommGetAsyncError",
-                                        "ncclCommFinalize"};
+    static const char *const calls[] = {"cudaMemGetInfo", "cudaDeviceSynchronize", "ncclGetVersion",
+                                        "ncclMemAlloc",   "ncclCommGetAsyncError", "ncclCommFinalize"};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (strcmp(call, calls[i]) == 0) return true;
     return strstr(call, "Destroy") || strstr(call, "Free") || strstr(call, "Deregister");
@@ -655,6 +689,8 @@ int main(void)
         cmocka_unit_test_setup(test_sums_in_place, fake_as_new),
         cmocka_unit_test_setup(test_memory_of_a_sum, fake_as_new),
         cmocka_unit_test_setup(test_windows_and_what_replaces_them, fake_as_new),
+        cmocka_unit_test_setup(test_window_refused_late, fake_as_new),
+        cmocka_unit_test_setup(test_memory_outlives_its_kernels, fake_as_new),
         cmocka_unit_test_setup(test_failing_calls_about_memory, fake_as_new),
         cmocka_unit_test_setup(test_every_call_of_one_rank, fake_as_new),
         cmocka_unit_test_setup(test_ordered_training, fake_as_new),

@@ -58,5 +58,6 @@ bool fake_spoils_capture(const char *name);
 /* Until all that is queued is done; false if something waits for others. */
 bool fake_stream_try(cudaStream_t stream);
 void fake_all_drain(void);
+bool fake_any_queued(void);
 
 #endif

@@ -65,8 +65,14 @@ void fake_gpu_world_destroy(GpuWorld *world);
 /* From now on this rank's communicators report this result (an ncclResult_t). */
 void fake_gpu_break_comm(int result);
 void fake_gpu_nccl_version(int version); /* as NCCL_VERSION_CODE */
-/* What becomes of symmetric windows: made; not made, with success, as on a platform without; refused at once. */
-typedef enum GpuWindows { GPU_WINDOWS_MADE = 0, GPU_WINDOWS_NONE, GPU_WINDOWS_REFUSED } GpuWindows;
+/* What becomes of symmetric windows: made; not made, with success, as on a platform without; refused at once;
+ * refused after the call has begun, which ends the communicator. */
+typedef enum GpuWindows {
+    GPU_WINDOWS_MADE = 0,
+    GPU_WINDOWS_NONE,
+    GPU_WINDOWS_REFUSED,
+    GPU_WINDOWS_REFUSED_LATE
+} GpuWindows;
 void fake_gpu_windows(GpuWindows windows);
 
 #endif

@@ -81,7 +81,8 @@ cudaError_t fake_memory_destroy(FakeMemory kind, void *memory)
     Piece *p = memory ? piece_of(memory, 0) : NULL;
     if (!memory) return cudaSuccess;
     if (!p || p->at != memory || p->kind != kind) return cudaErrorInvalidValue;
-    fake_all_drain(); /* the libraries do so too */
+    if (kind == FAKE_NCCL_MEMORY && fake_any_queued()) return cudaErrorIllegalState; /* ncclMemFree waits for nothing */
+    fake_all_drain();                                                                /* as cudaFree does */
     if (is_of_device(kind)) device_used -= p->bytes;
     fake_died(kinds[kind]);
     if (kind != FAKE_REGISTERED) memory_free(kind, memory, p->bytes);

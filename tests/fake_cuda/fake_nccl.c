@@ -42,7 +42,8 @@ struct ncclComm {
     int users; /* the caller, and queued work */
     int rank, ranks, questions, sequence, scaled_ops;
     bool aborted;
-    int reductions; /* alive */
+    ncclResult_t failed; /* for good */
+    int reductions;      /* alive */
     double scale[SCALED_OPS];
     Told told[TOLD_MAX];
     int told_count, windows; /* windows: begun so far */
@@ -139,7 +140,7 @@ static void comm_leave(ncclComm_t comm)
 /* A call has begun; nobody may call again before it has been asked about. */
 static ncclResult_t begin(ncclComm_t comm)
 {
-    if (comm->aborted || comm->questions) return ncclInvalidUsage;
+    if (comm->aborted || comm->failed || comm->questions) return ncclInvalidUsage;
     if (groups) {
         of_group = comm;
         return ncclSuccess;
@@ -183,6 +184,7 @@ static Told *told_find(ncclComm_t comm, const void *at, size_t bytes)
 static void window_finish(ncclComm_t comm)
 {
     if (comm->window && comm->beginning) *comm->window = (ncclWindow_t)comm->beginning->at;
+    if (comm->window && windows == GPU_WINDOWS_REFUSED_LATE) comm->failed = ncclUnhandledCudaError;
     comm->window = NULL;
 }
 
@@ -193,7 +195,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result)
                              (comm->window && atomic_load(&world->windows) < comm->ranks * comm->windows));
     if (!waiting && comm->questions > 0) comm->questions--;
     if (!waiting && !comm->questions) window_finish(comm);
-    *result = broken != ncclSuccess ? broken : waiting || comm->questions ? ncclInProgress : ncclSuccess;
+    *result = broken != ncclSuccess ? broken : waiting || comm->questions ? ncclInProgress : comm->failed;
     return ncclSuccess;
 }
 
@@ -250,18 +252,25 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     return code;
 }
 
+/* Does what a call has only begun to write lie where the caller's functions keep their own? */
+static bool is_fleeting(const void *at)
+{
+    return (uintptr_t)at - (uintptr_t)__builtin_frame_address(0) < (uintptr_t)1 << 20;
+}
+
 /* Begun by every rank before it is there for any; memory of ncclMemAlloc, or something else that is mapped. */
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags)
 {
     ENTER(NCCL, ncclCommWindowRegister);
     if (windows == GPU_WINDOWS_REFUSED) return ncclInvalidUsage;
-    if (version < NCCL_VERSION(2, 27, 0) || flags != NCCL_WIN_COLL_SYMMETRIC || !fake_on_nccl_memory(memory) ||
-        (uintptr_t)memory % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
+    if (is_fleeting(window) || version < NCCL_VERSION(2, 27, 0) || flags != NCCL_WIN_COLL_SYMMETRIC ||
+        !fake_on_nccl_memory(memory) || (uintptr_t)memory % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
         return ncclInvalidArgument;
     ncclResult_t begun = begin(comm);
     if (begun == ncclInvalidUsage) return begun;
-    Told *told = windows == GPU_WINDOWS_NONE ? NULL : told_add(comm, memory, bytes, true);
-    if (windows != GPU_WINDOWS_NONE && !told) return ncclInvalidArgument;
+    bool makes = windows == GPU_WINDOWS_MADE;
+    Told *told = makes ? told_add(comm, memory, bytes, true) : NULL;
+    if (makes && !told) return ncclInvalidArgument;
     comm->windows++;
     comm->window = window;
     comm->beginning = told;
