@@ -310,7 +310,7 @@ static void test_skipped_step_before_a_summary(void **state)
         run_with_fault(&run, fault);
         run.job.run_dir = scratch;
         run.job.event_interval = 4;
-        run.job.comm_timeout_ms = 5000;
+        run.job.comm_timeout_ms = 30000;
         must_live(&run);
         gpu_run_close(&run);
     }
