@@ -69,6 +69,14 @@ def split_write(out, prefix, samples, side, mode):
     return {f".{name}": name for name in (labels, images)}
 
 
+def rivals_refuse(out, mode):
+    """Files that a reader could take for what is written here: of the other kind, or compressed."""
+    other = "idx3" if mode == "RGB" else "idx4"
+    rivals = [path for split in ("train", "t10k") for path in (*out.glob(f"{split}-images-{other}-ubyte"), *out.glob(f"{split}-*.gz"))]
+    if rivals:
+        refuse(f"{rivals[0]} is there already, of another data set; name another folder than {out}, or remove it")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("images", type=Path)
@@ -83,6 +91,8 @@ def main():
     for folder in (train, test):
         if not folder.is_dir():
             refuse(f"{folder}: no such folder (wanted {args.images}/train/CLASS/* and {args.images}/val/CLASS/*)", 2)
+    mode = "L" if args.grey else "RGB"
+    rivals_refuse(args.out, mode)
     classes = [path.name for path in visible(train) if path.is_dir()]
     if not 1 <= len(classes) <= CLASSES_MAX:
         refuse(f"{train}: wanted 1 to {CLASSES_MAX} folders, one for each class, found {len(classes)}")
@@ -91,7 +101,7 @@ def main():
     try:
         args.out.mkdir(parents=True, exist_ok=True)
         for prefix, samples in splits.items():
-            written.update(split_write(args.out, prefix, samples, args.side, "L" if args.grey else "RGB"))
+            written.update(split_write(args.out, prefix, samples, args.side, mode))
         (args.out / ".classes.txt").write_text("".join(name + "\n" for name in classes), encoding="utf-8")
         written[".classes.txt"] = "classes.txt"
         for temporary, name in written.items():

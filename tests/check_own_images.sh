@@ -47,6 +47,7 @@ grep -q '"café"' runs/own/env.json || complain "no names of classes in env.json
 
 sum=$(cat data/* | cksum)
 refused 2 "no such folder" images/train data
+refused 3 "of another data set" images data --grey
 mkdir images/val/cow
 refused 3 "images/val/cow: not the folder of a class" images data
 rmdir images/val/cow
