@@ -21,7 +21,7 @@ typedef struct DeviceConfig {
     int ordinal;          /* GPU number; 0 on the CPU */
     int threads;          /* CPU: size of the OpenMP team, >= 1 */
     bool deterministic;   /* refuse algorithms whose result may differ between runs */
-    bool winograd;        /* CPU: f32 3x3 convolutions by F(4x4, 3x3): half the time, two or three times the rounding */
+    bool winograd;        /* CPU: f32 3x3 convolutions by F(4x4, 3x3): two or three times the rounding of plain sums */
     bool direct_bf16;     /* CPU: no bf16 convolutions by F(2x2, 3x3) and F(4, 7), also where they are faster */
     bool direct_f32;      /* CPU: likewise in f32 */
     bool allow_reference; /* CPU: accept oneDNN's `ref` implementations (a 100x slower convolution) */

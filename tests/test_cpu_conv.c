@@ -14,6 +14,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/choice.h"
+#include "tests/support/reference.h"
 
 typedef struct Case {
     const char *name;
@@ -93,23 +94,14 @@ static Tensor tensor_make(Shape shape, Dtype dtype, int gap)
     return t;
 }
 
-static float value_at(const Tensor *t, int64_t at)
+static double value_at(const Tensor *t, int64_t at)
 {
-    if (t->dtype == DTYPE_F32) return ((float *)t->data)[at];
-    uint32_t word = (uint32_t)((uint16_t *)t->data)[at] << 16;
-    float value;
-    memcpy(&value, &word, sizeof value);
-    return value;
+    return dtype_load(t->dtype, t->data, at);
 }
 
-static void set_exact(const Tensor *t, int64_t at, float value)
+static void value_set(const Tensor *t, int64_t at, double value)
 {
-    uint32_t word;
-    memcpy(&word, &value, sizeof word);
-    if (t->dtype == DTYPE_F32)
-        ((float *)t->data)[at] = value;
-    else
-        ((uint16_t *)t->data)[at] = (uint16_t)(word >> 16);
+    dtype_store(t->dtype, t->data, at, value);
 }
 
 static void fill_random(const Tensor *t)
@@ -117,7 +109,7 @@ static void fill_random(const Tensor *t)
     for (int64_t p = 0; p < shape_pixels(t->shape); p++)
         for (int c = 0; c < t->shape.c; c++) {
             random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-            set_exact(t, p * t->pitch + c, (float)((int)(random_state >> 33) % 7 - 3));
+            value_set(t, p * t->pitch + c, (int)(random_state >> 33) % 7 - 3);
         }
 }
 
@@ -531,8 +523,8 @@ static void test_denormals_are_zero_in_every_thread(void **state)
     const Case c = {"tiny", 64, 16, 16, 8, 8, 3, 3, 1, 1, 1};
     Tensor x = tensor_make((Shape){c.n, c.ic, c.h, c.w}, DTYPE_F32, 0), y = tensor_make(y_shape(&c), DTYPE_F32, 0);
     Tensor w = tensor_make((Shape){c.oc, c.ic, c.kh, c.kw}, DTYPE_F32, 0);
-    for (int64_t i = 0; i < shape_count(x.shape); i++) set_exact(&x, i, 1e-20f);
-    for (int64_t i = 0; i < shape_count(w.shape); i++) set_exact(&w, i, 1e-20f);
+    for (int64_t i = 0; i < shape_count(x.shape); i++) value_set(&x, i, 1e-20);
+    for (int64_t i = 0; i < shape_count(w.shape); i++) value_set(&w, i, 1e-20);
     OpCall call = conv_call(OP_CONV, &c, &x, &w, NULL, &y);
     run_call(&call);
     /* By bits: this thread takes denormals for zero too. */

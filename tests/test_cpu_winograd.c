@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/winograd.h"
 #include "kernels/cpu/winograd_line.h"
+#include "tests/support/reference.h"
 
 typedef struct Case {
     const char *name;
@@ -51,23 +52,14 @@ static Tensor tensor_make(Shape shape, Dtype dtype)
     return t;
 }
 
-static float value_at(const Tensor *t, int64_t at)
+static double value_at(const Tensor *t, int64_t at)
 {
-    if (t->dtype == DTYPE_F32) return ((float *)t->data)[at];
-    uint32_t word = (uint32_t)((uint16_t *)t->data)[at] << 16;
-    float value;
-    memcpy(&value, &word, sizeof value);
-    return value;
+    return dtype_load(t->dtype, t->data, at);
 }
 
-static void value_set(const Tensor *t, int64_t at, float value)
+static void value_set(const Tensor *t, int64_t at, double value)
 {
-    uint32_t word;
-    memcpy(&word, &value, sizeof word);
-    if (t->dtype == DTYPE_F32)
-        ((float *)t->data)[at] = value;
-    else
-        ((uint16_t *)t->data)[at] = (uint16_t)(word >> 16);
+    dtype_store(t->dtype, t->data, at, value);
 }
 
 /* Uniform in [-1, 1). */
@@ -75,7 +67,7 @@ static void fill_random(const Tensor *t)
 {
     for (int64_t i = 0; i < shape_count(t->shape); i++) {
         random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-        value_set(t, i, (float)((double)(random_state >> 11) / (double)(UINT64_C(1) << 52) - 1));
+        value_set(t, i, (double)(random_state >> 11) / (double)(UINT64_C(1) << 52) - 1);
     }
 }
 
@@ -239,7 +231,7 @@ static void check_zeros(const Case *c, OpKind kind, Dtype dtype)
         zeros += !seen[i];
         if (!seen[i] && value_at(&job.to, i) != 0)
             fail_msg("%s, %s %s: %lld is %g where the window sees zeros alone", c->name, op_name(kind),
-                     dtype_name(dtype), (long long)i, (double)value_at(&job.to, i));
+                     dtype_name(dtype), (long long)i, value_at(&job.to, i));
     }
     assert_true(zeros > count / 16 && zeros < count);
     free(seen);
