@@ -8,7 +8,8 @@ Each image is scaled so that its shorter side fits, and its middle is kept: SIDE
 OUT gets train- and t10k-images-idx4-ubyte (idx3: grey), their labels, and classes.txt. All images of a split are in memory while a
 run reads them: 1,000 images of 299 x 299 in colour take 268 MB. Needs Pillow (Debian: python3-pil; pip: pillow).
 
-Exit codes: 2 usage, 3 an image or a folder that is not as it should be; then nothing in OUT has been replaced.
+Exit codes: 2 usage, 3 an image or a folder that is not as it should be; then nothing in OUT has been replaced; 5 Pillow is
+missing, 6 a file could not be written.
 """
 import argparse
 import os
@@ -109,8 +110,8 @@ def main():
     except OSError as error:
         refuse(f"{error}", 6)
     finally:
-        for leftover in args.out.glob(".*-ubyte"):
-            leftover.unlink()
+        for leftover in (*args.out.glob(".*-ubyte"), args.out / ".classes.txt"):
+            leftover.unlink(missing_ok=True)
     counts = {prefix: len(samples) for prefix, samples in splits.items()}
     print(f"{args.out}: {len(classes)} classes, {counts['train']} training and {counts['t10k']} test images")
 
