@@ -7,11 +7,11 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/wgrad.h"
-#include "kernels/cpu/winograd.h"
-#include "kernels/cpu/winograd_dw.h"
-#include "kernels/cpu/winograd_line.h"
-#include "kernels/cpu/winograd_line_dw.h"
+#include "kernels/cpu/conv/wgrad.h"
+#include "kernels/cpu/conv/winograd.h"
+#include "kernels/cpu/conv/winograd_dw.h"
+#include "kernels/cpu/conv/winograd_line.h"
+#include "kernels/cpu/conv/winograd_line_dw.h"
 
 static void check_none_taken(Dtype dtype)
 {

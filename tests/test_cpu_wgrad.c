@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/wgrad.h"
+#include "kernels/cpu/conv/wgrad.h"
 
 #include "tests/support/weight_gradient.h"
 
@@ -90,7 +90,7 @@ static void tile_multiply_emulated(int c, int a, int b)
 #define tile_store(t, base, stride) tile_store_emulated(t, base, stride)
 #define tile_multiply(c, a, b) tile_multiply_emulated(c, a, b)
 #define wgrad_amx emulated_amx
-#include "kernels/cpu/wgrad_amx.c"
+#include "kernels/cpu/conv/wgrad_amx.c"
 
 /* ---- cases */
 

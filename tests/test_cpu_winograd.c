@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/winograd.h"
-#include "kernels/cpu/winograd_line.h"
+#include "kernels/cpu/conv/winograd.h"
+#include "kernels/cpu/conv/winograd_line.h"
 #include "tests/support/reference.h"
 
 typedef struct Case {

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/winograd_dw.h"
-#include "kernels/cpu/winograd_line_dw.h"
+#include "kernels/cpu/conv/winograd_dw.h"
+#include "kernels/cpu/conv/winograd_line_dw.h"
 
 #include "tests/support/weight_gradient.h"
 

@@ -5,7 +5,7 @@
  * on demand (arch_prctl, XFEATURE 18). The first use multiplies small integers and compares: should a machine differ
  * from what the manual says, it goes on without AMX.
  * A program that defines WGRAD_TILES_EMULATED before including this file brings its own tile_* (the tests do). */
-#include "kernels/cpu/wgrad.h"
+#include "kernels/cpu/conv/wgrad.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -6,7 +6,7 @@
  * A block is some pairs of images, or some rows of one pair. Where dw is large it is packed by the whole team, then
  * multiplied by the whole team, each member taking tiles of dw. Where dw is small, blocks are, and are dealt to SLICES,
  * by shape alone: a member does whole slices in memory of its own, and the dw of all slices are added in order. */
-#include "kernels/cpu/wgrad.h"
+#include "kernels/cpu/conv/wgrad.h"
 
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"

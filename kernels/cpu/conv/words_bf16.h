@@ -3,10 +3,10 @@
  * A word is what vdpbf16ps multiplies along the sum: the bf16 of one image and that of the next one. Pixels are read
  * into f32 in the order in which they are stored, so that transforms lie between without a shuffle. words_f32.h has the
  * same names for f32: what includes one of them is written for both. */
-#ifndef TOWERS_KERNELS_CPU_WORDS_BF16_H
-#define TOWERS_KERNELS_CPU_WORDS_BF16_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WORDS_BF16_H
+#define TOWERS_KERNELS_CPU_CONV_WORDS_BF16_H
 
-#include "kernels/cpu/winograd_pack.h"
+#include "kernels/cpu/conv/winograd_pack.h"
 
 #include <immintrin.h>
 

@@ -1,7 +1,7 @@
 /* What weight gradients by Winograd's algorithms share behind the products, which are f32: the transform back,
  * G' = {1 1/2 1/2 0; 0 1/2 -1/2 0; 0 1/2 1/2 -1}. For AVX512F. */
-#ifndef TOWERS_KERNELS_CPU_WINOGRAD_BACK_H
-#define TOWERS_KERNELS_CPU_WINOGRAD_BACK_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_BACK_H
+#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_BACK_H
 
 #include <immintrin.h>
 

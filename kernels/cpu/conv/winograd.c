@@ -4,14 +4,14 @@
  * team takes blocks of tiles of 2x2 outputs: they are transformed to d[8 tiles][point][8][inputs], multiplied to
  * m[8 tiles][point][8][outputs of a panel], one point after another so that its weights stay in the caches, and
  * transformed back. */
-#include "kernels/cpu/winograd.h"
+#include "kernels/cpu/conv/winograd.h"
 
 #include "kernels/cpu/vector.h"
 
 #include <stdlib.h>
 
 #if defined(__x86_64__)
-#include "kernels/cpu/winograd_tile.h"
+#include "kernels/cpu/conv/winograd_tile.h"
 
 enum {
     SIDE = 4, /* of the 4x4 pixels that a tile reads, and of its points */

@@ -1,10 +1,10 @@
 /* The code of wgrad for AVX512-BF16: tiles of words of bf16 (wgrad_tile.h, vdpbf16ps). */
-#include "kernels/cpu/wgrad.h"
+#include "kernels/cpu/conv/wgrad.h"
 
 #if defined(__x86_64__)
-#include "kernels/cpu/words_bf16.h"
+#include "kernels/cpu/conv/words_bf16.h"
 
-#include "kernels/cpu/wgrad_tile.h"
+#include "kernels/cpu/conv/wgrad_tile.h"
 
 static bool usable(void)
 {

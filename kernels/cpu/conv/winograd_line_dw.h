@@ -3,8 +3,8 @@
  *
  * In bf16 two images are paired as in wgrad.h, and the products are wgrad's. Processors and rounding: as in
  * winograd_dw.h. */
-#ifndef TOWERS_KERNELS_CPU_WINOGRAD_LINE_DW_H
-#define TOWERS_KERNELS_CPU_WINOGRAD_LINE_DW_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_DW_H
+#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_DW_H
 
 #include "kernels/backend.h"
 

@@ -5,8 +5,8 @@
  * transform comes with the packing, and the products are wgrad's. In bf16 what winograd.h says of rounding and
  * processors holds here too. f32 needs AVX512F; its error is half to twice that of oneDNN's sums, whose order decides:
  * see docs/decisions/0006-winograd.md. */
-#ifndef TOWERS_KERNELS_CPU_WINOGRAD_DW_H
-#define TOWERS_KERNELS_CPU_WINOGRAD_DW_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_DW_H
+#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_DW_H
 
 #include "kernels/backend.h"
 

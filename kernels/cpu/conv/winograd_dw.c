@@ -6,15 +6,15 @@
  * its caches. The sums of a slice stand as m[output][point][input] until the end, when slices are added in order. Small
  * images, which have many channels: one block of all of them, packed by the team; then a member makes a part of dw from
  * all its points. In f32 many small images are cut into blocks like a large one. */
-#include "kernels/cpu/winograd_dw.h"
+#include "kernels/cpu/conv/winograd_dw.h"
 
+#include "kernels/cpu/conv/winograd_pack.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/cpu/winograd_pack.h"
 
 #include <stdlib.h>
 
 #if defined(__x86_64__)
-#include "kernels/cpu/winograd_back.h"
+#include "kernels/cpu/conv/winograd_back.h"
 
 enum {
     LANES = WGRAD_LANES,

@@ -4,15 +4,15 @@
  * tile; where a line is one output longer than its tiles, plain taps of that output follow the points, by line. Then
  * each member of the team multiplies panels of outputs of its own with all of x. Sums stand as
  * m[output][point][input] until the last block. */
-#include "kernels/cpu/winograd_line_dw.h"
+#include "kernels/cpu/conv/winograd_line_dw.h"
 
+#include "kernels/cpu/conv/winograd_pack.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/cpu/winograd_pack.h"
 
 #include <stdlib.h>
 
 #if defined(__x86_64__)
-#include "kernels/cpu/winograd_back.h"
+#include "kernels/cpu/conv/winograd_back.h"
 
 enum {
     LANES = WGRAD_LANES,

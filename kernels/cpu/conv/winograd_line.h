@@ -8,8 +8,8 @@
  * The transforms, their rounding to bf16 and what is lost by it are those of F(2x2, 3x3). Where a line is one output
  * longer than its tiles, that output is a plain sum. The gradient with respect to x is the same with the weights
  * turned. f32 takes AVX-512, bf16 AVX512-BF16 without AMX; see docs/decisions/0006-winograd.md. */
-#ifndef TOWERS_KERNELS_CPU_WINOGRAD_LINE_H
-#define TOWERS_KERNELS_CPU_WINOGRAD_LINE_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_H
+#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_H
 
 #include "kernels/backend.h"
 

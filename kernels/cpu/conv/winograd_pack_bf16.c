@@ -1,10 +1,10 @@
 /* winograd_pack.h for bf16. */
-#include "kernels/cpu/winograd_pack.h"
+#include "kernels/cpu/conv/winograd_pack.h"
 
 #if defined(__x86_64__)
-#include "kernels/cpu/words_bf16.h"
+#include "kernels/cpu/conv/words_bf16.h"
 
-#include "kernels/cpu/winograd_transforms.h"
+#include "kernels/cpu/conv/winograd_transforms.h"
 
 const WinogradPack winograd_pack_bf16 = {.images = IMAGES,
                                          .element_bytes = ELEMENT_BYTES,

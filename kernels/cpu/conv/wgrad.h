@@ -5,8 +5,8 @@
  * into panels (wgrad_pack.c) and multiplied by tiles of dw that stay in registers, with the instructions of AVX512-BF16
  * (wgrad_avx512.c) or of AMX (wgrad_amx.c). Sums are f32 in an order that depends on the shape alone: results are equal
  * to the bit for any number of threads. */
-#ifndef TOWERS_KERNELS_CPU_WGRAD_H
-#define TOWERS_KERNELS_CPU_WGRAD_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WGRAD_H
+#define TOWERS_KERNELS_CPU_CONV_WGRAD_H
 
 #include "kernels/backend.h"
 

@@ -4,8 +4,8 @@
  * panel of up to 3 vectors of outputs, all sums in registers. d and u hold words, which one instruction multiplies at
  * once: a float, or two bf16 for vdpbf16ps. Bodies take the dtype as a constant. All are compiled for AVX512-BF16, whose
  * instructions only the intrinsics for bf16 name: in f32 they run wherever tile_usable says so. */
-#ifndef TOWERS_KERNELS_CPU_WINOGRAD_TILE_H
-#define TOWERS_KERNELS_CPU_WINOGRAD_TILE_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_TILE_H
+#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_TILE_H
 
 #include "kernels/cpu/onednn.h"
 

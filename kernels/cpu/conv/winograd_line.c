@@ -4,14 +4,14 @@
  * [words of inputs][outputs], after the points the plain taps of a last output. Then each member of the team takes some
  * lines: their tiles of 4 outputs are transformed to d[8 tiles][point][8][inputs], multiplied to m[8 tiles][point][8]
  * [outputs of a panel], one point after another so that its weights stay in the caches, and transformed back. */
-#include "kernels/cpu/winograd_line.h"
+#include "kernels/cpu/conv/winograd_line.h"
 
 #include "kernels/cpu/vector.h"
 
 #include <stdlib.h>
 
 #if defined(__x86_64__)
-#include "kernels/cpu/winograd_tile.h"
+#include "kernels/cpu/conv/winograd_tile.h"
 
 enum {
     TAPS = 7,

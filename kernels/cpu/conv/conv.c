@@ -6,11 +6,11 @@
  * workspace, except by products, which take them as they are. The sum dx + acc is part of the task, or one
  * more pass. */
 #include "kernels/cpu/choice.h"
-#include "kernels/cpu/wgrad.h"
-#include "kernels/cpu/winograd.h"
-#include "kernels/cpu/winograd_dw.h"
-#include "kernels/cpu/winograd_line.h"
-#include "kernels/cpu/winograd_line_dw.h"
+#include "kernels/cpu/conv/wgrad.h"
+#include "kernels/cpu/conv/winograd.h"
+#include "kernels/cpu/conv/winograd_dw.h"
+#include "kernels/cpu/conv/winograd_line.h"
+#include "kernels/cpu/conv/winograd_line_dw.h"
 
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
 /* Tiles of wgrad for AVX512F: words are floats (wgrad_tile.h). Only for Winograd's algorithms, which pack by themselves:
  * with as many products as it has, oneDNN is as fast. */
-#include "kernels/cpu/wgrad.h"
+#include "kernels/cpu/conv/wgrad.h"
 
 #if defined(__x86_64__)
-#include "kernels/cpu/words_f32.h"
+#include "kernels/cpu/conv/words_f32.h"
 
-#include "kernels/cpu/wgrad_tile.h"
+#include "kernels/cpu/conv/wgrad_tile.h"
 
 static bool usable(void)
 {

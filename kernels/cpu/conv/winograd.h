@@ -5,8 +5,8 @@
  * that of plain sums, which are nine times as long; in bf16, where transforms are rounded before the products, about
  * two and a half times: docs/decisions/0006-winograd.md. The gradient with respect to x is the same with the weights
  * turned; that with respect to w is in winograd_dw.c. f32 takes AVX-512, bf16 AVX512-BF16 without AMX. */
-#ifndef TOWERS_KERNELS_CPU_WINOGRAD_H
-#define TOWERS_KERNELS_CPU_WINOGRAD_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_H
+#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_H
 
 #include "kernels/backend.h"
 

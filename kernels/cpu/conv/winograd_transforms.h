@@ -1,8 +1,8 @@
 /* The transforms of winograd_pack.h, written for both kinds of words, of which the includer has chosen one. */
-#ifndef TOWERS_KERNELS_CPU_WINOGRAD_TRANSFORMS_H
-#define TOWERS_KERNELS_CPU_WINOGRAD_TRANSFORMS_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_TRANSFORMS_H
+#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_TRANSFORMS_H
 
-#include "kernels/cpu/winograd_pack.h"
+#include "kernels/cpu/conv/winograd_pack.h"
 
 enum { SIDE = 4 /* of a tile's square of pixels, and of that of its points */ };
 

@@ -3,10 +3,10 @@
  *
  * A half keeps 8 x 3 sums in registers; for every pixel, one word of dy is spread over a vector and multiplied with
  * three vectors of x. 24 products for 11 loads leave the products as the only limit. */
-#ifndef TOWERS_KERNELS_CPU_WGRAD_TILE_H
-#define TOWERS_KERNELS_CPU_WGRAD_TILE_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WGRAD_TILE_H
+#define TOWERS_KERNELS_CPU_CONV_WGRAD_TILE_H
 
-#include "kernels/cpu/wgrad.h"
+#include "kernels/cpu/conv/wgrad.h"
 
 enum { HALF = 8, VECTORS = 3 };
 

@@ -1,10 +1,10 @@
 /* winograd_pack.h for f32. */
-#include "kernels/cpu/winograd_pack.h"
+#include "kernels/cpu/conv/winograd_pack.h"
 
 #if defined(__x86_64__)
-#include "kernels/cpu/words_f32.h"
+#include "kernels/cpu/conv/words_f32.h"
 
-#include "kernels/cpu/winograd_transforms.h"
+#include "kernels/cpu/conv/winograd_transforms.h"
 
 const WinogradPack winograd_pack_f32 = {.images = IMAGES,
                                         .element_bytes = ELEMENT_BYTES,

@@ -1,8 +1,8 @@
 /* Words of f32: one float each; the names are those of words_bf16.h. For AVX512F. */
-#ifndef TOWERS_KERNELS_CPU_WORDS_F32_H
-#define TOWERS_KERNELS_CPU_WORDS_F32_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WORDS_F32_H
+#define TOWERS_KERNELS_CPU_CONV_WORDS_F32_H
 
-#include "kernels/cpu/winograd_pack.h"
+#include "kernels/cpu/conv/winograd_pack.h"
 
 #include <immintrin.h>
 

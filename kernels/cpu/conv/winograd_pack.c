@@ -1,5 +1,5 @@
 /* Lines of pixels, and which words are theirs; see winograd_pack.h. */
-#include "kernels/cpu/winograd_pack.h"
+#include "kernels/cpu/conv/winograd_pack.h"
 
 #include "kernels/cpu/onednn.h"
 

@@ -4,10 +4,10 @@
  * transforms are written once (winograd_transforms.h) and compiled for both. Matrices are those of F(2, 3),
  *     B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1}   A = {1 0; 1 1; 1 -1; 0 1}
  * of which the last row of A has the other sign in the literature, and so the last column of G' (winograd_back.h). */
-#ifndef TOWERS_KERNELS_CPU_WINOGRAD_PACK_H
-#define TOWERS_KERNELS_CPU_WINOGRAD_PACK_H
+#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_PACK_H
+#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_PACK_H
 
-#include "kernels/cpu/wgrad.h"
+#include "kernels/cpu/conv/wgrad.h"
 
 /* A tensor as lines of pixels: rows, or columns. */
 typedef struct Lines {
