@@ -15,7 +15,7 @@
 #ifdef TOWERS_HAVE_CUDA
 
 #include "inception/models.h"
-#include "kernels/cuda/conv_joined.h"
+#include "kernels/cuda/conv/conv_joined.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/gpu_descriptions.h"
 #include "towers/program.h"

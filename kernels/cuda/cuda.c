@@ -4,12 +4,12 @@
  * One process uses one device. */
 #include "kernels/cuda/cuda.h"
 
-#include "kernels/cuda/conv_joined.h"
+#include "kernels/cuda/conv/conv_joined.h"
+#include "kernels/cuda/conv/cudnn_graph.h"
+#include "kernels/cuda/conv/plan_cache.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cublas.h"
-#include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/kernels.h"
-#include "kernels/cuda/plan_cache.h"
 #include "kernels/cuda/staging.h"
 
 #include <stdlib.h>

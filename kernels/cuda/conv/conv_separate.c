@@ -2,7 +2,7 @@
  *
  * CONV_STATISTICS: (normalize,) CONV, sums. CONV_DW_APPLY: normalize, CONV_DW. CONV_DX_SUMS: CONV_DX, the sums of
  * BATCHNORM_DX, the mask. Workspace: the normalized input, then what the inner calls need. */
-#include "kernels/cuda/conv_joined.h"
+#include "kernels/cuda/conv/conv_joined.h"
 
 #include <string.h>
 

@@ -3,10 +3,10 @@
  *
  * Which cuDNN graph a joined op is, is asked by its kernel, by Backend.joins, and by the test that looks for lost
  * plans, so that all three mean the same graph. */
-#ifndef TOWERS_KERNELS_CUDA_CONV_JOINED_H
-#define TOWERS_KERNELS_CUDA_CONV_JOINED_H
+#ifndef TOWERS_KERNELS_CUDA_CONV_CONV_JOINED_H
+#define TOWERS_KERNELS_CUDA_CONV_CONV_JOINED_H
 
-#include "kernels/cuda/conv_graph.h"
+#include "kernels/cuda/conv/conv_graph.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/kernels.h"
 

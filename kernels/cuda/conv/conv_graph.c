@@ -1,6 +1,6 @@
 /* Convolutions and their joined forms as cuDNN graphs; see conv_graph.h. The order of the elementwise steps is the one
  * that cuDNN's engines recognize. */
-#include "kernels/cuda/conv_graph.h"
+#include "kernels/cuda/conv/conv_graph.h"
 
 const char *conv_pattern_name(ConvPattern pattern)
 {

@@ -3,7 +3,7 @@
  * As in conv.c the kept 16-bit copy of the weights is used, or one is made in workspace, and images are padded. Of
  * slices cuDNN's joined kernels take the normalized input and the result of the gradient as they are; all other
  * operands are packed. */
-#include "kernels/cuda/conv_joined.h"
+#include "kernels/cuda/conv/conv_joined.h"
 #include "kernels/cuda/convert.h"
 
 enum { CHANNEL_STEP = 8, VECTORS = 7 };

@@ -4,12 +4,12 @@
  * one pixel, cuBLASLt's; the fastest on this device is taken, from the plan cache or by timing. On a deterministic
  * device nothing is timed: the first candidate that gives the same bits every time is taken, so that all runs take the
  * same. */
-#ifndef TOWERS_KERNELS_CUDA_TASK_H
-#define TOWERS_KERNELS_CUDA_TASK_H
+#ifndef TOWERS_KERNELS_CUDA_CONV_TASK_H
+#define TOWERS_KERNELS_CUDA_CONV_TASK_H
 
+#include "kernels/cuda/conv/cudnn_graph.h"
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cudnn_graph.h"
 
 typedef struct TaskSpec {
     CudnnConv kind;

@@ -6,10 +6,10 @@
  *   APPLY_STATISTICS  y = relu(scale z + shift) * w, and the sums: the normalization of x happens on the way in
  *   DATA_SUMS         dx = relu'(a) (dy * transpose(w)), with the sums that the normalization's gradient needs
  *   APPLY_FILTER      dw = sum of relu(scale z + shift) * dy */
-#ifndef TOWERS_KERNELS_CUDA_CONV_GRAPH_H
-#define TOWERS_KERNELS_CUDA_CONV_GRAPH_H
+#ifndef TOWERS_KERNELS_CUDA_CONV_CONV_GRAPH_H
+#define TOWERS_KERNELS_CUDA_CONV_CONV_GRAPH_H
 
-#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/conv/cudnn_graph.h"
 
 typedef enum ConvPattern {
     PATTERN_FORWARD = 0,

@@ -2,10 +2,10 @@
  *
  * Plans of the joined graph (conv_graph.h) are timed against the separate kernels, once for each task and device; the
  * plan cache keeps the winner, "separate" if it is that. */
-#include "kernels/cuda/conv_joined.h"
+#include "kernels/cuda/conv/conv_joined.h"
 
-#include "kernels/cuda/autotune.h"
-#include "kernels/cuda/plan_cache.h"
+#include "kernels/cuda/conv/autotune.h"
+#include "kernels/cuda/conv/plan_cache.h"
 
 #include <stdlib.h>
 #include <string.h>

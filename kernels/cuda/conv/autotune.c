@@ -1,5 +1,5 @@
 /* Candidates are timed by events around each run; between runs a buffer larger than the L2 cache is overwritten. */
-#include "kernels/cuda/autotune.h"
+#include "kernels/cuda/conv/autotune.h"
 
 #include "kernels/cuda/cuda.h"
 

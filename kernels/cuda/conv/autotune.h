@@ -1,6 +1,6 @@
 /* Timing of candidates for one task on the device, each with cold caches, as it will find them in a training step. */
-#ifndef TOWERS_KERNELS_CUDA_AUTOTUNE_H
-#define TOWERS_KERNELS_CUDA_AUTOTUNE_H
+#ifndef TOWERS_KERNELS_CUDA_CONV_AUTOTUNE_H
+#define TOWERS_KERNELS_CUDA_CONV_AUTOTUNE_H
 
 #include "kernels/backend.h"
 

@@ -4,8 +4,8 @@
  * parameter arena, slices have gaps, an image has 1 or 3 channels where tensor cores want 8) goes through workspace:
  * converted before the task, or, if it is the result, after. dx + acc is computed by the task, which adds to acc where
  * dx lies. A dense layer is a convolution by one pixel over images of one pixel with c * h * w channels. */
+#include "kernels/cuda/conv/task.h"
 #include "kernels/cuda/convert.h"
-#include "kernels/cuda/task.h"
 
 #include <stdlib.h>
 
