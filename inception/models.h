@@ -2,7 +2,7 @@
 #ifndef TOWERS_INCEPTION_MODELS_H
 #define TOWERS_INCEPTION_MODELS_H
 
-#include "towers/model.h"
+#include "towers/graph/model.h"
 
 extern const Model model_fashion_cnn;
 extern const Model model_googlenet;

@@ -5,9 +5,9 @@
 #ifndef TOWERS_PROGRAM_H
 #define TOWERS_PROGRAM_H
 
-#include "towers/fuse.h"
+#include "towers/graph/fuse.h"
+#include "towers/graph/model.h"
 #include "towers/graph/plan.h"
-#include "towers/model.h"
 
 /* All of it is in a capsule: a new field goes into capsule_write.c and capsule.c too. */
 typedef struct ProgramConfig {

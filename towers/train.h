@@ -9,8 +9,8 @@
 #include "nccl_sync/sdc.h"
 #include "towers/data/dataset.h"
 #include "towers/data/share.h"
+#include "towers/graph/model.h"
 #include "towers/ledger.h"
-#include "towers/model.h"
 #include "towers/program.h"
 #include "towers/schedule.h"
 

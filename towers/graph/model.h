@@ -1,6 +1,6 @@
 /* Model: what a model file hands down to the trainer. The trainer never names one. */
-#ifndef TOWERS_MODEL_H
-#define TOWERS_MODEL_H
+#ifndef TOWERS_GRAPH_MODEL_H
+#define TOWERS_GRAPH_MODEL_H
 
 #include "towers/graph/layers.h"
 

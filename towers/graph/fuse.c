@@ -1,5 +1,5 @@
 /* Applying the passes that join ops; see fuse.h. */
-#include "towers/fuse.h"
+#include "towers/graph/fuse.h"
 
 static const char *const level_names[] = {
     [FUSE_AUTO] = "auto", [FUSE_II] = "ii", [FUSE_II_S] = "ii-s", [FUSE_III_H] = "iii-h"};

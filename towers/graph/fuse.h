@@ -6,11 +6,11 @@
  *   iii-h  convolutions normalize their input on the way in, and mask and sum the gradient of it on the way out
  *   auto   as far as the device has kernels
  * Each convolution is asked for by itself; where the device has no kernel the separate ops stay. */
-#ifndef TOWERS_FUSE_H
-#define TOWERS_FUSE_H
+#ifndef TOWERS_GRAPH_FUSE_H
+#define TOWERS_GRAPH_FUSE_H
 
 #include "kernels/backend.h"
-#include "towers/fuse_level.h"
+#include "towers/graph/fuse_level.h"
 #include "towers/graph/graph.h"
 
 typedef struct Fusion {
