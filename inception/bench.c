@@ -3,8 +3,8 @@
 #include "inception/bench.h"
 
 #include "inception/profile.h"
-#include "towers/record/json.h"
 #include "towers/record/statistics.h"
+#include "towers/store/json.h"
 
 #include <errno.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 #include "inception/norm_drift.h"
 #include "inception/run_difference.h"
 #include "inception/waiting.h"
-#include "towers/record/json.h"
+#include "towers/store/json.h"
 
 #include <math.h>
 

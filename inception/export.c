@@ -2,8 +2,8 @@
  * variant, whether there is an auxiliary head. */
 #include "inception/export.h"
 
-#include "towers/onnx.h"
-#include "towers/pretrained.h"
+#include "towers/store/onnx.h"
+#include "towers/store/pretrained.h"
 
 #include <stdlib.h>
 #include <string.h>

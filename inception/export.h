@@ -4,7 +4,7 @@
 
 #include "inception/job.h"
 
-/* safetensors that PyTorch's load_state_dict(strict=True) takes, or ONNX (towers/onnx.h). Prints what was written.
+/* safetensors that PyTorch's load_state_dict(strict=True) takes, or ONNX (towers/store/onnx.h). Prints what was written.
  * Wants job_model first. */
 NODISCARD Status export_run(const Options *options, const JobFiles *files, FILE *to);
 

@@ -4,7 +4,7 @@
 #define TOWERS_INCEPTION_JOB_H
 
 #include "inception/options.h"
-#include "towers/record/files.h"
+#include "towers/store/files.h"
 #include "towers/train.h"
 
 typedef struct JobFiles {

@@ -12,11 +12,11 @@
 #include "inception/report.h"
 #include "inception/run_argument.h"
 #include "inception/scaling.h"
-#include "towers/checkpoint.h"
 #include "towers/fault.h"
 #include "towers/memory_check.h"
-#include "towers/pretrained.h"
-#include "towers/record/json.h"
+#include "towers/store/checkpoint.h"
+#include "towers/store/json.h"
+#include "towers/store/pretrained.h"
 
 #include <fcntl.h>
 #include <jansson.h>

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "towers/record/json.h"
 #include "towers/record/svg.h"
+#include "towers/store/json.h"
 
 enum { LAYERS_SHOWN = 8 };
 

@@ -6,7 +6,7 @@
 #include "inception/models.h"
 #include "towers/capsule.h"
 #include "towers/fault.h"
-#include "towers/record/json.h"
+#include "towers/store/json.h"
 
 #include <errno.h>
 #include <math.h>

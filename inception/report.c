@@ -12,8 +12,8 @@
 #include "inception/report_picture.h"
 #include "inception/report_plots.h"
 #include "inception/waiting.h"
-#include "towers/record/files.h"
 #include "towers/record/svg.h"
+#include "towers/store/files.h"
 
 enum { CLASS_NAMES = 64, ENDING_STEPS = 50 };
 

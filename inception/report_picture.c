@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "towers/record/files.h"
+#include "towers/store/files.h"
 
 extern char **environ;
 

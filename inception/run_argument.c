@@ -3,7 +3,7 @@
 
 #include "inception/config.h"
 #include "inception/models.h"
-#include "towers/record/files.h"
+#include "towers/store/files.h"
 
 #include <errno.h>
 #include <jansson.h>

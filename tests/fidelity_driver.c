@@ -14,7 +14,7 @@
 #include "inception/models.h"
 #include "tests/support/arguments.h"
 #include "towers/replica.h"
-#include "towers/weights.h"
+#include "towers/store/weights.h"
 
 enum { HEADS = 3 };
 

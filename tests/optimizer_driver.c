@@ -10,7 +10,7 @@
 #include "kernels/backend.h"
 #include "kernels/optimizer.h"
 #include "tests/support/arguments.h"
-#include "towers/record/safetensors.h"
+#include "towers/store/safetensors.h"
 
 typedef struct Driver {
     OptimizerHyper hyper;

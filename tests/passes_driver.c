@@ -15,7 +15,7 @@
 #include "towers/ledger.h"
 #include "towers/record/statistics.h"
 #include "towers/replica.h"
-#include "towers/weights.h"
+#include "towers/store/weights.h"
 
 enum { SMALL_N = 64, DOUBLE_N = 2 };
 

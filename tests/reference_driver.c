@@ -12,7 +12,7 @@
 #include "tests/support/arguments.h"
 #include "tests/support/interpret.h"
 #include "towers/program.h"
-#include "towers/record/safetensors.h"
+#include "towers/store/safetensors.h"
 
 enum { TENSORS_MAX = 4096 };
 

@@ -18,7 +18,7 @@
 
 #include "tests/support/sample_checkpoint.h"
 #include "tests/support/scratch.h"
-#include "towers/record/manifest.h"
+#include "towers/store/manifest.h"
 
 static bool exists(const char *name)
 {

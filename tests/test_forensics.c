@@ -17,8 +17,8 @@
 #include "kernels/philox.h"
 #include "towers/capsule.h"
 #include "towers/fault.h"
-#include "towers/record/files.h"
-#include "towers/record/manifest.h"
+#include "towers/store/files.h"
+#include "towers/store/manifest.h"
 #include "towers/trace.h"
 
 enum { TOWERS = 3, BATCH = 4, STEPS = 6, TRIPLES = 30, SIDE = 12, CLASSES = 10 };

@@ -21,10 +21,10 @@
 #include <cmocka.h>
 
 #include "tests/support/scratch.h"
-#include "towers/checkpoint.h"
 #include "towers/graph/layers.h"
 #include "towers/process.h"
 #include "towers/record/run_read.h"
+#include "towers/store/checkpoint.h"
 
 enum { A = 0, B, C, SAMPLES };
 

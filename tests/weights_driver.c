@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "towers/record/safetensors.h"
+#include "towers/store/safetensors.h"
 
 static float value_at(const StTensor *t, size_t i)
 {

@@ -2,7 +2,7 @@
 #include "towers/capsule.h"
 
 #include "towers/capsule_files.h"
-#include "towers/record/manifest.h"
+#include "towers/store/manifest.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #include "towers/capsule_files.h"
 #include "towers/fault.h"
 #include "towers/ledger.h"
-#include "towers/record/json.h"
-#include "towers/record/manifest.h"
+#include "towers/store/json.h"
+#include "towers/store/manifest.h"
 
 #include <dirent.h>
 #include <errno.h>

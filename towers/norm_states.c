@@ -2,7 +2,7 @@
  * apart. Each tower gives its own to a sum, so every rank has the result. */
 #include "towers/process.h"
 
-#include "towers/record/safetensors.h"
+#include "towers/store/safetensors.h"
 
 #include <math.h>
 #include <stdlib.h>

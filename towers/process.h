@@ -10,9 +10,9 @@
 #include "towers/ledger.h"
 #include "towers/record/metrics.h"
 #include "towers/replica.h"
+#include "towers/store/weights.h"
 #include "towers/straggler.h"
 #include "towers/train.h"
-#include "towers/weights.h"
 
 enum { ROLLBACKS_MAX = 256 };
 

@@ -2,7 +2,7 @@
 #include "towers/replica.h"
 
 #include "towers/judge.h"
-#include "towers/weights.h"
+#include "towers/store/weights.h"
 
 #include <math.h>
 #include <stdlib.h>

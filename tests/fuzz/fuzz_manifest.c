@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "towers/record/manifest.h"
+#include "towers/store/manifest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 

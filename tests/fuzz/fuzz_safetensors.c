@@ -1,7 +1,7 @@
 /* Any bytes as a safetensors file: whatever is accepted is walked to its last byte. */
 #include <string.h>
 
-#include "towers/record/safetensors.h"
+#include "towers/store/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "towers/checkpoint.h"
+#include "towers/store/checkpoint.h"
 
 enum { SAMPLE_MODEL = 5, SAMPLE_TRAIN = 2 };
 

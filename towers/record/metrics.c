@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "towers/record/append.h"
-#include "towers/record/files.h"
+#include "towers/store/files.h"
 
 enum { WARNING_BYTES = 1024 };
 static const char csv_header[] =

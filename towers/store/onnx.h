@@ -2,10 +2,10 @@
  *
  * Input "image": float32 {N, c, side, side}, NCHW, pixels in [0, 1]; the normalization is part of the file. Output
  * "logits": float32 {N, classes}, without softmax. N is open. Weights are stored as PyTorch orders them (OIHW). */
-#ifndef TOWERS_ONNX_H
-#define TOWERS_ONNX_H
+#ifndef TOWERS_STORE_ONNX_H
+#define TOWERS_STORE_ONNX_H
 
-#include "towers/weights.h"
+#include "towers/store/weights.h"
 
 /* `evaluation`: a graph of f32, made without training and without passes. `weights`: its parameters and states by name.
  * ERR_UNSUPPORTED names an op that has no counterpart. Replaces `path` whole. */

@@ -1,12 +1,12 @@
 /* Weights from elsewhere: a file of torchvision, timm or an earlier run as the start of a training, for evaluation or
  * for export. What a file may lack or have too much is decided here, from the network itself: auxiliary heads as a
  * whole; with `reset_head` its classifiers, too. */
-#ifndef TOWERS_PRETRAINED_H
-#define TOWERS_PRETRAINED_H
+#ifndef TOWERS_STORE_PRETRAINED_H
+#define TOWERS_STORE_PRETRAINED_H
 
 #include "towers/program.h"
+#include "towers/store/weights.h"
 #include "towers/train.h"
-#include "towers/weights.h"
 
 typedef struct HeadNames {
     int count;              /* classifiers: the main one, then the auxiliary ones */

@@ -9,11 +9,11 @@
  * A tensor is one of the file above it; its line only tells which tensor a damaged file has lost.
  * Exactly these lines, one space between fields, each ended by a newline. Parsing trusts nothing. A directory is written
  * file by file, MANIFEST last: who finds it finds all that it lists. */
-#ifndef TOWERS_RECORD_MANIFEST_H
-#define TOWERS_RECORD_MANIFEST_H
+#ifndef TOWERS_STORE_MANIFEST_H
+#define TOWERS_STORE_MANIFEST_H
 
-#include "towers/record/files.h"
-#include "towers/record/safetensors.h"
+#include "towers/store/files.h"
+#include "towers/store/safetensors.h"
 
 enum { MANIFEST_VERSION = 1, MANIFEST_FILES = 8, MANIFEST_NAME = 64, MANIFEST_LIMIT = 64 << 20 };
 

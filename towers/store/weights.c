@@ -1,5 +1,5 @@
 /* Arenas to named tensors and back; see weights.h. */
-#include "towers/weights.h"
+#include "towers/store/weights.h"
 
 #include <fnmatch.h>
 #include <math.h>

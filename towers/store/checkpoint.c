@@ -1,7 +1,7 @@
 /* Checkpoints: the protocol of checkpoint.h, call by call. Whatever call fails or is the last before the power goes,
  * the newest directory step-N whose MANIFEST verifies is a whole checkpoint. Saving never touches an older one before
  * the new one has been read back; pruning renames first, so that a directory called step-N is never half removed. */
-#include "towers/checkpoint.h"
+#include "towers/store/checkpoint.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -15,7 +15,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "towers/record/manifest.h"
+#include "towers/store/manifest.h"
 
 enum { STATE_LIMIT = 64 << 20 };
 static const char model_name[] = "model.safetensors", train_name[] = "train.safetensors", state_name[] = "state.json";

@@ -2,11 +2,11 @@
  *
  * Convolution weights are rank 4, dense weights rank 2 {out, c*h*w} in CHW order (what PyTorch's flatten gives),
  * vectors rank 1. */
-#ifndef TOWERS_WEIGHTS_H
-#define TOWERS_WEIGHTS_H
+#ifndef TOWERS_STORE_WEIGHTS_H
+#define TOWERS_STORE_WEIGHTS_H
 
 #include "towers/graph/plan.h"
-#include "towers/record/safetensors.h"
+#include "towers/store/safetensors.h"
 
 /* A growing list of named tensors; owns names and data. */
 typedef struct WeightList {

@@ -1,9 +1,9 @@
 /* From the op list to ONNX nodes; see onnx.h. A ReLU at the end of an op becomes a node of its own. Only ops that the
  * logits (what the first loss reads) depend on are written. */
-#include "towers/onnx.h"
+#include "towers/store/onnx.h"
 
 #include "proto/onnx.pb-c.h"
-#include "towers/record/files.h"
+#include "towers/store/files.h"
 
 #include <stdlib.h>
 #include <string.h>

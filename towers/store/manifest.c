@@ -1,6 +1,6 @@
 /* The manifest of a checkpoint: formatting, parsing, checking; the format is in manifest.h. The version line is read
  * before the hash, so that a newer format is told from a damaged file. */
-#include "towers/record/manifest.h"
+#include "towers/store/manifest.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

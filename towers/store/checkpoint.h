@@ -8,11 +8,11 @@
  *
  * Written into .tmp-step-N-<boot id>-<pid>/, each file fsynced, MANIFEST last, directory fsynced, renamed, parent
  * fsynced, `latest` replaced the same way, re-read and verified, and only then older ones are pruned. */
-#ifndef TOWERS_CHECKPOINT_H
-#define TOWERS_CHECKPOINT_H
+#ifndef TOWERS_STORE_CHECKPOINT_H
+#define TOWERS_STORE_CHECKPOINT_H
 
-#include "towers/record/files.h" /* file_replace */
-#include "towers/record/safetensors.h"
+#include "towers/store/files.h" /* file_replace */
+#include "towers/store/safetensors.h"
 
 typedef struct CheckpointContent {
     int64_t step;

@@ -5,7 +5,7 @@
  * that the tensors cover the data exactly: no hole, no overlap, nothing behind the last one. Nothing is copied; types
  * of less than a byte and 8-bit floats are refused. A file that another process shortens while it is mapped is not
  * defended against. */
-#include "towers/record/safetensors.h"
+#include "towers/store/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>

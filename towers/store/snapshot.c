@@ -6,9 +6,9 @@
  * zeros). */
 #include "towers/process.h"
 
-#include "towers/checkpoint.h"
-#include "towers/pretrained.h"
-#include "towers/record/json.h"
+#include "towers/store/checkpoint.h"
+#include "towers/store/json.h"
+#include "towers/store/pretrained.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Which names of a weights file are used; see pretrained.h. A classifier is the dense layer whose output a
  * loss reads. */
-#include "towers/pretrained.h"
+#include "towers/store/pretrained.h"
 
 #include <stdlib.h>
 #include <string.h>

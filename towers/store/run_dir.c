@@ -10,7 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "towers/checkpoint.h"
+#include "towers/store/checkpoint.h"
 
 static Status lock_refused(int fd, const char *run_dir, int error)
 {

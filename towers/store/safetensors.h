@@ -3,14 +3,14 @@
  * u64 little endian N, N bytes of JSON {"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {...}}, then the
  * data. The reader trusts nothing: sizes are checked against the file before anything is allocated, duplicate keys,
  * holes, overlaps and trailing bytes are refused, and the message names the tensor and the offset. */
-#ifndef TOWERS_RECORD_SAFETENSORS_H
-#define TOWERS_RECORD_SAFETENSORS_H
+#ifndef TOWERS_STORE_SAFETENSORS_H
+#define TOWERS_STORE_SAFETENSORS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/status.h"
-#include "towers/record/files.h"
+#include "towers/store/files.h"
 
 typedef enum StDtype {
     ST_F64 = 0,
