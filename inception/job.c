@@ -5,7 +5,7 @@
 #include "inception/models.h"
 #include "inception/recipe.h"
 #include "inception/uses.h"
-#include "towers/batch_max.h"
+#include "towers/guard/batch_max.h"
 
 #include <stdlib.h>
 #include <string.h>

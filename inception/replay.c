@@ -4,8 +4,8 @@
 
 #include "inception/cores.h"
 #include "inception/models.h"
-#include "towers/capsule.h"
-#include "towers/fault.h"
+#include "towers/guard/capsule.h"
+#include "towers/guard/fault.h"
 #include "towers/store/json.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 
 #include "inception/models.h"
 #include "tests/support/fake_backend.h"
-#include "towers/batch_max.h"
+#include "towers/guard/batch_max.h"
 
 static FakeBackend *fake;
 

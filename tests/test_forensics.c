@@ -1,6 +1,6 @@
 /* NaN and Inf put into random layers of random towers at random steps: the search names exactly that place, nothing
  * moves, no bad checkpoint is written, and the capsule, replayed, ends at the same op. */
-#include "towers/forensics.h"
+#include "towers/guard/forensics.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -15,11 +15,11 @@
 #include <cmocka.h>
 
 #include "kernels/philox.h"
-#include "towers/capsule.h"
-#include "towers/fault.h"
+#include "towers/guard/capsule.h"
+#include "towers/guard/fault.h"
+#include "towers/guard/trace.h"
 #include "towers/store/files.h"
 #include "towers/store/manifest.h"
-#include "towers/trace.h"
 
 enum { TOWERS = 3, BATCH = 4, STEPS = 6, TRIPLES = 30, SIDE = 12, CLASSES = 10 };
 

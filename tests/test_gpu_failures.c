@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "tests/fake_cuda/gpu_run.h"
-#include "towers/batch_max.h"
+#include "towers/guard/batch_max.h"
 
 /* Questions that have an answer all the same, and farewells. */
 static const char *const may_fail[] = {

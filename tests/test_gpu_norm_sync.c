@@ -13,8 +13,8 @@
 
 #include "tests/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
-#include "towers/capsule.h"
-#include "towers/fault.h"
+#include "towers/guard/capsule.h"
+#include "towers/guard/fault.h"
 
 static int fake_as_new(void **state)
 {

@@ -9,8 +9,8 @@
 
 #include "inception/models.h"
 #include "tests/support/fake_backend.h"
-#include "towers/batch_max.h"
-#include "towers/memory_check.h"
+#include "towers/guard/batch_max.h"
+#include "towers/guard/memory_check.h"
 
 enum { SAMPLES = 100000, MIB = 1 << 20 };
 

@@ -15,7 +15,7 @@
 #include "tests/support/fake_backend.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tower_run.h"
-#include "towers/capsule.h"
+#include "towers/guard/capsule.h"
 
 enum { STEPS = 12, PENDING = 16, POLLS_UNTIL_THERE = 3 };
 

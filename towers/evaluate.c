@@ -2,7 +2,7 @@
  * batches whose size does not depend on the number of towers. Hits are whole numbers: the accuracy is exact. A training
  * run with few enough classes also gets RUN/confusion.csv: a row for each true class, a column for each predicted one,
  * counts of the last evaluation. */
-#include "towers/fault.h"
+#include "towers/guard/fault.h"
 #include "towers/process.h"
 
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
-#include "towers/finding.h"
 #include "towers/graph/model.h"
+#include "towers/guard/finding.h"
 #include "towers/record/epoch.h"
 
 enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_EPOCHS = 16, LEDGER_MESSAGE = 2048, LEDGER_NOTES = 8 };

@@ -1,8 +1,8 @@
 /* The lives of a tower process: training, evaluation, timed steps; and how each ends. */
 #include "towers/process.h"
 
-#include "towers/fault.h"
-#include "towers/forensics.h"
+#include "towers/guard/fault.h"
+#include "towers/guard/forensics.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -6,12 +6,12 @@
 #include "nccl_sync/bucket.h"
 #include "nccl_sync/comm.h"
 #include "towers/data/loader.h"
+#include "towers/guard/straggler.h"
 #include "towers/judge.h"
 #include "towers/ledger.h"
 #include "towers/record/metrics.h"
 #include "towers/replica.h"
 #include "towers/store/weights.h"
-#include "towers/straggler.h"
 #include "towers/train.h"
 
 enum { ROLLBACKS_MAX = 256 };

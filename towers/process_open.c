@@ -1,7 +1,7 @@
 /* Setting up and tearing down a tower process: replica, communicator, loader, records. What a life needs, in the order
  * in which it can be had; process_close frees whatever is there by then. */
-#include "towers/batch_max.h"
-#include "towers/poison.h"
+#include "towers/guard/batch_max.h"
+#include "towers/guard/poison.h"
 #include "towers/process.h"
 #include "towers/summary.h"
 

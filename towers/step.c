@@ -12,10 +12,10 @@
  * ends the run after it has asked for the next ones, which change nothing, because the gate stays closed from
  * then on. */
 #include "towers/step.h"
-#include "towers/fault.h"
-#include "towers/forensics.h"
-#include "towers/poison.h"
-#include "towers/rollback.h"
+#include "towers/guard/fault.h"
+#include "towers/guard/forensics.h"
+#include "towers/guard/poison.h"
+#include "towers/guard/rollback.h"
 #include "towers/summary.h"
 
 #include <math.h>

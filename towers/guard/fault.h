@@ -5,8 +5,8 @@
  * gradients, or one number of its process's weights, statistics or slot 0 after the update; with a layer, its output in
  * the phase forward or the first gradient that it makes in the phase backward: the element `index`, or all), hang,
  * exit, kill, delay (ms each step from S on), bitflip (one bit of a weight, after the update). Steps count from 1. */
-#ifndef TOWERS_FAULT_H
-#define TOWERS_FAULT_H
+#ifndef TOWERS_GUARD_FAULT_H
+#define TOWERS_GUARD_FAULT_H
 
 #include "towers/ledger.h"
 

@@ -1,5 +1,5 @@
 /* The largest batch that fits; see batch_max.h. */
-#include "towers/batch_max.h"
+#include "towers/guard/batch_max.h"
 
 #include "towers/process.h"
 

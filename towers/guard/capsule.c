@@ -1,7 +1,7 @@
 /* Reading a capsule, which trusts nothing, and running its step again; see capsule.h. */
-#include "towers/capsule.h"
+#include "towers/guard/capsule.h"
 
-#include "towers/capsule_files.h"
+#include "towers/guard/capsule_files.h"
 #include "towers/store/manifest.h"
 
 #include <jansson.h>

@@ -2,7 +2,7 @@
  *
  * "layer=conv2" means the first op in the list whose name is conv2 or begins with "conv2."; with phase=backward, the
  * first such op of the backward pass. */
-#include "towers/poison.h"
+#include "towers/guard/poison.h"
 
 #ifdef TOWERS_FAULTS
 

@@ -12,11 +12,11 @@
  *
  * Written as a checkpoint is: into a temporary directory, each file fsynced, renamed whole. A reader trusts nothing:
  * labels and crops are checked, because kernels index with them. */
-#ifndef TOWERS_CAPSULE_H
-#define TOWERS_CAPSULE_H
+#ifndef TOWERS_GUARD_CAPSULE_H
+#define TOWERS_GUARD_CAPSULE_H
 
+#include "towers/guard/trace.h"
 #include "towers/process.h"
-#include "towers/trace.h"
 
 enum { CAPSULES_MAX = 3 /* of one run directory; a run that skips steps may meet many */ };
 

@@ -1,7 +1,7 @@
 /* A job against the memory of the machine; see memory_check.h. */
-#include "towers/memory_check.h"
+#include "towers/guard/memory_check.h"
 
-#include "towers/batch_max.h"
+#include "towers/guard/batch_max.h"
 #include "towers/process.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Test hook: the faults `nan` and `inf` of TOWERS_FAULT, put into the output of a layer's op, into a tower's loss, or
  * into its gradients. The search for the cause runs a batch again through here, so it meets the same fault. Without
  * TOWERS_FAULTS nothing is left of it. */
-#ifndef TOWERS_POISON_H
-#define TOWERS_POISON_H
+#ifndef TOWERS_GUARD_POISON_H
+#define TOWERS_GUARD_POISON_H
 
-#include "towers/fault.h"
+#include "towers/guard/fault.h"
 #include "towers/replica.h"
 
 #ifdef TOWERS_FAULTS

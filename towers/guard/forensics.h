@@ -3,8 +3,8 @@
  *
  * The process of the tower at fault looks at its weights, runs the tower's batch again op by op (trace.h), looks at
  * statistics and optimizer slots, and writes a capsule (capsule.h). The others wait; all tell the same report. */
-#ifndef TOWERS_FORENSICS_H
-#define TOWERS_FORENSICS_H
+#ifndef TOWERS_GUARD_FORENSICS_H
+#define TOWERS_GUARD_FORENSICS_H
 
 #include "towers/process.h"
 

@@ -1,5 +1,5 @@
 /* Fault points; see fault.h. Empty without TOWERS_FAULTS. */
-#include "towers/fault.h"
+#include "towers/guard/fault.h"
 
 #ifdef TOWERS_FAULTS
 

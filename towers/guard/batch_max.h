@@ -1,7 +1,7 @@
 /* The largest batch that a device's memory takes: by calculation from the plans of two batch sizes, which memory grows
  * between in a straight line, then a plan of the size found, and on a GPU the replica itself, as a probe. */
-#ifndef TOWERS_BATCH_MAX_H
-#define TOWERS_BATCH_MAX_H
+#ifndef TOWERS_GUARD_BATCH_MAX_H
+#define TOWERS_GUARD_BATCH_MAX_H
 
 #include "towers/replica.h"
 #include "towers/train.h"

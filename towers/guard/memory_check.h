@@ -4,8 +4,8 @@
  * kernels and what libraries take are not, so that this never refuses what would have run; what passes and does not
  * fit all the same is refused when it is allocated (batch_explain). Of CPUs only: a GPU tells its memory to a process
  * that has opened it, which this one must not do before it forks. */
-#ifndef TOWERS_MEMORY_CHECK_H
-#define TOWERS_MEMORY_CHECK_H
+#ifndef TOWERS_GUARD_MEMORY_CHECK_H
+#define TOWERS_GUARD_MEMORY_CHECK_H
 
 #include "towers/train.h"
 

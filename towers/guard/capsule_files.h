@@ -1,6 +1,6 @@
 /* What writer and reader of a capsule agree on: the names of its files. */
-#ifndef TOWERS_CAPSULE_FILES_H
-#define TOWERS_CAPSULE_FILES_H
+#ifndef TOWERS_GUARD_CAPSULE_FILES_H
+#define TOWERS_GUARD_CAPSULE_FILES_H
 
 #define CAPSULE_FORMAT "towers capsule 1" /* "format" in state.json */
 #define CAPSULE_BATCH "batch.safetensors"

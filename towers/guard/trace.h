@@ -1,9 +1,9 @@
 /* Trace: one batch of one tower, run op by op, looking at every number that every op writes. The plan is deterministic,
  * so the op that wrote the first NaN or Inf of a step writes it again. Nothing that a commit would move is touched. */
-#ifndef TOWERS_TRACE_H
-#define TOWERS_TRACE_H
+#ifndef TOWERS_GUARD_TRACE_H
+#define TOWERS_GUARD_TRACE_H
 
-#include "towers/finding.h"
+#include "towers/guard/finding.h"
 #include "towers/replica.h"
 
 /* Over the finite elements; NaN if there are none. */

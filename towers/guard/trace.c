@@ -1,9 +1,9 @@
 /* Looking at every number; see trace.h. Tensors come to the host for it: this is for the step after which a
  * run ends. */
-#include "towers/trace.h"
+#include "towers/guard/trace.h"
 
+#include "towers/guard/poison.h"
 #include "towers/ledger.h"
-#include "towers/poison.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * The steps between are run again, to the same bits; the step to blame runs without its update, as a skipped one. That
  * is the refused step itself, or, if the weights before it were not finite, the one before: its update spoilt them.
  * Which steps are left out is part of the state, so a resumed run leaves out the same ones. */
-#ifndef TOWERS_ROLLBACK_H
-#define TOWERS_ROLLBACK_H
+#ifndef TOWERS_GUARD_ROLLBACK_H
+#define TOWERS_GUARD_ROLLBACK_H
 
 #include "towers/process.h"
 

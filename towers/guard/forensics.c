@@ -1,8 +1,8 @@
 /* The search for the first number that is not finite; see forensics.h. */
-#include "towers/forensics.h"
+#include "towers/guard/forensics.h"
 
-#include "towers/capsule.h"
-#include "towers/trace.h"
+#include "towers/guard/capsule.h"
+#include "towers/guard/trace.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

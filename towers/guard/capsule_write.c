@@ -1,8 +1,8 @@
 /* Writing a capsule: what the step was made of, gathered from the process that ran it; see capsule.h. */
-#include "towers/capsule.h"
+#include "towers/guard/capsule.h"
 
-#include "towers/capsule_files.h"
-#include "towers/fault.h"
+#include "towers/guard/capsule_files.h"
+#include "towers/guard/fault.h"
 #include "towers/ledger.h"
 #include "towers/store/json.h"
 #include "towers/store/manifest.h"
