@@ -4,9 +4,9 @@
 #include "inception/models.h"
 #include "inception/recipe.h"
 #include "nccl_sync/bucket.h"
-#include "towers/ledger.h"
-#include "towers/memory_plan.h"
-#include "towers/process.h"
+#include "towers/train/ledger.h"
+#include "towers/train/memory_plan.h"
+#include "towers/train/process.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 
 #include "inception/options.h"
 #include "towers/store/files.h"
-#include "towers/train.h"
+#include "towers/train/train.h"
 
 typedef struct JobFiles {
     TrainJob job;

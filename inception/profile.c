@@ -3,8 +3,8 @@
 #include "inception/profile.h"
 
 #include "towers/data/loader.h"
-#include "towers/ledger.h"
-#include "towers/replica.h"
+#include "towers/train/ledger.h"
+#include "towers/train/replica.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -12,10 +12,10 @@
 #include "kernels/philox.h"
 #include "tests/support/arguments.h"
 #include "tests/support/interpret.h"
-#include "towers/ledger.h"
 #include "towers/record/statistics.h"
-#include "towers/replica.h"
 #include "towers/store/weights.h"
+#include "towers/train/ledger.h"
+#include "towers/train/replica.h"
 
 enum { SMALL_N = 64, DOUBLE_N = 2 };
 

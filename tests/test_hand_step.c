@@ -22,9 +22,9 @@
 
 #include "tests/support/scratch.h"
 #include "towers/graph/layers.h"
-#include "towers/process.h"
 #include "towers/record/run_read.h"
 #include "towers/store/checkpoint.h"
+#include "towers/train/process.h"
 
 enum { A = 0, B, C, SAMPLES };
 

@@ -1,5 +1,5 @@
 /* The ledger between processes: rows, phases and their times, notes, and who failed first. */
-#include "towers/ledger.h"
+#include "towers/train/ledger.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

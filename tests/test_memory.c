@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "inception/models.h"
-#include "towers/replica.h"
+#include "towers/train/replica.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = true };

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "inception/models.h"
-#include "towers/program.h"
+#include "towers/train/program.h"
 
 typedef struct Form {
     const char *model, *variant;

@@ -1,5 +1,5 @@
 /* Learning rates, by hand arithmetic. */
-#include "towers/schedule.h"
+#include "towers/train/schedule.h"
 
 #include <math.h>
 #include <setjmp.h>

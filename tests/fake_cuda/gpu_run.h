@@ -3,7 +3,7 @@
 #define TOWERS_TESTS_FAKE_CUDA_GPU_RUN_H
 
 #include "tests/fake_cuda/fake_gpu.h"
-#include "towers/process.h"
+#include "towers/train/process.h"
 
 enum { GPU_RUN_STEPS = 8, GPU_RUN_RANKS = 4 };
 

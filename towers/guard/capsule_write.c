@@ -3,9 +3,9 @@
 
 #include "towers/guard/capsule_files.h"
 #include "towers/guard/fault.h"
-#include "towers/ledger.h"
 #include "towers/store/json.h"
 #include "towers/store/manifest.h"
+#include "towers/train/ledger.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
  * element with a process of the majority. Two replicas that differ cannot tell which one is right. Padding between
  * parameters and the towers' own batch-norm statistics are not compared. */
 #include "towers/guard/rollback.h"
-#include "towers/process.h"
+#include "towers/train/process.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #ifndef TOWERS_GUARD_ROLLBACK_H
 #define TOWERS_GUARD_ROLLBACK_H
 
-#include "towers/process.h"
+#include "towers/train/process.h"
 
 /* Is this step (from 1) one that an earlier rollback leaves out? */
 bool rollback_leaves_out(const RunState *run, int64_t step);

@@ -4,7 +4,7 @@
 #define TOWERS_GUARD_TRACE_H
 
 #include "towers/guard/finding.h"
-#include "towers/replica.h"
+#include "towers/train/replica.h"
 
 /* Over the finite elements; NaN if there are none. */
 typedef struct TensorScan {

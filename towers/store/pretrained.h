@@ -4,9 +4,9 @@
 #ifndef TOWERS_STORE_PRETRAINED_H
 #define TOWERS_STORE_PRETRAINED_H
 
-#include "towers/program.h"
 #include "towers/store/weights.h"
-#include "towers/train.h"
+#include "towers/train/program.h"
+#include "towers/train/train.h"
 
 typedef struct HeadNames {
     int count;              /* classifiers: the main one, then the auxiliary ones */

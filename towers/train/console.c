@@ -1,0 +1,348 @@
+/* The bar, the plain lines and the epoch lines of a run; see console.h. */
+#include "towers/train/console.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DRAW_MS = 100, CELLS = 22, FEW_CELLS = 10, NARROW = 90, FIELD = 160, RECENT = 50 };
+
+/* What the terminal says, or COLUMNS and LINES where it says nothing. */
+static int terminal_size(bool rows)
+{
+    struct winsize size;
+    const char *variable = getenv(rows ? "LINES" : "COLUMNS");
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0)
+        return rows ? size.ws_row : size.ws_col;
+    return variable && atoi(variable) > 0 ? atoi(variable) : rows ? 24 : 80;
+}
+
+static bool speaks_utf8(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value) return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
+    }
+    return false;
+}
+
+/* The bar, and the lines of the towers under it. */
+static void bar_clear(Console *c)
+{
+    if (c->bar_shown) fputs("\r\033[J", stderr);
+    c->bar_shown = false;
+}
+
+static void eta_text(double seconds, char *text, size_t bytes)
+{
+    long s = isfinite(seconds) && seconds >= 0 ? (long)(seconds + 0.5) : 0;
+    if (s >= 3600)
+        snprintf(text, bytes, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, bytes, "%ld:%02ld", s / 60, s % 60);
+}
+
+static double elapsed(const Console *c)
+{
+    return (double)(clock_ns() - c->started_ns) * 1e-9;
+}
+
+/* "loss 0.5123" as --report-loss says; "all" lists every tower's. */
+static void loss_text(const Console *c, int64_t step, double loss, char *text, size_t bytes)
+{
+    static const char *const words[] = {[LOSS_REPORT_LAST] = "last_tower_loss",
+                                        [LOSS_REPORT_FIRST] = "first_tower_loss",
+                                        [LOSS_REPORT_MEAN] = "mean_loss",
+                                        [LOSS_REPORT_WORST] = "worst_tower_loss",
+                                        [LOSS_REPORT_ALL] = "mean_loss"};
+    LossReport report = c->job->report;
+    int used = snprintf(text, bytes, "%s %.4f", words[report], loss);
+    if (report != LOSS_REPORT_ALL) return;
+    for (int t = 0; t < c->ledger->towers && used < (int)bytes - 20; t++) {
+        const LedgerRow *row = &c->ledger->tower[t].rows[step % LEDGER_STEPS];
+        used += snprintf(text + used, bytes - (size_t)used, "%s%.4f", t ? " " : " [", tower_loss_mean(&row->loss));
+    }
+    snprintf(text + used, bytes - (size_t)used, "]");
+}
+
+/* ---- what the ledger's rows say of a step */
+
+static const LedgerRow *row_of(const Console *c, int tower, int64_t step)
+{
+    return &c->ledger->tower[tower].rows[step % LEDGER_STEPS];
+}
+
+/* Training accuracy over the last steps; NaN if none is known. */
+static double recent_accuracy(const Console *c, int64_t step)
+{
+    int64_t hits = 0, count = 0;
+    for (int64_t s = step; s > step - RECENT && s > c->first_step; s--) {
+        for (int t = 0; t < c->ledger->towers; t++) {
+            const LedgerRow *row = row_of(c, t, s);
+            if (row->step != s) continue;
+            hits += row->hits[0];
+            count += row->loss.count;
+        }
+    }
+    return count ? (double)hits / (double)count : NAN;
+}
+
+static void spread_text(const Console *c, int64_t step, char *text, size_t bytes)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (int t = 0; t < c->ledger->towers; t++) {
+        double loss = tower_loss_mean(&row_of(c, t, step)->loss);
+        if (loss < low) low = loss;
+        if (loss > high) high = loss;
+    }
+    if (c->ledger->towers > 1 && low <= high) snprintf(text, bytes, "%.3f..%.3f", low, high);
+}
+
+/* The longest that a tower waited for its batch, as a share of the step. */
+static double waiting_share(const Console *c, int64_t step, double seconds)
+{
+    int64_t most = 0;
+    for (int t = 0; t < c->ledger->towers; t++) {
+        int64_t waited = row_of(c, t, step)->phase_ns[PHASE_DATA];
+        if (waited > most) most = waited;
+    }
+    return seconds > 0 ? (double)most * 1e-9 / seconds : 0;
+}
+
+/* ---- the bar */
+
+/* Fields in the order in which they stand, and the order in which they are given up when there is no room. */
+typedef enum Field {
+    FIELD_EPOCH = 0,
+    FIELD_STEP,
+    FIELD_LOSS,
+    FIELD_SPREAD,
+    FIELD_ACCURACY,
+    FIELD_RATE,
+    FIELD_SPEED,
+    FIELD_DATA,
+    FIELD_BAD,
+    FIELD_ETA,
+    FIELD_COUNT
+} Field;
+static const Field given_up[] = {FIELD_RATE,  FIELD_DATA, FIELD_ACCURACY, FIELD_SPREAD, FIELD_EPOCH,
+                                 FIELD_SPEED, FIELD_BAD,  FIELD_ETA,      FIELD_STEP};
+
+static void fields_fill(const Console *c, const LedgerShown *shown, int64_t steps, char fields[FIELD_COUNT][FIELD])
+{
+    const LedgerRun *run = &c->ledger->run;
+    int64_t step = shown->step, done = step - c->first_step, bad = atomic_load(&run->skipped),
+            large = atomic_load(&run->overflows);
+    double accuracy = recent_accuracy(c, step);
+    char eta[32];
+    eta_text(done > 0 ? elapsed(c) / (double)done * (double)(steps - step) : 0, eta, sizeof eta);
+    memset(fields, 0, FIELD_COUNT * FIELD);
+    snprintf(fields[FIELD_EPOCH], FIELD, "epoch %.2f", (double)step / (double)job_steps_per_epoch(c->job));
+    snprintf(fields[FIELD_STEP], FIELD, "%lld/%lld", (long long)step, (long long)steps);
+    loss_text(c, step, shown->loss, fields[FIELD_LOSS], FIELD);
+    spread_text(c, step, fields[FIELD_SPREAD], FIELD);
+    if (!isnan(accuracy)) snprintf(fields[FIELD_ACCURACY], FIELD, "acc %.1f%%", 100 * accuracy);
+    snprintf(fields[FIELD_RATE], FIELD, "lr %.3g", shown->lr);
+    snprintf(fields[FIELD_SPEED], FIELD, "%.0f img/s", (double)shown->samples / shown->seconds);
+    snprintf(fields[FIELD_DATA], FIELD, "data %.0f%%", 100 * waiting_share(c, step, shown->seconds));
+    if (bad) snprintf(fields[FIELD_BAD], FIELD, "%lld skipped", (long long)bad);
+    if (large)
+        snprintf(fields[FIELD_BAD] + strlen(fields[FIELD_BAD]), FIELD - strlen(fields[FIELD_BAD]), "%s%lld overflowed",
+                 bad ? ", " : "", (long long)large);
+    snprintf(fields[FIELD_ETA], FIELD, "eta %s", eta);
+}
+
+static size_t fields_width(char fields[FIELD_COUNT][FIELD])
+{
+    size_t width = 0;
+    for (int i = 0; i < FIELD_COUNT; i++)
+        if (fields[i][0]) width += 2 + strlen(fields[i]);
+    return width;
+}
+
+static void fields_fit(char fields[FIELD_COUNT][FIELD], size_t room)
+{
+    for (size_t i = 0; i < sizeof given_up / sizeof *given_up && fields_width(fields) > room; i++)
+        fields[given_up[i]][0] = 0;
+    if (fields_width(fields) > room) fields[FIELD_LOSS][room > 2 ? room - 2 : 0] = 0;
+}
+
+static void cells_draw(const Console *c, int64_t step, int64_t steps, int cells)
+{
+    bool rich = speaks_utf8();
+    int filled = steps > 0 ? (int)(step * cells / steps) : 0;
+    if (c->job->color) fputs("\033[36m", stderr);
+    for (int i = 0; i < filled; i++) fputs(rich ? "━" : "=", stderr);
+    if (c->job->color) fputs("\033[90m", stderr);
+    for (int i = filled; i < cells; i++) fputs(rich ? "━" : "-", stderr);
+    if (c->job->color) fputs("\033[0m", stderr);
+}
+
+/* "tower 1  loss 0.4312  gradient 1.21  +12.5 ms  forward": its last whole step, and (`now`) what it is doing. */
+static void tower_text(const Console *c, int tower, int64_t step, bool now, char *text, size_t bytes)
+{
+    const LedgerRow *row = row_of(c, tower, step);
+    int64_t earliest = row->arrival_ns;
+    for (int t = 0; t < c->ledger->towers; t++)
+        if (row_of(c, t, step)->arrival_ns < earliest) earliest = row_of(c, t, step)->arrival_ns;
+    int phase = atomic_load(&c->ledger->tower[tower].phase);
+    snprintf(text, bytes, "  tower %-3d loss %-9.4f gradient %-9.3g +%.1f ms%s%s", tower, tower_loss_mean(&row->loss),
+             row->grad_norm, (double)(row->arrival_ns - earliest) * 1e-6, now ? "  " : "",
+             now ? phase_name((Phase)phase) : "");
+}
+
+static void towers_draw(const Console *c, int64_t step, int width)
+{
+    int rows = terminal_size(true) - 2, count = c->ledger->towers < rows ? c->ledger->towers : rows;
+    for (int t = 0; t < count; t++) {
+        char text[FIELD];
+        tower_text(c, t, step, true, text, sizeof text);
+        fprintf(stderr, "\n%.*s", width - 1, text);
+    }
+    if (count > 0) fprintf(stderr, "\033[%dA", count);
+}
+
+static void bar_draw(Console *c, int64_t step, int64_t steps)
+{
+    char fields[FIELD_COUNT][FIELD];
+    const LedgerShown *shown = &c->ledger->run.shown[step % LEDGER_STEPS];
+    int width = terminal_size(false), cells = width < NARROW ? FEW_CELLS : CELLS;
+    if (width < 2 * FEW_CELLS) cells = 0;
+    fields_fill(c, shown, steps, fields);
+    fields_fit(fields, width > cells + 1 ? (size_t)(width - cells - 1) : 0);
+    fputs("\r\033[J", stderr);
+    cells_draw(c, step, steps, cells);
+    for (int i = 0; i < FIELD_COUNT; i++)
+        if (fields[i][0]) fprintf(stderr, "  %s", fields[i]);
+    if (c->job->towers_view) towers_draw(c, step, width);
+    fflush(stderr);
+    c->bar_shown = true;
+}
+
+/* ---- lines */
+
+static void plain_line(Console *c, const LedgerShown *shown, int64_t steps)
+{
+    char loss[512];
+    double epoch = (double)shown->step / (double)job_steps_per_epoch(c->job);
+    loss_text(c, shown->step, shown->loss, loss, sizeof loss);
+    fprintf(stderr, "step %lld/%lld  epoch %.2f  %s  lr %.4g  %.0f img/s\n", (long long)shown->step, (long long)steps,
+            epoch, loss, shown->lr, (double)shown->samples / shown->seconds);
+    for (int t = 0; c->job->towers_view && t < c->ledger->towers; t++) {
+        char text[FIELD];
+        tower_text(c, t, shown->step, false, text, sizeof text);
+        fprintf(stderr, "%s\n", text);
+    }
+}
+
+/* "2016-07-23 14:05:06.123456: " */
+static void time_prefix(void)
+{
+    struct timespec now;
+    struct tm local;
+    char text[32] = "";
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (localtime_r(&now.tv_sec, &local)) strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
+    fprintf(stderr, "%s.%06ld: ", text, now.tv_nsec / 1000);
+}
+
+/* The original trainer's line. It counts steps from 0. */
+static void tf2016_line(const LedgerShown *shown)
+{
+    time_prefix();
+    fprintf(stderr, "step %lld, loss = %.2f (%.1f examples/sec; %.3f sec/batch)\n", (long long)shown->step - 1,
+            shown->loss, (double)shown->samples / shown->seconds, shown->seconds);
+}
+
+static void tf2016_result(const TrainJob *job, const EpochRecord *epoch)
+{
+    if (isnan(epoch->test_top1)) return;
+    time_prefix();
+    fprintf(stderr, "precision @ 1 = %.4f recall @ 5 = %.4f [%lld examples]\n", epoch->test_top1, epoch->test_top5,
+            (long long)dataset_info(job->test)->count);
+}
+
+/* A line for every step that is due; the ring holds more steps than pass between two updates. */
+static void lines_print(Console *c, int64_t step, int64_t steps)
+{
+    int64_t first = c->last_step < c->first_step ? c->first_step : c->last_step;
+    if (first < step - LEDGER_STEPS / 2) first = step - LEDGER_STEPS / 2;
+    for (int64_t s = first + 1; s <= step; s++) {
+        const LedgerShown *shown = &c->ledger->run.shown[s % LEDGER_STEPS];
+        int64_t counted = c->job->log_tf2016 ? s - 1 : s;
+        if (shown->step != s || counted % c->job->log_interval) continue;
+        if (c->job->log_tf2016)
+            tf2016_line(shown);
+        else
+            plain_line(c, shown, steps);
+    }
+}
+
+static void epoch_line(Console *c, int64_t epoch)
+{
+    const EpochRecord *record = &c->ledger->epoch[epoch % LEDGER_EPOCHS];
+    char text[EPOCH_TEXT];
+    bar_clear(c);
+    if (c->job->log_tf2016) {
+        tf2016_result(c->job, record);
+        return;
+    }
+    epoch_text(record, text);
+    fprintf(stderr, "%s\n", text);
+}
+
+void console_start(Console *c, const TrainJob *job, const Ledger *ledger)
+{
+    *c = (Console){.job = job, .ledger = ledger, .last_step = -1, .started_ns = clock_ns(), .first_step = -1};
+}
+
+/* Warnings are shown even to who wants no progress. */
+static void notes_print(Console *c)
+{
+    const LedgerRun *run = &c->ledger->run;
+    for (int64_t notes = atomic_load(&run->notes); c->notes < notes; c->notes++) {
+        bar_clear(c);
+        fprintf(stderr, "warning: %s\n", run->note[c->notes % LEDGER_NOTES]);
+    }
+}
+
+void console_update(Console *c)
+{
+    const LedgerRun *run = &c->ledger->run;
+    int64_t step = atomic_load(&run->step), steps = atomic_load(&run->steps), epoch = atomic_load(&run->epochs_done);
+    notes_print(c);
+    if (c->job->quiet || steps == 0) return;
+    if (c->first_step < 0) {
+        c->first_step = atomic_load(&run->first_step);
+        c->started_ns = clock_ns();
+        c->last_epoch = atomic_load(&run->first_epoch);
+        if (c->first_step > 0)
+            fprintf(stderr, "resumed after step %lld%s\n", (long long)c->first_step,
+                    c->first_step >= steps ? ": all steps are done (--epochs and --max-steps say how many)" : "");
+    }
+    bool fresh = step != c->last_step && step > c->first_step, bar = c->job->tty && !c->job->log_tf2016;
+    if (fresh && !bar) lines_print(c, step, steps);
+    for (; c->last_epoch < epoch; c->last_epoch++) epoch_line(c, c->last_epoch + 1);
+    if (fresh && bar) {
+        if (clock_ns() - c->last_draw_ns < DRAW_MS * 1000000ll) return;
+        bar_draw(c, step, steps);
+        c->last_draw_ns = clock_ns();
+    }
+    c->last_step = step;
+}
+
+void console_end(Console *c, const TrainResult *result, Status status)
+{
+    console_update(c);
+    bar_clear(c);
+    if (c->job->quiet || (status != OK && status != ERR_INTERRUPTED)) return;
+    if (result->test_top1 >= 0) fprintf(stderr, "test accuracy %.2f %%", 100 * result->test_top1);
+    if (result->test_top1 >= 0 && result->best_top1 >= 0)
+        fprintf(stderr, " (best epoch %.2f %%)", 100 * result->best_top1);
+    if (result->test_top1 >= 0) fputc('\n', stderr);
+    fprintf(stderr, "run directory %s\n", c->job->run_dir);
+}

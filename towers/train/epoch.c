@@ -1,0 +1,159 @@
+/* From step to step: what follows each one, and what ends an epoch. Evaluation, records, the best weights so far,
+ * checkpoints when they are due, comparisons of replicas, returns to an older checkpoint. The step itself is step.c. */
+#include "towers/guard/forensics.h"
+#include "towers/guard/rollback.h"
+#include "towers/train/process.h"
+
+#include <math.h>
+
+enum { SAVES_FAILED_MAX = 3 /* checkpoints in a row that may not reach the disk */ };
+
+static bool epoch_ended(const TowerProcess *p)
+{
+    return p->run.step % p->steps_per_epoch == 0 || p->run.step == p->total_steps;
+}
+
+bool epoch_end_is_owed(const TowerProcess *p)
+{
+    return epoch_ended(p) && p->run.epoch_count > 0;
+}
+
+/* ---- the end of an epoch */
+
+static double epoch_loss(const TowerProcess *p)
+{
+    if (p->job->divisor == LOSS_DIVISOR_GLOBAL_BATCH) return p->run.epoch_constant_sum / (double)p->steps_per_epoch;
+    return p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
+}
+
+static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *test, bool evaluated)
+{
+    const RunState *run = &p->run;
+    double seconds = (double)(clock_ns() - p->epoch_started_ns) * 1e-9;
+    EpochRecord rec = {
+        .epoch = epoch,
+        .step = run->step,
+        .train_loss = epoch_loss(p),
+        .train_top1 = run->epoch_count ? (double)run->epoch_hits / (double)run->epoch_count : NAN,
+        .test_loss = evaluated ? test->loss : NAN,
+        .test_top1 = evaluated ? (double)test->hits[0] / (double)test->count : NAN,
+        .test_top5 = evaluated ? (double)test->hits[1] / (double)test->count : NAN,
+        .lr = schedule_lr(&p->job->schedule, run->step - 1, p->steps_per_epoch, p->total_steps),
+        .images_per_sec = (double)(run->epoch_count - p->epoch_count_before) / seconds,
+        .seconds = seconds,
+    };
+    if (p->rank != 0) return OK;
+    p->ledger->epoch[epoch % LEDGER_EPOCHS] = rec;
+    if (evaluated) p->ledger->run.tested = rec;
+    atomic_store(&p->ledger->run.epochs_done, epoch);
+    return metrics_epoch(p->metrics, &rec);
+}
+
+/* Storage that refuses is no reason to end a run at once: it is told, and the next time may do better. Only rank 0
+ * writes, so only rank 0 knows. */
+static void storage_note(TowerProcess *p, const char *what)
+{
+    char why[LEDGER_MESSAGE];
+    snprintf(why, sizeof why, "%s", status_message());
+    ledger_note(p->ledger, "%s of step %lld was not written, training goes on: %s", what, (long long)p->run.step, why);
+    if (metrics_log(p->metrics, "%s of step %lld was not written: %s", what, (long long)p->run.step, why) != OK) return;
+}
+
+static Status epoch_end(TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    RunState *run = &p->run;
+    int64_t epoch = (run->step + p->steps_per_epoch - 1) / p->steps_per_epoch;
+    bool last = run->step == p->total_steps,
+         wanted = job->eval_interval > 0 && (last || epoch % job->eval_interval == 0);
+    bool evaluated = job->test && wanted, whole = true;
+    EvalResult test = {0};
+    if (evaluated) TRY(evaluate(p, &test, &whole));
+    if (!whole) return OK;
+    TRY(epoch_record(p, epoch, &test, evaluated));
+    TRY(norm_drift_record(p));
+    double top1 = evaluated && isfinite(test.loss) ? (double)test.hits[0] / (double)test.count : -1;
+    run->epoch_sum = run->epoch_constant_sum = 0;
+    run->epoch_count = run->epoch_hits = p->epoch_count_before = 0;
+    p->epoch_started_ns = clock_ns();
+    if (top1 <= run->best_top1) return OK;
+    run->best_top1 = top1;
+    run->best_step = run->step;
+    if (p->rank == 0) p->ledger->run.best_top1 = top1;
+    Status st = snapshot_export(p, "best.safetensors");
+    if (st != ERR_IO) return st;
+    storage_note(p, "best.safetensors");
+    return OK;
+}
+
+/* ---- checkpoints */
+
+static Status checkpoint_write(TowerProcess *p)
+{
+    bool finite = true, last = p->run.step == p->total_steps || p->stop;
+    p->checkpoint_ns = clock_ns();
+    if (p->job->nan_check != NAN_CHECK_OFF) TRY(forensics_state(p, &finite));
+    if (!finite) {
+        if (last)
+            return FAIL(ERR_NUMERIC, "the run ends with numbers that are not finite after step %lld%s",
+                        (long long)p->run.step, p->ledger->search.report);
+        if (p->rank == 0)
+            ledger_note(p->ledger, "what step %lld left is not finite: no checkpoint of it%s", (long long)p->run.step,
+                        p->ledger->search.report);
+        return OK;
+    }
+    Status st = snapshot_save(p);
+    if (st == OK) {
+        p->saves_failed = 0;
+        p->good_step = p->run.step;
+    }
+    if (st != ERR_IO || last || ++p->saves_failed == SAVES_FAILED_MAX) return st;
+    storage_note(p, "the checkpoint");
+    return OK;
+}
+
+/* Rank 0's clock decides for all: the others follow its broadcast. */
+static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
+{
+    const TrainJob *job = p->job;
+    *due = p->run.step == p->total_steps || p->stop;
+    *due |= job->checkpoint_steps > 0 ? p->run.step % job->checkpoint_steps == 0 : epoch_ended;
+    if (*due || job->checkpoint_minutes <= 0 || p->run.step % 16) return OK;
+    char now = (double)(clock_ns() - p->checkpoint_ns) > job->checkpoint_minutes * 60e9;
+    TRY(comm_broadcast(p->comm, &now, 1, 0));
+    *due = now;
+    return OK;
+}
+
+/* ---- step after step */
+
+/* What follows a step, and what a resumed run may still owe to its last one. Whoever looks at weights first waits for
+ * the steps under way. */
+static Status step_follow(TowerProcess *p)
+{
+    bool ended = epoch_ended(p), due;
+    int64_t step = p->run.step;
+    if (ended) TRY(steps_drain(p));
+    if (!p->go_back) TRY(digest_check(p, ended)); /* what is saved has been compared */
+    if (p->go_back || p->run.step != step) return OK;
+    if (ended) TRY(epoch_end(p));
+    TRY(checkpoint_due(p, ended, &due));
+    if (due) TRY(steps_drain(p));
+    if (due && !p->go_back) TRY(digest_check(p, true));
+    return due && !p->go_back && p->run.step == step ? checkpoint_write(p) : OK;
+}
+
+Status epochs_run(TowerProcess *p)
+{
+    p->epoch_started_ns = p->checkpoint_ns = clock_ns();
+    bool goes_back = p->job->nan_policy == NAN_POLICY_ROLLBACK || p->job->sdc_policy == SDC_POLICY_ROLLBACK;
+    p->epoch_count_before = p->run.epoch_count;
+    if (epoch_end_is_owed(p)) TRY(step_follow(p));
+    if (goes_back && p->run.step == 0) TRY(checkpoint_write(p)); /* to go back to */
+    while (p->run.step < p->total_steps && !p->stop) {
+        TRY(step_run(p));
+        TRY(step_follow(p));
+        if (p->go_back) TRY(rollback_run(p, p->run.step + 1));
+    }
+    return OK;
+}

@@ -1,0 +1,184 @@
+/* Evaluation: the test set in fixed blocks, dealt to the processes in turn, so every sample is seen exactly once, in
+ * batches whose size does not depend on the number of towers. Hits are whole numbers: the accuracy is exact. A training
+ * run with few enough classes also gets RUN/confusion.csv: a row for each true class, a column for each predicted one,
+ * counts of the last evaluation. */
+#include "towers/guard/fault.h"
+#include "towers/train/process.h"
+
+#include <stdlib.h>
+
+enum { CONFUSION_CLASSES = 1000 };
+
+/* Behind the blocks and the confusion matrix: processes that saw the stop signal. */
+enum { STOP_LANES = 1 };
+
+/* What is known of one block. Each is exact in f32: the loss comes as one, a block has less than 2^24 samples. */
+typedef enum BlockLane { BLOCK_LOSS = 0, BLOCK_COUNT, BLOCK_TOP1, BLOCK_TOP5, BLOCK_LANES } BlockLane;
+
+static int64_t block_count(const TrainJob *job)
+{
+    return (dataset_info(job->test)->count + job->eval_batch - 1) / job->eval_batch;
+}
+
+/* Counts of (true, predicted), which follow the lanes of the blocks. */
+static int64_t confusion_floats(const TrainJob *job)
+{
+    int64_t classes = job->program.options.classes;
+    return classes <= CONFUSION_CLASSES ? classes * classes : 0;
+}
+
+int64_t evaluate_floats(const TrainJob *job)
+{
+    return block_count(job) * BLOCK_LANES + confusion_floats(job) + STOP_LANES;
+}
+
+static int64_t largest(const float *values, int64_t count)
+{
+    int64_t found = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (values[i] > values[found]) found = i;
+    return found;
+}
+
+static Status confusion_add(TowerProcess *p, const Program *program, const Batch *batch, float *confusion)
+{
+    Tensor prob = plan_tensor(program->plan, program->prob);
+    const Backend *backend = p->replica->device.backend;
+    int64_t classes = p->job->program.options.classes;
+    float *host = malloc((size_t)(batch->n * prob.pitch) * sizeof *host);
+    if (!host) return FAIL(ERR_MEMORY, "predictions of %d samples", batch->n);
+    Status st = backend->download(&p->replica->device, host, prob.data, (size_t)(batch->n * prob.pitch) * sizeof *host);
+    if (st == OK) st = backend->finish(&p->replica->device, LANE_COMPUTE);
+    for (int32_t i = 0; st == OK && i < batch->n; i++)
+        confusion[batch->labels[i] * classes + largest(host + i * prob.pitch, classes)]++;
+    free(host);
+    return st;
+}
+
+static Status block_run(TowerProcess *p, const Batch *batch, float *lanes, float *confusion)
+{
+    LossRead read;
+    Program *program = replica_program(p->replica, false, batch->n);
+    if (!program) return FAIL(ERR_INTERNAL, "no evaluation program for a batch of %d", batch->n);
+    TRY(replica_feed(p->replica, program, batch, 0, p->job->seed, 0));
+    TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
+    TRY(replica_read_loss(p->replica, program, &read));
+    lanes[BLOCK_LOSS] = (float)read.sum;
+    lanes[BLOCK_COUNT] = (float)batch->n;
+    lanes[BLOCK_TOP1] = (float)read.hits[0];
+    lanes[BLOCK_TOP5] = (float)read.hits[1];
+    return confusion ? confusion_add(p, program, batch, confusion) : OK;
+}
+
+/* One "tower" whose batch is a block; this process takes blocks rank, rank + ranks, ... */
+static LoaderConfig eval_loader(const TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    LoaderConfig config = {
+        .dataset = job->test,
+        .shares = {.towers = 1, .batch = {job->eval_batch}},
+        .local = 1,
+        .seed = job->seed,
+        .side = job->program.options.side,
+        .pad = (job->program.canvas - job->program.options.side) / 2,
+        .start_step = p->rank,
+        .stride = comm_config(p->comm)->ranks,
+        .workers = job->workers,
+        .depth = job->workers + 2,
+    };
+    config.max_steps = shares_steps_per_epoch(&config.shares, dataset_info(job->test)->count);
+    return config;
+}
+
+static bool stop_asked(const TowerProcess *p)
+{
+    return atomic_load(&p->ledger->run.stop_signal) != 0;
+}
+
+/* `lanes` [blocks][BLOCK_LANES] and the counts behind them: filled for the blocks of this process. */
+static Status blocks_run(TowerProcess *p, float *lanes)
+{
+    Status st = OK;
+    Loader *loader = NULL;
+    LoaderConfig config = eval_loader(p);
+    float *confusion = confusion_floats(p->job) ? lanes + block_count(p->job) * BLOCK_LANES : NULL;
+    if (config.start_step >= config.max_steps) return OK;
+    TRY_OUT(loader_create(&config, &loader));
+    for (int64_t s = config.start_step; s < config.max_steps && !stop_asked(p); s += config.stride) {
+        const Batch *batch;
+        TRY_OUT(loader_next(loader, &batch));
+        for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_EVAL);
+        fault_strike(p->first, p->run.step, PHASE_EVAL);
+        TRY_OUT(block_run(p, batch, lanes + s * BLOCK_LANES, confusion));
+    }
+out:
+    loader_destroy(loader);
+    return st;
+}
+
+/* Every block is known to one process, the others add zeros: the table is exact, and so is its total, which does not
+ * depend on who had which block. */
+static Status blocks_gather(TowerProcess *p, float *lanes, size_t floats)
+{
+    lanes[floats - STOP_LANES] = stop_asked(p);
+    for (int slot = 0; slot < p->local; slot++)
+        TRY(comm_give(p->comm, p->first + slot, 0, slot ? lanes + floats : lanes, floats));
+    return comm_sum(p->comm, 0, lanes, floats);
+}
+
+static EvalResult blocks_total(const float *lanes, int64_t blocks)
+{
+    EvalResult total = {0};
+    for (int64_t b = 0; b < blocks; b++, lanes += BLOCK_LANES) {
+        total.loss += (double)lanes[BLOCK_LOSS];
+        total.count += (int64_t)lanes[BLOCK_COUNT];
+        total.hits[0] += (int64_t)lanes[BLOCK_TOP1];
+        total.hits[1] += (int64_t)lanes[BLOCK_TOP5];
+    }
+    total.loss = total.count ? total.loss / (double)total.count : 0;
+    return total;
+}
+
+static void confusion_print(const float *counts, int64_t classes, FILE *to)
+{
+    for (int64_t i = 0; i < classes * classes; i++)
+        fprintf(to, "%lld%c", (long long)counts[i], (i + 1) % classes ? ',' : '\n');
+}
+
+/* A disk that is full is no reason to stop: the other records will say so. */
+static Status confusion_write(const TowerProcess *p, const float *counts)
+{
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "confusion matrix");
+    confusion_print(counts, p->job->program.options.classes, to);
+    Status st =
+        fclose(to) == 0 ? path_join(path, p->job->run_dir, "confusion.csv") : FAIL(ERR_MEMORY, "confusion matrix");
+    if (st == OK && file_replace(path, text, bytes) != OK)
+        st = metrics_log(p->metrics, "no confusion matrix: %s", status_message());
+    free(text);
+    return st;
+}
+
+Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
+{
+    Status st = OK;
+    int64_t wanted = dataset_info(p->job->test)->count, blocks = block_count(p->job);
+    size_t floats = (size_t)evaluate_floats(p->job);
+    float *lanes = calloc(2 * floats, sizeof *lanes); /* and as many zeros, for the towers without blocks */
+    if (!lanes) return FAIL(ERR_MEMORY, "results of %lld blocks of an evaluation", (long long)blocks);
+    TRY_OUT(statistics_export(p));
+    TRY_OUT(blocks_run(p, lanes));
+    TRY_OUT(blocks_gather(p, lanes, floats));
+    *result = blocks_total(lanes, blocks);
+    p->stop |= lanes[floats - STOP_LANES] > 0;
+    *whole = result->count == wanted;
+    if (!*whole && !p->stop)
+        st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
+    else if (*whole && p->metrics && confusion_floats(p->job))
+        st = confusion_write(p, lanes + blocks * BLOCK_LANES);
+out:
+    free(lanes);
+    return st;
+}

@@ -1,0 +1,199 @@
+/* Batch-norm running statistics over all towers: what is exported (BnStats), and how far the towers' own have drifted
+ * apart. Each tower gives its own to a sum, so every rank has the result. */
+#include "towers/train/process.h"
+
+#include "towers/store/safetensors.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sums */
+
+/* What becomes of each tower's statistics before they are added. */
+typedef struct Pick {
+    int only;            /* this tower's, the others count as zeros; -1: all */
+    const float *weight; /* [towers] factors; NULL: 1 */
+    const float *around; /* [state_elements] squares of the distance from this; NULL: the values themselves */
+    bool biased;         /* variances as of the batch alone */
+} Pick;
+
+static void states_pick(const TowerProcess *p, const Pick *pick, int tower, float *states)
+{
+    size_t elements = p->replica->layout->state_elements;
+    bool wanted = pick->only < 0 || pick->only == tower;
+    float weight = !wanted ? 0 : pick->weight ? pick->weight[tower] : 1;
+    if (weight == 0) memset(states, 0, elements * sizeof *states); /* also of what is not finite */
+    if (weight == 0) return;
+    for (size_t i = 0; pick->biased && i < elements; i++)
+        states[i] /= replica_correct(p->replica, i, p->job->shares.batch[tower]);
+    for (size_t i = 0; i < elements; i++) {
+        float x = pick->around ? (states[i] - pick->around[i]) * (states[i] - pick->around[i]) : states[i];
+        states[i] = weight * x;
+    }
+}
+
+/* Sum over towers of what `pick` makes of each tower's statistics; host memory, [state_elements]. */
+static Status states_sum(TowerProcess *p, float **states, Pick pick, float *sum)
+{
+    Status st = OK;
+    const Backend *backend = p->replica->device.backend;
+    size_t elements = p->replica->layout->state_elements;
+    float *mine = calloc(elements, sizeof *mine);
+    if (!mine) return FAIL(ERR_MEMORY, "statistics of a tower (%zu floats)", elements);
+    for (int slot = 0; slot < p->local; slot++) {
+        TRY_OUT(backend->download(&p->replica->device, mine, states[slot], elements * sizeof *mine));
+        TRY_OUT(backend->finish(&p->replica->device, LANE_COMPUTE));
+        states_pick(p, &pick, p->first + slot, mine);
+        TRY_OUT(comm_give(p->comm, p->first + slot, 0, mine, elements));
+    }
+    TRY_OUT(comm_sum(p->comm, 0, sum, elements));
+out:
+    free(mine);
+    return st;
+}
+
+Status states_of_tower(TowerProcess *p, float **states, int tower, float *found)
+{
+    return states_sum(p, states, (Pick){.only = tower}, found);
+}
+
+/* The first or last tower that ever has samples. */
+static int tower_with_samples(const TrainJob *job, bool last)
+{
+    int found = 0;
+    for (int t = 0; t < job->shares.towers; t++) {
+        if (job->shares.batch[t] == 0) continue;
+        found = t;
+        if (!last) break;
+    }
+    return found;
+}
+
+/* ---- the statistics that are exported */
+
+static bool is_variance(const char *name)
+{
+    const char *last = strrchr(name, '.');
+    return last && !strcmp(last, ".running_var");
+}
+
+static const LayoutEntry *mean_of(const Layout *layout, const LayoutEntry *variance)
+{
+    char name[ST_MAX_NAME];
+    int stem = (int)(strlen(variance->name) - strlen("running_var"));
+    snprintf(name, sizeof name, "%.*srunning_mean", stem, variance->name);
+    return layout_state(layout, name);
+}
+
+/* Variances become mean of variances plus variance of means, and unbiased again: the statistics of all towers' samples
+ * together. */
+static void pool_variances(const TowerProcess *p, const float *spread, float *states)
+{
+    const Layout *layout = p->replica->layout;
+    int64_t samples = shares_global(&p->job->shares);
+    for (int i = 0; i < layout->state_count; i++) {
+        const LayoutEntry *variance = &layout->states[i],
+                          *mean = is_variance(variance->name) ? mean_of(layout, variance) : NULL;
+        for (size_t k = 0; mean && k < variance->count; k++)
+            states[variance->first + k] = (states[variance->first + k] + spread[mean->first + k]) *
+                                          replica_correct(p->replica, variance->first + k, samples);
+    }
+}
+
+/* Factors of the towers in a mean: equal, or by their samples. */
+static void weights_fill(const TrainJob *job, bool by_samples, float *weight)
+{
+    int with = 0;
+    for (int t = 0; t < job->shares.towers; t++) with += job->shares.batch[t] > 0;
+    for (int t = 0; t < job->shares.towers; t++) {
+        int32_t batch = job->shares.batch[t];
+        double share = by_samples ? (double)batch / (double)shares_global(&job->shares) : 1.0 / with;
+        weight[t] = batch ? (float)share : 0;
+    }
+}
+
+static Status states_merge(TowerProcess *p, float **states, float *merged)
+{
+    Status st = OK;
+    const Layout *layout = p->replica->layout;
+    float weight[TOWERS_MAX];
+    BnStats policy = p->job->bn_stats;
+    if (policy != BN_STATS_MEAN && policy != BN_STATS_POOLED)
+        return states_sum(p, states, (Pick){.only = tower_with_samples(p->job, policy == BN_STATS_LAST)}, merged);
+    bool pooled = policy == BN_STATS_POOLED && p->ledger->towers > 1;
+    weights_fill(p->job, pooled, weight);
+    TRY(states_sum(p, states, (Pick){.only = -1, .weight = weight, .biased = pooled}, merged));
+    if (!pooled) return OK;
+    float *spread = calloc(layout->state_elements, sizeof *spread);
+    if (!spread) return FAIL(ERR_MEMORY, "pooled statistics (%zu floats)", layout->state_elements);
+    TRY_OUT(states_sum(p, states, (Pick){.only = -1, .weight = weight, .around = merged}, spread));
+    pool_variances(p, spread, merged);
+out:
+    free(spread);
+    return st;
+}
+
+Status statistics_export(TowerProcess *p)
+{
+    Status st = OK;
+    Replica *r = p->replica;
+    size_t elements = r->layout->state_elements;
+    if (!elements) return OK;
+    float *merged = calloc(elements, sizeof *merged);
+    if (!merged) return FAIL(ERR_MEMORY, "exported statistics (%zu floats)", elements);
+    TRY_OUT(states_merge(p, r->ema ? r->ema_state : r->state, merged));
+    TRY_OUT(r->device.backend->upload(&r->device, r->eval_state, merged, elements * sizeof *merged));
+    TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
+out:
+    free(merged);
+    return st;
+}
+
+/* ---- drift */
+
+/* The largest standard deviation over towers, channel by channel: of the means relative to the layer's deviation, of
+ * the variances relative to themselves. */
+static LayerRecord layer_drift(const Layout *layout, const LayoutEntry *variance, const float *mean,
+                               const float *spread)
+{
+    const LayoutEntry *centre = mean_of(layout, variance);
+    LayerRecord drift = {.name = variance->name};
+    for (size_t k = 0; k < variance->count; k++) {
+        double var = fmax((double)mean[variance->first + k], 1e-30);
+        if (centre) drift.weight = fmax(drift.weight, sqrt((double)spread[centre->first + k] / var));
+        drift.gradient = fmax(drift.gradient, sqrt((double)spread[variance->first + k]) / var);
+    }
+    return drift;
+}
+
+static Status drift_write(TowerProcess *p, const float *mean, const float *spread)
+{
+    const Layout *layout = p->replica->layout;
+    int count = 0;
+    LayerRecord *drifts = calloc((size_t)layout->state_count + 1, sizeof *drifts);
+    if (!drifts) return FAIL(ERR_MEMORY, "drift of %d layers", layout->state_count);
+    for (int i = 0; i < layout->state_count; i++)
+        if (is_variance(layout->states[i].name))
+            drifts[count++] = layer_drift(layout, &layout->states[i], mean, spread);
+    Status st = metrics_norms(p->metrics, p->run.step, drifts, count);
+    free(drifts);
+    return st;
+}
+
+Status norm_drift_record(TowerProcess *p)
+{
+    Status st = OK;
+    size_t elements = p->replica->layout->state_elements;
+    float weight[TOWERS_MAX];
+    if (!elements || p->ledger->towers == 1) return OK;
+    float *mean = calloc(2 * elements, sizeof *mean), *spread = mean + elements;
+    if (!mean) return FAIL(ERR_MEMORY, "drift of %zu statistics", elements);
+    weights_fill(p->job, false, weight);
+    TRY_OUT(states_sum(p, p->replica->state, (Pick){.only = -1, .weight = weight}, mean));
+    TRY_OUT(states_sum(p, p->replica->state, (Pick){.only = -1, .weight = weight, .around = mean}, spread));
+    if (p->metrics) TRY_OUT(drift_write(p, mean, spread));
+out:
+    free(mean);
+    return st;
+}

@@ -1,0 +1,89 @@
+/* Batch normalization over the batches of all towers: what the kernels call in the middle of a layer.
+ *
+ * Forward, each layer sums {pixels, pixels * mean} and then the squares around the joint mean; backward, {pixels, the
+ * two sums of the gradient}. They are small and in the layers' order, the same on every rank, through the same
+ * communicator as the gradients, in a range behind theirs. A tower without samples joins with zeros, in the same order:
+ * all of a batch's before the first bucket of gradients is given (step.c). The numbers lie in device memory: on a GPU
+ * nobody waits for them but the compute lane. */
+#include "towers/train/process.h"
+
+#include <stdlib.h>
+
+static bool is_wanted(const TrainJob *job)
+{
+    return job->bn_stats == BN_STATS_SYNC && job->shares.towers > 1;
+}
+
+bool norm_sync_sums(OpKind kind)
+{
+    return kind == OP_BATCHNORM || kind == OP_BATCHNORM_DX;
+}
+
+size_t norm_sync_floats(const TrainJob *job, const Layout *layout)
+{
+    size_t most = 0;
+    for (int i = 0; i < layout->state_count; i++)
+        if (layout->states[i].count > most) most = layout->states[i].count;
+    return is_wanted(job) ? 1 + 2 * most : 0;
+}
+
+static Status towers_sum(void *context, float *values, int count)
+{
+    TowerProcess *p = context;
+    size_t first = comm_config(p->comm)->max_count - norm_sync_floats(p->job, p->replica->layout);
+    TRY(comm_give(p->comm, p->first, first, values, (size_t)count));
+    return comm_sum(p->comm, first, values, (size_t)count);
+}
+
+/* The sums of a training step, in order, from the op list. */
+static void sums_list(const Graph *g, TowerProcess *p)
+{
+    for (int i = 0; i < graph_op_count(g); i++) {
+        const Op *op = graph_op_at(g, i);
+        int channels = graph_value(g, op->in[0])->shape.c;
+        if (op->kind == OP_BATCHNORM) {
+            p->norm_sums[p->norm_sum_count++] = 1 + channels;
+            p->norm_sums[p->norm_sum_count++] = channels;
+        } else if (op->kind == OP_BATCHNORM_DX) {
+            p->norm_sums[p->norm_sum_count++] = 1 + 2 * channels;
+        }
+    }
+}
+
+Status norm_sync_open(TowerProcess *p)
+{
+    Program program;
+    Device *device = &p->replica->device;
+    ProgramConfig config = p->job->program;
+    void *zeros;
+    if (!is_wanted(p->job)) return OK;
+    config.training = true;
+    TRY(program_graph(&config, 1, &program));
+    p->norm_sums = calloc(2 * (size_t)graph_op_count(program.graph) + 1, sizeof *p->norm_sums);
+    if (p->norm_sums) sums_list(program.graph, p);
+    program_destroy(&program);
+    if (!p->norm_sums) return FAIL(ERR_MEMORY, "sums of the normalizing layers");
+    TRY(device->backend->alloc(device, norm_sync_floats(p->job, p->replica->layout) * sizeof(float), &zeros));
+    p->norm_zeros = zeros;
+    device->towers_sum = towers_sum;
+    device->towers_context = p;
+    return replica_statistics_over(p->replica, 0, shares_global(&p->job->shares));
+}
+
+void norm_sync_close(TowerProcess *p)
+{
+    if (p->norm_zeros) p->replica->device.backend->release(&p->replica->device, p->norm_zeros);
+    free(p->norm_sums);
+    p->norm_zeros = NULL;
+    p->norm_sums = NULL;
+}
+
+Status norm_sync_idle(TowerProcess *p)
+{
+    Device *device = &p->replica->device;
+    for (int i = 0; i < p->norm_sum_count; i++) {
+        TRY(device->backend->fill(device, p->norm_zeros, 0, (size_t)p->norm_sums[i]));
+        TRY(towers_sum(p, p->norm_zeros, p->norm_sums[i]));
+    }
+    return OK;
+}

@@ -1,0 +1,159 @@
+/* The lives of a tower process: training, evaluation, timed steps; and how each ends. */
+#include "towers/train/process.h"
+
+#include "towers/guard/fault.h"
+#include "towers/guard/forensics.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- words */
+
+void towers_text(const TrainJob *job, int rank, char *text, size_t bytes)
+{
+    int first = job_first_tower(job, rank), last = job_first_tower(job, rank + 1) - 1;
+    if (first == last)
+        snprintf(text, bytes, "tower %d", first);
+    else
+        snprintf(text, bytes, "towers %d..%d (process %d)", first, last, rank);
+}
+
+Status process_log(TowerProcess *p, const char *format, ...)
+{
+    char line[LEDGER_MESSAGE];
+    va_list args;
+    if (!p->metrics) return OK;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    for (char *at = line; *at; at++)
+        if (*at == '\n') *at = '|';
+    return metrics_log(p->metrics, "%s", line);
+}
+
+/* ---- training */
+
+/* A line of the log on the way out of a failure: that it could not be written must not hide the cause. */
+static void stop_log(TowerProcess *p, const char *message, const char *more)
+{
+    if (process_log(p, "stopped: %s%s", message, more) != OK) return;
+}
+
+/* A refused step leaves every rank with the weights before it: if they are whole they are worth keeping, and all ranks
+ * are here together. */
+static Status keep_good_state(TowerProcess *p, Status cause)
+{
+    StatusText words;
+    status_keep(&words);
+    bool finite = false, moved = p->job->nan_check == NAN_CHECK_LAST; /* it looks after the update */
+    Status st = forensics_state(p, &finite);
+    if (st == OK && finite && !moved) st = snapshot_save(p);
+    if (p->metrics) stop_log(p, words.message, st == OK ? "" : " (and no checkpoint could be written)");
+    return status_restore(cause, &words);
+}
+
+/* Replicas that differ: which one could be saved is not known, so none is. */
+static Status drift_stop(TowerProcess *p, Status cause)
+{
+    StatusText words;
+    status_keep(&words);
+    if (p->metrics) stop_log(p, words.message, "");
+    return status_restore(cause, &words);
+}
+
+static Status process_run(TowerProcess *p)
+{
+    Status st = epochs_run(p);
+    if (st == ERR_NUMERIC && !p->drifted) return keep_good_state(p, st);
+    if (p->drifted) return drift_stop(p, st);
+    TRY(st);
+    TRY(snapshot_export(p, "last.safetensors"));
+    if (p->metrics) TRY(metrics_flush(p->metrics));
+    for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_DONE);
+    int stop = atomic_load(&p->ledger->run.stop_signal);
+    if (p->stop && (p->run.step < p->total_steps || epoch_end_is_owed(p)))
+        return FAIL(ERR_INTERRUPTED, "stopped by signal %d after step %lld; --resume auto continues", stop,
+                    (long long)p->run.step);
+    return OK;
+}
+
+static Status train_process(TowerProcess *p, CommShared *shared)
+{
+    TRY(process_open(p, shared));
+    return process_run(p);
+}
+
+/* ---- evaluation, and steps against the clock */
+
+static Status eval_process(TowerProcess *p, CommShared *shared)
+{
+    EvalResult result;
+    bool whole;
+    TRY(process_open_eval(p, shared));
+    TRY(evaluate(p, &result, &whole));
+    if (!whole) return FAIL(ERR_INTERRUPTED, "evaluation stopped by a signal");
+    if (p->rank == 0) p->ledger->eval = result;
+    return comm_barrier(p->comm);
+}
+
+static Status timed_process(TowerProcess *p, CommShared *shared)
+{
+    TRY(process_open_timed(p, shared));
+    int64_t before = clock_ns();
+    while (p->done < p->total_steps && !p->stop) {
+        int64_t done = p->done;
+        bool last = p->run.step == p->total_steps || digest_is_due(p, false); /* nothing is begun before it is known */
+        TRY(last && done < p->run.step ? step_take(p) : step_run(p));
+        if (p->done == p->run.step) TRY(digest_check(p, false));
+        if (p->done == done) continue;
+        int64_t now = clock_ns();
+        double loss = p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
+        p->run.epoch_sum = p->run.epoch_constant_sum = 0;
+        p->run.epoch_count = p->run.epoch_hits = 0;
+        if (p->rank == 0)
+            p->job->on_step(p->job->on_step_context, p->ledger, p->done, (double)(now - before) * 1e-9, loss);
+        before = now;
+    }
+    return p->stop ? FAIL(ERR_INTERRUPTED, "benchmark interrupted after step %lld", (long long)p->done) : OK;
+}
+
+/* ---- the frame of all three */
+
+/* A failure is written down for the supervisor, and the peers are released from their waiting. */
+static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared,
+                           Status (*life)(TowerProcess *, CommShared *))
+{
+    int first = job_first_tower(job, rank);
+    TowerProcess p = {
+        .job = job, .ledger = ledger, .rank = rank, .first = first, .local = job_first_tower(job, rank + 1) - first};
+    Status st = faults_load();
+    if (st == OK) st = life(&p, shared);
+    if (st != OK) {
+        ledger_fail(ledger, rank, st);
+        if (st != ERR_INTERRUPTED && st != ERR_NUMERIC) {
+            comm_shared_abort(shared, rank);
+            comm_abort(p.comm); /* a collective that peers will not join would hold back what is freed below */
+        }
+    }
+    StatusText words;
+    status_keep(&words);
+    if (p.comm && comm_barrier(p.comm) != OK) comm_abort(p.comm); /* leave together: rank 0 may still be writing */
+    process_close(&p);
+    return st == OK ? OK : status_restore(st, &words);
+}
+
+Status tower_process_train(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared)
+{
+    return process_live(job, rank, ledger, shared, train_process);
+}
+
+Status tower_process_eval(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared)
+{
+    return process_live(job, rank, ledger, shared, eval_process);
+}
+
+Status tower_process_timed(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared)
+{
+    return process_live(job, rank, ledger, shared, timed_process);
+}

@@ -1,0 +1,287 @@
+/* Setting up and tearing down a tower process: replica, communicator, loader, records. What a life needs, in the order
+ * in which it can be had; process_close frees whatever is there by then. */
+#include "towers/guard/batch_max.h"
+#include "towers/guard/poison.h"
+#include "towers/train/process.h"
+#include "towers/train/summary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FIRST_BUCKET_BYTES = 4 << 20,
+    BUCKET_BYTES = 25 << 20,
+    SUPERVISOR_FIRST_MS = 1000 /* who waits for a silent tower knows less about it than the supervisor */
+};
+
+/* ---- the replica */
+
+static void size_add(int32_t *sizes, int32_t n)
+{
+    for (int i = 0; n > 0 && i < REPLICA_PROGRAMS; i++) {
+        if (sizes[i] == n) return;
+        if (sizes[i]) continue;
+        sizes[i] = n;
+        return;
+    }
+}
+
+/* Every batch size that this process will ever see: full shares and those of the short last batch. */
+static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
+{
+    const TrainJob *job = p->job;
+    int64_t count = dataset_info(job->train)->count, first;
+    for (int slot = 0; slot < p->local; slot++) {
+        int32_t n;
+        shares_of(&job->shares, count, 0, p->first + slot, &first, &n);
+        size_add(config->train_n, n);
+        shares_of(&job->shares, count, job_batches_per_epoch(job) - 1, p->first + slot, &first, &n);
+        size_add(config->train_n, n);
+    }
+    if (!job->test) return;
+    int64_t tests = dataset_info(job->test)->count;
+    if (tests >= job->eval_batch) size_add(config->eval_n, job->eval_batch);
+    size_add(config->eval_n, (int32_t)(tests % job->eval_batch));
+}
+
+void process_config(const TowerProcess *p, ReplicaConfig *config)
+{
+    const TrainJob *job = p->job;
+    bool cpu = !strcmp(job->backend->name, "cpu"); /* one device, whatever the rank */
+    int ordinal = cpu ? 0 : job->gpu_count ? job->gpu[p->rank % job->gpu_count] : p->rank;
+    *config = (ReplicaConfig){
+        .backend = job->backend,
+        .device = {.ordinal = ordinal,
+                   .threads = job->threads,
+                   .deterministic = job->deterministic,
+                   .tf32 = job->tf32,
+                   .winograd = job->winograd,
+                   .direct_bf16 = job->direct_bf16,
+                   .direct_f32 = job->direct_f32},
+        .program = job->program,
+        .local = p->local,
+        .optimizer = job->optimizer,
+        .weight_decay = job->weight_decay,
+        .decay_all = job->decay_all,
+        .freeze = job->freeze,
+        .ema = job->ema_decay > 0,
+        .accumulate = job->accumulate > 1,
+        .record = job->graphs,
+        .seed = job->seed,
+        .sum = job_sum(job, p->local),
+    };
+    batch_sizes(p, config);
+}
+
+static Status replica_open(TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    ReplicaConfig config;
+    process_config(p, &config);
+    Status made = replica_create(&config, &p->replica);
+    if (made == ERR_MEMORY) return batch_explain(job, &config);
+    TRY(made);
+    for (int slot = 0; slot < p->local; slot++)
+        if (job->shares.batch[p->first + slot])
+            TRY(replica_statistics_over(p->replica, slot, job->shares.batch[p->first + slot]));
+    const Program *any = p->replica->train[0].graph ? &p->replica->train[0] : &p->replica->eval[0];
+    TRY(weight_map_create(p->replica->layout, any->graph, &p->map));
+    size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
+    p->scratch = calloc((params > states ? params : states) + SUM_LANES, sizeof *p->scratch);
+    return p->scratch ? OK : FAIL(ERR_MEMORY, "host copy of the weights (%zu MiB)", params * sizeof(float) >> 20);
+}
+
+/* ---- the sum over towers */
+
+static Status buckets_open(TowerProcess *p)
+{
+    const Layout *layout = p->replica->layout;
+    size_t *ends = calloc((size_t)layout->param_count + 1, sizeof *ends);
+    if (!ends) return FAIL(ERR_MEMORY, "bucket ends");
+    for (int i = 0; i < layout->param_count; i++) ends[i] = layout_param_end(layout, i);
+    size_t bytes = p->job->bucket_bytes;
+    buckets_cut(ends, layout->param_count, layout->param_elements, bytes ? bytes : FIRST_BUCKET_BYTES,
+                bytes ? bytes : BUCKET_BYTES, &p->buckets);
+    free(ends);
+    return OK;
+}
+
+CommConfig job_sum(const TrainJob *job, int local)
+{
+    return (CommConfig){
+        .ranks = job->processes,
+        .local = local,
+        .towers = job->shares.towers,
+        .timeout_ms = job->comm_timeout_ms + SUPERVISOR_FIRST_MS,
+        .staged = job->test ? (size_t)evaluate_floats(job) : 0,
+        .reduce = job->reduce_dtype,
+        .ordered = job->reduce_ordered,
+        .ctas = job->nccl_ctas,
+    };
+}
+
+size_t job_comm_room(const TrainJob *job, const Layout *layout)
+{
+    CommConfig sum = job_sum(job, 1);
+    replica_sum_sized(layout, &sum);
+    return sum.max_count + norm_sync_floats(job, layout);
+}
+
+static Status comm_open(TowerProcess *p, CommShared *shared)
+{
+    const Layout *layout = p->replica->layout;
+    CommConfig config = p->replica->config.sum;
+    config.rank = p->rank;
+    config.first = p->first;
+    replica_sum_sized(layout, &config);
+    config.max_count += norm_sync_floats(p->job, layout);
+    TRY(comm_join(&config, shared, &p->replica->device, &p->comm));
+    return comm_enlist(p->comm, &p->replica->grad_memory, config.gradients * sizeof(float));
+}
+
+/* ---- data */
+
+static void loader_pin(TowerProcess *p, bool often)
+{
+    const Backend *backend = p->job->backend;
+    void *memory;
+    size_t bytes;
+    for (int i = 0; p->loader && backend->pin && loader_pixels(p->loader, i, &memory, &bytes); i++)
+        backend->pin(&p->replica->device, memory, bytes, often);
+}
+
+LoaderConfig process_loader(const TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    return (LoaderConfig){
+        .dataset = job->train,
+        .shares = job->shares,
+        .first_tower = p->first,
+        .local = p->local,
+        .seed = job->seed,
+        .shuffle = true,
+        .augment = job->augment,
+        .flip = job->flip,
+        .side = job->program.options.side,
+        .pad = (job->program.canvas - job->program.options.side) / 2,
+        .start_step = job_first_batch(job, p->run.step),
+        .max_steps = job_first_batch(job, p->total_steps),
+        .workers = job->workers,
+        .depth = 2 * p->local + 2,
+    };
+}
+
+static Status loader_open(TowerProcess *p)
+{
+    LoaderConfig config = process_loader(p);
+    TRY(loader_create(&config, &p->loader));
+    loader_pin(p, true);
+    return OK;
+}
+
+Status process_restart_loader(TowerProcess *p)
+{
+    loader_pin(p, false);
+    loader_destroy(p->loader);
+    p->loader = NULL;
+    return loader_open(p);
+}
+
+/* ---- records */
+
+static Status text_put(const TowerProcess *p, const char *name, const char *text)
+{
+    char path[PATH_BYTES];
+    TRY(path_join(path, p->job->run_dir, name));
+    return file_replace(path, text, strlen(text));
+}
+
+static Status records_open(TowerProcess *p, bool restored)
+{
+    if (p->rank != 0) return OK;
+    char device[256] = "", sums[128];
+    TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->event_interval, &p->metrics));
+    TRY(text_put(p, "args.yaml", p->job->args_yaml));
+    TRY(text_put(p, "env.json", p->job->env_json));
+    p->job->backend->describe(&p->replica->device, device, sizeof device);
+    TRY(metrics_log(p->metrics, "%s, %d towers in %d processes on %s, batch %lld, %lld steps of %lld an epoch",
+                    p->job->program.model->name, p->job->shares.towers, p->job->processes, device,
+                    (long long)shares_global(&p->job->shares), (long long)p->total_steps,
+                    (long long)p->steps_per_epoch));
+    comm_text(p->comm, sums, sizeof sums);
+    if (*sums) TRY(metrics_log(p->metrics, "%s", sums));
+    for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes) && n < LEDGER_NOTES; n++)
+        TRY(metrics_log(p->metrics, "%s", p->ledger->run.note[n]));
+    if (restored) TRY(metrics_log(p->metrics, "resumed after step %lld", (long long)p->run.step));
+    return summary_start(p);
+}
+
+/* Where this run begins, for the console; `steps` last, for it says that the rest is there. */
+static void run_tell(const TowerProcess *p)
+{
+    LedgerRun *run = &p->ledger->run;
+    int64_t epochs = p->run.step / p->steps_per_epoch - (epoch_end_is_owed(p) ? 1 : 0);
+    run->best_top1 = p->run.best_top1;
+    atomic_store(&run->first_epoch, epochs);
+    atomic_store(&run->epochs_done, epochs);
+    atomic_store(&run->first_step, p->run.step);
+    atomic_store(&run->step, p->run.step);
+    atomic_store(&run->steps, p->total_steps);
+}
+
+/* ---- all of it */
+
+Status process_open(TowerProcess *p, CommShared *shared)
+{
+    bool restored;
+    p->steps_per_epoch = job_steps_per_epoch(p->job);
+    p->total_steps = job_total_steps(p->job);
+    p->run.best_top1 = -1;
+    straggler_start(&p->watch);
+    TRY(replica_open(p));
+    if (p->replica->train[0].plan) TRY(poison_check(&p->replica->train[0]));
+    TRY(buckets_open(p));
+    TRY(comm_open(p, shared));
+    TRY(norm_sync_open(p));
+    if (p->job->self_test) TRY(selftest_run(p));
+    if (p->job->initial_weights) TRY(snapshot_load_weights(p, p->job->initial_weights));
+    TRY(snapshot_restore(p, &restored));
+    p->good_step = restored ? p->run.step : -1;
+    TRY(steps_open(p));
+    TRY(loader_open(p));
+    TRY(records_open(p, restored));
+    if (p->rank == 0) run_tell(p);
+    return OK;
+}
+
+Status process_open_eval(TowerProcess *p, CommShared *shared)
+{
+    TRY(replica_open(p));
+    TRY(comm_open(p, shared));
+    return snapshot_load_weights(p, p->job->initial_weights);
+}
+
+Status process_open_timed(TowerProcess *p, CommShared *shared)
+{
+    p->steps_per_epoch = job_steps_per_epoch(p->job);
+    p->total_steps = job_total_steps(p->job);
+    TRY(replica_open(p));
+    TRY(buckets_open(p));
+    TRY(comm_open(p, shared));
+    TRY(norm_sync_open(p));
+    TRY(steps_open(p));
+    return loader_open(p);
+}
+
+void process_close(TowerProcess *p)
+{
+    loader_pin(p, false);
+    loader_destroy(p->loader);
+    metrics_close(p->metrics);
+    weight_map_destroy(&p->map);
+    comm_close(p->comm); /* it may use the replica's device */
+    steps_close(p);
+    norm_sync_close(p);
+    replica_destroy(p->replica);
+    free(p->scratch);
+}

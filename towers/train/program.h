@@ -1,0 +1,50 @@
+/* Program: a model for one batch size, built, differentiated and planned: what one tower runs in one step.
+ *
+ * Training: image -> model -> summed loss -> gradients of every parameter. Evaluation: image -> model -> loss and hits.
+ * A short last batch is another program over the same arenas, so batch norm sees real samples only. */
+#ifndef TOWERS_TRAIN_PROGRAM_H
+#define TOWERS_TRAIN_PROGRAM_H
+
+#include "towers/graph/fuse.h"
+#include "towers/graph/model.h"
+#include "towers/graph/plan.h"
+
+/* All of it is in a capsule: a new field goes into capsule_write.c and capsule.c too. */
+typedef struct ProgramConfig {
+    const Model *model; /* borrowed */
+    ModelOptions options;
+    int32_t data_channels, canvas; /* of the uploaded pixels */
+    float smoothing, aux_weight;
+    Dtype compute;
+    bool training;
+    bool fuse_siblings, pool_behind_conv;
+    FuseLevel fuse;
+    bool recompute;        /* cheap activations are made twice instead of kept */
+    bool separate_storage; /* every value has its own: for comparison */
+} ProgramConfig;
+
+typedef struct Program {
+    int32_t n;
+    Graph *graph;                                  /* owned */
+    Plan *plan;                                    /* owned */
+    Value pixels, labels, augment, counter, dloss; /* inputs; counter and augment may be Value 0 */
+    Value loss, hits;                              /* results */
+    Value head[MODEL_HEADS]; /* results with auxiliary heads: the loss of each, the main one first */
+    int head_count;          /* 0: there is only the main one, and `loss` is its own */
+    Value prob;              /* result of an evaluation: of every class; else Value 0 */
+    int forward_end;         /* ops [0, forward_end) are the forward pass */
+    int recomputed;          /* ops that run again in the backward pass */
+    Fusion fusion;           /* of program_create: what the device joins */
+} Program;
+
+/* The graph alone, before a device joins ops of it: for `info`, for the layout, and for tests. */
+NODISCARD Status program_graph(const ProgramConfig *config, int32_t n, Program *program);
+/* Graph and plan. `layout` and `device` are borrowed and must outlive the program. */
+NODISCARD Status program_create(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device,
+                                Program *program);
+/* The bytes of its arenas, without a device: those of program_create, less the workspaces of kernels. */
+NODISCARD Status program_measure(const ProgramConfig *config, int32_t n, const Layout *layout, const Backend *backend,
+                                 size_t bytes[ARENA_COUNT]);
+void program_destroy(Program *program); /* a zeroed one is fine */
+
+#endif

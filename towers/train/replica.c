@@ -1,0 +1,516 @@
+/* One device with weights, optimizer memory and programs; see replica.h. */
+#include "towers/train/replica.h"
+
+#include "towers/store/weights.h"
+#include "towers/train/judge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory */
+
+static Status device_floats(Replica *r, size_t count, float **made)
+{
+    void *memory;
+    TRY(r->device.backend->alloc(&r->device, (count ? count : 1) * sizeof(float), &memory));
+    *made = memory;
+    return OK;
+}
+
+static Status arenas_create(Replica *r)
+{
+    size_t bytes[ARENA_COUNT] = {0};
+    bytes[ARENA_PARAM] = bytes[ARENA_GRAD] = r->layout->param_elements * sizeof(float);
+    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
+        const Program *programs[] = {&r->train[i], &r->eval[i]};
+        for (int k = 0; k < 2; k++) {
+            for (int a = 0; programs[k]->plan && a < ARENA_COUNT; a++) {
+                size_t wanted = plan_bytes(programs[k]->plan, (Arena)a);
+                if (wanted > bytes[a]) bytes[a] = wanted;
+            }
+        }
+    }
+    for (int a = 0; a < ARENA_COUNT; a++) {
+        if (a == ARENA_STATE || a == ARENA_STAT || a == ARENA_GRAD) continue;
+        TRY(r->device.backend->alloc(&r->device, bytes[a] ? bytes[a] : 64, &r->arena[a]));
+    }
+    TRY(comm_memory_create(&r->device, bytes[ARENA_GRAD] ? bytes[ARENA_GRAD] : 64, &r->grad_memory));
+    r->arena[ARENA_GRAD] = r->grad_memory.data;
+    return OK;
+}
+
+/* The batch that the layout was made for. */
+static int32_t layout_samples(const Replica *r)
+{
+    return r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0];
+}
+
+static Status tower_states_create(Replica *r)
+{
+    size_t local = (size_t)r->config.local, elements = r->layout->state_elements;
+    r->state = calloc(local, sizeof *r->state);
+    r->stat = calloc(local, sizeof *r->stat);
+    r->ema_state = calloc(local, sizeof *r->ema_state);
+    r->correct = calloc(local, sizeof *r->correct);
+    if (!r->state || !r->stat || !r->ema_state || !r->correct)
+        return FAIL(ERR_MEMORY, "statistics of %zu towers", local);
+    for (size_t t = 0; t < local; t++) {
+        TRY(device_floats(r, elements, &r->state[t]));
+        TRY(device_floats(r, elements, &r->stat[t]));
+        TRY(device_floats(r, elements, &r->correct[t]));
+        TRY(replica_statistics_over(r, (int)t, layout_samples(r)));
+        if (r->config.ema) TRY(device_floats(r, elements, &r->ema_state[t]));
+    }
+    return OK;
+}
+
+static Status kept_create(Replica *r)
+{
+    size_t local = (size_t)r->config.local;
+    if (!r->config.accumulate) return OK;
+    r->grad_sum = calloc(local, sizeof *r->grad_sum);
+    r->stat_mean = calloc(local, sizeof *r->stat_mean);
+    r->stat_count = calloc(local, sizeof *r->stat_count);
+    if (!r->grad_sum || !r->stat_mean || !r->stat_count) return FAIL(ERR_MEMORY, "kept batches of %zu towers", local);
+    for (size_t t = 0; t < local; t++) {
+        TRY(device_floats(r, r->layout->param_elements, &r->grad_sum[t]));
+        TRY(device_floats(r, r->layout->state_elements, &r->stat_mean[t]));
+    }
+    TRY(device_floats(r, 1, &r->keep_decay));
+    TRY(device_floats(r, 1, &r->one));
+    return r->device.backend->fill(&r->device, r->one, 1, 1);
+}
+
+size_t replica_half_bytes(const ReplicaConfig *config, const Layout *layout)
+{
+    Dtype compute = config->program.compute;
+    return compute == DTYPE_F32 || !config->backend->weights_copy ? 0 : layout->param_elements * dtype_bytes(compute);
+}
+
+void replica_sum_sized(const Layout *layout, CommConfig *sum)
+{
+    size_t params = layout->param_elements;
+    if (layout->state_elements > sum->staged) sum->staged = layout->state_elements;
+    sum->gradients = params;
+    sum->max_count = (params > sum->staged ? params : sum->staged) + judge_lane_count(sum->towers);
+}
+
+size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout)
+{
+    CommConfig sum = config->sum;
+    if (sum.towers == 0) return 0;
+    replica_sum_sized(layout, &sum);
+    return comm_bytes(config->backend, &sum);
+}
+
+static Status optimizer_create(Replica *r)
+{
+    const Backend *backend = r->device.backend;
+    size_t elements = r->layout->param_elements;
+    for (int s = 0; s < optimizer_slot_count(&r->config.optimizer); s++) {
+        TRY(device_floats(r, elements, &r->slot[s]));
+        TRY(backend->fill(&r->device, r->slot[s], optimizer_slot_start(&r->config.optimizer, s), elements));
+    }
+    if (r->config.ema) TRY(device_floats(r, elements, &r->ema));
+    TRY(device_floats(r, r->layout->state_elements, &r->eval_state));
+    void *memory;
+    TRY(backend->alloc(&r->device, sizeof(OptimizerScalars), &memory));
+    r->scalars = memory;
+    TRY(backend->alloc(&r->device, sizeof(double), &memory));
+    r->square = memory;
+    size_t half = replica_half_bytes(&r->config, r->layout);
+    r->half_stale = half > 0;
+    return half ? backend->alloc(&r->device, half, &r->half) : OK;
+}
+
+/* One segment a parameter; the padding behind it belongs to it, neighbours of equal kind merge. */
+static Status optimizer_segments_create(Replica *r)
+{
+    const Layout *layout = r->layout;
+    r->segments = calloc((size_t)layout->param_count + 1, sizeof *r->segments);
+    if (!r->segments) return FAIL(ERR_MEMORY, "optimizer segments of %d parameters", layout->param_count);
+    for (int i = 0; i < layout->param_count; i++) {
+        const LayoutEntry *entry = &layout->params[i];
+        size_t end = layout_param_end(layout, i);
+        bool frozen = names_match(r->config.freeze, entry->name),
+             decays = !frozen && (entry->decay || r->config.decay_all);
+        float decay = decays ? (float)r->config.weight_decay : 0, rate = frozen ? 0 : 1;
+        OptimizerSegment *last = r->segment_count ? &r->segments[r->segment_count - 1] : NULL;
+        if (last && last->weight_decay == decay && last->lr_factor == rate)
+            last->count = end - last->first;
+        else
+            r->segments[r->segment_count++] = (OptimizerSegment){entry->first, end - entry->first, decay, rate};
+    }
+    return OK;
+}
+
+static Status ranges_create(Replica *r)
+{
+    const Layout *layout = r->layout;
+    r->ranges = calloc((size_t)layout->state_count + 1, sizeof *r->ranges);
+    if (!r->ranges) return FAIL(ERR_MEMORY, "ranges of %d statistics", layout->state_count);
+    for (int i = 0; i < layout->state_count; i++) {
+        const LayoutEntry *entry = &layout->states[i];
+        size_t end = layout_state_end(layout, i);
+        StateRange *last = r->range_count ? &r->ranges[r->range_count - 1] : NULL;
+        if (names_match(r->config.freeze, entry->name)) continue;
+        if (last && last->first + last->count == entry->first)
+            last->count = end - last->first;
+        else
+            r->ranges[r->range_count++] = (StateRange){entry->first, end - entry->first};
+    }
+    return OK;
+}
+
+/* ---- programs */
+
+static Status programs_create(Replica *r)
+{
+    ProgramConfig config = r->config.program;
+    Program first;
+    config.training = true;
+    TRY(program_graph(&config, r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0], &first));
+    Status st = layout_create(first.graph, &r->layout);
+    program_destroy(&first);
+    TRY(st);
+    for (int i = 0; i < REPLICA_PROGRAMS && r->config.train_n[i]; i++)
+        TRY(program_create(&config, r->config.train_n[i], r->layout, &r->device, &r->train[i]));
+    config.training = false;
+    for (int i = 0; i < REPLICA_PROGRAMS && r->config.eval_n[i]; i++)
+        TRY(program_create(&config, r->config.eval_n[i], r->layout, &r->device, &r->eval[i]));
+    return OK;
+}
+
+static void programs_bind(Replica *r)
+{
+    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
+        for (int k = 0; k < 2; k++) {
+            Plan *plan = k ? r->eval[i].plan : r->train[i].plan;
+            if (!plan) continue;
+            for (int a = 0; a < ARENA_COUNT; a++)
+                if (r->arena[a]) plan_bind(plan, (Arena)a, r->arena[a]);
+            if (k && r->ema) plan_bind(plan, ARENA_PARAM, r->ema);
+            plan_bind(plan, ARENA_STATE, k ? r->eval_state : r->state[0]);
+            plan_bind(plan, ARENA_STAT, r->stat[0]);
+        }
+    }
+}
+
+static Status values_start(Replica *r)
+{
+    Status st = OK;
+    const Backend *backend = r->device.backend;
+    size_t params = r->layout->param_elements * sizeof(float), states = r->layout->state_elements * sizeof(float);
+    float *host = calloc(1, params + states + sizeof(float));
+    if (!host) return FAIL(ERR_MEMORY, "starting values (%zu MiB)", (params + states) >> 20);
+    float *host_states = host + r->layout->param_elements;
+    layout_init_params(r->layout, r->config.seed, host);
+    layout_init_states(r->layout, host_states);
+    TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params));
+    if (r->ema) TRY_OUT(backend->upload(&r->device, r->ema, host, params));
+    for (int t = 0; t < r->config.local; t++) {
+        TRY_OUT(backend->upload(&r->device, r->state[t], host_states, states));
+        if (r->ema_state[t]) TRY_OUT(backend->upload(&r->device, r->ema_state[t], host_states, states));
+    }
+    TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
+out:
+    free(host);
+    return st;
+}
+
+Status replica_create(const ReplicaConfig *config, Replica **made)
+{
+    Status st = OK;
+    Replica *r = calloc(1, sizeof *r);
+    if (!r) return FAIL(ERR_MEMORY, "replica");
+    r->config = *config;
+    TRY_OUT(config->backend->open(&config->device, &r->device));
+    TRY_OUT(segments_create(&r->device, config->record, &r->recorded));
+    TRY_OUT(programs_create(r));
+    TRY_OUT(arenas_create(r));
+    TRY_OUT(tower_states_create(r));
+    TRY_OUT(optimizer_create(r));
+    TRY_OUT(optimizer_segments_create(r));
+    TRY_OUT(ranges_create(r));
+    TRY_OUT(kept_create(r));
+    programs_bind(r);
+    TRY_OUT(values_start(r));
+    *made = r;
+    r = NULL;
+out:
+    replica_destroy(r);
+    return st;
+}
+
+static void release(Replica *r, void *memory)
+{
+    if (memory) r->device.backend->release(&r->device, memory);
+}
+
+void replica_destroy(Replica *r)
+{
+    if (!r) return;
+    segments_destroy(r->recorded);
+    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
+        program_destroy(&r->train[i]);
+        program_destroy(&r->eval[i]);
+    }
+    r->arena[ARENA_GRAD] = NULL;
+    comm_memory_destroy(&r->device, &r->grad_memory);
+    for (int a = 0; a < ARENA_COUNT; a++) release(r, r->arena[a]);
+    for (int t = 0; t < r->config.local; t++) {
+        if (r->state) release(r, r->state[t]);
+        if (r->stat) release(r, r->stat[t]);
+        if (r->ema_state) release(r, r->ema_state[t]);
+        if (r->correct) release(r, r->correct[t]);
+        if (r->grad_sum) release(r, r->grad_sum[t]);
+        if (r->stat_mean) release(r, r->stat_mean[t]);
+    }
+    for (int s = 0; s < OPTIMIZER_SLOTS; s++) release(r, r->slot[s]);
+    void *singles[] = {r->ema, r->eval_state, r->scalars, r->square, r->one, r->keep_decay, r->half};
+    for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) release(r, singles[i]);
+    if (r->device.backend) r->device.backend->close(&r->device);
+    layout_destroy(r->layout);
+    free(r->state);
+    free(r->stat);
+    free(r->ema_state);
+    free(r->correct);
+    free(r->grad_sum);
+    free(r->stat_mean);
+    free(r->stat_count);
+    free(r->ranges);
+    free(r->segments);
+    free(r);
+}
+
+Program *replica_program(Replica *r, bool training, int32_t n)
+{
+    Program *programs = training ? r->train : r->eval;
+    for (int i = 0; i < REPLICA_PROGRAMS; i++)
+        if (programs[i].plan && programs[i].n == n) return &programs[i];
+    return NULL;
+}
+
+/* ---- one tower's turn */
+
+/* to[i] = to[i] (+ or *) by[i] */
+static Status floats_change(Replica *r, OpKind kind, const char *name, float *to, const float *by, size_t count)
+{
+    Tensor t = {.shape = {1, (int32_t)count, 1, 1}, .dtype = DTYPE_F32, .pitch = (int64_t)count};
+    OpCall call = {.kind = kind, .name = name, .in_count = 2, .in = {t, t}, .out = {t}, .out_count = 1};
+    const OpKernel *kernel = r->device.backend->kernels[kind];
+    call.in[0].data = call.out[0].data = to;
+    call.in[1].data = (void *)by;
+    if (kernel->prepare) TRY(kernel->prepare(&r->device, &call));
+    Status st = kernel->launch(&r->device, &call);
+    if (kernel->discard) kernel->discard(&r->device, &call);
+    return st;
+}
+
+void replica_scale_by(Replica *r, const float *scale)
+{
+    r->loss_scale = scale;
+}
+
+Status replica_scale(Replica *r, const Program *program)
+{
+    if (!r->loss_scale || !program->dloss.id) return OK;
+    return floats_change(r, OP_MUL, "loss scale", plan_tensor(program->plan, program->dloss).data, r->loss_scale, 1);
+}
+
+static Status upload_value(Replica *r, const Program *program, Value value, const void *host, size_t bytes)
+{
+    if (!value.id) return OK;
+    return r->device.backend->upload(&r->device, plan_tensor(program->plan, value).data, host, bytes);
+}
+
+static Status half_refresh(Replica *r)
+{
+    if (!r->half || !r->half_stale) return OK;
+    r->half_stale = false;
+    return r->device.backend->weights_copy(&r->device, r->arena[ARENA_PARAM], r->layout->param_elements, r->half,
+                                           r->config.program.compute);
+}
+
+Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, uint64_t seed, float scale)
+{
+    size_t n = (size_t)batch->n, image = (size_t)batch->canvas * (size_t)batch->canvas * (size_t)batch->c;
+    int32_t counter[4] = {(int32_t)(uint32_t)seed, (int32_t)(uint32_t)(seed >> 32), (int32_t)batch->step, batch->tower};
+    TRY(half_refresh(r));
+    TRY(upload_value(r, program, program->pixels, batch->pixels, n * image));
+    TRY(upload_value(r, program, program->labels, batch->labels, n * sizeof(int32_t)));
+    TRY(upload_value(r, program, program->augment, batch->augment, n * 4 * sizeof(int32_t)));
+    TRY(upload_value(r, program, program->counter, counter, sizeof counter));
+    TRY(upload_value(r, program, program->dloss, &scale, sizeof scale));
+    if (program->dloss.id) {
+        plan_bind(program->plan, ARENA_STATE, r->state[slot]);
+        plan_bind(program->plan, ARENA_STAT, r->stat[slot]);
+    }
+    return OK;
+}
+
+void replica_weights_changed(Replica *r)
+{
+    r->half_stale = true;
+}
+
+Status replica_read_loss(Replica *r, const Program *program, LossRead *read)
+{
+    float loss = 0, hits[2] = {0}, head[MODEL_HEADS] = {0};
+    const Backend *backend = r->device.backend;
+    TRY(backend->download(&r->device, &loss, plan_tensor(program->plan, program->loss).data, sizeof loss));
+    TRY(backend->download(&r->device, hits, plan_tensor(program->plan, program->hits).data, sizeof hits));
+    for (int i = 0; i < program->head_count; i++)
+        TRY(backend->download(&r->device, &head[i], plan_tensor(program->plan, program->head[i]).data, sizeof *head));
+    TRY(backend->finish(&r->device, LANE_COMPUTE));
+    *read = (LossRead){.sum = loss, .hits = {(int64_t)hits[0], (int64_t)hits[1]}};
+    for (int i = 0; i < program->head_count; i++) read->head[i] = head[i];
+    return OK;
+}
+
+Status replica_square_sum(Replica *r, const float *x, size_t count, double *sum)
+{
+    const Backend *backend = r->device.backend;
+    TRY(backend->square_sum(&r->device, x, count, r->square));
+    TRY(backend->download(&r->device, sum, r->square, sizeof *sum));
+    return backend->finish(&r->device, LANE_COMPUTE);
+}
+
+int replica_l2_parts(const Replica *r)
+{
+    return r->segment_count;
+}
+
+Status replica_l2_start(Replica *r, double *squares)
+{
+    for (int i = 0; i < r->segment_count; i++) {
+        const OptimizerSegment *segment = &r->segments[i];
+        if (segment->weight_decay == 0) continue;
+        TRY(r->device.backend->square_sum(&r->device, (float *)r->arena[ARENA_PARAM] + segment->first, segment->count,
+                                          &squares[i]));
+    }
+    return OK;
+}
+
+double replica_l2_end(const Replica *r, const double *squares)
+{
+    double l2 = 0;
+    for (int i = 0; i < r->segment_count; i++)
+        if (r->segments[i].weight_decay != 0) l2 += (double)r->segments[i].weight_decay * squares[i] / 2;
+    return l2;
+}
+
+/* ---- several batches in one update */
+
+/* sum[i] += x[i] */
+static Status floats_add(Replica *r, float *sum, const float *x, size_t count)
+{
+    return floats_change(r, OP_ADD, "gradients", sum, x, count);
+}
+
+Status replica_keep_start(Replica *r, int slot)
+{
+    const Backend *backend = r->device.backend;
+    r->stat_count[slot] = 0;
+    TRY(backend->fill(&r->device, r->stat_mean[slot], 0, r->layout->state_elements));
+    return backend->fill(&r->device, r->grad_sum[slot], 0, r->layout->param_elements);
+}
+
+Status replica_keep_statistics(Replica *r, int slot)
+{
+    size_t elements = r->layout->state_elements;
+    float before = (float)r->stat_count[slot], decay = before / (before + 1); /* the mean so far */
+    r->stat_count[slot]++;
+    if (!elements) return OK;
+    TRY(r->device.backend->upload(&r->device, r->keep_decay, &decay, sizeof decay));
+    return r->device.backend->average(&r->device, r->stat_mean[slot], r->stat[slot], NULL, r->keep_decay, elements,
+                                      r->one);
+}
+
+Status replica_keep_gradients(Replica *r, int slot)
+{
+    return floats_add(r, r->grad_sum[slot], r->arena[ARENA_GRAD], r->layout->param_elements);
+}
+
+Status replica_add_kept(Replica *r, int slot, size_t first, size_t count)
+{
+    return floats_add(r, (float *)r->arena[ARENA_GRAD] + first, r->grad_sum[slot] + first, count);
+}
+
+Status replica_drop_frozen(Replica *r, size_t first, size_t count)
+{
+    for (int i = 0; i < r->segment_count; i++) {
+        const OptimizerSegment *segment = &r->segments[i];
+        size_t from = segment->first > first ? segment->first : first,
+               end = segment->first + segment->count < first + count ? segment->first + segment->count : first + count;
+        if (segment->lr_factor != 0 || from >= end) continue;
+        TRY(r->device.backend->fill(&r->device, (float *)r->arena[ARENA_GRAD] + from, 0, end - from));
+    }
+    return OK;
+}
+
+/* ---- how many samples statistics are of */
+
+/* The number is exact, so that it does not depend on which towers share this process: of pixels in a sample there are a
+ * whole number. */
+float replica_correct(const Replica *r, size_t i, int64_t samples)
+{
+    double own = r->layout->state_correct[i];
+    if (!(own > 1)) return (float)own;
+    double pixels = round(own / (own - 1) / layout_samples(r)) * (double)samples;
+    return pixels > 1 ? (float)(pixels / (pixels - 1)) : 1;
+}
+
+Status replica_statistics_over(Replica *r, int slot, int64_t samples)
+{
+    Status st = OK;
+    size_t elements = r->layout->state_elements;
+    float *correct = calloc(elements + 1, sizeof *correct);
+    if (!correct) return FAIL(ERR_MEMORY, "correction of %zu statistics", elements);
+    for (size_t i = 0; i < elements; i++) correct[i] = replica_correct(r, i, samples);
+    TRY_OUT(r->device.backend->upload(&r->device, r->correct[slot], correct, elements * sizeof *correct));
+    TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
+out:
+    free(correct);
+    return st;
+}
+
+/* ---- the commit */
+
+static Status statistics_update(Replica *r, const bool *fed)
+{
+    const Backend *backend = r->device.backend;
+    const float *commit = &r->scalars->commit;
+    size_t elements = r->layout->state_elements;
+    for (int t = 0; elements && t < r->config.local; t++) {
+        const float *batch = r->stat_mean ? r->stat_mean[t] : r->stat[t];
+        for (int i = 0; fed[t] && i < r->range_count; i++) {
+            size_t first = r->ranges[i].first;
+            TRY(backend->average(&r->device, r->state[t] + first, batch + first, r->correct[t] + first,
+                                 &r->scalars->bn_decay, r->ranges[i].count, commit));
+        }
+        if (r->ema_state[t])
+            TRY(backend->average(&r->device, r->ema_state[t], r->state[t], NULL, &r->scalars->ema_decay, elements,
+                                 commit));
+    }
+    return OK;
+}
+
+Status replica_update(Replica *r, const bool *fed)
+{
+    OptimizerUpdate update = {
+        .hyper = r->config.optimizer,
+        .param = r->arena[ARENA_PARAM],
+        .grad = r->arena[ARENA_GRAD],
+        .slot = {r->slot[0], r->slot[1]},
+        .ema = r->ema,
+        .half = r->half,
+        .half_dtype = r->config.program.compute,
+        .segments = r->segments,
+        .segment_count = r->segment_count,
+        .scalars = r->scalars,
+    };
+    TRY(r->device.backend->optimizer_apply(&r->device, &update));
+    return statistics_update(r, fed);
+}

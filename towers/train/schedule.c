@@ -1,0 +1,123 @@
+/* Learning rates; formulas in schedule.h. A warm-up replaces the schedule's first steps. Staircase and pieces count
+ * from step 0 all the same; cosine and polynomial begin where the warm-up ends, so that there is no jump; one-cycle has
+ * its own rise and knows no warm-up. A staircase falls every int(epoch * decay_epochs) steps, not below
+ * min_lr. */
+#include "towers/train/schedule.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double ONE_CYCLE_RISE = 0.3;
+
+enum { PIECES_MAX = sizeof((Schedule *)0)->piece_lr / sizeof(double) };
+
+/* ---- "LR0;E1;LR1;..." */
+
+static Status read_number(const char *text, const char **at, double *value)
+{
+    char *end = NULL;
+    size_t length = strspn(*at, "0123456789.eE+-"); /* no blanks, names or hexadecimals, which strtod would take */
+    *value = strtod(*at, &end);
+    if (length == 0 || end != *at + length || !isfinite(*value) || *value < 0)
+        return FAIL(ERR_ARG, "learning rates '%s': character %d: wanted a number >= 0", text, (int)(*at - text) + 1);
+    *at = end;
+    return OK;
+}
+
+static Status read_separator(const char *text, const char **at)
+{
+    if (**at != ';')
+        return FAIL(ERR_ARG, "learning rates '%s': character %d: wanted ';' (LR0;EPOCH1;LR1;...)", text,
+                    (int)(*at - text) + 1);
+    ++*at;
+    return OK;
+}
+
+static Status read_piece(const char *text, const char **at, Schedule *s)
+{
+    double epoch = 0;
+    const char *start = *at;
+    if (s->pieces == PIECES_MAX) return FAIL(ERR_ARG, "learning rates '%s': more than %d pieces", text, PIECES_MAX);
+    if (s->pieces > 0) {
+        TRY(read_number(text, at, &epoch));
+        if (epoch <= s->piece_epoch[s->pieces - 1])
+            return FAIL(ERR_ARG, "learning rates '%s': character %d: wanted an epoch after %g, found %g", text,
+                        (int)(start - text) + 1, s->piece_epoch[s->pieces - 1], epoch);
+        TRY(read_separator(text, at));
+    }
+    TRY(read_number(text, at, &s->piece_lr[s->pieces]));
+    s->piece_epoch[s->pieces++] = epoch;
+    return OK;
+}
+
+Status schedule_parse_pieces(const char *text, Schedule *schedule)
+{
+    Schedule s = *schedule;
+    const char *at = text;
+    s.kind = SCHEDULE_PIECEWISE;
+    s.pieces = 0;
+    TRY(read_piece(text, &at, &s));
+    while (*at) {
+        TRY(read_separator(text, &at));
+        TRY(read_piece(text, &at, &s));
+    }
+    s.lr = s.piece_lr[0];
+    *schedule = s;
+    return OK;
+}
+
+/* ---- the rate at a step */
+
+static double staircase(const Schedule *s, int64_t step, double epoch_steps)
+{
+    double decay_steps = floor(epoch_steps * s->decay_epochs);
+    if (!(s->decay_epochs > 0)) return s->lr;
+    if (decay_steps < 1) decay_steps = 1;
+    return fmax(s->min_lr, s->lr * pow(s->decay_rate, floor((double)step / decay_steps)));
+}
+
+static double piecewise(const Schedule *s, int64_t step, int64_t steps_per_epoch)
+{
+    double lr = s->lr;
+    for (int i = 0; i < s->pieces; i++)
+        if ((double)step >= floor(s->piece_epoch[i] * (double)steps_per_epoch)) lr = s->piece_lr[i];
+    return lr;
+}
+
+/* How far `step` is from `start` to `end`: 0 to 1. */
+static double progress(double step, double start, double end)
+{
+    if (step >= end) return 1;
+    return step <= start ? 0 : (step - start) / (end - start);
+}
+
+static double cosine(double high, double low, double t)
+{
+    return low + (high - low) * (1 + cos(M_PI * t)) / 2;
+}
+
+static double one_cycle(const Schedule *s, double step, double total)
+{
+    double top = ONE_CYCLE_RISE * total;
+    if (step < top) return s->min_lr + (s->lr - s->min_lr) * step / top;
+    return cosine(s->lr, s->min_lr, progress(step, top, total));
+}
+
+double schedule_lr(const Schedule *s, int64_t step, int64_t steps_per_epoch, int64_t total_steps)
+{
+    double warmup = s->kind == SCHEDULE_ONE_CYCLE ? 0 : floor(s->warmup_epochs * (double)steps_per_epoch);
+    double first = s->kind == SCHEDULE_PIECEWISE && s->pieces > 0 ? s->piece_lr[0] : s->lr;
+    if ((double)step < warmup) return s->warmup_lr + (first - s->warmup_lr) * (double)step / warmup;
+    double t = progress((double)step, warmup, (double)total_steps);
+    switch (s->kind) {
+    case SCHEDULE_EXPONENTIAL: return staircase(s, step, s->epoch_steps > 0 ? s->epoch_steps : (double)steps_per_epoch);
+    case SCHEDULE_STEP: return staircase(s, step, (double)steps_per_epoch);
+    case SCHEDULE_PIECEWISE: return piecewise(s, step, steps_per_epoch);
+    case SCHEDULE_COSINE: return cosine(s->lr, s->min_lr, t);
+    case SCHEDULE_POLYNOMIAL: return s->min_lr + (s->lr - s->min_lr) * pow(1 - t, s->power);
+    case SCHEDULE_ONE_CYCLE: return one_cycle(s, (double)step, (double)total_steps);
+    case SCHEDULE_CONSTANT: break;
+    }
+    return s->lr;
+}

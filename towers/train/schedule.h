@@ -1,0 +1,33 @@
+/* Learning rate as a function of the step. Pure; steps count from 0, `steps_per_epoch` >= 1.
+ * t / T below runs from 0 at the end of the warm-up (one-cycle: at step 0) to 1 at total_steps and stays there. */
+#ifndef TOWERS_TRAIN_SCHEDULE_H
+#define TOWERS_TRAIN_SCHEDULE_H
+
+#include "kernels/status.h"
+
+#include <stdint.h>
+
+typedef enum ScheduleKind {
+    SCHEDULE_CONSTANT = 0,
+    SCHEDULE_EXPONENTIAL, /* lr * rate ^ floor(step / int(epoch_steps * decay_epochs)): TensorFlow's staircase */
+    SCHEDULE_STEP,        /* the same with whole steps an epoch: PyTorch's */
+    SCHEDULE_PIECEWISE,   /* "LR0;E1;LR1;E2;LR2" */
+    SCHEDULE_COSINE,      /* min_lr + (lr - min_lr) (1 + cos(pi t / T)) / 2 */
+    SCHEDULE_POLYNOMIAL,  /* min_lr + (lr - min_lr) (1 - t / T) ^ power */
+    SCHEDULE_ONE_CYCLE    /* linear from min_lr to lr over the first 30 %, cosine down; no warm-up */
+} ScheduleKind;
+
+typedef struct Schedule {
+    ScheduleKind kind;
+    double lr, min_lr;
+    double decay_rate, decay_epochs, power;
+    double epoch_steps;              /* of exponential: samples / batch, not rounded; 0: steps_per_epoch */
+    double warmup_epochs, warmup_lr; /* linear from warmup_lr to lr */
+    int pieces;
+    double piece_lr[16], piece_epoch[16]; /* piece_lr[i] from piece_epoch[i] on; piece_epoch[0] = 0 */
+} Schedule;
+
+NODISCARD Status schedule_parse_pieces(const char *text, Schedule *schedule); /* ERR_ARG naming the place */
+double schedule_lr(const Schedule *schedule, int64_t step, int64_t steps_per_epoch, int64_t total_steps);
+
+#endif

@@ -1,0 +1,148 @@
+/* What is remembered of a step: the ledger's rows, the sums of the epoch, a row of metrics; see step.h. */
+#include "towers/train/step.h"
+
+#include "towers/train/summary.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double LOSS_DECAY = 0.9; /* of the averaged losses */
+
+void step_to_ledger(TowerProcess *p, const Step *step)
+{
+    for (int t = 0; t < p->ledger->towers; t++) {
+        LedgerRow *row = ledger_row(p->ledger, t, step->number);
+        const TowerTally *found = &step->found[t];
+        row->loss = found->loss;
+        memcpy(row->head, found->head, sizeof row->head);
+        row->loss_finite = found->loss_finite;
+        row->grad_finite = found->grad_finite;
+        row->grad_norm = found->grad_norm;
+        for (int k = 0; k < 2; k++) row->hits[k] = found->hits[k];
+        row->step = step->number;
+    }
+}
+
+void step_to_epoch(TowerProcess *p, const Step *step)
+{
+    double sum = 0;
+    for (int t = 0; t < p->ledger->towers; t++) {
+        const TowerTally *found = &step->found[t];
+        sum += found->loss.sum;
+        p->run.epoch_count += found->loss.count;
+        p->run.epoch_hits += found->hits[0];
+    }
+    p->run.epoch_sum += sum;
+    p->run.epoch_constant_sum += sum / (double)full_step(p->job);
+}
+
+static void run_show(TowerProcess *p, const Step *step)
+{
+    const TrainJob *job = p->job;
+    LedgerRun *run = &p->ledger->run;
+    double loss = reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, full_step(job));
+    LedgerShown shown = {p->done, step->samples, loss + (job->report_l2 ? step->l2 : 0), step->lr, step->seconds};
+    run->shown[p->done % LEDGER_STEPS] = shown;
+    atomic_store(&run->skipped, p->run.skipped);
+    atomic_store(&run->overflows, p->run.overflows);
+    atomic_store(&run->step, p->done);
+}
+
+/* The original trainer's averages of losses: decay 0.9 from zero, corrected for the start. A loss that is not finite
+ * would stay in them for ever and is left out. */
+static void averages_move(RunState *run, double base, double total, StepRecord *rec)
+{
+    if (isfinite(base) && isfinite(total)) {
+        run->base_average = LOSS_DECAY * run->base_average + (1 - LOSS_DECAY) * base;
+        run->total_average = LOSS_DECAY * run->total_average + (1 - LOSS_DECAY) * total;
+        run->averaged++;
+    }
+    double weight = 1 - pow(LOSS_DECAY, (double)run->averaged);
+    rec->averages = run->averaged > 0;
+    rec->base_average = rec->averages ? run->base_average / weight : 0;
+    rec->total_average = rec->averages ? run->total_average / weight : 0;
+}
+
+/* The mean loss of each head over all towers, divided like the loss; returns how many heads there are, 0 for one. */
+static int heads_mean(const TowerProcess *p, const Step *step, double mean[MODEL_HEADS])
+{
+    TowerLoss head[TOWERS_MAX];
+    int count = p->replica->train[0].head_count;
+    for (int i = 0; i < count; i++) {
+        for (int t = 0; t < p->ledger->towers; t++) {
+            const TowerTally *found = &step->found[t];
+            head[t] = (TowerLoss){found->head[i], found->loss.count, found->loss.finite};
+        }
+        mean[i] = mean_loss(head, p->ledger->towers, p->job->divisor, full_step(p->job));
+    }
+    return count;
+}
+
+/* What a record points to, a number for each tower or head. */
+typedef struct StepColumns {
+    double norm[TOWERS_MAX], head[MODEL_HEADS];
+    int64_t arrival[TOWERS_MAX], hits; /* microseconds after the step began; of all towers */
+    int heads;
+    PhaseRecord phases;
+} StepColumns;
+
+static void columns_fill(const TowerProcess *p, const Step *step, StepColumns *columns)
+{
+    columns->hits = 0;
+    columns->heads = heads_mean(p, step, columns->head);
+    phases_read(p, step->number, &columns->phases);
+    for (int t = 0; t < p->ledger->towers; t++) {
+        const LedgerRow *row = ledger_row(p->ledger, t, step->number);
+        columns->norm[t] = step->found[t].grad_norm;
+        columns->arrival[t] = (row->arrival_ns - step->started_ns) / 1000;
+        columns->hits += step->found[t].hits[0];
+    }
+}
+
+static StepRecord record_of(const TowerProcess *p, const Step *step, const StepColumns *columns)
+{
+    double mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, full_step(p->job));
+    return (StepRecord){
+        .step = step->number,
+        .epoch = (step->number - 1) / p->steps_per_epoch,
+        .lr = step->lr,
+        .images = step->samples,
+        .images_per_sec = (double)step->samples / step->seconds,
+        .tower = step->loss,
+        .towers = p->ledger->towers,
+        .mean_loss = mean,
+        .base_loss = mean,
+        .total_loss = mean + step->l2,
+        .head_loss = columns->head,
+        .heads = columns->heads,
+        .l2_loss = step->l2,
+        .grad_norm = step->grad_norm,
+        .tower_grad_norm = columns->norm,
+        .arrival_us = columns->arrival,
+        .data_us = columns->phases.us[0],
+        .copy_us = columns->phases.us[1],
+        .forward_us = columns->phases.us[2],
+        .backward_us = columns->phases.us[3],
+        .slow_tower = columns->phases.slow_tower,
+        .slow_phase = columns->phases.slow_phase,
+        .top1 = step->samples ? (double)columns->hits / (double)step->samples : 0,
+        .skipped = !step->commit,
+        .loss_scale = loss_is_scaled(p->job) ? (double)step->loss_scale : 0,
+        .overflow = step->overflow,
+    };
+}
+
+Status step_record(TowerProcess *p, const Step *step)
+{
+    StepColumns columns;
+    TRY(phases_watch(p, step->number));
+    columns_fill(p, step, &columns);
+    StepRecord record = record_of(p, step, &columns);
+    averages_move(&p->run, record.base_loss, record.total_loss, &record);
+    if (p->done == step->number) run_show(p, step); /* not one that ends the run */
+    TRY(metrics_step(p->metrics, &record));
+    if (step->commit) TRY(summary_step(p, step->number));
+    const char *warning = metrics_warning(p->metrics);
+    if (warning) ledger_note(p->ledger, "%s", warning);
+    return OK;
+}

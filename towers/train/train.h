@@ -1,0 +1,121 @@
+/* TrainJob: everything a training run is, as data. Filled by the command line, run by the supervisor and the tower
+ * processes. */
+#ifndef TOWERS_TRAIN_TRAIN_H
+#define TOWERS_TRAIN_TRAIN_H
+
+#include "kernels/backend.h"
+#include "nccl_sync/bn_stats.h"
+#include "nccl_sync/mean_loss.h"
+#include "nccl_sync/sdc.h"
+#include "towers/data/dataset.h"
+#include "towers/data/share.h"
+#include "towers/graph/model.h"
+#include "towers/train/ledger.h"
+#include "towers/train/program.h"
+#include "towers/train/schedule.h"
+
+enum { GPUS_MAX = 64 };
+
+typedef struct TrainJob {
+    /* what is learnt */
+    ProgramConfig program;       /* of training; evaluation differs in `training` alone */
+    const Dataset *train, *test; /* borrowed, opened before the fork; test may be NULL */
+
+    /* towers */
+    const Backend *backend;
+    Shares shares;
+    int processes, threads; /* threads of each tower */
+    int gpu[GPUS_MAX], gpu_count;
+    bool deterministic;
+    bool tf32;        /* f32 products on a GPU: DeviceConfig.tf32 */
+    bool graphs;      /* repeat a step's launches as CUDA graphs, on a GPU */
+    bool winograd;    /* 3x3 convolutions on a CPU: DeviceConfig.winograd */
+    bool direct_bf16; /* likewise */
+    bool direct_f32;  /* likewise */
+
+    /* optimization */
+    OptimizerHyper optimizer;
+    double weight_decay;
+    bool decay_all;     /* also batch norm and biases */
+    const char *freeze; /* parameters that stay: patterns for fnmatch, comma separated; NULL */
+    Schedule schedule;
+    int accumulate;            /* global batches of one step; the last step of an epoch may have fewer */
+    int64_t epochs, max_steps; /* whichever ends first; max_steps -1 = none */
+    double clip_norm;          /* global norm; 0 = off */
+    double ema_decay;          /* 0 = off */
+    double bn_decay;           /* of the running averages: running = decay running + (1 - decay) batch */
+    BnStats bn_stats;
+    LossDivisor divisor;
+    uint64_t seed;
+
+    /* data */
+    bool augment, flip;
+    int32_t pad;
+    int workers;
+    int32_t eval_batch;
+
+    /* truth and safety */
+    LossReport report;
+    bool report_l2; /* add the L2 term to the loss that is shown */
+    NanCheck nan_check;
+    NanPolicy nan_policy;
+    int nan_limit;        /* steps skipped in a row, or rollbacks of the run, before it ends all the same */
+    bool self_test;       /* of the collectives, before the first step */
+    int64_t sdc_check;    /* steps between comparisons of all replicas; 0 = never */
+    SdcPolicy sdc_policy; /* when they differ */
+    int64_t comm_timeout_ms;
+    double loss_scale; /* in f16; 0: found while training */
+
+    /* the sum over GPUs: CommConfig */
+    Dtype reduce_dtype;
+    bool reduce_ordered;
+    int nccl_ctas;
+    size_t bucket_bytes; /* of gradients, summed at once; 0: as usual */
+
+    /* records */
+    const char *run_dir;
+    const char *args_yaml, *env_json; /* texts for the run directory */
+    const char *settings;             /* what must not change on resume: lines "key: value" */
+    bool resume;                      /* from the newest checkpoint of run_dir, if there is one */
+    const char *resume_path;          /* or from this one; NULL */
+    const char *initial_weights;      /* safetensors to start from; NULL */
+    bool reset_head;                  /* leave its classifiers out */
+    int64_t checkpoint_steps;         /* 0 = every epoch */
+    double checkpoint_minutes;
+    int keep;
+    int log_interval, event_interval;
+    int eval_interval; /* epochs, and at the end; 0 = never */
+    bool quiet, color, tty, towers_view;
+    bool log_tf2016; /* the console speaks as the original trainer */
+
+    /* benchmarks: called by rank 0's process after every step; context must be shared memory if the caller is to read
+     * it. The rows of step - 1 are complete in the ledger, those of `step` up to the sum. */
+    void (*on_step)(void *context, Ledger *ledger, int64_t step, double seconds, double loss);
+    void *on_step_context;
+} TrainJob;
+
+/* Numbers that follow from a job. A step is one update; it takes `accumulate` global batches of one epoch. */
+int64_t job_batches_per_epoch(const TrainJob *job);
+int64_t job_steps_per_epoch(const TrainJob *job);
+/* The first global batch of a step, counted from the start of the run. */
+int64_t job_first_batch(const TrainJob *job, int64_t step);
+int64_t job_total_steps(const TrainJob *job);
+int job_first_tower(const TrainJob *job, int process); /* towers of process p: [first(p), first(p + 1)) */
+
+typedef struct TrainResult {
+    int64_t step;
+    double test_top1, test_top5, best_top1;
+    int signal; /* that asked for the stop, or 0 */
+} TrainResult;
+
+/* Run it: forks the towers, shows the console, waits. The status is the root cause of a failure. */
+NODISCARD Status train_run(const TrainJob *job, TrainResult *result);
+
+/* The steps alone, for benchmarks: no records, no evaluation, no checkpoints; job->on_step hears of each. Here and
+ * below *signal_number receives the number of the signal that asked for a stop, or 0. */
+NODISCARD Status train_timed(const TrainJob *job, int *signal_number);
+
+/* Evaluate weights: every sample exactly once. */
+NODISCARD Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, int *signal_number);
+
+#endif
