@@ -1,7 +1,7 @@
 /* The table of models; see models.h. */
 #include "inception/models.h"
 
-#include "inception/options.h"
+#include "inception/cli/options.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef TOWERS_INCEPTION_RECIPE_H
 #define TOWERS_INCEPTION_RECIPE_H
 
-#include "inception/options.h"
+#include "inception/cli/options.h"
 
 typedef struct Recipe {
     const char *name, *text; /* "tf2016"; its first line is a comment that says what it is */

@@ -1,6 +1,6 @@
 /* The YAML subset: what is read and where it stood, and a message with name:line:column for everything that is
  * refused. */
-#include "inception/config.h"
+#include "inception/cli/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Doctor's verdicts: a healthy machine has no complaint; each single fault is found, with the command that mends it. */
-#include "inception/doctor.h"
+#include "inception/cli/doctor.h"
 
 #include <jansson.h>
 #include <setjmp.h>

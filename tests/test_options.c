@@ -1,5 +1,5 @@
 /* The command line: every origin, their order, exact numbers, exclusive pairs, near names, and texts that read back. */
-#include "inception/options.h"
+#include "inception/cli/options.h"
 
 #include <float.h>
 #include <locale.h>
@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "inception/help.h"
-#include "inception/values.h"
+#include "inception/cli/help.h"
+#include "inception/cli/values.h"
 
 enum { ARGUMENTS_MAX = 32 };
 

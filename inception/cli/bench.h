@@ -1,0 +1,11 @@
+/* bench: training steps on made-up data, timed. Prints the lines that tf_cnn_benchmarks prints, so its scripts can read
+ * them. */
+#ifndef TOWERS_INCEPTION_CLI_BENCH_H
+#define TOWERS_INCEPTION_CLI_BENCH_H
+
+#include "inception/cli/job.h"
+
+NODISCARD Status bench_open(Options *options, JobFiles *files);
+NODISCARD Status bench_run(const Options *options, JobFiles *files, int *signal_number); /* as train_timed */
+
+#endif

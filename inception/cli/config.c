@@ -1,0 +1,239 @@
+/* The reader of config.h: libyaml's events, of which only those of a flat mapping of scalars are let through.
+ *
+ * libyaml (https://pyyaml.org/wiki/LibYAML) finds the syntax and the marks; all limits are here. It is fed from memory
+ * and stopped at the first event that is not wanted, so depth bombs are never followed and aliases never expanded. */
+#include "inception/cli/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <yaml.h>
+
+typedef struct Reader {
+    const char *name; /* borrowed: "train.yaml" */
+    ConfigVisit visit;
+    void *context;
+    yaml_parser_t parser; /* owned */
+} Reader;
+
+static Status refuse(const Reader *reader, yaml_mark_t mark, const char *what)
+{
+    return FAIL(ERR_ARG, "%s:%zu:%zu: %s", reader->name, mark.line + 1, mark.column + 1, what);
+}
+
+/* libyaml's own complaint about the syntax, at the place it names. */
+static Status refuse_syntax(const Reader *reader)
+{
+    const yaml_parser_t *p = &reader->parser;
+    if (p->error == YAML_MEMORY_ERROR) return FAIL(ERR_MEMORY, "%s: no memory to read it", reader->name);
+    if (p->error == YAML_READER_ERROR)
+        return FAIL(ERR_ARG, "%s: byte %zu: %s; a configuration file is UTF-8 text", reader->name,
+                    p->problem_offset + 1, p->problem ? p->problem : "cannot be read");
+    return FAIL(ERR_ARG, "%s:%zu:%zu: not YAML: %s%s%s", reader->name, p->problem_mark.line + 1,
+                p->problem_mark.column + 1, p->problem ? p->problem : "syntax error", p->context ? ", " : "",
+                p->context ? p->context : "");
+}
+
+static Status next_event(Reader *reader, yaml_event_t *event)
+{
+    return yaml_parser_parse(&reader->parser, event) ? OK : refuse_syntax(reader);
+}
+
+/* Why this event cannot stand where a plain or quoted scalar must stand; NULL if it is one. */
+static const char *scalar_objection(const yaml_event_t *event)
+{
+    if (event->type == YAML_ALIAS_EVENT) return "an alias (*name) is not allowed: write the value";
+    if (event->type == YAML_SEQUENCE_START_EVENT) return "a list in [] or with dashes is not allowed: write 0,1,2";
+    if (event->type == YAML_MAPPING_START_EVENT) return "a nested mapping is not allowed: one 'flag: value' a line";
+    if (event->type != YAML_SCALAR_EVENT) return "a value is missing";
+    if (event->data.scalar.anchor) return "an anchor (&name) is not allowed";
+    if (event->data.scalar.tag) return "a tag (!name) is not allowed";
+    if (event->data.scalar.style == YAML_LITERAL_SCALAR_STYLE || event->data.scalar.style == YAML_FOLDED_SCALAR_STYLE)
+        return "a block of text (| or >) is not allowed: write the value behind the colon";
+    if (event->start_mark.line != event->end_mark.line) return "a value over several lines is not allowed";
+    if (memchr(event->data.scalar.value, 0, event->data.scalar.length)) return "a NUL character is not allowed";
+    return NULL;
+}
+
+static Status check_scalar(const Reader *reader, const yaml_event_t *event)
+{
+    const char *objection = scalar_objection(event);
+    return objection ? refuse(reader, event->start_mark, objection) : OK;
+}
+
+static Status visit_pair(Reader *reader, const yaml_event_t *key, const yaml_event_t *value)
+{
+    TRY(check_scalar(reader, value));
+    ConfigEntry entry = {
+        .key = (const char *)key->data.scalar.value,
+        .value = (const char *)value->data.scalar.value,
+        .quoted = value->data.scalar.style != YAML_PLAIN_SCALAR_STYLE,
+        .key_line = (int)key->start_mark.line + 1,
+        .key_column = (int)key->start_mark.column + 1,
+        .line = (int)value->start_mark.line + 1,
+        .column = (int)value->start_mark.column + 1,
+    };
+    if (!value->data.scalar.length)
+        return FAIL(ERR_ARG, "%s:%d:%d: '%s' has no value; leave the line out to keep the default", reader->name,
+                    entry.key_line, entry.key_column, entry.key);
+    return reader->visit(reader->context, &entry);
+}
+
+/* One "key: value", its key already read. */
+static Status read_pair(Reader *reader, const yaml_event_t *key)
+{
+    TRY(check_scalar(reader, key));
+    yaml_event_t value;
+    TRY(next_event(reader, &value));
+    Status st = visit_pair(reader, key, &value);
+    yaml_event_delete(&value);
+    return st;
+}
+
+static Status read_mapping(Reader *reader)
+{
+    for (bool more = true; more;) {
+        yaml_event_t key;
+        TRY(next_event(reader, &key));
+        more = key.type != YAML_MAPPING_END_EVENT;
+        Status st = more ? read_pair(reader, &key) : OK;
+        yaml_event_delete(&key);
+        if (st != OK) return st;
+    }
+    return OK;
+}
+
+/* The head of the only mapping; *enter tells whether there is one to read. */
+static Status check_root(const Reader *reader, const yaml_event_t *event, bool *enter)
+{
+    *enter = event->type == YAML_MAPPING_START_EVENT;
+    if (!*enter) {
+        bool nothing = event->type == YAML_SCALAR_EVENT && event->data.scalar.length == 0 && !event->data.scalar.tag &&
+                       !event->data.scalar.anchor && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+        return nothing ? OK : refuse(reader, event->start_mark, "not 'flag: value' lines, as 'batch-size: 32'");
+    }
+    if (event->data.mapping_start.anchor) return refuse(reader, event->start_mark, "an anchor (&name) is not allowed");
+    if (event->data.mapping_start.tag) return refuse(reader, event->start_mark, "a tag (!name) is not allowed");
+    if (event->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE)
+        return refuse(reader, event->start_mark, "a mapping in {} is not allowed: one 'flag: value' a line");
+    return OK;
+}
+
+static Status read_root(Reader *reader)
+{
+    yaml_event_t event;
+    bool enter = false;
+    TRY(next_event(reader, &event));
+    Status st = check_root(reader, &event, &enter);
+    yaml_event_delete(&event);
+    if (st == OK && enter) st = read_mapping(reader);
+    return st;
+}
+
+/* One event between the documents: does the only one begin here, or does the stream end? */
+static Status read_boundary(Reader *reader, bool first, bool *begins, bool *ends)
+{
+    yaml_event_t event;
+    Status st = OK;
+    TRY(next_event(reader, &event));
+    *begins = event.type == YAML_DOCUMENT_START_EVENT;
+    *ends = event.type == YAML_STREAM_END_EVENT;
+    if (*begins && !first)
+        st = refuse(reader, event.start_mark, "a second document (---) is not allowed");
+    else if (*begins &&
+             (event.data.document_start.version_directive ||
+              event.data.document_start.tag_directives.start != event.data.document_start.tag_directives.end))
+        st = refuse(reader, event.start_mark, "a directive (%YAML, %TAG) is not allowed");
+    yaml_event_delete(&event);
+    return st;
+}
+
+static Status read_stream(Reader *reader)
+{
+    bool begins = false, ends = false, first = true;
+    while (!ends) {
+        TRY(read_boundary(reader, first, &begins, &ends));
+        if (begins) TRY(read_root(reader));
+        first = first && !begins;
+    }
+    return OK;
+}
+
+/* libyaml lets tabs pass between tokens; here they are refused everywhere, since nobody sees them. */
+static Status check_tabs(const Reader *reader, const char *text, size_t count)
+{
+    const char *tab = memchr(text, '\t', count);
+    if (!tab) return OK;
+    yaml_mark_t mark = {0};
+    for (const char *p = text; p < tab; p++) {
+        mark.column = *p == '\n' ? 0 : mark.column + 1;
+        mark.line += *p == '\n';
+    }
+    return refuse(reader, mark, "a tab is not allowed: use spaces");
+}
+
+Status config_parse(const char *name, const void *bytes, size_t count, ConfigVisit visit, void *context)
+{
+    Reader reader = {.name = name, .visit = visit, .context = context};
+    const char *text = bytes;
+    if (count > CONFIG_MAX_BYTES)
+        return FAIL(ERR_ARG, "%s: %zu bytes; a configuration file has at most %d", name, count, CONFIG_MAX_BYTES);
+    if (count >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) { /* a byte order mark */
+        text += 3;
+        count -= 3;
+    }
+    if (!count) return OK;
+    TRY(check_tabs(&reader, text, count));
+    if (!yaml_parser_initialize(&reader.parser)) return FAIL(ERR_MEMORY, "%s: no memory to read it", name);
+    yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text, count);
+    Status st = read_stream(&reader);
+    yaml_parser_delete(&reader.parser);
+    return st;
+}
+
+static Status check_regular(const char *path, int file)
+{
+    struct stat status;
+    if (fstat(file, &status)) return FAIL(ERR_ARG, "cannot read '%s': %s", path, strerror(errno));
+    if (!S_ISREG(status.st_mode)) return FAIL(ERR_ARG, "cannot read '%s': not a regular file", path);
+    return OK;
+}
+
+Status config_load(const char *path, char **bytes, size_t *count)
+{
+    Status st = OK;
+    size_t used = 0;
+    ssize_t got = 1;
+    char *text = NULL;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make us wait; it is refused below */
+    if (file < 0) return FAIL(ERR_ARG, "cannot open '%s': %s", path, strerror(errno));
+    TRY_OUT(check_regular(path, file));
+    text = malloc(CONFIG_MAX_BYTES + 1);
+    if (!text) {
+        st = FAIL(ERR_MEMORY, "%s: no memory to read it", path);
+        goto out;
+    }
+    while (got && used <= CONFIG_MAX_BYTES) {
+        got = read(file, text + used, CONFIG_MAX_BYTES + 1 - used);
+        if (got < 0 && errno != EINTR) {
+            st = FAIL(ERR_ARG, "cannot read '%s': %s", path, strerror(errno));
+            goto out;
+        }
+        if (got > 0) used += (size_t)got;
+    }
+    if (used > CONFIG_MAX_BYTES) {
+        st = FAIL(ERR_ARG, "%s: larger than %d bytes; this is not a configuration file", path, CONFIG_MAX_BYTES);
+        goto out;
+    }
+    *bytes = text;
+    *count = used;
+    text = NULL;
+out:
+    free(text);
+    close(file);
+    return st;
+}

@@ -1,0 +1,53 @@
+/* Doctor: what this machine offers to towers, what stands in the way, and the command that mends it.
+ *
+ * Measuring (reads /proc, /sys, limits, backends) and judging (pure) are apart, so that every verdict can be tested
+ * without the machine that has the fault. Nothing is changed and no training is started. */
+#ifndef TOWERS_INCEPTION_CLI_DOCTOR_H
+#define TOWERS_INCEPTION_CLI_DOCTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kernels/status.h"
+
+enum { DOCTOR_LINE_BYTES = 320, DOCTOR_GPU_MAX = 16, DOCTOR_FINDING_MAX = 16 + DOCTOR_GPU_MAX };
+
+typedef struct DoctorMachine {
+    char cpu_model[128], cpu_features[128]; /* "" if unknown */
+    int cores_online, cores_allowed;        /* of the machine; of this process */
+    double cgroup_cores;                    /* quota of the container; 0: none */
+    int omp_threads;                        /* OMP_NUM_THREADS; 0: not set */
+    int64_t memory_bytes, memory_free_bytes;
+    int64_t cgroup_memory_bytes;                   /* limit of the container; 0: none */
+    int64_t shm_bytes, shm_free_bytes;             /* of /dev/shm; -1: it is not there */
+    int64_t open_files, locked_bytes, stack_bytes; /* soft limits; -1: unlimited */
+    bool cpu_works, cuda_works;
+    char cpu_backend[DOCTOR_LINE_BYTES]; /* what the backend says of itself, or why it is not there */
+    char cuda_backend[DOCTOR_LINE_BYTES];
+    char driver[128]; /* NVIDIA's kernel driver; "" if there is none */
+    int gpu_count;
+    char gpus[DOCTOR_GPU_MAX][DOCTOR_LINE_BYTES];
+} DoctorMachine;
+
+typedef enum DoctorVerdict { DOCTOR_FINE = 0, DOCTOR_HINT, DOCTOR_PROBLEM } DoctorVerdict;
+
+typedef struct DoctorFinding {
+    const char *topic; /* "shared memory" */
+    DoctorVerdict verdict;
+    char found[DOCTOR_LINE_BYTES];
+    char fix[DOCTOR_LINE_BYTES]; /* "" if there is nothing to mend */
+} DoctorFinding;
+
+typedef struct DoctorReport {
+    int count, hints, problems;
+    DoctorFinding findings[DOCTOR_FINDING_MAX];
+} DoctorReport;
+
+void doctor_measure(DoctorMachine *machine);
+void doctor_judge(const DoctorMachine *machine, DoctorReport *report);
+void doctor_print(const DoctorReport *report, bool color, FILE *to);
+/* {"problems": n, "hints": n, "findings": [{"topic", "verdict", "found", "fix"}]}, one line. */
+NODISCARD Status doctor_print_json(const DoctorReport *report, FILE *to);
+
+#endif

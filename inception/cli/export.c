@@ -1,0 +1,175 @@
+/* One weights file read, one written; see export.h. What the options leave open comes from the file: number of classes,
+ * variant, whether there is an auxiliary head. */
+#include "inception/cli/export.h"
+
+#include "towers/store/onnx.h"
+#include "towers/store/pretrained.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Export {
+    ProgramConfig config;
+    HeadNames heads;
+    const char *from, *to;
+    SafeTensors *file; /* owned */
+    /* owned */
+    Program training, evaluation;
+    Layout *layout;
+    WeightMap map;
+    float *params, *states;
+    WeightList list;
+} Export;
+
+/* ---- what the file tells */
+
+static bool has_part(const SafeTensors *file, const char *part)
+{
+    for (int i = 0; i < safetensors_count(file); i++)
+        if (!strncmp(safetensors_at(file, i)->name, part, strlen(part))) return true;
+    return false;
+}
+
+static int classes_of(const SafeTensors *file, const char *classifier)
+{
+    char name[ST_MAX_NAME];
+    snprintf(name, sizeof name, "%sweight", classifier);
+    const StTensor *t = safetensors_find(file, name);
+    return t && t->rank == 2 && t->dims[0] > 0 && t->dims[0] <= 1000000 ? (int)t->dims[0] : 0;
+}
+
+static const char *variant_of(const SafeTensors *file, const Model *model)
+{
+    const char *name = safetensors_metadata(file, "variant");
+    for (int i = 0; name && i < MODEL_VARIANTS && model->variants[i].name; i++)
+        if (!strcmp(model->variants[i].name, name)) return model->variants[i].name;
+    return "";
+}
+
+static Status file_ask(const Options *o, Export *x)
+{
+    ModelOptions *options = &x->config.options;
+    const char *model = safetensors_metadata(x->file, "model");
+    if (model && strcmp(model, x->config.model->name))
+        return FAIL(ERR_CHECKPOINT, "%s holds weights of %s, not of %s", x->from, model, x->config.model->name);
+    TRY(head_names(&x->config, &x->heads));
+    int classes = x->heads.count ? classes_of(x->file, x->heads.classifier[0]) : 0;
+    if (o->classes <= 0 && classes) options->classes = classes;
+    if (!o->variant) options->variant = variant_of(x->file, x->config.model);
+    for (int i = 1; i < x->heads.count; i++) options->aux = options->aux && has_part(x->file, x->heads.part[i]);
+    return OK;
+}
+
+/* PyTorch counts the batches that moved a layer's averages: one number for all layers, from any of them. */
+static int64_t batches_tracked(const SafeTensors *file)
+{
+    int64_t count = 0;
+    for (int i = 0; i < safetensors_count(file); i++) {
+        const StTensor *t = safetensors_at(file, i);
+        const char *last = strrchr(t->name, '.');
+        if (last && !strcmp(last, ".num_batches_tracked") && t->dtype == ST_I64 && t->bytes == sizeof count)
+            memcpy(&count, t->data, sizeof count);
+    }
+    return count < 0 ? 0 : count;
+}
+
+/* ---- reading */
+
+static Status graphs_make(Export *x)
+{
+    ProgramConfig config = x->config;
+    config.fuse_siblings = config.pool_behind_conv = false;
+    config.compute = DTYPE_F32;
+    config.training = true;
+    TRY(program_graph(&config, 1, &x->training));
+    TRY(layout_create(x->training.graph, &x->layout));
+    TRY(weight_map_create(x->layout, x->training.graph, &x->map));
+    config.training = false;
+    return program_graph(&config, 1, &x->evaluation);
+}
+
+static Status weights_read(Export *x)
+{
+    char absent[256];
+    x->params = calloc(x->layout->param_elements + 1, sizeof *x->params);
+    x->states = calloc(x->layout->state_elements + 1, sizeof *x->states);
+    if (!x->params || !x->states)
+        return FAIL(ERR_MEMORY, "the weights (%zu MiB)", x->layout->param_elements * sizeof *x->params >> 20);
+    TRY(pretrained_read(&x->map, &x->config, x->from, false, x->params, x->states, absent, sizeof absent));
+    TRY(weights_pack(&x->map, "", x->params, &x->list));
+    return states_pack(&x->map, "", x->states, batches_tracked(x->file), &x->list);
+}
+
+static void export_close(Export *x)
+{
+    weight_list_clear(&x->list);
+    weight_map_destroy(&x->map);
+    layout_destroy(x->layout);
+    program_destroy(&x->training);
+    program_destroy(&x->evaluation);
+    safetensors_close(x->file);
+    free(x->params);
+    free(x->states);
+}
+
+/* ---- writing */
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t a = strlen(text), b = strlen(end);
+    return a >= b && !strcmp(text + a - b, end);
+}
+
+/* PyTorch's own files, which are never written. */
+static bool is_pickle(const char *name)
+{
+    return ends_in(name, ".pth") || ends_in(name, ".pt") || ends_in(name, ".bin") || ends_in(name, ".ckpt");
+}
+
+static Status weights_write(const Export *x, bool onnx)
+{
+    const Model *model = x->config.model;
+    StPair pairs[] = {{"format", "pt"}, {"model", model->name}, {"variant", x->config.options.variant}};
+    if (onnx) return onnx_write(x->to, model->name, x->evaluation.graph, &x->list);
+    return safetensors_replace(x->to, x->list.tensor, x->list.count, pairs, 3);
+}
+
+/* The file to write and its kind: as asked, else as its name ends. */
+static Status target_choose(const Options *o, const Model *model, char *target, size_t bytes, bool *onnx)
+{
+    const char *name = o->argument_count > 1 ? o->arguments[1] : NULL;
+    bool by_name = name && o->format == EXPORT_AUTO;
+    if (by_name && is_pickle(name))
+        return FAIL(ERR_ARG, "export: %s would not be what its name says: weights are written as .safetensors or .onnx",
+                    name);
+    if (name && (!*name || strlen(name) >= bytes))
+        return FAIL(ERR_ARG, "export: the name of the file is %s", *name ? "too long" : "empty");
+    *onnx = o->format == EXPORT_ONNX || (by_name && ends_in(name, ".onnx"));
+    if (name)
+        snprintf(target, bytes, "%s", name);
+    else
+        snprintf(target, bytes, "%s.%s", model->name, *onnx ? "onnx" : "safetensors");
+    return OK;
+}
+
+Status export_run(const Options *o, const JobFiles *files, FILE *to)
+{
+    Status st = OK;
+    char from[4096], target[4096];
+    bool onnx = false;
+    Export x = {.config = files->job.program, .from = from, .to = target};
+    if (!o->weights) return FAIL(ERR_ARG, "export needs --weights RUN or FILE");
+    TRY(target_choose(o, x.config.model, target, sizeof target, &onnx));
+    TRY(job_weights(o->weights, from, sizeof from));
+    TRY_OUT(safetensors_open(from, &x.file));
+    TRY_OUT(file_ask(o, &x));
+    TRY_OUT(graphs_make(&x));
+    TRY_OUT(weights_read(&x));
+    TRY_OUT(weights_write(&x, onnx));
+    if (!o->quiet)
+        fprintf(to, "%s: %s of %s, %d classes, from %s\n", target, onnx ? "ONNX" : "safetensors", x.config.model->name,
+                x.config.options.classes, from);
+out:
+    export_close(&x);
+    return st;
+}

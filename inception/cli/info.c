@@ -1,0 +1,285 @@
+/* Tables about models and runs; see info.h. */
+#include "inception/cli/info.h"
+
+#include "inception/models.h"
+#include "inception/recipe.h"
+#include "nccl_sync/bucket.h"
+#include "towers/train/ledger.h"
+#include "towers/train/memory_plan.h"
+#include "towers/train/process.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { AGAIN_ROUNDS = 4 };
+
+/* ---- layers */
+
+typedef struct Totals {
+    int64_t params, macs, all_params;
+} Totals;
+
+static int64_t param_count(const Graph *g, Value v)
+{
+    const ValueInfo *info = graph_value(g, v);
+    return info->role == ROLE_PARAM || info->role == ROLE_PACK ? shape_count(info->shape) : 0;
+}
+
+static int64_t op_params(const Graph *g, const Op *op)
+{
+    int64_t count = 0;
+    for (int k = 0; k < op->in_count; k++)
+        if (op->in[k].id) count += param_count(g, op->in[k]);
+    return count;
+}
+
+static int64_t layer_macs(const Graph *g, const Op *op)
+{
+    OpCall call = {.kind = op->kind};
+    for (int k = 0; k < op->in_count; k++)
+        if (op->in[k].id) call.in[k].shape = graph_shape(g, op->in[k]);
+    call.out[0].shape = graph_shape(g, op->out[0]);
+    return op_macs(&call);
+}
+
+static void layer_row(const Graph *g, const Op *op, int32_t n, Totals *totals, FILE *to)
+{
+    Shape s = graph_shape(g, op->out[0]);
+    int64_t params = op_params(g, op), macs = layer_macs(g, op) / n;
+    char shape[48];
+    snprintf(shape, sizeof shape, "%d x %d x %d", s.c, s.h, s.w);
+    totals->params += params;
+    totals->macs += macs;
+    fprintf(to, "%-44s %-16s %-18s %12lld %14lld\n", op->name, op_name(op->kind), shape, (long long)params,
+            (long long)macs);
+}
+
+static int64_t all_params(const Graph *g)
+{
+    int64_t count = 0;
+    for (int32_t id = 1; id <= graph_value_count(g); id++) {
+        const ValueInfo *info = graph_value(g, (Value){id});
+        if (info->role == ROLE_PARAM) count += shape_count(info->shape);
+    }
+    return count;
+}
+
+/* ---- the list of models */
+
+static Status model_params(const Model *model, const char *variant, int classes, int64_t *params)
+{
+    bool aux = model->aux_weight > 0;
+    ProgramConfig config = {.model = model,
+                            .options = {classes, model->side, model->channels, 0, aux, variant},
+                            .data_channels = model->channels,
+                            .canvas = model->side,
+                            .training = true};
+    Program program;
+    TRY(program_graph(&config, 1, &program));
+    *params = all_params(program.graph);
+    program_destroy(&program);
+    return OK;
+}
+
+Status info_models(FILE *to)
+{
+    int64_t params = 0;
+    fprintf(to, "%-22s %5s %8s %12s  %s\n", "model", "input", "classes", "parameters", "paper");
+    for (const Model *const *m = models_all(); *m; m++) {
+        TRY(model_params(*m, "", (*m)->classes, &params));
+        fprintf(to, "%-22s %5d %8d %12lld  %s\n", (*m)->name, (*m)->side, (*m)->classes, (long long)params,
+                (*m)->paper);
+        for (int i = 0; i < MODEL_VARIANTS && (*m)->variants[i].name; i++) {
+            const ModelVariant *variant = &(*m)->variants[i];
+            TRY(model_params(*m, variant->name, variant->classes, &params));
+            fprintf(to, "  --variant %-10s %5d %8d %12lld\n", variant->name, (*m)->side, variant->classes,
+                    (long long)params);
+        }
+    }
+    recipes_print(to);
+    return OK;
+}
+
+/* ---- memory */
+
+static void bytes_row(FILE *to, const char *what, size_t bytes)
+{
+    fprintf(to, "  %-44s %16zu bytes %10.1f MiB\n", what, bytes, (double)bytes / (1 << 20));
+}
+
+/* Resident memory of this process, in bytes; 0 if /proc cannot tell. */
+static size_t resident_bytes(void)
+{
+    size_t pages = 0;
+    FILE *from = fopen("/proc/self/statm", "r");
+    if (!from) return 0;
+    if (fscanf(from, "%*u %zu", &pages) != 1) pages = 0;
+    fclose(from);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* `prepared`: what preparing the kernels took of this process's memory (their machine code, mostly). */
+static void plan_table(const Plan *plan, const MemoryPlan *memory, size_t prepared, FILE *to)
+{
+    PlanReport report;
+    plan_report(plan, &report);
+    for (int k = 0; k < MEMORY_CLASSES; k++) {
+        bool always = k != MEMORY_HALF && k != MEMORY_AVERAGE && k != MEMORY_SUM;
+        if (always || memory->bytes[k]) bytes_row(to, memory_class_name((MemoryClass)k), memory->bytes[k]);
+    }
+    bytes_row(to, "prepared kernels, as measured here", prepared);
+    bytes_row(to, "in all, for one tower", memory_plan_total(memory) + prepared);
+    fprintf(to,
+            "  activations: %lld elements alive at once at most, %lld in all; %d values share storage, %d concat "
+            "inputs copied\n",
+            (long long)report.peak_elements, (long long)report.all_elements, report.shared_values,
+            report.copied_concats);
+}
+
+/* ---- --recompute */
+
+static bool runs_again(const Program *program, int op)
+{
+    const char *name = graph_op_at(program->graph, op)->name, *end = strrchr(name, '.');
+    return op >= program->forward_end && end && !strcmp(end, ".again");
+}
+
+static Status again_run(const Program *program, Device *device, double *ms)
+{
+    int64_t start = clock_ns();
+    for (int i = program->forward_end; i < plan_op_count(program->plan); i++)
+        if (runs_again(program, i)) TRY(plan_run(program->plan, i, i + 1));
+    TRY(device->backend->finish(device, LANE_COMPUTE));
+    *ms = (double)(clock_ns() - start) * 1e-6;
+    return OK;
+}
+
+/* The time of the ops that run twice, on zeros: the fastest of some rounds. */
+static Status again_time(const Program *program, Device *device, double *best)
+{
+    Status st = OK;
+    void *arena[ARENA_COUNT] = {0};
+    for (int a = 0; a < ARENA_COUNT; a++) {
+        TRY_OUT(device->backend->alloc(device, plan_bytes(program->plan, (Arena)a) + 64, &arena[a]));
+        plan_bind(program->plan, (Arena)a, arena[a]);
+    }
+    for (int round = 0; round < AGAIN_ROUNDS; round++) {
+        double ms = 0;
+        TRY_OUT(again_run(program, device, &ms));
+        if (round == 0 || ms < *best) *best = ms;
+    }
+out:
+    for (int a = 0; a < ARENA_COUNT; a++)
+        if (arena[a]) device->backend->release(device, arena[a]);
+    return st;
+}
+
+/* What --recompute costs and gains, against the same network without it. */
+static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device,
+                            const Program *with, FILE *to)
+{
+    PlanReport plain, again;
+    Program without;
+    ProgramConfig kept = *config;
+    double ms = 0, mib = 1 << 20;
+    kept.recompute = false;
+    TRY(program_create(&kept, n, layout, device, &without));
+    plan_report(without.plan, &plain);
+    plan_report(with->plan, &again);
+    program_destroy(&without);
+    TRY(again_time(with, device, &ms));
+    double have = (double)again.arena_bytes[ARENA_SCRATCH] / mib, had = (double)plain.arena_bytes[ARENA_SCRATCH] / mib;
+    fprintf(to, "  recompute: %.1f MiB of activations instead of %.1f: gains %.1f MiB\n", have, had, had - have);
+    fprintf(to, "             %d ops run twice: costs %.1f ms a step (measured here, %d thread%s)\n", with->recomputed,
+            ms, device->config.threads, device->config.threads == 1 ? "" : "s");
+    return OK;
+}
+
+/* A plan on the real device, so that the workspaces of its libraries count. */
+static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to)
+{
+    Status st = OK;
+    Program graph = {0}, program = {0};
+    Layout *layout = NULL;
+    Device device = {0};
+    DeviceConfig config = {
+        .threads = threads, .winograd = job->winograd, .direct_bf16 = job->direct_bf16, .direct_f32 = job->direct_f32};
+    ProgramConfig training = job->program;
+    MemoryPlan memory;
+    char joined[256];
+    size_t before = resident_bytes();
+    training.training = true;
+    TRY(job->backend->open(&config, &device));
+    TRY_OUT(program_graph(&training, n, &graph));
+    TRY_OUT(layout_create(graph.graph, &layout));
+    TRY_OUT(program_create(&training, n, layout, &device, &program));
+    fprintf(to, "\nMemory of one tower, training, batch %d, %s on %s\n", n, dtype_name(training.compute),
+            job->backend->name);
+    size_t after = resident_bytes();
+    ReplicaConfig replica = {.backend = job->backend,
+                             .program = training,
+                             .local = 1,
+                             .optimizer = job->optimizer,
+                             .ema = job->ema_decay > 0,
+                             .accumulate = job->accumulate > 1,
+                             .sum = job_sum(job, 1)};
+    memory_plan_start(&memory, &replica, layout);
+    memory_plan_add(&memory, program.plan);
+    plan_table(program.plan, &memory, after > before ? after - before : 0, to);
+    fusion_text(&program.fusion, joined, sizeof joined);
+    fprintf(to, "  joined kernels: %s\n", joined);
+    if (training.recompute) TRY_OUT(recompute_row(&training, n, layout, &device, &program, to));
+out:
+    program_destroy(&program);
+    program_destroy(&graph);
+    layout_destroy(layout);
+    job->backend->close(&device);
+    return st;
+}
+
+Status info_model(const JobFiles *files, int32_t n, bool ops, FILE *to)
+{
+    const TrainJob *job = &files->job;
+    const Model *model = job->program.model;
+    ProgramConfig config = job->program;
+    Program program;
+    Totals totals = {0};
+    config.training = true;
+    config.fuse_siblings = config.pool_behind_conv = false; /* the model as its paper has it */
+    TRY(program_graph(&config, n, &program));
+    const Graph *g = program.graph;
+    fprintf(to, "%s\n%s\n\n%-44s %-16s %-18s %12s %14s\n", model->title, model->paper, "layer", "op", "output",
+            "parameters", "multiply-adds");
+    for (int i = 0; i < program.forward_end; i++) layer_row(g, graph_op_at(g, i), n, &totals, to);
+    totals.all_params = all_params(g);
+    fprintf(to, "%-44s %-16s %-18s %12lld %14lld\n", "total, one image forward", "", "", (long long)totals.all_params,
+            (long long)totals.macs);
+    if (ops) {
+        fprintf(to, "\nThe op list with its gradients\n");
+        graph_print(g, to);
+    }
+    program_destroy(&program);
+    return memory_table(job, n, 1, to);
+}
+
+Status info_run(const JobFiles *files, FILE *to)
+{
+    const TrainJob *job = &files->job;
+    const DatasetInfo *train = dataset_info(job->train);
+    int64_t per_epoch = job_steps_per_epoch(job), total = job_total_steps(job), global = shares_global(&job->shares);
+    fprintf(to, "model          %s, %d classes, %dx%d\n", job->program.model->name, job->program.options.classes,
+            job->program.options.side, job->program.options.side);
+    fprintf(to, "data           %s: %lld training, %lld test samples\n", train->name, (long long)train->count,
+            (long long)(job->test ? dataset_info(job->test)->count : 0));
+    fprintf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
+            job->processes == 1 ? "" : "es", job->threads, job->threads == 1 ? "" : "s", job->backend->name);
+    fprintf(to, "batch          %lld in all;", (long long)global);
+    for (int t = 0; t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
+    fprintf(to, "\nsteps          %lld an epoch, %lld in all; the last batch of an epoch has %lld samples\n",
+            (long long)per_epoch, (long long)total,
+            (long long)(train->count - (job_batches_per_epoch(job) - 1) * global));
+    fprintf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(made when training starts)");
+    int32_t n = 0;
+    for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;
+    return memory_table(job, n, job->threads, to);
+}

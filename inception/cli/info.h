@@ -1,0 +1,15 @@
+/* info and --dry-run: what a model is, and what a run would do, before anything runs. */
+#ifndef TOWERS_INCEPTION_CLI_INFO_H
+#define TOWERS_INCEPTION_CLI_INFO_H
+
+#include "inception/cli/job.h"
+
+/* The list of models and their variants. */
+NODISCARD Status info_models(FILE *to);
+/* Layers with output shape, parameters and multiply-adds; totals; the memory plan in bytes by class, for a batch of
+ * `n`. */
+NODISCARD Status info_model(const JobFiles *files, int32_t n, bool ops, FILE *to);
+/* Towers, data, steps, and the memory plan of one tower. */
+NODISCARD Status info_run(const JobFiles *files, FILE *to);
+
+#endif

@@ -1,0 +1,419 @@
+/* Options to a TrainJob: model and device, data, towers, rate, and all that is merely copied; see job.h. */
+#include "inception/cli/job.h"
+
+#include "inception/cli/cores.h"
+#include "inception/cli/uses.h"
+#include "inception/models.h"
+#include "inception/recipe.h"
+#include "towers/guard/batch_max.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- model and device */
+
+/* NULL for "", the model as it is. */
+static Status variant_find(const Model *model, const char *name, const ModelVariant **found)
+{
+    char names[256] = "";
+    *found = NULL;
+    if (!*name) return OK;
+    for (int i = 0; i < MODEL_VARIANTS && model->variants[i].name; i++) {
+        if (!strcmp(model->variants[i].name, name)) {
+            *found = &model->variants[i];
+            return OK;
+        }
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, " %s", model->variants[i].name);
+    }
+    return FAIL(ERR_ARG, "%s has no variant '%s'; it has:%s", model->name, name, *names ? names : " none");
+}
+
+/* Whether the auxiliary heads are built: unless switched off, and wherever they fit, with a note where they do not. */
+static Status aux_choose(const Options *o, const Model *model, int32_t side, JobFiles *files, bool *aux)
+{
+    bool has = model->aux_weight > 0, fits = side >= model->aux_min_side;
+    bool weighed = option_origin(o, "aux-weight") > ORIGIN_RECIPE; /* by the user, not by what a recipe would like */
+    bool asked = (option_origin(o, "aux") > ORIGIN_CONFIG && o->aux) || weighed; /* a file serves several models */
+    *aux = has && o->aux && fits;
+    if (!has && asked)
+        return FAIL(ERR_ARG, "--%s: %s has no auxiliary head", weighed ? "aux-weight" : "aux", model->name);
+    if (!o->aux && weighed) return FAIL(ERR_ARG, "--aux-weight has no use beside --no-aux");
+    if (has && o->aux && !fits && asked)
+        return FAIL(ERR_ARG, "the auxiliary head of %s needs images of %d or more, not --img-size %d; use --no-aux",
+                    model->name, model->aux_min_side, side);
+    if (has && o->aux && !fits)
+        snprintf(files->no_aux, sizeof files->no_aux, "%s at %dx%d: without its auxiliary head, which needs %dx%d",
+                 model->name, side, side, model->aux_min_side, model->aux_min_side);
+    return OK;
+}
+
+static Status compute_dtype(const Options *o, const Backend *backend, Dtype *dtype)
+{
+    *dtype = DTYPE_F32;
+    bool tf32 = o->amp && o->amp_dtype == AMP_TF32;
+    if (tf32 && !strcmp(backend->name, "cpu")) return FAIL(ERR_UNSUPPORTED, "--amp-dtype tf32 needs a GPU");
+    if (!o->amp || tf32) return OK;
+    *dtype = o->amp_dtype == AMP_BF16 ? DTYPE_BF16 : DTYPE_F16;
+    return backend->computes ? backend->computes(*dtype) : OK;
+}
+
+static Status model_options(const Options *o, const Model *model, JobFiles *files, ModelOptions *made)
+{
+    const ModelVariant *variant;
+    bool aux;
+    TRY(variant_find(model, o->variant ? o->variant : "", &variant));
+    int32_t side = o->img_size > 0 ? (int32_t)o->img_size : model->side;
+    if (side < model->min_side)
+        return FAIL(ERR_ARG, "--img-size %d is too small for %s: it needs at least %d", side, model->name,
+                    model->min_side);
+    TRY(aux_choose(o, model, side, files, &aux));
+    *made = (ModelOptions){
+        .classes = o->classes > 0 ? (int)o->classes
+                   : variant      ? variant->classes
+                                  : model->classes,
+        .side = side,
+        .channels = model->channels,
+        .dropout = o->dropout >= 0 ? (float)o->dropout
+                   : variant       ? variant->dropout
+                                   : model->dropout,
+        .aux = aux,
+        .variant = variant ? variant->name : "",
+    };
+    return OK;
+}
+
+static OptimizerHyper optimizer_fill(const Options *o)
+{
+    static const OptimizerKind kinds[] = {
+        [OPT_SGD] = OPTIMIZER_SGD,         [OPT_MOMENTUM] = OPTIMIZER_SGD,          [OPT_NESTEROV] = OPTIMIZER_SGD,
+        [OPT_RMSPROP] = OPTIMIZER_RMSPROP, [OPT_RMSPROP_TF] = OPTIMIZER_RMSPROP_TF, [OPT_ADAM] = OPTIMIZER_ADAM,
+        [OPT_ADAMW] = OPTIMIZER_ADAMW,
+    };
+    static const float usual_eps[] = {
+        [OPT_RMSPROP] = 1e-8f,
+        [OPT_RMSPROP_TF] = 1.0f,
+        [OPT_ADAM] = 1e-7f,
+        [OPT_ADAMW] = 1e-8f,
+    };
+    bool plain = o->opt == OPT_SGD && !option_is_set(o, "momentum");
+    return (OptimizerHyper){
+        .kind = kinds[o->opt],
+        .momentum = plain ? 0 : (float)o->momentum,
+        .nesterov = o->opt == OPT_NESTEROV,
+        .beta1 = (float)o->beta1,
+        .beta2 = (float)o->beta2,
+        .decay = (float)o->opt_decay,
+        .epsilon = o->opt_eps >= 0 ? (float)o->opt_eps : usual_eps[o->opt],
+        .clip_value = (float)o->clip_value,
+    };
+}
+
+Status job_model(Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    const Model *model;
+    static const char *const devices[] = {[DEVICE_AUTO] = "auto", [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda"};
+    if (o->argument_count < 1) return FAIL(ERR_ARG, "which model? (see: towers info)");
+    if (o->batch_size == OPTION_MAX && o->verb != VERB_TRAIN && o->verb != VERB_BENCH)
+        return FAIL(ERR_ARG, "--batch-size max is for train and bench");
+    TRY(model_find(o->arguments[0], &model));
+    if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
+    TRY(recipe_apply(o));
+    TRY(uses_check(o));
+    TRY(backend_find(devices[o->device], &job->backend, files->why_cpu, sizeof files->why_cpu));
+    job->program = (ProgramConfig){
+        .model = model,
+        .smoothing = (float)o->smoothing,
+        .aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight,
+        .fuse_siblings = o->fuse_siblings,
+        .pool_behind_conv = o->pool_behind_conv,
+        .fuse = o->fuse,
+        .recompute = o->recompute,
+        .separate_storage = !o->share_storage,
+    };
+    TRY(fuse_check(job->program.fuse, job->backend));
+    TRY(compute_dtype(o, job->backend, &job->program.compute));
+    TRY(model_options(o, model, files, &job->program.options));
+    job->pad = o->augment ? (int32_t)o->crop_pad : 0;
+    job->program.canvas = job->program.options.side + 2 * job->pad;
+    job->program.data_channels = model->channels;
+    job->winograd = o->winograd;
+    job->direct_bf16 = !o->winograd_bf16;
+    job->direct_f32 = !o->winograd_f32;
+    job->optimizer = optimizer_fill(o);
+    job->ema_decay = o->ema_decay;
+    return OK;
+}
+
+/* ---- data */
+
+static Status data_path_find(const Options *o, const char **path)
+{
+    static const char *const places[] = {"/usr/share/datasets/fashion-mnist",
+                                         "/usr/local/share/datasets/fashion-mnist"};
+    *path = o->data_path;
+    for (size_t i = 0; !*path && i < sizeof places / sizeof *places; i++)
+        if (access(places[i], R_OK) == 0) *path = places[i];
+    if (*path) return OK;
+    return FAIL(ERR_ARG,
+                "no --data-path, and no Fashion-MNIST in %s or %s (the Debian package dataset-fashion-mnist brings it; "
+                "scripts/images_to_idx.py makes a data set of your own images; --dataset synthetic needs none)",
+                places[0], places[1]);
+}
+
+static Status data_open(const Options *o, int64_t synthetic, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    ModelOptions *options = &job->program.options;
+    bool made_up = synthetic > 0 || o->dataset == DATASET_SYNTHETIC;
+    const char *path;
+    if (made_up) {
+        int64_t count = synthetic > 0 ? synthetic : 4096;
+        TRY(dataset_synthetic(count, options->classes, options->side, options->side, options->channels, 1,
+                              &files->train));
+        if (synthetic <= 0)
+            TRY(dataset_synthetic(count / 4, options->classes, options->side, options->side, options->channels, 2,
+                                  &files->test));
+    } else {
+        TRY(data_path_find(o, &path));
+        TRY(dataset_open(path, SPLIT_TRAIN, &files->train));
+        TRY(dataset_open(path, SPLIT_TEST, &files->test));
+        const DatasetInfo *train = dataset_info(files->train), *test = dataset_info(files->test);
+        if (train->classes != test->classes || train->c != test->c)
+            return FAIL(ERR_FORMAT, "training data has %d classes and %d channels, test data %d and %d", train->classes,
+                        train->c, test->classes, test->c);
+        if (o->classes > 0 && o->classes < train->classes)
+            return FAIL(ERR_ARG, "--classes %lld, but %s has %d", (long long)o->classes, train->name, train->classes);
+        if (o->classes <= 0) options->classes = train->classes;
+    }
+    job->train = files->train;
+    job->test = files->test;
+    job->program.data_channels = dataset_info(files->train)->c;
+    if (job->program.data_channels > options->channels)
+        return FAIL(ERR_ARG, "%s takes %d channel, the data has %d", job->program.model->name, options->channels,
+                    job->program.data_channels);
+    return OK;
+}
+
+/* ---- towers */
+
+static Status shares_fill(const Options *o, int towers, Shares *shares)
+{
+    shares->towers = towers;
+    if (o->tower_batch.count && o->tower_batch.count != towers)
+        return FAIL(ERR_ARG, "--tower-batch lists %d shares for %d towers", o->tower_batch.count, towers);
+    if (o->global_batch_size > 0 && o->global_batch_size % towers)
+        return FAIL(ERR_ARG,
+                    "--global-batch-size %lld is not divisible by %d towers; %lld and %lld are (or give --tower-batch)",
+                    (long long)o->global_batch_size, towers, (long long)(o->global_batch_size / towers * towers),
+                    (long long)((o->global_batch_size / towers + 1) * towers));
+    for (int t = 0; t < towers; t++)
+        shares->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
+                                     : o->global_batch_size > 0    ? o->global_batch_size / towers
+                                     : o->batch_size == OPTION_MAX ? 1 /* until batch_choose */
+                                                                   : o->batch_size);
+    return shares_global(shares) > 0 ? OK : FAIL(ERR_ARG, "--tower-batch: at least one tower needs samples");
+}
+
+/* --batch-size max: the number takes its place, so that it is what is recorded. */
+static Status batch_choose(Options *o, JobFiles *files)
+{
+    const int64_t limit = 65536;
+    TrainJob *job = &files->job;
+    BatchFit fit;
+    if (o->batch_size != OPTION_MAX || o->tower_batch.count || o->global_batch_size > 0) return OK;
+    int64_t most = dataset_info(job->train)->count / job->shares.towers;
+    TRY(batch_max_find(job, (int32_t)(most < limit ? most : limit), &fit));
+    o->batch_size = fit.n;
+    snprintf(files->batch, sizeof files->batch, "batch size %d: takes %.1f of the %.1f GiB that are free%s", fit.n,
+             (double)fit.bytes / (1 << 30), (double)fit.free_bytes / (1 << 30),
+             fit.n == most ? "; there are no more samples" : "");
+    return shares_fill(o, job->shares.towers, &job->shares);
+}
+
+static Status towers_fill(const Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    int devices;
+    TRY(backend_device_count(job->backend, &devices));
+    bool cpu = !strcmp(job->backend->name, "cpu");
+    if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
+        return FAIL(ERR_DEVICE, "--gpus has no use here: the run would be on the CPU");
+    if (!cpu && o->gpus.count) devices = o->gpus.count;
+    int towers = o->towers > 0 ? (int)o->towers : o->tower_batch.count ? o->tower_batch.count : cpu ? 1 : devices;
+    int room = cpu ? cores_allowed() : devices;
+    if (towers > TOWERS_MAX) return FAIL(ERR_ARG, "--towers %d: at most %d", towers, TOWERS_MAX);
+    job->processes = o->processes > 0 ? (int)o->processes : towers < room ? towers : room;
+    if (job->processes > towers) return FAIL(ERR_ARG, "--processes %d for %d towers", job->processes, towers);
+    if (!cpu && job->processes > devices)
+        return FAIL(
+            ERR_DEVICE,
+            "--processes %d, but there are %d GPUs (one process each; towers share: --towers %d --processes %d)",
+            job->processes, devices, towers, devices);
+    job->threads = o->threads > 0 ? (int)o->threads : room / towers > 1 ? room / towers : 1;
+    if (cpu && o->threads > 0) cores_note(job->threads, job->processes, files->threads, sizeof files->threads);
+    job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
+    for (int i = 0; i < job->gpu_count; i++) job->gpu[i] = (int)o->gpus.value[i];
+    return shares_fill(o, towers, &job->shares);
+}
+
+/* How gradients are added. The CPU's way is one: in tower order, in f32. */
+static Status reduce_fill(const Options *o, TrainJob *job)
+{
+    static const Dtype dtypes[] = {[REDUCE_FP32] = DTYPE_F32, [REDUCE_BF16] = DTYPE_BF16, [REDUCE_FP16] = DTYPE_F16};
+    bool cpu = !strcmp(job->backend->name, "cpu");
+    if (cpu && o->reduce_dtype != REDUCE_FP32)
+        return FAIL(ERR_UNSUPPORTED, "--reduce-dtype needs GPUs: on a CPU gradients are added in fp32");
+    if (cpu && o->nccl_ctas > 0) return FAIL(ERR_UNSUPPORTED, "--nccl-ctas needs GPUs: on a CPU there is no NCCL");
+    if (o->reduce == REDUCE_ORDERED && o->reduce_dtype != REDUCE_FP32)
+        return FAIL(ERR_ARG, "--reduce ordered adds in fp32: leave --reduce-dtype out");
+    job->reduce_dtype = dtypes[o->reduce_dtype];
+    job->reduce_ordered = o->reduce == REDUCE_ORDERED;
+    job->nccl_ctas = (int)o->nccl_ctas;
+    return OK;
+}
+
+/* ---- the learning rate */
+
+static Status schedule_fill(const Options *o, Schedule *schedule)
+{
+    *schedule = (Schedule){
+        .kind = o->sched,
+        .lr = o->lr,
+        .min_lr = o->min_lr,
+        .decay_rate = o->decay_rate,
+        .decay_epochs = o->decay_epochs,
+        .power = o->power,
+        .warmup_epochs = o->warmup_epochs,
+        .warmup_lr = o->warmup_lr,
+    };
+    if (o->sched != SCHEDULE_PIECEWISE) return OK;
+    if (!o->lr_schedule) return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, as '0.1;30;0.01'");
+    return schedule_parse_pieces(o->lr_schedule, schedule);
+}
+
+/* ---- the whole */
+
+static Status sizes_check(const TrainJob *job)
+{
+    int64_t count = dataset_info(job->train)->count, global = shares_global(&job->shares);
+    if (count < global)
+        return FAIL(
+            ERR_ARG,
+            "the global batch of %lld is larger than the training set of %lld samples; use --batch-size %lld or less",
+            (long long)global, (long long)count, (long long)(count / job->shares.towers));
+    return OK;
+}
+
+/* Batch norm over all towers sums in the middle of a layer: every tower must be there at the same time. */
+static Status sync_check(TrainJob *job)
+{
+    if (job->bn_stats != BN_STATS_SYNC || job->shares.towers == 1) return OK;
+    if (job->processes != job->shares.towers)
+        return FAIL(ERR_ARG,
+                    "--bn-stats sync: the towers of one process take turns, so that their batches cannot meet in a "
+                    "layer; give each of the %d towers its process (--processes %d), or use --bn-stats pooled",
+                    job->shares.towers, job->shares.towers);
+    if (job->program.fuse > FUSE_II)
+        return FAIL(ERR_ARG,
+                    "--bn-stats sync: a convolution that is joined with its batch norm makes sums of its own tower "
+                    "alone; use --fuse auto or ii, or --bn-stats pooled");
+    job->program.fuse = FUSE_II;
+    return OK;
+}
+
+/* What decides the course of training, beside model, data, towers and rate. */
+static void training_fill(const Options *o, TrainJob *job)
+{
+    job->weight_decay = o->weight_decay;
+    job->decay_all = o->decay_all;
+    job->freeze = o->freeze;
+    job->accumulate = (int)o->accumulate;
+    job->epochs = o->epochs;
+    job->max_steps = o->max_steps;
+    job->clip_norm = o->clip_norm;
+    job->bn_decay = o->bn_decay;
+    job->bn_stats = o->bn_stats;
+    job->divisor = o->loss_divisor;
+    job->seed = (uint64_t)o->seed;
+    job->augment = o->augment;
+    job->flip = o->flip;
+    job->loss_scale = o->loss_scale;
+    job->reset_head = o->reset_head;
+}
+
+/* How the devices work, and what watches over them. */
+static void machine_fill(const Options *o, TrainJob *job)
+{
+    job->graphs = o->graphs;
+    job->deterministic = o->deterministic;
+    job->tf32 = o->amp && o->amp_dtype == AMP_TF32;
+    job->workers = (int)o->workers;
+    job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
+    job->nan_check = o->nan_check;
+    job->nan_policy = o->nan_policy;
+    job->nan_limit = (int)o->nan_limit;
+    job->self_test = o->self_test;
+    job->sdc_check = o->sdc_check;
+    job->sdc_policy = o->sdc_policy;
+}
+
+/* What is evaluated, kept and told, and how. */
+static void records_fill(const Options *o, TrainJob *job)
+{
+    bool batch_asked = o->verb == VERB_EVAL && option_origin(o, "batch-size") > ORIGIN_RECIPE;
+    job->eval_batch = (int32_t)(batch_asked ? o->batch_size : o->eval_batch_size);
+    job->report = o->report_loss;
+    job->report_l2 = o->report_l2;
+    job->log_tf2016 = o->log_style == LOG_TF2016;
+    job->log_interval = (int)o->log_interval;
+    job->event_interval = o->summary_interval > 0 ? (int)o->summary_interval : 0;
+    job->eval_interval = (int)o->eval_interval;
+    job->checkpoint_steps = o->checkpoint_steps;
+    job->checkpoint_minutes = o->checkpoint_minutes;
+    job->keep = (int)o->keep;
+    job->quiet = o->quiet;
+    job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
+    job->color = job->tty && o->color && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
+    job->towers_view = o->towers_view;
+}
+
+static Status start_fill(const Options *o, JobFiles *files)
+{
+    if (!o->pretrained) return OK;
+    TRY(job_weights(o->pretrained, files->pretrained, sizeof files->pretrained));
+    files->job.initial_weights = files->pretrained;
+    return OK;
+}
+
+Status job_open(Options *o, int64_t synthetic, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    TRY(job_model(o, files));
+    TRY(data_open(o, synthetic, files));
+    TRY(towers_fill(o, files));
+    TRY(reduce_fill(o, job));
+    TRY(schedule_fill(o, &job->schedule));
+    TRY(start_fill(o, files));
+    training_fill(o, job);
+    machine_fill(o, job);
+    records_fill(o, job);
+    TRY(sync_check(job));
+    TRY(batch_choose(o, files));
+    if (o->verb != VERB_EVAL) TRY(sizes_check(job));
+    job->schedule.epoch_steps =
+        (double)dataset_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);
+    return job_texts(o, files);
+}
+
+void job_close(JobFiles *files)
+{
+    dataset_close(files->train);
+    dataset_close(files->test);
+    free(files->args_yaml);
+    free(files->env_json);
+    free(files->settings);
+    memset(files, 0, sizeof *files);
+}

@@ -1,0 +1,40 @@
+/* From options to a TrainJob: defaults of the model, checks that need model, data and device together, the run
+ * directory. */
+#ifndef TOWERS_INCEPTION_CLI_JOB_H
+#define TOWERS_INCEPTION_CLI_JOB_H
+
+#include "inception/cli/options.h"
+#include "towers/store/files.h"
+#include "towers/train/train.h"
+
+typedef struct JobFiles {
+    TrainJob job;
+    /* owned */
+    Dataset *train, *test;
+    char run_dir[PATH_BYTES];
+    char *args_yaml, *env_json, *settings;
+    char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
+    char no_aux[128];       /* one line when auxiliary heads were left out because they do not fit, or "" */
+    bool nothing_to_resume; /* --resume auto found no run of this model */
+    char threads[256];      /* one line when --threads are more than the cores, or "" */
+    char batch[160];        /* one line when --batch-size max found one, or "" */
+    char why_cpu[512];      /* one line when --device auto fell back to the CPU, or "" */
+} JobFiles;
+
+/* Model, program and device part only: for info, and the start of the others. Applies the model's default settings to
+ * `options` first. */
+NODISCARD Status job_model(Options *options, JobFiles *files);
+/* Data, towers, optimizer, schedule. `synthetic` replaces the data set by one of `synthetic` samples (0: the
+ * real one). */
+NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
+/* job_texts.c: fills in args_yaml, env_json and settings. job_open has called it. */
+NODISCARD Status job_texts(const Options *options, JobFiles *files);
+
+/* job_run.c. The weights file that RUN or FILE means: a file itself, of a run its best (else last) weights, of a checkpoint its
+ * model. */
+NODISCARD Status job_weights(const char *given, char *path, size_t bytes);
+/* Name (and with --resume find) the run directory. Creates nothing. */
+NODISCARD Status job_run_dir(const Options *options, JobFiles *files);
+void job_close(JobFiles *files);
+
+#endif

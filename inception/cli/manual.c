@@ -1,0 +1,211 @@
+/* The manual page and docs/options.md: one walk over options.def, written as roff (man(7)) or as Markdown. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "inception/cli/help.h"
+
+typedef struct Page {
+    FILE *to; /* borrowed */
+    bool markdown;
+    bool blank; /* Markdown: an empty line was written last */
+} Page;
+
+static const struct {
+    int code;
+    const char *meaning;
+} exits[] = {
+    {0, "done"},
+    {1, "a mistake in towers itself"},
+    {2, "usage or configuration; nothing was created"},
+    {3, "data that is not what it claims to be"},
+    {4, "a checkpoint or weights file that cannot be used"},
+    {5, "device, driver, memory, or something this build cannot do"},
+    {6, "storage: a file could not be written"},
+    {7, "a tower left, or was late at a collective"},
+    {8, "NaN, Inf, or towers whose weights drifted apart"},
+};
+
+/* Text in which no character means anything to roff, or to Markdown. */
+static void put_text(Page *page, const char *text)
+{
+    for (const char *p = text; *p; p++) {
+        if (page->markdown)
+            fprintf(page->to, strchr("\\`*_<>[]|#", *p) ? "\\%c" : "%c", *p);
+        else if (*p == '\\')
+            fputs("\\e", page->to);
+        else if (*p == '-')
+            fputs("\\-", page->to);
+        else if ((*p == '.' || *p == '\'') && p == text)
+            fprintf(page->to, "\\&%c", *p);
+        else
+            fputc(*p, page->to);
+    }
+}
+
+/* In Markdown headings and paragraphs stand between empty lines, one each. */
+static void put_blank(Page *page)
+{
+    if (page->markdown && !page->blank) fputc('\n', page->to);
+    page->blank = true;
+}
+
+static void put_heading(Page *page, const char *title)
+{
+    put_blank(page);
+    fprintf(page->to, page->markdown ? "## %s\n\n" : ".SH \"%s\"\n", title);
+}
+
+static void put_subheading(Page *page, const char *title)
+{
+    put_blank(page);
+    fprintf(page->to, page->markdown ? "### %s\n\n" : ".SS \"%s\"\n", title);
+}
+
+static void put_paragraph(Page *page, const char *text)
+{
+    put_blank(page);
+    if (!page->markdown) fputs(".PP\n", page->to);
+    put_text(page, text);
+    fputc('\n', page->to);
+    page->blank = false;
+    put_blank(page);
+}
+
+/* A term and what it means. */
+static void put_item(Page *page, const char *term, const char *text)
+{
+    if (page->markdown) {
+        fprintf(page->to, "- `%s`: ", term);
+    } else {
+        fputs(".TP\n.B ", page->to);
+        put_text(page, term);
+        fputc('\n', page->to);
+    }
+    put_text(page, text);
+    fputc('\n', page->to);
+    page->blank = false;
+}
+
+static void put_verbs(Page *page)
+{
+    put_heading(page, page->markdown ? "Commands" : "COMMANDS");
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        char term[USAGE_BYTES];
+        const VerbInfo *info = verb_info(verb);
+        if (info->hidden) continue;
+        snprintf(term, sizeof term, "towers %s%s%s", info->name, *info->arguments ? " " : "", info->arguments);
+        put_item(page, term, info->summary);
+    }
+}
+
+/* " Also --wd. Of train, bench." */
+static size_t add_aliases(OptionId id, char *text, size_t bytes)
+{
+    size_t used = 0;
+    for (const char *p = option_info(id)->aliases; *p && used < bytes;) {
+        int length = (int)strcspn(p, ",");
+        used += (size_t)snprintf(text + used, bytes - used, "%s--%.*s", used ? ", " : " Also ", length, p);
+        p += length + (p[length] == ',');
+    }
+    if (used && used < bytes) used += (size_t)snprintf(text + used, bytes - used, ".");
+    return used;
+}
+
+static void add_verbs(OptionId id, char *text, size_t bytes)
+{
+    size_t used = 0;
+    int shown = 0, all = 0;
+    text[0] = 0;
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT && used < bytes; verb++) {
+        all += !verb_info(verb)->hidden;
+        if (verb_info(verb)->hidden || !option_belongs(id, verb)) continue;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", shown++ ? ", " : " Of ", verb_info(verb)->name);
+    }
+    if (shown == all)
+        text[0] = 0;
+    else if (shown && used < bytes)
+        snprintf(text + used, bytes - used, ".");
+}
+
+static void put_option(Page *page, OptionId id)
+{
+    char usage[USAGE_BYTES], term[USAGE_BYTES + 8], story[STORY_BYTES], text[2 * STORY_BYTES], verbs[256], aliases[256];
+    char letter = option_info(id)->letter;
+    option_usage(id, usage, sizeof usage);
+    option_story(id, story, sizeof story);
+    aliases[0] = 0;
+    add_aliases(id, aliases, sizeof aliases);
+    add_verbs(id, verbs, sizeof verbs);
+    if (letter)
+        snprintf(term, sizeof term, "-%c, %s", letter, usage);
+    else
+        snprintf(term, sizeof term, "%s", usage);
+    snprintf(text, sizeof text, "%s.%s%s", story, aliases, verbs);
+    put_item(page, term, text);
+}
+
+static void put_options(Page *page)
+{
+    put_heading(page, page->markdown ? "Options" : "OPTIONS");
+    put_paragraph(page, "Dashes and underscores in flags are equal; --flag=value and --flag value are equal; --no-flag "
+                        "switches a flag off; -- ends the options. Numbers must be exact: nothing may follow them.");
+    for (OptionGroup group = 0; group < GROUP_COUNT; group++) {
+        put_subheading(page, group_title(group));
+        for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
+            if (option_info(id)->group == group && option_visible(id)) put_option(page, id);
+    }
+}
+
+static void put_sources(Page *page)
+{
+    put_heading(page, page->markdown ? "Where values come from" : "CONFIGURATION");
+    put_paragraph(page,
+                  "An option on the command line beats the variable TOWERS_FLAG (capitals, underscores), which beats "
+                  "the file of --config, which beats the recipe, which beats what the model brings along "
+                  "(inception_mini: a rate, a schedule and more), which beats the default. --print-config shows every "
+                  "value and where it came from, in the form that --config reads.");
+    put_paragraph(page,
+                  "A configuration file is flat YAML: one 'flag: value' a line, comments with #, texts in quotes where "
+                  "YAML needs them. Tags, anchors, aliases, lists, nesting, tabs, unknown and double keys are refused "
+                  "with file, line and column.");
+}
+
+static void put_exits(Page *page)
+{
+    put_heading(page, page->markdown ? "Exit status" : "EXIT STATUS");
+    for (size_t k = 0; k < sizeof exits / sizeof exits[0]; k++) {
+        char code[8];
+        snprintf(code, sizeof code, "%d", exits[k].code);
+        put_item(page, code, exits[k].meaning);
+    }
+    put_item(page, "128+n", "ended by signal n, after a clean save");
+}
+
+static void put_examples(Page *page)
+{
+    put_heading(page, page->markdown ? "Examples" : "EXAMPLES");
+    for (const Example *example = help_examples(); example->command; example++)
+        if (example->verb != VERB_NONE) put_item(page, example->command, example->comment);
+}
+
+void manual_print(FILE *to, bool markdown)
+{
+    Page page = {.to = to, .markdown = markdown};
+    if (markdown) {
+        fputs("# Options of towers\n\nWritten by `towers man --markdown` from `inception/cli/options.def`; edit that "
+              "table "
+              "instead.\n",
+              to);
+    } else {
+        fputs(".TH TOWERS 1\n.SH NAME\ntowers \\- multi\\-GPU tower\\-model trainer\n.SH SYNOPSIS\n.B towers\n"
+              ".I COMMAND\n[\\fIARGUMENTS\\fR] [\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n"
+              "Trains one model on several towers, each a replica with its own share of the batch, which agree on the "
+              "mean gradient in every step.\n",
+              to);
+    }
+    put_verbs(&page);
+    put_options(&page);
+    put_sources(&page);
+    put_exits(&page);
+    put_examples(&page);
+}

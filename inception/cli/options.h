@@ -1,0 +1,173 @@
+/* Options: what the command line, the environment, a configuration file and a recipe ask for, as one struct.
+ *
+ * The struct, the enums and all texts come from options.def. A value of a higher origin beats one of a lower origin,
+ * whatever the order in which they arrive: command line > environment (TOWERS_<FLAG>) > file > recipe > model >
+ * default. Everything is checked on arrival (exact numbers, ranges, choices, exclusive pairs), a beaten value too.
+ * Nothing here reads a model, opens data or prints on its own. */
+#ifndef TOWERS_INCEPTION_CLI_OPTIONS_H
+#define TOWERS_INCEPTION_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kernels/status.h"
+#include "nccl_sync/bn_stats.h"
+#include "nccl_sync/mean_loss.h"
+#include "nccl_sync/sdc.h"
+#include "towers/graph/fuse_level.h"
+#include "towers/train/schedule.h"
+
+typedef enum Verb {
+    VERB_NONE = 0, /* only options: --help, --version, or nothing at all */
+#define VERB(id, name, arguments, most, summary) VERB_##id,
+#define HIDDEN_VERB(id, name, arguments, most, summary) VERB_##id,
+#include "inception/cli/options.def"
+    VERB_COUNT
+} Verb;
+
+#define CHOICES_BEGIN(type) typedef enum type {
+#define CHOICE(value, name) value,
+#define CHOICES_END(type)                                                                                              \
+    }                                                                                                                  \
+    type;
+#include "inception/cli/options.def"
+
+typedef enum OptionId { /* OPTION_ID_lr, in the order of the table */
+#define OPTION_INT(field, ...) OPTION_ID_##field,
+#define OPTION_REAL(field, ...) OPTION_ID_##field,
+#define OPTION_FLAG(field, ...) OPTION_ID_##field,
+#define OPTION_CHOICE(type, field, ...) OPTION_ID_##field,
+#define OPTION_LIST(field, ...) OPTION_ID_##field,
+#define OPTION_TEXT(field, ...) OPTION_ID_##field,
+#include "inception/cli/options.def"
+                        OPTION_ID_COUNT
+} OptionId;
+
+typedef enum OptionOrigin {
+    ORIGIN_DEFAULT = 0,
+    ORIGIN_MODEL, /* what suits the model */
+    ORIGIN_RECIPE,
+    ORIGIN_CONFIG,
+    ORIGIN_ENVIRONMENT,
+    ORIGIN_COMMAND_LINE
+} OptionOrigin;
+
+enum { OPTION_LIST_MAX = 256 };
+#define OPTION_MAX INT64_MIN /* the word "max", for whole numbers whose metavar offers it ("N|max") */
+
+typedef struct IntList {
+    int count; /* 0: not given */
+    int64_t value[OPTION_LIST_MAX];
+} IntList;
+
+typedef struct OptionText OptionText;
+
+typedef struct Options {
+    /* state: one field per row of options.def. Texts are owned here; NULL if not given */
+#define OPTION_INT(field, ...) int64_t field;
+#define OPTION_REAL(field, ...) double field;
+#define OPTION_FLAG(field, ...) bool field;
+#define OPTION_CHOICE(type, field, ...) type field;
+#define OPTION_LIST(field, ...) IntList field;
+#define OPTION_TEXT(field, ...) const char *field;
+#include "inception/cli/options.def"
+    Verb verb;
+    OptionOrigin origin[OPTION_ID_COUNT];
+    const char *where[OPTION_ID_COUNT]; /* "train.yaml:3", "TOWERS_LR", "--lr", the recipe's name; owned */
+
+    /* owned */
+    char **arguments; /* the positional ones, NULL at the end */
+    int argument_count;
+    OptionText *texts;
+} Options;
+
+/* Read argv[1..argc), then (unless help or version is asked for) `environment` ("NAME=value", NULL at the end; NULL:
+ * none) and the file of --config. ERR_ARG with a message for people; *options is then closed already. The number of
+ * positional arguments is checked against the verb's most only. */
+NODISCARD Status options_parse(int argc, char *const *argv, char *const *environment, Options *options);
+/* All defaults, no verb. Nothing to free, but options_close is right at any time. */
+void options_init(Options *options);
+void options_close(Options *options);
+
+/* Values from flat YAML text in memory (a recipe, a test): keys are flags. Keys that the verb does not have are checked
+ * and then left alone, so that one file serves several verbs. `name` goes before ":line:column" in messages. */
+NODISCARD Status options_apply_yaml(Options *options, const char *text, OptionOrigin origin, const char *name);
+/* The same from bytes that may hold anything, and from a file of at most CONFIG_MAX_BYTES. */
+NODISCARD Status options_apply_bytes(Options *options, const void *bytes, size_t count, OptionOrigin origin,
+                                     const char *name);
+NODISCARD Status options_apply_file(Options *options, const char *path, OptionOrigin origin);
+
+/* By flag or alias, dashes or underscores. ORIGIN_DEFAULT for a name that does not exist. */
+OptionOrigin option_origin(const Options *options, const char *flag);
+bool option_is_set(const Options *options, const char *flag); /* given anywhere above the default */
+bool option_belongs(OptionId id, Verb verb);
+/* The option that was given in place of this one (--global-batch-size for --batch-size); OPTION_ID_COUNT if
+ * none was. */
+OptionId option_replaced_by(const Options *options, OptionId id);
+
+/* The value as text, as it could be typed ("" if not set); locale independent, reals shortest that read back equal.
+ * Always ends in NUL; needs at most OPTION_FORMAT_BYTES except for texts, which are returned as they are. */
+enum { OPTION_FORMAT_BYTES = OPTION_LIST_MAX * 21 };
+const char *option_format(const Options *options, OptionId id, char *buffer, size_t bytes);
+
+/* The options of this verb as a YAML file that `--config` reads again, each with "# from ..."; unset ones as
+ * comments. */
+void options_print_config(const Options *options, FILE *to);
+
+/* ---- the table itself, for help, completion and the record of a run */
+typedef enum OptionType {
+    OPTION_IS_INT,
+    OPTION_IS_REAL,
+    OPTION_IS_FLAG,
+    OPTION_IS_CHOICE,
+    OPTION_IS_LIST,
+    OPTION_IS_TEXT
+} OptionType;
+typedef enum OptionLevel { LEVEL_BASIC = 0, LEVEL_ADVANCED } OptionLevel;
+typedef enum OptionGroup {
+#define OPTION_GROUP_ROW(id, title) GROUP_##id,
+#include "inception/cli/options.def"
+    GROUP_COUNT
+} OptionGroup;
+
+typedef struct OptionInfo {
+    OptionType type;
+    OptionLevel level;
+    OptionGroup group;
+    const char *flag;    /* "batch-size" */
+    char letter;         /* 'b', or 0 */
+    const char *aliases; /* comma separated, or "" */
+    uint32_t verbs;      /* bit per Verb, and the two marks below */
+    const char *metavar; /* NULL for flags and choices */
+    const char *help;
+    size_t offset, bytes;         /* of the field in Options */
+    int64_t least, most;          /* ints and list elements */
+    double real_least, real_most; /* reals */
+    const char *const *choices;   /* names in enum order, NULL at the end */
+} OptionInfo;
+
+enum { OPTION_NOT_IN_CONFIG = 1 << 30, OPTION_ONLY_TYPED = 1 << 29 };
+
+typedef struct VerbInfo {
+    const char *name, *arguments, *summary;
+    int most; /* positional arguments; -1: any number */
+    bool hidden;
+} VerbInfo;
+
+const OptionInfo *option_info(OptionId id);
+const VerbInfo *verb_info(Verb verb); /* VERB_NONE: name "" */
+const char *group_title(OptionGroup group);
+/* VERB_NONE if there is none of this name. */
+Verb verb_find(const char *name);
+/* OPTION_ID_COUNT if there is none; *negated tells "no-aux" from "aux" (flags only). */
+OptionId option_find(const char *name, bool *negated);
+/* The default as option_format gives it; "" if unset. */
+const char *option_default_text(OptionId id, char *buffer, size_t bytes);
+
+/* The nearest of `count` names by Damerau-Levenshtein distance <= 2, or one that `typed` begins; NULL if none
+ * is near. */
+const char *nearest_name(const char *typed, const char *const *names, int count);
+
+#endif

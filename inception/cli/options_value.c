@@ -1,0 +1,155 @@
+/* One option's value: from text, with its range or choices in the complaint, and back to text. */
+#include "inception/cli/options_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "inception/cli/values.h"
+
+enum { TEXT_MOST = 3000 /* a path, with names below it */ };
+
+/* ---- from text */
+
+static bool takes_max(const OptionInfo *info)
+{
+    const char *bar = info->metavar ? strrchr(info->metavar, '|') : NULL;
+    return bar && !strcmp(bar, "|max");
+}
+
+static void int_range(const OptionInfo *info, char *text, size_t bytes)
+{
+    if (info->most == INT64_MAX)
+        snprintf(text, bytes, "at least %lld", (long long)info->least);
+    else
+        snprintf(text, bytes, "%lld to %lld%s", (long long)info->least, (long long)info->most,
+                 takes_max(info) ? ", or max" : "");
+}
+
+static Status read_int(const OptionInfo *info, const char *text, const char *label, int64_t *value)
+{
+    char range[64];
+    if (takes_max(info) && !strcmp(text, "max")) {
+        *value = OPTION_MAX;
+        return OK;
+    }
+    ValueVerdict verdict = text_to_int(text, value);
+    int_range(info, range, sizeof range);
+    if (verdict == VALUE_MALFORMED) return FAIL(ERR_ARG, "%s: '%s' is not a whole number (%s)", label, text, range);
+    if (verdict == VALUE_TOO_LARGE || *value < info->least || *value > info->most)
+        return FAIL(ERR_ARG, "%s: %s is out of range (%s)", label, text, range);
+    return OK;
+}
+
+static Status read_real(const OptionInfo *info, const char *text, const char *label, double *value)
+{
+    char least[32], most[32];
+    ValueVerdict verdict = text_to_real(text, value);
+    real_to_text(info->real_least, least, sizeof least);
+    real_to_text(info->real_most, most, sizeof most);
+    if (verdict == VALUE_MALFORMED)
+        return FAIL(ERR_ARG, "%s: '%s' is not a number (%s to %s, as 0.1 or 1e-3)", label, text, least, most);
+    if (verdict == VALUE_TOO_LARGE || *value < info->real_least || *value > info->real_most)
+        return FAIL(ERR_ARG, "%s: %s is out of range (%s to %s)", label, text, least, most);
+    return OK;
+}
+
+static int choice_count(const OptionInfo *info)
+{
+    int count = 0;
+    while (info->choices[count]) count++;
+    return count;
+}
+
+static Status read_choice(const OptionInfo *info, const char *text, const char *label, int *value)
+{
+    char names[LABEL_BYTES];
+    size_t used = 0;
+    int count = choice_count(info);
+    for (int k = 0; k < count; k++) {
+        if (same_name(text, info->choices[k], strlen(info->choices[k]))) {
+            *value = k;
+            return OK;
+        }
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", k ? ", " : "", info->choices[k]);
+    }
+    const char *near = nearest_name(text, info->choices, count);
+    return FAIL(ERR_ARG, "%s: there is no '%s'%s%s%s (one of %s)", label, text, near ? "; did you mean " : "",
+                near ? near : "", near ? "?" : "", names);
+}
+
+static Status read_list(const OptionInfo *info, const char *text, const char *label, IntList *list)
+{
+    *list = (IntList){0};
+    for (const char *p = text;; p++) {
+        char element[32];
+        size_t bytes = strcspn(p, ",");
+        if (bytes >= sizeof element) return FAIL(ERR_ARG, "%s: '%s' is not a list of numbers, as 1,2", label, text);
+        snprintf(element, sizeof element, "%.*s", (int)bytes, p);
+        if (list->count == OPTION_LIST_MAX) return FAIL(ERR_ARG, "%s: more than %d numbers", label, OPTION_LIST_MAX);
+        TRY(read_int(info, element, label, &list->value[list->count]));
+        list->count++;
+        p += bytes;
+        if (!*p) return OK;
+    }
+}
+
+static Status read_flag(const char *text, const char *label, bool *value)
+{
+    if (text_to_flag(text, value) == VALUE_OK) return OK;
+    return FAIL(ERR_ARG, "%s: '%s' is neither true nor false", label, text);
+}
+
+Status read_value(const OptionInfo *info, const char *text, const char *label, OptionValue *value)
+{
+    switch (info->type) {
+    case OPTION_IS_INT: return read_int(info, text, label, &value->integer);
+    case OPTION_IS_REAL: return read_real(info, text, label, &value->real);
+    case OPTION_IS_FLAG: return read_flag(text, label, &value->flag);
+    case OPTION_IS_CHOICE: return read_choice(info, text, label, &value->choice);
+    case OPTION_IS_LIST: return read_list(info, text, label, &value->list);
+    case OPTION_IS_TEXT: break;
+    }
+    if (!*text) return FAIL(ERR_ARG, "%s: the value is empty", label);
+    if (strlen(text) > TEXT_MOST) return FAIL(ERR_ARG, "%s: the value has more than %d bytes", label, TEXT_MOST);
+    value->text = text;
+    return OK;
+}
+
+/* ---- to text */
+
+static void format_list(const IntList *list, char *buffer, size_t bytes)
+{
+    size_t used = 0;
+    buffer[0] = 0;
+    for (int k = 0; k < list->count && used < bytes; k++)
+        used += (size_t)snprintf(buffer + used, bytes - used, "%s%lld", k ? "," : "", (long long)list->value[k]);
+}
+
+const char *option_format(const Options *options, OptionId id, char *buffer, size_t bytes)
+{
+    const OptionInfo *info = option_info(id);
+    OptionValue value = {0};
+    memcpy(&value, (const char *)options + info->offset, info->bytes);
+    buffer[0] = 0;
+    switch (info->type) {
+    case OPTION_IS_INT:
+        if (value.integer >= info->least && value.integer <= info->most)
+            snprintf(buffer, bytes, "%lld", (long long)value.integer);
+        else if (value.integer == OPTION_MAX && takes_max(info))
+            snprintf(buffer, bytes, "max");
+        break;
+    case OPTION_IS_REAL:
+        if (value.real >= info->real_least && value.real <= info->real_most) real_to_text(value.real, buffer, bytes);
+        break;
+    case OPTION_IS_FLAG: snprintf(buffer, bytes, "%s", value.flag ? "true" : "false"); break;
+    case OPTION_IS_CHOICE: snprintf(buffer, bytes, "%s", info->choices[value.choice]); break;
+    case OPTION_IS_LIST: format_list(&value.list, buffer, bytes); break;
+    case OPTION_IS_TEXT: return value.text ? value.text : buffer;
+    }
+    return buffer;
+}
+
+const char *option_default_text(OptionId id, char *buffer, size_t bytes)
+{
+    return option_format(&option_defaults, id, buffer, bytes);
+}

@@ -1,0 +1,99 @@
+/* --print-config: the options of a verb as flat YAML that config.c reads back to the same values.
+ *
+ * Texts stand in double quotes with every byte outside printable ASCII escaped (YAML 1.1, section 5.6); a text that is
+ * not UTF-8 has no form in YAML and is written as a comment. */
+#include <string.h>
+
+#include "inception/cli/options.h"
+
+enum { COMMENT_COLUMN = 40 };
+
+static const char *const origin_names[] = {
+    [ORIGIN_DEFAULT] = "default",         [ORIGIN_MODEL] = "model",
+    [ORIGIN_RECIPE] = "recipe",           [ORIGIN_CONFIG] = "file",
+    [ORIGIN_ENVIRONMENT] = "environment", [ORIGIN_COMMAND_LINE] = "command line",
+};
+
+/* The code point at *p, which moves on; -1 if it is not UTF-8 (RFC 3629), -2 at the end. */
+static int32_t next_point(const unsigned char **p)
+{
+    static const int32_t least[] = {0, 0x80, 0x800, 0x10000};
+    int32_t first = *(*p)++;
+    int more = first < 0x80             ? 0
+               : (first & 0xe0) == 0xc0 ? 1
+               : (first & 0xf0) == 0xe0 ? 2
+               : (first & 0xf8) == 0xf0 ? 3
+                                        : -1;
+    if (!first) return -2;
+    if (more < 0) return -1;
+    int32_t point = more ? first & (0x3f >> more) : first;
+    for (int k = 0; k < more; k++) {
+        if ((**p & 0xc0) != 0x80) return -1;
+        point = point << 6 | (*(*p)++ & 0x3f);
+    }
+    bool surrogate = point >= 0xd800 && point < 0xe000;
+    return point < least[more] || point > 0x10ffff || surrogate ? -1 : point;
+}
+
+static bool is_utf8(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    int32_t point;
+    while ((point = next_point(&p)) >= 0) continue;
+    return point == -2;
+}
+
+/* Returns the columns written. */
+static int print_text(const char *text, FILE *to)
+{
+    int columns = fprintf(to, "\"");
+    const unsigned char *p = (const unsigned char *)text;
+    for (int32_t point; (point = next_point(&p)) >= 0;) {
+        if (point == '"' || point == '\\')
+            columns += fprintf(to, "\\%c", (int)point);
+        else if (point >= 0x20 && point < 0x7f)
+            columns += fprintf(to, "%c", (int)point);
+        else
+            columns += fprintf(to, point < 0x10000 ? "\\u%04X" : "\\U%08X", (unsigned)point);
+    }
+    return columns + fprintf(to, "\"");
+}
+
+static void print_option(const Options *options, OptionId id, FILE *to)
+{
+    char buffer[OPTION_FORMAT_BYTES];
+    const OptionInfo *info = option_info(id);
+    const char *value = option_format(options, id, buffer, sizeof buffer);
+    bool text = info->type == OPTION_IS_TEXT;
+    OptionId other = option_replaced_by(options, id);
+    if (other < OPTION_ID_COUNT) {
+        fprintf(to, "# %s: --%s is used instead\n", info->flag, option_info(other)->flag);
+        return;
+    }
+    if (!*value) {
+        fprintf(to, "# %s: not set\n", info->flag);
+        return;
+    }
+    if (text && !is_utf8(value)) {
+        fprintf(to, "# %s: a text that is not UTF-8, which YAML cannot hold\n", info->flag);
+        return;
+    }
+    int columns = fprintf(to, "%s: ", info->flag);
+    columns += text ? print_text(value, to) : fprintf(to, "%s", value);
+    fprintf(to, "%*s# from %s", columns < COMMENT_COLUMN ? COMMENT_COLUMN - columns : 1, "",
+            origin_names[options->origin[id]]);
+    if (options->where[id]) {
+        fputc(' ', to);
+        print_text(options->where[id], to);
+    }
+    fputc('\n', to);
+}
+
+void options_print_config(const Options *options, FILE *to)
+{
+    fprintf(to, "# towers %s\n", verb_info(options->verb)->name);
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        if (option_info(id)->verbs & (OPTION_NOT_IN_CONFIG | OPTION_ONLY_TYPED)) continue;
+        if (option_belongs(id, options->verb)) print_option(options, id, to);
+    }
+}

@@ -1,0 +1,262 @@
+/* Times of every op of a step; see profile.h. Each op is waited for, so overlap between ops does not show here; what it
+ * takes to ask for next to nothing and wait for it (microseconds, on a GPU) is taken off every time. */
+#include "inception/cli/profile.h"
+
+#include "towers/data/loader.h"
+#include "towers/train/ledger.h"
+#include "towers/train/replica.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 4, COPY_BYTES = 128 << 20 };
+enum { ASK_ROUNDS = 50 };
+static const double FAST_MS = 2, LEAST_MS = 1e-4;
+
+typedef struct OpTime {
+    const OpCall *call;
+    double ms; /* fastest round */
+    double gflop, gbytes;
+} OpTime;
+
+typedef struct KindTime {
+    OpKind kind;
+    int calls;
+    double ms, gflop, gbytes;
+} KindTime;
+
+typedef struct Peak {
+    double gflops, gbs; /* 0 if they could not be measured */
+} Peak;
+
+/* Every operand once: what the op must move if nothing stays in a cache. */
+static double call_gbytes(const OpCall *call)
+{
+    double bytes = 0;
+    for (int k = 0; k < call->in_count; k++)
+        if (call->in[k].data) bytes += (double)shape_count(call->in[k].shape) * (double)dtype_bytes(call->in[k].dtype);
+    for (int k = 0; k < call->out_count; k++)
+        if (call->out[k].data)
+            bytes += (double)shape_count(call->out[k].shape) * (double)dtype_bytes(call->out[k].dtype);
+    return bytes * 1e-9;
+}
+
+/* The least that any time is too long by. */
+static Status asking_time(Device *device, double *ms)
+{
+    Status st = OK;
+    void *memory = NULL;
+    *ms = 1e30;
+    TRY(device->backend->alloc(device, sizeof(float), &memory));
+    for (int i = 0; i < ASK_ROUNDS; i++) {
+        int64_t start = clock_ns();
+        TRY_OUT(device->backend->fill(device, memory, 0, 1));
+        TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
+        *ms = fmin(*ms, (double)(clock_ns() - start) * 1e-6);
+    }
+out:
+    device->backend->release(device, memory);
+    return st;
+}
+
+static Status ops_time(Replica *r, const Plan *plan, int rounds, OpTime *times)
+{
+    int count = plan_op_count(plan);
+    double asking;
+    TRY(asking_time(&r->device, &asking));
+    for (int i = 0; i < count; i++) {
+        const OpCall *call = plan_call(plan, i);
+        times[i] = (OpTime){call, 1e30, 2e-9 * (double)op_macs(call), call_gbytes(call)};
+    }
+    for (int round = 0; round < rounds; round++)
+        for (int i = 0; i < count; i++) {
+            int64_t start = clock_ns();
+            TRY(plan_run((Plan *)plan, i, i + 1));
+            TRY(r->device.backend->finish(&r->device, LANE_COMPUTE));
+            double ms = (double)(clock_ns() - start) * 1e-6 - asking;
+            times[i].ms = fmin(times[i].ms, fmax(ms, LEAST_MS));
+        }
+    return OK;
+}
+
+/* ---- the machine's peaks, by our own kernels: a square dense layer and a copy */
+
+static Status call_best_ms(Device *device, OpCall *call, double *best)
+{
+    const OpKernel *kernel = device->backend->kernels[call->kind];
+    Status st = OK;
+    *best = 1e30;
+    if (kernel->prepare) TRY(kernel->prepare(device, call));
+    if (call->workspace_bytes) TRY_OUT(device->backend->alloc(device, call->workspace_bytes, &call->workspace));
+    for (int i = 0; i < PEAK_ROUNDS; i++) {
+        int64_t start = clock_ns();
+        TRY_OUT(kernel->launch(device, call));
+        TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
+        double ms = (double)(clock_ns() - start) * 1e-6;
+        if (ms < *best) *best = ms;
+    }
+out:
+    if (call->workspace) device->backend->release(device, call->workspace);
+    if (kernel->discard && call->state) kernel->discard(device, call);
+    return st;
+}
+
+static Status peak_of_side(Device *device, Dtype dtype, int32_t side, double *product_ms, Peak *peak)
+{
+    Status st = OK;
+    void *memory[3] = {0};
+    double copy_ms, asking;
+    size_t bytes = (size_t)side * (size_t)side * sizeof(float);
+    bytes = bytes > COPY_BYTES ? bytes : COPY_BYTES;
+    Shape square = {side, side, 1, 1}, flat = {(int32_t)(bytes / 4 / 1024), 1024, 1, 1};
+    TRY(asking_time(device, &asking));
+    for (int i = 0; i < 3; i++) TRY_OUT(device->backend->alloc(device, bytes, &memory[i]));
+    OpCall product = {.kind = OP_DENSE, .name = "peak", .in_count = 2, .out_count = 1};
+    product.in[0] = (Tensor){memory[0], square, dtype, side};
+    product.in[1] = (Tensor){memory[1], square, DTYPE_F32, side};
+    product.out[0] = (Tensor){memory[2], square, dtype, side};
+    OpCall copy = {.kind = OP_SLICE, .name = "peak", .in_count = 1, .out_count = 1};
+    copy.in[0] = (Tensor){memory[0], flat, DTYPE_F32, 1024};
+    copy.out[0] = (Tensor){memory[1], flat, DTYPE_F32, 1024};
+    TRY_OUT(call_best_ms(device, &product, product_ms));
+    TRY_OUT(call_best_ms(device, &copy, &copy_ms));
+    *peak = (Peak){2.0 * side * side * side / fmax(*product_ms - asking, LEAST_MS) * 1e-6,
+                   2.0 * (double)bytes / fmax(copy_ms - asking, LEAST_MS) * 1e-6};
+out:
+    for (int i = 0; i < 3; i++)
+        if (memory[i]) device->backend->release(device, memory[i]);
+    return st;
+}
+
+/* A machine that is done with it in no time gets a larger product. */
+static Status peak_measure(Device *device, Dtype dtype, Peak *peak)
+{
+    double ms;
+    TRY(peak_of_side(device, dtype, PEAK_SIDE, &ms, peak));
+    return ms < FAST_MS ? peak_of_side(device, dtype, PEAK_SIDE_FAST, &ms, peak) : OK;
+}
+
+/* ---- tables */
+
+static int by_ms(const void *a, const void *b)
+{
+    double x = ((const OpTime *)a)->ms, y = ((const OpTime *)b)->ms;
+    return (x < y) - (x > y);
+}
+
+static int kind_by_ms(const void *a, const void *b)
+{
+    double x = ((const KindTime *)a)->ms, y = ((const KindTime *)b)->ms;
+    return (x < y) - (x > y);
+}
+
+/* Share of the peak that limits it: the larger of the two times that the machine would need at best. */
+static double peak_share(double ms, double gflop, double gbytes, const Peak *peak)
+{
+    double compute = gflop / peak->gflops * 1e3, memory = gbytes / peak->gbs * 1e3;
+    return 100 * (compute > memory ? compute : memory) / ms;
+}
+
+static void kinds_print(const OpTime *times, int count, double total, const Peak *peak, FILE *to)
+{
+    KindTime kinds[OP_COUNT] = {0};
+    for (int i = 0; i < count; i++) {
+        KindTime *kind = &kinds[times[i].call->kind];
+        kind->kind = times[i].call->kind;
+        kind->calls++;
+        kind->ms += times[i].ms;
+        kind->gflop += times[i].gflop;
+        kind->gbytes += times[i].gbytes;
+    }
+    qsort(kinds, OP_COUNT, sizeof *kinds, kind_by_ms);
+    fprintf(to, "| op | calls | ms | share %% | GFLOP/s | GB/s | %% of peak |\n|---|---:|---:|---:|---:|---:|---:|\n");
+    for (int i = 0; i < OP_COUNT && kinds[i].calls; i++) {
+        const KindTime *k = &kinds[i];
+        fprintf(to, "| %s | %d | %.3f | %.1f | %.1f | %.1f | %.0f |\n", op_name(k->kind), k->calls, k->ms,
+                100 * k->ms / total, k->gflop / k->ms * 1e3, k->gbytes / k->ms * 1e3,
+                peak_share(k->ms, k->gflop, k->gbytes, peak));
+    }
+}
+
+static void layers_print(OpTime *times, int count, double total, const Peak *peak, FILE *to)
+{
+    qsort(times, (size_t)count, sizeof *times, by_ms);
+    fprintf(to, "\n| layer | op | output | ms | share %% | GFLOP/s | GB/s | %% of peak "
+                "|\n|---|---|---|---:|---:|---:|---:|---:|\n");
+    for (int i = 0; i < count && i < TOP_LAYERS; i++) {
+        const OpTime *t = &times[i];
+        fprintf(to, "| %s | %s | %s | %.3f | %.1f | %.1f | %.1f | %.0f |\n", t->call->name, op_name(t->call->kind),
+                shape_text(t->call->out[0].shape), t->ms, 100 * t->ms / total, t->gflop / t->ms * 1e3,
+                t->gbytes / t->ms * 1e3, peak_share(t->ms, t->gflop, t->gbytes, peak));
+    }
+}
+
+static void profile_print(OpTime *times, int count, const TrainJob *job, const Peak *peak, FILE *to)
+{
+    double total = 0;
+    for (int i = 0; i < count; i++) total += times[i].ms;
+    fprintf(
+        to,
+        "\n%s, batch %d, %s on %s, %d threads: %.2f ms in %d ops; machine: %.0f GFLOP/s product, %.1f GB/s copy\n\n",
+        job->program.model->name, job->shares.batch[0], job->tf32 ? "tf32" : dtype_name(job->program.compute),
+        job->backend->name, job->threads, total, count, peak->gflops, peak->gbs);
+    kinds_print(times, count, total, peak, to);
+    layers_print(times, count, total, peak, to);
+}
+
+static Status replica_open(const TrainJob *job, Replica **made)
+{
+    ReplicaConfig config = {.backend = job->backend,
+                            .device = {.threads = job->threads,
+                                       .winograd = job->winograd,
+                                       .direct_bf16 = job->direct_bf16,
+                                       .direct_f32 = job->direct_f32,
+                                       .tf32 = job->tf32},
+                            .program = job->program,
+                            .local = 1,
+                            .train_n = {job->shares.batch[0]},
+                            .optimizer = job->optimizer,
+                            .seed = job->seed};
+    return replica_create(&config, made);
+}
+
+static Status loader_open(const TrainJob *job, Loader **made)
+{
+    LoaderConfig data = {.dataset = job->train,
+                         .shares = {.towers = 1, .batch = {job->shares.batch[0]}},
+                         .local = 1,
+                         .side = job->program.options.side,
+                         .pad = job->pad,
+                         .max_steps = 1,
+                         .depth = 2};
+    return loader_create(&data, made);
+}
+
+Status profile_run(const JobFiles *files, int rounds, FILE *to)
+{
+    Status st = OK;
+    const TrainJob *job = &files->job;
+    Replica *replica = NULL;
+    Loader *loader = NULL;
+    OpTime *times = NULL;
+    Peak peak = {0};
+    const Batch *batch;
+    TRY_OUT(replica_open(job, &replica));
+    TRY_OUT(loader_open(job, &loader));
+    TRY_OUT(loader_next(loader, &batch));
+    Program *program = replica_program(replica, true, batch->n);
+    int count = plan_op_count(program->plan);
+    times = calloc((size_t)count, sizeof *times);
+    if (!times) TRY_OUT(FAIL(ERR_MEMORY, "times of %d ops", count));
+    TRY_OUT(replica_feed(replica, program, batch, 0, job->seed, 1.0f / (float)batch->n));
+    TRY_OUT(plan_run(program->plan, 0, count));
+    TRY_OUT(peak_measure(&replica->device, job->program.compute, &peak));
+    TRY_OUT(ops_time(replica, program->plan, rounds, times));
+    profile_print(times, count, job, &peak, to);
+out:
+    free(times);
+    loader_destroy(loader);
+    replica_destroy(replica);
+    return st;
+}

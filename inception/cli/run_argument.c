@@ -1,0 +1,81 @@
+/* From the folder of a run to options; see run_argument.h. */
+#include "inception/cli/run_argument.h"
+
+#include "inception/cli/config.h"
+#include "inception/models.h"
+#include "towers/store/files.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* What of args.yaml is the network's: the rest is about training, or about the machine. */
+static const char *const kept_keys[] = {"data-path", "dataset", "img-size",  "classes",
+                                        "variant",   "amp",     "amp-dtype", NULL};
+
+static bool is_kept(const char *line)
+{
+    for (int i = 0; kept_keys[i]; i++)
+        if (!strncmp(line, kept_keys[i], strlen(kept_keys[i])) && line[strlen(kept_keys[i])] == ':') return true;
+    return false;
+}
+
+/* Leaves the lines that are kept; their numbers stay, for messages. */
+static void lines_filter(char *text, size_t bytes)
+{
+    for (char *line = text, *end = text + bytes; line < end;) {
+        char *stop = memchr(line, '\n', (size_t)(end - line));
+        if (!stop) stop = end;
+        if (!is_kept(line)) memset(line, ' ', (size_t)(stop - line));
+        line = stop + 1;
+    }
+}
+
+static Status model_of(const char *run, const Model **model)
+{
+    char path[PATH_BYTES];
+    TRY(path_join(path, run, "env.json"));
+    json_t *root = json_load_file(path, 0, NULL);
+    const char *name = json_string_value(json_object_get(root, "model"));
+    Status st = name ? model_find(name, model)
+                     : FAIL(ERR_ARG,
+                            "'%s' is a folder, but not of a run: it has no env.json that names a model (a checkpoint "
+                            "is: MODEL --weights %s)",
+                            run, run);
+    json_decref(root);
+    return st;
+}
+
+static Status settings_apply(Options *options, const char *run)
+{
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    TRY(path_join(path, run, "args.yaml"));
+    TRY(config_load(path, &text, &bytes));
+    lines_filter(text, bytes);
+    Status st = options_apply_bytes(options, text, bytes, ORIGIN_RECIPE, path);
+    free(text);
+    return st;
+}
+
+Status run_argument_apply(Options *options)
+{
+    struct stat info;
+    const Model *model = NULL;
+    char *run = options->argument_count ? options->arguments[0] : NULL;
+    if (!run || model_find(run, &model) == OK) return OK; /* a model, whatever folders are called */
+    if (stat(run, &info) != 0)
+        return strchr(run, '/') ? FAIL(ERR_ARG, "no run '%s': %s", run, strerror(errno)) : model_find(run, &model);
+    if (!S_ISDIR(info.st_mode))
+        return FAIL(ERR_ARG,
+                    "'%s' is a file; wanted a model or the folder of a run (a file of weights is: MODEL "
+                    "--weights %s)",
+                    run, run);
+    TRY(model_of(run, &model));
+    TRY(settings_apply(options, run));
+    options->arguments[0] = (char *)model->name;
+    if (!options->weights) options->weights = run;
+    return OK;
+}

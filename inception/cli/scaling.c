@@ -1,0 +1,246 @@
+/* One tower against many; see scaling.h. */
+#include "inception/cli/scaling.h"
+
+#include "towers/record/statistics.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { ROUNDS = 6, LEAST_STEPS = 5, LEAST_WARMUP = 3 };
+
+typedef enum Mode { MODE_ALONE = 0, MODE_TOGETHER, MODE_REAL, MODE_COUNT } Mode;
+typedef enum Part { PART_DATA = 0, PART_COMPUTE, PART_SKEW, PART_REDUCE, PART_REST, PART_STEP, PART_COUNT } Part;
+
+/* Shared with rank 0's process, which fills it. Sums of seconds over the counted steps, means over towers. */
+typedef struct Tally {
+    int64_t warmup, count;
+    double seconds, sum[PART_COUNT]; /* seconds: of the step before */
+} Tally;
+
+/* Means of one run of one round: seconds of a step. */
+typedef struct Means {
+    double part[PART_COUNT];
+} Means;
+
+static void row_add(const LedgerRow *row, int64_t last_arrival, double part[PART_COUNT])
+{
+    const int64_t *ns = row->phase_ns;
+    double skew = (double)(last_arrival - row->arrival_ns) * 1e-9;
+    part[PART_DATA] += (double)ns[PHASE_DATA] * 1e-9;
+    part[PART_COMPUTE] += (double)(ns[PHASE_COPY] + ns[PHASE_FORWARD] + ns[PHASE_BACKWARD]) * 1e-9;
+    part[PART_SKEW] += skew;
+    part[PART_REDUCE] += (double)ns[PHASE_REDUCE] * 1e-9 - skew;
+}
+
+/* The step before this one: its rows are complete. */
+static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
+{
+    Tally *tally = context;
+    double part[PART_COUNT] = {0}, known = 0, of_step = tally->seconds;
+    int64_t last = 0;
+    (void)loss;
+    tally->seconds = seconds;
+    if (step - 1 <= tally->warmup) return;
+    for (int t = 0; t < ledger->towers; t++) {
+        int64_t arrival = ledger_row(ledger, t, step - 1)->arrival_ns;
+        if (arrival > last) last = arrival;
+    }
+    for (int t = 0; t < ledger->towers; t++) row_add(ledger_row(ledger, t, step - 1), last, part);
+    for (int k = 0; k < PART_REST; k++) known += part[k] /= ledger->towers;
+    part[PART_REST] = of_step - known;
+    part[PART_STEP] = of_step;
+    for (int k = 0; k < PART_COUNT; k++) tally->sum[k] += part[k];
+    tally->count++;
+}
+
+static Status mode_run(const TrainJob *base, Mode mode, const Options *o, Means *means, int *signal_number)
+{
+    TrainJob job = *base;
+    int64_t steps = o->batches / ROUNDS > LEAST_STEPS ? o->batches / ROUNDS : LEAST_STEPS,
+            warmup = o->warmup_batches / ROUNDS > LEAST_WARMUP ? o->warmup_batches / ROUNDS : LEAST_WARMUP;
+    Tally *tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (tally == MAP_FAILED) return FAIL(ERR_MEMORY, "times of a run: %s", strerror(errno));
+    tally->warmup = warmup;
+    job.quiet = true;
+    job.on_step = step_seen;
+    job.on_step_context = tally;
+    job.epochs = job.max_steps = warmup + steps + 1; /* the last one is not counted: its rows are not complete */
+    if (mode == MODE_ALONE) {
+        job.shares.towers = job.processes = 1;
+        job.test = NULL;
+    }
+    Status st = train_timed(&job, signal_number);
+    for (int k = 0; st == OK && k < PART_COUNT; k++) means->part[k] = tally->sum[k] / (double)tally->count;
+    munmap(tally, sizeof *tally);
+    return st;
+}
+
+/* ---- what the rounds say */
+
+typedef struct Interval {
+    double mean, half; /* 95 % */
+} Interval;
+
+static Interval interval_of(const double *x, int count)
+{
+    double mean = series_mean(x, count), square = 0;
+    for (int i = 0; i < count; i++) square += (x[i] - mean) * (x[i] - mean);
+    return (Interval){mean, student_quantile(0.975, count - 1) * sqrt(square / (count - 1) / count)};
+}
+
+typedef struct Scaling {
+    int towers;
+    int64_t share; /* samples of a tower */
+    bool real;
+    Means round[MODE_COUNT][ROUNDS];
+} Scaling;
+
+static Interval images_per_sec(const Scaling *s, Mode mode)
+{
+    double x[ROUNDS];
+    int towers = mode == MODE_ALONE ? 1 : s->towers;
+    for (int r = 0; r < ROUNDS; r++) x[r] = (double)(towers * s->share) / s->round[mode][r].part[PART_STEP];
+    return interval_of(x, ROUNDS);
+}
+
+/* Percent of `mode`'s step that a part takes longer than alone. PART_STEP: all of them together. */
+static Interval lost(const Scaling *s, Mode mode, Part part)
+{
+    double x[ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) {
+        const Means *alone = &s->round[MODE_ALONE][r], *all = &s->round[mode][r];
+        x[r] = 100 * (all->part[part] - alone->part[part]) / all->part[PART_STEP];
+    }
+    return interval_of(x, ROUNDS);
+}
+
+static Interval milliseconds(const Scaling *s, Mode mode)
+{
+    double x[ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) x[r] = 1000 * s->round[mode][r].part[PART_STEP];
+    return interval_of(x, ROUNDS);
+}
+
+typedef struct Loss {
+    const char *name, *words;
+    Part part;
+} Loss;
+
+static const Loss losses[] = {
+    {"contention", "the same computation takes longer beside the others", PART_COMPUTE},
+    {"skew", "waiting for the tower that arrives last", PART_SKEW},
+    {"reduction", "from the last arrival to the verdict", PART_REDUCE},
+    {"data", "waiting for batches", PART_DATA},
+    {"rest", "update and bookkeeping", PART_REST},
+};
+enum { LOSSES = sizeof losses / sizeof *losses };
+
+static void mode_print(const Scaling *s, Mode mode)
+{
+    Interval images = images_per_sec(s, mode), ms = milliseconds(s, mode), all = lost(s, mode, PART_STEP);
+    char name[64];
+    snprintf(name, sizeof name, mode == MODE_ALONE ? "one tower alone" : "%d towers%s", s->towers,
+             mode == MODE_REAL ? ", real data" : "");
+    printf("  %-24s %9.1f +- %-7.1f images/s  %9.2f +- %-6.2f ms", name, images.mean, images.half, ms.mean, ms.half);
+    if (mode != MODE_ALONE) printf("  %5.1f +- %.1f %% of %d x alone", 100 - all.mean, all.half, s->towers);
+    putchar('\n');
+}
+
+static void scaling_print(const Scaling *s, const TrainJob *job)
+{
+    printf("Scaling of %s on %s, %lld images a tower, %d thread%s each; %d rounds, 95 %% intervals\n\n",
+           job->program.model->name, job->backend->name, (long long)s->share, job->threads,
+           job->threads == 1 ? "" : "s", ROUNDS);
+    for (int m = 0; m < MODE_COUNT; m++)
+        if (m != MODE_REAL || s->real) mode_print(s, (Mode)m);
+    printf("\n  %% of a step to    %-19s%s\n", s->real ? "made-up data" : "", s->real ? "real data" : "");
+    for (int i = 0; i < LOSSES; i++) {
+        Interval a = lost(s, MODE_TOGETHER, losses[i].part), b = {0};
+        printf("    %-14s %+7.2f +- %-6.2f", losses[i].name, a.mean, a.half);
+        if (s->real) b = lost(s, MODE_REAL, losses[i].part);
+        if (s->real) printf(" %+7.2f +- %-6.2f", b.mean, b.half);
+        printf("  %s\n", losses[i].words);
+    }
+    if (!s->real) printf("\n  (real data: --data-path DIR)\n");
+}
+
+static json_t *interval_json(Interval x)
+{
+    return json_pack("{s:f, s:f}", "value", x.mean, "half_width", isfinite(x.half) ? x.half : 0);
+}
+
+static json_t *mode_json(const Scaling *s, Mode mode)
+{
+    json_t *root = json_pack("{s:o, s:o}", "images_per_sec", interval_json(images_per_sec(s, mode)), "step_ms",
+                             interval_json(milliseconds(s, mode)));
+    if (mode == MODE_ALONE) return root;
+    json_t *parts = json_object();
+    for (int i = 0; i < LOSSES; i++)
+        json_object_set_new(parts, losses[i].name, interval_json(lost(s, mode, losses[i].part)));
+    json_object_set_new(root, "lost_percent", interval_json(lost(s, mode, PART_STEP)));
+    json_object_set_new(root, "lost_percent_to", parts);
+    return root;
+}
+
+static Status scaling_json(const Scaling *s, const TrainJob *job)
+{
+    json_t *root = json_pack("{s:s, s:s, s:i, s:I, s:i, s:i, s:o, s:o}", "model", job->program.model->name, "device",
+                             job->backend->name, "towers", s->towers, "images_per_tower", (json_int_t)s->share,
+                             "threads", job->threads, "rounds", ROUNDS, "alone", mode_json(s, MODE_ALONE), "together",
+                             mode_json(s, MODE_TOGETHER));
+    if (!root) return FAIL(ERR_MEMORY, "scaling as JSON");
+    if (s->real) json_object_set_new(root, "together_real_data", mode_json(s, MODE_REAL));
+    json_dumpf(root, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(root);
+    return OK;
+}
+
+/* ---- the rounds */
+
+static Status job_check(const TrainJob *job)
+{
+    if (job->shares.towers < 2) return FAIL(ERR_ARG, "--scaling compares one tower with several: give --towers");
+    if (job->processes != job->shares.towers)
+        return FAIL(ERR_ARG, "--scaling wants a process and a device for each tower: %d towers, %d processes",
+                    job->shares.towers, job->processes);
+    for (int t = 1; t < job->shares.towers; t++)
+        if (job->shares.batch[t] != job->shares.batch[0])
+            return FAIL(ERR_ARG, "--scaling wants equal shares: tower %d has %d samples, tower 0 has %d", t,
+                        job->shares.batch[t], job->shares.batch[0]);
+    return OK;
+}
+
+static Status rounds_run(const Options *o, const TrainJob *jobs[MODE_COUNT], Scaling *s, int *signal_number)
+{
+    for (int r = 0; r < ROUNDS; r++) {
+        for (int m = 0; m < MODE_COUNT; m++)
+            if (jobs[m]) TRY(mode_run(jobs[m], (Mode)m, o, &s->round[m][r], signal_number));
+        if (!o->quiet) fprintf(stderr, "round %d of %d\n", r + 1, ROUNDS);
+    }
+    return OK;
+}
+
+Status scaling_run(Options *o, JobFiles *files, int *signal_number)
+{
+    Status st = OK;
+    const TrainJob *job = &files->job;
+    JobFiles real = {0};
+    bool with_real = o->dataset == DATASET_FMNIST || option_is_set(o, "data-path");
+    TRY(job_check(job));
+    Scaling s = {.towers = job->shares.towers, .share = job->shares.batch[0], .real = with_real};
+    if (with_real) TRY_OUT(job_open(o, 0, &real));
+    real.job.test = NULL;
+    const TrainJob *jobs[MODE_COUNT] = {job, job, with_real ? &real.job : NULL};
+    TRY_OUT(rounds_run(o, jobs, &s, signal_number));
+    if (o->json)
+        TRY_OUT(scaling_json(&s, job));
+    else
+        scaling_print(&s, job);
+out:
+    job_close(&real);
+    return st;
+}

@@ -1,0 +1,79 @@
+/* Which optimizer, schedule or switch an option is of; see uses.h. */
+#include "inception/cli/uses.h"
+
+#include <string.h>
+
+typedef struct Use {
+    OptionId id, chooser;
+    unsigned by;       /* bits of the chooser's values that read it */
+    const char *names; /* the same, for people */
+} Use;
+
+#define BIT(value) (1u << (value))
+#define RMSPROPS (BIT(OPT_RMSPROP) | BIT(OPT_RMSPROP_TF))
+#define ADAMS (BIT(OPT_ADAM) | BIT(OPT_ADAMW))
+#define SGDS (BIT(OPT_SGD) | BIT(OPT_MOMENTUM) | BIT(OPT_NESTEROV))
+#define STAIRS (BIT(SCHEDULE_STEP) | BIT(SCHEDULE_EXPONENTIAL))
+#define CURVES (BIT(SCHEDULE_COSINE) | BIT(SCHEDULE_POLYNOMIAL) | BIT(SCHEDULE_ONE_CYCLE))
+
+static const Use uses[] = {
+    {OPTION_ID_momentum, OPTION_ID_opt, SGDS | RMSPROPS, "sgd, momentum, nesterov, rmsprop and rmsprop-tf"},
+    {OPTION_ID_beta1, OPTION_ID_opt, ADAMS, "adam and adamw"},
+    {OPTION_ID_beta2, OPTION_ID_opt, ADAMS, "adam and adamw"},
+    {OPTION_ID_opt_eps, OPTION_ID_opt, ADAMS | RMSPROPS, "adam, adamw, rmsprop and rmsprop-tf"},
+    {OPTION_ID_opt_decay, OPTION_ID_opt, RMSPROPS, "rmsprop and rmsprop-tf"},
+    {OPTION_ID_lr_schedule, OPTION_ID_sched, BIT(SCHEDULE_PIECEWISE), "piecewise"},
+    {OPTION_ID_min_lr, OPTION_ID_sched, CURVES | STAIRS, "step, exponential, cosine, polynomial and onecycle"},
+    {OPTION_ID_decay_rate, OPTION_ID_sched, STAIRS, "step and exponential"},
+    {OPTION_ID_decay_epochs, OPTION_ID_sched, STAIRS, "step and exponential"},
+    {OPTION_ID_power, OPTION_ID_sched, BIT(SCHEDULE_POLYNOMIAL), "polynomial"},
+    {OPTION_ID_warmup_epochs, OPTION_ID_sched, ~BIT(SCHEDULE_ONE_CYCLE),
+     "every schedule but onecycle, which has its own"},
+};
+
+static unsigned chosen(const Options *o, OptionId chooser)
+{
+    return BIT(chooser == OPTION_ID_opt ? (int)o->opt : (int)o->sched);
+}
+
+/* Typed, and not just to say no. */
+static bool is_asked(const Options *o, OptionId id)
+{
+    char text[OPTION_FORMAT_BYTES];
+    const char *value = option_format(o, id, text, sizeof text);
+    return o->origin[id] == ORIGIN_COMMAND_LINE && strcmp(value, "0") != 0 && strcmp(value, "false") != 0;
+}
+
+static Status choices_check(const Options *o)
+{
+    char by[OPTION_FORMAT_BYTES];
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        const Use *use = &uses[i];
+        if (!is_asked(o, use->id) || !option_belongs(use->chooser, o->verb) || use->by & chosen(o, use->chooser))
+            continue;
+        return FAIL(ERR_ARG, "--%s has no use with --%s %s: it is of %s", option_info(use->id)->flag,
+                    option_info(use->chooser)->flag, option_format(o, use->chooser, by, sizeof by), use->names);
+    }
+    return OK;
+}
+
+Status uses_check(const Options *o)
+{
+    bool goes_back = o->nan_policy != NAN_POLICY_STOP || o->sdc_policy == SDC_POLICY_ROLLBACK;
+    const struct {
+        OptionId id;
+        bool used;
+        const char *what;
+    } needs[] = {
+        {OPTION_ID_amp_dtype, o->amp, "without --amp"},
+        {OPTION_ID_crop_pad, o->augment, "without --augment"},
+        {OPTION_ID_flip, o->augment, "without --augment"},
+        {OPTION_ID_warmup_lr, o->warmup_epochs > 0, "without --warmup-epochs"},
+        {OPTION_ID_nan_limit, goes_back, "with --nan-policy stop"},
+        {OPTION_ID_sdc_policy, o->sdc_check > 0, "with --sdc-check 0"},
+    };
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+        if (is_asked(o, needs[i].id) && !needs[i].used)
+            return FAIL(ERR_ARG, "--%s has no use %s", option_info(needs[i].id)->flag, needs[i].what);
+    return choices_check(o);
+}

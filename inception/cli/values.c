@@ -1,0 +1,110 @@
+/* Exact numbers and near names; see values.h. The grammar is checked by hand, since strtod alone would take "0x1p3",
+ * "inf" and leading blanks; the conversion itself is strtoll's and strtod_l's. */
+#include "inception/cli/values.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_MAX_BYTES = 64 };
+
+static const char *skip_sign(const char *p)
+{
+    return *p == '+' || *p == '-' ? p + 1 : p;
+}
+
+static const char *skip_digits(const char *p)
+{
+    return p + strspn(p, "0123456789");
+}
+
+ValueVerdict text_to_int(const char *text, int64_t *value)
+{
+    const char *digits = skip_sign(text), *end = skip_digits(digits);
+    if (end == digits || *end) return VALUE_MALFORMED;
+    errno = 0;
+    long long read = strtoll(text, NULL, 10);
+    if (errno) return VALUE_TOO_LARGE;
+    *value = read;
+    return VALUE_OK;
+}
+
+/* [+-] digits [. digits] [e [+-] digits], with at least one digit before the exponent. */
+static bool is_real(const char *text)
+{
+    const char *whole = skip_sign(text), *p = skip_digits(whole);
+    ptrdiff_t digits = p - whole;
+    if (*p == '.') {
+        const char *fraction = p + 1;
+        p = skip_digits(fraction);
+        digits += p - fraction;
+    }
+    if (!digits) return false;
+    if (*p == 'e' || *p == 'E') {
+        const char *exponent = skip_sign(p + 1);
+        p = skip_digits(exponent);
+        if (p == exponent) return false;
+    }
+    return *p == 0;
+}
+
+ValueVerdict text_to_real(const char *text, double *value)
+{
+    if (!is_real(text)) return VALUE_MALFORMED;
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    errno = 0;
+    double read = strtod_l(text, NULL, plain);
+    int error = errno;
+    freelocale(plain);
+    if (error == ERANGE) return VALUE_TOO_LARGE;
+    *value = read + 0.0; /* -0 becomes 0 */
+    return VALUE_OK;
+}
+
+ValueVerdict text_to_flag(const char *text, bool *value)
+{
+    static const char *const names[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        if (strcmp(text, names[k])) continue;
+        *value = k % 2;
+        return VALUE_OK;
+    }
+    return VALUE_MALFORMED;
+}
+
+void real_to_text(double value, char *text, size_t bytes)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(plain);
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, bytes, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    uselocale(before);
+    freelocale(plain);
+}
+
+static int least_of(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Dynamic programming over three rows: before[j] and above[j] belong to the two previous characters of a. */
+int edit_distance(const char *a, const char *b, int limit)
+{
+    int la = (int)strnlen(a, NAME_MAX_BYTES), lb = (int)strnlen(b, NAME_MAX_BYTES);
+    int rows[3][NAME_MAX_BYTES + 1];
+    if (la >= NAME_MAX_BYTES || lb >= NAME_MAX_BYTES || abs(la - lb) > limit) return limit + 1;
+    for (int j = 0; j <= lb; j++) rows[0][j] = j;
+    for (int i = 1; i <= la; i++) {
+        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= lb; j++) {
+            row[j] = least_of(above[j - 1] + (a[i - 1] != b[j - 1]), least_of(above[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = least_of(row[j], before[j - 2] + 1);
+        }
+    }
+    return least_of(rows[la % 3][lb], limit + 1);
+}
