@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "inception/run_difference.h"
+#include "inception/report/run_difference.h"
 #include "tests/support/noise.h"
 #include "tests/support/scratch.h"
 #include "towers/record/metrics.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "inception/report.h"
+#include "inception/report/report.h"
 #include "tests/support/noise.h"
 #include "tests/support/scratch.h"
 #include "towers/record/metrics.h"

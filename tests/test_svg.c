@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "towers/record/svg.h"
+#include "inception/report/svg.h"
 
 static char *text;
 static size_t bytes;

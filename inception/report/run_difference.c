@@ -1,5 +1,5 @@
 /* Two runs side by side: pairs of losses, shares of hits, series of speeds; see run_difference.h. */
-#include "inception/run_difference.h"
+#include "inception/report/run_difference.h"
 
 #include <math.h>
 #include <stdlib.h>

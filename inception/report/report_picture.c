@@ -1,5 +1,5 @@
 /* See report_picture.h. */
-#include "inception/report_picture.h"
+#include "inception/report/report_picture.h"
 
 #include <errno.h>
 #include <spawn.h>

@@ -1,9 +1,9 @@
 /* Run difference: whether two runs differ in loss (paired by step, second half), test accuracy and speed, each at
  * DIFFERENCE_LEVEL. Runs of different lengths are compared over the steps that both have. */
-#ifndef TOWERS_INCEPTION_RUN_DIFFERENCE_H
-#define TOWERS_INCEPTION_RUN_DIFFERENCE_H
+#ifndef TOWERS_INCEPTION_REPORT_RUN_DIFFERENCE_H
+#define TOWERS_INCEPTION_REPORT_RUN_DIFFERENCE_H
 
-#include "inception/loss_truth.h"
+#include "inception/report/loss_truth.h"
 
 /* b - a. */
 typedef struct RunDifference {

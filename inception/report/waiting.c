@@ -1,12 +1,12 @@
 /* Time per phase and slow towers of a run; see waiting.h. */
-#include "inception/waiting.h"
+#include "inception/report/waiting.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "inception/report/svg.h"
 #include "towers/record/statistics.h"
-#include "towers/record/svg.h"
 
 enum { PHASES = 4, STRETCHES_SHOWN = 12 };
 

@@ -1,6 +1,6 @@
 /* Which steps count, how noisy and how biased each tower's loss is, what was not finite, and the sentence that says so;
  * see loss_truth.h. */
-#include "inception/loss_truth.h"
+#include "inception/report/loss_truth.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Writing plots; see svg.h. Coordinates are data in, pixels of the viewBox out, with one decimal. */
-#include "towers/record/svg.h"
+#include "inception/report/svg.h"
 
 #include <float.h>
 #include <math.h>

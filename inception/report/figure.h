@@ -1,9 +1,9 @@
 /* Figure: what the plots of a report share: the <figure> around them, an axis of steps, columns of the record. */
-#ifndef TOWERS_INCEPTION_FIGURE_H
-#define TOWERS_INCEPTION_FIGURE_H
+#ifndef TOWERS_INCEPTION_REPORT_FIGURE_H
+#define TOWERS_INCEPTION_REPORT_FIGURE_H
 
-#include "inception/loss_truth.h"
-#include "towers/record/svg.h"
+#include "inception/report/loss_truth.h"
+#include "inception/report/svg.h"
 
 /* Sizes of plots, in units of the page: across all of it or half, and heights. */
 enum { FIGURE_WIDE = 1080, FIGURE_HALF = 532, FIGURE_TALL = 330, FIGURE_LOW = 230, FIGURE_FLAT = 150 };

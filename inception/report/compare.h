@@ -1,7 +1,7 @@
 /* Compare: the verb that says what the losses of a run's towers tell (loss_truth.h), and whether runs differ
  * (run_difference.h), as tables or as JSON. Nothing here trains. */
-#ifndef TOWERS_INCEPTION_COMPARE_H
-#define TOWERS_INCEPTION_COMPARE_H
+#ifndef TOWERS_INCEPTION_REPORT_COMPARE_H
+#define TOWERS_INCEPTION_REPORT_COMPARE_H
 
 #include <stdbool.h>
 #include <stdio.h>

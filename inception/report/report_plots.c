@@ -1,5 +1,5 @@
 /* Plots of accuracy, rate, speed, arrival, gradients, layers and confusion; see report_plots.h. */
-#include "inception/report_plots.h"
+#include "inception/report/report_plots.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Waiting: what the records of a run say about time: how long each tower needs for each phase of a step, and which one
  * the others had to wait for (towers/guard/straggler.h names it while the run goes on). */
-#ifndef TOWERS_INCEPTION_WAITING_H
-#define TOWERS_INCEPTION_WAITING_H
+#ifndef TOWERS_INCEPTION_REPORT_WAITING_H
+#define TOWERS_INCEPTION_REPORT_WAITING_H
 
 #include <jansson.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The page of a run: title, numbers, verdict, plots, tables; see report.h. */
-#include "inception/report.h"
+#include "inception/report/report.h"
 
 #include <jansson.h>
 #include <locale.h>
@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inception/norm_drift.h"
-#include "inception/report_picture.h"
-#include "inception/report_plots.h"
-#include "inception/waiting.h"
-#include "towers/record/svg.h"
+#include "inception/report/norm_drift.h"
+#include "inception/report/report_picture.h"
+#include "inception/report/report_plots.h"
+#include "inception/report/svg.h"
+#include "inception/report/waiting.h"
 #include "towers/store/files.h"
 
 enum { CLASS_NAMES = 64, ENDING_STEPS = 50 };

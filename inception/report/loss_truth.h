@@ -5,8 +5,8 @@
  * mean_loss; and what a check of the last tower alone would have made of every NaN and Inf. Noise is what second
  * differences leave (towers/record/statistics.h), so it is measured at any learning rate; without one it is the plain
  * variance. N towers whose batches are independent and equal give a ratio of N. */
-#ifndef TOWERS_INCEPTION_LOSS_TRUTH_H
-#define TOWERS_INCEPTION_LOSS_TRUTH_H
+#ifndef TOWERS_INCEPTION_REPORT_LOSS_TRUTH_H
+#define TOWERS_INCEPTION_REPORT_LOSS_TRUTH_H
 
 #include "towers/record/run_read.h"
 #include "towers/record/statistics.h"

@@ -1,5 +1,5 @@
 /* Plots of losses: mean_loss, the towers around it, how noisy and how biased each of them is; see report_plots.h. */
-#include "inception/report_plots.h"
+#include "inception/report/report_plots.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* See figure.h. */
-#include "inception/figure.h"
+#include "inception/report/figure.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* Tables and JSON of loss truth and of run differences; see compare.h. */
-#include "inception/compare.h"
+#include "inception/report/compare.h"
 
-#include "inception/norm_drift.h"
-#include "inception/run_difference.h"
-#include "inception/waiting.h"
+#include "inception/report/norm_drift.h"
+#include "inception/report/run_difference.h"
+#include "inception/report/waiting.h"
 #include "towers/store/json.h"
 
 #include <math.h>

@@ -1,11 +1,11 @@
 /* Drift of batch-norm statistics between towers; see norm_drift.h. */
-#include "inception/norm_drift.h"
+#include "inception/report/norm_drift.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "towers/record/svg.h"
+#include "inception/report/svg.h"
 #include "towers/store/json.h"
 
 enum { LAYERS_SHOWN = 8 };

@@ -1,8 +1,8 @@
 /* Report: one page that tells a run. RUN/report.html holds everything it shows (plots are SVG, styles are inside,
  * nothing is fetched: its own content policy forbids it), in light and dark, on screen and on paper. It is made from
  * the records of the run alone, so it can be made again at any time, also of a run that is still going on. */
-#ifndef TOWERS_INCEPTION_REPORT_H
-#define TOWERS_INCEPTION_REPORT_H
+#ifndef TOWERS_INCEPTION_REPORT_REPORT_H
+#define TOWERS_INCEPTION_REPORT_REPORT_H
 
 #include <stdbool.h>
 #include <stdio.h>

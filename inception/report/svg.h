@@ -3,8 +3,8 @@
  * svg_style, which follow the reader's choice of light or dark. Lines with more points than the picture can show become
  * the least and the greatest of each column of it, so no spike is lost; values that are not finite are gaps. Names of
  * lines stand at their ends, moved apart. Text is escaped. Nothing here can fail but the stream. */
-#ifndef TOWERS_RECORD_SVG_H
-#define TOWERS_RECORD_SVG_H
+#ifndef TOWERS_INCEPTION_REPORT_SVG_H
+#define TOWERS_INCEPTION_REPORT_SVG_H
 
 #include <stdbool.h>
 #include <stdint.h>

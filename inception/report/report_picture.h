@@ -1,6 +1,6 @@
 /* A picture of the top of a report, RUN/report.png, taken by a browser that shows RUN/report.html. */
-#ifndef TOWERS_INCEPTION_REPORT_PICTURE_H
-#define TOWERS_INCEPTION_REPORT_PICTURE_H
+#ifndef TOWERS_INCEPTION_REPORT_REPORT_PICTURE_H
+#define TOWERS_INCEPTION_REPORT_REPORT_PICTURE_H
 
 #include <stdbool.h>
 

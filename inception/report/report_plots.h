@@ -1,8 +1,8 @@
 /* The plots of a run's report: each writes one <figure>, or nothing if the run has no data for it. */
-#ifndef TOWERS_INCEPTION_REPORT_PLOTS_H
-#define TOWERS_INCEPTION_REPORT_PLOTS_H
+#ifndef TOWERS_INCEPTION_REPORT_REPORT_PLOTS_H
+#define TOWERS_INCEPTION_REPORT_REPORT_PLOTS_H
 
-#include "inception/figure.h"
+#include "inception/report/figure.h"
 
 /* report_losses.c: mean_loss and what each tower makes of it. */
 void figure_losses(Figures *f);
