@@ -16,7 +16,7 @@ version=$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9]*\).*/\2
 # Which convolutions cuDNN has a kernel for
 
 Made by \`scripts/cudnn_plans.sh\` with cuDNN $version, which builds plans for a GPU from its description: no GPU was
-used, and nothing here says how fast a plan is. \`tests/test_cudnn_plans.c\` asks the same and fails when a plan is lost.
+used, and nothing here says how fast a plan is. \`tests/gpu/test_cudnn_plans.c\` asks the same and fails when a plan is lost.
 Only engines that come compiled are counted.
 
 - *forward*, *data*, *filter*: a convolution and its two gradients. These are what the trainer runs.

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Writes tests/golden_resize.h: what Pillow (BILINEAR, antialiased) makes of small images. Needs python3-pil.
+"""Writes tests/unit/golden_resize.h: what Pillow (BILINEAR, antialiased) makes of small images. Needs python3-pil.
 
-The input pixel number i of a case is (i * 73 + i * i * 5 + i // 7) % 256; tests/test_resize.c uses the same formula.
-Usage: scripts/golden_resize.py > tests/golden_resize.h
+The input pixel number i of a case is (i * 73 + i * i * 5 + i // 7) % 256; tests/unit/test_resize.c uses the same formula.
+Usage: scripts/golden_resize.py > tests/unit/golden_resize.h
 """
 import PIL
 from PIL import Image

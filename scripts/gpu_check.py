@@ -24,7 +24,7 @@ import time
 import traceback
 
 SHARES = {"ops": 80, "model": 90, "bench": 230, "profile": 40}  # of the time that is left, among the parts still to come
-LOST = re.compile(r"the device is lost after (\w+) in (\w+)")  # tests/test_ops.c
+LOST = re.compile(r"the device is lost after (\w+) in (\w+)")  # tests/unit/test_ops.c
 
 
 class Part:

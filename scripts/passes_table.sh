@@ -2,7 +2,7 @@
 # Each rewrite of the op list, shared storage, Winograd and bf16 on and off: equal results, time and memory of a step of
 # inception_v3 (299x299, auxiliary head), as a table on standard output and in docs/performance.md between its markers. About
 # three minutes on two idle cores; times on a busy machine mean nothing.
-#   scripts/passes_table.sh [BUILD_DIR] [NAME=VALUE...]      what can be named: tests/passes_driver.c
+#   scripts/passes_table.sh [BUILD_DIR] [NAME=VALUE...]      what can be named: tests/support/drivers/passes_driver.c
 # Without BUILD_DIR, build-test/ is brought up to date first.
 # With names the table goes to standard output only.
 set -euo pipefail

@@ -1,0 +1,336 @@
+/* The scheduler of the emulation: fibers, barriers, warps, shared memory; see cuda_emulation.h.
+ *
+ * A fiber takes threads that have not begun and runs each to its end. When a thread must wait, its fiber gives way to
+ * the scheduler, which lets another fiber (a new one, if threads are left to begin) go on, until what the thread waits
+ * for has changed. If nobody can go on, some threads wait for others that will never come: a bug of the kernel. */
+#include "tests/gpu/emulation/cuda_emulation.h"
+
+#include <ucontext.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define FIBER_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FIBER_SANITIZER 1
+#endif
+#endif
+#ifdef FIBER_SANITIZER
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+enum { LAUNCH_BOUND = 256, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, STACK_BYTES = 32 << 10, MAX_SHARED = 64 };
+
+struct Fiber {
+    ucontext_t context;
+    char *stack;
+    void *shadow;            /* the sanitizer's */
+    EmulatedPlace place;     /* of the thread it runs, while it does not run */
+    int thread;              /* -1: between two threads, parked */
+    const unsigned *watched; /* waits until this differs from `seen`; NULL: can go on */
+    unsigned seen;
+};
+
+struct Barrier {
+    unsigned generation;
+    int arrived;
+    int vote, result;
+};
+
+struct Warp {
+    Barrier meeting;
+    int live;
+    unsigned parity[32];
+    uint64_t word[2][32];
+};
+
+struct SharedArray {
+    const void *site;
+    void *memory;
+};
+
+struct Block {
+    const char *name;
+    EmulatedBody *body;
+    void *context;
+    int threads, begun, ended;
+    bool backwards;
+    Barrier barrier;
+    Warp warps[MAX_WARPS];
+    SharedArray shared[MAX_SHARED];
+    int shared_count;
+};
+
+EmulatedPlace emulated_place;
+int (*emulated_queue)(const EmulatedJob *job, void *stream);
+int emulated_error;
+
+int emulated_take_error(void)
+{
+    int error = emulated_error;
+    emulated_error = 0;
+    return error;
+}
+
+static Block block;
+static Fiber *fibers[MAX_THREADS];
+static int fiber_count, parked; /* parked: fibers between two threads */
+static Fiber *running;
+static ucontext_t scheduler;
+static void *scheduler_shadow;
+static const void *scheduler_stack;
+static size_t scheduler_stack_bytes;
+static unsigned launches;
+
+static void __attribute__((noreturn)) stop(const char *what)
+{
+    fprintf(stderr, "emulated kernel %s: %s (block %u,%u thread %u,%u)\n", block.name, what, emulated_place.block.x,
+            emulated_place.block.y, emulated_place.thread.x, emulated_place.thread.y);
+    abort();
+}
+
+/* ---- fibers */
+
+static void switch_to_scheduler(void)
+{
+    Fiber *self = running;
+    self->place = emulated_place;
+#ifdef FIBER_SANITIZER
+    __sanitizer_start_switch_fiber(&self->shadow, scheduler_stack, scheduler_stack_bytes);
+#endif
+    swapcontext(&self->context, &scheduler);
+#ifdef FIBER_SANITIZER
+    __sanitizer_finish_switch_fiber(self->shadow, NULL, NULL);
+#endif
+}
+
+static void switch_to(Fiber *fiber)
+{
+    running = fiber;
+#ifdef FIBER_SANITIZER
+    __sanitizer_start_switch_fiber(&scheduler_shadow, fiber->stack, STACK_BYTES);
+#endif
+    swapcontext(&scheduler, &fiber->context);
+#ifdef FIBER_SANITIZER
+    __sanitizer_finish_switch_fiber(scheduler_shadow, NULL, NULL);
+#endif
+    running = NULL;
+}
+
+static int thread_number(void)
+{
+    const EmulatedPlace *p = &emulated_place;
+    return (int)((p->thread.z * p->block_size.y + p->thread.y) * p->block_size.x + p->thread.x);
+}
+
+static void place_thread(int order)
+{
+    EmulatedPlace *p = &emulated_place;
+    int number = block.backwards ? block.threads - 1 - order : order;
+    p->thread = dim3((unsigned)number % p->block_size.x, (unsigned)number / p->block_size.x % p->block_size.y,
+                     (unsigned)number / (p->block_size.x * p->block_size.y));
+}
+
+static void release_if_complete(Barrier *barrier, int expected)
+{
+    if (barrier->arrived == 0 || barrier->arrived < expected) return;
+    barrier->arrived = 0;
+    barrier->result = barrier->vote;
+    barrier->vote = 0;
+    barrier->generation++;
+}
+
+static void thread_end(void)
+{
+    Warp *warp = &block.warps[thread_number() / 32];
+    block.ended++;
+    warp->live--;
+    warp->word[0][emulated_lane()] = warp->word[1][emulated_lane()] = 0;
+    release_if_complete(&warp->meeting, warp->live);
+}
+
+static void fiber_main(void)
+{
+#ifdef FIBER_SANITIZER
+    __sanitizer_finish_switch_fiber(NULL, &scheduler_stack, &scheduler_stack_bytes);
+#endif
+    for (;;) {
+        while (block.begun < block.threads) {
+            place_thread(block.begun);
+            running->thread = block.begun++;
+            block.body(block.context);
+            thread_end();
+        }
+        running->thread = -1;
+        parked++;
+        switch_to_scheduler();
+        parked--;
+    }
+}
+
+static Fiber *fiber_create(void)
+{
+    Fiber *fiber = (Fiber *)calloc(1, sizeof *fiber);
+    if (!fiber || fiber_count == MAX_THREADS) stop("no more fibers");
+    fiber->stack = (char *)malloc(STACK_BYTES);
+    fiber->thread = -1; /* not parked: it has not run, and will at once */
+    getcontext(&fiber->context);
+    fiber->context.uc_stack.ss_sp = fiber->stack;
+    fiber->context.uc_stack.ss_size = STACK_BYTES;
+    fiber->context.uc_link = NULL;
+    makecontext(&fiber->context, fiber_main, 0);
+    return fiber;
+}
+
+static bool can_go_on(const Fiber *fiber)
+{
+    if (fiber->thread < 0) return block.begun < block.threads;
+    return !fiber->watched || *fiber->watched != fiber->seen;
+}
+
+/* A fiber for a thread that has not begun, if no parked one is left. */
+static void grow_fibers(void)
+{
+    if (block.begun < block.threads && parked == 0) fibers[fiber_count++] = fiber_create();
+}
+
+static void run_fibers(void)
+{
+    while (block.ended < block.threads) {
+        int moved = 0;
+        grow_fibers();
+        for (int i = 0; i < fiber_count; i++) {
+            if (!can_go_on(fibers[i])) continue;
+            fibers[i]->watched = NULL;
+            if (fibers[i]->thread >= 0) emulated_place = fibers[i]->place;
+            switch_to(fibers[i]);
+            moved++;
+            grow_fibers();
+        }
+        if (!moved) stop("some threads wait at a barrier or shuffle that others never reach");
+    }
+}
+
+/* ---- what waits */
+
+static void wait_at(Barrier *barrier, int expected)
+{
+    unsigned generation = barrier->generation;
+    barrier->arrived++;
+    release_if_complete(barrier, expected);
+    if (barrier->generation != generation) return;
+    running->watched = &barrier->generation;
+    running->seen = generation;
+    switch_to_scheduler();
+}
+
+int emulated_barrier_or(int predicate)
+{
+    if (block.ended) stop("a barrier after some threads have returned");
+    block.barrier.vote |= predicate != 0;
+    wait_at(&block.barrier, block.threads);
+    return block.barrier.result;
+}
+
+void emulated_barrier(void)
+{
+    (void)emulated_barrier_or(0);
+}
+
+int emulated_lane(void)
+{
+    return thread_number() % 32;
+}
+
+uint64_t emulated_exchange(uint64_t mine, int from_lane)
+{
+    Warp *warp = &block.warps[thread_number() / 32];
+    int lane = emulated_lane();
+    uint64_t *words = warp->word[warp->parity[lane]++ % 2];
+    words[lane] = mine;
+    wait_at(&warp->meeting, warp->live);
+    return words[from_lane];
+}
+
+unsigned emulated_ballot(int predicate)
+{
+    unsigned bits = 0;
+    Warp *warp = &block.warps[thread_number() / 32];
+    int lane = emulated_lane();
+    uint64_t *words = warp->word[warp->parity[lane]++ % 2];
+    words[lane] = predicate != 0;
+    wait_at(&warp->meeting, warp->live);
+    for (int i = 0; i < 32; i++) bits |= words[i] ? 1u << i : 0u;
+    return bits;
+}
+
+void *emulated_shared(const void *site, size_t bytes)
+{
+    for (int i = 0; i < block.shared_count; i++)
+        if (block.shared[i].site == site) return block.shared[i].memory;
+    if (block.shared_count == MAX_SHARED) stop("more shared arrays than the emulation has room for");
+    SharedArray *array = &block.shared[block.shared_count++];
+    array->site = site;
+    array->memory = malloc(bytes); /* to the byte: the sanitizer watches both ends */
+    if (!array->memory) stop("no memory");
+    memset(array->memory, 0xff, bytes);
+    return array->memory;
+}
+
+/* ---- launches */
+
+static void run_block(void)
+{
+    block.begun = block.ended = block.shared_count = 0;
+    memset(&block.barrier, 0, sizeof block.barrier);
+    memset(block.warps, 0, sizeof block.warps);
+    for (int i = 0; i < block.threads; i++) block.warps[i / 32].live++;
+    run_fibers();
+    for (int i = 0; i < block.shared_count; i++) free(block.shared[i].memory);
+}
+
+int emulated_launch(const char *name, dim3 grid, dim3 size, EmulatedBody *body, void *context)
+{
+    block.name = name;
+    block.body = body;
+    block.context = context;
+    block.threads = (int)(size.x * size.y * size.z);
+    block.backwards = launches++ % 2;
+    if (block.threads < 1 || block.threads > LAUNCH_BOUND)
+        stop("not 1 to 256 threads in a block, as __launch_bounds__ has it");
+    if (grid.x < 1 || grid.x > 2147483647u || grid.y < 1 || grid.z < 1 || grid.y > 65535 || grid.z > 65535)
+        stop("not a grid");
+    uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+    for (uint64_t i = 0; i < blocks; i++) {
+        uint64_t number = block.backwards ? blocks - 1 - i : i;
+        emulated_place.grid = grid;
+        emulated_place.block_size = size;
+        emulated_place.block = dim3((unsigned)(number % grid.x), (unsigned)(number / grid.x % grid.y),
+                                    (unsigned)(number / grid.x / grid.y));
+        EmulatedPlace of_block = emulated_place;
+        run_block();
+        emulated_place = of_block;
+    }
+    return 0;
+}
+
+/* ---- half precision, by arithmetic */
+
+unsigned short emulated_half_bits(float value)
+{
+    unsigned sign = __float_as_uint(value) >> 16 & 0x8000u;
+    float magnitude = fabsf(value);
+    if (value != value) return 0x7FFF;
+    if (magnitude >= 65520.0f) return (unsigned short)(sign | 0x7C00u);
+    int exponent = -14;
+    if (magnitude >= 6.103515625e-05f) frexpf(magnitude, &exponent), exponent--;
+    float steps = nearbyintf(ldexpf(magnitude, 10 - exponent)); /* to nearest even; 2048 carries into the exponent */
+    return (unsigned short)(sign | (((unsigned)(exponent + 14) << 10) + (unsigned)steps));
+}
+
+float emulated_half_value(unsigned short bits)
+{
+    int exponent = bits >> 10 & 31;
+    float fraction = (float)(bits & 1023), sign = bits & 0x8000 ? -1.0f : 1.0f;
+    if (exponent == 31) return fraction != 0.0f ? NAN : sign * INFINITY;
+    return sign * (exponent ? ldexpf(1024 + fraction, exponent - 25) : ldexpf(fraction, -24));
+}

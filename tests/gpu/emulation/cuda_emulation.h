@@ -1,0 +1,311 @@
+/* CUDA on the host: enough of the language to run this project's own .cu files, one thread at a time.
+ *
+ * Force-included before each .cu by the host's C++ compiler. The threads of a block are fibers of the calling thread:
+ * a fiber runs until it waits at a barrier or a shuffle (so a thread that never waits costs a function call), blocks
+ * run one after another, and every other launch takes threads and blocks in the opposite order, so that what works in
+ * one order by luck fails in the other. Shared memory is allocated per block and filled with NaN; barriers that not
+ * every thread reaches stop the program by name. There is one stream, and it is synchronous.
+ * What this cannot show: speed, coalescing, registers, and races between threads that run at the same time between two
+ * barriers in a way that both orders hide. */
+#ifndef TOWERS_TESTS_GPU_EMULATION_CUDA_EMULATION_H
+#define TOWERS_TESTS_GPU_EMULATION_CUDA_EMULATION_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tuple>
+
+#include <cuda_runtime_api.h> /* the stand-in beside this file */
+
+#define __global__ static
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+#define __grid_constant__
+
+/* ---- vector types */
+
+struct uint2 {
+    unsigned x, y;
+} __attribute__((aligned(8)));
+struct uint4 {
+    unsigned x, y, z, w;
+} __attribute__((aligned(16)));
+struct float2 {
+    float x, y;
+} __attribute__((aligned(8)));
+struct float4 {
+    float x, y, z, w;
+} __attribute__((aligned(16)));
+struct double2 {
+    double x, y;
+} __attribute__((aligned(16)));
+
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+    float4 made = {x, y, z, w};
+    return made;
+}
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c)
+    {
+    }
+};
+
+/* ---- where a thread is */
+
+struct EmulatedPlace {
+    dim3 thread, block, block_size, grid;
+};
+extern EmulatedPlace emulated_place; /* of the thread that runs now */
+
+#define threadIdx (emulated_place.thread)
+#define blockIdx (emulated_place.block)
+#define blockDim (emulated_place.block_size)
+#define gridDim (emulated_place.grid)
+
+/* ---- launch, shared memory, barriers */
+
+typedef void EmulatedBody(void *context);
+int emulated_launch(const char *name, dim3 grid, dim3 block, EmulatedBody *body, void *context);
+
+template <typename Body> static int emulated_run(const char *name, dim3 grid, dim3 block, Body body)
+{
+    return emulated_launch(
+        name, grid, block, [](void *context) { (*(Body *)context)(); }, &body);
+}
+
+/* Who sets `emulated_queue` gets the launches instead, to run them later, or several times, until it drops them; what
+ * it returns is the error of the launch. Arguments are taken when the launch is made, as the language has it. */
+struct EmulatedJob {
+    const char *name;
+    void (*run)(void *context);
+    void (*drop)(void *context);
+    void *context;
+};
+extern "C" int (*emulated_queue)(const EmulatedJob *job, void *stream);
+int emulated_take_error(void); /* the last error of a launch that nobody has asked for yet */
+extern int emulated_error;
+
+template <typename Body> struct EmulatedLaunch {
+    const char *name;
+    dim3 grid, block;
+    Body body;
+};
+
+template <typename Body>
+static void emulated_submit(const char *name, dim3 grid, dim3 block, void *stream, const Body &body)
+{
+    if (!emulated_queue) {
+        (void)emulated_run(name, grid, block, body);
+        return;
+    }
+    typedef EmulatedLaunch<Body> Launch;
+    EmulatedJob job = {name,
+                       [](void *context) {
+                           const Launch *launch = (const Launch *)context;
+                           (void)emulated_run(launch->name, launch->grid, launch->block, launch->body);
+                       },
+                       [](void *context) { delete (Launch *)context; }, new Launch{name, grid, block, body}};
+    int error = emulated_queue(&job, stream);
+    if (error) emulated_error = error;
+}
+
+#define LAUNCH(kernel, grid, block, stream, ...)                                                                       \
+    emulated_submit(#kernel, (grid), (block), (void *)(stream), [arguments = std::make_tuple(__VA_ARGS__)]() {         \
+        std::apply([](const auto &...argument) { (kernel)(argument...); }, arguments);                                 \
+    })
+#define LAUNCH_ERROR() ((cudaError_t)emulated_take_error())
+#define UNROLL
+#define UNROLL_BY(count)
+
+/* Memory of the running block; `site` tells one array from another. */
+void *emulated_shared(const void *site, size_t bytes);
+#define SHARED_ARRAY(type, name, count)                                                                                \
+    static const char name##_site = 0;                                                                                 \
+    type *name = (type *)emulated_shared(&name##_site, sizeof(type) * (count))
+
+void emulated_barrier(void);
+int emulated_barrier_or(int predicate);
+#define __syncthreads() emulated_barrier()
+#define __syncthreads_or(predicate) emulated_barrier_or(predicate)
+#define __syncwarp(...) ((void)emulated_exchange(0, 0))
+#define __threadfence() ((void)0)
+
+/* ---- warps */
+
+enum { warpSize = 32 };
+
+/* All live lanes of the warp meet; each gets the word of lane (own lane ^ or + something, as the caller computes). */
+uint64_t emulated_exchange(uint64_t mine, int from_lane);
+int emulated_lane(void);
+unsigned emulated_ballot(int predicate);
+
+template <typename T> static inline T emulated_shuffle(T value, int from)
+{
+    uint64_t word = 0;
+    memcpy(&word, &value, sizeof value);
+    word = emulated_exchange(word, from);
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+template <typename T> static inline T __shfl_down_sync(unsigned mask, T value, int delta)
+{
+    (void)mask;
+    int from = emulated_lane() + delta;
+    return emulated_shuffle(value, from < warpSize ? from : emulated_lane());
+}
+
+template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int bits)
+{
+    (void)mask;
+    return emulated_shuffle(value, emulated_lane() ^ bits);
+}
+
+template <typename T> static inline T __shfl_sync(unsigned mask, T value, int from)
+{
+    (void)mask;
+    return emulated_shuffle(value, from & (warpSize - 1));
+}
+
+static inline unsigned __ballot_sync(unsigned mask, int predicate)
+{
+    (void)mask;
+    return emulated_ballot(predicate);
+}
+
+/* ---- atomics and arithmetic */
+
+template <typename T> static inline T atomicAdd(T *at, T value)
+{
+    T old = *at;
+    *at = old + value;
+    return old;
+}
+
+static inline unsigned atomicInc(unsigned *at, unsigned most)
+{
+    unsigned old = *at;
+    *at = old >= most ? 0 : old + 1;
+    return old;
+}
+
+template <typename T> static inline T __ldcg(const T *at)
+{
+    return *at;
+}
+
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+    return (unsigned)(((uint64_t)a * b) >> 32);
+}
+
+static inline float __fmaf_rn(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+
+static inline float __frcp_rn(float x)
+{
+    return 1 / x;
+}
+
+/* A GPU's may be off by two units in the last place; this one always is by one. */
+static inline float rsqrtf(float x)
+{
+    float exact = 1 / sqrtf(x);
+    return fmaf(exact, 1.1920929e-07f, exact);
+}
+
+static inline float cospif(float x)
+{
+    return (float)cos((double)x * 3.14159265358979323846);
+}
+
+static inline float sinpif(float x)
+{
+    return (float)sin((double)x * 3.14159265358979323846);
+}
+
+static inline float __uint_as_float(unsigned word)
+{
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+static inline unsigned __float_as_uint(float value)
+{
+    unsigned word;
+    memcpy(&word, &value, sizeof word);
+    return word;
+}
+
+template <typename T> static inline T min(T a, T b)
+{
+    return b < a ? b : a;
+}
+
+template <typename T> static inline T max(T a, T b)
+{
+    return a < b ? b : a;
+}
+
+/* ---- 16-bit numbers */
+
+struct __half {
+    unsigned short bits;
+};
+struct __nv_bfloat16 {
+    unsigned short bits;
+};
+
+unsigned short emulated_half_bits(float value);
+float emulated_half_value(unsigned short bits);
+
+static inline __half __float2half_rn(float value)
+{
+    __half made = {emulated_half_bits(value)};
+    return made;
+}
+
+static inline float __half2float(__half value)
+{
+    return emulated_half_value(value.bits);
+}
+
+static inline unsigned short __half_as_ushort(__half value)
+{
+    return value.bits;
+}
+
+static inline __half __ushort_as_half(unsigned short bits)
+{
+    __half made = {bits};
+    return made;
+}
+
+/* Rounded to nearest even; every NaN becomes 0x7fff, as on the device. */
+static inline __nv_bfloat16 __float2bfloat16_rn(float value)
+{
+    unsigned word = __float_as_uint(value);
+    unsigned rounded = (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16;
+    __nv_bfloat16 made = {(unsigned short)(value != value ? 0x7FFFu : rounded)};
+    return made;
+}
+
+static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 value)
+{
+    return value.bits;
+}
+
+#endif

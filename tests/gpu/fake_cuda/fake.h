@@ -1,0 +1,63 @@
+/* What the parts of the fake GPU share: entering a call, live objects, memory, and queues of work. Internal. */
+#ifndef TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_H
+#define TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_H
+
+#include "tests/gpu/fake_cuda/fake_gpu.h"
+
+#include <cuda_runtime_api.h>
+
+/* ---- calls */
+
+typedef enum FakeLibrary { FAKE_CUDA = 0, FAKE_CUDNN, FAKE_CUBLAS, FAKE_NCCL } FakeLibrary;
+
+/* 0, or the library's code for a failure that was asked for. */
+int fake_enter(FakeLibrary library, const char *name);
+/* First line of every entry point. A call that frees something does so all the same, as the libraries do: it takes the
+ * code first and returns it last. */
+#define ENTER(library, name)                                                                                           \
+    do {                                                                                                               \
+        int entered_ = fake_enter(FAKE_##library, #name);                                                              \
+        if (entered_) return entered_;                                                                                 \
+    } while (0)
+void fake_note(const char *name); /* counted, cannot fail */
+
+/* ---- live objects, by kind */
+
+void fake_born(const char *kind);
+void fake_died(const char *kind);
+
+/* ---- memory */
+
+typedef enum FakeMemory { FAKE_DEVICE = 0, FAKE_PINNED, FAKE_REGISTERED, FAKE_NCCL_MEMORY } FakeMemory;
+
+cudaError_t fake_memory_create(FakeMemory kind, size_t bytes, void **made);
+cudaError_t fake_memory_destroy(FakeMemory kind, void *memory);
+/* Does [at, at + bytes) lie in one piece of device memory? */
+bool fake_on_device(const void *at, size_t bytes);
+bool fake_on_nccl_memory(const void *at);
+bool fake_on_host_pinned(const void *at, size_t bytes);
+
+/* ---- queues */
+
+/* One piece of work. `run` returns false if it cannot be done yet and will be asked again. `drop` frees the context, or
+ * is NULL. A captured node runs many times. */
+typedef struct FakeWork {
+    const char *name;
+    bool (*run)(void *context);
+    void (*drop)(void *context);
+    void *context;
+} FakeWork;
+
+/* Takes the work, also when it fails. */
+cudaError_t fake_queue(cudaStream_t stream, const FakeWork *work);
+bool fake_is_capturing(cudaStream_t stream);
+bool fake_any_capturing(void);
+/* A call that allocates, frees, waits or asks how far a stream is spoils every capture of its thread, and fails: true
+ * if `name` is one, and something is being captured. */
+bool fake_spoils_capture(const char *name);
+/* Until all that is queued is done; false if something waits for others. */
+bool fake_stream_try(cudaStream_t stream);
+void fake_all_drain(void);
+bool fake_any_queued(void);
+
+#endif

@@ -1,0 +1,198 @@
+/* Counting, failing, live objects. */
+#include "tests/gpu/fake_cuda/fake.h"
+
+#include <cublasLt.h>
+#include <cudnn.h>
+#include <execinfo.h>
+#include <nccl.h>
+#include <string.h>
+
+enum { NAMES = 256 };
+
+typedef struct Named {
+    const char *name; /* a literal */
+    int64_t count;
+} Named;
+
+static Named counts[NAMES], alive[NAMES];
+static int64_t calls, fail_at, fails_in;
+static const char *failed, *without_memory, *fails_name;
+static bool failed_in_capture;
+static uint64_t *survey;
+static int64_t survey_room;
+
+static struct {
+    char *text;
+    size_t room, used;
+} diary;
+
+static Named *named(Named *table, const char *name)
+{
+    int i = 0;
+    while (i < NAMES - 1 && table[i].name && strcmp(table[i].name, name) != 0) i++;
+    if (!table[i].name) table[i].name = name;
+    return &table[i];
+}
+
+void fake_note(const char *name)
+{
+    named(counts, name)->count++;
+    if (diary.used < diary.room)
+        diary.used += (size_t)snprintf(diary.text + diary.used, diary.room - diary.used, "%s\n", name);
+}
+
+/* Who called: the return addresses, hashed. */
+static uint64_t stack_number(void)
+{
+    enum { FRAMES = 7 };
+    void *frame[FRAMES];
+    uint64_t hash = 14695981039346656037u;
+    int count = backtrace(frame, FRAMES);
+    for (int i = 0; i < count; i++) hash = (hash ^ (uint64_t)(uintptr_t)frame[i]) * 1099511628211u;
+    return hash;
+}
+
+static int failure_code(FakeLibrary library)
+{
+    static const int codes[] = {[FAKE_CUDA] = cudaErrorLaunchFailure,
+                                [FAKE_CUDNN] = CUDNN_STATUS_EXECUTION_FAILED,
+                                [FAKE_CUBLAS] = CUBLAS_STATUS_INTERNAL_ERROR,
+                                [FAKE_NCCL] = ncclSystemError};
+    return codes[library];
+}
+
+static int capture_code(FakeLibrary library)
+{
+    static const int codes[] = {[FAKE_CUDA] = cudaErrorStreamCaptureUnsupported,
+                                [FAKE_CUDNN] = CUDNN_STATUS_EXECUTION_FAILED,
+                                [FAKE_CUBLAS] = CUBLAS_STATUS_NOT_SUPPORTED,
+                                [FAKE_NCCL] = ncclInvalidUsage};
+    return codes[library];
+}
+
+int fake_enter(FakeLibrary library, const char *name)
+{
+    fake_note(name);
+    calls++;
+    if (calls < survey_room) survey[calls] = stack_number();
+    if (without_memory && strcmp(name, without_memory) == 0) {
+        failed = name;
+        return cudaErrorMemoryAllocation;
+    }
+    bool is_named = fails_name && strcmp(name, fails_name) == 0 && --fails_in == 0;
+    if (calls != fail_at && !is_named) return fake_spoils_capture(name) ? capture_code(library) : 0;
+    failed = name;
+    failed_in_capture = fake_any_capturing();
+    return failure_code(library);
+}
+
+void fake_born(const char *kind)
+{
+    named(alive, kind)->count++;
+}
+
+void fake_died(const char *kind)
+{
+    named(alive, kind)->count--;
+}
+
+/* ---- for tests */
+
+int64_t fake_gpu_calls(void)
+{
+    return calls;
+}
+
+void fake_gpu_fail_call(int64_t number)
+{
+    fail_at = number;
+    failed = NULL;
+    failed_in_capture = false;
+}
+
+void fake_gpu_fail_memory(const char *name)
+{
+    without_memory = name;
+    failed = NULL;
+}
+
+void fake_gpu_fail_named(const char *name, int64_t nth)
+{
+    fails_name = name;
+    fails_in = nth;
+    failed = NULL;
+}
+
+void fake_gpu_survey(uint64_t *stacks, int64_t room)
+{
+    survey = stacks;
+    survey_room = stacks ? room : 0;
+}
+
+void fake_gpu_log(char *text, size_t room)
+{
+    diary.text = text;
+    diary.room = text ? room : 0;
+    diary.used = 0;
+}
+
+const char *fake_gpu_failed(void)
+{
+    return failed;
+}
+
+bool fake_gpu_failed_in_capture(void)
+{
+    return failed_in_capture;
+}
+
+int64_t fake_gpu_count(const char *name)
+{
+    return named(counts, name)->count;
+}
+
+int64_t fake_gpu_count_like(const char *prefix)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < NAMES && counts[i].name; i++)
+        if (strncmp(counts[i].name, prefix, strlen(prefix)) == 0) sum += counts[i].count;
+    return sum;
+}
+
+void fake_gpu_counts_clear(void)
+{
+    memset(counts, 0, sizeof counts);
+}
+
+void fake_gpu_counts_print(FILE *to)
+{
+    for (int i = 0; i < NAMES && counts[i].name; i++)
+        fprintf(to, "  %6lld %s\n", (long long)counts[i].count, counts[i].name);
+}
+
+int fake_gpu_alive(FILE *to)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < NAMES && alive[i].name; i++) {
+        if (alive[i].count) fprintf(to, "  %lld of %s not destroyed\n", (long long)alive[i].count, alive[i].name);
+        sum += alive[i].count < 0 ? -alive[i].count : alive[i].count;
+    }
+    return (int)sum;
+}
+
+void fake_gpu_reset(void)
+{
+    calls = 0;
+    fake_gpu_fail_call(0);
+    fake_gpu_fail_memory(NULL);
+    fake_gpu_fail_named(NULL, 0);
+    fake_gpu_counts_clear();
+    fake_gpu_log(NULL, 0);
+    fake_gpu_schedule(GPU_LAZY, 1);
+    fake_gpu_ignore_waits(false);
+    fake_gpu_memory((size_t)256 << 20);
+    fake_gpu_devices(1);
+    fake_gpu_nccl_version(NCCL_VERSION_CODE);
+    fake_gpu_windows(GPU_WINDOWS_MADE);
+    fake_gpu_break_comm(ncclSuccess);
+}

@@ -1,0 +1,213 @@
+/* cuBLASLt: matrix products in double precision. The semi-opaque structs hold what their creators were told. */
+#include "tests/gpu/fake_cuda/fake.h"
+#include "tests/support/reference.h"
+
+#include <cublasLt.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRANSPOSE_A = 0, TRANSPOSE_B, TYPE = 0, ROWS, COLUMNS, LEADING, ALGORITHMS = 2 };
+
+struct cublasLtContext {
+    int unused;
+};
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *made)
+{
+    ENTER(CUBLAS, cublasLtCreate);
+    *made = calloc(1, sizeof **made);
+    fake_born("cuBLASLt handle");
+    return *made ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    int code = fake_enter(FAKE_CUBLAS, "cublasLtDestroy");
+    fake_died("cuBLASLt handle");
+    free(handle);
+    return code;
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status)
+{
+    (void)status;
+    return "a failure of the fake";
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *made, cublasComputeType_t compute, cudaDataType_t scale)
+{
+    (void)compute, (void)scale;
+    ENTER(CUBLAS, cublasLtMatmulDescCreate);
+    *made = calloc(1, sizeof **made);
+    fake_born("product");
+    return *made ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    int code = fake_enter(FAKE_CUBLAS, "cublasLtMatmulDescDestroy");
+    fake_died("product");
+    free(desc);
+    return code;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name,
+                                              const void *value, size_t bytes)
+{
+    (void)bytes;
+    ENTER(CUBLAS, cublasLtMatmulDescSetAttribute);
+    bool transpose = *(const cublasOperation_t *)value == CUBLAS_OP_T;
+    if (name == CUBLASLT_MATMUL_DESC_TRANSA) desc->data[TRANSPOSE_A] = transpose;
+    if (name == CUBLASLT_MATMUL_DESC_TRANSB) desc->data[TRANSPOSE_B] = transpose;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *made, cudaDataType type, uint64_t rows,
+                                          uint64_t columns, int64_t leading)
+{
+    ENTER(CUBLAS, cublasLtMatrixLayoutCreate);
+    *made = calloc(1, sizeof **made);
+    if (!*made) return CUBLAS_STATUS_ALLOC_FAILED;
+    uint64_t data[] = {[TYPE] = (uint64_t)type, [ROWS] = rows, [COLUMNS] = columns, [LEADING] = (uint64_t)leading};
+    memcpy((*made)->data, data, sizeof data);
+    fake_born("matrix");
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    int code = fake_enter(FAKE_CUBLAS, "cublasLtMatrixLayoutDestroy");
+    fake_died("matrix");
+    free(layout);
+    return code;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *made)
+{
+    ENTER(CUBLAS, cublasLtMatmulPreferenceCreate);
+    *made = calloc(1, sizeof **made);
+    fake_born("preference");
+    return *made ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    int code = fake_enter(FAKE_CUBLAS, "cublasLtMatmulPreferenceDestroy");
+    fake_died("preference");
+    free(preference);
+    return code;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t name, const void *value,
+                                                    size_t bytes)
+{
+    (void)preference, (void)name, (void)value, (void)bytes;
+    ENTER(CUBLAS, cublasLtMatmulPreferenceSetAttribute);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int room,
+                                              cublasLtMatmulHeuristicResult_t results[], int *found)
+{
+    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference;
+    ENTER(CUBLAS, cublasLtMatmulAlgoGetHeuristic);
+    *found = room < ALGORITHMS ? room : ALGORITHMS;
+    memset(results, 0, (size_t)*found * sizeof *results);
+    for (int i = 0; i < *found; i++) {
+        results[i].algo.data[0] = (uint64_t)i + 1;
+        results[i].workspaceSize = (size_t)i * 256;
+        results[i].state = CUBLAS_STATUS_SUCCESS;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result)
+{
+    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d;
+    ENTER(CUBLAS, cublasLtMatmulAlgoCheck);
+    memset(result, 0, sizeof *result);
+    result->algo = *algo;
+    result->workspaceSize = ((size_t)algo->data[0] - 1) * 256;
+    return algo->data[0] >= 1 && algo->data[0] <= ALGORITHMS ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+/* ---- the product */
+
+typedef struct Matrix {
+    const void *data;
+    uint64_t layout[4];
+    bool transposed;
+} Matrix;
+
+typedef struct Matmul {
+    Matrix a, b;
+    void *d;
+    uint64_t layout[4]; /* of d */
+    float alpha, beta;
+} Matmul;
+
+static Dtype dtype_of(uint64_t type)
+{
+    return type == CUDA_R_16F ? DTYPE_F16 : type == CUDA_R_16BF ? DTYPE_BF16 : DTYPE_F32;
+}
+
+/* By columns. */
+static double element(const Matrix *m, uint64_t row, uint64_t column)
+{
+    uint64_t r = m->transposed ? column : row, c = m->transposed ? row : column;
+    return dtype_load(dtype_of(m->layout[TYPE]), m->data, (int64_t)(c * m->layout[LEADING] + r));
+}
+
+static bool matmul_run(void *context)
+{
+    const Matmul *m = context;
+    Dtype dtype = dtype_of(m->layout[TYPE]);
+    uint64_t inner = m->a.transposed ? m->a.layout[ROWS] : m->a.layout[COLUMNS];
+    for (uint64_t column = 0; column < m->layout[COLUMNS]; column++)
+        for (uint64_t row = 0; row < m->layout[ROWS]; row++) {
+            int64_t at = (int64_t)(column * m->layout[LEADING] + row);
+            double sum = 0;
+            for (uint64_t k = 0; k < inner; k++) sum += element(&m->a, row, k) * element(&m->b, k, column);
+            sum = (double)m->alpha * sum + (m->beta != 0 ? (double)m->beta * dtype_load(dtype, m->d, at) : 0);
+            dtype_store(dtype, m->d, at, sum);
+        }
+    return true;
+}
+
+/* On the device, whole, and aligned as the algorithms were asked for. */
+static bool fits(const void *at, const uint64_t *layout)
+{
+    return (uintptr_t)at % 16 == 0 &&
+           fake_on_device(at, layout[LEADING] * layout[COLUMNS] * dtype_bytes(dtype_of(layout[TYPE])));
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
+                              const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream)
+{
+    (void)handle, (void)c, (void)c_layout, (void)algo;
+    ENTER(CUBLAS, cublasLtMatmul);
+    if (!fits(a, a_layout->data) || !fits(b, b_layout->data) || !fits(d, d_layout->data) ||
+        (workspace_bytes && ((uintptr_t)workspace % 256 || !fake_on_device(workspace, workspace_bytes))))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    Matmul *m = calloc(1, sizeof *m);
+    if (!m) return CUBLAS_STATUS_ALLOC_FAILED;
+    m->a = (Matrix){.data = a, .transposed = desc->data[TRANSPOSE_A]};
+    m->b = (Matrix){.data = b, .transposed = desc->data[TRANSPOSE_B]};
+    memcpy(m->a.layout, a_layout->data, sizeof m->a.layout);
+    memcpy(m->b.layout, b_layout->data, sizeof m->b.layout);
+    memcpy(m->layout, d_layout->data, sizeof m->layout);
+    m->d = d;
+    m->alpha = *(const float *)alpha;
+    m->beta = *(const float *)beta;
+    cudaError_t error = fake_queue(stream, &(FakeWork){"cublasLtMatmul", matmul_run, free, m});
+    return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}

@@ -1,0 +1,551 @@
+/* cuDNN's graph API, executed by the reference in double precision.
+ *
+ * A descriptor is a bag of attributes; one that another refers to is shared. The heuristics offer three engines: number
+ * 0 is marked nondeterministic, all compute the same. A plan runs the operations of its graph in the order in which
+ * they were added: convolutions, elementwise steps, statistics, and the sums of a batch normalization's gradient. */
+#include "tests/gpu/fake_cuda/fake.h"
+#include "tests/support/reference.h"
+
+#include <cudnn.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ATTRIBUTES = 24, ENGINES = 3, TENSORS = 64, OPERATIONS = 16 };
+
+typedef struct Attribute {
+    cudnnBackendAttributeName_t name;
+    cudnnBackendAttributeType_t type;
+    int64_t count;
+    void *values; /* owned; descriptors in it are shared */
+} Attribute;
+
+typedef struct Descriptor {
+    cudnnBackendDescriptorType_t type;
+    int users;
+    bool finalized;
+    int count;
+    Attribute attribute[ATTRIBUTES];
+} Descriptor;
+
+struct cudnnContext {
+    cudaStream_t stream;
+};
+
+/* ---- descriptors */
+
+static size_t type_bytes(cudnnBackendAttributeType_t type)
+{
+    switch (type) {
+    case CUDNN_TYPE_BOOLEAN:
+    case CUDNN_TYPE_CHAR: return 1;
+    case CUDNN_TYPE_INT32:
+    case CUDNN_TYPE_FLOAT: return 4;
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_DOUBLE:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
+    default: return 4; /* enumerations */
+    }
+}
+
+static void descriptor_leave(Descriptor *d)
+{
+    if (!d || --d->users > 0) return;
+    for (int i = 0; i < d->count; i++) {
+        Attribute *a = &d->attribute[i];
+        for (int64_t k = 0; a->type == CUDNN_TYPE_BACKEND_DESCRIPTOR && k < a->count; k++)
+            descriptor_leave(((Descriptor **)a->values)[k]);
+        free(a->values);
+    }
+    free(d);
+}
+
+static Attribute *attribute_of(Descriptor *d, cudnnBackendAttributeName_t name)
+{
+    for (int i = 0; i < d->count; i++)
+        if (d->attribute[i].name == name) return &d->attribute[i];
+    return NULL;
+}
+
+static void attribute_add(Descriptor *d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                          int64_t count, const void *values)
+{
+    size_t bytes = type_bytes(type) * (size_t)count;
+    Attribute *a = &d->attribute[d->count++];
+    *a = (Attribute){name, type, count, malloc(bytes ? bytes : 1)};
+    if (bytes) memcpy(a->values, values, bytes);
+    for (int64_t k = 0; type == CUDNN_TYPE_BACKEND_DESCRIPTOR && k < count; k++) ((Descriptor **)a->values)[k]->users++;
+}
+
+static Descriptor *linked(Descriptor *d, cudnnBackendAttributeName_t name)
+{
+    const Attribute *a = d ? attribute_of(d, name) : NULL;
+    return a && a->count ? ((Descriptor **)a->values)[0] : NULL;
+}
+
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *made)
+{
+    ENTER(CUDNN, cudnnBackendCreateDescriptor);
+    Descriptor *d = calloc(1, sizeof *d);
+    if (!d) return CUDNN_STATUS_ALLOC_FAILED;
+    d->type = type;
+    d->users = 1;
+    *made = d;
+    fake_born("cuDNN descriptor");
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
+{
+    int code = fake_enter(FAKE_CUDNN, "cudnnBackendDestroyDescriptor");
+    fake_died("cuDNN descriptor");
+    descriptor_leave(descriptor);
+    return code;
+}
+
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count, const void *values)
+{
+    Descriptor *d = descriptor;
+    ENTER(CUDNN, cudnnBackendSetAttribute);
+    if (!d || d->finalized || attribute_of(d, name) || d->count == ATTRIBUTES) return CUDNN_STATUS_BAD_PARAM;
+    attribute_add(d, name, type, count, values);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
+{
+    Descriptor *d = descriptor;
+    ENTER(CUDNN, cudnnBackendFinalize);
+    if (!d || d->finalized) return CUDNN_STATUS_BAD_PARAM;
+    d->finalized = true;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- questions */
+
+/* An engine of a graph, and its configuration with one knob; what `made` was before is forgotten. */
+static void engine_fill(Descriptor *engine, Descriptor *graph, int64_t number)
+{
+    attribute_add(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
+    attribute_add(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &number);
+    engine->finalized = true;
+}
+
+static void config_fill(Descriptor *config, Descriptor *graph, int64_t number)
+{
+    Descriptor *engine = calloc(1, sizeof *engine);
+    engine->type = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
+    engine_fill(engine, graph, number);
+    attribute_add(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
+    config->finalized = true;
+}
+
+static void knob_fill(Descriptor *choice)
+{
+    cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_TILE_SIZE;
+    int64_t value = 7;
+    attribute_add(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+    attribute_add(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
+}
+
+static int64_t engine_number(Descriptor *engine)
+{
+    const Attribute *a = engine ? attribute_of(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX) : NULL;
+    return a ? *(int64_t *)a->values : -1;
+}
+
+static int64_t heuristics_answer(Descriptor *question, int64_t room, Descriptor **configs)
+{
+    Descriptor *graph = linked(question, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    int64_t count = 0;
+    for (; count < room && count < ENGINES; count++) config_fill(configs[count], graph, count);
+    return room ? count : ENGINES;
+}
+
+static int64_t notes_answer(Descriptor *engine, int32_t *notes)
+{
+    if (engine_number(engine) != 0) return 0;
+    notes[0] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+    return 1;
+}
+
+static int64_t stored_answer(const Attribute *a, int64_t room, void *values)
+{
+    int64_t count = a->count < room ? a->count : room;
+    memcpy(values, a->values, type_bytes(a->type) * (size_t)count);
+    return count;
+}
+
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t room, int64_t *count, void *values)
+{
+    static const char device[] = "{\"name\": \"Fake GPU\"}";
+    Descriptor *d = descriptor, *config = linked(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    int64_t answer = 0;
+    ENTER(CUDNN, cudnnBackendGetAttribute);
+    if (!d || (type == CUDNN_TYPE_BACKEND_DESCRIPTOR && room > 0 && !((Descriptor **)values)[0]))
+        return CUDNN_STATUS_BAD_PARAM;
+    switch (name) {
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS: answer = heuristics_answer(d, room, values); break;
+    case CUDNN_ATTR_ENGINECFG_ENGINE: {
+        Descriptor *own = linked(d, name), **given = values;
+        engine_fill(given[0], linked(own, CUDNN_ATTR_ENGINE_OPERATION_GRAPH), engine_number(own));
+        answer = 1;
+        break;
+    }
+    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: answer = notes_answer(d, values); break;
+    case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE: break;
+    case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
+        knob_fill(((Descriptor **)values)[0]);
+        answer = 1;
+        break;
+    case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
+        *(int64_t *)values = 256 * (1 + engine_number(linked(config, CUDNN_ATTR_ENGINECFG_ENGINE)));
+        answer = 1;
+        break;
+    case CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION:
+        answer = (int64_t)sizeof device - 1;
+        memcpy(values, device, (size_t)(answer < room ? answer : room));
+        break;
+    default:
+        if (!attribute_of(d, name)) return CUDNN_STATUS_BAD_PARAM;
+        answer = stored_answer(attribute_of(d, name), room, values);
+    }
+    if (count) *count = answer;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- the library */
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t *made)
+{
+    ENTER(CUDNN, cudnnCreate);
+    *made = calloc(1, sizeof **made);
+    fake_born("cuDNN handle");
+    return *made ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_ALLOC_FAILED;
+}
+
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
+{
+    int code = fake_enter(FAKE_CUDNN, "cudnnDestroy");
+    fake_died("cuDNN handle");
+    free(handle);
+    return code;
+}
+
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
+{
+    ENTER(CUDNN, cudnnSetStream);
+    handle->stream = stream;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+size_t cudnnGetVersion(void)
+{
+    return CUDNN_VERSION;
+}
+
+const char *cudnnGetErrorString(cudnnStatus_t status)
+{
+    (void)status;
+    return "a failure of the fake";
+}
+
+void cudnnGetLastErrorString(char *words, size_t bytes)
+{
+    if (bytes) *words = 0;
+}
+
+/* ---- a run */
+
+typedef struct Slot { /* one tensor of the graph */
+    int64_t id;
+    RefTensor value;
+    Dtype dtype;
+    int64_t pitch;
+    void *memory; /* NULL: virtual */
+    bool loaded, written;
+} Slot;
+
+typedef struct Run {
+    Descriptor *plan, *pack; /* shared */
+    Slot slot[TENSORS];
+    int slots;
+} Run;
+
+static Dtype dtype_of(int32_t type)
+{
+    return type == CUDNN_DATA_HALF ? DTYPE_F16 : type == CUDNN_DATA_BFLOAT16 ? DTYPE_BF16 : DTYPE_F32;
+}
+
+static void *memory_of(Descriptor *pack, int64_t id)
+{
+    const Attribute *ids = attribute_of(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS),
+                    *pointers = attribute_of(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    for (int64_t i = 0; i < ids->count; i++)
+        if (((int64_t *)ids->values)[i] == id) return ((void **)pointers->values)[i];
+    return NULL;
+}
+
+static int64_t element_at(const Slot *s, int64_t packed)
+{
+    int64_t c = s->value.shape.c;
+    return packed / c * s->pitch + packed % c;
+}
+
+static Slot *slot_of(Run *run, Descriptor *tensor)
+{
+    int64_t id = *(int64_t *)attribute_of(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID)->values;
+    for (int i = 0; i < run->slots; i++)
+        if (run->slot[i].id == id) return &run->slot[i];
+    Slot *s = &run->slot[run->slots++];
+    const int64_t *dims = attribute_of(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS)->values,
+                  *strides = attribute_of(tensor, CUDNN_ATTR_TENSOR_STRIDES)->values;
+    bool hidden = *(bool *)attribute_of(tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL)->values;
+    *s = (Slot){.id = id,
+                .dtype = dtype_of(*(int32_t *)attribute_of(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE)->values),
+                .pitch = strides[3],
+                .memory = hidden ? NULL : memory_of(run->pack, id)};
+    s->value = ref_create((Shape){(int32_t)dims[0], (int32_t)dims[1], (int32_t)dims[2], (int32_t)dims[3]});
+    return s;
+}
+
+static Slot *operand(Run *run, Descriptor *op, cudnnBackendAttributeName_t name)
+{
+    Descriptor *tensor = linked(op, name);
+    Slot *s = tensor ? slot_of(run, tensor) : NULL;
+    if (!s || s->loaded || s->written || !s->memory) return s;
+    for (int64_t i = 0; i < shape_count(s->value.shape); i++)
+        s->value.data[i] = dtype_load(s->dtype, s->memory, element_at(s, i));
+    s->loaded = true;
+    return s;
+}
+
+static Slot *result(Run *run, Descriptor *op, cudnnBackendAttributeName_t name)
+{
+    Slot *s = slot_of(run, linked(op, name));
+    s->written = true;
+    return s;
+}
+
+static void results_store(Run *run)
+{
+    for (int k = 0; k < run->slots; k++) {
+        Slot *s = &run->slot[k];
+        for (int64_t i = 0; s->written && s->memory && i < shape_count(s->value.shape); i++)
+            dtype_store(s->dtype, s->memory, element_at(s, i), s->value.data[i]);
+        ref_destroy(&s->value);
+    }
+    run->slots = 0;
+}
+
+static float number_of(Descriptor *op, cudnnBackendAttributeName_t name, float otherwise)
+{
+    const Attribute *a = attribute_of(op, name);
+    return a ? *(float *)a->values : otherwise;
+}
+
+static Window window_of(Descriptor *conv)
+{
+    const int64_t *pad = attribute_of(conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS)->values,
+                  *stride = attribute_of(conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)->values;
+    return (Window){.stride_h = (int32_t)stride[0],
+                    .stride_w = (int32_t)stride[1],
+                    .pad_h = (int32_t)pad[0],
+                    .pad_w = (int32_t)pad[1]};
+}
+
+/* beta old + the convolution; `in` in the order of ops.def. */
+static void conv_do(OpKind kind, Window window, const Slot *w, const Slot *a, const Slot *b, float beta, Slot *to)
+{
+    OpAttr attr = {.conv = {.window = window}};
+    RefTensor in[OP_MAX_IN] = {a->value, b->value}, out[OP_MAX_OUT] = {ref_create(to->value.shape)};
+    attr.conv.window.kh = w->value.shape.h;
+    attr.conv.window.kw = w->value.shape.w;
+    reference_run(kind, &attr, in, out);
+    for (int64_t i = 0; i < shape_count(to->value.shape); i++)
+        to->value.data[i] = (beta != 0 ? beta * to->value.data[i] : 0) + out[0].data[i];
+    ref_destroy(&out[0]);
+}
+
+static void forward_do(Run *run, Descriptor *op)
+{
+    float beta = number_of(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0);
+    Slot *x = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X),
+         *w = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W);
+    if (beta != 0) operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
+    conv_do(OP_CONV, window_of(linked(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC)), w, x, w, beta,
+            result(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y));
+}
+
+static void data_do(Run *run, Descriptor *op)
+{
+    float beta = number_of(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, 0);
+    Slot *dy = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY),
+         *w = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W);
+    if (beta != 0) operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX);
+    conv_do(OP_CONV_DX, window_of(linked(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC)), w, dy, w, beta,
+            result(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX));
+}
+
+static void filter_do(Run *run, Descriptor *op)
+{
+    Slot *x = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X),
+         *dy = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY),
+         *dw = result(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW);
+    conv_do(OP_CONV_DW, window_of(linked(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC)), dw, x, dy, 0, dw);
+}
+
+static double pointwise(int32_t mode, double a, double b)
+{
+    switch (mode) {
+    case CUDNN_POINTWISE_ADD: return a + b;
+    case CUDNN_POINTWISE_SUB: return a - b;
+    case CUDNN_POINTWISE_MUL: return a * b;
+    case CUDNN_POINTWISE_RELU_FWD: return a > 0 ? a : 0;
+    case CUDNN_POINTWISE_RELU_BWD: return a > 0 ? b : 0;
+    default: fprintf(stderr, "the fake cuDNN has no elementwise mode %d\n", (int)mode); abort();
+    }
+}
+
+static void pointwise_do(Run *run, Descriptor *op)
+{
+    Descriptor *how = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    int32_t mode = *(int32_t *)attribute_of(how, CUDNN_ATTR_POINTWISE_MODE)->values;
+    bool backward = mode == CUDNN_POINTWISE_RELU_BWD;
+    Slot *a = operand(run, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC),
+         *b = operand(run, op, backward ? CUDNN_ATTR_OPERATION_POINTWISE_DYDESC : CUDNN_ATTR_OPERATION_POINTWISE_BDESC),
+         *y = result(run, op, backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC : CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+    for (int64_t i = 0; i < shape_count(y->value.shape); i++) {
+        int64_t of_b = b ? i % shape_count(b->value.shape) : 0; /* the whole, or one value a channel */
+        y->value.data[i] = pointwise(mode, a->value.data[i], b ? b->value.data[of_b] : 0);
+    }
+}
+
+static void statistics_do(Run *run, Descriptor *op)
+{
+    Slot *x = operand(run, op, CUDNN_ATTR_OPERATION_GENSTATS_XDESC),
+         *sum = result(run, op, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC),
+         *squares = result(run, op, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC);
+    int32_t c = x->value.shape.c;
+    for (int64_t i = 0; i < shape_count(x->value.shape); i++) {
+        sum->value.data[i % c] += x->value.data[i];
+        squares->value.data[i % c] += x->value.data[i] * x->value.data[i];
+    }
+}
+
+/* dgamma, dbeta, and the factors of dz = dy_factor dy + x_factor x + constant. */
+static void norm_sums_do(Run *run, Descriptor *op)
+{
+    Slot *mean = operand(run, op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC),
+         *inverse = operand(run, op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC),
+         *gamma = operand(run, op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC),
+         *x = operand(run, op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC),
+         *dy = operand(run, op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DY_DESC),
+         *dgamma = result(run, op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC),
+         *dbeta = result(run, op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC),
+         *dy_factor = result(run, op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC),
+         *x_factor = result(run, op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC),
+         *constant = result(run, op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS);
+    int32_t c = x->value.shape.c;
+    double pixels = (double)shape_pixels(x->value.shape);
+    for (int64_t i = 0; i < shape_count(x->value.shape); i++) {
+        double xhat = (x->value.data[i] - mean->value.data[i % c]) * inverse->value.data[i % c];
+        dgamma->value.data[i % c] += dy->value.data[i] * xhat;
+        dbeta->value.data[i % c] += dy->value.data[i];
+    }
+    for (int32_t k = 0; k < c; k++) {
+        double slope = gamma->value.data[k] * inverse->value.data[k],
+               turn = slope * inverse->value.data[k] * dgamma->value.data[k] / pixels;
+        dy_factor->value.data[k] = slope;
+        x_factor->value.data[k] = -turn;
+        constant->value.data[k] = turn * mean->value.data[k] - slope * dbeta->value.data[k] / pixels;
+    }
+}
+
+static void operation_do(Run *run, Descriptor *op)
+{
+    switch (op->type) {
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR: forward_do(run, op); break;
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR: data_do(run, op); break;
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR: filter_do(run, op); break;
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: pointwise_do(run, op); break;
+    case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR: statistics_do(run, op); break;
+    case CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR: norm_sums_do(run, op); break;
+    default: fprintf(stderr, "the fake cuDNN has no operation %d\n", (int)op->type); abort();
+    }
+}
+
+/* Every tensor in memory has a pointer, aligned as it was promised, to all of its elements on the device; and the
+ * workspace is as large as the plan said. */
+static bool tensor_fits(Descriptor *pack, Descriptor *tensor)
+{
+    const int64_t *dims = attribute_of(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS)->values,
+                  *strides = attribute_of(tensor, CUDNN_ATTR_TENSOR_STRIDES)->values;
+    int64_t id = *(int64_t *)attribute_of(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID)->values, last = 0;
+    int64_t alignment = *(int64_t *)attribute_of(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT)->values;
+    Dtype dtype = dtype_of(*(int32_t *)attribute_of(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE)->values);
+    const void *at = memory_of(pack, id);
+    if (*(bool *)attribute_of(tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL)->values) return true;
+    for (int k = 0; k < 4; k++) last += (dims[k] - 1) * strides[k];
+    return at && (uintptr_t)at % (uintptr_t)alignment == 0 &&
+           fake_on_device(at, (size_t)(last + 1) * dtype_bytes(dtype));
+}
+
+static cudnnStatus_t operands_fit(Descriptor *plan, Descriptor *pack)
+{
+    Descriptor *engine = linked(linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINECFG_ENGINE);
+    const Attribute *ops =
+        attribute_of(linked(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH), CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    const Attribute *workspace = attribute_of(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    if (!workspace || !fake_on_device(*(void **)workspace->values, (size_t)(256 * (1 + engine_number(engine)))))
+        return CUDNN_STATUS_BAD_PARAM;
+    for (int64_t i = 0; i < ops->count; i++) {
+        Descriptor *op = ((Descriptor **)ops->values)[i];
+        for (int k = 0; k < op->count; k++) {
+            const Attribute *a = &op->attribute[k];
+            Descriptor *other = a->type == CUDNN_TYPE_BACKEND_DESCRIPTOR ? ((Descriptor **)a->values)[0] : NULL;
+            if (other && other->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR && !tensor_fits(pack, other))
+                return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
+        }
+    }
+    return CUDNN_STATUS_SUCCESS;
+}
+
+static bool plan_run(void *context)
+{
+    Run *run = context;
+    Descriptor *config = linked(run->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG),
+               *engine = linked(config, CUDNN_ATTR_ENGINECFG_ENGINE),
+               *graph = linked(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+    const Attribute *ops = attribute_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    for (int64_t i = 0; i < ops->count; i++) operation_do(run, ((Descriptor **)ops->values)[i]);
+    results_store(run);
+    return true;
+}
+
+static void plan_drop(void *context)
+{
+    Run *run = context;
+    descriptor_leave(run->plan);
+    descriptor_leave(run->pack);
+    free(run);
+}
+
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
+{
+    ENTER(CUDNN, cudnnBackendExecute);
+    cudnnStatus_t fits = operands_fit(plan, pack);
+    if (fits != CUDNN_STATUS_SUCCESS) return fits;
+    Run *run = calloc(1, sizeof *run);
+    if (!run) return CUDNN_STATUS_ALLOC_FAILED;
+    run->plan = plan;
+    run->pack = pack;
+    run->plan->users++;
+    run->pack->users++;
+    cudaError_t error = fake_queue(handle->stream, &(FakeWork){"cudnnBackendExecute", plan_run, plan_drop, run});
+    return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+}

@@ -1,0 +1,78 @@
+/* A GPU that is not there: the entry points of the CUDA runtime, cuDNN, cuBLASLt and NCCL that the host code calls,
+ * for tests. The project's own kernels run on the emulation beside it, convolutions and products by the reference in
+ * double precision, collectives through memory that forked ranks share.
+ *
+ * Work is queued on its stream and done late: as late as anything allows (LAZY), at once (EAGER), or by the dice
+ * (SHUFFLED). What is right gives the same bits under all three; a missing event does not. Every call is counted, and
+ * any one can be told to fail. Misuse that a device would punish (a pointer that is not the device's, waiting inside a
+ * capture) is an error of the call. It does not show speed, nor races inside a kernel. */
+#ifndef TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_GPU_H
+#define TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_GPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* ---- the device */
+
+typedef enum GpuSchedule { GPU_LAZY = 0, GPU_EAGER, GPU_SHUFFLED } GpuSchedule;
+
+/* As new: no failures, counts at zero, lazy, 256 MiB, one device, NCCL as new as its header, with windows. Live objects stay. */
+void fake_gpu_reset(void);
+void fake_gpu_schedule(GpuSchedule schedule, uint32_t seed);
+void fake_gpu_memory(size_t bytes); /* of the device */
+void fake_gpu_devices(int count);
+/* cudaStreamWaitEvent does nothing: to see a test notice. */
+void fake_gpu_ignore_waits(bool ignore);
+
+/* ---- counting and failing */
+
+int64_t fake_gpu_calls(void); /* calls that could have failed, since the last reset */
+/* The call after which fake_gpu_calls() is `number` fails; 0: none does. */
+void fake_gpu_fail_call(int64_t number);
+/* Calls of this name run out of device memory from now on; NULL: no more. */
+void fake_gpu_fail_memory(const char *name);
+/* The `nth` call of this name from now on fails, from 1; NULL: none does. */
+void fake_gpu_fail_named(const char *name, int64_t nth);
+const char *fake_gpu_failed(void); /* the name of the call that was made to fail, NULL if none was */
+bool fake_gpu_failed_in_capture(void);
+
+/* From now on stacks[n] receives a number for the callers of the n-th call, n < room; NULL: no more. */
+void fake_gpu_survey(uint64_t *stacks, int64_t room);
+
+/* Calls by name ("cudaMalloc") since fake_gpu_counts_clear. Names of things that are no calls: "kernel" (launches of
+ * our own), "implicit synchronization" (copies into memory that is not pinned). */
+int64_t fake_gpu_count(const char *name);
+/* ... of all whose names begin so */
+int64_t fake_gpu_count_like(const char *prefix);
+void fake_gpu_counts_clear(void);
+void fake_gpu_counts_print(FILE *to);
+
+/* From now on calls are written down, in order, one a line ("cudaMemcpyAsync", "kernel"), as far as there is room;
+ * NULL: no more. */
+void fake_gpu_log(char *text, size_t room);
+
+/* Objects that were made and not destroyed; prints them. */
+int fake_gpu_alive(FILE *to);
+
+/* ---- other GPUs: ranks are processes, forked after fake_gpu_world_create */
+
+typedef struct GpuWorld GpuWorld;
+/* `bytes`: the most that one rank gives to one collective. */
+GpuWorld *fake_gpu_world_create(int ranks, size_t bytes);
+void fake_gpu_world_destroy(GpuWorld *world);
+/* From now on this rank's communicators report this result (an ncclResult_t). */
+void fake_gpu_break_comm(int result);
+void fake_gpu_nccl_version(int version); /* as NCCL_VERSION_CODE */
+/* What becomes of symmetric windows: made; not made, with success, as on a platform without; refused at once;
+ * refused after the call has begun, which ends the communicator. */
+typedef enum GpuWindows {
+    GPU_WINDOWS_MADE = 0,
+    GPU_WINDOWS_NONE,
+    GPU_WINDOWS_REFUSED,
+    GPU_WINDOWS_REFUSED_LATE
+} GpuWindows;
+void fake_gpu_windows(GpuWindows windows);
+
+#endif

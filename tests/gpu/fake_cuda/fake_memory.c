@@ -1,0 +1,175 @@
+/* Device and pinned memory: pieces of the heap, exact to the byte, so that the address sanitizer watches their ends
+ * (but large pinned ones, which cost it too much). New
+ * device memory is filled with NaN. */
+#include "tests/gpu/fake_cuda/fake.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PIECES = 4096, ALIGNMENT = 4096 };
+
+typedef struct Piece {
+    FakeMemory kind;
+    char *at;
+    size_t bytes;
+} Piece;
+
+static const char *const kinds[] = {"device memory", "pinned memory", "registered memory", "NCCL memory"};
+static Piece pieces[PIECES];
+static int piece_count;
+static size_t device_bytes = (size_t)256 << 20, device_used;
+
+static bool is_of_device(FakeMemory kind)
+{
+    return kind == FAKE_DEVICE || kind == FAKE_NCCL_MEMORY;
+}
+
+static Piece *piece_of(const void *at, size_t bytes)
+{
+    const char *first = at;
+    for (int i = 0; i < piece_count; i++) {
+        Piece *p = &pieces[i];
+        if (first >= p->at && first < p->at + p->bytes && bytes <= (size_t)(p->at + p->bytes - first)) return p;
+    }
+    return NULL;
+}
+
+static cudaError_t piece_add(FakeMemory kind, void *memory, size_t bytes)
+{
+    if (piece_count == PIECES) return cudaErrorMemoryAllocation;
+    pieces[piece_count++] = (Piece){kind, memory, bytes};
+    if (is_of_device(kind)) device_used += bytes;
+    fake_born(kinds[kind]);
+    return cudaSuccess;
+}
+
+static bool is_mapped(FakeMemory kind, size_t bytes)
+{
+    return kind == FAKE_PINNED && bytes >= (size_t)1 << 20;
+}
+
+static void memory_free(FakeMemory kind, void *memory, size_t bytes)
+{
+    if (is_mapped(kind, bytes))
+        munmap(memory, bytes);
+    else
+        free(memory);
+}
+
+cudaError_t fake_memory_create(FakeMemory kind, size_t bytes, void **made)
+{
+    void *memory = NULL;
+    if (is_of_device(kind) && bytes > device_bytes - device_used) return cudaErrorMemoryAllocation;
+    if (is_mapped(kind, bytes)) {
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) return cudaErrorMemoryAllocation;
+    } else if (posix_memalign(&memory, ALIGNMENT, bytes) != 0) {
+        return cudaErrorMemoryAllocation;
+    }
+    if (is_of_device(kind)) memset(memory, 0xff, bytes);
+    cudaError_t error = piece_add(kind, memory, bytes);
+    if (error == cudaSuccess)
+        *made = memory;
+    else
+        memory_free(kind, memory, bytes);
+    return error;
+}
+
+cudaError_t fake_memory_destroy(FakeMemory kind, void *memory)
+{
+    Piece *p = memory ? piece_of(memory, 0) : NULL;
+    if (!memory) return cudaSuccess;
+    if (!p || p->at != memory || p->kind != kind) return cudaErrorInvalidValue;
+    if (kind == FAKE_NCCL_MEMORY && fake_any_queued()) return cudaErrorIllegalState; /* ncclMemFree waits for nothing */
+    fake_all_drain();                                                                /* as cudaFree does */
+    if (is_of_device(kind)) device_used -= p->bytes;
+    fake_died(kinds[kind]);
+    if (kind != FAKE_REGISTERED) memory_free(kind, memory, p->bytes);
+    *p = pieces[--piece_count];
+    return cudaSuccess;
+}
+
+bool fake_on_device(const void *at, size_t bytes)
+{
+    const Piece *p = piece_of(at, bytes);
+    return p && is_of_device(p->kind);
+}
+
+bool fake_on_nccl_memory(const void *at)
+{
+    const Piece *p = piece_of(at, 0);
+    return p && p->kind == FAKE_NCCL_MEMORY;
+}
+
+bool fake_on_host_pinned(const void *at, size_t bytes)
+{
+    const Piece *p = piece_of(at, bytes);
+    return p && !is_of_device(p->kind);
+}
+
+void fake_gpu_memory(size_t bytes)
+{
+    device_bytes = bytes;
+}
+
+/* ---- entry points */
+
+cudaError_t cudaMalloc(void **made, size_t bytes)
+{
+    ENTER(CUDA, cudaMalloc);
+    return fake_memory_create(FAKE_DEVICE, bytes, made);
+}
+
+cudaError_t cudaFree(void *memory)
+{
+    int code = fake_enter(FAKE_CUDA, "cudaFree");
+    cudaError_t error = fake_memory_destroy(FAKE_DEVICE, memory);
+    return code ? (cudaError_t)code : error;
+}
+
+cudaError_t cudaHostAlloc(void **made, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    ENTER(CUDA, cudaHostAlloc);
+    return fake_memory_create(FAKE_PINNED, bytes, made);
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    int code = fake_enter(FAKE_CUDA, "cudaFreeHost");
+    cudaError_t error = fake_memory_destroy(FAKE_PINNED, memory);
+    return code ? (cudaError_t)code : error;
+}
+
+cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    ENTER(CUDA, cudaHostRegister);
+    return piece_add(FAKE_REGISTERED, host, bytes);
+}
+
+cudaError_t cudaHostUnregister(void *host)
+{
+    int code = fake_enter(FAKE_CUDA, "cudaHostUnregister");
+    cudaError_t error = fake_memory_destroy(FAKE_REGISTERED, host);
+    return code ? (cudaError_t)code : error;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *at)
+{
+    ENTER(CUDA, cudaPointerGetAttributes);
+    memset(attributes, 0, sizeof *attributes);
+    attributes->type = fake_on_device(at, 0)        ? cudaMemoryTypeDevice
+                       : fake_on_host_pinned(at, 0) ? cudaMemoryTypeHost
+                                                    : cudaMemoryTypeUnregistered;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+    ENTER(CUDA, cudaMemGetInfo);
+    *free_bytes = device_bytes - device_used;
+    *total = device_bytes;
+    return cudaSuccess;
+}

@@ -1,0 +1,485 @@
+/* NCCL between forked processes, through memory that they share.
+ *
+ * A collective is queued on its stream like everything else; it copies the rank's part into a slot and is done when all
+ * ranks have done so. Sums are taken in an order that changes along the buffer, as a ring's does: the same on every
+ * rank, not that of the ranks. Where ranks meet with collectives of different size, as they do when their order differs,
+ * the result is worth nothing. Communicators do not block: a call has only begun, and is settled after a few questions;
+ * another call before that is misuse. */
+#include "tests/gpu/fake_cuda/fake.h"
+#include "tests/support/reference.h"
+
+#include <math.h>
+#include <nccl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { SLOTS = 32, QUESTIONS = 2, RING_PIECE = 16, SCALED_OPS = 8, TOLD_MAX = 8 };
+
+typedef struct Slot {
+    _Atomic int generation, arrived, left, told;
+    _Atomic size_t bytes; /* of the first to come */
+    _Atomic bool mixed;   /* another one brought more, or less */
+} Slot;
+
+struct GpuWorld {
+    int ranks;
+    size_t bytes, mapped;
+    _Atomic int joined, windows; /* ranks that are there; that have begun a window, of all windows */
+    Slot slot[SLOTS];
+    _Alignas(64) char data[]; /* [SLOTS][ranks][bytes] */
+};
+
+/* Memory that a communicator was told of. */
+typedef struct Told {
+    const char *at;
+    size_t bytes;
+    bool window;
+} Told;
+
+struct ncclComm {
+    int users; /* the caller, and queued work */
+    int rank, ranks, questions, sequence, scaled_ops;
+    bool aborted;
+    ncclResult_t failed; /* for good */
+    int reductions;      /* alive */
+    double scale[SCALED_OPS];
+    Told told[TOLD_MAX];
+    int told_count, windows; /* windows: begun so far */
+    Told *beginning;         /* a window that waits for the other ranks */
+    ncclWindow_t *window;    /* where it is wanted */
+};
+
+static GpuWorld *world;
+static int version = NCCL_VERSION_CODE, groups;
+static ncclResult_t broken;
+static GpuWindows windows;
+static ncclComm_t of_group;
+
+GpuWorld *fake_gpu_world_create(int ranks, size_t bytes)
+{
+    size_t mapped = sizeof(GpuWorld) + SLOTS * (size_t)ranks * bytes;
+    GpuWorld *made = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED) return NULL;
+    made->ranks = ranks;
+    made->bytes = bytes;
+    made->mapped = mapped;
+    world = made;
+    return made;
+}
+
+void fake_gpu_world_destroy(GpuWorld *made)
+{
+    if (made) munmap(made, made->mapped);
+    world = NULL;
+}
+
+void fake_gpu_break_comm(int result)
+{
+    broken = (ncclResult_t)result;
+}
+
+void fake_gpu_windows(GpuWindows wanted)
+{
+    windows = wanted;
+}
+
+void fake_gpu_nccl_version(int wanted)
+{
+    version = wanted;
+}
+
+/* ---- the library */
+
+ncclResult_t ncclGetVersion(int *found)
+{
+    ENTER(NCCL, ncclGetVersion);
+    *found = version;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    ENTER(NCCL, ncclGetUniqueId);
+    memset(id, 7, sizeof *id);
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    return result == ncclRemoteError ? "remote process exited" : "a failure of the fake";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    (void)comm;
+    return "no details";
+}
+
+ncclResult_t ncclMemAlloc(void **made, size_t bytes)
+{
+    ENTER(NCCL, ncclMemAlloc);
+    return fake_memory_create(FAKE_NCCL_MEMORY, bytes, made) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void *memory)
+{
+    int code = fake_enter(FAKE_NCCL, "ncclMemFree");
+    cudaError_t error = fake_memory_destroy(FAKE_NCCL_MEMORY, memory);
+    return code ? (ncclResult_t)code : error == cudaSuccess ? ncclSuccess : ncclInvalidUsage;
+}
+
+/* ---- communicators */
+
+static void comm_leave(ncclComm_t comm)
+{
+    if (--comm->users == 0) free(comm);
+}
+
+/* A call has begun; nobody may call again before it has been asked about. */
+static ncclResult_t begin(ncclComm_t comm)
+{
+    if (comm->aborted || comm->failed || comm->questions) return ncclInvalidUsage;
+    if (groups) {
+        of_group = comm;
+        return ncclSuccess;
+    }
+    comm->questions = QUESTIONS;
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
+{
+    (void)id;
+    ENTER(NCCL, ncclCommInitRankConfig);
+    if (config->blocking != 0 || ranks != (world ? world->ranks : 1)) return ncclInvalidArgument;
+    ncclComm_t comm = calloc(1, sizeof *comm);
+    if (!comm) return ncclSystemError;
+    *comm = (struct ncclComm){.users = 1, .rank = rank, .ranks = ranks, .questions = QUESTIONS};
+    if (world) atomic_fetch_add(&world->joined, 1);
+    *made = comm;
+    fake_born("communicator");
+    return ncclInProgress;
+}
+
+static Told *told_add(ncclComm_t comm, const void *memory, size_t bytes, bool window)
+{
+    if (comm->told_count == TOLD_MAX || !fake_on_device(memory, bytes)) return NULL;
+    comm->told[comm->told_count] = (Told){memory, bytes, window};
+    fake_born(window ? "window" : "registration");
+    return &comm->told[comm->told_count++];
+}
+
+static Told *told_find(ncclComm_t comm, const void *at, size_t bytes)
+{
+    const char *first = at;
+    for (int i = 0; i < comm->told_count; i++) {
+        Told *told = &comm->told[i];
+        if (first >= told->at && first + bytes <= told->at + told->bytes) return told;
+    }
+    return NULL;
+}
+
+static void window_finish(ncclComm_t comm)
+{
+    if (comm->window && comm->beginning) *comm->window = (ncclWindow_t)comm->beginning->at;
+    if (comm->window && windows == GPU_WINDOWS_REFUSED_LATE) comm->failed = ncclUnhandledCudaError;
+    comm->window = NULL;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result)
+{
+    ENTER(NCCL, ncclCommGetAsyncError);
+    bool waiting = world && (atomic_load(&world->joined) < comm->ranks ||
+                             (comm->window && atomic_load(&world->windows) < comm->ranks * comm->windows));
+    if (!waiting && comm->questions > 0) comm->questions--;
+    if (!waiting && !comm->questions) window_finish(comm);
+    *result = broken != ncclSuccess ? broken : waiting || comm->questions ? ncclInProgress : comm->failed;
+    return ncclSuccess;
+}
+
+static void comm_end(ncclComm_t comm)
+{
+    fake_died("communicator");
+    comm_leave(comm);
+}
+
+static void told_drop(ncclComm_t comm, Told *told)
+{
+    fake_died(told->window ? "window" : "registration");
+    *told = comm->told[--comm->told_count];
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    int code = fake_enter(FAKE_NCCL, "ncclCommAbort");
+    comm->aborted = true;
+    while (comm->told_count) told_drop(comm, comm->told); /* an abort forgets them; an orderly end must not have any */
+    for (; comm->reductions > 0; comm->reductions--) fake_died("reduction");
+    comm_end(comm);
+    return code;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    ENTER(NCCL, ncclCommFinalize);
+    return begin(comm);
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    int code = fake_enter(FAKE_NCCL, "ncclCommDestroy");
+    comm_end(comm);
+    return code;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
+{
+    ENTER(NCCL, ncclCommRegister);
+    Told *told = told_add(comm, memory, bytes, false);
+    if (!told) return ncclInvalidArgument;
+    *handle = memory;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    int code = fake_enter(FAKE_NCCL, "ncclCommDeregister");
+    Told *told = told_find(comm, handle, 1);
+    if (!told || told->at != handle || told->window) return ncclInvalidArgument;
+    told_drop(comm, told);
+    return code;
+}
+
+/* Does what a call has only begun to write lie where the caller's functions keep their own? */
+static bool is_fleeting(const void *at)
+{
+    return (uintptr_t)at - (uintptr_t)__builtin_frame_address(0) < (uintptr_t)1 << 20;
+}
+
+/* Begun by every rank before it is there for any; memory of ncclMemAlloc, or something else that is mapped. */
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags)
+{
+    ENTER(NCCL, ncclCommWindowRegister);
+    if (windows == GPU_WINDOWS_REFUSED) return ncclInvalidUsage;
+    if (is_fleeting(window) || version < NCCL_VERSION(2, 27, 0) || flags != NCCL_WIN_COLL_SYMMETRIC ||
+        !fake_on_nccl_memory(memory) || (uintptr_t)memory % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
+        return ncclInvalidArgument;
+    ncclResult_t begun = begin(comm);
+    if (begun == ncclInvalidUsage) return begun;
+    bool makes = windows == GPU_WINDOWS_MADE;
+    Told *told = makes ? told_add(comm, memory, bytes, true) : NULL;
+    if (makes && !told) return ncclInvalidArgument;
+    comm->windows++;
+    comm->window = window;
+    comm->beginning = told;
+    if (world) atomic_fetch_add(&world->windows, 1);
+    return begun;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
+{
+    int code = fake_enter(FAKE_NCCL, "ncclCommWindowDeregister");
+    Told *told = told_find(comm, window, 1);
+    if (!told || told->at != (const char *)window || !told->window) return ncclInvalidArgument;
+    told_drop(comm, told);
+    return code ? (ncclResult_t)code : begin(comm);
+}
+
+ncclResult_t ncclGroupStart(void); /* the header declares them without a prototype */
+ncclResult_t ncclGroupEnd(void);
+
+ncclResult_t ncclGroupStart(void)
+{
+    ENTER(NCCL, ncclGroupStart);
+    groups++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    int code = fake_enter(FAKE_NCCL, "ncclGroupEnd");
+    ncclComm_t comm = of_group;
+    if (--groups > 0) return code;
+    of_group = NULL;
+    if (code || !comm) return code;
+    comm->questions = QUESTIONS;
+    return ncclInProgress;
+}
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+                                      ncclScalarResidence_t residence, ncclComm_t comm)
+{
+    ENTER(NCCL, ncclRedOpCreatePreMulSum);
+    Dtype dtype = type == ncclFloat16 ? DTYPE_F16 : type == ncclBfloat16 ? DTYPE_BF16 : DTYPE_F32;
+    if (residence != ncclScalarHostImmediate || comm->scaled_ops == SCALED_OPS) return ncclInvalidArgument;
+    comm->scale[comm->scaled_ops] = dtype_load(dtype, scalar, 0);
+    *op = (ncclRedOp_t)(ncclNumOps + comm->scaled_ops++);
+    comm->reductions++;
+    fake_born("reduction");
+    return ncclSuccess;
+}
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
+{
+    (void)op;
+    int code = fake_enter(FAKE_NCCL, "ncclRedOpDestroy");
+    comm->reductions--;
+    fake_died("reduction");
+    return code;
+}
+
+/* ---- collectives */
+
+typedef enum CollectiveKind { ALL_REDUCE = 0, BROADCAST, ALL_GATHER } CollectiveKind;
+
+typedef struct Collective {
+    CollectiveKind kind;
+    ncclComm_t comm; /* shared */
+    const void *from;
+    void *to;
+    size_t count; /* of one rank */
+    Dtype dtype;
+    double scale;
+    int root, sequence;
+    bool arrived;
+    int told; /* how the communicator knows the memory: not, as a buffer, as a window */
+} Collective;
+
+static char *part_of(const Collective *c, int rank)
+{
+    return world->data + ((size_t)(c->sequence % SLOTS) * (size_t)c->comm->ranks + (size_t)rank) * world->bytes;
+}
+
+static void sum_up(const Collective *c)
+{
+    int ranks = c->comm->ranks;
+    for (size_t i = 0; i < c->count; i++) {
+        double sum = 0;
+        for (int k = 0; k < ranks; k++) {
+            int rank = (int)((i / RING_PIECE + (size_t)k) % (size_t)ranks);
+            double part = dtype_load(c->dtype, ranks > 1 ? part_of(c, rank) : c->from, (int64_t)i);
+            sum = dtype_round(c->dtype, sum + dtype_round(c->dtype, c->scale * part));
+        }
+        dtype_store(c->dtype, c->to, (int64_t)i, sum);
+    }
+}
+
+static void collective_do(const Collective *c)
+{
+    size_t bytes = c->count * dtype_bytes(c->dtype);
+    int ranks = c->comm->ranks;
+    if (c->kind == ALL_REDUCE) sum_up(c);
+    if (c->kind == BROADCAST) memmove(c->to, ranks > 1 ? part_of(c, c->root) : c->from, bytes);
+    for (int r = 0; c->kind == ALL_GATHER && r < ranks; r++)
+        memmove((char *)c->to + (size_t)r * bytes, ranks > 1 ? part_of(c, r) : c->from, bytes);
+}
+
+static void collective_bring(Collective *c, Slot *slot)
+{
+    size_t bytes = c->count * dtype_bytes(c->dtype), first = 0;
+    memcpy(part_of(c, c->comm->rank), c->from, bytes);
+    if (!atomic_compare_exchange_strong(&slot->bytes, &first, bytes) && first != bytes)
+        atomic_store(&slot->mixed, true);
+    c->arrived = true;
+    atomic_fetch_add(&slot->told, c->told);
+    atomic_fetch_add(&slot->arrived, 1);
+}
+
+static void collective_spoil(const Collective *c)
+{
+    memset(c->to, 0xff, c->count * dtype_bytes(c->dtype));
+}
+
+/* False until all ranks have brought their part. */
+static bool collective_meet(Collective *c)
+{
+    Slot *slot = &world->slot[c->sequence % SLOTS];
+    int ranks = c->comm->ranks;
+    if (!c->arrived && atomic_load(&slot->generation) != c->sequence / SLOTS) return false;
+    if (!c->arrived) collective_bring(c, slot);
+    if (atomic_load(&slot->arrived) < ranks) return false;
+    if (!atomic_load(&slot->mixed) && atomic_load(&slot->told) == c->told * ranks)
+        collective_do(c);
+    else /* nor would ranks that know the memory differently take the same kernel */
+        collective_spoil(c);
+    if (atomic_fetch_add(&slot->left, 1) + 1 < ranks) return true;
+    atomic_store(&slot->told, 0);
+    atomic_store(&slot->bytes, 0);
+    atomic_store(&slot->mixed, false);
+    atomic_store(&slot->arrived, 0);
+    atomic_store(&slot->left, 0);
+    atomic_fetch_add(&slot->generation, 1);
+    return true;
+}
+
+static bool collective_run(void *context)
+{
+    Collective *c = context;
+    if (c->comm->aborted) { /* its result is worth nothing */
+        collective_spoil(c);
+        return true;
+    }
+    if (c->comm->ranks > 1) return collective_meet(c);
+    collective_do(c);
+    return true;
+}
+
+static void collective_drop(void *context)
+{
+    Collective *c = context;
+    comm_leave(c->comm);
+    free(c);
+}
+
+static ncclResult_t collective_start(const Collective *wanted, ncclDataType_t type, ncclRedOp_t op, cudaStream_t stream)
+{
+    ncclComm_t comm = wanted->comm;
+    ncclResult_t begun = begin(comm);
+    if (begun == ncclInvalidUsage) return begun;
+    Collective *c = malloc(sizeof *c);
+    if (!c) return ncclSystemError;
+    *c = *wanted;
+    c->dtype = type == ncclFloat16 ? DTYPE_F16 : type == ncclBfloat16 ? DTYPE_BF16 : DTYPE_F32;
+    c->scale = (int)op >= (int)ncclNumOps ? comm->scale[(int)op - (int)ncclNumOps] : 1;
+    c->sequence = comm->sequence++;
+    const Told *told = told_find(comm, c->to, 1);
+    c->told = !told ? 0 : told->window ? 2 : 1;
+    size_t bytes = c->count * dtype_bytes(c->dtype), parts = c->kind == ALL_GATHER ? (size_t)comm->ranks : 1;
+    bool sends = c->kind != BROADCAST || c->root == comm->rank;
+    comm->users++;
+    if ((world && bytes > world->bytes) || !fake_on_device(c->to, parts * bytes) ||
+        (sends && !fake_on_device(c->from, bytes))) {
+        collective_drop(c);
+        return ncclInvalidArgument;
+    }
+    if (!sends) c->from = c->to; /* nothing of it is read */
+    cudaError_t error = fake_queue(stream, &(FakeWork){"collective", collective_run, collective_drop, c});
+    return error == cudaSuccess ? begun : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream)
+{
+    ENTER(NCCL, ncclAllReduce);
+    return collective_start(&(Collective){.kind = ALL_REDUCE, .comm = comm, .from = from, .to = to, .count = count},
+                            type, op, stream);
+}
+
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    ENTER(NCCL, ncclBroadcast);
+    return collective_start(
+        &(Collective){.kind = BROADCAST, .comm = comm, .from = from, .to = to, .count = count, .root = root}, type,
+        ncclSum, stream);
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    ENTER(NCCL, ncclAllGather);
+    return collective_start(&(Collective){.kind = ALL_GATHER, .comm = comm, .from = from, .to = to, .count = count},
+                            type, ncclSum, stream);
+}

@@ -1,0 +1,249 @@
+/* The rest of the CUDA runtime: the device, copies, fills, host functions, and launches of the emulated kernels. */
+#include "tests/gpu/fake_cuda/fake.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the device */
+
+static int devices = 1;
+static cudaError_t last_error;
+
+void fake_gpu_devices(int count)
+{
+    devices = count;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    ENTER(CUDA, cudaGetDeviceCount);
+    *count = devices;
+    return devices ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaSetDevice(int ordinal)
+{
+    ENTER(CUDA, cudaSetDevice);
+    return ordinal >= 0 && ordinal < devices ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaGetDevice(int *ordinal)
+{
+    ENTER(CUDA, cudaGetDevice);
+    *ordinal = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int ordinal)
+{
+    (void)ordinal;
+    ENTER(CUDA, cudaGetDeviceProperties);
+    memset(p, 0, sizeof *p);
+    strcpy(p->name, "Fake GPU");
+    p->major = 9;
+    p->multiProcessorCount = 4;
+    p->l2CacheSize = 1 << 16;
+    p->sharedMemPerMultiprocessor = 228 << 10;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int ordinal)
+{
+    (void)attribute, (void)ordinal;
+    ENTER(CUDA, cudaDeviceGetAttribute);
+    *value = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    ENTER(CUDA, cudaDeviceGetStreamPriorityRange);
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    ENTER(CUDA, cudaDriverGetVersion);
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    ENTER(CUDA, cudaRuntimeGetVersion);
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    return error == cudaErrorMemoryAllocation ? "out of memory" : "a failure of the fake";
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorFake";
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    return last_error;
+}
+
+/* ---- copies */
+
+typedef struct Copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+    int value;    /* of a fill */
+    char image[]; /* of pageable memory, as it was when the copy was asked for */
+} Copy;
+
+static bool copy_run(void *context)
+{
+    const Copy *copy = context;
+    memcpy(copy->to, copy->from, copy->bytes);
+    return true;
+}
+
+static bool fill_run(void *context)
+{
+    const Copy *copy = context;
+    memset(copy->to, copy->value, copy->bytes);
+    return true;
+}
+
+static Copy *copy_create(void *to, const void *from, size_t bytes, bool keep)
+{
+    Copy *copy = malloc(sizeof *copy + (keep ? bytes : 0));
+    if (!copy) return NULL;
+    *copy = (Copy){.to = to, .from = from, .bytes = bytes};
+    if (!keep) return copy;
+    memcpy(copy->image, from, bytes);
+    copy->from = copy->image;
+    return copy;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    ENTER(CUDA, cudaMemcpyAsync);
+    bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice,
+         from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (bytes == 0) return cudaSuccess;
+    if (fake_on_device(to, bytes) != to_device || fake_on_device(from, bytes) != from_device)
+        return cudaErrorInvalidValue;
+    bool pageable_from = !from_device && !fake_on_host_pinned(from, bytes),
+         pageable_to = !to_device && !fake_on_host_pinned(to, bytes);
+    if ((pageable_to || pageable_from) && fake_is_capturing(stream)) { /* a graph would read what is there later */
+        fake_note("spoilt capture");
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    Copy *copy = copy_create(to, from, bytes, pageable_from);
+    if (!copy) return cudaErrorMemoryAllocation;
+    cudaError_t error = fake_queue(stream, &(FakeWork){"cudaMemcpyAsync", copy_run, free, copy});
+    if (error != cudaSuccess || !pageable_to) return error;
+    fake_note("implicit synchronization");
+    while (!fake_stream_try(stream)) continue;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+    ENTER(CUDA, cudaMemsetAsync);
+    if (bytes == 0) return cudaSuccess;
+    if (!fake_on_device(to, bytes)) return cudaErrorInvalidValue;
+    Copy *fill = copy_create(to, NULL, bytes, false);
+    if (!fill) return cudaErrorMemoryAllocation;
+    fill->value = value;
+    return fake_queue(stream, &(FakeWork){"cudaMemsetAsync", fill_run, free, fill});
+}
+
+/* ---- functions of the host */
+
+typedef struct HostCall {
+    cudaHostFn_t function;
+    void *data;
+} HostCall;
+
+static bool host_run(void *context)
+{
+    const HostCall *call = context;
+    call->function(call->data);
+    return true;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data)
+{
+    ENTER(CUDA, cudaLaunchHostFunc);
+    HostCall *call = malloc(sizeof *call);
+    if (!call) return cudaErrorMemoryAllocation;
+    *call = (HostCall){function, data};
+    return fake_queue(stream, &(FakeWork){"cudaLaunchHostFunc", host_run, free, call});
+}
+
+/* ---- our own kernels: the emulation hands its launches over */
+
+typedef struct KernelJob { /* as cuda_emulation.h has it */
+    const char *name;
+    void (*run)(void *context);
+    void (*drop)(void *context);
+    void *context;
+} KernelJob;
+
+typedef struct Kernel {
+    KernelJob job;
+} Kernel;
+
+static bool kernel_run(void *context)
+{
+    const Kernel *kernel = context;
+    kernel->job.run(kernel->job.context);
+    return true;
+}
+
+static void kernel_drop(void *context)
+{
+    Kernel *kernel = context;
+    kernel->job.drop(kernel->job.context);
+    free(kernel);
+}
+
+static int kernel_queue(const KernelJob *job, void *stream)
+{
+    int code = fake_enter(FAKE_CUDA, "kernel");
+    Kernel *kernel = code ? NULL : malloc(sizeof *kernel);
+    if (!kernel) {
+        job->drop(job->context);
+        return code ? code : (int)cudaErrorMemoryAllocation;
+    }
+    kernel->job = *job;
+    return (int)fake_queue(stream, &(FakeWork){job->name, kernel_run, kernel_drop, kernel});
+}
+
+extern int (*emulated_queue)(const KernelJob *job, void *stream);
+
+__attribute__((constructor)) static void kernels_take_over(void)
+{
+    emulated_queue = kernel_queue;
+}
+
+/* ---- calls that do nothing here: one line each in fake_nothing.def */
+
+#define NOTHING(library, result, name, parameters)                                                                     \
+    result name parameters                                                                                             \
+    {                                                                                                                  \
+        ENTER(library, name);                                                                                          \
+        return (result)0;                                                                                              \
+    }
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include "tests/gpu/fake_cuda/fake_nothing.def"

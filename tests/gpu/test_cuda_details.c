@@ -1,0 +1,509 @@
+/* What the case tables do not reach, on the emulation: channel counts that end in every kind of tail, the same bits in
+ * any order of threads and blocks, images padded for tensor cores, mixed types, long and unaligned tables of segments,
+ * and the conversions around library calls. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cuda/convert.h"
+#include "tests/gpu/emulation/emulated_backend.h"
+#include "tests/support/interpret.h"
+#include "tests/support/run_case.h"
+
+static Device device;
+
+static int open_device(void **state)
+{
+    (void)state;
+    DeviceConfig config = {.threads = 1};
+    return emulated_backend.open(&config, &device) == OK ? 0 : -1;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    emulated_backend.close(&device);
+    return 0;
+}
+
+static void must(Status st)
+{
+    if (st != OK) fail_msg("%s: %s", status_name(st), status_message());
+}
+
+/* ---- every tail */
+
+static const int channels[] = {1, 3, 4, 5, 8, 17, 20, 32, 64, 100, 264};
+
+static void run_row(const Case *row)
+{
+    CaseReport report = {0};
+    for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) run_case(&device, row, dtype, &report);
+    if (report.failures || report.unsupported)
+        fail_msg("%d runs of %s with %d channels are wrong", report.failures, op_name(row->kind), row->in[0].shape.c);
+}
+
+static Operand image_of(int c, Fill fill)
+{
+    return (Operand){{2, c, 5, 7}, TYPE_ACT, fill};
+}
+
+static Operand vector_of(int c, Fill fill)
+{
+    return (Operand){{1, c, 1, 1}, TYPE_F32, fill};
+}
+
+static void test_tails_elementwise(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
+        int c = channels[i];
+        Operand x = image_of(c, FILL_UNIFORM), sign = image_of(c, FILL_SIGN), more = image_of(c + 8, FILL_UNIFORM);
+        Operand both = image_of(2 * c + 8, FILL_UNIFORM);
+        Operand counter = {{1, 4, 1, 1}, TYPE_I32, FILL_COUNTER};
+        run_row(&(Case){"tail", OP_RELU_DX, {{{0}}}, {x, sign}, {x}});
+        run_row(&(Case){"tail", OP_ADD, {.add = {true}}, {x, x, x}, {x}});
+        run_row(&(Case){"tail", OP_DROPOUT, {.dropout = {0.5f, 1}}, {x, counter}, {x}});
+        run_row(&(Case){"tail", OP_RANDOM, {.random = {true, 1}}, {counter}, {x}});
+        run_row(&(Case){"tail", OP_CONCAT, {{{0}}}, {x, more}, {both}});
+        run_row(&(Case){"tail", OP_CHANNEL_SPREAD, {{{0}}}, {vector_of(c, FILL_UNIFORM)}, {x}});
+    }
+}
+
+static void test_tails_of_columns(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
+        int c = channels[i];
+        Operand x = image_of(c, FILL_UNIFORM), v = vector_of(c, FILL_UNIFORM), g = vector_of(c, FILL_POSITIVE);
+        Operand mean = vector_of(c, FILL_MEAN), var = vector_of(c, FILL_VAR);
+        OpAttr norm = {.norm = {1e-3f, true}};
+        run_row(&(Case){"tail", OP_BATCHNORM, norm, {x, v, g}, {x, v, v}});
+        Operand sum = vector_of(c, FILL_SUM), square_sum = vector_of(c, FILL_SQUARE_SUM);
+        run_row(&(Case){"tail", OP_BATCHNORM_SUMS, norm, {x, v, sum, square_sum, g}, {x, v, v}});
+        run_row(&(Case){"tail", OP_BATCHNORM_DX_APPLY, norm, {x, x, mean, var, v, v, g}, {x}});
+        run_row(&(Case){"tail", OP_BATCHNORM_DX, norm, {x, x, v, mean, var, g}, {x, v, v}});
+        run_row(&(Case){"tail", OP_CHANNEL_SUM, {{{0}}}, {x}, {v}});
+    }
+}
+
+/* More parts than the last block loads at once. */
+static void test_many_parts(void **state)
+{
+    (void)state;
+    Operand x = {{12, 64, 33, 32}, TYPE_ACT, FILL_UNIFORM};
+    run_row(&(Case){"many parts", OP_CHANNEL_SUM, {{{0}}}, {x}, {vector_of(64, FILL_UNIFORM)}});
+}
+
+/* More channels than there are counters for. */
+static void test_too_many_channels(void **state)
+{
+    (void)state;
+    Tensor x = {(void *)64, {1, KERNEL_MAX_CHANNELS + 1, 1, 1}, DTYPE_F32, KERNEL_MAX_CHANNELS + 1};
+    OpCall call = {.kind = OP_CHANNEL_SUM, .name = "wide", .in_count = 1, .in = {x}, .out_count = 1, .out = {x}};
+    assert_int_equal(emulated_backend.kernels[OP_CHANNEL_SUM]->prepare(&device, &call), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "32769 channels"));
+}
+
+static void test_tails_of_windows(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
+        int c = channels[i];
+        Operand x = image_of(c, FILL_UNIFORM), y = {{2, c, 3, 4}, TYPE_ACT, FILL_UNIFORM};
+        Operand argmax = {{2, c, 3, 4}, TYPE_U8, FILL_ARGMAX}, relu_y = {{2, c, 3, 4}, TYPE_ACT, FILL_SIGN};
+        OpAttr pool = {.pool = {{3, 3, 2, 2, 1, 1, false}, false, false}};
+        run_row(&(Case){"tail", OP_MAX_POOL, pool, {x}, {y, argmax}});
+        run_row(&(Case){"tail", OP_MAX_POOL_DX, pool, {y, argmax, x, relu_y}, {x}});
+        run_row(&(Case){"tail", OP_AVG_POOL, pool, {x}, {y}});
+        run_row(&(Case){"tail", OP_AVG_POOL_DX, pool, {y, x}, {x}});
+    }
+}
+
+/* A deviation of one around a thousand: sums without a shift would lose the variance. */
+static void test_large_mean(void **state)
+{
+    (void)state;
+    enum { PIXELS = 3000, C = 8 };
+    static float x[PIXELS * C], beta[C], mean[C], var[C];
+    static double values[PIXELS * C];
+    fill_uniform(values, PIXELS * C, 3, -1, 1);
+    for (int i = 0; i < PIXELS * C; i++) x[i] = (float)(1000 + values[i]);
+    OpCall call = {.kind = OP_BATCHNORM, .attr = {.norm = {1e-3f, false}}, .name = "large", .in_count = 2};
+    Tensor vector = {NULL, {1, C, 1, 1}, DTYPE_F32, C};
+    call.out_count = 3;
+    call.in[0] = (Tensor){x, {1, C, PIXELS, 1}, DTYPE_F32, C};
+    call.in[1] = vector, call.in[1].data = beta;
+    call.out[0] = (Tensor){NULL, {1, C, PIXELS, 1}, DTYPE_F32, C};
+    call.out[1] = vector, call.out[1].data = mean;
+    call.out[2] = vector, call.out[2].data = var;
+    const OpKernel *kernel = emulated_backend.kernels[OP_BATCHNORM];
+    must(kernel->prepare(&device, &call));
+    must(emulated_backend.alloc(&device, call.workspace_bytes, &call.workspace));
+    must(kernel->launch(&device, &call));
+    for (int c = 0; c < C; c++) {
+        double sum = 0, square = 0;
+        for (int i = 0; i < PIXELS; i++) sum += (double)x[i * C + c] / PIXELS;
+        for (int i = 0; i < PIXELS; i++) square += ((double)x[i * C + c] - sum) * ((double)x[i * C + c] - sum) / PIXELS;
+        assert_true(fabs((double)mean[c] - sum) < 1e-4);
+        assert_true(fabs((double)var[c] - square) < 1e-5 * square);
+    }
+    emulated_backend.release(&device, call.workspace);
+    kernel->discard(&device, &call);
+}
+
+/* ---- the same bits again: each launch takes threads and blocks in the opposite order, and a round has three */
+
+enum { AGAIN_C = 40, AGAIN_PIXELS = 4000, AGAIN_COUNT = AGAIN_C * AGAIN_PIXELS };
+
+static float *random_floats(int count, uint64_t seed)
+{
+    double *values = calloc((size_t)count, sizeof *values);
+    float *floats = calloc((size_t)count, sizeof *floats);
+    assert_true(values && floats);
+    fill_uniform(values, count, seed, -1, 1);
+    for (int i = 0; i < count; i++) floats[i] = (float)values[i];
+    free(values);
+    return floats;
+}
+
+static void test_same_bits_again(void **state)
+{
+    (void)state;
+    float *x = random_floats(AGAIN_COUNT, 1), *dy = random_floats(AGAIN_COUNT, 2), *dx = random_floats(AGAIN_COUNT, 3);
+    float *vectors = random_floats(AGAIN_C, 4), sums[2][2 * AGAIN_C];
+    float ones[AGAIN_C];
+    for (int c = 0; c < AGAIN_C; c++) ones[c] = 1;
+    OpCall call = {.kind = OP_BATCHNORM_DX, .attr = {.norm = {1e-3f, true}}, .name = "again", .in_count = 6};
+    Shape image = {1, AGAIN_C, AGAIN_PIXELS, 1}, vector = {1, AGAIN_C, 1, 1};
+    void *const in[] = {dy, x, vectors, vectors, ones, ones};
+    for (int k = 0; k < 6; k++) call.in[k] = (Tensor){in[k], k < 2 ? image : vector, DTYPE_F32, AGAIN_C};
+    call.out_count = 3;
+    call.out[0] = (Tensor){dx, image, DTYPE_F32, AGAIN_C};
+    const OpKernel *kernel = emulated_backend.kernels[OP_BATCHNORM_DX];
+    must(kernel->prepare(&device, &call));
+    must(emulated_backend.alloc(&device, call.workspace_bytes, &call.workspace));
+    double squares[2];
+    for (int round = 0; round < 2; round++) {
+        call.out[1] = (Tensor){sums[round], vector, DTYPE_F32, AGAIN_C};
+        call.out[2] = (Tensor){sums[round] + AGAIN_C, vector, DTYPE_F32, AGAIN_C};
+        must(kernel->launch(&device, &call));
+        must(emulated_backend.square_sum(&device, x, AGAIN_COUNT, &squares[round]));
+    }
+    assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
+    assert_true(squares[0] == squares[1]);
+    emulated_backend.release(&device, call.workspace);
+    kernel->discard(&device, &call);
+    free(x), free(dy), free(dx), free(vectors);
+}
+
+/* ---- images with channels of zero behind */
+
+static void test_padded_image(void **state)
+{
+    (void)state;
+    enum { N = 2, H = 6, W = 5, SIDE = 9 };
+    static uint8_t pixels[N * SIDE * SIDE * 3];
+    static const int32_t crops[N * 4] = {1, 3, 0, 0, 2, 4, 1, 0};
+    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 37);
+    for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) {
+        size_t size = dtype_bytes(dtype);
+        char narrow[N * H * W * 3 * 4], wide[N * H * W * 8 * 4];
+        for (int c = 3; c <= 8; c += 5) {
+            OpCall call = {.kind = OP_IMAGE, .name = "padded", .in_count = 2, .out_count = 1};
+            for (int k = 0; k < 4; k++) call.attr.image.mean[k] = 0.4f, call.attr.image.std[k] = 0.25f;
+            call.in[0] = (Tensor){pixels, {N, 3, SIDE, SIDE}, DTYPE_U8, 3};
+            call.in[1] = (Tensor){(void *)(uintptr_t)crops, {N, 4, 1, 1}, DTYPE_I32, 4};
+            void *out = NULL;
+            must(emulated_backend.alloc(&device, N * H * W * (size_t)c * size, &out));
+            call.out[0] = (Tensor){out, {N, c, H, W}, dtype, c};
+            must(emulated_backend.kernels[OP_IMAGE]->prepare(&device, &call));
+            must(emulated_backend.kernels[OP_IMAGE]->launch(&device, &call));
+            memcpy(c == 3 ? narrow : wide, out, N * H * W * (size_t)c * size);
+            emulated_backend.release(&device, out);
+        }
+        static const char zeros[5 * 4];
+        for (size_t p = 0; p < N * H * W; p++) {
+            assert_memory_equal(wide + p * 8 * size, narrow + p * 3 * size, 3 * size);
+            assert_memory_equal(wide + (p * 8 + 3) * size, zeros, 5 * size);
+        }
+    }
+}
+
+/* ---- types that differ */
+
+static void test_mixed_types(void **state)
+{
+    (void)state;
+    enum { COUNT = 48 };
+    uint16_t a[COUNT], y[COUNT];
+    float b[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        dtype_store(DTYPE_BF16, a, i, i - 20.5);
+        b[i] = (float)i / 8;
+    }
+    OpCall call = {.kind = OP_MUL, .name = "mixed", .in_count = 2, .out_count = 1};
+    call.in[0] = (Tensor){a, {1, COUNT, 1, 1}, DTYPE_BF16, COUNT};
+    call.in[1] = (Tensor){b, {1, COUNT, 1, 1}, DTYPE_F32, COUNT};
+    call.out[0] = (Tensor){y, {1, COUNT, 1, 1}, DTYPE_F16, COUNT};
+    must(emulated_backend.kernels[OP_MUL]->prepare(&device, &call));
+    must(emulated_backend.kernels[OP_MUL]->launch(&device, &call));
+    for (int i = 0; i < COUNT; i++)
+        assert_true(dtype_load(DTYPE_F16, y, i) == dtype_round(DTYPE_F16, (i - 20.5) * (double)b[i]));
+}
+
+/* ---- more segments than one launch holds, at odd places */
+
+static void test_many_segments(void **state)
+{
+    (void)state;
+    enum { SEGMENTS = 300, LENGTH = 29, GAP = 2, COUNT = SEGMENTS * (LENGTH + GAP) };
+    static OptimizerSegment segments[SEGMENTS];
+    float *param = random_floats(COUNT, 1), *grad = random_floats(COUNT, 2), *momentum = random_floats(COUNT, 3);
+    float *old = random_floats(COUNT, 1), *before = random_floats(COUNT, 3);
+    for (int k = 0; k < SEGMENTS; k++)
+        segments[k] = (OptimizerSegment){(size_t)k * (LENGTH + GAP), LENGTH, (float)k * 1e-3f, k % 3 ? 1 : 0.5f};
+    OptimizerScalars scalars = {0.1f, 1, 1, 0, 1, {0}};
+    OptimizerUpdate update = {.hyper = {.kind = OPTIMIZER_SGD, .momentum = 0.9f},
+                              .param = param,
+                              .grad = grad,
+                              .slot = {momentum},
+                              .segments = segments,
+                              .segment_count = SEGMENTS,
+                              .scalars = &scalars};
+    must(emulated_backend.optimizer_apply(&device, &update));
+    for (int i = 0; i < COUNT; i++) {
+        RefUpdate e = {(double)old[i], (double)grad[i], {(double)before[i], 0}};
+        bool owned = i % (LENGTH + GAP) < LENGTH;
+        if (owned) reference_update(&update.hyper, &segments[i / (LENGTH + GAP)], &scalars, &e);
+        assert_true(fabs((double)param[i] - e.param) <= 1e-6);
+        assert_true(fabs((double)momentum[i] - e.slot[0]) <= 1e-6);
+    }
+    free(param), free(grad), free(momentum), free(old), free(before);
+}
+
+/* ---- conversions */
+
+static void check_cast(Dtype to, Dtype from, int64_t count, int64_t offset)
+{
+    double values[600];
+    void *source = NULL, *target = NULL;
+    fill_uniform(values, 600, 9, -4, 4);
+    must(emulated_backend.alloc(&device, (size_t)(count + offset) * dtype_bytes(from), &source));
+    must(emulated_backend.alloc(&device, (size_t)(count + offset) * dtype_bytes(to), &target));
+    for (int64_t i = 0; i < count; i++) dtype_store(from, source, offset + i, values[i]);
+    assert_int_equal(convert_flat((char *)target + (size_t)offset * dtype_bytes(to), to,
+                                  (char *)source + (size_t)offset * dtype_bytes(from), from, count, NULL),
+                     cudaSuccess);
+    for (int64_t i = 0; i < count; i++)
+        assert_true(dtype_load(to, target, offset + i) == dtype_round(to, dtype_load(from, source, offset + i)));
+    emulated_backend.release(&device, source);
+    emulated_backend.release(&device, target);
+}
+
+static void test_casts(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = {0, 1, 7, 8, 9, 31, 256, 519};
+    for (Dtype to = DTYPE_F32; to <= DTYPE_F16; to++)
+        for (Dtype from = DTYPE_F32; from <= DTYPE_F16; from++)
+            for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+                for (int64_t offset = 0; offset < 2; offset++) check_cast(to, from, counts[i], offset);
+}
+
+static void test_fill(void **state)
+{
+    (void)state;
+    float x[301];
+    x[300] = 5;
+    assert_int_equal(convert_fill(x, 2.5f, 300, NULL), cudaSuccess);
+    for (int i = 0; i < 301; i++) assert_true(x[i] == (i < 300 ? 2.5f : 5.0f));
+}
+
+/* Three channels in slices to eight in another type, and back to packed. */
+static void test_pixels(void **state)
+{
+    (void)state;
+    enum { PIXELS = 35, C = 3, PITCH = 5, WIDE = 8 };
+    float x[PIXELS * PITCH], back[PIXELS * C];
+    uint16_t y[PIXELS * WIDE];
+    for (int i = 0; i < PIXELS * PITCH; i++) x[i] = (float)i / 4;
+    memset(y, 0xff, sizeof y);
+    Tensor from = {x, {1, C, 5, 7}, DTYPE_F32, PITCH}, to = {y, {1, WIDE, 5, 7}, DTYPE_F16, WIDE};
+    Tensor narrow = {y, {1, C, 5, 7}, DTYPE_F16, WIDE}, packed = {back, {1, C, 5, 7}, DTYPE_F32, C};
+    assert_int_equal(convert_pixels(&to, &from, NULL), cudaSuccess);
+    for (int i = 0; i < PIXELS * WIDE; i++) {
+        double wanted = i % WIDE < C ? (double)x[i / WIDE * PITCH + i % WIDE] : 0;
+        assert_true(dtype_load(DTYPE_F16, y, i) == wanted);
+    }
+    assert_int_equal(convert_pixels(&packed, &narrow, NULL), cudaSuccess);
+    for (int i = 0; i < PIXELS * C; i++) assert_true(back[i] == x[i / C * PITCH + i % C]);
+}
+
+/* Sums and square sums of slices in every format, against doubles. */
+static void check_sums(Dtype dtype, int c, int pitch)
+{
+    enum { N = 3, SIDE = 9, PIXELS = N * SIDE * SIDE };
+    double *values = calloc((size_t)(PIXELS * pitch), sizeof *values);
+    void *x = NULL, *workspace = NULL, *counters = NULL;
+    float sum[264], square[264];
+    Tensor t = {NULL, {N, c, SIDE, SIDE}, dtype, pitch};
+    assert_non_null(values);
+    fill_uniform(values, PIXELS * pitch, 5, -1, 1);
+    must(emulated_backend.alloc(&device, (size_t)(PIXELS * pitch) * dtype_bytes(dtype), &x));
+    must(emulated_backend.alloc(&device, kernel_channel_sum_bytes(t.shape), &workspace));
+    must(emulated_backend.alloc(&device, KERNEL_COUNTERS_BYTES, &counters));
+    for (int i = 0; i < PIXELS * pitch; i++) dtype_store(dtype, x, i, values[i]);
+    t.data = x;
+    for (int round = 0; round < 2; round++)
+        assert_int_equal(kernel_channel_sums(&t, sum, round ? NULL : square, workspace, counters, NULL), cudaSuccess);
+    for (int k = 0; k < c; k++) {
+        double first = 0, second = 0;
+        for (int p = 0; p < PIXELS; p++) {
+            double v = dtype_load(dtype, x, (int64_t)p * pitch + k);
+            first += v;
+            second += v * v;
+        }
+        assert_true(fabs((double)sum[k] - first) < 1e-4);
+        assert_true(fabs((double)square[k] - second) < 1e-6 * second);
+    }
+    emulated_backend.release(&device, x);
+    emulated_backend.release(&device, workspace);
+    emulated_backend.release(&device, counters);
+    free(values);
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++)
+        for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
+            for (int gap = 0; gap <= 16; gap += 8) check_sums(dtype, channels[i], channels[i] + gap);
+}
+
+/* ---- the halves of batch normalization that convolutions join, in every format and as slices */
+
+enum { HALF_PIXELS = 63 };
+
+static Tensor new_slices(Dtype dtype, int c, int gap, uint64_t seed)
+{
+    Tensor t = {NULL, {1, c, 9, 7}, dtype, c + gap};
+    double *values = calloc((size_t)(HALF_PIXELS * t.pitch), sizeof *values);
+    assert_non_null(values);
+    fill_uniform(values, HALF_PIXELS * t.pitch, seed, -1, 1);
+    must(emulated_backend.alloc(&device, (size_t)(HALF_PIXELS * t.pitch) * dtype_bytes(dtype), &t.data));
+    for (int64_t i = 0; i < HALF_PIXELS * t.pitch; i++) dtype_store(dtype, t.data, i, values[i]);
+    free(values);
+    return t;
+}
+
+static double element(const Tensor *t, int64_t pixel, int c)
+{
+    return dtype_load(t->dtype, t->data, pixel * t->pitch + c);
+}
+
+static void check_normalize(Dtype dtype, int c, int gap)
+{
+    Tensor x = new_slices(dtype, c, gap, 1), y = new_slices(dtype, c, 0, 2), rows = new_slices(dtype, 2 * c, 0, 3);
+    rows.shape = (Shape){2, c, 1, 1};
+    rows.pitch = c;
+    assert_int_equal(kernel_batchnorm_normalize(&x, &rows, &y, NULL), cudaSuccess);
+    for (int64_t p = 0; p < HALF_PIXELS; p++)
+        for (int k = 0; k < c; k++) {
+            double wanted = fmax(0, element(&rows, 0, k) * element(&x, p, k) + element(&rows, 1, k));
+            assert_true(fabs(element(&y, p, k) - wanted) <= 5e-3 * wanted + 1e-6);
+        }
+    emulated_backend.release(&device, x.data);
+    emulated_backend.release(&device, y.data);
+    emulated_backend.release(&device, rows.data);
+}
+
+/* Where gamma (x - mean) / deviation + beta is above 0 dy stays to the bit; else it is 0; gaps are not touched. */
+static void check_mask(Dtype dtype, int c, int gap)
+{
+    float *beta = random_floats(c, 4), *mean = random_floats(c, 5), *gamma = random_floats(c, 6), *var = calloc(264, 4);
+    Tensor dy = new_slices(dtype, c, gap, 7), before = new_slices(dtype, c, gap, 7), x = new_slices(dtype, c, gap, 8);
+    float *vectors[] = {beta, mean, var, gamma};
+    OpCall call = {.kind = OP_BATCHNORM_DX, .attr = {.norm = {1e-3f, true}}, .name = "mask", .in_count = 6};
+    for (int k = 0; k < c; k++) var[k] = 1 + (float)k / 100;
+    call.in[0] = dy;
+    call.in[1] = x;
+    for (int k = 0; k < 4; k++) call.in[2 + k] = (Tensor){vectors[k], {1, c, 1, 1}, DTYPE_F32, c};
+    assert_int_equal(kernel_batchnorm_mask(&call, NULL), cudaSuccess);
+    for (int64_t p = 0; p < HALF_PIXELS; p++)
+        for (int k = 0; k < c + gap; k++) {
+            double z = k < c
+                           ? ((double)gamma[k] * (element(&x, p, k) - (double)mean[k])) / sqrt((double)var[k] + 1e-3) +
+                                 (double)beta[k]
+                           : 1;
+            if (fabs(z) > 1e-5) assert_true(element(&dy, p, k) == (z > 0 ? element(&before, p, k) : 0));
+        }
+    emulated_backend.release(&device, dy.data);
+    emulated_backend.release(&device, before.data);
+    emulated_backend.release(&device, x.data);
+    free(beta), free(mean), free(gamma), free(var);
+}
+
+static void test_halves_of_batchnorm(void **state)
+{
+    (void)state;
+    float var[264], inverse[264 + 1], ones[264 + 1];
+    for (int k = 0; k < 264; k++) var[k] = (float)k / 16;
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
+        int c = channels[i];
+        for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++)
+            for (int gap = 0; gap <= 8; gap += 8) {
+                check_normalize(dtype, c, gap);
+                check_mask(dtype, c, gap);
+            }
+        inverse[c] = ones[c] = 7;
+        assert_int_equal(kernel_batchnorm_deviation(var, 1e-3f, inverse, ones, c, NULL), cudaSuccess);
+        for (int k = 0; k < c; k++) {
+            assert_true(fabs((double)inverse[k] * sqrt((double)var[k] + 1e-3) - 1) < 1e-6);
+            assert_true(ones[k] == 1);
+        }
+        assert_true(inverse[c] == 7 && ones[c] == 7);
+    }
+}
+
+static void test_bias(void **state)
+{
+    (void)state;
+    enum { PIXELS = 12 };
+    for (int c = 5; c <= 16; c += 11) {
+        float y[PIXELS * 16], bias[16];
+        for (int i = 0; i < PIXELS * c; i++) y[i] = (float)(i % 9) - 4;
+        for (int i = 0; i < c; i++) bias[i] = (float)i / 8;
+        Tensor t = {y, {1, c, 3, 4}, DTYPE_F32, c};
+        assert_int_equal(convert_bias(&t, bias, true, NULL), cudaSuccess);
+        for (int i = 0; i < PIXELS * c; i++) assert_true(y[i] == fmaxf(0, (float)(i % 9) - 4 + bias[i % c]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tails_elementwise),
+        cmocka_unit_test(test_tails_of_columns),
+        cmocka_unit_test(test_many_parts),
+        cmocka_unit_test(test_too_many_channels),
+        cmocka_unit_test(test_tails_of_windows),
+        cmocka_unit_test(test_large_mean),
+        cmocka_unit_test(test_same_bits_again),
+        cmocka_unit_test(test_padded_image),
+        cmocka_unit_test(test_mixed_types),
+        cmocka_unit_test(test_many_segments),
+        cmocka_unit_test(test_casts),
+        cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_pixels),
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_halves_of_batchnorm),
+        cmocka_unit_test(test_bias),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}

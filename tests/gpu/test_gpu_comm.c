@@ -1,0 +1,703 @@
+/* comm_nccl on the fake GPUs: sums in every mapping of towers to ranks, in 16 bits, in tower order; and its end when a
+ * rank reports an error, is late, or dies: an error on every tower, never a hang. */
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <nccl.h>
+
+#include "kernels/cuda/cuda.h"
+#include "tests/gpu/fake_cuda/gpu_run.h"
+
+enum { COUNT = 500, LANES = 4, RANKS = 4, PATIENCE_S = 60 };
+
+typedef struct Seen {
+    volatile int ready;
+    Status status[RANKS];
+    char message[RANKS][400];
+    int alive[RANKS];
+    char failed[RANKS][64]; /* the call that was made to, "" */
+    int64_t registered[RANKS], reduced[RANKS], copies[RANKS];
+    size_t taken[RANKS], told[RANKS]; /* device memory of the communicator, as measured and as comm_bytes says */
+    char text[RANKS][128];
+    float sum[RANKS][COUNT + LANES], again[RANKS][COUNT];
+} Seen;
+
+typedef struct Group {
+    CommConfig config; /* of all ranks */
+    int ranks;
+    Status (*body)(Comm *comm, Device *device, float *grads, int rank, Seen *seen);
+    void (*on_start)(int rank); /* in the rank's process; NULL */
+    bool any_order;             /* the device is not asked to be deterministic */
+    Seen *seen;
+} Group;
+
+static int fake_as_new(void **state)
+{
+    (void)state;
+    fake_gpu_reset();
+    return 0;
+}
+
+/* ---- ranks */
+
+static size_t free_bytes(Device *device)
+{
+    size_t bytes = 0, total = 0;
+    return device->backend->memory(device, &bytes, &total) == OK ? bytes : 0;
+}
+
+static Status rank_live(const Group *g, int rank, CommShared *shared)
+{
+    Device device = {0};
+    Comm *comm = NULL;
+    CommMemory memory = {0};
+    DeviceConfig device_config = {.threads = 1, .deterministic = !g->any_order};
+    CommConfig config = g->config;
+    config.rank = rank;
+    config.first = rank * g->config.towers / g->ranks;
+    config.local = (rank + 1) * g->config.towers / g->ranks - config.first;
+    if (g->on_start) g->on_start(rank);
+    TRY(cuda_backend.open(&device_config, &device));
+    size_t before = free_bytes(&device);
+    Status st = comm_nccl_open(&config, shared, &device, &comm);
+    g->seen->taken[rank] = before - free_bytes(&device);
+    g->seen->told[rank] = comm_bytes(&cuda_backend, &config);
+    if (st == OK) st = comm_memory_create(&device, COUNT * sizeof(float), &memory);
+    if (st == OK) st = comm_enlist(comm, &memory, COUNT * sizeof(float));
+    if (st == OK) comm_text(comm, g->seen->text[rank], sizeof g->seen->text[rank]);
+    if (st == OK) st = g->body(comm, &device, memory.data, rank, g->seen);
+    snprintf(g->seen->message[rank], sizeof g->seen->message[rank], "%s", st == OK ? "" : status_message());
+    if (st != OK) comm_shared_abort(shared, rank); /* as a tower process does */
+    g->seen->registered[rank] = fake_gpu_count("ncclCommRegister");
+    g->seen->reduced[rank] = fake_gpu_count("ncclAllReduce");
+    comm_close(comm);
+    comm_memory_destroy(&device, &memory);
+    cuda_backend.close(&device);
+    g->seen->alive[rank] = fake_gpu_alive(stderr);
+    const char *failed = fake_gpu_failed();
+    snprintf(g->seen->failed[rank], sizeof g->seen->failed[rank], "%s", failed ? failed : "");
+    return st;
+}
+
+static void group_live(Group *g, int towers, int ranks)
+{
+    CommShared *shared;
+    pid_t child[RANKS];
+    g->ranks = g->config.ranks = ranks;
+    g->config.towers = towers;
+    g->config.max_count = COUNT + LANES;
+    g->config.gradients = COUNT;
+    if (!g->config.timeout_ms) g->config.timeout_ms = 20000;
+    g->seen = mmap(NULL, sizeof *g->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(g->seen != MAP_FAILED);
+    assert_int_equal(comm_shared_create(towers, ranks, COUNT + LANES, &shared), OK);
+    GpuWorld *world = fake_gpu_world_create(ranks, (COUNT + LANES) * sizeof(float));
+    assert_non_null(world);
+    for (int r = 0; r < ranks; r++) {
+        g->seen->status[r] = STATUS_COUNT;
+        child[r] = fork();
+        assert_true(child[r] >= 0);
+        if (child[r]) continue;
+        alarm(PATIENCE_S);
+        g->seen->status[r] = rank_live(g, r, shared);
+        _exit(0);
+    }
+    for (int left = ranks; left > 0; left--) {
+        int ending;
+        pid_t gone = wait(&ending);
+        for (int r = 0; r < ranks; r++) /* as the supervisor does */
+            if (gone == child[r] && g->seen->status[r] != OK) comm_shared_abort(shared, r);
+    }
+    fake_gpu_world_destroy(world);
+    comm_shared_destroy(shared);
+}
+
+static void group_end(Group *g)
+{
+    munmap(g->seen, sizeof *g->seen);
+}
+
+static void all_well(const Group *g)
+{
+    for (int r = 0; r < g->ranks; r++) {
+        if (g->seen->status[r] != OK) fail_msg("rank %d: %s", r, g->seen->message[r]);
+        if (g->seen->alive[r]) fail_msg("rank %d left objects behind", r);
+    }
+}
+
+/* Every rank in `told` ended with ERR_COMM and words that hold `text` or `other`. */
+static void check_told(const Group *g, unsigned told, const char *text, const char *other)
+{
+    for (int r = 0; r < g->ranks; r++) {
+        if (!(told >> r & 1)) continue;
+        const char *message = g->seen->message[r];
+        if (g->seen->status[r] != ERR_COMM || !(strstr(message, text) || strstr(message, other)))
+            fail_msg("rank %d: status %d, '%s'", r, (int)g->seen->status[r], message);
+        if (g->seen->alive[r]) fail_msg("rank %d left objects behind", r);
+    }
+}
+
+/* ---- sums */
+
+static float gift(int tower, size_t i)
+{
+    uint32_t x = (uint32_t)(i * 2654435761u) ^ (uint32_t)(tower * 40503u + 977u);
+    x ^= x >> 13;
+    x *= 0x5bd1e995u;
+    return (float)(int32_t)x / 2147483648.0f * (float)(1u << x % 20u);
+}
+
+static float gift_factor;
+
+/* Gradients from the device in two ranges, lanes from the host, as a step gives them; twice. */
+static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    const CommConfig *config = comm_config(comm);
+    const size_t cut = 200;
+    float host[COUNT], lanes[LANES] = {1, 2, 3, 16777216};
+    for (int round = 0; round < 2; round++) {
+        for (int t = config->first; t < config->first + config->local; t++) {
+            for (size_t i = 0; i < COUNT; i++) host[i] = gift_factor * gift(t + 7 * round, i);
+            TRY(device->backend->upload(device, grads, host, sizeof host));
+            TRY(comm_give(comm, t, 0, grads, cut));
+            TRY(comm_give(comm, t, cut, grads + cut, COUNT - cut));
+        }
+        for (int t = config->first; t < config->first + config->local; t++)
+            TRY(comm_give(comm, t, COUNT, lanes, LANES));
+        TRY(comm_sum(comm, 0, grads, cut));
+        TRY(comm_sum(comm, cut, grads + cut, COUNT - cut));
+        TRY(comm_sum(comm, COUNT, seen->sum[rank] + COUNT, LANES));
+        TRY(device->backend->download(device, seen->sum[rank], grads, sizeof host));
+        TRY(device->backend->finish(device, LANE_COMPUTE));
+    }
+    return comm_barrier(comm);
+}
+
+static double wanted_sum(int towers, size_t i)
+{
+    double sum = 0;
+    for (int t = 0; t < towers; t++) sum += (double)gift_factor * gift(t + 7, i);
+    return sum;
+}
+
+static double wanted_size(int towers, size_t i)
+{
+    double sum = 0;
+    for (int t = 0; t < towers; t++) sum += fabs((double)gift_factor * gift(t + 7, i));
+    return sum;
+}
+
+static void check_sums(const Group *g, double tolerance)
+{
+    int towers = g->config.towers;
+    for (int r = 0; r < g->ranks; r++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            double wanted = wanted_sum(towers, i), have = g->seen->sum[r][i];
+            if (!(fabs(have - wanted) <= tolerance * wanted_size(towers, i)))
+                fail_msg("rank %d, element %zu: %g instead of %g", r, i, have, wanted);
+        }
+        assert_memory_equal(g->seen->sum[r], g->seen->sum[0], sizeof g->seen->sum[0]); /* of all ranks alike */
+        for (int k = 0; k < LANES; k++) { /* exact, whatever the gradients travel in */
+            float lane = (float)((k == 3 ? 16777217 : k + 1) * towers);
+            assert_true(fabsf(g->seen->sum[r][COUNT + k] - lane) <= 1e-6f * lane);
+        }
+    }
+}
+
+static void test_sums_in_f32(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    static const int mappings[][2] = {{1, 1}, {3, 1}, {2, 2}, {4, 4}, {4, 2}, {5, 3}};
+    for (size_t m = 0; m < sizeof mappings / sizeof *mappings; m++) {
+        Group g = {.body = rounds};
+        group_live(&g, mappings[m][0], mappings[m][1]);
+        all_well(&g);
+        check_sums(&g, 1e-6);
+        if (g.ranks > 1) assert_int_equal(g.seen->registered[0], 1); /* the gradients, which are the sum */
+        group_end(&g);
+    }
+}
+
+/* A tower a rank: the same gradients summed up where they lie, and then to somewhere else. */
+static Status summed_twice(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    Status st = OK;
+    void *other = NULL;
+    float host[COUNT];
+    int tower = comm_config(comm)->first;
+    for (size_t i = 0; i < COUNT; i++) host[i] = gift(tower, i);
+    TRY(device->backend->alloc(device, sizeof host, &other));
+    for (int round = 0; round < 2; round++) {
+        float *to = round ? other : grads;
+        TRY_OUT(device->backend->upload(device, grads, host, sizeof host));
+        fake_gpu_counts_clear();
+        TRY_OUT(comm_give(comm, tower, 0, grads, COUNT));
+        TRY_OUT(comm_sum(comm, 0, to, COUNT));
+        if (round == 0) seen->copies[rank] = fake_gpu_count("cudaMemcpyAsync");
+        TRY_OUT(device->backend->download(device, round ? seen->again[rank] : seen->sum[rank], to, sizeof host));
+        TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
+    }
+    if (comm_sum(comm, 0, grads, COUNT) != ERR_INTERNAL || comm_give(comm, tower, 0, host, COUNT) != ERR_INTERNAL)
+        TRY_OUT(FAIL(ERR_ARG, "a sum that nobody gave, or host memory that has no room, is taken"));
+    st = comm_barrier(comm);
+out:
+    device->backend->release(device, other);
+    return st;
+}
+
+static void test_sums_in_place(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        Group g = {.body = summed_twice};
+        group_live(&g, ranks, ranks);
+        all_well(&g);
+        for (int r = 0; r < ranks; r++) {
+            assert_int_equal(g.seen->copies[r], 0);
+            assert_memory_equal(g.seen->sum[r], g.seen->again[0], sizeof g.seen->again[0]);
+        }
+        for (size_t i = 0; i < COUNT; i++) {
+            double wanted = 0, size = 0;
+            for (int t = 0; t < ranks; t++) wanted += (double)gift(t, i), size += fabs((double)gift(t, i));
+            assert_true(fabs((double)g.seen->sum[0][i] - wanted) <= 1e-6 * size);
+        }
+        group_end(&g);
+    }
+}
+
+/* No second buffer for a tower a rank: the lanes' alone; and the plan tells what is taken. */
+static void test_memory_of_a_sum(void **state)
+{
+    (void)state;
+    const size_t lanes = LANES * sizeof(float), all = COUNT * sizeof(float) + lanes;
+    struct {
+        CommConfig config;
+        int towers, ranks;
+        size_t bytes;
+    } cases[] = {
+        {{0}, 2, 2, lanes},
+        {{.staged = 10}, 2, 2, lanes + 10 * sizeof(float)},
+        {{.reduce = DTYPE_BF16}, 2, 2, lanes + COUNT * 2},
+        {{0}, 3, 1, all + lanes}, /* the sum of the first towers, and what one brings from the host */
+        {{.ordered = true}, 3, 1, 3 * all},
+    };
+    gift_factor = 1;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        Group g = {.body = rounds, .config = cases[k].config};
+        group_live(&g, cases[k].towers, cases[k].ranks);
+        all_well(&g);
+        if (g.seen->taken[0] != cases[k].bytes || g.seen->told[0] != cases[k].bytes)
+            fail_msg("case %zu: %zu bytes are taken, %zu told, %zu wanted", k, g.seen->taken[0], g.seen->told[0],
+                     cases[k].bytes);
+        group_end(&g);
+    }
+}
+
+/* What the schedules are for: the sum that does not wait for the gradients comes out wrong. */
+static Status rounds_without_waits(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    fake_gpu_ignore_waits(true);
+    return rounds(comm, device, grads, rank, seen);
+}
+
+static void test_missing_wait_is_noticed(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    Group right = {.body = rounds}, wrong = {.body = rounds_without_waits};
+    group_live(&right, 2, 2);
+    group_live(&wrong, 2, 2);
+    all_well(&right);
+    all_well(&wrong);
+    assert_memory_not_equal(right.seen->sum[0], wrong.seen->sum[0], COUNT * sizeof(float));
+    group_end(&right);
+    group_end(&wrong);
+}
+
+static void test_sums_in_16_bits(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    Group g = {.body = rounds, .config.reduce = DTYPE_BF16};
+    group_live(&g, 5, 3);
+    all_well(&g);
+    check_sums(&g, 0.02);
+    group_end(&g);
+
+    gift_factor = 0.07f; /* up to 37000 each: four of them do not fit into f16, their mean does */
+    g = (Group){.body = rounds, .config.reduce = DTYPE_F16};
+    group_live(&g, 4, 4);
+    all_well(&g);
+    check_sums(&g, 0.003);
+    group_end(&g);
+}
+
+static void test_ordered_sums_have_the_same_bits(void **state)
+{
+    (void)state;
+    float first[COUNT + LANES];
+    gift_factor = 1;
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        Group g = {.body = rounds, .config.ordered = true};
+        group_live(&g, 5, ranks);
+        all_well(&g);
+        check_sums(&g, 1e-6);
+        if (ranks == 1) memcpy(first, g.seen->sum[0], sizeof first);
+        assert_memory_equal(first, g.seen->sum[0], sizeof first);
+        group_end(&g);
+    }
+    Group fast = {.body = rounds};
+    group_live(&fast, 5, 4);
+    all_well(&fast);
+    assert_memory_not_equal(first, fast.seen->sum[0], COUNT * sizeof *first); /* or order would not matter here */
+    group_end(&fast);
+}
+
+static void test_library_without_memory(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    fake_gpu_nccl_version(NCCL_VERSION(2, 18, 5));
+    Group g = {.body = rounds};
+    group_live(&g, 2, 2);
+    all_well(&g);
+    check_sums(&g, 1e-6);
+    assert_int_equal(g.seen->registered[0], 0);
+    group_end(&g);
+}
+
+/* ---- what NCCL is told of memory */
+
+static int version_of[2]; /* of each rank's library */
+static GpuWindows windows_of[2];
+
+static void start_libraries(int rank)
+{
+    fake_gpu_nccl_version(version_of[rank]);
+    fake_gpu_windows(windows_of[rank]);
+}
+
+/* Two ranks sum well, and say `text` of how. */
+static void check_told_as(bool any_order, const char *text)
+{
+    Group g = {.body = rounds, .on_start = start_libraries, .any_order = any_order};
+    group_live(&g, 2, 2);
+    all_well(&g);
+    check_sums(&g, 1e-6);
+    for (int r = 0; r < 2; r++)
+        if (!strstr(g.seen->text[r], text)) fail_msg("rank %d: '%s', not '%s'", r, g.seen->text[r], text);
+    group_end(&g);
+}
+
+static void libraries(int version, int other, GpuWindows windows, GpuWindows others)
+{
+    version_of[0] = version;
+    version_of[1] = other;
+    windows_of[0] = windows;
+    windows_of[1] = others;
+}
+
+/* The best way that all ranks can: NCCL would wait for ever where they differ. */
+static void test_windows_and_what_replaces_them(void **state)
+{
+    (void)state;
+    const int newest = NCCL_VERSION_CODE, without_windows = NCCL_VERSION(2, 26, 2),
+              without_memory = NCCL_VERSION(2, 18, 5);
+    gift_factor = 1;
+    libraries(newest, newest, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
+    check_told_as(true, "sums the gradients in place, in a symmetric window");
+    check_told_as(false, "registered memory"); /* their kernels do not heed NCCL_ALGO */
+    libraries(newest, newest, GPU_WINDOWS_NONE, GPU_WINDOWS_NONE);
+    check_told_as(true, "registered memory");
+    libraries(newest, newest, GPU_WINDOWS_REFUSED, GPU_WINDOWS_REFUSED);
+    check_told_as(true, "registered memory");
+    libraries(newest, newest, GPU_WINDOWS_MADE, GPU_WINDOWS_NONE);
+    check_told_as(true, "registered memory");
+    libraries(newest, without_windows, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
+    check_told_as(true, "registered memory");
+    libraries(newest, without_memory, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
+    check_told_as(true, "memory that it was not told of");
+}
+
+/* A refusal that comes late leaves no communicator to go on with: all ranks are told, and what does without. */
+static void test_window_refused_late(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    for (int late = 1; late < 4; late++) {
+        Group g = {.body = rounds, .on_start = start_libraries, .any_order = true};
+        libraries(NCCL_VERSION_CODE, NCCL_VERSION_CODE, late & 1 ? GPU_WINDOWS_REFUSED_LATE : GPU_WINDOWS_MADE,
+                  late & 2 ? GPU_WINDOWS_REFUSED_LATE : GPU_WINDOWS_MADE);
+        group_live(&g, 2, 2);
+        check_told(&g, 3, "NCCL_WIN_ENABLE=0", "left; the others");
+        group_end(&g);
+    }
+}
+
+/* A step that ends in between: its kernels still use the memory that is given back. */
+static Status left_in_between(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    (void)seen;
+    TRY(device->backend->fill(device, grads, 1, COUNT));
+    TRY(comm_give(comm, comm_config(comm)->first, 0, grads, COUNT));
+    TRY(device->backend->fill(device, grads, 2, COUNT));
+    return FAIL(ERR_COMM, "rank %d has had enough", rank);
+}
+
+static void test_memory_outlives_its_kernels(void **state)
+{
+    (void)state;
+    Group g = {.body = left_in_between, .any_order = true};
+    group_live(&g, 2, 2);
+    check_told(&g, 3, "has had enough", "left; the others");
+    group_end(&g);
+}
+
+static const char *failing;
+static unsigned failing_ranks;
+
+static void start_with_failing_call(int rank)
+{
+    if (failing_ranks >> rank & 1) fake_gpu_fail_named(failing, 1);
+}
+
+/* Each call fails once, on one rank or on both: the sums are right, or all ranks are told. */
+static void test_failing_calls_about_memory(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {
+        "ncclGetVersion",           "ncclMemAlloc",     "ncclMemFree",       "ncclCommWindowRegister",
+        "ncclCommWindowDeregister", "ncclCommRegister", "ncclCommDeregister"};
+    gift_factor = 1;
+    for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
+        for (int any_order = 0; any_order < 2; any_order++) {
+            for (failing_ranks = 1; failing_ranks < 4; failing_ranks++) {
+                Group g = {.body = rounds, .on_start = start_with_failing_call, .any_order = any_order};
+                failing = calls[k];
+                group_live(&g, 2, 2);
+                if (any_order && !strcmp(failing, "ncclCommWindowRegister") && failing_ranks != 3) {
+                    check_told(&g, 3, failing, "left; the others");
+                } else {
+                    all_well(&g);
+                    check_sums(&g, 1e-6);
+                }
+                group_end(&g);
+            }
+        }
+    }
+}
+
+/* Questions that have an answer all the same, and farewells. */
+static bool may_fail(const char *call)
+{
+    static const char *const calls[] = {"cudaMemGetInfo", "cudaDeviceSynchronize", "ncclGetVersion",
+                                        "ncclMemAlloc",   "ncclCommGetAsyncError", "ncclCommFinalize"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strcmp(call, calls[i]) == 0) return true;
+    return strstr(call, "Destroy") || strstr(call, "Free") || strstr(call, "Deregister");
+}
+
+enum { ASKED = 1 << 18, MOST = 24 /* of a name: events are made by the hundred */ };
+
+static char *asked; /* [ASKED], shared with the ranks: the calls of the second one */
+static int64_t failing_nth;
+
+static void start_written_down(int rank)
+{
+    if (rank == 1) fake_gpu_log(asked, ASKED);
+}
+
+static void start_failing_second(int rank)
+{
+    if (rank == 1) fake_gpu_fail_named(failing, failing_nth);
+}
+
+static Status one_sum(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    float lanes[LANES] = {1};
+    int tower = comm_config(comm)->first;
+    TRY(comm_give(comm, tower, 0, grads, COUNT));
+    TRY(comm_give(comm, tower, COUNT, lanes, LANES));
+    TRY(comm_sum(comm, 0, grads, COUNT));
+    TRY(comm_sum(comm, COUNT, seen->sum[rank], LANES));
+    TRY(device->backend->finish(device, LANE_COMPUTE));
+    return comm_barrier(comm);
+}
+
+/* The nth call of this name fails on one of two ranks: both are well, or both told. False if there are fewer. */
+static bool check_failing(const char *name, int64_t nth)
+{
+    Group g = {.body = one_sum, .on_start = start_failing_second, .any_order = true};
+    failing = name;
+    failing_nth = nth;
+    group_live(&g, 2, 2);
+    const Seen *seen = g.seen;
+    bool reached = seen->failed[1][0] || seen->status[1] == ERR_DEVICE; /* one that did not open leaves no name */
+    bool well[2] = {seen->status[0] == OK, seen->status[1] == OK};
+    if (well[0] != well[1] || seen->alive[0] || seen->alive[1] || seen->status[1] == STATUS_COUNT)
+        fail_msg("call %lld of %s: status %d and %d ('%s'), %d and %d objects left", (long long)nth, name,
+                 (int)seen->status[0], (int)seen->status[1], seen->message[1], seen->alive[0], seen->alive[1]);
+    if (well[1] && reached && !may_fail(name)) fail_msg("call %lld of %s: nobody noticed", (long long)nth, name);
+    group_end(&g);
+    return reached;
+}
+
+/* From opening the device over windows and sums to the end: every call of a rank, but how often it asks. */
+static void test_every_call_of_one_rank(void **state)
+{
+    (void)state;
+    char *name, *rest;
+    int checked = 0;
+    Group g = {.body = one_sum, .on_start = start_written_down, .any_order = true};
+    asked = mmap(NULL, ASKED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(asked != MAP_FAILED);
+    group_live(&g, 2, 2);
+    all_well(&g);
+    group_end(&g);
+    for (rest = asked; (name = strsep(&rest, "\n")) && *name;) {
+        bool is_question = !strcmp(name, "ncclCommGetAsyncError") || !strcmp(name, "cudaEventQuery");
+        bool again = false;
+        for (const char *before = asked; before < name && !again; before += strlen(before) + 1)
+            again = strcmp(before, name) == 0;
+        int64_t most = again ? 0 : is_question ? 3 : MOST;
+        for (int64_t nth = 1; nth <= most && check_failing(name, nth); nth++) checked++;
+    }
+    munmap(asked, ASKED);
+    print_message("  %d calls\n", checked);
+    assert_true(checked > 40);
+}
+
+/* Whole trainings: the mapping of towers to GPUs leaves no trace. */
+static void test_ordered_training(void **state)
+{
+    (void)state;
+    double first[GPU_RUN_STEPS + 1];
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        GpuRun run;
+        gpu_run_open(&run, 4, ranks);
+        run.job.reduce_ordered = true;
+        if (gpu_run_live(&run) != OK) fail_msg("%d ranks: %s", ranks, run.seen->rank[0].message);
+        if (ranks == 1) memcpy(first, run.seen->loss, sizeof first);
+        for (int s = 1; s <= 4; s++)
+            if (memcmp(&first[s], &run.seen->loss[s], sizeof *first))
+                fail_msg("step %d on %d ranks: %.17g instead of %.17g", s, ranks, run.seen->loss[s], first[s]);
+        gpu_run_close(&run);
+    }
+}
+
+/* ---- leaving */
+
+static Status broken_on_one(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    TRY(comm_barrier(comm));
+    if (rank == 1) fake_gpu_break_comm(ncclRemoteError);
+    for (;;) TRY(rounds(comm, device, grads, rank, seen));
+}
+
+static void test_error_of_one_ends_all(void **state)
+{
+    (void)state;
+    Group g = {.body = broken_on_one};
+    group_live(&g, 3, 3);
+    check_told(&g, 2, "remote process exited", "remote process exited");
+    check_told(&g, 5, "tower process 1 left", "tower process 1 left");
+    group_end(&g);
+}
+
+static Status late_one(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    TRY(comm_barrier(comm));
+    for (int i = 0; rank == 1 && i < 5000 && !seen->ready; i++) usleep(1000);
+    Status st = rank == 1 ? FAIL(ERR_COMM, "late") : rounds(comm, device, grads, rank, seen);
+    seen->ready = 1;
+    return st;
+}
+
+static void test_late_one_ends_all(void **state)
+{
+    (void)state;
+    Group g = {.body = late_one, .config.timeout_ms = 2000};
+    group_live(&g, 3, 3);
+    check_told(&g, 5, "did not end within 2.0 s (--comm-timeout)", "left; the others");
+    group_end(&g);
+}
+
+static Status killed_one(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    TRY(comm_barrier(comm));
+    if (rank == 1) raise(SIGKILL);
+    for (;;) TRY(rounds(comm, device, grads, rank, seen));
+}
+
+static void test_killed_one_ends_all(void **state)
+{
+    (void)state;
+    Group g = {.body = killed_one};
+    group_live(&g, 4, 4);
+    assert_int_equal(g.seen->status[1], STATUS_COUNT);
+    check_told(&g, 13, "tower process 1 left", "tower process 1 left");
+    group_end(&g);
+}
+
+/* A whole run of two ranks in which a call of one fails: both end, neither hangs. */
+static int64_t fail_at;
+
+static void start_failing(int rank)
+{
+    if (rank == 1) fake_gpu_fail_call(fail_at);
+}
+
+static void test_failing_rank_ends_the_run(void **state)
+{
+    (void)state;
+    int ended = 0;
+    for (fail_at = 200; fail_at < 200000; fail_at = fail_at * 5 / 3) {
+        GpuRun run;
+        gpu_run_open(&run, 2, 2);
+        run.on_start = start_failing;
+        Status st = gpu_run_live(&run);
+        for (int r = 0; r < 2; r++) {
+            if (run.seen->rank[r].status == STATUS_COUNT) fail_msg("call %lld: rank %d hung", (long long)fail_at, r);
+            if (run.seen->rank[r].alive) fail_msg("call %lld: rank %d left objects", (long long)fail_at, r);
+        }
+        assert_true((run.seen->rank[0].status == OK) == (run.seen->rank[1].status == OK));
+        ended += st != OK;
+        gpu_run_close(&run);
+    }
+    assert_true(ended >= 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_sums_in_f32, fake_as_new),
+        cmocka_unit_test_setup(test_missing_wait_is_noticed, fake_as_new),
+        cmocka_unit_test_setup(test_sums_in_16_bits, fake_as_new),
+        cmocka_unit_test_setup(test_ordered_sums_have_the_same_bits, fake_as_new),
+        cmocka_unit_test_setup(test_library_without_memory, fake_as_new),
+        cmocka_unit_test_setup(test_sums_in_place, fake_as_new),
+        cmocka_unit_test_setup(test_memory_of_a_sum, fake_as_new),
+        cmocka_unit_test_setup(test_windows_and_what_replaces_them, fake_as_new),
+        cmocka_unit_test_setup(test_window_refused_late, fake_as_new),
+        cmocka_unit_test_setup(test_memory_outlives_its_kernels, fake_as_new),
+        cmocka_unit_test_setup(test_failing_calls_about_memory, fake_as_new),
+        cmocka_unit_test_setup(test_every_call_of_one_rank, fake_as_new),
+        cmocka_unit_test_setup(test_ordered_training, fake_as_new),
+        cmocka_unit_test_setup(test_error_of_one_ends_all, fake_as_new),
+        cmocka_unit_test_setup(test_late_one_ends_all, fake_as_new),
+        cmocka_unit_test_setup(test_killed_one_ends_all, fake_as_new),
+        cmocka_unit_test_setup(test_failing_rank_ends_the_run, fake_as_new),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

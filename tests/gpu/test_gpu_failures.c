@@ -1,0 +1,228 @@
+/* Every call of the CUDA libraries fails once: the n-th of a run, for all n from opening the device over plans, steps
+ * and their recording to the end. The run must end in a described error that names the call, or, where the call was
+ * only a question or a farewell, or made a graph, go on; nothing may crash, hang or be left behind.
+ *
+ * Calls with the same callers behave alike: of those the first or the last is taken, by their number's parity, and of
+ * all callers every fourth, by their number too: others in every run, for a caller's number follows from where the
+ * program was loaded. TOWERS_TEST_ALL_CALLS=1: all calls. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/gpu/fake_cuda/gpu_run.h"
+#include "towers/guard/batch_max.h"
+
+/* Questions that have an answer all the same, and farewells. */
+static const char *const may_fail[] = {
+    "cudaFree",
+    "cudaFreeHost",
+    "cudaEventDestroy",
+    "cudaStreamDestroy",
+    "cudaHostRegister",
+    "cudaHostUnregister",
+    "cudaPointerGetAttributes",
+    "cudaMemGetInfo",
+    "cudaStreamBeginCapture", /* a stretch that cannot be recorded runs kernel by kernel */
+    "cudaStreamEndCapture",
+    "cudaGraphInstantiate",
+    "cudaGraphDestroy",
+    "cudaGraphExecDestroy",
+    "cudnnDestroy",
+    "cudnnBackendDestroyDescriptor",
+    "cudnnBackendFinalize",         /* a plan that is refused is no failure: the next one is tried */
+    "cudnnBackendGetAttribute",     /* of notes and knobs, which an engine need not have */
+    "cudnnBackendCreateDescriptor", /* of a knob, for the text of a plan */
+    "cublasLtDestroy",
+    "cublasLtMatmulDescDestroy",
+    "cublasLtMatrixLayoutDestroy",
+    "cublasLtMatmulPreferenceDestroy",
+    "cublasLtMatmulAlgoGetHeuristic",
+    "cudaDeviceSynchronize", /* before memory is freed */
+    "ncclGetVersion",
+    "ncclMemAlloc",
+    "ncclMemFree",
+    "ncclCommRegister",
+    "ncclCommDeregister",
+    "ncclCommFinalize",
+    "ncclCommDestroy",
+    "ncclCommAbort",
+    "ncclCommGetAsyncError", /* while leaving */
+    "ncclRedOpDestroy",
+};
+
+static bool is_listed(const char *name)
+{
+    for (size_t i = 0; i < sizeof may_fail / sizeof *may_fail; i++)
+        if (strcmp(name, may_fail[i]) == 0) return true;
+    return false;
+}
+
+static int64_t fail_at;
+
+static void start_failing(int rank)
+{
+    (void)rank;
+    fake_gpu_reset();
+    fake_gpu_fail_call(fail_at);
+}
+
+/* Launches of kernels are known by the function that makes them. */
+static bool message_names(const char *message, const char *call)
+{
+    if (strcmp(call, "kernel") == 0) return strstr(message, "kernel_") || strstr(message, "convert_");
+    return strstr(message, call) != NULL;
+}
+
+enum { STEPS = SEGMENT_WARM + 1 /* recorded in the last one */ };
+
+static int mistakes;
+
+static void complain(int64_t number, const char *call, const char *what)
+{
+    fprintf(stderr, "call %lld (%s) failed: %s\n", (long long)number, call, what);
+    mistakes++;
+}
+
+static void job_open(GpuRun *run, bool deterministic)
+{
+    gpu_run_open(run, 2, 1); /* two towers, so that there is a sum */
+    run->job.max_steps = STEPS;
+    run->job.graphs = true;
+    run->job.deterministic = deterministic;
+}
+
+/* One run in which call `number` fails; false if the run has fewer calls. `strict`: success must be allowed. */
+static bool check_failure(int64_t number, bool deterministic, bool strict)
+{
+    GpuRun run;
+    job_open(&run, deterministic);
+    run.on_start = start_failing;
+    fail_at = number;
+    Status st = gpu_run_live(&run);
+    const char *failed = run.seen->rank[0].failed, *message = run.seen->rank[0].message;
+    bool reached = *failed, harmless = is_listed(failed) || fake_gpu_failed_in_capture();
+    if (run.seen->rank[0].alive) complain(number, failed, "objects are left behind");
+    if (reached && st == OK && strict && !harmless) complain(number, failed, "nobody noticed");
+    if (st != OK && !(reached && message_names(message, failed))) complain(number, failed, message);
+    gpu_run_close(&run);
+    return reached;
+}
+
+/* ---- which calls there are */
+
+enum { CALLS = 1 << 16 };
+static uint64_t stacks[CALLS];
+
+static void start_survey(int rank)
+{
+    (void)rank;
+    fake_gpu_reset();
+    fake_gpu_survey(stacks, CALLS);
+}
+
+static int64_t survey(bool deterministic)
+{
+    GpuRun run;
+    job_open(&run, deterministic);
+    run.on_start = start_survey;
+    Status st = gpu_run_live(&run);
+    if (st != OK) fail_msg("%s", run.seen->rank[0].message);
+    gpu_run_close(&run);
+    fake_gpu_survey(NULL, 0);
+    assert_true(fake_gpu_calls() < CALLS);
+    return fake_gpu_calls();
+}
+
+static bool is_taken(int64_t number, int64_t calls)
+{
+    bool before = false, after = false;
+    if (getenv("TOWERS_TEST_ALL_CALLS")) return true;
+    for (int64_t n = 1; n < number && !before; n++) before = stacks[n] == stacks[number];
+    for (int64_t n = number + 1; n <= calls && !after; n++) after = stacks[n] == stacks[number];
+    if (stacks[number] / 2 % 4) return false;
+    return stacks[number] & 1 ? !before : !after;
+}
+
+static void check_calls(bool deterministic, bool strict)
+{
+    int64_t calls = survey(deterministic), taken = 0;
+    for (int64_t n = 1; n <= calls; n++) {
+        if (!is_taken(n, calls)) continue;
+        check_failure(n, deterministic, strict);
+        taken++;
+    }
+    print_message("  %lld of %lld calls\n", (long long)taken, (long long)calls);
+    assert_true(taken > 50);
+    assert_int_equal(mistakes, 0);
+}
+
+static void test_every_call(void **state)
+{
+    (void)state;
+    check_calls(true, true);
+}
+
+/* ---- memory */
+
+static size_t memory_now;
+
+static void start_with_memory(int rank)
+{
+    (void)rank;
+    fake_gpu_reset();
+    fake_gpu_memory(memory_now);
+}
+
+static Status run_with(int32_t batch, char *message)
+{
+    GpuRun run;
+    gpu_run_open(&run, 1, 1);
+    run.job.max_steps = 1;
+    run.job.shares.batch[0] = batch;
+    run.on_start = start_with_memory;
+    Status st = gpu_run_live(&run);
+    snprintf(message, STATUS_MESSAGE_BYTES, "%s", run.seen->rank[0].message);
+    assert_int_equal(run.seen->rank[0].alive, 0);
+    gpu_run_close(&run);
+    return st;
+}
+
+/* What --batch-size max finds runs; a batch that does not fit is told what would, and that runs too. */
+static void test_memory(void **state)
+{
+    (void)state;
+    GpuRun run;
+    BatchFit fit = {.n = 64};
+    char message[STATUS_MESSAGE_BYTES];
+    gpu_run_open(&run, 1, 1);
+    for (memory_now = (size_t)1 << 20; fit.n == 64; memory_now -= memory_now / 8) {
+        start_with_memory(0);
+        if (batch_max_find(&run.job, 64, &fit) != OK) fail_msg("%zu bytes: %s", memory_now, status_message());
+    }
+    memory_now += memory_now / 7; /* as in the last round */
+    gpu_run_close(&run);
+    assert_true(fit.n >= 1 && fit.n < 64);
+    if (run_with(fit.n, message) != OK) fail_msg("%d: %s", fit.n, message);
+    assert_int_equal(run_with(64, message), ERR_MEMORY);
+    const char *fits = strstr(message, "one of ");
+    if (!fits || !strstr(message, "wanted") || !strstr(message, "MiB are free") ||
+        !strstr(message, "a batch of 64 wants"))
+        fail_msg("%s", message);
+    int32_t told = atoi(fits + strlen("one of "));
+    assert_true(told >= 1 && told < 64);
+    if (run_with(told, message) != OK) fail_msg("%d: %s", told, message);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_every_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

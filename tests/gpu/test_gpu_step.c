@@ -1,0 +1,393 @@
+/* A training step on the fake GPU: the same bits whether its streams run late, early or by the dice, on one rank and on
+ * several; and what a step asks of the driver once it has warmed up. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "tests/gpu/fake_cuda/gpu_run.h"
+#include "tests/support/scratch.h"
+
+static int fake_as_new(void **state)
+{
+    (void)state;
+    fake_gpu_reset();
+    return 0;
+}
+
+static void must_live(GpuRun *run)
+{
+    if (gpu_run_live(run) == OK) return;
+    for (int r = 0; r < run->job.processes; r++) fprintf(stderr, "rank %d: %s\n", r, run->seen->rank[r].message);
+    fail_msg("the run failed");
+}
+
+/* Losses of a run under one schedule; true if all ranks ended well. */
+static bool losses_of(int towers, int ranks, void (*on_start)(int rank), double *losses)
+{
+    GpuRun run;
+    gpu_run_open(&run, towers, ranks);
+    run.on_start = on_start;
+    bool well = gpu_run_live(&run) == OK;
+    for (int r = 0; r < ranks; r++) well &= run.seen->rank[r].alive == 0;
+    if (!well) fprintf(stderr, "%d towers on %d ranks: %s\n", towers, ranks, run.seen->rank[0].message);
+    memcpy(losses, run.seen->loss, sizeof run.seen->loss);
+    gpu_run_close(&run);
+    return well;
+}
+
+/* ---- order */
+
+static GpuSchedule schedule;
+static uint32_t seed;
+
+static void start_scheduled(int rank)
+{
+    fake_gpu_schedule(schedule, seed + (uint32_t)rank);
+}
+
+static void check_schedules(int towers, int ranks)
+{
+    double first[GPU_RUN_STEPS + 1], again[GPU_RUN_STEPS + 1];
+    schedule = GPU_LAZY;
+    assert_true(losses_of(towers, ranks, start_scheduled, first));
+    for (seed = 0; seed < 4; seed++) {
+        schedule = seed ? GPU_SHUFFLED : GPU_EAGER;
+        assert_true(losses_of(towers, ranks, start_scheduled, again));
+        for (int s = 1; s <= 4; s++)
+            if (memcmp(&first[s], &again[s], sizeof *first))
+                fail_msg("%d towers on %d ranks, step %d: loss %.17g late and %.17g under schedule %u", towers, ranks,
+                         s, first[s], again[s], seed);
+    }
+}
+
+static void test_same_bits_under_all_schedules(void **state)
+{
+    (void)state;
+    check_schedules(1, 1);
+    check_schedules(3, 1);
+    check_schedules(2, 2);
+    check_schedules(3, 2);
+}
+
+/* The loss falls: what the reference computes is what the host code asked for. */
+static void test_it_learns(void **state)
+{
+    (void)state;
+    GpuRun run;
+    gpu_run_open(&run, 1, 1);
+    run.job.max_steps = 8;
+    must_live(&run);
+    assert_true(run.seen->loss[8] < run.seen->loss[1]);
+    gpu_run_close(&run);
+}
+
+/* ---- graphs */
+
+static void check_graphs(int towers, int ranks, Dtype compute)
+{
+    double losses[2][GPU_RUN_STEPS + 1];
+    for (int graphs = 0; graphs < 2; graphs++) {
+        GpuRun run;
+        gpu_run_open(&run, towers, ranks);
+        run.job.max_steps = GPU_RUN_STEPS;
+        run.job.graphs = graphs;
+        run.job.program.compute = compute;
+        must_live(&run);
+        if (ranks == 1 && graphs) assert_true(fake_gpu_count("cudaGraphLaunch") > 0);
+        assert_int_equal(fake_gpu_count("spoilt capture"), 0);
+        memcpy(losses[graphs], run.seen->loss, sizeof losses[graphs]);
+        gpu_run_close(&run);
+    }
+    assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
+}
+
+static void test_graphs_give_the_same_bits(void **state)
+{
+    (void)state;
+    check_graphs(1, 1, DTYPE_F32);
+    check_graphs(2, 1, DTYPE_BF16);
+    check_graphs(2, 2, DTYPE_F16);
+}
+
+/* ---- what a warm step asks of the driver, call by call */
+
+#define UPLOAD "cudaEventSynchronize\ncudaMemcpyAsync\ncudaEventRecord\n" /* the event: a slot of a ring of 512 */
+#define UPLOADED "cudaEventSynchronize\n"                                 /* of large uploads from pinned memory */
+#define INPUTS UPLOADED UPLOAD UPLOAD UPLOAD UPLOAD UPLOAD                /* pixels, labels, crops, counter, scale */
+#define GRAPH "cudaGraphLaunch\n"
+#define GIVE                                                                                                           \
+    "cudaPointerGetAttributes\ncudaEventRecord\ncudaStreamWaitEvent\nncclAllReduce\nncclCommGetAsyncError\n"           \
+    "ncclCommGetAsyncError\ncudaEventRecord\n"
+#define SUM "cudaEventRecord\ncudaStreamWaitEvent\n" /* of all that was given, where it lies: no copy */
+#define TELL "cudaMemcpyAsync\ncudaEventRecord\n"
+
+/* Forward, three buckets, update. */
+static const char alone[] = UPLOAD INPUTS GRAPH GRAPH GRAPH GRAPH GIVE SUM GRAPH TELL;
+static const char two_ranks[] = UPLOAD INPUTS GRAPH GRAPH GIVE GRAPH GIVE GRAPH GIVE GIVE SUM GRAPH TELL;
+
+enum { WARM = 7, ASKED = 1 << 14 }; /* recorded by then, and what is asked of a step is all of one step */
+
+static char *asked; /* [ASKED], shared with the ranks */
+
+static void step_write_down(int64_t step)
+{
+    if (step == WARM) fake_gpu_log(asked, ASKED);
+    if (step == WARM + 1) fake_gpu_log(NULL, 0);
+}
+
+/* Then the host asks until the step before the last one is there: how often is up to the device. */
+static bool is_asking(const char *line)
+{
+    static const char *const questions[] = {"cudaEventQuery\n", "ncclCommGetAsyncError\n"};
+    while (*line) {
+        const char *question = strncmp(line, questions[0], strlen(questions[0])) ? questions[1] : questions[0];
+        if (strncmp(line, question, strlen(question)) != 0) return false;
+        line += strlen(question);
+    }
+    return true;
+}
+
+static void check_asked(int ranks, const char *wanted)
+{
+    GpuRun run;
+    gpu_run_open(&run, ranks, ranks);
+    run.job.graphs = true;
+    run.job.max_steps = WARM + 4;
+    run.job.nan_policy = NAN_POLICY_SKIP; /* no other policy waits more */
+    run.job.nan_limit = 10;
+    run.on_step = step_write_down;
+    *asked = 0;
+    must_live(&run);
+    size_t length = strlen(wanted);
+    if (strncmp(asked, wanted, length) != 0 || !is_asking(asked + length))
+        fail_msg("%d ranks, step %d asked for\n%s\nwanted:\n%s", ranks, WARM + 3, asked, wanted);
+    gpu_run_close(&run);
+}
+
+/* Nothing in the lists allocates or waits, and launches of kernels are in graphs. */
+static void test_warm_step_call_by_call(void **state)
+{
+    (void)state;
+    asked = mmap(NULL, ASKED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(asked != MAP_FAILED);
+    check_asked(1, alone);
+    check_asked(2, two_ranks);
+    munmap(asked, ASKED);
+}
+
+/* ---- memory */
+
+static int fake_and_scratch_as_new(void **state)
+{
+    fake_gpu_reset();
+    return scratch_make(state);
+}
+
+/* A number of memory.json. */
+static size_t told(const char *text, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\": ", name);
+    const char *at = strstr(text, key);
+    if (!at) fail_msg("no %s in %s", name, text);
+    return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+/* What the sum takes beside the gradients, of two GPUs. */
+static size_t sum_bytes(Dtype reduce, bool ordered, size_t *gradients)
+{
+    GpuRun run;
+    char path[PATH_BYTES], *text;
+    size_t bytes;
+    gpu_run_open(&run, 2, 2);
+    run.job.run_dir = scratch;
+    run.job.max_steps = 1;
+    run.job.reduce_dtype = reduce;
+    run.job.reduce_ordered = ordered;
+    must_live(&run);
+    gpu_run_close(&run);
+    assert_int_equal(path_join(path, scratch, "memory.json"), OK);
+    assert_int_equal(file_read(path, 1 << 16, &text, &bytes), OK);
+    size_t sum = told(text, "sum over towers");
+    *gradients = told(text, "gradients");
+    free(text);
+    return sum;
+}
+
+/* In f32 no second buffer of their size: statistics and lanes alone. */
+static void test_memory_that_a_sum_takes(void **state)
+{
+    (void)state;
+    size_t gradients, plain = sum_bytes(DTYPE_F32, false, &gradients);
+    assert_true(plain > 0 && plain < gradients / 8);
+    assert_int_equal(sum_bytes(DTYPE_BF16, false, &gradients), plain + gradients / 2);
+    size_t ordered = sum_bytes(DTYPE_F32, true, &gradients);
+    assert_true(ordered > 2 * gradients && ordered < 2 * gradients + 2 * plain);
+}
+
+/* ---- a step that is left out */
+
+#ifdef TOWERS_FAULTS
+static void run_with_fault(GpuRun *run, const char *fault)
+{
+    assert_int_equal(setenv("TOWERS_FAULT", fault, 1), 0);
+    gpu_run_open(run, 2, 2);
+    run->job.graphs = true;
+    run->job.max_steps = GPU_RUN_STEPS;
+    run->job.nan_policy = NAN_POLICY_SKIP;
+    run->job.nan_limit = 3;
+}
+
+/* The gate on the device keeps the weights, whenever the host hears of it, and it hears of the right step. */
+static void test_skipped_step(void **state)
+{
+    (void)state;
+    double loss[3][GPU_RUN_STEPS + 1];
+    for (int k = 0; k < 3; k++) {
+        GpuRun run;
+        run_with_fault(&run, k == 2 ? "" : "nan:tower=1,step=5,where=grad");
+        run.on_start = start_scheduled;
+        schedule = k ? GPU_LAZY : GPU_EAGER;
+        must_live(&run);
+        memcpy(loss[k], run.seen->loss, sizeof loss[k]);
+        if (k < 2 && !strstr(run.seen->note, "step 5 is not finite and is left out (1 so far)"))
+            fail_msg("%s", run.seen->note);
+        gpu_run_close(&run);
+    }
+    assert_memory_equal(loss[0], loss[1], sizeof loss[0]);
+    assert_memory_equal(loss[1], loss[2], 5 * sizeof **loss);
+    assert_true(isnan(loss[1][5]) && isfinite(loss[1][6]) &&
+                loss[1][6] != loss[2][6]); /* of no sample; of fewer moves */
+    unsetenv("TOWERS_FAULT");
+}
+
+static void message_of(const char *fault, bool ordered, char *message)
+{
+    GpuRun run;
+    run_with_fault(&run, fault);
+    run.job.nan_policy = NAN_POLICY_STOP;
+    run.job.reduce_ordered = ordered;
+    assert_int_equal(gpu_run_live(&run), ERR_NUMERIC);
+    snprintf(message, STATUS_MESSAGE_BYTES, "%s", run.seen->rank[0].message);
+    gpu_run_close(&run);
+    unsetenv("TOWERS_FAULT");
+}
+
+/* The sum lies where the towers' gradients were: who was at fault, and where, is told as if it lay elsewhere. */
+static void test_culprit_behind_a_sum_in_place(void **state)
+{
+    (void)state;
+    static const char *const faults[][3] = {
+        {"nan:tower=1,step=5,where=grad", "tower 1, step 5: the gradient is not finite", "gradient"},
+        {"nan:tower=0,step=3,phase=backward,layer=a", "tower 0, step 3: the gradient is not finite", "layer a"},
+        {"inf:tower=1,step=4,phase=backward,layer=wide,index=2", "tower 1, step 4: the gradient is not finite", "wide"},
+        {"nan:tower=1,step=2,layer=b,index=7", "tower 1, step 2", "layer b"},
+    };
+    for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
+        char place[STATUS_MESSAGE_BYTES], apart[STATUS_MESSAGE_BYTES];
+        message_of(faults[k][0], false, place);
+        message_of(faults[k][0], true, apart);
+        assert_string_equal(place, apart);
+        if (!strstr(place, faults[k][1]) || !strstr(place, faults[k][2])) fail_msg("%s:\n%s", faults[k][0], place);
+    }
+}
+
+/* Rank 0 looks at weights and gradients for its summaries. The others must not be further than it is by then, or they
+ * hear of a step that is left out one step later, and wait for a sum that rank 0, in the search, does not begin. */
+static void test_skipped_step_before_a_summary(void **state)
+{
+    (void)state;
+    for (int step = 1; step <= 4; step++) {
+        GpuRun run;
+        char fault[64];
+        snprintf(fault, sizeof fault, "nan:tower=1,step=%d,where=grad", step);
+        run_with_fault(&run, fault);
+        run.job.run_dir = scratch;
+        run.job.event_interval = 4;
+        run.job.comm_timeout_ms = 30000;
+        must_live(&run);
+        gpu_run_close(&run);
+    }
+    unsetenv("TOWERS_FAULT");
+}
+
+/* A run of two GPUs in f16 that leaves out step 4; its weights, averages included. */
+static char *weights_of(const char *name, int64_t steps, bool resume, size_t *bytes)
+{
+    GpuRun run;
+    char folder[PATH_BYTES], path[PATH_BYTES], *text;
+    scratch_path(folder, name);
+    assert_int_equal(directory_create(folder), OK);
+    run_with_fault(&run, "nan:tower=1,step=4,where=loss");
+    run.job.run_dir = folder;
+    run.job.program.compute = DTYPE_F16;
+    run.job.ema_decay = 0.9;
+    run.job.max_steps = steps;
+    run.job.resume = resume;
+    must_live(&run);
+    gpu_run_close(&run);
+    unsetenv("TOWERS_FAULT");
+    assert_int_equal(path_join(path, folder, "last.safetensors"), OK);
+    assert_int_equal(file_read(path, 1 << 24, &text, bytes), OK);
+    return text;
+}
+
+/* A checkpoint waits for the verdicts of all that is under way: a run goes on from it as if it had never ended. */
+static void test_resume_after_a_skipped_step(void **state)
+{
+    (void)state;
+    size_t bytes[3];
+    char *whole = weights_of("whole", GPU_RUN_STEPS, false, &bytes[0]);
+    for (int ends = 4; ends <= 5; ends++) {
+        char name[16];
+        snprintf(name, sizeof name, "ends%d", ends);
+        free(weights_of(name, ends, false, &bytes[1]));
+        char *again = weights_of(name, GPU_RUN_STEPS, true, &bytes[2]);
+        assert_int_equal(bytes[0], bytes[2]);
+        assert_memory_equal(whole, again, bytes[0]);
+        free(again);
+    }
+    free(whole);
+}
+
+/* A bit that flips in the memory of one GPU is found by the comparison of the replicas. */
+static void test_flipped_bit(void **state)
+{
+    (void)state;
+    GpuRun run;
+    run_with_fault(&run, "bitflip:tower=1,step=3");
+    run.job.sdc_check = 1;
+    run.job.sdc_policy = SDC_POLICY_STOP;
+    assert_int_equal(gpu_run_live(&run), ERR_NUMERIC);
+    const char *message = run.seen->rank[0].message;
+    if (!strstr(message, "after step 3") || !strstr(message, "weights") || !strstr(message, "element 0"))
+        fail_msg("%s", message);
+    gpu_run_close(&run);
+    unsetenv("TOWERS_FAULT");
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_it_learns, fake_as_new),
+        cmocka_unit_test_setup(test_same_bits_under_all_schedules, fake_as_new),
+        cmocka_unit_test_setup(test_graphs_give_the_same_bits, fake_as_new),
+        cmocka_unit_test_setup(test_warm_step_call_by_call, fake_as_new),
+        cmocka_unit_test_setup_teardown(test_memory_that_a_sum_takes, fake_and_scratch_as_new, scratch_drop),
+#ifdef TOWERS_FAULTS
+        cmocka_unit_test_setup(test_skipped_step, fake_as_new),
+        cmocka_unit_test_setup(test_culprit_behind_a_sum_in_place, fake_as_new),
+        cmocka_unit_test_setup_teardown(test_skipped_step_before_a_summary, fake_and_scratch_as_new, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_resume_after_a_skipped_step, fake_and_scratch_as_new, scratch_drop),
+        cmocka_unit_test_setup(test_flipped_bit, fake_as_new),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,139 @@
+/* The fake GPU refuses what a real one would: what spoils a capture, copies that a graph would repeat from memory that
+ * is gone, operands that are not where or as large as a plan was told. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cuda/conv/cudnn_graph.h"
+#include "kernels/cuda/cuda.h"
+#include "tests/gpu/fake_cuda/fake_gpu.h"
+
+static Device device;
+
+static int device_open(void **state)
+{
+    const Backend *backend;
+    DeviceConfig config = {.threads = 1};
+    (void)state;
+    fake_gpu_reset();
+    return backend_find("cuda", &backend, NULL, 0) == OK && backend->open(&config, &device) == OK ? 0 : -1;
+}
+
+static int device_close(void **state)
+{
+    (void)state;
+    device.backend->close(&device);
+    return fake_gpu_alive(stderr);
+}
+
+/* ---- captures */
+
+static void capture_begin(void)
+{
+    assert_int_equal(cuda_segment_begin(&device), OK);
+}
+
+/* The capture has come to nothing, and the stream works as before. */
+static void capture_is_spoilt(void)
+{
+    void *segment = NULL, *memory = NULL;
+    assert_int_equal(cuda_segment_end(&device, &segment), ERR_DEVICE);
+    assert_null(segment);
+    assert_int_equal(device.backend->alloc(&device, 64, &memory), OK);
+    device.backend->release(&device, memory);
+}
+
+static void test_capture_of_allocation(void **state)
+{
+    void *memory = NULL;
+    (void)state;
+    capture_begin();
+    assert_int_not_equal(device.backend->alloc(&device, 64, &memory), OK);
+    capture_is_spoilt();
+}
+
+static void test_capture_of_waiting(void **state)
+{
+    bool reached;
+    (void)state;
+    assert_int_equal(device.backend->mark(&device, 0), OK);
+    capture_begin();
+    assert_int_not_equal(device.backend->reached(&device, 0, &reached), OK);
+    capture_is_spoilt();
+    capture_begin();
+    assert_int_not_equal(device.backend->finish(&device, LANE_COPY), OK);
+    capture_is_spoilt();
+}
+
+static void test_capture_of_pageable_memory(void **state)
+{
+    static float host[16];
+    void *memory = NULL;
+    (void)state;
+    assert_int_equal(device.backend->alloc(&device, sizeof host, &memory), OK);
+    capture_begin();
+    assert_int_not_equal(device.backend->download(&device, host, memory, sizeof host), OK);
+    assert_int_equal(
+        cudaMemcpyAsync(memory, host, sizeof host, cudaMemcpyHostToDevice, cuda_stream(&device, LANE_COMPUTE)),
+        cudaErrorStreamCaptureUnsupported);
+    void *segment = NULL;
+    assert_int_equal(cuda_segment_end(&device, &segment), OK);
+    cuda_segment_free(&device, segment);
+    device.backend->release(&device, memory);
+}
+
+/* ---- operands of a plan */
+
+enum { CHANNELS = 8, BYTES = CHANNELS * CHANNELS * (int)sizeof(float) };
+
+static Status run_at(CudnnPlan *plan, char *x, char *w, char *y, void *workspace)
+{
+    static const int tensors[] = {1, 2, 3};
+    void *memory[] = {x, w, y};
+    return cudnn_plan_run(plan, tensors, memory, 3, workspace);
+}
+
+static void test_operands(void **state)
+{
+    static const Window pixel = {.kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1};
+    const Shape shape = {CHANNELS, CHANNELS, 1, 1};
+    CudnnGraph *g = NULL;
+    CudnnPlan *plan = NULL;
+    CudnnRules rules = {0};
+    void *memory[4];
+    int found = 0;
+    (void)state;
+    assert_int_equal(cudnn_graph_create(cuda_device(&device)->cudnn, &g), OK);
+    int x = cudnn_tensor(g, shape, DTYPE_F32, 0), w = cudnn_tensor(g, shape, DTYPE_F32, 0),
+        y = cudnn_tensor(g, shape, DTYPE_F32, 0);
+    cudnn_conv(g, CUDNN_CONV_FORWARD, &pixel, x, w, y, 0);
+    assert_int_equal(cudnn_plans(g, &rules, 1, &plan, &found), OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(device.backend->alloc(&device, BYTES + 16, &memory[i]), OK);
+    assert_int_equal(device.backend->alloc(&device, cudnn_plan_workspace(plan), &memory[3]), OK);
+    char *a = memory[0], *b = memory[1], *c = memory[2];
+    assert_int_equal(run_at(plan, a, b, c, memory[3]), OK);
+    assert_int_equal(run_at(plan, a, b, c + 16, memory[3]), OK);
+    assert_int_equal(run_at(plan, a + 4, b, c, memory[3]), ERR_DEVICE);          /* not aligned */
+    assert_int_equal(run_at(plan, a, b + 32, c, memory[3]), ERR_DEVICE);         /* over the end */
+    assert_int_equal(run_at(plan, a, b, NULL, memory[3]), ERR_DEVICE);           /* nowhere */
+    assert_int_equal(run_at(plan, a, b, c, (char *)memory[3] + 16), ERR_DEVICE); /* too little workspace */
+    assert_int_equal(device.backend->finish(&device, LANE_COMPUTE), OK);
+    for (int i = 0; i < 4; i++) device.backend->release(&device, memory[i]);
+    cudnn_plan_destroy(plan);
+    cudnn_graph_destroy(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_capture_of_allocation, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_capture_of_waiting, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_capture_of_pageable_memory, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_operands, device_open, device_close),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
