@@ -1,5 +1,5 @@
 /* The CUDA kernels of our own, without a GPU: the same .cu sources, compiled by the host's compiler over the emulation
- * of tests/emulation, run through every row of every case table in f32, f16 and bf16 under the address sanitizer.
+ * of tests/gpu/emulation, run through every row of every case table in f32, f16 and bf16 under the address sanitizer.
  *
  * Prints the largest error of each op kind. TOWERS_TEST_OP=max_pool runs one kind alone. */
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Cases: the tables in tests/cases, one row per op call that every backend must compute like the reference.
+/* Cases: the tables in tests/support/cases, one row per op call that every backend must compute like the reference.
  *
  * A row names shapes, attributes and how operands are filled; the runner (test_ops.c) adds dtypes, slices, in-place
  * storage and absent outputs by itself. A new op is one row. */

@@ -124,7 +124,7 @@ static void test_every_kind_has_a_row(void **state)
 {
     (void)state;
     for (int kind = 1; kind < OP_COUNT; kind++)
-        if (!first_row((OpKind)kind)) fail_msg("%s has no row in tests/cases", op_name((OpKind)kind));
+        if (!first_row((OpKind)kind)) fail_msg("%s has no row in tests/support/cases", op_name((OpKind)kind));
 }
 
 /* The output shape of a windowed row, so that a slip in a table is not taken for a slip in a kernel. */
