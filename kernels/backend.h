@@ -22,11 +22,14 @@ typedef struct DeviceConfig {
     int threads;          /* CPU: size of the OpenMP team, >= 1 */
     bool deterministic;   /* refuse algorithms whose result may differ between runs */
     bool winograd;        /* CPU: f32 3x3 convolutions by F(4x4, 3x3): two or three times the rounding of plain sums */
-    bool direct_bf16;     /* CPU: no bf16 convolutions by F(2x2, 3x3) and F(4, 7), also where they are faster */
-    bool direct_f32;      /* CPU: likewise in f32 */
+    bool winograd_bf16;   /* CPU: bf16 convolutions by F(2x2, 3x3) and F(4, 7) where they are faster */
+    bool winograd_f32;    /* CPU: the same in f32 */
     bool allow_reference; /* CPU: accept oneDNN's `ref` implementations (a 100x slower convolution) */
     bool tf32;            /* GPU: products of f32 may round their operands to TF32 (10 bits of mantissa) */
 } DeviceConfig;
+
+/* The fields of a DeviceConfig that are on unless somebody asks otherwise, as initializers. */
+#define DEVICE_USUAL .winograd_bf16 = true, .winograd_f32 = true
 
 /* values[0 .. count) become their sums over all towers: for kernels of ops that look at the batches of all towers while
  * they run. Device memory, read and written in the order of LANE_COMPUTE; in host memory, too, with a wait.

@@ -119,7 +119,8 @@ static void banner_print(const TrainJob *job, int64_t batches)
            "NHWC\nVariables:   replicated\n"
            "==========\nRunning warm up\n",
            (long long)batches, job->shares.towers, job->shares.towers == 1 ? "" : "s", job->processes,
-           job->processes == 1 ? "" : "es", job->backend->name, job->threads, job->threads == 1 ? "" : "s");
+           job->processes == 1 ? "" : "es", job->backend->name, job->device.threads,
+           job->device.threads == 1 ? "" : "s");
     fflush(stdout);
 }
 
@@ -128,9 +129,9 @@ static Status json_print(const TrainJob *job, const Timing *timing, const Speed 
     json_t *root = json_pack(
         "{s:s, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model", job->program.model->name, "device",
         job->backend->name, "global_batch", (json_int_t)shares_global(&job->shares), "towers", job->shares.towers,
-        "processes", job->processes, "threads", job->threads, "compute", dtype_name(job->program.compute), "num_steps",
-        (json_int_t)timing->count, "images_per_sec", speed->mean, "uncertainty", speed->uncertainty, "jitter",
-        speed->jitter, "average_wall_time", (double)timing->images / speed->mean);
+        "processes", job->processes, "threads", job->device.threads, "compute", dtype_name(job->program.compute),
+        "num_steps", (json_int_t)timing->count, "images_per_sec", speed->mean, "uncertainty", speed->uncertainty,
+        "jitter", speed->jitter, "average_wall_time", (double)timing->images / speed->mean);
     if (!root) return FAIL(ERR_MEMORY, "benchmark result");
     json_object_set_new(root, "last_average_loss", json_finite(timing->loss));
     json_dumpf(root, stdout, JSON_COMPACT);

@@ -154,7 +154,7 @@ static void measure_limits(DoctorMachine *machine)
 static bool describe_device(const Backend *backend, int ordinal, int threads, char *text, size_t bytes)
 {
     Device device = {.backend = backend};
-    DeviceConfig config = {.ordinal = ordinal, .threads = threads, .allow_reference = true};
+    DeviceConfig config = {DEVICE_USUAL, .ordinal = ordinal, .threads = threads, .allow_reference = true};
     Status st = backend->open(&config, &device);
     if (st != OK) {
         snprintf(text, bytes, "%s", status_message());

@@ -196,14 +196,13 @@ static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout
 }
 
 /* A plan on the real device, so that the workspaces of its libraries count. */
-static Status memory_table(const TrainJob *job, int32_t n, int threads, FILE *to)
+static Status memory_table(const TrainJob *job, int32_t n, FILE *to)
 {
     Status st = OK;
     Program graph = {0}, program = {0};
     Layout *layout = NULL;
     Device device = {0};
-    DeviceConfig config = {
-        .threads = threads, .winograd = job->winograd, .direct_bf16 = job->direct_bf16, .direct_f32 = job->direct_f32};
+    DeviceConfig config = job_device(job, 0);
     ProgramConfig training = job->program;
     MemoryPlan memory;
     char joined[256];
@@ -259,7 +258,7 @@ Status info_model(const JobFiles *files, int32_t n, bool ops, FILE *to)
         graph_print(g, to);
     }
     program_destroy(&program);
-    return memory_table(job, n, 1, to);
+    return memory_table(job, n, to);
 }
 
 Status info_run(const JobFiles *files, FILE *to)
@@ -272,7 +271,8 @@ Status info_run(const JobFiles *files, FILE *to)
     fprintf(to, "data           %s: %lld training, %lld test samples\n", train->name, (long long)train->count,
             (long long)(job->test ? dataset_info(job->test)->count : 0));
     fprintf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
-            job->processes == 1 ? "" : "es", job->threads, job->threads == 1 ? "" : "s", job->backend->name);
+            job->processes == 1 ? "" : "es", job->device.threads, job->device.threads == 1 ? "" : "s",
+            job->backend->name);
     fprintf(to, "batch          %lld in all;", (long long)global);
     for (int t = 0; t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
     fprintf(to, "\nsteps          %lld an epoch, %lld in all; the last batch of an epoch has %lld samples\n",
@@ -281,5 +281,5 @@ Status info_run(const JobFiles *files, FILE *to)
     fprintf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(made when training starts)");
     int32_t n = 0;
     for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;
-    return memory_table(job, n, job->threads, to);
+    return memory_table(job, n, to);
 }

@@ -139,9 +139,14 @@ Status job_model(Options *o, JobFiles *files)
     job->pad = o->augment ? (int32_t)o->crop_pad : 0;
     job->program.canvas = job->program.options.side + 2 * job->pad;
     job->program.data_channels = model->channels;
-    job->winograd = o->winograd;
-    job->direct_bf16 = !o->winograd_bf16;
-    job->direct_f32 = !o->winograd_f32;
+    job->device = (DeviceConfig){
+        .threads = 1, /* until the towers are dealt out */
+        .deterministic = o->deterministic,
+        .winograd = o->winograd,
+        .winograd_bf16 = o->winograd_bf16,
+        .winograd_f32 = o->winograd_f32,
+        .tf32 = o->amp && o->amp_dtype == AMP_TF32,
+    };
     job->optimizer = optimizer_fill(o);
     job->ema_decay = o->ema_decay;
     return OK;
@@ -252,8 +257,8 @@ static Status towers_fill(const Options *o, JobFiles *files)
             ERR_DEVICE,
             "--processes %d, but there are %d GPUs (one process each; towers share: --towers %d --processes %d)",
             job->processes, devices, towers, devices);
-    job->threads = o->threads > 0 ? (int)o->threads : room / towers > 1 ? room / towers : 1;
-    if (cpu && o->threads > 0) cores_note(job->threads, job->processes, files->threads, sizeof files->threads);
+    job->device.threads = o->threads > 0 ? (int)o->threads : room / towers > 1 ? room / towers : 1;
+    if (cpu && o->threads > 0) cores_note(job->device.threads, job->processes, files->threads, sizeof files->threads);
     job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
     for (int i = 0; i < job->gpu_count; i++) job->gpu[i] = (int)o->gpus.value[i];
     return shares_fill(o, towers, &job->shares);
@@ -348,8 +353,6 @@ static void training_fill(const Options *o, TrainJob *job)
 static void machine_fill(const Options *o, TrainJob *job)
 {
     job->graphs = o->graphs;
-    job->deterministic = o->deterministic;
-    job->tf32 = o->amp && o->amp_dtype == AMP_TF32;
     job->workers = (int)o->workers;
     job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
     job->nan_check = o->nan_check;

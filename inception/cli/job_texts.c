@@ -107,7 +107,7 @@ static char *environment_text(const TrainJob *job)
     json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "towers", TOWERS_VERSION, "compiler",
                              __VERSION__, "backend", job->backend->name, "system", host.sysname, "release",
                              host.release, "started", when, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "towers_count",
-                             job->shares.towers, "processes", job->processes, "threads", job->threads);
+                             job->shares.towers, "processes", job->processes, "threads", job->device.threads);
     char *command = command_text();
     json_object_set_new(root, "model", json_string(job->program.model->name));
     json_object_set_new(root, "data", json_string(dataset_info(job->train)->name));

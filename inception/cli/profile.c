@@ -199,8 +199,8 @@ static void profile_print(OpTime *times, int count, const TrainJob *job, const P
     fprintf(
         to,
         "\n%s, batch %d, %s on %s, %d threads: %.2f ms in %d ops; machine: %.0f GFLOP/s product, %.1f GB/s copy\n\n",
-        job->program.model->name, job->shares.batch[0], job->tf32 ? "tf32" : dtype_name(job->program.compute),
-        job->backend->name, job->threads, total, count, peak->gflops, peak->gbs);
+        job->program.model->name, job->shares.batch[0], job->device.tf32 ? "tf32" : dtype_name(job->program.compute),
+        job->backend->name, job->device.threads, total, count, peak->gflops, peak->gbs);
     kinds_print(times, count, total, peak, to);
     layers_print(times, count, total, peak, to);
 }
@@ -208,11 +208,7 @@ static void profile_print(OpTime *times, int count, const TrainJob *job, const P
 static Status replica_open(const TrainJob *job, Replica **made)
 {
     ReplicaConfig config = {.backend = job->backend,
-                            .device = {.threads = job->threads,
-                                       .winograd = job->winograd,
-                                       .direct_bf16 = job->direct_bf16,
-                                       .direct_f32 = job->direct_f32,
-                                       .tf32 = job->tf32},
+                            .device = job_device(job, 0),
                             .program = job->program,
                             .local = 1,
                             .train_n = {job->shares.batch[0]},

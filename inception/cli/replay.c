@@ -71,13 +71,9 @@ static Status device_choose(const Options *o, const Capsule *capsule, const Back
     bool cpu = !strcmp((*backend)->name, "cpu");
     if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
         return FAIL(ERR_DEVICE, "--gpus has no use here: the replay would be on the CPU");
-    *device = (DeviceConfig){.ordinal = !cpu && o->gpus.count ? (int)o->gpus.value[0] : 0,
-                             .threads = o->threads > 0 ? (int)o->threads : cores_allowed(),
-                             .deterministic = capsule->deterministic,
-                             .winograd = capsule->winograd,
-                             .direct_bf16 = capsule->direct_bf16,
-                             .direct_f32 = capsule->direct_f32,
-                             .tf32 = capsule->tf32};
+    *device = capsule->device;
+    device->ordinal = !cpu && o->gpus.count ? (int)o->gpus.value[0] : 0;
+    device->threads = o->threads > 0 ? (int)o->threads : cores_allowed();
     return OK;
 }
 

@@ -152,8 +152,8 @@ static void mode_print(const Scaling *s, Mode mode)
 static void scaling_print(const Scaling *s, const TrainJob *job)
 {
     printf("Scaling of %s on %s, %lld images a tower, %d thread%s each; %d rounds, 95 %% intervals\n\n",
-           job->program.model->name, job->backend->name, (long long)s->share, job->threads,
-           job->threads == 1 ? "" : "s", ROUNDS);
+           job->program.model->name, job->backend->name, (long long)s->share, job->device.threads,
+           job->device.threads == 1 ? "" : "s", ROUNDS);
     for (int m = 0; m < MODE_COUNT; m++)
         if (m != MODE_REAL || s->real) mode_print(s, (Mode)m);
     printf("\n  %% of a step to    %-19s%s\n", s->real ? "made-up data" : "", s->real ? "real data" : "");
@@ -189,8 +189,8 @@ static Status scaling_json(const Scaling *s, const TrainJob *job)
 {
     json_t *root = json_pack("{s:s, s:s, s:i, s:I, s:i, s:i, s:o, s:o}", "model", job->program.model->name, "device",
                              job->backend->name, "towers", s->towers, "images_per_tower", (json_int_t)s->share,
-                             "threads", job->threads, "rounds", ROUNDS, "alone", mode_json(s, MODE_ALONE), "together",
-                             mode_json(s, MODE_TOGETHER));
+                             "threads", job->device.threads, "rounds", ROUNDS, "alone", mode_json(s, MODE_ALONE),
+                             "together", mode_json(s, MODE_TOGETHER));
     if (!root) return FAIL(ERR_MEMORY, "scaling as JSON");
     if (s->real) json_object_set_new(root, "together_real_data", mode_json(s, MODE_REAL));
     json_dumpf(root, stdout, JSON_COMPACT);

@@ -140,7 +140,7 @@ static Status bench(int argc, char **argv)
     Status st = OK;
     const Backend *cpu;
     Device device;
-    DeviceConfig config = {.threads = argc > 2 ? atoi(argv[2]) : 2};
+    DeviceConfig config = {DEVICE_USUAL, .threads = argc > 2 ? atoi(argv[2]) : 2};
     Dtype dtype = argc > 1 && strcmp(argv[1], "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
     char text[160];
     TRY(backend_find("cpu", &cpu, NULL, 0));

@@ -137,7 +137,7 @@ static TrainJob job_make(const Model *model, const Dataset *data, int towers, in
         .backend = &bare,
         .shares = {.towers = towers},
         .processes = towers,
-        .threads = 1,
+        .device = {DEVICE_USUAL, .threads = 1},
         .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
         .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0.0001},
         .epochs = (int64_t)blocks * BLOCK,

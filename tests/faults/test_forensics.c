@@ -85,7 +85,7 @@ static void run_make(Run *run, const char *name)
         .backend = cpu,
         .shares = {.towers = TOWERS},
         .processes = 1,
-        .threads = 1,
+        .device = {DEVICE_USUAL, .threads = 1},
         .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
         .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0.001},
         .epochs = 1,
@@ -238,7 +238,7 @@ static void check_replay(const Triple *t, const Run *run)
     if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
     assert_string_equal(capsule->fault, t->fault);
     capsule->program.model = &model;
-    DeviceConfig device = {.threads = 1};
+    DeviceConfig device = {DEVICE_USUAL, .threads = 1};
     assert_int_equal(capsule_replica(capsule, cpu, &device, &replica), OK);
     assert_int_equal(faults_load_text(capsule->fault), OK);
     assert_int_equal(capsule_run(capsule, replica, NULL, NULL, &found), OK);
@@ -393,7 +393,7 @@ static void test_all_state_is_looked_at(void **state)
     Replica *r;
     Finding found;
     ReplicaConfig config = {.backend = cpu,
-                            .device = {.threads = 1},
+                            .device = {DEVICE_USUAL, .threads = 1},
                             .program = plain.job.program,
                             .local = 2,
                             .train_n = {BATCH},
@@ -713,11 +713,13 @@ static void test_older_capsule_is_read(void **state)
     run_live(&run, "nan:tower=0,step=2,layer=fc1");
     snprintf(path, sizeof path, "%s/nan-step-2-tower-0", run.dir);
     assert_int_equal(capsule_open(path, &capsule), OK);
-    assert_false(capsule->direct_f32);
+    assert_true(capsule->device.winograd_f32 && capsule->device.winograd_bf16);
     capsule_close(capsule);
-    state_change(path, "\"direct_f32\"", "\"unknown\"");
+    state_change(path, "\"winograd_f32\"", "\"unknown\"");
+    state_change(path, "\"winograd_bf16\": true", "\"direct_bf16\": false");
     if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
-    assert_true(capsule->direct_f32);
+    assert_false(capsule->device.winograd_f32);
+    assert_true(capsule->device.winograd_bf16);
     capsule_close(capsule);
     run_close(&run);
 }
@@ -751,8 +753,11 @@ static void test_search_has_a_deadline(void **state)
     Finding found;
     run_make(&run, "deadline");
     run_live(&run, "");
-    ReplicaConfig config = {
-        .backend = cpu, .device = {.threads = 1}, .program = run.job.program, .local = 1, .train_n = {BATCH}};
+    ReplicaConfig config = {.backend = cpu,
+                            .device = {DEVICE_USUAL, .threads = 1},
+                            .program = run.job.program,
+                            .local = 1,
+                            .train_n = {BATCH}};
     LoaderConfig from = {
         .dataset = run.data, .shares = run.job.shares, .local = 1, .side = SIDE, .max_steps = 1, .depth = 2};
     config.program.training = true;

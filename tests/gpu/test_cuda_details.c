@@ -20,7 +20,7 @@ static Device device;
 static int open_device(void **state)
 {
     (void)state;
-    DeviceConfig config = {.threads = 1};
+    DeviceConfig config = {DEVICE_USUAL, .threads = 1};
     return emulated_backend.open(&config, &device) == OK ? 0 : -1;
 }
 

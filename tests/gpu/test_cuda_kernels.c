@@ -17,7 +17,7 @@
 
 static void open_device(Device *device)
 {
-    DeviceConfig config = {.threads = 1};
+    DeviceConfig config = {DEVICE_USUAL, .threads = 1};
     *device = (Device){0};
     if (emulated_backend.open(&config, device) != OK) fail_msg("%s", status_message());
 }

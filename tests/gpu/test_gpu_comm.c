@@ -60,7 +60,7 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     Device device = {0};
     Comm *comm = NULL;
     CommMemory memory = {0};
-    DeviceConfig device_config = {.threads = 1, .deterministic = !g->any_order};
+    DeviceConfig device_config = {DEVICE_USUAL, .threads = 1, .deterministic = !g->any_order};
     CommConfig config = g->config;
     config.rank = rank;
     config.first = rank * g->config.towers / g->ranks;

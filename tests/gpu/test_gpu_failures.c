@@ -93,7 +93,7 @@ static void job_open(GpuRun *run, bool deterministic)
     gpu_run_open(run, 2, 1); /* two towers, so that there is a sum */
     run->job.max_steps = STEPS;
     run->job.graphs = true;
-    run->job.deterministic = deterministic;
+    run->job.device.deterministic = deterministic;
 }
 
 /* One run in which call `number` fails; false if the run has fewer calls. `strict`: success must be allowed. */

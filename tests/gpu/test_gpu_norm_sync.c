@@ -293,7 +293,7 @@ static void test_first_nan_is_found_and_replayed(void **state)
     if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
     assert_true(capsule->sums.values[0] == 64); /* pixels behind the stem: 2 towers, 2 images, 4 x 4 */
     capsule->program.model = run.job.program.model;
-    DeviceConfig device = {.threads = 1, .deterministic = true};
+    DeviceConfig device = {DEVICE_USUAL, .threads = 1, .deterministic = true};
     assert_int_equal(capsule_replica(capsule, run.job.backend, &device, &replica), OK);
     assert_int_equal(faults_load_text(capsule->fault), OK);
     assert_int_equal(capsule_run(capsule, replica, NULL, NULL, &found), OK);

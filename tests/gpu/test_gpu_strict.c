@@ -17,7 +17,7 @@ static Device device;
 static int device_open(void **state)
 {
     const Backend *backend;
-    DeviceConfig config = {.threads = 1};
+    DeviceConfig config = {DEVICE_USUAL, .threads = 1};
     (void)state;
     fake_gpu_reset();
     return backend_find("cuda", &backend, NULL, 0) == OK && backend->open(&config, &device) == OK ? 0 : -1;

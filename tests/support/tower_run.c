@@ -25,7 +25,7 @@ void tower_run_open(TowerRun *run, const Backend *backend, const Model *model, i
         .backend = backend,
         .shares = {.towers = towers},
         .processes = 1,
-        .threads = 1,
+        .device = {DEVICE_USUAL, .threads = 1},
         .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
         .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0.001},
         .epochs = 3,

@@ -122,7 +122,7 @@ static float *dw_run(const GradientKernel *kernel, const GradientCase *c, const 
                      int threads)
 {
     Window window = gradient_window(c);
-    Device device = {.config.threads = threads};
+    Device device = {.config = {DEVICE_USUAL, .threads = threads}};
     size_t bytes, dw_bytes = dw_count(c) * sizeof(float);
     void *made = kernel->make(x, dy, &window, threads, &bytes);
     unsigned char *workspace = guarded(bytes), *dw = guarded(dw_bytes);

@@ -549,8 +549,8 @@ static void test_device_refuses_nonsense(void **state)
     (void)state;
     Device other;
     const Backend *found;
-    assert_int_equal(device.backend->open(&(DeviceConfig){.threads = 0}, &other), ERR_ARG);
-    assert_int_equal(device.backend->open(&(DeviceConfig){.threads = 1, .ordinal = 1}, &other), ERR_ARG);
+    assert_int_equal(device.backend->open(&(DeviceConfig){DEVICE_USUAL, .threads = 0}, &other), ERR_ARG);
+    assert_int_equal(device.backend->open(&(DeviceConfig){DEVICE_USUAL, .threads = 1, .ordinal = 1}, &other), ERR_ARG);
     assert_int_equal(backend_find("tpu", &found, NULL, 0), ERR_ARG);
 }
 
@@ -572,7 +572,7 @@ static int device_setup(void **state)
     (void)state;
     const Backend *cpu;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) return -1;
-    return cpu->open(&(DeviceConfig){.threads = 2}, &device) == OK ? 0 : -1;
+    return cpu->open(&(DeviceConfig){DEVICE_USUAL, .threads = 2}, &device) == OK ? 0 : -1;
 }
 
 static int device_teardown(void **state)

@@ -25,7 +25,7 @@ static int open_devices(void **state)
     const Backend *backend;
     if (backend_find("cpu", &backend, NULL, 0) != OK) return -1;
     for (int threads = 1; threads <= THREADS_MOST; threads++) {
-        DeviceConfig config = {.threads = threads, .allow_reference = true};
+        DeviceConfig config = {DEVICE_USUAL, .threads = threads, .allow_reference = true};
         if (backend->open(&config, &devices[threads]) != OK) return -1;
     }
     return 0;

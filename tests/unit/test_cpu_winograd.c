@@ -184,10 +184,10 @@ static void check_accuracy(const Case *c, OpKind kind)
     double *wanted = calloc((size_t)count, sizeof *wanted);
     assert_non_null(wanted);
     each_product(&job, sum_products, wanted);
-    job_run(&job, &(DeviceConfig){.threads = 2, .direct_f32 = true});
+    job_run(&job, &(DeviceConfig){.threads = 2, .winograd_bf16 = true});
     double direct = error_of(&job, wanted);
     float *plain = result_copy(&job);
-    job_run(&job, &(DeviceConfig){.threads = 2});
+    job_run(&job, &(DeviceConfig){DEVICE_USUAL, .threads = 2});
     double own = error_of(&job, wanted);
     print_message("%s, %s: %.2g, direct %.2g, ratio %.2f\n", c->name, op_name(kind), own, direct, own / direct);
     if (!memcmp(plain, job.to.data, (size_t)count * sizeof *plain)) fail_msg("%s: computed directly", c->name);
@@ -226,7 +226,7 @@ static void check_zeros(const Case *c, OpKind kind, Dtype dtype)
     assert_non_null(seen);
     leave_some(&job.from);
     each_product(&job, note_values, seen);
-    job_run(&job, &(DeviceConfig){.threads = 2});
+    job_run(&job, &(DeviceConfig){DEVICE_USUAL, .threads = 2});
     for (int64_t i = 0; i < count; i++) {
         zeros += !seen[i];
         if (!seen[i] && value_at(&job.to, i) != 0)
@@ -252,10 +252,10 @@ static void check_threads(const Case *c, OpKind kind, Dtype dtype)
 {
     Job job = job_make(c, kind, dtype);
     size_t bytes = (size_t)shape_count(job.to.shape) * dtype_bytes(dtype);
-    job_run(&job, &(DeviceConfig){.threads = 1});
+    job_run(&job, &(DeviceConfig){DEVICE_USUAL, .threads = 1});
     void *one = result_copy(&job);
     for (int threads = 2; threads <= 5; threads++) {
-        job_run(&job, &(DeviceConfig){.threads = threads});
+        job_run(&job, &(DeviceConfig){DEVICE_USUAL, .threads = threads});
         if (memcmp(one, job.to.data, bytes)) fail_msg("%s: %d threads make other bits than one", c->name, threads);
     }
     free(one);
@@ -268,7 +268,7 @@ static void check_batch(const Case *c, OpKind kind, Dtype dtype)
     Job job = job_make(c, kind, dtype);
     Case alone = *c;
     alone.n = 1;
-    job_run(&job, &(DeviceConfig){.threads = 2});
+    job_run(&job, &(DeviceConfig){DEVICE_USUAL, .threads = 2});
     char *all = result_copy(&job);
     size_t from = (size_t)shape_count(job.from.shape) * dtype_bytes(dtype) / (size_t)c->n;
     size_t to = (size_t)shape_count(job.to.shape) * dtype_bytes(dtype) / (size_t)c->n;
@@ -277,7 +277,7 @@ static void check_batch(const Case *c, OpKind kind, Dtype dtype)
         single.from.data = (char *)job.from.data + (size_t)image * from;
         single.to.data = (char *)job.to.data + (size_t)image * to;
         single.from.shape.n = single.to.shape.n = 1;
-        job_run(&single, &(DeviceConfig){.threads = 2});
+        job_run(&single, &(DeviceConfig){DEVICE_USUAL, .threads = 2});
         if (memcmp(single.to.data, all + (size_t)image * to, to))
             fail_msg("%s: image %d has other bits alone than among %d", c->name, image, c->n);
     }
@@ -303,9 +303,9 @@ static void test_coarse_algorithm_comes_first(void **state)
     need_winograd(DTYPE_F32);
     Job job = job_make(&cases[0], OP_CONV, DTYPE_F32);
     size_t bytes = (size_t)shape_count(job.to.shape) * sizeof(float);
-    job_run(&job, &(DeviceConfig){.threads = 2, .winograd = true, .direct_f32 = true});
-    void *coarse = result_copy(&job);
     job_run(&job, &(DeviceConfig){.threads = 2, .winograd = true});
+    void *coarse = result_copy(&job);
+    job_run(&job, &(DeviceConfig){DEVICE_USUAL, .threads = 2, .winograd = true});
     assert_memory_equal(job.to.data, coarse, bytes);
     free(coarse);
     job_free(&job);

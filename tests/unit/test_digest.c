@@ -46,7 +46,7 @@ static TrainJob job_make(const Backend *backend, const Dataset *data)
         .backend = backend,
         .shares = {.towers = TOWERS, .batch = {1, 1}},
         .processes = TOWERS,
-        .threads = 1,
+        .device = {DEVICE_USUAL, .threads = 1},
         .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
         .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0.001},
         .epochs = STEPS,

@@ -450,7 +450,7 @@ static Trained train(FuseLevel level, bool siblings)
 {
     const Backend *cpu;
     const Model *model;
-    DeviceConfig threads = {.threads = 1, .allow_reference = true};
+    DeviceConfig threads = {DEVICE_USUAL, .threads = 1, .allow_reference = true};
     Device device = {0};
     Program graph, program;
     Layout *layout;

@@ -91,7 +91,7 @@ static TrainJob job_of(const Dataset *data, const Backend *cpu, const int32_t *b
         .backend = cpu,
         .shares = {.towers = towers},
         .processes = 1,
-        .threads = 1,
+        .device = {DEVICE_USUAL, .threads = 1},
         .optimizer = {.kind = OPTIMIZER_SGD},
         .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0.3},
         .accumulate = 1,

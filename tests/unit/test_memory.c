@@ -83,7 +83,7 @@ static void info_tells_what_a_tower_takes(void **state)
     info_read("", text, sizeof text);
     double told = row_mib(text, "in all, for one tower"), before = resident_mib();
     ReplicaConfig config = {
-        .device = {.threads = 1},
+        .device = {DEVICE_USUAL, .threads = 1},
         .program = {.model = model,
                     .options = {model->classes, model->side, model->channels, 0.5f, true, ""},
                     .data_channels = model->channels,

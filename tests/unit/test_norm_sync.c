@@ -242,7 +242,7 @@ static void test_towers_are_one_batch(void **state)
     const Backend *backend;
     (void)state;
     if (!backend_here(&backend)) skip();
-    assert_int_equal(backend->open(&(DeviceConfig){.threads = 1}, &device), OK);
+    assert_int_equal(backend->open(&(DeviceConfig){DEVICE_USUAL, .threads = 1}, &device), OK);
     for (dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) {
         if (backend->computes && backend->computes(dtype) != OK) continue;
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {

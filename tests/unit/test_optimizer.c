@@ -14,7 +14,7 @@ static bool open_backend(const char *name, Device *device)
 {
     const Backend *backend;
     int count = 0;
-    DeviceConfig config = {.threads = 2};
+    DeviceConfig config = {DEVICE_USUAL, .threads = 2};
     if (backend_find(name, &backend, NULL, 0) != OK || backend_device_count(backend, &count) != OK || count == 0)
         return false;
     if (backend->open(&config, device) != OK) fail_msg("%s: %s", name, status_message());

@@ -235,7 +235,7 @@ static void check_capsule(int nan_limit, Status ends, int64_t weights)
     if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
     assert_int_equal(capsule->weights_after, weights);
     capsule->program.model = &model_fashion_cnn;
-    assert_int_equal(capsule_replica(capsule, cpu, &(DeviceConfig){.threads = 1}, &replica), OK);
+    assert_int_equal(capsule_replica(capsule, cpu, &(DeviceConfig){DEVICE_USUAL, .threads = 1}, &replica), OK);
     assert_true(bits_of(replica->arena[ARENA_PARAM], param_count) == weights_after[weights - 1]);
     replica_destroy(replica);
     capsule_close(capsule);

@@ -20,7 +20,7 @@ static void on_each_backend(void (*check)(Device *device))
     fake_destroy(fake);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const Backend *backend;
-        DeviceConfig config = {.threads = 1};
+        DeviceConfig config = {DEVICE_USUAL, .threads = 1};
         device = (Device){0};
         if (backend_find(names[i], &backend, NULL, 0) != OK || backend->open(&config, &device) != OK) continue;
         check(&device);

@@ -97,11 +97,15 @@ static void network_read(Fields *f, Capsule *c)
 static void device_read(Fields *f, Capsule *c)
 {
     text(f, "backend", c->backend, sizeof c->backend);
-    c->winograd = boolean(f, "winograd");
-    c->direct_bf16 = boolean(f, "direct_bf16");
-    c->direct_f32 = !json_object_get(f->object, "direct_f32") || boolean(f, "direct_f32"); /* older ones: all were */
-    c->tf32 = boolean(f, "tf32");
-    c->deterministic = boolean(f, "deterministic");
+    bool older = !json_object_get(f->object, "winograd_f32"); /* capsules of before 0.1.0 say the opposite */
+    bool no_f32 = older && (!json_object_get(f->object, "direct_f32") || boolean(f, "direct_f32"));
+    c->device = (DeviceConfig){
+        .winograd = boolean(f, "winograd"),
+        .winograd_bf16 = older ? !boolean(f, "direct_bf16") : boolean(f, "winograd_bf16"),
+        .winograd_f32 = older ? !no_f32 : boolean(f, "winograd_f32"),
+        .tf32 = boolean(f, "tf32"),
+        .deterministic = boolean(f, "deterministic"),
+    };
 }
 
 static void finding_read(Fields *f, Finding *found)

@@ -46,11 +46,11 @@ typedef struct Capsule {
     float scale;
     char model[64], variant[64], backend[16];
     ProgramConfig program; /* model: NULL, for the caller to find; options.variant: points to `variant` */
-    bool winograd, direct_bf16, direct_f32, tf32, deterministic;
-    char fault[1024]; /* TOWERS_FAULT of the run, or "" */
-    Finding found;    /* place, op, layer, tensor, index */
-    Batch batch;      /* points into the next four */
-    uint8_t *pixels;  /* owned, as are the next three */
+    DeviceConfig device;   /* without ordinal and threads, which are those of the machine at hand */
+    char fault[1024];      /* TOWERS_FAULT of the run, or "" */
+    Finding found;         /* place, op, layer, tensor, index */
+    Batch batch;           /* points into the next four */
+    uint8_t *pixels;       /* owned, as are the next three */
     int32_t *labels, *augment;
     int64_t *ids;
     NormSums sums;

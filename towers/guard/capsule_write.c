@@ -35,9 +35,10 @@ static json_t *network_json(const TrainJob *job)
 
 static json_t *device_json(const TrainJob *job)
 {
-    return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "backend", job->backend->name, "winograd", job->winograd,
-                     "direct_bf16", job->direct_bf16, "direct_f32", job->direct_f32, "tf32", job->tf32, "deterministic",
-                     job->deterministic);
+    const DeviceConfig *d = &job->device;
+    return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b}", "backend", job->backend->name, "winograd", d->winograd,
+                     "winograd_bf16", d->winograd_bf16, "winograd_f32", d->winograd_f32, "tf32", d->tf32,
+                     "deterministic", d->deterministic);
 }
 
 static json_t *finding_json(const Finding *found)

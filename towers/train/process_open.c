@@ -47,17 +47,9 @@ static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
 void process_config(const TowerProcess *p, ReplicaConfig *config)
 {
     const TrainJob *job = p->job;
-    bool cpu = !strcmp(job->backend->name, "cpu"); /* one device, whatever the rank */
-    int ordinal = cpu ? 0 : job->gpu_count ? job->gpu[p->rank % job->gpu_count] : p->rank;
     *config = (ReplicaConfig){
         .backend = job->backend,
-        .device = {.ordinal = ordinal,
-                   .threads = job->threads,
-                   .deterministic = job->deterministic,
-                   .tf32 = job->tf32,
-                   .winograd = job->winograd,
-                   .direct_bf16 = job->direct_bf16,
-                   .direct_f32 = job->direct_f32},
+        .device = job_device(job, p->rank),
         .program = job->program,
         .local = p->local,
         .optimizer = job->optimizer,

@@ -1,6 +1,8 @@
 /* Arithmetic of a job: how many batches and steps, and which towers a process holds. */
 #include "towers/train/train.h"
 
+#include <string.h>
+
 int64_t job_batches_per_epoch(const TrainJob *job)
 {
     return shares_steps_per_epoch(&job->shares, dataset_info(job->train)->count);
@@ -26,4 +28,14 @@ int64_t job_total_steps(const TrainJob *job)
 int job_first_tower(const TrainJob *job, int process)
 {
     return (int)((int64_t)process * job->shares.towers / job->processes);
+}
+
+DeviceConfig job_device(const TrainJob *job, int process)
+{
+    DeviceConfig device = job->device;
+    if (!strcmp(job->backend->name, "cpu")) /* one device for all processes */
+        device.ordinal = 0;
+    else
+        device.ordinal = job->gpu_count ? job->gpu[process % job->gpu_count] : process;
+    return device;
 }

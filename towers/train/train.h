@@ -24,14 +24,10 @@ typedef struct TrainJob {
     /* towers */
     const Backend *backend;
     Shares shares;
-    int processes, threads; /* threads of each tower */
+    DeviceConfig device; /* of every process; its ordinal is job_ordinal's */
+    int processes;
     int gpu[GPUS_MAX], gpu_count;
-    bool deterministic;
-    bool tf32;        /* f32 products on a GPU: DeviceConfig.tf32 */
-    bool graphs;      /* repeat a step's launches as CUDA graphs, on a GPU */
-    bool winograd;    /* 3x3 convolutions on a CPU: DeviceConfig.winograd */
-    bool direct_bf16; /* likewise */
-    bool direct_f32;  /* likewise */
+    bool graphs; /* repeat a step's launches as CUDA graphs, on a GPU */
 
     /* optimization */
     OptimizerHyper optimizer;
@@ -101,6 +97,8 @@ int64_t job_steps_per_epoch(const TrainJob *job);
 int64_t job_first_batch(const TrainJob *job, int64_t step);
 int64_t job_total_steps(const TrainJob *job);
 int job_first_tower(const TrainJob *job, int process); /* towers of process p: [first(p), first(p + 1)) */
+/* The device that a process opens, for every command alike: the job's, with the number of its GPU. */
+DeviceConfig job_device(const TrainJob *job, int process);
 
 typedef struct TrainResult {
     int64_t step;

@@ -270,8 +270,8 @@ static void state_destroy(ConvState *state)
 
 static bool own_winograd_allowed(const Device *device, const Operands *o)
 {
-    if (o->x->dtype == DTYPE_BF16) return !device->config.direct_bf16;
-    return !device->config.direct_f32 && !window_is_winograd(device, o);
+    if (o->x->dtype == DTYPE_BF16) return device->config.winograd_bf16;
+    return device->config.winograd_f32 && !window_is_winograd(device, o);
 }
 
 /* Kernels of our own, where one is faster than every candidate. */

@@ -73,7 +73,7 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
         .backend = &cuda_backend,
         .shares = {.towers = towers},
         .processes = ranks,
-        .threads = 1,
+        .device = {DEVICE_USUAL, .threads = 1, .deterministic = true},
         .gpu_count = 1, /* every rank's own number 0 */
         .optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9f},
         .weight_decay = 1e-4,
@@ -84,7 +84,6 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
         .bn_decay = 0.9,
         .nan_check = NAN_CHECK_ALL,
         .comm_timeout_ms = 20000,
-        .deterministic = true,
         .bucket_bytes = 2048,
         .on_step = step_seen,
         .args_yaml = "",

@@ -46,6 +46,7 @@ static Status arguments_read(int argc, char **argv, Driver *d)
     bool passes = number_argument(argc, argv, "passes", 1) > 0, aux = number_argument(argc, argv, "aux", 1) > 0;
     d->lr = number_argument(argc, argv, "lr", 0.01);
     d->config.local = 1;
+    d->config.device = (DeviceConfig){DEVICE_USUAL};
     d->config.device.threads = (int)number_argument(argc, argv, "threads", 2);
     d->config.device.tf32 = number_argument(argc, argv, "tf32", 0) > 0;
     d->config.weight_decay = number_argument(argc, argv, "weight_decay", 0);

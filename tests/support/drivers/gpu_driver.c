@@ -44,7 +44,7 @@ static Status answer(const char *question)
 {
     const Backend *backend;
     Device device = {0};
-    DeviceConfig config = {.threads = 1};
+    DeviceConfig config = {DEVICE_USUAL, .threads = 1};
     char text[512];
     TRY(backend_find("cuda", &backend, NULL, 0));
     TRY(backend->open(&config, &device));

@@ -42,7 +42,7 @@ static Status run(char **argv)
 {
     const Model *model;
     Replica *replica;
-    ReplicaConfig config = {.device = {.threads = 2}, .local = 1};
+    ReplicaConfig config = {.device = {DEVICE_USUAL, .threads = 2}, .local = 1};
     int32_t side = atoi(argv[2]), n = atoi(argv[6]);
     TRY(model_find(argv[1], &model));
     TRY(backend_find("cpu", &config.backend, NULL, 0));

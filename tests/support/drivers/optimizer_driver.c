@@ -64,7 +64,7 @@ static Status floats_create(size_t n, float start, float **made)
 static Status start(Driver *d)
 {
     const Backend *backend;
-    DeviceConfig config = {.threads = 2};
+    DeviceConfig config = {DEVICE_USUAL, .threads = 2};
     const StTensor *param = safetensors_find(d->file, "param"), *grad = safetensors_find(d->file, "grad");
     if (!param || !grad || param->dtype != ST_F32 || grad->dtype != ST_F32 || grad->rank != 2 || param->rank != 1 ||
         grad->dims[1] != param->dims[0])

@@ -20,7 +20,7 @@
 enum { SMALL_N = 64, DOUBLE_N = 2 };
 
 typedef struct Setting {
-    bool siblings, pool, share, recompute, winograd, bf16, direct, direct_f32;
+    bool siblings, pool, share, recompute, winograd, bf16, winograd_bf16, winograd_f32;
 } Setting;
 
 typedef struct Pass {
@@ -29,20 +29,30 @@ typedef struct Pass {
     bool rewrite; /* of the op list: the interpreter sees it */
 } Pass;
 
-#define USUAL .siblings = true, .pool = true, .share = true
+#define KERNELS .winograd_bf16 = true, .winograd_f32 = true
+#define REWRITES .siblings = true, .pool = true, .share = true
+#define USUAL REWRITES, KERNELS
 
 static const Pass passes[] = {
-    {"sibling 1x1 convolutions as one", "--fuse-siblings", {.pool = true, .share = true}, {USUAL}, true},
-    {"average pool behind its 1x1 convolution", "--pool-behind-conv", {.siblings = true, .share = true}, {USUAL}, true},
-    {"shared storage: liveness, in place, slices", "--share-storage", {.siblings = true, .pool = true}, {USUAL}, false},
+    {"sibling 1x1 convolutions as one", "--fuse-siblings", {.pool = true, .share = true, KERNELS}, {USUAL}, true},
+    {"average pool behind its 1x1 convolution",
+     "--pool-behind-conv",
+     {.siblings = true, .share = true, KERNELS},
+     {USUAL},
+     true},
+    {"shared storage: liveness, in place, slices",
+     "--share-storage",
+     {.siblings = true, .pool = true, KERNELS},
+     {USUAL},
+     false},
     {"activations made twice", "--recompute", {USUAL}, {USUAL, .recompute = true}, true},
     {"Winograd's 3x3 convolutions", "--winograd", {USUAL}, {USUAL, .winograd = true}, false},
-    {"f32 without Winograd", "--no-winograd-f32", {USUAL}, {USUAL, .direct_f32 = true}, false},
+    {"f32 without Winograd", "--no-winograd-f32", {USUAL}, {REWRITES, .winograd_bf16 = true}, false},
     {"bf16 activations", "--amp", {USUAL}, {USUAL, .bf16 = true}, false},
     {"bf16 without Winograd",
      "--no-winograd-bf16",
      {USUAL, .bf16 = true},
-     {USUAL, .bf16 = true, .direct = true},
+     {REWRITES, .winograd_f32 = true, .bf16 = true},
      false},
 };
 enum { PASSES = sizeof passes / sizeof *passes };
@@ -160,8 +170,8 @@ static Status side_open(const Driver *d, const Task *task, const Setting *settin
         .backend = d->backend,
         .device = {.threads = d->threads,
                    .winograd = setting->winograd,
-                   .direct_f32 = setting->direct_f32,
-                   .direct_bf16 = setting->direct},
+                   .winograd_f32 = setting->winograd_f32,
+                   .winograd_bf16 = setting->winograd_bf16},
         .program = program_of(task->model, task->side, setting),
         .local = 1,
         .train_n = {task->n},

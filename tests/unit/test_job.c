@@ -1,0 +1,71 @@
+/* The same flags describe the same device, whichever command reads them: what `info` plans for, what `bench --profile`
+ * times and what a capsule of `train` is replayed on is the device that `train` opens. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "inception/cli/job.h"
+
+enum { ARGUMENTS = 8 };
+
+static DeviceConfig device_of(const char *verb, char *const *flags)
+{
+    char *argv[ARGUMENTS + 6] = {"towers", (char *)verb, "fashion_cnn", "--device", "cpu"};
+    int argc = 5;
+    for (int i = 0; flags[i]; i++) argv[argc++] = flags[i];
+    Options o;
+    JobFiles files = {0};
+    if (options_parse(argc, argv, NULL, &o) != OK) fail_msg("%s: %s", verb, status_message());
+    bool whole = strcmp(verb, "info") != 0;
+    if ((whole ? job_open(&o, 256, &files) : job_model(&o, &files)) != OK) fail_msg("%s: %s", verb, status_message());
+    DeviceConfig device = job_device(&files.job, 0);
+    job_close(&files);
+    options_close(&o);
+    device.threads = 0; /* info plans without a team */
+    return device;
+}
+
+static void test_commands_open_the_same_device(void **state)
+{
+    (void)state;
+    static char *const cases[][ARGUMENTS] = {
+        {NULL},
+        {"--deterministic", NULL},
+        {"--winograd", NULL},
+        {"--no-winograd-f32", NULL},
+        {"--no-winograd-bf16", NULL},
+        {"--deterministic", "--winograd", "--no-winograd-f32", "--no-winograd-bf16", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        DeviceConfig train = device_of("train", cases[i]);
+        DeviceConfig others[] = {device_of("bench", cases[i]), device_of("info", cases[i]),
+                                 device_of("eval", cases[i])};
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            assert_memory_equal(&others[k], &train, sizeof train);
+    }
+}
+
+/* No flag changes its polarity on the way. */
+static void test_flags_reach_the_device(void **state)
+{
+    (void)state;
+    static char *const none[] = {NULL};
+    static char *const all[] = {"--deterministic", "--winograd", "--no-winograd-f32", "--no-winograd-bf16", NULL};
+    DeviceConfig usual = device_of("train", none), turned = device_of("train", all);
+    assert_false(usual.deterministic || usual.winograd || usual.tf32);
+    assert_true(usual.winograd_f32 && usual.winograd_bf16);
+    assert_true(turned.deterministic && turned.winograd);
+    assert_false(turned.winograd_f32 || turned.winograd_bf16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_commands_open_the_same_device),
+        cmocka_unit_test(test_flags_reach_the_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
