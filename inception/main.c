@@ -34,6 +34,7 @@ static void fallback_note(const JobFiles *files, bool quiet)
     if (files->batch[0] && !quiet) fprintf(stderr, "%s\n", files->batch);
     if (files->threads[0] && !quiet) fprintf(stderr, "%s\n", files->threads);
     if (files->no_aux[0] && !quiet) fprintf(stderr, "%s\n", files->no_aux);
+    if (files->warmup[0] && !quiet) fprintf(stderr, "%s\n", files->warmup);
 }
 
 /* ---- train */

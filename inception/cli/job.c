@@ -163,8 +163,9 @@ static Status data_path_find(const Options *o, const char **path)
         if (access(places[i], R_OK) == 0) *path = places[i];
     if (*path) return OK;
     return FAIL(ERR_ARG,
-                "no --data-path, and no Fashion-MNIST in %s or %s (the Debian package dataset-fashion-mnist brings it; "
-                "scripts/images_to_idx.py makes a data set of your own images; --dataset synthetic needs none)",
+                "no data: --data-path was not given, and there is no Fashion-MNIST in %s or %s. Install the Debian "
+                "package dataset-fashion-mnist, convert your own images with scripts/images_to_idx.py, or use "
+                "--dataset synthetic",
                 places[0], places[1]);
 }
 
@@ -186,11 +187,18 @@ static Status data_open(const Options *o, int64_t synthetic, JobFiles *files)
         TRY(dataset_open(path, SPLIT_TRAIN, &files->train));
         TRY(dataset_open(path, SPLIT_TEST, &files->test));
         const DatasetInfo *train = dataset_info(files->train), *test = dataset_info(files->test);
-        if (train->classes != test->classes || train->c != test->c)
-            return FAIL(ERR_FORMAT, "training data has %d classes and %d channels, test data %d and %d", train->classes,
-                        train->c, test->classes, test->c);
+        if (train->classes != test->classes)
+            return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path,
+                        train->classes, test->classes);
+        if (train->h != test->h || train->w != test->w || train->c != test->c)
+            return FAIL(ERR_FORMAT,
+                        "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with "
+                        "%d; both must have the same size",
+                        path, train->w, train->h, train->c, test->w, test->h, test->c);
         if (o->classes > 0 && o->classes < train->classes)
-            return FAIL(ERR_ARG, "--classes %lld, but %s has %d", (long long)o->classes, train->name, train->classes);
+            return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
+                        (long long)o->classes, train->name, train->classes, train->classes);
+        job->data_path = path;
         if (o->classes <= 0) options->classes = train->classes;
     }
     job->train = files->train;
@@ -204,16 +212,22 @@ static Status data_open(const Options *o, int64_t synthetic, JobFiles *files)
 
 /* ---- towers */
 
+static Status not_divisible(int64_t batch, int towers)
+{
+    char smaller[48] = "";
+    if (batch > towers) snprintf(smaller, sizeof smaller, "%lld or ", (long long)(batch / towers * towers));
+    return FAIL(ERR_ARG,
+                "--global-batch-size %lld is not divisible by %d towers; use %s%lld, or --tower-batch for unequal "
+                "shares",
+                (long long)batch, towers, smaller, (long long)((batch / towers + 1) * towers));
+}
+
 static Status shares_fill(const Options *o, int towers, Shares *shares)
 {
     shares->towers = towers;
     if (o->tower_batch.count && o->tower_batch.count != towers)
         return FAIL(ERR_ARG, "--tower-batch lists %d shares for %d towers", o->tower_batch.count, towers);
-    if (o->global_batch_size > 0 && o->global_batch_size % towers)
-        return FAIL(ERR_ARG,
-                    "--global-batch-size %lld is not divisible by %d towers; %lld and %lld are (or give --tower-batch)",
-                    (long long)o->global_batch_size, towers, (long long)(o->global_batch_size / towers * towers),
-                    (long long)((o->global_batch_size / towers + 1) * towers));
+    if (o->global_batch_size > 0 && o->global_batch_size % towers) return not_divisible(o->global_batch_size, towers);
     for (int t = 0; t < towers; t++)
         shares->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
                                      : o->global_batch_size > 0    ? o->global_batch_size / towers
@@ -282,8 +296,37 @@ static Status reduce_fill(const Options *o, TrainJob *job)
 
 /* ---- the learning rate */
 
-static Status schedule_fill(const Options *o, Schedule *schedule)
+static bool is_given(const Options *o, OptionId id)
 {
+    return o->origin[id] > ORIGIN_RECIPE;
+}
+
+/* Rates that contradict each other are refused; a recipe's warm-up that a short run cuts off is only warned of. */
+static Status rates_check(const Options *o, JobFiles *files)
+{
+    bool ends_at_min = o->sched != SCHEDULE_CONSTANT && o->sched != SCHEDULE_PIECEWISE;
+    if (ends_at_min && o->min_lr > o->lr)
+        return FAIL(ERR_ARG, "--min-lr %g is above --lr %g, but the learning rate falls from --lr to --min-lr",
+                    o->min_lr, o->lr);
+    if (o->warmup_epochs > 0 && o->warmup_lr > o->lr)
+        return FAIL(ERR_ARG, "--warmup-lr %g is above --lr %g, but the warm-up rises from --warmup-lr to --lr",
+                    o->warmup_lr, o->lr);
+    if (o->verb != VERB_TRAIN || o->epochs == 0 || o->warmup_epochs == 0 || o->warmup_epochs < (double)o->epochs)
+        return OK;
+    if (is_given(o, OPTION_ID_warmup_epochs))
+        return FAIL(ERR_ARG,
+                    "--warmup-epochs %g does not end before --epochs %lld, so the learning rate never reaches --lr; "
+                    "use a shorter warm-up or more epochs",
+                    o->warmup_epochs, (long long)o->epochs);
+    snprintf(files->warmup, sizeof files->warmup,
+             "warning: the warm-up of %g epochs does not end within --epochs %lld: the learning rate never reaches %g",
+             o->warmup_epochs, (long long)o->epochs, o->lr);
+    return OK;
+}
+
+static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedule)
+{
+    TRY(rates_check(o, files));
     *schedule = (Schedule){
         .kind = o->sched,
         .lr = o->lr,
@@ -304,12 +347,15 @@ static Status schedule_fill(const Options *o, Schedule *schedule)
 static Status sizes_check(const TrainJob *job)
 {
     int64_t count = dataset_info(job->train)->count, global = shares_global(&job->shares);
-    if (count < global)
-        return FAIL(
-            ERR_ARG,
-            "the global batch of %lld is larger than the training set of %lld samples; use --batch-size %lld or less",
-            (long long)global, (long long)count, (long long)(count / job->shares.towers));
-    return OK;
+    int64_t most = count / job->shares.towers;
+    if (count >= global) return OK;
+    if (most == 0)
+        return FAIL(ERR_ARG, "%d towers cannot share a training set of %lld samples; use --towers %lld or less",
+                    job->shares.towers, (long long)count, (long long)count);
+    return FAIL(ERR_ARG,
+                "the global batch of %lld is larger than the training set of %lld samples; use --batch-size %lld or "
+                "less (for each of %d towers)",
+                (long long)global, (long long)count, (long long)most, job->shares.towers);
 }
 
 /* Batch norm over all towers sums in the middle of a layer: every tower must be there at the same time. */
@@ -398,7 +444,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     TRY(data_open(o, synthetic, files));
     TRY(towers_fill(o, files));
     TRY(reduce_fill(o, job));
-    TRY(schedule_fill(o, &job->schedule));
+    TRY(schedule_fill(o, files, &job->schedule));
     TRY(start_fill(o, files));
     training_fill(o, job);
     machine_fill(o, job);

@@ -18,6 +18,7 @@ typedef struct JobFiles {
     bool nothing_to_resume; /* --resume auto found no run of this model */
     char threads[256];      /* one line when --threads are more than the cores, or "" */
     char batch[160];        /* one line when --batch-size max found one, or "" */
+    char warmup[160];       /* one line when the run ends before its warm-up does, or "" */
     char why_cpu[512];      /* one line when --device auto fell back to the CPU, or "" */
 } JobFiles;
 

@@ -121,8 +121,10 @@ static Status refuse_verb(Verb verb, OptionId id, const char *typed)
 {
     char owners[VERBS_BYTES];
     list_verbs(id, owners, sizeof owners);
-    if (verb == VERB_NONE) return FAIL(ERR_ARG, "--%s comes after the command, one of: %s", typed, owners);
-    return FAIL(ERR_ARG, "--%s is not an option of 'towers %s', but of: %s", typed, verb_info(verb)->name, owners);
+    if (!*owners) return FAIL(ERR_ARG, "--%s cannot follow a command; use: towers --%s", typed, typed);
+    if (verb == VERB_NONE) return FAIL(ERR_ARG, "--%s must follow a command that has this option: %s", typed, owners);
+    return FAIL(ERR_ARG, "--%s is not an option of 'towers %s'; the commands that have it: %s", typed,
+                verb_info(verb)->name, owners);
 }
 
 /* The value of an option that needs one: what is attached, or the next argument unless that looks like an option. */
@@ -221,13 +223,16 @@ static Status scan_verb(Scan *scan)
 
 /* ---- the environment */
 
-/* A variable that nearly has an option's name: silence would train with other settings than the user believes. */
+/* A variable whose name is almost that of an option is refused: ignoring it would train with other settings than the
+ * user believes. */
 static Status check_stray(const char *variable, const char *name)
 {
-    for (OptionId id = 0; strlen(name) >= 5 && id < OPTION_ID_COUNT; id++) {
-        if (option_info(id)->verbs & OPTION_ONLY_TYPED || edit_distance(name, option_info(id)->flag, 2) > 2) continue;
-        return FAIL(ERR_ARG, "%s in the environment names no option; did you mean the one of --%s? Unset or rename it",
-                    variable, option_info(id)->flag);
+    int limit = strlen(name) >= 5 ? 2 : 1;
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        const char *flag = option_info(id)->flag;
+        if (option_info(id)->verbs & OPTION_ONLY_TYPED || edit_distance(name, flag, limit) > limit) continue;
+        return FAIL(ERR_ARG, "the environment variable %s names no option; did you mean --%s? Rename or unset it",
+                    variable, flag);
     }
     return OK;
 }

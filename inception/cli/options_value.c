@@ -1,6 +1,7 @@
 /* One option's value: from text, with its range or choices in the complaint, and back to text. */
 #include "inception/cli/options_internal.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,11 +19,8 @@ static bool takes_max(const OptionInfo *info)
 
 static void int_range(const OptionInfo *info, char *text, size_t bytes)
 {
-    if (info->most == INT64_MAX)
-        snprintf(text, bytes, "at least %lld", (long long)info->least);
-    else
-        snprintf(text, bytes, "%lld to %lld%s", (long long)info->least, (long long)info->most,
-                 takes_max(info) ? ", or max" : "");
+    snprintf(text, bytes, "%lld to %lld%s", (long long)info->least, (long long)info->most,
+             takes_max(info) ? ", or max" : "");
 }
 
 static Status read_int(const OptionInfo *info, const char *text, const char *label, int64_t *value)
@@ -53,27 +51,55 @@ static Status read_real(const OptionInfo *info, const char *text, const char *la
     return OK;
 }
 
-static int choice_count(const OptionInfo *info)
+/* Whatever the case: PyTorch writes SGD and AdamW. */
+static bool same_choice(const char *typed, const char *name)
 {
+    for (; *typed && *name; typed++, name++)
+        if ((*typed == '_' ? '-' : tolower((unsigned char)*typed)) != *name) return false;
+    return *typed == *name;
+}
+
+/* Other spellings: flag, what may be typed, the choice that it means. */
+static const char *const choice_aliases[][3] = {
+#define CHOICE_ALIAS(flag, alias, name) {flag, alias, name},
+#include "inception/cli/options.def"
+};
+enum { CHOICE_ALIASES = sizeof choice_aliases / sizeof *choice_aliases, CHOICES_MAX = 16 };
+
+/* The choice that another spelling stands for, or what was typed. */
+static const char *choice_unalias(const char *flag, const char *typed)
+{
+    for (int k = 0; k < CHOICE_ALIASES; k++)
+        if (!strcmp(choice_aliases[k][0], flag) && same_choice(typed, choice_aliases[k][1]))
+            return choice_aliases[k][2];
+    return typed;
+}
+
+/* The choice or alias whose name is nearest; NULL if none is near. */
+static const char *nearest_choice(const OptionInfo *info, const char *typed)
+{
+    const char *names[CHOICES_MAX + CHOICE_ALIASES];
     int count = 0;
-    while (info->choices[count]) count++;
-    return count;
+    for (; info->choices[count] && count < CHOICES_MAX; count++) names[count] = info->choices[count];
+    for (int k = 0; k < CHOICE_ALIASES; k++)
+        if (!strcmp(choice_aliases[k][0], info->flag)) names[count++] = choice_aliases[k][1];
+    return nearest_name(typed, names, count);
 }
 
 static Status read_choice(const OptionInfo *info, const char *text, const char *label, int *value)
 {
     char names[LABEL_BYTES];
     size_t used = 0;
-    int count = choice_count(info);
-    for (int k = 0; k < count; k++) {
-        if (same_name(text, info->choices[k], strlen(info->choices[k]))) {
+    const char *wanted = choice_unalias(info->flag, text);
+    for (int k = 0; info->choices[k]; k++) {
+        if (same_choice(wanted, info->choices[k])) {
             *value = k;
             return OK;
         }
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", k ? ", " : "", info->choices[k]);
     }
-    const char *near = nearest_name(text, info->choices, count);
-    return FAIL(ERR_ARG, "%s: there is no '%s'%s%s%s (one of %s)", label, text, near ? "; did you mean " : "",
+    const char *near = nearest_choice(info, text);
+    return FAIL(ERR_ARG, "%s: unknown choice '%s'%s%s%s; choose one of %s", label, text, near ? "; did you mean " : "",
                 near ? near : "", near ? "?" : "", names);
 }
 

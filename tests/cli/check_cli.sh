@@ -39,7 +39,7 @@ model=fashion_cnn
 refused "did you mean --batch-size?" train $model --batchsize 3
 refused "did you mean --batch-size?" train $model --batch_sise=3
 refused "is not an option" train $model --frobnicate
-refused "but of: bench" train $model --batches 3
+refused "the commands that have it: bench" train $model --batches 3
 refused "needs a value" train $model --batch-size
 refused "needs a value" train $model --lr --epochs 1
 refused "is not a number" train $model --lr 1e
@@ -54,6 +54,7 @@ refused "exclude each other" train $model --batch-size 8 --global-batch-size 16
 refused "has more than 3000 bytes" train $model --output-dir "$(printf 'y/%.0s' {1..2000})"
 refused "one argument too many" train $model other
 refused "did you mean 'train'?" trian $model
+TOWERS_LRR=3 refused "did you mean --lr?" train $model
 refused "did you mean fashion_cnn?" train fashion_cn
 refused "did you mean inception_v3?" info inceptionv3
 TOWERS_LR=1e refused "TOWERS_LR: '1e'" train $model
@@ -62,8 +63,31 @@ TOWERS_BATCH_SIE=8 refused "--batch-size" train $model
 # what cannot fit into memory is refused at once
 if "$towers" info $model --device cpu >"$work/out" 2>&1; then
     refused_with 5 "GiB are free; try a smaller batch" bench inception_v3 --device cpu -b 65536 --towers 256
-    refused_with 5 "GiB of memory wanted" train inception_v3 --device cpu --img-size 4096 --dataset synthetic
-    refused_with 5 "GiB of memory wanted" train inception_v3 --device cpu -b 4096 --dataset synthetic --dry-run
+    refused_with 5 "GiB of memory, but only" train inception_v3 --device cpu --img-size 4096 --dataset synthetic
+    refused_with 5 "GiB of memory, but only" train inception_v3 --device cpu -b 4096 --dataset synthetic --dry-run
+fi
+
+# settings that contradict each other, and advice that can be followed
+if "$towers" info $model --device cpu >"$work/out" 2>&1; then
+    set -- train $model --device cpu --dataset synthetic
+    refused "--warmup-epochs 20 does not end before --epochs 10" "$@" --warmup-epochs 20 --epochs 10
+    refused "--min-lr 0.1 is above --lr 0.01" "$@" --sched cosine --lr 0.01 --min-lr 0.1
+    refused "--warmup-lr 0.5 is above --lr 0.1" "$@" --lr 0.1 --warmup-epochs 1 --warmup-lr 0.5
+    refused "is not divisible by 2 towers; use 2," "$@" --towers 2 --global-batch-size 1
+    refused "is not divisible by 2 towers; use 8 or 10," "$@" --towers 2 --global-batch-size 9
+    refused "use --batch-size 2048 or less (for each of 2 towers)" "$@" --towers 2 -b 2049
+    # 60 samples of 28 x 28 to train on, tests of 7 x 5
+    idx() { printf '\0\0\010'"\\$1"; shift; for word; do printf '\0\0\0'"\\$(printf %03o "$word")"; done; }
+    mkdir "$work/files/odd"
+    { idx 003 60 28 28; head -c $((60 * 784)) /dev/zero; } >"$work/files/odd/train-images-idx3-ubyte"
+    { idx 001 60; head -c 60 /dev/zero; } >"$work/files/odd/train-labels-idx1-ubyte"
+    { idx 003 20 5 7; head -c $((20 * 35)) /dev/zero; } >"$work/files/odd/t10k-images-idx3-ubyte"
+    { idx 001 20; head -c 20 /dev/zero; } >"$work/files/odd/t10k-labels-idx1-ubyte"
+    refused_with 3 "the training images are 28 x 28 with 1 channel(s), but the test images are 7 x 5 with 1" \
+        train $model --device cpu --data-path "$work/files/odd"
+    { idx 003 20 28 28; head -c $((20 * 784)) /dev/zero; } >"$work/files/odd/t10k-images-idx3-ubyte"
+    refused "61 towers cannot share a training set of 60 samples; use --towers 60 or less" \
+        train $model --device cpu --data-path "$work/files/odd" --towers 61 -b 1
 fi
 
 # configured PLACE TEXT YAML: the file is refused at PLACE (line:column), because of TEXT

@@ -106,6 +106,16 @@ static void test_all_processes_count(void **state)
     assert_non_null(strstr(status_message(), "--batch-size max"));
 }
 
+/* Less than a GiB is not "0.0 GiB". */
+static void test_small_amounts_are_in_mib(void **state)
+{
+    (void)state;
+    TrainJob job = job_of(1, 256);
+    assert_int_equal(checked(&job, (size_t)12 * MIB), ERR_MEMORY);
+    assert_non_null(strstr(status_message(), "but only 12 MiB of"));
+    assert_null(strstr(status_message(), "0.0 GiB"));
+}
+
 static void test_an_evaluation_that_is_too_large_is_told(void **state)
 {
     (void)state;
@@ -113,7 +123,7 @@ static void test_an_evaluation_that_is_too_large_is_told(void **state)
     job.test = test;
     job.eval_batch = 20000;
     assert_int_equal(checked(&job, (size_t)256 * MIB), ERR_MEMORY);
-    assert_non_null(strstr(status_message(), "evaluations in batches of 20000"));
+    assert_non_null(strstr(status_message(), "evaluation in batches of 20000"));
     job.eval_batch = 4;
     assert_int_equal(checked(&job, (size_t)256 * MIB), OK);
 }
@@ -132,6 +142,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_never_refuses_what_fits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_all_processes_count, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_small_amounts_are_in_mib, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_an_evaluation_that_is_too_large_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_who_must_not_be_asked_is_not, set_up, tear_down),
     };

@@ -100,6 +100,19 @@ static void last_flag_counts(void **state)
     options_close(&line.options);
 }
 
+/* Choices whatever their case, and under the names that other programs use. */
+static void reads_other_spellings_of_choices(void **state)
+{
+    (void)state;
+    Line line;
+    check_parse(&line, "train m --opt SGD --device GPU --amp-dtype bfloat16 --bn-stats Pooled", NULL);
+    assert_int_equal(line.options.opt, OPT_SGD);
+    assert_int_equal(line.options.device, DEVICE_CUDA);
+    assert_int_equal(line.options.amp_dtype, AMP_BF16);
+    assert_int_equal(line.options.bn_stats, BN_STATS_POOLED);
+    options_close(&line.options);
+}
+
 static const char *const refusals[][2] = {
     {"train m --batchsize 3", "did you mean --batch-size?"},
     {"train m --batch 3", "did you mean --batch-size?"},
@@ -108,7 +121,8 @@ static const char *const refusals[][2] = {
     {"train m --no-auxx", "did you mean --no-aux?"},
     {"train m --frobnicate", "--frobnicate is not an option of 'towers train'"},
     {"train m --no-lr", "--no-lr is not an option"},
-    {"train m --batches 3", "but of: bench"},
+    {"train m --batches 3", "the commands that have it: bench"},
+    {"train m --version", "--version cannot follow a command; use: towers --version"},
     {"train m --batch-size", "needs a value"},
     {"train m --lr --epochs 3", "--lr needs a value"},
     {"train m --lr -inf", "needs a value"},
@@ -131,12 +145,14 @@ static const char *const refusals[][2] = {
     {"train m --batch-size 32x", "not a whole number"},
     {"train m --batch-size 99999999999999999999", "out of range"},
     {"train m --seed 18446744073709551615", "out of range"},
+    {"train m --seed 9223372036854775808", "out of range (0 to 9223372036854775807)"},
     {"train m --gpus 0,,1", "not a whole number"},
     {"train m --gpus 0,", "not a whole number"},
     {"train m --gpus 0;1", "not a whole number"},
     {"train m --gpus 0000000000000000000000000000000000000001", "not a list"},
     {"train m --opt adm", "did you mean adam?"},
     {"train m --opt frob", "one of sgd, momentum"},
+    {"train m --device gpus", "did you mean gpu?"},
     {"train m --amp=maybe", "neither true nor false"},
     {"train m -b 1 --global-batch-size 2", "exclude each other"},
     {"train m --tower-batch 1,2 --batch-size 2", "exclude each other"},
@@ -146,7 +162,7 @@ static const char *const refusals[][2] = {
     {"doctor x", "one argument too many"},
     {"trian m", "did you mean 'train'?"},
     {"frobnicate", "there is no command 'frobnicate'"},
-    {"--towers 2 train", "comes after the command"},
+    {"--towers 2 train", "must follow a command"},
     {"train m --config /nowhere/a.yaml", "/nowhere/a.yaml"},
     {"train m --config /", "not a regular file"},
 };
@@ -178,6 +194,7 @@ static void reads_the_environment(void **state)
     check_refused("train m", (char *const[]){"TOWERS_LR=1e", NULL}, "TOWERS_LR: '1e'");
     check_refused("train m --lr 1", (char *const[]){"TOWERS_LR=1e", NULL}, "TOWERS_LR: '1e'");
     check_refused("train m", (char *const[]){"TOWERS_BATCH_SIE=3", NULL}, "--batch-size");
+    check_refused("train m", (char *const[]){"TOWERS_LRR=3", NULL}, "did you mean --lr?");
     check_parse(&line, "train --help", (char *const[]){"TOWERS_LR=1e", NULL}); /* help comes whatever is wrong */
     assert_true(line.options.help);
     options_close(&line.options);
@@ -425,6 +442,7 @@ int main(void)
         cmocka_unit_test(reads_every_spelling),
         cmocka_unit_test(ends_options_at_two_dashes),
         cmocka_unit_test(last_flag_counts),
+        cmocka_unit_test(reads_other_spellings_of_choices),
         cmocka_unit_test(refuses_with_advice),
         cmocka_unit_test(reads_the_environment),
         cmocka_unit_test(higher_origin_wins_in_any_order),

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+enum { SIZE_TEXT = 32 };
+
 /* Of one process, in bytes. */
 typedef struct Needs {
     size_t arenas, training, evaluation; /* all arenas; SCRATCH of each kind of program */
@@ -97,21 +99,30 @@ static bool memory_is_shared(void)
     return getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY;
 }
 
+/* "3.2 GiB", "310 MiB". */
+static const char *size_text(size_t bytes, char text[SIZE_TEXT])
+{
+    if (bytes >= (size_t)1 << 30)
+        snprintf(text, SIZE_TEXT, "%.1f GiB", (double)bytes / (1 << 30));
+    else
+        snprintf(text, SIZE_TEXT, "%.0f MiB", (double)bytes / (1 << 20));
+    return text;
+}
+
 static Status refuse(const TrainJob *job, const Sum *sum, size_t wanted, size_t free_bytes, size_t total)
 {
-    const double gib = 1 << 30;
-    char processes[64] = "", advice[160];
+    char processes[96] = "", advice[160], needed[SIZE_TEXT], available[SIZE_TEXT], all[SIZE_TEXT];
     if (job->processes > 1)
-        snprintf(processes, sizeof processes, " (%d processes, %.1f GiB the largest)", job->processes,
-                 (double)sum->largest / gib);
+        snprintf(processes, sizeof processes, " (%d processes; the largest needs %s)", job->processes,
+                 size_text(sum->largest, needed));
     if (sum->of_largest.evaluation > sum->of_largest.training)
-        snprintf(advice, sizeof advice, "most of it for evaluations in batches of %d: try --eval-batch-size 1",
+        snprintf(advice, sizeof advice, "evaluation in batches of %d needs most of it: try --eval-batch-size 1",
                  job->eval_batch);
     else
         snprintf(advice, sizeof advice, "try a smaller batch (train, bench: --batch-size max), smaller images%s",
                  job->processes > 1 ? ", fewer --processes" : "");
-    return FAIL(ERR_MEMORY, "at least %.1f GiB of memory wanted%s, %.1f of %.1f GiB are free; %s", (double)wanted / gib,
-                processes, (double)free_bytes / gib, (double)total / gib, advice);
+    return FAIL(ERR_MEMORY, "the run needs at least %s of memory%s, but only %s of %s are free; %s",
+                size_text(wanted, needed), processes, size_text(free_bytes, available), size_text(total, all), advice);
 }
 
 Status memory_check(const TrainJob *job)

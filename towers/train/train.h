@@ -20,6 +20,7 @@ typedef struct TrainJob {
     /* what is learnt */
     ProgramConfig program;       /* of training; evaluation differs in `training` alone */
     const Dataset *train, *test; /* borrowed, opened before the fork; test may be NULL */
+    const char *data_path;       /* the folder they were read from; NULL for synthetic data */
 
     /* towers */
     const Backend *backend;
