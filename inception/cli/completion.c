@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "inception/cli/help.h"
-#include "inception/models.h"
+#include "inception/models/models.h"
 
 static bool takes_file(const OptionInfo *info)
 {

@@ -1,8 +1,8 @@
 /* Tables about models and runs; see info.h. */
 #include "inception/cli/info.h"
 
-#include "inception/models.h"
-#include "inception/recipe.h"
+#include "inception/cli/recipe.h"
+#include "inception/models/models.h"
 #include "nccl_sync/bucket.h"
 #include "towers/train/ledger.h"
 #include "towers/train/memory_plan.h"

@@ -2,9 +2,9 @@
 #include "inception/cli/job.h"
 
 #include "inception/cli/cores.h"
+#include "inception/cli/recipe.h"
 #include "inception/cli/uses.h"
-#include "inception/models.h"
-#include "inception/recipe.h"
+#include "inception/models/models.h"
 #include "towers/guard/batch_max.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "inception/cli/replay.h"
 
 #include "inception/cli/cores.h"
-#include "inception/models.h"
+#include "inception/models/models.h"
 #include "towers/guard/capsule.h"
 #include "towers/guard/fault.h"
 #include "towers/store/json.h"

@@ -2,7 +2,7 @@
 #include "inception/cli/run_argument.h"
 
 #include "inception/cli/config.h"
-#include "inception/models.h"
+#include "inception/models/models.h"
 #include "towers/store/files.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
  * programs.
  *
  *   bench_ledger MODEL BATCH TOWERS BLOCKS     prints a row of docs/performance.md */
-#include "inception/models.h"
+#include "inception/models/models.h"
 #include "towers/record/statistics.h"
 #include "towers/train/train.h"
 

@@ -14,7 +14,7 @@
 
 #ifdef TOWERS_HAVE_CUDA
 
-#include "inception/models.h"
+#include "inception/models/models.h"
 #include "kernels/cuda/conv/conv_joined.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/gpu_descriptions.h"

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "inception/models.h"
+#include "inception/models/models.h"
 #include "towers/train/replica.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "inception/models.h"
+#include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
 #include "towers/train/memory_plan.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "inception/models.h"
+#include "inception/models/models.h"
 #include "towers/train/program.h"
 
 typedef struct Form {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "inception/models.h"
+#include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/tower_run.h"
 

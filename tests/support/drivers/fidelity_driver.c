@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inception/models.h"
+#include "inception/models/models.h"
 #include "tests/support/arguments.h"
 #include "towers/store/weights.h"
 #include "towers/train/replica.h"

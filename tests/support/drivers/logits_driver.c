@@ -1,6 +1,6 @@
 /* The logits of our own evaluation, for other programs to compare with: logits_driver MODEL SIDE CLASSES VARIANT
  * WEIGHTS N OUT writes OUT.pixels (u8 NHWC, made up) and OUT.logits (f32). */
-#include "inception/models.h"
+#include "inception/models/models.h"
 #include "towers/store/pretrained.h"
 #include "towers/train/replica.h"
 

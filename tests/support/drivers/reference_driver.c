@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inception/models.h"
+#include "inception/models/models.h"
 #include "tests/support/arguments.h"
 #include "tests/support/interpret.h"
 #include "towers/store/safetensors.h"

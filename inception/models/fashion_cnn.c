@@ -1,7 +1,7 @@
 /* The network of TensorFlow's "Custom training with tf.distribute.Strategy" tutorial: 121,930 parameters at 10 classes.
  * conv 3x3x32 valid, ReLU, max pool 2 - conv 3x3x64 valid, ReLU, max pool 2 - flatten - dense 64, ReLU - dense classes.
  * Keras' defaults: Glorot uniform weights, zero biases. Pixels in [0, 1]. */
-#include "inception/models.h"
+#include "inception/models/models.h"
 
 // clang-format off
 static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)

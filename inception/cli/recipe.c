@@ -1,5 +1,5 @@
 /* Finding and applying a recipe; see recipe.h. The texts are in a generated file (cmake/embed_texts.cmake). */
-#include "inception/recipe.h"
+#include "inception/cli/recipe.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * network: the stem of Inception v3, then 10, 20 and 10 residual blocks. Names follow timm's checkpoint. conv =
  * convolution without bias, batch norm (eps 1e-3), ReLU. Average pools leave padding out of the divisor. Beside each
  * stage stands its output, channels and side, for images of 299x299. */
-#include "inception/models.h"
+#include "inception/models/models.h"
 
 // clang-format off
 

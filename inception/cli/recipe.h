@@ -1,7 +1,7 @@
 /* Recipes: published settings as YAML files, inside the binary. A recipe is applied over the model's defaults and under
  * everything that the user says. */
-#ifndef TOWERS_INCEPTION_RECIPE_H
-#define TOWERS_INCEPTION_RECIPE_H
+#ifndef TOWERS_INCEPTION_CLI_RECIPE_H
+#define TOWERS_INCEPTION_CLI_RECIPE_H
 
 #include "inception/cli/options.h"
 

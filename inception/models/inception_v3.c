@@ -4,7 +4,7 @@
  *
  * The variant tf2016 is the network of the trainer that came with the paper: batch norm without gamma, padding left out
  * of the divisor of average pools, one more class (the background). Starting values are that trainer's in both. */
-#include "inception/models.h"
+#include "inception/models/models.h"
 
 static const Init conv_init = {INIT_TRUNCATED_NORMAL, 0.1f}, fc_init = {INIT_TRUNCATED_NORMAL, 0.01f};
 static const Init aux_conv_init = {INIT_TRUNCATED_NORMAL, 0.01f}, aux_fc_init = {INIT_TRUNCATED_NORMAL, 0.001f};

@@ -2,7 +2,7 @@
  * A stem that halves once, a 14x14 block after Figure 5 (5x5 as two 3x3), a reduction after Figure 10, two 7x7 blocks,
  * global pooling. conv = convolution without bias, batch norm, ReLU; every branch is its own statement, so that the op
  * list does not depend on the compiler's order of evaluation. */
-#include "inception/models.h"
+#include "inception/models/models.h"
 
 typedef struct Widths {
     int one, three_in, three, double_in, dbl, pool; /* channels of the four branches */

@@ -1,6 +1,6 @@
 /* The models this program knows: one row each, one file each. */
-#ifndef TOWERS_INCEPTION_MODELS_H
-#define TOWERS_INCEPTION_MODELS_H
+#ifndef TOWERS_INCEPTION_MODELS_MODELS_H
+#define TOWERS_INCEPTION_MODELS_MODELS_H
 
 #include "towers/graph/model.h"
 

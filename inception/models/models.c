@@ -1,5 +1,5 @@
 /* The table of models; see models.h. */
-#include "inception/models.h"
+#include "inception/models/models.h"
 
 #include "inception/cli/options.h"
 

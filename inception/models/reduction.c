@@ -1,5 +1,5 @@
 /* What Inception v4 and Inception-ResNet-v2 share (arXiv:1602.07261). Names follow timm's checkpoints. */
-#include "inception/models.h"
+#include "inception/models/models.h"
 
 // clang-format off
 

@@ -2,7 +2,7 @@
  * arXiv:1602.07261, Figures 3 to 9. Names follow timm's checkpoint, which counts the stages. conv = convolution without
  * bias, batch norm (eps 1e-3), ReLU. Average pools leave padding out of the divisor. Beside each stage stands its
  * output, channels and side, for images of 299x299. */
-#include "inception/models.h"
+#include "inception/models/models.h"
 
 // clang-format off
 

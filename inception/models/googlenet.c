@@ -2,7 +2,7 @@
  * Figures 2 and 3, with batch norm, as torchvision has it and under its names: pools round up, the "5x5" branch is a
  * 3x3, and the side heads average to 4x4 whatever the size of the image. conv = convolution without bias, batch norm
  * (eps 1e-3), ReLU. Beside each stage stands its output, channels and side, for images of 224x224. */
-#include "inception/models.h"
+#include "inception/models/models.h"
 
 static const Init init = {INIT_TRUNCATED_NORMAL, 0.01f};
 static const float aux_dropout = 0.7f;

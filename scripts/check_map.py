@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""The map of the house as a test: which room may know which, and that no circle exists.
+
+usage: scripts/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
+
+1. Includes go down the floors only: inception -> towers -> nccl_sync -> kernels.
+2. Libraries of a device are included by its backend alone, and a backend's inner headers by that backend alone.
+3. Rooms (folders) form no circle of includes; with a build folder, none of calls either: a call is an undefined symbol of
+   one object file that another one defines (nm).
+4. Inside towers/train and towers/guard, files form no circle of includes or calls. X.c and X.h are one file.
+
+Every circle is printed as the chain that closes it. Exit status 0: none; 1: at least one; 2: usage.
+"""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+FLOORS = ["kernels", "nccl_sync", "towers", "inception"]
+SMALL_ROOMS = ["towers/train", "towers/guard"]  # checked file by file
+SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
+LIBRARY = re.compile(r"^(dnnl|oneapi/dnnl|cuda|cudnn|cublas|nccl)")
+
+
+def sources(root):
+    for floor in FLOORS:
+        for folder, _, names in os.walk(os.path.join(root, floor)):
+            for name in sorted(names):
+                if name.endswith(SOURCES):
+                    yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def room(path):
+    return os.path.dirname(path)
+
+
+def file_of(path):
+    return os.path.splitext(path)[0]
+
+
+def floor(path):
+    return path.split("/")[0]
+
+
+def includes(root):
+    """[(path, kind, name)] of all include lines; kind is < or the quotation mark."""
+    found = []
+    for path in sources(root):
+        with open(os.path.join(root, path), encoding="utf-8") as text:
+            found += [(path, kind, name) for kind, name in INCLUDE.findall(text.read())]
+    return found
+
+
+def calls(build):
+    """[(path, path)] of sources whose object files refer to each other."""
+    defined, wanted = {}, []
+    for folder, _, names in os.walk(build):
+        match = re.search(r"CMakeFiles/towers(?:_lib|_cpu|_cuda)?\.dir(?:/(.*))?$", folder)
+        for name in names if match else ():
+            if not name.endswith(".c.o"):
+                continue
+            path = os.path.normpath(os.path.join(match.group(1) or "", name[:-2]))
+            lines = subprocess.run(["nm", "-g", os.path.join(folder, name)], check=True, capture_output=True, text=True).stdout
+            for line in lines.splitlines():
+                kind, symbol = line.split()[-2:]
+                if kind == "U":
+                    wanted.append((path, symbol))
+                else:
+                    defined[symbol] = path
+    return [(path, defined[symbol]) for path, symbol in wanted if symbol in defined and path != defined[symbol]]
+
+
+def circles(edges):
+    """One chain for each strongly connected group of more than one node: shortest way round from its first node."""
+    graph = collections.defaultdict(set)
+    for a, b in edges:
+        if a != b:
+            graph[a].add(b)
+    chains, done = [], set()
+    for start in sorted(graph):
+        if start in done:
+            continue
+        before, queue = {start: None}, collections.deque([start])
+        while queue:  # breadth first, back to where it began
+            node = queue.popleft()
+            if start in graph[node]:
+                chain = [start]
+                while node is not None:
+                    chain.append(node)
+                    node = before[node]
+                chains.append(chain[::-1])
+                done.update(chain)
+                break
+            for after in sorted(graph[node]):
+                if after not in before:
+                    before[after] = node
+                    queue.append(after)
+    return chains
+
+
+def main():
+    if len(sys.argv) > 3:
+        print(__doc__.splitlines()[2], file=sys.stderr)
+        return 2
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    bad = 0
+    edges = []
+    for path, kind, name in includes(root):
+        backend = next((b for b in ("kernels/cpu/", "kernels/cuda/") if path.startswith(b)), None)
+        if kind == "<":
+            if LIBRARY.match(name) and not backend and not path.startswith("nccl_sync/comm_nccl"):
+                print(f"{path} includes <{name}>: device libraries belong to kernels/cpu, kernels/cuda and comm_nccl")
+                bad += 1
+            continue
+        if floor(name) not in FLOORS:
+            continue
+        edges.append((path, name))
+        if FLOORS.index(floor(name)) > FLOORS.index(floor(path)):
+            print(f"{path} includes {name}: {floor(path)} lies below {floor(name)}")
+            bad += 1
+        inner = next((b for b in ("kernels/cpu/", "kernels/cuda/") if name.startswith(b)), None)
+        if inner and inner != backend:
+            print(f"{path} includes {name}: inner headers of {inner[:-1]} are its own")
+            bad += 1
+    kinds = [("includes", edges)]
+    if len(sys.argv) > 2:
+        kinds.append(("calls", calls(sys.argv[2])))
+        if not kinds[1][1]:
+            print(f"{sys.argv[2]} holds no object files of towers", file=sys.stderr)
+            return 2
+    count = 0
+    for what, pairs in kinds:
+        found = circles([(room(a), room(b)) for a, b in pairs])
+        for small in SMALL_ROOMS:
+            found += circles([(file_of(a), file_of(b)) for a, b in pairs if room(a) == room(b) == small])
+        for chain in found:
+            print(f"circle of {what}: " + " -> ".join(chain))
+            for a, b in zip(chain, chain[1:]):
+                place = next((x, y) for x, y in pairs if (room(x), room(y)) == (a, b) or (file_of(x), file_of(y)) == (a, b))
+                print(f"    {place[0]} -> {place[1]}")
+        count += len(found)
+    print(f"{count} circles")
+    return 1 if bad or count else 0
+
+
+sys.exit(main())
