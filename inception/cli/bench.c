@@ -3,8 +3,8 @@
 #include "inception/cli/bench.h"
 
 #include "inception/cli/profile.h"
+#include "towers/files/json.h"
 #include "towers/record/statistics.h"
-#include "towers/store/json.h"
 
 #include <errno.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 #define TOWERS_INCEPTION_CLI_JOB_H
 
 #include "inception/cli/options.h"
-#include "towers/store/files.h"
+#include "towers/files/files.h"
 #include "towers/train/train.h"
 
 typedef struct JobFiles {

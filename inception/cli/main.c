@@ -12,10 +12,10 @@
 #include "inception/cli/scaling.h"
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
+#include "towers/files/json.h"
 #include "towers/guard/fault.h"
 #include "towers/guard/memory_check.h"
 #include "towers/store/checkpoint.h"
-#include "towers/store/json.h"
 #include "towers/store/pretrained.h"
 
 #include <fcntl.h>

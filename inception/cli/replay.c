@@ -4,9 +4,9 @@
 
 #include "inception/cli/cores.h"
 #include "inception/models/models.h"
+#include "towers/files/json.h"
 #include "towers/guard/capsule.h"
 #include "towers/guard/fault.h"
-#include "towers/store/json.h"
 
 #include <errno.h>
 #include <math.h>

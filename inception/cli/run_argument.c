@@ -3,7 +3,7 @@
 
 #include "inception/cli/config.h"
 #include "inception/models/models.h"
-#include "towers/store/files.h"
+#include "towers/files/files.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -4,7 +4,7 @@
 #include "inception/report/norm_drift.h"
 #include "inception/report/run_difference.h"
 #include "inception/report/waiting.h"
-#include "towers/store/json.h"
+#include "towers/files/json.h"
 
 #include <math.h>
 

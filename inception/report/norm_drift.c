@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "inception/report/svg.h"
-#include "towers/store/json.h"
+#include "towers/files/json.h"
 
 enum { LAYERS_SHOWN = 8 };
 

@@ -13,7 +13,7 @@
 #include "inception/report/report_plots.h"
 #include "inception/report/svg.h"
 #include "inception/report/waiting.h"
-#include "towers/store/files.h"
+#include "towers/files/files.h"
 
 enum { CLASS_NAMES = 64, ENDING_STEPS = 50 };
 

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "towers/store/files.h"
+#include "towers/files/files.h"
 
 extern char **environ;
 

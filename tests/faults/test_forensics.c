@@ -15,10 +15,10 @@
 #include <cmocka.h>
 
 #include "kernels/philox.h"
+#include "towers/files/files.h"
 #include "towers/guard/capsule.h"
 #include "towers/guard/fault.h"
 #include "towers/guard/trace.h"
-#include "towers/store/files.h"
 #include "towers/store/manifest.h"
 
 enum { TOWERS = 3, BATCH = 4, STEPS = 6, TRIPLES = 30, SIDE = 12, CLASSES = 10 };

@@ -3,7 +3,7 @@
 #ifndef TOWERS_TESTS_SUPPORT_SCRATCH_H
 #define TOWERS_TESTS_SUPPORT_SCRATCH_H
 
-#include "towers/store/files.h"
+#include "towers/files/files.h"
 
 extern char scratch[]; /* its path, "" while there is none */
 

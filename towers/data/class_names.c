@@ -1,7 +1,7 @@
 /* Reads classes.txt; see class_names.h. A line without a name is refused: it would move the names behind it. */
 #include "towers/data/class_names.h"
 
-#include "towers/store/files.h"
+#include "towers/files/files.h"
 
 #include <errno.h>
 #include <stdio.h>

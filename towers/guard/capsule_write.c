@@ -1,9 +1,9 @@
 /* Writing a capsule: what the step was made of, gathered from the process that ran it; see capsule.h. */
 #include "towers/guard/capsule.h"
 
+#include "towers/files/json.h"
 #include "towers/guard/capsule_files.h"
 #include "towers/guard/fault.h"
-#include "towers/store/json.h"
 #include "towers/store/manifest.h"
 #include "towers/train/ledger.h"
 

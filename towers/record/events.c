@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "proto/event.pb-c.h"
-#include "towers/record/append.h"
+#include "towers/files/append.h"
+#include "towers/files/files.h"
 #include "towers/record/png.h"
-#include "towers/store/files.h"
 
 enum { DT_STRING = 7, LIMITS_MAX = 1600, HEAD_BYTES = 12, FOOT_BYTES = 4 };
 static const char prefix[] = "events.out.tfevents.";

@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "towers/record/append.h"
-#include "towers/store/files.h"
+#include "towers/files/append.h"
+#include "towers/files/files.h"
 
 enum { WARNING_BYTES = 1024 };
 static const char csv_header[] =

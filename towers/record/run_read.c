@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "towers/store/files.h"
+#include "towers/files/files.h"
 
 enum { TEXT_LIMIT = 1 << 20, CLASSES_LIMIT = 1000, TOWERS_LIMIT = 4096 };
 

@@ -11,7 +11,7 @@
 #ifndef TOWERS_STORE_CHECKPOINT_H
 #define TOWERS_STORE_CHECKPOINT_H
 
-#include "towers/store/files.h" /* file_replace */
+#include "towers/files/files.h" /* file_replace */
 #include "towers/store/safetensors.h"
 
 typedef struct CheckpointContent {

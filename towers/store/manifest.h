@@ -12,7 +12,7 @@
 #ifndef TOWERS_STORE_MANIFEST_H
 #define TOWERS_STORE_MANIFEST_H
 
-#include "towers/store/files.h"
+#include "towers/files/files.h"
 #include "towers/store/safetensors.h"
 
 enum { MANIFEST_VERSION = 1, MANIFEST_FILES = 8, MANIFEST_NAME = 64, MANIFEST_LIMIT = 64 << 20 };

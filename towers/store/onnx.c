@@ -3,7 +3,7 @@
 #include "towers/store/onnx.h"
 
 #include "proto/onnx.pb-c.h"
-#include "towers/store/files.h"
+#include "towers/files/files.h"
 
 #include <stdlib.h>
 #include <string.h>

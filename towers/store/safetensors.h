@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "kernels/status.h"
-#include "towers/store/files.h"
+#include "towers/files/files.h"
 
 typedef enum StDtype {
     ST_F64 = 0,

@@ -6,8 +6,8 @@
  * zeros). */
 #include "towers/train/process.h"
 
+#include "towers/files/json.h"
 #include "towers/store/checkpoint.h"
-#include "towers/store/json.h"
 #include "towers/store/pretrained.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* A file that only grows, record by record, and survives a full disk: records wait in memory until a flush, a write
  * that fails half way is taken back by truncating to the last whole record, and the next flush tries again with what
  * came since. So the file never holds half a record, except the last one of a process that was killed. */
-#ifndef TOWERS_RECORD_APPEND_H
-#define TOWERS_RECORD_APPEND_H
+#ifndef TOWERS_FILES_APPEND_H
+#define TOWERS_FILES_APPEND_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* See json.h. */
-#include "towers/store/json.h"
+#include "towers/files/json.h"
 
 #include <math.h>
 

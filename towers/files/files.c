@@ -1,7 +1,7 @@
 /* Durable files: exclusive creation, reservation, fsync of file and directory, rename; see files.h. Linux calls:
  * fallocate(2) is used and not posix_fallocate(3), whose emulation writes to every block where a file system cannot
  * reserve. */
-#include "towers/store/files.h"
+#include "towers/files/files.h"
 
 #include <ctype.h>
 #include <errno.h>

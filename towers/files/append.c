@@ -1,5 +1,5 @@
 /* Files that grow by whole records; see append.h. */
-#include "towers/record/append.h"
+#include "towers/files/append.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
  * closed; every one of these calls is checked, and a failed fsync is never retried: the kernel may have dropped the
  * pages. A name changes its meaning by rename(2) alone, followed by an fsync of the directory. Temporary names are
  * `.tmp-<what>-<boot id>-<pid>`, so that what a dead process left can be told from what a live one is writing. */
-#ifndef TOWERS_STORE_FILES_H
-#define TOWERS_STORE_FILES_H
+#ifndef TOWERS_FILES_FILES_H
+#define TOWERS_FILES_FILES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* What JSON has no word for, the same in every file and on every output of this program. */
-#ifndef TOWERS_STORE_JSON_H
-#define TOWERS_STORE_JSON_H
+#ifndef TOWERS_FILES_JSON_H
+#define TOWERS_FILES_JSON_H
 
 #include <jansson.h>
 
