@@ -1,5 +1,5 @@
 /* Waiting: what the records of a run say about time: how long each tower needs for each phase of a step, and which one
- * the others had to wait for (towers/guard/straggler.h names it while the run goes on). */
+ * the others had to wait for (towers/record/straggler.h names it while the run goes on). */
 #ifndef TOWERS_INCEPTION_REPORT_WAITING_H
 #define TOWERS_INCEPTION_REPORT_WAITING_H
 

@@ -18,7 +18,7 @@
 #include "kernels/cuda/conv/conv_joined.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/gpu_descriptions.h"
-#include "towers/train/program.h"
+#include "towers/graph/program.h"
 
 extern const Backend cuda_backend;
 

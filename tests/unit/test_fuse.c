@@ -4,7 +4,7 @@
 #include "inception/models/models.h"
 #include "tests/support/graph_text.h"
 #include "tests/support/interpret.h"
-#include "towers/train/program.h"
+#include "towers/graph/program.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "inception/models/models.h"
-#include "towers/train/program.h"
+#include "towers/graph/program.h"
 
 typedef struct Form {
     const char *model, *variant;

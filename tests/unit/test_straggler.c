@@ -1,6 +1,6 @@
 /* Who is named slow: the tower and phase that lose the time, in all shapes of noise that machines make, whatever the
  * shares; and nobody in runs where nobody is slow, however loud. */
-#include "towers/guard/straggler.h"
+#include "towers/record/straggler.h"
 
 #include <math.h>
 #include <setjmp.h>

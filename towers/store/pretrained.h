@@ -4,8 +4,8 @@
 #ifndef TOWERS_STORE_PRETRAINED_H
 #define TOWERS_STORE_PRETRAINED_H
 
+#include "towers/graph/program.h"
 #include "towers/store/weights.h"
-#include "towers/train/program.h"
 #include "towers/train/train.h"
 
 typedef struct HeadNames {

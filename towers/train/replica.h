@@ -8,7 +8,7 @@
 
 #include "nccl_sync/comm.h"
 #include "towers/data/loader.h"
-#include "towers/train/program.h"
+#include "towers/graph/program.h"
 #include "towers/train/segments.h"
 
 enum { REPLICA_PROGRAMS = 16 };

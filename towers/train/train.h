@@ -10,8 +10,8 @@
 #include "towers/data/dataset.h"
 #include "towers/data/share.h"
 #include "towers/graph/model.h"
+#include "towers/graph/program.h"
 #include "towers/train/ledger.h"
-#include "towers/train/program.h"
 #include "towers/train/schedule.h"
 
 enum { GPUS_MAX = 64 };

@@ -11,8 +11,8 @@
 #include "inception/models/models.h"
 #include "tests/support/arguments.h"
 #include "tests/support/interpret.h"
+#include "towers/graph/program.h"
 #include "towers/store/safetensors.h"
-#include "towers/train/program.h"
 
 enum { TENSORS_MAX = 4096 };
 

@@ -1,5 +1,5 @@
 /* Building the program of one batch size; see program.h. */
-#include "towers/train/program.h"
+#include "towers/graph/program.h"
 
 #include <string.h>
 

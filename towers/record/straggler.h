@@ -6,8 +6,8 @@
  * machine), if that is so (by half of it) in 34 of 40 steps, and if its work as a whole takes longer than the others'.
  * One bad moment of a machine, or noise that hits now this tower and now that one, names nobody. It is named when two
  * windows in a row agree. */
-#ifndef TOWERS_GUARD_STRAGGLER_H
-#define TOWERS_GUARD_STRAGGLER_H
+#ifndef TOWERS_RECORD_STRAGGLER_H
+#define TOWERS_RECORD_STRAGGLER_H
 
 #include <stdbool.h>
 #include <stdint.h>

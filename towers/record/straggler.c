@@ -1,5 +1,5 @@
 /* Who is waited for; see straggler.h. */
-#include "towers/guard/straggler.h"
+#include "towers/record/straggler.h"
 
 #include "towers/data/share.h"
 #include "towers/record/statistics.h"

@@ -2,8 +2,8 @@
  *
  * Training: image -> model -> summed loss -> gradients of every parameter. Evaluation: image -> model -> loss and hits.
  * A short last batch is another program over the same arenas, so batch norm sees real samples only. */
-#ifndef TOWERS_TRAIN_PROGRAM_H
-#define TOWERS_TRAIN_PROGRAM_H
+#ifndef TOWERS_GRAPH_PROGRAM_H
+#define TOWERS_GRAPH_PROGRAM_H
 
 #include "towers/graph/fuse.h"
 #include "towers/graph/model.h"
