@@ -4,9 +4,9 @@
 #include "inception/cli/recipe.h"
 #include "inception/models/models.h"
 #include "nccl_sync/bucket.h"
-#include "towers/train/ledger.h"
-#include "towers/train/memory_plan.h"
-#include "towers/train/process.h"
+#include "towers/replica/ledger.h"
+#include "towers/replica/memory_plan.h"
+#include "towers/replica/tower_process.h"
 
 #include <string.h>
 #include <unistd.h>

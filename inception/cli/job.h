@@ -5,7 +5,7 @@
 
 #include "inception/cli/options.h"
 #include "towers/files/files.h"
-#include "towers/train/train.h"
+#include "towers/replica/job.h"
 
 typedef struct JobFiles {
     TrainJob job;

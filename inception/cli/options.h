@@ -17,7 +17,7 @@
 #include "nccl_sync/mean_loss.h"
 #include "nccl_sync/sdc.h"
 #include "towers/graph/fuse_level.h"
-#include "towers/train/schedule.h"
+#include "towers/replica/schedule.h"
 
 typedef enum Verb {
     VERB_NONE = 0, /* only options: --help, --version, or nothing at all */

@@ -3,8 +3,8 @@
 #include "inception/cli/profile.h"
 
 #include "towers/data/loader.h"
-#include "towers/train/ledger.h"
-#include "towers/train/replica.h"
+#include "towers/replica/ledger.h"
+#include "towers/replica/replica.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
  *   bench_ledger MODEL BATCH TOWERS BLOCKS     prints a row of docs/performance.md */
 #include "inception/models/models.h"
 #include "towers/record/statistics.h"
-#include "towers/train/train.h"
+#include "towers/replica/job.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef TOWERS_TESTS_SUPPORT_TOWER_RUN_H
 #define TOWERS_TESTS_SUPPORT_TOWER_RUN_H
 
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 typedef struct TowerRun {
     TrainJob job; /* may be changed between open and live */

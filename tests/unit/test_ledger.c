@@ -1,5 +1,5 @@
 /* The ledger between processes: rows, phases and their times, notes, and who failed first. */
-#include "towers/train/ledger.h"
+#include "towers/replica/ledger.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "inception/models/models.h"
-#include "towers/train/replica.h"
+#include "towers/replica/replica.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = true };

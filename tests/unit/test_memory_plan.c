@@ -9,7 +9,7 @@
 
 #include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
-#include "towers/train/memory_plan.h"
+#include "towers/replica/memory_plan.h"
 
 enum { N = 4, SMALL = 512 /* bytes of all that is no class: scalars, sums */ };
 

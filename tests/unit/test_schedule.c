@@ -1,5 +1,5 @@
 /* Learning rates, by hand arithmetic. */
-#include "towers/train/schedule.h"
+#include "towers/replica/schedule.h"
 
 #include <math.h>
 #include <setjmp.h>

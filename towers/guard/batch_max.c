@@ -1,7 +1,7 @@
 /* The largest batch that fits; see batch_max.h. */
 #include "towers/guard/batch_max.h"
 
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 #include <errno.h>
 #include <stdlib.h>

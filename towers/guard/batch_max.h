@@ -3,8 +3,8 @@
 #ifndef TOWERS_GUARD_BATCH_MAX_H
 #define TOWERS_GUARD_BATCH_MAX_H
 
-#include "towers/train/replica.h"
-#include "towers/train/train.h"
+#include "towers/replica/job.h"
+#include "towers/replica/replica.h"
 
 typedef struct BatchFit {
     int32_t n;                       /* samples of one tower; 0: not even one */

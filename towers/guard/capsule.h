@@ -16,7 +16,7 @@
 #define TOWERS_GUARD_CAPSULE_H
 
 #include "towers/guard/trace.h"
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 enum { CAPSULES_MAX = 3 /* of one run directory; a run that skips steps may meet many */ };
 

@@ -4,8 +4,8 @@
 #include "towers/files/json.h"
 #include "towers/guard/capsule_files.h"
 #include "towers/guard/fault.h"
+#include "towers/replica/ledger.h"
 #include "towers/store/manifest.h"
-#include "towers/train/ledger.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,8 +5,8 @@
  * all of them. Only when they differ, the tensors are compared one by one, and the first that differs element by
  * element with a process of the majority. Two replicas that differ cannot tell which one is right. Padding between
  * parameters and the towers' own batch-norm statistics are not compared. */
-#include "towers/guard/rollback.h"
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
+#include "towers/train/rollback.h"
 
 #include <stdlib.h>
 #include <string.h>

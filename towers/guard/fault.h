@@ -8,7 +8,7 @@
 #ifndef TOWERS_GUARD_FAULT_H
 #define TOWERS_GUARD_FAULT_H
 
-#include "towers/train/ledger.h"
+#include "towers/replica/ledger.h"
 
 typedef enum FaultKind {
     FAULT_NONE = 0,

@@ -6,7 +6,7 @@
 #ifndef TOWERS_GUARD_FORENSICS_H
 #define TOWERS_GUARD_FORENSICS_H
 
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 typedef struct Refusal {
     int64_t step;

@@ -2,7 +2,7 @@
 #include "towers/guard/memory_check.h"
 
 #include "towers/guard/batch_max.h"
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 #include <string.h>
 #include <sys/resource.h>

@@ -7,7 +7,7 @@
 #ifndef TOWERS_GUARD_MEMORY_CHECK_H
 #define TOWERS_GUARD_MEMORY_CHECK_H
 
-#include "towers/train/train.h"
+#include "towers/replica/job.h"
 
 /* ERR_MEMORY tells what is wanted, what is free, and what to make smaller. */
 NODISCARD Status memory_check(const TrainJob *job);

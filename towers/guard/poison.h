@@ -5,7 +5,7 @@
 #define TOWERS_GUARD_POISON_H
 
 #include "towers/guard/fault.h"
-#include "towers/train/replica.h"
+#include "towers/replica/replica.h"
 
 #ifdef TOWERS_FAULTS
 /* Does every layer that a fault names exist? ERR_ARG names the one that does not. */

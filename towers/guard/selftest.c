@@ -6,7 +6,7 @@
  * the sum is repeated with one tower at a time giving anything but zeros, to tell who is not heard by whom.
  * Machines whose GPUs lose peer-to-peer writes are known: they train, and learn nothing. */
 #include "towers/guard/fault.h"
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 #include <string.h>
 

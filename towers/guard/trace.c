@@ -3,7 +3,7 @@
 #include "towers/guard/trace.h"
 
 #include "towers/guard/poison.h"
-#include "towers/train/ledger.h"
+#include "towers/replica/ledger.h"
 
 #include <math.h>
 #include <stdlib.h>

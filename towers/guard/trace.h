@@ -3,8 +3,8 @@
 #ifndef TOWERS_GUARD_TRACE_H
 #define TOWERS_GUARD_TRACE_H
 
-#include "towers/guard/finding.h"
-#include "towers/train/replica.h"
+#include "towers/replica/finding.h"
+#include "towers/replica/replica.h"
 
 /* Over the finite elements; NaN if there are none. */
 typedef struct TensorScan {

@@ -5,8 +5,8 @@
 #define TOWERS_STORE_PRETRAINED_H
 
 #include "towers/graph/program.h"
+#include "towers/replica/job.h"
 #include "towers/store/weights.h"
-#include "towers/train/train.h"
 
 typedef struct HeadNames {
     int count;              /* classifiers: the main one, then the auxiliary ones */

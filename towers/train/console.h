@@ -4,8 +4,8 @@
 #ifndef TOWERS_TRAIN_CONSOLE_H
 #define TOWERS_TRAIN_CONSOLE_H
 
-#include "towers/train/ledger.h"
-#include "towers/train/train.h"
+#include "towers/replica/job.h"
+#include "towers/replica/ledger.h"
 
 typedef struct Console {
     const TrainJob *job;  /* borrowed */

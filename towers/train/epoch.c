@@ -1,8 +1,8 @@
 /* From step to step: what follows each one, and what ends an epoch. Evaluation, records, the best weights so far,
  * checkpoints when they are due, comparisons of replicas, returns to an older checkpoint. The step itself is step.c. */
 #include "towers/guard/forensics.h"
-#include "towers/guard/rollback.h"
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
+#include "towers/train/rollback.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * run with few enough classes also gets RUN/confusion.csv: a row for each true class, a column for each predicted one,
  * counts of the last evaluation. */
 #include "towers/guard/fault.h"
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 #include <stdlib.h>
 

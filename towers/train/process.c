@@ -1,5 +1,5 @@
 /* The lives of a tower process: training, evaluation, timed steps; and how each ends. */
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 #include "towers/guard/fault.h"
 #include "towers/guard/forensics.h"

@@ -2,7 +2,7 @@
  * in which it can be had; process_close frees whatever is there by then. */
 #include "towers/guard/batch_max.h"
 #include "towers/guard/poison.h"
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 #include "towers/train/summary.h"
 
 #include <stdlib.h>

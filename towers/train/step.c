@@ -15,7 +15,7 @@
 #include "towers/guard/fault.h"
 #include "towers/guard/forensics.h"
 #include "towers/guard/poison.h"
-#include "towers/guard/rollback.h"
+#include "towers/train/rollback.h"
 #include "towers/train/summary.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef TOWERS_TRAIN_STEP_H
 #define TOWERS_TRAIN_STEP_H
 
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 typedef struct Step {
     int64_t number;  /* from 1, as people count */

@@ -1,7 +1,7 @@
 /* Histograms, norms, images, settings and the memory plan of a run; see summary.h. */
 #include "towers/train/summary.h"
 
-#include "towers/train/memory_plan.h"
+#include "towers/replica/memory_plan.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef TOWERS_TRAIN_SUMMARY_H
 #define TOWERS_TRAIN_SUMMARY_H
 
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 NODISCARD Status summary_start(TowerProcess *p);
 NODISCARD Status summary_images(TowerProcess *p, const Batch *batch);

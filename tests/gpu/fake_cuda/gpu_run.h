@@ -3,7 +3,7 @@
 #define TOWERS_TESTS_GPU_FAKE_CUDA_GPU_RUN_H
 
 #include "tests/gpu/fake_cuda/fake_gpu.h"
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 enum { GPU_RUN_STEPS = 8, GPU_RUN_RANKS = 4 };
 

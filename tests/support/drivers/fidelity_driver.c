@@ -13,8 +13,8 @@
 
 #include "inception/models/models.h"
 #include "tests/support/arguments.h"
+#include "towers/replica/replica.h"
 #include "towers/store/weights.h"
-#include "towers/train/replica.h"
 
 enum { HEADS = 3 };
 

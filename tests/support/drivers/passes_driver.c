@@ -13,9 +13,9 @@
 #include "tests/support/arguments.h"
 #include "tests/support/interpret.h"
 #include "towers/record/statistics.h"
+#include "towers/replica/ledger.h"
+#include "towers/replica/replica.h"
 #include "towers/store/weights.h"
-#include "towers/train/ledger.h"
-#include "towers/train/replica.h"
 
 enum { SMALL_N = 64, DOUBLE_N = 2 };
 

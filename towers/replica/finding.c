@@ -1,5 +1,5 @@
 /* The words for a finding; see finding.h. */
-#include "towers/guard/finding.h"
+#include "towers/replica/finding.h"
 
 static const char *const place_names[FOUND_PLACES] = {
     [FOUND_NOTHING] = "nothing",

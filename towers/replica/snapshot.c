@@ -4,7 +4,7 @@
  * statistics; train.safetensors what an exact resume needs besides: slots, raw weights where they differ, every tower's
  * statistics. Rank 0 writes; the other towers' statistics come to it through the sum (a tower gives its own, the others
  * zeros). */
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 #include "towers/files/json.h"
 #include "towers/store/checkpoint.h"

@@ -1,7 +1,7 @@
 /* Finding: where a number that is not finite was seen first. Plain data without pointers: it lies in the ledger, so
  * that every process of a run tells the same. */
-#ifndef TOWERS_GUARD_FINDING_H
-#define TOWERS_GUARD_FINDING_H
+#ifndef TOWERS_REPLICA_FINDING_H
+#define TOWERS_REPLICA_FINDING_H
 
 #include "kernels/op.h"
 

@@ -1,5 +1,5 @@
 /* Arithmetic of a job: how many batches and steps, and which towers a process holds. */
-#include "towers/train/train.h"
+#include "towers/replica/job.h"
 
 #include <string.h>
 

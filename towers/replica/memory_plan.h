@@ -1,9 +1,9 @@
 /* Memory plan: what a tower process takes for training, by class: the table of `towers info` and --dry-run, and
  * memory.json. What libraries take for themselves, and what processes share between CPU towers, is not in it. */
-#ifndef TOWERS_TRAIN_MEMORY_PLAN_H
-#define TOWERS_TRAIN_MEMORY_PLAN_H
+#ifndef TOWERS_REPLICA_MEMORY_PLAN_H
+#define TOWERS_REPLICA_MEMORY_PLAN_H
 
-#include "towers/train/replica.h"
+#include "towers/replica/replica.h"
 
 typedef enum MemoryClass {
     MEMORY_WEIGHTS = 0,

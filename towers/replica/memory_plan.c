@@ -1,5 +1,5 @@
 /* The classes of memory_plan.h. */
-#include "towers/train/memory_plan.h"
+#include "towers/replica/memory_plan.h"
 
 const char *memory_class_name(MemoryClass kind)
 {

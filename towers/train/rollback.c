@@ -1,5 +1,5 @@
 /* Back to the last good checkpoint; see rollback.h. */
-#include "towers/guard/rollback.h"
+#include "towers/train/rollback.h"
 
 #include <string.h>
 

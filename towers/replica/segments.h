@@ -5,8 +5,8 @@
  * goes on being called, and says why. What changes from step to step (pixels, labels, counters of random numbers, the
  * scale of the loss, the learning rate) lies at fixed places in device memory; what else tells one recording from
  * another is its key. */
-#ifndef TOWERS_TRAIN_SEGMENTS_H
-#define TOWERS_TRAIN_SEGMENTS_H
+#ifndef TOWERS_REPLICA_SEGMENTS_H
+#define TOWERS_REPLICA_SEGMENTS_H
 
 #include "kernels/backend.h"
 

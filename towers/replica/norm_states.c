@@ -1,6 +1,6 @@
 /* Batch-norm running statistics over all towers: what is exported (BnStats), and how far the towers' own have drifted
  * apart. Each tower gives its own to a sum, so every rank has the result. */
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 #include "towers/store/safetensors.h"
 

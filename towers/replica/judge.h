@@ -3,11 +3,11 @@
  * What the towers find stays on the device and travels in the lanes of the sum; the decision is made there too, so the
  * host only enqueues. What came out is copied to the host behind the update and read when it has arrived: at once on a
  * device whose calls return when their work is done, else JUDGE_AHEAD steps later. */
-#ifndef TOWERS_TRAIN_JUDGE_H
-#define TOWERS_TRAIN_JUDGE_H
+#ifndef TOWERS_REPLICA_JUDGE_H
+#define TOWERS_REPLICA_JUDGE_H
 
 #include "nccl_sync/mean_loss.h"
-#include "towers/train/replica.h"
+#include "towers/replica/replica.h"
 
 enum { JUDGE_AHEAD = 2, JUDGE_PARTS = 64 };
 

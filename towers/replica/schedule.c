@@ -2,7 +2,7 @@
  * from step 0 all the same; cosine and polynomial begin where the warm-up ends, so that there is no jump; one-cycle has
  * its own rise and knows no warm-up. A staircase falls every int(epoch * decay_epochs) steps, not below
  * min_lr. */
-#include "towers/train/schedule.h"
+#include "towers/replica/schedule.h"
 
 #include <math.h>
 #include <stdlib.h>

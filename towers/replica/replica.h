@@ -3,13 +3,13 @@
  * A tower is a batch, its loss and its batch-norm statistics; a replica is the copy of the weights that the towers of
  * one process share. With one tower a process (the usual case) the two coincide. All replicas of a run hold equal
  * weights, bit for bit. */
-#ifndef TOWERS_TRAIN_REPLICA_H
-#define TOWERS_TRAIN_REPLICA_H
+#ifndef TOWERS_REPLICA_REPLICA_H
+#define TOWERS_REPLICA_REPLICA_H
 
 #include "nccl_sync/comm.h"
 #include "towers/data/loader.h"
 #include "towers/graph/program.h"
-#include "towers/train/segments.h"
+#include "towers/replica/segments.h"
 
 enum { REPLICA_PROGRAMS = 16 };
 

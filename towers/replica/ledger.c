@@ -1,5 +1,5 @@
 /* The shared segment of a run; see ledger.h. */
-#include "towers/train/ledger.h"
+#include "towers/replica/ledger.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The list of recorded stretches; see segments.h. */
-#include "towers/train/segments.h"
+#include "towers/replica/segments.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * What the host is told lies in one block on the device, so that one copy brings it: report, square sums of the
  * decaying weights, lanes. */
-#include "towers/train/judge.h"
+#include "towers/replica/judge.h"
 
 #include "nccl_sync/bucket.h"
 

@@ -1,16 +1,16 @@
 /* Ledger: one small mapped segment that the supervisor and all towers share. Every tower writes its own rows; the
  * supervisor and rank 0 read all. Console, log, TensorBoard, `compare` and the hang report come from it, at no cost to
  * the towers: nobody waits for it. */
-#ifndef TOWERS_TRAIN_LEDGER_H
-#define TOWERS_TRAIN_LEDGER_H
+#ifndef TOWERS_REPLICA_LEDGER_H
+#define TOWERS_REPLICA_LEDGER_H
 
 #include <stdatomic.h>
 
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/graph/model.h"
-#include "towers/guard/finding.h"
 #include "towers/record/epoch.h"
+#include "towers/replica/finding.h"
 
 enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_EPOCHS = 16, LEDGER_MESSAGE = 2048, LEDGER_NOTES = 8 };
 

@@ -3,10 +3,10 @@
  * The steps between are run again, to the same bits; the step to blame runs without its update, as a skipped one. That
  * is the refused step itself, or, if the weights before it were not finite, the one before: its update spoilt them.
  * Which steps are left out is part of the state, so a resumed run leaves out the same ones. */
-#ifndef TOWERS_GUARD_ROLLBACK_H
-#define TOWERS_GUARD_ROLLBACK_H
+#ifndef TOWERS_TRAIN_ROLLBACK_H
+#define TOWERS_TRAIN_ROLLBACK_H
 
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 /* Is this step (from 1) one that an earlier rollback leaves out? */
 bool rollback_leaves_out(const RunState *run, int64_t step);

@@ -1,8 +1,8 @@
 /* One device with weights, optimizer memory and programs; see replica.h. */
-#include "towers/train/replica.h"
+#include "towers/replica/replica.h"
 
+#include "towers/replica/judge.h"
 #include "towers/store/weights.h"
-#include "towers/train/judge.h"
 
 #include <math.h>
 #include <stdlib.h>

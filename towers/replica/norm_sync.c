@@ -5,7 +5,7 @@
  * communicator as the gradients, in a range behind theirs. A tower without samples joins with zeros, in the same order:
  * all of a batch's before the first bucket of gradients is given (step.c). The numbers lie in device memory: on a GPU
  * nobody waits for them but the compute lane. */
-#include "towers/train/process.h"
+#include "towers/replica/tower_process.h"
 
 #include <stdlib.h>
 

@@ -1,18 +1,18 @@
 /* TowerProcess: what one tower process holds while it trains: its replica, its communicator, its loader, and rank 0's
  * records. */
-#ifndef TOWERS_TRAIN_PROCESS_H
-#define TOWERS_TRAIN_PROCESS_H
+#ifndef TOWERS_REPLICA_TOWER_PROCESS_H
+#define TOWERS_REPLICA_TOWER_PROCESS_H
 
 #include "nccl_sync/bucket.h"
 #include "nccl_sync/comm.h"
 #include "towers/data/loader.h"
 #include "towers/record/metrics.h"
 #include "towers/record/straggler.h"
+#include "towers/replica/job.h"
+#include "towers/replica/judge.h"
+#include "towers/replica/ledger.h"
+#include "towers/replica/replica.h"
 #include "towers/store/weights.h"
-#include "towers/train/judge.h"
-#include "towers/train/ledger.h"
-#include "towers/train/replica.h"
-#include "towers/train/train.h"
 
 enum { ROLLBACKS_MAX = 256 };
 

@@ -1,7 +1,7 @@
 /* TrainJob: everything a training run is, as data. Filled by the command line, run by the supervisor and the tower
  * processes. */
-#ifndef TOWERS_TRAIN_TRAIN_H
-#define TOWERS_TRAIN_TRAIN_H
+#ifndef TOWERS_REPLICA_JOB_H
+#define TOWERS_REPLICA_JOB_H
 
 #include "kernels/backend.h"
 #include "nccl_sync/bn_stats.h"
@@ -11,8 +11,8 @@
 #include "towers/data/share.h"
 #include "towers/graph/model.h"
 #include "towers/graph/program.h"
-#include "towers/train/ledger.h"
-#include "towers/train/schedule.h"
+#include "towers/replica/ledger.h"
+#include "towers/replica/schedule.h"
 
 enum { GPUS_MAX = 64 };
 

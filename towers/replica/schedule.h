@@ -1,7 +1,7 @@
 /* Learning rate as a function of the step. Pure; steps count from 0, `steps_per_epoch` >= 1.
  * t / T below runs from 0 at the end of the warm-up (one-cycle: at step 0) to 1 at total_steps and stays there. */
-#ifndef TOWERS_TRAIN_SCHEDULE_H
-#define TOWERS_TRAIN_SCHEDULE_H
+#ifndef TOWERS_REPLICA_SCHEDULE_H
+#define TOWERS_REPLICA_SCHEDULE_H
 
 #include "kernels/status.h"
 
