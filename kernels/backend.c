@@ -1,4 +1,4 @@
-/* Which backends this build has; see backend.h. A CUDA build brings cuda_backend and cuda_device_count with it. */
+/* Which backends this build has; see backend.h. A CUDA build brings cuda_backend with it. */
 #include "kernels/backend.h"
 
 #include <string.h>
@@ -8,7 +8,6 @@ extern const Backend cpu_backend;
 #endif
 #ifdef TOWERS_HAVE_CUDA
 extern const Backend cuda_backend;
-Status cuda_device_count(int *count);
 #endif
 
 static Status find_cpu(const Backend **found)
@@ -26,7 +25,7 @@ static Status find_cuda(const Backend **found)
 {
 #ifdef TOWERS_HAVE_CUDA
     int count = 0;
-    TRY(cuda_device_count(&count));
+    TRY(cuda_backend.device_count(&count));
     if (count < 1) return FAIL(ERR_DEVICE, "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES");
     *found = &cuda_backend;
     return OK;
@@ -57,10 +56,7 @@ Status backend_find(const char *name, const Backend **found, char *why, size_t w
 
 Status backend_device_count(const Backend *backend, int *count)
 {
-#ifdef TOWERS_HAVE_CUDA
-    if (backend == &cuda_backend) return cuda_device_count(count);
-#endif
-    (void)backend;
+    if (backend->device_count) return backend->device_count(count);
     *count = 1;
     return OK;
 }

@@ -52,15 +52,18 @@ typedef struct OpKernel {
      * arenas), so state must not keep them. NULL: nothing to prepare. */
     Status (*prepare)(Device *device, OpCall *call);
     Status (*launch)(Device *device, OpCall *call);
-    void (*discard)(Device *device, OpCall *call); /* frees call->state; NULL: nothing to free */
-    uint32_t strided_in;                           /* bit k: in[k] may be a slice (pitch > c) */
-    uint32_t strided_out;                          /* bit k: out[k] may be a slice */
+    void (*discard)(Device *device, OpCall *call);     /* frees call->state; NULL: nothing to free */
+    uint32_t strided_in;                               /* bit k: in[k] may be a slice (pitch > c) */
+    uint32_t strided_out;                              /* bit k: out[k] may be a slice */
+    bool (*joins)(Device *device, const OpCall *call); /* Backend.joins for calls of this kind; NULL: never */
     uint32_t in_place; /* bit k: out[0] may share the storage of in[k], when shapes, dtypes and pitches agree */
 } OpKernel;
 
 struct Backend {
     const char *name; /* "cpu", "cuda" */
 
+    /* How many devices of this kind the machine has. NULL: one. Touches none of them. */
+    Status (*device_count)(int *count);
     Status (*open)(const DeviceConfig *config, Device *device);
     void (*close)(Device *device);
 

@@ -1,6 +1,8 @@
 /* Cutting the gradient arena into buckets; see bucket.h. */
 #include "nccl_sync/bucket.h"
 
+#include "kernels/verdict.h"
+
 void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes, size_t bucket_bytes, Buckets *buckets)
 {
     size_t start = 0;
@@ -14,4 +16,9 @@ void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes
         start = ends[i];
     }
     if (start < total || buckets->count == 0) buckets->bucket[buckets->count++] = (Bucket){start, total - start};
+}
+
+size_t sum_lane_count(int towers)
+{
+    return SUM_LANES + (size_t)towers * TALLY_LANES;
 }

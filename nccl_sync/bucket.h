@@ -30,4 +30,7 @@ typedef enum SumLane {
     SUM_LANES = 16     /* rounded up to a line; what each tower found follows (kernels/verdict.h) */
 } SumLane;
 
+/* Floats behind the gradients in the sum of a step: SUM_LANES, then what each of `towers` towers found. */
+size_t sum_lane_count(int towers);
+
 #endif

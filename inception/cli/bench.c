@@ -5,6 +5,7 @@
 #include "inception/cli/profile.h"
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"
+#include "towers/train/train.h"
 
 #include <errno.h>
 #include <math.h>

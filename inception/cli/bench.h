@@ -4,6 +4,7 @@
 #define TOWERS_INCEPTION_CLI_BENCH_H
 
 #include "inception/cli/job.h"
+#include "towers/train/train.h"
 
 NODISCARD Status bench_open(Options *options, JobFiles *files);
 NODISCARD Status bench_run(const Options *options, JobFiles *files, int *signal_number); /* as train_timed */

@@ -17,6 +17,7 @@
 #include "towers/guard/memory_check.h"
 #include "towers/store/checkpoint.h"
 #include "towers/store/pretrained.h"
+#include "towers/train/train.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -74,8 +75,9 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
         return OK;
     }
     char absent[256];
+    const TrainJob *job = &files->job;
     TRY(job_run_dir(options, files));
-    TRY(pretrained_check(&files->job, absent, sizeof absent));
+    TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, job->freeze, absent, sizeof absent));
     TRY(memory_check(&files->job));
     if (options->dry_run) return info_run(files, stdout);
     fallback_note(files, options->quiet);

@@ -10,6 +10,7 @@
 
 #include "inception/cli/config.h"
 #include "inception/cli/values.h"
+#include "inception/models/near_name.h"
 
 enum { VERBS_BYTES = 128 };
 

@@ -166,8 +166,4 @@ OptionId option_find(const char *name, bool *negated);
 /* The default as option_format gives it; "" if unset. */
 const char *option_default_text(OptionId id, char *buffer, size_t bytes);
 
-/* The nearest of `count` names by Damerau-Levenshtein distance <= 2, or one that `typed` begins; NULL if none
- * is near. */
-const char *nearest_name(const char *typed, const char *const *names, int count);
-
 #endif

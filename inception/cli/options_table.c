@@ -1,5 +1,6 @@
 /* The rows of options.def as tables, and names found in them: exact ones, aliases, and near ones for advice. */
 #include "inception/cli/options_internal.h"
+#include "inception/models/near_name.h"
 
 #include <string.h>
 
@@ -160,22 +161,6 @@ OptionId option_rival(OptionId id, int k)
 }
 
 /* ---- near names */
-
-const char *nearest_name(const char *typed, const char *const *names, int count)
-{
-    int limit = strlen(typed) >= 4 ? 2 : 1, best = limit + 1;
-    const char *nearest = NULL;
-    for (int k = 0; k < count; k++) {
-        int distance = edit_distance(typed, names[k], limit);
-        bool begins = strlen(typed) >= 2 && !strncmp(typed, names[k], strlen(typed));
-        if (begins && distance > 1) distance = 1;
-        if (distance < best) {
-            best = distance;
-            nearest = names[k];
-        }
-    }
-    return nearest;
-}
 
 /* All names of the verb's options, flags first, aliases after them; names point into `space`. */
 static int verb_names(Verb verb, const char **names, int most, char *space, size_t bytes)

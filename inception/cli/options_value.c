@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "inception/cli/values.h"
+#include "inception/models/near_name.h"
 
 enum { TEXT_MOST = 3000 /* a path, with names below it */ };
 

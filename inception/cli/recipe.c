@@ -1,5 +1,6 @@
 /* Finding and applying a recipe; see recipe.h. The texts are in a generated file (cmake/embed_texts.cmake). */
 #include "inception/cli/recipe.h"
+#include "inception/models/near_name.h"
 
 #include <string.h>
 

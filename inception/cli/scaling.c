@@ -2,6 +2,7 @@
 #include "inception/cli/scaling.h"
 
 #include "towers/record/statistics.h"
+#include "towers/train/train.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_MAX_BYTES = 64 };
-
 static const char *skip_sign(const char *p)
 {
     return *p == '+' || *p == '-' ? p + 1 : p;
@@ -83,28 +81,4 @@ void real_to_text(double value, char *text, size_t bytes)
     }
     uselocale(before);
     freelocale(plain);
-}
-
-static int least_of(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-/* Dynamic programming over three rows: before[j] and above[j] belong to the two previous characters of a. */
-int edit_distance(const char *a, const char *b, int limit)
-{
-    int la = (int)strnlen(a, NAME_MAX_BYTES), lb = (int)strnlen(b, NAME_MAX_BYTES);
-    int rows[3][NAME_MAX_BYTES + 1];
-    if (la >= NAME_MAX_BYTES || lb >= NAME_MAX_BYTES || abs(la - lb) > limit) return limit + 1;
-    for (int j = 0; j <= lb; j++) rows[0][j] = j;
-    for (int i = 1; i <= la; i++) {
-        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
-        row[0] = i;
-        for (int j = 1; j <= lb; j++) {
-            row[j] = least_of(above[j - 1] + (a[i - 1] != b[j - 1]), least_of(above[j], row[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = least_of(row[j], before[j - 2] + 1);
-        }
-    }
-    return least_of(rows[la % 3][lb], limit + 1);
 }

@@ -17,7 +17,4 @@ ValueVerdict text_to_flag(const char *text, bool *value);   /* true false yes no
 
 void real_to_text(double value, char *text, size_t bytes); /* needs 32 bytes */
 
-/* Optimal string alignment distance (insert, delete, replace, swap neighbours), or `limit` + 1 if it is more. */
-int edit_distance(const char *a, const char *b, int limit);
-
 #endif

@@ -1,7 +1,6 @@
 /* The table of models; see models.h. */
 #include "inception/models/models.h"
-
-#include "inception/cli/options.h"
+#include "inception/models/near_name.h"
 
 #include <string.h>
 

@@ -4,12 +4,11 @@
  * One process uses one device. */
 #include "kernels/cuda/cuda.h"
 
-#include "kernels/cuda/conv/conv_joined.h"
-#include "kernels/cuda/conv/cudnn_graph.h"
-#include "kernels/cuda/conv/plan_cache.h"
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cublas.h"
+#include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/plan_cache.h"
 #include "kernels/cuda/staging.h"
 
 #include <stdlib.h>
@@ -255,8 +254,15 @@ static const OpKernel *const kernels[OP_COUNT] = {
 #undef OP
 };
 
+static bool cuda_joins(Device *device, const OpCall *call)
+{
+    const OpKernel *kernel = kernels[call->kind];
+    return kernel->joins && kernel->joins(device, call);
+}
+
 const Backend cuda_backend = {
     .name = "cuda",
+    .device_count = cuda_device_count,
     .open = cuda_open,
     .close = cuda_close,
 
@@ -269,7 +275,7 @@ const Backend cuda_backend = {
     .convert = cuda_convert,
     .pin = cuda_pin,
     .kernels = kernels,
-    .joins = conv_joins,
+    .joins = cuda_joins,
     .optimizer_apply = cuda_optimizer_apply,
     .square_sum = cuda_square_sum,
     .average = cuda_average,

@@ -11,6 +11,7 @@
 #include "inception/models/models.h"
 #include "towers/record/statistics.h"
 #include "towers/replica/job.h"
+#include "towers/train/train.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -19,7 +19,9 @@
 #include "towers/guard/capsule.h"
 #include "towers/guard/fault.h"
 #include "towers/guard/trace.h"
+#include "towers/replica/norm_sync.h"
 #include "towers/store/manifest.h"
+#include "towers/train/process.h"
 
 enum { TOWERS = 3, BATCH = 4, STEPS = 6, TRIPLES = 30, SIDE = 12, CLASSES = 10 };
 

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "kernels/cuda/conv/cudnn_graph.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cudnn_graph.h"
 #include "tests/gpu/fake_cuda/fake_gpu.h"
 
 static Device device;

@@ -13,7 +13,7 @@
 
 #ifdef TOWERS_HAVE_CUDA
 
-#include "kernels/cuda/conv/plan_cache.h"
+#include "kernels/cuda/plan_cache.h"
 #include "tests/support/scratch.h"
 
 #include <glob.h>

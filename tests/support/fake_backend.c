@@ -165,7 +165,7 @@ FakeBackend *fake_create(uint32_t strided_in, uint32_t strided_out, uint32_t in_
     FakeBackend *fake = calloc(1, sizeof *fake);
     if (!fake) return NULL;
     for (int kind = OP_NONE + 1; kind < OP_COUNT; kind++) {
-        fake->kernel[kind] = (OpKernel){prepare, launch, discard, strided_in, strided_out, in_place};
+        fake->kernel[kind] = (OpKernel){prepare, launch, discard, strided_in, strided_out, .in_place = in_place};
         fake->table[kind] = &fake->kernel[kind];
     }
     fake->backend = (Backend){.name = "fake",

@@ -1,5 +1,7 @@
 /* See tower_run.h. */
 #include "tests/support/tower_run.h"
+#include "towers/replica/norm_sync.h"
+#include "towers/train/process.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

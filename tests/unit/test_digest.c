@@ -1,6 +1,8 @@
 /* Comparing all replicas after every step of a long undisturbed run: 10,000 steps, never a false alarm. The network is
  * a few numbers large, so that a step is little more than the agreement of the towers. */
+#include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
+#include "towers/train/process.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

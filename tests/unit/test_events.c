@@ -12,6 +12,7 @@
 
 #include "proto/event.pb-c.h"
 #include "tests/support/scratch.h"
+#include "towers/files/crc32c.h"
 #include "towers/record/events.h"
 
 static void vectors_of_the_rfc(void **state)

@@ -23,8 +23,10 @@
 #include "tests/support/scratch.h"
 #include "towers/graph/layers.h"
 #include "towers/record/run_read.h"
+#include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
 #include "towers/store/checkpoint.h"
+#include "towers/train/process.h"
 
 enum { A = 0, B, C, SAMPLES };
 

@@ -13,6 +13,7 @@
 
 #include "inception/cli/help.h"
 #include "inception/cli/values.h"
+#include "inception/models/near_name.h"
 
 enum { ARGUMENTS_MAX = 32 };
 

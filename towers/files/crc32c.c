@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "towers/record/events.h"
+#include "towers/files/crc32c.h"
 
 #if defined(__aarch64__)
 #include <arm_acle.h>

@@ -5,6 +5,7 @@
 #include "towers/guard/capsule_files.h"
 #include "towers/guard/fault.h"
 #include "towers/replica/ledger.h"
+#include "towers/replica/snapshot.h"
 #include "towers/store/manifest.h"
 
 #include <dirent.h>

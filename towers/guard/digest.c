@@ -5,8 +5,8 @@
  * all of them. Only when they differ, the tensors are compared one by one, and the first that differs element by
  * element with a process of the majority. Two replicas that differ cannot tell which one is right. Padding between
  * parameters and the towers' own batch-norm statistics are not compared. */
+#include "towers/guard/digest.h"
 #include "towers/replica/tower_process.h"
-#include "towers/train/rollback.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -177,43 +177,21 @@ static void drift_text(const TowerProcess *p, const Part *part, const LayoutEntr
              (long long)f->element, f->got, names, f->wanted, (long long)f->wrong, entry->count);
 }
 
-/* ---- what is done about it */
-
-static Status drift_act(TowerProcess *p, const char *text)
+static Status drift_describe(TowerProcess *p, char drift[DRIFT_TEXT])
 {
-    if (p->job->sdc_policy == SDC_POLICY_WARN) {
-        if (p->rank == 0) ledger_note(p->ledger, "%s", text);
-        return p->metrics ? metrics_log(p->metrics, "%s", text) : OK;
-    }
-    p->drifted = true;
-    if (p->job->sdc_policy == SDC_POLICY_ROLLBACK) {
-        TRY(rollback_drift(p, text));
-        p->drifted = false;
-        return OK;
-    }
-    return FAIL(ERR_NUMERIC,
-                "%s; nothing was saved of this state, and what was saved before has been compared (--resume auto goes "
-                "on from there); look for faulty memory in that device, or train on with --sdc-policy warn",
-                text);
-}
-
-static Status drift_report(TowerProcess *p)
-{
-    char text[LEDGER_MESSAGE / 2];
     Part part;
     const LayoutEntry *entry = NULL;
     int votes;
     TRY(entry_find(p, &part, &entry));
     if (!entry) { /* equal at the second look: a read that went wrong */
-        snprintf(text, sizeof text,
+        snprintf(drift, DRIFT_TEXT,
                  "after step %lld the replicas' digests differed once, and no longer at a second look",
                  (long long)p->run.step);
-        return drift_act(p, text);
+        return OK;
     }
     TRY(entry_compare(p, entry, majority_find(p->ledger, &votes)));
-    drift_text(p, &part, entry, text, sizeof text);
-    TRY(comm_barrier(p->comm));
-    return drift_act(p, text);
+    drift_text(p, &part, entry, drift, DRIFT_TEXT);
+    return comm_barrier(p->comm);
 }
 
 bool digest_is_due(const TowerProcess *p, bool now)
@@ -223,17 +201,15 @@ bool digest_is_due(const TowerProcess *p, bool now)
     return now || p->run.step % every == 0;
 }
 
-Status digest_check(TowerProcess *p, bool now)
+Status digest_compare(TowerProcess *p, char drift[DRIFT_TEXT])
 {
     uint64_t digest;
     bool equal = false;
-    if (!digest_is_due(p, now)) return OK;
-    TRY(steps_drain(p));
-    if (p->go_back) return OK;
+    *drift = 0;
     TRY(replica_digest(p, &digest));
     TRY(digests_compare(p, digest, &equal));
     if (p->rank == 0) atomic_fetch_add(&p->ledger->run.digests, 1);
-    if (!equal) return drift_report(p);
+    if (!equal) return drift_describe(p, drift);
     p->compared_step = p->run.step;
     return OK;
 }

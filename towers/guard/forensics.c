@@ -3,6 +3,7 @@
 
 #include "towers/guard/capsule.h"
 #include "towers/guard/trace.h"
+#include "towers/replica/norm_sync.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
  * can be checked for equality. Broadcasts of the buckets follow, from every process in turn. When something is wrong
  * the sum is repeated with one tower at a time giving anything but zeros, to tell who is not heard by whom.
  * Machines whose GPUs lose peer-to-peer writes are known: they train, and learn nothing. */
+#include "towers/guard/selftest.h"
 #include "towers/guard/fault.h"
 #include "towers/replica/tower_process.h"
 

@@ -17,6 +17,7 @@
 
 #include "proto/event.pb-c.h"
 #include "towers/files/append.h"
+#include "towers/files/crc32c.h"
 #include "towers/files/files.h"
 #include "towers/record/png.h"
 

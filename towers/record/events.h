@@ -20,8 +20,4 @@ NODISCARD Status events_image(Events *events, int64_t step, const char *tag, con
 NODISCARD Status events_flush(Events *events);
 void events_close(Events *events);
 
-uint32_t crc32c(uint32_t crc, const void *bytes, uint64_t count);          /* Castagnoli; start with 0 */
-uint32_t crc32c_portable(uint32_t crc, const void *bytes, uint64_t count); /* the same from tables, on any processor */
-uint32_t crc32c_masked(const void *bytes, uint64_t count);                 /* TFRecord's mask */
-
 #endif

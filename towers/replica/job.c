@@ -3,6 +3,11 @@
 
 #include <string.h>
 
+enum {
+    CONFUSION_CLASSES = 1000,
+    SUPERVISOR_FIRST_MS = 1000 /* who waits for a silent tower knows less about it than the supervisor */
+};
+
 int64_t job_batches_per_epoch(const TrainJob *job)
 {
     return shares_steps_per_epoch(&job->shares, dataset_info(job->train)->count);
@@ -38,4 +43,34 @@ DeviceConfig job_device(const TrainJob *job, int process)
     else
         device.ordinal = job->gpu_count ? job->gpu[process % job->gpu_count] : process;
     return device;
+}
+
+CommConfig job_sum(const TrainJob *job, int local)
+{
+    return (CommConfig){
+        .ranks = job->processes,
+        .local = local,
+        .towers = job->shares.towers,
+        .timeout_ms = job->comm_timeout_ms + SUPERVISOR_FIRST_MS,
+        .staged = job->test ? (size_t)job_eval_floats(job) : 0,
+        .reduce = job->reduce_dtype,
+        .ordered = job->reduce_ordered,
+        .ctas = job->nccl_ctas,
+    };
+}
+
+int64_t job_eval_blocks(const TrainJob *job)
+{
+    return (dataset_info(job->test)->count + job->eval_batch - 1) / job->eval_batch;
+}
+
+int64_t job_eval_confusion(const TrainJob *job)
+{
+    int64_t classes = job->program.options.classes;
+    return classes <= CONFUSION_CLASSES ? classes * classes : 0;
+}
+
+int64_t job_eval_floats(const TrainJob *job)
+{
+    return job_eval_blocks(job) * BLOCK_LANES + job_eval_confusion(job) + EVAL_STOP_LANES;
 }

@@ -5,6 +5,7 @@
 
 #include "kernels/backend.h"
 #include "nccl_sync/bn_stats.h"
+#include "nccl_sync/comm.h"
 #include "nccl_sync/mean_loss.h"
 #include "nccl_sync/sdc.h"
 #include "towers/data/dataset.h"
@@ -101,20 +102,14 @@ int job_first_tower(const TrainJob *job, int process); /* towers of process p: [
 /* The device that a process opens, for every command alike: the job's, with the number of its GPU. */
 DeviceConfig job_device(const TrainJob *job, int process);
 
-typedef struct TrainResult {
-    int64_t step;
-    double test_top1, test_top5, best_top1;
-    int signal; /* that asked for the stop, or 0 */
-} TrainResult;
-
-/* Run it: forks the towers, shows the console, waits. The status is the root cause of a failure. */
-NODISCARD Status train_run(const TrainJob *job, TrainResult *result);
-
-/* The steps alone, for benchmarks: no records, no evaluation, no checkpoints; job->on_step hears of each. Here and
- * below *signal_number receives the number of the signal that asked for a stop, or 0. */
-NODISCARD Status train_timed(const TrainJob *job, int *signal_number);
-
-/* Evaluate weights: every sample exactly once. */
-NODISCARD Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, int *signal_number);
+/* How the gradients of a process with `local` towers are summed: what is known without a layout. */
+CommConfig job_sum(const TrainJob *job, int local);
+/* Floats of the one sum of an evaluation: lanes of its blocks, the confusion matrix, and who saw a stop signal. */
+enum { EVAL_STOP_LANES = 1 };
+int64_t job_eval_blocks(const TrainJob *job);
+int64_t job_eval_confusion(const TrainJob *job); /* counts of (true, predicted); 0: too many classes */
+int64_t job_eval_floats(const TrainJob *job);
+/* What is known of one block. Each is exact in f32: the loss comes as one, a block has less than 2^24 samples. */
+typedef enum BlockLane { BLOCK_LOSS = 0, BLOCK_COUNT, BLOCK_TOP1, BLOCK_TOP5, BLOCK_LANES } BlockLane;
 
 #endif

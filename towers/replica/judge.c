@@ -41,11 +41,6 @@ static size_t lined(size_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-size_t judge_lane_count(int towers)
-{
-    return SUM_LANES + (size_t)towers * TALLY_LANES;
-}
-
 /* ---- life */
 
 static Status device_zeros(Judge *j, size_t bytes, void **made)
@@ -56,7 +51,7 @@ static Status device_zeros(Judge *j, size_t bytes, void **made)
 static Status memory_open(Judge *j)
 {
     void *memory;
-    size_t local = (size_t)j->config.local, lanes = judge_lane_count(j->config.towers);
+    size_t local = (size_t)j->config.local, lanes = sum_lane_count(j->config.towers);
     TRY(device_zeros(j, j->bytes, &memory));
     j->block = memory;
     if (local > 1) TRY(device_zeros(j, (local - 1) * lanes * sizeof *j->lanes, &memory));
@@ -85,7 +80,7 @@ Status judge_create(Replica *replica, const JudgeConfig *config, Judge **made)
     j->l2_count = config->l2 ? replica_l2_parts(replica) : 0;
     j->l2_at = lined(sizeof(VerdictReport));
     j->lanes_at = j->l2_at + lined((size_t)j->l2_count * sizeof(double));
-    j->bytes = j->lanes_at + lined(judge_lane_count(config->towers) * sizeof(float));
+    j->bytes = j->lanes_at + lined(sum_lane_count(config->towers) * sizeof(float));
     TRY_OUT(memory_open(j));
     if (backend->pin) backend->pin(&replica->device, j->ring, RING * j->bytes, true);
     TRY_OUT(judge_start(j, &start));
@@ -126,7 +121,7 @@ int judge_ahead(const Judge *j)
 float *judge_lanes(const Judge *j, int slot)
 {
     if (slot == j->config.local - 1) return judge_sum(j);
-    return j->lanes + (size_t)slot * judge_lane_count(j->config.towers);
+    return j->lanes + (size_t)slot * sum_lane_count(j->config.towers);
 }
 
 float *judge_sum(const Judge *j)
@@ -180,7 +175,7 @@ Status judge_tally(Judge *j, int slot, const Program *program, int32_t n, bool l
     };
     for (int k = 0; program && k < program->head_count; k++) tally.head[k] = result(program, program->head[k]);
     if (last && slot == j->config.local - 1 && j->config.towers > 1) /* the others' hold the sum of the last step */
-        TRY(device->backend->fill(device, tally.lanes, 0, judge_lane_count(j->config.towers)));
+        TRY(device->backend->fill(device, tally.lanes, 0, sum_lane_count(j->config.towers)));
     return device->backend->tally(device, &tally);
 }
 

@@ -45,7 +45,6 @@ int judge_ahead(const Judge *judge);
 
 /* The lanes: floats behind the gradients in the sum. `judge_lanes`: of one tower, to give; `judge_sum`: where the sum
  * belongs, which is where the last tower of this process has its own. Device memory. */
-size_t judge_lane_count(int towers);
 float *judge_lanes(const Judge *judge, int slot);
 float *judge_sum(const Judge *judge);
 

@@ -2,6 +2,7 @@
  * apart. Each tower gives its own to a sum, so every rank has the result. */
 #include "towers/replica/tower_process.h"
 
+#include "towers/replica/norm_states.h"
 #include "towers/store/safetensors.h"
 
 #include <math.h>

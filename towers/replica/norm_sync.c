@@ -5,6 +5,7 @@
  * communicator as the gradients, in a range behind theirs. A tower without samples joins with zeros, in the same order:
  * all of a batch's before the first bucket of gradients is given (step.c). The numbers lie in device memory: on a GPU
  * nobody waits for them but the compute lane. */
+#include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
 
 #include <stdlib.h>
@@ -86,4 +87,11 @@ Status norm_sync_idle(TowerProcess *p)
         TRY(towers_sum(p, p->norm_zeros, p->norm_sums[i]));
     }
     return OK;
+}
+
+size_t job_comm_room(const TrainJob *job, const Layout *layout)
+{
+    CommConfig sum = job_sum(job, 1);
+    replica_sum_sized(layout, &sum);
+    return sum.max_count + norm_sync_floats(job, layout);
 }

@@ -1,7 +1,7 @@
 /* One device with weights, optimizer memory and programs; see replica.h. */
 #include "towers/replica/replica.h"
 
-#include "towers/replica/judge.h"
+#include "nccl_sync/bucket.h"
 #include "towers/store/weights.h"
 
 #include <math.h>
@@ -93,7 +93,7 @@ void replica_sum_sized(const Layout *layout, CommConfig *sum)
     size_t params = layout->param_elements;
     if (layout->state_elements > sum->staged) sum->staged = layout->state_elements;
     sum->gradients = params;
-    sum->max_count = (params > sum->staged ? params : sum->staged) + judge_lane_count(sum->towers);
+    sum->max_count = (params > sum->staged ? params : sum->staged) + sum_lane_count(sum->towers);
 }
 
 size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout)

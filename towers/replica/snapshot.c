@@ -7,6 +7,8 @@
 #include "towers/replica/tower_process.h"
 
 #include "towers/files/json.h"
+#include "towers/replica/norm_states.h"
+#include "towers/replica/snapshot.h"
 #include "towers/store/checkpoint.h"
 #include "towers/store/pretrained.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "towers/record/events.h"
+#include "towers/files/crc32c.h"
 
 enum { HASH_DIGITS = 32, HASH_LINE = 5 + HASH_DIGITS + 1 };
 

@@ -103,7 +103,8 @@ static Status freeze_check(const char *patterns, const Layout *layout)
                           patterns, layout->params[layout->param_count - 1].name);
 }
 
-static Status file_check(const TrainJob *job, const Layout *layout, const Graph *graph, char *absent, size_t bytes)
+static Status file_check(const ProgramConfig *config, const char *path, bool reset_head, const Layout *layout,
+                         const Graph *graph, char *absent, size_t bytes)
 {
     Status st = OK;
     WeightMap map = {0};
@@ -114,7 +115,7 @@ static Status file_check(const TrainJob *job, const Layout *layout, const Graph 
         goto out;
     }
     TRY_OUT(weight_map_create(layout, graph, &map));
-    TRY_OUT(pretrained_read(&map, &job->program, job->initial_weights, job->reset_head, params, states, absent, bytes));
+    TRY_OUT(pretrained_read(&map, config, path, reset_head, params, states, absent, bytes));
 out:
     weight_map_destroy(&map);
     free(params);
@@ -122,22 +123,23 @@ out:
     return st;
 }
 
-Status pretrained_check(const TrainJob *job, char *absent, size_t bytes)
+Status pretrained_check(const ProgramConfig *program, const char *path, bool reset_head, const char *freeze,
+                        char *absent, size_t bytes)
 {
     Status st = OK;
-    Program program = {0};
+    Program built = {0};
     Layout *layout = NULL;
-    ProgramConfig config = job->program;
+    ProgramConfig config = *program;
     *absent = 0;
-    if (job->reset_head && !job->initial_weights) return FAIL(ERR_ARG, "--reset-head has no use without --pretrained");
-    if (!job->initial_weights && !job->freeze) return OK;
+    if (reset_head && !path) return FAIL(ERR_ARG, "--reset-head has no use without --pretrained");
+    if (!path && !freeze) return OK;
     config.training = true;
-    TRY(program_graph(&config, 1, &program));
-    TRY_OUT(layout_create(program.graph, &layout));
-    if (job->freeze) TRY_OUT(freeze_check(job->freeze, layout));
-    if (job->initial_weights) TRY_OUT(file_check(job, layout, program.graph, absent, bytes));
+    TRY(program_graph(&config, 1, &built));
+    TRY_OUT(layout_create(built.graph, &layout));
+    if (freeze) TRY_OUT(freeze_check(freeze, layout));
+    if (path) TRY_OUT(file_check(&config, path, reset_head, layout, built.graph, absent, bytes));
 out:
     layout_destroy(layout);
-    program_destroy(&program);
+    program_destroy(&built);
     return st;
 }

@@ -5,7 +5,6 @@
 #define TOWERS_STORE_PRETRAINED_H
 
 #include "towers/graph/program.h"
-#include "towers/replica/job.h"
 #include "towers/store/weights.h"
 
 typedef struct HeadNames {
@@ -23,7 +22,9 @@ WeightRules head_rules(const HeadNames *heads, bool reset_head);
 NODISCARD Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, bool reset_head,
                                  float *params, float *states, char *absent, size_t bytes);
 
-/* Everything about names that can be refused before a run exists: --pretrained and --freeze. */
-NODISCARD Status pretrained_check(const TrainJob *job, char *absent, size_t bytes);
+/* Everything about names that can be refused before a run exists: a file of weights to start
+ * from (path; NULL: none) and patterns of what stays frozen (NULL: none). */
+NODISCARD Status pretrained_check(const ProgramConfig *program, const char *path, bool reset_head, const char *freeze,
+                                  char *absent, size_t bytes);
 
 #endif

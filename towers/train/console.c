@@ -1,5 +1,6 @@
 /* The bar, the plain lines and the epoch lines of a run; see console.h. */
 #include "towers/train/console.h"
+#include "towers/train/train.h"
 
 #include <math.h>
 #include <stdlib.h>

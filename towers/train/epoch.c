@@ -1,21 +1,47 @@
 /* From step to step: what follows each one, and what ends an epoch. Evaluation, records, the best weights so far,
  * checkpoints when they are due, comparisons of replicas, returns to an older checkpoint. The step itself is step.c. */
+#include "towers/train/epoch.h"
+#include "towers/guard/digest.h"
 #include "towers/guard/forensics.h"
+#include "towers/replica/norm_states.h"
+#include "towers/replica/snapshot.h"
 #include "towers/replica/tower_process.h"
+#include "towers/train/evaluate.h"
 #include "towers/train/rollback.h"
+#include "towers/train/step.h"
 
 #include <math.h>
 
 enum { SAVES_FAILED_MAX = 3 /* checkpoints in a row that may not reach the disk */ };
 
-static bool epoch_ended(const TowerProcess *p)
+/* ---- replicas that differ */
+
+static Status drift_act(TowerProcess *p, const char *text)
 {
-    return p->run.step % p->steps_per_epoch == 0 || p->run.step == p->total_steps;
+    if (p->job->sdc_policy == SDC_POLICY_WARN) {
+        if (p->rank == 0) ledger_note(p->ledger, "%s", text);
+        return p->metrics ? metrics_log(p->metrics, "%s", text) : OK;
+    }
+    p->drifted = true;
+    if (p->job->sdc_policy == SDC_POLICY_ROLLBACK) {
+        TRY(rollback_drift(p, text));
+        p->drifted = false;
+        return OK;
+    }
+    return FAIL(ERR_NUMERIC,
+                "%s; nothing was saved of this state, and what was saved before has been compared (--resume auto goes "
+                "on from there); look for faulty memory in that device, or train on with --sdc-policy warn",
+                text);
 }
 
-bool epoch_end_is_owed(const TowerProcess *p)
+Status replicas_compare(TowerProcess *p, bool now)
 {
-    return epoch_ended(p) && p->run.epoch_count > 0;
+    char drift[DRIFT_TEXT];
+    if (!digest_is_due(p, now)) return OK;
+    TRY(steps_drain(p));
+    if (p->go_back) return OK;
+    TRY(digest_compare(p, drift));
+    return *drift ? drift_act(p, drift) : OK;
 }
 
 /* ---- the end of an epoch */
@@ -134,12 +160,12 @@ static Status step_follow(TowerProcess *p)
     bool ended = epoch_ended(p), due;
     int64_t step = p->run.step;
     if (ended) TRY(steps_drain(p));
-    if (!p->go_back) TRY(digest_check(p, ended)); /* what is saved has been compared */
+    if (!p->go_back) TRY(replicas_compare(p, ended)); /* what is saved has been compared */
     if (p->go_back || p->run.step != step) return OK;
     if (ended) TRY(epoch_end(p));
     TRY(checkpoint_due(p, ended, &due));
     if (due) TRY(steps_drain(p));
-    if (due && !p->go_back) TRY(digest_check(p, true));
+    if (due && !p->go_back) TRY(replicas_compare(p, true));
     return due && !p->go_back && p->run.step == step ? checkpoint_write(p) : OK;
 }
 

@@ -2,35 +2,12 @@
  * batches whose size does not depend on the number of towers. Hits are whole numbers: the accuracy is exact. A training
  * run with few enough classes also gets RUN/confusion.csv: a row for each true class, a column for each predicted one,
  * counts of the last evaluation. */
+#include "towers/train/evaluate.h"
 #include "towers/guard/fault.h"
+#include "towers/replica/norm_states.h"
 #include "towers/replica/tower_process.h"
 
 #include <stdlib.h>
-
-enum { CONFUSION_CLASSES = 1000 };
-
-/* Behind the blocks and the confusion matrix: processes that saw the stop signal. */
-enum { STOP_LANES = 1 };
-
-/* What is known of one block. Each is exact in f32: the loss comes as one, a block has less than 2^24 samples. */
-typedef enum BlockLane { BLOCK_LOSS = 0, BLOCK_COUNT, BLOCK_TOP1, BLOCK_TOP5, BLOCK_LANES } BlockLane;
-
-static int64_t block_count(const TrainJob *job)
-{
-    return (dataset_info(job->test)->count + job->eval_batch - 1) / job->eval_batch;
-}
-
-/* Counts of (true, predicted), which follow the lanes of the blocks. */
-static int64_t confusion_floats(const TrainJob *job)
-{
-    int64_t classes = job->program.options.classes;
-    return classes <= CONFUSION_CLASSES ? classes * classes : 0;
-}
-
-int64_t evaluate_floats(const TrainJob *job)
-{
-    return block_count(job) * BLOCK_LANES + confusion_floats(job) + STOP_LANES;
-}
 
 static int64_t largest(const float *values, int64_t count)
 {
@@ -101,7 +78,7 @@ static Status blocks_run(TowerProcess *p, float *lanes)
     Status st = OK;
     Loader *loader = NULL;
     LoaderConfig config = eval_loader(p);
-    float *confusion = confusion_floats(p->job) ? lanes + block_count(p->job) * BLOCK_LANES : NULL;
+    float *confusion = job_eval_confusion(p->job) ? lanes + job_eval_blocks(p->job) * BLOCK_LANES : NULL;
     if (config.start_step >= config.max_steps) return OK;
     TRY_OUT(loader_create(&config, &loader));
     for (int64_t s = config.start_step; s < config.max_steps && !stop_asked(p); s += config.stride) {
@@ -120,7 +97,7 @@ out:
  * depend on who had which block. */
 static Status blocks_gather(TowerProcess *p, float *lanes, size_t floats)
 {
-    lanes[floats - STOP_LANES] = stop_asked(p);
+    lanes[floats - EVAL_STOP_LANES] = stop_asked(p);
     for (int slot = 0; slot < p->local; slot++)
         TRY(comm_give(p->comm, p->first + slot, 0, slot ? lanes + floats : lanes, floats));
     return comm_sum(p->comm, 0, lanes, floats);
@@ -164,19 +141,19 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
 Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
 {
     Status st = OK;
-    int64_t wanted = dataset_info(p->job->test)->count, blocks = block_count(p->job);
-    size_t floats = (size_t)evaluate_floats(p->job);
+    int64_t wanted = dataset_info(p->job->test)->count, blocks = job_eval_blocks(p->job);
+    size_t floats = (size_t)job_eval_floats(p->job);
     float *lanes = calloc(2 * floats, sizeof *lanes); /* and as many zeros, for the towers without blocks */
     if (!lanes) return FAIL(ERR_MEMORY, "results of %lld blocks of an evaluation", (long long)blocks);
     TRY_OUT(statistics_export(p));
     TRY_OUT(blocks_run(p, lanes));
     TRY_OUT(blocks_gather(p, lanes, floats));
     *result = blocks_total(lanes, blocks);
-    p->stop |= lanes[floats - STOP_LANES] > 0;
+    p->stop |= lanes[floats - EVAL_STOP_LANES] > 0;
     *whole = result->count == wanted;
     if (!*whole && !p->stop)
         st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
-    else if (*whole && p->metrics && confusion_floats(p->job))
+    else if (*whole && p->metrics && job_eval_confusion(p->job))
         st = confusion_write(p, lanes + blocks * BLOCK_LANES);
 out:
     free(lanes);

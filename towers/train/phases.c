@@ -1,5 +1,6 @@
 /* Where each tower's time went in a step, from the ledger to the records, and the watch for one that all wait for.
  * Called by rank 0 after the towers have agreed on the step, when every tower's row is complete up to the sum. */
+#include "towers/train/phases.h"
 #include "towers/replica/tower_process.h"
 
 #include <stdlib.h>

@@ -1,36 +1,19 @@
 /* The lives of a tower process: training, evaluation, timed steps; and how each ends. */
 #include "towers/replica/tower_process.h"
 
+#include "towers/guard/digest.h"
 #include "towers/guard/fault.h"
 #include "towers/guard/forensics.h"
+#include "towers/replica/snapshot.h"
+#include "towers/train/epoch.h"
+#include "towers/train/evaluate.h"
+#include "towers/train/process.h"
+#include "towers/train/process_open.h"
+#include "towers/train/step.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-
-/* ---- words */
-
-void towers_text(const TrainJob *job, int rank, char *text, size_t bytes)
-{
-    int first = job_first_tower(job, rank), last = job_first_tower(job, rank + 1) - 1;
-    if (first == last)
-        snprintf(text, bytes, "tower %d", first);
-    else
-        snprintf(text, bytes, "towers %d..%d (process %d)", first, last, rank);
-}
-
-Status process_log(TowerProcess *p, const char *format, ...)
-{
-    char line[LEDGER_MESSAGE];
-    va_list args;
-    if (!p->metrics) return OK;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    for (char *at = line; *at; at++)
-        if (*at == '\n') *at = '|';
-    return metrics_log(p->metrics, "%s", line);
-}
 
 /* ---- training */
 
@@ -105,7 +88,7 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
         int64_t done = p->done;
         bool last = p->run.step == p->total_steps || digest_is_due(p, false); /* nothing is begun before it is known */
         TRY(last && done < p->run.step ? step_take(p) : step_run(p));
-        if (p->done == p->run.step) TRY(digest_check(p, false));
+        if (p->done == p->run.step) TRY(replicas_compare(p, false));
         if (p->done == done) continue;
         int64_t now = clock_ns();
         double loss = p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;

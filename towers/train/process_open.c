@@ -1,69 +1,21 @@
 /* Setting up and tearing down a tower process: replica, communicator, loader, records. What a life needs, in the order
  * in which it can be had; process_close frees whatever is there by then. */
+#include "towers/train/process_open.h"
 #include "towers/guard/batch_max.h"
 #include "towers/guard/poison.h"
+#include "towers/guard/selftest.h"
+#include "towers/replica/norm_sync.h"
+#include "towers/replica/snapshot.h"
 #include "towers/replica/tower_process.h"
+#include "towers/train/step.h"
 #include "towers/train/summary.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    FIRST_BUCKET_BYTES = 4 << 20,
-    BUCKET_BYTES = 25 << 20,
-    SUPERVISOR_FIRST_MS = 1000 /* who waits for a silent tower knows less about it than the supervisor */
-};
+enum { FIRST_BUCKET_BYTES = 4 << 20, BUCKET_BYTES = 25 << 20 };
 
 /* ---- the replica */
-
-static void size_add(int32_t *sizes, int32_t n)
-{
-    for (int i = 0; n > 0 && i < REPLICA_PROGRAMS; i++) {
-        if (sizes[i] == n) return;
-        if (sizes[i]) continue;
-        sizes[i] = n;
-        return;
-    }
-}
-
-/* Every batch size that this process will ever see: full shares and those of the short last batch. */
-static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
-{
-    const TrainJob *job = p->job;
-    int64_t count = dataset_info(job->train)->count, first;
-    for (int slot = 0; slot < p->local; slot++) {
-        int32_t n;
-        shares_of(&job->shares, count, 0, p->first + slot, &first, &n);
-        size_add(config->train_n, n);
-        shares_of(&job->shares, count, job_batches_per_epoch(job) - 1, p->first + slot, &first, &n);
-        size_add(config->train_n, n);
-    }
-    if (!job->test) return;
-    int64_t tests = dataset_info(job->test)->count;
-    if (tests >= job->eval_batch) size_add(config->eval_n, job->eval_batch);
-    size_add(config->eval_n, (int32_t)(tests % job->eval_batch));
-}
-
-void process_config(const TowerProcess *p, ReplicaConfig *config)
-{
-    const TrainJob *job = p->job;
-    *config = (ReplicaConfig){
-        .backend = job->backend,
-        .device = job_device(job, p->rank),
-        .program = job->program,
-        .local = p->local,
-        .optimizer = job->optimizer,
-        .weight_decay = job->weight_decay,
-        .decay_all = job->decay_all,
-        .freeze = job->freeze,
-        .ema = job->ema_decay > 0,
-        .accumulate = job->accumulate > 1,
-        .record = job->graphs,
-        .seed = job->seed,
-        .sum = job_sum(job, p->local),
-    };
-    batch_sizes(p, config);
-}
 
 static Status replica_open(TowerProcess *p)
 {
@@ -98,27 +50,6 @@ static Status buckets_open(TowerProcess *p)
     return OK;
 }
 
-CommConfig job_sum(const TrainJob *job, int local)
-{
-    return (CommConfig){
-        .ranks = job->processes,
-        .local = local,
-        .towers = job->shares.towers,
-        .timeout_ms = job->comm_timeout_ms + SUPERVISOR_FIRST_MS,
-        .staged = job->test ? (size_t)evaluate_floats(job) : 0,
-        .reduce = job->reduce_dtype,
-        .ordered = job->reduce_ordered,
-        .ctas = job->nccl_ctas,
-    };
-}
-
-size_t job_comm_room(const TrainJob *job, const Layout *layout)
-{
-    CommConfig sum = job_sum(job, 1);
-    replica_sum_sized(layout, &sum);
-    return sum.max_count + norm_sync_floats(job, layout);
-}
-
 static Status comm_open(TowerProcess *p, CommShared *shared)
 {
     const Layout *layout = p->replica->layout;
@@ -140,27 +71,6 @@ static void loader_pin(TowerProcess *p, bool often)
     size_t bytes;
     for (int i = 0; p->loader && backend->pin && loader_pixels(p->loader, i, &memory, &bytes); i++)
         backend->pin(&p->replica->device, memory, bytes, often);
-}
-
-LoaderConfig process_loader(const TowerProcess *p)
-{
-    const TrainJob *job = p->job;
-    return (LoaderConfig){
-        .dataset = job->train,
-        .shares = job->shares,
-        .first_tower = p->first,
-        .local = p->local,
-        .seed = job->seed,
-        .shuffle = true,
-        .augment = job->augment,
-        .flip = job->flip,
-        .side = job->program.options.side,
-        .pad = (job->program.canvas - job->program.options.side) / 2,
-        .start_step = job_first_batch(job, p->run.step),
-        .max_steps = job_first_batch(job, p->total_steps),
-        .workers = job->workers,
-        .depth = 2 * p->local + 2,
-    };
 }
 
 static Status loader_open(TowerProcess *p)

@@ -1,14 +1,10 @@
 /* Back to the last good checkpoint; see rollback.h. */
 #include "towers/train/rollback.h"
+#include "towers/replica/snapshot.h"
+#include "towers/train/process_open.h"
+#include "towers/train/step.h"
 
 #include <string.h>
-
-bool rollback_leaves_out(const RunState *run, int64_t step)
-{
-    for (int64_t i = 0; i < run->rollbacks; i++)
-        if (run->left_out[i] == step) return true;
-    return false;
-}
 
 static bool spoilt_before(const Finding *found)
 {

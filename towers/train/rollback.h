@@ -8,8 +8,6 @@
 
 #include "towers/replica/tower_process.h"
 
-/* Is this step (from 1) one that an earlier rollback leaves out? */
-bool rollback_leaves_out(const RunState *run, int64_t step);
 /* Collective, after the search of a refused step. ERR_NUMERIC if the limit is reached or it would not help. */
 NODISCARD Status rollback_run(TowerProcess *p, int64_t refused_step);
 

@@ -15,7 +15,7 @@
 #include "towers/guard/fault.h"
 #include "towers/guard/forensics.h"
 #include "towers/guard/poison.h"
-#include "towers/train/rollback.h"
+#include "towers/replica/norm_sync.h"
 #include "towers/train/summary.h"
 
 #include <math.h>
@@ -258,7 +258,7 @@ static Status towers_run(TowerProcess *p, Step *step)
 
 static Status sum_over_towers(TowerProcess *p)
 {
-    size_t end = grad_count(p), lanes = judge_lane_count(p->ledger->towers);
+    size_t end = grad_count(p), lanes = sum_lane_count(p->ledger->towers);
     for (int slot = 0; slot < p->local; slot++)
         TRY(comm_give(p->comm, p->first + slot, end, judge_lanes(p->judge, slot), lanes));
     for (int b = 0; b < p->buckets.count && !is_alone(p); b++)

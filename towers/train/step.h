@@ -44,4 +44,13 @@ void step_to_epoch(TowerProcess *p, const Step *step);
 /* Rank 0: a row of metrics, and what the console shows. */
 NODISCARD Status step_record(TowerProcess *p, const Step *step);
 
+/* One training step of all towers of this process, as the README follows it. On a device that works beside the
+ * host it may return while the last steps are under way: their results are taken by later calls, or by steps_drain. */
+NODISCARD Status steps_open(TowerProcess *p); /* after run.step is known */
+void steps_close(TowerProcess *p);
+NODISCARD Status steps_restart(TowerProcess *p); /* after run was set back */
+NODISCARD Status step_run(TowerProcess *p);
+NODISCARD Status step_take(TowerProcess *p); /* wait for the oldest step under way; none: nothing */
+NODISCARD Status steps_drain(TowerProcess *p);
+
 #endif

@@ -1,6 +1,7 @@
 /* What is remembered of a step: the ledger's rows, the sums of the epoch, a row of metrics; see step.h. */
 #include "towers/train/step.h"
 
+#include "towers/train/phases.h"
 #include "towers/train/summary.h"
 
 #include <math.h>

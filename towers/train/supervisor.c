@@ -5,8 +5,11 @@
  * once (its exit wakes the loop), a silent one by its heartbeat. The first failure of all is the root cause and decides
  * the exit code. */
 #include "towers/replica/job.h"
+#include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
 #include "towers/train/console.h"
+#include "towers/train/process.h"
+#include "towers/train/train.h"
 
 #include <errno.h>
 #include <math.h>

@@ -9,7 +9,7 @@
 #ifndef TOWERS_KERNELS_CUDA_CONV_CONV_GRAPH_H
 #define TOWERS_KERNELS_CUDA_CONV_CONV_GRAPH_H
 
-#include "kernels/cuda/conv/cudnn_graph.h"
+#include "kernels/cuda/cudnn_graph.h"
 
 typedef enum ConvPattern {
     PATTERN_FORWARD = 0,

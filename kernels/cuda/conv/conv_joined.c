@@ -5,7 +5,7 @@
 #include "kernels/cuda/conv/conv_joined.h"
 
 #include "kernels/cuda/conv/autotune.h"
-#include "kernels/cuda/conv/plan_cache.h"
+#include "kernels/cuda/plan_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void task_text(ConvPattern pattern, const ConvShape *s, char *text, size_
 }
 
 /* A task that was timed before is known to have a plan, or to be better off without. */
-bool conv_joins(Device *device, const OpCall *call)
+static bool conv_joins(Device *device, const OpCall *call)
 {
     char text[256];
     ConvPattern pattern;
@@ -222,6 +222,6 @@ static void joined_discard(Device *device, OpCall *call)
 }
 
 #define JOINED_KERNEL .prepare = joined_prepare, .launch = joined_launch, .discard = joined_discard
-const OpKernel cuda_conv_statistics = {JOINED_KERNEL, .strided_in = 1};
-const OpKernel cuda_conv_dx_sums = {JOINED_KERNEL, .strided_in = 1 | 4, .strided_out = 1};
-const OpKernel cuda_conv_dw_apply = {JOINED_KERNEL, .strided_in = 1 | 2};
+const OpKernel cuda_conv_statistics = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1};
+const OpKernel cuda_conv_dx_sums = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1 | 4, .strided_out = 1};
+const OpKernel cuda_conv_dw_apply = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1 | 2};

@@ -14,8 +14,6 @@
 bool conv_joined_shape(const OpCall *call, ConvPattern *pattern, ConvShape *shape);
 /* Whether `library` has a plan for it, among the engines that come compiled. */
 bool conv_joined_exists(CudnnLibrary *library, const OpCall *call, bool deterministic);
-/* Backend.joins */
-bool conv_joins(Device *device, const OpCall *call);
 
 static inline size_t workspace_aligned(size_t bytes)
 {

@@ -2,7 +2,7 @@
 #include "kernels/cuda/conv/task.h"
 
 #include "kernels/cuda/conv/autotune.h"
-#include "kernels/cuda/conv/plan_cache.h"
+#include "kernels/cuda/plan_cache.h"
 
 #include <string.h>
 

@@ -7,9 +7,9 @@
 #ifndef TOWERS_KERNELS_CUDA_CONV_TASK_H
 #define TOWERS_KERNELS_CUDA_CONV_TASK_H
 
-#include "kernels/cuda/conv/cudnn_graph.h"
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cudnn_graph.h"
 
 typedef struct TaskSpec {
     CudnnConv kind;

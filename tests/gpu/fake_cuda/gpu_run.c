@@ -13,6 +13,8 @@
 #include <cmocka.h>
 
 #include "kernels/cuda/cuda.h"
+#include "towers/replica/norm_sync.h"
+#include "towers/train/process.h"
 
 enum { SIDE = 8, CHANNELS = 3, CLASSES = 4, BATCH = 2, PATIENCE_S = 60 };
 

@@ -2,8 +2,8 @@
  * (cuDNN's own description of the device), `gpu_driver memory` (bytes per second of a copy on the device). */
 #ifdef TOWERS_HAVE_CUDA
 
-#include "kernels/cuda/conv/cudnn_graph.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cudnn_graph.h"
 
 #include <string.h>
 

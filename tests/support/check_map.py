@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """The map of the house as a test: which room may know which, and that no circle exists.
 
-usage: scripts/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
+usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 
 1. Includes go down the floors only: inception -> towers -> nccl_sync -> kernels.
 2. Libraries of a device are included by its backend alone, and a backend's inner headers by that backend alone.
 3. Rooms (folders) form no circle of includes; with a build folder, none of calls either: a call is an undefined symbol of
    one object file that another one defines (nm).
 4. Inside towers/train and towers/guard, files form no circle of includes or calls. X.c and X.h are one file.
+
+Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
 Every circle is printed as the chain that closes it. Exit status 0: none; 1: at least one; 2: usage.
 """
@@ -53,22 +55,25 @@ def includes(root):
     return found
 
 
-def calls(build):
+def calls(root, build):
     """[(path, path)] of sources whose object files refer to each other."""
-    defined, wanted = {}, []
+    objects, defined, wanted = {}, {}, []
     for folder, _, names in os.walk(build):
         match = re.search(r"CMakeFiles/towers(?:_lib|_cpu|_cuda)?\.dir(?:/(.*))?$", folder)
         for name in names if match else ():
-            if not name.endswith(".c.o"):
-                continue
             path = os.path.normpath(os.path.join(match.group(1) or "", name[:-2]))
-            lines = subprocess.run(["nm", "-g", os.path.join(folder, name)], check=True, capture_output=True, text=True).stdout
-            for line in lines.splitlines():
-                kind, symbol = line.split()[-2:]
-                if kind == "U":
-                    wanted.append((path, symbol))
-                else:
-                    defined[symbol] = path
+            if name.endswith(".c.o") and os.path.exists(os.path.join(root, path)):  # else it is of a file that is no more
+                objects[os.path.join(folder, name)] = path
+    if not objects:
+        return []
+    lines = subprocess.run(["nm", "-g", "-A", *objects], check=True, capture_output=True, text=True).stdout
+    for line in lines.splitlines():
+        path = objects[line.split(":")[0]]
+        kind, symbol = line.split()[-2:]
+        if kind == "U":
+            wanted.append((path, symbol))
+        elif kind == "T":
+            defined[symbol] = path
     return [(path, defined[symbol]) for path, symbol in wanted if symbol in defined and path != defined[symbol]]
 
 
@@ -104,7 +109,7 @@ def main():
     if len(sys.argv) > 3:
         print(__doc__.splitlines()[2], file=sys.stderr)
         return 2
-    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     bad = 0
     edges = []
     for path, kind, name in includes(root):
@@ -126,7 +131,7 @@ def main():
             bad += 1
     kinds = [("includes", edges)]
     if len(sys.argv) > 2:
-        kinds.append(("calls", calls(sys.argv[2])))
+        kinds.append(("calls", calls(root, sys.argv[2])))
         if not kinds[1][1]:
             print(f"{sys.argv[2]} holds no object files of towers", file=sys.stderr)
             return 2

@@ -5,8 +5,8 @@
  * fallback list), best guess first, and those that break a rule are passed over. A library opened from a description
  * (the JSON that cuDNN writes and reads for a device) builds plans on machines without that device, or any; it runs
  * none. */
-#ifndef TOWERS_KERNELS_CUDA_CONV_CUDNN_GRAPH_H
-#define TOWERS_KERNELS_CUDA_CONV_CUDNN_GRAPH_H
+#ifndef TOWERS_KERNELS_CUDA_CUDNN_GRAPH_H
+#define TOWERS_KERNELS_CUDA_CUDNN_GRAPH_H
 
 #include "kernels/cuda/check.h"
 #include "kernels/op.h"

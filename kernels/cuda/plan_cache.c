@@ -1,8 +1,8 @@
 /* The cache of plans as lines of text; see plan_cache.h. Lines are appended whole, so that processes may share
  * a file. */
-#include "kernels/cuda/conv/plan_cache.h"
+#include "kernels/cuda/plan_cache.h"
 
-#include "kernels/cuda/conv/cudnn_graph.h"
+#include "kernels/cuda/cudnn_graph.h"
 
 #include <ctype.h>
 #include <errno.h>

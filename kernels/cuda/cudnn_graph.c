@@ -1,5 +1,5 @@
 /* The graph API of cuDNN 9 (cudnnBackend*): everything is a descriptor with attributes, finalized before use. */
-#include "kernels/cuda/conv/cudnn_graph.h"
+#include "kernels/cuda/cudnn_graph.h"
 
 #include <cudnn.h>
 #include <stdlib.h>

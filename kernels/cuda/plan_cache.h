@@ -4,8 +4,8 @@
  *     task <tab> plan <tab> microseconds
  * A later line for the same task replaces an earlier one; lines that cannot be read are passed over. Where there is no
  * such folder to write to, the cache lives as long as the process. Delete the file to have everything timed again. */
-#ifndef TOWERS_KERNELS_CUDA_CONV_PLAN_CACHE_H
-#define TOWERS_KERNELS_CUDA_CONV_PLAN_CACHE_H
+#ifndef TOWERS_KERNELS_CUDA_PLAN_CACHE_H
+#define TOWERS_KERNELS_CUDA_PLAN_CACHE_H
 
 #include "kernels/status.h"
 

@@ -1,0 +1,12 @@
+/* Near names: "did you mean ...?" for models, options and choices. */
+#ifndef TOWERS_INCEPTION_MODELS_NEAR_NAME_H
+#define TOWERS_INCEPTION_MODELS_NEAR_NAME_H
+
+/* The nearest of `count` names by Damerau-Levenshtein distance <= 2, or one that `typed` begins; NULL if none
+ * is near. */
+const char *nearest_name(const char *typed, const char *const *names, int count);
+
+/* Optimal string alignment distance (insert, delete, replace, swap neighbours), or `limit` + 1 if it is more. */
+int edit_distance(const char *a, const char *b, int limit);
+
+#endif

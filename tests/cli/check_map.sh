@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The map of the house (tests/support/check_map.py): floors, rooms, no circles, in includes and in calls. Then the test of the
+# test: an include upward, a device library in the wrong room, a circle of rooms and one of files are each found and named.
+# usage: check_map.sh SOURCE_FOLDER BINARY
+set -uo pipefail
+. "$1/tests/support/check.sh"
+check_begin map "$1" "$2"
+needs_python
+map=$source_dir/tests/support/check_map.py
+
+python3 "$map" "$source_dir" "$(dirname "$towers")" || complain "the map of the house does not hold; the chains are above"
+
+# finds WANTED: the small house in $work/house is refused with this line
+finds() {
+    local said
+    said=$(python3 "$map" "$work/house") && complain "accepted: $1"
+    grep -qF -- "$1" <<<"$said" || complain "wanted '$1', found: $said"
+}
+
+house() {
+    rm -rf "$work/house"
+    mkdir -p "$work"/house/{kernels/cpu,nccl_sync,towers/{train,guard,data},inception}
+}
+
+house
+echo '#include "nccl_sync/b.h"' >"$work/house/kernels/a.h"
+finds "kernels/a.h includes nccl_sync/b.h: kernels lies below nccl_sync"
+house
+echo '#include <cudnn.h>' >"$work/house/towers/data/a.c"
+finds "towers/data/a.c includes <cudnn.h>"
+house
+echo '#include "kernels/cpu/a.h"' >"$work/house/towers/data/a.c"
+finds "inner headers of kernels/cpu are its own"
+house
+echo '#include "towers/guard/b.h"' >"$work/house/towers/train/a.h"
+echo '#include "towers/train/a.h"' >"$work/house/towers/guard/b.c"
+finds "circle of includes: towers/guard -> towers/train -> towers/guard"
+house
+echo '#include "towers/guard/b.h"' >"$work/house/towers/guard/a.c"
+echo '#include "towers/guard/c.h"' >"$work/house/towers/guard/b.c"
+echo '#include "towers/guard/a.h"' >"$work/house/towers/guard/c.h"
+finds "circle of includes: towers/guard/a -> towers/guard/b -> towers/guard/c -> towers/guard/a"
+house
+echo '#include "kernels/b.h"' >"$work/house/towers/data/a.c"
+python3 "$map" "$work/house" >/dev/null || complain "an include downward is refused"
+
+check_end "includes and calls go down, and no circle exists"

@@ -1,0 +1,11 @@
+/* CRC-32C (Castagnoli; RFC 3720, B.4), in hardware where the processor has it. */
+#ifndef TOWERS_FILES_CRC32C_H
+#define TOWERS_FILES_CRC32C_H
+
+#include <stdint.h>
+
+uint32_t crc32c(uint32_t crc, const void *bytes, uint64_t count);          /* Castagnoli; start with 0 */
+uint32_t crc32c_portable(uint32_t crc, const void *bytes, uint64_t count); /* the same from tables, on any processor */
+uint32_t crc32c_masked(const void *bytes, uint64_t count);                 /* TFRecord's mask */
+
+#endif

@@ -1,0 +1,13 @@
+/* Batch-norm running statistics of all towers: what is exported, and how far they have drifted apart. */
+#ifndef TOWERS_REPLICA_NORM_STATES_H
+#define TOWERS_REPLICA_NORM_STATES_H
+
+#include "towers/replica/tower_process.h"
+
+/* Collective. */
+NODISCARD Status states_of_tower(TowerProcess *p, float **states, int tower, float *found); /* host memory, all ranks */
+NODISCARD Status norm_drift_record(TowerProcess *p); /* how far they have drifted apart, to norms.jsonl */
+/* Fill replica->eval_state from all towers' running statistics, as job->bn_stats says. */
+NODISCARD Status statistics_export(TowerProcess *p);
+
+#endif

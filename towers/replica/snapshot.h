@@ -1,0 +1,17 @@
+/* Snapshots: the checkpoints of a run as a tower process saves and restores them, and its weights for others. */
+#ifndef TOWERS_REPLICA_SNAPSHOT_H
+#define TOWERS_REPLICA_SNAPSHOT_H
+
+#include "towers/replica/tower_process.h"
+
+/* Collective: every rank calls them at the same step. */
+NODISCARD Status snapshot_save(TowerProcess *p);
+NODISCARD Status snapshot_restore(TowerProcess *p, bool *restored); /* as the job says; run.step tells where to go on */
+NODISCARD Status snapshot_return(TowerProcess *p, int64_t step);    /* to a checkpoint of this run directory */
+NODISCARD Status snapshot_export(TowerProcess *p, const char *name); /* weights and exported statistics to RUN/NAME */
+NODISCARD Status snapshot_load_weights(TowerProcess *p, const char *path);
+/* Download a device arena and append it, each name behind `prefix`. `states`: the layout is that of STATE. */
+NODISCARD Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, bool states, int64_t tracked,
+                               WeightList *list);
+
+#endif

@@ -1,0 +1,120 @@
+/* What the files of a tower process share: its settings as others want them, its log, and where it is in an epoch. */
+#include "towers/replica/tower_process.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- settings */
+
+static void size_add(int32_t *sizes, int32_t n)
+{
+    for (int i = 0; n > 0 && i < REPLICA_PROGRAMS; i++) {
+        if (sizes[i] == n) return;
+        if (sizes[i]) continue;
+        sizes[i] = n;
+        return;
+    }
+}
+
+/* Every batch size that this process will ever see: full shares and those of the short last batch. */
+static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
+{
+    const TrainJob *job = p->job;
+    int64_t count = dataset_info(job->train)->count, first;
+    for (int slot = 0; slot < p->local; slot++) {
+        int32_t n;
+        shares_of(&job->shares, count, 0, p->first + slot, &first, &n);
+        size_add(config->train_n, n);
+        shares_of(&job->shares, count, job_batches_per_epoch(job) - 1, p->first + slot, &first, &n);
+        size_add(config->train_n, n);
+    }
+    if (!job->test) return;
+    int64_t tests = dataset_info(job->test)->count;
+    if (tests >= job->eval_batch) size_add(config->eval_n, job->eval_batch);
+    size_add(config->eval_n, (int32_t)(tests % job->eval_batch));
+}
+
+void process_config(const TowerProcess *p, ReplicaConfig *config)
+{
+    const TrainJob *job = p->job;
+    *config = (ReplicaConfig){
+        .backend = job->backend,
+        .device = job_device(job, p->rank),
+        .program = job->program,
+        .local = p->local,
+        .optimizer = job->optimizer,
+        .weight_decay = job->weight_decay,
+        .decay_all = job->decay_all,
+        .freeze = job->freeze,
+        .ema = job->ema_decay > 0,
+        .accumulate = job->accumulate > 1,
+        .record = job->graphs,
+        .seed = job->seed,
+        .sum = job_sum(job, p->local),
+    };
+    batch_sizes(p, config);
+}
+
+LoaderConfig process_loader(const TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    return (LoaderConfig){
+        .dataset = job->train,
+        .shares = job->shares,
+        .first_tower = p->first,
+        .local = p->local,
+        .seed = job->seed,
+        .shuffle = true,
+        .augment = job->augment,
+        .flip = job->flip,
+        .side = job->program.options.side,
+        .pad = (job->program.canvas - job->program.options.side) / 2,
+        .start_step = job_first_batch(job, p->run.step),
+        .max_steps = job_first_batch(job, p->total_steps),
+        .workers = job->workers,
+        .depth = 2 * p->local + 2,
+    };
+}
+
+/* ---- words */
+
+void towers_text(const TrainJob *job, int rank, char *text, size_t bytes)
+{
+    int first = job_first_tower(job, rank), last = job_first_tower(job, rank + 1) - 1;
+    if (first == last)
+        snprintf(text, bytes, "tower %d", first);
+    else
+        snprintf(text, bytes, "towers %d..%d (process %d)", first, last, rank);
+}
+
+Status process_log(TowerProcess *p, const char *format, ...)
+{
+    char line[LEDGER_MESSAGE];
+    va_list args;
+    if (!p->metrics) return OK;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    for (char *at = line; *at; at++)
+        if (*at == '\n') *at = '|';
+    return metrics_log(p->metrics, "%s", line);
+}
+
+/* ---- where it is */
+
+bool epoch_ended(const TowerProcess *p)
+{
+    return p->run.step % p->steps_per_epoch == 0 || p->run.step == p->total_steps;
+}
+
+bool epoch_end_is_owed(const TowerProcess *p)
+{
+    return epoch_ended(p) && p->run.epoch_count > 0;
+}
+
+bool rollback_leaves_out(const RunState *run, int64_t step)
+{
+    for (int64_t i = 0; i < run->rollbacks; i++)
+        if (run->left_out[i] == step) return true;
+    return false;
+}
