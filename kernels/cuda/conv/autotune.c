@@ -61,16 +61,17 @@ Status autotune(Device *device, CandidateRun *run, void *context, int count, int
 {
     Status st = OK;
     Bench bench = {0};
-    *best = -1;
+    int fastest = -1;
+    *best = 0;
     TRY_OUT(bench_open(device, &bench));
     for (int i = 0; i < count; i++) {
         double time = 0;
         if (candidate_time(device, &bench, run, context, i, &time) != OK) continue;
-        if (*best >= 0 && time >= *microseconds) continue;
-        *best = i;
+        if (fastest >= 0 && time >= *microseconds) continue;
+        fastest = *best = i;
         *microseconds = time;
     }
-    if (*best < 0) st = FAIL(ERR_DEVICE, "none of %d candidates runs; the last said: %s", count, status_message());
+    if (fastest < 0) st = FAIL(ERR_DEVICE, "none of %d candidates runs; the last said: %s", count, status_message());
 out:
     bench_close(&bench);
     return st;
