@@ -127,6 +127,17 @@ static void add_verbs(OptionId id, char *text, size_t bytes)
         snprintf(text + used, bytes - used, ".");
 }
 
+/* What a resumed run may not change. */
+static const char *resume_note(OptionId id)
+{
+    switch (option_info(id)->resume) {
+    case RESUME_SAME: return " A resumed run keeps it.";
+    case RESUME_TOTAL: return " A resumed run may change it with the schedules that do not depend on it.";
+    case RESUME_MADE: return " A resumed run compares what comes of it.";
+    default: return "";
+    }
+}
+
 static void put_option(Page *page, OptionId id)
 {
     char usage[USAGE_BYTES], term[USAGE_BYTES + 8], story[STORY_BYTES], text[2 * STORY_BYTES], verbs[256], aliases[256];
@@ -140,7 +151,7 @@ static void put_option(Page *page, OptionId id)
         snprintf(term, sizeof term, "-%c, %s", letter, usage);
     else
         snprintf(term, sizeof term, "%s", usage);
-    snprintf(text, sizeof text, "%s.%s%s", story, aliases, verbs);
+    snprintf(text, sizeof text, "%s.%s%s%s", story, aliases, verbs, resume_note(id));
     put_item(page, term, text);
 }
 

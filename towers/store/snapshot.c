@@ -163,19 +163,42 @@ static void setting_text(const char *line, int bytes, char *text, size_t room)
         snprintf(text, room, "%.*s%s", unset ? colon + 2 : bytes, line, unset ? "not set" : "");
 }
 
-/* Name every setting that differs: the two texts have the same keys in the same order, or one has more. */
+/* The line of `text` whose key is that of `line`; *bytes 0: it has none. */
+static const char *setting_find(const char *text, const char *line, int *bytes)
+{
+    size_t key = strcspn(line, ":");
+    while (*text && (strncmp(text, line, key) != 0 || text[key] != ':')) {
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    *bytes = (int)strcspn(text, "\n");
+    return text;
+}
+
+static void change_add(char *table, size_t room, const char *then, int then_bytes, const char *now, int now_bytes)
+{
+    char old[256], new[256];
+    size_t used = strlen(table);
+    if (then_bytes == now_bytes && strncmp(then, now, (size_t)then_bytes) == 0) return;
+    setting_text(then, then_bytes, old, sizeof old);
+    setting_text(now, now_bytes, new, sizeof new);
+    snprintf(table + used, room - used, "\n  then %s, now %s", old, new);
+}
+
+/* Name every setting that differs, also one that only one of the two texts has. */
 static Status fail_changed(const char *path, const char *then, const char *now)
 {
-    char table[2048] = "", old[256], new[256];
-    while (*then || *now) {
-        int a = (int)strcspn(then, "\n"), b = (int)strcspn(now, "\n");
-        size_t used = strlen(table);
-        setting_text(then, a, old, sizeof old);
-        setting_text(now, b, new, sizeof new);
-        if (a != b || strncmp(then, now, (size_t)a))
-            snprintf(table + used, sizeof table - used, "\n  then %s, now %s", old, new);
-        then += a + (then[a] == '\n');
-        now += b + (now[b] == '\n');
+    char table[2048] = "";
+    int old, new;
+    for (const char *line = now; *line; line += new, line += *line == '\n') {
+        const char *found = setting_find(then, line, &old);
+        new = (int)strcspn(line, "\n");
+        change_add(table, sizeof table, found, old, line, new);
+    }
+    for (const char *line = then; *line; line += old, line += *line == '\n') {
+        const char *found = setting_find(now, line, &new);
+        old = (int)strcspn(line, "\n");
+        if (new == 0) change_add(table, sizeof table, line, old, found, 0);
     }
     return FAIL(
         ERR_ARG,
