@@ -17,6 +17,7 @@
 #include "towers/store/checkpoint.h"
 #include "towers/store/json.h"
 #include "towers/store/pretrained.h"
+#include "towers/train/introduction.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -49,6 +50,19 @@ static void result_json(const JobFiles *files, const TrainResult *result)
     if (root) json_dumpf(root, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(root);
+}
+
+/* The result for people, on stderr: stdout belongs to --json. --quiet --json needs it only once. */
+static void result_print(const Options *options, const JobFiles *files, const TrainResult *result)
+{
+    bool finished = result->step >= job_total_steps(&files->job);
+    if (options->quiet && options->json) return;
+    if (!finished) fprintf(stderr, "stopped after step %lld\n", (long long)result->step);
+    if (result->test_top1 >= 0) fprintf(stderr, "test accuracy %.2f %%", 100 * result->test_top1);
+    if (result->test_top1 >= 0 && result->best_top1 >= 0)
+        fprintf(stderr, " (best epoch %.2f %%)", 100 * result->best_top1);
+    if (result->test_top1 >= 0) fputc('\n', stderr);
+    fprintf(stderr, "run directory %s\n", files->run_dir);
 }
 
 /* The page of the run, also of one that failed half way: then it shows why. No report is no reason to fail, but the
@@ -87,9 +101,12 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     Status st = train_run(&files->job, &result);
     bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* a resume that was refused leaves the old report */
     if (st == OK && result.step == 0) begun = false;    /* --epochs 0: nothing to report */
+    bool ended = st == OK || st == ERR_INTERRUPTED;
+    if (ended) result_print(options, files, &result);
     if (begun) report_make(files->run_dir, options->quiet, st);
+    if (ended && !options->quiet) next_steps_print(&files->job, result.step >= job_total_steps(&files->job), stderr);
     *signal_number = result.signal;
-    if (options->json && (st == OK || st == ERR_INTERRUPTED)) result_json(files, &result);
+    if (options->json && ended) result_json(files, &result);
     run_dir_release(lock);
     return st;
 }

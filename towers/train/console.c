@@ -320,9 +320,10 @@ void console_update(Console *c)
         c->first_step = atomic_load(&run->first_step);
         c->started_ns = clock_ns();
         c->last_epoch = atomic_load(&run->first_epoch);
+        fputs(run->header, stderr);
         if (c->first_step > 0)
             fprintf(stderr, "resumed after step %lld%s\n", (long long)c->first_step,
-                    c->first_step >= steps ? ": all steps are done (--epochs and --max-steps say how many)" : "");
+                    c->first_step >= steps ? ": all steps are done; raise --epochs or --max-steps to train on" : "");
     }
     bool fresh = step != c->last_step && step > c->first_step, bar = c->job->tty && !c->job->log_tf2016;
     if (fresh && !bar) lines_print(c, step, steps);
@@ -335,14 +336,8 @@ void console_update(Console *c)
     c->last_step = step;
 }
 
-void console_end(Console *c, const TrainResult *result, Status status)
+void console_end(Console *c)
 {
     console_update(c);
     bar_clear(c);
-    if (c->job->quiet || (status != OK && status != ERR_INTERRUPTED)) return;
-    if (result->test_top1 >= 0) fprintf(stderr, "test accuracy %.2f %%", 100 * result->test_top1);
-    if (result->test_top1 >= 0 && result->best_top1 >= 0)
-        fprintf(stderr, " (best epoch %.2f %%)", 100 * result->best_top1);
-    if (result->test_top1 >= 0) fputc('\n', stderr);
-    fprintf(stderr, "run directory %s\n", c->job->run_dir);
 }

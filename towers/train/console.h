@@ -16,6 +16,6 @@ typedef struct Console {
 
 void console_start(Console *console, const TrainJob *job, const Ledger *ledger);
 void console_update(Console *console); /* call at least every 100 ms */
-void console_end(Console *console, const TrainResult *result, Status status);
+void console_end(Console *console);    /* the last lines, and the bar goes away */
 
 #endif

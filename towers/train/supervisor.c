@@ -257,7 +257,7 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
     while (s.alive > 0) tick(&s);
     if (s.ledger && st == OK) {
         result_fill(&s, result);
-        console_end(&s.console, result, s.status);
+        console_end(&s.console);
     }
     sigprocmask(SIG_SETMASK, &s.old_mask, NULL);
     comm_shared_destroy(s.shared);
