@@ -93,19 +93,21 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     TRY(memory_check(&files->job));
     if (options->dry_run) return info_run(files, stdout);
     fallback_note(files, options->quiet);
+    if (files->fresh_name) TRY(run_dir_create(files->run_dir));
     if (files->nothing_to_resume && !options->quiet)
         fprintf(stderr, "nothing to resume: %s begins a new run\n", files->run_dir);
     if (*absent && !options->quiet)
         fprintf(stderr, "%s has no %s: that part starts from random values\n", options->pretrained, absent);
     TRY(run_dir_take(files->run_dir, &lock));
     Status st = train_run(&files->job, &result);
+    *signal_number = result.signal;
+    if (result.abandoned) return st;                    /* the storage of the run directory may hang */
     bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* a resume that was refused leaves the old report */
     if (st == OK && result.step == 0) begun = false;    /* --epochs 0: nothing to report */
     bool ended = st == OK || st == ERR_INTERRUPTED;
     if (ended) result_print(options, files, &result);
     if (begun) report_make(files->run_dir, options->quiet, st);
     if (ended && !options->quiet) next_steps_print(&files->job, result.step >= job_total_steps(&files->job), stderr);
-    *signal_number = result.signal;
     if (options->json && ended) result_json(files, &result);
     run_dir_release(lock);
     return st;

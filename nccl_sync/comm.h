@@ -11,6 +11,7 @@
 #define TOWERS_NCCL_SYNC_COMM_H
 
 #include "kernels/backend.h"
+#include "kernels/progress.h"
 
 typedef struct Comm Comm;
 
@@ -19,7 +20,7 @@ typedef struct CommConfig {
     int first, local;   /* this process's towers */
     int towers;         /* all towers */
     size_t max_count;   /* floats that one round may sum: first + count of every call stays below */
-    int64_t timeout_ms; /* of one collective */
+    int64_t timeout_ms; /* of one collective, without a sign of progress from those that are missing */
     /* NCCL only: */
     Dtype reduce;     /* f32, or the 16-bit format in which gradients travel and are summed */
     size_t gradients; /* elements [0, gradients), where they are given from device memory */
@@ -37,6 +38,11 @@ void comm_shared_destroy(CommShared *shared);
  * at once. */
 void comm_shared_abort(CommShared *shared, int rank);
 int comm_shared_aborted(const CommShared *shared); /* the rank that left first, -1 if none has */
+/* Where process `rank` shows its progress, inside the shared memory: while a missing peer shows some, nobody's deadline
+ * ends. */
+ProgressSlot *comm_shared_progress(CommShared *shared, int rank);
+/* Has it arrived at a barrier at which others are missing? */
+bool comm_shared_waiting(const CommShared *shared, int rank);
 
 /* The communicator for the towers of `device`: NCCL between GPUs, shared memory otherwise. `device` is borrowed and
  * must outlive it. */

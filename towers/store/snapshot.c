@@ -4,6 +4,7 @@
  * statistics; train.safetensors what an exact resume needs besides: slots, raw weights where they differ, every tower's
  * statistics. Rank 0 writes; the other towers' statistics come to it through the sum (a tower gives its own, the others
  * zeros). */
+#include "towers/guard/fault.h"
 #include "towers/train/process.h"
 
 #include "towers/store/checkpoint.h"
@@ -245,6 +246,7 @@ Status snapshot_save(TowerProcess *p)
     StPair pairs[3];
     char *state = NULL;
     for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_SAVE);
+    fault_strike(p->first, p->run.step, PHASE_SAVE);
     TRY_OUT(statistics_export(p));
     TRY_OUT(train_pack(p, &train));
     if (p->rank == 0) {

@@ -2,6 +2,7 @@
 #include "towers/train/console.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -300,14 +301,23 @@ void console_start(Console *c, const TrainJob *job, const Ledger *ledger)
     *c = (Console){.job = job, .ledger = ledger, .last_step = -1, .started_ns = clock_ns(), .first_step = -1};
 }
 
+void console_warn(Console *c, const char *format, ...)
+{
+    va_list args;
+    bar_clear(c);
+    fputs("warning: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
 /* Warnings are shown even to who wants no progress. */
 static void notes_print(Console *c)
 {
     const LedgerRun *run = &c->ledger->run;
-    for (int64_t notes = atomic_load(&run->notes); c->notes < notes; c->notes++) {
-        bar_clear(c);
-        fprintf(stderr, "warning: %s\n", run->note[c->notes % LEDGER_NOTES]);
-    }
+    for (int64_t notes = atomic_load(&run->notes); c->notes < notes; c->notes++)
+        console_warn(c, "%s", run->note[c->notes % LEDGER_NOTES]);
 }
 
 void console_update(Console *c)

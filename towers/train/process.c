@@ -127,6 +127,7 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     int first = job_first_tower(job, rank);
     TowerProcess p = {
         .job = job, .ledger = ledger, .rank = rank, .first = first, .local = job_first_tower(job, rank + 1) - first};
+    progress_to(comm_shared_progress(shared, rank));
     Status st = faults_load();
     if (st == OK) st = life(&p, shared);
     if (st != OK) {
@@ -140,6 +141,7 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     status_keep(&words);
     if (p.comm && comm_barrier(p.comm) != OK) comm_abort(p.comm); /* leave together: rank 0 may still be writing */
     process_close(&p);
+    progress_to(NULL);
     return st == OK ? OK : status_restore(st, &words);
 }
 

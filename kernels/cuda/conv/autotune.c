@@ -1,6 +1,8 @@
 /* Candidates are timed by events around each run; between runs a buffer larger than the L2 cache is overwritten. */
 #include "kernels/cuda/conv/autotune.h"
 
+#include "kernels/progress.h"
+
 #include "kernels/cuda/cuda.h"
 
 #include <math.h>
@@ -66,6 +68,7 @@ Status autotune(Device *device, CandidateRun *run, void *context, int count, int
     TRY_OUT(bench_open(device, &bench));
     for (int i = 0; i < count; i++) {
         double time = 0;
+        progress_made("search for the fastest plan");
         if (candidate_time(device, &bench, run, context, i, &time) != OK) continue;
         if (fastest >= 0 && time >= *microseconds) continue;
         fastest = *best = i;
