@@ -192,7 +192,8 @@ void fake_gpu_reset(void)
     fake_gpu_ignore_waits(false);
     fake_gpu_memory((size_t)256 << 20);
     fake_gpu_devices(1);
-    fake_gpu_nccl_version(NCCL_VERSION_CODE);
+    fake_gpu_nccl_version(FAKE_GPU_NCCL_VERSION);
+    fake_gpu_on_abort(NULL);
     fake_gpu_windows(GPU_WINDOWS_MADE);
     fake_gpu_break_comm(ncclSuccess);
 }
