@@ -283,12 +283,14 @@ refused 2 "needs images of 299" train inception_v3 --img-size 100 --aux
 refused 4 "does not hold the weights of this fashion_cnn" train fashion_cnn --dataset synthetic --pretrained runs/kept/last.safetensors
 refused 4 "does not hold the weights" "${mini[@]}" --pretrained swapped.safetensors
 refused 4 "Mixed_5b.branch3x3_2.conv.weight: wanted F32[64,48,3,3], the file has F32[48,64,3,3]" "${mini[@]}" --pretrained swapped.safetensors
-refused 4 "--reset-head leaves out the classifiers" "${mini[@]}" --classes 5 --pretrained runs/kept/last.safetensors
+refused 4 "the file's classifier has 10 classes, this model's 5: use --classes 10, or --reset-head" "${mini[@]}" --classes 5 --pretrained runs/kept/last.safetensors
 refused 4 "short.safetensors" "${mini[@]}" --pretrained short.safetensors
 refused 4 "not finite  fc.bias: 1 of 10 values; element 2 is nan" "${mini[@]}" --pretrained spoiled.safetensors
 refused 4 "values of 1 tensors are not finite" eval inception_mini --dataset synthetic --weights spoiled.safetensors
 refused 4 "No such file" "${mini[@]}" --pretrained missing.safetensors
 refused 4 "does not hold the weights" eval fashion_cnn --dataset synthetic --quiet --weights runs/kept
+refused 4 "this model's 5: use --classes 10" eval inception_mini --classes 5 --dataset synthetic --img-size 8 --weights runs/kept
+grep -q 'reset-head' err && complain "eval advises --reset-head, which it does not have: $(cat err)"
 refused 4 "holds weights of inception_mini" export fashion_cnn --weights runs/kept
 refused 4 "holds no weights" export fashion_cnn --weights runs
 refused 2 "export needs --weights" export fashion_cnn

@@ -373,8 +373,8 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
     TRY_OUT(backend->download(&r->device, p->scratch, r->arena[ARENA_PARAM], params));
     TRY_OUT(backend->download(&r->device, host, r->state[0], states * sizeof *host));
     TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
-    TRY_OUT(
-        pretrained_read(&p->map, &p->job->program, path, p->job->reset_head, p->scratch, host, absent, sizeof absent));
+    TRY_OUT(pretrained_read(&p->map, &p->job->program, path, p->job->reset_head ? HEAD_RESET : HEAD_READ, p->scratch,
+                            host, absent, sizeof absent));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], p->scratch, params));
     replica_weights_changed(r);
     if (r->ema) TRY_OUT(backend->upload(&r->device, r->ema, p->scratch, params));
