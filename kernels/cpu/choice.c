@@ -4,8 +4,10 @@
 Status choice_offer(Choice *choice, Device *device, const OnednnSpec *spec, const int8_t operand[ONEDNN_ROLES])
 {
     OnednnTask *task = NULL;
+    OnednnSpec wanted = *spec;
     if (choice->task) return OK;
-    Status st = onednn_create(cpu_onednn(device), spec, &task);
+    wanted.one_thread = choice->one_thread;
+    Status st = onednn_create(cpu_onednn(device), &wanted, &task);
     if (st == ERR_UNSUPPORTED) return OK;
     TRY(st);
     if (!onednn_is_reference(task)) {

@@ -17,6 +17,7 @@ typedef struct Choice {
     int8_t operand[ONEDNN_ROLES]; /* which operand of the call has which role in it */
     OnednnTask *reference;        /* owned: a slow one, in case it is accepted */
     int8_t reference_operand[ONEDNN_ROLES];
+    bool one_thread; /* offered tasks are made for one thread (OnednnSpec) */
 } Choice;
 
 /* Offer a candidate; does nothing once there is a winner. Fails only for other reasons than ERR_UNSUPPORTED. */
