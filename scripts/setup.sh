@@ -4,7 +4,7 @@
 set -euo pipefail
 
 build=(gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev libxxhash-dev libprotobuf-c-dev protobuf-c-compiler
-       zlib1g-dev dataset-fashion-mnist)
+       zlib1g-dev libjpeg-dev libspng-dev libwebp-dev dataset-fashion-mnist)
 check=(libcmocka-dev clang clang-format libclang-rt-14-dev strace python3 python3-pil python3-venv codespell)
 bench=(python3-torch python3-torchvision python3-numpy)
 
