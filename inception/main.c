@@ -177,11 +177,13 @@ static Status export(Options *options, JobFiles *files)
 
 static Status bench(Options *options, JobFiles *files, int *signal_number)
 {
+    char absent[256];
     TRY(bench_open(options, files));
     if (options->print_config) {
         options_print_config(options, stdout);
         return OK;
     }
+    TRY(pretrained_check(&files->job, absent, sizeof absent));
     TRY(memory_check(&files->job));
     if (options->dry_run) return info_run(files, stdout);
     fallback_note(files, options->quiet);

@@ -31,13 +31,15 @@ static void arenas_grow(const Plan *plan, size_t *arena)
  * host's copy and queued images. */
 size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
 {
-    size_t params = layout->param_elements * sizeof(float), states = layout->state_elements * sizeof(float),
-           local = (size_t)c->local, slots = (size_t)optimizer_slot_count(&c->optimizer);
+    size_t params = layout->param_elements * sizeof(float), trained = layout->trained_elements * sizeof(float),
+           states = layout->state_elements * sizeof(float), local = (size_t)c->local,
+           slots = (size_t)optimizer_slot_count(&c->optimizer);
     bool cpu = !strcmp(c->backend->name, "cpu");
     size_t image = (size_t)c->program.canvas * (size_t)c->program.canvas * (size_t)c->program.data_channels;
     size_t queued = cpu ? (QUEUED_PER_TOWER * local + 2) * (size_t)n * image : 0;
-    size_t sum = cpu ? 2 * params : FEW_BYTES + replica_sum_bytes(c, layout);
-    return params * (slots + (c->ema ? 1 : 0) + (c->accumulate ? local : 0)) + sum + replica_half_bytes(c, layout) +
+    size_t sum = cpu ? params + trained : FEW_BYTES + replica_sum_bytes(c, layout);
+    return params * (c->ema ? 1 : 0) + trained * (slots + (c->accumulate ? local : 0)) + sum +
+           replica_half_bytes(c, layout) +
            states * (3 * local + (c->ema ? local : 0) + (c->accumulate ? local : 0) + 2) + queued;
 }
 

@@ -19,7 +19,7 @@ static float *grads(const TowerProcess *p)
 
 static size_t grad_count(const TowerProcess *p)
 {
-    return p->replica->layout->param_elements;
+    return p->replica->layout->trained_elements;
 }
 
 /* ---- the pattern */

@@ -143,11 +143,11 @@ Status pretrained_check(const TrainJob *job, char *absent, size_t bytes)
     ProgramConfig config = job->program;
     *absent = 0;
     if (job->reset_head && !job->initial_weights) return FAIL(ERR_ARG, "--reset-head has no use without --pretrained");
-    if (!job->initial_weights && !job->freeze) return OK;
+    if (!job->initial_weights && !config.freeze) return OK;
     config.training = true;
     TRY(program_graph(&config, 1, &program));
     TRY_OUT(layout_create(program.graph, &layout));
-    if (job->freeze) TRY_OUT(freeze_check(job->freeze, layout));
+    if (config.freeze) TRY_OUT(freeze_check(config.freeze, layout));
     if (job->initial_weights) TRY_OUT(file_check(job, layout, program.graph, absent, bytes));
 out:
     layout_destroy(layout);

@@ -18,23 +18,40 @@
 
 /* ---- arenas to lists */
 
-Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, bool states, int64_t tracked,
+static size_t elements_of(const Layout *layout, SnapshotPart part)
+{
+    return part == SNAPSHOT_STATES    ? layout->state_elements
+           : part == SNAPSHOT_TRAINED ? layout->trained_elements
+                                      : layout->param_elements;
+}
+
+static WeightMap map_of(const TowerProcess *p, SnapshotPart part)
+{
+    WeightMap map = p->map;
+    if (part == SNAPSHOT_TRAINED) map.count = map.layout->trained_count;
+    return map;
+}
+
+Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, SnapshotPart part, int64_t tracked,
                      WeightList *list)
 {
     Replica *r = p->replica;
-    size_t count = states ? r->layout->state_elements : r->layout->param_elements;
-    TRY(r->device.backend->download(&r->device, p->scratch, arena, count * sizeof(float)));
+    WeightMap map = map_of(p, part);
+    TRY(r->device.backend->download(&r->device, p->scratch, arena, elements_of(r->layout, part) * sizeof(float)));
     TRY(r->device.backend->finish(&r->device, LANE_COMPUTE));
-    return states ? states_pack(&p->map, prefix, p->scratch, tracked, list)
-                  : weights_pack(&p->map, prefix, p->scratch, list);
+    return part == SNAPSHOT_STATES ? states_pack(&map, prefix, p->scratch, tracked, list)
+                                   : weights_pack(&map, prefix, p->scratch, list);
 }
 
-static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensors *file, float *arena, bool states)
+static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensors *file, float *arena,
+                           SnapshotPart part)
 {
     Replica *r = p->replica;
-    size_t count = states ? r->layout->state_elements : r->layout->param_elements;
+    WeightMap map = map_of(p, part);
+    bool states = part == SNAPSHOT_STATES;
+    size_t count = elements_of(r->layout, part);
     memset(p->scratch, 0, count * sizeof(float)); /* padding between parameters */
-    TRY(weights_unpack_exact(&p->map, prefix, file, states ? NULL : p->scratch, states ? p->scratch : NULL));
+    TRY(weights_unpack_exact(&map, prefix, file, states ? NULL : p->scratch, states ? p->scratch : NULL));
     TRY(r->device.backend->upload(&r->device, arena, p->scratch, count * sizeof(float)));
     return r->device.backend->finish(&r->device, LANE_COMPUTE);
 }
@@ -42,8 +59,8 @@ static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensor
 static Status model_pack(TowerProcess *p, WeightList *list)
 {
     Replica *r = p->replica;
-    TRY(snapshot_pack(p, "", r->ema ? r->ema : r->arena[ARENA_PARAM], false, -1, list));
-    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->eval_state, true, p->run.updates, list));
+    TRY(snapshot_pack(p, "", r->ema ? r->ema : r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, list));
+    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->eval_state, SNAPSHOT_STATES, p->run.updates, list));
     return OK;
 }
 
@@ -69,8 +86,8 @@ static Status train_pack(TowerProcess *p, WeightList *list)
     Replica *r = p->replica;
     static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
     for (int s = 0; p->rank == 0 && s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY(snapshot_pack(p, slot_prefix[s], r->slot[s], false, -1, list));
-    if (p->rank == 0 && r->ema) TRY(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], false, -1, list));
+        if (r->slot[s]) TRY(snapshot_pack(p, slot_prefix[s], r->slot[s], SNAPSHOT_TRAINED, -1, list));
+    if (p->rank == 0 && r->ema) TRY(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, list));
     return tower_states_pack(p, list);
 }
 
@@ -298,10 +315,10 @@ static Status tower_states_unpack(TowerProcess *p, const SafeTensors *file)
     for (int slot = 0; r->layout->state_elements && slot < p->local; slot++) {
         char prefix[64];
         snprintf(prefix, sizeof prefix, "tower%d.", p->first + slot);
-        TRY(arena_unpack(p, prefix, file, r->state[slot], true));
+        TRY(arena_unpack(p, prefix, file, r->state[slot], SNAPSHOT_STATES));
         if (!r->ema) continue;
         snprintf(prefix, sizeof prefix, "tower%d.ema.", p->first + slot);
-        TRY(arena_unpack(p, prefix, file, r->ema_state[slot], true));
+        TRY(arena_unpack(p, prefix, file, r->ema_state[slot], SNAPSHOT_STATES));
     }
     return OK;
 }
@@ -312,16 +329,16 @@ static Status content_restore(TowerProcess *p, const Checkpoint *checkpoint)
     static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
     TRY(state_parse(p, checkpoint->state_json, checkpoint->path));
     if (r->ema) {
-        TRY(arena_unpack(p, "raw.", checkpoint->train, r->arena[ARENA_PARAM], false));
+        TRY(arena_unpack(p, "raw.", checkpoint->train, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
         TRY(weights_unpack_exact(&p->map, "", checkpoint->model, p->scratch, NULL));
         TRY(r->device.backend->upload(&r->device, r->ema, p->scratch, r->layout->param_elements * sizeof(float)));
         TRY(r->device.backend->finish(&r->device, LANE_COMPUTE));
     } else {
-        TRY(arena_unpack(p, "", checkpoint->model, r->arena[ARENA_PARAM], false));
+        TRY(arena_unpack(p, "", checkpoint->model, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
     }
     replica_weights_changed(r);
     for (int s = 0; s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY(arena_unpack(p, slot_prefix[s], checkpoint->train, r->slot[s], false));
+        if (r->slot[s]) TRY(arena_unpack(p, slot_prefix[s], checkpoint->train, r->slot[s], SNAPSHOT_TRAINED));
     return tower_states_unpack(p, checkpoint->train);
 }
 

@@ -39,7 +39,7 @@ static Status params_count(const TrainJob *job, int64_t *all, int64_t *frozen)
     Status st = layout_create(program.graph, &layout);
     for (int i = 0; st == OK && i < layout->param_count; i++) {
         *all += (int64_t)layout->params[i].count;
-        if (names_match(job->freeze, layout->params[i].name)) *frozen += (int64_t)layout->params[i].count;
+        if (!layout->params[i].moves) *frozen += (int64_t)layout->params[i].count;
     }
     layout_destroy(layout);
     program_destroy(&program);

@@ -56,7 +56,6 @@ void process_config(const TowerProcess *p, ReplicaConfig *config)
         .optimizer = job->optimizer,
         .weight_decay = job->weight_decay,
         .decay_all = job->decay_all,
-        .freeze = job->freeze,
         .ema = job->ema_decay > 0,
         .accumulate = job->accumulate > 1,
         .record = job->graphs,
@@ -89,11 +88,11 @@ static Status replica_open(TowerProcess *p)
 static Status buckets_open(TowerProcess *p)
 {
     const Layout *layout = p->replica->layout;
-    size_t *ends = calloc((size_t)layout->param_count + 1, sizeof *ends);
+    size_t *ends = calloc((size_t)layout->trained_count + 1, sizeof *ends);
     if (!ends) return FAIL(ERR_MEMORY, "bucket ends");
-    for (int i = 0; i < layout->param_count; i++) ends[i] = layout_param_end(layout, i);
+    for (int i = 0; i < layout->trained_count; i++) ends[i] = layout_param_end(layout, i);
     size_t bytes = p->job->bucket_bytes;
-    buckets_cut(ends, layout->param_count, layout->param_elements, bytes ? bytes : FIRST_BUCKET_BYTES,
+    buckets_cut(ends, layout->trained_count, layout->trained_elements, bytes ? bytes : FIRST_BUCKET_BYTES,
                 bytes ? bytes : BUCKET_BYTES, &p->buckets);
     free(ends);
     return OK;

@@ -23,15 +23,14 @@ typedef struct ReplicaConfig {
     OptimizerHyper optimizer;
     double weight_decay;
     bool decay_all, ema;
-    const char *freeze; /* names of parameters and statistics that stay, as names_match reads them; NULL */
-    bool accumulate;    /* several batches make one update */
-    bool record;        /* repeated stretches of a step as one launch, where the device can */
+    bool accumulate; /* several batches make one update */
+    bool record;     /* repeated stretches of a step as one launch, where the device can */
     uint64_t seed;
     CommConfig sum; /* job_sum, for what it takes; no towers: nothing */
 } ReplicaConfig;
 
 typedef struct StateRange {
-    size_t first, count; /* elements of the STATE arena that move: all but the frozen ones */
+    size_t first, count; /* elements of the STATE arena that a batch norm feeds: all but those of frozen layers */
 } StateRange;
 
 typedef struct Replica {
@@ -109,8 +108,6 @@ NODISCARD Status replica_keep_start(Replica *replica, int slot);
 NODISCARD Status replica_keep_statistics(Replica *replica, int slot);
 NODISCARD Status replica_keep_gradients(Replica *replica, int slot);
 NODISCARD Status replica_add_kept(Replica *replica, int slot, size_t first, size_t count);
-/* Frozen parameters have no gradient: none that moves them, and none in the norm. */
-NODISCARD Status replica_drop_frozen(Replica *replica, size_t first, size_t count);
 
 /* What makes element `i` of batch statistics over so many samples unbiased: n / (n - 1) for a variance, else 1. */
 float replica_correct(const Replica *replica, size_t i, int64_t samples);

@@ -106,9 +106,11 @@ static Status arena_summary(TowerProcess *p, int64_t step, Arena arena, const ch
     const Layout *layout = p->replica->layout;
     Device *device = &p->replica->device;
     float *host = p->scratch;
-    TRY(device->backend->download(device, host, p->replica->arena[arena], layout->param_elements * sizeof *host));
+    bool all = arena == ARENA_PARAM;
+    size_t elements = all ? layout->param_elements : layout->trained_elements;
+    TRY(device->backend->download(device, host, p->replica->arena[arena], elements * sizeof *host));
     TRY(device->backend->finish(device, LANE_COMPUTE));
-    for (int i = 0; i < layout->param_count; i++) {
+    for (int i = 0; i < (all ? layout->param_count : layout->trained_count); i++) {
         const LayoutEntry *entry = &layout->params[i];
         char tag[600];
         double *to = arena == ARENA_PARAM ? &layers[i].weight : &layers[i].gradient;
