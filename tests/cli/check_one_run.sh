@@ -76,8 +76,8 @@ ends 0 "run directory runs/none" "${train[@]}" --epochs 0 --experiment none
 grep -q 'no report' err && complain "--epochs 0: $(cat err)"
 
 # help speaks of files of options where there are some
-ends 0 "of --config FILE" eval --help
-ends 0 "An option can also be a variable TOWERS_FLAG" compare --help
+ends 0 "in --config FILE" eval --help
+ends 0 "Options can also be set in the environment (TOWERS_FLAG)" compare --help
 
 # a benchmark counts what it times, without the warm-up
 ends 0 "Num batches: 3" bench fashion_cnn --device cpu -b 4 --batches 3 --warmup-batches 1
