@@ -65,7 +65,8 @@ void comm_memory_destroy(Device *device, CommMemory *memory);
  * rank alone is refused, or where it fails in the middle, which a communicator does not survive. `memory` must outlive
  * the communicator. Collective. */
 NODISCARD Status comm_enlist(Comm *comm, const CommMemory *memory, size_t bytes);
-/* Device memory that a communicator takes for its sums, beside what the contributions lie in; 0 on a CPU. */
+/* Memory that a communicator takes for its sums, beside what the contributions lie in: the device's; on a CPU this
+ * rank's share of what all map. */
 size_t comm_bytes(const Backend *backend, const CommConfig *config);
 /* "NCCL 2.28.9 sums the gradients in place, in a symmetric window"; "" where there is nothing to tell. */
 void comm_text(const Comm *comm, char *text, size_t bytes);

@@ -3,6 +3,7 @@
 #include "towers/guard/forensics.h"
 #include "towers/guard/rollback.h"
 #include "towers/train/process.h"
+#include "towers/train/step.h"
 
 #include <math.h>
 
@@ -22,8 +23,12 @@ bool epoch_end_is_owed(const TowerProcess *p)
 
 static double epoch_loss(const TowerProcess *p)
 {
-    if (p->job->divisor == LOSS_DIVISOR_GLOBAL_BATCH) return p->run.epoch_constant_sum / (double)p->steps_per_epoch;
-    return p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
+    const RunState *run = &p->run;
+    if (!run->epoch_count) return NAN;
+    if (p->job->divisor != LOSS_DIVISOR_GLOBAL_BATCH) return run->epoch_sum / (double)run->epoch_count;
+    int64_t full = full_step(p->job),
+            steps = (run->epoch_count + full - 1) / full; /* committed; the last may be short */
+    return run->epoch_constant_sum / (double)steps;
 }
 
 static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *test, bool evaluated)

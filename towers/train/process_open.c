@@ -19,7 +19,7 @@ enum {
 
 static void size_add(int32_t *sizes, int32_t n)
 {
-    for (int i = 0; n > 0 && i < REPLICA_PROGRAMS; i++) {
+    for (int i = 0; n > 0 && i < REPLICA_SIZES - 1; i++) {
         if (sizes[i] == n) return;
         if (sizes[i]) continue;
         sizes[i] = n;

@@ -17,20 +17,19 @@ static Status device_floats(Replica *r, size_t count, float **made)
     return OK;
 }
 
+static void arenas_grow(const Plan *plan, size_t bytes[ARENA_COUNT])
+{
+    for (int a = 0; a < ARENA_COUNT; a++)
+        if (plan_bytes(plan, (Arena)a) > bytes[a]) bytes[a] = plan_bytes(plan, (Arena)a);
+}
+
 static Status arenas_create(Replica *r)
 {
     size_t bytes[ARENA_COUNT] = {0};
     bytes[ARENA_PARAM] = r->layout->param_elements * sizeof(float);
     bytes[ARENA_GRAD] = r->layout->trained_elements * sizeof(float);
-    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
-        const Program *programs[] = {&r->train[i], &r->eval[i]};
-        for (int k = 0; k < 2; k++) {
-            for (int a = 0; programs[k]->plan && a < ARENA_COUNT; a++) {
-                size_t wanted = plan_bytes(programs[k]->plan, (Arena)a);
-                if (wanted > bytes[a]) bytes[a] = wanted;
-            }
-        }
-    }
+    for (int i = 0; i < r->train_count; i++) arenas_grow(r->train[i].plan, bytes);
+    for (int i = 0; i < r->eval_count; i++) arenas_grow(r->eval[i].plan, bytes);
     for (int a = 0; a < ARENA_COUNT; a++) {
         if (a == ARENA_STATE || a == ARENA_STAT || a == ARENA_GRAD) continue;
         TRY(r->device.backend->alloc(&r->device, bytes[a] ? bytes[a] : 64, &r->arena[a]));
@@ -163,35 +162,49 @@ static Status ranges_create(Replica *r)
 
 /* ---- programs */
 
+static int sizes_count(const int32_t *sizes)
+{
+    int count = 0;
+    while (sizes[count]) count++;
+    return count;
+}
+
 static Status programs_create(Replica *r)
 {
     ProgramConfig config = r->config.program;
     Program first;
+    int train_count = sizes_count(r->config.train_n), eval_count = sizes_count(r->config.eval_n);
+    r->train = calloc((size_t)train_count + 1, sizeof *r->train);
+    r->eval = calloc((size_t)eval_count + 1, sizeof *r->eval);
+    if (!r->train || !r->eval) return FAIL(ERR_MEMORY, "programs of %d batch sizes", train_count + eval_count);
     config.training = true;
     TRY(program_graph(&config, r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0], &first));
     Status st = layout_create(first.graph, &r->layout);
     program_destroy(&first);
     TRY(st);
-    for (int i = 0; i < REPLICA_PROGRAMS && r->config.train_n[i]; i++)
-        TRY(program_create(&config, r->config.train_n[i], r->layout, &r->device, &r->train[i]));
+    for (; r->train_count < train_count; r->train_count++)
+        TRY(program_create(&config, r->config.train_n[r->train_count], r->layout, &r->device,
+                           &r->train[r->train_count]));
     config.training = false;
-    for (int i = 0; i < REPLICA_PROGRAMS && r->config.eval_n[i]; i++)
-        TRY(program_create(&config, r->config.eval_n[i], r->layout, &r->device, &r->eval[i]));
+    for (; r->eval_count < eval_count; r->eval_count++)
+        TRY(program_create(&config, r->config.eval_n[r->eval_count], r->layout, &r->device, &r->eval[r->eval_count]));
     return OK;
+}
+
+static void program_bind(const Replica *r, Plan *plan, float *state)
+{
+    for (int a = 0; a < ARENA_COUNT; a++)
+        if (r->arena[a]) plan_bind(plan, (Arena)a, r->arena[a]);
+    plan_bind(plan, ARENA_STATE, state);
+    plan_bind(plan, ARENA_STAT, r->stat[0]);
 }
 
 static void programs_bind(Replica *r)
 {
-    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
-        for (int k = 0; k < 2; k++) {
-            Plan *plan = k ? r->eval[i].plan : r->train[i].plan;
-            if (!plan) continue;
-            for (int a = 0; a < ARENA_COUNT; a++)
-                if (r->arena[a]) plan_bind(plan, (Arena)a, r->arena[a]);
-            if (k && r->ema) plan_bind(plan, ARENA_PARAM, r->ema);
-            plan_bind(plan, ARENA_STATE, k ? r->eval_state : r->state[0]);
-            plan_bind(plan, ARENA_STAT, r->stat[0]);
-        }
+    for (int i = 0; i < r->train_count; i++) program_bind(r, r->train[i].plan, r->state[0]);
+    for (int i = 0; i < r->eval_count; i++) {
+        program_bind(r, r->eval[i].plan, r->eval_state);
+        if (r->ema) plan_bind(r->eval[i].plan, ARENA_PARAM, r->ema);
     }
 }
 
@@ -250,10 +263,10 @@ void replica_destroy(Replica *r)
 {
     if (!r) return;
     segments_destroy(r->recorded);
-    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
-        program_destroy(&r->train[i]);
-        program_destroy(&r->eval[i]);
-    }
+    for (int i = 0; i < r->train_count; i++) program_destroy(&r->train[i]);
+    for (int i = 0; i < r->eval_count; i++) program_destroy(&r->eval[i]);
+    free(r->train);
+    free(r->eval);
     r->arena[ARENA_GRAD] = NULL;
     comm_memory_destroy(&r->device, &r->grad_memory);
     for (int a = 0; a < ARENA_COUNT; a++) release(r, r->arena[a]);
@@ -285,8 +298,9 @@ void replica_destroy(Replica *r)
 Program *replica_program(Replica *r, bool training, int32_t n)
 {
     Program *programs = training ? r->train : r->eval;
-    for (int i = 0; i < REPLICA_PROGRAMS; i++)
-        if (programs[i].plan && programs[i].n == n) return &programs[i];
+    int count = training ? r->train_count : r->eval_count;
+    for (int i = 0; i < count; i++)
+        if (programs[i].n == n) return &programs[i];
     return NULL;
 }
 

@@ -11,15 +11,15 @@
 #include "towers/train/program.h"
 #include "towers/train/segments.h"
 
-enum { REPLICA_PROGRAMS = 16 };
+enum { REPLICA_SIZES = 2 * TOWERS_MAX + 1 /* every tower may have a batch size of its own, and a short last batch */ };
 
 typedef struct ReplicaConfig {
     const Backend *backend;
     DeviceConfig device;
     ProgramConfig program;
-    int local;                         /* towers of this process, >= 1 */
-    int32_t train_n[REPLICA_PROGRAMS]; /* distinct batch sizes, > 0; ended by 0 */
-    int32_t eval_n[REPLICA_PROGRAMS];
+    int local;                      /* towers of this process, >= 1 */
+    int32_t train_n[REPLICA_SIZES]; /* distinct batch sizes, > 0; ended by 0 */
+    int32_t eval_n[REPLICA_SIZES];
     OptimizerHyper optimizer;
     double weight_decay;
     bool decay_all, ema;
@@ -38,7 +38,8 @@ typedef struct Replica {
     ReplicaConfig config;
     Device device;
     Layout *layout;
-    Program train[REPLICA_PROGRAMS], eval[REPLICA_PROGRAMS];
+    Program *train, *eval; /* one for each batch size of config; at least one, then zeroed */
+    int train_count, eval_count;
     void *arena[ARENA_COUNT];           /* PARAM, GRAD, INPUT, RESULT, SCRATCH; STATE and STAT are per tower */
     CommMemory grad_memory;             /* of ARENA_GRAD */
     float **state, **stat, **ema_state; /* [local]; device memory */

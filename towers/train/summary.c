@@ -34,8 +34,7 @@ static void memory_print(const TowerProcess *p, FILE *to)
 {
     MemoryPlan plan;
     memory_plan_start(&plan, &p->replica->config, p->replica->layout);
-    for (int i = 0; i < REPLICA_PROGRAMS; i++)
-        if (p->replica->train[i].plan) memory_plan_add(&plan, p->replica->train[i].plan);
+    for (int i = 0; i < p->replica->train_count; i++) memory_plan_add(&plan, p->replica->train[i].plan);
     fputc('{', to);
     for (int k = 0; k < MEMORY_CLASSES; k++)
         fprintf(to, "\"%s\": %zu, ", memory_class_name((MemoryClass)k), plan.bytes[k]);
