@@ -8,18 +8,14 @@ cd "$(dirname "$0")/.."
 . scripts/fresh_machine.sh
 
 tests=(test_ops test_cpu_onednn test_cpu_conv test_cpu_wgrad test_cpu_winograd test_cpu_winograd_dw)
-packages='gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev libxxhash-dev libprotobuf-c-dev protobuf-c-compiler
-    zlib1g-dev libcmocka-dev'
-
 # The machine of this suite stays, with what was built there.
 onednn_machine() {
     machine=$fresh/$suite/onednn
     [ -d "$machine" ] || machine_make onednn
     machine_connect
     machine_files root towers
-    machine_run root "{ dpkg-query -W libcmocka-dev libdnnl-dev ||
-        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ${packages//$'\n'/ }; }; } &&
-        cd towers && cmake --preset test -DTOWERS_CUDA=OFF && cmake --build build-test -j $(nproc) --target ${tests[*]}" >"$log" 2>&1 ||
+    machine_run root "cd towers && scripts/setup.sh build && { dpkg-query -W libcmocka-dev || apt-get install -y -qq libcmocka-dev; } &&
+        cmake --preset test -DTOWERS_CUDA=OFF && cmake --build build-test -j $(nproc) --target ${tests[*]}" >"$log" 2>&1 ||
         { tail -n 40 "$log" >&2; echo "$suite: could not be built" >&2; exit 1; }
 }
 
