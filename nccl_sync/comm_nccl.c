@@ -100,6 +100,7 @@ static Status done_wait(Comm *comm, NcclComm *c)
     for (int polls = 0;; polls++) {
         ncclResult_t result = ncclSuccess;
         cudaError_t error = cudaEventQuery(c->done);
+        if (error == cudaErrorNotReady) (void)cudaGetLastError(); /* the check behind a launch must not find it */
         if (error != cudaErrorNotReady) return cuda_check(c, error, "cudaEventQuery of the sum over the towers");
         if (polls % 64 == 0) {
             TRY(still_together(comm, c, deadline, "the sum over the towers"));

@@ -35,6 +35,9 @@ void fake_gpu_fail_call(int64_t number);
 void fake_gpu_fail_memory(const char *name);
 /* The `nth` call of this name from now on fails, from 1; NULL: none does. */
 void fake_gpu_fail_named(const char *name, int64_t nth);
+/* As fake_gpu_fail_call, and every call after it fails, too: a kernel has broken the device, which this process has lost
+ * for good. */
+void fake_gpu_lose_device(int64_t number);
 const char *fake_gpu_failed(void); /* the name of the call that was made to fail, NULL if none was */
 bool fake_gpu_failed_in_capture(void);
 
