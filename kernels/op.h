@@ -27,6 +27,18 @@ typedef struct Window {
     bool ceil;
 } Window;
 
+/* What OP_IMAGE is told about each picture: words of its record, int32 each; words without a name are 0. */
+enum {
+    IMAGE_OY = 0, /* corner of the crop */
+    IMAGE_OX,
+    IMAGE_FLIP,
+    IMAGE_ERASE_Y, /* rectangle of y that becomes 0, after mirroring; none if IMAGE_ERASE_H is 0 */
+    IMAGE_ERASE_X,
+    IMAGE_ERASE_H,
+    IMAGE_ERASE_W,
+    IMAGE_RECORD = 16
+};
+
 typedef union OpAttr {
     struct {
         float mean[4], std[4]; /* of pixels in [0,1], per channel; a grey image is repeated over the channels of y */

@@ -67,10 +67,13 @@ CommSpace comm_space(const CommConfig *config)
                        .guest = several && !config->ordered ? staged : 0};
 }
 
+/* In shared memory every tower has a slot, and the processes, if there are several, a result that each makes a part of. */
 size_t comm_bytes(const Backend *backend, const CommConfig *config)
 {
     CommSpace space = comm_space(config);
-    return strcmp(backend->name, "cuda") == 0 ? space.sum + space.small + space.guest : 0;
+    size_t slot = config->max_count * sizeof(float), ranks = (size_t)config->ranks;
+    if (strcmp(backend->name, "cuda") == 0) return space.sum + space.small + space.guest;
+    return (size_t)config->local * slot + (ranks > 1 ? (slot + ranks - 1) / ranks : 0);
 }
 
 Status comm_enlist(Comm *comm, const CommMemory *memory, size_t bytes)

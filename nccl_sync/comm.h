@@ -11,6 +11,7 @@
 #define TOWERS_NCCL_SYNC_COMM_H
 
 #include "kernels/backend.h"
+#include "kernels/progress.h"
 
 typedef struct Comm Comm;
 
@@ -19,7 +20,7 @@ typedef struct CommConfig {
     int first, local;   /* this process's towers */
     int towers;         /* all towers */
     size_t max_count;   /* floats that one round may sum: first + count of every call stays below */
-    int64_t timeout_ms; /* of one collective */
+    int64_t timeout_ms; /* of one collective, without a sign of progress from those that are missing */
     /* NCCL only: */
     Dtype reduce;     /* f32, or the 16-bit format in which gradients travel and are summed */
     size_t gradients; /* elements [0, gradients), where they are given from device memory */
@@ -37,6 +38,11 @@ void comm_shared_destroy(CommShared *shared);
  * at once. */
 void comm_shared_abort(CommShared *shared, int rank);
 int comm_shared_aborted(const CommShared *shared); /* the rank that left first, -1 if none has */
+/* Where process `rank` shows its progress, inside the shared memory: while a missing peer shows some, nobody's deadline
+ * ends. */
+ProgressSlot *comm_shared_progress(CommShared *shared, int rank);
+/* Has it arrived at a barrier at which others are missing? */
+bool comm_shared_waiting(const CommShared *shared, int rank);
 
 /* The communicator for the towers of `device`: NCCL between GPUs, shared memory otherwise. `device` is borrowed and
  * must outlive it. */
@@ -59,7 +65,8 @@ void comm_memory_destroy(Device *device, CommMemory *memory);
  * rank alone is refused, or where it fails in the middle, which a communicator does not survive. `memory` must outlive
  * the communicator. Collective. */
 NODISCARD Status comm_enlist(Comm *comm, const CommMemory *memory, size_t bytes);
-/* Device memory that a communicator takes for its sums, beside what the contributions lie in; 0 on a CPU. */
+/* Memory that a communicator takes for its sums, beside what the contributions lie in: the device's; on a CPU this
+ * rank's share of what all map. */
 size_t comm_bytes(const Backend *backend, const CommConfig *config);
 /* "NCCL 2.28.9 sums the gradients in place, in a symmetric window"; "" where there is nothing to tell. */
 void comm_text(const Comm *comm, char *text, size_t bytes);

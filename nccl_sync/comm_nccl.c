@@ -9,7 +9,9 @@
  * Barrier, broadcast, the unique id and the news that a peer has left go through the processes' shared memory.
  *
  * Nothing here waits inside a library: communicators do not block, results are polled for, and a peer that has left or
- * a deadline ends the wait and aborts the communicator. After that nothing may be assumed about memory on
+ * a deadline ends the wait. An error ends this rank's part at once and tells the peers through shared memory.
+ * ncclCommAbort comes after that, from comm_abort or comm_close, when the caller has written down what happened: it
+ * waits for the kernels under way, and so may itself be held up. After an error nothing may be assumed about memory on
  * the device. */
 #include <errno.h>
 #include <stdio.h>
@@ -38,6 +40,13 @@ static void pause_between(int polls)
 
 static void nccl_leave(NcclComm *c)
 {
+    c->left = true;
+    comm_shared_abort(c->shared, c->rank);
+}
+
+static void nccl_end(NcclComm *c)
+{
+    c->left = true;
     if (c->nccl) ncclCommAbort(c->nccl);
     c->nccl = NULL;
 }
@@ -57,16 +66,14 @@ static Status still_together(Comm *comm, NcclComm *c, int64_t deadline, const ch
     if (left < 0 && now_ms() < deadline) return OK;
     nccl_leave(c);
     if (left >= 0) return FAIL(ERR_COMM, "tower process %d left; the others cannot go on without it", left);
-    comm_shared_abort(c->shared, comm->config.rank);
     return FAIL(ERR_COMM, "%s of rank %d did not end within %.1f s (--comm-timeout)", what, comm->config.rank,
                 (double)comm->config.timeout_ms / 1000);
 }
 
-/* A call on a communicator that does not block has only begun when it says ncclInProgress. */
 Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what)
 {
     int64_t deadline = now_ms() + comm->config.timeout_ms;
-    for (int polls = 0; result == ncclInProgress; polls++) {
+    for (int polls = 0; !nccl_failed(result); polls++) {
         ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
         if (asked != ncclSuccess) return nccl_fail(c, asked, "ncclCommGetAsyncError");
         if (result != ncclInProgress) break;
@@ -93,6 +100,7 @@ static Status done_wait(Comm *comm, NcclComm *c)
     for (int polls = 0;; polls++) {
         ncclResult_t result = ncclSuccess;
         cudaError_t error = cudaEventQuery(c->done);
+        if (error == cudaErrorNotReady) (void)cudaGetLastError(); /* the check behind a launch must not find it */
         if (error != cudaErrorNotReady) return cuda_check(c, error, "cudaEventQuery of the sum over the towers");
         if (polls % 64 == 0) {
             TRY(still_together(comm, c, deadline, "the sum over the towers"));
@@ -193,8 +201,8 @@ static Status reduce_start(Comm *comm, NcclComm *c, const GivenRange *range)
 static Status gather_start(Comm *comm, NcclComm *c, size_t first, size_t count)
 {
     TRY(c->device->backend->wait(c->device, LANE_COMM, LANE_COMPUTE));
-    TRY(nccl_settle(comm, c, ncclGroupStart(), "ncclGroupStart"));
-    ncclResult_t begun = ncclSuccess;
+    ncclResult_t begun = ncclGroupStart();
+    if (begun != ncclSuccess) return nccl_fail(c, begun, "ncclGroupStart");
     for (int t = 0; t < comm->config.towers && !nccl_failed(begun); t++) {
         float *slot = slot_at(comm, c, t, first);
         begun = ncclBroadcast(slot, slot, count, ncclFloat32, c->rank_of[t], c->nccl, c->stream);
@@ -216,7 +224,7 @@ static Status sum_start(Comm *comm, NcclComm *c, const GivenRange *given)
 {
     GivenRange *range = range_find(c, given->first);
     if (given->count == 0) return OK;
-    if (!c->nccl) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
+    if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
     if (!range && c->ranges == RANGES_MAX)
         return FAIL(ERR_INTERNAL, "more than %d ranges of one round are given, and their sums not taken", RANGES_MAX);
     if (comm->config.ordered)
@@ -350,7 +358,7 @@ static Status nccl_look(Comm *comm)
     NcclComm *c = comm->impl;
     ncclResult_t result = ncclSuccess;
     TRY(still_together(comm, c, INT64_MAX, "the sum over the towers"));
-    if (!c->nccl) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
+    if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
     ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
     if (asked == ncclSuccess && !nccl_failed(result)) return OK;
     return nccl_fail(c, asked != ncclSuccess ? asked : result, "the sum over the towers (ncclCommGetAsyncError)");
@@ -360,16 +368,16 @@ static void nccl_abort(Comm *comm)
 {
     NcclComm *c = comm->impl;
     comm_abort(c->control);
-    nccl_leave(c);
+    nccl_end(c);
 }
 
 /* An orderly end needs all ranks; where one has left, nccl_destroy aborts the communicator instead. */
 static void nccl_finalize(Comm *comm, NcclComm *c)
 {
-    if (!c->nccl || comm_shared_aborted(c->shared) >= 0) return;
+    if (!c->nccl || c->left || comm_shared_aborted(c->shared) >= 0) return;
     nccl_tell_end(comm, c);
-    if (c->nccl && c->op != ncclSum) ncclRedOpDestroy(c->op, c->nccl);
-    if (!c->nccl || nccl_settle(comm, c, ncclCommFinalize(c->nccl), "finalize") != OK) return;
+    if (!c->left && c->op != ncclSum) ncclRedOpDestroy(c->op, c->nccl);
+    if (c->left || nccl_settle(comm, c, ncclCommFinalize(c->nccl), "finalize") != OK) return;
     ncclCommDestroy(c->nccl);
     c->nccl = NULL;
 }
@@ -377,7 +385,7 @@ static void nccl_finalize(Comm *comm, NcclComm *c)
 static void nccl_destroy(NcclComm *c)
 {
     if (!c) return;
-    nccl_leave(c);
+    nccl_end(c);
     if (c->done) cudaEventDestroy(c->done);
     comm_memory_destroy(c->device, &c->sum);
     comm_memory_destroy(c->device, &c->small);
@@ -505,6 +513,7 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
     NcclComm *c = calloc(1, sizeof *c);
     if (!c) return FAIL(ERR_MEMORY, "communicator of rank %d", config->rank);
     c->shared = shared;
+    c->rank = config->rank;
     c->device = device;
     Status st = comm_shm_open(config, shared, &c->control);
     if (st == OK) st = memory_open(config, c);

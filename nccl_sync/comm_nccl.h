@@ -34,7 +34,9 @@ typedef struct NcclComm {
     Comm *control;      /* owned: comm_shm */
     CommShared *shared; /* borrowed */
     Device *device;     /* borrowed */
-    ncclComm_t nccl;    /* owned; NULL before it is made and once it is aborted */
+    int rank;
+    ncclComm_t nccl; /* owned; NULL before it is made and once it is aborted */
+    bool left;       /* after an error: no more calls, the communicator waits for its abort */
     cudaStream_t stream;
     cudaEvent_t done; /* owned: the end of the last collective */
     bool joined;      /* LANE_COMPUTE waits for it already */
@@ -57,7 +59,8 @@ static inline bool nccl_failed(ncclResult_t result)
     return result != ncclSuccess && result != ncclInProgress;
 }
 
-/* Both leave the communicator (ncclCommAbort) in an error. */
+/* Both leave the communicator in an error. nccl_settle waits until a call has ended, whatever the call itself returned:
+ * some return ncclSuccess from a communicator that does not block while a thread of the library still works on them. */
 NODISCARD Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what);
 NODISCARD Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what);
 

@@ -1,5 +1,5 @@
 /* Memory that NCCL reads and writes where it lies: ncclMemAlloc, and how a communicator is told of it. As a symmetric
- * window (NCCL 2.27), which every rank may reach at the same offset; else as a registered buffer (2.19); else not.
+ * window (NCCL 2.29.7), which every rank may reach at the same offset; else as a registered buffer (2.19); else not.
  *
  * NCCL picks its kernels by what it knows of a buffer, and ranks that picked differently would wait for each other for
  * ever: so every rank's answer is asked for, through the processes' shared memory, before anything is relied on. What
@@ -71,9 +71,11 @@ static bool has_memory(void)
     return HAS_MEMORY && library_is(NCCL_VERSION(2, 19, 0));
 }
 
+/* They came with 2.27, but before 2.29.7 the kernels that use them wait for their peers whatever happens: when one is
+ * gone ncclCommAbort, which waits for the kernels, never returns. */
 static bool has_windows(void)
 {
-    return HAS_WINDOWS && library_is(NCCL_VERSION(2, 27, 0));
+    return HAS_WINDOWS && library_is(NCCL_VERSION(2, 29, 7));
 }
 
 bool comm_nccl_memory_create(size_t bytes, void **made)
@@ -159,7 +161,7 @@ Status nccl_tell(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes
 
 void nccl_tell_end(Comm *comm, NcclComm *c)
 {
-    while (c->nccl && c->known_count > 0) {
+    while (!c->left && c->known_count > 0) {
         const Known *known = &c->known[--c->known_count];
         if (known->as == KNOWN_AS_WINDOW)
             window_end(comm, c, known->handle);

@@ -28,6 +28,7 @@ struct CommShared {
     _Alignas(LINE) _Atomic uint32_t arrived;
     _Alignas(LINE) _Atomic uint32_t aborted;        /* rank + 1 of the first that left */
     _Alignas(LINE) _Atomic int64_t arrived_at[256]; /* barrier number each rank has reached, to name the missing one */
+    ProgressSlot progress[256];
     int towers, ranks;
     size_t max_count, stride; /* floats; stride is max_count rounded up to a line */
     size_t bytes;             /* of the mapping */
@@ -89,6 +90,16 @@ int comm_shared_aborted(const CommShared *shared)
     return (int)atomic_load(&shared->aborted) - 1;
 }
 
+ProgressSlot *comm_shared_progress(CommShared *shared, int rank)
+{
+    return &shared->progress[rank];
+}
+
+bool comm_shared_waiting(const CommShared *shared, int rank)
+{
+    return (uint32_t)atomic_load(&shared->arrived_at[rank]) > atomic_load(&shared->generation);
+}
+
 static Status fail_aborted(const Comm *comm, const CommShared *shared)
 {
     int left = (int)atomic_load(&shared->aborted) - 1;
@@ -106,6 +117,17 @@ static Status fail_deadline(const Comm *comm, CommShared *shared, int64_t barrie
                 (double)comm->config.timeout_ms / 1000);
 }
 
+/* The last sign of progress of those who have not arrived. */
+static int64_t missing_progress(const CommShared *shared, int64_t barrier)
+{
+    int64_t latest = 0;
+    for (int r = 0; r < shared->ranks; r++) {
+        int64_t at = atomic_load(&shared->progress[r].at_ns);
+        if (atomic_load(&shared->arrived_at[r]) < barrier && at > latest) latest = at;
+    }
+    return latest;
+}
+
 static Status barrier_wait(Comm *comm, CommShared *shared, uint32_t generation, int64_t barrier)
 {
     for (int i = 0; i < SPINS; i++) {
@@ -113,7 +135,7 @@ static Status barrier_wait(Comm *comm, CommShared *shared, uint32_t generation, 
         if ((i & 63) == 0 && atomic_load_explicit(&shared->aborted, memory_order_relaxed))
             return fail_aborted(comm, shared);
     }
-    int64_t left = comm->config.timeout_ms;
+    int64_t left = comm->config.timeout_ms, seen = missing_progress(shared, barrier);
     while (atomic_load_explicit(&shared->generation, memory_order_acquire) == generation) {
         if (atomic_load(&shared->aborted)) return fail_aborted(comm, shared);
         if (left <= 0) return fail_deadline(comm, shared, barrier);
@@ -121,6 +143,9 @@ static Status barrier_wait(Comm *comm, CommShared *shared, uint32_t generation, 
         futex_wait(&shared->generation, generation, left < LOOK_MS ? left : LOOK_MS);
         int64_t waited = now_ms() - before;
         left -= waited < PAUSE_MS ? waited : 0; /* longer: we were stopped, as the others may have been */
+        int64_t progress = missing_progress(shared, barrier);
+        if (progress > seen) left = comm->config.timeout_ms;
+        seen = progress;
     }
     return OK;
 }

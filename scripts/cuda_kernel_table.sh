@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
 done
 nvcc=$(command -v nvcc || true)
 [ -n "$nvcc" ] || [ ! -x /usr/local/cuda/bin/nvcc ] || nvcc=/usr/local/cuda/bin/nvcc
-[ -n "$nvcc" ] || { echo "no nvcc: the kernels are not compiled" && exit 77; }
+[ -n "$nvcc" ] || { echo "SKIPPED: no nvcc: the kernels are not compiled" && exit 77; }
 release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
 
 if [ -z "$logs" ]; then
@@ -41,7 +41,7 @@ if [ -z "$logs" ]; then
         rm -f "$log.o"
     done
 else
-    ls "$logs"/*.log >/dev/null 2>&1 || { echo "no logs in $logs: this build has compiled no kernels" && exit 77; }
+    ls "$logs"/*.log >/dev/null 2>&1 || { echo "SKIPPED: no logs in $logs: this build has compiled no kernels" && exit 77; }
     [ $write = 0 ] || { echo "--write compiles for all architectures: without --logs" >&2 && exit 2; }
     write=-1
 fi

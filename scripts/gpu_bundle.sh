@@ -42,8 +42,13 @@ take yaml-0.1 yaml.h
 take libxxhash xxhash.h
 take libprotobuf-c protobuf-c/protobuf-c.h
 take zlib zlib.h zconf.h
+take libjpeg jpeglib.h jmorecfg.h jerror.h
+take spng spng.h
+take libwebp webp/decode.h webp/types.h
 take cmocka cmocka.h
-[ ! -f "/usr/include/$multi/zconf.h" ] || cp "/usr/include/$multi/zconf.h" "$bundle/include/"
+for header in zconf.h jconfig.h; do
+    [ ! -f "/usr/include/$multi/$header" ] || cp "/usr/include/$multi/$header" "$bundle/include/"
+done
 
 # The protocol code, and a protoc-c that hands it out.
 protoc-c --proto_path=towers/record --c_out="$bundle/proto" towers/record/*.proto

@@ -34,31 +34,40 @@ def visible(folder):
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def samples_of(folder, classes):
-    """[(file, label)] of IMAGES/train or IMAGES/val."""
+def samples_of(folder, classes, bad):
+    """[(file, label)] of IMAGES/train or IMAGES/val; complaints go to `bad`."""
     samples = []
     for label, name in enumerate(classes):
         files = visible(folder / name) if (folder / name).is_dir() else []
         if not files:
-            refuse(f"{folder / name}: no images of class '{name}'")
+            bad.append(f"{folder / name}: no images of class '{name}'")
         samples += [(file, label) for file in files]
     for extra in visible(folder):
         if extra.name not in classes:
-            refuse(f"{extra}: not the folder of a class (train has: {', '.join(classes[:20])})")
+            bad.append(f"{extra}: not the folder of a class (train has: {', '.join(classes[:20])})")
     return samples
 
 
+def eight_bits(image):
+    """Grey values of 16 bits (Pillow's modes I;16 and I) scaled to 8; convert() would cut them off at 255."""
+    if not image.mode.startswith("I"):
+        return image
+    wide = image.convert("I")
+    if wide.getextrema()[0] < 0 or wide.getextrema()[1] > 65535:
+        raise ValueError(f"values from {wide.getextrema()[0]} to {wide.getextrema()[1]}, but 8 or 16 bits were expected")
+    return wide.point(lambda value: value * (255 / 65535) + 0.5).convert("L")
+
+
 def pixels_of(file, side, mode):
-    try:
-        with Image.open(file) as image:
-            upright = ImageOps.exif_transpose(image).convert(mode)
-            return ImageOps.fit(upright, (side, side), Image.BICUBIC).tobytes()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        refuse(f"{file}: {error}")
+    with Image.open(file) as image:
+        if image.mode == "F":
+            raise ValueError("floating-point pixels, but 8 or 16 bits were expected")
+        upright = eight_bits(ImageOps.exif_transpose(image)).convert(mode)
+        return ImageOps.fit(upright, (side, side), Image.BICUBIC).tobytes()
 
 
-def split_write(out, prefix, samples, side, mode):
-    """The two files of a split under temporary names; returns {temporary name: name}."""
+def split_write(out, prefix, samples, side, mode, bad):
+    """The two files of a split under temporary names; returns {temporary name: name}. Images that cannot be read go to `bad`."""
     kind = "idx4" if mode == "RGB" else "idx3"
     sizes = [len(samples), side, side] + ([3] if mode == "RGB" else [])
     labels, images = f"{prefix}-labels-idx1-ubyte", f"{prefix}-images-{kind}-ubyte"
@@ -66,7 +75,10 @@ def split_write(out, prefix, samples, side, mode):
     with open(out / f".{images}", "wb") as to:
         to.write(struct.pack(f">I{len(sizes)}I", 0x800 + len(sizes), *sizes))
         for file, _ in samples:
-            to.write(pixels_of(file, side, mode))
+            try:
+                to.write(pixels_of(file, side, mode))
+            except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+                bad.append(f"{file}: {error}")
     return {f".{name}": name for name in (labels, images)}
 
 
@@ -97,12 +109,15 @@ def main():
     classes = [path.name for path in visible(train) if path.is_dir()]
     if not 1 <= len(classes) <= CLASSES_MAX:
         refuse(f"{train}: wanted 1 to {CLASSES_MAX} folders, one for each class, found {len(classes)}")
-    splits = {"train": samples_of(train, classes), "t10k": samples_of(test, classes)}
+    bad = []
+    splits = {"train": samples_of(train, classes, bad), "t10k": samples_of(test, classes, bad)}
     written = {}
     try:
         args.out.mkdir(parents=True, exist_ok=True)
         for prefix, samples in splits.items():
-            written.update(split_write(args.out, prefix, samples, args.side, mode))
+            written.update(split_write(args.out, prefix, samples, args.side, mode, bad))
+        if bad:
+            refuse(f"{len(bad)} of the files cannot be used, so nothing was written:\n  " + "\n  ".join(bad))
         (args.out / ".classes.txt").write_text("".join(name + "\n" for name in classes), encoding="utf-8")
         written[".classes.txt"] = "classes.txt"
         for temporary, name in written.items():

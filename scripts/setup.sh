@@ -1,18 +1,23 @@
 #!/usr/bin/env bash
-# Install what building, testing and the default job need, from the system's package registry. What is there is left alone.
+# Install what building, testing and the default job need, from the system's package registry; what is there is left alone.
+# The group `test` also fetches clang-format 14 from PyPI, into the user's cache, on systems that have no package of it.
 # usage: scripts/setup.sh [build|test|bench]...   (default: build)
 set -euo pipefail
 
 build=(gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev libxxhash-dev libprotobuf-c-dev protobuf-c-compiler
-       zlib1g-dev dataset-fashion-mnist)
-check=(libcmocka-dev clang clang-format libclang-rt-14-dev strace python3 python3-pil python3-venv codespell)
+       zlib1g-dev libjpeg-dev libspng-dev libwebp-dev dataset-fashion-mnist)
+check=(libcmocka-dev clang libclang-rt-dev strace python3 python3-pil python3-venv codespell locales)
 bench=(python3-torch python3-torchvision python3-numpy)
 
-wanted=()
+system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_CODENAME:-}") || system=
+case $system in debian*) check+=(chromium) ;; esac # elsewhere it is no package, or only a note that points to another store
+case $system in *' bookworm' | *' jammy') check+=(clang-format-14) ;; esac
+
+wanted=() formatter=no
 for group in "${@:-build}"; do
     case $group in
     build) wanted+=("${build[@]}") ;;
-    test) wanted+=("${build[@]}" "${check[@]}") ;;
+    test) wanted+=("${build[@]}" "${check[@]}") formatter=yes ;;
     bench) wanted+=("${build[@]}" "${bench[@]}") ;;
     *) echo "setup: no group '$group' (build, test, bench)" >&2; exit 2 ;;
     esac
@@ -22,20 +27,46 @@ missing=()
 for package in "${wanted[@]}"; do
     dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -q '^installed$' || missing+=("$package")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
 
-if ! command -v apt-get >/dev/null; then
-    echo "setup: this script knows Debian's and Ubuntu's packages; please install what stands for: ${missing[*]}" >&2
+# for_an_administrator REASON: what cannot be done here, and the command that does it.
+for_an_administrator() {
+    cat >&2 <<TEXT
+setup: ${#missing[@]} packages are missing, and $1.
+Ask an administrator to run this command, then start again:
+
+    apt-get update && apt-get install -y --no-install-recommends ${missing[*]}
+
+TEXT
     exit 5
-fi
-run=()
-[ "$(id -u)" = 0 ] || run=(sudo)
-echo "installing (a few minutes): ${missing[*]}" >&2
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-export DEBIAN_FRONTEND=noninteractive
-if ! { "${run[@]}" apt-get update -qq && "${run[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
-    tail -n 20 "$log" >&2
-    echo "setup: the packages could not be installed; the last lines of apt-get stand above" >&2
-    exit 5
+}
+
+install_missing() {
+    local run=()
+    if ! command -v apt-get >/dev/null; then
+        echo "setup: this script knows Debian's and Ubuntu's packages; please install what corresponds to: ${missing[*]}" >&2
+        exit 5
+    fi
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null || for_an_administrator "installing them needs root, but you are not root and there is no sudo"
+        [ -t 0 ] || sudo -n true 2>/dev/null ||
+            for_an_administrator "installing them needs root, but sudo does not let you in without a password, and nobody can type one"
+        run=(sudo)
+    fi
+    echo "installing (a few minutes): ${missing[*]}" >&2
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    run+=(env DEBIAN_FRONTEND=noninteractive apt-get)
+    if ! { "${run[@]}" update -qq && "${run[@]}" install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        [ "${run[0]}" != sudo ] || for_an_administrator "they could not be installed with sudo; the end of its output is above"
+        echo "setup: the packages could not be installed; the last lines of apt-get are above" >&2
+        exit 5
+    fi
+}
+
+[ ${#missing[@]} = 0 ] || install_missing
+if [ $formatter = yes ] && ! "$(dirname "$0")/clang_format.sh" --version >/dev/null 2>&1; then
+    venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/clang-format
+    { python3 -m venv "$venv" && "$venv/bin/python" -m pip install -q clang-format==14.0.6; } >/dev/null 2>&1 ||
+        echo "setup: pip could not get clang-format 14 into $venv; the test 'format' will be skipped" >&2
 fi

@@ -2,7 +2,8 @@
 # Set up, build and run every test. Exits non-zero if anything fails.
 #   scripts/test.sh          the tests, built with gcc
 #   scripts/test.sh --all    also: clang, address, undefined-behaviour and thread sanitizers, 30 seconds of each fuzzer (CI runs this)
-# Further arguments go to the first ctest (as: -R loader).
+# Further arguments go to the last ctest (as: -R loader). The last thing that is printed is what was skipped, and why; it is kept
+# in build-test/skipped.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +11,8 @@ all=no
 [ "${1:-}" != --all ] || { all=yes; shift; }
 scripts/setup.sh test
 jobs=$(nproc)
+kept=$(mktemp -d) # logs, for the list of what was skipped
+trap 'rm -rf "$kept"' EXIT
 
 # build PRESET: configure and build quietly, show the end of the log if that fails
 build() {
@@ -22,17 +25,29 @@ build() {
         exit 1
     fi
     grep -A 5 '^-- Towers' "$log" | sed 's/^-- //'
-    rm -f "$log"
+    mv "$log" "$kept/build-$1"
 }
 
-# check PRESET [ctest options]; ctest does not say why a test was skipped
+# check PRESET [ctest options]: a failure is kept in mind, so that the list at the end is printed all the same
+failed=''
 check() {
-    local preset=$1 status=0
+    local preset=$1
     shift
     echo "== testing $preset"
-    ctest --test-dir "build-$preset" --output-on-failure -j "$jobs" "$@" || status=$?
-    grep -h '^SKIPPED: ' "build-$preset/Testing/Temporary/LastTest.log" | sort -u || true
-    return $status
+    ctest --test-dir "build-$preset" --output-on-failure -j "$jobs" "$@" || failed+=" $preset"
+    cp "build-$preset/Testing/Temporary/LastTest.log" "$kept/test-$preset"
+}
+
+# ctest does not say why a test was skipped
+skipped() {
+    scripts/skips.sh list "$kept"/* >build-test/skipped.txt
+    [ -z "$failed" ] || echo "== failed: tests of$failed; see above"
+    if [ -s build-test/skipped.txt ]; then
+        echo "== skipped, and why"
+        cat build-test/skipped.txt
+    else
+        echo "== nothing was skipped"
+    fi
 }
 
 # fuzz SECONDS: every fuzzer from its corpus, as many at a time as there are cores
@@ -58,3 +73,5 @@ if [ $all = yes ]; then
 fi
 build test
 check test "$@"
+skipped
+[ -z "$failed" ]

@@ -13,6 +13,7 @@
 
 #include "inception/cli/cores.h"
 #include "kernels/backend.h"
+#include "kernels/limits.h"
 
 enum { PATH_BYTES = 4096, FILE_BYTES = 16384 };
 
@@ -95,46 +96,13 @@ static void measure_memory(DoctorMachine *machine)
     machine->shm_free_bytes = (int64_t)(shm.f_bavail * shm.f_frsize);
 }
 
-/* The tightest of the limits from the process's own cgroup up to the root (v2). */
-static void measure_cgroup_level(DoctorMachine *machine, const char *folder)
+static void measure_limits_of_groups(DoctorMachine *machine)
 {
-    char path[PATH_BYTES + 32], text[128];
-    double quota = 0, period = 0;
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", folder);
-    if (sscanf(read_text(path, text, sizeof text), "%lf %lf", &quota, &period) == 2 && period > 0 &&
-        (!machine->cgroup_cores || quota / period < machine->cgroup_cores))
-        machine->cgroup_cores = quota / period;
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", folder);
-    int64_t bytes = strtoll(read_text(path, text, sizeof text), NULL, 10); /* "max" reads as 0 */
-    if (bytes > 0 && (!machine->cgroup_memory_bytes || bytes < machine->cgroup_memory_bytes))
-        machine->cgroup_memory_bytes = bytes;
-}
-
-static void measure_cgroup_v1(DoctorMachine *machine)
-{
-    char text[128];
-    double quota = strtod(read_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof text), NULL);
-    double period = strtod(read_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof text), NULL);
-    int64_t bytes = strtoll(read_text("/sys/fs/cgroup/memory/memory.limit_in_bytes", text, sizeof text), NULL, 10);
-    if (quota > 0 && period > 0) machine->cgroup_cores = quota / period;
-    if (bytes > 0 && bytes < machine->memory_bytes) machine->cgroup_memory_bytes = bytes;
-}
-
-static void measure_cgroup(DoctorMachine *machine)
-{
-    char text[PATH_BYTES];
-    read_text("/proc/self/cgroup", text, sizeof text);
-    char *folder = strstr(text, "0::");
-    if (!folder) {
-        measure_cgroup_v1(machine);
-        return;
-    }
-    folder += 3;
-    folder[strcspn(folder, "\n")] = 0;
-    for (char *slash; (slash = strrchr(folder, '/')); *slash = 0) {
-        if (slash[1]) measure_cgroup_level(machine, folder);
-    }
-    measure_cgroup_level(machine, "");
+    Limits limits;
+    limits_read("", &limits);
+    machine->cgroup_cores = limits.cores;
+    if (limits.memory_bytes < machine->memory_bytes) machine->cgroup_memory_bytes = limits.memory_bytes;
+    if (limits.memory_left_bytes < machine->memory_free_bytes) machine->memory_free_bytes = limits.memory_left_bytes;
 }
 
 static int64_t soft_limit(__rlimit_resource_t resource)
@@ -200,7 +168,7 @@ void doctor_measure(DoctorMachine *machine)
     measure_cpu(machine);
     measure_cores(machine);
     measure_memory(machine);
-    measure_cgroup(machine);
+    measure_limits_of_groups(machine);
     measure_limits(machine);
     measure_cpu_backend(machine);
     measure_cuda_backend(machine);

@@ -30,14 +30,6 @@ static bool has_part(const SafeTensors *file, const char *part)
     return false;
 }
 
-static int classes_of(const SafeTensors *file, const char *classifier)
-{
-    char name[ST_MAX_NAME];
-    snprintf(name, sizeof name, "%sweight", classifier);
-    const StTensor *t = safetensors_find(file, name);
-    return t && t->rank == 2 && t->dims[0] > 0 && t->dims[0] <= 1000000 ? (int)t->dims[0] : 0;
-}
-
 static const char *variant_of(const SafeTensors *file, const Model *model)
 {
     const char *name = safetensors_metadata(file, "variant");
@@ -53,7 +45,7 @@ static Status file_ask(const Options *o, Export *x)
     if (model && strcmp(model, x->config.model->name))
         return FAIL(ERR_CHECKPOINT, "%s holds weights of %s, not of %s", x->from, model, x->config.model->name);
     TRY(head_names(&x->config, &x->heads));
-    int classes = x->heads.count ? classes_of(x->file, x->heads.classifier[0]) : 0;
+    int classes = x->heads.count ? head_classes(x->file, x->heads.classifier[0]) : 0;
     if (o->classes <= 0 && classes) options->classes = classes;
     if (!o->variant) options->variant = variant_of(x->file, x->config.model);
     for (int i = 1; i < x->heads.count; i++) options->aux = options->aux && has_part(x->file, x->heads.part[i]);
@@ -95,7 +87,7 @@ static Status weights_read(Export *x)
     x->states = calloc(x->layout->state_elements + 1, sizeof *x->states);
     if (!x->params || !x->states)
         return FAIL(ERR_MEMORY, "the weights (%zu MiB)", x->layout->param_elements * sizeof *x->params >> 20);
-    TRY(pretrained_read(&x->map, &x->config, x->from, false, x->params, x->states, absent, sizeof absent));
+    TRY(pretrained_read(&x->map, &x->config, x->from, HEAD_READ, x->params, x->states, absent, sizeof absent));
     TRY(weights_pack(&x->map, "", x->params, &x->list));
     return states_pack(&x->map, "", x->states, batches_tracked(x->file), &x->list);
 }

@@ -51,22 +51,26 @@ void option_usage(OptionId id, char *text, size_t bytes)
     snprintf(text, bytes, "--%s%s%s%s", default_is_true(id) ? "[no-]" : "", info->flag, *value ? " " : "", value);
 }
 
+/* ": sgd, momentum, adam" */
 static void list_choices(const OptionInfo *info, char *text, size_t bytes)
 {
     size_t used = 0;
     text[0] = 0;
     for (int k = 0; info->choices && info->choices[k] && used < bytes; k++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", k ? ", " : "; one of ", info->choices[k]);
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", k ? ", " : ": ", info->choices[k]);
 }
 
+/* The choices stand behind the concept, before the explanations that follow the first semicolon. */
 void option_story(OptionId id, char *text, size_t bytes)
 {
     char value[OPTION_FORMAT_BYTES], choices[STORY_BYTES / 2];
     const OptionInfo *info = option_info(id);
     const char *usual = option_default_text(id, value, sizeof value);
+    int concept = (int)strcspn(info->help, info->choices ? ";" : "");
     if (info->type == OPTION_IS_FLAG) usual = default_is_true(id) ? "on" : "";
     list_choices(info, choices, sizeof choices);
-    snprintf(text, bytes, "%s%s%s%s%s", info->help, choices, *usual ? " (default: " : "", usual, *usual ? ")" : "");
+    snprintf(text, bytes, "%.*s%s%s%s%s%s", concept, info->help, choices, info->help + concept,
+             *usual ? " (default: " : "", usual, *usual ? ")" : "");
 }
 
 /* ---- two columns */
@@ -170,7 +174,7 @@ void help_print(FILE *to, Verb verb, bool all, int width)
     char usage[USAGE_BYTES], title[2 * USAGE_BYTES];
     snprintf(usage, sizeof usage, "%s%s%s", info->name, *info->arguments ? " " : "", info->arguments);
     snprintf(title, sizeof title, "towers %s [OPTIONS]: %s", verb == VERB_NONE ? "COMMAND" : usage,
-             verb == VERB_NONE ? "train a model on several towers that share one gradient" : info->summary);
+             verb == VERB_NONE ? "train convolutional networks on one or more towers (model replicas)" : info->summary);
     print_wrapped(to, title, 0, 0, width);
     print_examples(to, verb, width);
     if (verb == VERB_NONE) print_verbs(to, width);
@@ -180,12 +184,13 @@ void help_print(FILE *to, Verb verb, bool all, int width)
         print_basic(to, verb, width);
     fputc('\n', to);
     if (verb == VERB_NONE)
-        print_wrapped(to, "More: 'towers help COMMAND', 'towers COMMAND --help-all', 'man towers'.", 0, 0, width);
+        print_wrapped(to, "See also: 'towers help COMMAND', 'towers COMMAND --help-all', 'man towers'.", 0, 0, width);
     else if (option_belongs(OPTION_ID_config, verb))
         print_wrapped(to,
-                      "An option can also be a line 'flag: value' of --config FILE, or a variable TOWERS_FLAG; "
-                      "the command line comes first, then variables, file, recipe.",
+                      "Options can also be set in --config FILE ('flag: value') or as TOWERS_FLAG. Precedence: command "
+                      "line, environment, file, recipe.",
                       0, 0, width);
     else
-        print_wrapped(to, "An option can also be a variable TOWERS_FLAG; the command line comes first.", 0, 0, width);
+        print_wrapped(to, "Options can also be set in the environment (TOWERS_FLAG); the command line overrides it.", 0,
+                      0, width);
 }

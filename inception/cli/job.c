@@ -130,6 +130,7 @@ Status job_model(Options *o, JobFiles *files)
         .fuse_siblings = o->fuse_siblings,
         .pool_behind_conv = o->pool_behind_conv,
         .fuse = o->fuse,
+        .freeze = o->freeze,
         .recompute = o->recompute,
         .separate_storage = !o->share_storage,
     };
@@ -380,7 +381,6 @@ static void training_fill(const Options *o, TrainJob *job)
 {
     job->weight_decay = o->weight_decay;
     job->decay_all = o->decay_all;
-    job->freeze = o->freeze;
     job->accumulate = (int)o->accumulate;
     job->epochs = o->epochs;
     job->max_steps = o->max_steps;

@@ -12,6 +12,7 @@ typedef struct JobFiles {
     /* owned */
     Dataset *train, *test;
     char run_dir[PATH_BYTES];
+    bool fresh_name; /* of run_dir: made from the time, to be taken with run_dir_create */
     char *args_yaml, *env_json, *settings;
     char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
     char no_aux[128];       /* one line when auxiliary heads were left out because they do not fit, or "" */

@@ -61,6 +61,7 @@ static void newest_run(const char *root, const char *model, char *found, size_t 
     if (dir) closedir(dir);
 }
 
+/* run_dir_create adds a number where another run has taken this name. */
 static void fresh_name(const char *root, const char *model, char *path, size_t bytes)
 {
     char when[32] = "";
@@ -68,8 +69,6 @@ static void fresh_name(const char *root, const char *model, char *path, size_t b
     struct tm local;
     if (localtime_r(&now, &local)) strftime(when, sizeof when, "%Y%m%d-%H%M%S", &local);
     snprintf(path, bytes, "%s/%s-%s", root, model, when);
-    for (int i = 2; access(path, F_OK) == 0 && i < 1000; i++)
-        snprintf(path, bytes, "%s/%s-%s-%d", root, model, when, i);
 }
 
 /* RUN/ckpt/step-N -> RUN */
@@ -136,11 +135,12 @@ Status job_run_dir(const Options *o, JobFiles *files)
         TRY(experiment_dir(root, o->experiment, files));
     else if (automatic)
         newest_run(root, model, files->run_dir, sizeof files->run_dir);
-    if (!files->run_dir[0]) fresh_name(root, model, files->run_dir, sizeof files->run_dir);
+    files->fresh_name = !files->run_dir[0];
+    if (files->fresh_name) fresh_name(root, model, files->run_dir, sizeof files->run_dir);
     char probe[PROBE_BYTES];
     snprintf(probe, sizeof probe, "%s/ckpt", files->run_dir);
     files->nothing_to_resume = automatic && access(probe, F_OK) != 0;
-    if (!automatic && access(probe, F_OK) == 0)
+    if (!automatic && !files->fresh_name && access(probe, F_OK) == 0)
         return FAIL(ERR_ARG, "%s holds a run already: go on with --resume auto, or choose another --experiment",
                     files->run_dir);
     return OK;

@@ -27,43 +27,43 @@ static void config_print(const void *options, FILE *to)
     options_print_config(options, to);
 }
 
-/* What decides the course of a run: everything that data order, gradients and updates depend on. */
-static void settings_print(const void *options, FILE *to)
+/* What decides the weights of a run, as lines "key: value": the options that options.def marks so, and of those that it
+ * marks MADE what was made of them. Data counts by its bytes, so its folder may move. */
+static void options_print(const Options *o, FILE *to)
 {
-    static const OptionId ids[] = {
-        OPTION_ID_img_size,      OPTION_ID_classes,    OPTION_ID_variant,           OPTION_ID_dropout,
-        OPTION_ID_aux,           OPTION_ID_aux_weight, OPTION_ID_augment,           OPTION_ID_flip,
-        OPTION_ID_crop_pad,      OPTION_ID_batch_size, OPTION_ID_global_batch_size, OPTION_ID_tower_batch,
-        OPTION_ID_opt,           OPTION_ID_lr,         OPTION_ID_momentum,          OPTION_ID_weight_decay,
-        OPTION_ID_beta1,         OPTION_ID_beta2,      OPTION_ID_opt_eps,           OPTION_ID_opt_decay,
-        OPTION_ID_clip_norm,     OPTION_ID_clip_value, OPTION_ID_ema_decay,         OPTION_ID_sched,
-        OPTION_ID_lr_schedule,   OPTION_ID_min_lr,     OPTION_ID_decay_rate,        OPTION_ID_decay_epochs,
-        OPTION_ID_warmup_epochs, OPTION_ID_warmup_lr,  OPTION_ID_loss_divisor,      OPTION_ID_smoothing,
-        OPTION_ID_decay_all,     OPTION_ID_freeze,     OPTION_ID_accumulate,        OPTION_ID_power,
-        OPTION_ID_bn_decay,      OPTION_ID_amp,        OPTION_ID_amp_dtype,         OPTION_ID_loss_scale,
-        OPTION_ID_seed,
-    };
-    const Options *o = options;
     char value[OPTION_FORMAT_BYTES];
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-        fprintf(to, "%s: %s\n", option_info(ids[i])->flag, option_format(o, ids[i], value, sizeof value));
     bool total_matters =
         o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE;
-    if (o->bn_stats == BN_STATS_SYNC) fprintf(to, "bn-stats: sync\n");
-    if (total_matters) fprintf(to, "epochs: %lld\nmax-steps: %lld\n", (long long)o->epochs, (long long)o->max_steps);
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        OptionResume resume = option_info(id)->resume;
+        if (resume == RESUME_SAME || (resume == RESUME_TOTAL && total_matters))
+            fprintf(to, "%s: %s\n", option_info(id)->flag, option_format(o, id, value, sizeof value));
+    }
+}
+
+static void data_print(const char *key, const Dataset *data, FILE *to)
+{
+    const DatasetInfo *info = dataset_info(data);
+    fprintf(to, "%s: %lld samples, fingerprint %016llx%016llx\n", key, (long long)info->count,
+            (unsigned long long)info->fingerprint[0], (unsigned long long)info->fingerprint[1]);
 }
 
 static char *settings_text(const Options *o, const TrainJob *job)
 {
-    const DatasetInfo *info = dataset_info(job->train);
-    char *settings = text_of(settings_print, o), *all = NULL;
-    if (settings &&
-        asprintf(&all, "model: %s\ntowers: %d\ndata: %s %lld %016llx%016llx\n%s", job->program.model->name,
-                 job->shares.towers, info->name, (long long)info->count, (unsigned long long)info->fingerprint[0],
-                 (unsigned long long)info->fingerprint[1], settings) < 0)
-        all = NULL;
-    free(settings);
-    return all;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    bool cpu = !strcmp(job->backend->name, "cpu");
+    if (!to) return NULL;
+    fprintf(to, "model: %s\ndevice: %s\ntowers: %d\n", job->program.model->name, job->backend->name,
+            job->shares.towers);
+    if (!cpu && !job->reduce_ordered) fprintf(to, "processes: %d\n", job->processes); /* sums go their way */
+    data_print("training data", job->train, to);
+    if (job->test) data_print("test data", job->test, to);
+    options_print(o, to);
+    if (fclose(to) == 0) return text;
+    free(text);
+    return NULL;
 }
 
 /* The command line as a shell reads it back; NULL without memory or /proc. */

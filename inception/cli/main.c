@@ -13,10 +13,11 @@
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
 #include "towers/files/json.h"
-#include "towers/guard/fault.h"
 #include "towers/guard/memory_check.h"
+#include "towers/replica/fault.h"
 #include "towers/store/checkpoint.h"
 #include "towers/store/pretrained.h"
+#include "towers/train/introduction.h"
 #include "towers/train/train.h"
 
 #include <fcntl.h>
@@ -52,6 +53,19 @@ static void result_json(const JobFiles *files, const TrainResult *result)
     json_decref(root);
 }
 
+/* The result for people, on stderr: stdout belongs to --json. --quiet --json needs it only once. */
+static void result_print(const Options *options, const JobFiles *files, const TrainResult *result)
+{
+    bool finished = result->step >= job_total_steps(&files->job);
+    if (options->quiet && options->json) return;
+    if (!finished) fprintf(stderr, "stopped after step %lld\n", (long long)result->step);
+    if (result->test_top1 >= 0) fprintf(stderr, "test accuracy %.2f %%", 100 * result->test_top1);
+    if (result->test_top1 >= 0 && result->best_top1 >= 0)
+        fprintf(stderr, " (best epoch %.2f %%)", 100 * result->best_top1);
+    if (result->test_top1 >= 0) fputc('\n', stderr);
+    fprintf(stderr, "run directory %s\n", files->run_dir);
+}
+
 /* The page of the run, also of one that failed half way: then it shows why. No report is no reason to fail, but the
  * message of a failure must outlive it. */
 static void report_make(const char *run_dir, bool quiet, Status cause)
@@ -77,21 +91,26 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     char absent[256];
     const TrainJob *job = &files->job;
     TRY(job_run_dir(options, files));
-    TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, job->freeze, absent, sizeof absent));
+    TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
     TRY(memory_check(&files->job));
     if (options->dry_run) return info_run(files, stdout);
     fallback_note(files, options->quiet);
+    if (files->fresh_name) TRY(run_dir_create(files->run_dir));
     if (files->nothing_to_resume && !options->quiet)
         fprintf(stderr, "nothing to resume: %s begins a new run\n", files->run_dir);
     if (*absent && !options->quiet)
         fprintf(stderr, "%s has no %s: that part starts from random values\n", options->pretrained, absent);
     TRY(run_dir_take(files->run_dir, &lock));
     Status st = train_run(&files->job, &result);
+    *signal_number = result.signal;
+    if (result.abandoned) return st;                    /* the storage of the run directory may hang */
     bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* a resume that was refused leaves the old report */
     if (st == OK && result.step == 0) begun = false;    /* --epochs 0: nothing to report */
+    bool ended = st == OK || st == ERR_INTERRUPTED;
+    if (ended) result_print(options, files, &result);
     if (begun) report_make(files->run_dir, options->quiet, st);
-    *signal_number = result.signal;
-    if (options->json && (st == OK || st == ERR_INTERRUPTED)) result_json(files, &result);
+    if (ended && !options->quiet) next_steps_print(&files->job, result.step >= job_total_steps(&files->job), stderr);
+    if (options->json && ended) result_json(files, &result);
     run_dir_release(lock);
     return st;
 }
@@ -160,11 +179,14 @@ static Status export(Options *options, JobFiles *files)
 
 static Status bench(Options *options, JobFiles *files, int *signal_number)
 {
+    char absent[256];
     TRY(bench_open(options, files));
     if (options->print_config) {
         options_print_config(options, stdout);
         return OK;
     }
+    const TrainJob *job = &files->job;
+    TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
     TRY(memory_check(&files->job));
     if (options->dry_run) return info_run(files, stdout);
     fallback_note(files, options->quiet);

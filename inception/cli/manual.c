@@ -14,15 +14,15 @@ static const struct {
     int code;
     const char *meaning;
 } exits[] = {
-    {0, "done"},
-    {1, "a mistake in towers itself"},
-    {2, "usage or configuration; nothing was created"},
-    {3, "data that is not what it claims to be"},
-    {4, "a checkpoint or weights file that cannot be used"},
-    {5, "device, driver, memory, or something this build cannot do"},
-    {6, "storage: a file could not be written"},
-    {7, "a tower left, or was late at a collective"},
-    {8, "NaN, Inf, or towers whose weights drifted apart"},
+    {0, "success"},
+    {1, "internal error, a bug in towers"},
+    {2, "invalid usage or configuration; nothing was created"},
+    {3, "invalid data files"},
+    {4, "unusable checkpoint or weights file"},
+    {5, "device, driver or memory failure, or a feature that this build or device lacks"},
+    {6, "storage failure: a file could not be written"},
+    {7, "a tower ended unexpectedly or timed out in a collective operation"},
+    {8, "NaN or Inf, or towers whose weights differ"},
 };
 
 /* Text in which no character means anything to roff, or to Markdown. */
@@ -98,13 +98,17 @@ static void put_verbs(Page *page)
     }
 }
 
-/* " Also --wd. Of train, bench." */
+/* " Alias: --wd. Commands: train, bench." */
 static size_t add_aliases(OptionId id, char *text, size_t bytes)
 {
     size_t used = 0;
     for (const char *p = option_info(id)->aliases; *p && used < bytes;) {
         int length = (int)strcspn(p, ",");
-        used += (size_t)snprintf(text + used, bytes - used, "%s--%.*s", used ? ", " : " Also ", length, p);
+        used += (size_t)snprintf(text + used, bytes - used, "%s--%.*s",
+                                 used             ? ", "
+                                 : strchr(p, ',') ? " Aliases: "
+                                                  : " Alias: ",
+                                 length, p);
         p += length + (p[length] == ',');
     }
     if (used && used < bytes) used += (size_t)snprintf(text + used, bytes - used, ".");
@@ -119,12 +123,24 @@ static void add_verbs(OptionId id, char *text, size_t bytes)
     for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT && used < bytes; verb++) {
         all += !verb_info(verb)->hidden;
         if (verb_info(verb)->hidden || !option_belongs(id, verb)) continue;
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", shown++ ? ", " : " Of ", verb_info(verb)->name);
+        used +=
+            (size_t)snprintf(text + used, bytes - used, "%s%s", shown++ ? ", " : " Commands: ", verb_info(verb)->name);
     }
     if (shown == all)
         text[0] = 0;
     else if (shown && used < bytes)
         snprintf(text + used, bytes - used, ".");
+}
+
+/* What a resumed run may not change. */
+static const char *resume_note(OptionId id)
+{
+    switch (option_info(id)->resume) {
+    case RESUME_SAME: return " Must not change on resume.";
+    case RESUME_TOTAL: return " May change on resume unless the schedule depends on it.";
+    case RESUME_MADE: return " Checked on resume by its effect.";
+    default: return "";
+    }
 }
 
 static void put_option(Page *page, OptionId id)
@@ -140,15 +156,15 @@ static void put_option(Page *page, OptionId id)
         snprintf(term, sizeof term, "-%c, %s", letter, usage);
     else
         snprintf(term, sizeof term, "%s", usage);
-    snprintf(text, sizeof text, "%s.%s%s", story, aliases, verbs);
+    snprintf(text, sizeof text, "%s.%s%s%s", story, aliases, verbs, resume_note(id));
     put_item(page, term, text);
 }
 
 static void put_options(Page *page)
 {
     put_heading(page, page->markdown ? "Options" : "OPTIONS");
-    put_paragraph(page, "Dashes and underscores in flags are equal; --flag=value and --flag value are equal; --no-flag "
-                        "switches a flag off; -- ends the options. Numbers must be exact: nothing may follow them.");
+    put_paragraph(page, "Dashes and underscores in flags are interchangeable. Values follow as --flag=value or --flag "
+                        "value. --no-flag turns a flag off, and -- ends the options.");
     for (OptionGroup group = 0; group < GROUP_COUNT; group++) {
         put_subheading(page, group_title(group));
         for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
@@ -158,16 +174,15 @@ static void put_options(Page *page)
 
 static void put_sources(Page *page)
 {
-    put_heading(page, page->markdown ? "Where values come from" : "CONFIGURATION");
+    put_heading(page, page->markdown ? "Precedence of options" : "CONFIGURATION");
+    put_paragraph(page, "Options are taken from, in decreasing order of precedence: the command line, the environment "
+                        "variable TOWERS_FLAG (in capitals, with underscores), the file of --config, the recipe, the "
+                        "model's own settings (inception_mini has a learning rate, a schedule and more), the default. "
+                        "--print-config prints every value and its origin in a form that --config can read.");
     put_paragraph(page,
-                  "An option on the command line beats the variable TOWERS_FLAG (capitals, underscores), which beats "
-                  "the file of --config, which beats the recipe, which beats what the model brings along "
-                  "(inception_mini: a rate, a schedule and more), which beats the default. --print-config shows every "
-                  "value and where it came from, in the form that --config reads.");
-    put_paragraph(page,
-                  "A configuration file is flat YAML: one 'flag: value' a line, comments with #, texts in quotes where "
-                  "YAML needs them. Tags, anchors, aliases, lists, nesting, tabs, unknown and double keys are refused "
-                  "with file, line and column.");
+                  "A configuration file is flat YAML: one 'flag: value' per line, comments after #, and quotes around "
+                  "text where YAML requires them. Tags, anchors, aliases, lists, nesting, tabs, unknown keys and "
+                  "duplicate keys are rejected with file, line and column.");
 }
 
 static void put_exits(Page *page)
@@ -178,7 +193,7 @@ static void put_exits(Page *page)
         snprintf(code, sizeof code, "%d", exits[k].code);
         put_item(page, code, exits[k].meaning);
     }
-    put_item(page, "128+n", "ended by signal n, after a clean save");
+    put_item(page, "128+n", "ended by signal n, after saving a checkpoint");
 }
 
 static void put_examples(Page *page)
@@ -192,15 +207,14 @@ void manual_print(FILE *to, bool markdown)
 {
     Page page = {.to = to, .markdown = markdown};
     if (markdown) {
-        fputs("# Options of towers\n\nWritten by `towers man --markdown` from `inception/cli/options.def`; edit that "
-              "table "
-              "instead.\n",
+        fputs("# Options of towers\n\nGenerated by `towers man --markdown` from `inception/cli/options.def`; edit that "
+              "table instead.\n",
               to);
     } else {
         fputs(".TH TOWERS 1\n.SH NAME\ntowers \\- multi\\-GPU tower\\-model trainer\n.SH SYNOPSIS\n.B towers\n"
               ".I COMMAND\n[\\fIARGUMENTS\\fR] [\\fIOPTIONS\\fR]\n.SH DESCRIPTION\n"
-              "Trains one model on several towers, each a replica with its own share of the batch, which agree on the "
-              "mean gradient in every step.\n",
+              "Trains one model on several towers. Each tower is a replica that processes its own share of the batch; "
+              "all towers apply the same averaged gradient in every step.\n",
               to);
     }
     put_verbs(&page);

@@ -126,6 +126,7 @@ typedef enum OptionType {
     OPTION_IS_TEXT
 } OptionType;
 typedef enum OptionLevel { LEVEL_BASIC = 0, LEVEL_ADVANCED } OptionLevel;
+typedef enum OptionResume { RESUME_FREE = 0, RESUME_SAME, RESUME_TOTAL, RESUME_MADE } OptionResume; /* options.def */
 typedef enum OptionGroup {
 #define OPTION_GROUP_ROW(id, title) GROUP_##id,
 #include "inception/cli/options.def"
@@ -136,6 +137,7 @@ typedef struct OptionInfo {
     OptionType type;
     OptionLevel level;
     OptionGroup group;
+    OptionResume resume;
     const char *flag;    /* "batch-size" */
     char letter;         /* 'b', or 0 */
     const char *aliases; /* comma separated, or "" */

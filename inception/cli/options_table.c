@@ -42,29 +42,31 @@ const Options option_defaults = {
 #include "inception/cli/options.def"
 };
 
-#define COMMON(kind, field_, flag_, letter_, aliases_, verbs_, level_, group_, help_)                                  \
+#define COMMON(kind, field_, flag_, letter_, aliases_, verbs_, level_, group_, resume_, help_)                         \
     .type = kind, .flag = flag_, .letter = letter_, .aliases = aliases_, .verbs = (uint32_t)(verbs_),                  \
-    .level = LEVEL_##level_, .group = GROUP_##group_, .help = help_, .offset = offsetof(Options, field_),              \
-    .bytes = sizeof(((Options *)0)->field_)
+    .level = LEVEL_##level_, .group = GROUP_##group_, .resume = RESUME_##resume_, .help = help_,                       \
+    .offset = offsetof(Options, field_), .bytes = sizeof(((Options *)0)->field_)
+#define VALUED(kind, field, flag, letter, aliases, verbs, level, group, resume, metavar_, help)                        \
+    COMMON(kind, field, flag, letter, aliases, verbs, level, group, resume, help), .metavar = metavar_
 
 static const OptionInfo infos[OPTION_ID_COUNT] = {
-#define OPTION_INT(field_, flag_, letter_, aliases_, value_, least_, most_, verbs_, level_, group_, metavar_, help_)   \
-    [OPTION_ID_##field_] = {COMMON(OPTION_IS_INT, field_, flag_, letter_, aliases_, verbs_, level_, group_, help_),    \
-                            .metavar = metavar_, .least = least_, .most = most_},
-#define OPTION_REAL(field_, flag_, letter_, aliases_, value_, least_, most_, verbs_, level_, group_, metavar_, help_)  \
-    [OPTION_ID_##field_] = {COMMON(OPTION_IS_REAL, field_, flag_, letter_, aliases_, verbs_, level_, group_, help_),   \
-                            .metavar = metavar_, .real_least = least_, .real_most = most_},
-#define OPTION_FLAG(field_, flag_, letter_, aliases_, value_, verbs_, level_, group_, help_)                           \
-    [OPTION_ID_##field_] = {COMMON(OPTION_IS_FLAG, field_, flag_, letter_, aliases_, verbs_, level_, group_, help_)},
-#define OPTION_CHOICE(type_, field_, flag_, letter_, aliases_, value_, verbs_, level_, group_, help_)                  \
-    [OPTION_ID_##field_] = {COMMON(OPTION_IS_CHOICE, field_, flag_, letter_, aliases_, verbs_, level_, group_, help_), \
-                            .choices = type_##_names},
-#define OPTION_LIST(field_, flag_, letter_, aliases_, least_, most_, verbs_, level_, group_, metavar_, help_)          \
-    [OPTION_ID_##field_] = {COMMON(OPTION_IS_LIST, field_, flag_, letter_, aliases_, verbs_, level_, group_, help_),   \
-                            .metavar = metavar_, .least = least_, .most = most_},
-#define OPTION_TEXT(field_, flag_, letter_, aliases_, value_, verbs_, level_, group_, metavar_, help_)                 \
-    [OPTION_ID_##field_] = {COMMON(OPTION_IS_TEXT, field_, flag_, letter_, aliases_, verbs_, level_, group_, help_),   \
-                            .metavar = metavar_},
+/* the dots: verbs, level, group, resume [, metavar], help */
+#define OPTION_INT(field, flag, letter, aliases, value, least_, most_, ...)                                            \
+    [OPTION_ID_##                                                                                                      \
+        field] = {VALUED(OPTION_IS_INT, field, flag, letter, aliases, __VA_ARGS__), .least = least_, .most = most_},
+#define OPTION_REAL(field, flag, letter, aliases, value, least, most, ...)                                             \
+    [OPTION_ID_##field] = {VALUED(OPTION_IS_REAL, field, flag, letter, aliases, __VA_ARGS__), .real_least = least,     \
+                           .real_most = most},
+#define OPTION_FLAG(field, flag, letter, aliases, value, ...)                                                          \
+    [OPTION_ID_##field] = {COMMON(OPTION_IS_FLAG, field, flag, letter, aliases, __VA_ARGS__)},
+#define OPTION_CHOICE(type, field, flag, letter, aliases, value, ...)                                                  \
+    [OPTION_ID_##                                                                                                      \
+        field] = {COMMON(OPTION_IS_CHOICE, field, flag, letter, aliases, __VA_ARGS__), .choices = type##_names},
+#define OPTION_LIST(field, flag, letter, aliases, least_, most_, ...)                                                  \
+    [OPTION_ID_##                                                                                                      \
+        field] = {VALUED(OPTION_IS_LIST, field, flag, letter, aliases, __VA_ARGS__), .least = least_, .most = most_},
+#define OPTION_TEXT(field, flag, letter, aliases, value, ...)                                                          \
+    [OPTION_ID_##field] = {VALUED(OPTION_IS_TEXT, field, flag, letter, aliases, __VA_ARGS__)},
 #include "inception/cli/options.def"
 };
 

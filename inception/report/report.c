@@ -380,22 +380,16 @@ static Status page_text(const Run *run, char **text, size_t *bytes)
     page.environment = json_file(run, "env.json");
     page.memory = json_file(run, "memory.json");
     classes_find(&page);
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    page.to = plain ? open_memstream(text, bytes) : NULL;
-    if (page.to) {
-        locale_t before = uselocale(plain);
-        st = page_write(&page);
-        uselocale(before);
-    }
+    page.to = open_memstream(text, bytes);
+    if (page.to) st = page_write(&page);
     if (!page.to || fclose(page.to) != 0) st = FAIL(ERR_MEMORY, "report of '%s'", run->path);
-    if (plain) freelocale(plain);
     json_decref(page.environment);
     json_decref(page.memory);
     loss_truth_clear(&page.truth);
     return st;
 }
 
-Status report_write(const char *run_dir)
+static Status page_replace(const char *run_dir)
 {
     Status st = OK;
     Run *run = NULL;
@@ -408,6 +402,18 @@ Status report_write(const char *run_dir)
 out:
     free(text);
     run_destroy(run);
+    return st;
+}
+
+/* Numbers are read and written with decimal points, whatever the locale of the program. */
+Status report_write(const char *run_dir)
+{
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!plain) return FAIL(ERR_MEMORY, "locale of the report of '%s'", run_dir);
+    locale_t before = uselocale(plain);
+    Status st = page_replace(run_dir);
+    uselocale(before);
+    freelocale(plain);
     return st;
 }
 

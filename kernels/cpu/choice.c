@@ -1,13 +1,31 @@
 /* Candidates for a call; see choice.h. */
 #include "kernels/cpu/choice.h"
 
+#include "kernels/cpu/onednn_probe.h"
+
+/* Makes the task of a candidate; NULL if oneDNN has none, or one that computes wrongly. */
+static Status candidate_create(Choice *choice, Onednn *onednn, const OnednnSpec *spec, OnednnTask **task)
+{
+    bool right = true;
+    Status st = onednn_create(onednn, spec, task);
+    if (st == ERR_UNSUPPORTED) return OK;
+    TRY(st);
+    if (onednn_is_suspect(spec)) st = onednn_probe(onednn, spec, &right);
+    if (st == OK && right) return OK;
+    choice->wrong |= st == OK;
+    onednn_destroy(*task);
+    *task = NULL;
+    return st;
+}
+
 Status choice_offer(Choice *choice, Device *device, const OnednnSpec *spec, const int8_t operand[ONEDNN_ROLES])
 {
     OnednnTask *task = NULL;
+    OnednnSpec wanted = *spec;
     if (choice->task) return OK;
-    Status st = onednn_create(cpu_onednn(device), spec, &task);
-    if (st == ERR_UNSUPPORTED) return OK;
-    TRY(st);
+    wanted.one_thread = choice->one_thread;
+    TRY(candidate_create(choice, cpu_onednn(device), &wanted, &task));
+    if (!task) return OK;
     if (!onednn_is_reference(task)) {
         choice->task = task;
         memcpy(choice->operand, operand, sizeof choice->operand);
@@ -23,6 +41,7 @@ Status choice_offer(Choice *choice, Device *device, const OnednnSpec *spec, cons
 static Status refuse(const Choice *choice, const OpCall *call)
 {
     char have[160] = "no code at all";
+    if (choice->wrong) snprintf(have, sizeof have, "no code that computes it rightly");
     if (choice->reference)
         snprintf(have, sizeof have, "only its reference loops (%s), about a hundred times slower than they should be",
                  onednn_impl(choice->reference));
@@ -101,6 +120,15 @@ static void product_dw(const Product *p, OnednnSpec *spec)
     spec->held[ONEDNN_Y] = matrix(p->outs, p->ins, p->ins, 1, DTYPE_F32);
 }
 
+/* The same product on copies without gaps: for a oneDNN that computes wrongly on the slices themselves. */
+static Status offer_packed(Choice *choice, Device *device, const OnednnSpec *spec, const int8_t operand[ONEDNN_ROLES])
+{
+    OnednnSpec packed = *spec;
+    for (int role = 0; role < ONEDNN_BIAS; role++)
+        if (packed.fit[role] == ONEDNN_AS_HELD) packed.fit[role] = ONEDNN_PACKED;
+    return choice_offer(choice, device, &packed, operand);
+}
+
 Status choice_offer_product(Choice *choice, Device *device, const Product *p)
 {
     static const int8_t operands[][ONEDNN_ROLES] = {[PRODUCT_Y] = {0, 1, FROM_OUT, 2},
@@ -118,6 +146,7 @@ Status choice_offer_product(Choice *choice, Device *device, const Product *p)
         spec.compute[ONEDNN_Y] = factor == DTYPE_F32 ? DTYPE_F32 : spec.held[ONEDNN_Y].dtype;
         spec.compute[ONEDNN_BIAS] = DTYPE_F32;
         TRY(choice_offer(choice, device, &spec, operands[p->kind]));
+        if (choice->wrong && !choice->task && !p->sum) TRY(offer_packed(choice, device, &spec, operands[p->kind]));
         if (factor == DTYPE_F32) break;
     }
     return OK;

@@ -1,9 +1,9 @@
 /* Choosing a oneDNN task for a call: candidates are offered best first, the first one with real code behind it wins.
  *
- * A candidate that oneDNN does not have, or has only as reference loops, is passed over; if nothing is left, the call
- * is refused by name unless the device accepts references. The order is fixed, never measured at run time: two runs,
- * and two towers, must take the same code to get the same bits. Matrix products, which 1x1 convolutions and dense
- * layers share, are described here too. */
+ * A candidate that oneDNN does not have, or has only as reference loops, or computes wrongly in a trial (see
+ * onednn_probe.h), is passed over; if nothing is left, the call is refused by name unless the device accepts
+ * references. The order is fixed, never measured at run time: two runs, and two towers, must take the same code to get
+ * the same bits. Matrix products, which 1x1 convolutions and dense layers share, are described here too. */
 #ifndef TOWERS_KERNELS_CPU_CHOICE_H
 #define TOWERS_KERNELS_CPU_CHOICE_H
 
@@ -17,6 +17,8 @@ typedef struct Choice {
     int8_t operand[ONEDNN_ROLES]; /* which operand of the call has which role in it */
     OnednnTask *reference;        /* owned: a slow one, in case it is accepted */
     int8_t reference_operand[ONEDNN_ROLES];
+    bool one_thread; /* offered tasks are made for one thread (OnednnSpec) */
+    bool wrong;      /* a candidate was passed over because its results are wrong */
 } Choice;
 
 /* Offer a candidate; does nothing once there is a winner. Fails only for other reasons than ERR_UNSUPPORTED. */

@@ -1,6 +1,7 @@
 /* How much memory this process may still take: what the kernel calls available, within the limits of the control group
  * and of the address space. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/limits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,14 +39,14 @@ Status cpu_memory(Device *device, size_t *free_bytes, size_t *total)
 {
     (void)device;
     struct rlimit space;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), group = number_read("/sys/fs/cgroup/memory.max", "", 1, SIZE_MAX);
+    Limits limits;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     *total = number_read("/proc/meminfo", "MemTotal:", 1024, 0);
     *free_bytes = number_read("/proc/meminfo", "MemAvailable:", 1024, 0);
     if (!*total || !*free_bytes) return FAIL(ERR_UNSUPPORTED, "/proc/meminfo does not tell how much memory there is");
-    if (group != SIZE_MAX) {
-        *total = smaller(*total, group);
-        *free_bytes = smaller(*free_bytes, difference(group, number_read("/sys/fs/cgroup/memory.current", "", 1, 0)));
-    }
+    limits_read("", &limits);
+    *total = smaller(*total, (size_t)limits.memory_bytes);
+    *free_bytes = smaller(*free_bytes, (size_t)limits.memory_left_bytes);
     if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) {
         *total = smaller(*total, space.rlim_cur);
         *free_bytes = smaller(*free_bytes, difference(space.rlim_cur, number_read("/proc/self/statm", "", page, 0)));

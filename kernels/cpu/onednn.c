@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include <dnnl.h>
 
 enum { ALIGNMENT = 64 };
@@ -461,6 +465,18 @@ out:
     return st;
 }
 
+/* Set the size of the team for which oneDNN makes primitives (0: leave it); returns what it was. */
+static int team_set(int threads)
+{
+#ifdef _OPENMP
+    int was = omp_get_max_threads();
+    if (threads && threads != was) omp_set_num_threads(threads);
+    return was;
+#else
+    return threads;
+#endif
+}
+
 Status onednn_create(Onednn *onednn, const OnednnSpec *spec, OnednnTask **made)
 {
     Status st = OK;
@@ -468,7 +484,10 @@ Status onednn_create(Onednn *onednn, const OnednnSpec *spec, OnednnTask **made)
     if (!task) return FAIL(ERR_MEMORY, "oneDNN task");
     task->onednn = onednn;
     task->out = out_of[spec->kind];
-    TRY_OUT(task_build(task, spec));
+    int team = team_set(spec->one_thread ? 1 : 0);
+    st = task_build(task, spec);
+    team_set(team);
+    TRY_OUT(st);
     *made = task;
     task = NULL;
 out:

@@ -70,6 +70,16 @@ static inline int64_t rounded_up(int64_t a, int64_t multiple)
     return (a + multiple - 1) / multiple * multiple;
 }
 
+/* Which member of the team the calling thread is. */
+static inline int team_member(void)
+{
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
 /* Do [first, end) of some range; `thread` counts from 0 inside the team. */
 typedef void ChunkBody(void *context, int64_t first, int64_t end, int thread);
 

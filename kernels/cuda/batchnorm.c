@@ -66,7 +66,13 @@ static Status batchnorm_apply_prepare(Device *device, OpCall *call)
     return check_same_dtype(call, 1);
 }
 
-const OpKernel cuda_batchnorm_sums = {.prepare = batchnorm_apply_prepare,
+static Status batchnorm_sums_prepare(Device *device, OpCall *call)
+{
+    call->workspace_bytes = kernel_batchnorm_sums_bytes(call->in[0].shape);
+    return batchnorm_apply_prepare(device, call);
+}
+
+const OpKernel cuda_batchnorm_sums = {.prepare = batchnorm_sums_prepare,
                                       .launch = batchnorm_sums_launch,
                                       .strided_in = 1 | 4 | 8,
                                       .strided_out = 1,

@@ -1,6 +1,7 @@
 /* Batch normalization with ReLU, the formulas of kernels/cpu/batchnorm.c.
  *
- * Forward, unless a convolution has made the sums: one pass for the statistics (sums of x - shift and its square, where
+ * Forward, unless a convolution has made the sums (then one block makes mean and variance of 128 channels of them, and
+ * reads those again whose variance f32 sums have lost): one pass for the statistics (sums of x - shift and its square, where
  * shift is the first pixel), whose last block writes mean and variance; one pass y = relu?((x - mean) a + beta), which
  * may go into a slice of a concat. Backward: one pass for sum g and sum g (x - mean), where g = dy where y > 0,
  * recomputed from x; one pass for dx. The second pass of each runs from the end of the tensor, where the first has just
@@ -26,7 +27,7 @@ struct NormTowers {
 struct Norm {
     Tensor x, dy, y;                        /* y: what is written, y or dx; dy: backward only */
     const float *mean, *var, *beta, *gamma; /* gamma: NULL for 1 */
-    const float *sum, *square_sum;          /* in place of mean and var: of all pixels */
+    const float *sum, *square_sum;          /* of all pixels, for mean_out and var_out */
     const float *dbeta_in, *dgamma_in;      /* in place of slope and offset: the sums of the gradient */
     Tensor coefficients;                    /* in place of all vectors: relu(a x + b) */
     float *mean_out, *var_out;              /* forward; NULL: nobody reads it */
@@ -58,22 +59,6 @@ template <int V> struct NormVectors {
     {
         load_vector<V>(norm.mean + channel, mean);
         load_vector<V>(norm.var + channel, scale);
-        load_affine(norm, channel);
-    }
-    /* The same from sums; one thread of each channel keeps what it has found (`writes`). The product is exact inside
-     * the fused multiply-add, so the variance is as good as the sums. */
-    MEMBER void load_sums(const Norm &norm, uint32_t channel, bool writes)
-    {
-        load_vector<V>(norm.sum + channel, mean);
-        load_vector<V>(norm.square_sum + channel, scale);
-        UNROLL
-        for (int i = 0; i < V; i++) {
-            mean[i] = norm_mean(norm, mean[i]);
-            float var = __fmaf_rn(-mean[i], mean[i], norm_mean(norm, scale[i]));
-            scale[i] = var < 0 ? 0.0f : var; /* NaN stays NaN */
-            if (writes && norm.mean_out) norm.mean_out[channel + i] = mean[i];
-            if (writes && norm.var_out) norm.var_out[channel + i] = scale[i];
-        }
         load_affine(norm, channel);
     }
     /* a x + b */
@@ -158,9 +143,7 @@ template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ N
     uint32_t channel = rows_vector(rows) * V, block = gridDim.x - 1 - blockIdx.x;
     if (channel >= rows.vectors * V) return;
     NormVectors<V> own;
-    if (norm.sum)
-        own.load_sums(norm, channel, blockIdx.x == 0 && threadIdx.y == 0);
-    else if (norm.coefficients.data)
+    if (norm.coefficients.data)
         own.load_coefficients(norm, channel);
     else
         own.template load<T>(norm, channel);
@@ -391,10 +374,10 @@ template <typename Body> static Body norm_body(const OpCall *call, const Tensor 
 
 static bool norm_wide(const Norm &norm, const Tensor &x)
 {
-    const float *const vectors[] = {norm.mean,   norm.var, norm.beta,       norm.gamma,    norm.slope,
-                                    norm.offset, norm.sum, norm.square_sum, norm.dbeta_in, norm.dgamma_in};
+    const float *const vectors[] = {norm.mean,  norm.var,    norm.beta,     norm.gamma,
+                                    norm.slope, norm.offset, norm.dbeta_in, norm.dgamma_in};
     bool wide = wide_enough(x, x.dtype, x.shape.c, false);
-    for (int i = 0; i < 10; i++) wide = wide && aligned_16(vectors[i]);
+    for (int i = 0; i < 8; i++) wide = wide && aligned_16(vectors[i]);
     return wide;
 }
 
@@ -442,19 +425,6 @@ cudaError_t kernel_batchnorm(const OpCall *call, cudaStream_t stream)
     NormStatistics norm = norm_statistics(call);
     norm_statistics_run(call, norm, stream);
     norm_forward_own(call, norm, stream);
-    return LAUNCH_ERROR();
-}
-
-cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream)
-{
-    Norm norm = norm_body<Norm>(call, call->in[0]);
-    norm.beta = (const float *)call->in[1].data;
-    norm.sum = (const float *)call->in[2].data;
-    norm.square_sum = (const float *)call->in[3].data;
-    norm.gamma = (const float *)call->in[4].data;
-    norm.mean_out = (float *)call->out[1].data;
-    norm.var_out = (float *)call->out[2].data;
-    norm_forward(norm, stream);
     return LAUNCH_ERROR();
 }
 
@@ -555,29 +525,104 @@ cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t st
 
 /* ---- the halves, for convolutions that do the others */
 
-BOUNDED norm_finish_kernel(const __grid_constant__ Norm norm)
+/* Sums in f32 know the variance of a channel to about mean^2 / 10^6. Where it is less than 1 / NORM_CANCELLED of
+ * mean^2, that is no longer 0.1 % of it, and the channel is read again. */
+enum { NORM_CANCELLED = 1024 };
+
+/* Mean and variance of one channel around its first pixel, by all threads of the block; every thread has them. */
+DEVICE void norm_read_again(const Norm &norm, uint32_t channel, double *mean, double *var)
 {
-    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
-    if (channel >= (uint32_t)norm.x.shape.c) return;
-    NormVectors<1> own;
-    own.load_sums(norm, channel, true);
-    if (!norm.coefficients.data) return;
-    float b = __fmaf_rn(-own.mean[0], own.scale[0], own.beta[0]);
-    Lanes<Any, 1>::store(norm.coefficients, channel, own.scale);
-    Lanes<Any, 1>::store(norm.coefficients, norm.x.shape.c + channel, &b);
+    SHARED_ARRAY(double, first, VECTOR_BLOCK);
+    SHARED_ARRAY(double, second, VECTOR_BLOCK);
+    double a = 0, b = 0;
+    float shift, x;
+    Lanes<Any, 1>::load(norm.x, channel, &shift);
+    for (uint32_t pixel = threadIdx.x; pixel < (uint32_t)norm.count; pixel += VECTOR_BLOCK) {
+        Lanes<Any, 1>::load(norm.x, pixel * norm.x.pitch + channel, &x);
+        double away = (double)x - (double)shift;
+        a += away;
+        b += away * away;
+    }
+    first[threadIdx.x] = a;
+    second[threadIdx.x] = b;
+    __syncthreads();
+    a = b = 0;
+    for (int k = 0; k < VECTOR_BLOCK; k++) {
+        a += first[k];
+        b += second[k];
+    }
+    __syncthreads();
+    a /= norm.count;
+    *mean = a + (double)shift;
+    *var = b / norm.count - a * a;
 }
 
-cudaError_t kernel_batchnorm_finish(const OpCall *call, cudaStream_t stream)
+/* Mean and variance from sums, one thread a channel. The product is exact inside the fused multiply-add, so the variance
+ * is as good as the sums. Coefficients of a channel whose sums are not finite are 0 and +Inf: a joined convolution's
+ * ReLU may make 0 of NaN, but not of Inf, and the loss must show it. */
+BOUNDED norm_finish_kernel(const __grid_constant__ Norm norm)
+{
+    SHARED_ARRAY(bool, lost, VECTOR_BLOCK);
+    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x, channels = (uint32_t)norm.x.shape.c;
+    bool mine = channel < channels;
+    float mean = mine ? norm_mean(norm, norm.sum[channel]) : 0.0f,
+          square = mine ? norm_mean(norm, norm.square_sum[channel]) : 0.0f;
+    float var = __fmaf_rn(-mean, mean, square);
+    lost[threadIdx.x] = var * (float)NORM_CANCELLED < mean * mean && mean * mean < INFINITY;
+    __syncthreads();
+    for (uint32_t k = 0; k < VECTOR_BLOCK; k++) {
+        double exact_mean, exact_var;
+        if (!lost[k]) continue;
+        norm_read_again(norm, blockIdx.x * VECTOR_BLOCK + k, &exact_mean, &exact_var);
+        if (k == threadIdx.x) mean = (float)exact_mean, var = (float)exact_var;
+    }
+    if (!mine) return;
+    var = var < 0 ? 0.0f : var; /* NaN stays NaN */
+    if (norm.mean_out) norm.mean_out[channel] = mean;
+    if (norm.var_out) norm.var_out[channel] = var;
+    if (!norm.coefficients.data) return;
+    float a = norm_rstd(norm, var) * (norm.gamma ? norm.gamma[channel] : 1.0f), b = norm.beta[channel];
+    b = __fmaf_rn(-mean, a, b);
+    if (!(var < INFINITY && fabsf(mean) < INFINITY)) a = 0, b = INFINITY;
+    Lanes<Any, 1>::store(norm.coefficients, channel, &a);
+    Lanes<Any, 1>::store(norm.coefficients, channels + channel, &b);
+}
+
+/* Of BATCHNORM_SUMS and BATCHNORM_FINISH. */
+static Norm norm_of_sums(const OpCall *call)
 {
     Norm norm = norm_body<Norm>(call, call->in[0]);
-    norm.coefficients = call->out[0];
     norm.beta = (const float *)call->in[1].data;
     norm.sum = (const float *)call->in[2].data;
     norm.square_sum = (const float *)call->in[3].data;
     norm.gamma = (const float *)call->in[4].data;
     norm.mean_out = (float *)call->out[1].data;
     norm.var_out = (float *)call->out[2].data;
+    return norm;
+}
+
+cudaError_t kernel_batchnorm_finish(const OpCall *call, cudaStream_t stream)
+{
+    Norm norm = norm_of_sums(call);
+    norm.coefficients = call->out[0];
     LAUNCH(norm_finish_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
+    return LAUNCH_ERROR();
+}
+
+size_t kernel_batchnorm_sums_bytes(Shape x)
+{
+    return 2 * norm_vector_bytes(x.c);
+}
+
+cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream)
+{
+    Norm norm = norm_of_sums(call);
+    if (!norm.mean_out) norm.mean_out = (float *)call->workspace;
+    if (!norm.var_out) norm.var_out = (float *)((char *)call->workspace + norm_vector_bytes(norm.x.shape.c));
+    LAUNCH(norm_finish_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
+    norm.mean = norm.mean_out;
+    norm.var = norm.var_out;
+    norm_forward(norm, stream);
     return LAUNCH_ERROR();
 }
 

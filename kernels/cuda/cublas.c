@@ -45,6 +45,13 @@ void cublas_close(CublasLibrary *library)
     free(library);
 }
 
+/* CUBLAS_VERSION has two digits for the minor version and two for the patch. */
+void cublas_describe(char *text, size_t bytes)
+{
+    size_t version = cublasLtGetVersion();
+    snprintf(text, bytes, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+}
+
 /* ---- problems */
 
 static void problem_free(Problem *p)

@@ -13,7 +13,8 @@
 typedef struct CublasLibrary CublasLibrary;
 
 NODISCARD Status cublas_open(CublasLibrary **made);
-void cublas_close(CublasLibrary *library); /* NULL is fine */
+void cublas_close(CublasLibrary *library);      /* NULL is fine */
+void cublas_describe(char *text, size_t bytes); /* "cuBLASLt 13.1.0" */
 
 typedef enum ProductKind { PRODUCT_Y, PRODUCT_DX, PRODUCT_DW } ProductKind;
 

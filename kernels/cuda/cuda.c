@@ -114,7 +114,10 @@ static void cuda_close(Device *device)
 static Status out_of_memory(const CudaDevice *cuda, size_t bytes)
 {
     size_t free_bytes = 0, total = 0;
-    if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) free_bytes = total = 0;
+    if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) {
+        (void)cudaGetLastError();
+        free_bytes = total = 0;
+    }
     return FAIL(ERR_MEMORY,
                 "cuda device %d (%s): wanted %zu MiB more, %zu of %zu MiB are free: use a smaller batch, fewer towers "
                 "per device or 16-bit activations (--amp)",
@@ -149,7 +152,7 @@ static Status cuda_alloc(Device *device, size_t bytes, void **made)
 static void cuda_release(Device *device, void *memory)
 {
     (void)device;
-    cudaFree(memory);
+    if (cudaFree(memory) != cudaSuccess) (void)cudaGetLastError(); /* a launch's check must not find it */
 }
 
 /* Where it is refused (limits on locked memory), uploads go through the ring as all others do. */
@@ -164,7 +167,9 @@ static void cuda_pin(Device *device, void *host, size_t bytes, bool often)
 static bool is_pinned(const void *host)
 {
     struct cudaPointerAttributes attributes;
-    return cudaPointerGetAttributes(&attributes, host) == cudaSuccess && attributes.type == cudaMemoryTypeHost;
+    if (cudaPointerGetAttributes(&attributes, host) == cudaSuccess) return attributes.type == cudaMemoryTypeHost;
+    (void)cudaGetLastError();
+    return false;
 }
 
 static Status cuda_upload(Device *device, void *to, const void *host, size_t bytes)
@@ -225,6 +230,7 @@ static Status cuda_reached(Device *device, int number, bool *reached)
 {
     cudaError_t error = cudaEventQuery(cuda_device(device)->mark[number]);
     *reached = error != cudaErrorNotReady;
+    if (!*reached) (void)cudaGetLastError(); /* no error, but the check behind the next launch could find it */
     if (!*reached || error == cudaSuccess) return OK;
     return cuda_failed(error, __FILE__, __LINE__, "cudaEventQuery of a step's results");
 }

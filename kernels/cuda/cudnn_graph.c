@@ -402,7 +402,8 @@ static bool engine_keeps(Descriptor engine, const CudnnRules *rules)
     const cudnnBackendAttributeType_t type = CUDNN_TYPE_NUMERICAL_NOTE;
     if (rules->deterministic && engine_notes(engine, numerical, type, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC))
         return false;
-    if (!rules->tf32 && engine_notes(engine, numerical, type, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;
+    if (!rules->tensor_cores && engine_notes(engine, numerical, type, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return false;
+    if (engine_notes(engine, numerical, type, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;
     if (engine_notes(engine, numerical, type, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
     return !rules->no_runtime_compile ||
            !engine_notes(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
@@ -570,11 +571,10 @@ static Status knobs_read(const char *text, Descriptor *choice, int *count)
     return OK;
 }
 
-Status cudnn_plan_named(CudnnGraph *g, const char *text, CudnnPlan **made)
+Status cudnn_plan_named(CudnnGraph *g, const CudnnRules *rules, const char *text, CudnnPlan **made)
 {
     Status st = OK;
     Descriptor engine = NULL, config = NULL, choice[KNOBS] = {0};
-    const CudnnRules none = {.tf32 = true};
     long long number;
     int used = 0, knobs = 0;
     *made = NULL;
@@ -592,8 +592,8 @@ Status cudnn_plan_named(CudnnGraph *g, const char *text, CudnnPlan **made)
     TRY_OUT(set_descriptor(config, CUDNN_ATTR_ENGINECFG_ENGINE, engine));
     if (knobs) TRY_OUT(set(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, knobs, choice));
     TRY_OUT(finalize(config));
-    TRY_OUT(plan_create(g, config, &none, made));
-    if (!*made) st = FAIL(ERR_UNSUPPORTED, "cuDNN refuses the plan '%s'", text);
+    TRY_OUT(plan_create(g, config, rules, made));
+    if (!*made) st = FAIL(ERR_UNSUPPORTED, "cuDNN refuses the plan '%s', or it breaks a rule", text);
 out:
     for (int i = 0; i < KNOBS; i++) descriptor_destroy(&choice[i]);
     descriptor_destroy(&config);

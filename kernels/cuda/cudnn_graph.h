@@ -52,9 +52,10 @@ void cudnn_norm_sums(CudnnGraph *g, const CudnnNormSums *sums);
 
 /* ---- plans */
 
+/* Engines that convert f32 operands to 16 bits, or add up in 16 bits, are never taken. */
 typedef struct CudnnRules {
     bool deterministic;      /* the same bits every time */
-    bool tf32;               /* f32 operands may be rounded to TF32 */
+    bool tensor_cores;       /* for f32 operands these round to TF32; 16-bit operands lose nothing by them */
     bool no_runtime_compile; /* engines that come compiled: no compiler at run time, no driver needed for the plan */
     size_t workspace_max;    /* bytes; 0: any */
 } CudnnRules;
@@ -63,8 +64,9 @@ typedef struct CudnnPlan CudnnPlan;
 
 /* The first `wanted` plans (at most CUDNN_PLANS) that keep the rules. ERR_UNSUPPORTED if there is none. */
 NODISCARD Status cudnn_plans(CudnnGraph *g, const CudnnRules *rules, int wanted, CudnnPlan **plans, int *found);
-/* The plan that cudnn_plan_text named earlier, in a process of the same library and device. */
-NODISCARD Status cudnn_plan_named(CudnnGraph *g, const char *text, CudnnPlan **made);
+/* The plan that cudnn_plan_text named earlier, in a process of the same library and device. ERR_UNSUPPORTED if it
+ * breaks a rule. */
+NODISCARD Status cudnn_plan_named(CudnnGraph *g, const CudnnRules *rules, const char *text, CudnnPlan **made);
 void cudnn_plan_destroy(CudnnPlan *plan); /* NULL is fine */
 
 size_t cudnn_plan_workspace(const CudnnPlan *plan);

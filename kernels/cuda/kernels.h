@@ -33,6 +33,7 @@ cudaError_t kernel_image(const OpCall *call, cudaStream_t stream);
 /* ---- batch normalization */
 size_t kernel_batchnorm_bytes(Shape x); /* workspace of batchnorm and batchnorm_dx */
 cudaError_t kernel_batchnorm(const OpCall *call, cudaStream_t stream);
+size_t kernel_batchnorm_sums_bytes(Shape x); /* workspace */
 cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream);

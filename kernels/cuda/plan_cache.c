@@ -2,6 +2,7 @@
  * a file. */
 #include "kernels/cuda/plan_cache.h"
 
+#include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cudnn_graph.h"
 
 #include <ctype.h>
@@ -29,9 +30,10 @@ static void path_make(const char *device_name, char *path)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     static const char *const folders[] = {"", "/towers", "/plans"};
-    char library[64];
+    char cudnn[64], cublas[64];
     path[0] = 0;
-    cudnn_describe(library, sizeof library);
+    cudnn_describe(cudnn, sizeof cudnn);
+    cublas_describe(cublas, sizeof cublas);
     int used = cache && *cache == '/' ? snprintf(path, PATH_BYTES, "%s", cache)
                : home && *home == '/' ? snprintf(path, PATH_BYTES, "%s/.cache", home)
                                       : 0;
@@ -41,7 +43,7 @@ static void path_make(const char *device_name, char *path)
         if (mkdir(path, 0777) != 0 && errno != EEXIST) goto none;
     }
     char *name = path + used + 1;
-    snprintf(path + used, (size_t)(PATH_BYTES - used), "/%.200s %s.txt", device_name, library);
+    snprintf(path + used, (size_t)(PATH_BYTES - used), "/%.200s %s %s.txt", device_name, cudnn, cublas);
     for (; *name; name++)
         if (!isalnum((unsigned char)*name) && *name != '.') *name = '_';
     return;

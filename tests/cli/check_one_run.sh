@@ -20,6 +20,27 @@ ends() {
 train=(train fashion_cnn --device cpu --data-path "$work/data" -b 16 --img-size 20 --classes 12)
 ends 0 "run directory" "${train[@]}" --epochs 1 --experiment one
 
+# a run introduces itself on the console and in its log, and says at the end what can follow
+for line in 'model +fashion_cnn, 56,524 parameters, input 20 x 20, f32' \
+    "data +data \(IDX, $work/data\): 64 training and 30 test images, 28 x 28 x 1, 10 classes" \
+    'towers +1 x batch 16 = 16 images per step, in 1 process' 'device +cpu: .*oneDNN [0-9.]+, [0-9]+ threads?' 'steps +4 = 1 epoch of 4' \
+    'run directory +runs/one'; do
+    grep -qE "^$line\$" err || complain "the console's header lacks '$line': $(cat err)"
+    grep -qE "Z $line\$" runs/one/log.txt || complain "log.txt lacks '$line': $(cat runs/one/log.txt)"
+done
+for line in '^to evaluate: +towers eval runs/one$' '^to continue: .* --resume runs/one and more --epochs$' '^report runs/one/report.html$'; do
+    grep -qE "$line" err || complain "the end lacks '$line': $(cat err)"
+done
+ends 0 "towers         3 x batch 4+0+2 = 12 images per step (gradients of 2 batches accumulated), in" \
+    "${train[@]:0:6}" --tower-batch 4,0,2 --accumulate 2 --max-steps 2 --freeze 'conv1*' --experiment header
+grep -qE 'parameters \([0-9]+ frozen\)' err && grep -qE '^steps +2 \(--max-steps\), 6 per epoch$' err || complain "header: $(cat err)"
+
+# --quiet: the result and nothing else; with --json, that alone
+"$towers" "${train[@]}" --epochs 1 --experiment quiet --quiet >out 2>err </dev/null
+[[ $(sed -E 's/[0-9.]+ %/N %/g' err) == $'test accuracy N % (best epoch N %)\nrun directory runs/quiet' && ! -s out ]] || complain "--quiet: $(cat out err)"
+"$towers" "${train[@]}" --epochs 1 --experiment quiet2 --quiet --json >out 2>err </dev/null
+[[ ! -s err && $(cat out) == '{"run_dir":"runs/quiet2"'* ]] || complain "--quiet --json: $(cat out err)"
+
 # a run in the place of a model: its model, image size, classes, data and weights
 ends 0 "[30 examples]" eval runs/one --device cpu
 cp out by_run
@@ -42,6 +63,7 @@ ends 2 ".safetensors or .onnx" export fashion_cnn a.pth --weights runs/one
 ends 0 "run directory runs/two" "${train[@]}" --epochs 1 --experiment two --pretrained runs/one
 ends 4 "holds no weights" "${train[@]}" --epochs 1 --experiment three --pretrained "$work/data"
 ends 0 "all steps are done" "${train[@]}" --epochs 1 --resume runs/two
+ends 2 "runs/one is at step 4 already, but --epochs and --max-steps end the run at step 3" "${train[@]}" --max-steps 3 --resume runs/one
 ends 2 "then nothing, now epochs: 2" "${train[@]}" --epochs 2 --resume runs/two --sched cosine
 ends 0 "run directory runs/short" "${train[@]}" --towers 2 --max-steps 2 --eval-interval 0 --sched cosine --experiment short
 ends 2 "then max-steps: 2, now max-steps: not set" "${train[@]}" --towers 2 --resume runs/short --sched cosine
@@ -54,8 +76,8 @@ ends 0 "run directory runs/none" "${train[@]}" --epochs 0 --experiment none
 grep -q 'no report' err && complain "--epochs 0: $(cat err)"
 
 # help speaks of files of options where there are some
-ends 0 "of --config FILE" eval --help
-ends 0 "An option can also be a variable TOWERS_FLAG" compare --help
+ends 0 "in --config FILE" eval --help
+ends 0 "Options can also be set in the environment (TOWERS_FLAG)" compare --help
 
 # a benchmark counts what it times, without the warm-up
 ends 0 "Num batches: 3" bench fashion_cnn --device cpu -b 4 --batches 3 --warmup-batches 1

@@ -53,8 +53,26 @@ refused 3 "images/val/cow: not the folder of a class" images data
 rmdir images/val/cow
 echo nothing >images/val/dog/x.png
 refused 3 "images/val/dog/x.png: cannot identify" images data
-rm images/val/dog/*
+head -c 100 images/train/dog/1.jpg >images/train/dog/short.jpg
+refused 3 "2 of the files cannot be used" images data
+grep -q "images/train/dog/short.jpg: " out && grep -q "images/val/dog/x.png: " out || complain "not all bad files are listed: $(cat out)"
+rm images/train/dog/short.jpg images/val/dog/*
 refused 3 "images/val/dog: no images of class 'dog'" images data
 [[ $(cat data/* | cksum) == "$sum" && -z $(find data -name '.*-ubyte') ]] || complain "a refusal left traces: $(ls -A data)"
+
+# 16 bits become 8 by scaling: a ramp from 0 to 65535 stays a ramp
+"$python" - <<'PY' || exit 1
+import os
+from PIL import Image
+for split in "train", "val":
+    os.makedirs(f"deep/{split}/ramp")
+    image = Image.new("I", (16, 16))
+    image.putdata([row * 16 * 257 for row in range(16) for _ in range(16)])
+    image.convert("I;16").save(f"deep/{split}/ramp/0.png")
+PY
+"${convert[@]}" deep ramp --side 16 --grey >out 2>&1 || complain "16 bits: $(cat out)"
+wanted=$(for row in {0..15}; do for _ in {0..15}; do printf '%d ' $((row * 16)); done; done)
+[[ $(tail -c 256 ramp/train-images-idx3-ubyte | od -An -v -tu1 -w1 | tr -s ' \n' ' ') == " $wanted" ]] ||
+    complain "16 bits: $(tail -c 256 ramp/train-images-idx3-ubyte | od -An -v -tu1 -w16)"
 
 check_end "images become a data set"

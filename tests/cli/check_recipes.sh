@@ -123,7 +123,7 @@ for step, path in enumerate(sorted(glob.glob("runs/average/ckpt/step-*")), 1):
 assert len(seen) >= 4 and norm(average, first) > 1e-3, seen
 PYTHON
 
-# ---- frozen parameters keep their bits, and so do their slots and statistics
+# ---- frozen parameters and their statistics keep their bits; they have no slots
 freeze='Conv2d*,Mixed_3a.branch_pool*'
 run thawed inception_mini --img-size 8 -b 32 --max-steps 1 --opt momentum --lr 0.1 --sched constant
 run frozen inception_mini --img-size 8 -b 32 --max-steps 3 --opt momentum --lr 0.1 --sched constant --freeze "$freeze"
@@ -138,11 +138,12 @@ for k in b:
     held += stays
     if stays and "running" not in k:
         assert same_bits(a[k], b[k]), k
-        assert not any(slots["slot0." + k]), k
+        assert "slot0." + k not in slots, k
     elif stays:
         assert all(x == (1 if k.endswith("var") else 0) for x in b[k]), k
     else:
         assert not same_bits(a[k], b[k]), k
+        assert "running" in k or any(slots["slot0." + k]), k
 assert held == 15 and steps("frozen")[0]["grad_norm"] < 0.999 * steps("thawed")[0]["grad_norm"], held
 PYTHON
 
@@ -283,12 +284,14 @@ refused 2 "needs images of 299" train inception_v3 --img-size 100 --aux
 refused 4 "does not hold the weights of this fashion_cnn" train fashion_cnn --dataset synthetic --pretrained runs/kept/last.safetensors
 refused 4 "does not hold the weights" "${mini[@]}" --pretrained swapped.safetensors
 refused 4 "Mixed_5b.branch3x3_2.conv.weight: wanted F32[64,48,3,3], the file has F32[48,64,3,3]" "${mini[@]}" --pretrained swapped.safetensors
-refused 4 "--reset-head leaves out the classifiers" "${mini[@]}" --classes 5 --pretrained runs/kept/last.safetensors
+refused 4 "the file's classifier has 10 classes, this model's 5: use --classes 10, or --reset-head" "${mini[@]}" --classes 5 --pretrained runs/kept/last.safetensors
 refused 4 "short.safetensors" "${mini[@]}" --pretrained short.safetensors
 refused 4 "not finite  fc.bias: 1 of 10 values; element 2 is nan" "${mini[@]}" --pretrained spoiled.safetensors
 refused 4 "values of 1 tensors are not finite" eval inception_mini --dataset synthetic --weights spoiled.safetensors
 refused 4 "No such file" "${mini[@]}" --pretrained missing.safetensors
 refused 4 "does not hold the weights" eval fashion_cnn --dataset synthetic --quiet --weights runs/kept
+refused 4 "this model's 5: use --classes 10" eval inception_mini --classes 5 --dataset synthetic --img-size 8 --weights runs/kept
+grep -q 'reset-head' err && complain "eval advises --reset-head, which it does not have: $(cat err)"
 refused 4 "holds weights of inception_mini" export fashion_cnn --weights runs/kept
 refused 4 "holds no weights" export fashion_cnn --weights runs
 refused 2 "export needs --weights" export fashion_cnn

@@ -165,7 +165,7 @@ refused "then lr: 0.001, now lr: 0.01" -- --towers 2 --batch-size 8 --max-steps 
 refused "then towers: 2, now towers: 4" "then batch-size: 8, now batch-size: 4" "then lr: 0.001, now lr: 0.5" -- --towers 4 --batch-size 4 --lr 0.5
 refused "then opt: adam, now opt: sgd" "then seed: 7, now seed: 9" -- --towers 2 --batch-size 8 --opt sgd --seed 9
 small_data "$work/other" 204 90
-refused "then data: " -- --towers 2 --batch-size 8 --data-path "$work/other"
+refused "then training data: " -- --towers 2 --batch-size 8 --data-path "$work/other"
 run 0 first --seed 7 --resume auto # all is done: nothing moves
 same first again
 run 0 first --seed 7 --resume auto --max-steps 24 # more of the same is the same run

@@ -60,6 +60,21 @@ awk -F'"tower_loss":\\[|\\],"tower_count":\\[|\\],"finite"' '{
     if (loss[3] != "null" || count[3] != 0 || d > 1e-12 * mean || n != (NR < 10 ? 32 : 16)) { print; bad = 1 }
 } END { exit bad }' "$work/sgd-uneven/metrics.jsonl" || complain "the mean loss is not that of the samples"
 
+# ---- as many batch sizes in a process as there are towers
+run sizes --towers 20 --processes 1 --tower-batch "$(seq -s, 1 20)" --max-steps 2
+[[ $(column sizes tower_count | head -1) == "[1" ]] || complain "20 batch sizes: $(head -c 300 "$work/sizes/metrics.jsonl")"
+
+# ---- every tower's slot for its gradients is in memory.json
+run slots --towers 10 --processes 2 --batch-size 1 --max-steps 1
+awk -F'"sum over towers": ' '{ split($2, n, ","); exit !(n[1] >= 5 * 121930 * 4 && n[1] < 7 * 121930 * 4) }' "$work/slots/memory.json" ||
+    complain "memory.json of 5 towers in a process: $(cat "$work/slots/memory.json")"
+
+# ---- an epoch that is cut short has the mean loss of the steps it took, whatever losses are divided by
+run cut --towers 2 --batch-size 16 --loss-divisor global-batch --max-steps 2
+awk -F'"mean_loss":' '{ split($2, n, ","); sum += n[1] } END { print sum / NR }' "$work/cut/metrics.jsonl" >"$work/wanted"
+grep -oE 'Loss: [0-9.]*' "$work/err" | head -1 | awk -v wanted="$(cat "$work/wanted")" '{ d = $2 - wanted; exit !(d < 1e-3 && d > -1e-3) }' ||
+    complain "global-batch, an epoch of 2 steps: wanted $(cat "$work/wanted"): $(grep Loss "$work/err")"
+
 # ---- what is reported does not change what is learnt
 for report in last first mean worst all; do
     run "report-$report" --towers 4 --batch-size 8 --report-loss $report --log-interval 1

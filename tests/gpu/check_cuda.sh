@@ -17,10 +17,10 @@ fail() {
 "$towers" train fashion_cnn --device cuda --dataset synthetic --max-steps 1 >out 2>err
 code=$?
 if grep -q 'no cuda backend' err; then
-    echo "this build has no CUDA backend" >&2
+    echo "SKIPPED: this build has no CUDA backend" >&2
     exit 77
 fi
-[ $code -ne 0 ] || { echo "there is a GPU here: scripts/gpu_check.sh tests it" >&2; exit 77; }
+[ $code -ne 0 ] || { echo "SKIPPED: there is a GPU here: scripts/gpu_check.sh tests it" >&2; exit 77; }
 [ $code -eq 5 ] || fail "--device cuda without a GPU: exit code $code, wanted 5"
 [ "$(wc -l <err)" -eq 1 ] || fail "--device cuda without a GPU: wanted one line, got: $(cat err)"
 grep -q '^error: ' err || fail "no error line: $(cat err)"

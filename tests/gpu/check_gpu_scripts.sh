@@ -5,7 +5,7 @@ set -uo pipefail
 source=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-command -v python3 >/dev/null || { echo "no python3 here" >&2; exit 77; }
+command -v python3 >/dev/null || { echo "SKIPPED: no python3" >&2; exit 77; }
 
 fail() {
     echo "check_gpu_scripts: $*" >&2

@@ -157,6 +157,75 @@ static void test_large_mean(void **state)
     kernel->discard(&device, &call);
 }
 
+/* The same where the sums came from elsewhere, in f32: by BATCHNORM_SUMS and by BATCHNORM_FINISH, in more channels than
+ * a block has threads, of which some have a large mean. */
+static void check_large_mean_in_sums(OpKind kind)
+{
+    enum { PIXELS = 3000, C = 140 };
+    static float x[PIXELS * C], y[PIXELS * C], beta[C], sum[C], square_sum[C], mean[C], var[C];
+    static double values[PIXELS * C], wanted_mean[C], wanted_var[C];
+    fill_uniform(values, PIXELS * C, 3, -1, 1);
+    for (int c = 0; c < C; c++) sum[c] = square_sum[c] = 0, wanted_mean[c] = wanted_var[c] = 0;
+    for (int i = 0; i < PIXELS * C; i++) {
+        x[i] = (float)((i % C % 3 ? 0 : 1000) + values[i]);
+        sum[i % C] += x[i];
+        square_sum[i % C] += x[i] * x[i];
+        wanted_mean[i % C] += (double)x[i] / PIXELS;
+    }
+    for (int i = 0; i < PIXELS * C; i++) {
+        double away = (double)x[i] - wanted_mean[i % C];
+        wanted_var[i % C] += away * away / PIXELS;
+    }
+    OpCall call = {.kind = kind, .attr = {.norm = {1e-3f, false}}, .name = "large", .in_count = 4, .out_count = 3};
+    Tensor vector = {NULL, {1, C, 1, 1}, DTYPE_F32, C};
+    Shape image = {1, C, PIXELS, 1}, rows = {2, C, 1, 1};
+    float *const vectors[] = {beta, sum, square_sum};
+    call.in[0] = (Tensor){x, image, DTYPE_F32, C};
+    for (int k = 0; k < 3; k++) call.in[1 + k] = vector, call.in[1 + k].data = vectors[k];
+    call.out[0] = (Tensor){y, kind == OP_BATCHNORM_SUMS ? image : rows, DTYPE_F32, C};
+    call.out[1] = vector, call.out[1].data = mean;
+    call.out[2] = vector, call.out[2].data = var;
+    const OpKernel *kernel = emulated_backend.kernels[kind];
+    must(kernel->prepare(&device, &call));
+    must(emulated_backend.alloc(&device, call.workspace_bytes, &call.workspace));
+    must(kernel->launch(&device, &call));
+    for (int c = 0; c < C; c++) {
+        assert_true(fabs((double)mean[c] - wanted_mean[c]) < 1e-4);
+        assert_true(fabs((double)var[c] - wanted_var[c]) < 1e-4 * wanted_var[c]);
+    }
+    emulated_backend.release(&device, call.workspace);
+}
+
+static void test_large_mean_in_sums(void **state)
+{
+    (void)state;
+    check_large_mean_in_sums(OP_BATCHNORM_SUMS);
+    check_large_mean_in_sums(OP_BATCHNORM_FINISH);
+}
+
+/* What is not finite survives a ReLU that makes 0 of NaN: relu(a x + b) is Inf. Channels beside are as they were. */
+static void test_sums_that_are_not_finite(void **state)
+{
+    (void)state;
+    enum { C = 4 };
+    float x[C] = {1, 1, 1, 1}, beta[C] = {0}, sum[C] = {1, NAN, INFINITY, 1},
+          square_sum[C] = {2, NAN, INFINITY, INFINITY};
+    float rows[2 * C], mean[C], var[C], *const vectors[] = {x, beta, sum, square_sum}, *const results[] = {mean, var};
+    OpCall call = {.kind = OP_BATCHNORM_FINISH, .name = "lost", .in_count = 4, .out_count = 3};
+    Tensor vector = {NULL, {1, C, 1, 1}, DTYPE_F32, C};
+    for (int k = 0; k < 4; k++) call.in[k] = vector, call.in[k].data = vectors[k];
+    call.out[0] = (Tensor){rows, {2, C, 1, 1}, DTYPE_F32, C};
+    for (int k = 0; k < 2; k++) call.out[1 + k] = vector, call.out[1 + k].data = results[k];
+    const OpKernel *kernel = emulated_backend.kernels[OP_BATCHNORM_FINISH];
+    must(kernel->prepare(&device, &call));
+    must(kernel->launch(&device, &call));
+    assert_true(fabsf(rows[0] - 1) < 1e-6f && fabsf(rows[C] + 1) < 1e-6f);
+    for (int c = 1; c < C; c++) {
+        assert_true(rows[c] == 0 && rows[C + c] == INFINITY);
+        assert_false(isfinite(mean[c]) && isfinite(var[c]));
+    }
+}
+
 /* ---- the same bits again: each launch takes threads and blocks in the opposite order, and a round has three */
 
 enum { AGAIN_C = 40, AGAIN_PIXELS = 4000, AGAIN_COUNT = AGAIN_C * AGAIN_PIXELS };
@@ -494,6 +563,8 @@ int main(void)
         cmocka_unit_test(test_too_many_channels),
         cmocka_unit_test(test_tails_of_windows),
         cmocka_unit_test(test_large_mean),
+        cmocka_unit_test(test_large_mean_in_sums),
+        cmocka_unit_test(test_sums_that_are_not_finite),
         cmocka_unit_test(test_same_bits_again),
         cmocka_unit_test(test_padded_image),
         cmocka_unit_test(test_mixed_types),

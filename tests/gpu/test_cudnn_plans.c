@@ -161,7 +161,7 @@ static bool pattern_applies(const Row *row, ConvPattern pattern)
 
 static bool plan_exists(CudnnLibrary *library, ConvPattern pattern, const ConvShape *shape, char *text, size_t bytes)
 {
-    const CudnnRules rules = {.tf32 = true, .no_runtime_compile = true};
+    const CudnnRules rules = {.tensor_cores = true, .no_runtime_compile = true};
     ConvTensors tensors;
     CudnnGraph *graph = NULL;
     CudnnPlan *plan = NULL;
@@ -417,7 +417,7 @@ static void test_plan_by_name(void **state)
                        .y = {32, 96, 35, 35},
                        .window = {3, 3, 1, 1, 1, 1, false},
                        .dtype = DTYPE_F16};
-    const CudnnRules rules = {.no_runtime_compile = true};
+    const CudnnRules rules = {.tensor_cores = true, .no_runtime_compile = true};
     CudnnLibrary *library = library_of(0);
     CudnnPlan *plans[8], *again;
     CudnnGraph *graph;
@@ -427,15 +427,61 @@ static void test_plan_by_name(void **state)
     assert_int_equal(cudnn_plans(graph, &rules, 8, plans, &found), OK);
     assert_int_equal(found, 8);
     for (int i = 0; i < found; i++) {
-        if (cudnn_plan_named(graph, cudnn_plan_text(plans[i]), &again) != OK) fail_msg("%s", status_message());
+        if (cudnn_plan_named(graph, &rules, cudnn_plan_text(plans[i]), &again) != OK) fail_msg("%s", status_message());
         assert_string_equal(cudnn_plan_text(again), cudnn_plan_text(plans[i]));
         assert_int_equal(cudnn_plan_workspace(again), cudnn_plan_workspace(plans[i]));
         cudnn_plan_destroy(again);
         cudnn_plan_destroy(plans[i]);
     }
-    assert_int_equal(cudnn_plan_named(graph, "engine 999999 knobs", &again), ERR_DEVICE);
-    assert_int_equal(cudnn_plan_named(graph, "no plan", &again), ERR_FORMAT);
+    assert_int_equal(cudnn_plan_named(graph, &rules, "engine 999999 knobs", &again), ERR_DEVICE);
+    assert_int_equal(cudnn_plan_named(graph, &rules, "no plan", &again), ERR_FORMAT);
     cudnn_graph_destroy(graph);
+    cudnn_close(library);
+}
+
+/* Does the first plan that tensor cores allow keep the rules without them? It is made again from its name. */
+static bool first_is_strict(CudnnGraph *graph, const CudnnRules *strict)
+{
+    const CudnnRules loose = {.tensor_cores = true, .no_runtime_compile = true};
+    CudnnPlan *plan, *again = NULL;
+    int found;
+    if (cudnn_plans(graph, &loose, 1, &plan, &found) != OK) fail_msg("%s", status_message());
+    Status st = cudnn_plan_named(graph, strict, cudnn_plan_text(plan), &again);
+    if (st != OK) assert_int_equal(st, ERR_UNSUPPORTED);
+    cudnn_plan_destroy(plan);
+    cudnn_plan_destroy(again);
+    return st == OK;
+}
+
+/* f32 stays f32: every plain convolution of Inception has a plan without tensor cores, which would round the operands
+ * to TF32 (11 bits), and a deterministic one among them. Where tensor cores are allowed, all but one or two of the first plans use them. */
+static void test_f32_without_tensor_cores(void **state)
+{
+    (void)state;
+    static Row storage[ROWS_MAX];
+    const CudnnRules strict = {.deterministic = true, .no_runtime_compile = true};
+    Rows rows = {storage, 0, 0};
+    CudnnLibrary *library = library_of(0);
+    int asked_for = 0, refused = 0;
+    rows_of_model(inception_v3(), 256, true, &rows);
+    for (int i = 0; i < rows.count; i++)
+        for (int p = 0; p < PLAIN_PATTERNS; p++) {
+            if (!pattern_applies(&rows.row[i], (ConvPattern)p)) continue;
+            ConvTensors tensors;
+            CudnnGraph *graph;
+            CudnnPlan *plan;
+            int found;
+            rows.row[i].shape.dtype = DTYPE_F32;
+            assert_int_equal(conv_graph_create(library, (ConvPattern)p, &rows.row[i].shape, &tensors, &graph), OK);
+            if (cudnn_plans(graph, &strict, 1, &plan, &found) != OK)
+                fail_msg("no plan '%s' in f32 for '%s'", conv_pattern_name((ConvPattern)p), rows.row[i].name);
+            cudnn_plan_destroy(plan);
+            asked_for++;
+            refused += !first_is_strict(graph, &strict);
+            cudnn_graph_destroy(graph);
+        }
+    printf("  of %d plans in f32 %d use tensor cores\n", asked_for, refused);
+    assert_true(asked_for > 100 && refused >= asked_for * 9 / 10);
     cudnn_close(library);
 }
 
@@ -467,7 +513,7 @@ static void test_adding_and_deterministic(void **state)
 {
     (void)state;
     static Row storage[ROWS_MAX];
-    const CudnnRules rules = {.deterministic = true, .no_runtime_compile = true};
+    const CudnnRules rules = {.deterministic = true, .tensor_cores = true, .no_runtime_compile = true};
     Rows rows = {storage, 0, 0};
     CudnnLibrary *library = library_of(0);
     rows_of_model(inception_v3(), 256, true, &rows);
@@ -499,6 +545,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan_by_name),
+        cmocka_unit_test(test_f32_without_tensor_cores),
         cmocka_unit_test(test_bad_graph),
         cmocka_unit_test(test_step_joins),
         cmocka_unit_test(test_inception_v3_as_written),

@@ -24,6 +24,7 @@ typedef struct Seen {
     Status status[RANKS];
     char message[RANKS][400];
     int alive[RANKS];
+    volatile int heard;     /* ranks that had their error while one was still in its abort */
     char failed[RANKS][64]; /* the call that was made to, "" */
     int64_t registered[RANKS], reduced[RANKS], copies[RANKS];
     size_t taken[RANKS], told[RANKS]; /* device memory of the communicator, as measured and as comm_bytes says */
@@ -412,8 +413,8 @@ static void libraries(int version, int other, GpuWindows windows, GpuWindows oth
 static void test_windows_and_what_replaces_them(void **state)
 {
     (void)state;
-    const int newest = NCCL_VERSION_CODE, without_windows = NCCL_VERSION(2, 26, 2),
-              without_memory = NCCL_VERSION(2, 18, 5);
+    const int newest = FAKE_GPU_NCCL_VERSION, without_windows = NCCL_VERSION(2, 26, 2),
+              deaf_windows = NCCL_VERSION(2, 29, 3), without_memory = NCCL_VERSION(2, 18, 5);
     gift_factor = 1;
     libraries(newest, newest, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
     check_told_as(true, "sums the gradients in place, in a symmetric window");
@@ -426,6 +427,9 @@ static void test_windows_and_what_replaces_them(void **state)
     check_told_as(true, "registered memory");
     libraries(newest, without_windows, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
     check_told_as(true, "registered memory");
+    libraries(deaf_windows, deaf_windows, GPU_WINDOWS_MADE,
+              GPU_WINDOWS_MADE); /* their kernels would not heed an abort */
+    check_told_as(true, "registered memory");
     libraries(newest, without_memory, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
     check_told_as(true, "memory that it was not told of");
 }
@@ -437,7 +441,7 @@ static void test_window_refused_late(void **state)
     gift_factor = 1;
     for (int late = 1; late < 4; late++) {
         Group g = {.body = rounds, .on_start = start_libraries, .any_order = true};
-        libraries(NCCL_VERSION_CODE, NCCL_VERSION_CODE, late & 1 ? GPU_WINDOWS_REFUSED_LATE : GPU_WINDOWS_MADE,
+        libraries(FAKE_GPU_NCCL_VERSION, FAKE_GPU_NCCL_VERSION, late & 1 ? GPU_WINDOWS_REFUSED_LATE : GPU_WINDOWS_MADE,
                   late & 2 ? GPU_WINDOWS_REFUSED_LATE : GPU_WINDOWS_MADE);
         group_live(&g, 2, 2);
         check_told(&g, 3, "NCCL_WIN_ENABLE=0", "left; the others");
@@ -615,6 +619,38 @@ static void test_error_of_one_ends_all(void **state)
     group_end(&g);
 }
 
+/* An abort that is held up holds up nobody else: before it begins, the peers have been told and the rank has said why. */
+static Seen *seen_by_all;
+
+static void wait_for_the_others(void)
+{
+    int told = 0;
+    for (int i = 0; i < 5000 && told < RANKS; i++) {
+        told = 0;
+        for (int r = 0; r < RANKS; r++) told += seen_by_all->message[r][0] != 0;
+        if (told < RANKS) usleep(1000);
+    }
+    seen_by_all->heard = told;
+}
+
+static Status error_and_slow_abort(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    seen_by_all = seen;
+    if (rank == 1) fake_gpu_on_abort(wait_for_the_others);
+    return broken_on_one(comm, device, grads, rank, seen);
+}
+
+static void test_slow_abort_keeps_nobody(void **state)
+{
+    (void)state;
+    Group g = {.body = error_and_slow_abort, .any_order = true};
+    group_live(&g, RANKS, RANKS);
+    check_told(&g, 2, "remote process exited", "remote process exited");
+    check_told(&g, 13, "tower process 1 left", "tower process 1 left");
+    assert_int_equal(g.seen->heard, RANKS);
+    group_end(&g);
+}
+
 static Status late_one(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
     TRY(comm_barrier(comm));
@@ -695,6 +731,7 @@ int main(void)
         cmocka_unit_test_setup(test_every_call_of_one_rank, fake_as_new),
         cmocka_unit_test_setup(test_ordered_training, fake_as_new),
         cmocka_unit_test_setup(test_error_of_one_ends_all, fake_as_new),
+        cmocka_unit_test_setup(test_slow_abort_keeps_nobody, fake_as_new),
         cmocka_unit_test_setup(test_late_one_ends_all, fake_as_new),
         cmocka_unit_test_setup(test_killed_one_ends_all, fake_as_new),
         cmocka_unit_test_setup(test_failing_rank_ends_the_run, fake_as_new),

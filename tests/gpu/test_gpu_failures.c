@@ -167,6 +167,33 @@ static void test_every_call(void **state)
     check_calls(true, true);
 }
 
+/* ---- a device that is lost: every call after the failed one fails, too */
+
+static void start_losing(int rank)
+{
+    (void)rank;
+    fake_gpu_reset();
+    fake_gpu_lose_device(fail_at);
+}
+
+static void test_lost_device(void **state)
+{
+    (void)state;
+    enum { TIMES = 16 };
+    int64_t calls = survey(false);
+    for (int i = 1; i <= TIMES; i++) {
+        GpuRun run;
+        job_open(&run, false);
+        run.on_start = start_losing;
+        fail_at = calls * i / (TIMES + 4); /* at the very end only farewells are left */
+        Status st = gpu_run_live(&run);
+        if (st == OK) complain(fail_at, run.seen->rank[0].failed, "the run went on without a device");
+        if (run.seen->rank[0].alive) complain(fail_at, run.seen->rank[0].failed, "objects are left behind");
+        gpu_run_close(&run);
+    }
+    assert_int_equal(mistakes, 0);
+}
+
 /* ---- memory */
 
 static size_t memory_now;
@@ -223,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_every_call),
+        cmocka_unit_test(test_lost_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
 #include "towers/guard/capsule.h"
-#include "towers/guard/fault.h"
+#include "towers/replica/fault.h"
 
 static int fake_as_new(void **state)
 {

@@ -1,5 +1,6 @@
 /* The fake GPU refuses what a real one would: what spoils a capture, copies that a graph would repeat from memory that
- * is gone, operands that are not where or as large as a plan was told. */
+ * is gone, forks that are not joined, pages registered twice, operands that are not where or as large as a plan was
+ * told. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,6 +87,68 @@ static void test_capture_of_pageable_memory(void **state)
     device.backend->release(&device, memory);
 }
 
+/* Work on another stream that the capture has been forked to must be joined before its end. */
+static void test_capture_of_a_fork(void **state)
+{
+    void *memory = NULL, *segment = NULL;
+    (void)state;
+    assert_int_equal(device.backend->alloc(&device, 64, &memory), OK);
+    for (int joins = 0; joins < 2; joins++) {
+        capture_begin();
+        assert_int_equal(device.backend->wait(&device, LANE_COPY, LANE_COMPUTE), OK);
+        assert_int_equal(cudaMemsetAsync(memory, 0, 64, cuda_stream(&device, LANE_COPY)), cudaSuccess);
+        if (joins) assert_int_equal(device.backend->wait(&device, LANE_COMPUTE, LANE_COPY), OK);
+        if (!joins) capture_is_spoilt();
+    }
+    assert_int_equal(cuda_segment_end(&device, &segment), OK);
+    cuda_segment_free(&device, segment);
+    capture_begin(); /* joined too early: work came after */
+    assert_int_equal(device.backend->wait(&device, LANE_COPY, LANE_COMPUTE), OK);
+    assert_int_equal(device.backend->wait(&device, LANE_COMPUTE, LANE_COPY), OK);
+    assert_int_equal(cudaMemsetAsync(memory, 0, 64, cuda_stream(&device, LANE_COPY)), cudaSuccess);
+    capture_is_spoilt();
+    device.backend->release(&device, memory);
+}
+
+/* ---- errors that wait for somebody to ask */
+
+/* A question that was answered with "not yet", or memory that could not be had, is not the next launch's failure. */
+static void test_stale_errors(void **state)
+{
+    void *memory = NULL, *more = NULL;
+    bool reached = true;
+    (void)state;
+    assert_int_equal(device.backend->alloc(&device, 64, &memory), OK);
+    fake_gpu_schedule(GPU_SHUFFLED, 1);
+    for (int i = 0; i < 64 && reached; i++) {
+        assert_int_equal(device.backend->mark(&device, 0), OK);
+        assert_int_equal(device.backend->reached(&device, 0, &reached), OK);
+    }
+    assert_false(reached);
+    assert_int_equal(device.backend->fill(&device, memory, 1, 16), OK);
+    assert_int_equal(device.backend->alloc(&device, (size_t)1 << 40, &more), ERR_MEMORY);
+    assert_int_equal(device.backend->fill(&device, memory, 1, 16), OK);
+    assert_int_equal(cudaMalloc(&more, (size_t)1 << 40), cudaErrorMemoryAllocation); /* nobody has looked at that one */
+    assert_int_equal(device.backend->fill(&device, memory, 1, 16), ERR_MEMORY);
+    device.backend->release(&device, memory);
+}
+
+static void test_pages_registered_twice(void **state)
+{
+    enum { PAGE = 4096 };
+    (void)state;
+    char *host = aligned_alloc(PAGE, 3 * PAGE);
+    assert_int_equal(cudaHostRegister(host, PAGE + 1, cudaHostRegisterDefault), cudaSuccess);
+    assert_int_equal(cudaHostRegister(host + PAGE + 64, PAGE, cudaHostRegisterDefault),
+                     cudaErrorHostMemoryAlreadyRegistered);
+    assert_int_equal(cudaHostRegister(host + 2 * PAGE, PAGE, cudaHostRegisterDefault), cudaSuccess);
+    assert_int_equal(cudaHostUnregister(host + PAGE), cudaErrorHostMemoryNotRegistered);
+    assert_int_equal(cudaHostUnregister(host + 2 * PAGE), cudaSuccess);
+    assert_int_equal(cudaHostUnregister(host), cudaSuccess);
+    (void)cudaGetLastError();
+    free(host);
+}
+
 /* ---- operands of a plan */
 
 enum { CHANNELS = 8, BYTES = CHANNELS * CHANNELS * (int)sizeof(float) };
@@ -133,6 +196,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_capture_of_allocation, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_capture_of_waiting, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_capture_of_pageable_memory, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_capture_of_a_fork, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_stale_errors, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_pages_registered_twice, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_operands, device_open, device_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,8 @@
 #include "kernels/cuda/plan_cache.h"
 #include "tests/support/scratch.h"
 
+#include <cublasLt.h>
+#include <cudnn.h>
 #include <glob.h>
 
 static int folder_make(void **state)
@@ -30,6 +32,14 @@ static PlanCache *cache_open(void)
     return cache;
 }
 
+/* Plans of one version of a library mean nothing to another: both are part of the name. */
+static void assert_version(const char *path, const char *library, size_t version, size_t major, size_t minor)
+{
+    char part[64];
+    snprintf(part, sizeof part, "_%s_%zu.%zu.%zu", library, version / major, version % major / minor, version % minor);
+    if (!strstr(path, part)) fail_msg("'%s' does not say '%s'", path, part);
+}
+
 /* The one file that the cache writes. */
 static FILE *file_open(const char *mode)
 {
@@ -38,6 +48,9 @@ static FILE *file_open(const char *mode)
     snprintf(pattern, sizeof pattern, "%s/towers/plans/*.txt", scratch);
     assert_int_equal(glob(pattern, 0, NULL, &found), 0);
     assert_int_equal(found.gl_pathc, 1);
+    assert_non_null(strstr(found.gl_pathv[0], "NVIDIA_H200"));
+    assert_version(found.gl_pathv[0], "cuDNN", cudnnGetVersion(), 10000, 100);
+    assert_version(found.gl_pathv[0], "cuBLASLt", cublasLtGetVersion(), 10000, 100);
     FILE *file = fopen(found.gl_pathv[0], mode);
     globfree(&found);
     assert_non_null(file);

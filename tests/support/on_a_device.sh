@@ -5,7 +5,7 @@ set -uo pipefail
 why=$("$3" info fashion_cnn --batch-size 1 2>&1 >/dev/null)
 case $why in
 *'no cpu backend'* | *'no NVIDIA driver'* | *'no CUDA device'*)
-    echo "skipped, there is no device to compute on: $why" >&2
+    echo "SKIPPED: there is no device to compute on: $why" >&2
     exit 77
     ;;
 esac

@@ -166,7 +166,7 @@ static Net two_units(void)
     y = norm_plain(g, conv_plain(g, y, "c", 4, false), "m");
     net.loss = graph_op(g, OP_SUM_TO, "loss", &y, 1, NULL, &scalar);
     net.forward_end = graph_op_count(g);
-    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1));
+    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1), NULL);
     assert_int_equal(graph_finish(g), OK);
     return net;
 }
@@ -249,7 +249,7 @@ static void strides_are_those_of_the_plan(void **state)
     net.loss = graph_op(g, OP_SUM_TO, "loss", &y, 1, NULL, &scalar);
     assert_int_equal(pass_sibling_convs(g, &net.loss, 1, &changed), OK);
     net.forward_end = graph_op_count(g);
-    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1));
+    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1), NULL);
     join_statistics(&net, &asked);
     join_norms(&net, &asked);
     assert_int_equal(net.norms.inputs, 1);
@@ -303,7 +303,7 @@ static Net net_make(bool recompute, bool join)
     assert_int_equal(pass_pool_behind_conv(g, &net.loss, 1, &changed), OK);
     assert_int_equal(pass_sibling_convs(g, &net.loss, 1, &changed), OK);
     net.forward_end = graph_op_count(g);
-    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1));
+    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1), NULL);
     if (recompute) assert_int_equal(pass_recompute(g, net.forward_end, &changed), OK);
     if (graph_finish(g) != OK) fail_msg("%s", status_message());
     Asked all = {0};

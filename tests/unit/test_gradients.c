@@ -404,6 +404,23 @@ static void test_conv_bn_relu_pool(void **state)
     check_network("conv, batch norm, relu, max pool", g, loss, params, count);
 }
 
+/* A batch norm with fixed mean and variance passes its gradient on to the trained layer in front of it. */
+static void test_frozen_norm(void **state)
+{
+    (void)state;
+    for (int no_gamma = 0; no_gamma < 2; no_gamma++) {
+        Graph *g = NULL;
+        const GraphOptions options = {.training = true, .compute = DTYPE_F32, .freeze = "*.bn.*"};
+        assert_int_equal(graph_create(&options, &g), OK);
+        layer_style(g, (LayerStyle){.bn_no_gamma = no_gamma});
+        Value x = graph_input(g, "x", (Shape){3, 2, 6, 6}, DTYPE_F32);
+        Value y = conv_bn_relu(g, x, (ConvUnit){"positive", 3, 3, 3, SAME});
+        Value loss = class_loss(g, dense(g, max_pool(g, y, 3, HALVE), "fc", 4, false, small));
+        Value trained[] = {graph_find(g, "positive.conv.weight"), graph_find(g, "fc.weight"), x};
+        check_network("conv, frozen batch norm, relu, max pool", g, loss, trained, 3);
+    }
+}
+
 /* A ReLU whose only reader is a pooling, and one with a second reader: the mask may move only in the first case. */
 static void test_relu_before_pool(void **state)
 {
@@ -530,6 +547,7 @@ int main(void)
         cmocka_unit_test(test_missing_first_gradients_are_named),
         cmocka_unit_test(test_inception_block),
         cmocka_unit_test(test_conv_bn_relu_pool),
+        cmocka_unit_test(test_frozen_norm),
         cmocka_unit_test(test_relu_before_pool),
         cmocka_unit_test(test_residual_block),
         cmocka_unit_test(test_slices),

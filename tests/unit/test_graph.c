@@ -182,7 +182,7 @@ static void errors_stick(void **state)
     assert_int_equal(bad.id, 0);
     Value y = dense(g, max_pool(g, relu(g, bad), 2, HALVE), "fc", 10, false, uniform), grad = x;
     graph_grad(g, y, x, &x, 1, &grad);
-    graph_train(g, y, x);
+    graph_train(g, y, x, NULL);
     graph_result(g, y, "loss");
     graph_expect(g, y, 1, 1);
     assert_int_equal(grad.id, 0);
@@ -308,7 +308,7 @@ static void gradients_keep_the_dtypes(void **state)
     Value logits = small_net(g, image(g, pixels, none, 3, 8, half, half));
     Value loss = softmax_loss(g, logits, labels, 0, NULL, NULL);
     assert_int_equal(graph_value(g, logits)->dtype, DTYPE_BF16);
-    graph_train(g, loss, graph_input(g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32));
+    graph_train(g, loss, graph_input(g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32), NULL);
     assert_sound(g);
     for (int i = 0; i < graph_op_count(g); i++) {
         const Op *op = graph_op_at(g, i);
@@ -330,7 +330,7 @@ static void dense_net(void **state)
     x = dense(g, dense(g, x, "a", 4, true, uniform), "b", 5, false, uniform);
     Value loss = softmax_loss(g, x, labels, 0, NULL, NULL);
     graph_result(g, loss, "loss");
-    graph_train(g, loss, new_input(g, "dloss", 1, 1, 1, 1));
+    graph_train(g, loss, new_input(g, "dloss", 1, 1, 1, 1), NULL);
     assert_sound(g);
     assert_ops(g, 2,
                "%2 = softmax_loss(%1, labels) smoothing 0 -> 1x1x1x1 f32 (softmax_loss) [loss]\n"
@@ -536,7 +536,7 @@ static void every_parameter_has_its_own_gradient(void **state)
     Shape scalar = {1, 1, 1, 1};
     Value a = graph_param(g, "a", scalar, uniform, true), b = graph_param(g, "b", scalar, uniform, true);
     graph_param(g, "unused", scalar, uniform, true);
-    graph_train(g, add(g, a, b), new_input(g, "dloss", 1, 1, 1, 1));
+    graph_train(g, add(g, a, b), new_input(g, "dloss", 1, 1, 1, 1), NULL);
     assert_sound(g);
     assert_ops(g, 1,
                "%1 = affine(dloss) scale 1 shift 0 -> 1x1x1x1 f32 (a.grad) [grad of a]\n"

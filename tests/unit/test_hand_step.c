@@ -170,7 +170,7 @@ static void losses_check(const char *run_dir, const int32_t *batch, int towers)
 {
     static const double third = 1.0 / 3;
     const double loss[SAMPLES] = {[A] = log(4 * third), [B] = log(2), [C] = log(4)}, du = log(3) / 12;
-    int64_t order[SAMPLES];
+    int32_t order[SAMPLES];
     Run *run;
     if (run_read(run_dir, &run) != OK) fail_msg("%s", status_message());
     const RunStep *step = &run->step[0];

@@ -46,7 +46,7 @@ static Graph *two_convs(void)
     Value b = graph_param(g, "b", (Shape){4, 7, 1, 1}, (Init){INIT_GLOROT_UNIFORM, 0}, false);
     Value y = conv(g, "conv_b", conv(g, "conv_a", x, a), b);
     Shape scalar = {1, 1, 1, 1};
-    graph_train(g, graph_op(g, OP_SUM_TO, "sum", (Value[]){y}, 1, NULL, &scalar), dloss);
+    graph_train(g, graph_op(g, OP_SUM_TO, "sum", (Value[]){y}, 1, NULL, &scalar), dloss, NULL);
     return g;
 }
 

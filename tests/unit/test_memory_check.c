@@ -106,6 +106,16 @@ static void test_all_processes_count(void **state)
     assert_non_null(strstr(status_message(), "--batch-size max"));
 }
 
+/* Every tower has a slot for its gradients, also one that shares its process with others. */
+static void test_virtual_towers_have_slots(void **state)
+{
+    (void)state;
+    TrainJob one = job_of(1, 1), forty = job_of(40, 1);
+    forty.processes = 1;
+    size_t slots = 39 * (size_t)121930 * sizeof(float), more = least_of(&forty) - least_of(&one);
+    assert_true(more > slots - 2 * MIB && more < slots + slots / 8 + 2 * MIB);
+}
+
 /* Less than a GiB is not "0.0 GiB". */
 static void test_small_amounts_are_in_mib(void **state)
 {
@@ -142,6 +152,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_never_refuses_what_fits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_all_processes_count, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_virtual_towers_have_slots, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_small_amounts_are_in_mib, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_an_evaluation_that_is_too_large_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_who_must_not_be_asked_is_not, set_up, tear_down),

@@ -1,7 +1,6 @@
 /* The growing files of a run: strict JSON in every locale, resumed without a step twice, and a disk that is full does
  * not stop it. */
 #include <jansson.h>
-#include <locale.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/german.h"
 #include "tests/support/scratch.h"
 #include "towers/record/metrics.h"
 
@@ -96,15 +96,9 @@ static void an_overflow_is_told_apart(void **state)
 static void commas_of_a_locale_stay_out(void **state)
 {
     (void)state;
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8"};
-    bool set = false;
-    for (int i = 0; i < 4 && !set; i++) set = setlocale(LC_ALL, names[i]) != NULL;
-    if (!set) {
-        print_message("SKIPPED: no locale with a decimal comma is installed\n");
-        skip();
-    }
+    if (!german_begin()) skip();
     write_run(-1, 1, 2);
-    setlocale(LC_ALL, "C");
+    german_end();
     char *steps = scratch_text("metrics.jsonl"), *epochs = scratch_text("results.csv");
     assert_non_null(strstr(steps, "\"lr\":0.1,"));
     assert_non_null(strstr(epochs, "\n1,2,0.5,0,nan,nan,0,0,0,inf\n"));

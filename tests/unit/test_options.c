@@ -2,7 +2,6 @@
 #include "inception/cli/options.h"
 
 #include <float.h>
-#include <locale.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +13,7 @@
 #include "inception/cli/help.h"
 #include "inception/cli/values.h"
 #include "inception/models/near_name.h"
+#include "tests/support/german.h"
 
 enum { ARGUMENTS_MAX = 32 };
 
@@ -341,22 +341,15 @@ static void numbers_are_exact(void **state)
     assert_false(signbit(real));
 }
 
-/* A German locale is compiled for this test, since few machines have one. */
 static void numbers_ignore_the_locale(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/towers-locale-XXXXXX", command[256], text[32];
+    char text[32];
     double real = 0;
-    assert_non_null(mkdtemp(folder));
-    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >%s/log 2>&1", folder, folder);
-    setenv("LOCPATH", folder, 1);
-    bool german = system(command) == 0 && setlocale(LC_ALL, "de_DE.UTF-8") && strtod("0,5", NULL) == 0.5;
+    if (!german_begin()) skip();
     ValueVerdict point = text_to_real("0.5", &real), comma = text_to_real("0,5", &(double){0});
     real_to_text(0.5, text, sizeof text);
-    setlocale(LC_ALL, "C");
-    unsetenv("LOCPATH");
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command) || !german) skip();
+    german_end();
     assert_int_equal(point, VALUE_OK);
     assert_true(real == 0.5);
     assert_int_equal(comma, VALUE_MALFORMED);

@@ -135,7 +135,7 @@ static void pack_has_the_gradient(void **state)
     Value a = relu(g, conv1x1(g, x, "a", 4, false)), b = conv1x1(g, x, "b", 4, false), y = add(g, a, b);
     Value loss = graph_op(g, OP_SUM_TO, "loss", &y, 1, NULL, &scalar);
     assert_int_equal(run_sibling_pass(g, &loss, 1), 1);
-    graph_train(g, loss, new_input(g, "dloss", 1, 1, 1, 1));
+    graph_train(g, loss, new_input(g, "dloss", 1, 1, 1, 1), NULL);
     assert_sound(g);
     assert_ops(g, 6,
                "%6 = spread_to(dloss) -> 2x4x1x1 f32 (loss.dx)\n"

@@ -322,7 +322,7 @@ static void build_trained(PlanRun *r)
     Value y = graph_op(r->graph, OP_CONV, "bc", (Value[]){a, both}, 2, &point, NULL);
     Value u = unary(r, OP_RELU, "u", slice(r, "sb", y, 0, 4)), v = unary(r, OP_RELU, "v", slice(r, "sc", y, 4, 8));
     Value joined = concat(r, "joined", (Value[]){u, v}, 2);
-    graph_train(r->graph, graph_op(r->graph, OP_SUM_TO, "sum", &joined, 1, NULL, &scalar), dloss);
+    graph_train(r->graph, graph_op(r->graph, OP_SUM_TO, "sum", &joined, 1, NULL, &scalar), dloss, NULL);
 }
 
 static void gradients_lie_where_their_parameters_do(void **state)
@@ -403,7 +403,7 @@ static void scratch_is_close_to_what_is_alive(void **state)
         Value c = branch(&r, block, 5, branch(&r, block, 4, branch(&r, block, 3, x, 8), 12), 12);
         x = concat(&r, "concat", (Value[]){a, b, c}, 3);
     }
-    graph_train(r.graph, graph_op(r.graph, OP_SUM_TO, "sum", &x, 1, NULL, &scalar), dloss);
+    graph_train(r.graph, graph_op(r.graph, OP_SUM_TO, "sum", &x, 1, NULL, &scalar), dloss, NULL);
     plan_run_create(&r, false);
     plan_run_check(&r);
     PlanReport report = report_of(&r);
@@ -422,7 +422,8 @@ static void gradients_may_not_overlap(void **state)
     PlanRun r;
     plan_run_open(&r);
     Value y = conv(&r, "a", input(&r, 4), 4), dloss = graph_input(r.graph, "dloss", scalar, DTYPE_F32);
-    for (int i = 0; i < 2; i++) graph_train(r.graph, graph_op(r.graph, OP_SUM_TO, "sum", &y, 1, NULL, &scalar), dloss);
+    for (int i = 0; i < 2; i++)
+        graph_train(r.graph, graph_op(r.graph, OP_SUM_TO, "sum", &y, 1, NULL, &scalar), dloss, NULL);
     assert_int_equal(graph_finish(r.graph), OK);
     assert_int_equal(layout_create(r.graph, &r.layout), OK);
     Plan *plan = NULL;

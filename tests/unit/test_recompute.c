@@ -32,7 +32,7 @@ static Net net_make(bool recompute)
     Value square = mul(g, net.kept, net.kept);
     net.loss = graph_op(g, OP_SUM_TO, "loss", &square, 1, NULL, &scalar);
     net.forward_end = graph_op_count(g);
-    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1));
+    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1), NULL);
     net.weight = graph_find(g, "c.conv.weight");
     assert_int_equal(graph_finish(g), OK);
     if (recompute) assert_int_equal(pass_recompute(g, net.forward_end, &net.changed), OK);
@@ -110,7 +110,7 @@ static void nothing_to_do_without_batch_norm(void **state)
     Value x = relu(g, conv_bias(g, new_input(g, "x", 1, 2, 4, 4), "c", 3, 3, SAME, false, (Init){INIT_UNIFORM, 1}));
     Value loss = graph_op(g, OP_SUM_TO, "loss", &x, 1, NULL, &scalar);
     int end = graph_op_count(g), changed = -1;
-    graph_train(g, loss, new_input(g, "dloss", 1, 1, 1, 1));
+    graph_train(g, loss, new_input(g, "dloss", 1, 1, 1, 1), NULL);
     int ops = graph_op_count(g);
     assert_int_equal(pass_recompute(g, end, &changed), OK);
     assert_int_equal(changed, 0);

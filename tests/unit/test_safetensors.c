@@ -227,6 +227,30 @@ static void what_is_not_a_file_is_refused(void **state)
     assert_int_equal(safetensors_open(path, &file), ERR_CHECKPOINT);
 }
 
+/* Files of other formats are named, and PyTorch's with the lines that convert them. */
+static void other_formats_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *bytes;
+        size_t count;
+        const char *about;
+    } cases[] = {
+        /* the first local header of torch.save's archive, then a pickle of protocol 2; torch before 1.6: bare pickles */
+        {"w.pth", "PK\3\4\0\0\10\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\20\0\22\0archive/data.pkl\200\2}q\0.", 60,
+         "torch.load('w.pth', map_location='cpu'"},
+        {"old.pt", "\200\2\212\nl\374\234F\371 j\250P\31.\200\2M\351\3.", 24, "PyTorch file (a pickle)"},
+        {"w.npz", "PK\3\4\24\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\5\0\0\0w.npy", 36, "is a zip archive"},
+        {"w.h5", "\211HDF\r\n\032\n\0\0\0\0\0\10\10\0", 16, "is an HDF5 file"},
+        {"w.onnx", "\10\10\22\6towers\32\5", 14, "is an ONNX model"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        SafeTensors *file = NULL;
+        assert_int_equal(safetensors_parse(cases[i].bytes, cases[i].count, cases[i].name, &file), ERR_CHECKPOINT);
+        if (!strstr(status_message(), cases[i].about)) fail_msg("%s: %s", cases[i].name, status_message());
+    }
+}
+
 static void nonfinite_values_are_found(void **state)
 {
     (void)state;
@@ -283,6 +307,7 @@ int main(void)
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(what_cannot_be_read_back_is_not_written),
         cmocka_unit_test(what_is_not_a_file_is_refused),
+        cmocka_unit_test(other_formats_are_named),
         cmocka_unit_test(nonfinite_values_are_found),
         cmocka_unit_test(the_corpus_does_no_harm),
     };

@@ -87,7 +87,8 @@ static void test_order_is_permutation(void **state)
     (void)state;
     const int64_t counts[] = {1, 2, 3, 10, 1000, 65537};
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
-        int64_t n = counts[k], *order = malloc((size_t)n * sizeof *order);
+        int64_t n = counts[k];
+        int32_t *order = malloc((size_t)n * sizeof *order);
         bool *seen = calloc((size_t)n, 1);
         epoch_order(1, 2, n, order);
         for (int64_t i = 0; i < n; i++) {
@@ -102,7 +103,7 @@ static void test_order_is_permutation(void **state)
 static void test_order_depends_on_seed_and_epoch(void **state)
 {
     (void)state;
-    int64_t a[100], b[100];
+    int32_t a[100], b[100];
     epoch_order(1, 2, 100, a);
     epoch_order(1, 2, 100, b);
     assert_memory_equal(a, b, sizeof a);
@@ -121,7 +122,7 @@ static void test_order_is_fair(void **state)
     int seen[256] = {0}, kinds = 0;
     double chi2 = 0;
     for (int64_t epoch = 0; epoch < 24000; epoch++) {
-        int64_t o[4];
+        int32_t o[4];
         epoch_order(7, epoch, 4, o);
         seen[o[0] + 4 * o[1] + 16 * o[2] + 64 * o[3]]++;
     }

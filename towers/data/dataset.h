@@ -19,8 +19,9 @@ typedef enum Split { SPLIT_TRAIN = 0, SPLIT_TEST } Split;
 enum { DATASET_NAMES = 256, DATASET_NAME_BYTES = 32 };
 
 typedef struct DatasetInfo {
-    char name[64]; /* "fashion-mnist", "synthetic" */
-    int64_t count; /* samples */
+    char name[64];      /* "fashion-mnist", "synthetic" */
+    const char *format; /* of its files, a literal: "IDX"; "generated" */
+    int64_t count;      /* samples */
     int classes;
     int32_t h, w, c;         /* of every image; c is 1 or 3 */
     uint64_t fingerprint[2]; /* XXH3-128 of what was read: two runs on equal data have equal ones */

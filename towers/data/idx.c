@@ -402,6 +402,7 @@ static Status load_pair(const Pair *pair, IdxDataset *d)
     TRY(idx_load(pair->images, IDX_IMAGES, &d->images));
     DatasetInfo *info = &d->base.info;
     info->count = d->images.size[0];
+    info->format = "IDX";
     info->classes = IDX_CLASSES;
     info->h = (int32_t)d->images.size[1];
     info->w = (int32_t)d->images.size[2];

@@ -33,13 +33,13 @@ typedef struct Slot {
 typedef struct Order {
     int64_t epoch; /* whose order it holds, or NONE */
     int users;     /* fills that read it, and the shuffle that writes it */
-    int64_t *ids;  /* owned */
+    int32_t *ids;  /* owned */
 } Order;
 
 typedef struct Worker {
     Loader *loader;   /* borrowed */
-    uint8_t *image;   /* owned: one image as read */
-    uint8_t *scratch; /* owned: the resizer's */
+    Pixels image;     /* owned: one image as read */
+    Resizer *resizer; /* owned */
 } Worker;
 
 struct Loader {
@@ -49,9 +49,8 @@ struct Loader {
     int32_t canvas, capacity;         /* capacity: samples of a slot */
     size_t canvas_bytes;
     int slots_count, workers_count, threads_count;
-    Resizer *resizer; /* owned; NULL if images have the right size */
-    Slot *slots;      /* owned */
-    Worker *workers;  /* owned; with no threads, the caller is the only one */
+    Slot *slots;     /* owned */
+    Worker *workers; /* owned; with no threads, the caller is the only one */
     pthread_t *threads;
     int64_t wait_ns;
     bool borrowed; /* the caller holds batch number `released` */
@@ -92,19 +91,19 @@ static void choose_crop(const Loader *l, int64_t epoch, int64_t id, int32_t crop
     crop[2] = c->flip ? (int32_t)(words.v[2] & 1) : 0;
 }
 
-static void place_image(const Loader *l, const Worker *worker, uint8_t *canvas)
+static Status place_image(const Loader *l, const Worker *worker, uint8_t *canvas)
 {
-    size_t row = (size_t)l->config.side * (size_t)l->info.c, pitch = (size_t)l->canvas * (size_t)l->info.c;
+    size_t pitch = (size_t)l->canvas * (size_t)l->info.c;
     uint8_t *corner = canvas + (size_t)l->config.pad * (pitch + (size_t)l->info.c);
-    if (l->resizer) {
-        resizer_run(l->resizer, worker->image, worker->scratch, corner, pitch);
-        return;
-    }
-    for (int32_t y = 0; y < l->config.side; y++)
-        memcpy(corner + (size_t)y * pitch, worker->image + (size_t)y * row, row);
+    Resize resize = {.in_h = l->info.h,
+                     .in_w = l->info.w,
+                     .out_h = l->config.side,
+                     .out_w = l->config.side,
+                     .window = {0, 0, l->config.side, l->config.side}};
+    return resizer_run(worker->resizer, &resize, &worker->image, corner, pitch);
 }
 
-static Status fill_slot(const Loader *l, int64_t number, const int64_t *order, const Worker *worker, Slot *slot)
+static Status fill_slot(const Loader *l, int64_t number, const int32_t *order, const Worker *worker, Slot *slot)
 {
     const LoaderConfig *c = &l->config;
     int64_t step = step_of(l, number), first = 0;
@@ -116,9 +115,9 @@ static Status fill_slot(const Loader *l, int64_t number, const int64_t *order, c
     for (int32_t i = 0; i < b->n; i++) {
         int64_t id = order ? order[first + i] : first + i;
         slot->ids[i] = id;
-        TRY(dataset_read(c->dataset, id, worker->image, &slot->labels[i]));
+        TRY(dataset_read(c->dataset, id, worker->image.at, &slot->labels[i]));
         choose_crop(l, b->epoch, id, slot->augment + 4 * (size_t)i);
-        place_image(l, worker, slot->pixels + (size_t)i * l->canvas_bytes);
+        TRY(place_image(l, worker, slot->pixels + (size_t)i * l->canvas_bytes));
     }
     return OK;
 }
@@ -337,12 +336,9 @@ static Status slot_init(const Loader *l, Slot *slot)
 
 static Status worker_init(Loader *l, Worker *worker)
 {
-    size_t bytes = (size_t)l->info.h * (size_t)l->info.w * (size_t)l->info.c;
     worker->loader = l;
-    worker->image = malloc(bytes);
-    worker->scratch = malloc(l->resizer ? resizer_scratch_bytes(l->resizer) : 1);
-    if (!worker->image || !worker->scratch) return FAIL(ERR_MEMORY, "no memory for an image of %zu bytes", bytes);
-    return OK;
+    TRY(pixels_shape(&worker->image, l->info.h, l->info.w, l->info.c));
+    return resizer_create(&worker->resizer);
 }
 
 static Status orders_init(Loader *l)
@@ -356,9 +352,6 @@ static Status orders_init(Loader *l)
 
 static Status allocate(Loader *l)
 {
-    const LoaderConfig *c = &l->config;
-    if (l->info.h != c->side || l->info.w != c->side)
-        TRY(resizer_create(l->info.h, l->info.w, c->side, c->side, l->info.c, &l->resizer));
     l->slots = calloc((size_t)l->slots_count, sizeof *l->slots);
     l->workers = calloc((size_t)l->workers_count, sizeof *l->workers);
     l->threads = calloc((size_t)l->workers_count, sizeof *l->threads);
@@ -453,14 +446,13 @@ void loader_destroy(Loader *loader)
     stop_workers(l);
     free_slots(l);
     for (int i = 0; l->workers && i < l->workers_count; i++) {
-        free(l->workers[i].image);
-        free(l->workers[i].scratch);
+        pixels_free(&l->workers[i].image);
+        resizer_destroy(l->workers[i].resizer);
     }
     free(l->workers);
     free(l->threads);
     free(l->orders[0].ids);
     free(l->orders[1].ids);
-    resizer_destroy(l->resizer);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->work);
     pthread_cond_destroy(&l->done);

@@ -80,12 +80,13 @@ static uint64_t draw_below(Draws *d, uint64_t bound)
     return (uint64_t)(product >> 64);
 }
 
-void epoch_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order)
+void epoch_order(uint64_t seed, int64_t epoch, int64_t count, int32_t *order)
 {
     Draws draws = {.seed = seed, .epoch = (uint64_t)epoch};
-    for (int64_t i = 0; i < count; i++) order[i] = i;
+    for (int64_t i = 0; i < count; i++) order[i] = (int32_t)i;
     for (int64_t i = count - 1; i > 0; i--) {
-        int64_t j = (int64_t)draw_below(&draws, (uint64_t)i + 1), kept = order[i];
+        int64_t j = (int64_t)draw_below(&draws, (uint64_t)i + 1);
+        int32_t kept = order[i];
         order[i] = order[j];
         order[j] = kept;
     }

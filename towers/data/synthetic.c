@@ -96,6 +96,7 @@ static void describe(SyntheticDataset *d, int64_t count, int classes, int32_t h,
 {
     DatasetInfo *info = &d->base.info;
     snprintf(info->name, sizeof info->name, "synthetic");
+    info->format = "generated";
     info->count = count;
     info->classes = classes;
     info->h = h;

@@ -3,6 +3,8 @@
  * reserve. */
 #include "towers/files/files.h"
 
+#include "kernels/progress.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +17,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { BUFFER_BYTES = 1 << 18, BOOT_ID_CHARS = 36 };
+enum {
+    BUFFER_BYTES = 1 << 18,
+    PIECE_BYTES = 4 << 20 /* written at once: between two signs of progress */,
+    BOOT_ID_CHARS = 36
+};
 
 struct DurableFile {
     char *path, *shown;
@@ -164,13 +170,14 @@ out:
 static Status write_all(DurableFile *file, const unsigned char *bytes, size_t count)
 {
     while (count) {
-        ssize_t done = write(file->fd, bytes, count);
+        ssize_t done = write(file->fd, bytes, count < PIECE_BYTES ? count : PIECE_BYTES);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0)
             return FAIL(ERR_IO, "cannot write %zu bytes to '%s': %s", count, file->shown,
                         strerror(done < 0 ? errno : ENOSPC));
         bytes += done;
         count -= (size_t)done;
+        progress_made(file->shown);
     }
     return OK;
 }
@@ -400,6 +407,7 @@ Status file_sum(const char *path, FileSum *sum)
         TRY_OUT(read_full(fd, path, block, BLOCK, &got));
         (void)XXH3_128bits_update(hash, block, got);
         total += got;
+        progress_made(path);
     } while (got == BLOCK);
     XXH128_hash_t digest = XXH3_128bits_digest(hash);
     *sum = (FileSum){total, digest.high64, digest.low64};

@@ -374,8 +374,19 @@ static void mark_gradient(Graph *g, Value of, Value gradient)
     info->of = of;
 }
 
+static bool is_trained(Graph *g, const ValueInfo *info, const NameFilter *trains)
+{
+    int passing = 0;
+    if (info->role == ROLE_PARAM) return names_pass(trains, info->name);
+    for (int k = 0; k < info->member_count; k++) passing += names_pass(trains, graph_value(g, info->members[k])->name);
+    if (passing && passing < info->member_count)
+        list_fail(g, ERR_UNSUPPORTED, "%s: %d of its %d parameters are trained; a pack is trained as a whole",
+                  info->name, passing, info->member_count);
+    return passing > 0;
+}
+
 /* PACKs, and PARAMs outside of them. */
-static int trained_values(Graph *g, const int *readers, Value *wrt)
+static int trained_values(Graph *g, const int *readers, const NameFilter *trains, Value *wrt)
 {
     int count = 0;
     for (int32_t id = 1; id <= g->value_count; id++) {
@@ -383,19 +394,20 @@ static int trained_values(Graph *g, const int *readers, Value *wrt)
         bool packed = role == ROLE_PARAM && list_packed(g, (Value){id});
         if (packed && readers[id])
             list_fail(g, ERR_UNSUPPORTED, "%s: is read both by itself and in a pack", g->values[id].name);
-        if (role == ROLE_PACK || (role == ROLE_PARAM && !packed)) wrt[count++] = (Value){id};
+        bool is_unit = role == ROLE_PACK || (role == ROLE_PARAM && !packed);
+        if (is_unit && is_trained(g, &g->values[id], trains)) wrt[count++] = (Value){id};
     }
     return count;
 }
 
-void graph_train(Graph *g, Value loss, Value dloss)
+void graph_train(Graph *g, Value loss, Value dloss, const NameFilter *trains)
 {
     if (graph_failed(g)) return;
     int *readers = list_readers(g);
     Value *wrt = calloc((size_t)g->value_count + 1, sizeof *wrt),
           *grads = calloc((size_t)g->value_count + 1, sizeof *grads);
     if (!wrt || !grads) list_fail(g, ERR_MEMORY, "no memory for the gradients of %d values", g->value_count);
-    int count = graph_failed(g) ? 0 : trained_values(g, readers, wrt);
+    int count = graph_failed(g) ? 0 : trained_values(g, readers, trains, wrt);
     const char *scope = g->scope;
     g->scope = "";
     if (count) graph_grad(g, loss, dloss, wrt, count, grads);

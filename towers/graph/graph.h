@@ -10,6 +10,7 @@
 #define TOWERS_GRAPH_GRAPH_H
 
 #include "kernels/op.h"
+#include "towers/graph/names.h"
 
 typedef struct Graph Graph;
 
@@ -68,8 +69,10 @@ typedef struct Op {
 } Op;
 
 typedef struct GraphOptions {
-    bool training; /* batch norm uses the batch, dropout drops, aux heads exist */
-    Dtype compute; /* dtype of activations and their gradients: F32, BF16, F16 */
+    bool training;      /* batch norm uses the batch, dropout drops, aux heads exist */
+    Dtype compute;      /* dtype of activations and their gradients: F32, BF16, F16 */
+    const char *freeze; /* borrowed: names of parameters that are not trained (names.h); NULL: none. A batch norm all of
+                           whose parameters are frozen normalizes with its running averages in training too */
 } GraphOptions;
 
 NODISCARD Status graph_create(const GraphOptions *options, Graph **made);
@@ -112,8 +115,10 @@ void graph_stat(Graph *g, Value stat, Value state, double correct);
  * cover a value become one CONCAT. The results are ordinary values: call it again for second derivatives. */
 void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value *grads);
 
-/* Gradients of every PARAM and PACK that `loss` depends on, marked ROLE_GRAD. `dloss`: f32 scalar value. */
-void graph_train(Graph *g, Value loss, Value dloss);
+/* Gradients of the PARAMs and PACKs that `loss` depends on and whose names pass `trains` (NULL: all), marked ROLE_GRAD.
+ * No gradient is made of anything that does not depend on one of them. A PACK is trained as a whole or not at all.
+ * `dloss`: f32 scalar value. */
+void graph_train(Graph *g, Value loss, Value dloss, const NameFilter *trains);
 
 /* Checked shapes beside model lines: output `c` channels of side `side` x `side`. Compares only if the image that
  * enters the network (what the first IMAGE op makes, else the first input with a height or width) has the canonical

@@ -48,6 +48,11 @@ static double unbiased(Shape x)
     return m > 1 ? m / (m - 1) : 1;
 }
 
+static bool is_frozen(const Graph *g, Value param)
+{
+    return !param.id || names_match(g->options.freeze, graph_value(g, param)->name);
+}
+
 static Value batch_norm_relu(Graph *g, Value x, const char *name)
 {
     Shape vector = shape_vector(graph_shape(g, x).c);
@@ -58,7 +63,8 @@ static Value batch_norm_relu(Graph *g, Value x, const char *name)
     Value beta = graph_param(g, part(g, name, "bn.bias"), vector, (Init){INIT_ZERO}, false);
     Value mean = graph_state(g, part(g, name, "bn.running_mean"), vector, 0);
     Value var = graph_state(g, part(g, name, "bn.running_var"), vector, 1);
-    if (!g->options.training)
+    bool frozen = g->options.freeze && is_frozen(g, beta) && is_frozen(g, gamma);
+    if (!g->options.training || frozen)
         return graph_op(g, OP_BATCHNORM_APPLY, part(g, name, "bn"), OPERANDS(x, beta, mean, var, gamma), &attr, NULL);
     Value y = graph_op(g, OP_BATCHNORM, part(g, name, "bn"), OPERANDS(x, beta, gamma), &attr, NULL);
     graph_stat(g, graph_output(g, y, 1), mean, 1);

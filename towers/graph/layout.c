@@ -1,7 +1,8 @@
 /* Layout: the order of parameters and batch-norm states in the flat arenas; see plan.h.
  *
  * Parameters lie in the order in which the list completes their gradients, so that a prefix of the gradient arena is
- * final as early as possible and can be reduced while the rest is computed. A unit is one PARAM, or one PACK with its
+ * final as early as possible and can be reduced while the rest is computed; those without a gradient (frozen ones) lie
+ * behind all others. A unit is one PARAM, or one PACK with its
  * members side by side; units start at multiples of 16 elements (64 bytes), the gaps hold zeros for ever. Starting
  * values are in layout_init.c; where values of one graph lie is plan.c. */
 #include "towers/graph/plan.h"
@@ -100,32 +101,37 @@ static Init resolve_init(const Graph *g, int32_t param, int32_t unit)
     return (Init){INIT_UNIFORM, (float)sqrt(6 / (fan_in + fan_out))};
 }
 
-static Status fill_entry(LayoutEntry *entry, const ValueInfo *info, size_t first, Init init)
+static Status fill_entry(LayoutEntry *entry, const ValueInfo *info, size_t first, Init init, bool moves)
 {
     char *name = strdup(info->name);
     if (!name) return FAIL(ERR_MEMORY, "layout entry '%s'", info->name);
-    *entry = (LayoutEntry){name, info->shape, first, (size_t)shape_count(info->shape), init, info->decay};
+    *entry = (LayoutEntry){name, info->shape, first, (size_t)shape_count(info->shape), init, info->decay, moves};
     return OK;
 }
 
-static Status add_param(Layout *layout, const Units *units, int32_t param, int32_t unit)
+static Status add_param(Layout *layout, const Units *units, int32_t param, int32_t unit, bool trained)
 {
     const ValueInfo *info = value_info(units->graph, param);
     if (layout_param(layout, info->name))
         return FAIL(ERR_ARG, "two parameters are called '%s': give one of the layers another name", info->name);
     LayoutEntry *entry = &layout->params[layout->param_count];
-    TRY(fill_entry(entry, info, layout->param_elements, resolve_init(units->graph, param, unit)));
+    TRY(fill_entry(entry, info, layout->param_elements, resolve_init(units->graph, param, unit), trained));
     layout->param_count++;
     layout->param_elements += entry->count;
     return OK;
 }
 
-static Status add_unit(Layout *layout, const Units *units, int32_t unit)
+static Status add_unit(Layout *layout, const Units *units, const Unit *unit)
 {
-    const ValueInfo *info = value_info(units->graph, unit);
-    if (info->role == ROLE_PARAM) TRY(add_param(layout, units, unit, unit));
-    for (int k = 0; k < info->member_count; k++) TRY(add_param(layout, units, info->members[k].id, unit));
+    const ValueInfo *info = value_info(units->graph, unit->value);
+    bool trained = unit->done != INT_MAX;
+    if (info->role == ROLE_PARAM) TRY(add_param(layout, units, unit->value, unit->value, trained));
+    for (int k = 0; k < info->member_count; k++)
+        TRY(add_param(layout, units, info->members[k].id, unit->value, trained));
     layout->param_elements = align_unit(layout->param_elements);
+    if (!trained) return OK;
+    layout->trained_count = layout->param_count;
+    layout->trained_elements = layout->param_elements;
     return OK;
 }
 
@@ -134,7 +140,7 @@ static Status add_state(Layout *layout, const ValueInfo *info)
     if (layout_state(layout, info->name))
         return FAIL(ERR_ARG, "two states are called '%s': give one of the layers another name", info->name);
     LayoutEntry *entry = &layout->states[layout->state_count];
-    TRY(fill_entry(entry, info, layout->state_elements, info->init));
+    TRY(fill_entry(entry, info, layout->state_elements, info->init, false));
     layout->state_count++;
     layout->state_elements = align_unit(layout->state_elements + entry->count);
     return OK;
@@ -150,6 +156,7 @@ static Status add_correct(Layout *layout, const Graph *g, int32_t stat, int32_t 
                     "state '%s' is fed by both '%s' and '%s': a batch norm may be applied once in a step", to->name,
                     value_info(g, fed_by[info->of.id])->name, info->name);
     fed_by[info->of.id] = stat;
+    layout->states[entry - layout->states].moves = true;
     for (size_t i = 0; i < entry->count; i++) layout->state_correct[entry->first + i] = info->correct;
     return OK;
 }
@@ -180,7 +187,7 @@ static Status fill_layout(Layout *layout, Units *units)
     layout->params = calloc((size_t)values + 1, sizeof *layout->params);
     layout->states = calloc((size_t)values + 1, sizeof *layout->states);
     if (!layout->params || !layout->states) return FAIL(ERR_MEMORY, "layout of %d values", values);
-    for (int i = 0; i < units->count; i++) TRY(add_unit(layout, units, units->list[i].value));
+    for (int i = 0; i < units->count; i++) TRY(add_unit(layout, units, &units->list[i]));
     for (int32_t id = 1; id <= values; id++)
         if (value_info(g, id)->role == ROLE_STATE) TRY(add_state(layout, value_info(g, id)));
     return fill_correct(layout, g);

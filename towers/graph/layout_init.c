@@ -5,6 +5,7 @@
  * Normal values are made by Box and Muller's method (1958); truncated ones are drawn again, with the next attempt,
  * until they lie within two standard deviations. */
 #include "kernels/philox.h"
+#include "kernels/progress.h"
 #include "towers/graph/plan.h"
 
 #include <math.h>
@@ -87,8 +88,10 @@ static void init_entry(const LayoutEntry *entry, uint64_t seed, float *values)
 void layout_init_params(const Layout *layout, uint64_t seed, float *params)
 {
     memset(params, 0, layout->param_elements * sizeof *params);
-    for (int i = 0; i < layout->param_count; i++)
+    for (int i = 0; i < layout->param_count; i++) {
         init_entry(&layout->params[i], seed, params + layout->params[i].first);
+        progress_made(layout->params[i].name);
+    }
 }
 
 void layout_init_states(const Layout *layout, float *states)

@@ -3,7 +3,7 @@
  * A 1x1 convolution is a matrix product. The 2 to 4 that open the branches of an Inception block are narrow (16 to 192
  * channels): together they read their input once instead of each on its own, and fill the machine. The slices cost
  * nothing where the planner lets their readers read in place. Only plain convolutions (no bias, no ReLU) are joined,
- * whose weights nobody else reads. */
+ * whose weights nobody else reads; frozen ones are joined with frozen ones only, as a PACK has one gradient. */
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
@@ -22,6 +22,11 @@ static bool can_join(const Graph *g, const Op *op, const int *readers)
     return readers[op->out[0].id] && graph_value(g, w)->role == ROLE_PARAM && readers[w.id] == 1 && !list_packed(g, w);
 }
 
+static bool is_frozen(const Graph *g, const Op *conv)
+{
+    return names_match(g->options.freeze, graph_value(g, conv->in[1])->name);
+}
+
 /* The convolutions that join the one at `leader`, in list order; `taken` marks those that belong to a group. */
 static Group find_group(const Graph *g, int leader, const int *readers, bool *taken)
 {
@@ -30,6 +35,7 @@ static Group find_group(const Graph *g, int leader, const int *readers, bool *ta
     for (int index = leader; index < g->op_count && group.count < OP_MAX_IN; index++) {
         const Op *op = &g->ops[index];
         if (taken[index] || op->in[0].id != g->ops[leader].in[0].id || !can_join(g, op, readers)) continue;
+        if (is_frozen(g, op) != is_frozen(g, &g->ops[leader])) continue;
         group.members[group.count++] = index;
     }
     if (group.count < 2) return (Group){.count = 0};

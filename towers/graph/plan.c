@@ -5,6 +5,8 @@
  * distance inside an arena, and nothing else. Binding adds the base to a list of (pointer, offset) made once. */
 #include "towers/graph/plan_internal.h"
 
+#include "kernels/progress.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +94,7 @@ static Status prepare_call(Plan *plan, int index)
     Status st = kernel->prepare(plan->device, call);
     if (st != OK) return FAIL(st, "%s (%s): %s", call->name, op_name(call->kind), status_message());
     if (call->workspace_bytes > plan->workspace_bytes) plan->workspace_bytes = call->workspace_bytes;
+    progress_made(call->name);
     return OK;
 }
 
@@ -296,6 +299,7 @@ Status plan_run(Plan *plan, int first, int end)
         OpCall *call = &plan->call[i];
         Status st = kernel_of(plan, i)->launch(plan->device, call);
         if (st != OK) return FAIL(st, "%s (%s): %s", call->name, op_name(call->kind), status_message());
+        progress_made(call->name);
     }
     return OK;
 }

@@ -19,12 +19,15 @@ typedef struct LayoutEntry {
     size_t count; /* elements */
     Init init;    /* resolved: GLOROT_UNIFORM and HE_NORMAL have become UNIFORM and NORMAL with their width */
     bool decay;
+    bool moves; /* in training: a parameter that has a gradient, a state that a batch norm feeds */
 } LayoutEntry;
 
 typedef struct Layout {
     LayoutEntry *params; /* in arena order */
     int param_count;
-    size_t param_elements; /* f32 elements of the PARAM, GRAD and slot arenas, padding included */
+    size_t param_elements;   /* f32 elements of the PARAM arena, padding included */
+    int trained_count;       /* the first so many parameters have a gradient; frozen ones lie behind them */
+    size_t trained_elements; /* f32 elements of the GRAD and slot arenas: the beginning of PARAM */
     LayoutEntry *states;
     int state_count;
     size_t state_elements; /* f32 elements of the STATE and STAT arenas */
@@ -44,7 +47,7 @@ void layout_init_states(const Layout *layout, float *states);
 
 typedef enum Arena {
     ARENA_PARAM = 0, /* f32 master weights */
-    ARENA_GRAD,      /* f32, layout of PARAM */
+    ARENA_GRAD,      /* f32, layout of PARAM, trained parameters only */
     ARENA_STATE,     /* running averages */
     ARENA_STAT,      /* this step's batch statistics, layout of STATE */
     ARENA_INPUT,     /* pixels, labels, counter, ... */

@@ -97,6 +97,13 @@ static Status check_same_count(const Assign *a, const ValueInfo *info)
     return OK;
 }
 
+static Status check_trained(const Assign *a, const ValueInfo *info, size_t first)
+{
+    if (first < a->layout->trained_elements) return OK;
+    return FAIL(ERR_ARG, "'%s' is trained here, but frozen in the layout: freeze the same parameters in every graph",
+                value_info(a, info->of.id)->name);
+}
+
 static Status assign_fixed(const Assign *a, int32_t id)
 {
     const ValueInfo *info = value_info(a, id);
@@ -110,8 +117,9 @@ static Status assign_fixed(const Assign *a, int32_t id)
     case ROLE_GRAD:
         TRY(check_same_count(a, info));
         TRY(find_parameters(a, value_info(a, info->of.id), &first));
+        TRY(check_trained(a, info, first));
         a->place[id] = (Place){ARENA_GRAD, first * sizeof(float), false};
-        a->bytes[ARENA_GRAD] = a->layout->param_elements * sizeof(float);
+        a->bytes[ARENA_GRAD] = a->layout->trained_elements * sizeof(float);
         break;
     case ROLE_STATE:
         TRY(find_state(a, info, &first));

@@ -64,7 +64,8 @@ static Status graph_build(const ProgramConfig *config, int32_t n, Program *p)
     graph_result(g, p->hits, "hits");
     if (!config->training) graph_result(g, p->prob, "prob");
     p->forward_end = graph_op_count(g);
-    if (config->training) graph_train(g, p->loss, p->dloss);
+    NameFilter trains = {.except = config->freeze};
+    if (config->training) graph_train(g, p->loss, p->dloss, &trains);
     if (config->training && config->recompute) TRY(pass_recompute(g, p->forward_end, &p->recomputed));
     p->counter = graph_find(g, "counter");
     return graph_finish(g);
@@ -73,7 +74,7 @@ static Status graph_build(const ProgramConfig *config, int32_t n, Program *p)
 Status program_graph(const ProgramConfig *config, int32_t n, Program *program)
 {
     Status st = OK;
-    GraphOptions options = {.training = config->training, .compute = config->compute};
+    GraphOptions options = {.training = config->training, .compute = config->compute, .freeze = config->freeze};
     *program = (Program){.n = n};
     TRY(graph_create(&options, &program->graph));
     TRY_OUT(graph_build(config, n, program));

@@ -1,6 +1,6 @@
 /* Program: a model for one batch size, built, differentiated and planned: what one tower runs in one step.
  *
- * Training: image -> model -> summed loss -> gradients of every parameter. Evaluation: image -> model -> loss and hits.
+ * Training: image -> model -> summed loss -> gradients of every parameter that is not frozen. Evaluation: image -> model -> loss and hits.
  * A short last batch is another program over the same arenas, so batch norm sees real samples only. */
 #ifndef TOWERS_GRAPH_PROGRAM_H
 #define TOWERS_GRAPH_PROGRAM_H
@@ -19,6 +19,8 @@ typedef struct ProgramConfig {
     bool training;
     bool fuse_siblings, pool_behind_conv;
     FuseLevel fuse;
+    const char *freeze;    /* borrowed: parameters that are not trained (names.h); NULL: none. Also in the programs of
+                              evaluation, so that all programs have the same layout */
     bool recompute;        /* cheap activations are made twice instead of kept */
     bool separate_storage; /* every value has its own: for comparison */
 } ProgramConfig;

@@ -1,5 +1,7 @@
 /* Rules of batch normalization (Ioffe & Szegedy, arXiv:1502.03167) over n, h, w.
  *
+ * BATCHNORM_APPLY takes a given mean and variance: running averages, in evaluation and in frozen layers.
+ *
  * BATCHNORM emits the batch mean and biased variance as values of their own: they feed the running averages and
  * BATCHNORM_DX. They are treated as outputs to be looked at: differentiating through them is refused, as is the second
  * derivative. Joined forms come into the list after the gradients. */
@@ -102,7 +104,20 @@ void grad_batchnorm_dx_apply(GradCall *c)
     grad_no_rule(c);
 }
 
+/* With fixed mean and variance y is linear in x: dx = gamma / sqrt(var + epsilon) * dy, which is the same op with a mean
+ * and beta of 0. */
 void grad_batchnorm_apply(GradCall *c)
 {
-    grad_no_rule(c);
+    const Op *op = &c->op;
+    for (int i = 1; i < op->in_count; i++) {
+        if (!grad_wanted(c, i)) continue;
+        graph_fail(c->g, ERR_UNSUPPORTED, "%s: %s has no gradient rule for %s, only for its input", op->name,
+                   op_name(op->kind), graph_value(c->g, op->in[i])->name);
+        return;
+    }
+    OpAttr zero = {.affine.scale = 0}, linear = {.norm.epsilon = op->attr.norm.epsilon};
+    Value dy = op->attr.norm.relu ? grad_before_relu(c) : c->dy[0];
+    Value zeros = grad_op(c, OP_AFFINE, "zeros", OPERANDS(op->in[1]), &zero, NULL);
+    Value gamma = op->in_count > 4 ? op->in[4] : (Value){0};
+    grad_give(c, 0, grad_op(c, OP_BATCHNORM_APPLY, "dx", OPERANDS(dy, zeros, zeros, op->in[3], gamma), &linear, NULL));
 }

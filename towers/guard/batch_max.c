@@ -31,13 +31,15 @@ static void arenas_grow(const Plan *plan, size_t *arena)
  * host's copy and queued images. */
 size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
 {
-    size_t params = layout->param_elements * sizeof(float), states = layout->state_elements * sizeof(float),
-           local = (size_t)c->local, slots = (size_t)optimizer_slot_count(&c->optimizer);
+    size_t params = layout->param_elements * sizeof(float), trained = layout->trained_elements * sizeof(float),
+           states = layout->state_elements * sizeof(float), local = (size_t)c->local,
+           slots = (size_t)optimizer_slot_count(&c->optimizer);
     bool cpu = !strcmp(c->backend->name, "cpu");
     size_t image = (size_t)c->program.canvas * (size_t)c->program.canvas * (size_t)c->program.data_channels;
     size_t queued = cpu ? (QUEUED_PER_TOWER * local + 2) * (size_t)n * image : 0;
-    size_t sum = cpu ? 2 * params : FEW_BYTES + replica_sum_bytes(c, layout);
-    return params * (slots + (c->ema ? 1 : 0) + (c->accumulate ? local : 0)) + sum + replica_half_bytes(c, layout) +
+    size_t sum = (cpu ? params : FEW_BYTES) + replica_sum_bytes(c, layout);
+    return params * (c->ema ? 1 : 0) + trained * (slots + (c->accumulate ? local : 0)) + sum +
+           replica_half_bytes(c, layout) +
            states * (3 * local + (c->ema ? local : 0) + (c->accumulate ? local : 0) + 2) + queued;
 }
 
@@ -64,8 +66,7 @@ static Status plans_measure(const ReplicaConfig *c, int32_t n, Device *device, s
     TRY(program_graph(&training, n, &graph));
     TRY_OUT(layout_create(graph.graph, &layout));
     TRY_OUT(program_add(c, true, n, layout, device, arena));
-    for (int i = 0; i < REPLICA_PROGRAMS && c->eval_n[i]; i++)
-        TRY_OUT(program_add(c, false, c->eval_n[i], layout, device, arena));
+    for (int i = 0; c->eval_n[i]; i++) TRY_OUT(program_add(c, false, c->eval_n[i], layout, device, arena));
     *bytes = replica_rest_bytes(c, layout, n);
     for (int a = 0; a < ARENA_COUNT; a++) *bytes += a == ARENA_STATE || a == ARENA_STAT ? 0 : arena[a];
 out:

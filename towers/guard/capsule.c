@@ -86,6 +86,8 @@ static void network_read(Fields *f, Capsule *c)
     program->pool_behind_conv = boolean(f, "pool_behind_conv");
     program->recompute = boolean(f, "recompute");
     program->separate_storage = boolean(f, "separate_storage");
+    if (json_object_get(f->object, "freeze")) text(f, "freeze", c->freeze, sizeof c->freeze); /* older ones: none */
+    if (*c->freeze) program->freeze = c->freeze;
     program->fuse = (FuseLevel)integer(f, "fuse", FUSE_AUTO, FUSE_III_H);
     program->training = true;
     program->compute = DTYPE_COUNT;

@@ -44,7 +44,7 @@ typedef struct Capsule {
     int tower, towers;
     uint64_t seed;
     float scale;
-    char model[64], variant[64], backend[16];
+    char model[64], variant[64], backend[16], freeze[4096];
     ProgramConfig program; /* model: NULL, for the caller to find; options.variant: points to `variant` */
     DeviceConfig device;   /* without ordinal and threads, which are those of the machine at hand */
     char fault[1024];      /* TOWERS_FAULT of the run, or "" */

@@ -3,7 +3,7 @@
 
 #include "towers/files/json.h"
 #include "towers/guard/capsule_files.h"
-#include "towers/guard/fault.h"
+#include "towers/replica/fault.h"
 #include "towers/replica/ledger.h"
 #include "towers/replica/snapshot.h"
 #include "towers/store/manifest.h"
@@ -25,13 +25,14 @@ static json_t *network_json(const TrainJob *job)
 {
     const ProgramConfig *c = &job->program;
     const ModelOptions *o = &c->options;
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:b, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:i, s:b}", "model",
-                     c->model->name, "variant", o->variant ? o->variant : "", "classes", o->classes, "side",
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:b, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:i, s:b, s:s}",
+                     "model", c->model->name, "variant", o->variant ? o->variant : "", "classes", o->classes, "side",
                      (int)o->side, "channels", (int)o->channels, "dropout", (double)o->dropout, "aux", o->aux,
                      "data_channels", (int)c->data_channels, "canvas", (int)c->canvas, "smoothing",
                      (double)c->smoothing, "aux_weight", (double)c->aux_weight, "compute", dtype_name(c->compute),
                      "fuse_siblings", c->fuse_siblings, "pool_behind_conv", c->pool_behind_conv, "recompute",
-                     c->recompute, "fuse", (int)c->fuse, "separate_storage", c->separate_storage);
+                     c->recompute, "fuse", (int)c->fuse, "separate_storage", c->separate_storage, "freeze",
+                     c->freeze ? c->freeze : "");
 }
 
 static json_t *device_json(const TrainJob *job)
@@ -128,11 +129,11 @@ static Status weights_pack_all(TowerProcess *p, int slot, WeightList *model, Wei
 {
     static const char *const prefixes[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
     Replica *r = p->replica;
-    TRY(snapshot_pack(p, "", r->arena[ARENA_PARAM], false, -1, model));
-    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->state[slot], true, p->run.updates, model));
+    TRY(snapshot_pack(p, "", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, model));
+    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->state[slot], SNAPSHOT_STATES, p->run.updates, model));
     for (int s = 0; s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY(snapshot_pack(p, prefixes[s], r->slot[s], false, -1, train));
-    if (r->ema) TRY(snapshot_pack(p, "average.", r->ema, false, -1, train));
+        if (r->slot[s]) TRY(snapshot_pack(p, prefixes[s], r->slot[s], SNAPSHOT_TRAINED, -1, train));
+    if (r->ema) TRY(snapshot_pack(p, "average.", r->ema, SNAPSHOT_PARAMS, -1, train));
     return OK;
 }
 

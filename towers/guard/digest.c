@@ -18,24 +18,27 @@ enum { PARTS_MAX = 2 + OPTIMIZER_SLOTS, NAMES_BYTES = 256 };
 typedef struct Part {
     const char *name;
     const float *memory; /* of the device */
+    int entries;         /* the first so many parameters of the layout */
 } Part;
 
 static int parts_list(const Replica *r, Part parts[PARTS_MAX])
 {
+    int all = r->layout->param_count, trained = r->layout->trained_count;
     static const char *const slot_names[OPTIMIZER_SLOTS] = {"first optimizer slot", "second optimizer slot"};
     int count = 0;
-    parts[count++] = (Part){"weights", r->arena[ARENA_PARAM]};
+    parts[count++] = (Part){"weights", r->arena[ARENA_PARAM], all};
     for (int s = 0; s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) parts[count++] = (Part){slot_names[s], r->slot[s]};
-    if (r->ema) parts[count++] = (Part){"average of the weights", r->ema};
+        if (r->slot[s]) parts[count++] = (Part){slot_names[s], r->slot[s], trained};
+    if (r->ema) parts[count++] = (Part){"average of the weights", r->ema, all};
     return count;
 }
 
 static Status part_fetch(TowerProcess *p, const Part *part)
 {
     const Backend *backend = p->replica->device.backend;
-    TRY(backend->download(&p->replica->device, p->scratch, part->memory,
-                          p->replica->layout->param_elements * sizeof(float)));
+    const Layout *layout = p->replica->layout;
+    size_t elements = part->entries == layout->param_count ? layout->param_elements : layout->trained_elements;
+    TRY(backend->download(&p->replica->device, p->scratch, part->memory, elements * sizeof(float)));
     return backend->finish(&p->replica->device, LANE_COMPUTE);
 }
 
@@ -52,7 +55,7 @@ static Status replica_digest(TowerProcess *p, uint64_t *digest)
     *digest = 0;
     for (int k = 0; k < count; k++) {
         TRY(part_fetch(p, &parts[k]));
-        for (int i = 0; i < layout->param_count; i++) *digest = entry_digest(p, &layout->params[i], *digest);
+        for (int i = 0; i < parts[k].entries; i++) *digest = entry_digest(p, &layout->params[i], *digest);
     }
     return OK;
 }
@@ -102,7 +105,7 @@ static Status entry_find(TowerProcess *p, Part *part, const LayoutEntry **entry)
     *entry = NULL;
     for (int k = 0; k < count; k++) {
         TRY(part_fetch(p, &parts[k]));
-        for (int i = 0; i < layout->param_count; i++) {
+        for (int i = 0; i < parts[k].entries; i++) {
             bool equal = false;
             TRY(digests_compare(p, entry_digest(p, &layout->params[i], 0), &equal));
             if (equal) continue;

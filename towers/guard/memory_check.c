@@ -25,7 +25,7 @@ static Status programs_measure(const ReplicaConfig *c, bool training, const Layo
     ProgramConfig config = c->program;
     const int32_t *sizes = training ? c->train_n : c->eval_n;
     config.training = training;
-    for (int i = 0; i < REPLICA_PROGRAMS && sizes[i]; i++) {
+    for (int i = 0; sizes[i]; i++) {
         size_t bytes[ARENA_COUNT];
         TRY(program_measure(&config, sizes[i], layout, c->backend, bytes));
         for (int a = 0; a < ARENA_COUNT; a++) largest[a] = bytes[a] > largest[a] ? bytes[a] : largest[a];
@@ -47,7 +47,7 @@ static Status arenas_measure(const ReplicaConfig *c, const Layout *layout, Needs
 static int32_t largest_of(const int32_t *sizes)
 {
     int32_t n = 0;
-    for (int i = 0; i < REPLICA_PROGRAMS && sizes[i]; i++) n = sizes[i] > n ? sizes[i] : n;
+    for (int i = 0; sizes[i]; i++) n = sizes[i] > n ? sizes[i] : n;
     return n;
 }
 

@@ -4,7 +4,7 @@
 #ifndef TOWERS_GUARD_POISON_H
 #define TOWERS_GUARD_POISON_H
 
-#include "towers/guard/fault.h"
+#include "towers/replica/fault.h"
 #include "towers/replica/replica.h"
 
 #ifdef TOWERS_FAULTS

@@ -6,7 +6,7 @@
  * the sum is repeated with one tower at a time giving anything but zeros, to tell who is not heard by whom.
  * Machines whose GPUs lose peer-to-peer writes are known: they train, and learn nothing. */
 #include "towers/guard/selftest.h"
-#include "towers/guard/fault.h"
+#include "towers/replica/fault.h"
 #include "towers/replica/tower_process.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static float *grads(const TowerProcess *p)
 
 static size_t grad_count(const TowerProcess *p)
 {
-    return p->replica->layout->param_elements;
+    return p->replica->layout->trained_elements;
 }
 
 /* ---- the pattern */

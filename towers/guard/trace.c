@@ -115,6 +115,13 @@ static Status params_scan(Replica *r, const float *arena, FindingPlace place, co
                       found);
 }
 
+/* Gradients and optimizer slots: frozen parameters have none. */
+static Status trained_scan(Replica *r, const float *arena, FindingPlace place, const char *label, Finding *found)
+{
+    return arena_scan(r, arena, r->layout->params, r->layout->trained_count, r->layout->trained_elements, place, label,
+                      found);
+}
+
 static Status states_scan(Replica *r, float *const *arenas, int slot, int first_tower, const char *label,
                           Finding *found)
 {
@@ -135,14 +142,14 @@ Status trace_state(Replica *r, int first_tower, int slot, Finding *found)
     TRY(params_scan(r, r->ema, FOUND_AVERAGE, "average", found));
     TRY(states_scan(r, r->state, slot, first_tower, "", found));
     TRY(states_scan(r, r->config.ema ? r->ema_state : NULL, slot, first_tower, "average", found));
-    for (int s = 0; s < OPTIMIZER_SLOTS; s++) TRY(params_scan(r, r->slot[s], FOUND_SLOT, labels[s], found));
+    for (int s = 0; s < OPTIMIZER_SLOTS; s++) TRY(trained_scan(r, r->slot[s], FOUND_SLOT, labels[s], found));
     return OK;
 }
 
 Status trace_gradients(Replica *r, FindingPlace place, Finding *found)
 {
     *found = (Finding){.tower = -1, .op = -1};
-    return params_scan(r, r->arena[ARENA_GRAD], place, "gradient", found);
+    return trained_scan(r, r->arena[ARENA_GRAD], place, "gradient", found);
 }
 
 /* ---- ops */
@@ -234,7 +241,6 @@ Status trace_run(const TraceJob *job, Finding *found)
     if (found->place == FOUND_NOTHING || job->through)
         TRY(ops_look(job, program, program->forward_end, plan_op_count(program->plan), found));
     if (found->place != FOUND_NOTHING) return OK;
-    TRY(replica_drop_frozen(r, 0, r->layout->param_elements));
     TRY(poison_gradients(&r->device, job->tower, job->step, r->arena[ARENA_GRAD]));
     TRY(trace_gradients(r, FOUND_GRADIENT, found));
     found->tower = job->tower;

@@ -34,8 +34,7 @@ typedef struct TrainJob {
     /* optimization */
     OptimizerHyper optimizer;
     double weight_decay;
-    bool decay_all;     /* also batch norm and biases */
-    const char *freeze; /* parameters that stay: patterns for fnmatch, comma separated; NULL */
+    bool decay_all; /* also batch norm and biases */
     Schedule schedule;
     int accumulate;            /* global batches of one step; the last step of an epoch may have fewer */
     int64_t epochs, max_steps; /* whichever ends first; max_steps -1 = none */

@@ -12,7 +12,13 @@
 #include "towers/record/epoch.h"
 #include "towers/replica/finding.h"
 
-enum { LEDGER_STEPS = 256 /* rows kept per tower */, LEDGER_EPOCHS = 16, LEDGER_MESSAGE = 2048, LEDGER_NOTES = 8 };
+enum {
+    LEDGER_STEPS = 256, /* rows kept per tower */
+    LEDGER_EPOCHS = 16,
+    LEDGER_MESSAGE = 2048,
+    LEDGER_NOTES = 8,
+    LEDGER_HEADER = 8192
+};
 
 /* What a tower is doing, for the hang report. */
 typedef enum Phase {
@@ -59,6 +65,7 @@ typedef struct LedgerShown {
 /* What the whole run is doing: written by rank 0 only. */
 typedef struct LedgerRun {
     _Atomic int64_t step, steps;     /* committed steps, steps in all (0: not started yet) */
+    char header[LEDGER_HEADER];      /* introduction.h's lines; complete once `steps` is not 0 */
     _Atomic int64_t first_step;      /* where this process began: 0, or the step it resumed after */
     _Atomic int64_t skipped;         /* steps that the gate refused */
     _Atomic int64_t overflows;       /* steps left out because f16 was too small for a gradient */

@@ -21,14 +21,15 @@ const char *memory_class_name(MemoryClass kind)
 
 void memory_plan_start(MemoryPlan *plan, const ReplicaConfig *config, const Layout *layout)
 {
-    size_t param = layout->param_elements * sizeof(float), state = layout->state_elements * sizeof(float),
-           local = (size_t)config->local, kept = config->accumulate ? local : 0, averages = config->ema ? local : 0;
+    size_t param = layout->param_elements * sizeof(float), trained = layout->trained_elements * sizeof(float),
+           state = layout->state_elements * sizeof(float), local = (size_t)config->local,
+           kept = config->accumulate ? local : 0, averages = config->ema ? local : 0;
     *plan = (MemoryPlan){0};
     plan->bytes[MEMORY_WEIGHTS] = param;
     plan->bytes[MEMORY_HALF] = replica_half_bytes(config, layout);
-    plan->bytes[MEMORY_GRADIENTS] = (1 + kept) * param;
+    plan->bytes[MEMORY_GRADIENTS] = (1 + kept) * trained;
     plan->bytes[MEMORY_SUM] = replica_sum_bytes(config, layout);
-    plan->bytes[MEMORY_SLOTS] = (size_t)optimizer_slot_count(&config->optimizer) * param;
+    plan->bytes[MEMORY_SLOTS] = (size_t)optimizer_slot_count(&config->optimizer) * trained;
     plan->bytes[MEMORY_AVERAGE] = config->ema ? param : 0;
     plan->bytes[MEMORY_STATISTICS] = (3 * local + averages + kept + 1) * state; /* running, batch's, corrections */
 }

@@ -1,5 +1,5 @@
 /* Memory plan: what a tower process takes for training, by class: the table of `towers info` and --dry-run, and
- * memory.json. What libraries take for themselves, and what processes share between CPU towers, is not in it. */
+ * memory.json. What libraries take for themselves is not in it. */
 #ifndef TOWERS_REPLICA_MEMORY_PLAN_H
 #define TOWERS_REPLICA_MEMORY_PLAN_H
 
@@ -9,7 +9,7 @@ typedef enum MemoryClass {
     MEMORY_WEIGHTS = 0,
     MEMORY_HALF,      /* the 16-bit copy of the weights, where the device keeps one */
     MEMORY_GRADIENTS, /* with several batches a step, also their sums */
-    MEMORY_SUM,       /* what the sum over GPUs takes beside them */
+    MEMORY_SUM,       /* what the sum over towers takes beside them: slots in shared memory, or buffers of a GPU */
     MEMORY_SLOTS,
     MEMORY_AVERAGE,
     MEMORY_STATISTICS,

@@ -114,6 +114,18 @@ static void weights_fill(const TrainJob *job, bool by_samples, float *weight)
     }
 }
 
+/* Frozen statistics are equal in all towers; a mean of them would be rounded. */
+static Status frozen_copy(Replica *r, const float *state, float *merged)
+{
+    const Backend *backend = r->device.backend;
+    for (int i = 0; i < r->layout->state_count; i++) {
+        const LayoutEntry *entry = &r->layout->states[i];
+        if (entry->moves) continue;
+        TRY(backend->download(&r->device, merged + entry->first, state + entry->first, entry->count * sizeof *merged));
+    }
+    return backend->finish(&r->device, LANE_COMPUTE);
+}
+
 static Status states_merge(TowerProcess *p, float **states, float *merged)
 {
     Status st = OK;
@@ -144,6 +156,7 @@ Status statistics_export(TowerProcess *p)
     float *merged = calloc(elements, sizeof *merged);
     if (!merged) return FAIL(ERR_MEMORY, "exported statistics (%zu floats)", elements);
     TRY_OUT(states_merge(p, r->ema ? r->ema_state : r->state, merged));
+    TRY_OUT(frozen_copy(r, r->ema ? r->ema_state[0] : r->state[0], merged));
     TRY_OUT(r->device.backend->upload(&r->device, r->eval_state, merged, elements * sizeof *merged));
     TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
 out:

@@ -18,19 +18,19 @@ static Status device_floats(Replica *r, size_t count, float **made)
     return OK;
 }
 
+static void arenas_grow(const Plan *plan, size_t bytes[ARENA_COUNT])
+{
+    for (int a = 0; a < ARENA_COUNT; a++)
+        if (plan_bytes(plan, (Arena)a) > bytes[a]) bytes[a] = plan_bytes(plan, (Arena)a);
+}
+
 static Status arenas_create(Replica *r)
 {
     size_t bytes[ARENA_COUNT] = {0};
-    bytes[ARENA_PARAM] = bytes[ARENA_GRAD] = r->layout->param_elements * sizeof(float);
-    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
-        const Program *programs[] = {&r->train[i], &r->eval[i]};
-        for (int k = 0; k < 2; k++) {
-            for (int a = 0; programs[k]->plan && a < ARENA_COUNT; a++) {
-                size_t wanted = plan_bytes(programs[k]->plan, (Arena)a);
-                if (wanted > bytes[a]) bytes[a] = wanted;
-            }
-        }
-    }
+    bytes[ARENA_PARAM] = r->layout->param_elements * sizeof(float);
+    bytes[ARENA_GRAD] = r->layout->trained_elements * sizeof(float);
+    for (int i = 0; i < r->train_count; i++) arenas_grow(r->train[i].plan, bytes);
+    for (int i = 0; i < r->eval_count; i++) arenas_grow(r->eval[i].plan, bytes);
     for (int a = 0; a < ARENA_COUNT; a++) {
         if (a == ARENA_STATE || a == ARENA_STAT || a == ARENA_GRAD) continue;
         TRY(r->device.backend->alloc(&r->device, bytes[a] ? bytes[a] : 64, &r->arena[a]));
@@ -74,7 +74,7 @@ static Status kept_create(Replica *r)
     r->stat_count = calloc(local, sizeof *r->stat_count);
     if (!r->grad_sum || !r->stat_mean || !r->stat_count) return FAIL(ERR_MEMORY, "kept batches of %zu towers", local);
     for (size_t t = 0; t < local; t++) {
-        TRY(device_floats(r, r->layout->param_elements, &r->grad_sum[t]));
+        TRY(device_floats(r, r->layout->trained_elements, &r->grad_sum[t]));
         TRY(device_floats(r, r->layout->state_elements, &r->stat_mean[t]));
     }
     TRY(device_floats(r, 1, &r->keep_decay));
@@ -90,10 +90,10 @@ size_t replica_half_bytes(const ReplicaConfig *config, const Layout *layout)
 
 void replica_sum_sized(const Layout *layout, CommConfig *sum)
 {
-    size_t params = layout->param_elements;
+    size_t grads = layout->trained_elements;
     if (layout->state_elements > sum->staged) sum->staged = layout->state_elements;
-    sum->gradients = params;
-    sum->max_count = (params > sum->staged ? params : sum->staged) + sum_lane_count(sum->towers);
+    sum->gradients = grads;
+    sum->max_count = (grads > sum->staged ? grads : sum->staged) + sum_lane_count(sum->towers);
 }
 
 size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout)
@@ -107,12 +107,12 @@ size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout)
 static Status optimizer_create(Replica *r)
 {
     const Backend *backend = r->device.backend;
-    size_t elements = r->layout->param_elements;
+    size_t elements = r->layout->trained_elements;
     for (int s = 0; s < optimizer_slot_count(&r->config.optimizer); s++) {
         TRY(device_floats(r, elements, &r->slot[s]));
         TRY(backend->fill(&r->device, r->slot[s], optimizer_slot_start(&r->config.optimizer, s), elements));
     }
-    if (r->config.ema) TRY(device_floats(r, elements, &r->ema));
+    if (r->config.ema) TRY(device_floats(r, r->layout->param_elements, &r->ema));
     TRY(device_floats(r, r->layout->state_elements, &r->eval_state));
     void *memory;
     TRY(backend->alloc(&r->device, sizeof(OptimizerScalars), &memory));
@@ -124,23 +124,21 @@ static Status optimizer_create(Replica *r)
     return half ? backend->alloc(&r->device, half, &r->half) : OK;
 }
 
-/* One segment a parameter; the padding behind it belongs to it, neighbours of equal kind merge. */
+/* One segment a trained parameter; the padding behind it belongs to it, neighbours of equal kind merge. */
 static Status optimizer_segments_create(Replica *r)
 {
     const Layout *layout = r->layout;
-    r->segments = calloc((size_t)layout->param_count + 1, sizeof *r->segments);
-    if (!r->segments) return FAIL(ERR_MEMORY, "optimizer segments of %d parameters", layout->param_count);
-    for (int i = 0; i < layout->param_count; i++) {
+    r->segments = calloc((size_t)layout->trained_count + 1, sizeof *r->segments);
+    if (!r->segments) return FAIL(ERR_MEMORY, "optimizer segments of %d parameters", layout->trained_count);
+    for (int i = 0; i < layout->trained_count; i++) {
         const LayoutEntry *entry = &layout->params[i];
         size_t end = layout_param_end(layout, i);
-        bool frozen = names_match(r->config.freeze, entry->name),
-             decays = !frozen && (entry->decay || r->config.decay_all);
-        float decay = decays ? (float)r->config.weight_decay : 0, rate = frozen ? 0 : 1;
+        float decay = entry->decay || r->config.decay_all ? (float)r->config.weight_decay : 0;
         OptimizerSegment *last = r->segment_count ? &r->segments[r->segment_count - 1] : NULL;
-        if (last && last->weight_decay == decay && last->lr_factor == rate)
+        if (last && last->weight_decay == decay)
             last->count = end - last->first;
         else
-            r->segments[r->segment_count++] = (OptimizerSegment){entry->first, end - entry->first, decay, rate};
+            r->segments[r->segment_count++] = (OptimizerSegment){entry->first, end - entry->first, decay, 1};
     }
     return OK;
 }
@@ -154,7 +152,7 @@ static Status ranges_create(Replica *r)
         const LayoutEntry *entry = &layout->states[i];
         size_t end = layout_state_end(layout, i);
         StateRange *last = r->range_count ? &r->ranges[r->range_count - 1] : NULL;
-        if (names_match(r->config.freeze, entry->name)) continue;
+        if (!entry->moves) continue;
         if (last && last->first + last->count == entry->first)
             last->count = end - last->first;
         else
@@ -165,35 +163,49 @@ static Status ranges_create(Replica *r)
 
 /* ---- programs */
 
+static int sizes_count(const int32_t *sizes)
+{
+    int count = 0;
+    while (sizes[count]) count++;
+    return count;
+}
+
 static Status programs_create(Replica *r)
 {
     ProgramConfig config = r->config.program;
     Program first;
+    int train_count = sizes_count(r->config.train_n), eval_count = sizes_count(r->config.eval_n);
+    r->train = calloc((size_t)train_count + 1, sizeof *r->train);
+    r->eval = calloc((size_t)eval_count + 1, sizeof *r->eval);
+    if (!r->train || !r->eval) return FAIL(ERR_MEMORY, "programs of %d batch sizes", train_count + eval_count);
     config.training = true;
     TRY(program_graph(&config, r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0], &first));
     Status st = layout_create(first.graph, &r->layout);
     program_destroy(&first);
     TRY(st);
-    for (int i = 0; i < REPLICA_PROGRAMS && r->config.train_n[i]; i++)
-        TRY(program_create(&config, r->config.train_n[i], r->layout, &r->device, &r->train[i]));
+    for (; r->train_count < train_count; r->train_count++)
+        TRY(program_create(&config, r->config.train_n[r->train_count], r->layout, &r->device,
+                           &r->train[r->train_count]));
     config.training = false;
-    for (int i = 0; i < REPLICA_PROGRAMS && r->config.eval_n[i]; i++)
-        TRY(program_create(&config, r->config.eval_n[i], r->layout, &r->device, &r->eval[i]));
+    for (; r->eval_count < eval_count; r->eval_count++)
+        TRY(program_create(&config, r->config.eval_n[r->eval_count], r->layout, &r->device, &r->eval[r->eval_count]));
     return OK;
+}
+
+static void program_bind(const Replica *r, Plan *plan, float *state)
+{
+    for (int a = 0; a < ARENA_COUNT; a++)
+        if (r->arena[a]) plan_bind(plan, (Arena)a, r->arena[a]);
+    plan_bind(plan, ARENA_STATE, state);
+    plan_bind(plan, ARENA_STAT, r->stat[0]);
 }
 
 static void programs_bind(Replica *r)
 {
-    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
-        for (int k = 0; k < 2; k++) {
-            Plan *plan = k ? r->eval[i].plan : r->train[i].plan;
-            if (!plan) continue;
-            for (int a = 0; a < ARENA_COUNT; a++)
-                if (r->arena[a]) plan_bind(plan, (Arena)a, r->arena[a]);
-            if (k && r->ema) plan_bind(plan, ARENA_PARAM, r->ema);
-            plan_bind(plan, ARENA_STATE, k ? r->eval_state : r->state[0]);
-            plan_bind(plan, ARENA_STAT, r->stat[0]);
-        }
+    for (int i = 0; i < r->train_count; i++) program_bind(r, r->train[i].plan, r->state[0]);
+    for (int i = 0; i < r->eval_count; i++) {
+        program_bind(r, r->eval[i].plan, r->eval_state);
+        if (r->ema) plan_bind(r->eval[i].plan, ARENA_PARAM, r->ema);
     }
 }
 
@@ -252,10 +264,10 @@ void replica_destroy(Replica *r)
 {
     if (!r) return;
     segments_destroy(r->recorded);
-    for (int i = 0; i < REPLICA_PROGRAMS; i++) {
-        program_destroy(&r->train[i]);
-        program_destroy(&r->eval[i]);
-    }
+    for (int i = 0; i < r->train_count; i++) program_destroy(&r->train[i]);
+    for (int i = 0; i < r->eval_count; i++) program_destroy(&r->eval[i]);
+    free(r->train);
+    free(r->eval);
     r->arena[ARENA_GRAD] = NULL;
     comm_memory_destroy(&r->device, &r->grad_memory);
     for (int a = 0; a < ARENA_COUNT; a++) release(r, r->arena[a]);
@@ -287,8 +299,9 @@ void replica_destroy(Replica *r)
 Program *replica_program(Replica *r, bool training, int32_t n)
 {
     Program *programs = training ? r->train : r->eval;
-    for (int i = 0; i < REPLICA_PROGRAMS; i++)
-        if (programs[i].plan && programs[i].n == n) return &programs[i];
+    int count = training ? r->train_count : r->eval_count;
+    for (int i = 0; i < count; i++)
+        if (programs[i].n == n) return &programs[i];
     return NULL;
 }
 
@@ -414,7 +427,7 @@ Status replica_keep_start(Replica *r, int slot)
     const Backend *backend = r->device.backend;
     r->stat_count[slot] = 0;
     TRY(backend->fill(&r->device, r->stat_mean[slot], 0, r->layout->state_elements));
-    return backend->fill(&r->device, r->grad_sum[slot], 0, r->layout->param_elements);
+    return backend->fill(&r->device, r->grad_sum[slot], 0, r->layout->trained_elements);
 }
 
 Status replica_keep_statistics(Replica *r, int slot)
@@ -430,24 +443,12 @@ Status replica_keep_statistics(Replica *r, int slot)
 
 Status replica_keep_gradients(Replica *r, int slot)
 {
-    return floats_add(r, r->grad_sum[slot], r->arena[ARENA_GRAD], r->layout->param_elements);
+    return floats_add(r, r->grad_sum[slot], r->arena[ARENA_GRAD], r->layout->trained_elements);
 }
 
 Status replica_add_kept(Replica *r, int slot, size_t first, size_t count)
 {
     return floats_add(r, (float *)r->arena[ARENA_GRAD] + first, r->grad_sum[slot] + first, count);
-}
-
-Status replica_drop_frozen(Replica *r, size_t first, size_t count)
-{
-    for (int i = 0; i < r->segment_count; i++) {
-        const OptimizerSegment *segment = &r->segments[i];
-        size_t from = segment->first > first ? segment->first : first,
-               end = segment->first + segment->count < first + count ? segment->first + segment->count : first + count;
-        if (segment->lr_factor != 0 || from >= end) continue;
-        TRY(r->device.backend->fill(&r->device, (float *)r->arena[ARENA_GRAD] + from, 0, end - from));
-    }
-    return OK;
 }
 
 /* ---- how many samples statistics are of */
@@ -482,17 +483,17 @@ static Status statistics_update(Replica *r, const bool *fed)
 {
     const Backend *backend = r->device.backend;
     const float *commit = &r->scalars->commit;
-    size_t elements = r->layout->state_elements;
-    for (int t = 0; elements && t < r->config.local; t++) {
+    for (int t = 0; t < r->config.local; t++) {
         const float *batch = r->stat_mean ? r->stat_mean[t] : r->stat[t];
-        for (int i = 0; fed[t] && i < r->range_count; i++) {
-            size_t first = r->ranges[i].first;
-            TRY(backend->average(&r->device, r->state[t] + first, batch + first, r->correct[t] + first,
-                                 &r->scalars->bn_decay, r->ranges[i].count, commit));
+        for (int i = 0; i < r->range_count; i++) {
+            size_t first = r->ranges[i].first, count = r->ranges[i].count;
+            if (fed[t])
+                TRY(backend->average(&r->device, r->state[t] + first, batch + first, r->correct[t] + first,
+                                     &r->scalars->bn_decay, count, commit));
+            if (r->ema_state[t])
+                TRY(backend->average(&r->device, r->ema_state[t] + first, r->state[t] + first, NULL,
+                                     &r->scalars->ema_decay, count, commit));
         }
-        if (r->ema_state[t])
-            TRY(backend->average(&r->device, r->ema_state[t], r->state[t], NULL, &r->scalars->ema_decay, elements,
-                                 commit));
     }
     return OK;
 }

@@ -11,27 +11,26 @@
 #include "towers/graph/program.h"
 #include "towers/replica/segments.h"
 
-enum { REPLICA_PROGRAMS = 16 };
+enum { REPLICA_SIZES = 2 * TOWERS_MAX + 1 /* every tower may have a batch size of its own, and a short last batch */ };
 
 typedef struct ReplicaConfig {
     const Backend *backend;
     DeviceConfig device;
     ProgramConfig program;
-    int local;                         /* towers of this process, >= 1 */
-    int32_t train_n[REPLICA_PROGRAMS]; /* distinct batch sizes, > 0; ended by 0 */
-    int32_t eval_n[REPLICA_PROGRAMS];
+    int local;                      /* towers of this process, >= 1 */
+    int32_t train_n[REPLICA_SIZES]; /* distinct batch sizes, > 0; ended by 0 */
+    int32_t eval_n[REPLICA_SIZES];
     OptimizerHyper optimizer;
     double weight_decay;
     bool decay_all, ema;
-    const char *freeze; /* names of parameters and statistics that stay, as names_match reads them; NULL */
-    bool accumulate;    /* several batches make one update */
-    bool record;        /* repeated stretches of a step as one launch, where the device can */
+    bool accumulate; /* several batches make one update */
+    bool record;     /* repeated stretches of a step as one launch, where the device can */
     uint64_t seed;
     CommConfig sum; /* job_sum, for what it takes; no towers: nothing */
 } ReplicaConfig;
 
 typedef struct StateRange {
-    size_t first, count; /* elements of the STATE arena that move: all but the frozen ones */
+    size_t first, count; /* elements of the STATE arena that a batch norm feeds: all but those of frozen layers */
 } StateRange;
 
 typedef struct Replica {
@@ -39,7 +38,8 @@ typedef struct Replica {
     ReplicaConfig config;
     Device device;
     Layout *layout;
-    Program train[REPLICA_PROGRAMS], eval[REPLICA_PROGRAMS];
+    Program *train, *eval; /* one for each batch size of config; at least one, then zeroed */
+    int train_count, eval_count;
     void *arena[ARENA_COUNT];           /* PARAM, GRAD, INPUT, RESULT, SCRATCH; STATE and STAT are per tower */
     CommMemory grad_memory;             /* of ARENA_GRAD */
     float **state, **stat, **ema_state; /* [local]; device memory */
@@ -109,8 +109,6 @@ NODISCARD Status replica_keep_start(Replica *replica, int slot);
 NODISCARD Status replica_keep_statistics(Replica *replica, int slot);
 NODISCARD Status replica_keep_gradients(Replica *replica, int slot);
 NODISCARD Status replica_add_kept(Replica *replica, int slot, size_t first, size_t count);
-/* Frozen parameters have no gradient: none that moves them, and none in the norm. */
-NODISCARD Status replica_drop_frozen(Replica *replica, size_t first, size_t count);
 
 /* What makes element `i` of batch statistics over so many samples unbiased: n / (n - 1) for a variance, else 1. */
 float replica_correct(const Replica *replica, size_t i, int64_t samples);

@@ -4,6 +4,7 @@
  * statistics; train.safetensors what an exact resume needs besides: slots, raw weights where they differ, every tower's
  * statistics. Rank 0 writes; the other towers' statistics come to it through the sum (a tower gives its own, the others
  * zeros). */
+#include "towers/replica/fault.h"
 #include "towers/replica/tower_process.h"
 
 #include "towers/files/json.h"
@@ -19,23 +20,40 @@
 
 /* ---- arenas to lists */
 
-Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, bool states, int64_t tracked,
+static size_t elements_of(const Layout *layout, SnapshotPart part)
+{
+    return part == SNAPSHOT_STATES    ? layout->state_elements
+           : part == SNAPSHOT_TRAINED ? layout->trained_elements
+                                      : layout->param_elements;
+}
+
+static WeightMap map_of(const TowerProcess *p, SnapshotPart part)
+{
+    WeightMap map = p->map;
+    if (part == SNAPSHOT_TRAINED) map.count = map.layout->trained_count;
+    return map;
+}
+
+Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, SnapshotPart part, int64_t tracked,
                      WeightList *list)
 {
     Replica *r = p->replica;
-    size_t count = states ? r->layout->state_elements : r->layout->param_elements;
-    TRY(r->device.backend->download(&r->device, p->scratch, arena, count * sizeof(float)));
+    WeightMap map = map_of(p, part);
+    TRY(r->device.backend->download(&r->device, p->scratch, arena, elements_of(r->layout, part) * sizeof(float)));
     TRY(r->device.backend->finish(&r->device, LANE_COMPUTE));
-    return states ? states_pack(&p->map, prefix, p->scratch, tracked, list)
-                  : weights_pack(&p->map, prefix, p->scratch, list);
+    return part == SNAPSHOT_STATES ? states_pack(&map, prefix, p->scratch, tracked, list)
+                                   : weights_pack(&map, prefix, p->scratch, list);
 }
 
-static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensors *file, float *arena, bool states)
+static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensors *file, float *arena,
+                           SnapshotPart part)
 {
     Replica *r = p->replica;
-    size_t count = states ? r->layout->state_elements : r->layout->param_elements;
+    WeightMap map = map_of(p, part);
+    bool states = part == SNAPSHOT_STATES;
+    size_t count = elements_of(r->layout, part);
     memset(p->scratch, 0, count * sizeof(float)); /* padding between parameters */
-    TRY(weights_unpack_exact(&p->map, prefix, file, states ? NULL : p->scratch, states ? p->scratch : NULL));
+    TRY(weights_unpack_exact(&map, prefix, file, states ? NULL : p->scratch, states ? p->scratch : NULL));
     TRY(r->device.backend->upload(&r->device, arena, p->scratch, count * sizeof(float)));
     return r->device.backend->finish(&r->device, LANE_COMPUTE);
 }
@@ -43,8 +61,8 @@ static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensor
 static Status model_pack(TowerProcess *p, WeightList *list)
 {
     Replica *r = p->replica;
-    TRY(snapshot_pack(p, "", r->ema ? r->ema : r->arena[ARENA_PARAM], false, -1, list));
-    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->eval_state, true, p->run.updates, list));
+    TRY(snapshot_pack(p, "", r->ema ? r->ema : r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, list));
+    if (r->layout->state_elements) TRY(snapshot_pack(p, "", r->eval_state, SNAPSHOT_STATES, p->run.updates, list));
     return OK;
 }
 
@@ -70,8 +88,8 @@ static Status train_pack(TowerProcess *p, WeightList *list)
     Replica *r = p->replica;
     static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
     for (int s = 0; p->rank == 0 && s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY(snapshot_pack(p, slot_prefix[s], r->slot[s], false, -1, list));
-    if (p->rank == 0 && r->ema) TRY(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], false, -1, list));
+        if (r->slot[s]) TRY(snapshot_pack(p, slot_prefix[s], r->slot[s], SNAPSHOT_TRAINED, -1, list));
+    if (p->rank == 0 && r->ema) TRY(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, list));
     return tower_states_pack(p, list);
 }
 
@@ -165,19 +183,42 @@ static void setting_text(const char *line, int bytes, char *text, size_t room)
         snprintf(text, room, "%.*s%s", unset ? colon + 2 : bytes, line, unset ? "not set" : "");
 }
 
-/* Name every setting that differs: the two texts have the same keys in the same order, or one has more. */
+/* The line of `text` whose key is that of `line`; *bytes 0: it has none. */
+static const char *setting_find(const char *text, const char *line, int *bytes)
+{
+    size_t key = strcspn(line, ":");
+    while (*text && (strncmp(text, line, key) != 0 || text[key] != ':')) {
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    *bytes = (int)strcspn(text, "\n");
+    return text;
+}
+
+static void change_add(char *table, size_t room, const char *then, int then_bytes, const char *now, int now_bytes)
+{
+    char old[256], new[256];
+    size_t used = strlen(table);
+    if (then_bytes == now_bytes && strncmp(then, now, (size_t)then_bytes) == 0) return;
+    setting_text(then, then_bytes, old, sizeof old);
+    setting_text(now, now_bytes, new, sizeof new);
+    snprintf(table + used, room - used, "\n  then %s, now %s", old, new);
+}
+
+/* Name every setting that differs, also one that only one of the two texts has. */
 static Status fail_changed(const char *path, const char *then, const char *now)
 {
-    char table[2048] = "", old[256], new[256];
-    while (*then || *now) {
-        int a = (int)strcspn(then, "\n"), b = (int)strcspn(now, "\n");
-        size_t used = strlen(table);
-        setting_text(then, a, old, sizeof old);
-        setting_text(now, b, new, sizeof new);
-        if (a != b || strncmp(then, now, (size_t)a))
-            snprintf(table + used, sizeof table - used, "\n  then %s, now %s", old, new);
-        then += a + (then[a] == '\n');
-        now += b + (now[b] == '\n');
+    char table[2048] = "";
+    int old, new;
+    for (const char *line = now; *line; line += new, line += *line == '\n') {
+        const char *found = setting_find(then, line, &old);
+        new = (int)strcspn(line, "\n");
+        change_add(table, sizeof table, found, old, line, new);
+    }
+    for (const char *line = then; *line; line += old, line += *line == '\n') {
+        const char *found = setting_find(now, line, &new);
+        old = (int)strcspn(line, "\n");
+        if (new == 0) change_add(table, sizeof table, line, old, found, 0);
     }
     return FAIL(
         ERR_ARG,
@@ -224,6 +265,7 @@ Status snapshot_save(TowerProcess *p)
     StPair pairs[3];
     char *state = NULL;
     for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_SAVE);
+    fault_strike(p->first, p->run.step, PHASE_SAVE);
     TRY_OUT(statistics_export(p));
     TRY_OUT(train_pack(p, &train));
     if (p->rank == 0) {
@@ -275,10 +317,10 @@ static Status tower_states_unpack(TowerProcess *p, const SafeTensors *file)
     for (int slot = 0; r->layout->state_elements && slot < p->local; slot++) {
         char prefix[64];
         snprintf(prefix, sizeof prefix, "tower%d.", p->first + slot);
-        TRY(arena_unpack(p, prefix, file, r->state[slot], true));
+        TRY(arena_unpack(p, prefix, file, r->state[slot], SNAPSHOT_STATES));
         if (!r->ema) continue;
         snprintf(prefix, sizeof prefix, "tower%d.ema.", p->first + slot);
-        TRY(arena_unpack(p, prefix, file, r->ema_state[slot], true));
+        TRY(arena_unpack(p, prefix, file, r->ema_state[slot], SNAPSHOT_STATES));
     }
     return OK;
 }
@@ -289,16 +331,16 @@ static Status content_restore(TowerProcess *p, const Checkpoint *checkpoint)
     static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
     TRY(state_parse(p, checkpoint->state_json, checkpoint->path));
     if (r->ema) {
-        TRY(arena_unpack(p, "raw.", checkpoint->train, r->arena[ARENA_PARAM], false));
+        TRY(arena_unpack(p, "raw.", checkpoint->train, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
         TRY(weights_unpack_exact(&p->map, "", checkpoint->model, p->scratch, NULL));
         TRY(r->device.backend->upload(&r->device, r->ema, p->scratch, r->layout->param_elements * sizeof(float)));
         TRY(r->device.backend->finish(&r->device, LANE_COMPUTE));
     } else {
-        TRY(arena_unpack(p, "", checkpoint->model, r->arena[ARENA_PARAM], false));
+        TRY(arena_unpack(p, "", checkpoint->model, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
     }
     replica_weights_changed(r);
     for (int s = 0; s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY(arena_unpack(p, slot_prefix[s], checkpoint->train, r->slot[s], false));
+        if (r->slot[s]) TRY(arena_unpack(p, slot_prefix[s], checkpoint->train, r->slot[s], SNAPSHOT_TRAINED));
     return tower_states_unpack(p, checkpoint->train);
 }
 
@@ -350,8 +392,8 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
     TRY_OUT(backend->download(&r->device, p->scratch, r->arena[ARENA_PARAM], params));
     TRY_OUT(backend->download(&r->device, host, r->state[0], states * sizeof *host));
     TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
-    TRY_OUT(
-        pretrained_read(&p->map, &p->job->program, path, p->job->reset_head, p->scratch, host, absent, sizeof absent));
+    TRY_OUT(pretrained_read(&p->map, &p->job->program, path, p->job->reset_head ? HEAD_RESET : HEAD_READ, p->scratch,
+                            host, absent, sizeof absent));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], p->scratch, params));
     replica_weights_changed(r);
     if (r->ema) TRY_OUT(backend->upload(&r->device, r->ema, p->scratch, params));

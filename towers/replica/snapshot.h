@@ -10,8 +10,10 @@ NODISCARD Status snapshot_restore(TowerProcess *p, bool *restored); /* as the jo
 NODISCARD Status snapshot_return(TowerProcess *p, int64_t step);    /* to a checkpoint of this run directory */
 NODISCARD Status snapshot_export(TowerProcess *p, const char *name); /* weights and exported statistics to RUN/NAME */
 NODISCARD Status snapshot_load_weights(TowerProcess *p, const char *path);
-/* Download a device arena and append it, each name behind `prefix`. `states`: the layout is that of STATE. */
-NODISCARD Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, bool states, int64_t tracked,
-                               WeightList *list);
+/* What an arena holds: all parameters, the trained ones alone (optimizer slots), or batch-norm statistics. */
+typedef enum SnapshotPart { SNAPSHOT_PARAMS, SNAPSHOT_TRAINED, SNAPSHOT_STATES } SnapshotPart;
+/* Download a device arena and append its tensors, each name behind `prefix`. */
+NODISCARD Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, SnapshotPart part,
+                               int64_t tracked, WeightList *list);
 
 #endif

@@ -8,7 +8,7 @@
 
 static void size_add(int32_t *sizes, int32_t n)
 {
-    for (int i = 0; n > 0 && i < REPLICA_PROGRAMS; i++) {
+    for (int i = 0; n > 0 && i < REPLICA_SIZES - 1; i++) {
         if (sizes[i] == n) return;
         if (sizes[i]) continue;
         sizes[i] = n;
@@ -45,7 +45,6 @@ void process_config(const TowerProcess *p, ReplicaConfig *config)
         .optimizer = job->optimizer,
         .weight_decay = job->weight_decay,
         .decay_all = job->decay_all,
-        .freeze = job->freeze,
         .ema = job->ema_decay > 0,
         .accumulate = job->accumulate > 1,
         .record = job->graphs,

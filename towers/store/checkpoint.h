@@ -43,8 +43,10 @@ NODISCARD Status checkpoint_open(const char *path, Checkpoint **made);
 NODISCARD Status checkpoint_open_latest(const char *run_dir, Checkpoint **made, char *note, size_t note_bytes);
 void checkpoint_close(Checkpoint *checkpoint);
 
+/* Create a run directory that nobody else has: `path`, or that with -2, -3, ... behind it, which is then put there. */
+NODISCARD Status run_dir_create(char path[4096]);
 /* Take the run directory for this process (flock on RUN/.lock): a second trainer gets ERR_ARG naming the holder's pid.
- * Creates the directory. The lock ends with the process or run_dir_release. Sweeps temporary directories of dead
+ * Creates the directory. The lock ends with run_dir_release, or with the last of this process and those it has forked. Sweeps temporary directories of dead
  * processes. */
 NODISCARD Status run_dir_take(const char *run_dir, int *lock);
 void run_dir_release(int lock);

@@ -56,12 +56,24 @@ WeightRules head_rules(const HeadNames *heads, bool reset_head)
 
 /* ---- reading */
 
-static Status refusal(const char *path, const Model *model, const HeadNames *heads, const WeightMatch *match)
+int head_classes(const SafeTensors *file, const char *classifier)
 {
-    bool head = match->mismatched > 0 && strstr(match->table, heads->classifier[0]);
+    char name[ST_MAX_NAME];
+    snprintf(name, sizeof name, "%sweight", classifier);
+    const StTensor *t = safetensors_find(file, name);
+    return t && t->rank == 2 && t->dims[0] > 0 && t->dims[0] <= 1000000 ? (int)t->dims[0] : 0;
+}
+
+static Status refusal(const char *path, const ProgramConfig *config, const HeadNames *heads, const SafeTensors *file,
+                      HeadUse use, const WeightMatch *match)
+{
+    char head[256] = "";
+    int found = head_classes(file, heads->classifier[0]), wanted = config->options.classes;
+    if (found && found != wanted)
+        snprintf(head, sizeof head, "\n  the file's classifier has %d classes, this model's %d: use --classes %d%s",
+                 found, wanted, found, use == HEAD_READ_OR_RESET ? ", or --reset-head to train a new classifier" : "");
     return FAIL(ERR_CHECKPOINT, "%s does not hold the weights of this %s: %d missing, %d mismatched, %d extra%s\n%s",
-                path, model->name, match->missing, match->mismatched, match->extra,
-                head ? " (--reset-head leaves out the classifiers of another number of classes)" : "", match->table);
+                path, config->model->name, match->missing, match->mismatched, match->extra, head, match->table);
 }
 
 static Status spoiled(const char *path, const WeightMatch *match)
@@ -70,19 +82,19 @@ static Status spoiled(const char *path, const WeightMatch *match)
                 match->spoiled, match->table);
 }
 
-Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, bool reset_head,
-                       float *params, float *states, char *absent, size_t bytes)
+Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, HeadUse use, float *params,
+                       float *states, char *absent, size_t bytes)
 {
     Status st = OK;
     SafeTensors *file = NULL;
     HeadNames heads;
     WeightMatch match;
     TRY(head_names(config, &heads));
-    WeightRules rules = head_rules(&heads, reset_head);
+    WeightRules rules = head_rules(&heads, use == HEAD_RESET);
     TRY_OUT(safetensors_open(path, &file));
     TRY_OUT(weights_unpack(map, "", file, &rules, params, states, &match));
     if (match.missing || match.mismatched || match.extra)
-        st = refusal(path, config->model, &heads, &match);
+        st = refusal(path, config, &heads, file, use, &match);
     else if (match.spoiled)
         st = spoiled(path, &match);
     snprintf(absent, bytes, "%s", match.absent);
@@ -115,7 +127,8 @@ static Status file_check(const ProgramConfig *config, const char *path, bool res
         goto out;
     }
     TRY_OUT(weight_map_create(layout, graph, &map));
-    TRY_OUT(pretrained_read(&map, config, path, reset_head, params, states, absent, bytes));
+    TRY_OUT(pretrained_read(&map, config, path, reset_head ? HEAD_RESET : HEAD_READ_OR_RESET, params, states, absent,
+                            bytes));
 out:
     weight_map_destroy(&map);
     free(params);
@@ -123,8 +136,7 @@ out:
     return st;
 }
 
-Status pretrained_check(const ProgramConfig *program, const char *path, bool reset_head, const char *freeze,
-                        char *absent, size_t bytes)
+Status pretrained_check(const ProgramConfig *program, const char *path, bool reset_head, char *absent, size_t bytes)
 {
     Status st = OK;
     Program built = {0};
@@ -132,11 +144,11 @@ Status pretrained_check(const ProgramConfig *program, const char *path, bool res
     ProgramConfig config = *program;
     *absent = 0;
     if (reset_head && !path) return FAIL(ERR_ARG, "--reset-head has no use without --pretrained");
-    if (!path && !freeze) return OK;
+    if (!path && !config.freeze) return OK;
     config.training = true;
     TRY(program_graph(&config, 1, &built));
     TRY_OUT(layout_create(built.graph, &layout));
-    if (freeze) TRY_OUT(freeze_check(freeze, layout));
+    if (config.freeze) TRY_OUT(freeze_check(config.freeze, layout));
     if (path) TRY_OUT(file_check(&config, path, reset_head, layout, built.graph, absent, bytes));
 out:
     layout_destroy(layout);

@@ -1,25 +1,66 @@
 /* The run directory belongs to one trainer at a time: flock(2) on RUN/.lock, which also holds the pid for the message
  * to the second. The lock is the kernel's, so it ends with the process however that ends; the file itself stays,
  * because removing it would race with the next one. Whoever holds the lock may remove what dead processes left half
- * written. */
+ * written.
+ *
+ * Towers inherit the lock, and must: when a trainer is killed the kernel closes its files before it ends its towers, and
+ * until they are gone they may still write. So whoever finds the lock held although its pid is gone waits a moment. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "towers/store/checkpoint.h"
 
+enum { DYING_TRIES = 100, DYING_TRY_MS = 50 /* for the towers of a dead trainer to end */, SAME_NAMES = 10000 };
+
+static void holder_read(int fd, char pid[32])
+{
+    memset(pid, 0, 32);
+    if (pread(fd, pid, 31, 0) < 0) pid[0] = 0;
+    pid[strspn(pid, "0123456789")] = 0;
+}
+
+/* Is the trainer that took the lock gone? One in another container has no such pid here: then the wait is for nothing,
+ * and short. */
+static bool holder_is_dead(int fd)
+{
+    char pid[32];
+    holder_read(fd, pid);
+    long number = strtol(pid, NULL, 10);
+    return number > 0 && kill((pid_t)number, 0) != 0 && errno == ESRCH;
+}
+
+static int lock_try(int fd)
+{
+    const struct timespec moment = {0, DYING_TRY_MS * 1000000l};
+    for (int i = 0;; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
+        int error = errno;
+        if (error != EWOULDBLOCK || i == DYING_TRIES || !holder_is_dead(fd)) return error;
+        nanosleep(&moment, NULL);
+    }
+}
+
 static Status lock_refused(int fd, const char *run_dir, int error)
 {
-    char pid[32] = {0};
+    char pid[32];
     if (error != EWOULDBLOCK)
         return FAIL(ERR_IO, "cannot lock '%s/.lock': %s (a file system without locks? put the run on a local disk)",
                     run_dir, strerror(error));
-    if (pread(fd, pid, sizeof pid - 1, 0) < 0) pid[0] = 0;
-    pid[strspn(pid, "0123456789")] = 0;
+    if (holder_is_dead(fd))
+        return FAIL(ERR_ARG,
+                    "the trainer that used %s is gone, but a process of it holds '%s/.lock' still: wait for it, or "
+                    "name another directory",
+                    run_dir, run_dir);
+    holder_read(fd, pid);
     return FAIL(ERR_ARG, "another trainer (pid %s) is using %s: wait for it, stop it, or name another directory",
                 pid[0] ? pid : "unknown", run_dir);
 }
@@ -30,8 +71,9 @@ static Status lock_take(const char *run_dir, int *lock)
     TRY(path_join(path, run_dir, ".lock"));
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return FAIL(ERR_IO, "cannot write to the run directory: '%s': %s", path, strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        Status st = lock_refused(fd, run_dir, errno);
+    int error = lock_try(fd);
+    if (error) {
+        Status st = lock_refused(fd, run_dir, error);
         close(fd);
         return st;
     }
@@ -59,6 +101,24 @@ static Status sweep(const char *directory)
         if (name_is_stale(entry->d_name) && path_join(path, directory, entry->d_name) == OK) (void)!tree_remove(path);
     closedir(listing);
     return OK;
+}
+
+Status run_dir_create(char path[PATH_BYTES])
+{
+    char base[PATH_BYTES], parent[PATH_BYTES];
+    snprintf(base, sizeof base, "%s", path);
+    snprintf(parent, sizeof parent, "%s", path);
+    char *slash = strrchr(parent, '/');
+    if (slash && slash > parent) {
+        *slash = 0;
+        TRY(directory_create(parent));
+    }
+    for (int i = 2; mkdir(path, 0777) != 0; i++) {
+        if (errno != EEXIST) return FAIL(ERR_IO, "cannot create the directory '%s': %s", path, strerror(errno));
+        if (i == SAME_NAMES || snprintf(path, PATH_BYTES, "%s-%d", base, i) >= PATH_BYTES)
+            return FAIL(ERR_IO, "'%s' and %d names like it are taken: choose one with --experiment", base, i - 2);
+    }
+    return directory_sync(slash && slash > parent ? parent : slash ? "/" : ".");
 }
 
 Status run_dir_take(const char *run_dir, int *lock)

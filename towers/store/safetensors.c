@@ -71,6 +71,41 @@ static bool shape_bytes(const StTensor *tensor, uint64_t *bytes)
     return true;
 }
 
+/* ---- files of other formats, known by their first bytes */
+
+static bool begins_with(const unsigned char *bytes, size_t count, const char *magic, size_t length)
+{
+    return count >= length && memcmp(bytes, magic, length) == 0;
+}
+
+static Status torch_refuse(const char *label, const char *kind)
+{
+    return FAIL(ERR_CHECKPOINT,
+                "'%s' is a PyTorch file (%s), but weights are read from safetensors files. Convert it in Python:\n"
+                "  import torch, safetensors.torch\n"
+                "  safetensors.torch.save_file({k: v.contiguous() for k, v in torch.load('%s', map_location='cpu', "
+                "weights_only=True).items()}, 'converted.safetensors')",
+                label, kind, label);
+}
+
+/* OK if it could be a safetensors file. A pickle begins with its protocol: 0x80, then 2 to 5. */
+static Status other_formats_refuse(const char *label, const unsigned char *bytes, size_t count)
+{
+    size_t head = count < 512 ? count : 512, name = strlen(label);
+    bool zip = begins_with(bytes, count, "PK\003\004", 4);
+    if (count > LENGTH_BYTES && bytes[LENGTH_BYTES] == '{') return OK;
+    if (zip && memmem(bytes, head, "data.pkl", 8)) return torch_refuse(label, "a zip archive of pickled tensors");
+    if (count > 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5) return torch_refuse(label, "a pickle");
+    if (zip)
+        return FAIL(ERR_CHECKPOINT, "'%s' is a zip archive (.npz, .keras), but weights are read from safetensors files",
+                    label);
+    if (begins_with(bytes, count, "\211HDF\r\n\032\n", 8))
+        return FAIL(ERR_CHECKPOINT, "'%s' is an HDF5 file (.h5), but weights are read from safetensors files", label);
+    if (name > 5 && strcmp(label + name - 5, ".onnx") == 0)
+        return FAIL(ERR_CHECKPOINT, "'%s' is an ONNX model, but weights are read from safetensors files", label);
+    return OK;
+}
+
 /* ---- reading */
 
 static Status header_find(const SafeTensors *file, const unsigned char *bytes, size_t count, size_t *header_bytes)
@@ -264,6 +299,7 @@ Status safetensors_parse(const void *bytes, size_t count, const char *name, Safe
         st = FAIL(ERR_MEMORY, "the reader of '%s'", name);
         goto out;
     }
+    TRY_OUT(other_formats_refuse(file->label, bytes, count));
     TRY_OUT(header_find(file, bytes, count, &header_bytes));
     TRY_OUT(header_load(file, bytes, header_bytes));
     TRY_OUT(metadata_read(file));

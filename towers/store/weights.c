@@ -1,23 +1,10 @@
 /* Arenas to named tensors and back; see weights.h. */
 #include "towers/store/weights.h"
 
-#include <fnmatch.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-bool names_match(const char *patterns, const char *name)
-{
-    for (const char *at = patterns; at && *at;) {
-        char one[ST_MAX_NAME];
-        size_t length = strcspn(at, ",");
-        snprintf(one, sizeof one, "%.*s", (int)length, at);
-        if (fnmatch(one, name, 0) == 0) return true;
-        at += length + (at[length] == ',');
-    }
-    return false;
-}
 
 /* ---- the list */
 
@@ -78,7 +65,7 @@ Status weight_map_create(const Layout *layout, const Graph *graph, WeightMap *ma
         if (op->kind == OP_CONV || op->kind == OP_CONV_DX) rank_set(layout, rank, graph, op->in[1], 4);
         if (op->kind == OP_DENSE) rank_set(layout, rank, graph, op->in[1], 2);
     }
-    *map = (WeightMap){layout, rank};
+    *map = (WeightMap){layout, rank, layout->param_count};
     return OK;
 }
 
@@ -125,7 +112,7 @@ static StTensor disk_tensor(Shape s, int rank)
 
 Status weights_pack(const WeightMap *map, const char *prefix, const float *arena, WeightList *list)
 {
-    for (int i = 0; i < map->layout->param_count; i++) {
+    for (int i = 0; i < map->count; i++) {
         const LayoutEntry *entry = &map->layout->params[i];
         void *data;
         TRY(list_add(list, prefix, entry->name, disk_tensor(entry->shape, map->rank[i]), entry->count * sizeof(float),
@@ -323,7 +310,7 @@ Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensor
 {
     *match = (WeightMatch){0};
     const Layout *layout = map->layout;
-    for (int i = 0; params && i < layout->param_count; i++)
+    for (int i = 0; params && i < map->count; i++)
         if (!wanted_not(rules, file, layout->params[i].name, match))
             TRY(entry_unpack(&layout->params[i], map->rank[i], prefix, file, params, match));
     for (int i = 0; states && i < layout->state_count; i++)

@@ -19,19 +19,17 @@ void weight_list_clear(WeightList *list);
 typedef struct WeightMap {
     const Layout *layout; /* borrowed */
     int *rank;            /* owned: [param_count] */
+    int count;            /* the first so many parameters of the layout are packed and unpacked; at first all */
 } WeightMap;
 NODISCARD Status weight_map_create(const Layout *layout, const Graph *graph, WeightMap *map);
 void weight_map_destroy(WeightMap *map);
 
-/* Append every parameter of `arena` (host memory, layout of PARAM) as `<prefix><name>`. */
+/* Append the first map->count parameters of `arena` (host memory, layout of PARAM) as `<prefix><name>`. */
 NODISCARD Status weights_pack(const WeightMap *map, const char *prefix, const float *arena, WeightList *list);
 /* Append every state (host memory, layout of STATE). With `tracked` >= 0 also `<layer>.num_batches_tracked` (I64
  * scalar). */
 NODISCARD Status states_pack(const WeightMap *map, const char *prefix, const float *arena, int64_t tracked,
                              WeightList *list);
-
-/* Does a name match one of the comma separated patterns (fnmatch: * and ? also match dots)? NULL matches nothing. */
-bool names_match(const char *patterns, const char *name);
 
 /* What a file may differ in. A part is all names that begin with the text: "fc." */
 typedef struct WeightRules {

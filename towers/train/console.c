@@ -3,6 +3,7 @@
 #include "towers/train/train.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -301,14 +302,23 @@ void console_start(Console *c, const TrainJob *job, const Ledger *ledger)
     *c = (Console){.job = job, .ledger = ledger, .last_step = -1, .started_ns = clock_ns(), .first_step = -1};
 }
 
+void console_warn(Console *c, const char *format, ...)
+{
+    va_list args;
+    bar_clear(c);
+    fputs("warning: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
 /* Warnings are shown even to who wants no progress. */
 static void notes_print(Console *c)
 {
     const LedgerRun *run = &c->ledger->run;
-    for (int64_t notes = atomic_load(&run->notes); c->notes < notes; c->notes++) {
-        bar_clear(c);
-        fprintf(stderr, "warning: %s\n", run->note[c->notes % LEDGER_NOTES]);
-    }
+    for (int64_t notes = atomic_load(&run->notes); c->notes < notes; c->notes++)
+        console_warn(c, "%s", run->note[c->notes % LEDGER_NOTES]);
 }
 
 void console_update(Console *c)
@@ -321,9 +331,10 @@ void console_update(Console *c)
         c->first_step = atomic_load(&run->first_step);
         c->started_ns = clock_ns();
         c->last_epoch = atomic_load(&run->first_epoch);
+        fputs(run->header, stderr);
         if (c->first_step > 0)
             fprintf(stderr, "resumed after step %lld%s\n", (long long)c->first_step,
-                    c->first_step >= steps ? ": all steps are done (--epochs and --max-steps say how many)" : "");
+                    c->first_step >= steps ? ": all steps are done; raise --epochs or --max-steps to train on" : "");
     }
     bool fresh = step != c->last_step && step > c->first_step, bar = c->job->tty && !c->job->log_tf2016;
     if (fresh && !bar) lines_print(c, step, steps);
@@ -336,14 +347,8 @@ void console_update(Console *c)
     c->last_step = step;
 }
 
-void console_end(Console *c, const TrainResult *result, Status status)
+void console_end(Console *c)
 {
     console_update(c);
     bar_clear(c);
-    if (c->job->quiet || (status != OK && status != ERR_INTERRUPTED)) return;
-    if (result->test_top1 >= 0) fprintf(stderr, "test accuracy %.2f %%", 100 * result->test_top1);
-    if (result->test_top1 >= 0 && result->best_top1 >= 0)
-        fprintf(stderr, " (best epoch %.2f %%)", 100 * result->best_top1);
-    if (result->test_top1 >= 0) fputc('\n', stderr);
-    fprintf(stderr, "run directory %s\n", c->job->run_dir);
 }

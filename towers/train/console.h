@@ -17,6 +17,7 @@ typedef struct Console {
 
 void console_start(Console *console, const TrainJob *job, const Ledger *ledger);
 void console_update(Console *console); /* call at least every 100 ms */
-void console_end(Console *console, const TrainResult *result, Status status);
+void console_warn(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void console_end(Console *console); /* the last lines, and the bar goes away */
 
 #endif

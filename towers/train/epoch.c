@@ -48,8 +48,12 @@ Status replicas_compare(TowerProcess *p, bool now)
 
 static double epoch_loss(const TowerProcess *p)
 {
-    if (p->job->divisor == LOSS_DIVISOR_GLOBAL_BATCH) return p->run.epoch_constant_sum / (double)p->steps_per_epoch;
-    return p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
+    const RunState *run = &p->run;
+    if (!run->epoch_count) return NAN;
+    if (p->job->divisor != LOSS_DIVISOR_GLOBAL_BATCH) return run->epoch_sum / (double)run->epoch_count;
+    int64_t full = full_step(p->job),
+            steps = (run->epoch_count + full - 1) / full; /* committed; the last may be short */
+    return run->epoch_constant_sum / (double)steps;
 }
 
 static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *test, bool evaluated)

@@ -3,7 +3,7 @@
  * run with few enough classes also gets RUN/confusion.csv: a row for each true class, a column for each predicted one,
  * counts of the last evaluation. */
 #include "towers/train/evaluate.h"
-#include "towers/guard/fault.h"
+#include "towers/replica/fault.h"
 #include "towers/replica/norm_states.h"
 #include "towers/replica/tower_process.h"
 

@@ -2,8 +2,8 @@
 #include "towers/replica/tower_process.h"
 
 #include "towers/guard/digest.h"
-#include "towers/guard/fault.h"
 #include "towers/guard/forensics.h"
+#include "towers/replica/fault.h"
 #include "towers/replica/snapshot.h"
 #include "towers/train/epoch.h"
 #include "towers/train/evaluate.h"
@@ -110,6 +110,7 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     int first = job_first_tower(job, rank);
     TowerProcess p = {
         .job = job, .ledger = ledger, .rank = rank, .first = first, .local = job_first_tower(job, rank + 1) - first};
+    progress_to(comm_shared_progress(shared, rank));
     Status st = faults_load();
     if (st == OK) st = life(&p, shared);
     if (st != OK) {
@@ -123,6 +124,7 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     status_keep(&words);
     if (p.comm && comm_barrier(p.comm) != OK) comm_abort(p.comm); /* leave together: rank 0 may still be writing */
     process_close(&p);
+    progress_to(NULL);
     return st == OK ? OK : status_restore(st, &words);
 }
 

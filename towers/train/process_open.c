@@ -7,6 +7,7 @@
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/snapshot.h"
 #include "towers/replica/tower_process.h"
+#include "towers/train/introduction.h"
 #include "towers/train/step.h"
 #include "towers/train/summary.h"
 
@@ -40,11 +41,11 @@ static Status replica_open(TowerProcess *p)
 static Status buckets_open(TowerProcess *p)
 {
     const Layout *layout = p->replica->layout;
-    size_t *ends = calloc((size_t)layout->param_count + 1, sizeof *ends);
+    size_t *ends = calloc((size_t)layout->trained_count + 1, sizeof *ends);
     if (!ends) return FAIL(ERR_MEMORY, "bucket ends");
-    for (int i = 0; i < layout->param_count; i++) ends[i] = layout_param_end(layout, i);
+    for (int i = 0; i < layout->trained_count; i++) ends[i] = layout_param_end(layout, i);
     size_t bytes = p->job->bucket_bytes;
-    buckets_cut(ends, layout->param_count, layout->param_elements, bytes ? bytes : FIRST_BUCKET_BYTES,
+    buckets_cut(ends, layout->trained_count, layout->trained_elements, bytes ? bytes : FIRST_BUCKET_BYTES,
                 bytes ? bytes : BUCKET_BYTES, &p->buckets);
     free(ends);
     return OK;
@@ -98,20 +99,31 @@ static Status text_put(const TowerProcess *p, const char *name, const char *text
     return file_replace(path, text, strlen(text));
 }
 
+/* The header of the run: for the console through the ledger, and line by line in log.txt. */
+static Status run_introduce(TowerProcess *p)
+{
+    char device[256] = "", sums[128] = "", *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "no memory for the header of the run");
+    p->job->backend->describe(&p->replica->device, device, sizeof device);
+    comm_text(p->comm, sums, sizeof sums);
+    Status st = introduction_print(p->job, device, sums, to);
+    if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the header of the run");
+    if (st == OK) snprintf(p->ledger->run.header, sizeof p->ledger->run.header, "%s", text);
+    for (char *rest = text, *line; st == OK && (line = strsep(&rest, "\n"));)
+        if (*line) st = metrics_log(p->metrics, "%s", line);
+    free(text);
+    return st;
+}
+
 static Status records_open(TowerProcess *p, bool restored)
 {
     if (p->rank != 0) return OK;
-    char device[256] = "", sums[128];
     TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->event_interval, &p->metrics));
     TRY(text_put(p, "args.yaml", p->job->args_yaml));
     TRY(text_put(p, "env.json", p->job->env_json));
-    p->job->backend->describe(&p->replica->device, device, sizeof device);
-    TRY(metrics_log(p->metrics, "%s, %d towers in %d processes on %s, batch %lld, %lld steps of %lld an epoch",
-                    p->job->program.model->name, p->job->shares.towers, p->job->processes, device,
-                    (long long)shares_global(&p->job->shares), (long long)p->total_steps,
-                    (long long)p->steps_per_epoch));
-    comm_text(p->comm, sums, sizeof sums);
-    if (*sums) TRY(metrics_log(p->metrics, "%s", sums));
+    TRY(run_introduce(p));
     for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes) && n < LEDGER_NOTES; n++)
         TRY(metrics_log(p->metrics, "%s", p->ledger->run.note[n]));
     if (restored) TRY(metrics_log(p->metrics, "resumed after step %lld", (long long)p->run.step));
@@ -148,6 +160,11 @@ Status process_open(TowerProcess *p, CommShared *shared)
     if (p->job->self_test) TRY(selftest_run(p));
     if (p->job->initial_weights) TRY(snapshot_load_weights(p, p->job->initial_weights));
     TRY(snapshot_restore(p, &restored));
+    if (p->run.step > p->total_steps)
+        return FAIL(ERR_ARG,
+                    "%s is at step %lld already, but --epochs and --max-steps end the run at step %lld; raise them to "
+                    "train on",
+                    p->job->run_dir, (long long)p->run.step, (long long)p->total_steps);
     p->good_step = restored ? p->run.step : -1;
     TRY(steps_open(p));
     TRY(loader_open(p));

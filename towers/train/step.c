@@ -12,9 +12,9 @@
  * ends the run after it has asked for the next ones, which change nothing, because the gate stays closed from
  * then on. */
 #include "towers/train/step.h"
-#include "towers/guard/fault.h"
 #include "towers/guard/forensics.h"
 #include "towers/guard/poison.h"
+#include "towers/replica/fault.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/train/summary.h"
 
@@ -46,7 +46,7 @@ static bool loss_scale_moves(const TrainJob *job)
 
 static size_t grad_count(const TowerProcess *p)
 {
-    return p->replica->layout->param_elements;
+    return p->replica->layout->trained_elements;
 }
 
 /* ---- a tower's turn */
@@ -122,7 +122,6 @@ static Status bucket_stretch(void *context)
     TRY(ops_run(turn));
     if (!turn->program) TRY(device->backend->fill(device, at, 0, bucket->count));
     if (turn->step->batches > 1) TRY(replica_add_kept(p->replica, turn->slot, bucket->first, bucket->count));
-    TRY(replica_drop_frozen(p->replica, bucket->first, bucket->count));
     if (turn->bucket == 0) TRY(poison_gradients(device, p->first + turn->slot, turn->step->number, at));
     TRY(device->backend->square_sum(device, at, bucket->count, judge_square(p->judge, turn->bucket)));
     return turn->bucket == p->buckets.count - 1 ? tally(turn, true) : OK;

@@ -34,8 +34,7 @@ static void memory_print(const TowerProcess *p, FILE *to)
 {
     MemoryPlan plan;
     memory_plan_start(&plan, &p->replica->config, p->replica->layout);
-    for (int i = 0; i < REPLICA_PROGRAMS; i++)
-        if (p->replica->train[i].plan) memory_plan_add(&plan, p->replica->train[i].plan);
+    for (int i = 0; i < p->replica->train_count; i++) memory_plan_add(&plan, p->replica->train[i].plan);
     fputc('{', to);
     for (int k = 0; k < MEMORY_CLASSES; k++)
         fprintf(to, "\"%s\": %zu, ", memory_class_name((MemoryClass)k), plan.bytes[k]);
@@ -106,9 +105,11 @@ static Status arena_summary(TowerProcess *p, int64_t step, Arena arena, const ch
     const Layout *layout = p->replica->layout;
     Device *device = &p->replica->device;
     float *host = p->scratch;
-    TRY(device->backend->download(device, host, p->replica->arena[arena], layout->param_elements * sizeof *host));
+    bool all = arena == ARENA_PARAM;
+    size_t elements = all ? layout->param_elements : layout->trained_elements;
+    TRY(device->backend->download(device, host, p->replica->arena[arena], elements * sizeof *host));
     TRY(device->backend->finish(device, LANE_COMPUTE));
-    for (int i = 0; i < layout->param_count; i++) {
+    for (int i = 0; i < (all ? layout->param_count : layout->trained_count); i++) {
         const LayoutEntry *entry = &layout->params[i];
         char tag[600];
         double *to = arena == ARENA_PARAM ? &layers[i].weight : &layers[i].gradient;

@@ -3,7 +3,8 @@
  *
  * It touches no device and waits for nothing that a tower does, so it can always report: a dead tower is noticed at
  * once (its exit wakes the loop), a silent one by its heartbeat. The first failure of all is the root cause and decides
- * the exit code. */
+ * the exit code. A tower that a hanging system call keeps from ending even when it is killed is left behind after
+ * LEAVE_MS. Stop signals are taken by a thread of their own, so that they work also while the console blocks. */
 #include "towers/replica/job.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
@@ -13,6 +14,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +23,20 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TICK_MS = 50, GRACE_MS = 1500 /* for the others, after one tower is gone */, PAUSE_MS = 1000 };
+enum {
+    TICK_MS = 50,
+    GRACE_MS = 1500, /* for the others, after one tower is gone */
+    PAUSE_MS = 1000,
+    LEAVE_MS = 4000,    /* for a killed process to end */
+    STUCK_MS = 5000,    /* without a sign of life, after a second stop signal */
+    BLOCKED_MS = 10000, /* for this process to end after that: its console may block */
+    WARN_MS = 60000     /* or half of --comm-timeout */
+};
 
 typedef Status (*TowerMain)(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 
 typedef struct Child {
-    pid_t pid; /* 0 once it is reaped */
+    _Atomic pid_t pid; /* 0 once it is reaped; the listener reads it too */
 } Child;
 
 typedef struct Supervisor {
@@ -35,12 +45,17 @@ typedef struct Supervisor {
     CommShared *shared;  /* owned */
     Child child[TOWERS_MAX];
     int alive;
-    int64_t ticked_ns, awake_ns; /* the last tick; since when silence counts: when this process itself went on */
-    int64_t kill_at_ns;          /* 0: nobody has failed yet */
-    int signals;                 /* stop signals received */
-    bool stop_at_once;           /* there is nothing to save: the first one ends the run */
-    Status status;               /* root cause */
-    StatusText words;            /* of it */
+    int64_t ticked_ns, awake_ns;   /* the last tick; since when silence counts: when this process itself went on */
+    int64_t kill_at_ns;            /* 0: nobody has failed yet */
+    int64_t killed_ns;             /* 0: nobody was killed yet */
+    int64_t warned_ns[TOWERS_MAX]; /* the sign of life after which a silence has been reported */
+    pthread_t listener;            /* takes the stop signals */
+    bool listening;
+    _Atomic int signals, interrupts, last_signal; /* received: all, SIGINT, the last one's number */
+    int handled;                                  /* of `signals` */
+    bool stop_at_once;                            /* there is nothing to save: the first one ends the run */
+    Status status;                                /* root cause */
+    StatusText words;                             /* of it */
     Console console;
     sigset_t old_mask, watched;
 } Supervisor;
@@ -90,7 +105,10 @@ static Status children_start(Supervisor *s, TowerMain tower_main)
     for (int r = 0; r < s->job->processes; r++) {
         pid_t pid = fork();
         if (pid < 0)
-            return FAIL(ERR_MEMORY, "cannot start tower process %d of %d: %s", r, s->job->processes, strerror(errno));
+            return FAIL(
+                ERR_MEMORY,
+                "cannot start tower process %d of %d: %s (a limit on processes, as ulimit -u or a container's?)", r + 1,
+                s->job->processes, strerror(errno));
         if (pid == 0) child_main(s, tower_main, r, parent);
         s->child[r].pid = pid;
         s->alive++;
@@ -107,7 +125,8 @@ static void root_cause(Supervisor *s, Status status)
     status_keep(&s->words);
 }
 
-/* Where a process is, by the tower whose turn it is: "tower 1 (process 1), step 5, phase forward". */
+/* Where a process is, by the tower whose turn it is: "tower 1 (process 1), step 5, phase forward". Behind it, what its
+ * last sign of progress in this phase was about. */
 static void where_text(const Supervisor *s, int rank, char *text, size_t bytes)
 {
     int tower = job_first_tower(s->job, rank);
@@ -115,8 +134,11 @@ static void where_text(const Supervisor *s, int rank, char *text, size_t bytes)
         if (atomic_load(&s->ledger->tower[t].heartbeat_ns) > atomic_load(&s->ledger->tower[tower].heartbeat_ns))
             tower = t;
     const LedgerTower *row = &s->ledger->tower[tower];
-    snprintf(text, bytes, "tower %d (process %d), step %lld, phase %s", tower, rank, (long long)atomic_load(&row->step),
-             phase_name((Phase)atomic_load(&row->phase)));
+    const ProgressSlot *progress = comm_shared_progress(s->shared, rank);
+    bool here = atomic_load(&progress->at_ns) > atomic_load(&row->heartbeat_ns);
+    snprintf(text, bytes, "tower %d (process %d), step %lld, phase %s%s%.47s", tower, rank,
+             (long long)atomic_load(&row->step), phase_name((Phase)atomic_load(&row->phase)), here ? ", after " : "",
+             here ? progress->what : "");
 }
 
 static void failure_note(Supervisor *s, int rank, int wait_status)
@@ -159,39 +181,102 @@ static void children_reap(Supervisor *s)
 
 static void children_kill(Supervisor *s)
 {
+    if (!s->killed_ns) s->killed_ns = clock_ns();
     for (int r = 0; r < s->job->processes; r++)
         if (s->child[r].pid > 0) kill(s->child[r].pid, SIGKILL);
 }
 
-/* The tower that has been silent longest, if that is too long. One that waits in the all-reduce is a victim, not the
- * cause. */
-static void silence_check(Supervisor *s)
+/* The last sign of life of a process: a change of phase of one of its towers, or progress within one. */
+static int64_t life_of(const Supervisor *s, int rank)
 {
-    int64_t now = clock_ns(), limit = s->job->comm_timeout_ms * 1000000ll, worst = 0;
+    int64_t last = atomic_load(&comm_shared_progress(s->shared, rank)->at_ns);
+    for (int t = job_first_tower(s->job, rank); t < job_first_tower(s->job, rank + 1); t++) {
+        int64_t beat = atomic_load(&s->ledger->tower[t].heartbeat_ns);
+        if (beat > last) last = beat;
+    }
+    return last;
+}
+
+static bool waits_for_others(const Supervisor *s, int rank)
+{
+    for (int t = job_first_tower(s->job, rank); t < job_first_tower(s->job, rank + 1); t++)
+        if (atomic_load(&s->ledger->tower[t].phase) == PHASE_REDUCE) return true;
+    return comm_shared_waiting(s->shared, rank);
+}
+
+/* The process that has been silent longest, if that is longer than `limit`; else -1. One that waits for the others is a
+ * victim, not the cause, and waits rightly while one of them is at work. */
+static int silent_find(const Supervisor *s, int64_t now, int64_t limit)
+{
+    int64_t worst = 0;
     int silent = -1;
-    if (now - s->ticked_ns > PAUSE_MS * 1000000ll) s->awake_ns = now; /* stopped, as the towers may have been */
-    s->ticked_ns = now;
-    if (now - s->awake_ns <= limit) return;
+    bool waits = false, at_work = false;
     for (int r = 0; r < s->job->processes; r++) {
         if (!s->child[r].pid) continue;
-        int64_t quiet = INT64_MAX;
-        bool waiting = false;
-        for (int t = job_first_tower(s->job, r); t < job_first_tower(s->job, r + 1); t++) {
-            int64_t since = now - atomic_load(&s->ledger->tower[t].heartbeat_ns);
-            if (since < quiet) quiet = since;
-            waiting |= atomic_load(&s->ledger->tower[t].phase) == PHASE_REDUCE;
-        }
-        if (quiet > limit && quiet - (waiting ? limit / 2 : 0) > worst) {
-            worst = quiet - (waiting ? limit / 2 : 0);
-            silent = r;
-        }
+        bool waiting = waits_for_others(s, r);
+        int64_t quiet = now - life_of(s, r), weight = quiet - (waiting ? limit / 2 : 0);
+        at_work |= !waiting && quiet <= limit;
+        if (quiet <= limit || weight <= worst) continue;
+        worst = weight;
+        silent = r;
+        waits = waiting;
     }
+    return waits && at_work ? -1 : silent;
+}
+
+static int64_t warn_after_ns(const Supervisor *s)
+{
+    int64_t half = s->job->comm_timeout_ms / 2;
+    return (half < WARN_MS ? half : WARN_MS) * 1000000ll;
+}
+
+/* Once for each silence. */
+static void silence_warn(Supervisor *s, int64_t now)
+{
+    char where[256];
+    int silent = silent_find(s, now, warn_after_ns(s));
+    if (silent < 0 || s->kill_at_ns || s->warned_ns[silent] == life_of(s, silent)) return;
+    s->warned_ns[silent] = life_of(s, silent);
+    where_text(s, silent, where, sizeof where);
+    bool loading = !waits_for_others(s, silent) &&
+                   atomic_load(&s->ledger->tower[job_first_tower(s->job, silent)].phase) == PHASE_DATA;
+    console_warn(&s->console, "%s: no sign of life for %.0f s%s; the run ends after %.0f s (--comm-timeout)", where,
+                 (double)(now - life_of(s, silent)) * 1e-9,
+                 loading ? ": it waits for its data loader, is the storage of the data slow or away?" : "",
+                 (double)s->job->comm_timeout_ms * 1e-3);
+}
+
+static void silence_check(Supervisor *s)
+{
+    int64_t now = clock_ns(), limit = s->job->comm_timeout_ms * 1000000ll, warn = warn_after_ns(s);
+    if (now - s->ticked_ns > PAUSE_MS * 1000000ll) s->awake_ns = now; /* stopped, as the towers may have been */
+    s->ticked_ns = now;
+    if (now - s->awake_ns > warn) silence_warn(s, now);
+    int silent = now - s->awake_ns > limit ? silent_find(s, now, limit) : -1;
     if (silent < 0 || s->kill_at_ns) return;
-    char where[128];
+    char where[256];
     where_text(s, silent, where, sizeof where);
     root_cause(s, FAIL(ERR_COMM, "%s: no sign of life for %.1f s (--comm-timeout); ending the run", where,
                        (double)limit * 1e-9));
     others_abort(s, silent);
+}
+
+/* A killed process ends at once, unless a system call keeps it: a disk or a network file system that no longer answers.
+ * Nobody can end it then, but nobody has to wait for it either. */
+static bool towers_are_stuck(Supervisor *s)
+{
+    char where[256];
+    if (!s->killed_ns || clock_ns() - s->killed_ns < LEAVE_MS * 1000000ll) return false;
+    for (int r = 0; r < s->job->processes; r++) {
+        if (!s->child[r].pid) continue;
+        where_text(s, r, where, sizeof where);
+        console_warn(
+            &s->console,
+            "%s: killed, but process %ld does not end; a system call keeps it (does the storage of %s answer?)", where,
+            (long)s->child[r].pid, s->job->run_dir ? s->job->run_dir : "the data");
+        root_cause(s, FAIL(ERR_COMM, "%s: does not end when it is killed", where));
+    }
+    return true;
 }
 
 /* ---- signals */
@@ -203,19 +288,74 @@ static void signals_block(Supervisor *s)
     sigaddset(&s->watched, SIGTERM);
     sigaddset(&s->watched, SIGUSR2);
     sigaddset(&s->watched, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &s->watched, &s->old_mask);
+    pthread_sigmask(SIG_BLOCK, &s->watched, &s->old_mask);
     signal(SIGPIPE, SIG_IGN); /* a closed console does not end a run */
     signal(SIGHUP, SIG_IGN);
 }
 
-static void stop_asked(Supervisor *s, int number)
+/* Has no process shown life for as long as that? */
+static bool all_are_silent(const Supervisor *s, int64_t ns)
 {
-    bool first = s->signals++ == 0;
-    if (first) atomic_store(&s->ledger->run.stop_signal, number);
+    for (int r = 0; r < s->job->processes; r++)
+        if (s->child[r].pid && clock_ns() - life_of(s, r) < ns) return false;
+    return true;
+}
+
+/* Takes the stop signals and counts them. After a second one this process ends, also if its main thread is blocked, as
+ * in a write to a console that hangs; unless the towers go on, which saves and ends the run in good order. */
+static void *signals_listen(void *context)
+{
+    Supervisor *s = context;
+    sigset_t stops = s->watched;
+    struct timespec wait = {0, 4 * TICK_MS * 1000000l};
+    int64_t second_ns = 0;
+    sigdelset(&stops, SIGCHLD);
+    for (;;) {
+        int number = sigtimedwait(&stops, NULL, &wait);
+        if (number > 0) {
+            atomic_store(&s->last_signal, number);
+            atomic_fetch_add(&s->interrupts, number == SIGINT);
+            atomic_fetch_add(&s->signals, 1);
+        }
+        if (atomic_load(&s->signals) < 2) continue;
+        if (!second_ns) second_ns = clock_ns();
+        int64_t blocked = BLOCKED_MS * 1000000ll;
+        if (clock_ns() - second_ns > blocked && all_are_silent(s, blocked)) _exit(128 + atomic_load(&s->last_signal));
+    }
+    return NULL;
+}
+
+/* After the towers, which must be forked by a process of one thread. */
+static Status listener_start(Supervisor *s)
+{
+    int error = pthread_create(&s->listener, NULL, signals_listen, s);
+    if (error) return FAIL(ERR_MEMORY, "cannot start the thread that takes signals: %s", strerror(error));
+    s->listening = true;
+    return OK;
+}
+
+static void listener_end(Supervisor *s)
+{
+    if (!s->listening) return;
+    pthread_cancel(s->listener); /* sigtimedwait is where it takes effect */
+    pthread_join(s->listener, NULL);
+}
+
+static void stop_asked(Supervisor *s)
+{
+    int signals = atomic_load(&s->signals), number = atomic_load(&s->last_signal);
+    if (!signals || s->killed_ns) return;
+    if (!s->handled) atomic_store(&s->ledger->run.stop_signal, number);
+    s->handled = signals;
     if (s->stop_at_once)
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d", number));
-    else if (!first && number == SIGINT)
+    else if (atomic_load(&s->interrupts) > 1)
         root_cause(s, FAIL(ERR_INTERRUPTED, "interrupted twice: stopped without saving"));
+    else if (signals > 1 && all_are_silent(s, STUCK_MS * 1000000ll))
+        root_cause(s, FAIL(ERR_INTERRUPTED,
+                           "signal %d came second and no tower has shown life for %d s: stopped without "
+                           "saving",
+                           number, STUCK_MS / 1000));
     else
         return;
     children_kill(s);
@@ -224,8 +364,11 @@ static void stop_asked(Supervisor *s, int number)
 static void tick(Supervisor *s)
 {
     struct timespec wait = {0, TICK_MS * 1000000l};
-    int number = sigtimedwait(&s->watched, NULL, &wait);
-    if (number == SIGINT || number == SIGTERM || number == SIGUSR2) stop_asked(s, number);
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    (void)sigtimedwait(&child, NULL, &wait);
+    stop_asked(s);
     children_reap(s);
     silence_check(s);
     if (s->kill_at_ns && clock_ns() > s->kill_at_ns) children_kill(s);
@@ -250,23 +393,26 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
     Supervisor s = {.job = job, .ticked_ns = clock_ns(), .stop_at_once = tower_main != tower_process_train};
     signals_block(&s);
     Status st = shared_create(&s);
+    if (st == OK) console_start(&s.console, job, s.ledger);
     if (st == OK) st = children_start(&s, tower_main);
+    if (st == OK) st = listener_start(&s);
     if (st != OK) {
         root_cause(&s, st);
         children_kill(&s);
-    } else {
-        console_start(&s.console, job, s.ledger);
     }
-    while (s.alive > 0) tick(&s);
+    bool stuck = false;
+    while (s.alive > 0 && !(stuck = towers_are_stuck(&s))) tick(&s);
+    listener_end(&s);
     if (s.ledger && st == OK) {
         result_fill(&s, result);
-        console_end(&s.console, result, s.status);
+        console_end(&s.console);
     }
-    sigprocmask(SIG_SETMASK, &s.old_mask, NULL);
-    comm_shared_destroy(s.shared);
+    result->abandoned = stuck;
+    pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
+    if (!stuck) comm_shared_destroy(s.shared);
     if (ledger && s.ledger)
         *ledger = s.ledger;
-    else
+    else if (!stuck)
         ledger_destroy(s.ledger);
     return s.status == OK ? OK : status_restore(s.status, &s.words);
 }

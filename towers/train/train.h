@@ -7,7 +7,8 @@
 typedef struct TrainResult {
     int64_t step;
     double test_top1, test_top5, best_top1;
-    int signal; /* that asked for the stop, or 0 */
+    int signal;     /* that asked for the stop, or 0 */
+    bool abandoned; /* a tower did not even end when killed: touch nothing that may hang as it does */
 } TrainResult;
 
 /* Run it: forks the towers, shows the console, waits. The status is the root cause of a failure. */

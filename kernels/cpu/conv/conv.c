@@ -12,7 +12,19 @@
 #include "kernels/cpu/conv/winograd_line.h"
 #include "kernels/cpu/conv/winograd_line_dw.h"
 
+#include "kernels/cpu/vector.h"
+
 #include <stdlib.h>
+
+/* A weight gradient by oneDNN, cut into parts by shape alone: `images` slices of the batch times `outs` slices of the
+ * outputs. oneDNN would deal the sum to as many threads as there are, and round differently for every number of them.
+ * Here each part is a task that oneDNN has made for one thread. The sums of image slices are added in order. */
+typedef struct DwSlices {
+    int images, outs;
+    Choice *choice;    /* [images][outs] */
+    size_t part_bytes; /* of workspace, for one thread */
+    size_t sums_bytes; /* of one slice's dw; slice 0 writes to dw itself */
+} DwSlices;
 
 typedef struct ConvState {
     Wgrad *wgrad;       /* owned: our own kernel, in place of a task */
@@ -20,6 +32,7 @@ typedef struct ConvState {
     WinogradLine *winograd_line;
     WinogradDw *winograd_dw;
     WinogradLineDw *winograd_line_dw;
+    DwSlices *dw_slices;
     Choice choice;
     bool sums;            /* the task adds to what dx holds */
     bool adds;            /* acc is added afterwards to dx in workspace */
@@ -34,6 +47,7 @@ typedef struct Operands {
     const Tensor *x, *w, *y, *bias, *acc; /* the last two may be NULL */
     Window window;
     bool relu;
+    bool part_of_packed; /* slices of packed tensors */
 } Operands;
 
 static const Tensor *optional(const OpCall *call, int k)
@@ -212,7 +226,7 @@ static bool window_is_winograd(const Device *device, const Operands *o)
 static Status conv_choose(ConvState *state, Device *device, const Operands *o)
 {
     Choice *choice = &state->choice;
-    bool packed = tensor_is_packed(o->x) && tensor_is_packed(o->y);
+    bool packed = o->part_of_packed || (tensor_is_packed(o->x) && tensor_is_packed(o->y));
     bool pixel = window_is_pixel(&o->window);
     if (window_is_winograd(device, o)) TRY(offer_convolution(choice, device, o, ONEDNN_ANY, DTYPE_F32, true));
     /* Packed 1x1 weight gradients are up to twice as fast as convolutions. */
@@ -226,6 +240,95 @@ static Status conv_choose(ConvState *state, Device *device, const Operands *o)
     TRY(offer_convolutions(choice, device, o));
     state->adds = o->acc && !state->sums;
     return OK;
+}
+
+/* ---- slices of a weight gradient */
+
+enum { LANES = 16 };
+
+/* A slice of images costs one more pass over dw; a slice of outputs reads x once more and copies its part of dy. So a
+ * small dw is cut by images and a large one by outputs. The limits are measured over Inception v3's layers. */
+static void slices_count(DwSlices *slices, const Operands *o)
+{
+    enum { SMALL_DW = 32 << 10, LARGE_DW = 160 << 10, MANY = 8, FEW = 4 }; /* elements; slices */
+    int64_t count = shape_count(o->w->shape), vectors = (o->y->shape.c + LANES - 1) / LANES;
+    int parts = count <= SMALL_DW ? MANY : FEW;
+    slices->images = count <= LARGE_DW ? (int)smaller(parts, o->x->shape.n) : 1;
+    slices->outs = (int)smaller(parts / slices->images, vectors);
+}
+
+/* Slices of about equal size: the first place of slice `k` of `slices` of `whole`, cut between multiples of `step`. */
+static int32_t slice_begin(int32_t whole, int slices, int k, int step)
+{
+    int32_t steps = (whole + step - 1) / step;
+    return (int32_t)smaller(whole, (int64_t)steps * k / slices * step);
+}
+
+static void *place(const Tensor *t, int64_t element)
+{
+    return t->data ? (char *)t->data + (size_t)element * dtype_bytes(t->dtype) : NULL;
+}
+
+/* The tensors of one part; w points into `sums`, which holds a whole dw. */
+typedef struct DwPart {
+    Tensor x, w, y;
+} DwPart;
+
+static DwPart part_of(const DwSlices *slices, const Operands *o, int image, int out, void *sums)
+{
+    int32_t n = o->x->shape.n, c = o->y->shape.c;
+    int32_t first = slice_begin(n, slices->images, image, 1), end = slice_begin(n, slices->images, image + 1, 1);
+    int32_t from = slice_begin(c, slices->outs, out, LANES), to = slice_begin(c, slices->outs, out + 1, LANES);
+    DwPart part = {*o->x, *o->w, *o->y};
+    part.x.shape.n = part.y.shape.n = end - first;
+    part.y.shape.c = part.w.shape.n = to - from;
+    part.x.data = place(o->x, (int64_t)first * o->x->shape.h * o->x->shape.w * o->x->pitch);
+    part.y.data = place(o->y, (int64_t)first * o->y->shape.h * o->y->shape.w * o->y->pitch + from);
+    part.w.data = sums ? (float *)sums + from * (shape_count(o->w->shape) / c) : NULL;
+    return part;
+}
+
+static void slices_destroy(DwSlices *slices)
+{
+    if (!slices) return;
+    for (int k = 0; slices->choice && k < slices->images * slices->outs; k++) choice_free(&slices->choice[k]);
+    free(slices->choice);
+    free(slices);
+}
+
+static Status slices_create(Device *device, const OpCall *call, const Operands *o, DwSlices **made)
+{
+    Status st = OK;
+    DwSlices *slices = calloc(1, sizeof *slices);
+    if (!slices) return FAIL(ERR_MEMORY, "'%s': slices of a weight gradient", call->name);
+    slices_count(slices, o);
+    slices->choice = calloc((size_t)(slices->images * slices->outs), sizeof *slices->choice);
+    if (!slices->choice) TRY_OUT(FAIL(ERR_MEMORY, "'%s': slices of a weight gradient", call->name));
+    slices->sums_bytes = ((size_t)shape_count(o->w->shape) * sizeof(float) + 63) / 64 * 64;
+    for (int k = 0; k < slices->images * slices->outs; k++) {
+        DwPart part = part_of(slices, o, k / slices->outs, k % slices->outs, NULL);
+        Operands cut = *o;
+        cut.part_of_packed = tensor_is_packed(o->x) && tensor_is_packed(o->y);
+        cut.x = &part.x, cut.w = &part.w, cut.y = &part.y;
+        ConvState state = {.choice = {.one_thread = true}};
+        st = conv_choose(&state, device, &cut);
+        slices->choice[k] = state.choice;
+        TRY_OUT(st);
+        TRY_OUT(choice_settle(&slices->choice[k], device, call));
+        size_t bytes = (onednn_workspace_bytes(slices->choice[k].task) + 63) / 64 * 64;
+        if (bytes > slices->part_bytes) slices->part_bytes = bytes;
+    }
+    *made = slices;
+    slices = NULL;
+out:
+    slices_destroy(slices);
+    return st;
+}
+
+static size_t slices_workspace_bytes(const DwSlices *slices, const Device *device)
+{
+    int64_t busy = smaller(cpu_threads(device), slices->images * slices->outs);
+    return (size_t)busy * slices->part_bytes + (size_t)(slices->images - 1) * slices->sums_bytes;
 }
 
 static bool is_own(const ConvState *state)
@@ -243,8 +346,12 @@ static size_t own_workspace_bytes(const ConvState *state)
 }
 
 /* Workspace: the task's own, dx before acc is added, turned weights. */
-static void conv_layout(ConvState *state, OpCall *call, const Operands *o)
+static void conv_layout(ConvState *state, const Device *device, OpCall *call, const Operands *o)
 {
+    if (state->dw_slices) {
+        call->workspace_bytes = slices_workspace_bytes(state->dw_slices, device);
+        return;
+    }
     if (is_own(state)) {
         call->workspace_bytes = own_workspace_bytes(state);
         return;
@@ -259,6 +366,7 @@ static void conv_layout(ConvState *state, OpCall *call, const Operands *o)
 static void state_destroy(ConvState *state)
 {
     if (!state) return;
+    slices_destroy(state->dw_slices);
     wgrad_destroy(state->wgrad);
     winograd_destroy(state->winograd);
     winograd_line_destroy(state->winograd_line);
@@ -304,11 +412,13 @@ static Status conv_prepare(Device *device, OpCall *call)
     ConvState *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
     TRY_OUT(own_choose(state, device, &o));
-    if (!is_own(state)) {
+    if (!is_own(state) && o.kind == ONEDNN_CONV_DW) {
+        TRY_OUT(slices_create(device, call, &o, &state->dw_slices));
+    } else if (!is_own(state)) {
         TRY_OUT(conv_choose(state, device, &o));
         TRY_OUT(choice_settle(&state->choice, device, call));
     }
-    conv_layout(state, call, &o);
+    conv_layout(state, device, call, &o);
     call->state = state;
     state = NULL;
 out:
@@ -385,6 +495,61 @@ static void own_run(const ConvState *state, const Device *device, const OpCall *
         winograd_run(state->winograd, device, in[0].data, in[1].data, acc, out, call->workspace);
 }
 
+typedef struct SlicesRun {
+    const DwSlices *slices;
+    const OpCall *call;
+    Operands operands;
+    char *sums, *parts; /* in workspace */
+} SlicesRun;
+
+static Status part_run(const SlicesRun *run, int index, int thread)
+{
+    const DwSlices *slices = run->slices;
+    int image = index / slices->outs;
+    void *sums = image ? run->sums + (size_t)(image - 1) * slices->sums_bytes : run->operands.w->data;
+    DwPart part = part_of(slices, &run->operands, image, index % slices->outs, sums);
+    OpCall bound = *run->call;
+    bound.in[0] = part.x;
+    bound.in[1] = part.y;
+    bound.workspace = run->parts + (size_t)thread * slices->part_bytes;
+    return choice_run(&slices->choice[index], &bound, part.w.data);
+}
+
+CPU_CLONES static void sums_add(float *to, const float *from, int64_t count)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < count; i++) to[i] += from[i];
+}
+
+static void sums_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const SlicesRun *run = context;
+    for (int k = 0; k < run->slices->images - 1; k++)
+        sums_add((float *)run->operands.w->data + first,
+                 (const float *)(const void *)(run->sums + (size_t)k * run->slices->sums_bytes) + first, end - first);
+}
+
+/* Always in a parallel region, also with one part: inside, oneDNN keeps to the one thread that its tasks were made
+ * for. */
+static Status slices_run(const DwSlices *slices, const Device *device, OpCall *call)
+{
+    enum { SUMS_CHUNK = 2048 };
+    Status st = OK;
+    SlicesRun run = {.slices = slices, .call = call, .operands = operands_of(call), .sums = call->workspace};
+    run.parts = run.sums + (size_t)(slices->images - 1) * slices->sums_bytes;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(device))
+    for (int k = 0; k < slices->images * slices->outs; k++) {
+        Status part = part_run(&run, k, team_member());
+        if (part != OK) {
+#pragma omp atomic write
+            st = part;
+        }
+    }
+    if (st == OK) chunks_run(device, shape_count(run.operands.w->shape), SUMS_CHUNK, sums_chunk, &run);
+    return st;
+}
+
 static Status library_run(const ConvState *state, OpCall *call)
 {
     OpCall bound = *call;
@@ -407,6 +572,8 @@ static Status conv_launch(Device *device, OpCall *call)
     const Tensor *bias = forward && is_own(state) ? optional(call, 2) : NULL;
     if (is_own(state))
         own_run(state, device, call);
+    else if (state->dw_slices)
+        TRY(slices_run(state->dw_slices, device, call));
     else
         TRY(library_run(state, call));
     cpu_bias_relu(device, &call->out[0], bias ? bias->data : NULL, relu);

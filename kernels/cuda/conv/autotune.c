@@ -1,6 +1,8 @@
 /* Candidates are timed by events around each run; between runs a buffer larger than the L2 cache is overwritten. */
 #include "kernels/cuda/conv/autotune.h"
 
+#include "kernels/progress.h"
+
 #include "kernels/cuda/cuda.h"
 
 #include <math.h>
@@ -61,16 +63,18 @@ Status autotune(Device *device, CandidateRun *run, void *context, int count, int
 {
     Status st = OK;
     Bench bench = {0};
-    *best = -1;
+    int fastest = -1;
+    *best = 0;
     TRY_OUT(bench_open(device, &bench));
     for (int i = 0; i < count; i++) {
         double time = 0;
+        progress_made("search for the fastest plan");
         if (candidate_time(device, &bench, run, context, i, &time) != OK) continue;
-        if (*best >= 0 && time >= *microseconds) continue;
-        *best = i;
+        if (fastest >= 0 && time >= *microseconds) continue;
+        fastest = *best = i;
         *microseconds = time;
     }
-    if (*best < 0) st = FAIL(ERR_DEVICE, "none of %d candidates runs; the last said: %s", count, status_message());
+    if (fastest < 0) st = FAIL(ERR_DEVICE, "none of %d candidates runs; the last said: %s", count, status_message());
 out:
     bench_close(&bench);
     return st;

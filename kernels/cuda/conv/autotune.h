@@ -8,7 +8,7 @@
 typedef Status CandidateRun(Device *device, void *context, int number);
 
 /* The fastest of `count` candidates: the least time of a few runs. A candidate that fails to launch loses; ERR_DEVICE
- * if all do. */
+ * if all do, ERR_MEMORY where there is none for timing. `*best` is a candidate (the first) also in an error. */
 NODISCARD Status autotune(Device *device, CandidateRun *run, void *context, int count, int *best, double *microseconds);
 
 #endif

@@ -17,8 +17,10 @@ static const size_t WORKSPACE_MAX = (size_t)512 << 20;
 
 static CudnnRules rules_of(bool deterministic)
 {
-    return (CudnnRules){
-        .deterministic = deterministic, .tf32 = true, .no_runtime_compile = true, .workspace_max = WORKSPACE_MAX};
+    return (CudnnRules){.deterministic = deterministic,
+                        .tensor_cores = true,
+                        .no_runtime_compile = true,
+                        .workspace_max = WORKSPACE_MAX};
 }
 
 bool conv_joined_exists(CudnnLibrary *library, const OpCall *call, bool deterministic)
@@ -159,7 +161,8 @@ static bool choose_known(Device *device, Choice *c, CudnnGraph *graph, const cha
     const char *known = plan_cache_find(cuda_device(device)->plans, task);
     if (!known) return false;
     if (strcmp(known, "separate") == 0) return true;
-    if (cudnn_plan_named(graph, known, &c->plan[0]) != OK) return false;
+    CudnnRules rules = rules_of(false);
+    if (cudnn_plan_named(graph, &rules, known, &c->plan[0]) != OK) return false;
     c->count = 1;
     return true;
 }

@@ -60,15 +60,21 @@ static void offer_product(Choice *c, ProductPlan *plan)
                                       .workspace_bytes = product_plan_workspace(plan)};
 }
 
+/* What no plan may break, however it was found. */
+static CudnnRules rules_of(const Device *device, const TaskSpec *s)
+{
+    return (CudnnRules){.deterministic = device->config.deterministic,
+                        .tensor_cores = device->config.tf32 || s->dtype != DTYPE_F32};
+}
+
 static Status offer_plans(Choice *c, Device *device, int wanted)
 {
     CudnnGraph *graph = NULL;
     CudnnPlan *plans[CUDNN_CANDIDATES];
-    CudnnRules rules = {.deterministic = device->config.deterministic,
-                        .tf32 = device->config.tf32 || c->spec->dtype != DTYPE_F32,
-                        .no_runtime_compile = true, /* seconds each, and rarely the best */
-                        .workspace_max = WORKSPACE_MAX};
+    CudnnRules rules = rules_of(device, c->spec);
     int found = 0;
+    rules.no_runtime_compile = true; /* seconds each, and rarely the best */
+    rules.workspace_max = WORKSPACE_MAX;
     Status st = graph_create(device, c->spec, &graph);
     if (st == OK) st = cudnn_plans(graph, &rules, wanted, plans, &found);
     if (st == ERR_UNSUPPORTED) { /* better a slow start or a large workspace than none */
@@ -121,19 +127,21 @@ static void plan_text(const Task *task, char *text, size_t bytes)
         snprintf(text, bytes, "%s", cudnn_plan_text(task->plan));
 }
 
-/* A plan from the cache; one that this library refuses is no failure, it is found anew. */
+/* A plan from the cache; one that this library refuses, or that breaks a rule, is no failure: it is found anew. */
 static bool offer_named(Choice *c, Device *device, const char *text)
 {
     CudnnGraph *graph = NULL;
     CudnnPlan *plan = NULL;
     ProductPlan *made = NULL;
     Product product = product_of(device, c->spec);
+    CudnnRules rules = rules_of(device, c->spec);
     if (strncmp(text, "product", 7) == 0) {
         if (product_plan_named(cuda_device(device)->cublas, &product, text, &made) != OK) return false;
         offer_product(c, made);
         return true;
     }
-    if (graph_create(device, c->spec, &graph) == OK && cudnn_plan_named(graph, text, &plan) == OK) offer_plan(c, plan);
+    if (graph_create(device, c->spec, &graph) == OK && cudnn_plan_named(graph, &rules, text, &plan) == OK)
+        offer_plan(c, plan);
     cudnn_graph_destroy(graph);
     return plan != NULL;
 }

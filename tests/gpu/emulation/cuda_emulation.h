@@ -226,15 +226,18 @@ static inline float rsqrtf(float x)
     return fmaf(exact, 1.1920929e-07f, exact);
 }
 
-static inline float cospif(float x)
+/* From glibc 2.41 on, math.h declares these two for the host, so ours have other names behind the device's. */
+static inline float emulated_cospif(float x)
 {
     return (float)cos((double)x * 3.14159265358979323846);
 }
 
-static inline float sinpif(float x)
+static inline float emulated_sinpif(float x)
 {
     return (float)sin((double)x * 3.14159265358979323846);
 }
+#define cospif emulated_cospif
+#define sinpif emulated_sinpif
 
 static inline float __uint_as_float(unsigned word)
 {

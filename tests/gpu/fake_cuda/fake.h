@@ -20,6 +20,8 @@ int fake_enter(FakeLibrary library, const char *name);
         if (entered_) return entered_;                                                                                 \
     } while (0)
 void fake_note(const char *name); /* counted, cannot fail */
+/* What cudaGetLastError will find: the error of a call of the runtime, until somebody asks. Returns it. */
+cudaError_t fake_error(cudaError_t error);
 
 /* ---- live objects, by kind */
 

@@ -17,7 +17,7 @@ typedef struct Named {
 static Named counts[NAMES], alive[NAMES];
 static int64_t calls, fail_at, fails_in;
 static const char *failed, *without_memory, *fails_name;
-static bool failed_in_capture;
+static bool failed_in_capture, loses, lost;
 static uint64_t *survey;
 static int64_t survey_room;
 
@@ -74,16 +74,22 @@ int fake_enter(FakeLibrary library, const char *name)
 {
     fake_note(name);
     calls++;
+    if (lost) return library == FAKE_CUDA ? (int)fake_error(cudaErrorLaunchFailure) : failure_code(library);
     if (calls < survey_room) survey[calls] = stack_number();
     if (without_memory && strcmp(name, without_memory) == 0) {
         failed = name;
-        return cudaErrorMemoryAllocation;
+        return library == FAKE_CUDA ? (int)fake_error(cudaErrorMemoryAllocation) : (int)cudaErrorMemoryAllocation;
     }
     bool is_named = fails_name && strcmp(name, fails_name) == 0 && --fails_in == 0;
-    if (calls != fail_at && !is_named) return fake_spoils_capture(name) ? capture_code(library) : 0;
+    bool fails = calls == fail_at || is_named;
+    if (!fails && !fake_spoils_capture(name)) return 0;
+    int code = fails ? failure_code(library) : capture_code(library);
+    if (library == FAKE_CUDA) fake_error((cudaError_t)code);
+    if (!fails) return code;
     failed = name;
     failed_in_capture = fake_any_capturing();
-    return failure_code(library);
+    lost = loses;
+    return code;
 }
 
 void fake_born(const char *kind)
@@ -107,7 +113,14 @@ void fake_gpu_fail_call(int64_t number)
 {
     fail_at = number;
     failed = NULL;
-    failed_in_capture = false;
+    failed_in_capture = loses = lost = false;
+    fake_error(cudaSuccess);
+}
+
+void fake_gpu_lose_device(int64_t number)
+{
+    fake_gpu_fail_call(number);
+    loses = true;
 }
 
 void fake_gpu_fail_memory(const char *name)
@@ -192,7 +205,8 @@ void fake_gpu_reset(void)
     fake_gpu_ignore_waits(false);
     fake_gpu_memory((size_t)256 << 20);
     fake_gpu_devices(1);
-    fake_gpu_nccl_version(NCCL_VERSION_CODE);
+    fake_gpu_nccl_version(FAKE_GPU_NCCL_VERSION);
+    fake_gpu_on_abort(NULL);
     fake_gpu_windows(GPU_WINDOWS_MADE);
     fake_gpu_break_comm(ncclSuccess);
 }

@@ -12,6 +12,11 @@ struct cublasLtContext {
     int unused;
 };
 
+size_t cublasLtGetVersion(void)
+{
+    return CUBLAS_VERSION;
+}
+
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *made)
 {
     ENTER(CUBLAS, cublasLtCreate);

@@ -1,7 +1,8 @@
 /* cuDNN's graph API, executed by the reference in double precision.
  *
- * A descriptor is a bag of attributes; one that another refers to is shared. The heuristics offer three engines: number
- * 0 is marked nondeterministic, all compute the same. A plan runs the operations of its graph in the order in which
+ * A descriptor is a bag of attributes; one that another refers to is shared. The heuristics offer the engines of the
+ * table below in its order: as the library's own, those with tensor cores come first, and these round f32 operands of a
+ * convolution to TF32. A plan runs the operations of its graph in the order in which
  * they were added: convolutions, elementwise steps, statistics, and the sums of a batch normalization's gradient. */
 #include "tests/gpu/fake_cuda/fake.h"
 #include "tests/support/reference.h"
@@ -11,7 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ATTRIBUTES = 24, ENGINES = 3, TENSORS = 64, OPERATIONS = 16 };
+enum { ATTRIBUTES = 24, ENGINES = 7, TENSORS = 64, OPERATIONS = 16, NOTES = 2 };
+
+static const struct {
+    int notes;
+    cudnnBackendNumericalNote_t note[NOTES];
+} engines[ENGINES] = {
+    {2, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
+    {1, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},
+    {2, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}},
+    {2, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}},
+    {1, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
+    {0, {0}},
+    {0, {0}},
+};
 
 typedef struct Attribute {
     cudnnBackendAttributeName_t name;
@@ -115,11 +129,19 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
     return CUDNN_STATUS_SUCCESS;
 }
 
+static int64_t engine_number(Descriptor *engine)
+{
+    const Attribute *a = engine ? attribute_of(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX) : NULL;
+    return a ? *(int64_t *)a->values : -1;
+}
+
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
 {
     Descriptor *d = descriptor;
     ENTER(CUDNN, cudnnBackendFinalize);
     if (!d || d->finalized) return CUDNN_STATUS_BAD_PARAM;
+    if (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && (engine_number(d) < 0 || engine_number(d) >= ENGINES))
+        return CUDNN_STATUS_NOT_SUPPORTED;
     d->finalized = true;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -151,12 +173,6 @@ static void knob_fill(Descriptor *choice)
     attribute_add(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
 }
 
-static int64_t engine_number(Descriptor *engine)
-{
-    const Attribute *a = engine ? attribute_of(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX) : NULL;
-    return a ? *(int64_t *)a->values : -1;
-}
-
 static int64_t heuristics_answer(Descriptor *question, int64_t room, Descriptor **configs)
 {
     Descriptor *graph = linked(question, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
@@ -167,9 +183,17 @@ static int64_t heuristics_answer(Descriptor *question, int64_t room, Descriptor 
 
 static int64_t notes_answer(Descriptor *engine, int32_t *notes)
 {
-    if (engine_number(engine) != 0) return 0;
-    notes[0] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    return 1;
+    int64_t number = engine_number(engine);
+    if (number < 0 || number >= ENGINES) return 0;
+    for (int i = 0; i < engines[number].notes; i++) notes[i] = (int32_t)engines[number].note[i];
+    return engines[number].notes;
+}
+
+static bool engine_has(int64_t number, cudnnBackendNumericalNote_t note)
+{
+    bool has = false;
+    for (int i = 0; i < engines[number].notes; i++) has = has || engines[number].note[i] == note;
+    return has;
 }
 
 static int64_t stored_answer(const Attribute *a, int64_t room, void *values)
@@ -274,6 +298,7 @@ typedef struct Run {
     Descriptor *plan, *pack; /* shared */
     Slot slot[TENSORS];
     int slots;
+    int64_t engine;
 } Run;
 
 static Dtype dtype_of(int32_t type)
@@ -358,16 +383,40 @@ static Window window_of(Descriptor *conv)
                     .pad_w = (int32_t)pad[1]};
 }
 
+/* Ten bits behind the point, ties to even. */
+static double tf32_round(double value)
+{
+    int exponent;
+    double fraction = frexp(value, &exponent);
+    return isfinite(value) ? ldexp(nearbyint(ldexp(fraction, 11)), exponent - 11) : value;
+}
+
+/* A convolution's operand as the engine takes it. */
+static RefTensor multiplied(const Run *run, const Slot *s)
+{
+    RefTensor made = ref_create(s->value.shape);
+    bool f16 = engine_has(run->engine, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS),
+         tf32 = engine_has(run->engine, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+    for (int64_t i = 0; i < shape_count(made.shape); i++) {
+        double value = s->value.data[i];
+        made.data[i] = f16 ? dtype_round(DTYPE_F16, value) : tf32 ? tf32_round(value) : value;
+    }
+    return made;
+}
+
 /* beta old + the convolution; `in` in the order of ops.def. */
-static void conv_do(OpKind kind, Window window, const Slot *w, const Slot *a, const Slot *b, float beta, Slot *to)
+static void conv_do(const Run *run, OpKind kind, Window window, const Slot *w, const Slot *a, const Slot *b, float beta,
+                    Slot *to)
 {
     OpAttr attr = {.conv = {.window = window}};
-    RefTensor in[OP_MAX_IN] = {a->value, b->value}, out[OP_MAX_OUT] = {ref_create(to->value.shape)};
+    RefTensor in[OP_MAX_IN] = {multiplied(run, a), multiplied(run, b)}, out[OP_MAX_OUT] = {ref_create(to->value.shape)};
     attr.conv.window.kh = w->value.shape.h;
     attr.conv.window.kw = w->value.shape.w;
     reference_run(kind, &attr, in, out);
     for (int64_t i = 0; i < shape_count(to->value.shape); i++)
         to->value.data[i] = (beta != 0 ? beta * to->value.data[i] : 0) + out[0].data[i];
+    ref_destroy(&in[0]);
+    ref_destroy(&in[1]);
     ref_destroy(&out[0]);
 }
 
@@ -377,7 +426,7 @@ static void forward_do(Run *run, Descriptor *op)
     Slot *x = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X),
          *w = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W);
     if (beta != 0) operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
-    conv_do(OP_CONV, window_of(linked(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC)), w, x, w, beta,
+    conv_do(run, OP_CONV, window_of(linked(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC)), w, x, w, beta,
             result(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y));
 }
 
@@ -387,7 +436,7 @@ static void data_do(Run *run, Descriptor *op)
     Slot *dy = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY),
          *w = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W);
     if (beta != 0) operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX);
-    conv_do(OP_CONV_DX, window_of(linked(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC)), w, dy, w, beta,
+    conv_do(run, OP_CONV_DX, window_of(linked(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC)), w, dy, w, beta,
             result(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX));
 }
 
@@ -396,7 +445,8 @@ static void filter_do(Run *run, Descriptor *op)
     Slot *x = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X),
          *dy = operand(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY),
          *dw = result(run, op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW);
-    conv_do(OP_CONV_DW, window_of(linked(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC)), dw, x, dy, 0, dw);
+    conv_do(run, OP_CONV_DW, window_of(linked(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC)), dw, x, dy, 0,
+            dw);
 }
 
 static double pointwise(int32_t mode, double a, double b)
@@ -522,6 +572,7 @@ static bool plan_run(void *context)
                *engine = linked(config, CUDNN_ATTR_ENGINECFG_ENGINE),
                *graph = linked(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
     const Attribute *ops = attribute_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    run->engine = engine_number(engine);
     for (int64_t i = 0; i < ops->count; i++) operation_do(run, ((Descriptor **)ops->values)[i]);
     results_store(run);
     return true;

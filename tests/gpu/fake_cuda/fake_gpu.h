@@ -18,7 +18,7 @@
 
 typedef enum GpuSchedule { GPU_LAZY = 0, GPU_EAGER, GPU_SHUFFLED } GpuSchedule;
 
-/* As new: no failures, counts at zero, lazy, 256 MiB, one device, NCCL as new as its header, with windows. Live objects stay. */
+/* As new: no failures, counts at zero, lazy, 256 MiB, one device, an NCCL with windows. Live objects stay. */
 void fake_gpu_reset(void);
 void fake_gpu_schedule(GpuSchedule schedule, uint32_t seed);
 void fake_gpu_memory(size_t bytes); /* of the device */
@@ -35,6 +35,9 @@ void fake_gpu_fail_call(int64_t number);
 void fake_gpu_fail_memory(const char *name);
 /* The `nth` call of this name from now on fails, from 1; NULL: none does. */
 void fake_gpu_fail_named(const char *name, int64_t nth);
+/* As fake_gpu_fail_call, and every call after it fails, too: a kernel has broken the device, which this process has lost
+ * for good. */
+void fake_gpu_lose_device(int64_t number);
 const char *fake_gpu_failed(void); /* the name of the call that was made to fail, NULL if none was */
 bool fake_gpu_failed_in_capture(void);
 
@@ -64,7 +67,10 @@ GpuWorld *fake_gpu_world_create(int ranks, size_t bytes);
 void fake_gpu_world_destroy(GpuWorld *world);
 /* From now on this rank's communicators report this result (an ncclResult_t). */
 void fake_gpu_break_comm(int result);
-void fake_gpu_nccl_version(int version); /* as NCCL_VERSION_CODE */
+enum { FAKE_GPU_NCCL_VERSION = 22907 }; /* at first; as NCCL_VERSION_CODE */
+void fake_gpu_nccl_version(int version);
+/* Called first by ncclCommAbort, which waits for what it does; NULL: nothing. */
+void fake_gpu_on_abort(void (*function)(void));
 /* What becomes of symmetric windows: made; not made, with success, as on a platform without; refused at once;
  * refused after the call has begun, which ends the communicator. */
 typedef enum GpuWindows {

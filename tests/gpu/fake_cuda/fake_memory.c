@@ -60,7 +60,7 @@ static void memory_free(FakeMemory kind, void *memory, size_t bytes)
 cudaError_t fake_memory_create(FakeMemory kind, size_t bytes, void **made)
 {
     void *memory = NULL;
-    if (is_of_device(kind) && bytes > device_bytes - device_used) return cudaErrorMemoryAllocation;
+    if (is_of_device(kind) && bytes > device_bytes - device_used) return fake_error(cudaErrorMemoryAllocation);
     if (is_mapped(kind, bytes)) {
         memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) return cudaErrorMemoryAllocation;
@@ -142,10 +142,24 @@ cudaError_t cudaFreeHost(void *memory)
     return code ? (cudaError_t)code : error;
 }
 
+/* Whole pages are locked: a second registration of one is refused. */
+static bool shares_a_page(const void *host, size_t bytes)
+{
+    const uintptr_t page = 4096, first = (uintptr_t)host / page, last = ((uintptr_t)host + bytes - 1) / page;
+    bool shares = false;
+    for (int i = 0; i < piece_count; i++) {
+        const Piece *p = &pieces[i];
+        uintptr_t start = (uintptr_t)p->at / page, end = ((uintptr_t)p->at + p->bytes - 1) / page;
+        shares = shares || (!is_of_device(p->kind) && first <= end && start <= last);
+    }
+    return shares;
+}
+
 cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned flags)
 {
     (void)flags;
     ENTER(CUDA, cudaHostRegister);
+    if (shares_a_page(host, bytes)) return fake_error(cudaErrorHostMemoryAlreadyRegistered);
     return piece_add(FAKE_REGISTERED, host, bytes);
 }
 
@@ -153,7 +167,7 @@ cudaError_t cudaHostUnregister(void *host)
 {
     int code = fake_enter(FAKE_CUDA, "cudaHostUnregister");
     cudaError_t error = fake_memory_destroy(FAKE_REGISTERED, host);
-    return code ? (cudaError_t)code : error;
+    return code ? (cudaError_t)code : error == cudaSuccess ? error : fake_error(cudaErrorHostMemoryNotRegistered);
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *at)

@@ -4,7 +4,8 @@
  * ranks have done so. Sums are taken in an order that changes along the buffer, as a ring's does: the same on every
  * rank, not that of the ranks. Where ranks meet with collectives of different size, as they do when their order differs,
  * the result is worth nothing. Communicators do not block: a call has only begun, and is settled after a few questions;
- * another call before that is misuse. */
+ * another call before that is misuse. Windows return ncclSuccess at once and are made behind it all the same, as in
+ * 2.28 to 2.30. An abort waits for the kernels under way; those of windows do not heed it before 2.29.7. */
 #include "tests/gpu/fake_cuda/fake.h"
 #include "tests/support/reference.h"
 
@@ -16,6 +17,7 @@
 #include <sys/mman.h>
 
 enum { SLOTS = 32, QUESTIONS = 2, RING_PIECE = 16, SCALED_OPS = 8, TOLD_MAX = 8 };
+enum { WINDOWS_HEED_ABORT = NCCL_VERSION(2, 29, 7) };
 
 typedef struct Slot {
     _Atomic int generation, arrived, left, told;
@@ -52,7 +54,8 @@ struct ncclComm {
 };
 
 static GpuWorld *world;
-static int version = NCCL_VERSION_CODE, groups;
+static int version = FAKE_GPU_NCCL_VERSION, groups;
+static void (*on_abort)(void);
 static ncclResult_t broken;
 static GpuWindows windows;
 static ncclComm_t of_group;
@@ -88,6 +91,11 @@ void fake_gpu_windows(GpuWindows wanted)
 void fake_gpu_nccl_version(int wanted)
 {
     version = wanted;
+}
+
+void fake_gpu_on_abort(void (*function)(void))
+{
+    on_abort = function;
 }
 
 /* ---- the library */
@@ -140,7 +148,8 @@ static void comm_leave(ncclComm_t comm)
 /* A call has begun; nobody may call again before it has been asked about. */
 static ncclResult_t begin(ncclComm_t comm)
 {
-    if (comm->aborted || comm->failed || comm->questions) return ncclInvalidUsage;
+    if (comm->questions) return ncclInvalidArgument;
+    if (comm->aborted || comm->failed) return ncclInvalidUsage;
     if (groups) {
         of_group = comm;
         return ncclSuccess;
@@ -214,7 +223,9 @@ static void told_drop(ncclComm_t comm, Told *told)
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     int code = fake_enter(FAKE_NCCL, "ncclCommAbort");
+    if (on_abort) on_abort();
     comm->aborted = true;
+    if (comm->users > 1) fake_all_drain();
     while (comm->told_count) told_drop(comm, comm->told); /* an abort forgets them; an orderly end must not have any */
     for (; comm->reductions > 0; comm->reductions--) fake_died("reduction");
     comm_end(comm);
@@ -237,6 +248,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
 {
     ENTER(NCCL, ncclCommRegister);
+    if (comm->questions) return ncclInvalidUsage; /* it changes what the call under way changes */
     Told *told = told_add(comm, memory, bytes, false);
     if (!told) return ncclInvalidArgument;
     *handle = memory;
@@ -246,7 +258,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes,
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     int code = fake_enter(FAKE_NCCL, "ncclCommDeregister");
-    Told *told = told_find(comm, handle, 1);
+    Told *told = comm->questions ? NULL : told_find(comm, handle, 1);
     if (!told || told->at != handle || told->window) return ncclInvalidArgument;
     told_drop(comm, told);
     return code;
@@ -274,8 +286,9 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes,
     comm->windows++;
     comm->window = window;
     comm->beginning = told;
+    *window = NULL;
     if (world) atomic_fetch_add(&world->windows, 1);
-    return begun;
+    return ncclSuccess;
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
@@ -283,8 +296,10 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
     int code = fake_enter(FAKE_NCCL, "ncclCommWindowDeregister");
     Told *told = told_find(comm, window, 1);
     if (!told || told->at != (const char *)window || !told->window) return ncclInvalidArgument;
+    ncclResult_t begun = begin(comm);
+    if (begun != ncclInProgress) return begun;
     told_drop(comm, told);
-    return code ? (ncclResult_t)code : begin(comm);
+    return (ncclResult_t)code; /* ncclSuccess: begun all the same */
 }
 
 ncclResult_t ncclGroupStart(void); /* the header declares them without a prototype */
@@ -417,7 +432,7 @@ static bool collective_meet(Collective *c)
 static bool collective_run(void *context)
 {
     Collective *c = context;
-    if (c->comm->aborted) { /* its result is worth nothing */
+    if (c->comm->aborted && (c->told != 2 || version >= WINDOWS_HEED_ABORT)) { /* its result is worth nothing */
         collective_spoil(c);
         return true;
     }

@@ -87,6 +87,12 @@ const char *cudaGetErrorName(cudaError_t error)
     return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorFake";
 }
 
+cudaError_t fake_error(cudaError_t error)
+{
+    last_error = error;
+    return error;
+}
+
 cudaError_t cudaGetLastError(void)
 {
     cudaError_t error = last_error;
@@ -221,13 +227,16 @@ static void kernel_drop(void *context)
 static int kernel_queue(const KernelJob *job, void *stream)
 {
     int code = fake_enter(FAKE_CUDA, "kernel");
+    if (code) (void)cudaGetLastError();
     Kernel *kernel = code ? NULL : malloc(sizeof *kernel);
     if (!kernel) {
         job->drop(job->context);
         return code ? code : (int)cudaErrorMemoryAllocation;
     }
     kernel->job = *job;
-    return (int)fake_queue(stream, &(FakeWork){job->name, kernel_run, kernel_drop, kernel});
+    cudaError_t queued = fake_queue(stream, &(FakeWork){job->name, kernel_run, kernel_drop, kernel}),
+                before = cudaGetLastError(); /* the launch itself returns nothing: whoever asks finds this, too */
+    return (int)(queued != cudaSuccess ? queued : before);
 }
 
 extern int (*emulated_queue)(const KernelJob *job, void *stream);

@@ -26,12 +26,19 @@ struct CUgraphExec_st {
     cudaGraph_t graph;
 };
 
+/* What comes before a point in a capture: of each stream the work that it is behind. */
+typedef struct Past {
+    uint32_t of[STREAMS];
+} Past;
+
 struct CUstream_st {
     bool live;
     uint64_t queued, done;
     Node *first, **end;
     cudaGraph_t capture; /* NULL: not capturing */
     bool origin;         /* of the capture */
+    uint32_t captured;   /* work of this stream in the capture, its fork counted as one */
+    Past past;           /* what it is behind, of other streams */
     enum cudaStreamCaptureMode mode;
 };
 
@@ -39,6 +46,7 @@ struct CUevent_st {
     cudaStream_t stream; /* NULL: never recorded */
     uint64_t number;
     cudaGraph_t capture; /* recorded inside this one */
+    Past past;
     int64_t time;
 };
 
@@ -189,6 +197,7 @@ cudaError_t fake_queue(cudaStream_t stream, const FakeWork *work)
     if (stream->capture) {
         *stream->capture->end = node;
         stream->capture->end = &node->next;
+        stream->captured++;
         return cudaSuccess;
     }
     *stream->end = node;
@@ -239,7 +248,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     ENTER(CUDA, cudaStreamQuery);
     if (stream->capture) return cudaErrorStreamCaptureUnsupported;
-    return fake_stream_try(stream) ? cudaSuccess : cudaErrorNotReady;
+    return fake_stream_try(stream) ? cudaSuccess : fake_error(cudaErrorNotReady);
 }
 
 cudaError_t cudaDeviceSynchronize(void)
@@ -284,7 +293,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     ENTER(CUDA, cudaEventRecord);
     if (!event || !stream_is_live(stream)) return cudaErrorInvalidResourceHandle;
-    *event = (struct CUevent_st){stream, stream->queued, stream->capture, ++ticks};
+    *event = (struct CUevent_st){
+        .stream = stream, .number = stream->queued, .capture = stream->capture, .past = stream->past, .time = ++ticks};
+    event->past.of[stream - streams] = stream->captured;
     return cudaSuccess;
 }
 
@@ -293,8 +304,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     ENTER(CUDA, cudaEventQuery);
     if (!event->stream) return cudaSuccess;
     if (event->capture) return cudaErrorCapturedEvent;
-    if (schedule == GPU_SHUFFLED && throw_dice(2)) return cudaErrorNotReady;
-    return stream_reach(event->stream, event->number) ? cudaSuccess : cudaErrorNotReady;
+    if (schedule == GPU_SHUFFLED && throw_dice(2)) return fake_error(cudaErrorNotReady);
+    return stream_reach(event->stream, event->number) ? cudaSuccess : fake_error(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -331,8 +342,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     ENTER(CUDA, cudaStreamWaitEvent);
     if (!event || !stream_is_live(stream)) return cudaErrorInvalidResourceHandle;
     if (!event->stream || waits_ignored) return cudaSuccess;
-    if (event->capture) { /* a fork joins the capture */
+    if (event->capture) { /* a fork into the capture, or its join */
+        if (!stream->capture) stream->captured = 1;
         stream->capture = event->capture;
+        for (int i = 0; i < STREAMS; i++)
+            if (event->past.of[i] > stream->past.of[i]) stream->past.of[i] = event->past.of[i];
         return cudaSuccess;
     }
     if (stream->capture) return cudaErrorStreamCaptureIsolation;
@@ -364,6 +378,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     graph->users = 1;
     stream->capture = graph;
     stream->origin = true;
+    stream->past = (Past){{0}};
+    stream->captured = 0;
     stream->mode = mode;
     fake_born("graph");
     return cudaSuccess;
@@ -375,15 +391,24 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *made)
     *made = NULL;
     if (!stream_is_live(stream) || !stream->capture || !stream->origin) return cudaErrorIllegalState;
     cudaGraph_t graph = stream->capture;
-    for (int i = 0; i < STREAMS; i++)
-        if (streams[i].capture == graph) streams[i].capture = NULL, streams[i].origin = false;
-    if (!code && !graph->spoilt) {
+    bool joined = true;
+    for (int i = 0; i < STREAMS; i++) {
+        cudaStream_t other = &streams[i];
+        if (other->capture != graph) continue;
+        joined = joined && (other == stream || stream->past.of[i] == other->captured);
+        other->capture = NULL;
+        other->origin = false;
+        if (other != stream) other->past = (Past){{0}};
+    }
+    if (!code && !graph->spoilt && joined) {
         *made = graph;
         return cudaSuccess;
     }
+    bool spoilt = graph->spoilt;
     fake_died("graph");
     graph_leave(graph);
-    return code ? (cudaError_t)code : cudaErrorStreamCaptureInvalidated;
+    if (code) return (cudaError_t)code;
+    return fake_error(spoilt ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined);
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)

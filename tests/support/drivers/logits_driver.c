@@ -22,7 +22,7 @@ static Status weights_put(Replica *r, const ProgramConfig *config, const char *p
     WeightMap map;
     char absent[256];
     TRY(weight_map_create(r->layout, r->eval[0].graph, &map));
-    TRY(pretrained_read(&map, config, path, false, r->arena[ARENA_PARAM], r->eval_state, absent, sizeof absent));
+    TRY(pretrained_read(&map, config, path, HEAD_READ, r->arena[ARENA_PARAM], r->eval_state, absent, sizeof absent));
     weight_map_destroy(&map);
     return OK;
 }

@@ -4,9 +4,10 @@
  * [,where=loss|grad|both|weights|statistics|slot]", several joined by ';'. Kinds: nan, inf (poison the tower's loss and
  * gradients, or one number of its process's weights, statistics or slot 0 after the update; with a layer, its output in
  * the phase forward or the first gradient that it makes in the phase backward: the element `index`, or all), hang,
- * exit, kill, delay (ms each step from S on), bitflip (one bit of a weight, after the update). Steps count from 1. */
-#ifndef TOWERS_GUARD_FAULT_H
-#define TOWERS_GUARD_FAULT_H
+ * exit, kill, delay (ms each step from S on), crawl (ms of showing progress and nothing else), bitflip (one bit of a
+ * weight, after the update). Steps count from 1. */
+#ifndef TOWERS_REPLICA_FAULT_H
+#define TOWERS_REPLICA_FAULT_H
 
 #include "towers/replica/ledger.h"
 
@@ -18,14 +19,15 @@ typedef enum FaultKind {
     FAULT_EXIT,
     FAULT_KILL,
     FAULT_DELAY,
-    FAULT_BITFLIP
+    FAULT_BITFLIP,
+    FAULT_CRAWL
 } FaultKind;
 
 typedef struct Fault {
     FaultKind kind;
     int tower;
     int64_t step;
-    int phase; /* where hang, exit, kill and delay strike, and nan and inf in a layer; default PHASE_FORWARD */
+    int phase; /* where hang, exit, kill, delay and crawl strike, and nan and inf in a layer; default PHASE_FORWARD */
     int ms;
     int64_t index;                              /* of the element that is poisoned in a layer; -1: all */
     bool loss, grad, weights, statistics, slot; /* what nan and inf poison */

@@ -1,7 +1,9 @@
 /* Fault points; see fault.h. Empty without TOWERS_FAULTS. */
-#include "towers/guard/fault.h"
+#include "towers/replica/fault.h"
 
 #ifdef TOWERS_FAULTS
+
+#include "kernels/progress.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -14,18 +16,19 @@ static int faults_used;
 static char faults_given[1024];
 
 static const char *const kind_names[] = {
-    [FAULT_NONE] = "none", [FAULT_NAN] = "nan",   [FAULT_INF] = "inf",     [FAULT_HANG] = "hang",
-    [FAULT_EXIT] = "exit", [FAULT_KILL] = "kill", [FAULT_DELAY] = "delay", [FAULT_BITFLIP] = "bitflip",
+    [FAULT_NONE] = "none",   [FAULT_NAN] = "nan",         [FAULT_INF] = "inf",
+    [FAULT_HANG] = "hang",   [FAULT_EXIT] = "exit",       [FAULT_KILL] = "kill",
+    [FAULT_DELAY] = "delay", [FAULT_BITFLIP] = "bitflip", [FAULT_CRAWL] = "crawl",
 };
 
 static Status kind_parse(const char *text, FaultKind *kind)
 {
-    for (int k = FAULT_NAN; k <= FAULT_BITFLIP; k++) {
+    for (int k = FAULT_NAN; k <= FAULT_CRAWL; k++) {
         if (strcmp(text, kind_names[k])) continue;
         *kind = (FaultKind)k;
         return OK;
     }
-    return FAIL(ERR_ARG, "TOWERS_FAULT: no kind '%s' (nan inf hang exit kill delay bitflip)", text);
+    return FAIL(ERR_ARG, "TOWERS_FAULT: no kind '%s' (nan inf hang exit kill delay bitflip crawl)", text);
 }
 
 static Status phase_parse(const char *text, int *phase)
@@ -124,6 +127,15 @@ const Fault *fault_at(int index)
     return &faults[index];
 }
 
+static void crawl(int ms)
+{
+    const struct timespec piece = {0, 50 * 1000000L};
+    for (int done = 0; done < ms; done += 50) {
+        progress_made("crawling");
+        nanosleep(&piece, NULL);
+    }
+}
+
 static void strike(const Fault *fault)
 {
     struct timespec pause_for = {fault->ms / 1000, (fault->ms % 1000) * 1000000L};
@@ -133,6 +145,7 @@ static void strike(const Fault *fault)
     case FAULT_EXIT: _exit(42);
     case FAULT_KILL: kill(getpid(), SIGKILL); break;
     case FAULT_DELAY: nanosleep(&pause_for, NULL); break;
+    case FAULT_CRAWL: crawl(fault->ms); break;
     default: break;
     }
 }

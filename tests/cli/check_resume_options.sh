@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# What a resumed run may change, by the column `resume` of inception/cli/options.def, as the manual shows it. Every option
+# of train that is free leaves the weights bit for bit as they are; every other one is among the settings of a checkpoint,
+# and changing it is refused by name. Data counts by its bytes, wherever it lies.
+# Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin resume-options "$@"
+small_data "$work/small" 70 30 || exit $?
+
+train() { # NAME ARGUMENT...
+    timeout -s KILL 120 "$towers" train fashion_cnn --data-path "$work/small" --device cpu --seed 3 -b 8 --max-steps 6 --quiet \
+        --output-dir "$work/runs" --experiment "$@" >"$work/out" 2>"$work/err" </dev/null
+}
+
+train base --towers 2 --threads 1 || complain "the first run fails: $(cat "$work/err")"
+"$towers" man --markdown >"$work/manual"
+
+# Values other than the usual ones. "-": it shows or names something and is tried elsewhere, or needs a machine of its own.
+declare -A other=(
+    [threads]="--threads 2" [comm-timeout]="--comm-timeout 30" [self-test]=--no-self-test [workers]="--workers 0"
+    [eval-batch-size]="--eval-batch-size 7" [report-loss]="--report-loss worst" [report-l2]="--report-l2"
+    [nan-check]="--nan-check mean" [nan-policy]="--nan-policy skip" [nan-limit]="--nan-policy skip --nan-limit 3"
+    [sdc-check]="--sdc-check 2" [sdc-policy]="--sdc-policy warn" [graphs]=--no-graphs [checkpoint-steps]="--checkpoint-steps 1"
+    [checkpoint-minutes]="--checkpoint-minutes 0.0001" [keep]="--keep 1" [log-style]="--log-style tf2016"
+    [log-interval]="--log-interval 1" [eval-interval]="--eval-interval 0" [summary-interval]="--summary-interval 1"
+    [json]=--json [towers-view]=--towers-view [color]=--no-color
+    [quiet]=- [output-dir]=- [experiment]=- [resume]=- [recipe]=- [config]=- [dry-run]=- [print-config]=- [help]=- [help-all]=-
+    [pretrained]=- [reset-head]=-
+)
+listed=0 free=0
+while read -r line; do
+    flag=$(grep -oP '^- `(-., )?--(\[no-\])?\K[a-z0-9-]+' <<<"$line")
+    case $line in
+    *"A resumed run keeps it."*)
+        listed=$((listed + 1))
+        grep -q "\\\\n$flag: " "$work/runs/base/ckpt/step-0000000006/state.json" || complain "--$flag decides the weights, and no checkpoint knows it"
+        ;;
+    *"A resumed run "*) ;;
+    *)
+        [[ -n ${other[$flag]:-} ]] || { complain "--$flag is free on resume, and has no value here to try it with"; continue; }
+        [[ ${other[$flag]} != - ]] || continue
+        free=$((free + 1))
+        # shellcheck disable=SC2086
+        train "$flag" --towers 2 --threads 1 ${other[$flag]} || complain "--$flag: $(cat "$work/err")"
+        cmp -s "$work/runs/base/last.safetensors" "$work/runs/$flag/last.safetensors" || complain "${other[$flag]} gives other weights, and may change on resume"
+        ;;
+    esac
+done < <(grep -P '^- `(-., )?--.* (Of .*\btrain\b|A resumed run)' "$work/manual")
+((listed > 40 && free > 20)) || complain "only $listed options found that are kept, $free that are free"
+
+refused() { # TEXT ARGUMENT...
+    train base --resume auto --max-steps 8 --towers 2 "${@:2}"
+    [[ $? == 2 ]] || complain "${*:2}: not refused: $(cat "$work/err")"
+    grep -qF -- "$1" "$work/err" || complain "${*:2}: wanted '$1': $(cat "$work/err")"
+}
+refused "then winograd-f32: true, now winograd-f32: false" --no-winograd-f32
+refused "then winograd: false, now winograd: true" --winograd
+refused "then fuse-siblings: true, now fuse-siblings: false" --no-fuse-siblings
+refused "then pool-behind-conv: true, now pool-behind-conv: false" --no-pool-behind-conv
+refused "then share-storage: true, now share-storage: false" --no-share-storage
+refused "then training data: 70 samples" --dataset synthetic
+
+mv "$work/small" "$work/moved"
+train base --resume auto --max-steps 8 --towers 2 --threads 1 --data-path "$work/moved" || complain "equal data in another folder is refused: $(cat "$work/err")"
+
+check_end "$listed options are compared on resume, $free leave the weights as they are"

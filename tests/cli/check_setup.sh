@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# scripts/setup.sh on machines that are pretended: stand-ins for dpkg-query, apt-get, sudo and id lie in a folder that is the
+# whole PATH. Without root and sudo it prints the command for an administrator, and that command is complete.
+# Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin setup "$@"
+cd "$work" || exit 1
+
+# machine USER_ID [sudo|sudo-asks]: sets PATH_OF to its programs; packages in `installed` are there
+machine() {
+    rm -rf bin apt-calls && mkdir bin
+    for tool in bash cat grep mktemp tail rm env dirname sed; do ln -s "$(command -v $tool)" bin/; done
+    printf '#!/bin/bash\necho %s\n' "$1" >bin/id
+    printf '#!/bin/bash\ngrep -qx "${!#}" %s/installed && echo -n installed\n' "$work" >bin/dpkg-query
+    printf '#!/bin/bash\necho "$DEBIAN_FRONTEND apt-get $*" >>%s/apt-calls\n' "$work" >bin/apt-get
+    [[ ${2:-} != sudo ]] || printf '#!/bin/bash\n[[ $1 == -n ]] && shift\necho "sudo $*" >>%s/apt-calls\n"$@"\n' "$work" >bin/sudo
+    [[ ${2:-} != sudo-asks ]] || printf '#!/bin/bash\necho "sudo: a password is required" >&2; exit 1\n' >bin/sudo
+    chmod +x bin/*
+}
+setup() {
+    PATH=$work/bin HOME=$work "$BASH" "$source_dir/scripts/setup.sh" "$@" </dev/null >out 2>err
+    status=$?
+}
+printf '%s\n' gcc cmake ninja-build pkg-config >installed
+
+for sudo in '' sudo-asks; do
+    machine 1000 $sudo
+    setup build
+    [[ $status == 5 ]] || complain "without root, ${sudo:-no sudo}: exit $status, wanted 5"
+    command=$(grep -o 'apt-get update && apt-get install -y .*' err)
+    [[ $command == *' libdnnl-dev '*' dataset-fashion-mnist'* && $command != *' gcc '* ]] ||
+        complain "without root, ${sudo:-no sudo}: the command for an administrator is '$command': $(cat err)"
+    grep -qi administrator err || complain "no word about an administrator: $(cat err)"
+    [[ $(grep -c 'not found' err) == 0 && ! -e apt-calls ]] || complain "apt-get or sudo was tried: $(cat err)"
+    # An administrator runs it: then nothing is missing.
+    tr ' ' '\n' <<<"${command##*recommends}" >>installed
+    setup build
+    [[ $status == 0 && ! -s err ]] || complain "the command for an administrator left something out: $(cat err)"
+    printf '%s\n' gcc cmake ninja-build pkg-config >installed
+done
+
+machine 0
+setup build
+[[ $status == 0 ]] || complain "as root: exit $status: $(cat err)"
+[[ $(head -n 1 apt-calls) == 'noninteractive apt-get update'* && $(tail -n 1 apt-calls) == 'noninteractive apt-get install'*libyaml-dev* ]] ||
+    complain "as root: $(cat apt-calls)"
+machine 1000 sudo
+setup build
+[[ $status == 0 ]] || complain "with sudo: exit $status: $(cat err)"
+grep -q '^sudo env DEBIAN_FRONTEND=noninteractive apt-get install' apt-calls || complain "with sudo: $(cat apt-calls)"
+setup house
+[[ $status == 2 ]] || complain "an unknown group: exit $status, wanted 2"
+
+# Packages that Debian 13 has no more stay out.
+! grep -nE 'libclang-rt-[0-9]' "$source_dir/scripts/setup.sh" || complain "a package with a version in its name"
+
+check_end "setup.sh: root, sudo, neither; the command for an administrator is complete"

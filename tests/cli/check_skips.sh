@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# scripts/skips.sh finds every kind of skip in logs of ctest and CMake with its reason, and accepts what tests/skips.txt lists and
+# nothing else. Every script that ends with 77 says why in a line that it can find. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin skips "$@"
+cd "$work" || exit 1
+
+cat >LastTest.log <<'LOG'
+3/9 Testing: check_report
+3/9 Test: check_report
+Output:
+----------------------------------------------------------
+SKIPPED: no browser
+<end of output>
+4/9 Testing: test_ops
+4/9 Test: test_ops
+Output:
+[==========] Running 3 test(s).
+[ RUN      ] test_cpu_f32
+  cpu  f32 conv
+[       OK ] test_cpu_f32
+[ RUN      ] test_cuda_f32
+  no cuda here: no NVIDIA driver
+[  SKIPPED ] test_cuda_f32
+[ RUN      ] test_other
+[  SKIPPED ] test_other
+[  SKIPPED ] 2 test(s), listed below:
+[  SKIPPED ] test_cuda_f32
+[  SKIPPED ] test_other
+LOG
+printf -- '-- The C compiler\n-- test_gpu_* are left out: they need CUDA\n' >build.log
+bash "$source_dir/scripts/skips.sh" list LastTest.log build.log >list || complain "list: exit $?"
+cat >wanted <<'LIST'
+build: test_gpu_* are left out: they need CUDA
+check_report: no browser
+test_ops, test_cuda_f32: no cuda here: no NVIDIA driver
+test_ops, test_other: it gives no reason
+LIST
+cmp -s list wanted || complain "the list: $(diff list wanted)"
+
+bash "$source_dir/scripts/skips.sh" unexpected list >found && complain "check_report and test_other were accepted"
+printf '%s\n' 'check_report: no browser' 'test_ops, test_other: it gives no reason' | cmp -s - found || complain "unexpected: $(cat found)"
+grep -v -e check_report -e test_other list >shorter
+bash "$source_dir/scripts/skips.sh" unexpected shorter >found || complain "accepted skips were refused: $(cat found)"
+
+for script in "$source_dir"/tests/*/*.sh "$source_dir"/scripts/{check_format,clang_format,cuda_kernel_table}.sh; do
+    [[ $script == */check_skips.sh ]] || ! grep -qE '(exit|return|&&) 77' "$script" || grep -q SKIPPED "$script" ||
+        complain "${script#"$source_dir/"} ends with 77 and does not say why"
+done
+
+check_end "skips: found with their reasons, unlisted ones refused"

@@ -1,0 +1,210 @@
+/* The choice of a convolution's plan on the fake GPU: what f32 may be rounded to, and what is taken where there is no
+ * memory for timing. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/plan_cache.h"
+#include "tests/gpu/fake_cuda/fake_gpu.h"
+#include "tests/support/reference.h"
+#include "tests/support/scratch.h"
+
+static Device device;
+
+/* Nobody's plan cache but this test's. */
+static int open_with(void **state, DeviceConfig config)
+{
+    const Backend *backend;
+    fake_gpu_reset();
+    config.threads = 1;
+    return scratch_make(state) == 0 && setenv("XDG_CACHE_HOME", scratch, 1) == 0 &&
+                   backend_find("cuda", &backend, NULL, 0) == OK && backend->open(&config, &device) == OK
+               ? 0
+               : -1;
+}
+
+static int device_open(void **state)
+{
+    return open_with(state, (DeviceConfig){0});
+}
+
+static int device_open_tf32(void **state)
+{
+    return open_with(state, (DeviceConfig){.tf32 = true});
+}
+
+static int device_open_deterministic(void **state)
+{
+    return open_with(state, (DeviceConfig){.deterministic = true});
+}
+
+static int device_close(void **state)
+{
+    device.backend->close(&device);
+    int alive = fake_gpu_alive(stderr);
+    return scratch_drop(state) == 0 ? alive : -1;
+}
+
+/* ---- one convolution: y = x * w, 3x3 */
+
+enum {
+    N = 2,
+    C = 16,
+    K = 8,
+    SIDE = 5,
+    X_COUNT = N * SIDE * SIDE * C,
+    W_COUNT = K * 9 * C,
+    Y_COUNT = N * SIDE * SIDE * K
+};
+
+typedef struct Conv {
+    OpCall call;
+    void *memory[4];
+    float x[X_COUNT], w[W_COUNT], y[Y_COUNT];
+} Conv;
+
+static Tensor packed(Shape shape, void *memory)
+{
+    return (Tensor){memory, shape, DTYPE_F32, shape.c};
+}
+
+static void conv_create(Conv *c)
+{
+    static const Window window = {3, 3, 1, 1, 1, 1, false};
+    const Shape x = {N, C, SIDE, SIDE}, w = {K, C, 3, 3}, y = {N, K, SIDE, SIDE};
+    memset(c, 0, sizeof *c);
+    for (int i = 0; i < X_COUNT; i++) c->x[i] = (float)sin(i * 0.7);
+    for (int i = 0; i < W_COUNT; i++) c->w[i] = (float)cos(i * 1.3);
+    assert_int_equal(device.backend->alloc(&device, sizeof c->x, &c->memory[0]), OK);
+    assert_int_equal(device.backend->alloc(&device, sizeof c->w, &c->memory[1]), OK);
+    assert_int_equal(device.backend->alloc(&device, sizeof c->y, &c->memory[2]), OK);
+    assert_int_equal(device.backend->upload(&device, c->memory[0], c->x, sizeof c->x), OK);
+    assert_int_equal(device.backend->upload(&device, c->memory[1], c->w, sizeof c->w), OK);
+    c->call = (OpCall){.kind = OP_CONV,
+                       .name = "conv",
+                       .in_count = 2,
+                       .out_count = 1,
+                       .in = {packed(x, c->memory[0]), packed(w, c->memory[1])},
+                       .out = {packed(y, c->memory[2])}};
+    c->call.attr.conv.window = window;
+}
+
+static Status conv_prepare(Conv *c)
+{
+    return device.backend->kernels[OP_CONV]->prepare(&device, &c->call);
+}
+
+static void conv_run(Conv *c)
+{
+    assert_int_equal(device.backend->alloc(&device, c->call.workspace_bytes, &c->memory[3]), OK);
+    c->call.workspace = c->memory[3];
+    if (device.backend->kernels[OP_CONV]->launch(&device, &c->call) != OK) fail_msg("%s", status_message());
+    assert_int_equal(device.backend->download(&device, c->y, c->memory[2], sizeof c->y), OK);
+    assert_int_equal(device.backend->finish(&device, LANE_COMPUTE), OK);
+}
+
+static void conv_destroy(Conv *c)
+{
+    device.backend->kernels[OP_CONV]->discard(&device, &c->call);
+    for (int i = 0; i < 4; i++)
+        if (c->memory[i]) device.backend->release(&device, c->memory[i]);
+}
+
+/* The largest difference from the sum in double precision, relative to the largest result. */
+static double conv_error(const Conv *c)
+{
+    RefTensor in[OP_MAX_IN] = {ref_create(c->call.in[0].shape), ref_create(c->call.in[1].shape)},
+              out[OP_MAX_OUT] = {ref_create(c->call.out[0].shape)};
+    double worst = 0, largest = 0;
+    for (int i = 0; i < X_COUNT; i++) in[0].data[i] = (double)c->x[i];
+    for (int i = 0; i < W_COUNT; i++) in[1].data[i] = (double)c->w[i];
+    reference_run(OP_CONV, &c->call.attr, in, out);
+    for (int i = 0; i < Y_COUNT; i++) {
+        worst = fmax(worst, fabs((double)c->y[i] - out[0].data[i]));
+        largest = fmax(largest, fabs(out[0].data[i]));
+    }
+    for (int k = 0; k < 2; k++) ref_destroy(&in[k]);
+    ref_destroy(&out[0]);
+    return worst / largest;
+}
+
+static double error_of_a_run(void)
+{
+    Conv c;
+    conv_create(&c);
+    if (conv_prepare(&c) != OK) fail_msg("%s", status_message());
+    conv_run(&c);
+    double error = conv_error(&c);
+    conv_destroy(&c);
+    return error;
+}
+
+/* ---- precision: TF32 keeps 11 bits, 5e-4 at worst; f32 24 */
+
+static void test_f32_is_f32(void **state)
+{
+    (void)state;
+    assert_true(error_of_a_run() < 1e-6);
+    assert_true(error_of_a_run() < 1e-6); /* the plan of the cache */
+}
+
+static void test_tf32_is_not_f16(void **state)
+{
+    (void)state;
+    double error = error_of_a_run();
+    assert_true(error > 1e-5 && error < 1e-3);
+}
+
+/* A plan that a looser run has left in the cache is not made under stricter rules. */
+static void test_cached_plan_breaks_a_rule(void **state)
+{
+    (void)state;
+    char task[256];
+    const Shape x = {N, C, SIDE, SIDE}, w = {K, C, 3, 3};
+    snprintf(task, sizeof task, "forward f32 x %s w %s stride 1x1 pad 1x1", shape_text(x), shape_text(w));
+    assert_int_equal(plan_cache_add(cuda_device(&device)->plans, task, "engine 1 knobs 25=7", 1), OK);
+    assert_true(error_of_a_run() < 1e-6);
+    assert_string_not_equal(plan_cache_find(cuda_device(&device)->plans, task), "engine 1 knobs 25=7");
+}
+
+/* ---- timing */
+
+/* Room for the operands that are timed, not for the buffer that is overwritten between the runs. */
+static void test_no_memory_for_timing(void **state)
+{
+    (void)state;
+    Conv c;
+    size_t free_bytes, total;
+    conv_create(&c);
+    assert_int_equal(device.backend->memory(&device, &free_bytes, &total), OK);
+    for (size_t room = 0; room < (size_t)1 << 18; room += 1 << 12) { /* twice the cache of the fake is 128 KiB */
+        fake_gpu_memory(total - free_bytes + room);
+        if (conv_prepare(&c) != OK) fail_msg("%zu bytes free: %s", room, status_message());
+        assert_true(c.call.workspace_bytes < 1 << 16);
+        fake_gpu_memory(total);
+        if (room == 0 || room == 1 << 16) conv_run(&c);
+        if (c.memory[3]) assert_true(conv_error(&c) < 1e-6);
+        if (c.memory[3]) device.backend->release(&device, c.memory[3]);
+        c.memory[3] = NULL;
+        device.backend->kernels[OP_CONV]->discard(&device, &c.call);
+    }
+    for (int i = 0; i < 3; i++) device.backend->release(&device, c.memory[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_f32_is_f32, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_f32_is_f32, device_open_deterministic, device_close),
+        cmocka_unit_test_setup_teardown(test_tf32_is_not_f16, device_open_tf32, device_close),
+        cmocka_unit_test_setup_teardown(test_cached_plan_breaks_a_rule, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_no_memory_for_timing, device_open, device_close),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+/* Limits of control groups, read from trees made here: the tightest of all levels counts, in version 1 and 2; page cache
+ * that could be dropped is not used memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "kernels/limits.h"
+#include "tests/support/scratch.h"
+
+enum { MIB = 1 << 20 };
+
+/* A file below the scratch folder, with its folders. */
+static void put(const char *folder, const char *name, const char *text)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s", scratch, folder);
+    assert_int_equal(directory_create(path), OK);
+    snprintf(path, sizeof path, "%s/%s/%s", scratch, folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static Limits limits(void)
+{
+    Limits found;
+    limits_read(scratch, &found);
+    return found;
+}
+
+static void no_groups_no_limits(void **state)
+{
+    (void)state;
+    Limits found = limits();
+    assert_true(found.memory_bytes == INT64_MAX && found.memory_left_bytes == INT64_MAX && found.cores == 0);
+}
+
+static void version_2_counts_every_level(void **state)
+{
+    (void)state;
+    put("proc/self", "cgroup", "0::/user.slice/job/step\n");
+    put("sys/fs/cgroup/user.slice/job/step", "memory.max", "max\n");
+    put("sys/fs/cgroup/user.slice/job/step", "cpu.max", "max 100000\n");
+    put("sys/fs/cgroup/user.slice/job", "memory.max", "536870912\n");
+    put("sys/fs/cgroup/user.slice/job", "memory.current", "314572800\n");
+    put("sys/fs/cgroup/user.slice/job", "cpu.max", "150000 100000\n");
+    put("sys/fs/cgroup/user.slice", "memory.max", "1073741824\n");
+    put("sys/fs/cgroup/user.slice", "memory.current", "1048576000\n"); /* a neighbour takes more: 24 MiB are left */
+    put("sys/fs/cgroup/user.slice", "cpu.max", "400000 100000\n");
+    Limits found = limits();
+    assert_int_equal(found.memory_bytes, 512 * MIB);
+    assert_int_equal(found.memory_left_bytes, 24 * MIB);
+    assert_true(found.cores == 1.5);
+    put("sys/fs/cgroup/user.slice", "memory.stat", "anon 5\nfile 900\ninactive_file 943718400\n");
+    assert_int_equal(limits().memory_left_bytes, 212 * MIB); /* now the inner one is the tighter: 512 - 300 */
+}
+
+static void version_1_counts_every_level(void **state)
+{
+    (void)state;
+    put("proc/self", "cgroup", "12:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n1:name=systemd:/x\n");
+    put("sys/fs/cgroup/memory", "memory.limit_in_bytes", "9223372036854771712\n"); /* none */
+    put("sys/fs/cgroup/memory/docker", "memory.limit_in_bytes", "268435456\n");
+    put("sys/fs/cgroup/memory/docker", "memory.usage_in_bytes", "67108864\n");
+    put("sys/fs/cgroup/memory/docker/abc", "memory.limit_in_bytes", "9223372036854771712\n");
+    put("sys/fs/cgroup/cpu/docker/abc", "cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/cpu/docker/abc", "cpu.cfs_period_us", "100000\n");
+    put("sys/fs/cgroup/cpu/docker", "cpu.cfs_quota_us", "50000\n");
+    put("sys/fs/cgroup/cpu/docker", "cpu.cfs_period_us", "100000\n");
+    Limits found = limits();
+    assert_int_equal(found.memory_bytes, 256 * MIB);
+    assert_int_equal(found.memory_left_bytes, 192 * MIB);
+    assert_true(found.cores == 0.5);
+}
+
+/* In a container the path is often the host's, and its limit is that of the root that the container sees. */
+static void a_path_that_is_not_there_leads_to_the_root(void **state)
+{
+    (void)state;
+    put("proc/self", "cgroup", "4:memory:/kubepods/pod7/abc\n");
+    put("sys/fs/cgroup/memory", "memory.limit_in_bytes", "134217728\n");
+    put("sys/fs/cgroup/memory", "memory.usage_in_bytes", "134217729\n");
+    assert_int_equal(limits().memory_bytes, 128 * MIB);
+    assert_int_equal(limits().memory_left_bytes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(no_groups_no_limits, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(version_2_counts_every_level, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(version_1_counts_every_level, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(a_path_that_is_not_there_leads_to_the_root, scratch_make, scratch_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,368 @@
+/* Transforms: plans are pure functions of (seed, epoch, sample), draw from the published distributions, and are carried
+ * out on the pixels that they name. Distributions by Kolmogorov-Smirnov: with n draws the largest distance between the
+ * two cumulative functions is below 1.95 / sqrt(n) in all but 1 of 1,000 tests. */
+#include "towers/data/transform.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { DRAWS = 4000 };
+
+static const ImageInfo photo = {.h = 375, .w = 500, .c = 3, .orientation = 1};
+
+static Transform random_crop_of(int32_t side)
+{
+    return (Transform){
+        .side = side, .crop = CROP_RANDOM, .area = {0.08, 1}, .ratio = {3.0 / 4, 4.0 / 3}, .flip = FLIP_RANDOM};
+}
+
+static SamplePlan plan_of(const Transform *t, int64_t epoch, int64_t id)
+{
+    SamplePlan plan;
+    transform_plan(t, (SampleKey){11, epoch, id}, &photo, &plan);
+    return plan;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The largest distance of the draws from a uniform distribution on [low, high]. */
+static void expect_uniform(double *draws, size_t n, double low, double high)
+{
+    double most = 0;
+    qsort(draws, n, sizeof *draws, by_value);
+    for (size_t i = 0; i < n; i++) {
+        double wanted = (draws[i] - low) / (high - low);
+        most = fmax(most, fmax(fabs(wanted - (double)i / (double)n), fabs(wanted - (double)(i + 1) / (double)n)));
+    }
+    if (most * sqrt((double)n) > 1.95)
+        fail_msg("distance %g of %zu draws from uniform on %g .. %g", most, n, low, high);
+}
+
+static void test_pure(void **state)
+{
+    (void)state;
+    Transform t = random_crop_of(299);
+    t.policy = POLICY_TRIVIAL;
+    t.brightness = t.contrast = t.saturation = 0.4;
+    t.hue = 0.1;
+    t.erase = 0.5;
+    int same_next_epoch = 0;
+    for (int64_t id = 0; id < 100; id++) {
+        SamplePlan a = plan_of(&t, 3, id), b = plan_of(&t, 3, id), c = plan_of(&t, 4, id);
+        assert_memory_equal(&a, &b, sizeof a);
+        same_next_epoch += memcmp(&a, &c, sizeof a) == 0;
+        assert_true(a.box.y >= 0 && a.box.x >= 0 && a.box.h >= 1 && a.box.w >= 1);
+        assert_true(a.box.y + a.box.h <= photo.h && a.box.x + a.box.w <= photo.w);
+        assert_true(a.erase.y + a.erase.h <= 299 && a.erase.x + a.erase.w <= 299);
+    }
+    assert_int_equal(same_next_epoch, 0);
+    Transform plain = random_crop_of(299); /* switching colours on does not move the crop */
+    SamplePlan a = plan_of(&t, 3, 7), b = plan_of(&plain, 3, 7);
+    assert_memory_equal(&a.box, &b.box, sizeof a.box);
+    assert_int_equal(a.flip, b.flip);
+}
+
+/* On a square picture no draw is refused for its shape if areas are small, so areas and log ratios stay uniform. */
+static void test_random_crop(void **state)
+{
+    (void)state;
+    static double area[DRAWS], ratio[DRAWS], y[DRAWS], x[DRAWS];
+    const ImageInfo large = {.h = 20000, .w = 20000, .c = 3, .orientation = 1};
+    Transform t = random_crop_of(224);
+    t.area[1] = 0.5;
+    for (int64_t id = 0; id < DRAWS; id++) {
+        SamplePlan p;
+        transform_plan(&t, (SampleKey){5, 0, id}, &large, &p);
+        area[id] = (double)p.box.h * p.box.w / 4e8;
+        ratio[id] = log((double)p.box.w / p.box.h);
+        y[id] = (p.box.y + 0.5) / (20000 - p.box.h + 1);
+        x[id] = (p.box.x + 0.5) / (20000 - p.box.w + 1);
+    }
+    expect_uniform(area, DRAWS, 0.08, 0.5);
+    expect_uniform(ratio, DRAWS, log(3.0 / 4), log(4.0 / 3));
+    expect_uniform(y, DRAWS, 0, 1);
+    expect_uniform(x, DRAWS, 0, 1);
+    const ImageInfo flat = {.h = 10, .w = 1000, .c = 3, .orientation = 1}; /* no try fits: the centre */
+    SamplePlan p;
+    t.area[0] = t.area[1] = 1;
+    transform_plan(&t, (SampleKey){5, 0, 1}, &flat, &p);
+    assert_int_equal(p.box.h, 10);
+    assert_int_equal(p.box.w, 13);
+    assert_int_equal(p.box.x, 493);
+}
+
+static void test_flips(void **state)
+{
+    (void)state;
+    Transform t = {.side = 8, .flip = FLIP_RANDOM}, alternate = {.side = 8, .flip = FLIP_ALTERNATE};
+    int flips = 0, first = 0;
+    for (int64_t id = 0; id < DRAWS; id++) {
+        flips += plan_of(&t, id % 7, id).flip;
+        bool even = plan_of(&alternate, 0, id).flip;
+        first += even;
+        assert_int_equal(plan_of(&alternate, 1, id).flip, !even);
+        assert_int_equal(plan_of(&alternate, 2, id).flip, even);
+    }
+    assert_true(abs(flips - DRAWS / 2) < 2 * sqrt(DRAWS)); /* four deviations */
+    assert_true(abs(first - DRAWS / 2) < 2 * sqrt(DRAWS));
+    t.flip = FLIP_NONE;
+    assert_false(plan_of(&t, 0, 1).flip);
+}
+
+static void test_jitter(void **state)
+{
+    (void)state;
+    static double amount[3][DRAWS], hue[DRAWS];
+    int orders[4][4] = {{0}};
+    Transform t = {.side = 8, .brightness = 0.4, .contrast = 1.5, .saturation = 0.2, .hue = 0.1};
+    for (int64_t id = 0; id < DRAWS; id++) {
+        SamplePlan p = plan_of(&t, 0, id);
+        assert_int_equal(p.ops_count, 4);
+        for (int i = 0; i < 4; i++) {
+            AugmentKind kind = p.ops[i].kind;
+            int which = kind == AUGMENT_BRIGHTNESS ? 0 : kind == AUGMENT_CONTRAST ? 1 : kind == AUGMENT_COLOR ? 2 : 3;
+            orders[which][i]++;
+            if (which == 3)
+                hue[id] = (double)p.ops[i].amount;
+            else
+                amount[which][id] = (double)p.ops[i].amount;
+        }
+    }
+    expect_uniform(amount[0], DRAWS, 0.6, 1.4);
+    expect_uniform(amount[1], DRAWS, 0, 2.5);
+    expect_uniform(amount[2], DRAWS, 0.8, 1.2);
+    expect_uniform(hue, DRAWS, -0.1, 0.1);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4; k++) assert_true(abs(orders[i][k] - DRAWS / 4) < 4 * sqrt(DRAWS * 3.0 / 16));
+}
+
+/* Operation `kind` of the policy at a magnitude; every kind comes, with both signs where it has one. */
+static void expect_policy(const Transform *t, AugmentKind kind, double amount, bool both_signs)
+{
+    bool seen = false, seen_other = false;
+    double other = kind >= AUGMENT_BRIGHTNESS && kind <= AUGMENT_SHARPNESS ? 2 - amount : -amount;
+    for (int64_t id = 0; id < 30000 && !(seen && (seen_other || !both_signs)); id++) {
+        SamplePlan p = plan_of(t, 0, id);
+        for (int i = 0; i < p.ops_count; i++) {
+            if (p.ops[i].kind != kind) continue;
+            seen = seen || fabs((double)p.ops[i].amount - amount) < 1e-4;
+            seen_other = seen_other || fabs((double)p.ops[i].amount - other) < 1e-4;
+        }
+    }
+    if (!seen || (both_signs && !seen_other)) fail_msg("%s by %g does not come", augment_name(kind), amount);
+}
+
+static void test_policies(void **state)
+{
+    (void)state;
+    Transform rand = {.side = 331, .policy = POLICY_RAND, .policy_ops = 2, .policy_magnitude = 9};
+    expect_policy(&rand, AUGMENT_SHEAR_X, 0.09, true);
+    expect_policy(&rand, AUGMENT_TRANSLATE_Y, 45, true);
+    expect_policy(&rand, AUGMENT_ROTATE, 9, true);
+    expect_policy(&rand, AUGMENT_BRIGHTNESS, 1.27, true);
+    expect_policy(&rand, AUGMENT_SHARPNESS, 1.27, true);
+    expect_policy(&rand, AUGMENT_POSTERIZE, 7, false);
+    expect_policy(&rand, AUGMENT_SOLARIZE, 178.5, false);
+    expect_policy(&rand, AUGMENT_AUTOCONTRAST, 0, false);
+    expect_policy(&rand, AUGMENT_EQUALIZE, 0, false);
+    Transform wide = {.side = 299, .policy = POLICY_TRIVIAL};
+    expect_policy(&wide, AUGMENT_SHEAR_Y, 0.99, true);
+    expect_policy(&wide, AUGMENT_TRANSLATE_X, 32, true);
+    expect_policy(&wide, AUGMENT_ROTATE, 135, true);
+    expect_policy(&wide, AUGMENT_COLOR, 1.99, true);
+    expect_policy(&wide, AUGMENT_POSTERIZE, 2, false);
+    expect_policy(&wide, AUGMENT_SOLARIZE, 0, false);
+    int identity = 0;
+    for (int64_t id = 0; id < DRAWS; id++) identity += plan_of(&wide, 0, id).ops_count == 0;
+    assert_true(abs(identity - DRAWS / 14) < 4 * sqrt(DRAWS / 14.0));
+}
+
+static void test_erase(void **state)
+{
+    (void)state;
+    static double ratio[DRAWS];
+    int erased = 0, kept = 0;
+    Transform t = {.side = 10000, .erase = 0.25};
+    for (int64_t id = 0; id < 4 * DRAWS; id++) {
+        Rect r = plan_of(&t, 0, id).erase;
+        if (r.h == 0) continue;
+        double area = r.h * (double)r.w / 1e8;
+        assert_true(area > 0.0199 && area < 0.3301);
+        erased++;
+        if (area < 0.29 && kept < DRAWS) ratio[kept++] = log((double)r.h / r.w); /* none of these is refused */
+    }
+    assert_true(abs(erased - DRAWS) < 4 * sqrt(DRAWS));
+    expect_uniform(ratio, (size_t)kept, log(0.3), log(3.3));
+}
+
+static void test_evaluation_crops(void **state)
+{
+    (void)state;
+    Transform centre = {.side = 299, .crop = CROP_CENTRE, .resize = 342},
+              part = {.side = 299, .crop = CROP_FRACTION, .fraction = 0.875};
+    SamplePlan p = plan_of(&centre, 0, 0); /* 500 x 375: shorter side 342, longer int(342 * 500 / 375) = 456 */
+    assert_int_equal(p.resize.out_h, 342);
+    assert_int_equal(p.resize.out_w, 456);
+    assert_int_equal(p.resize.window.y, 22); /* round half to even of 21.5 */
+    assert_int_equal(p.resize.window.x, 78);
+    p = plan_of(&part, 0, 0); /* int((375 - 328.125) / 2) = 23 */
+    assert_int_equal(p.box.y, 23);
+    assert_int_equal(p.box.h, 329);
+    assert_int_equal(p.box.x, 31);
+    assert_int_equal(p.box.w, 438);
+    assert_int_equal(p.resize.out_w, 299);
+}
+
+/* ---- the work */
+
+static Bytes picture_of(int32_t h, int32_t w, int32_t c)
+{
+    Bytes b = {.raw_h = h, .raw_w = w, .raw_c = c};
+    assert_int_equal(bytes_reserve(&b, (size_t)(h * w * c)), OK);
+    b.size = (size_t)(h * w * c);
+    for (size_t i = 0; i < b.size; i++) b.data[i] = (uint8_t)(1 + (i * 73 + i * i * 5 + i / 7) % 255);
+    return b;
+}
+
+static void test_canvas_and_record(void **state)
+{
+    (void)state;
+    enum { SIDE = 6, PAD = 2, FULL = SIDE + 2 * PAD };
+    Bytes b = picture_of(SIDE, SIDE, 3);
+    Transform t = {.side = SIDE, .pad = PAD, .shift = true, .flip = FLIP_RANDOM};
+    TransformWorker worker;
+    ImageInfo info;
+    uint8_t canvas[FULL * FULL * 3];
+    int32_t record[IMAGE_RECORD];
+    int moved = 0;
+    assert_int_equal(transform_worker_init(&worker, NULL), OK);
+    assert_int_equal(image_probe(worker.decoder, &b, &info), OK);
+    for (int64_t id = 0; id < 50; id++) {
+        SamplePlan plan;
+        transform_plan(&t, (SampleKey){1, 0, id}, &info, &plan);
+        memset(canvas, 99, sizeof canvas);
+        assert_int_equal(transform_apply(&t, &worker, &b, &info, &plan, canvas, record), OK);
+        for (int y = 0; y < FULL; y++)
+            for (int x = 0; x < FULL * 3; x++) {
+                bool inside = y >= PAD && y < FULL - PAD && x >= 3 * PAD && x < 3 * (FULL - PAD);
+                uint8_t wanted = inside ? b.data[((y - PAD) * SIDE) * 3 + x - 3 * PAD] : 0;
+                assert_int_equal(canvas[y * FULL * 3 + x], wanted);
+            }
+        assert_true(record[IMAGE_OY] >= 0 && record[IMAGE_OY] <= 2 * PAD && record[IMAGE_ERASE_H] == 0);
+        assert_int_equal(record[IMAGE_FLIP], plan.flip);
+        moved += record[IMAGE_OY] != PAD || record[IMAGE_OX] != PAD;
+    }
+    assert_true(moved > 30);
+    transform_worker_free(&worker);
+    bytes_free(&b);
+}
+
+/* With operations on the pixels, mirroring happens before them and not in the network. */
+static void test_operations_mirror_first(void **state)
+{
+    (void)state;
+    enum { SIDE = 8 };
+    Bytes b = picture_of(SIDE, SIDE, 3);
+    ImageInfo info = {.h = SIDE, .w = SIDE, .c = 3, .orientation = 1};
+    SamplePlan plan = {
+        .resize = {.in_h = SIDE, .in_w = SIDE, .out_h = SIDE, .out_w = SIDE, .window = {0, 0, SIDE, SIDE}},
+        .box = {0, 0, SIDE, SIDE},
+        .flip = true,
+        .ops_count = 1,
+        .ops = {{AUGMENT_TRANSLATE_X, 3}}};
+    Transform t = {.side = SIDE};
+    TransformWorker worker;
+    uint8_t canvas[SIDE * SIDE * 3];
+    int32_t record[IMAGE_RECORD];
+    assert_int_equal(transform_worker_init(&worker, NULL), OK);
+    assert_int_equal(transform_apply(&t, &worker, &b, &info, &plan, canvas, record), OK);
+    assert_int_equal(record[IMAGE_FLIP], 0);
+    for (int y = 0; y < SIDE; y++)
+        for (int x = 0; x < SIDE; x++)
+            assert_int_equal(canvas[(y * SIDE + x) * 3], x < 3 ? 0 : b.data[(y * SIDE + SIDE - 1 - (x - 3)) * 3]);
+    transform_worker_free(&worker);
+    bytes_free(&b);
+}
+
+/* The eight orientations of one picture: stored turned, read upright, all crops are those of the upright picture. */
+static void test_orientation(void **state)
+{
+    (void)state;
+    enum { H = 5, W = 7 };
+    Pixels upright = {0}, stored = {0}, again = {0}, part = {0}, turned = {0};
+    Bytes b = picture_of(H, W, 3);
+    assert_int_equal(pixels_shape(&upright, H, W, 3), OK);
+    memcpy(upright.at, b.data, b.size);
+    const int inverse[9] = {0, 1, 2, 3, 4, 5, 8, 7, 6};
+    for (int o = 1; o <= 8; o++) {
+        assert_int_equal(orientation_apply(inverse[o], &upright, &stored), OK);
+        assert_int_equal(orientation_apply(o, &stored, &again), OK);
+        assert_int_equal(again.h, H);
+        assert_memory_equal(again.at, upright.at, b.size);
+        Rect want = {1, 2, 3, 4}, from = orientation_stored(o, stored.h, stored.w, want);
+        assert_int_equal(pixels_shape(&part, from.h, from.w, 3), OK);
+        for (int y = 0; y < from.h; y++)
+            memcpy(part.at + (size_t)y * part.pitch, stored.at + (size_t)(from.y + y) * stored.pitch + from.x * 3,
+                   part.pitch);
+        assert_int_equal(orientation_apply(o, &part, &turned), OK);
+        for (int y = 0; y < want.h; y++)
+            assert_memory_equal(turned.at + (size_t)y * turned.pitch,
+                                upright.at + (size_t)(want.y + y) * upright.pitch + want.x * 3, (size_t)want.w * 3);
+    }
+    pixels_free(&upright);
+    pixels_free(&stored);
+    pixels_free(&again);
+    pixels_free(&part);
+    pixels_free(&turned);
+    bytes_free(&b);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    const Transform bad[] = {
+        {.side = 0},
+        {.side = 65500, .pad = 1},
+        {.side = 8, .crop = CROP_RANDOM},
+        {.side = 8, .crop = CROP_RANDOM, .area = {0.5, 0.1}, .ratio = {1, 1}},
+        {.side = 8, .crop = CROP_RANDOM, .area = {0.5, 1}, .ratio = {2, 1}},
+        {.side = 8, .crop = CROP_CENTRE, .resize = 7},
+        {.side = 8, .crop = CROP_FRACTION, .fraction = 1.1},
+        {.side = 8, .hue = 0.6},
+        {.side = 8, .contrast = -1},
+        {.side = 8, .brightness = NAN},
+        {.side = 8, .policy_magnitude = 31},
+        {.side = 8, .policy_ops = 9},
+        {.side = 8, .erase = 1.1},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(transform_check(&bad[i]), ERR_ARG);
+    Transform good = random_crop_of(299);
+    assert_int_equal(transform_check(&good), OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pure),
+        cmocka_unit_test(test_random_crop),
+        cmocka_unit_test(test_flips),
+        cmocka_unit_test(test_jitter),
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_erase),
+        cmocka_unit_test(test_evaluation_crops),
+        cmocka_unit_test(test_canvas_and_record),
+        cmocka_unit_test(test_operations_mirror_first),
+        cmocka_unit_test(test_orientation),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

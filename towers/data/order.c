@@ -1,0 +1,79 @@
+/* Tables and the keyed permutation of order.h. */
+#include "towers/data/order.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "kernels/philox.h"
+#include "towers/data/share.h"
+
+enum { ROUNDS = 6, NOBODY = -1 };
+
+static const uint64_t PERMUTE_KEY = 0x7065726d75746500u; /* keeps these draws apart from other uses of the seed */
+
+Status order_init(Order *order, uint64_t seed, int64_t count, bool shuffle)
+{
+    *order = (Order){.seed = seed, .count = count, .shuffle = shuffle, .epoch = {NOBODY, NOBODY}};
+    if (!shuffle || count > ORDER_TABLE_MAX) return OK;
+    for (int i = 0; i < 2; i++) {
+        order->ids[i] = calloc((size_t)count + 1, sizeof **order->ids);
+        if (!order->ids[i]) {
+            order_free(order);
+            return FAIL(ERR_MEMORY, "no memory for the order of %" PRId64 " samples", count);
+        }
+    }
+    return OK;
+}
+
+void order_free(Order *order)
+{
+    free(order->ids[0]);
+    free(order->ids[1]);
+    order->ids[0] = order->ids[1] = NULL;
+}
+
+bool order_is_ready(const Order *order, int64_t epoch)
+{
+    return !order->ids[0] || order->epoch[epoch & 1] == epoch;
+}
+
+void order_prepare(Order *order, int64_t epoch)
+{
+    if (order_is_ready(order, epoch)) return;
+    epoch_order(order->seed, epoch, order->count, order->ids[epoch & 1]);
+    order->epoch[epoch & 1] = epoch;
+}
+
+int64_t order_at(const Order *order, int64_t epoch, int64_t position)
+{
+    if (!order->shuffle) return position;
+    if (order->ids[0]) return order->ids[epoch & 1][position];
+    return order_permute(order->seed, epoch, order->count, position);
+}
+
+/* Rounds change the upper and the lower half in turn; the halves need not be of one size. */
+static uint64_t feistel(uint64_t seed, int64_t epoch, int bits, uint64_t value)
+{
+    int low_bits = bits / 2, high_bits = bits - low_bits;
+    uint64_t low = value & ((UINT64_C(1) << low_bits) - 1), high = value >> low_bits;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint64_t from = round & 1 ? high : low;
+        uint32_t mixed =
+            philox(seed ^ PERMUTE_KEY, (uint32_t)from, round, (uint32_t)epoch, (uint32_t)((uint64_t)epoch >> 32)).v[0];
+        if (round & 1)
+            low ^= mixed & ((UINT64_C(1) << low_bits) - 1);
+        else
+            high ^= mixed & ((UINT64_C(1) << high_bits) - 1);
+    }
+    return high << low_bits | low;
+}
+
+int64_t order_permute(uint64_t seed, int64_t epoch, int64_t count, int64_t position)
+{
+    int bits = 1;
+    while (bits < 62 && (INT64_C(1) << bits) < count) bits++;
+    uint64_t value = (uint64_t)position;
+    do value = feistel(seed, epoch, bits, value);
+    while (value >= (uint64_t)count);
+    return (int64_t)value;
+}

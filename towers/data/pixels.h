@@ -1,0 +1,40 @@
+/* Buffers of the image path: encoded bytes as read, and decoded pixels [h][w][c] of 8 bits. Both grow and are reused;
+ * each belongs to one thread. */
+#ifndef TOWERS_DATA_PIXELS_H
+#define TOWERS_DATA_PIXELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/status.h"
+
+/* Readable bytes behind the last pixel, so that vector loads of a whole register need no special case. */
+enum { PIXELS_SLACK = 64, IMAGE_SIDE_MAX = 65500 };
+
+typedef struct Rect {
+    int32_t y, x, h, w;
+} Rect;
+
+/* One sample as its source keeps it: an encoded image, or packed pixels where `raw_c` is not 0 (IDX). */
+typedef struct Bytes {
+    uint8_t *data; /* owned */
+    size_t size, room;
+    int32_t raw_h, raw_w, raw_c;
+} Bytes;
+
+NODISCARD Status bytes_reserve(Bytes *bytes, size_t room); /* keeps size bytes; PIXELS_SLACK more are readable */
+void bytes_free(Bytes *bytes);
+
+typedef struct Pixels {
+    uint8_t *memory; /* owned */
+    size_t room;
+    uint8_t *at; /* first pixel, inside memory */
+    int32_t h, w, c;
+    size_t pitch; /* bytes from row to row */
+} Pixels;
+
+/* Room for h x w x c, packed; the content is undefined. */
+NODISCARD Status pixels_shape(Pixels *pixels, int32_t h, int32_t w, int32_t c);
+void pixels_free(Pixels *pixels);
+
+#endif

@@ -1,0 +1,86 @@
+/* What is done to a picture between its file and the network. In two steps: transform_plan draws every number, as a pure
+ * function of (seed, epoch, sample) and the picture's size; transform_apply decodes the pixels that the plan needs and
+ * does it, into side + 2 pad pixels square. Mirroring, erasing and normalizing are left to OP_IMAGE, through the record.
+ *
+ * Formulas: torchvision's RandomResizedCrop, ColorJitter, RandAugment, TrivialAugmentWide, RandomErasing, Resize and
+ * CenterCrop; the central crop of TensorFlow's Inception trainer. Order: crop, mirror, jitter, policy, erase. */
+#ifndef TOWERS_DATA_TRANSFORM_H
+#define TOWERS_DATA_TRANSFORM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/op.h"
+#include "kernels/status.h"
+#include "towers/data/augment.h"
+#include "towers/data/image.h"
+#include "towers/data/resize.h"
+
+typedef enum CropKind {
+    CROP_WHOLE = 0, /* the whole picture, stretched to side x side */
+    CROP_RANDOM,    /* random area and aspect ratio, stretched (RandomResizedCrop) */
+    CROP_CENTRE,    /* shorter side resized to `resize`, side x side out of the middle (Resize, CenterCrop) */
+    CROP_FRACTION   /* the central `fraction` of each side, stretched */
+} CropKind;
+
+typedef enum FlipMode {
+    FLIP_NONE = 0,
+    FLIP_RANDOM,   /* half of the pictures, drawn anew each epoch */
+    FLIP_ALTERNATE /* half of the pictures in even epochs, the other half in odd ones */
+} FlipMode;
+
+typedef enum AugmentPolicy { POLICY_NONE = 0, POLICY_RAND, POLICY_TRIVIAL } AugmentPolicy;
+
+enum { POLICY_OPS_MAX = 8, JITTER_OPS = 4, MAGNITUDE_BINS = 31 };
+
+typedef struct Transform {
+    int32_t side, pad; /* zero pixels around; with `shift` the crop of the canvas is random, else its middle */
+    bool shift;
+    CropKind crop;
+    double area[2], ratio[2]; /* CROP_RANDOM: fractions of the area, aspect ratios w / h */
+    int32_t resize;           /* CROP_CENTRE; at least side */
+    double fraction;          /* CROP_FRACTION, in (0, 1] */
+    ResizeFilter filter;
+    FlipMode flip;
+    double brightness, contrast, saturation, hue; /* jitter; 0: none */
+    AugmentPolicy policy;
+    int policy_ops, policy_magnitude; /* POLICY_RAND: 2 and 9 by default; magnitude below MAGNITUDE_BINS */
+    double erase;                     /* probability of erasing a rectangle */
+    bool exif;                        /* turn pictures upright by their EXIF orientation */
+} Transform;
+
+typedef struct SampleKey {
+    uint64_t seed;
+    int64_t epoch, id;
+} SampleKey;
+
+typedef struct SamplePlan {
+    Resize resize; /* its input is `box` of the upright picture */
+    Rect box;
+    int32_t shift_y, shift_x; /* corner of the crop in the canvas */
+    bool flip;
+    int ops_count;
+    AugmentOp ops[JITTER_OPS + POLICY_OPS_MAX];
+    Rect erase; /* of the side x side pixels, after mirroring; h = 0: none */
+} SamplePlan;
+
+NODISCARD Status transform_check(const Transform *transform); /* ERR_ARG */
+void transform_plan(const Transform *transform, SampleKey key, const ImageInfo *info, SamplePlan *plan);
+
+/* Scratch memory and clocks of one thread. */
+typedef struct TransformWorker {
+    ImageDecoder *decoder; /* owned, as is all else */
+    Resizer *resizer;
+    Pixels decoded, upright, picture, scratch;
+    int64_t decode_ns, resize_ns, augment_ns; /* sums since the start */
+} TransformWorker;
+NODISCARD Status transform_worker_init(TransformWorker *worker, const ImageLimits *limits);
+void transform_worker_free(TransformWorker *worker);
+
+/* Writes the canvas, [side + 2 pad][side + 2 pad][info->c], and the record (kernels/op.h). The border of the canvas
+ * is written too. Errors as image_decode. */
+NODISCARD Status transform_apply(const Transform *transform, TransformWorker *worker, const Bytes *bytes,
+                                 const ImageInfo *info, const SamplePlan *plan, uint8_t *canvas,
+                                 int32_t record[IMAGE_RECORD]);
+
+#endif

@@ -1,0 +1,126 @@
+/* The header of a run and the commands that follow it; see introduction.h. */
+#include "towers/train/introduction.h"
+
+#include "towers/store/weights.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { COUNT_TEXT = 32 };
+
+/* 1234567 -> "1,234,567". */
+static const char *count_text(int64_t count, char text[COUNT_TEXT])
+{
+    char digits[COUNT_TEXT];
+    int length = snprintf(digits, sizeof digits, "%" PRId64, count), used = 0;
+    for (int i = 0; i < length && used < COUNT_TEXT - 2; i++) {
+        if (i > 0 && (length - i) % 3 == 0) text[used++] = ',';
+        text[used++] = digits[i];
+    }
+    text[used] = 0;
+    return text;
+}
+
+static const char *plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+/* ---- model and data */
+
+static Status params_count(const TrainJob *job, int64_t *all, int64_t *frozen)
+{
+    Program program;
+    Layout *layout = NULL;
+    ProgramConfig config = job->program;
+    config.training = true;
+    *all = *frozen = 0;
+    TRY(program_graph(&config, 1, &program));
+    Status st = layout_create(program.graph, &layout);
+    for (int i = 0; st == OK && i < layout->param_count; i++) {
+        *all += (int64_t)layout->params[i].count;
+        if (!layout->params[i].moves) *frozen += (int64_t)layout->params[i].count;
+    }
+    layout_destroy(layout);
+    program_destroy(&program);
+    return st;
+}
+
+static Status model_print(const TrainJob *job, FILE *to)
+{
+    char text[COUNT_TEXT];
+    int64_t params, frozen;
+    const ModelOptions *options = &job->program.options;
+    TRY(params_count(job, &params, &frozen));
+    fprintf(to, "model          %s%s%s, %s parameters", job->program.model->name, *options->variant ? " " : "",
+            options->variant, count_text(params, text));
+    if (frozen) fprintf(to, " (%s frozen)", count_text(frozen, text));
+    fprintf(to, ", input %d x %d, %s%s\n", options->side, options->side, dtype_name(job->program.compute),
+            job->device.tf32 ? " (TF32 products)" : "");
+    if (job->initial_weights) fprintf(to, "weights        %s\n", job->initial_weights);
+    return OK;
+}
+
+static void data_print(const TrainJob *job, FILE *to)
+{
+    char text[COUNT_TEXT];
+    const DatasetInfo *train = dataset_info(job->train), *test = job->test ? dataset_info(job->test) : NULL;
+    fprintf(to, "data           %s (%s%s%s): %s training", train->name, train->format, job->data_path ? ", " : "",
+            job->data_path ? job->data_path : "", count_text(train->count, text));
+    if (test) fprintf(to, " and %s test", count_text(test->count, text));
+    fprintf(to, " images, %d x %d x %d, %d classes\n", train->w, train->h, train->c, train->classes);
+}
+
+/* ---- towers and steps */
+
+static void towers_print(const TrainJob *job, FILE *to)
+{
+    const Shares *shares = &job->shares;
+    bool equal = true;
+    for (int t = 1; t < shares->towers; t++) equal &= shares->batch[t] == shares->batch[0];
+    fprintf(to, "towers         %d x batch ", shares->towers);
+    for (int t = 0; t < (equal ? 1 : shares->towers); t++) fprintf(to, "%s%d", t ? "+" : "", shares->batch[t]);
+    fprintf(to, " = %" PRId64 " images per step", shares_global(shares) * job->accumulate);
+    if (job->accumulate > 1) fprintf(to, " (gradients of %d batches accumulated)", job->accumulate);
+    fprintf(to, ", in %d process%s\n", job->processes, job->processes == 1 ? "" : "es");
+}
+
+static void steps_print(const TrainJob *job, FILE *to)
+{
+    char text[COUNT_TEXT];
+    int64_t per_epoch = job_steps_per_epoch(job), total = job_total_steps(job);
+    bool cut = total < job->epochs * per_epoch;
+    fprintf(to, "steps          %s", count_text(total, text));
+    if (cut)
+        fprintf(to, " (--max-steps), %s per epoch\n", count_text(per_epoch, text));
+    else
+        fprintf(to, " = %" PRId64 " epoch%s of %s\n", job->epochs, plural(job->epochs), count_text(per_epoch, text));
+}
+
+/* ---- the whole */
+
+Status introduction_print(const TrainJob *job, const char *device, const char *sums, FILE *to)
+{
+    TRY(model_print(job, to));
+    data_print(job, to);
+    towers_print(job, to);
+    fprintf(to, "device         %s: %s%s%s\n", job->backend->name, device, *sums ? "; " : "", sums);
+    steps_print(job, to);
+    fprintf(to, "run directory  %s\n", job->run_dir);
+    return OK;
+}
+
+void next_steps_print(const TrainJob *job, bool finished, FILE *to)
+{
+    const char *run = job->run_dir;
+    ScheduleKind kind = job->schedule.kind;
+    bool fixed_length = kind == SCHEDULE_COSINE || kind == SCHEDULE_POLYNOMIAL || kind == SCHEDULE_ONE_CYCLE;
+    if (!finished) {
+        fprintf(to, "to continue:  the same command with --resume %s\n", run);
+        return;
+    }
+    fprintf(to, "to evaluate:  towers eval %s\n", run);
+    fprintf(to, "to export:    towers export %s model.onnx\n", run);
+    fprintf(to, "to compare:   towers compare %s OTHER_RUN\n", run);
+    if (!fixed_length) fprintf(to, "to continue:  the same command with --resume %s and more --epochs\n", run);
+}
