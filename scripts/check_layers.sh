@@ -24,4 +24,8 @@ if grep -rnE --include='*.[ch]' '^ *# *include "kernels/(cpu|cuda)/' kernels/*.[
     echo "layers: a backend's inner headers are its own" >&2
     bad=1
 fi
+if grep -rnE --include='*.[ch]' 'snprintf\([^,;]* \+ ' kernels nccl_sync towers inception | grep -v '^kernels/text\.c:'; then
+    echo "layers: a text made of pieces is a Text (kernels/text.h), whose lengths cannot run out of the buffer" >&2
+    bad=1
+fi
 exit $bad

@@ -5,6 +5,7 @@
  * all of them. Only when they differ, the tensors are compared one by one, and the first that differs element by
  * element with a process of the majority. Two replicas that differ cannot tell which one is right. Padding between
  * parameters and the towers' own batch-norm statistics are not compared. */
+#include "kernels/text.h"
 #include "towers/guard/rollback.h"
 #include "towers/train/process.h"
 
@@ -141,43 +142,39 @@ out:
 }
 
 /* "tower 1, tower 5 (process 2)": those that do not agree with process `good`. Returns the first one. */
-static int minority_text(const TowerProcess *p, int good, char *text, size_t bytes)
+static int minority_text(const TowerProcess *p, int good, char *buffer, size_t bytes)
 {
     const Ledger *ledger = p->ledger;
     int first = -1;
-    size_t used = 0;
-    *text = 0;
-    for (int r = 0; r < ledger->processes && used < bytes; r++) {
+    Text text = text_start(buffer, bytes);
+    for (int r = 0; r < ledger->processes; r++) {
         char one[48];
         if (ledger->process[r].finding.digest == ledger->process[good].finding.digest) continue;
         towers_text(p->job, r, one, sizeof one);
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", first < 0 ? "" : ", ", one);
+        text_add(&text, "%s%s", first < 0 ? "" : ", ", one);
         if (first < 0) first = r;
     }
     return first;
 }
 
-static void drift_text(const TowerProcess *p, const Part *part, const LayoutEntry *entry, char *text, size_t bytes)
+static void drift_text(const TowerProcess *p, const Part *part, const LayoutEntry *entry, char *buffer, size_t bytes)
 {
     const Ledger *ledger = p->ledger;
     char names[NAMES_BYTES], others[48];
     int votes, good = majority_find(ledger, &votes), bad = minority_text(p, good, names, sizeof names);
     const LedgerFinding *f = &ledger->process[bad].finding;
     towers_text(p->job, good, others, sizeof others);
-    int used;
+    Text text = text_start(buffer, bytes);
     if (2 * votes > ledger->processes)
-        used = snprintf(text, bytes, "after step %lld the replica of %s differs from the %d others",
-                        (long long)p->run.step, names, votes);
+        text_add(&text, "after step %lld the replica of %s differs from the %d others", (long long)p->run.step, names,
+                 votes);
     else
-        used =
-            snprintf(text, bytes,
-                     "after step %lld the replicas of %s and %s differ; no majority of the %d replicas tells which is "
-                     "right",
-                     (long long)p->run.step, others, names, ledger->processes);
-    if (used >= (int)bytes) return;
-    snprintf(text + used, bytes - (size_t)used,
-             ": %s, %s, element %lld is %.9g in %s instead of %.9g (%lld of %zu elements)", part->name, entry->name,
-             (long long)f->element, f->got, names, f->wanted, (long long)f->wrong, entry->count);
+        text_add(&text,
+                 "after step %lld the replicas of %s and %s differ; no majority of the %d replicas tells which is "
+                 "right",
+                 (long long)p->run.step, others, names, ledger->processes);
+    text_add(&text, ": %s, %s, element %lld is %.9g in %s instead of %.9g (%lld of %zu elements)", part->name,
+             entry->name, (long long)f->element, f->got, names, f->wanted, (long long)f->wrong, entry->count);
 }
 
 /* ---- what is done about it */
