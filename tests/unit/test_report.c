@@ -99,6 +99,37 @@ static void check_page(const char *page)
     check_nesting(page);
 }
 
+/* How far a curve goes up and down: the sum of |y - the y before| of the path whose legend follows `from` as `name`. */
+static double path_travel(const char *from, const char *end)
+{
+    double travel = 0, x, y, before = NAN;
+    for (const char *at = from; at < end && *at != '"'; at++) {
+        int used = 0;
+        if (*at == 'M' || *at == 'L') at++;
+        while (*at == ' ') at++;
+        if (sscanf(at, "%lf %lf%n", &x, &y, &used) != 2 && sscanf(at, "%lf,%lf%n", &x, &y, &used) != 2) break;
+        if (isfinite(before)) travel += fabs(y - before);
+        before = y;
+        at += used - 1;
+    }
+    return travel;
+}
+
+/* The mean of four towers moves less than the last of them, in every figure that shows both. */
+static void check_curves(const char *page)
+{
+    const char *figure = strstr(page, "Step by step"), *end = strstr(figure, "</svg>");
+    double travel[8];
+    int paths = 0;
+    for (const char *at = figure; (at = strstr(at, " d=\"")) && at < end; at++) {
+        double found = path_travel(at + 4, end);
+        if (found > 0 && paths < 8) travel[paths++] = found;
+    }
+    assert_true(paths >= 2);
+    if (!(travel[paths - 1] < 0.8 * travel[0]))
+        fail_msg("mean_loss moves %g, the last tower %g", travel[paths - 1], travel[0]);
+}
+
 static void whole_run(void **state)
 {
     (void)state;
@@ -125,6 +156,7 @@ static void whole_run(void **state)
     for (size_t i = 0; i < sizeof there / sizeof *there; i++)
         if (!strstr(page, there[i])) fail_msg("the page lacks '%s'", there[i]);
     assert_true(strlen(page) < 500000);
+    check_curves(page);
     free(page);
 }
 

@@ -48,7 +48,7 @@ static uint64_t entry_digest(const TowerProcess *p, const LayoutEntry *entry, ui
     return XXH3_64bits_withSeed(p->scratch + entry->first, entry->count * sizeof(float), seed);
 }
 
-static Status replica_digest(TowerProcess *p, uint64_t *digest)
+Status digest_replica(TowerProcess *p, uint64_t *digest)
 {
     const Layout *layout = p->replica->layout;
     Part parts[PARTS_MAX];
@@ -230,7 +230,7 @@ Status digest_check(TowerProcess *p, bool now)
     if (!digest_is_due(p, now)) return OK;
     TRY(steps_drain(p));
     if (p->go_back) return OK;
-    TRY(replica_digest(p, &digest));
+    TRY(digest_replica(p, &digest));
     TRY(digests_compare(p, digest, &equal));
     if (p->rank == 0) atomic_fetch_add(&p->ledger->run.digests, 1);
     if (!equal) return drift_report(p);

@@ -116,6 +116,8 @@ NODISCARD Status selftest_run(TowerProcess *p);
 /* digest.c: compare all replicas, every job->sdc_check steps or `now`. ERR_NUMERIC names the tower that differs. */
 NODISCARD Status digest_check(TowerProcess *p, bool now);
 bool digest_is_due(const TowerProcess *p, bool now);
+/* The digest of this process's weights, optimizer slots and weight average. Uses p->replica and p->scratch only. */
+NODISCARD Status digest_replica(TowerProcess *p, uint64_t *digest);
 
 /* phases.c: what rank 0 makes of the ledger's times. */
 typedef struct PhaseRecord {
