@@ -94,12 +94,7 @@ int status_exit_code(Status code)
 void status_print(FILE *to, Status code, int with_trace)
 {
     fputs("error: ", to);
-    for (const unsigned char *p = (const unsigned char *)message; *p; p++) {
-        if (*p < 0x20 && *p != '\n' && *p != '\t')
-            fprintf(to, "\\x%02x", *p);
-        else
-            fputc(*p, to);
-    }
+    text_print(to, message);
     fprintf(to, "%s\n", message[0] ? "" : status_name(code));
     if (with_trace) fputs(trace, to);
 }

@@ -1,7 +1,6 @@
 /* Bounded texts; see text.h. */
 #include "kernels/text.h"
 
-#include <stdio.h>
 #include <string.h>
 
 Text text_start(char *buffer, size_t bytes)
@@ -42,4 +41,18 @@ void text_add(Text *text, const char *format, ...)
     va_start(args, format);
     text_vadd(text, format, args);
     va_end(args);
+}
+
+void text_print(FILE *to, const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        bool second = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0; /* U+0080 to U+009F in UTF-8 */
+        if ((*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
+            fprintf(to, "\\x%02x", *p);
+        else if (second)
+            fprintf(to, "\\x%02x\\x%02x", p[0], p[1]);
+        else
+            fputc(*p, to);
+        p += second;
+    }
 }

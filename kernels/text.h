@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 typedef struct Text {
     char *at;           /* borrowed; NULL where bytes is 0 */
@@ -18,5 +19,9 @@ Text text_start(char *buffer, size_t bytes);  /* an empty one */
 Text text_behind(char *buffer, size_t bytes); /* goes on behind the string that is there */
 void text_add(Text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_vadd(Text *text, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+
+/* Print a text that may hold anything (names of files, words out of a run's records): control characters, which could
+ * command a terminal, come as \xHH; newlines and tabs stay. */
+void text_print(FILE *to, const char *text);
 
 #endif

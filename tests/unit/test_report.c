@@ -143,16 +143,28 @@ static void whole_run(void **state)
                 "1,300,1,0.5,nan,nan,nan,0.1,100,7\n2,600,1,0.6,0.5,0.8125,0.99,0.1,100,7\n");
     scratch_put("env.json",
                 "{\"model\": \"a<b\", \"data\": \"d\", \"class_names\": [\"x<script>\", \"y\\\"&\"], \"command\": "
-                "\"towers train '<script>alert(1)</script>'\", \"cores\": 2}");
+                "\"towers train '<script>alert(1)</script>'\", \"cores\": 2, \"started\": \"<i>6-07-23T<b>05:06\"}");
     scratch_put(
         "args.yaml",
         "# towers train\nlr: 0.5   # from command line \"--lr\"\nname: \"<script>\"  # from default\n# x: not set\n");
     char *page = page_of_run();
     check_page(page);
-    static const char *const there[] = {
-        "a&lt;b on d",       "81.25 %", "Variance ratio",   "Bias",         "Confusion",
-        "x&lt;script&gt;",   "Layers",  "1.00 MiB",         "0.5</td>",     "class=\"mark\"",
-        "step 101, tower 0", "Arrival", "Waiting for data", "Step by step", "<th>cores"};
+    static const char *const there[] = {"a&lt;b on d",
+                                        "81.25 %",
+                                        "Variance ratio",
+                                        "Bias",
+                                        "Confusion",
+                                        "x&lt;script&gt;",
+                                        "started &lt;i&gt;6-07-2, &lt;b&gt;05",
+                                        "Layers",
+                                        "1.00 MiB",
+                                        "0.5</td>",
+                                        "class=\"mark\"",
+                                        "step 101, tower 0",
+                                        "Arrival",
+                                        "Waiting for data",
+                                        "Step by step",
+                                        "<th>cores"};
     for (size_t i = 0; i < sizeof there / sizeof *there; i++)
         if (!strstr(page, there[i])) fail_msg("the page lacks '%s'", there[i]);
     assert_true(strlen(page) < 500000);

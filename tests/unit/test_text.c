@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -56,12 +57,26 @@ static void it_goes_on_behind_a_string(void **state)
     assert_string_equal(full, "abc"); /* one that was not terminated is, from then on */
 }
 
+/* fault: F27 */
+static void control_characters_are_shown(void **state)
+{
+    (void)state;
+    char *shown = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&shown, &bytes);
+    text_print(to, "a\tb\n\033[2J\007\177\302\233x\302\251\377");
+    assert_int_equal(fclose(to), 0);
+    assert_string_equal(shown, "a\tb\n\\x1b[2J\\x07\\x7f\\xc2\\x9bx\302\251\377");
+    free(shown);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_fit),
         cmocka_unit_test(what_does_not_fit_is_cut_off),
         cmocka_unit_test(nothing_is_written_where_there_is_no_room),
+        cmocka_unit_test(control_characters_are_shown),
         cmocka_unit_test(it_goes_on_behind_a_string),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -318,12 +318,15 @@ void console_start(Console *c, const TrainJob *job, const Ledger *ledger)
 
 void console_warn(Console *c, const char *format, ...)
 {
+    char line[LEDGER_MESSAGE];
+    Text text = text_start(line, sizeof line);
     va_list args;
     bar_clear(c);
     fputs("warning: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    text_vadd(&text, format, args);
     va_end(args);
+    text_print(stderr, line);
     fputc('\n', stderr);
 }
 
