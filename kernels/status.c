@@ -1,5 +1,6 @@
 /* The per-thread error message and its trace; see status.h. */
 #include "kernels/status.h"
+#include "kernels/text.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -34,9 +35,8 @@ static const char *file_name(const char *path)
 
 static void trace_add(const char *file, int line, const char *call)
 {
-    size_t used = strlen(trace);
-    if (used < STATUS_TRACE_BYTES - 1)
-        snprintf(trace + used, STATUS_TRACE_BYTES - used, "  via %s:%d %s\n", file_name(file), line, call);
+    Text text = text_behind(trace, sizeof trace);
+    text_add(&text, "  via %s:%d %s\n", file_name(file), line, call);
 }
 
 Status status_fail(Status code, const char *file, int line, const char *format, ...)
@@ -94,12 +94,7 @@ int status_exit_code(Status code)
 void status_print(FILE *to, Status code, int with_trace)
 {
     fputs("error: ", to);
-    for (const unsigned char *p = (const unsigned char *)message; *p; p++) {
-        if (*p < 0x20 && *p != '\n' && *p != '\t')
-            fprintf(to, "\\x%02x", *p);
-        else
-            fputc(*p, to);
-    }
+    text_print(to, message);
     fprintf(to, "%s\n", message[0] ? "" : status_name(code));
     if (with_trace) fputs(trace, to);
 }

@@ -1,6 +1,7 @@
 /* The measurements and verdicts of doctor.h. Sources: /proc/cpuinfo, /proc/meminfo, cgroup v2 (cpu.max, memory.max) and
  * v1, getrlimit, statvfs("/dev/shm"), and the backends' own words about themselves. */
 #include "inception/cli/doctor.h"
+#include "kernels/text.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -57,15 +58,13 @@ static void measure_cpu(DoctorMachine *machine)
     static const char *const wanted[] = {"sse4_2",      "avx",      "avx2", "fma",   "avx512f", "avx512_vnni",
                                          "avx512_bf16", "amx_bf16", "sve",  "asimd", "bf16"};
     char text[FILE_BYTES], flags[FILE_BYTES];
-    size_t used = 0;
+    Text features = text_start(machine->cpu_features, sizeof machine->cpu_features);
     read_text("/proc/cpuinfo", text, sizeof text);
     find_field(text, "model name", machine->cpu_model, sizeof machine->cpu_model);
     find_field(text, "flags", flags, sizeof flags);
     if (!*flags) find_field(text, "Features", flags, sizeof flags);
-    for (size_t k = 0; k < sizeof wanted / sizeof wanted[0] && used < sizeof machine->cpu_features; k++)
-        if (has_word(flags, wanted[k]))
-            used += (size_t)snprintf(machine->cpu_features + used, sizeof machine->cpu_features - used, "%s%s",
-                                     used ? " " : "", wanted[k]);
+    for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++)
+        if (has_word(flags, wanted[k])) text_add(&features, "%s%s", features.used ? " " : "", wanted[k]);
 }
 
 static void measure_cores(DoctorMachine *machine)

@@ -1,5 +1,6 @@
 /* --help and --help-all: examples first, then options in two columns, wrapped to the terminal's width. */
 #include "inception/cli/help.h"
+#include "kernels/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,12 +53,10 @@ void option_usage(OptionId id, char *text, size_t bytes)
 }
 
 /* ": sgd, momentum, adam" */
-static void list_choices(const OptionInfo *info, char *text, size_t bytes)
+static void list_choices(const OptionInfo *info, char *buffer, size_t bytes)
 {
-    size_t used = 0;
-    text[0] = 0;
-    for (int k = 0; info->choices && info->choices[k] && used < bytes; k++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", k ? ", " : ": ", info->choices[k]);
+    Text text = text_start(buffer, bytes);
+    for (int k = 0; info->choices && info->choices[k]; k++) text_add(&text, "%s%s", k ? ", " : ": ", info->choices[k]);
 }
 
 /* The choices stand behind the concept, before the explanations that follow the first semicolon. */

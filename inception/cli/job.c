@@ -1,5 +1,6 @@
 /* Options to a TrainJob: model and device, data, towers, rate, and all that is merely copied; see job.h. */
 #include "inception/cli/job.h"
+#include "kernels/text.h"
 
 #include "inception/cli/cores.h"
 #include "inception/cli/recipe.h"
@@ -16,7 +17,8 @@
 /* NULL for "", the model as it is. */
 static Status variant_find(const Model *model, const char *name, const ModelVariant **found)
 {
-    char names[256] = "";
+    char list[256];
+    Text names = text_start(list, sizeof list);
     *found = NULL;
     if (!*name) return OK;
     for (int i = 0; i < MODEL_VARIANTS && model->variants[i].name; i++) {
@@ -24,10 +26,9 @@ static Status variant_find(const Model *model, const char *name, const ModelVari
             *found = &model->variants[i];
             return OK;
         }
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, " %s", model->variants[i].name);
+        text_add(&names, " %s", model->variants[i].name);
     }
-    return FAIL(ERR_ARG, "%s has no variant '%s'; it has:%s", model->name, name, *names ? names : " none");
+    return FAIL(ERR_ARG, "%s has no variant '%s'; it has:%s", model->name, name, *list ? list : " none");
 }
 
 /* Whether the auxiliary heads are built: unless switched off, and wherever they fit, with a note where they do not. */

@@ -12,6 +12,7 @@
 #include "inception/cli/scaling.h"
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
+#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
 #include "towers/replica/fault.h"
@@ -238,6 +239,20 @@ static Status help(const Options *options)
     return OK;
 }
 
+/* Records may come from anywhere, and hold what commands a terminal. */
+static Status compare(const Options *options)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "comparison of runs");
+    Status st = compare_runs(options->arguments, options->argument_count, options->json, to);
+    if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "comparison of runs");
+    if (st == OK) text_print(stdout, text);
+    free(text);
+    return st;
+}
+
 static Status verb_run(Options *options, int *signal_number)
 {
     JobFiles files = {0};
@@ -253,7 +268,7 @@ static Status verb_run(Options *options, int *signal_number)
     case VERB_INFO: st = info(options, &files); break;
     case VERB_BENCH: st = bench(options, &files, signal_number); break;
     case VERB_MODELS: st = info_models(stdout); break;
-    case VERB_COMPARE: st = compare_runs(options->arguments, options->argument_count, options->json, stdout); break;
+    case VERB_COMPARE: st = compare(options); break;
     case VERB_EXPORT: st = export(options, &files); break;
     case VERB_REPORT: st = report(options); break;
     case VERB_REPLAY: st = replay(options); break;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "inception/cli/help.h"
+#include "kernels/text.h"
 
 typedef struct Page {
     FILE *to; /* borrowed */
@@ -99,37 +100,30 @@ static void put_verbs(Page *page)
 }
 
 /* " Alias: --wd. Commands: train, bench." */
-static size_t add_aliases(OptionId id, char *text, size_t bytes)
+static void add_aliases(OptionId id, Text *text)
 {
-    size_t used = 0;
-    for (const char *p = option_info(id)->aliases; *p && used < bytes;) {
+    const char *all = option_info(id)->aliases;
+    for (const char *p = all; *p;) {
         int length = (int)strcspn(p, ",");
-        used += (size_t)snprintf(text + used, bytes - used, "%s--%.*s",
-                                 used             ? ", "
-                                 : strchr(p, ',') ? " Aliases: "
-                                                  : " Alias: ",
-                                 length, p);
+        text_add(text, "%s--%.*s", p > all ? ", " : strchr(p, ',') ? " Aliases: " : " Alias: ", length, p);
         p += length + (p[length] == ',');
     }
-    if (used && used < bytes) used += (size_t)snprintf(text + used, bytes - used, ".");
-    return used;
+    if (*all) text_add(text, ".");
 }
 
-static void add_verbs(OptionId id, char *text, size_t bytes)
+static void add_verbs(OptionId id, char *buffer, size_t bytes)
 {
-    size_t used = 0;
+    Text text = text_start(buffer, bytes);
     int shown = 0, all = 0;
-    text[0] = 0;
-    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT && used < bytes; verb++) {
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
         all += !verb_info(verb)->hidden;
         if (verb_info(verb)->hidden || !option_belongs(id, verb)) continue;
-        used +=
-            (size_t)snprintf(text + used, bytes - used, "%s%s", shown++ ? ", " : " Commands: ", verb_info(verb)->name);
+        text_add(&text, "%s%s", shown++ ? ", " : " Commands: ", verb_info(verb)->name);
     }
     if (shown == all)
-        text[0] = 0;
-    else if (shown && used < bytes)
-        snprintf(text + used, bytes - used, ".");
+        buffer[0] = 0;
+    else if (shown)
+        text_add(&text, ".");
 }
 
 /* What a resumed run may not change. */
@@ -149,8 +143,8 @@ static void put_option(Page *page, OptionId id)
     char letter = option_info(id)->letter;
     option_usage(id, usage, sizeof usage);
     option_story(id, story, sizeof story);
-    aliases[0] = 0;
-    add_aliases(id, aliases, sizeof aliases);
+    Text names = text_start(aliases, sizeof aliases);
+    add_aliases(id, &names);
     add_verbs(id, verbs, sizeof verbs);
     if (letter)
         snprintf(term, sizeof term, "-%c, %s", letter, usage);

@@ -1,6 +1,7 @@
 /* The rows of options.def as tables, and names found in them: exact ones, aliases, and near ones for advice. */
 #include "inception/cli/options_internal.h"
 #include "inception/models/near_name.h"
+#include "kernels/text.h"
 
 #include <string.h>
 
@@ -202,11 +203,9 @@ void suggest_option(Verb verb, const char *typed, const char *dashes, char *text
         text[0] = 0;
 }
 
-void list_verbs(OptionId id, char *text, size_t bytes)
+void list_verbs(OptionId id, char *buffer, size_t bytes)
 {
-    size_t used = 0;
-    text[0] = 0;
-    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT && used < bytes; verb++)
-        if (option_belongs(id, verb))
-            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", verbs[verb].name);
+    Text text = text_start(buffer, bytes);
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++)
+        if (option_belongs(id, verb)) text_add(&text, "%s%s", text.used ? ", " : "", verbs[verb].name);
 }

@@ -1,5 +1,6 @@
 /* One option's value: from text, with its range or choices in the complaint, and back to text. */
 #include "inception/cli/options_internal.h"
+#include "kernels/text.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -90,14 +91,14 @@ static const char *nearest_choice(const OptionInfo *info, const char *typed)
 static Status read_choice(const OptionInfo *info, const char *text, const char *label, int *value)
 {
     char names[LABEL_BYTES];
-    size_t used = 0;
+    Text list = text_start(names, sizeof names);
     const char *wanted = choice_unalias(info->flag, text);
     for (int k = 0; info->choices[k]; k++) {
         if (same_choice(wanted, info->choices[k])) {
             *value = k;
             return OK;
         }
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", k ? ", " : "", info->choices[k]);
+        text_add(&list, "%s%s", k ? ", " : "", info->choices[k]);
     }
     const char *near = nearest_choice(info, text);
     return FAIL(ERR_ARG, "%s: unknown choice '%s'%s%s%s; choose one of %s", label, text, near ? "; did you mean " : "",
@@ -146,10 +147,8 @@ Status read_value(const OptionInfo *info, const char *text, const char *label, O
 
 static void format_list(const IntList *list, char *buffer, size_t bytes)
 {
-    size_t used = 0;
-    buffer[0] = 0;
-    for (int k = 0; k < list->count && used < bytes; k++)
-        used += (size_t)snprintf(buffer + used, bytes - used, "%s%lld", k ? "," : "", (long long)list->value[k]);
+    Text text = text_start(buffer, bytes);
+    for (int k = 0; k < list->count; k++) text_add(&text, "%s%lld", k ? "," : "", (long long)list->value[k]);
 }
 
 const char *option_format(const Options *options, OptionId id, char *buffer, size_t bytes)

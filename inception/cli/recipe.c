@@ -1,6 +1,7 @@
 /* Finding and applying a recipe; see recipe.h. The texts are in a generated file (cmake/embed_texts.cmake). */
 #include "inception/cli/recipe.h"
 #include "inception/models/near_name.h"
+#include "kernels/text.h"
 
 #include <string.h>
 
@@ -9,12 +10,12 @@ enum { RECIPES_MAX = 32 };
 static Status recipe_missing(const char *name)
 {
     const char *names[RECIPES_MAX];
-    char list[512] = "";
+    char list[512];
+    Text text = text_start(list, sizeof list);
     int count = 0;
     for (; count < RECIPES_MAX && recipes[count].name; count++) {
-        size_t used = strlen(list);
         names[count] = recipes[count].name;
-        snprintf(list + used, sizeof list - used, "%s%s", count ? ", " : "", names[count]);
+        text_add(&text, "%s%s", count ? ", " : "", names[count]);
     }
     const char *near = nearest_name(name, names, count);
     return FAIL(ERR_ARG, "--recipe: there is no '%s'%s%s%s (one of %s, or a file: ./my.yaml)", name,

@@ -1,6 +1,7 @@
 /* The table of models; see models.h. */
 #include "inception/models/models.h"
 #include "inception/models/near_name.h"
+#include "kernels/text.h"
 
 #include <string.h>
 
@@ -32,7 +33,8 @@ static const char *model_near(const char *name)
 
 Status model_find(const char *name, const Model **found)
 {
-    char names[512] = "";
+    char list[512];
+    Text names = text_start(list, sizeof list);
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (!strcmp(aliases[i][0], name)) name = aliases[i][1];
     for (int i = 0; models[i]; i++) {
@@ -40,10 +42,9 @@ Status model_find(const char *name, const Model **found)
             *found = models[i];
             return OK;
         }
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, " %s", models[i]->name);
+        text_add(&names, " %s", models[i]->name);
     }
     const char *near = model_near(name);
     return FAIL(ERR_ARG, "no model '%s'%s%s%s; there are:%s", name, near ? "; did you mean " : "", near ? near : "",
-                near ? "?" : "", names);
+                near ? "?" : "", list);
 }

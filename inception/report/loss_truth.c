@@ -1,6 +1,7 @@
 /* Which steps count, how noisy and how biased each tower's loss is, what was not finite, and the sentence that says so;
  * see loss_truth.h. */
 #include "inception/report/loss_truth.h"
+#include "kernels/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -161,7 +162,7 @@ static Status bad_find(const Run *run, LossTruth *truth)
 
 /* ---- the sentence */
 
-static void verdict_bad(LossTruth *truth, size_t used)
+static void verdict_bad(LossTruth *truth, Text *verdict)
 {
     int64_t late = 0, never = 0, others = 0;
     for (int64_t i = 0; i < truth->bad_count; i++) {
@@ -170,48 +171,44 @@ static void verdict_bad(LossTruth *truth, size_t used)
         never += truth->bad[i].later < 0;
     }
     if (!truth->bad_count) return;
-    snprintf(truth->verdict + used, sizeof truth->verdict - used,
+    text_add(verdict,
              " %lld value%s not finite, %lld in other towers than the last: a check of the last tower would have seen "
              "%lld at once, %lld after an update had already spoilt the weights, %lld never.",
              (long long)truth->bad_count, truth->bad_count == 1 ? " was" : "s were", (long long)others,
              (long long)(truth->bad_count - late - never), (long long)late, (long long)never);
 }
 
-static size_t verdict_noise(LossTruth *truth)
+static void verdict_noise(const LossTruth *truth, Text *verdict)
 {
     const TowerTruth *last = &truth->tower[truth->last];
     bool biased = last->bias.p < DIFFERENCE_LEVEL,
          expected = last->ratio.low <= last->expected && last->expected <= last->ratio.high;
-    int used =
-        snprintf(truth->verdict, sizeof truth->verdict,
-                 "Over %lld steps of %d towers the last tower's loss is %s against mean_loss (%+.2g +- %.2g) and "
-                 "%.2f times as noisy in variance (%.2f to %.2f; %g expected%s)",
-                 (long long)truth->used, truth->towers, biased ? "biased" : "unbiased", last->bias.mean,
-                 last->bias.high - last->bias.mean, last->ratio.mean, last->ratio.low, last->ratio.high,
-                 round(last->expected * 100) / 100, expected ? "" : ", so batches are not independent");
+    text_add(verdict,
+             "Over %lld steps of %d towers the last tower's loss is %s against mean_loss (%+.2g +- %.2g) and "
+             "%.2f times as noisy in variance (%.2f to %.2f; %g expected%s)",
+             (long long)truth->used, truth->towers, biased ? "biased" : "unbiased", last->bias.mean,
+             last->bias.high - last->bias.mean, last->ratio.mean, last->ratio.low, last->ratio.high,
+             round(last->expected * 100) / 100, expected ? "" : ", so batches are not independent");
     if (truth->window > 1)
-        used += snprintf(truth->verdict + used, sizeof truth->verdict - (size_t)used,
-                         ": averaged over %lld steps it shows what mean_loss shows at once.", (long long)truth->window);
+        text_add(verdict, ": averaged over %lld steps it shows what mean_loss shows at once.",
+                 (long long)truth->window);
     else
-        used += snprintf(truth->verdict + used, sizeof truth->verdict - (size_t)used, ".");
-    return (size_t)used < sizeof truth->verdict ? (size_t)used : sizeof truth->verdict - 1;
+        text_add(verdict, ".");
 }
 
 static void verdict_write(LossTruth *truth)
 {
-    size_t used = 0;
+    Text verdict = text_start(truth->verdict, sizeof truth->verdict);
     int with_samples = 0;
     for (int t = 0; t < truth->towers; t++) with_samples += truth->tower[t].share > 0;
     if (with_samples < 2)
-        used = (size_t)snprintf(truth->verdict, sizeof truth->verdict,
-                                "With one tower the last tower's loss is mean_loss.");
+        text_add(&verdict, "With one tower the last tower's loss is mean_loss.");
     else if (!isfinite(truth->tower[truth->last].ratio.mean) || !isfinite(truth->tower[truth->last].bias.error))
-        used = (size_t)snprintf(truth->verdict, sizeof truth->verdict,
-                                "%lld full steps are too few to tell the last tower's loss from mean_loss.",
-                                (long long)truth->used);
+        text_add(&verdict, "%lld full steps are too few to tell the last tower's loss from mean_loss.",
+                 (long long)truth->used);
     else
-        used = verdict_noise(truth);
-    verdict_bad(truth, used);
+        verdict_noise(truth, &verdict);
+    verdict_bad(truth, &verdict);
 }
 
 Status loss_truth(const Run *run, LossTruth *truth)

@@ -87,7 +87,11 @@ static void title_write(const Page *page)
     if (*data) fputs(" on ", to), svg_text(to, data);
     fputs("</h1><p>", to);
     svg_text(to, page->run->name);
-    if (*started) fprintf(to, " &middot; started %.10s, %.5s", started, strlen(started) > 16 ? started + 11 : "");
+    if (strlen(started) > 16) { /* "2016-07-23T14:05:06..." */
+        char when[32];
+        snprintf(when, sizeof when, "%.10s, %.5s", started, started + 11);
+        fputs(" &middot; started ", to), svg_text(to, when);
+    }
     if (*backend) fputs(" &middot; ", to), svg_text(to, backend);
     fputs("</p></header>\n", to);
 }

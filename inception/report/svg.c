@@ -6,7 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEFT = 56, RIGHT = 118, BARE = 14, TOP = 10, BOTTOM = 38, LINE_HEIGHT = 15, COLUMNS_MAX = 700, TICKS = 5 };
+enum {
+    LEFT = 56,
+    RIGHT = 118,
+    BARE = 14,
+    TOP = 10,
+    BOTTOM = 38,
+    LINE_HEIGHT = 15,
+    COLUMNS_MAX = 700,
+    TICKS = 5,
+    TICKS_MOST = 40
+};
+
+/* Axes end well inside of what a double holds, and their ends differ by more than its last digits. */
+static const double LOG_LEAST = 1e-290, LOG_MOST = 1e290, LINEAR_MOST = 1e290, DISTINCT = 1e-12;
 
 void svg_style(FILE *to)
 {
@@ -54,9 +67,12 @@ void svg_extent(const double *values, int64_t count, double *low, double *high)
 double svg_nice(double *low, double *high)
 {
     if (!(*low <= *high)) *low = 0, *high = 1;
-    if (*low == *high) {
-        double room = *low == 0 ? 1 : fabs(*low) / 2;
-        *low -= *low == 0 ? 0 : room;
+    *low = fmin(fmax(*low, -LINEAR_MOST), LINEAR_MOST);
+    *high = fmin(fmax(*high, -LINEAR_MOST), LINEAR_MOST);
+    if (*high - *low <=
+        fmax(fmax(fabs(*low), fabs(*high)) * DISTINCT, LOG_LEAST)) { /* also what a double can hardly tell apart */
+        double room = fabs(*low) < LOG_LEAST ? 1 : fabs(*low) / 2;
+        *low = fabs(*low) < LOG_LEAST ? 0 : *low - room;
         *high += room;
     }
     double rough = (*high - *low) / TICKS, power = pow(10, floor(log10(rough))), tick = power;
@@ -128,19 +144,29 @@ static double round_log(double value, bool up)
     return found * power;
 }
 
+/* Ends inside of what powers of ten of a double can be reckoned with. */
 static void y_axis_log(SvgPlot *p)
 {
     static const double steps[] = {1, 2, 5};
     SvgFrame *f = &p->frame;
-    f->y_low = round_log(f->y_low, false);
-    f->y_high = round_log(f->y_high, true);
+    f->y_low = round_log(fmin(fmax(f->y_low, LOG_LEAST), LOG_MOST), false);
+    f->y_high = round_log(fmin(fmax(f->y_high, LOG_LEAST), LOG_MOST), true);
     if (f->y_low >= f->y_high) f->y_high = 10 * f->y_low;
     double decades = log10(f->y_high / f->y_low);
-    int every = 1 + (int)decades / 7, k = 0;
-    for (double power = pow(10, floor(log10(f->y_low))); power <= f->y_high; power *= 10, k++)
+    int first = (int)floor(log10(f->y_low)), last = (int)ceil(log10(f->y_high)), every = 1 + (int)decades / 7;
+    for (int exponent = first; exponent <= last; exponent += every) {
+        double power = pow(10, exponent);
         for (int i = 0; i < (decades < 2.5 ? 3 : 1); i++)
-            if (k % every == 0 && steps[i] * power >= f->y_low * 0.999 && steps[i] * power <= f->y_high * 1.001)
+            if (steps[i] * power >= f->y_low * 0.999 && steps[i] * power <= f->y_high * 1.001)
                 y_tick(p, steps[i] * power, 0);
+    }
+}
+
+/* Ticks are counted, not added up: a tick may be too small to change a large number. */
+static int tick_count(double low, double high, double tick)
+{
+    double count = floor((high - low) / tick + 0.5);
+    return count >= 0 && count <= TICKS_MOST ? (int)count : 0;
 }
 
 static void y_axis(SvgPlot *p)
@@ -152,7 +178,8 @@ static void y_axis(SvgPlot *p)
         return;
     }
     double tick = svg_nice(&f->y_low, &f->y_high);
-    for (double v = f->y_low; v <= f->y_high + tick / 2; v += tick) y_tick(p, v, tick);
+    int count = tick_count(f->y_low, f->y_high, tick);
+    for (int i = 0; i <= count; i++) y_tick(p, f->y_low + i * tick, tick);
 }
 
 static void x_axis(SvgPlot *p)
@@ -167,8 +194,11 @@ static void x_axis(SvgPlot *p)
     } else {
         double low = f->x_low, high = f->x_high, tick = svg_nice(&low, &high);
         if (!(f->x_low < f->x_high)) f->x_low = low, f->x_high = high;
-        for (double v = low; v <= f->x_high + tick * 1e-6; v += tick) {
+        int count = tick_count(low, high, tick);
+        for (int i = 0; i <= count; i++) {
             char text[32];
+            double v = low + i * tick;
+            if (v > f->x_high + tick * 1e-6) break;
             tick_text(v, tick, text);
             if (v >= f->x_low - tick * 1e-6) x_tick(p, v, text);
         }

@@ -1,6 +1,7 @@
 /* cuBLASLt counts in columns: our row-major [rows][ins] is its ins x rows matrix, so every product is computed as its
  * transpose, with the operands in the order (weights, activations). */
 #include "kernels/cuda/cublas.h"
+#include "kernels/text.h"
 
 #include <cublasLt.h>
 #include <stdlib.h>
@@ -173,11 +174,12 @@ size_t product_plan_workspace(const ProductPlan *plan)
 }
 
 /* An algorithm may be written down and read back by the same version of the library. */
-void product_plan_text(const ProductPlan *plan, char *text, size_t bytes)
+void product_plan_text(const ProductPlan *plan, char *buffer, size_t bytes)
 {
-    size_t used = (size_t)snprintf(text, bytes, "product %zu", plan->workspace_bytes);
-    for (size_t i = 0; i < sizeof plan->algo.data / sizeof *plan->algo.data && used < bytes; i++)
-        used += (size_t)snprintf(text + used, bytes - used, " %llx", (unsigned long long)plan->algo.data[i]);
+    Text text = text_start(buffer, bytes);
+    text_add(&text, "product %zu", plan->workspace_bytes);
+    for (size_t i = 0; i < sizeof plan->algo.data / sizeof *plan->algo.data; i++)
+        text_add(&text, " %llx", (unsigned long long)plan->algo.data[i]);
 }
 
 Status product_plan_named(CublasLibrary *library, const Product *product, const char *text, ProductPlan **made)

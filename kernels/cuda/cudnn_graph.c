@@ -1,5 +1,6 @@
 /* The graph API of cuDNN 9 (cudnnBackend*): everything is a descriptor with attributes, finalized before use. */
 #include "kernels/cuda/cudnn_graph.h"
+#include "kernels/text.h"
 
 #include <cudnn.h>
 #include <stdlib.h>
@@ -422,10 +423,11 @@ static Status config_engine(Descriptor config, Descriptor *engine)
 
 enum { KNOBS = 24 };
 
-static void text_add_knobs(Descriptor config, char *text, size_t bytes)
+static void text_add_knobs(Descriptor config, char *buffer, size_t bytes)
 {
     Descriptor choice[KNOBS] = {0};
     int64_t count = 0, got = 0;
+    Text text = text_behind(buffer, bytes);
     for (int i = 0; i < KNOBS; i++)
         if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &choice[i]) != CUDNN_STATUS_SUCCESS)
             choice[i] = NULL;
@@ -435,12 +437,11 @@ static void text_add_knobs(Descriptor config, char *text, size_t bytes)
     for (int64_t i = 0; i < count && i < KNOBS; i++) {
         cudnnBackendKnobType_t type;
         int64_t value;
-        size_t used = strlen(text);
         if (cudnnBackendGetAttribute(choice[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &got,
                                      &type) == CUDNN_STATUS_SUCCESS &&
             cudnnBackendGetAttribute(choice[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &got, &value) ==
                 CUDNN_STATUS_SUCCESS)
-            snprintf(text + used, bytes - used, " %d=%lld", (int)type, (long long)value);
+            text_add(&text, " %d=%lld", (int)type, (long long)value);
     }
     for (int i = 0; i < KNOBS; i++) descriptor_destroy(&choice[i]);
 }

@@ -1,6 +1,7 @@
 /* The cache of plans as lines of text; see plan_cache.h. Lines are appended whole, so that processes may share
  * a file. */
 #include "kernels/cuda/plan_cache.h"
+#include "kernels/text.h"
 
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cudnn_graph.h"
@@ -34,16 +35,18 @@ static void path_make(const char *device_name, char *path)
     path[0] = 0;
     cudnn_describe(cudnn, sizeof cudnn);
     cublas_describe(cublas, sizeof cublas);
-    int used = cache && *cache == '/' ? snprintf(path, PATH_BYTES, "%s", cache)
-               : home && *home == '/' ? snprintf(path, PATH_BYTES, "%s/.cache", home)
-                                      : 0;
-    if (used <= 0 || used > PATH_BYTES / 2) goto none;
+    Text text = text_start(path, PATH_BYTES);
+    if (cache && *cache == '/')
+        text_add(&text, "%s", cache);
+    else if (home && *home == '/')
+        text_add(&text, "%s/.cache", home);
+    if (text.used == 0 || text.used > PATH_BYTES / 2) goto none;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        used += snprintf(path + used, (size_t)(PATH_BYTES - used), "%s", folders[i]);
+        text_add(&text, "%s", folders[i]);
         if (mkdir(path, 0777) != 0 && errno != EEXIST) goto none;
     }
-    char *name = path + used + 1;
-    snprintf(path + used, (size_t)(PATH_BYTES - used), "/%.200s %s %s.txt", device_name, cudnn, cublas);
+    char *name = path + text.used + 1;
+    text_add(&text, "/%.200s %s %s.txt", device_name, cudnn, cublas);
     for (; *name; name++)
         if (!isalnum((unsigned char)*name) && *name != '.') *name = '_';
     return;

@@ -100,6 +100,8 @@ text = run(120, longer + ['--experiment', 'resized'], resize=50)
 drawn = bars(text)
 expect(drawn and len(drawn[-1][0]) < 50, f'after a resize to 50 columns: {drawn[-1][0] if drawn else text!r}')
 expect(drawn and len(drawn[0][0]) > 60, 'before the resize')
+wide = [len(lines[0]) for lines in drawn if len(lines[0]) > 50]
+expect(wide and f'\x1b[{(wide[-1] - 1) // 50}A\r\x1b[J' in text, 'the rows of the wide bar stay in the narrow window')
 
 text = run(100, steps + ['--experiment', 'view', '--towers-view'])
 drawn = bars(text)
@@ -109,7 +111,15 @@ picture(text, 'console.svg')
 expect(all(word in open('console.svg').read() for word in ('tower 0', 'tower 1', 'eta', 'tspan')), 'the picture lacks something')
 expect(text.count('\x1b[2A') >= len(drawn), 'the cursor does not return to the bar')
 
+text = run(50, steps + ['--experiment', 'narrow-view', '--towers-view'])
+for lines in bars(text):
+    for line in lines[1:3]:
+        expect(re.fullmatch(r'  tower [01]   loss [0-9.]+ *( gradient [0-9.e+-]+ *)?( \+[0-9.]+ ms)?(  [a-z-]+)?', line) and len(line) < 50,
+               f'a line of a tower that was cut: {line!r}')
+expect(not re.search(r'tower 1[^\n]* record', text), 'tower 1 records nothing')
+
 text = run(100, steps + ['--experiment', 'mono'], {'NO_COLOR': '1'})
+expect(all(lines[0].count('━') < 22 for lines in bars(text)[:-1]) and '┄' in text, 'a bar that looks full without colours')
 expect(bars(text) and not re.search(r'\x1b\[[0-9;]*m', text), 'colours in spite of NO_COLOR')
 text = run(100, steps + ['--experiment', 'ascii'], {'LC_ALL': 'C'})
 expect(bars(text) and text.isascii(), 'letters that are not ASCII in the C locale')

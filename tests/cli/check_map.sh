@@ -41,6 +41,9 @@ echo '#include "towers/guard/c.h"' >"$work/house/towers/guard/b.c"
 echo '#include "towers/guard/a.h"' >"$work/house/towers/guard/c.h"
 finds "circle of includes: towers/guard/a -> towers/guard/b -> towers/guard/c -> towers/guard/a"
 house
+echo 'snprintf(text + used, bytes - used, "x");' >"$work/house/towers/data/a.c"
+finds "towers/data/a.c puts a text together with snprintf"
+house
 echo '#include "kernels/b.h"' >"$work/house/towers/data/a.c"
 python3 "$map" "$work/house" >/dev/null || complain "an include downward is refused"
 

@@ -136,4 +136,7 @@ for ((round = 1; round <= 6; round++)); do
 done
 [[ $(ls "$work/same" | wc -l) == 18 ]] || complain "started together: $(ls "$work/same" | wc -l) folders instead of 18"
 
+# Losses of 24 towers that take more characters than a line has: the run ends because of them, not of a text.
+ended 8 60 "step" long-losses --towers 24 --processes 2 --batch-size 1 --opt sgd --lr 5e4 --seed 2 --report-loss all --log-interval 1
+
 check_end "processes start, hang, stall and end as they are told"

@@ -417,6 +417,28 @@ static void test_power_loss(void **state)
     print_message("%d disks after %d calls\n", disks, call_count);
 }
 
+/* What file_replace has returned from is there after a power loss: the data was synced before the name, the name's
+ * directory after it. */
+static void test_one_file(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES];
+    int first = call_count, written = -1, synced = -1, moved = -1, named = -1;
+    snprintf(path, sizeof path, "%s/one.txt", run);
+    recording = true;
+    Status st = file_replace(path, "text", 4);
+    recording = false;
+    assert_int_equal(st, OK);
+    for (int i = first; i < call_count; i++) {
+        const Call *call = &calls[i];
+        if (call->kind == CALL_WRITE) written = i;
+        if (call->kind == CALL_SYNC && !is_directory[call->node]) synced = i;
+        if (call->kind == CALL_MOVE && !strcmp(call->to, "one.txt")) moved = i;
+        if (call->kind == CALL_SYNC && call->node == 1) named = i;
+    }
+    assert_true(written >= first && written < synced && synced < moved && moved < named);
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -433,6 +455,6 @@ static int end(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_power_loss)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_power_loss), cmocka_unit_test(test_one_file)};
     return cmocka_run_group_tests(tests, start, end);
 }

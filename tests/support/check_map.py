@@ -7,7 +7,8 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 2. Libraries of a device are included by its backend alone, and a backend's inner headers by that backend alone.
 3. Rooms (folders) form no circle of includes; with a build folder, none of calls either: a call is an undefined symbol of
    one object file that another one defines (nm).
-4. Inside towers/train and towers/guard, files form no circle of includes or calls. X.c and X.h are one file.
+4. A text made of pieces is a Text (kernels/text.h): its lengths cannot run out of the buffer, those of snprintf(at + used) can.
+5. Inside towers/train and towers/guard, files form no circle of includes or calls. X.c and X.h are one file.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -22,6 +23,7 @@ import sys
 FLOORS = ["kernels", "nccl_sync", "towers", "inception"]
 SMALL_ROOMS = ["towers/train", "towers/guard"]  # checked file by file
 SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
+PIECES = re.compile(r"snprintf\([^,;]* \+ ")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
 LIBRARY = re.compile(r"^(dnnl|oneapi/dnnl|cuda|cudnn|cublas|nccl)")
 
@@ -112,6 +114,11 @@ def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     bad = 0
     edges = []
+    for path in sources(root):
+        with open(os.path.join(root, path), encoding="utf-8") as text:
+            if PIECES.search(text.read()) and path != "kernels/text.c":
+                print(f"{path} puts a text together with snprintf(at + used, ...): use a Text (kernels/text.h)")
+                bad += 1
     for path, kind, name in includes(root):
         backend = next((b for b in ("kernels/cpu/", "kernels/cuda/") if path.startswith(b)), None)
         if kind == "<":

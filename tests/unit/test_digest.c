@@ -1,5 +1,7 @@
-/* Comparing all replicas after every step of a long undisturbed run: 10,000 steps, never a false alarm. The network is
- * a few numbers large, so that a step is little more than the agreement of the towers. */
+/* Digests of replicas: they see every element, and after every step of a long undisturbed run (10,000 steps) there is
+ * never a false alarm. The network is a few numbers large, so that a step is little more than the agreement of the
+ * towers. */
+#include "towers/guard/digest.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
 #include "towers/train/process.h"
@@ -106,8 +108,57 @@ static void test_no_false_alarm(void **state)
     dataset_close(data);
 }
 
+/* ---- what a digest covers */
+
+/* The digest changes with this element, and comes back with it. */
+static void element_counts(TowerProcess *p, float *memory, size_t element, const char *what)
+{
+    uint64_t before, after;
+    float kept = memory[element];
+    assert_int_equal(digest_replica(p, &before), OK);
+    memory[element] = kept + 1;
+    assert_int_equal(digest_replica(p, &after), OK);
+    if (before == after) fail_msg("the digest does not see element %zu of %s", element, what);
+    memory[element] = kept;
+    assert_int_equal(digest_replica(p, &after), OK);
+    assert_true(before == after);
+}
+
+/* Every element of every parameter, in the weights, both slots of Adam, and the average of the weights. */
+static void test_sees_every_element(void **state)
+{
+    (void)state;
+    const Backend *cpu = NULL;
+    Dataset *data;
+    TowerProcess p = {0};
+    ReplicaConfig config;
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    assert_int_equal(dataset_synthetic(64, 3, 2, 2, 1, 1, &data), OK);
+    TrainJob job = job_make(cpu, data);
+    job.ema_decay = 0.9;
+    p.job = &job;
+    p.local = 1;
+    process_config(&p, &config);
+    assert_int_equal(replica_create(&config, &p.replica), OK);
+    const Layout *layout = p.replica->layout;
+    p.scratch = calloc(layout->param_elements, sizeof *p.scratch);
+    assert_non_null(p.scratch);
+    float *memory[] = {p.replica->arena[ARENA_PARAM], p.replica->slot[0], p.replica->slot[1], p.replica->ema};
+    static const char *const names[] = {"the weights", "the first slot", "the second slot", "the average"};
+    for (int k = 0; k < 4; k++) {
+        assert_non_null(memory[k]);
+        for (int i = 0; i < layout->param_count; i++)
+            for (size_t e = 0; e < layout->params[i].count; e++)
+                element_counts(&p, memory[k], layout->params[i].first + e, names[k]);
+    }
+    free(p.scratch);
+    replica_destroy(p.replica);
+    dataset_close(data);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_false_alarm)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sees_every_element),
+                                       cmocka_unit_test(test_no_false_alarm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,37 @@ static void test_contents(void **state)
     loader_destroy(l);
 }
 
+/* Every epoch has an order and crops of its own, in its whole length and in its first half. */
+static void test_epochs_differ(void **state)
+{
+    (void)state;
+    enum { COUNT = 50, EPOCHS = 3 };
+    CountedDataset d = counted(COUNT, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    int64_t order[EPOCHS][COUNT];
+    int32_t crops[EPOCHS][COUNT][4];
+    int at[EPOCHS] = {0};
+    c.max_steps = 6 * EPOCHS;
+    Loader *l = create(&c);
+    for (int k = 0; k < 3 * 6 * EPOCHS; k++) {
+        const Batch *b = NULL;
+        assert_int_equal(loader_next(l, &b), OK);
+        for (int i = 0; i < b->n; i++) {
+            order[b->epoch][at[b->epoch]] = b->ids[i];
+            memcpy(crops[b->epoch][b->ids[i]], b->augment + 4 * i, sizeof crops[0][0]);
+            at[b->epoch]++;
+        }
+    }
+    for (int a = 0; a < EPOCHS; a++) {
+        assert_int_equal(at[a], COUNT);
+        for (int b = 0; b < a; b++) {
+            assert_memory_not_equal(order[a], order[b], sizeof order[0] / 2);
+            assert_memory_not_equal(crops[a], crops[b], sizeof crops[0]);
+        }
+    }
+    loader_destroy(l);
+}
+
 static void test_plain_order(void **state)
 {
     (void)state;
@@ -344,6 +375,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contents),
+        cmocka_unit_test(test_epochs_differ),
         cmocka_unit_test(test_plain_order),
         cmocka_unit_test(test_same_for_any_workers),
         cmocka_unit_test(test_short_epochs),

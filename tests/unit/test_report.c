@@ -99,6 +99,37 @@ static void check_page(const char *page)
     check_nesting(page);
 }
 
+/* How far a curve goes up and down: the sum of |y - the y before| of the path whose legend follows `from` as `name`. */
+static double path_travel(const char *from, const char *end)
+{
+    double travel = 0, x, y, before = NAN;
+    for (const char *at = from; at < end && *at != '"'; at++) {
+        int used = 0;
+        if (*at == 'M' || *at == 'L') at++;
+        while (*at == ' ') at++;
+        if (sscanf(at, "%lf %lf%n", &x, &y, &used) != 2 && sscanf(at, "%lf,%lf%n", &x, &y, &used) != 2) break;
+        if (isfinite(before)) travel += fabs(y - before);
+        before = y;
+        at += used - 1;
+    }
+    return travel;
+}
+
+/* The mean of four towers moves less than the last of them, in every figure that shows both. */
+static void check_curves(const char *page)
+{
+    const char *figure = strstr(page, "Step by step"), *end = strstr(figure, "</svg>");
+    double travel[8];
+    int paths = 0;
+    for (const char *at = figure; (at = strstr(at, " d=\"")) && at < end; at++) {
+        double found = path_travel(at + 4, end);
+        if (found > 0 && paths < 8) travel[paths++] = found;
+    }
+    assert_true(paths >= 2);
+    if (!(travel[paths - 1] < 0.8 * travel[0]))
+        fail_msg("mean_loss moves %g, the last tower %g", travel[paths - 1], travel[0]);
+}
+
 static void whole_run(void **state)
 {
     (void)state;
@@ -112,19 +143,32 @@ static void whole_run(void **state)
                 "1,300,1,0.5,nan,nan,nan,0.1,100,7\n2,600,1,0.6,0.5,0.8125,0.99,0.1,100,7\n");
     scratch_put("env.json",
                 "{\"model\": \"a<b\", \"data\": \"d\", \"class_names\": [\"x<script>\", \"y\\\"&\"], \"command\": "
-                "\"towers train '<script>alert(1)</script>'\", \"cores\": 2}");
+                "\"towers train '<script>alert(1)</script>'\", \"cores\": 2, \"started\": \"<i>6-07-23T<b>05:06\"}");
     scratch_put(
         "args.yaml",
         "# towers train\nlr: 0.5   # from command line \"--lr\"\nname: \"<script>\"  # from default\n# x: not set\n");
     char *page = page_of_run();
     check_page(page);
-    static const char *const there[] = {
-        "a&lt;b on d",       "81.25 %", "Variance ratio",   "Bias",         "Confusion",
-        "x&lt;script&gt;",   "Layers",  "1.00 MiB",         "0.5</td>",     "class=\"mark\"",
-        "step 101, tower 0", "Arrival", "Waiting for data", "Step by step", "<th>cores"};
+    static const char *const there[] = {"a&lt;b on d",
+                                        "81.25 %",
+                                        "Variance ratio",
+                                        "Bias",
+                                        "Confusion",
+                                        "x&lt;script&gt;",
+                                        "started &lt;i&gt;6-07-2, &lt;b&gt;05",
+                                        "Layers",
+                                        "1.00 MiB",
+                                        "0.5</td>",
+                                        "class=\"mark\"",
+                                        "step 101, tower 0",
+                                        "Arrival",
+                                        "Waiting for data",
+                                        "Step by step",
+                                        "<th>cores"};
     for (size_t i = 0; i < sizeof there / sizeof *there; i++)
         if (!strstr(page, there[i])) fail_msg("the page lacks '%s'", there[i]);
     assert_true(strlen(page) < 500000);
+    check_curves(page);
     free(page);
 }
 

@@ -79,6 +79,45 @@ static void lines_stay_inside(void **state)
     free(text);
 }
 
+/* Axes of any numbers end, with a handful of ticks: where a tick does not change a number, or is too small for one. */
+static void axes_of_any_numbers(void **state)
+{
+    (void)state;
+    static const double ends[][2] = {{1e16, 1e16 + 2},
+                                     {5e-324, 1e-323},
+                                     {0, 5e-324},
+                                     {-5e-324, 5e-324},
+                                     {9e15, 9e15 + 1},
+                                     {1e308, 1.7e308},
+                                     {-1.7e308, 1.7e308},
+                                     {1, 1.0000000000000002},
+                                     {5e-324, 1.7e308},
+                                     {-1e-310, 1e308},
+                                     {3, 3},
+                                     {0, 0}};
+    for (size_t i = 0; i < 2 * sizeof ends / sizeof *ends; i++) {
+        SvgPlot plot;
+        const double *e = ends[i / 2];
+        SvgFrame frame = {.title = "",
+                          .x_label = "",
+                          .width = 600,
+                          .height = 300,
+                          .x_low = e[0],
+                          .x_high = e[1],
+                          .y_low = e[0],
+                          .y_high = e[1],
+                          .y_log = i % 2};
+        FILE *to = open_memstream(&text, &bytes);
+        svg_open(&plot, to, &frame);
+        svg_line(&plot, e, e, 2, 0, 1, "name");
+        plot_end(&plot);
+        assert_true(bytes < 10000);
+        assert_null(strstr(text, "nan"));
+        assert_null(strstr(text, "inf"));
+        free(text);
+    }
+}
+
 static void gaps(void **state)
 {
     (void)state;
@@ -208,9 +247,9 @@ static void heat_maps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nice_ends),      cmocka_unit_test(lines_stay_inside), cmocka_unit_test(gaps),
-        cmocka_unit_test(spikes_survive), cmocka_unit_test(log_axis),          cmocka_unit_test(labels_apart),
-        cmocka_unit_test(escapes),        cmocka_unit_test(heat_maps),
+        cmocka_unit_test(nice_ends),    cmocka_unit_test(lines_stay_inside), cmocka_unit_test(axes_of_any_numbers),
+        cmocka_unit_test(gaps),         cmocka_unit_test(spikes_survive),    cmocka_unit_test(log_axis),
+        cmocka_unit_test(labels_apart), cmocka_unit_test(escapes),           cmocka_unit_test(heat_maps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

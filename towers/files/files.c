@@ -2,6 +2,7 @@
  * fallocate(2) is used and not posix_fallocate(3), whose emulation writes to every block where a file system cannot
  * reserve. */
 #include "towers/files/files.h"
+#include "kernels/text.h"
 
 #include "kernels/progress.h"
 
@@ -114,15 +115,13 @@ bool name_is_stale(const char *name)
 /* A path as people know it: what is to replace a file, or lies in what is to become a directory, by its later name. */
 static void path_show(char shown[PATH_BYTES], const char *path)
 {
-    size_t used = 0;
-    while (*path && used + 1 < PATH_BYTES) {
+    Text text = text_start(shown, PATH_BYTES);
+    while (*path && !text.truncated) {
         size_t count = strcspn(path, "/"), end = owner_at(path, count);
         const char *name = end ? path + 5 : path;
-        used += (size_t)snprintf(shown + used, PATH_BYTES - used, "%.*s%s", (int)(end ? end - 5 : count), name,
-                                 path[count] ? "/" : "");
+        text_add(&text, "%.*s%s", (int)(end ? end - 5 : count), name, path[count] ? "/" : "");
         path += count + (path[count] == '/');
     }
-    if (!used) shown[0] = 0;
 }
 
 /* ---- a new file */

@@ -1,6 +1,7 @@
 /* The list itself: appending values and ops, names, the sticky error; see graph.h. Shapes come from rules_*.c,
  * gradients from grad.c, the textual form from print.c, changes of the list from rewrite.c. */
 #include "towers/graph/graph.h"
+#include "kernels/text.h"
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
@@ -61,8 +62,9 @@ static Value keep_failure(Graph *g, Status code, const char *scope, const char *
 {
     if (g->status != OK) return none;
     g->status = code;
-    int used = *scope ? snprintf(g->why, sizeof g->why, "%.200s: ", scope) : 0;
-    vsnprintf(g->why + used, sizeof g->why - (size_t)used, format, args);
+    Text why = text_start(g->why, sizeof g->why);
+    if (*scope) text_add(&why, "%.200s: ", scope);
+    text_vadd(&why, format, args);
     return none;
 }
 

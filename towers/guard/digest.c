@@ -6,6 +6,7 @@
  * element with a process of the majority. Two replicas that differ cannot tell which one is right. Padding between
  * parameters and the towers' own batch-norm statistics are not compared. */
 #include "towers/guard/digest.h"
+#include "kernels/text.h"
 #include "towers/replica/tower_process.h"
 
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static uint64_t entry_digest(const TowerProcess *p, const LayoutEntry *entry, ui
     return XXH3_64bits_withSeed(p->scratch + entry->first, entry->count * sizeof(float), seed);
 }
 
-static Status replica_digest(TowerProcess *p, uint64_t *digest)
+Status digest_replica(TowerProcess *p, uint64_t *digest)
 {
     const Layout *layout = p->replica->layout;
     Part parts[PARTS_MAX];
@@ -141,43 +142,39 @@ out:
 }
 
 /* "tower 1, tower 5 (process 2)": those that do not agree with process `good`. Returns the first one. */
-static int minority_text(const TowerProcess *p, int good, char *text, size_t bytes)
+static int minority_text(const TowerProcess *p, int good, char *buffer, size_t bytes)
 {
     const Ledger *ledger = p->ledger;
     int first = -1;
-    size_t used = 0;
-    *text = 0;
-    for (int r = 0; r < ledger->processes && used < bytes; r++) {
+    Text text = text_start(buffer, bytes);
+    for (int r = 0; r < ledger->processes; r++) {
         char one[48];
         if (ledger->process[r].finding.digest == ledger->process[good].finding.digest) continue;
         towers_text(p->job, r, one, sizeof one);
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s", first < 0 ? "" : ", ", one);
+        text_add(&text, "%s%s", first < 0 ? "" : ", ", one);
         if (first < 0) first = r;
     }
     return first;
 }
 
-static void drift_text(const TowerProcess *p, const Part *part, const LayoutEntry *entry, char *text, size_t bytes)
+static void drift_text(const TowerProcess *p, const Part *part, const LayoutEntry *entry, char *buffer, size_t bytes)
 {
     const Ledger *ledger = p->ledger;
     char names[NAMES_BYTES], others[48];
     int votes, good = majority_find(ledger, &votes), bad = minority_text(p, good, names, sizeof names);
     const LedgerFinding *f = &ledger->process[bad].finding;
     towers_text(p->job, good, others, sizeof others);
-    int used;
+    Text text = text_start(buffer, bytes);
     if (2 * votes > ledger->processes)
-        used = snprintf(text, bytes, "after step %lld the replica of %s differs from the %d others",
-                        (long long)p->run.step, names, votes);
+        text_add(&text, "after step %lld the replica of %s differs from the %d others", (long long)p->run.step, names,
+                 votes);
     else
-        used =
-            snprintf(text, bytes,
-                     "after step %lld the replicas of %s and %s differ; no majority of the %d replicas tells which is "
-                     "right",
-                     (long long)p->run.step, others, names, ledger->processes);
-    if (used >= (int)bytes) return;
-    snprintf(text + used, bytes - (size_t)used,
-             ": %s, %s, element %lld is %.9g in %s instead of %.9g (%lld of %zu elements)", part->name, entry->name,
-             (long long)f->element, f->got, names, f->wanted, (long long)f->wrong, entry->count);
+        text_add(&text,
+                 "after step %lld the replicas of %s and %s differ; no majority of the %d replicas tells which is "
+                 "right",
+                 (long long)p->run.step, others, names, ledger->processes);
+    text_add(&text, ": %s, %s, element %lld is %.9g in %s instead of %.9g (%lld of %zu elements)", part->name,
+             entry->name, (long long)f->element, f->got, names, f->wanted, (long long)f->wrong, entry->count);
 }
 
 static Status drift_describe(TowerProcess *p, char drift[DRIFT_TEXT])
@@ -209,7 +206,7 @@ Status digest_compare(TowerProcess *p, char drift[DRIFT_TEXT])
     uint64_t digest;
     bool equal = false;
     *drift = 0;
-    TRY(replica_digest(p, &digest));
+    TRY(digest_replica(p, &digest));
     TRY(digests_compare(p, digest, &equal));
     if (p->rank == 0) atomic_fetch_add(&p->ledger->run.digests, 1);
     if (!equal) return drift_describe(p, drift);

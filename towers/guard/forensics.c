@@ -1,5 +1,6 @@
 /* The search for the first number that is not finite; see forensics.h. */
 #include "towers/guard/forensics.h"
+#include "kernels/text.h"
 
 #include "towers/guard/capsule.h"
 #include "towers/guard/trace.h"
@@ -17,13 +18,11 @@ static void report_add(LedgerSearch *search, const char *format, ...) __attribut
 
 static void report_add(LedgerSearch *search, const char *format, ...)
 {
-    size_t used = strlen(search->report);
+    Text report = text_behind(search->report, sizeof search->report);
     va_list args;
     va_start(args, format);
-    if (used + 1 < sizeof search->report) {
-        search->report[used++] = '\n';
-        vsnprintf(search->report + used, sizeof search->report - used, format, args);
-    }
+    text_add(&report, "\n");
+    text_vadd(&report, format, args);
     va_end(args);
 }
 
@@ -45,9 +44,9 @@ static void report_first_sample(const TowerProcess *p, LedgerSearch *search, con
 
 static void report_samples(const TowerProcess *p, LedgerSearch *search, const Batch *batch)
 {
-    char where[512], ids[IDS_TOLD * 21 + 1] = "";
-    for (int32_t i = 0; i < batch->n && i < IDS_TOLD; i++)
-        snprintf(ids + strlen(ids), sizeof ids - strlen(ids), " %lld", (long long)batch->ids[i]);
+    char where[512], ids[IDS_TOLD * 21 + 1];
+    Text list = text_start(ids, sizeof ids);
+    for (int32_t i = 0; i < batch->n && i < IDS_TOLD; i++) text_add(&list, " %lld", (long long)batch->ids[i]);
     dataset_where(p->job->train, batch->ids[0], where, sizeof where);
     report_add(search, "  samples of the tower:%s%s (%d in all; the first: %s)", ids, batch->n > IDS_TOLD ? " ..." : "",
                batch->n, where);

@@ -4,6 +4,7 @@
  * statistics; train.safetensors what an exact resume needs besides: slots, raw weights where they differ, every tower's
  * statistics. Rank 0 writes; the other towers' statistics come to it through the sum (a tower gives its own, the others
  * zeros). */
+#include "kernels/text.h"
 #include "towers/replica/fault.h"
 #include "towers/replica/tower_process.h"
 
@@ -195,36 +196,36 @@ static const char *setting_find(const char *text, const char *line, int *bytes)
     return text;
 }
 
-static void change_add(char *table, size_t room, const char *then, int then_bytes, const char *now, int now_bytes)
+static void change_add(Text *table, const char *then, int then_bytes, const char *now, int now_bytes)
 {
     char old[256], new[256];
-    size_t used = strlen(table);
     if (then_bytes == now_bytes && strncmp(then, now, (size_t)then_bytes) == 0) return;
     setting_text(then, then_bytes, old, sizeof old);
     setting_text(now, now_bytes, new, sizeof new);
-    snprintf(table + used, room - used, "\n  then %s, now %s", old, new);
+    text_add(table, "\n  then %s, now %s", old, new);
 }
 
 /* Name every setting that differs, also one that only one of the two texts has. */
 static Status fail_changed(const char *path, const char *then, const char *now)
 {
-    char table[2048] = "";
+    char text[2048];
+    Text table = text_start(text, sizeof text);
     int old, new;
     for (const char *line = now; *line; line += new, line += *line == '\n') {
         const char *found = setting_find(then, line, &old);
         new = (int)strcspn(line, "\n");
-        change_add(table, sizeof table, found, old, line, new);
+        change_add(&table, found, old, line, new);
     }
     for (const char *line = then; *line; line += old, line += *line == '\n') {
         const char *found = setting_find(now, line, &new);
         old = (int)strcspn(line, "\n");
-        if (new == 0) change_add(table, sizeof table, line, old, found, 0);
+        if (new == 0) change_add(&table, line, old, found, 0);
     }
     return FAIL(
         ERR_ARG,
         "%s was made with other settings; a resumed run would not be the same run:%s\n  (use the old values, or "
         "start a new run from these weights with --pretrained)",
-        path, table);
+        path, text);
 }
 
 static Status state_parse(TowerProcess *p, const char *text, const char *path)

@@ -2,6 +2,7 @@
  * the newest directory step-N whose MANIFEST verifies is a whole checkpoint. Saving never touches an older one before
  * the new one has been read back; pruning renames first, so that a directory called step-N is never half removed. */
 #include "towers/store/checkpoint.h"
+#include "kernels/text.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -292,8 +293,9 @@ static Status step_open(const char *path, int64_t step, Checkpoint **made)
 
 static void note_add(char *note, size_t note_bytes, const char *why, const char *aside)
 {
-    size_t used = note && note_bytes ? strlen(note) : 0;
-    if (used + 1 < note_bytes) snprintf(note + used, note_bytes - used, "%s%s; %s", used ? "\n" : "", why, aside);
+    if (!note || !note_bytes) return;
+    Text text = text_behind(note, note_bytes);
+    text_add(&text, "%s%s; %s", text.used ? "\n" : "", why, aside);
 }
 
 Status checkpoint_open_latest(const char *run_dir, Checkpoint **made, char *note, size_t note_bytes)

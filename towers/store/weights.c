@@ -1,5 +1,6 @@
 /* Arenas to named tensors and back; see weights.h. */
 #include "towers/store/weights.h"
+#include "kernels/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -168,13 +169,13 @@ static bool same_shape(const StTensor *have, const StTensor *want)
     return true;
 }
 
-static const char *dims_text(const StTensor *t, char *text, size_t bytes)
+static const char *dims_text(const StTensor *t, char *buffer, size_t bytes)
 {
-    size_t used = (size_t)snprintf(text, bytes, "%s[", st_dtype_name(t->dtype));
-    for (int d = 0; d < t->rank && used < bytes; d++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%lld", d ? "," : "", (long long)t->dims[d]);
-    if (used < bytes) snprintf(text + used, bytes - used, "]");
-    return text;
+    Text text = text_start(buffer, bytes);
+    text_add(&text, "%s[", st_dtype_name(t->dtype));
+    for (int d = 0; d < t->rank; d++) text_add(&text, "%s%lld", d ? "," : "", (long long)t->dims[d]);
+    text_add(&text, "]");
+    return buffer;
 }
 
 static void match_line(WeightMatch *match, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -195,12 +196,12 @@ static void match_line(WeightMatch *match, const char *format, ...)
 
 static void match_end(WeightMatch *match)
 {
-    size_t used = strlen(match->table);
+    Text table = text_behind(match->table, sizeof match->table);
     int left = match->missing + match->mismatched + match->extra + match->spoiled - match->lines;
     if (left > 0)
-        snprintf(match->table + used, sizeof match->table - used, "  ... and %d more", left);
-    else if (used)
-        match->table[used - 1] = 0; /* the line's end is the message's */
+        text_add(&table, "  ... and %d more", left);
+    else if (table.used)
+        match->table[table.used - 1] = 0; /* the line's end is the message's */
 }
 
 /* ---- rules */
@@ -238,9 +239,8 @@ static bool wanted_not(const WeightRules *rules, const SafeTensors *file, const 
     if (part_of(rules->reset, name)) return true;
     const char *optional = part_of(rules->optional, name);
     if (!optional || file_has(file, optional)) return false;
-    size_t used = strlen(match->absent);
-    if (!strstr(match->absent, optional))
-        snprintf(match->absent + used, sizeof match->absent - used, "%s%s*", used ? ", " : "", optional);
+    Text absent = text_behind(match->absent, sizeof match->absent);
+    if (!strstr(match->absent, optional)) text_add(&absent, "%s%s*", absent.used ? ", " : "", optional);
     return true;
 }
 

@@ -1,5 +1,6 @@
 /* The bar, the plain lines and the epoch lines of a run; see console.h. */
 #include "towers/train/console.h"
+#include "kernels/text.h"
 #include "towers/train/train.h"
 
 #include <math.h>
@@ -32,9 +33,12 @@ static bool speaks_utf8(void)
     return false;
 }
 
-/* The bar, and the lines of the towers under it. */
+/* The bar, and the lines of the towers under it. A bar that was drawn in a wider window now lies on several rows, with
+ * the cursor at its end. */
 static void bar_clear(Console *c)
 {
+    int width = terminal_size(false), above = width > 0 && c->bar_columns > width ? (c->bar_columns - 1) / width : 0;
+    if (c->bar_shown && above) fprintf(stderr, "\033[%dA", above);
     if (c->bar_shown) fputs("\r\033[J", stderr);
     c->bar_shown = false;
 }
@@ -54,7 +58,7 @@ static double elapsed(const Console *c)
 }
 
 /* "loss 0.5123" as --report-loss says; "all" lists every tower's. */
-static void loss_text(const Console *c, int64_t step, double loss, char *text, size_t bytes)
+static void loss_text(const Console *c, int64_t step, double loss, char *buffer, size_t bytes)
 {
     static const char *const words[] = {[LOSS_REPORT_LAST] = "last_tower_loss",
                                         [LOSS_REPORT_FIRST] = "first_tower_loss",
@@ -62,13 +66,14 @@ static void loss_text(const Console *c, int64_t step, double loss, char *text, s
                                         [LOSS_REPORT_WORST] = "worst_tower_loss",
                                         [LOSS_REPORT_ALL] = "mean_loss"};
     LossReport report = c->job->report;
-    int used = snprintf(text, bytes, "%s %.4f", words[report], loss);
+    Text text = text_start(buffer, bytes);
+    text_add(&text, "%s %.4f", words[report], loss);
     if (report != LOSS_REPORT_ALL) return;
-    for (int t = 0; t < c->ledger->towers && used < (int)bytes - 20; t++) {
+    for (int t = 0; t < c->ledger->towers; t++) {
         const LedgerRow *row = &c->ledger->tower[t].rows[step % LEDGER_STEPS];
-        used += snprintf(text + used, bytes - (size_t)used, "%s%.4f", t ? " " : " [", tower_loss_mean(&row->loss));
+        text_add(&text, "%s%.4f", t ? " " : " [", tower_loss_mean(&row->loss));
     }
-    snprintf(text + used, bytes - (size_t)used, "]");
+    text_add(&text, "]");
 }
 
 /* ---- what the ledger's rows say of a step */
@@ -151,10 +156,9 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
     snprintf(fields[FIELD_RATE], FIELD, "lr %.3g", shown->lr);
     snprintf(fields[FIELD_SPEED], FIELD, "%.0f img/s", (double)shown->samples / shown->seconds);
     snprintf(fields[FIELD_DATA], FIELD, "data %.0f%%", 100 * waiting_share(c, step, shown->seconds));
-    if (bad) snprintf(fields[FIELD_BAD], FIELD, "%lld skipped", (long long)bad);
-    if (large)
-        snprintf(fields[FIELD_BAD] + strlen(fields[FIELD_BAD]), FIELD - strlen(fields[FIELD_BAD]), "%s%lld overflowed",
-                 bad ? ", " : "", (long long)large);
+    Text left_out = text_start(fields[FIELD_BAD], FIELD);
+    if (bad) text_add(&left_out, "%lld skipped", (long long)bad);
+    if (large) text_add(&left_out, "%s%lld overflowed", bad ? ", " : "", (long long)large);
     snprintf(fields[FIELD_ETA], FIELD, "eta %s", eta);
 }
 
@@ -180,29 +184,36 @@ static void cells_draw(const Console *c, int64_t step, int64_t steps, int cells)
     if (c->job->color) fputs("\033[36m", stderr);
     for (int i = 0; i < filled; i++) fputs(rich ? "━" : "=", stderr);
     if (c->job->color) fputs("\033[90m", stderr);
-    for (int i = filled; i < cells; i++) fputs(rich ? "━" : "-", stderr);
+    for (int i = filled; i < cells; i++) fputs(rich && c->job->color ? "━" : rich ? "┄" : "-", stderr);
     if (c->job->color) fputs("\033[0m", stderr);
 }
 
-/* "tower 1  loss 0.4312  gradient 1.21  +12.5 ms  forward": its last whole step, and (`now`) what it is doing. */
-static void tower_text(const Console *c, int tower, int64_t step, bool now, char *text, size_t bytes)
+/* "tower 1  loss 0.4312  gradient 1.21  +12.5 ms  forward": its last whole step, and (`now`) what it is doing; in
+ * `columns`, for which fields are given up from the gradient on. */
+static void tower_text(const Console *c, int tower, int64_t step, bool now, int columns, char *buffer, size_t bytes)
 {
     const LedgerRow *row = row_of(c, tower, step);
     int64_t earliest = row->arrival_ns;
     for (int t = 0; t < c->ledger->towers; t++)
         if (row_of(c, t, step)->arrival_ns < earliest) earliest = row_of(c, t, step)->arrival_ns;
-    int phase = atomic_load(&c->ledger->tower[tower].phase);
-    snprintf(text, bytes, "  tower %-3d loss %-9.4f gradient %-9.3g +%.1f ms%s%s", tower, tower_loss_mean(&row->loss),
-             row->grad_norm, (double)(row->arrival_ns - earliest) * 1e-6, now ? "  " : "",
-             now ? phase_name((Phase)phase) : "");
+    char loss[FIELD], gradient[FIELD], late[FIELD], phase[FIELD] = "";
+    snprintf(loss, sizeof loss, "  tower %-3d loss %-9.4f", tower, tower_loss_mean(&row->loss));
+    snprintf(gradient, sizeof gradient, " gradient %-9.3g", row->grad_norm);
+    snprintf(late, sizeof late, " +%.1f ms", (double)(row->arrival_ns - earliest) * 1e-6);
+    if (now) snprintf(phase, sizeof phase, "  %s", phase_name((Phase)atomic_load(&c->ledger->tower[tower].phase)));
+    char *optional[] = {gradient, late, phase};
+    for (int i = 0; i < 3; i++)
+        if (strlen(loss) + strlen(gradient) + strlen(late) + strlen(phase) > (size_t)columns) optional[i][0] = 0;
+    Text text = text_start(buffer, bytes);
+    text_add(&text, "%s%s%s%s", loss, gradient, late, phase);
 }
 
 static void towers_draw(const Console *c, int64_t step, int width)
 {
     int rows = terminal_size(true) - 2, count = c->ledger->towers < rows ? c->ledger->towers : rows;
     for (int t = 0; t < count; t++) {
-        char text[FIELD];
-        tower_text(c, t, step, true, text, sizeof text);
+        char text[2 * FIELD];
+        tower_text(c, t, step, true, width - 1, text, sizeof text);
         fprintf(stderr, "\n%.*s", width - 1, text);
     }
     if (count > 0) fprintf(stderr, "\033[%dA", count);
@@ -216,10 +227,14 @@ static void bar_draw(Console *c, int64_t step, int64_t steps)
     if (width < 2 * FEW_CELLS) cells = 0;
     fields_fill(c, shown, steps, fields);
     fields_fit(fields, width > cells + 1 ? (size_t)(width - cells - 1) : 0);
-    fputs("\r\033[J", stderr);
+    if (c->bar_shown)
+        bar_clear(c);
+    else
+        fputs("\r\033[J", stderr);
     cells_draw(c, step, steps, cells);
     for (int i = 0; i < FIELD_COUNT; i++)
         if (fields[i][0]) fprintf(stderr, "  %s", fields[i]);
+    c->bar_columns = cells + (int)fields_width(fields);
     if (c->job->towers_view) towers_draw(c, step, width);
     fflush(stderr);
     c->bar_shown = true;
@@ -235,8 +250,8 @@ static void plain_line(Console *c, const LedgerShown *shown, int64_t steps)
     fprintf(stderr, "step %lld/%lld  epoch %.2f  %s  lr %.4g  %.0f img/s\n", (long long)shown->step, (long long)steps,
             epoch, loss, shown->lr, (double)shown->samples / shown->seconds);
     for (int t = 0; c->job->towers_view && t < c->ledger->towers; t++) {
-        char text[FIELD];
-        tower_text(c, t, shown->step, false, text, sizeof text);
+        char text[2 * FIELD];
+        tower_text(c, t, shown->step, false, FIELD, text, sizeof text);
         fprintf(stderr, "%s\n", text);
     }
 }
@@ -304,12 +319,15 @@ void console_start(Console *c, const TrainJob *job, const Ledger *ledger)
 
 void console_warn(Console *c, const char *format, ...)
 {
+    char line[LEDGER_MESSAGE];
+    Text text = text_start(line, sizeof line);
     va_list args;
     bar_clear(c);
     fputs("warning: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    text_vadd(&text, format, args);
     va_end(args);
+    text_print(stderr, line);
     fputc('\n', stderr);
 }
 

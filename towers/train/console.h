@@ -13,6 +13,7 @@ typedef struct Console {
     const Ledger *ledger; /* borrowed */
     int64_t last_step, last_epoch, last_draw_ns, started_ns, first_step, notes;
     bool bar_shown;
+    int bar_columns; /* of the last drawing, the first line */
 } Console;
 
 void console_start(Console *console, const TrainJob *job, const Ledger *ledger);

@@ -12,6 +12,7 @@
  * ends the run after it has asked for the next ones, which change nothing, because the gate stays closed from
  * then on. */
 #include "towers/train/step.h"
+#include "kernels/text.h"
 #include "towers/guard/forensics.h"
 #include "towers/guard/poison.h"
 #include "towers/replica/fault.h"
@@ -573,7 +574,8 @@ Status step_run(TowerProcess *p)
     TRY(update(p, step));
     p->run.step = step->number;
     int ahead = steps_ahead(p, step);
-    phase_all(p, step, ahead ? PHASE_REDUCE : PHASE_RECORD); /* what keeps it waiting is the slowest tower */
+    if (ahead || p->rank == 0) /* the others have nothing to record, and begin the next step at once */
+        phase_all(p, step, ahead ? PHASE_REDUCE : PHASE_RECORD); /* what keeps it waiting is the slowest tower */
     while (p->run.step - p->done > ahead) TRY(step_take(p));
     return OK;
 }

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Records of a run that came from elsewhere: numbers at the edge of what a double holds and strings that command a terminal
+# or a browser. The report is made in seconds and compare prints no escape codes. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+needs_python
+check_begin hostile "$@"
+small_data "$work/data" 400 50 || exit $?
+"$towers" train fashion_cnn --data-path "$work/data" --device cpu --towers 2 --threads 1 --batch-size 4 --max-steps 40 --output-dir "$work" \
+    --experiment run >/dev/null 2>"$work/err" </dev/null || complain "$(tail -2 "$work/err")"
+python3 - "$work" <<'PY'
+import json, os, shutil, sys
+work = sys.argv[1]
+rows = [json.loads(line) for line in open(f'{work}/run/metrics.jsonl')]
+def run(name, change):
+    shutil.copytree(f'{work}/run', f'{work}/{name}')
+    with open(f'{work}/{name}/metrics.jsonl', 'w') as to:
+        for number, row in enumerate(rows):
+            row = json.loads(json.dumps(row))
+            change(number, row)
+            to.write(json.dumps(row, separators=(',', ':')) + '\n')
+def losses(low, high):
+    def change(number, row):
+        value = high if number % 2 else low
+        row.update(mean_loss=value, base_loss=value, total_loss=value, last_tower_loss=value, tower_loss=[value, value])
+    return change
+run('large', losses(1e16, 1e16 + 2))
+run('small', losses(5e-324, 1e-323))
+run('edge', losses(-1.7e308, 1.7e308))
+run('late', lambda number, row: row.update(step=9007199254740800 + number))
+run('words', lambda number, row: row.update(slow_tower=0, slow_phase='\x1b[2J\x9b3m<b>'))
+PY
+for name in large small edge late words; do
+    timeout -s KILL 20 "$towers" report "$work/$name" >"$work/out" 2>&1 || complain "report of $name: exit $?: $(tail -2 "$work/out")"
+    grep -qE '<(text|line|path)[^>]*(nan|inf)' "$work/$name/report.html" && complain "$name: coordinates that are no numbers"
+    timeout -s KILL 20 "$towers" compare "$work/$name" >"$work/out" 2>&1 || complain "compare of $name: exit $?: $(tail -2 "$work/out")"
+    LC_ALL=C grep -qE $'\033|\xc2\x9b' "$work/out" && complain "compare of $name: escape codes"
+done
+grep -qF 'slow in \x1b[2J\xc2\x9b3m<b>' "$work/out" || complain "words: $(cat "$work/out")"
+grep -qF '<b>' <(grep -o 'slow in.*' "$work/words/report.html") && complain "words: a tag in the page"
+check_end "records from elsewhere are shown for what they are"

@@ -1,0 +1,437 @@
+/* What a run records, against plain loops in double: losses, hits and the confusion matrix of an evaluation, the parts
+ * of the loss, averages, times, dropout of several towers, statistics of batch norm. The weights are given and the
+ * learning rate is 0, so every number follows from the data. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "tests/support/scratch.h"
+#include "towers/graph/layers.h"
+#include "towers/record/run_read.h"
+#include "towers/replica/norm_sync.h"
+#include "towers/store/checkpoint.h"
+#include "towers/train/process.h"
+
+enum { SIDE = 6, PIXELS = SIDE * SIDE, CLASSES = 10, TRAIN = 64, TEST = 50, TEST_BLOCK = 16, TOP = 5 };
+
+static const double WEIGHT_DECAY = 0.25, AUX_WEIGHT = 0.3;
+static const Init zero = {.kind = INIT_ZERO};
+
+/* ---- networks, and their weights */
+
+static void linear(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+{
+    graph_canonical(g, SIDE);
+    heads->logits = dense(g, x, "head", options->classes, false, zero);
+}
+
+static void two_heads(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+{
+    linear(g, options, x, heads);
+    if (options->aux) heads->aux[heads->aux_count++] = dense(g, x, "aux", options->classes, false, zero);
+}
+
+static void dropped(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+{
+    linear(g, options, dropout(g, x, 0.5f), heads);
+}
+
+static void normed(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+{
+    linear(g, options, conv_bn_relu(g, x, (ConvUnit){"unit", 1, 1, 1, .fit = VALID}), heads);
+}
+
+static Model model_of(void (*build)(Graph *, const ModelOptions *, Value, ModelHeads *))
+{
+    return (Model){.name = "given",
+                   .title = "",
+                   .paper = "",
+                   .side = SIDE,
+                   .min_side = SIDE,
+                   .aux_min_side = SIDE,
+                   .channels = 1,
+                   .classes = CLASSES,
+                   .aux_weight = (float)AUX_WEIGHT,
+                   .std = {1, 1, 1},
+                   .build = build};
+}
+
+typedef struct Weights {
+    float head[CLASSES][PIXELS], aux[CLASSES][PIXELS];
+} Weights;
+
+static Weights given;
+
+static void tensors_put(const char *name, const StTensor *tensors, int count)
+{
+    char path[PATH_BYTES];
+    scratch_path(path, name);
+    assert_int_equal(safetensors_replace(path, tensors, count, NULL, 0), OK);
+}
+
+static void weights_make(void)
+{
+    static const float zeros[CLASSES], one = 1;
+    uint64_t state = 1;
+    for (int i = 0; i < 2 * CLASSES * PIXELS; i++) {
+        float *rows = i < CLASSES * PIXELS ? &given.head[0][0] : &given.aux[0][0];
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        rows[i % (CLASSES * PIXELS)] = (float)((double)(state >> 40) / 8388608.0 - 1.0);
+    }
+    const StTensor tensors[] = {
+        {"aux.weight", ST_F32, 2, {CLASSES, PIXELS}, given.aux, sizeof given.aux},
+        {"aux.bias", ST_F32, 1, {CLASSES}, zeros, sizeof zeros},
+        {"head.weight", ST_F32, 2, {CLASSES, PIXELS}, given.head, sizeof given.head},
+        {"head.bias", ST_F32, 1, {CLASSES}, zeros, sizeof zeros},
+        {"unit.conv.weight", ST_F32, 4, {1, 1, 1, 1}, &one, sizeof one},
+        {"unit.bn.weight", ST_F32, 1, {1}, &one, sizeof one},
+        {"unit.bn.bias", ST_F32, 1, {1}, zeros, sizeof one},
+        {"unit.bn.running_mean", ST_F32, 1, {1}, zeros, sizeof one},
+        {"unit.bn.running_var", ST_F32, 1, {1}, &one, sizeof one},
+    };
+    tensors_put("two_heads.safetensors", tensors, 4);
+    tensors_put("linear.safetensors", tensors + 2, 2);
+    tensors_put("normed.safetensors", tensors + 2, 7);
+}
+
+/* ---- plain loops */
+
+typedef struct Guess {
+    double loss;
+    int label, best, rank; /* rank of the true class, from 0 */
+} Guess;
+
+static Guess guess(const Dataset *data, int64_t index, float (*rows)[PIXELS])
+{
+    uint8_t pixels[PIXELS];
+    int32_t label;
+    double logit[CLASSES] = {0}, sum = 0;
+    assert_int_equal(dataset_read(data, index, pixels, &label), OK);
+    Guess found = {.label = label};
+    for (int k = 0; k < CLASSES; k++)
+        for (int i = 0; i < PIXELS; i++) logit[k] += (double)rows[k][i] * pixels[i] / 255;
+    for (int k = 0; k < CLASSES; k++) {
+        sum += exp(logit[k] - logit[label]);
+        found.rank += logit[k] > logit[label];
+        if (logit[k] > logit[found.best]) found.best = k;
+    }
+    found.loss = log(sum);
+    return found;
+}
+
+static double loss_of(const Dataset *data, float (*rows)[PIXELS])
+{
+    int64_t count = dataset_info(data)->count;
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += guess(data, i, rows).loss;
+    return sum / (double)count;
+}
+
+static double hits_of(const Dataset *data, int top)
+{
+    int64_t count = dataset_info(data)->count;
+    int hits = 0;
+    for (int64_t i = 0; i < count; i++) hits += guess(data, i, given.head).rank < top;
+    return hits / (double)count;
+}
+
+static double square_sum(float (*rows)[PIXELS])
+{
+    double sum = 0;
+    for (int i = 0; i < CLASSES * PIXELS; i++) sum += (double)rows[0][i] * (double)rows[0][i];
+    return sum;
+}
+
+static void near(const char *what, double got, double wanted)
+{
+    if (!(fabs(got - wanted) <= 1e-5 * fmax(1, fabs(wanted)))) fail_msg("%s is %.9g, wanted %.9g", what, got, wanted);
+}
+
+/* ---- runs */
+
+static Dataset *train_data, *test_data;
+
+static TrainJob job_of(const Model *model, int towers)
+{
+    const Backend *cpu;
+    assert_int_equal(backend_find("cpu", &cpu, NULL, 0), OK);
+    TrainJob job = {
+        .program = {.model = model,
+                    .options = {.classes = CLASSES, .side = SIDE, .channels = 1, .variant = ""},
+                    .aux_weight = (float)AUX_WEIGHT,
+                    .data_channels = 1,
+                    .canvas = SIDE,
+                    .training = true},
+        .train = train_data,
+        .backend = cpu,
+        .shares = {.towers = towers},
+        .processes = 1,
+        .device = {DEVICE_USUAL, .threads = 1},
+        .optimizer = {.kind = OPTIMIZER_SGD},
+        .schedule = {.kind = SCHEDULE_CONSTANT},
+        .accumulate = 1,
+        .epochs = 1,
+        .max_steps = -1,
+        .eval_batch = TEST_BLOCK,
+        .eval_interval = 1,
+        .nan_check = NAN_CHECK_ALL,
+        .comm_timeout_ms = 10000,
+        .args_yaml = "",
+        .env_json = "{}",
+        .settings = "",
+        .keep = 1,
+    };
+    for (int t = 0; t < towers; t++) job.shares.batch[t] = TRAIN / towers;
+    return job;
+}
+
+/* Runs to its end, into the new folder `name`; *hits receives what the ledger says of its last step, unless NULL. */
+static Run *run_live(TrainJob job, const char *name, int64_t hits[2])
+{
+    char start[PATH_BYTES], run_dir[PATH_BYTES];
+    Program program;
+    Layout *layout;
+    Ledger *ledger;
+    CommShared *shared;
+    Run *run;
+    scratch_path(start, job.program.model->build == two_heads ? "two_heads.safetensors"
+                        : job.program.model->build == normed  ? "normed.safetensors"
+                                                              : "linear.safetensors");
+    scratch_path(run_dir, name);
+    assert_int_equal(directory_create(run_dir), OK);
+    job.initial_weights = start;
+    job.run_dir = run_dir;
+    assert_int_equal(program_graph(&job.program, 1, &program), OK);
+    assert_int_equal(layout_create(program.graph, &layout), OK);
+    assert_int_equal(ledger_create(job.shares.towers, 1, &ledger), OK);
+    assert_int_equal(comm_shared_create(job.shares.towers, 1, job_comm_room(&job, layout), &shared), OK);
+    if (tower_process_train(&job, 0, ledger, shared) != OK) fail_msg("%s", status_message());
+    for (int k = 0; hits && k < 2; k++) {
+        hits[k] = 0;
+        for (int t = 0; t < job.shares.towers; t++) hits[k] += ledger_row(ledger, t, 1)->hits[k];
+    }
+    comm_shared_destroy(shared);
+    ledger_destroy(ledger);
+    layout_destroy(layout);
+    program_destroy(&program);
+    if (run_read(run_dir, &run) != OK) fail_msg("%s", status_message());
+    return run;
+}
+
+/* A number of the last line of metrics.jsonl, or the element `index` of an array of them. */
+static double metric(const char *name, const char *key, size_t index)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", name);
+    char *text = scratch_text(path);
+    text[strlen(text) - 1] = 0;
+    const char *last = strrchr(text, '\n');
+    json_t *line = json_loads(last ? last + 1 : text, 0, NULL);
+    const json_t *value = json_object_get(line, key);
+    if (json_is_array(value)) value = json_array_get(value, index);
+    if (!json_is_number(value)) fail_msg("metrics.jsonl has no number %s", key);
+    double number = json_number_value(value);
+    json_decref(line);
+    free(text);
+    return number;
+}
+
+/* ---- what they say */
+
+/* The canvas is larger than what the network sees: training crops at random, evaluation in the middle. */
+static void test_evaluation(void **state)
+{
+    (void)state;
+    Model model = model_of(linear);
+    TrainJob job = job_of(&model, 1);
+    int64_t wanted[CLASSES][CLASSES] = {{0}};
+    job.test = test_data;
+    job.augment = job.flip = true;
+    job.program.canvas = SIDE + 4;
+    Run *run = run_live(job, "evaluation", NULL);
+    assert_int_equal(run->epochs, 1);
+    near("test_loss", run->epoch[0].test_loss, loss_of(test_data, given.head));
+    near("test_top1", run->epoch[0].test_top1, hits_of(test_data, 1));
+    near("test_top5", run->epoch[0].test_top5, hits_of(test_data, TOP));
+    assert_true(hits_of(test_data, 1) < hits_of(test_data, TOP));
+    for (int64_t i = 0; i < TEST; i++) {
+        Guess found = guess(test_data, i, given.head);
+        wanted[found.label][found.best]++;
+    }
+    assert_int_equal(run->classes, CLASSES);
+    assert_memory_equal(run->confusion, wanted, sizeof wanted);
+    run_destroy(run);
+}
+
+static void test_training(void **state)
+{
+    (void)state;
+    Model model = model_of(linear);
+    for (int towers = 1; towers <= 4; towers *= 2) {
+        char name[16];
+        int64_t hits[2];
+        snprintf(name, sizeof name, "training%d", towers);
+        Run *run = run_live(job_of(&model, towers), name, hits);
+        near("train_loss", run->epoch[0].train_loss, loss_of(train_data, given.head));
+        near("train_top1", run->epoch[0].train_top1, hits_of(train_data, 1));
+        near("top1 of the ledger", (double)hits[0] / TRAIN, hits_of(train_data, 1));
+        near("top5 of the ledger", (double)hits[1] / TRAIN, hits_of(train_data, TOP));
+        run_destroy(run);
+    }
+}
+
+/* A number of the newest checkpoint's state. */
+static double state_number(const char *name, const char *key)
+{
+    char path[PATH_BYTES];
+    Checkpoint *checkpoint;
+    scratch_path(path, name);
+    assert_int_equal(checkpoint_open_latest(path, &checkpoint, NULL, 0), OK);
+    json_t *state = json_loads(checkpoint->state_json, 0, NULL);
+    const json_t *value = json_object_get(state, key);
+    if (!json_is_number(value)) fail_msg("state.json has no number %s", key);
+    double number = json_number_value(value);
+    json_decref(state);
+    checkpoint_close(checkpoint);
+    return number;
+}
+
+static void test_parts_of_the_loss(void **state)
+{
+    (void)state;
+    Model model = model_of(two_heads);
+    TrainJob job = job_of(&model, 2);
+    double main_loss = loss_of(train_data, given.head), aux = loss_of(train_data, given.aux),
+           base = main_loss + AUX_WEIGHT * aux, weights = square_sum(given.head) + square_sum(given.aux);
+    assert_true(fabs(main_loss - aux) > 0.01);
+    job.program.options.aux = true;
+    job.weight_decay = WEIGHT_DECAY;
+    job.epochs = 3;
+    run_destroy(run_live(job, "parts", NULL));
+    near("main_loss", metric("parts", "main_loss", 0), main_loss);
+    near("aux_loss", metric("parts", "aux_loss", 0), aux);
+    near("base_loss", metric("parts", "base_loss", 0), base);
+    near("l2_loss", metric("parts", "l2_loss", 0), WEIGHT_DECAY / 2 * weights);
+    near("total_loss", metric("parts", "total_loss", 0), base + WEIGHT_DECAY / 2 * weights);
+    double moved = 1 - 0.9 * 0.9 * 0.9; /* three times 0.1 of the same number */
+    near("base_average", state_number("parts", "base_average"), moved * base);
+    near("total_average", state_number("parts", "total_average"), moved * (base + WEIGHT_DECAY / 2 * weights));
+    job.program.freeze = "aux.*";
+    run_destroy(run_live(job, "frozen", NULL));
+    near("l2_loss without what is frozen", metric("frozen", "l2_loss", 0), WEIGHT_DECAY / 2 * square_sum(given.head));
+}
+
+/* A tower's gradients arrive within its step, after it has gone forward and back. */
+static void test_times(void **state)
+{
+    (void)state;
+    Model model = model_of(linear);
+    TrainJob job = job_of(&model, 1);
+    job.epochs = 20;
+    Run *run = run_live(job, "times", NULL);
+    double arrival = 0, step = 0, passes = 0;
+    for (int64_t i = 0; i < run->steps; i++) {
+        const RunStep *s = &run->step[i];
+        step += (double)s->images / s->images_per_sec * 1e6;
+        arrival += s->arrival_us[0];
+        passes += s->forward_us[0] + s->backward_us[0];
+        assert_true(s->forward_us[0] >= 0 && s->backward_us[0] >= 0 && s->data_us[0] >= 0 && s->copy_us[0] >= 0);
+    }
+    if (!(arrival <= step)) fail_msg("gradients arrive after %g us of steps of %g us", arrival, step);
+    if (!(arrival + 2 * (double)run->steps >= passes)) fail_msg("%g us of passes, arrival after %g", passes, arrival);
+    run_destroy(run);
+}
+
+/* Every tower and every step has masks of its own: the same images have other losses. */
+static void test_dropout(void **state)
+{
+    (void)state;
+    Model model = model_of(dropped);
+    Dataset *all = train_data;
+    assert_int_equal(dataset_synthetic(1, CLASSES, SIDE, SIDE, 1, 7, &train_data), OK);
+    TrainJob job = job_of(&model, 2);
+    uint8_t pixels[PIXELS];
+    static unsigned char images[16 + 2 * PIXELS] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
+    static const unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 3, 3};
+    char path[PATH_BYTES];
+    int32_t label;
+    assert_int_equal(dataset_read(train_data, 0, pixels, &label), OK);
+    for (int i = 0; i < 2; i++) memcpy(images + 16 + i * PIXELS, pixels, PIXELS);
+    dataset_close(train_data);
+    scratch_path(path, "train-images-idx3-ubyte");
+    assert_int_equal(file_replace(path, images, sizeof images), OK);
+    scratch_path(path, "train-labels-idx1-ubyte");
+    assert_int_equal(file_replace(path, labels, sizeof labels), OK);
+    if (dataset_open(scratch, SPLIT_TRAIN, &train_data) != OK) fail_msg("%s", status_message());
+    job.train = train_data;
+    job.shares.batch[0] = job.shares.batch[1] = 1;
+    job.epochs = 2;
+    Run *run = run_live(job, "dropout", NULL);
+    assert_int_equal(run->steps, 2);
+    assert_true(run->step[0].loss[0] != run->step[0].loss[1]);
+    assert_true(run->step[1].loss[0] != run->step[1].loss[1]);
+    assert_true(run->step[0].loss[0] != run->step[1].loss[0]);
+    run_destroy(run);
+    dataset_close(train_data);
+    train_data = all;
+}
+
+/* PyTorch's running variance is that of a sample: divided by one less than the number of values. */
+static void test_running_variance(void **state)
+{
+    (void)state;
+    Model model = model_of(normed);
+    char path[PATH_BYTES];
+    double sum = 0, squares = 0, values = (double)TRAIN * PIXELS;
+    SafeTensors *file;
+    float mean, variance;
+    run_destroy(run_live(job_of(&model, 1), "normed", NULL));
+    for (int64_t i = 0; i < TRAIN; i++) {
+        uint8_t pixels[PIXELS];
+        int32_t label;
+        assert_int_equal(dataset_read(train_data, i, pixels, &label), OK);
+        for (int k = 0; k < PIXELS; k++) {
+            sum += pixels[k] / 255.0;
+            squares += pixels[k] / 255.0 * pixels[k] / 255.0;
+        }
+    }
+    scratch_path(path, "normed/last.safetensors");
+    assert_int_equal(safetensors_open(path, &file), OK);
+    memcpy(&mean, safetensors_find(file, "unit.bn.running_mean")->data, sizeof mean);
+    memcpy(&variance, safetensors_find(file, "unit.bn.running_var")->data, sizeof variance);
+    near("running_mean", (double)mean, sum / values);
+    near("running_var", (double)variance, (squares - sum * sum / values) / (values - 1));
+    assert_true(1 / values > 2e-5); /* the other divisor would show */
+    safetensors_close(file);
+}
+
+static int start(void **state)
+{
+    if (scratch_make(state) != 0) return -1;
+    weights_make();
+    assert_int_equal(dataset_synthetic(TRAIN, CLASSES, SIDE, SIDE, 1, 1, &train_data), OK);
+    assert_int_equal(dataset_synthetic(TEST, CLASSES, SIDE, SIDE, 1, 2, &test_data), OK);
+    return 0;
+}
+
+static int end(void **state)
+{
+    dataset_close(train_data);
+    dataset_close(test_data);
+    return scratch_drop(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_evaluation), cmocka_unit_test(test_training), cmocka_unit_test(test_parts_of_the_loss),
+        cmocka_unit_test(test_times),      cmocka_unit_test(test_dropout),  cmocka_unit_test(test_running_variance),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}

@@ -1,0 +1,83 @@
+/* A text of pieces stays inside its buffer whatever is added: cut off at the end, noted, and always terminated. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/text.h"
+
+static void pieces_fit(void **state)
+{
+    (void)state;
+    char buffer[16];
+    Text text = text_start(buffer, sizeof buffer);
+    assert_string_equal(buffer, "");
+    text_add(&text, "%s %d", "step", 12);
+    text_add(&text, ", %d", 345);
+    assert_string_equal(buffer, "step 12, 345");
+    assert_int_equal(text.used, 12);
+    assert_false(text.truncated);
+}
+
+static void what_does_not_fit_is_cut_off(void **state)
+{
+    (void)state;
+    char memory[64];
+    memset(memory, '#', sizeof memory);
+    for (size_t room = 1; room < 20; room++) {
+        Text text = text_start(memory, room);
+        for (int i = 0; i < 5; i++) text_add(&text, "%.4f ", 1e38); /* each longer than the buffer */
+        assert_int_equal(strlen(memory), room - 1);
+        assert_int_equal(text.used, room - 1);
+        assert_true(text.truncated);
+        for (size_t i = room; i < sizeof memory; i++) assert_int_equal(memory[i], '#');
+    }
+}
+
+static void nothing_is_written_where_there_is_no_room(void **state)
+{
+    (void)state;
+    Text text = text_start(NULL, 0);
+    text_add(&text, "x");
+    assert_true(text.truncated && text.used == 0);
+}
+
+static void it_goes_on_behind_a_string(void **state)
+{
+    (void)state;
+    char buffer[8] = "abc", full[4] = {'a', 'b', 'c', 'd'};
+    Text text = text_behind(buffer, sizeof buffer), end = text_behind(full, sizeof full);
+    text_add(&text, "%s", "defghi");
+    assert_string_equal(buffer, "abcdefg");
+    text_add(&end, "x");
+    assert_string_equal(full, "abc"); /* one that was not terminated is, from then on */
+}
+
+/* fault: F27 */
+static void control_characters_are_shown(void **state)
+{
+    (void)state;
+    char *shown = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&shown, &bytes);
+    text_print(to, "a\tb\n\033[2J\007\177\302\233x\302\251\377");
+    assert_int_equal(fclose(to), 0);
+    assert_string_equal(shown, "a\tb\n\\x1b[2J\\x07\\x7f\\xc2\\x9bx\302\251\377");
+    free(shown);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_fit),
+        cmocka_unit_test(what_does_not_fit_is_cut_off),
+        cmocka_unit_test(nothing_is_written_where_there_is_no_room),
+        cmocka_unit_test(control_characters_are_shown),
+        cmocka_unit_test(it_goes_on_behind_a_string),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
