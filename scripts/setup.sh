@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what building, testing and the default job need, from the system's package registry; what is there is left alone.
 # The group `test` also fetches clang-format 14 from PyPI, into the user's cache, on systems that have no package of it.
-# usage: scripts/setup.sh [build|test|bench]...   (default: build)
+# usage: scripts/setup.sh [build|test|bench|cross]...   (default: build)
 set -euo pipefail
 
 build=(gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev libxxhash-dev libprotobuf-c-dev protobuf-c-compiler
@@ -9,6 +9,7 @@ build=(gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev l
 check=(libcmocka-dev clang libclang-rt-dev strace python3 python3-pil python3-venv codespell locales)
 bench=(python3-torch python3-torchvision python3-numpy)
 
+cross=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user) # what scripts/check_portable.sh needs
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_CODENAME:-}") || system=
 case $system in debian*) check+=(chromium) ;; esac # elsewhere it is no package, or only a note that points to another store
 case $system in *' bookworm' | *' jammy') check+=(clang-format-14) ;; esac
@@ -19,7 +20,8 @@ for group in "${@:-build}"; do
     build) wanted+=("${build[@]}") ;;
     test) wanted+=("${build[@]}" "${check[@]}") formatter=yes ;;
     bench) wanted+=("${build[@]}" "${bench[@]}") ;;
-    *) echo "setup: no group '$group' (build, test, bench)" >&2; exit 2 ;;
+    cross) wanted+=("${build[@]}" "${cross[@]}") ;;
+    *) echo "setup: no group '$group' (build, test, bench, cross)" >&2; exit 2 ;;
     esac
 done
 

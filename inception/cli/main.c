@@ -284,10 +284,15 @@ static Status verb_run(Options *options, int *signal_number)
 
 /* libgomp reads its environment when it is loaded, before main: to change how long a waiting team spins, start again.
  * The default spins for milliseconds; with other load on the cores that made a step 7 times slower, with a short spin
- * it costs nothing. */
-static void short_spins(char **argv)
+ * it costs nothing. Only commands that compute, and only where there is somebody to wait for: a second start leaves an
+ * emulator or a debugger behind. */
+static void short_spins(const Options *options, char **argv)
 {
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    static const Verb computes[] = {VERB_TRAIN, VERB_EVAL, VERB_BENCH, VERB_REPLAY};
+    bool helps = false;
+    for (size_t i = 0; i < sizeof computes / sizeof *computes; i++) helps |= options->verb == computes[i];
+    if (!helps || options->help || options->help_all || options->version || options->threads == 1) return;
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2 || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
@@ -321,12 +326,12 @@ static Status output_end(Status st, int signal_number)
 int main(int argc, char **argv)
 {
     standard_files_open();
-    short_spins(argv);
     signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is then a write that fails, and is told as such */
     Options options;
     int signal_number = 0;
     Status st = options_parse(argc, argv, environ, &options);
     if (st == OK) {
+        short_spins(&options, argv);
         st = verb_run(&options, &signal_number);
         options_close(&options);
     }

@@ -209,5 +209,12 @@ if "$towers" info $model --device cpu >"$work/out" 2>&1; then
     [[ ${PIPESTATUS[0]} == 141 && $(cat "$work/out") == Model:* && ! -s $work/err ]] || complain "bench | head: $(cat "$work/err")"
 fi
 
+# Only commands that compute start themselves again, to make idle threads wait for a short time only; LD_DEBUG tells starts.
+starts() { (unset GOMP_SPINCOUNT OMP_WAIT_POLICY && LD_DEBUG=statistics exec "$towers" "$@") 2>&1 >/dev/null </dev/null | grep -c 'total startup time'; }
+for command in version help "info --model fashion_cnn" "train --help" "train --threads 1 --data-path /nothing"; do
+    # shellcheck disable=SC2086
+    [[ $(starts $command) == 1 ]] || complain "towers $command starts itself again"
+done
+
 [[ -z $(ls -A .) ]] || complain "something was created: $(ls -A .)"
 check_end "the command line holds"

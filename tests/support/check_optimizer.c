@@ -54,7 +54,7 @@ static Trial *trial_create(Device *device, const OptimizerHyper *hyper, Dtype ha
         t->wanted[0][i] = (double)(float)t->wanted[0][i];
         t->wanted[2][i] = (double)optimizer_slot_start(hyper, 0);
         t->wanted[3][i] = (double)optimizer_slot_start(hyper, 1);
-        t->wanted[4][i] = t->wanted[0][i];
+        t->wanted[4][i] = t->wanted[0][i] / 2; /* exact; an average has its own way to go, frozen or not */
         for (int a = 0; a < ARENAS; a++) t->host[a][i] = (float)t->wanted[a][i];
     }
     memset(t->half, 0xff, sizeof t->half);

@@ -60,7 +60,7 @@ static void call_run(OpCall *call, int threads)
     Device device;
     const Backend *cpu = cpu_find();
     const OpKernel *kernel = cpu->kernels[call->kind];
-    DeviceConfig config = {.threads = threads};
+    DeviceConfig config = {DEVICE_USUAL, .threads = threads};
     assert_int_equal(cpu->open(&config, &device), OK);
     if (kernel->prepare(&device, call) != OK) fail_msg("%s", status_message());
     call->workspace = aligned_alloc(64, (call->workspace_bytes + 127) / 64 * 64);

@@ -109,7 +109,7 @@ static void test_contents(void **state)
     CountedDataset d = counted(50, 6, 6, 3);
     LoaderConfig c = config_of(&d);
     bool seen[2][50] = {{false}};
-    int flips = 0, moved = 0;
+    int flips = 0, moved = 0, places[5] = {0};
     c.max_steps = 12; /* two epochs of 6 steps, the last with 5 samples of 9 */
     Loader *l = create(&c);
     for (int k = 0; k < 36; k++) {
@@ -127,6 +127,7 @@ static void test_contents(void **state)
             const int32_t *crop = b->augment + 4 * i;
             assert_true(crop[0] >= 0 && crop[0] <= 4 && crop[1] >= 0 && crop[1] <= 4 && crop[3] == 0);
             flips += crop[2];
+            for (int axis = 0; axis < 2; axis++) places[crop[axis]]++;
             moved += crop[0] != 2 || crop[1] != 2;
             for (int y = 0; y < 10; y++)
                 for (int x = 0; x < 10; x++)
@@ -140,6 +141,7 @@ static void test_contents(void **state)
     }
     for (int i = 0; i < 100; i++) assert_true(seen[i / 50][i % 50]);
     assert_in_range(flips, 30, 70);
+    for (int at = 0; at < 5; at++) assert_in_range(places[at], 20, 60);
     assert_in_range(moved, 80, 100);
     loader_destroy(l);
 }

@@ -86,6 +86,7 @@ static void test_uneven(void **state)
     is(mean_loss(towers, 2, LOSS_DIVISOR_GLOBAL_BATCH, 4), 2.25);
     is(scaled(&towers[0], 3) + scaled(&towers[1], 3), 3.0);
     is(loss_scale(3, LOSS_DIVISOR_GLOBAL_BATCH, 4), 0.25);
+    is(loss_scale(4, LOSS_DIVISOR_SAMPLES, 8), 0.25);
     is(reported_loss(towers, 2, LOSS_REPORT_MEAN, LOSS_DIVISOR_GLOBAL_BATCH, 4), 2.25);
     is(reported_loss(towers, 2, LOSS_REPORT_LAST, LOSS_DIVISOR_GLOBAL_BATCH, 4), 4); /* a tower's own mean stays it */
 }

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Do the tests see mistakes? Puts each mutant of tests/mutants.txt into the code and runs the tests that should catch it.
+# Prints caught or survived for each, then a total; exits non-zero if one survived or no longer fits the source.
+#   tests/mutants.sh                all of them
+#   tests/mutants.sh N              N, chosen at random (prints --seed, which chooses the same ones again: N --seed S)
+#   tests/mutants.sh --only TEXT    those with TEXT in their title or file
+#   tests/mutants.sh --check        only whether each still fits the source
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+arguments=("$@")
+[[ ! ${1:-} =~ ^[0-9]+$ ]] || arguments=(--random "$@")
+case " $* " in
+*" --check "*) ;;
+*)
+    [ -f build-test/build.ninja ] || cmake --preset test >/dev/null
+    cmake --build build-test -j "$(nproc)" >/dev/null
+    ;;
+esac
+exec python3 tests/support/mutants.py . build-test "${arguments[@]}"

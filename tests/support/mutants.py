@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Mutants of the code: each is one small mistake, and its tests must see it. Called by tests/mutants.sh.
+
+The table is tests/mutants.txt. A mutant is three lines and more:
+
+    # what is wrong
+    FILE: TEST [TEST...]
+    - text of FILE, which occurs in it exactly once (runs of white space are equal)
+    + what stands there instead
+
+`-` and `+` may go on over several lines. For each mutant the one source file is compiled as the build compiles it, with
+the other text, and linked in front of the build's libraries into a copy of the test program (for a check_*.sh: of
+towers). Nothing else is built again. A test that fails, crashes or hangs has caught the mutant.
+"""
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import random
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+HANGS_S = 240
+Mutant = collections.namedtuple("Mutant", "number title file tests old new")
+
+
+def table_read(path):
+    mutants, title, head, old, new = [], "", None, [], []
+
+    def finish():
+        if head:
+            file, _, tests = head.partition(":")
+            if not (old and new and tests.split()):
+                sys.exit(f"mutants: '{title}' lacks its tests, its old or its new text")
+            mutants.append(Mutant(len(mutants) + 1, title, file, tests.split(), "\n".join(old), "\n".join(new)))
+
+    for line in open(path, encoding="utf-8"):
+        line = line.rstrip("\n")
+        if line.startswith("- ") and head:
+            old.append(line[2:])
+        elif line.startswith("+") and head:
+            new.append(line[2:])
+        elif line.startswith("# ") or not line:
+            finish()
+            title, head, old, new = line[2:], None, [], []
+        else:
+            head = line
+    finish()
+    return mutants
+
+
+def mutated(source, mutant):
+    """The file's text with the mutant in it, or None if the old text does not occur exactly once."""
+    path = os.path.join(source, mutant.file)
+    if not os.path.exists(path):
+        return None
+    text = open(path, encoding="utf-8").read()
+    pattern = r"\s+".join(re.escape(word) for word in mutant.old.split())
+    found = list(re.finditer(pattern, text))
+    if len(found) != 1:
+        return None
+    return text[: found[0].start()] + mutant.new + text[found[0].end() :]
+
+
+class Build:
+    def __init__(self, source, build):
+        self.source, self.build = source, build
+        compiles = json.load(open(os.path.join(build, "compile_commands.json")))
+        self.compiles = collections.defaultdict(list)
+        for entry in compiles:
+            name = os.path.relpath(os.path.join(entry["directory"], entry["file"]), source)
+            self.compiles[name].append(shlex.split(entry["command"]))
+        self.links = {}
+        commands = subprocess.run(["ninja", "-C", build, "-t", "commands", "all"], check=True, capture_output=True, text=True)
+        for line in commands.stdout.splitlines():
+            match = re.search(r"-o (\S+)(?= )", line)
+            if match and " -c " not in line:
+                for part in line.split("&&"):
+                    if f"-o {match[1]} " in part:
+                        self.links[match[1]] = shlex.split(part)
+
+    def program(self, test):
+        """The link command of a test's program; None if it is not built here."""
+        if test.startswith("check_"):
+            return self.links.get("towers")
+        return next((link for name, link in self.links.items() if os.path.basename(name) == test), None)
+
+    def compiled(self, mutant, link, folder, text):
+        """Compile the mutated text into `folder`; returns (the original's object, the new object) or an error text."""
+        def output(command):
+            return command[command.index("-o") + 1]
+
+        commands = self.compiles.get(mutant.file, [])
+        words = {os.path.normpath(word) for word in link}
+        command = next((c for c in commands if os.path.normpath(output(c)) in words), commands[0] if commands else None)
+        if not command:
+            return f"{mutant.file} is not compiled in this build"
+        base = os.path.join(folder, os.path.basename(mutant.file))
+        open(base, "w", encoding="utf-8").write(text)
+        original = os.path.normpath(output(command))
+        own = [word for word in command]
+        own[own.index("-o") + 1] = base + ".o"
+        own[own.index("-c") + 1] = base
+        own += ["-w", "-Wno-error", "-iquote", os.path.join(self.source, os.path.dirname(mutant.file))]
+        for flag in ("-MD", "-MT", "-MF"):
+            if flag in own:
+                at = own.index(flag)
+                del own[at : at + (1 if flag == "-MD" else 2)]
+        done = subprocess.run(own, cwd=self.build, capture_output=True, text=True)
+        if done.returncode:
+            return "does not compile:\n" + done.stderr[-1500:]
+        return original, base + ".o"
+
+    def linked(self, link, original, new, program):
+        own = [word for word in link]
+        own[own.index("-o") + 1] = program
+        if original in map(os.path.normpath, own):
+            own = [new if os.path.normpath(word) == original else word for word in own]
+        else:
+            own.insert(next(i for i, word in enumerate(own) if word.endswith(".a")), new)
+        done = subprocess.run(own, cwd=self.build, capture_output=True, text=True)
+        return None if done.returncode == 0 else "does not link:\n" + done.stderr[-1500:]
+
+
+def test_run(build, test, program):
+    """True if the test passes. Skipped (77, or cmocka's skips) counts as passed: it saw nothing."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TOWERS_")}
+    environment.update(OMP_WAIT_POLICY="PASSIVE")
+    command = [program]
+    if test.startswith("check_"):
+        found = [os.path.join(build.source, "tests", room, test + ".sh") for room in ("cli", "faults", "gpu")]
+        command = ["bash", next(path for path in found if os.path.exists(path)), build.source, program]
+    try:
+        done = subprocess.run(command, env=environment, cwd=os.path.dirname(program), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=HANGS_S, start_new_session=True)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode in (0, 77)
+
+
+def try_mutant(build, mutant):
+    """("caught" | "survived" | "not built here" | "broken", text)"""
+    text = mutated(build.source, mutant)
+    if text is None:
+        return "broken", f"{mutant.file} does not hold the old text exactly once: {mutant.old}"
+    ran = False
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        for test in mutant.tests:
+            link = build.program(test)
+            if not link:
+                continue
+            made = build.compiled(mutant, link, folder, text)
+            if isinstance(made, str):
+                return "broken", made
+            check = test.startswith("check_")
+            program = os.path.join(folder, "towers" if check else test)
+            if check and not os.path.exists(os.path.join(folder, "tests")):
+                os.symlink(os.path.join(build.build, "tests"), os.path.join(folder, "tests"))
+            problem = build.linked(link, *made, program)
+            if problem:
+                return "broken", problem
+            ran = True
+            if not test_run(build, test, program):
+                return "caught", test
+    return ("survived", " ".join(mutant.tests)) if ran else ("not built here", " ".join(mutant.tests))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("source")
+    parser.add_argument("build", nargs="?")
+    parser.add_argument("--check", action="store_true", help="only look whether every mutant's text is there")
+    parser.add_argument("--only", help="mutants whose title or file holds this text")
+    parser.add_argument("--random", type=int, help="so many of them, chosen at random")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    arguments = parser.parse_args()
+    source = os.path.abspath(arguments.source)
+    mutants = table_read(os.path.join(source, "tests/mutants.txt"))
+    stale = [m for m in mutants if mutated(source, m) is None]
+    for m in stale:
+        print(f"mutant {m.number}, {m.title}: {m.file} does not hold exactly once: {' '.join(m.old.split())}")
+    if stale:
+        sys.exit(f"{len(stale)} of {len(mutants)} mutants do not fit the source: mend tests/mutants.txt")
+    if arguments.check:
+        print(f"all {len(mutants)} mutants fit the source")
+        return
+    if arguments.only:
+        mutants = [m for m in mutants if arguments.only in m.title or arguments.only in m.file]
+    if arguments.random:
+        random.Random(arguments.seed).shuffle(mutants)
+        mutants = mutants[: arguments.random]
+        print(f"{len(mutants)} mutants chosen with --seed {arguments.seed}")
+    build = Build(source, os.path.abspath(arguments.build))
+    counts = collections.Counter()
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for m, (found, text) in zip(mutants, pool.map(lambda m: try_mutant(build, m), mutants)):
+            counts[found] += 1
+            print(f"{found:9} {m.number:3}  {m.file}: {m.title} ({text})", flush=True)
+    print(", ".join(f"{count} {found}" for found, count in sorted(counts.items())) + f" of {len(mutants)} mutants")
+    sys.exit(1 if counts["survived"] or counts["broken"] else 0)
+
+
+if __name__ == "__main__":
+    main()
