@@ -19,6 +19,7 @@ static const struct {
     [ERR_IO] = {"ERR_IO", 6},
     [ERR_FORMAT] = {"ERR_FORMAT", 3},
     [ERR_CHECKPOINT] = {"ERR_CHECKPOINT", 4},
+    [ERR_NEWER] = {"ERR_NEWER", 4},
     [ERR_DEVICE] = {"ERR_DEVICE", 5},
     [ERR_COMM] = {"ERR_COMM", 7},
     [ERR_NUMERIC] = {"ERR_NUMERIC", 8},

@@ -17,6 +17,7 @@ typedef enum Status {
     ERR_IO,          /* storage: open, write, fsync, rename                                         exit 6 */
     ERR_FORMAT,      /* a data file that is not what it claims to be                                exit 3 */
     ERR_CHECKPOINT,  /* a checkpoint or weights file that cannot be used                            exit 4 */
+    ERR_NEWER,       /* a checkpoint of a later version of this program, whole for all we know              exit 4 */
     ERR_DEVICE,      /* device, driver, library                                                     exit 5 */
     ERR_COMM,        /* a peer tower left, or a collective ran past its deadline                    exit 7 */
     ERR_NUMERIC,     /* NaN, Inf, replicas that drifted apart                                       exit 8 */

@@ -4,12 +4,9 @@
  * and stopped at the first event that is not wanted, so depth bombs are never followed and aliases never expanded. */
 #include "inception/cli/config.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
+#include "towers/files/files.h"
+
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <yaml.h>
 
 typedef struct Reader {
@@ -195,45 +192,7 @@ Status config_parse(const char *name, const void *bytes, size_t count, ConfigVis
     return st;
 }
 
-static Status check_regular(const char *path, int file)
-{
-    struct stat status;
-    if (fstat(file, &status)) return FAIL(ERR_ARG, "cannot read '%s': %s", path, strerror(errno));
-    if (!S_ISREG(status.st_mode)) return FAIL(ERR_ARG, "cannot read '%s': not a regular file", path);
-    return OK;
-}
-
 Status config_load(const char *path, char **bytes, size_t *count)
 {
-    Status st = OK;
-    size_t used = 0;
-    ssize_t got = 1;
-    char *text = NULL;
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make us wait; it is refused below */
-    if (file < 0) return FAIL(ERR_ARG, "cannot open '%s': %s", path, strerror(errno));
-    TRY_OUT(check_regular(path, file));
-    text = malloc(CONFIG_MAX_BYTES + 1);
-    if (!text) {
-        st = FAIL(ERR_MEMORY, "%s: no memory to read it", path);
-        goto out;
-    }
-    while (got && used <= CONFIG_MAX_BYTES) {
-        got = read(file, text + used, CONFIG_MAX_BYTES + 1 - used);
-        if (got < 0 && errno != EINTR) {
-            st = FAIL(ERR_ARG, "cannot read '%s': %s", path, strerror(errno));
-            goto out;
-        }
-        if (got > 0) used += (size_t)got;
-    }
-    if (used > CONFIG_MAX_BYTES) {
-        st = FAIL(ERR_ARG, "%s: larger than %d bytes; this is not a configuration file", path, CONFIG_MAX_BYTES);
-        goto out;
-    }
-    *bytes = text;
-    *count = used;
-    text = NULL;
-out:
-    free(text);
-    close(file);
-    return st;
+    return file_load(path, OF_USER, ERR_ARG, CONFIG_MAX_BYTES, bytes, count);
 }

@@ -432,7 +432,8 @@ static void records_fill(const Options *o, TrainJob *job)
 
 static Status start_fill(const Options *o, JobFiles *files)
 {
-    if (!o->pretrained) return OK;
+    if (!o->pretrained || files->job.resume_path || (files->job.resume && !files->nothing_to_resume))
+        return OK; /* what is resumed has its weights */
     TRY(job_weights(o->pretrained, files->pretrained, sizeof files->pretrained));
     files->job.initial_weights = files->pretrained;
     return OK;

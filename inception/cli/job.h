@@ -15,12 +15,13 @@ typedef struct JobFiles {
     bool fresh_name; /* of run_dir: made from the time, to be taken with run_dir_create */
     char *args_yaml, *env_json, *settings;
     char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
-    char no_aux[128];       /* one line when auxiliary heads were left out because they do not fit, or "" */
-    bool nothing_to_resume; /* --resume auto found no run of this model */
-    char threads[256];      /* one line when --threads are more than the cores, or "" */
-    char batch[160];        /* one line when --batch-size max found one, or "" */
-    char warmup[160];       /* one line when the run ends before its warm-up does, or "" */
-    char why_cpu[512];      /* one line when --device auto fell back to the CPU, or "" */
+    char branch_of[PATH_BYTES]; /* the run that --resume branches off, or "" */
+    char no_aux[128];           /* one line when auxiliary heads were left out because they do not fit, or "" */
+    bool nothing_to_resume;     /* --resume auto found no run of this model */
+    char threads[256];          /* one line when --threads are more than the cores, or "" */
+    char batch[160];            /* one line when --batch-size max found one, or "" */
+    char warmup[160];           /* one line when the run ends before its warm-up does, or "" */
+    char why_cpu[512];          /* one line when --device auto fell back to the CPU, or "" */
 } JobFiles;
 
 /* Model, program and device part only: for info, and the start of the others. Applies the model's default settings to
@@ -35,8 +36,11 @@ NODISCARD Status job_texts(const Options *options, JobFiles *files);
 /* job_run.c. The weights file that RUN or FILE means: a file itself, of a run its best (else last) weights, of a checkpoint its
  * model. */
 NODISCARD Status job_weights(const char *given, char *path, size_t bytes);
-/* Name (and with --resume find) the run directory. Creates nothing. */
-NODISCARD Status job_run_dir(const Options *options, JobFiles *files);
+/* Name (and with --resume find) the run directory, and take over the settings of the run that is resumed: before
+ * job_open. Creates nothing. */
+NODISCARD Status job_run_dir(Options *options, JobFiles *files);
+/* Give the records of the run that this one branches off to the run directory, which is taken. */
+NODISCARD Status job_branch(const JobFiles *files);
 void job_close(JobFiles *files);
 
 #endif

@@ -1,9 +1,12 @@
 /* Which run directory a job writes to or goes on in, and which file is meant by a run's weights; see job.h. */
 #include "inception/cli/job.h"
 
+#include "inception/cli/run_settings.h"
+#include "inception/models/models.h"
+#include "towers/store/checkpoint.h"
+
 #include <ctype.h>
 #include <dirent.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,31 +34,45 @@ Status job_weights(const char *given, char *path, size_t bytes)
 
 static bool is_run_of(const char *run, const char *model)
 {
-    char path[PROBE_BYTES];
-    snprintf(path, sizeof path, "%s/env.json", run);
-    json_t *root = json_load_file(path, 0, NULL);
-    const char *found = json_string_value(json_object_get(root, "model"));
-    bool same = found && !strcmp(found, model);
-    json_decref(root);
-    return same;
+    const Model *found;
+    return run_model(run, &found) == OK && !strcmp(found->name, model);
 }
 
-/* The newest run of this model below `root`: the one whose ckpt/latest was written last. "" if there is none. */
+static bool is_later(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
+}
+
+/* When a run last saved something; false if it never did. */
+static bool saved_when(const char *run, struct timespec *when)
+{
+    static const char *const names[] = {"ckpt/latest", "ckpt", "last.safetensors", "best.safetensors"};
+    RunSaved saved;
+    *when = (struct timespec){0};
+    if (run_saved(run, &saved) == OK && !saved.checkpoints && !saved.results) return false; /* unreadable counts */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[PROBE_BYTES];
+        struct stat info;
+        snprintf(path, sizeof path, "%s/%s", run, names[i]);
+        if (lstat(path, &info) == 0 && is_later(&info.st_mtim, when)) *when = info.st_mtim;
+    }
+    return true;
+}
+
+/* The newest run of this model below `root`: the one that saved something last, be it whole or not. "" if there is
+ * none. */
 static void newest_run(const char *root, const char *model, char *found, size_t bytes)
 {
     struct timespec best = {0};
     DIR *dir = opendir(root);
     *found = 0;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        char run[PATH_BYTES], path[PROBE_BYTES];
-        struct stat info;
+        char run[PATH_BYTES];
+        struct timespec when;
+        if (entry->d_name[0] == '.') continue;
         snprintf(run, sizeof run, "%s/%s", root, entry->d_name);
-        snprintf(path, sizeof path, "%s/ckpt/latest", run);
-        if (stat(path, &info) != 0 || !is_run_of(run, model)) continue;
-        bool newer = info.st_mtim.tv_sec > best.tv_sec ||
-                     (info.st_mtim.tv_sec == best.tv_sec && info.st_mtim.tv_nsec > best.tv_nsec);
-        if (!newer) continue;
-        best = info.st_mtim;
+        if (!is_run_of(run, model) || !saved_when(run, &when) || !is_later(&when, &best)) continue;
+        best = when;
         snprintf(found, bytes, "%s", run);
     }
     if (dir) closedir(dir);
@@ -72,13 +89,13 @@ static void fresh_name(const char *root, const char *model, char *path, size_t b
 }
 
 /* RUN/ckpt/step-N -> RUN */
-static Status run_of_checkpoint(const char *given, JobFiles *files)
+static Status run_of_checkpoint(const char *given, char *run)
 {
     char *real = realpath(given, NULL), *name = real ? strrchr(real, '/') : NULL;
     if (name) *name = 0;
     name = name ? strrchr(real, '/') : NULL;
     bool inside = name && name > real && !strcmp(name, "/ckpt");
-    if (inside) snprintf(files->run_dir, sizeof files->run_dir, "%.*s", (int)(name - real), real);
+    if (inside) snprintf(run, PATH_BYTES, "%.*s", (int)(name - real), real);
     free(real);
     return inside ? OK
                   : FAIL(ERR_CHECKPOINT,
@@ -103,45 +120,138 @@ static Status experiment_dir(const char *root, const char *name, JobFiles *files
     return path_join(files->run_dir, root, name);
 }
 
-/* PATH may be a checkpoint (holds MANIFEST) or a run directory (holds ckpt). */
-static Status resume_from(const char *given, JobFiles *files)
+static Status path_copy(char to[PATH_BYTES], const char *path)
 {
-    char probe[PROBE_BYTES];
-    snprintf(probe, sizeof probe, "%s/MANIFEST", given);
-    if (access(probe, R_OK) == 0) {
-        snprintf(files->resume_path, sizeof files->resume_path, "%s", given);
-        files->job.resume_path = files->resume_path;
-        return run_of_checkpoint(given, files);
-    }
-    snprintf(probe, sizeof probe, "%s/ckpt", given);
-    if (access(probe, R_OK) != 0)
-        return FAIL(ERR_CHECKPOINT, "--resume %s: neither a checkpoint (no MANIFEST) nor a run directory (no ckpt/)",
-                    given);
-    snprintf(files->run_dir, sizeof files->run_dir, "%s", given);
-    files->job.resume = true;
+    if (snprintf(to, PATH_BYTES, "%s", path) < PATH_BYTES) return OK;
+    return FAIL(ERR_ARG, "the path '%.64s...' is longer than %d bytes", path, PATH_BYTES - 1);
+}
+
+static bool is_same_place(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static bool is_typed(const Options *o, OptionId id)
+{
+    return o->origin[id] == ORIGIN_COMMAND_LINE;
+}
+
+/* Does the command line name another place than that of `run`? */
+static Status is_elsewhere(const Options *o, const char *run, bool *elsewhere)
+{
+    char folder[PATH_BYTES], named[PATH_BYTES];
+    TRY(path_join(folder, run, ".."));
+    *elsewhere = is_typed(o, OPTION_ID_output_dir) && !is_same_place(o->output_dir, folder);
+    if (!is_typed(o, OPTION_ID_experiment)) return OK;
+    TRY(path_join(named, o->output_dir, o->experiment));
+    *elsewhere = !is_same_place(named, run);
     return OK;
 }
 
-Status job_run_dir(const Options *o, JobFiles *files)
+/* --resume PATH. A run goes on where it is, unless the command line names another place. A checkpoint, or a run and another
+ * place, begin a branch: a run of its own with the records up to that step, and the old one stays as it is. */
+static Status resume_from(const Options *o, JobFiles *files)
 {
-    const char *root = o->output_dir ? o->output_dir : "runs", *model = files->job.program.model->name;
-    bool automatic = o->resume && !strcmp(o->resume, "auto");
-    files->job.run_dir = files->run_dir;
-    files->job.resume = automatic;
-    if (o->resume && !automatic && option_origin(o, "experiment") == ORIGIN_COMMAND_LINE)
-        return FAIL(ERR_ARG, "--experiment names a run, and --resume %s another: give one of them", o->resume);
-    if (o->resume && !automatic) return resume_from(o->resume, files);
+    char probe[PROBE_BYTES], note[1024];
+    bool elsewhere = false;
+    Checkpoint *newest = NULL;
+    snprintf(probe, sizeof probe, "%s/MANIFEST", o->resume);
+    if (access(probe, R_OK) == 0) {
+        snprintf(files->resume_path, sizeof files->resume_path, "%s", o->resume);
+        return run_of_checkpoint(o->resume, files->branch_of);
+    }
+    snprintf(probe, sizeof probe, "%s/ckpt", o->resume);
+    if (access(probe, R_OK) != 0)
+        return FAIL(ERR_CHECKPOINT, "--resume %s: neither a checkpoint (no MANIFEST) nor a run directory (no ckpt/)",
+                    o->resume);
+    TRY(is_elsewhere(o, o->resume, &elsewhere));
+    if (!elsewhere) return path_copy(files->run_dir, o->resume);
+    TRY(checkpoint_open_latest(o->resume, false, &newest, note, sizeof note));
+    if (!newest) return FAIL(ERR_CHECKPOINT, "--resume %s: no checkpoint in it to go on from", o->resume);
+    snprintf(files->resume_path, sizeof files->resume_path, "%s", newest->path);
+    checkpoint_close(newest);
+    return path_copy(files->branch_of, o->resume);
+}
+
+/* May a run begin or go on in this directory? Where something was saved, none begins: it would be overwritten. */
+static Status begin_check(bool automatic, JobFiles *files)
+{
+    RunSaved saved;
+    char list[STATUS_MESSAGE_BYTES / 2];
+    TRY(run_saved(files->run_dir, &saved));
+    if (automatic && saved.checkpoints) return OK; /* the towers read them, and refuse what is not whole */
+    if (!automatic && !files->fresh_name && (saved.folder || saved.results))
+        return FAIL(ERR_ARG, "%s holds a run already: go on with --resume auto, or choose another --experiment",
+                    files->run_dir);
+    files->nothing_to_resume = automatic;
+    if (!automatic || !saved.results) return OK;
+    checkpoint_list(files->run_dir, list, sizeof list);
+    return FAIL(ERR_CHECKPOINT,
+                "--resume auto: '%s' has results, but no checkpoint to go on from; nothing was changed:\n%s\n  (a new "
+                "run begins in a folder of its own, --experiment with another name; --pretrained begins it with these "
+                "weights)",
+                files->run_dir, list);
+}
+
+/* The model that is typed, else that of the run that --resume names. NULL: job_model says what is missing. */
+static Status model_name_find(Options *o, const char *run, const char **name)
+{
+    const Model *model;
+    *name = NULL;
+    if (o->argument_count)
+        TRY(model_find(o->arguments[0], &model));
+    else if (*run)
+        TRY(run_model(run, &model));
+    else
+        return OK;
+    *name = model->name;
+    o->arguments[0] = (char *)model->name;
+    o->argument_count = 1;
+    return OK;
+}
+
+static Status directory_choose(Options *o, JobFiles *files)
+{
+    const char *root = o->output_dir ? o->output_dir : "runs", *name;
+    bool named = o->resume && strcmp(o->resume, "auto") != 0, automatic = o->resume && !named;
+    if (named) TRY(resume_from(o, files));
+    TRY(model_name_find(o, files->branch_of[0] ? files->branch_of : files->run_dir, &name));
+    if (!name) return OK;
+    if (files->run_dir[0]) {
+        TRY(begin_check(true, files));
+        return files->nothing_to_resume
+                   ? FAIL(ERR_CHECKPOINT, "--resume %s: no checkpoint in it to go on from", o->resume)
+                   : OK;
+    }
     if (o->experiment)
         TRY(experiment_dir(root, o->experiment, files));
     else if (automatic)
-        newest_run(root, model, files->run_dir, sizeof files->run_dir);
+        newest_run(root, name, files->run_dir, sizeof files->run_dir);
     files->fresh_name = !files->run_dir[0];
-    if (files->fresh_name) fresh_name(root, model, files->run_dir, sizeof files->run_dir);
-    char probe[PROBE_BYTES];
-    snprintf(probe, sizeof probe, "%s/ckpt", files->run_dir);
-    files->nothing_to_resume = automatic && access(probe, F_OK) != 0;
-    if (!automatic && !files->fresh_name && access(probe, F_OK) == 0)
-        return FAIL(ERR_ARG, "%s holds a run already: go on with --resume auto, or choose another --experiment",
-                    files->run_dir);
+    if (files->fresh_name) fresh_name(root, name, files->run_dir, sizeof files->run_dir);
+    return begin_check(automatic, files);
+}
+
+Status job_run_dir(Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    TRY(directory_choose(o, files));
+    job->run_dir = files->run_dir;
+    job->resume_path = files->branch_of[0] ? files->resume_path : NULL;
+    job->resume = o->resume && !files->branch_of[0];
+    if (!o->resume || files->nothing_to_resume) return OK;
+    return run_settings_apply(o, files->branch_of[0] ? files->branch_of : files->run_dir);
+}
+
+Status job_branch(const JobFiles *files)
+{
+    static const char *const names[] = {"metrics.jsonl", "results.csv", "layers.jsonl", "norms.jsonl"};
+    char from[PATH_BYTES], to[PATH_BYTES];
+    for (size_t i = 0; files->branch_of[0] && i < sizeof names / sizeof *names; i++) {
+        TRY(path_join(from, files->branch_of, names[i]));
+        TRY(path_join(to, files->run_dir, names[i]));
+        TRY(run_file_copy(from, to));
+    }
     return OK;
 }

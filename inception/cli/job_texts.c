@@ -1,6 +1,9 @@
 /* A run described in words: args.yaml, env.json, and the settings that decide its course; see job.h. */
 #include "inception/cli/job.h"
 
+#include "towers/files/json.h"
+#include "towers/files/utf8.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +30,14 @@ static void config_print(const void *options, FILE *to)
     options_print_config(options, to);
 }
 
+/* A text may be any bytes; what is kept of it is UTF-8. */
+static void setting_print(const char *key, const char *value, FILE *to)
+{
+    char text[OPTION_FORMAT_BYTES];
+    utf8_escape(text, sizeof text, value);
+    fprintf(to, "%s: %s\n", key, text);
+}
+
 /* What decides the weights of a run, as lines "key: value": the options that options.def marks so, and of those that it
  * marks MADE what was made of them. Data counts by its bytes, so its folder may move. */
 static void options_print(const Options *o, FILE *to)
@@ -37,7 +48,7 @@ static void options_print(const Options *o, FILE *to)
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
         OptionResume resume = option_info(id)->resume;
         if (resume == RESUME_SAME || (resume == RESUME_TOTAL && total_matters))
-            fprintf(to, "%s: %s\n", option_info(id)->flag, option_format(o, id, value, sizeof value));
+            setting_print(option_info(id)->flag, option_format(o, id, value, sizeof value), to);
     }
 }
 
@@ -91,8 +102,7 @@ static json_t *class_names(const DatasetInfo *info)
 {
     json_t *names = json_array();
     for (int i = 0; i < info->classes && i < DATASET_NAMES && info->class_names[i][0]; i++)
-        if (json_array_append_new(names, json_string(info->class_names[i])) != 0)
-            json_array_append_new(names, json_string("")); /* not UTF-8 */
+        json_array_append_new(names, json_string(info->class_names[i]));
     return names;
 }
 
@@ -110,9 +120,9 @@ static char *environment_text(const TrainJob *job)
                              job->shares.towers, "processes", job->processes, "threads", job->device.threads);
     char *command = command_text();
     json_object_set_new(root, "model", json_string(job->program.model->name));
-    json_object_set_new(root, "data", json_string(dataset_info(job->train)->name));
+    json_object_set_new(root, "data", json_text(dataset_info(job->train)->name));
     json_object_set_new(root, "class_names", class_names(dataset_info(job->train)));
-    if (command) json_object_set_new(root, "command", json_string(command)); /* left out if it is not UTF-8 */
+    if (command) json_object_set_new(root, "command", json_text(command));
     free(command);
     char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);

@@ -42,16 +42,18 @@ static void fallback_note(const JobFiles *files, bool quiet)
 
 /* ---- train */
 
-static void result_json(const JobFiles *files, const TrainResult *result)
+static Status result_json(const JobFiles *files, const TrainResult *result)
 {
-    json_t *root = json_pack("{s:s, s:I}", "run_dir", files->run_dir, "step", (json_int_t)result->step);
+    json_t *root = json_pack("{s:o, s:I}", "run_dir", json_text(files->run_dir), "step", (json_int_t)result->step);
     if (root && result->test_top1 >= 0) {
         json_object_set_new(root, "test_accuracy", json_real(result->test_top1));
         json_object_set_new(root, "best_accuracy", result->best_top1 >= 0 ? json_real(result->best_top1) : json_null());
     }
-    if (root) json_dumpf(root, stdout, JSON_COMPACT);
+    if (!root) return FAIL(ERR_MEMORY, "the result as JSON");
+    json_dumpf(root, stdout, JSON_COMPACT); /* whether it was written is seen at the end */
     putchar('\n');
     json_decref(root);
+    return OK;
 }
 
 /* The result for people, on stderr: stdout belongs to --json. --quiet --json needs it only once. */
@@ -84,6 +86,7 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     int lock = -1;
     TrainResult result = {.test_top1 = -1};
     TRY(faults_load()); /* a fault that nobody understands is reported before anything starts */
+    TRY(job_run_dir(options, files));
     TRY(job_open(options, 0, files));
     if (options->print_config) {
         options_print_config(options, stdout);
@@ -91,7 +94,6 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     }
     char absent[256];
     const TrainJob *job = &files->job;
-    TRY(job_run_dir(options, files));
     TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
     TRY(memory_check(&files->job));
     if (options->dry_run) return info_run(files, stdout);
@@ -102,7 +104,12 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     if (*absent && !options->quiet)
         fprintf(stderr, "%s has no %s: that part starts from random values\n", options->pretrained, absent);
     TRY(run_dir_take(files->run_dir, &lock));
-    Status st = train_run(&files->job, &result);
+    Status st = job_branch(files);
+    if (st != OK) {
+        run_dir_release(lock);
+        return st;
+    }
+    st = train_run(&files->job, &result);
     *signal_number = result.signal;
     if (result.abandoned) return st;                    /* the storage of the run directory may hang */
     bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* a resume that was refused leaves the old report */
@@ -111,7 +118,8 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     if (ended) result_print(options, files, &result);
     if (begun) report_make(files->run_dir, options->quiet, st);
     if (ended && !options->quiet) next_steps_print(&files->job, result.step >= job_total_steps(&files->job), stderr);
-    if (options->json && ended) result_json(files, &result);
+    Status told = options->json && ended ? result_json(files, &result) : OK;
+    if (st == OK) st = told;
     run_dir_release(lock);
     return st;
 }

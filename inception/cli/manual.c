@@ -170,7 +170,8 @@ static void put_sources(Page *page)
 {
     put_heading(page, page->markdown ? "Precedence of options" : "CONFIGURATION");
     put_paragraph(page, "Options are taken from, in decreasing order of precedence: the command line, the environment "
-                        "variable TOWERS_FLAG (in capitals, with underscores), the file of --config, the recipe, the "
+                        "variable TOWERS_FLAG (in capitals, with underscores), the file of --config, the options given "
+                        "to the run that is resumed, the recipe, the "
                         "model's own settings (inception_mini has a learning rate, a schedule and more), the default. "
                         "--print-config prints every value and its origin in a form that --config can read.");
     put_paragraph(page,

@@ -1,7 +1,7 @@
 /* Options: what the command line, the environment, a configuration file and a recipe ask for, as one struct.
  *
  * The struct, the enums and all texts come from options.def. A value of a higher origin beats one of a lower origin,
- * whatever the order in which they arrive: command line > environment (TOWERS_<FLAG>) > file > recipe > model >
+ * whatever the order in which they arrive: command line > environment (TOWERS_<FLAG>) > file > resumed run > recipe > model >
  * default. Everything is checked on arrival (exact numbers, ranges, choices, exclusive pairs), a beaten value too.
  * Nothing here reads a model, opens data or prints on its own. */
 #ifndef TOWERS_INCEPTION_CLI_OPTIONS_H
@@ -49,6 +49,7 @@ typedef enum OptionOrigin {
     ORIGIN_DEFAULT = 0,
     ORIGIN_MODEL, /* what suits the model */
     ORIGIN_RECIPE,
+    ORIGIN_RUN, /* what the user of the run that is resumed gave */
     ORIGIN_CONFIG,
     ORIGIN_ENVIRONMENT,
     ORIGIN_COMMAND_LINE

@@ -5,41 +5,25 @@
 #include <string.h>
 
 #include "inception/cli/options.h"
+#include "towers/files/utf8.h"
 
 enum { COMMENT_COLUMN = 40 };
 
 static const char *const origin_names[] = {
-    [ORIGIN_DEFAULT] = "default",         [ORIGIN_MODEL] = "model",
-    [ORIGIN_RECIPE] = "recipe",           [ORIGIN_CONFIG] = "file",
-    [ORIGIN_ENVIRONMENT] = "environment", [ORIGIN_COMMAND_LINE] = "command line",
+    [ORIGIN_DEFAULT] = "default",
+    [ORIGIN_MODEL] = "model",
+    [ORIGIN_RECIPE] = "recipe",
+    [ORIGIN_RUN] = "run",
+    [ORIGIN_CONFIG] = "file",
+    [ORIGIN_ENVIRONMENT] = "environment",
+    [ORIGIN_COMMAND_LINE] = "command line",
 };
-
-/* The code point at *p, which moves on; -1 if it is not UTF-8 (RFC 3629), -2 at the end. */
-static int32_t next_point(const unsigned char **p)
-{
-    static const int32_t least[] = {0, 0x80, 0x800, 0x10000};
-    int32_t first = *(*p)++;
-    int more = first < 0x80             ? 0
-               : (first & 0xe0) == 0xc0 ? 1
-               : (first & 0xf0) == 0xe0 ? 2
-               : (first & 0xf8) == 0xf0 ? 3
-                                        : -1;
-    if (!first) return -2;
-    if (more < 0) return -1;
-    int32_t point = more ? first & (0x3f >> more) : first;
-    for (int k = 0; k < more; k++) {
-        if ((**p & 0xc0) != 0x80) return -1;
-        point = point << 6 | (*(*p)++ & 0x3f);
-    }
-    bool surrogate = point >= 0xd800 && point < 0xe000;
-    return point < least[more] || point > 0x10ffff || surrogate ? -1 : point;
-}
 
 static bool is_utf8(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;
     int32_t point;
-    while ((point = next_point(&p)) >= 0) continue;
+    while ((point = utf8_point(&p)) >= 0) continue;
     return point == -2;
 }
 
@@ -48,7 +32,7 @@ static int print_text(const char *text, FILE *to)
 {
     int columns = fprintf(to, "\"");
     const unsigned char *p = (const unsigned char *)text;
-    for (int32_t point; (point = next_point(&p)) >= 0;) {
+    for (int32_t point; (point = utf8_point(&p)) >= 0;) {
         if (point == '"' || point == '\\')
             columns += fprintf(to, "\\%c", (int)point);
         else if (point >= 0x20 && point < 0x7f)

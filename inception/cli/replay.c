@@ -128,10 +128,10 @@ static Status json_write(const Capsule *capsule, const Finding *found, bool inje
 {
     char text[512];
     finding_text(found, text, sizeof text);
-    json_t *root = json_pack("{s:s, s:I, s:I, s:i, s:s, s:s, s:b, s:O, s:b, s:b, s:s, s:i, s:s, s:s, s:I, s:s}",
-                             "capsule", capsule->path, "step", (json_int_t)capsule->step, "weights_after_step",
-                             (json_int_t)capsule->weights_after, "tower", capsule->tower, "model", capsule->model,
-                             "fault", capsule->fault, "fault_repeated", injected, "ops", rows, "finite",
+    json_t *root = json_pack("{s:o, s:I, s:I, s:i, s:s, s:s, s:b, s:O, s:b, s:b, s:s, s:i, s:s, s:s, s:I, s:s}",
+                             "capsule", json_text(capsule->path), "step", (json_int_t)capsule->step,
+                             "weights_after_step", (json_int_t)capsule->weights_after, "tower", capsule->tower, "model",
+                             capsule->model, "fault", capsule->fault, "fault_repeated", injected, "ops", rows, "finite",
                              found->place == FOUND_NOTHING, "as_in_the_run", same_finding(&capsule->found, found),
                              "place", finding_place_name(found->place), "op", found->op, "layer", found->layer,
                              "tensor", found->tensor, "index", (json_int_t)found->index, "text", text);

@@ -2,11 +2,11 @@
 #include "inception/cli/run_argument.h"
 
 #include "inception/cli/config.h"
+#include "inception/cli/run_settings.h"
 #include "inception/models/models.h"
 #include "towers/files/files.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,21 +31,6 @@ static void lines_filter(char *text, size_t bytes)
         if (!is_kept(line)) memset(line, ' ', (size_t)(stop - line));
         line = stop + 1;
     }
-}
-
-static Status model_of(const char *run, const Model **model)
-{
-    char path[PATH_BYTES];
-    TRY(path_join(path, run, "env.json"));
-    json_t *root = json_load_file(path, 0, NULL);
-    const char *name = json_string_value(json_object_get(root, "model"));
-    Status st = name ? model_find(name, model)
-                     : FAIL(ERR_ARG,
-                            "'%s' is a folder, but not of a run: it has no env.json that names a model (a checkpoint "
-                            "is: MODEL --weights %s)",
-                            run, run);
-    json_decref(root);
-    return st;
 }
 
 static Status settings_apply(Options *options, const char *run)
@@ -73,7 +58,7 @@ Status run_argument_apply(Options *options)
                     "'%s' is a file; wanted a model or the folder of a run (a file of weights is: MODEL "
                     "--weights %s)",
                     run, run);
-    TRY(model_of(run, &model));
+    TRY(run_model(run, &model));
     TRY(settings_apply(options, run));
     options->arguments[0] = (char *)model->name;
     if (!options->weights) options->weights = run;

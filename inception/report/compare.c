@@ -132,9 +132,9 @@ static json_t *bad_json(const LossTruth *truth)
 
 static json_t *truth_json(const Run *run, const LossTruth *truth)
 {
-    return json_pack("{s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:s}", "run", run->path,
-                     "steps", (json_int_t)truth->steps, "full_steps", (json_int_t)truth->used, "towers", truth->towers,
-                     "last_tower", truth->last, "tower", towers_json(truth), "mean_noise",
+    return json_pack("{s:o, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:s}", "run",
+                     json_text(run->path), "steps", (json_int_t)truth->steps, "full_steps", (json_int_t)truth->used,
+                     "towers", truth->towers, "last_tower", truth->last, "tower", towers_json(truth), "mean_noise",
                      json_finite(truth->mean_noise), "last_noise", json_finite(truth->last_noise), "correlation",
                      json_finite(truth->correlation), "smoothing_window", (json_int_t)truth->window, "not_finite",
                      bad_json(truth), "slow", waiting_json(run), "norm_drift", norm_drift_json(run), "verdict",
@@ -143,12 +143,13 @@ static json_t *truth_json(const Run *run, const LossTruth *truth)
 
 static json_t *difference_json(const Run *a, const Run *b, const RunDifference *d)
 {
-    return json_pack(
-        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:s}", "a", a->path, "b", b->path, "a_loss",
-        json_finite(d->a_loss), "b_loss", json_finite(d->b_loss), "loss", estimate_json(&d->loss), "a_accuracy",
-        json_finite(d->a_accuracy), "b_accuracy", json_finite(d->b_accuracy), "accuracy", estimate_json(&d->accuracy),
-        "a_images_per_sec", json_finite(d->a_speed), "b_images_per_sec", json_finite(d->b_speed), "images_per_sec",
-        estimate_json(&d->speed), "paired_steps", (json_int_t)d->steps, "same", d->same, "verdict", d->verdict);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:s}", "a", json_text(a->path),
+                     "b", json_text(b->path), "a_loss", json_finite(d->a_loss), "b_loss", json_finite(d->b_loss),
+                     "loss", estimate_json(&d->loss), "a_accuracy", json_finite(d->a_accuracy), "b_accuracy",
+                     json_finite(d->b_accuracy), "accuracy", estimate_json(&d->accuracy), "a_images_per_sec",
+                     json_finite(d->a_speed), "b_images_per_sec", json_finite(d->b_speed), "images_per_sec",
+                     estimate_json(&d->speed), "paired_steps", (json_int_t)d->steps, "same", d->same, "verdict",
+                     d->verdict);
 }
 
 /* ---- the verb */

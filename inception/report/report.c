@@ -14,8 +14,9 @@
 #include "inception/report/svg.h"
 #include "inception/report/waiting.h"
 #include "towers/files/files.h"
+#include "towers/files/json.h"
 
-enum { CLASS_NAMES = 64, ENDING_STEPS = 50 };
+enum { CLASS_NAMES = 64, ENDING_STEPS = 50, JSON_LIMIT = 16 << 20 };
 
 typedef struct Page {
     FILE *to;
@@ -194,7 +195,11 @@ static json_t *json_file(const Run *run, const char *name)
 {
     char path[PATH_BYTES];
     if (path_join(path, run->path, name) != OK) return NULL;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    char *text = NULL;
+    size_t bytes = 0;
+    if (file_load(path, OF_RUN, ERR_FORMAT, JSON_LIMIT, &text, &bytes) != OK) return NULL;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
     if (json_is_object(root)) return root;
     json_decref(root);
     return NULL;
@@ -430,7 +435,7 @@ Status report_run(const char *run_dir, bool png, bool json, bool quiet, FILE *to
     if (json) {
         char path[PATH_BYTES];
         TRY(path_join(path, run_dir, "report.html"));
-        json_t *root = json_pack("{s:s}", "report", path);
+        json_t *root = json_pack("{s:o}", "report", json_text(path));
         if (!root || json_dumpf(root, to, JSON_COMPACT) != 0) return FAIL(ERR_IO, "the name of the report");
         fputc('\n', to);
         json_decref(root);

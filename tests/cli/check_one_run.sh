@@ -66,8 +66,8 @@ ends 0 "all steps are done" "${train[@]}" --epochs 1 --resume runs/two
 ends 2 "runs/one is at step 4 already, but --epochs and --max-steps end the run at step 3" "${train[@]}" --max-steps 3 --resume runs/one
 ends 2 "then nothing, now epochs: 2" "${train[@]}" --epochs 2 --resume runs/two --sched cosine
 ends 0 "run directory runs/short" "${train[@]}" --towers 2 --max-steps 2 --eval-interval 0 --sched cosine --experiment short
-ends 2 "then max-steps: 2, now max-steps: not set" "${train[@]}" --towers 2 --resume runs/short --sched cosine
-ends 2 "then img-size: 20, now img-size: not set" train fashion_cnn --device cpu --data-path "$work/data" --resume runs/short
+ends 2 "then max-steps: 2, now max-steps: 5" "${train[@]}" --towers 2 --max-steps 5 --resume runs/short --sched cosine
+ends 2 "then img-size: 20, now img-size: 24" train fashion_cnn --device cpu --data-path "$work/data" --resume runs/short --img-size 24
 
 # of a run that is too short to say anything, nothing is said in numbers
 ends 0 "too few steps" compare runs/short runs/one

@@ -32,11 +32,11 @@ listed=0 free=0
 while read -r line; do
     flag=$(grep -oP '^- `(-., )?--(\[no-\])?\K[a-z0-9-]+' <<<"$line")
     case $line in
-    *"A resumed run keeps it."*)
+    *"Must not change on resume."*)
         listed=$((listed + 1))
         grep -q "\\\\n$flag: " "$work/runs/base/ckpt/step-0000000006/state.json" || complain "--$flag decides the weights, and no checkpoint knows it"
         ;;
-    *"A resumed run "*) ;;
+    *" on resume"*) ;;
     *)
         [[ -n ${other[$flag]:-} ]] || { complain "--$flag is free on resume, and has no value here to try it with"; continue; }
         [[ ${other[$flag]} != - ]] || continue
@@ -46,7 +46,7 @@ while read -r line; do
         cmp -s "$work/runs/base/last.safetensors" "$work/runs/$flag/last.safetensors" || complain "${other[$flag]} gives other weights, and may change on resume"
         ;;
     esac
-done < <(grep -P '^- `(-., )?--.* (Of .*\btrain\b|A resumed run)' "$work/manual")
+done < <(grep -P '^- `(-., )?--.* ([Uu]sed by|[Cc]ommands|Of|For).*\btrain\b|on resume)' "$work/manual")
 ((listed > 40 && free > 20)) || complain "only $listed options found that are kept, $free that are free"
 
 refused() { # TEXT ARGUMENT...

@@ -356,7 +356,7 @@ static void disk_check(int end, int64_t done, int64_t begun)
         assert_int_equal(path_join(path, disk, name), OK);
         whole_or_absent(path);
     }
-    if (checkpoint_open_latest(disk, &newest, note, sizeof note) != OK || *note)
+    if (checkpoint_open_latest(disk, true, &newest, note, sizeof note) != OK || *note)
         fail_msg("after call %d: %s %s", end, status_message(), note);
     int64_t found = newest ? newest->step : 0;
     if (found < done || found > begun)

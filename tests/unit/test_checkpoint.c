@@ -2,6 +2,7 @@
  * found, the older one used, and nothing ever deleted that was not replaced. Kills and failing calls:
  * check_checkpoint_faults.sh. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -19,6 +20,37 @@
 #include "tests/support/sample_checkpoint.h"
 #include "tests/support/scratch.h"
 #include "towers/store/manifest.h"
+
+/* The allocation that fails, counted down from here on; 0: none. malloc and its kin are these here, libraries included. */
+static int allocations_left;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *block, size_t bytes);
+
+static bool allocation_fails(void)
+{
+    if (allocations_left <= 0 || --allocations_left > 0) return false;
+    allocations_left = -1; /* it was reached */
+    errno = ENOMEM;
+    return true;
+}
+
+void *malloc(size_t bytes)
+{
+    return allocation_fails() ? NULL : __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    return allocation_fails() ? NULL : __libc_calloc(count, bytes);
+}
+
+void *realloc(void *block, size_t bytes)
+{
+    return allocation_fails() ? NULL : __libc_realloc(block, bytes);
+}
+#endif
 
 static bool exists(const char *name)
 {
@@ -39,7 +71,7 @@ static Status save(int64_t step, int keep, int64_t protect)
 static int64_t newest(void)
 {
     Checkpoint *checkpoint = NULL;
-    assert_int_equal(checkpoint_open_latest(scratch, &checkpoint, NULL, 0), OK);
+    assert_int_equal(checkpoint_open_latest(scratch, true, &checkpoint, NULL, 0), OK);
     if (!checkpoint) return -1;
     assert_true(sample_matches(checkpoint));
     int64_t step = checkpoint->step;
@@ -188,7 +220,7 @@ static void the_older_one_is_used(void **state)
         assert_int_equal(save(2, 9, -1), OK);
         scratch_path(path, "ckpt/step-0000000002/state.json");
         assert_int_equal(truncate(path, 3), 0);
-        assert_int_equal(checkpoint_open_latest(scratch, &checkpoint, note, sizeof note), OK);
+        assert_int_equal(checkpoint_open_latest(scratch, true, &checkpoint, note, sizeof note), OK);
         assert_int_equal(checkpoint->step, 1);
         checkpoint_close(checkpoint);
         assert_non_null(strstr(note, "step-0000000002/state.json' has 3 bytes"));
@@ -197,8 +229,112 @@ static void the_older_one_is_used(void **state)
     assert_true(exists("ckpt/step-0000000002.corrupt.1/state.json"));
     scratch_path(path, "ckpt/step-0000000001/MANIFEST");
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(checkpoint_open_latest(scratch, &checkpoint, note, sizeof note),
+    assert_int_equal(checkpoint_open_latest(scratch, true, &checkpoint, note, sizeof note),
                      ERR_CHECKPOINT); /* never from zero in silence */
+}
+
+/* All are damaged: every attempt says so of each, with the same words, and nothing gets another name. */
+static void none_that_is_whole_is_refused_for_ever(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], first[STATUS_MESSAGE_BYTES];
+    Checkpoint *checkpoint = NULL;
+    RunSaved saved;
+    assert_int_equal(save(1, 9, -1), OK);
+    assert_int_equal(save(2, 9, -1), OK);
+    scratch_path(path, "ckpt/step-0000000002/state.json");
+    assert_int_equal(truncate(path, 3), 0);
+    scratch_path(path, "ckpt/step-0000000001/MANIFEST");
+    assert_int_equal(unlink(path), 0);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(checkpoint_open_latest(scratch, true, &checkpoint, NULL, 0), ERR_CHECKPOINT);
+        assert_non_null(strstr(status_message(), "step-0000000002/state.json' has 3 bytes"));
+        assert_non_null(strstr(status_message(), "step-0000000001/MANIFEST': No such file"));
+        assert_non_null(strstr(status_message(), "--experiment"));
+        if (round) assert_string_equal(status_message(), first);
+        strcpy(first, status_message());
+    }
+    assert_int_equal(run_saved(scratch, &saved), OK);
+    assert_int_equal(saved.checkpoints, 2);
+}
+
+/* A reader that is older than the format, or that cannot read today, condemns nothing and takes no older one. */
+static void what_cannot_be_read_keeps_its_name(void **state)
+{
+    (void)state;
+    static const char text[] = "towers-checkpoint 2\nstep 2\n";
+    char path[PATH_BYTES];
+    Checkpoint *checkpoint = NULL;
+    assert_int_equal(save(1, 9, -1), OK);
+    assert_int_equal(save(2, 9, -1), OK);
+    scratch_path(path, "ckpt/step-0000000002/MANIFEST");
+    assert_int_equal(file_replace(path, text, sizeof text - 1), OK);
+    assert_int_equal(checkpoint_open_latest(scratch, true, &checkpoint, NULL, 0), ERR_NEWER);
+    assert_int_equal(status_exit_code(ERR_NEWER), 4);
+    assert_int_equal(save(2, 9, -1), OK);
+    struct rlimit before, none = {3, 3};
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(checkpoint_open_latest(scratch, true, &checkpoint, NULL, 0), ERR_IO);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(exists("ckpt/step-0000000002/MANIFEST"));
+    assert_int_equal(newest(), 2);
+}
+
+/* Every allocation fails once while the newest checkpoint is read: no name changes, and no older one is taken. */
+static void no_memory_condemns_nothing(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* a sanitizer's allocator is its own */
+#endif
+    assert_int_equal(save(1, 9, -1), OK);
+    assert_int_equal(save(2, 9, -1), OK);
+    int status;
+    for (int n = 1, finished = 0; !finished; n++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            Checkpoint *checkpoint = NULL;
+            allocations_left = n;
+            Status st = checkpoint_open_latest(scratch, true, &checkpoint, NULL, 0);
+            bool reached = allocations_left <= 0;
+            allocations_left = 0;
+            _exit(st == OK ? (checkpoint->step != 2 ? 1 : reached ? 3 : 2) : 3);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) < 2) fail_msg("allocation %d fails: status %x", n, status);
+        finished = WEXITSTATUS(status) == 2;
+        assert_true(exists("ckpt/step-0000000002/MANIFEST"));
+    }
+    assert_int_equal(newest(), 2);
+}
+
+static void what_a_run_has_saved_is_seen(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], from[PATH_BYTES], list[2048];
+    RunSaved saved;
+    assert_int_equal(run_saved(scratch, &saved), OK);
+    assert_true(!saved.checkpoints && !saved.results && !saved.folder);
+    scratch_path(path, "ckpt");
+    assert_int_equal(mkdir(path, 0700), 0);
+    scratch_path(path, "ckpt/.tmp-step-0000000001-00000000-0000-0000-0000-000000000000-1");
+    assert_int_equal(mkdir(path, 0700), 0); /* a first save that was killed: nothing is lost */
+    assert_int_equal(run_saved(scratch, &saved), OK);
+    assert_true(!saved.checkpoints && !saved.results && saved.folder);
+    assert_int_equal(save(1, 9, -1), OK);
+    scratch_path(from, "ckpt/step-0000000001");
+    scratch_path(path, "ckpt/step-0000000001.corrupt");
+    assert_int_equal(rename(from, path), 0);
+    assert_int_equal(run_saved(scratch, &saved), OK);
+    assert_true(!saved.checkpoints && saved.results);
+    checkpoint_list(scratch, list, sizeof list);
+    assert_non_null(strstr(list, "step-0000000001.corrupt: whole: rename it to step-0000000001"));
+    scratch_path(path, "last.safetensors");
+    assert_int_equal(file_replace(path, "x", 1), OK);
+    checkpoint_list(scratch, list, sizeof list);
+    assert_non_null(strstr(list, "last.safetensors"));
 }
 
 static void another_step_under_this_name_is_refused(void **state)
@@ -211,7 +347,7 @@ static void another_step_under_this_name_is_refused(void **state)
     scratch_path(from, "ckpt/step-0000000007");
     scratch_path(to, "ckpt/step-0000000008");
     assert_int_equal(rename(from, to), 0);
-    assert_int_equal(checkpoint_open_latest(scratch, &checkpoint, note, sizeof note), OK);
+    assert_int_equal(checkpoint_open_latest(scratch, true, &checkpoint, note, sizeof note), OK);
     assert_int_equal(checkpoint->step, 1);
     assert_non_null(strstr(note, "step 7"));
     checkpoint_close(checkpoint);
@@ -281,6 +417,14 @@ static void what_the_dead_left_is_swept(void **state)
     scratch_path(path, "ckpt/step-0000000003");
     assert_int_equal(path_temporary(temporary, path), OK);
     assert_int_equal(mkdir(temporary, 0700), 0); /* of an earlier process with this one's number */
+    pid_t pid = fork();
+    if (pid == 0) _exit(0);
+    siginfo_t ended;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT), 0); /* a zombie until the wait below */
+    char zombie[PATH_BYTES];
+    snprintf(zombie, sizeof zombie, ".tmp-x%.*s-%d", 37, strrchr(temporary, '-') - 37, (int)pid);
+    assert_true(name_is_stale(zombie));
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
     snprintf(alive, sizeof alive, "%.*s-1", (int)(strrchr(temporary, '-') - temporary), temporary);
     assert_int_equal(mkdir(alive, 0700), 0); /* of a process that lives: init */
     scratch_path(path, "ckpt/.tmp-");
@@ -349,7 +493,7 @@ static void manifests_of_other_versions_are_told(void **state)
     (void)state;
     static const char text[] = "towers-checkpoint 7\nstep 1\n";
     Manifest *manifest = NULL;
-    assert_int_equal(manifest_parse(text, sizeof text - 1, "M", &manifest), ERR_CHECKPOINT);
+    assert_int_equal(manifest_parse(text, sizeof text - 1, "M", &manifest), ERR_NEWER);
     assert_non_null(strstr(status_message(), "version 7; this program reads version 1"));
 }
 
@@ -362,6 +506,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_length_is_found, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(the_damaged_tensor_is_named, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(the_older_one_is_used, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(none_that_is_whole_is_refused_for_ever, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(what_cannot_be_read_keeps_its_name, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(no_memory_condemns_nothing, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(what_a_run_has_saved_is_seen, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(another_step_under_this_name_is_refused, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(nonsense_is_not_saved, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(a_run_has_one_trainer, scratch_make, scratch_drop),

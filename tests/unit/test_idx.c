@@ -318,7 +318,7 @@ static void test_own_classes_refused(void **state)
     scratch_path(path, "classes.txt");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(path, 0700), 0);
-    expect_no_set(scratch, ERR_IO, "reading '");
+    expect_no_set(scratch, ERR_FORMAT, "classes.txt' is not a regular file");
 }
 
 static void test_dataset_refused(void **state)

@@ -292,7 +292,7 @@ static double state_number(const char *name, const char *key)
     char path[PATH_BYTES];
     Checkpoint *checkpoint;
     scratch_path(path, name);
-    assert_int_equal(checkpoint_open_latest(path, &checkpoint, NULL, 0), OK);
+    assert_int_equal(checkpoint_open_latest(path, true, &checkpoint, NULL, 0), OK);
     json_t *state = json_loads(checkpoint->state_json, 0, NULL);
     const json_t *value = json_object_get(state, key);
     if (!json_is_number(value)) fail_msg("state.json has no number %s", key);

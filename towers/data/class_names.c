@@ -2,11 +2,15 @@
 #include "towers/data/class_names.h"
 
 #include "towers/files/files.h"
+#include "towers/files/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { CLASSES_LIMIT = 1 << 20 /* bytes */ };
 
 /* The line without its end, which may be that of another system; -1 for one that holds control characters. */
 static int line_trim(char *line)
@@ -15,16 +19,6 @@ static int line_trim(char *line)
     for (const char *at = line; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f) return -1;
     return (int)strlen(line);
-}
-
-/* As much as there is room for, and no character by half. */
-static void name_keep(char *to, size_t room, const char *name)
-{
-    size_t bytes = strlen(name);
-    if (bytes >= room)
-        for (bytes = room - 1; bytes > 0 && ((unsigned char)name[bytes] & 0xc0) == 0x80;) bytes--;
-    memcpy(to, name, bytes);
-    to[bytes] = 0;
 }
 
 static Status names_read(FILE *from, const char *path, int most, DatasetInfo *info)
@@ -41,7 +35,7 @@ static Status names_read(FILE *from, const char *path, int most, DatasetInfo *in
         else if (count == most)
             st = FAIL(ERR_FORMAT, "'%s': wanted at most %d classes, one a line", path, most);
         else if (count < DATASET_NAMES)
-            name_keep(info->class_names[count], sizeof *info->class_names, line);
+            utf8_escape(info->class_names[count], sizeof *info->class_names, line);
         count++;
     }
     if (st == OK && ferror(from)) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
@@ -55,9 +49,15 @@ Status class_names_read(const char *folder, int most, DatasetInfo *info)
 {
     char path[PATH_BYTES];
     TRY(path_join(path, folder, "classes.txt"));
-    FILE *from = fopen(path, "re");
-    if (!from && errno == ENOENT) return OK;
-    if (!from) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    int fd;
+    uint64_t bytes;
+    if (access(path, F_OK) != 0 && errno == ENOENT) return OK;
+    TRY(file_open(path, OF_USER, ERR_FORMAT, CLASSES_LIMIT, &fd, &bytes));
+    FILE *from = fdopen(fd, "r");
+    if (!from) {
+        close(fd);
+        return FAIL(ERR_MEMORY, "the reader of '%s'", path);
+    }
     memset(info->class_names, 0, sizeof info->class_names);
     Status st = names_read(from, path, most, info);
     fclose(from);

@@ -17,6 +17,8 @@
 
 #include "towers/data/class_names.h"
 #include "towers/data/reader.h"
+#include "towers/files/files.h"
+#include "towers/files/utf8.h"
 
 enum { SOURCE_BYTES = 1 << 16, DEFLATE_RATIO_MAX = 1032, GZIP_WINDOW = 16 + MAX_WBITS };
 
@@ -248,17 +250,10 @@ Status idx_parse(const char *name, const uint8_t *bytes, size_t size, int dimens
 Status idx_load(const char *path, int dimensions, Idx *made)
 {
     Status st = OK;
-    struct stat info;
     Source source;
     memset(&source, 0, offsetof(Source, buffer));
     source.name = path;
-    source.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make us wait */
-    if (source.fd < 0) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
-    if (fstat(source.fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        st = FAIL(ERR_FORMAT, "'%s' is not a regular file", path);
-        goto out;
-    }
-    source.raw_bytes = (uint64_t)info.st_size;
+    TRY(file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, &source.fd, &source.raw_bytes));
     TRY_OUT(parse_source(&source, dimensions, made));
 out:
     close(source.fd);
@@ -388,7 +383,7 @@ static void name_set(const char *folder, DatasetInfo *info)
     if (!realpath(folder, full)) snprintf(full, sizeof full, "%s", folder);
     if (!strcasestr(full, "fashion")) {
         const char *slash = strrchr(full, '/');
-        snprintf(info->name, sizeof info->name, "%.63s", slash && slash[1] ? slash + 1 : full);
+        utf8_escape(info->name, sizeof info->name, slash && slash[1] ? slash + 1 : full);
         return;
     }
     snprintf(info->name, sizeof info->name, "fashion-mnist");

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "towers/files/files.h"
+
 enum { FLUSH_BYTES = 1 << 16 };
 
 struct AppendFile {
@@ -26,11 +28,12 @@ Status append_open(const char *path, bool exclusive, AppendFile **made)
         free(file);
         return FAIL(ERR_MEMORY, "the writer of '%s'", path);
     }
-    file->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (exclusive ? O_EXCL : 0), 0666);
-    if (file->fd < 0 || fstat(file->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        Status st = FAIL(ERR_IO, "cannot open '%s' for writing: %s", path,
-                         file->fd < 0 ? strerror(errno) : "not a regular file");
-        if (file->fd >= 0) close(file->fd);
+    Status st = run_file_open(path, true, exclusive, &file->fd);
+    if (st == OK && fstat(file->fd, &info) != 0) {
+        st = FAIL(ERR_IO, "cannot ask for the size of '%s': %s", path, strerror(errno));
+        close(file->fd);
+    }
+    if (st != OK) {
         free(file->path);
         free(file);
         return st;

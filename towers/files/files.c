@@ -100,6 +100,22 @@ static size_t owner_at(const char *name, size_t count)
     return whole ? dash - 2 - BOOT_ID_CHARS : 0;
 }
 
+/* One that has ended and waits for its parent to ask counts as dead: it will never write again. proc(5): the state is the
+ * field behind the name, which stands in brackets and may hold any. */
+static bool process_lives(pid_t pid)
+{
+    char path[64], text[512], *bracket;
+    if (kill(pid, 0) != 0 && errno == ESRCH) return false;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno != ENOENT || access("/proc/self", F_OK) != 0; /* gone meanwhile, or no /proc */
+    ssize_t count = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[count > 0 ? count : 0] = 0;
+    bracket = strrchr(text, ')');
+    return !bracket || strncmp(bracket, ") Z", 3) != 0;
+}
+
 bool name_is_stale(const char *name)
 {
     size_t owner = owner_at(name, strlen(name));
@@ -109,7 +125,7 @@ bool name_is_stale(const char *name)
     long pid = strtol(boot + BOOT_ID_CHARS + 1, NULL, 10);
     if (errno || pid <= 0 || pid > INT32_MAX) return false;
     if (strncmp(boot, boot_id(), BOOT_ID_CHARS) != 0) return true;
-    return pid == getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+    return pid == getpid() || !process_lives((pid_t)pid);
 }
 
 /* A path as people know it: what is to replace a file, or lies in what is to become a directory, by its later name. */
@@ -318,32 +334,50 @@ Status tree_remove(const char *path)
 
 /* ---- reading */
 
-/* What is wrong with the file is ERR_CHECKPOINT; what is wrong with this process or its rights is ERR_IO, so that
- * nobody sets a good checkpoint aside because the descriptors ran out. */
-static Status read_failed(const char *path, const char *call, int error)
+/* A file that is not there is `wrong` of what should hold it. Whatever else keeps this process from reading it (rights,
+ * descriptors, memory, a disk that gives errors today) says nothing about the file, so that nobody sets a good checkpoint
+ * aside for it. */
+static Status read_failed(const char *path, const char *call, Status wrong, int error)
 {
-    Status code = error == ENOENT || error == EIO || error == ENOTDIR || error == ELOOP || error == ENXIO
-                      ? ERR_CHECKPOINT
-                      : ERR_IO;
+    if (error == ELOOP) return FAIL(ERR_IO, "'%s' is a link, which nothing in a run directory may be", path);
+    Status code = error == ENOENT || error == ENOTDIR ? wrong : error == ENOMEM ? ERR_MEMORY : ERR_IO;
     return FAIL(code, "cannot %s '%s': %s", call, path, strerror(error));
 }
 
-static Status open_regular(const char *path, int *fd, uint64_t *bytes)
+Status file_open(const char *path, FileOwner owner, Status wrong, uint64_t limit, int *fd, uint64_t *bytes)
+{
+    Status st = OK;
+    struct stat info;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (owner == OF_RUN ? O_NOFOLLOW : 0));
+    if (*fd < 0) return read_failed(path, "open", wrong, errno);
+    if (fstat(*fd, &info) != 0)
+        st = read_failed(path, "stat", wrong, errno);
+    else if (!S_ISREG(info.st_mode))
+        st = FAIL(wrong, "'%s' is not a regular file", path);
+    else if ((uint64_t)info.st_size > limit)
+        st = FAIL(wrong, "'%s' has %llu bytes, larger than the %llu that are read", path,
+                  (unsigned long long)info.st_size, (unsigned long long)limit);
+    if (st == OK) {
+        *bytes = (uint64_t)info.st_size;
+        return OK;
+    }
+    close(*fd);
+    *fd = -1;
+    return st;
+}
+
+Status run_file_open(const char *path, bool create, bool exclusive, int *fd)
 {
     struct stat info;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not stop us */
-    if (*fd < 0) return read_failed(path, "open", errno);
-    if (fstat(*fd, &info) != 0) {
-        int error = errno;
-        close(*fd);
-        return read_failed(path, "stat", error);
-    }
-    if (!S_ISREG(info.st_mode)) {
-        close(*fd);
-        return FAIL(ERR_CHECKPOINT, "'%s' is not a regular file", path);
-    }
-    *bytes = (uint64_t)info.st_size;
-    return OK;
+    int flags = O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | (create ? O_CREAT : 0) | (exclusive ? O_EXCL : 0);
+    *fd = open(path, flags, 0666);
+    if (*fd < 0 && errno == ENOENT && !create) return OK;
+    if (*fd < 0 && errno == ELOOP) return FAIL(ERR_IO, "'%s' is a link: nothing is written through it", path);
+    if (*fd < 0) return FAIL(ERR_IO, "cannot open '%s' for writing: %s", path, strerror(errno));
+    if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) return OK;
+    close(*fd);
+    *fd = -1;
+    return FAIL(ERR_IO, "cannot open '%s' for writing: not a regular file", path);
 }
 
 /* Up to `count` bytes, fewer only at the end of the file. */
@@ -353,25 +387,21 @@ static Status read_full(int fd, const char *path, void *bytes, size_t count, siz
     while (*got < count) {
         ssize_t done = read(fd, (char *)bytes + *got, count - *got);
         if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return read_failed(path, "read", errno);
+        if (done < 0) return read_failed(path, "read", ERR_IO, errno);
         if (done == 0) break;
         *got += (size_t)done;
     }
     return OK;
 }
 
-Status file_read(const char *path, size_t limit, char **bytes, size_t *count)
+Status file_load(const char *path, FileOwner owner, Status wrong, size_t limit, char **bytes, size_t *count)
 {
     Status st = OK;
     int fd;
-    uint64_t size;
+    uint64_t size = 0;
     size_t got;
     char *text = NULL;
-    TRY(open_regular(path, &fd, &size));
-    if (size > limit) {
-        st = FAIL(ERR_CHECKPOINT, "'%s' has %llu bytes; at most %zu are read", path, (unsigned long long)size, limit);
-        goto out;
-    }
+    TRY(file_open(path, owner, wrong, limit, &fd, &size));
     text = malloc((size_t)size + 1);
     if (!text) {
         st = FAIL(ERR_MEMORY, "%llu bytes of '%s'", (unsigned long long)size, path);
@@ -388,14 +418,19 @@ out:
     return st;
 }
 
+Status file_read(const char *path, size_t limit, char **bytes, size_t *count)
+{
+    return file_load(path, OF_RUN, ERR_CHECKPOINT, limit, bytes, count);
+}
+
 Status file_sum(const char *path, FileSum *sum)
 {
     enum { BLOCK = 1 << 20 };
     Status st = OK;
     int fd;
     size_t got = 0;
-    uint64_t size, total = 0;
-    TRY(open_regular(path, &fd, &size));
+    uint64_t size = 0, total = 0;
+    TRY(file_open(path, OF_RUN, ERR_CHECKPOINT, UINT64_MAX, &fd, &size));
     unsigned char *block = malloc(BLOCK);
     XXH3_state_t *hash = XXH3_createState();
     if (!block || !hash || XXH3_128bits_reset(hash) != XXH_OK) {
@@ -421,4 +456,36 @@ void memory_sum(const void *bytes, size_t count, FileSum *sum)
 {
     XXH128_hash_t hash = XXH3_128bits(bytes, count);
     *sum = (FileSum){count, hash.high64, hash.low64};
+}
+
+Status run_file_copy(const char *from, const char *to)
+{
+    enum { BLOCK = 1 << 18 };
+    Status st = OK;
+    DurableFile *file = NULL;
+    int fd = -1;
+    uint64_t size = 0;
+    size_t got;
+    char temporary[PATH_BYTES], *block = NULL;
+    if (access(from, F_OK) != 0 && errno == ENOENT) return OK;
+    TRY(path_temporary(temporary, to));
+    TRY(file_open(from, OF_RUN, ERR_IO, UINT64_MAX, &fd, &size));
+    block = malloc(BLOCK);
+    if (!block) {
+        st = FAIL(ERR_MEMORY, "a block of '%s'", from);
+        goto out;
+    }
+    TRY_OUT(durable_create(temporary, size, &file));
+    do {
+        TRY_OUT(read_full(fd, from, block, BLOCK, &got));
+        TRY_OUT(durable_write(file, block, got));
+    } while (got == BLOCK);
+    TRY_OUT(durable_finish(file, NULL));
+    TRY_OUT(file_publish(temporary, to));
+out:
+    if (st != OK && file) unlink(temporary);
+    durable_destroy(file);
+    free(block);
+    close(fd);
+    return st;
 }

@@ -34,10 +34,24 @@ NODISCARD Status file_replace(const char *path, const void *bytes, size_t count)
 /* Rename `from` (finished, same directory) to `path`, and fsync the directory. */
 NODISCARD Status file_publish(const char *from, const char *path);
 
-/* Read a whole regular file of at most `limit` bytes; a NUL follows the last one. Never waits on a pipe. ERR_CHECKPOINT
- * if it is missing, damaged or larger; ERR_IO if this process cannot read it. */
+/* The two ways to open a file that somebody else may have put there. Both take regular files of at most `limit` bytes and
+ * never wait on a pipe. OF_USER, what a user names (data, weights, configurations), may be a link to one: data sets and
+ * model hubs are made of links. OF_RUN, what lies in a run directory under a name that this program chose, may not: a link
+ * there is somebody else's, and what it leads to is not this program's to read or to overwrite. */
+typedef enum FileOwner { OF_USER, OF_RUN } FileOwner;
+/* For reading. Errors: `wrong` if it is missing, too large, or no regular file; ERR_IO, ERR_MEMORY if this process cannot
+ * read it. */
+NODISCARD Status file_open(const char *path, FileOwner owner, Status wrong, uint64_t limit, int *fd, uint64_t *bytes);
+/* A file of a run for reading and writing, made if it is not there (`create`; else *fd is -1). `exclusive`: it must not be
+ * there. Errors: ERR_IO. */
+NODISCARD Status run_file_open(const char *path, bool create, bool exclusive, int *fd);
+
+/* Read a whole file; a NUL follows the last byte. Errors: as file_open, the first and third with ERR_CHECKPOINT. */
+NODISCARD Status file_load(const char *path, FileOwner owner, Status wrong, size_t limit, char **bytes, size_t *count);
 NODISCARD Status file_read(const char *path, size_t limit, char **bytes, size_t *count);
-NODISCARD Status file_sum(const char *path, FileSum *sum); /* errors as file_read */
+NODISCARD Status file_sum(const char *path, FileSum *sum);
+/* Copy a file of a run to a new one, durably; nothing if there is none. */
+NODISCARD Status run_file_copy(const char *from, const char *to);
 void memory_sum(const void *bytes, size_t count, FileSum *sum);
 
 NODISCARD Status path_join(char path[PATH_BYTES], const char *directory, const char *name);

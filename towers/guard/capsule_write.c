@@ -83,8 +83,8 @@ static json_t *samples_json(const TrainJob *job, const Batch *batch)
     for (int32_t i = 0; i < batch->n; i++) {
         char where[512];
         dataset_where(job->train, batch->ids[i], where, sizeof where);
-        json_array_append_new(all, json_pack("{s:I, s:i, s:s?}", "id", (json_int_t)batch->ids[i], "label",
-                                             (int)batch->labels[i], "where", where));
+        json_array_append_new(all, json_pack("{s:I, s:i, s:o}", "id", (json_int_t)batch->ids[i], "label",
+                                             (int)batch->labels[i], "where", json_text(where)));
     }
     return all;
 }

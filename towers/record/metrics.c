@@ -431,6 +431,11 @@ static int64_t csv_line_step(const char *line, size_t count)
     return comma ? number_at(comma + 1, count - (size_t)(comma + 1 - line)) : -1;
 }
 
+static int64_t csv_line_epoch(const char *line, size_t count)
+{
+    return number_at(line, count);
+}
+
 /* For the log, which is only freed of half a last line. */
 static int64_t log_line_step(const char *line, size_t count)
 {
@@ -457,10 +462,11 @@ static Status file_cut(const char *path, int64_t resume_step, LineStep *step_of)
 {
     Status st = OK;
     struct stat info;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT) return OK;
-    if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        st = FAIL(ERR_IO, "cannot open '%s': %s", path, fd < 0 ? strerror(errno) : "not a regular file");
+    int fd;
+    TRY(run_file_open(path, false, false, &fd));
+    if (fd < 0) return OK;
+    if (fstat(fd, &info) != 0) {
+        st = FAIL(ERR_IO, "cannot ask for the size of '%s': %s", path, strerror(errno));
         goto out;
     }
     if (info.st_size == 0) goto out;
@@ -504,6 +510,13 @@ static Status file_prepare(const char *run_dir, const char *name, int64_t resume
     else
         TRY(file_set_aside(path, moved));
     return append_open(path, false, made);
+}
+
+Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch)
+{
+    char path[PATH_BYTES];
+    TRY(path_join(path, run_dir, "results.csv"));
+    return file_cut(path, last_epoch, csv_line_epoch);
 }
 
 static Status csv_start(Metrics *metrics, const char *run_dir)

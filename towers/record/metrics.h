@@ -41,6 +41,8 @@ typedef struct StepRecord {
 } StepRecord;
 
 typedef struct Metrics Metrics;
+/* Drop the rows of results.csv of epochs after this one; no file is none. */
+NODISCARD Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch);
 /* `resume_step` >= 0 keeps rows up to and including it. `event_interval`: steps between TensorBoard scalars. */
 NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, Metrics **made);
 NODISCARD Status metrics_step(Metrics *metrics, const StepRecord *record);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "towers/files/files.h"
 
@@ -28,13 +29,17 @@ typedef struct Lines {
 /* *open is false if there is no such file. */
 static Status lines_open(const char *path, Lines *lines, bool *open)
 {
-    struct stat info;
+    int fd;
+    uint64_t bytes;
     *lines = (Lines){.path = path};
     *open = false;
-    if (stat(path, &info) != 0 && errno == ENOENT) return OK;
-    if (!S_ISREG(info.st_mode)) return FAIL(ERR_FORMAT, "'%s' is not a regular file", path);
-    lines->file = fopen(path, "re");
-    if (!lines->file) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    if (access(path, F_OK) != 0 && errno == ENOENT) return OK;
+    TRY(file_open(path, OF_RUN, ERR_FORMAT, UINT64_MAX, &fd, &bytes));
+    lines->file = fdopen(fd, "r");
+    if (!lines->file) {
+        close(fd);
+        return FAIL(ERR_MEMORY, "the reader of '%s'", path);
+    }
     *open = true;
     return OK;
 }

@@ -74,7 +74,7 @@ typedef struct TrainJob {
     const char *args_yaml, *env_json; /* texts for the run directory */
     const char *settings;             /* what must not change on resume: lines "key: value" */
     bool resume;                      /* from the newest checkpoint of run_dir, if there is one */
-    const char *resume_path;          /* or from this one; NULL */
+    const char *resume_path;          /* or from this one, of another run, to which run_dir is a branch; NULL */
     const char *initial_weights;      /* safetensors to start from; NULL */
     bool reset_head;                  /* leave its classifiers out */
     int64_t checkpoint_steps;         /* 0 = every epoch */

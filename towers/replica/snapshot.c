@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- arenas to lists */
 
@@ -115,6 +116,7 @@ static const StateField state_fields[] = {
     {"epoch_constant_sum", offsetof(RunState, epoch_constant_sum), true},
     {"epoch_count", offsetof(RunState, epoch_count), false},
     {"epoch_hits", offsetof(RunState, epoch_hits), false},
+    {"epoch_told", offsetof(RunState, epoch_told), false, true},
     {"best_step", offsetof(RunState, best_step), false},
     {"best_top1", offsetof(RunState, best_top1), true},
     {"base_average", offsetof(RunState, base_average), true},
@@ -345,6 +347,28 @@ static Status content_restore(TowerProcess *p, const Checkpoint *checkpoint)
     return tower_states_unpack(p, checkpoint->train);
 }
 
+/* A branch has the best weights of its run only if they were saved with a checkpoint that is still there; else its own next
+ * ones are the best. Those of the very step are exported by epochs_run. */
+static Status best_branch(TowerProcess *p)
+{
+    char from[PATH_BYTES], to[PATH_BYTES], step[64];
+    Checkpoint *best = NULL;
+    if (p->run.best_step <= 0 || p->run.best_step == p->run.step) return OK;
+    snprintf(step, sizeof step, "../step-%010lld", (long long)p->run.best_step);
+    TRY(path_join(from, p->job->resume_path, step));
+    if (access(from, F_OK) != 0 || checkpoint_open(from, &best) != OK) {
+        p->run.best_step = 0;
+        p->run.best_top1 = -1;
+        return OK;
+    }
+    checkpoint_close(best);
+    if (p->rank != 0) return OK;
+    TRY(path_join(to, p->job->run_dir, "best.safetensors"));
+    snprintf(step, sizeof step, "../step-%010lld/model.safetensors", (long long)p->run.best_step);
+    TRY(path_join(from, p->job->resume_path, step));
+    return run_file_copy(from, to);
+}
+
 Status snapshot_restore(TowerProcess *p, bool *restored)
 {
     Status st = OK;
@@ -355,12 +379,13 @@ Status snapshot_restore(TowerProcess *p, bool *restored)
         TRY_OUT(checkpoint_open(p->job->resume_path, &checkpoint));
     else if (p->job->resume) {
         /* Rank 0 looks first: it may have to set a damaged checkpoint aside. */
-        if (p->rank == 0) TRY_OUT(checkpoint_open_latest(p->job->run_dir, &checkpoint, note, sizeof note));
+        if (p->rank == 0) TRY_OUT(checkpoint_open_latest(p->job->run_dir, true, &checkpoint, note, sizeof note));
         TRY_OUT(comm_barrier(p->comm));
-        if (p->rank != 0) TRY_OUT(checkpoint_open_latest(p->job->run_dir, &checkpoint, note, sizeof note));
+        if (p->rank != 0) TRY_OUT(checkpoint_open_latest(p->job->run_dir, true, &checkpoint, note, sizeof note));
     }
     if (!checkpoint) goto out;
     TRY_OUT(content_restore(p, checkpoint));
+    if (p->job->resume_path) TRY_OUT(best_branch(p));
     *restored = true;
     if (*note && p->rank == 0) ledger_note(p->ledger, "%s", note);
 out:

@@ -108,7 +108,7 @@ bool epoch_ended(const TowerProcess *p)
 
 bool epoch_end_is_owed(const TowerProcess *p)
 {
-    return epoch_ended(p) && p->run.epoch_count > 0;
+    return epoch_ended(p) && p->run.epoch_count > 0 && p->run.epoch_told != p->run.step;
 }
 
 bool rollback_leaves_out(const RunState *run, int64_t step)

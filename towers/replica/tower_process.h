@@ -22,6 +22,7 @@ typedef struct RunState {
     int64_t updates;  /* committed steps: the optimizer's count */
     double epoch_sum; /* of losses, of the samples of this epoch so far */
     int64_t epoch_count, epoch_hits;
+    int64_t epoch_told;        /* the step after which an epoch was last recorded: the sums of one cut short go on */
     double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
     int64_t skipped, skipped_in_row;
     int64_t overflows;  /* steps left out because a gradient was too large for f16 at the loss scale */
@@ -61,6 +62,7 @@ typedef struct TowerProcess {
     int64_t epoch_started_ns, checkpoint_ns;
     int64_t epoch_count_before; /* samples of this epoch that an earlier process took */
     int64_t good_step;          /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
+    bool save_tried;            /* a checkpoint of this run was written, or could not be */
     int saves_failed;           /* in a row; rank 0 counts */
     bool stop;                  /* all ranks agreed to stop after this step */
     bool go_back;               /* all ranks agreed to return to the last checkpoint (--nan-policy rollback) */

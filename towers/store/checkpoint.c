@@ -248,20 +248,25 @@ static Status content_open(const char *path, Checkpoint *checkpoint)
     return file_read(name, STATE_LIMIT, &checkpoint->state_json, &count);
 }
 
-Status checkpoint_open(const char *path, Checkpoint **made)
+/* *damaged: is the checkpoint itself to blame, by a checksum or by what it lacks? A reader that has no memory, no rights
+ * or too few descriptors, or is older than the format, knows nothing against it. */
+static Status checkpoint_read(const char *path, Checkpoint **made, bool *damaged)
 {
     Status st = OK;
     Manifest *manifest = NULL;
     Checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    *damaged = false;
     if (!checkpoint) return FAIL(ERR_MEMORY, "the checkpoint '%s'", path);
     if (strlen(path) >= sizeof checkpoint->path) {
         st = FAIL(ERR_ARG, "the path '%.64s...' is longer than %zu bytes", path, sizeof checkpoint->path - 1);
         goto out;
     }
-    TRY_OUT(manifest_open(path, &manifest));
-    TRY_OUT(manifest_is_complete(manifest, path));
-    TRY_OUT(manifest_verify(manifest, path));
-    TRY_OUT(content_open(path, checkpoint));
+    st = manifest_open(path, &manifest);
+    if (st == OK) st = manifest_is_complete(manifest, path);
+    if (st == OK) st = manifest_verify(manifest, path);
+    *damaged = st == ERR_CHECKPOINT;
+    TRY_OUT(st);
+    TRY_OUT(content_open(path, checkpoint)); /* the bytes are those that were written */
     strcpy(checkpoint->path, path);
     checkpoint->step = manifest->step;
     *made = checkpoint;
@@ -270,6 +275,12 @@ out:
     manifest_destroy(manifest);
     checkpoint_close(checkpoint);
     return st;
+}
+
+Status checkpoint_open(const char *path, Checkpoint **made)
+{
+    bool damaged;
+    return checkpoint_read(path, made, &damaged);
 }
 
 void checkpoint_close(Checkpoint *checkpoint)
@@ -281,50 +292,160 @@ void checkpoint_close(Checkpoint *checkpoint)
     free(checkpoint);
 }
 
-static Status step_open(const char *path, int64_t step, Checkpoint **made)
+static Status step_open(const char *path, int64_t step, Checkpoint **made, bool *damaged)
 {
-    TRY(checkpoint_open(path, made));
+    TRY(checkpoint_read(path, made, damaged));
     int64_t said = (*made)->step;
     if (said == step) return OK;
     checkpoint_close(*made);
     *made = NULL;
+    *damaged = true;
     return FAIL(ERR_CHECKPOINT, "'%s': the manifest is that of step %" PRId64, path, said);
 }
 
-static void note_add(char *note, size_t note_bytes, const char *why, const char *aside)
+/* Lines into `text`, the last ones left out where they do not fit. */
+static void line_add(char *text, size_t room, const char *line)
 {
-    if (!note || !note_bytes) return;
-    Text text = text_behind(note, note_bytes);
-    text_add(&text, "%s%s; %s", text.used ? "\n" : "", why, aside);
+    if (!text || !room) return;
+    Text lines = text_behind(text, room);
+    text_add(&lines, "%s%s", lines.used ? "\n" : "", line);
 }
 
-Status checkpoint_open_latest(const char *run_dir, Checkpoint **made, char *note, size_t note_bytes)
+/* The newest of `steps` that is whole; *index says which. One that is damaged is passed over, whatever else is wrong
+ * ends the search: an older one in silence would be another run. */
+static Status newest_open(const char *ckpt, const int64_t *steps, int count, Checkpoint **made, int *index)
+{
+    char path[PATH_BYTES];
+    for (*index = 0; *index < count; ++*index) {
+        bool damaged = false;
+        TRY(step_path(path, ckpt, steps[*index]));
+        Status st = step_open(path, steps[*index], made, &damaged);
+        if (st == OK || !damaged) return st;
+    }
+    return OK;
+}
+
+/* Out of the way of the steps that will be saved again, with the reason of each. */
+static Status damaged_set_aside(const char *ckpt, const int64_t *steps, int count, char *note, size_t note_bytes)
+{
+    char path[PATH_BYTES], aside[PATH_BYTES], line[STATUS_MESSAGE_BYTES + 64];
+    for (int i = 0; i < count; i++) {
+        Checkpoint *opened = NULL;
+        bool damaged = false;
+        TRY(step_path(path, ckpt, steps[i]));
+        Status st = step_open(path, steps[i], &opened, &damaged);
+        checkpoint_close(opened);
+        if (st == OK || !damaged) continue; /* it was a moment ago; its name says nothing false */
+        snprintf(line, sizeof line, "%s", status_message());
+        strcat(line, set_aside(path, aside) == OK ? "; it was renamed .corrupt" : "; it could not be renamed .corrupt");
+        line_add(note, note_bytes, line);
+    }
+    return OK;
+}
+
+Status checkpoint_open_latest(const char *run_dir, bool tidy, Checkpoint **made, char *note, size_t note_bytes)
 {
     Status st = OK;
-    char ckpt[PATH_BYTES], path[PATH_BYTES], aside[PATH_BYTES], why[1024] = "";
+    char ckpt[PATH_BYTES], list[STATUS_MESSAGE_BYTES / 2];
     int64_t *steps = NULL;
-    int count = 0;
+    int count = 0, index = 0;
     Checkpoint *opened = NULL;
     if (note && note_bytes) note[0] = 0;
     TRY(path_join(ckpt, run_dir, "ckpt"));
     TRY(steps_list(ckpt, &steps, &count));
-    for (int i = 0; i < count && !opened; i++) {
-        TRY_OUT(step_path(path, ckpt, steps[i]));
-        st = step_open(path, steps[i], &opened);
-        if (st == OK) break;
-        if (st != ERR_CHECKPOINT) goto out; /* not the checkpoint's fault: no older one in silence */
-        st = OK;
-        snprintf(why, sizeof why, "%s", status_message());
-        note_add(note, note_bytes, why,
-                 set_aside(path, aside) == OK ? "it was renamed .corrupt" : "it could not be renamed .corrupt");
-    }
+    TRY_OUT(newest_open(ckpt, steps, count, &opened, &index));
     if (count && !opened) {
-        st = FAIL(ERR_CHECKPOINT, "none of the %d checkpoints in '%s' can be used; the last one tried: %s", count, ckpt,
-                  why);
+        checkpoint_list(run_dir, list, sizeof list);
+        st = FAIL(ERR_CHECKPOINT,
+                  "none of the checkpoints in '%s' can be used; nothing was changed:\n%s\n  (a new run begins in a "
+                  "folder of its own: --experiment with another name)",
+                  ckpt, list);
         goto out;
     }
+    if (opened && tidy) TRY_OUT(damaged_set_aside(ckpt, steps, index, note, note_bytes));
     *made = opened;
+    opened = NULL;
 out:
+    checkpoint_close(opened);
     free(steps);
     return st;
+}
+
+/* ---- what is there */
+
+static bool is_ours_half_written(const char *name)
+{
+    return strncmp(name, ".tmp-", 5) == 0;
+}
+
+static bool has_file(const char *run_dir, const char *name)
+{
+    char path[PATH_BYTES];
+    struct stat info;
+    return path_join(path, run_dir, name) == OK && lstat(path, &info) == 0;
+}
+
+Status run_saved(const char *run_dir, RunSaved *saved)
+{
+    char ckpt[PATH_BYTES];
+    struct dirent *entry;
+    *saved = (RunSaved){.results = has_file(run_dir, "last.safetensors") || has_file(run_dir, "best.safetensors")};
+    TRY(path_join(ckpt, run_dir, "ckpt"));
+    DIR *listing = opendir(ckpt);
+    if (!listing && errno == ENOENT) return OK;
+    if (!listing) return FAIL(ERR_IO, "cannot list '%s': %s", ckpt, strerror(errno));
+    saved->folder = true;
+    while ((entry = readdir(listing))) {
+        const char *name = entry->d_name;
+        if (!strcmp(name, ".") || !strcmp(name, "..") || is_ours_half_written(name)) continue;
+        if (step_of_name(name) >= 0)
+            saved->checkpoints++;
+        else
+            saved->results = true; /* `latest`, step-N.corrupt: there was a checkpoint once */
+    }
+    closedir(listing);
+    return OK;
+}
+
+/* One entry of ckpt/ and what is wrong with it, as a line for people. */
+static void entry_tell(const char *ckpt, const char *name, char *line, size_t bytes)
+{
+    char path[PATH_BYTES], step_name[64];
+    Checkpoint *opened = NULL;
+    snprintf(step_name, sizeof step_name, "%.*s", (int)strcspn(name, "."), name);
+    if (step_of_name(step_name) < 0 || path_join(path, ckpt, name) != OK) {
+        snprintf(line, bytes, "  %s: %s", name, strcmp(name, "latest") ? "no checkpoint" : "names a checkpoint");
+        return;
+    }
+    bool whole = checkpoint_open(path, &opened) == OK;
+    if (!whole)
+        snprintf(line, bytes, "  %s: %s", name, status_message());
+    else if (strcmp(name, step_name) == 0)
+        snprintf(line, bytes, "  %s: whole", name);
+    else
+        snprintf(line, bytes, "  %s: whole: rename it to %s to go on from it", name, step_name);
+    checkpoint_close(opened);
+}
+
+void checkpoint_list(const char *run_dir, char *text, size_t bytes)
+{
+    static const char *const weights[] = {"best.safetensors", "last.safetensors"};
+    char ckpt[PATH_BYTES], line[STATUS_MESSAGE_BYTES];
+    struct dirent **entries = NULL;
+    text[0] = 0;
+    if (path_join(ckpt, run_dir, "ckpt") != OK) return;
+    int count = scandir(ckpt, &entries, NULL, alphasort);
+    for (int i = count - 1; i >= 0; i--) {
+        const char *name = entries[i]->d_name;
+        if (strcmp(name, ".") && strcmp(name, "..") && !is_ours_half_written(name)) {
+            entry_tell(ckpt, name, line, sizeof line);
+            line_add(text, bytes, line);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
+        snprintf(line, sizeof line, "  %s: weights, which no run can go on from", weights[i]);
+        if (has_file(run_dir, weights[i])) line_add(text, bytes, line);
+    }
 }

@@ -36,11 +36,26 @@ typedef struct Checkpoint {
     char *state_json;           /* owned */
 } Checkpoint;
 
-/* Open one checkpoint directory after verifying its MANIFEST. Errors: ERR_CHECKPOINT naming file and offset. */
+/* Open one checkpoint directory after verifying its MANIFEST. Errors: ERR_CHECKPOINT naming file and offset; ERR_NEWER
+ * for the format of a later version; ERR_IO, ERR_MEMORY when it could not be read, which says nothing about it. */
 NODISCARD Status checkpoint_open(const char *path, Checkpoint **made);
-/* The newest one under RUN/ckpt that verifies; a bad one is renamed `.corrupt`, reported through `note` (may be NULL)
- * and the next older is tried. *made = NULL and OK if there is none at all. */
-NODISCARD Status checkpoint_open_latest(const char *run_dir, Checkpoint **made, char *note, size_t note_bytes);
+/* The newest one under RUN/ckpt that is whole. Newer ones that a checksum or their structure condemns are passed over, and
+ * with `tidy` renamed `.corrupt` once an older one is found, reported through `note` (may be NULL). *made = NULL and OK if
+ * there is no step-N at all. Nothing is renamed on an error: ERR_CHECKPOINT lists what is there when all are damaged, and
+ * any other one ends the search at the first checkpoint that could not be read. */
+NODISCARD Status checkpoint_open_latest(const char *run_dir, bool tidy, Checkpoint **made, char *note,
+                                        size_t note_bytes);
+
+/* What a run directory holds that a new run in it would lose. Nothing is opened. Errors: ERR_IO. */
+typedef struct RunSaved {
+    int checkpoints; /* step-N, whole or not */
+    bool results;    /* best or last weights, or traces of checkpoints */
+    bool folder;     /* ckpt/ is there */
+} RunSaved;
+NODISCARD Status run_saved(const char *run_dir, RunSaved *saved);
+/* The same for people, a line for each thing with what is wrong with it; "" if there is nothing. Reads all of it. */
+void checkpoint_list(const char *run_dir, char *text, size_t bytes);
+
 void checkpoint_close(Checkpoint *checkpoint);
 
 /* Create a run directory that nobody else has: `path`, or that with -2, -3, ... behind it, which is then put there. */

@@ -205,7 +205,7 @@ static Status frame_check(const Manifest *manifest, size_t count, const char *la
         return FAIL(ERR_CHECKPOINT, "'%s': the first line is not 'towers-checkpoint %d': not a manifest", label,
                     MANIFEST_VERSION);
     if (version != MANIFEST_VERSION)
-        return FAIL(ERR_CHECKPOINT,
+        return FAIL(version > MANIFEST_VERSION ? ERR_NEWER : ERR_CHECKPOINT,
                     "'%s' has format version %" PRIu64 "; this program reads version %d: use the one that wrote it",
                     label, version, MANIFEST_VERSION);
     *end = manifest->text + (count < HASH_LINE ? 0 : count - HASH_LINE);

@@ -37,8 +37,8 @@ typedef struct Manifest {
 } Manifest;
 
 NODISCARD Status manifest_create(int64_t step, Manifest **made);
-NODISCARD Status manifest_parse(const char *text, size_t count, const char *label,
-                                Manifest **made); /* ERR_CHECKPOINT */
+/* Errors: ERR_CHECKPOINT; ERR_NEWER for a version above MANIFEST_VERSION. */
+NODISCARD Status manifest_parse(const char *text, size_t count, const char *label, Manifest **made);
 void manifest_destroy(Manifest *manifest);
 
 /* Write a new file of DIRECTORY, fsynced, and list it. Its sum is that of the memory, so a disk that changes a bit is found
@@ -56,7 +56,7 @@ NODISCARD Status manifest_format(const Manifest *manifest, char **text, size_t *
 const ManifestFile *manifest_find(const Manifest *manifest, const char *name);          /* NULL if it is not listed */
 
 /* Read DIRECTORY/MANIFEST, or check every listed file against it (a full read). Errors: ERR_CHECKPOINT naming file,
- * tensor and offset. */
+ * tensor and offset, for what is missing, damaged or of another structure; others when it could not be read. */
 NODISCARD Status manifest_open(const char *directory, Manifest **made);
 NODISCARD Status manifest_verify(const Manifest *manifest, const char *directory);
 

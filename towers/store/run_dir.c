@@ -69,8 +69,8 @@ static Status lock_take(const char *run_dir, int *lock)
 {
     char path[PATH_BYTES], pid[32];
     TRY(path_join(path, run_dir, ".lock"));
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return FAIL(ERR_IO, "cannot write to the run directory: '%s': %s", path, strerror(errno));
+    int fd;
+    TRY(run_file_open(path, true, false, &fd));
     int error = lock_try(fd);
     if (error) {
         Status st = lock_refused(fd, run_dir, error);

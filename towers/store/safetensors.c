@@ -136,8 +136,9 @@ static Status header_load(SafeTensors *file, const unsigned char *bytes, size_t 
     json_error_t error;
     file->header = json_loadb((const char *)bytes + LENGTH_BYTES, header_bytes, JSON_REJECT_DUPLICATES, &error);
     if (!file->header)
-        return FAIL(ERR_CHECKPOINT, "'%s': the header is not valid JSON at offset %d: %s", file->label,
-                    LENGTH_BYTES + error.position, error.text);
+        return FAIL(json_error_code(&error) == json_error_out_of_memory ? ERR_MEMORY : ERR_CHECKPOINT,
+                    "'%s': the header is not valid JSON at offset %d: %s", file->label, LENGTH_BYTES + error.position,
+                    error.text);
     if (!json_is_object(file->header))
         return FAIL(ERR_CHECKPOINT, "'%s': the header is not a JSON object", file->label);
     return OK;
@@ -316,18 +317,14 @@ out:
  * trouble. */
 static Status file_map(const char *path, void **map, size_t *count)
 {
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not stop us */
-    if (fd < 0) return FAIL(errno == ENOENT ? ERR_CHECKPOINT : ERR_IO, "cannot open '%s': %s", path, strerror(errno));
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        close(fd);
-        return FAIL(ERR_CHECKPOINT, "'%s' is not a regular file", path);
-    }
-    if (info.st_size == 0) {
+    int fd;
+    uint64_t bytes;
+    TRY(file_open(path, OF_USER, ERR_CHECKPOINT, SIZE_MAX, &fd, &bytes));
+    if (bytes == 0) {
         close(fd);
         return FAIL(ERR_CHECKPOINT, "'%s' is empty", path);
     }
-    *count = (size_t)info.st_size;
+    *count = (size_t)bytes;
     *map = mmap(NULL, *count, PROT_READ, MAP_PRIVATE, fd, 0);
     int error = errno;
     close(fd);

@@ -89,7 +89,8 @@ static void storage_note(TowerProcess *p, const char *what)
     if (metrics_log(p->metrics, "%s of step %lld was not written: %s", what, (long long)p->run.step, why) != OK) return;
 }
 
-static Status epoch_end(TowerProcess *p)
+/* *better: are these the best weights so far? They are exported once a checkpoint is there, which best_export does. */
+static Status epoch_end(TowerProcess *p, bool *better)
 {
     const TrainJob *job = p->job;
     RunState *run = &p->run;
@@ -103,13 +104,22 @@ static Status epoch_end(TowerProcess *p)
     TRY(epoch_record(p, epoch, &test, evaluated));
     TRY(norm_drift_record(p));
     double top1 = evaluated && isfinite(test.loss) ? (double)test.hits[0] / (double)test.count : -1;
-    run->epoch_sum = run->epoch_constant_sum = 0;
-    run->epoch_count = run->epoch_hits = p->epoch_count_before = 0;
+    run->epoch_told = run->step;
+    if (run->step % p->steps_per_epoch == 0) { /* one that is cut short may be completed by a longer run */
+        run->epoch_sum = run->epoch_constant_sum = 0;
+        run->epoch_count = run->epoch_hits = p->epoch_count_before = 0;
+    }
     p->epoch_started_ns = clock_ns();
     if (top1 <= run->best_top1) return OK;
     run->best_top1 = top1;
     run->best_step = run->step;
     if (p->rank == 0) p->ledger->run.best_top1 = top1;
+    *better = true;
+    return OK;
+}
+
+static Status best_export(TowerProcess *p)
+{
     Status st = snapshot_export(p, "best.safetensors");
     if (st != ERR_IO) return st;
     storage_note(p, "best.safetensors");
@@ -122,6 +132,7 @@ static Status checkpoint_write(TowerProcess *p)
 {
     bool finite = true, last = p->run.step == p->total_steps || p->stop;
     p->checkpoint_ns = clock_ns();
+    p->save_tried = true;
     if (p->job->nan_check != NAN_CHECK_OFF) TRY(forensics_state(p, &finite));
     if (!finite) {
         if (last)
@@ -161,16 +172,18 @@ static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
  * the steps under way. */
 static Status step_follow(TowerProcess *p)
 {
-    bool ended = epoch_ended(p), due;
+    bool ended = epoch_ended(p), due, better = false;
     int64_t step = p->run.step;
     if (ended) TRY(steps_drain(p));
     if (!p->go_back) TRY(replicas_compare(p, ended)); /* what is saved has been compared */
     if (p->go_back || p->run.step != step) return OK;
-    if (ended) TRY(epoch_end(p));
+    if (ended) TRY(epoch_end(p, &better));
     TRY(checkpoint_due(p, ended, &due));
+    due |= better && !p->save_tried; /* a run that has weights to lose has a checkpoint to go on from */
     if (due) TRY(steps_drain(p));
     if (due && !p->go_back) TRY(replicas_compare(p, true));
-    return due && !p->go_back && p->run.step == step ? checkpoint_write(p) : OK;
+    if (due && !p->go_back && p->run.step == step) TRY(checkpoint_write(p));
+    return better && !p->go_back && p->run.step == step ? best_export(p) : OK;
 }
 
 Status epochs_run(TowerProcess *p)
@@ -178,6 +191,10 @@ Status epochs_run(TowerProcess *p)
     p->epoch_started_ns = p->checkpoint_ns = clock_ns();
     bool goes_back = p->job->nan_policy == NAN_POLICY_ROLLBACK || p->job->sdc_policy == SDC_POLICY_ROLLBACK;
     p->epoch_count_before = p->run.epoch_count;
+    p->save_tried = p->run.step > 0;
+    if (p->run.best_step > 0 && p->run.best_step == p->run.step)
+        TRY(best_export(p));                           /* it comes after the checkpoint */
+    if (p->job->resume_path) TRY(checkpoint_write(p)); /* a branch goes back to its own checkpoints */
     if (epoch_end_is_owed(p)) TRY(step_follow(p));
     if (goes_back && p->run.step == 0) TRY(checkpoint_write(p)); /* to go back to */
     while (p->run.step < p->total_steps && !p->stop) {

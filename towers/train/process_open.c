@@ -4,6 +4,7 @@
 #include "towers/guard/batch_max.h"
 #include "towers/guard/poison.h"
 #include "towers/guard/selftest.h"
+#include "towers/replica/fault.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/snapshot.h"
 #include "towers/replica/tower_process.h"
@@ -120,6 +121,8 @@ static Status run_introduce(TowerProcess *p)
 static Status records_open(TowerProcess *p, bool restored)
 {
     if (p->rank != 0) return OK;
+    if (restored && p->run.step < p->total_steps) /* an epoch that an earlier end cut short is recorded again */
+        TRY(metrics_forget_epochs(p->job->run_dir, p->run.step / p->steps_per_epoch));
     TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->event_interval, &p->metrics));
     TRY(text_put(p, "args.yaml", p->job->args_yaml));
     TRY(text_put(p, "env.json", p->job->env_json));
@@ -152,6 +155,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     p->total_steps = job_total_steps(p->job);
     p->run.best_top1 = -1;
     straggler_start(&p->watch);
+    fault_strike(p->first, 1, PHASE_START);
     TRY(replica_open(p));
     if (p->replica->train[0].plan) TRY(poison_check(&p->replica->train[0]));
     TRY(buckets_open(p));

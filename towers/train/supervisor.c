@@ -349,6 +349,8 @@ static void stop_asked(Supervisor *s)
     s->handled = signals;
     if (s->stop_at_once)
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d", number));
+    else if (atomic_load(&s->ledger->run.steps) == 0) /* run_tell has not been there: nothing is to be saved */
+        root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d before the first step", number));
     else if (atomic_load(&s->interrupts) > 1)
         root_cause(s, FAIL(ERR_INTERRUPTED, "interrupted twice: stopped without saving"));
     else if (signals > 1 && all_are_silent(s, STUCK_MS * 1000000ll))

@@ -57,7 +57,7 @@ int main(int argc, char **argv)
         return st == OK ? 0 : failed(st);
     }
     if (strcmp(argv[1], "load") == 0)
-        st = checkpoint_open_latest(argv[2], &checkpoint, note, sizeof note);
+        st = checkpoint_open_latest(argv[2], true, &checkpoint, note, sizeof note);
     else
         st = checkpoint_open(argv[2], &checkpoint);
     return st == OK ? show(checkpoint, note) : failed(st);

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# What a run finds under the names it uses: links are not followed, pipes make nobody wait, and names of any bytes neither
+# end a run nor empty its JSON. A signal before the first step ends a run at once. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin names-and-links "$@"
+small_data "$work/small" 70 30 || exit $?
+needs_faults "$work/small"
+cd "$work" || exit 1
+
+run() { # STATUS TEXT ARGUMENT...
+    local wanted=$1 text=$2 status
+    shift 2
+    timeout -s KILL 60 "$towers" "$@" >out 2>err </dev/null
+    status=$?
+    [[ $status == "$wanted" ]] || complain "$*: exit $status instead of $wanted: $(cat err)"
+    [[ -z $text ]] || grep -qF -- "$text" err || complain "$*: wanted '$text': $(cat err)"
+}
+train=(train fashion_cnn --device cpu --threads 1 -b 8 --quiet)
+
+# ---- links in a run directory (fault: F48)
+run 0 "" "${train[@]}" --data-path small --max-steps 6 --experiment golden
+for name in .lock log.txt metrics.jsonl results.csv layers.jsonl norms.jsonl; do
+    rm -rf runs/one
+    cp -a runs/golden runs/one
+    echo precious >target
+    rm -f "runs/one/$name"
+    ln -s "$work/target" "runs/one/$name"
+    run 6 "is a link" "${train[@]}" --data-path small --max-steps 8 --resume auto --experiment one
+    [[ $(cat target) == precious ]] || complain "$name: what the link leads to was overwritten"
+done
+rm -rf runs/one
+
+# ---- pipes (fault: F14)
+mkdir piped
+cp small/* piped
+mkfifo piped/classes.txt
+run 3 "not a regular file" "${train[@]}" --data-path piped --max-steps 2 --experiment piped
+mkdir -p runs/neighbour/ckpt
+touch runs/neighbour/ckpt/latest
+mkfifo runs/neighbour/env.json runs/golden/memory.json.pipe
+run 0 "" "${train[@]}" --data-path small --resume auto --max-steps 6
+mv runs/golden/memory.json memory.json
+mkfifo runs/golden/memory.json
+run 0 "" report runs/golden
+rm runs/golden/memory.json*
+mv memory.json runs/golden
+rm -r runs/neighbour
+mkfifo weights.safetensors settings.yaml
+run 4 "not a regular file" "${train[@]}" --data-path small --pretrained weights.safetensors --experiment weights
+run 2 "not a regular file" "${train[@]}" --data-path small -c settings.yaml --experiment settings
+mkdir linked
+for file in small/*; do ln -s "$work/$file" linked; done # of a data set links are usual
+run 0 "" "${train[@]}" --data-path linked --max-steps 2 --experiment linked
+
+# ---- names (fault: F27)
+long=$(printf 'ü%.0s' {1..40})x                 # 81 bytes: cut in the middle of a character at 63
+bytes=$'\xff\xfe of \xc3 bytes'                 # not UTF-8
+for name in "$long" "$bytes"; do
+    cp -a small "$name"
+    run 0 "" "${train[@]}" --data-path "$name" --max-steps 2 --output-dir "runs of $name" --experiment "$name" --json
+    grep -q '"step":2' out || complain "--json with the name '$name': '$(cat out)'"
+    [[ -f "runs of $name/$name/ckpt/latest" ]] || complain "'$name': no checkpoint"
+    run 0 "" report "runs of $name/$name" --json
+    grep -q '"report":' out || complain "report --json with the name '$name': '$(cat out)'"
+done
+run 2 "bytes" "${train[@]}" --data-path small --max-steps 2 --output-dir "$(printf 'a%.0s' {1..5000})"
+
+# ---- a signal in the set-up, and two of two kinds (fault: F34)
+stopped() { # STATUS FAULT SIGNALS...
+    local wanted=$1 fault=$2 signal
+    shift 2
+    rm -rf runs/stopped
+    TOWERS_FAULT=$fault "$towers" "${train[@]}" --data-path small --max-steps 40 --log-interval 1 --experiment stopped >out 2>err </dev/null &
+    pid=$!
+    sleep 0.7
+    for signal in "$@"; do kill "-$signal" $pid; sleep 0.1; done
+    wait $pid
+    local status=$?
+    [[ $status == "$wanted" ]] || complain "signals $*: exit $status instead of $wanted: $(cat err)"
+}
+begin=$(date +%s%N)
+stopped 143 "delay:tower=0,step=1,phase=start,ms=8000" TERM
+(($(date +%s%N) - begin < 4000000000)) || complain "a signal in the set-up waits"
+stopped 143 "delay:tower=0,step=3,ms=1500" TERM INT
+[[ -f runs/stopped/ckpt/latest ]] || complain "SIGTERM, then SIGINT: nothing was saved: $(cat err)"
+stopped 130 "delay:tower=0,step=3,ms=1500" INT INT
+[[ ! -f runs/stopped/ckpt/latest ]] || complain "SIGINT twice saves"
+
+check_end "links, pipes, names and early signals do no harm"

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# `--resume auto` never begins anew where something was saved: damaged checkpoints, a folder of checkpoints without one,
+# results without checkpoints. It refuses with exit 4, however often it is asked, lists what is there, names the option that
+# begins a new run, and leaves every byte as it is. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin resume-refused "$@"
+small_data "$work/small" 70 30 || exit $?
+
+train() { # ARGUMENT...
+    timeout -s KILL 120 "$towers" train fashion_cnn --data-path "$work/small" --device cpu --threads 1 -b 8 --output-dir "$runs" "$@" \
+        >"$work/out" 2>"$work/err" </dev/null
+}
+sums() { (cd "$runs" && find . -type f -not -name .lock -exec sha256sum {} + | sort && find . | sort); }
+
+runs=$work/golden
+train --experiment one --epochs 2 --checkpoint-steps 9 || complain "the first run fails: $(cat "$work/err")"
+
+fresh() {
+    runs=$work/runs
+    rm -rf "$runs"
+    cp -a "$work/golden" "$runs"
+}
+refused() { # WHAT TEXT...: twice, with and without --experiment
+    local what=$1 before round text
+    shift
+    before=$(sums)
+    for round in "--experiment one" "" "--experiment one"; do
+        # shellcheck disable=SC2086
+        train $round --epochs 2 --checkpoint-steps 9 --resume auto
+        [[ $? == 4 ]] || complain "$what${round:+ $round}: not refused with 4: $(cat "$work/err")"
+        for text in "$@" --experiment; do grep -qF -- "$text" "$work/err" || complain "$what: wanted '$text': $(cat "$work/err")"; done
+        [[ $(sums) == "$before" ]] || complain "$what: files changed: $(diff <(echo "$before") <(sums) | head -5)"
+    done
+}
+
+fresh
+for state in "$runs"/one/ckpt/step-*/state.json; do truncate -s 3 "$state"; done
+refused "all damaged" "step-0000000009" "step-0000000018" "has 3 bytes"
+
+fresh # as an earlier version left them
+for step in "$runs"/one/ckpt/step-*; do mv "$step" "$step.corrupt"; done
+refused "all set aside" "step-0000000018.corrupt: whole: rename it to step-0000000018"
+
+fresh
+rm -r "$runs"/one/ckpt/step-*
+refused "no step-N" "latest" "best.safetensors" "last.safetensors"
+
+fresh
+rm -r "$runs/one/ckpt"
+refused "a finished run without its checkpoints" "last.safetensors"
+train --experiment one --epochs 2
+[[ $? == 2 ]] && grep -q "holds a run already" "$work/err" || complain "a new run over results: $(cat "$work/err")"
+
+fresh # a reader older than the format
+for manifest in "$runs"/one/ckpt/step-*/MANIFEST; do sed -i '1s/.*/towers-checkpoint 2/' "$manifest"; done
+before=$(sums)
+train --resume auto --epochs 2 --checkpoint-steps 9
+[[ $? == 4 ]] && grep -q "version 2; this program reads version 1" "$work/err" || complain "a newer format: $(cat "$work/err")"
+[[ $(sums) == "$before" ]] || complain "a newer format: files changed"
+
+fresh # whole, but nothing says which is the latest
+rm "$runs/one/ckpt/latest"
+train --resume auto --epochs 3 --checkpoint-steps 9 || complain "no ckpt/latest: $(cat "$work/err")"
+[[ $(ls "$runs") == one ]] || complain "no ckpt/latest: another run was begun: $(ls "$runs")"
+grep -q 'resumed after step 18' "$runs/one/log.txt" || complain "no ckpt/latest: not resumed: $(cat "$runs/one/log.txt")"
+
+fresh # nothing was ever saved: a first save that was killed
+rm -r "$runs"/one/{ckpt,best.safetensors,last.safetensors}
+mkdir -p "$runs/one/ckpt/.tmp-step-0000000009-00000000-0000-0000-0000-000000000000-1"
+train --experiment one --resume auto --epochs 2 --checkpoint-steps 9 || complain "nothing saved: $(cat "$work/err")"
+grep -q "nothing to resume" "$work/err" || complain "nothing saved: not told: $(cat "$work/err")"
+cmp -s "$runs/one/last.safetensors" "$work/golden/one/last.safetensors" || complain "nothing saved: other weights"
+
+check_end "no run begins over another"
