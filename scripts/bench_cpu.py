@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Run the cases of scripts/bench_cpu.sh and write their tables; see there.
 
-usage: bench_cpu.py [--quick] [--only CASE,...] [--repetitions N] [--steps N] [--no-profile] [--list]
+usage: bench_cpu.py [--only CASE,...] [--all] [--resume] [--repetitions N] [--steps N] [--no-profile] [--list]
 
-Each case is a list of sides; a repetition runs every side once, each in a process of its own, and medians are taken over
-repetitions. During a run the time that the cores spent on other processes is counted: more than 0.08 core (or stolen time of more
-than 0.05 core) marks it, and the median is taken over unmarked runs if there are at least three. The files are written after every
-repetition, so that an interrupted call keeps what it measured; cases that were not run keep their earlier results, and each
-tells its commit and date. On two idle cores: 3 repetitions of inception_v3_16 take about 6 minutes, of inception_v3_16_bf16 4, of
-inception_v3_8 4, of inception_v3_8_bf16 3, of googlenet_16 3, a repetition of a small network 2 to 3.
+Each case is a list of sides; a repetition measures every side once, in turn, and medians are taken over repetitions. A side of towers
+is a process of its own each time; PyTorch's are started and warmed up (and compiled) once a case and wait for their turns, those of
+DDP and large networks apart, whose memory is needed. After the first repetition the fastest of PyTorch's single-process sides gets a
+twin with jemalloc, set up as PyTorch's tuning guide advises. During a run the time that the cores spent on other processes is
+counted: more than 0.08 core (or stolen time of more than 0.05 core) marks it, and the median is taken over unmarked runs if there are
+at least three. The files are written after every repetition; --resume keeps the runs of this commit and adds what is missing. Cases
+that were not run keep their earlier results, and each tells its commit and date. On two idle cores the four cases of the README take
+about 25 minutes.
 """
 import argparse
 import json
@@ -16,6 +18,7 @@ import os
 import platform
 import re
 import resource
+import select
 import shutil
 import statistics
 import subprocess
@@ -24,18 +27,31 @@ import tempfile
 import time
 
 TOWERS = os.environ.get("TOWERS", "build/towers")
-TABLE, RESULTS = "docs/performance.md", "docs/results/cpu.json"
+TORCH_PYTHON = os.environ.get("TORCH_PYTHON", "/usr/bin/python3")
+TABLE, RESULTS, README = "docs/performance.md", "docs/results/cpu.json", "README.md"
 OTHERS_MAX, STEAL_MAX = 0.08, 0.05
 LIMIT_SECONDS = 1800
+JEMALLOC_CONF = "oversize_threshold:1,background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
 
 # ---- sides: what is run, and how its images per second are read
 
 
-def torch_side(model, batch, **options):
-    command = ["/usr/bin/python3", "scripts/bench_torch.py", model, "--batch", str(batch)]
+def torch_side(model, batch, stays=True, **options):
+    """`stays`: the process is kept from one repetition to the next."""
+    command = [TORCH_PYTHON, "scripts/bench_torch.py", model, "--batch", str(batch)]
     for name, value in options.items():
-        command += ["--" + name] if value is True else ["--" + name, str(value)]
-    return {"command": command, "read": "torch"}
+        command += ["--" + name] if value is True else ["--" + name, str(value)] if value is not False else []
+    return {"command": command, "read": "torch", "stays": stays}
+
+
+def with_jemalloc(side):
+    path = library("libjemalloc.so.2")
+    return dict(side, environment={"LD_PRELOAD": path, "MALLOC_CONF": JEMALLOC_CONF}) if path else None
+
+
+def library(name):
+    found = re.search(re.escape(name) + r" .*=> (\S+)", subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout)
+    return found.group(1) if found else None
 
 
 def train_side(model, batch, towers, threads, steps):
@@ -48,60 +64,66 @@ def train_side(model, batch, towers, threads, steps):
 
 def bench_side(model, batch, towers, threads, steps, *more):
     command = [TOWERS, "bench", model, "--device", "cpu", "--towers", towers, "--threads", threads, "--global-batch-size", batch,
-               "--batches", steps, "--warmup-batches", 2, "--opt", "momentum", "--lr", 0.01, "--json", *more]
+               "--batches", steps, "--warmup-batches", 1, "--opt", "momentum", "--lr", 0.01, "--json", *more]
     return {"command": [str(c) for c in command], "read": "bench"}
 
 
-def small_case(model, batch, cores, steps):
-    """Real epochs of a small network."""
-    sides = {f"towers, 1 tower x {cores} threads": train_side(model, batch, 1, cores, steps)}
+def towers_sides(make, model, batch, cores, steps, *more):
+    sides = {f"towers, 1 tower x {cores} threads": make(model, batch, 1, cores, steps, *more)}
     if cores > 1:
-        sides[f"towers, {cores} towers x 1 thread"] = train_side(model, batch, cores, 1, steps)
-    for layout in ("nchw", "nhwc"):
-        sides[f"PyTorch, {layout}, {cores} threads"] = torch_side(model, batch, threads=cores, layout=layout, steps=steps)
-    if cores > 1:
-        sides[f"PyTorch DDP, gloo, {cores} x 1 thread"] = torch_side(model, batch, threads=1, processes=cores, steps=steps)
+        sides[f"towers, {cores} towers x 1 thread"] = make(model, batch, cores, 1, steps, *more)
     return sides
+
+
+def torch_sides(model, batch, cores, **options):
+    sides = {}
+    for how in ("eager", "compiled") if torch_version() >= (2, 0) else ("eager",):
+        for layout in ("nchw", "nhwc"):
+            sides[f"PyTorch {how}, {layout}"] = torch_side(model, batch, threads=cores, layout=layout, compile=how == "compiled", **options)
+    if cores > 1:
+        ddp = torch_side(model, batch, stays=False, threads=1, processes=cores, **options)
+        sides[f"PyTorch DDP, {cores} processes"] = ddp
+        if with_jemalloc(ddp):
+            sides[f"PyTorch DDP, {cores} processes, jemalloc"] = with_jemalloc(ddp)
+    return sides
+
+
+def small_case(model, batch, cores, steps):
+    """A part of a real epoch of a small network."""
+    return {**towers_sides(train_side, model, batch, cores, steps), **torch_sides(model, batch, cores, steps=steps, warmup=10)}
 
 
 def large_case(model, batch, cores, steps, bf16):
     more = ["--amp", "--amp-dtype", "bf16"] if bf16 else []
-    options = {"threads": cores, "steps": steps, "warmup": 2}
-    sides = {f"towers, 1 tower x {cores} threads": bench_side(model, batch, 1, cores, steps, *more)}
-    if cores > 1:
-        sides[f"towers, {cores} towers x 1 thread"] = bench_side(model, batch, cores, 1, steps, *more)
-    for layout in ("nchw", "nhwc"):
-        side = torch_side(model, batch, layout=layout, **options)
-        sides[f"PyTorch, {layout}, {cores} threads"] = side
-        if bf16:
-            side["command"].append("--bf16")
-    return sides
+    return {**towers_sides(bench_side, model, batch, cores, steps, *more),
+            **torch_sides(model, batch, cores, steps=steps, warmup=1, bf16=bf16)}
 
 
-def cases_make(cores, quick, steps):
-    """`steps`: that are timed, of the large networks; 0: the usual number."""
-    epoch, steps = (200 if quick else 0), steps or (3 if quick else 5)
-    cases = {
-        "fashion_cnn": ("fashion_cnn, batch 64, f32, Adam", "fashion_cnn", False, small_case("fashion_cnn", 64, cores, epoch)),
-        "inception_mini": ("inception_mini, batch 64, f32, SGD with Nesterov momentum", "inception_mini", False,
-                           small_case("inception_mini", 64, cores, epoch)),
-        "fashion_cnn_128": ("fashion_cnn, batch 128, f32, Adam", "fashion_cnn", False, small_case("fashion_cnn", 128, cores, epoch)),
-    }
+README_CASES = ("fashion_cnn", "inception_mini", "inception_v3_16", "inception_v3_16_bf16")
+
+
+def cases_make(cores, steps):
+    """name: (title, model, bf16, steps, sides). `steps`: that are timed in a run; 0: the usual number."""
+    cases = {}
+    for name, model, batch, usual, how in (("fashion_cnn", "fashion_cnn", 64, 200, "Adam"),
+                                           ("inception_mini", "inception_mini", 64, 80, "SGD with Nesterov momentum"),
+                                           ("fashion_cnn_128", "fashion_cnn", 128, 100, "Adam")):
+        sides = small_case(model, batch, cores, steps or usual)
+        cases[name] = (f"{model}, batch {batch}, f32, {how}", model, False, steps or usual, sides)
     for batch in (16, 8):
         for bf16 in (False, True):
             name = f"inception_v3_{batch}" + ("_bf16" if bf16 else "")
-            title = f"inception_v3, 299x299, batch {batch}, aux, {'bf16' if bf16 else 'f32'}, SGD with momentum"
-            cases[name] = (title, "inception_v3", bf16, large_case("inception_v3", batch, cores, steps, bf16))
-    cases["googlenet_16"] = ("googlenet, 224x224, batch 16, aux, f32, SGD with momentum", "googlenet", False,
-                             large_case("googlenet", 16, cores, steps, False))
-    if quick:
-        for name in ("fashion_cnn_128", "inception_v3_8", "inception_v3_8_bf16"):
-            del cases[name]
+            dtype = ("bf16 on AMX" if has_amx() else "bf16") if bf16 else "f32"
+            sides = large_case("inception_v3", batch, cores, steps or 2, bf16)
+            title = f"inception_v3, 299x299, batch {batch}, aux, {dtype}, SGD with momentum"
+            cases[name] = (title, "inception_v3", bf16, steps or 2, sides)
+    cases["googlenet_16"] = ("googlenet, 224x224, batch 16, aux, f32, SGD with momentum", "googlenet", False, steps or 2,
+                             large_case("googlenet", 16, cores, steps or 2, False))
     return cases
 
 
 def in_order(found, cores):
-    names = list(cases_make(cores, False, 0))
+    names = list(cases_make(cores, 0))
     return dict(sorted(found.items(), key=lambda item: names.index(item[0]) if item[0] in names else len(names)))
 
 
@@ -115,40 +137,102 @@ def ticks():
     return v[0] + v[1] + v[2] + v[5] + v[6], v[7]
 
 
-def speed_read(side, output, work):
-    if side["read"] == "epoch":
-        with open(os.path.join(work, "run", "results.csv")) as file:
-            rows = [line.rstrip("\n").split(",") for line in file]
-        return float(dict(zip(rows[0], rows[-1]))["images_per_sec"])
-    text = [line for line in output.splitlines() if line.startswith("{")][-1]
-    return float(json.loads(text)["images_per_sec"])
+def cpu_of_ours():
+    """Processor seconds of this process and all below it, ended or alive."""
+    used = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = sum(u.ru_utime + u.ru_stime for u in used)
+    parent, spent = {}, {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        parent[int(pid)], spent[int(pid)] = int(fields[1]), sum(map(int, fields[11:15]))
+    for pid in spent:
+        above = parent[pid]
+        while above in parent and above != os.getpid():
+            above = parent[above]
+        if above == os.getpid():
+            total += spent[pid] / os.sysconf("SC_CLK_TCK")
+    return total
 
 
-def run_side(side):
-    work = tempfile.mkdtemp(prefix="bench-")
-    command = [c.replace("{work}", work) for c in side["command"]]
-    env = dict(os.environ, OPENBLAS_NUM_THREADS="1")
+def environment_of(side):
+    env = dict(os.environ, OPENBLAS_NUM_THREADS="1", **side.get("environment", {}))
     for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):  # each side by its own defaults
         env.pop(name, None)
-    busy, steal = ticks()
-    mine = resource.getrusage(resource.RUSAGE_CHILDREN)
-    load, start = os.getloadavg()[0], time.perf_counter()
+    return env
+
+
+class Server:
+    """A side of PyTorch that was warmed up and measures when asked."""
+
+    def __init__(self, side):
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([*side["command"], "--serve"], env=environment_of(side), stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.version = self.answer()["torch"]
+
+    def answer(self):
+        while select.select([self.process.stdout], [], [], LIMIT_SECONDS)[0]:
+            line = self.process.stdout.readline()
+            if line.startswith("{"):
+                return json.loads(line)
+            if not line:
+                break
+        self.errors.seek(0)
+        text = self.errors.read().strip()[-400:]
+        self.close()
+        raise RuntimeError(f"exit {self.process.returncode}: {text}")
+
+    def measure(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.answer()["images_per_sec"]
+
+    def close(self):
+        try:
+            self.process.stdin.close()
+            self.process.wait(60)
+        except (OSError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
+
+
+def once(side):
+    """One measurement of a side that is a process of its own each time."""
+    work = tempfile.mkdtemp(prefix="bench-")
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_SECONDS)
-        seconds = time.perf_counter() - start
+        command = [c.replace("{work}", work) for c in side["command"]]
+        done = subprocess.run(command, env=environment_of(side), capture_output=True, text=True, timeout=LIMIT_SECONDS)
         if done.returncode:
-            return {"error": f"exit {done.returncode}: {done.stderr.strip()[-400:]}"}
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - mine.ru_utime - mine.ru_stime
-        others, stolen = ticks()[0] - busy - cpu, ticks()[1] - steal
-        others, stolen = max(0.0, others / seconds), stolen / seconds
-        return {"images_per_sec": speed_read(side, done.stdout, work), "seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2),
-                "load": load, "other_cores": round(others, 3), "stolen_cores": round(stolen, 3),
-                "disturbed": others > OTHERS_MAX or stolen > STEAL_MAX}
-    except (OSError, subprocess.TimeoutExpired, IndexError, KeyError, ValueError) as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+            raise RuntimeError(f"exit {done.returncode}: {done.stderr.strip()[-400:]}")
+        if side["read"] == "epoch":
+            with open(os.path.join(work, "run", "results.csv")) as file:
+                rows = [line.rstrip("\n").split(",") for line in file]
+            return float(dict(zip(rows[0], rows[-1]))["images_per_sec"])
+        text = [line for line in done.stdout.splitlines() if line.startswith("{")][-1]
+        return float(json.loads(text)["images_per_sec"])
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def run_side(name, side, servers):
+    try:
+        if side.get("stays") and name not in servers:
+            servers[name] = Server(side)
+        (busy, steal), mine = ticks(), cpu_of_ours()
+        load, start = os.getloadavg()[0], time.perf_counter()
+        speed = servers[name].measure() if side.get("stays") else once(side)
+        seconds, cpu = time.perf_counter() - start, cpu_of_ours() - mine
+        others = max(0.0, ticks()[0] - busy - cpu) / seconds
+        stolen = (ticks()[1] - steal) / seconds
+        return {"images_per_sec": speed, "seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2), "load": load,
+                "other_cores": round(others, 3), "stolen_cores": round(stolen, 3),
+                "disturbed": others > OTHERS_MAX or stolen > STEAL_MAX}
+    except (OSError, RuntimeError, subprocess.TimeoutExpired, IndexError, KeyError, ValueError) as error:
+        return {"error": f"{type(error).__name__}: {error}"}
 
 
 # ---- the machine
@@ -159,10 +243,29 @@ def machine(cores):
         model = re.search(r"model name\s*: (.*)", file.read())
     with open("/proc/meminfo") as file:
         memory = int(file.readline().split()[1]) / 2**20
-    versions = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}, ", "libdnnl2", "python3-torch", "gcc"],
+    versions = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}, ", "libdnnl2", "libdnnl3", "gcc"],
                               capture_output=True, text=True).stdout.strip(", ")
     return {"cpu": model.group(1) if model else platform.machine(), "cores": cores, "memory_gib": round(memory, 1),
-            "kernel": platform.release(), "versions": versions}
+            "kernel": platform.release(), "amx": has_amx(), "versions": f"{versions}, PyTorch {torch_name()}"}
+
+
+def has_amx():
+    with open("/proc/cpuinfo") as file:
+        return " amx_bf16" in file.read()
+
+
+def torch_name():
+    """The version of PyTorch that is measured."""
+    if not hasattr(torch_name, "known"):
+        done = subprocess.run([TORCH_PYTHON, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"bench_cpu: {TORCH_PYTHON} has no PyTorch: {done.stderr.strip()[-300:]}")
+        torch_name.known = done.stdout.strip().split("+")[0]
+    return torch_name.known
+
+
+def torch_version():
+    return tuple(int(n) for n in torch_name().split(".")[:2])
 
 
 def commit_now():
@@ -205,19 +308,26 @@ def digits(value):
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
+def best(sums, begin):
+    """Name and median of the fastest side whose name begins so."""
+    found = [(s["median"], name) for name, s in sums.items() if s and name.startswith(begin)]
+    return max(found)[::-1] if found else (None, 0)
+
+
 def case_table(case):
     sums = {name: summary(runs) for name, runs in case["runs"].items()}
-    peers = [s["median"] for name, s in sums.items() if s and name.startswith("PyTorch,")]
-    single = next((s["median"] for name, s in sums.items() if s and name.startswith("towers, 1 tower")), 0)
-    part = f" (first {case['epoch_steps']} steps of an epoch)" if case.get("epoch_steps") else ""
-    lines = [f"**{case['title']}**{part}; commit {case['commit']}, {case['date']}", "",
-             "| side | images/s, median | range | runs | to PyTorch's better layout | to 1 tower | GFLOP/s | % of peak |",
+    peer = best({n: s for n, s in sums.items() if "DDP" not in n}, "PyTorch")[1]
+    single = best(sums, "towers, 1 tower")[1]
+    part = f" (the first {case['epoch_steps']} steps of an epoch)" if case.get("epoch_steps") else ""
+    lines = [f"**{case['title']}**{part}; commit {case['commit']}, {case['date']}, PyTorch {case.get('torch', '1.13.1')}", "",
+             "| side | images/s, median | range | runs | to PyTorch's best | to 1 tower | GFLOP/s | % of peak |",
              "|---|---:|---:|---:|---:|---:|---:|---:|"]
     for name, s in sums.items():
         if not s:
-            lines.append(f"| {name} | failed: {case['runs'][name][-1].get('error', 'not run')[:80]} | | | | | | |")
+            error = case["runs"][name][-1].get("error", "not run") if case["runs"][name] else "not run"
+            lines.append(f"| {name} | failed: {' '.join(error.split())[:80]} | | | | | | |")
             continue
-        ratio = f"{s['median'] / max(peers):.2f}" if peers else ""
+        ratio = f"{s['median'] / peer:.2f}" if peer else ""
         own = f"{s['median'] / single:.2f}" if single and name.startswith("towers") else ""
         gflops = s["median"] * 6e-9 * case["macs"]
         share = f"{100 * gflops / case['peak_gflops']:.0f}" if case["peak_gflops"] else ""
@@ -226,9 +336,35 @@ def case_table(case):
     return lines + [""]
 
 
+def readme_lines(results):
+    """The table of the README: the best of each."""
+    cases = {name: results["cases"][name] for name in README_CASES if name in results["cases"]}
+    if not any("PyTorch eager, nhwc" in case["runs"] for case in cases.values()):
+        return None  # measured before there were these sides
+    lines = ["| | batch | images/s | PyTorch | | DDP | |", "|---|---:|---:|---:|---:|---:|---:|"]
+    for name, case in cases.items():
+        sums = {side: summary(runs) for side, runs in case["runs"].items()}
+        ours = best(sums, "towers")[1]
+        peer, ddp = best({n: s for n, s in sums.items() if "DDP" not in n}, "PyTorch"), best(sums, "PyTorch DDP")
+        if not ours or not peer[0]:
+            continue
+        what, batch = case["title"].split(", batch ")
+        dtype = "bf16" if "bf16" in name else "f32"
+        how = peer[0].replace("PyTorch ", "")
+        beside = f"{digits(ddp[1])} | {ours / ddp[1]:.1f}x" if ddp[0] else "|"
+        what = what.replace("inception_v3", "`inception_v3`").replace("fashion_cnn", "`fashion_cnn`")
+        what = what.replace("inception_mini", "`inception_mini`")
+        lines.append(f"| {what}, {dtype} | {batch.split(',')[0]} | {digits(ours)} | {digits(peer[1])} ({how}) | {ours / peer[1]:.1f}x | {beside} |")
+    first = next(iter(cases.values()))
+    return [f"Against PyTorch {first['torch']}, its best of eager and `torch.compile`, of two memory layouts, with and without jemalloc, and "
+            f"against DDP with a process for each core, on {results['machine']['cores']} cores of an {results['machine']['cpu']} at commit "
+            f"{first['commit']}:", "", *lines]
+
+
 def tables(results):
     m = results["machine"]
-    lines = [f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['kernel']}; {m['versions']}.", ""]
+    lines = [f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['kernel']}; "
+             f"{m['versions']}; {'with' if m.get('amx') else 'without'} AMX.", ""]
     if results["peaks"]:
         lines += ["Measured peaks: " + "; ".join(f"{kind}: {p[0]:.0f} GFLOP/s (matrix product), {p[1]:.1f} GB/s (copy)"
                                                  for kind, p in results["peaks"].items()) + ".", ""]
@@ -274,6 +410,16 @@ def save(results):
     with open(TABLE + ".new", "w") as file:
         file.write(text)
     os.replace(TABLE + ".new", TABLE)
+    readme_save(readme_lines(results))
+
+
+def readme_save(lines):
+    with open(README) as file:
+        text = file.read()
+    if lines and "<!-- speed: begin -->" in text:
+        with open(README + ".new", "w") as file:
+            file.write(between(text, "speed", lines))
+        os.replace(README + ".new", README)
 
 
 # ---- the whole
@@ -304,50 +450,85 @@ def profiles_measure(results, wanted, cores, keep):
             results["profiles"][name] = {"command": command, "text": text}
 
 
+def case_open(results, name, spec, options):
+    """The record of a case: a new one, or with --resume what this commit has measured of it."""
+    title, model, bf16, steps, sides = spec
+    peak = results["peaks"].get("bf16" if bf16 else "f32", [0, 0])
+    case = {"title": title, "commit": commit_now(), "torch": torch_name(), "date": time.strftime("%Y-%m-%d %H:%M"),
+            "macs": macs_of(model), "peak_gflops": peak[0],
+            "epoch_steps": steps if model in ("fashion_cnn", "inception_mini") else 0,
+            "commands": {side: s["command"] for side, s in sides.items()}, "runs": {side: [] for side in sides}}
+    known = results["cases"].get(name, {})
+    if options.resume and (known.get("commit"), known.get("torch")) == (case["commit"], case["torch"]):
+        case["runs"].update({side: [r for r in runs if "error" not in r] for side, runs in known["runs"].items()})
+        case["commands"].update(known["commands"])
+    return case
+
+
+def add_jemalloc(case, sides):
+    """A twin with jemalloc for the fastest of PyTorch's single processes."""
+    sums = {name: summary(runs) for name, runs in case["runs"].items() if "DDP" not in name}
+    name = best(sums, "PyTorch")[0]
+    if not name or any("jemalloc" in side for side in sums):
+        return
+    side = with_jemalloc(sides[name])
+    if side:
+        sides[name + ", jemalloc"] = side
+        case["runs"][name + ", jemalloc"], case["commands"][name + ", jemalloc"] = [], side["command"]
+
+
+def case_run(results, name, case, sides, repetitions):
+    servers = {}
+    for known in case["runs"]:  # of an earlier call
+        if known not in sides and known.removesuffix(", jemalloc") in sides:
+            sides[known] = with_jemalloc(sides[known.removesuffix(", jemalloc")])
+    try:
+        for round_ in range(repetitions + 1):
+            for side in list(sides):
+                runs = case["runs"][side]
+                if len(runs) > round_ or len(runs) >= repetitions or any("error" in r for r in runs):
+                    continue
+                run = run_side(side, sides[side], servers)
+                runs.append(run)
+                shown = run.get("error") or f"{digits(run['images_per_sec'])} images/s"
+                mark = f"  (others {run['other_cores']:.2f} core)" if run.get("disturbed") else ""
+                print(f"{name} {len(runs)}/{repetitions}  {side:36} {shown}{mark}", flush=True)
+            add_jemalloc(case, sides)
+            save(results)
+    finally:
+        for server in servers.values():
+            server.close()
+
+
 def main():
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true", help="3 repetitions, 200 steps of an epoch, fewer cases")
-    parser.add_argument("--only", default="", help="names of cases, with commas between")
-    parser.add_argument("--repetitions", type=int, default=0, help="default: 5")
-    parser.add_argument("--steps", type=int, default=0, help="steps of a large network that are timed; default: 5")
-    parser.add_argument("--no-profile", action="store_true", help="keep the tables of operations as they are")
+    parser.add_argument("--only", default="", help="names of cases, with commas between; default: those of the README")
+    parser.add_argument("--all", action="store_true", help="all cases")
+    parser.add_argument("--resume", action="store_true", help="keep what this commit has measured, add what is missing")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=0, help="that are timed in a run; default: as many as suit the network")
+    parser.add_argument("--no-profile", action="store_true", help="keep peaks and the tables of operations as they are")
     parser.add_argument("--list", action="store_true", help="show the names of the cases")
     options = parser.parse_args()
-    cases = cases_make(cores, options.quick, options.steps)
+    cases = cases_make(cores, options.steps)
     if options.list:
         return print("\n".join(cases))
-    wanted = options.only.split(",") if options.only else list(cases)
+    wanted = options.only.split(",") if options.only else list(cases) if options.all else list(README_CASES)
     for name in wanted:
         if name not in cases:
             sys.exit(f"bench_cpu: no case '{name}'; there are: {', '.join(cases)}")
-    repetitions = options.repetitions or (3 if options.quick else 5)
 
     results = results_open()
     results["machine"] = machine(cores)
-    results["peaks"] = {} if not options.only else results["peaks"]
-    print("peaks of the machine, and profiles ...", flush=True)
-    profiles_measure(results, wanted, cores, not options.no_profile)
+    if not options.no_profile and not (options.resume and results["peaks"]):
+        print("peaks of the machine, and profiles ...", flush=True)
+        profiles_measure(results, wanted, cores, True)
     for name in wanted:
-        title, model, bf16, sides = cases[name]
-        peak = results["peaks"].get("bf16" if bf16 else "f32", [0, 0])
-        case = {"title": title, "commit": commit_now(), "date": time.strftime("%Y-%m-%d %H:%M"), "macs": macs_of(model),
-                "peak_gflops": peak[0], "epoch_steps": 200 if options.quick else 0,
-                "commands": {side: s["command"] for side, s in sides.items()}, "runs": {side: [] for side in sides}}
-        if model in ("inception_v3", "googlenet"):
-            case["epoch_steps"] = 0
+        case = case_open(results, name, cases[name], options)
         results["cases"] = in_order({**results["cases"], name: case}, cores)
-        for repetition in range(repetitions):
-            for side, spec in sides.items():
-                if any("error" in r for r in case["runs"][side]):
-                    continue
-                run = run_side(spec)
-                case["runs"][side].append(run)
-                shown = run.get("error") or f"{digits(run['images_per_sec'])} images/s"
-                mark = f"  (others {run['other_cores']:.2f} core)" if run.get("disturbed") else ""
-                print(f"{name} {repetition + 1}/{repetitions}  {side:32} {shown}{mark}", flush=True)
-            save(results)
-    print(f"wrote {TABLE} and {RESULTS}")
+        case_run(results, name, case, cases[name][4], options.repetitions)
+    print(f"wrote {TABLE}, {RESULTS} and the table of {README}")
 
 
 if __name__ == "__main__":

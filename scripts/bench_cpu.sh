@@ -1,15 +1,46 @@
 #!/usr/bin/env bash
-# Compare training on this machine's CPU with PyTorch eager: whole epochs of fashion_cnn and inception_mini on Fashion-MNIST, some
-# steps of inception_v3 and googlenet on made-up images. All sides run in turn, in one call; medians, ranges and ratios go into
-# docs/performance.md, every single run into docs/results/cpu.json. Runs during which other programs took the cores are marked.
-# Cases can be run one by one (--only): the others keep their rows, each with its commit and date.
-# usage: scripts/bench_cpu.sh [--quick] [--only CASE,...] [--repetitions N] [--steps N] [--no-profile] [--list]  (see bench_cpu.py)
+# Compare training on this machine's CPU with PyTorch, eager and compiled, in both memory layouts, f32 and bf16, with DDP and with a
+# tuned malloc: fashion_cnn and inception_mini on Fashion-MNIST, inception_v3 on synthetic images. All sides run in turn, in one call;
+# medians, ranges and ratios go into docs/performance.md, the best of each into README.md, every single run into
+# docs/results/cpu.json. Runs during which other programs took the cores are marked. Cases can be run one by one (--only), and what
+# was interrupted goes on (--resume); each case tells its commit, date and PyTorch. 25 minutes on two idle cores.
+# usage: scripts/bench_cpu.sh [--torch pip|debian] [--only CASE,...] [--all] [--resume] [--repetitions N] [--steps N] [--no-profile]
+#                             [--list]        (see bench_cpu.py)
+#   --torch pip      the newest PyTorch of PyPI (default), in a virtual environment in the user's cache; 3 GB, most of it for GPUs,
+#                    which it does not load without. Remove ~/.cache/towers/torch to get a newer one
+#   --torch debian   the system's package
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh build bench
+torch=pip more=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --torch) torch=${2:-} && shift ;;
+    --torch=*) torch=${1#*=} ;;
+    *) more+=("$1") ;;
+    esac
+    shift
+done
+case $torch in
+debian)
+    scripts/setup.sh build bench
+    export TORCH_PYTHON=/usr/bin/python3 # Debian's PyTorch belongs to Debian's Python
+    ;;
+pip)
+    scripts/setup.sh build peers
+    venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/torch
+    export TORCH_PYTHON=$venv/bin/python
+    if ! "$TORCH_PYTHON" -c 'import torch, torchvision, numpy' 2>/dev/null; then
+        echo "getting PyTorch from PyPI into $venv (3 GB)" >&2
+        /usr/bin/python3 -m venv "$venv"
+        "$TORCH_PYTHON" -m pip install -q torch torchvision numpy
+    fi
+    ;;
+*) echo "bench_cpu: --torch is pip or debian, not '$torch'" >&2; exit 2 ;;
+esac
+
 if [ -z "${TOWERS:-}" ]; then
     scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
     export TOWERS=build/towers
 fi
-exec /usr/bin/python3 scripts/bench_cpu.py "$@" # Debian's PyTorch belongs to Debian's Python
+exec /usr/bin/python3 scripts/bench_cpu.py "${more[@]}"

@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""The other side of scripts/bench_cpu.sh: the same networks and training steps in PyTorch eager, timed inside the process.
+"""The other side of scripts/bench_cpu.sh: the same networks and training steps in PyTorch, timed inside the process.
 
-usage: bench_torch.py MODEL [--batch N] [--steps N] [--warmup N] [--threads N] [--layout nchw|nhwc] [--bf16] [--processes N]
+usage: bench_torch.py MODEL [--batch N] [--steps N] [--warmup N] [--threads N] [--layout nchw|nhwc] [--bf16] [--compile] [--processes N]
+                      [--serve]
 
 fashion_cnn and inception_mini train on the real Fashion-MNIST for one epoch (or --steps of it): order drawn anew, batches gathered by
 fancy indexing from one tensor that holds all images, no value read back before the end. inception_v3 and googlenet (torchvision)
 train on two made-up batches in turn. Prints one JSON object. With --processes, DistributedDataParallel over gloo divides the batch.
+--compile passes the model through torch.compile. With --serve it prints a line when it is warm, then measures once for each line of
+its input, so that several sides can be warm and take turns.
 """
 import argparse
+import datetime
 import gzip
 import json
 import os
+import socket
+import subprocess
 import sys
 import time
 
@@ -132,10 +138,11 @@ class FashionMnist:
 
 
 class MadeUp:
-    def __init__(self, side, classes):
-        self.side, self.classes, self.made = side, classes, []
+    def __init__(self, side, classes, shares):
+        self.side, self.classes, self.shares, self.made = side, classes, shares, []
 
     def epoch(self, batch, steps):
+        batch //= self.shares
         while len(self.made) < 2:
             self.made.append((torch.randn(batch, 3, self.side, self.side), torch.randint(0, self.classes, (batch,))))
         for step in range(steps):
@@ -146,11 +153,12 @@ class MadeUp:
 
 
 def optimizer_of(name, model):
+    more = {"fused": True} if torch.__version__ >= "2.4" else {}  # one pass over the parameters; on CPUs since 2.4
     if name == "fashion_cnn":
-        return torch.optim.Adam(model.parameters(), 1e-3)
+        return torch.optim.Adam(model.parameters(), 1e-3, **more)
     if name == "inception_mini":
-        return torch.optim.SGD(model.parameters(), 0.05, 0.9, weight_decay=5e-4, nesterov=True)
-    return torch.optim.SGD(model.parameters(), 0.01, 0.9)
+        return torch.optim.SGD(model.parameters(), 0.05, 0.9, weight_decay=5e-4, nesterov=True, **more)
+    return torch.optim.SGD(model.parameters(), 0.01, 0.9, **more)
 
 
 def model_of(name):
@@ -180,6 +188,8 @@ class Trainer:
         self.model = model_of(options.model).to(memory_format=self.format).train()
         if ddp:
             self.model = nn.parallel.DistributedDataParallel(self.model)
+        if options.compile:
+            self.model = torch.compile(self.model)
         self.optimizer = optimizer_of(options.model, self.model)
         self.loss = torch.zeros(())
 
@@ -204,35 +214,59 @@ class Trainer:
         return images
 
 
-def measure(options, rank):
+def measure(options, rank, trainer, data):
+    """One measurement, of all ranks; the first prints it."""
+    if options.processes > 1:
+        torch.distributed.barrier()
+    cpu, start = time.process_time(), time.perf_counter()
+    images = trainer.run(data, options.steps) * options.processes
+    if options.processes > 1:
+        torch.distributed.barrier()
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    if rank == 0:
+        print(json.dumps({"images_per_sec": images / seconds, "seconds": seconds, "images": images, "cpu_seconds": cpu,
+                          "loss": float(trainer.loss) * options.processes / images, "torch": torch.__version__}), flush=True)
+
+
+def asked(options, rank):
+    """Whether another measurement is wanted: the first rank reads its input and tells the others."""
+    more = torch.ones(1)
+    if rank == 0:
+        more.fill_(1.0 if sys.stdin.readline() else 0.0)
+    if options.processes > 1:
+        torch.distributed.broadcast(more, 0)
+    return bool(more.item())
+
+
+def train(options, rank):
     torch.manual_seed(rank)
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
     data = {
         "fashion_cnn": lambda: FashionMnist(Plain, rank, options.processes),
         "inception_mini": lambda: FashionMnist(Augmented, rank, options.processes),
-        "inception_v3": lambda: MadeUp(299, 1000),
-        "googlenet": lambda: MadeUp(224, 1000),
+        "inception_v3": lambda: MadeUp(299, 1000, options.processes),
+        "googlenet": lambda: MadeUp(224, 1000, options.processes),
     }[options.model]()
     trainer = Trainer(options, options.processes > 1)
     trainer.run(data, options.warmup)
-    if options.processes > 1:
-        torch.distributed.barrier()
-    cpu, start = time.process_time(), time.perf_counter()
-    images = trainer.run(data, options.steps)
-    if options.processes > 1:
-        torch.distributed.barrier()
-    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    images *= options.processes
+    if not options.serve:
+        return measure(options, rank, trainer, data)
     if rank == 0:
-        print(json.dumps({"images_per_sec": images / seconds, "seconds": seconds, "images": images, "cpu_seconds": cpu,
-                          "loss": float(trainer.loss) * options.processes / images, "torch": torch.__version__}), flush=True)
+        print(json.dumps({"ready": True, "torch": torch.__version__}), flush=True)
+    while asked(options, rank):
+        measure(options, rank, trainer, data)
 
 
-def member(rank, options, port):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=options.processes)
-    measure(options, rank)
+def start_others(options):
+    """The other ranks, as processes with this command line; this one is the first."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ.update(place)
+    return [subprocess.Popen([sys.executable, *sys.argv], env=dict(os.environ, RANK=str(rank)), stdin=subprocess.DEVNULL)
+            for rank in range(1, options.processes)]
 
 
 def main():
@@ -244,18 +278,27 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layout", choices=["nchw", "nhwc"], default="nhwc")
     parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--serve", action="store_true")
     options = parser.parse_args()
     if options.steps == 0 and options.model in ("inception_v3", "googlenet"):
         sys.exit("bench_torch: made-up data has no epoch; give --steps")
+    rank = int(os.environ.get("RANK", "0"))
     if options.processes == 1:
-        return measure(options, 0)
-    import socket
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    torch.multiprocessing.spawn(member, (options, port), options.processes)
+        return train(options, rank)
+    others = start_others(options) if rank == 0 else []
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=options.processes, timeout=datetime.timedelta(hours=3))
+    try:
+        train(options, rank)
+        torch.distributed.destroy_process_group()
+    except BaseException:
+        for other in others:
+            other.kill()
+        raise
+    finally:
+        for other in others:
+            other.wait()
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ done
 [ ${#commands[@]} -gt 0 ] || commands=(quickstart test)
 [ ${#suites[@]} -gt 0 ] || suites=(bookworm trixie)
 
-work=$(mktemp -d) # also tells which files are of this call
+work=$(mktemp -d)
+touch "$work/start" # logs newer than this are of this call
 trap 'rm -rf "$work"' EXIT
 bad=0
 
@@ -110,6 +111,6 @@ echo
 echo 'Skipped by the tests, with the reason:'
 echo
 for name in "${suites[@]}"; do
-    find "$fresh/$name/logs" -name '*-skipped.txt' -newer "$work" -exec cat {} + | sort -u | sed "s/^/- $name: /"
+    find "$fresh/$name/logs" -name '*-skipped.txt' -newer "$work/start" -exec cat {} + | sort -u | sed "s/^/- $name: /"
 done
 exit $bad

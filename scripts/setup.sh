@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Install what building, testing and the default job need, from the system's package registry; what is there is left alone.
 # The group `test` also fetches clang-format 14 from PyPI, into the user's cache, on systems that have no package of it.
-# usage: scripts/setup.sh [build|test|bench|cross]...   (default: build)
+# usage: scripts/setup.sh [build|test|bench|peers|cross]...   (default: build)
 set -euo pipefail
 
 build=(gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev libxxhash-dev libprotobuf-c-dev protobuf-c-compiler
        zlib1g-dev libjpeg-dev libspng-dev libwebp-dev dataset-fashion-mnist)
 check=(libcmocka-dev clang libclang-rt-dev strace python3 python3-pil python3-venv codespell locales)
 bench=(python3-torch python3-torchvision python3-numpy)
+peers=(python3 python3-venv python3-dev g++ libjemalloc2) # for PyTorch from PyPI, which compiles with g++
 
 cross=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user) # what scripts/check_portable.sh needs
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_CODENAME:-}") || system=
@@ -20,8 +21,9 @@ for group in "${@:-build}"; do
     build) wanted+=("${build[@]}") ;;
     test) wanted+=("${build[@]}" "${check[@]}") formatter=yes ;;
     bench) wanted+=("${build[@]}" "${bench[@]}") ;;
+    peers) wanted+=("${build[@]}" "${peers[@]}") ;;
     cross) wanted+=("${build[@]}" "${cross[@]}") ;;
-    *) echo "setup: no group '$group' (build, test, bench, cross)" >&2; exit 2 ;;
+    *) echo "setup: no group '$group' (build, test, bench, peers, cross)" >&2; exit 2 ;;
     esac
 done
 
