@@ -10,6 +10,8 @@
 # and process namespaces of its own: nothing stays mounted or running, whatever happens. It has this machine's network; proxies,
 # mirrors and certificates are taken from this machine's configuration of apt and pip.
 
+certificates=/etc/ssl/certs/ca-certificates.crt # of this machine; the package ca-certificates would write over a copy of that name
+
 machine_begin() {
     suite=$1
     fresh=${TOWERS_FRESH:-${XDG_CACHE_HOME:-$HOME/.cache}/towers/fresh}
@@ -60,8 +62,7 @@ machine_make() {
 machine_connect() {
     cp -L /etc/resolv.conf /etc/hosts "$machine/etc/"
     [ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$machine/etc/"
-    [ ! -f /etc/ssl/certs/ca-certificates.crt ] || { mkdir -p "$machine/etc/ssl/certs" &&
-        cp -L /etc/ssl/certs/ca-certificates.crt "$machine/etc/ssl/certs/"; }
+    [ ! -f "$certificates" ] || { mkdir -p "$machine/etc/ssl" && cp -L "$certificates" "$machine/etc/ssl/host.crt"; }
 }
 
 machine_home() {
@@ -80,10 +81,11 @@ machine_files() {
 machine_run() {
     local user=$1 path=/usr/local/bin:/usr/bin:/bin:/usr/games name environment=()
     [ "$user" != root ] || path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-    for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CERT; do
+    for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY PIP_INDEX_URL PIP_EXTRA_INDEX_URL; do
         [ -z "${!name:-}" ] || environment+=("$name=${!name}")
     done
-    unshare --mount --pid --fork --kill-child --propagation private bash -s "$machine" "$debs" "$user" \
+    [ ! -f "$machine/etc/ssl/host.crt" ] || environment+=(PIP_CERT=/etc/ssl/host.crt)
+    setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --propagation private bash -s "$machine" "$debs" "$user" \
         env -i "HOME=$(machine_home "$user")" "USER=$user" "LOGNAME=$user" "PATH=$path" "${environment[@]}" bash -c "cd && $2" <<'INSIDE'
 set -euo pipefail
 root=$1 debs=$2 user=$3
@@ -105,6 +107,7 @@ mount --bind "$debs" "$root/var/cache/apt/archives"
 mkdir -p "$root/.host"
 cd "$root"
 pivot_root . .host # and not chroot alone: a browser's sandbox works only in a true root
-exec chroot . /bin/bash -c 'umount -l /.host && exec setpriv --reuid="$0" --regid="$0" --init-groups "$@"' "$user" "$@" </dev/null
+# The first process of the namespace stays root's, or the end of its parent would not reach it.
+exec chroot . /bin/bash -c 'umount -l /.host && { setpriv --reuid="$0" --regid="$0" --init-groups "$@"; exit; }' "$user" "$@" </dev/null
 INSIDE
 }
