@@ -77,7 +77,7 @@ def towers_sides(make, model, batch, cores, steps, *more):
 
 def torch_sides(model, batch, cores, **options):
     sides = {}
-    for how in ("eager", "compiled") if torch_version() >= (2, 0) else ("eager",):
+    for how in ("eager", "compiled"):
         for layout in ("nchw", "nhwc"):
             sides[f"PyTorch {how}, {layout}"] = torch_side(model, batch, threads=cores, layout=layout, compile=how == "compiled", **options)
     if cores > 1:
@@ -354,7 +354,8 @@ def readme_lines(results):
         beside = f"{digits(ddp[1])} | {ours / ddp[1]:.1f}x" if ddp[0] else "|"
         what = what.replace("inception_v3", "`inception_v3`").replace("fashion_cnn", "`fashion_cnn`")
         what = what.replace("inception_mini", "`inception_mini`")
-        lines.append(f"| {what}, {dtype} | {batch.split(',')[0]} | {digits(ours)} | {digits(peer[1])} ({how}) | {ours / peer[1]:.1f}x | {beside} |")
+        lines.append(f"| {what}, {dtype} | {batch.split(',')[0]} | {digits(ours)} | {digits(peer[1])} ({how}) | {ours / peer[1]:.1f}x | "
+                     f"{beside} |")
     first = next(iter(cases.values()))
     return [f"Against PyTorch {first['torch']}, its best of eager and `torch.compile`, of two memory layouts, with and without jemalloc, and "
             f"against DDP with a process for each core, on {results['machine']['cores']} cores of an {results['machine']['cpu']} at commit "
@@ -521,6 +522,10 @@ def main():
 
     results = results_open()
     results["machine"] = machine(cores)
+    if torch_version() < (2, 0):
+        for *_, sides in cases.values():
+            for side in [side for side in sides if "compiled" in side]:
+                del sides[side]
     if not options.no_profile and not (options.resume and results["peaks"]):
         print("peaks of the machine, and profiles ...", flush=True)
         profiles_measure(results, wanted, cores, True)

@@ -31,7 +31,11 @@ results = json.load(open(source + "/docs/results/cpu.json"))
 page = open(source + "/docs/performance.md").read()
 begin, end = "<!-- cpu: begin -->\n", "\n<!-- cpu: end -->"
 assert page[page.index(begin) + len(begin):page.index(end)] == "\n".join(bench_cpu.tables(results)), "not what cpu.json makes"
-names = list(bench_cpu.cases_make(2, False, 0))
+readme, lines = open(source + "/README.md").read(), bench_cpu.readme_lines(results)
+begin, end = "<!-- speed: begin -->\n", "\n<!-- speed: end -->"
+shown = readme[readme.index(begin) + len(begin):readme.index(end)]
+assert lines is None or shown == "\n".join(lines), "the table of the README is not what cpu.json makes"
+names = list(bench_cpu.cases_make(2, 0))
 found = bench_cpu.in_order({name: 0 for name in reversed(names)}, 2)
 assert list(found) == names, found
 PYTHON
