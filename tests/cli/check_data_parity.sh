@@ -5,7 +5,7 @@ set -euo pipefail
 source=$1
 driver=$(dirname "$2")/tests/image_driver
 
-/usr/bin/python3 -c 'import PIL' 2>/dev/null || { echo "Pillow is not installed"; exit 77; }
+/usr/bin/python3 -c 'import PIL' 2>/dev/null || { echo "SKIPPED: no Pillow (package python3-pil)"; exit 77; }
 /usr/bin/python3 "$source/scripts/data_parity.py" "$driver"
 
 photos=$(find /usr/share/doc/opencv-doc -name '*.jpg' -size -300k 2>/dev/null | sort | awk 'NR % 4 == 0' | grep -v ' ' || true)
