@@ -1,6 +1,7 @@
 /* See json.h. */
 #include "towers/files/json.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,6 +16,14 @@ json_t *json_text(const char *bytes)
     json_t *made = json_string(text);
     free(text);
     return made;
+}
+
+/* jansson's own code for it is not set wherever it allocates: what a failing malloc leaves behind is. */
+Status json_parse(const char *text, size_t bytes, json_t **made, json_error_t *error)
+{
+    errno = 0;
+    *made = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, error);
+    return !*made && errno == ENOMEM ? FAIL(ERR_MEMORY, "a JSON text of %zu bytes", bytes) : OK;
 }
 
 json_t *json_finite(double value)

@@ -7,6 +7,7 @@
 
 #include "kernels/progress.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,7 @@ static Status prepare_call(Plan *plan, int index)
     const OpKernel *kernel = kernel_of(plan, index);
     plan->prepared = index + 1;
     if (!kernel->prepare || alias_skips(&plan->alias, index)) return OK;
+    errno = 0; /* should a library crash now, this says whether it ran out of memory (process.c) */
     Status st = kernel->prepare(plan->device, call);
     if (st != OK) return FAIL(st, "%s (%s): %s", call->name, op_name(call->kind), status_message());
     if (call->workspace_bytes > plan->workspace_bytes) plan->workspace_bytes = call->workspace_bytes;

@@ -1,5 +1,6 @@
 /* Reading a capsule, which trusts nothing, and running its step again; see capsule.h. */
 #include "towers/guard/capsule.h"
+#include "towers/files/json.h"
 
 #include "towers/guard/capsule_files.h"
 #include "towers/store/manifest.h"
@@ -162,13 +163,14 @@ static Status state_read(Capsule *c)
     json_t *root = NULL;
     TRY(path_join(path, c->path, CAPSULE_STATE));
     TRY(file_read(path, STATE_LIMIT, &bytes, &count));
-    root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &error);
+    TRY_OUT(json_parse(bytes, count, &root, &error));
     if (json_is_object(root)) {
         Fields fields = {.object = root, .path = c->path};
         st = fields_read(&fields, c);
     } else {
         st = FAIL(ERR_CHECKPOINT, "%s:%d: %s", path, root ? 1 : error.line, root ? "not an object" : error.text);
     }
+out:
     json_decref(root);
     free(bytes);
     return st;

@@ -155,11 +155,12 @@ static char *state_text(const TowerProcess *p)
         json_decref(root);
         root = NULL;
     }
-    json_t *left_out = root ? json_array() : NULL;
-    for (int64_t i = 0; left_out && i < p->run.rollbacks; i++)
-        json_array_append_new(left_out, json_integer(p->run.left_out[i]));
-    if (left_out) json_object_set_new(root, "left_out", left_out);
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    json_t *left_out = json_array();
+    int failed = 0;
+    for (int64_t i = 0; i < p->run.rollbacks; i++)
+        failed |= json_array_append_new(left_out, json_integer(p->run.left_out[i]));
+    failed |= json_object_set_new(root, "left_out", left_out);
+    char *text = root && !failed ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     return text;
 }
@@ -235,7 +236,8 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
     Status st = OK;
     json_error_t error;
     RunState run = {0};
-    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    json_t *root;
+    TRY(json_parse(text, strlen(text), &root, &error));
     if (!root) return FAIL(ERR_CHECKPOINT, "%s/state.json:%d: %s", path, error.line, error.text);
     const char *settings = json_string_value(json_object_get(root, "settings"));
     for (int i = 0; i < STATE_FIELDS; i++)

@@ -3,6 +3,7 @@
  * the new one has been read back; pruning renames first, so that a directory called step-N is never half removed. */
 #include "towers/store/checkpoint.h"
 #include "kernels/text.h"
+#include "towers/files/json.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -94,7 +95,8 @@ static Status content_check(const CheckpointContent *content)
 {
     json_error_t error;
     if (content->step < 0) return FAIL(ERR_ARG, "a checkpoint of step %" PRId64, content->step);
-    json_t *state = json_loads(content->state_json, JSON_REJECT_DUPLICATES, &error);
+    json_t *state;
+    TRY(json_parse(content->state_json, strlen(content->state_json), &state, &error));
     if (!state || !json_is_object(state)) {
         Status st = FAIL(ERR_ARG, "the state of step %" PRId64 " is not one JSON object: %s", content->step,
                          state ? "another type" : error.text);
@@ -177,7 +179,7 @@ static Status published_verify(const char *ckpt, const char *path)
     int count = 0;
     st = checkpoint_open(path, &opened);
     checkpoint_close(opened);
-    if (st == OK) return OK;
+    if (st == OK || st == ERR_MEMORY) return st; /* not the disk's fault, nor the checkpoint's */
     snprintf(why, sizeof why, "%s", status_message());
     if (st == ERR_CHECKPOINT && set_aside(path, aside) == OK && steps_list(ckpt, &steps, &count) == OK && count)
         (void)!latest_write(ckpt, steps[0]);

@@ -6,6 +6,7 @@
  * of less than a byte and 8-bit floats are refused. A file that another process shortens while it is mapped is not
  * defended against. */
 #include "towers/store/safetensors.h"
+#include "towers/files/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -134,7 +135,7 @@ static Status header_find(const SafeTensors *file, const unsigned char *bytes, s
 static Status header_load(SafeTensors *file, const unsigned char *bytes, size_t header_bytes)
 {
     json_error_t error;
-    file->header = json_loadb((const char *)bytes + LENGTH_BYTES, header_bytes, JSON_REJECT_DUPLICATES, &error);
+    TRY(json_parse((const char *)bytes + LENGTH_BYTES, header_bytes, &file->header, &error));
     if (!file->header)
         return FAIL(json_error_code(&error) == json_error_out_of_memory ? ERR_MEMORY : ERR_CHECKPOINT,
                     "'%s': the header is not valid JSON at offset %d: %s", file->label, LENGTH_BYTES + error.position,
@@ -453,11 +454,17 @@ static Status entry_add(json_t *header, const StTensor *tensor, uint64_t begin)
         json_decref(shape);
         return FAIL(ERR_ARG, "two tensors have the name '%s'", tensor->name);
     }
-    for (int i = 0; i < tensor->rank; i++) json_array_append_new(shape, json_integer(tensor->dims[i]));
+    for (int i = 0; i < tensor->rank; i++) {
+        if (json_array_append_new(shape, json_integer(tensor->dims[i])) == 0) continue;
+        json_decref(shape);
+        return FAIL(ERR_MEMORY, "the shape of the tensor '%s'", tensor->name);
+    }
+    errno = 0;
     json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", st_dtype_name(tensor->dtype), "shape", shape,
                               "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor->bytes));
     if (json_object_set_new(header, tensor->name, entry) != 0)
-        return FAIL(ERR_ARG, "the tensor name '%s' is not valid UTF-8 (or memory is short)", tensor->name);
+        return errno == ENOMEM ? FAIL(ERR_MEMORY, "the header entry of the tensor '%s'", tensor->name)
+                               : FAIL(ERR_ARG, "the tensor name '%s' is not valid UTF-8", tensor->name);
     return OK;
 }
 
@@ -465,10 +472,12 @@ static Status metadata_add(json_t *header, const StPair *metadata, int pairs)
 {
     if (!pairs) return OK;
     json_t *object = json_object();
+    errno = 0;
     for (int i = 0; i < pairs; i++)
         if (json_object_set_new(object, metadata[i].key, json_string(metadata[i].value)) != 0) {
             json_decref(object);
-            return FAIL(ERR_ARG, "the metadata '%.64s' is not valid UTF-8 (or memory is short)", metadata[i].key);
+            return errno == ENOMEM ? FAIL(ERR_MEMORY, "the metadata '%.64s'", metadata[i].key)
+                                   : FAIL(ERR_ARG, "the metadata '%.64s' is not valid UTF-8", metadata[i].key);
         }
     if (json_object_set_new(header, METADATA_KEY, object) != 0)
         return FAIL(ERR_MEMORY, "the metadata of a safetensors header");

@@ -11,9 +11,13 @@
 #include "towers/train/process_open.h"
 #include "towers/train/step.h"
 
+#include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* ---- training */
 
@@ -101,6 +105,50 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
     return p->stop ? FAIL(ERR_INTERRUPTED, "benchmark interrupted after step %lld", (long long)p->done) : OK;
 }
 
+/* ---- libraries that crash when memory runs out */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+static Ledger *crash_ledger;
+static int crash_rank;
+
+/* oneDNN 2.6 and 3.7 call abort, or follow a null pointer, when one of their allocations fails: a crash right after a
+ * failed allocation, or when no memory can be had, is told as what it is. Only calls that a signal handler may make. */
+static void crash_caught(int number)
+{
+    enum { PROBE_BYTES = 8 << 20 };
+    bool refused = errno == ENOMEM;
+    void *probe = refused ? MAP_FAILED : mmap(NULL, PROBE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    signal(number, SIG_DFL);
+    if (probe == MAP_FAILED) {
+        LedgerProcess *row = &crash_ledger->process[crash_rank];
+        int nobody = 0;
+        atomic_store(&row->status, ERR_MEMORY); /* its words are there since crash_watch */
+        atomic_compare_exchange_strong(&crash_ledger->first_failed, &nobody, crash_rank + 1);
+        _exit(status_exit_code(ERR_MEMORY));
+    }
+    raise(number);
+}
+
+static void crash_watch(const TrainJob *job, Ledger *ledger, int rank)
+{
+    StatusText *words = &ledger->process[rank].words;
+    char who[64];
+    crash_ledger = ledger;
+    crash_rank = rank;
+    towers_text(job, rank, who, sizeof who);
+    snprintf(words->message, sizeof words->message,
+             "%s: memory ran out inside a library, which crashed (try a smaller batch, or fewer --processes)", who);
+    if (SANITIZED) return;
+    signal(SIGABRT, crash_caught);
+    signal(SIGSEGV, crash_caught);
+    signal(SIGBUS, crash_caught);
+}
+
 /* ---- the frame of all three */
 
 /* A failure is written down for the supervisor, and the peers are released from their waiting. */
@@ -111,6 +159,7 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     TowerProcess p = {
         .job = job, .ledger = ledger, .rank = rank, .first = first, .local = job_first_tower(job, rank + 1) - first};
     progress_to(comm_shared_progress(shared, rank));
+    crash_watch(job, ledger, rank);
     Status st = faults_load();
     if (st == OK) st = life(&p, shared);
     if (st != OK) {
