@@ -46,7 +46,7 @@ while read -r line; do
         cmp -s "$work/runs/base/last.safetensors" "$work/runs/$flag/last.safetensors" || complain "${other[$flag]} gives other weights, and may change on resume"
         ;;
     esac
-done < <(grep -P '^- `(-., )?--.* ([Uu]sed by|[Cc]ommands|Of|For).*\btrain\b|on resume)' "$work/manual")
+done < <(grep -P '^- `(-., )?--.*(Commands:.*\btrain\b| on resume)' "$work/manual")
 ((listed > 40 && free > 20)) || complain "only $listed options found that are kept, $free that are free"
 
 refused() { # TEXT ARGUMENT...
