@@ -73,6 +73,7 @@ if "$towers" info $model --device cpu >"$work/out" 2>&1; then
     refused "--warmup-epochs 20 does not end before --epochs 10" "$@" --warmup-epochs 20 --epochs 10
     refused "--min-lr 0.1 is above --lr 0.01" "$@" --sched cosine --lr 0.01 --min-lr 0.1
     refused "--warmup-lr 0.5 is above --lr 0.1" "$@" --lr 0.1 --warmup-epochs 1 --warmup-lr 0.5
+    # fault: F20
     refused "is not divisible by 2 towers; use 2," "$@" --towers 2 --global-batch-size 1
     refused "is not divisible by 2 towers; use 8 or 10," "$@" --towers 2 --global-batch-size 9
     refused "use --batch-size 2048 or less (for each of 2 towers)" "$@" --towers 2 -b 2049
@@ -86,6 +87,7 @@ if "$towers" info $model --device cpu >"$work/out" 2>&1; then
     refused_with 3 "the training images are 28 x 28 with 1 channel(s), but the test images are 7 x 5 with 1" \
         train $model --device cpu --data-path "$work/files/odd"
     { idx 003 20 28 28; head -c $((20 * 784)) /dev/zero; } >"$work/files/odd/t10k-images-idx3-ubyte"
+    # fault: F19
     refused "61 towers cannot share a training set of 60 samples; use --towers 60 or less" \
         train $model --device cpu --data-path "$work/files/odd" --towers 61 -b 1
 fi

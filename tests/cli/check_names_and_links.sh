@@ -18,7 +18,8 @@ run() { # STATUS TEXT ARGUMENT...
 }
 train=(train fashion_cnn --device cpu --threads 1 -b 8 --quiet)
 
-# ---- links in a run directory (fault: F48)
+# ---- links in a run directory
+# fault: F48
 run 0 "" "${train[@]}" --data-path small --max-steps 6 --experiment golden
 for name in .lock log.txt metrics.jsonl results.csv layers.jsonl norms.jsonl; do
     rm -rf runs/one
@@ -31,7 +32,8 @@ for name in .lock log.txt metrics.jsonl results.csv layers.jsonl norms.jsonl; do
 done
 rm -rf runs/one
 
-# ---- pipes (fault: F14)
+# ---- pipes
+# fault: F14
 mkdir piped
 cp small/* piped
 mkfifo piped/classes.txt
@@ -53,7 +55,8 @@ mkdir linked
 for file in small/*; do ln -s "$work/$file" linked; done # of a data set links are usual
 run 0 "" "${train[@]}" --data-path linked --max-steps 2 --experiment linked
 
-# ---- names (fault: F27)
+# ---- names
+# fault: F27
 long=$(printf 'ü%.0s' {1..40})x                 # 81 bytes: cut in the middle of a character at 63
 bytes=$'\xff\xfe of \xc3 bytes'                 # not UTF-8
 for name in "$long" "$bytes"; do
@@ -66,7 +69,8 @@ for name in "$long" "$bytes"; do
 done
 run 2 "bytes" "${train[@]}" --data-path small --max-steps 2 --output-dir "$(printf 'a%.0s' {1..5000})"
 
-# ---- a signal in the set-up, and two of two kinds (fault: F34)
+# ---- a signal in the set-up, and two of two kinds
+# fault: F34
 stopped() { # STATUS FAULT SIGNALS...
     local wanted=$1 fault=$2 signal
     shift 2

@@ -284,6 +284,7 @@ refused 2 "needs images of 299" train inception_v3 --img-size 100 --aux
 refused 4 "does not hold the weights of this fashion_cnn" train fashion_cnn --dataset synthetic --pretrained runs/kept/last.safetensors
 refused 4 "does not hold the weights" "${mini[@]}" --pretrained swapped.safetensors
 refused 4 "Mixed_5b.branch3x3_2.conv.weight: wanted F32[64,48,3,3], the file has F32[48,64,3,3]" "${mini[@]}" --pretrained swapped.safetensors
+# fault: F9
 refused 4 "the file's classifier has 10 classes, this model's 5: use --classes 10, or --reset-head" "${mini[@]}" --classes 5 --pretrained runs/kept/last.safetensors
 refused 4 "short.safetensors" "${mini[@]}" --pretrained short.safetensors
 refused 4 "not finite  fc.bias: 1 of 10 values; element 2 is nan" "${mini[@]}" --pretrained spoiled.safetensors

@@ -31,6 +31,7 @@ quiet() { # NAME: nothing was said about replicas
 # ---- a bit in the weights
 ended 0 "" plain --sdc-check 1
 quiet plain
+# fault: F33
 TOWERS_FAULT="bitflip:tower=1,step=7" ended 8 "after step 10 the replica of tower 1 differs from the 2 others: weights, " flip --sdc-check 5 --checkpoint-steps 6
 grep -qE 'element 0 is [-0-9.e]+ in tower 1 instead of [-0-9.e]+ \(' "$work/err" || complain "flip: $(cat "$work/err")"
 grep -qF 'the replica of tower 1 differs' "$work/flip/log.txt" || complain "flip: log.txt does not tell"

@@ -49,6 +49,7 @@ while read -r line; do
 done < <(grep -P '^- `(-., )?--.*(Commands:.*\btrain\b| on resume)' "$work/manual")
 ((listed > 40 && free > 20)) || complain "only $listed options found that are kept, $free that are free"
 
+# fault: F11
 refused() { # TEXT ARGUMENT...
     train base --resume auto --max-steps 8 --towers 2 "${@:2}"
     [[ $? == 2 ]] || complain "${*:2}: not refused: $(cat "$work/err")"

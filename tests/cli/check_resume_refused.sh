@@ -52,6 +52,7 @@ refused "a finished run without its checkpoints" "last.safetensors"
 train --experiment one --epochs 2
 [[ $? == 2 ]] && grep -q "holds a run already" "$work/err" || complain "a new run over results: $(cat "$work/err")"
 
+# fault: F10
 fresh # a reader older than the format
 for manifest in "$runs"/one/ckpt/step-*/MANIFEST; do sed -i '1s/.*/towers-checkpoint 2/' "$manifest"; done
 before=$(sums)

@@ -38,7 +38,8 @@ check_whole() { # WHAT
     loaded=$got
 }
 
-# ---- F2, F3: the disk is full
+# ---- the disk is full
+# fault: F2 F3
 full_disk() {
     local run=$1/run got
     "$driver" save "$run" 1 300000 5 && "$driver" save "$run" 2 300000 5 || { echo "a save on an empty disk failed"; return 1; }
@@ -66,7 +67,8 @@ fresh
 grep -q "'$work/run/ckpt/step-0000000002/[a-z]*\.safetensors': File too large" "$work/err" || fail "a file size limit: told as $(cat "$work/err")"
 check_whole "file size limit"
 
-# ---- F5, F6: cut and flipped files, sampled (the unit tests try every byte)
+# fault: F5 F6
+# ---- cut and flipped files, sampled (the unit tests try every byte)
 for file in MANIFEST model.safetensors train.safetensors state.json; do
     path=$work/run/ckpt/step-0000000001/$file
     fresh
@@ -95,7 +97,8 @@ truncate -s -1 "$work/run/ckpt/step-0000000002/model.safetensors"
 grep -q 'truncated' "$work/err" || fail "a damaged newest checkpoint was not reported: $(cat "$work/err")"
 [ -d "$work/run/ckpt/step-0000000002.corrupt" ] || fail "a damaged checkpoint was not kept as .corrupt"
 
-# ---- F1, F3: every system call
+# ---- every system call
+# fault: F1 F3
 if ! command -v strace >/dev/null || ! strace -qq -o "$work/trace" -e inject=getppid:error=EIO true 2>/dev/null; then
     [ "$failures" = 0 ] || exit 1
     echo "SKIPPED: kills and errors at every system call: strace is not installed or may not trace here (ptrace)" >&2

@@ -51,6 +51,7 @@ rows() { # NAME COUNT
 for steps in 4 5 12; do ended 0 "" plain$steps --max-steps $steps; done
 
 # ---- a step that is not finite
+# fault: F28
 poisoned() { # NAME FAULT TEXT: every tower is asked; nothing was committed
     TOWERS_FAULT=$2 ended 8 "$3" "$1"
     all_finite "$1"
@@ -114,6 +115,7 @@ TOWERS_FAULT=$many ended 8 "11 steps in a row were not finite" skip-all --nan-po
 all_finite_weights=$(find "$work/skip-all" -name '*.safetensors')
 [[ -z $all_finite_weights ]] || "$weights" finite $all_finite_weights || complain "skip-all: weights of NaN"
 
+# fault: F30
 # ---- a tower that goes: the others hear of it long before --comm-timeout, which is ten minutes
 TOWERS_FAULT="kill:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, phase forward: killed by signal 9" kill
 TOWERS_FAULT="exit:tower=0,step=5,phase=backward" ended 7 "tower 0 (process 0), step 5, phase backward: ended unexpectedly with exit code 42" exit
@@ -172,6 +174,7 @@ kill -9 "$pid"
 for child in $children; do gone "$child" || complain "orphans: tower $child lives on"; done
 ended 0 "" orphans --max-steps 100 --resume auto
 
+# fault: F34 F35
 # ---- signals: a checkpoint of the last step, then 128 + number; the rest of the run is the same
 for signal in INT TERM USR2; do
     started "on-$signal" --max-steps 40 --log-interval 1
@@ -213,6 +216,7 @@ done
 finished 130 "interrupted twice"
 
 # ---- two trainers, one directory
+# fault: F12
 started one --max-steps 100000 --log-interval 1
 mv "$work/err" "$work/err-of-the-first" # it goes on writing there
 ended 2 "another trainer (pid $pid) is using" one --resume auto
@@ -220,6 +224,7 @@ kill -TERM "$pid"
 finished 143 ""
 
 # ---- stopped and continued: no false timeout
+# fault: F37
 delay=20 started paused --max-steps 60 --log-interval 1 --comm-timeout 3
 kill -STOP "$pid" $(pgrep -P "$pid")
 sleep 4.5
@@ -227,6 +232,7 @@ kill -CONT "$pid" $(pgrep -P "$pid")
 finished 0 ""
 
 # ---- a console that goes away
+# fault: F36
 command_of closed
 "${command[@]}" >&- 2>&- <&- || complain "closed console: exit $?"
 cmp "$work/closed/last.safetensors" "$work/plain12/last.safetensors" || complain "closed console: other weights"
@@ -239,6 +245,7 @@ command_of broken --log-interval 1
 cmp "$work/broken/last.safetensors" "$work/plain12/last.safetensors" || complain "broken console: other weights"
 
 # ---- storage
+# fault: F48
 touch "$work/file"
 ended 6 "$work/file" unwritable --output-dir "$work/file"
 ended 6 "/proc/none" unwritable --output-dir /proc/none
@@ -265,6 +272,7 @@ else
 fi
 
 # ---- edges of values
+# fault: F52
 ended 0 "" no-epochs --epochs 0
 ended 0 "" no-steps --max-steps 0
 cmp "$work/no-epochs/last.safetensors" "$work/no-steps/last.safetensors" || complain "no steps: other weights than no epochs"

@@ -89,6 +89,7 @@ replay 2
 says err "which capsule?"
 
 # ---- a real one: a rate that blows the weights up
+# fault: F29
 run 8 blown --opt sgd --lr 1e6 --max-steps 50
 says err "first in "
 capsule=$(ls -d "$work"/blown/nan-step-*)

@@ -395,6 +395,7 @@ static void save(int64_t step)
     sample_free(&sample);
 }
 
+/* fault: F4 */
 static void test_power_loss(void **state)
 {
     (void)state;

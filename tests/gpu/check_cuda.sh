@@ -14,6 +14,7 @@ fail() {
     exit 1
 }
 
+# fault: F41
 "$towers" train fashion_cnn --device cuda --dataset synthetic --max-steps 1 >out 2>err
 code=$?
 if grep -q 'no cuda backend' err; then

@@ -176,6 +176,7 @@ static void start_losing(int rank)
     fake_gpu_lose_device(fail_at);
 }
 
+/* fault: F42 */
 static void test_lost_device(void **state)
 {
     (void)state;
@@ -220,6 +221,7 @@ static Status run_with(int32_t batch, char *message)
 }
 
 /* What --batch-size max finds runs; a batch that does not fit is told what would, and that runs too. */
+/* fault: F38 */
 static void test_memory(void **state)
 {
     (void)state;

@@ -155,6 +155,7 @@ static void bytes_put(const char *path, const char *bytes, size_t count)
     close(fd);
 }
 
+/* fault: F6 */
 static void every_flipped_byte_is_found(void **state)
 {
     (void)state;
@@ -175,6 +176,7 @@ static void every_flipped_byte_is_found(void **state)
     }
 }
 
+/* fault: F5 */
 static void every_length_is_found(void **state)
 {
     (void)state;
@@ -283,6 +285,7 @@ static void what_cannot_be_read_keeps_its_name(void **state)
 }
 
 /* Every allocation fails once while the newest checkpoint is read: no name changes, and no older one is taken. */
+/* fault: F53 */
 static void no_memory_condemns_nothing(void **state)
 {
     (void)state;
@@ -488,6 +491,7 @@ static void a_run_needs_a_place(void **state)
     assert_true(exists("a/b/c/.lock"));
 }
 
+/* fault: F10 */
 static void manifests_of_other_versions_are_told(void **state)
 {
     (void)state;

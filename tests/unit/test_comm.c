@@ -242,6 +242,7 @@ static Status wait_for_ever(Comm *comm, int rank, Seen *seen)
     return comm_barrier(comm);
 }
 
+/* fault: F30 */
 static void test_rank_that_dies(void **state)
 {
     (void)state;
@@ -273,6 +274,7 @@ static Status leave_one(Comm *comm, int rank, Seen *seen)
     return comm_sum(comm, 0, &x, 1);
 }
 
+/* fault: F30 */
 static void test_rank_that_aborts(void **state)
 {
     (void)state;
@@ -301,6 +303,7 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* fault: F43 */
 static void test_rank_that_never_comes(void **state)
 {
     (void)state;

@@ -51,6 +51,7 @@ static void check(const DoctorMachine *machine, const char *topic, DoctorVerdict
         check(&machine_, topic, verdict, fix);                                                                         \
     } while (0)
 
+/* fault: F49 */
 static void finds_each_fault(void **state)
 {
     (void)state;

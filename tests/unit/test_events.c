@@ -116,6 +116,7 @@ static void scalars_are_records(void **state)
     events_free(read, count);
 }
 
+/* fault: F54 */
 static void a_resumed_run_starts_a_later_file(void **state)
 {
     (void)state;

@@ -124,6 +124,7 @@ static void test_colour(void **state)
     expect_refused(&b, IDX_IMAGES, "promises 12 bytes from offset 20 on, found 11");
 }
 
+/* fault: F26 */
 static void test_refused_headers(void **state)
 {
     (void)state;
@@ -182,6 +183,7 @@ static void test_refused_gzip(void **state)
 }
 
 /* A small file that expands to 2 MB although its header promises 3 bytes: stopped one byte after the promise. */
+/* fault: F26 */
 static void test_gzip_bomb(void **state)
 {
     (void)state;
@@ -321,6 +323,7 @@ static void test_own_classes_refused(void **state)
     expect_no_set(scratch, ERR_FORMAT, "classes.txt' is not a regular file");
 }
 
+/* fault: F17 */
 static void test_dataset_refused(void **state)
 {
     (void)state;
@@ -335,6 +338,7 @@ static void test_dataset_refused(void **state)
     expect_no_set(path, ERR_ARG, "is not a directory");
     expect_no_set(scratch, ERR_FORMAT, "looked there");
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
+    /* fault: F16 */
     expect_no_set(scratch, ERR_FORMAT, "record 1 (offset 9): wanted a label from 0 to 9, found 10");
     labels = labels_of(2, "\4\1", 2);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);

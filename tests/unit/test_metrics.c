@@ -93,6 +93,7 @@ static void an_overflow_is_told_apart(void **state)
     free(text);
 }
 
+/* fault: F56 */
 static void commas_of_a_locale_stay_out(void **state)
 {
     (void)state;
@@ -149,6 +150,7 @@ static void layers_are_cut_with_the_steps(void **state)
     free(text);
 }
 
+/* fault: F54 */
 static void half_a_last_line_is_cut(void **state)
 {
     (void)state;
@@ -207,6 +209,7 @@ static void files_limit(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
+/* fault: F48 */
 static void a_full_disk_does_not_stop_training(void **state)
 {
     (void)state;

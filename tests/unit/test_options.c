@@ -168,6 +168,7 @@ static const char *const refusals[][2] = {
     {"train m --config /", "not a regular file"},
 };
 
+/* fault: F50 */
 static void refuses_with_advice(void **state)
 {
     (void)state;
@@ -341,6 +342,7 @@ static void numbers_are_exact(void **state)
     assert_false(signbit(real));
 }
 
+/* fault: F56 */
 static void numbers_ignore_the_locale(void **state)
 {
     (void)state;

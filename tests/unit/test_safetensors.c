@@ -141,6 +141,7 @@ static const struct {
     {"{\"x\":", 0, "JSON"},
 };
 
+/* fault: F8 */
 static void lies_are_refused(void **state)
 {
     (void)state;
@@ -153,6 +154,7 @@ static void lies_are_refused(void **state)
     }
 }
 
+/* fault: F7 */
 static void impossible_lengths_are_refused(void **state)
 {
     (void)state;
