@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """The parts of scripts/gpu_check.sh: run, time, and write down as JSON what a GPU shows.
 
-gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...   runs parts (ops, model, bench, profile)
+gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...   runs parts (ops, model, bench, compile, profile, scale)
 gpu_check.py torch --dtype D --batch N --mode M --steps N             one PyTorch measurement, JSON on standard output
 gpu_check.py whole --driver PROGRAM --side N --type f32|tf32 --steps N one network against PyTorch, JSON on standard output
 
 A file is replaced whole after every result, so what is known survives whatever stops the rest. Every program that is run
-has a time limit, and the part says so in its file when one was cut off; what it had printed by then counts. The parts that
-are still to come share the time that is left, so none takes the time of all others.
+has a time limit, and the part says so in its file when one was cut off; what it had printed by then counts. Every part has
+a time budget of its own, made to fit one call on a machine that is lent for ten minutes at a time.
 """
 
 import argparse
@@ -20,10 +20,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
-SHARES = {"ops": 80, "model": 90, "bench": 230, "profile": 40}  # of the time that is left, among the parts still to come
+BUDGETS = {"ops": 500, "model": 500, "bench": 540, "compile": 540, "profile": 240, "scale": 540}  # seconds
+AMP = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}
+OVERHEAD_MIB = 1536  # what the driver and the libraries take beside what memory.json counts
 LOST = re.compile(r"the device is lost after (\w+) in (\w+)")  # tests/unit/test_ops.c
 
 
@@ -88,6 +91,44 @@ class Part:
         return subprocess.CompletedProcess(command, code, out or "", err or "")
 
 
+class MemoryWatch:
+    """The most memory of the first GPU that was taken while a program ran, over what was taken before it."""
+
+    ASK = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", "0"]
+
+    def __init__(self, args):
+        self.most, self.over = None, threading.Event()
+        self.before = None if args.dry_run else self.taken()
+        self.thread = threading.Thread(target=self.watch)
+
+    def taken(self):
+        try:
+            return int(subprocess.run(self.ASK, capture_output=True, text=True, check=True, timeout=10).stdout.split()[0])
+        except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+            return None
+
+    def watch(self):
+        while not self.over.wait(0.2):
+            now = self.taken()
+            if now is not None:
+                self.most = max(self.most or 0, now - self.before)
+
+    def __enter__(self):
+        if self.before is not None:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        if self.before is not None:
+            self.thread.join()
+
+
+def cleanliness(done):
+    """A sanitizer that was cut off has found nothing so far, which is not the same as nothing."""
+    return "yes" if done.returncode == 0 else "cut off" if done.returncode == 124 else "no"
+
+
 def end_group(leader):
     try:
         os.killpg(leader, signal.SIGKILL)
@@ -131,7 +172,7 @@ def every_op(part, program, env):
         for row in op_rows(done.stdout):
             known[row["dtype"], row["op"]] = row
         lost = LOST.search(done.stderr + done.stdout)
-        part.result["passed"] = done.returncode == 0 and not killers
+        part.result["passed"] = "no" if killers else cleanliness(done)
         if done.returncode:
             part.result.setdefault("logs", []).append((done.stdout + done.stderr)[-8000:])
         if not lost or lost.group(1) in killers:
@@ -157,16 +198,16 @@ def part_ops(part):
         if not os.path.exists(sanitizer) and not part.args.dry_run:
             part.problem("compute-sanitizer was not found")
             break
-        done = part.run([sanitizer, "--tool", tool, "--error-exitcode", "9", os.path.join(tests, "test_ops")], 25, env=dict(plain, TOWERS_TEST_OP=op))
+        done = part.run([sanitizer, "--tool", tool, "--error-exitcode", "9", os.path.join(tests, "test_ops")], 60, env=dict(plain, TOWERS_TEST_OP=op))
         if done:
-            part.add({"tool": tool, "op": op, "clean": done.returncode == 0})
+            part.add({"tool": tool, "op": op, "clean": cleanliness(done)})
     # A whole step: input, all kinds of kernels, optimizer, copies.
     step = [os.path.join(part.args.build, "towers"), "bench", "inception_mini", "--device", "cuda", "--towers", "1", "-b", "8", "--warmup-batches", "0",
             "--batches", "2", "--deterministic"]
     for tool in ("memcheck", "initcheck") if os.path.exists(sanitizer) or part.args.dry_run else ():
-        done = part.run([sanitizer, "--tool", tool, "--target-processes", "all", "--error-exitcode", "9", *step], 40, env=plain)
+        done = part.run([sanitizer, "--tool", tool, "--target-processes", "all", "--error-exitcode", "9", *step], 120, env=plain)
         if done:
-            part.add({"tool": tool, "op": "a training step", "clean": done.returncode == 0})
+            part.add({"tool": tool, "op": "a training step", "clean": cleanliness(done)})
     shutil.rmtree(plain["XDG_CACHE_HOME"], ignore_errors=True)
     part.save()
 
@@ -238,33 +279,57 @@ def part_model(part):
     if not part.args.dry_run and not glob.glob(part.args.data + "/train-images-idx3-ubyte*"):
         part.problem(f"no Fashion-MNIST in {part.args.data}: nothing is trained (scripts/gpu_bundle.sh brings it)")
         return
-    runs = tempfile.mkdtemp(prefix="towers-runs-")
-    for name, more in (("f32", []), ("tf32", ["--amp", "--amp-dtype", "tf32"]), ("bf16", ["--amp", "--amp-dtype", "bf16"]),
-                       ("f16", ["--amp", "--amp-dtype", "fp16"]), ("bf16, 2 towers on one GPU", ["--amp", "--towers", "2", "--processes", "1", "-b", "64"])):
-        started = time.monotonic()
-        done = part.run([towers, "train", "inception_mini", "--device", "cuda", "--data-path", part.args.data, "--epochs", "2", "-b", "128",
-                         "--output-dir", runs, "--json", *more], 45)
+    for name, more in (*AMP.items(), ("bf16, 2 towers on one GPU", ["--amp", "--towers", "2", "--processes", "1", "-b", "64"])):
+        runs, started = tempfile.mkdtemp(prefix="towers-runs-"), time.monotonic()
+        with MemoryWatch(part.args) as watch:
+            done = part.run([towers, "train", "inception_mini", "--device", "cuda", "--data-path", part.args.data, "--epochs", "2", "-b", "128",
+                             "--output-dir", runs, "--json", *more], 60)
         found = tail_json(done.stdout) if done else None
         if found:
-            part.add({"model": "inception_mini", "type": name, "epochs": 2, "seconds": round(time.monotonic() - started, 1),
+            part.add({"model": "inception_mini", "type": name, "epochs": 2, "seconds": round(time.monotonic() - started, 1), **memory_row(part, name, runs, watch),
                       **{key: value for key, value in found.items() if isinstance(value, (int, float, str))}})
             if found.get("test_accuracy", 1) < 0.7:
                 part.problem(f"inception_mini in {name}: test accuracy {found['test_accuracy']} after two epochs, at least 0.7 was expected")
-    shutil.rmtree(runs, ignore_errors=True)
+        shutil.rmtree(runs, ignore_errors=True)
     part.save()
+
+
+def memory_row(part, name, runs, watch):
+    """What the run took of the device, beside what its memory.json says it would."""
+    plans = glob.glob(runs + "/**/memory.json", recursive=True)
+    if not plans or watch.most is None:
+        return {}
+    with open(plans[0], encoding="utf-8") as file:
+        planned = round(json.load(file)["in all"] / 2**20)
+    if watch.most > planned + OVERHEAD_MIB:
+        part.problem(f"inception_mini in {name} takes {watch.most} MiB of the device, memory.json says {planned}")
+    return {"memory_mib": watch.most, "planned_mib": planned}
 
 
 # ---- bench
 
 
 def ours(part, dtype, batch, steps, fuse="auto"):
-    amp = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}[dtype]
-    done = part.run([os.path.join(part.args.build, "towers"), "bench", "inception_v3", "--device", "cuda", "--towers", "1", "-b", str(batch), "--opt", "momentum",
-                     "--warmup-batches", "8", "--batches", str(steps), "--workers", "4", "--fuse", fuse, "--json", *amp], 90)
+    with MemoryWatch(part.args) as watch:
+        done = part.run([*bench_words(part, dtype, batch, fuse), "--warmup-batches", "8", "--batches", str(steps)], 120)
     found = tail_json(done.stdout) if done else None
     if found:
         part.add({"system": "towers" if fuse == "auto" else f"towers --fuse {fuse}", "type": dtype, "batch": batch, "images_per_second": round(found["images_per_sec"], 1),
-                  "jitter": round(found.get("jitter", 0), 1), "loss": found.get("last_average_loss")})
+                  "jitter": round(found.get("jitter", 0), 1), "loss": found.get("last_average_loss"), "memory_mib": watch.most})
+    plans_keep(part)
+
+
+def bench_words(part, dtype, batch, fuse="auto", towers=1):
+    return [os.path.join(part.args.build, "towers"), "bench", "inception_v3", "--device", "cuda", "--towers", str(towers), "-b", str(batch), "--opt", "momentum",
+            "--workers", "4", "--fuse", fuse, "--json", *AMP[dtype]]
+
+
+def plans_warm(part, dtype, batch, fuse="auto"):
+    """Find the plans before anything is timed: the search is not part of a step, and takes a limit of its own."""
+    started = time.monotonic()
+    done = part.run([*bench_words(part, dtype, batch, fuse), "--warmup-batches", "0", "--batches", "1"], 240)
+    if done:
+        part.add({"plans": dtype, "batch": batch, "fuse": fuse, "search_seconds": round(time.monotonic() - started, 1), "found": cleanliness(done)})
     plans_keep(part)
 
 
@@ -278,7 +343,7 @@ def plans_keep(part):
 
 
 def theirs(part, dtype, batch, mode, steps):
-    done = part.run([sys.executable, os.path.abspath(__file__), "torch", "--dtype", dtype, "--batch", str(batch), "--mode", mode, "--steps", str(steps)], 100 if mode != "eager" else 60)
+    done = part.run([sys.executable, os.path.abspath(__file__), "torch", "--dtype", dtype, "--batch", str(batch), "--mode", mode, "--steps", str(steps)], 300 if mode != "eager" else 60)
     found = tail_json(done.stdout) if done else None
     if found:
         part.add(found)
@@ -286,19 +351,27 @@ def theirs(part, dtype, batch, mode, steps):
 
 def part_bench(part):
     """Ours and theirs by turns, so that a clock that sinks sinks for both; what matters most first."""
-    for repeat in range(2):
+    for dtype in ("bf16", "f16"):
+        plans_warm(part, dtype, 256)
+    for _ in range(2):
         for dtype in ("bf16", "f16"):
             ours(part, dtype, 256, 30)
             theirs(part, dtype, 256, "eager", 30)
-        if repeat:
-            break
-        ours(part, "f16", 256, 30, "ii")
-        for dtype in ("bf16", "f16"):
-            theirs(part, dtype, 256, "compile", 30)
-        ours(part, "f16", 256, 30, "ii-s")
-    for batch in (128, 64):
-        ours(part, "bf16", batch, 30)
-        theirs(part, "bf16", batch, "eager", 30)
+    for fuse in ("ii", "ii-s"):
+        plans_warm(part, "f16", 256, fuse)
+        ours(part, "f16", 256, 30, fuse)
+    for dtype, batch in (("tf32", 256), ("f32", 128), ("bf16", 128), ("bf16", 64)):
+        plans_warm(part, dtype, batch)
+        ours(part, dtype, batch, 30)
+        theirs(part, dtype, batch, "eager", 30)
+
+
+def part_compile(part):
+    """PyTorch's compiler, which searches for minutes, against ours on the same clock."""
+    for dtype in ("bf16", "f16"):
+        plans_warm(part, dtype, 256)
+        ours(part, dtype, 256, 30)
+        theirs(part, dtype, 256, "compile", 30)
 
 
 def compiled(model, mode):
@@ -358,12 +431,60 @@ def torch_main(args):
 
 def part_profile(part):
     for dtype in ("bf16", "f16"):
-        amp = ["--amp", "--amp-dtype", "bf16" if dtype == "bf16" else "fp16"]
         done = part.run([os.path.join(part.args.build, "towers"), "bench", "inception_v3", "--device", "cuda", "--towers", "1", "-b", "256", "--batches", "5",
-                         "--warmup-batches", "3", "--profile", *amp], 40)
+                         "--warmup-batches", "3", "--profile", *AMP[dtype]], 110)
         if done and done.stdout:
             part.result["results"].append({"type": dtype, "text": done.stdout})
             part.save()
+
+
+# ---- scale
+
+
+def gpu_count(args):
+    if args.dry_run:
+        return 8
+    try:
+        lines = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return 1
+    return max(1, sum(line.startswith("GPU ") for line in lines))
+
+
+def part_scale(part):
+    """Weak scaling, one process a GPU: images per second of 1, 2, 4, 8 towers, and that as many towers learn as one."""
+    gpus = gpu_count(part.args)
+    part.result["gpus"] = gpus
+    for dtype in ("bf16", "f16"):
+        plans_warm(part, dtype, 256)
+        alone = None
+        for towers in (1, 2, 4, 8):
+            if towers > gpus:
+                part.add({"scale": towers, "type": dtype, "skipped": f"{gpus} GPU{'s' if gpus > 1 else ''} here"})
+                continue
+            done = part.run([*bench_words(part, dtype, 256, towers=towers), "--processes", str(towers), "--warmup-batches", "8", "--batches", "30"], 120)
+            found = tail_json(done.stdout) if done else None
+            if not found:
+                continue
+            speed = found["images_per_sec"]
+            alone = speed if towers == 1 else alone
+            part.add({"scale": towers, "type": dtype, "images_per_second": round(speed, 1), **({"efficiency": round(speed / towers / alone, 3)} if alone else {})})
+    for towers in (2, 4, 8):
+        if towers <= gpus:
+            scale_trains(part, towers)
+
+
+def scale_trains(part, towers):
+    """The self-test of the sums, the comparison of all replicas, and an accuracy."""
+    runs = tempfile.mkdtemp(prefix="towers-runs-")
+    done = part.run([os.path.join(part.args.build, "towers"), "train", "inception_mini", "--device", "cuda", "--data-path", part.args.data, "--epochs", "2",
+                     "-b", str(128 // towers), "--towers", str(towers), "--processes", str(towers), "--sdc-check", "50", "--output-dir", runs, "--json", "--amp"], 90)
+    found = tail_json(done.stdout) if done else None
+    if found:
+        part.add({"trained": towers, "test_accuracy": found.get("test_accuracy")})
+        if found.get("test_accuracy", 1) < 0.7:
+            part.problem(f"inception_mini on {towers} GPUs: test accuracy {found['test_accuracy']} after two epochs, at least 0.7 was expected")
+    shutil.rmtree(runs, ignore_errors=True)
 
 
 def main():
@@ -388,9 +509,9 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--data", required=True)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--seconds", type=float, default=460, help="for all parts together")
+    parser.add_argument("--seconds", type=float, help="for each part (default: its own budget)")
     parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("parts", nargs="+", choices=sorted(SHARES))
+    parser.add_argument("parts", nargs="+", choices=sorted(BUDGETS))
     args = parser.parse_args()
     args.out = os.path.abspath(args.out)
     os.makedirs(args.out, exist_ok=True)
@@ -416,14 +537,13 @@ def device_of(args):
 
 
 def parts_run(args):
-    until, problems = time.monotonic() + args.seconds, 0
+    problems = 0
     args.device = device_of(args)
-    for at, name in enumerate(args.parts):
+    for name in args.parts:
         print("== " + name, flush=True)
-        share = SHARES[name] / sum(SHARES[other] for other in args.parts[at:])
-        part = Part(args, name, max(3.0, (until - time.monotonic()) * share))
+        part = Part(args, name, args.seconds or BUDGETS[name])
         try:
-            {"ops": part_ops, "model": part_model, "bench": part_bench, "profile": part_profile}[name](part)
+            {"ops": part_ops, "model": part_model, "bench": part_bench, "compile": part_compile, "profile": part_profile, "scale": part_scale}[name](part)
         except Exception:  # one part's mishap is not the others'
             part.problem("the script itself failed: " + traceback.format_exc()[-1500:])
         problems += len(part.result["problems"])

@@ -5,32 +5,36 @@
 #   --only PART   ops      every op case on the GPU against the reference, in f32, bf16, f16; memory checker on a few
 #                 model    inception_v3 against PyTorch, f32 and TF32: logits, loss, gradients, ten steps; inception_mini
 #                          on Fashion-MNIST: accuracy in f32, TF32, bf16, f16, and on virtual towers
-#                 bench    inception_v3, ours and PyTorch by turns
+#                 bench    inception_v3, ours and eager PyTorch by turns, plans found before; memory of the device
+#                 compile  the same against PyTorch's compiler, which searches for minutes
 #                 profile  time of every kind of operation against the device's limits
+#                 scale    1, 2, 4 and 8 towers, a process and a GPU each: images per second, and that they learn
 #                 (may be repeated; default: all, in this order)
 #   --out DIR     where results go, as JSON, one file a part, each written as soon as it is known (default docs/results);
 #                 also plans.txt, the fastest plan of every convolution, and build.log if the build fails
-#   --seconds N   the whole, with the build, ends by then (default 480)
+#   --seconds N   each part ends by then, the build not counted (default: a budget of its own, at most 9 minutes)
 #   --dry-run     build everything, say what would run, run nothing
-# The parts share the time that is left. docs/performance.md is made from the results, DIR/performance.md if --out is given.
+# On a machine that is lent for some minutes at a time, run one part a call; the build and the plans that were found are
+# kept in $TOWERS_GPU_BUILD (default build-gpu). docs/performance.md is made from the results, DIR/performance.md if --out
+# is given.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-root=$PWD out=docs/results page=$PWD/docs/performance.md seconds=480 dry=no parts=()
+root=$PWD out=docs/results page=$PWD/docs/performance.md seconds= dry=no parts=()
 while [ $# -gt 0 ]; do
     case $1 in
     --only) parts+=("${2:?--only needs a part}"); shift 2 ;;
     --out) out=${2:?--out needs a folder} page=; shift 2 ;;
     --seconds) seconds=${2:?--seconds needs a number}; shift 2 ;;
     --dry-run) dry=yes; shift ;;
-    -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "gpu_check: no option '$1' (see --help)" >&2; exit 2 ;;
     esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(ops model bench profile)
+[ ${#parts[@]} -gt 0 ] || parts=(ops model bench compile profile scale)
 for part in "${parts[@]}"; do
-    case $part in ops | model | bench | profile) ;; *) echo "gpu_check: no part '$part' (ops, model, bench, profile)" >&2; exit 2 ;; esac
+    case $part in ops | model | bench | compile | profile | scale) ;; *) echo "gpu_check: no part '$part' (ops, model, bench, compile, profile, scale)" >&2; exit 2 ;; esac
 done
-case $seconds in '' | *[!0-9]*) echo "gpu_check: --seconds wants a whole number, not '$seconds'" >&2; exit 2 ;; esac
+case $seconds in *[!0-9]*) echo "gpu_check: --seconds wants a whole number, not '$seconds'" >&2; exit 2 ;; esac
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 page=${page:-$out/performance.md}
@@ -61,9 +65,7 @@ fi
 grep -A 4 '^-- Towers' "$build/log" | sed 's/^-- //'
 
 echo "built after $SECONDS s"
-left=$((seconds - SECONDS - 10))
-[ $left -gt 60 ] || left=60
-check=("${PYTHON:-python3}" "$root/scripts/gpu_check.py" --build "$build" --data "$bundle/data" --out "$out" --seconds "$left")
+check=("${PYTHON:-python3}" "$root/scripts/gpu_check.py" --build "$build" --data "$bundle/data" --out "$out" ${seconds:+--seconds "$seconds"})
 if [ $dry = yes ]; then
     echo "== dry run: would run ${parts[*]}"
     "${check[@]}" --dry-run "${parts[@]}"

@@ -22,13 +22,35 @@ def table(heads, rows):
 def bench(part):
     speeds = {}
     for row in part["results"]:
+        if "plans" in row:
+            continue
         speeds.setdefault((row["batch"], row["type"], row["system"]), []).append(row["images_per_second"])
     rows = []
     for (batch, dtype, system), values in sorted(speeds.items(), key=lambda item: (-item[0][0], item[0][1], item[0][2])):
         mine = speeds.get((batch, dtype, "towers"))
         ratio = f"{statistics.median(mine) / statistics.median(values):.2f}" if mine and system != "towers" else ""
         rows.append((batch, dtype, system, f"{statistics.median(values):,.0f}", ", ".join(f"{v:,.0f}" for v in values), ratio))
-    return ["### inception_v3, training", ""] + table(("batch", "type", "system", "images/s", "single runs", "towers is faster by"), rows)
+    lines = ["### inception_v3, training", ""] + table(("batch", "type", "system", "images/s", "single runs", "towers is faster by"), rows)
+    memory = {(row["batch"], row["type"], row["system"]): row["memory_mib"] for row in part["results"] if row.get("memory_mib")}
+    if memory:
+        lines += ["", "Most memory of the device:", ""] + table(("batch", "type", "system", "MiB"), [(*key, f"{mib:,}") for key, mib in sorted(memory.items())])
+    searches = [(r["batch"], r["plans"], r["fuse"], f"{r['search_seconds']:.0f}", r["found"]) for r in part["results"] if "plans" in r]
+    if searches:
+        lines += ["", "Time until the first step, with the search for plans where the cache had none:", ""]
+        lines += table(("batch", "type", "--fuse", "s", "ended"), searches)
+    return lines
+
+
+def told(word):
+    return "yes" if word == "yes" else f"**{word or 'no'}**"
+
+
+def scale(part):
+    rows = [(r["type"], r["scale"], f"{r['images_per_second']:,.0f}" if "images_per_second" in r else r["skipped"], r.get("efficiency", "")) for r in part["results"] if "scale" in r]
+    lines = [f"### Several GPUs: inception_v3, 256 images a tower ({part.get('gpus', 1)} in the machine)", ""]
+    lines += table(("type", "towers", "images/s", "efficiency"), rows)
+    trained = [(r["trained"], r["test_accuracy"]) for r in part["results"] if "trained" in r]
+    return lines + (["", "inception_mini on Fashion-MNIST, two epochs:", ""] + table(("towers", "test accuracy"), trained) if trained else [])
 
 
 def number(value):
@@ -37,9 +59,9 @@ def number(value):
 
 def ops(part):
     rows = [(r["op"], r["dtype"], r["runs"], number(r["max_error"]), f"{r['percent_of_allowed']} %", r["unsupported"] or "") for r in part["results"] if "runs" in r]
-    lines = ["### Operations against the reference", "", f"All passed: {'yes' if part.get('passed') else '**no**'}.", ""]
+    lines = ["### Operations against the reference", "", f"All passed: {told(part.get('passed'))}.", ""]
     lines += table(("operation", "type", "runs", "largest error", "of what is allowed", "unsupported"), rows)
-    tools = [(r["tool"], r["op"], "yes" if r["clean"] else "**no**") for r in part["results"] if "tool" in r]
+    tools = [(r["tool"], r["op"], told(r["clean"])) for r in part["results"] if "tool" in r]
     return lines + ([""] + table(("compute-sanitizer", "operation", "clean"), tools) if tools else [])
 
 
@@ -52,7 +74,7 @@ def whole(results):
 def model(part):
     compared, trained = [r for r in part["results"] if "whole" in r], [r for r in part["results"] if "whole" not in r]
     lines = whole(compared) if compared else []
-    keys = [key for key in ("type", "towers", "epochs", "step", "test_accuracy", "best_accuracy", "seconds") if any(key in r for r in trained)]
+    keys = [key for key in ("type", "towers", "epochs", "step", "test_accuracy", "best_accuracy", "seconds", "memory_mib", "planned_mib") if any(key in r for r in trained)]
     if not trained:
         return lines
     return lines + ["### inception_mini on Fashion-MNIST", ""] + table(keys, [[row.get(key, "") for key in keys] for row in trained])
@@ -68,7 +90,7 @@ def profile(part):
 def main():
     folder, document = sys.argv[1:3]
     lines = [BEGIN, "## On a GPU", ""]
-    for name, make in (("bench", bench), ("ops", ops), ("model", model), ("profile", profile)):
+    for name, make in (("bench", bench), ("compile", bench), ("scale", scale), ("ops", ops), ("model", model), ("profile", profile)):
         path = os.path.join(folder, name + ".json")
         if not os.path.exists(path):
             continue

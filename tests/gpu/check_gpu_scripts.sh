@@ -20,9 +20,9 @@ grep -q "no part 'nothing'" "$work/err" || fail "--only nothing: $(cat "$work/er
 grep -q "wants a whole number" "$work/err" || fail "--seconds soon: $(cat "$work/err")"
 
 mkdir "$work/out"
-python3 "$source/scripts/gpu_check.py" --build /b --data /d --out "$work/out" --dry-run ops model bench profile >"$work/dry" || fail "the dry run failed"
+python3 "$source/scripts/gpu_check.py" --build /b --data /d --out "$work/out" --dry-run ops model bench compile profile scale >"$work/dry" || fail "the dry run failed"
 for word in test_ops memcheck racecheck initcheck gpu_driver 'whole --driver' 'train inception_mini' 'bench inception_v3' 'torch --dtype bf16 --batch 256 --mode eager' \
-    'mode compile' '-b 64' '-b 128' --profile; do
+    'mode compile' '-b 64' '-b 128' --profile '--towers 8 ' '--processes 2' '--sdc-check' '--amp-dtype tf32'; do
     grep -q -- "$word" "$work/dry" || fail "the dry run does not mention: $word"
 done
 
@@ -61,12 +61,43 @@ begun=$SECONDS
 PATH=/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 3 profile >"$work/run" && fail "a run with problems ended well"
 [ $((SECONDS - begun)) -lt 600 ] || fail "a program that hangs was not cut off, or its child not: $(cat "$work/run")"
 grep -q 'cut off after' "$work/run" && grep -q 'early | line' "$work/results/profile.json" || fail "what was printed before the cut is lost: $(cat "$work/run")"
-python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 6 ops profile >"$work/run"
+python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 3 ops profile >"$work/run"
 for word in 'the script itself failed' '== profile'; do grep -q "$word" "$work/run" || fail "lacks '$word': $(cat "$work/run")"; done
 sed -i 's/no JSON/{}/' "$work/b/tests/gpu_driver"
 python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 20 ops >"$work/run"
 for word in 'pool in f32 breaks the device' 'op relu' 'op conv'; do grep -q "$word" "$work/run" || fail "lacks '$word': $(cat "$work/run")"; done
-grep -q '"passed": false' "$work/results/ops.json" || fail "ops passed"
+grep -q '"passed": "no"' "$work/results/ops.json" || fail "ops passed"
+# A sanitizer that was cut off is neither clean nor unclean.
+printf '#!/bin/sh\nsleep 900\n' >"$work/b/compute-sanitizer"
+chmod +x "$work/b/compute-sanitizer"
+PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 5 ops >"$work/run"
+grep -q '"clean": "cut off"' "$work/results/ops.json" || fail "a sanitizer was cut off: $(cat "$work/results/ops.json")"
+# What a run took of the device is held against its memory.json; two GPUs scale to two towers, plans are found before.
+cat >"$work/b/nvidia-smi" <<'STUB'
+#!/bin/sh
+case $1 in -L) printf 'GPU 0: Stub (UUID: a)\nGPU 1: Stub (UUID: b)\n' ;; *) [ -e "$STUB_BUSY" ] && echo 9500 || echo 500 ;; esac
+STUB
+cat >"$work/b/towers" <<'STUB'
+#!/bin/sh
+echo "$*" >>"$STUB_CALLS"
+case " $* " in *' --towers 2 '*) speed=190 ;; *) speed=100 ;; esac
+while [ $# -gt 0 ]; do [ "$1" = --output-dir ] && runs=$2; shift; done
+[ -z "$runs" ] || { mkdir -p "$runs/run" && echo '{"weights": 1, "in all": 1048576}' >"$runs/run/memory.json"; }
+touch "$STUB_BUSY"
+sleep 1
+rm "$STUB_BUSY"
+echo "{\"images_per_sec\": $speed, \"test_accuracy\": 0.9}"
+STUB
+chmod +x "$work/b/nvidia-smi" "$work/b/towers"
+mkdir "$work/d"
+touch "$work/d/train-images-idx3-ubyte"
+export STUB_BUSY=$work/busy STUB_CALLS=$work/calls
+PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data "$work/d" --out "$work/results" --seconds 60 scale model >"$work/run"
+for word in '"efficiency": 0.95' '"skipped": "2 GPUs here"' '"trained": 2'; do grep -q "$word" "$work/results/scale.json" || fail "lacks '$word': $(cat "$work/results/scale.json")"; done
+head -n 1 "$work/calls" | grep -q -- '--warmup-batches 0 --batches 1' || fail "the plans are not found first: $(head -n 1 "$work/calls")"
+for word in '"memory_mib": 9000' '"planned_mib": 1' 'takes 9000 MiB of the device, memory.json says 1'; do
+    grep -q "$word" "$work/results/model.json" || fail "lacks '$word': $(cat "$work/results/model.json")"
+done
 python3 "$source/scripts/gpu_tables.py" "$work/results" "$work/doc0.md" || fail "no tables of the stubs' results"
 
 cat >"$work/out/bench.json" <<'JSON'
@@ -75,13 +106,19 @@ cat >"$work/out/bench.json" <<'JSON'
  {"system": "towers", "type": "bf16", "batch": 256, "images_per_second": 200.0}, {"system": "pytorch eager", "type": "bf16", "batch": 256, "images_per_second": 100.0}]}
 JSON
 cat >"$work/out/ops.json" <<'JSON'
-{"part": "ops", "device": "G", "started": "now", "problems": [], "passed": false, "results": [
- {"dtype": "f16", "op": "conv", "rows": 1, "runs": 2, "max_error": 0.001, "percent_of_allowed": 50, "unsupported": 0}, {"tool": "memcheck", "op": "a training step", "clean": false}]}
+{"part": "ops", "device": "G", "started": "now", "problems": [], "passed": "no", "results": [
+ {"dtype": "f16", "op": "conv", "rows": 1, "runs": 2, "max_error": 0.001, "percent_of_allowed": 50, "unsupported": 0}, {"tool": "memcheck", "op": "a training step", "clean": "no"},
+ {"tool": "memcheck", "op": "conv_dw", "clean": "cut off"}]}
 JSON
 cat >"$work/out/model.json" <<'JSON'
 {"part": "model", "device": "G", "started": "now", "problems": [], "results": [
  {"whole": "inception_v3, 299x299, f32, 1 step", "group": "gradients", "tensors": 292, "error": 0.0001, "pytorch_error": 0.0001, "median_ratio": 1.0, "right": false},
  {"model": "inception_mini", "type": "f32", "epochs": 2, "test_accuracy": 0.9, "seconds": 9}]}
+JSON
+cat >"$work/out/scale.json" <<'JSON'
+{"part": "scale", "device": "G", "started": "now", "problems": [], "gpus": 2, "results": [
+ {"plans": "bf16", "batch": 256, "fuse": "auto", "search_seconds": 100.0, "found": "yes"},
+ {"scale": 2, "type": "bf16", "images_per_second": 1900.0, "efficiency": 0.95}, {"scale": 4, "type": "bf16", "skipped": "2 GPUs here"}, {"trained": 2, "test_accuracy": 0.9}]}
 JSON
 cat >"$work/out/profile.json" <<'JSON'
 {"part": "profile", "device": "G", "started": "now", "problems": [], "results": [{"type": "bf16", "text": "| op | calls |"}]}
@@ -90,7 +127,7 @@ echo "# Performance" >"$work/doc.md"
 echo "kept" >>"$work/doc.md"
 for _ in 1 2; do python3 "$source/scripts/gpu_tables.py" "$work/out" "$work/doc.md" || fail "the tables failed"; done
 [ "$(grep -c '## On a GPU' "$work/doc.md")" -eq 1 ] || fail "tables made twice are there twice"
-for line in kept '| 256 | bf16 | towers | 200 | 300, 100, 200 |  |' '| 256 | bf16 | pytorch eager | 100 | 100 | 2.00 |' 'All passed: \*\*no\*\*' 'a training step | \*\*no\*\*' \
+for line in kept '| 256 | bf16 | towers | 200 | 300, 100, 200 |  |' '| 256 | bf16 | pytorch eager | 100 | 100 | 2.00 |' 'All passed: \*\*no\*\*' 'a training step | \*\*no\*\*' 'conv_dw | \*\*cut off\*\*' '| bf16 | 2 | 1,900 | 0.95 |' '| bf16 | 4 | 2 GPUs here |  |' '| 2 | 0.9 |' \
     'gradients | 292 | 1.0e-04 | 1.0e-04 | 1.0 | \*\*no\*\*' '| f32 | 2 | 0.9 | 9 |' '- problem: cut off' '| op | calls |'; do
     grep -q -- "$line" "$work/doc.md" || fail "the tables lack: $line in $(cat "$work/doc.md")"
 done
