@@ -58,7 +58,7 @@ void comm_memory_destroy(Device *device, CommMemory *memory)
  * place of its own; so has every tower's part where the order of towers must hold. */
 CommSpace comm_space(const CommConfig *config)
 {
-    bool several = config->local > 1, narrow = config->reduce != DTYPE_F32;
+    bool several = config->local > 1, narrow = config->reduce != DTYPE_F32 && config->ranks > 1;
     size_t room = config->max_count * sizeof(float), staged = comm_staged(config) * sizeof(float);
     return (CommSpace){.sum = config->ordered ? (size_t)config->towers * room
                               : several       ? room

@@ -6,6 +6,7 @@
  * the number of ranks on the way): that takes a buffer of 16 bits, and the sum is written back in f32.
  * ordered: every tower's contribution is broadcast to all ranks and added in tower order, as comm_shm does: the same
  * bits whichever rank holds which tower. Not in place: all contributions are needed at once, a buffer for each tower.
+ * One rank alone has nothing to reduce: no communicator is made, its towers are added up, and nothing travels.
  * Barrier, broadcast, the unique id and the news that a peer has left go through the processes' shared memory.
  *
  * Nothing here waits inside a library: communicators do not block, results are polled for, and a peer that has left or
@@ -104,6 +105,7 @@ static Status done_wait(Comm *comm, NcclComm *c)
         if (error != cudaErrorNotReady) return cuda_check(c, error, "cudaEventQuery of the sum over the towers");
         if (polls % 64 == 0) {
             TRY(still_together(comm, c, deadline, "the sum over the towers"));
+            if (!c->nccl) continue;
             ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
             if (asked != ncclSuccess || nccl_failed(result))
                 return nccl_fail(c, asked != ncclSuccess ? asked : result,
@@ -227,12 +229,13 @@ static Status sum_start(Comm *comm, NcclComm *c, const GivenRange *given)
     if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
     if (!range && c->ranges == RANGES_MAX)
         return FAIL(ERR_INTERNAL, "more than %d ranges of one round are given, and their sums not taken", RANGES_MAX);
+    *(range ? range : &c->range[c->ranges++]) = *given;
+    c->joined = comm->config.ranks == 1;
+    if (c->joined) return OK;
     if (comm->config.ordered)
         TRY(gather_start(comm, c, given->first, given->count));
     else
         TRY(reduce_start(comm, c, given));
-    c->joined = false;
-    *(range ? range : &c->range[c->ranges++]) = *given;
     return cuda_check(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord behind the sum over the towers");
 }
 
@@ -359,6 +362,7 @@ static Status nccl_look(Comm *comm)
     ncclResult_t result = ncclSuccess;
     TRY(still_together(comm, c, INT64_MAX, "the sum over the towers"));
     if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
+    if (!c->nccl) return OK;
     ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
     if (asked == ncclSuccess && !nccl_failed(result)) return OK;
     return nccl_fail(c, asked != ncclSuccess ? asked : result, "the sum over the towers (ncclCommGetAsyncError)");
@@ -480,6 +484,7 @@ static Status rank_open(Comm *comm, NcclComm *c)
 {
     ncclUniqueId id;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    if (comm->config.ranks == 1) return OK;
     config.blocking = 0;
     if (comm->config.ctas > 0) config.maxCTAs = comm->config.ctas;
     memset(&id, 0, sizeof id);

@@ -64,9 +64,38 @@ static Status finalize(Descriptor d)
 
 /* ---- library */
 
+/* Descriptions of devices came with 9.8, as did the joined graphs' engines. */
+enum { OLDEST = 90000, WITH_JOINS = 90800 };
+#if CUDNN_VERSION >= 90800
+#define DESCRIBED true
+#define OF_DEVICE(name) CUDNN_ATTR_##name##_DEVICEPROP
+#else /* headers that lack the names: nothing is opened from a description, so nothing uses these */
+#define DESCRIBED false
+#define OF_DEVICE(name) (cudnnBackendAttributeName_t)0
+#define CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR (cudnnBackendDescriptorType_t)0
+#define CUDNN_ATTR_DEVICEPROP_DEVICE_ID (cudnnBackendAttributeName_t)0
+#define CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION (cudnnBackendAttributeName_t)0
+#endif
+
+bool cudnn_joins(void)
+{
+    return cudnnGetVersion() >= WITH_JOINS;
+}
+
+static Status descriptions_check(void)
+{
+    char text[64];
+    if (DESCRIBED && cudnn_joins()) return OK;
+    cudnn_describe(text, sizeof text);
+    return FAIL(ERR_UNSUPPORTED, "%s knows no descriptions of devices, 9.8 or newer does", text);
+}
+
 Status cudnn_open(cudaStream_t stream, CudnnLibrary **made)
 {
     Status st = OK;
+    if (cudnnGetVersion() < OLDEST)
+        return FAIL(ERR_UNSUPPORTED, "cuDNN %zu is found at run time, as cudnnGetVersion says: 9.0 or newer is wanted",
+                    cudnnGetVersion());
     CudnnLibrary *library = calloc(1, sizeof *library);
     if (!library) return FAIL(ERR_MEMORY, "cuDNN handle");
     TRY_CUDNN_OUT(cudnnCreate(&library->handle));
@@ -81,6 +110,7 @@ out:
 Status cudnn_open_described(const char *json, CudnnLibrary **made)
 {
     Status st = OK;
+    TRY(descriptions_check());
     CudnnLibrary *library = calloc(1, sizeof *library);
     if (!library) return FAIL(ERR_MEMORY, "cuDNN device description");
     TRY_OUT(descriptor_create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &library->device));
@@ -115,6 +145,7 @@ Status cudnn_device_json(CudnnLibrary *library, int ordinal, char *json, size_t 
     int32_t id = ordinal;
     int64_t written = 0;
     (void)library;
+    TRY(descriptions_check());
     TRY_OUT(descriptor_create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &device));
     TRY_OUT(set(device, CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, 1, &id));
     TRY_OUT(finalize(device));
@@ -461,7 +492,7 @@ static Status plan_create(CudnnGraph *g, Descriptor config, const CudnnRules *ru
     if (g->library->handle)
         TRY_OUT(set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->library->handle));
     else
-        TRY_OUT(set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, g->library->device));
+        TRY_OUT(set_descriptor(plan, OF_DEVICE(EXECUTION_PLAN), g->library->device));
     if (cudnnBackendFinalize(plan) != CUDNN_STATUS_SUCCESS) goto out;
     TRY_CUDNN_OUT(cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                            &workspace));
@@ -503,7 +534,7 @@ static Status configs_ask(CudnnGraph *g, cudnnBackendHeurMode_t mode, Descriptor
     TRY_OUT(descriptor_create(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &question));
     TRY_OUT(set_descriptor(question, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, g->graph));
     TRY_OUT(set(question, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
-    if (g->library->device) TRY_OUT(set_descriptor(question, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, g->library->device));
+    if (g->library->device) TRY_OUT(set_descriptor(question, OF_DEVICE(ENGINEHEUR), g->library->device));
     if (cudnnBackendFinalize(question) != CUDNN_STATUS_SUCCESS) goto out; /* nothing to offer */
     if (cudnnBackendGetAttribute(question, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &got,
                                  NULL) != CUDNN_STATUS_SUCCESS)
@@ -586,7 +617,7 @@ Status cudnn_plan_named(CudnnGraph *g, const CudnnRules *rules, const char *text
     TRY_OUT(descriptor_create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
     TRY_OUT(set_descriptor(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, g->graph));
     TRY_OUT(set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index));
-    if (g->library->device) TRY_OUT(set_descriptor(engine, CUDNN_ATTR_ENGINE_DEVICEPROP, g->library->device));
+    if (g->library->device) TRY_OUT(set_descriptor(engine, OF_DEVICE(ENGINE), g->library->device));
     TRY_OUT(finalize(engine));
     TRY_OUT(knobs_read(text + used, choice, &knobs));
     TRY_OUT(descriptor_create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config));

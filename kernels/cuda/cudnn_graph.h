@@ -17,6 +17,7 @@ NODISCARD Status cudnn_open(cudaStream_t stream, CudnnLibrary **made);
 NODISCARD Status cudnn_open_described(const char *json, CudnnLibrary **made);
 void cudnn_close(CudnnLibrary *library);       /* NULL is fine */
 void cudnn_describe(char *text, size_t bytes); /* "cuDNN 9.19.0" */
+bool cudnn_joins(void); /* 9.8 or newer: the library has engines for joined convolutions (conv_graph.h) */
 /* The description of the device that `library` runs on. */
 NODISCARD Status cudnn_device_json(CudnnLibrary *library, int ordinal, char *json, size_t bytes);
 

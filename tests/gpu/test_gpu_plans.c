@@ -173,6 +173,37 @@ static void test_cached_plan_breaks_a_rule(void **state)
     assert_string_not_equal(plan_cache_find(cuda_device(&device)->plans, task), "engine 1 knobs 25=7");
 }
 
+/* ---- versions */
+
+static OpCall joined_call(void)
+{
+    const Shape x = {8, 16, 8, 8}, w = {16, 16, 3, 3}, sums = {1, 16, 1, 1};
+    OpCall call = {.kind = OP_CONV_STATISTICS, .name = "joined", .in_count = 2, .out_count = 3};
+    void *somewhere = (void *)256;
+    call.attr.conv.window = (Window){3, 3, 1, 1, 1, 1, false};
+    call.in[0] = (Tensor){somewhere, x, DTYPE_F16, 16};
+    call.in[1] = (Tensor){somewhere, w, DTYPE_F32, 16};
+    call.out[0] = (Tensor){somewhere, x, DTYPE_F16, 16};
+    for (int k = 1; k < 3; k++) call.out[k] = (Tensor){somewhere, sums, DTYPE_F32, 16};
+    return call;
+}
+
+/* An older cuDNN computes everything but joined convolutions; one of another generation is refused at once. */
+static void test_older_library(void **state)
+{
+    (void)state;
+    OpCall call = joined_call();
+    Device other;
+    DeviceConfig config = {.threads = 1};
+    assert_true(device.backend->joins(&device, &call));
+    fake_gpu_cudnn_version(90100);
+    assert_false(device.backend->joins(&device, &call));
+    assert_true(error_of_a_run() < 1e-6);
+    fake_gpu_cudnn_version(8907);
+    assert_int_equal(device.backend->open(&config, &other), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "8907"));
+}
+
 /* ---- timing */
 
 /* Room for the operands that are timed, not for the buffer that is overwritten between the runs. */
@@ -204,6 +235,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_f32_is_f32, device_open_deterministic, device_close),
         cmocka_unit_test_setup_teardown(test_tf32_is_not_f16, device_open_tf32, device_close),
         cmocka_unit_test_setup_teardown(test_cached_plan_breaks_a_rule, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_older_library, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_no_memory_for_timing, device_open, device_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,7 +54,7 @@ static bool conv_joins(Device *device, const OpCall *call)
     char text[256];
     ConvPattern pattern;
     ConvShape shape;
-    if (!conv_joined_shape(call, &pattern, &shape)) return false;
+    if (!cudnn_joins() || !conv_joined_shape(call, &pattern, &shape)) return false;
     task_text(pattern, &shape, text, sizeof text);
     const CudaDevice *cuda = cuda_device(device);
     if (!device->config.deterministic && plan_cache_find(cuda->plans, text)) return true;
@@ -208,7 +208,7 @@ static Status joined_prepare(Device *device, OpCall *call)
     if (!j) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
     TRY_OUT(separate_prepare(device, call, &j->separate));
     fused_layout(call, &j->fused);
-    if (conv_joined_shape(call, &pattern, &shape)) TRY_OUT(plan_choose(device, j, call));
+    if (cudnn_joins() && conv_joined_shape(call, &pattern, &shape)) TRY_OUT(plan_choose(device, j, call));
     call->workspace_bytes = workspace_bytes(j, j->plan) + 256; /* the plan aligns to 64 */
     if (j->plan) separate_free(device, &j->separate);
     call->state = j;

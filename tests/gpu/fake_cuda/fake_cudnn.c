@@ -267,9 +267,16 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
     return CUDNN_STATUS_SUCCESS;
 }
 
+static size_t version = CUDNN_VERSION;
+
+void fake_gpu_cudnn_version(size_t wanted)
+{
+    version = wanted;
+}
+
 size_t cudnnGetVersion(void)
 {
-    return CUDNN_VERSION;
+    return version;
 }
 
 const char *cudnnGetErrorString(cudnnStatus_t status)

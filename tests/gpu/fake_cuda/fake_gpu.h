@@ -26,6 +26,8 @@ void fake_gpu_devices(int count);
 /* cudaStreamWaitEvent does nothing: to see a test notice. */
 void fake_gpu_ignore_waits(bool ignore);
 
+void fake_gpu_cudnn_version(size_t version); /* as CUDNN_VERSION, which it is at first */
+
 /* ---- counting and failing */
 
 int64_t fake_gpu_calls(void); /* calls that could have failed, since the last reset */
