@@ -3,6 +3,22 @@
 
 #include "kernels/verdict.h"
 
+#include <stdbool.h>
+
+/* What the last bucket sums after backward has ended is not hidden by anything: its tail goes apart, if it is large. */
+static void tail_part(const size_t *ends, int count, size_t total, size_t tail_bytes, Buckets *buckets)
+{
+    Bucket *last = &buckets->bucket[buckets->count - 1];
+    if (last->count * sizeof(float) <= tail_bytes || buckets->count == BUCKETS_MAX) return;
+    for (int i = 0; i < count; i++) {
+        bool inside = ends[i] > last->first && ends[i] < total;
+        if (!inside || (total - ends[i]) * sizeof(float) > tail_bytes) continue;
+        buckets->bucket[buckets->count++] = (Bucket){ends[i], total - ends[i]};
+        last->count = ends[i] - last->first;
+        return;
+    }
+}
+
 void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes, size_t bucket_bytes, Buckets *buckets)
 {
     size_t start = 0;
@@ -16,6 +32,7 @@ void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes
         start = ends[i];
     }
     if (start < total || buckets->count == 0) buckets->bucket[buckets->count++] = (Bucket){start, total - start};
+    tail_part(ends, count, total, first_bytes, buckets);
 }
 
 size_t sum_lane_count(int towers)

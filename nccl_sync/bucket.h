@@ -19,8 +19,8 @@ typedef struct Buckets {
 } Buckets;
 
 /* Cut [0, total) at parameter ends (ascending, ends[count - 1] <= total): the first bucket closes at `first_bytes`, so
- * that the collective starts early, the others at `bucket_bytes`; a small remainder joins the last. Elements
- * are f32. */
+ * that the collective starts early, the others at `bucket_bytes`; a small remainder joins the last, of which at most
+ * `first_bytes` are then set apart, so that little is left to sum when backward ends. Elements are f32. */
 void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes, size_t bucket_bytes,
                  Buckets *buckets);
 

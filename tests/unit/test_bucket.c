@@ -40,21 +40,26 @@ static void test_sizes(void **state)
     const size_t ends[] = {100, 250, 400, 1000, 1600, 1650};
     buckets_cut(ends, 6, 1660, 150 * 4, 500 * 4, &b);
     check(ends, 6, 1660, &b);
-    assert_int_equal(b.count, 3); /* [0, 250) closes early, [250, 1000), and the rest, 50 and padding, in the last */
+    assert_int_equal(b.count, 4); /* [0, 250) closes early, [250, 1000), [1000, 1600), and a tail of 50 and padding */
     assert_int_equal(b.bucket[0].count, 250);
     assert_int_equal(b.bucket[1].count, 750);
-    assert_int_equal(b.bucket[2].count, 660);
+    assert_int_equal(b.bucket[2].count, 600);
+    assert_int_equal(b.bucket[3].count, 60);
 }
 
-static void test_small_remainder_joins_the_last(void **state)
+/* What is summed behind the end of backward is no more than the first bucket is. */
+static void test_tail_is_small(void **state)
 {
     (void)state;
     Buckets b;
     const size_t ends[] = {100, 200, 210};
     buckets_cut(ends, 3, 210, 100 * 4, 100 * 4, &b);
     check(ends, 3, 210, &b);
-    assert_int_equal(b.count, 2);
-    assert_int_equal(b.bucket[1].count, 110);
+    assert_int_equal(b.count, 3);
+    assert_int_equal(b.bucket[1].count, 100);
+    assert_int_equal(b.bucket[2].count, 10);
+    buckets_cut(ends, 3, 210, 100 * 4, 1000 * 4, &b); /* nor where the second bucket never fills */
+    assert_int_equal(b.bucket[b.count - 1].count, 10);
 }
 
 static void test_small_network_is_one_bucket(void **state)
@@ -94,7 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_small_remainder_joins_the_last),
+        cmocka_unit_test(test_tail_is_small),
         cmocka_unit_test(test_small_network_is_one_bucket),
         cmocka_unit_test(test_random_networks),
     };
