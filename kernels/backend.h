@@ -90,6 +90,9 @@ struct Backend {
      * computes every op; this says where joining pays. The call's pitches are those that a plan would give. NULL:
      * never. */
     bool (*joins)(Device *device, const OpCall *call);
+    /* Microseconds of one launch of this op, measured once and remembered. Negative where that is not known: there is no
+     * memory for it, or the device is to take the same way in every run. NULL: never. */
+    double (*op_time)(Device *device, const OpCall *call);
 
     /* One update of a parameter range (optimizer.h). */
     Status (*optimizer_apply)(Device *device, const OptimizerUpdate *update);

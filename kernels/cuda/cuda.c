@@ -282,6 +282,7 @@ const Backend cuda_backend = {
     .pin = cuda_pin,
     .kernels = kernels,
     .joins = cuda_joins,
+    .op_time = cuda_op_time,
     .optimizer_apply = cuda_optimizer_apply,
     .square_sum = cuda_square_sum,
     .average = cuda_average,

@@ -204,7 +204,57 @@ static void test_older_library(void **state)
     assert_non_null(strstr(status_message(), "8907"));
 }
 
+/* A device tells how long an op takes, and remembers it; one that is to be the same in every run does not. */
+static void test_time_of_an_op(void **state)
+{
+    (void)state;
+    OpCall call = joined_call();
+    for (int engine = 0; engine < 7; engine++) fake_gpu_engine(engine, 700, false);
+    double first = device.backend->op_time(&device, &call);
+    assert_true(first >= 700 && first < 800);
+    int64_t runs = fake_gpu_count("cudnnBackendExecute");
+    assert_true(fabs(device.backend->op_time(&device, &call) - first) < 0.01);
+    assert_int_equal(fake_gpu_count("cudnnBackendExecute"), runs);
+    device.config.deterministic = true;
+    assert_true(device.backend->op_time(&device, &call) < 0);
+}
+
 /* ---- timing */
+
+static int chosen_engine(void)
+{
+    int engine = -1;
+    char task[256];
+    const Shape x = {N, C, SIDE, SIDE}, w = {K, C, 3, 3};
+    snprintf(task, sizeof task, "forward f32 x %s w %s stride 1x1 pad 1x1", shape_text(x), shape_text(w));
+    const char *plan = plan_cache_find(cuda_device(&device)->plans, task);
+    if (plan && sscanf(plan, "engine %d", &engine) != 1) fail_msg("'%s' is no plan", plan);
+    return engine;
+}
+
+/* Engines 4, 5 and 6 of the fake do without tensor cores. The fastest is taken, and a hopeless one is not run on. */
+static void test_fastest_is_taken(void **state)
+{
+    (void)state;
+    fake_gpu_engine(4, 1000, false);
+    fake_gpu_engine(5, 5000, false);
+    fake_gpu_engine(6, 900, false);
+    assert_true(error_of_a_run() < 1e-6);
+    assert_int_equal(chosen_engine(), 6);
+    assert_int_equal(fake_gpu_count("engine 5"), 2);   /* once to load it, once to see that it is slow */
+    assert_in_range(fake_gpu_count("engine 4"), 4, 5); /* and to be compared with the winner */
+}
+
+/* A fast engine that computes rubbish is found out by the others. */
+static void test_wrong_result_is_not_taken(void **state)
+{
+    (void)state;
+    fake_gpu_engine(4, 1000, false);
+    fake_gpu_engine(5, 100, true);
+    fake_gpu_engine(6, 900, false);
+    assert_true(error_of_a_run() < 1e-6);
+    assert_int_equal(chosen_engine(), 6);
+}
 
 /* Room for the operands that are timed, not for the buffer that is overwritten between the runs. */
 static void test_no_memory_for_timing(void **state)
@@ -236,6 +286,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tf32_is_not_f16, device_open_tf32, device_close),
         cmocka_unit_test_setup_teardown(test_cached_plan_breaks_a_rule, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_older_library, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_time_of_an_op, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_fastest_is_taken, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_wrong_result_is_not_taken, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_no_memory_for_timing, device_open, device_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

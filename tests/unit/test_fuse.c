@@ -41,7 +41,7 @@ typedef struct Net {
 
 static void join_statistics(Net *net, Asked *asked)
 {
-    Joins joins = {answer, asked};
+    Joins joins = {answer, asked, NULL};
     if (pass_conv_statistics(net->g, &joins, &net->forward_end, &net->statistics) != OK)
         fail_msg("%s", status_message());
     assert_sound(net->g);
@@ -49,7 +49,7 @@ static void join_statistics(Net *net, Asked *asked)
 
 static void join_norms(Net *net, Asked *asked)
 {
-    Joins joins = {answer, asked};
+    Joins joins = {answer, asked, NULL};
     if (pass_norm_into_conv(net->g, &joins, &net->norms) != OK) fail_msg("%s", status_message());
     assert_sound(net->g);
 }
@@ -143,7 +143,7 @@ static void a_failed_graph_is_refused(void **state)
 {
     (void)state;
     Asked asked = {0};
-    Joins joins = {answer, &asked};
+    Joins joins = {answer, &asked, NULL};
     int forward_end = 0, changed = -1;
     Graph *g = new_graph(true, DTYPE_F32);
     graph_fail(g, ERR_SHAPE, "on purpose");
@@ -210,6 +210,39 @@ static void refused_norms_stay(void **state)
         join_norms(&net, &some);
         assert_int_equal(net.norms.inputs, rows[i].inputs);
         assert_int_equal(net.norms.gradients, rows[i].gradients);
+        graph_destroy(net.g);
+    }
+}
+
+/* ---- times: the batch norm 10, each of its two readers 20 and, joined, as a test says */
+
+static double joined_time;
+
+static double timed(void *context, const OpCall *call)
+{
+    (void)context;
+    bool joined = call->kind == OP_CONV_DW_APPLY || (call->kind == OP_CONV_STATISTICS && call->in_count > 2);
+    return joined ? joined_time : call->kind == OP_BATCHNORM_SUMS ? 10 : 20;
+}
+
+/* Together they must be faster than one pass more; where a time is not known, the kernel that is there is taken. */
+static void slower_kernels_are_not_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        double time;
+        int inputs;
+    } rows[] = {{24, 1}, {26, 0}, {-1, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Asked asked = {0};
+        Net net = two_units();
+        Joins joins = {answer, &asked, timed};
+        joined_time = rows[i].time;
+        join_statistics(&net, &asked);
+        if (pass_norm_into_conv(net.g, &joins, &net.norms) != OK) fail_msg("%s", status_message());
+        assert_sound(net.g);
+        assert_int_equal(net.norms.inputs, rows[i].inputs);
+        assert_int_equal(net.norms.gradients, 1);
         graph_destroy(net.g);
     }
 }
@@ -536,6 +569,7 @@ int main(void)
         cmocka_unit_test(others_keep_their_statistics),
         cmocka_unit_test(norm_moves_into_its_convolution),
         cmocka_unit_test(refused_norms_stay),
+        cmocka_unit_test(slower_kernels_are_not_taken),
         cmocka_unit_test(values_that_others_read_are_made),
         cmocka_unit_test(strides_are_those_of_the_plan),
         cmocka_unit_test(a_failed_graph_is_refused),

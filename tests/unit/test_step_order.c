@@ -200,8 +200,10 @@ static int check_bucket(int give, int turn_end)
     return others;
 }
 
-/* Marks [first, end) of one step: each tower gives the first and then the second bucket, then the verdict looks at the
- * whole sum (that of a single tower has been seen), then the optimizer runs. */
+enum { BUCKETS = 3 /* of the network: the last one is its small tail */ };
+
+/* Marks [first, end) of one step: each tower gives one bucket after the other, then the verdict looks at the whole sum
+ * (that of a single tower has been seen), then the optimizer runs. */
 static void check_step(int first, int end, int towers)
 {
     int give[16], gives = 0, optimizers = 0;
@@ -213,12 +215,17 @@ static void check_step(int first, int end, int towers)
         give[gives++] = i;
     }
     assert_int_equal(optimizers, 1);
-    assert_int_equal(gives, towers == 1 ? 2 : 2 * towers + 1);
+    assert_int_equal(gives, towers == 1 ? BUCKETS : BUCKETS * towers + 1);
     for (int t = 0; t < towers; t++) {
-        const Mark *a = &marks[give[2 * t]], *b = &marks[give[2 * t + 1]], *all = &marks[give[gives - 1]];
-        assert_true(b->at == a->at + a->count);
-        if (towers > 1) assert_true(a->at == all->at && a->count + b->count == all->count);
-        assert_true(check_bucket(give[2 * t], give[2 * t + 1]) > 0); /* it goes while backward still runs */
+        const int *own = &give[BUCKETS * t];
+        const Mark *all = &marks[give[gives - 1]];
+        size_t count = marks[own[0]].count;
+        for (int k = 1; k < BUCKETS; k++) {
+            assert_true(marks[own[k]].at == marks[own[k - 1]].at + marks[own[k - 1]].count);
+            count += marks[own[k]].count;
+        }
+        if (towers > 1) assert_true(marks[own[0]].at == all->at && count == all->count);
+        assert_true(check_bucket(own[0], own[1]) > 0); /* it goes while backward still runs */
     }
 }
 

@@ -17,6 +17,12 @@ static bool device_joins(void *context, const OpCall *call)
     return device->backend->joins(device, call);
 }
 
+static double device_time(void *context, const OpCall *call)
+{
+    Device *device = context;
+    return device->backend->op_time(device, call);
+}
+
 static int count_convolutions(const Graph *g, int forward_end)
 {
     int count = 0;
@@ -26,7 +32,7 @@ static int count_convolutions(const Graph *g, int forward_end)
 
 Status fuse_graph(Graph *g, FuseLevel level, Device *device, int *forward_end, Fusion *made)
 {
-    Joins joins = {device_joins, device};
+    Joins joins = {device_joins, device, device->backend->op_time ? device_time : NULL};
     *made = (Fusion){.possible = device->backend->joins && level != FUSE_II};
     made->convolutions = count_convolutions(g, *forward_end);
     if (made->possible) TRY(pass_conv_statistics(g, &joins, forward_end, &made->statistics));

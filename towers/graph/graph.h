@@ -149,10 +149,12 @@ NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *chang
  * backward pass reads them, instead of being kept. `changed` counts ops added. */
 NODISCARD Status pass_recompute(Graph *g, int forward_end, int *changed);
 
-/* Which joined ops a device has one kernel for (Backend.joins): passes make only those. */
+/* Which joined ops a device has one kernel for (Backend.joins): passes make only those. `time` (Backend.op_time, or
+ * NULL) decides where a joined op is the slower way because what it saves once it pays several times. */
 typedef struct Joins {
     bool (*ask)(void *context, const OpCall *call);
     void *context;
+    double (*time)(void *context, const OpCall *call);
 } Joins;
 
 /* After graph_train: a convolution whose result is normalized makes the sums for it (CONV_STATISTICS), and the batch

@@ -3,7 +3,11 @@
  * Forward: where every reader of a batch norm's result is a convolution (or the gradient of one's weights) that can
  * normalize its input on the way in, BATCHNORM_SUMS shrinks to BATCHNORM_FINISH, which makes two numbers per channel,
  * and the readers read its input and those. Backward: CONV_DX followed by BATCHNORM_DX, whose first half is to mask and
- * sum what CONV_DX wrote, becomes CONV_DX_SUMS and BATCHNORM_DX_APPLY. The two are independent of each other. Comes
+ * sum what CONV_DX wrote, becomes CONV_DX_SUMS and BATCHNORM_DX_APPLY. The two are independent of each other.
+ *
+ * A kernel that normalizes its input may be slower than one that does not, and a batch norm that is dissolved is
+ * computed by each of its readers, forward and backward. So where the device knows times, all of them together are
+ * compared with the batch norm and its readers as they were. Comes
  * after pass_conv_statistics; the list keeps its length and its order. */
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
@@ -55,6 +59,30 @@ static bool all_absorb(const Pass *pass, const Op *norm)
     for (int i = 0; i < pass->g->op_count; i++)
         if (reads(&pass->ops[i], a) && !absorbs(pass, &pass->ops[i], norm->in[0], a, &joined)) return false;
     return true;
+}
+
+/* The time of an op, added to `sum`; false if the device does not know it. */
+static bool time_add(const Pass *pass, const Op *op, double *sum)
+{
+    OpCall call = list_call(pass->g, op);
+    double time = pass->joins->time(pass->joins->context, &call);
+    *sum += time;
+    return time >= 0;
+}
+
+/* Is the batch norm with its readers, each normalizing by itself, faster than with its result made once? */
+static bool dissolved_is_faster(const Pass *pass, const Op *norm)
+{
+    double once = 0, dissolved = 0;
+    Value a = norm->out[0];
+    Op joined;
+    if (!pass->joins->time) return true;
+    bool known = time_add(pass, norm, &once);
+    for (int i = 0; known && i < pass->g->op_count; i++) {
+        if (!reads(&pass->ops[i], a) || !absorbs(pass, &pass->ops[i], norm->in[0], a, &joined)) continue;
+        known = time_add(pass, &pass->ops[i], &once) && time_add(pass, &joined, &dissolved);
+    }
+    return !known || dissolved < once;
 }
 
 /* The value changes its meaning: it was the result, now it is the coefficients. */
@@ -136,7 +164,7 @@ static void write_list(Pass *pass)
 {
     for (int i = 0; i < pass->g->op_count && !graph_failed(pass->g); i++) {
         Op *op = &pass->ops[i];
-        if (op->kind == OP_BATCHNORM_SUMS && all_absorb(pass, op)) dissolve(pass, op);
+        if (op->kind == OP_BATCHNORM_SUMS && all_absorb(pass, op) && dissolved_is_faster(pass, op)) dissolve(pass, op);
         if (op->kind == OP_BATCHNORM_DX) join_gradient(pass, op);
     }
 }

@@ -1,18 +1,23 @@
-/* Candidates are timed by events around each run; between runs a buffer larger than the L2 cache is overwritten. */
+/* Candidates are timed by events around each run; between runs a buffer larger than the L2 cache is overwritten.
+ * Results are compared in pieces spread over the whole, as f32. */
 #include "kernels/cuda/conv/autotune.h"
 
-#include "kernels/progress.h"
-
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/kernels.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
-enum { ROUNDS = 3 };
+enum { ROUNDS = 3, SLOW = 3, PIECES = 64, PIECE = 1024, SAMPLE = PIECES * PIECE };
+static const double FAR = 0.02; /* relative; rounding to bf16 is 0.002 */
 
 typedef struct Bench {
     cudaEvent_t start, end;
-    void *flush;
+    void *flush, *gathered;
     size_t flush_bytes;
+    float *sample[AUTOTUNE_CANDIDATES]; /* owned: of the candidates that were looked at */
+    double time[AUTOTUNE_CANDIDATES];   /* INFINITY: it does not run */
 } Bench;
 
 static Status bench_open(Device *device, Bench *b)
@@ -21,6 +26,7 @@ static Status bench_open(Device *device, Bench *b)
     TRY_CUDA(cudaEventCreate(&b->start));
     TRY_CUDA(cudaEventCreate(&b->end));
     TRY_CUDA(cudaMalloc(&b->flush, b->flush_bytes + 1));
+    TRY_CUDA(cudaMalloc(&b->gathered, SAMPLE * sizeof(float)));
     return OK;
 }
 
@@ -29,15 +35,38 @@ static void bench_close(Bench *b)
     if (b->start) cudaEventDestroy(b->start);
     if (b->end) cudaEventDestroy(b->end);
     if (b->flush) cudaFree(b->flush);
+    if (b->gathered) cudaFree(b->gathered);
+    for (int i = 0; i < AUTOTUNE_CANDIDATES; i++) free(b->sample[i]);
 }
 
-static Status run_time(Device *device, Bench *b, CandidateRun *run, void *context, int number, double *microseconds)
+/* ---- operands */
+
+Status autotune_fill(Device *device, const Tensor *operand, uint32_t number, bool normal)
+{
+    int64_t pixels = shape_pixels(operand->shape);
+    Tensor flat = {operand->data, {1, (int32_t)operand->pitch, (int32_t)pixels, 1}, operand->dtype, operand->pitch};
+    void *counter = NULL;
+    OpCall call = {.kind = OP_RANDOM, .name = "operand", .in_count = 1, .out_count = 1, .out = {flat}};
+    call.attr.random.stream = number;
+    call.attr.random.normal = normal;
+    TRY(device->backend->alloc(device, 4 * sizeof(uint32_t), &counter)); /* zeros: seed, step and tower */
+    call.in[0] = (Tensor){counter, {1, 4, 1, 1}, DTYPE_I32, 4};
+    cudaError_t error = kernel_random(&call, cuda_stream(device, LANE_COMPUTE));
+    Status st = device->backend->finish(device, LANE_COMPUTE);
+    device->backend->release(device, counter);
+    TRY_CUDA(error);
+    return st;
+}
+
+/* ---- time */
+
+static Status run_time(Device *device, Bench *b, const Candidates *c, int number, double *microseconds)
 {
     cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
     float ms = 0;
     TRY_CUDA(cudaMemsetAsync(b->flush, 0, b->flush_bytes, stream));
     TRY_CUDA(cudaEventRecord(b->start, stream));
-    TRY(run(device, context, number));
+    TRY(c->run(device, c->context, number));
     TRY_CUDA(cudaEventRecord(b->end, stream));
     TRY_CUDA(cudaEventSynchronize(b->end));
     TRY_CUDA(cudaEventElapsedTime(&ms, b->start, b->end));
@@ -45,36 +74,110 @@ static Status run_time(Device *device, Bench *b, CandidateRun *run, void *contex
     return OK;
 }
 
-/* The first run loads the kernel and does not count. */
-static Status candidate_time(Device *device, Bench *b, CandidateRun *run, void *context, int number,
-                             double *microseconds)
+/* The first run loads the kernel and does not count. What is hopeless after the second one is not run again. */
+static Status candidate_time(Device *device, Bench *b, const Candidates *c, int number, double best)
 {
     double least = INFINITY, time = 0;
-    TRY(run_time(device, b, run, context, number, &time));
-    for (int round = 0; round < ROUNDS; round++) {
-        TRY(run_time(device, b, run, context, number, &time));
+    TRY(run_time(device, b, c, number, &time));
+    for (int round = 0; round < ROUNDS && !(least < INFINITY && least > SLOW * best); round++) {
+        TRY(run_time(device, b, c, number, &time));
         least = fmin(least, time);
     }
-    *microseconds = least;
+    b->time[number] = least;
     return OK;
 }
 
-Status autotune(Device *device, CandidateRun *run, void *context, int count, int *best, double *microseconds)
+static int fastest_of(const Bench *b, int count)
+{
+    int fastest = -1;
+    for (int i = 0; i < count; i++)
+        if (b->time[i] < INFINITY && (fastest < 0 || b->time[i] < b->time[fastest])) fastest = i;
+    return fastest;
+}
+
+/* ---- results */
+
+static Status sample_take(Device *device, Bench *b, const Candidates *c, int number)
+{
+    if (b->sample[number]) return OK;
+    float *sample = calloc(SAMPLE, sizeof *sample);
+    if (!sample) return FAIL(ERR_MEMORY, "result of a candidate");
+    b->sample[number] = sample;
+    TRY(c->reset(device, c->context));
+    TRY(c->run(device, c->context, number));
+    Tensor t = c->result(c->context, number);
+    size_t count = (size_t)(shape_pixels(t.shape) * t.pitch), piece = count < SAMPLE ? count / PIECES : PIECE;
+    for (size_t i = 0; i < PIECES && piece; i++) {
+        const char *from = (const char *)t.data + i * (count / PIECES) * dtype_bytes(t.dtype);
+        TRY(device->backend->convert(device, (float *)b->gathered + i * piece, DTYPE_F32, from, t.dtype, piece));
+    }
+    if (piece) TRY(device->backend->download(device, sample, b->gathered, PIECES * piece * sizeof *sample));
+    return device->backend->finish(device, LANE_COMPUTE);
+}
+
+static bool samples_agree(const float *a, const float *b)
+{
+    double apart = 0, size = 0;
+    for (int i = 0; i < SAMPLE; i++) {
+        double away = (double)a[i] - (double)b[i];
+        apart += away * away;
+        size += (double)a[i] * (double)a[i];
+    }
+    return apart <= FAR * FAR * size; /* NaN agrees with nothing */
+}
+
+/* Does some other candidate find the same? The fastest ones are asked first. */
+static Status is_confirmed(Device *device, Bench *b, const Candidates *c, int number, bool *confirmed)
+{
+    bool asked[AUTOTUNE_CANDIDATES] = {[0] = false};
+    asked[number] = true;
+    *confirmed = false;
+    TRY(sample_take(device, b, c, number));
+    for (;;) {
+        int next = -1;
+        for (int i = 0; i < c->count; i++)
+            if (!asked[i] && b->time[i] < INFINITY && (next < 0 || b->time[i] < b->time[next])) next = i;
+        if (next < 0) return OK;
+        asked[next] = true;
+        TRY(sample_take(device, b, c, next));
+        *confirmed = samples_agree(b->sample[number], b->sample[next]);
+        if (*confirmed) return OK;
+    }
+}
+
+/* The fastest whose result another one confirms. */
+static Status choose(Device *device, Bench *b, const Candidates *c, int *best, double *microseconds)
+{
+    int runs = 0;
+    for (int i = 0; i < c->count; i++) runs += b->time[i] < INFINITY;
+    for (int left = runs; left > 0; left--) {
+        bool confirmed = runs == 1 || !c->result;
+        int fastest = fastest_of(b, c->count);
+        if (!confirmed) TRY(is_confirmed(device, b, c, fastest, &confirmed));
+        *best = fastest;
+        *microseconds = b->time[fastest];
+        if (confirmed) return OK;
+        b->time[fastest] = INFINITY;
+    }
+    if (runs == 0) return FAIL(ERR_DEVICE, "none of %d candidates runs; the last said: %s", c->count, status_message());
+    return FAIL(ERR_DEVICE, "no two of %d candidates have the same result: a library or the device computes wrong",
+                c->count);
+}
+
+Status autotune(Device *device, const Candidates *c, int *best, double *microseconds)
 {
     Status st = OK;
     Bench bench = {0};
-    int fastest = -1;
     *best = 0;
+    if (c->count > AUTOTUNE_CANDIDATES) return FAIL(ERR_INTERNAL, "%d candidates", c->count);
+    for (int i = 0; i < AUTOTUNE_CANDIDATES; i++) bench.time[i] = INFINITY;
     TRY_OUT(bench_open(device, &bench));
-    for (int i = 0; i < count; i++) {
-        double time = 0;
-        progress_made("search for the fastest plan");
-        if (candidate_time(device, &bench, run, context, i, &time) != OK) continue;
-        if (fastest >= 0 && time >= *microseconds) continue;
-        fastest = *best = i;
-        *microseconds = time;
+    TRY_OUT(c->reset(device, c->context));
+    for (int i = 0; i < c->count; i++) {
+        int fastest = fastest_of(&bench, c->count);
+        if (candidate_time(device, &bench, c, i, fastest < 0 ? INFINITY : bench.time[fastest]) != OK) continue;
     }
-    if (fastest < 0) st = FAIL(ERR_DEVICE, "none of %d candidates runs; the last said: %s", count, status_message());
+    TRY_OUT(choose(device, &bench, c, best, microseconds));
 out:
     bench_close(&bench);
     return st;

@@ -1,14 +1,27 @@
-/* Timing of candidates for one task on the device, each with cold caches, as it will find them in a training step. */
+/* Timing of candidates for one task on the device, each with cold caches, as it will find them in a training step, and
+ * on random operands: zeros draw less power, so the clock would be higher than it will be. */
 #ifndef TOWERS_KERNELS_CUDA_CONV_AUTOTUNE_H
 #define TOWERS_KERNELS_CUDA_CONV_AUTOTUNE_H
 
 #include "kernels/backend.h"
 
-/* Enqueue candidate `number` once on LANE_COMPUTE. */
-typedef Status CandidateRun(Device *device, void *context, int number);
+enum { AUTOTUNE_CANDIDATES = 32 /* at most */ };
 
-/* The fastest of `count` candidates: the least time of a few runs. A candidate that fails to launch loses; ERR_DEVICE
- * if all do, ERR_MEMORY where there is none for timing. `*best` is a candidate (the first) also in an error. */
-NODISCARD Status autotune(Device *device, CandidateRun *run, void *context, int count, int *best, double *microseconds);
+typedef struct Candidates {
+    int count;
+    void *context;                                            /* borrowed: of the functions */
+    Status (*run)(Device *device, void *context, int number); /* enqueue it once on LANE_COMPUTE */
+    Status (*reset)(Device *device, void *context);           /* fill the operands: alike every time */
+    Tensor (*result)(void *context, int number); /* where it leaves its result. NULL: results are not compared */
+} Candidates;
+
+/* The fastest of the candidates: the least time of a few runs; one that is three times as slow as another is given up.
+ * One that fails to launch loses, and so does one whose result no other one confirms. ERR_DEVICE if all do, ERR_MEMORY
+ * where there is none for timing. `*best` is a candidate (the first) also in an error. */
+NODISCARD Status autotune(Device *device, const Candidates *candidates, int *best, double *microseconds);
+
+/* Fill an operand (with what lies between its rows, if it is a slice) with random numbers, of a sequence of its own
+ * for every `number`: of deviation 1 around 0, or even ones from 0 to 1. */
+NODISCARD Status autotune_fill(Device *device, const Tensor *operand, uint32_t number, bool normal);
 
 #endif

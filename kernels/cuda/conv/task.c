@@ -6,7 +6,10 @@
 
 #include <string.h>
 
-enum { CUDNN_CANDIDATES = 10, PRODUCT_CANDIDATES = 4, CANDIDATES = CUDNN_CANDIDATES + PRODUCT_CANDIDATES };
+/* Plans of cuDNN, more of them where much depends on the choice. */
+enum { FEW_CANDIDATES = 10, CUDNN_CANDIDATES = 22, PRODUCT_CANDIDATES = 4 };
+enum { CANDIDATES = CUDNN_CANDIDATES + PRODUCT_CANDIDATES };
+static const double LARGE_PRODUCTS = 2e10; /* 0.1 ms of an H200 */
 static const size_t WORKSPACE_MAX = (size_t)512 << 20;
 
 typedef struct Choice {
@@ -103,7 +106,9 @@ static Status offer_all(Choice *c, Device *device, bool first)
     bool product = c->spec->dense || window_is_pixel(&c->spec->window);
     if (product) TRY(offer_products(c, device, first ? 1 : PRODUCT_CANDIDATES));
     if (first && c->count) return OK;
-    Status st = offer_plans(c, device, first ? 1 : CUDNN_CANDIDATES);
+    const TaskSpec *s = c->spec;
+    bool large = (double)shape_pixels(s->y) * (double)shape_count(s->w) > LARGE_PRODUCTS;
+    Status st = offer_plans(c, device, first ? 1 : large ? CUDNN_CANDIDATES : FEW_CANDIDATES);
     return st == ERR_UNSUPPORTED && c->count ? OK : st;
 }
 
@@ -154,6 +159,24 @@ static Status candidate_run(Device *device, void *context, int number)
     return task_run(device, &c->candidate[number], c->x, c->w, c->y, c->workspace);
 }
 
+static Status operands_fill(Device *device, void *context)
+{
+    const Choice *c = context;
+    const TaskSpec *s = c->spec;
+    const Tensor operands[] = {
+        {c->x, s->x, s->dtype, s->x.c}, {c->w, s->w, s->dtype, s->w.c}, {c->y, s->y, s->dtype, s->y.c}};
+    for (uint32_t k = 0; k < 3; k++) TRY(autotune_fill(device, &operands[k], k, true));
+    return OK;
+}
+
+static Tensor candidate_result(void *context, int number)
+{
+    const Choice *c = context;
+    const TaskSpec *s = c->spec;
+    if (s->kind == CUDNN_CONV_FILTER) return (Tensor){c->w, s->w, c->candidate[number].w_dtype, s->w.c};
+    return s->kind == CUDNN_CONV_DATA ? (Tensor){c->x, s->x, s->dtype, s->x.c} : (Tensor){c->y, s->y, s->dtype, s->y.c};
+}
+
 static Status buffer(Device *device, Shape shape, void **made)
 {
     return device->backend->alloc(device, (size_t)shape_count(shape) * sizeof(float), made);
@@ -174,7 +197,8 @@ static Status choose_by_time(Choice *c, Device *device, const char *task, int *b
     if (st == OK) st = buffer(device, c->spec->y, &memory[2]);
     if (st == OK) st = device->backend->alloc(device, workspace, &memory[3]);
     c->x = memory[0], c->w = memory[1], c->y = memory[2], c->workspace = memory[3];
-    if (st == OK) st = autotune(device, candidate_run, c, c->count, best, &time);
+    const Candidates candidates = {c->count, c, candidate_run, operands_fill, candidate_result};
+    if (st == OK) st = autotune(device, &candidates, best, &time);
     if (st == OK) {
         plan_text(&c->candidate[*best], text, sizeof text);
         st = plan_cache_add(cuda_device(device)->plans, task, text, time);

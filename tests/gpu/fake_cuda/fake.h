@@ -50,6 +50,8 @@ typedef struct FakeWork {
     void *context;
 } FakeWork;
 
+/* What events measure moves on by that. */
+void fake_time_pass(int64_t microseconds);
 /* Takes the work, also when it fails. */
 cudaError_t fake_queue(cudaStream_t stream, const FakeWork *work);
 bool fake_is_capturing(cudaStream_t stream);

@@ -26,6 +26,8 @@ void fake_gpu_devices(int count);
 /* cudaStreamWaitEvent does nothing: to see a test notice. */
 void fake_gpu_ignore_waits(bool ignore);
 
+/* A run of this engine takes so long, as events see it; and computes rubbish. Negative: no engine. */
+void fake_gpu_engine(int engine, int64_t microseconds, bool wrong);
 void fake_gpu_cudnn_version(size_t version); /* as CUDNN_VERSION, which it is at first */
 
 /* ---- counting and failing */
