@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/fresh_machine.sh
 
-tests=(test_ops test_cpu_onednn test_cpu_conv test_cpu_wgrad test_cpu_winograd test_cpu_winograd_dw)
+tests=(test_ops test_cpu_onednn test_cpu_threads test_cpu_conv test_cpu_wgrad test_cpu_winograd test_cpu_winograd_dw)
 # The machine of this suite stays, with what was built there.
 onednn_machine() {
     machine=$fresh/$suite/onednn

@@ -39,7 +39,7 @@ struct OnednnTask {
     OnednnRole out;
     Stage work;
     size_t scratch_offset, scratch_bytes, workspace_bytes;
-    bool reference;
+    bool reference, one_thread;
     char impl[96];
 };
 
@@ -484,6 +484,7 @@ Status onednn_create(Onednn *onednn, const OnednnSpec *spec, OnednnTask **made)
     if (!task) return FAIL(ERR_MEMORY, "oneDNN task");
     task->onednn = onednn;
     task->out = out_of[spec->kind];
+    task->one_thread = spec->one_thread;
     int team = team_set(spec->one_thread ? 1 : 0);
     st = task_build(task, spec);
     team_set(team);
@@ -551,7 +552,7 @@ Status onednn_run(OnednnTask *task, void *const data[ONEDNN_ROLES], void *worksp
 {
     Status st = OK;
     dnnl_exec_arg_t args[ONEDNN_ROLES + 1];
-    int count = 0;
+    int count = 0, team = team_set(task->one_thread ? 1 : 0);
     for (int role = 0; role < ONEDNN_ROLES; role++) {
         Operand *operand = &task->operand[role];
         if (!operand->used) continue;
@@ -564,5 +565,6 @@ Status onednn_run(OnednnTask *task, void *const data[ONEDNN_ROLES], void *worksp
     TRY_DNNL_OUT(stage_run(task, &task->work, args, count, workspace));
     if (task->operand[task->out].held) TRY_DNNL_OUT(convert_run(task, &task->operand[task->out], true, workspace));
 out:
+    team_set(team);
     return st;
 }

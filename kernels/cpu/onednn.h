@@ -38,7 +38,7 @@ typedef struct OnednnSpec {
     Dtype compute[ONEDNN_ROLES]; /* the dtype in which the primitive reads or writes the operand */
     Window window;               /* convolutions */
     bool winograd;               /* by Winograd's algorithm, or not at all (convolutions) */
-    bool one_thread;             /* made for one thread, and run inside a parallel region only */
+    bool one_thread;             /* made for one thread and run by one */
     bool sum;                    /* add to what the output holds (forward, matmul; it must need no conversion) */
 } OnednnSpec;
 

@@ -26,6 +26,8 @@ typedef struct DwSlices {
     size_t sums_bytes; /* of one slice's dw; slice 0 writes to dw itself */
 } DwSlices;
 
+enum { IMAGE_CHANNELS = 16 }; /* fewer inputs are those of an image, whose gradient no training asks for */
+
 typedef struct ConvState {
     Wgrad *wgrad;       /* owned: our own kernel, in place of a task */
     Winograd *winograd; /* owned: likewise */
@@ -142,10 +144,9 @@ static Status offer_product(Choice *choice, Device *device, const Operands *o, b
  * in f32, equal elsewhere. Not for the few channels of an image, where it is slower. */
 static bool window_turns(const Operands *o)
 {
-    enum { FEW_CHANNELS = 16 };
     const Window *v = &o->window;
     return o->kind == ONEDNN_CONV_DX && v->stride_h == 1 && v->stride_w == 1 && v->pad_h < v->kh && v->pad_w < v->kw &&
-           o->x->shape.c >= FEW_CHANNELS;
+           o->x->shape.c >= IMAGE_CHANNELS;
 }
 
 static Status offer_turned(Choice *choice, Device *device, const Operands *o, bool sum)
@@ -404,6 +405,8 @@ static Status own_choose(ConvState *state, Device *device, const Operands *o)
     return OK;
 }
 
+/* oneDNN 3.7 adds up the gradient with respect to an image in an order that depends on the number of threads, so one
+ * thread computes it. */
 static Status conv_prepare(Device *device, OpCall *call)
 {
     Status st = OK;
@@ -415,6 +418,7 @@ static Status conv_prepare(Device *device, OpCall *call)
     if (!is_own(state) && o.kind == ONEDNN_CONV_DW) {
         TRY_OUT(slices_create(device, call, &o, &state->dw_slices));
     } else if (!is_own(state)) {
+        state->choice.one_thread = o.kind == ONEDNN_CONV_DX && o.x->shape.c < IMAGE_CHANNELS;
         TRY_OUT(conv_choose(state, device, &o));
         TRY_OUT(choice_settle(&state->choice, device, call));
     }
