@@ -87,7 +87,7 @@ done
 # The console itself hangs: nobody reads the pipe. The first signal cannot be obeyed, the second is.
 mkfifo "$work/console"
 exec 9<>"$work/console"
-command_of blocked --max-steps 1000000 --log-interval 1
+command_of blocked --max-steps 1000000 --epochs 1000000 --log-interval 1
 TOWERS_FAULT="delay:tower=0,step=100000,ms=0" "${command[@]}" 2>&9 >"$work/out" </dev/null 9>&- &
 pid=$!
 sleep 3 # more than the 64 KiB of the pipe
