@@ -84,7 +84,7 @@ static Status timing_create(const Options *o, int64_t images, Timing **made)
     size_t bytes = sizeof(Timing) + (size_t)o->batches * sizeof(double);
     Timing *timing = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (timing == MAP_FAILED)
-        return FAIL(ERR_MEMORY, "times of %lld steps: %s", (long long)o->batches, strerror(errno));
+        return FAIL(ERR_MEMORY, "no memory for the times of %lld steps: %s", (long long)o->batches, strerror(errno));
     timing->bytes = bytes;
     timing->warmup = o->warmup_batches;
     timing->interval = o->log_interval;
@@ -133,7 +133,7 @@ static Status json_print(const TrainJob *job, const Timing *timing, const Speed 
         "processes", job->processes, "threads", job->device.threads, "compute", dtype_name(job->program.compute),
         "num_steps", (json_int_t)timing->count, "images_per_sec", speed->mean, "uncertainty", speed->uncertainty,
         "jitter", speed->jitter, "average_wall_time", (double)timing->images / speed->mean);
-    if (!root) return FAIL(ERR_MEMORY, "benchmark result");
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the benchmark");
     json_object_set_new(root, "last_average_loss", json_finite(timing->loss));
     json_dumpf(root, stdout, JSON_COMPACT);
     putchar('\n');
@@ -153,7 +153,7 @@ Status bench_run(const Options *o, JobFiles *files, int *signal_number)
     if (!timing->quiet && timing->warmup == 0) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
     st = train_timed(&files->job, signal_number);
     if (timing->unwritten && timing->unwritten != EPIPE)
-        st = FAIL(ERR_IO, "standard output could not be written: %s", strerror(timing->unwritten));
+        st = FAIL(ERR_IO, "cannot write to standard output: %s", strerror(timing->unwritten));
     TRY_OUT(st);
     Speed speed = speed_of(timing);
     static const char rule[] = "----------------------------------------------------------------";

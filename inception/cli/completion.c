@@ -220,11 +220,11 @@ Status completion_print(FILE *to, const char *shell)
         const char *name;
         void (*put)(FILE *to);
     } shells[] = {{"bash", put_bash}, {"zsh", put_zsh}, {"fish", put_fish}};
-    if (!shell || !*shell) return FAIL(ERR_ARG, "completion of which shell? (one of bash, zsh, fish)");
+    if (!shell || !*shell) return FAIL(ERR_ARG, "no shell given; use one of bash, zsh, fish");
     for (size_t k = 0; k < sizeof shells / sizeof shells[0]; k++) {
         if (strcmp(shell, shells[k].name)) continue;
         shells[k].put(to);
         return OK;
     }
-    return FAIL(ERR_ARG, "completion: there is no script for '%s' (one of bash, zsh, fish)", shell);
+    return FAIL(ERR_ARG, "no completion script for '%s'; use one of bash, zsh, fish", shell);
 }

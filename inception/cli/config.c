@@ -25,11 +25,11 @@ static Status refuse(const Reader *reader, yaml_mark_t mark, const char *what)
 static Status refuse_syntax(const Reader *reader)
 {
     const yaml_parser_t *p = &reader->parser;
-    if (p->error == YAML_MEMORY_ERROR) return FAIL(ERR_MEMORY, "%s: no memory to read it", reader->name);
+    if (p->error == YAML_MEMORY_ERROR) return FAIL(ERR_MEMORY, "no memory to read %s", reader->name);
     if (p->error == YAML_READER_ERROR)
-        return FAIL(ERR_ARG, "%s: byte %zu: %s; a configuration file is UTF-8 text", reader->name,
+        return FAIL(ERR_ARG, "%s: byte %zu: %s; a configuration file must be UTF-8 text", reader->name,
                     p->problem_offset + 1, p->problem ? p->problem : "cannot be read");
-    return FAIL(ERR_ARG, "%s:%zu:%zu: not YAML: %s%s%s", reader->name, p->problem_mark.line + 1,
+    return FAIL(ERR_ARG, "%s:%zu:%zu: invalid YAML: %s%s%s", reader->name, p->problem_mark.line + 1,
                 p->problem_mark.column + 1, p->problem ? p->problem : "syntax error", p->context ? ", " : "",
                 p->context ? p->context : "");
 }
@@ -42,16 +42,17 @@ static Status next_event(Reader *reader, yaml_event_t *event)
 /* Why this event cannot stand where a plain or quoted scalar must stand; NULL if it is one. */
 static const char *scalar_objection(const yaml_event_t *event)
 {
-    if (event->type == YAML_ALIAS_EVENT) return "an alias (*name) is not allowed: write the value";
-    if (event->type == YAML_SEQUENCE_START_EVENT) return "a list in [] or with dashes is not allowed: write 0,1,2";
-    if (event->type == YAML_MAPPING_START_EVENT) return "a nested mapping is not allowed: one 'flag: value' a line";
-    if (event->type != YAML_SCALAR_EVENT) return "a value is missing";
-    if (event->data.scalar.anchor) return "an anchor (&name) is not allowed";
-    if (event->data.scalar.tag) return "a tag (!name) is not allowed";
+    if (event->type == YAML_ALIAS_EVENT) return "aliases (*name) are not allowed; write the value";
+    if (event->type == YAML_SEQUENCE_START_EVENT) return "lists in [] or with dashes are not allowed; write 0,1,2";
+    if (event->type == YAML_MAPPING_START_EVENT)
+        return "nested mappings are not allowed; write one 'flag: value' per line";
+    if (event->type != YAML_SCALAR_EVENT) return "the value is missing";
+    if (event->data.scalar.anchor) return "anchors (&name) are not allowed";
+    if (event->data.scalar.tag) return "tags (!name) are not allowed";
     if (event->data.scalar.style == YAML_LITERAL_SCALAR_STYLE || event->data.scalar.style == YAML_FOLDED_SCALAR_STYLE)
-        return "a block of text (| or >) is not allowed: write the value behind the colon";
-    if (event->start_mark.line != event->end_mark.line) return "a value over several lines is not allowed";
-    if (memchr(event->data.scalar.value, 0, event->data.scalar.length)) return "a NUL character is not allowed";
+        return "text blocks (| or >) are not allowed; write the value after the colon";
+    if (event->start_mark.line != event->end_mark.line) return "values over several lines are not allowed";
+    if (memchr(event->data.scalar.value, 0, event->data.scalar.length)) return "NUL characters are not allowed";
     return NULL;
 }
 
@@ -110,12 +111,14 @@ static Status check_root(const Reader *reader, const yaml_event_t *event, bool *
     if (!*enter) {
         bool nothing = event->type == YAML_SCALAR_EVENT && event->data.scalar.length == 0 && !event->data.scalar.tag &&
                        !event->data.scalar.anchor && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-        return nothing ? OK : refuse(reader, event->start_mark, "not 'flag: value' lines, as 'batch-size: 32'");
+        return nothing ? OK
+                       : refuse(reader, event->start_mark,
+                                "expected lines of the form 'flag: value', e.g. 'batch-size: 32'");
     }
-    if (event->data.mapping_start.anchor) return refuse(reader, event->start_mark, "an anchor (&name) is not allowed");
-    if (event->data.mapping_start.tag) return refuse(reader, event->start_mark, "a tag (!name) is not allowed");
+    if (event->data.mapping_start.anchor) return refuse(reader, event->start_mark, "anchors (&name) are not allowed");
+    if (event->data.mapping_start.tag) return refuse(reader, event->start_mark, "tags (!name) are not allowed");
     if (event->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE)
-        return refuse(reader, event->start_mark, "a mapping in {} is not allowed: one 'flag: value' a line");
+        return refuse(reader, event->start_mark, "mappings in {} are not allowed; write one 'flag: value' per line");
     return OK;
 }
 
@@ -143,7 +146,7 @@ static Status read_boundary(Reader *reader, bool first, bool *begins, bool *ends
     else if (*begins &&
              (event.data.document_start.version_directive ||
               event.data.document_start.tag_directives.start != event.data.document_start.tag_directives.end))
-        st = refuse(reader, event.start_mark, "a directive (%YAML, %TAG) is not allowed");
+        st = refuse(reader, event.start_mark, "directives (%YAML, %TAG) are not allowed");
     yaml_event_delete(&event);
     return st;
 }
@@ -169,7 +172,7 @@ static Status check_tabs(const Reader *reader, const char *text, size_t count)
         mark.column = *p == '\n' ? 0 : mark.column + 1;
         mark.line += *p == '\n';
     }
-    return refuse(reader, mark, "a tab is not allowed: use spaces");
+    return refuse(reader, mark, "tabs are not allowed; use spaces");
 }
 
 Status config_parse(const char *name, const void *bytes, size_t count, ConfigVisit visit, void *context)
@@ -177,14 +180,15 @@ Status config_parse(const char *name, const void *bytes, size_t count, ConfigVis
     Reader reader = {.name = name, .visit = visit, .context = context};
     const char *text = bytes;
     if (count > CONFIG_MAX_BYTES)
-        return FAIL(ERR_ARG, "%s: %zu bytes; a configuration file has at most %d", name, count, CONFIG_MAX_BYTES);
+        return FAIL(ERR_ARG, "%s has %zu bytes, but a configuration file may have at most %d", name, count,
+                    CONFIG_MAX_BYTES);
     if (count >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) { /* a byte order mark */
         text += 3;
         count -= 3;
     }
     if (!count) return OK;
     TRY(check_tabs(&reader, text, count));
-    if (!yaml_parser_initialize(&reader.parser)) return FAIL(ERR_MEMORY, "%s: no memory to read it", name);
+    if (!yaml_parser_initialize(&reader.parser)) return FAIL(ERR_MEMORY, "no memory to read %s", name);
     yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text, count);
     Status st = read_stream(&reader);

@@ -26,9 +26,8 @@ void cores_note(int threads, int processes, char *text, size_t bytes)
     int cores = cores_allowed(), fair = cores / processes > 1 ? cores / processes : 1;
     text[0] = 0;
     if (threads <= fair) return;
-    snprintf(
-        text, bytes,
-        "warning: --threads %d in %d process%s, but this machine has %d core%s for them: threads that wait for one "
-        "another make steps slower; try --threads %d, or leave it out",
-        threads, processes, processes == 1 ? "" : "es", cores, cores == 1 ? "" : "s", fair);
+    snprintf(text, bytes,
+             "warning: --threads %d in %d process%s exceeds the %d available core%s, which makes steps slower; try "
+             "--threads %d or omit it",
+             threads, processes, processes == 1 ? "" : "es", cores, cores == 1 ? "" : "s", fair);
 }

@@ -212,13 +212,13 @@ static void judge_cpu(const DoctorMachine *machine, DoctorReport *report)
 {
     const char *features = machine->cpu_features;
     DoctorFinding *cpu = add(report, "processor", "%s: %s", *machine->cpu_model ? machine->cpu_model : "unknown",
-                             *features ? features : "no vector extensions known");
+                             *features ? features : "unknown vector extensions");
     if (!has_word(features, "avx2") && !has_word(features, "asimd"))
         advise(report, cpu, DOCTOR_HINT,
-               "without AVX2 the CPU towers are slow; use a newer processor or --device cuda");
+               "training on a CPU without AVX2 is slow; use a newer processor or --device cuda");
     DoctorFinding *backend = add(report, "cpu backend", "%s", machine->cpu_backend);
     if (!machine->cpu_works)
-        advise(report, backend, DOCTOR_PROBLEM, "apt-get install libdnnl-dev, then configure and build again");
+        advise(report, backend, DOCTOR_PROBLEM, "install libdnnl-dev (apt-get), then configure and build again");
 }
 
 static void judge_cores(const DoctorMachine *machine, DoctorReport *report)
@@ -231,12 +231,11 @@ static void judge_cores(const DoctorMachine *machine, DoctorReport *report)
     if (machine->cgroup_cores > 0 && machine->cgroup_cores < usable)
         usable = machine->cgroup_cores < 1 ? 1 : (int)machine->cgroup_cores;
     if (usable < machine->cores_allowed) {
-        snprintf(fix, sizeof fix, "more threads than the quota are throttled: --threads %d, or docker run --cpus=%d",
+        snprintf(fix, sizeof fix, "threads beyond the quota are throttled; use --threads %d or docker run --cpus=%d",
                  usable, machine->cores_allowed);
         advise(report, cores, DOCTOR_HINT, fix);
     } else if (machine->omp_threads > usable) {
-        snprintf(fix, sizeof fix, "OMP_NUM_THREADS=%d is more than the cores: unset OMP_NUM_THREADS",
-                 machine->omp_threads);
+        snprintf(fix, sizeof fix, "OMP_NUM_THREADS=%d exceeds the number of cores; unset it", machine->omp_threads);
         advise(report, cores, DOCTOR_HINT, fix);
     }
 }
@@ -252,14 +251,14 @@ static void judge_memory(const DoctorMachine *machine, DoctorReport *report)
     bool tight = machine->cgroup_memory_bytes && machine->cgroup_memory_bytes < 2 * GIB;
     if (machine->memory_free_bytes < 2 * GIB || tight)
         advise(report, memory, DOCTOR_HINT,
-               "less than 2 GiB: end other programs, use a smaller --batch-size, or docker run --memory=8g");
+               "less than 2 GiB are free; close other programs, use a smaller --batch-size, or docker run --memory=8g");
 }
 
 static void judge_shm(const DoctorMachine *machine, DoctorReport *report)
 {
     char all[32], spare[32];
     if (machine->shm_bytes < 0) {
-        advise(report, add(report, "shared memory", "/dev/shm is not there"), DOCTOR_PROBLEM,
+        advise(report, add(report, "shared memory", "/dev/shm does not exist"), DOCTOR_PROBLEM,
                "mount -t tmpfs tmpfs /dev/shm");
         return;
     }
@@ -269,7 +268,7 @@ static void judge_shm(const DoctorMachine *machine, DoctorReport *report)
     if (machine->shm_bytes < 256 * MIB)
         advise(report, shm, DOCTOR_PROBLEM, "docker run --shm-size=1g, or mount -o remount,size=1G /dev/shm");
     else if (machine->shm_free_bytes < 256 * MIB)
-        advise(report, shm, DOCTOR_PROBLEM, "remove files of dead programs from /dev/shm");
+        advise(report, shm, DOCTOR_PROBLEM, "delete files of ended programs from /dev/shm");
 }
 
 static void judge_limits(const DoctorMachine *machine, DoctorReport *report)
@@ -282,11 +281,11 @@ static void judge_limits(const DoctorMachine *machine, DoctorReport *report)
     DoctorFinding *locked = add(report, "locked memory", "%s", bytes_text(machine->locked_bytes, text, sizeof text));
     if (machine->cuda_works && machine->locked_bytes >= 0 && machine->locked_bytes < 64 * MIB)
         advise(report, locked, DOCTOR_HINT,
-               "NCCL and pinned batches want more: ulimit -l unlimited, or docker run --ulimit memlock=-1");
+               "NCCL and pinned memory need more; use ulimit -l unlimited or docker run --ulimit memlock=-1");
     DoctorFinding *stack = add(report, "stack", "%s", bytes_text(machine->stack_bytes, text, sizeof text));
     if (machine->stack_bytes < 0)
         advise(report, stack, DOCTOR_HINT,
-               "NCCL wants a bounded one: ulimit -s 8192, or docker run --ulimit stack=67108864");
+               "NCCL needs a limited stack; use ulimit -s 8192 or docker run --ulimit stack=67108864");
     else if (machine->stack_bytes < MIB)
         advise(report, stack, DOCTOR_PROBLEM, "ulimit -s 8192");
 }
@@ -298,8 +297,8 @@ static void judge_cuda(const DoctorMachine *machine, DoctorReport *report)
     if (*machine->driver) add(report, "nvidia driver", "%s", machine->driver);
     if (machine->cuda_works || !*machine->driver) return;
     advise(report, cuda, DOCTOR_PROBLEM,
-           "a driver is there, but towers cannot use it: build with the preset cuda; in a container, docker run --gpus "
-           "all");
+           "a driver is installed, but towers cannot use it; build with the preset cuda, and in a container use docker "
+           "run --gpus all");
 }
 
 void doctor_judge(const DoctorMachine *machine, DoctorReport *report)
@@ -345,7 +344,7 @@ Status doctor_print_json(const DoctorReport *report, FILE *to)
     json_t *all =
         json_pack("{s:i, s:i, s:o}", "problems", report->problems, "hints", report->hints, "findings", findings);
     if (failed || !all || json_dumpf(all, to, JSON_COMPACT) || fputc('\n', to) == EOF)
-        st = FAIL(ERR_IO, "the report could not be written as JSON");
+        st = FAIL(ERR_IO, "cannot write the report as JSON");
     json_decref(all);
     return st;
 }

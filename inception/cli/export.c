@@ -43,7 +43,8 @@ static Status file_ask(const Options *o, Export *x)
     ModelOptions *options = &x->config.options;
     const char *model = safetensors_metadata(x->file, "model");
     if (model && strcmp(model, x->config.model->name))
-        return FAIL(ERR_CHECKPOINT, "%s holds weights of %s, not of %s", x->from, model, x->config.model->name);
+        return FAIL(ERR_CHECKPOINT, "%s holds weights of the model %s, but %s was asked for", x->from, model,
+                    x->config.model->name);
     TRY(head_names(&x->config, &x->heads));
     int classes = x->heads.count ? head_classes(x->file, x->heads.classifier[0]) : 0;
     if (o->classes <= 0 && classes) options->classes = classes;
@@ -86,7 +87,8 @@ static Status weights_read(Export *x)
     x->params = calloc(x->layout->param_elements + 1, sizeof *x->params);
     x->states = calloc(x->layout->state_elements + 1, sizeof *x->states);
     if (!x->params || !x->states)
-        return FAIL(ERR_MEMORY, "the weights (%zu MiB)", x->layout->param_elements * sizeof *x->params >> 20);
+        return FAIL(ERR_MEMORY, "no memory for the weights (%zu MiB)",
+                    x->layout->param_elements * sizeof *x->params >> 20);
     TRY(pretrained_read(&x->map, &x->config, x->from, HEAD_READ, x->params, x->states, absent, sizeof absent));
     TRY(weights_pack(&x->map, "", x->params, &x->list));
     return states_pack(&x->map, "", x->states, batches_tracked(x->file), &x->list);
@@ -132,10 +134,10 @@ static Status target_choose(const Options *o, const Model *model, char *target, 
     const char *name = o->argument_count > 1 ? o->arguments[1] : NULL;
     bool by_name = name && o->format == EXPORT_AUTO;
     if (by_name && is_pickle(name))
-        return FAIL(ERR_ARG, "export: %s would not be what its name says: weights are written as .safetensors or .onnx",
+        return FAIL(ERR_ARG, "export: %s has the extension of another format; name the file .safetensors or .onnx",
                     name);
     if (name && (!*name || strlen(name) >= bytes))
-        return FAIL(ERR_ARG, "export: the name of the file is %s", *name ? "too long" : "empty");
+        return FAIL(ERR_ARG, "export: the file name is %s", *name ? "too long" : "empty");
     *onnx = o->format == EXPORT_ONNX || (by_name && ends_in(name, ".onnx"));
     if (name)
         snprintf(target, bytes, "%s", name);
@@ -150,7 +152,7 @@ Status export_run(const Options *o, const JobFiles *files, FILE *to)
     char from[4096], target[4096];
     bool onnx = false;
     Export x = {.config = files->job.program, .from = from, .to = target};
-    if (!o->weights) return FAIL(ERR_ARG, "export needs --weights RUN or FILE");
+    if (!o->weights) return FAIL(ERR_ARG, "export needs weights: use --weights RUN or --weights FILE");
     TRY(target_choose(o, x.config.model, target, sizeof target, &onnx));
     TRY(job_weights(o->weights, from, sizeof from));
     TRY_OUT(safetensors_open(from, &x.file));

@@ -127,11 +127,11 @@ static void plan_table(const Plan *plan, const MemoryPlan *memory, size_t prepar
         bool always = k != MEMORY_HALF && k != MEMORY_AVERAGE && k != MEMORY_SUM;
         if (always || memory->bytes[k]) bytes_row(to, memory_class_name((MemoryClass)k), memory->bytes[k]);
     }
-    bytes_row(to, "prepared kernels, as measured here", prepared);
-    bytes_row(to, "in all, for one tower", memory_plan_total(memory) + prepared);
+    bytes_row(to, "prepared kernels (measured on this machine)", prepared);
+    bytes_row(to, "total for one tower", memory_plan_total(memory) + prepared);
     fprintf(to,
-            "  activations: %lld elements alive at once at most, %lld in all; %d values share storage, %d concat "
-            "inputs copied\n",
+            "  activations: %lld elements live at most, %lld in total; %d tensors share storage, %d concat inputs are "
+            "copied\n",
             (long long)report.peak_elements, (long long)report.all_elements, report.shared_values,
             report.copied_concats);
 }
@@ -189,9 +189,9 @@ static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout
     program_destroy(&without);
     TRY(again_time(with, device, &ms));
     double have = (double)again.arena_bytes[ARENA_SCRATCH] / mib, had = (double)plain.arena_bytes[ARENA_SCRATCH] / mib;
-    fprintf(to, "  recompute: %.1f MiB of activations instead of %.1f: gains %.1f MiB\n", have, had, had - have);
-    fprintf(to, "             %d ops run twice: costs %.1f ms a step (measured here, %d thread%s)\n", with->recomputed,
-            ms, device->config.threads, device->config.threads == 1 ? "" : "s");
+    fprintf(to, "  recompute: %.1f MiB of activations instead of %.1f, saves %.1f MiB\n", have, had, had - have);
+    fprintf(to, "             %d ops run twice, costs %.1f ms per step (measured here, %d thread%s)\n",
+            with->recomputed, ms, device->config.threads, device->config.threads == 1 ? "" : "s");
     return OK;
 }
 
@@ -251,10 +251,10 @@ Status info_model(const JobFiles *files, int32_t n, bool ops, FILE *to)
             "parameters", "multiply-adds");
     for (int i = 0; i < program.forward_end; i++) layer_row(g, graph_op_at(g, i), n, &totals, to);
     totals.all_params = all_params(g);
-    fprintf(to, "%-44s %-16s %-18s %12lld %14lld\n", "total, one image forward", "", "", (long long)totals.all_params,
-            (long long)totals.macs);
+    fprintf(to, "%-44s %-16s %-18s %12lld %14lld\n", "total, forward pass of one image", "", "",
+            (long long)totals.all_params, (long long)totals.macs);
     if (ops) {
-        fprintf(to, "\nThe op list with its gradients\n");
+        fprintf(to, "\nOp list with gradients\n");
         graph_print(g, to);
     }
     program_destroy(&program);
@@ -273,12 +273,12 @@ Status info_run(const JobFiles *files, FILE *to)
     fprintf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
             job->processes == 1 ? "" : "es", job->device.threads, job->device.threads == 1 ? "" : "s",
             job->backend->name);
-    fprintf(to, "batch          %lld in all;", (long long)global);
+    fprintf(to, "batch          %lld in total:", (long long)global);
     for (int t = 0; t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
-    fprintf(to, "\nsteps          %lld an epoch, %lld in all; the last batch of an epoch has %lld samples\n",
+    fprintf(to, "\nsteps          %lld per epoch, %lld in total; the last batch of an epoch has %lld samples\n",
             (long long)per_epoch, (long long)total,
             (long long)(train->count - (job_batches_per_epoch(job) - 1) * global));
-    fprintf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(made when training starts)");
+    fprintf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(created when training starts)");
     int32_t n = 0;
     for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;
     return memory_table(job, n, to);

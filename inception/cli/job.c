@@ -28,7 +28,7 @@ static Status variant_find(const Model *model, const char *name, const ModelVari
         }
         text_add(&names, " %s", model->variants[i].name);
     }
-    return FAIL(ERR_ARG, "%s has no variant '%s'; it has:%s", model->name, name, *list ? list : " none");
+    return FAIL(ERR_ARG, "%s has no variant '%s'; its variants are:%s", model->name, name, *list ? list : " none");
 }
 
 /* Whether the auxiliary heads are built: unless switched off, and wherever they fit, with a note where they do not. */
@@ -39,14 +39,15 @@ static Status aux_choose(const Options *o, const Model *model, int32_t side, Job
     bool asked = (option_origin(o, "aux") > ORIGIN_CONFIG && o->aux) || weighed; /* a file serves several models */
     *aux = has && o->aux && fits;
     if (!has && asked)
-        return FAIL(ERR_ARG, "--%s: %s has no auxiliary head", weighed ? "aux-weight" : "aux", model->name);
-    if (!o->aux && weighed) return FAIL(ERR_ARG, "--aux-weight has no use beside --no-aux");
+        return FAIL(ERR_ARG, "--%s: %s has no auxiliary classifier", weighed ? "aux-weight" : "aux", model->name);
+    if (!o->aux && weighed) return FAIL(ERR_ARG, "--aux-weight has no effect with --no-aux");
     if (has && o->aux && !fits && asked)
-        return FAIL(ERR_ARG, "the auxiliary head of %s needs images of %d or more, not --img-size %d; use --no-aux",
+        return FAIL(ERR_ARG, "the auxiliary classifier of %s needs --img-size %d or more (got %d); use --no-aux",
                     model->name, model->aux_min_side, side);
     if (has && o->aux && !fits)
-        snprintf(files->no_aux, sizeof files->no_aux, "%s at %dx%d: without its auxiliary head, which needs %dx%d",
-                 model->name, side, side, model->aux_min_side, model->aux_min_side);
+        snprintf(files->no_aux, sizeof files->no_aux,
+                 "%s at %dx%d is trained without its auxiliary classifier, which needs %dx%d", model->name, side, side,
+                 model->aux_min_side, model->aux_min_side);
     return OK;
 }
 
@@ -54,7 +55,8 @@ static Status compute_dtype(const Options *o, const Backend *backend, Dtype *dty
 {
     *dtype = DTYPE_F32;
     bool tf32 = o->amp && o->amp_dtype == AMP_TF32;
-    if (tf32 && !strcmp(backend->name, "cpu")) return FAIL(ERR_UNSUPPORTED, "--amp-dtype tf32 needs a GPU");
+    if (tf32 && !strcmp(backend->name, "cpu"))
+        return FAIL(ERR_UNSUPPORTED, "--amp-dtype tf32 needs a GPU; use bf16 on a CPU");
     if (!o->amp || tf32) return OK;
     *dtype = o->amp_dtype == AMP_BF16 ? DTYPE_BF16 : DTYPE_F16;
     return backend->computes ? backend->computes(*dtype) : OK;
@@ -67,7 +69,7 @@ static Status model_options(const Options *o, const Model *model, JobFiles *file
     TRY(variant_find(model, o->variant ? o->variant : "", &variant));
     int32_t side = o->img_size > 0 ? (int32_t)o->img_size : model->side;
     if (side < model->min_side)
-        return FAIL(ERR_ARG, "--img-size %d is too small for %s: it needs at least %d", side, model->name,
+        return FAIL(ERR_ARG, "--img-size %d is too small for %s, which needs at least %d", side, model->name,
                     model->min_side);
     TRY(aux_choose(o, model, side, files, &aux));
     *made = (ModelOptions){
@@ -116,9 +118,9 @@ Status job_model(Options *o, JobFiles *files)
     TrainJob *job = &files->job;
     const Model *model;
     static const char *const devices[] = {[DEVICE_AUTO] = "auto", [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda"};
-    if (o->argument_count < 1) return FAIL(ERR_ARG, "which model? (see: towers info)");
+    if (o->argument_count < 1) return FAIL(ERR_ARG, "no model given; 'towers models' lists all models");
     if (o->batch_size == OPTION_MAX && o->verb != VERB_TRAIN && o->verb != VERB_BENCH)
-        return FAIL(ERR_ARG, "--batch-size max is for train and bench");
+        return FAIL(ERR_ARG, "--batch-size max works only with train and bench");
     TRY(model_find(o->arguments[0], &model));
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
@@ -207,8 +209,10 @@ static Status data_open(const Options *o, int64_t synthetic, JobFiles *files)
     job->test = files->test;
     job->program.data_channels = dataset_info(files->train)->c;
     if (job->program.data_channels > options->channels)
-        return FAIL(ERR_ARG, "%s takes %d channel, the data has %d", job->program.model->name, options->channels,
-                    job->program.data_channels);
+        return FAIL(ERR_ARG,
+                    "%s takes images with %d channel, but the data has %d; convert it to grey with "
+                    "scripts/images_to_idx.py --grey, or use a model for color images",
+                    job->program.model->name, options->channels, job->program.data_channels);
     return OK;
 }
 
@@ -228,14 +232,15 @@ static Status shares_fill(const Options *o, int towers, Shares *shares)
 {
     shares->towers = towers;
     if (o->tower_batch.count && o->tower_batch.count != towers)
-        return FAIL(ERR_ARG, "--tower-batch lists %d shares for %d towers", o->tower_batch.count, towers);
+        return FAIL(ERR_ARG, "--tower-batch lists %d batch sizes for %d towers; give one per tower",
+                    o->tower_batch.count, towers);
     if (o->global_batch_size > 0 && o->global_batch_size % towers) return not_divisible(o->global_batch_size, towers);
     for (int t = 0; t < towers; t++)
         shares->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
                                      : o->global_batch_size > 0    ? o->global_batch_size / towers
                                      : o->batch_size == OPTION_MAX ? 1 /* until batch_choose */
                                                                    : o->batch_size);
-    return shares_global(shares) > 0 ? OK : FAIL(ERR_ARG, "--tower-batch: at least one tower needs samples");
+    return shares_global(shares) > 0 ? OK : FAIL(ERR_ARG, "--tower-batch: at least one batch size must be above 0");
 }
 
 /* --batch-size max: the number takes its place, so that it is what is recorded. */
@@ -248,9 +253,9 @@ static Status batch_choose(Options *o, JobFiles *files)
     int64_t most = dataset_info(job->train)->count / job->shares.towers;
     TRY(batch_max_find(job, (int32_t)(most < limit ? most : limit), &fit));
     o->batch_size = fit.n;
-    snprintf(files->batch, sizeof files->batch, "batch size %d: takes %.1f of the %.1f GiB that are free%s", fit.n,
+    snprintf(files->batch, sizeof files->batch, "batch size %d needs %.1f of the %.1f GiB of free memory%s", fit.n,
              (double)fit.bytes / (1 << 30), (double)fit.free_bytes / (1 << 30),
-             fit.n == most ? "; there are no more samples" : "");
+             fit.n == most ? " and covers all samples" : "");
     return shares_fill(o, job->shares.towers, &job->shares);
 }
 
@@ -261,18 +266,20 @@ static Status towers_fill(const Options *o, JobFiles *files)
     TRY(backend_device_count(job->backend, &devices));
     bool cpu = !strcmp(job->backend->name, "cpu");
     if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
-        return FAIL(ERR_DEVICE, "--gpus has no use here: the run would be on the CPU");
+        return FAIL(ERR_DEVICE, "--gpus has no effect because the run would use the CPU");
     if (!cpu && o->gpus.count) devices = o->gpus.count;
     int towers = o->towers > 0 ? (int)o->towers : o->tower_batch.count ? o->tower_batch.count : cpu ? 1 : devices;
     int room = cpu ? cores_allowed() : devices;
-    if (towers > TOWERS_MAX) return FAIL(ERR_ARG, "--towers %d: at most %d", towers, TOWERS_MAX);
+    if (towers > TOWERS_MAX) return FAIL(ERR_ARG, "--towers %d is above the maximum of %d", towers, TOWERS_MAX);
     job->processes = o->processes > 0 ? (int)o->processes : towers < room ? towers : room;
-    if (job->processes > towers) return FAIL(ERR_ARG, "--processes %d for %d towers", job->processes, towers);
+    if (job->processes > towers)
+        return FAIL(ERR_ARG, "--processes %d exceeds the number of towers (%d); every process needs at least one tower",
+                    job->processes, towers);
     if (!cpu && job->processes > devices)
-        return FAIL(
-            ERR_DEVICE,
-            "--processes %d, but there are %d GPUs (one process each; towers share: --towers %d --processes %d)",
-            job->processes, devices, towers, devices);
+        return FAIL(ERR_DEVICE,
+                    "--processes %d exceeds the number of GPUs (%d), which run one process each; towers can share a "
+                    "process: --towers %d --processes %d",
+                    job->processes, devices, towers, devices);
     job->device.threads = o->threads > 0 ? (int)o->threads : room / towers > 1 ? room / towers : 1;
     if (cpu && o->threads > 0) cores_note(job->device.threads, job->processes, files->threads, sizeof files->threads);
     job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
@@ -286,10 +293,10 @@ static Status reduce_fill(const Options *o, TrainJob *job)
     static const Dtype dtypes[] = {[REDUCE_FP32] = DTYPE_F32, [REDUCE_BF16] = DTYPE_BF16, [REDUCE_FP16] = DTYPE_F16};
     bool cpu = !strcmp(job->backend->name, "cpu");
     if (cpu && o->reduce_dtype != REDUCE_FP32)
-        return FAIL(ERR_UNSUPPORTED, "--reduce-dtype needs GPUs: on a CPU gradients are added in fp32");
-    if (cpu && o->nccl_ctas > 0) return FAIL(ERR_UNSUPPORTED, "--nccl-ctas needs GPUs: on a CPU there is no NCCL");
+        return FAIL(ERR_UNSUPPORTED, "--reduce-dtype needs GPUs; on a CPU gradients are always summed in fp32");
+    if (cpu && o->nccl_ctas > 0) return FAIL(ERR_UNSUPPORTED, "--nccl-ctas needs GPUs; NCCL is not used on a CPU");
     if (o->reduce == REDUCE_ORDERED && o->reduce_dtype != REDUCE_FP32)
-        return FAIL(ERR_ARG, "--reduce ordered adds in fp32: leave --reduce-dtype out");
+        return FAIL(ERR_ARG, "--reduce ordered always sums in fp32; omit --reduce-dtype");
     job->reduce_dtype = dtypes[o->reduce_dtype];
     job->reduce_ordered = o->reduce == REDUCE_ORDERED;
     job->nccl_ctas = (int)o->nccl_ctas;
@@ -340,7 +347,7 @@ static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedul
         .warmup_lr = o->warmup_lr,
     };
     if (o->sched != SCHEDULE_PIECEWISE) return OK;
-    if (!o->lr_schedule) return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, as '0.1;30;0.01'");
+    if (!o->lr_schedule) return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, e.g. '0.1;30;0.01'");
     return schedule_parse_pieces(o->lr_schedule, schedule);
 }
 
@@ -366,13 +373,12 @@ static Status sync_check(TrainJob *job)
     if (job->bn_stats != BN_STATS_SYNC || job->shares.towers == 1) return OK;
     if (job->processes != job->shares.towers)
         return FAIL(ERR_ARG,
-                    "--bn-stats sync: the towers of one process take turns, so that their batches cannot meet in a "
-                    "layer; give each of the %d towers its process (--processes %d), or use --bn-stats pooled",
+                    "--bn-stats sync needs one process per tower, because towers in one process run in turns; for %d "
+                    "towers use --processes %d, or use --bn-stats pooled",
                     job->shares.towers, job->shares.towers);
     if (job->program.fuse > FUSE_II)
-        return FAIL(ERR_ARG,
-                    "--bn-stats sync: a convolution that is joined with its batch norm makes sums of its own tower "
-                    "alone; use --fuse auto or ii, or --bn-stats pooled");
+        return FAIL(ERR_ARG, "--bn-stats sync does not work with fused convolutions, whose sums cover one tower; use "
+                             "--fuse auto or ii, or --bn-stats pooled");
     job->program.fuse = FUSE_II;
     return OK;
 }

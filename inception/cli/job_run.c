@@ -27,7 +27,7 @@ Status job_weights(const char *given, char *path, size_t bytes)
         snprintf(path, bytes, "%s/%s", given, names[i]);
         if (access(path, R_OK) == 0) return OK;
     }
-    return FAIL(ERR_CHECKPOINT, "%s holds no weights (%s, %s or %s)", given, names[0], names[1], names[2]);
+    return FAIL(ERR_CHECKPOINT, "%s contains no weights; expected %s, %s or %s", given, names[0], names[1], names[2]);
 }
 
 /* ---- the run directory */
@@ -99,8 +99,8 @@ static Status run_of_checkpoint(const char *given, char *run)
     free(real);
     return inside ? OK
                   : FAIL(ERR_CHECKPOINT,
-                         "--resume %s: not in the folder ckpt/ of a run; a run begins from its weights with "
-                         "--pretrained %s/model.safetensors",
+                         "--resume %s: the checkpoint is not in the directory ckpt/ of a run; to start a new run from "
+                         "its weights, use --pretrained %s/model.safetensors",
                          given, given);
 }
 
@@ -109,12 +109,15 @@ static Status experiment_dir(const char *root, const char *name, JobFiles *files
 {
     for (const char *c = name; *c; c++)
         if (iscntrl((unsigned char)*c))
-            return FAIL(ERR_ARG, "--experiment: byte %d is a control character, which no name of a run has",
+            return FAIL(ERR_ARG,
+                        "--experiment: byte %d is a control character, which is not allowed in the name of a run",
                         (int)(c - name) + 1);
     for (const char *part = name; *part; part += strcspn(part, "/"), part += *part == '/') {
         size_t length = strcspn(part, "/");
         if ((length == 1 && *part == '.') || (length == 2 && !strncmp(part, "..", 2)))
-            return FAIL(ERR_ARG, "--experiment %s: '.' and '..' name no run; use --output-dir for another folder",
+            return FAIL(ERR_ARG,
+                        "--experiment %s: '.' and '..' are not allowed in the name of a run; use --output-dir for "
+                        "another directory",
                         name);
     }
     return path_join(files->run_dir, root, name);
@@ -163,7 +166,8 @@ static Status resume_from(const Options *o, JobFiles *files)
     }
     snprintf(probe, sizeof probe, "%s/ckpt", o->resume);
     if (access(probe, R_OK) != 0)
-        return FAIL(ERR_CHECKPOINT, "--resume %s: neither a checkpoint (no MANIFEST) nor a run directory (no ckpt/)",
+        return FAIL(ERR_CHECKPOINT,
+                    "--resume %s: neither a checkpoint (it has no MANIFEST) nor a run directory (it has no ckpt/)",
                     o->resume);
     TRY(is_elsewhere(o, o->resume, &elsewhere));
     if (!elsewhere) return path_copy(files->run_dir, o->resume);
@@ -182,7 +186,8 @@ static Status begin_check(bool automatic, JobFiles *files)
     TRY(run_saved(files->run_dir, &saved));
     if (automatic && saved.checkpoints) return OK; /* the towers read them, and refuse what is not whole */
     if (!automatic && !files->fresh_name && (saved.folder || saved.results))
-        return FAIL(ERR_ARG, "%s holds a run already: go on with --resume auto, or choose another --experiment",
+        return FAIL(ERR_ARG,
+                    "%s already contains a run; continue it with --resume auto, or choose another --experiment",
                     files->run_dir);
     files->nothing_to_resume = automatic;
     if (!automatic || !saved.results) return OK;

@@ -134,7 +134,8 @@ Status job_texts(const Options *o, JobFiles *files)
     files->args_yaml = text_of(config_print, o);
     files->settings = settings_text(o, &files->job);
     files->env_json = environment_text(&files->job);
-    if (!files->args_yaml || !files->settings || !files->env_json) return FAIL(ERR_MEMORY, "description of the run");
+    if (!files->args_yaml || !files->settings || !files->env_json)
+        return FAIL(ERR_MEMORY, "no memory for the description of the run");
     files->job.args_yaml = files->args_yaml;
     files->job.settings = files->settings;
     files->job.env_json = files->env_json;

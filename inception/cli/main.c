@@ -77,7 +77,7 @@ static void report_make(const char *run_dir, bool quiet, Status cause)
     status_keep(&words);
     Status st = report_write(run_dir);
     if (st == OK && !quiet) fprintf(stderr, "report %s/report.html\n", run_dir);
-    if (st != OK && cause == OK) fprintf(stderr, "no report: %s\n", status_message());
+    if (st != OK && cause == OK) fprintf(stderr, "cannot write the report: %s\n", status_message());
     if (cause != OK) (void)!status_restore(cause, &words);
 }
 
@@ -100,9 +100,9 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     fallback_note(files, options->quiet);
     if (files->fresh_name) TRY(run_dir_create(files->run_dir));
     if (files->nothing_to_resume && !options->quiet)
-        fprintf(stderr, "nothing to resume: %s begins a new run\n", files->run_dir);
+        fprintf(stderr, "no run to resume; starting a new one in %s\n", files->run_dir);
     if (*absent && !options->quiet)
-        fprintf(stderr, "%s has no %s: that part starts from random values\n", options->pretrained, absent);
+        fprintf(stderr, "%s has no weights for %s, which is initialized randomly\n", options->pretrained, absent);
     TRY(run_dir_take(files->run_dir, &lock));
     Status st = job_branch(files);
     if (st != OK) {
@@ -133,7 +133,7 @@ static Status eval_json(const EvalResult *result)
     json_t *root = json_pack("{s:I, s:o, s:o, s:o}", "examples", (json_int_t)result->count, "top1",
                              json_finite((double)result->hits[0] / count), "top5",
                              json_finite((double)result->hits[1] / count), "loss", json_finite(result->loss));
-    if (!root) return FAIL(ERR_MEMORY, "result of the evaluation");
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the evaluation");
     json_dumpf(root, stdout, JSON_REAL_PRECISION(17)); /* whether it was written is seen at the end */
     putchar('\n');
     json_decref(root);
@@ -145,7 +145,7 @@ static Status eval(Options *options, JobFiles *files, int *signal_number)
     EvalResult result;
     char weights[4096];
     TRY(run_argument_apply(options));
-    if (!options->weights) return FAIL(ERR_ARG, "eval needs --weights RUN or FILE");
+    if (!options->weights) return FAIL(ERR_ARG, "eval needs weights: use --weights RUN or --weights FILE");
     TRY(job_weights(options->weights, weights, sizeof weights));
     TRY(job_open(options, 0, files));
     if (options->print_config) {
@@ -204,13 +204,14 @@ static Status bench(Options *options, JobFiles *files, int *signal_number)
 
 static Status report(const Options *options)
 {
-    if (options->argument_count == 0) return FAIL(ERR_ARG, "which run? (towers report RUN)");
+    if (options->argument_count == 0) return FAIL(ERR_ARG, "no run given; usage: towers report RUN");
     return report_run(options->arguments[0], options->png, options->json, options->quiet, stdout);
 }
 
 static Status replay(const Options *options)
 {
-    if (options->argument_count == 0) return FAIL(ERR_ARG, "which capsule? (towers replay RUN/nan-step-N-tower-K)");
+    if (options->argument_count == 0)
+        return FAIL(ERR_ARG, "no capsule given; usage: towers replay RUN/nan-step-N-tower-K");
     return replay_run(options, options->arguments[0], stdout);
 }
 
@@ -241,7 +242,8 @@ static Status help(const Options *options)
     Verb verb = options->verb == VERB_HELP ? VERB_NONE : options->verb;
     if (options->verb == VERB_HELP && options->argument_count) {
         verb = verb_find(options->arguments[0]);
-        if (verb == VERB_NONE) return FAIL(ERR_ARG, "no command '%s' (see: towers help)", options->arguments[0]);
+        if (verb == VERB_NONE)
+            return FAIL(ERR_ARG, "unknown command '%s'; 'towers help' lists all commands", options->arguments[0]);
     }
     help_print(stdout, verb, options->help_all, help_width());
     return OK;
@@ -284,7 +286,7 @@ static Status verb_run(Options *options, int *signal_number)
     case VERB_VERSION: version_print(); break;
     case VERB_MAN: manual_print(stdout, options->markdown); break;
     case VERB_COMPLETION: st = completion_print(stdout, options->argument_count ? options->arguments[0] : NULL); break;
-    default: st = FAIL(ERR_ARG, "which command? (see: towers --help)"); break;
+    default: st = FAIL(ERR_ARG, "no command given; 'towers --help' lists all commands"); break;
     }
     job_close(&files);
     return st;
@@ -328,7 +330,7 @@ static Status output_end(Status st, int signal_number)
         signal(SIGPIPE, SIG_DFL);
         raise(SIGPIPE);
     }
-    return failed && st == OK ? FAIL(ERR_IO, "standard output could not be written") : st;
+    return failed && st == OK ? FAIL(ERR_IO, "cannot write to standard output") : st;
 }
 
 int main(int argc, char **argv)

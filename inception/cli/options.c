@@ -70,7 +70,7 @@ static Status settle_pair(Options *options, OptionId id, OptionId other, const S
 {
     OptionOrigin theirs = options->origin[other];
     if (theirs == source->origin)
-        return FAIL(ERR_ARG, "%s: --%s and --%s exclude each other; give one of them (the other came from %s)",
+        return FAIL(ERR_ARG, "%s: --%s and --%s exclude each other; use only one of them (the other one comes from %s)",
                     source->label, option_info(id)->flag, option_info(other)->flag, options->where[other]);
     if (theirs > source->origin) *wins = false;
     if (theirs != ORIGIN_DEFAULT && theirs < source->origin) reset_option(options, other);
@@ -114,8 +114,8 @@ static Status refuse_flag(Verb verb, const char *typed)
     char hint[LABEL_BYTES];
     const char *name = verb_info(verb)->name, *gap = verb == VERB_NONE ? "" : " ";
     suggest_option(verb, typed, "--", hint, sizeof hint);
-    return FAIL(ERR_ARG, "--%s is not an option of 'towers%s%s'%s ('towers%s%s --help-all' shows all)", typed, gap,
-                name, hint, gap, name);
+    return FAIL(ERR_ARG, "--%s is not an option of 'towers%s%s'%s ('towers%s%s --help-all' lists all options)", typed,
+                gap, name, hint, gap, name);
 }
 
 static Status refuse_verb(Verb verb, OptionId id, const char *typed)
@@ -171,12 +171,12 @@ static Status scan_letter(Scan *scan, const char *argument)
     Verb verb = scan->options->verb;
     while (id < OPTION_ID_COUNT && option_info(id)->letter != argument[0]) id++;
     if (id == OPTION_ID_COUNT)
-        return FAIL(ERR_ARG, "-%s is not an option; long ones have two dashes, as --lr", argument);
+        return FAIL(ERR_ARG, "-%s is not an option; long options start with two dashes, e.g. --lr", argument);
     if (!option_belongs(id, verb)) return refuse_verb(verb, id, option_info(id)->flag);
     if (option_info(id)->type != OPTION_IS_FLAG)
         TRY(take_value(scan, label, option_info(id), argument[1] ? argument + 1 : NULL, &value));
     else if (argument[1])
-        return FAIL(ERR_ARG, "-%s: %s takes no value, and letters are not bundled", argument, label);
+        return FAIL(ERR_ARG, "-%s: %s takes no value; give single-letter options separately", argument, label);
     return set_option(scan->options, id, false, value, &(Source){ORIGIN_COMMAND_LINE, label, label});
 }
 
@@ -184,7 +184,7 @@ static Status add_argument(Options *options, char *argument)
 {
     const VerbInfo *verb = verb_info(options->verb);
     if (verb->most >= 0 && options->argument_count >= verb->most)
-        return FAIL(ERR_ARG, "'%s' is one argument too many; usage: towers %s%s%s [OPTIONS]", argument, verb->name,
+        return FAIL(ERR_ARG, "unexpected argument '%s'; usage: towers %s%s%s [OPTIONS]", argument, verb->name,
                     verb->arguments[0] ? " " : "", verb->arguments);
     options->arguments[options->argument_count++] = argument;
     return OK;
@@ -218,7 +218,7 @@ static Status scan_verb(Scan *scan)
     for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++)
         if (!verb_info(verb)->hidden) names[count++] = verb_info(verb)->name;
     const char *near = nearest_name(scan->argv[1], names, count);
-    return FAIL(ERR_ARG, "there is no command '%s'%s%s%s ('towers --help' shows all)", scan->argv[1],
+    return FAIL(ERR_ARG, "unknown command '%s'%s%s%s ('towers --help' lists all commands)", scan->argv[1],
                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
@@ -232,7 +232,8 @@ static Status check_stray(const char *variable, const char *name)
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
         const char *flag = option_info(id)->flag;
         if (option_info(id)->verbs & OPTION_ONLY_TYPED || edit_distance(name, flag, limit) > limit) continue;
-        return FAIL(ERR_ARG, "the environment variable %s names no option; did you mean --%s? Rename or unset it",
+        return FAIL(ERR_ARG,
+                    "the environment variable %s does not match an option; did you mean --%s? Rename or unset it",
                     variable, flag);
     }
     return OK;
@@ -267,7 +268,7 @@ static Status refuse_key(const Entries *entries, const ConfigEntry *entry)
 {
     char hint[LABEL_BYTES];
     suggest_option(entries->options->verb, entry->key, "", hint, sizeof hint);
-    return FAIL(ERR_ARG, "%s:%d:%d: there is no option '%s'%s", entries->name, entry->key_line, entry->key_column,
+    return FAIL(ERR_ARG, "%s:%d:%d: unknown option '%s'%s", entries->name, entry->key_line, entry->key_column,
                 entry->key, hint);
 }
 
@@ -276,15 +277,15 @@ static Status check_entry(Entries *entries, const ConfigEntry *entry, OptionId i
     bool bare = option_info(id)->type == OPTION_IS_INT || option_info(id)->type == OPTION_IS_REAL ||
                 option_info(id)->type == OPTION_IS_FLAG;
     if (option_info(id)->verbs & (OPTION_NOT_IN_CONFIG | OPTION_ONLY_TYPED))
-        return FAIL(ERR_ARG, "%s:%d:%d: '%s' cannot stand in a file; it belongs on the command line", entries->name,
+        return FAIL(ERR_ARG, "%s:%d:%d: '%s' is not allowed in a file; give it on the command line", entries->name,
                     entry->key_line, entry->key_column, entry->key);
     if (entries->line[id])
-        return FAIL(ERR_ARG, "%s:%d:%d: '%s' comes twice, first in line %d", entries->name, entry->key_line,
+        return FAIL(ERR_ARG, "%s:%d:%d: '%s' is set twice, first in line %d", entries->name, entry->key_line,
                     entry->key_column, entry->key, entries->line[id]);
     if (bare && entry->quoted)
-        return FAIL(ERR_ARG, "%s:%d:%d: '%s' wants a %s, but quotes make it a text; leave them out", entries->name,
+        return FAIL(ERR_ARG, "%s:%d:%d: '%s' expects %s, but a quoted value is text; remove the quotes", entries->name,
                     entry->line, entry->column, entry->key,
-                    option_info(id)->type == OPTION_IS_FLAG ? "true or false" : "number");
+                    option_info(id)->type == OPTION_IS_FLAG ? "true or false" : "a number");
     entries->line[id] = entry->key_line;
     return OK;
 }

@@ -47,7 +47,7 @@ static Status read_real(const OptionInfo *info, const char *text, const char *la
     real_to_text(info->real_least, least, sizeof least);
     real_to_text(info->real_most, most, sizeof most);
     if (verdict == VALUE_MALFORMED)
-        return FAIL(ERR_ARG, "%s: '%s' is not a number (%s to %s, as 0.1 or 1e-3)", label, text, least, most);
+        return FAIL(ERR_ARG, "%s: '%s' is not a number (%s to %s, e.g. 0.1 or 1e-3)", label, text, least, most);
     if (verdict == VALUE_TOO_LARGE || *value < info->real_least || *value > info->real_most)
         return FAIL(ERR_ARG, "%s: %s is out of range (%s to %s)", label, text, least, most);
     return OK;
@@ -111,9 +111,10 @@ static Status read_list(const OptionInfo *info, const char *text, const char *la
     for (const char *p = text;; p++) {
         char element[32];
         size_t bytes = strcspn(p, ",");
-        if (bytes >= sizeof element) return FAIL(ERR_ARG, "%s: '%s' is not a list of numbers, as 1,2", label, text);
+        if (bytes >= sizeof element) return FAIL(ERR_ARG, "%s: '%s' is not a list of numbers, e.g. 1,2", label, text);
         snprintf(element, sizeof element, "%.*s", (int)bytes, p);
-        if (list->count == OPTION_LIST_MAX) return FAIL(ERR_ARG, "%s: more than %d numbers", label, OPTION_LIST_MAX);
+        if (list->count == OPTION_LIST_MAX)
+            return FAIL(ERR_ARG, "%s: the list has more than %d numbers", label, OPTION_LIST_MAX);
         TRY(read_int(info, element, label, &list->value[list->count]));
         list->count++;
         p += bytes;
@@ -138,7 +139,7 @@ Status read_value(const OptionInfo *info, const char *text, const char *label, O
     case OPTION_IS_TEXT: break;
     }
     if (!*text) return FAIL(ERR_ARG, "%s: the value is empty", label);
-    if (strlen(text) > TEXT_MOST) return FAIL(ERR_ARG, "%s: the value has more than %d bytes", label, TEXT_MOST);
+    if (strlen(text) > TEXT_MOST) return FAIL(ERR_ARG, "%s: the value is longer than %d bytes", label, TEXT_MOST);
     value->text = text;
     return OK;
 }

@@ -51,7 +51,7 @@ static void print_option(const Options *options, OptionId id, FILE *to)
     bool text = info->type == OPTION_IS_TEXT;
     OptionId other = option_replaced_by(options, id);
     if (other < OPTION_ID_COUNT) {
-        fprintf(to, "# %s: --%s is used instead\n", info->flag, option_info(other)->flag);
+        fprintf(to, "# %s: replaced by --%s\n", info->flag, option_info(other)->flag);
         return;
     }
     if (!*value) {
@@ -59,7 +59,7 @@ static void print_option(const Options *options, OptionId id, FILE *to)
         return;
     }
     if (text && !is_utf8(value)) {
-        fprintf(to, "# %s: a text that is not UTF-8, which YAML cannot hold\n", info->flag);
+        fprintf(to, "# %s: not valid UTF-8, so it cannot be written as YAML\n", info->flag);
         return;
     }
     int columns = fprintf(to, "%s: ", info->flag);

@@ -244,7 +244,7 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
     Program *program = replica_program(replica, true, batch->n);
     int count = plan_op_count(program->plan);
     times = calloc((size_t)count, sizeof *times);
-    if (!times) TRY_OUT(FAIL(ERR_MEMORY, "times of %d ops", count));
+    if (!times) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the times of %d ops", count));
     TRY_OUT(replica_feed(replica, program, batch, 0, job->seed, 1.0f / (float)batch->n));
     TRY_OUT(plan_run(program->plan, 0, count));
     TRY_OUT(peak_measure(&replica->device, job->program.compute, &peak));

@@ -18,7 +18,7 @@ static Status recipe_missing(const char *name)
         text_add(&text, "%s%s", count ? ", " : "", names[count]);
     }
     const char *near = nearest_name(name, names, count);
-    return FAIL(ERR_ARG, "--recipe: there is no '%s'%s%s%s (one of %s, or a file: ./my.yaml)", name,
+    return FAIL(ERR_ARG, "--recipe: unknown recipe '%s'%s%s%s; use one of %s, or a file such as ./my.yaml", name,
                 near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list);
 }
 

@@ -70,7 +70,7 @@ static Status device_choose(const Options *o, const Capsule *capsule, const Back
     TRY(backend_find(given ? names[o->device] : capsule->backend, backend, why, sizeof why));
     bool cpu = !strcmp((*backend)->name, "cpu");
     if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
-        return FAIL(ERR_DEVICE, "--gpus has no use here: the replay would be on the CPU");
+        return FAIL(ERR_DEVICE, "--gpus has no effect because the replay would use the CPU");
     *device = capsule->device;
     device->ordinal = !cpu && o->gpus.count ? (int)o->gpus.value[0] : 0;
     device->threads = o->threads > 0 ? (int)o->threads : cores_allowed();
@@ -100,12 +100,12 @@ static void head_print(const Capsule *capsule, Replica *replica, bool injected, 
             (long long)capsule->step, capsule->tower, capsule->towers, capsule->batch.n, capsule->model,
             capsule->program.model->title, dtype_name(capsule->program.compute), device);
     if (capsule->weights_after >= capsule->step)
-        fprintf(to, "The weights are those after step %lld, which was under way on the device.\n",
+        fprintf(to, "The weights are those after step %lld, which was in flight on the device.\n",
                 (long long)capsule->weights_after);
     if (*capsule->fault)
         fprintf(to, "The cause was an injected fault, not the data: %s\n%s", capsule->fault,
                 injected ? "It is injected again.\n"
-                         : "This build has no fault points (-DTOWERS_FAULTS=ON), so it is not repeated.\n");
+                         : "It is not injected again because this build has no fault points (-DTOWERS_FAULTS=ON).\n");
 }
 
 static bool same_finding(const Finding *a, const Finding *b)
@@ -119,9 +119,10 @@ static Status verdict(const Capsule *capsule, const Finding *found)
     if (found->place == FOUND_NOTHING) return OK;
     finding_text(found, text, sizeof text);
     if (!same_finding(&capsule->found, found))
-        snprintf(then, sizeof then, "; in the run it was %s, %s, element %lld",
+        snprintf(then, sizeof then, "; in the run, the first one was in %s, %s, element %lld",
                  finding_place_name(capsule->found.place), capsule->found.tensor, (long long)capsule->found.index);
-    return FAIL(ERR_NUMERIC, "not finite, first in %s%s", text, *then ? then : " (as in the run)");
+    return FAIL(ERR_NUMERIC, "some values of this step are not finite, first in %s%s", text,
+                *then ? then : " (as in the run)");
 }
 
 static Status json_write(const Capsule *capsule, const Finding *found, bool injected, json_t *rows, FILE *to)
@@ -137,7 +138,7 @@ static Status json_write(const Capsule *capsule, const Finding *found, bool inje
                              "tensor", found->tensor, "index", (json_int_t)found->index, "text", text);
     bool whole = root && json_dumpf(root, to, JSON_INDENT(1)) == 0 && fputc('\n', to) != EOF;
     json_decref(root);
-    return whole ? OK : FAIL(ERR_IO, "the replay could not be written");
+    return whole ? OK : FAIL(ERR_IO, "cannot write the replay");
 }
 
 /* ---- the verb */
@@ -159,7 +160,7 @@ static Status replay(const Options *o, Capsule *capsule, Table *table)
     if (table->rows) TRY_OUT(json_write(capsule, &found, injected, table->rows, table->to));
     st = verdict(capsule, &found);
     if (st == OK && !table->rows)
-        fprintf(table->to, "Every number of this step is finite here%s.\n",
+        fprintf(table->to, "All values of this step are finite here%s.\n",
                 *capsule->fault && !injected ? ", without the injected fault" : "");
 out:
     replica_destroy(replica);
@@ -171,8 +172,10 @@ static Status capsule_look(const char *path)
     char manifest[4096];
     TRY(path_join(manifest, path, "MANIFEST"));
     if (access(manifest, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR)) return OK; /* capsule_open says more */
-    return FAIL(ERR_CHECKPOINT,
-                "%s is no capsule (it has no MANIFEST): a capsule is the folder nan-step-N-tower-K of a run", path);
+    return FAIL(
+        ERR_CHECKPOINT,
+        "%s is not a capsule (it has no MANIFEST); a capsule is a directory nan-step-N-tower-K in a run directory",
+        path);
 }
 
 Status replay_run(const Options *o, const char *path, FILE *to)

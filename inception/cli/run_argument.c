@@ -52,12 +52,13 @@ Status run_argument_apply(Options *options)
     char *run = options->argument_count ? options->arguments[0] : NULL;
     if (!run || model_find(run, &model) == OK) return OK; /* a model, whatever folders are called */
     if (stat(run, &info) != 0)
-        return strchr(run, '/') ? FAIL(ERR_ARG, "no run '%s': %s", run, strerror(errno)) : model_find(run, &model);
+        return strchr(run, '/') ? FAIL(ERR_ARG, "cannot open the run '%s': %s", run, strerror(errno))
+                                : model_find(run, &model);
     if (!S_ISDIR(info.st_mode))
-        return FAIL(ERR_ARG,
-                    "'%s' is a file; wanted a model or the folder of a run (a file of weights is: MODEL "
-                    "--weights %s)",
-                    run, run);
+        return FAIL(
+            ERR_ARG,
+            "'%s' is a file, but a model or a run directory was expected (to use a weights file: MODEL --weights %s)",
+            run, run);
     TRY(run_model(run, &model));
     TRY(settings_apply(options, run));
     options->arguments[0] = (char *)model->name;

@@ -63,7 +63,7 @@ static Status mode_run(const TrainJob *base, Mode mode, const Options *o, Means 
     int64_t steps = o->batches / ROUNDS > LEAST_STEPS ? o->batches / ROUNDS : LEAST_STEPS,
             warmup = o->warmup_batches / ROUNDS > LEAST_WARMUP ? o->warmup_batches / ROUNDS : LEAST_WARMUP;
     Tally *tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return FAIL(ERR_MEMORY, "times of a run: %s", strerror(errno));
+    if (tally == MAP_FAILED) return FAIL(ERR_MEMORY, "no memory for the times of a run: %s", strerror(errno));
     tally->warmup = warmup;
     job.quiet = true;
     job.on_step = step_seen;
@@ -131,10 +131,10 @@ typedef struct Loss {
 } Loss;
 
 static const Loss losses[] = {
-    {"contention", "the same computation takes longer beside the others", PART_COMPUTE},
-    {"skew", "waiting for the tower that arrives last", PART_SKEW},
-    {"reduction", "from the last arrival to the verdict", PART_REDUCE},
-    {"data", "waiting for batches", PART_DATA},
+    {"contention", "slower computation beside other towers", PART_COMPUTE},
+    {"skew", "waiting for the slowest tower", PART_SKEW},
+    {"reduction", "all-reduce after the last arrival", PART_REDUCE},
+    {"data", "waiting for data", PART_DATA},
     {"rest", "update and bookkeeping", PART_REST},
 };
 enum { LOSSES = sizeof losses / sizeof *losses };
@@ -146,18 +146,18 @@ static void mode_print(const Scaling *s, Mode mode)
     snprintf(name, sizeof name, mode == MODE_ALONE ? "one tower alone" : "%d towers%s", s->towers,
              mode == MODE_REAL ? ", real data" : "");
     printf("  %-24s %9.1f +- %-7.1f images/s  %9.2f +- %-6.2f ms", name, images.mean, images.half, ms.mean, ms.half);
-    if (mode != MODE_ALONE) printf("  %5.1f +- %.1f %% of %d x alone", 100 - all.mean, all.half, s->towers);
+    if (mode != MODE_ALONE) printf("  %5.1f +- %.1f %% efficiency", 100 - all.mean, all.half);
     putchar('\n');
 }
 
 static void scaling_print(const Scaling *s, const TrainJob *job)
 {
-    printf("Scaling of %s on %s, %lld images a tower, %d thread%s each; %d rounds, 95 %% intervals\n\n",
+    printf("Scaling of %s on %s, %lld images per tower, %d thread%s each; %d rounds, 95 %% intervals\n\n",
            job->program.model->name, job->backend->name, (long long)s->share, job->device.threads,
            job->device.threads == 1 ? "" : "s", ROUNDS);
     for (int m = 0; m < MODE_COUNT; m++)
         if (m != MODE_REAL || s->real) mode_print(s, (Mode)m);
-    printf("\n  %% of a step to    %-19s%s\n", s->real ? "made-up data" : "", s->real ? "real data" : "");
+    printf("\n  %% of a step to    %-19s%s\n", s->real ? "synthetic data" : "", s->real ? "real data" : "");
     for (int i = 0; i < LOSSES; i++) {
         Interval a = lost(s, MODE_TOGETHER, losses[i].part), b = {0};
         printf("    %-14s %+7.2f +- %-6.2f", losses[i].name, a.mean, a.half);
@@ -165,7 +165,7 @@ static void scaling_print(const Scaling *s, const TrainJob *job)
         if (s->real) printf(" %+7.2f +- %-6.2f", b.mean, b.half);
         printf("  %s\n", losses[i].words);
     }
-    if (!s->real) printf("\n  (real data: --data-path DIR)\n");
+    if (!s->real) printf("\n  (add --data-path DIR to measure with real data)\n");
 }
 
 static json_t *interval_json(Interval x)
@@ -192,7 +192,7 @@ static Status scaling_json(const Scaling *s, const TrainJob *job)
                              job->backend->name, "towers", s->towers, "images_per_tower", (json_int_t)s->share,
                              "threads", job->device.threads, "rounds", ROUNDS, "alone", mode_json(s, MODE_ALONE),
                              "together", mode_json(s, MODE_TOGETHER));
-    if (!root) return FAIL(ERR_MEMORY, "scaling as JSON");
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the result as JSON");
     if (s->real) json_object_set_new(root, "together_real_data", mode_json(s, MODE_REAL));
     json_dumpf(root, stdout, JSON_COMPACT);
     putchar('\n');
@@ -204,13 +204,15 @@ static Status scaling_json(const Scaling *s, const TrainJob *job)
 
 static Status job_check(const TrainJob *job)
 {
-    if (job->shares.towers < 2) return FAIL(ERR_ARG, "--scaling compares one tower with several: give --towers");
+    if (job->shares.towers < 2)
+        return FAIL(ERR_ARG, "--scaling compares one tower with several; use --towers 2 or more");
     if (job->processes != job->shares.towers)
-        return FAIL(ERR_ARG, "--scaling wants a process and a device for each tower: %d towers, %d processes",
+        return FAIL(ERR_ARG,
+                    "--scaling needs one process and device per tower, but there are %d towers in %d processes",
                     job->shares.towers, job->processes);
     for (int t = 1; t < job->shares.towers; t++)
         if (job->shares.batch[t] != job->shares.batch[0])
-            return FAIL(ERR_ARG, "--scaling wants equal shares: tower %d has %d samples, tower 0 has %d", t,
+            return FAIL(ERR_ARG, "--scaling needs equal batch sizes, but tower %d has %d and tower 0 has %d", t,
                         job->shares.batch[t], job->shares.batch[0]);
     return OK;
 }

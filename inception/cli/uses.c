@@ -28,7 +28,7 @@ static const Use uses[] = {
     {OPTION_ID_decay_epochs, OPTION_ID_sched, STAIRS, "step and exponential"},
     {OPTION_ID_power, OPTION_ID_sched, BIT(SCHEDULE_POLYNOMIAL), "polynomial"},
     {OPTION_ID_warmup_epochs, OPTION_ID_sched, ~BIT(SCHEDULE_ONE_CYCLE),
-     "every schedule but onecycle, which has its own"},
+     "all schedules except onecycle, which has its own warm-up"},
 };
 
 static unsigned chosen(const Options *o, OptionId chooser)
@@ -51,7 +51,7 @@ static Status choices_check(const Options *o)
         const Use *use = &uses[i];
         if (!is_asked(o, use->id) || !option_belongs(use->chooser, o->verb) || use->by & chosen(o, use->chooser))
             continue;
-        return FAIL(ERR_ARG, "--%s has no use with --%s %s: it is of %s", option_info(use->id)->flag,
+        return FAIL(ERR_ARG, "--%s has no effect with --%s %s; it applies only to %s", option_info(use->id)->flag,
                     option_info(use->chooser)->flag, option_format(o, use->chooser, by, sizeof by), use->names);
     }
     return OK;
@@ -74,6 +74,6 @@ Status uses_check(const Options *o)
     };
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
         if (is_asked(o, needs[i].id) && !needs[i].used)
-            return FAIL(ERR_ARG, "--%s has no use %s", option_info(needs[i].id)->flag, needs[i].what);
+            return FAIL(ERR_ARG, "--%s has no effect %s", option_info(needs[i].id)->flag, needs[i].what);
     return choices_check(o);
 }

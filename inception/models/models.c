@@ -45,6 +45,6 @@ Status model_find(const char *name, const Model **found)
         text_add(&names, " %s", models[i]->name);
     }
     const char *near = model_near(name);
-    return FAIL(ERR_ARG, "no model '%s'%s%s%s; there are:%s", name, near ? "; did you mean " : "", near ? near : "",
-                near ? "?" : "", list);
+    return FAIL(ERR_ARG, "unknown model '%s'%s%s%s; the models are:%s", name, near ? "; did you mean " : "",
+                near ? near : "", near ? "?" : "", list);
 }

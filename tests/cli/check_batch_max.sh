@@ -26,14 +26,14 @@ limited() {
 }
 
 limited 1500000 --dry-run -b max || fail "with 1.5 GB: $(cat err)"
-few=$(sed -n 's/^batch  *\([0-9]*\) in all.*/\1/p' out)
+few=$(sed -n 's/^batch  *\([0-9]*\) in total.*/\1/p' out)
 limited 3000000 --dry-run -b max || fail "with 3 GB: $(cat err)"
-more=$(sed -n 's/^batch  *\([0-9]*\) in all.*/\1/p' out)
+more=$(sed -n 's/^batch  *\([0-9]*\) in total.*/\1/p' out)
 [ "$few" -ge 8 ] && [ "$more" -gt "$few" ] || fail "batches of $few and $more"
 limited 3000000 --print-config -b max || fail "--print-config: $(cat err)"
 grep -q '^batch-size: [0-9]' out || fail "the number is not recorded: $(grep batch-size out)"
 "$towers" eval fashion_cnn -b max --weights x >out 2>err && fail "eval -b max was accepted"
-grep -q 'for train and bench' err || fail "eval -b max: $(cat err)"
+grep -q 'only with train and bench' err || fail "eval -b max: $(cat err)"
 "$towers" train fashion_cnn -b maximal --dry-run >out 2>err && fail "-b maximal was accepted"
 grep -q 'or max' err || fail "-b maximal: $(cat err)"
 echo "ok: $few and $more"

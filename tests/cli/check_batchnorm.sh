@@ -39,7 +39,7 @@ run own --towers 4 --batch-size 8
 
 # ---- towers that take turns cannot meet in a layer
 "$towers" train inception_mini --data-path "$work/data" --device cpu --towers 4 --processes 2 --bn-stats sync --output-dir "$work" --experiment turns >/dev/null 2>"$work/err"
-[[ $? == 2 ]] && grep -q 'give each of the 4 towers its process (--processes 4)' "$work/err" || complain "turns: $(cat "$work/err")"
+[[ $? == 2 ]] && grep -q 'for 4 towers use --processes 4' "$work/err" || complain "turns: $(cat "$work/err")"
 [[ -e $work/turns ]] && complain "turns: left a directory"
 
 # ---- what is exported after one step without any learning, of the first layer, whose input is the same for all

@@ -50,18 +50,18 @@ ends 0 "12 classes" export runs/one
 ends 0 "12 x 1 x 1" info runs/one --device cpu
 ends 0 "data-path: \"$work/other\"" eval runs/one --data-path "$work/other" --data-path "$work/other" --dataset synthetic --print-config
 ends 2 "has no env.json" eval "$work/data"
-ends 2 "no run 'runs/two': No such file or directory" eval runs/two
-ends 2 "no model 'fashion_cn'; did you mean fashion_cnn?" eval fashion_cn
-ends 2 "is a file; wanted a model or the folder of a run" export runs/one/last.safetensors
+ends 2 "cannot open the run 'runs/two': No such file or directory" eval runs/two
+ends 2 "unknown model 'fashion_cn'; did you mean fashion_cnn?" eval fashion_cn
+ends 2 "is a file, but a model or a run directory was expected" export runs/one/last.safetensors
 mkdir fashion_cnn # a folder that is called as a model does not stand in its way
-ends 2 "eval needs --weights" eval fashion_cnn
+ends 2 "eval needs weights" eval fashion_cnn
 echo '{}' >runs/one/env.json
 ends 2 "has no env.json" eval runs/one
 ends 2 ".safetensors or .onnx" export fashion_cnn a.pth --weights runs/one
 
 # from a run, on in a run
 ends 0 "run directory runs/two" "${train[@]}" --epochs 1 --experiment two --pretrained runs/one
-ends 4 "holds no weights" "${train[@]}" --epochs 1 --experiment three --pretrained "$work/data"
+ends 4 "contains no weights" "${train[@]}" --epochs 1 --experiment three --pretrained "$work/data"
 ends 0 "all steps are done" "${train[@]}" --epochs 1 --resume runs/two
 ends 2 "runs/one is at step 4 already, but --epochs and --max-steps end the run at step 3" "${train[@]}" --max-steps 3 --resume runs/one
 ends 2 "then nothing, now epochs: 2" "${train[@]}" --epochs 2 --resume runs/two --sched cosine

@@ -43,7 +43,7 @@ grep -qF "data: 3 classes, 120 training and 36 test images" out || complain "tol
 [[ $("$towers" eval runs/own --device cpu --quiet) =~ "@ 1 = "(0\.[89]|1) ]] || complain "not learnt: $("$towers" eval runs/own)"
 grep -q '"café"' runs/own/env.json || complain "no names of classes in env.json"
 "$towers" train fashion_cnn --device cpu --data-path data --dry-run >out 2>&1
-[[ $? == 2 ]] && grep -q "takes 1 channel, the data has 3" out || complain "colour for a grey network: $(cat out)"
+[[ $? == 2 ]] && grep -q "takes images with 1 channel, but the data has 3; convert it to grey" out || complain "colour for a grey network: $(cat out)"
 
 sum=$(cat data/* | cksum)
 refused 2 "no such folder" images/train data

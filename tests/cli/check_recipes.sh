@@ -249,7 +249,7 @@ assert all(tag in data for tag in (b"losses/main", b"losses/aux_0", b"losses/aux
 PYTHON
 "$towers" export googlenet plain.safetensors --weights runs/aux --no-aux --quiet 2>err || complain "export --no-aux: $(cat err)"
 run with_aux googlenet "${google[@]}" --pretrained plain.safetensors
-grep -qE "has no aux(1|2)\.\*, aux(1|2)\.\*: that part starts" err || complain "missing heads are told: $(cat err)"
+grep -qE "has no weights for aux(1|2)\.\*, aux(1|2)\.\*, which is initialized randomly" err || complain "missing heads are told: $(cat err)"
 run without_aux googlenet "${google[@]}" --no-aux --pretrained runs/aux/last.safetensors
 "$towers" export inception_mini --weights runs/kept --img-size 8 --quiet || complain "export"
 cmp -s inception_mini.safetensors runs/kept/last.safetensors || complain "an export of a run is its weights"
@@ -278,9 +278,9 @@ refused 2 "out of range" train inception_mini --img-size 0
 refused 2 "has no variant 'tf2017'" train inception_v3 --variant tf2017
 refused 2 "out of range" train inception_mini --classes 0
 refused 2 "out of range" train inception_v3 --classes 0
-refused 2 "--aux-weight: inception_mini has no auxiliary head" train inception_mini --aux-weight 0.3
-refused 2 "has no use beside --no-aux" train googlenet --no-aux --aux-weight 0.3
-refused 2 "needs images of 299" train inception_v3 --img-size 100 --aux
+refused 2 "--aux-weight: inception_mini has no auxiliary classifier" train inception_mini --aux-weight 0.3
+refused 2 "has no effect with --no-aux" train googlenet --no-aux --aux-weight 0.3
+refused 2 "needs --img-size 299 or more (got 100)" train inception_v3 --img-size 100 --aux
 refused 4 "does not hold the weights of this fashion_cnn" train fashion_cnn --dataset synthetic --pretrained runs/kept/last.safetensors
 refused 4 "does not hold the weights" "${mini[@]}" --pretrained swapped.safetensors
 refused 4 "Mixed_5b.branch3x3_2.conv.weight: wanted F32[64,48,3,3], the file has F32[48,64,3,3]" "${mini[@]}" --pretrained swapped.safetensors
@@ -293,21 +293,21 @@ refused 4 "No such file" "${mini[@]}" --pretrained missing.safetensors
 refused 4 "does not hold the weights" eval fashion_cnn --dataset synthetic --quiet --weights runs/kept
 refused 4 "this model's 5: use --classes 10" eval inception_mini --classes 5 --dataset synthetic --img-size 8 --weights runs/kept
 grep -q 'reset-head' err && complain "eval advises --reset-head, which it does not have: $(cat err)"
-refused 4 "holds weights of inception_mini" export fashion_cnn --weights runs/kept
-refused 4 "holds no weights" export fashion_cnn --weights runs
-refused 2 "export needs --weights" export fashion_cnn
+refused 4 "holds weights of the model inception_mini" export fashion_cnn --weights runs/kept
+refused 4 "contains no weights" export fashion_cnn --weights runs
+refused 2 "export needs weights" export fashion_cnn
 refused 2 "matches no parameter" "${mini[@]}" --freeze 'nothing*'
 refused 2 "leaves nothing to train" "${mini[@]}" --freeze '*'
-refused 2 "--lr-schedule has no use with --sched constant: it is of piecewise" train fashion_cnn --dataset synthetic --lr-schedule '0.1;2;0.01'
-refused 2 "--warmup-epochs has no use with --sched onecycle" "${mini[@]}" --warmup-epochs 2
-refused 2 "--power has no use with --sched cosine" "${mini[@]}" --sched cosine --power 2
-refused 2 "--beta2 has no use with --opt nesterov" "${mini[@]}" --beta2 0.9
-refused 2 "--amp-dtype has no use without --amp" "${mini[@]}" --amp-dtype bf16
-refused 2 "--crop-pad has no use without --augment" "${mini[@]}" --no-augment --crop-pad 3
-refused 2 "--warmup-lr has no use without --warmup-epochs" "${mini[@]}" --warmup-lr 0.1
-refused 2 "--nan-limit has no use with --nan-policy stop" "${mini[@]}" --nan-limit 3
-refused 2 "--momentum has no use with --opt adam" train fashion_cnn --dataset synthetic --momentum 0.5
-refused 2 "--reset-head has no use" "${mini[@]}" --reset-head
+refused 2 "--lr-schedule has no effect with --sched constant; it applies only to piecewise" train fashion_cnn --dataset synthetic --lr-schedule '0.1;2;0.01'
+refused 2 "--warmup-epochs has no effect with --sched onecycle" "${mini[@]}" --warmup-epochs 2
+refused 2 "--power has no effect with --sched cosine" "${mini[@]}" --sched cosine --power 2
+refused 2 "--beta2 has no effect with --opt nesterov" "${mini[@]}" --beta2 0.9
+refused 2 "--amp-dtype has no effect without --amp" "${mini[@]}" --amp-dtype bf16
+refused 2 "--crop-pad has no effect without --augment" "${mini[@]}" --no-augment --crop-pad 3
+refused 2 "--warmup-lr has no effect without --warmup-epochs" "${mini[@]}" --warmup-lr 0.1
+refused 2 "--nan-limit has no effect with --nan-policy stop" "${mini[@]}" --nan-limit 3
+refused 2 "--momentum has no effect with --opt adam" train fashion_cnn --dataset synthetic --momentum 0.5
+refused 2 "--reset-head has no effect" "${mini[@]}" --reset-head
 export ONEDNN_MAX_CPU_ISA=AVX2 # a CPU without bf16
 refused 5 "no bf16 arithmetic" train inception_mini --device cpu --amp --amp-dtype bf16
 refused 5 "no bf16 arithmetic" info inception_v3 --device cpu --amp

@@ -89,7 +89,7 @@ for mode in ("together", "together_real_data"):
     assert s[mode]["step_ms"]["value"] > 0 and s[mode]["images_per_sec"]["value"] > 0, s
 PYTHON
 "$towers" bench fashion_cnn --device cpu --towers 2 --threads 1 --batch-size 8 --batches 30 --scaling --quiet >"$work/out" 2>"$work/err" || complain "bench --scaling as text"
-grep -qE '^  2 towers +[0-9.]+ \+- [0-9.]+ +images/s .* [0-9.]+ \+- [0-9.]+ % of 2 x alone$' "$work/out" && grep -q '    contention ' "$work/out" || complain "bench --scaling: $(cat "$work/out")"
+grep -qE '^  2 towers +[0-9.]+ \+- [0-9.]+ +images/s .* [0-9.]+ \+- [0-9.]+ % efficiency$' "$work/out" && grep -q '    contention ' "$work/out" || complain "bench --scaling: $(cat "$work/out")"
 for arguments in "--towers 1" "--towers 4 --processes 2" "--tower-batch 4,8"; do
     "$towers" bench fashion_cnn --device cpu $arguments --scaling --quiet >"$work/out" 2>&1
     [[ $? == 2 ]] && grep -q -- '--scaling' "$work/out" || complain "--scaling with $arguments: $(cat "$work/out")"

@@ -284,9 +284,9 @@ ended 2 "out of range" too-large-seed --seed 18446744073709551615
 ended 2 "too small" one-pixel --img-size 1
 ended 2 "larger than the training set" too-large-batch --batch-size 400
 "$towers" train fashion_cnn --data-path "$work/data" --tower-batch 0,0 --output-dir "$work" --experiment no-batch 2>"$work/err"
-[[ $? == 2 ]] && grep -q 'at least one tower needs samples' "$work/err" || complain "no-batch: $(cat "$work/err")"
-ended 2 "'..' name no run" up/../../up
-ended 5 "--gpus has no use here" no-gpus --gpus 0
+[[ $? == 2 ]] && grep -q 'at least one batch size must be above 0' "$work/err" || complain "no-batch: $(cat "$work/err")"
+ended 2 "'..' are not allowed in the name of a run" up/../../up
+ended 5 "--gpus has no effect" no-gpus --gpus 0
 for name in up too-large-seed one-pixel too-large-batch no-batch; do [[ -e $work/$name ]] && complain "$name: left a directory"; done
 
 # ---- what is there and is no file of ours stays; what cannot be written is told

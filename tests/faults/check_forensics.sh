@@ -86,7 +86,7 @@ replay 4 "$work/touched"
 says err "state.json"
 replay 4 "$work/data"
 replay 2
-says err "which capsule?"
+says err "no capsule given"
 
 # ---- a real one: a rate that blows the weights up
 # fault: F29

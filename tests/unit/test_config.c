@@ -83,8 +83,8 @@ static const struct {
     {"just words\n", "a.yaml:1:1:", "flag: value"},
     {"a: 1\n b: 2\n", "a.yaml:1:4:", "several lines"},
     {"a: 1\n  - b\n: 2\n", "a.yaml:", ""},
-    {"a: 1\nb: \"open\n", "a.yaml:3:1:", "not YAML"},
-    {"a: 1\nb: @x\n", "a.yaml:2:4:", "not YAML"},
+    {"a: 1\nb: \"open\n", "a.yaml:3:1:", "invalid YAML"},
+    {"a: 1\nb: @x\n", "a.yaml:2:4:", "invalid YAML"},
     {"a: \xff\n", "a.yaml:", "UTF-8"},
     {"a: 1\n\x01: 2\n", "a.yaml:", "control"},
 };

@@ -67,7 +67,7 @@ static void finds_each_fault(void **state)
     CHECK_FAULT(memory_free_bytes, 1LL << 30, "memory", DOCTOR_HINT, "--batch-size");
     CHECK_FAULT(cgroup_memory_bytes, 1LL << 30, "memory", DOCTOR_HINT, "--memory");
     CHECK_FAULT(shm_bytes, 64 << 20, "shared memory", DOCTOR_PROBLEM, "--shm-size");
-    CHECK_FAULT(shm_free_bytes, 64 << 20, "shared memory", DOCTOR_PROBLEM, "remove files");
+    CHECK_FAULT(shm_free_bytes, 64 << 20, "shared memory", DOCTOR_PROBLEM, "delete files");
     CHECK_FAULT(shm_bytes, -1, "shared memory", DOCTOR_PROBLEM, "mount");
     CHECK_FAULT(open_files, 256, "open files", DOCTOR_PROBLEM, "ulimit -n");
     CHECK_FAULT(open_files, -1, "open files", DOCTOR_FINE, "");

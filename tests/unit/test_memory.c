@@ -82,7 +82,7 @@ static void info_tells_what_a_tower_takes(void **state)
     assert_int_equal(model_find("inception_v3", &model), OK);
     info_read("", text, sizeof text);
     double sum = row_mib(text, "sum over towers"); /* of a run; there is none here */
-    double told = row_mib(text, "in all, for one tower") - sum, before = resident_mib();
+    double told = row_mib(text, "total for one tower") - sum, before = resident_mib();
     ReplicaConfig config = {
         .device = {DEVICE_USUAL, .threads = 1},
         .program = {.model = model,
@@ -115,8 +115,8 @@ static void recompute_has_a_price_and_a_gain(void **state)
     const char *row = strstr(text, "  recompute: ");
     assert_non_null(row);
     assert_int_equal(sscanf(row,
-                            "  recompute: %lf MiB of activations instead of %lf: gains %lf MiB\n"
-                            " %d ops run twice: costs %lf ms a step (measured here, 1 thread)\n",
+                            "  recompute: %lf MiB of activations instead of %lf, saves %lf MiB\n"
+                            " %d ops run twice, costs %lf ms per step (measured here, 1 thread)\n",
                             &with, &without, &gain, &ops, &ms),
                      5);
     assert_true(gain > 0.3 * without && gain - (without - with) < 0.2 && ops > 90 && ms > 1 && ms < 1e4);

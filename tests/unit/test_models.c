@@ -253,15 +253,16 @@ static void test_bad_input(void **state)
         skip();
     }
     static const char *const rows[][2] = {
-        {"info inception_v5", "error: no model 'inception_v5'; did you mean inception_v3?"},
-        {"info inception_v3 --variant tf2015", "error: inception_v3 has no variant 'tf2015'; it has: tf2016\n"},
-        {"info inception_v4 --variant tf2016", "error: inception_v4 has no variant 'tf2016'; it has: none\n"},
+        {"info inception_v5", "error: unknown model 'inception_v5'; did you mean inception_v3?"},
+        {"info inception_v3 --variant tf2015",
+         "error: inception_v3 has no variant 'tf2015'; its variants are: tf2016\n"},
+        {"info inception_v4 --variant tf2016", "error: inception_v4 has no variant 'tf2016'; its variants are: none\n"},
         {"info inception_v3 --img-size 74",
-         "error: --img-size 74 is too small for inception_v3: it needs at least 75\n"},
+         "error: --img-size 74 is too small for inception_v3, which needs at least 75\n"},
         {"info inception_v3 --img-size 139 --aux", "use --no-aux\n"},
-        {"info inception_v4 --aux", "error: --aux: inception_v4 has no auxiliary head\n"},
-        {"bench inception_v4 --aux-weight 0.3", "error: --aux-weight: inception_v4 has no auxiliary head\n"},
-        {"bench inception_v3 --no-aux --aux-weight 0.3", "error: --aux-weight has no use beside --no-aux\n"},
+        {"info inception_v4 --aux", "error: --aux: inception_v4 has no auxiliary classifier\n"},
+        {"bench inception_v4 --aux-weight 0.3", "error: --aux-weight: inception_v4 has no auxiliary classifier\n"},
+        {"bench inception_v3 --no-aux --aux-weight 0.3", "error: --aux-weight has no effect with --no-aux\n"},
         {"bench inception_v3 --img-size 139 --aux-weight 0.3", "use --no-aux\n"},
         {"info inception_v3 --classes 0", "error: --classes: 0 is out of range"},
     };

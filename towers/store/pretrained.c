@@ -143,7 +143,7 @@ Status pretrained_check(const ProgramConfig *program, const char *path, bool res
     Layout *layout = NULL;
     ProgramConfig config = *program;
     *absent = 0;
-    if (reset_head && !path) return FAIL(ERR_ARG, "--reset-head has no use without --pretrained");
+    if (reset_head && !path) return FAIL(ERR_ARG, "--reset-head has no effect without --pretrained");
     if (!path && !config.freeze) return OK;
     config.training = true;
     TRY(program_graph(&config, 1, &built));
