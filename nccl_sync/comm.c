@@ -12,7 +12,7 @@ Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Com
         return FAIL(ERR_ARG, "rank %d: towers %d..%d are not part of 0..%d", config->rank, config->first,
                     config->first + config->local - 1, config->towers - 1);
     Comm *comm = calloc(1, sizeof *comm);
-    if (!comm) return FAIL(ERR_MEMORY, "communicator of rank %d", config->rank);
+    if (!comm) return FAIL(ERR_MEMORY, "no memory for communicator of rank %d", config->rank);
     *comm = (Comm){.ops = ops, .config = *config, .impl = impl};
     *made = comm;
     return OK;

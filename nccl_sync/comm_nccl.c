@@ -330,7 +330,7 @@ static Status nccl_sum(Comm *comm, size_t first, float *to, size_t count)
     if (count == 0) return OK;
     GivenRange *given = range_find(c, first);
     if (!given || given->count != count)
-        return FAIL(ERR_INTERNAL, "the sum of %zu elements from %zu on is wanted, which nobody gave", count, first);
+        return FAIL(ERR_INTERNAL, "no rank contributed the sum of %zu elements from element %zu on", count, first);
     GivenRange range = *given;
     *given = c->range[--c->ranges];
     if (to != range.at) TRY(place_ask(c, to, &on_host));
@@ -460,7 +460,7 @@ static Status memory_open(const CommConfig *config, NcclComm *c)
 static Status ranks_learn(const CommConfig *config, NcclComm *c)
 {
     c->rank_of = calloc((size_t)config->towers, sizeof *c->rank_of);
-    if (!c->rank_of) return FAIL(ERR_MEMORY, "ranks of %d towers", config->towers);
+    if (!c->rank_of) return FAIL(ERR_MEMORY, "no memory for ranks of %d towers", config->towers);
     for (int r = 0; r < config->ranks; r++) {
         int own[2] = {config->first, config->local};
         TRY(comm_broadcast(c->control, own, sizeof own, r));
@@ -516,7 +516,7 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
 {
     Comm *comm = NULL;
     NcclComm *c = calloc(1, sizeof *c);
-    if (!c) return FAIL(ERR_MEMORY, "communicator of rank %d", config->rank);
+    if (!c) return FAIL(ERR_MEMORY, "no memory for communicator of rank %d", config->rank);
     c->shared = shared;
     c->rank = config->rank;
     c->device = device;

@@ -49,7 +49,7 @@ static Status result_json(const JobFiles *files, const TrainResult *result)
         json_object_set_new(root, "test_accuracy", json_real(result->test_top1));
         json_object_set_new(root, "best_accuracy", result->best_top1 >= 0 ? json_real(result->best_top1) : json_null());
     }
-    if (!root) return FAIL(ERR_MEMORY, "the result as JSON");
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the result as JSON");
     json_dumpf(root, stdout, JSON_COMPACT); /* whether it was written is seen at the end */
     putchar('\n');
     json_decref(root);
@@ -255,9 +255,9 @@ static Status compare(const Options *options)
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "comparison of runs");
+    if (!to) return FAIL(ERR_MEMORY, "no memory for comparison of runs");
     Status st = compare_runs(options->arguments, options->argument_count, options->json, to);
-    if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "comparison of runs");
+    if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for comparison of runs");
     if (st == OK) text_print(stdout, text);
     free(text);
     return st;

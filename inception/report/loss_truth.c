@@ -54,7 +54,7 @@ static Status series_make(const Run *run, const LossTruth *truth, Series *series
     *series = (Series){.mean = calloc(room * (rows + 2), sizeof(double)), .tower = calloc(rows, sizeof(double *))};
     if (!series->mean || !series->tower) {
         series_free(series);
-        return FAIL(ERR_MEMORY, "losses of %lld steps of %d towers", (long long)run->steps, run->towers);
+        return FAIL(ERR_MEMORY, "no memory for losses of %lld steps of %d towers", (long long)run->steps, run->towers);
     }
     for (size_t t = 0; t < rows; t++) series->tower[t] = series->mean + room * (t + 1);
     series->spare = series->mean + room * (rows + 1);
@@ -133,7 +133,7 @@ static int64_t later_of(const Run *run, const LossTruth *truth, int64_t index, c
 static Status bad_add(LossTruth *truth, const BadStep *bad)
 {
     BadStep *grown = realloc(truth->bad, (size_t)(truth->bad_count + 1) * sizeof *grown);
-    if (!grown) return FAIL(ERR_MEMORY, "list of %lld bad steps", (long long)truth->bad_count);
+    if (!grown) return FAIL(ERR_MEMORY, "no memory for list of %lld bad steps", (long long)truth->bad_count);
     truth->bad = grown;
     truth->bad[truth->bad_count++] = *bad;
     return OK;
@@ -218,7 +218,7 @@ Status loss_truth(const Run *run, LossTruth *truth)
     *truth = (LossTruth){.towers = run->towers, .steps = run->steps};
     if (run->steps == 0) return FAIL(ERR_FORMAT, "'%s' has no step yet", run->path);
     truth->tower = calloc((size_t)run->towers, sizeof *truth->tower);
-    if (!truth->tower) return FAIL(ERR_MEMORY, "numbers of %d towers", run->towers);
+    if (!truth->tower) return FAIL(ERR_MEMORY, "no memory for numbers of %d towers", run->towers);
     shares_find(run, truth);
     if (truth->last < 0) {
         st = FAIL(ERR_FORMAT, "'%s': no tower has samples", run->path);

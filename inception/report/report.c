@@ -391,7 +391,7 @@ static Status page_text(const Run *run, char **text, size_t *bytes)
     classes_find(&page);
     page.to = open_memstream(text, bytes);
     if (page.to) st = page_write(&page);
-    if (!page.to || fclose(page.to) != 0) st = FAIL(ERR_MEMORY, "report of '%s'", run->path);
+    if (!page.to || fclose(page.to) != 0) st = FAIL(ERR_MEMORY, "no memory for report of '%s'", run->path);
     json_decref(page.environment);
     json_decref(page.memory);
     loss_truth_clear(&page.truth);
@@ -418,7 +418,7 @@ out:
 Status report_write(const char *run_dir)
 {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!plain) return FAIL(ERR_MEMORY, "locale of the report of '%s'", run_dir);
+    if (!plain) return FAIL(ERR_MEMORY, "no memory for locale of the report of '%s'", run_dir);
     locale_t before = uselocale(plain);
     Status st = page_replace(run_dir);
     uselocale(before);

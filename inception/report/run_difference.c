@@ -25,7 +25,7 @@ static Status loss_compare(const Run *a, const Run *b, RunDifference *d)
 {
     int64_t most = a->steps < b->steps ? a->steps : b->steps;
     double *pair = calloc((size_t)(2 * most + 1), sizeof *pair);
-    if (!pair) return FAIL(ERR_MEMORY, "%lld pairs of losses", (long long)most);
+    if (!pair) return FAIL(ERR_MEMORY, "no memory for %lld pairs of losses", (long long)most);
     int64_t count = loss_pairs(a, b, pair, pair + most), first = count / 2;
     d->same = count > 0 && a->steps == b->steps;
     for (int64_t i = 0; i < count; i++) d->same &= pair[i] == 0;
@@ -74,7 +74,7 @@ static void accuracy_compare(const Run *a, const Run *b, RunDifference *d)
 static Status speeds(const Run *run, double **made, int64_t *count)
 {
     *made = calloc((size_t)run->steps + 1, sizeof **made);
-    if (!*made) return FAIL(ERR_MEMORY, "speeds of %lld steps", (long long)run->steps);
+    if (!*made) return FAIL(ERR_MEMORY, "no memory for speeds of %lld steps", (long long)run->steps);
     *count = 0;
     for (int64_t i = run->steps / 10; i < run->steps; i++)
         if (isfinite(run->step[i].images_per_sec)) (*made)[(*count)++] = run->step[i].images_per_sec;

@@ -57,9 +57,9 @@ static Status cpu_open(const DeviceConfig *config, Device *device)
     Status st = OK;
     if (config->ordinal != 0) return FAIL(ERR_ARG, "cpu device %d: there is only cpu device 0", config->ordinal);
     if (config->threads < 1 || config->threads > MAX_THREADS)
-        return FAIL(ERR_ARG, "%d threads on the cpu: wanted 1 to %d", config->threads, MAX_THREADS);
+        return FAIL(ERR_ARG, "%d threads on the cpu: expected 1 to %d", config->threads, MAX_THREADS);
     CpuDevice *cpu = calloc(1, sizeof *cpu);
-    if (!cpu) return FAIL(ERR_MEMORY, "cpu device");
+    if (!cpu) return FAIL(ERR_MEMORY, "no memory for cpu device");
     device->config = *config;
     device->config.threads = team_size(config->threads);
     team_start(device->config.threads);
@@ -100,10 +100,11 @@ static Status cpu_alloc(Device *device, size_t bytes, void **made)
     void *memory = NULL;
     bool large = bytes >= HUGE_PAGE;
     if (large && bytes > memory_available())
-        return FAIL(ERR_MEMORY,
-                    "%zu MiB of memory wanted, %zu MiB are left: use a smaller batch, fewer towers or 16-bit "
-                    "activations",
-                    bytes >> 20, memory_available() >> 20);
+        return FAIL(
+            ERR_MEMORY,
+            "%zu MiB of memory are needed, but only %zu MiB are left: use a smaller batch, fewer towers or 16-bit "
+            "activations",
+            bytes >> 20, memory_available() >> 20);
     if (posix_memalign(&memory, large ? HUGE_PAGE : ALIGNMENT, bytes ? bytes : 1) != 0)
         return FAIL(ERR_MEMORY,
                     "cannot allocate %zu MiB of memory: use a smaller batch, fewer towers or 16-bit activations",

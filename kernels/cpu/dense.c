@@ -34,7 +34,7 @@ static Status dense_prepare(Device *device, OpCall *call, ProductKind kind, cons
                        .y = y->dtype,
                        .bias = kind == PRODUCT_Y && call->in_count > 2 && call->in[2].data};
     Choice *choice = calloc(1, sizeof *choice);
-    if (!choice) return FAIL(ERR_MEMORY, "'%s': state of a dense layer", call->name);
+    if (!choice) return FAIL(ERR_MEMORY, "no memory for the state of the dense layer '%s'", call->name);
     TRY_OUT(choice_offer_product(choice, device, &product));
     TRY_OUT(choice_settle(choice, device, call));
     call->workspace_bytes = onednn_workspace_bytes(choice->task);

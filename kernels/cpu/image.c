@@ -39,7 +39,7 @@ static Status image_prepare(Device *device, OpCall *call)
     (void)device;
     TRY(image_check(call));
     ImageTable *table = malloc(sizeof *table);
-    if (!table) return FAIL(ERR_MEMORY, "table of image '%s'", call->name);
+    if (!table) return FAIL(ERR_MEMORY, "no memory for table of image '%s'", call->name);
     for (int c = 0; c < call->out[0].shape.c; c++)
         for (int v = 0; v < 256; v++) {
             double unit = v / 255.0;

@@ -174,7 +174,7 @@ Status onednn_open(Onednn **made)
 {
     Status st = OK;
     Onednn *onednn = calloc(1, sizeof *onednn);
-    if (!onednn) return FAIL(ERR_MEMORY, "oneDNN engine");
+    if (!onednn) return FAIL(ERR_MEMORY, "no memory for oneDNN engine");
     TRY_DNNL_OUT(dnnl_engine_create(&onednn->engine, dnnl_cpu, 0));
     TRY_DNNL_OUT(dnnl_stream_create(&onednn->stream, onednn->engine, dnnl_stream_default_flags));
     *made = onednn;
@@ -481,7 +481,7 @@ Status onednn_create(Onednn *onednn, const OnednnSpec *spec, OnednnTask **made)
 {
     Status st = OK;
     OnednnTask *task = calloc(1, sizeof *task);
-    if (!task) return FAIL(ERR_MEMORY, "oneDNN task");
+    if (!task) return FAIL(ERR_MEMORY, "no memory for oneDNN task");
     task->onednn = onednn;
     task->out = out_of[spec->kind];
     task->one_thread = spec->one_thread;

@@ -68,7 +68,7 @@ static Status side_create(const OnednnView *view, OnednnRole role, Side *side)
     side->view = view;
     side->bytes = (place(view, view->dims[0] - 1, view->dims[1] - 1) + 1 + GUARD) * dtype_bytes(view->dtype);
     side->data = malloc(side->bytes);
-    if (!side->data) return FAIL(ERR_MEMORY, "%zu bytes to try a matrix product", side->bytes);
+    if (!side->data) return FAIL(ERR_MEMORY, "no memory for %zu bytes to test a matrix product", side->bytes);
     memset(side->data, POISON, side->bytes);
     for (int64_t row = 0; row < view->dims[0]; row++)
         for (int64_t col = 0; col < view->dims[1]; col++)
@@ -127,7 +127,7 @@ Status onednn_probe(Onednn *onednn, const OnednnSpec *spec, bool *right)
     }
     workspace = aligned_alloc(64, (onednn_workspace_bytes(task) + 64) / 64 * 64);
     if (!workspace) {
-        st = FAIL(ERR_MEMORY, "workspace to try a matrix product");
+        st = FAIL(ERR_MEMORY, "no memory for the workspace to test a matrix product");
         goto out;
     }
     TRY_OUT(onednn_run(task, data, workspace));

@@ -162,7 +162,9 @@ static size_t taps_bytes(int64_t in, int64_t out)
 static Status mean_plan_create(Shape in, Shape out, MeanPlan **made)
 {
     MeanPlan *plan = malloc(sizeof *plan + taps_bytes(in.h, out.h) + taps_bytes(in.w, out.w));
-    if (!plan) return FAIL(ERR_MEMORY, "tables of an average pooling from %s to %s", shape_text(in), shape_text(out));
+    if (!plan)
+        return FAIL(ERR_MEMORY, "no memory for tables of an average pooling from %s to %s", shape_text(in),
+                    shape_text(out));
     char *at = (char *)(plan + 1);
     plan->rows = taps_place(&at, in.h, out.h);
     plan->columns = taps_place(&at, in.w, out.w);

@@ -67,7 +67,7 @@ static Status answer_ask(Answer *answer)
     pid_t child = fork();
     if (child == 0) answer_write(ends[1]);
     close(ends[1]);
-    Status st = child < 0 ? FAIL(ERR_MEMORY, "search for CUDA devices: %s", strerror(errno))
+    Status st = child < 0 ? FAIL(ERR_MEMORY, "no memory to search for CUDA devices: %s", strerror(errno))
                           : answer_read(ends[0], child, answer);
     close(ends[0]);
     return st;

@@ -30,7 +30,7 @@ Status cublas_open(CublasLibrary **made)
 {
     Status st = OK;
     CublasLibrary *library = calloc(1, sizeof *library);
-    if (!library) return FAIL(ERR_MEMORY, "cuBLASLt handle");
+    if (!library) return FAIL(ERR_MEMORY, "no memory for cuBLASLt handle");
     TRY_CUBLAS_OUT(cublasLtCreate(&library->handle));
     *made = library;
     library = NULL;
@@ -122,7 +122,7 @@ static Status plan_create(CublasLibrary *library, const Product *product, const 
 {
     Status st = OK;
     ProductPlan *plan = calloc(1, sizeof *plan);
-    if (!plan) return FAIL(ERR_MEMORY, "plan of a matrix product");
+    if (!plan) return FAIL(ERR_MEMORY, "no memory for plan of a matrix product");
     plan->library = library;
     plan->kind = product->kind;
     plan->beta = product->accumulate ? 1 : 0;

@@ -29,7 +29,7 @@ static Status properties_read(CudaDevice *cuda, int ordinal)
     cuda->shared_bytes = p.sharedMemPerMultiprocessor;
     snprintf(cuda->name, sizeof cuda->name, "%s", p.name);
     if (cuda->sm >= OLDEST_SM) return OK;
-    return FAIL(ERR_UNSUPPORTED, "cuda device %d (%s) has compute capability %d.%d, wanted %d.%d or newer", ordinal,
+    return FAIL(ERR_UNSUPPORTED, "cuda device %d (%s) has compute capability %d.%d, expected %d.%d or newer", ordinal,
                 p.name, p.major, p.minor, OLDEST_SM / 10, OLDEST_SM % 10);
 }
 
@@ -86,7 +86,7 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
     TRY(ordinal_check(config->ordinal));
     TRY_CUDA(cudaSetDevice(config->ordinal));
     cuda = calloc(1, sizeof *cuda);
-    if (!cuda) return FAIL(ERR_MEMORY, "cuda device %d", config->ordinal);
+    if (!cuda) return FAIL(ERR_MEMORY, "no memory for cuda device %d", config->ordinal);
     TRY_OUT(properties_read(cuda, config->ordinal));
     TRY_OUT(lanes_open(cuda));
     TRY_OUT(staging_open(&cuda->staging));
@@ -119,7 +119,8 @@ static Status out_of_memory(const CudaDevice *cuda, size_t bytes)
         free_bytes = total = 0;
     }
     return FAIL(ERR_MEMORY,
-                "cuda device %d (%s): wanted %zu MiB more, %zu of %zu MiB are free: use a smaller batch, fewer towers "
+                "out of memory on cuda device %d (%s): %zu MiB more are needed, %zu of %zu MiB are free: use a smaller "
+                "batch, fewer towers "
                 "per device or 16-bit activations (--amp)",
                 cuda->ordinal, cuda->name, bytes >> 20, free_bytes >> 20, total >> 20);
 }

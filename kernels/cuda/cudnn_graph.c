@@ -97,7 +97,7 @@ Status cudnn_open(cudaStream_t stream, CudnnLibrary **made)
         return FAIL(ERR_UNSUPPORTED, "cuDNN %zu is found at run time, as cudnnGetVersion says: 9.0 or newer is wanted",
                     cudnnGetVersion());
     CudnnLibrary *library = calloc(1, sizeof *library);
-    if (!library) return FAIL(ERR_MEMORY, "cuDNN handle");
+    if (!library) return FAIL(ERR_MEMORY, "no memory for cuDNN handle");
     TRY_CUDNN_OUT(cudnnCreate(&library->handle));
     TRY_CUDNN_OUT(cudnnSetStream(library->handle, stream));
     *made = library;
@@ -112,7 +112,7 @@ Status cudnn_open_described(const char *json, CudnnLibrary **made)
     Status st = OK;
     TRY(descriptions_check());
     CudnnLibrary *library = calloc(1, sizeof *library);
-    if (!library) return FAIL(ERR_MEMORY, "cuDNN device description");
+    if (!library) return FAIL(ERR_MEMORY, "no memory for cuDNN device description");
     TRY_OUT(descriptor_create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &library->device));
     TRY_OUT(
         set(library->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json), json));
@@ -162,7 +162,7 @@ out:
 Status cudnn_graph_create(CudnnLibrary *library, CudnnGraph **made)
 {
     CudnnGraph *g = calloc(1, sizeof *g);
-    if (!g) return FAIL(ERR_MEMORY, "cuDNN graph");
+    if (!g) return FAIL(ERR_MEMORY, "no memory for cuDNN graph");
     g->library = library;
     *made = g;
     return OK;
@@ -501,7 +501,7 @@ static Status plan_create(CudnnGraph *g, Descriptor config, const CudnnRules *ru
         cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &number));
     p = calloc(1, sizeof *p);
     if (!p) {
-        st = FAIL(ERR_MEMORY, "cuDNN plan");
+        st = FAIL(ERR_MEMORY, "no memory for cuDNN plan");
         goto out;
     }
     p->library = g->library;

@@ -37,7 +37,7 @@ static Status ring_open(Ring *ring, int slots, size_t slot_bytes)
     void *memory;
     ring->slot_bytes = slot_bytes;
     ring->left = calloc((size_t)slots, sizeof *ring->left);
-    if (!ring->left) return FAIL(ERR_MEMORY, "ring of pinned memory");
+    if (!ring->left) return FAIL(ERR_MEMORY, "no memory for the ring of pinned buffers");
     TRY_CUDA(cudaHostAlloc(&memory, (size_t)slots * slot_bytes, cudaHostAllocDefault));
     ring->memory = memory;
     for (; ring->slots < slots; ring->slots++)
@@ -56,7 +56,7 @@ Status staging_open(Staging **made)
 {
     Status st = OK;
     Staging *s = calloc(1, sizeof *s);
-    if (!s) return FAIL(ERR_MEMORY, "ring of pinned memory");
+    if (!s) return FAIL(ERR_MEMORY, "no memory for the ring of pinned buffers");
     TRY_OUT(ring_open(&s->large, SLOTS, SLOT_BYTES));
     TRY_OUT(ring_open(&s->small, SMALL_SLOTS, SMALL_BYTES));
     TRY_CUDA_OUT(cudaEventCreateWithFlags(&s->read, cudaEventDisableTiming));

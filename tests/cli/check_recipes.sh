@@ -283,7 +283,7 @@ refused 2 "has no effect with --no-aux" train googlenet --no-aux --aux-weight 0.
 refused 2 "needs --img-size 299 or more (got 100)" train inception_v3 --img-size 100 --aux
 refused 4 "does not hold the weights of this fashion_cnn" train fashion_cnn --dataset synthetic --pretrained runs/kept/last.safetensors
 refused 4 "does not hold the weights" "${mini[@]}" --pretrained swapped.safetensors
-refused 4 "Mixed_5b.branch3x3_2.conv.weight: wanted F32[64,48,3,3], the file has F32[48,64,3,3]" "${mini[@]}" --pretrained swapped.safetensors
+refused 4 "Mixed_5b.branch3x3_2.conv.weight: expected F32[64,48,3,3], the file has F32[48,64,3,3]" "${mini[@]}" --pretrained swapped.safetensors
 # fault: F9
 refused 4 "the file's classifier has 10 classes, this model's 5: use --classes 10, or --reset-head" "${mini[@]}" --classes 5 --pretrained runs/kept/last.safetensors
 refused 4 "short.safetensors" "${mini[@]}" --pretrained short.safetensors

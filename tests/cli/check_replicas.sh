@@ -54,12 +54,12 @@ for steps in 4 100; do # back to step 4, or to the start
     [[ $(wc -l <"$work/back$steps/metrics.jsonl") == 12 ]] || complain "back$steps: not every step once: $(wc -l <"$work/back$steps/metrics.jsonl")"
 done
 many=$(for i in 1 2 3 4; do echo -n "bitflip:tower=1,step=7;"; done)
-TOWERS_FAULT=$many ended 8 "after 3 returns to a checkpoint (--nan-limit)" back-and-back --sdc-check 1 --sdc-policy rollback --nan-limit 3
+TOWERS_FAULT=$many ended 8 "after 3 rollbacks to a checkpoint (--nan-limit)" back-and-back --sdc-check 1 --sdc-policy rollback --nan-limit 3
 TOWERS_FAULT="bitflip:tower=1,step=7" ended 0 "" never --sdc-check 0
 quiet never
 
 # ---- a bit in a transfer
-damaged="wanted [-0-9.e]+, got [-0-9.e]+ \\([0-9]+ elements are wrong\\)"
+damaged="expected [-0-9.e]+, got [-0-9.e]+ \\([0-9]+ elements are wrong\\)"
 for tower in 0 1 2; do
     TOWERS_FAULT="bitflip:tower=$tower,step=0" ended 5 "self-test of the sum over the towers: what tower $tower gives arrives nowhere as it was" "give$tower"
     grep -qE "bucket [0-9]+ of [0-9]+, element 7: $damaged" "$work/err" || complain "give$tower: $(cat "$work/err")"

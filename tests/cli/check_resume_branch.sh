@@ -46,7 +46,7 @@ same runs/six other/longer
 train 0 fashion_cnn --resume runs/one/ckpt/step-0000000010 # in a folder named by the time, beside the others
 [[ $(sums runs/one) == "$before" && $(ls runs | wc -l) == 4 ]] || complain "a branch without a name: $(ls runs)"
 train 2 fashion_cnn --resume runs/one/ckpt/step-0000000010 --experiment six
-grep -q 'holds a run already' err || complain "a branch over another run: $(cat err)"
+grep -q 'already contains a run' err || complain "a branch over another run: $(cat err)"
 
 # what began from weights goes on without them
 cp runs/one/last.safetensors weights.safetensors

@@ -50,7 +50,7 @@ fresh
 rm -r "$runs/one/ckpt"
 refused "a finished run without its checkpoints" "last.safetensors"
 train --experiment one --epochs 2
-[[ $? == 2 ]] && grep -q "holds a run already" "$work/err" || complain "a new run over results: $(cat "$work/err")"
+[[ $? == 2 ]] && grep -q "already contains a run" "$work/err" || complain "a new run over results: $(cat "$work/err")"
 
 # fault: F10
 fresh # a reader older than the format

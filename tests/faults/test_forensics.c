@@ -347,7 +347,7 @@ static void test_spoilt_weights_are_not_saved(void **state)
     assert_int_equal(run.ledger->search.found.place, FOUND_WEIGHT);
     assert_int_equal(newest_checkpoint(&run), -1);
     assert_int_equal(atomic_load(&run.ledger->run.notes), 1);
-    assert_non_null(strstr(run.ledger->run.note[0], "no checkpoint of it\nweights, tensor "));
+    assert_non_null(strstr(run.ledger->run.note[0], "not saved as a checkpoint\nweights, tensor "));
     assert_non_null(strstr(run.message, "first in weights, tensor "));
     run_close(&run);
 }
@@ -364,7 +364,7 @@ static void test_run_does_not_end_well_with_spoilt_weights(void **state)
     run_live(&run, "");
     assert_int_equal(run.status, ERR_NUMERIC);
     assert_non_null(
-        strstr(run.message, "the run ends with numbers that are not finite after step 1\nweights, tensor "));
+        strstr(run.message, "the state at the end of the run, after step 1, is not finite\nweights, tensor "));
     assert_int_equal(newest_checkpoint(&run), -1);
     snprintf(path, sizeof path, "%s/last.safetensors", run.dir);
     assert_int_not_equal(access(path, F_OK), 0);
@@ -494,7 +494,7 @@ static void test_rollback_has_a_limit(void **state)
     run.job.nan_limit = 2;
     run_live(&run, "nan:tower=0,step=2;nan:tower=1,step=4;inf:tower=2,step=5");
     assert_int_equal(run.status, ERR_NUMERIC);
-    assert_non_null(strstr(run.message, "step 5 is not finite, after 2 returns to a checkpoint"));
+    assert_non_null(strstr(run.message, "step 5 is not finite, after 2 rollbacks to a checkpoint"));
     run_close(&run);
     run_make(&run, "rollback-in-limit");
     run.job.nan_policy = NAN_POLICY_ROLLBACK;

@@ -239,7 +239,7 @@ static void test_memory(void **state)
     if (run_with(fit.n, message) != OK) fail_msg("%d: %s", fit.n, message);
     assert_int_equal(run_with(64, message), ERR_MEMORY);
     const char *fits = strstr(message, "one of ");
-    if (!fits || !strstr(message, "wanted") || !strstr(message, "MiB are free") ||
+    if (!fits || !strstr(message, "more are needed") || !strstr(message, "MiB are free") ||
         !strstr(message, "a batch of 64 wants"))
         fail_msg("%s", message);
     int32_t told = atoi(fits + strlen("one of "));

@@ -56,63 +56,63 @@ static const ShapeCase shape_cases[] = {
     {"conv with bias", OP_CONV, {{2, 3, 9, 7}, {4, 3, 3, 3}, {1, 4, 1, 1}}, {0}, K3P1, {0}, {2, 4, 9, 7}},
     {"window too large", OP_CONV, {{64, 768, 1, 1}, {384, 768, 3, 3}}, {0}, K3S2, {0}, {0},
      "x: window 3x3 stride 2 does not fit input 1x1 (64x768x1x1)"},
-    {"channels differ", OP_CONV, {{2, 3, 9, 9}, {4, 5, 3, 3}}, {0}, K3S2, {0}, {0}, "x: input channels of the weights: wanted 3, have 5"},
-    {"window is not the weights'", OP_CONV, {{2, 3, 9, 9}, {4, 3, 5, 3}}, {0}, K3S2, {0}, {0}, "x: height of the window: wanted 3, have 5"},
-    {"bias too short", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {0}, "x: shape of the bias: wanted 1x4x1x1, have 1x3x1x1"},
+    {"channels differ", OP_CONV, {{2, 3, 9, 9}, {4, 5, 3, 3}}, {0}, K3S2, {0}, {0}, "x: input channels of the weights: expected 3, found 5"},
+    {"window is not the weights'", OP_CONV, {{2, 3, 9, 9}, {4, 3, 5, 3}}, {0}, K3S2, {0}, {0}, "x: height of the window: expected 3, found 5"},
+    {"bias too short", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {0}, "x: shape of the bias: expected 1x4x1x1, found 1x3x1x1"},
     {"no stride", OP_CONV, {{2, 3, 9, 9}, {4, 3, 1, 1}}, {0}, {.conv.window = {1, 1, 0, 1, 0, 0}}, {0}, {0},
      "x: window 1x1, stride 0x1, padding 0x0: sizes and strides are 1 to 32767, padding 0 to 32767"},
     {"rounding up", OP_CONV, {{2, 3, 9, 9}, {4, 3, 1, 1}}, {0}, {.conv.window = {1, 1, 1, 1, 0, 0, true}}, {0}, {0},
      "x: the window of a convolution cannot round up"},
-    {"bf16 weights", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}}, {0, DTYPE_BF16}, K3S2, {0}, {0}, "x: dtype of the weights: wanted f32, have bf16"},
+    {"bf16 weights", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}}, {0, DTYPE_BF16}, K3S2, {0}, {0}, "x: dtype of the weights: expected f32, found bf16"},
     {"conv_dx", OP_CONV_DX, {{2, 4, 4, 3}, {4, 3, 3, 3}}, {0}, K3S2, {2, 3, 10, 8}, {2, 3, 10, 8}},
     {"conv_dx of other dy", OP_CONV_DX, {{2, 4, 4, 3}, {4, 3, 3, 3}}, {0}, K3S2, {2, 3, 11, 8}, {0}, "x: a convolution of 2x3x11x8 makes 2x4x5x3, not 2x4x4x3"},
     {"conv_dx, nothing asked", OP_CONV_DX, {{2, 4, 4, 3}, {4, 3, 3, 3}}, {0}, K3S2, {0}, {0}, "x: conv_dx needs the shape of its output"},
     {"conv_dw", OP_CONV_DW, {{2, 3, 9, 7}, {2, 4, 4, 3}}, {0}, K3S2, {4, 3, 3, 3}, {4, 3, 3, 3}},
     {"conv_statistics", OP_CONV_STATISTICS, {{2, 3, 9, 7}, {4, 3, 3, 3}}, {0}, K3S2, {0}, {2, 4, 4, 3}},
-    {"conv_statistics, other weights", OP_CONV_STATISTICS, {{2, 3, 9, 7}, {4, 2, 3, 3}}, {0}, K3S2, {0}, {0}, "x: input channels of the weights: wanted 3, have 2"},
+    {"conv_statistics, other weights", OP_CONV_STATISTICS, {{2, 3, 9, 7}, {4, 2, 3, 3}}, {0}, K3S2, {0}, {0}, "x: input channels of the weights: expected 3, found 2"},
     {"dense", OP_DENSE, {{5, 3, 2, 2}, {10, 3, 2, 2}, {1, 10, 1, 1}}, {0}, {{{0}}}, {0}, {5, 10, 1, 1}},
-    {"dense of another side", OP_DENSE, {{5, 3, 2, 2}, {10, 3, 1, 1}}, {0}, {{{0}}}, {0}, {0}, "x: input height of the weights: wanted 2, have 1"},
+    {"dense of another side", OP_DENSE, {{5, 3, 2, 2}, {10, 3, 1, 1}}, {0}, {{{0}}}, {0}, {0}, "x: input height of the weights: expected 2, found 1"},
     {"dense_dx", OP_DENSE_DX, {{5, 10, 1, 1}, {10, 3, 2, 2}}, {0}, {{{0}}}, {5, 3, 2, 2}, {5, 3, 2, 2}},
     {"dense_dw", OP_DENSE_DW, {{5, 3, 2, 2}, {5, 10, 1, 1}}, {0}, {{{0}}}, {10, 3, 2, 2}, {10, 3, 2, 2}},
     {"dense_dw of fewer samples", OP_DENSE_DW, {{5, 3, 2, 2}, {4, 10, 1, 1}}, {0}, {{{0}}}, {10, 3, 2, 2}, {0}, "x: a dense layer of 5x3x2x2 makes 5x10x1x1, not 4x10x1x1"},
     {"channel_sum", OP_CHANNEL_SUM, {{5, 3, 2, 2}}, {0}, {{{0}}}, {0}, {1, 3, 1, 1}},
     {"channel_spread", OP_CHANNEL_SPREAD, {{1, 3, 1, 1}}, {0}, {{{0}}}, {5, 3, 2, 2}, {5, 3, 2, 2}},
-    {"channel_spread of others", OP_CHANNEL_SPREAD, {{1, 3, 1, 1}}, {0}, {{{0}}}, {5, 4, 2, 2}, {0}, "x: one number per channel: wanted 1x4x1x1, have 1x3x1x1"},
+    {"channel_spread of others", OP_CHANNEL_SPREAD, {{1, 3, 1, 1}}, {0}, {{{0}}}, {5, 4, 2, 2}, {0}, "x: one number per channel: expected 1x4x1x1, found 1x3x1x1"},
     {"batchnorm", OP_BATCHNORM, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {5, 3, 2, 2}},
-    {"batchnorm, short gamma", OP_BATCHNORM, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 2, 1, 1}}, {0}, EPS, {0}, {0}, "x: one number per channel: wanted 1x3x1x1, have 1x2x1x1"},
+    {"batchnorm, short gamma", OP_BATCHNORM, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 2, 1, 1}}, {0}, EPS, {0}, {0}, "x: one number per channel: expected 1x3x1x1, found 1x2x1x1"},
     {"batchnorm without epsilon", OP_BATCHNORM, {{5, 3, 2, 2}, {1, 3, 1, 1}}, {0}, {{{0}}}, {0}, {0}, "x: epsilon is above 0, not 0"},
     {"batchnorm_apply, no variance", OP_BATCHNORM_APPLY, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {0}, "x: operand 3 of batchnorm_apply is missing"},
     {"batchnorm_sums", OP_BATCHNORM_SUMS, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {5, 3, 2, 2}},
-    {"batchnorm_sums, short sums", OP_BATCHNORM_SUMS, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 2, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {0}, "x: one number per channel: wanted 1x3x1x1, have 1x2x1x1"},
-    {"conv_statistics, coefficients of others", OP_CONV_STATISTICS, {{2, 3, 9, 7}, {4, 3, 3, 3}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {0}, "x: shape of the coefficients: wanted 2x3x1x1, have 1x3x1x1"},
+    {"batchnorm_sums, short sums", OP_BATCHNORM_SUMS, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 2, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {0}, "x: one number per channel: expected 1x3x1x1, found 1x2x1x1"},
+    {"conv_statistics, coefficients of others", OP_CONV_STATISTICS, {{2, 3, 9, 7}, {4, 3, 3, 3}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {0}, "x: shape of the coefficients: expected 2x3x1x1, found 1x3x1x1"},
     {"conv_dx_sums", OP_CONV_DX_SUMS, {{2, 4, 4, 3}, {4, 3, 3, 3}, {2, 3, 10, 8}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {2, 3, 10, 8}},
     {"conv_dx_sums of other x", OP_CONV_DX_SUMS, {{2, 4, 4, 3}, {4, 3, 3, 3}, {2, 3, 12, 8}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, K3S2, {0}, {0}, "x: a convolution of 2x3x12x8 makes 2x4x5x3, not 2x4x4x3"},
     {"conv_dw_apply", OP_CONV_DW_APPLY, {{2, 3, 9, 7}, {2, 4, 4, 3}, {2, 3, 1, 1}}, {0}, K3S2, {4, 3, 3, 3}, {4, 3, 3, 3}},
     {"batchnorm_finish", OP_BATCHNORM_FINISH, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {2, 3, 1, 1}},
     {"batchnorm_dx_apply", OP_BATCHNORM_DX_APPLY, {{5, 3, 2, 2}, {5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {5, 3, 2, 2}},
-    {"batchnorm_dx_apply of other x", OP_BATCHNORM_DX_APPLY, {{5, 3, 2, 2}, {5, 3, 2, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {0}, "x: shape of x: wanted 5x3x2x2, have 5x3x2x1"},
+    {"batchnorm_dx_apply of other x", OP_BATCHNORM_DX_APPLY, {{5, 3, 2, 2}, {5, 3, 2, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {0}, "x: shape of x: expected 5x3x2x2, found 5x3x2x1"},
     {"relu of labels", OP_RELU, {{5, 3, 2, 2}}, {DTYPE_I32}, {{{0}}}, {0}, {0}, "x: relu computes on floats, not on i32"},
     {"relu_dx", OP_RELU_DX, {{5, 3, 2, 2}, {5, 3, 2, 2}}, {0}, {{{0}}}, {0}, {5, 3, 2, 2}},
-    {"add of two shapes", OP_ADD, {{5, 3, 2, 2}, {5, 3, 2, 1}}, {0}, {{{0}}}, {0}, {0}, "x: operands of one shape: wanted 5x3x2x2, have 5x3x2x1"},
-    {"mul of two dtypes", OP_MUL, {{5, 3, 2, 2}, {5, 3, 2, 2}}, {0, DTYPE_BF16}, {{{0}}}, {0}, {0}, "x: operands of one dtype: wanted f32, have bf16"},
+    {"add of two shapes", OP_ADD, {{5, 3, 2, 2}, {5, 3, 2, 1}}, {0}, {{{0}}}, {0}, {0}, "x: operands of one shape: expected 5x3x2x2, found 5x3x2x1"},
+    {"mul of two dtypes", OP_MUL, {{5, 3, 2, 2}, {5, 3, 2, 2}}, {0, DTYPE_BF16}, {{{0}}}, {0}, {0}, "x: operands of one dtype: expected f32, found bf16"},
     {"dropout", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0, DTYPE_I32}, {.dropout = {.keep = 0.5f}}, {0}, {5, 3, 2, 2}},
     {"dropout of all", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0, DTYPE_I32}, {.dropout = {.keep = 0}}, {0}, {0}, "x: dropout keeps more than 0 and at most 1, not 0"},
-    {"dropout, f32 counter", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0}, {.dropout = {.keep = 1}}, {0}, {0}, "x: dtype of the counter: wanted i32, have f32"},
+    {"dropout, f32 counter", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0}, {.dropout = {.keep = 1}}, {0}, {0}, "x: dtype of the counter: expected i32, found f32"},
     {"max_pool", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, K2S2, {0}, {2, 3, 4, 3}},
     {"max_pool rounding up", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, {.pool.window = {2, 2, 2, 2, 0, 0, true}}, {0}, {2, 3, 4, 4}},
     {"max_pool of padding", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, {.pool.window = {2, 2, 2, 2, 2, 0}}, {0}, {0}, "x: padding 2x0 leaves windows 2x2 without any input"},
     {"max_pool, large window", OP_MAX_POOL, {{2, 3, 40, 40}}, {0}, {.pool.window = {17, 17, 1, 1, 0, 0}}, {0}, {0}, "x: window 17x17 has 289 places, a maximum can be told from 256"},
     {"max_pool_dx", OP_MAX_POOL_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}, {2, 3, 8, 7}}, {0, DTYPE_U8}, K2S2, {2, 3, 8, 7}, {2, 3, 8, 7}},
-    {"max_pool_dx, f32 argmax", OP_MAX_POOL_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}}, {0}, K2S2, {2, 3, 8, 7}, {0}, "x: dtype of argmax: wanted u8, have f32"},
+    {"max_pool_dx, f32 argmax", OP_MAX_POOL_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}}, {0}, K2S2, {2, 3, 8, 7}, {0}, "x: dtype of argmax: expected u8, found f32"},
     {"avg_pool", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, K2S2, {0}, {2, 3, 4, 3}},
     {"avg_pool, adaptive", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, {.pool.adaptive = true}, {2, 3, 4, 4}, {2, 3, 4, 4}},
     {"avg_pool, other channels", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, {.pool.adaptive = true}, {2, 4, 4, 4}, {0}, "x: averaging 2x3x8x7 cannot make 2x4x4x4"},
     {"avg_pool_dx, adaptive", OP_AVG_POOL_DX, {{2, 3, 4, 4}}, {0}, {.pool.adaptive = true}, {2, 3, 8, 7}, {2, 3, 8, 7}},
     {"avg_pool_dx, other n", OP_AVG_POOL_DX, {{2, 3, 4, 4}}, {0}, {.pool.adaptive = true}, {1, 3, 8, 7}, {0}, "x: averaging 1x3x8x7 cannot make 2x3x4x4"},
     {"avg_pool_dx", OP_AVG_POOL_DX, {{2, 3, 4, 3}}, {0}, K2S2, {2, 3, 8, 7}, {2, 3, 8, 7}},
-    {"avg_pool_dx, other acc", OP_AVG_POOL_DX, {{2, 3, 4, 3}, {2, 3, 8, 6}}, {0}, K2S2, {2, 3, 8, 7}, {0}, "x: shape of acc: wanted 2x3x8x7, have 2x3x8x6"},
+    {"avg_pool_dx, other acc", OP_AVG_POOL_DX, {{2, 3, 4, 3}, {2, 3, 8, 6}}, {0}, K2S2, {2, 3, 8, 7}, {0}, "x: shape of acc: expected 2x3x8x7, found 2x3x8x6"},
     {"concat", OP_CONCAT, {{2, 3, 4, 3}, {2, 5, 4, 3}}, {0}, {{{0}}}, {0}, {2, 8, 4, 3}},
-    {"concat of two sides", OP_CONCAT, {{2, 3, 4, 3}, {2, 5, 3, 3}}, {0}, {{{0}}}, {0}, {0}, "x: channels beside the first operand's: wanted 2x5x4x3, have 2x5x3x3"},
+    {"concat of two sides", OP_CONCAT, {{2, 3, 4, 3}, {2, 5, 3, 3}}, {0}, {{{0}}}, {0}, {0}, "x: channels beside the first operand's: expected 2x5x4x3, found 2x5x3x3"},
     {"slice", OP_SLICE, {{2, 8, 4, 3}}, {0}, {.slice.first = 3}, {2, 5, 4, 3}, {2, 5, 4, 3}},
     {"slice beyond the end", OP_SLICE, {{2, 8, 4, 3}}, {0}, {.slice.first = 4}, {2, 5, 4, 3}, {0}, "x: channels 4 to 9 of 8 (2x8x4x3)"},
     {"slice before the start", OP_SLICE, {{2, 8, 4, 3}}, {0}, {.slice.first = -1}, {2, 5, 4, 3}, {0}, "x: channels -1 to 4 of 8 (2x8x4x3)"},
@@ -127,7 +127,7 @@ static const ShapeCase shape_cases[] = {
     {"image of small pixels", OP_IMAGE, {{2, 1, 30, 32}}, {DTYPE_U8}, {{{0}}}, {2, 3, 31, 28}, {0}, "x: cannot cut 31x28 out of pixels of 30x32 (2x1x30x32)"},
     {"random", OP_RANDOM, {{1, 4, 1, 1}}, {DTYPE_I32}, {{{0}}}, {7, 100, 1, 1}, {7, 100, 1, 1}},
     {"softmax_loss", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {1, 1, 1, 1}},
-    {"softmax_loss of fewer labels", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {6, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: one label per sample: wanted 7x1x1x1, have 6x1x1x1"},
+    {"softmax_loss of fewer labels", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {6, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: one label per sample: expected 7x1x1x1, found 6x1x1x1"},
     {"softmax_loss of a map", OP_SOFTMAX_LOSS, {{7, 10, 2, 1}, {7, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: logits are one row of classes per sample, not 7x10x2x1"},
     {"softmax_loss_dx", OP_SOFTMAX_LOSS_DX, {{7, 10, 1, 1}, {7, 1, 1, 1}, {1, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {7, 10, 1, 1}},
 };
@@ -188,7 +188,7 @@ static void errors_stick(void **state)
     assert_int_equal(grad.id, 0);
     assert_int_equal(graph_op_count(g), ops);
     assert_int_equal(graph_value_count(g), values);
-    assert_failure(g, ERR_SHAPE, "add: operands of one shape: wanted 2x3x4x4, have 2x3x4x5");
+    assert_failure(g, ERR_SHAPE, "add: operands of one shape: expected 2x3x4x4, found 2x3x4x5");
     graph_destroy(g);
 }
 
@@ -236,7 +236,7 @@ static void expectations_hold_for_the_canonical_side(void **state)
         if (row)
             assert_sound(g);
         else
-            assert_failure(g, ERR_SHAPE, "max_pool: expected 3 channels of 5x5, have 3 of 4x4 (2x3x4x4)");
+            assert_failure(g, ERR_SHAPE, "max_pool: expected 3 channels of 5x5, found 3 of 4x4 (2x3x4x4)");
         graph_destroy(g);
     }
 }
@@ -550,7 +550,7 @@ static void dy_must_fit(void **state)
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 8, 8), dx;
     graph_grad(g, relu(g, x), new_input(g, "dy", 1, 1, 1, 1), &x, 1, &dx);
-    assert_failure(g, ERR_SHAPE, "relu: dy is f32 1x1x1x1, wanted f32 2x3x8x8 as y");
+    assert_failure(g, ERR_SHAPE, "relu: dy is f32 1x1x1x1, expected f32 2x3x8x8 as y");
     graph_destroy(g);
 }
 
@@ -567,7 +567,7 @@ static void layers_check_their_numbers(void **state)
     g = new_graph(true, DTYPE_F32);
     image(g, graph_input(g, "pixels", (Shape){2, 3, 8, 8}, DTYPE_U8), none, 3, 8, half, zero);
     assert_failure(g, ERR_ARG,
-                   "image: mean 0.5 and deviation 0 of channel 0: wanted finite numbers, the deviation above 0");
+                   "image: mean 0.5 and deviation 0 of channel 0: expected finite numbers, the deviation above 0");
     graph_destroy(g);
 }
 

@@ -113,11 +113,11 @@ static void test_colour(void **state)
     assert_true(idx.size[0] == 2 && idx.size[1] == 2 && idx.size[2] == 2 && idx.size[3] == 3 && idx.bytes == 24);
     assert_memory_equal(idx.data, b.data + 20, 24);
     idx_free(&idx);
-    expect_refused(&b, IDX_LABELS, "wanted magic 0x00000801 (IDX");
+    expect_refused(&b, IDX_LABELS, "expected magic 0x00000801 (IDX");
     b = colour_of(2, 2, 2, 2, 16);
-    expect_refused(&b, IDX_IMAGES, "offset 16: wanted 1 or 3 channels, found 2");
+    expect_refused(&b, IDX_IMAGES, "offset 16: expected 1 or 3 channels, found 2");
     b = colour_of(2, 2, 2, 4, 32);
-    expect_refused(&b, IDX_IMAGES, "offset 16: wanted channels from 1 to 3, found 4");
+    expect_refused(&b, IDX_IMAGES, "offset 16: expected channels from 1 to 3, found 4");
     b = colour_of(1u << 31, 65500, 65500, 3, 0);
     expect_refused(&b, IDX_IMAGES, "promises 9213241720832000000 pixels of 3 bytes, more than any memory has");
     b = colour_of(1, 2, 2, 3, 11);
@@ -130,21 +130,21 @@ static void test_refused_headers(void **state)
     (void)state;
     Bytes b = labels_of(3, "\0\1\2", 3);
     expect_refused(&b, IDX_IMAGES,
-                   "offset 0: wanted magic 0x00000803 or 0x00000804 (IDX, unsigned bytes, images), found "
+                   "offset 0: expected magic 0x00000803 or 0x00000804 (IDX, unsigned bytes, images), found "
                    "0x00000801");
     b.data[2] = 0x0d; /* floats */
     expect_refused(&b, IDX_LABELS, "found 0x00000d01");
     b = labels_of(0, "", 0);
-    expect_refused(&b, IDX_LABELS, "offset 4: wanted a number of records from 1 to 2147483648, found 0");
+    expect_refused(&b, IDX_LABELS, "offset 4: expected a number of records from 1 to 2147483648, found 0");
     b = labels_of(0x80000001u, "", 0);
     expect_refused(&b, IDX_LABELS, "found 2147483649");
     b = images_of(1, 0, 2, 0);
-    expect_refused(&b, IDX_IMAGES, "offset 8: wanted rows from 1 to 65500, found 0");
+    expect_refused(&b, IDX_IMAGES, "offset 8: expected rows from 1 to 65500, found 0");
     b = images_of(1, 2, 65501, 2);
-    expect_refused(&b, IDX_IMAGES, "offset 12: wanted columns from 1 to 65500, found 65501");
+    expect_refused(&b, IDX_IMAGES, "offset 12: expected columns from 1 to 65500, found 65501");
     b = images_of(1, 1, 1, 0);
-    for (b.size = 0; b.size < 4; b.size++) expect_refused(&b, IDX_IMAGES, "wanted 4 bytes from offset 0 on");
-    for (; b.size < 16; b.size++) expect_refused(&b, IDX_IMAGES, "wanted 12 bytes from offset 4 on");
+    for (b.size = 0; b.size < 4; b.size++) expect_refused(&b, IDX_IMAGES, "expected 4 bytes from offset 0 on");
+    for (; b.size < 16; b.size++) expect_refused(&b, IDX_IMAGES, "expected 12 bytes from offset 4 on");
 }
 
 static void test_refused_sizes(void **state)
@@ -162,10 +162,10 @@ static void test_refused_gzip(void **state)
 {
     (void)state;
     Bytes b = images_of(2, 2, 2, 7), gz = zipped(b.data, b.size);
-    expect_refused(&gz, IDX_IMAGES, "ends at offset 23: wanted 8 bytes from offset 16 on, found 7");
+    expect_refused(&gz, IDX_IMAGES, "ends at offset 23: expected 8 bytes from offset 16 on, found 7");
     b = images_of(2, 2, 2, 9);
     gz = zipped(b.data, b.size);
-    expect_refused(&gz, IDX_IMAGES, "offset 24: wanted the end of the file, found more bytes");
+    expect_refused(&gz, IDX_IMAGES, "offset 24: expected the end of the file, found more bytes");
     b = images_of(0x80000000u, 65500, 65500, 9);
     gz = zipped(b.data, b.size);
     expect_refused(&gz, IDX_IMAGES, "compressed bytes can hold");
@@ -176,7 +176,7 @@ static void test_refused_gzip(void **state)
     for (gz.size = 2; gz.size < whole; gz.size++) expect_refused(&gz, IDX_IMAGES, "gzip stream ends too early");
     gz.size = whole;
     put(&gz, "x", 1);
-    expect_refused(&gz, IDX_IMAGES, "wanted the end of the file");
+    expect_refused(&gz, IDX_IMAGES, "expected the end of the file");
     gz.size = whole;
     gz.data[whole - 8] ^= 1; /* the checksum */
     expect_refused(&gz, IDX_IMAGES, "corrupt gzip data");
@@ -192,7 +192,7 @@ static void test_gzip_bomb(void **state)
     Bytes head = labels_of(3, "", 0);
     memcpy(data, head.data, head.size);
     Bytes gz = zipped(data, size);
-    expect_refused(&gz, IDX_LABELS, "offset 11: wanted the end of the file");
+    expect_refused(&gz, IDX_LABELS, "offset 11: expected the end of the file");
     free(data);
 }
 
@@ -307,11 +307,11 @@ static void test_own_classes_refused(void **state)
     write_file(scratch, "train-images-idx3-ubyte", &images);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
     write_text(scratch, "classes.txt", "cat\ndog\n");
-    expect_no_set(scratch, ERR_FORMAT, "wanted a label from 0 to 1, found 2 (for another number of classes: a file");
+    expect_no_set(scratch, ERR_FORMAT, "expected a label from 0 to 1, found 2 (for another number of classes: a file");
     write_text(scratch, "classes.txt", "cat\n\nowl\n");
-    expect_no_set(scratch, ERR_FORMAT, "classes.txt': line 2: wanted the name of class 1, found nothing");
+    expect_no_set(scratch, ERR_FORMAT, "classes.txt': line 2: expected the name of class 1, found nothing");
     write_text(scratch, "classes.txt", "cat\nd\tg\nowl\n");
-    expect_no_set(scratch, ERR_FORMAT, "line 2: wanted the name of class 1, found control characters");
+    expect_no_set(scratch, ERR_FORMAT, "line 2: expected the name of class 1, found control characters");
     write_text(scratch, "classes.txt", "");
     expect_no_set(scratch, ERR_FORMAT, "is empty");
     for (int i = 0; i < 257; i++) memcpy(many + 2 * i, "a\n", 3);
@@ -339,7 +339,7 @@ static void test_dataset_refused(void **state)
     expect_no_set(scratch, ERR_FORMAT, "looked there");
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
     /* fault: F16 */
-    expect_no_set(scratch, ERR_FORMAT, "record 1 (offset 9): wanted a label from 0 to 9, found 10");
+    expect_no_set(scratch, ERR_FORMAT, "record 1 (offset 9): expected a label from 0 to 9, found 10");
     labels = labels_of(2, "\4\1", 2);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
     expect_no_set(scratch, ERR_FORMAT, "has 2 labels, but");

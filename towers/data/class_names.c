@@ -30,16 +30,16 @@ static Status names_read(FILE *from, const char *path, int most, DatasetInfo *in
     while (st == OK && getline(&line, &room, from) > 0) {
         int length = line_trim(line);
         if (length < 1)
-            st = FAIL(ERR_FORMAT, "'%s': line %d: wanted the name of class %d, found %s", path, count + 1, count,
+            st = FAIL(ERR_FORMAT, "'%s': line %d: expected the name of class %d, found %s", path, count + 1, count,
                       length ? "control characters" : "nothing");
         else if (count == most)
-            st = FAIL(ERR_FORMAT, "'%s': wanted at most %d classes, one a line", path, most);
+            st = FAIL(ERR_FORMAT, "'%s': expected at most %d classes, one a line", path, most);
         else if (count < DATASET_NAMES)
             utf8_escape(info->class_names[count], sizeof *info->class_names, line);
         count++;
     }
     if (st == OK && ferror(from)) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
-    if (st == OK && count == 0) st = FAIL(ERR_FORMAT, "'%s' is empty: wanted the name of a class in each line", path);
+    if (st == OK && count == 0) st = FAIL(ERR_FORMAT, "'%s' is empty: expected the name of a class in each line", path);
     free(line);
     if (st == OK) info->classes = count;
     return st;
@@ -56,7 +56,7 @@ Status class_names_read(const char *folder, int most, DatasetInfo *info)
     FILE *from = fdopen(fd, "r");
     if (!from) {
         close(fd);
-        return FAIL(ERR_MEMORY, "the reader of '%s'", path);
+        return FAIL(ERR_MEMORY, "no memory for the reader of '%s'", path);
     }
     memset(info->class_names, 0, sizeof info->class_names);
     Status st = names_read(from, path, most, info);

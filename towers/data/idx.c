@@ -61,7 +61,8 @@ static Status source_begin(Source *s)
 {
     TRY(source_fill(s));
     s->gzip = s->left >= 2 && s->next[0] == 0x1f && s->next[1] == 0x8b;
-    if (s->gzip && inflateInit2(&s->z, GZIP_WINDOW) != Z_OK) return FAIL(ERR_MEMORY, "inflating '%s'", s->name);
+    if (s->gzip && inflateInit2(&s->z, GZIP_WINDOW) != Z_OK)
+        return FAIL(ERR_MEMORY, "no memory to inflate '%s'", s->name);
     return OK;
 }
 
@@ -100,7 +101,7 @@ static Status inflate_some(Source *s, uint8_t *to, size_t room, size_t *got)
     source_use(s, in - s->z.avail_in);
     *got = out - s->z.avail_out;
     s->ended = code == Z_STREAM_END;
-    if (code == Z_MEM_ERROR) return FAIL(ERR_MEMORY, "inflating '%s'", s->name);
+    if (code == Z_MEM_ERROR) return FAIL(ERR_MEMORY, "no memory to inflate '%s'", s->name);
     if (code != Z_OK && code != Z_STREAM_END)
         return FAIL(ERR_FORMAT, "'%s': corrupt gzip data near compressed byte %" PRIu64 ": %s", s->name, s->raw_used,
                     s->z.msg ? s->z.msg : zError(code));
@@ -134,8 +135,8 @@ static Status source_read_all(Source *s, uint8_t *to, size_t want)
     TRY(source_read(s, to, want, &got));
     if (got < want)
         return FAIL(ERR_FORMAT,
-                    "'%s' ends at offset %" PRIu64 ": wanted %zu bytes from offset %" PRIu64 " on, found %zu", s->name,
-                    s->offset, want, start, got);
+                    "'%s' ends at offset %" PRIu64 ": expected %zu bytes from offset %" PRIu64 " on, found %zu",
+                    s->name, s->offset, want, start, got);
     return OK;
 }
 
@@ -160,10 +161,10 @@ static Status read_sizes(Source *s, int dimensions, int64_t size[IDX_COLOUR])
     for (int i = 0; i < IDX_COLOUR; i++) {
         size[i] = i < dimensions ? (int64_t)big_endian(raw + 4 * i) : 1;
         if (size[i] < 1 || size[i] > most[i])
-            return FAIL(ERR_FORMAT, "'%s': offset %d: wanted %s from 1 to %" PRId64 ", found %" PRId64, s->name,
+            return FAIL(ERR_FORMAT, "'%s': offset %d: expected %s from 1 to %" PRId64 ", found %" PRId64, s->name,
                         4 + 4 * i, what[i], most[i], size[i]);
     }
-    if (size[3] == 2) return FAIL(ERR_FORMAT, "'%s': offset 16: wanted 1 or 3 channels, found 2", s->name);
+    if (size[3] == 2) return FAIL(ERR_FORMAT, "'%s': offset 16: expected 1 or 3 channels, found 2", s->name);
     return OK;
 }
 
@@ -174,7 +175,7 @@ static Status read_header(Source *s, int dimensions, Idx *idx)
     uint32_t wanted = 0x0800u + (uint32_t)dimensions, found = big_endian(raw);
     bool colour = dimensions == IDX_IMAGES && found == 0x0800u + IDX_COLOUR;
     if (found != wanted && !colour)
-        return FAIL(ERR_FORMAT, "'%s': offset 0: wanted magic 0x%08x%s (IDX, unsigned bytes, %s), found 0x%08x",
+        return FAIL(ERR_FORMAT, "'%s': offset 0: expected magic 0x%08x%s (IDX, unsigned bytes, %s), found 0x%08x",
                     s->name, wanted, dimensions == IDX_IMAGES ? " or 0x00000804" : "", kind_of(dimensions), found);
     TRY(read_sizes(s, colour ? IDX_COLOUR : dimensions, idx->size));
     size_t points = (size_t)(idx->size[0] * idx->size[1] * idx->size[2]); /* < 2^63 by the limits on the sizes */
@@ -203,11 +204,11 @@ static Status check_end(Source *s)
     size_t got = 0;
     TRY(source_read(s, &extra, 1, &got));
     if (got > 0)
-        return FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": wanted the end of the file, found more bytes", s->name,
+        return FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": expected the end of the file, found more bytes", s->name,
                     s->offset - 1);
     TRY(source_fill(s));
     if (s->left > 0)
-        return FAIL(ERR_FORMAT, "'%s': compressed byte %" PRIu64 ": wanted the end of the file, found more bytes",
+        return FAIL(ERR_FORMAT, "'%s': compressed byte %" PRIu64 ": expected the end of the file, found more bytes",
                     s->name, s->raw_used);
     return OK;
 }
@@ -327,7 +328,7 @@ static Status find_pair(const char *path, Split split, Pair *pair)
     struct stat info;
     if (stat(path, &info) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     if (!S_ISDIR(info.st_mode))
-        return FAIL(ERR_ARG, "'%s' is not a directory; wanted the directory of the data files", path);
+        return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files", path);
     if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     for (int i = 0; i < 2; i++) {
         if (snprintf(pair->folder, PATH_MAX, "%s%s", path, folders[i]) >= PATH_MAX) continue;
@@ -353,7 +354,7 @@ static Status check_labels(const Pair *pair, const IdxDataset *d)
     for (int64_t i = 0; i < labels; i++) {
         if (d->labels.data[i] >= d->base.info.classes)
             return FAIL(ERR_FORMAT,
-                        "'%s': record %" PRId64 " (offset %" PRId64 "): wanted a label from 0 to %d, found %d (for "
+                        "'%s': record %" PRId64 " (offset %" PRId64 "): expected a label from 0 to %d, found %d (for "
                         "another number of classes: a file classes.txt beside it, with a name a line)",
                         pair->labels, i, i + 8, d->base.info.classes - 1, d->labels.data[i]);
     }
@@ -365,7 +366,7 @@ static Status hash_pair(IdxDataset *d)
 {
     int64_t sizes[] = {d->base.info.count, d->base.info.h, d->base.info.w, d->base.info.c};
     XXH3_state_t *state = XXH3_createState();
-    if (!state) return FAIL(ERR_MEMORY, "hashing the data set");
+    if (!state) return FAIL(ERR_MEMORY, "no memory to hash the data set");
     XXH3_128bits_reset(state);
     XXH3_128bits_update(state, sizes, sizeof sizes);
     XXH3_128bits_update(state, d->images.data, d->images.bytes);
@@ -415,13 +416,13 @@ Status idx_dataset_open(const char *path, Split split, Dataset **made)
     Pair pair;
     TRY(find_pair(path, split, &pair));
     IdxDataset *d = calloc(1, sizeof *d);
-    if (!d) return FAIL(ERR_MEMORY, "reader for '%s'", path);
+    if (!d) return FAIL(ERR_MEMORY, "no memory for reader for '%s'", path);
     d->base.read = read_sample;
     d->base.where = say_where;
     d->base.close = close_pair;
     d->path = strdup(pair.images);
     if (!d->path) {
-        st = FAIL(ERR_MEMORY, "reader for '%s'", path);
+        st = FAIL(ERR_MEMORY, "no memory for reader for '%s'", path);
         goto out;
     }
     TRY_OUT(load_pair(&pair, d));

@@ -10,7 +10,7 @@ static const ImageLimits DEFAULT_LIMITS = {.pixels = 178956970, .bytes = INT64_C
 Status image_decoder_create(const ImageLimits *limits, ImageDecoder **made)
 {
     ImageDecoder *d = calloc(1, sizeof *d);
-    if (!d) return FAIL(ERR_MEMORY, "image decoder");
+    if (!d) return FAIL(ERR_MEMORY, "no memory for image decoder");
     d->limits = limits ? *limits : DEFAULT_LIMITS;
     if (d->limits.pixels <= 0) d->limits.pixels = DEFAULT_LIMITS.pixels;
     if (d->limits.bytes <= 0) d->limits.bytes = DEFAULT_LIMITS.bytes;
@@ -63,8 +63,8 @@ static Status formats_probe(const uint8_t *data, size_t size, ImageInfo *info)
     if (size >= 3 && data[0] == 'P' && data[1] >= '1' && data[1] <= '7') return pnm_probe(data, size, info);
     const char *other = other_format(data, size);
     if (other)
-        return FAIL(ERR_FORMAT, "wanted a JPEG, PNG, WebP or PNM image, found %s: convert it to one of these", other);
-    return FAIL(ERR_FORMAT, "wanted a JPEG, PNG, WebP or PNM image, found bytes %02x %02x %02x %02x", data[0],
+        return FAIL(ERR_FORMAT, "expected a JPEG, PNG, WebP or PNM image, found %s: convert it to one of these", other);
+    return FAIL(ERR_FORMAT, "expected a JPEG, PNG, WebP or PNM image, found bytes %02x %02x %02x %02x", data[0],
                 size > 1 ? data[1] : 0, size > 2 ? data[2] : 0, size > 3 ? data[3] : 0);
 }
 
@@ -80,7 +80,7 @@ Status image_probe(const ImageDecoder *decoder, const Bytes *bytes, ImageInfo *i
         return FAIL(ERR_FORMAT, "%s of %d x %d pixels: sides must be from 1 to %d", image_format_name(found.format),
                     found.w, found.h, IMAGE_SIDE_MAX);
     if ((int64_t)found.h * found.w > decoder->limits.pixels)
-        return FAIL(ERR_FORMAT, "%s of %d x %d pixels: wanted at most %" PRId64 " pixels",
+        return FAIL(ERR_FORMAT, "%s of %d x %d pixels: expected at most %" PRId64 " pixels",
                     image_format_name(found.format), found.w, found.h, decoder->limits.pixels);
     *info = found;
     return OK;
@@ -98,7 +98,7 @@ Status part_copy(const uint8_t *whole, int32_t w, int32_t c, Rect part, Pixels *
 static Status raw_decode(const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels)
 {
     size_t wanted = (size_t)info->h * (size_t)info->w * (size_t)info->c;
-    if (bytes->size < wanted) return FAIL(ERR_FORMAT, "raw pixels: wanted %zu bytes, found %zu", wanted, bytes->size);
+    if (bytes->size < wanted) return FAIL(ERR_FORMAT, "raw pixels: expected %zu bytes, found %zu", wanted, bytes->size);
     return part_copy(bytes->data, info->w, info->c, part, pixels);
 }
 

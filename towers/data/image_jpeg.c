@@ -107,7 +107,7 @@ static Status decoder_for(ImageDecoder *decoder, JpegDecoder **made)
     *made = decoder->jpeg;
     if (*made) return OK;
     JpegDecoder *j = calloc(1, sizeof *j);
-    if (!j) return FAIL(ERR_MEMORY, "JPEG decoder");
+    if (!j) return FAIL(ERR_MEMORY, "no memory for JPEG decoder");
     j->owner = decoder;
     j->info.err = jpeg_std_error(&j->errors);
     j->errors.error_exit = on_error;
@@ -117,7 +117,7 @@ static Status decoder_for(ImageDecoder *decoder, JpegDecoder **made)
     j->info.client_data = j;
     if (setjmp(j->out)) {
         free(j);
-        return FAIL(ERR_MEMORY, "JPEG decoder");
+        return FAIL(ERR_MEMORY, "no memory for JPEG decoder");
     }
     jpeg_create_decompress(&j->info); /* keeps err and client_data */
     j->info.progress = &j->progress;
@@ -202,7 +202,7 @@ static Status decode_under_jump(JpegDecoder *j, const Bytes *bytes, const ImageI
                     info->image_width, info->image_height);
     if (info->progressive_mode && coefficient_bytes(info) > j->owner->limits.bytes)
         return FAIL(ERR_FORMAT,
-                    "progressive JPEG of %u x %u pixels: decoding needs %" PRId64 " bytes, wanted at most %" PRId64,
+                    "progressive JPEG of %u x %u pixels: decoding needs %" PRId64 " bytes, expected at most %" PRId64,
                     info->image_width, info->image_height, coefficient_bytes(info), j->owner->limits.bytes);
     bool inks = info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
     info->out_color_space = inks ? JCS_CMYK : JCS_RGB;

@@ -60,7 +60,7 @@ static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spn
     TRY(pixels_shape(pixels, part.h, part.w, 3));
     Pixels *whole = &decoder->whole;
     if (bytes != whole->pitch * header->height)
-        return FAIL(ERR_INTERNAL, "PNG: wanted rows of %zu bytes, found an image of %zu", whole->pitch, bytes);
+        return FAIL(ERR_INTERNAL, "PNG: expected rows of %zu bytes, found an image of %zu", whole->pitch, bytes);
     code = rows > 1 ? spng_decode_image(png, whole->at, bytes, format, 0)
                     : spng_decode_image(png, NULL, 0, format, SPNG_DECODE_PROGRESSIVE);
     for (int32_t y = 0; code == 0 && y < part.y + part.h; y++) {
@@ -82,7 +82,7 @@ Status png_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *in
 {
     enum { CHUNK_MAX = 64 << 20 };
     spng_ctx *png = spng_ctx_new(0);
-    if (!png) return FAIL(ERR_MEMORY, "PNG decoder");
+    if (!png) return FAIL(ERR_MEMORY, "no memory for PNG decoder");
     struct spng_ihdr header;
     Status st = OK;
     int code = spng_set_image_limits(png, (uint32_t)info->w, (uint32_t)info->h);

@@ -36,7 +36,7 @@ static Status number_read(Pnm *p, const char *what, int32_t most, int32_t *value
     while (p->at < p->size && p->data[p->at] >= '0' && p->data[p->at] <= '9' && sum <= most)
         sum = 10 * sum + (p->data[p->at++] - '0');
     if (p->at == start || sum > most)
-        return FAIL(ERR_FORMAT, "PNM: wanted the %s, a number up to %d, at offset %zu of %zu", what, most, start,
+        return FAIL(ERR_FORMAT, "PNM: expected the %s, a number up to %d, at offset %zu of %zu", what, most, start,
                     p->size);
     *value = (int32_t)sum;
     return OK;
@@ -46,7 +46,7 @@ static Status header_read(const uint8_t *data, size_t size, Pnm *p)
 {
     *p = (Pnm){.data = data, .size = size, .at = 2, .kind = data[1]};
     if (!strchr("2356", p->kind))
-        return FAIL(ERR_FORMAT, "PNM of kind P%c: wanted P2, P3, P5 or P6 (grey or colour)", p->kind);
+        return FAIL(ERR_FORMAT, "PNM of kind P%c: expected P2, P3, P5 or P6 (grey or colour)", p->kind);
     TRY(number_read(p, "width", INT32_MAX, &p->w));
     TRY(number_read(p, "height", INT32_MAX, &p->h));
     TRY(number_read(p, "largest value", 65535, &p->most));
@@ -91,7 +91,7 @@ Status pnm_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *in
     bool grey = p.kind == '2' || p.kind == '5', binary = p.kind >= '5';
     size_t values = (size_t)info->h * (size_t)info->w * (grey ? 1 : 3), wanted = values * (p.most > 255 ? 2 : 1);
     if (binary && p.size - p.at < wanted)
-        return FAIL(ERR_FORMAT, "PNM: wanted %zu bytes of pixels, found %zu: the file is cut off", wanted,
+        return FAIL(ERR_FORMAT, "PNM: expected %zu bytes of pixels, found %zu: the file is cut off", wanted,
                     p.size - p.at);
     TRY(pixels_shape(pixels, part.h, part.w, 3));
     size_t per_row = (size_t)info->w * (grey ? 1 : 3);

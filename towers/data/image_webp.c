@@ -33,8 +33,7 @@ Status webp_probe(const uint8_t *data, size_t size, ImageInfo *info)
     info->format = IMAGE_WEBP;
     if (WebPGetFeatures(data, size, &features) != VP8_STATUS_OK)
         return FAIL(ERR_FORMAT, "WebP: the header is cut off or damaged");
-    if (features.has_animation)
-        return FAIL(ERR_FORMAT, "WebP: an animation: save the picture that is wanted as a still image");
+    if (features.has_animation) return FAIL(ERR_FORMAT, "WebP: an animation: save one frame as a still image");
     info->h = features.height;
     info->w = features.width;
     info->orientation = riff_orientation(data, size);

@@ -276,23 +276,23 @@ static Status check_config(const LoaderConfig *c)
     int64_t global = 0;
     if (!c->dataset) return FAIL(ERR_ARG, "loader: no data set");
     if (s->towers < 1 || s->towers > TOWERS_MAX)
-        return FAIL(ERR_ARG, "loader: wanted 1 to %d towers, found %d", TOWERS_MAX, s->towers);
+        return FAIL(ERR_ARG, "loader: expected 1 to %d towers, found %d", TOWERS_MAX, s->towers);
     for (int t = 0; t < s->towers; t++) {
         if (s->batch[t] < 0) return FAIL(ERR_ARG, "loader: tower %d has a share of %d samples", t, s->batch[t]);
         global += s->batch[t];
     }
     if (global < 1 || global > INT32_MAX)
-        return FAIL(ERR_ARG, "loader: wanted a global batch of 1 to %d samples, found %" PRId64, INT32_MAX, global);
+        return FAIL(ERR_ARG, "loader: expected a global batch of 1 to %d samples, found %" PRId64, INT32_MAX, global);
     if (c->first_tower < 0 || c->local < 1 || c->local > s->towers || c->first_tower > s->towers - c->local)
         return FAIL(ERR_ARG, "loader: %d towers from tower %d on, of %d", c->local, c->first_tower, s->towers);
     if (c->side < 1 || c->side > SIDE_MAX || c->pad < 0 || c->pad > SIDE_MAX || c->side + 2 * c->pad > SIDE_MAX)
-        return FAIL(ERR_ARG, "loader: side %d with padding %d: wanted at most %d in all", c->side, c->pad, SIDE_MAX);
+        return FAIL(ERR_ARG, "loader: side %d with padding %d: expected at most %d in all", c->side, c->pad, SIDE_MAX);
     if (c->start_step < 0 || c->max_steps < c->start_step)
-        return FAIL(ERR_ARG, "loader: wanted 0 <= first step <= last step, found %" PRId64 " and %" PRId64,
+        return FAIL(ERR_ARG, "loader: expected 0 <= first step <= last step, found %" PRId64 " and %" PRId64,
                     c->start_step, c->max_steps);
-    if (c->stride < 0) return FAIL(ERR_ARG, "loader: wanted a stride of 1 or more, found %" PRId64, c->stride);
+    if (c->stride < 0) return FAIL(ERR_ARG, "loader: expected a stride of 1 or more, found %" PRId64, c->stride);
     if (c->workers < 0 || c->workers > WORKERS_MAX || c->depth < 2 || c->depth > DEPTH_MAX)
-        return FAIL(ERR_ARG, "loader: wanted 0 to %d workers and 2 to %d batches ahead, found %d and %d", WORKERS_MAX,
+        return FAIL(ERR_ARG, "loader: expected 0 to %d workers and 2 to %d batches ahead, found %d and %d", WORKERS_MAX,
                     DEPTH_MAX, c->workers, c->depth);
     return OK;
 }
@@ -355,7 +355,7 @@ static Status allocate(Loader *l)
     l->slots = calloc((size_t)l->slots_count, sizeof *l->slots);
     l->workers = calloc((size_t)l->workers_count, sizeof *l->workers);
     l->threads = calloc((size_t)l->workers_count, sizeof *l->threads);
-    if (!l->slots || !l->workers || !l->threads) return FAIL(ERR_MEMORY, "loader");
+    if (!l->slots || !l->workers || !l->threads) return FAIL(ERR_MEMORY, "no memory for loader");
     for (int i = 0; i < l->slots_count; i++) TRY(slot_init(l, &l->slots[i]));
     for (int i = 0; i < l->workers_count; i++) TRY(worker_init(l, &l->workers[i]));
     TRY(orders_init(l));
@@ -393,7 +393,7 @@ Status loader_create(const LoaderConfig *config, Loader **made)
     Status st = OK;
     TRY(check_config(config));
     Loader *l = calloc(1, sizeof *l);
-    if (!l) return FAIL(ERR_MEMORY, "loader");
+    if (!l) return FAIL(ERR_MEMORY, "no memory for loader");
     l->config = *config;
     if (l->config.stride == 0) l->config.stride = 1;
     l->failed = NONE;

@@ -60,14 +60,14 @@ static Status axis_reserve(Axis *axis, int32_t count, int32_t taps)
         axis->room = 0;
         axis->first = malloc((size_t)count * sizeof *axis->first);
         axis->n = malloc((size_t)count * sizeof *axis->n);
-        if (!axis->first || !axis->n) return FAIL(ERR_MEMORY, "resizing to %d pixels", count);
+        if (!axis->first || !axis->n) return FAIL(ERR_MEMORY, "no memory to resize to %d pixels", count);
         axis->room = (size_t)count;
     }
     if (weights > axis->weight_room) {
         free(axis->weight);
         axis->weight_room = 0;
         axis->weight = malloc(weights * sizeof *axis->weight);
-        if (!axis->weight) return FAIL(ERR_MEMORY, "resizing to %d pixels", count);
+        if (!axis->weight) return FAIL(ERR_MEMORY, "no memory to resize to %d pixels", count);
         axis->weight_room = weights;
     }
     axis->count = count;
@@ -103,7 +103,7 @@ static Status axis_fill(Resizer *r, Axis *axis, ResizeFilter filter, int32_t in,
         free(r->exact);
         r->exact = malloc((size_t)taps * sizeof *r->exact);
         r->exact_room = r->exact ? (size_t)taps : 0;
-        if (!r->exact) return FAIL(ERR_MEMORY, "resizing %d pixels to %d", in, out);
+        if (!r->exact) return FAIL(ERR_MEMORY, "no memory to resize %d pixels to %d", in, out);
     }
     for (int32_t i = 0; i < count; i++) weights_fill(axis, filter, in, out, from + i, i, r->exact);
     axis->first_of_all = axis->first[0];
@@ -121,7 +121,7 @@ static void axis_free(Axis *axis)
 Status resizer_create(Resizer **made)
 {
     *made = calloc(1, sizeof **made);
-    return *made ? OK : FAIL(ERR_MEMORY, "resizer");
+    return *made ? OK : FAIL(ERR_MEMORY, "no memory for resizer");
 }
 
 void resizer_destroy(Resizer *resizer)
@@ -175,7 +175,7 @@ static Status check(const Resize *r, const Pixels *in)
         if (sides[i] < 1 || sides[i] > IMAGE_SIDE_MAX)
             return FAIL(ERR_ARG, "cannot resize %d x %d pixels to %d x %d: sides are from 1 to %d", r->in_w, r->in_h,
                         r->out_w, r->out_h, IMAGE_SIDE_MAX);
-    if (in->c < 1 || in->c > 4) return FAIL(ERR_ARG, "cannot resize images of %d channels: wanted 1 to 4", in->c);
+    if (in->c < 1 || in->c > 4) return FAIL(ERR_ARG, "cannot resize images of %d channels: expected 1 to 4", in->c);
     Rect w = r->window;
     if (w.y < 0 || w.x < 0 || w.h < 1 || w.w < 1 || w.y > r->out_h - w.h || w.x > r->out_w - w.w)
         return FAIL(ERR_ARG, "cannot cut %d x %d pixels at %d, %d out of %d x %d", w.w, w.h, w.x, w.y, r->out_w,

@@ -84,11 +84,11 @@ static Status make_pool(SyntheticDataset *d)
 
 static Status check_arguments(int64_t count, int classes, int32_t h, int32_t w, int32_t c)
 {
-    if (count < 1) return FAIL(ERR_ARG, "synthetic data: wanted at least 1 sample, found %" PRId64, count);
-    if (classes < 1) return FAIL(ERR_ARG, "synthetic data: wanted at least 1 class, found %d", classes);
+    if (count < 1) return FAIL(ERR_ARG, "synthetic data: expected at least 1 sample, found %" PRId64, count);
+    if (classes < 1) return FAIL(ERR_ARG, "synthetic data: expected at least 1 class, found %d", classes);
     if (h < 1 || w < 1 || h > SIDE_MAX || w > SIDE_MAX)
-        return FAIL(ERR_ARG, "synthetic data: wanted sides from 1 to %d, found %d x %d", SIDE_MAX, h, w);
-    if (c != 1 && c != 3) return FAIL(ERR_ARG, "synthetic data: wanted 1 or 3 channels, found %d", c);
+        return FAIL(ERR_ARG, "synthetic data: expected sides from 1 to %d, found %d x %d", SIDE_MAX, h, w);
+    if (c != 1 && c != 3) return FAIL(ERR_ARG, "synthetic data: expected 1 or 3 channels, found %d", c);
     return OK;
 }
 
@@ -113,7 +113,7 @@ Status dataset_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32
     Status st = OK;
     TRY(check_arguments(count, classes, h, w, c));
     SyntheticDataset *d = calloc(1, sizeof *d);
-    if (!d) return FAIL(ERR_MEMORY, "synthetic data");
+    if (!d) return FAIL(ERR_MEMORY, "no memory for synthetic data");
     d->base.read = read_sample;
     d->base.close = close_synthetic;
     d->seed = seed;

@@ -39,29 +39,29 @@ Status transform_check(const Transform *t)
 {
     if (t->side < 1 || t->side > IMAGE_SIDE_MAX || t->pad < 0 || t->pad > IMAGE_SIDE_MAX ||
         t->side + 2 * t->pad > IMAGE_SIDE_MAX)
-        return FAIL(ERR_ARG, "side %d with padding %d: wanted at most %d in all", t->side, t->pad, IMAGE_SIDE_MAX);
+        return FAIL(ERR_ARG, "side %d with padding %d: expected at most %d in all", t->side, t->pad, IMAGE_SIDE_MAX);
     if (t->crop == CROP_RANDOM && !(t->area[0] > 0 && t->area[0] <= t->area[1] && t->area[1] <= 1))
-        return FAIL(ERR_ARG, "random crops of %g to %g of the area: wanted 0 < smallest <= largest <= 1", t->area[0],
+        return FAIL(ERR_ARG, "random crops of %g to %g of the area: expected 0 < smallest <= largest <= 1", t->area[0],
                     t->area[1]);
     if (t->crop == CROP_RANDOM && !(t->ratio[0] > 0 && t->ratio[0] <= t->ratio[1] && t->ratio[1] < 1e6))
-        return FAIL(ERR_ARG, "random crops of aspect ratio %g to %g: wanted 0 < smallest <= largest", t->ratio[0],
+        return FAIL(ERR_ARG, "random crops of aspect ratio %g to %g: expected 0 < smallest <= largest", t->ratio[0],
                     t->ratio[1]);
     if (t->crop == CROP_CENTRE && (t->resize < t->side || t->resize > IMAGE_SIDE_MAX))
-        return FAIL(ERR_ARG, "centre crop of %d pixels after resizing to %d: wanted at least %d", t->side, t->resize,
+        return FAIL(ERR_ARG, "centre crop of %d pixels after resizing to %d: expected at least %d", t->side, t->resize,
                     t->side);
     if (t->crop == CROP_FRACTION && !(t->fraction > 0 && t->fraction <= 1))
-        return FAIL(ERR_ARG, "central crop of %g of each side: wanted more than 0, at most 1", t->fraction);
+        return FAIL(ERR_ARG, "central crop of %g of each side: expected more than 0, at most 1", t->fraction);
     const double jitter[] = {t->brightness, t->contrast, t->saturation};
     for (int i = 0; i < 3; i++)
         if (!(jitter[i] >= 0 && jitter[i] < 1e3))
-            return FAIL(ERR_ARG, "colour jitter of %g: wanted 0 or more", jitter[i]);
-    if (!(t->hue >= 0 && t->hue <= 0.5)) return FAIL(ERR_ARG, "hue jitter of %g: wanted 0 to 0.5", t->hue);
+            return FAIL(ERR_ARG, "colour jitter of %g: expected 0 or more", jitter[i]);
+    if (!(t->hue >= 0 && t->hue <= 0.5)) return FAIL(ERR_ARG, "hue jitter of %g: expected 0 to 0.5", t->hue);
     if (t->policy_ops < 0 || t->policy_ops > POLICY_OPS_MAX || t->policy_magnitude < 0 ||
         t->policy_magnitude >= MAGNITUDE_BINS)
-        return FAIL(ERR_ARG, "RandAugment of %d operations of magnitude %d: wanted 0 to %d, and 0 to %d", t->policy_ops,
-                    t->policy_magnitude, POLICY_OPS_MAX, MAGNITUDE_BINS - 1);
+        return FAIL(ERR_ARG, "RandAugment of %d operations of magnitude %d: expected 0 to %d, and 0 to %d",
+                    t->policy_ops, t->policy_magnitude, POLICY_OPS_MAX, MAGNITUDE_BINS - 1);
     if (!(t->erase >= 0 && t->erase <= 1))
-        return FAIL(ERR_ARG, "random erasing in %g of pictures: wanted 0 to 1", t->erase);
+        return FAIL(ERR_ARG, "random erasing in %g of pictures: expected 0 to 1", t->erase);
     return OK;
 }
 

@@ -26,7 +26,7 @@ Status append_open(const char *path, bool exclusive, AppendFile **made)
     AppendFile *file = calloc(1, sizeof *file);
     if (!file || !(file->path = strdup(path))) {
         free(file);
-        return FAIL(ERR_MEMORY, "the writer of '%s'", path);
+        return FAIL(ERR_MEMORY, "no memory for the writer of '%s'", path);
     }
     Status st = run_file_open(path, true, exclusive, &file->fd);
     if (st == OK && fstat(file->fd, &info) != 0) {
@@ -68,7 +68,7 @@ Status append_record(AppendFile *file, const void *bytes, size_t count)
     if (file->used && file->used + count > FLUSH_BYTES) TRY(append_flush(file));
     if (file->used + count > file->room) {
         char *grown = realloc(file->buffer, file->used + count);
-        if (!grown) return FAIL(ERR_MEMORY, "a record of %zu bytes for '%s'", count, file->path);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for a record of %zu bytes for '%s'", count, file->path);
         file->buffer = grown;
         file->room = file->used + count;
     }

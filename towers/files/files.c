@@ -148,12 +148,12 @@ Status durable_create(const char *path, uint64_t bytes, DurableFile **made)
     DurableFile *file = calloc(1, sizeof *file);
     char shown[PATH_BYTES];
     path_show(shown, path);
-    if (!file) return FAIL(ERR_MEMORY, "the writer of '%s'", shown);
+    if (!file) return FAIL(ERR_MEMORY, "no memory for the writer of '%s'", shown);
     file->fd = -1;
     file->hash = XXH3_createState();
     file->buffer = malloc(BUFFER_BYTES);
     if (!file->hash || !file->buffer || XXH3_128bits_reset(file->hash) != XXH_OK) {
-        st = FAIL(ERR_MEMORY, "the buffer of '%s'", shown);
+        st = FAIL(ERR_MEMORY, "no memory for the buffer of '%s'", shown);
         goto out;
     }
     file->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -167,7 +167,7 @@ Status durable_create(const char *path, uint64_t bytes, DurableFile **made)
     file->shown = strdup(shown);
     if (!file->path || !file->shown) {
         unlink(path);
-        st = FAIL(ERR_MEMORY, "the writer of '%s'", shown);
+        st = FAIL(ERR_MEMORY, "no memory for the writer of '%s'", shown);
         goto out;
     }
     if (bytes && fallocate(file->fd, 0, 0, (off_t)bytes) != 0 && errno != EOPNOTSUPP && errno != EINVAL &&
@@ -404,7 +404,7 @@ Status file_load(const char *path, FileOwner owner, Status wrong, size_t limit, 
     TRY(file_open(path, owner, wrong, limit, &fd, &size));
     text = malloc((size_t)size + 1);
     if (!text) {
-        st = FAIL(ERR_MEMORY, "%llu bytes of '%s'", (unsigned long long)size, path);
+        st = FAIL(ERR_MEMORY, "no memory for %llu bytes of '%s'", (unsigned long long)size, path);
         goto out;
     }
     TRY_OUT(read_full(fd, path, text, (size_t)size, &got));
@@ -434,7 +434,7 @@ Status file_sum(const char *path, FileSum *sum)
     unsigned char *block = malloc(BLOCK);
     XXH3_state_t *hash = XXH3_createState();
     if (!block || !hash || XXH3_128bits_reset(hash) != XXH_OK) {
-        st = FAIL(ERR_MEMORY, "a block of '%s'", path);
+        st = FAIL(ERR_MEMORY, "no memory for a block of '%s'", path);
         goto out;
     }
     do {
@@ -472,7 +472,7 @@ Status run_file_copy(const char *from, const char *to)
     TRY(file_open(from, OF_RUN, ERR_IO, UINT64_MAX, &fd, &size));
     block = malloc(BLOCK);
     if (!block) {
-        st = FAIL(ERR_MEMORY, "a block of '%s'", from);
+        st = FAIL(ERR_MEMORY, "no memory for a block of '%s'", from);
         goto out;
     }
     TRY_OUT(durable_create(temporary, size, &file));

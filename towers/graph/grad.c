@@ -323,7 +323,7 @@ static bool grad_fits(Graph *g, Value y, Value dy, const Value *wrt, int count)
     const ValueInfo *a = graph_value(g, y), *b = graph_value(g, dy);
     if (!y.id || !dy.id) graph_fail(g, ERR_ARG, "a gradient needs y and dy");
     if (!shape_equal(a->shape, b->shape) || a->dtype != b->dtype)
-        graph_fail(g, ERR_SHAPE, "%s: dy is %s %s, wanted %s %s as y", a->name, dtype_name(b->dtype),
+        graph_fail(g, ERR_SHAPE, "%s: dy is %s %s, expected %s %s as y", a->name, dtype_name(b->dtype),
                    shape_text(b->shape), dtype_name(a->dtype), shape_text(a->shape));
     for (int i = 0; i < count; i++)
         if (wrt[i].id < 0 || wrt[i].id > g->value_count)

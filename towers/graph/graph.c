@@ -353,7 +353,7 @@ void graph_stat(Graph *g, Value stat, Value state, double correct)
     if (!is_temporary(g, stat, to->name)) return;
     ValueInfo *from = &g->values[stat.id];
     if (to->role != ROLE_STATE || !shape_equal(from->shape, to->shape) || from->dtype != DTYPE_F32) {
-        list_fail(g, ERR_SHAPE, "%s: %s %s cannot feed '%s' %s: wanted f32 and a state of the same shape", from->name,
+        list_fail(g, ERR_SHAPE, "%s: %s %s cannot feed '%s' %s: expected f32 and a state of the same shape", from->name,
                   dtype_name(from->dtype), shape_text(from->shape), to->name, shape_text(to->shape));
         return;
     }
@@ -385,7 +385,7 @@ void graph_expect(Graph *g, Value v, int32_t c, int32_t side)
     Shape image = image_shape(g), have = graph_shape(g, v);
     if (graph_failed(g) || image.h != g->canonical || image.w != g->canonical) return;
     if (have.c == c && have.h == side && have.w == side) return;
-    list_fail(g, ERR_SHAPE, "%s: expected %d channels of %dx%d, have %d of %dx%d (%s)", graph_value(g, v)->name, c,
+    list_fail(g, ERR_SHAPE, "%s: expected %d channels of %dx%d, found %d of %dx%d (%s)", graph_value(g, v)->name, c,
               side, side, have.c, have.h, have.w, shape_text(have));
 }
 

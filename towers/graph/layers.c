@@ -207,7 +207,7 @@ Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t sid
         if (!(isfinite(mean[c]) && isfinite(std[c]) && std[c] > 0))
             return graph_fail(
                 g, ERR_ARG,
-                "image: mean %g and deviation %g of channel %d: wanted finite numbers, the deviation above 0",
+                "image: mean %g and deviation %g of channel %d: expected finite numbers, the deviation above 0",
                 (double)mean[c], (double)std[c], c);
     }
     Shape shape = {graph_shape(g, pixels).n, channels, side, side};

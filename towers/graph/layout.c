@@ -66,7 +66,7 @@ static Status find_units(Units *units)
     int values = graph_value_count(units->graph);
     units->of = calloc((size_t)values + 1, sizeof *units->of);
     units->list = calloc((size_t)values + 1, sizeof *units->list);
-    if (!units->of || !units->list) return FAIL(ERR_MEMORY, "layout of %d values", values);
+    if (!units->of || !units->list) return FAIL(ERR_MEMORY, "no memory for layout of %d values", values);
     for (int32_t id = 1; id <= values; id++)
         if (value_info(units->graph, id)->role == ROLE_PACK) claim_members(units, id);
     for (int32_t id = 1; id <= values; id++) {
@@ -104,7 +104,7 @@ static Init resolve_init(const Graph *g, int32_t param, int32_t unit)
 static Status fill_entry(LayoutEntry *entry, const ValueInfo *info, size_t first, Init init, bool moves)
 {
     char *name = strdup(info->name);
-    if (!name) return FAIL(ERR_MEMORY, "layout entry '%s'", info->name);
+    if (!name) return FAIL(ERR_MEMORY, "no memory for layout entry '%s'", info->name);
     *entry = (LayoutEntry){name, info->shape, first, (size_t)shape_count(info->shape), init, info->decay, moves};
     return OK;
 }
@@ -168,7 +168,7 @@ static Status fill_correct(Layout *layout, const Graph *g)
     int32_t *fed_by = calloc((size_t)values + 1, sizeof *fed_by); /* by STATE */
     layout->state_correct = malloc((layout->state_elements + 1) * sizeof(double));
     if (!layout->state_correct || !fed_by) {
-        st = FAIL(ERR_MEMORY, "layout of %zu state elements", layout->state_elements);
+        st = FAIL(ERR_MEMORY, "no memory for layout of %zu state elements", layout->state_elements);
         goto out;
     }
     for (size_t i = 0; i < layout->state_elements; i++) layout->state_correct[i] = 1;
@@ -186,7 +186,7 @@ static Status fill_layout(Layout *layout, Units *units)
     TRY(find_units(units));
     layout->params = calloc((size_t)values + 1, sizeof *layout->params);
     layout->states = calloc((size_t)values + 1, sizeof *layout->states);
-    if (!layout->params || !layout->states) return FAIL(ERR_MEMORY, "layout of %d values", values);
+    if (!layout->params || !layout->states) return FAIL(ERR_MEMORY, "no memory for layout of %d values", values);
     for (int i = 0; i < units->count; i++) TRY(add_unit(layout, units, &units->list[i]));
     for (int32_t id = 1; id <= values; id++)
         if (value_info(g, id)->role == ROLE_STATE) TRY(add_state(layout, value_info(g, id)));
@@ -200,7 +200,7 @@ Status layout_create(const Graph *training, Layout **made)
     Layout *layout = NULL;
     if (graph_failed(training)) return FAIL(ERR_INTERNAL, "layout of a graph that failed: call graph_finish first");
     layout = calloc(1, sizeof *layout);
-    if (!layout) return FAIL(ERR_MEMORY, "layout");
+    if (!layout) return FAIL(ERR_MEMORY, "no memory for layout");
     TRY_OUT(fill_layout(layout, &units));
     *made = layout;
     layout = NULL;

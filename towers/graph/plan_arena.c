@@ -158,7 +158,7 @@ static Status assign_scratch(const Assign *a, bool no_alias)
     Block *blocks = calloc((size_t)values + 1, sizeof *blocks);
     int32_t *roots = calloc((size_t)values + 1, sizeof *roots);
     if (!blocks || !roots) {
-        st = FAIL(ERR_MEMORY, "plan of %d values", values);
+        st = FAIL(ERR_MEMORY, "no memory for plan of %d values", values);
         goto out;
     }
     for (int32_t id = 1; id <= values; id++) {

@@ -23,19 +23,20 @@ void rule_fail(ShapeCall *c, Status code, const char *format, ...)
 
 void rule_count(ShapeCall *c, const char *what, int64_t wanted, int64_t have)
 {
-    if (wanted != have) rule_fail(c, ERR_SHAPE, "%s: wanted %lld, have %lld", what, (long long)wanted, (long long)have);
+    if (wanted != have)
+        rule_fail(c, ERR_SHAPE, "%s: expected %lld, found %lld", what, (long long)wanted, (long long)have);
 }
 
 void rule_shape(ShapeCall *c, int i, const char *what, Shape wanted)
 {
     if (rule_has(c, i) && !shape_equal(c->in[i], wanted))
-        rule_fail(c, ERR_SHAPE, "%s: wanted %s, have %s", what, shape_text(wanted), shape_text(c->in[i]));
+        rule_fail(c, ERR_SHAPE, "%s: expected %s, found %s", what, shape_text(wanted), shape_text(c->in[i]));
 }
 
 void rule_dtype(ShapeCall *c, int i, const char *what, Dtype wanted)
 {
     if (rule_has(c, i) && c->dtype[i] != wanted)
-        rule_fail(c, ERR_SHAPE, "%s: wanted %s, have %s", what, dtype_name(wanted), dtype_name(c->dtype[i]));
+        rule_fail(c, ERR_SHAPE, "%s: expected %s, found %s", what, dtype_name(wanted), dtype_name(c->dtype[i]));
 }
 
 void rule_alike(ShapeCall *c)

@@ -85,7 +85,8 @@ static Status measure_open(const ReplicaConfig *c, Device *device, BatchFit *fit
     TRY(c->backend->open(&config, device));
     Status st = c->backend->memory
                     ? c->backend->memory(device, &fit->free_bytes, &fit->total)
-                    : FAIL(ERR_UNSUPPORTED, "--batch-size max: nobody knows the memory of %s", c->backend->name);
+                    : FAIL(ERR_UNSUPPORTED, "--batch-size max: the free memory of %s is unknown; give a number",
+                           c->backend->name);
     if (st != OK) c->backend->close(device);
     return st;
 }
@@ -167,7 +168,7 @@ static Status probe(const ReplicaConfig *config, BatchFit *fit)
         fit->n = rounded(fit->n * 0.9, fit->n - 1);
         if (!fit->n) return st;
     }
-    return FAIL(ERR_MEMORY, "--batch-size max: a batch of %d was refused too", fit->n);
+    return FAIL(ERR_MEMORY, "--batch-size max: a batch of %d does not fit either", fit->n);
 }
 
 static Status question(const TrainJob *job, int32_t most, BatchFit *fit)
@@ -177,7 +178,7 @@ static Status question(const TrainJob *job, int32_t most, BatchFit *fit)
     TRY(batch_fit(&config, sharers_of(job), most, fit));
     if (fit->n < 1)
         return FAIL(ERR_MEMORY,
-                    "--batch-size max: not even one sample fits: %zu MiB are wanted, %zu of %zu MiB are free%s",
+                    "--batch-size max: not even one sample fits: %zu MiB are needed, %zu of %zu MiB are free%s",
                     fit->bytes >> 20, fit->free_bytes >> 20, fit->total >> 20,
                     config.eval_n[0] ? " (evaluation too takes memory: --eval-batch-size)" : "");
     return strcmp(job->backend->name, "cpu") ? probe(&config, fit)

@@ -129,7 +129,7 @@ static Status fields_read(Fields *f, Capsule *c)
     char format[32];
     text(f, "format", format, sizeof format);
     if (f->status == OK && strcmp(format, CAPSULE_FORMAT))
-        return FAIL(ERR_CHECKPOINT, "%s/state.json: wanted the format '%s', found '%s'", c->path, CAPSULE_FORMAT,
+        return FAIL(ERR_CHECKPOINT, "%s/state.json: expected the format '%s', found '%s'", c->path, CAPSULE_FORMAT,
                     format);
     c->step = integer(f, "step", 1, INT64_MAX);
     c->weights_after = json_object_get(f->object, "weights_after_step") /* older capsules do not say */
@@ -189,7 +189,7 @@ static Status tensor_copy(const Capsule *c, const SafeTensors *file, const char 
         return FAIL(ERR_CHECKPOINT, "%s/%s: '%s' is missing, or not of the type and shape that state.json asks for",
                     c->path, CAPSULE_BATCH, name);
     *made = malloc(t->bytes ? t->bytes : 1);
-    if (!*made) return FAIL(ERR_MEMORY, "the batch of '%s'", c->path);
+    if (!*made) return FAIL(ERR_MEMORY, "no memory for the batch of '%s'", c->path);
     memcpy(*made, t->data, t->bytes);
     return OK;
 }
@@ -273,7 +273,7 @@ out:
 Status capsule_open(const char *path, Capsule **made)
 {
     Capsule *capsule = calloc(1, sizeof *capsule);
-    if (!capsule) return FAIL(ERR_MEMORY, "the capsule '%s'", path);
+    if (!capsule) return FAIL(ERR_MEMORY, "no memory for the capsule '%s'", path);
     int used = snprintf(capsule->path, sizeof capsule->path, "%s", path);
     Status st = used < (int)sizeof capsule->path ? content_read(capsule)
                                                  : FAIL(ERR_ARG, "the path '%.64s...' is too long", path);
@@ -305,7 +305,8 @@ static Status weights_read(const Capsule *capsule, Replica *r)
     size_t params = r->layout->param_elements, states = r->layout->state_elements;
     WeightMap map = {0};
     float *host = calloc(params + states + 1, sizeof *host);
-    if (!host) return FAIL(ERR_MEMORY, "weights of '%s' (%zu MiB)", capsule->path, params * sizeof *host >> 20);
+    if (!host)
+        return FAIL(ERR_MEMORY, "no memory for weights of '%s' (%zu MiB)", capsule->path, params * sizeof *host >> 20);
     TRY_OUT(weight_map_create(r->layout, r->train[0].graph, &map));
     TRY_OUT(weights_unpack_exact(&map, "", capsule->weights, host, host + params));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params * sizeof *host));

@@ -125,7 +125,7 @@ static Status entry_compare(TowerProcess *p, const LayoutEntry *entry, int good)
     LedgerFinding *finding = &p->ledger->process[p->rank].finding;
     const float *mine = p->scratch + entry->first;
     float *theirs = malloc(entry->count * sizeof *theirs);
-    if (!theirs) return FAIL(ERR_MEMORY, "%s of another replica", entry->name);
+    if (!theirs) return FAIL(ERR_MEMORY, "no memory for %s of another replica", entry->name);
     memcpy(theirs, mine, entry->count * sizeof *theirs);
     TRY_OUT(comm_broadcast(p->comm, theirs, entry->count * sizeof *theirs, good));
     finding->wrong = 0;
@@ -184,8 +184,7 @@ static Status drift_describe(TowerProcess *p, char drift[DRIFT_TEXT])
     int votes;
     TRY(entry_find(p, &part, &entry));
     if (!entry) { /* equal at the second look: a read that went wrong */
-        snprintf(drift, DRIFT_TEXT,
-                 "after step %lld the replicas' digests differed once, and no longer at a second look",
+        snprintf(drift, DRIFT_TEXT, "after step %lld the replicas' digests differed once, but not when compared again",
                  (long long)p->run.step);
         return OK;
     }

@@ -177,7 +177,7 @@ static Status sums_grow(NormSums *kept, int count)
     int64_t room = 2 * kept->room + count;
     if (kept->count + count <= kept->room) return OK;
     float *grown = realloc(kept->values, (size_t)room * sizeof *grown);
-    if (!grown) return FAIL(ERR_MEMORY, "sums of the batch norms (%lld floats)", (long long)room);
+    if (!grown) return FAIL(ERR_MEMORY, "no memory for sums of the batch norms (%lld floats)", (long long)room);
     kept->values = grown;
     kept->room = room;
     return OK;

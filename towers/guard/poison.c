@@ -71,7 +71,8 @@ static Status tensor_poison(Device *device, const Tensor *t, const Fault *fault)
         return FAIL(ERR_ARG, "TOWERS_FAULT: index %lld of layer '%s', whose output has %lld elements",
                     (long long)fault->index, fault->layer, (long long)count);
     char *host = malloc(bytes);
-    if (!host) return FAIL(ERR_MEMORY, "poison for layer '%s' (%zu bytes)", fault->layer, bytes);
+    if (!host)
+        return FAIL(ERR_MEMORY, "no memory for the fault injected into layer '%s' (%zu bytes)", fault->layer, bytes);
     TRY_OUT(device->backend->download(device, host, t->data, bytes));
     TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
     for (int64_t i = 0; i < count; i++)

@@ -163,11 +163,12 @@ static Status failure(const TowerProcess *p, const char *what, const char *who, 
     else
         snprintf(where, sizeof where, "bucket %d of %d, element %zu", b, p->buckets.count,
                  element - p->buckets.bucket[b].first);
-    return FAIL(ERR_DEVICE,
-                "self-test of the %s: %s: %s: wanted %.9g, got %.9g (%lld elements are wrong); towers that do not get "
-                "what others give cannot learn together (GPUs: try NCCL_P2P_DISABLE=1, look for ACS or an IOMMU in the "
-                "BIOS)",
-                what, who, where, f->wanted, f->got, (long long)f->wrong);
+    return FAIL(
+        ERR_DEVICE,
+        "self-test of the %s: %s: %s: expected %.9g, got %.9g (%lld elements are wrong); towers that do not get "
+        "what others give cannot learn together (GPUs: try NCCL_P2P_DISABLE=1, look for ACS or an IOMMU in the "
+        "BIOS)",
+        what, who, where, f->wanted, f->got, (long long)f->wrong);
 }
 
 /* Tower by tower: whose numbers do not arrive, and where. */

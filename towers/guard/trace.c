@@ -59,7 +59,7 @@ static Status device_scan(Device *device, const Tensor *t, TensorScan *scan, int
     Status st = OK;
     size_t bytes = (size_t)((shape_pixels(t->shape) - 1) * t->pitch + t->shape.c) * dtype_bytes(t->dtype);
     void *host = calloc(1, bytes);
-    if (!host) return FAIL(ERR_MEMORY, "copy of a tensor to look at (%zu MiB)", bytes >> 20);
+    if (!host) return FAIL(ERR_MEMORY, "no memory for the copy of a tensor (%zu MiB)", bytes >> 20);
     TRY_OUT(device->backend->download(device, host, t->data, bytes));
     TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
     host_scan(host, t->dtype, t->shape, t->pitch, scan, samples);
@@ -94,7 +94,8 @@ static Status arena_scan(Replica *r, const float *arena, const LayoutEntry *entr
     TRY(replica_square_sum(r, arena, elements, &square));
     if (isfinite(square)) return OK;
     host = calloc(elements, sizeof *host);
-    if (!host) return FAIL(ERR_MEMORY, "host copy of the %s (%zu MiB)", label, elements * sizeof *host >> 20);
+    if (!host)
+        return FAIL(ERR_MEMORY, "no memory for host copy of the %s (%zu MiB)", label, elements * sizeof *host >> 20);
     TRY_OUT(r->device.backend->download(&r->device, host, arena, elements * sizeof *host));
     TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
     for (int i = 0; i < count && found->place == FOUND_NOTHING; i++) {

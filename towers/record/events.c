@@ -45,7 +45,7 @@ static Status event_write(Events *events, Tfevent__Event *event)
     event->wall_time = wall_time();
     size_t count = tfevent__event__get_packed_size(event);
     unsigned char *record = malloc(HEAD_BYTES + count + FOOT_BYTES);
-    if (!record) return FAIL(ERR_MEMORY, "an event of %zu bytes", count);
+    if (!record) return FAIL(ERR_MEMORY, "no memory for an event of %zu bytes", count);
     put_little(record, count, 8);
     put_little(record + 8, crc32c_masked(record, 8), 4);
     tfevent__event__pack(event, record + HEAD_BYTES);
@@ -110,7 +110,7 @@ Status events_open(const char *run_dir, int64_t purge_step, Events **made)
     snprintf(name, sizeof name, "%s%010lld.%s.%ld", prefix, seconds, host, (long)getpid());
     TRY(path_join(path, run_dir, name));
     Events *events = calloc(1, sizeof *events);
-    if (!events) return FAIL(ERR_MEMORY, "the writer of '%s'", path);
+    if (!events) return FAIL(ERR_MEMORY, "no memory for the writer of '%s'", path);
     TRY_OUT(append_open(path, true, &events->file));
     TRY_OUT(head_write(events, purge_step));
     TRY_OUT(append_flush(events->file));

@@ -223,14 +223,15 @@ static Status line_add(Metrics *metrics, AppendFile *file, const StepRecord *ste
     char *text = NULL;
     size_t count = 0;
     FILE *to = open_memstream(&text, &count);
-    if (!to) return FAIL(ERR_MEMORY, "a line of the metrics");
+    if (!to) return FAIL(ERR_MEMORY, "no memory for a line of the metrics");
     locale_t before = uselocale(metrics->plain);
     if (step)
         put_step(to, step);
     else
         put_epoch(to, epoch);
     uselocale(before);
-    Status st = fclose(to) == 0 ? append_record(file, text, count) : FAIL(ERR_MEMORY, "a line of the metrics");
+    Status st =
+        fclose(to) == 0 ? append_record(file, text, count) : FAIL(ERR_MEMORY, "no memory for a line of the metrics");
     free(text);
     return st;
 }
@@ -323,14 +324,14 @@ static void layers_add(Metrics *metrics, AppendFile *file, const char *key, int6
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) {
-        note_trouble(metrics, FAIL(ERR_MEMORY, "a line of the %s", key));
+        note_trouble(metrics, FAIL(ERR_MEMORY, "no memory for a line of the %s", key));
         return;
     }
     locale_t before = uselocale(metrics->plain);
     put_layers(to, key, step, layers, count);
     uselocale(before);
-    note_trouble(metrics,
-                 fclose(to) == 0 ? append_record(file, text, bytes) : FAIL(ERR_MEMORY, "a line of the %s", key));
+    note_trouble(metrics, fclose(to) == 0 ? append_record(file, text, bytes)
+                                          : FAIL(ERR_MEMORY, "no memory for a line of the %s", key));
     free(text);
 }
 
@@ -533,11 +534,11 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval
     Status st = OK;
     bool moved = false;
     Metrics *metrics = calloc(1, sizeof *metrics);
-    if (!metrics) return FAIL(ERR_MEMORY, "the metrics of '%s'", run_dir);
+    if (!metrics) return FAIL(ERR_MEMORY, "no memory for the metrics of '%s'", run_dir);
     metrics->event_interval = event_interval;
     metrics->plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!metrics->plain) {
-        st = FAIL(ERR_MEMORY, "the C locale");
+        st = FAIL(ERR_MEMORY, "no memory for the C locale");
         goto out;
     }
     TRY_OUT(file_prepare(run_dir, "metrics.jsonl", resume_step, json_line_step, &moved, &metrics->steps));

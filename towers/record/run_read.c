@@ -38,7 +38,7 @@ static Status lines_open(const char *path, Lines *lines, bool *open)
     lines->file = fdopen(fd, "r");
     if (!lines->file) {
         close(fd);
-        return FAIL(ERR_MEMORY, "the reader of '%s'", path);
+        return FAIL(ERR_MEMORY, "no memory for the reader of '%s'", path);
     }
     *open = true;
     return OK;
@@ -85,7 +85,7 @@ static Status room_for(void **array, int64_t count, size_t bytes)
     if (count & (count - 1)) return OK;
     if (count == 0 && *array) return OK;
     void *grown = realloc(*array, (size_t)(count ? 2 * count : 1) * bytes);
-    if (!grown) return FAIL(ERR_MEMORY, "%lld records of a run", (long long)count);
+    if (!grown) return FAIL(ERR_MEMORY, "no memory for %lld records of a run", (long long)count);
     *array = grown;
     return OK;
 }
@@ -108,7 +108,7 @@ static Status real_field(const Lines *lines, const json_t *object, const char *k
 {
     const json_t *field = json_object_get(object, key);
     if (!json_is_number(field) && !json_is_null(field))
-        return line_fail(lines, "'%s' is %s, wanted a number or null", key, field ? "of another type" : "missing");
+        return line_fail(lines, "'%s' is %s, expected a number or null", key, field ? "of another type" : "missing");
     *value = json_is_null(field) ? NAN : json_number_value(field);
     return OK;
 }
@@ -117,7 +117,7 @@ static Status whole_field(const Lines *lines, const json_t *object, const char *
 {
     const json_t *field = json_object_get(object, key);
     if (!json_is_integer(field) || json_integer_value(field) < 0)
-        return line_fail(lines, "'%s' is %s, wanted a whole number", key, field ? "of another type" : "missing");
+        return line_fail(lines, "'%s' is %s, expected a whole number", key, field ? "of another type" : "missing");
     *value = json_integer_value(field);
     return OK;
 }
@@ -171,7 +171,7 @@ static Status block_create(Run *run, TowerBlock *block)
     TRY(room_for(&blocks, run->block_count, sizeof *run->blocks));
     run->blocks = blocks;
     double *memory = calloc(n, TOWER_NUMBERS * sizeof(double) + sizeof(int64_t) + sizeof(double));
-    if (!memory) return FAIL(ERR_MEMORY, "a step of %d towers", run->towers);
+    if (!memory) return FAIL(ERR_MEMORY, "no memory for a step of %d towers", run->towers);
     run->blocks[run->block_count++] = memory;
     *block = (TowerBlock){.loss = memory,
                           .grad_norms = memory + n,
@@ -351,7 +351,7 @@ static Status confusion_row(Run *run, const Lines *lines, const char *line)
         for (const char *at = line; (at = strchr(at, ',')); at++) run->classes++;
         if (run->classes > CLASSES_LIMIT) return line_fail(lines, "%d classes", run->classes);
         run->confusion = calloc((size_t)run->classes * (size_t)run->classes, sizeof *run->confusion);
-        if (!run->confusion) return FAIL(ERR_MEMORY, "confusion of %d classes", run->classes);
+        if (!run->confusion) return FAIL(ERR_MEMORY, "no memory for confusion of %d classes", run->classes);
     }
     if (row >= run->classes) return line_fail(lines, "more rows than columns");
     for (int c = 0; c < run->classes; c++) {
@@ -391,7 +391,7 @@ static Status layer_name(char ***names, int *count, const char *name, int *found
     TRY(room_for(&grown, *count, sizeof **names));
     *names = grown;
     char *copy = strdup(name);
-    if (!copy) return FAIL(ERR_MEMORY, "name of a layer");
+    if (!copy) return FAIL(ERR_MEMORY, "no memory for name of a layer");
     *found = *count;
     (*names)[(*count)++] = copy;
     return OK;
@@ -471,7 +471,7 @@ static Status text_read(const char *path, char **text)
     size_t count;
     if (stat(path, &info) != 0 && errno == ENOENT) {
         *text = strdup("");
-        return *text ? OK : FAIL(ERR_MEMORY, "an empty text");
+        return *text ? OK : FAIL(ERR_MEMORY, "no memory for an empty text");
     }
     return file_read(path, TEXT_LIMIT, text, &count);
 }
@@ -496,12 +496,12 @@ bool run_argument(const Run *run, const char *key, char *text, size_t bytes)
 static Status names_copy(Run *run, const char *directory)
 {
     run->path = strdup(directory);
-    if (!run->path) return FAIL(ERR_MEMORY, "name of a run");
+    if (!run->path) return FAIL(ERR_MEMORY, "no memory for name of a run");
     size_t end = strlen(run->path);
     while (end > 1 && run->path[end - 1] == '/') run->path[--end] = 0;
     const char *slash = strrchr(run->path, '/');
     run->name = strdup(slash && slash[1] ? slash + 1 : run->path);
-    return run->name ? OK : FAIL(ERR_MEMORY, "name of a run");
+    return run->name ? OK : FAIL(ERR_MEMORY, "no memory for name of a run");
 }
 
 static Status files_read(Run *run)
@@ -531,7 +531,7 @@ Status run_read(const char *directory, Run **made)
     if (stat(directory, &info) != 0) return FAIL(ERR_ARG, "no run '%s': %s", directory, strerror(errno));
     if (!S_ISDIR(info.st_mode)) return FAIL(ERR_ARG, "'%s' is not a folder: a run is named by its folder", directory);
     run = calloc(1, sizeof *run);
-    if (!run) return FAIL(ERR_MEMORY, "a run");
+    if (!run) return FAIL(ERR_MEMORY, "no memory for a run");
     TRY_OUT(names_copy(run, directory));
     TRY_OUT(files_read(run));
     *made = run;

@@ -28,7 +28,8 @@ static Status kind_parse(const char *text, FaultKind *kind)
         *kind = (FaultKind)k;
         return OK;
     }
-    return FAIL(ERR_ARG, "TOWERS_FAULT: no kind '%s' (nan inf hang exit kill delay bitflip crawl)", text);
+    return FAIL(ERR_ARG, "TOWERS_FAULT: unknown kind '%s'; use one of nan inf hang exit kill delay bitflip crawl",
+                text);
 }
 
 static Status phase_parse(const char *text, int *phase)
@@ -38,7 +39,7 @@ static Status phase_parse(const char *text, int *phase)
         *phase = p;
         return OK;
     }
-    return FAIL(ERR_ARG, "TOWERS_FAULT: no phase '%s'", text);
+    return FAIL(ERR_ARG, "TOWERS_FAULT: unknown phase '%s'", text);
 }
 
 static Status where_parse(const char *text, Fault *fault)
@@ -50,7 +51,7 @@ static Status where_parse(const char *text, Fault *fault)
     fault->statistics = !strcmp(text, "statistics");
     fault->slot = !strcmp(text, "slot");
     if (fault->loss || fault->grad || fault->weights || fault->statistics || fault->slot) return OK;
-    return FAIL(ERR_ARG, "TOWERS_FAULT: no place '%s' (loss grad both weights statistics slot)", text);
+    return FAIL(ERR_ARG, "TOWERS_FAULT: unknown place '%s'; use one of loss grad both weights statistics slot", text);
 }
 
 static Status field_parse(char *field, Fault *fault)
@@ -66,7 +67,7 @@ static Status field_parse(char *field, Fault *fault)
     if (!strcmp(field, "where")) return where_parse(value, fault);
     char *end;
     long long number = strtoll(value, &end, 10);
-    if (end == value || *end) return FAIL(ERR_ARG, "TOWERS_FAULT: '%s=%s' wants a number", field, value);
+    if (end == value || *end) return FAIL(ERR_ARG, "TOWERS_FAULT: '%s=%s' needs a number", field, value);
     if (!strcmp(field, "tower"))
         fault->tower = (int)number;
     else if (!strcmp(field, "step"))
@@ -76,7 +77,7 @@ static Status field_parse(char *field, Fault *fault)
     else if (!strcmp(field, "index"))
         fault->index = number;
     else
-        return FAIL(ERR_ARG, "TOWERS_FAULT: no key '%s' (tower step phase layer index where ms)", field);
+        return FAIL(ERR_ARG, "TOWERS_FAULT: unknown key '%s'; use one of tower step phase layer index where ms", field);
     return OK;
 }
 

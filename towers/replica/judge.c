@@ -65,7 +65,7 @@ static Status memory_open(Judge *j)
     TRY(device_zeros(j, sizeof *j->order, &memory));
     j->order = memory;
     j->ring = aligned_alloc(LINE, RING * j->bytes);
-    return j->ring ? OK : FAIL(ERR_MEMORY, "results of %d steps", RING);
+    return j->ring ? OK : FAIL(ERR_MEMORY, "no memory for results of %d steps", RING);
 }
 
 Status judge_create(Replica *replica, const JudgeConfig *config, Judge **made)
@@ -74,7 +74,7 @@ Status judge_create(Replica *replica, const JudgeConfig *config, Judge **made)
     const Backend *backend = replica->device.backend;
     VerdictState start = {.scale = 1};
     Judge *j = calloc(1, sizeof *j);
-    if (!j) return FAIL(ERR_MEMORY, "verdict of the towers");
+    if (!j) return FAIL(ERR_MEMORY, "no memory for the gate results of the towers");
     j->replica = replica;
     j->config = *config;
     j->l2_count = config->l2 ? replica_l2_parts(replica) : 0;

@@ -31,7 +31,8 @@ Status ledger_create(int towers, int processes, Ledger **made)
     size_t bytes = sizeof(Ledger) + (size_t)processes * sizeof(LedgerProcess) + (size_t)towers * sizeof(LedgerTower);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return FAIL(ERR_MEMORY, "ledger of %d towers (%zu KiB): %s", towers, bytes >> 10, strerror(errno));
+        return FAIL(ERR_MEMORY, "no memory for ledger of %d towers (%zu KiB): %s", towers, bytes >> 10,
+                    strerror(errno));
     Ledger *ledger = memory;
     ledger->towers = towers;
     ledger->processes = processes;

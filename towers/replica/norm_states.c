@@ -41,7 +41,7 @@ static Status states_sum(TowerProcess *p, float **states, Pick pick, float *sum)
     const Backend *backend = p->replica->device.backend;
     size_t elements = p->replica->layout->state_elements;
     float *mine = calloc(elements, sizeof *mine);
-    if (!mine) return FAIL(ERR_MEMORY, "statistics of a tower (%zu floats)", elements);
+    if (!mine) return FAIL(ERR_MEMORY, "no memory for statistics of a tower (%zu floats)", elements);
     for (int slot = 0; slot < p->local; slot++) {
         TRY_OUT(backend->download(&p->replica->device, mine, states[slot], elements * sizeof *mine));
         TRY_OUT(backend->finish(&p->replica->device, LANE_COMPUTE));
@@ -139,7 +139,7 @@ static Status states_merge(TowerProcess *p, float **states, float *merged)
     TRY(states_sum(p, states, (Pick){.only = -1, .weight = weight, .biased = pooled}, merged));
     if (!pooled) return OK;
     float *spread = calloc(layout->state_elements, sizeof *spread);
-    if (!spread) return FAIL(ERR_MEMORY, "pooled statistics (%zu floats)", layout->state_elements);
+    if (!spread) return FAIL(ERR_MEMORY, "no memory for pooled statistics (%zu floats)", layout->state_elements);
     TRY_OUT(states_sum(p, states, (Pick){.only = -1, .weight = weight, .around = merged}, spread));
     pool_variances(p, spread, merged);
 out:
@@ -154,7 +154,7 @@ Status statistics_export(TowerProcess *p)
     size_t elements = r->layout->state_elements;
     if (!elements) return OK;
     float *merged = calloc(elements, sizeof *merged);
-    if (!merged) return FAIL(ERR_MEMORY, "exported statistics (%zu floats)", elements);
+    if (!merged) return FAIL(ERR_MEMORY, "no memory for exported statistics (%zu floats)", elements);
     TRY_OUT(states_merge(p, r->ema ? r->ema_state : r->state, merged));
     TRY_OUT(frozen_copy(r, r->ema ? r->ema_state[0] : r->state[0], merged));
     TRY_OUT(r->device.backend->upload(&r->device, r->eval_state, merged, elements * sizeof *merged));
@@ -186,7 +186,7 @@ static Status drift_write(TowerProcess *p, const float *mean, const float *sprea
     const Layout *layout = p->replica->layout;
     int count = 0;
     LayerRecord *drifts = calloc((size_t)layout->state_count + 1, sizeof *drifts);
-    if (!drifts) return FAIL(ERR_MEMORY, "drift of %d layers", layout->state_count);
+    if (!drifts) return FAIL(ERR_MEMORY, "no memory for the drift of %d layers", layout->state_count);
     for (int i = 0; i < layout->state_count; i++)
         if (is_variance(layout->states[i].name))
             drifts[count++] = layer_drift(layout, &layout->states[i], mean, spread);
@@ -202,7 +202,7 @@ Status norm_drift_record(TowerProcess *p)
     float weight[TOWERS_MAX];
     if (!elements || p->ledger->towers == 1) return OK;
     float *mean = calloc(2 * elements, sizeof *mean), *spread = mean + elements;
-    if (!mean) return FAIL(ERR_MEMORY, "drift of %zu statistics", elements);
+    if (!mean) return FAIL(ERR_MEMORY, "no memory for drift of %zu statistics", elements);
     weights_fill(p->job, false, weight);
     TRY_OUT(states_sum(p, p->replica->state, (Pick){.only = -1, .weight = weight}, mean));
     TRY_OUT(states_sum(p, p->replica->state, (Pick){.only = -1, .weight = weight, .around = mean}, spread));

@@ -54,7 +54,7 @@ static Status tower_states_create(Replica *r)
     r->ema_state = calloc(local, sizeof *r->ema_state);
     r->correct = calloc(local, sizeof *r->correct);
     if (!r->state || !r->stat || !r->ema_state || !r->correct)
-        return FAIL(ERR_MEMORY, "statistics of %zu towers", local);
+        return FAIL(ERR_MEMORY, "no memory for statistics of %zu towers", local);
     for (size_t t = 0; t < local; t++) {
         TRY(device_floats(r, elements, &r->state[t]));
         TRY(device_floats(r, elements, &r->stat[t]));
@@ -72,7 +72,8 @@ static Status kept_create(Replica *r)
     r->grad_sum = calloc(local, sizeof *r->grad_sum);
     r->stat_mean = calloc(local, sizeof *r->stat_mean);
     r->stat_count = calloc(local, sizeof *r->stat_count);
-    if (!r->grad_sum || !r->stat_mean || !r->stat_count) return FAIL(ERR_MEMORY, "kept batches of %zu towers", local);
+    if (!r->grad_sum || !r->stat_mean || !r->stat_count)
+        return FAIL(ERR_MEMORY, "no memory for the stored batches of %zu towers", local);
     for (size_t t = 0; t < local; t++) {
         TRY(device_floats(r, r->layout->trained_elements, &r->grad_sum[t]));
         TRY(device_floats(r, r->layout->state_elements, &r->stat_mean[t]));
@@ -129,7 +130,8 @@ static Status optimizer_segments_create(Replica *r)
 {
     const Layout *layout = r->layout;
     r->segments = calloc((size_t)layout->trained_count + 1, sizeof *r->segments);
-    if (!r->segments) return FAIL(ERR_MEMORY, "optimizer segments of %d parameters", layout->trained_count);
+    if (!r->segments)
+        return FAIL(ERR_MEMORY, "no memory for optimizer segments of %d parameters", layout->trained_count);
     for (int i = 0; i < layout->trained_count; i++) {
         const LayoutEntry *entry = &layout->params[i];
         size_t end = layout_param_end(layout, i);
@@ -147,7 +149,7 @@ static Status ranges_create(Replica *r)
 {
     const Layout *layout = r->layout;
     r->ranges = calloc((size_t)layout->state_count + 1, sizeof *r->ranges);
-    if (!r->ranges) return FAIL(ERR_MEMORY, "ranges of %d statistics", layout->state_count);
+    if (!r->ranges) return FAIL(ERR_MEMORY, "no memory for ranges of %d statistics", layout->state_count);
     for (int i = 0; i < layout->state_count; i++) {
         const LayoutEntry *entry = &layout->states[i];
         size_t end = layout_state_end(layout, i);
@@ -177,7 +179,8 @@ static Status programs_create(Replica *r)
     int train_count = sizes_count(r->config.train_n), eval_count = sizes_count(r->config.eval_n);
     r->train = calloc((size_t)train_count + 1, sizeof *r->train);
     r->eval = calloc((size_t)eval_count + 1, sizeof *r->eval);
-    if (!r->train || !r->eval) return FAIL(ERR_MEMORY, "programs of %d batch sizes", train_count + eval_count);
+    if (!r->train || !r->eval)
+        return FAIL(ERR_MEMORY, "no memory for programs of %d batch sizes", train_count + eval_count);
     config.training = true;
     TRY(program_graph(&config, r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0], &first));
     Status st = layout_create(first.graph, &r->layout);
@@ -215,7 +218,7 @@ static Status values_start(Replica *r)
     const Backend *backend = r->device.backend;
     size_t params = r->layout->param_elements * sizeof(float), states = r->layout->state_elements * sizeof(float);
     float *host = calloc(1, params + states + sizeof(float));
-    if (!host) return FAIL(ERR_MEMORY, "starting values (%zu MiB)", (params + states) >> 20);
+    if (!host) return FAIL(ERR_MEMORY, "no memory for the initial weights (%zu MiB)", (params + states) >> 20);
     float *host_states = host + r->layout->param_elements;
     layout_init_params(r->layout, r->config.seed, host);
     layout_init_states(r->layout, host_states);
@@ -235,7 +238,7 @@ Status replica_create(const ReplicaConfig *config, Replica **made)
 {
     Status st = OK;
     Replica *r = calloc(1, sizeof *r);
-    if (!r) return FAIL(ERR_MEMORY, "replica");
+    if (!r) return FAIL(ERR_MEMORY, "no memory for replica");
     r->config = *config;
     TRY_OUT(config->backend->open(&config->device, &r->device));
     TRY_OUT(segments_create(&r->device, config->record, &r->recorded));
@@ -468,7 +471,7 @@ Status replica_statistics_over(Replica *r, int slot, int64_t samples)
     Status st = OK;
     size_t elements = r->layout->state_elements;
     float *correct = calloc(elements + 1, sizeof *correct);
-    if (!correct) return FAIL(ERR_MEMORY, "correction of %zu statistics", elements);
+    if (!correct) return FAIL(ERR_MEMORY, "no memory for correction of %zu statistics", elements);
     for (size_t i = 0; i < elements; i++) correct[i] = replica_correct(r, i, samples);
     TRY_OUT(r->device.backend->upload(&r->device, r->correct[slot], correct, elements * sizeof *correct));
     TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));

@@ -20,7 +20,7 @@ static Status read_number(const char *text, const char **at, double *value)
     size_t length = strspn(*at, "0123456789.eE+-"); /* no blanks, names or hexadecimals, which strtod would take */
     *value = strtod(*at, &end);
     if (length == 0 || end != *at + length || !isfinite(*value) || *value < 0)
-        return FAIL(ERR_ARG, "learning rates '%s': character %d: wanted a number >= 0", text, (int)(*at - text) + 1);
+        return FAIL(ERR_ARG, "learning rates '%s': character %d: expected a number >= 0", text, (int)(*at - text) + 1);
     *at = end;
     return OK;
 }
@@ -28,7 +28,7 @@ static Status read_number(const char *text, const char **at, double *value)
 static Status read_separator(const char *text, const char **at)
 {
     if (**at != ';')
-        return FAIL(ERR_ARG, "learning rates '%s': character %d: wanted ';' (LR0;EPOCH1;LR1;...)", text,
+        return FAIL(ERR_ARG, "learning rates '%s': character %d: expected ';' (LR0;EPOCH1;LR1;...)", text,
                     (int)(*at - text) + 1);
     ++*at;
     return OK;
@@ -42,7 +42,7 @@ static Status read_piece(const char *text, const char **at, Schedule *s)
     if (s->pieces > 0) {
         TRY(read_number(text, at, &epoch));
         if (epoch <= s->piece_epoch[s->pieces - 1])
-            return FAIL(ERR_ARG, "learning rates '%s': character %d: wanted an epoch after %g, found %g", text,
+            return FAIL(ERR_ARG, "learning rates '%s': character %d: expected an epoch after %g, found %g", text,
                         (int)(start - text) + 1, s->piece_epoch[s->pieces - 1], epoch);
         TRY(read_separator(text, at));
     }

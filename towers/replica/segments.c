@@ -23,7 +23,7 @@ struct Segments {
 Status segments_create(Device *device, bool record, Segments **made)
 {
     Segments *s = calloc(1, sizeof *s);
-    if (!s) return FAIL(ERR_MEMORY, "list of recorded stretches");
+    if (!s) return FAIL(ERR_MEMORY, "no memory for the list of captured graphs");
     s->device = device;
     s->record = record && device->backend->segment_begin;
     *made = s;
@@ -54,7 +54,7 @@ static Status segment_find(Segments *s, const SegmentKey *key, Segment **found)
     if (s->count == s->room) {
         int room = s->room ? 2 * s->room : 32;
         Segment *list = realloc(s->list, (size_t)room * sizeof *list);
-        if (!list) return FAIL(ERR_MEMORY, "list of %d recorded stretches", room);
+        if (!list) return FAIL(ERR_MEMORY, "no memory for a list of %d captured graphs", room);
         s->list = list;
         s->room = room;
     }

@@ -224,11 +224,10 @@ static Status fail_changed(const char *path, const char *then, const char *now)
         old = (int)strcspn(line, "\n");
         if (new == 0) change_add(&table, line, old, found, 0);
     }
-    return FAIL(
-        ERR_ARG,
-        "%s was made with other settings; a resumed run would not be the same run:%s\n  (use the old values, or "
-        "start a new run from these weights with --pretrained)",
-        path, text);
+    return FAIL(ERR_ARG,
+                "%s was made with other settings, so a resumed run would differ:%s\n  (use the old values, or start a "
+                "new run from these weights with --pretrained)",
+                path, text);
 }
 
 static Status state_parse(TowerProcess *p, const char *text, const char *path)
@@ -278,7 +277,7 @@ Status snapshot_save(TowerProcess *p)
         TRY_OUT(metrics_flush(p->metrics));
         state = state_text(p);
         if (!state) {
-            st = FAIL(ERR_MEMORY, "state of the checkpoint of step %lld", (long long)p->run.step);
+            st = FAIL(ERR_MEMORY, "no memory for state of the checkpoint of step %lld", (long long)p->run.step);
             goto out;
         }
         CheckpointContent content = {.step = p->run.step,
@@ -416,7 +415,7 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
     size_t params = r->layout->param_elements * sizeof(float), states = r->layout->state_elements;
     char absent[256];
     float *host = calloc(states + 1, sizeof *host);
-    if (!host) return FAIL(ERR_MEMORY, "statistics (%zu floats)", states);
+    if (!host) return FAIL(ERR_MEMORY, "no memory for statistics (%zu floats)", states);
     TRY_OUT(backend->download(&r->device, p->scratch, r->arena[ARENA_PARAM], params));
     TRY_OUT(backend->download(&r->device, host, r->state[0], states * sizeof *host));
     TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));

@@ -59,7 +59,7 @@ static Status steps_list(const char *ckpt, int64_t **steps, int *count)
         if (step < 0) continue;
         int64_t *grown = realloc(list, (size_t)(used + 1) * sizeof *list);
         if (!grown) {
-            st = FAIL(ERR_MEMORY, "the list of checkpoints in '%s'", ckpt);
+            st = FAIL(ERR_MEMORY, "no memory for the list of checkpoints in '%s'", ckpt);
             goto out;
         }
         list = grown;
@@ -258,7 +258,7 @@ static Status checkpoint_read(const char *path, Checkpoint **made, bool *damaged
     Manifest *manifest = NULL;
     Checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
     *damaged = false;
-    if (!checkpoint) return FAIL(ERR_MEMORY, "the checkpoint '%s'", path);
+    if (!checkpoint) return FAIL(ERR_MEMORY, "no memory for the checkpoint '%s'", path);
     if (strlen(path) >= sizeof checkpoint->path) {
         st = FAIL(ERR_ARG, "the path '%.64s...' is longer than %zu bytes", path, sizeof checkpoint->path - 1);
         goto out;

@@ -15,7 +15,7 @@ enum { HASH_DIGITS = 32, HASH_LINE = 5 + HASH_DIGITS + 1 };
 Status manifest_create(int64_t step, Manifest **made)
 {
     Manifest *manifest = calloc(1, sizeof *manifest);
-    if (!manifest) return FAIL(ERR_MEMORY, "a manifest");
+    if (!manifest) return FAIL(ERR_MEMORY, "no memory for a manifest");
     manifest->step = step;
     *made = manifest;
     return OK;
@@ -36,7 +36,7 @@ static Status tensor_add(Manifest *manifest, uint32_t crc, const char *name)
         return FAIL(ERR_CHECKPOINT, "the manifest lists more than %d tensors", count);
     if ((count & (count - 1)) == 0) { /* full: 0, 1, 2, 4, ... */
         ManifestTensor *grown = realloc(manifest->tensor, (count ? 2 * (size_t)count : 1) * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "%d tensors of a manifest", 2 * count);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for %d tensors of a manifest", 2 * count);
         manifest->tensor = grown;
     }
     manifest->tensor[manifest->tensors++] = (ManifestTensor){crc, name};
@@ -95,7 +95,7 @@ Status manifest_format(const Manifest *manifest, char **text, size_t *count)
     char *made = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&made, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "the text of a manifest");
+    if (!to) return FAIL(ERR_MEMORY, "no memory for the text of a manifest");
     fprintf(to, "towers-checkpoint %d\nstep %" PRId64 "\n", MANIFEST_VERSION, manifest->step);
     for (int i = 0; i < manifest->files; i++) file_print(to, manifest, &manifest->file[i]);
     bool failed = fflush(to) != 0;
@@ -104,7 +104,7 @@ Status manifest_format(const Manifest *manifest, char **text, size_t *count)
     failed = fclose(to) != 0 || failed;
     if (failed) {
         free(made);
-        return FAIL(ERR_MEMORY, "the text of a manifest");
+        return FAIL(ERR_MEMORY, "no memory for the text of a manifest");
     }
     *text = made;
     *count = bytes;
@@ -263,7 +263,7 @@ Status manifest_parse(const char *text, size_t count, const char *label, Manifes
     TRY(manifest_create(0, &manifest));
     manifest->text = malloc(count + 1);
     if (!manifest->text) {
-        st = FAIL(ERR_MEMORY, "%zu bytes of '%s'", count, label);
+        st = FAIL(ERR_MEMORY, "no memory for %zu bytes of '%s'", count, label);
         goto out;
     }
     memcpy(manifest->text, text, count);

@@ -137,7 +137,7 @@ static const char *constant_make(Writer *w, const char *what, int rank, int64_t 
     float *made = malloc((size_t)count * sizeof *made);
     int64_t vector[] = {count}, image[] = {1, count, 1, 1};
     if (!made) {
-        w->status = FAIL(ERR_MEMORY, "a constant of the ONNX file");
+        w->status = FAIL(ERR_MEMORY, "no memory for a constant of the ONNX file");
         return "";
     }
     for (int64_t i = 0; i < count; i++) made[i] = values ? values[i] : fill;
@@ -330,7 +330,7 @@ static Status writer_open(Writer *w, const Graph *graph, const WeightList *weigh
     w->constants = calloc(constants, sizeof *w->constants);
     w->constant_list = calloc(constants, sizeof(void *));
     bool whole = w->needed && w->nodes && w->node_list && w->constants && w->constant_list;
-    return whole ? OK : FAIL(ERR_MEMORY, "ONNX nodes of %zu ops", ops);
+    return whole ? OK : FAIL(ERR_MEMORY, "no memory for ONNX nodes of %zu ops", ops);
 }
 
 static void writer_close(Writer *w)
@@ -381,7 +381,7 @@ static Status model_pack(const char *path, const Onnx__ModelProto *model)
     size_t bytes = onnx__model_proto__get_packed_size(model);
     if (bytes > INT32_MAX) return FAIL(ERR_UNSUPPORTED, "%s: %zu bytes, but ONNX ends at 2 GiB", path, bytes);
     uint8_t *packed = malloc(bytes);
-    if (!packed) return FAIL(ERR_MEMORY, "%s (%zu MiB)", path, bytes >> 20);
+    if (!packed) return FAIL(ERR_MEMORY, "no memory for %s (%zu MiB)", path, bytes >> 20);
     onnx__model_proto__pack(model, packed);
     Status st = file_replace(path, packed, bytes);
     free(packed);

@@ -78,7 +78,7 @@ static Status refusal(const char *path, const ProgramConfig *config, const HeadN
 
 static Status spoiled(const char *path, const WeightMatch *match)
 {
-    return FAIL(ERR_CHECKPOINT, "%s: values of %d tensors are not finite; take weights from before that\n%s", path,
+    return FAIL(ERR_CHECKPOINT, "%s: values of %d tensors are not finite; use earlier weights\n%s", path,
                 match->spoiled, match->table);
 }
 
@@ -111,7 +111,9 @@ static Status freeze_check(const char *patterns, const Layout *layout)
     for (int i = 0; i < layout->param_count; i++) matched += names_match(patterns, layout->params[i].name);
     if (matched == layout->param_count) return FAIL(ERR_ARG, "--freeze '%s' leaves nothing to train", patterns);
     return matched ? OK
-                   : FAIL(ERR_ARG, "--freeze '%s' matches no parameter; they are named as %s (see: towers info MODEL)",
+                   : FAIL(ERR_ARG,
+                          "--freeze '%s' matches no parameter; parameters have names like %s ('towers info MODEL' "
+                          "lists the layers)",
                           patterns, layout->params[layout->param_count - 1].name);
 }
 
@@ -123,7 +125,8 @@ static Status file_check(const ProgramConfig *config, const char *path, bool res
     float *params = calloc(layout->param_elements + 1, sizeof *params),
           *states = calloc(layout->state_elements + 1, sizeof *states);
     if (!params || !states) {
-        st = FAIL(ERR_MEMORY, "a copy of the weights (%zu MiB)", layout->param_elements * sizeof *params >> 20);
+        st = FAIL(ERR_MEMORY, "no memory for a copy of the weights (%zu MiB)",
+                  layout->param_elements * sizeof *params >> 20);
         goto out;
     }
     TRY_OUT(weight_map_create(layout, graph, &map));

@@ -53,15 +53,15 @@ static Status lock_refused(int fd, const char *run_dir, int error)
 {
     char pid[32];
     if (error != EWOULDBLOCK)
-        return FAIL(ERR_IO, "cannot lock '%s/.lock': %s (a file system without locks? put the run on a local disk)",
-                    run_dir, strerror(error));
+        return FAIL(ERR_IO, "cannot lock '%s/.lock': %s (if the file system has no locks, use a local disk)", run_dir,
+                    strerror(error));
     if (holder_is_dead(fd))
         return FAIL(ERR_ARG,
                     "the trainer that used %s is gone, but a process of it holds '%s/.lock' still: wait for it, or "
                     "name another directory",
                     run_dir, run_dir);
     holder_read(fd, pid);
-    return FAIL(ERR_ARG, "another trainer (pid %s) is using %s: wait for it, stop it, or name another directory",
+    return FAIL(ERR_ARG, "another trainer (pid %s) is using %s; wait for it, stop it, or choose another directory",
                 pid[0] ? pid : "unknown", run_dir);
 }
 

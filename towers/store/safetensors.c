@@ -116,10 +116,11 @@ static Status header_find(const SafeTensors *file, const unsigned char *bytes, s
         return FAIL(ERR_CHECKPOINT, "'%s' has %zu bytes: too short for a safetensors file", file->label, count);
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) length = length << 8 | bytes[i];
     if (length > count - LENGTH_BYTES)
-        return FAIL(ERR_CHECKPOINT,
-                    "'%s': the header at offset 8 is said to have %" PRIu64
-                    " bytes, but only %zu follow: truncated, or not safetensors",
-                    file->label, length, count - LENGTH_BYTES);
+        return FAIL(
+            ERR_CHECKPOINT,
+            "'%s': the header at offset 8 has %" PRIu64
+            " bytes according to its length, but only %zu follow; the file is truncated or not a safetensors file",
+            file->label, length, count - LENGTH_BYTES);
     if (length < 2 || length > ST_MAX_HEADER)
         return FAIL(ERR_CHECKPOINT,
                     "'%s': the header at offset 8 is said to have %" PRIu64 " bytes; 2 to %d are accepted", file->label,
@@ -152,7 +153,7 @@ static Status metadata_read(SafeTensors *file)
     if (!metadata) return OK;
     if (!json_is_object(metadata)) return FAIL(ERR_CHECKPOINT, "'%s': " METADATA_KEY " is not an object", file->label);
     file->pair = calloc(json_object_size(metadata) + 1, sizeof *file->pair);
-    if (!file->pair) return FAIL(ERR_MEMORY, "the metadata of '%s'", file->label);
+    if (!file->pair) return FAIL(ERR_MEMORY, "no memory for the metadata of '%s'", file->label);
     json_object_foreach(metadata, key, value)
     {
         if (!json_is_string(value))
@@ -281,7 +282,8 @@ static Status entries_read(SafeTensors *file, const unsigned char *data, uint64_
                     ST_MAX_TENSORS);
     file->tensor = calloc(entries + 1, sizeof *file->tensor);
     file->by_name = calloc(entries + 1, sizeof *file->by_name);
-    if (!file->tensor || !file->by_name) return FAIL(ERR_MEMORY, "%zu tensors of '%s'", entries, file->label);
+    if (!file->tensor || !file->by_name)
+        return FAIL(ERR_MEMORY, "no memory for %zu tensors of '%s'", entries, file->label);
     json_object_foreach(file->header, name, entry)
     {
         if (strcmp(name, METADATA_KEY) != 0) TRY(entry_read(file, name, entry, data, data_bytes));
@@ -298,7 +300,7 @@ Status safetensors_parse(const void *bytes, size_t count, const char *name, Safe
     size_t header_bytes = 0;
     SafeTensors *file = calloc(1, sizeof *file);
     if (!file || !(file->label = strdup(name))) {
-        st = FAIL(ERR_MEMORY, "the reader of '%s'", name);
+        st = FAIL(ERR_MEMORY, "no memory for the reader of '%s'", name);
         goto out;
     }
     TRY_OUT(other_formats_refuse(file->label, bytes, count));
@@ -480,7 +482,7 @@ static Status metadata_add(json_t *header, const StPair *metadata, int pairs)
                                    : FAIL(ERR_ARG, "the metadata '%.64s' is not valid UTF-8", metadata[i].key);
         }
     if (json_object_set_new(header, METADATA_KEY, object) != 0)
-        return FAIL(ERR_MEMORY, "the metadata of a safetensors header");
+        return FAIL(ERR_MEMORY, "no memory for the metadata of a safetensors header");
     return OK;
 }
 
@@ -489,7 +491,7 @@ static Status order_make(const StTensor *tensors, int count, const StTensor ***o
     if (count < 0 || count > ST_MAX_TENSORS)
         return FAIL(ERR_ARG, "%d tensors; at most %d can be written", count, ST_MAX_TENSORS);
     const StTensor **made = calloc((size_t)count + 1, sizeof *made);
-    if (!made) return FAIL(ERR_MEMORY, "the order of %d tensors", count);
+    if (!made) return FAIL(ERR_MEMORY, "no memory for the order of %d tensors", count);
     for (int i = 0; i < count; i++) made[i] = &tensors[i];
     qsort(made, (size_t)count, sizeof *made, compare_layout);
     *order = made;
@@ -513,7 +515,7 @@ static Status header_make(const StTensor *const *order, int count, const StPair 
     size_t length = json_dumpb(header, NULL, 0, JSON_COMPACT),
            padded = (length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (length == 0 || !(made = malloc(padded)) || json_dumpb(header, made, padded, JSON_COMPACT) != length) {
-        st = FAIL(ERR_MEMORY, "a safetensors header of %d tensors", count);
+        st = FAIL(ERR_MEMORY, "no memory for a safetensors header of %d tensors", count);
         goto out;
     }
     if (padded > ST_MAX_HEADER) {

@@ -25,7 +25,7 @@ static Status list_add(WeightList *list, const char *prefix, const char *name, S
     if (list->count == list->room) {
         int room = list->room ? 2 * list->room : 64;
         StTensor *grown = realloc(list->tensor, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "list of %d tensors", room);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for list of %d tensors", room);
         list->tensor = grown;
         list->room = room;
     }
@@ -34,7 +34,7 @@ static Status list_add(WeightList *list, const char *prefix, const char *name, S
     if (!full || !memory) {
         free(full);
         free(memory);
-        return FAIL(ERR_MEMORY, "tensor %s%s (%zu bytes)", prefix, name, bytes);
+        return FAIL(ERR_MEMORY, "no memory for tensor %s%s (%zu bytes)", prefix, name, bytes);
     }
     strcpy(full, prefix);
     strcat(full, name);
@@ -59,7 +59,7 @@ static void rank_set(const Layout *layout, int *rank, const Graph *graph, Value 
 Status weight_map_create(const Layout *layout, const Graph *graph, WeightMap *map)
 {
     int *rank = malloc(((size_t)layout->param_count + 1) * sizeof *rank);
-    if (!rank) return FAIL(ERR_MEMORY, "ranks of %d parameters", layout->param_count);
+    if (!rank) return FAIL(ERR_MEMORY, "no memory for ranks of %d parameters", layout->param_count);
     for (int i = 0; i < layout->param_count; i++) rank[i] = 1;
     for (int i = 0; i < graph_op_count(graph); i++) {
         const Op *op = graph_op_at(graph, i);
@@ -278,12 +278,12 @@ static Status entry_unpack(const LayoutEntry *entry, int rank, const char *prefi
     }
     if (!same_shape(t, &wanted)) {
         match->mismatched++;
-        match_line(match, "  mismatched  %s: wanted %s, the file has %s\n", name, dims_text(&wanted, want, sizeof want),
-                   dims_text(t, have, sizeof have));
+        match_line(match, "  mismatched  %s: expected %s, the file has %s\n", name,
+                   dims_text(&wanted, want, sizeof want), dims_text(t, have, sizeof have));
         return OK;
     }
     float *disk = malloc(entry->count * sizeof *disk);
-    if (!disk) return FAIL(ERR_MEMORY, "tensor %s", name);
+    if (!disk) return FAIL(ERR_MEMORY, "no memory for tensor %s", name);
     for (size_t i = 0; i < entry->count; i++) disk[i] = element(t, i);
     spoiled_note(name, disk, entry->count, match);
     reorder(entry->shape, FROM_DISK, arena + entry->first, disk);

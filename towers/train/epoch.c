@@ -136,11 +136,11 @@ static Status checkpoint_write(TowerProcess *p)
     if (p->job->nan_check != NAN_CHECK_OFF) TRY(forensics_state(p, &finite));
     if (!finite) {
         if (last)
-            return FAIL(ERR_NUMERIC, "the run ends with numbers that are not finite after step %lld%s",
+            return FAIL(ERR_NUMERIC, "the state at the end of the run, after step %lld, is not finite%s",
                         (long long)p->run.step, p->ledger->search.report);
         if (p->rank == 0)
-            ledger_note(p->ledger, "what step %lld left is not finite: no checkpoint of it%s", (long long)p->run.step,
-                        p->ledger->search.report);
+            ledger_note(p->ledger, "the state after step %lld is not finite and was not saved as a checkpoint%s",
+                        (long long)p->run.step, p->ledger->search.report);
         return OK;
     }
     Status st = snapshot_save(p);

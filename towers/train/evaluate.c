@@ -23,7 +23,7 @@ static Status confusion_add(TowerProcess *p, const Program *program, const Batch
     const Backend *backend = p->replica->device.backend;
     int64_t classes = p->job->program.options.classes;
     float *host = malloc((size_t)(batch->n * prob.pitch) * sizeof *host);
-    if (!host) return FAIL(ERR_MEMORY, "predictions of %d samples", batch->n);
+    if (!host) return FAIL(ERR_MEMORY, "no memory for predictions of %d samples", batch->n);
     Status st = backend->download(&p->replica->device, host, prob.data, (size_t)(batch->n * prob.pitch) * sizeof *host);
     if (st == OK) st = backend->finish(&p->replica->device, LANE_COMPUTE);
     for (int32_t i = 0; st == OK && i < batch->n; i++)
@@ -128,10 +128,10 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "confusion matrix");
+    if (!to) return FAIL(ERR_MEMORY, "no memory for confusion matrix");
     confusion_print(counts, p->job->program.options.classes, to);
-    Status st =
-        fclose(to) == 0 ? path_join(path, p->job->run_dir, "confusion.csv") : FAIL(ERR_MEMORY, "confusion matrix");
+    Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, "confusion.csv")
+                                : FAIL(ERR_MEMORY, "no memory for confusion matrix");
     if (st == OK && file_replace(path, text, bytes) != OK)
         st = metrics_log(p->metrics, "no confusion matrix: %s", status_message());
     free(text);
@@ -144,7 +144,7 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     int64_t wanted = dataset_info(p->job->test)->count, blocks = job_eval_blocks(p->job);
     size_t floats = (size_t)job_eval_floats(p->job);
     float *lanes = calloc(2 * floats, sizeof *lanes); /* and as many zeros, for the towers without blocks */
-    if (!lanes) return FAIL(ERR_MEMORY, "results of %lld blocks of an evaluation", (long long)blocks);
+    if (!lanes) return FAIL(ERR_MEMORY, "no memory for results of %lld blocks of an evaluation", (long long)blocks);
     TRY_OUT(statistics_export(p));
     TRY_OUT(blocks_run(p, lanes));
     TRY_OUT(blocks_gather(p, lanes, floats));

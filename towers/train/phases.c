@@ -46,7 +46,7 @@ static Status window_judge(TowerProcess *p, int64_t step)
     Straggler was = p->watch.named;
     size_t rows = (size_t)STRAGGLER_WINDOW * (size_t)p->ledger->towers;
     StragglerTimes *times = calloc(rows, sizeof *times);
-    if (!times) return FAIL(ERR_MEMORY, "times of %zu rows", rows);
+    if (!times) return FAIL(ERR_MEMORY, "no memory for times of %zu rows", rows);
     window_read(p, step, times);
     Straggler found = straggler_find(times, STRAGGLER_WINDOW, p->ledger->towers);
     free(times);

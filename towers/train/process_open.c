@@ -34,7 +34,9 @@ static Status replica_open(TowerProcess *p)
     TRY(weight_map_create(p->replica->layout, any->graph, &p->map));
     size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
     p->scratch = calloc((params > states ? params : states) + SUM_LANES, sizeof *p->scratch);
-    return p->scratch ? OK : FAIL(ERR_MEMORY, "host copy of the weights (%zu MiB)", params * sizeof(float) >> 20);
+    return p->scratch
+               ? OK
+               : FAIL(ERR_MEMORY, "no memory for host copy of the weights (%zu MiB)", params * sizeof(float) >> 20);
 }
 
 /* ---- the sum over towers */
@@ -43,7 +45,7 @@ static Status buckets_open(TowerProcess *p)
 {
     const Layout *layout = p->replica->layout;
     size_t *ends = calloc((size_t)layout->trained_count + 1, sizeof *ends);
-    if (!ends) return FAIL(ERR_MEMORY, "bucket ends");
+    if (!ends) return FAIL(ERR_MEMORY, "no memory for bucket ends");
     for (int i = 0; i < layout->trained_count; i++) ends[i] = layout_param_end(layout, i);
     size_t bytes = p->job->bucket_bytes;
     buckets_cut(ends, layout->trained_count, layout->trained_elements, bytes ? bytes : FIRST_BUCKET_BYTES,

@@ -16,10 +16,10 @@ static Status refuse_return(const TowerProcess *p, int64_t refused, int64_t blam
 {
     const char *report = p->ledger->search.report;
     if (p->run.rollbacks >= p->job->nan_limit || p->run.rollbacks >= ROLLBACKS_MAX)
-        return FAIL(ERR_NUMERIC, "step %lld is not finite, after %lld returns to a checkpoint (--nan-limit)%s",
+        return FAIL(ERR_NUMERIC, "step %lld is not finite, after %lld rollbacks to a checkpoint (--nan-limit)%s",
                     (long long)refused, (long long)p->run.rollbacks, report);
     if (good < 0)
-        return FAIL(ERR_NUMERIC, "step %lld is not finite, and there is no checkpoint of this run to go back to%s",
+        return FAIL(ERR_NUMERIC, "step %lld is not finite, and this run has no checkpoint to return to%s",
                     (long long)refused, report);
     if (good >= blamed || rollback_leaves_out(&p->run, blamed))
         return FAIL(ERR_NUMERIC, "step %lld is not finite, and going back to step %lld without step %lld cannot help%s",
@@ -74,9 +74,9 @@ Status rollback_drift(TowerProcess *p, const char *why)
 {
     int64_t good = p->good_step;
     TRY(comm_broadcast(p->comm, &good, sizeof good, 0));
-    if (good < 0) return FAIL(ERR_NUMERIC, "%s; there is no checkpoint of this run to go back to", why);
+    if (good < 0) return FAIL(ERR_NUMERIC, "%s; this run has no checkpoint to return to", why);
     if (p->run.rollbacks >= ROLLBACKS_MAX || p->run.rollbacks >= p->job->nan_limit)
-        return FAIL(ERR_NUMERIC, "%s, after %lld returns to a checkpoint (--nan-limit)", why,
+        return FAIL(ERR_NUMERIC, "%s, after %lld rollbacks to a checkpoint (--nan-limit)", why,
                     (long long)p->run.rollbacks);
     TRY(state_return(p, good, -1));
     if (p->rank == 0)

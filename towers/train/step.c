@@ -297,8 +297,8 @@ static Status samples_check(const Step *step, int towers)
     int64_t count = 0;
     for (int t = 0; t < towers; t++) count += step->loss[t].count;
     if (count == step->samples) return OK;
-    return FAIL(ERR_INTERNAL, "step %lld: the towers summed up %lld samples, the step has %lld",
-                (long long)step->number, (long long)count, (long long)step->samples);
+    return FAIL(ERR_INTERNAL, "step %lld: the towers processed %lld samples, expected %lld", (long long)step->number,
+                (long long)count, (long long)step->samples);
 }
 
 /* What the verdict was, once it is here. */
@@ -381,7 +381,7 @@ static Status arrival_wait(TowerProcess *p, int64_t number)
         if (here) return OK;
         if (polls % 64 == 63) TRY(comm_look(p->comm));
         if (clock_ns() > deadline)
-            return FAIL(ERR_COMM, "the results of step %lld did not come within %.1f s (--comm-timeout)",
+            return FAIL(ERR_COMM, "the results of step %lld did not arrive within %.1f s (--comm-timeout)",
                         (long long)number, (double)p->job->comm_timeout_ms / 1000);
         if (polls > POLLS) nanosleep(&pause, NULL);
     }
@@ -423,7 +423,8 @@ static Status record_refused(TowerProcess *p, const Step *step, Status cause)
 static Status overflow_tell(TowerProcess *p, const Step *step)
 {
     if (!step->overflow || !p->metrics) return OK;
-    return metrics_log(p->metrics, "step %lld: left out, a gradient overflowed at loss scale %g; it is %g now",
+    return metrics_log(p->metrics,
+                       "step %lld: skipped because a gradient overflowed at loss scale %g; the loss scale is now %g",
                        (long long)step->number, (double)step->loss_scale, p->run.loss_scale);
 }
 
@@ -483,7 +484,7 @@ Status steps_open(TowerProcess *p)
         .scaled = loss_is_scaled(job),
     };
     p->queue = calloc(1, sizeof *p->queue);
-    if (!p->queue) return FAIL(ERR_MEMORY, "steps under way");
+    if (!p->queue) return FAIL(ERR_MEMORY, "no memory for the steps in flight");
     TRY(judge_create(p->replica, &config, &p->judge));
     return steps_restart(p);
 }

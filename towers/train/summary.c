@@ -17,13 +17,13 @@ static Status settings_text(TowerProcess *p)
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "settings as text");
+    if (!to) return FAIL(ERR_MEMORY, "no memory for settings as text");
     for (const char *line = p->job->args_yaml; *line;) {
         size_t length = strcspn(line, "\n");
         fprintf(to, "    %.*s\n", (int)length, line);
         line += length + (line[length] == '\n');
     }
-    Status st = fclose(to) == 0 ? OK : FAIL(ERR_MEMORY, "settings as text");
+    Status st = fclose(to) == 0 ? OK : FAIL(ERR_MEMORY, "no memory for settings as text");
     if (st == OK)
         metrics_outcome(p->metrics, events_text(metrics_events(p->metrics), p->run.step, "hyperparameters", text));
     free(text);
@@ -133,7 +133,7 @@ Status summary_step(TowerProcess *p, int64_t step)
     int count = p->replica->layout->param_count;
     if (!summary_is_due(p, step)) return OK;
     LayerRecord *layers = calloc((size_t)count + 1, sizeof *layers);
-    if (!layers) return FAIL(ERR_MEMORY, "norms of %d parameters", count);
+    if (!layers) return FAIL(ERR_MEMORY, "no memory for norms of %d parameters", count);
     TRY_OUT(arena_summary(p, step, ARENA_GRAD, "/gradients", layers));
     TRY_OUT(arena_summary(p, step, ARENA_PARAM, "", layers));
     TRY_OUT(metrics_layers(p->metrics, step, layers, count));

@@ -89,10 +89,10 @@ static Status conv_check(const OpCall *call, const Operands *o)
         return FAIL(ERR_UNSUPPORTED, "'%s' (%s): weights are %s with pitch %lld, only packed f32 is supported",
                     call->name, op_name(call->kind), dtype_name(o->w->dtype), (long long)o->w->pitch);
     if (o->bias && (o->bias->dtype != DTYPE_F32 || shape_count(o->bias->shape) != y.c))
-        return FAIL(ERR_SHAPE, "'%s' (conv): the bias is %s %s, wanted f32 1x%dx1x1", call->name,
+        return FAIL(ERR_SHAPE, "'%s' (conv): the bias is %s %s, expected f32 1x%dx1x1", call->name,
                     dtype_name(o->bias->dtype), shape_text(o->bias->shape), y.c);
     if (o->acc && (o->acc->dtype != o->x->dtype || !shape_equal(o->acc->shape, x)))
-        return FAIL(ERR_SHAPE, "'%s' (conv_dx): acc is %s %s, wanted %s %s like dx", call->name,
+        return FAIL(ERR_SHAPE, "'%s' (conv_dx): acc is %s %s, expected %s %s like dx", call->name,
                     dtype_name(o->acc->dtype), shape_text(o->acc->shape), dtype_name(o->x->dtype), shape_text(x));
     return OK;
 }
@@ -301,10 +301,10 @@ static Status slices_create(Device *device, const OpCall *call, const Operands *
 {
     Status st = OK;
     DwSlices *slices = calloc(1, sizeof *slices);
-    if (!slices) return FAIL(ERR_MEMORY, "'%s': slices of a weight gradient", call->name);
+    if (!slices) return FAIL(ERR_MEMORY, "no memory for the weight-gradient slices of '%s'", call->name);
     slices_count(slices, o);
     slices->choice = calloc((size_t)(slices->images * slices->outs), sizeof *slices->choice);
-    if (!slices->choice) TRY_OUT(FAIL(ERR_MEMORY, "'%s': slices of a weight gradient", call->name));
+    if (!slices->choice) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the weight-gradient slices of '%s'", call->name));
     slices->sums_bytes = ((size_t)shape_count(o->w->shape) * sizeof(float) + 63) / 64 * 64;
     for (int k = 0; k < slices->images * slices->outs; k++) {
         DwPart part = part_of(slices, o, k / slices->outs, k % slices->outs, NULL);
@@ -413,7 +413,7 @@ static Status conv_prepare(Device *device, OpCall *call)
     Operands o = operands_of(call);
     TRY(conv_check(call, &o));
     ConvState *state = calloc(1, sizeof *state);
-    if (!state) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
+    if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
     TRY_OUT(own_choose(state, device, &o));
     if (!is_own(state) && o.kind == ONEDNN_CONV_DW) {
         TRY_OUT(slices_create(device, call, &o, &state->dw_slices));

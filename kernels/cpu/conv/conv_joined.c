@@ -170,7 +170,7 @@ static Status joined_prepare(Device *device, OpCall *call)
 {
     Status st = OK;
     Joined *j = calloc(1, sizeof *j);
-    if (!j) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
+    if (!j) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
     TRY_OUT(conv_prepare(device, call, j));
     if (call->kind == OP_CONV_DX_SUMS) TRY_OUT(norm_prepare(device, call, j));
     j->inner_offset = normalized_bytes(call);

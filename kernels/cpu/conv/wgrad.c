@@ -166,7 +166,7 @@ Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, co
     Status st = OK;
     const Window *v = window;
     Wgrad *g = calloc(1, sizeof *g);
-    if (!g) return FAIL(ERR_MEMORY, "weight gradient");
+    if (!g) return FAIL(ERR_MEMORY, "no memory for weight gradient");
     g->code = code;
     g->threads = threads;
     g->images = x->shape.n;
@@ -178,7 +178,7 @@ Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, co
     g->w = axis_of(x->shape.w, dy->shape.w, v->kw, v->stride_w, v->pad_w);
     g->x_first = panels_cut(g->ins, code->vectors, &g->x_panels);
     g->dy_first = panels_cut(g->outs, 1, &g->dy_panels);
-    if (!g->x_first || !g->dy_first) TRY_OUT(FAIL(ERR_MEMORY, "panels of a weight gradient"));
+    if (!g->x_first || !g->dy_first) TRY_OUT(FAIL(ERR_MEMORY, "no memory for panels of a weight gradient"));
     block_choose(g);
     *made = g;
     g = NULL;

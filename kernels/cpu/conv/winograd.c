@@ -60,7 +60,7 @@ Status winograd_create(const Tensor *x, const Tensor *y, const Window *v, bool t
     if (!g || !zeros) {
         free(g);
         free(zeros);
-        return FAIL(ERR_MEMORY, "a convolution by Winograd's algorithm");
+        return FAIL(ERR_MEMORY, "no memory for a convolution by Winograd's algorithm");
     }
     *g = (Winograd){.dtype = x->dtype,
                     .x = x->shape,

@@ -131,7 +131,7 @@ static int64_t block_tiles(const WinogradDw *g)
 Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, int threads, WinogradDw **made)
 {
     WinogradDw *g = calloc(1, sizeof *g);
-    if (!g) return FAIL(ERR_MEMORY, "a weight gradient by Winograd's algorithm");
+    if (!g) return FAIL(ERR_MEMORY, "no memory for a weight gradient by Winograd's algorithm");
     *g = (WinogradDw){.pack = winograd_pack_for(x, dy),
                       .x = x->shape,
                       .dy = dy->shape,

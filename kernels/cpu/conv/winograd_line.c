@@ -99,7 +99,7 @@ Status winograd_line_create(const Tensor *x, const Tensor *y, const Window *v, b
     if (!g || !zeros) {
         free(g);
         free(zeros);
-        return FAIL(ERR_MEMORY, "a convolution along lines by Winograd's algorithm");
+        return FAIL(ERR_MEMORY, "no memory for a convolution along lines by Winograd's algorithm");
     }
     int pad = v->pad_h + v->pad_w;
     *g = (WinogradLine){.dtype = x->dtype,

@@ -114,7 +114,7 @@ static int64_t panel_first(const WinogradLineDw *g, int64_t k)
 Status winograd_line_dw_create(const Tensor *x, const Tensor *dy, const Window *v, WinogradLineDw **made)
 {
     WinogradLineDw *g = calloc(1, sizeof *g);
-    if (!g) return FAIL(ERR_MEMORY, "a weight gradient along lines by Winograd's algorithm");
+    if (!g) return FAIL(ERR_MEMORY, "no memory for a weight gradient along lines by Winograd's algorithm");
     *g = (WinogradLineDw){.pack = winograd_pack_for(x, dy),
                           .x = x->shape,
                           .dy = dy->shape,

@@ -92,10 +92,10 @@ static Status conv_check(const OpCall *call, const Operands *o)
         return FAIL(ERR_UNSUPPORTED, "'%s' (%s): weights are %s with pitch %lld, only packed f32 is supported",
                     call->name, op_name(call->kind), dtype_name(held[W].dtype), (long long)held[W].pitch);
     if (o->has_bias && (call->in[2].dtype != DTYPE_F32 || shape_count(call->in[2].shape) != y.c))
-        return FAIL(ERR_SHAPE, "'%s' (%s): the bias is %s %s, wanted f32 1x%dx1x1", call->name, op_name(call->kind),
+        return FAIL(ERR_SHAPE, "'%s' (%s): the bias is %s %s, expected f32 1x%dx1x1", call->name, op_name(call->kind),
                     dtype_name(call->in[2].dtype), shape_text(call->in[2].shape), y.c);
     if (o->has_acc && (o->acc.dtype != held[X].dtype || !shape_equal(o->acc.shape, x)))
-        return FAIL(ERR_SHAPE, "'%s' (%s): acc is %s %s, wanted %s %s like dx", call->name, op_name(call->kind),
+        return FAIL(ERR_SHAPE, "'%s' (%s): acc is %s %s, expected %s %s like dx", call->name, op_name(call->kind),
                     dtype_name(o->acc.dtype), shape_text(o->acc.shape), dtype_name(held[X].dtype), shape_text(x));
     for (int k = 0; k < PARTS; k++)
         if (shape_pixels(held[k].shape) * held[k].pitch >= KERNEL_MAX_ELEMENTS)
@@ -163,7 +163,7 @@ static Status conv_prepare(Device *device, OpCall *call)
     Operands o = operands_of(call);
     TRY(conv_check(call, &o));
     ConvState *state = calloc(1, sizeof *state);
-    if (!state) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
+    if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
     TaskSpec spec = spec_of(&o);
     state->kind = o.kind;
     TRY_OUT(task_choose(device, call->name, &spec, &state->task));

@@ -226,7 +226,7 @@ static Status joined_prepare(Device *device, OpCall *call)
     ConvPattern pattern;
     ConvShape shape;
     Joined *j = calloc(1, sizeof *j);
-    if (!j) return FAIL(ERR_MEMORY, "'%s': state of a convolution", call->name);
+    if (!j) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
     TRY_OUT(separate_prepare(device, call, &j->separate));
     fused_layout(call, &j->fused);
     if (cudnn_joins() && conv_joined_shape(call, &pattern, &shape)) TRY_OUT(plan_choose(device, j, call));
