@@ -41,7 +41,7 @@ static void assert_version(const char *path, const char *library, size_t version
 }
 
 /* The one file that the cache writes. */
-static FILE *file_open(const char *mode)
+static FILE *cache_file_open(const char *mode)
 {
     glob_t found;
     char pattern[PATH_BYTES + 32];
@@ -84,7 +84,7 @@ static void test_broken_lines(void **state)
     PlanCache *cache = cache_open();
     assert_int_equal(plan_cache_add(cache, "good", "engine 1 knobs", 1), OK);
     plan_cache_close(cache);
-    FILE *file = file_open("a");
+    FILE *file = cache_file_open("a");
     fputs("no tabs at all\nhalf\tengine 2", file);
     for (int i = 0; i < 5000; i++) fputc('x', file);
     fputs("\n\t\t\n", file);
