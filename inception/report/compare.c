@@ -7,6 +7,7 @@
 #include "towers/files/json.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* ---- text */
 
@@ -90,7 +91,12 @@ static void difference_print(const Run *a, const Run *b, const RunDifference *d,
     difference_row("mean_loss", d->a_loss, d->b_loss, &d->loss, 1, to);
     difference_row("test accuracy, %", d->a_accuracy, d->b_accuracy, &d->accuracy, 100, to);
     difference_row("images per second", d->a_speed, d->b_speed, &d->speed, 1, to);
-    fprintf(to, "  (losses paired by step, the later %lld steps)\n\n%s\n", (long long)d->steps, d->verdict);
+    if (d->steps)
+        fprintf(to, "  (losses paired by images seen, from %lld to %lld: %lld pair%s)\n", (long long)d->images_from,
+                (long long)d->images_to, (long long)d->steps, d->steps == 1 ? "" : "s");
+    else
+        fprintf(to, "  (losses not compared: no step of one run covers images that the other has recorded)\n");
+    fprintf(to, "\n%s\n", d->verdict);
 }
 
 /* ---- JSON */
@@ -143,12 +149,13 @@ static json_t *truth_json(const Run *run, const LossTruth *truth)
 
 static json_t *difference_json(const Run *a, const Run *b, const RunDifference *d)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:s}", "a", json_text(a->path),
-                     "b", json_text(b->path), "a_loss", json_finite(d->a_loss), "b_loss", json_finite(d->b_loss),
-                     "loss", estimate_json(&d->loss), "a_accuracy", json_finite(d->a_accuracy), "b_accuracy",
-                     json_finite(d->b_accuracy), "accuracy", estimate_json(&d->accuracy), "a_images_per_sec",
-                     json_finite(d->a_speed), "b_images_per_sec", json_finite(d->b_speed), "images_per_sec",
-                     estimate_json(&d->speed), "paired_steps", (json_int_t)d->steps, "same", d->same, "verdict",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:s}", "a",
+                     json_text(a->path), "b", json_text(b->path), "a_loss", json_finite(d->a_loss), "b_loss",
+                     json_finite(d->b_loss), "loss", estimate_json(&d->loss), "a_accuracy", json_finite(d->a_accuracy),
+                     "b_accuracy", json_finite(d->b_accuracy), "accuracy", estimate_json(&d->accuracy),
+                     "a_images_per_sec", json_finite(d->a_speed), "b_images_per_sec", json_finite(d->b_speed),
+                     "images_per_sec", estimate_json(&d->speed), "paired_steps", (json_int_t)d->steps, "images_from",
+                     (json_int_t)d->images_from, "images_to", (json_int_t)d->images_to, "same", d->same, "verdict",
                      d->verdict);
 }
 
@@ -183,30 +190,131 @@ static Status json_write(json_t *root, FILE *to)
     return whole ? OK : FAIL(ERR_IO, "the comparison could not be written");
 }
 
+/* ---- three runs and more: who is best */
+
+typedef struct Ranked {
+    const Run *run;
+    int number; /* as it was given, from 1 */
+    double loss, accuracy, speed;
+    double p; /* that it is as good as the best; NaN: not known */
+} Ranked;
+
+static int by_accuracy(const void *a, const void *b)
+{
+    const Ranked *x = a, *y = b;
+    if (x->accuracy != y->accuracy) return x->accuracy > y->accuracy ? -1 : 1;
+    return x->number - y->number;
+}
+
+static int by_loss(const void *a, const void *b)
+{
+    const Ranked *x = a, *y = b;
+    if (isfinite(x->loss) != isfinite(y->loss)) return isfinite(x->loss) ? -1 : 1;
+    if (isfinite(x->loss) && x->loss != y->loss) return x->loss < y->loss ? -1 : 1;
+    return x->number - y->number;
+}
+
+/* By test accuracy if all runs have one, else by loss over the later half of the images that all have seen. */
+static Status ranks_make(Run *const *runs, int count, Ranked *ranks, int64_t *images, bool *accuracies)
+{
+    *accuracies = true;
+    *images = INT64_MAX;
+    for (int i = 0; i < count; i++) {
+        int64_t seen;
+        TRY(run_images(runs[i], &seen));
+        *images = seen < *images ? seen : *images;
+    }
+    for (int i = 0; i < count; i++) {
+        RunDifference itself;
+        TRY(run_difference(runs[i], runs[i], &itself));
+        ranks[i] = (Ranked){.run = runs[i], .number = i + 1, .accuracy = itself.a_accuracy, .speed = itself.a_speed};
+        TRY(run_loss_over(runs[i], *images / 2, *images, &ranks[i].loss));
+        *accuracies &= isfinite(ranks[i].accuracy);
+    }
+    qsort(ranks, (size_t)count, sizeof *ranks, *accuracies ? by_accuracy : by_loss);
+    for (int i = 0; i < count; i++) {
+        RunDifference d;
+        ranks[i].p = NAN;
+        if (i > 0) TRY(run_difference(ranks[0].run, ranks[i].run, &d));
+        if (i > 0) ranks[i].p = *accuracies ? d.accuracy.p : d.loss.p;
+    }
+    return OK;
+}
+
+static const char *number_text(double value, const char *format, char text[32])
+{
+    snprintf(text, 32, "-");
+    if (isfinite(value)) snprintf(text, 32, format, value);
+    return text;
+}
+
+static void ranks_print(const Ranked *ranks, int count, int64_t images, bool accuracies, FILE *to)
+{
+    char a[32], b[32], c[32], d[32];
+    fprintf(to, "\nRanking by %s%s\n\n  rank %12s %16s %18s   %-22s run\n", accuracies ? "test accuracy" : "loss",
+            accuracies ? "" : " (not all runs were evaluated)", "mean_loss", "test accuracy, %", "images per second",
+            "against the best");
+    for (int i = 0; i < count; i++) {
+        const Ranked *r = &ranks[i];
+        const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "may be as good";
+        snprintf(d, sizeof d, "%s", mark);
+        if (i > 0 && isfinite(r->p)) snprintf(d, sizeof d, "%s, p = %.2g", mark, r->p);
+        fprintf(to, "  %4d %12s %16s %18s   %-22s %s\n", i + 1, number_text(r->loss, "%.5g", a),
+                number_text(100 * r->accuracy, "%.2f", b), number_text(r->speed, "%.4g", c), d, r->run->path);
+    }
+    fprintf(to, "  (mean_loss over images %lld to %lld, which all runs have seen)\n", (long long)(images / 2),
+            (long long)images);
+}
+
+static json_t *ranks_json(const Ranked *ranks, int count, int64_t images, bool accuracies)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < count; i++) {
+        const Ranked *r = &ranks[i];
+        json_array_append_new(rows,
+                              json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "rank", i + 1, "run", json_text(r->run->path),
+                                        "mean_loss", json_finite(r->loss), "accuracy", json_finite(r->accuracy),
+                                        "images_per_sec", json_finite(r->speed), "p_against_best", json_finite(r->p)));
+    }
+    return json_pack("{s:s, s:I, s:I, s:o}", "by", accuracies ? "accuracy" : "loss", "images_from",
+                     (json_int_t)(images / 2), "images_to", (json_int_t)images, "rows", rows);
+}
+
+static Status ranking(Run *const *runs, int count, json_t *root, FILE *to)
+{
+    int64_t images;
+    bool accuracies;
+    Ranked *ranks = calloc((size_t)count, sizeof *ranks);
+    if (!ranks) return FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count);
+    Status st = ranks_make(runs, count, ranks, &images, &accuracies);
+    if (st == OK && root) json_object_set_new(root, "ranking", ranks_json(ranks, count, images, accuracies));
+    if (st == OK && !root) ranks_print(ranks, count, images, accuracies, to);
+    free(ranks);
+    return st;
+}
+
+/* ---- the command */
+
 Status compare_runs(char *const *paths, int count, bool json, FILE *to)
 {
     Status st = OK;
-    Run *first = NULL, *other = NULL;
+    Run **run = NULL;
     json_t *runs = json ? json_array() : NULL, *pairs = json ? json_array() : NULL,
            *root = json ? json_pack("{s:O, s:O}", "runs", runs, "differences", pairs) : NULL;
-    if (count < 1) {
-        st = FAIL(ERR_ARG, "which run? (towers compare RUN, or towers compare RUN RUN)");
-        goto out;
+    if (count < 1) TRY_OUT(FAIL(ERR_ARG, "which run? (towers compare RUN, or towers compare RUN RUN)"));
+    if (count > 0) run = calloc((size_t)count, sizeof *run);
+    if (!run) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %d runs", count));
+    for (int i = 0; i < count; i++) {
+        TRY_OUT(run_read(paths[i], &run[i]));
+        if (i > 0 && !json) fputc('\n', to);
+        TRY_OUT(one_run(run[i], runs, to));
+        if (i > 0) TRY_OUT(one_pair(run[0], run[i], pairs, to));
     }
-    TRY_OUT(run_read(paths[0], &first));
-    TRY_OUT(one_run(first, runs, to));
-    for (int i = 1; i < count; i++) {
-        TRY_OUT(run_read(paths[i], &other));
-        if (!json) fputc('\n', to);
-        TRY_OUT(one_run(other, runs, to));
-        TRY_OUT(one_pair(first, other, pairs, to));
-        run_destroy(other);
-        other = NULL;
-    }
+    if (count > 2) TRY_OUT(ranking(run, count, root, to));
     if (json) TRY_OUT(json_write(root, to));
 out:
-    run_destroy(first);
-    run_destroy(other);
+    for (int i = 0; run && i < count; i++) run_destroy(run[i]);
+    free(run);
     json_decref(root);
     json_decref(runs);
     json_decref(pairs);

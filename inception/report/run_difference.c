@@ -1,41 +1,140 @@
-/* Two runs side by side: pairs of losses, shares of hits, series of speeds; see run_difference.h. */
+/* Two runs side by side: losses over the same images, shares of hits, series of speeds; see run_difference.h. */
 #include "inception/report/run_difference.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- loss, step by step */
+/* ---- loss, by images seen */
 
-/* Steps that both have, with finite losses. Writes b - a, and returns their number. */
-static int64_t loss_pairs(const Run *a, const Run *b, double *pair, double *a_loss)
+typedef struct Span { /* the images of a step: those after `from`, up to `to` */
+    int64_t from, to;
+} Span;
+
+/* Where the steps of a run lie in the images that it has seen. Steps that are not recorded (before a branch, left out)
+ * count as many as the one behind them. */
+static Status spans_create(const Run *run, Span **made)
 {
-    int64_t count = 0;
-    for (int64_t i = 0, j = 0; i < a->steps && j < b->steps;) {
-        const RunStep *x = &a->step[i], *y = &b->step[j];
-        i += x->step <= y->step;
-        j += y->step <= x->step;
-        if (x->step != y->step || !isfinite(x->mean_loss) || !isfinite(y->mean_loss)) continue;
-        a_loss[count] = x->mean_loss;
-        pair[count++] = y->mean_loss - x->mean_loss;
+    int64_t seen = 0, before = 0;
+    Span *spans = calloc((size_t)run->steps + 1, sizeof *spans);
+    if (!spans) return FAIL(ERR_MEMORY, "no memory for the images of %lld steps", (long long)run->steps);
+    for (int64_t i = 0; i < run->steps; i++) {
+        const RunStep *step = &run->step[i];
+        seen += (step->step - before - 1) * step->images;
+        spans[i] = (Span){seen, seen + step->images};
+        seen = spans[i].to;
+        before = step->step;
+    }
+    *made = spans;
+    return OK;
+}
+
+/* The mean loss of a run over the images of `wanted`, each step weighted by the images that it shares; NaN if a step is
+ * missing or its loss is not finite. `*first` is where the search begins, for calls with ascending spans. */
+static double loss_over(const Run *run, const Span *spans, Span wanted, int64_t *first)
+{
+    double sum = 0;
+    int64_t covered = 0, i = *first;
+    while (i < run->steps && spans[i].to <= wanted.from) i++;
+    *first = i;
+    for (; i < run->steps && spans[i].from < wanted.to; i++) {
+        int64_t from = spans[i].from > wanted.from ? spans[i].from : wanted.from,
+                to = spans[i].to < wanted.to ? spans[i].to : wanted.to;
+        if (!isfinite(run->step[i].mean_loss)) return NAN;
+        if (spans[i].from == wanted.from && spans[i].to == wanted.to) return run->step[i].mean_loss;
+        sum += run->step[i].mean_loss * (double)(to - from);
+        covered += to - from;
+    }
+    return covered == wanted.to - wanted.from ? sum / (double)covered : NAN;
+}
+
+static int64_t images_in_all(const Run *run, const Span *spans)
+{
+    return run->steps ? spans[run->steps - 1].to : 0;
+}
+
+static bool is_coarser(const Run *a, const Span *as, const Run *b, const Span *bs)
+{
+    return (double)images_in_all(a, as) * (double)b->steps >= (double)images_in_all(b, bs) * (double)a->steps;
+}
+
+/* Pairs over the steps of the run with the larger ones: what the other lost over the same images. Writes b - a, a's
+ * loss and the images of each pair, and returns their number. */
+static int64_t loss_pairs(const Run *a, const Span *as, const Run *b, const Span *bs, double *pair, double *a_loss,
+                          Span *images)
+{
+    int64_t count = 0, a_first = 0, b_first = 0;
+    bool by_a = is_coarser(a, as, b, bs);
+    const Run *coarse = by_a ? a : b;
+    for (int64_t i = 0; i < coarse->steps; i++) {
+        Span span = by_a ? as[i] : bs[i];
+        double x = loss_over(a, as, span, &a_first), y = loss_over(b, bs, span, &b_first);
+        if (span.from == span.to || !isfinite(x) || !isfinite(y)) continue;
+        images[count] = span;
+        a_loss[count] = x;
+        pair[count++] = y - x;
     }
     return count;
 }
 
+static bool equal_steps(const Run *a, const Span *as, const Run *b, const Span *bs)
+{
+    bool equal = a->steps == b->steps;
+    for (int64_t i = 0; equal && i < a->steps; i++) equal = as[i].from == bs[i].from && as[i].to == bs[i].to;
+    return equal;
+}
+
 static Status loss_compare(const Run *a, const Run *b, RunDifference *d)
 {
-    int64_t most = a->steps < b->steps ? a->steps : b->steps;
-    double *pair = calloc((size_t)(2 * most + 1), sizeof *pair);
-    if (!pair) return FAIL(ERR_MEMORY, "no memory for %lld pairs of losses", (long long)most);
-    int64_t count = loss_pairs(a, b, pair, pair + most), first = count / 2;
-    d->same = count > 0 && a->steps == b->steps;
+    Status st = OK;
+    Span *as = NULL, *bs = NULL, *images = NULL;
+    double *pair = NULL;
+    int64_t most = a->steps > b->steps ? a->steps : b->steps;
+    TRY_OUT(spans_create(a, &as));
+    TRY_OUT(spans_create(b, &bs));
+    pair = calloc((size_t)(2 * most + 1), sizeof *pair);
+    images = calloc((size_t)most + 1, sizeof *images);
+    if (!pair || !images) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %lld pairs of losses", (long long)most));
+    int64_t count = loss_pairs(a, as, b, bs, pair, pair + most, images), first = count / 2;
+    d->same = count > 0 && equal_steps(a, as, b, bs);
     for (int64_t i = 0; i < count; i++) d->same &= pair[i] == 0;
     d->steps = count - first;
     if (d->steps) {
         d->loss = series_estimate(pair + first, d->steps);
         d->a_loss = series_mean(pair + most + first, d->steps);
         d->b_loss = d->a_loss + d->loss.mean;
+        d->images_from = images[first].from;
+        d->images_to = images[count - 1].to;
     }
+out:
+    free(as);
+    free(bs);
     free(pair);
+    free(images);
+    return st;
+}
+
+Status run_loss_over(const Run *run, int64_t from, int64_t to, double *loss)
+{
+    Span *spans = NULL;
+    double sum = 0;
+    int64_t images = 0;
+    TRY(spans_create(run, &spans));
+    for (int64_t i = 0; i < run->steps; i++) {
+        if (spans[i].from < from || spans[i].to > to || !isfinite(run->step[i].mean_loss)) continue;
+        sum += run->step[i].mean_loss * (double)run->step[i].images;
+        images += run->step[i].images;
+    }
+    free(spans);
+    *loss = images ? sum / (double)images : NAN;
+    return OK;
+}
+
+Status run_images(const Run *run, int64_t *images)
+{
+    Span *spans = NULL;
+    TRY(spans_create(run, &spans));
+    *images = images_in_all(run, spans);
+    free(spans);
     return OK;
 }
 
@@ -70,15 +169,35 @@ static void accuracy_compare(const Run *a, const Run *b, RunDifference *d)
 
 /* ---- speed */
 
-/* Images per second of every step but the first tenth (caches, clocks and pages warm up). */
+/* The logarithm of the images per second of every step but the first tenth (caches, clocks and pages warm up). Speeds
+ * that another program's work or a file system made are taken in to three deviations from the median, so that a few of
+ * them decide neither the difference nor its interval. */
 static Status speeds(const Run *run, double **made, int64_t *count)
 {
-    *made = calloc((size_t)run->steps + 1, sizeof **made);
-    if (!*made) return FAIL(ERR_MEMORY, "no memory for speeds of %lld steps", (long long)run->steps);
-    *count = 0;
+    double *x = calloc(2 * (size_t)run->steps + 1, sizeof *x), *copy = x + run->steps;
+    int64_t n = 0;
+    if (!x) return FAIL(ERR_MEMORY, "no memory for the speeds of %lld steps", (long long)run->steps);
     for (int64_t i = run->steps / 10; i < run->steps; i++)
-        if (isfinite(run->step[i].images_per_sec)) (*made)[(*count)++] = run->step[i].images_per_sec;
+        if (isfinite(run->step[i].images_per_sec) && run->step[i].images_per_sec > 0)
+            x[n++] = log(run->step[i].images_per_sec);
+    for (int64_t i = 0; i < n; i++) copy[i] = x[i];
+    double middle = series_median(copy, n);
+    for (int64_t i = 0; i < n; i++) copy[i] = fabs(x[i] - middle);
+    double reach = 3 * 1.4826 * series_median(copy, n);
+    for (int64_t i = 0; i < n; i++) x[i] = fmin(fmax(x[i], middle - reach), middle + reach);
+    *made = x;
+    *count = n;
     return OK;
+}
+
+/* A difference of logarithms is a ratio, whose interval ends above zero; times a's speed it is one of images. */
+static Estimate in_images(Estimate logs, double a_speed)
+{
+    logs.mean = a_speed * expm1(logs.mean);
+    logs.low = a_speed * expm1(logs.low);
+    logs.high = a_speed * expm1(logs.high);
+    logs.error *= a_speed;
+    return logs;
 }
 
 static Status speed_compare(const Run *a, const Run *b, RunDifference *d)
@@ -89,9 +208,9 @@ static Status speed_compare(const Run *a, const Run *b, RunDifference *d)
     TRY_OUT(speeds(a, &x, &x_count));
     TRY_OUT(speeds(b, &y, &y_count));
     if (x_count && y_count) {
-        d->a_speed = series_mean(x, x_count);
-        d->b_speed = series_mean(y, y_count);
-        d->speed = series_difference(y, y_count, x, x_count);
+        d->a_speed = exp(series_mean(x, x_count));
+        d->b_speed = exp(series_mean(y, y_count));
+        d->speed = in_images(series_difference(y, y_count, x, x_count), d->a_speed);
     }
 out:
     free(x);
@@ -106,8 +225,8 @@ static void difference_verdict(RunDifference *d)
     char part[3][256] = {"", "", ""};
     int parts = 0;
     if (d->loss.p < DIFFERENCE_LEVEL)
-        snprintf(part[parts++], sizeof part[0], "its loss is %.3g %s (p = %.2g)", fabs(d->loss.mean),
-                 d->loss.mean < 0 ? "lower" : "higher", d->loss.p);
+        snprintf(part[parts++], sizeof part[0], "its loss after as many images is %.3g %s (p = %.2g)",
+                 fabs(d->loss.mean), d->loss.mean < 0 ? "lower" : "higher", d->loss.p);
     if (d->accuracy.p < DIFFERENCE_LEVEL)
         snprintf(
             part[parts++], sizeof part[0],

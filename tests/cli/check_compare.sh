@@ -28,7 +28,11 @@ must train seen --max-steps 40 --processes 2
 "$towers" compare runs/still --json >still.json || exit 1
 "$towers" compare runs/first runs/again runs/other --json >pairs.json || exit 1
 "$towers" compare runs/first runs/other >text || exit 1
-grep -q "The second run differs: its loss is" text || { echo "FAILED: no difference seen in: $(cat text)"; exit 1; }
+grep -q "The second run differs: its loss after as many images is" text || { echo "FAILED: no difference seen in: $(cat text)"; exit 1; }
+"$towers" compare runs/first runs/still runs/other >ranks || exit 1
+grep -A5 "^Ranking by loss" ranks | grep -qE "^ +1 .* runs/other$" || { echo "FAILED: no ranking in: $(cat ranks)"; exit 1; }
+must train large --max-steps 30 --batch-size 32
+"$towers" compare runs/first runs/large --json >batches.json || exit 1
 TOWERS_FAULT="nan:tower=0,step=50,where=both" train bad --max-steps 120
 faults=$?
 "$towers" compare runs/bad --json >bad.json || exit 1
@@ -49,6 +53,12 @@ expect(last['bias']['p'] > 0.01, f"bias {last['bias']}")
 expect(abs(run['correlation']) < 0.1, f"correlation {run['correlation']}")
 expect(3 <= run['smoothing_window'] <= 6, f"window {run['smoothing_window']}")
 
+ranking = json.load(open('pairs.json'))['ranking']
+rows = ranking['rows']
+expect(ranking['by'] == 'loss' and [r['rank'] for r in rows] == [1, 2, 3] and rows[0]['run'] == 'runs/other'
+       and rows[0]['p_against_best'] is None and rows[1]['p_against_best'] < 0.01, f'ranking {ranking}')
+(pair,) = json.load(open('batches.json'))['differences']
+expect(pair['paired_steps'] == 15 and (pair['images_from'], pair['images_to']) == (15 * 128, 30 * 128), f'images {pair}')
 same, other = json.load(open('pairs.json'))['differences']
 expect(same['same'] and 'bit for bit' in same['verdict'], f"A/A: {same['verdict']}")
 expect(not other['same'] and other['loss']['p'] < 0.01, f"fewer classes: {other['verdict']}")

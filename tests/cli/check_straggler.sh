@@ -22,7 +22,7 @@ delayed() {
     local ms
     for ms in 20 80 320; do
         rm -rf "${work:?}/$1"
-        TOWERS_FAULT="delay:tower=$2,step=1,ms=$ms,phase=$3" run "$1" --max-steps 175 "${@:4}"
+        TOWERS_FAULT="delay:tower=$2,step=1,ms=$ms,phase=$3" run "$1" --max-steps 260 "${@:4}"
         grep -q ' is slow in ' "$work/err" && break
     done
     named "$1" "$2" "$3"

@@ -35,7 +35,9 @@ static void *zeroed(size_t count, size_t bytes)
 static RunStep step_make(Run *run, const NoiseRun *what, int64_t i, double shared, double speed, uint64_t seed)
 {
     size_t n = (size_t)what->towers;
-    double *memory = zeroed(n, 5 * sizeof(double) + sizeof(int64_t)), course = 0.3 + 2 * exp(-(double)i / 80), sum = 0;
+    double *memory = zeroed(n, 5 * sizeof(double) + sizeof(int64_t)), sum = 0;
+    int share = what->share ? what->share : SHARE;
+    double course = 0.3 + 2 * exp(-(double)i * share / SHARE / 80);
     int64_t *count = (int64_t *)(memory + 4 * n);
     bool *finite = (bool *)(memory + 5 * n);
     run->blocks[run->block_count++] = memory;
@@ -43,12 +45,12 @@ static RunStep step_make(Run *run, const NoiseRun *what, int64_t i, double share
         double own = what->tower_noise * noise_normal(seed + 1000 + t, (uint32_t)i);
         memory[t] = course + own + what->shared * shared + what->loss_shift + (t == n - 1 ? what->last_shift : 0);
         sum += memory[t];
-        count[t] = SHARE;
+        count[t] = share;
         finite[t] = true;
     }
     return (RunStep){
         .step = i + 1,
-        .images = SHARE * what->towers,
+        .images = share * what->towers,
         .lr = 0.1,
         .images_per_sec = 100 * what->speed_factor * (1 + 0.05 * speed),
         .mean_loss = sum / what->towers,

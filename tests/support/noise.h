@@ -17,6 +17,7 @@ typedef struct NoiseRun {
     double speed_memory;
     double loss_shift, speed_factor;
     double last_shift; /* bias of the last tower */
+    int share;         /* images of a tower in a step; 0: 25. Larger ones see the same course in fewer steps */
 } NoiseRun;
 
 /* A run that falls from 2.3 to 0.3, 100 images a second. run_destroy frees it. */

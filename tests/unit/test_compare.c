@@ -227,6 +227,62 @@ static void accuracy_and_sameness(void **state)
     run_destroy(b);
 }
 
+/* The same course in images, eight times the batch, and a loss that is worse by 0.1: by step number the run would look
+ * better by far, as it has seen eight times the images. */
+static void batches_of_other_sizes(void **state)
+{
+    (void)state;
+    NoiseRun small = {.towers = 2, .steps = 960, .tower_noise = 0.1, .speed_factor = 1}, large = small, towers = small;
+    large.share = 200;
+    large.steps = 120;
+    large.loss_shift = 0.1;
+    towers.towers = 16; /* likewise by the number of towers */
+    towers.steps = 120;
+    towers.loss_shift = 0.1;
+    const NoiseRun *others[] = {&large, &towers};
+    for (int i = 0; i < 2; i++) {
+        RunDifference d;
+        Run *a = noise_run(&small, 21), *b = noise_run(others[i], 22);
+        if (i == 1) /* the course follows the images of a tower: take the one of eight times as many */
+            for (int64_t k = 0; k < b->steps; k++)
+                b->step[k].mean_loss += 2 * exp(-8 * (double)k / 80) - 2 * exp(-(double)k / 80);
+        assert_int_equal(run_difference(a, b, &d), OK);
+        assert_int_equal(d.steps, 60);
+        assert_int_equal(d.images_from, 60 * 400);
+        assert_int_equal(d.images_to, 120 * 400);
+        near(d.loss.mean, 0.1, 0.02);
+        assert_true(d.loss.p < 0.01);
+        assert_non_null(strstr(d.verdict, "its loss after as many images is 0."));
+        assert_non_null(strstr(d.verdict, "higher"));
+        RunDifference back;
+        assert_int_equal(run_difference(b, a, &back), OK);
+        near(back.loss.mean, -d.loss.mean, 1e-12);
+        run_destroy(a);
+        run_destroy(b);
+    }
+}
+
+/* Steps that a file system or another program held up, or that a clock made too short. */
+static void speeds_with_outliers(void **state)
+{
+    (void)state;
+    RunDifference d;
+    NoiseRun few = {.towers = 2, .steps = 32, .tower_noise = 0.1, .speed_factor = 1}, faster = few;
+    faster.speed_factor = 1.3;
+    Run *a = noise_run(&few, 31), *b = noise_run(&faster, 32);
+    a->step[10].images_per_sec = 20000;
+    a->step[20].images_per_sec = 0.5;
+    b->step[12].images_per_sec = 14000;
+    b->step[31].images_per_sec = 1;
+    assert_int_equal(run_difference(a, b, &d), OK);
+    near(d.a_speed, 100, 5);
+    near(d.speed.mean, 30, 8);
+    assert_true(d.speed.low > 10 && d.speed.high < 50);
+    assert_true(d.speed.p < 0.01);
+    run_destroy(a);
+    run_destroy(b);
+}
+
 /* ---- reading */
 
 static void steps_write(int count)
@@ -385,6 +441,8 @@ int main(void)
         cmocka_unit_test(equal_runs_are_equal),
         cmocka_unit_test(different_runs_differ),
         cmocka_unit_test(accuracy_and_sameness),
+        cmocka_unit_test(batches_of_other_sizes),
+        cmocka_unit_test(speeds_with_outliers),
         cmocka_unit_test_setup_teardown(what_is_written_is_read, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(cut_short_anywhere, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(wrong_lines_are_refused, scratch_make, scratch_drop),

@@ -4,7 +4,7 @@
 #include "towers/data/share.h"
 #include "towers/record/statistics.h"
 
-static const double SLOW_SHARE = 0.15, SLOW_LEAST = 3e-3, SLOW_STEPS = 0.85;
+static const double SLOW_SHARE = 0.15, SLOW_LEAST = 3e-3, SLOW_STEPS = 0.85, LOADED = 1.25;
 
 const char *straggler_phase_name(int phase)
 {
@@ -85,7 +85,7 @@ Straggler straggler_find(const StragglerTimes *times, int steps, int towers)
 
 void straggler_start(StragglerWatch *watch)
 {
-    *watch = (StragglerWatch){.before = {.tower = -1}, .named = {.tower = -1}};
+    *watch = (StragglerWatch){.before = {.tower = -1}, .named = {.tower = -1}, .agreed = 1};
 }
 
 static bool same(const Straggler *a, const Straggler *b)
@@ -93,11 +93,18 @@ static bool same(const Straggler *a, const Straggler *b)
     return a->tower == b->tower && (a->tower < 0 || a->phase == b->phase);
 }
 
-StragglerNews straggler_window(StragglerWatch *watch, const Straggler *found, int64_t step)
+bool straggler_machine_loaded(double load, int cores)
 {
-    bool agreed = same(&watch->before, found), known = same(&watch->named, found), was = watch->named.tower >= 0;
+    return load > LOADED * cores;
+}
+
+StragglerNews straggler_window(StragglerWatch *watch, const Straggler *found, bool loaded, int64_t step)
+{
+    bool known = same(&watch->named, found), was = watch->named.tower >= 0;
+    int wanted = loaded && found->tower >= 0 && !known ? STRAGGLER_AGREE_LOADED : STRAGGLER_AGREE;
+    watch->agreed = same(&watch->before, found) ? watch->agreed + 1 : 1;
     watch->before = *found;
-    if (!agreed) return STRAGGLER_SAME;
+    if (watch->agreed < wanted) return STRAGGLER_SAME;
     watch->named = *found;
     if (found->tower < 0) return was ? STRAGGLER_GONE : STRAGGLER_SAME;
     if (known && step - watch->noted < STRAGGLER_REMIND) return STRAGGLER_SAME;

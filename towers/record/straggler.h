@@ -5,7 +5,8 @@
  * median needs for as many samples) is above SLOW_SHARE of a step's work and SLOW_LEAST (a time slice of a busy
  * machine), if that is so (by half of it) in 34 of 40 steps, and if its work as a whole takes longer than the others'.
  * One bad moment of a machine, or noise that hits now this tower and now that one, names nobody. It is named when two
- * windows in a row agree. */
+ * windows in a row agree. On a machine with more to run than it has cores a tower may be short of a core for seconds
+ * though nothing is wrong with it: there, six windows have to agree. */
 #ifndef TOWERS_RECORD_STRAGGLER_H
 #define TOWERS_RECORD_STRAGGLER_H
 
@@ -34,15 +35,19 @@ Straggler straggler_find(const StragglerTimes *times, int steps, int towers);
 /* The memory of a run: feed it window by window. */
 typedef struct StragglerWatch {
     Straggler before; /* of the last window */
-    Straggler named;  /* two windows agreed; tower -1: nobody */
+    Straggler named;  /* enough windows agreed; tower -1: nobody */
+    int agreed;       /* windows in a row, up to the last one, that found the same */
     int64_t noted;    /* step of the last note about it */
 } StragglerWatch;
 
 typedef enum StragglerNews { STRAGGLER_SAME = 0, STRAGGLER_NAMED, STRAGGLER_GONE } StragglerNews;
 
 void straggler_start(StragglerWatch *watch);
+/* Is more waiting for this machine's cores than they can take (the load of the last minute)? */
+bool straggler_machine_loaded(double load, int cores);
 /* STRAGGLER_NAMED: tell about watch->named, now and every STRAGGLER_REMIND steps; STRAGGLER_GONE: it is over. */
 enum { STRAGGLER_REMIND = 1000 };
-StragglerNews straggler_window(StragglerWatch *watch, const Straggler *found, int64_t step);
+enum { STRAGGLER_AGREE = 2, STRAGGLER_AGREE_LOADED = 6 }; /* windows */
+StragglerNews straggler_window(StragglerWatch *watch, const Straggler *found, bool loaded, int64_t step);
 
 #endif

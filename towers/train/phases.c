@@ -4,6 +4,7 @@
 #include "towers/replica/tower_process.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static const Phase work_phases[STRAGGLER_PHASES] = {PHASE_DATA, PHASE_COPY, PHASE_FORWARD, PHASE_BACKWARD};
 
@@ -41,6 +42,12 @@ static Status news_tell(TowerProcess *p, StragglerNews news, const Straggler *wa
     return metrics_log(p->metrics, "%s", text);
 }
 
+static bool machine_loaded(void)
+{
+    double load;
+    return getloadavg(&load, 1) == 1 && straggler_machine_loaded(load, (int)sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 static Status window_judge(TowerProcess *p, int64_t step)
 {
     Straggler was = p->watch.named;
@@ -50,7 +57,7 @@ static Status window_judge(TowerProcess *p, int64_t step)
     window_read(p, step, times);
     Straggler found = straggler_find(times, STRAGGLER_WINDOW, p->ledger->towers);
     free(times);
-    StragglerNews news = straggler_window(&p->watch, &found, step);
+    StragglerNews news = straggler_window(&p->watch, &found, machine_loaded(), step);
     return news == STRAGGLER_SAME ? OK : news_tell(p, news, &was, step);
 }
 
