@@ -100,6 +100,7 @@ typedef struct OpCall {
     size_t workspace_bytes; /* set by prepare: scratch the op needs while it runs */
     void *workspace;        /* set by the plan, shared between ops, aligned to 64 bytes */
     void *state;            /* owned by the kernel: made by prepare, freed by discard */
+    float product_share;    /* set by prepare where an algorithm saves multiplications: those made / op_macs; 0: all */
 } OpCall;
 
 const char *op_name(OpKind kind);

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 4, COPY_BYTES = 128 << 20 };
 enum { ASK_ROUNDS = 50 };
@@ -16,24 +17,49 @@ static const double FAST_MS = 2, LEAST_MS = 1e-4;
 
 typedef struct OpTime {
     const OpCall *call;
-    double ms; /* fastest round */
-    double gflop, gbytes;
+    double ms;                        /* fastest round */
+    double gflop, real_gflop, gbytes; /* by the definition; as the algorithm computes it; moved at least */
 } OpTime;
 
 typedef struct KindTime {
     OpKind kind;
     int calls;
-    double ms, gflop, gbytes;
+    double ms, gflop, real_gflop, gbytes;
 } KindTime;
 
 typedef struct Peak {
     double gflops, gbs; /* 0 if they could not be measured */
 } Peak;
 
+static double tensor_bytes(const Tensor *t)
+{
+    return (double)shape_count(t->shape) * (double)dtype_bytes(t->dtype);
+}
+
+static bool lies_within(const Tensor *part, const Tensor *whole)
+{
+    const char *at = part->data, *first = whole->data;
+    int64_t elements = (shape_pixels(whole->shape) - 1) * whole->pitch + whole->shape.c;
+    return at >= first && at < first + elements * (int64_t)dtype_bytes(whole->dtype);
+}
+
+/* A slice, a reshape or an operand of a concat that lies where the other one does: nothing is moved. */
+static double moved_gbytes(const OpCall *call)
+{
+    double bytes = 0;
+    for (int k = 0; k < call->in_count; k++) {
+        bool there = call->kind == OP_CONCAT ? lies_within(&call->in[k], &call->out[0])
+                                             : lies_within(&call->out[0], &call->in[k]);
+        if (!there) bytes += 2 * tensor_bytes(call->kind == OP_CONCAT ? &call->in[k] : &call->out[0]);
+    }
+    return bytes * 1e-9;
+}
+
 /* Every operand once: what the op must move if nothing stays in a cache. */
 static double call_gbytes(const OpCall *call)
 {
     double bytes = 0;
+    if (call->kind == OP_SLICE || call->kind == OP_RESHAPE || call->kind == OP_CONCAT) return moved_gbytes(call);
     for (int k = 0; k < call->in_count; k++)
         if (call->in[k].data) bytes += (double)shape_count(call->in[k].shape) * (double)dtype_bytes(call->in[k].dtype);
     for (int k = 0; k < call->out_count; k++)
@@ -67,7 +93,8 @@ static Status ops_time(Replica *r, const Plan *plan, int rounds, OpTime *times)
     TRY(asking_time(&r->device, &asking));
     for (int i = 0; i < count; i++) {
         const OpCall *call = plan_call(plan, i);
-        times[i] = (OpTime){call, 1e30, 2e-9 * (double)op_macs(call), call_gbytes(call)};
+        double gflop = 2e-9 * (double)op_macs(call), share = call->product_share > 0 ? (double)call->product_share : 1;
+        times[i] = (OpTime){call, 1e30, gflop, gflop * share, call_gbytes(call)};
     }
     for (int round = 0; round < rounds; round++)
         for (int i = 0; i < count; i++) {
@@ -137,6 +164,12 @@ static Status peak_measure(Device *device, Dtype dtype, Peak *peak)
     return ms < FAST_MS ? peak_of_side(device, dtype, PEAK_SIDE_FAST, &ms, peak) : OK;
 }
 
+/* The product that was timed may have met a busy moment: no op computes faster than the machine. */
+static void peak_correct(Peak *peak, const OpTime *times, int count)
+{
+    for (int i = 0; i < count; i++) peak->gflops = fmax(peak->gflops, times[i].real_gflop / times[i].ms * 1e3);
+}
+
 /* ---- tables */
 
 static int by_ms(const void *a, const void *b)
@@ -151,45 +184,132 @@ static int kind_by_ms(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Share of the peak that limits it: the larger of the two times that the machine would need at best. */
-static double peak_share(double ms, double gflop, double gbytes, const Peak *peak)
+enum { CELL = 64, COLUMNS_MAX = 9 };
+typedef struct Table {  /* of texts: columns under each other on a terminal, else Markdown */
+    int columns, texts; /* the first so many columns are texts, the others numbers */
+    int rows, room;
+    char (*cell)[COLUMNS_MAX][CELL]; /* owned: [rows], the first is the head */
+} Table;
+
+static char (*table_row(Table *t))[CELL]
 {
-    double compute = gflop / peak->gflops * 1e3, memory = gbytes / peak->gbs * 1e3;
-    return 100 * (compute > memory ? compute : memory) / ms;
+    if (t->rows == t->room) {
+        int room = t->room ? 2 * t->room : 32;
+        void *grown = realloc(t->cell, (size_t)room * sizeof *t->cell);
+        if (!grown) return NULL;
+        t->cell = grown;
+        t->room = room;
+    }
+    memset(t->cell[t->rows], 0, sizeof *t->cell);
+    return t->cell[t->rows++];
 }
 
-static void kinds_print(const OpTime *times, int count, double total, const Peak *peak, FILE *to)
+static void table_head(Table *t, const char *const *names)
 {
+    char(*head)[CELL] = table_row(t);
+    for (int k = 0; head && k < t->columns; k++) snprintf(head[k], CELL, "%s", names[k]);
+}
+
+static int table_width(const Table *t, int column)
+{
+    int width = 0;
+    for (int i = 0; i < t->rows; i++) {
+        int length = (int)strlen(t->cell[i][column]);
+        width = length > width ? length : width;
+    }
+    return width;
+}
+
+static void table_print(const Table *t, bool terminal, FILE *to)
+{
+    int width[COLUMNS_MAX];
+    for (int k = 0; k < t->columns; k++) width[k] = table_width(t, k);
+    for (int i = 0; i < t->rows; i++) {
+        for (int k = 0; k < t->columns; k++)
+            if (terminal)
+                fprintf(to, "%s%*s", k ? "  " : "", k < t->texts ? -width[k] : width[k], t->cell[i][k]);
+            else
+                fprintf(to, "| %s ", t->cell[i][k]);
+        fputs(terminal ? "\n" : "|\n", to);
+        for (int k = 0; i == 0 && !terminal && k < t->columns; k++) fputs(k < t->texts ? "|---" : "|---:", to);
+        if (i == 0 && !terminal) fputs("|\n", to);
+    }
+    fputc('\n', to);
+}
+
+/* Share of the peak that limits it: the larger of the two times that the machine would need at best. "-" for what
+ * cannot be told: nothing is computed or moved, or it was faster than memory is (the operands were in a cache). */
+static void peak_cell(double ms, double gflop, double gbytes, const Peak *peak, char cell[CELL])
+{
+    double compute = gflop / peak->gflops * 1e3, memory = gbytes / peak->gbs * 1e3;
+    double share = 100 * fmax(compute, memory) / ms;
+    snprintf(cell, CELL, "-");
+    if (share > 0 && share <= 100) snprintf(cell, CELL, "%.0f", share);
+}
+
+/* The numbers of an op or of all ops of a kind, from column `k` on. */
+static void numbers_fill(char (*row)[CELL], int k, double ms, double total, double gflop, double real, double gbytes,
+                         const Peak *peak)
+{
+    char(*at)[CELL] = row + k;
+    snprintf(at[0], CELL, "%.3f", ms);
+    snprintf(at[1], CELL, "%.1f", 100 * ms / total);
+    snprintf(at[2], CELL, "-");
+    snprintf(at[3], CELL, "-");
+    snprintf(at[4], CELL, "-");
+    if (gflop > 0) snprintf(at[2], CELL, "%.1f", gflop / ms * 1e3);
+    if (gflop > 0) snprintf(at[3], CELL, "%.1f", real / ms * 1e3);
+    if (gbytes > 0) snprintf(at[4], CELL, "%.1f", gbytes / ms * 1e3);
+    peak_cell(ms, real, gbytes, peak, at[5]);
+}
+
+static void kinds_print(const OpTime *times, int count, double total, const Peak *peak, bool terminal, FILE *to)
+{
+    static const char *const head[] = {"op",           "calls", "ms",       "share %", "effective GFLOP/s",
+                                       "real GFLOP/s", "GB/s",  "% of peak"};
     KindTime kinds[OP_COUNT] = {0};
+    Table table = {.columns = 8, .texts = 1};
     for (int i = 0; i < count; i++) {
         KindTime *kind = &kinds[times[i].call->kind];
         kind->kind = times[i].call->kind;
         kind->calls++;
         kind->ms += times[i].ms;
         kind->gflop += times[i].gflop;
+        kind->real_gflop += times[i].real_gflop;
         kind->gbytes += times[i].gbytes;
     }
     qsort(kinds, OP_COUNT, sizeof *kinds, kind_by_ms);
-    fprintf(to, "| op | calls | ms | share %% | GFLOP/s | GB/s | %% of peak |\n|---|---:|---:|---:|---:|---:|---:|\n");
+    table_head(&table, head);
     for (int i = 0; i < OP_COUNT && kinds[i].calls; i++) {
         const KindTime *k = &kinds[i];
-        fprintf(to, "| %s | %d | %.3f | %.1f | %.1f | %.1f | %.0f |\n", op_name(k->kind), k->calls, k->ms,
-                100 * k->ms / total, k->gflop / k->ms * 1e3, k->gbytes / k->ms * 1e3,
-                peak_share(k->ms, k->gflop, k->gbytes, peak));
+        char(*row)[CELL] = table_row(&table);
+        if (!row) break;
+        snprintf(row[0], CELL, "%s", op_name(k->kind));
+        snprintf(row[1], CELL, "%d", k->calls);
+        numbers_fill(row, 2, k->ms, total, k->gflop, k->real_gflop, k->gbytes, peak);
     }
+    table_print(&table, terminal, to);
+    free(table.cell);
 }
 
-static void layers_print(OpTime *times, int count, double total, const Peak *peak, FILE *to)
+static void layers_print(OpTime *times, int count, double total, const Peak *peak, bool terminal, FILE *to)
 {
+    static const char *const head[] = {"layer",        "op",   "output",   "ms", "share %", "effective GFLOP/s",
+                                       "real GFLOP/s", "GB/s", "% of peak"};
+    Table table = {.columns = 9, .texts = 3};
     qsort(times, (size_t)count, sizeof *times, by_ms);
-    fprintf(to, "\n| layer | op | output | ms | share %% | GFLOP/s | GB/s | %% of peak "
-                "|\n|---|---|---|---:|---:|---:|---:|---:|\n");
+    table_head(&table, head);
     for (int i = 0; i < count && i < TOP_LAYERS; i++) {
         const OpTime *t = &times[i];
-        fprintf(to, "| %s | %s | %s | %.3f | %.1f | %.1f | %.1f | %.0f |\n", t->call->name, op_name(t->call->kind),
-                shape_text(t->call->out[0].shape), t->ms, 100 * t->ms / total, t->gflop / t->ms * 1e3,
-                t->gbytes / t->ms * 1e3, peak_share(t->ms, t->gflop, t->gbytes, peak));
+        char(*row)[CELL] = table_row(&table);
+        if (!row) break;
+        snprintf(row[0], CELL, "%s", t->call->name);
+        snprintf(row[1], CELL, "%s", op_name(t->call->kind));
+        snprintf(row[2], CELL, "%s", shape_text(t->call->out[0].shape));
+        numbers_fill(row, 3, t->ms, total, t->gflop, t->real_gflop, t->gbytes, peak);
     }
+    table_print(&table, terminal, to);
+    free(table.cell);
 }
 
 static void profile_print(OpTime *times, int count, const TrainJob *job, const Peak *peak, FILE *to)
@@ -201,8 +321,13 @@ static void profile_print(OpTime *times, int count, const TrainJob *job, const P
         "\n%s, batch %d, %s on %s, %d threads: %.2f ms in %d ops; machine: %.0f GFLOP/s product, %.1f GB/s copy\n\n",
         job->program.model->name, job->shares.batch[0], job->device.tf32 ? "tf32" : dtype_name(job->program.compute),
         job->backend->name, job->device.threads, total, count, peak->gflops, peak->gbs);
-    kinds_print(times, count, total, peak, to);
-    layers_print(times, count, total, peak, to);
+    bool terminal = isatty(fileno(to));
+    kinds_print(times, count, total, peak, terminal, to);
+    layers_print(times, count, total, peak, terminal, to);
+    fprintf(to,
+            "effective: arithmetic of the definition per second; real: the multiplications that the algorithm makes "
+            "(Winograd's makes fewer).\n%% of peak: real rate or bytes against the machine's, whichever limits; -: "
+            "nothing computed or moved, or operands in a cache.\n");
 }
 
 static Status replica_open(const TrainJob *job, Replica **made)
@@ -249,6 +374,7 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
     TRY_OUT(plan_run(program->plan, 0, count));
     TRY_OUT(peak_measure(&replica->device, job->program.compute, &peak));
     TRY_OUT(ops_time(replica, program->plan, rounds, times));
+    peak_correct(&peak, times, count);
     profile_print(times, count, job, &peak, to);
 out:
     free(times);

@@ -405,6 +405,13 @@ static Status own_choose(ConvState *state, Device *device, const Operands *o)
     return OK;
 }
 
+/* Multiplications of Winograd's algorithms against those of the definition: 16 for 36, in a line 14 for 28. */
+static float own_product_share(const ConvState *state)
+{
+    if (state->winograd || state->winograd_dw) return 16.0f / 36;
+    return state->winograd_line || state->winograd_line_dw ? 14.0f / 28 : 0;
+}
+
 /* oneDNN 3.7 adds up the gradient with respect to an image in an order that depends on the number of threads, so one
  * thread computes it. */
 static Status conv_prepare(Device *device, OpCall *call)
@@ -423,6 +430,7 @@ static Status conv_prepare(Device *device, OpCall *call)
         TRY_OUT(choice_settle(&state->choice, device, call));
     }
     conv_layout(state, device, call, &o);
+    call->product_share = own_product_share(state);
     call->state = state;
     state = NULL;
 out:
