@@ -2,6 +2,8 @@
  * variant, whether there is an auxiliary head. */
 #include "inception/cli/export.h"
 
+#include "towers/files/files.h"
+#include "towers/files/json.h"
 #include "towers/store/onnx.h"
 #include "towers/store/pretrained.h"
 
@@ -120,11 +122,33 @@ static bool is_pickle(const char *name)
     return ends_in(name, ".pth") || ends_in(name, ".pt") || ends_in(name, ".bin") || ends_in(name, ".ckpt");
 }
 
+/* The names that the run beside the weights knows, as JSON, if there is one for each class; else NULL. */
+static char *class_names(const Export *x)
+{
+    enum { ENVIRONMENT_BYTES = 1 << 24 };
+    char path[PATH_BYTES], *bytes = NULL, *text = NULL;
+    const char *last = strrchr(x->from, '/');
+    size_t count;
+    snprintf(path, sizeof path, "%.*s/env.json", last ? (int)(last - x->from) : 1, last ? x->from : ".");
+    if (file_read(path, ENVIRONMENT_BYTES, &bytes, &count) != OK) return NULL;
+    json_t *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, NULL),
+           *names = json_object_get(root, "class_names");
+    if ((int)json_array_size(names) == x->config.options.classes) text = json_dumps(names, JSON_COMPACT);
+    json_decref(root);
+    free(bytes);
+    return text;
+}
+
 static Status weights_write(const Export *x, bool onnx)
 {
     const Model *model = x->config.model;
     StPair pairs[] = {{"format", "pt"}, {"model", model->name}, {"variant", x->config.options.variant}};
-    if (onnx) return onnx_write(x->to, model->name, x->evaluation.graph, &x->list);
+    if (onnx) {
+        char *names = class_names(x);
+        Status st = onnx_write(x->to, model->name, x->evaluation.graph, &x->list, names);
+        free(names);
+        return st;
+    }
     return safetensors_replace(x->to, x->list.tensor, x->list.count, pairs, 3);
 }
 

@@ -426,6 +426,7 @@ static void records_fill(const Options *o, TrainJob *job)
     job->log_tf2016 = o->log_style == LOG_TF2016;
     job->log_interval = (int)o->log_interval;
     job->event_interval = o->summary_interval > 0 ? (int)o->summary_interval : 0;
+    job->scalar_interval = job->event_interval ? job->log_interval : 0;
     job->eval_interval = (int)o->eval_interval;
     job->checkpoint_steps = o->checkpoint_steps;
     job->checkpoint_minutes = o->checkpoint_minutes;

@@ -127,12 +127,13 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
 /* ---- eval */
 
 /* A loss that is not finite is null: JSON has no NaN. */
-static Status eval_json(const EvalResult *result)
+static Status eval_json(const EvalResult *result, bool top5)
 {
     double count = (double)result->count;
-    json_t *root = json_pack("{s:I, s:o, s:o, s:o}", "examples", (json_int_t)result->count, "top1",
-                             json_finite((double)result->hits[0] / count), "top5",
-                             json_finite((double)result->hits[1] / count), "loss", json_finite(result->loss));
+    json_t *root =
+        json_pack("{s:I, s:o, s:o, s:o}", "examples", (json_int_t)result->count, "top1",
+                  json_finite((double)result->hits[0] / count), "top5",
+                  top5 ? json_finite((double)result->hits[1] / count) : json_null(), "loss", json_finite(result->loss));
     if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the evaluation");
     json_dumpf(root, stdout, JSON_REAL_PRECISION(17)); /* whether it was written is seen at the end */
     putchar('\n');
@@ -155,9 +156,11 @@ static Status eval(Options *options, JobFiles *files, int *signal_number)
     TRY(memory_check(&files->job));
     fallback_note(files, options->quiet);
     TRY(eval_run(&files->job, weights, &result, signal_number));
-    if (options->json) return eval_json(&result);
-    double count = (double)result.count, top1 = (double)result.hits[0] / count, top5 = (double)result.hits[1] / count;
-    printf("Accuracy @ 1 = %.4f Accuracy @ 5 = %.4f [%lld examples]\n", top1, top5, (long long)result.count);
+    if (options->json) return eval_json(&result, top5_says(&files->job));
+    double count = (double)result.count;
+    printf("Accuracy @ 1 = %.4f", (double)result.hits[0] / count);
+    if (top5_says(&files->job)) printf(" Accuracy @ 5 = %.4f", (double)result.hits[1] / count);
+    printf(" [%lld examples]\n", (long long)result.count);
     return OK;
 }
 

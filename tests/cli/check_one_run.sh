@@ -35,6 +35,43 @@ ends 0 "towers         3 x batch 4+0+2 = 12 images per step (gradients of 2 batc
     "${train[@]:0:6}" --tower-batch 4,0,2 --accumulate 2 --max-steps 2 --freeze 'conv1*' --experiment header
 grep -qE 'parameters \([0-9]+ frozen\)' err && grep -qE '^steps +2 \(--max-steps\), 6 per epoch$' err || complain "header: $(cat err)"
 
+# a short run has curves in TensorBoard, and both losses of every epoch
+cp -r "$work/data" named
+printf '%s\n' zero one two three four five six seven eight nine >named/classes.txt
+ends 0 "run directory" train fashion_cnn --device cpu --data-path named -b 4 --epochs 2 --experiment curves
+for tag in mean_loss=3 train/loss=2 train/accuracy=2 test/loss=2 test/accuracy=2; do
+    count=$(grep -aoF "${tag%=*}" runs/curves/events.out.* | wc -l)
+    ((count >= ${tag#*=})) || complain "TensorBoard: ${tag%=*} is there $count times"
+done
+
+# class names travel with an ONNX file; a fifth place says nothing among three classes
+ends 0 "ONNX of fashion_cnn" export fashion_cnn curves.onnx --weights runs/curves
+grep -aq 'class_names.*\["zero","one",' curves.onnx || complain "curves.onnx has no class names"
+ends 0 "Accuracy @ 5" eval runs/curves
+few=(fashion_cnn --device cpu --dataset synthetic --classes 3 --img-size 12)
+ends 0 "run directory" train "${few[@]}" -b 64 --max-steps 2 --experiment few
+ends 0 "Accuracy @ 1" eval "${few[@]}" --weights runs/few
+! grep -q "@ 5" out || complain "top-5 of three classes: $(cat out)"
+ends 0 '"top5": null' eval "${few[@]}" --weights runs/few --json
+[[ $(sed -n 2p runs/few/results.csv | cut -d, -f7) == nan ]] || complain "results.csv has a top-5 of three classes"
+
+# colour for a network that takes grey: refused with something to do about it
+mkdir -p colour
+for split in train t10k; do
+    { printf '\0\0\010\004\0\0\0\002\0\0\0\034\0\0\0\034\0\0\0\003' && head -c 4704 /dev/zero; } >"colour/$split-images-idx4-ubyte"
+    printf '\0\0\010\001\0\0\0\002\0\001' >"colour/$split-labels-idx1-ubyte"
+done
+ends 2 "images_to_idx.py --grey" train fashion_cnn --device cpu --data-path colour
+
+# where the time goes: no op is faster than the machine, slices that lie in place move nothing, columns on a terminal
+ends 0 "effective GFLOP/s" bench inception_mini --device cpu -b 4 --batches 1 --warmup-batches 0 --profile
+awk -F'|' '/^\|/ && NF > 8 && $(NF - 1) + 0 > 100 { print; bad = 1 } END { exit bad }' out || complain "faster than the machine"
+grep -qE '^\| slice \| [0-9]+ \| [0-9.]+ \| [0-9.]+ \| - \| - \| - \| - \|$' out || complain "slices: $(grep '^| slice' out)"
+if command -v script >/dev/null; then
+    script -qec "'$towers' bench inception_mini --device cpu -b 4 --batches 1 --warmup-batches 0 --profile" /dev/null </dev/null >terminal
+    grep -qE '^op +calls +ms +share % +effective GFLOP/s' terminal && ! grep -q '^|' terminal || complain "a terminal gets: $(head -20 terminal)"
+fi
+
 # --quiet: the result and nothing else; with --json, that alone
 "$towers" "${train[@]}" --epochs 1 --experiment quiet --quiet >out 2>err </dev/null
 [[ $(sed -E 's/[0-9.]+ %/N %/g' err) == $'test accuracy N % (best epoch N %)\nrun directory runs/quiet' && ! -s out ]] || complain "--quiet: $(cat out err)"

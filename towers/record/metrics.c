@@ -292,6 +292,7 @@ static Status epoch_scalar(Metrics *metrics, const EpochRecord *record, const ch
 Status metrics_epoch(Metrics *metrics, const EpochRecord *record)
 {
     note_trouble(metrics, line_add(metrics, metrics->epochs, NULL, record));
+    note_trouble(metrics, epoch_scalar(metrics, record, "train/loss", record->train_loss));
     note_trouble(metrics, epoch_scalar(metrics, record, "train/accuracy", record->train_top1));
     note_trouble(metrics, epoch_scalar(metrics, record, "test/accuracy", record->test_top1));
     note_trouble(metrics, epoch_scalar(metrics, record, "test/loss", record->test_loss));

@@ -81,7 +81,8 @@ typedef struct TrainJob {
     double checkpoint_minutes;
     int keep;
     int log_interval, event_interval;
-    int eval_interval; /* epochs, and at the end; 0 = never */
+    int scalar_interval; /* steps between TensorBoard scalars, which are cheap; summaries: event_interval. 0: off */
+    int eval_interval;   /* epochs, and at the end; 0 = never */
     bool quiet, color, tty, towers_view;
     bool log_tf2016; /* the console speaks as the original trainer */
 
@@ -90,6 +91,12 @@ typedef struct TrainJob {
     void (*on_step)(void *context, Ledger *ledger, int64_t step, double seconds, double loss);
     void *on_step_context;
 } TrainJob;
+
+/* Among five classes or fewer, everything is in the top five. */
+static inline bool top5_says(const TrainJob *job)
+{
+    return job->program.options.classes > 5;
+}
 
 /* Numbers that follow from a job. A step is one update; it takes `accumulate` global batches of one epoch. */
 int64_t job_batches_per_epoch(const TrainJob *job);

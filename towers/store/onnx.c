@@ -388,7 +388,7 @@ static Status model_pack(const char *path, const Onnx__ModelProto *model)
     return st;
 }
 
-static Status model_write(Writer *w, const char *path, const char *name, Shape image)
+static Status model_write(Writer *w, const char *path, const char *name, const char *class_names, Shape image)
 {
     Port in, out;
     int64_t in_dims[] = {0, image.c, image.h, image.w}, out_dims[] = {0, graph_shape(w->graph, w->logits).c};
@@ -396,6 +396,9 @@ static Status model_write(Writer *w, const char *path, const char *name, Shape i
                          *output = port_fill(&out, "logits", "before the softmax", 2, out_dims);
     Onnx__OperatorSetIdProto opset = ONNX__OPERATOR_SET_ID_PROTO__INIT, *opsets = &opset;
     Onnx__GraphProto graph = ONNX__GRAPH_PROTO__INIT;
+    Onnx__StringStringEntryProto entry[2] = {ONNX__STRING_STRING_ENTRY_PROTO__INIT,
+                                             ONNX__STRING_STRING_ENTRY_PROTO__INIT},
+                                 *entries[] = {&entry[0], &entry[1]};
     Onnx__ModelProto model = ONNX__MODEL_PROTO__INIT;
     opset.domain = borrowed("");
     opset.has_version = model.has_ir_version = 1;
@@ -411,12 +414,19 @@ static Status model_write(Writer *w, const char *path, const char *name, Shape i
     model.ir_version = IR_VERSION;
     model.producer_name = borrowed("towers");
     model.producer_version = borrowed(TOWERS_VERSION);
+    entry[0].key = borrowed("model");
+    entry[0].value = borrowed(name);
+    entry[1].key = borrowed("class_names");
+    entry[1].value = borrowed(class_names ? class_names : "");
+    model.metadata_props = entries;
+    model.n_metadata_props = class_names ? 2 : 1;
     model.graph = &graph;
     model.opset_import = &opsets;
     return model_pack(path, &model);
 }
 
-Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights)
+Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
+                  const char *class_names)
 {
     Status st = OK;
     Writer w;
@@ -429,7 +439,7 @@ Status onnx_write(const char *path, const char *name, const Graph *evaluation, c
         if (op->kind == OP_IMAGE) image = graph_shape(evaluation, op->out[0]);
         if (op->out[0].id && w.needed[op->out[0].id]) TRY_OUT(write_op(&w, op));
     }
-    TRY_OUT(model_write(&w, path, name, image));
+    TRY_OUT(model_write(&w, path, name, class_names, image));
 out:
     writer_close(&w);
     return st;

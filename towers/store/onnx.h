@@ -1,14 +1,17 @@
 /* ONNX: the evaluation graph with its weights as a file for other runtimes (opset 17, IR version 8).
  *
  * Input "image": float32 {N, c, side, side}, NCHW, pixels in [0, 1]; the normalization is part of the file. Output
- * "logits": float32 {N, classes}, without softmax. N is open. Weights are stored as PyTorch orders them (OIHW). */
+ * "logits": float32 {N, classes}, without softmax. N is open. The model's metadata
+ * has "model" and, where they are known, "class_names": a JSON array in the order of the logits. Weights are stored as PyTorch orders them (OIHW). */
 #ifndef TOWERS_STORE_ONNX_H
 #define TOWERS_STORE_ONNX_H
 
 #include "towers/store/weights.h"
 
 /* `evaluation`: a graph of f32, made without training and without passes. `weights`: its parameters and states by name.
+ * `class_names`: JSON, or NULL.
  * ERR_UNSUPPORTED names an op that has no counterpart. Replaces `path` whole. */
-NODISCARD Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights);
+NODISCARD Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
+                            const char *class_names);
 
 #endif

@@ -279,8 +279,9 @@ static void tf2016_result(const TrainJob *job, const EpochRecord *epoch)
 {
     if (isnan(epoch->test_top1)) return;
     time_prefix();
-    fprintf(stderr, "precision @ 1 = %.4f recall @ 5 = %.4f [%lld examples]\n", epoch->test_top1, epoch->test_top5,
-            (long long)dataset_info(job->test)->count);
+    fprintf(stderr, "precision @ 1 = %.4f", epoch->test_top1);
+    if (top5_says(job)) fprintf(stderr, " recall @ 5 = %.4f", epoch->test_top5);
+    fprintf(stderr, " [%lld examples]\n", (long long)dataset_info(job->test)->count);
 }
 
 /* A line for every step that is due; the ring holds more steps than pass between two updates. */

@@ -67,7 +67,7 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
         .train_top1 = run->epoch_count ? (double)run->epoch_hits / (double)run->epoch_count : NAN,
         .test_loss = evaluated ? test->loss : NAN,
         .test_top1 = evaluated ? (double)test->hits[0] / (double)test->count : NAN,
-        .test_top5 = evaluated ? (double)test->hits[1] / (double)test->count : NAN,
+        .test_top5 = evaluated && top5_says(p->job) ? (double)test->hits[1] / (double)test->count : NAN,
         .lr = schedule_lr(&p->job->schedule, run->step - 1, p->steps_per_epoch, p->total_steps),
         .images_per_sec = (double)(run->epoch_count - p->epoch_count_before) / seconds,
         .seconds = seconds,

@@ -125,7 +125,7 @@ static Status records_open(TowerProcess *p, bool restored)
     if (p->rank != 0) return OK;
     if (restored && p->run.step < p->total_steps) /* an epoch that an earlier end cut short is recorded again */
         TRY(metrics_forget_epochs(p->job->run_dir, p->run.step / p->steps_per_epoch));
-    TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->event_interval, &p->metrics));
+    TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->scalar_interval, &p->metrics));
     TRY(text_put(p, "args.yaml", p->job->args_yaml));
     TRY(text_put(p, "env.json", p->job->env_json));
     TRY(run_introduce(p));

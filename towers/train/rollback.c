@@ -33,7 +33,7 @@ static Status records_return(TowerProcess *p)
     if (p->rank != 0) return OK;
     metrics_close(p->metrics);
     p->metrics = NULL;
-    return metrics_open(p->job->run_dir, p->run.step, p->job->event_interval, &p->metrics);
+    return metrics_open(p->job->run_dir, p->run.step, p->job->scalar_interval, &p->metrics);
 }
 
 /* To the checkpoint of step `good`, to go on from there without step `left_out` (-1: with all). */

@@ -385,7 +385,7 @@ static void result_fill(const Supervisor *s, TrainResult *result)
     bool tested = run->tested.epoch > 0;
     *result = (TrainResult){.step = atomic_load(&run->step),
                             .test_top1 = tested ? run->tested.test_top1 : -1,
-                            .test_top5 = tested ? run->tested.test_top5 : -1,
+                            .test_top5 = tested && top5_says(s->job) ? run->tested.test_top5 : -1,
                             .best_top1 = run->best_top1,
                             .signal = atomic_load(&run->stop_signal)};
 }
