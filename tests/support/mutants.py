@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 
-HANGS_S = 240
+HANGS_S = 900  # of wall time: far more than any of the tests takes, also on a busy machine
 Mutant = collections.namedtuple("Mutant", "number title file tests old new")
 
 
@@ -139,7 +139,7 @@ class Build:
 
 
 def test_run(build, test, program):
-    """True if the test passes. Skipped (77, or cmocka's skips) counts as passed: it saw nothing."""
+    """None if the test passes, else how it ended. Skipped (77, or cmocka's skips) counts as passed: it saw nothing."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TOWERS_")}
     environment.update(OMP_WAIT_POLICY="PASSIVE")
     command = [program]
@@ -150,8 +150,8 @@ def test_run(build, test, program):
         done = subprocess.run(command, env=environment, cwd=os.path.dirname(program), stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=HANGS_S, start_new_session=True)
     except subprocess.TimeoutExpired:
-        return False
-    return done.returncode in (0, 77)
+        return f"did not end within {HANGS_S} s"
+    return None if done.returncode in (0, 77) else f"exit {done.returncode}"
 
 
 def try_mutant(build, mutant):
@@ -176,8 +176,9 @@ def try_mutant(build, mutant):
             if problem:
                 return "broken", problem
             ran = True
-            if not test_run(build, test, program):
-                return "caught", test
+            ended = test_run(build, test, program)
+            if ended:
+                return "caught", f"{test}: {ended}"
     return ("survived", " ".join(mutant.tests)) if ran else ("not built here", " ".join(mutant.tests))
 
 
