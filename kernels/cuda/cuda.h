@@ -61,7 +61,7 @@ Status cuda_segment_end(Device *device, void **segment);
 Status cuda_segment_run(Device *device, void *segment);
 void cuda_segment_free(Device *device, void *segment);
 
-/* conv/op_time.c: Backend.op_time */
+/* op_time.c: Backend.op_time */
 double cuda_op_time(Device *device, const OpCall *call);
 
 /* weights.c. `weights_half`: where the copy of packed f32 memory lies, as `dtype` and aligned to 16 bytes; NULL if it

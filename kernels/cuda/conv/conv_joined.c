@@ -4,7 +4,7 @@
  * plan cache keeps the winner, "separate" if it is that. */
 #include "kernels/cuda/conv/conv_joined.h"
 
-#include "kernels/cuda/conv/autotune.h"
+#include "kernels/cuda/autotune.h"
 #include "kernels/cuda/plan_cache.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Candidates for a task, and the choice among them; see task.h. */
 #include "kernels/cuda/conv/task.h"
 
-#include "kernels/cuda/conv/autotune.h"
+#include "kernels/cuda/autotune.h"
 #include "kernels/cuda/plan_cache.h"
 
 #include <string.h>

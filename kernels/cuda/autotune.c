@@ -1,6 +1,6 @@
 /* Candidates are timed by events around each run; between runs a buffer larger than the L2 cache is overwritten.
  * Results are compared in pieces spread over the whole, as f32. */
-#include "kernels/cuda/conv/autotune.h"
+#include "kernels/cuda/autotune.h"
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/kernels.h"

@@ -1,7 +1,7 @@
 /* Timing of candidates for one task on the device, each with cold caches, as it will find them in a training step, and
  * on random operands: zeros draw less power, so the clock would be higher than it will be. */
-#ifndef TOWERS_KERNELS_CUDA_CONV_AUTOTUNE_H
-#define TOWERS_KERNELS_CUDA_CONV_AUTOTUNE_H
+#ifndef TOWERS_KERNELS_CUDA_AUTOTUNE_H
+#define TOWERS_KERNELS_CUDA_AUTOTUNE_H
 
 #include "kernels/backend.h"
 
