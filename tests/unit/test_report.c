@@ -155,7 +155,7 @@ static void whole_run(void **state)
                                         "Bias",
                                         "Confusion",
                                         "x&lt;script&gt;",
-                                        "started &lt;i&gt;6-07-2, &lt;b&gt;05",
+                                        "started &lt;i&gt;6-07-23, &lt;b&gt;05",
                                         "Layers",
                                         "1.00 MiB",
                                         "0.5</td>",
