@@ -75,6 +75,12 @@ def towers_sides(make, model, batch, cores, steps, *more):
     return sides
 
 
+def shown(side):
+    """The command as a reader can use it."""
+    words = ["python" if word == TORCH_PYTHON else word for word in side["command"]]
+    return [f"{name}={os.path.basename(value)}" for name, value in side.get("environment", {}).items()] + words
+
+
 def torch_sides(model, batch, cores, **options):
     sides = {}
     for how in ("eager", "compiled"):
@@ -88,9 +94,9 @@ def torch_sides(model, batch, cores, **options):
     return sides
 
 
-def small_case(model, batch, cores, steps):
-    """A part of a real epoch of a small network."""
-    return {**towers_sides(train_side, model, batch, cores, steps), **torch_sides(model, batch, cores, steps=steps, warmup=10)}
+def small_case(model, batch, cores, steps, ours):
+    """A part of a real epoch of a small network; `ours`: steps of towers, whose runs are not warmed up first, 0: all."""
+    return {**towers_sides(train_side, model, batch, cores, ours), **torch_sides(model, batch, cores, steps=steps, warmup=10)}
 
 
 def large_case(model, batch, cores, steps, bf16):
@@ -105,10 +111,10 @@ README_CASES = ("fashion_cnn", "inception_mini", "inception_v3_16", "inception_v
 def cases_make(cores, steps):
     """name: (title, model, bf16, steps, sides). `steps`: that are timed in a run; 0: the usual number."""
     cases = {}
-    for name, model, batch, usual, how in (("fashion_cnn", "fashion_cnn", 64, 200, "Adam"),
-                                           ("inception_mini", "inception_mini", 64, 80, "SGD with Nesterov momentum"),
-                                           ("fashion_cnn_128", "fashion_cnn", 128, 100, "Adam")):
-        sides = small_case(model, batch, cores, steps or usual)
+    for name, model, batch, usual, ours, how in (("fashion_cnn", "fashion_cnn", 64, 200, 0, "Adam"),
+                                                 ("inception_mini", "inception_mini", 64, 80, 300, "SGD with Nesterov momentum"),
+                                                 ("fashion_cnn_128", "fashion_cnn", 128, 100, 0, "Adam")):
+        sides = small_case(model, batch, cores, steps or usual, steps or ours)
         cases[name] = (f"{model}, batch {batch}, f32, {how}", model, False, steps or usual, sides)
     for batch in (16, 8):
         for bf16 in (False, True):
@@ -318,7 +324,7 @@ def case_table(case):
     sums = {name: summary(runs) for name, runs in case["runs"].items()}
     peer = best({n: s for n, s in sums.items() if "DDP" not in n}, "PyTorch")[1]
     single = best(sums, "towers, 1 tower")[1]
-    part = f" (the first {case['epoch_steps']} steps of an epoch)" if case.get("epoch_steps") else ""
+    part = f" (runs of {case['steps']} warm steps for PyTorch)" if case.get("steps") else ""
     lines = [f"**{case['title']}**{part}; commit {case['commit']}, {case['date']}, PyTorch {case.get('torch', '1.13.1')}", "",
              "| side | images/s, median | range | runs | to PyTorch's best | to 1 tower | GFLOP/s | % of peak |",
              "|---|---:|---:|---:|---:|---:|---:|---:|"]
@@ -339,8 +345,9 @@ def case_table(case):
 def readme_lines(results):
     """The table of the README: the best of each."""
     cases = {name: results["cases"][name] for name in README_CASES if name in results["cases"]}
-    if not any("PyTorch eager, nhwc" in case["runs"] for case in cases.values()):
-        return None  # measured before there were these sides
+    versions = {(case.get("torch"), case["commit"]) for case in cases.values()}
+    if len(cases) < len(README_CASES) or len(versions) > 1 or not all("PyTorch eager, nhwc" in case["runs"] for case in cases.values()):
+        return None  # not all rows are of one commit and one PyTorch
     lines = ["| | batch | images/s | PyTorch | | DDP | |", "|---|---:|---:|---:|---:|---:|---:|"]
     for name, case in cases.items():
         sums = {side: summary(runs) for side, runs in case["runs"].items()}
@@ -457,8 +464,8 @@ def case_open(results, name, spec, options):
     peak = results["peaks"].get("bf16" if bf16 else "f32", [0, 0])
     case = {"title": title, "commit": commit_now(), "torch": torch_name(), "date": time.strftime("%Y-%m-%d %H:%M"),
             "macs": macs_of(model), "peak_gflops": peak[0],
-            "epoch_steps": steps if model in ("fashion_cnn", "inception_mini") else 0,
-            "commands": {side: s["command"] for side, s in sides.items()}, "runs": {side: [] for side in sides}}
+            "steps": steps,
+            "commands": {side: shown(s) for side, s in sides.items()}, "runs": {side: [] for side in sides}}
     known = results["cases"].get(name, {})
     if options.resume and (known.get("commit"), known.get("torch")) == (case["commit"], case["torch"]):
         case["runs"].update({side: [r for r in runs if "error" not in r] for side, runs in known["runs"].items()})
@@ -475,7 +482,7 @@ def add_jemalloc(case, sides):
     side = with_jemalloc(sides[name])
     if side:
         sides[name + ", jemalloc"] = side
-        case["runs"][name + ", jemalloc"], case["commands"][name + ", jemalloc"] = [], side["command"]
+        case["runs"][name + ", jemalloc"], case["commands"][name + ", jemalloc"] = [], shown(side)
 
 
 def case_run(results, name, case, sides, repetitions):
