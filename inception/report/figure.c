@@ -26,12 +26,12 @@ void figure_begin(const Figures *f, const char *kind, const char *title, const c
     svg_text(f->to, title);
     fputs("</h2><p>", f->to);
     svg_text(f->to, note);
-    fputs("</p></figcaption>\n", f->to);
+    fputs("</p></figcaption>\n<div class=\"plot\">", f->to);
 }
 
 void figure_end(const Figures *f)
 {
-    fputs("</figure>\n", f->to);
+    fputs("</div></figure>\n", f->to);
 }
 
 SvgFrame figure_steps(const Figures *f, const char *title, double width, double height)

@@ -16,7 +16,7 @@
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 
-enum { CLASS_NAMES = 64, ENDING_STEPS = 50, JSON_LIMIT = 16 << 20 };
+enum { CLASS_NAMES = 64, CLASS_ROWS = 40, ENDING_STEPS = 50, JSON_LIMIT = 16 << 20 };
 
 typedef struct Page {
     FILE *to;
@@ -35,8 +35,9 @@ static const char style[] =
     "font-weight:680}h2{font-size:15.5px;margin:0;font-weight:650;letter-spacing:-.003em}"
     ".eyebrow{font-size:12.5px;letter-spacing:.09em;text-transform:uppercase;font-weight:600}"
     ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:1px;margin:28px 0 0;"
-    "background:var(--rule);border:1px solid var(--rule);border-radius:10px;overflow:hidden}"
-    ".cards div{background:var(--paper);padding:15px 18px 13px}.cards b{display:block;font-size:23px;line-height:1.25;"
+    "background:var(--paper);border:1px solid var(--rule);border-radius:10px;overflow:hidden}"
+    ".cards div{box-shadow:0 0 0 1px var(--rule);padding:15px 18px 13px}.cards "
+    "b{display:block;font-size:23px;line-height:1.25;"
     "font-weight:650;letter-spacing:-.01em;font-variant-numeric:tabular-nums}.cards span{color:var(--soft);"
     "font-size:13px}"
     ".verdict{margin:26px 0 30px;padding:2px 0 2px 18px;border-left:3px solid var(--c0);font-size:17px;"
@@ -52,7 +53,10 @@ static const char style[] =
     "white-space:pre-wrap;overflow-wrap:anywhere;font:12.8px/1.5 ui-monospace,'DejaVu Sans Mono',Menlo,monospace}"
     "details summary{cursor:pointer;color:var(--soft);font-size:13.5px;margin-top:12px}"
     "footer{margin-top:30px;color:var(--soft);font-size:13px}"
-    "@media (max-width:760px){.grid{grid-template-columns:1fr}main{padding:26px 14px 50px}}"
+    "@media (max-width:760px){.grid{grid-template-columns:minmax(0,1fr)}main{padding:26px 14px 50px}"
+    ".cards{grid-template-columns:1fr 1fr}h1{font-size:24px;overflow-wrap:anywhere}.verdict{font-size:16px}"
+    "figure,section.table{padding:14px 12px 10px}.plot{overflow-x:auto}.half svg{min-width:500px}"
+    ".wide svg{min-width:860px}th{width:auto;min-width:6.5em}td,th{padding-right:8px}}"
     "@media print{html{background:#fff}figure,section.table{break-inside:avoid}}\n";
 
 /* ---- what is said about the run */
@@ -118,17 +122,51 @@ static double ending_mean(const Run *run, bool speed)
     return count ? sum / (double)count : NAN;
 }
 
+/* Of the best epoch, whose weights and confusion matrix are kept. */
+static const EpochRecord *best_epoch(const Run *run)
+{
+    const EpochRecord *best = NULL;
+    for (int64_t i = 0; i < run->epochs; i++)
+        if (isfinite(run->epoch[i].test_top1) && (!best || run->epoch[i].test_top1 > best->test_top1))
+            best = &run->epoch[i];
+    return best;
+}
+
+static const EpochRecord *last_tested(const Run *run)
+{
+    const EpochRecord *last = NULL;
+    for (int64_t i = 0; i < run->epochs; i++)
+        if (isfinite(run->epoch[i].test_top1)) last = &run->epoch[i];
+    return last;
+}
+
 static void accuracy_cards(const Page *page)
 {
-    double last = NAN, best = NAN;
-    for (int64_t i = 0; i < page->run->epochs; i++) {
-        double value = page->run->epoch[i].test_top1;
-        if (!isfinite(value)) continue;
-        last = value;
-        best = fmax(best, value);
+    const EpochRecord *best = best_epoch(page->run), *last = last_tested(page->run);
+    if (!best) return;
+    bool same = best->test_top1 == last->test_top1;
+    if (!same) card(page, "test accuracy at the end", "%.2f %%", 100 * last->test_top1);
+    card(page, same ? "test accuracy" : "test accuracy, best epoch", "%.2f %%", 100 * best->test_top1);
+    if (isfinite(best->test_loss)) card(page, same ? "test loss" : "test loss, best epoch", "%.4g", best->test_loss);
+}
+
+/* With one tower there is nothing to compare: say what the run came to. */
+static void headline_write(const Page *page)
+{
+    const Run *run = page->run;
+    const EpochRecord *best = best_epoch(run);
+    double first = NAN, last = ending_mean(run, false);
+    for (int64_t i = 0; i < run->steps && !isfinite(first); i++) first = run->step[i].mean_loss;
+    if (run->towers > 1 || page->truth.bad_count) {
+        svg_text(page->to, page->truth.verdict);
+        return;
     }
-    if (isfinite(last)) card(page, "test accuracy", "%.2f %%", 100 * last);
-    if (isfinite(best) && best != last) card(page, "best epoch", "%.2f %%", 100 * best);
+    fprintf(page->to, "The loss went from %.4g to %.4g in %lld step%s", first, last, (long long)run->steps,
+            run->steps == 1 ? "" : "s");
+    if (best)
+        fprintf(page->to, "; the best weights are those of epoch %lld, with %.2f %% of the test images right",
+                (long long)best->epoch, 100 * best->test_top1);
+    fputs(".", page->to);
 }
 
 static void cards_write(const Page *page)
@@ -141,17 +179,17 @@ static void cards_write(const Page *page)
     fputs("<section class=\"cards\">", page->to);
     accuracy_cards(page);
     card(page, "mean_loss at the end", "%.4f", ending_mean(run, false));
-    card(page, "towers", "%d", run->towers);
-    card(page, "steps", "%lld", (long long)last->step);
+    card(page, run->towers == 1 ? "tower" : "towers", "%d", run->towers);
+    card(page, last->step == 1 ? "step" : "steps", "%lld", (long long)last->step);
     card(page, "images per second", "%.0f", ending_mean(run, true));
     if (seconds >= 5400)
         card(page, "in all epochs", "%.1f h", seconds / 3600);
     else if (seconds >= 90)
         card(page, "in all epochs", "%.1f min", seconds / 60);
     else if (seconds > 0)
-        card(page, "in all epochs", "%.0f s", seconds);
+        card(page, "in all epochs", seconds < 10 ? "%.2g s" : "%.0f s", seconds);
     fputs("</section>\n<p class=\"verdict\">", page->to);
-    svg_text(page->to, page->truth.verdict);
+    headline_write(page);
     fputs("</p>\n", page->to);
 }
 
@@ -160,9 +198,9 @@ static void cards_write(const Page *page)
 static Status figures_write(const Page *page)
 {
     static void (*const figures[])(Figures *) = {
-        figure_losses,   figure_noise,     figure_bias,    figure_ending,  figure_deviation,
-        figure_accuracy, figure_speed,     figure_waiting, figure_arrival, figure_gradients,
-        figure_rate,     figure_confusion, figure_layers,
+        figure_losses,    figure_noise,      figure_bias,      figure_ending,  figure_deviation,
+        figure_accuracy,  figure_epoch_loss, figure_speed,     figure_waiting, figure_arrival,
+        figure_gradients, figure_rate,       figure_confusion, figure_layers,
     };
     Figures f;
     TRY(figures_open(&f, page->to, page->run, &page->truth));
@@ -243,6 +281,63 @@ static void bad_table(const Page *page)
     fputs("</table></section>\n", page->to);
 }
 
+/* Of what is of a class, and of what is taken for it, the share that is right; worst first. */
+typedef struct ClassRow {
+    int class;
+    int64_t samples, taken, right;
+} ClassRow;
+
+static int by_recall(const void *a, const void *b)
+{
+    const ClassRow *x = a, *y = b;
+    int64_t order = x->right * y->samples - y->right * x->samples;
+    return order ? (order > 0) - (order < 0) : x->class - y->class;
+}
+
+static void class_row_write(const Page *page, const ClassRow *row)
+{
+    if (row->class < page->class_count && page->class_count == page->run->classes) {
+        fputs("<tr><th>", page->to);
+        svg_text(page->to, page->classes[row->class]);
+    } else {
+        fprintf(page->to, "<tr><th>class %d", row->class);
+    }
+    fprintf(page->to, "</th><td class=\"n\">%.1f %%</td><td class=\"n\">",
+            100.0 * (double)row->right / (double)row->samples);
+    if (row->taken)
+        fprintf(page->to, "%.1f %%", 100.0 * (double)row->right / (double)row->taken);
+    else
+        fputs("-", page->to);
+    fprintf(page->to, "</td><td class=\"n\">%lld</td></tr>", (long long)row->samples);
+}
+
+static void classes_table(const Page *page)
+{
+    const Run *run = page->run;
+    int n = run->classes, rows = 0;
+    ClassRow *row = n ? calloc((size_t)n, sizeof *row) : NULL;
+    if (!row) return;
+    for (int t = 0; t < n; t++) {
+        ClassRow one = {.class = t, .right = run->confusion[t * n + t]};
+        for (int k = 0; k < n; k++) {
+            one.samples += run->confusion[t * n + k];
+            one.taken += run->confusion[k * n + t];
+        }
+        if (one.samples) row[rows++] = one;
+    }
+    qsort(row, (size_t)rows, sizeof *row, by_recall);
+    table_open(page, "Classes, with the weights of the best epoch");
+    fputs(
+        "<table><tr><th>class</th><td class=\"n o\">recall</td><td class=\"n o\">precision</td><td class=\"n o\">test "
+        "images</td></tr>",
+        page->to);
+    for (int i = 0; i < rows && i < CLASS_ROWS; i++) class_row_write(page, &row[i]);
+    fputs("</table>", page->to);
+    if (rows > CLASS_ROWS) fprintf(page->to, "<p>and %d classes with a higher recall</p>", rows - CLASS_ROWS);
+    fputs("</section>\n", page->to);
+    free(row);
+}
+
 static void waiting_table(const Page *page)
 {
     if (page->run->towers < 2) return;
@@ -269,7 +364,9 @@ static void memory_table(const Page *page)
     fputs("<table>", page->to);
     json_object_foreach(page->memory, what, bytes)
     {
-        snprintf(text, sizeof text, "%.2f MiB", json_number_value(bytes) / (1 << 20));
+        double mib = json_number_value(bytes) / (1 << 20);
+        if (!(mib > 0)) continue;
+        snprintf(text, sizeof text, mib < 0.1 ? "%.1f KiB" : "%.1f MiB", mib < 0.1 ? 1024 * mib : mib);
         row_write(page, what, text);
     }
     fputs("</table></section>\n", page->to);
@@ -358,6 +455,7 @@ static Status page_write(Page *page)
     cards_write(page);
     TRY(figures_write(page));
     bad_table(page);
+    classes_table(page);
     waiting_table(page);
     drift_table(page);
     memory_table(page);

@@ -2,6 +2,7 @@
 #include "inception/report/report_plots.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,31 +10,32 @@ enum { ARRIVAL_COLUMNS = 60, LAYER_ROWS = 80, LAYER_COLUMNS = 90, LAYER_NAMES = 
 
 /* ---- epochs */
 
-void figure_accuracy(Figures *f)
+/* Two curves over the epochs; each value is multiplied by `scale`. */
+static void epochs_figure(Figures *f, const char *title, const char *note, size_t train_at, size_t test_at,
+                          double scale)
 {
     const Run *run = f->run;
     SvgPlot plot;
     int64_t n = run->epochs;
     double *x = calloc((size_t)(3 * n + 1), sizeof *x), *train = x ? x + n : NULL, *test = x ? x + 2 * n : NULL;
-    SvgFrame frame = {.title = "accuracy per epoch",
+    SvgFrame frame = {.title = title,
                       .x_label = "epoch",
                       .width = FIGURE_HALF,
                       .height = FIGURE_LOW,
                       .y_low = INFINITY,
                       .y_high = -INFINITY};
     for (int64_t i = 0; x && i < n; i++) {
+        const char *epoch = (const char *)&run->epoch[i];
         x[i] = (double)run->epoch[i].epoch;
-        train[i] = 100 * run->epoch[i].train_top1;
-        test[i] = 100 * run->epoch[i].test_top1;
+        train[i] = scale * *(const double *)(epoch + train_at);
+        test[i] = scale * *(const double *)(epoch + test_at);
     }
     if (x && n) {
         svg_extent(train, n, &frame.y_low, &frame.y_high);
         svg_extent(test, n, &frame.y_low, &frame.y_high);
         frame.x_low = n > 1 ? x[0] : 0;
         frame.x_high = x[n - 1];
-        figure_begin(f, "half", "Accuracy",
-                     "Per cent, at the end of each epoch. The training figure is of the epoch's "
-                     "own steps, while the weights still moved.");
+        figure_begin(f, "half", title, note);
         svg_open(&plot, f->to, &frame);
         svg_line(&plot, x, train, n, 5, 1.6, "training");
         svg_dots(&plot, x, train, n, 5);
@@ -43,6 +45,22 @@ void figure_accuracy(Figures *f)
         figure_end(f);
     }
     free(x);
+}
+
+void figure_accuracy(Figures *f)
+{
+    epochs_figure(f, "Accuracy",
+                  "Per cent, at the end of each epoch. The training figure is of the epoch's own steps, while the "
+                  "weights still moved.",
+                  offsetof(EpochRecord, train_top1), offsetof(EpochRecord, test_top1), 100);
+}
+
+void figure_epoch_loss(Figures *f)
+{
+    epochs_figure(f, "Loss per epoch",
+                  "Test loss beside the mean of the epoch's own steps: where they part, the "
+                  "network learns its training images by heart.",
+                  offsetof(EpochRecord, train_loss), offsetof(EpochRecord, test_loss), 1);
 }
 
 /* ---- one curve */
@@ -253,9 +271,9 @@ void figure_layers(Figures *f)
                         .tint = 3};
         snprintf(
             note, sizeof note,
-            "Gradient relative to weight (root mean squares), from 10^%.1f (pale) to 10^%.1f (full), steps %lld to "
-            "%lld. A pale row learns slowly, a column that jumps is a shock.",
-            low, high, (long long)grid->step[0], (long long)grid->step[grid->columns - 1]);
+            "Gradient relative to weight (root mean squares), from %.2g (pale) to %.2g (full), steps %lld to %lld. A "
+            "pale row learns slowly; a sudden change of a whole column means a step that upset all layers.",
+            pow(10, low), pow(10, high), (long long)grid->step[0], (long long)grid->step[grid->columns - 1]);
         figure_begin(f, "wide", "Layers", note);
         svg_heat(f->to, &heat);
         figure_end(f);
@@ -292,8 +310,8 @@ void figure_confusion(Figures *f)
                     .left = named ? 110 : 60,
                     .tint = 2};
     figure_begin(f, "wide", "Confusion",
-                 "Test samples of each true class (rows) by what they were taken for, at the last "
-                 "evaluation. Colour is the square root of the share, so that rare mistakes show.");
+                 "Test samples of each true class (rows) by what they were taken for, with the weights "
+                 "of the best epoch. Colour is the square root of the share, so that rare mistakes show.");
     svg_heat(f->to, &heat);
     figure_end(f);
     free(share);

@@ -13,6 +13,7 @@ void figure_deviation(Figures *f);
 
 /* report_plots.c: all else that a run records. */
 void figure_accuracy(Figures *f);
+void figure_epoch_loss(Figures *f);
 void figure_rate(Figures *f);
 void figure_speed(Figures *f);
 void figure_waiting(Figures *f);

@@ -27,7 +27,14 @@ for mode in light dark; do
         --screenshot="$work/$mode.png" "file://$work/runs/picture/report.html" >browser 2>&1
     [[ -s $mode.png ]] || { echo "FAILED: no screenshot: $(tail -3 browser)"; exit 1; }
 done
-[[ -n ${REPORT_PICTURES:-} ]] && mkdir -p "$REPORT_PICTURES" && cp light.png dark.png "$REPORT_PICTURES"
+# at the width of a phone, of a run with one tower: plots keep a size that can be read and are moved inside their frames
+timeout 200 "$towers" train fashion_cnn --dataset synthetic --threads 1 --batch-size 16 --epochs 2 --max-steps 200 --eval-interval 1 \
+    --summary-interval 50 --output-dir runs --experiment phone --quiet >out 2>err </dev/null ||
+    { echo "FAILED: training: $(cat err)"; exit 1; }
+timeout 120 "$browser" --headless "${sandbox[@]}" --disable-gpu --hide-scrollbars --window-size=400,6000 --user-data-dir="$work/profile" \
+    --blink-settings=preferredColorScheme=1 --screenshot="$work/phone.png" "file://$work/runs/phone/report.html" >browser 2>&1
+[[ -s phone.png ]] || { echo "FAILED: no screenshot: $(tail -3 browser)"; exit 1; }
+[[ -n ${REPORT_PICTURES:-} ]] && mkdir -p "$REPORT_PICTURES" && cp light.png dark.png phone.png "$REPORT_PICTURES"
 
 python3 - <<'PY'
 import struct, sys, zlib
@@ -81,5 +88,18 @@ for mode, ground, tints in (('light', (251, 251, 252), {'mean_loss': ((37, 99, 2
         if len(inside) < least: # one curve may hide another
             print(f'FAILED: {mode}: {name} is drawn in {len(inside)} columns of the loss plot')
             failed = True
+
+# the phone: no wider than the screen (the ground shows at its right edge), and the loss curve as tall as on a desk
+rows = png('phone.png')
+width = len(rows[0])
+edge = sum(sum(abs(a - b) for a, b in zip(row[width - 3], (251, 251, 252))) < 9 for row in rows)
+if edge < 0.97 * len(rows):
+    print(f'FAILED: phone: the page is wider than its {width} pixels in {len(rows) - edge} rows of {len(rows)}')
+    failed = True
+tint = (37, 99, 201)
+drawn = [y for y, row in enumerate(rows[300:1600]) if sum(sum(abs(a - b) for a, b in zip(pixel, tint)) < 60 for pixel in row[30:width - 30]) > 0]
+if not drawn or max(drawn) - min(drawn) < 150:
+    print(f'FAILED: phone: the loss is drawn in {len(drawn)} rows')
+    failed = True
 sys.exit(failed)
 PY

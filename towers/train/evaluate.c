@@ -7,6 +7,7 @@
 #include "towers/replica/norm_states.h"
 #include "towers/replica/tower_process.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static int64_t largest(const float *values, int64_t count)
@@ -138,6 +139,12 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
     return st;
 }
 
+/* The matrix is that of best.safetensors; without better weights the one that is there stays. */
+static bool is_best(const TowerProcess *p, const EvalResult *result)
+{
+    return isfinite(result->loss) && (double)result->hits[0] / (double)result->count > p->run.best_top1;
+}
+
 Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
 {
     Status st = OK;
@@ -153,7 +160,7 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     *whole = result->count == wanted;
     if (!*whole && !p->stop)
         st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
-    else if (*whole && p->metrics && job_eval_confusion(p->job))
+    else if (*whole && p->metrics && job_eval_confusion(p->job) && is_best(p, result))
         st = confusion_write(p, lanes + blocks * BLOCK_LANES);
 out:
     free(lanes);
