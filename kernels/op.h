@@ -39,6 +39,9 @@ enum {
     IMAGE_RECORD = 16
 };
 
+/* A label of OP_SOFTMAX_LOSS that counts for nothing: no loss, no hit, no gradient. */
+enum { LABEL_NONE = -1 };
+
 typedef union OpAttr {
     struct {
         float mean[4], std[4]; /* of pixels in [0,1], per channel; a grey image is repeated over the channels of y */

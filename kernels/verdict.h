@@ -31,6 +31,7 @@ typedef struct VerdictState {
 typedef struct VerdictOrder {
     float lr, stop; /* stop: 1 if this process was asked to */
     int32_t hold;   /* commit in no case, and let the state be */
+    float samples;  /* that losses and gradients were divided by, where fewer may have counted; 0: all have */
 } VerdictOrder;
 
 enum { TALLY_HEADS = 3 /* of a network: its own loss and auxiliary ones */ };
@@ -184,7 +185,16 @@ VERDICT_CALL void scale_move(const VerdictRules *rules, bool commit, bool overfl
     }
 }
 
-VERDICT_CALL void scalars_write(const Verdict *v, double norm, bool commit)
+/* What gradients must be multiplied with, so that they are divided by the samples that counted: those that were skipped
+ * (LABEL_NONE) gave nothing to the sum. */
+VERDICT_CALL double verdict_refill(const Verdict *v)
+{
+    double counted = 0;
+    for (int t = 0; t < v->towers; t++) counted += (double)v->lanes[t * TALLY_LANES + TALLY_COUNT];
+    return counted > 0 && counted < (double)v->order->samples ? (double)v->order->samples / counted : 1;
+}
+
+VERDICT_CALL void scalars_write(const Verdict *v, double norm, double refill, bool commit)
 {
     const VerdictRules *rules = &v->rules;
     OptimizerScalars *now = v->scalars;
@@ -192,7 +202,7 @@ VERDICT_CALL void scalars_write(const Verdict *v, double norm, bool commit)
     double clip = rules->clip_norm > 0 && norm > rules->clip_norm ? rules->clip_norm / norm : 1;
     now->lr = v->order->lr;
     now->step = (float)(v->state->updates + 1);
-    now->grad_scale = (float)(clip / (double)v->state->scale);
+    now->grad_scale = (float)(clip * refill / (double)v->state->scale);
     now->ema_decay = (float)(rules->ema_decay < warm ? rules->ema_decay : warm);
     now->bn_decay = (float)rules->bn_decay;
     now->commit = commit ? 1.0f : 0.0f;
@@ -215,13 +225,13 @@ VERDICT_CALL void verdict_decide(const Verdict *v)
     VerdictState *state = v->state;
     bool hold = v->order->hold != 0;
     VerdictSight sight = verdict_look(v->lanes, v->towers);
-    double norm = sqrt(*v->square) / (double)state->scale;
+    double refill = verdict_refill(v), norm = sqrt(*v->square) * refill / (double)state->scale;
     bool gradients = sight.gradients && verdict_finite(norm);
     bool overflow = rules->dynamic && !hold && sight.losses && !gradients && state->scale > 1;
     bool passed = rules->gate == GATE_NEVER || (rules->gate == GATE_LAST_NAN && !sight.last_nan) ||
                   (rules->gate == GATE_LOSS && sight.losses) || (rules->gate == GATE_ALL && sight.losses && gradients);
     bool commit = !state->halted && !hold && !overflow && (passed || rules->gate == GATE_LAST_NAN);
-    scalars_write(v, norm, commit);
+    scalars_write(v, norm, refill, commit);
     VerdictReport *report = v->report;
     report->grad_norm = norm;
     report->scale = state->scale;

@@ -114,7 +114,7 @@ static void banner_print(const TrainJob *job, int64_t batches)
     int64_t global = shares_global(&job->shares);
     printf("Model:       %s\nDataset:     %s\nMode:        training\nBatch size:  %lld global\n             %lld per "
            "device\n",
-           job->program.model->name, dataset_info(job->train)->name, (long long)global,
+           job->program.model->name, source_info(job->train)->name, (long long)global,
            (long long)(global / job->shares.towers));
     printf("Num batches: %lld\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: "
            "NHWC\nVariables:   replicated\n"

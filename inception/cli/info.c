@@ -264,12 +264,12 @@ Status info_model(const JobFiles *files, int32_t n, bool ops, FILE *to)
 Status info_run(const JobFiles *files, FILE *to)
 {
     const TrainJob *job = &files->job;
-    const DatasetInfo *train = dataset_info(job->train);
+    const SourceInfo *train = source_info(job->train);
     int64_t per_epoch = job_steps_per_epoch(job), total = job_total_steps(job), global = shares_global(&job->shares);
     fprintf(to, "model          %s, %d classes, %dx%d\n", job->program.model->name, job->program.options.classes,
             job->program.options.side, job->program.options.side);
     fprintf(to, "data           %s: %lld training, %lld test samples\n", train->name, (long long)train->count,
-            (long long)(job->test ? dataset_info(job->test)->count : 0));
+            (long long)(job->test ? source_info(job->test)->count : 0));
     fprintf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
             job->processes == 1 ? "" : "es", job->device.threads, job->device.threads == 1 ? "" : "s",
             job->backend->name);

@@ -140,8 +140,7 @@ Status job_model(Options *o, JobFiles *files)
     TRY(fuse_check(job->program.fuse, job->backend));
     TRY(compute_dtype(o, job->backend, &job->program.compute));
     TRY(model_options(o, model, files, &job->program.options));
-    job->pad = o->augment ? (int32_t)o->crop_pad : 0;
-    job->program.canvas = job->program.options.side + 2 * job->pad;
+    job_transforms(o, job, false);
     job->program.data_channels = model->channels;
     job->device = (DeviceConfig){
         .threads = 1, /* until the towers are dealt out */
@@ -153,66 +152,6 @@ Status job_model(Options *o, JobFiles *files)
     };
     job->optimizer = optimizer_fill(o);
     job->ema_decay = o->ema_decay;
-    return OK;
-}
-
-/* ---- data */
-
-static Status data_path_find(const Options *o, const char **path)
-{
-    static const char *const places[] = {"/usr/share/datasets/fashion-mnist",
-                                         "/usr/local/share/datasets/fashion-mnist"};
-    *path = o->data_path;
-    for (size_t i = 0; !*path && i < sizeof places / sizeof *places; i++)
-        if (access(places[i], R_OK) == 0) *path = places[i];
-    if (*path) return OK;
-    return FAIL(ERR_ARG,
-                "no data: --data-path was not given, and there is no Fashion-MNIST in %s or %s. Install the Debian "
-                "package dataset-fashion-mnist, convert your own images with scripts/images_to_idx.py, or use "
-                "--dataset synthetic",
-                places[0], places[1]);
-}
-
-static Status data_open(const Options *o, int64_t synthetic, JobFiles *files)
-{
-    TrainJob *job = &files->job;
-    ModelOptions *options = &job->program.options;
-    bool made_up = synthetic > 0 || o->dataset == DATASET_SYNTHETIC;
-    const char *path;
-    if (made_up) {
-        int64_t count = synthetic > 0 ? synthetic : 4096;
-        TRY(dataset_synthetic(count, options->classes, options->side, options->side, options->channels, 1,
-                              &files->train));
-        if (synthetic <= 0)
-            TRY(dataset_synthetic(count / 4, options->classes, options->side, options->side, options->channels, 2,
-                                  &files->test));
-    } else {
-        TRY(data_path_find(o, &path));
-        TRY(dataset_open(path, SPLIT_TRAIN, &files->train));
-        TRY(dataset_open(path, SPLIT_TEST, &files->test));
-        const DatasetInfo *train = dataset_info(files->train), *test = dataset_info(files->test);
-        if (train->classes != test->classes)
-            return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path,
-                        train->classes, test->classes);
-        if (train->h != test->h || train->w != test->w || train->c != test->c)
-            return FAIL(ERR_FORMAT,
-                        "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with "
-                        "%d; both must have the same size",
-                        path, train->w, train->h, train->c, test->w, test->h, test->c);
-        if (o->classes > 0 && o->classes < train->classes)
-            return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
-                        (long long)o->classes, train->name, train->classes, train->classes);
-        job->data_path = path;
-        if (o->classes <= 0) options->classes = train->classes;
-    }
-    job->train = files->train;
-    job->test = files->test;
-    job->program.data_channels = dataset_info(files->train)->c;
-    if (job->program.data_channels > options->channels)
-        return FAIL(ERR_ARG,
-                    "%s takes images with %d channel, but the data has %d; convert it to grey with "
-                    "scripts/images_to_idx.py --grey, or use a model for color images",
-                    job->program.model->name, options->channels, job->program.data_channels);
     return OK;
 }
 
@@ -250,7 +189,7 @@ static Status batch_choose(Options *o, JobFiles *files)
     TrainJob *job = &files->job;
     BatchFit fit;
     if (o->batch_size != OPTION_MAX || o->tower_batch.count || o->global_batch_size > 0) return OK;
-    int64_t most = dataset_info(job->train)->count / job->shares.towers;
+    int64_t most = source_info(job->train)->count / job->shares.towers;
     TRY(batch_max_find(job, (int32_t)(most < limit ? most : limit), &fit));
     o->batch_size = fit.n;
     snprintf(files->batch, sizeof files->batch, "batch size %d needs %.1f of the %.1f GiB of free memory%s", fit.n,
@@ -355,7 +294,7 @@ static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedul
 
 static Status sizes_check(const TrainJob *job)
 {
-    int64_t count = dataset_info(job->train)->count, global = shares_global(&job->shares);
+    int64_t count = source_info(job->train)->count, global = shares_global(&job->shares);
     int64_t most = count / job->shares.towers;
     if (count >= global) return OK;
     if (most == 0)
@@ -396,8 +335,6 @@ static void training_fill(const Options *o, TrainJob *job)
     job->bn_stats = o->bn_stats;
     job->divisor = o->loss_divisor;
     job->seed = (uint64_t)o->seed;
-    job->augment = o->augment;
-    job->flip = o->flip;
     job->loss_scale = o->loss_scale;
     job->reset_head = o->reset_head;
 }
@@ -450,7 +387,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
 {
     TrainJob *job = &files->job;
     TRY(job_model(o, files));
-    TRY(data_open(o, synthetic, files));
+    TRY(job_data_open(o, synthetic, files));
     TRY(towers_fill(o, files));
     TRY(reduce_fill(o, job));
     TRY(schedule_fill(o, files, &job->schedule));
@@ -462,14 +399,14 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     TRY(batch_choose(o, files));
     if (o->verb != VERB_EVAL) TRY(sizes_check(job));
     job->schedule.epoch_steps =
-        (double)dataset_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);
+        (double)source_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);
     return job_texts(o, files);
 }
 
 void job_close(JobFiles *files)
 {
-    dataset_close(files->train);
-    dataset_close(files->test);
+    source_close(files->train);
+    source_close(files->test);
     free(files->args_yaml);
     free(files->env_json);
     free(files->settings);

@@ -10,7 +10,7 @@
 typedef struct JobFiles {
     TrainJob job;
     /* owned */
-    Dataset *train, *test;
+    Source *train, *test;
     char run_dir[PATH_BYTES];
     bool fresh_name; /* of run_dir: made from the time, to be taken with run_dir_create */
     char *args_yaml, *env_json, *settings;
@@ -21,6 +21,7 @@ typedef struct JobFiles {
     char threads[256];          /* one line when --threads are more than the cores, or "" */
     char batch[160];            /* one line when --batch-size max found one, or "" */
     char warmup[160];           /* one line when the run ends before its warm-up does, or "" */
+    char unread[512];           /* one line when files of the data set are of a format that is not read, or "" */
     char why_cpu[512];          /* one line when --device auto fell back to the CPU, or "" */
 } JobFiles;
 
@@ -30,6 +31,10 @@ NODISCARD Status job_model(Options *options, JobFiles *files);
 /* Data, towers, optimizer, schedule. `synthetic` replaces the data set by one of `synthetic` samples (0: the
  * real one). */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
+/* job_data.c. What is done to pictures, by the options; `photos`: they are of any size. Sets the canvas too. */
+void job_transforms(const Options *options, TrainJob *job, bool photos);
+/* Opens the training and the test data, and tells what they mean for the network. */
+NODISCARD Status job_data_open(const Options *options, int64_t synthetic, JobFiles *files);
 /* job_texts.c: fills in args_yaml, env_json and settings. job_open has called it. */
 NODISCARD Status job_texts(const Options *options, JobFiles *files);
 

@@ -52,9 +52,9 @@ static void options_print(const Options *o, FILE *to)
     }
 }
 
-static void data_print(const char *key, const Dataset *data, FILE *to)
+static void data_print(const char *key, const Source *data, FILE *to)
 {
-    const DatasetInfo *info = dataset_info(data);
+    const SourceInfo *info = source_info(data);
     fprintf(to, "%s: %lld samples, fingerprint %016llx%016llx\n", key, (long long)info->count,
             (unsigned long long)info->fingerprint[0], (unsigned long long)info->fingerprint[1]);
 }
@@ -98,11 +98,11 @@ static char *command_text(void)
     return text;
 }
 
-static json_t *class_names(const DatasetInfo *info)
+static json_t *class_names(const SourceInfo *info)
 {
     json_t *names = json_array();
-    for (int i = 0; i < info->classes && i < DATASET_NAMES && info->class_names[i][0]; i++)
-        json_array_append_new(names, json_string(info->class_names[i]));
+    for (int i = 0; i < info->classes && info->class_names[i][0]; i++)
+        json_array_append_new(names, json_text(info->class_names[i]));
     return names;
 }
 
@@ -120,8 +120,8 @@ static char *environment_text(const TrainJob *job)
                              job->shares.towers, "processes", job->processes, "threads", job->device.threads);
     char *command = command_text();
     json_object_set_new(root, "model", json_string(job->program.model->name));
-    json_object_set_new(root, "data", json_text(dataset_info(job->train)->name));
-    json_object_set_new(root, "class_names", class_names(dataset_info(job->train)));
+    json_object_set_new(root, "data", json_text(source_info(job->train)->name));
+    json_object_set_new(root, "class_names", class_names(source_info(job->train)));
     if (command) json_object_set_new(root, "command", json_text(command));
     free(command);
     char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;

@@ -38,6 +38,7 @@ static void fallback_note(const JobFiles *files, bool quiet)
     if (files->threads[0] && !quiet) fprintf(stderr, "%s\n", files->threads);
     if (files->no_aux[0] && !quiet) fprintf(stderr, "%s\n", files->no_aux);
     if (files->warmup[0] && !quiet) fprintf(stderr, "%s\n", files->warmup);
+    if (files->unread[0] && !quiet) fprintf(stderr, "%s\n", files->unread);
 }
 
 /* ---- train */

@@ -16,6 +16,7 @@
 #include "nccl_sync/bn_stats.h"
 #include "nccl_sync/mean_loss.h"
 #include "nccl_sync/sdc.h"
+#include "towers/data/transform.h"
 #include "towers/graph/fuse_level.h"
 #include "towers/replica/schedule.h"
 

@@ -344,11 +344,10 @@ static Status replica_open(const TrainJob *job, Replica **made)
 
 static Status loader_open(const TrainJob *job, Loader **made)
 {
-    LoaderConfig data = {.dataset = job->train,
+    LoaderConfig data = {.source = job->train,
                          .shares = {.towers = 1, .batch = {job->shares.batch[0]}},
                          .local = 1,
-                         .side = job->program.options.side,
-                         .pad = job->pad,
+                         .transform = job_transform(job, false),
                          .max_steps = 1,
                          .depth = 2};
     return loader_create(&data, made);

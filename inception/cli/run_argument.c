@@ -12,8 +12,9 @@
 #include <sys/stat.h>
 
 /* What of args.yaml is the network's: the rest is about training, or about the machine. */
-static const char *const kept_keys[] = {"data-path", "dataset", "img-size",  "classes",
-                                        "variant",   "amp",     "amp-dtype", NULL};
+static const char *const kept_keys[] = {"data-path", "dataset",   "val-split", "interpolation", "eval-resize",
+                                        "eval-crop", "exif",      "img-size",  "classes",       "variant",
+                                        "amp",       "amp-dtype", NULL};
 
 static bool is_kept(const char *line)
 {

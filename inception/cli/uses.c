@@ -66,8 +66,13 @@ Status uses_check(const Options *o)
         const char *what;
     } needs[] = {
         {OPTION_ID_amp_dtype, o->amp, "without --amp"},
+        {OPTION_ID_crop, o->augment, "without --augment"},
         {OPTION_ID_crop_pad, o->augment, "without --augment"},
+        {OPTION_ID_crop_area, o->augment, "without --augment"},
         {OPTION_ID_flip, o->augment, "without --augment"},
+        {OPTION_ID_ra_ops, o->auto_augment == POLICY_RAND, "without --auto-augment randaugment"},
+        {OPTION_ID_ra_magnitude, o->auto_augment == POLICY_RAND, "without --auto-augment randaugment"},
+        {OPTION_ID_eval_resize, o->eval_crop <= 0, "with --eval-crop"},
         {OPTION_ID_warmup_lr, o->warmup_epochs > 0, "without --warmup-epochs"},
         {OPTION_ID_nan_limit, goes_back, "with --nan-policy stop"},
         {OPTION_ID_sdc_policy, o->sdc_check > 0, "with --sdc-check 0"},

@@ -1,10 +1,12 @@
 /* Pixels to activations: crop, mirror, normalize.
  *
  * A byte has 256 values, so (v / 255 - mean) / std is a table per channel, made once by prepare. Crop and mirror come
- * per image from in[1] {oy, ox, flip, 0}; without it the crop is the centre. Offsets are clipped to the canvas. */
+ * per image from in[1], IMAGE_RECORD words each; without it the crop is the centre. Offsets are clipped to the canvas. A
+ * rectangle to erase becomes 0 after normalizing. */
 #include "kernels/cpu/vector.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { IMAGE_CHANNELS = 4 };
 
@@ -16,7 +18,7 @@ typedef struct ImageTable {
 
 typedef struct ImageOp {
     const Tensor *pixels, *y;
-    const int32_t *augment; /* [n][4] or NULL */
+    const int32_t *augment; /* [n][IMAGE_RECORD] or NULL */
     const ImageTable *table;
 } ImageOp;
 
@@ -76,6 +78,17 @@ static int64_t clipped(int64_t at, int64_t room)
     return at < 0 ? 0 : smaller(at, room);
 }
 
+/* Columns of row `y` of a picture that its record erases. */
+static void erase_row(const ImageOp *op, const int32_t *record, int64_t row, int64_t y)
+{
+    Shape out = op->y->shape;
+    int64_t from = clipped(record[IMAGE_ERASE_X], out.w), wide = record[IMAGE_ERASE_W];
+    if (y < record[IMAGE_ERASE_Y] || y >= (int64_t)record[IMAGE_ERASE_Y] + record[IMAGE_ERASE_H] || wide <= 0) return;
+    int64_t end = clipped(record[IMAGE_ERASE_X] + wide, out.w);
+    size_t bytes = (size_t)out.c * dtype_bytes(op->y->dtype);
+    for (int64_t x = from; x < end; x++) memset(element_at(op->y, (row * out.w + x) * op->y->pitch), 0, bytes);
+}
+
 /* Rows [first, end) of y of all images. */
 static void image_chunk(void *context, int64_t first, int64_t end, int thread)
 {
@@ -85,13 +98,14 @@ static void image_chunk(void *context, int64_t first, int64_t end, int thread)
     int64_t room_h = in.h - out.h, room_w = in.w - out.w;
     for (int64_t row = first; row < end; row++) {
         int64_t n = row / out.h;
-        const int32_t *a =
-            op->augment ? op->augment + n * 4 : (const int32_t[]){(int)(room_h / 2), (int)(room_w / 2), 0, 0};
-        int64_t line = (n * in.h + clipped(a[0], room_h) + row % out.h) * in.w;
-        int64_t start = clipped(a[1], room_w) + (a[2] ? out.w - 1 : 0);
+        const int32_t *a = op->augment ? op->augment + n * IMAGE_RECORD
+                                       : (const int32_t[IMAGE_RECORD]){(int)(room_h / 2), (int)(room_w / 2)};
+        int64_t line = (n * in.h + clipped(a[IMAGE_OY], room_h) + row % out.h) * in.w;
+        int64_t start = clipped(a[IMAGE_OX], room_w) + (a[IMAGE_FLIP] ? out.w - 1 : 0);
         const uint8_t *pixel = element_at(op->pixels, (line + start) * op->pixels->pitch);
-        BY_DTYPE(op->y->dtype, image_row, op->table, pixel, a[2] ? -op->pixels->pitch : op->pixels->pitch, in.c < out.c,
-                 element_at(op->y, row * out.w * op->y->pitch), op->y->pitch, out.w, out.c);
+        BY_DTYPE(op->y->dtype, image_row, op->table, pixel, a[IMAGE_FLIP] ? -op->pixels->pitch : op->pixels->pitch,
+                 in.c < out.c, element_at(op->y, row * out.w * op->y->pitch), op->y->pitch, out.w, out.c);
+        if (a[IMAGE_ERASE_H] > 0) erase_row(op, a, row, row % out.h);
     }
 }
 

@@ -3,7 +3,8 @@
  * Per sample, with z = logits - max, L = log sum exp z, K classes and smoothing s:
  *     loss = (1 - s) (L - z[label]) + s (L - mean z),    prob = exp(z - L)
  * in f64, summed over the samples in order. A sample is a top-k hit if fewer than k classes come before its label
- * (equal logits: the lower class). NaN logits, and labels outside 0 .. K - 1, give a NaN loss and no hit. */
+ * (equal logits: the lower class). NaN logits, and labels outside 0 .. K - 1, give a NaN loss and no hit; a label of
+ * LABEL_NONE gives neither loss nor hit nor gradient. */
 #include "kernels/cpu/vector.h"
 
 #include <math.h>
@@ -63,6 +64,7 @@ static Sample softmax_sample(Dtype dtype, const void *z, int64_t classes, int32_
     double exps, centred, s = (double)smoothing;
     softmax_sums(dtype, z, classes, top, prob, &exps, &centred);
     for (int64_t k = 0; prob && k < classes; k++) prob[k] = (float)((double)prob[k] / exps);
+    if (label == LABEL_NONE) return (Sample){0, (int32_t)(classes > TOP_K ? classes : TOP_K)};
     if (label < 0 || label >= classes || exps != exps) return (Sample){(double)NAN, (int32_t)classes};
     double log_sum = log(exps), mine = (double)load(dtype, z, label) - (double)top;
     double loss = (1 - s) * (log_sum - mine) + (s > 0 ? s * (log_sum - centred / (double)classes) : 0);
@@ -125,9 +127,10 @@ static void softmax_grad_chunk(void *context, int64_t first, int64_t end, int th
     for (int64_t i = first; i < end; i++) {
         const float *prob = element_at(op->prob, i * op->prob->pitch);
         void *out = element_at(op->dlogits, i * op->dlogits->pitch);
+        bool counts = op->labels[i] != LABEL_NONE;
         for (int32_t k = 0; k < classes; k++) {
             float target = other + (k == op->labels[i] ? 1.0f - op->smoothing : 0.0f);
-            store(op->dlogits->dtype, out, k, (prob[k] - target) * op->dloss);
+            store(op->dlogits->dtype, out, k, counts ? (prob[k] - target) * op->dloss : 0);
         }
     }
 }

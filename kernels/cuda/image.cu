@@ -9,7 +9,7 @@ enum { IMAGE_CHANNELS = 4 };
 
 struct ImageOperands {
     const uint8_t *pixels;
-    const int32_t *augment; /* {oy, ox, flip, 0} per image, or NULL: the centre */
+    const int32_t *augment; /* IMAGE_RECORD words per image, or NULL: the centre */
     Tensor y;
     int64_t pitch; /* of the pixels */
     Divider width, height;
@@ -31,11 +31,21 @@ DEVICE const uint8_t *image_pixel(const ImageOperands &o, uint32_t n, uint32_t i
 {
     int32_t oy = o.room_h / 2, ox = o.room_w / 2, column = (int32_t)j;
     if (o.augment) {
-        oy = image_offset(o.augment[n * 4], o.room_h);
-        ox = image_offset(o.augment[n * 4 + 1], o.room_w);
-        if (o.augment[n * 4 + 2]) column = o.in_w - o.room_w - 1 - column;
+        const int32_t *record = o.augment + n * IMAGE_RECORD;
+        oy = image_offset(record[IMAGE_OY], o.room_h);
+        ox = image_offset(record[IMAGE_OX], o.room_w);
+        if (record[IMAGE_FLIP]) column = o.in_w - o.room_w - 1 - column;
     }
     return o.pixels + (((int64_t)n * o.in_h + oy + i) * o.in_w + ox + column) * o.pitch;
+}
+
+/* Does its record erase pixel (n, i, j) of y? */
+DEVICE bool image_erased(const ImageOperands &o, uint32_t n, uint32_t i, uint32_t j)
+{
+    if (!o.augment) return false;
+    const int32_t *record = o.augment + n * IMAGE_RECORD;
+    int32_t y = (int32_t)i - record[IMAGE_ERASE_Y], x = (int32_t)j - record[IMAGE_ERASE_X];
+    return y >= 0 && y < record[IMAGE_ERASE_H] && x >= 0 && x < record[IMAGE_ERASE_W];
 }
 
 /* V >= 4: all channels of a pixel in one piece of V elements. V == 1: one after another. */
@@ -48,9 +58,10 @@ template <typename T, int V> BOUNDED image_kernel(const __grid_constant__ ImageO
     float value[V >= IMAGE_CHANNELS ? V : IMAGE_CHANNELS];
     UNROLL
     for (int c = 0; c < (V >= IMAGE_CHANNELS ? V : IMAGE_CHANNELS); c++) value[c] = 0;
+    bool erased = image_erased(o, n, i, j);
     UNROLL
     for (int c = 0; c < IMAGE_CHANNELS; c++)
-        if (c < o.channels) value[c] = __fmaf_rn((float)pixel[c * o.step], o.scale[c], o.shift[c]);
+        if (c < o.channels && !erased) value[c] = __fmaf_rn((float)pixel[c * o.step], o.scale[c], o.shift[c]);
     if (V > 1) {
         for (int c = 0; c < o.all; c += V) {
             Lanes<T, V>::store(o.y, at * o.y.pitch + c, value);

@@ -85,7 +85,7 @@ DEVICE Sample softmax_sample(const Softmax &o)
     double s = (double)o.smoothing, log_sum = log(exps);
     double smooth = s > 0 ? s * (log_sum - centred / classes) : 0;
     Sample sample = {(1 - s) * (log_sum - ((double)mine - (double)top)) + smooth, (int32_t)before, 1};
-    if (!known || exps != exps) sample.loss = (double)NAN, sample.known = 0;
+    if (!known || exps != exps) sample.loss = label == LABEL_NONE ? 0 : (double)NAN, sample.known = 0;
     return sample;
 }
 
@@ -161,6 +161,7 @@ BOUNDED softmax_loss_dx_kernel(const __grid_constant__ SoftmaxGrad o)
     uint32_t n = divided(i, o.classes, &k);
     float target = o.other + ((int32_t)k == o.labels[n] ? o.right : 0.0f);
     float prob = ((const float *)o.prob.data)[n * o.prob.pitch + k], dlogit = (prob - target) * o.dloss[0];
+    if (o.labels[n] == LABEL_NONE) dlogit = 0;
     Lanes<Any, 1>::store(o.dlogits, n * o.dlogits.pitch + k, &dlogit);
 }
 

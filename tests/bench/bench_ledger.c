@@ -121,7 +121,7 @@ static double ledger_seconds(void)
 
 /* ---- the run */
 
-static TrainJob job_make(const Model *model, const Dataset *data, int towers, int32_t batch, int blocks, Times *times)
+static TrainJob job_make(const Model *model, const Source *data, int towers, int32_t batch, int blocks, Times *times)
 {
     TrainJob job = {
         .program = {.model = model,
@@ -176,7 +176,7 @@ static void row_print(const char *name, int32_t batch, int towers, int blocks, c
 static Status bench(const char *name, int32_t batch, int towers, int blocks)
 {
     const Model *model;
-    Dataset *data;
+    Source *data;
     int signal_number;
     TRY(model_find(name, &model));
     TRY(backend_find("cpu", &full, NULL, 0));
@@ -184,12 +184,12 @@ static Status bench(const char *name, int32_t batch, int towers, int blocks)
     bare.open = bare_open;
     bare.square_sum = bare_square_sum;
     bare.optimizer_apply = bare_optimizer;
-    TRY(dataset_synthetic(4ll * batch * towers, model->classes, model->side, model->side, model->channels, 1, &data));
+    TRY(source_synthetic(4ll * batch * towers, model->classes, model->side, model->side, model->channels, 1, &data));
     Times *times = mmap(NULL, sizeof *times, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (times == MAP_FAILED) return FAIL(ERR_MEMORY, "times of the steps");
     TrainJob job = job_make(model, data, towers, batch, blocks, times);
     Status st = train_timed(&job, &signal_number);
-    dataset_close(data);
+    source_close(data);
     TRY(st);
     row_print(name, batch, towers, blocks, times);
     return OK;

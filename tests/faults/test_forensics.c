@@ -63,7 +63,7 @@ enum { LAYERS = sizeof layers / sizeof *layers, WITH_GRADIENT = LAYERS - 1 };
 
 typedef struct Run {
     TrainJob job;
-    Dataset *data;
+    Source *data;
     Ledger *ledger;
     Status status;
     char dir[512], message[LEDGER_MESSAGE];
@@ -77,7 +77,7 @@ static void run_make(Run *run, const char *name)
     *run = (Run){0};
     snprintf(run->dir, sizeof run->dir, "%s/%s", root, name);
     assert_int_equal(mkdir(run->dir, 0777), 0);
-    assert_int_equal(dataset_synthetic(100, CLASSES, SIDE, SIDE, 1, 1, &run->data), OK);
+    assert_int_equal(source_synthetic(100, CLASSES, SIDE, SIDE, 1, 1, &run->data), OK);
     run->job = (TrainJob){
         .program = {.model = &model,
                     .options = {.classes = CLASSES, .side = SIDE, .channels = 1, .variant = ""},
@@ -127,7 +127,7 @@ static void run_live(Run *run, const char *fault)
 static void run_close(Run *run)
 {
     ledger_destroy(run->ledger);
-    dataset_close(run->data);
+    source_close(run->data);
 }
 
 static void checkpoint_name(const Run *run, int64_t step, const char *file, char path[PATH_BYTES])
@@ -292,12 +292,12 @@ static void test_samples_are_named(void **state)
     assert_int_equal(run.status, ERR_NUMERIC);
     const Finding *found = &run.ledger->search.found;
     assert_int_equal(found->samples, 1);
-    LoaderConfig config = {.dataset = run.data,
+    LoaderConfig config = {.source = run.data,
                            .shares = run.job.shares,
                            .first_tower = 1,
                            .local = 1,
                            .shuffle = true,
-                           .side = SIDE,
+                           .transform = {.side = SIDE},
                            .start_step = 2,
                            .max_steps = 3,
                            .depth = 2};
@@ -681,8 +681,8 @@ static void test_hostile_capsule_is_refused(void **state)
         {"\"classes\": 1", "\"classes\": 10", NULL},
         {"\"compute\": \"f32\"", "\"compute\": \"u8\"", "'compute' is missing or not"},
         {"\"compute\": \"u8\"", "\"compute\": \"f32\"", NULL},
-        {"towers capsule 1", "towers capsule 2", "found 'towers capsule 2'"},
-        {"towers capsule 2", "towers capsule 1", NULL},
+        {"towers capsule 2", "towers capsule 3", "found 'towers capsule 3'"},
+        {"towers capsule 3", "towers capsule 2", NULL},
         {"\"tower\": 0", "\"tower\": 3", "'tower' is missing or not"},
     };
     Run run;
@@ -760,8 +760,12 @@ static void test_search_has_a_deadline(void **state)
                             .program = run.job.program,
                             .local = 1,
                             .train_n = {BATCH}};
-    LoaderConfig from = {
-        .dataset = run.data, .shares = run.job.shares, .local = 1, .side = SIDE, .max_steps = 1, .depth = 2};
+    LoaderConfig from = {.source = run.data,
+                         .shares = run.job.shares,
+                         .local = 1,
+                         .transform = {.side = SIDE},
+                         .max_steps = 1,
+                         .depth = 2};
     config.program.training = true;
     TraceJob job = {.slot = 0, .step = 1, .scale = 1, .deadline_ns = clock_ns() - 1};
     assert_int_equal(replica_create(&config, &r), OK);

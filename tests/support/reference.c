@@ -70,13 +70,17 @@ REFERENCE(image)
     for (int64_t i = 0; i < shape_count(s); i++) {
         Place p = place_of(s, i);
         int oy = (from.h - s.h) / 2, ox = (from.w - s.w) / 2, flip = 0;
+        bool erased = false;
         if (in[1].data) {
-            const double *row = in[1].data + (int64_t)p.n * 4;
-            oy = (int)row[0], ox = (int)row[1], flip = (int)row[2];
+            const double *row = in[1].data + (int64_t)p.n * IMAGE_RECORD;
+            oy = (int)row[IMAGE_OY], ox = (int)row[IMAGE_OX], flip = (int)row[IMAGE_FLIP];
+            erased = p.h >= row[IMAGE_ERASE_Y] && p.h < row[IMAGE_ERASE_Y] + row[IMAGE_ERASE_H] &&
+                     p.w >= row[IMAGE_ERASE_X] && p.w < row[IMAGE_ERASE_X] + row[IMAGE_ERASE_W];
         }
         int x = ox + (flip ? s.w - 1 - p.w : p.w);
         double pixel = in[0].data[index_of(from, p.n, from.c == 1 ? 0 : p.c, p.h + oy, x)];
         out[0].data[i] = (pixel / 255 - (double)attr->image.mean[p.c]) / (double)attr->image.std[p.c];
+        if (erased) out[0].data[i] = 0;
     }
 }
 
@@ -614,8 +618,8 @@ REFERENCE(softmax_loss)
         int label = (int)in[1].data[n], better = 0;
         double total = log_sum_exp(z, classes);
         for (int c = 0; c < classes; c++) {
-            loss -= target_of(attr, classes, label, c) * (z[c] - total);
-            better += z[c] > z[label];
+            if (label != LABEL_NONE) loss -= target_of(attr, classes, label, c) * (z[c] - total);
+            better += label == LABEL_NONE ? 5 : z[c] > z[label];
             if (out[1].data) out[1].data[(int64_t)n * classes + c] = exp(z[c] - total);
         }
         top1 += better < 1;
@@ -631,6 +635,7 @@ REFERENCE(softmax_loss_dx)
     for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
         int label = (int)in[1].data[i / classes];
         out[0].data[i] = (in[0].data[i] - target_of(attr, classes, label, (int)(i % classes))) * in[2].data[0];
+        if (label == LABEL_NONE) out[0].data[i] = 0;
     }
 }
 

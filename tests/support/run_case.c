@@ -66,7 +66,7 @@ static void fill_labels(const RefTensor *logits, RefTensor *labels)
         const double *z = logits->data + (int64_t)n * classes;
         int top = 0;
         for (int c = 1; c < classes; c++) top = z[c] > z[top] ? c : top;
-        labels->data[n] = n % 2 ? (n * 7 + classes - 1) % classes : top;
+        labels->data[n] = n % 5 == 4 ? LABEL_NONE : n % 2 ? (n * 7 + classes - 1) % classes : top;
     }
 }
 
@@ -74,9 +74,15 @@ static void fill_crops(const Case *row, RefTensor *t)
 {
     Shape from = row->in[0].shape, to = row->out[0].shape;
     for (int n = 0; n < t->shape.n; n++) {
-        t->data[n * 4] = n * 5 % (from.h - to.h + 1);
-        t->data[n * 4 + 1] = (n * 3 + 1) % (from.w - to.w + 1);
-        t->data[n * 4 + 2] = n % 2;
+        double *record = t->data + n * IMAGE_RECORD;
+        record[IMAGE_OY] = n * 5 % (from.h - to.h + 1);
+        record[IMAGE_OX] = (n * 3 + 1) % (from.w - to.w + 1);
+        record[IMAGE_FLIP] = n % 2;
+        if (n % 3 != 1) continue;
+        record[IMAGE_ERASE_Y] = n % to.h;
+        record[IMAGE_ERASE_X] = 2;
+        record[IMAGE_ERASE_H] = 3;
+        record[IMAGE_ERASE_W] = to.w / 2;
     }
 }
 

@@ -17,7 +17,7 @@ static void nothing(void *context, Ledger *ledger, int64_t step, double seconds,
 void tower_run_open(TowerRun *run, const Backend *backend, const Model *model, int towers)
 {
     *run = (TowerRun){0};
-    assert_int_equal(dataset_synthetic(64, 10, 28, 28, 1, 1, &run->data), OK);
+    assert_int_equal(source_synthetic(64, 10, 28, 28, 1, 1, &run->data), OK);
     run->job = (TrainJob){
         .program = {.model = model,
                     .options = {.classes = 10, .side = 28, .channels = 1, .variant = ""},
@@ -64,5 +64,5 @@ void tower_run_live(TowerRun *run)
 
 void tower_run_close(TowerRun *run)
 {
-    dataset_close(run->data);
+    source_close(run->data);
 }

@@ -7,7 +7,7 @@
 
 typedef struct TowerRun {
     TrainJob job; /* may be changed between open and live */
-    Dataset *data;
+    Source *data;
     Status status;
 } TowerRun;
 

@@ -103,7 +103,7 @@ static const Case big_rows[] = {
                                                           {SCALAR, PLAIN(33, 1001, 1, 1), {{1, 2, 1, 1}, TYPE_F32, FILL_UNIFORM}}},
     {"thousand",       OP_SOFTMAX_LOSS_DX, {.loss = {0.1f}}, {{{33, 1001, 1, 1}, TYPE_F32, FILL_PROB}, LABELS(33), SCALAR}, {ACT(33, 1001, 1, 1)}},
     {"crop and flip",  OP_IMAGE, {.image = {{0.5f, 0.4f, 0.3f}, {0.2f, 0.3f, 0.4f}}},
-                                 {{{7, 3, 75, 83}, TYPE_U8, FILL_PIXEL}, {{7, 4, 1, 1}, TYPE_I32, FILL_CROP}}, {ACT(7, 3, 64, 64)}},
+                                 {{{7, 3, 75, 83}, TYPE_U8, FILL_PIXEL}, {{7, IMAGE_RECORD, 1, 1}, TYPE_I32, FILL_CROP}}, {ACT(7, 3, 64, 64)}},
     // clang-format on
 };
 enum { BIG_ROWS = sizeof big_rows / sizeof *big_rows };
@@ -388,7 +388,7 @@ static void test_bad_samples_make_a_nan_loss(void **state)
         int32_t *labels = call.in[1].data;
         labels[0] = labels[1] = 3;
         if (bad == 0) ((float *)call.in[0].data)[0] = NAN;
-        if (bad == 1) labels[0] = -1;
+        if (bad == 1) labels[0] = -2;
         if (bad == 2) labels[0] = 7;
         call_run(&devices[1], &call);
         const float *hits = call.out[2].data;

@@ -39,7 +39,7 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
     (void)context, (void)ledger, (void)step, (void)seconds, (void)loss;
 }
 
-static TrainJob job_make(const Backend *backend, const Dataset *data)
+static TrainJob job_make(const Backend *backend, const Source *data)
 {
     return (TrainJob){
         .program = {.model = &model,
@@ -85,13 +85,13 @@ static void test_no_false_alarm(void **state)
 {
     (void)state;
     const Backend *cpu = NULL;
-    Dataset *data;
+    Source *data;
     Ledger *ledger;
     CommShared *shared;
     Layout *layout;
     Program program;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
-    assert_int_equal(dataset_synthetic(64, 3, 2, 2, 1, 1, &data), OK);
+    assert_int_equal(source_synthetic(64, 3, 2, 2, 1, 1, &data), OK);
     TrainJob job = job_make(cpu, data);
     ProgramConfig config = job.program;
     config.training = true;
@@ -105,7 +105,7 @@ static void test_no_false_alarm(void **state)
     comm_shared_destroy(shared);
     layout_destroy(layout);
     program_destroy(&program);
-    dataset_close(data);
+    source_close(data);
 }
 
 /* ---- what a digest covers */
@@ -129,11 +129,11 @@ static void test_sees_every_element(void **state)
 {
     (void)state;
     const Backend *cpu = NULL;
-    Dataset *data;
+    Source *data;
     TowerProcess p = {0};
     ReplicaConfig config;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
-    assert_int_equal(dataset_synthetic(64, 3, 2, 2, 1, 1, &data), OK);
+    assert_int_equal(source_synthetic(64, 3, 2, 2, 1, 1, &data), OK);
     TrainJob job = job_make(cpu, data);
     job.ema_decay = 0.9;
     p.job = &job;
@@ -153,7 +153,7 @@ static void test_sees_every_element(void **state)
     }
     free(p.scratch);
     replica_destroy(p.replica);
-    dataset_close(data);
+    source_close(data);
 }
 
 int main(void)

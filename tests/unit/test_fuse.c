@@ -457,7 +457,7 @@ static float *run_and_take(const Program *p, const Layout *layout, Device *devic
 static void program_run(Program *p, const Layout *layout, Device *device, Trained *result)
 {
     static uint8_t pixels[SAMPLES * 28 * 28];
-    static const int32_t labels[SAMPLES] = {3, 1, 4, 9}, crops[SAMPLES * 4], counter[4] = {1, 2, 3, 0};
+    static const int32_t labels[SAMPLES] = {3, 1, 4, 9}, crops[SAMPLES * IMAGE_RECORD], counter[4] = {1, 2, 3, 0};
     void *arena[ARENA_COUNT];
     float one = 1;
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 2654435761u >> 13);

@@ -123,7 +123,7 @@ static const ShapeCase shape_cases[] = {
     {"sum_to of others", OP_SUM_TO, {{2, 8, 4, 3}}, {0}, {{{0}}}, {2, 1, 1, 2}, {0}, "x: 2x8x4x3 cannot be summed to 2x1x1x2"},
     {"spread_to", OP_SPREAD_TO, {{2, 1, 1, 3}}, {0}, {{{0}}}, {2, 8, 4, 3}, {2, 8, 4, 3}},
     {"spread_to of others", OP_SPREAD_TO, {{2, 1, 1, 3}}, {0}, {{{0}}}, {3, 8, 4, 3}, {0}, "x: 2x1x1x3 cannot be spread to 3x8x4x3"},
-    {"image", OP_IMAGE, {{2, 1, 30, 32}, {2, 4, 1, 1}}, {DTYPE_U8, DTYPE_I32}, {{{0}}}, {2, 3, 28, 28}, {2, 3, 28, 28}},
+    {"image", OP_IMAGE, {{2, 1, 30, 32}, {2, 16, 1, 1}}, {DTYPE_U8, DTYPE_I32}, {{{0}}}, {2, 3, 28, 28}, {2, 3, 28, 28}},
     {"image of small pixels", OP_IMAGE, {{2, 1, 30, 32}}, {DTYPE_U8}, {{{0}}}, {2, 3, 31, 28}, {0}, "x: cannot cut 31x28 out of pixels of 30x32 (2x1x30x32)"},
     {"random", OP_RANDOM, {{1, 4, 1, 1}}, {DTYPE_I32}, {{{0}}}, {7, 100, 1, 1}, {7, 100, 1, 1}},
     {"softmax_loss", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {1, 1, 1, 1}},

@@ -81,7 +81,7 @@ static void weights_make(void)
 
 /* ---- the step */
 
-static TrainJob job_of(const Dataset *data, const Backend *cpu, const int32_t *batch, int towers)
+static TrainJob job_of(const Source *data, const Backend *cpu, const int32_t *batch, int towers)
 {
     TrainJob job = {
         .program = {.model = &model,
@@ -194,11 +194,11 @@ static void test_step_by_hand(void **state)
     static const int32_t shares[][SAMPLES] = {{3}, {2, 1}, {1, 2}, {1, 1, 1}, {0, 3}, {1, 0, 2}};
     static const int towers[] = {1, 2, 2, 3, 2, 3};
     const Backend *cpu = NULL;
-    Dataset *data;
+    Source *data;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
     samples_make();
     weights_make();
-    if (dataset_open(scratch, SPLIT_TRAIN, &data) != OK) fail_msg("%s", status_message());
+    if (source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &data) != OK) fail_msg("%s", status_message());
     for (size_t i = 0; i < sizeof towers / sizeof *towers; i++) {
         char run_dir[PATH_BYTES], name[16];
         snprintf(name, sizeof name, "run%zu", i);
@@ -208,7 +208,7 @@ static void test_step_by_hand(void **state)
         weights_check(run_dir);
         losses_check(run_dir, shares[i], towers[i]);
     }
-    dataset_close(data);
+    source_close(data);
 }
 
 int main(void)

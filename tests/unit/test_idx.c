@@ -1,4 +1,4 @@
-/* The IDX reader: what it takes, what it refuses and how it says so, from memory and through dataset_open. */
+/* The IDX reader: what it takes, what it refuses and how it says so, from memory and through source_open. */
 #include "towers/data/idx.h"
 
 #include <setjmp.h>
@@ -16,36 +16,36 @@
 
 static const char debian_set[] = "/usr/share/datasets/fashion-mnist";
 
-typedef struct Bytes {
+typedef struct Content {
     uint8_t data[4096];
     size_t size;
-} Bytes;
+} Content;
 
-static void put(Bytes *b, const void *data, size_t size)
+static void put(Content *b, const void *data, size_t size)
 {
     assert_true(b->size + size <= sizeof b->data);
     memcpy(b->data + b->size, data, size);
     b->size += size;
 }
 
-static void put_u32(Bytes *b, uint32_t value)
+static void put_u32(Content *b, uint32_t value)
 {
     uint8_t raw[] = {(uint8_t)(value >> 24), (uint8_t)(value >> 16), (uint8_t)(value >> 8), (uint8_t)value};
     put(b, raw, sizeof raw);
 }
 
-static Bytes labels_of(uint32_t promised, const char *values, size_t n)
+static Content labels_of(uint32_t promised, const char *values, size_t n)
 {
-    Bytes b = {0};
+    Content b = {0};
     put_u32(&b, 0x801);
     put_u32(&b, promised);
     put(&b, values, n);
     return b;
 }
 
-static Bytes images_of(uint32_t count, uint32_t rows, uint32_t columns, size_t n)
+static Content images_of(uint32_t count, uint32_t rows, uint32_t columns, size_t n)
 {
-    Bytes b = {0};
+    Content b = {0};
     put_u32(&b, 0x803);
     put_u32(&b, count);
     put_u32(&b, rows);
@@ -54,9 +54,9 @@ static Bytes images_of(uint32_t count, uint32_t rows, uint32_t columns, size_t n
     return b;
 }
 
-static Bytes zipped(const uint8_t *data, size_t size)
+static Content zipped(const uint8_t *data, size_t size)
 {
-    Bytes out = {0};
+    Content out = {0};
     z_stream z = {0};
     assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
     z.next_in = (Bytef *)(uintptr_t)data;
@@ -69,20 +69,20 @@ static Bytes zipped(const uint8_t *data, size_t size)
     return out;
 }
 
-static void expect_refused(const Bytes *b, int dimensions, const char *message)
+static void expect_refused(const Content *b, int dimensions, const char *message)
 {
     Idx idx = {.data = NULL};
     assert_int_equal(idx_parse("some.idx", b->data, b->size, dimensions, &idx), ERR_FORMAT);
     assert_null(idx.data);
     assert_non_null(strstr(status_message(), "'some.idx'"));
-    if (!strstr(status_message(), message)) fail_msg("wanted '%s' in '%s'", message, status_message());
+    if (!strstr(status_message(), message)) fail_msg("expected '%s' in '%s'", message, status_message());
 }
 
 static void test_parse(void **state)
 {
     (void)state;
-    Bytes plain = images_of(2, 3, 2, 12), gz = zipped(plain.data, plain.size);
-    const Bytes *both[] = {&plain, &gz};
+    Content plain = images_of(2, 3, 2, 12), gz = zipped(plain.data, plain.size);
+    const Content *both[] = {&plain, &gz};
     for (int i = 0; i < 2; i++) {
         Idx idx;
         assert_int_equal(idx_parse("x", both[i]->data, both[i]->size, IDX_IMAGES, &idx), OK);
@@ -95,9 +95,9 @@ static void test_parse(void **state)
     }
 }
 
-static Bytes colour_of(uint32_t count, uint32_t rows, uint32_t columns, uint32_t channels, size_t n)
+static Content colour_of(uint32_t count, uint32_t rows, uint32_t columns, uint32_t channels, size_t n)
 {
-    Bytes b = images_of(count, rows, columns, 0);
+    Content b = images_of(count, rows, columns, 0);
     b.data[3] = 4;
     put_u32(&b, channels);
     for (size_t i = 0; i < n; i++) put(&b, (uint8_t[]){(uint8_t)(i * 7)}, 1);
@@ -107,7 +107,7 @@ static Bytes colour_of(uint32_t count, uint32_t rows, uint32_t columns, uint32_t
 static void test_colour(void **state)
 {
     (void)state;
-    Bytes b = colour_of(2, 2, 2, 3, 24);
+    Content b = colour_of(2, 2, 2, 3, 24);
     Idx idx;
     assert_int_equal(idx_parse("x", b.data, b.size, IDX_IMAGES, &idx), OK);
     assert_true(idx.size[0] == 2 && idx.size[1] == 2 && idx.size[2] == 2 && idx.size[3] == 3 && idx.bytes == 24);
@@ -128,7 +128,7 @@ static void test_colour(void **state)
 static void test_refused_headers(void **state)
 {
     (void)state;
-    Bytes b = labels_of(3, "\0\1\2", 3);
+    Content b = labels_of(3, "\0\1\2", 3);
     expect_refused(&b, IDX_IMAGES,
                    "offset 0: expected magic 0x00000803 or 0x00000804 (IDX, unsigned bytes, images), found "
                    "0x00000801");
@@ -150,7 +150,7 @@ static void test_refused_headers(void **state)
 static void test_refused_sizes(void **state)
 {
     (void)state;
-    Bytes b = images_of(2, 2, 2, 7);
+    Content b = images_of(2, 2, 2, 7);
     expect_refused(&b, IDX_IMAGES, "promises 8 bytes from offset 16 on, found 7");
     b = images_of(2, 2, 2, 9);
     expect_refused(&b, IDX_IMAGES, "promises 8 bytes from offset 16 on, found 9");
@@ -161,7 +161,7 @@ static void test_refused_sizes(void **state)
 static void test_refused_gzip(void **state)
 {
     (void)state;
-    Bytes b = images_of(2, 2, 2, 7), gz = zipped(b.data, b.size);
+    Content b = images_of(2, 2, 2, 7), gz = zipped(b.data, b.size);
     expect_refused(&gz, IDX_IMAGES, "ends at offset 23: expected 8 bytes from offset 16 on, found 7");
     b = images_of(2, 2, 2, 9);
     gz = zipped(b.data, b.size);
@@ -189,16 +189,16 @@ static void test_gzip_bomb(void **state)
     (void)state;
     size_t size = 2 << 20;
     uint8_t *data = calloc(1, size);
-    Bytes head = labels_of(3, "", 0);
+    Content head = labels_of(3, "", 0);
     memcpy(data, head.data, head.size);
-    Bytes gz = zipped(data, size);
+    Content gz = zipped(data, size);
     expect_refused(&gz, IDX_LABELS, "offset 11: expected the end of the file");
     free(data);
 }
 
 /* ---- a directory of files */
 
-static void write_file(const char *folder, const char *name, const Bytes *b)
+static void write_file(const char *folder, const char *name, const Content *b)
 {
     char path[PATH_BYTES];
     assert_int_equal(path_join(path, folder, name), OK);
@@ -210,10 +210,24 @@ static void write_file(const char *folder, const char *name, const Bytes *b)
 
 static void expect_no_set(const char *path, Status code, const char *message)
 {
-    Dataset *d = NULL;
-    assert_int_equal(dataset_open(path, SPLIT_TRAIN, &d), code);
+    Source *d = NULL;
+    assert_int_equal(source_open(&(DataConfig){.path = path}, SPLIT_TRAIN, &d), code);
     assert_null(d);
-    if (!strstr(status_message(), message)) fail_msg("wanted '%s' in '%s'", message, status_message());
+    if (!strstr(status_message(), message)) fail_msg("expected '%s' in '%s'", message, status_message());
+}
+
+/* A sample's pixels, of which there must be `count`. */
+static Status sample_read(const Source *d, int64_t index, uint8_t *pixels, size_t count, int32_t *label)
+{
+    Bytes bytes = {0};
+    Status st = source_read(d, index, &bytes, label);
+    if (st == OK) {
+        assert_int_equal(bytes.size, count);
+        assert_int_equal((size_t)(bytes.raw_h * bytes.raw_w * bytes.raw_c), count);
+        memcpy(pixels, bytes.data, count);
+    }
+    bytes_free(&bytes);
+    return st;
 }
 
 static void test_dataset(void **state)
@@ -222,12 +236,12 @@ static void test_dataset(void **state)
     char inner[PATH_BYTES];
     scratch_path(inner, "fashion-mnist");
     assert_int_equal(mkdir(inner, 0700), 0);
-    Bytes images = images_of(3, 2, 2, 12), labels = labels_of(3, "\4\0\11", 3), gz = zipped(labels.data, labels.size);
+    Content images = images_of(3, 2, 2, 12), labels = labels_of(3, "\4\0\11", 3), gz = zipped(labels.data, labels.size);
     write_file(inner, "train-images-idx3-ubyte", &images);
     write_file(inner, "train-labels-idx1-ubyte.gz", &gz);
-    Dataset *d = NULL, *again = NULL;
-    assert_int_equal(dataset_open(scratch, SPLIT_TRAIN, &d), OK);
-    const DatasetInfo *info = dataset_info(d);
+    Source *d = NULL, *again = NULL;
+    assert_int_equal(source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
+    const SourceInfo *info = source_info(d);
     assert_string_equal(info->name, "fashion-mnist");
     assert_string_equal(info->class_names[9], "Ankle boot");
     assert_int_equal(info->count, 3);
@@ -235,75 +249,75 @@ static void test_dataset(void **state)
     assert_true(info->h == 2 && info->w == 2 && info->c == 1);
     uint8_t pixels[4];
     int32_t label = -1;
-    assert_int_equal(dataset_read(d, 2, pixels, &label), OK);
+    assert_int_equal(sample_read(d, 2, pixels, sizeof pixels, &label), OK);
     assert_int_equal(label, 9);
     assert_memory_equal(pixels, images.data + 16 + 8, 4);
-    assert_int_equal(dataset_read(d, 3, pixels, &label), ERR_ARG);
-    assert_int_equal(dataset_read(d, -1, pixels, &label), ERR_ARG);
+    assert_int_equal(sample_read(d, 3, pixels, sizeof pixels, &label), ERR_ARG);
+    assert_int_equal(sample_read(d, -1, pixels, sizeof pixels, &label), ERR_ARG);
 
     labels.data[8] = 5;
     write_file(inner, "train-labels-idx1-ubyte", &labels); /* plain comes first */
-    assert_int_equal(dataset_open(inner, SPLIT_TRAIN, &again), OK);
-    assert_memory_not_equal(info->fingerprint, dataset_info(again)->fingerprint, sizeof info->fingerprint);
-    dataset_close(again);
-    dataset_close(d);
-    dataset_close(NULL);
+    assert_int_equal(source_open(&(DataConfig){.path = inner}, SPLIT_TRAIN, &again), OK);
+    assert_memory_not_equal(info->fingerprint, source_info(again)->fingerprint, sizeof info->fingerprint);
+    source_close(again);
+    source_close(d);
+    source_close(NULL);
 }
 
 static void test_dataset_without_name(void **state)
 {
     (void)state;
-    Bytes images = images_of(1, 1, 1, 1), labels = labels_of(1, "\0", 1);
+    Content images = images_of(1, 1, 1, 1), labels = labels_of(1, "\0", 1);
     write_file(scratch, "train-images-idx3-ubyte", &images);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
-    Dataset *d = NULL;
-    assert_int_equal(dataset_open(scratch, SPLIT_TRAIN, &d), OK);
-    assert_string_equal(dataset_info(d)->name, strrchr(scratch, '/') + 1);
-    assert_string_equal(dataset_info(d)->class_names[0], "");
-    dataset_close(d);
+    Source *d = NULL;
+    assert_int_equal(source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
+    assert_string_equal(source_info(d)->name, strrchr(scratch, '/') + 1);
+    assert_string_equal(source_info(d)->class_names[0], "");
+    source_close(d);
 }
 
 static void write_text(const char *folder, const char *name, const char *text)
 {
-    Bytes b = {0};
+    Content b = {0};
     put(&b, text, strlen(text));
     write_file(folder, name, &b);
 }
 
-/* Colour, and classes of one's own: their number and names, of which some are long, and not cut through a character. */
+/* Colour, and classes of one's own: their number and names, of any length. */
 static void test_own_classes(void **state)
 {
     (void)state;
-    Bytes images = colour_of(2, 2, 2, 3, 24), labels = labels_of(2, "\0\2", 2);
+    Content images = colour_of(2, 2, 2, 3, 24), labels = labels_of(2, "\0\2", 2);
     write_file(scratch, "train-images-idx4-ubyte", &images);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
     write_text(scratch, "classes.txt", "cat\r\ndog\nabcdefghijklmnopqrstuvwxyzabcd\303\251");
-    Dataset *d = NULL;
-    assert_int_equal(dataset_open(scratch, SPLIT_TRAIN, &d), OK);
-    const DatasetInfo *info = dataset_info(d);
+    Source *d = NULL;
+    assert_int_equal(source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
+    const SourceInfo *info = source_info(d);
     assert_true(info->classes == 3 && info->h == 2 && info->w == 2 && info->c == 3);
     assert_string_equal(info->class_names[0], "cat");
-    assert_string_equal(info->class_names[2], "abcdefghijklmnopqrstuvwxyzabcd");
+    assert_string_equal(info->class_names[2], "abcdefghijklmnopqrstuvwxyzabcd\303\251");
     uint8_t pixels[12];
     int32_t label = -1;
-    assert_int_equal(dataset_read(d, 1, pixels, &label), OK);
+    assert_int_equal(sample_read(d, 1, pixels, sizeof pixels, &label), OK);
     assert_int_equal(label, 2);
     assert_memory_equal(pixels, images.data + 20 + 12, 12);
-    dataset_close(d);
+    source_close(d);
 
     char twenty[] = "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm\nn\no\np\nq\nr\ns\nt\n";
     write_text(scratch, "classes.txt", twenty);
-    assert_int_equal(dataset_open(scratch, SPLIT_TRAIN, &d), OK);
-    assert_int_equal(dataset_info(d)->classes, 20);
-    assert_string_equal(dataset_info(d)->class_names[19], "t");
-    dataset_close(d);
+    assert_int_equal(source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
+    assert_int_equal(source_info(d)->classes, 20);
+    assert_string_equal(source_info(d)->class_names[19], "t");
+    source_close(d);
 }
 
 static void test_own_classes_refused(void **state)
 {
     (void)state;
     char path[PATH_BYTES], many[2 * 257 + 1];
-    Bytes images = images_of(1, 1, 1, 1), labels = labels_of(1, "\2", 1);
+    Content images = images_of(1, 1, 1, 1), labels = labels_of(1, "\2", 1);
     write_file(scratch, "train-images-idx3-ubyte", &images);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
     write_text(scratch, "classes.txt", "cat\ndog\n");
@@ -332,11 +346,11 @@ static void test_dataset_refused(void **state)
     expect_no_set("/nowhere/at/all", ERR_ARG, "'/nowhere/at/all': No such file");
     expect_no_set(scratch, ERR_FORMAT, "dataset-fashion-mnist");
     expect_no_set(scratch, ERR_FORMAT, "train-images-idx3-ubyte");
-    Bytes images = images_of(3, 2, 2, 12), labels = labels_of(3, "\4\12\11", 3);
+    Content images = images_of(3, 2, 2, 12), labels = labels_of(3, "\4\12\11", 3);
     write_file(scratch, "train-images-idx3-ubyte", &images);
     scratch_path(path, "train-images-idx3-ubyte");
     expect_no_set(path, ERR_ARG, "is not a directory");
-    expect_no_set(scratch, ERR_FORMAT, "looked there");
+    expect_no_set(scratch, ERR_FORMAT, "there or in its folder");
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
     /* fault: F16 */
     expect_no_set(scratch, ERR_FORMAT, "record 1 (offset 9): expected a label from 0 to 9, found 10");
@@ -356,18 +370,18 @@ static void test_debian_fashion_mnist(void **state)
     if (stat(debian_set, &info) != 0) skip();
     const int64_t counts[] = {60000, 10000};
     for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
-        Dataset *d = NULL;
-        assert_int_equal(dataset_open(debian_set, split, &d), OK);
-        assert_int_equal(dataset_info(d)->count, counts[split]);
+        Source *d = NULL;
+        assert_int_equal(source_open(&(DataConfig){.path = debian_set}, split, &d), OK);
+        assert_int_equal(source_info(d)->count, counts[split]);
         int64_t of_class[10] = {0};
         uint8_t pixels[784];
         int32_t label = 0;
         for (int64_t i = 0; i < counts[split]; i++) {
-            assert_int_equal(dataset_read(d, i, pixels, &label), OK);
+            assert_int_equal(sample_read(d, i, pixels, sizeof pixels, &label), OK);
             of_class[label]++;
         }
         for (int k = 0; k < 10; k++) assert_int_equal(of_class[k], counts[split] / 10);
-        dataset_close(d);
+        source_close(d);
     }
 }
 
@@ -376,15 +390,15 @@ static void test_debian_fashion_mnist(void **state)
 static void test_synthetic(void **state)
 {
     (void)state;
-    Dataset *d = NULL, *other = NULL;
+    Source *d = NULL, *other = NULL;
     uint8_t a[300], b[300];
     int32_t label = 0, same = 0;
     int of_class[7] = {0};
     double sum = 0, squares = 0;
-    assert_int_equal(dataset_synthetic(7000, 7, 10, 10, 3, 42, &d), OK);
-    assert_int_equal(dataset_synthetic(7000, 7, 10, 10, 3, 43, &other), OK);
+    assert_int_equal(source_synthetic(7000, 7, 10, 10, 3, 42, &d), OK);
+    assert_int_equal(source_synthetic(7000, 7, 10, 10, 3, 43, &other), OK);
     for (int64_t i = 0; i < 7000; i++) {
-        assert_int_equal(dataset_read(d, i, a, &label), OK);
+        assert_int_equal(sample_read(d, i, a, sizeof a, &label), OK);
         assert_in_range(label, 0, 6);
         of_class[label]++;
         for (int k = 0; k < 300; k++) {
@@ -392,7 +406,7 @@ static void test_synthetic(void **state)
             sum += a[k];
             squares += (double)a[k] * a[k];
         }
-        assert_int_equal(dataset_read(other, i, b, &label), OK);
+        assert_int_equal(sample_read(other, i, b, sizeof b, &label), OK);
         same += memcmp(a, b, sizeof a) == 0;
     }
     double mean = sum / 2100000, deviation2 = squares / 2100000 - mean * mean;
@@ -400,16 +414,16 @@ static void test_synthetic(void **state)
     assert_float_equal(deviation2, 60 * 60 * 0.7737, 30); /* cut at 2 deviations the variance is 0.7737 of the whole */
     for (int k = 0; k < 7; k++) assert_in_range(of_class[k], 850, 1150);
     assert_int_equal(same, 0);
-    assert_int_equal(dataset_read(d, 5, a, &label), OK);
-    assert_int_equal(dataset_read(d, 5, b, &same), OK);
+    assert_int_equal(sample_read(d, 5, a, sizeof a, &label), OK);
+    assert_int_equal(sample_read(d, 5, b, sizeof b, &same), OK);
     assert_memory_equal(a, b, sizeof a);
     assert_int_equal(label, same);
-    dataset_close(d);
-    dataset_close(other);
-    assert_int_equal(dataset_synthetic(0, 7, 10, 10, 3, 42, &d), ERR_ARG);
-    assert_int_equal(dataset_synthetic(1, 0, 10, 10, 3, 42, &d), ERR_ARG);
-    assert_int_equal(dataset_synthetic(1, 1, 10, 0, 3, 42, &d), ERR_ARG);
-    assert_int_equal(dataset_synthetic(1, 1, 10, 10, 2, 42, &d), ERR_ARG);
+    source_close(d);
+    source_close(other);
+    assert_int_equal(source_synthetic(0, 7, 10, 10, 3, 42, &d), ERR_ARG);
+    assert_int_equal(source_synthetic(1, 0, 10, 10, 3, 42, &d), ERR_ARG);
+    assert_int_equal(source_synthetic(1, 1, 10, 0, 3, 42, &d), ERR_ARG);
+    assert_int_equal(source_synthetic(1, 1, 10, 10, 2, 42, &d), ERR_ARG);
 }
 
 int main(void)

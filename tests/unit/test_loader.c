@@ -17,48 +17,49 @@
 
 /* ---- a data set that counts, and fails when told to */
 
-typedef struct CountedDataset {
-    Dataset base;
+typedef struct CountedSource {
+    Source base;
     int64_t bad;      /* this and the later samples cannot be read; -1: all can */
     bool bad_is_late; /* it fails after the later ones, else before them */
-} CountedDataset;
+    int64_t every;    /* each so many samples one is bad; 0: none */
+    Status how;       /* in which way */
+} CountedSource;
 
 static uint8_t pixel_of(int64_t index, size_t at)
 {
     return (uint8_t)(1 + (index * 31 + (int64_t)at * 7) % 255); /* never 0, which is the border */
 }
 
-static Status read_counted(const Dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label)
+static Status read_counted(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
-    const CountedDataset *d = (const CountedDataset *)dataset;
+    const CountedSource *d = (const CountedSource *)source;
+    uint8_t pixels[16 * 16 * 3];
     if (d->bad >= 0 && index >= d->bad) {
         usleep((index == d->bad) == d->bad_is_late ? 2000 : 500); /* long enough for the others to begin */
         return FAIL(ERR_FORMAT, "sample %d is bad", (int)index);
     }
-    size_t bytes = (size_t)(d->base.info.h * d->base.info.w * d->base.info.c);
-    for (size_t i = 0; i < bytes; i++) pixels[i] = pixel_of(index, i);
+    if (d->every && index % d->every == 3) return FAIL(d->how, "sample %d is damaged", (int)index);
+    size_t count = (size_t)(d->base.info.h * d->base.info.w * d->base.info.c);
+    for (size_t i = 0; i < count; i++) pixels[i] = pixel_of(index, i);
     *label = (int32_t)(index % d->base.info.classes);
-    return OK;
+    return bytes_raw(bytes, pixels, d->base.info.h, d->base.info.w, d->base.info.c);
 }
 
-static CountedDataset counted(int64_t count, int32_t h, int32_t w, int32_t c)
+static CountedSource counted(int64_t count, int32_t h, int32_t w, int32_t c)
 {
-    return (CountedDataset){.base = {.info = {.name = "counted", .count = count, .classes = 10, .h = h, .w = w, .c = c},
-                                     .read = read_counted},
-                            .bad = -1};
+    return (CountedSource){.base = {.info = {.name = "counted", .count = count, .classes = 10, .h = h, .w = w, .c = c},
+                                    .read = read_counted},
+                           .bad = -1};
 }
 
-static LoaderConfig config_of(const CountedDataset *d)
+static LoaderConfig config_of(const CountedSource *d)
 {
-    LoaderConfig c = {.dataset = &d->base,
+    LoaderConfig c = {.source = &d->base,
                       .shares = {.towers = 3, .batch = {5, 0, 4}},
                       .local = 3,
                       .seed = 11,
                       .shuffle = true,
-                      .augment = true,
-                      .flip = true,
-                      .side = 6,
-                      .pad = 2,
+                      .transform = {.side = 6, .pad = 2, .shift = true, .flip = FLIP_RANDOM},
                       .max_steps = 40,
                       .workers = 0,
                       .depth = 4};
@@ -79,7 +80,7 @@ static uint64_t digest_of(const Batch *b)
     uint64_t h = XXH3_64bits(head, sizeof head);
     h = XXH3_64bits_withSeed(b->pixels, n * bytes, h);
     h = XXH3_64bits_withSeed(b->labels, n * sizeof *b->labels, h);
-    h = XXH3_64bits_withSeed(b->augment, n * 4 * sizeof *b->augment, h);
+    h = XXH3_64bits_withSeed(b->augment, n * IMAGE_RECORD * sizeof *b->augment, h);
     return XXH3_64bits_withSeed(b->ids, n * sizeof *b->ids, h);
 }
 
@@ -106,7 +107,7 @@ static void collect(const LoaderConfig *c, int64_t from, uint64_t (*digest)[3])
 static void test_contents(void **state)
 {
     (void)state;
-    CountedDataset d = counted(50, 6, 6, 3);
+    CountedSource d = counted(50, 6, 6, 3);
     LoaderConfig c = config_of(&d);
     bool seen[2][50] = {{false}};
     int flips = 0, moved = 0, places[5] = {0};
@@ -124,7 +125,7 @@ static void test_contents(void **state)
             assert_false(seen[b->epoch][b->ids[i]]);
             seen[b->epoch][b->ids[i]] = true;
             assert_int_equal(b->labels[i], b->ids[i] % 10);
-            const int32_t *crop = b->augment + 4 * i;
+            const int32_t *crop = b->augment + IMAGE_RECORD * i;
             assert_true(crop[0] >= 0 && crop[0] <= 4 && crop[1] >= 0 && crop[1] <= 4 && crop[3] == 0);
             flips += crop[2];
             for (int axis = 0; axis < 2; axis++) places[crop[axis]]++;
@@ -151,10 +152,10 @@ static void test_epochs_differ(void **state)
 {
     (void)state;
     enum { COUNT = 50, EPOCHS = 3 };
-    CountedDataset d = counted(COUNT, 6, 6, 1);
+    CountedSource d = counted(COUNT, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     int64_t order[EPOCHS][COUNT];
-    int32_t crops[EPOCHS][COUNT][4];
+    int32_t crops[EPOCHS][COUNT][IMAGE_RECORD];
     int at[EPOCHS] = {0};
     c.max_steps = 6 * EPOCHS;
     Loader *l = create(&c);
@@ -163,7 +164,7 @@ static void test_epochs_differ(void **state)
         assert_int_equal(loader_next(l, &b), OK);
         for (int i = 0; i < b->n; i++) {
             order[b->epoch][at[b->epoch]] = b->ids[i];
-            memcpy(crops[b->epoch][b->ids[i]], b->augment + 4 * i, sizeof crops[0][0]);
+            memcpy(crops[b->epoch][b->ids[i]], b->augment + IMAGE_RECORD * i, sizeof crops[0][0]);
             at[b->epoch]++;
         }
     }
@@ -180,9 +181,10 @@ static void test_epochs_differ(void **state)
 static void test_plain_order(void **state)
 {
     (void)state;
-    CountedDataset d = counted(20, 6, 6, 1);
+    CountedSource d = counted(20, 6, 6, 1);
     LoaderConfig c = config_of(&d);
-    c.shuffle = c.augment = false;
+    c.shuffle = c.transform.shift = false;
+    c.transform.flip = FLIP_NONE;
     c.workers = 2;
     c.max_steps = 6;
     Loader *l = create(&c);
@@ -191,7 +193,8 @@ static void test_plain_order(void **state)
         assert_int_equal(loader_next(l, &b), OK);
         for (int i = 0; i < b->n; i++, next++) {
             assert_int_equal(b->ids[i], next % 20);
-            assert_true(b->augment[4 * i] == 2 && b->augment[4 * i + 1] == 2 && b->augment[4 * i + 2] == 0);
+            const int32_t *crop = b->augment + IMAGE_RECORD * i;
+            assert_true(crop[IMAGE_OY] == 2 && crop[IMAGE_OX] == 2 && crop[IMAGE_FLIP] == 0);
         }
     }
     loader_destroy(l);
@@ -200,7 +203,7 @@ static void test_plain_order(void **state)
 static void test_same_for_any_workers(void **state)
 {
     (void)state;
-    CountedDataset d = counted(50, 9, 8, 1); /* resized to 6 x 6 */
+    CountedSource d = counted(50, 9, 8, 1); /* resized to 6 x 6 */
     LoaderConfig c = config_of(&d);
     uint64_t wanted[40][3], found[40][3];
     collect(&c, 0, wanted);
@@ -220,7 +223,7 @@ static void test_same_for_any_workers(void **state)
 static void test_short_epochs(void **state)
 {
     (void)state;
-    CountedDataset d = counted(7, 6, 6, 1);
+    CountedSource d = counted(7, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     uint64_t wanted[200][3], found[200][3];
     c.max_steps = 200;
@@ -234,7 +237,7 @@ static void test_short_epochs(void **state)
 static void test_same_in_several_loaders(void **state)
 {
     (void)state;
-    CountedDataset d = counted(50, 6, 6, 1);
+    CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     uint64_t wanted[40][3], found[40][3];
     collect(&c, 0, wanted);
@@ -252,7 +255,7 @@ static void test_strides(void **state)
 {
     (void)state;
     uint64_t whole[11][3] = {0}, parts[11][3] = {0};
-    CountedDataset d = counted(50, 6, 6, 1);
+    CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     c.start_step = 0;
     c.max_steps = 11;
@@ -268,7 +271,7 @@ static void test_strides(void **state)
 static void test_resume_in_the_middle(void **state)
 {
     (void)state;
-    CountedDataset d = counted(50, 6, 6, 1);
+    CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     uint64_t wanted[40][3], found[40][3];
     collect(&c, 0, wanted);
@@ -283,7 +286,7 @@ static void test_resume_in_the_middle(void **state)
 static void test_error_in_its_place(void **state)
 {
     (void)state;
-    CountedDataset d = counted(50, 6, 6, 1);
+    CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     c.shuffle = false;
     d.bad = 9 + 9 + 5;                         /* step 2, the first sample of tower 2 */
@@ -302,10 +305,98 @@ static void test_error_in_its_place(void **state)
     }
 }
 
+/* Bad samples have no label and look like a good neighbour; the rest of the batch is as it would be without them. */
+static void test_skip(void **state)
+{
+    (void)state;
+    CountedSource d = counted(50, 9, 8, 1), good = counted(50, 9, 8, 1);
+    LoaderConfig c = config_of(&d), all = config_of(&good);
+    uint64_t wanted[40][3], found[40][3];
+    int skipped = 0;
+    d.every = 7;
+    d.how = ERR_FORMAT;
+    c.bad = BAD_SKIP;
+    Loader *l = create(&c), *whole = create(&all);
+    for (int k = 0; k < 120; k++) {
+        const Batch *b = NULL, *w = NULL;
+        assert_int_equal(loader_next(l, &b), OK);
+        assert_int_equal(loader_next(whole, &w), OK);
+        int bad = 0;
+        for (int i = 0; i < b->n; i++) {
+            size_t image = (size_t)(b->canvas * b->canvas);
+            assert_int_equal(b->ids[i], w->ids[i]);
+            if (b->ids[i] % 7 != 3) {
+                assert_int_equal(b->labels[i], w->labels[i]);
+                assert_memory_equal(b->pixels + (size_t)i * image, w->pixels + (size_t)i * image, image);
+                continue;
+            }
+            assert_int_equal(b->labels[i], LABEL_NONE);
+            assert_int_equal(b->bad[bad].index, i);
+            assert_int_equal(b->bad[bad].id, b->ids[i]);
+            assert_non_null(strstr(b->bad[bad].why, "is damaged"));
+            bad++;
+            bool same = b->n == 1 || bad == b->n;
+            for (int j = 0; j < b->n && !same; j++)
+                same = b->labels[j] != LABEL_NONE &&
+                       !memcmp(b->pixels + (size_t)i * image, b->pixels + (size_t)j * image, image);
+            assert_true(same);
+        }
+        assert_int_equal(b->skipped, bad);
+        skipped += bad;
+    }
+    assert_true(skipped > 30);
+    loader_destroy(l);
+    loader_destroy(whole);
+    collect(&c, 0, wanted);
+    for (c.workers = 1; c.workers <= 8; c.workers *= 2) {
+        collect(&c, 0, found);
+        assert_memory_equal(found, wanted, sizeof wanted);
+    }
+}
+
+/* A storage that fails is no bad sample. */
+static void test_unreadable_is_never_skipped(void **state)
+{
+    (void)state;
+    CountedSource d = counted(50, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    const Batch *b = NULL;
+    d.every = 40;
+    d.how = ERR_IO;
+    c.bad = BAD_SKIP;
+    Loader *l = create(&c);
+    Status st = OK;
+    for (int k = 0; k < 120 && st == OK; k++) st = loader_next(l, &b);
+    assert_int_equal(st, ERR_IO);
+    loader_destroy(l);
+}
+
+/* The ring is as deep as the memory allows, and two batches must fit. */
+static void test_memory(void **state)
+{
+    (void)state;
+    CountedSource d = counted(50, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    void *memory;
+    size_t bytes;
+    c.workers = 2;
+    c.depth = 9;
+    c.memory = 3 * 5 * 10 * 10 + 7; /* three batches of five pictures of ten by ten */
+    Loader *l = create(&c);
+    assert_true(loader_pixels(l, 2, &memory, &bytes));
+    assert_int_equal(bytes, 500);
+    assert_false(loader_pixels(l, 3, &memory, &bytes));
+    loader_destroy(l);
+    c.memory = 999;
+    l = NULL;
+    assert_int_equal(loader_create(&c, &l), ERR_ARG);
+    assert_non_null(strstr(status_message(), "--data-memory"));
+}
+
 static void test_early_end(void **state)
 {
     (void)state;
-    CountedDataset d = counted(5000, 16, 16, 3);
+    CountedSource d = counted(5000, 16, 16, 3);
     LoaderConfig c = config_of(&d);
     c.max_steps = INT64_MAX;
     for (int k = 0; k < 60; k++) {
@@ -323,7 +414,7 @@ static void test_early_end(void **state)
 static void test_no_share(void **state)
 {
     (void)state;
-    CountedDataset d = counted(50, 6, 6, 1);
+    CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     c.first_tower = c.local = c.workers = 1;
     Loader *l = create(&c);
@@ -345,11 +436,11 @@ static void expect_refused(const LoaderConfig *c)
 static void test_refused(void **state)
 {
     (void)state;
-    CountedDataset d = counted(50, 6, 6, 1);
+    CountedSource d = counted(50, 6, 6, 1);
     const LoaderConfig good = config_of(&d);
     LoaderConfig c;
 #define REFUSE(field, value) (c = good, c.field = (value), expect_refused(&c))
-    REFUSE(dataset, NULL);
+    REFUSE(source, NULL);
     REFUSE(shares.towers, 0);
     REFUSE(shares.towers, TOWERS_MAX + 1);
     REFUSE(shares.batch[1], -1);
@@ -358,10 +449,10 @@ static void test_refused(void **state)
     REFUSE(first_tower, 1);
     REFUSE(local, 0);
     REFUSE(local, 4);
-    REFUSE(side, 0);
-    REFUSE(side, 65500);
-    REFUSE(pad, -1);
-    REFUSE(pad, INT32_MAX);
+    REFUSE(transform.side, 0);
+    REFUSE(transform.side, 65500);
+    REFUSE(transform.pad, -1);
+    REFUSE(transform.pad, INT32_MAX);
     REFUSE(start_step, -1);
     REFUSE(start_step, 41);
     REFUSE(workers, -1);
@@ -385,6 +476,9 @@ int main(void)
         cmocka_unit_test(test_strides),
         cmocka_unit_test(test_resume_in_the_middle),
         cmocka_unit_test(test_error_in_its_place),
+        cmocka_unit_test(test_skip),
+        cmocka_unit_test(test_unreadable_is_never_skipped),
+        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_early_end),
         cmocka_unit_test(test_no_share),
         cmocka_unit_test(test_refused),

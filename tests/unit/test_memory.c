@@ -53,7 +53,7 @@ static void step_run(Replica *r, const ModelOptions *options)
 {
     size_t image = (size_t)options->side * (size_t)options->side * (size_t)options->channels;
     uint8_t *pixels = calloc(N, image);
-    int32_t labels[N] = {0}, augment[4 * N] = {0};
+    int32_t labels[N] = {0}, augment[IMAGE_RECORD * N] = {0};
     Batch batch = {.n = N,
                    .canvas = options->side,
                    .c = options->channels,

@@ -15,7 +15,7 @@
 enum { SAMPLES = 100000, MIB = 1 << 20 };
 
 static FakeBackend *fake;
-static Dataset *train, *test;
+static Source *train, *test;
 
 static int set_up(void **state)
 {
@@ -25,15 +25,15 @@ static int set_up(void **state)
     fake_tells_memory(fake);
     fake->backend.memory_closed = true;
     fake->workspace_bytes = MIB;
-    if (dataset_synthetic(SAMPLES, 10, 28, 28, 1, 1, &train) != OK) return -1;
-    return dataset_synthetic(SAMPLES, 10, 28, 28, 1, 2, &test) == OK ? 0 : -1;
+    if (source_synthetic(SAMPLES, 10, 28, 28, 1, 1, &train) != OK) return -1;
+    return source_synthetic(SAMPLES, 10, 28, 28, 1, 2, &test) == OK ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    dataset_close(train);
-    dataset_close(test);
+    source_close(train);
+    source_close(test);
     fake_destroy(fake);
     return 0;
 }

@@ -107,12 +107,21 @@ typedef struct Guess {
     int label, best, rank; /* rank of the true class, from 0 */
 } Guess;
 
-static Guess guess(const Dataset *data, int64_t index, float (*rows)[PIXELS])
+static void pixels_read(const Source *data, int64_t index, uint8_t pixels[PIXELS], int32_t *label)
+{
+    Bytes bytes = {0};
+    assert_int_equal(source_read(data, index, &bytes, label), OK);
+    assert_int_equal(bytes.size, PIXELS);
+    memcpy(pixels, bytes.data, PIXELS);
+    bytes_free(&bytes);
+}
+
+static Guess guess(const Source *data, int64_t index, float (*rows)[PIXELS])
 {
     uint8_t pixels[PIXELS];
     int32_t label;
     double logit[CLASSES] = {0}, sum = 0;
-    assert_int_equal(dataset_read(data, index, pixels, &label), OK);
+    pixels_read(data, index, pixels, &label);
     Guess found = {.label = label};
     for (int k = 0; k < CLASSES; k++)
         for (int i = 0; i < PIXELS; i++) logit[k] += (double)rows[k][i] * pixels[i] / 255;
@@ -125,17 +134,17 @@ static Guess guess(const Dataset *data, int64_t index, float (*rows)[PIXELS])
     return found;
 }
 
-static double loss_of(const Dataset *data, float (*rows)[PIXELS])
+static double loss_of(const Source *data, float (*rows)[PIXELS])
 {
-    int64_t count = dataset_info(data)->count;
+    int64_t count = source_info(data)->count;
     double sum = 0;
     for (int64_t i = 0; i < count; i++) sum += guess(data, i, rows).loss;
     return sum / (double)count;
 }
 
-static double hits_of(const Dataset *data, int top)
+static double hits_of(const Source *data, int top)
 {
-    int64_t count = dataset_info(data)->count;
+    int64_t count = source_info(data)->count;
     int hits = 0;
     for (int64_t i = 0; i < count; i++) hits += guess(data, i, given.head).rank < top;
     return hits / (double)count;
@@ -155,7 +164,7 @@ static void near(const char *what, double got, double wanted)
 
 /* ---- runs */
 
-static Dataset *train_data, *test_data;
+static Source *train_data, *test_data;
 
 static TrainJob job_of(const Model *model, int towers)
 {
@@ -252,7 +261,7 @@ static void test_evaluation(void **state)
     TrainJob job = job_of(&model, 1);
     int64_t wanted[CLASSES][CLASSES] = {{0}};
     job.test = test_data;
-    job.augment = job.flip = true;
+    job.train_transform = (Transform){.shift = true, .flip = FLIP_RANDOM};
     job.program.canvas = SIDE + 4;
     Run *run = run_live(job, "evaluation", NULL);
     assert_int_equal(run->epochs, 1);
@@ -353,22 +362,22 @@ static void test_dropout(void **state)
 {
     (void)state;
     Model model = model_of(dropped);
-    Dataset *all = train_data;
-    assert_int_equal(dataset_synthetic(1, CLASSES, SIDE, SIDE, 1, 7, &train_data), OK);
+    Source *all = train_data;
+    assert_int_equal(source_synthetic(1, CLASSES, SIDE, SIDE, 1, 7, &train_data), OK);
     TrainJob job = job_of(&model, 2);
     uint8_t pixels[PIXELS];
     static unsigned char images[16 + 2 * PIXELS] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
     static const unsigned char labels[] = {0, 0, 8, 1, 0, 0, 0, 2, 3, 3};
     char path[PATH_BYTES];
     int32_t label;
-    assert_int_equal(dataset_read(train_data, 0, pixels, &label), OK);
+    pixels_read(train_data, 0, pixels, &label);
     for (int i = 0; i < 2; i++) memcpy(images + 16 + i * PIXELS, pixels, PIXELS);
-    dataset_close(train_data);
+    source_close(train_data);
     scratch_path(path, "train-images-idx3-ubyte");
     assert_int_equal(file_replace(path, images, sizeof images), OK);
     scratch_path(path, "train-labels-idx1-ubyte");
     assert_int_equal(file_replace(path, labels, sizeof labels), OK);
-    if (dataset_open(scratch, SPLIT_TRAIN, &train_data) != OK) fail_msg("%s", status_message());
+    if (source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &train_data) != OK) fail_msg("%s", status_message());
     job.train = train_data;
     job.shares.batch[0] = job.shares.batch[1] = 1;
     job.epochs = 2;
@@ -378,7 +387,7 @@ static void test_dropout(void **state)
     assert_true(run->step[1].loss[0] != run->step[1].loss[1]);
     assert_true(run->step[0].loss[0] != run->step[1].loss[0]);
     run_destroy(run);
-    dataset_close(train_data);
+    source_close(train_data);
     train_data = all;
 }
 
@@ -395,7 +404,7 @@ static void test_running_variance(void **state)
     for (int64_t i = 0; i < TRAIN; i++) {
         uint8_t pixels[PIXELS];
         int32_t label;
-        assert_int_equal(dataset_read(train_data, i, pixels, &label), OK);
+        pixels_read(train_data, i, pixels, &label);
         for (int k = 0; k < PIXELS; k++) {
             sum += pixels[k] / 255.0;
             squares += pixels[k] / 255.0 * pixels[k] / 255.0;
@@ -415,15 +424,15 @@ static int start(void **state)
 {
     if (scratch_make(state) != 0) return -1;
     weights_make();
-    assert_int_equal(dataset_synthetic(TRAIN, CLASSES, SIDE, SIDE, 1, 1, &train_data), OK);
-    assert_int_equal(dataset_synthetic(TEST, CLASSES, SIDE, SIDE, 1, 2, &test_data), OK);
+    assert_int_equal(source_synthetic(TRAIN, CLASSES, SIDE, SIDE, 1, 1, &train_data), OK);
+    assert_int_equal(source_synthetic(TEST, CLASSES, SIDE, SIDE, 1, 2, &test_data), OK);
     return 0;
 }
 
 static int end(void **state)
 {
-    dataset_close(train_data);
-    dataset_close(test_data);
+    source_close(train_data);
+    source_close(test_data);
     return scratch_drop(state);
 }
 

@@ -12,6 +12,30 @@
 
 enum { CLASSES_LIMIT = 1 << 20 /* bytes */ };
 
+void class_names_free(ClassNames *names)
+{
+    for (int i = 0; i < names->count; i++) free(names->name[i]);
+    free(names->name);
+    *names = (ClassNames){0};
+}
+
+static Status name_add(ClassNames *names, const char *name)
+{
+    char **grown = realloc(names->name, (size_t)(names->count + 1) * sizeof *grown);
+    if (grown) names->name = grown;
+    if (!grown || !(grown[names->count] = strdup(name))) return FAIL(ERR_MEMORY, "no memory for names of classes");
+    names->count++;
+    return OK;
+}
+
+Status class_names_set(ClassNames *names, int count, const char *const *from)
+{
+    Status st = OK;
+    class_names_free(names);
+    for (int i = 0; st == OK && i < count; i++) st = name_add(names, from ? from[i] : "");
+    return st;
+}
+
 /* The line without its end, which may be that of another system; -1 for one that holds control characters. */
 static int line_trim(char *line)
 {
@@ -21,31 +45,32 @@ static int line_trim(char *line)
     return (int)strlen(line);
 }
 
-static Status names_read(FILE *from, const char *path, int most, DatasetInfo *info)
+static Status names_read(FILE *from, const char *path, int most, ClassNames *names)
 {
     Status st = OK;
     char *line = NULL;
     size_t room = 0;
-    int count = 0;
     while (st == OK && getline(&line, &room, from) > 0) {
         int length = line_trim(line);
         if (length < 1)
-            st = FAIL(ERR_FORMAT, "'%s': line %d: expected the name of class %d, found %s", path, count + 1, count,
-                      length ? "control characters" : "nothing");
-        else if (count == most)
+            st = FAIL(ERR_FORMAT, "'%s': line %d: expected the name of class %d, found %s", path, names->count + 1,
+                      names->count, length ? "control characters" : "nothing");
+        else if (names->count == most)
             st = FAIL(ERR_FORMAT, "'%s': expected at most %d classes, one a line", path, most);
-        else if (count < DATASET_NAMES)
-            utf8_escape(info->class_names[count], sizeof *info->class_names, line);
-        count++;
+        else {
+            char name[1024];
+            utf8_escape(name, sizeof name, line);
+            st = name_add(names, name);
+        }
     }
     if (st == OK && ferror(from)) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
-    if (st == OK && count == 0) st = FAIL(ERR_FORMAT, "'%s' is empty: expected the name of a class in each line", path);
+    if (st == OK && names->count == 0)
+        st = FAIL(ERR_FORMAT, "'%s' is empty: expected the name of a class in each line", path);
     free(line);
-    if (st == OK) info->classes = count;
     return st;
 }
 
-Status class_names_read(const char *folder, int most, DatasetInfo *info)
+Status class_names_read(const char *folder, int most, ClassNames *names)
 {
     char path[PATH_BYTES];
     TRY(path_join(path, folder, "classes.txt"));
@@ -58,8 +83,8 @@ Status class_names_read(const char *folder, int most, DatasetInfo *info)
         close(fd);
         return FAIL(ERR_MEMORY, "no memory for the reader of '%s'", path);
     }
-    memset(info->class_names, 0, sizeof info->class_names);
-    Status st = names_read(from, path, most, info);
+    class_names_free(names);
+    Status st = names_read(from, path, most, names);
     fclose(from);
     return st;
 }

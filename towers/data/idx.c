@@ -1,4 +1,4 @@
-/* Reads IDX files, plain or gzip, from a file or from memory, and serves a pair of them as a Dataset; format in idx.h.
+/* Reads IDX files, plain or gzip, from a file or from memory, and serves a pair of them as a Source; format in idx.h.
  * Every refusal names file, offset, what was wanted and what was found. Offsets count decompressed bytes, except where
  * a message says "compressed". */
 #include "towers/data/idx.h"
@@ -20,11 +20,11 @@
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"
 
-enum { SOURCE_BYTES = 1 << 16, DEFLATE_RATIO_MAX = 1032, GZIP_WINDOW = 16 + MAX_WBITS };
+enum { STREAM_BYTES = 1 << 16, DEFLATE_RATIO_MAX = 1032, GZIP_WINDOW = 16 + MAX_WBITS };
 
 /* ---- a stream of bytes: file or memory, through inflate or not */
 
-typedef struct Source {
+typedef struct Stream {
     const char *name;
     int fd;             /* -1: memory */
     uint64_t raw_bytes; /* of the file or memory block */
@@ -34,11 +34,11 @@ typedef struct Source {
     uint64_t offset;  /* decompressed bytes given out */
     bool gzip, ended; /* `ended`: the gzip stream is complete and its checksum right */
     z_stream z;
-    uint8_t buffer[SOURCE_BYTES];
-} Source;
+    uint8_t buffer[STREAM_BYTES];
+} Stream;
 
 /* At least one raw byte at hand, or left == 0 at the end. */
-static Status source_fill(Source *s)
+static Status stream_fill(Stream *s)
 {
     if (s->left > 0 || s->fd < 0) return OK;
     ssize_t got;
@@ -50,45 +50,45 @@ static Status source_fill(Source *s)
     return OK;
 }
 
-static void source_use(Source *s, size_t bytes)
+static void stream_use(Stream *s, size_t bytes)
 {
     s->next += bytes;
     s->left -= bytes;
     s->raw_used += bytes;
 }
 
-static Status source_begin(Source *s)
+static Status stream_begin(Stream *s)
 {
-    TRY(source_fill(s));
+    TRY(stream_fill(s));
     s->gzip = s->left >= 2 && s->next[0] == 0x1f && s->next[1] == 0x8b;
     if (s->gzip && inflateInit2(&s->z, GZIP_WINDOW) != Z_OK)
         return FAIL(ERR_MEMORY, "no memory to inflate '%s'", s->name);
     return OK;
 }
 
-static void source_end(Source *s)
+static void stream_end(Stream *s)
 {
     if (s->gzip) inflateEnd(&s->z);
 }
 
-static Status read_plain(Source *s, uint8_t *to, size_t want, size_t *got)
+static Status read_plain(Stream *s, uint8_t *to, size_t want, size_t *got)
 {
     size_t done = 0;
     while (done < want) {
-        TRY(source_fill(s));
+        TRY(stream_fill(s));
         if (s->left == 0) break;
         size_t part = s->left < want - done ? s->left : want - done;
         memcpy(to + done, s->next, part);
-        source_use(s, part);
+        stream_use(s, part);
         done += part;
     }
     *got = done;
     return OK;
 }
 
-static Status inflate_some(Source *s, uint8_t *to, size_t room, size_t *got)
+static Status inflate_some(Stream *s, uint8_t *to, size_t room, size_t *got)
 {
-    TRY(source_fill(s));
+    TRY(stream_fill(s));
     if (s->left == 0)
         return FAIL(ERR_FORMAT, "'%s': the gzip stream ends too early, at compressed byte %" PRIu64, s->name,
                     s->raw_used);
@@ -98,7 +98,7 @@ static Status inflate_some(Source *s, uint8_t *to, size_t room, size_t *got)
     s->z.next_out = to;
     s->z.avail_out = out;
     int code = inflate(&s->z, Z_NO_FLUSH);
-    source_use(s, in - s->z.avail_in);
+    stream_use(s, in - s->z.avail_in);
     *got = out - s->z.avail_out;
     s->ended = code == Z_STREAM_END;
     if (code == Z_MEM_ERROR) return FAIL(ERR_MEMORY, "no memory to inflate '%s'", s->name);
@@ -108,7 +108,7 @@ static Status inflate_some(Source *s, uint8_t *to, size_t room, size_t *got)
     return OK;
 }
 
-static Status read_gzip(Source *s, uint8_t *to, size_t want, size_t *got)
+static Status read_gzip(Stream *s, uint8_t *to, size_t want, size_t *got)
 {
     size_t done = 0;
     while (done < want && !s->ended) {
@@ -121,18 +121,18 @@ static Status read_gzip(Source *s, uint8_t *to, size_t want, size_t *got)
 }
 
 /* *got < want only at the end of the data. */
-static Status source_read(Source *s, uint8_t *to, size_t want, size_t *got)
+static Status stream_read(Stream *s, uint8_t *to, size_t want, size_t *got)
 {
     TRY(s->gzip ? read_gzip(s, to, want, got) : read_plain(s, to, want, got));
     s->offset += *got;
     return OK;
 }
 
-static Status source_read_all(Source *s, uint8_t *to, size_t want)
+static Status stream_read_all(Stream *s, uint8_t *to, size_t want)
 {
     uint64_t start = s->offset;
     size_t got = 0;
-    TRY(source_read(s, to, want, &got));
+    TRY(stream_read(s, to, want, &got));
     if (got < want)
         return FAIL(ERR_FORMAT,
                     "'%s' ends at offset %" PRIu64 ": expected %zu bytes from offset %" PRIu64 " on, found %zu",
@@ -152,12 +152,12 @@ static uint32_t big_endian(const uint8_t *b)
     return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
-static Status read_sizes(Source *s, int dimensions, int64_t size[IDX_COLOUR])
+static Status read_sizes(Stream *s, int dimensions, int64_t size[IDX_COLOUR])
 {
     static const char *const what[IDX_COLOUR] = {"a number of records", "rows", "columns", "channels"};
     static const int64_t most[IDX_COLOUR] = {IDX_COUNT_MAX, IDX_SIDE_MAX, IDX_SIDE_MAX, 3};
     uint8_t raw[4 * IDX_COLOUR] = {0};
-    TRY(source_read_all(s, raw, (size_t)dimensions * 4));
+    TRY(stream_read_all(s, raw, (size_t)dimensions * 4));
     for (int i = 0; i < IDX_COLOUR; i++) {
         size[i] = i < dimensions ? (int64_t)big_endian(raw + 4 * i) : 1;
         if (size[i] < 1 || size[i] > most[i])
@@ -168,10 +168,10 @@ static Status read_sizes(Source *s, int dimensions, int64_t size[IDX_COLOUR])
     return OK;
 }
 
-static Status read_header(Source *s, int dimensions, Idx *idx)
+static Status read_header(Stream *s, int dimensions, Idx *idx)
 {
     uint8_t raw[4] = {0};
-    TRY(source_read_all(s, raw, sizeof raw));
+    TRY(stream_read_all(s, raw, sizeof raw));
     uint32_t wanted = 0x0800u + (uint32_t)dimensions, found = big_endian(raw);
     bool colour = dimensions == IDX_IMAGES && found == 0x0800u + IDX_COLOUR;
     if (found != wanted && !colour)
@@ -187,7 +187,7 @@ static Status read_header(Source *s, int dimensions, Idx *idx)
 
 /* Is the promise possible? A plain file must hold exactly that; deflate cannot expand by more than
  * DEFLATE_RATIO_MAX. */
-static Status check_promise(const Source *s, const Idx *idx)
+static Status check_promise(const Stream *s, const Idx *idx)
 {
     if (!s->gzip && s->raw_bytes - s->offset != idx->bytes)
         return FAIL(ERR_FORMAT, "'%s': the header promises %zu bytes from offset %" PRIu64 " on, found %" PRIu64,
@@ -198,26 +198,26 @@ static Status check_promise(const Source *s, const Idx *idx)
     return OK;
 }
 
-static Status check_end(Source *s)
+static Status check_end(Stream *s)
 {
     uint8_t extra;
     size_t got = 0;
-    TRY(source_read(s, &extra, 1, &got));
+    TRY(stream_read(s, &extra, 1, &got));
     if (got > 0)
         return FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": expected the end of the file, found more bytes", s->name,
                     s->offset - 1);
-    TRY(source_fill(s));
+    TRY(stream_fill(s));
     if (s->left > 0)
         return FAIL(ERR_FORMAT, "'%s': compressed byte %" PRIu64 ": expected the end of the file, found more bytes",
                     s->name, s->raw_used);
     return OK;
 }
 
-static Status parse_source(Source *s, int dimensions, Idx *made)
+static Status parse_source(Stream *s, int dimensions, Idx *made)
 {
     Status st = OK;
     Idx idx = {0};
-    TRY_OUT(source_begin(s));
+    TRY_OUT(stream_begin(s));
     TRY_OUT(read_header(s, dimensions, &idx));
     TRY_OUT(check_promise(s, &idx));
     idx.data = malloc(idx.bytes);
@@ -225,20 +225,20 @@ static Status parse_source(Source *s, int dimensions, Idx *made)
         st = FAIL(ERR_MEMORY, "'%s': no memory for %zu bytes of %s", s->name, idx.bytes, kind_of(dimensions));
         goto out;
     }
-    TRY_OUT(source_read_all(s, idx.data, idx.bytes));
+    TRY_OUT(stream_read_all(s, idx.data, idx.bytes));
     TRY_OUT(check_end(s));
     *made = idx;
     idx.data = NULL;
 out:
     idx_free(&idx);
-    source_end(s);
+    stream_end(s);
     return st;
 }
 
 Status idx_parse(const char *name, const uint8_t *bytes, size_t size, int dimensions, Idx *made)
 {
-    Source source;
-    memset(&source, 0, offsetof(Source, buffer));
+    Stream source;
+    memset(&source, 0, offsetof(Stream, buffer));
     source.name = name;
     source.fd = -1;
     source.raw_bytes = size;
@@ -251,8 +251,8 @@ Status idx_parse(const char *name, const uint8_t *bytes, size_t size, int dimens
 Status idx_load(const char *path, int dimensions, Idx *made)
 {
     Status st = OK;
-    Source source;
-    memset(&source, 0, offsetof(Source, buffer));
+    Stream source;
+    memset(&source, 0, offsetof(Stream, buffer));
     source.name = path;
     TRY(file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, &source.fd, &source.raw_bytes));
     TRY_OUT(parse_source(&source, dimensions, made));
@@ -269,11 +269,12 @@ void idx_free(Idx *idx)
 
 /* ---- a pair of IDX files as a data set */
 
-typedef struct IdxDataset {
-    Dataset base;
+typedef struct IdxSource {
+    Source base;
     Idx images, labels;
+    ClassNames names;
     char *path; /* owned: of the images */
-} IdxDataset;
+} IdxSource;
 
 typedef struct Pair {
     char folder[PATH_MAX], images[PATH_MAX], labels[PATH_MAX];
@@ -284,24 +285,25 @@ static const char *const split_names[] = {[SPLIT_TRAIN] = "train", [SPLIT_TEST] 
 static const char *const fashion_names[IDX_CLASSES] = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
                                                        "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
 
-static Status read_sample(const Dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label)
+static Status read_sample(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
-    const IdxDataset *d = (const IdxDataset *)dataset;
-    size_t bytes = (size_t)(d->images.size[1] * d->images.size[2] * d->images.size[3]);
-    memcpy(pixels, d->images.data + (size_t)index * bytes, bytes);
+    const IdxSource *d = (const IdxSource *)source;
+    const int64_t *size = d->images.size;
+    const uint8_t *pixels = d->images.data + (size_t)(index * size[1] * size[2] * size[3]);
     *label = d->labels.data[index];
-    return OK;
+    return bytes_raw(bytes, pixels, (int32_t)size[1], (int32_t)size[2], (int32_t)size[3]);
 }
 
-static void say_where(const Dataset *dataset, int64_t index, char *text, size_t bytes)
+static void say_where(const Source *source, int64_t index, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s, record %" PRId64, ((const IdxDataset *)dataset)->path, index);
+    snprintf(text, bytes, "%s, record %" PRId64, ((const IdxSource *)source)->path, index);
 }
 
-static void close_pair(Dataset *dataset)
+static void close_pair(Source *source)
 {
-    IdxDataset *d = (IdxDataset *)dataset;
+    IdxSource *d = (IdxSource *)source;
     if (!d) return;
+    class_names_free(&d->names);
     free(d->path);
     idx_free(&d->images);
     idx_free(&d->labels);
@@ -322,29 +324,35 @@ static bool find_file(const char *folder, Split split, int dimensions, char path
     return false;
 }
 
+static const char *const folders[] = {"", "/fashion-mnist"};
+
+bool idx_is_in(const char *path)
+{
+    char folder[PATH_MAX], file[PATH_MAX];
+    for (int i = 0; i < 4; i++)
+        if (snprintf(folder, PATH_MAX, "%s%s", path, folders[i / 2]) < PATH_MAX &&
+            find_file(folder, (Split)(i % 2), IDX_LABELS, file))
+            return true;
+    return false;
+}
+
 static Status find_pair(const char *path, Split split, Pair *pair)
 {
-    static const char *const folders[] = {"", "/fashion-mnist"};
-    struct stat info;
-    if (stat(path, &info) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
-    if (!S_ISDIR(info.st_mode))
-        return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files", path);
-    if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     for (int i = 0; i < 2; i++) {
         if (snprintf(pair->folder, PATH_MAX, "%s%s", path, folders[i]) >= PATH_MAX) continue;
         if (find_file(pair->folder, split, IDX_IMAGES, pair->images) &&
             find_file(pair->folder, split, IDX_LABELS, pair->labels))
             return OK;
     }
-    return FAIL(ERR_FORMAT,
-                "no data set in '%s': looked there and in its folder fashion-mnist for %s-images-idx3-ubyte and "
-                "%s-labels-idx1-ubyte, each plain or with .gz. scripts/images_to_idx.py makes these of folders of "
-                "images; the Debian package dataset-fashion-mnist puts Fashion-MNIST into "
-                "/usr/share/datasets/fashion-mnist",
-                path, split_names[split], split_names[split]);
+    return FAIL(
+        ERR_FORMAT,
+        "no data set in '%s': expected train/ and val/ with a folder of images a class, or %s-images-idx3-ubyte "
+        "and %s-labels-idx1-ubyte, plain or with .gz, there or in its folder fashion-mnist (Debian's package "
+        "dataset-fashion-mnist puts Fashion-MNIST into /usr/share/datasets/fashion-mnist)",
+        path, split_names[split], split_names[split]);
 }
 
-static Status check_labels(const Pair *pair, const IdxDataset *d)
+static Status check_labels(const Pair *pair, const IdxSource *d)
 {
     int64_t labels = d->labels.size[0], images = d->images.size[0];
     if (labels != images)
@@ -362,7 +370,7 @@ static Status check_labels(const Pair *pair, const IdxDataset *d)
 }
 
 /* Over the sizes, the pixels and the labels, so that equal bytes in another shape differ. */
-static Status hash_pair(IdxDataset *d)
+static Status hash_pair(IdxSource *d)
 {
     int64_t sizes[] = {d->base.info.count, d->base.info.h, d->base.info.w, d->base.info.c};
     XXH3_state_t *state = XXH3_createState();
@@ -378,44 +386,45 @@ static Status hash_pair(IdxDataset *d)
     return OK;
 }
 
-static void name_set(const char *folder, DatasetInfo *info)
+static Status name_set(const char *folder, IdxSource *d)
 {
+    SourceInfo *info = &d->base.info;
     char full[PATH_MAX];
     if (!realpath(folder, full)) snprintf(full, sizeof full, "%s", folder);
     if (!strcasestr(full, "fashion")) {
         const char *slash = strrchr(full, '/');
         utf8_escape(info->name, sizeof info->name, slash && slash[1] ? slash + 1 : full);
-        return;
+        return class_names_set(&d->names, IDX_CLASSES, NULL);
     }
     snprintf(info->name, sizeof info->name, "fashion-mnist");
-    for (int i = 0; i < IDX_CLASSES; i++)
-        snprintf(info->class_names[i], sizeof info->class_names[i], "%s", fashion_names[i]);
+    return class_names_set(&d->names, IDX_CLASSES, fashion_names);
 }
 
-static Status load_pair(const Pair *pair, IdxDataset *d)
+static Status load_pair(const Pair *pair, IdxSource *d)
 {
     TRY(idx_load(pair->labels, IDX_LABELS, &d->labels));
     TRY(idx_load(pair->images, IDX_IMAGES, &d->images));
-    DatasetInfo *info = &d->base.info;
+    SourceInfo *info = &d->base.info;
     info->count = d->images.size[0];
     info->format = "IDX";
-    info->classes = IDX_CLASSES;
     info->h = (int32_t)d->images.size[1];
     info->w = (int32_t)d->images.size[2];
     info->c = (int32_t)d->images.size[3];
-    name_set(pair->folder, info);
-    TRY(class_names_read(pair->folder, IDX_CLASSES_MAX, info));
+    TRY(name_set(pair->folder, d));
+    TRY(class_names_read(pair->folder, IDX_CLASSES_MAX, &d->names));
+    info->classes = d->names.count;
+    info->class_names = (const char *const *)d->names.name;
     TRY(check_labels(pair, d));
     TRY(hash_pair(d));
     return OK;
 }
 
-Status idx_dataset_open(const char *path, Split split, Dataset **made)
+Status idx_source_open(const char *path, Split split, Source **made)
 {
     Status st = OK;
     Pair pair;
     TRY(find_pair(path, split, &pair));
-    IdxDataset *d = calloc(1, sizeof *d);
+    IdxSource *d = calloc(1, sizeof *d);
     if (!d) return FAIL(ERR_MEMORY, "no memory for reader for '%s'", path);
     d->base.read = read_sample;
     d->base.where = say_where;
@@ -429,6 +438,6 @@ Status idx_dataset_open(const char *path, Split split, Dataset **made)
     *made = &d->base;
     d = NULL;
 out:
-    close_pair((Dataset *)d);
+    close_pair((Source *)d);
     return st;
 }

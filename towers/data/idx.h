@@ -6,10 +6,11 @@
 #ifndef TOWERS_DATA_IDX_H
 #define TOWERS_DATA_IDX_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "towers/data/dataset.h"
+#include "towers/data/source.h"
 
 enum { IDX_LABELS = 1, IDX_IMAGES = 3, IDX_COLOUR = 4, IDX_SIDE_MAX = 65500, IDX_CLASSES = 10, IDX_CLASSES_MAX = 256 };
 #define IDX_COUNT_MAX (INT64_C(1) << 31)
@@ -25,8 +26,10 @@ NODISCARD Status idx_load(const char *path, int dimensions, Idx *made);
 NODISCARD Status idx_parse(const char *name, const uint8_t *bytes, size_t size, int dimensions, Idx *made);
 void idx_free(Idx *idx);
 
-/* dataset_open for a directory of IDX files; see dataset.h. Labels must be below the number of classes: that of
+/* Does the directory (or its folder fashion-mnist) hold labels in this format? */
+bool idx_is_in(const char *path);
+/* source_open for a directory of IDX files; see dataset.h. Labels must be below the number of classes: that of
  * classes.txt (class_names.h), else IDX_CLASSES. */
-NODISCARD Status idx_dataset_open(const char *path, Split split, Dataset **made);
+NODISCARD Status idx_source_open(const char *path, Split split, Source **made);
 
 #endif

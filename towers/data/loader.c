@@ -1,10 +1,9 @@
 /* The read-ahead: a ring of preallocated batches, filled by threads and handed out in order; contract in loader.h.
  *
- * Batches are numbered q = 0, 1, ... in the order step by step, tower by tower; number q lives in slot q % depth. A
- * worker claims the next number when its slot is free and its epoch's order is ready; claims are made in order, fills
- * end in any order. Two order arrays alternate between epochs: whoever first needs an epoch's order shuffles it, once
- * no fill uses the epoch before last. Everything is allocated at the start; the zero border of a canvas is written then
- * and never again. */
+ * Batches are numbered q = 0, 1, ... in the order step by step, tower by tower; number q lives in slot q % slots. A
+ * number is opened when its slot is free and its epoch's order is ready; its samples are then claimed in pieces, in
+ * order, and finished in any order. Whoever finishes the last piece completes the batch. Two order tables alternate
+ * between epochs: whoever first needs an epoch's order shuffles it, once no batch uses the epoch before last. */
 #include "towers/data/loader.h"
 
 #include <inttypes.h>
@@ -14,39 +13,41 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/philox.h"
-#include "towers/data/resize.h"
+#include "towers/data/order.h"
 
-enum { WORKERS_MAX = 1024, DEPTH_MAX = 4096, SIDE_MAX = 65500, NONE = -1 };
-
-static const uint64_t AUGMENT_KEY = 0x63726f7000000000u; /* keeps these draws apart from other uses of the seed */
+enum { WORKERS_MAX = 1024, DEPTH_MAX = 4096, NONE = -1, PIECE = 8, PREPARING = -1 };
 
 typedef struct Slot {
-    int64_t ready;   /* number of the batch it holds, or NONE */
+    int64_t ready;   /* number of the batch it holds complete, or NONE */
+    int64_t first;   /* position of its first sample in the epoch's order */
+    int32_t next;    /* first sample that is not claimed */
+    int32_t left;    /* samples that are not finished */
     Batch batch;     /* points into the arrays below */
-    uint8_t *pixels; /* owned, as are the next three */
+    uint8_t *pixels; /* owned, as are the next five */
     int32_t *labels;
     int32_t *augment;
     int64_t *ids;
+    BadSample *bad;
+    int32_t bad_room;
 } Slot;
 
-typedef struct Order {
-    int64_t epoch; /* whose order it holds, or NONE */
-    int users;     /* fills that read it, and the shuffle that writes it */
-    int32_t *ids;  /* owned */
-} Order;
-
 typedef struct Worker {
-    Loader *loader;   /* borrowed */
-    Pixels image;     /* owned: one image as read */
-    Resizer *resizer; /* owned */
+    Loader *loader; /* borrowed */
+    Bytes bytes;
+    TransformWorker transform;
+    LoaderClocks clocks; /* since the last piece */
 } Worker;
+
+/* Samples [first, end) of batch `number`. */
+typedef struct Piece {
+    int64_t number;
+    int32_t first, end;
+} Piece;
 
 struct Loader {
     LoaderConfig config;
-    DatasetInfo info;
-    int64_t steps_per_epoch, batches; /* batches: how many there will be */
-    int32_t canvas, capacity;         /* capacity: samples of a slot */
+    int64_t count, steps_per_epoch, batches; /* samples; batches: how many there will be */
+    int32_t canvas, c, capacity;             /* capacity: samples of a slot */
     size_t canvas_bytes;
     int slots_count, workers_count, threads_count;
     Slot *slots;     /* owned */
@@ -55,15 +56,18 @@ struct Loader {
     int64_t wait_ns;
     bool borrowed; /* the caller holds batch number `released` */
 
-    pthread_mutex_t lock; /* of all below, of Slot.ready, and of Order.epoch and users */
+    pthread_mutex_t lock; /* of all below, and of a slot's ready, next, left and bad samples */
     pthread_cond_t work;  /* for workers: a slot came free, an order changed, stop */
     pthread_cond_t done;  /* for the caller: a batch is ready or has failed */
     bool stop;
-    int64_t claimed, released; /* numbers below are claimed by a worker; given back by the caller */
-    Order orders[2];
-    int64_t failed; /* number of the first batch that could not be read, or NONE */
+    int64_t opened, released; /* numbers below are open or complete; given back by the caller */
+    Order order;
+    int order_users[2]; /* batches that are being filled by each table, or PREPARING */
+    int64_t failed;     /* number of the first batch that could not be read, or NONE */
+    int32_t failed_at;  /* which sample of it */
     Status failure;
     char why[1024];
+    LoaderClocks clocks;
 };
 
 /* ---- what a batch holds */
@@ -78,136 +82,15 @@ static int64_t epoch_of(const Loader *l, int64_t number)
     return step_of(l, number) / l->steps_per_epoch;
 }
 
-static void choose_crop(const Loader *l, int64_t epoch, int64_t id, int32_t crop[4])
+static int tower_of(const Loader *l, int64_t number)
 {
-    const LoaderConfig *c = &l->config;
-    crop[0] = crop[1] = c->pad;
-    crop[2] = crop[3] = 0;
-    if (!c->augment) return;
-    Philox words = philox(c->seed ^ AUGMENT_KEY, (uint32_t)epoch, (uint32_t)id, (uint32_t)((uint64_t)id >> 32), 0);
-    uint64_t places = 2 * (uint64_t)c->pad + 1;
-    crop[0] = (int32_t)(words.v[0] * places >> 32);
-    crop[1] = (int32_t)(words.v[1] * places >> 32);
-    crop[2] = c->flip ? (int32_t)(words.v[2] & 1) : 0;
+    return l->config.first_tower + (int)(number % l->config.local);
 }
 
-static Status place_image(const Loader *l, const Worker *worker, uint8_t *canvas)
+static Slot *slot_of(const Loader *l, int64_t number)
 {
-    size_t pitch = (size_t)l->canvas * (size_t)l->info.c;
-    uint8_t *corner = canvas + (size_t)l->config.pad * (pitch + (size_t)l->info.c);
-    Resize resize = {.in_h = l->info.h,
-                     .in_w = l->info.w,
-                     .out_h = l->config.side,
-                     .out_w = l->config.side,
-                     .window = {0, 0, l->config.side, l->config.side}};
-    return resizer_run(worker->resizer, &resize, &worker->image, corner, pitch);
+    return &l->slots[number % l->slots_count];
 }
-
-static Status fill_slot(const Loader *l, int64_t number, const int32_t *order, const Worker *worker, Slot *slot)
-{
-    const LoaderConfig *c = &l->config;
-    int64_t step = step_of(l, number), first = 0;
-    Batch *b = &slot->batch;
-    b->step = step;
-    b->epoch = epoch_of(l, number);
-    b->tower = c->first_tower + (int)(number % c->local);
-    shares_of(&c->shares, l->info.count, step % l->steps_per_epoch, b->tower, &first, &b->n);
-    for (int32_t i = 0; i < b->n; i++) {
-        int64_t id = order ? order[first + i] : first + i;
-        slot->ids[i] = id;
-        TRY(dataset_read(c->dataset, id, worker->image.at, &slot->labels[i]));
-        choose_crop(l, b->epoch, id, slot->augment + 4 * (size_t)i);
-        TRY(place_image(l, worker, slot->pixels + (size_t)i * l->canvas_bytes));
-    }
-    return OK;
-}
-
-/* ---- the ring; all of these with the lock held */
-
-static void note_failure(Loader *l, int64_t number, Status status)
-{
-    if (l->failed != NONE && l->failed < number) return;
-    l->failed = number;
-    l->failure = status;
-    snprintf(l->why, sizeof l->why, "batch of step %" PRId64 ", tower %d: %s", step_of(l, number),
-             l->config.first_tower + (int)(number % l->config.local), status_message());
-}
-
-/* Shuffle, without the lock: the users count keeps everybody else away. */
-static void prepare_order(Loader *l, Order *order, int64_t epoch)
-{
-    order->users = 1;
-    order->epoch = NONE;
-    pthread_mutex_unlock(&l->lock);
-    epoch_order(l->config.seed, epoch, l->info.count, order->ids);
-    pthread_mutex_lock(&l->lock);
-    order->epoch = epoch;
-    order->users = 0;
-    pthread_cond_broadcast(&l->work);
-}
-
-static Order *order_for(Loader *l, int64_t epoch)
-{
-    return l->config.shuffle ? &l->orders[epoch & 1] : NULL;
-}
-
-static bool may_claim(const Loader *l)
-{
-    return l->failed == NONE && l->claimed < l->batches && l->claimed < l->released + l->slots_count;
-}
-
-/* The next number to fill, with its epoch's order taken; NONE if there is nothing to do now. */
-static int64_t claim_number(Loader *l)
-{
-    if (!may_claim(l)) return NONE;
-    int64_t epoch = epoch_of(l, l->claimed);
-    Order *order = order_for(l, epoch);
-    if (order && order->epoch != epoch) {
-        if (order->users == 0) prepare_order(l, order, epoch);
-        return NONE;
-    }
-    if (order) order->users++;
-    return l->claimed++;
-}
-
-static void fill_number(Loader *l, int64_t number, const Worker *worker)
-{
-    Slot *slot = &l->slots[number % l->slots_count];
-    Order *order = order_for(l, epoch_of(l, number));
-    pthread_mutex_unlock(&l->lock);
-    Status st = fill_slot(l, number, order ? order->ids : NULL, worker, slot);
-    pthread_mutex_lock(&l->lock);
-    if (st == OK)
-        slot->ready = number;
-    else
-        note_failure(l, number, st);
-    if (order && --order->users == 0) pthread_cond_broadcast(&l->work);
-    pthread_cond_signal(&l->done);
-}
-
-/* True if claim_number could do something: it is then called again instead of waiting. */
-static bool has_work(Loader *l)
-{
-    if (!may_claim(l)) return false;
-    const Order *order = order_for(l, epoch_of(l, l->claimed));
-    return !order || order->epoch == epoch_of(l, l->claimed) || order->users == 0;
-}
-
-static void *run_worker(void *argument)
-{
-    const Worker *worker = argument;
-    Loader *l = worker->loader;
-    pthread_mutex_lock(&l->lock);
-    while (!l->stop) {
-        int64_t number = claim_number(l);
-        if (number != NONE) fill_number(l, number, worker);
-        while (!l->stop && !has_work(l)) pthread_cond_wait(&l->work, &l->lock);
-    }
-    pthread_mutex_unlock(&l->lock);
-    return NULL;
-}
-
-/* ---- the caller's side */
 
 static int64_t now_ns(void)
 {
@@ -216,17 +99,265 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* A decoder's complaint, with the file that it is about. */
+static Status name_file(const Loader *l, int64_t id, Status st)
+{
+    char where[300], why[STATUS_MESSAGE_BYTES];
+    if (st != ERR_FORMAT) return st;
+    snprintf(why, sizeof why, "%s", status_message());
+    source_where(l->config.source, id, where, sizeof where);
+    return FAIL(st, "'%s': %s", where, why);
+}
+
+static Status sample_decode(const Loader *l, Worker *worker, int64_t epoch, int64_t id, uint8_t *canvas,
+                            int32_t *record)
+{
+    const Transform *transform = &l->config.transform;
+    ImageInfo info;
+    SamplePlan plan;
+    TRY(image_probe(worker->transform.decoder, &worker->bytes, &info));
+    if (info.c != l->c) return FAIL(ERR_FORMAT, "%d channels, but the data set has %d", info.c, l->c);
+    worker->clocks.turned += info.orientation != 1;
+    transform_plan(transform, (SampleKey){l->config.seed, epoch, id}, &info, &plan);
+    return transform_apply(transform, &worker->transform, &worker->bytes, &info, &plan, canvas, record);
+}
+
+/* Sample i of a slot. Its pixels are undefined where this fails. */
+static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i)
+{
+    int64_t id = slot->ids[i], start = now_ns();
+    Status st = source_read(l->config.source, id, &worker->bytes, &slot->labels[i]);
+    worker->clocks.read += now_ns() - start;
+    worker->clocks.samples++;
+    if (st != OK) return st;
+    st = sample_decode(l, worker, slot->batch.epoch, id, slot->pixels + (size_t)i * l->canvas_bytes,
+                       slot->augment + (size_t)i * IMAGE_RECORD);
+    return st == OK ? OK : name_file(l, id, st);
+}
+
+/* The good sample nearest to sample i, earlier ones first; NONE if there is none. */
+static int32_t neighbour_of(const Slot *slot, int32_t i)
+{
+    for (int32_t d = 1; d < slot->batch.n; d++) {
+        if (i - d >= 0 && slot->labels[i - d] != LABEL_NONE) return i - d;
+        if (i + d < slot->batch.n && slot->labels[i + d] != LABEL_NONE) return i + d;
+    }
+    return NONE;
+}
+
+static int by_index(const void *a, const void *b)
+{
+    return ((const BadSample *)a)->index - ((const BadSample *)b)->index;
+}
+
+/* Samples that were skipped look like a neighbour. */
+static void bad_cover(const Loader *l, Slot *slot)
+{
+    for (int32_t k = 0; k < slot->batch.skipped; k++) slot->labels[slot->bad[k].index] = LABEL_NONE;
+    if (slot->batch.skipped > 1) qsort(slot->bad, (size_t)slot->batch.skipped, sizeof *slot->bad, by_index);
+    for (int32_t k = 0; k < slot->batch.skipped; k++) {
+        int32_t i = slot->bad[k].index, from = neighbour_of(slot, i);
+        uint8_t *pixels = slot->pixels + (size_t)i * l->canvas_bytes;
+        int32_t *record = slot->augment + (size_t)i * IMAGE_RECORD;
+        if (from == NONE) {
+            memset(pixels, 0, l->canvas_bytes);
+            memset(record, 0, IMAGE_RECORD * sizeof *record);
+            continue;
+        }
+        memcpy(pixels, slot->pixels + (size_t)from * l->canvas_bytes, l->canvas_bytes);
+        memcpy(record, slot->augment + (size_t)from * IMAGE_RECORD, IMAGE_RECORD * sizeof *record);
+    }
+    slot->batch.bad = slot->bad;
+}
+
+/* ---- the ring; all of these with the lock held */
+
+static void note_failure(Loader *l, int64_t number, int32_t sample, Status status)
+{
+    bool earlier = l->failed == NONE || number < l->failed || (number == l->failed && sample < l->failed_at);
+    if (!earlier) return;
+    l->failed = number;
+    l->failed_at = sample;
+    l->failure = status;
+    snprintf(l->why, sizeof l->why, "batch of step %" PRId64 ", tower %d: %s", step_of(l, number), tower_of(l, number),
+             status_message());
+}
+
+/* Nobody looks at a table, or at whose it is, while it is being prepared. */
+static bool order_is_there(const Loader *l, int64_t epoch)
+{
+    return l->order_users[epoch & 1] != PREPARING && order_is_ready(&l->order, epoch);
+}
+
+/* Without the lock, which the mark makes up for. */
+static void prepare_order(Loader *l, int64_t epoch)
+{
+    l->order_users[epoch & 1] = PREPARING;
+    pthread_mutex_unlock(&l->lock);
+    order_prepare(&l->order, epoch);
+    pthread_mutex_lock(&l->lock);
+    l->order_users[epoch & 1] = 0;
+    pthread_cond_broadcast(&l->work);
+}
+
+static void batch_finish(Loader *l, int64_t number)
+{
+    Slot *slot = slot_of(l, number);
+    if (slot->batch.skipped > 0) {
+        pthread_mutex_unlock(&l->lock); /* nobody else has business with a slot whose pieces are all finished */
+        bad_cover(l, slot);
+        pthread_mutex_lock(&l->lock);
+    }
+    slot->ready = number;
+    if (--l->order_users[epoch_of(l, number) & 1] == 0) pthread_cond_broadcast(&l->work);
+    pthread_cond_signal(&l->done);
+}
+
+static bool may_open(const Loader *l)
+{
+    return l->failed == NONE && l->opened < l->batches && l->opened < l->released + l->slots_count;
+}
+
+/* Is there a sample that nobody has claimed? */
+static bool has_claimable(const Loader *l)
+{
+    if (l->failed != NONE || l->opened == 0) return false;
+    const Slot *slot = slot_of(l, l->opened - 1);
+    return slot->ready != l->opened - 1 && slot->next < slot->batch.n;
+}
+
+/* Opens the next number, if its order is there or can be made now. */
+static void open_next(Loader *l)
+{
+    int64_t number = l->opened, epoch = epoch_of(l, number);
+    if (!order_is_there(l, epoch)) {
+        if (l->order_users[epoch & 1] == 0) prepare_order(l, epoch);
+        return;
+    }
+    Slot *slot = slot_of(l, number);
+    Batch *b = &slot->batch;
+    l->opened++;
+    l->order_users[epoch & 1]++;
+    b->step = step_of(l, number);
+    b->epoch = epoch;
+    b->tower = tower_of(l, number);
+    b->skipped = 0;
+    shares_of(&l->config.shares, l->count, b->step % l->steps_per_epoch, b->tower, &slot->first, &b->n);
+    slot->next = 0;
+    slot->left = b->n;
+    if (b->n == 0) batch_finish(l, number);
+}
+
+/* True if work_once could do something: it is then called again instead of waiting. */
+static bool has_work(const Loader *l)
+{
+    if (has_claimable(l)) return true;
+    if (!may_open(l)) return false;
+    int64_t epoch = epoch_of(l, l->opened);
+    return order_is_there(l, epoch) || l->order_users[epoch & 1] == 0;
+}
+
+static Status bad_add(const Loader *l, Slot *slot, int32_t i)
+{
+    if (slot->batch.skipped == slot->bad_room) {
+        int32_t room = slot->bad_room ? 2 * slot->bad_room : 4;
+        BadSample *grown = realloc(slot->bad, (size_t)room * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for list of bad samples");
+        slot->bad = grown;
+        slot->bad_room = room;
+    }
+    (void)l;
+    BadSample *bad = &slot->bad[slot->batch.skipped++];
+    bad->index = i;
+    bad->id = slot->ids[i];
+    snprintf(bad->why, sizeof bad->why, "%s", status_message());
+    return OK;
+}
+
+static void clocks_collect(Loader *l, Worker *worker)
+{
+    LoaderClocks *to = &l->clocks, *from = &worker->clocks;
+    TransformWorker *t = &worker->transform;
+    to->read += from->read;
+    to->samples += from->samples;
+    to->turned += from->turned;
+    to->decode += t->decode_ns;
+    to->resize += t->resize_ns;
+    to->augment += t->augment_ns;
+    to->warnings += image_decoder_warnings(t->decoder) - from->warnings;
+    *from = (LoaderClocks){.warnings = image_decoder_warnings(t->decoder)};
+    t->decode_ns = t->resize_ns = t->augment_ns = 0;
+}
+
+/* Fills a piece; called with the lock, which is free while samples are read. */
+static void piece_fill(Loader *l, Worker *worker, Piece piece)
+{
+    Slot *slot = slot_of(l, piece.number);
+    pthread_mutex_unlock(&l->lock);
+    for (int32_t i = piece.first; i < piece.end; i++) {
+        slot->ids[i] = order_at(&l->order, slot->batch.epoch, slot->first + i);
+        source_hint(l->config.source, slot->ids[i]);
+    }
+    Status st = OK;
+    for (int32_t i = piece.first; st == OK && i < piece.end; i++) {
+        st = sample_fill(l, worker, slot, i);
+        if (st == OK) continue;
+        pthread_mutex_lock(&l->lock);
+        st = st == ERR_FORMAT && l->config.bad == BAD_SKIP ? bad_add(l, slot, i) : st;
+        if (st != OK) note_failure(l, piece.number, i, st);
+        pthread_mutex_unlock(&l->lock);
+    }
+    pthread_mutex_lock(&l->lock);
+    clocks_collect(l, worker);
+    slot->left -= piece.end - piece.first;
+    if (st == OK && slot->left == 0 && l->failed != piece.number)
+        batch_finish(l, piece.number);
+    else
+        pthread_cond_signal(&l->done);
+}
+
+static void work_once(Loader *l, Worker *worker)
+{
+    if (!has_claimable(l) && may_open(l)) open_next(l);
+    if (!has_claimable(l)) return;
+    Slot *slot = slot_of(l, l->opened - 1);
+    Piece piece = {l->opened - 1, slot->next, slot->batch.n - slot->next < PIECE ? slot->batch.n : slot->next + PIECE};
+    slot->next = piece.end;
+    piece_fill(l, worker, piece);
+}
+
+static void *run_worker(void *argument)
+{
+    Worker *worker = argument;
+    Loader *l = worker->loader;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        work_once(l, worker);
+        while (!l->stop && !has_work(l)) pthread_cond_wait(&l->work, &l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* ---- the caller's side */
+
+/* The batch has failed, and no piece of it is under way that could have failed earlier in it. */
+static bool has_failed(const Loader *l, int64_t number)
+{
+    const Slot *slot = slot_of(l, number);
+    return l->failed == number && slot->left <= slot->batch.n - slot->next;
+}
+
 /* Until batch `number` is ready or has failed; without workers, by doing the work here. */
 static void wait_for(Loader *l, int64_t number)
 {
-    const Slot *slot = &l->slots[number % l->slots_count];
-    if (slot->ready == number || l->failed == number) return;
+    const Slot *slot = slot_of(l, number);
+    if (slot->ready == number || has_failed(l, number)) return;
     int64_t start = now_ns();
-    while (slot->ready != number && l->failed != number) {
-        int64_t mine = l->threads_count == 0 ? claim_number(l) : NONE;
-        if (mine != NONE)
-            fill_number(l, mine, &l->workers[0]);
-        else if (l->threads_count > 0)
+    while (slot->ready != number && !has_failed(l, number)) {
+        if (l->threads_count == 0)
+            work_once(l, &l->workers[0]);
+        else
             pthread_cond_wait(&l->done, &l->lock);
     }
     l->wait_ns += now_ns() - start;
@@ -237,7 +368,7 @@ static void release_borrowed(Loader *l)
     if (!l->borrowed) return;
     l->borrowed = false;
     l->released++;
-    pthread_cond_signal(&l->work);
+    pthread_cond_broadcast(&l->work); /* a batch is work for several */
 }
 
 Status loader_next(Loader *loader, const Batch **batch)
@@ -257,7 +388,7 @@ Status loader_next(Loader *loader, const Batch **batch)
         goto out;
     }
     l->borrowed = true;
-    *batch = &l->slots[number % l->slots_count].batch;
+    *batch = &slot_of(l, number)->batch;
 out:
     pthread_mutex_unlock(&l->lock);
     return st;
@@ -268,13 +399,20 @@ int64_t loader_wait_ns(const Loader *loader)
     return loader->wait_ns;
 }
 
+void loader_clocks(Loader *loader, LoaderClocks *clocks)
+{
+    pthread_mutex_lock(&loader->lock);
+    *clocks = loader->clocks;
+    pthread_mutex_unlock(&loader->lock);
+}
+
 /* ---- birth and death */
 
 static Status check_config(const LoaderConfig *c)
 {
     const Shares *s = &c->shares;
     int64_t global = 0;
-    if (!c->dataset) return FAIL(ERR_ARG, "loader: no data set");
+    if (!c->source) return FAIL(ERR_ARG, "loader: no data set");
     if (s->towers < 1 || s->towers > TOWERS_MAX)
         return FAIL(ERR_ARG, "loader: expected 1 to %d towers, found %d", TOWERS_MAX, s->towers);
     for (int t = 0; t < s->towers; t++) {
@@ -285,8 +423,7 @@ static Status check_config(const LoaderConfig *c)
         return FAIL(ERR_ARG, "loader: expected a global batch of 1 to %d samples, found %" PRId64, INT32_MAX, global);
     if (c->first_tower < 0 || c->local < 1 || c->local > s->towers || c->first_tower > s->towers - c->local)
         return FAIL(ERR_ARG, "loader: %d towers from tower %d on, of %d", c->local, c->first_tower, s->towers);
-    if (c->side < 1 || c->side > SIDE_MAX || c->pad < 0 || c->pad > SIDE_MAX || c->side + 2 * c->pad > SIDE_MAX)
-        return FAIL(ERR_ARG, "loader: side %d with padding %d: expected at most %d in all", c->side, c->pad, SIDE_MAX);
+    TRY(transform_check(&c->transform));
     if (c->start_step < 0 || c->max_steps < c->start_step)
         return FAIL(ERR_ARG, "loader: expected 0 <= first step <= last step, found %" PRId64 " and %" PRId64,
                     c->start_step, c->max_steps);
@@ -297,20 +434,30 @@ static Status check_config(const LoaderConfig *c)
     return OK;
 }
 
-static void set_sizes(Loader *l)
+static Status set_sizes(Loader *l)
 {
     const LoaderConfig *c = &l->config;
     int64_t steps = (c->max_steps - c->start_step) / c->stride + ((c->max_steps - c->start_step) % c->stride > 0);
-    l->info = *dataset_info(c->dataset);
-    l->steps_per_epoch = shares_steps_per_epoch(&c->shares, l->info.count);
+    l->count = source_info(c->source)->count;
+    l->c = source_info(c->source)->c;
+    l->steps_per_epoch = shares_steps_per_epoch(&c->shares, l->count);
     l->batches = steps > INT64_MAX / c->local ? INT64_MAX : steps * c->local;
-    l->canvas = c->side + 2 * c->pad;
-    l->canvas_bytes = (size_t)l->canvas * (size_t)l->canvas * (size_t)l->info.c;
+    l->canvas = c->transform.side + 2 * c->transform.pad;
+    l->canvas_bytes = (size_t)l->canvas * (size_t)l->canvas * (size_t)l->c;
     l->capacity = 1;
     for (int t = c->first_tower; t < c->first_tower + c->local; t++)
         if (c->shares.batch[t] > l->capacity) l->capacity = c->shares.batch[t];
     l->slots_count = c->workers > 0 ? c->depth : 1;
     l->workers_count = c->workers > 0 ? c->workers : 1;
+    int64_t slot = (int64_t)l->canvas_bytes * l->capacity;
+    if (c->memory > 0 && c->workers > 0 && c->memory / slot < c->depth) {
+        l->slots_count = (int)(c->memory / slot);
+        if (l->slots_count < 2)
+            return FAIL(ERR_ARG,
+                        "--data-memory: two batches of %d images need %" PRId64 " MiB, expected at most %" PRId64,
+                        l->capacity, (2 * slot >> 20) + 1, c->memory >> 20);
+    }
+    return OK;
 }
 
 static Status slot_init(const Loader *l, Slot *slot)
@@ -319,14 +466,14 @@ static Status slot_init(const Loader *l, Slot *slot)
     slot->ready = NONE;
     slot->pixels = calloc(n, l->canvas_bytes);
     slot->labels = calloc(n, sizeof *slot->labels);
-    slot->augment = calloc(n, 4 * sizeof *slot->augment);
+    slot->augment = calloc(n, IMAGE_RECORD * sizeof *slot->augment);
     slot->ids = calloc(n, sizeof *slot->ids);
     if (!slot->pixels || !slot->labels || !slot->augment || !slot->ids)
         return FAIL(ERR_MEMORY,
-                    "no memory for %d batches of %d images of %zu bytes: lower the batch size or the batches ahead",
+                    "no memory for %d batches of %d images of %zu bytes: lower the batch size or --data-memory",
                     l->slots_count, l->capacity, l->canvas_bytes);
     slot->batch = (Batch){.canvas = l->canvas,
-                          .c = l->info.c,
+                          .c = l->c,
                           .pixels = slot->pixels,
                           .labels = slot->labels,
                           .augment = slot->augment,
@@ -337,17 +484,7 @@ static Status slot_init(const Loader *l, Slot *slot)
 static Status worker_init(Loader *l, Worker *worker)
 {
     worker->loader = l;
-    TRY(pixels_shape(&worker->image, l->info.h, l->info.w, l->info.c));
-    return resizer_create(&worker->resizer);
-}
-
-static Status orders_init(Loader *l)
-{
-    for (int i = 0; i < 2 && l->config.shuffle; i++) {
-        l->orders[i].ids = calloc((size_t)l->info.count, sizeof *l->orders[i].ids);
-        if (!l->orders[i].ids) return FAIL(ERR_MEMORY, "no memory for the order of %" PRId64 " samples", l->info.count);
-    }
-    return OK;
+    return transform_worker_init(&worker->transform, NULL);
 }
 
 static Status allocate(Loader *l)
@@ -358,8 +495,7 @@ static Status allocate(Loader *l)
     if (!l->slots || !l->workers || !l->threads) return FAIL(ERR_MEMORY, "no memory for loader");
     for (int i = 0; i < l->slots_count; i++) TRY(slot_init(l, &l->slots[i]));
     for (int i = 0; i < l->workers_count; i++) TRY(worker_init(l, &l->workers[i]));
-    TRY(orders_init(l));
-    return OK;
+    return order_init(&l->order, l->config.seed, l->count, l->config.shuffle);
 }
 
 static Status start_worker(Loader *l, int index)
@@ -397,11 +533,10 @@ Status loader_create(const LoaderConfig *config, Loader **made)
     l->config = *config;
     if (l->config.stride == 0) l->config.stride = 1;
     l->failed = NONE;
-    l->orders[0].epoch = l->orders[1].epoch = NONE;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->done, NULL);
-    set_sizes(l);
+    TRY_OUT(set_sizes(l));
     TRY_OUT(allocate(l));
     TRY_OUT(start_workers(l));
     *made = l;
@@ -427,6 +562,7 @@ static void free_slots(Loader *l)
         free(l->slots[i].labels);
         free(l->slots[i].augment);
         free(l->slots[i].ids);
+        free(l->slots[i].bad);
     }
     free(l->slots);
 }
@@ -446,13 +582,12 @@ void loader_destroy(Loader *loader)
     stop_workers(l);
     free_slots(l);
     for (int i = 0; l->workers && i < l->workers_count; i++) {
-        pixels_free(&l->workers[i].image);
-        resizer_destroy(l->workers[i].resizer);
+        bytes_free(&l->workers[i].bytes);
+        transform_worker_free(&l->workers[i].transform);
     }
     free(l->workers);
     free(l->threads);
-    free(l->orders[0].ids);
-    free(l->orders[1].ids);
+    order_free(&l->order);
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->work);
     pthread_cond_destroy(&l->done);

@@ -8,36 +8,39 @@
 #include <xxhash.h>
 
 #include "kernels/philox.h"
+#include "towers/data/class_names.h"
 #include "towers/data/reader.h"
 
 enum { POOL_PLACES = 1 << 20, QUANTILES = 1 << 16, SIDE_MAX = 65500 };
 enum { STREAM_PIXELS = 1, STREAM_SAMPLES = 2 }; /* last word of the Philox counter */
 
-typedef struct SyntheticDataset {
-    Dataset base;
+typedef struct SyntheticSource {
+    Source base;
     uint64_t seed;
     size_t image_bytes;
+    ClassNames names;
     uint8_t *pool; /* owned; image_bytes + POOL_PLACES */
-} SyntheticDataset;
+} SyntheticSource;
 
-static Philox sample_words(const SyntheticDataset *d, int64_t index)
+static Philox sample_words(const SyntheticSource *d, int64_t index)
 {
     return philox(d->seed, (uint32_t)index, (uint32_t)((uint64_t)index >> 32), 0, STREAM_SAMPLES);
 }
 
-static Status read_sample(const Dataset *dataset, int64_t index, uint8_t *pixels, int32_t *label)
+static Status read_sample(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
-    const SyntheticDataset *d = (const SyntheticDataset *)dataset;
+    const SyntheticSource *d = (const SyntheticSource *)source;
+    const SourceInfo *info = &d->base.info;
     Philox words = sample_words(d, index);
-    memcpy(pixels, d->pool + words.v[0] % POOL_PLACES, d->image_bytes);
-    *label = (int32_t)((uint64_t)words.v[1] * (uint64_t)d->base.info.classes >> 32);
-    return OK;
+    *label = (int32_t)((uint64_t)words.v[1] * (uint64_t)info->classes >> 32);
+    return bytes_raw(bytes, d->pool + words.v[0] % POOL_PLACES, info->h, info->w, info->c);
 }
 
-static void close_synthetic(Dataset *dataset)
+static void close_synthetic(Source *source)
 {
-    SyntheticDataset *d = (SyntheticDataset *)dataset;
+    SyntheticSource *d = (SyntheticSource *)source;
     if (!d) return;
+    class_names_free(&d->names);
     free(d->pool);
     free(d);
 }
@@ -69,7 +72,7 @@ static void fill_pool(uint64_t seed, size_t bytes, const uint8_t table[QUANTILES
     }
 }
 
-static Status make_pool(SyntheticDataset *d)
+static Status make_pool(SyntheticSource *d)
 {
     size_t bytes = d->image_bytes + POOL_PLACES;
     uint8_t *table = malloc(QUANTILES);
@@ -92,10 +95,11 @@ static Status check_arguments(int64_t count, int classes, int32_t h, int32_t w, 
     return OK;
 }
 
-static void describe(SyntheticDataset *d, int64_t count, int classes, int32_t h, int32_t w, int32_t c)
+static void describe(SyntheticSource *d, int64_t count, int classes, int32_t h, int32_t w, int32_t c)
 {
-    DatasetInfo *info = &d->base.info;
+    SourceInfo *info = &d->base.info;
     snprintf(info->name, sizeof info->name, "synthetic");
+    info->class_names = (const char *const *)d->names.name;
     info->format = "generated";
     info->count = count;
     info->classes = classes;
@@ -108,21 +112,22 @@ static void describe(SyntheticDataset *d, int64_t count, int classes, int32_t h,
     info->fingerprint[1] = hash.high64;
 }
 
-Status dataset_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed, Dataset **made)
+Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed, Source **made)
 {
     Status st = OK;
     TRY(check_arguments(count, classes, h, w, c));
-    SyntheticDataset *d = calloc(1, sizeof *d);
-    if (!d) return FAIL(ERR_MEMORY, "no memory for synthetic data");
+    SyntheticSource *d = calloc(1, sizeof *d);
+    if (!d) return FAIL(ERR_MEMORY, "synthetic data");
     d->base.read = read_sample;
     d->base.close = close_synthetic;
     d->seed = seed;
     d->image_bytes = (size_t)h * (size_t)w * (size_t)c;
+    TRY_OUT(class_names_set(&d->names, classes, NULL));
     describe(d, count, classes, h, w, c);
     TRY_OUT(make_pool(d));
     *made = &d->base;
     d = NULL;
 out:
-    close_synthetic((Dataset *)d);
+    close_synthetic((Source *)d);
     return st;
 }

@@ -66,7 +66,7 @@ Value mul(Graph *g, Value a, Value b);
 Value dropout(Graph *g, Value x, float rate);
 
 /* Pixels (u8 {n, c, h, w}, packed NHWC) to normalized activations of the graph's compute dtype, side x side, `channels`
- * channels (a grey image is repeated). `augment` (i32 {n, 4, 1, 1}, see OP_IMAGE) or Value 0 for the centre crop. */
+ * channels (a grey image is repeated). `augment` (i32 {n, IMAGE_RECORD, 1, 1}, see OP_IMAGE) or Value 0 for the centre crop. */
 Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3],
             const float std[3]);
 

@@ -52,7 +52,7 @@ static Status graph_build(const ProgramConfig *config, int32_t n, Program *p)
     p->pixels = graph_input(g, "pixels", (Shape){n, config->data_channels, config->canvas, config->canvas}, DTYPE_U8);
     p->labels = graph_input(g, "labels", (Shape){n, 1, 1, 1}, DTYPE_I32);
     if (config->training) {
-        p->augment = graph_input(g, "augment", (Shape){n, 4, 1, 1}, DTYPE_I32);
+        p->augment = graph_input(g, "augment", (Shape){n, IMAGE_RECORD, 1, 1}, DTYPE_I32);
         p->dloss = graph_input(g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32);
     }
     Value x = image(g, p->pixels, p->augment, options.channels, options.side, model->mean, model->std);

@@ -19,7 +19,7 @@ void shape_image(ShapeCall *c)
     if (y.c > MAX_CHANNELS) rule_fail(c, ERR_SHAPE, "an image has at most %d channels, not %d", MAX_CHANNELS, y.c);
     if (y.h > x.h || y.w > x.w)
         rule_fail(c, ERR_SHAPE, "cannot cut %dx%d out of pixels of %dx%d (%s)", y.h, y.w, x.h, x.w, shape_text(x));
-    rule_shape(c, 1, "shape of augment", (Shape){x.n, 4, 1, 1});
+    rule_shape(c, 1, "shape of augment", (Shape){x.n, IMAGE_RECORD, 1, 1});
     rule_dtype(c, 1, "dtype of augment", DTYPE_I32);
     rule_out(c, 0, NULL, y, graph_options(c->g)->compute);
 }

@@ -128,9 +128,11 @@ static Status fields_read(Fields *f, Capsule *c)
 {
     char format[32];
     text(f, "format", format, sizeof format);
-    if (f->status == OK && strcmp(format, CAPSULE_FORMAT))
-        return FAIL(ERR_CHECKPOINT, "%s/state.json: expected the format '%s', found '%s'", c->path, CAPSULE_FORMAT,
-                    format);
+    bool first = !strcmp(format, CAPSULE_FORMAT_1);
+    if (f->status == OK && !first && strcmp(format, CAPSULE_FORMAT))
+        return FAIL(ERR_CHECKPOINT, "%s/state.json: expected the format '%s' or '%s', found '%s'", c->path,
+                    CAPSULE_FORMAT, CAPSULE_FORMAT_1, format);
+    c->record_words = first ? CAPSULE_RECORD_1 : IMAGE_RECORD;
     c->step = integer(f, "step", 1, INT64_MAX);
     c->weights_after = json_object_get(f->object, "weights_after_step") /* older capsules do not say */
                            ? integer(f, "weights_after_step", c->step - 1, INT64_MAX)
@@ -200,14 +202,32 @@ static Status batch_check(const Capsule *c)
     const ProgramConfig *p = &c->program;
     int32_t room = p->canvas - p->options.side;
     for (int32_t i = 0; i < c->batch.n; i++) {
-        const int32_t *crop = c->augment + 4 * i;
-        if (c->labels[i] < 0 || c->labels[i] >= p->options.classes)
+        const int32_t *crop = c->augment + IMAGE_RECORD * i;
+        if (c->labels[i] < LABEL_NONE || c->labels[i] >= p->options.classes)
             return FAIL(ERR_CHECKPOINT, "%s/%s: label %d of %d classes", c->path, CAPSULE_BATCH, c->labels[i],
                         p->options.classes);
+        for (int k = IMAGE_ERASE_Y; k <= IMAGE_ERASE_W; k++)
+            if (crop[k] < 0 || crop[k] > p->options.side)
+                return FAIL(ERR_CHECKPOINT, "%s/%s: an erased rectangle outside of %d pixels", c->path, CAPSULE_BATCH,
+                            p->options.side);
         if (crop[0] < 0 || crop[0] > room || crop[1] < 0 || crop[1] > room)
             return FAIL(ERR_CHECKPOINT, "%s/%s: a crop at %d, %d of a canvas with room for %d", c->path, CAPSULE_BATCH,
                         crop[0], crop[1], room);
     }
+    return OK;
+}
+
+/* Records of an older format get the words that it did not have, as zeros. */
+static Status records_widen(const Capsule *c, void **augment)
+{
+    if (c->record_words == IMAGE_RECORD) return OK;
+    int32_t *wide = calloc((size_t)c->batch.n * IMAGE_RECORD, sizeof *wide), words = c->record_words;
+    if (!wide) return FAIL(ERR_MEMORY, "the batch of '%s'", c->path);
+    for (int32_t i = 0; i < c->batch.n; i++)
+        memcpy(wide + (size_t)i * IMAGE_RECORD, (int32_t *)*augment + (size_t)i * (size_t)words,
+               (size_t)(words - 1) * sizeof *wide); /* the last word of format 1 meant nothing */
+    free(*augment);
+    *augment = wide;
     return OK;
 }
 
@@ -228,12 +248,13 @@ static Status batch_read(Capsule *c)
     SafeTensors *file = NULL;
     void *pixels = NULL, *labels = NULL, *augment = NULL, *ids = NULL;
     const int64_t n = c->batch.n, images[] = {n, c->program.canvas, c->program.canvas, c->program.data_channels},
-                  crops[] = {n, 4};
+                  crops[] = {n, c->record_words};
     TRY(path_join(path, c->path, CAPSULE_BATCH));
     TRY(safetensors_open(path, &file));
     TRY_OUT(tensor_copy(c, file, "images", ST_U8, 4, images, &pixels));
     TRY_OUT(tensor_copy(c, file, "labels", ST_I32, 1, &n, &labels));
     TRY_OUT(tensor_copy(c, file, "augment", ST_I32, 2, crops, &augment));
+    TRY_OUT(records_widen(c, &augment));
     TRY_OUT(tensor_copy(c, file, "sample_ids", ST_I64, 1, &n, &ids));
     TRY_OUT(sums_read(c, file));
 out:

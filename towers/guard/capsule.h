@@ -1,6 +1,6 @@
 /* Capsule: all that one tower's step needs to be run again, in a directory of the run that went wrong:
  *
- *   RUN/nan-step-5-tower-1/batch.safetensors   images, labels, sample_ids, augment (crop and mirror of each), and
+ *   RUN/nan-step-5-tower-1/batch.safetensors   images, labels, sample_ids, augment (IMAGE_RECORD words of each), and
  *                                              norm_sums: what all batch norms summed to (with --bn-stats sync)
  *                         /model.safetensors   the weights before the step and this tower's batch-norm statistics
  *                         /train.safetensors   optimizer slots and the average of the weights (where there are any)
@@ -47,6 +47,7 @@ typedef struct Capsule {
     char model[64], variant[64], backend[16], freeze[4096];
     ProgramConfig program; /* model: NULL, for the caller to find; options.variant: points to `variant` */
     DeviceConfig device;   /* without ordinal and threads, which are those of the machine at hand */
+    int32_t record_words;  /* of a picture's augmentation, as written */
     char fault[1024];      /* TOWERS_FAULT of the run, or "" */
     Finding found;         /* place, op, layer, tensor, index */
     Batch batch;           /* points into the next four */

@@ -2,7 +2,10 @@
 #ifndef TOWERS_GUARD_CAPSULE_FILES_H
 #define TOWERS_GUARD_CAPSULE_FILES_H
 
-#define CAPSULE_FORMAT "towers capsule 1" /* "format" in state.json */
+/* "format" in state.json. Records of augmentation have 16 words in 2 and had 4 in 1. */
+#define CAPSULE_FORMAT "towers capsule 2"
+#define CAPSULE_FORMAT_1 "towers capsule 1"
+enum { CAPSULE_RECORD_1 = 4 };
 #define CAPSULE_BATCH "batch.safetensors"
 #define CAPSULE_MODEL "model.safetensors"
 #define CAPSULE_TRAIN "train.safetensors"

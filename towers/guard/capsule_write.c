@@ -82,7 +82,7 @@ static json_t *samples_json(const TrainJob *job, const Batch *batch)
     json_t *all = json_array();
     for (int32_t i = 0; i < batch->n; i++) {
         char where[512];
-        dataset_where(job->train, batch->ids[i], where, sizeof where);
+        source_where(job->train, batch->ids[i], where, sizeof where);
         json_array_append_new(all, json_pack("{s:I, s:i, s:o}", "id", (json_int_t)batch->ids[i], "label",
                                              (int)batch->labels[i], "where", json_text(where)));
     }
@@ -116,7 +116,7 @@ static Status batch_write(const char *directory, const Batch *b, const NormSums 
     const StTensor tensors[] = {
         {"images", ST_U8, 4, {b->n, b->canvas, b->canvas, b->c}, b->pixels, n * image},
         {"labels", ST_I32, 1, {b->n}, b->labels, n * sizeof *b->labels},
-        {"augment", ST_I32, 2, {b->n, 4}, b->augment, n * 4 * sizeof *b->augment},
+        {"augment", ST_I32, 2, {b->n, IMAGE_RECORD}, b->augment, n * IMAGE_RECORD * sizeof *b->augment},
         {"sample_ids", ST_I64, 1, {b->n}, b->ids, n * sizeof *b->ids},
         {"norm_sums", ST_F32, 1, {sums->count}, sums->values, (size_t)sums->count * sizeof *sums->values},
     };

@@ -37,7 +37,7 @@ static void report_first_sample(const TowerProcess *p, LedgerSearch *search, con
 {
     char where[512];
     if (!search->found.samples) return;
-    dataset_where(p->job->train, search->found.sample, where, sizeof where);
+    source_where(p->job->train, search->found.sample, where, sizeof where);
     report_add(search, "  in %d of %d samples, the first is number %lld (%s)", search->found.samples, batch->n,
                (long long)search->found.sample, where);
 }
@@ -47,9 +47,13 @@ static void report_samples(const TowerProcess *p, LedgerSearch *search, const Ba
     char where[512], ids[IDS_TOLD * 21 + 1];
     Text list = text_start(ids, sizeof ids);
     for (int32_t i = 0; i < batch->n && i < IDS_TOLD; i++) text_add(&list, " %lld", (long long)batch->ids[i]);
-    dataset_where(p->job->train, batch->ids[0], where, sizeof where);
+    source_where(p->job->train, batch->ids[0], where, sizeof where);
     report_add(search, "  samples of the tower:%s%s (%d in all; the first: %s)", ids, batch->n > IDS_TOLD ? " ..." : "",
                batch->n, where);
+    for (int32_t i = 1; i < batch->n && i < IDS_TOLD && source_info(p->job->train)->h == 0; i++) {
+        source_where(p->job->train, batch->ids[i], where, sizeof where);
+        report_add(search, "    %s", where);
+    }
 }
 
 /* ---- running the step again */

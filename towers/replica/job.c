@@ -10,7 +10,7 @@ enum {
 
 int64_t job_batches_per_epoch(const TrainJob *job)
 {
-    return shares_steps_per_epoch(&job->shares, dataset_info(job->train)->count);
+    return shares_steps_per_epoch(&job->shares, source_info(job->train)->count);
 }
 
 int64_t job_steps_per_epoch(const TrainJob *job)
@@ -61,7 +61,7 @@ CommConfig job_sum(const TrainJob *job, int local)
 
 int64_t job_eval_blocks(const TrainJob *job)
 {
-    return (dataset_info(job->test)->count + job->eval_batch - 1) / job->eval_batch;
+    return (source_info(job->test)->count + job->eval_batch - 1) / job->eval_batch;
 }
 
 int64_t job_eval_confusion(const TrainJob *job)
@@ -73,4 +73,12 @@ int64_t job_eval_confusion(const TrainJob *job)
 int64_t job_eval_floats(const TrainJob *job)
 {
     return job_eval_blocks(job) * BLOCK_LANES + job_eval_confusion(job) + EVAL_STOP_LANES;
+}
+
+Transform job_transform(const TrainJob *job, bool training)
+{
+    Transform transform = training ? job->train_transform : job->eval_transform;
+    transform.side = job->program.options.side;
+    transform.pad = (job->program.canvas - transform.side) / 2;
+    return transform;
 }

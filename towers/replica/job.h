@@ -8,7 +8,7 @@
 #include "nccl_sync/comm.h"
 #include "nccl_sync/mean_loss.h"
 #include "nccl_sync/sdc.h"
-#include "towers/data/dataset.h"
+#include "towers/data/loader.h"
 #include "towers/data/share.h"
 #include "towers/graph/model.h"
 #include "towers/graph/program.h"
@@ -19,9 +19,9 @@ enum { GPUS_MAX = 64 };
 
 typedef struct TrainJob {
     /* what is learnt */
-    ProgramConfig program;       /* of training; evaluation differs in `training` alone */
-    const Dataset *train, *test; /* borrowed, opened before the fork; test may be NULL */
-    const char *data_path;       /* the folder they were read from; NULL for synthetic data */
+    ProgramConfig program;      /* of training; evaluation differs in `training` alone */
+    const Source *train, *test; /* borrowed, opened before the fork; test may be NULL */
+    const char *data_path;      /* the folder they were read from; NULL for synthetic data */
 
     /* towers */
     const Backend *backend;
@@ -46,8 +46,11 @@ typedef struct TrainJob {
     uint64_t seed;
 
     /* data */
-    bool augment, flip;
-    int32_t pad;
+    Transform train_transform, eval_transform; /* side and pad are the program's: job_transform */
+    BadSamples bad_samples;
+    int64_t bad_limit;   /* samples skipped until the run ends all the same; INT64_MAX: any number */
+    int64_t data_memory; /* bytes for batches read ahead, of all processes */
+    bool log_samples;    /* RUN/samples.csv: the samples of each step */
     int workers;
     int32_t eval_batch;
 
@@ -105,6 +108,8 @@ int64_t job_steps_per_epoch(const TrainJob *job);
 int64_t job_first_batch(const TrainJob *job, int64_t step);
 int64_t job_total_steps(const TrainJob *job);
 int job_first_tower(const TrainJob *job, int process); /* towers of process p: [first(p), first(p + 1)) */
+/* What is done to pictures while training, or in an evaluation. */
+Transform job_transform(const TrainJob *job, bool training);
 /* The device that a process opens, for every command alike: the job's, with the number of its GPU. */
 DeviceConfig job_device(const TrainJob *job, int process);
 

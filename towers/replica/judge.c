@@ -146,11 +146,11 @@ static void *result(const Program *program, Value value)
 
 /* ---- a step */
 
-Status judge_begin(Judge *j, int64_t number, double lr, bool hold, bool stop)
+Status judge_begin(Judge *j, int64_t number, double lr, bool hold, bool stop, int64_t samples)
 {
     Device *device = &j->replica->device;
     VerdictOrder *order = &j->orders[number % RING];
-    *order = (VerdictOrder){.lr = (float)lr, .stop = stop ? 1 : 0, .hold = hold};
+    *order = (VerdictOrder){.lr = (float)lr, .stop = stop ? 1 : 0, .hold = hold, .samples = (float)samples};
     return device->backend->upload(device, j->order, order, sizeof *order);
 }
 

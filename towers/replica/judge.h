@@ -53,8 +53,8 @@ double *judge_square(const Judge *judge, int part);
 double *judge_square_of_sum(const Judge *judge);
 
 /* In the order of a step; what is between begin and send may be recorded and repeated. `hold`: this step commits in no
- * case; `stop`: this process was asked to stop. */
-NODISCARD Status judge_begin(Judge *judge, int64_t number, double lr, bool hold, bool stop);
+ * case; `stop`: this process was asked to stop; `samples`: as in VerdictOrder. */
+NODISCARD Status judge_begin(Judge *judge, int64_t number, double lr, bool hold, bool stop, int64_t samples);
 /* `program` ran for a tower's batch of n samples (NULL: it had none); `parts`: square sums. */
 NODISCARD Status judge_tally(Judge *judge, int slot, const Program *program, int32_t n, bool last, int parts);
 /* After the sum, before the update: scalars for the optimizer. */

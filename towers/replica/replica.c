@@ -356,7 +356,7 @@ Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, 
     TRY(half_refresh(r));
     TRY(upload_value(r, program, program->pixels, batch->pixels, n * image));
     TRY(upload_value(r, program, program->labels, batch->labels, n * sizeof(int32_t)));
-    TRY(upload_value(r, program, program->augment, batch->augment, n * 4 * sizeof(int32_t)));
+    TRY(upload_value(r, program, program->augment, batch->augment, n * IMAGE_RECORD * sizeof(int32_t)));
     TRY(upload_value(r, program, program->counter, counter, sizeof counter));
     TRY(upload_value(r, program, program->dloss, &scale, sizeof scale));
     if (program->dloss.id) {

@@ -17,6 +17,7 @@ typedef struct Segments Segments;
 typedef struct SegmentKey {
     const void *of;              /* the plan, or whatever else it is a stretch of; compared, not read */
     int kind, slot, first, end;  /* kind: of the caller's choice */
+    int count;                   /* samples that count, which launches carry */
     bool towers[SEGMENT_TOWERS]; /* that take part, where it matters */
 } SegmentKey;
 

@@ -110,6 +110,7 @@ static const StateField state_fields[] = {
     {"skipped", offsetof(RunState, skipped), false},
     {"skipped_in_row", offsetof(RunState, skipped_in_row), false},
     {"overflows", offsetof(RunState, overflows), false, true},
+    {"bad_samples", offsetof(RunState, bad_samples), false, true},
     {"loss_scale", offsetof(RunState, loss_scale), true, true},
     {"scale_good", offsetof(RunState, scale_good), false, true},
     {"epoch_sum", offsetof(RunState, epoch_sum), true},

@@ -20,7 +20,7 @@ static void size_add(int32_t *sizes, int32_t n)
 static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
 {
     const TrainJob *job = p->job;
-    int64_t count = dataset_info(job->train)->count, first;
+    int64_t count = source_info(job->train)->count, first;
     for (int slot = 0; slot < p->local; slot++) {
         int32_t n;
         shares_of(&job->shares, count, 0, p->first + slot, &first, &n);
@@ -29,7 +29,7 @@ static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
         size_add(config->train_n, n);
     }
     if (!job->test) return;
-    int64_t tests = dataset_info(job->test)->count;
+    int64_t tests = source_info(job->test)->count;
     if (tests >= job->eval_batch) size_add(config->eval_n, job->eval_batch);
     size_add(config->eval_n, (int32_t)(tests % job->eval_batch));
 }
@@ -58,20 +58,19 @@ LoaderConfig process_loader(const TowerProcess *p)
 {
     const TrainJob *job = p->job;
     return (LoaderConfig){
-        .dataset = job->train,
+        .source = job->train,
         .shares = job->shares,
         .first_tower = p->first,
         .local = p->local,
         .seed = job->seed,
         .shuffle = true,
-        .augment = job->augment,
-        .flip = job->flip,
-        .side = job->program.options.side,
-        .pad = (job->program.canvas - job->program.options.side) / 2,
+        .transform = job_transform(job, true),
+        .bad = job->bad_samples,
         .start_step = job_first_batch(job, p->run.step),
         .max_steps = job_first_batch(job, p->total_steps),
         .workers = job->workers,
         .depth = 2 * p->local + 2,
+        .memory = job->data_memory / job->processes,
     };
 }
 

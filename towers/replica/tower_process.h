@@ -25,10 +25,11 @@ typedef struct RunState {
     int64_t epoch_told;        /* the step after which an epoch was last recorded: the sums of one cut short go on */
     double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
     int64_t skipped, skipped_in_row;
-    int64_t overflows;  /* steps left out because a gradient was too large for f16 at the loss scale */
-    double loss_scale;  /* of the next step; 0: not known yet */
-    int64_t scale_good; /* good steps since it last moved */
-    double best_top1;   /* -1: none yet */
+    int64_t bad_samples; /* skipped because they could not be decoded (--bad-samples) */
+    int64_t overflows;   /* steps left out because a gradient was too large for f16 at the loss scale */
+    double loss_scale;   /* of the next step; 0: not known yet */
+    int64_t scale_good;  /* good steps since it last moved */
+    double best_top1;    /* -1: none yet */
     int64_t best_step;
     double base_average, total_average;         /* of losses, see step_record.c; rank 0 keeps them */
     int64_t averaged;                           /* losses in them */
@@ -68,6 +69,7 @@ typedef struct TowerProcess {
     bool go_back;               /* all ranks agreed to return to the last checkpoint (--nan-policy rollback) */
     StragglerWatch watch;       /* rank 0 only */
     bool drifted;               /* replicas differ: nothing of this state may be saved */
+    int bad_noted;              /* bad samples that the log has named */
     int64_t compared_step;      /* of the last comparison of all replicas; 0: none yet */
 } TowerProcess;
 

@@ -281,7 +281,7 @@ static void tf2016_result(const TrainJob *job, const EpochRecord *epoch)
     time_prefix();
     fprintf(stderr, "precision @ 1 = %.4f", epoch->test_top1);
     if (top5_says(job)) fprintf(stderr, " recall @ 5 = %.4f", epoch->test_top5);
-    fprintf(stderr, " [%lld examples]\n", (long long)dataset_info(job->test)->count);
+    fprintf(stderr, " [%lld examples]\n", (long long)source_info(job->test)->count);
 }
 
 /* A line for every step that is due; the ring holds more steps than pass between two updates. */

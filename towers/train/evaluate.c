@@ -6,6 +6,7 @@
 #include "towers/replica/fault.h"
 #include "towers/replica/norm_states.h"
 #include "towers/replica/tower_process.h"
+#include "towers/train/samples_log.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,7 +29,8 @@ static Status confusion_add(TowerProcess *p, const Program *program, const Batch
     Status st = backend->download(&p->replica->device, host, prob.data, (size_t)(batch->n * prob.pitch) * sizeof *host);
     if (st == OK) st = backend->finish(&p->replica->device, LANE_COMPUTE);
     for (int32_t i = 0; st == OK && i < batch->n; i++)
-        confusion[batch->labels[i] * classes + largest(host + i * prob.pitch, classes)]++;
+        if (batch->labels[i] != LABEL_NONE)
+            confusion[batch->labels[i] * classes + largest(host + i * prob.pitch, classes)]++;
     free(host);
     return st;
 }
@@ -42,7 +44,7 @@ static Status block_run(TowerProcess *p, const Batch *batch, float *lanes, float
     TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
     TRY(replica_read_loss(p->replica, program, &read));
     lanes[BLOCK_LOSS] = (float)read.sum;
-    lanes[BLOCK_COUNT] = (float)batch->n;
+    lanes[BLOCK_COUNT] = (float)(batch->n - batch->skipped);
     lanes[BLOCK_TOP1] = (float)read.hits[0];
     lanes[BLOCK_TOP5] = (float)read.hits[1];
     return confusion ? confusion_add(p, program, batch, confusion) : OK;
@@ -53,18 +55,19 @@ static LoaderConfig eval_loader(const TowerProcess *p)
 {
     const TrainJob *job = p->job;
     LoaderConfig config = {
-        .dataset = job->test,
+        .source = job->test,
         .shares = {.towers = 1, .batch = {job->eval_batch}},
         .local = 1,
         .seed = job->seed,
-        .side = job->program.options.side,
-        .pad = (job->program.canvas - job->program.options.side) / 2,
+        .transform = job_transform(job, false),
+        .bad = job->bad_samples,
         .start_step = p->rank,
         .stride = comm_config(p->comm)->ranks,
         .workers = job->workers,
         .depth = job->workers + 2,
+        .memory = job->data_memory / job->processes,
     };
-    config.max_steps = shares_steps_per_epoch(&config.shares, dataset_info(job->test)->count);
+    config.max_steps = shares_steps_per_epoch(&config.shares, source_info(job->test)->count);
     return config;
 }
 
@@ -85,6 +88,7 @@ static Status blocks_run(TowerProcess *p, float *lanes)
     for (int64_t s = config.start_step; s < config.max_steps && !stop_asked(p); s += config.stride) {
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
+        TRY_OUT(bad_samples_log(p, batch, "evaluation"));
         for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_EVAL);
         fault_strike(p->first, p->run.step, PHASE_EVAL);
         TRY_OUT(block_run(p, batch, lanes + s * BLOCK_LANES, confusion));
@@ -148,7 +152,7 @@ static bool is_best(const TowerProcess *p, const EvalResult *result)
 Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
 {
     Status st = OK;
-    int64_t wanted = dataset_info(p->job->test)->count, blocks = job_eval_blocks(p->job);
+    int64_t wanted = source_info(p->job->test)->count, blocks = job_eval_blocks(p->job);
     size_t floats = (size_t)job_eval_floats(p->job);
     float *lanes = calloc(2 * floats, sizeof *lanes); /* and as many zeros, for the towers without blocks */
     if (!lanes) return FAIL(ERR_MEMORY, "no memory for results of %lld blocks of an evaluation", (long long)blocks);
@@ -157,7 +161,8 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     TRY_OUT(blocks_gather(p, lanes, floats));
     *result = blocks_total(lanes, blocks);
     p->stop |= lanes[floats - EVAL_STOP_LANES] > 0;
-    *whole = result->count == wanted;
+    *whole = result->count == wanted ||
+             (!p->stop && p->job->bad_samples == BAD_SKIP && result->count < wanted); /* without those skipped */
     if (!*whole && !p->stop)
         st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
     else if (*whole && p->metrics && job_eval_confusion(p->job) && is_best(p, result))

@@ -64,11 +64,14 @@ static Status model_print(const TrainJob *job, FILE *to)
 static void data_print(const TrainJob *job, FILE *to)
 {
     char text[COUNT_TEXT];
-    const DatasetInfo *train = dataset_info(job->train), *test = job->test ? dataset_info(job->test) : NULL;
+    const SourceInfo *train = source_info(job->train), *test = job->test ? source_info(job->test) : NULL;
     fprintf(to, "data           %s (%s%s%s): %s training", train->name, train->format, job->data_path ? ", " : "",
             job->data_path ? job->data_path : "", count_text(train->count, text));
     if (test) fprintf(to, " and %s test", count_text(test->count, text));
-    fprintf(to, " images, %d x %d x %d, %d classes\n", train->w, train->h, train->c, train->classes);
+    if (train->h > 0)
+        fprintf(to, " images, %d x %d x %d, %d classes\n", train->w, train->h, train->c, train->classes);
+    else
+        fprintf(to, " images, %d classes\n", train->classes);
 }
 
 /* ---- towers and steps */

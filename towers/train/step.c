@@ -17,6 +17,7 @@
 #include "towers/guard/poison.h"
 #include "towers/replica/fault.h"
 #include "towers/replica/norm_sync.h"
+#include "towers/train/samples_log.h"
 #include "towers/train/summary.h"
 
 #include <math.h>
@@ -71,8 +72,8 @@ typedef enum StretchKind {
 typedef struct Turn {
     TowerProcess *p;
     const Step *step;
-    Program *program; /* NULL: a tower without samples, which agrees to the others' gradients */
-    int slot, n;
+    Program *program;       /* NULL: a tower without samples, which agrees to the others' gradients */
+    int slot, n;            /* n: samples that count */
     int bucket, first, end; /* ops */
 } Turn;
 
@@ -132,7 +133,8 @@ static Status bucket_stretch(void *context)
 static Status stretch_record(Turn *turn, int kind, Stretch stretch)
 {
     TowerProcess *p = turn->p;
-    SegmentKey key = {.of = p, .kind = kind, .slot = turn->slot, .first = turn->first, .end = turn->end};
+    SegmentKey key = {
+        .of = p, .kind = kind, .slot = turn->slot, .first = turn->first, .end = turn->end, .count = turn->n};
     if (turn->program) key.of = turn->program->plan;
     if (fault_poison(p->first + turn->slot, turn->step->number)) return stretch(turn);
     return segments_run(p->replica->recorded, &key, stretch, turn);
@@ -216,7 +218,7 @@ static Status tower_turn(TowerProcess *p, int slot, const Batch *batch, bool las
 {
     int tower = p->first + slot;
     Program *program = batch->n ? replica_program(p->replica, true, batch->n) : NULL;
-    Turn turn = {.p = p, .step = step, .program = program, .slot = slot, .n = batch->n};
+    Turn turn = {.p = p, .step = step, .program = program, .slot = slot, .n = batch->n - batch->skipped};
     if (batch->n && !program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", tower, batch->n);
     step->fed[slot] |= batch->n > 0;
     if (program)
@@ -244,6 +246,7 @@ static Status towers_run(TowerProcess *p, Step *step)
         fault_strike(tower, step->number, PHASE_DATA);
         if (p->replica->device.backend->uploaded) TRY(p->replica->device.backend->uploaded(&p->replica->device));
         TRY(loader_next(p->loader, &batch));
+        TRY(samples_log(p, batch, step->number));
         if (p->metrics && turn == 0 && step->number == atomic_load(&p->ledger->run.first_step) + 1)
             TRY(summary_images(p, batch));
         TRY(tower_turn(p, slot, batch, last, step));
@@ -292,10 +295,21 @@ static Status update(TowerProcess *p, const Step *step)
 }
 
 /* What came through the sum must be what the step was made of, or the towers are not in the same step. */
-static Status samples_check(const Step *step, int towers)
+static Status samples_check(TowerProcess *p, Step *step, int towers)
 {
+    const TrainJob *job = p->job;
     int64_t count = 0;
     for (int t = 0; t < towers; t++) count += step->loss[t].count;
+    step->skipped = step->samples - count;
+    if (step->skipped > 0 && job->bad_samples == BAD_SKIP) {
+        p->run.bad_samples += step->skipped;
+        if (p->run.bad_samples <= job->bad_limit) return OK;
+        return FAIL(ERR_FORMAT,
+                    "step %lld: %lld samples could not be decoded so far, more than --bad-samples limit:%lld; "
+                    "they are listed in %s/" BAD_SAMPLES_FILE,
+                    (long long)step->number, (long long)p->run.bad_samples, (long long)job->bad_limit,
+                    job->run_dir ? job->run_dir : "RUN");
+    }
     if (count == step->samples) return OK;
     return FAIL(ERR_INTERNAL, "step %lld: the towers processed %lld samples, expected %lld", (long long)step->number,
                 (long long)count, (long long)step->samples);
@@ -317,7 +331,7 @@ static Status verdict_read(TowerProcess *p, Step *step)
     p->stop |= judgement.stop;
     p->run.loss_scale = judgement.report.next_scale;
     p->run.scale_good = judgement.report.good;
-    return samples_check(step, p->ledger->towers);
+    return samples_check(p, step, p->ledger->towers);
 }
 
 static void verdict_count(TowerProcess *p, const Step *step)
@@ -538,7 +552,7 @@ static void samples_count(const TowerProcess *p, Step *step)
 {
     const TrainJob *job = p->job;
     int64_t batches = job_batches_per_epoch(job), first = job_first_batch(job, p->run.step) % batches,
-            global = shares_global(&job->shares), left = dataset_info(job->train)->count - first * global;
+            global = shares_global(&job->shares), left = source_info(job->train)->count - first * global;
     step->batches = (int)(batches - first < job->accumulate ? batches - first : job->accumulate);
     step->samples = step->batches * global < left ? step->batches * global : left;
 }
@@ -568,7 +582,8 @@ Status step_run(TowerProcess *p)
     step->lr = schedule_lr(&job->schedule, p->run.step, p->steps_per_epoch, p->total_steps);
 
     bool stop = atomic_load(&p->ledger->run.stop_signal) != 0;
-    TRY(judge_begin(p->judge, step->number, step->lr, step->left_out, stop));
+    bool refill = job->bad_samples == BAD_SKIP && job->divisor == LOSS_DIVISOR_SAMPLES;
+    TRY(judge_begin(p->judge, step->number, step->lr, step->left_out, stop, refill ? step->samples : 0));
     TRY(towers_run(p, step));
     TRY(sum_over_towers(p));
     phase_all(p, step, PHASE_UPDATE);

@@ -22,6 +22,7 @@ typedef struct Step {
     int culprit;                /* first tower at fault, or -1 */
     bool commit, overflow;
     float loss_scale; /* that it was computed with */
+    int64_t skipped;  /* samples that could not be decoded */
     double seconds;
 } Step;
 

@@ -74,13 +74,13 @@ Status summary_start(TowerProcess *p)
 
 Status summary_images(TowerProcess *p, const Batch *batch)
 {
-    const DatasetInfo *info = dataset_info(p->job->train);
+    const SourceInfo *info = source_info(p->job->train);
     size_t image = (size_t)batch->canvas * (size_t)batch->canvas * (size_t)batch->c;
     if (p->job->event_interval == 0) return OK;
     for (int32_t i = 0; i < batch->n && i < IMAGES; i++) {
         char tag[96];
         int32_t label = batch->labels[i];
-        if (label >= 0 && label < DATASET_NAMES && info->class_names[label][0])
+        if (label >= 0 && info->class_names[label][0])
             snprintf(tag, sizeof tag, "first_batch/%d %s", i, info->class_names[label]);
         else
             snprintf(tag, sizeof tag, "first_batch/%d class %d", i, label);

@@ -63,7 +63,7 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
     setenv("HOME", "", 1);
     run->seen = mmap(NULL, sizeof *run->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(run->seen != MAP_FAILED);
-    assert_int_equal(dataset_synthetic(64, CLASSES, SIDE, SIDE, CHANNELS, 1, &run->data), OK);
+    assert_int_equal(source_synthetic(64, CLASSES, SIDE, SIDE, CHANNELS, 1, &run->data), OK);
     run->job = (TrainJob){
         .program =
             {.model = &model,
@@ -99,7 +99,7 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
 void gpu_run_close(GpuRun *run)
 {
     munmap(run->seen, sizeof *run->seen);
-    dataset_close(run->data);
+    source_close(run->data);
 }
 
 static void rank_live(GpuRun *run, int rank, Ledger *ledger, CommShared *shared)

@@ -27,7 +27,7 @@ typedef struct GpuRun {
     /* called in each rank's process before it starts, and after each step of rank 0; NULL */
     void (*on_start)(int rank);
     void (*on_step)(int64_t step);
-    Dataset *data;
+    Source *data;
     size_t room; /* floats of one collective */
 } GpuRun;
 

@@ -7,7 +7,7 @@
     }
 #define CROPS(n)                                                                                                       \
     {                                                                                                                  \
-        {n, 4, 1, 1}, TYPE_I32, FILL_CROP                                                                              \
+        {n, IMAGE_RECORD, 1, 1}, TYPE_I32, FILL_CROP                                                                   \
     }
 #define NORMAL                                                                                                         \
     {                                                                                                                  \

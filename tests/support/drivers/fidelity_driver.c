@@ -299,7 +299,7 @@ static Status drive(int argc, char **argv, Driver *d)
     TRY(replica_create(&d->config, &d->replica));
     TRY(weight_map_create(d->replica->layout, d->replica->train[0].graph, &d->map));
     TRY(weights_load(d));
-    augment = calloc((size_t)d->n * 4, sizeof *augment);
+    augment = calloc((size_t)d->n * IMAGE_RECORD, sizeof *augment);
     if (!augment) return FAIL(ERR_MEMORY, "augmentation of %d images", d->n);
     for (int64_t step = 0; step < d->steps; step++) TRY_OUT(step_run(d, step, augment));
     TRY_OUT(weights_keep(d));

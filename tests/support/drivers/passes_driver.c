@@ -294,7 +294,7 @@ static Status task_make(const char *name, int32_t side, int32_t n, Task *task)
     task->n = n;
     int64_t count = (int64_t)n * task->side * task->side * task->model->channels;
     uint8_t *pixels = malloc((size_t)count);
-    int32_t *labels = calloc((size_t)n, sizeof *labels), *augment = calloc((size_t)n * 4, sizeof *augment);
+    int32_t *labels = calloc((size_t)n, sizeof *labels), *augment = calloc((size_t)n * IMAGE_RECORD, sizeof *augment);
     task->batch = (Batch){.n = n,
                           .canvas = task->side,
                           .c = task->model->channels,

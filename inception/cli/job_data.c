@@ -1,0 +1,182 @@
+/* From options to data: which set, what is done to its pictures, what is done about damaged ones; see job.h. */
+#include "inception/cli/job.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    PHOTO_SIDE = 75
+}; /* from here on a network is for photographs, and no small grey thumbnails stand in for them */
+
+/* ---- transforms */
+
+static CropKind train_crop(const Options *o, bool photos)
+{
+    bool random = o->crop == CROP_CHOICE_RANDOM || (o->crop == CROP_CHOICE_AUTO && photos);
+    return o->augment && random ? CROP_RANDOM : CROP_WHOLE;
+}
+
+/* The evaluation's crop, which training without --augment has too. */
+static void eval_crop(const Options *o, int32_t side, bool photos, Transform *t)
+{
+    t->filter = o->interpolation;
+    t->exif = o->exif;
+    if (o->eval_crop > 0) {
+        t->crop = CROP_FRACTION;
+        t->fraction = o->eval_crop;
+    } else if (o->eval_resize > 0 || photos) {
+        t->crop = CROP_CENTRE;
+        t->resize = o->eval_resize > 0 ? (int32_t)o->eval_resize : (int32_t)lrint(side * 342.0 / 299.0);
+    }
+}
+
+void job_transforms(const Options *o, TrainJob *job, bool photos)
+{
+    Transform *train = &job->train_transform, *eval = &job->eval_transform;
+    int32_t side = job->program.options.side;
+    *eval = (Transform){0};
+    eval_crop(o, side, photos, eval);
+    *train = *eval;
+    if (o->augment) {
+        train->crop = train_crop(o, photos);
+        train->area[0] = o->crop_area;
+        train->area[1] = 1;
+        train->ratio[0] = 3.0 / 4;
+        train->ratio[1] = 4.0 / 3;
+        train->shift = train->crop != CROP_RANDOM && o->crop != CROP_CHOICE_WHOLE;
+        train->flip = o->flip;
+    }
+    train->brightness = train->contrast = train->saturation = o->color_jitter;
+    train->hue = o->hue_jitter;
+    train->policy = o->auto_augment;
+    train->policy_ops = (int)o->ra_ops;
+    train->policy_magnitude = (int)o->ra_magnitude;
+    train->erase = o->random_erase;
+    job->program.canvas = side + 2 * (train->shift ? (int32_t)o->crop_pad : 0);
+}
+
+/* ---- what about damaged samples */
+
+static Status bad_samples_parse(const char *text, TrainJob *job)
+{
+    static const char limit[] = "limit:";
+    char *end = NULL;
+    job->bad_samples = BAD_SKIP;
+    job->bad_limit = INT64_MAX;
+    if (!text || !strcmp(text, "stop")) job->bad_samples = BAD_STOP;
+    if (!text || !strcmp(text, "stop") || !strcmp(text, "skip")) return OK;
+    errno = 0;
+    if (!strncmp(text, limit, sizeof limit - 1)) job->bad_limit = strtoll(text + sizeof limit - 1, &end, 10);
+    if (!end || *end || end == text + sizeof limit - 1 || errno || job->bad_limit < 0)
+        return FAIL(ERR_ARG, "--bad-samples '%s': expected stop, skip or limit:N (as limit:100)", text);
+    return OK;
+}
+
+/* ---- which set */
+
+static Status data_path_find(const Options *o, const Model *model, const char **path)
+{
+    static const char *const places[] = {"/usr/share/datasets/fashion-mnist",
+                                         "/usr/local/share/datasets/fashion-mnist"};
+    *path = o->data_path;
+    if (*path) return OK;
+    if (model->side >= PHOTO_SIDE && o->dataset != DATASET_FMNIST)
+        return FAIL(ERR_ARG,
+                    "no data: %s is a network for photographs, say which: --data-path DIR with train/CLASS/*.jpg and "
+                    "val/CLASS/*.jpg (or one folder of classes and --val-split 0.1); to try it out: --dataset "
+                    "synthetic, or --dataset fmnist for Fashion-MNIST",
+                    model->name);
+    for (size_t i = 0; !*path && i < sizeof places / sizeof *places; i++)
+        if (access(places[i], R_OK) == 0) *path = places[i];
+    if (*path) return OK;
+    return FAIL(ERR_ARG,
+                "no data: --data-path was not given, and there is no Fashion-MNIST in %s or %s. Install the Debian "
+                "package dataset-fashion-mnist, give a folder of your own images with --data-path, or use --dataset "
+                "synthetic",
+                places[0], places[1]);
+}
+
+static Status sets_match(const Options *o, const char *path, const SourceInfo *train, const SourceInfo *test)
+{
+    if (train->classes != test->classes)
+        return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path, train->classes,
+                    test->classes);
+    if (train->h != test->h || train->w != test->w || train->c != test->c)
+        return FAIL(ERR_FORMAT,
+                    "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with %d; "
+                    "both must have the same size",
+                    path, train->w, train->h, train->c, test->w, test->h, test->c);
+    if (o->classes > 0 && o->classes < train->classes)
+        return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
+                    (long long)o->classes, train->name, train->classes, train->classes);
+    return OK;
+}
+
+/* Shown while an index is built, which takes a second per ten thousand files or so. */
+static void progress_show(void *context, int64_t done, int64_t all)
+{
+    bool *shown = context;
+    if (!isatty(STDERR_FILENO)) return;
+    *shown = done < all;
+    fprintf(stderr, done < all ? "\rlooking through the images: class %lld of %lld" : "\r\33[K", (long long)done,
+            (long long)all);
+    fflush(stderr);
+}
+
+static Status sets_open(const Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    const char *path;
+    bool shown = false;
+    TRY(data_path_find(o, job->program.model, &path));
+    DataConfig config = {.path = path, .val_split = o->val_split, .progress = progress_show, .context = &shown};
+    TRY(source_open(&config, SPLIT_TRAIN, &files->train));
+    TRY(source_open(&config, SPLIT_TEST, &files->test));
+    const SourceInfo *train = source_info(files->train), *test = source_info(files->test);
+    TRY(sets_match(o, path, train, test));
+    job->data_path = path;
+    if (o->classes <= 0) job->program.options.classes = train->classes;
+    int64_t unread = train->unread + test->unread;
+    if (unread > 0)
+        snprintf(files->unread, sizeof files->unread,
+                 "warning: %lld files of a format that is not read (BMP, TIFF) are left out, the first: %s; convert "
+                 "them to PNG",
+                 (long long)unread, train->unread ? train->first_unread : test->first_unread);
+    return OK;
+}
+
+static Status synthetic_open(const ModelOptions *options, int64_t synthetic, JobFiles *files)
+{
+    int64_t count = synthetic > 0 ? synthetic : 4096;
+    TRY(source_synthetic(count, options->classes, options->side, options->side, options->channels, 1, &files->train));
+    if (synthetic <= 0)
+        TRY(source_synthetic(count / 4, options->classes, options->side, options->side, options->channels, 2,
+                             &files->test));
+    return OK;
+}
+
+Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    if (synthetic > 0 || o->dataset == DATASET_SYNTHETIC)
+        TRY(synthetic_open(&job->program.options, synthetic, files));
+    else
+        TRY(sets_open(o, files));
+    const SourceInfo *train = source_info(files->train);
+    job->train = files->train;
+    job->test = files->test;
+    job->data_memory = o->data_memory << 20;
+    job->log_samples = o->log_samples;
+    TRY(bad_samples_parse(o->bad_samples, job));
+    job->program.data_channels = train->c;
+    if (train->c > job->program.options.channels)
+        return FAIL(ERR_ARG, "%s takes %d channel, the data has %d", job->program.model->name,
+                    job->program.options.channels, train->c);
+    job_transforms(o, job, train->h == 0);
+    Transform check[] = {job_transform(job, true), job_transform(job, false)};
+    for (int i = 0; i < 2; i++) TRY(transform_check(&check[i]));
+    return OK;
+}

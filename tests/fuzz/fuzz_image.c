@@ -1,0 +1,36 @@
+/* libFuzzer target of the decoders' front (headers, EXIF, limits) and of the decoders behind it: any bytes. What is
+ * accepted must have the size that its header promised, in whole and in part. */
+#include <stdlib.h>
+
+#include "towers/data/image.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static ImageDecoder *decoder;
+    static Pixels pixels;
+    static Bytes bytes;
+    const ImageLimits limits = {.pixels = 1 << 20, .bytes = 1 << 24, .scans = 20};
+    ImageInfo info;
+    if (!decoder && image_decoder_create(&limits, &decoder) != OK) abort();
+    bytes.size = 0;
+    if (bytes_reserve(&bytes, size) != OK) abort();
+    for (size_t i = 0; i < size; i++) bytes.data[i] = data[i];
+    bytes.size = size;
+    int orientation = exif_orientation(data, size);
+    if (orientation < 1 || orientation > 8) abort();
+    if (image_probe(decoder, &bytes, &info) != OK) return 0;
+    if (info.h < 1 || info.w < 1 || (int64_t)info.h * info.w > limits.pixels) abort();
+    Rect parts[] = {{0, 0, info.h, info.w}, {info.h / 2, info.w / 3, 1 + info.h / 4, 1 + info.w / 4}};
+    for (int i = 0; i < 2; i++) {
+        if (parts[i].y + parts[i].h > info.h || parts[i].x + parts[i].w > info.w) continue;
+        if (image_decode(decoder, &bytes, &info, parts[i], &pixels) != OK) continue;
+        if (pixels.h != parts[i].h || pixels.w != parts[i].w || pixels.c != info.c) abort();
+        unsigned sum = 0;
+        for (int32_t y = 0; y < pixels.h; y++)
+            for (int32_t x = 0; x < pixels.w * pixels.c; x++) sum += pixels.at[(size_t)y * pixels.pitch + (size_t)x];
+        if (sum == 0xffffffff) abort();
+    }
+    return 0;
+}

@@ -1,0 +1,39 @@
+/* libFuzzer target of the index of a data set: any bytes behind a header with the right checksum. What is accepted must
+ * lead nowhere outside of itself. */
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "towers/data/index.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const uint64_t key[2] = {1, 2};
+    Index index;
+    if (size < sizeof(IndexHeader)) return 0;
+    uint8_t *copy = malloc(size);
+    if (!copy) abort();
+    memcpy(copy, data, size);
+    IndexHeader *header = (IndexHeader *)(void *)copy;
+    memcpy(header->magic, "TWRINDEX", 8);
+    header->version = 1;
+    header->sample_bytes = sizeof(Sample);
+    header->key[0] = key[0];
+    header->key[1] = key[1];
+    header->sum = XXH3_64bits(copy + sizeof *header, size - sizeof *header);
+    if (index_parse(copy, size, key, &index) == OK) {
+        size_t sum = 0;
+        for (int64_t i = 0; i < index.header->classes; i++) sum += strlen(index_string(&index, index.classes[i]));
+        for (int64_t i = 0; i < index.header->watched; i++) sum += strlen(index_string(&index, index.watched[i].path));
+        for (int64_t i = 0; i < index.header->samples; i++) {
+            sum += strlen(index_string(&index, index.samples[i].offset));
+            if (index.samples[i].label < 0 || index.samples[i].label >= index.header->classes) abort();
+        }
+        sum += strlen(index_string(&index, index.header->first_unread));
+        if (sum == SIZE_MAX) abort();
+    }
+    free(copy);
+    return 0;
+}

@@ -1,0 +1,294 @@
+/* Folders of images: classes, order and labels by torchvision's rules; divided sets; the index and its cache; and what is
+ * refused. Pictures are PGM of one pixel, whose value tells them apart. */
+#include "towers/data/folder.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/scratch.h"
+#include "towers/data/index.h"
+#include "towers/files/files.h"
+
+static char set[PATH_BYTES];
+
+static void folder_make(const char *name)
+{
+    char path[PATH_BYTES];
+    assert_int_equal(path_join(path, set, name), OK);
+    assert_int_equal(directory_create(path), OK);
+}
+
+static void file_make(const char *name, int value)
+{
+    char path[PATH_BYTES], text[32];
+    int n = snprintf(text, sizeof text, "P2 1 1 255 %d\n", value);
+    assert_int_equal(path_join(path, set, name), OK);
+    assert_int_equal(file_replace(path, text, (size_t)n), OK);
+}
+
+static int set_up(void **state)
+{
+    char cache[PATH_BYTES];
+    int code = scratch_make(state);
+    scratch_path(set, "set");
+    scratch_path(cache, "cache");
+    setenv("XDG_CACHE_HOME", cache, 1);
+    return code || directory_create(set) != OK;
+}
+
+static Source *opened(Split split, double val_split)
+{
+    Source *s = NULL;
+    if (source_open(&(DataConfig){.path = set, .val_split = val_split}, split, &s) != OK)
+        fail_msg("%s", status_message());
+    return s;
+}
+
+static void refused(Split split, double val_split, Status code, const char *why)
+{
+    Source *s = NULL;
+    assert_int_equal(source_open(&(DataConfig){.path = set, .val_split = val_split}, split, &s), code);
+    if (!strstr(status_message(), why)) fail_msg("no '%s' in: %s", why, status_message());
+}
+
+/* Where sample i lies, below the set's folder, and its label. */
+static void expect_sample(const Source *s, int64_t i, const char *name, int label)
+{
+    char where[PATH_BYTES];
+    Bytes bytes = {0};
+    int32_t found = -1;
+    source_where(s, i, where, sizeof where);
+    assert_string_equal(where + strlen(set) + 1, name);
+    assert_int_equal(source_read(s, i, &bytes, &found), OK);
+    assert_int_equal(found, label);
+    assert_memory_equal(bytes.data, "P2 1 1", 6);
+    bytes_free(&bytes);
+}
+
+static void test_tree(void **state)
+{
+    (void)state;
+    folder_make("train/b/deep/er");
+    folder_make("train/a");
+    folder_make("train/b/deep-er");
+    folder_make("val/b");
+    file_make("train/b/z.PGM", 1);
+    file_make("train/b/B.pgm", 2);
+    file_make("train/b/deep/x.pgm", 3);
+    file_make("train/b/deep/er/a.ppm", 4);
+    file_make("train/b/deep-er/a.pgm", 5);
+    file_make("train/b/notes.txt", 6);
+    file_make("train/a/1.pgm", 7);
+    file_make("val/b/1.pgm", 8);
+    Source *train = opened(SPLIT_TRAIN, 0), *val = opened(SPLIT_TEST, 0);
+    const SourceInfo *info = source_info(train);
+    assert_int_equal(info->count, 6);
+    assert_int_equal(info->classes, 2);
+    assert_int_equal(info->c, 3);
+    assert_string_equal(info->name, "set");
+    assert_string_equal(info->class_names[0], "a");
+    assert_string_equal(info->class_names[1], "b");
+    /* as torchvision sorts: folders by their whole path ('-' comes before '/'), then names, capitals first */
+    expect_sample(train, 0, "train/a/1.pgm", 0);
+    expect_sample(train, 1, "train/b/B.pgm", 1);
+    expect_sample(train, 2, "train/b/z.PGM", 1);
+    expect_sample(train, 3, "train/b/deep/x.pgm", 1);
+    expect_sample(train, 4, "train/b/deep-er/a.pgm", 1);
+    expect_sample(train, 5, "train/b/deep/er/a.ppm", 1);
+    assert_int_equal(source_info(val)->count, 1);
+    expect_sample(val, 0, "val/b/1.pgm", 1); /* the training's label, though its set has one class */
+    source_close(train);
+    source_close(val);
+}
+
+static void test_divided(void **state)
+{
+    (void)state;
+    char name[64];
+    for (int c = 0; c < 2; c++) {
+        snprintf(name, sizeof name, "%c", 'a' + c);
+        folder_make(name);
+        for (int i = 0; i < 40 - 20 * c; i++) {
+            snprintf(name, sizeof name, "%c/%d.pgm", 'a' + c, i);
+            file_make(name, i);
+        }
+    }
+    refused(SPLIT_TRAIN, 0, ERR_ARG, "--val-split 0.1");
+    Source *train = opened(SPLIT_TRAIN, 0.1), *val = opened(SPLIT_TEST, 0.1);
+    assert_int_equal(source_info(train)->count, 54);
+    assert_int_equal(source_info(val)->count, 6); /* 4 of 40 and 2 of 20 */
+    bool seen[2][40] = {{false}};
+    int of_class[2] = {0};
+    for (int k = 0; k < 2; k++) {
+        const Source *s = k ? val : train;
+        for (int64_t i = 0; i < source_info(s)->count; i++) {
+            char where[PATH_BYTES], c;
+            int number;
+            source_where(s, i, where, sizeof where);
+            assert_int_equal(sscanf(where + strlen(set) + 1, "%c/%d.pgm", &c, &number), 2);
+            assert_false(seen[c - 'a'][number]);
+            seen[c - 'a'][number] = true;
+            of_class[c - 'a'] += k;
+        }
+    }
+    assert_true(of_class[0] == 4 && of_class[1] == 2);
+    source_close(train);
+    source_close(val);
+}
+
+/* The index is used again while nothing has changed, and built again when a folder has. */
+static void test_index_is_kept(void **state)
+{
+    (void)state;
+    folder_make("train/a");
+    folder_make("val/a");
+    file_make("train/a/1.pgm", 1);
+    file_make("val/a/1.pgm", 1);
+    Source *s = opened(SPLIT_TRAIN, 0);
+    uint64_t first = source_info(s)->fingerprint[0];
+    source_close(s);
+    s = opened(SPLIT_TRAIN, 0);
+    assert_int_equal(source_info(s)->count, 1);
+    assert_true(source_info(s)->fingerprint[0] == first);
+    usleep(20000); /* the clock of a file system may be coarse */
+    file_make("train/a/2.pgm", 2);
+    Source *again = opened(SPLIT_TRAIN, 0);
+    assert_int_equal(source_info(again)->count, 2);
+    assert_true(source_info(again)->fingerprint[0] != first);
+    assert_int_equal(source_info(s)->count, 1); /* who has opened the set before keeps what he has */
+    source_close(s);
+    source_close(again);
+}
+
+static void test_changed_under_a_run(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES];
+    Bytes bytes = {0};
+    int32_t label;
+    folder_make("train/a");
+    folder_make("val/a");
+    file_make("train/a/1.pgm", 1);
+    file_make("train/a/2.pgm", 2);
+    file_make("val/a/1.pgm", 1);
+    Source *s = opened(SPLIT_TRAIN, 0);
+    file_make("train/a/1.pgm", 100); /* two bytes longer */
+    assert_int_equal(source_read(s, 0, &bytes, &label), ERR_FORMAT);
+    assert_non_null(strstr(status_message(), "has changed"));
+    assert_int_equal(path_join(path, set, "train/a/2.pgm"), OK);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(source_read(s, 1, &bytes, &label), ERR_IO);
+    assert_non_null(strstr(status_message(), "train/a/2.pgm"));
+    bytes_free(&bytes);
+    source_close(s);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], to[PATH_BYTES];
+    folder_make("train/a");
+    folder_make("train/b");
+    folder_make("val/a");
+    file_make("train/a/1.pgm", 1);
+    file_make("val/a/1.pgm", 1);
+    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "class folder");
+    file_make("train/b/1.bmp", 1);
+    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "not read (BMP, TIFF)");
+    file_make("train/b/1.pgm", 1);
+    refused(SPLIT_TEST, 0.5, ERR_ARG, "images for evaluation of its own");
+    Source *s = opened(SPLIT_TRAIN, 0);
+    assert_int_equal(source_info(s)->unread, 1);
+    assert_non_null(strstr(source_info(s)->first_unread, "train/b/1.bmp"));
+    source_close(s);
+    folder_make("val/c");
+    file_make("val/c/1.pgm", 1);
+    refused(SPLIT_TEST, 0, ERR_FORMAT, "has a class 'c'");
+    assert_int_equal(path_join(path, set, "train/b/circle"), OK);
+    assert_int_equal(path_join(to, set, "train"), OK);
+    assert_int_equal(symlink(to, path), 0);
+    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "a link in a circle");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(path_join(path, set, "train/b/2.jpg"), OK);
+    assert_int_equal(symlink("nowhere", path), 0);
+    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "2.jpg': a link to nothing");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("2.jpg", path), 0);
+    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "2.jpg' is a link in a circle");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "2.jpg' has an image's ending, but is no regular file");
+}
+
+/* ---- the index as a file */
+
+static void index_make(IndexParts *parts, char **strings)
+{
+    static uint64_t classes[2] = {0, 2};
+    static Sample samples[3] = {{4, 10, 0, 0, 0}, {6, 20, 0, 1, 0}, {8, 30, 0, 1, 0}};
+    static char text[] = "a\0b\0x\0y\0z";
+    *strings = text;
+    *parts = (IndexParts){.classes = classes,
+                          .classes_count = 2,
+                          .samples = samples,
+                          .samples_count = 3,
+                          .strings = text,
+                          .strings_bytes = sizeof text};
+}
+
+static void test_index_damage(void **state)
+{
+    (void)state;
+    const uint64_t key[2] = {1, 2}, other[2] = {1, 3};
+    IndexParts parts;
+    char *strings;
+    Index index = {0}, parsed;
+    bool found;
+    index_make(&parts, &strings);
+    assert_int_equal(index_write(key, &parts, &index), OK);
+    assert_int_equal(index.header->samples, 3);
+    assert_string_equal(index_string(&index, index.samples[2].offset), "z");
+    assert_string_equal(index_string(&index, 1000), "");
+    size_t size = index.map_bytes;
+    unsigned char *copy = malloc(size);
+    memcpy(copy, index.map, size);
+    index_unmap(&index);
+    assert_int_equal(index_find(key, &index, &found), OK);
+    assert_true(found);
+    index_unmap(&index);
+    assert_int_equal(index_find(other, &index, &found), OK);
+    assert_false(found);
+    assert_int_equal(index_parse(copy, size, key, &parsed), OK);
+    assert_int_equal(index_parse(copy, size, other, &parsed), ERR_FORMAT);
+    for (size_t cut = 0; cut < size; cut += cut < 200 ? 1 : 7)
+        assert_int_equal(index_parse(copy, cut, key, &parsed), ERR_FORMAT);
+    for (size_t i = 0; i < size; i++) {
+        size_t sum = offsetof(IndexHeader, fingerprint), end = offsetof(IndexHeader, sum);
+        size_t unread = offsetof(IndexHeader, unread), strings_at = offsetof(IndexHeader, strings);
+        copy[i] ^= 0x41;
+        bool harmless = (i >= sum && i < end) || (i >= unread && i < strings_at); /* numbers that lead nowhere */
+        if (!harmless) assert_int_equal(index_parse(copy, size, key, &parsed), ERR_FORMAT);
+        copy[i] ^= 0x41;
+    }
+    free(copy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_tree, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_index_is_kept, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_changed_under_a_run, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_refused, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_index_damage, set_up, scratch_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,663 @@
+/* Reads an ImageFolder tree into an index, and samples through it; rules in folder.h. Classes are looked through by
+ * several threads, each one at a time. */
+#include "towers/data/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "towers/data/index.h"
+#include "towers/data/reader.h"
+#include "towers/files/files.h"
+
+enum { THREADS_MAX = 16, DEPTH_MAX = 64 };
+
+typedef struct FolderSource {
+    Source base;
+    Index index;
+    char root[PATH_BYTES]; /* of the classes */
+    const char **names;    /* owned array of strings of the index */
+} FolderSource;
+
+/* ---- what is where */
+
+typedef struct Names {
+    char **name; /* owned, as are its strings; sorted */
+    int count, room;
+} Names;
+
+typedef struct Found {
+    char *path;          /* owned: below the class's folder */
+    size_t folder_bytes; /* how much of it is the folder, with its slash */
+    uint32_t bytes;
+} Found;
+
+typedef struct ClassScan {
+    const char *name; /* borrowed */
+    Found *files;
+    int64_t count, room;
+    Names folders; /* all directories, as whole paths */
+    int64_t unread;
+    char *first_unread; /* owned */
+} ClassScan;
+
+typedef struct Scan {
+    const char *root; /* borrowed */
+    ClassScan *classes;
+    int count;
+    atomic_int next, done;
+    pthread_mutex_t lock; /* of the rest */
+    int failed;           /* the lowest class that could not be read, or count */
+    Status status;
+    StatusText why;
+    const DataConfig *config;
+} Scan;
+
+static void names_free(Names *names)
+{
+    for (int i = 0; i < names->count; i++) free(names->name[i]);
+    free(names->name);
+    *names = (Names){0};
+}
+
+static Status names_add(Names *names, const char *name)
+{
+    if (names->count == names->room) {
+        int room = names->room ? 2 * names->room : 16;
+        char **grown = realloc(names->name, (size_t)room * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for list of folders");
+        names->name = grown;
+        names->room = room;
+    }
+    names->name[names->count] = strdup(name);
+    if (!names->name[names->count]) return FAIL(ERR_MEMORY, "no memory for list of folders");
+    names->count++;
+    return OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_directory(int at, const struct dirent *entry)
+{
+    struct stat info;
+    if (entry->d_type == DT_DIR) return true;
+    if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN) return false;
+    return fstatat(at, entry->d_name, &info, 0) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool is_dots(const char *name)
+{
+    return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+static Status subfolders(const char *path, Names *names)
+{
+    Status st = OK;
+    DIR *directory = opendir(path);
+    if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    const struct dirent *entry;
+    while (st == OK && (errno = 0, entry = readdir(directory)) != NULL)
+        if (!is_dots(entry->d_name) && is_directory(dirfd(directory), entry)) st = names_add(names, entry->d_name);
+    if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
+    closedir(directory);
+    if (names->count) qsort(names->name, (size_t)names->count, sizeof *names->name, by_name);
+    return st;
+}
+
+bool folder_is_in(const char *path)
+{
+    Names names = {0};
+    bool any = false;
+    if (subfolders(path, &names) == OK)
+        for (int i = 0; i < names.count; i++) any = any || strcmp(names.name[i], "fashion-mnist") != 0;
+    names_free(&names);
+    return any;
+}
+
+/* ---- one class */
+
+typedef enum Ending { ENDING_OTHER = 0, ENDING_IMAGE, ENDING_UNREAD } Ending;
+
+static Ending ending_of(const char *name)
+{
+    static const char *const images[] = {".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".webp"};
+    static const char *const unread[] = {".bmp", ".tif", ".tiff"};
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof images / sizeof *images; i++)
+        if (!strcasecmp(dot, images[i])) return ENDING_IMAGE;
+    for (size_t i = 0; dot && i < sizeof unread / sizeof *unread; i++)
+        if (!strcasecmp(dot, unread[i])) return ENDING_UNREAD;
+    return ENDING_OTHER;
+}
+
+/* A directory on the way down, to notice circles. */
+typedef struct Step {
+    dev_t device;
+    ino_t inode;
+} Step;
+
+typedef struct Walk {
+    const Scan *scan;
+    ClassScan *class;
+    Step way[DEPTH_MAX];
+} Walk;
+
+static Status file_add(ClassScan *class, const char *folder, const char *name, const struct stat *info)
+{
+    if (info->st_size > (off_t)UINT32_MAX)
+        return FAIL(ERR_FORMAT, "'%s/%s%s' has %lld bytes: expected an image of less than 4 GiB", class->name, folder,
+                    name, (long long)info->st_size);
+    if (class->count == class->room) {
+        int64_t room = class->room ? 2 * class->room : 256;
+        Found *grown = realloc(class->files, (size_t)room * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for list of images");
+        class->files = grown;
+        class->room = room;
+    }
+    Found *found = &class->files[class->count];
+    if (asprintf(&found->path, "%s%s", folder, name) < 0) return FAIL(ERR_MEMORY, "no memory for list of images");
+    found->folder_bytes = strlen(folder);
+    found->bytes = (uint32_t)info->st_size;
+    class->count++;
+    return OK;
+}
+
+static Status folder_walk(Walk *walk, const char *path, const char *folder, int depth);
+
+/* One entry of a directory whose path below the class is `folder` ("", or with a slash at its end). */
+static Status entry_take(Walk *walk, int at, const char *path, const char *folder, const char *name, int depth)
+{
+    struct stat info;
+    Ending ending = ending_of(name);
+    if (fstatat(at, name, &info, 0) != 0) {
+        if (errno == ELOOP) return FAIL(ERR_FORMAT, "'%s/%s' is a link in a circle", path, name);
+        if (errno == ENOENT && ending == ENDING_OTHER) return OK;
+        return FAIL(errno == ENOENT ? ERR_FORMAT : ERR_IO, "'%s/%s': %s", path, name,
+                    errno == ENOENT ? "a link to nothing" : strerror(errno));
+    }
+    if (S_ISDIR(info.st_mode)) {
+        char below[PATH_BYTES], whole[PATH_BYTES];
+        if (snprintf(below, sizeof below, "%s%s/", folder, name) >= PATH_BYTES)
+            return FAIL(ERR_FORMAT, "'%s/%s': the path is too long", path, name);
+        TRY(path_join(whole, path, name));
+        return folder_walk(walk, whole, below, depth + 1);
+    }
+    if (ending == ENDING_UNREAD && walk->class->unread++ == 0 &&
+        asprintf(&walk->class->first_unread, "%s/%s", path, name) < 0)
+        return FAIL(ERR_MEMORY, "no memory for list of images");
+    if (ending != ENDING_IMAGE) return OK;
+    if (!S_ISREG(info.st_mode))
+        return FAIL(ERR_FORMAT, "'%s/%s' has an image's ending, but is no regular file: remove it", path, name);
+    return file_add(walk->class, folder, name, &info);
+}
+
+static Status folder_read(Walk *walk, DIR *directory, const char *path, const char *folder, int depth)
+{
+    struct stat info;
+    if (fstat(dirfd(directory), &info) != 0) return FAIL(ERR_IO, "cannot look at '%s': %s", path, strerror(errno));
+    for (int i = 0; i < depth; i++)
+        if (walk->way[i].device == info.st_dev && walk->way[i].inode == info.st_ino)
+            return FAIL(ERR_FORMAT, "'%s' leads back to a folder that it lies in: a link in a circle", path);
+    walk->way[depth] = (Step){info.st_dev, info.st_ino};
+    TRY(names_add(&walk->class->folders, path));
+    const struct dirent *entry;
+    while ((errno = 0, entry = readdir(directory)) != NULL) {
+        if (is_dots(entry->d_name)) continue;
+        if (entry->d_type == DT_REG && ending_of(entry->d_name) == ENDING_OTHER) continue;
+        TRY(entry_take(walk, dirfd(directory), path, folder, entry->d_name, depth));
+    }
+    return errno ? FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno)) : OK;
+}
+
+static Status folder_walk(Walk *walk, const char *path, const char *folder, int depth)
+{
+    if (depth == DEPTH_MAX) return FAIL(ERR_FORMAT, "'%s': more than %d folders in each other", path, DEPTH_MAX);
+    DIR *directory = opendir(path);
+    if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    Status st = folder_read(walk, directory, path, folder, depth);
+    closedir(directory);
+    return st;
+}
+
+static int by_folder_and_name(const void *a, const void *b)
+{
+    const Found *x = a, *y = b;
+    size_t shorter = x->folder_bytes < y->folder_bytes ? x->folder_bytes : y->folder_bytes;
+    if (shorter > 0) { /* without the last slash, as folder names */
+        int order = memcmp(x->path, y->path, shorter - 1);
+        if (order == 0 && x->folder_bytes != y->folder_bytes) return x->folder_bytes < y->folder_bytes ? -1 : 1;
+        if (order) return order;
+    } else if (x->folder_bytes != y->folder_bytes) {
+        return x->folder_bytes < y->folder_bytes ? -1 : 1;
+    }
+    return strcmp(x->path + x->folder_bytes, y->path + y->folder_bytes);
+}
+
+static Status class_scan(const Scan *scan, ClassScan *class)
+{
+    char path[PATH_BYTES];
+    Walk walk = {.scan = scan, .class = class};
+    TRY(path_join(path, scan->root, class->name));
+    TRY(folder_walk(&walk, path, "", 0));
+    if (class->count == 0)
+        return FAIL(ERR_FORMAT,
+                    "class folder '%s' has no image (.jpg .jpeg .png .ppm .pgm .webp)%s: put some there or remove it",
+                    path, class->unread ? ", only some of a format that is not read (BMP, TIFF)" : "");
+    qsort(class->files, (size_t) class->count, sizeof *class->files, by_folder_and_name);
+    return OK;
+}
+
+/* ---- all classes, by threads */
+
+static void *scan_run(void *argument)
+{
+    Scan *scan = argument;
+    for (int i; (i = atomic_fetch_add(&scan->next, 1)) < scan->count;) {
+        Status st = class_scan(scan, &scan->classes[i]);
+        atomic_fetch_add(&scan->done, 1);
+        if (st == OK) continue;
+        pthread_mutex_lock(&scan->lock);
+        if (i < scan->failed) {
+            scan->failed = i;
+            scan->status = st;
+            status_keep(&scan->why);
+        }
+        pthread_mutex_unlock(&scan->lock);
+        atomic_store(&scan->next, scan->count);
+    }
+    return NULL;
+}
+
+static Status classes_scan(Scan *scan)
+{
+    pthread_t threads[THREADS_MAX];
+    sigset_t all, before;
+    int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int wanted = cores < 1 ? 1 : cores > THREADS_MAX ? THREADS_MAX : (int)cores, started = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's business */
+    while (started < wanted && pthread_create(&threads[started], NULL, scan_run, scan) == 0) started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (started == 0) scan_run(scan);
+    while (scan->config->progress && atomic_load(&scan->done) < scan->count && atomic_load(&scan->next) < scan->count) {
+        scan->config->progress(scan->config->context, atomic_load(&scan->done), scan->count);
+        usleep(50000);
+    }
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    if (scan->config->progress) scan->config->progress(scan->config->context, scan->count, scan->count);
+    return scan->failed < scan->count ? status_restore(scan->status, &scan->why) : OK;
+}
+
+static Status scan_open(const DataConfig *config, const char *root, const Names *classes, Scan *scan)
+{
+    memset(scan, 0, sizeof *scan);
+    scan->root = root;
+    scan->config = config;
+    scan->classes = calloc((size_t)classes->count + 1, sizeof *scan->classes);
+    if (!scan->classes) return FAIL(ERR_MEMORY, "no memory for list of %d classes", classes->count);
+    scan->count = scan->failed = classes->count;
+    for (int i = 0; i < classes->count; i++) scan->classes[i].name = classes->name[i];
+    pthread_mutex_init(&scan->lock, NULL);
+    return classes_scan(scan);
+}
+
+static void scan_close(Scan *scan)
+{
+    for (int i = 0; scan->classes && i < scan->count; i++) {
+        ClassScan *class = &scan->classes[i];
+        for (int64_t k = 0; k < class->count; k++) free(class->files[k].path);
+        free(class->files);
+        free(class->first_unread);
+        names_free(&class->folders);
+    }
+    free(scan->classes);
+    pthread_mutex_destroy(&scan->lock);
+}
+
+/* ---- which of a class's images belong to a split */
+
+typedef struct Part {
+    double val_split; /* 0: all images */
+    Split split;
+} Part;
+
+static uint64_t name_hash(const ClassScan *class, const Found *file)
+{
+    return XXH3_64bits_withSeed(file->path, strlen(file->path), XXH3_64bits(class->name, strlen(class->name)));
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Images whose hash is below *limit are for evaluation: round(count * val_split) of them, never all. */
+static Status limit_find(const ClassScan *class, double val_split, uint64_t *limit)
+{
+    int64_t wanted = llrint((double)class->count * val_split);
+    *limit = 0;
+    if (wanted >= class->count) wanted = class->count - 1;
+    if (wanted <= 0) return OK;
+    uint64_t *hashes = malloc((size_t) class->count * sizeof *hashes);
+    if (!hashes) return FAIL(ERR_MEMORY, "no memory to divide %" PRId64 " images", class->count);
+    for (int64_t i = 0; i < class->count; i++) hashes[i] = name_hash(class, &class->files[i]);
+    qsort(hashes, (size_t) class->count, sizeof *hashes, by_hash);
+    *limit = hashes[wanted];
+    free(hashes);
+    return OK;
+}
+
+static bool belongs(const Part *part, uint64_t limit, const ClassScan *class, const Found *file)
+{
+    if (part->val_split <= 0) return true;
+    return (name_hash(class, file) < limit) == (part->split == SPLIT_TEST);
+}
+
+/* ---- from what was found to an index */
+
+typedef struct Builder {
+    IndexParts parts;
+    size_t strings_room;
+    int64_t samples_room, watched_room;
+} Builder;
+
+static Status string_add(Builder *b, const char *text, uint64_t *offset)
+{
+    size_t bytes = strlen(text) + 1;
+    if (b->parts.strings_bytes + bytes > b->strings_room) {
+        size_t room = 2 * b->strings_room + bytes + 4096;
+        char *grown = realloc(b->parts.strings, room);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for names of images");
+        b->parts.strings = grown;
+        b->strings_room = room;
+    }
+    memcpy(b->parts.strings + b->parts.strings_bytes, text, bytes);
+    *offset = b->parts.strings_bytes;
+    b->parts.strings_bytes += bytes;
+    return OK;
+}
+
+static Status sample_add(Builder *b, const Found *file, int label)
+{
+    if (b->parts.samples_count == b->samples_room) {
+        int64_t room = 2 * b->samples_room + 1024;
+        Sample *grown = realloc(b->parts.samples, (size_t)room * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for index of images");
+        b->parts.samples = grown;
+        b->samples_room = room;
+    }
+    Sample sample = {.bytes = file->bytes, .label = label};
+    TRY(string_add(b, file->path, &sample.offset));
+    b->parts.samples[b->parts.samples_count++] = sample;
+    return OK;
+}
+
+static Status watched_add(Builder *b, const char *path)
+{
+    if (b->parts.watched_count == b->watched_room) {
+        int64_t room = 2 * b->watched_room + 64;
+        Watched *grown = realloc(b->parts.watched, (size_t)room * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for index of images");
+        b->parts.watched = grown;
+        b->watched_room = room;
+    }
+    Watched now;
+    TRY(watched_now(path, &now));
+    TRY(string_add(b, path, &now.path));
+    b->parts.watched[b->parts.watched_count++] = now;
+    return OK;
+}
+
+/* The label of a class of this split: its place among the training classes. */
+static int label_of(const Names *classes, const char *name)
+{
+    char *const *found = bsearch(&name, classes->name, (size_t)classes->count, sizeof *classes->name, by_name);
+    return found ? (int)(found - classes->name) : -1;
+}
+
+static Status class_add(Builder *b, const ClassScan *class, int label, const Part *part)
+{
+    uint64_t limit = 0;
+    if (part->val_split > 0) TRY(limit_find(class, part->val_split, &limit));
+    for (int64_t i = 0; i < class->count; i++)
+        if (belongs(part, limit, class, &class->files[i])) TRY(sample_add(b, &class->files[i], label));
+    for (int i = 0; i < class->folders.count; i++) TRY(watched_add(b, class->folders.name[i]));
+    if (class->unread > 0 && b->parts.unread == 0) TRY(string_add(b, class->first_unread, &b->parts.first_unread));
+    b->parts.unread += class->unread;
+    return OK;
+}
+
+static Status builder_fill(Builder *b, const Scan *scan, const Names *classes, const Part *part)
+{
+    b->parts.classes = calloc((size_t)classes->count + 1, sizeof *b->parts.classes);
+    if (!b->parts.classes) return FAIL(ERR_MEMORY, "no memory for list of %d classes", classes->count);
+    for (int i = 0; i < classes->count; i++) TRY(string_add(b, classes->name[i], &b->parts.classes[i]));
+    b->parts.classes_count = classes->count;
+    for (int i = 0; i < scan->count; i++)
+        TRY(class_add(b, &scan->classes[i], label_of(classes, scan->classes[i].name), part));
+    return OK;
+}
+
+static void builder_free(Builder *b)
+{
+    free(b->parts.classes);
+    free(b->parts.watched);
+    free(b->parts.samples);
+    free(b->parts.strings);
+}
+
+/* ---- the tree */
+
+typedef struct Tree {
+    char root[PATH_BYTES];  /* of this split's classes */
+    char train[PATH_BYTES]; /* of the training classes */
+    Part part;
+} Tree;
+
+static bool has_folder(const char *path, const char *name, char found[PATH_BYTES])
+{
+    struct stat info;
+    return path_join(found, path, name) == OK && stat(found, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static Status tree_find(const DataConfig *config, Split split, Tree *tree)
+{
+    char *path = realpath(config->path, NULL);
+    if (!path) return FAIL(ERR_ARG, "data directory '%s': %s", config->path, strerror(errno));
+    bool has_train = has_folder(path, "train", tree->train);
+    bool has_val = has_train && (has_folder(path, "val", tree->root) || has_folder(path, "test", tree->root));
+    if (!has_train) snprintf(tree->train, sizeof tree->train, "%s", path);
+    free(path);
+    tree->part = (Part){has_val ? 0 : config->val_split, split};
+    if (has_val && config->val_split > 0)
+        return FAIL(ERR_ARG, "--val-split: '%s' has images for evaluation of its own, in %s", config->path,
+                    strrchr(tree->root, '/') + 1);
+    if (!has_val && config->val_split <= 0)
+        return FAIL(ERR_ARG,
+                    "'%s' is a folder of images without any for evaluation: expected train/ and val/ (or test/), or "
+                    "--val-split 0.1 to keep a tenth of each class",
+                    config->path);
+    if (split == SPLIT_TRAIN || !has_val) memcpy(tree->root, tree->train, sizeof tree->root);
+    return OK;
+}
+
+static void tree_key(const Tree *tree, uint64_t key[2])
+{
+    char text[2 * PATH_BYTES + 64];
+    int n = snprintf(text, sizeof text, "folder 1\n%s\n%s\n%d %.17g", tree->root, tree->train,
+                     tree->part.val_split > 0 ? (int)tree->part.split : 0, tree->part.val_split);
+    XXH128_hash_t hash = XXH3_128bits(text, (size_t)n);
+    key[0] = hash.low64;
+    key[1] = hash.high64;
+}
+
+static Status classes_check(const Tree *tree, const Names *classes, const Names *train)
+{
+    if (train->count == 0) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one a class", tree->train);
+    if (classes->count == 0) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one a class", tree->root);
+    for (int i = 0; i < classes->count; i++)
+        if (label_of(train, classes->name[i]) < 0)
+            return FAIL(ERR_FORMAT, "'%s' has a class '%s' that '%s' does not have", tree->root, classes->name[i],
+                        tree->train);
+    return OK;
+}
+
+static Status index_build(const DataConfig *config, const Tree *tree, const uint64_t key[2], Index *index)
+{
+    Status st = OK;
+    Names classes = {0}, train = {0};
+    Scan scan = {0};
+    Builder builder = {0};
+    TRY_OUT(subfolders(tree->root, &classes));
+    TRY_OUT(subfolders(tree->train, &train));
+    TRY_OUT(classes_check(tree, &classes, &train));
+    TRY_OUT(watched_add(&builder, tree->root)); /* before the scan: a change during it is noticed later */
+    TRY_OUT(watched_add(&builder, tree->train));
+    TRY_OUT(scan_open(config, tree->root, &classes, &scan));
+    TRY_OUT(builder_fill(&builder, &scan, &train, &tree->part));
+    if (builder.parts.samples_count == 0) {
+        st = FAIL(ERR_FORMAT, "'%s': --val-split %g leaves no image for evaluation", tree->root, tree->part.val_split);
+        goto out;
+    }
+    TRY_OUT(index_write(key, &builder.parts, index));
+out:
+    if (scan.classes) scan_close(&scan);
+    builder_free(&builder);
+    names_free(&classes);
+    names_free(&train);
+    return st;
+}
+
+/* ---- the source */
+
+static Status sample_path(const FolderSource *f, int64_t index, char path[PATH_BYTES])
+{
+    const Sample *s = &f->index.samples[index];
+    int n = snprintf(path, PATH_BYTES, "%s/%s/%s", f->root, f->names[s->label], index_string(&f->index, s->offset));
+    return n < PATH_BYTES ? OK : FAIL(ERR_FORMAT, "'%s': the path of sample %" PRId64 " is too long", f->root, index);
+}
+
+static void folder_where(const Source *source, int64_t index, char *text, size_t bytes)
+{
+    char path[PATH_BYTES];
+    if (sample_path((const FolderSource *)source, index, path) != OK) path[0] = 0;
+    snprintf(text, bytes, "%s", path);
+}
+
+static Status open_sample(const FolderSource *f, int64_t index, char path[PATH_BYTES], int *fd)
+{
+    TRY(sample_path(f, index, path));
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never waits for a pipe's writer */
+    return *fd >= 0 ? OK : FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+}
+
+static Status read_whole(int fd, const char *path, size_t wanted, Bytes *bytes)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0) return FAIL(ERR_IO, "cannot look at '%s': %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode) || (size_t)info.st_size != wanted)
+        return FAIL(ERR_FORMAT, "'%s' has changed since its folder was looked through: expected %zu bytes, found %lld",
+                    path, wanted, (long long)info.st_size);
+    TRY(bytes_reserve(bytes, wanted));
+    for (bytes->size = 0; bytes->size < wanted;) {
+        ssize_t got = pread(fd, bytes->data + bytes->size, wanted - bytes->size, (off_t)bytes->size);
+        if (got < 0 && errno != EINTR) return FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
+        if (got == 0) return FAIL(ERR_FORMAT, "'%s' became shorter while it was read", path);
+        if (got > 0) bytes->size += (size_t)got;
+    }
+    return OK;
+}
+
+static Status folder_read_sample(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
+{
+    const FolderSource *f = (const FolderSource *)source;
+    char path[PATH_BYTES];
+    int fd = -1;
+    TRY(open_sample(f, index, path, &fd));
+    Status st = read_whole(fd, path, f->index.samples[index].bytes, bytes);
+    close(fd);
+    bytes->raw_c = 0;
+    *label = f->index.samples[index].label;
+    return st;
+}
+
+static void folder_hint(const Source *source, int64_t index)
+{
+    char path[PATH_BYTES];
+    int fd = -1;
+    if (open_sample((const FolderSource *)source, index, path, &fd) != OK) return;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
+    close(fd);
+}
+
+static void folder_close(Source *source)
+{
+    FolderSource *f = (FolderSource *)source;
+    if (!f) return;
+    index_unmap(&f->index);
+    free(f->names);
+    free(f);
+}
+
+static Status describe(const DataConfig *config, const Tree *tree, FolderSource *f)
+{
+    SourceInfo *info = &f->base.info;
+    const IndexHeader *h = f->index.header;
+    char *path = realpath(config->path, NULL);
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    snprintf(info->name, sizeof info->name, "%.63s", slash && slash[1] ? slash + 1 : config->path);
+    free(path);
+    info->count = h->samples;
+    info->classes = (int)h->classes;
+    info->c = 3;
+    memcpy(info->fingerprint, h->fingerprint, sizeof info->fingerprint);
+    info->unread = h->unread;
+    if (h->unread)
+        snprintf(info->first_unread, sizeof info->first_unread, "%s", index_string(&f->index, h->first_unread));
+    f->names = calloc((size_t)h->classes + 1, sizeof *f->names);
+    if (!f->names) return FAIL(ERR_MEMORY, "no memory for names of %d classes", info->classes);
+    for (int64_t i = 0; i < h->classes; i++) f->names[i] = index_string(&f->index, f->index.classes[i]);
+    info->class_names = f->names;
+    info->format = tree->part.val_split > 0 ? "folder of images, divided" : "folder of images";
+    return OK;
+}
+
+Status folder_source_open(const DataConfig *config, Split split, Source **made)
+{
+    Status st = OK;
+    Tree tree;
+    uint64_t key[2];
+    bool found;
+    TRY(tree_find(config, split, &tree));
+    tree_key(&tree, key);
+    FolderSource *f = calloc(1, sizeof *f);
+    if (!f) return FAIL(ERR_MEMORY, "no memory for reader for '%s'", config->path);
+    f->base.read = folder_read_sample;
+    f->base.where = folder_where;
+    f->base.hint = folder_hint;
+    f->base.close = folder_close;
+    memcpy(f->root, tree.root, sizeof f->root);
+    TRY_OUT(index_find(key, &f->index, &found));
+    if (!found) TRY_OUT(index_build(config, &tree, key, &f->index));
+    TRY_OUT(describe(config, &tree, f));
+    *made = &f->base;
+    f = NULL;
+out:
+    folder_close((Source *)f);
+    return st;
+}

@@ -1,0 +1,239 @@
+/* Index files: layout, checks and the cache; format in index.h. */
+#include "towers/data/index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "towers/files/files.h"
+
+enum { VERSION = 1 };
+
+static const char MAGIC[8] = {'T', 'W', 'R', 'I', 'N', 'D', 'E', 'X'};
+
+const char *index_string(const Index *index, uint64_t offset)
+{
+    return offset < index->header->strings ? index->strings + offset : "";
+}
+
+Status watched_now(const char *path, Watched *watched)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) return FAIL(ERR_IO, "cannot look at '%s': %s", path, strerror(errno));
+    watched->time_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+    watched->bytes = (int64_t)info.st_size;
+    watched->inode = (uint64_t)info.st_ino;
+    return OK;
+}
+
+/* ---- reading */
+
+static bool section(size_t size, size_t *at, int64_t count, size_t each, size_t *first)
+{
+    *first = *at;
+    if (count < 0 || (uint64_t)count > (size - *at) / each) return false;
+    *at += (size_t)count * each;
+    return true;
+}
+
+/* Every offset leads to a string that ends inside the strings, every label to a class. */
+static bool contents_fit(const Index *index)
+{
+    const IndexHeader *h = index->header;
+    if (h->strings > 0 && index->strings[h->strings - 1] != 0) return false;
+    for (int64_t i = 0; i < h->classes; i++)
+        if (index->classes[i] >= h->strings) return false;
+    for (int64_t i = 0; i < h->watched; i++)
+        if (index->watched[i].path >= h->strings) return false;
+    for (int64_t i = 0; i < h->samples; i++)
+        if (index->samples[i].label < 0 || index->samples[i].label >= h->classes) return false;
+    return true;
+}
+
+Status index_parse(const void *bytes, size_t size, const uint64_t key[2], Index *index)
+{
+    const IndexHeader *h = bytes;
+    size_t at = sizeof *h, classes, watched, samples, strings;
+    if (size < sizeof *h || memcmp(h->magic, MAGIC, sizeof MAGIC) != 0 || h->version != VERSION ||
+        h->sample_bytes != sizeof(Sample))
+        return FAIL(ERR_FORMAT, "not an index of version %d", VERSION);
+    if (h->key[0] != key[0] || h->key[1] != key[1]) return FAIL(ERR_FORMAT, "the index of another data set");
+    bool fits = section(size, &at, h->classes, sizeof(uint64_t), &classes) &&
+                section(size, &at, h->watched, sizeof(Watched), &watched) &&
+                section(size, &at, h->samples, sizeof(Sample), &samples);
+    if (!fits || h->strings > INT64_MAX || !section(size, &at, (int64_t)h->strings, 1, &strings) || at != size)
+        return FAIL(ERR_FORMAT, "an index of %zu bytes that promises others", size);
+    if (XXH3_64bits((const char *)bytes + sizeof *h, size - sizeof *h) != h->sum)
+        return FAIL(ERR_FORMAT, "a damaged index: its checksum is wrong");
+    const char *base = bytes;
+    Index found = {.header = h,
+                   .classes = (const uint64_t *)(base + classes),
+                   .watched = (const Watched *)(base + watched),
+                   .samples = (const Sample *)(base + samples),
+                   .strings = base + strings};
+    if (!contents_fit(&found)) return FAIL(ERR_FORMAT, "a damaged index: offsets or labels out of range");
+    *index = found;
+    return OK;
+}
+
+static bool is_current(const Index *index)
+{
+    for (int64_t i = 0; i < index->header->watched; i++) {
+        const Watched *then = &index->watched[i];
+        struct stat info;
+        if (stat(index_string(index, then->path), &info) != 0) return false;
+        int64_t time = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+        if (time != then->time_ns || (uint64_t)info.st_ino != then->inode) return false;
+        if (!S_ISDIR(info.st_mode) && (int64_t)info.st_size != then->bytes) return false;
+    }
+    return true;
+}
+
+/* Maps a file and gives the pages that the checks have touched back. */
+static Status index_map(int fd, const uint64_t key[2], Index *index)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || info.st_size <= 0) return FAIL(ERR_FORMAT, "an empty index");
+    size_t size = (size_t)info.st_size;
+    void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) return FAIL(ERR_MEMORY, "cannot map an index of %zu bytes: %s", size, strerror(errno));
+    Status st = index_parse(map, size, key, index);
+    if (st != OK) {
+        munmap(map, size);
+        return st;
+    }
+    index->map = map;
+    index->map_bytes = size;
+    (void)madvise(map, size, MADV_DONTNEED);
+    (void)madvise(map, size, MADV_RANDOM); /* samples come in random order: no reading ahead */
+    return OK;
+}
+
+void index_unmap(Index *index)
+{
+    if (index->map) munmap(index->map, index->map_bytes);
+    memset(index, 0, sizeof *index);
+}
+
+/* ---- the cache: $XDG_CACHE_HOME/towers/index/KEY.index, or below ~/.cache */
+
+static Status cache_path(const uint64_t key[2], char directory[PATH_BYTES], char path[PATH_BYTES])
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool given = cache && *cache == '/';
+    if (!given && (!home || !*home)) return FAIL(ERR_IO, "no HOME");
+    int n = snprintf(directory, PATH_BYTES, "%s%s/towers/index", given ? cache : home, given ? "" : "/.cache");
+    if (n >= PATH_BYTES - 64) return FAIL(ERR_IO, "the cache directory has too long a name");
+    snprintf(path, PATH_BYTES, "%.*s/%016" PRIx64 "%016" PRIx64 ".index", PATH_BYTES - 64, directory, key[0], key[1]);
+    return OK;
+}
+
+Status index_find(const uint64_t key[2], Index *index, bool *found)
+{
+    char directory[PATH_BYTES], path[PATH_BYTES];
+    *found = false;
+    if (cache_path(key, directory, path) != OK) return OK;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return OK;
+    Status st = index_map(fd, key, index);
+    close(fd);
+    if (st == ERR_MEMORY) return st;
+    if (st != OK) return OK; /* damaged or old: it is built again */
+    *found = is_current(index);
+    if (!*found) index_unmap(index);
+    return OK;
+}
+
+typedef struct Piece {
+    const void *bytes;
+    size_t count;
+} Piece;
+
+static void fingerprint_fill(const IndexParts *p, XXH3_state_t *state, IndexHeader *h)
+{
+    XXH3_128bits_reset(state);
+    for (int64_t i = 0; i < p->samples_count; i++) {
+        const Sample *s = &p->samples[i];
+        const char *name = s->offset < p->strings_bytes ? p->strings + s->offset : "";
+        int64_t numbers[] = {s->bytes, s->label};
+        const char *label = p->strings + p->classes[s->label];
+        XXH3_128bits_update(state, label, strlen(label) + 1);
+        XXH3_128bits_update(state, name, strlen(name) + 1);
+        XXH3_128bits_update(state, numbers, sizeof numbers);
+    }
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    h->fingerprint[0] = hash.low64;
+    h->fingerprint[1] = hash.high64;
+}
+
+static Status write_all(int fd, const Piece *pieces, int count)
+{
+    for (int i = 0; i < count; i++)
+        for (size_t done = 0; done < pieces[i].count;) {
+            ssize_t put = write(fd, (const char *)pieces[i].bytes + done, pieces[i].count - done);
+            if (put < 0 && errno != EINTR) return FAIL(ERR_IO, "cannot write the index: %s", strerror(errno));
+            if (put > 0) done += (size_t)put;
+        }
+    return OK;
+}
+
+/* To a file that has its name only when it is whole; or to memory, if no file can be written. */
+static Status pieces_keep(const uint64_t key[2], const Piece *pieces, int count, int *kept)
+{
+    char directory[PATH_BYTES], path[PATH_BYTES], temporary[PATH_BYTES];
+    if (cache_path(key, directory, path) == OK && directory_create(directory) == OK &&
+        path_temporary(temporary, path) == OK) {
+        int fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd >= 0 && write_all(fd, pieces, count) == OK && rename(temporary, path) == 0) {
+            *kept = fd;
+            return OK;
+        }
+        if (fd >= 0) {
+            (void)unlink(temporary);
+            close(fd);
+        }
+    }
+    int fd = memfd_create("towers-index", MFD_CLOEXEC);
+    if (fd < 0) return FAIL(ERR_MEMORY, "no room for the index: %s", strerror(errno));
+    Status st = write_all(fd, pieces, count);
+    if (st != OK) close(fd);
+    *kept = fd;
+    return st;
+}
+
+Status index_write(const uint64_t key[2], const IndexParts *p, Index *index)
+{
+    IndexHeader header = {.version = VERSION,
+                          .sample_bytes = sizeof(Sample),
+                          .key = {key[0], key[1]},
+                          .samples = p->samples_count,
+                          .classes = p->classes_count,
+                          .watched = p->watched_count,
+                          .unread = p->unread,
+                          .first_unread = p->first_unread,
+                          .strings = p->strings_bytes};
+    const Piece pieces[] = {{&header, sizeof header},
+                            {p->classes, (size_t)p->classes_count * sizeof *p->classes},
+                            {p->watched, (size_t)p->watched_count * sizeof *p->watched},
+                            {p->samples, (size_t)p->samples_count * sizeof *p->samples},
+                            {p->strings, p->strings_bytes}};
+    memcpy(header.magic, MAGIC, sizeof MAGIC);
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return FAIL(ERR_MEMORY, "no memory to hash the index");
+    fingerprint_fill(p, state, &header);
+    XXH3_64bits_reset(state);
+    for (int i = 1; i < 5; i++) XXH3_64bits_update(state, pieces[i].bytes, pieces[i].count);
+    header.sum = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    int fd = -1;
+    TRY(pieces_keep(key, pieces, 5, &fd));
+    Status st = index_map(fd, key, index);
+    close(fd);
+    return st;
+}

@@ -1,0 +1,71 @@
+/* The source that callers see: finds the kind for a path and calls through its table (reader.h). */
+#include "towers/data/source.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "towers/data/folder.h"
+#include "towers/data/idx.h"
+#include "towers/data/reader.h"
+
+Status source_open(const DataConfig *config, Split split, Source **made)
+{
+    const char *path = config->path;
+    struct stat info;
+    if (!path || !*path) return FAIL(ERR_ARG, "the data directory has an empty name");
+    if (stat(path, &info) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files", path);
+    if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
+    if (!idx_is_in(path) && folder_is_in(path)) return folder_source_open(config, split, made);
+    if (config->val_split > 0)
+        return FAIL(ERR_ARG, "--val-split is for folders of images; '%s' has its own test images", path);
+    return idx_source_open(path, split, made);
+}
+
+void source_close(Source *source)
+{
+    if (source) source->close(source);
+}
+
+const SourceInfo *source_info(const Source *source)
+{
+    return &source->info;
+}
+
+Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
+{
+    if (index < 0 || index >= source->info.count)
+        return FAIL(ERR_ARG, "sample %" PRId64 " of data set %s: it has samples 0 to %" PRId64, index,
+                    source->info.name, source->info.count - 1);
+    TRY(source->read(source, index, bytes, label));
+    return OK;
+}
+
+void source_where(const Source *source, int64_t index, char *text, size_t bytes)
+{
+    if (source->where)
+        source->where(source, index, text, bytes);
+    else
+        snprintf(text, bytes, "%s, sample %" PRId64, source->info.name, index);
+}
+
+void source_hint(const Source *source, int64_t index)
+{
+    if (source->hint) source->hint(source, index);
+}
+
+Status bytes_raw(Bytes *bytes, const uint8_t *pixels, int32_t h, int32_t w, int32_t c)
+{
+    size_t size = (size_t)h * (size_t)w * (size_t)c;
+    TRY(bytes_reserve(bytes, size));
+    memcpy(bytes->data, pixels, size);
+    bytes->size = size;
+    bytes->raw_h = h;
+    bytes->raw_w = w;
+    bytes->raw_c = c;
+    return OK;
+}

@@ -1,0 +1,58 @@
+/* Source: numbered samples, each an encoded or raw 8-bit image and a label. Opened once by the supervisor, before the
+ * towers are forked, so that a bad set is reported once and pages are shared; read-only and thread-safe afterwards.
+ *
+ * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), idx.c (MNIST family, .gz or plain; colour), synthetic.c
+ * (tf_cnn_benchmarks' truncated normal). Labels and sizes are known from the opening on; encoded images are looked at
+ * when they are read (image.h), which is when a damaged one is found. */
+#ifndef TOWERS_DATA_SOURCE_H
+#define TOWERS_DATA_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/status.h"
+#include "towers/data/pixels.h"
+
+typedef enum Split { SPLIT_TRAIN = 0, SPLIT_TEST } Split;
+
+typedef struct SourceInfo {
+    char name[64];      /* "fashion-mnist", "synthetic", "flowers" */
+    const char *format; /* of its files, a literal: "IDX", "folder of images", "generated" */
+    int64_t count;      /* samples */
+    int classes;
+    const char *const *class_names; /* [classes], of any length, "" if unknown; borrowed from the source */
+    int32_t h, w;                   /* of every image; 0 if they differ or are not known */
+    int32_t c;                      /* 1 or 3 */
+    uint64_t fingerprint[2];        /* XXH3-128 of the samples' names, sizes and labels (folders) or of all bytes */
+    int64_t unread;                 /* files that were left out because their format is not read here */
+    char first_unread[256];
+} SourceInfo;
+
+typedef struct DataConfig {
+    const char *path;
+    double val_split; /* part of the training images that is kept for evaluation; 0: the set has its own */
+    void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */
+    void *context;
+} DataConfig;
+
+typedef struct Source Source;
+
+/* `path`: an ImageFolder tree (folder.h), or a directory that holds (or holds a folder fashion-mnist/ with)
+ * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] (idx4: with channels), and classes.txt where it is not ten
+ * classes. Errors: ERR_FORMAT for what is not what it claims to be (file, offset, wanted, found), ERR_IO, ERR_ARG. */
+NODISCARD Status source_open(const DataConfig *config, Split split, Source **made);
+/* Fixed random images and labels, for benchmarks: truncated normal (mean 127, deviation 60), labels uniform. */
+NODISCARD Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed,
+                                  Source **made);
+void source_close(Source *source); /* NULL is fine */
+
+const SourceInfo *source_info(const Source *source);
+/* One sample's bytes and its label in [0, classes). `index` in [0, count). ERR_IO where they cannot be read; ERR_FORMAT
+ * where the file has changed since the index was built. */
+NODISCARD Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
+/* Where a person finds the sample: "data/train-images-idx3-ubyte.gz, record 12", "flowers/train/rose/12.jpg". */
+void source_where(const Source *source, int64_t index, char *text, size_t bytes);
+/* Tells the storage that a sample will be read soon; does nothing where that is of no use. */
+void source_hint(const Source *source, int64_t index);
+
+#endif
