@@ -173,8 +173,10 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
     TRY(bad_samples_parse(o->bad_samples, job));
     job->program.data_channels = train->c;
     if (train->c > job->program.options.channels)
-        return FAIL(ERR_ARG, "%s takes %d channel, the data has %d", job->program.model->name,
-                    job->program.options.channels, train->c);
+        return FAIL(ERR_ARG,
+                    "%s takes images with %d channel, but the data has %d; convert it to grey with "
+                    "scripts/images_to_idx.py --grey, or use a model for color images",
+                    job->program.model->name, job->program.options.channels, train->c);
     job_transforms(o, job, train->h == 0);
     Transform check[] = {job_transform(job, true), job_transform(job, false)};
     for (int i = 0; i < 2; i++) TRY(transform_check(&check[i]));

@@ -67,7 +67,7 @@ tags = events.Tags()
 print(tags)
 wanted = {"mean_loss", "last_tower_loss", "tower_0/loss", "tower_1/loss", "learning_rate", "images_per_sec",
           "base_loss", "base_loss (raw)", "total_loss", "total_loss (raw)", "losses/main", "losses/aux_0", "losses/l2",
-          "train/accuracy", "test/accuracy", "test/loss"}
+          "train/loss", "train/accuracy", "test/accuracy", "test/loss"}
 assert set(tags["scalars"]) == wanted, tags
 points = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in wanted}
 assert points["mean_loss"] == [(2, 4), (4, 8), (6, 12)], points

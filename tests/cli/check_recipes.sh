@@ -235,7 +235,7 @@ for k in a:
         assert same_bits(a[k], b[k]), k
 PYTHON
 google=(--img-size 33 -b 2 --max-steps 1 --classes 5)
-run aux googlenet "${google[@]}" --weight-decay 0.01 --towers 2 --summary-interval 1
+run aux googlenet "${google[@]}" --weight-decay 0.01 --towers 2 --summary-interval 1 --log-interval 1
 look "the loss of each head" <<'PYTHON'
 (row,) = steps("aux")
 parts = row["main_loss"] + 0.3 * sum(row["aux_loss"])
