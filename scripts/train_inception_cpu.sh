@@ -15,6 +15,6 @@ fi
 fast=(--winograd)
 grep -qwE 'avx512_bf16|amx_bf16' /proc/cpuinfo && fast=(--amp)
 
-exec "$towers" train inception_v3 --img-size 139 --device cpu "${fast[@]}" --towers 2 --global-batch-size 32 --max-steps "$steps" \
+exec "$towers" train inception_v3 --dataset fmnist --img-size 139 --device cpu "${fast[@]}" --towers 2 --global-batch-size 32 --max-steps "$steps" \
     --opt nesterov --lr 0.05 --weight-decay 4e-5 --sched cosine --warmup-epochs 0.01 --clip-norm 20 --smoothing 0.1 --dropout 0.2 \
     --bn-decay 0.9 --summary-interval 0 "${@:3}"
