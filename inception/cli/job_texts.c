@@ -121,6 +121,8 @@ static char *environment_text(const TrainJob *job)
     char *command = command_text();
     json_object_set_new(root, "model", json_string(job->program.model->name));
     json_object_set_new(root, "data", json_text(source_info(job->train)->name));
+    json_object_set_new(root, "data_format", json_string(source_info(job->train)->format));
+    json_object_set_new(root, "classes", json_integer(job->program.options.classes));
     json_object_set_new(root, "class_names", class_names(source_info(job->train)));
     if (command) json_object_set_new(root, "command", json_text(command));
     free(command);

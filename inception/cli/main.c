@@ -1,12 +1,14 @@
 /* towers: the command line. Each verb reads its options, does one thing, and returns a Status; only main turns it into
  * an exit code. Results go to stdout, progress and errors to stderr. */
 #include "inception/cli/bench.h"
+#include "inception/cli/data.h"
 #include "inception/cli/doctor.h"
 #include "inception/cli/export.h"
 #include "inception/cli/help.h"
 #include "inception/cli/info.h"
 #include "inception/cli/job.h"
 #include "inception/cli/options.h"
+#include "inception/cli/predict.h"
 #include "inception/cli/replay.h"
 #include "inception/cli/run_argument.h"
 #include "inception/cli/scaling.h"
@@ -279,6 +281,8 @@ static Status verb_run(Options *options, int *signal_number)
     switch (options->verb) {
     case VERB_TRAIN: st = train(options, &files, signal_number); break;
     case VERB_EVAL: st = eval(options, &files, signal_number); break;
+    case VERB_PREDICT: st = predict_run(options, &files, stdout); break;
+    case VERB_DATA: st = data_run(options, stdout); break;
     case VERB_INFO: st = info(options, &files); break;
     case VERB_BENCH: st = bench(options, &files, signal_number); break;
     case VERB_MODELS: st = info_models(stdout); break;
@@ -302,7 +306,7 @@ static Status verb_run(Options *options, int *signal_number)
  * emulator or a debugger behind. */
 static void short_spins(const Options *options, char **argv)
 {
-    static const Verb computes[] = {VERB_TRAIN, VERB_EVAL, VERB_BENCH, VERB_REPLAY};
+    static const Verb computes[] = {VERB_TRAIN, VERB_EVAL, VERB_PREDICT, VERB_BENCH, VERB_REPLAY};
     bool helps = false;
     for (size_t i = 0; i < sizeof computes / sizeof *computes; i++) helps |= options->verb == computes[i];
     if (!helps || options->help || options->help_all || options->version || options->threads == 1) return;

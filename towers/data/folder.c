@@ -144,6 +144,11 @@ static Ending ending_of(const char *name)
     return ENDING_OTHER;
 }
 
+bool folder_takes(const char *name)
+{
+    return ending_of(name) == ENDING_IMAGE;
+}
+
 /* A directory on the way down, to notice circles. */
 typedef struct Step {
     dev_t device;
@@ -487,7 +492,7 @@ static Status tree_find(const DataConfig *config, Split split, Tree *tree)
     if (has_val && config->val_split > 0)
         return FAIL(ERR_ARG, "--val-split: '%s' has images for evaluation of its own, in %s", config->path,
                     strrchr(tree->root, '/') + 1);
-    if (!has_val && config->val_split <= 0)
+    if (!has_val && config->val_split <= 0 && !config->whole)
         return FAIL(ERR_ARG,
                     "'%s' is a folder of images without any for evaluation: expected train/ and val/ (or test/), or "
                     "--val-split 0.1 to keep a tenth of each class",
@@ -559,50 +564,19 @@ static void folder_where(const Source *source, int64_t index, char *text, size_t
     snprintf(text, bytes, "%s", path);
 }
 
-static Status open_sample(const FolderSource *f, int64_t index, char path[PATH_BYTES], int *fd)
-{
-    TRY(sample_path(f, index, path));
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never waits for a pipe's writer */
-    return *fd >= 0 ? OK : FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
-}
-
-static Status read_whole(int fd, const char *path, size_t wanted, Bytes *bytes)
-{
-    struct stat info;
-    if (fstat(fd, &info) != 0) return FAIL(ERR_IO, "cannot look at '%s': %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode) || (size_t)info.st_size != wanted)
-        return FAIL(ERR_FORMAT, "'%s' has changed since its folder was looked through: expected %zu bytes, found %lld",
-                    path, wanted, (long long)info.st_size);
-    TRY(bytes_reserve(bytes, wanted));
-    for (bytes->size = 0; bytes->size < wanted;) {
-        ssize_t got = pread(fd, bytes->data + bytes->size, wanted - bytes->size, (off_t)bytes->size);
-        if (got < 0 && errno != EINTR) return FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
-        if (got == 0) return FAIL(ERR_FORMAT, "'%s' became shorter while it was read", path);
-        if (got > 0) bytes->size += (size_t)got;
-    }
-    return OK;
-}
-
 static Status folder_read_sample(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
     const FolderSource *f = (const FolderSource *)source;
     char path[PATH_BYTES];
-    int fd = -1;
-    TRY(open_sample(f, index, path, &fd));
-    Status st = read_whole(fd, path, f->index.samples[index].bytes, bytes);
-    close(fd);
-    bytes->raw_c = 0;
+    TRY(sample_path(f, index, path));
     *label = f->index.samples[index].label;
-    return st;
+    return bytes_read(path, f->index.samples[index].bytes, bytes);
 }
 
 static void folder_hint(const Source *source, int64_t index)
 {
     char path[PATH_BYTES];
-    int fd = -1;
-    if (open_sample((const FolderSource *)source, index, path, &fd) != OK) return;
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
-    close(fd);
+    if (sample_path((const FolderSource *)source, index, path) == OK) bytes_hint(path);
 }
 
 static void folder_close(Source *source)

@@ -16,6 +16,8 @@
 
 /* Has the directory a sub-directory that is no data set of its own (fashion-mnist)? */
 bool folder_is_in(const char *path);
+/* Has the file an ending that is read? */
+bool folder_takes(const char *name);
 NODISCARD Status folder_source_open(const DataConfig *config, Split split, Source **made);
 
 #endif

@@ -16,4 +16,10 @@ struct Source {
 /* bytes becomes the packed pixels of one image. */
 NODISCARD Status bytes_raw(Bytes *bytes, const uint8_t *pixels, int32_t h, int32_t w, int32_t c);
 
+/* bytes becomes a whole regular file of `size` bytes (ANY_SIZE: however many it has). ERR_IO where it cannot be opened or
+ * read, ERR_FORMAT where it is of another size or no regular file. */
+#define ANY_SIZE UINT64_MAX
+NODISCARD Status bytes_read(const char *path, uint64_t size, Bytes *bytes);
+void bytes_hint(const char *path); /* it will be read soon */
+
 #endif

@@ -7,6 +7,7 @@
 #ifndef TOWERS_DATA_SOURCE_H
 #define TOWERS_DATA_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,7 @@ typedef struct SourceInfo {
 typedef struct DataConfig {
     const char *path;
     double val_split; /* part of the training images that is kept for evaluation; 0: the set has its own */
+    bool whole;       /* a folder without images for evaluation is all for training */
     void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */
     void *context;
 } DataConfig;

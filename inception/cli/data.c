@@ -1,0 +1,183 @@
+/* towers data: its subcommands, and of these bench and show; see data.h. */
+#include "inception/cli/data.h"
+#include "inception/cli/cores.h"
+#include "inception/cli/job.h"
+#include "towers/data/picture.h"
+#include "towers/data/survey.h"
+#include "towers/files/files.h"
+#include "towers/record/png.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { BENCH_SECONDS = 5, BENCH_BATCH = 32, SHEET_SIDE = 5, SIDE_USUAL = 299 };
+
+/* A job of nothing but its pictures' size and transforms. */
+static void transform_of(const Options *o, const Source *source, Transform *train)
+{
+    TrainJob job = {.program.options.side = o->img_size > 0 ? (int32_t)o->img_size : SIDE_USUAL};
+    job_transforms(o, &job, source_info(source)->h == 0);
+    *train = job_transform(&job, true);
+}
+
+static Status loader_of(const Options *o, const Source *source, int32_t batch, int workers, Loader **made)
+{
+    LoaderConfig config = {.source = source,
+                           .shares = {.towers = 1, .batch = {batch}},
+                           .local = 1,
+                           .seed = (uint64_t)o->seed,
+                           .shuffle = true,
+                           .bad = BAD_SKIP,
+                           .max_steps = INT64_MAX,
+                           .workers = workers,
+                           .depth = 4};
+    transform_of(o, source, &config.transform);
+    return loader_create(&config, made);
+}
+
+/* ---- bench */
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void clocks_print(const LoaderClocks *from, const LoaderClocks *till, double seconds, int64_t images, FILE *to)
+{
+    double n = till->samples > from->samples ? (double)(till->samples - from->samples) : 1;
+    const struct {
+        const char *name;
+        int64_t ns;
+    } stages[] = {{"read", till->read - from->read},
+                  {"decode", till->decode - from->decode},
+                  {"resize", till->resize - from->resize},
+                  {"augment", till->augment - from->augment}};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        fprintf(to, "  %-8s %8.1f us per image and thread\n", stages[i].name, (double)stages[i].ns / n / 1e3);
+    fprintf(to, "  all      %8.0f images/s\n", (double)images / seconds);
+}
+
+static Status bench_run_for(const Options *o, const Source *source, int workers, FILE *to)
+{
+    Status st = OK;
+    Loader *loader = NULL;
+    const Batch *batch;
+    LoaderClocks from, till;
+    int64_t count = source_info(source)->count;
+    int32_t n = (int32_t)(count < BENCH_BATCH ? count : BENCH_BATCH);
+    TRY_OUT(loader_of(o, source, n, workers, &loader));
+    for (int i = 0; i < 5; i++) TRY_OUT(loader_next(loader, &batch)); /* files come into the page cache */
+    loader_clocks(loader, &from);
+    double start = seconds_now(), now = start;
+    int64_t images = 0;
+    for (; now - start < BENCH_SECONDS; now = seconds_now()) {
+        TRY_OUT(loader_next(loader, &batch));
+        images += batch->n;
+    }
+    loader_clocks(loader, &till);
+    fprintf(to, "%d thread%s\n", workers, workers == 1 ? "" : "s");
+    clocks_print(&from, &till, now - start, images, to);
+out:
+    loader_destroy(loader);
+    return st;
+}
+
+static Status data_bench(const Options *o, FILE *to)
+{
+    Source *source = NULL;
+    int cores = data_threads(o);
+    TRY(data_open(o, o->arguments[1], SPLIT_TRAIN, &source));
+    Transform t;
+    transform_of(o, source, &t);
+    Status st = transform_check(&t);
+    fprintf(to, "%s: %" PRId64 " images, to %d x %d%s\n", source_info(source)->name, source_info(source)->count, t.side,
+            t.side, o->augment ? ", augmented" : "");
+    for (int workers = 1; st == OK && workers <= cores;
+         workers = workers < cores && 2 * workers > cores ? cores : 2 * workers)
+        st = bench_run_for(o, source, workers, to);
+    source_close(source);
+    return st;
+}
+
+/* ---- show */
+
+static Status sheet_write(const char *path, const uint8_t *pixels, int32_t side, int32_t c)
+{
+    uint8_t *bytes = NULL;
+    size_t count = 0;
+    TRY(png_encode(pixels, side, side, c, &bytes, &count));
+    Status st = file_replace(path, bytes, count);
+    free(bytes);
+    return st;
+}
+
+static Status sheet_fill(const Options *o, const Source *source, const Batch *batch, int32_t side, FILE *to)
+{
+    static const float mean[3] = {0.5f, 0.5f, 0.5f};
+    size_t c = (size_t)batch->c, row = (size_t)side * c, pitch = row * SHEET_SIDE;
+    uint8_t *sheet = calloc((size_t)side * SHEET_SIDE, pitch), *one = malloc(row * (size_t)side);
+    Status st = sheet && one ? OK : FAIL(ERR_MEMORY, "no memory for a sheet of pictures");
+    for (int32_t i = 0; st == OK && i < batch->n; i++) {
+        uint8_t *corner = sheet + (size_t)(i / SHEET_SIDE * side) * pitch + (size_t)(i % SHEET_SIDE) * row;
+        batch_picture(batch, i, side, mean, one);
+        for (int32_t y = 0; y < side; y++) memcpy(corner + (size_t)y * pitch, one + (size_t)y * row, row);
+        char where[512];
+        source_where(source, batch->ids[i], where, sizeof where);
+        int32_t label = batch->labels[i];
+        fprintf(to, "row %d, column %d: %s  %s\n", i / SHEET_SIDE + 1, i % SHEET_SIDE + 1,
+                label < 0 ? "(damaged)" : source_info(source)->class_names[label], where);
+    }
+    if (st == OK) st = sheet_write(o->sheet, sheet, side * SHEET_SIDE, batch->c);
+    free(sheet);
+    free(one);
+    return st;
+}
+
+static Status data_show(const Options *o, FILE *to)
+{
+    Status st = OK;
+    Source *source = NULL;
+    Loader *loader = NULL;
+    const Batch *batch;
+    Transform t;
+    TRY_OUT(data_open(o, o->arguments[1], SPLIT_TRAIN, &source));
+    int64_t count = source_info(source)->count;
+    transform_of(o, source, &t);
+    TRY_OUT(
+        loader_of(o, source, (int32_t)(count < SHEET_SIDE * SHEET_SIDE ? count : SHEET_SIDE * SHEET_SIDE), 0, &loader));
+    TRY_OUT(loader_next(loader, &batch));
+    TRY_OUT(sheet_fill(o, source, batch, t.side, to));
+    fprintf(to, "written to %s\n", o->sheet);
+out:
+    loader_destroy(loader);
+    source_close(source);
+    return st;
+}
+
+/* ---- */
+
+Status data_run(const Options *o, FILE *to)
+{
+    static const struct {
+        const char *name;
+        int arguments;
+        Status (*run)(const Options *, FILE *);
+    } commands[] = {{"info", 2, data_info},
+                    {"check", 2, data_check},
+                    {"bench", 2, data_bench},
+                    {"show", 2, data_show},
+                    {"convert", 3, data_convert}};
+    const char *name = o->argument_count ? o->arguments[0] : "";
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(name, commands[i].name) != 0) continue;
+        if (o->argument_count != commands[i].arguments)
+            return FAIL(ERR_ARG, "usage: towers data %s PATH%s", name,
+                        commands[i].arguments == 3 ? " DESTINATION" : "");
+        return commands[i].run(o, to);
+    }
+    return FAIL(ERR_ARG, "towers data '%s': expected info, check, bench, show or convert, and a PATH", name);
+}

@@ -1,0 +1,143 @@
+/* towers data convert: a folder of images becomes a folder of smaller JPEG files, which decode several times as fast; see
+ * data.h. Each file is written under another name and renamed: what has its name is whole. */
+#include "inception/cli/data.h"
+#include "towers/data/jpeg_write.h"
+#include "towers/data/survey.h"
+#include "towers/files/files.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+typedef struct Convert {
+    const Source *source; /* borrowed */
+    const char *to;       /* borrowed */
+    size_t root_bytes;    /* of the source's folder, with its slash */
+    int32_t side;
+    int quality;
+    bool exif;
+    _Atomic int64_t written, kept, damaged, bytes_before, bytes_after;
+} Convert;
+
+/* DST/train/CLASS/name.jpg: an ending of another format stays in the name, so that two files never become one. */
+static Status target_of(const Convert *c, int64_t id, char path[PATH_BYTES])
+{
+    char from[PATH_BYTES], name[PATH_BYTES];
+    source_where(c->source, id, from, sizeof from);
+    size_t length = strlen(from);
+    bool jpeg = (length > 4 && !strcasecmp(from + length - 4, ".jpg")) ||
+                (length > 5 && !strcasecmp(from + length - 5, ".jpeg"));
+    if (snprintf(name, sizeof name, "%s%s", from + c->root_bytes, jpeg ? "" : ".jpg") >= PATH_BYTES)
+        return FAIL(ERR_ARG, "'%s': the path is too long", from);
+    return path_join(path, c->to, name);
+}
+
+/* No longer side above c->side; never larger than it is. */
+static Resize resize_for(const Convert *c, int32_t h, int32_t w)
+{
+    int64_t longer = h > w ? h : w;
+    Resize r = {.filter = RESIZE_BICUBIC, .in_h = h, .in_w = w, .out_h = h, .out_w = w};
+    if (longer > c->side) {
+        r.out_h = (int32_t)((h * (int64_t)c->side + longer / 2) / longer);
+        r.out_w = (int32_t)((w * (int64_t)c->side + longer / 2) / longer);
+    }
+    if (r.out_h < 1) r.out_h = 1;
+    if (r.out_w < 1) r.out_w = 1;
+    r.window = (Rect){0, 0, r.out_h, r.out_w};
+    return r;
+}
+
+static Status picture_make(const Convert *c, SurveyWorker *worker, const ImageInfo *info, Pixels **picture)
+{
+    TransformWorker *t = &worker->tools;
+    const Pixels *upright = &t->decoded;
+    TRY(image_decode(t->decoder, &worker->bytes, info, (Rect){0, 0, info->h, info->w}, &t->decoded));
+    if (c->exif && info->orientation != 1) {
+        TRY(orientation_apply(info->orientation, &t->decoded, &t->upright));
+        upright = &t->upright;
+    }
+    Resize r = resize_for(c, upright->h, upright->w);
+    TRY(pixels_shape(&t->picture, r.out_h, r.out_w, upright->c));
+    TRY(resizer_run(t->resizer, &r, upright, t->picture.at, t->picture.pitch));
+    *picture = &t->picture;
+    return OK;
+}
+
+static Status file_put(const char *path, const uint8_t *bytes, size_t count)
+{
+    char folder[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = 0;
+    if (access(folder, F_OK) != 0) TRY(directory_create(folder));
+    return file_replace(path, bytes, count);
+}
+
+static Status convert_one(void *context, SurveyWorker *worker, int64_t id, int32_t label, const ImageInfo *info,
+                          Status st)
+{
+    Convert *c = context;
+    char path[PATH_BYTES];
+    uint8_t *bytes = NULL;
+    size_t count = 0;
+    Pixels *picture = NULL;
+    (void)label;
+    TRY(target_of(c, id, path));
+    if (access(path, F_OK) == 0) {
+        atomic_fetch_add(&c->kept, 1);
+        return OK;
+    }
+    if (st == OK) st = picture_make(c, worker, info, &picture);
+    if (st == ERR_FORMAT) {
+        char where[PATH_BYTES];
+        source_where(c->source, id, where, sizeof where);
+        fprintf(stderr, "left out: %s: %s\n", where, status_message());
+        atomic_fetch_add(&c->damaged, 1);
+        return OK;
+    }
+    if (st != OK) return st;
+    TRY(jpeg_encode(picture, c->quality, &bytes, &count));
+    st = file_put(path, bytes, count);
+    free(bytes);
+    atomic_fetch_add(&c->written, 1);
+    atomic_fetch_add(&c->bytes_before, (int64_t)worker->bytes.size);
+    atomic_fetch_add(&c->bytes_after, (int64_t)count);
+    return st;
+}
+
+Status data_convert(const Options *o, FILE *to)
+{
+    Status st = OK;
+    char *root = realpath(o->arguments[1], NULL);
+    if (!root) return FAIL(ERR_ARG, "cannot find '%s': %s", o->arguments[1], strerror(errno));
+    Convert c = {.to = o->arguments[2],
+                 .root_bytes = strlen(root) + 1,
+                 .side = (int32_t)o->side,
+                 .quality = (int)o->quality,
+                 .exif = o->exif};
+    free(root);
+    for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST && st == OK; split++) {
+        Source *source = NULL;
+        st = data_open(o, o->arguments[1], split, &source);
+        if (st == OK && source && source_info(source)->h > 0)
+            st = FAIL(ERR_ARG, "towers data convert: '%s' is no folder of images", o->arguments[1]);
+        c.source = source;
+        SurveyConfig config = {.source = source,
+                               .threads = data_threads(o),
+                               .visit = convert_one,
+                               .context = &c,
+                               .progress = data_progress};
+        if (st == OK && source) st = survey_run(&config);
+        source_close(source);
+    }
+    if (st != OK) return st;
+    fprintf(to,
+            "%" PRId64 " images written to %s, %.1f MiB instead of %.1f; %" PRId64 " were there; %" PRId64 " damaged\n",
+            atomic_load(&c.written), c.to, (double)atomic_load(&c.bytes_after) / (1 << 20),
+            (double)atomic_load(&c.bytes_before) / (1 << 20), atomic_load(&c.kept), atomic_load(&c.damaged));
+    return OK;
+}

@@ -1,0 +1,231 @@
+/* Prediction: a source of paths through the loader and the evaluation's forward pass; see predict.h. */
+#include "inception/cli/predict.h"
+#include "inception/cli/cores.h"
+#include "inception/cli/run_argument.h"
+#include "towers/data/paths.h"
+#include "towers/files/json.h"
+#include "towers/replica/replica.h"
+#include "towers/store/pretrained.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PREDICT_BATCH = 32, TOP_MAX = 1000 };
+
+typedef struct Prediction {
+    const Options *options;
+    JobFiles *files;
+    FILE *to;
+    json_t *names; /* owned: of the run's classes, or NULL */
+    bool photos;   /* the run was trained on a folder of images */
+    int64_t damaged;
+} Prediction;
+
+/* ---- what the run knows */
+
+/* Class names and kind of data are in RUN/env.json; a weights file of its own has neither. */
+static Status environment_read(Options *o, Prediction *p)
+{
+    char path[PATH_BYTES];
+    struct stat info;
+    const char *run = o->arguments[0];
+    p->photos = true;
+    if (stat(run, &info) != 0 || !S_ISDIR(info.st_mode)) return OK;
+    TRY(path_join(path, run, "env.json"));
+    json_t *root = json_load_file(path, 0, NULL);
+    json_t *names = json_object_get(root, "class_names");
+    const char *format = json_string_value(json_object_get(root, "data_format"));
+    int64_t classes = json_integer_value(json_object_get(root, "classes"));
+    if (json_is_array(names) && json_array_size(names) > 0) p->names = json_incref(names);
+    if (format) p->photos = !strncmp(format, "folder", 6);
+    if (o->classes <= 0) o->classes = classes > 0 ? classes : p->names ? (int64_t)json_array_size(p->names) : 0;
+    json_decref(root);
+    return OK;
+}
+
+static const char *class_name(const Prediction *p, int64_t class, char number[32])
+{
+    const char *name = p->names ? json_string_value(json_array_get(p->names, (size_t) class)) : NULL;
+    if (name && *name) return name;
+    snprintf(number, 32, "%" PRId64, class);
+    return number;
+}
+
+/* ---- results */
+
+typedef struct Ranked {
+    int64_t class;
+    float probability;
+} Ranked;
+
+static int by_probability(const void *a, const void *b)
+{
+    const Ranked *x = a, *y = b;
+    if (x->probability != y->probability) return x->probability < y->probability ? 1 : -1;
+    return x->class < y->class ? -1 : 1;
+}
+
+static void csv_field(const char *text, FILE *to)
+{
+    fputc('"', to);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', to);
+        fputc(*text, to);
+    }
+    fputc('"', to);
+}
+
+static void json_print(const Prediction *p, const char *where, const Ranked *rank, int top)
+{
+    char number[32];
+    json_t *all = json_array();
+    for (int k = 0; k < top; k++)
+        json_array_append_new(all, json_pack("{s:I, s:o, s:o}", "class", (json_int_t)rank[k].class, "name",
+                                             json_text(class_name(p, rank[k].class, number)), "probability",
+                                             json_finite((double)rank[k].probability)));
+    json_t *root = json_pack("{s:o, s:o}", "file", json_text(where), "predictions", all);
+    json_dumpf(root, p->to, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    fputc('\n', p->to);
+    json_decref(root);
+}
+
+static void result_print(const Prediction *p, const char *where, const Ranked *rank, int top)
+{
+    char number[32];
+    if (p->options->json) {
+        json_print(p, where, rank, top);
+        return;
+    }
+    if (!p->options->csv) fprintf(p->to, "%s\n", where);
+    for (int k = 0; k < top; k++) {
+        const char *name = class_name(p, rank[k].class, number);
+        if (!p->options->csv) {
+            fprintf(p->to, "  %6.2f %%  %s\n", 100 * (double)rank[k].probability, name);
+            continue;
+        }
+        csv_field(where, p->to);
+        fprintf(p->to, ",%d,", k + 1);
+        csv_field(name, p->to);
+        fprintf(p->to, ",%.6f\n", (double)rank[k].probability);
+    }
+}
+
+static Status batch_print(Prediction *p, Replica *r, const Program *program, const Batch *batch, const Source *source)
+{
+    const Backend *backend = r->device.backend;
+    Tensor prob = plan_tensor(program->plan, program->prob);
+    int64_t classes = p->files->job.program.options.classes;
+    int top = (int)(p->options->top < classes ? p->options->top : classes);
+    float *host = malloc((size_t)(batch->n * prob.pitch) * sizeof *host);
+    Ranked *rank = malloc((size_t)classes * sizeof *rank);
+    Status st = host && rank ? OK : FAIL(ERR_MEMORY, "no memory for predictions of %d images", batch->n);
+    if (st == OK) st = backend->download(&r->device, host, prob.data, (size_t)(batch->n * prob.pitch) * sizeof *host);
+    if (st == OK) st = backend->finish(&r->device, LANE_COMPUTE);
+    for (int32_t i = 0, bad = 0; st == OK && i < batch->n; i++) {
+        char where[PATH_BYTES];
+        if (batch->labels[i] == LABEL_NONE) {
+            fprintf(stderr, "damaged: %s\n", batch->bad[bad++].why);
+            continue;
+        }
+        for (int64_t k = 0; k < classes; k++) rank[k] = (Ranked){k, host[i * prob.pitch + k]};
+        qsort(rank, (size_t)classes, sizeof *rank, by_probability);
+        source_where(source, batch->ids[i], where, sizeof where);
+        result_print(p, where, rank, top);
+    }
+    p->damaged += batch->skipped;
+    free(host);
+    free(rank);
+    return st;
+}
+
+/* ---- the network */
+
+static Status weights_read(Replica *r, const ProgramConfig *program, const char *path)
+{
+    WeightMap map;
+    char absent[256];
+    TRY(weight_map_create(r->layout, r->eval[0].graph, &map));
+    Status st =
+        pretrained_read(&map, program, path, HEAD_READ, r->arena[ARENA_PARAM], r->eval_state, absent, sizeof absent);
+    weight_map_destroy(&map);
+    return st;
+}
+
+static Status replica_open(const TrainJob *job, int64_t count, Replica **made)
+{
+    ReplicaConfig config = {.backend = job->backend, .device = job_device(job, 0), .program = job->program, .local = 1};
+    config.device.threads = job->device.threads > 1 ? job->device.threads : cores_allowed();
+    config.eval_n[0] = (int32_t)(count < PREDICT_BATCH ? count : PREDICT_BATCH);
+    if (count > PREDICT_BATCH) config.eval_n[1] = (int32_t)(count % PREDICT_BATCH);
+    return replica_create(&config, made);
+}
+
+static Status loader_open(const Prediction *p, const Source *source, Loader **made)
+{
+    const TrainJob *job = &p->files->job;
+    int64_t count = source_info(source)->count;
+    LoaderConfig config = {.source = source,
+                           .shares = {.towers = 1, .batch = {PREDICT_BATCH}},
+                           .local = 1,
+                           .transform = job_transform(job, false),
+                           .bad = BAD_SKIP,
+                           .workers = (int)p->options->workers,
+                           .depth = 4};
+    config.max_steps = shares_steps_per_epoch(&config.shares, count);
+    return loader_create(&config, made);
+}
+
+static Status images_run(Prediction *p, const Source *source, const char *weights)
+{
+    Status st = OK;
+    Replica *replica = NULL;
+    Loader *loader = NULL;
+    const TrainJob *job = &p->files->job;
+    int64_t count = source_info(source)->count;
+    TRY_OUT(replica_open(job, count, &replica));
+    TRY_OUT(weights_read(replica, &job->program, weights));
+    TRY_OUT(loader_open(p, source, &loader));
+    if (p->options->csv) fprintf(p->to, "file,rank,class,probability\n");
+    for (int64_t done = 0; done < count;) {
+        const Batch *batch;
+        TRY_OUT(loader_next(loader, &batch));
+        Program *program = replica_program(replica, false, batch->n);
+        if (!program) TRY_OUT(FAIL(ERR_INTERNAL, "no program for a batch of %d images", batch->n));
+        TRY_OUT(replica_feed(replica, program, batch, 0, 0, 0));
+        TRY_OUT(plan_run(program->plan, 0, plan_op_count(program->plan)));
+        TRY_OUT(batch_print(p, replica, program, batch, source));
+        done += batch->n;
+    }
+out:
+    loader_destroy(loader);
+    replica_destroy(replica);
+    return st;
+}
+
+Status predict_run(Options *o, JobFiles *files, FILE *to)
+{
+    Status st = OK;
+    Source *source = NULL;
+    char weights[PATH_BYTES];
+    Prediction p = {.options = o, .files = files, .to = to};
+    if (o->argument_count < 2) return FAIL(ERR_ARG, "usage: towers predict RUN IMAGE|FOLDER...");
+    TRY(environment_read(o, &p));
+    TRY_OUT(run_argument_apply(o));
+    if (!o->weights) TRY_OUT(FAIL(ERR_ARG, "predict needs weights: towers predict RUN, or MODEL with --weights FILE"));
+    TRY_OUT(job_weights(o->weights, weights, sizeof weights));
+    TRY_OUT(job_model(o, files));
+    job_transforms(o, &files->job, p.photos);
+    TRY_OUT(paths_source_open(o->arguments + 1, o->argument_count - 1, &source));
+    files->job.program.data_channels = source_info(source)->c;
+    if (files->job.program.options.channels < source_info(source)->c)
+        TRY_OUT(
+            FAIL(ERR_ARG, "%s takes images with 1 channel, and predict reads colors", files->job.program.model->name));
+    TRY_OUT(images_run(&p, source, weights));
+    if (p.damaged) st = FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded", p.damaged);
+out:
+    source_close(source);
+    json_decref(p.names);
+    return st;
+}
