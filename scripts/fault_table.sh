@@ -71,7 +71,7 @@ TABLE
 # What has no test yet, and why: inputs and machines that the program does not know.
 open_reason() {
     case $1 in
-    F13 | F15 | F21) echo "open: training reads IDX files, whole and checked before the first step; folders of images are not an input yet" ;;
+    F15 | F21) echo "open: no test of folders of images shows it yet" ;;
     F18) echo "open: the two halves of an IDX data set share one classes.txt; folders of classes are not an input yet" ;;
     F23 | F25) echo "open: TFRecord is not an input yet" ;;
     F24) echo "open: tar files are not an input yet" ;;
