@@ -152,7 +152,7 @@ static void y_axis_log(SvgPlot *p)
     f->y_low = round_log(fmin(fmax(f->y_low, LOG_LEAST), LOG_MOST), false);
     f->y_high = round_log(fmin(fmax(f->y_high, LOG_LEAST), LOG_MOST), true);
     if (f->y_low >= f->y_high) f->y_high = 10 * f->y_low;
-    double decades = log10(f->y_high / f->y_low);
+    double decades = log10(f->y_high) - log10(f->y_low); /* the quotient may be too large for a double */
     int first = (int)floor(log10(f->y_low)), last = (int)ceil(log10(f->y_high)), every = 1 + (int)decades / 7;
     for (int exponent = first; exponent <= last; exponent += every) {
         double power = pow(10, exponent);

@@ -153,7 +153,8 @@ static double hits_of(const Source *data, int top)
 static double square_sum(float (*rows)[PIXELS])
 {
     double sum = 0;
-    for (int i = 0; i < CLASSES * PIXELS; i++) sum += (double)rows[0][i] * (double)rows[0][i];
+    for (int c = 0; c < CLASSES; c++)
+        for (int i = 0; i < PIXELS; i++) sum += (double)rows[c][i] * (double)rows[c][i];
     return sum;
 }
 

@@ -229,6 +229,8 @@ static void what_is_not_a_file_is_refused(void **state)
     assert_int_equal(safetensors_open(path, &file), ERR_CHECKPOINT);
 }
 
+#define BYTES(text) text, sizeof(text) - 1
+
 /* Files of other formats are named, and PyTorch's with the lines that convert them. */
 static void other_formats_are_named(void **state)
 {
@@ -239,12 +241,12 @@ static void other_formats_are_named(void **state)
         const char *about;
     } cases[] = {
         /* the first local header of torch.save's archive, then a pickle of protocol 2; torch before 1.6: bare pickles */
-        {"w.pth", "PK\3\4\0\0\10\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\20\0\22\0archive/data.pkl\200\2}q\0.", 60,
+        {"w.pth", BYTES("PK\3\4\0\0\10\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\20\0\22\0archive/data.pkl\200\2}q\0."),
          "torch.load('w.pth', map_location='cpu'"},
-        {"old.pt", "\200\2\212\nl\374\234F\371 j\250P\31.\200\2M\351\3.", 24, "PyTorch file (a pickle)"},
-        {"w.npz", "PK\3\4\24\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\5\0\0\0w.npy", 36, "is a zip archive"},
-        {"w.h5", "\211HDF\r\n\032\n\0\0\0\0\0\10\10\0", 16, "is an HDF5 file"},
-        {"w.onnx", "\10\10\22\6towers\32\5", 14, "is an ONNX model"},
+        {"old.pt", BYTES("\200\2\212\nl\374\234F\371 j\250P\31.\200\2M\351\3."), "PyTorch file (a pickle)"},
+        {"w.npz", BYTES("PK\3\4\24\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\5\0\0\0w.npy"), "is a zip archive"},
+        {"w.h5", BYTES("\211HDF\r\n\032\n\0\0\0\0\0\10\10\0"), "is an HDF5 file"},
+        {"w.onnx", BYTES("\10\10\22\6towers\32\5"), "is an ONNX model"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         SafeTensors *file = NULL;
