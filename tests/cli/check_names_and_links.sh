@@ -71,24 +71,27 @@ run 2 "bytes" "${train[@]}" --data-path small --max-steps 2 --output-dir "$(prin
 
 # ---- a signal in the set-up, and two of two kinds
 # fault: F34
-stopped() { # STATUS FAULT SIGNALS...
-    local wanted=$1 fault=$2 signal
-    shift 2
-    rm -rf runs/stopped
+stopped() { # STATUS SEEN FAULT SIGNALS...: the first signal comes when the run has written SEEN
+    local wanted=$1 seen=$2 fault=$3 signal
+    shift 3
+    rm -rf runs/stopped err
     TOWERS_FAULT=$fault "$towers" "${train[@]}" --data-path small --max-steps 40 --log-interval 1 --experiment stopped >out 2>err </dev/null &
     pid=$!
-    sleep 0.7
+    for ((i = 0; i < 1200; i++)); do
+        grep -q "$seen" err 2>/dev/null && break
+        sleep 0.05
+    done
     for signal in "$@"; do kill "-$signal" $pid; sleep 0.1; done
     wait $pid
     local status=$?
     [[ $status == "$wanted" ]] || complain "signals $*: exit $status instead of $wanted: $(cat err)"
 }
-begin=$(date +%s%N)
-stopped 143 "delay:tower=0,step=1,phase=start,ms=8000" TERM
-(($(date +%s%N) - begin < 4000000000)) || complain "a signal in the set-up waits"
-stopped 143 "delay:tower=0,step=3,ms=1500" TERM INT
+begin=$SECONDS
+stopped 143 . "delay:tower=0,step=1,phase=start,ms=30000" TERM
+((SECONDS - begin < 20)) || complain "a signal in the set-up waits"
+stopped 143 "^step 2/" "delay:tower=0,step=3,ms=1500" TERM INT
 [[ -f runs/stopped/ckpt/latest ]] || complain "SIGTERM, then SIGINT: nothing was saved: $(cat err)"
-stopped 130 "delay:tower=0,step=3,ms=1500" INT INT
+stopped 130 "^step 2/" "delay:tower=0,step=3,ms=1500" INT INT
 [[ ! -f runs/stopped/ckpt/latest ]] || complain "SIGINT twice saves"
 
 check_end "links, pipes, names and early signals do no harm"

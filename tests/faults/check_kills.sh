@@ -17,14 +17,17 @@ command_of() {
         --checkpoint-steps 4 --eval-interval 4 --summary-interval 0 --device cpu --output-dir "$work" --experiment "$1" --resume auto --quiet)
 }
 command_of golden
+begin=$(date +%s%N)
 "${command[@]}" >/dev/null 2>"$work/err" </dev/null || complain "golden: $(tail -2 "$work/err")"
+window=$((500 + ($(date +%s%N) - begin) / 10000000)) # ms; longer on a busy machine, where a start takes longer
 
 command_of killed
 done_at=-1
 for ((k = 0; k < kills; k++)); do
     TOWERS_FAULT="delay:tower=1,step=1,ms=3" "${command[@]}" >/dev/null 2>"$work/err" </dev/null &
     pid=$!
-    sleep "0.$(printf %03d $((100 + RANDOM % 500)))"
+    pause=$((100 + RANDOM % window))
+    sleep "$((pause / 1000)).$(printf %03d $((pause % 1000)))"
     victim=$pid
     ((RANDOM % 3 == 0)) && victim=$(pgrep -P "$pid" "tower$((RANDOM % 2))" || echo "$pid")
     kill -9 "$victim" 2>/dev/null

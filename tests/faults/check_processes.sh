@@ -64,9 +64,10 @@ ended 0 60 "" stuck --resume auto
 # hung TEXT NAME: a run that hangs in a checkpoint (where rank 0 is, the others wait); its process is $pid
 hung() {
     command_of "$1" --comm-timeout 300 --log-interval 1
+    rm -f "$work/err" # the words of the last run would look like a start
     LD_PRELOAD=$shim FAIL_CALL=${2:-kill:1+} TOWERS_FAULT="hang:tower=0,step=3,phase=checkpoint" "${command[@]}" --checkpoint-steps 3 >"$work/out" 2>"$work/err" </dev/null &
     pid=$!
-    for ((i = 0; i < 400; i++)); do
+    for ((i = 0; i < 1200; i++)); do
         grep -q '^step 3/' "$work/err" 2>/dev/null && return
         sleep 0.05
     done
@@ -112,10 +113,11 @@ ended 0 60 "tower 0 (process 0), step 12, phase data: no sign of life for 2 s: i
 # ---- killed from outside, and started again at once
 for ((round = 1; round <= 5; round++)); do
     command_of again --max-steps 100000 --checkpoint-steps 2 --log-interval 1 --resume auto
+    rm -f "$work/err" # likewise
     "${command[@]}" 2>"$work/err" >"$work/out" </dev/null &
     pid=$!
-    for ((i = 0; i < 400; i++)); do
-        grep -q '^step [0-9]' "$work/err" && break
+    for ((i = 0; i < 1200; i++)); do
+        grep -q '^step [0-9]' "$work/err" 2>/dev/null && break
         sleep 0.05
     done
     grep -q '^step [0-9]' "$work/err" || complain "killed and started again: $(cat "$work/err")"
