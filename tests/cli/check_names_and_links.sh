@@ -16,7 +16,8 @@ run() { # STATUS TEXT ARGUMENT...
     [[ $status == "$wanted" ]] || complain "$*: exit $status instead of $wanted: $(cat err)"
     [[ -z $text ]] || grep -qF -- "$text" err || complain "$*: wanted '$text': $(cat err)"
 }
-train=(train fashion_cnn --device cpu --threads 1 -b 8 --quiet)
+loud=(train fashion_cnn --device cpu --threads 1 -b 8)
+train=("${loud[@]}" --quiet)
 
 # ---- links in a run directory
 # fault: F48
@@ -71,14 +72,16 @@ run 2 "bytes" "${train[@]}" --data-path small --max-steps 2 --output-dir "$(prin
 
 # ---- a signal in the set-up, and two of two kinds
 # fault: F34
-stopped() { # STATUS SEEN FAULT SIGNALS...: the first signal comes when the run has written SEEN
-    local wanted=$1 seen=$2 fault=$3 signal
+started() { pgrep -P "$pid" tower0 >/dev/null; }
+stepped() { grep -q '^step 2/' err 2>/dev/null; }
+stopped() { # STATUS started|stepped FAULT SIGNALS...: the first signal comes when the run has got so far
+    local wanted=$1 reached=$2 fault=$3 signal
     shift 3
     rm -rf runs/stopped err
-    TOWERS_FAULT=$fault "$towers" "${train[@]}" --data-path small --max-steps 40 --log-interval 1 --experiment stopped >out 2>err </dev/null &
+    TOWERS_FAULT=$fault "$towers" "${loud[@]}" --data-path small --max-steps 40 --log-interval 1 --experiment stopped >out 2>err </dev/null &
     pid=$!
     for ((i = 0; i < 1200; i++)); do
-        grep -q "$seen" err 2>/dev/null && break
+        "$reached" && break
         sleep 0.05
     done
     for signal in "$@"; do kill "-$signal" $pid; sleep 0.1; done
@@ -87,11 +90,11 @@ stopped() { # STATUS SEEN FAULT SIGNALS...: the first signal comes when the run 
     [[ $status == "$wanted" ]] || complain "signals $*: exit $status instead of $wanted: $(cat err)"
 }
 begin=$SECONDS
-stopped 143 . "delay:tower=0,step=1,phase=start,ms=30000" TERM
+stopped 143 started "delay:tower=0,step=1,phase=start,ms=30000" TERM
 ((SECONDS - begin < 20)) || complain "a signal in the set-up waits"
-stopped 143 "^step 2/" "delay:tower=0,step=3,ms=1500" TERM INT
+stopped 143 stepped "delay:tower=0,step=3,ms=1500" TERM INT
 [[ -f runs/stopped/ckpt/latest ]] || complain "SIGTERM, then SIGINT: nothing was saved: $(cat err)"
-stopped 130 "^step 2/" "delay:tower=0,step=3,ms=1500" INT INT
+stopped 130 stepped "delay:tower=0,step=3,ms=1500" INT INT
 [[ ! -f runs/stopped/ckpt/latest ]] || complain "SIGINT twice saves"
 
 check_end "links, pipes, names and early signals do no harm"
