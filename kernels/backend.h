@@ -13,7 +13,7 @@
 
 typedef struct Backend Backend;
 
-typedef enum Lane { LANE_COMPUTE = 0, LANE_COMM, LANE_COPY, LANE_COUNT } Lane;
+typedef enum StreamKind { STREAM_COMPUTE = 0, STREAM_COMM, STREAM_COPY, STREAM_COUNT } StreamKind;
 
 enum { BACKEND_MARKS = 4 };
 
@@ -32,7 +32,7 @@ typedef struct DeviceConfig {
 #define DEVICE_USUAL .winograd_bf16 = true, .winograd_f32 = true
 
 /* values[0 .. count) become their sums over all towers: for kernels of ops that look at the batches of all towers while
- * they run. Device memory, read and written in the order of LANE_COMPUTE; in host memory, too, with a wait.
+ * they run. Device memory, read and written in the order of STREAM_COMPUTE; in host memory, too, with a wait.
  * Collective. */
 typedef Status (*TowersSum)(void *context, float *values, int count);
 
@@ -74,7 +74,7 @@ struct Backend {
     Status (*alloc)(Device *device, size_t bytes, void **made);
     void (*release)(Device *device, void *memory);
 
-    /* Dense copies between host and device memory, enqueued on LANE_COMPUTE. `host` must stay valid until finish. */
+    /* Dense copies between host and device memory, enqueued on STREAM_COMPUTE. `host` must stay valid until finish. */
     Status (*upload)(Device *device, void *to, const void *host, size_t bytes);
     Status (*download)(Device *device, void *host, const void *from, size_t bytes);
     Status (*fill)(Device *device, void *to, float value, size_t count); /* f32 */
@@ -106,11 +106,11 @@ struct Backend {
     Status (*average)(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                       size_t count, const float *commit);
 
-    /* What a tower found, and the decision over a step (verdict.h), in the order of LANE_COMPUTE. */
+    /* What a tower found, and the decision over a step (verdict.h), in the order of STREAM_COMPUTE. */
     Status (*tally)(Device *device, const TallyCall *tally);
     Status (*decide)(Device *device, const Verdict *verdict);
 
-    /* Points in the order of LANE_COMPUTE that the host may ask for without waiting, BACKEND_MARKS of them. NULL where
+    /* Points in the order of STREAM_COMPUTE that the host may ask for without waiting, BACKEND_MARKS of them. NULL where
      * a call has done its work when it returns. */
     Status (*mark)(Device *device, int number);
     Status (*reached)(Device *device, int number, bool *reached);
@@ -118,7 +118,7 @@ struct Backend {
      * always may. */
     Status (*uploaded)(Device *device);
 
-    /* A stretch of launches recorded as one, to be repeated at the price of one: what is enqueued on LANE_COMPUTE
+    /* A stretch of launches recorded as one, to be repeated at the price of one: what is enqueued on STREAM_COMPUTE
      * between begin and end is recorded, not run. Launches of ops alone may come between; `segment_end` ends also what
      * has failed. NULL where there is nothing to gain. */
     Status (*segment_begin)(Device *device);
@@ -130,12 +130,12 @@ struct Backend {
      * it from now on; the optimizer keeps it up to date. param NULL: no longer. NULL: this device has no use for it. */
     Status (*weights_copy)(Device *device, const float *param, size_t count, void *half, Dtype dtype);
 
-    /* Order between lanes: what is enqueued on `waiter` after this runs when all now on `on` is done. */
-    Status (*wait)(Device *device, Lane waiter, Lane on);
-    /* Block the host until a lane is idle. */
-    Status (*finish)(Device *device, Lane lane);
-    /* The lane's queue in the device's own terms (a cudaStream_t); NULL here: the backend has none. */
-    void *(*stream)(Device *device, Lane lane);
+    /* Order between streams: what is enqueued on `waiter` after this runs when all now on `on` is done. */
+    Status (*wait)(Device *device, StreamKind waiter, StreamKind on);
+    /* Block the host until a stream is idle. */
+    Status (*finish)(Device *device, StreamKind stream);
+    /* The stream in the device's own terms (a cudaStream_t); NULL here: the backend has none. */
+    void *(*stream)(Device *device, StreamKind stream);
 
     /* Can this machine compute with activations of this type at a speed worth asking for? ERR_UNSUPPORTED says what is
      * missing. NULL: every type of op.h. */

@@ -36,7 +36,7 @@ Status comm_memory_create(Device *device, size_t bytes, CommMemory *made)
     if (strcmp(backend->name, "cuda") == 0 && comm_nccl_memory_create(bytes, &made->data)) {
         made->special = true;
         Status st = backend->fill(device, made->data, 0, bytes / sizeof(float));
-        if (st == OK) st = backend->finish(device, LANE_COMPUTE);
+        if (st == OK) st = backend->finish(device, STREAM_COMPUTE);
         if (st != OK) comm_memory_destroy(device, made);
         return st;
     }

@@ -72,13 +72,13 @@ size_t comm_bytes(const Backend *backend, const CommConfig *config);
 void comm_text(const Comm *comm, char *text, size_t bytes);
 
 /* Hand over tower `tower`'s contribution to elements [first, first + count) of this round's sum. f32; host memory, or
- * with NCCL the device's, read in the order of its LANE_COMPUTE. Device memory that this rank's last tower gives belongs
+ * with NCCL the device's, read in the order of its STREAM_COMPUTE. Device memory that this rank's last tower gives belongs
  * to the communicator until comm_sum: the sum may be made there, over the contribution. `tower` is one of this rank's,
  * given in ascending order. */
 NODISCARD Status comm_give(Comm *comm, int tower, size_t first, float *from, size_t count);
 /* Sum of all towers' contributions to [first, first + count), in tower order, to `to` on every rank. Every tower must
  * have given this very range in this round, and it is taken once. Elements, not bytes. `to`: host memory, or with NCCL
- * the device's, written in the order of its LANE_COMPUTE, without waiting. Device memory from which the last tower gave
+ * the device's, written in the order of its STREAM_COMPUTE, without waiting. Device memory from which the last tower gave
  * costs no copy. */
 NODISCARD Status comm_sum(Comm *comm, size_t first, float *to, size_t count);
 

@@ -1,7 +1,7 @@
 /* Collectives between GPUs: NCCL, one rank a process.
  *
  * fast: a rank's towers are added up in their order, the last one where its contribution lies, and with it the
- * all-reduce of that range starts there, in place, on the communication lane, beside the computation: no second buffer,
+ * all-reduce of that range starts there, in place, on the communication stream, beside the computation: no second buffer,
  * no copy. Ranks are added in NCCL's order, the same on every rank. Gradients may travel in 16 bits (in f16 divided by
  * the number of ranks on the way): that takes a buffer of 16 bits, and the sum is written back in f32.
  * ordered: every tower's contribution is broadcast to all ranks and added in tower order, as comm_shm does: the same
@@ -127,7 +127,7 @@ static Status place_ask(NcclComm *c, const void *memory, bool *on_host)
 
 static cudaStream_t compute_stream(const NcclComm *c)
 {
-    return c->device->backend->stream(c->device, LANE_COMPUTE);
+    return c->device->backend->stream(c->device, STREAM_COMPUTE);
 }
 
 static Status copy_in(NcclComm *c, float *to, const float *from, bool on_host, size_t count)
@@ -191,7 +191,7 @@ static Status reduce_start(Comm *comm, NcclComm *c, const GivenRange *range)
     char *small = range->narrow ? small_at(comm, c, range->first) : NULL;
     if (range->narrow)
         TRY(c->device->backend->convert(c->device, small, comm->config.reduce, at, DTYPE_F32, range->count));
-    TRY(c->device->backend->wait(c->device, LANE_COMM, LANE_COMPUTE));
+    TRY(c->device->backend->wait(c->device, STREAM_COMM, STREAM_COMPUTE));
     if (range->narrow)
         begun = ncclAllReduce(small, small, range->count, small_type(comm), c->op, c->nccl, c->stream);
     else
@@ -202,7 +202,7 @@ static Status reduce_start(Comm *comm, NcclComm *c, const GivenRange *range)
 /* Every tower's contribution to every rank. */
 static Status gather_start(Comm *comm, NcclComm *c, size_t first, size_t count)
 {
-    TRY(c->device->backend->wait(c->device, LANE_COMM, LANE_COMPUTE));
+    TRY(c->device->backend->wait(c->device, STREAM_COMM, STREAM_COMPUTE));
     ncclResult_t begun = ncclGroupStart();
     if (begun != ncclSuccess) return nccl_fail(c, begun, "ncclGroupStart");
     for (int t = 0; t < comm->config.towers && !nccl_failed(begun); t++) {
@@ -314,10 +314,10 @@ static Status range_finish(Comm *comm, NcclComm *c, const GivenRange *range, flo
     return to == range->at ? OK : copy_in(c, to, range->at, false, range->count);
 }
 
-/* What LANE_COMPUTE does from here on comes after the collectives that have been started. */
-static Status lanes_join(NcclComm *c)
+/* What STREAM_COMPUTE does from here on comes after the collectives that have been started. */
+static Status streams_join(NcclComm *c)
 {
-    if (!c->joined) TRY(c->device->backend->wait(c->device, LANE_COMPUTE, LANE_COMM));
+    if (!c->joined) TRY(c->device->backend->wait(c->device, STREAM_COMPUTE, STREAM_COMM));
     c->joined = true;
     return OK;
 }
@@ -335,13 +335,13 @@ static Status nccl_sum(Comm *comm, size_t first, float *to, size_t count)
     *given = c->range[--c->ranges];
     if (to != range.at) TRY(place_ask(c, to, &on_host));
     if (!on_host) {
-        TRY(lanes_join(c));
+        TRY(streams_join(c));
         return range_finish(comm, c, &range, to);
     }
     TRY(done_wait(comm, c));
     TRY(range_finish(comm, c, &range, NULL));
     TRY(backend->download(c->device, to, range.at, count * sizeof *to));
-    return backend->finish(c->device, LANE_COMPUTE);
+    return backend->finish(c->device, STREAM_COMPUTE);
 }
 
 /* ---- the rest is the processes' */
@@ -452,7 +452,7 @@ static Status memory_open(const CommConfig *config, NcclComm *c)
     if (space.small) TRY(comm_memory_create(c->device, space.small, &c->small));
     if (space.guest) TRY(c->device->backend->alloc(c->device, space.guest, &memory));
     c->guest = memory;
-    c->stream = c->device->backend->stream(c->device, LANE_COMM);
+    c->stream = c->device->backend->stream(c->device, STREAM_COMM);
     return cuda_check(c, cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming), "cudaEventCreateWithFlags");
 }
 

@@ -39,7 +39,7 @@ typedef struct NcclComm {
     bool left;       /* after an error: no more calls, the communicator waits for its abort */
     cudaStream_t stream;
     cudaEvent_t done; /* owned: the end of the last collective */
-    bool joined;      /* LANE_COMPUTE waits for it already */
+    bool joined;      /* STREAM_COMPUTE waits for it already */
     CommMemory sum;   /* owned: comm_space; ordered: [towers][max_count] */
     CommMemory small; /* owned: [gradients] of config.reduce, where that is 16 bits */
     float *guest;     /* owned, device: contributions that come from host memory; several local towers */

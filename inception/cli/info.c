@@ -149,7 +149,7 @@ static Status again_run(const Program *program, Device *device, double *ms)
     int64_t start = clock_ns();
     for (int i = program->forward_end; i < plan_op_count(program->plan); i++)
         if (runs_again(program, i)) TRY(plan_run(program->plan, i, i + 1));
-    TRY(device->backend->finish(device, LANE_COMPUTE));
+    TRY(device->backend->finish(device, STREAM_COMPUTE));
     *ms = (double)(clock_ns() - start) * 1e-6;
     return OK;
 }

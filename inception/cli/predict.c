@@ -122,7 +122,7 @@ static Status batch_print(Prediction *p, Replica *r, const Program *program, con
     Ranked *rank = malloc((size_t)classes * sizeof *rank);
     Status st = host && rank ? OK : FAIL(ERR_MEMORY, "no memory for predictions of %d images", batch->n);
     if (st == OK) st = backend->download(&r->device, host, prob.data, (size_t)(batch->n * prob.pitch) * sizeof *host);
-    if (st == OK) st = backend->finish(&r->device, LANE_COMPUTE);
+    if (st == OK) st = backend->finish(&r->device, STREAM_COMPUTE);
     for (int32_t i = 0, bad = 0; st == OK && i < batch->n; i++) {
         char where[PATH_BYTES];
         if (batch->labels[i] == LABEL_NONE) {

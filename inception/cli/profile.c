@@ -78,7 +78,7 @@ static Status asking_time(Device *device, double *ms)
     for (int i = 0; i < ASK_ROUNDS; i++) {
         int64_t start = clock_ns();
         TRY_OUT(device->backend->fill(device, memory, 0, 1));
-        TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
+        TRY_OUT(device->backend->finish(device, STREAM_COMPUTE));
         *ms = fmin(*ms, (double)(clock_ns() - start) * 1e-6);
     }
 out:
@@ -100,7 +100,7 @@ static Status ops_time(Replica *r, const Plan *plan, int rounds, OpTime *times)
         for (int i = 0; i < count; i++) {
             int64_t start = clock_ns();
             TRY(plan_run((Plan *)plan, i, i + 1));
-            TRY(r->device.backend->finish(&r->device, LANE_COMPUTE));
+            TRY(r->device.backend->finish(&r->device, STREAM_COMPUTE));
             double ms = (double)(clock_ns() - start) * 1e-6 - asking;
             times[i].ms = fmin(times[i].ms, fmax(ms, LEAST_MS));
         }
@@ -119,7 +119,7 @@ static Status call_best_ms(Device *device, OpCall *call, double *best)
     for (int i = 0; i < PEAK_ROUNDS; i++) {
         int64_t start = clock_ns();
         TRY_OUT(kernel->launch(device, call));
-        TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
+        TRY_OUT(device->backend->finish(device, STREAM_COMPUTE));
         double ms = (double)(clock_ns() - start) * 1e-6;
         if (ms < *best) *best = ms;
     }

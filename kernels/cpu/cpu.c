@@ -1,6 +1,6 @@
 /* The CPU as a device: memory, the OpenMP team, and the table of its kernels.
  *
- * There is one lane: everything runs when it is launched, so waiting and finishing have nothing to do. A device belongs
+ * There is one stream: everything runs when it is launched, so waiting and finishing have nothing to do. A device belongs
  * to the thread that opened it, whose team has `threads` members that flush denormals to zero (gradients of nearly dead
  * units would else cost a hundred times the time of others). */
 #include "kernels/cpu/cpu.h"
@@ -143,15 +143,15 @@ static Status cpu_fill(Device *device, void *to, float value, size_t count)
     return OK;
 }
 
-static Status cpu_wait(Device *device, Lane waiter, Lane on)
+static Status cpu_wait(Device *device, StreamKind waiter, StreamKind on)
 {
     (void)device, (void)waiter, (void)on;
     return OK;
 }
 
-static Status cpu_finish(Device *device, Lane lane)
+static Status cpu_finish(Device *device, StreamKind stream)
 {
-    (void)device, (void)lane;
+    (void)device, (void)stream;
     return OK;
 }
 

@@ -51,8 +51,8 @@ Status autotune_fill(Device *device, const Tensor *operand, uint32_t number, boo
     call.attr.random.normal = normal;
     TRY(device->backend->alloc(device, 4 * sizeof(uint32_t), &counter)); /* zeros: seed, step and tower */
     call.in[0] = (Tensor){counter, {1, 4, 1, 1}, DTYPE_I32, 4};
-    cudaError_t error = kernel_random(&call, cuda_stream(device, LANE_COMPUTE));
-    Status st = device->backend->finish(device, LANE_COMPUTE);
+    cudaError_t error = kernel_random(&call, cuda_stream(device, STREAM_COMPUTE));
+    Status st = device->backend->finish(device, STREAM_COMPUTE);
     device->backend->release(device, counter);
     TRY_CUDA(error);
     return st;
@@ -62,7 +62,7 @@ Status autotune_fill(Device *device, const Tensor *operand, uint32_t number, boo
 
 static Status run_time(Device *device, Bench *b, const Candidates *c, int number, double *microseconds)
 {
-    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
+    cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
     float ms = 0;
     TRY_CUDA(cudaMemsetAsync(b->flush, 0, b->flush_bytes, stream));
     TRY_CUDA(cudaEventRecord(b->start, stream));
@@ -112,7 +112,7 @@ static Status sample_take(Device *device, Bench *b, const Candidates *c, int num
         TRY(device->backend->convert(device, (float *)b->gathered + i * piece, DTYPE_F32, from, t.dtype, piece));
     }
     if (piece) TRY(device->backend->download(device, sample, b->gathered, PIECES * piece * sizeof *sample));
-    return device->backend->finish(device, LANE_COMPUTE);
+    return device->backend->finish(device, STREAM_COMPUTE);
 }
 
 static bool samples_agree(const float *a, const float *b)

@@ -10,7 +10,7 @@ enum { AUTOTUNE_CANDIDATES = 32 /* at most */ };
 typedef struct Candidates {
     int count;
     void *context;                                            /* borrowed: of the functions */
-    Status (*run)(Device *device, void *context, int number); /* enqueue it once on LANE_COMPUTE */
+    Status (*run)(Device *device, void *context, int number); /* enqueue it once on STREAM_COMPUTE */
     Status (*reset)(Device *device, void *context);           /* fill the operands: alike every time */
     Tensor (*result)(void *context, int number); /* where it leaves its result. NULL: results are not compared */
 } Candidates;

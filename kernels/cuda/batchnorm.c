@@ -2,7 +2,7 @@
  * `average`.
  *
  * With Device.towers_sum the batch is that of all towers, by the formulas of kernels/cpu/batchnorm.c. The sums lie in
- * workspace and are made in the order of the compute lane: the host does not wait, but such a launch cannot be part of
+ * workspace and are made in the order of the compute stream: the host does not wait, but such a launch cannot be part of
  * a segment. */
 #include "kernels/cuda/operands.h"
 
@@ -15,7 +15,7 @@ static Status batchnorm_prepare(Device *device, OpCall *call)
 
 static Status batchnorm_towers_launch(Device *device, OpCall *call)
 {
-    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
+    cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
     int c = call->in[0].shape.c;
     TRY_CUDA(kernel_batchnorm_towers_give(call, stream));
     TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_sums(call), 1 + c));
@@ -28,13 +28,13 @@ static Status batchnorm_towers_launch(Device *device, OpCall *call)
 static Status batchnorm_launch(Device *device, OpCall *call)
 {
     if (device->towers_sum) return batchnorm_towers_launch(device, call);
-    TRY_CUDA(kernel_batchnorm(call, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(kernel_batchnorm(call, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 
 static Status batchnorm_dx_towers_launch(Device *device, OpCall *call)
 {
-    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
+    cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
     TRY_CUDA(kernel_batchnorm_dx_towers_give(call, stream));
     TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_sums(call), 1 + 2 * call->in[0].shape.c));
     TRY_CUDA(kernel_batchnorm_dx_towers_apply(call, stream));
@@ -44,7 +44,7 @@ static Status batchnorm_dx_towers_launch(Device *device, OpCall *call)
 static Status batchnorm_dx_launch(Device *device, OpCall *call)
 {
     if (device->towers_sum) return batchnorm_dx_towers_launch(device, call);
-    TRY_CUDA(kernel_batchnorm_dx(call, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(kernel_batchnorm_dx(call, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 

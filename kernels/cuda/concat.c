@@ -16,7 +16,7 @@ static Status channels_copy(Device *device, const Tensor *from, int32_t from_cha
     size_t size = dtype_bytes(to->dtype);
     const char *first = (const char *)from->data + (size_t)from_channel * size;
     if (first == (char *)to->data + (size_t)to_channel * size && from->pitch == to->pitch) return OK;
-    TRY_CUDA(kernel_copy_channels(from, from_channel, to, to_channel, c, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(kernel_copy_channels(from, from_channel, to, to_channel, c, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 

@@ -1,6 +1,6 @@
 /* The GPU as a device: memory, streams, copies, and the table of its kernels.
  *
- * Each lane is a stream of its own that does not wait for the default stream; order between lanes is made by events.
+ * Each kind of stream is one CUDA stream that does not wait for the default stream; events order them.
  * One process uses one device. */
 #include "kernels/cuda/cuda.h"
 
@@ -33,14 +33,14 @@ static Status properties_read(CudaDevice *cuda, int ordinal)
                 p.name, p.major, p.minor, OLDEST_SM / 10, OLDEST_SM % 10);
 }
 
-static Status lanes_open(CudaDevice *cuda)
+static Status streams_open(CudaDevice *cuda)
 {
     int least, greatest;
     TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    for (int lane = 0; lane < LANE_COUNT; lane++) {
-        int priority = lane == LANE_COMM ? greatest : least;
-        TRY_CUDA(cudaStreamCreateWithPriority(&cuda->stream[lane], cudaStreamNonBlocking, priority));
-        TRY_CUDA(cudaEventCreateWithFlags(&cuda->event[lane], cudaEventDisableTiming));
+    for (int stream = 0; stream < STREAM_COUNT; stream++) {
+        int priority = stream == STREAM_COMM ? greatest : least;
+        TRY_CUDA(cudaStreamCreateWithPriority(&cuda->stream[stream], cudaStreamNonBlocking, priority));
+        TRY_CUDA(cudaEventCreateWithFlags(&cuda->event[stream], cudaEventDisableTiming));
     }
     for (int i = 0; i < BACKEND_MARKS; i++) TRY_CUDA(cudaEventCreateWithFlags(&cuda->mark[i], cudaEventDisableTiming));
     return OK;
@@ -49,7 +49,7 @@ static Status lanes_open(CudaDevice *cuda)
 static Status scratch_open(CudaDevice *cuda)
 {
     TRY_CUDA(cudaMalloc(&cuda->scratch, KERNEL_SQUARE_SUM_BYTES));
-    TRY_CUDA(cudaMemsetAsync(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES, cuda->stream[LANE_COMPUTE]));
+    TRY_CUDA(cudaMemsetAsync(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES, cuda->stream[STREAM_COMPUTE]));
     return OK;
 }
 
@@ -63,9 +63,9 @@ static void cuda_destroy(CudaDevice *cuda)
     cudaFree(cuda->scratch);
     for (int i = 0; i < BACKEND_MARKS; i++)
         if (cuda->mark[i]) cudaEventDestroy(cuda->mark[i]);
-    for (int lane = 0; lane < LANE_COUNT; lane++) {
-        if (cuda->event[lane]) cudaEventDestroy(cuda->event[lane]);
-        if (cuda->stream[lane]) cudaStreamDestroy(cuda->stream[lane]);
+    for (int stream = 0; stream < STREAM_COUNT; stream++) {
+        if (cuda->event[stream]) cudaEventDestroy(cuda->event[stream]);
+        if (cuda->stream[stream]) cudaStreamDestroy(cuda->stream[stream]);
     }
     free(cuda);
 }
@@ -88,10 +88,10 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
     cuda = calloc(1, sizeof *cuda);
     if (!cuda) return FAIL(ERR_MEMORY, "no memory for cuda device %d", config->ordinal);
     TRY_OUT(properties_read(cuda, config->ordinal));
-    TRY_OUT(lanes_open(cuda));
+    TRY_OUT(streams_open(cuda));
     TRY_OUT(staging_open(&cuda->staging));
     TRY_OUT(scratch_open(cuda));
-    TRY_OUT(cudnn_open(cuda->stream[LANE_COMPUTE], &cuda->cudnn));
+    TRY_OUT(cudnn_open(cuda->stream[STREAM_COMPUTE], &cuda->cudnn));
     TRY_OUT(cublas_open(&cuda->cublas));
     TRY_OUT(plan_cache_open(cuda->name, &cuda->plans));
     device->backend = &cuda_backend;
@@ -141,8 +141,8 @@ static Status cuda_alloc(Device *device, size_t bytes, void **made)
         return out_of_memory(cuda_device(device), bytes);
     }
     if (error != cudaSuccess) return cuda_failed(error, __FILE__, __LINE__, "cudaMalloc");
-    error = cudaMemsetAsync(memory, 0, bytes, cuda_stream(device, LANE_COMPUTE));
-    if (error == cudaSuccess) error = cudaStreamSynchronize(cuda_stream(device, LANE_COMPUTE));
+    error = cudaMemsetAsync(memory, 0, bytes, cuda_stream(device, STREAM_COMPUTE));
+    if (error == cudaSuccess) error = cudaStreamSynchronize(cuda_stream(device, STREAM_COMPUTE));
     if (error != cudaSuccess) cudaFree(memory);
     if (error != cudaSuccess)
         return cuda_failed(error, __FILE__, __LINE__, "cudaMemsetAsync, cudaStreamSynchronize of new memory");
@@ -177,9 +177,9 @@ static Status cuda_upload(Device *device, void *to, const void *host, size_t byt
 {
     CudaDevice *cuda = cuda_device(device);
     if (bytes >= LARGE_UPLOAD && is_pinned(host))
-        return staging_upload_pinned(cuda->staging, to, host, bytes, cuda->stream[LANE_COMPUTE],
-                                     cuda->stream[LANE_COPY]);
-    return staging_upload(cuda_device(device)->staging, to, host, bytes, cuda_stream(device, LANE_COMPUTE));
+        return staging_upload_pinned(cuda->staging, to, host, bytes, cuda->stream[STREAM_COMPUTE],
+                                     cuda->stream[STREAM_COPY]);
+    return staging_upload(cuda_device(device)->staging, to, host, bytes, cuda_stream(device, STREAM_COMPUTE));
 }
 
 static Status cuda_uploaded(Device *device)
@@ -189,25 +189,25 @@ static Status cuda_uploaded(Device *device)
 
 static Status cuda_download(Device *device, void *host, const void *from, size_t bytes)
 {
-    TRY_CUDA(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 
 static Status cuda_fill(Device *device, void *to, float value, size_t count)
 {
-    TRY_CUDA(convert_fill(to, value, (int64_t)count, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(convert_fill(to, value, (int64_t)count, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 
 static Status cuda_convert(Device *device, void *to, Dtype to_dtype, const void *from, Dtype from_dtype, size_t count)
 {
-    TRY_CUDA(convert_flat(to, to_dtype, from, from_dtype, (int64_t)count, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(convert_flat(to, to_dtype, from, from_dtype, (int64_t)count, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 
-/* ---- lanes */
+/* ---- streams */
 
-static Status cuda_wait(Device *device, Lane waiter, Lane on)
+static Status cuda_wait(Device *device, StreamKind waiter, StreamKind on)
 {
     CudaDevice *cuda = cuda_device(device);
     TRY_CUDA(cudaEventRecord(cuda->event[on], cuda->stream[on]));
@@ -215,15 +215,15 @@ static Status cuda_wait(Device *device, Lane waiter, Lane on)
     return OK;
 }
 
-static Status cuda_finish(Device *device, Lane lane)
+static Status cuda_finish(Device *device, StreamKind stream)
 {
-    TRY_CUDA(cudaStreamSynchronize(cuda_stream(device, lane)));
+    TRY_CUDA(cudaStreamSynchronize(cuda_stream(device, stream)));
     return OK;
 }
 
 static Status cuda_mark(Device *device, int number)
 {
-    TRY_CUDA(cudaEventRecord(cuda_device(device)->mark[number], cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(cudaEventRecord(cuda_device(device)->mark[number], cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 
@@ -236,9 +236,9 @@ static Status cuda_reached(Device *device, int number, bool *reached)
     return cuda_failed(error, __FILE__, __LINE__, "cudaEventQuery of a step's results");
 }
 
-static void *cuda_lane_stream(Device *device, Lane lane)
+static void *cuda_backend_stream(Device *device, StreamKind stream)
 {
-    return cuda_stream(device, lane);
+    return cuda_stream(device, stream);
 }
 
 /* "NVIDIA H200, 132 multiprocessors, 139 GiB, driver for CUDA 13.0, cuDNN 9.19.0" */
@@ -299,6 +299,6 @@ const Backend cuda_backend = {
     .weights_copy = cuda_weights_copy,
     .wait = cuda_wait,
     .finish = cuda_finish,
-    .stream = cuda_lane_stream,
+    .stream = cuda_backend_stream,
     .describe = cuda_describe,
 };

@@ -3,7 +3,7 @@
  * Every row of ops.def is one `const OpKernel cuda_<name>`, defined in the file of its family; the names and files are
  * those of kernels/cpu. Host code is C; kernels and the functions that launch them are .cu files, behind kernels.h
  * (kernels of ops) and convert.h (changes of dtype and layout around library calls). A launch only enqueues on
- * cuda_stream(device, LANE_COMPUTE): no allocation, no synchronization, so that a step can be captured into a graph. */
+ * cuda_stream(device, STREAM_COMPUTE): no allocation, no synchronization, so that a step can be captured into a graph. */
 #ifndef TOWERS_KERNELS_CUDA_CUDA_H
 #define TOWERS_KERNELS_CUDA_CUDA_H
 
@@ -32,14 +32,14 @@ typedef struct CudaDevice {
     int sm_count;                  /* multiprocessors */
     size_t l2_bytes, shared_bytes; /* of the chip; of one multiprocessor */
     char name[256];
-    cudaStream_t stream[LANE_COUNT]; /* owned; LANE_COMM has high priority */
-    cudaEvent_t event[LANE_COUNT];   /* owned: the end of each lane, when another waits for it */
-    cudaEvent_t mark[BACKEND_MARKS]; /* owned: points in the compute lane that the host asks for */
-    Staging *staging;                /* owned */
-    void *scratch;                   /* owned: device memory of kernel_square_sum */
-    CudnnLibrary *cudnn;             /* owned */
-    CublasLibrary *cublas;           /* owned */
-    PlanCache *plans;                /* owned */
+    cudaStream_t stream[STREAM_COUNT]; /* owned; STREAM_COMM has high priority */
+    cudaEvent_t event[STREAM_COUNT];   /* owned: the end of each stream, when another waits for it */
+    cudaEvent_t mark[BACKEND_MARKS];   /* owned: points in the compute stream that the host asks for */
+    Staging *staging;                  /* owned */
+    void *scratch;                     /* owned: device memory of kernel_square_sum */
+    CudnnLibrary *cudnn;               /* owned */
+    CublasLibrary *cublas;             /* owned */
+    PlanCache *plans;                  /* owned */
     CudaWeights weights;
 } CudaDevice;
 
@@ -77,9 +77,9 @@ static inline CudaDevice *cuda_device(const Device *device)
     return (CudaDevice *)device->impl;
 }
 
-static inline cudaStream_t cuda_stream(const Device *device, Lane lane)
+static inline cudaStream_t cuda_stream(const Device *device, StreamKind stream)
 {
-    return cuda_device(device)->stream[lane];
+    return cuda_device(device)->stream[stream];
 }
 
 #endif

@@ -6,11 +6,11 @@
 #include "kernels/cuda/kernels.h"
 #include "kernels/operands.h"
 
-/* Launch a kernel for a call, on the compute lane. */
+/* Launch a kernel for a call, on the compute stream. */
 #define LAUNCH_KERNEL(launcher)                                                                                        \
     static Status launcher##_launch(Device *device, OpCall *call)                                                      \
     {                                                                                                                  \
-        TRY_CUDA(kernel_##launcher(call, cuda_stream(device, LANE_COMPUTE)));                                          \
+        TRY_CUDA(kernel_##launcher(call, cuda_stream(device, STREAM_COMPUTE)));                                        \
         return OK;                                                                                                     \
     }
 

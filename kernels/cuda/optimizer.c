@@ -16,14 +16,14 @@ static Status update_check(const OptimizerUpdate *u)
 Status cuda_optimizer_apply(Device *device, const OptimizerUpdate *update)
 {
     TRY(update_check(update));
-    TRY_CUDA(kernel_optimizer(update, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(kernel_optimizer(update, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 
 Status cuda_square_sum(Device *device, const float *x, size_t count, double *sum_of_squares)
 {
     TRY_CUDA(
-        kernel_square_sum(x, count, cuda_device(device)->scratch, sum_of_squares, cuda_stream(device, LANE_COMPUTE)));
+        kernel_square_sum(x, count, cuda_device(device)->scratch, sum_of_squares, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 
@@ -32,6 +32,6 @@ Status cuda_average(Device *device, float *running, const float *batch, const fl
 {
     if (count >= (size_t)KERNEL_MAX_ELEMENTS)
         return FAIL(ERR_UNSUPPORTED, "averages of %zu elements; at most 2^31 - 1", count);
-    TRY_CUDA(kernel_average(running, batch, correct, decay, count, commit, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(kernel_average(running, batch, correct, decay, count, commit, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }

@@ -6,7 +6,7 @@
 
 Status cuda_segment_begin(Device *device)
 {
-    TRY_CUDA(cudaStreamBeginCapture(cuda_stream(device, LANE_COMPUTE), cudaStreamCaptureModeThreadLocal));
+    TRY_CUDA(cudaStreamBeginCapture(cuda_stream(device, STREAM_COMPUTE), cudaStreamCaptureModeThreadLocal));
     return OK;
 }
 
@@ -17,7 +17,7 @@ Status cuda_segment_end(Device *device, void **segment)
     cudaGraph_t graph = NULL;
     cudaGraphExec_t made = NULL;
     *segment = NULL;
-    cudaError_t error = cudaStreamEndCapture(cuda_stream(device, LANE_COMPUTE), &graph);
+    cudaError_t error = cudaStreamEndCapture(cuda_stream(device, STREAM_COMPUTE), &graph);
     if (error == cudaSuccess) error = cudaGraphInstantiate(&made, graph, 0);
     if (graph) cudaGraphDestroy(graph);
     TRY_CUDA(error);
@@ -27,7 +27,7 @@ Status cuda_segment_end(Device *device, void **segment)
 
 Status cuda_segment_run(Device *device, void *segment)
 {
-    TRY_CUDA(cudaGraphLaunch((cudaGraphExec_t)segment, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(cudaGraphLaunch((cudaGraphExec_t)segment, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 

@@ -4,12 +4,12 @@
 
 Status cuda_tally(Device *device, const TallyCall *tally)
 {
-    TRY_CUDA(kernel_tally(tally, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(kernel_tally(tally, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 
 Status cuda_decide(Device *device, const Verdict *verdict)
 {
-    TRY_CUDA(kernel_decide(verdict, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(kernel_decide(verdict, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }

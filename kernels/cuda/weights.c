@@ -10,7 +10,7 @@ Status cuda_weights_copy(Device *device, const float *param, size_t count, void 
     CudaDevice *cuda = cuda_device(device);
     cuda->weights = (CudaWeights){0};
     if (!param) return OK;
-    TRY_CUDA(convert_flat(half, dtype, param, DTYPE_F32, (int64_t)count, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(convert_flat(half, dtype, param, DTYPE_F32, (int64_t)count, cuda_stream(device, STREAM_COMPUTE)));
     cuda->weights = (CudaWeights){.param = param, .half = half, .count = count, .dtype = dtype};
     return OK;
 }

@@ -178,7 +178,7 @@ static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *s
         TRY(comm_sum(comm, cut, grads + cut, COUNT - cut));
         TRY(comm_sum(comm, COUNT, seen->sum[rank] + COUNT, LANES));
         TRY(device->backend->download(device, seen->sum[rank], grads, sizeof host));
-        TRY(device->backend->finish(device, LANE_COMPUTE));
+        TRY(device->backend->finish(device, STREAM_COMPUTE));
     }
     return comm_barrier(comm);
 }
@@ -246,7 +246,7 @@ static Status summed_twice(Comm *comm, Device *device, float *grads, int rank, S
         TRY_OUT(comm_sum(comm, 0, to, COUNT));
         if (round == 0) seen->copies[rank] = fake_gpu_count("cudaMemcpyAsync");
         TRY_OUT(device->backend->download(device, round ? seen->again[rank] : seen->sum[rank], to, sizeof host));
-        TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
+        TRY_OUT(device->backend->finish(device, STREAM_COMPUTE));
     }
     if (comm_sum(comm, 0, grads, COUNT) != ERR_INTERNAL || comm_give(comm, tower, 0, host, COUNT) != ERR_INTERNAL)
         TRY_OUT(FAIL(ERR_ARG, "a sum that nobody gave, or host memory that has no room, is taken"));
@@ -535,7 +535,7 @@ static Status one_sum(Comm *comm, Device *device, float *grads, int rank, Seen *
     TRY(comm_give(comm, tower, COUNT, lanes, LANES));
     TRY(comm_sum(comm, 0, grads, COUNT));
     TRY(comm_sum(comm, COUNT, seen->sum[rank], LANES));
-    TRY(device->backend->finish(device, LANE_COMPUTE));
+    TRY(device->backend->finish(device, STREAM_COMPUTE));
     return comm_barrier(comm);
 }
 

@@ -106,7 +106,7 @@ static void conv_run(Conv *c)
     c->call.workspace = c->memory[3];
     if (device.backend->kernels[OP_CONV]->launch(&device, &c->call) != OK) fail_msg("%s", status_message());
     assert_int_equal(device.backend->download(&device, c->y, c->memory[2], sizeof c->y), OK);
-    assert_int_equal(device.backend->finish(&device, LANE_COMPUTE), OK);
+    assert_int_equal(device.backend->finish(&device, STREAM_COMPUTE), OK);
 }
 
 static void conv_destroy(Conv *c)

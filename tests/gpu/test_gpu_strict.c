@@ -66,7 +66,7 @@ static void test_capture_of_waiting(void **state)
     assert_int_not_equal(device.backend->reached(&device, 0, &reached), OK);
     capture_is_spoilt();
     capture_begin();
-    assert_int_not_equal(device.backend->finish(&device, LANE_COPY), OK);
+    assert_int_not_equal(device.backend->finish(&device, STREAM_COPY), OK);
     capture_is_spoilt();
 }
 
@@ -79,7 +79,7 @@ static void test_capture_of_pageable_memory(void **state)
     capture_begin();
     assert_int_not_equal(device.backend->download(&device, host, memory, sizeof host), OK);
     assert_int_equal(
-        cudaMemcpyAsync(memory, host, sizeof host, cudaMemcpyHostToDevice, cuda_stream(&device, LANE_COMPUTE)),
+        cudaMemcpyAsync(memory, host, sizeof host, cudaMemcpyHostToDevice, cuda_stream(&device, STREAM_COMPUTE)),
         cudaErrorStreamCaptureUnsupported);
     void *segment = NULL;
     assert_int_equal(cuda_segment_end(&device, &segment), OK);
@@ -95,17 +95,17 @@ static void test_capture_of_a_fork(void **state)
     assert_int_equal(device.backend->alloc(&device, 64, &memory), OK);
     for (int joins = 0; joins < 2; joins++) {
         capture_begin();
-        assert_int_equal(device.backend->wait(&device, LANE_COPY, LANE_COMPUTE), OK);
-        assert_int_equal(cudaMemsetAsync(memory, 0, 64, cuda_stream(&device, LANE_COPY)), cudaSuccess);
-        if (joins) assert_int_equal(device.backend->wait(&device, LANE_COMPUTE, LANE_COPY), OK);
+        assert_int_equal(device.backend->wait(&device, STREAM_COPY, STREAM_COMPUTE), OK);
+        assert_int_equal(cudaMemsetAsync(memory, 0, 64, cuda_stream(&device, STREAM_COPY)), cudaSuccess);
+        if (joins) assert_int_equal(device.backend->wait(&device, STREAM_COMPUTE, STREAM_COPY), OK);
         if (!joins) capture_is_spoilt();
     }
     assert_int_equal(cuda_segment_end(&device, &segment), OK);
     cuda_segment_free(&device, segment);
     capture_begin(); /* joined too early: work came after */
-    assert_int_equal(device.backend->wait(&device, LANE_COPY, LANE_COMPUTE), OK);
-    assert_int_equal(device.backend->wait(&device, LANE_COMPUTE, LANE_COPY), OK);
-    assert_int_equal(cudaMemsetAsync(memory, 0, 64, cuda_stream(&device, LANE_COPY)), cudaSuccess);
+    assert_int_equal(device.backend->wait(&device, STREAM_COPY, STREAM_COMPUTE), OK);
+    assert_int_equal(device.backend->wait(&device, STREAM_COMPUTE, STREAM_COPY), OK);
+    assert_int_equal(cudaMemsetAsync(memory, 0, 64, cuda_stream(&device, STREAM_COPY)), cudaSuccess);
     capture_is_spoilt();
     device.backend->release(&device, memory);
 }
@@ -184,7 +184,7 @@ static void test_operands(void **state)
     assert_int_equal(run_at(plan, a, b + 32, c, memory[3]), ERR_DEVICE);         /* over the end */
     assert_int_equal(run_at(plan, a, b, NULL, memory[3]), ERR_DEVICE);           /* nowhere */
     assert_int_equal(run_at(plan, a, b, c, (char *)memory[3] + 16), ERR_DEVICE); /* too little workspace */
-    assert_int_equal(device.backend->finish(&device, LANE_COMPUTE), OK);
+    assert_int_equal(device.backend->finish(&device, STREAM_COMPUTE), OK);
     for (int i = 0; i < 4; i++) device.backend->release(&device, memory[i]);
     cudnn_plan_destroy(plan);
     cudnn_graph_destroy(g);

@@ -142,15 +142,15 @@ static Status decide(Device *device, const Verdict *call)
     return OK;
 }
 
-static Status wait(Device *device, Lane waiter, Lane on)
+static Status wait(Device *device, StreamKind waiter, StreamKind on)
 {
-    record(device, (FakeEvent){.kind = FAKE_WAIT, .lane = waiter, .on = on});
+    record(device, (FakeEvent){.kind = FAKE_WAIT, .stream = waiter, .on = on});
     return OK;
 }
 
-static Status finish(Device *device, Lane lane)
+static Status finish(Device *device, StreamKind stream)
 {
-    record(device, (FakeEvent){.kind = FAKE_FINISH, .lane = lane});
+    record(device, (FakeEvent){.kind = FAKE_FINISH, .stream = stream});
     return OK;
 }
 

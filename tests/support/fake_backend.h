@@ -25,10 +25,10 @@ typedef enum FakeEventKind {
 
 typedef struct FakeEvent {
     FakeEventKind kind;
-    OpKind op;     /* PREPARE, LAUNCH, DISCARD */
-    char name[48]; /* of the call, cut; the same three */
-    size_t bytes;  /* ALLOC, UPLOAD, DOWNLOAD; FILL and AVERAGE: elements */
-    Lane lane, on; /* WAIT: lane waits for on; FINISH: lane */
+    OpKind op;             /* PREPARE, LAUNCH, DISCARD */
+    char name[48];         /* of the call, cut; the same three */
+    size_t bytes;          /* ALLOC, UPLOAD, DOWNLOAD; FILL and AVERAGE: elements */
+    StreamKind stream, on; /* WAIT: stream waits for on; FINISH: stream */
 } FakeEvent;
 
 enum { FAKE_MAX_EVENTS = 1 << 15 };

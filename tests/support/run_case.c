@@ -266,7 +266,7 @@ static Status run_launch(Run *run)
         Buffer *from = shares(run, k) ? &run->in_buffer[run->variant->in_place] : &run->out_buffer[k];
         TRY_OUT(backend->download(device, run->out_buffer[k].host, from->device, from->bytes));
     }
-    TRY_OUT(backend->finish(device, LANE_COMPUTE));
+    TRY_OUT(backend->finish(device, STREAM_COMPUTE));
 out:
     free(scratch);
     return st;

@@ -50,7 +50,7 @@ static int run_all(Device *device, Dtype dtype)
         if (is_listed(op_name((OpKind)kind), without)) continue;
         failures += run_kind(device, (OpKind)kind, dtype);
         kinds++;
-        if (device->backend->finish(device, LANE_COMPUTE) != OK)
+        if (device->backend->finish(device, STREAM_COMPUTE) != OK)
             fail_msg("the device is lost after %s in %s: %s", op_name((OpKind)kind), dtype_name(dtype),
                      status_message());
     }

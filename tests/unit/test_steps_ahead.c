@@ -57,10 +57,10 @@ static Status late_download(Device *device, void *host, const void *from, size_t
     return OK;
 }
 
-static Status late_finish(Device *device, Lane lane)
+static Status late_finish(Device *device, StreamKind stream)
 {
     deliver();
-    return cpu->finish(device, lane);
+    return cpu->finish(device, stream);
 }
 
 static Status late_mark(Device *device, int number)

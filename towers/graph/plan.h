@@ -73,7 +73,7 @@ NODISCARD Status plan_measure(const Graph *graph, const Layout *layout, const Ba
 
 size_t plan_bytes(const Plan *plan, Arena arena);    /* what the caller must provide */
 void plan_bind(Plan *plan, Arena arena, void *base); /* set or change an arena's memory; cheap, any time between runs */
-NODISCARD Status plan_run(Plan *plan, int first, int end); /* ops first .. end - 1, enqueued on LANE_COMPUTE */
+NODISCARD Status plan_run(Plan *plan, int first, int end); /* ops first .. end - 1, enqueued on STREAM_COMPUTE */
 int plan_op_count(const Plan *plan);
 const OpCall *plan_call(const Plan *plan, int op); /* for profiles and `info` */
 Tensor plan_tensor(const Plan *plan, Value v);     /* where it lies (after plan_bind) */

@@ -332,7 +332,7 @@ static Status weights_read(const Capsule *capsule, Replica *r)
     TRY_OUT(weights_unpack_exact(&map, "", capsule->weights, host, host + params));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params * sizeof *host));
     TRY_OUT(backend->upload(&r->device, r->state[0], host + params, states * sizeof *host));
-    TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
+    TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
 out:
     weight_map_destroy(&map);
     free(host);

@@ -40,7 +40,7 @@ static Status part_fetch(TowerProcess *p, const Part *part)
     const Layout *layout = p->replica->layout;
     size_t elements = part->entries == layout->param_count ? layout->param_elements : layout->trained_elements;
     TRY(backend->download(&p->replica->device, p->scratch, part->memory, elements * sizeof(float)));
-    return backend->finish(&p->replica->device, LANE_COMPUTE);
+    return backend->finish(&p->replica->device, STREAM_COMPUTE);
 }
 
 static uint64_t entry_digest(const TowerProcess *p, const LayoutEntry *entry, uint64_t seed)

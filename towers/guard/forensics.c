@@ -198,10 +198,10 @@ static Status sum_and_keep(void *context, float *values, int count)
     float *to = kept->values + kept->count;
     kept->count += count;
     TRY(device->backend->download(device, to, values, bytes));
-    TRY(device->backend->finish(device, LANE_COMPUTE));
+    TRY(device->backend->finish(device, STREAM_COMPUTE));
     TRY(recorder->sum(recorder->context, to, count));
     TRY(device->backend->upload(device, values, to, bytes));
-    return device->backend->finish(device, LANE_COMPUTE);
+    return device->backend->finish(device, STREAM_COMPUTE);
 }
 
 /* One tower's NaN is in everybody's next batch norm: whose came at the earliest op was the first. */

@@ -74,11 +74,11 @@ static Status tensor_poison(Device *device, const Tensor *t, const Fault *fault)
     if (!host)
         return FAIL(ERR_MEMORY, "no memory for the fault injected into layer '%s' (%zu bytes)", fault->layer, bytes);
     TRY_OUT(device->backend->download(device, host, t->data, bytes));
-    TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
+    TRY_OUT(device->backend->finish(device, STREAM_COMPUTE));
     for (int64_t i = 0; i < count; i++)
         if (fault->index < 0 || fault->index == i) element_set(host, t, i, value_of(fault));
     TRY_OUT(device->backend->upload(device, t->data, host, bytes));
-    TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
+    TRY_OUT(device->backend->finish(device, STREAM_COMPUTE));
 out:
     free(host);
     return st;
@@ -140,10 +140,10 @@ Status poison_bit(Replica *replica, int tower, int64_t step)
     uint32_t *weight = replica->arena[ARENA_PARAM], bits;
     if (!fault_once(FAULT_BITFLIP, tower, step)) return OK;
     TRY(device->backend->download(device, &bits, weight, sizeof bits));
-    TRY(device->backend->finish(device, LANE_COMPUTE));
+    TRY(device->backend->finish(device, STREAM_COMPUTE));
     bits ^= 1u << 20;
     TRY(device->backend->upload(device, weight, &bits, sizeof bits));
-    return device->backend->finish(device, LANE_COMPUTE);
+    return device->backend->finish(device, STREAM_COMPUTE);
 }
 
 #endif

@@ -88,7 +88,7 @@ static Status tower_give(TowerProcess *p, int tower, int only, int round)
         TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
     }
     TRY(comm_give(p->comm, tower, count, p->scratch + count, SUM_LANES));
-    return backend->finish(&p->replica->device, LANE_COMPUTE);
+    return backend->finish(&p->replica->device, STREAM_COMPUTE);
 }
 
 static Status sum_take(TowerProcess *p)
@@ -101,7 +101,7 @@ static Status sum_take(TowerProcess *p)
     }
     TRY(comm_sum(p->comm, count, p->scratch + count, SUM_LANES));
     TRY(backend->download(&p->replica->device, p->scratch, grads(p), count * sizeof(float)));
-    TRY(backend->finish(&p->replica->device, LANE_COMPUTE));
+    TRY(backend->finish(&p->replica->device, STREAM_COMPUTE));
     damage(p, p->first, PHASE_REDUCE, p->scratch);
     return OK;
 }

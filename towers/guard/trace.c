@@ -61,7 +61,7 @@ static Status device_scan(Device *device, const Tensor *t, TensorScan *scan, int
     void *host = calloc(1, bytes);
     if (!host) return FAIL(ERR_MEMORY, "no memory for the copy of a tensor (%zu MiB)", bytes >> 20);
     TRY_OUT(device->backend->download(device, host, t->data, bytes));
-    TRY_OUT(device->backend->finish(device, LANE_COMPUTE));
+    TRY_OUT(device->backend->finish(device, STREAM_COMPUTE));
     host_scan(host, t->dtype, t->shape, t->pitch, scan, samples);
 out:
     free(host);
@@ -97,7 +97,7 @@ static Status arena_scan(Replica *r, const float *arena, const LayoutEntry *entr
     if (!host)
         return FAIL(ERR_MEMORY, "no memory for host copy of the %s (%zu MiB)", label, elements * sizeof *host >> 20);
     TRY_OUT(r->device.backend->download(&r->device, host, arena, elements * sizeof *host));
-    TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
+    TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
     for (int i = 0; i < count && found->place == FOUND_NOTHING; i++) {
         TensorScan scan;
         char tensor[sizeof found->tensor];

@@ -108,7 +108,7 @@ Status judge_start(Judge *j, const VerdictState *state)
     Device *device = &j->replica->device;
     TRY(device->backend->upload(device, j->state, state, sizeof *state));
     if (j->config.scaled) replica_scale_by(j->replica, &j->state->scale);
-    return device->backend->finish(device, LANE_COMPUTE);
+    return device->backend->finish(device, STREAM_COMPUTE);
 }
 
 int judge_ahead(const Judge *j)

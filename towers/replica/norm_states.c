@@ -44,7 +44,7 @@ static Status states_sum(TowerProcess *p, float **states, Pick pick, float *sum)
     if (!mine) return FAIL(ERR_MEMORY, "no memory for statistics of a tower (%zu floats)", elements);
     for (int slot = 0; slot < p->local; slot++) {
         TRY_OUT(backend->download(&p->replica->device, mine, states[slot], elements * sizeof *mine));
-        TRY_OUT(backend->finish(&p->replica->device, LANE_COMPUTE));
+        TRY_OUT(backend->finish(&p->replica->device, STREAM_COMPUTE));
         states_pick(p, &pick, p->first + slot, mine);
         TRY_OUT(comm_give(p->comm, p->first + slot, 0, mine, elements));
     }
@@ -123,7 +123,7 @@ static Status frozen_copy(Replica *r, const float *state, float *merged)
         if (entry->moves) continue;
         TRY(backend->download(&r->device, merged + entry->first, state + entry->first, entry->count * sizeof *merged));
     }
-    return backend->finish(&r->device, LANE_COMPUTE);
+    return backend->finish(&r->device, STREAM_COMPUTE);
 }
 
 static Status states_merge(TowerProcess *p, float **states, float *merged)
@@ -158,7 +158,7 @@ Status statistics_export(TowerProcess *p)
     TRY_OUT(states_merge(p, r->ema ? r->ema_state : r->state, merged));
     TRY_OUT(frozen_copy(r, r->ema ? r->ema_state[0] : r->state[0], merged));
     TRY_OUT(r->device.backend->upload(&r->device, r->eval_state, merged, elements * sizeof *merged));
-    TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
+    TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
 out:
     free(merged);
     return st;

@@ -4,7 +4,7 @@
  * two sums of the gradient}. They are small and in the layers' order, the same on every rank, through the same
  * communicator as the gradients, in a range behind theirs. A tower without samples joins with zeros, in the same order:
  * all of a batch's before the first bucket of gradients is given (step.c). The numbers lie in device memory: on a GPU
- * nobody waits for them but the compute lane. */
+ * nobody waits for them but the compute stream. */
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
 

@@ -228,7 +228,7 @@ static Status values_start(Replica *r)
         TRY_OUT(backend->upload(&r->device, r->state[t], host_states, states));
         if (r->ema_state[t]) TRY_OUT(backend->upload(&r->device, r->ema_state[t], host_states, states));
     }
-    TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
+    TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
 out:
     free(host);
     return st;
@@ -379,7 +379,7 @@ Status replica_read_loss(Replica *r, const Program *program, LossRead *read)
     TRY(backend->download(&r->device, hits, plan_tensor(program->plan, program->hits).data, sizeof hits));
     for (int i = 0; i < program->head_count; i++)
         TRY(backend->download(&r->device, &head[i], plan_tensor(program->plan, program->head[i]).data, sizeof *head));
-    TRY(backend->finish(&r->device, LANE_COMPUTE));
+    TRY(backend->finish(&r->device, STREAM_COMPUTE));
     *read = (LossRead){.sum = loss, .hits = {(int64_t)hits[0], (int64_t)hits[1]}};
     for (int i = 0; i < program->head_count; i++) read->head[i] = head[i];
     return OK;
@@ -390,7 +390,7 @@ Status replica_square_sum(Replica *r, const float *x, size_t count, double *sum)
     const Backend *backend = r->device.backend;
     TRY(backend->square_sum(&r->device, x, count, r->square));
     TRY(backend->download(&r->device, sum, r->square, sizeof *sum));
-    return backend->finish(&r->device, LANE_COMPUTE);
+    return backend->finish(&r->device, STREAM_COMPUTE);
 }
 
 int replica_l2_parts(const Replica *r)
@@ -474,7 +474,7 @@ Status replica_statistics_over(Replica *r, int slot, int64_t samples)
     if (!correct) return FAIL(ERR_MEMORY, "no memory for correction of %zu statistics", elements);
     for (size_t i = 0; i < elements; i++) correct[i] = replica_correct(r, i, samples);
     TRY_OUT(r->device.backend->upload(&r->device, r->correct[slot], correct, elements * sizeof *correct));
-    TRY_OUT(r->device.backend->finish(&r->device, LANE_COMPUTE));
+    TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
 out:
     free(correct);
     return st;

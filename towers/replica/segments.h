@@ -21,7 +21,7 @@ typedef struct SegmentKey {
     bool towers[SEGMENT_TOWERS]; /* that take part, where it matters */
 } SegmentKey;
 
-/* Launches on LANE_COMPUTE, always the same ones for a key: nothing else may come of a call. */
+/* Launches on STREAM_COMPUTE, always the same ones for a key: nothing else may come of a call. */
 typedef Status (*Stretch)(void *context);
 
 /* `device` is borrowed. Without `record`, or on a device that cannot, every stretch is called every time. */

@@ -42,7 +42,7 @@ Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, Sn
     Replica *r = p->replica;
     WeightMap map = map_of(p, part);
     TRY(r->device.backend->download(&r->device, p->scratch, arena, elements_of(r->layout, part) * sizeof(float)));
-    TRY(r->device.backend->finish(&r->device, LANE_COMPUTE));
+    TRY(r->device.backend->finish(&r->device, STREAM_COMPUTE));
     return part == SNAPSHOT_STATES ? states_pack(&map, prefix, p->scratch, tracked, list)
                                    : weights_pack(&map, prefix, p->scratch, list);
 }
@@ -57,7 +57,7 @@ static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensor
     memset(p->scratch, 0, count * sizeof(float)); /* padding between parameters */
     TRY(weights_unpack_exact(&map, prefix, file, states ? NULL : p->scratch, states ? p->scratch : NULL));
     TRY(r->device.backend->upload(&r->device, arena, p->scratch, count * sizeof(float)));
-    return r->device.backend->finish(&r->device, LANE_COMPUTE);
+    return r->device.backend->finish(&r->device, STREAM_COMPUTE);
 }
 
 static Status model_pack(TowerProcess *p, WeightList *list)
@@ -339,7 +339,7 @@ static Status content_restore(TowerProcess *p, const Checkpoint *checkpoint)
         TRY(arena_unpack(p, "raw.", checkpoint->train, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
         TRY(weights_unpack_exact(&p->map, "", checkpoint->model, p->scratch, NULL));
         TRY(r->device.backend->upload(&r->device, r->ema, p->scratch, r->layout->param_elements * sizeof(float)));
-        TRY(r->device.backend->finish(&r->device, LANE_COMPUTE));
+        TRY(r->device.backend->finish(&r->device, STREAM_COMPUTE));
     } else {
         TRY(arena_unpack(p, "", checkpoint->model, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
     }
@@ -419,7 +419,7 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
     if (!host) return FAIL(ERR_MEMORY, "no memory for statistics (%zu floats)", states);
     TRY_OUT(backend->download(&r->device, p->scratch, r->arena[ARENA_PARAM], params));
     TRY_OUT(backend->download(&r->device, host, r->state[0], states * sizeof *host));
-    TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
+    TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
     TRY_OUT(pretrained_read(&p->map, &p->job->program, path, p->job->reset_head ? HEAD_RESET : HEAD_READ, p->scratch,
                             host, absent, sizeof absent));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], p->scratch, params));
@@ -429,7 +429,7 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
         TRY_OUT(backend->upload(&r->device, r->state[t], host, states * sizeof *host));
         if (r->ema_state[t]) TRY_OUT(backend->upload(&r->device, r->ema_state[t], host, states * sizeof *host));
     }
-    TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
+    TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
 out:
     free(host);
     return st;

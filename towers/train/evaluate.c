@@ -27,7 +27,7 @@ static Status confusion_add(TowerProcess *p, const Program *program, const Batch
     float *host = malloc((size_t)(batch->n * prob.pitch) * sizeof *host);
     if (!host) return FAIL(ERR_MEMORY, "no memory for predictions of %d samples", batch->n);
     Status st = backend->download(&p->replica->device, host, prob.data, (size_t)(batch->n * prob.pitch) * sizeof *host);
-    if (st == OK) st = backend->finish(&p->replica->device, LANE_COMPUTE);
+    if (st == OK) st = backend->finish(&p->replica->device, STREAM_COMPUTE);
     for (int32_t i = 0; st == OK && i < batch->n; i++)
         if (batch->labels[i] != LABEL_NONE)
             confusion[batch->labels[i] * classes + largest(host + i * prob.pitch, classes)]++;

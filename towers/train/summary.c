@@ -108,7 +108,7 @@ static Status arena_summary(TowerProcess *p, int64_t step, Arena arena, const ch
     bool all = arena == ARENA_PARAM;
     size_t elements = all ? layout->param_elements : layout->trained_elements;
     TRY(device->backend->download(device, host, p->replica->arena[arena], elements * sizeof *host));
-    TRY(device->backend->finish(device, LANE_COMPUTE));
+    TRY(device->backend->finish(device, STREAM_COMPUTE));
     for (int i = 0; i < (all ? layout->param_count : layout->trained_count); i++) {
         const LayoutEntry *entry = &layout->params[i];
         char tag[600];

@@ -211,7 +211,7 @@ static Status conv_launch(Device *device, OpCall *call)
 {
     static const int results[] = {[CUDNN_CONV_FORWARD] = Y, [CUDNN_CONV_DATA] = X, [CUDNN_CONV_FILTER] = W};
     const ConvState *state = call->state;
-    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
+    cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
     Operands o = operands_of(call);
     char *workspace = (char *)(((uintptr_t)call->workspace + 255) & ~(uintptr_t)255);
     int result = results[state->kind];

@@ -144,7 +144,7 @@ static Status bind_all(Binding *b, const Fused *f, const OpCall *call, const voi
 
 Status fused_run(Device *device, const Fused *f, CudnnPlan *plan, const OpCall *call, char *workspace)
 {
-    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
+    cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
     Operands o = operands_of(call);
     const ConvShape *s = &f->shape;
     bool makes_w = f->pattern == PATTERN_APPLY_FILTER;

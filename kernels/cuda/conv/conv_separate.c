@@ -87,13 +87,13 @@ static Status norm_run(Device *device, Separate *s, const OpCall *call, char *wo
     norm_bind(s, call, workspace);
     s->norm.out[0].data = NULL;
     TRY(cuda_batchnorm_dx.launch(device, &s->norm));
-    TRY_CUDA(kernel_batchnorm_mask(&s->norm, cuda_stream(device, LANE_COMPUTE)));
+    TRY_CUDA(kernel_batchnorm_mask(&s->norm, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 
 Status separate_run(Device *device, Separate *s, const OpCall *call, char *workspace)
 {
-    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
+    cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
     conv_bind(s, call, workspace);
     if (normalizes(call)) TRY_CUDA(kernel_batchnorm_normalize(&call->in[0], &call->in[2], &s->conv.in[0], stream));
     TRY(inner_kernel(s->conv.kind)->launch(device, &s->conv));

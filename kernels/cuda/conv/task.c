@@ -248,6 +248,6 @@ Status task_run(Device *device, const Task *task, void *x, void *w, void *y, voi
 {
     static const int tensors[] = {1, 2, 3}; /* in the order in which the graph declares them */
     void *memory[] = {x, w, y};
-    if (task->product) return product_run(task->product, x, w, y, workspace, cuda_stream(device, LANE_COMPUTE));
+    if (task->product) return product_run(task->product, x, w, y, workspace, cuda_stream(device, STREAM_COMPUTE));
     return cudnn_plan_run(task->plan, tensors, memory, 3, workspace);
 }

@@ -69,15 +69,15 @@ static Status emulated_fill(Device *device, void *to, float value, size_t count)
     return OK;
 }
 
-static Status emulated_wait(Device *device, Lane waiter, Lane on)
+static Status emulated_wait(Device *device, StreamKind waiter, StreamKind on)
 {
     (void)device, (void)waiter, (void)on;
     return OK;
 }
 
-static Status emulated_finish(Device *device, Lane lane)
+static Status emulated_finish(Device *device, StreamKind stream)
 {
-    (void)device, (void)lane;
+    (void)device, (void)stream;
     return OK;
 }
 

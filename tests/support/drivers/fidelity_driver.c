@@ -96,7 +96,7 @@ static Status fetch(Driver *d, const void *from, size_t count, float **made)
     if (!host) return FAIL(ERR_MEMORY, "%zu values", count);
     *made = host;
     TRY(backend->download(&d->replica->device, host, from, count * sizeof *host));
-    return backend->finish(&d->replica->device, LANE_COMPUTE);
+    return backend->finish(&d->replica->device, STREAM_COMPUTE);
 }
 
 static Status weights_load(Driver *d)
@@ -113,7 +113,7 @@ static Status weights_load(Driver *d)
     TRY_OUT(weights_unpack_exact(&d->map, "", file, params, states));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], params, r->layout->param_elements * sizeof *params));
     TRY_OUT(backend->upload(&r->device, r->state[0], states, r->layout->state_elements * sizeof *states));
-    TRY_OUT(backend->finish(&r->device, LANE_COMPUTE));
+    TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
 out:
     free(params);
     free(states);
@@ -208,7 +208,7 @@ static Status l2_read(Replica *r, double *l2)
     Status st = backend->alloc(&r->device, bytes, &squares);
     if (st == OK) st = replica_l2_start(r, squares);
     if (st == OK) st = backend->download(&r->device, host, squares, bytes);
-    if (st == OK) st = backend->finish(&r->device, LANE_COMPUTE);
+    if (st == OK) st = backend->finish(&r->device, STREAM_COMPUTE);
     if (st == OK) *l2 = replica_l2_end(r, host);
     if (squares) backend->release(&r->device, squares);
     free(host);
@@ -285,7 +285,7 @@ static Status step_run(Driver *d, int64_t step, const int32_t *augment)
     if (step == 0) TRY(first_step_keep(d, program));
     TRY(d->replica->device.backend->upload(&d->replica->device, d->replica->scalars, &now, sizeof now));
     TRY(replica_update(d->replica, &fed));
-    TRY(d->replica->device.backend->finish(&d->replica->device, LANE_COMPUTE));
+    TRY(d->replica->device.backend->finish(&d->replica->device, STREAM_COMPUTE));
     return step == 0 ? states_keep(d, "state.", -1) : OK;
 }
 

@@ -20,7 +20,7 @@ static Status memory_print(Device *device)
 {
     enum { ROUNDS = 20 };
     const size_t bytes = (size_t)1 << 30;
-    cudaStream_t stream = cuda_stream(device, LANE_COMPUTE);
+    cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
     cudaEvent_t start, end;
     void *from, *to;
     float ms = 0;

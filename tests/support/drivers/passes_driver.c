@@ -196,7 +196,7 @@ static Status side_step(const Driver *d, const Task *task, Side *side)
     TRY(replica_feed(side->replica, program, &task->batch, 0, 1, 1.0f / (float)task->n));
     int64_t start = clock_ns();
     TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
-    TRY(d->backend->finish(&side->replica->device, LANE_COMPUTE));
+    TRY(d->backend->finish(&side->replica->device, STREAM_COMPUTE));
     double ms = (double)(clock_ns() - start) * 1e-6;
     if (ms < side->ms) side->ms = ms;
     TRY(replica_read_loss(side->replica, program, &read));
