@@ -1,4 +1,4 @@
-/* Progress: the sign of life of long work. Whoever works for seconds between two phases of a step (preparing kernels,
+/* Progress: the sign of life of long work. Whoever works for seconds between two activities of a step (preparing kernels,
  * drawing weights, writing a checkpoint) calls progress_made after each piece; whoever watches the process reads the
  * slot. A process has one slot, in memory that it shares with its watcher. Costs one clock reading and a short copy. */
 #ifndef TOWERS_KERNELS_PROGRESS_H

@@ -42,7 +42,7 @@ F30|a tower fails in the all-reduce|the others leave within 2 s, one root cause|
 F31|a tower hangs|a warning that names it, the run ends at `--comm-timeout`|7
 F32|a tower does not even end when it is killed|told, and the supervisor leaves|7
 F33|replicas that differ|the tower is named, `--sdc-policy` decides|8
-F34|SIGTERM, SIGUSR2 in any phase|a checkpoint of the step of the moment; before the first step at once|128+n
+F34|SIGTERM, SIGUSR2 in any activity|a checkpoint of the step of the moment; before the first step at once|128+n
 F35|SIGINT once, twice|saves; leaves without saving|130
 F36|closed console, SIGPIPE, SIGHUP|training goes on|-
 F37|stopped and continued, suspended|no false timeout|-

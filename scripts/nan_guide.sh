@@ -32,7 +32,7 @@ shown() {
     printf '```\n'
 }
 
-fault='nan:tower=1,step=40,layer=Mixed_5a.branch3x3_2,phase=forward,index=1234'
+fault='nan:tower=1,step=40,layer=Mixed_5a.branch3x3_2,activity=forward,index=1234'
 train=(towers train inception_mini --towers 4 --batch-size 16 --max-steps 60 --eval-interval 0 --log-interval 20 --device cpu)
 {
     cat <<'TEXT'

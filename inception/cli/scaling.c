@@ -28,12 +28,12 @@ typedef struct Means {
 
 static void row_add(const LedgerRow *row, int64_t last_arrival, double part[PART_COUNT])
 {
-    const int64_t *ns = row->phase_ns;
+    const int64_t *ns = row->activity_ns;
     double skew = (double)(last_arrival - row->arrival_ns) * 1e-9;
-    part[PART_DATA] += (double)ns[PHASE_DATA] * 1e-9;
-    part[PART_COMPUTE] += (double)(ns[PHASE_COPY] + ns[PHASE_FORWARD] + ns[PHASE_BACKWARD]) * 1e-9;
+    part[PART_DATA] += (double)ns[ACTIVITY_DATA] * 1e-9;
+    part[PART_COMPUTE] += (double)(ns[ACTIVITY_COPY] + ns[ACTIVITY_FORWARD] + ns[ACTIVITY_BACKWARD]) * 1e-9;
     part[PART_SKEW] += skew;
-    part[PART_REDUCE] += (double)ns[PHASE_REDUCE] * 1e-9 - skew;
+    part[PART_REDUCE] += (double)ns[ACTIVITY_REDUCE] * 1e-9 - skew;
 }
 
 /* The step before this one: its rows are complete. */

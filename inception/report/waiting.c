@@ -1,4 +1,4 @@
-/* Time per phase and slow towers of a run; see waiting.h. */
+/* Time per activity and slow towers of a run; see waiting.h. */
 #include "inception/report/waiting.h"
 
 #include <math.h>
@@ -8,25 +8,25 @@
 #include "inception/report/svg.h"
 #include "towers/record/statistics.h"
 
-enum { PHASES = 4, STRETCHES_SHOWN = 12 };
+enum { ACTIVITIES = 4, STRETCHES_SHOWN = 12 };
 
-/* Consecutive steps with the same slow tower and phase. */
+/* Consecutive steps with the same slow tower and activity. */
 typedef struct Stretch {
     int64_t first, last; /* steps */
     int tower;
-    const char *phase;
+    const char *activity;
 } Stretch;
 
 /* The next stretch from index *at on; moves it behind. */
 static bool stretch_next(const Run *run, int64_t *at, Stretch *stretch)
 {
-    while (*at < run->steps && !run->step[*at].slow_phase[0]) ++*at;
+    while (*at < run->steps && !run->step[*at].slow_activity[0]) ++*at;
     if (*at >= run->steps) return false;
     const RunStep *begin = &run->step[*at];
     while (*at < run->steps && run->step[*at].slow_tower == begin->slow_tower &&
-           !strcmp(run->step[*at].slow_phase, begin->slow_phase))
+           !strcmp(run->step[*at].slow_activity, begin->slow_activity))
         ++*at;
-    *stretch = (Stretch){begin->step, run->step[*at - 1].step, begin->slow_tower, begin->slow_phase};
+    *stretch = (Stretch){begin->step, run->step[*at - 1].step, begin->slow_tower, begin->slow_activity};
     return true;
 }
 
@@ -36,7 +36,7 @@ void waiting_text(const Run *run, FILE *to)
     int shown = 0;
     for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++)
         fprintf(to, "  steps %lld to %lld: all towers waited for tower %d, slow in %s\n", (long long)s.first,
-                (long long)s.last, s.tower, s.phase);
+                (long long)s.last, s.tower, s.activity);
 }
 
 json_t *waiting_json(const Run *run)
@@ -45,20 +45,20 @@ json_t *waiting_json(const Run *run)
     Stretch s;
     for (int64_t at = 0; stretch_next(run, &at, &s);)
         json_array_append_new(all, json_pack("{s:I, s:I, s:i, s:s}", "first_step", (json_int_t)s.first, "last_step",
-                                             (json_int_t)s.last, "tower", s.tower, "phase", s.phase));
+                                             (json_int_t)s.last, "tower", s.tower, "activity", s.activity));
     return all;
 }
 
 /* ---- the table */
 
 /* Milliseconds; NaN if no step knows. */
-static double phase_median(const Run *run, int tower, int phase, double *scratch)
+static double activity_median(const Run *run, int tower, int activity, double *scratch)
 {
     int64_t count = 0;
     for (int64_t i = 0; i < run->steps; i++) {
         const RunStep *s = &run->step[i];
-        const double *us[PHASES] = {s->data_us, s->copy_us, s->forward_us, s->backward_us};
-        if (isfinite(us[phase][tower])) scratch[count++] = us[phase][tower] / 1000;
+        const double *us[ACTIVITIES] = {s->data_us, s->copy_us, s->forward_us, s->backward_us};
+        if (isfinite(us[activity][tower])) scratch[count++] = us[activity][tower] / 1000;
     }
     series_sort(scratch, count);
     return count ? scratch[count / 2] : NAN;
@@ -83,12 +83,12 @@ void waiting_html(const Run *run, FILE *to)
           to);
     for (int t = 0; t < run->towers; t++) {
         fprintf(to, "<tr><th>tower %d</th>", t);
-        for (int k = 0; k < PHASES; k++) cell(phase_median(run, t, k, scratch), to);
+        for (int k = 0; k < ACTIVITIES; k++) cell(activity_median(run, t, k, scratch), to);
         fputs("</tr>", to);
     }
     for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++) {
         fprintf(to, "<tr><th>slow</th><td colspan=\"4\">tower %d in ", s.tower);
-        svg_text(to, s.phase);
+        svg_text(to, s.activity);
         fprintf(to, ", steps %lld to %lld: all others waited for it</td></tr>", (long long)s.first, (long long)s.last);
     }
     fputs("</table>", to);

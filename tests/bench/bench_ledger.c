@@ -113,7 +113,7 @@ static double ledger_seconds(void)
     Ledger *ledger;
     if (ledger_create(1, 1, &ledger) != OK) return NAN;
     int64_t before = clock_ns();
-    for (int i = 0; i < CALLS; i++) ledger_phase(ledger, 0, i / 8, (Phase)(1 + i % 7));
+    for (int i = 0; i < CALLS; i++) ledger_activity(ledger, 0, i / 8, (Activity)(1 + i % 7));
     double seconds = (double)(clock_ns() - before) * 1e-9 / CALLS;
     ledger_destroy(ledger);
     return seconds;
@@ -167,10 +167,10 @@ static void row_print(const char *name, int32_t batch, int towers, int blocks, c
         norms_cost(times->seconds[k], blocks, &norms[k], &half[k]);
     }
     double digests = 100 * digest / USUAL_INTERVAL / usual[PROCESSOR],
-           phases = 100 * 7 * ledger_seconds() / usual[PROCESSOR];
+           activities = 100 * 7 * ledger_seconds() / usual[PROCESSOR];
     printf("| %s, %d towers x %d | %.2f | %.2f | %+.2f +- %.2f | %+.2f +- %.2f | %.3f | %.3f | %+.2f |\n", name, towers,
            batch, usual[WALL] * 1e3, usual[PROCESSOR] * 1e3, norms[WALL], half[WALL], norms[PROCESSOR], half[PROCESSOR],
-           digests, phases, norms[PROCESSOR] + digests + phases);
+           digests, activities, norms[PROCESSOR] + digests + activities);
 }
 
 static Status bench(const char *name, int32_t batch, int towers, int blocks)

@@ -28,7 +28,7 @@ run('large', losses(1e16, 1e16 + 2))
 run('small', losses(5e-324, 1e-323))
 run('edge', losses(-1.7e308, 1.7e308))
 run('late', lambda number, row: row.update(step=9007199254740800 + number))
-run('words', lambda number, row: row.update(slow_tower=0, slow_phase='\x1b[2J\x9b3m<b>'))
+run('words', lambda number, row: row.update(slow_tower=0, slow_activity='\x1b[2J\x9b3m<b>'))
 PY
 for name in large small edge late words; do
     timeout -s KILL 20 "$towers" report "$work/$name" >"$work/out" 2>&1 || complain "report of $name: exit $?: $(tail -2 "$work/out")"

@@ -90,7 +90,7 @@ stopped() { # STATUS started|stepped FAULT SIGNALS...: the first signal comes wh
     [[ $status == "$wanted" ]] || complain "signals $*: exit $status instead of $wanted: $(cat err)"
 }
 begin=$SECONDS
-stopped 143 started "delay:tower=0,step=1,phase=start,ms=30000" TERM
+stopped 143 started "delay:tower=0,step=1,activity=start,ms=30000" TERM
 ((SECONDS - begin < 20)) || complain "a signal in the set-up waits"
 stopped 143 stepped "delay:tower=0,step=3,ms=1500" TERM INT
 [[ -f runs/stopped/ckpt/latest ]] || complain "SIGTERM, then SIGINT: nothing was saved: $(cat err)"

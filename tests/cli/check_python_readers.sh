@@ -49,7 +49,7 @@ assert list(rows[0]) == ["step", "epoch", "lr", "images", "images_per_sec", "mea
     "aux_loss", "l2_loss", "last_tower_loss", "tower_loss", "tower_count", "finite", "grad_norm", "tower_grad_norm", "arrival_us", "data_us", "copy_us", "forward_us", "backward_us",
     "top1", "skipped"]
 assert rows[0]["copy_us"] == [3, 4] and rows[0]["backward_us"] == []
-assert rows[4]["slow_tower"] == 1 and rows[4]["slow_phase"] == "forward"
+assert rows[4]["slow_tower"] == 1 and rows[4]["slow_activity"] == "forward"
 assert rows[2]["finite"] == [True, False] and rows[2]["total_loss"] is None and rows[2]["tower_grad_norm"] == [0.1, None]
 assert rows[0]["grad_norm"] == 1 / 3
 assert (rows[3]["main_loss"], rows[3]["aux_loss"], rows[3]["l2_loss"]) == (4, [None], 0.25), rows[3]

@@ -63,7 +63,7 @@ damaged="expected [-0-9.e]+, got [-0-9.e]+ \\([0-9]+ elements are wrong\\)"
 for tower in 0 1 2; do
     TOWERS_FAULT="bitflip:tower=$tower,step=0" ended 5 "self-test of the sum over the towers: what tower $tower gives arrives nowhere as it was" "give$tower"
     grep -qE "bucket [0-9]+ of [0-9]+, element 7: $damaged" "$work/err" || complain "give$tower: $(cat "$work/err")"
-    TOWERS_FAULT="bitflip:tower=$tower,step=0,phase=all-reduce" ended 5 "what the towers give does not arrive at tower $tower as it was" "take$tower"
+    TOWERS_FAULT="bitflip:tower=$tower,step=0,activity=all-reduce" ended 5 "what the towers give does not arrive at tower $tower as it was" "take$tower"
     [[ -e $work/take$tower/ckpt/latest ]] && complain "take$tower: a checkpoint was written"
 done
 TOWERS_FAULT="bitflip:tower=1,step=0" ended 0 "" no-self-test --no-self-test

@@ -32,7 +32,7 @@ run() { # STATUS NAME ARGUMENT...
 
 # What a run has recorded, without the clock's part.
 rows() {
-    sed -E 's/"(images_per_sec|arrival_us|(data|copy|forward|backward)_us|slow_(tower|phase))":(\[[^]]*\]|[^,}]*),?//g' "$1/metrics.jsonl"
+    sed -E 's/"(images_per_sec|arrival_us|(data|copy|forward|backward)_us|slow_(tower|activity))":(\[[^]]*\]|[^,}]*),?//g' "$1/metrics.jsonl"
     cut -d, -f1-8 "$1/results.csv"
 }
 
@@ -69,7 +69,7 @@ for model in fashion_cnn inception_mini; do
 
     # killed after a checkpoint in the middle of the first and of the second epoch
     for step in 7 18; do
-        TOWERS_FAULT="kill:tower=1,step=$step,phase=backward" run 7 "killed$step" --checkpoint-steps 4
+        TOWERS_FAULT="kill:tower=1,step=$step,activity=backward" run 7 "killed$step" --checkpoint-steps 4
         [[ $(latest "killed$step") == $(((step - 1) / 4 * 4)) ]] || complain "$model killed$step: the checkpoint is of step $(latest "killed$step")"
         run 0 "killed$step" --checkpoint-steps 4 --resume auto
         same first "killed$step"
@@ -99,7 +99,7 @@ for model in fashion_cnn inception_mini; do
     for epoch in 1 2; do
         command_of "evaluated$epoch" --towers 2 --batch-size 8 --max-steps 20
         rm -f "$work/err"
-        TOWERS_FAULT="delay:tower=0,step=$((epoch == 1 ? 13 : 20)),phase=evaluation,ms=1500" "${command[@]}" 2>"$work/err" >/dev/null </dev/null &
+        TOWERS_FAULT="delay:tower=0,step=$((epoch == 1 ? 13 : 20)),activity=evaluation,ms=1500" "${command[@]}" 2>"$work/err" >/dev/null </dev/null &
         pid=$!
         for ((i = 0; i < 1200; i++)); do
             grep -q "^step $((epoch == 1 ? 13 : 20))/" "$work/err" 2>/dev/null && break

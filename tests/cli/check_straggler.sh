@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tower that all others wait for is named with its phase, in the log, the metrics, `compare` and the report, though all
+# The tower that all others wait for is named with its activity, in the log, the metrics, `compare` and the report, though all
 # steps last equally long; a run in which nobody is slow names nobody. And bench --scaling says where the time of a second tower
 # goes. Other work on the machine can hide a slow tower, or make one slow: so a delay that is not seen is tried again, longer, and
 # somebody who is named must be named every time. How times are judged is test_straggler's.
@@ -17,21 +17,21 @@ run() { # NAME ARGUMENT...
         complain "$1: exit $?: $(tail -3 "$work/err")"
 }
 
-# delayed NAME TOWER PHASE ARGUMENT...
+# delayed NAME TOWER ACTIVITY ARGUMENT...
 delayed() {
     local ms
     for ms in 20 80 320; do
         rm -rf "${work:?}/$1"
-        TOWERS_FAULT="delay:tower=$2,step=1,ms=$ms,phase=$3" run "$1" --max-steps 260 "${@:4}"
+        TOWERS_FAULT="delay:tower=$2,step=1,ms=$ms,activity=$3" run "$1" --max-steps 260 "${@:4}"
         grep -q ' is slow in ' "$work/err" && break
     done
     named "$1" "$2" "$3"
 }
 
-named() { # NAME TOWER PHASE
+named() { # NAME TOWER ACTIVITY
     local text="tower $2 is slow in $3: "
     grep -qF "warning: $text" "$work/err" && grep -qF "$text" "$work/$1/log.txt" || complain "$1: wanted '$text': $(cat "$work/err")"
-    grep -q "\"slow_tower\":$2,\"slow_phase\":\"$3\"" "$work/$1/metrics.jsonl" || complain "$1: not in metrics.jsonl"
+    grep -q "\"slow_tower\":$2,\"slow_activity\":\"$3\"" "$work/$1/metrics.jsonl" || complain "$1: not in metrics.jsonl"
     "$towers" compare "$work/$1" | grep -qE "steps [0-9]+ to [0-9]+: all towers waited for tower $2, slow in $3" || complain "$1: compare does not tell"
     grep -q "tower $2 in $3, steps " "$work/$1/report.html" || complain "$1: the report does not tell"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs that go wrong: a tower whose loss or gradient is not finite, a tower that dies or hangs, signals, two trainers in
 # one directory, a disk that fills up, a console that goes away. Each ends with the documented exit code and a message
-# that names tower, step and phase; what it leaves behind is whole and finite, and a run goes on from it.
+# that names tower, step and activity; what it leaves behind is whole and finite, and a run goes on from it.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
 . "$1/tests/support/check.sh"
@@ -117,10 +117,10 @@ all_finite_weights=$(find "$work/skip-all" -name '*.safetensors')
 
 # fault: F30
 # ---- a tower that goes: the others hear of it long before --comm-timeout, which is ten minutes
-TOWERS_FAULT="kill:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, phase forward: killed by signal 9" kill
-TOWERS_FAULT="exit:tower=0,step=5,phase=backward" ended 7 "tower 0 (process 0), step 5, phase backward: ended unexpectedly with exit code 42" exit
-TOWERS_FAULT="kill:tower=5,step=5" ended 7 "tower 5 (process 1), step 5, phase forward: killed by signal 9" kill-virtual --towers 8 --processes 2 --batch-size 2
-TOWERS_FAULT="hang:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, phase forward: no sign of life for 4.0 s" hang --comm-timeout 4
+TOWERS_FAULT="kill:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, activity forward: killed by signal 9" kill
+TOWERS_FAULT="exit:tower=0,step=5,activity=backward" ended 7 "tower 0 (process 0), step 5, activity backward: ended unexpectedly with exit code 42" exit
+TOWERS_FAULT="kill:tower=5,step=5" ended 7 "tower 5 (process 1), step 5, activity forward: killed by signal 9" kill-virtual --towers 8 --processes 2 --batch-size 2
+TOWERS_FAULT="hang:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, activity forward: no sign of life for 4.0 s" hang --comm-timeout 4
 
 # started NAME ARGUMENT...: a run in the background, so slow that it is not over before this shell has seen its first steps; its
 # process is $pid
@@ -195,7 +195,7 @@ for signal in INT TERM; do
     for verb in eval bench; do
         command=("$towers" $verb fashion_cnn --towers 2 --threads 1 --device cpu)
         if [[ $verb == eval ]]; then command+=(--weights "$work/plain12" --data-path "$work/data"); else command+=(--batches 1000000); fi
-        TOWERS_FAULT="delay:tower=0,step=0,phase=evaluation,ms=20000" "${command[@]}" >"$work/out" 2>"$work/err" </dev/null &
+        TOWERS_FAULT="delay:tower=0,step=0,activity=evaluation,ms=20000" "${command[@]}" >"$work/out" 2>"$work/err" </dev/null &
         pid=$!
         for ((i = 0; i < 600; i++)); do
             pgrep -P $pid tower1 >/dev/null && break

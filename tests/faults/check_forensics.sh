@@ -32,7 +32,7 @@ replay() { # STATUS ARGUMENT...
 }
 
 # ---- the tower of the second process: told by the first
-TOWERS_FAULT="nan:tower=1,step=5,layer=conv2,phase=forward,index=7" run 8 forward
+TOWERS_FAULT="nan:tower=1,step=5,layer=conv2,activity=forward,index=7" run 8 forward
 says err "tower 1, step 5: loss and gradient are not finite"
 says err "first in forward, op 3, layer conv2 (conv), tensor conv2 (8x64x11x11 f32): element 7 (n 0, c 7, h 0, w 0) is nan"
 says err "in 1 of 8 samples, the first is number "
@@ -59,7 +59,7 @@ grep -qF 'first in</th><td>forward, op 3, layer conv2 (conv)' "$work/forward/rep
 grep -qF "towers replay $capsule" "$work/forward/report.html" || complain "the report does not say how to run it again"
 
 replay 8 "$capsule"
-says out "The cause was an injected fault, not the data: nan:tower=1,step=5,layer=conv2,phase=forward,index=7"
+says out "The cause was an injected fault, not the data: nan:tower=1,step=5,layer=conv2,activity=forward,index=7"
 says out "It is injected again."
 tail -n 1 "$work/out" | grep -q '^ *3  forward   conv  .* 1$' || complain "the table does not end at the op: $(tail -n 2 "$work/out")"
 says err "not finite, first in forward, op 3, layer conv2 (conv), tensor conv2"
@@ -98,7 +98,7 @@ says err "(as in the run)"
 grep -q "injected" "$work/out" && complain "a real NaN is called injected"
 
 # ---- backward, and other places
-TOWERS_FAULT="inf:tower=0,step=2,layer=fc1,phase=backward" run 8 backward
+TOWERS_FAULT="inf:tower=0,step=2,layer=fc1,activity=backward" run 8 backward
 says err "first in backward, op "
 says err "layer fc1 ("
 replay 8 "$work/backward/nan-step-2-tower-0"
@@ -126,7 +126,7 @@ together() { # FAULT TOWER TEXT
     says err "(as in the run)"
 }
 together "nan:tower=1,step=3,layer=Mixed_5a.branch3x3_2,index=77" 1 "first in forward, op 42, layer Mixed_5a.branch3x3_2.conv (conv)"
-together "inf:tower=2,step=3,layer=Mixed_5a.branch3x3_2,phase=backward" 2 "first in backward, op 113, layer Mixed_5a.branch3x3_2.bn (batchnorm_dx)"
+together "inf:tower=2,step=3,layer=Mixed_5a.branch3x3_2,activity=backward" 2 "first in backward, op 113, layer Mixed_5a.branch3x3_2.bn (batchnorm_dx)"
 
 # ---- only the first steps of a run that skips leave capsules
 many=$(for step in 2 3 4 5 6; do printf 'nan:tower=1,step=%d;' $step; done)

@@ -56,8 +56,8 @@ fi
 # ---- a tower that hangs, and does not even end when it is killed
 # fault: F31 F32
 given=(LD_PRELOAD="$shim" FAIL_CALL=kill:1+ TOWERS_FAULT="hang:tower=1,step=5")
-ended 7 25 "tower 1 (process 1), step 5, phase forward: no sign of life for 4.0 s" stuck --comm-timeout 4
-grep -q '^warning: tower 1 (process 1), step 5, phase forward: no sign of life for 2 s' "$work/err" || complain "stuck: no warning: $(cat "$work/err")"
+ended 7 25 "tower 1 (process 1), step 5, activity forward: no sign of life for 4.0 s" stuck --comm-timeout 4
+grep -q '^warning: tower 1 (process 1), step 5, activity forward: no sign of life for 2 s' "$work/err" || complain "stuck: no warning: $(cat "$work/err")"
 grep -q '^warning: .*killed, but process [0-9]* does not end' "$work/err" || complain "stuck: does not say what stays: $(cat "$work/err")"
 ended 0 60 "" stuck --resume auto
 
@@ -65,7 +65,7 @@ ended 0 60 "" stuck --resume auto
 hung() {
     command_of "$1" --comm-timeout 300 --log-interval 1
     rm -f "$work/err" # the words of the last run would look like a start
-    LD_PRELOAD=$shim FAIL_CALL=${2:-kill:1+} TOWERS_FAULT="hang:tower=0,step=3,phase=checkpoint" "${command[@]}" --checkpoint-steps 3 >"$work/out" 2>"$work/err" </dev/null &
+    LD_PRELOAD=$shim FAIL_CALL=${2:-kill:1+} TOWERS_FAULT="hang:tower=0,step=3,activity=checkpoint" "${command[@]}" --checkpoint-steps 3 >"$work/out" 2>"$work/err" </dev/null &
     pid=$!
     for ((i = 0; i < 1200; i++)); do
         grep -q '^step 3/' "$work/err" 2>/dev/null && return
@@ -101,14 +101,14 @@ status=$?
 exec 9>&-
 ((status == 143 && SECONDS - from < 30)) || complain "blocked console: exit $status after $((SECONDS - from)) s"
 
-# ---- slow, but alive: progress within a phase counts, for the supervisor and for who waits at a barrier
+# ---- slow, but alive: progress within an activity counts, for the supervisor and for who waits at a barrier
 # fault: F37
 given=(TOWERS_FAULT="crawl:tower=0,step=3,ms=4500")
 ended 0 60 "" crawl --comm-timeout 2
 grep -q warning "$work/err" && complain "crawl: a warning: $(cat "$work/err")"
 # fault: F22 (the data stalls: the loader is named, not the sum, and the run goes on)
-given=(TOWERS_FAULT="delay:tower=0,step=12,phase=data,ms=3000")
-ended 0 60 "tower 0 (process 0), step 12, phase data: no sign of life for 2 s: it waits for its data loader" stall --comm-timeout 4
+given=(TOWERS_FAULT="delay:tower=0,step=12,activity=data,ms=3000")
+ended 0 60 "tower 0 (process 0), step 12, activity data: no sign of life for 2 s: it waits for its data loader" stall --comm-timeout 4
 
 # ---- killed from outside, and started again at once
 for ((round = 1; round <= 5; round++)); do

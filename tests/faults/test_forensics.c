@@ -213,7 +213,7 @@ static Triple triple_of(int i)
     const char *layer = layers[t.layer];
     bool single = !t.backward && (!strcmp(layer, "stem.conv") || !strcmp(layer, "fc2") || !strcmp(layer, "conv2"));
     if (single) t.index = draw(i, 5, BATCH * CLASSES);
-    int used = snprintf(t.fault, sizeof t.fault, "%s:tower=%d,step=%lld,layer=%s,phase=%s", t.inf ? "inf" : "nan",
+    int used = snprintf(t.fault, sizeof t.fault, "%s:tower=%d,step=%lld,layer=%s,activity=%s", t.inf ? "inf" : "nan",
                         t.tower, (long long)t.step, layer, t.backward ? "backward" : "forward");
     if (single) snprintf(t.fault + used, sizeof t.fault - (size_t)used, ",index=%lld", (long long)t.index);
     return t;
@@ -323,7 +323,7 @@ static void test_batches_of_a_step(void **state)
     run_make(&run, "accumulate");
     run.job.accumulate = 2;
     run.job.max_steps = 3;
-    run_live(&run, "inf:tower=2,step=2,layer=conv2,phase=backward");
+    run_live(&run, "inf:tower=2,step=2,layer=conv2,activity=backward");
     assert_int_equal(run.status, ERR_NUMERIC);
     assert_int_equal(run.ledger->search.found.place, FOUND_BACKWARD);
     assert_string_equal(run.ledger->search.found.layer, "conv2");

@@ -248,7 +248,8 @@ static void test_failing_call_ends_the_run(void **state)
 /* Rank 0 is in the sum of its first batch norm, or of the last one's gradient, when rank 1 dies. */
 static void test_killed_rank_ends_the_run(void **state)
 {
-    static const char *const faults[] = {"kill:tower=1,step=3,phase=forward", "kill:tower=1,step=5,phase=backward"};
+    static const char *const faults[] = {"kill:tower=1,step=3,activity=forward",
+                                         "kill:tower=1,step=5,activity=backward"};
     (void)state;
     for (int i = 0; i < 2; i++) {
         GpuRun run;

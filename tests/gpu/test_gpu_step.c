@@ -286,8 +286,9 @@ static void test_culprit_behind_a_sum_in_place(void **state)
     (void)state;
     static const char *const faults[][3] = {
         {"nan:tower=1,step=5,where=grad", "tower 1, step 5: the gradient is not finite", "gradient"},
-        {"nan:tower=0,step=3,phase=backward,layer=a", "tower 0, step 3: the gradient is not finite", "layer a"},
-        {"inf:tower=1,step=4,phase=backward,layer=wide,index=2", "tower 1, step 4: the gradient is not finite", "wide"},
+        {"nan:tower=0,step=3,activity=backward,layer=a", "tower 0, step 3: the gradient is not finite", "layer a"},
+        {"inf:tower=1,step=4,activity=backward,layer=wide,index=2", "tower 1, step 4: the gradient is not finite",
+         "wide"},
         {"nan:tower=1,step=2,layer=b,index=7", "tower 1, step 2", "layer b"},
     };
     for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {

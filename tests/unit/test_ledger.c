@@ -1,4 +1,4 @@
-/* The ledger between processes: rows, phases and their times, notes, and who failed first. */
+/* The ledger between processes: rows, activities and their times, notes, and who failed first. */
 #include "towers/replica/ledger.h"
 
 #include <setjmp.h>
@@ -31,26 +31,26 @@ static void test_rows_are_shared_and_kept(void **state)
     ledger_destroy(ledger);
 }
 
-static void test_phases_take_time(void **state)
+static void test_activities_take_time(void **state)
 {
     (void)state;
     Ledger *ledger;
     assert_int_equal(ledger_create(1, 1, &ledger), OK);
     int64_t start = clock_ns();
-    ledger_phase(ledger, 0, 5, PHASE_DATA);
+    ledger_activity(ledger, 0, 5, ACTIVITY_DATA);
     usleep(3000);
-    ledger_phase(ledger, 0, 5, PHASE_FORWARD);
+    ledger_activity(ledger, 0, 5, ACTIVITY_FORWARD);
     usleep(1000);
-    ledger_phase(ledger, 0, 5, PHASE_DATA);
+    ledger_activity(ledger, 0, 5, ACTIVITY_DATA);
     usleep(3000);
-    ledger_phase(ledger, 0, 5, PHASE_REDUCE);
+    ledger_activity(ledger, 0, 5, ACTIVITY_REDUCE);
     const LedgerRow *row = ledger_row(ledger, 0, 5);
-    assert_true(row->phase_ns[PHASE_DATA] >= 6000000); /* both visits */
-    assert_true(row->phase_ns[PHASE_FORWARD] >= 1000000);
-    assert_int_equal(row->phase_ns[PHASE_REDUCE], 0); /* still in it */
-    assert_true(row->phase_ns[PHASE_DATA] + row->phase_ns[PHASE_FORWARD] <= clock_ns() - start);
+    assert_true(row->activity_ns[ACTIVITY_DATA] >= 6000000); /* both visits */
+    assert_true(row->activity_ns[ACTIVITY_FORWARD] >= 1000000);
+    assert_int_equal(row->activity_ns[ACTIVITY_REDUCE], 0); /* still in it */
+    assert_true(row->activity_ns[ACTIVITY_DATA] + row->activity_ns[ACTIVITY_FORWARD] <= clock_ns() - start);
     assert_int_equal(atomic_load(&ledger->tower[0].step), 5);
-    assert_int_equal(atomic_load(&ledger->tower[0].phase), PHASE_REDUCE);
+    assert_int_equal(atomic_load(&ledger->tower[0].activity), ACTIVITY_REDUCE);
     ledger_destroy(ledger);
 }
 
@@ -91,21 +91,21 @@ static void test_notes(void **state)
     ledger_destroy(NULL);
 }
 
-static void test_every_phase_has_a_name(void **state)
+static void test_every_activity_has_a_name(void **state)
 {
     (void)state;
-    for (int a = 0; a < PHASE_COUNT; a++)
-        for (int b = 0; b < a; b++) assert_string_not_equal(phase_name((Phase)a), phase_name((Phase)b));
-    assert_string_equal(phase_name(PHASE_REDUCE), "all-reduce");
-    assert_string_equal(phase_name((Phase)99), "unknown phase");
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        for (int b = 0; b < a; b++) assert_string_not_equal(activity_name((Activity)a), activity_name((Activity)b));
+    assert_string_equal(activity_name(ACTIVITY_REDUCE), "all-reduce");
+    assert_string_equal(activity_name((Activity)99), "unknown activity");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows_are_shared_and_kept),  cmocka_unit_test(test_phases_take_time),
+        cmocka_unit_test(test_rows_are_shared_and_kept),  cmocka_unit_test(test_activities_take_time),
         cmocka_unit_test(test_first_failure_stays_first), cmocka_unit_test(test_notes),
-        cmocka_unit_test(test_every_phase_has_a_name),
+        cmocka_unit_test(test_every_activity_has_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Who is named slow: the tower and phase that lose the time, in all shapes of noise that machines make, whatever the
+/* Who is named slow: the tower and activity that lose the time, in all shapes of noise that machines make, whatever the
  * shares; and nobody in runs where nobody is slow, however loud. */
 #include "towers/record/straggler.h"
 
@@ -14,12 +14,12 @@
 enum { TOWERS = 4, STEPS = STRAGGLER_WINDOW };
 
 typedef struct Machine {
-    double seconds[STRAGGLER_PHASES]; /* of one sample */
-    double noise;                     /* share of a phase's time, exponentially distributed */
-    double stalls, stall_seconds;     /* probability that a phase is interrupted, and for how long */
+    double seconds[STRAGGLER_ACTIVITIES]; /* of one sample */
+    double noise;                         /* share of an activity's time, exponentially distributed */
+    double stalls, stall_seconds;         /* probability that an activity is interrupted, and for how long */
     int64_t samples[TOWERS];
-    int tower, phase; /* that loses */
-    double lost;      /* seconds each step */
+    int tower, activity; /* that loses */
+    double lost;         /* seconds each step */
 } Machine;
 
 static const Machine usual = {
@@ -36,11 +36,11 @@ static void window_make(const Machine *m, int towers, uint32_t *at, StragglerTim
         for (int t = 0; t < towers; t++) {
             StragglerTimes *row = &times[s * towers + t];
             row->samples = m->samples[t];
-            for (int k = 0; k < STRAGGLER_PHASES; k++) {
+            for (int k = 0; k < STRAGGLER_ACTIVITIES; k++) {
                 double work = m->seconds[k] * (double)m->samples[t];
                 row->seconds[k] = work * (1 - m->noise * log(uniform(at)));
                 if (uniform(at) < m->stalls) row->seconds[k] += m->stall_seconds * -log(uniform(at));
-                if (t == m->tower && k == m->phase) row->seconds[k] += m->lost;
+                if (t == m->tower && k == m->activity) row->seconds[k] += m->lost;
             }
         }
 }
@@ -59,23 +59,23 @@ static Straggler named_by(const Machine *m, int towers, uint32_t *at)
     return watch.named;
 }
 
-static void test_every_tower_and_phase(void **state)
+static void test_every_tower_and_activity(void **state)
 {
     (void)state;
     uint32_t at = 0;
     for (int towers = 2; towers <= TOWERS; towers++)
         for (int t = 0; t < towers; t++)
-            for (int k = 0; k < STRAGGLER_PHASES; k++) {
+            for (int k = 0; k < STRAGGLER_ACTIVITIES; k++) {
                 Machine m = usual;
-                m.tower = t, m.phase = k, m.lost = 20e-3;
+                m.tower = t, m.activity = k, m.lost = 20e-3;
                 Straggler named = named_by(&m, towers, &at);
                 assert_int_equal(named.tower, t);
-                assert_int_equal(named.phase, k);
+                assert_int_equal(named.activity, k);
                 assert_true(fabs(named.seconds - named.others - 20e-3) < 4e-3);
             }
 }
 
-/* A machine on which other programs run: every third phase of any tower is interrupted, some for longer than
+/* A machine on which other programs run: every third activity of any tower is interrupted, some for longer than
  * the step. */
 static void test_noise_hides_nobody_and_accuses_nobody(void **state)
 {
@@ -89,10 +89,10 @@ static void test_noise_hides_nobody_and_accuses_nobody(void **state)
     for (int i = 0; i < 20; i++) {
         Machine m = usual;
         m.noise = 0.1, m.stalls = 0.03, m.stall_seconds = 30e-3;
-        m.tower = i % 3, m.phase = i % STRAGGLER_PHASES, m.lost = 20e-3;
+        m.tower = i % 3, m.activity = i % STRAGGLER_ACTIVITIES, m.lost = 20e-3;
         Straggler named = named_by(&m, 3, &at);
         assert_int_equal(named.tower, m.tower);
-        assert_int_equal(named.phase, m.phase);
+        assert_int_equal(named.activity, m.activity);
     }
 }
 
@@ -108,7 +108,7 @@ static void test_shares_are_no_fault(void **state)
     }
     Machine m = usual;
     m.samples[0] = 48;
-    m.tower = 1, m.phase = 2, m.lost = 30e-3; /* slower than it should be, but done before the other */
+    m.tower = 1, m.activity = 2, m.lost = 30e-3; /* slower than it should be, but done before the other */
     assert_int_equal(named_by(&m, 2, &at).tower, -1);
     m.lost = 120e-3;
     assert_int_equal(named_by(&m, 2, &at).tower, 1);
@@ -119,7 +119,7 @@ static void test_too_little_is_nothing(void **state)
     (void)state;
     uint32_t at = 3000000;
     Machine m = usual;
-    m.tower = 1, m.phase = 2, m.lost = 2e-3; /* of a step of 31 */
+    m.tower = 1, m.activity = 2, m.lost = 2e-3; /* of a step of 31 */
     assert_int_equal(named_by(&m, TOWERS, &at).tower, -1);
     assert_int_equal(named_by(&m, 1, &at).tower, -1);
     StragglerTimes none[STEPS * TOWERS] = {{.samples = 0}};
@@ -132,7 +132,7 @@ static void test_notes(void **state)
 {
     (void)state;
     StragglerWatch watch;
-    Straggler nobody = {.tower = -1}, one = {.tower = 1, .phase = 2}, other = {.tower = 1, .phase = 0};
+    Straggler nobody = {.tower = -1}, one = {.tower = 1, .activity = 2}, other = {.tower = 1, .activity = 0};
     straggler_start(&watch);
     assert_int_equal(straggler_window(&watch, &nobody, false, 0), STRAGGLER_SAME);
     assert_int_equal(straggler_window(&watch, &one, false, 40), STRAGGLER_SAME);
@@ -141,7 +141,7 @@ static void test_notes(void **state)
     assert_int_equal(watch.named.tower, 1);
     assert_int_equal(straggler_window(&watch, &one, false, 120), STRAGGLER_SAME);
     assert_int_equal(straggler_window(&watch, &other, false, 160), STRAGGLER_SAME);
-    assert_int_equal(watch.named.phase, 2);
+    assert_int_equal(watch.named.activity, 2);
     assert_int_equal(straggler_window(&watch, &other, false, 200), STRAGGLER_NAMED);
     assert_int_equal(straggler_window(&watch, &other, false, 1199), STRAGGLER_SAME);
     assert_int_equal(straggler_window(&watch, &other, false, 1200), STRAGGLER_NAMED);
@@ -155,7 +155,7 @@ static void test_notes(void **state)
 static void test_loaded_machine(void **state)
 {
     (void)state;
-    const Straggler nobody = {.tower = -1}, one = {.tower = 0, .phase = 2};
+    const Straggler nobody = {.tower = -1}, one = {.tower = 0, .activity = 2};
     StragglerWatch watch;
     straggler_start(&watch);
     for (int w = 1; w <= 4; w++) assert_int_equal(straggler_window(&watch, &one, true, w * STEPS), STRAGGLER_SAME);
@@ -171,7 +171,7 @@ static void test_loaded_machine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_tower_and_phase),
+        cmocka_unit_test(test_every_tower_and_activity),
         cmocka_unit_test(test_noise_hides_nobody_and_accuses_nobody),
         cmocka_unit_test(test_shares_are_no_fault),
         cmocka_unit_test(test_too_little_is_nothing),

@@ -1,6 +1,6 @@
 /* NaN and Inf on purpose; see poison.h. Empty without TOWERS_FAULTS.
  *
- * "layer=conv2" means the first op in the list whose name is conv2 or begins with "conv2."; with phase=backward, the
+ * "layer=conv2" means the first op in the list whose name is conv2 or begins with "conv2."; with activity=backward, the
  * first such op of the backward pass. */
 #include "towers/guard/poison.h"
 
@@ -30,7 +30,7 @@ static bool op_is_of(const Program *program, int op, const char *layer)
 /* The op that the fault strikes, -1 if the program has none. */
 static int poisoned_op(const Program *program, const Fault *fault)
 {
-    bool backward = fault->phase == PHASE_BACKWARD;
+    bool backward = fault->activity == ACTIVITY_BACKWARD;
     int first = backward ? program->forward_end : 0,
         end = backward ? plan_op_count(program->plan) : program->forward_end;
     for (int op = first; op < end; op++)
@@ -44,7 +44,7 @@ Status poison_check(const Program *program)
         const Fault *fault = fault_at(i);
         if (!is_poison(fault) || !*fault->layer || poisoned_op(program, fault) >= 0) continue;
         return FAIL(ERR_ARG, "TOWERS_FAULT: no layer '%s' in the %s pass (see: towers info MODEL --ops)", fault->layer,
-                    phase_name((Phase)fault->phase));
+                    activity_name((Activity)fault->activity));
     }
     return OK;
 }

@@ -63,10 +63,10 @@ static float wanted_sum(const TowerProcess *p, int only, size_t element, int rou
 }
 
 /* Test hook: a bit that is lost on the way out of a tower, or on the way in. */
-static void damage(const TowerProcess *p, int tower, Phase phase, float *values)
+static void damage(const TowerProcess *p, int tower, Activity activity, float *values)
 {
     const Fault *fault = fault_of(FAULT_BITFLIP, tower, 0);
-    if (!fault || (fault->phase == PHASE_REDUCE) != (phase == PHASE_REDUCE)) return;
+    if (!fault || (fault->activity == ACTIVITY_REDUCE) != (activity == ACTIVITY_REDUCE)) return;
     uint32_t *last = (uint32_t *)values + p->buckets.bucket[p->buckets.count - 1].first;
     last[7] ^= 1u << 20;
 }
@@ -81,7 +81,7 @@ static Status tower_give(TowerProcess *p, int tower, int only, int round)
     memset(p->scratch, 0, (count + SUM_LANES) * sizeof(float));
     for (size_t i = 0; (only == EVERYBODY || only == tower) && i < count + SUM_LANES; i++)
         p->scratch[i] = pattern_at(pattern, tower, i, round);
-    damage(p, tower, PHASE_START, p->scratch);
+    damage(p, tower, ACTIVITY_START, p->scratch);
     TRY(backend->upload(&p->replica->device, grads(p), p->scratch, count * sizeof(float)));
     for (int b = 0; b < p->buckets.count; b++) {
         const Bucket *bucket = &p->buckets.bucket[b];
@@ -102,7 +102,7 @@ static Status sum_take(TowerProcess *p)
     TRY(comm_sum(p->comm, count, p->scratch + count, SUM_LANES));
     TRY(backend->download(&p->replica->device, p->scratch, grads(p), count * sizeof(float)));
     TRY(backend->finish(&p->replica->device, STREAM_COMPUTE));
-    damage(p, p->first, PHASE_REDUCE, p->scratch);
+    damage(p, p->first, ACTIVITY_REDUCE, p->scratch);
     return OK;
 }
 

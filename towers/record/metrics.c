@@ -164,8 +164,8 @@ static double last_loss(const StepRecord *record)
 /* Only while somebody is slow. */
 static void put_slow(FILE *to, const StepRecord *record)
 {
-    if (record->slow_phase)
-        fprintf(to, ",\"slow_tower\":%d,\"slow_phase\":\"%s\"", record->slow_tower, record->slow_phase);
+    if (record->slow_activity)
+        fprintf(to, ",\"slow_tower\":%d,\"slow_activity\":\"%s\"", record->slow_tower, record->slow_activity);
 }
 
 /* What the loss of a network with auxiliary heads is made of. */

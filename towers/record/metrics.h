@@ -33,7 +33,7 @@ typedef struct StepRecord {
     const int64_t *data_us, *copy_us;        /* [towers]: waiting for the batch, uploading it */
     const int64_t *forward_us, *backward_us; /* [towers] */
     int slow_tower;                          /* that all others wait for */
-    const char *slow_phase;                  /* where it loses the time; NULL: nobody is slow */
+    const char *slow_activity;               /* where it loses the time; NULL: nobody is slow */
     double top1;                             /* training accuracy of this step's batch */
     bool skipped;                            /* the gate refused the update */
     double loss_scale;                       /* in f16; 0: none, and no word of it */

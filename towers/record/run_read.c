@@ -210,13 +210,14 @@ static Status towers_read(const Lines *lines, const json_t *object, int towers, 
 /* Only there while a tower is slow. */
 static Status slow_read(const Lines *lines, const json_t *object, int towers, RunStep *s)
 {
-    const json_t *tower = json_object_get(object, "slow_tower"), *phase = json_object_get(object, "slow_phase");
+    const json_t *tower = json_object_get(object, "slow_tower"), *activity = json_object_get(object, "slow_activity");
+    if (!activity) activity = json_object_get(object, "slow_phase"); /* as records of 0.1.0-dev call it */
     if (!tower) return OK;
     if (!json_is_integer(tower) || json_integer_value(tower) < 0 || json_integer_value(tower) >= towers ||
-        !json_is_string(phase))
-        return line_fail(lines, "'slow_tower' or 'slow_phase' is of another type");
+        !json_is_string(activity))
+        return line_fail(lines, "'slow_tower' or 'slow_activity' is of another type");
     s->slow_tower = (int)json_integer_value(tower);
-    snprintf(s->slow_phase, sizeof s->slow_phase, "%s", json_string_value(phase));
+    snprintf(s->slow_activity, sizeof s->slow_activity, "%s", json_string_value(activity));
     return OK;
 }
 

@@ -17,8 +17,8 @@ typedef struct RunStep {
     double lr, images_per_sec, mean_loss, total_loss, last_loss, grad_norm, top1;
     bool skipped;
     const double *loss, *grad_norms, *arrival_us, *data_us, *copy_us, *forward_us, *backward_us;
-    int slow_tower;      /* that all others waited for */
-    char slow_phase[16]; /* where it lost the time; "": nobody was slow */
+    int slow_tower;         /* that all others waited for */
+    char slow_activity[16]; /* where it lost the time; "": nobody was slow */
     const int64_t *count;
     const bool *finite;
 } RunStep;

@@ -6,40 +6,40 @@
 
 static const double SLOW_SHARE = 0.15, SLOW_LEAST = 3e-3, SLOW_STEPS = 0.85, LOADED = 1.25;
 
-const char *straggler_phase_name(int phase)
+const char *straggler_activity_name(int activity)
 {
-    static const char *const names[STRAGGLER_PHASES] = {"data", "copy", "forward", "backward"};
-    return phase >= 0 && phase < STRAGGLER_PHASES ? names[phase] : "no phase";
+    static const char *const names[STRAGGLER_ACTIVITIES] = {"data", "copy", "forward", "backward"};
+    return activity >= 0 && activity < STRAGGLER_ACTIVITIES ? names[activity] : "no activity";
 }
 
 static double work(const StragglerTimes *t)
 {
     double sum = 0;
-    for (int k = 0; k < STRAGGLER_PHASES; k++) sum += t->seconds[k];
+    for (int k = 0; k < STRAGGLER_ACTIVITIES; k++) sum += t->seconds[k];
     return sum;
 }
 
-/* The median of the other towers that had samples in this step: of a phase and of a sample, or (phase -1) of the whole
+/* The median of the other towers that had samples in this step: of an activity and of a sample, or (activity -1) of the whole
  * work. Returns how many they were. */
-static int others_median(const StragglerTimes *step, int towers, int tower, int phase, double *value)
+static int others_median(const StragglerTimes *step, int towers, int tower, int activity, double *value)
 {
     double values[TOWERS_MAX];
     int count = 0;
     for (int u = 0; u < towers && count < TOWERS_MAX; u++) {
         if (u == tower || step[u].samples == 0) continue;
-        values[count++] = phase < 0 ? work(&step[u]) : step[u].seconds[phase] / (double)step[u].samples;
+        values[count++] = activity < 0 ? work(&step[u]) : step[u].seconds[activity] / (double)step[u].samples;
     }
     *value = series_median(values, count);
     return count;
 }
 
-/* What a tower does in a phase against what the others would need; false: it cannot be told. */
+/* What a tower does in an activity against what the others would need; false: it cannot be told. */
 typedef struct Excess {
     double own, others, excess, margin; /* medians over the steps */
     bool steady, delays;
 } Excess;
 
-static bool excess_measure(const StragglerTimes *times, int steps, int towers, int tower, int phase, Excess *e)
+static bool excess_measure(const StragglerTimes *times, int steps, int towers, int tower, int activity, Excess *e)
 {
     double own[STRAGGLER_WINDOW], others[STRAGGLER_WINDOW], excess[STRAGGLER_WINDOW], late[STRAGGLER_WINDOW],
         usual[STRAGGLER_WINDOW];
@@ -47,9 +47,9 @@ static bool excess_measure(const StragglerTimes *times, int steps, int towers, i
     for (int s = 0; s < steps && count < STRAGGLER_WINDOW; s++) {
         const StragglerTimes *step = times + (int64_t)s * towers, *mine = &step[tower];
         double sample, total;
-        if (mine->samples == 0 || others_median(step, towers, tower, phase, &sample) == 0) continue;
+        if (mine->samples == 0 || others_median(step, towers, tower, activity, &sample) == 0) continue;
         others_median(step, towers, tower, -1, &total);
-        own[count] = mine->seconds[phase];
+        own[count] = mine->seconds[activity];
         others[count] = sample * (double)mine->samples;
         excess[count] = own[count] - others[count];
         late[count] = work(mine) - total;
@@ -72,12 +72,12 @@ Straggler straggler_find(const StragglerTimes *times, int steps, int towers)
     Straggler found = {.tower = -1};
     double most = 0;
     for (int t = 0; towers > 1 && t < towers; t++) {
-        for (int k = 0; k < STRAGGLER_PHASES; k++) {
+        for (int k = 0; k < STRAGGLER_ACTIVITIES; k++) {
             Excess e;
             if (!excess_measure(times, steps, towers, t, k, &e)) continue;
             if (e.excess <= e.margin || e.excess <= most || !e.steady || !e.delays) continue;
             most = e.excess;
-            found = (Straggler){.tower = t, .phase = k, .seconds = e.own, .others = e.others};
+            found = (Straggler){.tower = t, .activity = k, .seconds = e.own, .others = e.others};
         }
     }
     return found;
@@ -90,7 +90,7 @@ void straggler_start(StragglerWatch *watch)
 
 static bool same(const Straggler *a, const Straggler *b)
 {
-    return a->tower == b->tower && (a->tower < 0 || a->phase == b->phase);
+    return a->tower == b->tower && (a->tower < 0 || a->activity == b->activity);
 }
 
 bool straggler_machine_loaded(double load, int cores)

@@ -1,7 +1,7 @@
-/* Straggler: the tower that all others wait for, and the phase in which it loses the time. All towers' steps last
+/* Straggler: the tower that all others wait for, and the activity in which it loses the time. All towers' steps last
  * equally long, since each ends with the sum over all; the time up to the arrival at the sum tells them apart.
  *
- * Robust and relative: a tower is slow in a phase if over a window of steps the median of (its time - what the others'
+ * Robust and relative: a tower is slow in an activity if over a window of steps the median of (its time - what the others'
  * median needs for as many samples) is above SLOW_SHARE of a step's work and SLOW_LEAST (a time slice of a busy
  * machine), if that is so (by half of it) in 34 of 40 steps, and if its work as a whole takes longer than the others'.
  * One bad moment of a machine, or noise that hits now this tower and now that one, names nobody. It is named when two
@@ -13,21 +13,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { STRAGGLER_WINDOW = 40, STRAGGLER_PHASES = 4 };
+enum { STRAGGLER_WINDOW = 40, STRAGGLER_ACTIVITIES = 4 };
 
 /* One tower, one step. */
 typedef struct StragglerTimes {
-    double seconds[STRAGGLER_PHASES]; /* data, copy, forward, backward */
+    double seconds[STRAGGLER_ACTIVITIES]; /* data, copy, forward, backward */
     int64_t samples;
 } StragglerTimes;
 
 typedef struct Straggler {
     int tower;              /* -1: nobody */
-    int phase;              /* 0 .. STRAGGLER_PHASES - 1 */
-    double seconds, others; /* medians: its time in the phase, the others' for as many samples */
+    int activity;           /* 0 .. STRAGGLER_ACTIVITIES - 1 */
+    double seconds, others; /* medians: its time in the activity, the others' for as many samples */
 } Straggler;
 
-const char *straggler_phase_name(int phase);
+const char *straggler_activity_name(int activity);
 
 /* Of one window: times[step * towers + tower], at most STRAGGLER_WINDOW steps and any number of towers. */
 Straggler straggler_find(const StragglerTimes *times, int steps, int towers);

@@ -32,14 +32,14 @@ static Status kind_parse(const char *text, FaultKind *kind)
                 text);
 }
 
-static Status phase_parse(const char *text, int *phase)
+static Status activity_parse(const char *text, int *activity)
 {
-    for (int p = 0; p < PHASE_COUNT; p++) {
-        if (strcmp(text, phase_name((Phase)p))) continue;
-        *phase = p;
+    for (int p = 0; p < ACTIVITY_COUNT; p++) {
+        if (strcmp(text, activity_name((Activity)p))) continue;
+        *activity = p;
         return OK;
     }
-    return FAIL(ERR_ARG, "TOWERS_FAULT: unknown phase '%s'", text);
+    return FAIL(ERR_ARG, "TOWERS_FAULT: unknown activity '%s'", text);
 }
 
 static Status where_parse(const char *text, Fault *fault)
@@ -59,7 +59,8 @@ static Status field_parse(char *field, Fault *fault)
     char *value = strchr(field, '=');
     if (!value) return FAIL(ERR_ARG, "TOWERS_FAULT: '%s' is not key=value", field);
     *value++ = 0;
-    if (!strcmp(field, "phase")) return phase_parse(value, &fault->phase);
+    if (!strcmp(field, "activity") || !strcmp(field, "phase")) /* as capsules of 0.1.0-dev call it */
+        return activity_parse(value, &fault->activity);
     if (!strcmp(field, "layer")) {
         snprintf(fault->layer, sizeof fault->layer, "%s", value);
         return OK;
@@ -77,13 +78,14 @@ static Status field_parse(char *field, Fault *fault)
     else if (!strcmp(field, "index"))
         fault->index = number;
     else
-        return FAIL(ERR_ARG, "TOWERS_FAULT: unknown key '%s'; use one of tower step phase layer index where ms", field);
+        return FAIL(ERR_ARG, "TOWERS_FAULT: unknown key '%s'; use one of tower step activity layer index where ms",
+                    field);
     return OK;
 }
 
 static Status fault_parse(char *text, Fault *fault)
 {
-    *fault = (Fault){.phase = PHASE_FORWARD, .ms = 20, .step = 1, .index = -1, .loss = true, .grad = true};
+    *fault = (Fault){.activity = ACTIVITY_FORWARD, .ms = 20, .step = 1, .index = -1, .loss = true, .grad = true};
     char *fields = strchr(text, ':'), *rest = NULL;
     if (fields) *fields++ = 0;
     TRY(kind_parse(text, &fault->kind));
@@ -151,12 +153,12 @@ static void strike(const Fault *fault)
     }
 }
 
-void fault_strike(int tower, int64_t step, Phase phase)
+void fault_strike(int tower, int64_t step, Activity activity)
 {
     for (int i = 0; i < faults_used; i++) {
         const Fault *fault = &faults[i];
         bool now = fault->kind == FAULT_DELAY ? step >= fault->step : step == fault->step;
-        if (now && fault->tower == tower && fault->phase == (int)phase) strike(fault);
+        if (now && fault->tower == tower && fault->activity == (int)activity) strike(fault);
     }
 }
 

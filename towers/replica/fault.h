@@ -1,9 +1,9 @@
 /* Fault points: how tests make a tower fail at a given step. Compiled in only with -DTOWERS_FAULTS=ON.
  *
- * TOWERS_FAULT="kind:tower=T,step=S[,phase=P][,layer=NAME][,index=N][,ms=N]
+ * TOWERS_FAULT="kind:tower=T,step=S[,activity=A][,layer=NAME][,index=N][,ms=N]
  * [,where=loss|grad|both|weights|statistics|slot]", several joined by ';'. Kinds: nan, inf (poison the tower's loss and
  * gradients, or one number of its process's weights, statistics or slot 0 after the update; with a layer, its output in
- * the phase forward or the first gradient that it makes in the phase backward: the element `index`, or all), hang,
+ * the activity forward or the first gradient that it makes in the activity backward: the element `index`, or all), hang,
  * exit, kill, delay (ms each step from S on), crawl (ms of showing progress and nothing else), bitflip (one bit of a
  * weight, after the update). Steps count from 1. */
 #ifndef TOWERS_REPLICA_FAULT_H
@@ -27,7 +27,7 @@ typedef struct Fault {
     FaultKind kind;
     int tower;
     int64_t step;
-    int phase; /* where hang, exit, kill, delay and crawl strike, and nan and inf in a layer; default PHASE_FORWARD */
+    int activity; /* where hang, exit, kill, delay and crawl strike, and nan and inf in a layer; default ACTIVITY_FORWARD */
     int ms;
     int64_t index;                              /* of the element that is poisoned in a layer; -1: all */
     bool loss, grad, weights, statistics, slot; /* what nan and inf poison */
@@ -46,8 +46,8 @@ int fault_count(void);
 const Fault *fault_at(int index);
 /* The first nan or inf set for (tower, step), or NULL. */
 const Fault *fault_poison(int tower, int64_t step);
-/* hang, exit, kill, delay: strike here if one is set for (tower, step, phase). */
-void fault_strike(int tower, int64_t step, Phase phase);
+/* hang, exit, kill, delay: strike here if one is set for (tower, step, activity). */
+void fault_strike(int tower, int64_t step, Activity activity);
 /* The fault of this kind set for (tower, step), or NULL. */
 const Fault *fault_of(FaultKind kind, int tower, int64_t step);
 /* The same, and gone from then on: what strikes by chance does not strike a step again when it is repeated. */
@@ -71,9 +71,9 @@ static inline const Fault *fault_poison(int tower, int64_t step)
     (void)tower, (void)step;
     return NULL;
 }
-static inline void fault_strike(int tower, int64_t step, Phase phase)
+static inline void fault_strike(int tower, int64_t step, Activity activity)
 {
-    (void)tower, (void)step, (void)phase;
+    (void)tower, (void)step, (void)activity;
 }
 static inline const Fault *fault_of(FaultKind kind, int tower, int64_t step)
 {

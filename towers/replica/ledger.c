@@ -7,16 +7,16 @@
 #include <sys/mman.h>
 #include <time.h>
 
-static const char *const phase_names[PHASE_COUNT] = {
-    [PHASE_START] = "start",     [PHASE_DATA] = "data",         [PHASE_COPY] = "copy",
-    [PHASE_FORWARD] = "forward", [PHASE_BACKWARD] = "backward", [PHASE_REDUCE] = "all-reduce",
-    [PHASE_UPDATE] = "update",   [PHASE_RECORD] = "record",     [PHASE_EVAL] = "evaluation",
-    [PHASE_SAVE] = "checkpoint", [PHASE_DONE] = "done",
+static const char *const activity_names[ACTIVITY_COUNT] = {
+    [ACTIVITY_START] = "start",     [ACTIVITY_DATA] = "data",         [ACTIVITY_COPY] = "copy",
+    [ACTIVITY_FORWARD] = "forward", [ACTIVITY_BACKWARD] = "backward", [ACTIVITY_REDUCE] = "all-reduce",
+    [ACTIVITY_UPDATE] = "update",   [ACTIVITY_RECORD] = "record",     [ACTIVITY_EVAL] = "evaluation",
+    [ACTIVITY_SAVE] = "checkpoint", [ACTIVITY_DONE] = "done",
 };
 
-const char *phase_name(Phase phase)
+const char *activity_name(Activity activity)
 {
-    return (unsigned)phase < PHASE_COUNT ? phase_names[phase] : "unknown phase";
+    return (unsigned)activity < ACTIVITY_COUNT ? activity_names[activity] : "unknown activity";
 }
 
 int64_t clock_ns(void)
@@ -58,14 +58,14 @@ LedgerRow *ledger_row(Ledger *ledger, int tower, int64_t step)
     return &ledger->tower[tower].rows[step % LEDGER_STEPS];
 }
 
-void ledger_phase(Ledger *ledger, int tower, int64_t step, Phase phase)
+void ledger_activity(Ledger *ledger, int tower, int64_t step, Activity activity)
 {
     LedgerTower *row = &ledger->tower[tower];
     int64_t now = clock_ns(), before = atomic_load(&row->heartbeat_ns);
-    int ended = atomic_load(&row->phase);
-    if (atomic_load(&row->step) == step) ledger_row(ledger, tower, step)->phase_ns[ended] += now - before;
+    int ended = atomic_load(&row->activity);
+    if (atomic_load(&row->step) == step) ledger_row(ledger, tower, step)->activity_ns[ended] += now - before;
     atomic_store(&row->step, step);
-    atomic_store(&row->phase, (int)phase);
+    atomic_store(&row->activity, (int)activity);
     atomic_store(&row->heartbeat_ns, now);
 }
 

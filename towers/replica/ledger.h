@@ -21,21 +21,21 @@ enum {
 };
 
 /* What a tower is doing, for the hang report. */
-typedef enum Phase {
-    PHASE_START = 0,
-    PHASE_DATA,
-    PHASE_COPY,
-    PHASE_FORWARD,
-    PHASE_BACKWARD,
-    PHASE_REDUCE,
-    PHASE_UPDATE,
-    PHASE_RECORD,
-    PHASE_EVAL,
-    PHASE_SAVE,
-    PHASE_DONE,
-    PHASE_COUNT
-} Phase;
-const char *phase_name(Phase phase);
+typedef enum Activity {
+    ACTIVITY_START = 0,
+    ACTIVITY_DATA,
+    ACTIVITY_COPY,
+    ACTIVITY_FORWARD,
+    ACTIVITY_BACKWARD,
+    ACTIVITY_REDUCE,
+    ACTIVITY_UPDATE,
+    ACTIVITY_RECORD,
+    ACTIVITY_EVAL,
+    ACTIVITY_SAVE,
+    ACTIVITY_DONE,
+    ACTIVITY_COUNT
+} Activity;
+const char *activity_name(Activity activity);
 
 /* One tower, one step. */
 typedef struct LedgerRow {
@@ -43,16 +43,16 @@ typedef struct LedgerRow {
     TowerLoss loss;
     double head[MODEL_HEADS]; /* with auxiliary heads: summed loss of each, the main one first */
     bool loss_finite, grad_finite;
-    double grad_norm;              /* of this tower's own gradient, before the sum */
-    int64_t hits[2];               /* top-1, top-5 */
-    int64_t phase_ns[PHASE_COUNT]; /* time spent in each phase of this step */
-    int64_t arrival_ns;            /* CLOCK_MONOTONIC when it reached the collective */
+    double grad_norm;                    /* of this tower's own gradient, before the sum */
+    int64_t hits[2];                     /* top-1, top-5 */
+    int64_t activity_ns[ACTIVITY_COUNT]; /* time spent in each activity of this step */
+    int64_t arrival_ns;                  /* CLOCK_MONOTONIC when it reached the collective */
 } LedgerRow;
 
 typedef struct LedgerTower {
-    _Atomic int64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last change of phase */
+    _Atomic int64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last change of activity */
     _Atomic int64_t step;         /* the step it is in */
-    _Atomic int phase;
+    _Atomic int activity;
     LedgerRow rows[LEDGER_STEPS]; /* row of step s: rows[s % LEDGER_STEPS]; complete once rows[].step == s */
 } LedgerTower;
 
@@ -125,8 +125,8 @@ void ledger_destroy(Ledger *ledger);
 
 int64_t clock_ns(void); /* CLOCK_MONOTONIC */
 
-/* Enter a phase: stores the time of the one that ends in the tower's current row, and beats the heart. */
-void ledger_phase(Ledger *ledger, int tower, int64_t step, Phase phase);
+/* Enter an activity: stores the time of the one that ends in the tower's current row, and beats the heart. */
+void ledger_activity(Ledger *ledger, int tower, int64_t step, Activity activity);
 LedgerRow *ledger_row(Ledger *ledger, int tower, int64_t step); /* the row to fill for this step */
 /* A warning for the person at the console, from rank 0: the run goes on. */
 void ledger_note(Ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));

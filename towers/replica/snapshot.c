@@ -269,8 +269,8 @@ Status snapshot_save(TowerProcess *p)
     WeightList model = {0}, train = {0};
     StPair pairs[3];
     char *state = NULL;
-    for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_SAVE);
-    fault_strike(p->first, p->run.step, PHASE_SAVE);
+    for (int slot = 0; slot < p->local; slot++) ledger_activity(p->ledger, p->first + slot, p->run.step, ACTIVITY_SAVE);
+    fault_strike(p->first, p->run.step, ACTIVITY_SAVE);
     TRY_OUT(statistics_export(p));
     TRY_OUT(train_pack(p, &train));
     if (p->rank == 0) {

@@ -114,7 +114,7 @@ static double waiting_share(const Console *c, int64_t step, double seconds)
 {
     int64_t most = 0;
     for (int t = 0; t < c->ledger->towers; t++) {
-        int64_t waited = row_of(c, t, step)->phase_ns[PHASE_DATA];
+        int64_t waited = row_of(c, t, step)->activity_ns[ACTIVITY_DATA];
         if (waited > most) most = waited;
     }
     return seconds > 0 ? (double)most * 1e-9 / seconds : 0;
@@ -196,16 +196,18 @@ static void tower_text(const Console *c, int tower, int64_t step, bool now, int 
     int64_t earliest = row->arrival_ns;
     for (int t = 0; t < c->ledger->towers; t++)
         if (row_of(c, t, step)->arrival_ns < earliest) earliest = row_of(c, t, step)->arrival_ns;
-    char loss[FIELD], gradient[FIELD], late[FIELD], phase[FIELD] = "";
+    char loss[FIELD], gradient[FIELD], late[FIELD], activity[FIELD] = "";
     snprintf(loss, sizeof loss, "  tower %-3d loss %-9.4f", tower, tower_loss_mean(&row->loss));
     snprintf(gradient, sizeof gradient, " gradient %-9.3g", row->grad_norm);
     snprintf(late, sizeof late, " +%.1f ms", (double)(row->arrival_ns - earliest) * 1e-6);
-    if (now) snprintf(phase, sizeof phase, "  %s", phase_name((Phase)atomic_load(&c->ledger->tower[tower].phase)));
-    char *optional[] = {gradient, late, phase};
+    if (now)
+        snprintf(activity, sizeof activity, "  %s",
+                 activity_name((Activity)atomic_load(&c->ledger->tower[tower].activity)));
+    char *optional[] = {gradient, late, activity};
     for (int i = 0; i < 3; i++)
-        if (strlen(loss) + strlen(gradient) + strlen(late) + strlen(phase) > (size_t)columns) optional[i][0] = 0;
+        if (strlen(loss) + strlen(gradient) + strlen(late) + strlen(activity) > (size_t)columns) optional[i][0] = 0;
     Text text = text_start(buffer, bytes);
-    text_add(&text, "%s%s%s%s", loss, gradient, late, phase);
+    text_add(&text, "%s%s%s%s", loss, gradient, late, activity);
 }
 
 static void towers_draw(const Console *c, int64_t step, int width)

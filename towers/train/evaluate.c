@@ -89,8 +89,9 @@ static Status blocks_run(TowerProcess *p, float *lanes)
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
         TRY_OUT(bad_samples_log(p, batch, "evaluation"));
-        for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_EVAL);
-        fault_strike(p->first, p->run.step, PHASE_EVAL);
+        for (int slot = 0; slot < p->local; slot++)
+            ledger_activity(p->ledger, p->first + slot, p->run.step, ACTIVITY_EVAL);
+        fault_strike(p->first, p->run.step, ACTIVITY_EVAL);
         TRY_OUT(block_run(p, batch, lanes + s * BLOCK_LANES, confusion));
     }
 out:

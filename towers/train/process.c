@@ -56,7 +56,7 @@ static Status process_run(TowerProcess *p)
     TRY(st);
     TRY(snapshot_export(p, "last.safetensors"));
     if (p->metrics) TRY(metrics_flush(p->metrics));
-    for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, p->run.step, PHASE_DONE);
+    for (int slot = 0; slot < p->local; slot++) ledger_activity(p->ledger, p->first + slot, p->run.step, ACTIVITY_DONE);
     int stop = atomic_load(&p->ledger->run.stop_signal);
     if (p->stop && (p->run.step < p->total_steps || epoch_end_is_owed(p)))
         return FAIL(ERR_INTERRUPTED, "stopped by signal %d after step %lld; --resume auto continues", stop,

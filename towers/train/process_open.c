@@ -157,7 +157,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     p->total_steps = job_total_steps(p->job);
     p->run.best_top1 = -1;
     straggler_start(&p->watch);
-    fault_strike(p->first, 1, PHASE_START);
+    fault_strike(p->first, 1, ACTIVITY_START);
     TRY(replica_open(p));
     if (p->replica->train[0].plan) TRY(poison_check(&p->replica->train[0]));
     TRY(buckets_open(p));

@@ -192,11 +192,11 @@ static Status forward(Turn *turn, const Batch *batch)
 {
     TowerProcess *p = turn->p;
     int tower = p->first + turn->slot;
-    ledger_phase(p->ledger, tower, turn->step->number, PHASE_COPY);
-    fault_strike(tower, turn->step->number, PHASE_COPY);
+    ledger_activity(p->ledger, tower, turn->step->number, ACTIVITY_COPY);
+    fault_strike(tower, turn->step->number, ACTIVITY_COPY);
     TRY(replica_feed(p->replica, turn->program, batch, turn->slot, p->job->seed, turn->step->scale));
-    ledger_phase(p->ledger, tower, turn->step->number, PHASE_FORWARD);
-    fault_strike(tower, turn->step->number, PHASE_FORWARD);
+    ledger_activity(p->ledger, tower, turn->step->number, ACTIVITY_FORWARD);
+    fault_strike(tower, turn->step->number, ACTIVITY_FORWARD);
     turn->end = turn->program->forward_end;
     return stretch_run(turn, STRETCH_FORWARD, forward_stretch);
 }
@@ -205,8 +205,8 @@ static Status backward(Turn *turn, bool last)
 {
     TowerProcess *p = turn->p;
     int tower = p->first + turn->slot;
-    ledger_phase(p->ledger, tower, turn->step->number, PHASE_BACKWARD);
-    fault_strike(tower, turn->step->number, PHASE_BACKWARD);
+    ledger_activity(p->ledger, tower, turn->step->number, ACTIVITY_BACKWARD);
+    fault_strike(tower, turn->step->number, ACTIVITY_BACKWARD);
     if (last) return backward_give(turn);
     turn->first = turn->end;
     if (turn->program) turn->end = plan_op_count(turn->program->plan);
@@ -242,8 +242,8 @@ static Status towers_run(TowerProcess *p, Step *step)
         LedgerRow *row = ledger_row(p->ledger, tower, step->number);
         if (batch_number == 0) memset(row, 0, sizeof *row);
         if (batch_number == 0 && p->job->accumulate > 1) TRY(replica_keep_start(p->replica, slot));
-        ledger_phase(p->ledger, tower, step->number, PHASE_DATA);
-        fault_strike(tower, step->number, PHASE_DATA);
+        ledger_activity(p->ledger, tower, step->number, ACTIVITY_DATA);
+        fault_strike(tower, step->number, ACTIVITY_DATA);
         if (p->replica->device.backend->uploaded) TRY(p->replica->device.backend->uploaded(&p->replica->device));
         TRY(loader_next(p->loader, &batch));
         TRY(samples_log(p, batch, step->number));
@@ -252,7 +252,7 @@ static Status towers_run(TowerProcess *p, Step *step)
         TRY(tower_turn(p, slot, batch, last, step));
         if (!last) continue;
         row->arrival_ns = clock_ns();
-        ledger_phase(p->ledger, tower, step->number, PHASE_REDUCE);
+        ledger_activity(p->ledger, tower, step->number, ACTIVITY_REDUCE);
     }
     return OK;
 }
@@ -557,9 +557,9 @@ static void samples_count(const TowerProcess *p, Step *step)
     step->samples = step->batches * global < left ? step->batches * global : left;
 }
 
-static void phase_all(TowerProcess *p, const Step *step, Phase phase)
+static void activity_all(TowerProcess *p, const Step *step, Activity activity)
 {
-    for (int slot = 0; slot < p->local; slot++) ledger_phase(p->ledger, p->first + slot, step->number, phase);
+    for (int slot = 0; slot < p->local; slot++) ledger_activity(p->ledger, p->first + slot, step->number, activity);
 }
 
 /* How many steps may be under way behind this one: none where its weights and gradients are to be looked at. Equal on
@@ -586,12 +586,13 @@ Status step_run(TowerProcess *p)
     TRY(judge_begin(p->judge, step->number, step->lr, step->left_out, stop, refill ? step->samples : 0));
     TRY(towers_run(p, step));
     TRY(sum_over_towers(p));
-    phase_all(p, step, PHASE_UPDATE);
+    activity_all(p, step, ACTIVITY_UPDATE);
     TRY(update(p, step));
     p->run.step = step->number;
     int ahead = steps_ahead(p, step);
     if (ahead || p->rank == 0) /* the others have nothing to record, and begin the next step at once */
-        phase_all(p, step, ahead ? PHASE_REDUCE : PHASE_RECORD); /* what keeps it waiting is the slowest tower */
+        activity_all(p, step,
+                     ahead ? ACTIVITY_REDUCE : ACTIVITY_RECORD); /* what keeps it waiting is the slowest tower */
     while (p->run.step - p->done > ahead) TRY(step_take(p));
     return OK;
 }

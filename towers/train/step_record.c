@@ -1,7 +1,7 @@
 /* What is remembered of a step: the ledger's rows, the sums of the epoch, a row of metrics; see step.h. */
 #include "towers/train/step.h"
 
-#include "towers/train/phases.h"
+#include "towers/train/activities.h"
 #include "towers/train/summary.h"
 
 #include <math.h>
@@ -84,14 +84,14 @@ typedef struct StepColumns {
     double norm[TOWERS_MAX], head[MODEL_HEADS];
     int64_t arrival[TOWERS_MAX], hits; /* microseconds after the step began; of all towers */
     int heads;
-    PhaseRecord phases;
+    ActivityRecord activities;
 } StepColumns;
 
 static void columns_fill(const TowerProcess *p, const Step *step, StepColumns *columns)
 {
     columns->hits = 0;
     columns->heads = heads_mean(p, step, columns->head);
-    phases_read(p, step->number, &columns->phases);
+    activities_read(p, step->number, &columns->activities);
     for (int t = 0; t < p->ledger->towers; t++) {
         const LedgerRow *row = ledger_row(p->ledger, t, step->number);
         columns->norm[t] = step->found[t].grad_norm;
@@ -120,12 +120,12 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepC
         .grad_norm = step->grad_norm,
         .tower_grad_norm = columns->norm,
         .arrival_us = columns->arrival,
-        .data_us = columns->phases.us[0],
-        .copy_us = columns->phases.us[1],
-        .forward_us = columns->phases.us[2],
-        .backward_us = columns->phases.us[3],
-        .slow_tower = columns->phases.slow_tower,
-        .slow_phase = columns->phases.slow_phase,
+        .data_us = columns->activities.us[0],
+        .copy_us = columns->activities.us[1],
+        .forward_us = columns->activities.us[2],
+        .backward_us = columns->activities.us[3],
+        .slow_tower = columns->activities.slow_tower,
+        .slow_activity = columns->activities.slow_activity,
         .top1 = step->samples > step->skipped ? (double)columns->hits / (double)(step->samples - step->skipped) : 0,
         .skipped = !step->commit,
         .loss_scale = loss_is_scaled(p->job) ? (double)step->loss_scale : 0,
@@ -136,7 +136,7 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepC
 Status step_record(TowerProcess *p, const Step *step)
 {
     StepColumns columns;
-    TRY(phases_watch(p, step->number));
+    TRY(activities_watch(p, step->number));
     columns_fill(p, step, &columns);
     StepRecord record = record_of(p, step, &columns);
     averages_move(&p->run, record.base_loss, record.total_loss, &record);

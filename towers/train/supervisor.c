@@ -125,8 +125,8 @@ static void root_cause(Supervisor *s, Status status)
     status_keep(&s->words);
 }
 
-/* Where a process is, by the tower whose turn it is: "tower 1 (process 1), step 5, phase forward". Behind it, what its
- * last sign of progress in this phase was about. */
+/* Where a process is, by the tower whose turn it is: "tower 1 (process 1), step 5, activity forward". Behind it, what its
+ * last sign of progress in this activity was about. */
 static void where_text(const Supervisor *s, int rank, char *text, size_t bytes)
 {
     int tower = job_first_tower(s->job, rank);
@@ -136,9 +136,9 @@ static void where_text(const Supervisor *s, int rank, char *text, size_t bytes)
     const LedgerTower *row = &s->ledger->tower[tower];
     const ProgressSlot *progress = comm_shared_progress(s->shared, rank);
     bool here = atomic_load(&progress->at_ns) > atomic_load(&row->heartbeat_ns);
-    snprintf(text, bytes, "tower %d (process %d), step %lld, phase %s%s%.47s", tower, rank,
-             (long long)atomic_load(&row->step), phase_name((Phase)atomic_load(&row->phase)), here ? ", after " : "",
-             here ? progress->what : "");
+    snprintf(text, bytes, "tower %d (process %d), step %lld, activity %s%s%.47s", tower, rank,
+             (long long)atomic_load(&row->step), activity_name((Activity)atomic_load(&row->activity)),
+             here ? ", after " : "", here ? progress->what : "");
 }
 
 static void failure_note(Supervisor *s, int rank, int wait_status)
@@ -186,7 +186,7 @@ static void children_kill(Supervisor *s)
         if (s->child[r].pid > 0) kill(s->child[r].pid, SIGKILL);
 }
 
-/* The last sign of life of a process: a change of phase of one of its towers, or progress within one. */
+/* The last sign of life of a process: a change of activity of one of its towers, or progress within one. */
 static int64_t life_of(const Supervisor *s, int rank)
 {
     int64_t last = atomic_load(&comm_shared_progress(s->shared, rank)->at_ns);
@@ -200,7 +200,7 @@ static int64_t life_of(const Supervisor *s, int rank)
 static bool waits_for_others(const Supervisor *s, int rank)
 {
     for (int t = job_first_tower(s->job, rank); t < job_first_tower(s->job, rank + 1); t++)
-        if (atomic_load(&s->ledger->tower[t].phase) == PHASE_REDUCE) return true;
+        if (atomic_load(&s->ledger->tower[t].activity) == ACTIVITY_REDUCE) return true;
     return comm_shared_waiting(s->shared, rank);
 }
 
@@ -239,7 +239,7 @@ static void silence_warn(Supervisor *s, int64_t now)
     s->warned_ns[silent] = life_of(s, silent);
     where_text(s, silent, where, sizeof where);
     bool loading = !waits_for_others(s, silent) &&
-                   atomic_load(&s->ledger->tower[job_first_tower(s->job, silent)].phase) == PHASE_DATA;
+                   atomic_load(&s->ledger->tower[job_first_tower(s->job, silent)].activity) == ACTIVITY_DATA;
     console_warn(&s->console, "%s: no sign of life for %.0f s%s; the run ends after %.0f s (--comm-timeout)", where,
                  (double)(now - life_of(s, silent)) * 1e-9,
                  loading ? ": it waits for its data loader, is the storage of the data slow or away?" : "",

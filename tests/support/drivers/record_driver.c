@@ -39,7 +39,7 @@ static Status steps_write(Metrics *metrics, int64_t from, int64_t to, double off
                              .data_us = times,
                              .copy_us = copies,
                              .slow_tower = 1,
-                             .slow_phase = step == 5 ? "forward" : NULL,
+                             .slow_activity = step == 5 ? "forward" : NULL,
                              .top1 = 0.5};
         TRY(metrics_step(metrics, &record));
     }
