@@ -76,9 +76,9 @@ size_t comm_bytes(const Backend *backend, const CommConfig *config)
     return (size_t)config->local * slot + (ranks > 1 ? (slot + ranks - 1) / ranks : 0);
 }
 
-Status comm_enlist(Comm *comm, const CommMemory *memory, size_t bytes)
+Status comm_register(Comm *comm, const CommMemory *memory, size_t bytes)
 {
-    return comm->ops->enlist ? comm->ops->enlist(comm, memory, bytes) : OK;
+    return comm->ops->register_memory ? comm->ops->register_memory(comm, memory, bytes) : OK;
 }
 
 void comm_text(const Comm *comm, char *text, size_t bytes)
@@ -95,18 +95,19 @@ static Status range_check(const Comm *comm, size_t first, size_t count)
     return OK;
 }
 
-Status comm_give(Comm *comm, int tower, size_t first, float *from, size_t count)
+Status comm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count)
 {
     TRY(range_check(comm, first, count));
     if (tower < comm->config.first || tower >= comm->config.first + comm->config.local)
-        return FAIL(ERR_INTERNAL, "rank %d gives for tower %d, which is not its own", comm->config.rank, tower);
-    return comm->ops->give(comm, tower, first, from, count);
+        return FAIL(ERR_INTERNAL, "rank %d contributes for tower %d, which another rank holds", comm->config.rank,
+                    tower);
+    return comm->ops->allreduce_begin(comm, tower, first, from, count);
 }
 
-Status comm_sum(Comm *comm, size_t first, float *to, size_t count)
+Status comm_allreduce_end(Comm *comm, size_t first, float *to, size_t count)
 {
     TRY(range_check(comm, first, count));
-    return comm->ops->sum(comm, first, to, count);
+    return comm->ops->allreduce_end(comm, first, to, count);
 }
 
 Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root)

@@ -23,8 +23,8 @@ typedef struct CommConfig {
     int64_t timeout_ms; /* of one collective, without a sign of progress from those that are missing */
     /* NCCL only: */
     Dtype reduce;     /* f32, or the 16-bit format in which gradients travel and are summed */
-    size_t gradients; /* elements [0, gradients), where they are given from device memory */
-    size_t staged;    /* of these [0, staged) are at times given from host memory instead */
+    size_t gradients; /* elements [0, gradients), contributed from device memory */
+    size_t staged;    /* of these, [0, staged) are sometimes contributed from host memory instead */
     bool ordered;     /* add in tower order: the same bits for any number of GPUs and virtual towers */
     int ctas;         /* most thread blocks of a collective; 0: NCCL's choice */
 } CommConfig;
@@ -61,26 +61,26 @@ NODISCARD Status comm_memory_create(Device *device, size_t bytes, CommMemory *ma
 /* Waits until the device is idle, so what a collective may wait for must have come, or the communicator be closed. Empty
  * is fine. */
 void comm_memory_destroy(Device *device, CommMemory *memory);
-/* Contributions will come from there: NCCL is told, by all ranks in the same way, if it takes it. ERR_COMM where one
- * rank alone is refused, or where it fails in the middle, which a communicator does not survive. `memory` must outlive
- * the communicator. Collective. */
-NODISCARD Status comm_enlist(Comm *comm, const CommMemory *memory, size_t bytes);
+/* Registers memory from which contributions will come with NCCL, on all ranks alike, if NCCL accepts it. ERR_COMM if
+ * only some ranks are refused or a registration fails half-way, after which a communicator is unusable. `memory` must
+ * outlive the communicator. Collective. */
+NODISCARD Status comm_register(Comm *comm, const CommMemory *memory, size_t bytes);
 /* Memory that a communicator takes for its sums, beside what the contributions lie in: the device's; on a CPU this
  * rank's share of what all map. */
 size_t comm_bytes(const Backend *backend, const CommConfig *config);
 /* "NCCL 2.28.9 sums the gradients in place, in a symmetric window"; "" where there is nothing to tell. */
 void comm_text(const Comm *comm, char *text, size_t bytes);
 
-/* Hand over tower `tower`'s contribution to elements [first, first + count) of this round's sum. f32; host memory, or
- * with NCCL the device's, read in the order of its STREAM_COMPUTE. Device memory that this rank's last tower gives belongs
- * to the communicator until comm_sum: the sum may be made there, over the contribution. `tower` is one of this rank's,
- * given in ascending order. */
-NODISCARD Status comm_give(Comm *comm, int tower, size_t first, float *from, size_t count);
-/* Sum of all towers' contributions to [first, first + count), in tower order, to `to` on every rank. Every tower must
- * have given this very range in this round, and it is taken once. Elements, not bytes. `to`: host memory, or with NCCL
- * the device's, written in the order of its STREAM_COMPUTE, without waiting. Device memory from which the last tower gave
- * costs no copy. */
-NODISCARD Status comm_sum(Comm *comm, size_t first, float *to, size_t count);
+/* Begins the all-reduce of elements [first, first + count) of this round with the contribution of tower `tower`, one of
+ * this rank's, in ascending order. f32; host memory, or with NCCL device memory, read in the order of STREAM_COMPUTE.
+ * Device memory of this rank's last tower belongs to the communicator until comm_allreduce_end: the sum may overwrite
+ * the contribution. */
+NODISCARD Status comm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count);
+/* Ends the all-reduce of [first, first + count): the sum over all towers, in tower order, goes to `to` on every rank.
+ * Every tower must have begun exactly this range in this round; it ends once. Elements, not bytes. `to`: host memory, or
+ * with NCCL device memory, written in the order of STREAM_COMPUTE without waiting. No copy is needed if `to` is the
+ * device memory of the last tower's contribution. */
+NODISCARD Status comm_allreduce_end(Comm *comm, size_t first, float *to, size_t count);
 
 NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root`; host memory */
 NODISCARD Status comm_barrier(Comm *comm);

@@ -184,7 +184,7 @@ static ncclDataType_t small_type(const Comm *comm)
 }
 
 /* The ranks' sums of a range, made where this rank's part lies. */
-static Status reduce_start(Comm *comm, NcclComm *c, const GivenRange *range)
+static Status reduce_start(Comm *comm, NcclComm *c, const ReduceRange *range)
 {
     ncclResult_t begun;
     float *at = range->at;
@@ -214,21 +214,21 @@ static Status gather_start(Comm *comm, NcclComm *c, size_t first, size_t count)
     return nccl_settle(comm, c, ended, "ncclGroupEnd");
 }
 
-/* One that was given, and the sum of it not taken; NULL: there is none. */
-static GivenRange *range_find(NcclComm *c, size_t first)
+/* The range whose all-reduce has begun at `first` and not ended; NULL if there is none. */
+static ReduceRange *range_find(NcclComm *c, size_t first)
 {
     for (int i = 0; i < c->ranges; i++)
         if (c->range[i].first == first) return &c->range[i];
     return NULL;
 }
 
-static Status sum_start(Comm *comm, NcclComm *c, const GivenRange *given)
+static Status sum_start(Comm *comm, NcclComm *c, const ReduceRange *given)
 {
-    GivenRange *range = range_find(c, given->first);
+    ReduceRange *range = range_find(c, given->first);
     if (given->count == 0) return OK;
     if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
     if (!range && c->ranges == RANGES_MAX)
-        return FAIL(ERR_INTERNAL, "more than %d ranges of one round are given, and their sums not taken", RANGES_MAX);
+        return FAIL(ERR_INTERNAL, "more than %d all-reduces of one round have begun and not ended", RANGES_MAX);
     *(range ? range : &c->range[c->ranges++]) = *given;
     c->joined = comm->config.ranks == 1;
     if (c->joined) return OK;
@@ -255,7 +255,7 @@ static Status guest_add(Comm *comm, NcclComm *c, int tower, size_t first, const 
 
 /* The local towers' sum is built in their order, and ends where the last one's contribution lies: range->at. The
  * gradients of the others are gone by then, for their towers share one arena: they have been kept in c->sum. */
-static Status tower_add(Comm *comm, NcclComm *c, int tower, float *from, bool on_host, GivenRange *range)
+static Status tower_add(Comm *comm, NcclComm *c, int tower, float *from, bool on_host, ReduceRange *range)
 {
     const CommConfig *config = &comm->config;
     bool starts = tower == config->first, ends = tower == config->first + config->local - 1;
@@ -266,11 +266,11 @@ static Status tower_add(Comm *comm, NcclComm *c, int tower, float *from, bool on
     return add(c, sum, from, range->at, range->count);
 }
 
-static Status nccl_give(Comm *comm, int tower, size_t first, float *from, size_t count)
+static Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count)
 {
     NcclComm *c = comm->impl;
     bool on_host = false;
-    GivenRange range = {.first = first, .count = count};
+    ReduceRange range = {.first = first, .count = count};
     TRY(place_ask(c, from, &on_host));
     range.narrow = c->small.data && !on_host && first < comm->config.gradients;
     if (comm->config.ordered) {
@@ -285,7 +285,7 @@ static Status nccl_give(Comm *comm, int tower, size_t first, float *from, size_t
 /* ---- the result */
 
 /* In the order of the towers, the last one straight to `to`. */
-static Status ordered_add(Comm *comm, NcclComm *c, const GivenRange *range, float *to)
+static Status ordered_add(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
 {
     const float *sum = range->at;
     if (comm->config.towers == 1 && to != sum) return copy_in(c, to, sum, false, range->count);
@@ -297,7 +297,7 @@ static Status ordered_add(Comm *comm, NcclComm *c, const GivenRange *range, floa
 }
 
 /* Back to f32, and to the sum from what `op` made of it. */
-static Status widen(Comm *comm, NcclComm *c, const GivenRange *range, float *to)
+static Status widen(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
 {
     const char *small = small_at(comm, c, range->first);
     TRY(c->device->backend->convert(c->device, to, DTYPE_F32, small, comm->config.reduce, range->count));
@@ -306,7 +306,7 @@ static Status widen(Comm *comm, NcclComm *c, const GivenRange *range, float *to)
 }
 
 /* What the collective brought, in f32 on the device: to `to`, or where it is made if that will do (`to` NULL). */
-static Status range_finish(Comm *comm, NcclComm *c, const GivenRange *range, float *to)
+static Status range_finish(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
 {
     if (!to) to = range->at;
     if (comm->config.ordered) return ordered_add(comm, c, range, to);
@@ -322,16 +322,16 @@ static Status streams_join(NcclComm *c)
     return OK;
 }
 
-static Status nccl_sum(Comm *comm, size_t first, float *to, size_t count)
+static Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t count)
 {
     NcclComm *c = comm->impl;
     const Backend *backend = c->device->backend;
     bool on_host = false;
     if (count == 0) return OK;
-    GivenRange *given = range_find(c, first);
+    ReduceRange *given = range_find(c, first);
     if (!given || given->count != count)
         return FAIL(ERR_INTERNAL, "no rank contributed the sum of %zu elements from element %zu on", count, first);
-    GivenRange range = *given;
+    ReduceRange range = *given;
     *given = c->range[--c->ranges];
     if (to != range.at) TRY(place_ask(c, to, &on_host));
     if (!on_host) {
@@ -379,7 +379,7 @@ static void nccl_abort(Comm *comm)
 static void nccl_finalize(Comm *comm, NcclComm *c)
 {
     if (!c->nccl || c->left || comm_shared_aborted(c->shared) >= 0) return;
-    nccl_tell_end(comm, c);
+    nccl_deregister(comm, c);
     if (!c->left && c->op != ncclSum) ncclRedOpDestroy(c->op, c->nccl);
     if (c->left || nccl_settle(comm, c, ncclCommFinalize(c->nccl), "finalize") != OK) return;
     ncclCommDestroy(c->nccl);
@@ -405,19 +405,19 @@ static void nccl_close(Comm *comm)
     nccl_destroy(comm->impl);
 }
 
-/* Only where gradients are summed is there something to know: in the arena, in 16 bits, or in the towers' slots. */
-static Status nccl_enlist(Comm *comm, const CommMemory *memory, size_t bytes)
+/* The gradient arena is registered only if NCCL sums there, not in 16 bits or in the slots of the towers. */
+static Status nccl_register_memory(Comm *comm, const CommMemory *memory, size_t bytes)
 {
     NcclComm *c = comm->impl;
-    return comm->config.ordered || c->small.data ? OK : nccl_tell(comm, c, memory, bytes);
+    return comm->config.ordered || c->small.data ? OK : nccl_register(comm, c, memory, bytes);
 }
 
 static void nccl_text(const Comm *comm, char *text, size_t bytes)
 {
     static const char *const places[] = {
-        [KNOWN_AS_NOTHING] = "memory that it was not told of",
-        [KNOWN_AS_BUFFER] = "registered memory",
-        [KNOWN_AS_WINDOW] = "a symmetric window",
+        [REGISTERED_NOT] = "unregistered memory",
+        [REGISTERED_BUFFER] = "registered memory",
+        [REGISTERED_WINDOW] = "a symmetric window",
     };
     const NcclComm *c = comm->impl;
     int version = 0;
@@ -427,15 +427,15 @@ static void nccl_text(const Comm *comm, char *text, size_t bytes)
              comm->config.ordered ? "in tower order"
              : c->small.data      ? "the gradients in 16 bits"
                                   : "the gradients in place",
-             places[c->known_count ? c->known[0].as : KNOWN_AS_NOTHING]);
+             places[c->registered_count ? c->registered[0].as : REGISTERED_NOT]);
 }
 
 static const CommOps nccl_ops = {
-    .give = nccl_give,
-    .sum = nccl_sum,
+    .allreduce_begin = nccl_allreduce_begin,
+    .allreduce_end = nccl_allreduce_end,
     .broadcast = nccl_broadcast,
     .barrier = nccl_barrier,
-    .enlist = nccl_enlist,
+    .register_memory = nccl_register_memory,
     .text = nccl_text,
     .look = nccl_look,
     .abort = nccl_abort,
@@ -527,8 +527,8 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
     if (st == OK) st = rank_open(comm, c);
     if (st == OK) st = op_open(comm, c);
     CommSpace space = comm_space(config);
-    if (st == OK && config->ordered) st = nccl_tell(comm, c, &c->sum, space.sum);
-    if (st == OK && c->small.data) st = nccl_tell(comm, c, &c->small, space.small);
+    if (st == OK && config->ordered) st = nccl_register(comm, c, &c->sum, space.sum);
+    if (st == OK && c->small.data) st = nccl_register(comm, c, &c->small, space.small);
     if (st == OK) {
         *made = comm;
         return OK;

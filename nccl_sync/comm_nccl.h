@@ -13,22 +13,22 @@
 typedef void *ncclWindow_t;
 #endif
 
-enum { KNOWN_MAX = 4, RANGES_MAX = BUCKETS_MAX + 8 };
+enum { REGISTERED_MAX = 4, RANGES_MAX = BUCKETS_MAX + 8 };
 
-/* What NCCL knows of a piece of memory. */
-typedef enum KnownAs { KNOWN_AS_NOTHING = 0, KNOWN_AS_BUFFER, KNOWN_AS_WINDOW } KnownAs;
+/* How a piece of memory is registered with NCCL. */
+typedef enum RegisteredAs { REGISTERED_NOT = 0, REGISTERED_BUFFER, REGISTERED_WINDOW } RegisteredAs;
 
-typedef struct Known {
-    KnownAs as;
+typedef struct Registered {
+    RegisteredAs as;
     void *handle; /* of ncclCommRegister, or the window */
-} Known;
+} Registered;
 
-/* A range that all local towers have given. */
-typedef struct GivenRange {
+/* A range whose all-reduce all local towers have begun. */
+typedef struct ReduceRange {
     size_t first, count;
     float *at;   /* where its sum is made */
     bool narrow; /* it travels in 16 bits, in NcclComm.small */
-} GivenRange;
+} ReduceRange;
 
 typedef struct NcclComm {
     Comm *control;      /* owned: comm_shm */
@@ -46,11 +46,11 @@ typedef struct NcclComm {
     int *rank_of;     /* owned: [towers], ordered */
     ncclRedOp_t op;   /* of gradients in 16 bits */
     float enlarge;    /* what `op` has divided them by, in f16 */
-    GivenRange range[RANGES_MAX];
+    ReduceRange range[RANGES_MAX];
     int ranges;
     ncclWindow_t window; /* that is being made: NCCL may write it until the call is settled, or the communicator gone */
-    Known known[KNOWN_MAX];
-    int known_count;
+    Registered registered[REGISTERED_MAX];
+    int registered_count;
 } NcclComm;
 
 /* Of a communicator that does not block: what is still being begun has not failed. */
@@ -64,9 +64,9 @@ static inline bool nccl_failed(ncclResult_t result)
 NODISCARD Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what);
 NODISCARD Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what);
 
-/* comm_nccl_memory.c. The communicator is told of memory that its collectives will use; `known` grows by it. Collective. */
-NODISCARD Status nccl_tell(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes);
-/* The opposite, of all: before the communicator is finalized. Aborting one forgets them too. */
-void nccl_tell_end(Comm *comm, NcclComm *c);
+/* comm_nccl_memory.c. Registers memory that collectives will use with the communicator, in `registered`. Collective. */
+NODISCARD Status nccl_register(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes);
+/* Deregisters all of it, before the communicator is finalized. Aborting a communicator deregisters too. */
+void nccl_deregister(Comm *comm, NcclComm *c);
 
 #endif

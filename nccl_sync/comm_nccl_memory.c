@@ -1,4 +1,4 @@
-/* Memory that NCCL reads and writes where it lies: ncclMemAlloc, and how a communicator is told of it. As a symmetric
+/* Memory that NCCL reads and writes where it lies: ncclMemAlloc, and its registration with a communicator. As a symmetric
  * window (NCCL 2.29.7), which every rank may reach at the same offset; else as a registered buffer (2.19); else not.
  *
  * NCCL picks its kernels by what it knows of a buffer, and ranks that picked differently would wait for each other for
@@ -91,7 +91,7 @@ void comm_nccl_memory_destroy(void *memory)
     ncclMemFree(memory);
 }
 
-/* ---- telling */
+/* ---- registration */
 
 /* How many ranks say yes. Collective. */
 static Status ranks_ask(const Comm *comm, NcclComm *c, bool yes, int *count)
@@ -115,7 +115,7 @@ static void window_end(Comm *comm, NcclComm *c, void *window)
 
 /* A window is made by all ranks together: a rank that is refused at once would leave the others waiting in theirs. A
  * platform without windows gives none (NULL) and says success. */
-static Status window_try(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes, Known *known)
+static Status window_try(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes, Registered *registered)
 {
     static const char what[] = "ncclCommWindowRegister (NCCL_WIN_ENABLE=0 does without)";
     int ranks = comm->config.ranks, able, refused, made;
@@ -129,43 +129,43 @@ static Status window_try(Comm *comm, NcclComm *c, const CommMemory *memory, size
     TRY(nccl_settle(comm, c, begun, what));
     TRY(ranks_ask(comm, c, c->window != NULL, &made));
     if (made == ranks)
-        *known = (Known){KNOWN_AS_WINDOW, c->window};
+        *registered = (Registered){REGISTERED_WINDOW, c->window};
     else if (c->window)
         window_end(comm, c, c->window);
     return OK;
 }
 
-static Status buffer_try(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes, Known *known)
+static Status buffer_try(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes, Registered *registered)
 {
     int made;
     void *handle = NULL;
     bool mine = has_memory() && ncclCommRegister(c->nccl, memory->data, bytes, &handle) == ncclSuccess;
     TRY(ranks_ask(comm, c, mine, &made));
     if (made == comm->config.ranks)
-        *known = (Known){KNOWN_AS_BUFFER, handle};
+        *registered = (Registered){REGISTERED_BUFFER, handle};
     else if (mine)
         ncclCommDeregister(c->nccl, handle);
     return OK;
 }
 
-Status nccl_tell(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes)
+Status nccl_register(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes)
 {
-    Known *known = &c->known[c->known_count];
-    if (c->known_count == KNOWN_MAX || comm->config.ranks == 1 || bytes == 0) return OK;
-    *known = (Known){KNOWN_AS_NOTHING, NULL};
-    TRY(window_try(comm, c, memory, bytes, known));
-    if (known->as == KNOWN_AS_NOTHING) TRY(buffer_try(comm, c, memory, bytes, known));
-    if (known->as != KNOWN_AS_NOTHING) c->known_count++;
+    Registered *registered = &c->registered[c->registered_count];
+    if (c->registered_count == REGISTERED_MAX || comm->config.ranks == 1 || bytes == 0) return OK;
+    *registered = (Registered){REGISTERED_NOT, NULL};
+    TRY(window_try(comm, c, memory, bytes, registered));
+    if (registered->as == REGISTERED_NOT) TRY(buffer_try(comm, c, memory, bytes, registered));
+    if (registered->as != REGISTERED_NOT) c->registered_count++;
     return OK;
 }
 
-void nccl_tell_end(Comm *comm, NcclComm *c)
+void nccl_deregister(Comm *comm, NcclComm *c)
 {
-    while (!c->left && c->known_count > 0) {
-        const Known *known = &c->known[--c->known_count];
-        if (known->as == KNOWN_AS_WINDOW)
-            window_end(comm, c, known->handle);
+    while (!c->left && c->registered_count > 0) {
+        const Registered *registered = &c->registered[--c->registered_count];
+        if (registered->as == REGISTERED_WINDOW)
+            window_end(comm, c, registered->handle);
         else
-            ncclCommDeregister(c->nccl, known->handle);
+            ncclCommDeregister(c->nccl, registered->handle);
     }
 }

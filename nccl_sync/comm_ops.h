@@ -5,12 +5,12 @@
 #include "nccl_sync/comm.h"
 
 typedef struct CommOps {
-    Status (*give)(Comm *comm, int tower, size_t first, float *from, size_t count);
-    Status (*sum)(Comm *comm, size_t first, float *to, size_t count);
+    Status (*allreduce_begin)(Comm *comm, int tower, size_t first, float *from, size_t count);
+    Status (*allreduce_end)(Comm *comm, size_t first, float *to, size_t count);
     Status (*broadcast)(Comm *comm, void *buf, size_t bytes, int root);
     Status (*barrier)(Comm *comm);
-    Status (*enlist)(Comm *comm, const CommMemory *memory, size_t bytes); /* NULL: makes no difference */
-    void (*text)(const Comm *comm, char *text, size_t bytes);             /* may leave it "", as NULL does */
+    Status (*register_memory)(Comm *comm, const CommMemory *memory, size_t bytes); /* NULL: makes no difference */
+    void (*text)(const Comm *comm, char *text, size_t bytes);                      /* may leave it "", as NULL does */
     Status (*look)(Comm *comm);
     void (*abort)(Comm *comm);
     void (*close)(Comm *comm); /* frees impl */

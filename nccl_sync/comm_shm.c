@@ -1,9 +1,9 @@
 /* Collectives between the tower processes of one machine, through anonymous memory that the supervisor mapped before it
  * forked them.
  *
- * Every tower has a slot of max_count floats; comm_give copies into it. comm_sum: barrier; each rank adds its part of
- * the range over all slots, in tower order, and puts it into the result area; barrier; each rank copies out what the
- * others put there. The order of the additions is that of the tower numbers, so the sum does not depend on which
+ * Every tower has a slot of max_count floats; comm_allreduce_begin copies into it. comm_allreduce_end: barrier; each
+ * rank adds its part of the range over all slots, in tower order, and puts it into the result area; barrier; each rank
+ * copies out what the others put there. The order of the additions is that of the tower numbers, so the sum does not depend on which
  * process holds which tower, nor on timing.
  *
  * A barrier is a counter and a futex. Who waits also watches the abort word: the supervisor or a failing peer sets it,
@@ -166,7 +166,7 @@ static Status shm_barrier(Comm *comm)
     return barrier_wait(comm, shared, generation, barrier);
 }
 
-static Status shm_give(Comm *comm, int tower, size_t first, float *from, size_t count)
+static Status shm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count)
 {
     CommShared *shared = comm->impl;
     memcpy(shared->slots + (size_t)tower * shared->stride + first, from, count * sizeof *from);
@@ -195,7 +195,7 @@ static void add_slots(CommShared *shared, size_t first, size_t end, float *to)
     }
 }
 
-static Status shm_sum(Comm *comm, size_t first, float *to, size_t count)
+static Status shm_allreduce_end(Comm *comm, size_t first, float *to, size_t count)
 {
     CommShared *shared = comm->impl;
     size_t rank = (size_t)comm->config.rank, ranks = (size_t)shared->ranks;
@@ -239,8 +239,8 @@ static void shm_close(Comm *comm)
 }
 
 static const CommOps shm_ops = {
-    .give = shm_give,
-    .sum = shm_sum,
+    .allreduce_begin = shm_allreduce_begin,
+    .allreduce_end = shm_allreduce_end,
     .broadcast = shm_broadcast,
     .barrier = shm_barrier,
     .look = shm_look,

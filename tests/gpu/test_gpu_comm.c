@@ -73,7 +73,7 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     g->seen->taken[rank] = before - free_bytes(&device);
     g->seen->told[rank] = comm_bytes(&cuda_backend, &config);
     if (st == OK) st = comm_memory_create(&device, COUNT * sizeof(float), &memory);
-    if (st == OK) st = comm_enlist(comm, &memory, COUNT * sizeof(float));
+    if (st == OK) st = comm_register(comm, &memory, COUNT * sizeof(float));
     if (st == OK) comm_text(comm, g->seen->text[rank], sizeof g->seen->text[rank]);
     if (st == OK) st = g->body(comm, &device, memory.data, rank, g->seen);
     snprintf(g->seen->message[rank], sizeof g->seen->message[rank], "%s", st == OK ? "" : status_message());
@@ -169,14 +169,14 @@ static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *s
         for (int t = config->first; t < config->first + config->local; t++) {
             for (size_t i = 0; i < COUNT; i++) host[i] = gift_factor * gift(t + 7 * round, i);
             TRY(device->backend->upload(device, grads, host, sizeof host));
-            TRY(comm_give(comm, t, 0, grads, cut));
-            TRY(comm_give(comm, t, cut, grads + cut, COUNT - cut));
+            TRY(comm_allreduce_begin(comm, t, 0, grads, cut));
+            TRY(comm_allreduce_begin(comm, t, cut, grads + cut, COUNT - cut));
         }
         for (int t = config->first; t < config->first + config->local; t++)
-            TRY(comm_give(comm, t, COUNT, lanes, LANES));
-        TRY(comm_sum(comm, 0, grads, cut));
-        TRY(comm_sum(comm, cut, grads + cut, COUNT - cut));
-        TRY(comm_sum(comm, COUNT, seen->sum[rank] + COUNT, LANES));
+            TRY(comm_allreduce_begin(comm, t, COUNT, lanes, LANES));
+        TRY(comm_allreduce_end(comm, 0, grads, cut));
+        TRY(comm_allreduce_end(comm, cut, grads + cut, COUNT - cut));
+        TRY(comm_allreduce_end(comm, COUNT, seen->sum[rank] + COUNT, LANES));
         TRY(device->backend->download(device, seen->sum[rank], grads, sizeof host));
         TRY(device->backend->finish(device, STREAM_COMPUTE));
     }
@@ -242,13 +242,14 @@ static Status summed_twice(Comm *comm, Device *device, float *grads, int rank, S
         float *to = round ? other : grads;
         TRY_OUT(device->backend->upload(device, grads, host, sizeof host));
         fake_gpu_counts_clear();
-        TRY_OUT(comm_give(comm, tower, 0, grads, COUNT));
-        TRY_OUT(comm_sum(comm, 0, to, COUNT));
+        TRY_OUT(comm_allreduce_begin(comm, tower, 0, grads, COUNT));
+        TRY_OUT(comm_allreduce_end(comm, 0, to, COUNT));
         if (round == 0) seen->copies[rank] = fake_gpu_count("cudaMemcpyAsync");
         TRY_OUT(device->backend->download(device, round ? seen->again[rank] : seen->sum[rank], to, sizeof host));
         TRY_OUT(device->backend->finish(device, STREAM_COMPUTE));
     }
-    if (comm_sum(comm, 0, grads, COUNT) != ERR_INTERNAL || comm_give(comm, tower, 0, host, COUNT) != ERR_INTERNAL)
+    if (comm_allreduce_end(comm, 0, grads, COUNT) != ERR_INTERNAL ||
+        comm_allreduce_begin(comm, tower, 0, host, COUNT) != ERR_INTERNAL)
         TRY_OUT(FAIL(ERR_ARG, "a sum that nobody gave, or host memory that has no room, is taken"));
     st = comm_barrier(comm);
 out:
@@ -431,7 +432,7 @@ static void test_windows_and_what_replaces_them(void **state)
               GPU_WINDOWS_MADE); /* their kernels would not heed an abort */
     check_told_as(true, "registered memory");
     libraries(newest, without_memory, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
-    check_told_as(true, "memory that it was not told of");
+    check_told_as(true, "unregistered memory");
 }
 
 /* A refusal that comes late leaves no communicator to go on with: all ranks are told, and what does without. */
@@ -454,7 +455,7 @@ static Status left_in_between(Comm *comm, Device *device, float *grads, int rank
 {
     (void)seen;
     TRY(device->backend->fill(device, grads, 1, COUNT));
-    TRY(comm_give(comm, comm_config(comm)->first, 0, grads, COUNT));
+    TRY(comm_allreduce_begin(comm, comm_config(comm)->first, 0, grads, COUNT));
     TRY(device->backend->fill(device, grads, 2, COUNT));
     return FAIL(ERR_COMM, "rank %d has had enough", rank);
 }
@@ -531,10 +532,10 @@ static Status one_sum(Comm *comm, Device *device, float *grads, int rank, Seen *
 {
     float lanes[LANES] = {1};
     int tower = comm_config(comm)->first;
-    TRY(comm_give(comm, tower, 0, grads, COUNT));
-    TRY(comm_give(comm, tower, COUNT, lanes, LANES));
-    TRY(comm_sum(comm, 0, grads, COUNT));
-    TRY(comm_sum(comm, COUNT, seen->sum[rank], LANES));
+    TRY(comm_allreduce_begin(comm, tower, 0, grads, COUNT));
+    TRY(comm_allreduce_begin(comm, tower, COUNT, lanes, LANES));
+    TRY(comm_allreduce_end(comm, 0, grads, COUNT));
+    TRY(comm_allreduce_end(comm, COUNT, seen->sum[rank], LANES));
     TRY(device->backend->finish(device, STREAM_COMPUTE));
     return comm_barrier(comm);
 }

@@ -145,9 +145,9 @@ static Status sum_rounds(Comm *comm, int rank, Seen *seen)
         for (int t = c->first; t < c->first + c->local; t++)
             for (int k = 0; k < 4; k++) {
                 gifts(t, round, first[k], mine, count[k]);
-                TRY(comm_give(comm, t, first[k], mine, count[k]));
+                TRY(comm_allreduce_begin(comm, t, first[k], mine, count[k]));
             }
-        for (int k = 3; k >= 0; k--) TRY(comm_sum(comm, first[k], seen->sum[rank] + first[k], count[k]));
+        for (int k = 3; k >= 0; k--) TRY(comm_allreduce_end(comm, first[k], seen->sum[rank] + first[k], count[k]));
         for (size_t i = 0; i < COUNT; i++) {
             float wanted = expected_sum(c->towers, round, i);
             if (memcmp(&wanted, &seen->sum[rank][i], sizeof wanted))
@@ -270,8 +270,8 @@ static Status leave_one(Comm *comm, int rank, Seen *seen)
     if (st != ERR_COMM) return st;
     st = comm_broadcast(comm, &x, sizeof x, 0);
     if (st != ERR_COMM) return st;
-    TRY(comm_give(comm, rank, 0, &x, 1));
-    return comm_sum(comm, 0, &x, 1);
+    TRY(comm_allreduce_begin(comm, rank, 0, &x, 1));
+    return comm_allreduce_end(comm, 0, &x, 1);
 }
 
 /* fault: F30 */
@@ -368,10 +368,10 @@ static void test_misuse_is_refused(void **state)
     assert_int_equal(comm_shm_open(&config, shared, &comm), ERR_ARG);
     config.local = 1;
     assert_int_equal(comm_shm_open(&config, shared, &comm), OK);
-    assert_int_equal(comm_give(comm, 1, 0, &x, 1), ERR_INTERNAL); /* not its own tower */
-    assert_int_equal(comm_give(comm, 0, 10, &x, 1), ERR_INTERNAL);
-    assert_int_equal(comm_sum(comm, 5, &x, 6), ERR_INTERNAL);
-    assert_int_equal(comm_give(comm, 0, SIZE_MAX, &x, 2), ERR_INTERNAL); /* the end wraps around */
+    assert_int_equal(comm_allreduce_begin(comm, 1, 0, &x, 1), ERR_INTERNAL); /* not its own tower */
+    assert_int_equal(comm_allreduce_begin(comm, 0, 10, &x, 1), ERR_INTERNAL);
+    assert_int_equal(comm_allreduce_end(comm, 5, &x, 6), ERR_INTERNAL);
+    assert_int_equal(comm_allreduce_begin(comm, 0, SIZE_MAX, &x, 2), ERR_INTERNAL); /* the end wraps around */
     assert_int_equal(comm_barrier(comm), OK);
     comm_close(comm);
     comm_close(NULL);

@@ -85,9 +85,9 @@ static Status tower_give(TowerProcess *p, int tower, int only, int round)
     TRY(backend->upload(&p->replica->device, grads(p), p->scratch, count * sizeof(float)));
     for (int b = 0; b < p->buckets.count; b++) {
         const Bucket *bucket = &p->buckets.bucket[b];
-        TRY(comm_give(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
+        TRY(comm_allreduce_begin(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
     }
-    TRY(comm_give(p->comm, tower, count, p->scratch + count, SUM_LANES));
+    TRY(comm_allreduce_begin(p->comm, tower, count, p->scratch + count, SUM_LANES));
     return backend->finish(&p->replica->device, STREAM_COMPUTE);
 }
 
@@ -97,9 +97,9 @@ static Status sum_take(TowerProcess *p)
     size_t count = grad_count(p);
     for (int b = 0; b < p->buckets.count; b++) {
         const Bucket *bucket = &p->buckets.bucket[b];
-        TRY(comm_sum(p->comm, bucket->first, grads(p) + bucket->first, bucket->count));
+        TRY(comm_allreduce_end(p->comm, bucket->first, grads(p) + bucket->first, bucket->count));
     }
-    TRY(comm_sum(p->comm, count, p->scratch + count, SUM_LANES));
+    TRY(comm_allreduce_end(p->comm, count, p->scratch + count, SUM_LANES));
     TRY(backend->download(&p->replica->device, p->scratch, grads(p), count * sizeof(float)));
     TRY(backend->finish(&p->replica->device, STREAM_COMPUTE));
     damage(p, p->first, ACTIVITY_REDUCE, p->scratch);

@@ -46,9 +46,9 @@ static Status states_sum(TowerProcess *p, float **states, Pick pick, float *sum)
         TRY_OUT(backend->download(&p->replica->device, mine, states[slot], elements * sizeof *mine));
         TRY_OUT(backend->finish(&p->replica->device, STREAM_COMPUTE));
         states_pick(p, &pick, p->first + slot, mine);
-        TRY_OUT(comm_give(p->comm, p->first + slot, 0, mine, elements));
+        TRY_OUT(comm_allreduce_begin(p->comm, p->first + slot, 0, mine, elements));
     }
-    TRY_OUT(comm_sum(p->comm, 0, sum, elements));
+    TRY_OUT(comm_allreduce_end(p->comm, 0, sum, elements));
 out:
     free(mine);
     return st;

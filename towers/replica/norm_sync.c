@@ -32,8 +32,8 @@ static Status towers_sum(void *context, float *values, int count)
 {
     TowerProcess *p = context;
     size_t first = comm_config(p->comm)->max_count - norm_sync_floats(p->job, p->replica->layout);
-    TRY(comm_give(p->comm, p->first, first, values, (size_t)count));
-    return comm_sum(p->comm, first, values, (size_t)count);
+    TRY(comm_allreduce_begin(p->comm, p->first, first, values, (size_t)count));
+    return comm_allreduce_end(p->comm, first, values, (size_t)count);
 }
 
 /* The sums of a training step, in order, from the op list. */

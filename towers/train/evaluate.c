@@ -105,8 +105,8 @@ static Status blocks_gather(TowerProcess *p, float *lanes, size_t floats)
 {
     lanes[floats - EVAL_STOP_LANES] = stop_asked(p);
     for (int slot = 0; slot < p->local; slot++)
-        TRY(comm_give(p->comm, p->first + slot, 0, slot ? lanes + floats : lanes, floats));
-    return comm_sum(p->comm, 0, lanes, floats);
+        TRY(comm_allreduce_begin(p->comm, p->first + slot, 0, slot ? lanes + floats : lanes, floats));
+    return comm_allreduce_end(p->comm, 0, lanes, floats);
 }
 
 static EvalResult blocks_total(const float *lanes, int64_t blocks)

@@ -63,7 +63,7 @@ static Status comm_open(TowerProcess *p, CommShared *shared)
     replica_sum_sized(layout, &config);
     config.max_count += norm_sync_floats(p->job, layout);
     TRY(comm_join(&config, shared, &p->replica->device, &p->comm));
-    return comm_enlist(p->comm, &p->replica->grad_memory, config.gradients * sizeof(float));
+    return comm_register(p->comm, &p->replica->grad_memory, config.gradients * sizeof(float));
 }
 
 /* ---- data */

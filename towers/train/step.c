@@ -162,7 +162,8 @@ static Status bucket_give(const Turn *turn, int i)
 {
     TowerProcess *p = turn->p;
     const Bucket *b = &p->buckets.bucket[i];
-    return is_alone(p) ? OK : comm_give(p->comm, p->first + turn->slot, b->first, grads(p) + b->first, b->count);
+    return is_alone(p) ? OK
+                       : comm_allreduce_begin(p->comm, p->first + turn->slot, b->first, grads(p) + b->first, b->count);
 }
 
 /* Backward of a step's last batch, in stretches: a bucket is given to the sum as soon as its last gradient is final.
@@ -263,11 +264,11 @@ static Status sum_over_towers(TowerProcess *p)
 {
     size_t end = grad_count(p), lanes = sum_lane_count(p->ledger->towers);
     for (int slot = 0; slot < p->local; slot++)
-        TRY(comm_give(p->comm, p->first + slot, end, judge_lanes(p->judge, slot), lanes));
+        TRY(comm_allreduce_begin(p->comm, p->first + slot, end, judge_lanes(p->judge, slot), lanes));
     for (int b = 0; b < p->buckets.count && !is_alone(p); b++)
-        TRY(comm_sum(p->comm, p->buckets.bucket[b].first, grads(p) + p->buckets.bucket[b].first,
-                     p->buckets.bucket[b].count));
-    return comm_sum(p->comm, end, judge_sum(p->judge), lanes);
+        TRY(comm_allreduce_end(p->comm, p->buckets.bucket[b].first, grads(p) + p->buckets.bucket[b].first,
+                               p->buckets.bucket[b].count));
+    return comm_allreduce_end(p->comm, end, judge_sum(p->judge), lanes);
 }
 
 /* ---- the verdict and the commit: every rank has the same lanes and the same sum, so every rank decides alike */
