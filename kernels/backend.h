@@ -7,9 +7,9 @@
 #ifndef TOWERS_KERNELS_BACKEND_H
 #define TOWERS_KERNELS_BACKEND_H
 
+#include "kernels/gate.h"
 #include "kernels/op.h"
 #include "kernels/optimizer.h"
-#include "kernels/verdict.h"
 
 typedef struct Backend Backend;
 
@@ -106,9 +106,9 @@ struct Backend {
     Status (*average)(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                       size_t count, const float *commit);
 
-    /* What a tower found, and the decision over a step (verdict.h), in the order of STREAM_COMPUTE. */
-    Status (*tally)(Device *device, const TallyCall *tally);
-    Status (*decide)(Device *device, const Verdict *verdict);
+    /* A tower's contribution to the gate, and its decision over a step (gate.h), in the order of STREAM_COMPUTE. */
+    Status (*gate_extras)(Device *device, const GateExtrasCall *call);
+    Status (*gate_decide)(Device *device, const GateDecideCall *call);
 
     /* Points in the order of STREAM_COMPUTE that the host may ask for without waiting, BACKEND_MARKS of them. NULL where
      * a call has done its work when it returns. */

@@ -1,7 +1,7 @@
 /* Cutting the gradient arena into buckets; see bucket.h. */
 #include "nccl_sync/bucket.h"
 
-#include "kernels/verdict.h"
+#include "kernels/gate.h"
 
 #include <stdbool.h>
 
@@ -35,7 +35,7 @@ void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes
     tail_part(ends, count, total, first_bytes, buckets);
 }
 
-size_t sum_lane_count(int towers)
+size_t sum_extra_count(int towers)
 {
-    return SUM_LANES + (size_t)towers * TALLY_LANES;
+    return SUM_EXTRAS + (size_t)towers * GATE_EXTRAS;
 }

@@ -1,6 +1,6 @@
 /* Buckets: consecutive ranges of the gradient arena, which lies in the order in which backward completes it, so that
  * the sum of one bucket runs while backward computes the next (Li et al., "PyTorch Distributed", VLDB 2020,
- * section 3.2). The same cut on every rank. Behind the last bucket go the lanes: a few floats on which all towers must
+ * section 3.2). The same cut on every rank. Behind the last bucket go the extras: a few floats on which all towers must
  * agree. */
 #ifndef TOWERS_NCCL_SYNC_BUCKET_H
 #define TOWERS_NCCL_SYNC_BUCKET_H
@@ -24,13 +24,13 @@ typedef struct Buckets {
 void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes, size_t bucket_bytes,
                  Buckets *buckets);
 
-/* Lanes: appended to the gradients at [total, total + LANES) of the sum. */
-typedef enum SumLane {
-    SUM_LANE_STOP = 0, /* towers whose process was asked to stop by a signal */
-    SUM_LANES = 16     /* rounded up to a line; what each tower found follows (kernels/verdict.h) */
-} SumLane;
+/* Extras: appended to the gradients at [total, total + EXTRAS) of the sum. */
+typedef enum SumExtra {
+    SUM_EXTRA_STOP = 0, /* towers whose process was asked to stop by a signal */
+    SUM_EXTRAS = 16     /* rounded up to a line; what each tower found follows (kernels/gate.h) */
+} SumExtra;
 
-/* Floats behind the gradients in the sum of a step: SUM_LANES, then what each of `towers` towers found. */
-size_t sum_lane_count(int towers);
+/* Floats behind the gradients in the sum of a step: SUM_EXTRAS, then what each of `towers` towers found. */
+size_t sum_extra_count(int towers);
 
 #endif

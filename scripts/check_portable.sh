@@ -26,7 +26,7 @@ else
 fi
 
 if command -v qemu-x86_64 >/dev/null; then
-    for test in test_tensor test_cpu_older test_verdict test_events test_resize; do
+    for test in test_tensor test_cpu_older test_gate test_events test_resize; do
         if OMP_NUM_THREADS=1 GOMP_SPINCOUNT=1 timeout 120 qemu-x86_64 -cpu Haswell "$build/tests/$test" >"$build/haswell.log" 2>&1; then
             echo "$test passes on Haswell"
         else

@@ -16,10 +16,10 @@ typedef enum Mode { MODE_ALONE = 0, MODE_TOGETHER, MODE_REAL, MODE_COUNT } Mode;
 typedef enum Part { PART_DATA = 0, PART_COMPUTE, PART_SKEW, PART_REDUCE, PART_REST, PART_STEP, PART_COUNT } Part;
 
 /* Shared with rank 0's process, which fills it. Sums of seconds over the counted steps, means over towers. */
-typedef struct Tally {
+typedef struct ScalingTimes {
     int64_t warmup, count;
     double seconds, sum[PART_COUNT]; /* seconds: of the step before */
-} Tally;
+} ScalingTimes;
 
 /* Means of one run of one round: seconds of a step. */
 typedef struct Means {
@@ -39,12 +39,12 @@ static void row_add(const LedgerRow *row, int64_t last_arrival, double part[PART
 /* The step before this one: its rows are complete. */
 static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
-    Tally *tally = context;
-    double part[PART_COUNT] = {0}, known = 0, of_step = tally->seconds;
+    ScalingTimes *times = context;
+    double part[PART_COUNT] = {0}, known = 0, of_step = times->seconds;
     int64_t last = 0;
     (void)loss;
-    tally->seconds = seconds;
-    if (step - 1 <= tally->warmup) return;
+    times->seconds = seconds;
+    if (step - 1 <= times->warmup) return;
     for (int t = 0; t < ledger->towers; t++) {
         int64_t arrival = ledger_row(ledger, t, step - 1)->arrival_ns;
         if (arrival > last) last = arrival;
@@ -53,8 +53,8 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
     for (int k = 0; k < PART_REST; k++) known += part[k] /= ledger->towers;
     part[PART_REST] = of_step - known;
     part[PART_STEP] = of_step;
-    for (int k = 0; k < PART_COUNT; k++) tally->sum[k] += part[k];
-    tally->count++;
+    for (int k = 0; k < PART_COUNT; k++) times->sum[k] += part[k];
+    times->count++;
 }
 
 static Status mode_run(const TrainJob *base, Mode mode, const Options *o, Means *means, int *signal_number)
@@ -62,20 +62,20 @@ static Status mode_run(const TrainJob *base, Mode mode, const Options *o, Means 
     TrainJob job = *base;
     int64_t steps = o->batches / ROUNDS > LEAST_STEPS ? o->batches / ROUNDS : LEAST_STEPS,
             warmup = o->warmup_batches / ROUNDS > LEAST_WARMUP ? o->warmup_batches / ROUNDS : LEAST_WARMUP;
-    Tally *tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return FAIL(ERR_MEMORY, "no memory for the times of a run: %s", strerror(errno));
-    tally->warmup = warmup;
+    ScalingTimes *times = mmap(NULL, sizeof *times, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (times == MAP_FAILED) return FAIL(ERR_MEMORY, "no memory for the times of a run: %s", strerror(errno));
+    times->warmup = warmup;
     job.quiet = true;
     job.on_step = step_seen;
-    job.on_step_context = tally;
+    job.on_step_context = times;
     job.epochs = job.max_steps = warmup + steps + 1; /* the last one is not counted: its rows are not complete */
     if (mode == MODE_ALONE) {
         job.shares.towers = job.processes = 1;
         job.test = NULL;
     }
     Status st = train_timed(&job, signal_number);
-    for (int k = 0; st == OK && k < PART_COUNT; k++) means->part[k] = tally->sum[k] / (double)tally->count;
-    munmap(tally, sizeof *tally);
+    for (int k = 0; st == OK && k < PART_COUNT; k++) means->part[k] = times->sum[k] / (double)times->count;
+    munmap(times, sizeof *times);
     return st;
 }
 

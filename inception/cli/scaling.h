@@ -6,7 +6,7 @@
  * what each part takes longer than alone is what is lost to it:
  *   contention   the same computation is slower beside the others (memory, caches, cores, clocks)
  *   skew         waiting for the tower that arrives last at the sum
- *   reduction    from the last arrival to the verdict
+ *   reduction    from the last arrival to the gate's decision
  *   data         waiting for batches
  *   rest         update, bookkeeping
  * Intervals are Student's t over the rounds, paired within a round. */

@@ -58,8 +58,8 @@ Status cpu_optimizer_apply(Device *device, const OptimizerUpdate *update);
 Status cpu_square_sum(Device *device, const float *x, size_t count, double *sum_of_squares);
 Status cpu_average(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                    size_t count, const float *commit);
-Status cpu_tally(Device *device, const TallyCall *tally);
-Status cpu_decide(Device *device, const Verdict *verdict);
+Status cpu_gate_extras(Device *device, const GateExtrasCall *call);
+Status cpu_gate_decide(Device *device, const GateDecideCall *call);
 
 static inline int cpu_threads(const Device *device)
 {

@@ -1,4 +1,4 @@
-/* The update of the weights, the global square sum, the running averages, and the verdict on a step, on the CPU.
+/* The update of the weights, the global square sum, the running averages, and the gate, on the CPU.
  *
  * One pass over memory: every block of a few KiB goes through the rule, the weight average and the 16-bit copy while it
  * is in the first-level cache. The rules are those of optimizer.h; g is the scaled and clipped gradient, with the L2
@@ -267,18 +267,18 @@ Status cpu_average(Device *device, float *running, const float *batch, const flo
     return OK;
 }
 
-/* ---- the verdict */
+/* ---- the gate */
 
-Status cpu_tally(Device *device, const TallyCall *tally)
+Status cpu_gate_extras(Device *device, const GateExtrasCall *call)
 {
     (void)device;
-    tally_write(tally);
+    gate_extras_write(call);
     return OK;
 }
 
-Status cpu_decide(Device *device, const Verdict *verdict)
+Status cpu_gate_decide(Device *device, const GateDecideCall *call)
 {
     (void)device;
-    verdict_decide(verdict);
+    gate_rules_apply(call);
     return OK;
 }

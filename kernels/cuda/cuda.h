@@ -52,8 +52,8 @@ Status cuda_optimizer_apply(Device *device, const OptimizerUpdate *update);
 Status cuda_square_sum(Device *device, const float *x, size_t count, double *sum_of_squares);
 Status cuda_average(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                     size_t count, const float *commit);
-Status cuda_tally(Device *device, const TallyCall *tally); /* verdict.c */
-Status cuda_decide(Device *device, const Verdict *verdict);
+Status cuda_gate_extras(Device *device, const GateExtrasCall *call); /* gate.c */
+Status cuda_gate_decide(Device *device, const GateDecideCall *call);
 
 /* segment.c */
 Status cuda_segment_begin(Device *device);

@@ -14,9 +14,9 @@
 extern "C" {
 #endif
 
+#include "kernels/gate.h"
 #include "kernels/op.h"
 #include "kernels/optimizer.h"
-#include "kernels/verdict.h"
 
 /* Memory that prepare gives to the reducing kernels: counters, zero before the first launch, zero again after each. */
 enum { KERNEL_COUNTERS_BYTES = 4096 };
@@ -103,9 +103,9 @@ cudaError_t kernel_square_sum(const float *x, size_t count, void *scratch, doubl
 cudaError_t kernel_average(float *running, const float *batch, const float *correct, const float *decay, size_t count,
                            const float *commit, cudaStream_t stream);
 
-/* ---- the verdict on a step: one thread each */
-cudaError_t kernel_tally(const TallyCall *tally, cudaStream_t stream);
-cudaError_t kernel_decide(const Verdict *verdict, cudaStream_t stream);
+/* ---- the gate: one thread each */
+cudaError_t kernel_gate_extras(const GateExtrasCall *call, cudaStream_t stream);
+cudaError_t kernel_gate_decide(const GateDecideCall *call, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

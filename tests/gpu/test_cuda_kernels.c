@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "tests/gpu/emulation/emulated_backend.h"
+#include "tests/support/check_gate.h"
 #include "tests/support/check_optimizer.h"
-#include "tests/support/check_verdict.h"
 #include "tests/support/run_case.h"
 
 static void open_device(Device *device)
@@ -116,10 +116,10 @@ static void test_average(void **state)
     on_device(check_average);
 }
 
-static void test_verdict(void **state)
+static void test_gate(void **state)
 {
     (void)state;
-    on_device(check_tally);
+    on_device(check_extras);
     on_device(check_gates);
     on_device(check_halt);
     on_device(check_loss_scale);
@@ -129,7 +129,7 @@ static void test_verdict(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdict),    cmocka_unit_test(test_f32),        cmocka_unit_test(test_f16),
+        cmocka_unit_test(test_gate),       cmocka_unit_test(test_f32),        cmocka_unit_test(test_f16),
         cmocka_unit_test(test_bf16),       cmocka_unit_test(test_optimizers), cmocka_unit_test(test_closed_gate),
         cmocka_unit_test(test_square_sum), cmocka_unit_test(test_average),
     };

@@ -17,7 +17,7 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 
-enum { COUNT = 500, LANES = 4, RANKS = 4, PATIENCE_S = 60 };
+enum { COUNT = 500, EXTRAS = 4, RANKS = 4, PATIENCE_S = 60 };
 
 typedef struct Seen {
     volatile int ready;
@@ -29,7 +29,7 @@ typedef struct Seen {
     int64_t registered[RANKS], reduced[RANKS], copies[RANKS];
     size_t taken[RANKS], told[RANKS]; /* device memory of the communicator, as measured and as comm_bytes says */
     char text[RANKS][128];
-    float sum[RANKS][COUNT + LANES], again[RANKS][COUNT];
+    float sum[RANKS][COUNT + EXTRAS], again[RANKS][COUNT];
 } Seen;
 
 typedef struct Group {
@@ -95,13 +95,13 @@ static void group_live(Group *g, int towers, int ranks)
     pid_t child[RANKS];
     g->ranks = g->config.ranks = ranks;
     g->config.towers = towers;
-    g->config.max_count = COUNT + LANES;
+    g->config.max_count = COUNT + EXTRAS;
     g->config.gradients = COUNT;
     if (!g->config.timeout_ms) g->config.timeout_ms = 20000;
     g->seen = mmap(NULL, sizeof *g->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(g->seen != MAP_FAILED);
-    assert_int_equal(comm_shared_create(towers, ranks, COUNT + LANES, &shared), OK);
-    GpuWorld *world = fake_gpu_world_create(ranks, (COUNT + LANES) * sizeof(float));
+    assert_int_equal(comm_shared_create(towers, ranks, COUNT + EXTRAS, &shared), OK);
+    GpuWorld *world = fake_gpu_world_create(ranks, (COUNT + EXTRAS) * sizeof(float));
     assert_non_null(world);
     for (int r = 0; r < ranks; r++) {
         g->seen->status[r] = STATUS_COUNT;
@@ -159,12 +159,12 @@ static float gift(int tower, size_t i)
 
 static float gift_factor;
 
-/* Gradients from the device in two ranges, lanes from the host, as a step gives them; twice. */
+/* Gradients from the device in two ranges, extras from the host, as a step gives them; twice. */
 static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
     const CommConfig *config = comm_config(comm);
     const size_t cut = 200;
-    float host[COUNT], lanes[LANES] = {1, 2, 3, 16777216};
+    float host[COUNT], extras[EXTRAS] = {1, 2, 3, 16777216};
     for (int round = 0; round < 2; round++) {
         for (int t = config->first; t < config->first + config->local; t++) {
             for (size_t i = 0; i < COUNT; i++) host[i] = gift_factor * gift(t + 7 * round, i);
@@ -173,10 +173,10 @@ static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *s
             TRY(comm_allreduce_begin(comm, t, cut, grads + cut, COUNT - cut));
         }
         for (int t = config->first; t < config->first + config->local; t++)
-            TRY(comm_allreduce_begin(comm, t, COUNT, lanes, LANES));
+            TRY(comm_allreduce_begin(comm, t, COUNT, extras, EXTRAS));
         TRY(comm_allreduce_end(comm, 0, grads, cut));
         TRY(comm_allreduce_end(comm, cut, grads + cut, COUNT - cut));
-        TRY(comm_allreduce_end(comm, COUNT, seen->sum[rank] + COUNT, LANES));
+        TRY(comm_allreduce_end(comm, COUNT, seen->sum[rank] + COUNT, EXTRAS));
         TRY(device->backend->download(device, seen->sum[rank], grads, sizeof host));
         TRY(device->backend->finish(device, STREAM_COMPUTE));
     }
@@ -207,9 +207,9 @@ static void check_sums(const Group *g, double tolerance)
                 fail_msg("rank %d, element %zu: %g instead of %g", r, i, have, wanted);
         }
         assert_memory_equal(g->seen->sum[r], g->seen->sum[0], sizeof g->seen->sum[0]); /* of all ranks alike */
-        for (int k = 0; k < LANES; k++) { /* exact, whatever the gradients travel in */
-            float lane = (float)((k == 3 ? 16777217 : k + 1) * towers);
-            assert_true(fabsf(g->seen->sum[r][COUNT + k] - lane) <= 1e-6f * lane);
+        for (int k = 0; k < EXTRAS; k++) { /* exact, whatever the gradients travel in */
+            float extra = (float)((k == 3 ? 16777217 : k + 1) * towers);
+            assert_true(fabsf(g->seen->sum[r][COUNT + k] - extra) <= 1e-6f * extra);
         }
     }
 }
@@ -278,20 +278,20 @@ static void test_sums_in_place(void **state)
     }
 }
 
-/* No second buffer for a tower a rank: the lanes' alone; and the plan tells what is taken. */
+/* No second buffer for a tower a rank: the extras' alone; and the plan tells what is taken. */
 static void test_memory_of_a_sum(void **state)
 {
     (void)state;
-    const size_t lanes = LANES * sizeof(float), all = COUNT * sizeof(float) + lanes;
+    const size_t extras = EXTRAS * sizeof(float), all = COUNT * sizeof(float) + extras;
     struct {
         CommConfig config;
         int towers, ranks;
         size_t bytes;
     } cases[] = {
-        {{0}, 2, 2, lanes},
-        {{.staged = 10}, 2, 2, lanes + 10 * sizeof(float)},
-        {{.reduce = DTYPE_BF16}, 2, 2, lanes + COUNT * 2},
-        {{0}, 3, 1, all + lanes}, /* the sum of the first towers, and what one brings from the host */
+        {{0}, 2, 2, extras},
+        {{.staged = 10}, 2, 2, extras + 10 * sizeof(float)},
+        {{.reduce = DTYPE_BF16}, 2, 2, extras + COUNT * 2},
+        {{0}, 3, 1, all + extras}, /* the sum of the first towers, and what one brings from the host */
         {{.ordered = true}, 3, 1, 3 * all},
     };
     gift_factor = 1;
@@ -348,7 +348,7 @@ static void test_sums_in_16_bits(void **state)
 static void test_ordered_sums_have_the_same_bits(void **state)
 {
     (void)state;
-    float first[COUNT + LANES];
+    float first[COUNT + EXTRAS];
     gift_factor = 1;
     for (int ranks = 1; ranks <= 4; ranks++) {
         Group g = {.body = rounds, .config.ordered = true};
@@ -530,12 +530,12 @@ static void start_failing_second(int rank)
 
 static Status one_sum(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
-    float lanes[LANES] = {1};
+    float extras[EXTRAS] = {1};
     int tower = comm_config(comm)->first;
     TRY(comm_allreduce_begin(comm, tower, 0, grads, COUNT));
-    TRY(comm_allreduce_begin(comm, tower, COUNT, lanes, LANES));
+    TRY(comm_allreduce_begin(comm, tower, COUNT, extras, EXTRAS));
     TRY(comm_allreduce_end(comm, 0, grads, COUNT));
-    TRY(comm_allreduce_end(comm, COUNT, seen->sum[rank], LANES));
+    TRY(comm_allreduce_end(comm, COUNT, seen->sum[rank], EXTRAS));
     TRY(device->backend->finish(device, STREAM_COMPUTE));
     return comm_barrier(comm);
 }

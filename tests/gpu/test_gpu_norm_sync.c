@@ -159,7 +159,7 @@ static void test_same_bits_under_all_schedules(void **state)
 #define TELL "cudaMemcpyAsync\ncudaEventRecord\n"
 
 static const char warm[] =
-    UPLOAD INPUTS FORWARD BACKWARD GIVE GIVE GIVE GIVE SUM GRAPH TELL; /* three buckets, and the lanes */
+    UPLOAD INPUTS FORWARD BACKWARD GIVE GIVE GIVE GIVE SUM GRAPH TELL; /* three buckets, and the extras */
 
 enum { WARM = 7, ASKED = 1 << 15 };
 

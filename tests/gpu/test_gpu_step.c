@@ -221,7 +221,7 @@ static size_t sum_bytes(Dtype reduce, bool ordered, size_t *gradients)
     return sum;
 }
 
-/* In f32 no second buffer of their size: statistics and lanes alone. */
+/* In f32 no second buffer of their size: statistics and extras alone. */
 static void test_memory_that_a_sum_takes(void **state)
 {
     (void)state;
@@ -340,7 +340,7 @@ static char *weights_of(const char *name, int64_t steps, bool resume, size_t *by
     return text;
 }
 
-/* A checkpoint waits for the verdicts of all that is under way: a run goes on from it as if it had never ended. */
+/* A checkpoint waits for the gate's decision on all steps in flight: a run goes on from it as if it had never ended. */
 static void test_resume_after_a_skipped_step(void **state)
 {
     (void)state;

@@ -128,17 +128,17 @@ static Status average(Device *device, float *running, const float *batch, const 
     return OK;
 }
 
-static Status tally(Device *device, const TallyCall *call)
+static Status gate_extras(Device *device, const GateExtrasCall *call)
 {
-    record(device, (FakeEvent){.kind = FAKE_TALLY});
-    tally_write(call);
+    record(device, (FakeEvent){.kind = FAKE_GATE_EXTRAS});
+    gate_extras_write(call);
     return OK;
 }
 
-static Status decide(Device *device, const Verdict *call)
+static Status gate_decide(Device *device, const GateDecideCall *call)
 {
-    record(device, (FakeEvent){.kind = FAKE_DECIDE});
-    verdict_decide(call);
+    record(device, (FakeEvent){.kind = FAKE_GATE_DECIDE});
+    gate_rules_apply(call);
     return OK;
 }
 
@@ -180,8 +180,8 @@ FakeBackend *fake_create(uint32_t strided_in, uint32_t strided_out, uint32_t in_
                               .optimizer_apply = apply_optimizer,
                               .square_sum = square_sum,
                               .average = average,
-                              .tally = tally,
-                              .decide = decide,
+                              .gate_extras = gate_extras,
+                              .gate_decide = gate_decide,
                               .wait = wait,
                               .finish = finish,
                               .describe = describe};

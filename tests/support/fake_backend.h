@@ -17,8 +17,8 @@ typedef enum FakeEventKind {
     FAKE_OPTIMIZER,
     FAKE_SQUARE_SUM,
     FAKE_AVERAGE,
-    FAKE_TALLY,
-    FAKE_DECIDE,
+    FAKE_GATE_EXTRAS,
+    FAKE_GATE_DECIDE,
     FAKE_WAIT,
     FAKE_FINISH
 } FakeEventKind;

@@ -70,7 +70,7 @@ static void test_small_network_is_one_bucket(void **state)
     buckets_cut(ends, 2, 32, 4 << 20, 25 << 20, &b);
     check(ends, 2, 32, &b);
     assert_int_equal(b.count, 1);
-    buckets_cut(ends, 0, 0, 4 << 20, 25 << 20, &b); /* a network without parameters still has a place for the lanes */
+    buckets_cut(ends, 0, 0, 4 << 20, 25 << 20, &b); /* a network without parameters still has a place for the extras */
     assert_int_equal(b.count, 1);
     assert_int_equal(b.bucket[0].count, 0);
 }

@@ -16,8 +16,8 @@ enum { STEPS = 12, RECORDINGS = 64, NOTES = 8 };
 
 /* What a recording must really do again, since the sum over towers is made over what it wrote. */
 typedef struct Note {
-    bool tally;
-    TallyCall call;
+    bool is_gate;
+    GateExtrasCall call;
     void *to; /* fill */
     float value;
     size_t count;
@@ -33,7 +33,7 @@ static struct Recording {
 static int recordings, events_before, launches, bad_events, updates;
 static bool recording_now, refuse;
 static Status (*fake_fill)(Device *device, void *to, float value, size_t count);
-static Status (*fake_tally)(Device *device, const TallyCall *call);
+static Status (*fake_gate_extras)(Device *device, const GateExtrasCall *call);
 
 static void see_launch(void *context, OpCall *call)
 {
@@ -72,16 +72,16 @@ static Status see_fill(Device *device, void *to, float value, size_t count)
     return fake_fill(device, to, value, count);
 }
 
-static Status see_tally(Device *device, const TallyCall *call)
+static Status see_gate_extras(Device *device, const GateExtrasCall *call)
 {
-    note(&(Note){.tally = true, .call = *call});
-    return fake_tally(device, call);
+    note(&(Note){.is_gate = true, .call = *call});
+    return fake_gate_extras(device, call);
 }
 
 static bool is_launch(FakeEventKind kind)
 {
     return kind == FAKE_LAUNCH || kind == FAKE_FILL || kind == FAKE_OPTIMIZER || kind == FAKE_SQUARE_SUM ||
-           kind == FAKE_AVERAGE || kind == FAKE_TALLY || kind == FAKE_DECIDE;
+           kind == FAKE_AVERAGE || kind == FAKE_GATE_EXTRAS || kind == FAKE_GATE_DECIDE;
 }
 
 static Status see_end(Device *device, void **segment)
@@ -105,7 +105,7 @@ static Status see_run(Device *device, void *segment)
     again->runs++;
     for (int i = 0; i < again->notes; i++) {
         const Note *n = &again->note[i];
-        TRY(n->tally ? fake_tally(device, &n->call) : fake_fill(device, n->to, n->value, n->count));
+        TRY(n->is_gate ? fake_gate_extras(device, &n->call) : fake_fill(device, n->to, n->value, n->count));
     }
     return OK;
 }
@@ -123,8 +123,8 @@ static int run_with(bool graphs, bool refusing)
     fake = fake_create(~0u, ~0u, 0);
     assert_non_null(fake);
     fake->backend.square_sum = ones;
-    fake_fill = fake->backend.fill, fake_tally = fake->backend.tally;
-    fake->backend.fill = see_fill, fake->backend.tally = see_tally;
+    fake_fill = fake->backend.fill, fake_gate_extras = fake->backend.gate_extras;
+    fake->backend.fill = see_fill, fake->backend.gate_extras = see_gate_extras;
     fake->backend.segment_begin = see_begin;
     fake->backend.segment_end = see_end;
     fake->backend.segment_run = see_run;
@@ -139,7 +139,7 @@ static int run_with(bool graphs, bool refusing)
     tower_run_close(&run);
     assert_true(fake->event_count < FAKE_MAX_EVENTS);
     updates = fake_count(fake, FAKE_OPTIMIZER, OP_NONE);
-    assert_int_equal(fake_count(fake, FAKE_DECIDE, OP_NONE), updates);
+    assert_int_equal(fake_count(fake, FAKE_GATE_DECIDE, OP_NONE), updates);
     fake_destroy(fake);
     return launches;
 }

@@ -1,5 +1,5 @@
 /* The order of a step, seen from the device: every bucket of gradients is given to the sum after its last gradient was
- * computed, the first ones while backward still runs, all before the optimizer; a step that the verdict refuses moves
+ * computed, the first ones while backward still runs, all before the optimizer; a step that the gate refuses moves
  * nothing; and after the first steps nothing is allocated, neither on the device nor on the host. */
 #include <math.h>
 #include <setjmp.h>
@@ -202,7 +202,7 @@ static int check_bucket(int give, int turn_end)
 
 enum { BUCKETS = 3 /* of the network: the last one is its small tail */ };
 
-/* Marks [first, end) of one step: each tower gives one bucket after the other, then the verdict looks at the whole sum
+/* Marks [first, end) of one step: each tower gives one bucket after the other, then the gate looks at the whole sum
  * (that of a single tower has been seen), then the optimizer runs. */
 static void check_step(int first, int end, int towers)
 {
@@ -250,7 +250,7 @@ static void test_buckets_follow_backward(void **state)
     }
 }
 
-/* ---- the verdict */
+/* ---- the gate */
 
 static int optimizers_seen(void)
 {

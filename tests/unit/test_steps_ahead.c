@@ -173,7 +173,7 @@ static void test_late_results_change_nothing(void **state)
         tower_run_live(&run);
         if (run.status != OK) fail_msg("%s", status_message());
         assert_int_equal(told, STEPS);
-        assert_int_equal(under_way_most, JUDGE_AHEAD + 1);
+        assert_int_equal(under_way_most, GATE_AHEAD + 1);
         assert_memory_equal(weights, weights_after, sizeof weights);
         assert_memory_equal(losses, loss_of, sizeof losses);
         assert_int_not_equal(weights[0], weights[STEPS - 1]);
@@ -192,7 +192,7 @@ static void test_late_refusal(void **state)
     assert_int_equal(run.status, ERR_NUMERIC);
     if (!strstr(status_message(), "step 4: the gradient is not finite")) fail_msg("%s", status_message());
     assert_int_equal(told, 3);
-    assert_int_equal(applied, 4 + JUDGE_AHEAD);
+    assert_int_equal(applied, 4 + GATE_AHEAD);
     for (int i = 3; i < applied; i++) assert_true(weights_after[i] == weights_after[2]);
     tower_run_close(&run);
 }
@@ -211,7 +211,7 @@ static void test_late_skip(void **state)
         if (run.status != OK) fail_msg("%s", status_message());
         assert_int_equal(told, STEPS);
         assert_true(weights_after[3] == weights_after[2] && weights_after[4] != weights_after[3]);
-        if (late) assert_int_equal(under_way_most, JUDGE_AHEAD + 1); /* a policy is no reason to wait */
+        if (late) assert_int_equal(under_way_most, GATE_AHEAD + 1); /* a policy is no reason to wait */
         if (late) assert_memory_equal(weights, weights_after, sizeof weights);
         memcpy(weights, weights_after, sizeof weights);
         tower_run_close(&run);
@@ -248,7 +248,7 @@ static void test_capsule_says_whose_weights_it_has(void **state)
 {
     (void)state;
     if (no_cpu()) skip();
-    check_capsule(1, OK, 4 + JUDGE_AHEAD);
+    check_capsule(1, OK, 4 + GATE_AHEAD);
     check_capsule(0, ERR_NUMERIC, 3);
 }
 

@@ -16,7 +16,7 @@ enum {
     TRIES = 8,            /* until a size that was calculated really fits */
     RESERVE_SHARE = 32,   /* of the free memory: for code that libraries load later, and for what is not planned */
     QUEUED_PER_TOWER = 2, /* batches that a loader holds, and two more */
-    FEW_BYTES = 1 << 15   /* numbers of a few bytes: verdict, square sums, scalars, counters of kernels */
+    FEW_BYTES = 1 << 15   /* numbers of a few bytes: the gate, square sums, scalars, counters of kernels */
 };
 
 /* ---- what one batch size takes */

@@ -1,6 +1,6 @@
 /* Do the collectives deliver what was given? Asked once, before anything is learnt, at the sizes that training uses.
  *
- * Every tower gives each bucket of the gradient arena, and the lanes, filled with whole numbers times powers of two
+ * Every tower gives each bucket of the gradient arena, and the extras, filled with whole numbers times powers of two
  * that follow from (tower, element, round): their sums are exact in any order, so every element that any tower receives
  * can be checked for equality. Broadcasts of the buckets follow, from every process in turn. When something is wrong
  * the sum is repeated with one tower at a time giving anything but zeros, to tell who is not heard by whom.
@@ -78,8 +78,8 @@ static Status tower_give(TowerProcess *p, int tower, int only, int round)
     const Backend *backend = p->replica->device.backend;
     size_t count = grad_count(p);
     Pattern pattern = sum_pattern(p);
-    memset(p->scratch, 0, (count + SUM_LANES) * sizeof(float));
-    for (size_t i = 0; (only == EVERYBODY || only == tower) && i < count + SUM_LANES; i++)
+    memset(p->scratch, 0, (count + SUM_EXTRAS) * sizeof(float));
+    for (size_t i = 0; (only == EVERYBODY || only == tower) && i < count + SUM_EXTRAS; i++)
         p->scratch[i] = pattern_at(pattern, tower, i, round);
     damage(p, tower, ACTIVITY_START, p->scratch);
     TRY(backend->upload(&p->replica->device, grads(p), p->scratch, count * sizeof(float)));
@@ -87,7 +87,7 @@ static Status tower_give(TowerProcess *p, int tower, int only, int round)
         const Bucket *bucket = &p->buckets.bucket[b];
         TRY(comm_allreduce_begin(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
     }
-    TRY(comm_allreduce_begin(p->comm, tower, count, p->scratch + count, SUM_LANES));
+    TRY(comm_allreduce_begin(p->comm, tower, count, p->scratch + count, SUM_EXTRAS));
     return backend->finish(&p->replica->device, STREAM_COMPUTE);
 }
 
@@ -99,7 +99,7 @@ static Status sum_take(TowerProcess *p)
         const Bucket *bucket = &p->buckets.bucket[b];
         TRY(comm_allreduce_end(p->comm, bucket->first, grads(p) + bucket->first, bucket->count));
     }
-    TRY(comm_allreduce_end(p->comm, count, p->scratch + count, SUM_LANES));
+    TRY(comm_allreduce_end(p->comm, count, p->scratch + count, SUM_EXTRAS));
     TRY(backend->download(&p->replica->device, p->scratch, grads(p), count * sizeof(float)));
     TRY(backend->finish(&p->replica->device, STREAM_COMPUTE));
     damage(p, p->first, ACTIVITY_REDUCE, p->scratch);
@@ -126,7 +126,7 @@ static void element_check(LedgerFinding *finding, size_t element, float wanted, 
 static Status sum_check(TowerProcess *p, int only, int round)
 {
     LedgerFinding *finding = &p->ledger->process[p->rank].finding;
-    size_t count = grad_count(p) + SUM_LANES;
+    size_t count = grad_count(p) + SUM_EXTRAS;
     for (int slot = 0; slot < p->local; slot++) TRY(tower_give(p, p->first + slot, only, round));
     TRY(sum_take(p));
     *finding = (LedgerFinding){0};
@@ -159,7 +159,7 @@ static Status failure(const TowerProcess *p, const char *what, const char *who, 
     int b = bucket_of(p, element);
     char where[96];
     if (element >= end)
-        snprintf(where, sizeof where, "lane %zu", element - end);
+        snprintf(where, sizeof where, "extra %zu", element - end);
     else
         snprintf(where, sizeof where, "bucket %d of %d, element %zu", b, p->buckets.count,
                  element - p->buckets.bucket[b].first);

@@ -9,7 +9,7 @@ NODISCARD Status norm_sync_open(TowerProcess *p);
 void norm_sync_close(TowerProcess *p);
 NODISCARD Status norm_sync_idle(TowerProcess *p); /* a tower without samples joins the sums of a whole step */
 size_t norm_sync_floats(const TrainJob *job, const Layout *layout); /* at the end of the communicator's room */
-/* Floats that one collective of this job may sum: gradients and lanes, statistics, or the tally of an evaluation. */
+/* Floats that one collective of this job may sum: gradients and extras, statistics, or the counts of an evaluation. */
 size_t job_comm_room(const TrainJob *job, const Layout *layout);
 
 #endif

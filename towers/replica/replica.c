@@ -94,7 +94,7 @@ void replica_sum_sized(const Layout *layout, CommConfig *sum)
     size_t grads = layout->trained_elements;
     if (layout->state_elements > sum->staged) sum->staged = layout->state_elements;
     sum->gradients = grads;
-    sum->max_count = (grads > sum->staged ? grads : sum->staged) + sum_lane_count(sum->towers);
+    sum->max_count = (grads > sum->staged ? grads : sum->staged) + sum_extra_count(sum->towers);
 }
 
 size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout)

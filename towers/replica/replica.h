@@ -73,7 +73,7 @@ void replica_destroy(Replica *replica); /* NULL is fine */
 size_t replica_half_bytes(const ReplicaConfig *config, const Layout *layout);
 /* What the sum over towers takes of the device, beside the gradients. */
 size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout);
-/* Gradients, statistics and lanes of this layout, into job_sum's. */
+/* Gradients, statistics and extras of this layout, into job_sum's. */
 void replica_sum_sized(const Layout *layout, CommConfig *sum);
 
 Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if it was not asked for */

@@ -8,8 +8,8 @@
 #include "towers/data/loader.h"
 #include "towers/record/metrics.h"
 #include "towers/record/straggler.h"
+#include "towers/replica/gate.h"
 #include "towers/replica/job.h"
-#include "towers/replica/judge.h"
 #include "towers/replica/ledger.h"
 #include "towers/replica/replica.h"
 #include "towers/store/weights.h"
@@ -46,7 +46,7 @@ typedef struct TowerProcess {
     /* owned */
     Comm *comm;
     Replica *replica;
-    Judge *judge;
+    Gate *gate;
     StepQueue *queue;
     Loader *loader;
     Metrics *metrics; /* rank 0 only */
@@ -54,7 +54,7 @@ typedef struct TowerProcess {
     int *norm_sums; /* floats of each sum over towers in a step of BN_STATS_SYNC, in order */
     int norm_sum_count;
     float *norm_zeros; /* device memory: what a tower without samples gives to the largest of them */
-    float *scratch;    /* host memory: [max(params, states) + SUM_LANES] */
+    float *scratch;    /* host memory: [max(params, states) + SUM_EXTRAS] */
     /* state */
     Buckets buckets;
     RunState run;

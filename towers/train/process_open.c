@@ -33,7 +33,7 @@ static Status replica_open(TowerProcess *p)
     const Program *any = p->replica->train[0].graph ? &p->replica->train[0] : &p->replica->eval[0];
     TRY(weight_map_create(p->replica->layout, any->graph, &p->map));
     size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
-    p->scratch = calloc((params > states ? params : states) + SUM_LANES, sizeof *p->scratch);
+    p->scratch = calloc((params > states ? params : states) + SUM_EXTRAS, sizeof *p->scratch);
     return p->scratch
                ? OK
                : FAIL(ERR_MEMORY, "no memory for host copy of the weights (%zu MiB)", params * sizeof(float) >> 20);

@@ -27,7 +27,7 @@
 
 static const float SCALE_START = 65536, SCALE_MAX = 16777216;
 _Static_assert((int)SEGMENT_TOWERS == (int)TOWERS_MAX, "a key names every tower");
-enum { SCALE_GROWS_AFTER = 2000, UNDER_WAY = JUDGE_AHEAD + 1, POLLS = 200, POLL_NS = 20000 };
+enum { SCALE_GROWS_AFTER = 2000, UNDER_WAY = GATE_AHEAD + 1, POLLS = 200, POLL_NS = 20000 };
 
 struct StepQueue {
     int64_t taken_ns; /* when the last step was taken */
@@ -101,7 +101,7 @@ static Status forward_stretch(void *context)
 static Status tally(const Turn *turn, bool last)
 {
     const TowerProcess *p = turn->p;
-    return judge_tally(p->judge, turn->slot, turn->program, turn->n, last, p->buckets.count);
+    return gate_contribute(p->gate, turn->slot, turn->program, turn->n, last, p->buckets.count);
 }
 
 /* A batch whose gradients are kept. */
@@ -125,7 +125,7 @@ static Status bucket_stretch(void *context)
     if (!turn->program) TRY(device->backend->fill(device, at, 0, bucket->count));
     if (turn->step->batches > 1) TRY(replica_add_kept(p->replica, turn->slot, bucket->first, bucket->count));
     if (turn->bucket == 0) TRY(poison_gradients(device, p->first + turn->slot, turn->step->number, at));
-    TRY(device->backend->square_sum(device, at, bucket->count, judge_square(p->judge, turn->bucket)));
+    TRY(device->backend->square_sum(device, at, bucket->count, gate_square(p->gate, turn->bucket)));
     return turn->bucket == p->buckets.count - 1 ? tally(turn, true) : OK;
 }
 
@@ -262,24 +262,24 @@ static Status towers_run(TowerProcess *p, Step *step)
 
 static Status sum_over_towers(TowerProcess *p)
 {
-    size_t end = grad_count(p), lanes = sum_lane_count(p->ledger->towers);
+    size_t end = grad_count(p), extras = sum_extra_count(p->ledger->towers);
     for (int slot = 0; slot < p->local; slot++)
-        TRY(comm_allreduce_begin(p->comm, p->first + slot, end, judge_lanes(p->judge, slot), lanes));
+        TRY(comm_allreduce_begin(p->comm, p->first + slot, end, gate_extras(p->gate, slot), extras));
     for (int b = 0; b < p->buckets.count && !is_alone(p); b++)
         TRY(comm_allreduce_end(p->comm, p->buckets.bucket[b].first, grads(p) + p->buckets.bucket[b].first,
                                p->buckets.bucket[b].count));
-    return comm_allreduce_end(p->comm, end, judge_sum(p->judge), lanes);
+    return comm_allreduce_end(p->comm, end, gate_sum(p->gate), extras);
 }
 
-/* ---- the verdict and the commit: every rank has the same lanes and the same sum, so every rank decides alike */
+/* ---- the verdict and the commit: every rank has the same extras and the same sum, so every rank decides alike */
 
 static Status update_stretch(void *context)
 {
     const Turn *turn = context;
     TowerProcess *p = turn->p;
     Device *device = &p->replica->device;
-    if (!is_alone(p)) TRY(device->backend->square_sum(device, grads(p), grad_count(p), judge_square_of_sum(p->judge)));
-    TRY(judge_decide(p->judge));
+    if (!is_alone(p)) TRY(device->backend->square_sum(device, grads(p), grad_count(p), gate_square_of_sum(p->gate)));
+    TRY(gate_decide(p->gate));
     return replica_update(p->replica, turn->step->fed);
 }
 
@@ -292,7 +292,7 @@ static Status update(TowerProcess *p, const Step *step)
         if (!step->left_out) TRY(poison_state(p->replica, slot, p->first + slot, step->number));
         TRY(poison_bit(p->replica, p->first + slot, step->number));
     }
-    return judge_send(p->judge, step->number);
+    return gate_send(p->gate, step->number);
 }
 
 /* What came through the sum must be what the step was made of, or the towers are not in the same step. */
@@ -319,19 +319,19 @@ static Status samples_check(TowerProcess *p, Step *step, int towers)
 /* What the verdict was, once it is here. */
 static Status verdict_read(TowerProcess *p, Step *step)
 {
-    Judgement judgement;
-    judge_read(p->judge, step->number, &judgement, step->found);
+    GateResult result;
+    gate_read(p->gate, step->number, &result, step->found);
     for (int t = 0; t < p->ledger->towers; t++) step->loss[t] = step->found[t].loss;
-    step->grad_norm = judgement.report.grad_norm;
-    step->l2 = judgement.l2;
-    step->commit = judgement.report.commit;
-    step->overflow = judgement.report.overflow;
-    step->loss_scale = judgement.report.scale;
+    step->grad_norm = result.report.grad_norm;
+    step->l2 = result.l2;
+    step->commit = result.report.commit;
+    step->overflow = result.report.overflow;
+    step->loss_scale = result.report.scale;
     nan_check_pass(step->loss, p->ledger->towers, p->job->nan_check, &step->culprit);
     if (step->overflow) step->culprit = -1;
-    p->stop |= judgement.stop;
-    p->run.loss_scale = judgement.report.next_scale;
-    p->run.scale_good = judgement.report.good;
+    p->stop |= result.stop;
+    p->run.loss_scale = result.report.next_scale;
+    p->run.scale_good = result.report.good;
     return samples_check(p, step, p->ledger->towers);
 }
 
@@ -361,7 +361,7 @@ static Status refusal(const TowerProcess *p, const Step *step)
             "step %lld: the sum of the gradients over all towers is not finite, though each tower's is; nothing "
             "was committed; try a lower --lr or --clip-norm%s",
             (long long)step->number, p->ledger->search.report);
-    const TowerTally *found = &step->found[step->culprit];
+    const TowerResult *found = &step->found[step->culprit];
     return FAIL(
         ERR_NUMERIC,
         "tower %d, step %lld: %s not finite (loss %g, gradient norm %g); nothing was committed, the weights are "
@@ -392,7 +392,7 @@ static Status arrival_wait(TowerProcess *p, int64_t number)
     int64_t deadline = clock_ns() + p->job->comm_timeout_ms * 1000000ll;
     for (int polls = 0;; polls++) {
         bool here;
-        TRY(judge_arrived(p->judge, number, &here));
+        TRY(gate_arrived(p->gate, number, &here));
         if (here) return OK;
         if (polls % 64 == 63) TRY(comm_look(p->comm));
         if (clock_ns() > deadline)
@@ -466,24 +466,24 @@ static Step *queue_at(TowerProcess *p, int64_t number)
     return &p->queue->step[number % UNDER_WAY];
 }
 
-static VerdictState verdict_start(TowerProcess *p)
+static GateState verdict_start(TowerProcess *p)
 {
     const TrainJob *job = p->job;
     if (!loss_scale_moves(job))
         p->run.loss_scale = job->loss_scale > 0 ? job->loss_scale : 1;
     else if (!(p->run.loss_scale >= 1))
         p->run.loss_scale = (double)SCALE_START;
-    return (VerdictState){.updates = p->run.updates,
-                          .scale = (float)p->run.loss_scale,
-                          .good = (int32_t)p->run.scale_good,
-                          .skips = (int32_t)p->run.skipped_in_row};
+    return (GateState){.updates = p->run.updates,
+                       .scale = (float)p->run.loss_scale,
+                       .good = (int32_t)p->run.scale_good,
+                       .skips = (int32_t)p->run.skipped_in_row};
 }
 
 Status steps_open(TowerProcess *p)
 {
     const TrainJob *job = p->job;
-    JudgeConfig config = {
-        .rules = {.gate = (VerdictGate)job->nan_check,
+    GateConfig config = {
+        .rules = {.check = (GateCheck)job->nan_check,
                   .skip = job->nan_policy == NAN_POLICY_SKIP,
                   .skips_max = job->nan_limit,
                   .dynamic = loss_scale_moves(job),
@@ -500,22 +500,22 @@ Status steps_open(TowerProcess *p)
     };
     p->queue = calloc(1, sizeof *p->queue);
     if (!p->queue) return FAIL(ERR_MEMORY, "no memory for the steps in flight");
-    TRY(judge_create(p->replica, &config, &p->judge));
+    TRY(gate_create(p->replica, &config, &p->gate));
     return steps_restart(p);
 }
 
 Status steps_restart(TowerProcess *p)
 {
-    VerdictState start = verdict_start(p);
+    GateState start = verdict_start(p);
     p->done = p->run.step;
-    return judge_start(p->judge, &start);
+    return gate_start(p->gate, &start);
 }
 
 void steps_close(TowerProcess *p)
 {
-    judge_destroy(p->judge);
+    gate_destroy(p->gate);
     free(p->queue);
-    p->judge = NULL;
+    p->gate = NULL;
     p->queue = NULL;
 }
 
@@ -569,7 +569,7 @@ static void activity_all(TowerProcess *p, const Step *step, Activity activity)
 static int steps_ahead(const TowerProcess *p, const Step *step)
 {
     bool looked_at = p->job->run_dir && summary_is_due(p, step->number);
-    return looked_at ? 0 : judge_ahead(p->judge);
+    return looked_at ? 0 : gate_ahead(p->gate);
 }
 
 Status step_run(TowerProcess *p)
@@ -584,7 +584,7 @@ Status step_run(TowerProcess *p)
 
     bool stop = atomic_load(&p->ledger->run.stop_signal) != 0;
     bool refill = job->bad_samples == BAD_SKIP && job->divisor == LOSS_DIVISOR_SAMPLES;
-    TRY(judge_begin(p->judge, step->number, step->lr, step->left_out, stop, refill ? step->samples : 0));
+    TRY(gate_begin(p->gate, step->number, step->lr, step->left_out, stop, refill ? step->samples : 0));
     TRY(towers_run(p, step));
     TRY(sum_over_towers(p));
     activity_all(p, step, ACTIVITY_UPDATE);

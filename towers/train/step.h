@@ -15,7 +15,7 @@ typedef struct Step {
     bool left_out;        /* a rollback has found it to blame: it runs, but moves nothing */
     double lr;
     /* known when it has been taken */
-    TowerTally found[TOWERS_MAX];
+    TowerResult found[TOWERS_MAX];
     TowerLoss loss[TOWERS_MAX]; /* of all towers: found[].loss */
     double grad_norm;           /* of the averaged gradient */
     double l2;                  /* of the weights that the forward pass used */

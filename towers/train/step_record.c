@@ -13,7 +13,7 @@ void step_to_ledger(TowerProcess *p, const Step *step)
 {
     for (int t = 0; t < p->ledger->towers; t++) {
         LedgerRow *row = ledger_row(p->ledger, t, step->number);
-        const TowerTally *found = &step->found[t];
+        const TowerResult *found = &step->found[t];
         row->loss = found->loss;
         memcpy(row->head, found->head, sizeof row->head);
         row->loss_finite = found->loss_finite;
@@ -28,7 +28,7 @@ void step_to_epoch(TowerProcess *p, const Step *step)
 {
     double sum = 0;
     for (int t = 0; t < p->ledger->towers; t++) {
-        const TowerTally *found = &step->found[t];
+        const TowerResult *found = &step->found[t];
         sum += found->loss.sum;
         p->run.epoch_count += found->loss.count;
         p->run.epoch_hits += found->hits[0];
@@ -71,7 +71,7 @@ static int heads_mean(const TowerProcess *p, const Step *step, double mean[MODEL
     int count = p->replica->train[0].head_count;
     for (int i = 0; i < count; i++) {
         for (int t = 0; t < p->ledger->towers; t++) {
-            const TowerTally *found = &step->found[t];
+            const TowerResult *found = &step->found[t];
             head[t] = (TowerLoss){found->head[i], found->loss.count, found->loss.finite};
         }
         mean[i] = mean_loss(head, p->ledger->towers, p->job->divisor, full_step(p->job));

@@ -1,11 +1,11 @@
-/* Checks of Backend.tally and Backend.decide that hold for every backend: the lanes of a tower, the gates, the latch
+/* Checks of Backend.gate_extras and Backend.gate_decide that hold for every backend: the extras of a tower, the gates, the latch
  * after a step that ends the run, and the rule of the loss scale. */
-#ifndef TOWERS_TESTS_SUPPORT_CHECK_VERDICT_H
-#define TOWERS_TESTS_SUPPORT_CHECK_VERDICT_H
+#ifndef TOWERS_TESTS_SUPPORT_CHECK_GATE_H
+#define TOWERS_TESTS_SUPPORT_CHECK_GATE_H
 
 #include "kernels/backend.h"
 
-void check_tally(Device *device);
+void check_extras(Device *device);
 void check_gates(Device *device);
 void check_halt(Device *device);
 void check_loss_scale(Device *device);

@@ -1,11 +1,11 @@
-/* The verdict on a step, on every backend of this build: lanes, gates, latch, loss scale. */
+/* The gate, on every backend of this build: extras, checks, latch, loss scale. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
-#include "tests/support/check_verdict.h"
+#include "tests/support/check_gate.h"
 #include "tests/support/fake_backend.h"
 
 /* The fake runs the rule as it stands in the header; the others have their own way to it. */
@@ -28,10 +28,10 @@ static void on_each_backend(void (*check)(Device *device))
     }
 }
 
-static void test_tally(void **state)
+static void test_extras(void **state)
 {
     (void)state;
-    on_each_backend(check_tally);
+    on_each_backend(check_extras);
 }
 
 static void test_gates(void **state)
@@ -61,7 +61,7 @@ static void test_scalars(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tally),      cmocka_unit_test(test_gates),   cmocka_unit_test(test_halt),
+        cmocka_unit_test(test_extras),     cmocka_unit_test(test_gates),   cmocka_unit_test(test_halt),
         cmocka_unit_test(test_loss_scale), cmocka_unit_test(test_scalars),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

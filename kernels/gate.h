@@ -1,0 +1,247 @@
+/* The gate: whether a step is committed, and the loss scale of the next one, from what all towers computed.
+ *
+ * Every tower writes its loss, hits and gradient norm as extras, which travel behind the gradients in the all-reduce.
+ * After it every rank decides alike, on the device, from the same numbers: the optimizer runs without waiting for a
+ * host. A step that must end the run closes the gate for all later steps, because the host hears of it only later. The scale
+ * rule is that of Micikevicius et al. 2018, "Mixed Precision Training", section 3.2: double after so many good steps,
+ * halve at an overflow. Also compiled as CUDA device code. */
+#ifndef TOWERS_KERNELS_GATE_H
+#define TOWERS_KERNELS_GATE_H
+
+#include "kernels/optimizer.h"
+
+#include <math.h>
+
+#ifdef __CUDACC__
+#define GATE_CALL __host__ __device__ static inline
+#else
+#define GATE_CALL static inline
+#endif
+
+/* State from one step to the next: device memory, equal on all ranks, saved with checkpoints. */
+typedef struct GateState {
+    int64_t updates; /* committed steps */
+    float scale;     /* of the loss, >= 1 */
+    int32_t good;    /* steps since the scale last moved */
+    int32_t skips;   /* refused steps in a row */
+    int32_t halted;  /* nothing commits any more */
+} GateState;
+
+/* Input of one step from the host: device memory, so that the launches of a captured step stay the same. */
+typedef struct GateInput {
+    float lr, stop; /* stop: 1 if this process was asked to */
+    int32_t closed; /* if set, never commit and leave the state unchanged */
+    float samples;  /* that losses and gradients were divided by, where fewer may have counted; 0: all have */
+} GateInput;
+
+enum { GATE_HEADS = 3 /* of a network: its own loss and auxiliary ones */ };
+
+/* One tower's extras. A number that needs more than the 24 bits of a float comes as three that add up to it. */
+typedef enum GateExtra {
+    GATE_EXTRA_LOSS = 0,
+    GATE_EXTRA_COUNT = 3, /* samples; a tower without any has no say */
+    GATE_EXTRA_TOP1,
+    GATE_EXTRA_TOP5,
+    GATE_EXTRA_NORM,         /* of this tower's gradient */
+    GATE_EXTRA_GRAD_BAD = 9, /* 1: the gradient is not finite */
+    GATE_EXTRA_HEAD,         /* the loss of each head, if there are several */
+    GATE_EXTRAS = GATE_EXTRA_HEAD + 3 * GATE_HEADS
+} GateExtra;
+
+/* Sums over the batches of a step so far, of one tower. Device memory, zero before the first step. */
+typedef struct GateSums {
+    double loss, count, hits[2], head[GATE_HEADS];
+} GateSums;
+
+/* Adds a batch of one tower to its sums; writes its extras after the last one. */
+typedef struct GateExtrasCall {
+    const float *loss, *hits;      /* device memory: [1], [2]; NULL for a tower without samples in this batch */
+    const float *head[GATE_HEADS]; /* device: [1]; NULL beyond the last */
+    int32_t count;                 /* samples */
+    bool last;                     /* of the step: write the extras, and start anew */
+    const double *squares;         /* device: square sums of the parts of this tower's gradient */
+    int32_t square_count;
+    const GateInput *input;             /* device: its `stop` goes to extra `stop_extra` of the header */
+    int32_t stop_extra, header, number; /* extras before the towers' own; this tower's number */
+    GateSums *sum;                      /* device */
+    float *extras;                      /* device: header, then GATE_EXTRAS a tower; those of others stay zero */
+    double *square;                     /* device: of the whole gradient of this tower */
+    const GateState *state;             /* device: for the loss scale */
+} GateExtrasCall;
+
+/* Which numbers that are not finite close the gate. */
+typedef enum GateCheck {
+    GATE_CHECK_NEVER = 0,
+    GATE_CHECK_LAST_NAN, /* the last tower's loss is NaN: seen after the update, as the original trainer */
+    GATE_CHECK_LOSS,     /* any loss that is not finite */
+    GATE_CHECK_ALL       /* any loss or gradient, or the sum of the gradients */
+} GateCheck;
+
+/* Rules of a whole run. */
+typedef struct GateRules {
+    GateCheck check;
+    bool skip;          /* a step that is refused is left out; else it ends the run */
+    int32_t skips_max;  /* in a row */
+    bool dynamic;       /* the loss scale moves */
+    int32_t grow_after; /* good steps in a row until it doubles */
+    float scale_max;
+    double clip_norm; /* 0: off */
+    double ema_decay, bn_decay;
+} GateRules;
+
+/* Result of a step, copied to the host. */
+typedef struct GateReport {
+    double grad_norm; /* of the averaged gradient */
+    float scale;      /* that it was computed with */
+    float next_scale;
+    int32_t commit, overflow, halted, good;
+} GateReport;
+
+typedef struct GateDecideCall {
+    GateRules rules;
+    int32_t towers;
+    const GateInput *input;    /* device */
+    const float *extras;       /* device: the sum over towers, behind the header */
+    const double *square;      /* device: square sum of the summed gradient */
+    GateState *state;          /* device */
+    OptimizerScalars *scalars; /* device: for the update */
+    GateReport *report;        /* device */
+} GateDecideCall;
+
+GATE_CALL bool gate_finite(double x)
+{
+    return x - x == 0;
+}
+
+/* to[0] + to[1] + to[2] = x */
+GATE_CALL void extra_split(float *to, double x)
+{
+    for (int i = 0; i < 3; i++) {
+        to[i] = (float)x;
+        x = gate_finite((double)to[i]) ? x - (double)to[i] : 0;
+    }
+}
+
+/* And back. */
+GATE_CALL double extra_joined(const float *extras)
+{
+    return (double)extras[0] + ((double)extras[1] + (double)extras[2]);
+}
+
+GATE_CALL void gate_extras_write(const GateExtrasCall *t)
+{
+    GateSums *sum = t->sum;
+    if (t->loss) {
+        sum->loss += (double)t->loss[0];
+        sum->count += (double)t->count;
+        for (int k = 0; k < 2; k++) sum->hits[k] += (double)t->hits[k];
+        for (int k = 0; k < GATE_HEADS; k++) sum->head[k] += t->head[k] ? (double)t->head[k][0] : 0;
+    }
+    if (!t->last) return;
+    float *extras = t->extras + t->header + t->number * GATE_EXTRAS;
+    double square = 0;
+    for (int k = 0; k < t->square_count; k++) square += t->squares[k];
+    extra_split(extras + GATE_EXTRA_LOSS, sum->loss);
+    extras[GATE_EXTRA_COUNT] = (float)sum->count;
+    extras[GATE_EXTRA_TOP1] = (float)sum->hits[0];
+    extras[GATE_EXTRA_TOP5] = (float)sum->hits[1];
+    extra_split(extras + GATE_EXTRA_NORM, sqrt(square) / (double)t->state->scale);
+    extras[GATE_EXTRA_GRAD_BAD] = gate_finite(square) ? 0.0f : 1.0f;
+    t->extras[t->stop_extra] = t->input->stop;
+    *t->square = square;
+    for (int k = 0; k < GATE_HEADS; k++) extra_split(extras + GATE_EXTRA_HEAD + 3 * k, sum->head[k]);
+    sum->loss = sum->count = sum->hits[0] = sum->hits[1] = 0;
+    for (int k = 0; k < GATE_HEADS; k++) sum->head[k] = 0;
+}
+
+/* All towers together. */
+typedef struct GateView {
+    bool losses, gradients; /* all finite */
+    bool last_nan;
+} GateView;
+
+GATE_CALL GateView gate_view(const float *extras, int towers)
+{
+    GateView view = {true, true, false};
+    for (int t = 0; t < towers; t++, extras += GATE_EXTRAS) {
+        if (!(extras[GATE_EXTRA_COUNT] > 0)) continue;
+        if (!gate_finite((double)extras[GATE_EXTRA_LOSS])) view.losses = false;
+        if (extras[GATE_EXTRA_GRAD_BAD] != 0) view.gradients = false;
+        view.last_nan = extras[GATE_EXTRA_LOSS] != extras[GATE_EXTRA_LOSS];
+    }
+    return view;
+}
+
+/* The scale of the next step. A step that was refused for another reason says nothing about it. */
+GATE_CALL void scale_move(const GateRules *rules, bool commit, bool overflow, GateState *state)
+{
+    if (!rules->dynamic) return;
+    if (overflow) {
+        state->scale = state->scale > 2 ? state->scale / 2 : 1;
+        state->good = 0;
+    } else if (commit && ++state->good >= rules->grow_after) {
+        if (state->scale * 2 <= rules->scale_max) state->scale *= 2;
+        state->good = 0;
+    }
+}
+
+/* What gradients must be multiplied with, so that they are divided by the samples that counted: those that were skipped
+ * (LABEL_NONE) gave nothing to the sum. */
+GATE_CALL double gate_refill(const GateDecideCall *v)
+{
+    double counted = 0;
+    for (int t = 0; t < v->towers; t++) counted += (double)v->extras[t * GATE_EXTRAS + GATE_EXTRA_COUNT];
+    return counted > 0 && counted < (double)v->input->samples ? (double)v->input->samples / counted : 1;
+}
+
+GATE_CALL void scalars_write(const GateDecideCall *v, double norm, double refill, bool commit)
+{
+    const GateRules *rules = &v->rules;
+    OptimizerScalars *now = v->scalars;
+    double updates = (double)v->state->updates, warm = (1.0 + updates) / (10.0 + updates); /* TensorFlow's */
+    double clip = rules->clip_norm > 0 && norm > rules->clip_norm ? rules->clip_norm / norm : 1;
+    now->lr = v->input->lr;
+    now->step = (float)(v->state->updates + 1);
+    now->grad_scale = (float)(clip * refill / (double)v->state->scale);
+    now->ema_decay = (float)(rules->ema_decay < warm ? rules->ema_decay : warm);
+    now->bn_decay = (float)rules->bn_decay;
+    now->commit = commit ? 1.0f : 0.0f;
+}
+
+GATE_CALL void state_move(const GateRules *rules, bool commit, bool passed, bool overflow, GateState *state)
+{
+    if (commit) state->updates++;
+    if (commit) state->skips = 0;
+    if (!passed && !overflow) {
+        state->skips++;
+        state->halted = !rules->skip || rules->check == GATE_CHECK_LAST_NAN || state->skips > rules->skips_max;
+    }
+    scale_move(rules, commit, overflow, state);
+}
+
+GATE_CALL void gate_rules_apply(const GateDecideCall *v)
+{
+    const GateRules *rules = &v->rules;
+    GateState *state = v->state;
+    bool closed = v->input->closed != 0;
+    GateView view = gate_view(v->extras, v->towers);
+    double refill = gate_refill(v), norm = sqrt(*v->square) * refill / (double)state->scale;
+    bool gradients = view.gradients && gate_finite(norm);
+    bool overflow = rules->dynamic && !closed && view.losses && !gradients && state->scale > 1;
+    bool passed = rules->check == GATE_CHECK_NEVER || (rules->check == GATE_CHECK_LAST_NAN && !view.last_nan) ||
+                  (rules->check == GATE_CHECK_LOSS && view.losses) ||
+                  (rules->check == GATE_CHECK_ALL && view.losses && gradients);
+    bool commit = !state->halted && !closed && !overflow && (passed || rules->check == GATE_CHECK_LAST_NAN);
+    scalars_write(v, norm, refill, commit);
+    GateReport *report = v->report;
+    report->grad_norm = norm;
+    report->scale = state->scale;
+    report->commit = commit;
+    report->overflow = overflow && !state->halted;
+    report->halted = state->halted;
+    if (!state->halted && !closed) state_move(rules, commit, passed, overflow, state);
+    report->next_scale = state->scale;
+    report->good = state->good;
+}
+
+#endif

@@ -1,0 +1,242 @@
+/* Device memory, ring of results and launches of the gate; see gate.h.
+ *
+ * The results for the host lie in one block on the device, so that one copy brings them: report, square sums of the
+ * decaying weights, extras. */
+#include "towers/replica/gate.h"
+
+#include "nccl_sync/bucket.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)NAN_CHECK_OFF == (int)GATE_CHECK_NEVER && (int)NAN_CHECK_LAST == (int)GATE_CHECK_LAST_NAN &&
+                   (int)NAN_CHECK_MEAN == (int)GATE_CHECK_LOSS && (int)NAN_CHECK_ALL == (int)GATE_CHECK_ALL,
+               "the gate's checks are numbered as --nan-check");
+_Static_assert((int)GATE_HEADS == (int)MODEL_HEADS, "extras for every head");
+_Static_assert((int)GATE_PARTS == (int)BUCKETS_MAX, "a square sum for every bucket");
+
+enum { RING = GATE_AHEAD + 1, LINE = 64 };
+_Static_assert((int)RING <= (int)BACKEND_MARKS, "a mark for every step under way");
+
+struct Gate {
+    Replica *replica; /* borrowed */
+    GateConfig config;
+    size_t l2_at, extras_at, bytes; /* of the block */
+    int l2_count;
+    /* owned, device */
+    char *block;
+    float *extras; /* [local - 1][sum_extra_count]: the last tower's lie in the block, where their sum is to be */
+    GateSums *sums;
+    double *squares; /* [GATE_PARTS + 1]: the last one is that of the sum */
+    GateState *state;
+    GateInput *input;
+    /* owned, host: [RING] blocks */
+    char *ring;
+    GateInput inputs[RING]; /* on their way to the device */
+};
+
+static size_t lined(size_t bytes)
+{
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+/* ---- life */
+
+static Status device_zeros(Gate *g, size_t bytes, void **made)
+{
+    return g->replica->device.backend->alloc(&g->replica->device, bytes, made);
+}
+
+static Status memory_open(Gate *g)
+{
+    void *memory;
+    size_t local = (size_t)g->config.local, extras = sum_extra_count(g->config.towers);
+    TRY(device_zeros(g, g->bytes, &memory));
+    g->block = memory;
+    if (local > 1) TRY(device_zeros(g, (local - 1) * extras * sizeof *g->extras, &memory));
+    g->extras = local > 1 ? memory : NULL;
+    TRY(device_zeros(g, local * sizeof *g->sums, &memory));
+    g->sums = memory;
+    TRY(device_zeros(g, (GATE_PARTS + 1) * sizeof *g->squares, &memory));
+    g->squares = memory;
+    TRY(device_zeros(g, sizeof *g->state, &memory));
+    g->state = memory;
+    TRY(device_zeros(g, sizeof *g->input, &memory));
+    g->input = memory;
+    g->ring = aligned_alloc(LINE, RING * g->bytes);
+    return g->ring ? OK : FAIL(ERR_MEMORY, "no memory for results of %d steps", RING);
+}
+
+Status gate_create(Replica *replica, const GateConfig *config, Gate **made)
+{
+    Status st = OK;
+    const Backend *backend = replica->device.backend;
+    GateState start = {.scale = 1};
+    Gate *g = calloc(1, sizeof *g);
+    if (!g) return FAIL(ERR_MEMORY, "no memory for the gate results of the towers");
+    g->replica = replica;
+    g->config = *config;
+    g->l2_count = config->l2 ? replica_l2_parts(replica) : 0;
+    g->l2_at = lined(sizeof(GateReport));
+    g->extras_at = g->l2_at + lined((size_t)g->l2_count * sizeof(double));
+    g->bytes = g->extras_at + lined(sum_extra_count(config->towers) * sizeof(float));
+    TRY_OUT(memory_open(g));
+    if (backend->pin) backend->pin(&replica->device, g->ring, RING * g->bytes, true);
+    TRY_OUT(gate_start(g, &start));
+    *made = g;
+    g = NULL;
+out:
+    gate_destroy(g);
+    return st;
+}
+
+void gate_destroy(Gate *g)
+{
+    if (!g) return;
+    Device *device = &g->replica->device;
+    void *const memory[] = {g->block, g->extras, g->sums, g->squares, g->state, g->input};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        if (memory[i]) device->backend->release(device, memory[i]);
+    if (g->ring && device->backend->pin) device->backend->pin(device, g->ring, RING * g->bytes, false);
+    free(g->ring);
+    free(g);
+}
+
+Status gate_start(Gate *g, const GateState *state)
+{
+    Device *device = &g->replica->device;
+    TRY(device->backend->upload(device, g->state, state, sizeof *state));
+    if (g->config.scaled) replica_scale_by(g->replica, &g->state->scale);
+    return device->backend->finish(device, STREAM_COMPUTE);
+}
+
+int gate_ahead(const Gate *g)
+{
+    return g->replica->device.backend->mark ? GATE_AHEAD : 0;
+}
+
+/* ---- places */
+
+float *gate_extras(const Gate *g, int slot)
+{
+    if (slot == g->config.local - 1) return gate_sum(g);
+    return g->extras + (size_t)slot * sum_extra_count(g->config.towers);
+}
+
+float *gate_sum(const Gate *g)
+{
+    return (float *)(g->block + g->extras_at);
+}
+
+double *gate_square(const Gate *g, int part)
+{
+    return g->squares + part;
+}
+
+double *gate_square_of_sum(const Gate *g)
+{
+    return g->squares + GATE_PARTS;
+}
+
+static void *result(const Program *program, Value value)
+{
+    return program ? plan_tensor(program->plan, value).data : NULL;
+}
+
+/* ---- a step */
+
+Status gate_begin(Gate *g, int64_t number, double lr, bool closed, bool stop, int64_t samples)
+{
+    Device *device = &g->replica->device;
+    GateInput *input = &g->inputs[number % RING];
+    *input = (GateInput){.lr = (float)lr, .stop = stop ? 1 : 0, .closed = closed, .samples = (float)samples};
+    return device->backend->upload(device, g->input, input, sizeof *input);
+}
+
+Status gate_contribute(Gate *g, int slot, const Program *program, int32_t n, bool last, int parts)
+{
+    Device *device = &g->replica->device;
+    GateExtrasCall call = {
+        .loss = program ? result(program, program->loss) : NULL,
+        .hits = program ? result(program, program->hits) : NULL,
+        .count = n,
+        .last = last,
+        .squares = g->squares,
+        .square_count = parts,
+        .input = g->input,
+        .stop_extra = SUM_EXTRA_STOP,
+        .header = SUM_EXTRAS,
+        .number = g->config.first + slot,
+        .sum = g->sums + slot,
+        .extras = gate_extras(g, slot),
+        .square = gate_square_of_sum(g), /* of the only tower; others' is overwritten by that of the sum */
+        .state = g->state,
+    };
+    for (int k = 0; program && k < program->head_count; k++) call.head[k] = result(program, program->head[k]);
+    if (last && slot == g->config.local - 1 &&
+        g->config.towers > 1) /* the extras of other towers still hold the sum of the last step */
+        TRY(device->backend->fill(device, call.extras, 0, sum_extra_count(g->config.towers)));
+    return device->backend->gate_extras(device, &call);
+}
+
+Status gate_decide(Gate *g)
+{
+    Device *device = &g->replica->device;
+    GateDecideCall call = {
+        .rules = g->config.rules,
+        .towers = g->config.towers,
+        .input = g->input,
+        .extras = gate_sum(g) + SUM_EXTRAS,
+        .square = gate_square_of_sum(g),
+        .state = g->state,
+        .scalars = g->replica->scalars,
+        .report = (GateReport *)g->block,
+    };
+    if (g->config.l2) TRY(replica_l2_start(g->replica, (double *)(g->block + g->l2_at)));
+    return device->backend->gate_decide(device, &call);
+}
+
+static char *ring_at(const Gate *g, int64_t number)
+{
+    return g->ring + (size_t)(number % RING) * g->bytes;
+}
+
+Status gate_send(Gate *g, int64_t number)
+{
+    Device *device = &g->replica->device;
+    TRY(device->backend->download(device, ring_at(g, number), g->block, g->bytes));
+    return device->backend->mark ? device->backend->mark(device, (int)(number % RING)) : OK;
+}
+
+Status gate_arrived(Gate *g, int64_t number, bool *arrived)
+{
+    Device *device = &g->replica->device;
+    *arrived = true;
+    return device->backend->mark ? device->backend->reached(device, (int)(number % RING), arrived) : OK;
+}
+
+/* ---- what came out */
+
+static TowerResult tower_read(const float *extras)
+{
+    TowerResult t = {.grad_norm = extra_joined(extras + GATE_EXTRA_NORM),
+                     .grad_finite = extras[GATE_EXTRA_GRAD_BAD] == 0};
+    t.loss.sum = extra_joined(extras + GATE_EXTRA_LOSS);
+    t.loss.count = (int64_t)extras[GATE_EXTRA_COUNT];
+    t.loss_finite = isfinite(t.loss.sum);
+    t.loss.finite = t.loss_finite && t.grad_finite;
+    for (int k = 0; k < 2; k++) t.hits[k] = (int64_t)extras[GATE_EXTRA_TOP1 + k];
+    for (int k = 0; k < MODEL_HEADS; k++) t.head[k] = extra_joined(extras + GATE_EXTRA_HEAD + 3 * k);
+    return t;
+}
+
+void gate_read(const Gate *g, int64_t number, GateResult *result, TowerResult *towers)
+{
+    const char *block = ring_at(g, number);
+    const float *extras = (const float *)(block + g->extras_at);
+    result->report = *(const GateReport *)block;
+    result->l2 = g->config.l2 ? replica_l2_end(g->replica, (const double *)(block + g->l2_at)) : 0;
+    result->stop = extras[SUM_EXTRA_STOP] > 0;
+    for (int t = 0; t < g->config.towers; t++) towers[t] = tower_read(extras + SUM_EXTRAS + t * GATE_EXTRAS);
+}

@@ -1,0 +1,68 @@
+/* Gate: the decision over every step (kernels/gate.h) for the towers of one process, and the steps in flight.
+ *
+ * Losses and norms stay on the device and travel as extras of the all-reduce; the decision is made there too, so the
+ * host only enqueues. The result is copied to the host after the update and read when it has arrived: at once on a
+ * device whose calls return when their work is done, else GATE_AHEAD steps later. */
+#ifndef TOWERS_REPLICA_GATE_H
+#define TOWERS_REPLICA_GATE_H
+
+#include "nccl_sync/mean_loss.h"
+#include "towers/replica/replica.h"
+
+enum { GATE_AHEAD = 2, GATE_PARTS = 64 };
+
+typedef struct GateConfig {
+    GateRules rules;
+    int first, local, towers; /* of this process; of all */
+    bool l2;                  /* the L2 term of the loss is wanted */
+    bool scaled;              /* the loss scale is not always 1 */
+} GateConfig;
+
+/* Result of a step. */
+typedef struct GateResult {
+    GateReport report;
+    double l2; /* of the weights before the update; 0 if it is not wanted */
+    bool stop; /* some process was asked to */
+} GateResult;
+
+typedef struct TowerResult {
+    TowerLoss loss;
+    bool loss_finite, grad_finite;
+    double grad_norm; /* before the sum */
+    int64_t hits[2];
+    double head[MODEL_HEADS]; /* loss of each head, if there are several; else 0 */
+} TowerResult;
+
+typedef struct Gate Gate;
+
+/* `replica` is borrowed and must outlive it. */
+NODISCARD Status gate_create(Replica *replica, const GateConfig *config, Gate **made);
+void gate_destroy(Gate *gate); /* NULL is fine */
+/* Where to go on: at the start, and after a restore. */
+NODISCARD Status gate_start(Gate *gate, const GateState *state);
+/* Steps that may be in flight when one more begins: 0 or GATE_AHEAD. */
+int gate_ahead(const Gate *gate);
+
+/* The extras: floats behind the gradients in the all-reduce. `gate_extras` of one tower are its contribution;
+ * `gate_sum` receives the sum, over the extras of the last tower of this process. Device memory. */
+float *gate_extras(const Gate *gate, int slot);
+float *gate_sum(const Gate *gate);
+
+/* Device memory for square sums: of part 0 .. GATE_PARTS - 1 of a tower's gradient; of the sum over towers. */
+double *gate_square(const Gate *gate, int part);
+double *gate_square_of_sum(const Gate *gate);
+
+/* In the order of a step; the launches between begin and send may be captured and repeated. `closed`: never commit this
+ * step; `stop`: this process was asked to stop; `samples`: as in GateInput. */
+NODISCARD Status gate_begin(Gate *gate, int64_t number, double lr, bool closed, bool stop, int64_t samples);
+/* After `program` ran for a tower's batch of n samples (NULL: it had none); `parts`: number of square sums. */
+NODISCARD Status gate_contribute(Gate *gate, int slot, const Program *program, int32_t n, bool last, int parts);
+/* After the sum, before the update: scalars for the optimizer. */
+NODISCARD Status gate_decide(Gate *gate);
+/* After the update: copy the result of step `number` to the host. */
+NODISCARD Status gate_send(Gate *gate, int64_t number);
+/* Whether it has arrived. Then it may be read, until GATE_AHEAD + 1 further steps are sent. */
+NODISCARD Status gate_arrived(Gate *gate, int64_t number, bool *arrived);
+void gate_read(const Gate *gate, int64_t number, GateResult *result, TowerResult *towers);
+
+#endif
