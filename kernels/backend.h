@@ -118,13 +118,13 @@ struct Backend {
      * always may. */
     Status (*uploaded)(Device *device);
 
-    /* A stretch of launches recorded as one, to be repeated at the price of one: what is enqueued on STREAM_COMPUTE
-     * between begin and end is recorded, not run. Launches of ops alone may come between; `segment_end` ends also what
+    /* Captures launches into a graph that repeats them at the price of one: work enqueued on STREAM_COMPUTE between
+     * begin and end is captured, not run. Only launches of ops may come between; `capture_end` also ends a capture that
      * has failed. NULL where there is nothing to gain. */
-    Status (*segment_begin)(Device *device);
-    Status (*segment_end)(Device *device, void **segment);
-    Status (*segment_run)(Device *device, void *segment);
-    void (*segment_free)(Device *device, void *segment);
+    Status (*capture_begin)(Device *device);
+    Status (*capture_end)(Device *device, void **graph);
+    Status (*graph_launch)(Device *device, void *graph);
+    void (*graph_free)(Device *device, void *graph);
 
     /* Keep a 16-bit copy of the weights param[count] in `half`: make it now, and let ops that would convert them read
      * it from now on; the optimizer keeps it up to date. param NULL: no longer. NULL: this device has no use for it. */

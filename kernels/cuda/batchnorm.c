@@ -3,7 +3,7 @@
  *
  * With Device.towers_sum the batch is that of all towers, by the formulas of kernels/cpu/batchnorm.c. The sums lie in
  * workspace and are made in the order of the compute stream: the host does not wait, but such a launch cannot be part of
- * a segment. */
+ * a captured graph. */
 #include "kernels/cuda/operands.h"
 
 static Status batchnorm_prepare(Device *device, OpCall *call)

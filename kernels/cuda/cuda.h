@@ -55,11 +55,11 @@ Status cuda_average(Device *device, float *running, const float *batch, const fl
 Status cuda_gate_extras(Device *device, const GateExtrasCall *call); /* gate.c */
 Status cuda_gate_decide(Device *device, const GateDecideCall *call);
 
-/* segment.c */
-Status cuda_segment_begin(Device *device);
-Status cuda_segment_end(Device *device, void **segment);
-Status cuda_segment_run(Device *device, void *segment);
-void cuda_segment_free(Device *device, void *segment);
+/* capture.c */
+Status cuda_capture_begin(Device *device);
+Status cuda_capture_end(Device *device, void **graph);
+Status cuda_graph_launch(Device *device, void *graph);
+void cuda_graph_free(Device *device, void *graph);
 
 /* op_time.c: Backend.op_time */
 double cuda_op_time(Device *device, const OpCall *call);

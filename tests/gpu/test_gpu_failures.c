@@ -27,7 +27,7 @@ static const char *const may_fail[] = {
     "cudaHostUnregister",
     "cudaPointerGetAttributes",
     "cudaMemGetInfo",
-    "cudaStreamBeginCapture", /* a stretch that cannot be recorded runs kernel by kernel */
+    "cudaStreamBeginCapture", /* launches that cannot be captured run kernel by kernel */
     "cudaStreamEndCapture",
     "cudaGraphInstantiate",
     "cudaGraphDestroy",
@@ -78,7 +78,7 @@ static bool message_names(const char *message, const char *call)
     return strstr(message, call) != NULL;
 }
 
-enum { STEPS = SEGMENT_WARM + 1 /* recorded in the last one */ };
+enum { STEPS = CAPTURE_WARM + 1 /* recorded in the last one */ };
 
 static int mistakes;
 

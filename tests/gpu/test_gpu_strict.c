@@ -35,15 +35,15 @@ static int device_close(void **state)
 
 static void capture_begin(void)
 {
-    assert_int_equal(cuda_segment_begin(&device), OK);
+    assert_int_equal(cuda_capture_begin(&device), OK);
 }
 
 /* The capture has come to nothing, and the stream works as before. */
 static void capture_is_spoilt(void)
 {
-    void *segment = NULL, *memory = NULL;
-    assert_int_equal(cuda_segment_end(&device, &segment), ERR_DEVICE);
-    assert_null(segment);
+    void *graph = NULL, *memory = NULL;
+    assert_int_equal(cuda_capture_end(&device, &graph), ERR_DEVICE);
+    assert_null(graph);
     assert_int_equal(device.backend->alloc(&device, 64, &memory), OK);
     device.backend->release(&device, memory);
 }
@@ -81,16 +81,16 @@ static void test_capture_of_pageable_memory(void **state)
     assert_int_equal(
         cudaMemcpyAsync(memory, host, sizeof host, cudaMemcpyHostToDevice, cuda_stream(&device, STREAM_COMPUTE)),
         cudaErrorStreamCaptureUnsupported);
-    void *segment = NULL;
-    assert_int_equal(cuda_segment_end(&device, &segment), OK);
-    cuda_segment_free(&device, segment);
+    void *graph = NULL;
+    assert_int_equal(cuda_capture_end(&device, &graph), OK);
+    cuda_graph_free(&device, graph);
     device.backend->release(&device, memory);
 }
 
 /* Work on another stream that the capture has been forked to must be joined before its end. */
 static void test_capture_of_a_fork(void **state)
 {
-    void *memory = NULL, *segment = NULL;
+    void *memory = NULL, *graph = NULL;
     (void)state;
     assert_int_equal(device.backend->alloc(&device, 64, &memory), OK);
     for (int joins = 0; joins < 2; joins++) {
@@ -100,8 +100,8 @@ static void test_capture_of_a_fork(void **state)
         if (joins) assert_int_equal(device.backend->wait(&device, STREAM_COMPUTE, STREAM_COPY), OK);
         if (!joins) capture_is_spoilt();
     }
-    assert_int_equal(cuda_segment_end(&device, &segment), OK);
-    cuda_segment_free(&device, segment);
+    assert_int_equal(cuda_capture_end(&device, &graph), OK);
+    cuda_graph_free(&device, graph);
     capture_begin(); /* joined too early: work came after */
     assert_int_equal(device.backend->wait(&device, STREAM_COPY, STREAM_COMPUTE), OK);
     assert_int_equal(device.backend->wait(&device, STREAM_COMPUTE, STREAM_COPY), OK);

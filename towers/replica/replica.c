@@ -241,7 +241,7 @@ Status replica_create(const ReplicaConfig *config, Replica **made)
     if (!r) return FAIL(ERR_MEMORY, "no memory for replica");
     r->config = *config;
     TRY_OUT(config->backend->open(&config->device, &r->device));
-    TRY_OUT(segments_create(&r->device, config->record, &r->recorded));
+    TRY_OUT(captured_graphs_create(&r->device, config->capture, &r->captured));
     TRY_OUT(programs_create(r));
     TRY_OUT(arenas_create(r));
     TRY_OUT(tower_states_create(r));
@@ -266,7 +266,7 @@ static void release(Replica *r, void *memory)
 void replica_destroy(Replica *r)
 {
     if (!r) return;
-    segments_destroy(r->recorded);
+    captured_graphs_destroy(r->captured);
     for (int i = 0; i < r->train_count; i++) program_destroy(&r->train[i]);
     for (int i = 0; i < r->eval_count; i++) program_destroy(&r->eval[i]);
     free(r->train);

@@ -9,7 +9,7 @@
 #include "nccl_sync/comm.h"
 #include "towers/data/loader.h"
 #include "towers/graph/program.h"
-#include "towers/replica/segments.h"
+#include "towers/replica/captured_graphs.h"
 
 enum { REPLICA_SIZES = 2 * TOWERS_MAX + 1 /* every tower may have a batch size of its own, and a short last batch */ };
 
@@ -24,7 +24,7 @@ typedef struct ReplicaConfig {
     double weight_decay;
     bool decay_all, ema;
     bool accumulate; /* several batches make one update */
-    bool record;     /* repeated stretches of a step as one launch, where the device can */
+    bool capture;    /* repeat the launches of a step as captured graphs, where the device can */
     uint64_t seed;
     CommConfig sum; /* job_sum, for what it takes; no towers: nothing */
 } ReplicaConfig;
@@ -51,7 +51,7 @@ typedef struct Replica {
     double *square;            /* device */
     OptimizerSegment *segments;
     int segment_count;
-    Segments *recorded;
+    CapturedGraphs *captured;
     void *half; /* 16-bit copy of PARAM, or NULL */
     bool half_stale;
     StateRange *ranges;

@@ -47,7 +47,7 @@ void process_config(const TowerProcess *p, ReplicaConfig *config)
         .decay_all = job->decay_all,
         .ema = job->ema_decay > 0,
         .accumulate = job->accumulate > 1,
-        .record = job->graphs,
+        .capture = job->graphs,
         .seed = job->seed,
         .sum = job_sum(job, p->local),
     };

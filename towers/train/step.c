@@ -26,7 +26,7 @@
 #include <time.h>
 
 static const float SCALE_START = 65536, SCALE_MAX = 16777216;
-_Static_assert((int)SEGMENT_TOWERS == (int)TOWERS_MAX, "a key names every tower");
+_Static_assert((int)CAPTURE_TOWERS == (int)TOWERS_MAX, "a key names every tower");
 enum { SCALE_GROWS_AFTER = 2000, UNDER_WAY = GATE_AHEAD + 1, POLLS = 200, POLL_NS = 20000 };
 
 struct StepQueue {
@@ -60,14 +60,14 @@ static bool is_alone(const TowerProcess *p)
 }
 
 /* What runs between two calls of NCCL: launches that are the same in every step, so that a device can repeat them. */
-typedef enum StretchKind {
-    STRETCH_FORWARD = 0,
-    STRETCH_OPS,      /* between two batch norms that sum over the towers */
-    STRETCH_BACKWARD, /* of all but the last batch */
-    STRETCH_UPDATE,
-    STRETCH_BUCKET, /* backward up to its last gradient */
-    STRETCH_BUCKET_KEPT = STRETCH_BUCKET + BUCKETS_MAX
-} StretchKind;
+typedef enum LaunchKind {
+    LAUNCH_FORWARD = 0,
+    LAUNCH_OPS,      /* between two batch norms that sum over the towers */
+    LAUNCH_BACKWARD, /* of all but the last batch */
+    LAUNCH_UPDATE,
+    LAUNCH_BUCKET, /* backward up to its last gradient */
+    LAUNCH_BUCKET_KEPT = LAUNCH_BUCKET + BUCKETS_MAX
+} LaunchKind;
 
 typedef struct Turn {
     TowerProcess *p;
@@ -86,12 +86,12 @@ static Status ops_run(const Turn *turn)
     return poison_run(&p->replica->device, turn->program, tower, turn->step->number, turn->first, turn->end);
 }
 
-static Status ops_stretch(void *context)
+static Status ops_launches(void *context)
 {
     return ops_run(context);
 }
 
-static Status forward_stretch(void *context)
+static Status forward_launches(void *context)
 {
     const Turn *turn = context;
     TRY(replica_scale(turn->p->replica, turn->program));
@@ -105,7 +105,7 @@ static Status tally(const Turn *turn, bool last)
 }
 
 /* A batch whose gradients are kept. */
-static Status backward_stretch(void *context)
+static Status backward_launches(void *context)
 {
     const Turn *turn = context;
     TRY(ops_run(turn));
@@ -114,7 +114,7 @@ static Status backward_stretch(void *context)
 }
 
 /* The last batch, up to the last gradient of a bucket. */
-static Status bucket_stretch(void *context)
+static Status bucket_launches(void *context)
 {
     const Turn *turn = context;
     TowerProcess *p = turn->p;
@@ -130,32 +130,32 @@ static Status bucket_stretch(void *context)
 }
 
 /* What a test makes go wrong in this step alone is not recorded. */
-static Status stretch_record(Turn *turn, int kind, Stretch stretch)
+static Status launches_record(Turn *turn, int kind, Launches launches)
 {
     TowerProcess *p = turn->p;
-    SegmentKey key = {
+    CaptureKey key = {
         .of = p, .kind = kind, .slot = turn->slot, .first = turn->first, .end = turn->end, .count = turn->n};
     if (turn->program) key.of = turn->program->plan;
-    if (fault_poison(p->first + turn->slot, turn->step->number)) return stretch(turn);
-    return segments_run(p->replica->recorded, &key, stretch, turn);
+    if (fault_poison(p->first + turn->slot, turn->step->number)) return launches(turn);
+    return captured_graphs_run(p->replica->captured, &key, launches, turn);
 }
 
 /* A batch norm that sums over the towers calls the communicator: it runs by itself, between stretches. */
-static Status stretch_run(Turn *turn, int kind, Stretch stretch)
+static Status launches_run(Turn *turn, int kind, Launches launches)
 {
     int end = turn->end;
     bool sums = turn->program && turn->p->replica->device.towers_sum;
     for (int op = turn->first; sums && op < end; op++) {
         if (!norm_sync_sums(plan_call(turn->program->plan, op)->kind)) continue;
         turn->end = op;
-        if (op > turn->first) TRY(stretch_record(turn, STRETCH_OPS, ops_stretch));
+        if (op > turn->first) TRY(launches_record(turn, LAUNCH_OPS, ops_launches));
         turn->first = op;
         turn->end = op + 1;
         TRY(ops_run(turn));
         turn->first = op + 1;
     }
     turn->end = end;
-    return stretch_record(turn, kind, stretch);
+    return launches_record(turn, kind, launches);
 }
 
 static Status bucket_give(const Turn *turn, int i)
@@ -173,7 +173,7 @@ static Status backward_give(Turn *turn)
 {
     TowerProcess *p = turn->p;
     Plan *plan = turn->program ? turn->program->plan : NULL;
-    int kind = turn->step->batches > 1 ? STRETCH_BUCKET_KEPT : STRETCH_BUCKET;
+    int kind = turn->step->batches > 1 ? LAUNCH_BUCKET_KEPT : LAUNCH_BUCKET;
     bool at_once = !p->replica->device.towers_sum;
     for (int i = 0; i < p->buckets.count; i++) {
         const Bucket *b = &p->buckets.bucket[i];
@@ -182,7 +182,7 @@ static Status backward_give(Turn *turn)
         turn->bucket = i;
         turn->first = turn->end;
         turn->end = ready > turn->first ? ready : turn->first;
-        TRY(stretch_run(turn, kind + i, bucket_stretch));
+        TRY(launches_run(turn, kind + i, bucket_launches));
         if (at_once) TRY(bucket_give(turn, i));
     }
     for (int i = 0; i < p->buckets.count && !at_once; i++) TRY(bucket_give(turn, i));
@@ -199,7 +199,7 @@ static Status forward(Turn *turn, const Batch *batch)
     ledger_activity(p->ledger, tower, turn->step->number, ACTIVITY_FORWARD);
     fault_strike(tower, turn->step->number, ACTIVITY_FORWARD);
     turn->end = turn->program->forward_end;
-    return stretch_run(turn, STRETCH_FORWARD, forward_stretch);
+    return launches_run(turn, LAUNCH_FORWARD, forward_launches);
 }
 
 static Status backward(Turn *turn, bool last)
@@ -211,7 +211,7 @@ static Status backward(Turn *turn, bool last)
     if (last) return backward_give(turn);
     turn->first = turn->end;
     if (turn->program) turn->end = plan_op_count(turn->program->plan);
-    return stretch_run(turn, STRETCH_BACKWARD, backward_stretch);
+    return launches_run(turn, LAUNCH_BACKWARD, backward_launches);
 }
 
 /* One batch of one tower: the last one of a step gives the gradients of all of them. */
@@ -273,7 +273,7 @@ static Status sum_over_towers(TowerProcess *p)
 
 /* ---- the verdict and the commit: every rank has the same extras and the same sum, so every rank decides alike */
 
-static Status update_stretch(void *context)
+static Status update_launches(void *context)
 {
     const Turn *turn = context;
     TowerProcess *p = turn->p;
@@ -285,9 +285,9 @@ static Status update_stretch(void *context)
 
 static Status update(TowerProcess *p, const Step *step)
 {
-    SegmentKey key = {.of = p, .kind = STRETCH_UPDATE};
+    CaptureKey key = {.of = p, .kind = LAUNCH_UPDATE};
     memcpy(key.towers, step->fed, sizeof key.towers);
-    TRY(segments_run(p->replica->recorded, &key, update_stretch, &(Turn){.p = p, .step = step}));
+    TRY(captured_graphs_run(p->replica->captured, &key, update_launches, &(Turn){.p = p, .step = step}));
     for (int slot = 0; slot < p->local; slot++) {
         if (!step->left_out) TRY(poison_state(p->replica, slot, p->first + slot, step->number));
         TRY(poison_bit(p->replica, p->first + slot, step->number));
@@ -445,7 +445,7 @@ static Status overflow_tell(TowerProcess *p, const Step *step)
 
 static Status recording_tell(TowerProcess *p)
 {
-    const char *why = segments_complaint(p->replica->recorded);
+    const char *why = captured_graphs_refusal(p->replica->captured);
     if (!why || !p->metrics || p->queue->complained) return OK;
     p->queue->complained = true;
     return metrics_log(p->metrics, "%s", why);

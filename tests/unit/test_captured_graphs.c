@@ -1,5 +1,5 @@
-/* Stretches of a step that are recorded once and repeated: when that begins, that nothing but launches is recorded,
- * that every stretch of every slot has its own recording, and the update one, that all are given back, and what happens
+/* Launches of a step that are captured once and repeated: when that begins, that nothing but launches is captured,
+ * that each slot has its own graphs, and the update one, that all are given back, and what happens
  * where the device refuses. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,23 +84,23 @@ static bool is_launch(FakeEventKind kind)
            kind == FAKE_AVERAGE || kind == FAKE_GATE_EXTRAS || kind == FAKE_GATE_DECIDE;
 }
 
-static Status see_end(Device *device, void **segment)
+static Status see_end(Device *device, void **graph)
 {
     (void)device;
     assert_true(recording_now);
     recording_now = false;
     for (int i = events_before; i < fake->event_count; i++) bad_events += !is_launch(fake->event[i].kind);
-    *segment = NULL;
+    *graph = NULL;
     if (refuse) return FAIL(ERR_DEVICE, "told to refuse");
     for (int i = events_before; i < fake->event_count; i++)
         recording[recordings].count += fake->event[i].kind == FAKE_LAUNCH;
-    *segment = &recording[recordings++];
+    *graph = &recording[recordings++];
     return OK;
 }
 
-static Status see_run(Device *device, void *segment)
+static Status see_run(Device *device, void *graph)
 {
-    struct Recording *again = segment;
+    struct Recording *again = graph;
     assert_false(recording_now);
     again->runs++;
     for (int i = 0; i < again->notes; i++) {
@@ -110,11 +110,11 @@ static Status see_run(Device *device, void *segment)
     return OK;
 }
 
-static void see_free(Device *device, void *segment)
+static void see_free(Device *device, void *graph)
 {
     (void)device;
-    assert_false(((struct Recording *)segment)->freed);
-    ((struct Recording *)segment)->freed = true;
+    assert_false(((struct Recording *)graph)->freed);
+    ((struct Recording *)graph)->freed = true;
 }
 
 static int run_with(bool graphs, bool refusing)
@@ -125,10 +125,10 @@ static int run_with(bool graphs, bool refusing)
     fake->backend.square_sum = ones;
     fake_fill = fake->backend.fill, fake_gate_extras = fake->backend.gate_extras;
     fake->backend.fill = see_fill, fake->backend.gate_extras = see_gate_extras;
-    fake->backend.segment_begin = see_begin;
-    fake->backend.segment_end = see_end;
-    fake->backend.segment_run = see_run;
-    fake->backend.segment_free = see_free;
+    fake->backend.capture_begin = see_begin;
+    fake->backend.capture_end = see_end;
+    fake->backend.graph_launch = see_run;
+    fake->backend.graph_free = see_free;
     fake->on_launch = see_launch;
     recordings = launches = bad_events = 0;
     refuse = refusing;
@@ -151,12 +151,12 @@ static void test_recorded_and_repeated(void **state)
     assert_int_equal(recordings, 0);
     int recorded = run_with(true, false), inside = 0;
     assert_int_equal(bad_events, 0);
-    assert_int_equal(recorded, (SEGMENT_WARM + 1) * step); /* the last of them into the recordings */
-    assert_int_equal(updates, SEGMENT_WARM + 1);
+    assert_int_equal(recorded, (CAPTURE_WARM + 1) * step); /* the last of them into the recordings */
+    assert_int_equal(updates, CAPTURE_WARM + 1);
     assert_in_range(recordings, 5, RECORDINGS); /* two slots, forward and at least one bucket; the update */
     assert_int_equal(recordings % 2, 1);
     for (int i = 0; i < recordings; i++) {
-        assert_int_equal(recording[i].runs, STEPS - SEGMENT_WARM);
+        assert_int_equal(recording[i].runs, STEPS - CAPTURE_WARM);
         assert_true(recording[i].freed);
         inside += recording[i].count;
     }

@@ -1,0 +1,112 @@
+/* The list of captured graphs; see captured_graphs.h. */
+#include "towers/replica/captured_graphs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct CapturedGraph {
+    CaptureKey key;
+    int runs;
+    bool refused;
+    void *captured; /* owned by the device's backend; NULL: not yet */
+} CapturedGraph;
+
+struct CapturedGraphs {
+    Device *device; /* borrowed */
+    bool capture;
+    CapturedGraph *list; /* owned */
+    int count, room;
+    char complaint[512];
+};
+
+Status captured_graphs_create(Device *device, bool capture, CapturedGraphs **made)
+{
+    CapturedGraphs *s = calloc(1, sizeof *s);
+    if (!s) return FAIL(ERR_MEMORY, "no memory for the list of captured graphs");
+    s->device = device;
+    s->capture = capture && device->backend->capture_begin;
+    *made = s;
+    return OK;
+}
+
+void captured_graphs_destroy(CapturedGraphs *s)
+{
+    if (!s) return;
+    for (int i = 0; i < s->count; i++)
+        if (s->list[i].captured) s->device->backend->graph_free(s->device, s->list[i].captured);
+    free(s->list);
+    free(s);
+}
+
+static bool is_same(const CaptureKey *a, const CaptureKey *b)
+{
+    return a->of == b->of && a->kind == b->kind && a->slot == b->slot && a->first == b->first && a->end == b->end &&
+           memcmp(a->towers, b->towers, sizeof a->towers) == 0;
+}
+
+static Status graph_find(CapturedGraphs *s, const CaptureKey *key, CapturedGraph **found)
+{
+    for (int i = 0; i < s->count; i++) {
+        *found = &s->list[i];
+        if (is_same(&s->list[i].key, key)) return OK;
+    }
+    if (s->count == s->room) {
+        int room = s->room ? 2 * s->room : 32;
+        CapturedGraph *list = realloc(s->list, (size_t)room * sizeof *list);
+        if (!list) return FAIL(ERR_MEMORY, "no memory for a list of %d captured graphs", room);
+        s->list = list;
+        s->room = room;
+    }
+    *found = &s->list[s->count++];
+    **found = (CapturedGraph){.key = *key};
+    return OK;
+}
+
+static void complain(CapturedGraphs *s, const CapturedGraph *graph)
+{
+    if (s->complaint[0]) return;
+    if (graph->key.end > graph->key.first)
+        snprintf(s->complaint, sizeof s->complaint, "operations %d to %d run one by one, not as a graph: %s",
+                 graph->key.first, graph->key.end - 1, status_message());
+    else
+        snprintf(s->complaint, sizeof s->complaint, "the update runs kernel by kernel, not as a graph: %s",
+                 status_message());
+}
+
+/* None of the launches has run after this, whether the capture succeeded or not. */
+static void graph_capture(CapturedGraphs *s, CapturedGraph *graph, Launches launches, void *context)
+{
+    const Backend *backend = s->device->backend;
+    void *captured = NULL;
+    graph->refused = true;
+    if (backend->capture_begin(s->device) != OK) {
+        complain(s, graph);
+        return;
+    }
+    Status launched = launches(context);
+    if (launched != OK) complain(s, graph);
+    Status ended = backend->capture_end(s->device, &captured); /* also where a launch failed: it frees the stream */
+    if (ended != OK) complain(s, graph);
+    graph->refused = launched != OK || ended != OK;
+    if (!graph->refused)
+        graph->captured = captured;
+    else if (captured)
+        backend->graph_free(s->device, captured);
+}
+
+Status captured_graphs_run(CapturedGraphs *s, const CaptureKey *key, Launches launches, void *context)
+{
+    CapturedGraph *graph = NULL;
+    if (!s->capture) return launches(context);
+    TRY(graph_find(s, key, &graph));
+    if (!graph->refused && !graph->captured && graph->runs++ >= CAPTURE_WARM)
+        graph_capture(s, graph, launches, context);
+    if (graph->captured) return s->device->backend->graph_launch(s->device, graph->captured);
+    return launches(context);
+}
+
+const char *captured_graphs_refusal(const CapturedGraphs *s)
+{
+    return s->complaint[0] ? s->complaint : NULL;
+}
