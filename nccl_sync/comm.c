@@ -8,11 +8,13 @@
 
 Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Comm **made)
 {
-    if (config->local < 1 || config->first < 0 || config->first + config->local > config->towers)
-        return FAIL(ERR_ARG, "rank %d: towers %d..%d are not part of 0..%d", config->rank, config->first,
-                    config->first + config->local - 1, config->towers - 1);
+    if (config->place.local_towers < 1 || config->place.first_tower < 0 ||
+        config->place.first_tower + config->place.local_towers > config->towers)
+        return FAIL(ERR_ARG, "rank %d: towers %d..%d are not part of 0..%d", config->place.rank,
+                    config->place.first_tower, config->place.first_tower + config->place.local_towers - 1,
+                    config->towers - 1);
     Comm *comm = calloc(1, sizeof *comm);
-    if (!comm) return FAIL(ERR_MEMORY, "no memory for communicator of rank %d", config->rank);
+    if (!comm) return FAIL(ERR_MEMORY, "no memory for communicator of rank %d", config->place.rank);
     *comm = (Comm){.ops = ops, .config = *config, .impl = impl};
     *made = comm;
     return OK;
@@ -58,7 +60,7 @@ void comm_memory_destroy(Device *device, CommMemory *memory)
  * place of its own; so has every tower's part where the order of towers must hold. */
 CommSpace comm_space(const CommConfig *config)
 {
-    bool several = config->local > 1, narrow = config->reduce != DTYPE_F32 && config->ranks > 1;
+    bool several = config->place.local_towers > 1, narrow = config->reduce != DTYPE_F32 && config->place.ranks > 1;
     size_t room = config->max_count * sizeof(float), staged = comm_staged(config) * sizeof(float);
     return (CommSpace){.sum = config->ordered ? (size_t)config->towers * room
                               : several       ? room
@@ -71,9 +73,9 @@ CommSpace comm_space(const CommConfig *config)
 size_t comm_bytes(const Backend *backend, const CommConfig *config)
 {
     CommSpace space = comm_space(config);
-    size_t slot = config->max_count * sizeof(float), ranks = (size_t)config->ranks;
+    size_t slot = config->max_count * sizeof(float), ranks = (size_t)config->place.ranks;
     if (strcmp(backend->name, "cuda") == 0) return space.sum + space.small + space.guest;
-    return (size_t)config->local * slot + (ranks > 1 ? (slot + ranks - 1) / ranks : 0);
+    return (size_t)config->place.local_towers * slot + (ranks > 1 ? (slot + ranks - 1) / ranks : 0);
 }
 
 Status comm_register(Comm *comm, const CommMemory *memory, size_t bytes)
@@ -98,8 +100,9 @@ static Status range_check(const Comm *comm, size_t first, size_t count)
 Status comm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count)
 {
     TRY(range_check(comm, first, count));
-    if (tower < comm->config.first || tower >= comm->config.first + comm->config.local)
-        return FAIL(ERR_INTERNAL, "rank %d contributes for tower %d, which another rank holds", comm->config.rank,
+    if (tower < comm->config.place.first_tower ||
+        tower >= comm->config.place.first_tower + comm->config.place.local_towers)
+        return FAIL(ERR_INTERNAL, "rank %d contributes for tower %d, which another rank holds", comm->config.place.rank,
                     tower);
     return comm->ops->allreduce_begin(comm, tower, first, from, count);
 }

@@ -1,7 +1,6 @@
 /* Comm: how towers agree. Sum, broadcast, barrier, abort.
  *
- * Ranks are processes; each holds `local` towers (virtual towers run one after another in one process), numbered
- * first .. first + local - 1 of `towers`. comm_shm.c sums in tower order through memory that all processes share, so
+ * Ranks are processes; each holds consecutive towers (placement.h; virtual towers run one after another in one process). comm_shm.c sums in tower order through memory that all processes share, so
  * the result is bit-for-bit the same for any mapping of towers to processes; comm_nccl.c is ncclAllReduce, on the
  * gradients where they lie.
  *
@@ -12,12 +11,12 @@
 
 #include "kernels/backend.h"
 #include "kernels/progress.h"
+#include "nccl_sync/placement.h"
 
 typedef struct Comm Comm;
 
 typedef struct CommConfig {
-    int rank, ranks;    /* this process, processes */
-    int first, local;   /* this process's towers */
+    Placement place;    /* of this process and its towers */
     int towers;         /* all towers */
     size_t max_count;   /* floats that one round may sum: first + count of every call stays below */
     int64_t timeout_ms; /* of one collective, without a sign of progress from those that are missing */

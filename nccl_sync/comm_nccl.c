@@ -67,7 +67,7 @@ static Status still_together(Comm *comm, NcclComm *c, int64_t deadline, const ch
     if (left < 0 && now_ms() < deadline) return OK;
     nccl_leave(c);
     if (left >= 0) return FAIL(ERR_COMM, "tower process %d left; the others cannot go on without it", left);
-    return FAIL(ERR_COMM, "%s of rank %d did not end within %.1f s (--comm-timeout)", what, comm->config.rank,
+    return FAIL(ERR_COMM, "%s of rank %d did not end within %.1f s (--comm-timeout)", what, comm->config.place.rank,
                 (double)comm->config.timeout_ms / 1000);
 }
 
@@ -164,7 +164,7 @@ static Status add(NcclComm *c, const float *a, const float *b, float *to, size_t
 /* Where contributions to a range are gathered that cannot be summed up where they lie. */
 static float *sum_at(const Comm *comm, const NcclComm *c, size_t first)
 {
-    bool whole = comm->config.ordered || comm->config.local > 1;
+    bool whole = comm->config.ordered || comm->config.place.local_towers > 1;
     return (float *)c->sum.data + (whole ? first : comm_staged_at(&comm->config, first));
 }
 
@@ -226,11 +226,11 @@ static Status sum_start(Comm *comm, NcclComm *c, const ReduceRange *given)
 {
     ReduceRange *range = range_find(c, given->first);
     if (given->count == 0) return OK;
-    if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
+    if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.place.rank);
     if (!range && c->ranges == RANGES_MAX)
         return FAIL(ERR_INTERNAL, "more than %d all-reduces of one round have begun and not ended", RANGES_MAX);
     *(range ? range : &c->range[c->ranges++]) = *given;
-    c->joined = comm->config.ranks == 1;
+    c->joined = comm->config.place.ranks == 1;
     if (c->joined) return OK;
     if (comm->config.ordered)
         TRY(gather_start(comm, c, given->first, given->count));
@@ -247,7 +247,7 @@ static Status guest_add(Comm *comm, NcclComm *c, int tower, size_t first, const 
     if (first < config->gradients && first + count > config->staged)
         return FAIL(ERR_INTERNAL, "%zu elements from %zu on from host memory, room for %zu", count, first,
                     config->staged);
-    if (tower == config->first) return copy_in(c, sum, from, true, count);
+    if (tower == config->place.first_tower) return copy_in(c, sum, from, true, count);
     guest = c->guest + comm_staged_at(config, first);
     TRY(copy_in(c, guest, from, true, count));
     return add(c, sum, guest, sum, count);
@@ -258,7 +258,8 @@ static Status guest_add(Comm *comm, NcclComm *c, int tower, size_t first, const 
 static Status tower_add(Comm *comm, NcclComm *c, int tower, float *from, bool on_host, ReduceRange *range)
 {
     const CommConfig *config = &comm->config;
-    bool starts = tower == config->first, ends = tower == config->first + config->local - 1;
+    bool starts = tower == config->place.first_tower,
+         ends = tower == config->place.first_tower + config->place.local_towers - 1;
     float *sum = sum_at(comm, c, range->first);
     range->at = ends && !on_host ? from : sum;
     if (on_host) return guest_add(comm, c, tower, range->first, from, range->count);
@@ -279,7 +280,8 @@ static Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *f
     } else {
         TRY(tower_add(comm, c, tower, from, on_host, &range));
     }
-    return tower == comm->config.first + comm->config.local - 1 ? sum_start(comm, c, &range) : OK;
+    return tower == comm->config.place.first_tower + comm->config.place.local_towers - 1 ? sum_start(comm, c, &range)
+                                                                                         : OK;
 }
 
 /* ---- the result */
@@ -361,7 +363,7 @@ static Status nccl_look(Comm *comm)
     NcclComm *c = comm->impl;
     ncclResult_t result = ncclSuccess;
     TRY(still_together(comm, c, INT64_MAX, "the sum over the towers"));
-    if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.rank);
+    if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.place.rank);
     if (!c->nccl) return OK;
     ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
     if (asked == ncclSuccess && !nccl_failed(result)) return OK;
@@ -421,7 +423,7 @@ static void nccl_text(const Comm *comm, char *text, size_t bytes)
     };
     const NcclComm *c = comm->impl;
     int version = 0;
-    if (comm->config.ranks == 1) return;
+    if (comm->config.place.ranks == 1) return;
     ncclGetVersion(&version);
     snprintf(text, bytes, "NCCL %d.%d.%d sums %s, in %s", version / 10000, version / 100 % 100, version % 100,
              comm->config.ordered ? "in tower order"
@@ -461,8 +463,8 @@ static Status ranks_learn(const CommConfig *config, NcclComm *c)
 {
     c->rank_of = calloc((size_t)config->towers, sizeof *c->rank_of);
     if (!c->rank_of) return FAIL(ERR_MEMORY, "no memory for ranks of %d towers", config->towers);
-    for (int r = 0; r < config->ranks; r++) {
-        int own[2] = {config->first, config->local};
+    for (int r = 0; r < config->place.ranks; r++) {
+        int own[2] = {config->place.first_tower, config->place.local_towers};
         TRY(comm_broadcast(c->control, own, sizeof own, r));
         for (int t = own[0]; t < own[0] + own[1] && t < config->towers; t++) c->rank_of[t] = r;
     }
@@ -484,17 +486,18 @@ static Status rank_open(Comm *comm, NcclComm *c)
 {
     ncclUniqueId id;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    if (comm->config.ranks == 1) return OK;
+    if (comm->config.place.ranks == 1) return OK;
     config.blocking = 0;
     if (comm->config.ctas > 0) config.maxCTAs = comm->config.ctas;
     memset(&id, 0, sizeof id);
     TRY(environment_set(c->device));
-    if (comm->config.rank == 0) {
+    if (comm->config.place.rank == 0) {
         ncclResult_t result = ncclGetUniqueId(&id);
         if (result != ncclSuccess) return nccl_fail(c, result, "ncclGetUniqueId");
     }
     TRY(comm_broadcast(c->control, &id, sizeof id, 0));
-    ncclResult_t begun = ncclCommInitRankConfig(&c->nccl, comm->config.ranks, id, comm->config.rank, &config);
+    ncclResult_t begun =
+        ncclCommInitRankConfig(&c->nccl, comm->config.place.ranks, id, comm->config.place.rank, &config);
     return nccl_settle(comm, c, begun, "ncclCommInitRankConfig");
 }
 
@@ -505,7 +508,7 @@ static Status op_open(Comm *comm, NcclComm *c)
     int halvings = 0;
     c->op = ncclSum;
     if (comm->config.reduce != DTYPE_F16 || !c->small.data) return OK;
-    while (1 << halvings < comm->config.ranks) halvings++;
+    while (1 << halvings < comm->config.place.ranks) halvings++;
     unsigned short share = (unsigned short)((15 - halvings) << 10); /* 2^-halvings in f16 */
     c->enlarge = (float)(1 << halvings);
     return nccl_settle(comm, c, ncclRedOpCreatePreMulSum(&c->op, &share, ncclFloat16, ncclScalarHostImmediate, c->nccl),
@@ -516,9 +519,9 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
 {
     Comm *comm = NULL;
     NcclComm *c = calloc(1, sizeof *c);
-    if (!c) return FAIL(ERR_MEMORY, "no memory for communicator of rank %d", config->rank);
+    if (!c) return FAIL(ERR_MEMORY, "no memory for communicator of rank %d", config->place.rank);
     c->shared = shared;
-    c->rank = config->rank;
+    c->rank = config->place.rank;
     c->device = device;
     Status st = comm_shm_open(config, shared, &c->control);
     if (st == OK) st = memory_open(config, c);

@@ -97,7 +97,7 @@ void comm_nccl_memory_destroy(void *memory)
 static Status ranks_ask(const Comm *comm, NcclComm *c, bool yes, int *count)
 {
     *count = 0;
-    for (int r = 0; r < comm->config.ranks; r++) {
+    for (int r = 0; r < comm->config.place.ranks; r++) {
         char said = yes;
         TRY(comm_broadcast(c->control, &said, 1, r));
         *count += said;
@@ -118,7 +118,7 @@ static void window_end(Comm *comm, NcclComm *c, void *window)
 static Status window_try(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes, Registered *registered)
 {
     static const char what[] = "ncclCommWindowRegister (NCCL_WIN_ENABLE=0 does without)";
-    int ranks = comm->config.ranks, able, refused, made;
+    int ranks = comm->config.place.ranks, able, refused, made;
     c->window = NULL;
     TRY(ranks_ask(comm, c, memory->special && !c->device->config.deterministic && has_windows(), &able));
     if (able < ranks) return OK;
@@ -141,7 +141,7 @@ static Status buffer_try(Comm *comm, NcclComm *c, const CommMemory *memory, size
     void *handle = NULL;
     bool mine = has_memory() && ncclCommRegister(c->nccl, memory->data, bytes, &handle) == ncclSuccess;
     TRY(ranks_ask(comm, c, mine, &made));
-    if (made == comm->config.ranks)
+    if (made == comm->config.place.ranks)
         *registered = (Registered){REGISTERED_BUFFER, handle};
     else if (mine)
         ncclCommDeregister(c->nccl, handle);
@@ -151,7 +151,7 @@ static Status buffer_try(Comm *comm, NcclComm *c, const CommMemory *memory, size
 Status nccl_register(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes)
 {
     Registered *registered = &c->registered[c->registered_count];
-    if (c->registered_count == REGISTERED_MAX || comm->config.ranks == 1 || bytes == 0) return OK;
+    if (c->registered_count == REGISTERED_MAX || comm->config.place.ranks == 1 || bytes == 0) return OK;
     *registered = (Registered){REGISTERED_NOT, NULL};
     TRY(window_try(comm, c, memory, bytes, registered));
     if (registered->as == REGISTERED_NOT) TRY(buffer_try(comm, c, memory, bytes, registered));

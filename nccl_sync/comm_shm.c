@@ -103,7 +103,7 @@ bool comm_shared_waiting(const CommShared *shared, int rank)
 static Status fail_aborted(const Comm *comm, const CommShared *shared)
 {
     int left = (int)atomic_load(&shared->aborted) - 1;
-    if (left == comm->config.rank) return FAIL(ERR_COMM, "rank %d has left the collective itself", left);
+    if (left == comm->config.place.rank) return FAIL(ERR_COMM, "rank %d has left the collective itself", left);
     return FAIL(ERR_COMM, "tower process %d left; the others cannot go on without it", left);
 }
 
@@ -112,7 +112,7 @@ static Status fail_deadline(const Comm *comm, CommShared *shared, int64_t barrie
     int missing = -1;
     for (int r = 0; r < shared->ranks && missing < 0; r++)
         if (atomic_load(&shared->arrived_at[r]) < barrier) missing = r;
-    comm_shared_abort(shared, missing < 0 ? comm->config.rank : missing);
+    comm_shared_abort(shared, missing < 0 ? comm->config.place.rank : missing);
     return FAIL(ERR_COMM, "tower process %d did not arrive at the collective within %.1f s (--comm-timeout)", missing,
                 (double)comm->config.timeout_ms / 1000);
 }
@@ -155,7 +155,7 @@ static Status shm_barrier(Comm *comm)
     CommShared *shared = comm->impl;
     if (atomic_load(&shared->aborted)) return fail_aborted(comm, shared);
     if (shared->ranks == 1) return OK;
-    int64_t barrier = atomic_fetch_add(&shared->arrived_at[comm->config.rank], 1) + 1;
+    int64_t barrier = atomic_fetch_add(&shared->arrived_at[comm->config.place.rank], 1) + 1;
     uint32_t generation = atomic_load(&shared->generation);
     if (atomic_fetch_add(&shared->arrived, 1) + 1 == (uint32_t)shared->ranks) {
         atomic_store(&shared->arrived, 0);
@@ -198,7 +198,7 @@ static void add_slots(CommShared *shared, size_t first, size_t end, float *to)
 static Status shm_allreduce_end(Comm *comm, size_t first, float *to, size_t count)
 {
     CommShared *shared = comm->impl;
-    size_t rank = (size_t)comm->config.rank, ranks = (size_t)shared->ranks;
+    size_t rank = (size_t)comm->config.place.rank, ranks = (size_t)shared->ranks;
     size_t mine = count * rank / ranks, end = count * (rank + 1) / ranks;
     const float *result = result_area(shared) + first;
     TRY(shm_barrier(comm));
@@ -215,9 +215,9 @@ static Status shm_broadcast(Comm *comm, void *buf, size_t bytes, int root)
     char *at = buf;
     for (size_t done = 0; done < bytes; done += BROADCAST_BYTES) {
         size_t n = bytes - done < BROADCAST_BYTES ? bytes - done : BROADCAST_BYTES;
-        if (comm->config.rank == root) memcpy(shared->broadcast, at + done, n);
+        if (comm->config.place.rank == root) memcpy(shared->broadcast, at + done, n);
         TRY(shm_barrier(comm));
-        if (comm->config.rank != root) memcpy(at + done, shared->broadcast, n);
+        if (comm->config.place.rank != root) memcpy(at + done, shared->broadcast, n);
         TRY(shm_barrier(comm));
     }
     return OK;
@@ -230,7 +230,7 @@ static Status shm_look(Comm *comm)
 
 static void shm_abort(Comm *comm)
 {
-    comm_shared_abort(comm->impl, comm->config.rank);
+    comm_shared_abort(comm->impl, comm->config.place.rank);
 }
 
 static void shm_close(Comm *comm)
@@ -250,10 +250,11 @@ static const CommOps shm_ops = {
 
 Status comm_shm_open(const CommConfig *config, CommShared *shared, Comm **made)
 {
-    if (config->towers != shared->towers || config->ranks != shared->ranks || config->max_count > shared->max_count)
+    if (config->towers != shared->towers || config->place.ranks != shared->ranks ||
+        config->max_count > shared->max_count)
         return FAIL(ERR_INTERNAL,
                     "rank %d opens %d towers in %d processes over %zu floats; the memory was made for %d, %d, %zu",
-                    config->rank, config->towers, config->ranks, config->max_count, shared->towers, shared->ranks,
-                    shared->max_count);
+                    config->place.rank, config->towers, config->place.ranks, config->max_count, shared->towers,
+                    shared->ranks, shared->max_count);
     return comm_create(config, &shm_ops, shared, made);
 }

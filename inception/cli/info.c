@@ -221,7 +221,7 @@ static Status memory_table(const TrainJob *job, int32_t n, FILE *to)
                              .optimizer = job->optimizer,
                              .ema = job->ema_decay > 0,
                              .accumulate = job->accumulate > 1,
-                             .sum = job_sum(job, 1)};
+                             .sum = job_comm(job, (Placement){.ranks = job->processes, .local_towers = 1})};
     memory_plan_start(&memory, &replica, layout);
     memory_plan_add(&memory, program.plan);
     plan_table(program.plan, &memory, after > before ? after - before : 0, to);

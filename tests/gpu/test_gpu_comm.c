@@ -63,9 +63,9 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     CommMemory memory = {0};
     DeviceConfig device_config = {DEVICE_USUAL, .threads = 1, .deterministic = !g->any_order};
     CommConfig config = g->config;
-    config.rank = rank;
-    config.first = rank * g->config.towers / g->ranks;
-    config.local = (rank + 1) * g->config.towers / g->ranks - config.first;
+    config.place.rank = rank;
+    config.place.first_tower = rank * g->config.towers / g->ranks;
+    config.place.local_towers = (rank + 1) * g->config.towers / g->ranks - config.place.first_tower;
     if (g->on_start) g->on_start(rank);
     TRY(cuda_backend.open(&device_config, &device));
     size_t before = free_bytes(&device);
@@ -93,7 +93,7 @@ static void group_live(Group *g, int towers, int ranks)
 {
     CommShared *shared;
     pid_t child[RANKS];
-    g->ranks = g->config.ranks = ranks;
+    g->ranks = g->config.place.ranks = ranks;
     g->config.towers = towers;
     g->config.max_count = COUNT + EXTRAS;
     g->config.gradients = COUNT;
@@ -166,13 +166,13 @@ static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *s
     const size_t cut = 200;
     float host[COUNT], extras[EXTRAS] = {1, 2, 3, 16777216};
     for (int round = 0; round < 2; round++) {
-        for (int t = config->first; t < config->first + config->local; t++) {
+        for (int t = config->place.first_tower; t < config->place.first_tower + config->place.local_towers; t++) {
             for (size_t i = 0; i < COUNT; i++) host[i] = gift_factor * gift(t + 7 * round, i);
             TRY(device->backend->upload(device, grads, host, sizeof host));
             TRY(comm_allreduce_begin(comm, t, 0, grads, cut));
             TRY(comm_allreduce_begin(comm, t, cut, grads + cut, COUNT - cut));
         }
-        for (int t = config->first; t < config->first + config->local; t++)
+        for (int t = config->place.first_tower; t < config->place.first_tower + config->place.local_towers; t++)
             TRY(comm_allreduce_begin(comm, t, COUNT, extras, EXTRAS));
         TRY(comm_allreduce_end(comm, 0, grads, cut));
         TRY(comm_allreduce_end(comm, cut, grads + cut, COUNT - cut));
@@ -235,7 +235,7 @@ static Status summed_twice(Comm *comm, Device *device, float *grads, int rank, S
     Status st = OK;
     void *other = NULL;
     float host[COUNT];
-    int tower = comm_config(comm)->first;
+    int tower = comm_config(comm)->place.first_tower;
     for (size_t i = 0; i < COUNT; i++) host[i] = gift(tower, i);
     TRY(device->backend->alloc(device, sizeof host, &other));
     for (int round = 0; round < 2; round++) {
@@ -455,7 +455,7 @@ static Status left_in_between(Comm *comm, Device *device, float *grads, int rank
 {
     (void)seen;
     TRY(device->backend->fill(device, grads, 1, COUNT));
-    TRY(comm_allreduce_begin(comm, comm_config(comm)->first, 0, grads, COUNT));
+    TRY(comm_allreduce_begin(comm, comm_config(comm)->place.first_tower, 0, grads, COUNT));
     TRY(device->backend->fill(device, grads, 2, COUNT));
     return FAIL(ERR_COMM, "rank %d has had enough", rank);
 }
@@ -531,7 +531,7 @@ static void start_failing_second(int rank)
 static Status one_sum(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
     float extras[EXTRAS] = {1};
-    int tower = comm_config(comm)->first;
+    int tower = comm_config(comm)->place.first_tower;
     TRY(comm_allreduce_begin(comm, tower, 0, grads, COUNT));
     TRY(comm_allreduce_begin(comm, tower, COUNT, extras, EXTRAS));
     TRY(comm_allreduce_end(comm, 0, grads, COUNT));

@@ -41,10 +41,11 @@ typedef Status (*RankMain)(Comm *comm, int rank, Seen *seen);
 static CommConfig config_of(const Group *g, int rank)
 {
     int first = rank * g->towers / g->ranks, next = (rank + 1) * g->towers / g->ranks;
-    return (CommConfig){.rank = rank,
-                        .ranks = g->ranks,
-                        .first = first,
-                        .local = next - first,
+    return (CommConfig){.place = {.rank = rank,
+                                  .ranks = g->ranks,
+                                  .local_rank = rank,
+                                  .first_tower = first,
+                                  .local_towers = next - first},
                         .towers = g->towers,
                         .max_count = COUNT,
                         .timeout_ms = g->timeout_ms};
@@ -361,12 +362,12 @@ static void test_misuse_is_refused(void **state)
     assert_int_equal(comm_shared_create(0, 1, 10, &shared), ERR_ARG);
     assert_int_equal(comm_shared_create(1, 300, 10, &shared), ERR_ARG);
     assert_int_equal(comm_shared_create(2, 1, 10, &shared), OK);
-    CommConfig config = {.ranks = 1, .local = 2, .towers = 3, .max_count = 10, .timeout_ms = 100};
+    CommConfig config = {.place = {.ranks = 1, .local_towers = 2}, .towers = 3, .max_count = 10, .timeout_ms = 100};
     assert_int_equal(comm_shm_open(&config, shared, &comm), ERR_INTERNAL); /* made for 2 towers */
     config.towers = 2;
-    config.local = 0;
+    config.place.local_towers = 0;
     assert_int_equal(comm_shm_open(&config, shared, &comm), ERR_ARG);
-    config.local = 1;
+    config.place.local_towers = 1;
     assert_int_equal(comm_shm_open(&config, shared, &comm), OK);
     assert_int_equal(comm_allreduce_begin(comm, 1, 0, &x, 1), ERR_INTERNAL); /* not its own tower */
     assert_int_equal(comm_allreduce_begin(comm, 0, 10, &x, 1), ERR_INTERNAL);

@@ -137,8 +137,8 @@ static void test_sees_every_element(void **state)
     TrainJob job = job_make(cpu, data);
     job.ema_decay = 0.9;
     p.job = &job;
-    p.local = 1;
-    process_config(&p, &config);
+    p.place.local_towers = 1;
+    process_config(&job, &p.place, &config);
     assert_int_equal(replica_create(&config, &p.replica), OK);
     const Layout *layout = p.replica->layout;
     p.scratch = calloc(layout->param_elements, sizeof *p.scratch);

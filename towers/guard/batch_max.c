@@ -150,9 +150,8 @@ static int sharers_of(const TrainJob *job)
 /* The process with the most towers: the last has at least as many as any. */
 static void config_of(const TrainJob *job, ReplicaConfig *config)
 {
-    int rank = job->processes - 1, first = job_first_tower(job, rank);
-    TowerProcess p = {.job = job, .rank = rank, .first = first, .local = job_first_tower(job, rank + 1) - first};
-    process_config(&p, config);
+    Placement place = job_placement(job, job->processes - 1);
+    process_config(job, &place, config);
     memset(config->train_n, 0, sizeof config->train_n);
 }
 

@@ -148,7 +148,7 @@ static Status files_write(TowerProcess *p, const CapsuleSource *source, const ch
     if (!state) return FAIL(ERR_MEMORY, "no memory for state of a capsule");
     TRY_OUT(manifest_create(found->step, &manifest));
     TRY_OUT(batch_write(directory, source->batch, source->sums, manifest));
-    TRY_OUT(weights_pack_all(p, found->tower - p->first, &model, &train));
+    TRY_OUT(weights_pack_all(p, found->tower - p->place.first_tower, &model, &train));
     TRY_OUT(manifest_write_tensors(manifest, directory, CAPSULE_MODEL, model.tensor, model.count, NULL, 0));
     if (train.count)
         TRY_OUT(manifest_write_tensors(manifest, directory, CAPSULE_TRAIN, train.tensor, train.count, NULL, 0));

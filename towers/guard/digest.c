@@ -88,7 +88,7 @@ static int majority_find(const Ledger *ledger, int *votes)
 static Status digests_compare(TowerProcess *p, uint64_t mine, bool *equal)
 {
     int votes;
-    p->ledger->process[p->rank].finding.digest = mine;
+    p->ledger->process[p->place.rank].finding.digest = mine;
     TRY(comm_barrier(p->comm));
     majority_find(p->ledger, &votes);
     *equal = votes == p->ledger->processes;
@@ -122,7 +122,7 @@ static Status entry_find(TowerProcess *p, Part *part, const LayoutEntry **entry)
 static Status entry_compare(TowerProcess *p, const LayoutEntry *entry, int good)
 {
     Status st = OK;
-    LedgerFinding *finding = &p->ledger->process[p->rank].finding;
+    LedgerFinding *finding = &p->ledger->process[p->place.rank].finding;
     const float *mine = p->scratch + entry->first;
     float *theirs = malloc(entry->count * sizeof *theirs);
     if (!theirs) return FAIL(ERR_MEMORY, "no memory for %s of another replica", entry->name);
@@ -207,7 +207,7 @@ Status digest_compare(TowerProcess *p, char drift[DRIFT_TEXT])
     *drift = 0;
     TRY(digest_replica(p, &digest));
     TRY(digests_compare(p, digest, &equal));
-    if (p->rank == 0) atomic_fetch_add(&p->ledger->run.digests, 1);
+    if (is_root(&p->place)) atomic_fetch_add(&p->ledger->run.digests, 1);
     if (!equal) return drift_describe(p, drift);
     p->compared_step = p->run.step;
     return OK;

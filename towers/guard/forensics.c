@@ -89,7 +89,7 @@ static TraceJob trace_job(const TowerProcess *p, const Refusal *refusal, int tow
 {
     return (TraceJob){.replica = p->replica,
                       .tower = tower,
-                      .slot = tower - p->first,
+                      .slot = tower - p->place.first_tower,
                       .step = refusal->step,
                       .seed = p->job->seed,
                       .scale = refusal->scale,
@@ -158,7 +158,7 @@ static Status step_search(TowerProcess *p, const Refusal *refusal)
     Status st = OK;
     Rerun rerun;
     Finding state;
-    TRY(trace_state(p->replica, p->first, refusal->tower - p->first, &state));
+    TRY(trace_state(p->replica, p->place.first_tower, refusal->tower - p->place.first_tower, &state));
     TRY(rerun_open(p, refusal, refusal->tower, &rerun));
     if (state.place == FOUND_WEIGHT) rerun.found = state;
     st = batches_trace(p, refusal, &rerun);
@@ -233,7 +233,7 @@ static Status batch_trace_together(TowerProcess *p, const Refusal *refusal, Reru
 {
     Device *device = &p->replica->device;
     Recorder recorder = {device, device->towers_sum, device->towers_context, &rerun->sums};
-    TraceJob job = trace_job(p, refusal, p->first, rerun->batch);
+    TraceJob job = trace_job(p, refusal, p->place.first_tower, rerun->batch);
     job.through = true;
     rerun->sums.count = 0;
     if (!rerun->batch->n) return norm_sync_idle(p);
@@ -252,8 +252,8 @@ static Status together_search(TowerProcess *p, const Refusal *refusal)
     Rerun rerun;
     Finding state;
     int first = -1;
-    TRY(trace_state(p->replica, p->first, 0, &state));
-    TRY(rerun_open(p, refusal, p->first, &rerun));
+    TRY(trace_state(p->replica, p->place.first_tower, 0, &state));
+    TRY(rerun_open(p, refusal, p->place.first_tower, &rerun));
     for (int64_t b = 0; b < batches_of(p, refusal) && first < 0; b++) {
         TRY_OUT(loader_next(rerun.loader, &rerun.batch));
         TRY_OUT(batch_trace_together(p, refusal, &rerun));
@@ -261,9 +261,9 @@ static Status together_search(TowerProcess *p, const Refusal *refusal)
         TRY_OUT(first_of(p, &rerun.found, &first));
     }
     if (first < 0) first = refusal->tower; /* a rank is a tower */
-    if (first == p->rank) {
+    if (first == p->place.rank) {
         p->ledger->search = (LedgerSearch){.found = {.tower = -1, .op = -1}};
-        rerun_tell(p, refusal, p->first, &state, OK, &rerun);
+        rerun_tell(p, refusal, p->place.first_tower, &state, OK, &rerun);
     }
 out:
     rerun_close(&rerun);
@@ -272,7 +272,7 @@ out:
 
 static Status moved_search(TowerProcess *p, const Refusal *refusal, LedgerSearch *search)
 {
-    TRY(trace_state(p->replica, p->first, refusal->tower - p->first, &search->found));
+    TRY(trace_state(p->replica, p->place.first_tower, refusal->tower - p->place.first_tower, &search->found));
     search->found.step = refusal->step;
     if (search->found.place != FOUND_NOTHING) report_finding(search, "  after the update: ");
     return OK;
@@ -297,7 +297,7 @@ Status forensics_search(TowerProcess *p, const Refusal *refusal)
     int tower = refusal->tower < 0 ? 0 : refusal->tower;
     if (p->replica->device.towers_sum && refusal->tower >= 0 && !refusal->moved) {
         TRY(together_search(p, refusal));
-    } else if (tower >= p->first && tower < p->first + p->local) {
+    } else if (is_local_tower(&p->place, tower)) {
         *search = (LedgerSearch){.found = {.tower = -1, .op = -1}};
         Status st = refusal->tower < 0 ? sum_search(p, refusal, search)
                     : refusal->moved   ? moved_search(p, refusal, search)
@@ -313,7 +313,7 @@ Status forensics_state(TowerProcess *p, bool *finite)
 {
     Finding found;
     int first = -1;
-    TRY(trace_state(p->replica, p->first, -1, &found));
+    TRY(trace_state(p->replica, p->place.first_tower, -1, &found));
     for (int rank = 0; rank < p->job->processes; rank++) {
         char bad = found.place != FOUND_NOTHING;
         TRY(comm_broadcast(p->comm, &bad, 1, rank));
@@ -321,7 +321,7 @@ Status forensics_state(TowerProcess *p, bool *finite)
     }
     *finite = first < 0;
     if (first < 0) return OK;
-    if (first == p->rank) {
+    if (first == p->place.rank) {
         found.step = p->run.step;
         p->ledger->search = (LedgerSearch){.found = found};
         report_finding(&p->ledger->search, "");

@@ -58,10 +58,9 @@ static Status processes_measure(const TrainJob *job, const Layout *layout, Sum *
     ReplicaConfig before = {0};
     *sum = (Sum){0};
     for (int rank = 0; rank < job->processes; rank++) {
-        int first = job_first_tower(job, rank);
-        TowerProcess p = {.job = job, .rank = rank, .first = first, .local = job_first_tower(job, rank + 1) - first};
+        Placement place = job_placement(job, rank);
         ReplicaConfig config;
-        process_config(&p, &config);
+        process_config(job, &place, &config);
         bool same = rank > 0 && !memcmp(config.train_n, before.train_n, sizeof config.train_n) &&
                     !memcmp(config.eval_n, before.eval_n, sizeof config.eval_n);
         if (!same) TRY(arenas_measure(&config, layout, &needs));

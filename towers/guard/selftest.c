@@ -102,7 +102,7 @@ static Status sum_take(TowerProcess *p)
     TRY(comm_allreduce_end(p->comm, count, p->scratch + count, SUM_EXTRAS));
     TRY(backend->download(&p->replica->device, p->scratch, grads(p), count * sizeof(float)));
     TRY(backend->finish(&p->replica->device, STREAM_COMPUTE));
-    damage(p, p->first, ACTIVITY_REDUCE, p->scratch);
+    damage(p, p->place.first_tower, ACTIVITY_REDUCE, p->scratch);
     return OK;
 }
 
@@ -125,9 +125,10 @@ static void element_check(LedgerFinding *finding, size_t element, float wanted, 
 /* The sum over the towers, with every element compared; `only` gives, the others give zeros. */
 static Status sum_check(TowerProcess *p, int only, int round)
 {
-    LedgerFinding *finding = &p->ledger->process[p->rank].finding;
+    LedgerFinding *finding = &p->ledger->process[p->place.rank].finding;
     size_t count = grad_count(p) + SUM_EXTRAS;
-    for (int slot = 0; slot < p->local; slot++) TRY(tower_give(p, p->first + slot, only, round));
+    for (int slot = 0; slot < p->place.local_towers; slot++)
+        TRY(tower_give(p, p->place.first_tower + slot, only, round));
     TRY(sum_take(p));
     *finding = (LedgerFinding){0};
     for (size_t i = 0; i < count; i++) element_check(finding, i, wanted_sum(p, only, i, round), p->scratch[i]);
@@ -207,12 +208,12 @@ static Status sum_blame(TowerProcess *p, int round, int worst, LedgerFinding fin
 static Status broadcast_check(TowerProcess *p, int bucket_number, int root)
 {
     const Bucket *bucket = &p->buckets.bucket[bucket_number];
-    LedgerFinding *finding = &p->ledger->process[p->rank].finding, worst_finding;
+    LedgerFinding *finding = &p->ledger->process[p->place.rank].finding, worst_finding;
     Pattern pattern = pattern_for(DTYPE_F32, 1);
     int worst, seen;
     float *values = p->scratch + bucket->first;
     for (size_t i = 0; i < bucket->count; i++)
-        values[i] = p->rank == root ? pattern_at(pattern, root, bucket->first + i, ROUNDS) : 0;
+        values[i] = p->place.rank == root ? pattern_at(pattern, root, bucket->first + i, ROUNDS) : 0;
     TRY(comm_broadcast(p->comm, values, bucket->count * sizeof *values, root));
     *finding = (LedgerFinding){0};
     for (size_t i = 0; i < bucket->count; i++)

@@ -51,7 +51,7 @@ static Status device_zeros(Gate *g, size_t bytes, void **made)
 static Status memory_open(Gate *g)
 {
     void *memory;
-    size_t local = (size_t)g->config.local, extras = sum_extra_count(g->config.towers);
+    size_t local = (size_t)g->config.place.local_towers, extras = sum_extra_count(g->config.towers);
     TRY(device_zeros(g, g->bytes, &memory));
     g->block = memory;
     if (local > 1) TRY(device_zeros(g, (local - 1) * extras * sizeof *g->extras, &memory));
@@ -120,7 +120,7 @@ int gate_ahead(const Gate *g)
 
 float *gate_extras(const Gate *g, int slot)
 {
-    if (slot == g->config.local - 1) return gate_sum(g);
+    if (slot == g->config.place.local_towers - 1) return gate_sum(g);
     return g->extras + (size_t)slot * sum_extra_count(g->config.towers);
 }
 
@@ -167,14 +167,14 @@ Status gate_contribute(Gate *g, int slot, const Program *program, int32_t n, boo
         .input = g->input,
         .stop_extra = SUM_EXTRA_STOP,
         .header = SUM_EXTRAS,
-        .number = g->config.first + slot,
+        .number = g->config.place.first_tower + slot,
         .sum = g->sums + slot,
         .extras = gate_extras(g, slot),
         .square = gate_square_of_sum(g), /* of the only tower; others' is overwritten by that of the sum */
         .state = g->state,
     };
     for (int k = 0; program && k < program->head_count; k++) call.head[k] = result(program, program->head[k]);
-    if (last && slot == g->config.local - 1 &&
+    if (last && slot == g->config.place.local_towers - 1 &&
         g->config.towers > 1) /* the extras of other towers still hold the sum of the last step */
         TRY(device->backend->fill(device, call.extras, 0, sum_extra_count(g->config.towers)));
     return device->backend->gate_extras(device, &call);

@@ -13,9 +13,10 @@ enum { GATE_AHEAD = 2, GATE_PARTS = 64 };
 
 typedef struct GateConfig {
     GateRules rules;
-    int first, local, towers; /* of this process; of all */
-    bool l2;                  /* the L2 term of the loss is wanted */
-    bool scaled;              /* the loss scale is not always 1 */
+    Placement place;
+    int towers;  /* of all processes */
+    bool l2;     /* the L2 term of the loss is wanted */
+    bool scaled; /* the loss scale is not always 1 */
 } GateConfig;
 
 /* Result of a step. */

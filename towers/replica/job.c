@@ -30,26 +30,28 @@ int64_t job_total_steps(const TrainJob *job)
     return job->max_steps >= 0 && job->max_steps < steps ? job->max_steps : steps;
 }
 
-int job_first_tower(const TrainJob *job, int process)
+Placement job_placement(const TrainJob *job, int rank)
 {
-    return (int)((int64_t)process * job->shares.towers / job->processes);
+    int first = (int)((int64_t)rank * job->shares.towers / job->processes),
+        end = (int)((int64_t)(rank + 1) * job->shares.towers / job->processes);
+    return (Placement){
+        .rank = rank, .ranks = job->processes, .local_rank = rank, .first_tower = first, .local_towers = end - first};
 }
 
-DeviceConfig job_device(const TrainJob *job, int process)
+DeviceConfig job_device(const TrainJob *job, int local_rank)
 {
     DeviceConfig device = job->device;
     if (!strcmp(job->backend->name, "cpu")) /* one device for all processes */
         device.ordinal = 0;
     else
-        device.ordinal = job->gpu_count ? job->gpu[process % job->gpu_count] : process;
+        device.ordinal = job->gpu_count ? job->gpu[local_rank % job->gpu_count] : local_rank;
     return device;
 }
 
-CommConfig job_sum(const TrainJob *job, int local)
+CommConfig job_comm(const TrainJob *job, Placement place)
 {
     return (CommConfig){
-        .ranks = job->processes,
-        .local = local,
+        .place = place,
         .towers = job->shares.towers,
         .timeout_ms = job->comm_timeout_ms + SUPERVISOR_FIRST_MS,
         .staged = job->test ? (size_t)job_eval_floats(job) : 0,

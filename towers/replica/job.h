@@ -107,14 +107,15 @@ int64_t job_steps_per_epoch(const TrainJob *job);
 /* The first global batch of a step, counted from the start of the run. */
 int64_t job_first_batch(const TrainJob *job, int64_t step);
 int64_t job_total_steps(const TrainJob *job);
-int job_first_tower(const TrainJob *job, int process); /* towers of process p: [first(p), first(p + 1)) */
+/* The process of this rank and its towers. */
+Placement job_placement(const TrainJob *job, int rank);
 /* What is done to pictures while training, or in an evaluation. */
 Transform job_transform(const TrainJob *job, bool training);
 /* The device that a process opens, for every command alike: the job's, with the number of its GPU. */
-DeviceConfig job_device(const TrainJob *job, int process);
+DeviceConfig job_device(const TrainJob *job, int local_rank);
 
-/* How the gradients of a process with `local` towers are summed: what is known without a layout. */
-CommConfig job_sum(const TrainJob *job, int local);
+/* The communicator of the process at `place`, as far as it is known without a layout. */
+CommConfig job_comm(const TrainJob *job, Placement place);
 /* Floats of the one sum of an evaluation: lanes of its blocks, the confusion matrix, and who saw a stop signal. */
 enum { EVAL_STOP_LANES = 1 };
 int64_t job_eval_blocks(const TrainJob *job);

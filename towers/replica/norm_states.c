@@ -42,11 +42,11 @@ static Status states_sum(TowerProcess *p, float **states, Pick pick, float *sum)
     size_t elements = p->replica->layout->state_elements;
     float *mine = calloc(elements, sizeof *mine);
     if (!mine) return FAIL(ERR_MEMORY, "no memory for statistics of a tower (%zu floats)", elements);
-    for (int slot = 0; slot < p->local; slot++) {
+    for (int slot = 0; slot < p->place.local_towers; slot++) {
         TRY_OUT(backend->download(&p->replica->device, mine, states[slot], elements * sizeof *mine));
         TRY_OUT(backend->finish(&p->replica->device, STREAM_COMPUTE));
-        states_pick(p, &pick, p->first + slot, mine);
-        TRY_OUT(comm_allreduce_begin(p->comm, p->first + slot, 0, mine, elements));
+        states_pick(p, &pick, p->place.first_tower + slot, mine);
+        TRY_OUT(comm_allreduce_begin(p->comm, p->place.first_tower + slot, 0, mine, elements));
     }
     TRY_OUT(comm_allreduce_end(p->comm, 0, sum, elements));
 out:

@@ -32,7 +32,7 @@ static Status towers_sum(void *context, float *values, int count)
 {
     TowerProcess *p = context;
     size_t first = comm_config(p->comm)->max_count - norm_sync_floats(p->job, p->replica->layout);
-    TRY(comm_allreduce_begin(p->comm, p->first, first, values, (size_t)count));
+    TRY(comm_allreduce_begin(p->comm, p->place.first_tower, first, values, (size_t)count));
     return comm_allreduce_end(p->comm, first, values, (size_t)count);
 }
 
@@ -91,7 +91,7 @@ Status norm_sync_idle(TowerProcess *p)
 
 size_t job_comm_room(const TrainJob *job, const Layout *layout)
 {
-    CommConfig sum = job_sum(job, 1);
+    CommConfig sum = job_comm(job, (Placement){.ranks = job->processes, .local_towers = 1});
     replica_sum_sized(layout, &sum);
     return sum.max_count + norm_sync_floats(job, layout);
 }

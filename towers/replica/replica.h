@@ -26,7 +26,7 @@ typedef struct ReplicaConfig {
     bool accumulate; /* several batches make one update */
     bool capture;    /* repeat the launches of a step as captured graphs, where the device can */
     uint64_t seed;
-    CommConfig sum; /* job_sum, for what it takes; no towers: nothing */
+    CommConfig sum; /* job_comm, for the memory that it takes; no towers: nothing */
 } ReplicaConfig;
 
 typedef struct StateRange {
@@ -73,7 +73,7 @@ void replica_destroy(Replica *replica); /* NULL is fine */
 size_t replica_half_bytes(const ReplicaConfig *config, const Layout *layout);
 /* What the sum over towers takes of the device, beside the gradients. */
 size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout);
-/* Gradients, statistics and extras of this layout, into job_sum's. */
+/* Gradients, statistics and extras of this layout, into a communicator's config. */
 void replica_sum_sized(const Layout *layout, CommConfig *sum);
 
 Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if it was not asked for */

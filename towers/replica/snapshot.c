@@ -76,11 +76,11 @@ static Status tower_states_pack(TowerProcess *p, WeightList *list)
         char prefix[64];
         snprintf(prefix, sizeof prefix, "tower%d.", t);
         TRY(states_of_tower(p, r->state, t, p->scratch));
-        if (p->rank == 0) TRY(states_pack(&p->map, prefix, p->scratch, -1, list));
+        if (is_root(&p->place)) TRY(states_pack(&p->map, prefix, p->scratch, -1, list));
         if (!r->ema) continue;
         snprintf(prefix, sizeof prefix, "tower%d.ema.", t);
         TRY(states_of_tower(p, r->ema_state, t, p->scratch));
-        if (p->rank == 0) TRY(states_pack(&p->map, prefix, p->scratch, -1, list));
+        if (is_root(&p->place)) TRY(states_pack(&p->map, prefix, p->scratch, -1, list));
     }
     return OK;
 }
@@ -89,9 +89,9 @@ static Status train_pack(TowerProcess *p, WeightList *list)
 {
     Replica *r = p->replica;
     static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
-    for (int s = 0; p->rank == 0 && s < OPTIMIZER_SLOTS; s++)
+    for (int s = 0; is_root(&p->place) && s < OPTIMIZER_SLOTS; s++)
         if (r->slot[s]) TRY(snapshot_pack(p, slot_prefix[s], r->slot[s], SNAPSHOT_TRAINED, -1, list));
-    if (p->rank == 0 && r->ema) TRY(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, list));
+    if (is_root(&p->place) && r->ema) TRY(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, list));
     return tower_states_pack(p, list);
 }
 
@@ -269,11 +269,12 @@ Status snapshot_save(TowerProcess *p)
     WeightList model = {0}, train = {0};
     StPair pairs[3];
     char *state = NULL;
-    for (int slot = 0; slot < p->local; slot++) ledger_activity(p->ledger, p->first + slot, p->run.step, ACTIVITY_SAVE);
-    fault_strike(p->first, p->run.step, ACTIVITY_SAVE);
+    for (int slot = 0; slot < p->place.local_towers; slot++)
+        ledger_activity(p->ledger, p->place.first_tower + slot, p->run.step, ACTIVITY_SAVE);
+    fault_strike(p->place.first_tower, p->run.step, ACTIVITY_SAVE);
     TRY_OUT(statistics_export(p));
     TRY_OUT(train_pack(p, &train));
-    if (p->rank == 0) {
+    if (is_root(&p->place)) {
         TRY_OUT(model_pack(p, &model));
         TRY_OUT(metrics_flush(p->metrics));
         state = state_text(p);
@@ -305,7 +306,7 @@ Status snapshot_export(TowerProcess *p, const char *name)
     WeightList model = {0};
     StPair pairs[3];
     TRY(statistics_export(p));
-    if (p->rank != 0) return OK;
+    if (!is_root(&p->place)) return OK;
     TRY(path_join(path, p->job->run_dir, name));
     TRY_OUT(model_pack(p, &model));
     TRY_OUT(safetensors_replace(path, model.tensor, model.count, metadata(p, pairs), 3));
@@ -319,12 +320,12 @@ out:
 static Status tower_states_unpack(TowerProcess *p, const SafeTensors *file)
 {
     Replica *r = p->replica;
-    for (int slot = 0; r->layout->state_elements && slot < p->local; slot++) {
+    for (int slot = 0; r->layout->state_elements && slot < p->place.local_towers; slot++) {
         char prefix[64];
-        snprintf(prefix, sizeof prefix, "tower%d.", p->first + slot);
+        snprintf(prefix, sizeof prefix, "tower%d.", p->place.first_tower + slot);
         TRY(arena_unpack(p, prefix, file, r->state[slot], SNAPSHOT_STATES));
         if (!r->ema) continue;
-        snprintf(prefix, sizeof prefix, "tower%d.ema.", p->first + slot);
+        snprintf(prefix, sizeof prefix, "tower%d.ema.", p->place.first_tower + slot);
         TRY(arena_unpack(p, prefix, file, r->ema_state[slot], SNAPSHOT_STATES));
     }
     return OK;
@@ -364,7 +365,7 @@ static Status best_branch(TowerProcess *p)
         return OK;
     }
     checkpoint_close(best);
-    if (p->rank != 0) return OK;
+    if (!is_root(&p->place)) return OK;
     TRY(path_join(to, p->job->run_dir, "best.safetensors"));
     snprintf(step, sizeof step, "../step-%010lld/model.safetensors", (long long)p->run.best_step);
     TRY(path_join(from, p->job->resume_path, step));
@@ -381,15 +382,15 @@ Status snapshot_restore(TowerProcess *p, bool *restored)
         TRY_OUT(checkpoint_open(p->job->resume_path, &checkpoint));
     else if (p->job->resume) {
         /* Rank 0 looks first: it may have to set a damaged checkpoint aside. */
-        if (p->rank == 0) TRY_OUT(checkpoint_open_latest(p->job->run_dir, true, &checkpoint, note, sizeof note));
+        if (is_root(&p->place)) TRY_OUT(checkpoint_open_latest(p->job->run_dir, true, &checkpoint, note, sizeof note));
         TRY_OUT(comm_barrier(p->comm));
-        if (p->rank != 0) TRY_OUT(checkpoint_open_latest(p->job->run_dir, true, &checkpoint, note, sizeof note));
+        if (!is_root(&p->place)) TRY_OUT(checkpoint_open_latest(p->job->run_dir, true, &checkpoint, note, sizeof note));
     }
     if (!checkpoint) goto out;
     TRY_OUT(content_restore(p, checkpoint));
     if (p->job->resume_path) TRY_OUT(best_branch(p));
     *restored = true;
-    if (*note && p->rank == 0) ledger_note(p->ledger, "%s", note);
+    if (*note && is_root(&p->place)) ledger_note(p->ledger, "%s", note);
 out:
     checkpoint_close(checkpoint);
     return st;
@@ -425,7 +426,7 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], p->scratch, params));
     replica_weights_changed(r);
     if (r->ema) TRY_OUT(backend->upload(&r->device, r->ema, p->scratch, params));
-    for (int t = 0; states && t < p->local; t++) {
+    for (int t = 0; states && t < p->place.local_towers; t++) {
         TRY_OUT(backend->upload(&r->device, r->state[t], host, states * sizeof *host));
         if (r->ema_state[t]) TRY_OUT(backend->upload(&r->device, r->ema_state[t], host, states * sizeof *host));
     }

@@ -17,15 +17,14 @@ static void size_add(int32_t *sizes, int32_t n)
 }
 
 /* Every batch size that this process will ever see: full shares and those of the short last batch. */
-static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
+static void batch_sizes(const TrainJob *job, const Placement *place, ReplicaConfig *config)
 {
-    const TrainJob *job = p->job;
     int64_t count = source_info(job->train)->count, first;
-    for (int slot = 0; slot < p->local; slot++) {
+    for (int slot = 0; slot < place->local_towers; slot++) {
         int32_t n;
-        shares_of(&job->shares, count, 0, p->first + slot, &first, &n);
+        shares_of(&job->shares, count, 0, place->first_tower + slot, &first, &n);
         size_add(config->train_n, n);
-        shares_of(&job->shares, count, job_batches_per_epoch(job) - 1, p->first + slot, &first, &n);
+        shares_of(&job->shares, count, job_batches_per_epoch(job) - 1, place->first_tower + slot, &first, &n);
         size_add(config->train_n, n);
     }
     if (!job->test) return;
@@ -34,14 +33,13 @@ static void batch_sizes(const TowerProcess *p, ReplicaConfig *config)
     size_add(config->eval_n, (int32_t)(tests % job->eval_batch));
 }
 
-void process_config(const TowerProcess *p, ReplicaConfig *config)
+void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *config)
 {
-    const TrainJob *job = p->job;
     *config = (ReplicaConfig){
         .backend = job->backend,
-        .device = job_device(job, p->rank),
+        .device = job_device(job, place->local_rank),
         .program = job->program,
-        .local = p->local,
+        .local = place->local_towers,
         .optimizer = job->optimizer,
         .weight_decay = job->weight_decay,
         .decay_all = job->decay_all,
@@ -49,9 +47,9 @@ void process_config(const TowerProcess *p, ReplicaConfig *config)
         .accumulate = job->accumulate > 1,
         .capture = job->graphs,
         .seed = job->seed,
-        .sum = job_sum(job, p->local),
+        .sum = job_comm(job, *place),
     };
-    batch_sizes(p, config);
+    batch_sizes(job, place, config);
 }
 
 LoaderConfig process_loader(const TowerProcess *p)
@@ -60,8 +58,8 @@ LoaderConfig process_loader(const TowerProcess *p)
     return (LoaderConfig){
         .source = job->train,
         .shares = job->shares,
-        .first_tower = p->first,
-        .local = p->local,
+        .first_tower = p->place.first_tower,
+        .local = p->place.local_towers,
         .seed = job->seed,
         .shuffle = true,
         .transform = job_transform(job, true),
@@ -69,7 +67,7 @@ LoaderConfig process_loader(const TowerProcess *p)
         .start_step = job_first_batch(job, p->run.step),
         .max_steps = job_first_batch(job, p->total_steps),
         .workers = job->workers,
-        .depth = 2 * p->local + 2,
+        .depth = 2 * p->place.local_towers + 2,
         .memory = job->data_memory / job->processes,
     };
 }
@@ -78,11 +76,12 @@ LoaderConfig process_loader(const TowerProcess *p)
 
 void towers_text(const TrainJob *job, int rank, char *text, size_t bytes)
 {
-    int first = job_first_tower(job, rank), last = job_first_tower(job, rank + 1) - 1;
-    if (first == last)
-        snprintf(text, bytes, "tower %d", first);
+    Placement place = job_placement(job, rank);
+    if (place.local_towers == 1)
+        snprintf(text, bytes, "tower %d", place.first_tower);
     else
-        snprintf(text, bytes, "towers %d..%d (process %d)", first, last, rank);
+        snprintf(text, bytes, "towers %d..%d (process %d)", place.first_tower,
+                 place.first_tower + place.local_towers - 1, rank);
 }
 
 Status process_log(TowerProcess *p, const char *format, ...)

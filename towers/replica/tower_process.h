@@ -42,7 +42,7 @@ typedef struct TowerProcess {
     /* borrowed */
     const TrainJob *job;
     Ledger *ledger;
-    int rank, first, local;
+    Placement place;
     /* owned */
     Comm *comm;
     Replica *replica;
@@ -73,8 +73,8 @@ typedef struct TowerProcess {
     int64_t compared_step;      /* of the last comparison of all replicas; 0: none yet */
 } TowerProcess;
 
-/* The replica that this process will make. */
-void process_config(const TowerProcess *p, ReplicaConfig *config);
+/* The replica of the process at `place`. */
+void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *config);
 /* How the loader of this process's training data is set up, from p->run.step on. */
 LoaderConfig process_loader(const TowerProcess *p);
 /* A line of log.txt, on rank 0; newlines become bars. */

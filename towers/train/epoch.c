@@ -19,7 +19,7 @@ enum { SAVES_FAILED_MAX = 3 /* checkpoints in a row that may not reach the disk 
 static Status drift_act(TowerProcess *p, const char *text)
 {
     if (p->job->sdc_policy == SDC_POLICY_WARN) {
-        if (p->rank == 0) ledger_note(p->ledger, "%s", text);
+        if (is_root(&p->place)) ledger_note(p->ledger, "%s", text);
         return p->metrics ? metrics_log(p->metrics, "%s", text) : OK;
     }
     p->drifted = true;
@@ -72,7 +72,7 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
         .images_per_sec = (double)(run->epoch_count - p->epoch_count_before) / seconds,
         .seconds = seconds,
     };
-    if (p->rank != 0) return OK;
+    if (!is_root(&p->place)) return OK;
     p->ledger->epoch[epoch % LEDGER_EPOCHS] = rec;
     if (evaluated) p->ledger->run.tested = rec;
     atomic_store(&p->ledger->run.epochs_done, epoch);
@@ -113,7 +113,7 @@ static Status epoch_end(TowerProcess *p, bool *better)
     if (top1 <= run->best_top1) return OK;
     run->best_top1 = top1;
     run->best_step = run->step;
-    if (p->rank == 0) p->ledger->run.best_top1 = top1;
+    if (is_root(&p->place)) p->ledger->run.best_top1 = top1;
     *better = true;
     return OK;
 }
@@ -138,7 +138,7 @@ static Status checkpoint_write(TowerProcess *p)
         if (last)
             return FAIL(ERR_NUMERIC, "the state at the end of the run, after step %lld, is not finite%s",
                         (long long)p->run.step, p->ledger->search.report);
-        if (p->rank == 0)
+        if (is_root(&p->place))
             ledger_note(p->ledger, "the state after step %lld is not finite and was not saved as a checkpoint%s",
                         (long long)p->run.step, p->ledger->search.report);
         return OK;

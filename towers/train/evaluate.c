@@ -61,7 +61,7 @@ static LoaderConfig eval_loader(const TowerProcess *p)
         .seed = job->seed,
         .transform = job_transform(job, false),
         .bad = job->bad_samples,
-        .start_step = p->rank,
+        .start_step = p->place.rank,
         .stride = comm_config(p->comm)->ranks,
         .workers = job->workers,
         .depth = job->workers + 2,
@@ -89,9 +89,9 @@ static Status blocks_run(TowerProcess *p, float *lanes)
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
         TRY_OUT(bad_samples_log(p, batch, "evaluation"));
-        for (int slot = 0; slot < p->local; slot++)
-            ledger_activity(p->ledger, p->first + slot, p->run.step, ACTIVITY_EVAL);
-        fault_strike(p->first, p->run.step, ACTIVITY_EVAL);
+        for (int slot = 0; slot < p->place.local_towers; slot++)
+            ledger_activity(p->ledger, p->place.first_tower + slot, p->run.step, ACTIVITY_EVAL);
+        fault_strike(p->place.first_tower, p->run.step, ACTIVITY_EVAL);
         TRY_OUT(block_run(p, batch, lanes + s * BLOCK_LANES, confusion));
     }
 out:
@@ -104,8 +104,8 @@ out:
 static Status blocks_gather(TowerProcess *p, float *lanes, size_t floats)
 {
     lanes[floats - EVAL_STOP_LANES] = stop_asked(p);
-    for (int slot = 0; slot < p->local; slot++)
-        TRY(comm_allreduce_begin(p->comm, p->first + slot, 0, slot ? lanes + floats : lanes, floats));
+    for (int slot = 0; slot < p->place.local_towers; slot++)
+        TRY(comm_allreduce_begin(p->comm, p->place.first_tower + slot, 0, slot ? lanes + floats : lanes, floats));
     return comm_allreduce_end(p->comm, 0, lanes, floats);
 }
 

@@ -56,7 +56,8 @@ static Status process_run(TowerProcess *p)
     TRY(st);
     TRY(snapshot_export(p, "last.safetensors"));
     if (p->metrics) TRY(metrics_flush(p->metrics));
-    for (int slot = 0; slot < p->local; slot++) ledger_activity(p->ledger, p->first + slot, p->run.step, ACTIVITY_DONE);
+    for (int slot = 0; slot < p->place.local_towers; slot++)
+        ledger_activity(p->ledger, p->place.first_tower + slot, p->run.step, ACTIVITY_DONE);
     int stop = atomic_load(&p->ledger->run.stop_signal);
     if (p->stop && (p->run.step < p->total_steps || epoch_end_is_owed(p)))
         return FAIL(ERR_INTERRUPTED, "stopped by signal %d after step %lld; --resume auto continues", stop,
@@ -79,7 +80,7 @@ static Status eval_process(TowerProcess *p, CommShared *shared)
     TRY(process_open_eval(p, shared));
     TRY(evaluate(p, &result, &whole));
     if (!whole) return FAIL(ERR_INTERRUPTED, "evaluation stopped by a signal");
-    if (p->rank == 0) p->ledger->eval = result;
+    if (is_root(&p->place)) p->ledger->eval = result;
     return comm_barrier(p->comm);
 }
 
@@ -97,7 +98,7 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
         double loss = p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
         p->run.epoch_sum = p->run.epoch_constant_sum = 0;
         p->run.epoch_count = p->run.epoch_hits = 0;
-        if (p->rank == 0)
+        if (is_root(&p->place))
             p->job->on_step(p->job->on_step_context, p->ledger, p->done, (double)(now - before) * 1e-9, loss);
         before = now;
     }
@@ -154,9 +155,7 @@ static void crash_watch(const TrainJob *job, Ledger *ledger, int rank)
 static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared,
                            Status (*life)(TowerProcess *, CommShared *))
 {
-    int first = job_first_tower(job, rank);
-    TowerProcess p = {
-        .job = job, .ledger = ledger, .rank = rank, .first = first, .local = job_first_tower(job, rank + 1) - first};
+    TowerProcess p = {.job = job, .ledger = ledger, .place = job_placement(job, rank)};
     progress_to(comm_shared_progress(shared, rank));
     crash_watch(job, ledger, rank);
     Status st = faults_load();

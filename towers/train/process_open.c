@@ -23,13 +23,13 @@ static Status replica_open(TowerProcess *p)
 {
     const TrainJob *job = p->job;
     ReplicaConfig config;
-    process_config(p, &config);
+    process_config(job, &p->place, &config);
     Status made = replica_create(&config, &p->replica);
     if (made == ERR_MEMORY) return batch_explain(job, &config);
     TRY(made);
-    for (int slot = 0; slot < p->local; slot++)
-        if (job->shares.batch[p->first + slot])
-            TRY(replica_statistics_over(p->replica, slot, job->shares.batch[p->first + slot]));
+    for (int slot = 0; slot < p->place.local_towers; slot++)
+        if (job->shares.batch[p->place.first_tower + slot])
+            TRY(replica_statistics_over(p->replica, slot, job->shares.batch[p->place.first_tower + slot]));
     const Program *any = p->replica->train[0].graph ? &p->replica->train[0] : &p->replica->eval[0];
     TRY(weight_map_create(p->replica->layout, any->graph, &p->map));
     size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
@@ -58,8 +58,6 @@ static Status comm_open(TowerProcess *p, CommShared *shared)
 {
     const Layout *layout = p->replica->layout;
     CommConfig config = p->replica->config.sum;
-    config.rank = p->rank;
-    config.first = p->first;
     replica_sum_sized(layout, &config);
     config.max_count += norm_sync_floats(p->job, layout);
     TRY(comm_join(&config, shared, &p->replica->device, &p->comm));
@@ -122,7 +120,7 @@ static Status run_introduce(TowerProcess *p)
 
 static Status records_open(TowerProcess *p, bool restored)
 {
-    if (p->rank != 0) return OK;
+    if (!is_root(&p->place)) return OK;
     if (restored && p->run.step < p->total_steps) /* an epoch that an earlier end cut short is recorded again */
         TRY(metrics_forget_epochs(p->job->run_dir, p->run.step / p->steps_per_epoch));
     TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->scalar_interval, &p->metrics));
@@ -157,7 +155,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     p->total_steps = job_total_steps(p->job);
     p->run.best_top1 = -1;
     straggler_start(&p->watch);
-    fault_strike(p->first, 1, ACTIVITY_START);
+    fault_strike(p->place.first_tower, 1, ACTIVITY_START);
     TRY(replica_open(p));
     if (p->replica->train[0].plan) TRY(poison_check(&p->replica->train[0]));
     TRY(buckets_open(p));
@@ -175,7 +173,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     TRY(steps_open(p));
     TRY(loader_open(p));
     TRY(records_open(p, restored));
-    if (p->rank == 0) run_tell(p);
+    if (is_root(&p->place)) run_tell(p);
     return OK;
 }
 

@@ -30,7 +30,7 @@ static Status refuse_return(const TowerProcess *p, int64_t refused, int64_t blam
 /* Only rank 0 has them. Rows of the steps that run again are cut off, as after a resume. */
 static Status records_return(TowerProcess *p)
 {
-    if (p->rank != 0) return OK;
+    if (!is_root(&p->place)) return OK;
     metrics_close(p->metrics);
     p->metrics = NULL;
     return metrics_open(p->job->run_dir, p->run.step, p->job->scalar_interval, &p->metrics);
@@ -59,7 +59,7 @@ Status rollback_run(TowerProcess *p, int64_t refused)
     TRY(comm_broadcast(p->comm, &good, sizeof good, 0)); /* only rank 0 knows what reached the disk */
     TRY(refuse_return(p, refused, blamed, good));
     TRY(state_return(p, good, blamed));
-    if (p->rank == 0)
+    if (is_root(&p->place))
         ledger_note(p->ledger,
                     "step %lld is not finite: back to the checkpoint of step %lld (%lld of %d), step %lld will be "
                     "left out%s",
@@ -79,7 +79,7 @@ Status rollback_drift(TowerProcess *p, const char *why)
         return FAIL(ERR_NUMERIC, "%s, after %lld rollbacks to a checkpoint (--nan-limit)", why,
                     (long long)p->run.rollbacks);
     TRY(state_return(p, good, -1));
-    if (p->rank == 0)
+    if (is_root(&p->place))
         ledger_note(p->ledger, "%s; back to the checkpoint of step %lld (%lld of %d)", why, (long long)good,
                     (long long)p->run.rollbacks, p->job->nan_limit);
     TRY(process_log(p, "%s; back to step %lld", why, (long long)good));

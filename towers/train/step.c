@@ -81,7 +81,7 @@ typedef struct Turn {
 static Status ops_run(const Turn *turn)
 {
     TowerProcess *p = turn->p;
-    int tower = p->first + turn->slot;
+    int tower = p->place.first_tower + turn->slot;
     if (!turn->program) return OK;
     return poison_run(&p->replica->device, turn->program, tower, turn->step->number, turn->first, turn->end);
 }
@@ -124,7 +124,7 @@ static Status bucket_launches(void *context)
     TRY(ops_run(turn));
     if (!turn->program) TRY(device->backend->fill(device, at, 0, bucket->count));
     if (turn->step->batches > 1) TRY(replica_add_kept(p->replica, turn->slot, bucket->first, bucket->count));
-    if (turn->bucket == 0) TRY(poison_gradients(device, p->first + turn->slot, turn->step->number, at));
+    if (turn->bucket == 0) TRY(poison_gradients(device, p->place.first_tower + turn->slot, turn->step->number, at));
     TRY(device->backend->square_sum(device, at, bucket->count, gate_square(p->gate, turn->bucket)));
     return turn->bucket == p->buckets.count - 1 ? tally(turn, true) : OK;
 }
@@ -136,7 +136,7 @@ static Status launches_record(Turn *turn, int kind, Launches launches)
     CaptureKey key = {
         .of = p, .kind = kind, .slot = turn->slot, .first = turn->first, .end = turn->end, .count = turn->n};
     if (turn->program) key.of = turn->program->plan;
-    if (fault_poison(p->first + turn->slot, turn->step->number)) return launches(turn);
+    if (fault_poison(p->place.first_tower + turn->slot, turn->step->number)) return launches(turn);
     return captured_graphs_run(p->replica->captured, &key, launches, turn);
 }
 
@@ -163,7 +163,8 @@ static Status bucket_give(const Turn *turn, int i)
     TowerProcess *p = turn->p;
     const Bucket *b = &p->buckets.bucket[i];
     return is_alone(p) ? OK
-                       : comm_allreduce_begin(p->comm, p->first + turn->slot, b->first, grads(p) + b->first, b->count);
+                       : comm_allreduce_begin(p->comm, p->place.first_tower + turn->slot, b->first, grads(p) + b->first,
+                                              b->count);
 }
 
 /* Backward of a step's last batch, in stretches: a bucket is given to the sum as soon as its last gradient is final.
@@ -192,7 +193,7 @@ static Status backward_give(Turn *turn)
 static Status forward(Turn *turn, const Batch *batch)
 {
     TowerProcess *p = turn->p;
-    int tower = p->first + turn->slot;
+    int tower = p->place.first_tower + turn->slot;
     ledger_activity(p->ledger, tower, turn->step->number, ACTIVITY_COPY);
     fault_strike(tower, turn->step->number, ACTIVITY_COPY);
     TRY(replica_feed(p->replica, turn->program, batch, turn->slot, p->job->seed, turn->step->scale));
@@ -205,7 +206,7 @@ static Status forward(Turn *turn, const Batch *batch)
 static Status backward(Turn *turn, bool last)
 {
     TowerProcess *p = turn->p;
-    int tower = p->first + turn->slot;
+    int tower = p->place.first_tower + turn->slot;
     ledger_activity(p->ledger, tower, turn->step->number, ACTIVITY_BACKWARD);
     fault_strike(tower, turn->step->number, ACTIVITY_BACKWARD);
     if (last) return backward_give(turn);
@@ -217,7 +218,7 @@ static Status backward(Turn *turn, bool last)
 /* One batch of one tower: the last one of a step gives the gradients of all of them. */
 static Status tower_turn(TowerProcess *p, int slot, const Batch *batch, bool last, Step *step)
 {
-    int tower = p->first + slot;
+    int tower = p->place.first_tower + slot;
     Program *program = batch->n ? replica_program(p->replica, true, batch->n) : NULL;
     Turn turn = {.p = p, .step = step, .program = program, .slot = slot, .n = batch->n - batch->skipped};
     if (batch->n && !program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", tower, batch->n);
@@ -236,8 +237,9 @@ static Status tower_turn(TowerProcess *p, int slot, const Batch *batch, bool las
 
 static Status towers_run(TowerProcess *p, Step *step)
 {
-    for (int turn = 0; turn < step->batches * p->local; turn++) {
-        int batch_number = turn / p->local, slot = turn % p->local, tower = p->first + slot;
+    for (int turn = 0; turn < step->batches * p->place.local_towers; turn++) {
+        int batch_number = turn / p->place.local_towers, slot = turn % p->place.local_towers,
+            tower = p->place.first_tower + slot;
         bool last = batch_number == step->batches - 1;
         const Batch *batch;
         LedgerRow *row = ledger_row(p->ledger, tower, step->number);
@@ -263,8 +265,8 @@ static Status towers_run(TowerProcess *p, Step *step)
 static Status sum_over_towers(TowerProcess *p)
 {
     size_t end = grad_count(p), extras = sum_extra_count(p->ledger->towers);
-    for (int slot = 0; slot < p->local; slot++)
-        TRY(comm_allreduce_begin(p->comm, p->first + slot, end, gate_extras(p->gate, slot), extras));
+    for (int slot = 0; slot < p->place.local_towers; slot++)
+        TRY(comm_allreduce_begin(p->comm, p->place.first_tower + slot, end, gate_extras(p->gate, slot), extras));
     for (int b = 0; b < p->buckets.count && !is_alone(p); b++)
         TRY(comm_allreduce_end(p->comm, p->buckets.bucket[b].first, grads(p) + p->buckets.bucket[b].first,
                                p->buckets.bucket[b].count));
@@ -288,9 +290,9 @@ static Status update(TowerProcess *p, const Step *step)
     CaptureKey key = {.of = p, .kind = LAUNCH_UPDATE};
     memcpy(key.towers, step->fed, sizeof key.towers);
     TRY(captured_graphs_run(p->replica->captured, &key, update_launches, &(Turn){.p = p, .step = step}));
-    for (int slot = 0; slot < p->local; slot++) {
-        if (!step->left_out) TRY(poison_state(p->replica, slot, p->first + slot, step->number));
-        TRY(poison_bit(p->replica, p->first + slot, step->number));
+    for (int slot = 0; slot < p->place.local_towers; slot++) {
+        if (!step->left_out) TRY(poison_state(p->replica, slot, p->place.first_tower + slot, step->number));
+        TRY(poison_bit(p->replica, p->place.first_tower + slot, step->number));
     }
     return gate_send(p->gate, step->number);
 }
@@ -379,7 +381,7 @@ static Status skip(TowerProcess *p, const Step *step)
     if (p->run.skipped_in_row > p->job->nan_limit)
         return FAIL(ERR_NUMERIC, "step %lld: %lld steps in a row were not finite (tower %d is the first at fault)%s",
                     (long long)step->number, (long long)p->run.skipped_in_row, step->culprit, report);
-    if (p->rank != 0) return OK;
+    if (!is_root(&p->place)) return OK;
     ledger_note(p->ledger, "step %lld is not finite and is left out (%lld so far)%s", (long long)step->number,
                 (long long)p->run.skipped, report);
     return process_log(p, "step %lld is left out%s", (long long)step->number, report);
@@ -492,10 +494,9 @@ Status steps_open(TowerProcess *p)
                   .clip_norm = job->clip_norm,
                   .ema_decay = job->ema_decay,
                   .bn_decay = job->bn_decay},
-        .first = p->first,
-        .local = p->local,
+        .place = p->place,
         .towers = job->shares.towers,
-        .l2 = p->rank == 0 && job->run_dir && job->weight_decay > 0,
+        .l2 = is_root(&p->place) && job->run_dir && job->weight_decay > 0,
         .scaled = loss_is_scaled(job),
     };
     p->queue = calloc(1, sizeof *p->queue);
@@ -560,7 +561,8 @@ static void samples_count(const TowerProcess *p, Step *step)
 
 static void activity_all(TowerProcess *p, const Step *step, Activity activity)
 {
-    for (int slot = 0; slot < p->local; slot++) ledger_activity(p->ledger, p->first + slot, step->number, activity);
+    for (int slot = 0; slot < p->place.local_towers; slot++)
+        ledger_activity(p->ledger, p->place.first_tower + slot, step->number, activity);
 }
 
 /* How many steps may be under way behind this one: none where its weights and gradients are to be looked at. Equal on
@@ -591,7 +593,7 @@ Status step_run(TowerProcess *p)
     TRY(update(p, step));
     p->run.step = step->number;
     int ahead = steps_ahead(p, step);
-    if (ahead || p->rank == 0) /* the others have nothing to record, and begin the next step at once */
+    if (ahead || is_root(&p->place)) /* the others have nothing to record, and begin the next step at once */
         activity_all(p, step,
                      ahead ? ACTIVITY_REDUCE : ACTIVITY_RECORD); /* what keeps it waiting is the slowest tower */
     while (p->run.step - p->done > ahead) TRY(step_take(p));

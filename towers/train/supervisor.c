@@ -85,7 +85,7 @@ static void child_main(Supervisor *s, TowerMain tower_main, int rank, pid_t pare
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* towers never outlive their supervisor */
     if (getppid() != parent) _exit(1);
     char name[16];
-    snprintf(name, sizeof name, "tower%d", job_first_tower(s->job, rank));
+    snprintf(name, sizeof name, "tower%d", job_placement(s->job, rank).first_tower);
     prctl(PR_SET_NAME, name);
     /* Stop signals are the supervisor's to handle: a terminal sends them to the whole group. */
     signal(SIGINT, SIG_IGN);
@@ -129,8 +129,9 @@ static void root_cause(Supervisor *s, Status status)
  * last sign of progress in this activity was about. */
 static void where_text(const Supervisor *s, int rank, char *text, size_t bytes)
 {
-    int tower = job_first_tower(s->job, rank);
-    for (int t = tower + 1; t < job_first_tower(s->job, rank + 1); t++)
+    Placement place = job_placement(s->job, rank);
+    int tower = place.first_tower;
+    for (int t = tower + 1; is_local_tower(&place, t); t++)
         if (atomic_load(&s->ledger->tower[t].heartbeat_ns) > atomic_load(&s->ledger->tower[tower].heartbeat_ns))
             tower = t;
     const LedgerTower *row = &s->ledger->tower[tower];
@@ -190,7 +191,8 @@ static void children_kill(Supervisor *s)
 static int64_t life_of(const Supervisor *s, int rank)
 {
     int64_t last = atomic_load(&comm_shared_progress(s->shared, rank)->at_ns);
-    for (int t = job_first_tower(s->job, rank); t < job_first_tower(s->job, rank + 1); t++) {
+    Placement place = job_placement(s->job, rank);
+    for (int t = place.first_tower; is_local_tower(&place, t); t++) {
         int64_t beat = atomic_load(&s->ledger->tower[t].heartbeat_ns);
         if (beat > last) last = beat;
     }
@@ -199,7 +201,8 @@ static int64_t life_of(const Supervisor *s, int rank)
 
 static bool waits_for_others(const Supervisor *s, int rank)
 {
-    for (int t = job_first_tower(s->job, rank); t < job_first_tower(s->job, rank + 1); t++)
+    Placement place = job_placement(s->job, rank);
+    for (int t = place.first_tower; is_local_tower(&place, t); t++)
         if (atomic_load(&s->ledger->tower[t].activity) == ACTIVITY_REDUCE) return true;
     return comm_shared_waiting(s->shared, rank);
 }
@@ -239,7 +242,7 @@ static void silence_warn(Supervisor *s, int64_t now)
     s->warned_ns[silent] = life_of(s, silent);
     where_text(s, silent, where, sizeof where);
     bool loading = !waits_for_others(s, silent) &&
-                   atomic_load(&s->ledger->tower[job_first_tower(s->job, silent)].activity) == ACTIVITY_DATA;
+                   atomic_load(&s->ledger->tower[job_placement(s->job, silent).first_tower].activity) == ACTIVITY_DATA;
     console_warn(&s->console, "%s: no sign of life for %.0f s%s; the run ends after %.0f s (--comm-timeout)", where,
                  (double)(now - life_of(s, silent)) * 1e-9,
                  loading ? ": it waits for its data loader, is the storage of the data slow or away?" : "",
