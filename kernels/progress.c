@@ -1,5 +1,6 @@
 /* The sign of life of long work; see progress.h. */
 #include "kernels/progress.h"
+#include "kernels/clock.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -14,11 +15,9 @@ void progress_to(ProgressSlot *slot)
 
 void progress_made(const char *what)
 {
-    struct timespec now;
     if (!shown) return;
     size_t count = strnlen(what, sizeof shown->what - 1);
     memcpy(shown->what, what, count);
     shown->what[count] = 0;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    atomic_store_explicit(&shown->at_ns, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, memory_order_relaxed);
+    atomic_store_explicit(&shown->at_ns, clock_ns(), memory_order_relaxed);
 }

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/clock.h"
 #include "nccl_sync/comm_nccl.h"
 
 enum { POLL_NS = 20000, SPINS = 200 };
@@ -28,9 +29,7 @@ enum { POLL_NS = 20000, SPINS = 200 };
 
 static int64_t now_ms(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return clock_ns() / 1000000;
 }
 
 static void pause_between(int polls)

@@ -8,6 +8,7 @@
  *
  * A barrier is a counter and a futex. Who waits also watches the abort word: the supervisor or a failing peer sets it,
  * and the deadline ends the wait when nobody could. */
+#include "kernels/clock.h"
 #include "nccl_sync/comm.h"
 #include "nccl_sync/comm_ops.h"
 
@@ -38,9 +39,7 @@ struct CommShared {
 
 static int64_t now_ms(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return clock_ns() / 1000000;
 }
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ms)

@@ -2,6 +2,7 @@
 #include "inception/cli/data.h"
 #include "inception/cli/cores.h"
 #include "inception/cli/job.h"
+#include "kernels/clock.h"
 #include "towers/data/picture.h"
 #include "towers/data/survey.h"
 #include "towers/files/files.h"
@@ -41,9 +42,7 @@ static Status loader_of(const Options *o, const Source *source, int32_t batch, i
 
 static double seconds_now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return 1e-9 * (double)clock_ns();
 }
 
 static void clocks_print(const LoaderClocks *from, const LoaderClocks *till, double seconds, int64_t images, FILE *to)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/clock.h"
 #include "kernels/philox.h"
 
 enum { STREAM_SHIFT = 0, STREAM_CROP, STREAM_ALTERNATE, STREAM_JITTER, STREAM_POLICY, STREAM_ERASE };
@@ -232,13 +233,6 @@ void transform_worker_free(TransformWorker *worker)
     memset(worker, 0, sizeof *worker);
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* The pixels of the box that resizing reads, upright. */
 static Status decode_support(const Transform *t, TransformWorker *worker, const Bytes *bytes, const ImageInfo *info,
                              const SamplePlan *plan, const Pixels **pixels)
@@ -284,9 +278,9 @@ Status transform_apply(const Transform *t, TransformWorker *worker, const Bytes 
     const Pixels *pixels = NULL;
     size_t c = (size_t)info->c, pitch = (size_t)(t->side + 2 * t->pad) * c;
     uint8_t *corner = canvas + (size_t)t->pad * (pitch + c);
-    int64_t start = now_ns();
+    int64_t start = clock_ns();
     TRY(decode_support(t, worker, bytes, info, plan, &pixels));
-    int64_t decoded = now_ns();
+    int64_t decoded = clock_ns();
     if (t->pad > 0) border_clear(t, info->c, canvas);
     if (plan->ops_count > 0) {
         TRY(pixels_shape(&worker->picture, t->side, t->side, info->c));
@@ -294,11 +288,11 @@ Status transform_apply(const Transform *t, TransformWorker *worker, const Bytes 
     } else {
         TRY(resizer_run(worker->resizer, &plan->resize, pixels, corner, pitch));
     }
-    int64_t resized = now_ns();
+    int64_t resized = clock_ns();
     if (plan->ops_count > 0) TRY(operations_run(worker, plan, corner, pitch));
     worker->decode_ns += decoded - start;
     worker->resize_ns += resized - decoded;
-    worker->augment_ns += now_ns() - resized;
+    worker->augment_ns += clock_ns() - resized;
     memset(record, 0, IMAGE_RECORD * sizeof *record);
     record[IMAGE_OY] = plan->shift_y;
     record[IMAGE_OX] = plan->shift_x;

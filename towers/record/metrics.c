@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/clock.h"
 #include "towers/files/append.h"
 #include "towers/files/files.h"
 
@@ -53,17 +54,10 @@ const char *metrics_warning(Metrics *metrics)
     return metrics->warning;
 }
 
-static int64_t clock_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 Status metrics_flush(Metrics *metrics)
 {
     int64_t before = metrics->failures;
-    metrics->flushed_ms = clock_ms();
+    metrics->flushed_ms = clock_ns() / 1000000;
     note_trouble(metrics, append_flush(metrics->steps));
     note_trouble(metrics, append_flush(metrics->epochs));
     note_trouble(metrics, append_flush(metrics->layers));
@@ -85,7 +79,7 @@ Status metrics_flush(Metrics *metrics)
 
 static void flush_when_due(Metrics *metrics)
 {
-    if (clock_ms() - metrics->flushed_ms >= 1000) (void)!metrics_flush(metrics);
+    if (clock_ns() / 1000000 - metrics->flushed_ms >= 1000) (void)!metrics_flush(metrics);
 }
 
 /* ---- text */
@@ -550,7 +544,7 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval
     TRY_OUT(file_prepare(run_dir, "log.txt", resume_step, log_line_step, &moved, &metrics->log));
     TRY_OUT(events_open(run_dir, resume_step < 0 && moved ? 0 : resume_step, &metrics->events));
     TRY_OUT(append_flush(metrics->epochs));
-    metrics->flushed_ms = clock_ms();
+    metrics->flushed_ms = clock_ns() / 1000000;
     *made = metrics;
     metrics = NULL;
 out:

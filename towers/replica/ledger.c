@@ -19,13 +19,6 @@ const char *activity_name(Activity activity)
     return (unsigned)activity < ACTIVITY_COUNT ? activity_names[activity] : "unknown activity";
 }
 
-int64_t clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 Status ledger_create(int towers, int processes, Ledger **made)
 {
     size_t bytes = sizeof(Ledger) + (size_t)processes * sizeof(LedgerProcess) + (size_t)towers * sizeof(LedgerTower);

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "kernels/clock.h"
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/graph/model.h"
@@ -122,8 +123,6 @@ typedef struct Ledger {
 
 NODISCARD Status ledger_create(int towers, int processes, Ledger **made); /* before the fork */
 void ledger_destroy(Ledger *ledger);
-
-int64_t clock_ns(void); /* CLOCK_MONOTONIC */
 
 /* Enter an activity: stores the time of the one that ends in the tower's current row, and beats the heart. */
 void ledger_activity(Ledger *ledger, int tower, int64_t step, Activity activity);
