@@ -371,7 +371,7 @@ static void test_unreadable_is_never_skipped(void **state)
     loader_destroy(l);
 }
 
-/* The ring is as deep as the memory allows, and two batches must fit. */
+/* The ring is as deep as the memory allows, and the batches of a step and one more must fit. */
 static void test_memory(void **state)
 {
     (void)state;
@@ -381,13 +381,13 @@ static void test_memory(void **state)
     size_t bytes;
     c.workers = 2;
     c.depth = 9;
-    c.memory = 3 * 5 * 10 * 10 + 7; /* three batches of five pictures of ten by ten */
+    c.memory = 4 * 5 * 10 * 10 + 7; /* four batches of five pictures of ten by ten, of three towers */
     Loader *l = create(&c);
-    assert_true(loader_pixels(l, 2, &memory, &bytes));
+    assert_true(loader_pixels(l, 3, &memory, &bytes));
     assert_int_equal(bytes, 500);
-    assert_false(loader_pixels(l, 3, &memory, &bytes));
+    assert_false(loader_pixels(l, 4, &memory, &bytes));
     loader_destroy(l);
-    c.memory = 999;
+    c.memory = 4 * 500 - 1;
     l = NULL;
     assert_int_equal(loader_create(&c, &l), ERR_ARG);
     assert_non_null(strstr(status_message(), "--data-memory"));
@@ -408,6 +408,31 @@ static void test_early_end(void **state)
         loader_destroy(l);
     }
     loader_destroy(NULL);
+}
+
+/* A step holds the batches of all its towers until the next one begins; a reader that fills the ring stays out of them. */
+static void test_a_step_lends_all(void **state)
+{
+    (void)state;
+    CountedSource d = counted(50, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    for (c.workers = 0; c.workers <= 4; c.workers += 4) {
+        Loader *l = create(&c), *one_by_one = create(&c);
+        for (int64_t step = 0; step < 3; step++) {
+            const Batch *lent[3] = {NULL}, *fourth = NULL, *b = NULL;
+            loader_step(l);
+            for (int t = 0; t < 3; t++) assert_int_equal(loader_batch(l, &lent[t]), OK);
+            assert_int_equal(loader_batch(l, &fourth), ERR_INTERNAL);
+            for (int t = 0; t < 3; t++) {
+                assert_int_equal(loader_next(one_by_one, &b), OK);
+                assert_true(lent[t]->step == step && lent[t]->tower == t && lent[t]->n == b->n);
+                assert_memory_equal(lent[t]->ids, b->ids, (size_t)b->n * sizeof *b->ids);
+                assert_memory_equal(lent[t]->pixels, b->pixels, (size_t)(b->n * b->canvas * b->canvas * b->c));
+            }
+        }
+        loader_destroy(one_by_one);
+        loader_destroy(l);
+    }
 }
 
 /* Towers without a share still get their batches of nothing. */
@@ -479,6 +504,7 @@ int main(void)
         cmocka_unit_test(test_skip),
         cmocka_unit_test(test_unreadable_is_never_skipped),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_a_step_lends_all),
         cmocka_unit_test(test_early_end),
         cmocka_unit_test(test_no_share),
         cmocka_unit_test(test_refused),

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/clock.h"
 #include "towers/data/order.h"
 
 enum { WORKERS_MAX = 1024, DEPTH_MAX = 4096, NONE = -1, PIECE = 8, PREPARING = -1 };
@@ -54,7 +55,7 @@ struct Loader {
     Worker *workers; /* owned; with no threads, the caller is the only one */
     pthread_t *threads;
     int64_t wait_ns;
-    bool borrowed; /* the caller holds batch number `released` */
+    int lent; /* batches from number `released` on that the caller holds */
 
     pthread_mutex_t lock; /* of all below, and of a slot's ready, next, left and bad samples */
     pthread_cond_t work;  /* for workers: a slot came free, an order changed, stop */
@@ -92,13 +93,6 @@ static Slot *slot_of(const Loader *l, int64_t number)
     return &l->slots[number % l->slots_count];
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* A decoder's complaint, with the file that it is about. */
 static Status name_file(const Loader *l, int64_t id, Status st)
 {
@@ -125,9 +119,9 @@ static Status sample_decode(const Loader *l, Worker *worker, int64_t epoch, int6
 /* Sample i of a slot. Its pixels are undefined where this fails. */
 static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i)
 {
-    int64_t id = slot->ids[i], start = now_ns();
+    int64_t id = slot->ids[i], start = clock_ns();
     Status st = source_read(l->config.source, id, &worker->bytes, &slot->labels[i]);
-    worker->clocks.read += now_ns() - start;
+    worker->clocks.read += clock_ns() - start;
     worker->clocks.samples++;
     if (st != OK) return st;
     st = sample_decode(l, worker, slot->batch.epoch, id, slot->pixels + (size_t)i * l->canvas_bytes,
@@ -353,31 +347,34 @@ static void wait_for(Loader *l, int64_t number)
 {
     const Slot *slot = slot_of(l, number);
     if (slot->ready == number || has_failed(l, number)) return;
-    int64_t start = now_ns();
+    int64_t start = clock_ns();
     while (slot->ready != number && !has_failed(l, number)) {
         if (l->threads_count == 0)
             work_once(l, &l->workers[0]);
         else
             pthread_cond_wait(&l->done, &l->lock);
     }
-    l->wait_ns += now_ns() - start;
+    l->wait_ns += clock_ns() - start;
 }
 
-static void release_borrowed(Loader *l)
+void loader_step(Loader *l)
 {
-    if (!l->borrowed) return;
-    l->borrowed = false;
-    l->released++;
-    pthread_cond_broadcast(&l->work); /* a batch is work for several */
+    pthread_mutex_lock(&l->lock);
+    l->released += l->lent;
+    if (l->lent) pthread_cond_broadcast(&l->work); /* a batch is work for several */
+    l->lent = 0;
+    pthread_mutex_unlock(&l->lock);
 }
 
-Status loader_next(Loader *loader, const Batch **batch)
+Status loader_batch(Loader *l, const Batch **batch)
 {
-    Loader *l = loader;
     Status st = OK;
     pthread_mutex_lock(&l->lock);
-    release_borrowed(l);
-    int64_t number = l->released;
+    int64_t number = l->released + l->lent;
+    if (l->lent == l->config.local) {
+        st = FAIL(ERR_INTERNAL, "loader: the batches of all %d towers are lent", l->lent);
+        goto out;
+    }
     if (number >= l->batches) {
         st = FAIL(ERR_ARG, "no batch left: the loader was asked to end before step %" PRId64, l->config.max_steps);
         goto out;
@@ -387,11 +384,17 @@ Status loader_next(Loader *loader, const Batch **batch)
         st = FAIL(l->failure, "%s", l->why);
         goto out;
     }
-    l->borrowed = true;
+    l->lent++;
     *batch = &slot_of(l, number)->batch;
 out:
     pthread_mutex_unlock(&l->lock);
     return st;
+}
+
+Status loader_next(Loader *loader, const Batch **batch)
+{
+    loader_step(loader);
+    return loader_batch(loader, batch);
 }
 
 int64_t loader_wait_ns(const Loader *loader)
@@ -447,15 +450,15 @@ static Status set_sizes(Loader *l)
     l->capacity = 1;
     for (int t = c->first_tower; t < c->first_tower + c->local; t++)
         if (c->shares.batch[t] > l->capacity) l->capacity = c->shares.batch[t];
-    l->slots_count = c->workers > 0 ? c->depth : 1;
+    l->slots_count = c->workers > 0 && c->depth > c->local ? c->depth : c->local + (c->workers > 0);
     l->workers_count = c->workers > 0 ? c->workers : 1;
     int64_t slot = (int64_t)l->canvas_bytes * l->capacity;
-    if (c->memory > 0 && c->workers > 0 && c->memory / slot < c->depth) {
+    if (c->memory > 0 && c->workers > 0 && c->memory / slot < l->slots_count) {
         l->slots_count = (int)(c->memory / slot);
-        if (l->slots_count < 2)
+        if (l->slots_count <= c->local)
             return FAIL(ERR_ARG,
-                        "--data-memory: two batches of %d images need %" PRId64 " MiB, expected at most %" PRId64,
-                        l->capacity, (2 * slot >> 20) + 1, c->memory >> 20);
+                        "--data-memory: %d batches of %d images need %" PRId64 " MiB, expected at most %" PRId64,
+                        c->local + 1, l->capacity, ((c->local + 1) * slot >> 20) + 1, c->memory >> 20);
     }
     return OK;
 }

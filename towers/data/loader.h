@@ -30,8 +30,9 @@ typedef struct LoaderConfig {
     int64_t stride;     /* global steps from one delivered step to the next; 0 means 1 */
     int64_t max_steps;  /* global step to end before (the loader stops reading there); INT64_MAX = none */
     int workers;        /* threads; >= 0 */
-    int depth;          /* batches read ahead; >= 2 */
-    int64_t memory;     /* bytes for the batches read ahead, which may lower the depth to 2; 0: any number */
+    int depth;          /* batches read ahead; >= 2, and one more than towers at least */
+    int64_t
+        memory; /* bytes for the batches read ahead, which may lower the depth to one more than towers; 0: any number */
 } LoaderConfig;
 
 typedef struct BadSample {
@@ -65,8 +66,13 @@ typedef struct Loader Loader;
 NODISCARD Status loader_create(const LoaderConfig *config, Loader **made);
 void loader_destroy(Loader *loader); /* stops the threads; NULL is fine */
 
-/* The next batch, in the order step by step, and within a step tower by tower. Borrowed until the next call. A source's
- * error comes out here, at its place in the order. */
+/* Begins the next step: the batches of the last one go back to the loader. */
+void loader_step(Loader *loader);
+/* The next batch, in the order step by step, and within a step tower by tower. Borrowed until the next loader_step, so
+ * that a step may hold the batches of all its towers. An error of the source is returned here, at its place in the
+ * order. */
+NODISCARD Status loader_batch(Loader *loader, const Batch **batch);
+/* Both, for a caller that holds one batch at a time. */
 NODISCARD Status loader_next(Loader *loader, const Batch **batch);
 /* The memory of the pixels of read-ahead batch `index`, 0 and up, for devices that copy faster from memory they know
  * of; false beyond the last. */
