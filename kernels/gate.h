@@ -69,17 +69,13 @@ typedef struct GateExtrasCall {
     const GateState *state;             /* device: for the loss scale */
 } GateExtrasCall;
 
-/* Which numbers that are not finite close the gate. */
-typedef enum GateCheck {
-    GATE_CHECK_NEVER = 0,
-    GATE_CHECK_LAST_NAN, /* the last tower's loss is NaN: seen after the update, as the original trainer */
-    GATE_CHECK_LOSS,     /* any loss that is not finite */
-    GATE_CHECK_ALL       /* any loss or gradient, or the sum of the gradients */
-} GateCheck;
+/* Which towers are checked for NaN and Inf before a step commits. LAST looks at the last tower's loss, after the update, as
+ * the original Inception trainer; MEAN at all losses; ALL at losses, gradients and their sum. */
+typedef enum NanCheck { NAN_CHECK_OFF = 0, NAN_CHECK_LAST, NAN_CHECK_MEAN, NAN_CHECK_ALL } NanCheck;
 
 /* Rules of a whole run. */
 typedef struct GateRules {
-    GateCheck check;
+    NanCheck check;
     bool skip;          /* a step that is refused is left out; else it ends the run */
     int32_t skips_max;  /* in a row */
     bool dynamic;       /* the loss scale moves */
@@ -214,7 +210,7 @@ GATE_CALL void state_move(const GateRules *rules, bool commit, bool passed, bool
     if (commit) state->skips = 0;
     if (!passed && !overflow) {
         state->skips++;
-        state->halted = !rules->skip || rules->check == GATE_CHECK_LAST_NAN || state->skips > rules->skips_max;
+        state->halted = !rules->skip || rules->check == NAN_CHECK_LAST || state->skips > rules->skips_max;
     }
     scale_move(rules, commit, overflow, state);
 }
@@ -228,10 +224,10 @@ GATE_CALL void gate_rules_apply(const GateDecideCall *v)
     double refill = gate_refill(v), norm = sqrt(*v->square) * refill / (double)state->scale;
     bool gradients = view.gradients && gate_finite(norm);
     bool overflow = rules->dynamic && !closed && view.losses && !gradients && state->scale > 1;
-    bool passed = rules->check == GATE_CHECK_NEVER || (rules->check == GATE_CHECK_LAST_NAN && !view.last_nan) ||
-                  (rules->check == GATE_CHECK_LOSS && view.losses) ||
-                  (rules->check == GATE_CHECK_ALL && view.losses && gradients);
-    bool commit = !state->halted && !closed && !overflow && (passed || rules->check == GATE_CHECK_LAST_NAN);
+    bool passed = rules->check == NAN_CHECK_OFF || (rules->check == NAN_CHECK_LAST && !view.last_nan) ||
+                  (rules->check == NAN_CHECK_MEAN && view.losses) ||
+                  (rules->check == NAN_CHECK_ALL && view.losses && gradients);
+    bool commit = !state->halted && !closed && !overflow && (passed || rules->check == NAN_CHECK_LAST);
     scalars_write(v, norm, refill, commit);
     GateReport *report = v->report;
     report->grad_norm = norm;

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/gate.h"
+
 typedef struct TowerLoss {
     double sum;    /* of the per-sample losses of this tower's batch */
     int64_t count; /* samples; 0 is legal */
@@ -24,14 +26,6 @@ typedef enum LossReport {
     LOSS_REPORT_WORST,
     LOSS_REPORT_ALL
 } LossReport;
-
-/* Which towers are asked for NaN before a step commits. LAST looks at the last tower's loss, after the update, as the
- * original. */
-typedef enum NanCheck { NAN_CHECK_OFF = 0, NAN_CHECK_LAST, NAN_CHECK_MEAN, NAN_CHECK_ALL } NanCheck;
-
-/* What a step that fails the check does to the run: end it, leave the step out, or return to the last checkpoint and
- * leave it out from there on. */
-typedef enum NanPolicy { NAN_POLICY_STOP = 0, NAN_POLICY_SKIP, NAN_POLICY_ROLLBACK } NanPolicy;
 
 /* What a sum of losses is divided by: the samples really there, or the constant global batch (the tf.distribute
  * tutorial). */

@@ -42,7 +42,7 @@ static bool is_undivided(const char *path)
 
 Status data_open(const Options *o, const char *path, Split split, Source **made)
 {
-    DataConfig config = {.path = path, .val_split = o->val_split, .whole = o->val_split <= 0 && is_undivided(path)};
+    SourceConfig config = {.path = path, .val_split = o->val_split, .whole = o->val_split <= 0 && is_undivided(path)};
     *made = NULL;
     if (config.whole && split == SPLIT_TEST) return OK;
     return source_open(&config, split, made);

@@ -219,7 +219,7 @@ static Status memory_table(const TrainJob *job, int32_t n, FILE *to)
                              .program = training,
                              .local = 1,
                              .optimizer = job->optimizer,
-                             .ema = job->ema_decay > 0,
+                             .ema = job->gate.ema_decay > 0,
                              .accumulate = job->accumulate > 1,
                              .sum = job_comm(job, (Placement){.ranks = job->processes, .local_towers = 1})};
     memory_plan_start(&memory, &replica, layout);

@@ -126,32 +126,19 @@ Status job_model(Options *o, JobFiles *files)
     TRY(recipe_apply(o));
     TRY(uses_check(o));
     TRY(backend_find(devices[o->device], &job->backend, files->why_cpu, sizeof files->why_cpu));
-    job->program = (ProgramConfig){
-        .model = model,
-        .smoothing = (float)o->smoothing,
-        .aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight,
-        .fuse_siblings = o->fuse_siblings,
-        .pool_behind_conv = o->pool_behind_conv,
-        .fuse = o->fuse,
-        .freeze = o->freeze,
-        .recompute = o->recompute,
-        .separate_storage = !o->share_storage,
-    };
+#define FILLS(field, member) job->member = (__typeof__(job->member))o->field;
+#include "inception/cli/options.def"
+    job->program.model = model;
+    job->program.aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight;
+    job->program.separate_storage = !o->share_storage;
     TRY(fuse_check(job->program.fuse, job->backend));
     TRY(compute_dtype(o, job->backend, &job->program.compute));
     TRY(model_options(o, model, files, &job->program.options));
     job_transforms(o, job, false);
     job->program.data_channels = model->channels;
-    job->device = (DeviceConfig){
-        .threads = 1, /* until the towers are dealt out */
-        .deterministic = o->deterministic,
-        .winograd = o->winograd,
-        .winograd_bf16 = o->winograd_bf16,
-        .winograd_f32 = o->winograd_f32,
-        .tf32 = o->amp && o->amp_dtype == AMP_TF32,
-    };
+    job->device.threads = 1; /* until the towers are dealt out */
+    job->device.tf32 = o->amp && o->amp_dtype == AMP_TF32;
     job->optimizer = optimizer_fill(o);
-    job->ema_decay = o->ema_decay;
     return OK;
 }
 
@@ -236,9 +223,9 @@ static Status reduce_fill(const Options *o, TrainJob *job)
     if (cpu && o->nccl_ctas > 0) return FAIL(ERR_UNSUPPORTED, "--nccl-ctas needs GPUs; NCCL is not used on a CPU");
     if (o->reduce == REDUCE_ORDERED && o->reduce_dtype != REDUCE_FP32)
         return FAIL(ERR_ARG, "--reduce ordered always sums in fp32; omit --reduce-dtype");
-    job->reduce_dtype = dtypes[o->reduce_dtype];
-    job->reduce_ordered = o->reduce == REDUCE_ORDERED;
-    job->nccl_ctas = (int)o->nccl_ctas;
+    job->comm.reduce = dtypes[o->reduce_dtype];
+    job->comm.ordered = o->reduce == REDUCE_ORDERED;
+    job->comm.timeout_ms = (int64_t)(o->comm_timeout * 1000);
     return OK;
 }
 
@@ -275,16 +262,6 @@ static Status rates_check(const Options *o, JobFiles *files)
 static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedule)
 {
     TRY(rates_check(o, files));
-    *schedule = (Schedule){
-        .kind = o->sched,
-        .lr = o->lr,
-        .min_lr = o->min_lr,
-        .decay_rate = o->decay_rate,
-        .decay_epochs = o->decay_epochs,
-        .power = o->power,
-        .warmup_epochs = o->warmup_epochs,
-        .warmup_lr = o->warmup_lr,
-    };
     if (o->sched != SCHEDULE_PIECEWISE) return OK;
     if (!o->lr_schedule) return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, e.g. '0.1;30;0.01'");
     return schedule_parse_pieces(o->lr_schedule, schedule);
@@ -322,56 +299,16 @@ static Status sync_check(TrainJob *job)
     return OK;
 }
 
-/* What decides the course of training, beside model, data, towers and rate. */
-static void training_fill(const Options *o, TrainJob *job)
-{
-    job->weight_decay = o->weight_decay;
-    job->decay_all = o->decay_all;
-    job->accumulate = (int)o->accumulate;
-    job->epochs = o->epochs;
-    job->max_steps = o->max_steps;
-    job->clip_norm = o->clip_norm;
-    job->bn_decay = o->bn_decay;
-    job->bn_stats = o->bn_stats;
-    job->divisor = o->loss_divisor;
-    job->seed = (uint64_t)o->seed;
-    job->loss_scale = o->loss_scale;
-    job->reset_head = o->reset_head;
-}
-
-/* How the devices work, and what watches over them. */
-static void machine_fill(const Options *o, TrainJob *job)
-{
-    job->graphs = o->graphs;
-    job->workers = (int)o->workers;
-    job->comm_timeout_ms = (int64_t)(o->comm_timeout * 1000);
-    job->nan_check = o->nan_check;
-    job->nan_policy = o->nan_policy;
-    job->nan_limit = (int)o->nan_limit;
-    job->self_test = o->self_test;
-    job->sdc_check = o->sdc_check;
-    job->sdc_policy = o->sdc_policy;
-}
-
-/* What is evaluated, kept and told, and how. */
+/* Evaluation, console and TensorBoard. */
 static void records_fill(const Options *o, TrainJob *job)
 {
     bool batch_asked = o->verb == VERB_EVAL && option_origin(o, "batch-size") > ORIGIN_RECIPE;
     job->eval_batch = (int32_t)(batch_asked ? o->batch_size : o->eval_batch_size);
-    job->report = o->report_loss;
-    job->report_l2 = o->report_l2;
     job->log_tf2016 = o->log_style == LOG_TF2016;
-    job->log_interval = (int)o->log_interval;
     job->event_interval = o->summary_interval > 0 ? (int)o->summary_interval : 0;
     job->scalar_interval = job->event_interval ? job->log_interval : 0;
-    job->eval_interval = (int)o->eval_interval;
-    job->checkpoint_steps = o->checkpoint_steps;
-    job->checkpoint_minutes = o->checkpoint_minutes;
-    job->keep = (int)o->keep;
-    job->quiet = o->quiet;
     job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
     job->color = job->tty && o->color && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
-    job->towers_view = o->towers_view;
 }
 
 static Status start_fill(const Options *o, JobFiles *files)
@@ -392,8 +329,6 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     TRY(reduce_fill(o, job));
     TRY(schedule_fill(o, files, &job->schedule));
     TRY(start_fill(o, files));
-    training_fill(o, job);
-    machine_fill(o, job);
     records_fill(o, job);
     TRY(sync_check(job));
     TRY(batch_choose(o, files));

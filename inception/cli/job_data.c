@@ -35,7 +35,7 @@ static void eval_crop(const Options *o, int32_t side, bool photos, Transform *t)
 
 void job_transforms(const Options *o, TrainJob *job, bool photos)
 {
-    Transform *train = &job->train_transform, *eval = &job->eval_transform;
+    Transform *train = &job->data.train, *eval = &job->data.eval;
     int32_t side = job->program.options.side;
     *eval = (Transform){0};
     eval_crop(o, side, photos, eval);
@@ -64,13 +64,13 @@ static Status bad_samples_parse(const char *text, TrainJob *job)
 {
     static const char limit[] = "limit:";
     char *end = NULL;
-    job->bad_samples = BAD_SKIP;
-    job->bad_limit = INT64_MAX;
-    if (!text || !strcmp(text, "stop")) job->bad_samples = BAD_STOP;
+    job->data.bad = BAD_SKIP;
+    job->data.bad_limit = INT64_MAX;
+    if (!text || !strcmp(text, "stop")) job->data.bad = BAD_STOP;
     if (!text || !strcmp(text, "stop") || !strcmp(text, "skip")) return OK;
     errno = 0;
-    if (!strncmp(text, limit, sizeof limit - 1)) job->bad_limit = strtoll(text + sizeof limit - 1, &end, 10);
-    if (!end || *end || end == text + sizeof limit - 1 || errno || job->bad_limit < 0)
+    if (!strncmp(text, limit, sizeof limit - 1)) job->data.bad_limit = strtoll(text + sizeof limit - 1, &end, 10);
+    if (!end || *end || end == text + sizeof limit - 1 || errno || job->data.bad_limit < 0)
         return FAIL(ERR_ARG, "--bad-samples '%s': expected stop, skip or limit:N (as limit:100)", text);
     return OK;
 }
@@ -132,7 +132,7 @@ static Status sets_open(const Options *o, JobFiles *files)
     const char *path;
     bool shown = false;
     TRY(data_path_find(o, job->program.model, &path));
-    DataConfig config = {.path = path, .val_split = o->val_split, .progress = progress_show, .context = &shown};
+    SourceConfig config = {.path = path, .val_split = o->val_split, .progress = progress_show, .context = &shown};
     TRY(source_open(&config, SPLIT_TRAIN, &files->train));
     TRY(source_open(&config, SPLIT_TEST, &files->test));
     const SourceInfo *train = source_info(files->train), *test = source_info(files->test);
@@ -168,8 +168,7 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
     const SourceInfo *train = source_info(files->train);
     job->train = files->train;
     job->test = files->test;
-    job->data_memory = o->data_memory << 20;
-    job->log_samples = o->log_samples;
+    job->data.memory = o->data_memory << 20;
     TRY(bad_samples_parse(o->bad_samples, job));
     job->program.data_channels = train->c;
     if (train->c > job->program.options.channels)

@@ -68,7 +68,7 @@ static char *settings_text(const Options *o, const TrainJob *job)
     if (!to) return NULL;
     fprintf(to, "model: %s\ndevice: %s\ntowers: %d\n", job->program.model->name, job->backend->name,
             job->shares.towers);
-    if (!cpu && !job->reduce_ordered) fprintf(to, "processes: %d\n", job->processes); /* sums go their way */
+    if (!cpu && !job->comm.ordered) fprintf(to, "processes: %d\n", job->processes); /* sums go their way */
     data_print("training data", job->train, to);
     if (job->test) data_print("test data", job->test, to);
     options_print(o, to);

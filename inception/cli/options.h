@@ -13,11 +13,10 @@
 #include <stdio.h>
 
 #include "kernels/status.h"
-#include "nccl_sync/bn_stats.h"
 #include "nccl_sync/mean_loss.h"
-#include "nccl_sync/sdc.h"
 #include "towers/data/transform.h"
 #include "towers/graph/fuse_level.h"
+#include "towers/replica/policy.h"
 #include "towers/replica/schedule.h"
 
 typedef enum Verb {

@@ -6,7 +6,7 @@
 #include "inception/models/models.h"
 #include "towers/files/json.h"
 #include "towers/guard/capsule.h"
-#include "towers/replica/fault.h"
+#include "towers/guard/fault.h"
 
 #include <errno.h>
 #include <math.h>

@@ -12,16 +12,16 @@ Status cuda_capture_begin(Device *device)
 
 /* A capture that was broken off by a call that may not be captured ends here, with an error and the stream
  * as before. */
-Status cuda_capture_end(Device *device, void **graph)
+Status cuda_capture_end(Device *device, void **made)
 {
     cudaGraph_t graph = NULL;
-    cudaGraphExec_t made = NULL;
-    *graph = NULL;
+    cudaGraphExec_t executable = NULL;
+    *made = NULL;
     cudaError_t error = cudaStreamEndCapture(cuda_stream(device, STREAM_COMPUTE), &graph);
-    if (error == cudaSuccess) error = cudaGraphInstantiate(&made, graph, 0);
+    if (error == cudaSuccess) error = cudaGraphInstantiate(&executable, graph, 0);
     if (graph) cudaGraphDestroy(graph);
     TRY_CUDA(error);
-    *graph = made;
+    *made = executable;
     return OK;
 }
 

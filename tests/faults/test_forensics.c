@@ -18,7 +18,7 @@
 #include "towers/files/files.h"
 #include "towers/guard/capsule.h"
 #include "towers/guard/trace.h"
-#include "towers/replica/fault.h"
+#include "towers/guard/fault.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/store/manifest.h"
 #include "towers/train/process.h"
@@ -93,14 +93,14 @@ static void run_make(Run *run, const char *name)
         .epochs = 1,
         .max_steps = STEPS,
         .accumulate = 1,
-        .bn_decay = 0.9,
-        .nan_check = NAN_CHECK_ALL,
-        .comm_timeout_ms = 10000,
+        .gate.bn_decay = 0.9,
+        .gate.check = NAN_CHECK_ALL,
+        .comm.timeout_ms = 10000,
         .run_dir = run->dir,
         .args_yaml = "",
         .env_json = "{}",
         .settings = "",
-        .keep = 100,
+        .checkpoint.keep = 100,
     };
     for (int t = 0; t < TOWERS; t++) run->job.shares.batch[t] = BATCH;
 }
@@ -170,7 +170,7 @@ static int start(void **state)
     if (!mkdtemp(root)) return -1;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) return 0;
     run_make(&plain, "plain");
-    plain.job.checkpoint_steps = 1;
+    plain.job.checkpoint.steps = 1;
     run_live(&plain, "");
     return plain.status == OK ? 0 : -1;
 }
@@ -341,7 +341,7 @@ static void test_spoilt_weights_are_not_saved(void **state)
     Run run;
     run_make(&run, "spoilt");
     run.job.schedule.lr = 1e300;
-    run.job.checkpoint_steps = 1;
+    run.job.checkpoint.steps = 1;
     run_live(&run, "");
     assert_int_equal(run.status, ERR_NUMERIC);
     assert_int_equal(run.ledger->search.found.place, FOUND_WEIGHT);
@@ -428,16 +428,16 @@ static void rolled_back(const char *name, const char *fault, int64_t left_out)
     char skip_fault[64], skip_name[32];
     run_make(&run, name);
     run.job.nan_policy = NAN_POLICY_ROLLBACK;
-    run.job.nan_limit = 1;
-    run.job.checkpoint_steps = 3;
+    run.job.gate.skips_max = 1;
+    run.job.checkpoint.steps = 3;
     run_live(&run, fault);
     if (run.status != OK) fail_msg("%s", run.message);
     snprintf(skip_name, sizeof skip_name, "%s-skip", name);
     snprintf(skip_fault, sizeof skip_fault, "nan:tower=1,step=%lld", (long long)left_out);
     run_make(&skipped, skip_name);
     skipped.job.nan_policy = NAN_POLICY_SKIP;
-    skipped.job.nan_limit = 1;
-    skipped.job.checkpoint_steps = 3;
+    skipped.job.gate.skips_max = 1;
+    skipped.job.checkpoint.steps = 3;
     run_live(&skipped, skip_fault);
     assert_int_equal(skipped.status, OK);
     same_file(&run, &skipped, STEPS, "model.safetensors");
@@ -491,14 +491,14 @@ static void test_rollback_has_a_limit(void **state)
     Run run;
     run_make(&run, "rollback-limit");
     run.job.nan_policy = NAN_POLICY_ROLLBACK;
-    run.job.nan_limit = 2;
+    run.job.gate.skips_max = 2;
     run_live(&run, "nan:tower=0,step=2;nan:tower=1,step=4;inf:tower=2,step=5");
     assert_int_equal(run.status, ERR_NUMERIC);
     assert_non_null(strstr(run.message, "step 5 is not finite, after 2 rollbacks to a checkpoint"));
     run_close(&run);
     run_make(&run, "rollback-in-limit");
     run.job.nan_policy = NAN_POLICY_ROLLBACK;
-    run.job.nan_limit = 3;
+    run.job.gate.skips_max = 3;
     run_live(&run, "nan:tower=0,step=2;nan:tower=1,step=4;inf:tower=2,step=5");
     if (run.status != OK) fail_msg("%s", run.message);
     run_close(&run);
@@ -513,12 +513,12 @@ static void test_rollback_survives_a_resume(void **state)
     static const char fault[] = "nan:tower=1,step=2,layer=fc1";
     run_make(&whole, "rollback-whole");
     whole.job.nan_policy = NAN_POLICY_ROLLBACK;
-    whole.job.nan_limit = 1;
+    whole.job.gate.skips_max = 1;
     run_live(&whole, fault);
     assert_int_equal(whole.status, OK);
     run_make(&run, "rollback-resumed");
     run.job.nan_policy = NAN_POLICY_ROLLBACK;
-    run.job.nan_limit = 1;
+    run.job.gate.skips_max = 1;
     run.job.max_steps = 3;
     run_live(&run, fault);
     assert_int_equal(run.status, OK);
@@ -548,17 +548,17 @@ static void test_resume_after_the_limit(void **state)
     static const char fault[] = "nan:tower=1,step=3,where=grad;nan:tower=1,step=4,where=grad";
     run_make(&whole, "limit-whole");
     whole.job.nan_policy = NAN_POLICY_SKIP;
-    whole.job.nan_limit = 2;
+    whole.job.gate.skips_max = 2;
     run_live(&whole, fault);
     if (whole.status != OK) fail_msg("%s", whole.message);
     run_make(&run, "limit-resumed");
     run.job.nan_policy = NAN_POLICY_SKIP;
-    run.job.nan_limit = 1;
+    run.job.gate.skips_max = 1;
     run_live(&run, fault);
     assert_int_equal(run.status, ERR_NUMERIC);
     assert_int_equal(newest_checkpoint(&run), 3);
     ledger_destroy(run.ledger);
-    run.job.nan_limit = 2;
+    run.job.gate.skips_max = 2;
     run.job.resume = true;
     run_live(&run, fault);
     if (run.status != OK) fail_msg("%s", run.message);
@@ -577,7 +577,7 @@ static void spoilt_by(const char *name, const char *where, const char *tensor)
     char fault[64];
     snprintf(fault, sizeof fault, "nan:tower=2,step=3,where=%s", where);
     run_make(&run, name);
-    run.job.checkpoint_steps = 1;
+    run.job.checkpoint.steps = 1;
     run.job.max_steps = 3;
     run_live(&run, fault);
     assert_int_equal(run.status, ERR_NUMERIC);

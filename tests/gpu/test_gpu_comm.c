@@ -288,10 +288,10 @@ static void test_memory_of_a_sum(void **state)
         int towers, ranks;
         size_t bytes;
     } cases[] = {
-        {{0}, 2, 2, extras},
+        {{.staged = 0}, 2, 2, extras},
         {{.staged = 10}, 2, 2, extras + 10 * sizeof(float)},
         {{.reduce = DTYPE_BF16}, 2, 2, extras + COUNT * 2},
-        {{0}, 3, 1, all + extras}, /* the sum of the first towers, and what one brings from the host */
+        {{.staged = 0}, 3, 1, all + extras}, /* the sum of the first towers, and what one brings from the host */
         {{.ordered = true}, 3, 1, 3 * all},
     };
     gift_factor = 1;
@@ -591,7 +591,7 @@ static void test_ordered_training(void **state)
     for (int ranks = 1; ranks <= 4; ranks++) {
         GpuRun run;
         gpu_run_open(&run, 4, ranks);
-        run.job.reduce_ordered = true;
+        run.job.comm.ordered = true;
         if (gpu_run_live(&run) != OK) fail_msg("%d ranks: %s", ranks, run.seen->rank[0].message);
         if (ranks == 1) memcpy(first, run.seen->loss, sizeof first);
         for (int s = 1; s <= 4; s++)

@@ -14,7 +14,7 @@
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
 #include "towers/guard/capsule.h"
-#include "towers/replica/fault.h"
+#include "towers/guard/fault.h"
 
 static int fake_as_new(void **state)
 {
@@ -65,7 +65,7 @@ static void losses_of(int towers, const int *batches, Way way, double *losses)
     run.job.bn_stats = way.own ? BN_STATS_POOLED : BN_STATS_SYNC;
     run.job.graphs = way.graphs;
     run.job.program.compute = way.compute;
-    run.job.reduce_ordered = way.ordered;
+    run.job.comm.ordered = way.ordered;
     run.job.accumulate = way.accumulate ? way.accumulate : 1;
     run.on_start = starting;
     for (int t = 0; t < towers; t++) run.job.shares.batch[t] = batches[t];

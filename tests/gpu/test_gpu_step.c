@@ -160,7 +160,7 @@ static void check_asked(int ranks, const char *wanted)
     run.job.graphs = true;
     run.job.max_steps = WARM + 4;
     run.job.nan_policy = NAN_POLICY_SKIP; /* no other policy waits more */
-    run.job.nan_limit = 10;
+    run.job.gate.skips_max = 10;
     run.on_step = step_write_down;
     *asked = 0;
     must_live(&run);
@@ -209,8 +209,8 @@ static size_t sum_bytes(Dtype reduce, bool ordered, size_t *gradients)
     gpu_run_open(&run, 2, 2);
     run.job.run_dir = scratch;
     run.job.max_steps = 1;
-    run.job.reduce_dtype = reduce;
-    run.job.reduce_ordered = ordered;
+    run.job.comm.reduce = reduce;
+    run.job.comm.ordered = ordered;
     must_live(&run);
     gpu_run_close(&run);
     assert_int_equal(path_join(path, scratch, "memory.json"), OK);
@@ -242,7 +242,7 @@ static void run_with_fault(GpuRun *run, const char *fault)
     run->job.graphs = true;
     run->job.max_steps = GPU_RUN_STEPS;
     run->job.nan_policy = NAN_POLICY_SKIP;
-    run->job.nan_limit = 3;
+    run->job.gate.skips_max = 3;
 }
 
 /* The gate on the device keeps the weights, whenever the host hears of it, and it hears of the right step. */
@@ -273,7 +273,7 @@ static void message_of(const char *fault, bool ordered, char *message)
     GpuRun run;
     run_with_fault(&run, fault);
     run.job.nan_policy = NAN_POLICY_STOP;
-    run.job.reduce_ordered = ordered;
+    run.job.comm.ordered = ordered;
     assert_int_equal(gpu_run_live(&run), ERR_NUMERIC);
     snprintf(message, STATUS_MESSAGE_BYTES, "%s", run.seen->rank[0].message);
     gpu_run_close(&run);
@@ -312,7 +312,7 @@ static void test_skipped_step_before_a_summary(void **state)
         run_with_fault(&run, fault);
         run.job.run_dir = scratch;
         run.job.event_interval = 4;
-        run.job.comm_timeout_ms = 30000;
+        run.job.comm.timeout_ms = 30000;
         must_live(&run);
         gpu_run_close(&run);
     }
@@ -329,7 +329,7 @@ static char *weights_of(const char *name, int64_t steps, bool resume, size_t *by
     run_with_fault(&run, "nan:tower=1,step=4,where=loss");
     run.job.run_dir = folder;
     run.job.program.compute = DTYPE_F16;
-    run.job.ema_decay = 0.9;
+    run.job.gate.ema_decay = 0.9;
     run.job.max_steps = steps;
     run.job.resume = resume;
     must_live(&run);

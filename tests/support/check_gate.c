@@ -124,7 +124,7 @@ typedef struct Bench {
 static Bench bench_of(Device *device)
 {
     Bench b = {.device = device,
-               .rules = {.check = GATE_CHECK_ALL, .skips_max = 2},
+               .rules = {.check = NAN_CHECK_ALL, .skips_max = 2},
                .state = {.scale = 1},
                .input = {.lr = 0.125f},
                .square = 4};
@@ -175,19 +175,19 @@ static void trouble_make(Bench *b, Trouble trouble)
 void check_gates(Device *device)
 {
     /* Does the step commit? [gate][trouble] */
-    static const char *const commits[] = {[GATE_CHECK_NEVER] = "yyyyyyy",
-                                          [GATE_CHECK_LAST_NAN] = "yyyyyyy",
-                                          [GATE_CHECK_LOSS] = "ynnnyyy",
-                                          [GATE_CHECK_ALL] = "ynnnynn"};
+    static const char *const commits[] = {[NAN_CHECK_OFF] = "yyyyyyy",
+                                          [NAN_CHECK_LAST] = "yyyyyyy",
+                                          [NAN_CHECK_MEAN] = "ynnnyyy",
+                                          [NAN_CHECK_ALL] = "ynnnynn"};
     /* Does it end the run? */
-    static const char *const halts[] = {[GATE_CHECK_NEVER] = "nnnnnnn",
-                                        [GATE_CHECK_LAST_NAN] = "nnynnnn",
-                                        [GATE_CHECK_LOSS] = "nyyynnn",
-                                        [GATE_CHECK_ALL] = "nyyynyy"};
-    for (int gate = GATE_CHECK_NEVER; gate <= GATE_CHECK_ALL; gate++)
+    static const char *const halts[] = {[NAN_CHECK_OFF] = "nnnnnnn",
+                                        [NAN_CHECK_LAST] = "nnynnnn",
+                                        [NAN_CHECK_MEAN] = "nyyynnn",
+                                        [NAN_CHECK_ALL] = "nyyynyy"};
+    for (int gate = NAN_CHECK_OFF; gate <= NAN_CHECK_ALL; gate++)
         for (int trouble = FINE; trouble < TROUBLES; trouble++) {
             Bench b = bench_of(device);
-            b.rules.check = (GateCheck)gate;
+            b.rules.check = (NanCheck)gate;
             trouble_make(&b, (Trouble)trouble);
             decide(&b);
             bool commit = commits[gate][trouble] == 'y', halt = halts[gate][trouble] == 'y';
@@ -245,7 +245,7 @@ void check_loss_scale(Device *device)
         GateState state = {.scale = row->start};
         for (int i = 0; row->steps[i]; i++) {
             Bench b = bench_of(device);
-            b.rules = (GateRules){.check = GATE_CHECK_ALL,
+            b.rules = (GateRules){.check = NAN_CHECK_ALL,
                                   .skip = true,
                                   .skips_max = 9,
                                   .dynamic = true,

@@ -33,10 +33,10 @@ void tower_run_open(TowerRun *run, const Backend *backend, const Model *model, i
         .epochs = 3,
         .max_steps = -1,
         .accumulate = 1,
-        .bn_decay = 0.9,
-        .nan_check = NAN_CHECK_ALL,
-        .nan_limit = 10,
-        .comm_timeout_ms = 10000,
+        .gate.bn_decay = 0.9,
+        .gate.check = NAN_CHECK_ALL,
+        .gate.skips_max = 10,
+        .comm.timeout_ms = 10000,
         .on_step = nothing,
     };
     for (int t = 0; t < towers; t++) run->job.shares.batch[t] = 16 / towers;

@@ -172,11 +172,47 @@ static void test_refused(void **state)
     assert_int_equal(recordings, 0);
 }
 
+static Status count_launch(void *context)
+{
+    ++*(int *)context;
+    return OK;
+}
+
+/* Launches carry the number of samples that count: after a damaged image the graph of another number must not run. */
+static void test_another_count_is_another_graph(void **state)
+{
+    (void)state;
+    Device device;
+    CapturedGraphs *graphs;
+    int launched = 0;
+    CaptureKey all = {.of = &device, .count = 8}, fewer = {.of = &device, .count = 7};
+    fake = fake_create(~0u, ~0u, 0);
+    assert_non_null(fake);
+    fake->backend.capture_begin = see_begin;
+    fake->backend.capture_end = see_end;
+    fake->backend.graph_launch = see_run;
+    fake->backend.graph_free = see_free;
+    fake_open(fake, &device);
+    recordings = 0;
+    refuse = false;
+    assert_int_equal(captured_graphs_create(&device, true, &graphs), OK);
+    for (int i = 0; i <= CAPTURE_WARM; i++)
+        assert_int_equal(captured_graphs_run(graphs, &all, count_launch, &launched), OK);
+    assert_int_equal(recordings, 1);
+    assert_int_equal(recording[0].runs, 1);
+    assert_int_equal(captured_graphs_run(graphs, &fewer, count_launch, &launched), OK);
+    assert_int_equal(launched, CAPTURE_WARM + 2);
+    assert_int_equal(recording[0].runs, 1);
+    captured_graphs_destroy(graphs);
+    fake_destroy(fake);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recorded_and_repeated),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_another_count_is_another_graph),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,7 +143,7 @@ static Status sum_rounds(Comm *comm, int rank, Seen *seen)
     const CommConfig *c = comm_config(comm);
     float mine[COUNT];
     for (int round = 0; round < ROUNDS; round++) {
-        for (int t = c->first; t < c->first + c->local; t++)
+        for (int t = c->place.first_tower; t < c->place.first_tower + c->place.local_towers; t++)
             for (int k = 0; k < 4; k++) {
                 gifts(t, round, first[k], mine, count[k]);
                 TRY(comm_allreduce_begin(comm, t, first[k], mine, count[k]));
@@ -189,7 +189,7 @@ static Status broadcasts(Comm *comm, int rank, Seen *seen)
     static char bytes[LARGE];
     (void)seen;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-        for (int root = 0; root < comm_config(comm)->ranks; root++) {
+        for (int root = 0; root < comm_config(comm)->place.ranks; root++) {
             for (size_t i = 0; i < LARGE; i++) bytes[i] = rank == root ? (char)(i * 31 + k + (size_t)root) : (char)99;
             TRY(comm_broadcast(comm, bytes, sizes[k], root));
             for (size_t i = 0; i < LARGE; i++) {

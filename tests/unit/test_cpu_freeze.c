@@ -257,7 +257,7 @@ static void test_run_leaves_them_bit_for_bit(void **state)
     run.job.program.options.channels = run.job.program.data_channels = 1;
     run.job.program.freeze = "Conv2d*,Mixed_3a*";
     run.job.program.fuse_siblings = run.job.program.pool_behind_conv = true;
-    run.job.ema_decay = 0.9;
+    run.job.gate.ema_decay = 0.9;
     ProgramConfig config = run.job.program;
     config.training = true;
     assert_int_equal(program_graph(&config, 1, &program), OK);

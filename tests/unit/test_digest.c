@@ -56,9 +56,9 @@ static TrainJob job_make(const Backend *backend, const Source *data)
         .epochs = STEPS,
         .max_steps = STEPS,
         .accumulate = 1,
-        .bn_decay = 0.9,
-        .nan_check = NAN_CHECK_ALL,
-        .comm_timeout_ms = HANG_S * 1000,
+        .gate.bn_decay = 0.9,
+        .gate.check = NAN_CHECK_ALL,
+        .comm.timeout_ms = HANG_S * 1000,
         .sdc_check = 1,
         .on_step = step_seen,
     };
@@ -135,7 +135,7 @@ static void test_sees_every_element(void **state)
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
     assert_int_equal(source_synthetic(64, 3, 2, 2, 1, 1, &data), OK);
     TrainJob job = job_make(cpu, data);
-    job.ema_decay = 0.9;
+    job.gate.ema_decay = 0.9;
     p.job = &job;
     p.place.local_towers = 1;
     process_config(&job, &p.place, &config);

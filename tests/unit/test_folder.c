@@ -46,7 +46,7 @@ static int set_up(void **state)
 static Source *opened(Split split, double val_split)
 {
     Source *s = NULL;
-    if (source_open(&(DataConfig){.path = set, .val_split = val_split}, split, &s) != OK)
+    if (source_open(&(SourceConfig){.path = set, .val_split = val_split}, split, &s) != OK)
         fail_msg("%s", status_message());
     return s;
 }
@@ -54,7 +54,7 @@ static Source *opened(Split split, double val_split)
 static void refused(Split split, double val_split, Status code, const char *why)
 {
     Source *s = NULL;
-    assert_int_equal(source_open(&(DataConfig){.path = set, .val_split = val_split}, split, &s), code);
+    assert_int_equal(source_open(&(SourceConfig){.path = set, .val_split = val_split}, split, &s), code);
     if (!strstr(status_message(), why)) fail_msg("no '%s' in: %s", why, status_message());
 }
 

@@ -99,12 +99,12 @@ static TrainJob job_of(const Source *data, const Backend *cpu, const int32_t *ba
         .accumulate = 1,
         .epochs = 1,
         .max_steps = -1,
-        .nan_check = NAN_CHECK_ALL,
-        .comm_timeout_ms = 10000,
+        .gate.check = NAN_CHECK_ALL,
+        .comm.timeout_ms = 10000,
         .args_yaml = "",
         .env_json = "{}",
         .settings = "",
-        .keep = 1,
+        .checkpoint.keep = 1,
     };
     memcpy(job.shares.batch, batch, (size_t)towers * sizeof *batch);
     return job;
@@ -198,7 +198,7 @@ static void test_step_by_hand(void **state)
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
     samples_make();
     weights_make();
-    if (source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &data) != OK) fail_msg("%s", status_message());
+    if (source_open(&(SourceConfig){.path = scratch}, SPLIT_TRAIN, &data) != OK) fail_msg("%s", status_message());
     for (size_t i = 0; i < sizeof towers / sizeof *towers; i++) {
         char run_dir[PATH_BYTES], name[16];
         snprintf(name, sizeof name, "run%zu", i);

@@ -211,7 +211,7 @@ static void write_file(const char *folder, const char *name, const Content *b)
 static void expect_no_set(const char *path, Status code, const char *message)
 {
     Source *d = NULL;
-    assert_int_equal(source_open(&(DataConfig){.path = path}, SPLIT_TRAIN, &d), code);
+    assert_int_equal(source_open(&(SourceConfig){.path = path}, SPLIT_TRAIN, &d), code);
     assert_null(d);
     if (!strstr(status_message(), message)) fail_msg("expected '%s' in '%s'", message, status_message());
 }
@@ -240,7 +240,7 @@ static void test_dataset(void **state)
     write_file(inner, "train-images-idx3-ubyte", &images);
     write_file(inner, "train-labels-idx1-ubyte.gz", &gz);
     Source *d = NULL, *again = NULL;
-    assert_int_equal(source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
+    assert_int_equal(source_open(&(SourceConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
     const SourceInfo *info = source_info(d);
     assert_string_equal(info->name, "fashion-mnist");
     assert_string_equal(info->class_names[9], "Ankle boot");
@@ -257,7 +257,7 @@ static void test_dataset(void **state)
 
     labels.data[8] = 5;
     write_file(inner, "train-labels-idx1-ubyte", &labels); /* plain comes first */
-    assert_int_equal(source_open(&(DataConfig){.path = inner}, SPLIT_TRAIN, &again), OK);
+    assert_int_equal(source_open(&(SourceConfig){.path = inner}, SPLIT_TRAIN, &again), OK);
     assert_memory_not_equal(info->fingerprint, source_info(again)->fingerprint, sizeof info->fingerprint);
     source_close(again);
     source_close(d);
@@ -271,7 +271,7 @@ static void test_dataset_without_name(void **state)
     write_file(scratch, "train-images-idx3-ubyte", &images);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
     Source *d = NULL;
-    assert_int_equal(source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
+    assert_int_equal(source_open(&(SourceConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
     assert_string_equal(source_info(d)->name, strrchr(scratch, '/') + 1);
     assert_string_equal(source_info(d)->class_names[0], "");
     source_close(d);
@@ -293,7 +293,7 @@ static void test_own_classes(void **state)
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
     write_text(scratch, "classes.txt", "cat\r\ndog\nabcdefghijklmnopqrstuvwxyzabcd\303\251");
     Source *d = NULL;
-    assert_int_equal(source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
+    assert_int_equal(source_open(&(SourceConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
     const SourceInfo *info = source_info(d);
     assert_true(info->classes == 3 && info->h == 2 && info->w == 2 && info->c == 3);
     assert_string_equal(info->class_names[0], "cat");
@@ -307,7 +307,7 @@ static void test_own_classes(void **state)
 
     char twenty[] = "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm\nn\no\np\nq\nr\ns\nt\n";
     write_text(scratch, "classes.txt", twenty);
-    assert_int_equal(source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
+    assert_int_equal(source_open(&(SourceConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
     assert_int_equal(source_info(d)->classes, 20);
     assert_string_equal(source_info(d)->class_names[19], "t");
     source_close(d);
@@ -371,7 +371,7 @@ static void test_debian_fashion_mnist(void **state)
     const int64_t counts[] = {60000, 10000};
     for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
         Source *d = NULL;
-        assert_int_equal(source_open(&(DataConfig){.path = debian_set}, split, &d), OK);
+        assert_int_equal(source_open(&(SourceConfig){.path = debian_set}, split, &d), OK);
         assert_int_equal(source_info(d)->count, counts[split]);
         int64_t of_class[10] = {0};
         uint8_t pixels[784];

@@ -190,12 +190,12 @@ static TrainJob job_of(const Model *model, int towers)
         .max_steps = -1,
         .eval_batch = TEST_BLOCK,
         .eval_interval = 1,
-        .nan_check = NAN_CHECK_ALL,
-        .comm_timeout_ms = 10000,
+        .gate.check = NAN_CHECK_ALL,
+        .comm.timeout_ms = 10000,
         .args_yaml = "",
         .env_json = "{}",
         .settings = "",
-        .keep = 1,
+        .checkpoint.keep = 1,
     };
     for (int t = 0; t < towers; t++) job.shares.batch[t] = TRAIN / towers;
     return job;
@@ -262,7 +262,7 @@ static void test_evaluation(void **state)
     TrainJob job = job_of(&model, 1);
     int64_t wanted[CLASSES][CLASSES] = {{0}};
     job.test = test_data;
-    job.train_transform = (Transform){.shift = true, .flip = FLIP_RANDOM};
+    job.data.train = (Transform){.shift = true, .flip = FLIP_RANDOM};
     job.program.canvas = SIDE + 4;
     Run *run = run_live(job, "evaluation", NULL);
     assert_int_equal(run->epochs, 1);
@@ -378,7 +378,7 @@ static void test_dropout(void **state)
     assert_int_equal(file_replace(path, images, sizeof images), OK);
     scratch_path(path, "train-labels-idx1-ubyte");
     assert_int_equal(file_replace(path, labels, sizeof labels), OK);
-    if (source_open(&(DataConfig){.path = scratch}, SPLIT_TRAIN, &train_data) != OK) fail_msg("%s", status_message());
+    if (source_open(&(SourceConfig){.path = scratch}, SPLIT_TRAIN, &train_data) != OK) fail_msg("%s", status_message());
     job.train = train_data;
     job.shares.batch[0] = job.shares.batch[1] = 1;
     job.epochs = 2;

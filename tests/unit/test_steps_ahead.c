@@ -142,8 +142,8 @@ static void run_open(TowerRun *run, bool late, int towers)
     memset(loss_of, 0, sizeof loss_of);
     tower_run_open(run, &late_backend, &model_fashion_cnn, towers);
     run->job.on_step = seen_step;
-    run->job.clip_norm = 0.5;
-    run->job.ema_decay = 0.99;
+    run->job.gate.clip_norm = 0.5;
+    run->job.gate.ema_decay = 0.99;
 }
 
 static bool no_cpu(void)
@@ -226,7 +226,7 @@ static void check_capsule(int nan_limit, Status ends, int64_t weights)
     char path[PATH_BYTES];
     run_open(&run, true, 2);
     run.job.nan_policy = NAN_POLICY_SKIP;
-    run.job.nan_limit = nan_limit;
+    run.job.gate.skips_max = nan_limit;
     run.job.run_dir = scratch;
     poisoned_step = 4;
     tower_run_live(&run);

@@ -61,7 +61,7 @@ typedef struct Scan {
     int failed;           /* the lowest class that could not be read, or count */
     Status status;
     StatusText why;
-    const DataConfig *config;
+    const SourceConfig *config;
 } Scan;
 
 static void names_free(Names *names)
@@ -307,7 +307,7 @@ static Status classes_scan(Scan *scan)
     return scan->failed < scan->count ? status_restore(scan->status, &scan->why) : OK;
 }
 
-static Status scan_open(const DataConfig *config, const char *root, const Names *classes, Scan *scan)
+static Status scan_open(const SourceConfig *config, const char *root, const Names *classes, Scan *scan)
 {
     memset(scan, 0, sizeof *scan);
     scan->root = root;
@@ -480,7 +480,7 @@ static bool has_folder(const char *path, const char *name, char found[PATH_BYTES
     return path_join(found, path, name) == OK && stat(found, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static Status tree_find(const DataConfig *config, Split split, Tree *tree)
+static Status tree_find(const SourceConfig *config, Split split, Tree *tree)
 {
     char *path = realpath(config->path, NULL);
     if (!path) return FAIL(ERR_ARG, "data directory '%s': %s", config->path, strerror(errno));
@@ -522,7 +522,7 @@ static Status classes_check(const Tree *tree, const Names *classes, const Names 
     return OK;
 }
 
-static Status index_build(const DataConfig *config, const Tree *tree, const uint64_t key[2], Index *index)
+static Status index_build(const SourceConfig *config, const Tree *tree, const uint64_t key[2], Index *index)
 {
     Status st = OK;
     Names classes = {0}, train = {0};
@@ -588,7 +588,7 @@ static void folder_close(Source *source)
     free(f);
 }
 
-static Status describe(const DataConfig *config, const Tree *tree, FolderSource *f)
+static Status describe(const SourceConfig *config, const Tree *tree, FolderSource *f)
 {
     SourceInfo *info = &f->base.info;
     const IndexHeader *h = f->index.header;
@@ -611,7 +611,7 @@ static Status describe(const DataConfig *config, const Tree *tree, FolderSource 
     return OK;
 }
 
-Status folder_source_open(const DataConfig *config, Split split, Source **made)
+Status folder_source_open(const SourceConfig *config, Split split, Source **made)
 {
     Status st = OK;
     Tree tree;

@@ -18,6 +18,6 @@
 bool folder_is_in(const char *path);
 /* Has the file an ending that is read? */
 bool folder_takes(const char *name);
-NODISCARD Status folder_source_open(const DataConfig *config, Split split, Source **made);
+NODISCARD Status folder_source_open(const SourceConfig *config, Split split, Source **made);
 
 #endif

@@ -11,7 +11,7 @@
 #include "towers/data/idx.h"
 #include "towers/data/reader.h"
 
-Status source_open(const DataConfig *config, Split split, Source **made)
+Status source_open(const SourceConfig *config, Split split, Source **made)
 {
     const char *path = config->path;
     struct stat info;

@@ -29,20 +29,20 @@ typedef struct SourceInfo {
     char first_unread[256];
 } SourceInfo;
 
-typedef struct DataConfig {
+typedef struct SourceConfig {
     const char *path;
     double val_split; /* part of the training images that is kept for evaluation; 0: the set has its own */
     bool whole;       /* a folder without images for evaluation is all for training */
     void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */
     void *context;
-} DataConfig;
+} SourceConfig;
 
 typedef struct Source Source;
 
 /* `path`: an ImageFolder tree (folder.h), or a directory that holds (or holds a folder fashion-mnist/ with)
  * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] (idx4: with channels), and classes.txt where it is not ten
  * classes. Errors: ERR_FORMAT for what is not what it claims to be (file, offset, wanted, found), ERR_IO, ERR_ARG. */
-NODISCARD Status source_open(const DataConfig *config, Split split, Source **made);
+NODISCARD Status source_open(const SourceConfig *config, Split split, Source **made);
 /* Fixed random images and labels, for benchmarks: truncated normal (mean 127, deviation 60), labels uniform. */
 NODISCARD Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed,
                                   Source **made);

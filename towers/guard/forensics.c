@@ -103,7 +103,7 @@ static int64_t batches_of(const TowerProcess *p, const Refusal *refusal)
 
 static Status batches_trace(TowerProcess *p, const Refusal *refusal, Rerun *rerun)
 {
-    int64_t deadline_ns = clock_ns() + p->job->comm_timeout_ms * 1000000 / 2;
+    int64_t deadline_ns = clock_ns() + p->job->comm.timeout_ms * 1000000 / 2;
     for (int64_t b = 0; b < batches_of(p, refusal) && (b == 0 || rerun->found.place == FOUND_NOTHING); b++) {
         TRY(loader_next(rerun->loader, &rerun->batch));
         TraceJob job = trace_job(p, refusal, refusal->tower, rerun->batch);

@@ -6,7 +6,7 @@
  * the sum is repeated with one tower at a time giving anything but zeros, to tell who is not heard by whom.
  * Machines whose GPUs lose peer-to-peer writes are known: they train, and learn nothing. */
 #include "towers/guard/selftest.h"
-#include "towers/replica/fault.h"
+#include "towers/replica/hooks.h"
 #include "towers/replica/tower_process.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ static float pattern_at(Pattern pattern, int tower, size_t element, int round)
 
 static Pattern sum_pattern(const TowerProcess *p)
 {
-    return pattern_for(p->job->reduce_dtype, p->ledger->towers);
+    return pattern_for(p->job->comm.reduce, p->ledger->towers);
 }
 
 static float wanted_sum(const TowerProcess *p, int only, size_t element, int round)
@@ -62,16 +62,12 @@ static float wanted_sum(const TowerProcess *p, int only, size_t element, int rou
     return sum;
 }
 
-/* Test hook: a bit that is lost on the way out of a tower, or on the way in. */
-static void damage(const TowerProcess *p, int tower, Activity activity, float *values)
-{
-    const Fault *fault = fault_of(FAULT_BITFLIP, tower, 0);
-    if (!fault || (fault->activity == ACTIVITY_REDUCE) != (activity == ACTIVITY_REDUCE)) return;
-    uint32_t *last = (uint32_t *)values + p->buckets.bucket[p->buckets.count - 1].first;
-    last[7] ^= 1u << 20;
-}
-
 /* ---- one sum */
+
+static const Bucket *last_bucket(const TowerProcess *p)
+{
+    return &p->buckets.bucket[p->buckets.count - 1];
+}
 
 static Status tower_give(TowerProcess *p, int tower, int only, int round)
 {
@@ -81,7 +77,7 @@ static Status tower_give(TowerProcess *p, int tower, int only, int round)
     memset(p->scratch, 0, (count + SUM_EXTRAS) * sizeof(float));
     for (size_t i = 0; (only == EVERYBODY || only == tower) && i < count + SUM_EXTRAS; i++)
         p->scratch[i] = pattern_at(pattern, tower, i, round);
-    damage(p, tower, ACTIVITY_START, p->scratch);
+    if (run_hooks) run_hooks->self_test(tower, ACTIVITY_START, p->scratch + last_bucket(p)->first);
     TRY(backend->upload(&p->replica->device, grads(p), p->scratch, count * sizeof(float)));
     for (int b = 0; b < p->buckets.count; b++) {
         const Bucket *bucket = &p->buckets.bucket[b];
@@ -102,7 +98,7 @@ static Status sum_take(TowerProcess *p)
     TRY(comm_allreduce_end(p->comm, count, p->scratch + count, SUM_EXTRAS));
     TRY(backend->download(&p->replica->device, p->scratch, grads(p), count * sizeof(float)));
     TRY(backend->finish(&p->replica->device, STREAM_COMPUTE));
-    damage(p, p->place.first_tower, ACTIVITY_REDUCE, p->scratch);
+    if (run_hooks) run_hooks->self_test(p->place.first_tower, ACTIVITY_REDUCE, p->scratch + last_bucket(p)->first);
     return OK;
 }
 

@@ -2,7 +2,7 @@
  * run ends. */
 #include "towers/guard/trace.h"
 
-#include "towers/guard/poison.h"
+#include "towers/replica/hooks.h"
 #include "towers/replica/ledger.h"
 
 #include <math.h>
@@ -203,19 +203,25 @@ static Status output_look(const TraceJob *job, Program *program, int op, int out
     return OK;
 }
 
-static Status ops_look(const TraceJob *job, Program *program, int first, int end, Finding *found)
+static Status ops_run(const TraceJob *job, Program *program, int first, int end)
 {
     Device *device = &job->replica->device;
+    if (run_hooks) return run_hooks->ops(device, program, job->tower, job->step, first, end);
+    return plan_run(program->plan, first, end);
+}
+
+static Status ops_look(const TraceJob *job, Program *program, int first, int end, Finding *found)
+{
     int op = first;
     for (; op < end && found->place == FOUND_NOTHING; op++) {
         if (job->deadline_ns && clock_ns() > job->deadline_ns)
             return FAIL(ERR_COMM, "given up at op %d of %d: the other towers wait (--comm-timeout)", op,
                         plan_op_count(program->plan));
-        TRY(poison_run(device, program, job->tower, job->step, op, op + 1));
+        TRY(ops_run(job, program, op, op + 1));
         for (int k = 0; k < plan_call(program->plan, op)->out_count && found->place == FOUND_NOTHING; k++)
             TRY(output_look(job, program, op, k, found));
     }
-    return job->through ? poison_run(device, program, job->tower, job->step, op, end) : OK;
+    return job->through ? ops_run(job, program, op, end) : OK;
 }
 
 /* The loss as the host reads it: finite, if its op's output was, but for a fault. */
@@ -223,8 +229,9 @@ static Status loss_look(const TraceJob *job, Program *program, Finding *found)
 {
     static const Shape scalar = {1, 1, 1, 1};
     LossRead read;
+    float *loss = plan_tensor(program->plan, program->loss).data;
+    if (run_hooks) TRY(run_hooks->loss(&job->replica->device, job->tower, job->step, loss));
     TRY(replica_read_loss(job->replica, program, &read));
-    poison_loss(job->tower, job->step, &read.sum);
     TensorScan scan = {.bad = 1, .value = (float)read.sum};
     if (!isfinite(read.sum)) found_set(found, FOUND_LOSS, "loss", "loss", scalar, DTYPE_F32, &scan);
     return OK;
@@ -242,7 +249,7 @@ Status trace_run(const TraceJob *job, Finding *found)
     if (found->place == FOUND_NOTHING || job->through)
         TRY(ops_look(job, program, program->forward_end, plan_op_count(program->plan), found));
     if (found->place != FOUND_NOTHING) return OK;
-    TRY(poison_gradients(&r->device, job->tower, job->step, r->arena[ARENA_GRAD]));
+    if (run_hooks) TRY(run_hooks->gradients(&r->device, job->tower, job->step, r->arena[ARENA_GRAD]));
     TRY(trace_gradients(r, FOUND_GRADIENT, found));
     found->tower = job->tower;
     found->step = job->step;

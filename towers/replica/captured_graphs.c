@@ -42,7 +42,7 @@ void captured_graphs_destroy(CapturedGraphs *s)
 static bool is_same(const CaptureKey *a, const CaptureKey *b)
 {
     return a->of == b->of && a->kind == b->kind && a->slot == b->slot && a->first == b->first && a->end == b->end &&
-           memcmp(a->towers, b->towers, sizeof a->towers) == 0;
+           a->count == b->count && memcmp(a->towers, b->towers, sizeof a->towers) == 0;
 }
 
 static Status graph_find(CapturedGraphs *s, const CaptureKey *key, CapturedGraph **found)
@@ -98,7 +98,7 @@ static void graph_capture(CapturedGraphs *s, CapturedGraph *graph, Launches laun
 Status captured_graphs_run(CapturedGraphs *s, const CaptureKey *key, Launches launches, void *context)
 {
     CapturedGraph *graph = NULL;
-    if (!s->capture) return launches(context);
+    if (!s || !s->capture) return launches(context);
     TRY(graph_find(s, key, &graph));
     if (!graph->refused && !graph->captured && graph->runs++ >= CAPTURE_WARM)
         graph_capture(s, graph, launches, context);

@@ -28,6 +28,7 @@ typedef Status (*Launches)(void *context);
 NODISCARD Status captured_graphs_create(Device *device, bool capture, CapturedGraphs **made);
 void captured_graphs_destroy(CapturedGraphs *graphs); /* NULL is fine */
 
+/* `graphs` NULL: calls them without capture. */
 NODISCARD Status captured_graphs_run(CapturedGraphs *graphs, const CaptureKey *key, Launches launches, void *context);
 /* Why the first capture failed; NULL if none has. */
 const char *captured_graphs_refusal(const CapturedGraphs *graphs);

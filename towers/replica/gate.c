@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)NAN_CHECK_OFF == (int)GATE_CHECK_NEVER && (int)NAN_CHECK_LAST == (int)GATE_CHECK_LAST_NAN &&
-                   (int)NAN_CHECK_MEAN == (int)GATE_CHECK_LOSS && (int)NAN_CHECK_ALL == (int)GATE_CHECK_ALL,
-               "the gate's checks are numbered as --nan-check");
 _Static_assert((int)GATE_HEADS == (int)MODEL_HEADS, "extras for every head");
 _Static_assert((int)GATE_PARTS == (int)BUCKETS_MAX, "a square sum for every bucket");
 

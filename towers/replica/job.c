@@ -5,7 +5,9 @@
 
 enum {
     CONFUSION_CLASSES = 1000,
-    SUPERVISOR_FIRST_MS = 1000 /* who waits for a silent tower knows less about it than the supervisor */
+    SUPERVISOR_FIRST_MS = 1000, /* who waits for a silent tower knows less about it than the supervisor */
+    SCALE_GROWS_AFTER = 2000,   /* of the loss, in good steps */
+    SCALE_MAX = 1 << 24
 };
 
 int64_t job_batches_per_epoch(const TrainJob *job)
@@ -50,14 +52,34 @@ DeviceConfig job_device(const TrainJob *job, int local_rank)
 
 CommConfig job_comm(const TrainJob *job, Placement place)
 {
-    return (CommConfig){
-        .place = place,
-        .towers = job->shares.towers,
-        .timeout_ms = job->comm_timeout_ms + SUPERVISOR_FIRST_MS,
-        .staged = job->test ? (size_t)job_eval_floats(job) : 0,
-        .reduce = job->reduce_dtype,
-        .ordered = job->reduce_ordered,
-        .ctas = job->nccl_ctas,
+    CommConfig comm = job->comm;
+    comm.place = place;
+    comm.towers = job->shares.towers;
+    comm.timeout_ms += SUPERVISOR_FIRST_MS;
+    comm.staged = job->test ? (size_t)job_eval_floats(job) : 0;
+    return comm;
+}
+
+GateRules job_gate(const TrainJob *job)
+{
+    GateRules rules = job->gate;
+    rules.skip = job->nan_policy == NAN_POLICY_SKIP;
+    rules.dynamic = job->program.compute == DTYPE_F16 && job->loss_scale <= 0; /* else it is fixed */
+    rules.grow_after = SCALE_GROWS_AFTER;
+    rules.scale_max = SCALE_MAX;
+    return rules;
+}
+
+LoaderConfig job_loader(const TrainJob *job, bool training)
+{
+    return (LoaderConfig){
+        .source = training ? job->train : job->test,
+        .seed = job->seed,
+        .shuffle = training,
+        .transform = job_transform(job, training),
+        .bad = job->data.bad,
+        .workers = job->data.workers,
+        .memory = job->data.memory / job->processes,
     };
 }
 
@@ -79,7 +101,7 @@ int64_t job_eval_floats(const TrainJob *job)
 
 Transform job_transform(const TrainJob *job, bool training)
 {
-    Transform transform = training ? job->train_transform : job->eval_transform;
+    Transform transform = training ? job->data.train : job->data.eval;
     transform.side = job->program.options.side;
     transform.pad = (job->program.canvas - transform.side) / 2;
     return transform;

@@ -4,32 +4,52 @@
 #define TOWERS_REPLICA_JOB_H
 
 #include "kernels/backend.h"
-#include "nccl_sync/bn_stats.h"
 #include "nccl_sync/comm.h"
 #include "nccl_sync/mean_loss.h"
-#include "nccl_sync/sdc.h"
 #include "towers/data/loader.h"
 #include "towers/data/share.h"
 #include "towers/graph/model.h"
 #include "towers/graph/program.h"
 #include "towers/replica/ledger.h"
+#include "towers/replica/policy.h"
 #include "towers/replica/schedule.h"
 
 enum { GPUS_MAX = 64 };
 
+/* Where training data comes from and what is done to it. */
+typedef struct DataConfig {
+    Transform train, eval; /* side and pad are the program's: job_transform */
+    BadSamples bad;
+    int64_t bad_limit; /* samples skipped until the run ends all the same; INT64_MAX: any number */
+    int64_t memory;    /* bytes for batches read ahead, of all processes */
+    int workers;       /* threads of each process */
+    bool log_samples;  /* RUN/samples.csv: the samples of each step */
+} DataConfig;
+
+/* When checkpoints are written, and how many are kept. */
+typedef struct CheckpointPolicy {
+    int64_t steps; /* between checkpoints; 0: every epoch */
+    double minutes;
+    int keep;
+} CheckpointPolicy;
+
 typedef struct TrainJob {
-    /* what is learnt */
+    /* model and data */
     ProgramConfig program;      /* of training; evaluation differs in `training` alone */
     const Source *train, *test; /* borrowed, opened before the fork; test may be NULL */
     const char *data_path;      /* the folder they were read from; NULL for synthetic data */
+    DataConfig data;
+    int32_t eval_batch;
 
     /* towers */
     const Backend *backend;
     Shares shares;
-    DeviceConfig device; /* of every process; its ordinal is job_ordinal's */
+    DeviceConfig device; /* of every process; its ordinal is job_device's */
+    CommConfig comm;     /* timeout, reduce, ordered, ctas; the rest is job_comm's */
     int processes;
     int gpu[GPUS_MAX], gpu_count;
-    bool graphs; /* repeat a step's launches as CUDA graphs, on a GPU */
+    bool graphs;         /* launch each step as captured graphs, on a GPU */
+    size_t bucket_bytes; /* of gradients, reduced at once; 0: the default */
 
     /* optimization */
     OptimizerHyper optimizer;
@@ -38,41 +58,19 @@ typedef struct TrainJob {
     Schedule schedule;
     int accumulate;            /* global batches of one step; the last step of an epoch may have fewer */
     int64_t epochs, max_steps; /* whichever ends first; max_steps -1 = none */
-    double clip_norm;          /* global norm; 0 = off */
-    double ema_decay;          /* 0 = off */
-    double bn_decay;           /* of the running averages: running = decay running + (1 - decay) batch */
     BnStats bn_stats;
     LossDivisor divisor;
+    double loss_scale; /* in f16; 0: found while training */
     uint64_t seed;
 
-    /* data */
-    Transform train_transform, eval_transform; /* side and pad are the program's: job_transform */
-    BadSamples bad_samples;
-    int64_t bad_limit;   /* samples skipped until the run ends all the same; INT64_MAX: any number */
-    int64_t data_memory; /* bytes for batches read ahead, of all processes */
-    bool log_samples;    /* RUN/samples.csv: the samples of each step */
-    int workers;
-    int32_t eval_batch;
-
     /* truth and safety */
-    LossReport report;
-    bool report_l2; /* add the L2 term to the loss that is shown */
-    NanCheck nan_check;
+    GateRules gate; /* check, skips_max (rollbacks too), clip_norm, ema_decay, bn_decay; the rest is job_gate's */
     NanPolicy nan_policy;
-    int nan_limit;        /* steps skipped in a row, or rollbacks of the run, before it ends all the same */
     bool self_test;       /* of the collectives, before the first step */
     int64_t sdc_check;    /* steps between comparisons of all replicas; 0 = never */
     SdcPolicy sdc_policy; /* when they differ */
-    int64_t comm_timeout_ms;
-    double loss_scale; /* in f16; 0: found while training */
 
-    /* the sum over GPUs: CommConfig */
-    Dtype reduce_dtype;
-    bool reduce_ordered;
-    int nccl_ctas;
-    size_t bucket_bytes; /* of gradients, summed at once; 0: as usual */
-
-    /* records */
+    /* runs and records */
     const char *run_dir;
     const char *args_yaml, *env_json; /* texts for the run directory */
     const char *settings;             /* what must not change on resume: lines "key: value" */
@@ -80,9 +78,9 @@ typedef struct TrainJob {
     const char *resume_path;          /* or from this one, of another run, to which run_dir is a branch; NULL */
     const char *initial_weights;      /* safetensors to start from; NULL */
     bool reset_head;                  /* leave its classifiers out */
-    int64_t checkpoint_steps;         /* 0 = every epoch */
-    double checkpoint_minutes;
-    int keep;
+    CheckpointPolicy checkpoint;
+    LossReport report;
+    bool report_l2; /* add the L2 term to the loss that is shown */
     int log_interval, event_interval;
     int scalar_interval; /* steps between TensorBoard scalars, which are cheap; summaries: event_interval. 0: off */
     int eval_interval;   /* epochs, and at the end; 0 = never */
@@ -114,6 +112,10 @@ Transform job_transform(const TrainJob *job, bool training);
 /* The device that a process opens, for every command alike: the job's, with the number of its GPU. */
 DeviceConfig job_device(const TrainJob *job, int local_rank);
 
+/* The rules of the gate. */
+GateRules job_gate(const TrainJob *job);
+/* A loader of training data, or of the data for evaluation, without shares, depth and steps. */
+LoaderConfig job_loader(const TrainJob *job, bool training);
 /* The communicator of the process at `place`, as far as it is known without a layout. */
 CommConfig job_comm(const TrainJob *job, Placement place);
 /* Floats of the one sum of an evaluation: lanes of its blocks, the confusion matrix, and who saw a stop signal. */

@@ -5,7 +5,6 @@
  * statistics. Rank 0 writes; the other towers' statistics come to it through the sum (a tower gives its own, the others
  * zeros). */
 #include "kernels/text.h"
-#include "towers/replica/fault.h"
 #include "towers/replica/tower_process.h"
 
 #include "towers/files/json.h"
@@ -269,9 +268,7 @@ Status snapshot_save(TowerProcess *p)
     WeightList model = {0}, train = {0};
     StPair pairs[3];
     char *state = NULL;
-    for (int slot = 0; slot < p->place.local_towers; slot++)
-        ledger_activity(p->ledger, p->place.first_tower + slot, p->run.step, ACTIVITY_SAVE);
-    fault_strike(p->place.first_tower, p->run.step, ACTIVITY_SAVE);
+    process_activity(p, p->run.step, ACTIVITY_SAVE);
     TRY_OUT(statistics_export(p));
     TRY_OUT(train_pack(p, &train));
     if (is_root(&p->place)) {
@@ -290,7 +287,7 @@ Status snapshot_save(TowerProcess *p)
                                      .state_json = state,
                                      .metadata = metadata(p, pairs),
                                      .metadata_count = 3};
-        TRY_OUT(checkpoint_save(p->job->run_dir, &content, p->job->keep, p->run.best_step > 0 ? p->run.best_step : -1));
+        TRY_OUT(checkpoint_save(p->job->run_dir, &content, p->job->checkpoint.keep, p->run.best_step > 0 ? p->run.best_step : -1));
     }
 out:
     free(state);

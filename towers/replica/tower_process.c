@@ -1,5 +1,6 @@
 /* What the files of a tower process share: its settings as others want them, its log, and where it is in an epoch. */
 #include "towers/replica/tower_process.h"
+#include "towers/replica/hooks.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,7 +44,7 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
         .optimizer = job->optimizer,
         .weight_decay = job->weight_decay,
         .decay_all = job->decay_all,
-        .ema = job->ema_decay > 0,
+        .ema = job->gate.ema_decay > 0,
         .accumulate = job->accumulate > 1,
         .capture = job->graphs,
         .seed = job->seed,
@@ -54,22 +55,30 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
 
 LoaderConfig process_loader(const TowerProcess *p)
 {
-    const TrainJob *job = p->job;
-    return (LoaderConfig){
-        .source = job->train,
-        .shares = job->shares,
-        .first_tower = p->place.first_tower,
-        .local = p->place.local_towers,
-        .seed = job->seed,
-        .shuffle = true,
-        .transform = job_transform(job, true),
-        .bad = job->bad_samples,
-        .start_step = job_first_batch(job, p->run.step),
-        .max_steps = job_first_batch(job, p->total_steps),
-        .workers = job->workers,
-        .depth = 2 * p->place.local_towers + 2,
-        .memory = job->data_memory / job->processes,
-    };
+    LoaderConfig config = job_loader(p->job, true);
+    config.shares = p->job->shares;
+    config.first_tower = p->place.first_tower;
+    config.local = p->place.local_towers;
+    config.start_step = job_first_batch(p->job, p->run.step);
+    config.max_steps = job_first_batch(p->job, p->total_steps);
+    config.depth = 2 * p->place.local_towers + 2;
+    return config;
+}
+
+/* ---- activities */
+
+const RunHooks *run_hooks;
+
+void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity)
+{
+    int tower = p->place.first_tower + slot;
+    ledger_activity(p->ledger, tower, step, activity);
+    if (run_hooks) run_hooks->activity(tower, step, activity);
+}
+
+void process_activity(TowerProcess *p, int64_t step, Activity activity)
+{
+    for (int slot = 0; slot < p->place.local_towers; slot++) tower_activity(p, slot, step, activity);
 }
 
 /* ---- words */

@@ -77,6 +77,9 @@ typedef struct TowerProcess {
 void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *config);
 /* How the loader of this process's training data is set up, from p->run.step on. */
 LoaderConfig process_loader(const TowerProcess *p);
+/* All towers of the process, or one of them, enter an activity: for the ledger and the hooks. */
+void process_activity(TowerProcess *p, int64_t step, Activity activity);
+void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity);
 /* A line of log.txt, on rank 0; newlines become bars. */
 NODISCARD Status process_log(TowerProcess *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "tower 1", "towers 4..7 (process 1)": those of a process. */

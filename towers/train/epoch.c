@@ -133,7 +133,7 @@ static Status checkpoint_write(TowerProcess *p)
     bool finite = true, last = p->run.step == p->total_steps || p->stop;
     p->checkpoint_ns = clock_ns();
     p->save_tried = true;
-    if (p->job->nan_check != NAN_CHECK_OFF) TRY(forensics_state(p, &finite));
+    if (p->job->gate.check != NAN_CHECK_OFF) TRY(forensics_state(p, &finite));
     if (!finite) {
         if (last)
             return FAIL(ERR_NUMERIC, "the state at the end of the run, after step %lld, is not finite%s",
@@ -158,9 +158,9 @@ static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
 {
     const TrainJob *job = p->job;
     *due = p->run.step == p->total_steps || p->stop;
-    *due |= job->checkpoint_steps > 0 ? p->run.step % job->checkpoint_steps == 0 : epoch_ended;
-    if (*due || job->checkpoint_minutes <= 0 || p->run.step % 16) return OK;
-    char now = (double)(clock_ns() - p->checkpoint_ns) > job->checkpoint_minutes * 60e9;
+    *due |= job->checkpoint.steps > 0 ? p->run.step % job->checkpoint.steps == 0 : epoch_ended;
+    if (*due || job->checkpoint.minutes <= 0 || p->run.step % 16) return OK;
+    char now = (double)(clock_ns() - p->checkpoint_ns) > job->checkpoint.minutes * 60e9;
     TRY(comm_broadcast(p->comm, &now, 1, 0));
     *due = now;
     return OK;

@@ -3,7 +3,6 @@
  * run with few enough classes also gets RUN/confusion.csv: a row for each true class, a column for each predicted one,
  * counts of the last evaluation. */
 #include "towers/train/evaluate.h"
-#include "towers/replica/fault.h"
 #include "towers/replica/norm_states.h"
 #include "towers/replica/tower_process.h"
 #include "towers/train/samples_log.h"
@@ -54,19 +53,12 @@ static Status block_run(TowerProcess *p, const Batch *batch, float *lanes, float
 static LoaderConfig eval_loader(const TowerProcess *p)
 {
     const TrainJob *job = p->job;
-    LoaderConfig config = {
-        .source = job->test,
-        .shares = {.towers = 1, .batch = {job->eval_batch}},
-        .local = 1,
-        .seed = job->seed,
-        .transform = job_transform(job, false),
-        .bad = job->bad_samples,
-        .start_step = p->place.rank,
-        .stride = comm_config(p->comm)->ranks,
-        .workers = job->workers,
-        .depth = job->workers + 2,
-        .memory = job->data_memory / job->processes,
-    };
+    LoaderConfig config = job_loader(job, false);
+    config.shares = (Shares){.towers = 1, .batch = {job->eval_batch}};
+    config.local = 1;
+    config.start_step = p->place.rank;
+    config.stride = p->place.ranks;
+    config.depth = config.workers + 2;
     config.max_steps = shares_steps_per_epoch(&config.shares, source_info(job->test)->count);
     return config;
 }
@@ -89,9 +81,7 @@ static Status blocks_run(TowerProcess *p, float *lanes)
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
         TRY_OUT(bad_samples_log(p, batch, "evaluation"));
-        for (int slot = 0; slot < p->place.local_towers; slot++)
-            ledger_activity(p->ledger, p->place.first_tower + slot, p->run.step, ACTIVITY_EVAL);
-        fault_strike(p->place.first_tower, p->run.step, ACTIVITY_EVAL);
+        process_activity(p, p->run.step, ACTIVITY_EVAL);
         TRY_OUT(block_run(p, batch, lanes + s * BLOCK_LANES, confusion));
     }
 out:
@@ -163,7 +153,7 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     *result = blocks_total(lanes, blocks);
     p->stop |= lanes[floats - EVAL_STOP_LANES] > 0;
     *whole = result->count == wanted ||
-             (!p->stop && p->job->bad_samples == BAD_SKIP && result->count < wanted); /* without those skipped */
+             (!p->stop && p->job->data.bad == BAD_SKIP && result->count < wanted); /* without those skipped */
     if (!*whole && !p->stop)
         st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
     else if (*whole && p->metrics && job_eval_confusion(p->job) && is_best(p, result))

@@ -2,8 +2,8 @@
 #include "towers/replica/tower_process.h"
 
 #include "towers/guard/digest.h"
+#include "towers/guard/fault.h"
 #include "towers/guard/forensics.h"
-#include "towers/replica/fault.h"
 #include "towers/replica/snapshot.h"
 #include "towers/train/epoch.h"
 #include "towers/train/evaluate.h"
@@ -32,7 +32,7 @@ static Status keep_good_state(TowerProcess *p, Status cause)
 {
     StatusText words;
     status_keep(&words);
-    bool finite = false, moved = p->job->nan_check == NAN_CHECK_LAST; /* it looks after the update */
+    bool finite = false, moved = p->job->gate.check == NAN_CHECK_LAST; /* it looks after the update */
     Status st = forensics_state(p, &finite);
     if (st == OK && finite && !moved) st = snapshot_save(p);
     if (p->metrics) stop_log(p, words.message, st == OK ? "" : " (and no checkpoint could be written)");
@@ -56,8 +56,7 @@ static Status process_run(TowerProcess *p)
     TRY(st);
     TRY(snapshot_export(p, "last.safetensors"));
     if (p->metrics) TRY(metrics_flush(p->metrics));
-    for (int slot = 0; slot < p->place.local_towers; slot++)
-        ledger_activity(p->ledger, p->place.first_tower + slot, p->run.step, ACTIVITY_DONE);
+    process_activity(p, p->run.step, ACTIVITY_DONE);
     int stop = atomic_load(&p->ledger->run.stop_signal);
     if (p->stop && (p->run.step < p->total_steps || epoch_end_is_owed(p)))
         return FAIL(ERR_INTERRUPTED, "stopped by signal %d after step %lld; --resume auto continues", stop,

@@ -2,9 +2,8 @@
  * in which it can be had; process_close frees whatever is there by then. */
 #include "towers/train/process_open.h"
 #include "towers/guard/batch_max.h"
-#include "towers/guard/poison.h"
 #include "towers/guard/selftest.h"
-#include "towers/replica/fault.h"
+#include "towers/replica/hooks.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/snapshot.h"
 #include "towers/replica/tower_process.h"
@@ -155,9 +154,9 @@ Status process_open(TowerProcess *p, CommShared *shared)
     p->total_steps = job_total_steps(p->job);
     p->run.best_top1 = -1;
     straggler_start(&p->watch);
-    fault_strike(p->place.first_tower, 1, ACTIVITY_START);
+    if (run_hooks) run_hooks->activity(p->place.first_tower, 1, ACTIVITY_START);
     TRY(replica_open(p));
-    if (p->replica->train[0].plan) TRY(poison_check(&p->replica->train[0]));
+    if (run_hooks && p->replica->train[0].plan) TRY(run_hooks->opened(&p->replica->train[0]));
     TRY(buckets_open(p));
     TRY(comm_open(p, shared));
     TRY(norm_sync_open(p));

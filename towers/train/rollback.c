@@ -15,7 +15,7 @@ static bool spoilt_before(const Finding *found)
 static Status refuse_return(const TowerProcess *p, int64_t refused, int64_t blamed, int64_t good)
 {
     const char *report = p->ledger->search.report;
-    if (p->run.rollbacks >= p->job->nan_limit || p->run.rollbacks >= ROLLBACKS_MAX)
+    if (p->run.rollbacks >= p->job->gate.skips_max || p->run.rollbacks >= ROLLBACKS_MAX)
         return FAIL(ERR_NUMERIC, "step %lld is not finite, after %lld rollbacks to a checkpoint (--nan-limit)%s",
                     (long long)refused, (long long)p->run.rollbacks, report);
     if (good < 0)
@@ -63,7 +63,7 @@ Status rollback_run(TowerProcess *p, int64_t refused)
         ledger_note(p->ledger,
                     "step %lld is not finite: back to the checkpoint of step %lld (%lld of %d), step %lld will be "
                     "left out%s",
-                    (long long)refused, (long long)good, (long long)p->run.rollbacks, p->job->nan_limit,
+                    (long long)refused, (long long)good, (long long)p->run.rollbacks, p->job->gate.skips_max,
                     (long long)blamed, report);
     TRY(process_log(p, "step %lld is not finite: back to step %lld, step %lld is left out%s", (long long)refused,
                     (long long)good, (long long)blamed, report));
@@ -75,13 +75,13 @@ Status rollback_drift(TowerProcess *p, const char *why)
     int64_t good = p->good_step;
     TRY(comm_broadcast(p->comm, &good, sizeof good, 0));
     if (good < 0) return FAIL(ERR_NUMERIC, "%s; this run has no checkpoint to return to", why);
-    if (p->run.rollbacks >= ROLLBACKS_MAX || p->run.rollbacks >= p->job->nan_limit)
+    if (p->run.rollbacks >= ROLLBACKS_MAX || p->run.rollbacks >= p->job->gate.skips_max)
         return FAIL(ERR_NUMERIC, "%s, after %lld rollbacks to a checkpoint (--nan-limit)", why,
                     (long long)p->run.rollbacks);
     TRY(state_return(p, good, -1));
     if (is_root(&p->place))
         ledger_note(p->ledger, "%s; back to the checkpoint of step %lld (%lld of %d)", why, (long long)good,
-                    (long long)p->run.rollbacks, p->job->nan_limit);
+                    (long long)p->run.rollbacks, p->job->gate.skips_max);
     TRY(process_log(p, "%s; back to step %lld", why, (long long)good));
     return comm_barrier(p->comm);
 }

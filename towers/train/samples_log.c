@@ -66,7 +66,7 @@ Status samples_log(TowerProcess *p, const Batch *batch, int64_t step)
     size_t bytes = 0;
     snprintf(when, sizeof when, "%lld", (long long)step);
     TRY(bad_samples_log(p, batch, when));
-    if (!p->job->log_samples || !p->job->run_dir || batch->n == 0) return OK;
+    if (!p->job->data.log_samples || !p->job->run_dir || batch->n == 0) return OK;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return FAIL(ERR_MEMORY, "no memory for list of samples");
     fprintf(to, "%s,%lld,%d,", when, (long long)batch->step, batch->tower);

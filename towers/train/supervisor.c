@@ -229,7 +229,7 @@ static int silent_find(const Supervisor *s, int64_t now, int64_t limit)
 
 static int64_t warn_after_ns(const Supervisor *s)
 {
-    int64_t half = s->job->comm_timeout_ms / 2;
+    int64_t half = s->job->comm.timeout_ms / 2;
     return (half < WARN_MS ? half : WARN_MS) * 1000000ll;
 }
 
@@ -246,12 +246,12 @@ static void silence_warn(Supervisor *s, int64_t now)
     console_warn(&s->console, "%s: no sign of life for %.0f s%s; the run ends after %.0f s (--comm-timeout)", where,
                  (double)(now - life_of(s, silent)) * 1e-9,
                  loading ? ": it waits for its data loader, is the storage of the data slow or away?" : "",
-                 (double)s->job->comm_timeout_ms * 1e-3);
+                 (double)s->job->comm.timeout_ms * 1e-3);
 }
 
 static void silence_check(Supervisor *s)
 {
-    int64_t now = clock_ns(), limit = s->job->comm_timeout_ms * 1000000ll, warn = warn_after_ns(s);
+    int64_t now = clock_ns(), limit = s->job->comm.timeout_ms * 1000000ll, warn = warn_after_ns(s);
     if (now - s->ticked_ns > PAUSE_MS * 1000000ll) s->awake_ns = now; /* stopped, as the towers may have been */
     s->ticked_ns = now;
     if (now - s->awake_ns > warn) silence_warn(s, now);

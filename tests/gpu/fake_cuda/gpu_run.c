@@ -83,15 +83,15 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
         .epochs = 3,
         .max_steps = 4,
         .accumulate = 1,
-        .bn_decay = 0.9,
-        .nan_check = NAN_CHECK_ALL,
-        .comm_timeout_ms = 20000,
+        .gate.bn_decay = 0.9,
+        .gate.check = NAN_CHECK_ALL,
+        .comm.timeout_ms = 20000,
         .bucket_bytes = 2048,
         .on_step = step_seen,
         .args_yaml = "",
         .env_json = "{}",
         .settings = "",
-        .keep = 1,
+        .checkpoint.keep = 1,
     };
     for (int t = 0; t < towers; t++) run->job.shares.batch[t] = BATCH;
 }

@@ -1,3 +1,7 @@
+/* Policies of a run: what it does about towers whose batches, numbers or weights differ. */
+#ifndef TOWERS_REPLICA_POLICY_H
+#define TOWERS_REPLICA_POLICY_H
+
 /* Which towers' batch-norm averages evaluation and exported weights use; every tower keeps its own. Towers that never
  * have samples do not count.
  *
@@ -7,9 +11,14 @@
  * come out low by what towers differ in one step but not in the long run (2 % of a first layer at 8 towers of 4). SYNC
  * changes training too: every layer normalizes with the statistics of all towers' batches together, so N towers of a
  * batch are one tower of N. */
-#ifndef TOWERS_NCCL_SYNC_BN_STATS_H
-#define TOWERS_NCCL_SYNC_BN_STATS_H
-
 typedef enum BnStats { BN_STATS_LAST = 0, BN_STATS_FIRST, BN_STATS_MEAN, BN_STATS_POOLED, BN_STATS_SYNC } BnStats;
+
+/* A step that fails the check for NaN and Inf: end the run, leave the step out, or return to the last checkpoint and leave
+ * it out from there on. */
+typedef enum NanPolicy { NAN_POLICY_STOP = 0, NAN_POLICY_SKIP, NAN_POLICY_ROLLBACK } NanPolicy;
+
+/* Replicas that no longer hold the same weights (silent data corruption: a flipped bit in a memory, a transfer that lost
+ * something). */
+typedef enum SdcPolicy { SDC_POLICY_WARN = 0, SDC_POLICY_STOP, SDC_POLICY_ROLLBACK } SdcPolicy;
 
 #endif

@@ -1,0 +1,27 @@
+/* Hooks: where tests make a run go wrong. Without a test run_hooks is NULL, and nothing of them runs. The faults of
+ * TOWERS_FAULT (towers/guard/fault.h) are such hooks. Steps count from 1; `tower` is a number of the run. */
+#ifndef TOWERS_REPLICA_HOOKS_H
+#define TOWERS_REPLICA_HOOKS_H
+
+#include "towers/replica/ledger.h"
+#include "towers/replica/replica.h"
+
+typedef struct RunHooks {
+    void (*activity)(int tower, int64_t step, Activity activity); /* the tower has entered an activity */
+    Status (*opened)(const Program *program);                     /* the training program, before the first step */
+    bool (*changes)(int tower,
+                    int64_t step); /* launches of this step differ from those of others: do not capture them */
+    /* In place of plan_run. */
+    Status (*ops)(Device *device, Program *program, int tower, int64_t step, int first, int end);
+    /* The loss, in device memory, after the forward pass of a step's last batch; the first gradients after backward. */
+    Status (*loss)(Device *device, int tower, int64_t step, float *loss);
+    Status (*gradients)(Device *device, int tower, int64_t step, float *gradients);
+    /* After the update; `left_out`: a rollback runs this step without it. */
+    Status (*updated)(Replica *replica, int slot, int tower, int64_t step, bool left_out);
+    /* The self-test: the values of a bucket that a tower gives (ACTIVITY_START) or receives (ACTIVITY_REDUCE). */
+    void (*self_test)(int tower, Activity activity, float *values);
+} RunHooks;
+
+extern const RunHooks *run_hooks;
+
+#endif

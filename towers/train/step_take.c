@@ -1,0 +1,180 @@
+/* The result of a step, taken when it has arrived: counted, refused where it was not finite, recorded; see step.h. */
+#include "towers/guard/forensics.h"
+#include "towers/train/samples_log.h"
+#include "towers/train/step.h"
+
+#include <time.h>
+
+enum { POLLS = 200, POLL_NS = 20000 };
+
+Step *step_in_flight(const TowerProcess *p, int64_t number)
+{
+    return &p->queue->step[number % STEPS_IN_FLIGHT];
+}
+
+/* Until the results of a step are here, or a peer has left, or the deadline of a collective. */
+static Status arrival_wait(TowerProcess *p, int64_t number)
+{
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    int64_t deadline = clock_ns() + p->job->comm.timeout_ms * 1000000ll;
+    for (int polls = 0;; polls++) {
+        bool here;
+        TRY(gate_arrived(p->gate, number, &here));
+        if (here) return OK;
+        if (polls % 64 == 63) TRY(comm_look(p->comm));
+        if (clock_ns() > deadline)
+            return FAIL(ERR_COMM, "the results of step %lld did not arrive within %.1f s (--comm-timeout)",
+                        (long long)number, (double)p->job->comm.timeout_ms / 1000);
+        if (polls > POLLS) nanosleep(&pause, NULL);
+    }
+}
+
+/* ---- the result */
+
+/* What came through the sum must be what the step was made of, or the towers are not in the same step. */
+static Status samples_check(TowerProcess *p, Step *step, int towers)
+{
+    const TrainJob *job = p->job;
+    int64_t count = 0;
+    for (int t = 0; t < towers; t++) count += step->loss[t].count;
+    step->skipped = step->samples - count;
+    if (step->skipped > 0 && job->data.bad == BAD_SKIP) {
+        p->run.bad_samples += step->skipped;
+        if (p->run.bad_samples <= job->data.bad_limit) return OK;
+        return FAIL(ERR_FORMAT,
+                    "step %lld: %lld samples could not be decoded so far, more than --bad-samples limit:%lld; "
+                    "they are listed in %s/" BAD_SAMPLES_FILE,
+                    (long long)step->number, (long long)p->run.bad_samples, (long long)job->data.bad_limit,
+                    job->run_dir ? job->run_dir : "RUN");
+    }
+    if (count == step->samples) return OK;
+    return FAIL(ERR_INTERNAL, "step %lld: the towers processed %lld samples, expected %lld", (long long)step->number,
+                (long long)count, (long long)step->samples);
+}
+
+static Status result_read(TowerProcess *p, Step *step)
+{
+    GateResult result;
+    RunState *run = &p->run;
+    gate_read(p->gate, step->number, &result, step->found);
+    for (int t = 0; t < p->ledger->towers; t++) step->loss[t] = step->found[t].loss;
+    step->grad_norm = result.report.grad_norm;
+    step->l2 = result.l2;
+    step->commit = result.report.commit;
+    step->overflow = result.report.overflow;
+    step->loss_scale = result.report.scale;
+    nan_check_pass(step->loss, p->ledger->towers, p->job->gate.check, &step->culprit);
+    if (step->overflow) step->culprit = -1;
+    p->stop |= result.stop;
+    run->loss_scale = result.report.next_scale;
+    run->scale_good = result.report.good;
+    TRY(samples_check(p, step, p->ledger->towers));
+    run->updates += step->commit;
+    run->overflows += !step->commit && step->overflow;
+    run->skipped += !step->commit && !step->overflow;
+    if (step->commit)
+        run->skipped_in_row = 0;
+    else if (!step->overflow)
+        run->skipped_in_row++;
+    return OK;
+}
+
+/* ---- a step that was refused */
+
+/* The message of a step that was refused: which tower, which step, loss or gradient. */
+static Status refusal(const TowerProcess *p, const Step *step)
+{
+    double loss = step->culprit >= 0 ? tower_loss_mean(&step->loss[step->culprit]) : 0;
+    if (p->job->gate.check == NAN_CHECK_LAST)
+        return FAIL(ERR_NUMERIC, "Model diverged with loss = NaN (last tower, step %lld, after the update)%s",
+                    (long long)step->number, p->ledger->search.report);
+    if (step->culprit < 0)
+        return FAIL(
+            ERR_NUMERIC,
+            "step %lld: the sum of the gradients over all towers is not finite, though each tower's is; nothing "
+            "was committed; try a lower --lr or --clip-norm%s",
+            (long long)step->number, p->ledger->search.report);
+    const TowerResult *found = &step->found[step->culprit];
+    return FAIL(
+        ERR_NUMERIC,
+        "tower %d, step %lld: %s not finite (loss %g, gradient norm %g); nothing was committed, the weights are "
+        "those after step %lld; try a lower --lr, or --nan-policy skip%s",
+        step->culprit, (long long)step->number,
+        found->loss_finite   ? "the gradient is"
+        : found->grad_finite ? "the loss is"
+                             : "loss and gradient are",
+        loss, found->grad_norm, (long long)step->number - 1, p->ledger->search.report);
+}
+
+static Status skip(TowerProcess *p, const Step *step)
+{
+    const char *report = p->ledger->search.report;
+    if (p->run.skipped_in_row > p->job->gate.skips_max)
+        return FAIL(ERR_NUMERIC, "step %lld: %lld steps in a row were not finite (tower %d is the first at fault)%s",
+                    (long long)step->number, (long long)p->run.skipped_in_row, step->culprit, report);
+    if (!is_root(&p->place)) return OK;
+    ledger_note(p->ledger, "step %lld is not finite and is left out (%lld so far)%s", (long long)step->number,
+                (long long)p->run.skipped, report);
+    return process_log(p, "step %lld is left out%s", (long long)step->number, report);
+}
+
+/* Every rank comes here with the same step. OK: the run goes on. */
+static Status refuse(TowerProcess *p, Step *step)
+{
+    const TrainJob *job = p->job;
+    bool moved = job->gate.check == NAN_CHECK_LAST;
+    /* The weights are those before this step, unless the gate let through what was in flight by then. */
+    bool open = job->nan_policy == NAN_POLICY_SKIP && p->run.skipped_in_row <= job->gate.skips_max;
+    int64_t weights = open && p->run.step > step->number ? p->run.step : step->number - 1;
+    TRY(arrival_wait(p, p->run.step)); /* the search waits for the device, which must not wait for a peer that left */
+    TRY(forensics_search(
+        p, &(Refusal){step->number, step->culprit, step->scale * step->loss_scale, moved, p->run.step, weights}));
+    if (step->culprit >= 0) step->culprit = p->ledger->search.found.tower; /* another, if towers normalize together */
+    if (moved || job->nan_policy == NAN_POLICY_STOP) return refusal(p, step);
+    if (job->nan_policy == NAN_POLICY_SKIP) return skip(p, step);
+    p->go_back = true;
+    return OK;
+}
+
+/* ---- its record */
+
+/* A step that ends the run is recorded too, so that its towers' losses can be looked at; its message outlives that. */
+static Status step_log(TowerProcess *p, const Step *step, Status refused)
+{
+    StatusText words;
+    const char *why = captured_graphs_refusal(p->replica->captured);
+    if (refused != OK) {
+        status_keep(&words);
+        TRY(step_record(p, step));
+        return status_restore(refused, &words);
+    }
+    if (step->overflow)
+        TRY(metrics_log(p->metrics,
+                        "step %lld: skipped because a gradient overflowed at loss scale %g; the loss scale is now %g",
+                        (long long)step->number, (double)step->loss_scale, p->run.loss_scale));
+    if (why && !p->queue->graphs_logged) TRY(metrics_log(p->metrics, "%s", why));
+    p->queue->graphs_logged = why != NULL;
+    return step_record(p, step);
+}
+
+Status step_take(TowerProcess *p)
+{
+    if (p->done == p->run.step) return OK;
+    Step *step = step_in_flight(p, p->done + 1);
+    TRY(arrival_wait(p, step->number));
+    int64_t now = clock_ns(), since = step->started_ns > p->queue->taken_ns ? step->started_ns : p->queue->taken_ns;
+    step->seconds = (double)(now - since) * 1e-9;
+    p->queue->taken_ns = now;
+    RunState before = p->run;
+    TRY(result_read(p, step));
+    step_to_ledger(p, step);
+    Status refused = (step->culprit < 0 && step->commit) || step->overflow || step->left_out ? OK : refuse(p, step);
+    bool stays = refused == OK && !p->go_back;
+    if (stays) p->done = step->number;
+    if (step->commit) step_to_epoch(p, step);
+    Status logged = p->metrics ? step_log(p, step, refused) : refused;
+    if (stays) return logged;
+    p->run = before; /* who goes on from here takes this step again; those after it have changed nothing */
+    p->run.step = p->done;
+    return logged;
+}

@@ -1,0 +1,185 @@
+/* The turns of a step: one batch of one tower each; see step.h. */
+#include "towers/train/step.h"
+
+#include "towers/replica/hooks.h"
+#include "towers/replica/norm_sync.h"
+#include "towers/train/samples_log.h"
+#include "towers/train/summary.h"
+
+#include <string.h>
+
+/* ---- launches: the same ones in every step, so that a device can repeat them as a captured graph */
+
+typedef enum LaunchKind {
+    LAUNCH_FORWARD = 0,
+    LAUNCH_OPS,      /* between two batch norms that sum over the towers */
+    LAUNCH_BACKWARD, /* of all but the last batch */
+    LAUNCH_BUCKET,   /* backward up to its last gradient */
+    LAUNCH_BUCKET_KEPT = LAUNCH_BUCKET + BUCKETS_MAX
+} LaunchKind;
+
+static int tower_of(const Turn *turn)
+{
+    return turn->p->place.first_tower + turn->slot;
+}
+
+static Status ops_run(void *context)
+{
+    const Turn *turn = context;
+    if (!turn->program) return OK;
+    if (!run_hooks) return plan_run(turn->program->plan, turn->first, turn->end);
+    return run_hooks->ops(&turn->p->replica->device, turn->program, tower_of(turn), turn->step->number, turn->first,
+                          turn->end);
+}
+
+static Status forward_launches(void *context)
+{
+    const Turn *turn = context;
+    TRY(replica_scale(turn->p->replica, turn->program));
+    return ops_run(context);
+}
+
+/* The gradients of all batches but the last are kept; those of the last, with the kept ones added, are final. */
+static Status bucket_complete(const Turn *turn)
+{
+    Replica *r = turn->p->replica;
+    const Bucket *bucket = &turn->p->buckets.bucket[turn->part];
+    float *at = (float *)r->arena[ARENA_GRAD] + bucket->first;
+    if (!turn->program) TRY(r->device.backend->fill(&r->device, at, 0, bucket->count));
+    if (turn->step->batches > 1) TRY(replica_add_kept(r, turn->slot, bucket->first, bucket->count));
+    if (run_hooks && turn->part == 0) TRY(run_hooks->gradients(&r->device, tower_of(turn), turn->step->number, at));
+    return r->device.backend->square_sum(&r->device, at, bucket->count, gate_square(turn->p->gate, turn->part));
+}
+
+static Status backward_launches(void *context)
+{
+    const Turn *turn = context;
+    TRY(ops_run(context));
+    if (turn->last)
+        TRY(bucket_complete(turn));
+    else if (turn->program)
+        TRY(replica_keep_gradients(turn->p->replica, turn->slot));
+    if (turn->part < turn->parts - 1) return OK;
+    return gate_contribute(turn->p->gate, turn->slot, turn->program, turn->batch->n - turn->batch->skipped, turn->last,
+                           turn->p->buckets.count);
+}
+
+static CaptureKey key_of(const Turn *turn, int kind)
+{
+    return (CaptureKey){.of = turn->program ? (const void *)turn->program->plan : turn->p,
+                        .kind = kind,
+                        .slot = turn->slot,
+                        .first = turn->first,
+                        .end = turn->end,
+                        .count = turn->batch->n - turn->batch->skipped};
+}
+
+/* Ops up to `end`. A batch norm that sums over the towers calls the communicator: it runs by itself, between graphs.
+ * Launches that a test changes in this step alone are not captured. */
+static Status turn_launch(Turn *turn, int end, int kind, Launches launches)
+{
+    Replica *r = turn->p->replica;
+    bool changed = run_hooks && run_hooks->changes(tower_of(turn), turn->step->number);
+    CapturedGraphs *graphs = changed ? NULL : r->captured;
+    bool sums = turn->program && r->device.towers_sum;
+    CaptureKey key;
+    for (int op = turn->first; sums && op < end; op++) {
+        if (!norm_sync_sums(plan_call(turn->program->plan, op)->kind)) continue;
+        turn->end = op;
+        key = key_of(turn, LAUNCH_OPS);
+        if (op > turn->first) TRY(captured_graphs_run(graphs, &key, ops_run, turn));
+        turn->first = op;
+        turn->end = op + 1;
+        TRY(ops_run(turn));
+        turn->first = op + 1;
+    }
+    turn->end = end;
+    key = key_of(turn, kind);
+    return captured_graphs_run(graphs, &key, launches, turn);
+}
+
+/* ---- a turn */
+
+Status turn_begin(TowerProcess *p, Step *step, int number, Turn *turn)
+{
+    Device *device = &p->replica->device;
+    int batch = number / p->place.local_towers, slot = number % p->place.local_towers;
+    bool last = batch == step->batches - 1;
+    *turn = (Turn){.p = p, .step = step, .slot = slot, .last = last, .parts = last ? p->buckets.count : 1};
+    if (batch == 0) memset(ledger_row(p->ledger, tower_of(turn), step->number), 0, sizeof(LedgerRow));
+    if (batch == 0 && p->job->accumulate > 1) TRY(replica_keep_start(p->replica, slot));
+    tower_activity(p, slot, step->number, ACTIVITY_DATA);
+    if (slot == 0) {
+        if (device->backend->uploaded) TRY(device->backend->uploaded(device)); /* what follows gives memory back */
+        loader_step(p->loader);
+    }
+    TRY(loader_batch(p->loader, &turn->batch));
+    TRY(samples_log(p, turn->batch, step->number));
+    if (p->metrics && number == 0 && step->number == atomic_load(&p->ledger->run.first_step) + 1)
+        TRY(summary_images(p, turn->batch));
+    if (!turn->batch->n) return OK;
+    step->fed[slot] = true;
+    turn->program = replica_program(p->replica, true, turn->batch->n);
+    if (turn->program) return OK;
+    return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", tower_of(turn), turn->batch->n);
+}
+
+Status turn_feed(Turn *turn)
+{
+    TowerProcess *p = turn->p;
+    if (!turn->program) return OK;
+    tower_activity(p, turn->slot, turn->step->number, ACTIVITY_COPY);
+    return replica_feed(p->replica, turn->program, turn->batch, turn->slot, p->job->seed, turn->step->scale);
+}
+
+Status turn_forward(Turn *turn)
+{
+    TowerProcess *p = turn->p;
+    if (!turn->program) return norm_sync_idle(p);
+    tower_activity(p, turn->slot, turn->step->number, ACTIVITY_FORWARD);
+    TRY(turn_launch(turn, turn->program->forward_end, LAUNCH_FORWARD, forward_launches));
+    if (!run_hooks || !turn->last) return OK;
+    return run_hooks->loss(&p->replica->device, tower_of(turn), turn->step->number,
+                           plan_tensor(turn->program->plan, turn->program->loss).data);
+}
+
+Status turn_backward(Turn *turn, int part)
+{
+    const Bucket *bucket = &turn->p->buckets.bucket[part];
+    const Plan *plan = turn->program ? turn->program->plan : NULL;
+    int kind = !turn->last               ? LAUNCH_BACKWARD
+               : turn->step->batches > 1 ? LAUNCH_BUCKET_KEPT + part
+                                         : LAUNCH_BUCKET + part;
+    int end = !plan                     ? 0
+              : part == turn->parts - 1 ? plan_op_count(plan)
+                                        : plan_ready_after(plan, bucket->first + bucket->count);
+    if (part == 0) tower_activity(turn->p, turn->slot, turn->step->number, ACTIVITY_BACKWARD);
+    turn->part = part;
+    turn->first = turn->end;
+    return turn_launch(turn, end > turn->first ? end : turn->first, kind, backward_launches);
+}
+
+/* Where batch norms sum over the towers, collectives must come in one order on towers with and without samples: there
+ * the buckets follow the last of those. */
+Status turn_allreduce_begin(const Turn *turn, int part)
+{
+    TowerProcess *p = turn->p;
+    bool follow = p->replica->device.towers_sum;
+    if (!turn->last || p->ledger->towers == 1 || (follow && part < turn->parts - 1)) return OK;
+    for (int b = follow ? 0 : part; b <= part; b++) {
+        const Bucket *bucket = &p->buckets.bucket[b];
+        TRY(comm_allreduce_begin(p->comm, tower_of(turn), bucket->first,
+                                 (float *)p->replica->arena[ARENA_GRAD] + bucket->first, bucket->count));
+    }
+    return OK;
+}
+
+Status turn_end(Turn *turn)
+{
+    TowerProcess *p = turn->p;
+    if (turn->program && p->job->accumulate > 1) TRY(replica_keep_statistics(p->replica, turn->slot));
+    if (!turn->last) return OK;
+    ledger_row(p->ledger, tower_of(turn), turn->step->number)->arrival_ns = clock_ns();
+    tower_activity(p, turn->slot, turn->step->number, ACTIVITY_REDUCE);
+    return OK;
+}
