@@ -287,7 +287,8 @@ Status snapshot_save(TowerProcess *p)
                                      .state_json = state,
                                      .metadata = metadata(p, pairs),
                                      .metadata_count = 3};
-        TRY_OUT(checkpoint_save(p->job->run_dir, &content, p->job->checkpoint.keep, p->run.best_step > 0 ? p->run.best_step : -1));
+        TRY_OUT(checkpoint_save(p->job->run_dir, &content, p->job->checkpoint.keep,
+                                p->run.best_step > 0 ? p->run.best_step : -1));
     }
 out:
     free(state);
