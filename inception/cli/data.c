@@ -3,7 +3,7 @@
 #include "inception/cli/cores.h"
 #include "inception/cli/job.h"
 #include "kernels/clock.h"
-#include "towers/data/picture.h"
+#include "towers/data/sheet.h"
 #include "towers/data/survey.h"
 #include "towers/files/files.h"
 #include "towers/record/png.h"
@@ -104,35 +104,34 @@ static Status data_bench(const Options *o, FILE *to)
 
 /* ---- show */
 
-static Status sheet_write(const char *path, const uint8_t *pixels, int32_t side, int32_t c)
+static Status sheet_save(const char *path, const Pixels *pixels)
 {
     uint8_t *bytes = NULL;
     size_t count = 0;
-    TRY(png_encode(pixels, side, side, c, &bytes, &count));
+    TRY(png_encode(pixels->at, pixels->w, pixels->h, pixels->c, &bytes, &count));
     Status st = file_replace(path, bytes, count);
     free(bytes);
     return st;
 }
 
-static Status sheet_fill(const Options *o, const Source *source, const Batch *batch, int32_t side, FILE *to)
+/* Every picture at its full size. */
+static Status sheet_make(const Options *o, const Source *source, const Batch *batch, int32_t side, FILE *to)
 {
     static const float mean[3] = {0.5f, 0.5f, 0.5f};
-    size_t c = (size_t)batch->c, row = (size_t)side * c, pitch = row * SHEET_SIDE;
-    uint8_t *sheet = calloc((size_t)side * SHEET_SIDE, pitch), *one = malloc(row * (size_t)side);
-    Status st = sheet && one ? OK : FAIL(ERR_MEMORY, "no memory for a sheet of pictures");
-    for (int32_t i = 0; st == OK && i < batch->n; i++) {
-        uint8_t *corner = sheet + (size_t)(i / SHEET_SIDE * side) * pitch + (size_t)(i % SHEET_SIDE) * row;
-        batch_picture(batch, i, side, mean, one);
-        for (int32_t y = 0; y < side; y++) memcpy(corner + (size_t)y * pitch, one + (size_t)y * row, row);
+    Status st = OK;
+    Sheet sheet;
+    TRY_OUT(sheet_open(&sheet, batch->n, SHEET_SIDE, side, side, batch->c));
+    for (int32_t i = 0; i < batch->n; i++) {
         char where[512];
-        source_where(source, batch->ids[i], where, sizeof where);
         int32_t label = batch->labels[i];
+        TRY_OUT(sheet_put(&sheet, i, batch, i, mean));
+        source_where(source, batch->ids[i], where, sizeof where);
         fprintf(to, "row %d, column %d: %s  %s\n", i / SHEET_SIDE + 1, i % SHEET_SIDE + 1,
                 label < 0 ? "(damaged)" : source_info(source)->class_names[label], where);
     }
-    if (st == OK) st = sheet_write(o->sheet, sheet, side * SHEET_SIDE, batch->c);
-    free(sheet);
-    free(one);
+    TRY_OUT(sheet_save(o->sheet, &sheet.pixels));
+out:
+    sheet_close(&sheet);
     return st;
 }
 
@@ -149,7 +148,7 @@ static Status data_show(const Options *o, FILE *to)
     TRY_OUT(
         loader_of(o, source, (int32_t)(count < SHEET_SIDE * SHEET_SIDE ? count : SHEET_SIDE * SHEET_SIDE), 0, &loader));
     TRY_OUT(loader_next(loader, &batch));
-    TRY_OUT(sheet_fill(o, source, batch, t.side, to));
+    TRY_OUT(sheet_make(o, source, batch, t.side, to));
     fprintf(to, "written to %s\n", o->sheet);
 out:
     loader_destroy(loader);

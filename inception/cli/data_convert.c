@@ -1,11 +1,16 @@
 /* towers data convert: a folder of images becomes a folder of smaller JPEG files, which decode several times as fast; see
- * data.h. Each file is written under another name and renamed: what has its name is whole. */
+ * data.h. Each file is written under another name and renamed, so a conversion may be killed and started again: files that
+ * are there are decoded, and kept if they are whole and of the size that they should have. What the folder is made of
+ * stands in its towers-convert.json: other settings never mix with those. */
 #include "inception/cli/data.h"
 #include "towers/data/jpeg_write.h"
+#include "towers/data/reader.h"
 #include "towers/data/survey.h"
 #include "towers/files/files.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fts.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,6 +29,9 @@ typedef struct Convert {
     _Atomic int64_t written, kept, damaged, bytes_before, bytes_after;
 } Convert;
 
+#define SETTINGS_FILE "towers-convert.json"
+enum { SETTINGS_BYTES = 4096 };
+
 /* DST/train/CLASS/name.jpg: an ending of another format stays in the name, so that two files never become one. */
 static Status target_of(const Convert *c, int64_t id, char path[PATH_BYTES])
 {
@@ -34,6 +42,10 @@ static Status target_of(const Convert *c, int64_t id, char path[PATH_BYTES])
                 (length > 5 && !strcasecmp(from + length - 5, ".jpeg"));
     if (snprintf(name, sizeof name, "%s%s", from + c->root_bytes, jpeg ? "" : ".jpg") >= PATH_BYTES)
         return FAIL(ERR_ARG, "'%s': the path is too long", from);
+    char twin[PATH_BYTES];
+    int length_of_twin = jpeg ? 0 : snprintf(twin, sizeof twin, "%s.jpg", from);
+    if (length_of_twin > 0 && length_of_twin < PATH_BYTES && access(twin, F_OK) == 0)
+        return FAIL(ERR_FORMAT, "'%s' and '%s' would both become '%s': rename one of them", from, twin, name);
     return path_join(path, c->to, name);
 }
 
@@ -68,6 +80,26 @@ static Status picture_make(const Convert *c, SurveyWorker *worker, const ImageIn
     return OK;
 }
 
+/* Is a file of an earlier conversion there, whole, and of the size that this image becomes? */
+static Status target_is_done(const Convert *c, SurveyWorker *worker, const ImageInfo *from, const char *path,
+                             bool *done)
+{
+    Bytes bytes = {0};
+    ImageInfo info;
+    bool turned = c->exif && from->orientation >= 5; /* height and width change places */
+    Resize wanted = resize_for(c, turned ? from->w : from->h, turned ? from->h : from->w);
+    *done = false;
+    if (access(path, F_OK) != 0) return OK;
+    Status st = bytes_read(path, ANY_SIZE, &bytes);
+    if (st == OK) st = image_probe(worker->tools.decoder, &bytes, &info);
+    if (st == OK && info.h == wanted.out_h && info.w == wanted.out_w) {
+        st = image_decode(worker->tools.decoder, &bytes, &info, (Rect){0, 0, info.h, info.w}, &worker->tools.decoded);
+        *done = st == OK;
+    }
+    bytes_free(&bytes);
+    return st == ERR_FORMAT ? OK : st;
+}
+
 static Status file_put(const char *path, const uint8_t *bytes, size_t count)
 {
     char folder[PATH_BYTES];
@@ -87,7 +119,9 @@ static Status convert_one(void *context, SurveyWorker *worker, int64_t id, int32
     Pixels *picture = NULL;
     (void)label;
     TRY(target_of(c, id, path));
-    if (access(path, F_OK) == 0) {
+    bool done = false;
+    if (st == OK) TRY(target_is_done(c, worker, info, path, &done));
+    if (done) {
         atomic_fetch_add(&c->kept, 1);
         return OK;
     }
@@ -109,6 +143,63 @@ static Status convert_one(void *context, SurveyWorker *worker, int64_t id, int32
     return st;
 }
 
+/* ---- the destination */
+
+static bool is_empty(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    bool empty = true;
+    if (!folder) return errno == ENOENT;
+    while (empty && (entry = readdir(folder))) empty = !strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..");
+    closedir(folder);
+    return empty;
+}
+
+/* What a killed conversion was writing. */
+static Status stale_remove(char *path)
+{
+    char *roots[] = {path, NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    if (!walk) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    for (const FTSENT *entry; (entry = fts_read(walk));)
+        if (entry->fts_info == FTS_F && name_is_stale(entry->fts_name)) unlink(entry->fts_path);
+    fts_close(walk);
+    return OK;
+}
+
+static Status destination_open(const Convert *c)
+{
+    char path[PATH_BYTES], wanted[256], *found = NULL;
+    size_t count;
+    snprintf(wanted, sizeof wanted, "{\"side\": %d, \"quality\": %d, \"exif\": %s}\n", c->side, c->quality,
+             c->exif ? "true" : "false");
+    TRY(path_join(path, c->to, SETTINGS_FILE));
+    if (access(path, F_OK) != 0) {
+        if (!is_empty(c->to))
+            return FAIL(ERR_ARG,
+                        "'%s' is not empty, and no conversion has begun in it (no " SETTINGS_FILE
+                        "): expected a new or empty folder",
+                        c->to);
+        TRY(directory_create(c->to));
+        return file_replace(path, wanted, strlen(wanted));
+    }
+    TRY(file_load(path, OF_USER, ERR_FORMAT, SETTINGS_BYTES, &found, &count));
+    Status st = OK;
+    found[strcspn(found, "\n")] = 0;
+    wanted[strcspn(wanted, "\n")] = 0;
+    if (strcmp(found, wanted) != 0)
+        st = FAIL(ERR_ARG, "'%s' holds a conversion with %.200s, but this one is with %s: use another folder", c->to,
+                  found, wanted);
+    free(found);
+    if (st != OK) return st;
+    char *root = strdup(c->to);
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the name of a folder");
+    st = stale_remove(root);
+    free(root);
+    return st;
+}
+
 Status data_convert(const Options *o, FILE *to)
 {
     Status st = OK;
@@ -120,6 +211,7 @@ Status data_convert(const Options *o, FILE *to)
                  .quality = (int)o->quality,
                  .exif = o->exif};
     free(root);
+    TRY(destination_open(&c));
     for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST && st == OK; split++) {
         Source *source = NULL;
         st = data_open(o, o->arguments[1], split, &source);
@@ -139,5 +231,7 @@ Status data_convert(const Options *o, FILE *to)
             "%" PRId64 " images written to %s, %.1f MiB instead of %.1f; %" PRId64 " were there; %" PRId64 " damaged\n",
             atomic_load(&c.written), c.to, (double)atomic_load(&c.bytes_after) / (1 << 20),
             (double)atomic_load(&c.bytes_before) / (1 << 20), atomic_load(&c.kept), atomic_load(&c.damaged));
+    if (c.damaged > 0)
+        return FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded and were left out", atomic_load(&c.damaged));
     return OK;
 }

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# `towers data` on folders of images: what `info` counts, the exit codes of `check`, the sheet of `show`, and a `convert` that
+# is killed, continued, and refuses to mix.
+# usage: check_data.sh SOURCE_FOLDER BINARY
+set -uo pipefail
+. "$1/tests/support/check.sh"
+check_begin data "$1" "$2"
+needs_python
+/usr/bin/python3 -c 'import PIL' 2>/dev/null || { echo "SKIPPED: no Pillow (package python3-pil)"; exit 77; }
+export XDG_CACHE_HOME=$work/cache
+cd "$work" || exit 1
+
+/usr/bin/python3 - <<'PYTHON'
+import os
+from PIL import Image
+noise = Image.effect_noise((900, 700), 80)
+for split, count in (("train", 20), ("val", 4)):
+    for c, name in enumerate(("one", "two")):
+        os.makedirs(f"photos/{split}/{name}")
+        for i in range(count):
+            image = Image.merge("RGB", [noise.rotate(90 * c + k + 40 * (split == "val")) for k in (i, i + 7, i + 90)])
+            image.save(f"photos/{split}/{name}/{i}" + (".png" if i == 3 else ".jpg"))
+image.save("photos/train/one/tall.jpg", exif=(lambda e: e.__setitem__(0x112, 6) or e)(image.getexif()))
+PYTHON
+cp photos/train/two/5.jpg photos/val/two/again.jpg
+
+data() { # STATUS ARGUMENT...
+    local wanted=$1 status
+    shift
+    "$towers" data "$@" >out 2>err </dev/null
+    status=$?
+    [[ $status == "$wanted" ]] || complain "towers data $*: exit $status instead of $wanted: $(cat out err)"
+}
+
+says() { # PATTERN
+    grep -qE -- "$1" out err || complain "no '$1' in: $(cat out err)"
+}
+
+# ---- info
+data 0 info photos
+says '^training: 41 images'
+says 'formats +JPEG 39 PNG 2$'
+says 'EXIF +1 images are stored rotated'
+says '^ +1 +20 +5  two$'
+says 'duplicates: 0 within the training images, 1 evaluation images that are training images too; the first: .*val/two/again\.jpg'
+
+# ---- check
+# fault: F13
+data 0 check photos
+cp -r photos broken
+head -c 2000 photos/train/one/7.jpg >broken/train/one/7.jpg
+printf 'BM' >broken/val/two/2.jpg
+data 3 check broken
+says 'train/one/7\.jpg.*cut off'
+says 'val/two/2\.jpg'
+says '2 of 50 images cannot be decoded'
+data 2 check nowhere
+data 2 check
+data 2 weigh photos
+
+# ---- show
+data 0 show photos --img-size 80 --augment -o sheet.png
+/usr/bin/python3 -c 'from PIL import Image; assert Image.open("sheet.png").size == (400, 400)' || complain "the sheet of data show"
+says '^row 5, column 5: (one|two)  .*photos/train/'
+
+# ---- convert: killed and continued, it is what it would have been
+data 0 convert photos whole --side 300
+says '^50 images written to whole'
+"$towers" data convert photos killed --side 300 --threads 1 >out 2>err </dev/null &
+converting=$!
+until [[ $(find killed -name '*.jpg' 2>/dev/null | wc -l) -ge 3 ]] || ! kill -0 $converting 2>/dev/null; do sleep 0.02; done
+kill -KILL $converting
+wait $converting 2>/dev/null
+[[ $? == 137 ]] || complain "the conversion was over before it was killed"
+head -c 100 killed/train/one/0.jpg >cut && mv cut killed/train/one/0.jpg # as a crash of the machine may leave it
+there=$(find killed -name '*.jpg' ! -name '.*' | wc -l)
+: >"killed/train/one/.tmp-9.jpg-00000000-0000-0000-0000-000000000000-1"
+data 0 convert photos killed --side 300
+says "$((there - 1)) were there; 0 damaged"
+diff -r whole killed >differs || complain "killed and continued: $(cat differs)"
+/usr/bin/python3 - <<'PYTHON' || complain "the converted images"
+import os
+from PIL import Image
+for folder, _, names in os.walk("whole"):
+    for name in (name for name in names if name != "towers-convert.json"):
+        image = Image.open(os.path.join(folder, name))
+        assert image.format == "JPEG" and max(image.size) == 300, (folder, name, image.size)
+assert os.path.exists("whole/train/one/3.png.jpg")
+PYTHON
+data 2 convert photos whole --side 200
+says 'holds a conversion with .*"side": 300'
+mkdir other && : >other/mine
+data 2 convert photos other
+says "'other' is not empty"
+data 3 convert broken left --side 300
+says '2 images cannot be decoded and were left out'
+[[ $(find left -name '*.jpg' | wc -l) == 48 ]] || complain "the whole images beside damaged ones: $(find left | wc -l)"
+cp photos/train/one/4.jpg photos/train/one/3.png.jpg
+data 3 convert photos twins
+says "3.png' and .*3.png.jpg' would both become"
+
+check_end "towers data counts, checks, shows and converts, and a conversion survives a kill"
