@@ -112,10 +112,13 @@ Status bench_open(Options *o, JobFiles *files)
 static void banner_print(const TrainJob *job, int64_t batches)
 {
     int64_t global = shares_global(&job->shares);
-    printf("Model:       %s\nDataset:     %s\nMode:        training\nBatch size:  %lld global\n             %lld per "
-           "device\n",
-           job->program.model->name, source_info(job->train)->name, (long long)global,
-           (long long)(global / job->shares.towers));
+    const SourceInfo *data = source_info(job->train);
+    printf(
+        "Model:       %s\nDataset:     %s (%s%s%s), %lld images\nMode:        training\nBatch size:  %lld global\n     "
+        "        %lld per device\n",
+        job->program.model->name, data->name, data->format, job->data_path ? ", " : "",
+        job->data_path ? job->data_path : "", (long long)data->count, (long long)global,
+        (long long)(global / job->shares.towers));
     printf("Num batches: %lld\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: "
            "NHWC\nVariables:   replicated\n"
            "==========\nRunning warm up\n",
@@ -127,12 +130,13 @@ static void banner_print(const TrainJob *job, int64_t batches)
 
 static Status json_print(const TrainJob *job, const Timing *timing, const Speed *speed)
 {
-    json_t *root = json_pack(
-        "{s:s, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model", job->program.model->name, "device",
-        job->backend->name, "global_batch", (json_int_t)shares_global(&job->shares), "towers", job->shares.towers,
-        "processes", job->processes, "threads", job->device.threads, "compute", dtype_name(job->program.compute),
-        "num_steps", (json_int_t)timing->count, "images_per_sec", speed->mean, "uncertainty", speed->uncertainty,
-        "jitter", speed->jitter, "average_wall_time", (double)timing->images / speed->mean);
+    json_t *root = json_pack("{s:s, s:o, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model",
+                             job->program.model->name, "data", json_text(source_info(job->train)->name), "device",
+                             job->backend->name, "global_batch", (json_int_t)shares_global(&job->shares), "towers",
+                             job->shares.towers, "processes", job->processes, "threads", job->device.threads, "compute",
+                             dtype_name(job->program.compute), "num_steps", (json_int_t)timing->count, "images_per_sec",
+                             speed->mean, "uncertainty", speed->uncertainty, "jitter", speed->jitter,
+                             "average_wall_time", (double)timing->images / speed->mean);
     if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the benchmark");
     json_object_set_new(root, "last_average_loss", json_finite(timing->loss));
     json_dumpf(root, stdout, JSON_COMPACT);

@@ -3,6 +3,7 @@
 #include "inception/cli/bench.h"
 #include "inception/cli/data.h"
 #include "inception/cli/doctor.h"
+#include "inception/cli/eval.h"
 #include "inception/cli/export.h"
 #include "inception/cli/help.h"
 #include "inception/cli/info.h"
@@ -21,6 +22,7 @@
 #include "towers/store/checkpoint.h"
 #include "towers/store/pretrained.h"
 #include "towers/train/introduction.h"
+#include "towers/train/samples_log.h"
 #include "towers/train/train.h"
 
 #include <fcntl.h>
@@ -47,7 +49,8 @@ static void fallback_note(const JobFiles *files, bool quiet)
 
 static Status result_json(const JobFiles *files, const TrainResult *result)
 {
-    json_t *root = json_pack("{s:o, s:I}", "run_dir", json_text(files->run_dir), "step", (json_int_t)result->step);
+    json_t *root = json_pack("{s:o, s:I, s:I}", "run_dir", json_text(files->run_dir), "step", (json_int_t)result->step,
+                             "bad_samples", (json_int_t)result->bad_samples);
     if (root && result->test_top1 >= 0) {
         json_object_set_new(root, "test_accuracy", json_real(result->test_top1));
         json_object_set_new(root, "best_accuracy", result->best_top1 >= 0 ? json_real(result->best_top1) : json_null());
@@ -69,6 +72,10 @@ static void result_print(const Options *options, const JobFiles *files, const Tr
     if (result->test_top1 >= 0 && result->best_top1 >= 0)
         fprintf(stderr, " (best epoch %.2f %%)", 100 * result->best_top1);
     if (result->test_top1 >= 0) fputc('\n', stderr);
+    if (result->bad_samples > 0)
+        fprintf(stderr,
+                "%lld training samples could not be decoded and were skipped; %s/" BAD_SAMPLES_FILE " lists them\n",
+                (long long)result->bad_samples, files->run_dir);
     fprintf(stderr, "run directory %s\n", files->run_dir);
 }
 
@@ -129,21 +136,6 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
 
 /* ---- eval */
 
-/* A loss that is not finite is null: JSON has no NaN. */
-static Status eval_json(const EvalResult *result, bool top5)
-{
-    double count = (double)result->count;
-    json_t *root =
-        json_pack("{s:I, s:o, s:o, s:o}", "examples", (json_int_t)result->count, "top1",
-                  json_finite((double)result->hits[0] / count), "top5",
-                  top5 ? json_finite((double)result->hits[1] / count) : json_null(), "loss", json_finite(result->loss));
-    if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the evaluation");
-    json_dumpf(root, stdout, JSON_REAL_PRECISION(17)); /* whether it was written is seen at the end */
-    putchar('\n');
-    json_decref(root);
-    return OK;
-}
-
 static Status eval(Options *options, JobFiles *files, int *signal_number)
 {
     EvalResult result;
@@ -158,13 +150,13 @@ static Status eval(Options *options, JobFiles *files, int *signal_number)
     }
     TRY(memory_check(&files->job));
     fallback_note(files, options->quiet);
-    TRY(eval_run(&files->job, weights, &result, signal_number));
-    if (options->json) return eval_json(&result, top5_says(&files->job));
-    double count = (double)result.count;
-    printf("Accuracy @ 1 = %.4f", (double)result.hits[0] / count);
-    if (top5_says(&files->job)) printf(" Accuracy @ 5 = %.4f", (double)result.hits[1] / count);
-    printf(" [%lld examples]\n", (long long)result.count);
-    return OK;
+    if (!options->quiet) eval_introduce(files);
+    EvalSample *samples = calloc((size_t)source_info(files->test)->count, sizeof *samples);
+    if (!samples) return FAIL(ERR_MEMORY, "no memory for the predictions of the evaluation");
+    Status st = eval_run(&files->job, weights, &result, samples, signal_number);
+    if (st == OK) st = eval_print(options, files, &result, samples);
+    free(samples);
+    return st;
 }
 
 /* ---- info, bench */

@@ -3,6 +3,7 @@
 #include "inception/cli/cores.h"
 #include "inception/cli/run_argument.h"
 #include "towers/data/paths.h"
+#include "towers/files/csv.h"
 #include "towers/files/json.h"
 #include "towers/replica/replica.h"
 #include "towers/store/pretrained.h"
@@ -67,16 +68,6 @@ static int by_probability(const void *a, const void *b)
     return x->class < y->class ? -1 : 1;
 }
 
-static void csv_field(const char *text, FILE *to)
-{
-    fputc('"', to);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', to);
-        fputc(*text, to);
-    }
-    fputc('"', to);
-}
-
 static void json_print(const Prediction *p, const char *where, const Ranked *rank, int top)
 {
     char number[32];
@@ -105,9 +96,9 @@ static void result_print(const Prediction *p, const char *where, const Ranked *r
             fprintf(p->to, "  %6.2f %%  %s\n", 100 * (double)rank[k].probability, name);
             continue;
         }
-        csv_field(where, p->to);
+        csv_text(p->to, where);
         fprintf(p->to, ",%d,", k + 1);
-        csv_field(name, p->to);
+        csv_text(p->to, name);
         fprintf(p->to, ",%.6f\n", (double)rank[k].probability);
     }
 }
@@ -171,7 +162,7 @@ static Status loader_open(const Prediction *p, const Source *source, Loader **ma
                            .local = 1,
                            .transform = job_transform(job, false),
                            .bad = BAD_SKIP,
-                           .workers = (int)p->options->workers,
+                           .workers = option_is_set(p->options, "workers") ? (int)p->options->workers : cores_allowed(),
                            .depth = 4};
     config.max_steps = shares_steps_per_epoch(&config.shares, count);
     return loader_create(&config, made);
@@ -183,7 +174,7 @@ static Status images_run(Prediction *p, const Source *source, const char *weight
     Replica *replica = NULL;
     Loader *loader = NULL;
     const TrainJob *job = &p->files->job;
-    int64_t count = source_info(source)->count;
+    int64_t count = source_info(source)->count, rotated = 0;
     TRY_OUT(replica_open(job, count, &replica));
     TRY_OUT(weights_read(replica, &job->program, weights));
     TRY_OUT(loader_open(p, source, &loader));
@@ -197,7 +188,14 @@ static Status images_run(Prediction *p, const Source *source, const char *weight
         TRY_OUT(plan_run(program->plan, 0, plan_op_count(program->plan)));
         TRY_OUT(batch_print(p, replica, program, batch, source));
         done += batch->n;
+        rotated += batch->rotated;
     }
+    if (rotated && !job->data.eval.exif && !p->options->quiet)
+        fprintf(stderr,
+                "%" PRId64 " of %" PRId64
+                " images are stored rotated (EXIF orientation) and were used as stored; --exif "
+                "rotates them upright\n",
+                rotated, count);
 out:
     loader_destroy(loader);
     replica_destroy(replica);

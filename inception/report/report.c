@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inception/report/class_scores.h"
 #include "inception/report/norm_drift.h"
+#include "inception/report/report_data.h"
 #include "inception/report/report_picture.h"
 #include "inception/report/report_plots.h"
 #include "inception/report/svg.h"
@@ -72,12 +74,14 @@ static void head_write(const Page *page)
     FILE *to = page->to;
     fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
           "content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src "
+          "'unsafe-inline'\">"
           "<title>",
           to);
     svg_text(to, page->run->name);
     fputs("</title>\n<style>", to);
     svg_style(to);
+    data_style(to);
     fputs(style, to);
     fputs("</style></head><body><main>\n", to);
 }
@@ -281,20 +285,15 @@ static void bad_table(const Page *page)
     fputs("</table></section>\n", page->to);
 }
 
-/* Of what is of a class, and of what is taken for it, the share that is right; worst first. */
-typedef struct ClassRow {
-    int class;
-    int64_t samples, taken, right;
-} ClassRow;
-
-static int by_recall(const void *a, const void *b)
+static void share_write(const Page *page, double share)
 {
-    const ClassRow *x = a, *y = b;
-    int64_t order = x->right * y->samples - y->right * x->samples;
-    return order ? (order > 0) - (order < 0) : x->class - y->class;
+    if (isfinite(share))
+        fprintf(page->to, "<td class=\"n\">%.1f %%</td>", 100 * share);
+    else
+        fputs("<td class=\"n\">-</td>", page->to);
 }
 
-static void class_row_write(const Page *page, const ClassRow *row)
+static void class_row_write(const Page *page, const ClassScore *row)
 {
     if (row->class < page->class_count && page->class_count == page->run->classes) {
         fputs("<tr><th>", page->to);
@@ -302,35 +301,33 @@ static void class_row_write(const Page *page, const ClassRow *row)
     } else {
         fprintf(page->to, "<tr><th>class %d", row->class);
     }
-    fprintf(page->to, "</th><td class=\"n\">%.1f %%</td><td class=\"n\">",
-            100.0 * (double)row->right / (double)row->samples);
-    if (row->taken)
-        fprintf(page->to, "%.1f %%", 100.0 * (double)row->right / (double)row->taken);
-    else
-        fputs("-", page->to);
-    fprintf(page->to, "</td><td class=\"n\">%lld</td></tr>", (long long)row->samples);
+    fputs("</th>", page->to);
+    share_write(page, class_recall(row));
+    share_write(page, class_precision(row));
+    share_write(page, class_f1(row));
+    fprintf(page->to, "<td class=\"n\">%lld</td></tr>", (long long)row->samples);
 }
 
 static void classes_table(const Page *page)
 {
     const Run *run = page->run;
     int n = run->classes, rows = 0;
-    ClassRow *row = n ? calloc((size_t)n, sizeof *row) : NULL;
+    ClassScore *row = n ? calloc((size_t)n, sizeof *row) : NULL;
     if (!row) return;
     for (int t = 0; t < n; t++) {
-        ClassRow one = {.class = t, .right = run->confusion[t * n + t]};
+        ClassScore one = {.class = t, .right = run->confusion[t * n + t]};
         for (int k = 0; k < n; k++) {
             one.samples += run->confusion[t * n + k];
             one.taken += run->confusion[k * n + t];
         }
         if (one.samples) row[rows++] = one;
     }
-    qsort(row, (size_t)rows, sizeof *row, by_recall);
+    class_scores_sort(row, rows);
     table_open(page, "Classes, with the weights of the best epoch");
-    fputs(
-        "<table><tr><th>class</th><td class=\"n o\">recall</td><td class=\"n o\">precision</td><td class=\"n o\">test "
-        "images</td></tr>",
-        page->to);
+    fputs("<table><tr><th>class</th><td class=\"n o\">recall</td><td class=\"n o\">precision</td><td class=\"n "
+          "o\">F1</td>"
+          "<td class=\"n o\">test images</td></tr>",
+          page->to);
     for (int i = 0; i < rows && i < CLASS_ROWS; i++) class_row_write(page, &row[i]);
     fputs("</table>", page->to);
     if (rows > CLASS_ROWS) fprintf(page->to, "<p>and %d classes with a higher recall</p>", rows - CLASS_ROWS);
@@ -456,6 +453,9 @@ static Status page_write(Page *page)
     TRY(figures_write(page));
     bad_table(page);
     classes_table(page);
+    pictures_html(page->run, page->to);
+    data_html(page->run, page->to);
+    bad_samples_html(page->run, page->to);
     waiting_table(page);
     drift_table(page);
     memory_table(page);

@@ -90,7 +90,7 @@ for columns in 60, 120, 200, 30:
     if columns == 60:
         expect('eta' in drawn[-1][0], f'no eta in {drawn[-1][0]!r}')
     if columns == 200:
-        for word in 'epoch', '/150', 'mean_loss', '..', 'acc', 'lr', 'img/s', 'data', 'eta':
+        for word in 'epoch', '/150', 'mean_loss', '..', 'acc', 'lr', 'img/s', 'data-wait', 'eta':
             expect(word in drawn[-1][0], f"no '{word}' in {drawn[-1][0]!r}")
     expect('Epoch 1, Loss: ' in text, 'no line of the epoch')
     expect('\x1b[36m' in text, 'no colour')

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A folder of photographs, as a person has it: `towers train` on it, `towers predict` on new images, and what `towers data`
-# says of it, with broken files among them.
+# A folder of photographs, as a person has it: `towers train` on it, `towers predict` on new images, `towers eval` and the
+# report of the run, with broken files among them (`towers data`: check_data.sh).
 # usage: check_photos.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
@@ -43,6 +43,64 @@ assert abs(correct / 12 - accuracy) < 1e-6, (correct, accuracy)
 PYTHON
 "$towers" data check photos >check.out 2>&1 || complain "data check of a whole set: $(cat check.out)"
 
+# ---- the mistakes of an evaluation and the scores of its classes are those of the predictions
+"$towers" eval runs/whole --device cpu --errors errors.csv --class-scores scores.csv >eval.out 2>eval.err || complain "eval --errors: $(cat eval.err)"
+grep -qE "^data .*photos.*12 test images, 3 classes" eval.err || complain "eval does not name its data: $(cat eval.err)"
+/usr/bin/python3 - <<'PYTHON' || complain "eval --errors and --class-scores: $(cat errors.csv scores.csv eval.out)"
+import csv, json
+best = {}
+for line in open("predicted.jsonl"):
+    row = json.loads(line)
+    best[row["file"]] = row["predictions"][0]["name"], row["predictions"][0]["probability"]
+label = {file: file.split("/")[-2] for file in best}
+errors = list(csv.DictReader(open("errors.csv")))
+assert {tuple(row["file"].split("/")[-2:]) for row in errors} == {tuple(file.split("/")[-2:]) for file in best if best[file][0] != label[file]}, errors
+for row in errors:
+    name, probability = next(best[file] for file in best if row["file"].endswith(file))
+    assert row["predicted"] == name and row["label"] == row["file"].split("/")[-2], row
+    assert abs(float(row["probability"]) - probability) < 1e-4, (row, probability)
+confidence = [float(row["probability"]) for row in errors]
+assert confidence == sorted(confidence, reverse=True), confidence
+report, table = json.load(open("eval.json")), open("eval.out").read().splitlines()
+for scores, one in zip(csv.DictReader(open("scores.csv")), report["classes"]):
+    name = scores["name"]
+    right = sum(best[file][0] == name == label[file] for file in best)
+    taken, there = sum(best[file][0] == name for file in best), sum(label[file] == name for file in best)
+    wanted = [right / taken if taken else None, right / there, 2 * right / (taken + there)]
+    assert [float(scores[key]) if scores[key] else None for key in ("precision", "recall", "f1")] == \
+        [None if value is None else round(value, 6) for value in wanted], (scores, wanted)
+    assert all(a == b or abs(a - b) < 1e-9 for a, b in zip((one["precision"], one["recall"], one["f1"]), wanted)), (one, wanted)
+    line = next(line.split() for line in table if line.startswith(name + " "))
+    assert line[1:] == ["-" if value is None else f"{value:.4f}" for value in wanted] + [str(there)], (line, wanted)
+PYTHON
+
+# ---- the report shows the first batch, the mistakes, and what the loader did, in one file
+/usr/bin/python3 - <<'PYTHON' || complain "the report of a run over photographs"
+import csv, json
+page, data = open("runs/whole/report.html").read(), json.load(open("runs/whole/data.json"))
+batch, mistakes = (list(csv.DictReader(open(f"runs/whole/{name}.csv"))) for name in ("first-batch", "mistakes"))
+assert len(batch) == 6 and all(row["label"] == row["file"].split("/")[-2] for row in batch), batch
+assert "First training batch" in page and ("Most confident mistakes" in page) == (len(mistakes) > 0)
+assert page.count("data:image/jpeg;base64,") == 1 + (len(mistakes) > 0) and len(page) < 2000000
+assert data["images"] >= 24 and data["decode_ns"] > 0 and data["cause"] in ("disk", "decode", "augment"), data
+assert "data-wait" in page and data["bad_samples"] == data["rotated"] == 0
+PYTHON
+
+# ---- pictures that are stored rotated: said once, with the remedy
+cp -r photos turned
+/usr/bin/python3 - <<'PYTHON'
+from PIL import Image
+for name in ("red/1", "blue/3"):
+    image = Image.open(f"photos/train/{name}.jpg")
+    exif = image.getexif()
+    exif[0x112] = 6
+    image.save(f"turned/train/{name}.jpg", exif=exif)
+PYTHON
+train turned turned --max-steps 12 --eval-interval 0 || complain "stored rotated: $(tail -3 turned.err)"
+[[ $(grep -c "2 of 36 training images are stored rotated.*--exif" turned.err) == 1 ]] || complain "rotated images are not counted once: $(cat turned.err)"
+train upright turned --max-steps 6 --eval-interval 0 --exif || complain "--exif: $(tail -3 upright.err)"
+grep -q "stored rotated" upright.err && complain "--exif is asked for where it is given"
+
 # ---- broken files: named, counted, refused or skipped
 # fault: F13
 cp -r photos broken
@@ -54,13 +112,30 @@ for file in red/1.jpg green/3.jpg blue/5.jpg; do grep -q "$file" check.out || co
 train stop broken && complain "a run over broken files exits 0"
 grep -qE "(red/1|green/3|blue/5).jpg" stop.err || complain "the run does not name the broken file: $(tail -3 stop.err)"
 train skip broken --bad-samples skip --max-steps 6 || complain "--bad-samples skip: $(tail -3 skip.err)"
+grep -q "^3 training samples could not be decoded and were skipped; runs/skip/bad-samples.csv" skip.err || complain "skipped samples are not counted at the end: $(tail -5 skip.err)"
+for file in red/1 green/3 blue/5; do
+    grep -oE "<tr><th>training [0-9]+</th><td>[^<]*" runs/skip/report.html | grep -q "$file.jpg" || complain "the report does not list $file.jpg"
+done
 train limit broken --bad-samples limit:2 --max-steps 6 && complain "--bad-samples limit:2 accepts three"
 "$towers" predict runs/whole broken/train/red/1.jpg photos/val/red/0.png >one.out 2>one.err && complain "predict of a broken image exits 0"
 grep -q "red/1.jpg" one.err one.out || complain "predict does not name the broken image"
 grep -q "val/red/0.png" one.out || complain "predict leaves out the whole image beside a broken one"
 
+# ---- a NaN names the files of its samples, and its capsule runs again without them
+if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --dataset synthetic >/dev/null 2>&1; then
+    echo "without fault points: the NaN of a photograph is not tried"
+else
+    TOWERS_FAULT="nan:tower=0,step=2,layer=fc,phase=forward,index=0" train nan photos --augment && complain "a NaN exits 0"
+    grep -qE "the first is number [0-9]+ \(.*photos/train/(red|green|blue)/[0-9]+\.(jpg|png)\)" nan.err || complain "the NaN's sample is not named by its file: $(cat nan.err)"
+    [[ $(grep -cE "^    .*photos/train/" nan.err) == 5 ]] || complain "the other samples are not named: $(cat nan.err)"
+    "$towers" replay runs/nan/nan-step-2-tower-0 --device cpu --quiet >replay.out 2>replay.err </dev/null
+    [[ $? == 8 ]] && grep -q "as in the run" replay.err || complain "replay of decoded pictures: $(cat replay.err)"
+fi
+
 # ---- a network for photographs asks for them
-"$towers" train inception_v3 --device cpu --img-size 75 --max-steps 1 --output-dir runs >none.out 2>none.err && complain "inception_v3 without data exits 0"
-grep -q -- "--data-path" none.err || complain "without data: $(cat none.err)"
+for verb in "train inception_v3 --max-steps 1 --output-dir runs" "eval inception_v3 --weights runs/whole"; do
+    "$towers" $verb --device cpu --img-size 75 >none.out 2>none.err </dev/null
+    [[ $? == 2 ]] && grep -q -- "--data-path" none.err || complain "$verb without data: $(cat none.err)"
+done
 
 check_end "folders of photographs are trained on and predicted, and broken files are named"

@@ -89,9 +89,11 @@ static void check_page(const char *page)
 {
     assert_non_null(strstr(page, "default-src 'none'"));
     assert_non_null(strstr(page, "prefers-color-scheme:dark"));
-    static const char *const never[] = {"http://", "https://", "<script", "<img", "<link", "url(", "@import"};
+    static const char *const never[] = {"http://", "https://", "<script", "<img", "<link", "@import"};
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (strstr(page, never[i])) fail_msg("the page holds '%s'", never[i]);
+    for (const char *at = page; (at = strstr(at, "url(")); at++) /* pictures are inside of the page */
+        assert_int_equal(strncmp(at, "url(data:image/jpeg;base64,/9j/", 31), 0);
     for (const char *at = page; (at = strstr(at, " d=\"")); at++) { /* numbers only in paths */
         for (const char *p = at + 4; *p != '"'; p++)
             if (!isdigit(*p) && !strchr("MLHVZhv .-", *p)) fail_msg("'%c' in a path", *p);
@@ -216,6 +218,66 @@ static void no_run(void **state)
     assert_int_equal(report_write(scratch), ERR_FORMAT);
 }
 
+static void lacks(const char *page, const char *text)
+{
+    if (strstr(page, text)) fail_msg("the page holds '%s'", text);
+}
+
+static void holds(const char *page, const char *text)
+{
+    if (!strstr(page, text)) fail_msg("the page lacks '%s'", text);
+}
+
+/* Waiting and its cause, damaged samples once each, the two sheets of pictures. */
+static void data_of_a_run(void **state)
+{
+    (void)state;
+    char *page, bad[64 * 1024] = "";
+    run_write(2, 50, -1);
+    scratch_put("data.json", "{\"first_step\": 1, \"last_step\": 50, \"images\": 1000, \"read_ns\": 5000000, "
+                             "\"decode_ns\": 90000000, \"resize_ns\": 1, \"augment_ns\": 1, \"cause\": \"decode\", "
+                             "\"warnings\": 0, \"rotated\": 7, \"exif\": false, \"bad_samples\": 3}\n");
+    scratch_put("bad-samples.csv", "3,0,17,\"'a, \"\"b\"\".jpg': <cut> at offset 99\"\n"
+                                   "evaluation,0,17,\"'c.jpg': cut off\"\n"
+                                   "23,1,17,\"'a, \"\"b\"\".jpg': <cut> at offset 99\"\n4,0,5,\"never whole");
+    scratch_put("mistakes.csv",
+                "sample,file,label,predicted,probability,loss\n"
+                "4,\"x/\"\"4\"\".jpg\",\"cat\",\"<dog>\",0.987654,4.4\n9,\"y.jpg\",\"cow\",\"cat\",0.5,1\n");
+    scratch_put("mistakes.jpg", "\xff\xd8\xff\xe0picture");
+    scratch_put("first-batch.csv", "sample,file,label\n1,\"z.jpg\",\"sheep\"\n");
+    scratch_put("first-batch.jpg", "\xff\xd8\xff\xe0pictur");
+    page = page_of_run();
+    check_page(page);
+    static const char *const there[] = {
+        "of the steps' time; the loader spent most of its time on: decode",
+        "<th>decode</th><td>90.0 &micro;s",
+        "7 images (EXIF orientation), used as stored; --exif",
+        "<th>training 17</th><td>'a, &quot;b&quot;.jpg': &lt;cut&gt; at offset 99</td><td "
+        "class=\"n\">2</td>",
+        "<th>evaluation 17</th><td>'c.jpg': cut off</td><td class=\"n\">1</td>",
+        "title=\"x/&quot;4&quot;.jpg\"",
+        "&lt;dog&gt; 98.8 %, is cat",
+        "base64,/9j/4HBpY3R1cmU=)",
+        "base64,/9j/4HBpY3R1cg==)",
+        "First training batch",
+        ">sheep</div>"};
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++) holds(page, there[i]);
+    lacks(page, "never whole");
+    free(page);
+
+    for (int i = 0; i < 500; i++) sprintf(bad + strlen(bad), "1,0,%d,\"'%d.jpg': cut off\"\n", i, i);
+    scratch_put("bad-samples.csv", bad);
+    scratch_put("mistakes.jpg", "no picture");
+    scratch_put("first-batch.csv", "\n,,,\n\"\n\"\"\"\n\xff\xfe,\"\xc3\n");
+    page = page_of_run();
+    check_page(page);
+    holds(page, "'39.jpg'");
+    lacks(page, "'40.jpg'");
+    holds(page, "bad-samples.csv lists all");
+    lacks(page, "Most confident mistakes");
+    free(page);
+}
+
 /* What is beside the record may be damaged: the page is made without it. */
 static void odd_neighbours(void **state)
 {
@@ -224,6 +286,10 @@ static void odd_neighbours(void **state)
     scratch_put("env.json", "{nonsense");
     scratch_put("memory.json", "[]");
     scratch_put("args.yaml", "::::\nlr\n\n: # from\n#");
+    scratch_put("data.json", "{\"images\": \"many\"}");
+    scratch_put("bad-samples.csv", "\n,\n,,\n\"");
+    scratch_put("mistakes.csv", "");
+    scratch_put("mistakes.jpg", "\xff\xd8\xff");
     char *page = page_of_run();
     check_page(page);
     free(page);
@@ -235,6 +301,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(whole_run, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(runs_of_every_size, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(other_locale, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(data_of_a_run, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(no_run, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(odd_neighbours, scratch_make, scratch_drop),
     };

@@ -12,6 +12,8 @@
 #include <jansson.h>
 
 #include "tests/support/scratch.h"
+#include "towers/data/sheet.h"
+#include "towers/files/csv.h"
 #include "towers/graph/layers.h"
 #include "towers/record/run_read.h"
 #include "towers/replica/norm_sync.h"
@@ -103,8 +105,8 @@ static void weights_make(void)
 /* ---- plain loops */
 
 typedef struct Guess {
-    double loss;
-    int label, best, rank; /* rank of the true class, from 0 */
+    double loss, probability; /* of the best class */
+    int label, best, rank;    /* rank of the true class, from 0 */
 } Guess;
 
 static void pixels_read(const Source *data, int64_t index, uint8_t pixels[PIXELS], int32_t *label)
@@ -131,6 +133,7 @@ static Guess guess(const Source *data, int64_t index, float (*rows)[PIXELS])
         if (logit[k] > logit[found.best]) found.best = k;
     }
     found.loss = log(sum);
+    found.probability = exp(logit[found.best] - logit[label]) / sum;
     return found;
 }
 
@@ -166,6 +169,7 @@ static void near(const char *what, double got, double wanted)
 /* ---- runs */
 
 static Source *train_data, *test_data;
+static EvalSample found_of[TEST]; /* by the last evaluation of the last run */
 
 static TrainJob job_of(const Model *model, int towers)
 {
@@ -220,12 +224,14 @@ static Run *run_live(TrainJob job, const char *name, int64_t hits[2])
     assert_int_equal(program_graph(&job.program, 1, &program), OK);
     assert_int_equal(layout_create(program.graph, &layout), OK);
     assert_int_equal(ledger_create(job.shares.towers, 1, &ledger), OK);
+    if (job.test) assert_int_equal(ledger_samples(ledger, TEST), OK);
     assert_int_equal(comm_shared_create(job.shares.towers, 1, job_comm_room(&job, layout), &shared), OK);
     if (tower_process_train(&job, 0, ledger, shared) != OK) fail_msg("%s", status_message());
     for (int k = 0; hits && k < 2; k++) {
         hits[k] = 0;
         for (int t = 0; t < job.shares.towers; t++) hits[k] += ledger_row(ledger, t, 1)->hits[k];
     }
+    if (job.test) memcpy(found_of, ledger->sample, sizeof found_of);
     comm_shared_destroy(shared);
     ledger_destroy(ledger);
     layout_destroy(layout);
@@ -277,6 +283,47 @@ static void test_evaluation(void **state)
     assert_int_equal(run->classes, CLASSES);
     assert_memory_equal(run->confusion, wanted, sizeof wanted);
     run_destroy(run);
+}
+
+/* What is kept of each sample, and the list of the most confident mistakes. */
+static void test_mistakes(void **state)
+{
+    (void)state;
+    Model model = model_of(linear);
+    TrainJob job = job_of(&model, 2);
+    int mistakes = 0, rows = 0;
+    double before = 1;
+    job.test = test_data;
+    run_destroy(run_live(job, "mistakes", NULL));
+    for (int64_t i = 0; i < TEST; i++) {
+        Guess wanted = guess(test_data, i, given.head);
+        assert_int_equal(found_of[i].label, wanted.label);
+        assert_int_equal(found_of[i].predicted, wanted.best);
+        near("probability", (double)found_of[i].probability, wanted.probability);
+        near("loss", (double)found_of[i].loss, wanted.loss);
+        mistakes += wanted.best != wanted.label;
+    }
+    assert_true(mistakes > SHEET_PICTURES); /* or nothing below is cut off */
+    char *text = scratch_text("mistakes/mistakes.csv"), *rest = text;
+    assert_string_equal(strsep(&rest, "\n"), "sample,file,label,predicted,probability,loss");
+    for (char *row; (row = strsep(&rest, "\n")) && *row; rows++) {
+        Guess wanted = guess(test_data, atoll(csv_take(&row)), given.head);
+        assert_non_null(csv_take(&row));
+        assert_int_equal(atoi(csv_take(&row)), wanted.label);
+        assert_int_equal(atoi(csv_take(&row)), wanted.best);
+        assert_true(wanted.best != wanted.label && wanted.probability <= before + 1e-6);
+        before = wanted.probability;
+        near("probability in the list", atof(csv_take(&row)), wanted.probability);
+        near("loss in the list", atof(csv_take(&row)), wanted.loss);
+    }
+    assert_int_equal(rows, SHEET_PICTURES);
+    free(text);
+    text = scratch_text("mistakes/mistakes.jpg");
+    assert_memory_equal(text, "\xff\xd8\xff", 3);
+    free(text);
+    text = scratch_text("mistakes/first-batch.jpg");
+    assert_memory_equal(text, "\xff\xd8\xff", 3);
+    free(text);
 }
 
 static void test_training(void **state)
@@ -440,8 +487,9 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_evaluation), cmocka_unit_test(test_training), cmocka_unit_test(test_parts_of_the_loss),
-        cmocka_unit_test(test_times),      cmocka_unit_test(test_dropout),  cmocka_unit_test(test_running_variance),
+        cmocka_unit_test(test_evaluation),        cmocka_unit_test(test_mistakes), cmocka_unit_test(test_training),
+        cmocka_unit_test(test_parts_of_the_loss), cmocka_unit_test(test_times),    cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_running_variance),
     };
     return cmocka_run_group_tests(tests, start, end);
 }

@@ -36,7 +36,8 @@ typedef struct Worker {
     Loader *loader; /* borrowed */
     Bytes bytes;
     TransformWorker transform;
-    LoaderClocks clocks; /* since the last piece */
+    LoaderClocks clocks; /* since the last piece, as is the next */
+    int32_t rotated;
 } Worker;
 
 /* Samples [first, end) of batch `number`. */
@@ -111,7 +112,7 @@ static Status sample_decode(const Loader *l, Worker *worker, int64_t epoch, int6
     SamplePlan plan;
     TRY(image_probe(worker->transform.decoder, &worker->bytes, &info));
     if (info.c != l->c) return FAIL(ERR_FORMAT, "%d channels, but the data set has %d", info.c, l->c);
-    worker->clocks.turned += info.orientation != 1;
+    worker->rotated += info.orientation != 1;
     transform_plan(transform, (SampleKey){l->config.seed, epoch, id}, &info, &plan);
     return transform_apply(transform, &worker->transform, &worker->bytes, &info, &plan, canvas, record);
 }
@@ -235,7 +236,7 @@ static void open_next(Loader *l)
     b->step = step_of(l, number);
     b->epoch = epoch;
     b->tower = tower_of(l, number);
-    b->skipped = 0;
+    b->skipped = b->rotated = 0;
     shares_of(&l->config.shares, l->count, b->step % l->steps_per_epoch, b->tower, &slot->first, &b->n);
     slot->next = 0;
     slot->left = b->n;
@@ -274,7 +275,6 @@ static void clocks_collect(Loader *l, Worker *worker)
     TransformWorker *t = &worker->transform;
     to->read += from->read;
     to->samples += from->samples;
-    to->turned += from->turned;
     to->decode += t->decode_ns;
     to->resize += t->resize_ns;
     to->augment += t->augment_ns;
@@ -303,6 +303,8 @@ static void piece_fill(Loader *l, Worker *worker, Piece piece)
     }
     pthread_mutex_lock(&l->lock);
     clocks_collect(l, worker);
+    slot->batch.rotated += worker->rotated;
+    worker->rotated = 0;
     slot->left -= piece.end - piece.first;
     if (st == OK && slot->left == 0 && l->failed != piece.number)
         batch_finish(l, piece.number);
@@ -407,6 +409,20 @@ void loader_clocks(Loader *loader, LoaderClocks *clocks)
     pthread_mutex_lock(&loader->lock);
     *clocks = loader->clocks;
     pthread_mutex_unlock(&loader->lock);
+}
+
+static int64_t since(int64_t from, int64_t till)
+{
+    return till >= from ? till - from : till;
+}
+
+const char *loader_cause(const Source *source, const LoaderClocks *from, const LoaderClocks *till)
+{
+    int64_t disk = since(from->read, till->read), augment = since(from->augment, till->augment),
+            decode = since(from->decode, till->decode) + since(from->resize, till->resize);
+    if (disk + augment + decode == 0) return "";
+    if (disk >= decode && disk >= augment) return source_info(source)->h == 0 ? "disk" : "read";
+    return decode >= augment ? "decode" : "augment";
 }
 
 /* ---- birth and death */

@@ -46,6 +46,7 @@ typedef struct Batch {
     int tower;
     int32_t n;              /* samples; 0 is legal */
     int32_t skipped;        /* of them have weight 0 */
+    int32_t rotated;        /* of them are stored rotated: their EXIF orientation is not 1 */
     int32_t canvas, c;      /* side + 2 pad; channels of the data set */
     const uint8_t *pixels;  /* [n][canvas][canvas][c] */
     const int32_t *labels;  /* [n]; LABEL_NONE for a sample of weight 0 */
@@ -59,7 +60,6 @@ typedef struct LoaderClocks {
     int64_t read, decode, resize, augment;
     int64_t samples;
     int64_t warnings; /* of the JPEG library: small damage */
-    int64_t turned;   /* samples whose EXIF orientation was not 1 */
 } LoaderClocks;
 
 typedef struct Loader Loader;
@@ -80,5 +80,9 @@ bool loader_pixels(const Loader *loader, int index, void **memory, size_t *bytes
 /* Nanoseconds loader_next has waited for data, in all. */
 int64_t loader_wait_ns(const Loader *loader);
 void loader_clocks(Loader *loader, LoaderClocks *clocks);
+/* Where the threads have spent most of their time from one reading of the clocks to another: "disk" ("read" for a source
+ * that lies in memory), "decode" (resizing included) or "augment"; "" if they have done nothing. Clocks that went back
+ * belong to a loader that was replaced. */
+const char *loader_cause(const Source *source, const LoaderClocks *from, const LoaderClocks *till);
 
 #endif

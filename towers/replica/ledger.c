@@ -41,9 +41,22 @@ Status ledger_create(int towers, int processes, Ledger **made)
     return OK;
 }
 
+Status ledger_samples(Ledger *ledger, int64_t count)
+{
+    void *memory =
+        mmap(NULL, (size_t)count * sizeof(EvalSample), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return FAIL(ERR_MEMORY, "no memory for predictions of %lld samples: %s", (long long)count, strerror(errno));
+    ledger->sample = memory;
+    ledger->samples = count;
+    return OK;
+}
+
 void ledger_destroy(Ledger *ledger)
 {
-    if (ledger) munmap(ledger, ledger->bytes);
+    if (!ledger) return;
+    if (ledger->sample) munmap(ledger->sample, (size_t)ledger->samples * sizeof *ledger->sample);
+    munmap(ledger, ledger->bytes);
 }
 
 LedgerRow *ledger_row(Ledger *ledger, int tower, int64_t step)

@@ -9,6 +9,7 @@
 #include "kernels/clock.h"
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
+#include "towers/data/loader.h"
 #include "towers/graph/model.h"
 #include "towers/record/epoch.h"
 #include "towers/replica/finding.h"
@@ -48,6 +49,7 @@ typedef struct LedgerRow {
     int64_t hits[2];                     /* top-1, top-5 */
     int64_t activity_ns[ACTIVITY_COUNT]; /* time spent in each activity of this step */
     int64_t arrival_ns;                  /* CLOCK_MONOTONIC when it reached the collective */
+    LoaderClocks loader;                 /* of its process's loader by now, in all */
 } LedgerRow;
 
 typedef struct LedgerTower {
@@ -70,6 +72,9 @@ typedef struct LedgerRun {
     _Atomic int64_t first_step;      /* where this process began: 0, or the step it resumed after */
     _Atomic int64_t skipped;         /* steps that the gate refused */
     _Atomic int64_t overflows;       /* steps left out because f16 was too small for a gradient */
+    _Atomic int64_t bad_samples;     /* samples left out because they could not be decoded */
+    _Atomic int64_t images, rotated; /* samples of all steps since first_step; of them stored rotated (EXIF) */
+    _Atomic int64_t eval_rotated;    /* samples of evaluations that are stored rotated */
     _Atomic int stop_signal;         /* set by the supervisor: save at the next step boundary, then stop */
     _Atomic int64_t first_epoch;     /* epochs that were done before this process began */
     _Atomic int64_t epochs_done;     /* the last one in `epoch` */
@@ -96,6 +101,12 @@ typedef struct LedgerProcess {
     LedgerFinding finding;
 } LedgerProcess;
 
+/* What an evaluation found of one sample. */
+typedef struct EvalSample {
+    int32_t label, predicted; /* label: LABEL_NONE if it could not be decoded */
+    float probability, loss;  /* of the predicted class; -ln of the label's */
+} EvalSample;
+
 /* What an evaluation found. */
 typedef struct EvalResult {
     int64_t count, hits[2]; /* samples; top-1 and top-5 hits */
@@ -118,10 +129,15 @@ typedef struct Ledger {
     _Atomic int first_failed;         /* process + 1 that failed first, 0 = none */
     LedgerProcess *process;           /* [processes], inside the segment */
     LedgerTower *tower;               /* [towers], inside the segment */
+    EvalSample *sample;               /* [samples] of the last evaluation, a mapping of its own; NULL */
+    int64_t samples;
     size_t bytes;
 } Ledger;
 
 NODISCARD Status ledger_create(int towers, int processes, Ledger **made); /* before the fork */
+/* Room for what is found of each sample of an evaluation; before the fork too. Each process fills those that it sees; all of
+ * them may be read after the evaluation's last collective. */
+NODISCARD Status ledger_samples(Ledger *ledger, int64_t count);
 void ledger_destroy(Ledger *ledger);
 
 /* Enter an activity: stores the time of the one that ends in the tower's current row, and beats the heart. */

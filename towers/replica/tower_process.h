@@ -70,6 +70,7 @@ typedef struct TowerProcess {
     StragglerWatch watch;       /* rank 0 only */
     bool drifted;               /* replicas differ: nothing of this state may be saved */
     int bad_noted;              /* bad samples that the log has named */
+    bool rotated_noted;         /* the log has said that images are stored rotated */
     int64_t compared_step;      /* of the last comparison of all replicas; 0: none yet */
 } TowerProcess;
 

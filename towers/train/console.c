@@ -109,15 +109,24 @@ static void spread_text(const Console *c, int64_t step, char *text, size_t bytes
     if (c->ledger->towers > 1 && low <= high) snprintf(text, bytes, "%.3f..%.3f", low, high);
 }
 
-/* The longest that a tower waited for its batch, as a share of the step. */
-static double waiting_share(const Console *c, int64_t step, double seconds)
+/* "data-wait 12 % (decode)": the longest that a tower waited for its batch, as a share of the step, and what the threads
+ * that prepare its batches have done most in the last steps. */
+static void waiting_text(const Console *c, const LedgerShown *shown, char text[FIELD])
 {
-    int64_t most = 0;
+    static const LoaderClocks none;
+    int64_t most = 0, before = shown->step - RECENT;
+    int tower = 0;
     for (int t = 0; t < c->ledger->towers; t++) {
-        int64_t waited = row_of(c, t, step)->activity_ns[ACTIVITY_DATA];
-        if (waited > most) most = waited;
+        int64_t waited = row_of(c, t, shown->step)->activity_ns[ACTIVITY_DATA];
+        if (waited > most) most = waited, tower = t;
     }
-    return seconds > 0 ? (double)most * 1e-9 / seconds : 0;
+    const LedgerRow *early = row_of(c, tower, before > 0 ? before : 0);
+    const char *cause = loader_cause(c->job->train, early->step == before ? &early->loader : &none,
+                                     &row_of(c, tower, shown->step)->loader);
+    double share = shown->seconds > 0 ? 100 * (double)most * 1e-9 / shown->seconds : 0;
+    bool named = share >= 0.5 && *cause;
+    snprintf(text, FIELD, "data-wait %.0f %%%s%s%s", fmin(share, 100), named ? " (" : "", named ? cause : "",
+             named ? ")" : "");
 }
 
 /* ---- the bar */
@@ -155,7 +164,7 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
     if (!isnan(accuracy)) snprintf(fields[FIELD_ACCURACY], FIELD, "acc %.1f%%", 100 * accuracy);
     snprintf(fields[FIELD_RATE], FIELD, "lr %.3g", shown->lr);
     snprintf(fields[FIELD_SPEED], FIELD, "%.0f img/s", (double)shown->samples / shown->seconds);
-    snprintf(fields[FIELD_DATA], FIELD, "data %.0f%%", 100 * waiting_share(c, step, shown->seconds));
+    waiting_text(c, shown, fields[FIELD_DATA]);
     Text left_out = text_start(fields[FIELD_BAD], FIELD);
     if (bad) text_add(&left_out, "%lld skipped", (long long)bad);
     if (large) text_add(&left_out, "%s%lld overflowed", bad ? ", " : "", (long long)large);
@@ -246,11 +255,13 @@ static void bar_draw(Console *c, int64_t step, int64_t steps)
 
 static void plain_line(Console *c, const LedgerShown *shown, int64_t steps)
 {
-    char loss[512];
+    char loss[512], waiting[FIELD];
     double epoch = (double)shown->step / (double)job_steps_per_epoch(c->job);
     loss_text(c, shown->step, shown->loss, loss, sizeof loss);
-    fprintf(stderr, "step %lld/%lld  epoch %.2f  %s  lr %.4g  %.0f img/s\n", (long long)shown->step, (long long)steps,
-            epoch, loss, shown->lr, (double)shown->samples / shown->seconds);
+    waiting_text(c, shown, waiting);
+    fprintf(stderr, "step %lld/%lld  epoch %.2f  %s  lr %.4g  %.0f img/s%s%s\n", (long long)shown->step,
+            (long long)steps, epoch, loss, shown->lr, (double)shown->samples / shown->seconds,
+            strchr(waiting, '(') ? "  " : "", strchr(waiting, '(') ? waiting : "");
     for (int t = 0; c->job->towers_view && t < c->ledger->towers; t++) {
         char text[2 * FIELD];
         tower_text(c, t, shown->step, false, FIELD, text, sizeof text);

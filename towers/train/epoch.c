@@ -9,6 +9,7 @@
 #include "towers/train/evaluate.h"
 #include "towers/train/rollback.h"
 #include "towers/train/step.h"
+#include "towers/train/summary.h"
 
 #include <math.h>
 
@@ -99,6 +100,7 @@ static Status epoch_end(TowerProcess *p, bool *better)
          wanted = job->eval_interval > 0 && (last || epoch % job->eval_interval == 0);
     bool evaluated = job->test && wanted, whole = true;
     EvalResult test = {0};
+    TRY(summary_data(p));
     if (evaluated) TRY(evaluate(p, &test, &whole));
     if (!whole) return OK;
     TRY(epoch_record(p, epoch, &test, evaluated));

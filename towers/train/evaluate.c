@@ -5,6 +5,7 @@
 #include "towers/train/evaluate.h"
 #include "towers/replica/norm_states.h"
 #include "towers/replica/tower_process.h"
+#include "towers/train/mistakes.h"
 #include "towers/train/samples_log.h"
 
 #include <math.h>
@@ -18,7 +19,14 @@ static int64_t largest(const float *values, int64_t count)
     return found;
 }
 
-static Status confusion_add(TowerProcess *p, const Program *program, const Batch *batch, float *confusion)
+static EvalSample sample_of(int32_t label, const float *probability, int64_t classes)
+{
+    int64_t predicted = largest(probability, classes);
+    return (EvalSample){label, (int32_t)predicted, probability[predicted], -logf(probability[label])};
+}
+
+/* What the network says of each sample: into the matrix (NULL if there are too many classes) and the ledger. */
+static Status predictions_add(TowerProcess *p, const Program *program, const Batch *batch, float *confusion)
 {
     Tensor prob = plan_tensor(program->plan, program->prob);
     const Backend *backend = p->replica->device.backend;
@@ -27,9 +35,12 @@ static Status confusion_add(TowerProcess *p, const Program *program, const Batch
     if (!host) return FAIL(ERR_MEMORY, "no memory for predictions of %d samples", batch->n);
     Status st = backend->download(&p->replica->device, host, prob.data, (size_t)(batch->n * prob.pitch) * sizeof *host);
     if (st == OK) st = backend->finish(&p->replica->device, STREAM_COMPUTE);
-    for (int32_t i = 0; st == OK && i < batch->n; i++)
-        if (batch->labels[i] != LABEL_NONE)
-            confusion[batch->labels[i] * classes + largest(host + i * prob.pitch, classes)]++;
+    for (int32_t i = 0; st == OK && i < batch->n; i++) {
+        EvalSample sample = {.label = LABEL_NONE};
+        if (batch->labels[i] != LABEL_NONE) sample = sample_of(batch->labels[i], host + i * prob.pitch, classes);
+        if (p->ledger->sample) p->ledger->sample[batch->ids[i]] = sample;
+        if (confusion && sample.label != LABEL_NONE) confusion[sample.label * classes + sample.predicted]++;
+    }
     free(host);
     return st;
 }
@@ -46,7 +57,7 @@ static Status block_run(TowerProcess *p, const Batch *batch, float *lanes, float
     lanes[BLOCK_COUNT] = (float)(batch->n - batch->skipped);
     lanes[BLOCK_TOP1] = (float)read.hits[0];
     lanes[BLOCK_TOP5] = (float)read.hits[1];
-    return confusion ? confusion_add(p, program, batch, confusion) : OK;
+    return confusion || p->ledger->sample ? predictions_add(p, program, batch, confusion) : OK;
 }
 
 /* One "tower" whose batch is a block; this process takes blocks rank, rank + ranks, ... */
@@ -81,6 +92,7 @@ static Status blocks_run(TowerProcess *p, float *lanes)
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
         TRY_OUT(bad_samples_log(p, batch, "evaluation"));
+        atomic_fetch_add(&p->ledger->run.eval_rotated, batch->rotated);
         process_activity(p, p->run.step, ACTIVITY_EVAL);
         TRY_OUT(block_run(p, batch, lanes + s * BLOCK_LANES, confusion));
     }
@@ -150,14 +162,18 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     TRY_OUT(statistics_export(p));
     TRY_OUT(blocks_run(p, lanes));
     TRY_OUT(blocks_gather(p, lanes, floats));
+    TRY_OUT(comm_barrier(p->comm)); /* what the others found of each sample is in the ledger */
     *result = blocks_total(lanes, blocks);
     p->stop |= lanes[floats - EVAL_STOP_LANES] > 0;
     *whole = result->count == wanted ||
              (!p->stop && p->job->data.bad == BAD_SKIP && result->count < wanted); /* without those skipped */
     if (!*whole && !p->stop)
         st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
-    else if (*whole && p->metrics && job_eval_confusion(p->job) && is_best(p, result))
-        st = confusion_write(p, lanes + blocks * BLOCK_LANES);
+    if (st != OK || !*whole || !is_root(&p->place)) goto out;
+    TRY_OUT(rotated_note(p, atomic_load(&p->ledger->run.eval_rotated), wanted, "evaluation"));
+    if (p->metrics && job_eval_confusion(p->job) && is_best(p, result))
+        TRY_OUT(confusion_write(p, lanes + blocks * BLOCK_LANES));
+    if (p->metrics && p->ledger->sample) TRY_OUT(mistakes_write(p, is_best(p, result)));
 out:
     free(lanes);
     return st;

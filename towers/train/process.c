@@ -10,6 +10,7 @@
 #include "towers/train/process.h"
 #include "towers/train/process_open.h"
 #include "towers/train/step.h"
+#include "towers/train/summary.h"
 
 #include <errno.h>
 #include <math.h>
@@ -54,6 +55,7 @@ static Status process_run(TowerProcess *p)
     if (st == ERR_NUMERIC && !p->drifted) return keep_good_state(p, st);
     if (p->drifted) return drift_stop(p, st);
     TRY(st);
+    TRY(summary_data(p));
     TRY(snapshot_export(p, "last.safetensors"));
     if (p->metrics) TRY(metrics_flush(p->metrics));
     process_activity(p, p->run.step, ACTIVITY_DONE);

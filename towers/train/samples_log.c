@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "towers/files/csv.h"
 #include "towers/files/files.h"
 
 enum { NOTES = 5 /* bad samples that the console shows */ };
@@ -24,17 +25,6 @@ static Status text_append(const TowerProcess *p, const char *name, const char *t
     return FAIL(ERR_IO, "cannot write '%s': %s", path, put < 0 ? strerror(code) : "the disk is full");
 }
 
-/* A field in quotes, as RFC 4180 has it. */
-static void field_print(FILE *to, const char *text)
-{
-    fputc('"', to);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', to);
-        fputc((unsigned char)*text < ' ' ? ' ' : *text, to);
-    }
-    fputc('"', to);
-}
-
 static Status bad_print(TowerProcess *p, const Batch *batch, const char *when)
 {
     char *text = NULL;
@@ -44,7 +34,7 @@ static Status bad_print(TowerProcess *p, const Batch *batch, const char *when)
     for (int32_t i = 0; i < batch->skipped; i++) {
         const BadSample *bad = &batch->bad[i];
         fprintf(to, "%s,%d,%lld,", when, batch->tower, (long long)bad->id);
-        field_print(to, bad->why);
+        csv_text(to, bad->why);
         fputc('\n', to);
     }
     Status st = fclose(to) == 0 ? text_append(p, BAD_SAMPLES_FILE, text, bytes)
@@ -60,12 +50,28 @@ Status bad_samples_log(TowerProcess *p, const Batch *batch, const char *when)
     return batch->skipped > 0 && p->job->run_dir ? bad_print(p, batch, when) : OK;
 }
 
+Status rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *kind)
+{
+    char text[256];
+    if (rotated == 0 || p->rotated_noted || p->job->data.train.exif) return OK;
+    p->rotated_noted = true;
+    snprintf(
+        text, sizeof text,
+        "%lld of %lld %s images are stored rotated (EXIF orientation) and are used as stored, as torchvision does; "
+        "--exif rotates them upright",
+        (long long)rotated, (long long)count, kind);
+    ledger_note(p->ledger, "%s", text);
+    return process_log(p, "%s", text);
+}
+
 Status samples_log(TowerProcess *p, const Batch *batch, int64_t step)
 {
     char when[32], *text = NULL;
     size_t bytes = 0;
     snprintf(when, sizeof when, "%lld", (long long)step);
     TRY(bad_samples_log(p, batch, when));
+    atomic_fetch_add(&p->ledger->run.images, batch->n);
+    atomic_fetch_add(&p->ledger->run.rotated, batch->rotated);
     if (!p->job->data.log_samples || !p->job->run_dir || batch->n == 0) return OK;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return FAIL(ERR_MEMORY, "no memory for list of samples");

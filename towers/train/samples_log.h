@@ -12,5 +12,7 @@
 NODISCARD Status samples_log(TowerProcess *p, const Batch *batch, int64_t step);
 /* "when,tower,id,why" for each bad sample of a batch; the first ones are also noted in the log. */
 NODISCARD Status bad_samples_log(TowerProcess *p, const Batch *batch, const char *when);
+/* Once a run, by rank 0: `rotated` of `count` images are stored rotated (EXIF), and --exif was not given. */
+NODISCARD Status rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *kind);
 
 #endif

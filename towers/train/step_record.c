@@ -46,6 +46,7 @@ static void run_show(TowerProcess *p, const Step *step)
     run->shown[p->done % LEDGER_STEPS] = shown;
     atomic_store(&run->skipped, p->run.skipped);
     atomic_store(&run->overflows, p->run.overflows);
+    atomic_store(&run->bad_samples, p->run.bad_samples);
     atomic_store(&run->step, p->done);
 }
 

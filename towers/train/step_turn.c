@@ -114,6 +114,7 @@ Status turn_begin(TowerProcess *p, Step *step, int number, Turn *turn)
         loader_step(p->loader);
     }
     TRY(loader_batch(p->loader, &turn->batch));
+    loader_clocks(p->loader, &ledger_row(p->ledger, tower_of(turn), step->number)->loader);
     TRY(samples_log(p, turn->batch, step->number));
     if (p->metrics && number == 0 && step->number == atomic_load(&p->ledger->run.first_step) + 1)
         TRY(summary_images(p, turn->batch));

@@ -1,13 +1,19 @@
 /* Histograms, norms, images, settings and the memory plan of a run; see summary.h. */
 #include "towers/train/summary.h"
 
+#include "towers/data/jpeg_write.h"
+#include "towers/data/sheet.h"
+#include "towers/files/csv.h"
+#include "towers/files/files.h"
 #include "towers/replica/memory_plan.h"
+#include "towers/train/mistakes.h"
+#include "towers/train/samples_log.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { IMAGES = 8 };
+enum { IMAGES = 8 /* of the first batch, for TensorBoard */, QUALITY = 85 };
 
 /* ---- at the start */
 
@@ -70,13 +76,14 @@ Status summary_start(TowerProcess *p)
     return memory_write(p);
 }
 
-/* ---- images of the first batch, as they lie in memory: before crops and mirrors */
+/* ---- the first batch as the network sees it: cropped, mirrored, augmented */
 
-Status summary_images(TowerProcess *p, const Batch *batch)
+static Status images_events(TowerProcess *p, const Batch *batch)
 {
     const SourceInfo *info = source_info(p->job->train);
-    size_t image = (size_t)batch->canvas * (size_t)batch->canvas * (size_t)batch->c;
-    if (p->job->event_interval == 0) return OK;
+    int32_t side = p->job->program.options.side;
+    uint8_t *pixels = malloc((size_t)side * (size_t)side * (size_t)batch->c);
+    if (!pixels) return FAIL(ERR_MEMORY, "no memory for an image of %d x %d pixels", side, side);
     for (int32_t i = 0; i < batch->n && i < IMAGES; i++) {
         char tag[96];
         int32_t label = batch->labels[i];
@@ -84,10 +91,102 @@ Status summary_images(TowerProcess *p, const Batch *batch)
             snprintf(tag, sizeof tag, "first_batch/%d %s", i, info->class_names[label]);
         else
             snprintf(tag, sizeof tag, "first_batch/%d class %d", i, label);
-        metrics_outcome(p->metrics, events_image(metrics_events(p->metrics), p->run.step, tag,
-                                                 batch->pixels + i * image, batch->canvas, batch->canvas, batch->c));
+        batch_picture(batch, i, side, p->job->program.model->mean, pixels);
+        metrics_outcome(p->metrics,
+                        events_image(metrics_events(p->metrics), p->run.step, tag, pixels, side, side, batch->c));
     }
+    free(pixels);
     return OK;
+}
+
+static Status first_batch_list(const TowerProcess *p, const Batch *batch, int32_t count)
+{
+    char path[PATH_BYTES], where[PATH_BYTES], number[16], *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "no memory for a list of samples");
+    fputs("sample,file,label\n", to);
+    for (int32_t i = 0; i < count; i++) {
+        source_where(p->job->train, batch->ids[i], where, sizeof where);
+        fprintf(to, "%lld,", (long long)batch->ids[i]);
+        csv_text(to, where);
+        fputc(',', to);
+        csv_text(to, batch->labels[i] == LABEL_NONE ? "(damaged)"
+                                                    : class_text(source_info(p->job->train), batch->labels[i], number));
+        fputc('\n', to);
+    }
+    Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, FIRST_BATCH_CSV)
+                                : FAIL(ERR_MEMORY, "no memory for a list of samples");
+    if (st == OK) st = file_replace(path, text, bytes);
+    free(text);
+    return st;
+}
+
+static Status first_batch_sheet(const TowerProcess *p, const Batch *batch, int32_t count)
+{
+    Status st = OK;
+    Sheet sheet = {0};
+    char path[PATH_BYTES];
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    TRY_OUT(sheet_open(&sheet, count, SHEET_COLUMNS, p->job->program.options.side, SHEET_CELL, batch->c));
+    for (int32_t i = 0; i < count; i++) TRY_OUT(sheet_put(&sheet, i, batch, i, p->job->program.model->mean));
+    TRY_OUT(jpeg_encode(&sheet.pixels, QUALITY, &bytes, &size));
+    TRY_OUT(path_join(path, p->job->run_dir, FIRST_BATCH_SHEET));
+    TRY_OUT(file_replace(path, bytes, size));
+out:
+    free(bytes);
+    sheet_close(&sheet);
+    return st;
+}
+
+Status summary_images(TowerProcess *p, const Batch *batch)
+{
+    int32_t count = batch->n < SHEET_PICTURES ? batch->n : SHEET_PICTURES;
+    if (p->job->event_interval > 0) TRY(images_events(p, batch));
+    if (count == 0 || p->run.step > 0) return OK; /* a resumed run keeps the pictures of its beginning */
+    Status st = first_batch_list(p, batch, count);
+    if (st == OK) st = first_batch_sheet(p, batch, count);
+    return st == OK ? OK : metrics_log(p->metrics, "no pictures of the first batch: %s", status_message());
+}
+
+/* ---- what the loaders have done */
+
+/* A process's loader works for all of its towers. */
+static LoaderClocks clocks_sum(const TowerProcess *p)
+{
+    LoaderClocks all = {0};
+    for (int rank = 0; rank < p->job->processes; rank++) {
+        const LoaderClocks *one = &ledger_row(p->ledger, job_placement(p->job, rank).first_tower, p->done)->loader;
+        all.read += one->read;
+        all.decode += one->decode;
+        all.resize += one->resize;
+        all.augment += one->augment;
+        all.samples += one->samples;
+        all.warnings += one->warnings;
+    }
+    return all;
+}
+
+Status summary_data(TowerProcess *p)
+{
+    const LedgerRun *run = &p->ledger->run;
+    char path[PATH_BYTES], text[512];
+    if (!p->metrics || p->done == 0 || p->done <= atomic_load(&run->first_step)) return OK;
+    LoaderClocks all = clocks_sum(p);
+    int64_t rotated = atomic_load(&run->rotated);
+    TRY(rotated_note(p, rotated, atomic_load(&run->images), "training"));
+    snprintf(text, sizeof text,
+             "{\"first_step\": %lld, \"last_step\": %lld, \"images\": %lld, \"read_ns\": %lld, \"decode_ns\": %lld, "
+             "\"resize_ns\": %lld, \"augment_ns\": %lld, \"cause\": \"%s\", \"warnings\": %lld, \"rotated\": %lld, "
+             "\"exif\": %s, \"bad_samples\": %lld}\n",
+             (long long)atomic_load(&run->first_step) + 1, (long long)p->done, (long long)all.samples,
+             (long long)all.read, (long long)all.decode, (long long)all.resize, (long long)all.augment,
+             loader_cause(p->job->train, &(LoaderClocks){0}, &all), (long long)all.warnings, (long long)rotated,
+             p->job->data.train.exif ? "true" : "false", (long long)p->run.bad_samples);
+    Status st = path_join(path, p->job->run_dir, DATA_SUMMARY);
+    if (st == OK) st = file_replace(path, text, strlen(text));
+    return st == OK ? OK : metrics_log(p->metrics, "no summary of the data: %s", status_message());
 }
 
 /* ---- parameters and gradients */

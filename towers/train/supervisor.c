@@ -77,6 +77,7 @@ static Status shared_create(Supervisor *s)
     program_destroy(&program);
     TRY(st);
     TRY(ledger_create(job->shares.towers, job->processes, &s->ledger));
+    if (job->test) TRY(ledger_samples(s->ledger, source_info(job->test)->count));
     return comm_shared_create(job->shares.towers, job->processes, room, &s->shared);
 }
 
@@ -390,6 +391,7 @@ static void result_fill(const Supervisor *s, TrainResult *result)
                             .test_top1 = tested ? run->tested.test_top1 : -1,
                             .test_top5 = tested && top5_says(s->job) ? run->tested.test_top5 : -1,
                             .best_top1 = run->best_top1,
+                            .bad_samples = atomic_load(&run->bad_samples),
                             .signal = atomic_load(&run->stop_signal)};
 }
 
@@ -435,7 +437,7 @@ Status train_timed(const TrainJob *job, int *signal_number)
     return st;
 }
 
-Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, int *signal_number)
+Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, EvalSample *samples, int *signal_number)
 {
     TrainJob copy = *job;
     TrainResult ended = {0};
@@ -445,6 +447,7 @@ Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, in
     copy.quiet = true;
     Status st = supervise(&copy, tower_process_eval, &ended, &ledger);
     if (st == OK) *result = ledger->eval;
+    if (st == OK) memcpy(samples, ledger->sample, (size_t)ledger->samples * sizeof *samples);
     *signal_number = ended.signal;
     ledger_destroy(ledger);
     return st;

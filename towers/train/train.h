@@ -7,8 +7,9 @@
 typedef struct TrainResult {
     int64_t step;
     double test_top1, test_top5, best_top1;
-    int signal;     /* that asked for the stop, or 0 */
-    bool abandoned; /* a tower did not even end when killed: touch nothing that may hang as it does */
+    int64_t bad_samples; /* left out because they could not be decoded */
+    int signal;          /* that asked for the stop, or 0 */
+    bool abandoned;      /* a tower did not even end when killed: touch nothing that may hang as it does */
 } TrainResult;
 
 /* Run it: forks the towers, shows the console, waits. The status is the root cause of a failure. */
@@ -18,7 +19,8 @@ NODISCARD Status train_run(const TrainJob *job, TrainResult *result);
  * below *signal_number receives the number of the signal that asked for a stop, or 0. */
 NODISCARD Status train_timed(const TrainJob *job, int *signal_number);
 
-/* Evaluate weights: every sample exactly once. */
-NODISCARD Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, int *signal_number);
+/* Evaluate weights: every sample exactly once. `samples` [of the test set] receives what was found of each. */
+NODISCARD Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, EvalSample *samples,
+                          int *signal_number);
 
 #endif

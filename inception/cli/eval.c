@@ -1,0 +1,212 @@
+/* See eval.h. */
+#include "inception/cli/eval.h"
+
+#include "inception/report/class_scores.h"
+#include "kernels/text.h"
+#include "towers/files/csv.h"
+#include "towers/files/files.h"
+#include "towers/files/json.h"
+#include "towers/train/mistakes.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLASS_ROWS = 20 /* classes that a table on the terminal shows */ };
+
+void eval_introduce(const JobFiles *files)
+{
+    const SourceInfo *test = source_info(files->test);
+    const char *path = files->job.data_path;
+    fprintf(stderr, "data           %s (%s%s%s): %lld test images, %d classes\n", test->name, test->format,
+            path ? ", " : "", path ? path : "", (long long)test->count, test->classes);
+}
+
+/* ---- scores of classes */
+
+typedef struct Scores {
+    const SourceInfo *info;
+    ClassScore *class;            /* owned: [count] */
+    int count;                    /* classes of the network, which may be more than those of the data */
+    double recall, precision, f1; /* means over the classes with samples: macro averages */
+} Scores;
+
+static Status scores_make(const JobFiles *files, const EvalSample *samples, Scores *s)
+{
+    int64_t with_samples = 0;
+    *s = (Scores){.info = source_info(files->test), .count = files->job.program.options.classes};
+    s->class = calloc((size_t)s->count, sizeof *s->class);
+    if (!s->class) return FAIL(ERR_MEMORY, "no memory for scores of %d classes", s->count);
+    for (int c = 0; c < s->count; c++) s->class[c].class = c;
+    for (int64_t i = 0; i < s->info->count; i++) {
+        if (samples[i].label == LABEL_NONE) continue;
+        s->class[samples[i].label].samples++;
+        s->class[samples[i].predicted].taken++;
+        s->class[samples[i].label].right += samples[i].label == samples[i].predicted;
+    }
+    for (int c = 0; c < s->count; c++) {
+        const ClassScore *one = &s->class[c];
+        if (!one->samples) continue;
+        with_samples++;
+        s->recall += class_recall(one);
+        s->precision +=
+            one->taken ? class_precision(one) : 0; /* a class that is never predicted: scikit-learn's rule */
+        s->f1 += class_f1(one);
+    }
+    s->recall /= (double)with_samples;
+    s->precision /= (double)with_samples;
+    s->f1 /= (double)with_samples;
+    return OK;
+}
+
+static void cell_print(double value, FILE *to)
+{
+    if (isfinite(value))
+        fprintf(to, "  %9.4f", value);
+    else
+        fprintf(to, "  %9s", "-");
+}
+
+static void table_row(const char *name, double precision, double recall, double f1, int64_t samples, FILE *to)
+{
+    fprintf(to, "%-24.24s", name);
+    cell_print(precision, to);
+    cell_print(recall, to);
+    cell_print(f1, to);
+    fprintf(to, "  %9lld\n", (long long)samples);
+}
+
+static void table_print(const Scores *s, int64_t samples, FILE *to)
+{
+    char number[16];
+    fprintf(to, "%-24s  %9s  %9s  %9s  %9s\n", "class", "precision", "recall", "F1", "images");
+    for (int c = 0; c < s->count && s->count <= CLASS_ROWS; c++) {
+        const ClassScore *one = &s->class[c];
+        table_row(class_text(s->info, c, number), class_precision(one), class_recall(one), class_f1(one), one->samples,
+                  to);
+    }
+    table_row("mean over classes", s->precision, s->recall, s->f1, samples, to);
+}
+
+static void number_print(double value, FILE *to)
+{
+    if (isfinite(value)) fprintf(to, "%.6f", value);
+    fputc(',', to);
+}
+
+/* What was not measured is an empty field. */
+static void scores_csv(const Scores *s, FILE *to)
+{
+    char number[16];
+    fputs("class,name,precision,recall,f1,images,predicted,right\n", to);
+    for (int c = 0; c < s->count; c++) {
+        const ClassScore *one = &s->class[c];
+        fprintf(to, "%d,", c);
+        csv_text(to, class_text(s->info, c, number));
+        fputc(',', to);
+        number_print(class_precision(one), to);
+        number_print(class_recall(one), to);
+        number_print(class_f1(one), to);
+        fprintf(to, "%lld,%lld,%lld\n", (long long)one->samples, (long long)one->taken, (long long)one->right);
+    }
+}
+
+static json_t *scores_json(const Scores *s)
+{
+    char number[16];
+    json_t *all = json_array();
+    for (int c = 0; c < s->count; c++) {
+        const ClassScore *one = &s->class[c];
+        json_array_append_new(all,
+                              json_pack("{s:i, s:o, s:o, s:o, s:o, s:I}", "class", c, "name",
+                                        json_text(class_text(s->info, c, number)), "precision",
+                                        json_finite(class_precision(one)), "recall", json_finite(class_recall(one)),
+                                        "f1", json_finite(class_f1(one)), "examples", (json_int_t)one->samples));
+    }
+    return all;
+}
+
+/* ---- files */
+
+static Status errors_print(const Source *source, const EvalSample *samples, FILE *to)
+{
+    int64_t *ids, found;
+    Status st = mistakes_find(samples, source_info(source)->count, &ids, &found);
+    if (st == OK) mistakes_print(source, samples, ids, found, to);
+    free(ids);
+    return st;
+}
+
+/* `path` receives the list of mistakes or, with `scores`, the scores of all classes. */
+static Status file_write(const char *path, const JobFiles *files, const EvalSample *samples, const Scores *scores)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "no memory for '%s'", path);
+    Status st = OK;
+    if (scores)
+        scores_csv(scores, to);
+    else
+        st = errors_print(files->test, samples, to);
+    if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for '%s'", path);
+    if (st == OK) st = file_replace(path, text, bytes);
+    free(text);
+    return st;
+}
+
+/* ---- the result */
+
+/* A loss that is not finite is null: JSON has no NaN. */
+static Status result_json(const EvalResult *result, int64_t skipped, bool top5, const Scores *scores)
+{
+    double count = (double)result->count;
+    json_t *root =
+        json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "examples", (json_int_t)result->count, "skipped",
+                  (json_int_t)skipped, "top1", json_finite((double)result->hits[0] / count), "top5",
+                  top5 ? json_finite((double)result->hits[1] / count) : json_null(), "loss", json_finite(result->loss),
+                  "mean_precision", json_finite(scores->precision), "mean_recall", json_finite(scores->recall),
+                  "mean_f1", json_finite(scores->f1), "classes", scores_json(scores));
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the evaluation");
+    json_dumpf(root, stdout, JSON_REAL_PRECISION(17)); /* whether it was written is seen at the end */
+    putchar('\n');
+    json_decref(root);
+    return OK;
+}
+
+static void result_print(const Options *o, const EvalResult *result, bool top5, const Scores *scores)
+{
+    double count = (double)result->count;
+    printf("Accuracy @ 1 = %.4f", (double)result->hits[0] / count);
+    if (top5) printf(" Accuracy @ 5 = %.4f", (double)result->hits[1] / count);
+    printf(" [%lld examples]\n", (long long)result->count);
+    if (o->quiet) return;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return; /* the result is there */
+    table_print(scores, result->count, to);
+    if (fclose(to) == 0) text_print(stdout, text);
+    free(text);
+    if (scores->count > CLASS_ROWS && !o->class_scores)
+        fprintf(stderr, "--class-scores FILE writes the scores of all %d classes\n", scores->count);
+}
+
+Status eval_print(const Options *o, const JobFiles *files, const EvalResult *result, const EvalSample *samples)
+{
+    Scores scores;
+    bool top5 = top5_says(&files->job);
+    int64_t skipped = source_info(files->test)->count - result->count;
+    TRY(scores_make(files, samples, &scores));
+    Status st = OK;
+    if (o->errors) TRY_OUT(file_write(o->errors, files, samples, NULL));
+    if (o->class_scores) TRY_OUT(file_write(o->class_scores, files, samples, &scores));
+    if (skipped > 0) fprintf(stderr, "%lld damaged images were left out (--bad-samples)\n", (long long)skipped);
+    if (o->json)
+        TRY_OUT(result_json(result, skipped, top5, &scores));
+    else
+        result_print(o, result, top5, &scores);
+out:
+    free(scores.class);
+    return st;
+}

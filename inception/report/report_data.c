@@ -1,0 +1,275 @@
+/* See report_data.h. */
+#include "inception/report/report_data.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "inception/report/svg.h"
+#include "towers/data/sheet.h"
+#include "towers/files/csv.h"
+#include "towers/files/files.h"
+#include "towers/files/json.h"
+#include "towers/files/utf8.h"
+#include "towers/train/mistakes.h"
+#include "towers/train/samples_log.h"
+#include "towers/train/summary.h"
+
+enum { LIST_BYTES = 1 << 20, SUMMARY_BYTES = 1 << 16, SHEET_BYTES = 1 << 20, BAD_ROWS = 40, CAPTION = 512 };
+
+void data_style(FILE *to)
+{
+    fputs(".sheet{display:grid;grid-template-columns:repeat(auto-fill,minmax(118px,1fr));gap:12px 10px;margin-top:12px}"
+          ".sheet div{min-width:0;font-size:12.5px;line-height:1.35;overflow-wrap:anywhere;color:var(--soft)}"
+          ".sheet i{display:block;width:100%;aspect-ratio:1;margin-bottom:4px;border-radius:4px;"
+          "background-image:var(--sheet);background-size:var(--size)}",
+          to);
+}
+
+static void section_open(FILE *to, const char *title)
+{
+    fprintf(to, "<section class=\"table\"><h2>%s</h2>", title);
+}
+
+/* At most `limit` bytes of a file of the run, the rest is left; NULL if there is none. */
+static char *file_start(const Run *run, const char *name, size_t limit, size_t *count)
+{
+    char path[PATH_BYTES], *text;
+    int fd = -1;
+    uint64_t size = 0;
+    ssize_t got = 1;
+    *count = 0;
+    if (path_join(path, run->path, name) != OK) return NULL;
+    if (file_open(path, OF_RUN, ERR_FORMAT, UINT64_MAX, &fd, &size) != OK) return NULL;
+    text = malloc(limit + 1);
+    while (text && *count < limit && (got = read(fd, text + *count, limit - *count)) > 0) *count += (size_t)got;
+    close(fd);
+    if (text) text[*count] = 0;
+    if (got >= 0) return text;
+    free(text);
+    return NULL;
+}
+
+/* The next whole line; NULL at the end. A last line without its end is left out. */
+static char *line_take(char **rest)
+{
+    char *line = *rest, *end = strchr(line, '\n');
+    if (!end) return NULL;
+    *end = 0;
+    *rest = end + 1;
+    return line;
+}
+
+/* Names may be any bytes of any length. */
+static void caption_write(const char *text, FILE *to)
+{
+    char cut[CAPTION];
+    utf8_escape(cut, sizeof cut, text);
+    svg_text(to, cut);
+}
+
+/* ---- waiting, and what the loader did */
+
+/* The share of the run's time in which the slowest tower waited for its batch; NaN if it is not known. */
+static double waiting_share(const Run *run)
+{
+    double waited = 0, all = 0;
+    for (int64_t i = 0; i < run->steps; i++) {
+        const RunStep *s = &run->step[i];
+        double most = 0, us = (double)s->images / s->images_per_sec * 1e6;
+        for (int t = 0; t < run->towers; t++)
+            if (isfinite(s->data_us[t])) most = fmax(most, s->data_us[t]);
+        if (!isfinite(us)) continue;
+        waited += fmin(most, us);
+        all += us;
+    }
+    return all > 0 ? waited / all : NAN;
+}
+
+static json_int_t integer(const json_t *data, const char *key)
+{
+    return json_integer_value(json_object_get(data, key));
+}
+
+static void stage_row(const json_t *data, const char *key, const char *name, FILE *to)
+{
+    fprintf(to, "<tr><th>%s</th><td>%.1f &micro;s per image and thread</td></tr>", name,
+            (double)integer(data, key) / (double)integer(data, "images") / 1e3);
+}
+
+void data_html(const Run *run, FILE *to)
+{
+    size_t count;
+    json_error_t error;
+    char *text = file_start(run, DATA_SUMMARY, SUMMARY_BYTES, &count);
+    json_t *data = text ? json_loadb(text, count, JSON_REJECT_DUPLICATES, &error) : NULL;
+    free(text);
+    if (!json_is_object(data) || integer(data, "images") <= 0) {
+        json_decref(data);
+        return;
+    }
+    double share = waiting_share(run);
+    const char *cause = json_string_value(json_object_get(data, "cause"));
+    section_open(to, "Data");
+    fputs("<table>", to);
+    if (isfinite(share)) {
+        fprintf(to, "<tr><th>data-wait</th><td>%.1f %% of the steps' time", 100 * share);
+        if (cause && *cause) {
+            fputs("; the loader spent most of its time on: ", to);
+            caption_write(cause, to);
+        }
+        fputs("</td></tr>", to);
+    }
+    fprintf(to, "<tr><th>images read</th><td>%lld, for steps %lld to %lld</td></tr>",
+            (long long)integer(data, "images"), (long long)integer(data, "first_step"),
+            (long long)integer(data, "last_step"));
+    stage_row(data, "read_ns", "read", to);
+    stage_row(data, "decode_ns", "decode", to);
+    stage_row(data, "resize_ns", "resize", to);
+    stage_row(data, "augment_ns", "augment", to);
+    if (integer(data, "warnings"))
+        fprintf(to, "<tr><th>small damage</th><td>%lld times, which the JPEG decoder mended</td></tr>",
+                (long long)integer(data, "warnings"));
+    if (integer(data, "rotated"))
+        fprintf(to, "<tr><th>stored rotated</th><td>%lld images (EXIF orientation), %s</td></tr>",
+                (long long)integer(data, "rotated"),
+                json_is_true(json_object_get(data, "exif")) ? "rotated upright"
+                                                            : "used as stored; --exif rotates them");
+    if (integer(data, "bad_samples"))
+        fprintf(to, "<tr><th>skipped</th><td>%lld samples that could not be decoded</td></tr>",
+                (long long)integer(data, "bad_samples"));
+    fputs("</table></section>\n", to);
+    json_decref(data);
+}
+
+/* ---- damaged samples */
+
+typedef struct BadRow {
+    const char *why;
+    int64_t id, times;
+    bool training;
+} BadRow;
+
+/* A sample is met again in every epoch: `rows` [BAD_ROWS] holds each once. Returns the number of all that were found, of
+ * which those beyond the room are counted a line each. */
+static int64_t bad_rows_read(char *text, BadRow *rows, int *count)
+{
+    int64_t found = 0;
+    *count = 0;
+    for (char *line; (line = line_take(&text));) {
+        const char *when = csv_take(&line), *tower = line ? csv_take(&line) : NULL, *id = line ? csv_take(&line) : NULL,
+                   *why = line ? csv_take(&line) : NULL;
+        if (!tower || !why) continue;
+        BadRow one = {.why = why, .id = strtoll(id, NULL, 10), .times = 1, .training = strcmp(when, "evaluation") != 0};
+        int k = 0;
+        while (k < *count && (rows[k].id != one.id || rows[k].training != one.training)) k++;
+        if (k < *count) {
+            rows[k].times++;
+            continue;
+        }
+        found++;
+        if (k < BAD_ROWS) rows[(*count)++] = one;
+    }
+    return found;
+}
+
+void bad_samples_html(const Run *run, FILE *to)
+{
+    BadRow rows[BAD_ROWS];
+    int count;
+    size_t bytes;
+    char *text = file_start(run, BAD_SAMPLES_FILE, LIST_BYTES, &bytes);
+    if (!text) return;
+    int64_t found = bad_rows_read(text, rows, &count);
+    if (count) {
+        section_open(to, "Damaged samples, which were skipped");
+        fputs("<table><tr><th>number</th><td class=\"o\">file and reason</td><td class=\"n o\">times</td></tr>", to);
+        for (int i = 0; i < count; i++) {
+            fprintf(to, "<tr><th>%s %" PRId64 "</th><td>", rows[i].training ? "training" : "evaluation", rows[i].id);
+            caption_write(rows[i].why, to);
+            fprintf(to, "</td><td class=\"n\">%" PRId64 "</td></tr>", rows[i].times);
+        }
+        fputs("</table>", to);
+        if (found > count || bytes == LIST_BYTES) fputs("<p>and more: " BAD_SAMPLES_FILE " lists all of them</p>", to);
+        fputs("</section>\n", to);
+    }
+    free(text);
+}
+
+/* ---- pictures */
+
+static void base64_write(const char *bytes, size_t count, FILE *to)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < count; i += 3) {
+        uint32_t three = 0;
+        for (size_t k = 0; k < 3; k++) three = three << 8 | (i + k < count ? (uint8_t)bytes[i + k] : 0);
+        for (size_t k = 0; k < 4; k++) fputc(i + k <= count ? digits[three >> (18 - 6 * k) & 63] : '=', to);
+    }
+}
+
+static int rows_read(char *text, char *rows[SHEET_PICTURES])
+{
+    int count = 0;
+    if (!line_take(&text)) return 0; /* the header */
+    while (count < SHEET_PICTURES && (rows[count] = line_take(&text))) count++;
+    return count;
+}
+
+static void field_write(char **row, FILE *to)
+{
+    const char *field = *row ? csv_take(row) : NULL;
+    caption_write(field ? field : "?", to);
+}
+
+/* "sample,file,label" or, of mistakes, "sample,file,label,predicted,probability,loss". */
+static void cell_write(char *row, int place, int rows, bool mistakes, FILE *to)
+{
+    double x = 100.0 * (place % SHEET_COLUMNS) / (SHEET_COLUMNS - 1);
+    double y = rows > 1 ? 100.0 * (place / SHEET_COLUMNS) / (rows - 1) : 0;
+    fputs("<div title=\"", to);
+    csv_take(&row);
+    field_write(&row, to);
+    fprintf(to, "\"><i style=\"background-position:%.4f%% %.4f%%\"></i>", x, y);
+    const char *label = row ? csv_take(&row) : "?", *predicted = mistakes && row ? csv_take(&row) : NULL,
+               *probability = predicted && row ? csv_take(&row) : NULL;
+    if (predicted) {
+        caption_write(predicted, to);
+        if (probability) fprintf(to, " %.1f %%", 100 * strtod(probability, NULL));
+        fputs(", is ", to);
+    }
+    caption_write(label, to);
+    fputs("</div>", to);
+}
+
+/* One picture holds all cells; a cell shows its part of it. */
+static void sheet_html(const Run *run, const char *csv, const char *jpeg, bool mistakes, const char *title,
+                       const char *note, FILE *to)
+{
+    char *row[SHEET_PICTURES];
+    size_t text_bytes, bytes;
+    char *text = file_start(run, csv, LIST_BYTES, &text_bytes), *picture = file_start(run, jpeg, SHEET_BYTES, &bytes);
+    int count = text ? rows_read(text, row) : 0, rows = (count + SHEET_COLUMNS - 1) / SHEET_COLUMNS;
+    if (count && picture && bytes > 3 && bytes < SHEET_BYTES && !memcmp(picture, "\xff\xd8\xff", 3)) {
+        section_open(to, title);
+        fprintf(to, "<p>%s</p><div class=\"sheet\" style=\"--size:%d%% %d%%;--sheet:url(data:image/jpeg;base64,", note,
+                100 * SHEET_COLUMNS, 100 * rows);
+        base64_write(picture, bytes, to);
+        fputs(")\">", to);
+        for (int i = 0; i < count; i++) cell_write(row[i], i, rows, mistakes, to);
+        fputs("</div></section>\n", to);
+    }
+    free(text);
+    free(picture);
+}
+
+void pictures_html(const Run *run, FILE *to)
+{
+    sheet_html(run, MISTAKES_CSV, MISTAKES_SHEET, true, "Most confident mistakes",
+               "Of the last evaluation: what the network took the image for, with its probability, and what it is.",
+               to);
+    sheet_html(run, FIRST_BATCH_CSV, FIRST_BATCH_SHEET, false, "First training batch",
+               "As the network saw it: cropped, mirrored and augmented, with its labels.", to);
+}

@@ -1,0 +1,15 @@
+/* CSV as RFC 4180 has it: fields between commas, a text in quotes with each quote in it doubled. */
+#ifndef TOWERS_FILES_CSV_H
+#define TOWERS_FILES_CSV_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* A text as a field, in quotes. Control characters become spaces, so that a row stays one line. */
+void csv_text(FILE *to, const char *text);
+
+/* The next field of a row, unquoted in place; NULL at its end. *row is the rest of the row, without its line break: start
+ * with the row, which is changed. What is no CSV gives some text, never anything outside of the row. */
+char *csv_take(char **row);
+
+#endif

@@ -1,0 +1,120 @@
+/* Sorting an evaluation's samples, and the files of the worst of them; see mistakes.h. */
+#include "towers/train/mistakes.h"
+
+#include "towers/data/jpeg_write.h"
+#include "towers/data/sheet.h"
+#include "towers/files/csv.h"
+#include "towers/files/files.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { SHEET_QUALITY = 85 };
+
+/* ---- the list */
+
+/* Of a probability that is NaN nothing is known: it comes last. */
+static float confidence(const EvalSample *sample)
+{
+    return isnan(sample->probability) ? -1 : sample->probability;
+}
+
+static int by_confidence(const void *a, const void *b, void *samples)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    float p = confidence((const EvalSample *)samples + x), q = confidence((const EvalSample *)samples + y);
+    return p != q ? (p < q) - (p > q) : (x > y) - (x < y);
+}
+
+Status mistakes_find(const EvalSample *samples, int64_t count, int64_t **ids, int64_t *found)
+{
+    *found = 0;
+    *ids = malloc((size_t)count * sizeof **ids + 1);
+    if (!*ids) return FAIL(ERR_MEMORY, "no memory for a list of %lld samples", (long long)count);
+    for (int64_t i = 0; i < count; i++)
+        if (samples[i].label != LABEL_NONE && samples[i].label != samples[i].predicted) (*ids)[(*found)++] = i;
+    qsort_r(*ids, (size_t)*found, sizeof **ids, by_confidence, (void *)samples);
+    return OK;
+}
+
+const char *class_text(const SourceInfo *info, int32_t class, char number[16])
+{
+    if (class >= 0 && class < info->classes && info->class_names[class][0]) return info->class_names[class];
+    snprintf(number, 16, "%d", class);
+    return number;
+}
+
+void mistakes_print(const Source *source, const EvalSample *samples, const int64_t *ids, int64_t count, FILE *to)
+{
+    const SourceInfo *info = source_info(source);
+    fputs("sample,file,label,predicted,probability,loss\n", to);
+    for (int64_t i = 0; i < count; i++) {
+        const EvalSample *s = &samples[ids[i]];
+        char where[PATH_BYTES], number[16];
+        source_where(source, ids[i], where, sizeof where);
+        fprintf(to, "%lld,", (long long)ids[i]);
+        csv_text(to, where);
+        fputc(',', to);
+        csv_text(to, class_text(info, s->label, number));
+        fputc(',', to);
+        csv_text(to, class_text(info, s->predicted, number));
+        fprintf(to, ",%.6f,%.6g\n", (double)s->probability, (double)s->loss);
+    }
+}
+
+/* ---- the files of a run */
+
+static Status list_write(const TowerProcess *p, const int64_t *ids, int64_t count)
+{
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "no memory for a list of mistakes");
+    mistakes_print(p->job->test, p->ledger->sample, ids, count, to);
+    Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, MISTAKES_CSV)
+                                : FAIL(ERR_MEMORY, "no memory for a list of mistakes");
+    if (st == OK) st = file_replace(path, text, bytes);
+    free(text);
+    return st;
+}
+
+static Status sheet_write(TowerProcess *p, const int64_t *ids, int32_t count, bool best)
+{
+    Status st = OK;
+    const TrainJob *job = p->job;
+    Transform transform = job_transform(job, false);
+    TransformWorker worker = {0};
+    Sheet sheet = {0};
+    char path[PATH_BYTES];
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    TRY(path_join(path, job->run_dir, MISTAKES_SHEET));
+    if (count == 0) return unlink(path) == 0 || errno == ENOENT ? OK : FAIL(ERR_IO, "cannot remove '%s'", path);
+    TRY_OUT(transform_worker_init(&worker, NULL));
+    TRY_OUT(sheet_open(&sheet, count, SHEET_COLUMNS, transform.side, SHEET_CELL, source_info(job->test)->c));
+    for (int32_t i = 0; i < count; i++)
+        TRY_OUT(sheet_put_sample(&sheet, i, job->test, ids[i], &transform, &worker, job->program.model->mean));
+    TRY_OUT(jpeg_encode(&sheet.pixels, SHEET_QUALITY, &bytes, &size));
+    TRY_OUT(file_replace(path, bytes, size));
+    if (best && job->event_interval > 0)
+        metrics_outcome(p->metrics, events_image(metrics_events(p->metrics), p->run.step, "mistakes", sheet.pixels.at,
+                                                 sheet.pixels.w, sheet.pixels.h, sheet.pixels.c));
+out:
+    free(bytes);
+    sheet_close(&sheet);
+    transform_worker_free(&worker);
+    return st;
+}
+
+Status mistakes_write(TowerProcess *p, bool best)
+{
+    int64_t *ids = NULL, found = 0;
+    TRY(mistakes_find(p->ledger->sample, p->ledger->samples, &ids, &found));
+    if (found > SHEET_PICTURES) found = SHEET_PICTURES;
+    Status st = list_write(p, ids, found);
+    if (st == OK) st = sheet_write(p, ids, (int32_t)found, best);
+    free(ids);
+    return st == OK ? OK : metrics_log(p->metrics, "no sheet of the mistakes: %s", status_message());
+}
