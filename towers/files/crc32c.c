@@ -1,7 +1,7 @@
-/* CRC32C (Castagnoli, reflected polynomial 0x82f63b78; RFC 3720 appendix B.4 has the vectors), as TFRecord and the
- * checkpoint manifest use it. The processor's own instruction where there is one (SSE4.2, ARMv8 CRC), found at run
- * time; else eight tables, eight bytes at a time. The masked form is TFRecord's: a CRC of data that holds CRCs is a
- * weak check. */
+/* CRC-32C (Castagnoli, reflected polynomial 0x82f63b78; test vectors in RFC 3720, appendix B.4), as used by TFRecord
+ * and the checkpoint manifest. Uses the processor's CRC instruction if there is one (SSE4.2, ARMv8 CRC; detected at run
+ * time), else eight tables that take eight bytes at a time. TFRecord masks its CRCs because the CRC of data that
+ * contains CRCs is a weak check. */
 #include <pthread.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static uint32_t table[8][256];
 static Update *update;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Slicing by eight. The bytes are put together by hand, so the order of the machine does not matter. */
+/* Slicing by eight. Words are assembled byte by byte, so the result does not depend on the machine's byte order. */
 static uint32_t update_table(uint32_t state, const unsigned char *at, uint64_t count)
 {
     for (; count >= 8; at += 8, count -= 8) {

@@ -1,6 +1,6 @@
-/* Durable files: exclusive creation, reservation, fsync of file and directory, rename; see files.h. Linux calls:
- * fallocate(2) is used and not posix_fallocate(3), whose emulation writes to every block where a file system cannot
- * reserve. */
+/* Durable files: exclusive creation, reservation, fsync of file and directory, rename; see files.h. Space is reserved
+ * with fallocate(2), not posix_fallocate(3): where a file system cannot reserve, the latter falls back to writing to
+ * every block. */
 #include "towers/files/files.h"
 #include "kernels/text.h"
 
@@ -18,11 +18,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum {
-    BUFFER_BYTES = 1 << 18,
-    PIECE_BYTES = 4 << 20 /* written at once: between two signs of progress */,
-    BOOT_ID_CHARS = 36
-};
+enum { BUFFER_BYTES = 1 << 18, PIECE_BYTES = 4 << 20 /* one write(2), between progress reports */, BOOT_ID_CHARS = 36 };
 
 struct DurableFile {
     char *path, *shown;
@@ -90,7 +86,7 @@ Status path_temporary(char temporary[PATH_BYTES], const char *path)
     return path_join(temporary, parent, name);
 }
 
-/* Where "-<boot id>-<pid>" begins in a name of `count` characters; 0: it is no temporary one. */
+/* Offset of "-<boot id>-<pid>" in a name of `count` characters; 0 if the name is not a temporary one. */
 static size_t owner_at(const char *name, size_t count)
 {
     size_t dash = count;
@@ -100,8 +96,8 @@ static size_t owner_at(const char *name, size_t count)
     return whole ? dash - 2 - BOOT_ID_CHARS : 0;
 }
 
-/* One that has ended and waits for its parent to ask counts as dead: it will never write again. proc(5): the state is the
- * field behind the name, which stands in brackets and may hold any. */
+/* A zombie counts as dead: it will never write again. See proc(5): the state is the field after the command name, which
+ * stands in parentheses and may contain any character. */
 static bool process_lives(pid_t pid)
 {
     char path[64], text[512], *bracket;
@@ -128,7 +124,7 @@ bool name_is_stale(const char *name)
     return pid == getpid() || !process_lives((pid_t)pid);
 }
 
-/* A path as people know it: what is to replace a file, or lies in what is to become a directory, by its later name. */
+/* For messages: the path with every temporary name replaced by the name it will get. */
 static void path_show(char shown[PATH_BYTES], const char *path)
 {
     Text text = text_start(shown, PATH_BYTES);
@@ -243,7 +239,7 @@ void durable_destroy(DurableFile *file)
     free(file);
 }
 
-/* ---- names that change their meaning at once */
+/* ---- renaming */
 
 Status directory_sync(const char *path)
 {
@@ -257,7 +253,7 @@ Status directory_sync(const char *path)
     return st;
 }
 
-/* A rename would put the file in the place of a device (/dev/stdout) or of a link to somewhere else. */
+/* A rename would replace a device (/dev/stdout) or a symbolic link with a regular file. */
 static Status target_check(const char *path)
 {
     struct stat info;
@@ -280,7 +276,7 @@ Status file_replace(const char *path, const void *bytes, size_t count)
     DurableFile *file = NULL;
     char temporary[PATH_BYTES];
     TRY(path_temporary(temporary, path));
-    unlink(temporary); /* of an attempt of this process that failed */
+    unlink(temporary); /* left by an earlier failed attempt of this process */
     TRY_OUT(durable_create(temporary, count, &file));
     TRY_OUT(durable_write(file, bytes, count));
     TRY_OUT(durable_finish(file, NULL));
@@ -334,9 +330,8 @@ Status tree_remove(const char *path)
 
 /* ---- reading */
 
-/* A file that is not there is `wrong` of what should hold it. Whatever else keeps this process from reading it (rights,
- * descriptors, memory, a disk that gives errors today) says nothing about the file, so that nobody sets a good checkpoint
- * aside for it. */
+/* A missing file gives `wrong`, the caller's error for a bad file. Other failures (permissions, descriptors, memory, a
+ * failing disk) say nothing about the file's content: they must not get a good checkpoint set aside as damaged. */
 static Status read_failed(const char *path, const char *call, Status wrong, int error)
 {
     if (error == ELOOP) return FAIL(ERR_IO, "'%s' is a link, which nothing in a run directory may be", path);
@@ -380,7 +375,7 @@ Status run_file_open(const char *path, bool create, bool exclusive, int *fd)
     return FAIL(ERR_IO, "cannot open '%s' for writing: not a regular file", path);
 }
 
-/* Up to `count` bytes, fewer only at the end of the file. */
+/* Read up to `count` bytes; fewer only at the end of the file. */
 static Status read_full(int fd, const char *path, void *bytes, size_t count, size_t *got)
 {
     *got = 0;

@@ -1,9 +1,9 @@
-/* Durable files: what has been reported as written is still there after the power went.
+/* Durable files: once a write is reported as done, the data survive a power failure.
  *
- * A new file is created exclusively, its space reserved first (ENOSPC comes before the data), written, fsynced and
- * closed; every one of these calls is checked, and a failed fsync is never retried: the kernel may have dropped the
- * pages. A name changes its meaning by rename(2) alone, followed by an fsync of the directory. Temporary names are
- * `.tmp-<what>-<boot id>-<pid>`, so that what a dead process left can be told from what a live one is writing. */
+ * A new file is created exclusively, its space is reserved first (so that ENOSPC comes before any data), then it is
+ * written, fsynced and closed. Every call is checked, and a failed fsync is never retried, because the kernel may have
+ * dropped the pages. An existing name is replaced only by rename(2), followed by an fsync of the directory. Temporary
+ * names are `.tmp-<what>-<boot id>-<pid>`, so that leftovers of dead processes can be recognized. */
 #ifndef TOWERS_FILES_FILES_H
 #define TOWERS_FILES_FILES_H
 
@@ -24,9 +24,9 @@ typedef struct DurableFile DurableFile;
 /* Create `path` (ERR_IO if it exists) and reserve `bytes`; 0 reserves nothing. */
 NODISCARD Status durable_create(const char *path, uint64_t bytes, DurableFile **made);
 NODISCARD Status durable_write(DurableFile *file, const void *bytes, size_t count);
-/* fsync and close. `sum`, of the bytes handed to durable_write, may be NULL. */
+/* fsync and close. `sum` (may be NULL) receives size and hash of the bytes that were passed to durable_write. */
 NODISCARD Status durable_finish(DurableFile *file, FileSum *sum);
-/* Frees the handle; a file that was not finished is removed. NULL is fine. */
+/* Frees the handle and removes the file unless it was finished. NULL is fine. */
 void durable_destroy(DurableFile *file);
 
 /* Write `count` bytes to `path` so that a crash leaves the old or the new file, whole. */
@@ -34,33 +34,34 @@ NODISCARD Status file_replace(const char *path, const void *bytes, size_t count)
 /* Rename `from` (finished, same directory) to `path`, and fsync the directory. */
 NODISCARD Status file_publish(const char *from, const char *path);
 
-/* The two ways to open a file that somebody else may have put there. Both take regular files of at most `limit` bytes and
- * never wait on a pipe. OF_USER, what a user names (data, weights, configurations), may be a link to one: data sets and
- * model hubs are made of links. OF_RUN, what lies in a run directory under a name that this program chose, may not: a link
- * there is somebody else's, and what it leads to is not this program's to read or to overwrite. */
+/* The two kinds of files that are opened. Both must be regular files of at most `limit` bytes; opening never blocks on
+ * a pipe. OF_USER: named by the user (data, weights, configurations); may be a symbolic link, as in many data sets and
+ * model hubs. OF_RUN: a file in a run directory under a name that this program chose; must not be a link, because a
+ * link there was made by somebody else, and its target must be neither read nor overwritten. */
 typedef enum FileOwner { OF_USER, OF_RUN } FileOwner;
-/* For reading. Errors: `wrong` if it is missing, too large, or no regular file; ERR_IO, ERR_MEMORY if this process cannot
- * read it. */
+/* For reading. Errors: `wrong` if the file is missing, too large or not a regular file; ERR_IO or ERR_MEMORY if this
+ * process cannot read it. */
 NODISCARD Status file_open(const char *path, FileOwner owner, Status wrong, uint64_t limit, int *fd, uint64_t *bytes);
-/* A file of a run for reading and writing, made if it is not there (`create`; else *fd is -1). `exclusive`: it must not be
- * there. Errors: ERR_IO. */
+/* Open a file of a run for reading and writing. A missing file is created if `create`, else *fd is -1. With `exclusive`
+ * it must not exist. Errors: ERR_IO. */
 NODISCARD Status run_file_open(const char *path, bool create, bool exclusive, int *fd);
 
-/* Read a whole file; a NUL follows the last byte. Errors: as file_open, the first and third with ERR_CHECKPOINT. */
+/* Read a whole file and append a NUL. Errors: those of file_open, ERR_MEMORY. file_read and file_sum read files of a run
+ * (OF_RUN) and give ERR_CHECKPOINT for a bad one. */
 NODISCARD Status file_load(const char *path, FileOwner owner, Status wrong, size_t limit, char **bytes, size_t *count);
 NODISCARD Status file_read(const char *path, size_t limit, char **bytes, size_t *count);
 NODISCARD Status file_sum(const char *path, FileSum *sum);
-/* Copy a file of a run to a new one, durably; nothing if there is none. */
+/* Copy a file of a run to a new file, durably; does nothing if `from` does not exist. */
 NODISCARD Status run_file_copy(const char *from, const char *to);
 void memory_sum(const void *bytes, size_t count, FileSum *sum);
 
 NODISCARD Status path_join(char path[PATH_BYTES], const char *directory, const char *name);
-/* The temporary name beside `path` that this process uses for it. */
+/* The temporary name beside `path` under which this process writes it. */
 NODISCARD Status path_temporary(char temporary[PATH_BYTES], const char *path);
-/* Is `name` (no directory) a temporary name whose process is gone, or this process's own? */
+/* True if `name` (without directory) is a temporary name of this process or of one that has ended. */
 bool name_is_stale(const char *name);
 
-NODISCARD Status directory_create(const char *path); /* with its parents, each fsynced into its own; existing is fine */
+NODISCARD Status directory_create(const char *path); /* creates and fsyncs missing parents; existing is fine */
 NODISCARD Status directory_sync(const char *path);
 NODISCARD Status tree_remove(const char *path); /* missing is fine; never follows a symbolic link */
 

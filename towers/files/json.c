@@ -18,7 +18,7 @@ json_t *json_text(const char *bytes)
     return made;
 }
 
-/* jansson's own code for it is not set wherever it allocates: what a failing malloc leaves behind is. */
+/* jansson does not report out-of-memory at every allocation; errno of the failing malloc does. */
 Status json_parse(const char *text, size_t bytes, json_t **made, json_error_t *error)
 {
     errno = 0;

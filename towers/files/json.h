@@ -1,4 +1,5 @@
-/* What JSON has no word for, the same in every file and on every output of this program. */
+/* JSON values for bytes that are not UTF-8 and for numbers that are not finite, written alike in every file and
+ * output. */
 #ifndef TOWERS_FILES_JSON_H
 #define TOWERS_FILES_JSON_H
 
@@ -9,8 +10,8 @@
 json_t *json_text(const char *bytes); /* bytes that are not UTF-8 as \\xNN; NULL without memory; owned by the caller */
 json_t *json_finite(double value);    /* null for NaN and Inf; owned by the caller */
 
-/* json_loadb without duplicate keys, which does not take memory that runs out for a text that is wrong: then ERR_MEMORY.
- * Of a wrong text *made is NULL, the status OK, and *error filled. */
+/* json_loadb that rejects duplicate keys and tells a lack of memory (ERR_MEMORY) from bad JSON: for bad JSON the status
+ * is OK, *made is NULL and *error is filled. */
 NODISCARD Status json_parse(const char *text, size_t bytes, json_t **made, json_error_t *error);
 
 #endif

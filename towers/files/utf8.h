@@ -1,14 +1,14 @@
-/* UTF-8 (RFC 3629) of texts that may be anything: names of files and folders, on Linux, are bytes. */
+/* UTF-8 (RFC 3629) in untrusted text: on Linux, names of files and folders are arbitrary bytes. */
 #ifndef TOWERS_FILES_UTF8_H
 #define TOWERS_FILES_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The code point at *p, which moves on; -1 if it is not UTF-8 (one byte is passed), -2 at the end. */
+/* Returns the code point at *p and advances *p. Invalid UTF-8 gives -1 and advances by one byte; the end gives -2. */
 int32_t utf8_point(const unsigned char **p);
-/* `from` into `to` of `room` bytes: every byte that is no part of UTF-8 as \xNN, cut where a character begins. Returns the
- * bytes that all of it takes, without the NUL. */
+/* Copy `from` to `to` (`room` bytes), with bytes that are not valid UTF-8 as \xNN; truncated at a character boundary.
+ * Returns the length of the whole result without the NUL, as snprintf does. */
 size_t utf8_escape(char *to, size_t room, const char *from);
 
 #endif
