@@ -258,7 +258,7 @@ static Status target_check(const char *path)
 {
     struct stat info;
     if (lstat(path, &info) != 0 || S_ISREG(info.st_mode)) return OK;
-    return FAIL(ERR_IO, "'%s' is there and is not a regular file: nothing was written in its place", path);
+    return FAIL(ERR_IO, "'%s' exists and is not a regular file; it was not replaced", path);
 }
 
 Status file_publish(const char *from, const char *path)
@@ -334,7 +334,8 @@ Status tree_remove(const char *path)
  * failing disk) say nothing about the file's content: they must not get a good checkpoint set aside as damaged. */
 static Status read_failed(const char *path, const char *call, Status wrong, int error)
 {
-    if (error == ELOOP) return FAIL(ERR_IO, "'%s' is a link, which nothing in a run directory may be", path);
+    if (error == ELOOP)
+        return FAIL(ERR_IO, "'%s' is a symbolic link; files in a run directory must be regular files", path);
     Status code = error == ENOENT || error == ENOTDIR ? wrong : error == ENOMEM ? ERR_MEMORY : ERR_IO;
     return FAIL(code, "cannot %s '%s': %s", call, path, strerror(error));
 }
@@ -350,8 +351,8 @@ Status file_open(const char *path, FileOwner owner, Status wrong, uint64_t limit
     else if (!S_ISREG(info.st_mode))
         st = FAIL(wrong, "'%s' is not a regular file", path);
     else if ((uint64_t)info.st_size > limit)
-        st = FAIL(wrong, "'%s' has %llu bytes, larger than the %llu that are read", path,
-                  (unsigned long long)info.st_size, (unsigned long long)limit);
+        st = FAIL(wrong, "'%s' has %llu bytes, larger than the limit of %llu", path, (unsigned long long)info.st_size,
+                  (unsigned long long)limit);
     if (st == OK) {
         *bytes = (uint64_t)info.st_size;
         return OK;
@@ -367,7 +368,7 @@ Status run_file_open(const char *path, bool create, bool exclusive, int *fd)
     int flags = O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | (create ? O_CREAT : 0) | (exclusive ? O_EXCL : 0);
     *fd = open(path, flags, 0666);
     if (*fd < 0 && errno == ENOENT && !create) return OK;
-    if (*fd < 0 && errno == ELOOP) return FAIL(ERR_IO, "'%s' is a link: nothing is written through it", path);
+    if (*fd < 0 && errno == ELOOP) return FAIL(ERR_IO, "'%s' is a symbolic link; it was not opened for writing", path);
     if (*fd < 0) return FAIL(ERR_IO, "cannot open '%s' for writing: %s", path, strerror(errno));
     if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) return OK;
     close(*fd);

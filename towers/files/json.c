@@ -23,7 +23,7 @@ Status json_parse(const char *text, size_t bytes, json_t **made, json_error_t *e
 {
     errno = 0;
     *made = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, error);
-    return !*made && errno == ENOMEM ? FAIL(ERR_MEMORY, "a JSON text of %zu bytes", bytes) : OK;
+    return !*made && errno == ENOMEM ? FAIL(ERR_MEMORY, "no memory to parse %zu bytes of JSON", bytes) : OK;
 }
 
 json_t *json_finite(double value)
