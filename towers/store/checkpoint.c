@@ -1,6 +1,7 @@
-/* Checkpoints: the protocol of checkpoint.h, call by call. Whatever call fails or is the last before the power goes,
- * the newest directory step-N whose MANIFEST verifies is a whole checkpoint. Saving never touches an older one before
- * the new one has been read back; pruning renames first, so that a directory called step-N is never half removed. */
+/* Checkpoints: implements the protocol of checkpoint.h. Whichever call fails, and whenever the power fails, the newest
+ * directory step-N whose MANIFEST verifies is a complete checkpoint. A save touches no older checkpoint until the new
+ * one has been read back. Pruning renames a directory before it removes it, so a directory named step-N is never half
+ * removed. */
 #include "towers/store/checkpoint.h"
 #include "kernels/text.h"
 #include "towers/files/json.h"
@@ -45,7 +46,7 @@ static int compare_newest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* All steps under `ckpt`, the newest first. No directory is no steps. */
+/* All steps under `ckpt`, newest first. A missing directory counts as no steps. */
 static Status steps_list(const char *ckpt, int64_t **steps, int *count)
 {
     Status st = OK;
@@ -75,7 +76,7 @@ out:
     return st;
 }
 
-/* Out of the way, never deleted: step-N.corrupt, step-N.corrupt.1, ... */
+/* Rename a bad checkpoint, never delete it: step-N.corrupt, step-N.corrupt.1, ... */
 static Status set_aside(const char *path, char aside[PATH_BYTES])
 {
     for (int i = 0; i < 1000; i++) {
@@ -83,7 +84,7 @@ static Status set_aside(const char *path, char aside[PATH_BYTES])
         if (count < 0 || count >= PATH_BYTES) break;
         if (renameat2(AT_FDCWD, path, AT_FDCWD, aside, RENAME_NOREPLACE) == 0) return OK;
         if (errno == EINVAL && access(aside, F_OK) != 0 && rename(path, aside) == 0)
-            return OK; /* no flags here (NFS) */
+            return OK; /* the file system has no rename flags (NFS) */
         if (errno != EEXIST && errno != ENOTEMPTY) break;
     }
     return FAIL(ERR_IO, "cannot rename '%s' to '.corrupt': %s", path, strerror(errno));
@@ -107,7 +108,7 @@ static Status content_check(const CheckpointContent *content)
     return OK;
 }
 
-/* Is there room for 1.1 times the checkpoint? A full disk should be known before, not in the middle. */
+/* Require free space for 1.1 times the checkpoint, so that a full disk is noticed before anything is written. */
 static Status room_check(const char *ckpt, const CheckpointContent *content)
 {
     uint64_t model, train;
@@ -141,8 +142,8 @@ out:
     return st;
 }
 
-/* Make `temporary` the directory `path`. One that exists already (a resumed run that saves the same step again) changes
- * places with it in one call, and becomes the temporary one. */
+/* Rename `temporary` to `path`. If `path` exists (a resumed run saves the same step again), the two are exchanged in
+ * one call, and the old checkpoint becomes the temporary directory. */
 static Status directory_publish(const char *temporary, const char *path, const char *ckpt)
 {
     char aside[PATH_BYTES];
@@ -152,7 +153,7 @@ static Status directory_publish(const char *temporary, const char *path, const c
         if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
             if (errno != EINVAL && errno != ENOSYS)
                 return FAIL(ERR_IO, "cannot exchange '%s' and '%s': %s", temporary, path, strerror(errno));
-            TRY(set_aside(path, aside)); /* a file system without exchange: the old one is kept under another name */
+            TRY(set_aside(path, aside)); /* no RENAME_EXCHANGE: keep the old one under another name */
             if (rename(temporary, path) != 0)
                 return FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno));
         }
@@ -168,8 +169,8 @@ static Status latest_write(const char *ckpt, int64_t step)
     return file_replace(path, text, (size_t)count);
 }
 
-/* Read the new checkpoint back. One that is not what was written is set aside, and `latest` names the one
- * before again. */
+/* Read the new checkpoint back. If it is not what was written, rename it to .corrupt and point `latest` to the previous
+ * one. */
 static Status published_verify(const char *ckpt, const char *path)
 {
     Status st = OK;
@@ -179,7 +180,7 @@ static Status published_verify(const char *ckpt, const char *path)
     int count = 0;
     st = checkpoint_open(path, &opened);
     checkpoint_close(opened);
-    if (st == OK || st == ERR_MEMORY) return st; /* not the disk's fault, nor the checkpoint's */
+    if (st == OK || st == ERR_MEMORY) return st; /* out of memory says nothing about the checkpoint */
     snprintf(why, sizeof why, "%s", status_message());
     if (st == ERR_CHECKPOINT && set_aside(path, aside) == OK && steps_list(ckpt, &steps, &count) == OK && count)
         (void)!latest_write(ckpt, steps[0]);
@@ -187,8 +188,8 @@ static Status published_verify(const char *ckpt, const char *path)
     return FAIL(ERR_IO, "the checkpoint just written cannot be read back (is the disk failing?): %s", why);
 }
 
-/* Remove all but the `keep` newest, the protected one and the one just saved (not the newest when a run went back to an
- * older one). What cannot be removed is tried again after the next save. */
+/* Remove all checkpoints but the `keep` newest, the protected one and the one just saved (which is not the newest after
+ * a run went back to an older one). If a removal fails, the next save tries again. */
 static void prune(const char *ckpt, int keep, int64_t protect, int64_t saved)
 {
     char path[PATH_BYTES], temporary[PATH_BYTES];
@@ -200,7 +201,7 @@ static void prune(const char *ckpt, int keep, int64_t protect, int64_t saved)
             path_temporary(temporary, path) != OK)
             continue;
         if (rename(path, temporary) != 0) continue;
-        if (directory_sync(ckpt) == OK) (void)!tree_remove(temporary); /* not a file of it before the new name lasts */
+        if (directory_sync(ckpt) == OK) (void)!tree_remove(temporary); /* remove only after the rename is durable */
     }
     free(steps);
 }
@@ -214,7 +215,7 @@ Status checkpoint_save(const char *run_dir, const CheckpointContent *content, in
     TRY(step_path(path, ckpt, content->step));
     TRY(path_temporary(temporary, path));
     TRY(directory_create(ckpt));
-    TRY(tree_remove(temporary)); /* of an attempt of this process that failed */
+    TRY(tree_remove(temporary)); /* left by an earlier failed attempt of this process */
     TRY(room_check(ckpt, content));
     if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
     TRY_OUT(files_write(temporary, content));
@@ -223,7 +224,7 @@ Status checkpoint_save(const char *run_dir, const CheckpointContent *content, in
     TRY_OUT(published_verify(ckpt, path));
     prune(ckpt, keep, protect, content->step);
 out:
-    (void)!tree_remove(temporary); /* failed, or the one that was replaced */
+    (void)!tree_remove(temporary); /* a failed save, or the checkpoint that was replaced */
     return st;
 }
 
@@ -250,8 +251,8 @@ static Status content_open(const char *path, Checkpoint *checkpoint)
     return file_read(name, STATE_LIMIT, &checkpoint->state_json, &count);
 }
 
-/* *damaged: is the checkpoint itself to blame, by a checksum or by what it lacks? A reader that has no memory, no rights
- * or too few descriptors, or is older than the format, knows nothing against it. */
+/* *damaged: true if the checkpoint itself is bad (a checksum, a missing file). It stays false if the reader lacks
+ * memory, permissions or descriptors, or does not know the format version. */
 static Status checkpoint_read(const char *path, Checkpoint **made, bool *damaged)
 {
     Status st = OK;
@@ -268,7 +269,7 @@ static Status checkpoint_read(const char *path, Checkpoint **made, bool *damaged
     if (st == OK) st = manifest_verify(manifest, path);
     *damaged = st == ERR_CHECKPOINT;
     TRY_OUT(st);
-    TRY_OUT(content_open(path, checkpoint)); /* the bytes are those that were written */
+    TRY_OUT(content_open(path, checkpoint)); /* after verification */
     strcpy(checkpoint->path, path);
     checkpoint->step = manifest->step;
     *made = checkpoint;
@@ -305,7 +306,7 @@ static Status step_open(const char *path, int64_t step, Checkpoint **made, bool 
     return FAIL(ERR_CHECKPOINT, "'%s': the manifest is that of step %" PRId64, path, said);
 }
 
-/* Lines into `text`, the last ones left out where they do not fit. */
+/* Append a line to `text`; a line that does not fit is cut or dropped. */
 static void line_add(char *text, size_t room, const char *line)
 {
     if (!text || !room) return;
@@ -313,8 +314,8 @@ static void line_add(char *text, size_t room, const char *line)
     text_add(&lines, "%s%s", lines.used ? "\n" : "", line);
 }
 
-/* The newest of `steps` that is whole; *index says which. One that is damaged is passed over, whatever else is wrong
- * ends the search: an older one in silence would be another run. */
+/* Open the newest complete checkpoint of `steps`; *index receives its position. Damaged ones are skipped. Any other
+ * error ends the search: silently going on from an older checkpoint would change the run. */
 static Status newest_open(const char *ckpt, const int64_t *steps, int count, Checkpoint **made, int *index)
 {
     char path[PATH_BYTES];
@@ -327,7 +328,7 @@ static Status newest_open(const char *ckpt, const int64_t *steps, int count, Che
     return OK;
 }
 
-/* Out of the way of the steps that will be saved again, with the reason of each. */
+/* Rename damaged checkpoints so that their steps can be saved again; `note` receives the reason for each. */
 static Status damaged_set_aside(const char *ckpt, const int64_t *steps, int count, char *note, size_t note_bytes)
 {
     char path[PATH_BYTES], aside[PATH_BYTES], line[STATUS_MESSAGE_BYTES + 64];
@@ -337,7 +338,7 @@ static Status damaged_set_aside(const char *ckpt, const int64_t *steps, int coun
         TRY(step_path(path, ckpt, steps[i]));
         Status st = step_open(path, steps[i], &opened, &damaged);
         checkpoint_close(opened);
-        if (st == OK || !damaged) continue; /* it was a moment ago; its name says nothing false */
+        if (st == OK || !damaged) continue; /* no longer found damaged: keep its name */
         snprintf(line, sizeof line, "%s", status_message());
         strcat(line, set_aside(path, aside) == OK ? "; it was renamed .corrupt" : "; it could not be renamed .corrupt");
         line_add(note, note_bytes, line);
@@ -373,7 +374,7 @@ out:
     return st;
 }
 
-/* ---- what is there */
+/* ---- contents of a run directory */
 
 static bool is_ours_half_written(const char *name)
 {
@@ -403,13 +404,13 @@ Status run_saved(const char *run_dir, RunSaved *saved)
         if (step_of_name(name) >= 0)
             saved->checkpoints++;
         else
-            saved->results = true; /* `latest`, step-N.corrupt: there was a checkpoint once */
+            saved->results = true; /* `latest` or step-N.corrupt: remains of a checkpoint */
     }
     closedir(listing);
     return OK;
 }
 
-/* One entry of ckpt/ and what is wrong with it, as a line for people. */
+/* Describe one entry of ckpt/ as a line of text: complete, or what is wrong with it. */
 static void entry_tell(const char *ckpt, const char *name, char *line, size_t bytes)
 {
     char path[PATH_BYTES], step_name[64];

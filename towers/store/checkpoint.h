@@ -1,4 +1,4 @@
-/* Checkpoints: never half written, never loaded unverified. docs/checkpoints.md is the specification.
+/* Checkpoints that are never half written and never loaded unverified. docs/checkpoints.md is the specification.
  *
  *   RUN/ckpt/step-0000012000/model.safetensors   weights and exported batch-norm statistics, torchvision names
  *                           /train.safetensors   optimizer slots, weight average, every tower's batch-norm statistics
@@ -6,8 +6,9 @@
  *                           /MANIFEST            size, XXH3-128 of each file; CRC32C of each tensor; its own hash
  *   RUN/ckpt/latest                              "step-0000012000"
  *
- * Written into .tmp-step-N-<boot id>-<pid>/, each file fsynced, MANIFEST last, directory fsynced, renamed, parent
- * fsynced, `latest` replaced the same way, re-read and verified, and only then older ones are pruned. */
+ * Files are written into .tmp-step-N-<boot id>-<pid>/ and fsynced one by one, MANIFEST last. Then the directory is
+ * fsynced and renamed, its parent fsynced, and `latest` replaced in the same way. The new checkpoint is read back and
+ * verified before older ones are pruned. */
 #ifndef TOWERS_STORE_CHECKPOINT_H
 #define TOWERS_STORE_CHECKPOINT_H
 
@@ -20,12 +21,12 @@ typedef struct CheckpointContent {
     int model_count;
     const StTensor *train;
     int train_count;
-    const char *state_json; /* one JSON object, text */
+    const char *state_json; /* text of one JSON object */
     const StPair *metadata; /* for model.safetensors */
     int metadata_count;
 } CheckpointContent;
 
-/* Save under RUN/ckpt. `keep` newest are kept, and the one named `protect` (step number, or -1). On failure the older
+/* Save under RUN/ckpt, then prune all but the `keep` newest and step `protect` (-1: none). If it fails, older
  * checkpoints are untouched. Errors: ERR_IO (which call, which file, errno). */
 NODISCARD Status checkpoint_save(const char *run_dir, const CheckpointContent *content, int keep, int64_t protect);
 
@@ -36,33 +37,34 @@ typedef struct Checkpoint {
     char *state_json;           /* owned */
 } Checkpoint;
 
-/* Open one checkpoint directory after verifying its MANIFEST. Errors: ERR_CHECKPOINT naming file and offset; ERR_NEWER
- * for the format of a later version; ERR_IO, ERR_MEMORY when it could not be read, which says nothing about it. */
+/* Verify the MANIFEST of one checkpoint directory, then open it. Errors: ERR_CHECKPOINT naming file and offset;
+ * ERR_NEWER if a later format version wrote it; ERR_IO or ERR_MEMORY if it could not be read, which says nothing about
+ * its content. */
 NODISCARD Status checkpoint_open(const char *path, Checkpoint **made);
-/* The newest one under RUN/ckpt that is whole. Newer ones that a checksum or their structure condemns are passed over, and
- * with `tidy` renamed `.corrupt` once an older one is found, reported through `note` (may be NULL). *made = NULL and OK if
- * there is no step-N at all. Nothing is renamed on an error: ERR_CHECKPOINT lists what is there when all are damaged, and
- * any other one ends the search at the first checkpoint that could not be read. */
+/* Open the newest complete checkpoint under RUN/ckpt; *made = NULL and OK if there is no step-N at all. Newer ones that
+ * are damaged are skipped and reported in `note` (may be NULL); with `tidy` they are renamed `.corrupt` once a complete
+ * one is found. On an error nothing is renamed: ERR_CHECKPOINT lists the directory if all are damaged; any other error
+ * is that of the first checkpoint that could not be read. */
 NODISCARD Status checkpoint_open_latest(const char *run_dir, bool tidy, Checkpoint **made, char *note,
                                         size_t note_bytes);
 
-/* What a run directory holds that a new run in it would lose. Nothing is opened. Errors: ERR_IO. */
+/* Files of a run directory that a new run would overwrite. No file is opened. Errors: ERR_IO. */
 typedef struct RunSaved {
-    int checkpoints; /* step-N, whole or not */
-    bool results;    /* best or last weights, or traces of checkpoints */
-    bool folder;     /* ckpt/ is there */
+    int checkpoints; /* step-N, complete or not */
+    bool results;    /* best or last weights, or remains of checkpoints */
+    bool folder;     /* ckpt/ exists */
 } RunSaved;
 NODISCARD Status run_saved(const char *run_dir, RunSaved *saved);
-/* The same for people, a line for each thing with what is wrong with it; "" if there is nothing. Reads all of it. */
+/* The same as text, one line per file with what is wrong with it; "" if there is none. Reads every checkpoint. */
 void checkpoint_list(const char *run_dir, char *text, size_t bytes);
 
 void checkpoint_close(Checkpoint *checkpoint);
 
-/* Create a run directory that nobody else has: `path`, or that with -2, -3, ... behind it, which is then put there. */
+/* Create a new run directory: `path`, or if that exists `path`-2, -3, ...; `path` receives the name taken. */
 NODISCARD Status run_dir_create(char path[4096]);
-/* Take the run directory for this process (flock on RUN/.lock): a second trainer gets ERR_ARG naming the holder's pid.
- * Creates the directory. The lock ends with run_dir_release, or with the last of this process and those it has forked. Sweeps temporary directories of dead
- * processes. */
+/* Create the run directory if needed and lock it for this process (flock on RUN/.lock): a second trainer gets ERR_ARG
+ * with the holder's pid. The lock ends with run_dir_release, or when this process and all that it has forked have
+ * ended. Removes temporary directories of dead processes. */
 NODISCARD Status run_dir_take(const char *run_dir, int *lock);
 void run_dir_release(int lock);
 

@@ -1,5 +1,5 @@
 /* The manifest of a checkpoint: formatting, parsing, checking; the format is in manifest.h. The version line is read
- * before the hash, so that a newer format is told from a damaged file. */
+ * before the hash is checked, so that a newer format is not reported as damage. */
 #include "towers/store/manifest.h"
 
 #include <inttypes.h>
@@ -34,7 +34,7 @@ static Status tensor_add(Manifest *manifest, uint32_t crc, const char *name)
     int count = manifest->tensors;
     if (count == MANIFEST_FILES * ST_MAX_TENSORS)
         return FAIL(ERR_CHECKPOINT, "the manifest lists more than %d tensors", count);
-    if ((count & (count - 1)) == 0) { /* full: 0, 1, 2, 4, ... */
+    if ((count & (count - 1)) == 0) { /* full: capacities are 1, 2, 4, ... */
         ManifestTensor *grown = realloc(manifest->tensor, (count ? 2 * (size_t)count : 1) * sizeof *grown);
         if (!grown) return FAIL(ERR_MEMORY, "no memory for %d tensors of a manifest", 2 * count);
         manifest->tensor = grown;
@@ -44,7 +44,7 @@ static Status tensor_add(Manifest *manifest, uint32_t crc, const char *name)
     return OK;
 }
 
-/* Names of files: no directories, nothing hidden, plain ASCII. */
+/* A file name may not contain a directory, start with a dot or contain anything but plain ASCII. */
 static bool file_name_is_plain(const char *name)
 {
     size_t count = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -154,7 +154,7 @@ Status manifest_finish(const Manifest *manifest, const char *directory)
     return st == OK ? directory_sync(directory) : st;
 }
 
-/* ---- parsing: `at` moves along the text; a reader that fails leaves it where it was */
+/* ---- parsing: `at` moves along the text; a reader that fails leaves it unchanged */
 
 static bool take_text(const char **at, const char *word)
 {
@@ -171,7 +171,7 @@ static bool take_decimal(const char **at, uint64_t *value)
     for (; *p >= '0' && *p <= '9'; p++)
         if (__builtin_mul_overflow(made, 10, &made) || __builtin_add_overflow(made, (uint64_t)(*p - '0'), &made))
             return false;
-    if (p == *at || (**at == '0' && p - *at > 1)) return false; /* none, or leading zeros */
+    if (p == *at || (**at == '0' && p - *at > 1)) return false; /* no digits, or leading zeros */
     *at = p;
     *value = made;
     return true;
@@ -195,7 +195,7 @@ static bool take_hash(const char **at, FileSum *sum)
     return take_hexadecimal(at, HASH_DIGITS / 2, &sum->high) && take_hexadecimal(at, HASH_DIGITS / 2, &sum->low);
 }
 
-/* Check version line and last line; *end receives where the last line starts. */
+/* Check version line and hash line; *end receives the start of the hash line. */
 static Status frame_check(const Manifest *manifest, size_t count, const char *label, const char **at, char **end)
 {
     uint64_t version;
@@ -221,7 +221,7 @@ static Status frame_check(const Manifest *manifest, size_t count, const char *la
     return OK;
 }
 
-/* `line` is one line without its newline. */
+/* `line`: one line without its newline. */
 static Status line_parse(Manifest *manifest, const char *label, int number, const char *line)
 {
     FileSum sum = {0};
@@ -246,7 +246,7 @@ static Status body_parse(Manifest *manifest, const char *label, char *at)
     manifest->step = (int64_t)step;
     at = newline + 1;
     for (int number = 3; *at; number++, at = newline + 1) {
-        newline = strchr(at, '\n'); /* the frame made sure that there is one */
+        newline = strchr(at, '\n'); /* frame_check guarantees one */
         *newline = 0;
         TRY(line_parse(manifest, label, number, at));
     }
@@ -292,14 +292,14 @@ Status manifest_open(const char *directory, Manifest **made)
     return st;
 }
 
-/* The file's bytes are not those that were written: say which tensor, if the header can still be read. */
+/* The file's hash is wrong: name the damaged tensor if the header can still be read. */
 static Status damage_describe(const Manifest *manifest, const ManifestFile *file, const char *path)
 {
     SafeTensors *opened;
     if (file->tensors == 0)
         return FAIL(ERR_CHECKPOINT, "'%s' is damaged: its %" PRIu64 " bytes do not have the manifest's hash", path,
                     file->sum.bytes);
-    TRY(safetensors_open(path, &opened)); /* its message has the offset */
+    TRY(safetensors_open(path, &opened)); /* its message names the offset */
     Status st = FAIL(ERR_CHECKPOINT, "'%s' is damaged in its header", path);
     const char *data = NULL;
     for (int i = 0; i < safetensors_count(opened); i++) {

@@ -1,4 +1,4 @@
-/* MANIFEST: what a checkpoint's files must be, byte for byte. A text file:
+/* MANIFEST: sizes and checksums of a checkpoint's files. A text file:
  *
  *   towers-checkpoint 1
  *   step 12000
@@ -6,9 +6,9 @@
  *   tensor <CRC32C, 8 digits> Conv2d_1a_3x3.conv.weight
  *   hash <XXH3-128 of all bytes before this line>
  *
- * A tensor is one of the file above it; its line only tells which tensor a damaged file has lost.
- * Exactly these lines, one space between fields, each ended by a newline. Parsing trusts nothing. A directory is written
- * file by file, MANIFEST last: who finds it finds all that it lists. */
+ * A tensor line belongs to the file line above it and serves only to name the damaged tensor. The file has exactly these
+ * lines, with one space between fields and a newline after each. The parser treats its input as untrusted. MANIFEST is
+ * written last, so a directory that has one also has all the files that it lists. */
 #ifndef TOWERS_STORE_MANIFEST_H
 #define TOWERS_STORE_MANIFEST_H
 
@@ -41,22 +41,24 @@ NODISCARD Status manifest_create(int64_t step, Manifest **made);
 NODISCARD Status manifest_parse(const char *text, size_t count, const char *label, Manifest **made);
 void manifest_destroy(Manifest *manifest);
 
-/* Write a new file of DIRECTORY, fsynced, and list it. Its sum is that of the memory, so a disk that changes a bit is found
- * out. Names of tensors must live as long as the manifest. Errors: ERR_IO. */
+/* Write and fsync a new file in DIRECTORY, and list it. The hash is taken of the data in memory, so a bit that changes
+ * on the way to the disk is detected. Names of tensors must live as long as the manifest. Errors: ERR_IO. */
 NODISCARD Status manifest_write_tensors(Manifest *manifest, const char *directory, const char *name,
                                         const StTensor *tensors, int count, const StPair *metadata, int pairs);
 NODISCARD Status manifest_write_text(Manifest *manifest, const char *directory, const char *name, const char *text);
 /* Write DIRECTORY/MANIFEST, and fsync the directory. */
 NODISCARD Status manifest_finish(const Manifest *manifest, const char *directory);
 
-/* Add a file that is there already, and the CRCs of its tensors. The names must live as long as the manifest. */
+/* List an existing file and the CRCs of its tensors. The names must live as long as the manifest. */
 NODISCARD Status manifest_add(Manifest *manifest, const char *name, const FileSum *sum, const StTensor *tensors,
                               int count);
-NODISCARD Status manifest_format(const Manifest *manifest, char **text, size_t *count); /* *text is the caller's */
-const ManifestFile *manifest_find(const Manifest *manifest, const char *name);          /* NULL if it is not listed */
+NODISCARD Status manifest_format(const Manifest *manifest, char **text,
+                                 size_t *count);                               /* *text is owned by the caller */
+const ManifestFile *manifest_find(const Manifest *manifest, const char *name); /* NULL if it is not listed */
 
-/* Read DIRECTORY/MANIFEST, or check every listed file against it (a full read). Errors: ERR_CHECKPOINT naming file,
- * tensor and offset, for what is missing, damaged or of another structure; others when it could not be read. */
+/* Read DIRECTORY/MANIFEST, or check every listed file against it (reads them fully). Errors: ERR_CHECKPOINT naming
+ * file, tensor and offset if anything is missing, damaged or malformed; ERR_IO or ERR_MEMORY if it could not be
+ * read. */
 NODISCARD Status manifest_open(const char *directory, Manifest **made);
 NODISCARD Status manifest_verify(const Manifest *manifest, const char *directory);
 

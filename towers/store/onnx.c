@@ -1,5 +1,5 @@
-/* From the op list to ONNX nodes; see onnx.h. A ReLU at the end of an op becomes a node of its own. Only ops that the
- * logits (what the first loss reads) depend on are written. */
+/* Convert an op list to ONNX nodes; see onnx.h. A ReLU fused into an op becomes a node of its own. Only ops that the
+ * logits (the input of the first loss) depend on are written. */
 #include "towers/store/onnx.h"
 
 #include "proto/onnx.pb-c.h"
@@ -10,7 +10,7 @@
 
 enum { ATTRIBUTES = 6, NODES_PER_OP = 3, TENSORS_PER_OP = 2, OPSET = 17, IR_VERSION = 8, TYPE_FLOAT = 1, NAME = 32 };
 
-/* A node with all that it points to. */
+/* A protobuf node and the arrays that it points to. */
 typedef struct Node {
     Onnx__NodeProto proto;
     Onnx__AttributeProto attribute[ATTRIBUTES], *attributes[ATTRIBUTES];
@@ -43,7 +43,7 @@ typedef struct Writer {
 
 /* ---- pieces */
 
-/* Names of the graph are const, those of protobuf-c are not; it does not write to them. */
+/* Names in the graph are const, protobuf-c's fields are not; protobuf-c does not write to them. */
 static char *borrowed(const char *text)
 {
     return (char *)text;
@@ -131,7 +131,8 @@ static Constant *constant_add(Writer *w, const char *name, int rank, const int64
     return constant;
 }
 
-/* `count` values (all `fill` if `values` is NULL) of shape {1, count, 1, 1} or {count}; returns the name. */
+/* Make a constant of `count` values (all `fill` if `values` is NULL), shaped {1, count, 1, 1} or {count}; returns its
+ * name. */
 static const char *constant_make(Writer *w, const char *what, int rank, int64_t count, const float *values, float fill)
 {
     float *made = malloc((size_t)count * sizeof *made);
@@ -169,7 +170,7 @@ static void reads_value(const Writer *w, Node *node, Value v)
     node_reads(node, value_name(w, v, node->text[node->proto.n_input]));
 }
 
-/* The last node of an op writes its value, through a ReLU if it has one. */
+/* Let `node`, the last one of its op, write the op's value, followed by a ReLU node if the op has one. */
 static void writes_value(Writer *w, Node *node, const char *layer, Value v, bool relu)
 {
     char *text = node->text[OP_MAX_IN];
@@ -184,7 +185,7 @@ static void writes_value(Writer *w, Node *node, const char *layer, Value v, bool
     node_writes(last, value_name(w, v, last->text[OP_MAX_IN]));
 }
 
-/* ---- ops: each appends the nodes of one */
+/* ---- ops: each function appends the nodes of one op */
 
 static void write_image(Writer *w, const Op *op)
 {
@@ -235,7 +236,7 @@ static void write_pool(Writer *w, const Op *op)
     writes_value(w, node, op->name, op->out[0], false);
 }
 
-/* Weights lie as {out, c * h * w} in the order of PyTorch's flatten, which is also ONNX'. */
+/* Weights are stored as {out, c * h * w} in the order of PyTorch's flatten, which is also ONNX's. */
 static void write_dense(Writer *w, const Op *op)
 {
     Node *flat = node_add(w, "Flatten", op->name);
@@ -343,7 +344,7 @@ static void writer_close(Writer *w)
     free(w->constant_list);
 }
 
-/* What an input or output looks like, with all that it points to. */
+/* The description of an input or output and the structs that it points to. */
 typedef struct Port {
     Onnx__ValueInfoProto info;
     Onnx__TypeProto type;

@@ -1,16 +1,16 @@
-/* ONNX: the evaluation graph with its weights as a file for other runtimes (opset 17, IR version 8).
+/* ONNX export: the evaluation graph with its weights as a file for other runtimes (opset 17, IR version 8).
  *
  * Input "image": float32 {N, c, side, side}, NCHW, pixels in [0, 1]; the normalization is part of the file. Output
- * "logits": float32 {N, classes}, without softmax. N is open. The model's metadata
- * has "model" and, where they are known, "class_names": a JSON array in the order of the logits. Weights are stored as PyTorch orders them (OIHW). */
+ * "logits": float32 {N, classes}, without softmax. N is dynamic. The metadata hold "model" and, if known, "class_names"
+ * (a JSON array in the order of the logits). Weights are in PyTorch's order (OIHW). */
 #ifndef TOWERS_STORE_ONNX_H
 #define TOWERS_STORE_ONNX_H
 
 #include "towers/store/weights.h"
 
-/* `evaluation`: a graph of f32, made without training and without passes. `weights`: its parameters and states by name.
- * `class_names`: JSON, or NULL.
- * ERR_UNSUPPORTED names an op that has no counterpart. Replaces `path` whole. */
+/* `evaluation`: an f32 graph made without training and without passes. `weights`: its parameters and states by name.
+ * `class_names`: JSON, or NULL. Replaces `path` atomically. Errors: ERR_UNSUPPORTED naming an op without an ONNX
+ * counterpart. */
 NODISCARD Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
                             const char *class_names);
 

@@ -1,5 +1,4 @@
-/* Which names of a weights file are used; see pretrained.h. A classifier is the dense layer whose output a
- * loss reads. */
+/* Weights trained elsewhere; see pretrained.h. A classifier is the dense layer whose output is read by a loss. */
 #include "towers/store/pretrained.h"
 
 #include <stdlib.h>
@@ -103,7 +102,7 @@ out:
     return st;
 }
 
-/* ---- before a run */
+/* ---- checks before a run */
 
 static Status freeze_check(const char *patterns, const Layout *layout)
 {

@@ -1,10 +1,10 @@
-/* The run directory belongs to one trainer at a time: flock(2) on RUN/.lock, which also holds the pid for the message
- * to the second. The lock is the kernel's, so it ends with the process however that ends; the file itself stays,
- * because removing it would race with the next one. Whoever holds the lock may remove what dead processes left half
- * written.
+/* A run directory belongs to one trainer at a time: flock(2) on RUN/.lock, which also contains the holder's pid for the
+ * error message. The kernel releases the lock however the process ends. The file itself stays, because removing it
+ * would race with the next trainer. The holder of the lock may remove half-written files of dead processes.
  *
- * Towers inherit the lock, and must: when a trainer is killed the kernel closes its files before it ends its towers, and
- * until they are gone they may still write. So whoever finds the lock held although its pid is gone waits a moment. */
+ * Towers inherit the lock on purpose: when a trainer is killed, the kernel closes its files before it ends its towers,
+ * and until then they may still write. If the lock is held although the pid in it is gone, lock_try therefore waits
+ * briefly. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +28,8 @@ static void holder_read(int fd, char pid[32])
     pid[strspn(pid, "0123456789")] = 0;
 }
 
-/* Is the trainer that took the lock gone? One in another container has no such pid here: then the wait is for nothing,
- * and short. */
+/* True if the trainer that took the lock has ended. The pid of one in another container is not visible here; it counts
+ * as dead, which only costs the short wait. */
 static bool holder_is_dead(int fd)
 {
     char pid[32];
@@ -87,7 +87,7 @@ static Status lock_take(const char *run_dir, int *lock)
     return OK;
 }
 
-/* Remove the temporary files and directories of dead processes. What cannot be removed stays until the next time. */
+/* Remove the temporary files and directories of dead processes. A failed removal is retried by the next sweep. */
 static Status sweep(const char *directory)
 {
     char path[PATH_BYTES];

@@ -1,10 +1,9 @@
 /* safetensors reader and writer; the format is described in safetensors.h.
  *
- * Reading maps the file and checks, in this order: the length of the header against the file, that it is one JSON
- * object in valid UTF-8 without duplicate keys, every entry for itself (type, shape, size without overflow), and last
- * that the tensors cover the data exactly: no hole, no overlap, nothing behind the last one. Nothing is copied; types
- * of less than a byte and 8-bit floats are refused. A file that another process shortens while it is mapped is not
- * defended against. */
+ * The reader maps the file and checks, in this order: the header's length against the file; that the header is one JSON
+ * object in valid UTF-8 without duplicate keys; each entry (type, shape, size without overflow); and that the tensors
+ * cover the data exactly: no hole, no overlap, nothing after the last one. Nothing is copied. Types smaller than a byte
+ * and 8-bit floats are rejected. There is no protection against another process truncating the file while it is mapped. */
 #include "towers/store/safetensors.h"
 #include "towers/files/json.h"
 
@@ -52,7 +51,7 @@ const char *st_dtype_name(StDtype dtype)
     return (unsigned)dtype < ST_DTYPE_COUNT ? dtypes[dtype].name : "unknown type";
 }
 
-/* ---- what a tensor has to be, whoever made it */
+/* ---- checks of a tensor, for reading and writing */
 
 static bool name_is_plain(const char *name)
 {
@@ -62,7 +61,7 @@ static bool name_is_plain(const char *name)
     return count <= ST_MAX_NAME;
 }
 
-/* Product of the dimensions in bytes; false if it does not fit. */
+/* Size in bytes: element size times the dimensions; false on overflow. */
 static bool shape_bytes(const StTensor *tensor, uint64_t *bytes)
 {
     uint64_t product = st_dtype_bytes(tensor->dtype);
@@ -72,7 +71,7 @@ static bool shape_bytes(const StTensor *tensor, uint64_t *bytes)
     return true;
 }
 
-/* ---- files of other formats, known by their first bytes */
+/* ---- other file formats, recognized by their first bytes */
 
 static bool begins_with(const unsigned char *bytes, size_t count, const char *magic, size_t length)
 {
@@ -89,7 +88,7 @@ static Status torch_refuse(const char *label, const char *kind)
                 label, kind, label);
 }
 
-/* OK if it could be a safetensors file. A pickle begins with its protocol: 0x80, then 2 to 5. */
+/* OK if it could be a safetensors file. A pickle starts with its protocol version: 0x80, then 2 to 5. */
 static Status other_formats_refuse(const char *label, const unsigned char *bytes, size_t count)
 {
     size_t head = count < 512 ? count : 512, name = strlen(label);
@@ -316,8 +315,7 @@ out:
     return st;
 }
 
-/* Files that cannot be mapped because they are not files or are empty are bad checkpoints; the rest is the machine's
- * trouble. */
+/* ERR_CHECKPOINT if the path is not a regular file or empty; ERR_IO if the system cannot map it. */
 static Status file_map(const char *path, void **map, size_t *count)
 {
     int fd;
@@ -395,8 +393,7 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key)
     return NULL;
 }
 
-/* A floating-point number is NaN or Inf when all bits of its exponent are set. Returns the first such element,
- * or -1. */
+/* Index of the first NaN or Inf (all exponent bits set), or -1. */
 static int64_t first_nonfinite(const StTensor *tensor)
 {
     static const uint64_t exponent[ST_DTYPE_COUNT] = {
@@ -426,7 +423,7 @@ Status safetensors_check_finite(const SafeTensors *file)
 
 /* ---- writing */
 
-/* By alignment, the widest first, then by name: so every tensor is aligned, and equal content makes an equal file. */
+/* Sort by alignment, widest first, then by name: every tensor is aligned, and equal content gives equal files. */
 static int compare_layout(const void *a, const void *b)
 {
     const StTensor *x = *(const StTensor *const *)a, *y = *(const StTensor *const *)b;
@@ -498,7 +495,7 @@ static Status order_make(const StTensor *tensors, int count, const StTensor ***o
     return OK;
 }
 
-/* The text of the header, padded with spaces so that the data start at a multiple of 8. */
+/* Make the header's text, padded with spaces so that the data start at a multiple of 8. */
 static Status header_make(const StTensor *const *order, int count, const StPair *metadata, int pairs, char **text,
                           size_t *text_bytes, uint64_t *data_bytes)
 {
@@ -582,7 +579,7 @@ Status safetensors_replace(const char *path, const StTensor *tensors, int count,
 {
     char temporary[PATH_BYTES];
     TRY(path_temporary(temporary, path));
-    unlink(temporary); /* of an attempt of this process that failed */
+    unlink(temporary); /* left by an earlier failed attempt of this process */
     TRY(safetensors_write(temporary, tensors, count, metadata, pairs));
     Status st = file_publish(temporary, path);
     if (st != OK) unlink(temporary);

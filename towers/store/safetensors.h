@@ -1,8 +1,8 @@
-/* safetensors: the file format of every weight this project writes or reads (huggingface/safetensors, format README).
+/* safetensors: the format of all weight files that this project reads or writes (huggingface/safetensors, format README).
  *
  * u64 little endian N, N bytes of JSON {"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {...}}, then the
- * data. The reader trusts nothing: sizes are checked against the file before anything is allocated, duplicate keys,
- * holes, overlaps and trailing bytes are refused, and the message names the tensor and the offset. */
+ * data. The reader treats its input as untrusted: sizes are checked against the file before anything is allocated;
+ * duplicate keys, holes, overlaps and trailing bytes are errors that name the tensor and the offset. */
 #ifndef TOWERS_STORE_SAFETENSORS_H
 #define TOWERS_STORE_SAFETENSORS_H
 
@@ -36,7 +36,7 @@ typedef struct StTensor {
     StDtype dtype;
     int rank;
     int64_t dims[ST_MAX_RANK]; /* row major, as PyTorch prints it */
-    const void *data;          /* of a file read: not aligned in every file, copy with memcpy */
+    const void *data;          /* when read from a file, possibly unaligned: copy with memcpy */
     size_t bytes;
 } StTensor;
 
@@ -59,17 +59,16 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key); /* N
 NODISCARD Status safetensors_write(const char *path, const StTensor *tensors, int count, const StPair *metadata,
                                    int pairs);
 
-/* The same to a name that may exist: a crash leaves the old or the new file, whole. */
+/* The same to a name that may exist: after a crash the file is complete, old or new. */
 NODISCARD Status safetensors_replace(const char *path, const StTensor *tensors, int count, const StPair *metadata,
                                      int pairs);
-/* As safetensors_write, and tell size and hash of what was written. */
+/* As safetensors_write; also returns size and hash of the file. */
 NODISCARD Status safetensors_write_summed(const char *path, const StTensor *tensors, int count, const StPair *metadata,
                                           int pairs, FileSum *sum);
-/* The size that the file will have. Errors: ERR_ARG (a tensor that cannot be written, naming it). */
+/* The size of the file that safetensors_write would write. Errors: ERR_ARG naming a tensor that cannot be written. */
 NODISCARD Status safetensors_bytes(const StTensor *tensors, int count, const StPair *metadata, int pairs,
                                    uint64_t *bytes);
-/* NaN and Inf are legal in the format. ERR_CHECKPOINT with tensor and element if one of the floating-point tensors has
- * any. */
+/* NaN and Inf are legal in the format; this reports them: ERR_CHECKPOINT naming the first such tensor and element. */
 NODISCARD Status safetensors_check_finite(const SafeTensors *file);
 
 size_t st_dtype_bytes(StDtype dtype);

@@ -1,4 +1,4 @@
-/* Arenas to named tensors and back; see weights.h. */
+/* Convert arenas to named tensors and back; see weights.h. */
 #include "towers/store/weights.h"
 #include "kernels/text.h"
 
@@ -19,7 +19,7 @@ void weight_list_clear(WeightList *list)
     *list = (WeightList){0};
 }
 
-/* Append a tensor with room for `bytes` of data; *data receives the room. */
+/* Append a tensor with space for `bytes` of data; *data points to that space. */
 static Status list_add(WeightList *list, const char *prefix, const char *name, StTensor like, size_t bytes, void **data)
 {
     if (list->count == list->room) {
@@ -201,7 +201,7 @@ static void match_end(WeightMatch *match)
     if (left > 0)
         text_add(&table, "  ... and %d more", left);
     else if (table.used)
-        match->table[table.used - 1] = 0; /* the line's end is the message's */
+        match->table[table.used - 1] = 0; /* drop the last newline */
 }
 
 /* ---- rules */
@@ -232,7 +232,7 @@ static bool layout_has(const Layout *layout, const char *part)
     return false;
 }
 
-/* Is this name of the network one that the rules take out? Notes the part if the file lacks it. */
+/* True if the rules exclude this name of the network: reset, or optional and not in the file (then noted as absent). */
 static bool wanted_not(const WeightRules *rules, const SafeTensors *file, const char *name, WeightMatch *match)
 {
     if (!rules) return false;

@@ -1,6 +1,5 @@
-/* Weights on disk: the arenas of a replica as named tensors in PyTorch's order (OIHW, torchvision's names), and back.
- *
- * Convolution weights are rank 4, dense weights rank 2 {out, c*h*w} in CHW order (what PyTorch's flatten gives),
+/* Weights on disk: converts the arenas of a replica to named tensors in PyTorch's order (OIHW, torchvision's names) and
+ * back. Convolution weights have rank 4, dense weights rank 2 {out, c*h*w} in CHW order (that of PyTorch's flatten),
  * vectors rank 1. */
 #ifndef TOWERS_STORE_WEIGHTS_H
 #define TOWERS_STORE_WEIGHTS_H
@@ -15,11 +14,11 @@ typedef struct WeightList {
 } WeightList;
 void weight_list_clear(WeightList *list);
 
-/* Which dimensions a parameter has on disk, and where it lies: the layout seen with the ops that read it. */
+/* The rank of each parameter on disk and its place in the arena: the layout combined with the ops that read it. */
 typedef struct WeightMap {
     const Layout *layout; /* borrowed */
     int *rank;            /* owned: [param_count] */
-    int count;            /* the first so many parameters of the layout are packed and unpacked; at first all */
+    int count;            /* the first `count` parameters are packed and unpacked; initially all */
 } WeightMap;
 NODISCARD Status weight_map_create(const Layout *layout, const Graph *graph, WeightMap *map);
 void weight_map_destroy(WeightMap *map);
@@ -31,18 +30,18 @@ NODISCARD Status weights_pack(const WeightMap *map, const char *prefix, const fl
 NODISCARD Status states_pack(const WeightMap *map, const char *prefix, const float *arena, int64_t tracked,
                              WeightList *list);
 
-/* What a file may differ in. A part is all names that begin with the text: "fc." */
+/* Allowed differences between file and network. A part is a prefix of names: "fc." */
 typedef struct WeightRules {
-    const char *reset[4];    /* parts that are not read: they keep their starting values; NULL at the end */
-    const char *optional[4]; /* parts that the file may lack as a whole, or have in excess as a whole */
+    const char *reset[4];    /* parts that keep their initial values and are not read; NULL-terminated */
+    const char *optional[4]; /* parts that may be missing from the file, or extra in it, as a whole */
 } WeightRules;
 
 typedef struct WeightMatch {
-    int missing, mismatched, extra; /* names that the file lacks, has in another shape, has too much */
-    int spoiled;                    /* names of which some values are not finite; copied none the less */
-    int lines;                      /* of the table, with those that did not fit */
-    char table[1600];               /* a line each, cut with "... and N more" */
-    char absent[256];               /* optional parts that the file lacks, or "" */
+    int missing, mismatched, extra; /* names missing from the file, with another shape, not in the network */
+    int spoiled;                    /* tensors with values that are not finite; copied nevertheless */
+    int lines;                      /* of the table, including those that did not fit */
+    char table[1600];               /* one line per name, ending in "... and N more" if cut */
+    char absent[256];               /* optional parts missing from the file, or "" */
 } WeightMatch;
 /* Fill the arenas from a file. Names that match in shape are copied; the others are counted in `match`. F32, F16, BF16
  * and F64 data are converted; anything else is a mismatch. `params`, `states` and `rules` may be NULL. Tensors
