@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `--resume auto` never begins anew where something was saved: damaged checkpoints, a folder of checkpoints without one,
-# results without checkpoints. It refuses with exit 4, however often it is asked, lists what is there, names the option that
-# begins a new run, and leaves every byte as it is. Arguments: source folder, binary.
+# `--resume auto` never starts anew where something was saved: damaged checkpoints, a checkpoint folder without any, results without
+# checkpoints. It exits with 4, however often it is called, lists the contents, names the option that starts a new run, and leaves
+# every byte unchanged. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 check_begin resume-refused "$@"
@@ -40,7 +40,7 @@ refused "all damaged" "step-0000000009" "step-0000000018" "has 3 bytes"
 
 fresh # as an earlier version left them
 for step in "$runs"/one/ckpt/step-*; do mv "$step" "$step.corrupt"; done
-refused "all set aside" "step-0000000018.corrupt: whole: rename it to step-0000000018"
+refused "all set aside" "step-0000000018.corrupt: complete; rename it to step-0000000018"
 
 fresh
 rm -r "$runs"/one/ckpt/step-*

@@ -333,7 +333,7 @@ static void what_a_run_has_saved_is_seen(void **state)
     assert_int_equal(run_saved(scratch, &saved), OK);
     assert_true(!saved.checkpoints && saved.results);
     checkpoint_list(scratch, list, sizeof list);
-    assert_non_null(strstr(list, "step-0000000001.corrupt: whole: rename it to step-0000000001"));
+    assert_non_null(strstr(list, "step-0000000001.corrupt: complete; rename it to step-0000000001"));
     scratch_path(path, "last.safetensors");
     assert_int_equal(file_replace(path, "x", 1), OK);
     checkpoint_list(scratch, list, sizeof list);

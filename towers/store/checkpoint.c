@@ -95,12 +95,13 @@ static Status set_aside(const char *path, char aside[PATH_BYTES])
 static Status content_check(const CheckpointContent *content)
 {
     json_error_t error;
-    if (content->step < 0) return FAIL(ERR_ARG, "a checkpoint of step %" PRId64, content->step);
+    if (content->step < 0)
+        return FAIL(ERR_ARG, "cannot save a checkpoint: step %" PRId64 " is negative", content->step);
     json_t *state;
     TRY(json_parse(content->state_json, strlen(content->state_json), &state, &error));
     if (!state || !json_is_object(state)) {
-        Status st = FAIL(ERR_ARG, "the state of step %" PRId64 " is not one JSON object: %s", content->step,
-                         state ? "another type" : error.text);
+        Status st = FAIL(ERR_ARG, "the state of step %" PRId64 " is not a JSON object: %s", content->step,
+                         state ? "it has another type" : error.text);
         json_decref(state);
         return st;
     }
@@ -117,12 +118,13 @@ static Status room_check(const char *ckpt, const CheckpointContent *content)
     TRY(safetensors_bytes(content->train, content->train_count, NULL, 0, &train));
     uint64_t wanted = model + train + strlen(content->state_json);
     wanted += wanted / 10;
-    if (statvfs(ckpt, &info) != 0) return FAIL(ERR_IO, "cannot ask how much space '%s' has: %s", ckpt, strerror(errno));
+    if (statvfs(ckpt, &info) != 0)
+        return FAIL(ERR_IO, "cannot determine the free space of '%s': %s", ckpt, strerror(errno));
     uint64_t there = (uint64_t)info.f_bavail * info.f_frsize;
     if (there < wanted)
         return FAIL(ERR_IO,
                     "the checkpoint of step %" PRId64
-                    " takes %.2f MiB, %.2f MiB more than '%s' has left: free some space, or keep fewer checkpoints",
+                    " needs %.2f MiB, %.2f MiB more than is free in '%s'; free some space or keep fewer checkpoints",
                     content->step, (double)wanted / 1048576, (double)(wanted - there) / 1048576, ckpt);
     return OK;
 }
@@ -303,7 +305,7 @@ static Status step_open(const char *path, int64_t step, Checkpoint **made, bool 
     checkpoint_close(*made);
     *made = NULL;
     *damaged = true;
-    return FAIL(ERR_CHECKPOINT, "'%s': the manifest is that of step %" PRId64, path, said);
+    return FAIL(ERR_CHECKPOINT, "'%s': the manifest belongs to step %" PRId64, path, said);
 }
 
 /* Append a line to `text`; a line that does not fit is cut or dropped. */
@@ -340,7 +342,7 @@ static Status damaged_set_aside(const char *ckpt, const int64_t *steps, int coun
         checkpoint_close(opened);
         if (st == OK || !damaged) continue; /* no longer found damaged: keep its name */
         snprintf(line, sizeof line, "%s", status_message());
-        strcat(line, set_aside(path, aside) == OK ? "; it was renamed .corrupt" : "; it could not be renamed .corrupt");
+        strcat(line, set_aside(path, aside) == OK ? "; renamed to .corrupt" : "; could not be renamed to .corrupt");
         line_add(note, note_bytes, line);
     }
     return OK;
@@ -360,8 +362,8 @@ Status checkpoint_open_latest(const char *run_dir, bool tidy, Checkpoint **made,
     if (count && !opened) {
         checkpoint_list(run_dir, list, sizeof list);
         st = FAIL(ERR_CHECKPOINT,
-                  "none of the checkpoints in '%s' can be used; nothing was changed:\n%s\n  (a new run begins in a "
-                  "folder of its own: --experiment with another name)",
+                  "no checkpoint in '%s' can be used; nothing was changed:\n%s\n  (to start a new run, choose another "
+                  "folder with --experiment NAME)",
                   ckpt, list);
         goto out;
     }
@@ -417,16 +419,17 @@ static void entry_tell(const char *ckpt, const char *name, char *line, size_t by
     Checkpoint *opened = NULL;
     snprintf(step_name, sizeof step_name, "%.*s", (int)strcspn(name, "."), name);
     if (step_of_name(step_name) < 0 || path_join(path, ckpt, name) != OK) {
-        snprintf(line, bytes, "  %s: %s", name, strcmp(name, "latest") ? "no checkpoint" : "names a checkpoint");
+        snprintf(line, bytes, "  %s: %s", name,
+                 strcmp(name, "latest") ? "not a checkpoint" : "name of the newest checkpoint");
         return;
     }
     bool whole = checkpoint_open(path, &opened) == OK;
     if (!whole)
         snprintf(line, bytes, "  %s: %s", name, status_message());
     else if (strcmp(name, step_name) == 0)
-        snprintf(line, bytes, "  %s: whole", name);
+        snprintf(line, bytes, "  %s: complete", name);
     else
-        snprintf(line, bytes, "  %s: whole: rename it to %s to go on from it", name, step_name);
+        snprintf(line, bytes, "  %s: complete; rename it to %s to resume from it", name, step_name);
     checkpoint_close(opened);
 }
 
@@ -448,7 +451,7 @@ void checkpoint_list(const char *run_dir, char *text, size_t bytes)
     }
     free(entries);
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
-        snprintf(line, sizeof line, "  %s: weights, which no run can go on from", weights[i]);
+        snprintf(line, sizeof line, "  %s: weights only, cannot be resumed from", weights[i]);
         if (has_file(run_dir, weights[i])) line_add(text, bytes, line);
     }
 }

@@ -329,7 +329,7 @@ Status manifest_verify(const Manifest *manifest, const char *directory)
         TRY(file_sum(path, &is));
         if (is.bytes != file->sum.bytes)
             return FAIL(ERR_CHECKPOINT, "'%s' has %" PRIu64 " bytes; the manifest says %" PRIu64 ": %s", path, is.bytes,
-                        file->sum.bytes, is.bytes < file->sum.bytes ? "truncated" : "something was appended");
+                        file->sum.bytes, is.bytes < file->sum.bytes ? "truncated" : "bytes were appended");
         if (is.high != file->sum.high || is.low != file->sum.low) return damage_describe(manifest, file, path);
     }
     return OK;

@@ -380,7 +380,8 @@ static Onnx__ValueInfoProto *port_fill(Port *port, const char *name, const char 
 static Status model_pack(const char *path, const Onnx__ModelProto *model)
 {
     size_t bytes = onnx__model_proto__get_packed_size(model);
-    if (bytes > INT32_MAX) return FAIL(ERR_UNSUPPORTED, "%s: %zu bytes, but ONNX ends at 2 GiB", path, bytes);
+    if (bytes > INT32_MAX)
+        return FAIL(ERR_UNSUPPORTED, "%s: %zu bytes, but ONNX files are limited to 2 GiB", path, bytes);
     uint8_t *packed = malloc(bytes);
     if (!packed) return FAIL(ERR_MEMORY, "no memory for %s (%zu MiB)", path, bytes >> 20);
     onnx__model_proto__pack(model, packed);

@@ -108,7 +108,8 @@ static Status freeze_check(const char *patterns, const Layout *layout)
 {
     int matched = 0;
     for (int i = 0; i < layout->param_count; i++) matched += names_match(patterns, layout->params[i].name);
-    if (matched == layout->param_count) return FAIL(ERR_ARG, "--freeze '%s' leaves nothing to train", patterns);
+    if (matched == layout->param_count)
+        return FAIL(ERR_ARG, "--freeze '%s' matches all parameters and leaves nothing to train", patterns);
     return matched ? OK
                    : FAIL(ERR_ARG,
                           "--freeze '%s' matches no parameter; parameters have names like %s ('towers info MODEL' "

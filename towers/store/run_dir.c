@@ -56,10 +56,11 @@ static Status lock_refused(int fd, const char *run_dir, int error)
         return FAIL(ERR_IO, "cannot lock '%s/.lock': %s (if the file system has no locks, use a local disk)", run_dir,
                     strerror(error));
     if (holder_is_dead(fd))
-        return FAIL(ERR_ARG,
-                    "the trainer that used %s is gone, but a process of it holds '%s/.lock' still: wait for it, or "
-                    "name another directory",
-                    run_dir, run_dir);
+        return FAIL(
+            ERR_ARG,
+            "the trainer that used %s is gone, but one of its processes still holds '%s/.lock': wait for it to end, or "
+            "choose another directory",
+            run_dir, run_dir);
     holder_read(fd, pid);
     return FAIL(ERR_ARG, "another trainer (pid %s) is using %s; wait for it, stop it, or choose another directory",
                 pid[0] ? pid : "unknown", run_dir);
@@ -116,7 +117,9 @@ Status run_dir_create(char path[PATH_BYTES])
     for (int i = 2; mkdir(path, 0777) != 0; i++) {
         if (errno != EEXIST) return FAIL(ERR_IO, "cannot create the directory '%s': %s", path, strerror(errno));
         if (i == SAME_NAMES || snprintf(path, PATH_BYTES, "%s-%d", base, i) >= PATH_BYTES)
-            return FAIL(ERR_IO, "'%s' and %d names like it are taken: choose one with --experiment", base, i - 2);
+            return FAIL(ERR_IO,
+                        "'%s' and %d numbered variants of it exist already; choose another name with --experiment",
+                        base, i - 2);
     }
     return directory_sync(slash && slash > parent ? parent : slash ? "/" : ".");
 }

@@ -121,9 +121,8 @@ static Status header_find(const SafeTensors *file, const unsigned char *bytes, s
             " bytes according to its length, but only %zu follow; the file is truncated or not a safetensors file",
             file->label, length, count - LENGTH_BYTES);
     if (length < 2 || length > ST_MAX_HEADER)
-        return FAIL(ERR_CHECKPOINT,
-                    "'%s': the header at offset 8 is said to have %" PRIu64 " bytes; 2 to %d are accepted", file->label,
-                    length, ST_MAX_HEADER);
+        return FAIL(ERR_CHECKPOINT, "'%s': the length field gives a header of %" PRIu64 " bytes; 2 to %d are accepted",
+                    file->label, length, ST_MAX_HEADER);
     if (bytes[LENGTH_BYTES] != '{')
         return FAIL(ERR_CHECKPOINT,
                     "'%s': the header at offset 8 starts with byte 0x%02x, not with '{': not safetensors", file->label,
@@ -187,7 +186,7 @@ static Status shape_read(const SafeTensors *file, const json_t *entry, StTensor 
     for (size_t i = 0; i < json_array_size(shape); i++) {
         const json_t *size = json_array_get(shape, i);
         if (!json_is_integer(size) || json_integer_value(size) < 0)
-            return FAIL(ERR_CHECKPOINT, "'%s': tensor '%s': dimension %zu is not a whole number from 0", file->label,
+            return FAIL(ERR_CHECKPOINT, "'%s': tensor '%s': dimension %zu is not a non-negative integer", file->label,
                         tensor->name, i);
         tensor->dims[tensor->rank++] = json_integer_value(size);
     }
@@ -201,8 +200,7 @@ static Status span_read(const SafeTensors *file, const json_t *entry, StTensor *
     const json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
     uint64_t wanted;
     if (json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last))
-        return FAIL(ERR_CHECKPOINT, "'%s': tensor '%s': data_offsets are not two whole numbers", file->label,
-                    tensor->name);
+        return FAIL(ERR_CHECKPOINT, "'%s': tensor '%s': data_offsets are not two integers", file->label, tensor->name);
     int64_t begin = json_integer_value(first), end = json_integer_value(last);
     if (begin < 0 || end < begin || (uint64_t)end > data_bytes)
         return FAIL(ERR_CHECKPOINT,
@@ -441,7 +439,7 @@ static Status tensor_check(const StTensor *tensor)
     if (st_dtype_bytes(tensor->dtype) == 0 || tensor->rank < 0 || tensor->rank > ST_MAX_RANK)
         return FAIL(ERR_ARG, "tensor '%s' has type %d and rank %d", tensor->name, (int)tensor->dtype, tensor->rank);
     if (!shape_bytes(tensor, &bytes) || bytes != tensor->bytes)
-        return FAIL(ERR_ARG, "tensor '%s' is said to have %zu bytes, which is not the size of its shape and type",
+        return FAIL(ERR_ARG, "tensor '%s' is given as %zu bytes, which is not the size of its shape and type",
                     tensor->name, tensor->bytes);
     return OK;
 }
@@ -516,8 +514,8 @@ static Status header_make(const StTensor *const *order, int count, const StPair 
         goto out;
     }
     if (padded > ST_MAX_HEADER) {
-        st = FAIL(ERR_ARG, "the names of %d tensors make a header of %zu bytes; at most %d are read back", count,
-                  padded, ST_MAX_HEADER);
+        st = FAIL(ERR_ARG, "the names of %d tensors make a header of %zu bytes; at most %d are accepted", count, padded,
+                  ST_MAX_HEADER);
         goto out;
     }
     memset(made + length, ' ', padded - length);

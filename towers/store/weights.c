@@ -25,7 +25,7 @@ static Status list_add(WeightList *list, const char *prefix, const char *name, S
     if (list->count == list->room) {
         int room = list->room ? 2 * list->room : 64;
         StTensor *grown = realloc(list->tensor, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for list of %d tensors", room);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for a list of %d tensors", room);
         list->tensor = grown;
         list->room = room;
     }
@@ -59,7 +59,7 @@ static void rank_set(const Layout *layout, int *rank, const Graph *graph, Value 
 Status weight_map_create(const Layout *layout, const Graph *graph, WeightMap *map)
 {
     int *rank = malloc(((size_t)layout->param_count + 1) * sizeof *rank);
-    if (!rank) return FAIL(ERR_MEMORY, "no memory for ranks of %d parameters", layout->param_count);
+    if (!rank) return FAIL(ERR_MEMORY, "no memory for the ranks of %d parameters", layout->param_count);
     for (int i = 0; i < layout->param_count; i++) rank[i] = 1;
     for (int i = 0; i < graph_op_count(graph); i++) {
         const Op *op = graph_op_at(graph, i);
@@ -328,7 +328,8 @@ Status weights_unpack_exact(const WeightMap *map, const char *prefix, const Safe
     TRY(weights_unpack(map, prefix, file, NULL, params, states, &match));
     bool extra_matters = !*prefix && params && states;
     if (match.missing || match.mismatched || (extra_matters && match.extra))
-        return FAIL(ERR_CHECKPOINT, "these are not this network's weights: %d missing, %d mismatched, %d extra\n%s",
+        return FAIL(ERR_CHECKPOINT,
+                    "the file does not hold this network's weights: %d missing, %d mismatched, %d extra\n%s",
                     match.missing, match.mismatched, match.extra, match.table);
     return OK;
 }
