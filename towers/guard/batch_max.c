@@ -11,15 +11,15 @@
 
 enum {
     FEW = 8,
-    MORE = 24,            /* batch sizes that the line goes through */
-    STEP = 8,             /* found batches are multiples of it */
-    TRIES = 8,            /* until a size that was calculated really fits */
-    RESERVE_SHARE = 32,   /* of the free memory: for code that libraries load later, and for what is not planned */
-    QUEUED_PER_TOWER = 2, /* batches that a loader holds, and two more */
-    FEW_BYTES = 1 << 15   /* numbers of a few bytes: the gate, square sums, scalars, counters of kernels */
+    MORE = 24,            /* batch sizes between which memory is interpolated */
+    STEP = 8,             /* results are multiples of it */
+    TRIES = 8,            /* attempts to lower a calculated size until it really fits */
+    RESERVE_SHARE = 32,   /* 1/32 of the free memory is left for code that libraries load later and unplanned use */
+    QUEUED_PER_TOWER = 2, /* batches that a loader queues for each tower, plus two more */
+    FEW_BYTES = 1 << 15   /* the gate's result, square sums, scalars, counters of kernels */
 };
 
-/* ---- what one batch size takes */
+/* ---- memory for one batch size */
 
 static void arenas_grow(const Plan *plan, size_t *arena)
 {
@@ -27,7 +27,7 @@ static void arenas_grow(const Plan *plan, size_t *arena)
         if (plan_bytes(plan, (Arena)a) > arena[a]) arena[a] = plan_bytes(plan, (Arena)a);
 }
 
-/* Beside the arenas of the plans: slots, averages, the 16-bit copy, statistics, the sum over towers, and on a CPU the
+/* Memory outside the plans' arenas: slots, averages, the 16-bit copy, statistics, the all-reduce, and on a CPU the
  * host's copy and queued images. */
 size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
 {
@@ -77,7 +77,7 @@ out:
 
 /* ---- the search */
 
-/* The first plan of every task will do: none is timed. */
+/* `deterministic`: any plan will do, so no kernel is timed. */
 static Status measure_open(const ReplicaConfig *c, Device *device, BatchFit *fit)
 {
     DeviceConfig config = c->device;
@@ -98,14 +98,14 @@ static int32_t rounded(double n, int32_t most)
     return n >= STEP ? (int32_t)n / STEP * STEP : (int32_t)n;
 }
 
-/* From a size that should fit to one that does: a plan is exact, the line is not. */
+/* Lower a calculated size until its plan fits: a plan's size is exact, the line through two sizes is not. */
 static Status confirm(const ReplicaConfig *c, Device *device, size_t room, BatchFit *fit)
 {
     for (int i = 0; i < TRIES && fit->n > 0; i++) {
         Status st = plans_measure(c, fit->n, device, &fit->bytes);
         if (st == OK && fit->bytes <= room) return OK;
         if (st != OK && st != ERR_UNSUPPORTED && st != ERR_MEMORY) return st;
-        double less = st == OK ? (double)room / (double)fit->bytes : 0.75; /* unsupported: 2^31 elements in a tensor */
+        double less = st == OK ? (double)room / (double)fit->bytes : 0.75; /* unsupported: a tensor of 2^31 elements */
         fit->n = rounded(fit->n * less, fit->n > STEP ? fit->n - STEP : fit->n - 1);
     }
     fit->n = 0;
@@ -134,7 +134,7 @@ Status batch_fit(const ReplicaConfig *config, int sharers, int32_t most, BatchFi
     return st;
 }
 
-/* ---- a job's question, put by a child */
+/* ---- the search for a job, in a child process */
 
 typedef struct Answer {
     Status status;
@@ -147,7 +147,7 @@ static int sharers_of(const TrainJob *job)
     return strcmp(job->backend->name, "cpu") ? 1 : job->processes;
 }
 
-/* The process with the most towers: the last has at least as many as any. */
+/* The configuration of the last process: none has more towers. */
 static void config_of(const TrainJob *job, ReplicaConfig *config)
 {
     Placement place = job_placement(job, job->processes - 1);
@@ -217,7 +217,7 @@ Status batch_max_find(const TrainJob *job, int32_t most, BatchFit *fit)
     return answer.status == OK ? OK : FAIL(answer.status, "%s", answer.message);
 }
 
-/* ---- in hindsight */
+/* ---- advice after a failure */
 
 Status batch_explain(const TrainJob *job, const ReplicaConfig *config)
 {

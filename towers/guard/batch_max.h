@@ -1,5 +1,5 @@
-/* The largest batch that a device's memory takes: by calculation from the plans of two batch sizes, which memory grows
- * between in a straight line, then a plan of the size found, and on a GPU the replica itself, as a probe. */
+/* The largest batch that fits into a device's memory. Memory grows linearly with the batch: the size is interpolated
+ * from the plans of two batch sizes, confirmed by a plan of its own and, on a GPU, by creating the replica once. */
 #ifndef TOWERS_GUARD_BATCH_MAX_H
 #define TOWERS_GUARD_BATCH_MAX_H
 
@@ -7,17 +7,17 @@
 #include "towers/replica/replica.h"
 
 typedef struct BatchFit {
-    int32_t n;                       /* samples of one tower; 0: not even one */
-    size_t bytes, free_bytes, total; /* what a process takes with n; of the device when nothing was allocated */
+    int32_t n;                       /* samples of one tower; 0: not even one fits */
+    size_t bytes, free_bytes, total; /* needed by a process for n; free and total memory of the empty device */
 } BatchFit;
 
-/* At most `most`. Asked in a child process: this one must not start a device before it forks the towers. */
+/* Search up to `most`, in a child process, because this process must not open a device before it forks the towers. */
 NODISCARD Status batch_max_find(const TrainJob *job, int32_t most, BatchFit *fit);
-/* The same for the replica that `config` describes, in this process; `sharers` processes share the memory. */
+/* The same for the replica described by `config`, in this process; `sharers` processes share the memory. */
 NODISCARD Status batch_fit(const ReplicaConfig *config, int sharers, int32_t most, BatchFit *fit);
-/* What a replica takes beside the arenas of its plans, `n`: the largest batch of a tower. */
+/* Memory of a replica outside the arenas of its plans; `n`: the largest batch of a tower. */
 size_t replica_rest_bytes(const ReplicaConfig *config, const Layout *layout, int32_t n);
-/* A replica has run out of memory: adds to the message what it wanted in all, and the batch that would fit. */
+/* After a replica ran out of memory: extend the message by the memory that it needs and the batch that would fit. */
 NODISCARD Status batch_explain(const TrainJob *job, const ReplicaConfig *config);
 
 #endif

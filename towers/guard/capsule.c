@@ -1,4 +1,4 @@
-/* Reading a capsule, which trusts nothing, and running its step again; see capsule.h. */
+/* Read a capsule, treating its content as untrusted, and run its step again; see capsule.h. */
 #include "towers/guard/capsule.h"
 #include "towers/files/json.h"
 
@@ -13,7 +13,7 @@ enum { STATE_LIMIT = 64 << 20 /* bytes of state.json */ };
 
 /* ---- state.json */
 
-/* Fields of an object, with the first complaint kept. */
+/* A JSON object being read; `status` keeps the first error. */
 typedef struct Fields {
     const json_t *object;
     const char *path;
@@ -87,7 +87,8 @@ static void network_read(Fields *f, Capsule *c)
     program->pool_behind_conv = boolean(f, "pool_behind_conv");
     program->recompute = boolean(f, "recompute");
     program->separate_storage = boolean(f, "separate_storage");
-    if (json_object_get(f->object, "freeze")) text(f, "freeze", c->freeze, sizeof c->freeze); /* older ones: none */
+    if (json_object_get(f->object, "freeze"))
+        text(f, "freeze", c->freeze, sizeof c->freeze); /* absent in older capsules */
     if (*c->freeze) program->freeze = c->freeze;
     program->fuse = (FuseLevel)integer(f, "fuse", FUSE_AUTO, FUSE_III_H);
     program->training = true;
@@ -100,7 +101,7 @@ static void network_read(Fields *f, Capsule *c)
 static void device_read(Fields *f, Capsule *c)
 {
     text(f, "backend", c->backend, sizeof c->backend);
-    bool older = !json_object_get(f->object, "winograd_f32"); /* capsules of before 0.1.0 say the opposite */
+    bool older = !json_object_get(f->object, "winograd_f32"); /* before 0.1.0 the opposite was stored */
     bool no_f32 = older && (!json_object_get(f->object, "direct_f32") || boolean(f, "direct_f32"));
     c->device = (DeviceConfig){
         .winograd = boolean(f, "winograd"),
@@ -134,7 +135,7 @@ static Status fields_read(Fields *f, Capsule *c)
                     CAPSULE_FORMAT, CAPSULE_FORMAT_1, format);
     c->record_words = first ? CAPSULE_RECORD_1 : IMAGE_RECORD;
     c->step = integer(f, "step", 1, INT64_MAX);
-    c->weights_after = json_object_get(f->object, "weights_after_step") /* older capsules do not say */
+    c->weights_after = json_object_get(f->object, "weights_after_step") /* absent in older capsules */
                            ? integer(f, "weights_after_step", c->step - 1, INT64_MAX)
                            : c->step - 1;
     c->towers = (int)integer(f, "towers", 1, TOWERS_MAX);
@@ -180,7 +181,7 @@ out:
 
 /* ---- the batch */
 
-/* A copy of a tensor that must be of this type and have these dimensions. */
+/* Copy a tensor after checking its type and dimensions. */
 static Status tensor_copy(const Capsule *c, const SafeTensors *file, const char *name, StDtype dtype, int rank,
                           const int64_t *dims, void **made)
 {
@@ -196,7 +197,7 @@ static Status tensor_copy(const Capsule *c, const SafeTensors *file, const char 
     return OK;
 }
 
-/* Kernels take labels and crops for granted. */
+/* Kernels do not check labels and crops. */
 static Status batch_check(const Capsule *c)
 {
     const ProgramConfig *p = &c->program;
@@ -217,7 +218,7 @@ static Status batch_check(const Capsule *c)
     return OK;
 }
 
-/* Records of an older format get the words that it did not have, as zeros. */
+/* Extend the augmentation records of format 1 to those of format 2; the added words are 0. */
 static Status records_widen(const Capsule *c, void **augment)
 {
     if (c->record_words == IMAGE_RECORD) return OK;
@@ -225,7 +226,7 @@ static Status records_widen(const Capsule *c, void **augment)
     if (!wide) return FAIL(ERR_MEMORY, "the batch of '%s'", c->path);
     for (int32_t i = 0; i < c->batch.n; i++)
         memcpy(wide + (size_t)i * IMAGE_RECORD, (int32_t *)*augment + (size_t)i * (size_t)words,
-               (size_t)(words - 1) * sizeof *wide); /* the last word of format 1 meant nothing */
+               (size_t)(words - 1) * sizeof *wide); /* the last word of format 1 was unused */
     free(*augment);
     *augment = wide;
     return OK;
@@ -358,7 +359,7 @@ Status capsule_replica(const Capsule *capsule, const Backend *backend, const Dev
     return st;
 }
 
-/* Where towers normalized together, the others' part comes from the run. */
+/* With --bn-stats sync the other towers' part of each sum comes from the capsule. */
 typedef struct Playback {
     Device *device;
     const Capsule *capsule;

@@ -1,8 +1,8 @@
-/* What writer and reader of a capsule agree on: the names of its files. */
+/* File names and format versions of a capsule, shared by its writer and its reader. */
 #ifndef TOWERS_GUARD_CAPSULE_FILES_H
 #define TOWERS_GUARD_CAPSULE_FILES_H
 
-/* "format" in state.json. Records of augmentation have 16 words in 2 and had 4 in 1. */
+/* "format" in state.json. Augmentation records have 16 words in format 2 and 4 words in format 1. */
 #define CAPSULE_FORMAT "towers capsule 2"
 #define CAPSULE_FORMAT_1 "towers capsule 1"
 enum { CAPSULE_RECORD_1 = 4 };

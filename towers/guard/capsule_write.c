@@ -1,4 +1,4 @@
-/* Writing a capsule: what the step was made of, gathered from the process that ran it; see capsule.h. */
+/* Write a capsule from the process that ran the step; see capsule.h. */
 #include "towers/guard/capsule.h"
 
 #include "towers/files/json.h"
@@ -53,7 +53,7 @@ static json_t *finding_json(const Finding *found)
                      "count", (json_int_t)found->count, "value", value, "text", text);
 }
 
-/* The rows of one step, all towers. */
+/* Losses and counts of all towers in one step. */
 static json_t *ledger_step(const Ledger *ledger, int64_t step)
 {
     json_t *loss = json_array(), *count = json_array(), *norm = json_array();
@@ -136,7 +136,7 @@ static Status weights_pack_all(TowerProcess *p, int slot, WeightList *model, Wei
     return OK;
 }
 
-/* The lists live as long as the manifest, which has their names. */
+/* The tensor lists must live as long as the manifest, which borrows their names. */
 static Status files_write(TowerProcess *p, const CapsuleSource *source, const char *directory)
 {
     Status st = OK;
@@ -161,7 +161,7 @@ out:
     return st;
 }
 
-/* A capsule of the same step that is there already (of a run that was resumed) changes places with the new one. */
+/* If `path` exists (a resumed run met the same step again), the two directories are exchanged. */
 static Status directory_publish(const char *temporary, const char *path, const char *run_dir)
 {
     if (rename(temporary, path) != 0) {

@@ -1,10 +1,11 @@
-/* Do all replicas still hold the same weights? Every tower applies the same update to the same numbers, so after every
- * step weights, optimizer memory and weight averages must be equal, bit for bit; what differs was damaged.
+/* Do all replicas still hold the same weights? Every tower applies the same update to the same values, so after every
+ * step weights, optimizer slots and weight averages must be equal bit for bit; a difference means that memory was
+ * damaged.
  *
- * Each process hashes its own (XXH3, 64 bits) and leaves the digest in the ledger; after a barrier everybody has read
- * all of them. Only when they differ, the tensors are compared one by one, and the first that differs element by
- * element with a process of the majority. Two replicas that differ cannot tell which one is right. Padding between
- * parameters and the towers' own batch-norm statistics are not compared. */
+ * Each process hashes its replica (XXH3, 64 bits) and writes the digest to the ledger; after a barrier every process
+ * reads all of them. Only if they differ are the tensors compared one by one, and the first that differs is compared
+ * element by element with a process of the majority. With two replicas there is no majority. Padding between parameters
+ * and the towers' own batch-norm statistics are not compared. */
 #include "towers/guard/digest.h"
 #include "kernels/text.h"
 #include "towers/replica/tower_process.h"
@@ -15,11 +16,11 @@
 
 enum { PARTS_MAX = 2 + OPTIMIZER_SLOTS, NAMES_BYTES = 256 };
 
-/* An arena in the layout of the weights that all replicas must agree on. */
+/* An arena in the layout of the parameters that must be equal on all replicas. */
 typedef struct Part {
     const char *name;
-    const float *memory; /* of the device */
-    int entries;         /* the first so many parameters of the layout */
+    const float *memory; /* on the device */
+    int entries;         /* the first `entries` parameters of the layout are compared */
 } Part;
 
 static int parts_list(const Replica *r, Part parts[PARTS_MAX])
@@ -71,7 +72,7 @@ static int votes_for(const Ledger *ledger, int rank)
     return votes;
 }
 
-/* A process of the largest group of equals, and the size of the group. */
+/* A process of the largest group with equal digests; *votes receives the size of that group. */
 static int majority_find(const Ledger *ledger, int *votes)
 {
     int best = 0;
@@ -84,7 +85,7 @@ static int majority_find(const Ledger *ledger, int *votes)
     return best;
 }
 
-/* Everybody's digest is in the ledger: do they agree? The second barrier lets the next digests be written. */
+/* Compare the digests of all processes. The second barrier allows the next digests to be written. */
 static Status digests_compare(TowerProcess *p, uint64_t mine, bool *equal)
 {
     int votes;
@@ -95,9 +96,9 @@ static Status digests_compare(TowerProcess *p, uint64_t mine, bool *equal)
     return comm_barrier(p->comm);
 }
 
-/* ---- what differs */
+/* ---- locating the difference */
 
-/* The first tensor that differs. Its part's values are in p->scratch, its digests in the ledger. */
+/* The first tensor that differs. Leaves the part's values in p->scratch and the tensor's digests in the ledger. */
 static Status entry_find(TowerProcess *p, Part *part, const LayoutEntry **entry)
 {
     Part parts[PARTS_MAX];
@@ -118,7 +119,7 @@ static Status entry_find(TowerProcess *p, Part *part, const LayoutEntry **entry)
     return OK;
 }
 
-/* Compare the tensor with that of process `good`; what is found goes into the ledger. */
+/* Compare the tensor with that of process `good`, element by element; the result goes into the ledger. */
 static Status entry_compare(TowerProcess *p, const LayoutEntry *entry, int good)
 {
     Status st = OK;
@@ -141,7 +142,7 @@ out:
     return st;
 }
 
-/* "tower 1, tower 5 (process 2)": those that do not agree with process `good`. Returns the first one. */
+/* "tower 1, tower 5 (process 2)": the towers that differ from process `good`. Returns the first such process. */
 static int minority_text(const TowerProcess *p, int good, char *buffer, size_t bytes)
 {
     const Ledger *ledger = p->ledger;
@@ -183,7 +184,7 @@ static Status drift_describe(TowerProcess *p, char drift[DRIFT_TEXT])
     const LayoutEntry *entry = NULL;
     int votes;
     TRY(entry_find(p, &part, &entry));
-    if (!entry) { /* equal at the second look: a read that went wrong */
+    if (!entry) { /* equal when read again: the first read was wrong */
         snprintf(drift, DRIFT_TEXT, "after step %lld the replicas' digests differed once, but not when compared again",
                  (long long)p->run.step);
         return OK;

@@ -1,13 +1,13 @@
-/* Digests: are all replicas still equal, bit for bit? */
+/* Digests: compare all replicas bit for bit. */
 #ifndef TOWERS_GUARD_DIGEST_H
 #define TOWERS_GUARD_DIGEST_H
 
 #include "towers/replica/tower_process.h"
 
-/* Should the replicas be compared after this step: every job->sdc_check steps, or `now`? */
+/* True if the replicas are to be compared after this step: every job->sdc_check steps, or with `now`. */
 bool digest_is_due(const TowerProcess *p, bool now);
-/* Compare all replicas. `drift` receives how they differ (towers, tensor, element, values), or "" if they are equal.
- * No step may be under way. Collective. */
+/* Compare all replicas. `drift` receives the difference (towers, tensor, element, values), or "" if they are equal. No
+ * step may be in flight. Collective. */
 enum { DRIFT_TEXT = LEDGER_MESSAGE / 2 };
 NODISCARD Status digest_compare(TowerProcess *p, char drift[DRIFT_TEXT]);
 /* The digest of this process's weights, optimizer slots and weight average. Uses p->replica and p->scratch only. */

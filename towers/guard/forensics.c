@@ -1,4 +1,4 @@
-/* The search for the first number that is not finite; see forensics.h. */
+/* Search for the first value that is not finite; see forensics.h. */
 #include "towers/guard/forensics.h"
 #include "kernels/text.h"
 
@@ -12,7 +12,7 @@
 
 enum { IDS_TOLD = 8 };
 
-/* ---- the report: lines, each behind a newline */
+/* ---- the report: lines, each preceded by a newline */
 
 static void report_add(LedgerSearch *search, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -58,10 +58,10 @@ static void report_samples(const TowerProcess *p, LedgerSearch *search, const Ba
 
 /* ---- running the step again */
 
-/* What a search carries along. */
+/* State of a search. */
 typedef struct Rerun {
     Loader *loader;     /* owned */
-    const Batch *batch; /* the one that shows it, or the last of the step */
+    const Batch *batch; /* the batch with the finding, or the last of the step */
     NormSums sums;      /* owned: of that batch */
     Finding found;
 } Rerun;
@@ -72,7 +72,7 @@ static void rerun_close(Rerun *rerun)
     free(rerun->sums.values);
 }
 
-/* The batches that a tower had in the step, from the data set: what a batch holds follows from its number. */
+/* Load the batches that a tower had in this step again; a batch is determined by its number. */
 static Status rerun_open(const TowerProcess *p, const Refusal *refusal, int tower, Rerun *rerun)
 {
     LoaderConfig config = process_loader(p);
@@ -125,7 +125,7 @@ static void capsule_make(TowerProcess *p, const Refusal *refusal, const Rerun *r
         report_add(search, "  no capsule: %s", st == OK ? "there are enough of them" : status_message());
 }
 
-/* Weights that are spoilt explain everything; statistics and slots do not explain a step, which does not read them. */
+/* Bad weights explain everything. Statistics and slots do not: the step does not read them. */
 static void rerun_tell(TowerProcess *p, const Refusal *refusal, int tower, const Finding *state, Status traced,
                        const Rerun *rerun)
 {
@@ -167,7 +167,7 @@ static Status step_search(TowerProcess *p, const Refusal *refusal)
     return OK;
 }
 
-/* ---- towers that normalize together (--bn-stats sync): they run again together, too */
+/* ---- towers that share batch-norm statistics (--bn-stats sync) must run again together */
 
 typedef struct Recorder {
     Device *device;
@@ -187,7 +187,7 @@ static Status sums_grow(NormSums *kept, int count)
     return OK;
 }
 
-/* Summed in host memory, where the communicator watches over the wait for a peer. */
+/* Summed in host memory, where the communicator detects a peer that does not answer. */
 static Status sum_and_keep(void *context, float *values, int count)
 {
     Recorder *recorder = context;
@@ -204,7 +204,8 @@ static Status sum_and_keep(void *context, float *values, int count)
     return device->backend->finish(device, STREAM_COMPUTE);
 }
 
-/* One tower's NaN is in everybody's next batch norm: whose came at the earliest op was the first. */
+/* Sort key of a finding. One tower's NaN reaches every tower through the next batch norm, so the finding at the
+ * earliest op is the origin. */
 static int64_t earliness(const Finding *found)
 {
     enum { AFTER_OPS = 1 << 30 };
@@ -214,7 +215,7 @@ static int64_t earliness(const Finding *found)
     return found->op < 0 ? AFTER_OPS : found->op;
 }
 
-/* The rank whose finding is the earliest, the lowest of equals; -1 if nobody has one. Equal on all ranks. */
+/* The rank with the earliest finding, the lowest rank among equals; -1 if there is none. Equal on all ranks. */
 static Status first_of(TowerProcess *p, const Finding *found, int *first)
 {
     int64_t least = INT64_MAX;
@@ -260,7 +261,7 @@ static Status together_search(TowerProcess *p, const Refusal *refusal)
         if (state.place == FOUND_WEIGHT) rerun.found = state;
         TRY_OUT(first_of(p, &rerun.found, &first));
     }
-    if (first < 0) first = refusal->tower; /* a rank is a tower */
+    if (first < 0) first = refusal->tower; /* here each rank has exactly one tower */
     if (first == p->place.rank) {
         p->ledger->search = (LedgerSearch){.found = {.tower = -1, .op = -1}};
         rerun_tell(p, refusal, p->place.first_tower, &state, OK, &rerun);
@@ -307,7 +308,7 @@ Status forensics_search(TowerProcess *p, const Refusal *refusal)
     return comm_barrier(p->comm);
 }
 
-/* ---- state that is to be kept */
+/* ---- state about to be saved */
 
 Status forensics_state(TowerProcess *p, bool *finite)
 {

@@ -1,8 +1,9 @@
-/* Forensics: after the gate has refused a step, where did the first number that is not finite come from? Nothing here
- * runs, and nothing is kept, in a step that passes.
+/* Forensics: after the gate refused a step, find the origin of the first value that is not finite. Steps that pass cost
+ * no time and no memory here.
  *
- * The process of the tower at fault looks at its weights, runs the tower's batch again op by op (trace.h), looks at
- * statistics and optimizer slots, and writes a capsule (capsule.h). The others wait; all tell the same report. */
+ * The process of the failing tower checks its weights, runs the tower's batch again op by op (trace.h), checks
+ * statistics and optimizer slots, and writes a capsule (capsule.h). The other processes wait; all of them report the
+ * same result. */
 #ifndef TOWERS_GUARD_FORENSICS_H
 #define TOWERS_GUARD_FORENSICS_H
 
@@ -10,18 +11,18 @@
 
 typedef struct Refusal {
     int64_t step;
-    int tower;       /* the first at fault; -1: none, only the sum of the gradients */
+    int tower;       /* the first that failed; -1: no tower, only the sum of the gradients */
     float scale;     /* of every sample's gradient in that step */
-    bool moved;      /* the update has happened already (--nan-check last): there is no step to run again */
-    int64_t last;    /* the last step that was begun: the gradients are its own */
-    int64_t weights; /* the step after which the weights are */
+    bool moved;      /* the update has been applied (--nan-check last), so the step cannot be run again */
+    int64_t last;    /* the last step that was started; the gradients are those of this step */
+    int64_t weights; /* the weights are those after this step */
 } Refusal;
 
-/* Collective. Leaves what it found in p->ledger->search; trouble on the way is told there too. */
+/* Writes the result to p->ledger->search, including errors during the search. Collective. */
 NODISCARD Status forensics_search(TowerProcess *p, const Refusal *refusal);
 
-/* Are weights, their average, optimizer slots and all towers' statistics finite? Collective; equal on all ranks. If
- * not, p->ledger->search tells which. */
+/* Check that weights, their average, optimizer slots and all towers' statistics are finite. Collective; *finite is
+ * equal on all ranks. If false, p->ledger->search names the first value. */
 NODISCARD Status forensics_state(TowerProcess *p, bool *finite);
 
 #endif

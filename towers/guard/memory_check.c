@@ -1,4 +1,4 @@
-/* A job against the memory of the machine; see memory_check.h. */
+/* Compare a job's needs with the memory of the machine; see memory_check.h. */
 #include "towers/guard/memory_check.h"
 
 #include "towers/guard/batch_max.h"
@@ -9,13 +9,13 @@
 
 enum { SIZE_TEXT = 32 };
 
-/* Of one process, in bytes. */
+/* Memory of one process, in bytes. */
 typedef struct Needs {
     size_t arenas, training, evaluation; /* all arenas; SCRATCH of each kind of program */
 } Needs;
 
 typedef struct Sum {
-    size_t all, largest; /* of all processes, of the one that takes most */
+    size_t all, largest; /* of all processes; of the process that needs most */
     Needs of_largest;
 } Sum;
 
@@ -51,7 +51,7 @@ static int32_t largest_of(const int32_t *sizes)
     return n;
 }
 
-/* Neighbours usually have the same batch sizes, and are measured once. */
+/* Adjacent processes usually have the same batch sizes and are measured only once. */
 static Status processes_measure(const TrainJob *job, const Layout *layout, Sum *sum)
 {
     Needs needs = {0};
@@ -91,7 +91,7 @@ out:
     return st;
 }
 
-/* A limit of the address space is each process's own; memory is everybody's. */
+/* A limit on address space applies to each process separately; physical memory is shared. */
 static bool memory_is_shared(void)
 {
     struct rlimit space;
@@ -130,7 +130,7 @@ Status memory_check(const TrainJob *job)
     Device closed = {.backend = job->backend};
     Sum sum;
     if (!job->backend->memory_closed) return OK;
-    if (job->backend->memory(&closed, &free_bytes, &total) != OK) return OK; /* nobody knows */
+    if (job->backend->memory(&closed, &free_bytes, &total) != OK) return OK; /* unknown */
     TRY(job_measure(job, &sum));
     size_t wanted = memory_is_shared() ? sum.all : sum.largest;
     return wanted <= free_bytes ? OK : refuse(job, &sum, wanted, free_bytes, total);

@@ -1,15 +1,16 @@
-/* Whether a job can fit into the memory of this machine, by arithmetic: before a tower starts and before a run exists.
+/* Estimate whether a job fits into the memory of this machine, before a tower starts and before the run directory is
+ * created.
  *
- * What is counted is certain to be needed: arenas, optimizer slots, averages, statistics, queued images. Workspaces of
- * kernels and what libraries take are not, so that this never refuses what would have run; what passes and does not
- * fit all the same is refused when it is allocated (batch_explain). Of CPUs only: a GPU tells its memory to a process
- * that has opened it, which this one must not do before it forks. */
+ * Only what is certain to be needed is counted: arenas, optimizer slots, averages, statistics, queued images.
+ * Workspaces of kernels and the libraries' own memory are not, so a job that would have run is never refused. A job
+ * that passes but does not fit fails when it allocates (batch_explain). CPU only: a GPU's free memory is known only to
+ * a process that has opened it, and this process must not do so before it forks. */
 #ifndef TOWERS_GUARD_MEMORY_CHECK_H
 #define TOWERS_GUARD_MEMORY_CHECK_H
 
 #include "towers/replica/job.h"
 
-/* ERR_MEMORY tells what is wanted, what is free, and what to make smaller. */
+/* ERR_MEMORY states how much is needed, how much is free, and which settings to reduce. */
 NODISCARD Status memory_check(const TrainJob *job);
 
 #endif

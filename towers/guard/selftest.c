@@ -1,10 +1,10 @@
-/* Do the collectives deliver what was given? Asked once, before anything is learnt, at the sizes that training uses.
+/* Do the collectives deliver correct data? Checked once before the first step, at the sizes that training uses.
  *
- * Every tower gives each bucket of the gradient arena, and the extras, filled with whole numbers times powers of two
- * that follow from (tower, element, round): their sums are exact in any order, so every element that any tower receives
- * can be checked for equality. Broadcasts of the buckets follow, from every process in turn. When something is wrong
- * the sum is repeated with one tower at a time giving anything but zeros, to tell who is not heard by whom.
- * Machines whose GPUs lose peer-to-peer writes are known: they train, and learn nothing. */
+ * Every tower fills the gradient arena and the extras behind it with integers times powers of two, derived from (tower,
+ * element, round). Their sums are exact in any order, so every received element can be compared for equality. Then
+ * every process in turn broadcasts buckets. If a sum is wrong it is repeated with one tower at a time contributing
+ * non-zero values, to find out whose values are lost and where. On some machines GPUs are known to lose peer-to-peer
+ * writes: training runs there, but learns nothing. */
 #include "towers/guard/selftest.h"
 #include "towers/replica/hooks.h"
 #include "towers/replica/tower_process.h"
@@ -26,7 +26,7 @@ static size_t grad_count(const TowerProcess *p)
 /* ---- the pattern */
 
 typedef struct Pattern {
-    int bits;    /* of one tower's numbers, so that the sum of all towers' is exact in the format that travels */
+    int bits;    /* per tower's value, so that the sum over all towers is exact in the reduction's format */
     bool scaled; /* by powers of two, so that every bit of an f32 is used */
 } Pattern;
 
@@ -118,7 +118,7 @@ static void element_check(LedgerFinding *finding, size_t element, float wanted, 
     finding->got = (double)got;
 }
 
-/* The sum over the towers, with every element compared; `only` gives, the others give zeros. */
+/* All-reduce and compare every element; with `only`, that tower contributes and the others contribute zeros. */
 static Status sum_check(TowerProcess *p, int only, int round)
 {
     LedgerFinding *finding = &p->ledger->process[p->place.rank].finding;
@@ -131,9 +131,9 @@ static Status sum_check(TowerProcess *p, int only, int round)
     return OK;
 }
 
-/* ---- agreement on what was found */
+/* ---- agreement on the result */
 
-/* The process with most wrong elements, or -1; equal on all ranks. */
+/* The process with the most wrong elements, or -1; equal on all ranks. */
 static Status worst_find(TowerProcess *p, int *worst, int *seen, LedgerFinding *finding)
 {
     *worst = -1;
@@ -147,7 +147,7 @@ static Status worst_find(TowerProcess *p, int *worst, int *seen, LedgerFinding *
         *worst = r;
         *finding = *other;
     }
-    return comm_barrier(p->comm); /* nobody writes the next finding before all have read this one */
+    return comm_barrier(p->comm); /* all have read this finding; the next may be written */
 }
 
 static Status failure(const TowerProcess *p, const char *what, const char *who, const LedgerFinding *f)
@@ -168,7 +168,7 @@ static Status failure(const TowerProcess *p, const char *what, const char *who, 
         what, who, where, f->wanted, f->got, (long long)f->wrong);
 }
 
-/* Tower by tower: whose numbers do not arrive, and where. */
+/* Repeat the sum tower by tower to find out whose values do not arrive, and where. */
 static Status sum_blame(TowerProcess *p, int round, int worst, LedgerFinding finding)
 {
     char who[160], receiver[48];

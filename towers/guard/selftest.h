@@ -1,11 +1,11 @@
-/* The self-test: does every element of a sum and of a broadcast arrive at every tower? */
+/* The self-test of collectives: every element of a sum and of a broadcast must arrive at every tower. */
 #ifndef TOWERS_GUARD_SELFTEST_H
 #define TOWERS_GUARD_SELFTEST_H
 
 #include "towers/replica/tower_process.h"
 
-/* Known sums and broadcasts between the towers, every element checked; before the first step. The gradients
- * are zero afterwards. Collective. */
+/* Run known sums and broadcasts between the towers before the first step and check every element. Leaves the gradients
+ * zero. Collective. */
 NODISCARD Status selftest_run(TowerProcess *p);
 
 #endif

@@ -1,5 +1,4 @@
-/* Looking at every number; see trace.h. Tensors come to the host for it: this is for the step after which a
- * run ends. */
+/* Scan every value; see trace.h. Tensors are copied to the host, which is slow: used only after a refused step. */
 #include "towers/guard/trace.h"
 
 #include "towers/replica/hooks.h"
@@ -39,7 +38,7 @@ static void scan_add(TensorScan *scan, int64_t index, float value, double *sum, 
     (*finite)++;
 }
 
-/* `host` holds all pixels of a tensor of this shape. With `samples`, counts those that have a bad element. */
+/* Scan `host`, all pixels of a tensor of this shape. With `samples`, also count the samples that have a bad element. */
 static void host_scan(const void *host, Dtype dtype, Shape shape, int64_t pitch, TensorScan *scan, int *samples)
 {
     int64_t pixels = shape_pixels(shape), finite = 0, of_sample = pixels / shape.n, before = 0;
@@ -83,7 +82,7 @@ static void found_set(Finding *found, FindingPlace place, const char *layer, con
 
 /* ---- arenas, by the layout */
 
-/* `entries` of an arena of `elements` floats; the square sum tells on the device whether there is anything to find. */
+/* Scan `entries` of an arena of `elements` floats. The square sum, computed on the device, shows whether any is bad. */
 static Status arena_scan(Replica *r, const float *arena, const LayoutEntry *entries, int count, size_t elements,
                          FindingPlace place, const char *label, Finding *found)
 {
@@ -116,7 +115,7 @@ static Status params_scan(Replica *r, const float *arena, FindingPlace place, co
                       found);
 }
 
-/* Gradients and optimizer slots: frozen parameters have none. */
+/* For gradients and optimizer slots, which frozen parameters do not have. */
 static Status trained_scan(Replica *r, const float *arena, FindingPlace place, const char *label, Finding *found)
 {
     return arena_scan(r, arena, r->layout->params, r->layout->trained_count, r->layout->trained_elements, place, label,
@@ -155,7 +154,7 @@ Status trace_gradients(Replica *r, FindingPlace place, Finding *found)
 
 /* ---- ops */
 
-/* "conv2.dx" of the backward pass is of layer "conv2" if the forward pass has one of that name. */
+/* "conv2.dx" of the backward pass belongs to layer "conv2" if the forward pass has an op of that name. */
 static void layer_name(const Program *program, int op, char *name, size_t bytes)
 {
     snprintf(name, bytes, "%s", plan_call(program->plan, op)->name);
@@ -177,7 +176,7 @@ static FindingPlace place_of(const Program *program, int op)
     return FOUND_FORWARD;
 }
 
-/* Activations and their gradients are made of samples; what belongs to a parameter is not. */
+/* Activations and their gradients have samples; tensors that belong to a parameter do not. */
 static bool has_samples(const Program *program, const ValueInfo *info)
 {
     return info->role == ROLE_TEMP && info->shape.n == program->n;
@@ -224,7 +223,7 @@ static Status ops_look(const TraceJob *job, Program *program, int first, int end
     return job->through ? ops_run(job, program, op, end) : OK;
 }
 
-/* The loss as the host reads it: finite, if its op's output was, but for a fault. */
+/* Check the loss as read by the host. It is finite if its op's output was, unless a test injects a fault. */
 static Status loss_look(const TraceJob *job, Program *program, Finding *found)
 {
     static const Shape scalar = {1, 1, 1, 1};
