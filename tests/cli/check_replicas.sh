@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Replicas that must be equal: a transfer that loses a bit is found before the first step, a bit that flips in one
-# tower's weights at the next comparison, with tower, tensor and element by name; what was saved before is sound, and a
-# run goes on from it to the same weights as an undisturbed one.
+# Replicas must stay equal: a transfer that loses a bit is found before the first step; a bit that flips in one tower's weights is
+# found at the next comparison, with tower, tensor and element; what was saved before is intact, and a run that resumes from it ends
+# with the weights of an undisturbed one.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
 . "$1/tests/support/check.sh"
@@ -45,7 +45,7 @@ done
 TOWERS_FAULT="bitflip:tower=1,step=7" ended 8 "after step 8 the replica of tower 1 differs" before-saving --checkpoint-steps 4
 latest before-saving 4
 TOWERS_FAULT="bitflip:tower=3,step=7" ended 8 "the replica of towers 2..3 (process 1) differs from the 2 others" virtual --sdc-check 2 --towers 6 --batch-size 2
-TOWERS_FAULT="bitflip:tower=1,step=7" ended 8 "after step 8 the replicas of tower 0 and tower 1 differ; no majority" two --sdc-check 4 --towers 2 --processes 2
+TOWERS_FAULT="bitflip:tower=1,step=7" ended 8 "after step 8 the replicas of tower 0 and tower 1 differ; the 2 replicas have no majority" two --sdc-check 4 --towers 2 --processes 2
 TOWERS_FAULT="bitflip:tower=1,step=7" ended 0 "warning: after step 8 the replica of tower 1 differs" warn --sdc-check 4 --sdc-policy warn
 for steps in 4 100; do # back to step 4, or to the start
     TOWERS_FAULT="bitflip:tower=1,step=7" ended 0 "differs from the 2 others: weights, " back$steps --sdc-check 3 --sdc-policy rollback --checkpoint-steps $steps
@@ -61,9 +61,9 @@ quiet never
 # ---- a bit in a transfer
 damaged="expected [-0-9.e]+, got [-0-9.e]+ \\([0-9]+ elements are wrong\\)"
 for tower in 0 1 2; do
-    TOWERS_FAULT="bitflip:tower=$tower,step=0" ended 5 "self-test of the sum over the towers: what tower $tower gives arrives nowhere as it was" "give$tower"
+    TOWERS_FAULT="bitflip:tower=$tower,step=0" ended 5 "self-test of the sum over the towers: values sent by tower $tower arrive changed everywhere" "give$tower"
     grep -qE "bucket [0-9]+ of [0-9]+, element 7: $damaged" "$work/err" || complain "give$tower: $(cat "$work/err")"
-    TOWERS_FAULT="bitflip:tower=$tower,step=0,activity=all-reduce" ended 5 "what the towers give does not arrive at tower $tower as it was" "take$tower"
+    TOWERS_FAULT="bitflip:tower=$tower,step=0,activity=all-reduce" ended 5 "values sent by all towers arrive changed at tower $tower" "take$tower"
     [[ -e $work/take$tower/ckpt/latest ]] && complain "take$tower: a checkpoint was written"
 done
 TOWERS_FAULT="bitflip:tower=1,step=0" ended 0 "" no-self-test --no-self-test

@@ -167,7 +167,7 @@ static Status probe(const ReplicaConfig *config, BatchFit *fit)
         fit->n = rounded(fit->n * 0.9, fit->n - 1);
         if (!fit->n) return st;
     }
-    return FAIL(ERR_MEMORY, "--batch-size max: a batch of %d does not fit either", fit->n);
+    return FAIL(ERR_MEMORY, "--batch-size max: a batch of %d does not fit either; give a number", fit->n);
 }
 
 static Status question(const TrainJob *job, int32_t most, BatchFit *fit)
@@ -176,12 +176,10 @@ static Status question(const TrainJob *job, int32_t most, BatchFit *fit)
     config_of(job, &config);
     TRY(batch_fit(&config, sharers_of(job), most, fit));
     if (fit->n < 1)
-        return FAIL(ERR_MEMORY,
-                    "--batch-size max: not even one sample fits: %zu MiB are needed, %zu of %zu MiB are free%s",
+        return FAIL(ERR_MEMORY, "--batch-size max: a single sample needs %zu MiB, but only %zu of %zu MiB are free%s",
                     fit->bytes >> 20, fit->free_bytes >> 20, fit->total >> 20,
-                    config.eval_n[0] ? " (evaluation too takes memory: --eval-batch-size)" : "");
-    return strcmp(job->backend->name, "cpu") ? probe(&config, fit)
-                                             : OK; /* memory of a CPU is shared: not to be seized */
+                    config.eval_n[0] ? "; a smaller --eval-batch-size may help" : "");
+    return strcmp(job->backend->name, "cpu") ? probe(&config, fit) : OK; /* no probe on a CPU: its memory is shared */
 }
 
 static void answer_write(const TrainJob *job, int32_t most, int to)
@@ -235,8 +233,8 @@ Status batch_explain(const TrainJob *job, const ReplicaConfig *config)
     config->backend->close(&device);
     if (st != OK) return status_restore(ERR_MEMORY, &words);
     if (fit.n < 1)
-        return FAIL(ERR_MEMORY, "%.800s; a batch of %d wants %zu MiB in all, and no smaller one fits either",
+        return FAIL(ERR_MEMORY, "%.800s; a batch of %d needs %zu MiB in all, and no smaller one fits either",
                     words.message, n, wanted >> 20);
-    return FAIL(ERR_MEMORY, "%.800s; a batch of %d wants %zu MiB in all, one of %d would fit (or --batch-size max)",
+    return FAIL(ERR_MEMORY, "%.800s; a batch of %d needs %zu MiB in all; try --batch-size %d or --batch-size max",
                 words.message, n, wanted >> 20, fit.n);
 }

@@ -24,7 +24,7 @@ static const json_t *field(Fields *f, const char *key, bool right)
 {
     const json_t *value = json_object_get(f->object, key);
     if (f->status == OK && (!value || !right))
-        f->status = FAIL(ERR_CHECKPOINT, "%s/state.json: '%s' is missing or not what it should be", f->path, key);
+        f->status = FAIL(ERR_CHECKPOINT, "%s/state.json: '%s' is missing or has an invalid value", f->path, key);
     return value;
 }
 
@@ -189,8 +189,8 @@ static Status tensor_copy(const Capsule *c, const SafeTensors *file, const char 
     bool fits = t && t->dtype == dtype && t->rank == rank;
     for (int d = 0; fits && d < rank; d++) fits = t->dims[d] == dims[d];
     if (!fits)
-        return FAIL(ERR_CHECKPOINT, "%s/%s: '%s' is missing, or not of the type and shape that state.json asks for",
-                    c->path, CAPSULE_BATCH, name);
+        return FAIL(ERR_CHECKPOINT, "%s/%s: '%s' is missing, or not of the type and shape given by state.json", c->path,
+                    CAPSULE_BATCH, name);
     *made = malloc(t->bytes ? t->bytes : 1);
     if (!*made) return FAIL(ERR_MEMORY, "no memory for the batch of '%s'", c->path);
     memcpy(*made, t->data, t->bytes);
@@ -205,15 +205,15 @@ static Status batch_check(const Capsule *c)
     for (int32_t i = 0; i < c->batch.n; i++) {
         const int32_t *crop = c->augment + IMAGE_RECORD * i;
         if (c->labels[i] < LABEL_NONE || c->labels[i] >= p->options.classes)
-            return FAIL(ERR_CHECKPOINT, "%s/%s: label %d of %d classes", c->path, CAPSULE_BATCH, c->labels[i],
-                        p->options.classes);
+            return FAIL(ERR_CHECKPOINT, "%s/%s: label %d is not below the number of classes, %d", c->path,
+                        CAPSULE_BATCH, c->labels[i], p->options.classes);
         for (int k = IMAGE_ERASE_Y; k <= IMAGE_ERASE_W; k++)
             if (crop[k] < 0 || crop[k] > p->options.side)
-                return FAIL(ERR_CHECKPOINT, "%s/%s: an erased rectangle outside of %d pixels", c->path, CAPSULE_BATCH,
-                            p->options.side);
+                return FAIL(ERR_CHECKPOINT, "%s/%s: an erased rectangle lies outside of the %d pixels", c->path,
+                            CAPSULE_BATCH, p->options.side);
         if (crop[0] < 0 || crop[0] > room || crop[1] < 0 || crop[1] > room)
-            return FAIL(ERR_CHECKPOINT, "%s/%s: a crop at %d, %d of a canvas with room for %d", c->path, CAPSULE_BATCH,
-                        crop[0], crop[1], room);
+            return FAIL(ERR_CHECKPOINT, "%s/%s: a crop at (%d, %d) exceeds the largest offset, %d", c->path,
+                        CAPSULE_BATCH, crop[0], crop[1], room);
     }
     return OK;
 }
@@ -223,7 +223,7 @@ static Status records_widen(const Capsule *c, void **augment)
 {
     if (c->record_words == IMAGE_RECORD) return OK;
     int32_t *wide = calloc((size_t)c->batch.n * IMAGE_RECORD, sizeof *wide), words = c->record_words;
-    if (!wide) return FAIL(ERR_MEMORY, "the batch of '%s'", c->path);
+    if (!wide) return FAIL(ERR_MEMORY, "no memory for the batch of '%s'", c->path);
     for (int32_t i = 0; i < c->batch.n; i++)
         memcpy(wide + (size_t)i * IMAGE_RECORD, (int32_t *)*augment + (size_t)i * (size_t)words,
                (size_t)(words - 1) * sizeof *wide); /* the last word of format 1 was unused */
@@ -279,7 +279,7 @@ static Status content_read(Capsule *c)
     TRY(manifest_open(c->path, &manifest));
     for (int i = 0; i < 3; i++) {
         if (manifest_find(manifest, names[i])) continue;
-        st = FAIL(ERR_CHECKPOINT, "'%s' is no capsule: its MANIFEST does not list %s", c->path, names[i]);
+        st = FAIL(ERR_CHECKPOINT, "'%s' is not a capsule: its MANIFEST does not list %s", c->path, names[i]);
         goto out;
     }
     TRY_OUT(manifest_verify(manifest, c->path));
@@ -328,7 +328,8 @@ static Status weights_read(const Capsule *capsule, Replica *r)
     WeightMap map = {0};
     float *host = calloc(params + states + 1, sizeof *host);
     if (!host)
-        return FAIL(ERR_MEMORY, "no memory for weights of '%s' (%zu MiB)", capsule->path, params * sizeof *host >> 20);
+        return FAIL(ERR_MEMORY, "no memory for the weights of '%s' (%zu MiB)", capsule->path,
+                    params * sizeof *host >> 20);
     TRY_OUT(weight_map_create(r->layout, r->train[0].graph, &map));
     TRY_OUT(weights_unpack_exact(&map, "", capsule->weights, host, host + params));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params * sizeof *host));
@@ -371,7 +372,7 @@ static Status sum_again(void *context, float *values, int count)
     Playback *playback = context;
     const NormSums *sums = &playback->capsule->sums;
     if (count < 0 || count > sums->count - playback->used)
-        return FAIL(ERR_CHECKPOINT, "%s: the run's batch norms made fewer sums than this network asks for",
+        return FAIL(ERR_CHECKPOINT, "%s: the capsule has fewer batch-norm sums than this network needs",
                     playback->capsule->path);
     const float *kept = sums->values + playback->used;
     playback->used += count;

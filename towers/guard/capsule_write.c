@@ -144,7 +144,7 @@ static Status files_write(TowerProcess *p, const CapsuleSource *source, const ch
     WeightList model = {0}, train = {0};
     const Finding *found = source->found;
     char *state = state_text(p, source);
-    if (!state) return FAIL(ERR_MEMORY, "no memory for state of a capsule");
+    if (!state) return FAIL(ERR_MEMORY, "no memory for the state of a capsule");
     TRY_OUT(manifest_create(found->step, &manifest));
     TRY_OUT(batch_write(directory, source->batch, source->sums, manifest));
     TRY_OUT(weights_pack_all(p, found->tower - p->place.first_tower, &model, &train));

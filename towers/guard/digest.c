@@ -170,10 +170,11 @@ static void drift_text(const TowerProcess *p, const Part *part, const LayoutEntr
         text_add(&text, "after step %lld the replica of %s differs from the %d others", (long long)p->run.step, names,
                  votes);
     else
-        text_add(&text,
-                 "after step %lld the replicas of %s and %s differ; no majority of the %d replicas tells which is "
-                 "right",
-                 (long long)p->run.step, others, names, ledger->processes);
+        text_add(
+            &text,
+            "after step %lld the replicas of %s and %s differ; the %d replicas have no majority that shows which is "
+            "right",
+            (long long)p->run.step, others, names, ledger->processes);
     text_add(&text, ": %s, %s, element %lld is %.9g in %s instead of %.9g (%lld of %zu elements)", part->name,
              entry->name, (long long)f->element, f->got, names, f->wanted, (long long)f->wrong, entry->count);
 }

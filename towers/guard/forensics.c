@@ -122,7 +122,8 @@ static void capsule_make(TowerProcess *p, const Refusal *refusal, const Rerun *r
     if (st == OK && *path)
         report_add(search, "  capsule: towers replay %s", path);
     else
-        report_add(search, "  no capsule: %s", st == OK ? "there are enough of them" : status_message());
+        report_add(search, "  no capsule: %s",
+                   st == OK ? "this run has the maximum number of capsules already" : status_message());
 }
 
 /* Bad weights explain everything. Statistics and slots do not: the step does not read them. */
@@ -135,16 +136,17 @@ static void rerun_tell(TowerProcess *p, const Refusal *refusal, int tower, const
     search->found.step = refusal->step;
     bool late = refusal->weights >= refusal->step;
     if (late)
-        report_add(search, "  looked at with the weights after step %lld, which was under way",
+        report_add(search, "  searched with the weights after step %lld, which was already in flight",
                    (long long)refusal->weights);
     if (traced != OK)
         report_add(search, "  running the tower's batch again failed: %s", status_message());
     else if (search->found.place == FOUND_NOTHING && late)
-        report_add(search, "  the tower's batch, run again op by op, gives finite numbers only: if it was the weights, "
-                           "they have moved since");
+        report_add(search,
+                   "  the tower's batch, run again op by op, gives only finite values; the weights have changed "
+                   "since and may have been the cause");
     else if (search->found.place == FOUND_NOTHING)
-        report_add(search, "  the tower's batch, run again op by op, gives finite numbers only: neither weights nor "
-                           "data explain it (an error of the hardware, or of the sum over several batches)");
+        report_add(search, "  the tower's batch, run again op by op, gives only finite values: neither weights nor "
+                           "data explain it (suspect the hardware, or the sum over several batches)");
     else
         report_finding(search, "  first in ");
     if (!rerun->batch || !rerun->batch->n) return;
@@ -181,7 +183,7 @@ static Status sums_grow(NormSums *kept, int count)
     int64_t room = 2 * kept->room + count;
     if (kept->count + count <= kept->room) return OK;
     float *grown = realloc(kept->values, (size_t)room * sizeof *grown);
-    if (!grown) return FAIL(ERR_MEMORY, "no memory for sums of the batch norms (%lld floats)", (long long)room);
+    if (!grown) return FAIL(ERR_MEMORY, "no memory for the batch-norm sums (%lld floats)", (long long)room);
     kept->values = grown;
     kept->room = room;
     return OK;
@@ -282,7 +284,7 @@ static Status moved_search(TowerProcess *p, const Refusal *refusal, LedgerSearch
 static Status sum_search(TowerProcess *p, const Refusal *refusal, LedgerSearch *search)
 {
     if (refusal->last > refusal->step) {
-        report_add(search, "  the gradients are those of step %lld by now, which was under way",
+        report_add(search, "  the gradients are already those of step %lld, which was in flight",
                    (long long)refusal->last);
         return OK;
     }

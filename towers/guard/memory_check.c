@@ -115,7 +115,7 @@ static Status refuse(const TrainJob *job, const Sum *sum, size_t wanted, size_t 
         snprintf(processes, sizeof processes, " (%d processes; the largest needs %s)", job->processes,
                  size_text(sum->largest, needed));
     if (sum->of_largest.evaluation > sum->of_largest.training)
-        snprintf(advice, sizeof advice, "evaluation in batches of %d needs most of it: try --eval-batch-size 1",
+        snprintf(advice, sizeof advice, "evaluation in batches of %d needs most of it; try --eval-batch-size 1",
                  job->eval_batch);
     else
         snprintf(advice, sizeof advice, "try a smaller batch (train, bench: --batch-size max), smaller images%s",

@@ -162,8 +162,8 @@ static Status failure(const TowerProcess *p, const char *what, const char *who, 
                  element - p->buckets.bucket[b].first);
     return FAIL(
         ERR_DEVICE,
-        "self-test of the %s: %s: %s: expected %.9g, got %.9g (%lld elements are wrong); towers that do not get "
-        "what others give cannot learn together (GPUs: try NCCL_P2P_DISABLE=1, look for ACS or an IOMMU in the "
+        "self-test of the %s: %s: %s: expected %.9g, got %.9g (%lld elements are wrong); towers that do not receive "
+        "each other's gradients cannot train together (GPUs: try NCCL_P2P_DISABLE=1, check ACS and IOMMU in the "
         "BIOS)",
         what, who, where, f->wanted, f->got, (long long)f->wrong);
 }
@@ -189,13 +189,13 @@ static Status sum_blame(TowerProcess *p, int round, int worst, LedgerFinding fin
     }
     towers_text(p->job, worst, receiver, sizeof receiver);
     if (from < 0)
-        snprintf(who, sizeof who, "%s did not get the sum (a second try went well)", receiver);
+        snprintf(who, sizeof who, "%s did not receive the sum (a repetition succeeded)", receiver);
     else if (senders == p->ledger->towers)
-        snprintf(who, sizeof who, "what the towers give does not arrive at %s as it was", receiver);
+        snprintf(who, sizeof who, "values sent by all towers arrive changed at %s", receiver);
     else if (from_seen == p->ledger->processes)
-        snprintf(who, sizeof who, "what tower %d gives arrives nowhere as it was, not even at %s", from, receiver);
+        snprintf(who, sizeof who, "values sent by tower %d arrive changed everywhere, even at %s", from, receiver);
     else
-        snprintf(who, sizeof who, "what tower %d gives does not arrive at %s as it was", from, receiver);
+        snprintf(who, sizeof who, "values sent by tower %d arrive changed at %s", from, receiver);
     return failure(p, "sum over the towers", who, &finding);
 }
 
@@ -219,7 +219,7 @@ static Status broadcast_check(TowerProcess *p, int bucket_number, int root)
     char who[160], sender[48], receiver[48];
     towers_text(p->job, root, sender, sizeof sender);
     towers_text(p->job, worst, receiver, sizeof receiver);
-    snprintf(who, sizeof who, "what %s sent did not arrive at %s as it was", sender, receiver);
+    snprintf(who, sizeof who, "values sent by %s arrive changed at %s", sender, receiver);
     return failure(p, "broadcast", who, &worst_finding);
 }
 

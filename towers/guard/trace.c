@@ -94,7 +94,8 @@ static Status arena_scan(Replica *r, const float *arena, const LayoutEntry *entr
     if (isfinite(square)) return OK;
     host = calloc(elements, sizeof *host);
     if (!host)
-        return FAIL(ERR_MEMORY, "no memory for host copy of the %s (%zu MiB)", label, elements * sizeof *host >> 20);
+        return FAIL(ERR_MEMORY, "no memory for the host copy of the %s (%zu MiB)", label,
+                    elements * sizeof *host >> 20);
     TRY_OUT(r->device.backend->download(&r->device, host, arena, elements * sizeof *host));
     TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
     for (int i = 0; i < count && found->place == FOUND_NOTHING; i++) {
@@ -214,7 +215,8 @@ static Status ops_look(const TraceJob *job, Program *program, int first, int end
     int op = first;
     for (; op < end && found->place == FOUND_NOTHING; op++) {
         if (job->deadline_ns && clock_ns() > job->deadline_ns)
-            return FAIL(ERR_COMM, "given up at op %d of %d: the other towers wait (--comm-timeout)", op,
+            return FAIL(ERR_COMM,
+                        "the search stopped at op %d of %d, because the other towers are waiting (--comm-timeout)", op,
                         plan_op_count(program->plan));
         TRY(ops_run(job, program, op, op + 1));
         for (int k = 0; k < plan_call(program->plan, op)->out_count && found->place == FOUND_NOTHING; k++)
