@@ -1,4 +1,4 @@
-/* Tables and JSON of loss truth and of run differences; see compare.h. */
+/* The compare command: tables and JSON of loss truth and of differences between runs; see compare.h. */
 #include "inception/report/compare.h"
 
 #include "inception/report/norm_drift.h"
@@ -159,7 +159,7 @@ static json_t *difference_json(const Run *a, const Run *b, const RunDifference *
                      d->verdict);
 }
 
-/* ---- the verb */
+/* ---- a run, or two */
 
 static Status one_run(const Run *run, json_t *list, FILE *to)
 {
@@ -190,13 +190,13 @@ static Status json_write(json_t *root, FILE *to)
     return whole ? OK : FAIL(ERR_IO, "the comparison could not be written");
 }
 
-/* ---- three runs and more: who is best */
+/* ---- ranking of three or more runs */
 
 typedef struct Ranked {
     const Run *run;
-    int number; /* as it was given, from 1 */
+    int number; /* position on the command line, from 1 */
     double loss, accuracy, speed;
-    double p; /* that it is as good as the best; NaN: not known */
+    double p; /* of the hypothesis that it equals the best run; NaN: unknown */
 } Ranked;
 
 static int by_accuracy(const void *a, const void *b)
@@ -214,7 +214,8 @@ static int by_loss(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* By test accuracy if all runs have one, else by loss over the later half of the images that all have seen. */
+/* Rank by test accuracy if all runs have one, else by the loss over the later half of the images that all runs have
+ * seen. */
 static Status ranks_make(Run *const *runs, int count, Ranked *ranks, int64_t *images, bool *accuracies)
 {
     *accuracies = true;

@@ -1,5 +1,5 @@
-/* Compare: the verb that says what the losses of a run's towers tell (loss_truth.h), and whether runs differ
- * (run_difference.h), as tables or as JSON. Nothing here trains. */
+/* The compare command: how the losses of a run's towers relate to mean_loss (loss_truth.h) and whether runs differ
+ * (run_difference.h), as tables or as JSON. Reads records only. */
 #ifndef TOWERS_INCEPTION_REPORT_COMPARE_H
 #define TOWERS_INCEPTION_REPORT_COMPARE_H
 
@@ -8,7 +8,7 @@
 
 #include "kernels/status.h"
 
-/* Runs after the first are compared with the first. ERR_ARG if there is none, errors of run_read and loss_truth. */
+/* Compare the first run with each of the others. Errors: ERR_ARG if there is none; those of run_read and loss_truth. */
 NODISCARD Status compare_runs(char *const *paths, int count, bool json, FILE *to);
 
 #endif

@@ -1,11 +1,11 @@
-/* Figure: what the plots of a report share: the <figure> around them, an axis of steps, columns of the record. */
+/* Figure: shared parts of a report's plots: the <figure> element, an axis of steps, columns of the record. */
 #ifndef TOWERS_INCEPTION_REPORT_FIGURE_H
 #define TOWERS_INCEPTION_REPORT_FIGURE_H
 
 #include "inception/report/loss_truth.h"
 #include "inception/report/svg.h"
 
-/* Sizes of plots, in units of the page: across all of it or half, and heights. */
+/* Sizes of plots in the page's units: full and half width, and heights. */
 enum { FIGURE_WIDE = 1080, FIGURE_HALF = 532, FIGURE_TALL = 330, FIGURE_LOW = 230, FIGURE_FLAT = 150 };
 
 typedef struct Figures {
@@ -23,14 +23,14 @@ void figures_close(Figures *figures);
 /* <figure> with a heading and a sentence; `kind` is "wide" or "half". */
 void figure_begin(const Figures *f, const char *kind, const char *title, const char *note);
 void figure_end(const Figures *f);
-/* Axes for all steps; the y axis is still empty, for svg_extent to widen. */
+/* Axes for all steps. The range of y is still empty; widen it with svg_extent. */
 SvgFrame figure_steps(const Figures *f, const char *title, double width, double height);
 
-/* A number of a step; those that belong to no tower do not look at `tower`. NaN: not known. */
+/* A value of a step. Values that belong to no tower ignore `tower`. NaN: unknown. */
 typedef double StepValue(const RunStep *step, int tower);
-/* That number of every step, in scratch[slot]. */
+/* That value for every step, in scratch[slot]. */
 double *figure_column(Figures *f, int slot, StepValue *value, int tower);
-/* Its least and its greatest over the towers, of every step; NaN where no tower knows. */
+/* Its minimum and maximum over the towers for every step; NaN if no tower has a value. */
 void figure_range(Figures *f, StepValue *value, double *low, double *high);
 
 #endif

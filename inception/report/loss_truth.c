@@ -1,5 +1,5 @@
-/* Which steps count, how noisy and how biased each tower's loss is, what was not finite, and the sentence that says so;
- * see loss_truth.h. */
+/* Select full steps, estimate noise and bias of each tower's loss, find values that are not finite, and summarize; see
+ * loss_truth.h. */
 #include "inception/report/loss_truth.h"
 #include "kernels/text.h"
 
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- which steps count */
+/* ---- full steps */
 
-/* The usual share of every tower: that of the largest step. */
+/* The usual share of every tower: its share in the largest step. */
 static void shares_find(const Run *run, LossTruth *truth)
 {
     int64_t most = -1;
@@ -35,7 +35,7 @@ static bool step_full(const LossTruth *truth, const RunStep *step)
     return true;
 }
 
-/* Series of the full steps: mean_loss, then every tower's loss. */
+/* Losses of the full steps: mean_loss and every tower's loss. */
 typedef struct Series {
     int64_t count;
     double *mean, **tower, *spare; /* owned; tower: pointers into one piece */
@@ -102,22 +102,22 @@ static void noise_measure(LossTruth *truth, Series *series)
     truth->mean_noise = sqrt(mean_variance);
     truth->last_noise = sqrt(noise_variance(series->tower[truth->last], series->count));
     truth->correlation = mean_correlation(truth, series);
-    /* The deviation of one tower from the mean has 1 - share of the variance of the tower's own noise, and
-     * no course. */
+    /* The deviation of one tower from the mean has no trend, and has 1 - share of the variance of the tower's own
+     * noise. */
     double own = 1 - 1 / truth->tower[truth->last].expected;
     truth->window = own > 0 ? smoothing_window(deviation(series, truth->last), series->count, mean_variance * own) : 1;
 }
 
 /* ---- NaN and Inf */
 
-/* Does the run itself show what a check of the last tower does? Only if bad steps were committed. */
+/* True if bad steps were committed, so that later steps of this run show what checking only the last tower does. */
 static bool run_goes_on(const Run *run)
 {
     char check[16];
     return run_argument(run, "nan-check", check, sizeof check) && (!strcmp(check, "last") || !strcmp(check, "off"));
 }
 
-/* After an update with a gradient that is not finite every weight is, so the next loss of every tower shows it. */
+/* After an update with a gradient that is not finite no weight is finite, and every tower's next loss shows it. */
 static int64_t later_of(const Run *run, const LossTruth *truth, int64_t index, const BadStep *bad, bool *measured)
 {
     const RunStep *step = &run->step[index];
@@ -139,7 +139,7 @@ static Status bad_add(LossTruth *truth, const BadStep *bad)
     return OK;
 }
 
-/* Only the first step of an outage: what follows it in a run that went on is its consequence. */
+/* Only the first bad step of a series counts: in a run that continued, those after it are its consequence. */
 static Status bad_find(const Run *run, LossTruth *truth)
 {
     bool before = false;
@@ -160,7 +160,7 @@ static Status bad_find(const Run *run, LossTruth *truth)
     return OK;
 }
 
-/* ---- the sentence */
+/* ---- the summary */
 
 static void verdict_bad(LossTruth *truth, Text *verdict)
 {

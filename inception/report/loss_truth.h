@@ -1,10 +1,10 @@
-/* Loss truth: what the losses of a run's towers say.
+/* Loss truth: how the losses of a run's towers relate to mean_loss.
  *
- * Over the run's full steps (every tower has its usual share, every loss is finite): the bias of each tower's loss
- * against mean_loss (paired step by step, so that the course of training cancels); how much noisier it is than
- * mean_loss; and what a check of the last tower alone would have made of every NaN and Inf. Noise is what second
- * differences leave (towers/record/statistics.h), so it is measured at any learning rate; without one it is the plain
- * variance. N towers whose batches are independent and equal give a ratio of N. */
+ * Computed over the run's full steps, in which every tower has its usual share and every loss is finite: the bias of
+ * each tower's loss against mean_loss (paired step by step, so that the trend of training cancels); how much noisier it
+ * is than mean_loss; and, for every NaN and Inf, when a check of the last tower alone would have found it. Noise is
+ * estimated from second differences (towers/record/statistics.h), so that it can be measured at any learning rate;
+ * without a trend it is the plain variance. N towers with equal, independent batches give a ratio of N. */
 #ifndef TOWERS_INCEPTION_REPORT_LOSS_TRUTH_H
 #define TOWERS_INCEPTION_REPORT_LOSS_TRUTH_H
 
@@ -12,10 +12,10 @@
 #include "towers/record/statistics.h"
 
 typedef struct TowerTruth {
-    int64_t share;   /* samples a step; a tower of 0 has no numbers */
+    int64_t share;   /* samples per step; 0: no statistics */
     Estimate bias;   /* of its loss against mean_loss */
     Estimate ratio;  /* variance of its noise / variance of mean_loss's noise */
-    double expected; /* what the ratio is if samples are independent: all samples / share */
+    double expected; /* the ratio for independent samples: all samples / share */
 } TowerTruth;
 
 /* A loss or gradient that was not finite. */
@@ -23,13 +23,14 @@ typedef struct BadStep {
     int64_t step;
     int tower;
     bool loss, gradient; /* which of them */
-    int64_t later;       /* steps until a check of the last tower's loss sees it; -1: never */
-    bool measured;       /* the run went on, and `later` was seen; else it is what must follow */
+    int64_t later;       /* steps until the last tower's loss shows it; -1: never */
+    bool measured;       /* the run continued and `later` was observed; else it is inferred */
 } BadStep;
 
 enum { VERDICT_BYTES = 1024 };
 
-/* Below this chance a difference is called one: three of them cry wolf in fewer than 5 of 100 pairs of equal runs. */
+/* Differences with a smaller p are reported. In pairs of equal runs, the three tests give a false alarm in under 5
+ * %. */
 #define DIFFERENCE_LEVEL 0.01
 
 typedef struct LossTruth {
@@ -38,7 +39,7 @@ typedef struct LossTruth {
     TowerTruth *tower;             /* owned: [towers] */
     double mean_noise, last_noise; /* standard deviations */
     double correlation;            /* of the towers' noise, mean over pairs; NaN for one tower */
-    int64_t window;                /* steps to average the last tower's loss over; 0: no such window */
+    int64_t window;                /* steps to average the last tower's loss over to match mean_loss; 0: none */
     BadStep *bad;                  /* owned */
     int64_t bad_count;
     char verdict[VERDICT_BYTES];

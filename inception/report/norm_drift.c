@@ -10,7 +10,7 @@
 
 enum { LAYERS_SHOWN = 8 };
 
-/* The rows of the last record: [*first, run->norms). */
+/* The last record consists of the rows [result, run->norms). */
 static int64_t last_record(const Run *run)
 {
     int64_t first = run->norms;

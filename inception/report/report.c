@@ -1,4 +1,4 @@
-/* The page of a run: title, numbers, verdict, plots, tables; see report.h. */
+/* The report page of a run: title, key figures, summary, plots, tables; see report.h. */
 #include "inception/report/report.h"
 
 #include <jansson.h>
@@ -61,7 +61,7 @@ static const char style[] =
     ".wide svg{min-width:860px}th{width:auto;min-width:6.5em}td,th{padding-right:8px}}"
     "@media print{html{background:#fff}figure,section.table{break-inside:avoid}}\n";
 
-/* ---- what is said about the run */
+/* ---- head of the page */
 
 static const char *environment_text(const Page *page, const char *key)
 {
@@ -126,7 +126,7 @@ static double ending_mean(const Run *run, bool speed)
     return count ? sum / (double)count : NAN;
 }
 
-/* Of the best epoch, whose weights and confusion matrix are kept. */
+/* The best epoch, whose weights and confusion matrix are kept. */
 static const EpochRecord *best_epoch(const Run *run)
 {
     const EpochRecord *best = NULL;
@@ -154,7 +154,7 @@ static void accuracy_cards(const Page *page)
     if (isfinite(best->test_loss)) card(page, same ? "test loss" : "test loss, best epoch", "%.4g", best->test_loss);
 }
 
-/* With one tower there is nothing to compare: say what the run came to. */
+/* A run of one tower has no towers to compare: summarize its progress instead. */
 static void headline_write(const Page *page)
 {
     const Run *run = page->run;
@@ -247,7 +247,7 @@ static json_t *json_file(const Run *run, const char *name)
     return NULL;
 }
 
-/* What the search found, from the capsule that it left. */
+/* The finding of the forensic search, from the capsule. */
 static void capsule_row(const Page *page, const BadStep *bad)
 {
     char name[96], command[PATH_BYTES + 128];
@@ -399,7 +399,7 @@ static void environment_table(const Page *page)
     fputs("</table></section>\n", page->to);
 }
 
-/* A line "key: value   # from where" of args.yaml as a row; comments and unset options are left out. */
+/* Write a line "key: value   # from ORIGIN" of args.yaml as a table row; skip comments and unset options. */
 static void setting_row(const Page *page, const char *line, size_t length, bool defaults)
 {
     char key[64], rest[1024];
@@ -469,7 +469,7 @@ static Status page_write(Page *page)
     return OK;
 }
 
-/* Names of classes belong to env.json; one that is missing or odd is no reason to have no report. */
+/* Class names come from env.json; without them, or if they are invalid, the report shows numbers. */
 static void classes_find(Page *page)
 {
     const json_t *names = json_object_get(page->environment, "class_names");
@@ -512,7 +512,7 @@ out:
     return st;
 }
 
-/* Numbers are read and written with decimal points, whatever the locale of the program. */
+/* Uses the C locale, so that numbers have decimal points. */
 Status report_write(const char *run_dir)
 {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -524,7 +524,7 @@ Status report_write(const char *run_dir)
     return st;
 }
 
-/* ---- the verb */
+/* ---- the report command */
 
 Status report_run(const char *run_dir, bool png, bool json, bool quiet, FILE *to)
 {

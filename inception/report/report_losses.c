@@ -1,4 +1,4 @@
-/* Plots of losses: mean_loss, the towers around it, how noisy and how biased each of them is; see report_plots.h. */
+/* Plots of losses: mean_loss, the towers' losses, their noise and their bias; see report_plots.h. */
 #include "inception/report/report_plots.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ void figure_losses(Figures *f)
     svg_extent(f->scratch[3], run->steps, &frame.y_low, &frame.y_high);
     double low = INFINITY, high = -INFINITY;
     svg_extent(figure_column(f, 1, value_mean_loss, 0), run->steps, &low, &high);
-    frame.y_log = frame.y_low > 0 && high > 50 * low; /* a spike of one tower is no reason */
+    frame.y_log = frame.y_low > 0 && high > 50 * low; /* mean_loss only: one tower's spike must not decide */
     if (!frame.y_log && frame.y_low > 0 && frame.y_low < frame.y_high / 2) frame.y_low = 0;
     figure_begin(f, "wide", "Loss",
                  run->towers > 1 ? "Every step: mean_loss over all samples, the last tower's own loss, and the range "
@@ -54,7 +54,7 @@ void figure_losses(Figures *f)
     figure_end(f);
 }
 
-/* A centred mean over `window` values that are finite. */
+/* A centred moving average of the finite values over `window` steps. */
 static void smooth(const double *from, double *to, int64_t count, int64_t window)
 {
     for (int64_t i = 0; i < count; i++) {

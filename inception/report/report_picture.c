@@ -13,7 +13,7 @@
 
 extern char **environ;
 
-/* Runs `program` and waits; false if there is none of this name or it fails. Its output goes nowhere. */
+/* Run `program` without output and wait for it; false if there is no such program or it fails. */
 static bool program_run(const char *program, char *const *arguments)
 {
     posix_spawn_file_actions_t actions;

@@ -1,4 +1,4 @@
-/* A picture of the top of a report, RUN/report.png, taken by a browser that shows RUN/report.html. */
+/* A picture of the top of a report, RUN/report.png, taken by rendering RUN/report.html in Chromium. */
 #ifndef TOWERS_INCEPTION_REPORT_REPORT_PICTURE_H
 #define TOWERS_INCEPTION_REPORT_REPORT_PICTURE_H
 

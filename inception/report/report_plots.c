@@ -103,7 +103,7 @@ void figure_speed(Figures *f)
           2);
 }
 
-/* The longest that a tower waited for its batch, as a share of the step. */
+/* The longest wait of any tower for its batch, as a share of the step. */
 void figure_waiting(Figures *f)
 {
     const Run *run = f->run;
@@ -119,7 +119,7 @@ void figure_waiting(Figures *f)
 
 /* ---- arrival */
 
-/* The median over a piece of the run of how long after the first tower this one came. */
+/* Median delay of this tower's arrival after the first tower's, over a part of the run. */
 static double arrival_median(Figures *f, int tower, int64_t first, int64_t end)
 {
     int64_t n = 0;
@@ -229,7 +229,7 @@ static void grid_axes(const Run *run, LayerGrid *grid)
     }
 }
 
-/* Logarithm of gradient over weight, then the range of all spread over 0.05 .. 1. */
+/* Log of gradient RMS over weight RMS, scaled so that the range of all values becomes 0.05 .. 1. */
 static void grid_fill(const Run *run, LayerGrid *grid, double *low, double *high)
 {
     int column_now = 0;

@@ -4,14 +4,14 @@
 
 #include "inception/report/figure.h"
 
-/* report_losses.c: mean_loss and what each tower makes of it. */
+/* report_losses.c: mean_loss and the towers' losses. */
 void figure_losses(Figures *f);
 void figure_ending(Figures *f); /* the last steps, one by one */
 void figure_noise(Figures *f);
 void figure_bias(Figures *f);
 void figure_deviation(Figures *f);
 
-/* report_plots.c: all else that a run records. */
+/* report_plots.c: all other records of a run. */
 void figure_accuracy(Figures *f);
 void figure_epoch_loss(Figures *f);
 void figure_rate(Figures *f);

@@ -1,4 +1,4 @@
-/* Two runs side by side: losses over the same images, shares of hits, series of speeds; see run_difference.h. */
+/* Compare two runs: losses over the same images, accuracies, speeds; see run_difference.h. */
 #include "inception/report/run_difference.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@ typedef struct Span { /* the images of a step: those after `from`, up to `to` */
     int64_t from, to;
 } Span;
 
-/* Where the steps of a run lie in the images that it has seen. Steps that are not recorded (before a branch, left out)
- * count as many as the one behind them. */
+/* The images seen by each step of a run. Steps that are not recorded (before a branch, or left out) count as many
+ * images as the next recorded one. */
 static Status spans_create(const Run *run, Span **made)
 {
     int64_t seen = 0, before = 0;
@@ -28,8 +28,8 @@ static Status spans_create(const Run *run, Span **made)
     return OK;
 }
 
-/* The mean loss of a run over the images of `wanted`, each step weighted by the images that it shares; NaN if a step is
- * missing or its loss is not finite. `*first` is where the search begins, for calls with ascending spans. */
+/* Mean loss over the images of `wanted`, weighting each step by the images that it has in common; NaN if a step is
+ * missing or its loss is not finite. The search starts at `*first`, for calls with ascending spans. */
 static double loss_over(const Run *run, const Span *spans, Span wanted, int64_t *first)
 {
     double sum = 0;
@@ -57,8 +57,8 @@ static bool is_coarser(const Run *a, const Span *as, const Run *b, const Span *b
     return (double)images_in_all(a, as) * (double)b->steps >= (double)images_in_all(b, bs) * (double)a->steps;
 }
 
-/* Pairs over the steps of the run with the larger ones: what the other lost over the same images. Writes b - a, a's
- * loss and the images of each pair, and returns their number. */
+/* For each step of the run with larger steps, the other run's loss over the same images. Writes b - a, a's loss and the
+ * images of each pair; returns the number of pairs. */
 static int64_t loss_pairs(const Run *a, const Span *as, const Run *b, const Span *bs, double *pair, double *a_loss,
                           Span *images)
 {
@@ -140,7 +140,6 @@ Status run_images(const Run *run, int64_t *images)
 
 /* ---- accuracy */
 
-/* The last evaluation: hits of all test samples, which the confusion matrix counts. */
 static double last_accuracy(const Run *run)
 {
     for (int64_t i = run->epochs; i > 0; i--)
@@ -148,6 +147,7 @@ static double last_accuracy(const Run *run)
     return NAN;
 }
 
+/* Number of samples of an evaluation: the sum of the confusion matrix. */
 static int64_t test_samples(const Run *run)
 {
     int64_t count = 0;
@@ -169,9 +169,9 @@ static void accuracy_compare(const Run *a, const Run *b, RunDifference *d)
 
 /* ---- speed */
 
-/* The logarithm of the images per second of every step but the first tenth (caches, clocks and pages warm up). Speeds
- * that another program's work or a file system made are taken in to three deviations from the median, so that a few of
- * them decide neither the difference nor its interval. */
+/* Logarithms of the images per second, without the first tenth of the steps (warm-up of caches, clocks and memory).
+ * Outliers, caused by other programs or the file system, are clamped to three deviations from the median, so that a few
+ * of them determine neither the difference nor its interval. */
 static Status speeds(const Run *run, double **made, int64_t *count)
 {
     double *x = calloc(2 * (size_t)run->steps + 1, sizeof *x), *copy = x + run->steps;
@@ -190,7 +190,7 @@ static Status speeds(const Run *run, double **made, int64_t *count)
     return OK;
 }
 
-/* A difference of logarithms is a ratio, whose interval ends above zero; times a's speed it is one of images. */
+/* Convert a difference of logarithms, a ratio, to images per second at a's speed. */
 static Estimate in_images(Estimate logs, double a_speed)
 {
     logs.mean = a_speed * expm1(logs.mean);
@@ -218,7 +218,7 @@ out:
     return st;
 }
 
-/* ---- the sentence */
+/* ---- the summary */
 
 static void difference_verdict(RunDifference *d)
 {
@@ -246,7 +246,7 @@ static void difference_verdict(RunDifference *d)
                  d->same ? " Every loss is equal, bit for bit." : "");
 }
 
-/* ---- all of it */
+/* ---- the comparison */
 
 static Estimate no_estimate(void)
 {

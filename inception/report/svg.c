@@ -1,4 +1,4 @@
-/* Writing plots; see svg.h. Coordinates are data in, pixels of the viewBox out, with one decimal. */
+/* Write plots; see svg.h. Input is in data coordinates, output in pixels of the viewBox with one decimal. */
 #include "inception/report/svg.h"
 
 #include <float.h>
@@ -18,7 +18,7 @@ enum {
     TICKS_MOST = 40
 };
 
-/* Axes end well inside of what a double holds, and their ends differ by more than its last digits. */
+/* Limits that keep axes well within the range of a double, and the smallest relative distance of their ends. */
 static const double LOG_LEAST = 1e-290, LOG_MOST = 1e290, LINEAR_MOST = 1e290, DISTINCT = 1e-12;
 
 void svg_style(FILE *to)
@@ -70,7 +70,7 @@ double svg_nice(double *low, double *high)
     *low = fmin(fmax(*low, -LINEAR_MOST), LINEAR_MOST);
     *high = fmin(fmax(*high, -LINEAR_MOST), LINEAR_MOST);
     if (*high - *low <=
-        fmax(fmax(fabs(*low), fabs(*high)) * DISTINCT, LOG_LEAST)) { /* also what a double can hardly tell apart */
+        fmax(fmax(fabs(*low), fabs(*high)) * DISTINCT, LOG_LEAST)) { /* empty, or too narrow for a double */
         double room = fabs(*low) < LOG_LEAST ? 1 : fabs(*low) / 2;
         *low = fabs(*low) < LOG_LEAST ? 0 : *low - room;
         *high += room;
@@ -102,7 +102,7 @@ static double place_y(const SvgPlot *p, double y)
     return p->bottom - fmin(fmax(share, 0), 1) * (p->bottom - p->top);
 }
 
-/* "12k" for 12000, "0" for what rounding left of it. */
+/* "12k" for 12000; "0" for rounding errors around zero. */
 static void tick_text(double value, double tick, char text[32])
 {
     if (fabs(value) < tick * 1e-6) value = 0;
@@ -132,7 +132,7 @@ static void x_tick(const SvgPlot *p, double value, const char *text)
     fputs("</text>", p->to);
 }
 
-/* 1, 2 or 5 times a power of ten: the one at or below (`up`: at or above) the value. */
+/* The nearest 1, 2 or 5 times a power of ten at or below (`up`: at or above) the value. */
 static double round_log(double value, bool up)
 {
     static const double steps[] = {1, 2, 5, 10};
@@ -144,7 +144,7 @@ static double round_log(double value, bool up)
     return found * power;
 }
 
-/* Ends inside of what powers of ten of a double can be reckoned with. */
+/* Axis ends are limited so that powers of ten do not overflow a double. */
 static void y_axis_log(SvgPlot *p)
 {
     static const double steps[] = {1, 2, 5};
@@ -152,7 +152,7 @@ static void y_axis_log(SvgPlot *p)
     f->y_low = round_log(fmin(fmax(f->y_low, LOG_LEAST), LOG_MOST), false);
     f->y_high = round_log(fmin(fmax(f->y_high, LOG_LEAST), LOG_MOST), true);
     if (f->y_low >= f->y_high) f->y_high = 10 * f->y_low;
-    double decades = log10(f->y_high) - log10(f->y_low); /* the quotient may be too large for a double */
+    double decades = log10(f->y_high) - log10(f->y_low); /* the quotient could overflow */
     int first = (int)floor(log10(f->y_low)), last = (int)ceil(log10(f->y_high)), every = 1 + (int)decades / 7;
     for (int exponent = first; exponent <= last; exponent += every) {
         double power = pow(10, exponent);
@@ -162,7 +162,7 @@ static void y_axis_log(SvgPlot *p)
     }
 }
 
-/* Ticks are counted, not added up: a tick may be too small to change a large number. */
+/* Ticks are counted rather than added up: a tick may be too small to change a large number. */
 static int tick_count(double low, double high, double tick)
 {
     double count = floor((high - low) / tick + 0.5);
@@ -231,7 +231,7 @@ static void label_add(SvgPlot *p, double y, int tint, const char *name)
     snprintf(p->label[p->labels++].text, SVG_LABEL_BYTES, "%s", name);
 }
 
-/* The path's next point; a gap before it starts a new piece. */
+/* Append a point to the path; after a gap it starts a new line. */
 static void point_put(const SvgPlot *p, double x, double y, bool *pen_down)
 {
     if (!isfinite(y)) {
@@ -242,7 +242,7 @@ static void point_put(const SvgPlot *p, double x, double y, bool *pen_down)
     *pen_down = true;
 }
 
-/* Of the points first .. end - 1: the least and the greatest, in the order in which they come. */
+/* Append the minimum and the maximum of points first .. end - 1, in the order in which they occur. */
 static void column_put(const SvgPlot *p, const double *x, const double *y, int64_t first, int64_t end, bool *pen_down)
 {
     int64_t low = -1, high = -1;
@@ -281,7 +281,7 @@ void svg_dots(SvgPlot *p, const double *x, const double *y, int64_t count, int t
                     place_y(p, y[i]));
 }
 
-/* The edge of a band: the extreme of each column; `side` > 0: the greatest of `values`. */
+/* The edge of a band: one extreme per column; `side` > 0: the maximum of `values`. */
 static void edge_put(const SvgPlot *p, const double *x, const double *values, int64_t first, int64_t end, int side,
                      bool *pen_down)
 {
@@ -344,7 +344,7 @@ static int by_height(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Move labels apart: down from the top, then up again from the bottom if they ran out of the picture. */
+/* Move labels apart: downward from the top, then upward from the bottom if they left the picture. */
 static void labels_part(SvgPlot *p)
 {
     qsort(p->label, (size_t)p->labels, sizeof p->label[0], by_height);

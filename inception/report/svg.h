@@ -1,8 +1,8 @@
-/* Svg: small plots as text, to stand inside a page. A plot is opened with its frame (size, axes), gets lines, bands,
- * points and marks in data coordinates, and is closed; a heat map is one call. Colours are the classes and variables of
- * svg_style, which follow the reader's choice of light or dark. Lines with more points than the picture can show become
- * the least and the greatest of each column of it, so no spike is lost; values that are not finite are gaps. Names of
- * lines stand at their ends, moved apart. Text is escaped. Nothing here can fail but the stream. */
+/* Svg: small plots as text, to be embedded in a page. Open a plot with its frame (size, axes), add lines, bands, points
+ * and marks in data coordinates, and close it; a heat map is a single call. Colours are classes and variables of
+ * svg_style, which follow the reader's preference for light or dark. A line with more points than pixels is drawn as
+ * the minimum and maximum of each pixel column, so that no spike is lost; values that are not finite leave gaps. Lines
+ * are labelled at their ends, and labels are moved apart. Text is escaped. Only the stream can fail. */
 #ifndef TOWERS_INCEPTION_REPORT_SVG_H
 #define TOWERS_INCEPTION_REPORT_SVG_H
 
@@ -13,13 +13,13 @@
 enum { SVG_TINTS = 6, SVG_LABELS = 16, SVG_LABEL_BYTES = 48 };
 
 typedef struct SvgFrame {
-    const char *title;    /* read aloud, not drawn */
+    const char *title;    /* for screen readers, not drawn */
     const char *x_label;  /* under the axis */
     double width, height; /* of the picture */
     double x_low, x_high, y_low, y_high;
     bool y_log;
-    bool bare;                     /* no names at the ends of lines: the room goes to the data */
-    const char *const *categories; /* names of x = 0, 1, ... in place of numbers; NULL */
+    bool bare;                     /* no labels at the ends of lines; the data get their space */
+    const char *const *categories; /* labels for x = 0, 1, ... instead of numbers; NULL: numbers */
     int category_count;
 } SvgFrame;
 
@@ -35,27 +35,27 @@ typedef struct SvgPlot {
     int labels;
 } SvgPlot;
 
-/* The style sheet that all plots share, without <style>. */
+/* The style sheet shared by all plots, without <style>. */
 void svg_style(FILE *to);
 void svg_text(FILE *to, const char *text); /* escaped for HTML and SVG */
 
 void svg_open(SvgPlot *plot, FILE *to, const SvgFrame *frame);
-/* `name` is drawn at the end of the line; NULL: none. `tint`: 0 .. SVG_TINTS - 1. */
+/* `name` is drawn at the end of the line; NULL: no label. `tint`: 0 .. SVG_TINTS - 1. */
 void svg_line(SvgPlot *plot, const double *x, const double *y, int64_t count, int tint, double width, const char *name);
 void svg_dots(SvgPlot *plot, const double *x, const double *y, int64_t count, int tint);
 void svg_band(SvgPlot *plot, const double *x, const double *low, const double *high, int64_t count, int tint,
               const char *name);
-void svg_bar(SvgPlot *plot, double x, double y, double width, int tint); /* from the bottom up to y; width in x */
+void svg_bar(SvgPlot *plot, double x, double y, double width, int tint); /* from the bottom to y; width in data units */
 void svg_whisker(SvgPlot *plot, double x, double y, double low, double high, int tint);
-void svg_level(SvgPlot *plot, double y, const char *name); /* dashed, across */
-void svg_mark(SvgPlot *plot, double x);                    /* a warning, from top to bottom */
+void svg_level(SvgPlot *plot, double y, const char *name); /* a dashed horizontal line */
+void svg_mark(SvgPlot *plot, double x);                    /* a vertical warning line */
 void svg_close(SvgPlot *plot);
 
 typedef struct SvgHeat {
     const char *title;
     int rows, columns;
-    const double *share;                                /* [rows][columns], 0 (empty) to 1 (full); NaN: nothing */
-    const int64_t *number;                              /* [rows][columns] drawn into the cells; NULL */
+    const double *share;                                /* [rows][columns], 0 (empty) to 1 (full); NaN: no cell */
+    const int64_t *number;                              /* [rows][columns], drawn into the cells; NULL: none */
     const char *const *row_names, *const *column_names; /* NULL: none */
     const char *x_label, *y_label;
     double width, row_height, left;
@@ -63,9 +63,9 @@ typedef struct SvgHeat {
 } SvgHeat;
 void svg_heat(FILE *to, const SvgHeat *heat);
 
-/* Widen [*low, *high] to include the finite of `values`; start with INFINITY, -INFINITY. */
+/* Widen [*low, *high] to include the finite values; start with INFINITY, -INFINITY. */
 void svg_extent(const double *values, int64_t count, double *low, double *high);
-/* Round the ends outward to whole ticks, and give an empty range a width. Returns the distance of ticks. */
+/* Round the ends outward to multiples of the tick distance, which is returned; widens an empty range. */
 double svg_nice(double *low, double *high);
 
 #endif

@@ -17,7 +17,7 @@ typedef struct Stretch {
     const char *activity;
 } Stretch;
 
-/* The next stretch from index *at on; moves it behind. */
+/* Find the next stretch at or after index *at, and set *at past its end. */
 static bool stretch_next(const Run *run, int64_t *at, Stretch *stretch)
 {
     while (*at < run->steps && !run->step[*at].slow_activity[0]) ++*at;
@@ -51,7 +51,7 @@ json_t *waiting_json(const Run *run)
 
 /* ---- the table */
 
-/* Milliseconds; NaN if no step knows. */
+/* Median in milliseconds; NaN if no step has a value. */
 static double activity_median(const Run *run, int tower, int activity, double *scratch)
 {
     int64_t count = 0;
