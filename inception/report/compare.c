@@ -33,25 +33,25 @@ static void tower_row(const LossTruth *truth, int t, FILE *to)
 
 static void bad_row(const BadStep *bad, FILE *to)
 {
-    fprintf(to, "  step %lld, tower %d: %s not finite; a check of the last tower's loss ", (long long)bad->step,
+    fprintf(to, "  step %lld, tower %d: %s not finite; checking only the last tower's loss ", (long long)bad->step,
             bad->tower,
-            bad->loss && bad->gradient ? "loss and gradient"
+            bad->loss && bad->gradient ? "loss and gradient are"
             : bad->loss                ? "the loss is"
                                        : "the gradient is");
-    const char *would = bad->measured ? "saw it" : "would see it";
+    const char *would = bad->measured ? "showed it" : "would show it";
     if (bad->later < 0)
-        fprintf(to, bad->measured ? "never saw it\n" : "would never see it\n");
+        fprintf(to, bad->measured ? "never showed it\n" : "would never show it\n");
     else if (bad->later == 0)
         fprintf(to, "%s in the same step, after the update\n", would);
     else
-        fprintf(to, "%s %lld step%s later, with spoilt weights\n", would, (long long)bad->later,
+        fprintf(to, "%s %lld step%s later, with damaged weights\n", would, (long long)bad->later,
                 bad->later == 1 ? "" : "s");
 }
 
 static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
 {
     fprintf(to, "%s: %lld steps, %lld of them full%s\n", run->path, (long long)truth->steps, (long long)truth->used,
-            run->cut ? " (the last line was cut short and is left out)" : "");
+            run->cut ? " (the incomplete last line is ignored)" : "");
     if (truth->towers > 1) {
         fprintf(to, "\n  tower     samples   bias against mean_loss, 95 %% interval     noise variance / that of "
                     "mean_loss   expected\n");
@@ -62,7 +62,7 @@ static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
                     "  correlation of the towers' noise         %+.3f\n",
                     truth->mean_noise, truth->last_noise, truth->correlation);
         if (truth->window > 1)
-            fprintf(to, "  averaged over %lld steps the last tower's curve is as quiet as mean_loss\n",
+            fprintf(to, "  averaged over %lld steps, the last tower's loss is no noisier than mean_loss\n",
                     (long long)truth->window);
     }
     for (int64_t i = 0; i < truth->bad_count; i++) bad_row(&truth->bad[i], to);
@@ -187,7 +187,7 @@ static Status one_pair(const Run *a, const Run *b, json_t *list, FILE *to)
 static Status json_write(json_t *root, FILE *to)
 {
     bool whole = root && json_dumpf(root, to, JSON_INDENT(2)) == 0 && fputc('\n', to) != EOF;
-    return whole ? OK : FAIL(ERR_IO, "the comparison could not be written");
+    return whole ? OK : FAIL(ERR_IO, "cannot write the comparison");
 }
 
 /* ---- ranking of three or more runs */
@@ -254,10 +254,10 @@ static void ranks_print(const Ranked *ranks, int count, int64_t images, bool acc
     char a[32], b[32], c[32], d[32];
     fprintf(to, "\nRanking by %s%s\n\n  rank %12s %16s %18s   %-22s run\n", accuracies ? "test accuracy" : "loss",
             accuracies ? "" : " (not all runs were evaluated)", "mean_loss", "test accuracy, %", "images per second",
-            "against the best");
+            "compared to the best");
     for (int i = 0; i < count; i++) {
         const Ranked *r = &ranks[i];
-        const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "may be as good";
+        const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "possibly equal";
         snprintf(d, sizeof d, "%s", mark);
         if (i > 0 && isfinite(r->p)) snprintf(d, sizeof d, "%s, p = %.2g", mark, r->p);
         fprintf(to, "  %4d %12s %16s %18s   %-22s %s\n", i + 1, number_text(r->loss, "%.5g", a),
@@ -302,7 +302,7 @@ Status compare_runs(char *const *paths, int count, bool json, FILE *to)
     Run **run = NULL;
     json_t *runs = json ? json_array() : NULL, *pairs = json ? json_array() : NULL,
            *root = json ? json_pack("{s:O, s:O}", "runs", runs, "differences", pairs) : NULL;
-    if (count < 1) TRY_OUT(FAIL(ERR_ARG, "which run? (towers compare RUN, or towers compare RUN RUN)"));
+    if (count < 1) TRY_OUT(FAIL(ERR_ARG, "no run given; usage: towers compare RUN..."));
     if (count > 0) run = calloc((size_t)count, sizeof *run);
     if (!run) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %d runs", count));
     for (int i = 0; i < count; i++) {

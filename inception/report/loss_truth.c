@@ -133,7 +133,7 @@ static int64_t later_of(const Run *run, const LossTruth *truth, int64_t index, c
 static Status bad_add(LossTruth *truth, const BadStep *bad)
 {
     BadStep *grown = realloc(truth->bad, (size_t)(truth->bad_count + 1) * sizeof *grown);
-    if (!grown) return FAIL(ERR_MEMORY, "no memory for list of %lld bad steps", (long long)truth->bad_count);
+    if (!grown) return FAIL(ERR_MEMORY, "no memory for a list of %lld bad steps", (long long)truth->bad_count);
     truth->bad = grown;
     truth->bad[truth->bad_count++] = *bad;
     return OK;
@@ -172,8 +172,8 @@ static void verdict_bad(LossTruth *truth, Text *verdict)
     }
     if (!truth->bad_count) return;
     text_add(verdict,
-             " %lld value%s not finite, %lld in other towers than the last: a check of the last tower would have seen "
-             "%lld at once, %lld after an update had already spoilt the weights, %lld never.",
+             " %lld value%s not finite, %lld of them not in the last tower. Checking only the last tower would have "
+             "shown %lld at once, %lld after an update had damaged the weights, %lld never.",
              (long long)truth->bad_count, truth->bad_count == 1 ? " was" : "s were", (long long)others,
              (long long)(truth->bad_count - late - never), (long long)late, (long long)never);
 }
@@ -184,13 +184,13 @@ static void verdict_noise(const LossTruth *truth, Text *verdict)
     bool biased = last->bias.p < DIFFERENCE_LEVEL,
          expected = last->ratio.low <= last->expected && last->expected <= last->ratio.high;
     text_add(verdict,
-             "Over %lld steps of %d towers the last tower's loss is %s against mean_loss (%+.2g +- %.2g) and "
-             "%.2f times as noisy in variance (%.2f to %.2f; %g expected%s)",
-             (long long)truth->used, truth->towers, biased ? "biased" : "unbiased", last->bias.mean,
+             "Over %lld steps of %d towers the last tower's loss is %s estimate of mean_loss (%+.2g +- %.2g) with "
+             "%.2f times its noise variance (%.2f to %.2f; %g expected%s)",
+             (long long)truth->used, truth->towers, biased ? "a biased" : "an unbiased", last->bias.mean,
              last->bias.high - last->bias.mean, last->ratio.mean, last->ratio.low, last->ratio.high,
              round(last->expected * 100) / 100, expected ? "" : ", so batches are not independent");
     if (truth->window > 1)
-        text_add(verdict, ": averaged over %lld steps it shows what mean_loss shows at once.",
+        text_add(verdict, "; it must be averaged over %lld steps to be as precise as mean_loss.",
                  (long long)truth->window);
     else
         text_add(verdict, ".");
@@ -204,7 +204,7 @@ static void verdict_write(LossTruth *truth)
     if (with_samples < 2)
         text_add(&verdict, "With one tower the last tower's loss is mean_loss.");
     else if (!isfinite(truth->tower[truth->last].ratio.mean) || !isfinite(truth->tower[truth->last].bias.error))
-        text_add(&verdict, "%lld full steps are too few to tell the last tower's loss from mean_loss.",
+        text_add(&verdict, "%lld full steps are too few to compare the last tower's loss with mean_loss.",
                  (long long)truth->used);
     else
         verdict_noise(truth, &verdict);
@@ -216,9 +216,9 @@ Status loss_truth(const Run *run, LossTruth *truth)
     Status st = OK;
     Series series = {0};
     *truth = (LossTruth){.towers = run->towers, .steps = run->steps};
-    if (run->steps == 0) return FAIL(ERR_FORMAT, "'%s' has no step yet", run->path);
+    if (run->steps == 0) return FAIL(ERR_FORMAT, "'%s' has no recorded step yet", run->path);
     truth->tower = calloc((size_t)run->towers, sizeof *truth->tower);
-    if (!truth->tower) return FAIL(ERR_MEMORY, "no memory for numbers of %d towers", run->towers);
+    if (!truth->tower) return FAIL(ERR_MEMORY, "no memory for the statistics of %d towers", run->towers);
     shares_find(run, truth);
     if (truth->last < 0) {
         st = FAIL(ERR_FORMAT, "'%s': no tower has samples", run->path);

@@ -168,7 +168,7 @@ static void headline_write(const Page *page)
     fprintf(page->to, "The loss went from %.4g to %.4g in %lld step%s", first, last, (long long)run->steps,
             run->steps == 1 ? "" : "s");
     if (best)
-        fprintf(page->to, "; the best weights are those of epoch %lld, with %.2f %% of the test images right",
+        fprintf(page->to, "; the best weights are those of epoch %lld, with a test accuracy of %.2f %%",
                 (long long)best->epoch, 100 * best->test_top1);
     fputs(".", page->to);
 }
@@ -187,11 +187,11 @@ static void cards_write(const Page *page)
     card(page, last->step == 1 ? "step" : "steps", "%lld", (long long)last->step);
     card(page, "images per second", "%.0f", ending_mean(run, true));
     if (seconds >= 5400)
-        card(page, "in all epochs", "%.1f h", seconds / 3600);
+        card(page, "total time of epochs", "%.1f h", seconds / 3600);
     else if (seconds >= 90)
-        card(page, "in all epochs", "%.1f min", seconds / 60);
+        card(page, "total time of epochs", "%.1f min", seconds / 60);
     else if (seconds > 0)
-        card(page, "in all epochs", seconds < 10 ? "%.2g s" : "%.0f s", seconds);
+        card(page, "total time of epochs", seconds < 10 ? "%.2g s" : "%.0f s", seconds);
     fputs("</section>\n<p class=\"verdict\">", page->to);
     headline_write(page);
     fputs("</p>\n", page->to);
@@ -257,7 +257,7 @@ static void capsule_row(const Page *page, const BadStep *bad)
     snprintf(command, sizeof command, "towers replay %s/nan-step-%lld-tower-%d", page->run->path, (long long)bad->step,
              bad->tower);
     if (text && *text) row_write(page, "first in", text);
-    if (text) row_write(page, "to run it again", command);
+    if (text) row_write(page, "to replay it", command);
     json_decref(state);
 }
 
@@ -265,16 +265,16 @@ static void bad_table(const Page *page)
 {
     const LossTruth *truth = &page->truth;
     if (!truth->bad_count) return;
-    table_open(page, "Not finite");
+    table_open(page, "Values that are not finite");
     fputs("<table>", page->to);
     for (int64_t i = 0; i < truth->bad_count && i < 100; i++) {
         const BadStep *bad = &truth->bad[i];
         char what[64], seen[96];
         snprintf(what, sizeof what, "step %lld, tower %d", (long long)bad->step, bad->tower);
         snprintf(seen, sizeof seen,
-                 bad->later < 0    ? "%s: a check of the last tower's loss never sees it"
-                 : bad->later == 0 ? "%s: a check of the last tower's loss sees it at once"
-                                   : "%s: a check of the last tower's loss sees it %lld later",
+                 bad->later < 0    ? "%s: the last tower's loss never shows it"
+                 : bad->later == 0 ? "%s: the last tower's loss shows it at once"
+                                   : "%s: the last tower's loss shows it %lld steps later",
                  bad->loss && bad->gradient ? "loss and gradient"
                  : bad->loss                ? "loss"
                                             : "gradient",
@@ -330,7 +330,7 @@ static void classes_table(const Page *page)
           page->to);
     for (int i = 0; i < rows && i < CLASS_ROWS; i++) class_row_write(page, &row[i]);
     fputs("</table>", page->to);
-    if (rows > CLASS_ROWS) fprintf(page->to, "<p>and %d classes with a higher recall</p>", rows - CLASS_ROWS);
+    if (rows > CLASS_ROWS) fprintf(page->to, "<p>and %d more classes with a higher recall</p>", rows - CLASS_ROWS);
     fputs("</section>\n", page->to);
     free(row);
 }
@@ -338,7 +338,7 @@ static void classes_table(const Page *page)
 static void waiting_table(const Page *page)
 {
     if (page->run->towers < 2) return;
-    table_open(page, "Where a step of each tower goes");
+    table_open(page, "Time per activity of each tower");
     waiting_html(page->run, page->to);
     fputs("</section>\n", page->to);
 }
@@ -462,8 +462,8 @@ static Status page_write(Page *page)
     settings_table(page);
     environment_table(page);
     fprintf(page->to,
-            "<footer>Made by towers %s from metrics.jsonl, results.csv and their neighbours in this folder; "
-            "<b>towers report</b> makes it again, <b>towers compare</b> prints its numbers.</footer>\n"
+            "<footer>Made by towers %s from metrics.jsonl, results.csv and other records of this run; "
+            "<b>towers report</b> regenerates it, <b>towers compare</b> prints its numbers.</footer>\n"
             "</main></body></html>\n",
             TOWERS_VERSION);
     return OK;
@@ -489,7 +489,7 @@ static Status page_text(const Run *run, char **text, size_t *bytes)
     classes_find(&page);
     page.to = open_memstream(text, bytes);
     if (page.to) st = page_write(&page);
-    if (!page.to || fclose(page.to) != 0) st = FAIL(ERR_MEMORY, "no memory for report of '%s'", run->path);
+    if (!page.to || fclose(page.to) != 0) st = FAIL(ERR_MEMORY, "no memory for the report of '%s'", run->path);
     json_decref(page.environment);
     json_decref(page.memory);
     loss_truth_clear(&page.truth);
@@ -516,7 +516,7 @@ out:
 Status report_write(const char *run_dir)
 {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!plain) return FAIL(ERR_MEMORY, "no memory for locale of the report of '%s'", run_dir);
+    if (!plain) return FAIL(ERR_MEMORY, "no memory for the C locale for the report of '%s'", run_dir);
     locale_t before = uselocale(plain);
     Status st = page_replace(run_dir);
     uselocale(before);
@@ -534,7 +534,8 @@ Status report_run(const char *run_dir, bool png, bool json, bool quiet, FILE *to
         char path[PATH_BYTES];
         TRY(path_join(path, run_dir, "report.html"));
         json_t *root = json_pack("{s:o}", "report", json_text(path));
-        if (!root || json_dumpf(root, to, JSON_COMPACT) != 0) return FAIL(ERR_IO, "the name of the report");
+        if (!root || json_dumpf(root, to, JSON_COMPACT) != 0)
+            return FAIL(ERR_IO, "cannot write the name of the report as JSON");
         fputc('\n', to);
         json_decref(root);
     } else if (!quiet) {

@@ -80,8 +80,8 @@ void figure_ending(Figures *f)
     frame.x_low = f->x[first];
     svg_extent(last + first, count, &frame.y_low, &frame.y_high);
     svg_extent(mean + first, count, &frame.y_low, &frame.y_high);
-    snprintf(note, sizeof note, "The last %lld steps: what a reader of one tower's loss sees, and what happened%s.",
-             (long long)count, window > 1 ? "" : " (here they agree)");
+    snprintf(note, sizeof note, "The last %lld steps: one tower's loss and mean_loss%s.", (long long)count,
+             window > 1 ? "" : " (here they agree)");
     figure_begin(f, "wide", "Step by step", note);
     svg_open(&plot, f->to, &frame);
     svg_line(&plot, f->x + first, last + first, count, 1, 1.2, "last tower");
@@ -155,7 +155,7 @@ void figure_noise(Figures *f)
 {
     whisker_figure(
         f, true, "Variance ratio",
-        "How much noisier each tower's loss is than mean_loss, with 95 % intervals. Independent batches give "
+        "Noise variance of each tower's loss relative to mean_loss's, with 95 % intervals. Independent batches give "
         "the dashed line: the number of towers, if their shares are equal.");
 }
 
@@ -191,7 +191,7 @@ void figure_deviation(Figures *f)
                       .x_high = reach,
                       .bare = true};
     svg_extent(bin, HISTOGRAM, &frame.y_low, &frame.y_high);
-    figure_begin(f, "half", "Deviation of the last tower", "In how many steps its loss was so far from mean_loss.");
+    figure_begin(f, "half", "Deviation of the last tower", "Number of steps by distance of its loss from mean_loss.");
     svg_open(&plot, f->to, &frame);
     for (int k = 0; k < HISTOGRAM; k++)
         svg_bar(&plot, reach * ((k + 0.5) * 2 / HISTOGRAM - 1), bin[k], 2 * reach / HISTOGRAM, 1);

@@ -49,17 +49,18 @@ static void epochs_figure(Figures *f, const char *title, const char *note, size_
 
 void figure_accuracy(Figures *f)
 {
-    epochs_figure(f, "Accuracy",
-                  "Per cent, at the end of each epoch. The training figure is of the epoch's own steps, while the "
-                  "weights still moved.",
-                  offsetof(EpochRecord, train_top1), offsetof(EpochRecord, test_top1), 100);
+    epochs_figure(
+        f, "Accuracy",
+        "Per cent, at the end of each epoch. Training accuracy is averaged over the epoch's steps, during which "
+        "the weights change.",
+        offsetof(EpochRecord, train_top1), offsetof(EpochRecord, test_top1), 100);
 }
 
 void figure_epoch_loss(Figures *f)
 {
     epochs_figure(f, "Loss per epoch",
-                  "Test loss beside the mean of the epoch's own steps: where they part, the "
-                  "network learns its training images by heart.",
+                  "Test loss and the mean training loss of the epoch: where they diverge, the "
+                  "network overfits the training images.",
                   offsetof(EpochRecord, train_loss), offsetof(EpochRecord, test_loss), 1);
 }
 
@@ -94,7 +95,7 @@ static void curve(Figures *f, bool wide, const char *title, const char *note, co
 
 void figure_rate(Figures *f)
 {
-    curve(f, true, "Learning rate", "As the optimizer used it.", figure_column(f, 0, value_rate, 0), 3);
+    curve(f, true, "Learning rate", "As used by the optimizer.", figure_column(f, 0, value_rate, 0), 3);
 }
 
 void figure_speed(Figures *f)
@@ -153,8 +154,8 @@ void figure_arrival(Figures *f)
     svg_extent(value, columns * shown, &frame.y_low, &frame.y_high);
     if (frame.y_low <= frame.y_high) {
         figure_begin(f, "half", "Arrival",
-                     "Milliseconds after the first tower at which each one had its gradients ready "
-                     "(medians): who is waited for. Towers of one process take turns.");
+                     "Milliseconds from the first tower's gradients being ready until each tower's are "
+                     "(medians): the last one delays the step. Towers of one process take turns.");
         svg_open(&plot, f->to, &frame);
         for (int t = 0; t < shown; t++) {
             char name[SVG_LABEL_BYTES];
@@ -187,9 +188,10 @@ void figure_gradients(Figures *f)
     frame.y_log = frame.y_low > 0 && frame.y_high > 30 * frame.y_low;
     if (!frame.y_log) frame.y_low = 0;
     figure_begin(f, "half", "Gradient",
-                 run->towers > 1 ? "Norm of the averaged gradient, and the range of the towers' own (each a share of "
-                                   "the sum)."
-                                 : "Norm of the gradient, step by step.");
+                 run->towers > 1
+                     ? "Norm of the averaged gradient, and the range of the towers' norms (each of its share of "
+                       "the sum)."
+                     : "Norm of the gradient, step by step.");
     svg_open(&plot, f->to, &frame);
     if (run->towers > 1) svg_band(&plot, f->x, f->scratch[2], f->scratch[3], run->steps, 5, "towers");
     svg_line(&plot, f->x, mean, run->steps, 0, 1.3, "averaged");
@@ -272,7 +274,7 @@ void figure_layers(Figures *f)
         snprintf(
             note, sizeof note,
             "Gradient relative to weight (root mean squares), from %.2g (pale) to %.2g (full), steps %lld to %lld. A "
-            "pale row learns slowly; a sudden change of a whole column means a step that upset all layers.",
+            "pale row learns slowly; a sudden change of a whole column marks a step that disturbed all layers.",
             pow(10, low), pow(10, high), (long long)grid->step[0], (long long)grid->step[grid->columns - 1]);
         figure_begin(f, "wide", "Layers", note);
         svg_heat(f->to, &heat);
@@ -310,7 +312,7 @@ void figure_confusion(Figures *f)
                     .left = named ? 110 : 60,
                     .tint = 2};
     figure_begin(f, "wide", "Confusion",
-                 "Test samples of each true class (rows) by what they were taken for, with the weights "
+                 "Test samples of each true class (rows) by predicted class (columns), with the weights "
                  "of the best epoch. Colour is the square root of the share, so that rare mistakes show.");
     svg_heat(f->to, &heat);
     figure_end(f);

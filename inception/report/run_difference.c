@@ -225,25 +225,25 @@ static void difference_verdict(RunDifference *d)
     char part[3][256] = {"", "", ""};
     int parts = 0;
     if (d->loss.p < DIFFERENCE_LEVEL)
-        snprintf(part[parts++], sizeof part[0], "its loss after as many images is %.3g %s (p = %.2g)",
+        snprintf(part[parts++], sizeof part[0], "its loss after the same number of images is %.3g %s (p = %.2g)",
                  fabs(d->loss.mean), d->loss.mean < 0 ? "lower" : "higher", d->loss.p);
     if (d->accuracy.p < DIFFERENCE_LEVEL)
         snprintf(
             part[parts++], sizeof part[0],
-            "its test accuracy is %.2f points %s (p = %.2g for these weights; how much another seed changes, one run "
-            "each cannot tell)",
+            "its test accuracy is %.2f points %s (p = %.2g for these weights; one run each does not show the variation "
+            "between seeds)",
             100 * fabs(d->accuracy.mean), d->accuracy.mean < 0 ? "lower" : "higher", d->accuracy.p);
     if (d->speed.p < DIFFERENCE_LEVEL)
         snprintf(part[parts++], sizeof part[0], "it is %.1f %% %s (p = %.2g)", 100 * fabs(d->speed.mean / d->a_speed),
                  d->speed.mean < 0 ? "slower" : "faster", d->speed.p);
     if (parts == 0)
         snprintf(d->verdict, sizeof d->verdict, "%s",
-                 d->same ? "No difference: every loss is equal, bit for bit."
-                         : "No difference that one can be sure of.");
+                 d->same ? "No difference: all losses are equal bit for bit."
+                         : "No difference that is statistically significant.");
     else
         snprintf(d->verdict, sizeof d->verdict, "The second run differs: %s%s%s%s%s.%s", part[0],
                  parts > 1 ? (parts > 2 ? ", " : " and ") : "", part[1], parts > 2 ? " and " : "", part[2],
-                 d->same ? " Every loss is equal, bit for bit." : "");
+                 d->same ? " All losses are equal bit for bit." : "");
 }
 
 /* ---- the comparison */

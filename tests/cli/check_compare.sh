@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# compare, of real runs. Without learning (--lr 0) the towers' losses are independent samples: the last tower's is unbiased
-# and four times as noisy as the mean of four. A run and its repetition are equal bit for bit; one with fewer classes has
-# another loss. With fault points compiled in: a NaN in the first tower is named, and when a check of the last would have
-# seen it. The confusion matrix counts every test sample and agrees with the accuracy. Arguments: source folder, binary.
+# compare on real runs. Without learning (--lr 0) the towers' losses are independent samples: the last tower's is unbiased and has
+# four times the variance of the mean of four. A run and its repetition are equal bit for bit; a run with fewer classes has another
+# loss. With fault points: a NaN in the first tower is named, with the step at which the last tower's loss shows it. The confusion
+# matrix counts every test sample and agrees with the accuracy. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 needs_python
@@ -28,7 +28,7 @@ must train seen --max-steps 40 --processes 2
 "$towers" compare runs/still --json >still.json || exit 1
 "$towers" compare runs/first runs/again runs/other --json >pairs.json || exit 1
 "$towers" compare runs/first runs/other >text || exit 1
-grep -q "The second run differs: its loss after as many images is" text || { echo "FAILED: no difference seen in: $(cat text)"; exit 1; }
+grep -q "The second run differs: its loss after the same number of images is" text || { echo "FAILED: no difference seen in: $(cat text)"; exit 1; }
 "$towers" compare runs/first runs/still runs/other >ranks || exit 1
 grep -A5 "^Ranking by loss" ranks | grep -qE "^ +1 .* runs/other$" || { echo "FAILED: no ranking in: $(cat ranks)"; exit 1; }
 must train large --max-steps 30 --batch-size 32
