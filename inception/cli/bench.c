@@ -1,5 +1,6 @@
-/* The benchmark protocol of tf_cnn_benchmarks: warm-up steps, then timed ones; every display interval the mean speed so
- * far with its uncertainty (standard deviation / sqrt(n)) and jitter (1.4826 times the median absolute deviation). */
+/* The benchmark protocol of tf_cnn_benchmarks: warm-up steps, then timed steps. At every display interval it prints the
+ * mean speed so far with its uncertainty (standard deviation / sqrt(n)) and jitter (1.4826 times the median absolute
+ * deviation). */
 #include "inception/cli/bench.h"
 
 #include "inception/cli/profile.h"
@@ -16,7 +17,7 @@
 
 enum { PROFILE_ROUNDS = 7 };
 
-/* Shared with rank 0's process, which measures and prints. */
+/* Shared memory filled by rank 0's process, which measures and prints. */
 typedef struct Timing {
     size_t bytes;
     int64_t warmup, interval, images; /* images per step */
@@ -55,7 +56,7 @@ static Speed speed_of(const Timing *timing)
     return result;
 }
 
-/* Nobody reads what could not be written: the run ends, as other tools do behind `| head`. */
+/* If the output cannot be written (as behind `| head`), end the run like other tools do. */
 static void lines_flush(Timing *timing, Ledger *ledger)
 {
     if (fflush(stdout) == 0) return;
@@ -96,8 +97,8 @@ static Status timing_create(const Options *o, int64_t images, Timing **made)
 
 Status bench_open(Options *o, JobFiles *files)
 {
-    const int64_t max_batch = 4096; /* the most that --batch-size max tries */
-    /* A few batches of made-up samples, seen again and again: reading them costs next to nothing. */
+    const int64_t max_batch = 4096; /* upper limit for --batch-size max */
+    /* A few batches of synthetic samples, used repeatedly: reading them costs almost nothing. */
     int64_t towers = o->towers > 0 ? o->towers : 8, batch = o->batch_size == OPTION_MAX ? max_batch : o->batch_size,
             share = o->global_batch_size > 0 ? o->global_batch_size : batch * towers;
     for (int t = 0; t < o->tower_batch.count; t++) share += o->tower_batch.value[t];

@@ -1,5 +1,5 @@
-/* bench: training steps on made-up data, timed. Prints the lines that tf_cnn_benchmarks prints, so its scripts can read
- * them. */
+/* bench: timed training steps on synthetic data. The output has the format of tf_cnn_benchmarks, so its scripts can
+ * read it. */
 #ifndef TOWERS_INCEPTION_CLI_BENCH_H
 #define TOWERS_INCEPTION_CLI_BENCH_H
 

@@ -1,5 +1,5 @@
-/* Completion scripts for bash, zsh and fish, written from options.def: commands, the options of each command, the
- * choices or files behind an option, and the models that a command takes. */
+/* Completion scripts for bash, zsh and fish, generated from options.def: commands, their options, choices or files as
+ * option values, and model names. */
 #include <string.h>
 
 #include "inception/cli/help.h"
@@ -26,7 +26,7 @@ static void put_choices(FILE *to, const OptionInfo *info)
     for (int k = 0; info->choices && info->choices[k]; k++) fprintf(to, "%s%s", k ? " " : "", info->choices[k]);
 }
 
-/* `text` inside '...', with a backslash before each character of `special`. */
+/* Write `text`, to stand inside '...', with a backslash before each character of `special`. */
 static void put_quoted(FILE *to, const char *text, const char *special)
 {
     for (const char *p = text; *p; p++) {

@@ -1,7 +1,8 @@
-/* The reader of config.h: libyaml's events, of which only those of a flat mapping of scalars are let through.
+/* The reader of config.h: accepts those of libyaml's events that make up a flat mapping of scalars.
  *
- * libyaml (https://pyyaml.org/wiki/LibYAML) finds the syntax and the marks; all limits are here. It is fed from memory
- * and stopped at the first event that is not wanted, so depth bombs are never followed and aliases never expanded. */
+ * libyaml (https://pyyaml.org/wiki/LibYAML) does the syntax and the positions; all limits are imposed here. It reads
+ * from memory and is stopped at the first event that is not allowed, so nested structures are never followed and
+ * aliases never expanded. */
 #include "inception/cli/config.h"
 
 #include "towers/files/files.h"
@@ -21,7 +22,7 @@ static Status refuse(const Reader *reader, yaml_mark_t mark, const char *what)
     return FAIL(ERR_ARG, "%s:%zu:%zu: %s", reader->name, mark.line + 1, mark.column + 1, what);
 }
 
-/* libyaml's own complaint about the syntax, at the place it names. */
+/* Report libyaml's syntax error with its position. */
 static Status refuse_syntax(const Reader *reader)
 {
     const yaml_parser_t *p = &reader->parser;
@@ -39,7 +40,7 @@ static Status next_event(Reader *reader, yaml_event_t *event)
     return yaml_parser_parse(&reader->parser, event) ? OK : refuse_syntax(reader);
 }
 
-/* Why this event cannot stand where a plain or quoted scalar must stand; NULL if it is one. */
+/* The reason why this event is not a plain or quoted scalar; NULL if it is one. */
 static const char *scalar_objection(const yaml_event_t *event)
 {
     if (event->type == YAML_ALIAS_EVENT) return "aliases (*name) are not allowed; write the value";
@@ -80,7 +81,7 @@ static Status visit_pair(Reader *reader, const yaml_event_t *key, const yaml_eve
     return reader->visit(reader->context, &entry);
 }
 
-/* One "key: value", its key already read. */
+/* Read the value of a "key: value" pair whose key has been read. */
 static Status read_pair(Reader *reader, const yaml_event_t *key)
 {
     TRY(check_scalar(reader, key));
@@ -104,7 +105,7 @@ static Status read_mapping(Reader *reader)
     return OK;
 }
 
-/* The head of the only mapping; *enter tells whether there is one to read. */
+/* Check the first event of the document; *enter is true if it starts a mapping. */
 static Status check_root(const Reader *reader, const yaml_event_t *event, bool *enter)
 {
     *enter = event->type == YAML_MAPPING_START_EVENT;
@@ -133,7 +134,7 @@ static Status read_root(Reader *reader)
     return st;
 }
 
-/* One event between the documents: does the only one begin here, or does the stream end? */
+/* Read an event outside of the document: *begins if the document starts, *ends if the stream ends. */
 static Status read_boundary(Reader *reader, bool first, bool *begins, bool *ends)
 {
     yaml_event_t event;
@@ -162,7 +163,7 @@ static Status read_stream(Reader *reader)
     return OK;
 }
 
-/* libyaml lets tabs pass between tokens; here they are refused everywhere, since nobody sees them. */
+/* libyaml accepts tabs between tokens; they are rejected here because they are invisible. */
 static Status check_tabs(const Reader *reader, const char *text, size_t count)
 {
     const char *tab = memchr(text, '\t', count);

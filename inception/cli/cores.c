@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* OpenMP's runtime has then pinned this thread to its first place: its mask says nothing about the process. */
+/* If OpenMP has pinned this thread to its first place, the thread's affinity mask does not describe the process. */
 static bool is_pinned(void)
 {
     return getenv("OMP_PROC_BIND") || getenv("OMP_PLACES") || getenv("GOMP_CPU_AFFINITY") || getenv("KMP_AFFINITY");

@@ -1,4 +1,4 @@
-/* towers data: its subcommands, and of these bench and show; see data.h. */
+/* towers data: dispatch, and the subcommands bench and show; see data.h. */
 #include "inception/cli/data.h"
 #include "inception/cli/cores.h"
 #include "inception/cli/job.h"
@@ -15,7 +15,7 @@
 
 enum { BENCH_SECONDS = 5, BENCH_BATCH = 32, SHEET_SIDE = 5, SIDE_USUAL = 299 };
 
-/* A job of nothing but its pictures' size and transforms. */
+/* Take the size and the training transform from options, as if for a job. */
 static void transform_of(const Options *o, const Source *source, Transform *train)
 {
     TrainJob job = {.program.options.side = o->img_size > 0 ? (int32_t)o->img_size : SIDE_USUAL};
@@ -69,7 +69,7 @@ static Status bench_run_for(const Options *o, const Source *source, int workers,
     int64_t count = source_info(source)->count;
     int32_t n = (int32_t)(count < BENCH_BATCH ? count : BENCH_BATCH);
     TRY_OUT(loader_of(o, source, n, workers, &loader));
-    for (int i = 0; i < 5; i++) TRY_OUT(loader_next(loader, &batch)); /* files come into the page cache */
+    for (int i = 0; i < 5; i++) TRY_OUT(loader_next(loader, &batch)); /* fill the page cache */
     loader_clocks(loader, &from);
     double start = seconds_now(), now = start;
     int64_t images = 0;

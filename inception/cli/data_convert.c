@@ -1,7 +1,7 @@
-/* towers data convert: a folder of images becomes a folder of smaller JPEG files, which decode several times as fast; see
- * data.h. Each file is written under another name and renamed, so a conversion may be killed and started again: files that
- * are there are decoded, and kept if they are whole and of the size that they should have. What the folder is made of
- * stands in its towers-convert.json: other settings never mix with those. */
+/* towers data convert: write a folder of images as smaller JPEG files, which decode several times as fast; see data.h.
+ * Each file is written under a temporary name and renamed, so a conversion can be killed and started again: existing files
+ * are decoded, and kept if they are intact and of the right size. The folder's towers-convert.json records the settings;
+ * continuing with other settings is an error. */
 #include "inception/cli/data.h"
 #include "towers/data/jpeg_write.h"
 #include "towers/data/reader.h"
@@ -22,7 +22,7 @@
 typedef struct Convert {
     const Source *source; /* borrowed */
     const char *to;       /* borrowed */
-    size_t root_bytes;    /* of the source's folder, with its slash */
+    size_t root_bytes;    /* length of the source folder's path, with its slash */
     int32_t side;
     int quality;
     bool exif;
@@ -32,7 +32,7 @@ typedef struct Convert {
 #define SETTINGS_FILE "towers-convert.json"
 enum { SETTINGS_BYTES = 4096 };
 
-/* DST/train/CLASS/name.jpg: an ending of another format stays in the name, so that two files never become one. */
+/* DST/train/CLASS/name.jpg. Other extensions stay in the name (name.png.jpg), so that two files never become one. */
 static Status target_of(const Convert *c, int64_t id, char path[PATH_BYTES])
 {
     char from[PATH_BYTES], name[PATH_BYTES];
@@ -49,7 +49,7 @@ static Status target_of(const Convert *c, int64_t id, char path[PATH_BYTES])
     return path_join(path, c->to, name);
 }
 
-/* No longer side above c->side; never larger than it is. */
+/* Limit the longer side to c->side; never enlarge. */
 static Resize resize_for(const Convert *c, int32_t h, int32_t w)
 {
     int64_t longer = h > w ? h : w;

@@ -1,4 +1,4 @@
-/* towers data info and check: what is in a set, and whether all of it can be decoded; see data.h. */
+/* towers data info and check: describe a data set, and decode all of it; see data.h. */
 #include "inception/cli/cores.h"
 #include "inception/cli/data.h"
 #include "towers/data/folder.h"
@@ -27,7 +27,7 @@ void data_progress(int64_t done, int64_t all)
     fflush(stderr);
 }
 
-/* Is it one folder of classes, without a part for evaluation? */
+/* True if PATH is a folder of classes without an evaluation split. */
 static bool is_undivided(const char *path)
 {
     static const char *const parts[] = {"val", "test"};
@@ -48,7 +48,7 @@ Status data_open(const Options *o, const char *path, Split split, Source **made)
     return source_open(&config, split, made);
 }
 
-/* ---- what is in it */
+/* ---- info */
 
 typedef struct Look {
     pthread_mutex_t lock;
@@ -138,7 +138,7 @@ static int by_hash(const void *a, const void *b)
     return memcmp(a, b, sizeof(XXH128_hash_t));
 }
 
-/* Images of the test set whose bytes are in the training set too: they make its accuracy a lie. */
+/* Count evaluation images whose bytes are also in the training set: they invalidate the accuracy. */
 static void duplicates_print(const Source *train, Look *first, const Source *test, const Look *second, FILE *to)
 {
     int64_t count = source_info(train)->count, twice = 0, found = 0;
@@ -177,13 +177,13 @@ out:
     return st;
 }
 
-/* ---- whether all of it can be decoded */
+/* ---- check */
 
 typedef struct Check {
     pthread_mutex_t lock;
     const Source *source; /* borrowed */
     int64_t damaged, unreadable, warnings;
-    char **why; /* owned: [count], NULL for a whole image */
+    char **why; /* owned: [count], NULL for an intact image */
 } Check;
 
 static Status check_one(void *context, SurveyWorker *worker, int64_t id, int32_t label, const ImageInfo *info,

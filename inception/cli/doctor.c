@@ -1,5 +1,5 @@
-/* The measurements and verdicts of doctor.h. Sources: /proc/cpuinfo, /proc/meminfo, cgroup v2 (cpu.max, memory.max) and
- * v1, getrlimit, statvfs("/dev/shm"), and the backends' own words about themselves. */
+/* Measurements and verdicts of doctor.h. Sources: /proc/cpuinfo, /proc/meminfo, cgroup v2 (cpu.max, memory.max) and v1,
+ * getrlimit, statvfs("/dev/shm"), and the backends' descriptions. */
 #include "inception/cli/doctor.h"
 #include "kernels/text.h"
 
@@ -22,7 +22,7 @@ static const int64_t MIB = 1 << 20, GIB = 1 << 30;
 
 /* ---- measuring */
 
-/* The beginning of a small text file; "" if it cannot be read. */
+/* Read the beginning of a small text file; "" if it cannot be read. */
 static const char *read_text(const char *path, char *text, size_t bytes)
 {
     FILE *file = fopen(path, "re");
@@ -32,7 +32,7 @@ static const char *read_text(const char *path, char *text, size_t bytes)
     return text;
 }
 
-/* The rest of the first line "key ...: rest"; "" if there is none. */
+/* The value in the first line "key ...: value"; "" if there is none. */
 static void find_field(const char *text, const char *key, char *value, size_t bytes)
 {
     value[0] = 0;
@@ -173,7 +173,7 @@ void doctor_measure(DoctorMachine *machine)
     measure_cuda_backend(machine);
 }
 
-/* ---- judging */
+/* ---- verdicts */
 
 static DoctorFinding *add(DoctorReport *report, const char *topic, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -312,7 +312,7 @@ void doctor_judge(const DoctorMachine *machine, DoctorReport *report)
     judge_cuda(machine, report);
 }
 
-/* ---- showing */
+/* ---- output */
 
 static const char *const verdict_names[] = {[DOCTOR_FINE] = "ok", [DOCTOR_HINT] = "hint", [DOCTOR_PROBLEM] = "problem"};
 

@@ -1,7 +1,7 @@
-/* Doctor: what this machine offers to towers, what stands in the way, and the command that mends it.
+/* Doctor: checks what this machine offers, which problems it has, and which command fixes each of them.
  *
- * Measuring (reads /proc, /sys, limits, backends) and judging (pure) are apart, so that every verdict can be tested
- * without the machine that has the fault. Nothing is changed and no training is started. */
+ * Measuring (reads /proc, /sys, limits, backends) is separate from judging (pure), so that every verdict can be tested
+ * without a machine that has the problem. Changes nothing and starts no training. */
 #ifndef TOWERS_INCEPTION_CLI_DOCTOR_H
 #define TOWERS_INCEPTION_CLI_DOCTOR_H
 
@@ -20,10 +20,10 @@ typedef struct DoctorMachine {
     int omp_threads;                        /* OMP_NUM_THREADS; 0: not set */
     int64_t memory_bytes, memory_free_bytes;
     int64_t cgroup_memory_bytes;                   /* limit of the container; 0: none */
-    int64_t shm_bytes, shm_free_bytes;             /* of /dev/shm; -1: it is not there */
+    int64_t shm_bytes, shm_free_bytes;             /* of /dev/shm; -1: it does not exist */
     int64_t open_files, locked_bytes, stack_bytes; /* soft limits; -1: unlimited */
     bool cpu_works, cuda_works;
-    char cpu_backend[DOCTOR_LINE_BYTES]; /* what the backend says of itself, or why it is not there */
+    char cpu_backend[DOCTOR_LINE_BYTES]; /* the backend's description, or why it is missing */
     char cuda_backend[DOCTOR_LINE_BYTES];
     char driver[128]; /* NVIDIA's kernel driver; "" if there is none */
     int gpu_count;
@@ -36,7 +36,7 @@ typedef struct DoctorFinding {
     const char *topic; /* "shared memory" */
     DoctorVerdict verdict;
     char found[DOCTOR_LINE_BYTES];
-    char fix[DOCTOR_LINE_BYTES]; /* "" if there is nothing to mend */
+    char fix[DOCTOR_LINE_BYTES]; /* "" if nothing needs to be fixed */
 } DoctorFinding;
 
 typedef struct DoctorReport {

@@ -1,5 +1,5 @@
-/* One weights file read, one written; see export.h. What the options leave open comes from the file: number of classes,
- * variant, whether there is an auxiliary head. */
+/* Read one weights file and write one; see export.h. Settings that the options leave open come from the file: number of
+ * classes, variant, whether there is an auxiliary head. */
 #include "inception/cli/export.h"
 
 #include "towers/files/files.h"
@@ -23,7 +23,7 @@ typedef struct Export {
     WeightList list;
 } Export;
 
-/* ---- what the file tells */
+/* ---- settings from the file */
 
 static bool has_part(const SafeTensors *file, const char *part)
 {
@@ -55,7 +55,7 @@ static Status file_ask(const Options *o, Export *x)
     return OK;
 }
 
-/* PyTorch counts the batches that moved a layer's averages: one number for all layers, from any of them. */
+/* PyTorch counts the batches that updated a layer's running averages. All layers have the same number; take any. */
 static int64_t batches_tracked(const SafeTensors *file)
 {
     int64_t count = 0;
@@ -116,13 +116,13 @@ static bool ends_in(const char *text, const char *end)
     return a >= b && !strcmp(text + a - b, end);
 }
 
-/* PyTorch's own files, which are never written. */
+/* PyTorch's own formats, which are never written. */
 static bool is_pickle(const char *name)
 {
     return ends_in(name, ".pth") || ends_in(name, ".pt") || ends_in(name, ".bin") || ends_in(name, ".ckpt");
 }
 
-/* The names that the run beside the weights knows, as JSON, if there is one for each class; else NULL. */
+/* Class names from the env.json of the run that the weights belong to, as JSON; NULL unless there is one per class. */
 static char *class_names(const Export *x)
 {
     enum { ENVIRONMENT_BYTES = 1 << 24 };
@@ -152,7 +152,7 @@ static Status weights_write(const Export *x, bool onnx)
     return safetensors_replace(x->to, x->list.tensor, x->list.count, pairs, 3);
 }
 
-/* The file to write and its kind: as asked, else as its name ends. */
+/* Choose output file and format: as given, else by the file's extension. */
 static Status target_choose(const Options *o, const Model *model, char *target, size_t bytes, bool *onnx)
 {
     const char *name = o->argument_count > 1 ? o->arguments[1] : NULL;

@@ -1,11 +1,11 @@
-/* export: weights of a run as a file for other programs. */
+/* export: write the weights of a run for use by other programs. */
 #ifndef TOWERS_INCEPTION_CLI_EXPORT_H
 #define TOWERS_INCEPTION_CLI_EXPORT_H
 
 #include "inception/cli/job.h"
 
-/* safetensors that PyTorch's load_state_dict(strict=True) takes, or ONNX (towers/store/onnx.h). Prints what was written.
- * Wants job_model first. */
+/* Writes safetensors that PyTorch's load_state_dict(strict=True) accepts, or ONNX (towers/store/onnx.h), and prints
+ * what it wrote. job_model must have been called. */
 NODISCARD Status export_run(const Options *options, const JobFiles *files, FILE *to);
 
 #endif

@@ -30,7 +30,7 @@ int help_width(void)
     return width < LEAST_WIDTH ? LEAST_WIDTH : width > MOST_WIDTH ? MOST_WIDTH : (int)width;
 }
 
-/* ---- what a row says */
+/* ---- text of a row */
 
 bool option_visible(OptionId id)
 {
@@ -59,7 +59,7 @@ static void list_choices(const OptionInfo *info, char *buffer, size_t bytes)
     for (int k = 0; info->choices && info->choices[k]; k++) text_add(&text, "%s%s", k ? ", " : ": ", info->choices[k]);
 }
 
-/* The choices stand behind the concept, before the explanations that follow the first semicolon. */
+/* Choices are inserted after the concept, before the explanations that follow the first semicolon. */
 void option_story(OptionId id, char *text, size_t bytes)
 {
     char value[OPTION_FORMAT_BYTES], choices[STORY_BYTES / 2];
@@ -74,7 +74,7 @@ void option_story(OptionId id, char *text, size_t bytes)
 
 /* ---- two columns */
 
-/* `text` from `column` on, broken at blanks; the cursor stands at `at`. Ends the line. */
+/* Print `text` from `column` on, wrapped at blanks, with the cursor at column `at`; ends the line. */
 static void print_wrapped(FILE *to, const char *text, int at, int column, int width)
 {
     fprintf(to, "%*s", column - at, "");

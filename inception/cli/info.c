@@ -107,7 +107,7 @@ static void bytes_row(FILE *to, const char *what, size_t bytes)
     fprintf(to, "  %-44s %16zu bytes %10.1f MiB\n", what, bytes, (double)bytes / (1 << 20));
 }
 
-/* Resident memory of this process, in bytes; 0 if /proc cannot tell. */
+/* Resident memory of this process in bytes; 0 if /proc is not available. */
 static size_t resident_bytes(void)
 {
     size_t pages = 0;
@@ -118,7 +118,7 @@ static size_t resident_bytes(void)
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* `prepared`: what preparing the kernels took of this process's memory (their machine code, mostly). */
+/* `prepared`: memory of this process taken by preparing the kernels (mostly their machine code). */
 static void plan_table(const Plan *plan, const MemoryPlan *memory, size_t prepared, FILE *to)
 {
     PlanReport report;
@@ -154,7 +154,7 @@ static Status again_run(const Program *program, Device *device, double *ms)
     return OK;
 }
 
-/* The time of the ops that run twice, on zeros: the fastest of some rounds. */
+/* Time of the ops that --recompute runs twice, on zeros: the fastest of several rounds. */
 static Status again_time(const Program *program, Device *device, double *best)
 {
     Status st = OK;
@@ -174,7 +174,7 @@ out:
     return st;
 }
 
-/* What --recompute costs and gains, against the same network without it. */
+/* Costs and savings of --recompute, relative to the same network without it. */
 static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device,
                             const Program *with, FILE *to)
 {
@@ -195,7 +195,7 @@ static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout
     return OK;
 }
 
-/* A plan on the real device, so that the workspaces of its libraries count. */
+/* Uses a plan on the real device, so that library workspaces are included. */
 static Status memory_table(const TrainJob *job, int32_t n, FILE *to)
 {
     Status st = OK;
@@ -244,7 +244,7 @@ Status info_model(const JobFiles *files, int32_t n, bool ops, FILE *to)
     Program program;
     Totals totals = {0};
     config.training = true;
-    config.fuse_siblings = config.pool_behind_conv = false; /* the model as its paper has it */
+    config.fuse_siblings = config.pool_behind_conv = false; /* show the model as in its paper */
     TRY(program_graph(&config, n, &program));
     const Graph *g = program.graph;
     fprintf(to, "%s\n%s\n\n%-44s %-16s %-18s %12s %14s\n", model->title, model->paper, "layer", "op", "output",

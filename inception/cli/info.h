@@ -1,4 +1,4 @@
-/* info and --dry-run: what a model is, and what a run would do, before anything runs. */
+/* info and --dry-run: describe a model, or the run that would start. */
 #ifndef TOWERS_INCEPTION_CLI_INFO_H
 #define TOWERS_INCEPTION_CLI_INFO_H
 
@@ -6,7 +6,7 @@
 
 /* The list of models and their variants. */
 NODISCARD Status info_models(FILE *to);
-/* Layers with output shape, parameters and multiply-adds; totals; the memory plan in bytes by class, for a batch of
+/* Layers with output shape, parameters and multiply-adds; totals; the memory plan by class in bytes, for a batch of
  * `n`. */
 NODISCARD Status info_model(const JobFiles *files, int32_t n, bool ops, FILE *to);
 /* Towers, data, steps, and the memory plan of one tower. */

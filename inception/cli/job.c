@@ -1,4 +1,5 @@
-/* Options to a TrainJob: model and device, data, towers, rate, and all that is merely copied; see job.h. */
+/* From options to a TrainJob: model, device, data, towers, learning rate, and settings that are merely copied; see
+ * job.h. */
 #include "inception/cli/job.h"
 #include "kernels/text.h"
 
@@ -14,7 +15,7 @@
 
 /* ---- model and device */
 
-/* NULL for "", the model as it is. */
+/* *found is NULL for "", the base model. */
 static Status variant_find(const Model *model, const char *name, const ModelVariant **found)
 {
     char list[256];
@@ -31,12 +32,12 @@ static Status variant_find(const Model *model, const char *name, const ModelVari
     return FAIL(ERR_ARG, "%s has no variant '%s'; its variants are:%s", model->name, name, *list ? list : " none");
 }
 
-/* Whether the auxiliary heads are built: unless switched off, and wherever they fit, with a note where they do not. */
+/* Auxiliary heads are built unless they are switched off or the images are too small, which is noted. */
 static Status aux_choose(const Options *o, const Model *model, int32_t side, JobFiles *files, bool *aux)
 {
     bool has = model->aux_weight > 0, fits = side >= model->aux_min_side;
-    bool weighed = option_origin(o, "aux-weight") > ORIGIN_RECIPE; /* by the user, not by what a recipe would like */
-    bool asked = (option_origin(o, "aux") > ORIGIN_CONFIG && o->aux) || weighed; /* a file serves several models */
+    bool weighed = option_origin(o, "aux-weight") > ORIGIN_RECIPE;               /* by the user, not by a recipe */
+    bool asked = (option_origin(o, "aux") > ORIGIN_CONFIG && o->aux) || weighed; /* a file may serve several models */
     *aux = has && o->aux && fits;
     if (!has && asked)
         return FAIL(ERR_ARG, "--%s: %s has no auxiliary classifier", weighed ? "aux-weight" : "aux", model->name);
@@ -136,7 +137,7 @@ Status job_model(Options *o, JobFiles *files)
     TRY(model_options(o, model, files, &job->program.options));
     job_transforms(o, job, false);
     job->program.data_channels = model->channels;
-    job->device.threads = 1; /* until the towers are dealt out */
+    job->device.threads = 1; /* until the towers are assigned to processes */
     job->device.tf32 = o->amp && o->amp_dtype == AMP_TF32;
     job->optimizer = optimizer_fill(o);
     return OK;
@@ -169,7 +170,7 @@ static Status shares_fill(const Options *o, int towers, Shares *shares)
     return shares_global(shares) > 0 ? OK : FAIL(ERR_ARG, "--tower-batch: at least one batch size must be above 0");
 }
 
-/* --batch-size max: the number takes its place, so that it is what is recorded. */
+/* --batch-size max: the number found replaces it, so that the number is recorded. */
 static Status batch_choose(Options *o, JobFiles *files)
 {
     const int64_t limit = 65536;
@@ -213,7 +214,7 @@ static Status towers_fill(const Options *o, JobFiles *files)
     return shares_fill(o, towers, &job->shares);
 }
 
-/* How gradients are added. The CPU's way is one: in tower order, in f32. */
+/* How gradients are summed. On a CPU always in tower order, in f32. */
 static Status reduce_fill(const Options *o, TrainJob *job)
 {
     static const Dtype dtypes[] = {[REDUCE_FP32] = DTYPE_F32, [REDUCE_BF16] = DTYPE_BF16, [REDUCE_FP16] = DTYPE_F16};
@@ -236,7 +237,7 @@ static bool is_given(const Options *o, OptionId id)
     return o->origin[id] > ORIGIN_RECIPE;
 }
 
-/* Rates that contradict each other are refused; a recipe's warm-up that a short run cuts off is only warned of. */
+/* Contradictory rates are errors; a recipe's warm-up that is longer than the run only gives a warning. */
 static Status rates_check(const Options *o, JobFiles *files)
 {
     bool ends_at_min = o->sched != SCHEDULE_CONSTANT && o->sched != SCHEDULE_PIECEWISE;
@@ -267,7 +268,7 @@ static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedul
     return schedule_parse_pieces(o->lr_schedule, schedule);
 }
 
-/* ---- the whole */
+/* ---- the whole job */
 
 static Status sizes_check(const TrainJob *job)
 {
@@ -283,7 +284,7 @@ static Status sizes_check(const TrainJob *job)
                 (long long)global, (long long)count, (long long)most, job->shares.towers);
 }
 
-/* Batch norm over all towers sums in the middle of a layer: every tower must be there at the same time. */
+/* Synchronized batch norm communicates in the middle of a layer, so all towers must run at the same time. */
 static Status sync_check(TrainJob *job)
 {
     if (job->bn_stats != BN_STATS_SYNC || job->shares.towers == 1) return OK;
@@ -314,7 +315,7 @@ static void records_fill(const Options *o, TrainJob *job)
 static Status start_fill(const Options *o, JobFiles *files)
 {
     if (!o->pretrained || files->job.resume_path || (files->job.resume && !files->nothing_to_resume))
-        return OK; /* what is resumed has its weights */
+        return OK; /* a resumed run has its own weights */
     TRY(job_weights(o->pretrained, files->pretrained, sizeof files->pretrained));
     files->job.initial_weights = files->pretrained;
     return OK;

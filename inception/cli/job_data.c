@@ -1,4 +1,4 @@
-/* From options to data: which set, what is done to its pictures, what is done about damaged ones; see job.h. */
+/* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
 #include "inception/cli/job.h"
 
 #include <errno.h>
@@ -7,9 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    PHOTO_SIDE = 75
-}; /* from here on a network is for photographs, and no small grey thumbnails stand in for them */
+/* Networks of this input size and above are for photographs: Fashion-MNIST is no default for them. */
+enum { PHOTO_SIDE = 75 };
 
 /* ---- transforms */
 
@@ -19,7 +18,7 @@ static CropKind train_crop(const Options *o, bool photos)
     return o->augment && random ? CROP_RANDOM : CROP_WHOLE;
 }
 
-/* The evaluation's crop, which training without --augment has too. */
+/* The evaluation's center crop, which training without --augment also uses. */
 static void eval_crop(const Options *o, int32_t side, bool photos, Transform *t)
 {
     t->filter = o->interpolation;
@@ -58,7 +57,7 @@ void job_transforms(const Options *o, TrainJob *job, bool photos)
     job->program.canvas = side + 2 * (train->shift ? (int32_t)o->crop_pad : 0);
 }
 
-/* ---- what about damaged samples */
+/* ---- damaged samples */
 
 static Status bad_samples_parse(const char *text, TrainJob *job)
 {
@@ -75,7 +74,7 @@ static Status bad_samples_parse(const char *text, TrainJob *job)
     return OK;
 }
 
-/* ---- which set */
+/* ---- the data set */
 
 static Status data_path_find(const Options *o, const Model *model, const char **path)
 {
@@ -115,7 +114,7 @@ static Status sets_match(const Options *o, const char *path, const SourceInfo *t
     return OK;
 }
 
-/* Shown while an index is built, which takes a second per ten thousand files or so. */
+/* Shown while an index is built, which takes about a second per ten thousand files. */
 static void progress_show(void *context, int64_t done, int64_t all)
 {
     bool *shown = context;

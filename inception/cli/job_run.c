@@ -1,4 +1,4 @@
-/* Which run directory a job writes to or goes on in, and which file is meant by a run's weights; see job.h. */
+/* Choose the run directory to create or to resume, and the weights file of a run; see job.h. */
 #include "inception/cli/job.h"
 
 #include "inception/cli/run_settings.h"
@@ -22,7 +22,7 @@ Status job_weights(const char *given, char *path, size_t bytes)
     static const char *const names[] = {"best.safetensors", "last.safetensors", "model.safetensors"};
     struct stat info;
     snprintf(path, bytes, "%s", given);
-    if (stat(given, &info) != 0 || !S_ISDIR(info.st_mode)) return OK; /* whoever opens it says what is wrong */
+    if (stat(given, &info) != 0 || !S_ISDIR(info.st_mode)) return OK; /* opening it reports any error */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, bytes, "%s/%s", given, names[i]);
         if (access(path, R_OK) == 0) return OK;
@@ -59,8 +59,7 @@ static bool saved_when(const char *run, struct timespec *when)
     return true;
 }
 
-/* The newest run of this model below `root`: the one that saved something last, be it whole or not. "" if there is
- * none. */
+/* The newest run of this model below `root`, by the time of its last save, intact or not; "" if there is none. */
 static void newest_run(const char *root, const char *model, char *found, size_t bytes)
 {
     struct timespec best = {0};
@@ -78,7 +77,7 @@ static void newest_run(const char *root, const char *model, char *found, size_t 
     if (dir) closedir(dir);
 }
 
-/* run_dir_create adds a number where another run has taken this name. */
+/* run_dir_create appends a number if another run has taken this name. */
 static void fresh_name(const char *root, const char *model, char *path, size_t bytes)
 {
     char when[32] = "";
@@ -104,7 +103,7 @@ static Status run_of_checkpoint(const char *given, char *run)
                          given, given);
 }
 
-/* A name below --output-dir, which does not lead out of it. */
+/* A name below --output-dir that cannot lead out of it. */
 static Status experiment_dir(const char *root, const char *name, JobFiles *files)
 {
     for (const char *c = name; *c; c++)
@@ -140,7 +139,7 @@ static bool is_typed(const Options *o, OptionId id)
     return o->origin[id] == ORIGIN_COMMAND_LINE;
 }
 
-/* Does the command line name another place than that of `run`? */
+/* Does the command line name a run directory other than `run`? */
 static Status is_elsewhere(const Options *o, const char *run, bool *elsewhere)
 {
     char folder[PATH_BYTES], named[PATH_BYTES];
@@ -152,8 +151,9 @@ static Status is_elsewhere(const Options *o, const char *run, bool *elsewhere)
     return OK;
 }
 
-/* --resume PATH. A run goes on where it is, unless the command line names another place. A checkpoint, or a run and another
- * place, begin a branch: a run of its own with the records up to that step, and the old one stays as it is. */
+/* --resume PATH. A run continues in place, unless the command line names another directory. A checkpoint, or a run
+ * together with another directory, starts a branch: a new run with copies of the records up to that step; the old run
+ * is unchanged. */
 static Status resume_from(const Options *o, JobFiles *files)
 {
     char probe[PROBE_BYTES], note[1024];
@@ -178,13 +178,13 @@ static Status resume_from(const Options *o, JobFiles *files)
     return path_copy(files->branch_of, o->resume);
 }
 
-/* May a run begin or go on in this directory? Where something was saved, none begins: it would be overwritten. */
+/* May a run start or continue in this directory? A new run must not overwrite anything that was saved. */
 static Status begin_check(bool automatic, JobFiles *files)
 {
     RunSaved saved;
     char list[STATUS_MESSAGE_BYTES / 2];
     TRY(run_saved(files->run_dir, &saved));
-    if (automatic && saved.checkpoints) return OK; /* the towers read them, and refuse what is not whole */
+    if (automatic && saved.checkpoints) return OK; /* the towers verify them */
     if (!automatic && !files->fresh_name && (saved.folder || saved.results))
         return FAIL(ERR_ARG,
                     "%s already contains a run; continue it with --resume auto, or choose another --experiment",
@@ -199,7 +199,8 @@ static Status begin_check(bool automatic, JobFiles *files)
                 files->run_dir, list);
 }
 
-/* The model that is typed, else that of the run that --resume names. NULL: job_model says what is missing. */
+/* The model on the command line, else that of the run that --resume names; NULL: job_model reports that it is
+ * missing. */
 static Status model_name_find(Options *o, const char *run, const char **name)
 {
     const Model *model;

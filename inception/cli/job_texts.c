@@ -1,4 +1,4 @@
-/* A run described in words: args.yaml, env.json, and the settings that decide its course; see job.h. */
+/* Descriptions of a run: args.yaml, env.json, and the settings that must match on resume; see job.h. */
 #include "inception/cli/job.h"
 
 #include "towers/files/json.h"
@@ -30,7 +30,7 @@ static void config_print(const void *options, FILE *to)
     options_print_config(options, to);
 }
 
-/* A text may be any bytes; what is kept of it is UTF-8. */
+/* A text may contain any bytes; it is stored as UTF-8. */
 static void setting_print(const char *key, const char *value, FILE *to)
 {
     char text[OPTION_FORMAT_BYTES];
@@ -38,8 +38,8 @@ static void setting_print(const char *key, const char *value, FILE *to)
     fprintf(to, "%s: %s\n", key, text);
 }
 
-/* What decides the weights of a run, as lines "key: value": the options that options.def marks so, and of those that it
- * marks MADE what was made of them. Data counts by its bytes, so its folder may move. */
+/* The settings that determine the weights of a run, as lines "key: value": options that options.def marks SAME, and for
+ * those marked MADE the value computed from them. Data are identified by a fingerprint, so their folder may move. */
 static void options_print(const Options *o, FILE *to)
 {
     char value[OPTION_FORMAT_BYTES];
@@ -68,7 +68,8 @@ static char *settings_text(const Options *o, const TrainJob *job)
     if (!to) return NULL;
     fprintf(to, "model: %s\ndevice: %s\ntowers: %d\n", job->program.model->name, job->backend->name,
             job->shares.towers);
-    if (!cpu && !job->comm.ordered) fprintf(to, "processes: %d\n", job->processes); /* sums go their way */
+    if (!cpu && !job->comm.ordered)
+        fprintf(to, "processes: %d\n", job->processes); /* they determine the order of sums */
     data_print("training data", job->train, to);
     if (job->test) data_print("test data", job->test, to);
     options_print(o, to);
@@ -77,7 +78,7 @@ static char *settings_text(const Options *o, const TrainJob *job)
     return NULL;
 }
 
-/* The command line as a shell reads it back; NULL without memory or /proc. */
+/* The command line, quoted for a shell; NULL if out of memory or without /proc. */
 static char *command_text(void)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./=:,@%";

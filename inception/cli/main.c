@@ -1,5 +1,5 @@
-/* towers: the command line. Each verb reads its options, does one thing, and returns a Status; only main turns it into
- * an exit code. Results go to stdout, progress and errors to stderr. */
+/* towers: the command line. Each command reads its options, does its work and returns a Status, which only main turns
+ * into an exit code. Results go to stdout, progress and errors to stderr. */
 #include "inception/cli/bench.h"
 #include "inception/cli/data.h"
 #include "inception/cli/doctor.h"
@@ -56,13 +56,13 @@ static Status result_json(const JobFiles *files, const TrainResult *result)
         json_object_set_new(root, "best_accuracy", result->best_top1 >= 0 ? json_real(result->best_top1) : json_null());
     }
     if (!root) return FAIL(ERR_MEMORY, "no memory for the result as JSON");
-    json_dumpf(root, stdout, JSON_COMPACT); /* whether it was written is seen at the end */
+    json_dumpf(root, stdout, JSON_COMPACT); /* output_end checks for errors */
     putchar('\n');
     json_decref(root);
     return OK;
 }
 
-/* The result for people, on stderr: stdout belongs to --json. --quiet --json needs it only once. */
+/* Print the result as text on stderr, because stdout belongs to --json. Omitted with --quiet --json. */
 static void result_print(const Options *options, const JobFiles *files, const TrainResult *result)
 {
     bool finished = result->step >= job_total_steps(&files->job);
@@ -79,8 +79,8 @@ static void result_print(const Options *options, const JobFiles *files, const Tr
     fprintf(stderr, "run directory %s\n", files->run_dir);
 }
 
-/* The page of the run, also of one that failed half way: then it shows why. No report is no reason to fail, but the
- * message of a failure must outlive it. */
+/* Write the report, also of a run that failed, to show why. If it cannot be written the run has not failed, and the
+ * message of an earlier failure must be kept. */
 static void report_make(const char *run_dir, bool quiet, Status cause)
 {
     StatusText words;
@@ -95,7 +95,7 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
 {
     int lock = -1;
     TrainResult result = {.test_top1 = -1};
-    TRY(faults_load()); /* a fault that nobody understands is reported before anything starts */
+    TRY(faults_load()); /* reports an invalid TOWERS_FAULT before anything starts */
     TRY(job_run_dir(options, files));
     TRY(job_open(options, 0, files));
     if (options->print_config) {
@@ -122,7 +122,7 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     st = train_run(&files->job, &result);
     *signal_number = result.signal;
     if (result.abandoned) return st;                    /* the storage of the run directory may hang */
-    bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* a resume that was refused leaves the old report */
+    bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* after a refused resume keep the old report */
     if (st == OK && result.step == 0) begun = false;    /* --epochs 0: nothing to report */
     bool ended = st == OK || st == ERR_INTERRUPTED;
     if (ended) result_print(options, files, &result);
@@ -213,7 +213,7 @@ static Status replay(const Options *options)
     return replay_run(options, options->arguments[0], stdout);
 }
 
-/* ---- help and the like */
+/* ---- help, version and others */
 
 static void version_print(void)
 {
@@ -247,7 +247,7 @@ static Status help(const Options *options)
     return OK;
 }
 
-/* Records may come from anywhere, and hold what commands a terminal. */
+/* Records may come from anywhere and contain terminal control sequences: print them escaped. */
 static Status compare(const Options *options)
 {
     char *text = NULL;
@@ -292,10 +292,10 @@ static Status verb_run(Options *options, int *signal_number)
     return st;
 }
 
-/* libgomp reads its environment when it is loaded, before main: to change how long a waiting team spins, start again.
- * The default spins for milliseconds; with other load on the cores that made a step 7 times slower, with a short spin
- * it costs nothing. Only commands that compute, and only where there is somebody to wait for: a second start leaves an
- * emulator or a debugger behind. */
+/* libgomp reads its environment when it is loaded, before main; to change how long an idle team spins, the program
+ * starts itself again. By default teams spin for milliseconds. With other load on the cores that made a step 7 times
+ * slower; with a short spin it costs nothing. Done only for commands that compute and if threads have to wait for each
+ * other, because a second start detaches an emulator or a debugger. */
 static void short_spins(const Options *options, char **argv)
 {
     static const Verb computes[] = {VERB_TRAIN, VERB_EVAL, VERB_PREDICT, VERB_BENCH, VERB_REPLAY};
@@ -306,23 +306,23 @@ static void short_spins(const Options *options, char **argv)
     if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
-/* Without them the first file of the run would get the number that messages are written to. Results that go nowhere are
- * still a failure: what stands for a closed standard output cannot be written. */
+/* If a standard stream is closed, the run's first file would get its number, and messages would be written into that
+ * file. The replacement for a closed standard output cannot be written, so that losing results remains an error. */
 static void standard_files_open(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(1);
 }
 
-/* Has whoever read our standard output (`| head`) left? */
+/* True if the reader of our standard output (`| head`) has closed it. */
 static bool reader_left(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
     return poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
 }
 
-/* What was printed has been written; or there is no one to read it, which ends this process as it ends others, without a
- * word, also where the signal was ignored so far; or it is an error like any other. */
+/* Check that all output was written. If its reader has gone, end silently by SIGPIPE like other programs, even if that
+ * signal was ignored; any other error is reported. */
 static Status output_end(Status st, int signal_number)
 {
     bool unread = st == ERR_INTERRUPTED && signal_number == SIGPIPE, failed = fflush(stdout) != 0 || ferror(stdout);
@@ -336,7 +336,7 @@ static Status output_end(Status st, int signal_number)
 int main(int argc, char **argv)
 {
     standard_files_open();
-    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is then a write that fails, and is told as such */
+    signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit becomes a write error */
     Options options;
     int signal_number = 0;
     Status st = options_parse(argc, argv, environ, &options);

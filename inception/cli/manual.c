@@ -1,4 +1,4 @@
-/* The manual page and docs/options.md: one walk over options.def, written as roff (man(7)) or as Markdown. */
+/* The manual page and docs/options.md: options.def written as roff (man(7)) or as Markdown. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static const struct {
     {8, "NaN or Inf, or towers whose weights differ"},
 };
 
-/* Text in which no character means anything to roff, or to Markdown. */
+/* Write text with the special characters of roff or Markdown escaped. */
 static void put_text(Page *page, const char *text)
 {
     for (const char *p = text; *p; p++) {
@@ -43,7 +43,7 @@ static void put_text(Page *page, const char *text)
     }
 }
 
-/* In Markdown headings and paragraphs stand between empty lines, one each. */
+/* Markdown separates headings and paragraphs by exactly one empty line. */
 static void put_blank(Page *page)
 {
     if (page->markdown && !page->blank) fputc('\n', page->to);
@@ -72,7 +72,7 @@ static void put_paragraph(Page *page, const char *text)
     put_blank(page);
 }
 
-/* A term and what it means. */
+/* Write a term with its description. */
 static void put_item(Page *page, const char *term, const char *text)
 {
     if (page->markdown) {
@@ -126,7 +126,7 @@ static void add_verbs(OptionId id, char *buffer, size_t bytes)
         text_add(&text, ".");
 }
 
-/* What a resumed run may not change. */
+/* Whether a resumed run may change the option. */
 static const char *resume_note(OptionId id)
 {
     switch (option_info(id)->resume) {

@@ -1,7 +1,7 @@
-/* Where all origins of options meet: command line, environment and YAML entries all end in set_option.
+/* Merges all origins of options: command line, environment and YAML entries all pass through set_option.
  *
- * An option is looked up by flag or alias; dashes and underscores are equal. A value is first read, so that a bad one is
- * refused even where a higher origin has already decided, then stored if no higher origin has spoken. */
+ * An option is found by flag or alias; dashes and underscores are equal. A value is parsed first, so that an invalid
+ * one is rejected even if a higher origin has set the option, and stored only if none has. */
 #include "inception/cli/options_internal.h"
 
 #include <ctype.h>
@@ -19,13 +19,13 @@ struct OptionText {
     char text[];
 };
 
-/* Where a value comes from: `label` opens messages ("train.yaml:3:9: lr"), `where` is kept ("train.yaml:3"). */
+/* The origin of a value: `label` starts messages ("train.yaml:3:9: lr"), `where` is recorded ("train.yaml:3"). */
 typedef struct Source {
     OptionOrigin origin;
     const char *label, *where;
 } Source;
 
-/* ---- texts that live as long as the options */
+/* ---- strings that live as long as the options */
 
 static Status keep_text(Options *options, const char *text, const char **kept)
 {
@@ -55,7 +55,7 @@ void options_close(Options *options)
     *options = option_defaults;
 }
 
-/* ---- set_option: where all origins meet */
+/* ---- set_option: all origins meet here */
 
 static void reset_option(Options *options, OptionId id)
 {
@@ -65,7 +65,7 @@ static void reset_option(Options *options, OptionId id)
     options->where[id] = NULL;
 }
 
-/* Of an exclusive pair the higher origin wins; two of one origin are a contradiction. *wins: may `id` be stored? */
+/* Of an exclusive pair the higher origin wins; two of the same origin are an error. *wins: `id` may be stored. */
 static Status settle_pair(Options *options, OptionId id, OptionId other, const Source *source, bool *wins)
 {
     OptionOrigin theirs = options->origin[other];
@@ -128,7 +128,7 @@ static Status refuse_verb(Verb verb, OptionId id, const char *typed)
                 verb_info(verb)->name, owners);
 }
 
-/* The value of an option that needs one: what is attached, or the next argument unless that looks like an option. */
+/* The value of an option: the attached text, or the next argument unless it looks like an option. */
 static Status take_value(Scan *scan, const char *label, const OptionInfo *info, const char *attached,
                          const char **value)
 {
@@ -224,8 +224,8 @@ static Status scan_verb(Scan *scan)
 
 /* ---- the environment */
 
-/* A variable whose name is almost that of an option is refused: ignoring it would train with other settings than the
- * user believes. */
+/* An environment variable whose name almost matches an option is an error: ignoring it would silently train with other
+ * settings than intended. */
 static Status check_stray(const char *variable, const char *name)
 {
     int limit = strlen(name) >= 5 ? 2 : 1;
@@ -261,7 +261,7 @@ typedef struct Entries {
     Options *options;
     const char *name;
     OptionOrigin origin;
-    int line[OPTION_ID_COUNT]; /* where each option was seen; 0: not yet */
+    int line[OPTION_ID_COUNT]; /* where each option was set; 0: not yet */
 } Entries;
 
 static Status refuse_key(const Entries *entries, const ConfigEntry *entry)
@@ -324,11 +324,11 @@ Status options_apply_file(Options *options, const char *path, OptionOrigin origi
     return st;
 }
 
-/* ---- all of it */
+/* ---- parsing everything */
 
 static Status apply_lower_origins(Options *options, char *const *environment)
 {
-    if (options->help || options->help_all || options->version) return OK; /* help must come, whatever is wrong */
+    if (options->help || options->help_all || options->version) return OK; /* help must work despite errors */
     for (char *const *entry = environment; entry && *entry; entry++) TRY(apply_variable(options, *entry));
     if (options->config) TRY(options_apply_file(options, options->config, ORIGIN_CONFIG));
     return OK;

@@ -1,9 +1,9 @@
-/* Options: what the command line, the environment, a configuration file and a recipe ask for, as one struct.
+/* Options: the settings from command line, environment, configuration file and recipe, as one struct.
  *
- * The struct, the enums and all texts come from options.def. A value of a higher origin beats one of a lower origin,
- * whatever the order in which they arrive: command line > environment (TOWERS_<FLAG>) > file > resumed run > recipe > model >
- * default. Everything is checked on arrival (exact numbers, ranges, choices, exclusive pairs), a beaten value too.
- * Nothing here reads a model, opens data or prints on its own. */
+ * The struct, the enums and all texts come from options.def. A higher origin overrides a lower one, whatever the order
+ * in which they are read: command line > environment (TOWERS_<FLAG>) > file > resumed run > recipe > model > default.
+ * Every value is checked when it is read (exact numbers, ranges, choices, exclusive pairs), even if it is overridden.
+ * Reads no model, opens no data and prints nothing unless asked to. */
 #ifndef TOWERS_INCEPTION_CLI_OPTIONS_H
 #define TOWERS_INCEPTION_CLI_OPTIONS_H
 
@@ -20,7 +20,7 @@
 #include "towers/replica/schedule.h"
 
 typedef enum Verb {
-    VERB_NONE = 0, /* only options: --help, --version, or nothing at all */
+    VERB_NONE = 0, /* no command: --help, --version, or no arguments */
 #define VERB(id, name, arguments, most, summary) VERB_##id,
 #define HIDDEN_VERB(id, name, arguments, most, summary) VERB_##id,
 #include "inception/cli/options.def"
@@ -47,16 +47,16 @@ typedef enum OptionId { /* OPTION_ID_lr, in the order of the table */
 
 typedef enum OptionOrigin {
     ORIGIN_DEFAULT = 0,
-    ORIGIN_MODEL, /* what suits the model */
+    ORIGIN_MODEL, /* the model's own defaults */
     ORIGIN_RECIPE,
-    ORIGIN_RUN, /* what the user of the run that is resumed gave */
+    ORIGIN_RUN, /* given by the user to the run that is resumed */
     ORIGIN_CONFIG,
     ORIGIN_ENVIRONMENT,
     ORIGIN_COMMAND_LINE
 } OptionOrigin;
 
 enum { OPTION_LIST_MAX = 256 };
-#define OPTION_MAX INT64_MIN /* the word "max", for whole numbers whose metavar offers it ("N|max") */
+#define OPTION_MAX INT64_MIN /* the value "max" of integers whose metavar offers it ("N|max") */
 
 typedef struct IntList {
     int count; /* 0: not given */
@@ -79,45 +79,43 @@ typedef struct Options {
     const char *where[OPTION_ID_COUNT]; /* "train.yaml:3", "TOWERS_LR", "--lr", the recipe's name; owned */
 
     /* owned */
-    char **arguments; /* the positional ones, NULL at the end */
+    char **arguments; /* positional; NULL-terminated */
     int argument_count;
     OptionText *texts;
 } Options;
 
-/* Read argv[1..argc), then (unless help or version is asked for) `environment` ("NAME=value", NULL at the end; NULL:
- * none) and the file of --config. ERR_ARG with a message for people; *options is then closed already. The number of
- * positional arguments is checked against the verb's most only. */
+/* Read argv[1..argc), then, unless help or version is requested, `environment` ("NAME=value", NULL-terminated; NULL:
+ * none) and the file of --config. On ERR_ARG *options is already closed. Of positional arguments only the maximum
+ * number is checked. */
 NODISCARD Status options_parse(int argc, char *const *argv, char *const *environment, Options *options);
-/* All defaults, no verb. Nothing to free, but options_close is right at any time. */
+/* All defaults, no command. Nothing to free, but options_close is allowed. */
 void options_init(Options *options);
 void options_close(Options *options);
 
-/* Values from flat YAML text in memory (a recipe, a test): keys are flags. Keys that the verb does not have are checked
- * and then left alone, so that one file serves several verbs. `name` goes before ":line:column" in messages. */
+/* Values from flat YAML text (a recipe, a test); keys are flags. Keys that the command does not have are checked and
+ * ignored, so that one file can serve several commands. `name` precedes ":line:column" in messages. */
 NODISCARD Status options_apply_yaml(Options *options, const char *text, OptionOrigin origin, const char *name);
-/* The same from bytes that may hold anything, and from a file of at most CONFIG_MAX_BYTES. */
+/* The same from untrusted bytes, and from a file of at most CONFIG_MAX_BYTES. */
 NODISCARD Status options_apply_bytes(Options *options, const void *bytes, size_t count, OptionOrigin origin,
                                      const char *name);
 NODISCARD Status options_apply_file(Options *options, const char *path, OptionOrigin origin);
 
-/* By flag or alias, dashes or underscores. ORIGIN_DEFAULT for a name that does not exist. */
+/* By flag or alias, with dashes or underscores. ORIGIN_DEFAULT for an unknown name. */
 OptionOrigin option_origin(const Options *options, const char *flag);
-bool option_is_set(const Options *options, const char *flag); /* given anywhere above the default */
+bool option_is_set(const Options *options, const char *flag); /* set by any origin above the default */
 bool option_belongs(OptionId id, Verb verb);
-/* The option that was given in place of this one (--global-batch-size for --batch-size); OPTION_ID_COUNT if
- * none was. */
+/* The option given instead of this one (--global-batch-size for --batch-size); OPTION_ID_COUNT if none. */
 OptionId option_replaced_by(const Options *options, OptionId id);
 
-/* The value as text, as it could be typed ("" if not set); locale independent, reals shortest that read back equal.
- * Always ends in NUL; needs at most OPTION_FORMAT_BYTES except for texts, which are returned as they are. */
+/* The value as it could be typed ("" if not set), independent of the locale; reals as the shortest decimal that reads
+ * back equal. NUL-terminated. Needs at most OPTION_FORMAT_BYTES, except for texts, which are returned as they are. */
 enum { OPTION_FORMAT_BYTES = OPTION_LIST_MAX * 21 };
 const char *option_format(const Options *options, OptionId id, char *buffer, size_t bytes);
 
-/* The options of this verb as a YAML file that `--config` reads again, each with "# from ..."; unset ones as
- * comments. */
+/* Print the options of this command as a YAML file for `--config`, each with "# from ..."; unset ones as comments. */
 void options_print_config(const Options *options, FILE *to);
 
-/* ---- the table itself, for help, completion and the record of a run */
+/* ---- the table itself, for help, completion and run records */
 typedef enum OptionType {
     OPTION_IS_INT,
     OPTION_IS_REAL,
@@ -142,13 +140,13 @@ typedef struct OptionInfo {
     const char *flag;    /* "batch-size" */
     char letter;         /* 'b', or 0 */
     const char *aliases; /* comma separated, or "" */
-    uint32_t verbs;      /* bit per Verb, and the two marks below */
+    uint32_t verbs;      /* one bit per Verb, and the two flags below */
     const char *metavar; /* NULL for flags and choices */
     const char *help;
     size_t offset, bytes;         /* of the field in Options */
     int64_t least, most;          /* ints and list elements */
     double real_least, real_most; /* reals */
-    const char *const *choices;   /* names in enum order, NULL at the end */
+    const char *const *choices;   /* names in enum order; NULL-terminated */
 } OptionInfo;
 
 enum { OPTION_NOT_IN_CONFIG = 1 << 30, OPTION_ONLY_TYPED = 1 << 29 };
@@ -162,11 +160,11 @@ typedef struct VerbInfo {
 const OptionInfo *option_info(OptionId id);
 const VerbInfo *verb_info(Verb verb); /* VERB_NONE: name "" */
 const char *group_title(OptionGroup group);
-/* VERB_NONE if there is none of this name. */
+/* VERB_NONE if there is no such command. */
 Verb verb_find(const char *name);
-/* OPTION_ID_COUNT if there is none; *negated tells "no-aux" from "aux" (flags only). */
+/* OPTION_ID_COUNT if there is no such option; *negated: the name was "no-aux" (flags only). */
 OptionId option_find(const char *name, bool *negated);
-/* The default as option_format gives it; "" if unset. */
+/* The default as formatted by option_format; "" if unset. */
 const char *option_default_text(OptionId id, char *buffer, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the files of options.h share: options_table.c (names and rows), options_value.c (text to value and back) and
- * options.c (origins). Nobody else includes this. */
+/* Shared by the files behind options.h: options_table.c (names and rows), options_value.c (text to value and back) and
+ * options.c (origins). Not for other files. */
 #ifndef TOWERS_INCEPTION_CLI_OPTIONS_INTERNAL_H
 #define TOWERS_INCEPTION_CLI_OPTIONS_INTERNAL_H
 
@@ -18,16 +18,16 @@ typedef union OptionValue {
 
 extern const Options option_defaults;
 
-/* Equal up to dashes and underscores; `b` has `bytes` characters. */
+/* Compare names, treating dashes and underscores as equal; `b` has `bytes` characters. */
 bool same_name(const char *a, const char *b, size_t bytes);
-/* The k-th option that excludes this one; OPTION_ID_COUNT behind the last. */
+/* The k-th option that excludes this one; OPTION_ID_COUNT after the last. */
 OptionId option_rival(OptionId id, int k);
 /* "; did you mean --batch-size?", or "". `dashes` is "--" or "". */
 void suggest_option(Verb verb, const char *typed, const char *dashes, char *text, size_t bytes);
-/* The verbs that have it: "train, bench". */
+/* The commands that have this option: "train, bench". */
 void list_verbs(OptionId id, char *text, size_t bytes);
 
-/* ERR_ARG for what the option's type and range do not allow; `label` opens the message. A text is borrowed. */
+/* ERR_ARG if the text does not fit the option's type and range; `label` starts the message. Texts are borrowed. */
 NODISCARD Status read_value(const OptionInfo *info, const char *text, const char *label, OptionValue *value);
 
 #endif

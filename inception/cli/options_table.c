@@ -1,4 +1,4 @@
-/* The rows of options.def as tables, and names found in them: exact ones, aliases, and near ones for advice. */
+/* The rows of options.def as tables, and lookup of names: exact, aliases, and similar ones for suggestions. */
 #include "inception/cli/options_internal.h"
 #include "inception/models/near_name.h"
 #include "kernels/text.h"
@@ -51,7 +51,7 @@ const Options option_defaults = {
     COMMON(kind, field, flag, letter, aliases, verbs, level, group, resume, help), .metavar = metavar_
 
 static const OptionInfo infos[OPTION_ID_COUNT] = {
-/* the dots: verbs, level, group, resume [, metavar], help */
+/* ...: verbs, level, group, resume [, metavar], help */
 #define OPTION_INT(field, flag, letter, aliases, value, least_, most_, ...)                                            \
     [OPTION_ID_##                                                                                                      \
         field] = {VALUED(OPTION_IS_INT, field, flag, letter, aliases, __VA_ARGS__), .least = least_, .most = most_},
@@ -163,9 +163,9 @@ OptionId option_rival(OptionId id, int k)
     return OPTION_ID_COUNT;
 }
 
-/* ---- near names */
+/* ---- similar names */
 
-/* All names of the verb's options, flags first, aliases after them; names point into `space`. */
+/* All names of the command's options, flags first, then aliases; names point into `space`. */
 static int verb_names(Verb verb, const char **names, int most, char *space, size_t bytes)
 {
     int count = 0;

@@ -1,4 +1,4 @@
-/* One option's value: from text, with its range or choices in the complaint, and back to text. */
+/* Convert an option's value from text, with its range or choices in error messages, and back to text. */
 #include "inception/cli/options_internal.h"
 #include "kernels/text.h"
 
@@ -9,7 +9,7 @@
 #include "inception/cli/values.h"
 #include "inception/models/near_name.h"
 
-enum { TEXT_MOST = 3000 /* a path, with names below it */ };
+enum { TEXT_MOST = 3000 /* a path to which names are appended */ };
 
 /* ---- from text */
 
@@ -53,7 +53,7 @@ static Status read_real(const OptionInfo *info, const char *text, const char *la
     return OK;
 }
 
-/* Whatever the case: PyTorch writes SGD and AdamW. */
+/* Case-insensitive: PyTorch writes SGD and AdamW. */
 static bool same_choice(const char *typed, const char *name)
 {
     for (; *typed && *name; typed++, name++)
@@ -61,14 +61,14 @@ static bool same_choice(const char *typed, const char *name)
     return *typed == *name;
 }
 
-/* Other spellings: flag, what may be typed, the choice that it means. */
+/* Alternative spellings: flag, spelling, the choice that it means. */
 static const char *const choice_aliases[][3] = {
 #define CHOICE_ALIAS(flag, alias, name) {flag, alias, name},
 #include "inception/cli/options.def"
 };
 enum { CHOICE_ALIASES = sizeof choice_aliases / sizeof *choice_aliases, CHOICES_MAX = 16 };
 
-/* The choice that another spelling stands for, or what was typed. */
+/* The choice that an alternative spelling means, or the text itself. */
 static const char *choice_unalias(const char *flag, const char *typed)
 {
     for (int k = 0; k < CHOICE_ALIASES; k++)
@@ -77,7 +77,7 @@ static const char *choice_unalias(const char *flag, const char *typed)
     return typed;
 }
 
-/* The choice or alias whose name is nearest; NULL if none is near. */
+/* The choice or alias with the most similar name; NULL if none is similar. */
 static const char *nearest_choice(const OptionInfo *info, const char *typed)
 {
     const char *names[CHOICES_MAX + CHOICE_ALIASES];

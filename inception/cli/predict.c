@@ -1,4 +1,4 @@
-/* Prediction: a source of paths through the loader and the evaluation's forward pass; see predict.h. */
+/* Prediction: reads paths through the loader and runs the forward pass of evaluation; see predict.h. */
 #include "inception/cli/predict.h"
 #include "inception/cli/cores.h"
 #include "inception/cli/run_argument.h"
@@ -19,14 +19,14 @@ typedef struct Prediction {
     const Options *options;
     JobFiles *files;
     FILE *to;
-    json_t *names; /* owned: of the run's classes, or NULL */
+    json_t *names; /* owned: class names of the run, or NULL */
     bool photos;   /* the run was trained on a folder of images */
     int64_t damaged;
 } Prediction;
 
-/* ---- what the run knows */
+/* ---- settings from the run */
 
-/* Class names and kind of data are in RUN/env.json; a weights file of its own has neither. */
+/* Class names and the kind of data come from RUN/env.json; a separate weights file has neither. */
 static Status environment_read(Options *o, Prediction *p)
 {
     char path[PATH_BYTES];
@@ -131,7 +131,7 @@ static Status batch_print(Prediction *p, Replica *r, const Program *program, con
     return st;
 }
 
-/* ---- the network */
+/* ---- running the network */
 
 static Status weights_read(Replica *r, const ProgramConfig *program, const char *path)
 {

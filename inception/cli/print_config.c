@@ -1,7 +1,7 @@
 /* --print-config: the options of a verb as flat YAML that config.c reads back to the same values.
  *
- * Texts stand in double quotes with every byte outside printable ASCII escaped (YAML 1.1, section 5.6); a text that is
- * not UTF-8 has no form in YAML and is written as a comment. */
+ * Texts are double-quoted with every byte outside of printable ASCII escaped (YAML 1.1, section 5.6). A text that is not
+ * UTF-8 cannot be written in YAML and becomes a comment. */
 #include <string.h>
 
 #include "inception/cli/options.h"

@@ -1,5 +1,5 @@
-/* Times of every op of a step; see profile.h. Each op is waited for, so overlap between ops does not show here; what it
- * takes to ask for next to nothing and wait for it (microseconds, on a GPU) is taken off every time. */
+/* Times of every op of a step; see profile.h. The device is synchronized after each op, so overlap between ops does not
+ * show. The overhead of one synchronization (microseconds on a GPU) is subtracted from every time. */
 #include "inception/cli/profile.h"
 
 #include "towers/data/loader.h"
@@ -18,7 +18,7 @@ static const double FAST_MS = 2, LEAST_MS = 1e-4;
 typedef struct OpTime {
     const OpCall *call;
     double ms;                        /* fastest round */
-    double gflop, real_gflop, gbytes; /* by the definition; as the algorithm computes it; moved at least */
+    double gflop, real_gflop, gbytes; /* by definition; as computed by the algorithm; minimum bytes moved */
 } OpTime;
 
 typedef struct KindTime {
@@ -28,7 +28,7 @@ typedef struct KindTime {
 } KindTime;
 
 typedef struct Peak {
-    double gflops, gbs; /* 0 if they could not be measured */
+    double gflops, gbs; /* 0: not measured */
 } Peak;
 
 static double tensor_bytes(const Tensor *t)
@@ -43,7 +43,7 @@ static bool lies_within(const Tensor *part, const Tensor *whole)
     return at >= first && at < first + elements * (int64_t)dtype_bytes(whole->dtype);
 }
 
-/* A slice, a reshape or an operand of a concat that lies where the other one does: nothing is moved. */
+/* A slice, reshape or concat whose operand already lies in its result moves nothing. */
 static double moved_gbytes(const OpCall *call)
 {
     double bytes = 0;
@@ -55,7 +55,7 @@ static double moved_gbytes(const OpCall *call)
     return bytes * 1e-9;
 }
 
-/* Every operand once: what the op must move if nothing stays in a cache. */
+/* Every operand once: the bytes that an op must move if nothing stays in a cache. */
 static double call_gbytes(const OpCall *call)
 {
     double bytes = 0;
@@ -68,7 +68,7 @@ static double call_gbytes(const OpCall *call)
     return bytes * 1e-9;
 }
 
-/* The least that any time is too long by. */
+/* Overhead of a launch and a synchronization, the least that every time includes. */
 static Status asking_time(Device *device, double *ms)
 {
     Status st = OK;
@@ -107,7 +107,7 @@ static Status ops_time(Replica *r, const Plan *plan, int rounds, OpTime *times)
     return OK;
 }
 
-/* ---- the machine's peaks, by our own kernels: a square dense layer and a copy */
+/* ---- peak rates of the machine, measured with own kernels: a square matrix product and a copy */
 
 static Status call_best_ms(Device *device, OpCall *call, double *best)
 {
@@ -156,7 +156,7 @@ out:
     return st;
 }
 
-/* A machine that is done with it in no time gets a larger product. */
+/* If the product is too fast to be timed well, measure again with larger matrices. */
 static Status peak_measure(Device *device, Dtype dtype, Peak *peak)
 {
     double ms;
@@ -164,7 +164,7 @@ static Status peak_measure(Device *device, Dtype dtype, Peak *peak)
     return ms < FAST_MS ? peak_of_side(device, dtype, PEAK_SIDE_FAST, &ms, peak) : OK;
 }
 
-/* The product that was timed may have met a busy moment: no op computes faster than the machine. */
+/* The timed product may have been disturbed: raise the peak to the rate of the fastest op. */
 static void peak_correct(Peak *peak, const OpTime *times, int count)
 {
     for (int i = 0; i < count; i++) peak->gflops = fmax(peak->gflops, times[i].real_gflop / times[i].ms * 1e3);
@@ -185,10 +185,10 @@ static int kind_by_ms(const void *a, const void *b)
 }
 
 enum { CELL = 64, COLUMNS_MAX = 9 };
-typedef struct Table {  /* of texts: columns under each other on a terminal, else Markdown */
-    int columns, texts; /* the first so many columns are texts, the others numbers */
+typedef struct Table {  /* of texts; printed in aligned columns on a terminal, else as Markdown */
+    int columns, texts; /* the first `texts` columns are texts, the others numbers */
     int rows, room;
-    char (*cell)[COLUMNS_MAX][CELL]; /* owned: [rows], the first is the head */
+    char (*cell)[COLUMNS_MAX][CELL]; /* owned: [rows]; the first row is the head */
 } Table;
 
 static char (*table_row(Table *t))[CELL]
@@ -237,8 +237,8 @@ static void table_print(const Table *t, bool terminal, FILE *to)
     fputc('\n', to);
 }
 
-/* Share of the peak that limits it: the larger of the two times that the machine would need at best. "-" for what
- * cannot be told: nothing is computed or moved, or it was faster than memory is (the operands were in a cache). */
+/* Percentage of the limiting peak: the larger of the best possible times for arithmetic and memory, over the time. "-"
+ * if nothing is computed or moved, or if memory cannot be that fast (the operands were in a cache). */
 static void peak_cell(double ms, double gflop, double gbytes, const Peak *peak, char cell[CELL])
 {
     double compute = gflop / peak->gflops * 1e3, memory = gbytes / peak->gbs * 1e3;
@@ -247,7 +247,7 @@ static void peak_cell(double ms, double gflop, double gbytes, const Peak *peak, 
     if (share > 0 && share <= 100) snprintf(cell, CELL, "%.0f", share);
 }
 
-/* The numbers of an op or of all ops of a kind, from column `k` on. */
+/* Fill in the numbers of an op or of all ops of a kind, from column `k` on. */
 static void numbers_fill(char (*row)[CELL], int k, double ms, double total, double gflop, double real, double gbytes,
                          const Peak *peak)
 {

@@ -1,4 +1,4 @@
-/* Finding and applying a recipe; see recipe.h. The texts are in a generated file (cmake/embed_texts.cmake). */
+/* Find and apply recipes; see recipe.h. Their texts are in a generated file (cmake/embed_texts.cmake). */
 #include "inception/cli/recipe.h"
 #include "inception/models/near_name.h"
 #include "kernels/text.h"

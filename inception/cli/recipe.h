@@ -1,17 +1,17 @@
-/* Recipes: published settings as YAML files, inside the binary. A recipe is applied over the model's defaults and under
- * everything that the user says. */
+/* Recipes: published settings as YAML files, embedded in the binary. A recipe overrides the model's defaults and is
+ * overridden by everything that the user sets. */
 #ifndef TOWERS_INCEPTION_CLI_RECIPE_H
 #define TOWERS_INCEPTION_CLI_RECIPE_H
 
 #include "inception/cli/options.h"
 
 typedef struct Recipe {
-    const char *name, *text; /* "tf2016"; its first line is a comment that says what it is */
+    const char *name, *text; /* "tf2016"; its first line is a comment with its title */
 } Recipe;
 
-extern const Recipe recipes[]; /* ended by a NULL name */
+extern const Recipe recipes[]; /* the last has a NULL name */
 
-/* What --recipe names: one of the table, or the path of a file (a name with '/' or '.'). ERR_ARG if there is none. */
+/* Apply --recipe, the name of a built-in recipe or a file's path (contains '/' or '.'). ERR_ARG if there is none. */
 NODISCARD Status recipe_apply(Options *options);
 void recipes_print(FILE *to);
 

@@ -1,5 +1,5 @@
-/* towers replay; see replay.h. The device, its threads and the number format may differ from those of the run: what is
- * finite then says where to look. */
+/* towers replay; see replay.h. Device, threads and number format may differ from those of the run, to narrow down the
+ * cause. */
 #include "inception/cli/replay.h"
 
 #include "inception/cli/cores.h"
@@ -77,7 +77,7 @@ static Status device_choose(const Options *o, const Capsule *capsule, const Back
     return OK;
 }
 
-/* --amp, --no-amp and --amp-dtype in place of what the run computed in. */
+/* --amp, --no-amp and --amp-dtype override the run's number format. */
 static Status precision_choose(const Options *o, const Backend *backend, Capsule *capsule, DeviceConfig *device)
 {
     static const Dtype dtypes[] = {[AMP_BF16] = DTYPE_BF16, [AMP_FP16] = DTYPE_F16, [AMP_TF32] = DTYPE_F32};
@@ -89,7 +89,7 @@ static Status precision_choose(const Options *o, const Backend *backend, Capsule
     return backend->computes(capsule->program.compute);
 }
 
-/* ---- what it says */
+/* ---- output */
 
 static void head_print(const Capsule *capsule, Replica *replica, bool injected, FILE *to)
 {
@@ -141,7 +141,7 @@ static Status json_write(const Capsule *capsule, const Finding *found, bool inje
     return whole ? OK : FAIL(ERR_IO, "cannot write the replay");
 }
 
-/* ---- the verb */
+/* ---- the command */
 
 static Status replay(const Options *o, Capsule *capsule, Table *table)
 {
@@ -171,7 +171,8 @@ static Status capsule_look(const char *path)
 {
     char manifest[4096];
     TRY(path_join(manifest, path, "MANIFEST"));
-    if (access(manifest, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR)) return OK; /* capsule_open says more */
+    if (access(manifest, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))
+        return OK; /* capsule_open reports other errors */
     return FAIL(
         ERR_CHECKPOINT,
         "%s is not a capsule (it has no MANIFEST); a capsule is a directory nan-step-N-tower-K in a run directory",

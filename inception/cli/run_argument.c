@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What of args.yaml is the network's: the rest is about training, or about the machine. */
+/* Keys of args.yaml that belong to the network or its input; the others concern training or the machine. */
 static const char *const kept_keys[] = {"data-path", "dataset",   "val-split", "interpolation", "eval-resize",
                                         "eval-crop", "exif",      "img-size",  "classes",       "variant",
                                         "amp",       "amp-dtype", NULL};
@@ -23,7 +23,7 @@ static bool is_kept(const char *line)
     return false;
 }
 
-/* Leaves the lines that are kept; their numbers stay, for messages. */
+/* Blank out all lines but those to keep, so that line numbers in messages stay correct. */
 static void lines_filter(char *text, size_t bytes)
 {
     for (char *line = text, *end = text + bytes; line < end;) {
@@ -51,7 +51,7 @@ Status run_argument_apply(Options *options)
     struct stat info;
     const Model *model = NULL;
     char *run = options->argument_count ? options->arguments[0] : NULL;
-    if (!run || model_find(run, &model) == OK) return OK; /* a model, whatever folders are called */
+    if (!run || model_find(run, &model) == OK) return OK; /* a model name takes precedence over a folder */
     if (stat(run, &info) != 0)
         return strchr(run, '/') ? FAIL(ERR_ARG, "cannot open the run '%s': %s", run, strerror(errno))
                                 : model_find(run, &model);

@@ -1,11 +1,11 @@
-/* A run in the place of MODEL: `towers eval RUN` means the model, the settings that decide what the network is and what
- * it reads, and the weights of that run. The command line, the environment and --config win over them. */
+/* A run directory instead of MODEL: `towers eval RUN` uses the model, the network and input settings, and the weights
+ * of that run. Command line, environment and --config override them. */
 #ifndef TOWERS_INCEPTION_CLI_RUN_ARGUMENT_H
 #define TOWERS_INCEPTION_CLI_RUN_ARGUMENT_H
 
 #include "inception/cli/options.h"
 
-/* Nothing if the first argument is a model, or no folder. */
+/* Does nothing if the first argument is a model or not a folder. */
 NODISCARD Status run_argument_apply(Options *options);
 
 #endif

@@ -1,5 +1,5 @@
-/* RUN/args.yaml back into options; see run_settings.h. The file is what print_config.c writes: a line "key: value", and a
- * comment "# from ORIGIN" behind it. */
+/* Read RUN/args.yaml back into options; see run_settings.h. The file is written by print_config.c: lines "key: value
+ * # from ORIGIN". */
 #include "inception/cli/run_settings.h"
 
 #include "inception/cli/config.h"
@@ -31,7 +31,7 @@ Status run_model(const char *run, const Model **model)
     return st;
 }
 
-/* Which run this is, and how its process talks, are not settings of its training. */
+/* Options that identify a run or control its output are not training settings. */
 static bool is_of_the_call(const char *line)
 {
     char key[64];
@@ -42,7 +42,7 @@ static bool is_of_the_call(const char *line)
            (id != OPTION_ID_COUNT && option_info(id)->group == GROUP_GENERAL);
 }
 
-/* "lr: 0.1   # from command line" -> "command line"; a text value stands in quotes, and may hold anything. */
+/* "lr: 0.1   # from command line" -> "command line". A quoted text value may contain anything. */
 static const char *origin_of(const char *line)
 {
     const char *at = strchr(line, ':');
@@ -68,7 +68,7 @@ Status run_settings_apply(Options *options, const char *run)
     TRY(path_join(path, run, "args.yaml"));
     if (access(path, F_OK) != 0) return OK;
     TRY(config_load(path, &text, &bytes));
-    for (char *line = text, *end = text + bytes; line < end;) { /* line numbers stay, for messages */
+    for (char *line = text, *end = text + bytes; line < end;) { /* keep line numbers for messages */
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;
         char last = *stop;

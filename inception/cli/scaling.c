@@ -1,4 +1,4 @@
-/* One tower against many; see scaling.h. */
+/* Compare one tower with several; see scaling.h. */
 #include "inception/cli/scaling.h"
 
 #include "towers/record/statistics.h"
@@ -15,13 +15,13 @@ enum { ROUNDS = 6, LEAST_STEPS = 5, LEAST_WARMUP = 3 };
 typedef enum Mode { MODE_ALONE = 0, MODE_TOGETHER, MODE_REAL, MODE_COUNT } Mode;
 typedef enum Part { PART_DATA = 0, PART_COMPUTE, PART_SKEW, PART_REDUCE, PART_REST, PART_STEP, PART_COUNT } Part;
 
-/* Shared with rank 0's process, which fills it. Sums of seconds over the counted steps, means over towers. */
+/* Shared memory filled by rank 0's process: sums of seconds over the counted steps, averaged over towers. */
 typedef struct ScalingTimes {
     int64_t warmup, count;
-    double seconds, sum[PART_COUNT]; /* seconds: of the step before */
+    double seconds, sum[PART_COUNT]; /* seconds: duration of the previous step */
 } ScalingTimes;
 
-/* Means of one run of one round: seconds of a step. */
+/* Means of one run in one round, in seconds per step. */
 typedef struct Means {
     double part[PART_COUNT];
 } Means;
@@ -36,7 +36,7 @@ static void row_add(const LedgerRow *row, int64_t last_arrival, double part[PART
     part[PART_REDUCE] += (double)ns[ACTIVITY_REDUCE] * 1e-9 - skew;
 }
 
-/* The step before this one: its rows are complete. */
+/* Count the previous step, whose ledger rows are complete. */
 static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
     ScalingTimes *times = context;
@@ -68,7 +68,7 @@ static Status mode_run(const TrainJob *base, Mode mode, const Options *o, Means 
     job.quiet = true;
     job.on_step = step_seen;
     job.on_step_context = times;
-    job.epochs = job.max_steps = warmup + steps + 1; /* the last one is not counted: its rows are not complete */
+    job.epochs = job.max_steps = warmup + steps + 1; /* the last is not counted: its rows are incomplete */
     if (mode == MODE_ALONE) {
         job.shares.towers = job.processes = 1;
         job.test = NULL;
@@ -79,10 +79,10 @@ static Status mode_run(const TrainJob *base, Mode mode, const Options *o, Means 
     return st;
 }
 
-/* ---- what the rounds say */
+/* ---- statistics over the rounds */
 
 typedef struct Interval {
-    double mean, half; /* 95 % */
+    double mean, half; /* half width of the 95 % interval */
 } Interval;
 
 static Interval interval_of(const double *x, int count)
@@ -94,7 +94,7 @@ static Interval interval_of(const double *x, int count)
 
 typedef struct Scaling {
     int towers;
-    int64_t share; /* samples of a tower */
+    int64_t share; /* samples per tower */
     bool real;
     Means round[MODE_COUNT][ROUNDS];
 } Scaling;
@@ -107,7 +107,7 @@ static Interval images_per_sec(const Scaling *s, Mode mode)
     return interval_of(x, ROUNDS);
 }
 
-/* Percent of `mode`'s step that a part takes longer than alone. PART_STEP: all of them together. */
+/* Percent of `mode`'s step by which a part is longer than with one tower alone. PART_STEP: the sum of all parts. */
 static Interval lost(const Scaling *s, Mode mode, Part part)
 {
     double x[ROUNDS];

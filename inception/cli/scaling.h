@@ -1,11 +1,11 @@
-/* bench --scaling: how much faster N towers are than one, and where each lost percent goes.
+/* bench --scaling: how much faster N towers are than one, and what causes each lost percent.
  *
- * Three runs take turns, several rounds of them, so that a machine that changes its pace changes it for all: one tower
- * alone on its device with its share of the batch; all towers on made-up data; and, if a data set is named, all towers
- * on that. A tower's step is data + computation + waiting for the last tower + sum + update, by the ledger's clocks;
- * what each part takes longer than alone is what is lost to it:
- *   contention   the same computation is slower beside the others (memory, caches, cores, clocks)
- *   skew         waiting for the tower that arrives last at the sum
+ * Three runs alternate over several rounds, so that changes of the machine's speed affect all of them: one tower alone
+ * on its device with its share of the batch; all towers on synthetic data; and, if a data set is given, all towers on
+ * it. By the ledger's clocks a tower's step is data + computation + waiting for the last tower + all-reduce + update.
+ * The loss of a part is the time by which it is longer than with one tower alone:
+ *   contention   the same computation is slower beside other towers (memory, caches, cores, clocks)
+ *   skew         waiting for the tower that arrives last at the all-reduce
  *   reduction    from the last arrival to the gate's decision
  *   data         waiting for batches
  *   rest         update, bookkeeping
@@ -15,6 +15,6 @@
 
 #include "inception/cli/job.h"
 
-NODISCARD Status scaling_run(Options *options, JobFiles *files, int *signal_number); /* as bench_open left them */
+NODISCARD Status scaling_run(Options *options, JobFiles *files, int *signal_number); /* after bench_open */
 
 #endif

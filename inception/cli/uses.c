@@ -1,12 +1,12 @@
-/* Which optimizer, schedule or switch an option is of; see uses.h. */
+/* The optimizer, schedule or switch that an option depends on; see uses.h. */
 #include "inception/cli/uses.h"
 
 #include <string.h>
 
 typedef struct Use {
     OptionId id, chooser;
-    unsigned by;       /* bits of the chooser's values that read it */
-    const char *names; /* the same, for people */
+    unsigned by;       /* bits of the values of `chooser` that use the option */
+    const char *names; /* the same as text */
 } Use;
 
 #define BIT(value) (1u << (value))
@@ -36,7 +36,7 @@ static unsigned chosen(const Options *o, OptionId chooser)
     return BIT(chooser == OPTION_ID_opt ? (int)o->opt : (int)o->sched);
 }
 
-/* Typed, and not just to say no. */
+/* Given on the command line, and not merely to switch it off. */
 static bool is_asked(const Options *o, OptionId id)
 {
     char text[OPTION_FORMAT_BYTES];

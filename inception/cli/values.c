@@ -1,5 +1,5 @@
-/* Exact numbers and near names; see values.h. The grammar is checked by hand, since strtod alone would take "0x1p3",
- * "inf" and leading blanks; the conversion itself is strtoll's and strtod_l's. */
+/* Exact numbers; see values.h. The grammar is checked by hand, because strtod alone would accept "0x1p3", "inf" and
+ * leading blanks; strtoll and strtod_l do the conversion. */
 #include "inception/cli/values.h"
 
 #include <errno.h>
