@@ -216,7 +216,7 @@ Status data_convert(const Options *o, FILE *to)
         Source *source = NULL;
         st = data_open(o, o->arguments[1], split, &source);
         if (st == OK && source && source_info(source)->h > 0)
-            st = FAIL(ERR_ARG, "towers data convert: '%s' is no folder of images", o->arguments[1]);
+            st = FAIL(ERR_ARG, "towers data convert: '%s' is not a folder of images", o->arguments[1]);
         c.source = source;
         SurveyConfig config = {.source = source,
                                .threads = data_threads(o),
@@ -228,7 +228,8 @@ Status data_convert(const Options *o, FILE *to)
     }
     if (st != OK) return st;
     fprintf(to,
-            "%" PRId64 " images written to %s, %.1f MiB instead of %.1f; %" PRId64 " were there; %" PRId64 " damaged\n",
+            "%" PRId64 " images written to %s, %.1f MiB instead of %.1f; %" PRId64 " existed already; %" PRId64
+            " damaged\n",
             atomic_load(&c.written), c.to, (double)atomic_load(&c.bytes_after) / (1 << 20),
             (double)atomic_load(&c.bytes_before) / (1 << 20), atomic_load(&c.kept), atomic_load(&c.damaged));
     if (c.damaged > 0)

@@ -99,7 +99,7 @@ static Status look_run(const Options *o, const Source *source, Look *l)
     pthread_mutex_init(&l->lock, NULL);
     l->of_class = calloc((size_t)info->classes + 1, sizeof *l->of_class);
     l->hash = calloc((size_t)info->count + 1, sizeof *l->hash);
-    if (!l->of_class || !l->hash) return FAIL(ERR_MEMORY, "no memory to look at %" PRId64 " images", info->count);
+    if (!l->of_class || !l->hash) return FAIL(ERR_MEMORY, "no memory for a survey of %" PRId64 " images", info->count);
     SurveyConfig config = {
         .source = source, .threads = data_threads(o), .visit = look_at, .context = l, .progress = data_progress};
     return survey_run(&config);
@@ -114,7 +114,7 @@ static void look_print(const char *name, const Source *source, const Look *l, FI
         if (l->of_format[f]) fprintf(to, " %s %" PRId64, image_format_name((ImageFormat)f), l->of_format[f]);
     fprintf(to, "\n  width        %d to %d, mean %.0f\n  height       %d to %d, mean %.0f\n", l->least_w, l->most_w,
             (double)l->sum_w / (double)seen, l->least_h, l->most_h, (double)l->sum_h / (double)seen);
-    fprintf(to, "  EXIF         %" PRId64 " images are stored rotated (--exif turns them)\n", l->turned);
+    fprintf(to, "  EXIF         %" PRId64 " images are stored rotated (--exif corrects this)\n", l->turned);
     if (info->unread)
         fprintf(to, "  not read     %" PRId64 " files (BMP, TIFF), the first: %s\n", info->unread, info->first_unread);
     if (l->damaged)
@@ -150,7 +150,7 @@ static void duplicates_print(const Source *train, Look *first, const Source *tes
         if (found++ == 0) source_where(test, i, where, sizeof where);
     }
     fprintf(to, "duplicates: %" PRId64 " within the training images", twice);
-    if (test) fprintf(to, ", %" PRId64 " evaluation images that are training images too", found);
+    if (test) fprintf(to, ", %" PRId64 " evaluation images that are also training images", found);
     if (found) fprintf(to, "; the first: %s", where);
     fputc('\n', to);
 }
@@ -246,7 +246,7 @@ Status data_check(const Options *o, FILE *to)
         source_close(source);
     }
     if (st != OK) return st;
-    if (total.warnings) fprintf(to, "%" PRId64 " images have small damage that the decoder mends\n", total.warnings);
+    if (total.warnings) fprintf(to, "%" PRId64 " images have minor damage that the decoder repairs\n", total.warnings);
     if (total.unreadable)
         return FAIL(ERR_IO, "%" PRId64 " of %" PRId64 " images cannot be read", total.unreadable, count);
     if (total.damaged)

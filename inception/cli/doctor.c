@@ -268,7 +268,7 @@ static void judge_shm(const DoctorMachine *machine, DoctorReport *report)
     if (machine->shm_bytes < 256 * MIB)
         advise(report, shm, DOCTOR_PROBLEM, "docker run --shm-size=1g, or mount -o remount,size=1G /dev/shm");
     else if (machine->shm_free_bytes < 256 * MIB)
-        advise(report, shm, DOCTOR_PROBLEM, "delete files of ended programs from /dev/shm");
+        advise(report, shm, DOCTOR_PROBLEM, "delete files that ended programs left in /dev/shm");
 }
 
 static void judge_limits(const DoctorMachine *machine, DoctorReport *report)

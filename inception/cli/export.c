@@ -45,7 +45,7 @@ static Status file_ask(const Options *o, Export *x)
     ModelOptions *options = &x->config.options;
     const char *model = safetensors_metadata(x->file, "model");
     if (model && strcmp(model, x->config.model->name))
-        return FAIL(ERR_CHECKPOINT, "%s holds weights of the model %s, but %s was asked for", x->from, model,
+        return FAIL(ERR_CHECKPOINT, "%s holds weights of the model %s, not of %s", x->from, model,
                     x->config.model->name);
     TRY(head_names(&x->config, &x->heads));
     int classes = x->heads.count ? head_classes(x->file, x->heads.classifier[0]) : 0;

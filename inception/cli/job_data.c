@@ -70,7 +70,7 @@ static Status bad_samples_parse(const char *text, TrainJob *job)
     errno = 0;
     if (!strncmp(text, limit, sizeof limit - 1)) job->data.bad_limit = strtoll(text + sizeof limit - 1, &end, 10);
     if (!end || *end || end == text + sizeof limit - 1 || errno || job->data.bad_limit < 0)
-        return FAIL(ERR_ARG, "--bad-samples '%s': expected stop, skip or limit:N (as limit:100)", text);
+        return FAIL(ERR_ARG, "--bad-samples '%s': expected stop, skip or limit:N, e.g. limit:100", text);
     return OK;
 }
 
@@ -84,8 +84,8 @@ static Status data_path_find(const Options *o, const Model *model, const char **
     if (*path) return OK;
     if (model->side >= PHOTO_SIDE && o->dataset != DATASET_FMNIST)
         return FAIL(ERR_ARG,
-                    "no data: %s is a network for photographs, say which: --data-path DIR with train/CLASS/*.jpg and "
-                    "val/CLASS/*.jpg (or one folder of classes and --val-split 0.1); to try it out: --dataset "
+                    "no data given: %s is a network for photographs; use --data-path DIR with train/CLASS/*.jpg and "
+                    "val/CLASS/*.jpg (or one folder of classes and --val-split 0.1); to try it out, use --dataset "
                     "synthetic, or --dataset fmnist for Fashion-MNIST",
                     model->name);
     for (size_t i = 0; !*path && i < sizeof places / sizeof *places; i++)
@@ -141,7 +141,7 @@ static Status sets_open(const Options *o, JobFiles *files)
     int64_t unread = train->unread + test->unread;
     if (unread > 0)
         snprintf(files->unread, sizeof files->unread,
-                 "warning: %lld files of a format that is not read (BMP, TIFF) are left out, the first: %s; convert "
+                 "warning: %lld files in unsupported formats (BMP, TIFF) are ignored, the first is %s; convert "
                  "them to PNG",
                  (long long)unread, train->unread ? train->first_unread : test->first_unread);
     return OK;

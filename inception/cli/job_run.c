@@ -172,7 +172,7 @@ static Status resume_from(const Options *o, JobFiles *files)
     TRY(is_elsewhere(o, o->resume, &elsewhere));
     if (!elsewhere) return path_copy(files->run_dir, o->resume);
     TRY(checkpoint_open_latest(o->resume, false, &newest, note, sizeof note));
-    if (!newest) return FAIL(ERR_CHECKPOINT, "--resume %s: no checkpoint in it to go on from", o->resume);
+    if (!newest) return FAIL(ERR_CHECKPOINT, "--resume %s: the run has no checkpoint to resume from", o->resume);
     snprintf(files->resume_path, sizeof files->resume_path, "%s", newest->path);
     checkpoint_close(newest);
     return path_copy(files->branch_of, o->resume);
@@ -192,11 +192,12 @@ static Status begin_check(bool automatic, JobFiles *files)
     files->nothing_to_resume = automatic;
     if (!automatic || !saved.results) return OK;
     checkpoint_list(files->run_dir, list, sizeof list);
-    return FAIL(ERR_CHECKPOINT,
-                "--resume auto: '%s' has results, but no checkpoint to go on from; nothing was changed:\n%s\n  (a new "
-                "run begins in a folder of its own, --experiment with another name; --pretrained begins it with these "
-                "weights)",
-                files->run_dir, list);
+    return FAIL(
+        ERR_CHECKPOINT,
+        "--resume auto: '%s' has results but no checkpoint to resume from; nothing was changed:\n%s\n  (to start "
+        "a new run, choose another folder with --experiment NAME; --pretrained starts it from these "
+        "weights)",
+        files->run_dir, list);
 }
 
 /* The model on the command line, else that of the run that --resume names; NULL: job_model reports that it is
@@ -227,7 +228,7 @@ static Status directory_choose(Options *o, JobFiles *files)
     if (files->run_dir[0]) {
         TRY(begin_check(true, files));
         return files->nothing_to_resume
-                   ? FAIL(ERR_CHECKPOINT, "--resume %s: no checkpoint in it to go on from", o->resume)
+                   ? FAIL(ERR_CHECKPOINT, "--resume %s: the run has no checkpoint to resume from", o->resume)
                    : OK;
     }
     if (o->experiment)

@@ -253,9 +253,9 @@ static Status compare(const Options *options)
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for comparison of runs");
+    if (!to) return FAIL(ERR_MEMORY, "no memory for the comparison of runs");
     Status st = compare_runs(options->arguments, options->argument_count, options->json, to);
-    if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for comparison of runs");
+    if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the comparison of runs");
     if (st == OK) text_print(stdout, text);
     free(text);
     return st;

@@ -132,7 +132,7 @@ static const char *resume_note(OptionId id)
     switch (option_info(id)->resume) {
     case RESUME_SAME: return " Must not change on resume.";
     case RESUME_TOTAL: return " May change on resume unless the schedule depends on it.";
-    case RESUME_MADE: return " Checked on resume by its effect.";
+    case RESUME_MADE: return " May change on resume if its effect is the same.";
     default: return "";
     }
 }

@@ -218,8 +218,8 @@ Status predict_run(Options *o, JobFiles *files, FILE *to)
     TRY_OUT(paths_source_open(o->arguments + 1, o->argument_count - 1, &source));
     files->job.program.data_channels = source_info(source)->c;
     if (files->job.program.options.channels < source_info(source)->c)
-        TRY_OUT(
-            FAIL(ERR_ARG, "%s takes images with 1 channel, and predict reads colors", files->job.program.model->name));
+        TRY_OUT(FAIL(ERR_ARG, "%s takes images with 1 channel, but predict reads color images",
+                     files->job.program.model->name));
     TRY_OUT(images_run(&p, source, weights));
     if (p.damaged) st = FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded", p.damaged);
 out:

@@ -324,10 +324,11 @@ static void profile_print(OpTime *times, int count, const TrainJob *job, const P
     bool terminal = isatty(fileno(to));
     kinds_print(times, count, total, peak, terminal, to);
     layers_print(times, count, total, peak, terminal, to);
-    fprintf(to,
-            "effective: arithmetic of the definition per second; real: the multiplications that the algorithm makes "
-            "(Winograd's makes fewer).\n%% of peak: real rate or bytes against the machine's, whichever limits; -: "
-            "nothing computed or moved, or operands in a cache.\n");
+    fprintf(
+        to,
+        "effective: arithmetic by the op's definition per second; real: arithmetic that the algorithm does "
+        "(Winograd does less).\n%% of peak: relative to the machine's arithmetic or memory peak, whichever limits; -: "
+        "nothing computed or moved, or operands in a cache.\n");
 }
 
 static Status replica_open(const TrainJob *job, Replica **made)

@@ -58,7 +58,7 @@ Status run_argument_apply(Options *options)
     if (!S_ISDIR(info.st_mode))
         return FAIL(
             ERR_ARG,
-            "'%s' is a file, but a model or a run directory was expected (to use a weights file: MODEL --weights %s)",
+            "'%s' is a file, but a model or a run directory was expected (for a weights file, use MODEL --weights %s)",
             run, run);
     TRY(run_model(run, &model));
     TRY(settings_apply(options, run));
