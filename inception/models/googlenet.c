@@ -1,7 +1,7 @@
-/* GoogLeNet, the first Inception. Szegedy et al., "Going Deeper with Convolutions", arXiv:1409.4842, Table 1 and
- * Figures 2 and 3, with batch norm, as torchvision has it and under its names: pools round up, the "5x5" branch is a
- * 3x3, and the side heads average to 4x4 whatever the size of the image. conv = convolution without bias, batch norm
- * (eps 1e-3), ReLU. Beside each stage stands its output, channels and side, for images of 224x224. */
+/* GoogLeNet, the first Inception network. Szegedy et al., "Going Deeper with Convolutions", arXiv:1409.4842, Table 1
+ * and Figures 2 and 3; with batch norm and torchvision's names and deviations: pools round up, the "5x5" branch is a
+ * 3x3, and the auxiliary heads average to 4x4 at any image size. conv = convolution without bias, batch norm (eps
+ * 1e-3), ReLU. The numbers beside each stage are its output channels and side for images of 224x224. */
 #include "inception/models/models.h"
 
 static const Init init = {INIT_TRUNCATED_NORMAL, 0.01f};
@@ -26,7 +26,7 @@ static Value block(Graph *g, Value x, const char *name, Widths w)
     return CONCAT(g, b0, b1, b2, b3);
 }
 
-/* The side heads of section 5. */
+/* The auxiliary heads of section 5. */
 static Value aux_head(Graph *g, Value x, const char *name, const ModelOptions *options)
 {
     graph_scope(g, name);

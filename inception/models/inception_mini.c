@@ -1,7 +1,7 @@
-/* Inception mini: the ideas of Inception v3 (Szegedy et al., arXiv:1512.00567) at 28x28, for machines without a GPU.
- * A stem that halves once, a 14x14 block after Figure 5 (5x5 as two 3x3), a reduction after Figure 10, two 7x7 blocks,
- * global pooling. conv = convolution without bias, batch norm, ReLU; every branch is its own statement, so that the op
- * list does not depend on the compiler's order of evaluation. */
+/* Inception mini: the ideas of Inception v3 (Szegedy et al., arXiv:1512.00567) at 28x28, for machines without a GPU. A
+ * stem that halves the size once, a 14x14 block after Figure 5 (5x5 as two 3x3), a reduction after Figure 10, two 7x7
+ * blocks, global pooling. conv = convolution without bias, batch norm, ReLU. Every branch is a statement of its own,
+ * because C does not define the order in which arguments are evaluated. */
 #include "inception/models/models.h"
 
 typedef struct Widths {

@@ -1,13 +1,13 @@
 /* Inception-ResNet-v2. Szegedy et al., "Inception-v4, Inception-ResNet and the Impact of Residual Connections on
- * Learning", arXiv:1602.07261, Figures 15 to 19, with the stem and the counts of blocks of its authors' published
- * network: the stem of Inception v3, then 10, 20 and 10 residual blocks. Names follow timm's checkpoint. conv =
- * convolution without bias, batch norm (eps 1e-3), ReLU. Average pools leave padding out of the divisor. Beside each
- * stage stands its output, channels and side, for images of 299x299. */
+ * Learning", arXiv:1602.07261, Figures 15 to 19, with the stem and block counts of the network that its authors
+ * published: the stem of Inception v3, then 10, 20 and 10 residual blocks. Names follow timm's checkpoint. conv =
+ * convolution without bias, batch norm (eps 1e-3), ReLU. Average pools do not count padding in the divisor. The numbers
+ * beside each stage are its output channels and side for images of 299x299. */
 #include "inception/models/models.h"
 
 // clang-format off
 
-/* Figure 20: x + scale * (1x1 convolution with bias of the branches), ReLU if asked. */
+/* Figure 20: x + scale * (1x1 convolution with bias of the branches), then an optional ReLU. */
 static Value residual(Graph *g, Value x, Value branches, float scale, bool with_relu)
 {
     Value up = conv_bias(g, branches, "conv2d", graph_shape(g, x).c, 1, SAME, false, (Init){INIT_GLOROT_UNIFORM});

@@ -1,9 +1,9 @@
 /* Inception v3. Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", arXiv:1512.00567, Table 1
  * and Figures 5, 6, 7 and 10. Names follow torchvision's checkpoint. conv = convolution without bias, batch norm (eps
- * 1e-3), ReLU. Beside each stage stands its output, channels and side, for images of 299x299.
+ * 1e-3), ReLU. The numbers beside each stage are its output channels and side for images of 299x299.
  *
- * The variant tf2016 is the network of the trainer that came with the paper: batch norm without gamma, padding left out
- * of the divisor of average pools, one more class (the background). Starting values are that trainer's in both. */
+ * The variant tf2016 is the network of the trainer published with the paper: batch norm without gamma, average pools
+ * that do not count padding in the divisor, one more class (the background). Initial values are that trainer's in both. */
 #include "inception/models/models.h"
 
 static const Init conv_init = {INIT_TRUNCATED_NORMAL, 0.1f}, fc_init = {INIT_TRUNCATED_NORMAL, 0.01f};
@@ -77,7 +77,7 @@ static Value block_e(Graph *g, Value x, const char *name)
     return CONCAT(g, b0, wide, high, wide2, high2, b3);
 }
 
-/* The side head of section 4, on the last 17x17 stage. */
+/* The auxiliary head of section 4, on the last 17x17 stage. */
 static Value aux_head(Graph *g, Value x, int classes)
 {
     graph_scope(g, "AuxLogits");

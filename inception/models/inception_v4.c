@@ -1,12 +1,12 @@
 /* Inception v4. Szegedy et al., "Inception-v4, Inception-ResNet and the Impact of Residual Connections on Learning",
- * arXiv:1602.07261, Figures 3 to 9. Names follow timm's checkpoint, which counts the stages. conv = convolution without
- * bias, batch norm (eps 1e-3), ReLU. Average pools leave padding out of the divisor. Beside each stage stands its
- * output, channels and side, for images of 299x299. */
+ * arXiv:1602.07261, Figures 3 to 9. Names follow timm's checkpoint, which numbers the stages. conv = convolution without
+ * bias, batch norm (eps 1e-3), ReLU. Average pools do not count padding in the divisor. The numbers beside each stage
+ * are its output channels and side for images of 299x299. */
 #include "inception/models/models.h"
 
 // clang-format off
 
-/* ---- Figure 3, the stem, forks three times */
+/* ---- Figure 3: the stem, which forks three times */
 
 static Value fork_3a(Graph *g, Value x, const char *name)
 {

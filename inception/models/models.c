@@ -20,7 +20,7 @@ const Model *const *models_all(void)
     return models;
 }
 
-/* What other programs call them. */
+/* Names used by other programs. */
 static const char *const aliases[][2] = {{"inception3", "inception_v3"}, {"inception4", "inception_v4"}};
 
 static const char *model_near(const char *name)

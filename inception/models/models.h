@@ -1,4 +1,4 @@
-/* The models this program knows: one row each, one file each. */
+/* The models of this program: one row and one file per model. */
 #ifndef TOWERS_INCEPTION_MODELS_MODELS_H
 #define TOWERS_INCEPTION_MODELS_MODELS_H
 
@@ -14,7 +14,8 @@ extern const Model model_inception_v4;
 /* Figure 7 of the paper of Inception v4 and Inception-ResNet, 35 -> 17, with its k, l, m and n channels. */
 Value reduction_a(Graph *g, Value x, const char *name, int32_t k, int32_t l, int32_t m, int32_t n);
 
-/* By name ("inception3" and "inception4" are accepted too). ERR_ARG with the nearest name or the list. */
+/* Find a model by name ("inception3" and "inception4" are accepted too). ERR_ARG suggests a similar name or lists
+ * all. */
 NODISCARD Status model_find(const char *name, const Model **found);
 /* All models, NULL-terminated, in the order of the help. */
 const Model *const *models_all(void);

@@ -1,4 +1,4 @@
-/* Which name was meant: Damerau-Levenshtein distance; see near_name.h. */
+/* Similar names by Damerau-Levenshtein distance; see near_name.h. */
 #include "inception/models/near_name.h"
 
 #include <stdbool.h>

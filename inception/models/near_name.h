@@ -1,12 +1,12 @@
-/* Near names: "did you mean ...?" for models, options and choices. */
+/* Similar names: "did you mean ...?" for models, options and choices. */
 #ifndef TOWERS_INCEPTION_MODELS_NEAR_NAME_H
 #define TOWERS_INCEPTION_MODELS_NEAR_NAME_H
 
-/* The nearest of `count` names by Damerau-Levenshtein distance <= 2, or one that `typed` begins; NULL if none
- * is near. */
+/* The most similar of `count` names: Damerau-Levenshtein distance <= 2, or `typed` is a prefix; NULL if there is
+ * none. */
 const char *nearest_name(const char *typed, const char *const *names, int count);
 
-/* Optimal string alignment distance (insert, delete, replace, swap neighbours), or `limit` + 1 if it is more. */
+/* Optimal string alignment distance (insert, delete, replace, swap neighbours), or `limit` + 1 if it is larger. */
 int edit_distance(const char *a, const char *b, int limit);
 
 #endif

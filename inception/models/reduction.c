@@ -1,4 +1,4 @@
-/* What Inception v4 and Inception-ResNet-v2 share (arXiv:1602.07261). Names follow timm's checkpoints. */
+/* A block shared by Inception v4 and Inception-ResNet-v2 (arXiv:1602.07261). Names follow timm's checkpoints. */
 #include "inception/models/models.h"
 
 // clang-format off
