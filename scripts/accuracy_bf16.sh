@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Does training in bf16 reach what f32 reaches? inception_mini on Fashion-MNIST, three seeds each of f32, bf16, and bf16 without
-# Winograd's 3x3 convolutions; a table of test accuracy and speed on standard output and in docs/recipes.md between its markers. Each
-# bf16's mean must be within three standard errors of f32's, or half a point; else the exit status is 1. About three minutes on two
-# idle cores.
+# Does training in bf16 reach the accuracy of f32? Trains inception_mini on Fashion-MNIST with three seeds each of f32, bf16, and
+# bf16 without Winograd's 3x3 convolutions, and writes a table of test accuracy and speed to standard output and docs/recipes.md.
+# The mean of each bf16 kind must be within three standard errors, or half a point, of f32's; else the exit status is 1. About three
+# minutes on two idle cores.
 # usage: scripts/accuracy_bf16.sh [STEPS [BINARY]]    (default: 600 steps of 64; without BINARY it is built first; with STEPS the
 # table goes to standard output only)
 set -euo pipefail

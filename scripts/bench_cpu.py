@@ -3,14 +3,13 @@
 
 usage: bench_cpu.py [--only CASE,...] [--all] [--resume] [--repetitions N] [--steps N] [--no-profile] [--list]
 
-Each case is a list of sides; a repetition measures every side once, in turn, and medians are taken over repetitions. A side of towers
-is a process of its own each time; PyTorch's are started and warmed up (and compiled) once a case and wait for their turns, those of
-DDP and large networks apart, whose memory is needed. After the first repetition the fastest of PyTorch's single-process sides gets a
-twin with jemalloc, set up as PyTorch's tuning guide advises. During a run the time that the cores spent on other processes is
-counted: more than 0.08 core (or stolen time of more than 0.05 core) marks it, and the median is taken over unmarked runs if there are
-at least three. The files are written after every repetition; --resume keeps the runs of this commit and adds what is missing. Cases
-that were not run keep their earlier results, and each tells its commit and date. On two idle cores the four cases of the README take
-about 25 minutes.
+Each case is a list of sides. A repetition measures every side once, in turn; medians are taken over repetitions. A side of Towers is
+a new process each time. PyTorch's processes are started, warmed up and compiled once per case and wait for their turns, except those
+of DDP and of large networks, whose memory is needed. After the first repetition the fastest of PyTorch's single-process sides is
+duplicated with jemalloc, set up as PyTorch's tuning guide advises. A run is marked as disturbed if other processes used more than
+0.08 core (or more than 0.05 core was stolen) during it; the median is taken over unmarked runs if there are at least three. The files
+are written after every repetition; --resume keeps the runs of this commit and adds the missing ones. Cases that were not run keep
+their earlier results; each records its commit and date. On two idle cores the four cases of the README take about 25 minutes.
 """
 import argparse
 import json
@@ -33,11 +32,11 @@ OTHERS_MAX, STEAL_MAX = 0.08, 0.05
 LIMIT_SECONDS = 1800
 JEMALLOC_CONF = "oversize_threshold:1,background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
 
-# ---- sides: what is run, and how its images per second are read
+# ---- sides: commands, and how to read their images per second
 
 
 def torch_side(model, batch, stays=True, **options):
-    """`stays`: the process is kept from one repetition to the next."""
+    """`stays`: the process is kept between repetitions."""
     command = [TORCH_PYTHON, "scripts/bench_torch.py", model, "--batch", str(batch)]
     for name, value in options.items():
         command += ["--" + name] if value is True else ["--" + name, str(value)] if value is not False else []
@@ -76,7 +75,7 @@ def towers_sides(make, model, batch, cores, steps, *more):
 
 
 def shown(side):
-    """The command as a reader can use it."""
+    """The command as a user would type it."""
     words = ["python" if word == TORCH_PYTHON else word for word in side["command"]]
     return [f"{name}={os.path.basename(value)}" for name, value in side.get("environment", {}).items()] + words
 
@@ -95,7 +94,7 @@ def torch_sides(model, batch, cores, **options):
 
 
 def small_case(model, batch, cores, steps, ours):
-    """A part of a real epoch of a small network; `ours`: steps of towers, whose runs are not warmed up first, 0: all."""
+    """Part of a real epoch of a small network; `ours`: steps of Towers, which runs without warm-up, 0: a whole epoch."""
     return {**towers_sides(train_side, model, batch, cores, ours), **torch_sides(model, batch, cores, steps=steps, warmup=10)}
 
 
@@ -109,7 +108,7 @@ README_CASES = ("fashion_cnn", "inception_mini", "inception_v3_16", "inception_v
 
 
 def cases_make(cores, steps):
-    """name: (title, model, bf16, steps, sides). `steps`: that are timed in a run; 0: the usual number."""
+    """name: (title, model, bf16, steps, sides). `steps`: timed steps per run; 0: the usual number."""
     cases = {}
     for name, model, batch, usual, ours, how in (("fashion_cnn", "fashion_cnn", 64, 200, 0, "Adam"),
                                                  ("inception_mini", "inception_mini", 64, 80, 300, "SGD with Nesterov momentum"),
@@ -133,7 +132,7 @@ def in_order(found, cores):
     return dict(sorted(found.items(), key=lambda item: names.index(item[0]) if item[0] in names else len(names)))
 
 
-# ---- one run
+# ---- a single run
 
 
 def ticks():
@@ -144,7 +143,7 @@ def ticks():
 
 
 def cpu_of_ours():
-    """Processor seconds of this process and all below it, ended or alive."""
+    """Processor seconds of this process and its descendants, running or ended."""
     used = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     total = sum(u.ru_utime + u.ru_stime for u in used)
     parent, spent = {}, {}
@@ -166,13 +165,13 @@ def cpu_of_ours():
 
 def environment_of(side):
     env = dict(os.environ, OPENBLAS_NUM_THREADS="1", **side.get("environment", {}))
-    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):  # each side by its own defaults
+    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):  # each side uses its own defaults
         env.pop(name, None)
     return env
 
 
 class Server:
-    """A side of PyTorch that was warmed up and measures when asked."""
+    """A side of PyTorch that is warmed up and measures on request."""
 
     def __init__(self, side):
         self.errors = tempfile.TemporaryFile("w+")
@@ -207,7 +206,7 @@ class Server:
 
 
 def once(side):
-    """One measurement of a side that is a process of its own each time."""
+    """One measurement of a side that is a new process each time."""
     work = tempfile.mkdtemp(prefix="bench-")
     try:
         command = [c.replace("{work}", work) for c in side["command"]]
@@ -261,7 +260,7 @@ def has_amx():
 
 
 def torch_name():
-    """The version of PyTorch that is measured."""
+    """The installed version of PyTorch."""
     if not hasattr(torch_name, "known"):
         done = subprocess.run([TORCH_PYTHON, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
         if done.returncode:
@@ -275,7 +274,7 @@ def torch_version():
 
 
 def commit_now():
-    """What is measured; "+" if it was changed since."""
+    """The commit that is measured; "+" if there are changes."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     code = ["inception", "towers", "nccl_sync", "kernels", "scripts"]
     return commit + ("+" if subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *code]).returncode else "")
@@ -315,7 +314,7 @@ def digits(value):
 
 
 def best(sums, begin):
-    """Name and median of the fastest side whose name begins so."""
+    """Name and median of the fastest side whose name starts with a prefix."""
     found = [(s["median"], name) for name, s in sums.items() if s and name.startswith(begin)]
     return max(found)[::-1] if found else (None, 0)
 
@@ -343,11 +342,11 @@ def case_table(case):
 
 
 def readme_lines(results):
-    """The table of the README: the best of each."""
+    """The table of the README: the best of each side."""
     cases = {name: results["cases"][name] for name in README_CASES if name in results["cases"]}
     versions = {(case.get("torch"), case["commit"]) for case in cases.values()}
     if len(cases) < len(README_CASES) or len(versions) > 1 or not all("PyTorch eager, nhwc" in case["runs"] for case in cases.values()):
-        return None  # not all rows are of one commit and one PyTorch
+        return None  # rows differ in commit or PyTorch version
     lines = ["| | batch | images/s | PyTorch | | DDP | |", "|---|---:|---:|---:|---:|---:|---:|"]
     for name, case in cases.items():
         sums = {side: summary(runs) for side, runs in case["runs"].items()}
@@ -388,7 +387,7 @@ def tables(results):
 
 
 def between(text, name, lines):
-    """Replace what stands between the markers of `name`; append them if they are missing."""
+    """Replace the text between the markers of `name`; append both if they are missing."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     block = "\n".join([begin, *lines, end])
     if begin in text and end in text:
@@ -430,7 +429,7 @@ def readme_save(lines):
         os.replace(README + ".new", README)
 
 
-# ---- the whole
+# ---- the comparison
 
 
 def results_open():
@@ -442,7 +441,7 @@ def results_open():
 
 
 def profiles_measure(results, wanted, cores, keep):
-    """Peaks of the machine, and the time of every kind of operation."""
+    """Measure the machine's peaks and the time of every kind of operation."""
     for name, model, more in (("fashion_cnn", "fashion_cnn", []), ("inception_mini", "inception_mini", []),
                               ("inception_v3_16", "inception_v3", ["-b", "16"]),
                               ("inception_v3_16_bf16", "inception_v3", ["-b", "16", "--amp", "--amp-dtype", "bf16"]),
@@ -459,7 +458,7 @@ def profiles_measure(results, wanted, cores, keep):
 
 
 def case_open(results, name, spec, options):
-    """The record of a case: a new one, or with --resume what this commit has measured of it."""
+    """The record of a case: a new one, or with --resume the runs of this commit."""
     title, model, bf16, steps, sides = spec
     peak = results["peaks"].get("bf16" if bf16 else "f32", [0, 0])
     case = {"title": title, "commit": commit_now(), "torch": torch_name(), "date": time.strftime("%Y-%m-%d %H:%M"),
@@ -474,7 +473,7 @@ def case_open(results, name, spec, options):
 
 
 def add_jemalloc(case, sides):
-    """A twin with jemalloc for the fastest of PyTorch's single processes."""
+    """A copy with jemalloc of the fastest of PyTorch's single-process sides."""
     sums = {name: summary(runs) for name, runs in case["runs"].items() if "DDP" not in name}
     name = best(sums, "PyTorch")[0]
     if not name or any("jemalloc" in side for side in sums):
@@ -487,7 +486,7 @@ def add_jemalloc(case, sides):
 
 def case_run(results, name, case, sides, repetitions):
     servers = {}
-    for known in case["runs"]:  # of an earlier call
+    for known in case["runs"]:  # from an earlier call
         if known not in sides and known.removesuffix(", jemalloc") in sides:
             sides[known] = with_jemalloc(sides[known.removesuffix(", jemalloc")])
     try:
@@ -511,12 +510,12 @@ def case_run(results, name, case, sides, repetitions):
 def main():
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="", help="names of cases, with commas between; default: those of the README")
+    parser.add_argument("--only", default="", help="names of cases, separated by commas; default: those of the README")
     parser.add_argument("--all", action="store_true", help="all cases")
-    parser.add_argument("--resume", action="store_true", help="keep what this commit has measured, add what is missing")
+    parser.add_argument("--resume", action="store_true", help="keep the runs of this commit and add the missing ones")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=0, help="that are timed in a run; default: as many as suit the network")
-    parser.add_argument("--no-profile", action="store_true", help="keep peaks and the tables of operations as they are")
+    parser.add_argument("--steps", type=int, default=0, help="timed steps per run; default: depends on the network")
+    parser.add_argument("--no-profile", action="store_true", help="keep the tables of peaks and operations")
     parser.add_argument("--list", action="store_true", help="show the names of the cases")
     options = parser.parse_args()
     cases = cases_make(cores, options.steps)
@@ -525,7 +524,7 @@ def main():
     wanted = options.only.split(",") if options.only else list(cases) if options.all else list(README_CASES)
     for name in wanted:
         if name not in cases:
-            sys.exit(f"bench_cpu: no case '{name}'; there are: {', '.join(cases)}")
+            sys.exit(f"bench_cpu: unknown case '{name}'; use one of {', '.join(cases)}")
 
     results = results_open()
     results["machine"] = machine(cores)

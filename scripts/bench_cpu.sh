@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Compare training on this machine's CPU with PyTorch, eager and compiled, in both memory layouts, f32 and bf16, with DDP and with a
-# tuned malloc: fashion_cnn and inception_mini on Fashion-MNIST, inception_v3 on synthetic images. All sides run in turn, in one call;
-# medians, ranges and ratios go into docs/performance.md, the best of each into README.md, every single run into
-# docs/results/cpu.json. Runs during which other programs took the cores are marked. Cases can be run one by one (--only), and what
-# was interrupted goes on (--resume); each case tells its commit, date and PyTorch. 25 minutes on two idle cores.
+# tuned malloc: fashion_cnn and inception_mini on Fashion-MNIST, inception_v3 on synthetic images. All sides run alternately in one
+# call. Medians, ranges and ratios are written to docs/performance.md, the best of each to README.md, every single run to
+# docs/results/cpu.json. Runs disturbed by other programs are marked. Cases can be run separately (--only) and an interrupted
+# comparison continued (--resume); each case records its commit, date and PyTorch version. 25 minutes on two idle cores.
 # usage: scripts/bench_cpu.sh [--torch pip|debian] [--only CASE,...] [--all] [--resume] [--repetitions N] [--steps N] [--no-profile]
 #                             [--list]        (see bench_cpu.py)
-#   --torch pip      the newest PyTorch of PyPI (default), in a virtual environment in the user's cache; 3 GB, most of it for GPUs,
-#                    which it does not load without. Remove ~/.cache/towers/torch to get a newer one
+#   --torch pip      the newest PyTorch of PyPI (default), in a virtual environment in the user's cache; 3 GB, mostly GPU libraries
+#                    that it does not load without. Remove ~/.cache/towers/torch to get a newer version
 #   --torch debian   the system's package
 set -euo pipefail
 cd "$(dirname "$0")/.."

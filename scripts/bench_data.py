@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Images per second of torchvision's DataLoader on a folder of images: random resized crop, flip, normalize.
 
-Usage: scripts/bench_data.py FOLDER SIDE SECONDS   (FOLDER holds one folder a class; prints a line for each number of workers)"""
+Usage: scripts/bench_data.py FOLDER SIDE SECONDS   (FOLDER has one folder per class; prints a line per number of workers)"""
 import sys, time
 import torch, torchvision
 from torchvision import datasets, transforms as T

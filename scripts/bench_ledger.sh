@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What it costs to know: steps with norms, ledger and digests against steps without, in turns within one run
+# The cost of observing a run: steps with norms, ledger and digests against steps without, alternating within one run
 # (tests/bench/bench_ledger.c). Writes the table between the markers of docs/performance.md.
-# usage: scripts/bench_ledger.sh [BUILD_DIRECTORY]     (its tests must be configured; default: one of its own)
+# usage: scripts/bench_ledger.sh [BUILD_DIRECTORY]     (configured with tests; default: a directory of its own)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

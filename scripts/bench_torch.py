@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The other side of scripts/bench_cpu.sh: the same networks and training steps in PyTorch, timed inside the process.
+"""PyTorch's side of scripts/bench_cpu.sh: the same networks and training steps in PyTorch, timed inside the process.
 
 usage: bench_torch.py MODEL [--batch N] [--steps N] [--warmup N] [--threads N] [--layout nchw|nhwc] [--bf16] [--compile] [--processes N]
                       [--serve]
 
-fashion_cnn and inception_mini train on the real Fashion-MNIST for one epoch (or --steps of it): order drawn anew, batches gathered by
-fancy indexing from one tensor that holds all images, no value read back before the end. inception_v3 and googlenet (torchvision)
-train on two made-up batches in turn. Prints one JSON object. With --processes, DistributedDataParallel over gloo divides the batch.
---compile passes the model through torch.compile. With --serve it prints a line when it is warm, then measures once for each line of
-its input, so that several sides can be warm and take turns.
+fashion_cnn and inception_mini train on the real Fashion-MNIST for one epoch (or --steps of it): a new order each epoch, batches
+gathered by fancy indexing from one tensor with all images, no value read back before the end. inception_v3 and googlenet
+(torchvision) train on two synthetic batches alternately. Prints one JSON object. With --processes, DistributedDataParallel over gloo
+divides the batch. --compile passes the model through torch.compile. With --serve it prints a line once it is warmed up, then
+measures once per line of its input, so that several processes can stay warm and take turns.
 """
 import argparse
 import datetime
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # Debian's OpenBLAS would run a second pool beside PyTorch's
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # Debian's OpenBLAS would start a second thread pool
 
 import numpy
 import torch
@@ -108,7 +108,7 @@ class Plain:
 
 
 class Augmented:
-    """Standardized; a random 28x28 window of the image with 2 black pixels around it, mirrored half of the time."""
+    """Standardized; a random 28x28 window of the image padded by 2 black pixels, mirrored half of the time."""
 
     def __init__(self, images):
         images = torch.from_numpy(images.copy()).view(-1, 28, 28).float() / 255
@@ -215,7 +215,7 @@ class Trainer:
 
 
 def measure(options, rank, trainer, data):
-    """One measurement, of all ranks; the first prints it."""
+    """One measurement by all ranks; the first prints it."""
     if options.processes > 1:
         torch.distributed.barrier()
     cpu, start = time.process_time(), time.perf_counter()
@@ -229,7 +229,7 @@ def measure(options, rank, trainer, data):
 
 
 def asked(options, rank):
-    """Whether another measurement is wanted: the first rank reads its input and tells the others."""
+    """True if another measurement is requested: the first rank reads its input and informs the others."""
     more = torch.ones(1)
     if rank == 0:
         more.fill_(1.0 if sys.stdin.readline() else 0.0)
@@ -259,7 +259,7 @@ def train(options, rank):
 
 
 def start_others(options):
-    """The other ranks, as processes with this command line; this one is the first."""
+    """Start the other ranks as processes with this command line; this process is the first."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -283,7 +283,7 @@ def main():
     parser.add_argument("--serve", action="store_true")
     options = parser.parse_args()
     if options.steps == 0 and options.model in ("inception_v3", "googlenet"):
-        sys.exit("bench_torch: made-up data has no epoch; give --steps")
+        sys.exit("bench_torch: synthetic data has no epochs; use --steps")
     rank = int(os.environ.get("RANK", "0"))
     if options.processes == 1:
         return train(options, rank)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings a build folder up to date and says nothing; if it fails, the end of what the compiler said.
+# Bring a build folder up to date without output; if that fails, show the end of the log.
 # usage: scripts/build.sh FOLDER CMAKE_OPTION... [-- TARGET...]        without targets: everything
 #   scripts/build.sh build --preset cpu -- towers
 set -euo pipefail

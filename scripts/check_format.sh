@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every source file as .clang-format wants it, without tabs or trailing space, and spelled correctly where codespell is there.
+# Check that every source file is formatted by .clang-format, has no tabs or trailing spaces, and is spelled correctly (codespell).
 # Exits 77, which ctest shows as skipped, if everything but the formatting could be checked.
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
@@ -15,7 +15,7 @@ fi
 if command -v codespell >/dev/null; then
     codespell -q 3 --skip '*.proto,golden_*,*/corpus/*' -L te,inout,ans,nd,fo,trian README.md docs kernels nccl_sync towers inception scripts tests
 else
-    echo "SKIPPED: codespell is not here" >&2
+    echo "SKIPPED: codespell is not installed" >&2
     formatted=77
 fi
 exit $formatted

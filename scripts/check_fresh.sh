@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The README's two commands, scripts/quickstart.sh and scripts/test.sh, on bare Debian machines: does a newcomer get through?
-# Each machine is made by debootstrap in a folder (scripts/fresh_machine.sh), the last commit of this repository is cloned into it,
-# and both commands are run there
+# Run the README's two commands, scripts/quickstart.sh and scripts/test.sh, on bare Debian machines, as a newcomer would. Each machine
+# is made by debootstrap in a folder (scripts/fresh_machine.sh), the last commit of this repository is cloned into it, and both
+# commands are run there
 #   root   as root
 #   sudo   as a user who may use sudo
-#   user   as a user who may not: first with nothing installed, where each command must end with 5 and name the command for an
-#          administrator; then that command is run by root, and both must work
-# Prints a table and what the tests skipped; exits 0 only if every row is as expected and every skip is one of tests/skips.txt.
-# Needs root, debootstrap and a network; on two idle cores about 20 minutes a kind of user. Logs and machines are kept, 3 GB each.
+#   user   as a user who may not: first with nothing installed, where each command must exit with 5 and print the command for an
+#          administrator; then root runs that command, and both commands must work
+# Prints a table and the tests that were skipped; exits 0 only if every row is as expected and tests/skips.txt accepts every skip.
+# Needs root, debootstrap and a network; about 20 minutes per kind of user on two idle cores. Keeps logs and machines, 3 GB each.
 # usage: scripts/check_fresh.sh [--user root|sudo|user]... [--command quickstart|test]... [--drop] [bookworm|trixie]...
 #   --drop   removes each machine after its last command
 set -euo pipefail
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
     --command) commands+=("$2") && shift ;;
     --drop) drop=yes ;;
     bookworm | trixie) suites+=("$1") ;;
-    *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
@@ -30,11 +30,11 @@ done
 [ ${#suites[@]} -gt 0 ] || suites=(bookworm trixie)
 
 work=$(mktemp -d)
-touch "$work/start" # logs newer than this are of this call
+touch "$work/start" # newer logs are from this call
 trap 'rm -rf "$work"' EXIT
 bad=0
 
-# A machine with this repository in the home of its user.
+# Make a machine with a clone of this repository in its user's home.
 fresh_make() { # KIND
     local home
     machine_make "fresh-$1"
@@ -57,7 +57,7 @@ packages() {
     machine_run root 'dpkg-query -W | wc -l'
 }
 
-# One command, one row. The size is what the machine's folder has grown by.
+# Run one command and print one row. The size is that by which the machine's folder has grown.
 fresh_row() { # KIND COMMAND EXPECTED WHEN
     local log=$logs/$1-$2${4:+-bare}.log status=0 start=$SECONDS before size note=''
     before=$(packages)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The op cases against the oneDNN of each Debian: 2.6 of bookworm (12), 3.x of trixie (13), each in a machine of its own, with the
-# processor's own instructions and again as an AVX2 processor. Needs root, debootstrap and a network (scripts/fresh_machine.sh); 10
+# Run the op cases against the oneDNN of each Debian: 2.6 of bookworm (12), 3.x of trixie (13), each in a machine of its own, with
+# this processor's instructions and again limited to AVX2. Needs root, debootstrap and a network (scripts/fresh_machine.sh); 10
 # minutes on two cores the first time, 3 later. Prints a table; exits 1 if a case fails. Logs are kept beside the machines.
 # usage: scripts/check_onednn.sh [bookworm|trixie]...   (default: both)
 set -euo pipefail
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 . scripts/fresh_machine.sh
 
 tests=(test_ops test_cpu_onednn test_cpu_threads test_cpu_conv test_cpu_wgrad test_cpu_winograd test_cpu_winograd_dw)
-# The machine of this suite stays, with what was built there.
+# The machine of this suite and its build are kept for the next call.
 onednn_machine() {
     machine=$fresh/$suite/onednn
     [ -d "$machine" ] || machine_make onednn
@@ -16,10 +16,10 @@ onednn_machine() {
     machine_files root towers
     machine_run root "cd towers && scripts/setup.sh build && { dpkg-query -W libcmocka-dev || apt-get install -y -qq libcmocka-dev; } &&
         cmake --preset test -DTOWERS_CUDA=OFF && cmake --build build-test -j $(nproc) --target ${tests[*]}" >"$log" 2>&1 ||
-        { tail -n 40 "$log" >&2; echo "$suite: could not be built" >&2; exit 1; }
+        { tail -n 40 "$log" >&2; echo "$suite: the build failed" >&2; exit 1; }
 }
 
-# onednn_check ISA-LIMIT WHAT: one row of the table
+# onednn_check ISA-LIMIT NAME: run the cases and print one row of the table
 onednn_check() {
     local test failed='' start=$SECONDS
     for test in "${tests[@]}"; do

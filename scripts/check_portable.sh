@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Does the code stay portable? Compiles all C for 64-bit ARM (no link: no libraries for it are needed beyond headers), and runs
-# the kernels of a processor without AVX-512 under an emulator, which traps on every instruction that such a processor lacks.
-# usage: scripts/check_portable.sh [BUILD]   (default: build-test). What is not installed is skipped, and said.
+# Check portability: compile all C for 64-bit ARM (without linking, so that no libraries are needed, only headers), and run the
+# kernels for processors without AVX-512 under an emulator that traps on every instruction that such a processor lacks.
+# usage: scripts/check_portable.sh [BUILD]   (default: build-test). Parts whose tools are missing are skipped with a message.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build-test}
 failed=0
 
 if command -v aarch64-linux-gnu-gcc >/dev/null; then
-    # Headers of the libraries are the same for every processor; the C library's own are found before them.
+    # Library headers are the same for every processor; the cross compiler finds its own C library's headers first.
     compile() {
         aarch64-linux-gnu-gcc -std=gnu11 -O1 -fopenmp -Wall -Wextra -Wno-missing-field-initializers -Werror -Wno-maybe-uninitialized \
             -D_GNU_SOURCE -DTOWERS_VERSION='"cross"' \
@@ -22,7 +22,7 @@ if command -v aarch64-linux-gnu-gcc >/dev/null; then
         failed=1
     fi
 else
-    echo "SKIPPED: no aarch64-linux-gnu-gcc (scripts/setup.sh cross)" >&2
+    echo "SKIPPED: aarch64-linux-gnu-gcc is not installed (scripts/setup.sh cross)" >&2
 fi
 
 if command -v qemu-x86_64 >/dev/null; then
@@ -36,6 +36,6 @@ if command -v qemu-x86_64 >/dev/null; then
         fi
     done
 else
-    echo "SKIPPED: no qemu-x86_64 (scripts/setup.sh cross)" >&2
+    echo "SKIPPED: qemu-x86_64 is not installed (scripts/setup.sh cross)" >&2
 fi
 exit $failed

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs clang-format 14, the version that this project's sources are formatted with: other versions format them otherwise.
-# Looks for clang-format-14, for a clang-format of that version, and for what scripts/setup.sh has put into the user's cache.
-# Exits 77 if there is none. Arguments are those of clang-format.
+# Run clang-format 14, the version that formats this project's sources; other versions give different results. Looks for
+# clang-format-14, a clang-format of that version, and the copy that scripts/setup.sh puts into the user's cache. Exits 77 if there
+# is none. Arguments are passed on.
 set -euo pipefail
 
 for program in clang-format-14 clang-format "${XDG_CACHE_HOME:-$HOME/.cache}/towers/clang-format/bin/clang-format"; do
@@ -9,5 +9,5 @@ for program in clang-format-14 clang-format "${XDG_CACHE_HOME:-$HOME/.cache}/tow
     case $found in *'version 14.'*) exec "$program" "$@" ;; esac
     others+=" $(grep -o 'version [0-9.]*' <<<"$found" || true)"
 done
-echo "SKIPPED: clang-format 14 is not here${others:+ (only$others)}; \`scripts/setup.sh test\` gets it" >&2
+echo "SKIPPED: clang-format 14 is not installed${others:+ (only$others)}; \`scripts/setup.sh test\` installs it" >&2
 exit 77

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Is the last tower's loss the truth? Trains inception_mini on Fashion-MNIST with four towers (a minute or two on two
-# cores), prints what `towers compare` says of the run, and the same at learning rate 0, where nothing but sampling moves
-# the loss. Where Chromium is installed, the top of the report becomes docs/images/report-light.png and report-dark.png.
-# TOWERS=BINARY uses a binary that is built already.
+# How well does the last tower's loss represent the run? Trains inception_mini on Fashion-MNIST with four towers (a minute or two on
+# two cores) and prints the output of `towers compare`, then the same at learning rate 0, where only sampling changes the loss. With
+# Chromium, the top of the report becomes docs/images/report-light.png and report-dark.png.
+# TOWERS=BINARY uses an existing binary.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,7 @@ learnt=$runs/$name still=$runs/$name-still
     --no-augment --quiet --output-dir "$runs" --experiment "$name-still"
 
 echo
-echo "== while learning"
+echo "== while training"
 "$towers" compare "$learnt"
 echo
 echo "== at learning rate 0"
@@ -29,7 +29,7 @@ echo "== at learning rate 0"
 
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [[ -z $browser ]]; then
-    echo "no Chromium: no pictures of $learnt/report.html"
+    echo "Chromium is not installed: no pictures of $learnt/report.html"
     exit 0
 fi
 sandbox=()

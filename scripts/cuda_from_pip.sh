@@ -3,8 +3,8 @@
 # usage: scripts/cuda_from_pip.sh DIR
 # Then:  cmake -S . -B build-cuda -DTOWERS_CUDA=ON -DCUDAToolkit_ROOT=DIR
 #
-# The wheels go to DIR/venv. Their folders (one for the toolkit's parts, one each for cuDNN and NCCL) are merged by
-# symbolic links into DIR/{bin,include,lib,nvvm}; each libX.so.N gets the libX.so that a linker looks for; lib64 is lib.
+# The wheels are installed into DIR/venv. Their folders (one for the toolkit, one each for cuDNN and NCCL) are merged by symbolic links
+# into DIR/{bin,include,lib,nvvm}; each libX.so.N gets the link libX.so that a linker needs; lib64 is a link to lib.
 set -euo pipefail
 
 case ${1:-} in -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
@@ -17,7 +17,7 @@ dir=$(cd "$1" && pwd)
 [ -x "$dir/venv/bin/pip" ] || python3 -m venv "$dir/venv"
 "$dir/venv/bin/pip" install --quiet --no-deps "${wheels[@]}"
 
-# merge FROM TO: the folders of FROM as folders, its files as links
+# merge FROM TO: recreate the folders of FROM, and link its files
 merge() {
     (cd "$1" && find . -type d -exec mkdir -p "$2/{}" \;)
     (cd "$1" && find . -type f -exec ln -sfn "$1/{}" "$2/{}" \;)

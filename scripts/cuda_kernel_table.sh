@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Registers, spills, local and shared memory of every CUDA kernel of our own, from ptxas.
+# Registers, spills, local and shared memory of every CUDA kernel of this project, from ptxas.
 #
 #   scripts/cuda_kernel_table.sh [--write] [--arch "75 80 90 100"]    compiles kernels/cuda/*.cu, warnings as errors
-#   scripts/cuda_kernel_table.sh --logs BUILD/cuda                    reads what a build has noted
+#   scripts/cuda_kernel_table.sh --logs BUILD/cuda                    reads the logs of a build
 #
-# Prints a table in Markdown, a column of registers for each architecture; --write puts it into docs/cuda-kernels.md.
-# Exit 1 if any kernel spills registers or uses local memory on any architecture, or if a build with the compiler of
-# docs/cuda-kernels.md has other kernels than stand there, or far more registers; exit 77 without nvcc, or logs.
+# Prints a table in Markdown with a column of registers for each architecture; --write writes it to docs/cuda-kernels.md. Exits with 1
+# if any kernel spills registers or uses local memory, or if a build with the compiler named in docs/cuda-kernels.md has other kernels
+# than listed there or many more registers; with 77 without nvcc or logs.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
 done
 nvcc=$(command -v nvcc || true)
 [ -n "$nvcc" ] || [ ! -x /usr/local/cuda/bin/nvcc ] || nvcc=/usr/local/cuda/bin/nvcc
-[ -n "$nvcc" ] || { echo "SKIPPED: no nvcc: the kernels are not compiled" && exit 77; }
+[ -n "$nvcc" ] || { echo "SKIPPED: nvcc is not installed" && exit 77; }
 release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
 
 if [ -z "$logs" ]; then
@@ -41,8 +41,8 @@ if [ -z "$logs" ]; then
         rm -f "$log.o"
     done
 else
-    ls "$logs"/*.log >/dev/null 2>&1 || { echo "SKIPPED: no logs in $logs: this build has compiled no kernels" && exit 77; }
-    [ $write = 0 ] || { echo "--write compiles for all architectures: without --logs" >&2 && exit 2; }
+    ls "$logs"/*.log >/dev/null 2>&1 || { echo "SKIPPED: $logs has no logs, because this build has compiled no kernels" && exit 77; }
+    [ $write = 0 ] || { echo "--write compiles for all architectures and cannot be used with --logs" >&2 && exit 2; }
     write=-1
 fi
 
@@ -50,7 +50,7 @@ python3 - "$logs" "$root/docs/cuda-kernels.md" "$write" "$release" <<'PY'
 import glob, os, re, subprocess, sys
 
 logs, page, write, release = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-MORE = 8  # registers: so many more than on the page are no news
+MORE = 8  # a difference of up to this many registers is not reported
 FORMATS = {"float, 4": "f32, 16 bytes", "F16, 8": "f16, 16 bytes", "BF16, 8": "bf16, 16 bytes", "Any, 1": "any, single"}
 
 

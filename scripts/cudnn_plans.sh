@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Write docs/cudnn-plans.md: which convolutions cuDNN has which kernel for, asked on this machine (a GPU is not needed).
+# Write docs/cudnn-plans.md: which kernels cuDNN has for which convolutions, determined on this machine without a GPU.
 # usage: scripts/cudnn_plans.sh BUILD_FOLDER   (a build with CUDA and tests)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 test=${1:?usage: scripts/cudnn_plans.sh BUILD_FOLDER}/tests/test_cudnn_plans
-[ -x "$test" ] || { echo "cudnn_plans: $test does not exist: build with -DTOWERS_CUDA=ON" >&2; exit 2; }
+[ -x "$test" ] || { echo "cudnn_plans: $test does not exist; build with -DTOWERS_CUDA=ON" >&2; exit 2; }
 table=$(mktemp)
 trap 'rm -f "$table"' EXIT
 TOWERS_PLANS_TABLE=$table "$test" >"$table.log" 2>&1 || { cat "$table.log" >&2; exit 1; }

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Our decoders, resizing and augmentations against Pillow's, as torchvision's loader uses it. Needs Pillow.
+"""Compare our decoders, resizing and augmentations with Pillow's, as used by torchvision's loader. Needs Pillow.
 
-Usage: scripts/data_parity.py IMAGE_DRIVER [DIR...]   (DIR: more pictures to decode)
-Pictures in every form that Pillow can write are made in a temporary folder; 200 geometries are resized; every operation
-is applied at many strengths. Every pixel must be equal."""
+Usage: scripts/data_parity.py IMAGE_DRIVER [DIR...]   (DIR: more images to decode)
+Images in every format that Pillow can write are made in a temporary folder; 200 geometries are resized; every operation is
+applied at many strengths. Every pixel must be equal."""
 import os, random, subprocess, sys, tempfile
 from PIL import Image, ImageEnhance, ImageOps
 import PIL
@@ -45,7 +45,7 @@ def check(group, what, ours, theirs, limit):
         worst[group] = max(worst.get(group, 0), d)
 
 def photo(rng, w, h, mode="RGB"):
-    """Smooth shapes and some noise: what a photograph is to a codec."""
+    """Smooth shapes and some noise, to compress like a photograph."""
     small = Image.new("RGB", (9, 7))
     small.putdata([tuple(rng.randrange(256) for _ in range(3)) for _ in range(63)])
     image = small.resize((w, h), Image.BICUBIC)

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Write docs/faults.md: every fault of the catalogue, what the program does, and the tests that show it, taken from marks in
-# the tests: a comment `fault: F22` beside the test. Fails if a fault has neither a test nor a reason below, has both, or a
-# mark names none of the catalogue.
+# Write docs/faults.md: every fault of the catalogue, what the program does, and the tests that show it. Tests are found by a comment
+# `fault: F22` in them. Fails if a fault has neither a test nor a reason below, or has both, or if a mark is not in the catalogue.
 # usage: scripts/fault_table.sh [--check]    --check writes nothing and fails if docs/faults.md is not up to date
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -68,7 +67,7 @@ F56|locale with decimal commas|the same files byte for byte|0
 TABLE
 }
 
-# What has no test yet, and why: inputs and machines that the program does not know.
+# Faults without a test, and why: inputs and machines that the program does not support yet.
 open_reason() {
     case $1 in
     F15 | F21) echo "open: no test of folders of images shows it yet" ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The networks of this project against torchvision and timm: equal weights and images go through PyTorch in float64,
-PyTorch in float32, and the trainer; every logit, loss, gradient and running statistic is compared. The error of a tensor
-is |t - t64| / |t64| (2-norms). Called by fidelity.sh, which finds the packages.
+"""Compare the networks of this project with torchvision and timm: equal weights and images go through PyTorch in float64,
+PyTorch in float32, and the trainer; every logit, loss, gradient and running statistic is compared. The error of a tensor is
+|t - t64| / |t64| (2-norms). Called by fidelity.sh, which finds the packages.
 
 usage: fidelity.py DRIVER TOWERS MARKDOWN [CASE...]
 """
@@ -23,11 +23,11 @@ from torch.nn import functional
 
 try:
     import timm
-except ImportError:  # a machine that checks torchvision's networks alone
+except ImportError:  # without it only torchvision's networks are checked
     timm = None
 
 warnings.filterwarnings("ignore")
-DEVICE = "cpu"  # of PyTorch
+DEVICE = "cpu"  # for PyTorch
 THREADS = 2
 ORDERS = 12
 GRADIENT_BOUND, LOGIT_BOUND, RATIO_BOUND = 1e-3, 1e-4, 2.0
@@ -64,7 +64,7 @@ def tensors_read(path):
     return tensors
 
 
-# ---- the networks as PyTorch has them
+# ---- the networks in PyTorch
 
 
 def inception_v3(case):
@@ -103,13 +103,13 @@ CASES = [
     Case("inception_v4", of_timm("inception_v4"), 107),
     Case("inception_resnet_v2", of_timm("inception_resnet_v2"), 107),
 ]
-SETTLED = {}  # states by title: one step and ten begin at the same point
+SETTLED = {}  # states by title: one step and ten steps start from the same state
 TRAINING = Case("inception_v3", inception_v3, 299, aux_weight=0.4)
 
 
 @contextlib.contextmanager
 def average_of(case):
-    """tf2016 leaves padding out of the divisor; torchvision calls the function through its module."""
+    """tf2016 does not count padding in the divisor; torchvision calls the function through its module."""
     plain = functional.avg_pool2d
     if case.variant == "tf2016":
         functional.avg_pool2d = lambda *args, **kwargs: plain(*args, **{**kwargs, "count_include_pad": False})
@@ -120,7 +120,7 @@ def average_of(case):
 
 
 def fresh_model(case):
-    """PyTorch's starting values, dropout off, running statistics that show whether they were read."""
+    """PyTorch's initial values, no dropout, and running statistics whose use can be detected."""
     torch.manual_seed(case.seed)
     model = case.make(case)
     for module in model.modules():
@@ -134,13 +134,13 @@ def fresh_model(case):
     return model
 
 
-# A ReLU whose input rounding moves across zero passes a gradient in one computation and none in the other, and such
-# accidents, not arithmetic, would decide the comparison. So biases are chosen, layer after layer, such that 5 to 30 % of
-# the inputs of each ReLU are negative, and none is close to zero.
+# If rounding moves the input of a ReLU across zero, a gradient passes in one computation and not in the other, and such accidents,
+# not arithmetic, would determine the result. So biases are chosen, layer by layer, such that 5 to 30 % of the inputs of each ReLU
+# are negative and none is close to zero.
 
 
 def middle_of_gap(values):
-    """For each row the middle of the widest gap between its 5 % and 30 % quantiles."""
+    """For each row, the middle of the widest gap between its 5 % and 30 % quantiles."""
     ordered, _ = values.sort(1)
     count = ordered.shape[1]
     first = min(int(0.05 * count), max(count - 2, 0))
@@ -165,7 +165,7 @@ def settle_dense(module, inputs):
 
 
 def settle_residual(block, conv, out):
-    """The ReLU of Inception-ResNet is behind the sum."""
+    """The ReLU of Inception-ResNet follows the sum."""
     if getattr(block, "act", None) is None and getattr(block, "relu", None) is None:
         return out
     shift = middle_of_gap(by_channel(out * block.scale + block.held)) / block.scale
@@ -177,14 +177,14 @@ def hold_input(block, inputs):
     block.held = inputs[0].detach()
 
 
-# The same at a max pool: where the two largest values of a window are equal within rounding, rounding decides which of two
-# pixels gets the gradient. In 3 million windows that happens ten times, and is then all that the errors show. So the weights
-# of a channel are drawn again until no two largest values of a window are closer than TIE of its standard deviation.
+# The same applies to max pools: if the two largest values of a window are equal within rounding, rounding decides which pixel gets
+# the gradient. In 3 million windows that happens ten times and would dominate the errors. So the weights of a channel are drawn
+# again until the two largest values of every window differ by more than TIE of the channel's standard deviation.
 TIE, DRAWS = 2e-5, 400
 
 
 def tied_channels(x, kernel, stride, padding, ceil_mode):
-    """Equal values are no tie: zeros have no gradient, and overlapping pools hand on one value twice."""
+    """Exactly equal values are not ties: zeros have no gradient, and overlapping pools pass on one value twice."""
     more = stride - 1 if ceil_mode else 0
     padded = functional.pad(x, (padding, padding + more, padding, padding + more), value=-np.inf)
     windows = padded.unfold(2, kernel, stride).unfold(3, kernel, stride)
@@ -195,11 +195,11 @@ def tied_channels(x, kernel, stride, padding, ceil_mode):
 
 
 class Tied(Exception):
-    """Channels [(convolution, channel)] with a tie in the first max pool that has one."""
+    """Channels [(convolution, channel)] with a tie, in the first max pool that has one."""
 
 
 class Writers:
-    """Which channel of which convolution a channel of a pool's input is: the one with the same largest value."""
+    """The convolution and channel that a channel of a pool's input comes from: the one with the same largest value."""
 
     def __init__(self):
         self.conv, self.found = None, {}
@@ -223,7 +223,7 @@ class Writers:
 
 @contextlib.contextmanager
 def pools_seen(see):
-    """see(input, **how) before every max pool."""
+    """Calls see(input, **how) before every max pool."""
     plain = functional.max_pool2d
 
     def seen(x, *args, **kwargs):
@@ -238,7 +238,7 @@ def pools_seen(see):
 
 
 def settle(model, writers):
-    """Hooks that choose the biases while the model runs."""
+    """Hooks that choose biases while the model runs."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Conv2d):
             module.register_forward_hook(writers.convolved)
@@ -254,7 +254,7 @@ def settle(model, writers):
 
 
 def settled_state(case, image):
-    """The state dict of a fresh model with weights and biases chosen for these images."""
+    """The state dict of a new model with weights and biases chosen for these images."""
     model, writers = fresh_model(case).double().to(DEVICE).train(), Writers()
     settle(model, writers)
     for draw in range(DRAWS):
@@ -275,7 +275,7 @@ def settled_state(case, image):
 
 
 def image_of(pixels, case, dtype):
-    """What the network takes: torchvision's inception_v3 with transform_input wants ImageNet's mean and deviation."""
+    """The network's input: torchvision's inception_v3 with transform_input expects ImageNet's mean and deviation."""
     x = torch.from_numpy(pixels.copy()).permute(0, 3, 1, 2).to(dtype) / 255
     if case.model == "inception_v3":
         mean, std = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
@@ -286,7 +286,7 @@ def image_of(pixels, case, dtype):
 
 
 def heads_of(outputs):
-    """Main logits, then auxiliary ones in the order of the network (torchvision's googlenet exchanges their names)."""
+    """Main logits, then auxiliary ones in the network's order (torchvision's googlenet swaps their names)."""
     if torch.is_tensor(outputs):
         return [outputs]
     if hasattr(outputs, "aux_logits1"):
@@ -297,7 +297,7 @@ def heads_of(outputs):
 
 
 def biased_variances(model, before, momentum=0.1):
-    """What the running variances were, had they been fed with biased ones, as TensorFlow does."""
+    """The running variances as they would be if updated with biased variances, as TensorFlow does."""
     found = {}
     for name, module in model.named_modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -324,7 +324,7 @@ def forward(case, model, pixels, labels, dtype, layout):
 
 
 def pytorch_run(case, state, pixels, labels, dtype, lr, momentum, layout=torch.contiguous_format):
-    """The same as the driver, under the same names."""
+    """The same values as the driver, under the same names."""
     model = fresh_model(case)
     model.load_state_dict(state)
     model = model.to(DEVICE, dtype).to(memory_format=layout).train()
@@ -359,14 +359,14 @@ def pytorch_run(case, state, pixels, labels, dtype, lr, momentum, layout=torch.c
 
 
 def pytorch_singles(case, state, pixels, labels, lr, momentum):
-    """float32 in both of its memory formats."""
+    """float32 in both memory formats."""
     return [pytorch_run(case, state, pixels, labels, torch.float32, lr, momentum, layout)
             for layout in (torch.contiguous_format, torch.channels_last)]  # fmt: skip
 
 
 def pytorch_orders(case, state, pixels, labels, lr, momentum):
-    """What does not depend on the order of the images, float32, in other orders: one error may be small by luck, several tell
-    the rounding."""
+    """float32 runs with the images in other orders, for values that do not depend on the order: one error may be small by luck,
+    several show the size of rounding errors."""
     found = []
     for turn in range(ORDERS):
         layout = (torch.contiguous_format, torch.channels_last)[turn % 2]
@@ -376,7 +376,7 @@ def pytorch_orders(case, state, pixels, labels, lr, momentum):
     return found
 
 
-# ---- the same in the trainer
+# ---- the networks in the trainer
 
 
 def driver_run(driver, case, work, passes, lr, momentum, **more):
@@ -395,7 +395,7 @@ def driver_run(driver, case, work, passes, lr, momentum, **more):
 
 def batch_draw(case, random):
     pixels = random.integers(0, 256, (case.batch, case.side, case.side, 3), dtype=np.uint8)
-    smooth = np.linspace(0, 255, case.side)  # noise alone has no structure: add slopes that differ from image to image
+    smooth = np.linspace(0, 255, case.side)  # add a slope that differs from image to image, since noise has no structure
     for image in pixels:
         slope = random.uniform(-1, 1, (2, 3))
         ramp = smooth[:, None, None] * slope[0] + smooth[None, :, None] * slope[1]
@@ -425,7 +425,7 @@ def error(have, wanted):
 
 
 def vanishing(double):
-    """Gradients that are zero but for rounding: a bias in front of a batch norm."""
+    """Gradients that are zero except for rounding: a bias before a batch norm."""
     norms = {name: np.linalg.norm(value) for name, value in double.items() if name.startswith("grad.")}
     return {name for name, norm in norms.items() if norm < 1e-9 * max(norms.values())}
 
@@ -446,7 +446,7 @@ class Table:
 
 
 def compare(table, title, groups, ours, single, double):
-    """A row for each group of tensors: worst error, and worst ratio to the error of PyTorch's float32."""
+    """A row per group of tensors: worst error, and worst ratio to the error of PyTorch's float32."""
     nothing = vanishing(double)
     for label, prefix, bound in groups:
         names = [n for n in double if n.startswith(prefix) and n in ours and n not in nothing]
@@ -463,7 +463,7 @@ def compare(table, title, groups, ours, single, double):
 
 
 def missing(table, case, ours, double):
-    """Every tensor of PyTorch has one here, and the other way round."""
+    """Every tensor of PyTorch exists here, and vice versa."""
     parts = ("grad.", "state.", "logits", "aux_logits")
     gamma = lambda n: not case.gamma and n.endswith(".bn.weight")
     theirs = {n for n in double if n.startswith(parts) and not gamma(n)}
@@ -474,7 +474,7 @@ def missing(table, case, ours, double):
 
 
 def compare_choices(table, title, single, double):
-    """The test point is sound: rounding decides at no max pool."""
+    """The test point is valid: at no max pool does rounding decide."""
     names = [n for n in double if n.startswith("chosen.")]
     windows = sum(double[n].size for n in names)
     others = sum(int((run[n] != double[n]).sum()) for n in names for run in single if n in run)
@@ -500,7 +500,7 @@ def compare_case(table, driver, case):
 
 
 def compare_training(table, driver, case, steps):
-    """Some steps of SGD with momentum from one state dict; then ours is loaded back."""
+    """Some steps of SGD with momentum from a state dict; then our weights are loaded back."""
     with tempfile.TemporaryDirectory() as work:
         state, pixels, labels = case_write(case, work, steps)
         double = pytorch_run(case, state, pixels, labels, torch.float64, 0.001, 0.9)
@@ -518,7 +518,7 @@ def compare_training(table, driver, case, steps):
 
 
 def export_rows(table, towers):
-    """What `towers export` writes of a run that made one step."""
+    """The file that `towers export` writes for a run of one step."""
     cases = {case.model: case for case in CASES if not case.variant}
     with tempfile.TemporaryDirectory() as work:
         for model, case in cases.items():
@@ -548,7 +548,7 @@ def count_rows(table, towers):
         ("googlenet", [], 13004888, 1.51), ("googlenet", ["--no-aux"], 6624904, 1.50),
         ("inception_v4", [], 42679816, 12.25), ("inception_resnet_v2", [], 55843464, 13.16),
     ]  # fmt: skip
-    cases = {case.model: case for case in CASES if not case.variant}  # the last of a model has its auxiliary heads
+    cases = {case.model: case for case in CASES if not case.variant}  # the last case of a model has auxiliary heads
     table.row(["network", "parameters", "PyTorch's", "multiply-adds, one image", "verdict"])
     table.row(["---"] * 5)
     for model, options, parameters, giga in wanted:
@@ -568,7 +568,7 @@ def count_rows(table, towers):
 
 
 def first_loss(table, driver):
-    """1.4 ln 1001 and the L2 term of the starting values."""
+    """1.4 ln 1001 and the L2 term of the initial values."""
     case = Case("inception_v3", inception_v3, 299, seed=3, batch=8, variant="tf2016", classes=1001, aux_weight=0.4, smoothing=0.1)
     with tempfile.TemporaryDirectory() as work:
         random = np.random.default_rng(case.seed)
@@ -590,7 +590,7 @@ def first_loss(table, driver):
     table.row(["in all", f"{total:.3f}", "13.06 +- 0.3"], abs(total - 13.06) < 0.3)
 
 
-# ---- what judges our own tests: the double-precision interpreter of op lists, and the optimizers
+# ---- the references of our own tests: the double-precision interpreter of op lists, and the optimizers
 
 REFERENCE_BOUND = 1e-9
 OPTIMIZER_STEPS, OPTIMIZER_BOUND = 50, 1e-5
@@ -600,13 +600,13 @@ REFERENCE = Case("googlenet", googlenet, 33, seed=2, aux_weight=float(np.float32
 def flat(tensor):
     """In the order of our arenas: {out, rows, columns, in}."""
     tensor = tensor.detach().double()
-    if tensor.shape[1:] == (2048,):  # behind the flattened 128 x 4 x 4 of an auxiliary head
+    if tensor.shape[1:] == (2048,):  # after the flattened 128 x 4 x 4 of an auxiliary head
         tensor = tensor.view(-1, 128, 4, 4)
     return (tensor.permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor).contiguous().flatten().numpy()
 
 
 def reference_rows(table, driver, case):
-    """Two programs in double precision: only the order of sums may differ."""
+    """Two programs in double precision, which may differ only in the order of sums."""
     random = np.random.default_rng(case.seed)
     pixels, labels = batch_draw(case, random)
     model = fresh_model(case).double().train()
@@ -634,7 +634,7 @@ def reference_rows(table, driver, case):
 
 
 class RMSpropTF(torch.optim.Optimizer):
-    """TensorFlow's: epsilon inside the root, mean square from one, rate inside the momentum."""
+    """TensorFlow's: epsilon inside the root, mean square initially one, learning rate inside the momentum."""
 
     def __init__(self, parameters, lr, alpha, momentum, eps, weight_decay):
         super().__init__(parameters, {"lr": lr, "alpha": alpha, "momentum": momentum, "eps": eps, "weight_decay": weight_decay})

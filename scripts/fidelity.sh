@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Are the networks right? Parameter counts, the first loss of the original recipe, and every logit, gradient and running
-# statistic against torchvision and timm, as a table on standard output and in docs/fidelity.md. See fidelity.py.
+# Compare the networks with torchvision and timm: parameter counts, the first loss of the original recipe, and every logit, gradient
+# and running statistic. Writes a table to standard output and docs/fidelity.md. See fidelity.py.
 #   scripts/fidelity.sh [BUILD_DIR] [counts] [loss] [export] [reference] [optimizers] [inception_v3] [inception_v3_tf2016]
 #                       [googlenet] [inception_v4] [inception_resnet_v2] [training]
-# Without names: everything, about ten minutes on two idle cores. With names the table goes to standard output only.
-# Without BUILD_DIR, build-test/ is brought up to date first. Needs python3-torch and python3-torchvision of the system; timm comes
-# from PyPI into a virtual environment under the user's cache, once.
+# Without names: everything, about ten minutes on two idle cores. With names the table goes to standard output only. Without
+# BUILD_DIR, build-test/ is brought up to date first. Needs the system's python3-torch and python3-torchvision; timm is installed
+# once from PyPI into a virtual environment in the user's cache.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ if [ "$build" = build-test ]; then
 fi
 for program in towers tests/fidelity_driver tests/reference_driver tests/optimizer_driver; do
     if [ ! -x "$build/$program" ]; then
-        echo "fidelity: no $build/$program; build it, or name no build folder" >&2
+        echo "fidelity: $build/$program does not exist; build it, or omit the build folder" >&2
         exit 2
     fi
 done
@@ -28,7 +28,7 @@ done
 python=${TOWERS_SYSTEM_PYTHON:-/usr/bin/python3}
 venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/python-timm
 "$python" -c 'import torch, torchvision' 2>/dev/null || scripts/setup.sh bench
-# --no-deps: what timm asks for would replace the system's torch; a network is all that is wanted of it.
+# --no-deps: timm's dependencies would replace the system's torch, and its networks do not need them.
 if ! "$venv/bin/python" -c 'import timm, torchvision' 2>/dev/null; then
     "$python" -m venv --system-site-packages "$venv"
     "$venv/bin/python" -m pip install -q --no-deps timm==0.9.16 'huggingface_hub<0.30' safetensors

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts standard input between the lines "<!-- NAME: begin -->" and "<!-- NAME: end -->" of PAGE, for the scripts that write tables.
-# A page without both is left alone, and the exit status is 1.
+# Replace the text between the lines "<!-- NAME: begin -->" and "<!-- NAME: end -->" of PAGE by standard input; used by scripts that
+# write tables. If PAGE lacks either line it is left unchanged, and the exit status is 1.
 # usage: scripts/fill_section.sh PAGE NAME <TABLE
 set -euo pipefail
 

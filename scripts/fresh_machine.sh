@@ -1,16 +1,16 @@
 # shellcheck shell=bash
 # Source this: bare Debian machines in folders, made with debootstrap, for check_fresh.sh and check_onednn.sh. Needs root.
 #
-#   machine_begin SUITE          checks what this needs, makes the bare system of bookworm or trixie once
-#   machine_make NAME            $machine: a fresh copy of it; an older one of that name is removed
-#   machine_run USER COMMAND     runs a command line there, in the home of the user, with its output on ours
-#   machine_files USER FOLDER    copies the files of git, as they are here now, into FOLDER of the user's home
+#   machine_begin SUITE          checks the requirements; makes the bare system of bookworm or trixie if it does not exist
+#   machine_make NAME            $machine: a fresh copy of it; an older machine of that name is removed
+#   machine_run USER COMMAND     runs a command line there, in the user's home
+#   machine_files USER FOLDER    copies the working tree's files, tracked or not ignored, into FOLDER of the user's home
 #
-# Everything is kept below the user's cache (TOWERS_FRESH names another folder), downloaded packages too. A command runs in mount
-# and process namespaces of its own: nothing stays mounted or running, whatever happens. It has this machine's network; proxies,
-# mirrors and certificates are taken from this machine's configuration of apt and pip.
+# Everything, including downloaded packages, is kept below the user's cache (TOWERS_FRESH names another folder). A command runs in
+# mount and process namespaces of its own, so nothing stays mounted or running afterwards. It uses this machine's network, with the
+# proxies, mirrors and certificates of its apt and pip configuration.
 
-certificates=/etc/ssl/certs/ca-certificates.crt # of this machine; the package ca-certificates would write over a copy of that name
+certificates=/etc/ssl/certs/ca-certificates.crt # copied under another name, which ca-certificates does not overwrite
 
 machine_begin() {
     suite=$1
@@ -24,7 +24,7 @@ machine_begin() {
     [ -d "$bare" ] || machine_debootstrap
 }
 
-# The mirrors of this machine's apt, one a line: address and suite, of Debian's three parts.
+# The mirrors of this machine's apt, one per line: address and suite, with Debian's three components.
 machine_mirrors() {
     local here
     here=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || return 0
@@ -58,7 +58,7 @@ machine_make() {
     machine_connect
 }
 
-# What connects this machine to its network, as it is today.
+# Copy the current network configuration of this machine.
 machine_connect() {
     cp -L /etc/resolv.conf /etc/hosts "$machine/etc/"
     [ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$machine/etc/"
@@ -106,8 +106,8 @@ ln -s /proc/self/fd "$root/dev/fd"
 mount --bind "$debs" "$root/var/cache/apt/archives"
 mkdir -p "$root/.host"
 cd "$root"
-pivot_root . .host # and not chroot alone: a browser's sandbox works only in a true root
-# The first process of the namespace stays root's, or the end of its parent would not reach it.
+pivot_root . .host # not only chroot: a browser's sandbox needs a real root
+# The first process of the namespace must stay root's; otherwise the end of its parent would not end it.
 exec chroot . /bin/bash -c 'umount -l /.host && { setpriv --reuid="$0" --regid="$0" --init-groups "$@"; exit; }' "$user" "$@" </dev/null
 INSIDE
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes tests/unit/golden_resize.h: what Pillow (BILINEAR, antialiased) makes of small images. Needs python3-pil.
+"""Write tests/unit/golden_resize.h: small images resized by Pillow (BILINEAR, antialiased). Needs python3-pil.
 
 The input pixel number i of a case is (i * 73 + i * i * 5 + i // 7) % 256; tests/unit/test_resize.c uses the same formula.
 Usage: scripts/golden_resize.py > tests/unit/golden_resize.h

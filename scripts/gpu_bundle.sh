@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Collect what a bare GPU machine lacks to build and check Towers offline: headers and static libraries of the small C
-# libraries, cmocka, the generated protocol code, and Fashion-MNIST, into third_party/bundle (about 35 MB, not in git).
+# Collect what a bare GPU machine needs to build and check Towers offline: headers and static libraries of the small C libraries,
+# cmocka, the generated protocol code, and Fashion-MNIST, into third_party/bundle (about 35 MB, not in git).
 # usage: scripts/gpu_bundle.sh        (on a Debian or Ubuntu machine where scripts/setup.sh test has run)
-# Take the working tree with that folder to the machine and run scripts/gpu_check.sh there.
+# Then copy the working tree with that folder to the machine and run scripts/gpu_check.sh there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bundle=$PWD/third_party/bundle
@@ -11,7 +11,7 @@ mkdir -p "$bundle"/{include,lib/pkgconfig,bin,proto,data}
 
 multi=$(gcc -print-multiarch 2>/dev/null || true)
 
-# take PKG_CONFIG_NAME HEADER... : the headers and the library (static if there is one), with a .pc that points here
+# take PKG_CONFIG_NAME HEADER... : copy the headers and the library (static if available), and write a .pc file for the copy
 take() {
     local name=$1 libdir includedir flag library
     shift
@@ -50,11 +50,11 @@ for header in zconf.h jconfig.h; do
     [ ! -f "/usr/include/$multi/$header" ] || cp "/usr/include/$multi/$header" "$bundle/include/"
 done
 
-# The protocol code, and a protoc-c that hands it out.
+# The generated protocol code, and a replacement for protoc-c that copies it.
 protoc-c --proto_path=towers/record --c_out="$bundle/proto" towers/record/*.proto
 cat >"$bundle/bin/protoc-c" <<'STUB'
 #!/usr/bin/env bash
-# Stands in for protoc-c: copies code that was generated when the bundle was made.
+# Replaces protoc-c: copies code that was generated when the bundle was made.
 for word in "$@"; do
     case $word in
     --c_out=*) out=${word#--c_out=} ;;
@@ -65,7 +65,7 @@ cp "$(dirname "$0")/../proto/$stem.pb-c.c" "$(dirname "$0")/../proto/$stem.pb-c.
 STUB
 chmod +x "$bundle/bin/protoc-c"
 
-# A pkg-config for machines without one, for the libraries of this bundle alone.
+# A pkg-config for machines without one; knows only the libraries of this bundle.
 cat >"$bundle/bin/bundle-pkg-config" <<'STUB'
 #!/usr/bin/env bash
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -95,5 +95,5 @@ for place in /usr/share/datasets/fashion-mnist /usr/local/share/datasets/fashion
         break
     fi
 done
-[ -f "$bundle/data/train-images-idx3-ubyte.gz" ] || echo "gpu_bundle: Fashion-MNIST was not found; the check will not train on it" >&2
+[ -f "$bundle/data/train-images-idx3-ubyte.gz" ] || echo "gpu_bundle: Fashion-MNIST was not found; gpu_check.sh will not train on it" >&2
 du -sh "$bundle"

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The parts of scripts/gpu_check.sh: run, time, and write down as JSON what a GPU shows.
+"""The parts of scripts/gpu_check.sh: run checks and measurements on a GPU and write the results as JSON.
 
 gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...   runs parts (ops, model, bench, compile, profile, scale)
 gpu_check.py torch --dtype D --batch N --mode M --steps N             one PyTorch measurement, JSON on standard output
 gpu_check.py whole --driver PROGRAM --side N --type f32|tf32 --steps N one network against PyTorch, JSON on standard output
 
-A file is replaced whole after every result, so what is known survives whatever stops the rest. Every program that is run
-has a time limit, and the part says so in its file when one was cut off; what it had printed by then counts. Every part has
-a time budget of its own, made to fit one call on a machine that is lent for ten minutes at a time.
+A file is replaced as a whole after every result, so earlier results survive any failure. Every program has a time limit; if it is
+stopped, the part's file says so, and what it had printed counts. Every part has a time budget that fits one call on a machine that
+is available for ten minutes at a time.
 """
 
 import argparse
@@ -26,12 +26,12 @@ import traceback
 
 BUDGETS = {"ops": 500, "model": 500, "bench": 540, "compile": 540, "profile": 240, "scale": 540}  # seconds
 AMP = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}
-OVERHEAD_MIB = 1536  # what the driver and the libraries take beside what memory.json counts
+OVERHEAD_MIB = 1536  # memory of driver and libraries, not counted in memory.json
 LOST = re.compile(r"the device is lost after (\w+) in (\w+)")  # tests/unit/test_ops.c
 
 
 class Part:
-    """Results of one part, and the seconds it has left."""
+    """Results of a part, and the seconds it has left."""
 
     def __init__(self, args, name, seconds):
         self.args, self.name = args, name
@@ -58,8 +58,8 @@ class Part:
         print("  PROBLEM: " + text, flush=True)
 
     def run(self, command, limit=None, env=None):
-        """Run a program, with all that it starts, within what is left. None if it did not start; exit code 124, and what it had
-        printed, if it was cut off. A dry run only says what would be run."""
+        """Run a program and its children within the remaining time. Returns None if it did not start; if it was stopped, exit code
+        124 and the output so far. A dry run only prints the command."""
         left = self.until - time.monotonic()
         limit = min(limit or left, left)
         if self.args.dry_run:
@@ -79,7 +79,7 @@ class Part:
             code = child.returncode
         except subprocess.TimeoutExpired:
             pass
-        finally:  # its own children, too: they would keep the pipes open, and the GPU
+        finally:  # also its children, which would keep the pipes and the GPU open
             end_group(child.pid)
         if code is None:
             out, err = child.communicate()
@@ -92,7 +92,7 @@ class Part:
 
 
 class MemoryWatch:
-    """The most memory of the first GPU that was taken while a program ran, over what was taken before it."""
+    """The peak memory of the first GPU while a program ran, above that before it started."""
 
     ASK = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", "0"]
 
@@ -125,7 +125,7 @@ class MemoryWatch:
 
 
 def cleanliness(done):
-    """A sanitizer that was cut off has found nothing so far, which is not the same as nothing."""
+    """A sanitizer that was stopped has found nothing so far; that is not a pass."""
     return "yes" if done.returncode == 0 else "cut off" if done.returncode == 124 else "no"
 
 
@@ -163,7 +163,7 @@ def op_rows(text):
 
 
 def every_op(part, program, env):
-    """All cases. A kernel that breaks the device (a bad address) leaves nothing to the others of its process: they are run again without it."""
+    """All cases. A kernel that breaks the device (a bad address) fails the remaining cases of its process; they run again without it."""
     killers, known = [], {}
     for _ in range(6):
         done = part.run([program], 75, dict(env, TOWERS_TEST_NOT=",".join(killers)))
@@ -190,7 +190,7 @@ def part_ops(part):
         if done and done.returncode == 0:
             part.result["cudnn_device" if question == "json" else "copy_bytes_per_second"] = json.loads(done.stdout)
             part.save()
-    # Cases are many small shapes, whose plans nobody else wants: a cache of their own.
+    # The cases' many small shapes get a plan cache of their own.
     plain = dict(os.environ, XDG_CACHE_HOME=tempfile.mkdtemp(prefix="towers-ops-"), TOWERS_TEST_BACKEND="cuda")
     every_op(part, os.path.join(tests, "test_ops"), plain)
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
@@ -231,8 +231,8 @@ def whole_network(part, device="cuda"):
 
 
 def whole_rows(title, groups, ours, theirs, double):
-    """One row for each group of tensors. Right is what lies no further from float64 than twice (in the median) PyTorch's result
-    in the same type does, and nowhere much further than its worst; a pixel that wins a pooling window elsewhere moves a few."""
+    """One row per group of tensors. A result is right if its distance from float64 is at most twice (in the median) that of PyTorch in
+    the same type, and nowhere much larger than PyTorch's worst; a few differ because another pixel wins a pooling window."""
     import fidelity
     import numpy as np
 
@@ -250,7 +250,7 @@ def whole_rows(title, groups, ours, theirs, double):
 
 
 def whole_main(args):
-    """Equal weights and images through PyTorch in float64 and in the type, and through the trainer."""
+    """Equal weights and images through PyTorch in float64 and in the given type, and through the trainer."""
     import fidelity
     import torch
 
@@ -295,7 +295,7 @@ def part_model(part):
 
 
 def memory_row(part, name, runs, watch):
-    """What the run took of the device, beside what its memory.json says it would."""
+    """Device memory that the run took, beside the prediction in its memory.json."""
     plans = glob.glob(runs + "/**/memory.json", recursive=True)
     if not plans or watch.most is None:
         return {}
@@ -325,7 +325,7 @@ def bench_words(part, dtype, batch, fuse="auto", towers=1):
 
 
 def plans_warm(part, dtype, batch, fuse="auto"):
-    """Find the plans before anything is timed: the search is not part of a step, and takes a limit of its own."""
+    """Find the plans before timing: the search is not part of a step and has a time limit of its own."""
     started = time.monotonic()
     done = part.run([*bench_words(part, dtype, batch, fuse), "--warmup-batches", "0", "--batches", "1"], 240)
     if done:
@@ -334,7 +334,7 @@ def plans_warm(part, dtype, batch, fuse="auto"):
 
 
 def plans_keep(part):
-    """What was found fastest, with its time: worth more than the device that found it."""
+    """Keep the fastest plans with their times, for use on other machines."""
     folder = os.path.join(os.environ.get("XDG_CACHE_HOME", ""), "towers", "plans")
     texts = [f"# {os.path.basename(path)}\n{open(path, encoding='utf-8', errors='replace').read()}" for path in sorted(glob.glob(folder + "/*.txt"))]
     if texts and not part.args.dry_run:
@@ -350,7 +350,7 @@ def theirs(part, dtype, batch, mode, steps):
 
 
 def part_bench(part):
-    """Ours and theirs by turns, so that a clock that sinks sinks for both; what matters most first."""
+    """Towers and PyTorch alternately, so that a falling clock affects both; the most important rows first."""
     for dtype in ("bf16", "f16"):
         plans_warm(part, dtype, 256)
     for _ in range(2):
@@ -367,7 +367,7 @@ def part_bench(part):
 
 
 def part_compile(part):
-    """PyTorch's compiler, which searches for minutes, against ours on the same clock."""
+    """PyTorch's compiler, which searches for minutes, and Towers, under the same clock."""
     for dtype in ("bf16", "f16"):
         plans_warm(part, dtype, 256)
         ours(part, dtype, 256, 30)
@@ -375,8 +375,8 @@ def part_compile(part):
 
 
 def compiled(model, mode):
-    """torch.compile with max-autotune. Convolutions are left to cuDNN: searching Triton's for 96 of them takes many minutes, and they
-    lose; `compile-all` searches them, too."""
+    """torch.compile with max-autotune. Convolutions are left to cuDNN, because searching Triton's for 96 of them takes many minutes
+    and they are slower; `compile-all` searches them, too."""
     import torch
     import torch._inductor.config as inductor
 
@@ -388,7 +388,7 @@ def compiled(model, mode):
 
 
 def torch_main(args):
-    """One PyTorch measurement: torchvision's inception_v3 with its auxiliary head, channels last, momentum SGD, data on the device."""
+    """One PyTorch measurement: torchvision's inception_v3 with auxiliary head, channels last, momentum SGD, data on the device."""
     import torch
     import torchvision
 
@@ -452,7 +452,7 @@ def gpu_count(args):
 
 
 def part_scale(part):
-    """Weak scaling, one process a GPU: images per second of 1, 2, 4, 8 towers, and that as many towers learn as one."""
+    """Weak scaling, one process per GPU: images per second of 1, 2, 4, 8 towers, and that all of them learn as well as one."""
     gpus = gpu_count(part.args)
     part.result["gpus"] = gpus
     for dtype in ("bf16", "f16"):
@@ -520,7 +520,7 @@ def main():
 
 
 def environment_set(args):
-    """Libraries that fail say why on standard error; what compilers made is kept beside the build."""
+    """Let failing libraries log to standard error, and cache compiled kernels beside the build."""
     for name, value in (("NCCL_DEBUG", "WARN"), ("NCCL_DEBUG_FILE", "/dev/stderr"), ("TORCHINDUCTOR_CACHE_DIR", os.path.join(args.build, "inductor")),
                         ("PYTHONUNBUFFERED", "1")):
         os.environ.setdefault(name, value)
@@ -544,7 +544,7 @@ def parts_run(args):
         part = Part(args, name, args.seconds or BUDGETS[name])
         try:
             {"ops": part_ops, "model": part_model, "bench": part_bench, "compile": part_compile, "profile": part_profile, "scale": part_scale}[name](part)
-        except Exception:  # one part's mishap is not the others'
+        except Exception:  # a failing part must not stop the others
             part.problem("the script itself failed: " + traceback.format_exc()[-1500:])
         problems += len(part.result["problems"])
     return 1 if problems else 0

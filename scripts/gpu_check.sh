@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Build on a machine with a GPU, prove the CUDA backend there, and measure it. Needs nvcc, CMake, a C compiler and python3;
-# PyTorch for the comparison; nothing from a network. What the machine lacks otherwise comes from scripts/gpu_bundle.sh.
+# Build on a machine with a GPU, verify the CUDA backend there, and measure it. Needs nvcc, CMake, a C compiler and python3, PyTorch
+# for the comparison, and no network. Other missing libraries come from scripts/gpu_bundle.sh.
 # usage: scripts/gpu_check.sh [--only PART] [--out DIR] [--seconds N] [--dry-run]
 #   --only PART   ops      every op case on the GPU against the reference, in f32, bf16, f16; memory checker on a few
 #                 model    inception_v3 against PyTorch, f32 and TF32: logits, loss, gradients, ten steps; inception_mini
 #                          on Fashion-MNIST: accuracy in f32, TF32, bf16, f16, and on virtual towers
-#                 bench    inception_v3, ours and eager PyTorch by turns, plans found before; memory of the device
+#                 bench    inception_v3, ours and eager PyTorch alternately, with plans searched before; device memory
 #                 compile  the same against PyTorch's compiler, which searches for minutes
 #                 profile  time of every kind of operation against the device's limits
 #                 scale    1, 2, 4 and 8 towers, a process and a GPU each: images per second, and that they learn
 #                 (may be repeated; default: all, in this order)
-#   --out DIR     where results go, as JSON, one file a part, each written as soon as it is known (default docs/results);
-#                 also plans.txt, the fastest plan of every convolution, and build.log if the build fails
-#   --seconds N   each part ends by then, the build not counted (default: a budget of its own, at most 9 minutes)
-#   --dry-run     build everything, say what would run, run nothing
-# On a machine that is lent for some minutes at a time, run one part a call; the build and the plans that were found are
-# kept in $TOWERS_GPU_BUILD (default build-gpu). docs/performance.md is made from the results, DIR/performance.md if --out
-# is given.
+#   --out DIR     folder for results: one JSON file per part, written as soon as results are known (default docs/results); also
+#                 plans.txt, the fastest plan of every convolution, and build.log if the build fails
+#   --seconds N   time limit of each part, without the build (default: a budget per part, at most 9 minutes)
+#   --dry-run     build everything, print what would run, run nothing
+# On a machine that is available for a few minutes at a time, run one part per call: the build and the plans are kept in
+# $TOWERS_GPU_BUILD (default build-gpu). The tables of docs/performance.md are made from the results; with --out they are written
+# to DIR/performance.md instead.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD out=docs/results page=$PWD/docs/performance.md seconds= dry=no parts=()
@@ -27,14 +27,14 @@ while [ $# -gt 0 ]; do
     --seconds) seconds=${2:?--seconds needs a number}; shift 2 ;;
     --dry-run) dry=yes; shift ;;
     -h | --help) sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) echo "gpu_check: no option '$1' (see --help)" >&2; exit 2 ;;
+    *) echo "gpu_check: unknown option '$1' (see --help)" >&2; exit 2 ;;
     esac
 done
 [ ${#parts[@]} -gt 0 ] || parts=(ops model bench compile profile scale)
 for part in "${parts[@]}"; do
-    case $part in ops | model | bench | compile | profile | scale) ;; *) echo "gpu_check: no part '$part' (ops, model, bench, compile, profile, scale)" >&2; exit 2 ;; esac
+    case $part in ops | model | bench | compile | profile | scale) ;; *) echo "gpu_check: unknown part '$part'; use ops, model, bench, compile, profile or scale" >&2; exit 2 ;; esac
 done
-case $seconds in *[!0-9]*) echo "gpu_check: --seconds wants a whole number, not '$seconds'" >&2; exit 2 ;; esac
+case $seconds in *[!0-9]*) echo "gpu_check: --seconds expects a whole number (got '$seconds')" >&2; exit 2 ;; esac
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 page=${page:-$out/performance.md}
@@ -58,7 +58,7 @@ if ! { cmake -S "$root" -B "$build" "${settings[@]}" && cmake --build "$build" -
     grep -n -i -E -A 3 'error[: ]|not found|undefined reference' "$build/log" | head -n 40 >&2
     echo "..." >&2
     tail -n 20 "$build/log" >&2
-    [ -d "$bundle" ] || echo "gpu_check: there is no third_party/bundle: scripts/gpu_bundle.sh makes it on a machine that has the libraries" >&2
+    [ -d "$bundle" ] || echo "gpu_check: third_party/bundle does not exist; make it with scripts/gpu_bundle.sh on a machine that has the libraries" >&2
     echo "gpu_check: the build failed (log: $out/build.log)" >&2
     exit 1
 fi
@@ -72,7 +72,7 @@ if [ $dry = yes ]; then
     exit $?
 fi
 if ! "$build/tests/gpu_driver" describe; then
-    echo "gpu_check: there is no GPU to check; --dry-run builds without one" >&2
+    echo "gpu_check: no GPU found; --dry-run builds without one" >&2
     exit 5
 fi
 XDG_CACHE_HOME=${XDG_CACHE_HOME:-$build/cache} "${check[@]}" "${parts[@]}"

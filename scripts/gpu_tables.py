@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Tables of docs/performance.md from what scripts/gpu_check.sh wrote.
+"""Write the tables of docs/performance.md from the results of scripts/gpu_check.sh.
 
 usage: gpu_tables.py RESULTS_FOLDER DOCUMENT
-The part of DOCUMENT between the lines <!-- gpu results --> and <!-- end of gpu results --> is replaced; without such lines it
-is added at the end.
+The part of DOCUMENT between the lines <!-- gpu results --> and <!-- end of gpu results --> is replaced; if there are no such lines
+it is appended.
 """
 
 import json

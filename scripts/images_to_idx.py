@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Folders of images, laid out as torchvision's ImageFolder wants them, become a data set for --data-path.
+"""Convert folders of images, laid out as for torchvision's ImageFolder, to a data set for --data-path.
 
 usage: scripts/images_to_idx.py IMAGES OUT [--side 299] [--grey]
 
 IMAGES/train/CLASS/* and IMAGES/val/CLASS/* (or test/): every file is an image; classes are the folders of train, by name.
-Each image is scaled so that its shorter side fits, and its middle is kept: SIDE x SIDE pixels of red, green and blue, or of grey.
-OUT gets train- and t10k-images-idx4-ubyte (idx3: grey), their labels, and classes.txt. All images of a split are in memory while a
-run reads them: 1,000 images of 299 x 299 in colour take 268 MB. Needs Pillow (Debian: python3-pil; pip: pillow).
+Each image is scaled so that its shorter side fits, and center-cropped: SIDE x SIDE pixels of red, green and blue, or of grey. OUT
+receives train- and t10k-images-idx4-ubyte (idx3: grey), their labels, and classes.txt. A run keeps all images of a split in memory:
+1,000 images of 299 x 299 in color take 268 MB. Needs Pillow (Debian: python3-pil; pip: pillow).
 
-Exit codes: 2 usage, 3 an image or a folder that is not as it should be; then nothing in OUT has been replaced; 5 Pillow is
-missing, 6 a file could not be written.
+Exit codes: 2 usage; 3 an invalid image or folder, nothing in OUT was replaced; 5 Pillow is missing; 6 a file could not be written.
 """
 import argparse
 import os
@@ -35,7 +34,7 @@ def visible(folder):
 
 
 def samples_of(folder, classes, bad):
-    """[(file, label)] of IMAGES/train or IMAGES/val; complaints go to `bad`."""
+    """[(file, label)] of IMAGES/train or IMAGES/val; problems are appended to `bad`."""
     samples = []
     for label, name in enumerate(classes):
         files = visible(folder / name) if (folder / name).is_dir() else []
@@ -49,7 +48,7 @@ def samples_of(folder, classes, bad):
 
 
 def eight_bits(image):
-    """Grey values of 16 bits (Pillow's modes I;16 and I) scaled to 8; convert() would cut them off at 255."""
+    """Grey values of 16 bits (Pillow's modes I;16 and I) scaled to 8; convert() would clip them at 255."""
     if not image.mode.startswith("I"):
         return image
     wide = image.convert("I")
@@ -67,7 +66,7 @@ def pixels_of(file, side, mode):
 
 
 def split_write(out, prefix, samples, side, mode, bad):
-    """The two files of a split under temporary names; returns {temporary name: name}. Images that cannot be read go to `bad`."""
+    """Write both files of a split under temporary names; returns {temporary name: name}. Unreadable images go to `bad`."""
     kind = "idx4" if mode == "RGB" else "idx3"
     sizes = [len(samples), side, side] + ([3] if mode == "RGB" else [])
     labels, images = f"{prefix}-labels-idx1-ubyte", f"{prefix}-images-{kind}-ubyte"
@@ -83,7 +82,7 @@ def split_write(out, prefix, samples, side, mode, bad):
 
 
 def rivals_refuse(out, mode):
-    """Files that a reader could take for what is written here: of the other kind, or compressed."""
+    """Other files that a reader could mistake for these: of the other kind, or compressed."""
     other = "idx3" if mode == "RGB" else "idx4"
     rivals = [path for split in ("train", "t10k") for path in (*out.glob(f"{split}-images-{other}-ubyte"), *out.glob(f"{split}-*.gz"))]
     if rivals:

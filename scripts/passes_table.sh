@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Each rewrite of the op list, shared storage, Winograd and bf16 on and off: equal results, time and memory of a step of
-# inception_v3 (299x299, auxiliary head), as a table on standard output and in docs/performance.md between its markers. About
-# three minutes on two idle cores; times on a busy machine mean nothing.
-#   scripts/passes_table.sh [BUILD_DIR] [NAME=VALUE...]      what can be named: tests/support/drivers/passes_driver.c
+# Measure each rewrite of the op list, shared storage, Winograd and bf16 on and off: equality of results, and time and memory of a
+# step of inception_v3 (299x299, auxiliary head). Writes a table to standard output and docs/performance.md. About three minutes on
+# two idle cores; the times are meaningless on a busy machine.
+#   scripts/passes_table.sh [BUILD_DIR] [NAME=VALUE...]      names: see tests/support/drivers/passes_driver.c
 # Without BUILD_DIR, build-test/ is brought up to date first.
 # With names the table goes to standard output only.
 set -euo pipefail
@@ -20,7 +20,7 @@ if [ "$build" = build-test ]; then
     scripts/setup.sh test
     scripts/build.sh "$build" --preset test -- passes_driver
 elif [ ! -x "$driver" ]; then
-    echo "passes_table: no $driver; build it, or name no build folder" >&2
+    echo "passes_table: $driver does not exist; build it, or omit the build folder" >&2
     exit 2
 fi
 export GOMP_SPINCOUNT=1000

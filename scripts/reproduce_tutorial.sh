@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The tf.distribute tutorial "Custom training with tf.distribute.Strategy" again: Fashion-MNIST, batch 64 per tower, Adam 1e-3, ten
-# epochs, losses divided by the global batch. Prints its epoch line beside the tutorial's own numbers, then restores the weights of
-# the last epoch on 1, 2 and 4 towers: the accuracy must be the saved one, bit for bit. The mean test accuracy of epochs 8 to 10 must
-# agree within 0.6 points; the mean, because at a rate that never falls two epochs in a row differ by as much as 0.8.
+# Reproduce the tutorial "Custom training with tf.distribute.Strategy": Fashion-MNIST, batch 64 per tower, Adam 1e-3, ten epochs,
+# losses divided by the global batch. Prints the epoch lines beside the tutorial's numbers, then restores the weights of the last
+# epoch on 1, 2 and 4 towers: the accuracy must equal the saved one bit for bit. The mean test accuracy of epochs 8 to 10 must agree
+# within 0.6 points; the mean is used because at a constant rate consecutive epochs differ by as much as 0.8.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,13 +38,13 @@ run() {
         if ($1 >= 8) { gap += 100 * $6 - $(ref + 4); epochs++ }
     } END {
         gap /= epochs
-        printf "mean test accuracy of epochs 8 to 10: %+.2f points from the tutorial%s\n", gap, check == "yes" ? " (wanted at most 0.6)" : ""
+        printf "mean test accuracy of epochs 8 to 10: %+.2f points from the tutorial%s\n", gap, check == "yes" ? " (allowed: 0.6)" : ""
         exit check == "yes" && (gap > 0.6 || gap < -0.6)
     }' || failed=1
     restore "$run"
 }
 
-# The saved accuracy again, on 1, 2 and 4 towers.
+# Evaluate again on 1, 2 and 4 towers; the accuracy must be the saved one.
 restore() {
     local saved restored m
     saved=$(tail -n 1 "$1/results.csv" | cut -d, -f6)
@@ -59,7 +59,7 @@ restore() {
     done
 }
 
-run 1 64 yes # the run that the tutorial's table shows
+run 1 64 yes # the run of the tutorial's table
 run 2 32 yes # the same global batch on two towers
-run 2 64 no  # the tutorial's rule, 64 per replica: twice the batch at the same rate, so it learns a little later
+run 2 64 no  # the tutorial's rule, 64 per replica: twice the batch at the same rate learns slightly later
 exit $failed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Install what building, testing and the default job need, from the system's package registry; what is there is left alone.
-# The group `test` also fetches clang-format 14 from PyPI, into the user's cache, on systems that have no package of it.
+# Install the packages needed for building, testing and the default job from the system's package registry; installed ones are kept.
+# The group `test` also installs clang-format 14 from PyPI into the user's cache, on systems without a package of it.
 # usage: scripts/setup.sh [build|test|bench|peers|cross]...   (default: build)
 set -euo pipefail
 
@@ -12,7 +12,7 @@ peers=(python3 python3-venv python3-dev g++ libjemalloc2) # for PyTorch from PyP
 
 cross=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user) # what scripts/check_portable.sh needs
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_CODENAME:-}") || system=
-case $system in debian*) check+=(chromium) ;; esac # elsewhere it is no package, or only a note that points to another store
+case $system in debian*) check+=(chromium) ;; esac # elsewhere there is no package, or only a placeholder
 case $system in *' bookworm' | *' jammy') check+=(clang-format-14) ;; esac
 
 wanted=() formatter=no
@@ -23,7 +23,7 @@ for group in "${@:-build}"; do
     bench) wanted+=("${build[@]}" "${bench[@]}") ;;
     peers) wanted+=("${build[@]}" "${peers[@]}") ;;
     cross) wanted+=("${build[@]}" "${cross[@]}") ;;
-    *) echo "setup: no group '$group' (build, test, bench, peers, cross)" >&2; exit 2 ;;
+    *) echo "setup: unknown group '$group'; use build, test, bench, peers or cross" >&2; exit 2 ;;
     esac
 done
 
@@ -32,7 +32,7 @@ for package in "${wanted[@]}"; do
     dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -q '^installed$' || missing+=("$package")
 done
 
-# for_an_administrator REASON: what cannot be done here, and the command that does it.
+# for_an_administrator REASON: print the reason and the command to run, then exit.
 for_an_administrator() {
     cat >&2 <<TEXT
 setup: ${#missing[@]} packages are missing, and $1.
@@ -47,7 +47,7 @@ TEXT
 install_missing() {
     local run=()
     if ! command -v apt-get >/dev/null; then
-        echo "setup: this script knows Debian's and Ubuntu's packages; please install what corresponds to: ${missing[*]}" >&2
+        echo "setup: only Debian's and Ubuntu's packages are known; please install the equivalents of: ${missing[*]}" >&2
         exit 5
     fi
     if [ "$(id -u)" != 0 ]; then

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What was skipped in a run of the tests, and why; and whether that is what tests/skips.txt accepts.
-#   scripts/skips.sh list LOG...        lines "TEST: WHY" or "TEST, CASE: WHY", from logs of ctest (Testing/Temporary/LastTest.log)
-#                                       and of CMake (its notes that something is left out)
-#   scripts/skips.sh unexpected LIST    the lines of that list that tests/skips.txt does not accept; exits 1 if there are any
+# List the tests that were skipped, with reasons, or check such a list against tests/skips.txt.
+#   scripts/skips.sh list LOG...        prints lines "TEST: REASON" or "TEST, CASE: REASON", from logs of ctest
+#                                       (Testing/Temporary/LastTest.log) and of CMake (notes about parts that are left out)
+#   scripts/skips.sh unexpected LIST    prints the lines of LIST that tests/skips.txt does not accept; exits 1 if there are any
 set -euo pipefail
 
 list() {
@@ -13,7 +13,7 @@ list() {
         /^\[ RUN      \] / { case_name = $4; why = ""; next }
         /^\[       OK \] |^\[  FAILED  \] |^\[==========\] / { case_name = ""; next }
         /^\[  SKIPPED \] / {
-            if (case_name == "") next # the list at the end of a program
+            if (case_name == "") next # the summary at the end of a program
             told(name ", " case_name ": " (why == "" ? "it gives no reason" : why))
             case_name = ""
             next

@@ -2,8 +2,8 @@
 # Set up, build and run every test. Exits non-zero if anything fails.
 #   scripts/test.sh          the tests, built with gcc
 #   scripts/test.sh --all    also: clang, address, undefined-behaviour and thread sanitizers, 30 seconds of each fuzzer (CI runs this)
-# Further arguments go to the last ctest (as: -R loader). The last thing that is printed is what was skipped, and why; it is kept
-# in build-test/skipped.txt.
+# Further arguments are passed to the last ctest (e.g. -R loader). At the end the skipped tests are listed with their reasons; the
+# list is kept in build-test/skipped.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,7 @@ build() {
     mv "$log" "$kept/build-$1"
 }
 
-# check PRESET [ctest options]: a failure is kept in mind, so that the list at the end is printed all the same
+# check PRESET [ctest options]: a failure is recorded, so that the list at the end is printed nevertheless
 failed=''
 check() {
     local preset=$1

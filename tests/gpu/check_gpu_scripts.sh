@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The scripts that run on a machine with a GPU, as far as they go without one: help, refusals, the dry run of every part, and
-# the tables that are made of results. usage: check_gpu_scripts.sh SOURCE_FOLDER BINARY
+# The scripts for machines with a GPU, as far as they run without one: help, errors, the dry run of every part, and the tables made
+# from results. usage: check_gpu_scripts.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 source=$1
 work=$(mktemp -d)
@@ -15,9 +15,9 @@ fail() {
 "$source/scripts/gpu_check.sh" --help | grep -q -- '--only PART' || fail "--help does not tell of --only"
 "$source/scripts/gpu_check.sh" --help | grep -q 'docs/performance.md' || fail "--help ends early"
 "$source/scripts/gpu_check.sh" --only nothing 2>"$work/err" && fail "--only nothing was accepted"
-grep -q "no part 'nothing'" "$work/err" || fail "--only nothing: $(cat "$work/err")"
+grep -q "unknown part 'nothing'" "$work/err" || fail "--only nothing: $(cat "$work/err")"
 "$source/scripts/gpu_check.sh" --seconds soon 2>"$work/err" && fail "--seconds soon was accepted"
-grep -q "wants a whole number" "$work/err" || fail "--seconds soon: $(cat "$work/err")"
+grep -q "expects a whole number" "$work/err" || fail "--seconds soon: $(cat "$work/err")"
 
 mkdir "$work/out"
 python3 "$source/scripts/gpu_check.py" --build /b --data /d --out "$work/out" --dry-run ops model bench compile profile scale >"$work/dry" || fail "the dry run failed"
