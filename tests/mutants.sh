@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Do the tests see mistakes? Puts each mutant of tests/mutants.txt into the code and runs the tests that should catch it.
-# Prints caught or survived for each, then a total; exits non-zero if one survived or no longer fits the source.
+# Do the tests detect mistakes? Puts each mutant of tests/mutants.txt into the code and runs the tests that should catch it. Prints
+# caught or survived for each, then a total; exits non-zero if one survived or no longer fits the source.
 #   tests/mutants.sh                all of them
 #   tests/mutants.sh N              N, chosen at random (prints --seed, which chooses the same ones again: N --seed S)
 #   tests/mutants.sh --only TEXT    those with TEXT in their title or file

@@ -1,8 +1,8 @@
-/* How fast the convolutions of the CPU backend are: bench_conv [f32|bf16] [threads] [small|inception]
+/* Speed of the CPU backend's convolutions: bench_conv [f32|bf16] [threads] [small|inception]
  *
- * One line per shape with the time and rate of CONV, CONV_DX and CONV_DW as the trainer calls them, weight conversion
- * included, then the sums over all layers of the network. Times are the least of several runs over one set of buffers:
- * caches are warmer than in training. */
+ * One line per shape with the time and rate of CONV, CONV_DX and CONV_DW as the trainer calls them, including weight
+ * conversion, then the sums over all layers of the network. Times are the minimum of several runs over one set of
+ * buffers, so caches are warmer than in training. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

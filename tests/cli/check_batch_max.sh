@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# --batch-size max on a CPU: more memory, a larger batch; the number is what is recorded; what is too little is told.
+# --batch-size max on a CPU: more memory gives a larger batch; the number found is recorded; too little memory is an error.
 # usage: check_batch_max.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 towers=$2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Batch norm over towers: with --bn-stats sync N towers of a batch are one tower of N batches, also where a tower has no
-# samples; pooled statistics are those of the concatenated batch; each policy exports what it says; drift is reported.
+# Batch norm over towers: with --bn-stats sync, N towers of a batch equal one tower of N batches, even if a tower has no samples;
+# pooled statistics are those of the concatenated batch; each policy exports the statistics it documents; drift is reported.
 # Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The command line as people meet it: every mistake exits 2 with advice on stderr, nothing on stdout, and creates nothing;
-# help, manual and completions come from the table and are whole. Arguments: source folder, binary.
+# The command line from outside: every mistake exits with 2 and advice on stderr, prints nothing on stdout and creates nothing;
+# help, manual and completions are complete and generated from the table. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 check_begin cli "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The console as a person sees it, in a pseudo-terminal: no line is wider than the window, before and after a resize; all
-# fields in a wide one, the loss and the way left in a narrow one; no escape codes without a terminal, with TERM=dumb, and
-# no colours with NO_COLOR; plain lines at exact multiples of the interval. Arguments: source folder, binary.
-# With CONSOLE_PICTURES=DIR a picture of the console with a line for every tower is kept there.
+# The console in a pseudo-terminal: no line is wider than the window, before and after a resize; a wide window shows all fields, a
+# narrow one loss and progress; no escape codes without a terminal or with TERM=dumb, no colors with NO_COLOR; plain lines at exact
+# multiples of the interval. Arguments: source folder, binary. With CONSOLE_PICTURES=DIR a picture of the console with a line per
+# tower is kept there.
 set -u
 towers=$2
 command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 77; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Decoding, resizing and augmentations against Pillow's, pixel by pixel (scripts/data_parity.py); and crops of the JPEG files of
-# this machine's documentation, if there are any, against whole decodes. Exit 77 without Pillow.
+# Decoding, resizing and augmentations equal Pillow's, pixel by pixel (scripts/data_parity.py); crops of JPEG files found in this
+# machine's documentation equal the same part of a full decode. Exits 77 without Pillow.
 set -euo pipefail
 source=$1
 driver=$(dirname "$2")/tests/image_driver

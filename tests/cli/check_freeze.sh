@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fine-tuning with frozen layers, from outside: training and evaluation see the same network, a resumed run continues to
-# the bit, the frozen set belongs to a run's settings, and tower counts do not disturb frozen statistics.
+# Fine-tuning with frozen layers: training and evaluation use the same network, a resumed run continues bit for bit, the frozen set
+# is a setting of the run, and the number of towers does not affect frozen statistics.
 # usage: check_freeze.sh SOURCE_DIR TOWERS_BINARY
 set -u
 . "$1/tests/support/check.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The program is built so that a mistake with memory ends it: position-independent, its relocations resolved at the start
-# and read-only from then on, no executable stack, checked stack frames and library calls. Arguments: source folder, binary.
+# The program is built to stop at memory errors: position-independent, relocations resolved at start and read-only afterwards, no
+# executable stack, checked stack frames and library calls. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 check_begin hardened "$@"

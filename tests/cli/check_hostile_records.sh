@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Records of a run that came from elsewhere: numbers at the edge of what a double holds and strings that command a terminal
-# or a browser. The report is made in seconds and compare prints no escape codes. Arguments: source folder, binary.
+# Records of a run that came from elsewhere: numbers at the limits of a double, and strings that contain terminal or HTML control
+# sequences. The report is made in seconds, and compare prints no escape codes. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 needs_python

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cmake --install puts the program, its manual page and the completions of three shells where they are looked for.
+# cmake --install puts the program, its manual page and the completions of three shells into the standard places.
 # usage: check_install.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 build=$(dirname "$2")

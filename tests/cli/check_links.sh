@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every link from a page of this project to a file of it, or to a heading, has an end; and docs/README.md lists every page of
-# docs/. Arguments: source folder, binary.
+# Every link in a page of this project to a file or a heading has a target, and docs/README.md lists every page of docs/.
+# Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 needs_python

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The map of the house (tests/support/check_map.py): floors, rooms, no circles, in includes and in calls. Then the test of the
-# test: an include upward, a device library in the wrong room, a circle of rooms and one of files are each found and named.
+# The map of the source tree (tests/support/check_map.py): floors and rooms without circles, in includes and in calls. Then a test of
+# that test: an include upward, a device library in the wrong room, a circle of rooms and one of files are each found and named.
 # usage: check_map.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a run finds under the names it uses: links are not followed, pipes make nobody wait, and names of any bytes neither
-# end a run nor empty its JSON. A signal before the first step ends a run at once. Arguments: source folder, binary.
+# Unusual files under the names that a run uses: symbolic links are not followed, pipes do not block, and names of arbitrary bytes
+# neither end a run nor break its JSON. A signal before the first step ends a run at once. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 check_begin names-and-links "$@"
@@ -28,7 +28,7 @@ for name in .lock log.txt metrics.jsonl results.csv layers.jsonl norms.jsonl; do
     echo precious >target
     rm -f "runs/one/$name"
     ln -s "$work/target" "runs/one/$name"
-    run 6 "is a link" "${train[@]}" --data-path small --max-steps 8 --resume auto --experiment one
+    run 6 "is a symbolic link" "${train[@]}" --data-path small --max-steps 8 --resume auto --experiment one
     [[ $(cat target) == precious ]] || complain "$name: what the link leads to was overwritten"
 done
 rm -rf runs/one

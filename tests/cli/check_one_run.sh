@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a run's folder is good for: evaluated, exported and described by its name alone, started from, found complete when
-# it is resumed; and what is said where results have nowhere to go. Arguments: source folder, binary.
+# Uses of a run's folder: it is evaluated, exported and described by its name alone, started from, and recognized as complete when
+# resumed; and errors if results cannot be written. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 check_begin one-run "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What 'towers export' writes, run by onnxruntime and read by safetensors: logits equal to our own to 1e-4, for one image and
-# for several (the batch is open). The packages live in a virtual environment under the user's cache, made once.
+# Files written by 'towers export', run by onnxruntime and read by safetensors: logits agree to 1e-4, for one image and for several
+# (the batch is dynamic). The packages are installed once into a virtual environment in the user's cache.
 # usage: check_onnx.sh SOURCE_DIR TOWERS_BINARY
 set -u
 towers=$2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Folders of images become a data set by scripts/images_to_idx.py, a network learns from it, and its classes have their names;
-# what is wrong with a folder is told, and spoils no data set that is there. Arguments: source folder, binary.
+# scripts/images_to_idx.py converts folders of images to a data set, a network learns from it, and its classes have their names;
+# errors in a folder are reported and leave an existing data set unchanged. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 check_begin own-images "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A folder of photographs, as a person has it: `towers train` on it, `towers predict` on new images, `towers eval` and the
-# report of the run, with broken files among them (`towers data`: check_data.sh).
+# A folder of photographs, some of them damaged: `towers train` on it, `towers predict` on new images, `towers eval` and the report of
+# the run (for `towers data` see check_data.sh).
 # usage: check_photos.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The files that this project writes, opened by the programs that people open them with: Python's safetensors, TensorBoard's
-# EventAccumulator, json and csv. The packages live in a virtual environment under the user's cache, made once.
+# Files of this project, read by the usual Python programs: safetensors, TensorBoard's EventAccumulator, json and csv. The packages
+# are installed once into a virtual environment in the user's cache.
 # usage: check_python_readers.sh SOURCE_DIR TOWERS_BINARY
 set -u
 driver=$(dirname "$2")/tests/record_driver

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the options of optimization, weights and recipes promise, looked at from outside: in the weights that a run leaves, in
-# metrics.jsonl and in the lines it prints. usage: check_recipes.sh SOURCE_DIR TOWERS_BINARY
+# Options of optimization, weights and recipes do what they document, as seen in saved weights, in metrics.jsonl and in the output.
+# usage: check_recipes.sh SOURCE_DIR TOWERS_BINARY
 set -u
 . "$1/tests/support/check.sh"
 check_begin recipes "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The report of a real run as a browser shows it: in light and in dark, its curves are drawn, in their colours, across the
-# plot, on a ground of the right brightness. Needs Chromium and Python (standard library). Arguments: source folder, binary.
-# With REPORT_PICTURES=DIR the screenshots are kept there.
+# The report of a real run in a browser: in light and dark mode its curves are drawn in their colors across the plot, on a background
+# of the right brightness. Needs Chromium and Python (standard library). Arguments: source folder, binary. With REPORT_PICTURES=DIR
+# the screenshots are kept there.
 set -u
 . "$1/tests/support/check.sh"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The course of a run depends on its settings and seed alone: not on chance, not on the number of reader threads or of
-# processes that the towers share, not on having been killed and resumed. Weights, rows of metrics and results of epochs
-# are compared bit for bit, of a network without and one with batch norm, dropout and an average of the weights.
+# The result of a run depends only on its settings and seed: not on chance, on the number of reader threads or processes, or on having
+# been killed and resumed. Weights, metrics and epoch results are compared bit for bit, for a network without and one with batch norm,
+# dropout and weight averaging.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
 . "$1/tests/support/check.sh"

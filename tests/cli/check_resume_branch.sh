@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A resumed run has the settings of the run that it goes on from: only changes are given. A checkpoint, or a run and another
-# place, begin a branch in a folder of its own, with the records up to that step and the same weights as the run itself; the
-# old run stays as it is, byte for byte. Arguments: source folder, binary.
+# A resumed run has the settings of the run it continues; only changes are given. A checkpoint, or a run together with another
+# directory, starts a branch in a folder of its own, with the records up to that step and the same weights as the run itself; the old
+# run stays unchanged byte for byte. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 check_begin resume-branch "$@"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# What a resumed run may change, by the column `resume` of inception/cli/options.def, as the manual shows it. Every option
-# of train that is free leaves the weights bit for bit as they are; every other one is among the settings of a checkpoint,
-# and changing it is refused by name. Data counts by its bytes, wherever it lies.
-# Arguments: source folder, binary.
+# Options that a resumed run may change, by the column `resume` of inception/cli/options.def as shown in the manual. Every option of
+# train marked free leaves the weights unchanged bit for bit; every other one is among the settings of a checkpoint, and changing it
+# is an error that names it. Data are identified by their content, wherever they are. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 check_begin resume-options "$@"

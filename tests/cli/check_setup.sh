@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# scripts/setup.sh on machines that are pretended: stand-ins for dpkg-query, apt-get, sudo and id lie in a folder that is the
-# whole PATH. Without root and sudo it prints the command for an administrator, and that command is complete.
-# Arguments: source folder, binary.
+# scripts/setup.sh on fake machines: replacements for dpkg-query, apt-get, sudo and id are in a folder that is the whole PATH. Without
+# root and sudo it prints the command for an administrator, and that command is complete. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 check_begin setup "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/skips.sh finds every kind of skip in logs of ctest and CMake with its reason, and accepts what tests/skips.txt lists and
-# nothing else. Every script that ends with 77 says why in a line that it can find. Arguments: source folder, binary.
+# scripts/skips.sh finds every kind of skip with its reason in logs of ctest and CMake, and accepts exactly those of tests/skips.txt.
+# Every script that exits with 77 prints a reason that it can find. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 check_begin skips "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The tower that all others wait for is named with its activity, in the log, the metrics, `compare` and the report, though all
-# steps last equally long; a run in which nobody is slow names nobody. And bench --scaling says where the time of a second tower
-# goes. Other work on the machine can hide a slow tower, or make one slow: so a delay that is not seen is tried again, longer, and
-# somebody who is named must be named every time. How times are judged is test_straggler's.
+# The tower that all others wait for is named with its activity in the log, the metrics, `compare` and the report, although all steps take
+# equally long; in a run without a slow tower none is named. bench --scaling shows where the time of a second tower goes. Other work on
+# the machine can hide a slow tower or slow one down, so a delay that is not found is tried again for longer, and a named tower must be
+# named every time. The rule itself is tested by test_straggler.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
 . "$1/tests/support/check.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tables in pages are what scripts wrote: fill_section.sh replaces what stands between markers and nothing else, and the CPU
-# table of docs/performance.md is the one that docs/results/cpu.json makes, in which a case that is measured again takes its
-# place among the others. Arguments: source folder, binary.
+# Tables in pages are those that scripts wrote: fill_section.sh replaces the text between markers and nothing else, and the CPU table
+# of docs/performance.md is made from docs/results/cpu.json; a case that is measured again keeps its place. Arguments: source folder,
+# binary.
 set -u
 . "$1/tests/support/check.sh"
 needs_python

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What a tower is: N towers of a batch are one tower of N batches, whatever the shares; a tower's own loss is an unbiased,
-# N times noisier view of the mean over all; and what is reported does not change what is learnt.
-# Arguments: source folder, binary.
+# Properties of towers: N towers of a batch equal one tower of N batches, whatever the shares; a tower's own loss is an unbiased
+# estimate of the mean over all with N times the variance; and reporting options do not change training. Arguments: source folder,
+# binary.
 set -u
 . "$1/tests/support/check.sh"
 check_begin towers "$@"

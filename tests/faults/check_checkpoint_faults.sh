@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Faults of storage under a checkpoint: a save is killed at every system call that touches files, each of these calls fails in turn,
-# the disk is full, files are cut and bits flipped. After each, the newest checkpoint must load whole or be refused
-# by name; a save that failed must have said so.
+# Storage faults during a checkpoint: a save is killed at every system call that touches files, each of these calls fails in turn, the
+# disk is full, files are truncated and bits flipped. After each, the newest checkpoint must load completely or be rejected by name; a
+# save that failed must have reported it.
 # usage: check_checkpoint_faults.sh SOURCE_DIR TOWERS_BINARY
 set -u
 export LC_ALL=C ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS:-}" # the leak checker cannot run under ptrace

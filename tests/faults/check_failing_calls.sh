@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Every allocation, fork, open and thread start of a run fails once, one in each run, and some for good: the run says so in
-# one line, ends with the right code (5 where memory is what failed), and loses nothing: resumed, it ends with the weights
-# of an undisturbed run, bit for bit. A stride keeps it short, and its start moves from day to day;
-# TOWERS_TEST_ALL_CALLS=1 takes every call. Arguments: source folder, binary.
+# Every allocation, fork, open and thread start of a run fails once, one per run, and some permanently: the run reports it in one line,
+# ends with the right code (5 if memory failed), and loses nothing: resumed, it ends with the weights of an undisturbed run bit for bit.
+# To save time only every n-th call is tested, from a start that changes daily; TOWERS_TEST_ALL_CALLS=1 tests all. Arguments: source
+# folder, binary.
 # fault: F53 F39
 set -u
 all=${TOWERS_TEST_ALL_CALLS:-}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs that go wrong: a tower whose loss or gradient is not finite, a tower that dies or hangs, signals, two trainers in
-# one directory, a disk that fills up, a console that goes away. Each ends with the documented exit code and a message
-# that names tower, step and activity; what it leaves behind is whole and finite, and a run goes on from it.
+# Runs that go wrong: a tower whose loss or gradient is not finite, a tower that dies or hangs, signals, two trainers in one directory,
+# a full disk, a console that disappears. Each ends with the documented exit code and a message that names tower, step and activity; its
+# files are complete and finite, and the run can be resumed.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
 . "$1/tests/support/check.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a NaN to its op, as a person does it: a run that stops and names tower, layer and sample, `towers replay` of what
-# it left, on one thread or more, as text and as JSON; runs that skip and runs that go back, over several processes.
+# From a NaN to its op: a run stops and names tower, layer and sample; `towers replay` of its capsule, on one thread or more, as text
+# and as JSON; runs that skip the step and runs that roll back, over several processes.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
 . "$1/tests/support/check.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Thirty kills at random moments, of the supervisor or of a tower, each followed by --resume auto: the end is that of an
-# undisturbed run, bit for bit, in weights and metrics. TOWERS_TEST_KILLS=N for more; TOWERS_TEST_SEED repeats a run.
+# Thirty kills at random moments, of the supervisor or of a tower, each followed by --resume auto: weights and metrics equal those of
+# an undisturbed run bit for bit. TOWERS_TEST_KILLS=N for more; TOWERS_TEST_SEED repeats a run.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
 kills=${TOWERS_TEST_KILLS:-30} seed=${TOWERS_TEST_SEED:-$$}

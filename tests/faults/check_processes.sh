@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Processes that cannot be started, do not end, are slow, stopped or killed: a run says so, in time, with the right exit
-# code, and leaves a directory that goes on. fail_calls.so makes the system calls fail that a test cannot.
+# Processes that cannot be started, do not end, are slow, stopped or killed: a run reports it in time, with the right exit code, and
+# can be resumed. fail_calls.so makes system calls fail that a test could not make fail otherwise.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
 . "$1/tests/support/check.sh"

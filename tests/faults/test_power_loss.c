@@ -1,7 +1,7 @@
-/* The power goes in the middle of a save. Every call that changes files is recorded; then, after each of them, disks
- * are made that a file system may leave behind: data that was not fsynced is lost, full of zeros or there; names whose
- * directory was not fsynced changed or did not, in every combination. On each, the newest checkpoint must be whole and
- * no older than the last save that was reported as done. */
+/* Power failures during a save. Every call that changes files is recorded. Then, after each of them, disks are made
+ * that a file system may leave behind: data that was not fsynced is lost, full of zeros or present; names whose
+ * directory was not fsynced have changed or not, in every combination. On each, the newest checkpoint must be complete
+ * and no older than the last save that was reported as done. */
 #include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>

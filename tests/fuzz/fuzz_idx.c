@@ -1,4 +1,4 @@
-/* libFuzzer target of the IDX reader: any bytes, as labels and as images. What is accepted must be all there. */
+/* libFuzzer target of the IDX reader: arbitrary bytes, as labels and as images. Accepted data must be complete. */
 #include <stdlib.h>
 
 #include "towers/data/idx.h"

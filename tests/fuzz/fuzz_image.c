@@ -1,5 +1,5 @@
-/* libFuzzer target of the decoders' front (headers, EXIF, limits) and of the decoders behind it: any bytes. What is
- * accepted must have the size that its header promised, in whole and in part. */
+/* libFuzzer target of the image decoders and of the parsers before them (headers, EXIF, limits), with arbitrary bytes.
+ * An accepted image must have the size given by its header, decoded as a whole and in part. */
 #include <stdlib.h>
 
 #include "towers/data/image.h"

@@ -1,5 +1,5 @@
-/* Any bytes as a MANIFEST, as they are and with a right last line put behind them, because no mutation finds a hash.
- * What is accepted is formatted again and must come out the same. */
+/* Arbitrary bytes as a MANIFEST, unchanged and with a correct hash line appended, because no mutation finds a hash. An
+ * accepted manifest must be the same after formatting it again. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

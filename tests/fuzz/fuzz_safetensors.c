@@ -1,4 +1,4 @@
-/* Any bytes as a safetensors file: whatever is accepted is walked to its last byte. */
+/* Arbitrary bytes as a safetensors file: every byte of an accepted file is read. */
 #include <string.h>
 
 #include "towers/store/safetensors.h"

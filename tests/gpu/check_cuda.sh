@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A build with the CUDA backend on a machine without a GPU: it starts, says in one line what is missing, and trains on the
-# CPU if it was not told otherwise. Skipped in other builds and on other machines.
+# A build with the CUDA backend on a machine without a GPU: it starts, prints in one line what is missing, and trains on the CPU unless
+# told otherwise. Skipped in other builds and on other machines.
 # usage: check_cuda.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 towers=$2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# No CUDA kernel of our own spills registers or uses local memory on the architectures of this build, and the page of kernels
-# tells the truth of them. Skipped without nvcc and in builds without CUDA. usage: check_cuda_kernel_table.sh SOURCE_FOLDER BINARY
+# No CUDA kernel of this project spills registers or uses local memory on the architectures of this build, and docs/cuda-kernels.md is
+# up to date. Skipped without nvcc and in builds without CUDA. usage: check_cuda_kernel_table.sh SOURCE_FOLDER BINARY
 set -u
 logs=$(dirname "$2")/cuda
 bash "$1/scripts/cuda_kernel_table.sh" --logs "$logs"

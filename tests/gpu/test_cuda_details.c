@@ -1,6 +1,6 @@
-/* What the case tables do not reach, on the emulation: channel counts that end in every kind of tail, the same bits in
- * any order of threads and blocks, images padded for tensor cores, mixed types, long and unaligned tables of segments,
- * and the conversions around library calls. */
+/* Cases on the emulation that the case tables do not reach: channel counts with every kind of remainder, the same bits
+ * in any order of threads and blocks, images padded for tensor cores, mixed types, long and unaligned tables of
+ * segments, and the conversions around library calls. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

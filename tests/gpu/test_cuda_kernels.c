@@ -1,7 +1,7 @@
-/* The CUDA kernels of our own, without a GPU: the same .cu sources, compiled by the host's compiler over the emulation
- * of tests/gpu/emulation, run through every row of every case table in f32, f16 and bf16 under the address sanitizer.
+/* This project's CUDA kernels without a GPU: the same .cu sources, compiled by the host compiler with the emulation of
+ * tests/gpu/emulation, run through every row of every case table in f32, f16 and bf16 under the address sanitizer.
  *
- * Prints the largest error of each op kind. TOWERS_TEST_OP=max_pool runs one kind alone. */
+ * Prints the largest error of each op kind. TOWERS_TEST_OP=max_pool runs one kind only. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
-/* Plans for every convolution of every model, asked of cuDNN for described GPUs: no GPU is needed, none is used.
+/* Plans for every convolution of every model, requested from cuDNN for described GPUs; no GPU is needed or used.
  *
- * The graphs are those that are trained (siblings joined, pools moved), with the strides that the plan of a training
- * step really has on the CUDA backend. A convolution that loses a plan it had fails the test. TOWERS_PLANS_TABLE=FILE
- * writes what was found as a table (scripts/cudnn_plans.sh makes docs/cudnn-plans.md of it). */
+ * The graphs are those of training (siblings fused, pools moved), with the strides of a training step's plan on the CUDA
+ * backend. A convolution that loses a plan it had fails the test. TOWERS_PLANS_TABLE=FILE writes the results as a table
+ * (scripts/cudnn_plans.sh makes docs/cudnn-plans.md from it). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

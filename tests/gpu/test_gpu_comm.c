@@ -1,5 +1,5 @@
-/* comm_nccl on the fake GPUs: sums in every mapping of towers to ranks, in 16 bits, in tower order; and its end when a
- * rank reports an error, is late, or dies: an error on every tower, never a hang. */
+/* comm_nccl on the fake GPUs: sums for every mapping of towers to ranks, in 16 bits, in tower order; and shutdown: when
+ * a rank reports an error, is late, or dies, every tower gets an error and none hangs. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>

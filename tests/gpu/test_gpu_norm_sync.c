@@ -1,6 +1,6 @@
-/* Batch norm over the towers of several fake GPUs: they train as one tower with the whole batch does, also where one
- * has no samples; the same bits under every order of the streams and with or without graphs; no waiting and no
- * allocation in a warm step; and a call that fails, or a rank that dies, in the middle of a layer ends all of them. */
+/* Batch norm over the towers of several fake GPUs: they train as one tower with the whole batch does, even if one has
+ * no samples; the same bits under every order of the streams and with or without graphs; a warm step neither waits nor
+ * allocates; and a call that fails, or a rank that dies, in the middle of a layer ends all ranks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* A training step on the fake GPU: the same bits whether its streams run late, early or by the dice, on one rank and on
- * several; and what a step asks of the driver once it has warmed up. */
+/* A training step on the fake GPU: the same bits whether its streams run late, early or in random order, on one rank
+ * and on several; and the driver calls of a warm step. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* The fake GPU refuses what a real one would: what spoils a capture, copies that a graph would repeat from memory that
- * is gone, forks that are not joined, pages registered twice, operands that are not where or as large as a plan was
- * told. */
+/* The fake GPU rejects what a real one would: calls that invalidate a capture, copies in a graph from memory that has
+ * been freed, forks that are not joined, pages registered twice, operands whose place or size differs from the
+ * plan's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

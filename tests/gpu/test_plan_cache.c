@@ -1,5 +1,5 @@
-/* The cache of plans: what is added is found, also by the next process; a later line wins; what cannot be read or
- * written does no harm. */
+/* The plan cache: an added entry is found, also by the next process; a later line wins; files that cannot be read or
+ * written do no harm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

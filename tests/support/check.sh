@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Source this first: what the check_*.sh have in common.
+# Source this first: shared functions of the check_*.sh scripts.
 #
-#   check_begin NAME SOURCE_FOLDER BINARY   a clean environment; sets source_dir, towers (the program), weights (the
-#                                           driver that looks at them) and work, a folder that goes away at the end
-#   needs_python                            skipped (77) without python3
-#   needs_faults DATA                       skipped if the program has no fault points; DATA: a data set it can open
-#   complain TEXT...                        a failure: told, counted, and the script goes on
-#   check_end TEXT                          exit 1 after complaints; TEXT says what has been shown
+#   check_begin NAME SOURCE_FOLDER BINARY   a clean environment; sets source_dir, towers (the program), weights (the driver that
+#                                           inspects them) and work, a folder that is removed at the end
+#   needs_python                            skip (77) without python3
+#   needs_faults DATA                       skip if the program has no fault points; DATA: a data set that it can open
+#   complain TEXT...                        print and count a failure; the script continues
+#   check_end TEXT                          exit 1 after complaints; TEXT summarizes what was shown
 
 check_begin() {
     source_dir=$2 towers=$3

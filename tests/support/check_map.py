@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""The map of the house as a test: which room may know which, and that no circle exists.
+"""A test of the source tree's map: the allowed includes between rooms, and no circles.
 
 usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 
 1. Includes go down the floors only: inception -> towers -> nccl_sync -> kernels.
-2. Libraries of a device are included by its backend alone, and a backend's inner headers by that backend alone.
-3. Rooms (folders) form no circle of includes; with a build folder, none of calls either: a call is an undefined symbol of
-   one object file that another one defines (nm).
-4. A text made of pieces is a Text (kernels/text.h): its lengths cannot run out of the buffer, those of snprintf(at + used) can.
-5. Inside towers/train and towers/guard, files form no circle of includes or calls. X.c and X.h are one file.
+2. A device's libraries are included by its backend only, and a backend's internal headers by that backend only.
+3. Rooms (folders) form no circle of includes and, given a build folder, none of calls: a call is an undefined symbol of one object
+   file that another one defines (nm).
+4. A text assembled from pieces uses Text (kernels/text.h), which cannot overrun its buffer as snprintf(at + used) can.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 

@@ -1,4 +1,5 @@
-/* Checks of the parts of a backend that are no ops, against the reference: cmocka fails the running test. */
+/* Checks of the backend's functions that are not ops, against the reference; a failure fails the running cmocka
+ * test. */
 #ifndef TOWERS_TESTS_CHECK_OPTIMIZER_H
 #define TOWERS_TESTS_CHECK_OPTIMIZER_H
 

@@ -1,5 +1,4 @@
-/* Memory of a device, for tests of what is no op: copies that have arrived when these return; a failure ends the
- * test. */
+/* Device memory for tests that use no op: copies are complete when these functions return; a failure ends the test. */
 #ifndef TOWERS_TESTS_SUPPORT_DEVICE_MEMORY_H
 #define TOWERS_TESTS_SUPPORT_DEVICE_MEMORY_H
 

@@ -1,5 +1,5 @@
-/* Fake backend: a device of ordinary memory that computes nothing and writes down what it is asked to do. Tests use it
- * to see the order of calls and where operands lie; `on_launch` may look at and fill the memory of a call. */
+/* Fake backend: a device of ordinary memory that computes nothing and records its calls. Tests use it to check the
+ * order of calls and the placement of operands; `on_launch` may read and fill the memory of a call. */
 #ifndef TOWERS_TESTS_SUPPORT_FAKE_BACKEND_H
 #define TOWERS_TESTS_SUPPORT_FAKE_BACKEND_H
 

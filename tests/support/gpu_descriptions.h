@@ -1,6 +1,5 @@
-/* GPUs as cuDNN describes them to itself, so that plans can be asked for on a machine without one. The keys are those
- * of the library's own JSON; what plans depend on is the compute capability, the multiprocessors and their shared
- * memory. */
+/* GPUs as described by cuDNN, so that plans can be requested on a machine without one. The keys are those of the
+ * library's own JSON; plans depend on the compute capability, the multiprocessors and their shared memory. */
 #ifndef TOWERS_TESTS_SUPPORT_GPU_DESCRIPTIONS_H
 #define TOWERS_TESTS_SUPPORT_GPU_DESCRIPTIONS_H
 

@@ -1,4 +1,4 @@
-/* What tests of op lists share: a graph to start from, its list as text, and what is true of every list. */
+/* Shared by tests of op lists: a graph to start from, its list as text, and checks that hold for every list. */
 #ifndef TOWERS_TESTS_GRAPH_TEXT_H
 #define TOWERS_TESTS_GRAPH_TEXT_H
 

@@ -1,7 +1,7 @@
 /* Interpreter: runs a Graph op by op with the reference, every value in its own double-precision table entry.
  *
- * No plan, no sharing, no dtype: what a graph means, not how it runs. INPUT, PARAM and STATE values are set by the
- * caller; PACKs are put together from their PARAMs before each run. */
+ * No plan, no sharing, no dtype: it defines the meaning of a graph, independent of how it runs. INPUT, PARAM and STATE
+ * values are set by the caller; PACKs are assembled from their PARAMs before each run. */
 #ifndef TOWERS_TESTS_INTERPRET_H
 #define TOWERS_TESTS_INTERPRET_H
 

@@ -1,4 +1,4 @@
-/* Random numbers and runs made of them, for tests of statistics: everything follows from a seed. */
+/* Random series and runs made from them, for tests of statistics; everything is determined by a seed. */
 #ifndef TOWERS_TESTS_NOISE_H
 #define TOWERS_TESTS_NOISE_H
 

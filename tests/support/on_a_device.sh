@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a test script where this build and this machine have a device to compute on; elsewhere it says so and is skipped.
+# Runs a test script if this build and this machine have a device to compute on; otherwise reports that and is skipped.
 # usage: on_a_device.sh SCRIPT SOURCE_FOLDER BINARY
 set -uo pipefail
 why=$("$3" info fashion_cnn --batch-size 1 2>&1 >/dev/null)

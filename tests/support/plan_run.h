@@ -1,6 +1,6 @@
-/* A graph, its plan on the fake backend, and a run that follows every element: each op writes a pattern of its own,
- * CONCAT, SLICE and RESHAPE move patterns, and every operand must hold what its value should be, so storage that is
- * shared by mistake, moved wrongly or reused too early shows itself. */
+/* A graph, its plan on the fake backend, and a run that tracks every element: each op writes a unique pattern, CONCAT,
+ * SLICE and RESHAPE move patterns, and every operand must hold its value's pattern. This reveals storage that is shared
+ * by mistake, moved wrongly or reused too early. */
 #ifndef TOWERS_TESTS_SUPPORT_PLAN_RUN_H
 #define TOWERS_TESTS_SUPPORT_PLAN_RUN_H
 

@@ -1,8 +1,8 @@
-/* Reference: every op kind and every optimizer as naive loops in double precision. The judge of all backends.
+/* Reference: every op kind and every optimizer as naive loops in double precision; all backends are compared with it.
  *
  * Written to be read beside the formulas in kernels/ops.def; nothing here is fast, parallel or clever. Tensors are
- * packed NHWC; integers (labels, argmax, counters, pixels) are held as doubles too. Shapes are trusted: the caller
- * checks them. */
+ * packed NHWC; integers (labels, argmax, counters, pixels) are stored as doubles too. Shapes are not checked; the caller
+ * must do so. */
 #ifndef TOWERS_TESTS_REFERENCE_H
 #define TOWERS_TESTS_REFERENCE_H
 

@@ -1,8 +1,8 @@
 /* One row on one device; see run_case.h.
  *
- * All memory a kernel may write is poisoned with 0xff bytes (NaN in every float dtype) before it runs: outputs, the
- * gaps between the pixels of slices, a guard behind the last pixel, the workspace. What the reference defines must then
- * be right and everything else still poisoned. Pointers differ between prepare and launch, as they may. */
+ * Before a kernel runs, all memory that it may write is filled with 0xff bytes (NaN in every float dtype): outputs, the
+ * gaps between the pixels of slices, a guard after the last pixel, the workspace. Afterwards the values defined by the
+ * reference must be right and all others unchanged. Pointers may differ between prepare and launch, and do here. */
 #include "tests/support/run_case.h"
 
 #include "kernels/philox.h"

@@ -1,4 +1,4 @@
-/* Running one row of a case table on a device, in one dtype, in every storage the kernel allows, against the
+/* Run one row of a case table on a device, in one dtype, in every storage that the kernel allows, against the
  * reference. */
 #ifndef TOWERS_TESTS_RUN_CASE_H
 #define TOWERS_TESTS_RUN_CASE_H

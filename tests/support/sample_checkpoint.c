@@ -1,5 +1,5 @@
-/* The bytes of a sample checkpoint: a few shapes and types, an empty tensor, a scalar, and ballast for the disk to
- * choke on. */
+/* The bytes of a sample checkpoint: a few shapes and types, an empty tensor, a scalar, and ballast that fills the
+ * disk. */
 #include "tests/support/sample_checkpoint.h"
 
 #include <inttypes.h>

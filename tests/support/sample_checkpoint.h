@@ -1,4 +1,4 @@
-/* A small checkpoint whose every byte follows from its step, so that whoever loads it can tell whether it is whole. */
+/* A small checkpoint whose every byte is determined by its step, so that a reader can tell whether it is complete. */
 #ifndef TOWERS_TESTS_SAMPLE_CHECKPOINT_H
 #define TOWERS_TESTS_SAMPLE_CHECKPOINT_H
 

@@ -1,5 +1,5 @@
-/* A folder for the files of a test: made before it (or before a group of them), removed with all that lies in it after
- * it; both as cmocka takes set-up and tear-down. It lies below TMPDIR, or /tmp. Whatever fails here fails the test. */
+/* A folder for the files of a test, below TMPDIR or /tmp: created before the test (or group) and removed with its
+ * content afterwards, as cmocka's set-up and tear-down. A failure here fails the test. */
 #ifndef TOWERS_TESTS_SUPPORT_SCRATCH_H
 #define TOWERS_TESTS_SUPPORT_SCRATCH_H
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Source this: small_data DIR TRAIN TEST cuts the first samples of Fashion-MNIST into an IDX data set of its own, so
-# that a whole run takes a second; idx_cut does one file. Returns 77 where the data set is not installed.
+# Source this: small_data DIR TRAIN TEST copies the first samples of Fashion-MNIST into an IDX data set of its own, so that a whole run
+# takes a second; idx_cut does one file. Returns 77 if the data set is not installed.
 
 fashion_mnist=${FASHION_MNIST:-/usr/share/datasets/fashion-mnist}
 

@@ -1,5 +1,4 @@
-/* A short training run of one process, in this process, without records: for tests that look at what the device is
- * asked to do. */
+/* A short training run of one process, in this process, without records, for tests that check the device's calls. */
 #ifndef TOWERS_TESTS_SUPPORT_TOWER_RUN_H
 #define TOWERS_TESTS_SUPPORT_TOWER_RUN_H
 

@@ -1,7 +1,7 @@
-/* What tests of the CPU's own weight gradients share: tensors, plain loops in double, a run in guarded memory.
+/* Shared by tests of the CPU's own weight gradients: tensors, plain loops in double, a run in guarded memory.
  *
- * Values are small integers, so every sum is exact and comparisons are for equality; bits that threads might change are
- * looked for with values that round. */
+ * Values are small integers, so every sum is exact and comparisons are for equality; tests of thread independence use
+ * values that round. */
 #ifndef TOWERS_TESTS_WEIGHT_GRADIENT_H
 #define TOWERS_TESTS_WEIGHT_GRADIENT_H
 

@@ -1,8 +1,8 @@
 /* The scheduler of the emulation: fibers, barriers, warps, shared memory; see cuda_emulation.h.
  *
- * A fiber takes threads that have not begun and runs each to its end. When a thread must wait, its fiber gives way to
- * the scheduler, which lets another fiber (a new one, if threads are left to begin) go on, until what the thread waits
- * for has changed. If nobody can go on, some threads wait for others that will never come: a bug of the kernel. */
+ * A fiber takes threads that have not started and runs each to its end. When a thread must wait, its fiber yields to the
+ * scheduler, which runs another fiber (a new one if there are threads left to start) until the condition that the thread
+ * waits for has changed. If no fiber can continue, threads wait for others that never arrive: a bug in the kernel. */
 #include "tests/gpu/emulation/cuda_emulation.h"
 
 #include <ucontext.h>

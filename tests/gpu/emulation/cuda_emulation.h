@@ -1,12 +1,12 @@
 /* CUDA on the host: enough of the language to run this project's own .cu files, one thread at a time.
  *
- * Force-included before each .cu by the host's C++ compiler. The threads of a block are fibers of the calling thread:
- * a fiber runs until it waits at a barrier or a shuffle (so a thread that never waits costs a function call), blocks
- * run one after another, and every other launch takes threads and blocks in the opposite order, so that what works in
- * one order by luck fails in the other. Shared memory is allocated per block and filled with NaN; barriers that not
- * every thread reaches stop the program by name. There is one stream, and it is synchronous.
- * What this cannot show: speed, coalescing, registers, and races between threads that run at the same time between two
- * barriers in a way that both orders hide. */
+ * Force-included before each .cu by the host's C++ compiler. The threads of a block are fibers of the calling thread: a
+ * fiber runs until it waits at a barrier or a shuffle (so a thread that never waits costs a function call). Blocks run
+ * one after another, and every other launch takes threads and blocks in the opposite order, so that code that works in
+ * one order by luck fails in the other. Shared memory is allocated per block and filled with NaN; a barrier that some
+ * threads do not reach stops the program with a message. There is one stream, and it is synchronous.
+ * Not covered: speed, coalescing, registers, and races between threads that run at the same time between two barriers
+ * and give the same result in both orders. */
 #ifndef TOWERS_TESTS_GPU_EMULATION_CUDA_EMULATION_H
 #define TOWERS_TESTS_GPU_EMULATION_CUDA_EMULATION_H
 

@@ -1,5 +1,5 @@
-/* The vtable of emulated_backend.h: malloc, memcpy, and the kernels. Memory is given to the byte, aligned like a GPU's,
- * so that the address sanitizer sees every access outside. */
+/* The vtable of emulated_backend.h: malloc, memcpy, and the kernels. Memory has the exact size in bytes and a GPU's
+ * alignment, so that the address sanitizer detects every access outside. */
 #include "tests/gpu/emulation/emulated_backend.h"
 
 #include <stdlib.h>

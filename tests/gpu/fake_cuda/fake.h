@@ -1,4 +1,4 @@
-/* What the parts of the fake GPU share: entering a call, live objects, memory, and queues of work. Internal. */
+/* Shared by the parts of the fake GPU: entering a call, live objects, memory, and queues of work. Internal. */
 #ifndef TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_H
 #define TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_H
 

@@ -1,4 +1,4 @@
-/* Counting, failing, live objects. */
+/* Counting calls, making them fail, tracking live objects. */
 #include "tests/gpu/fake_cuda/fake.h"
 
 #include <cublasLt.h>

@@ -1,4 +1,4 @@
-/* cuBLASLt: matrix products in double precision. The semi-opaque structs hold what their creators were told. */
+/* cuBLASLt: matrix products in double precision. The semi-opaque structs store the arguments of their creators. */
 #include "tests/gpu/fake_cuda/fake.h"
 #include "tests/support/reference.h"
 

@@ -1,9 +1,9 @@
 /* cuDNN's graph API, executed by the reference in double precision.
  *
- * A descriptor is a bag of attributes; one that another refers to is shared. The heuristics offer the engines of the
- * table below in its order: as the library's own, those with tensor cores come first, and these round f32 operands of a
- * convolution to TF32. A plan runs the operations of its graph in the order in which
- * they were added: convolutions, elementwise steps, statistics, and the sums of a batch normalization's gradient. */
+ * A descriptor is a set of attributes; one that another refers to is shared. The heuristics return the engines of the
+ * table below in its order: as in the library, those with tensor cores come first, and these round f32 operands of a
+ * convolution to TF32. A plan runs the operations of its graph in the order in which they were added: convolutions,
+ * elementwise steps, statistics, and the sums of a batch normalization's gradient. */
 #include "tests/gpu/fake_cuda/fake.h"
 #include "tests/support/reference.h"
 

@@ -1,11 +1,11 @@
-/* A GPU that is not there: the entry points of the CUDA runtime, cuDNN, cuBLASLt and NCCL that the host code calls,
- * for tests. The project's own kernels run on the emulation beside it, convolutions and products by the reference in
- * double precision, collectives through memory that forked ranks share.
+/* A fake GPU for tests: the entry points of the CUDA runtime, cuDNN, cuBLASLt and NCCL that the host code calls. The
+ * project's own kernels run on the emulation, convolutions and products on the reference in double precision,
+ * collectives through memory shared by forked ranks.
  *
- * Work is queued on its stream and done late: as late as anything allows (LAZY), at once (EAGER), or by the dice
- * (SHUFFLED). What is right gives the same bits under all three; a missing event does not. Every call is counted, and
- * any one can be told to fail. Misuse that a device would punish (a pointer that is not the device's, waiting inside a
- * capture) is an error of the call. It does not show speed, nor races inside a kernel. */
+ * Work is queued on its stream and executed as late as possible (LAZY), at once (EAGER), or in random order (SHUFFLED).
+ * Correct code gives the same bits under all three; a missing event does not. Every call is counted, and any one can be
+ * made to fail. Misuse that a device would punish (a pointer that is not the device's, waiting inside a capture) is an
+ * error of the call. Not covered: speed, and races inside a kernel. */
 #ifndef TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_GPU_H
 #define TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_GPU_H
 

@@ -1,6 +1,5 @@
-/* Device and pinned memory: pieces of the heap, exact to the byte, so that the address sanitizer watches their ends
- * (but large pinned ones, which cost it too much). New
- * device memory is filled with NaN. */
+/* Device and pinned memory: heap blocks of the exact size, so that the address sanitizer checks their ends (except
+ * large pinned blocks, which would cost too much). New device memory is filled with NaN. */
 #include "tests/gpu/fake_cuda/fake.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* NCCL between forked processes, through memory that they share.
  *
- * A collective is queued on its stream like everything else; it copies the rank's part into a slot and is done when all
- * ranks have done so. Sums are taken in an order that changes along the buffer, as a ring's does: the same on every
- * rank, not that of the ranks. Where ranks meet with collectives of different size, as they do when their order differs,
- * the result is worth nothing. Communicators do not block: a call has only begun, and is settled after a few questions;
- * another call before that is misuse. Windows return ncclSuccess at once and are made behind it all the same, as in
- * 2.28 to 2.30. An abort waits for the kernels under way; those of windows do not heed it before 2.29.7. */
+ * A collective is queued on its stream like other work; it copies the rank's part into a slot and is done when all ranks
+ * have done so. Sums are taken in an order that changes along the buffer, as in a ring: the same on every rank, but not
+ * the order of ranks. If ranks meet in collectives of different size, because their order differs, the result is NaN.
+ * Communicators do not block: a call only starts an operation, which is complete after some queries; another call before
+ * that is misuse. Windows return ncclSuccess at once but are created later, as in 2.28 to 2.30. An abort waits for the
+ * kernels in flight; those of windows ignore it before 2.29.7. */
 #include "tests/gpu/fake_cuda/fake.h"
 #include "tests/support/reference.h"
 

@@ -1,8 +1,9 @@
-/* Streams, events, captures: queues of work that is done when somebody waits for it, or earlier, as the schedule says.
+/* Streams, events, captures: queues of work that is executed when somebody waits for it, or earlier, depending on the
+ * schedule.
  *
- * Work of a stream is numbered; an event remembers the number reached when it was recorded. Streams live in a fixed
- * array and are never freed, so an event may outlive its stream. A capture is a list of work; launching it runs the
- * list in order (the branches of a captured fork run one after another). */
+ * Work of a stream is numbered; an event stores the number reached when it was recorded. Streams live in a fixed array
+ * and are never freed, so an event may outlive its stream. A capture is a list of work; launching it executes the list
+ * in order (the branches of a captured fork run one after another). */
 #include "tests/gpu/fake_cuda/fake.h"
 
 #include <stdlib.h>

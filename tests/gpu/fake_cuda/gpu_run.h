@@ -1,4 +1,4 @@
-/* A short training of a small network on the fake GPU: what the tests of order, failures and towers run. */
+/* A short training run of a small network on the fake GPU, used by the tests of order, failures and towers. */
 #ifndef TOWERS_TESTS_GPU_FAKE_CUDA_GPU_RUN_H
 #define TOWERS_TESTS_GPU_FAKE_CUDA_GPU_RUN_H
 

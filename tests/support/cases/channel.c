@@ -1,4 +1,4 @@
-/* Channels put together, cut out, seen in another shape. */
+/* Concatenation, slices and reshapes of channels. */
 #include "tests/support/cases.h"
 
 #define RESHAPE_ROW(label, X, Y)                                                                                       \

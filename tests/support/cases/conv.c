@@ -1,7 +1,7 @@
-/* Convolutions. One line of the list makes twelve rows: forward with and without bias and ReLU, both gradients,
- * and all that is joined with batch normalization.
+/* Convolutions. One line of the list makes twelve rows: forward with and without bias and ReLU, both gradients, and all
+ * kinds fused with batch normalization.
  *
- * The sum with acc may be rounded twice, and its first part may be larger than the sum. */
+ * A sum with acc may be rounded twice, and its first part may be larger than the sum. */
 #include "tests/support/cases.h"
 
 #define BIAS_OF(n, c, h, w) VECTOR(n)

@@ -1,4 +1,4 @@
-/* What check_checkpoint_faults.sh interrupts and damages: one checkpoint call per process, over the sample checkpoint.
+/* The program that check_checkpoint_faults.sh interrupts: one checkpoint call per process, over the sample checkpoint.
  *
  *   checkpoint_driver save RUN STEP BALLAST KEEP     save the sample of STEP with BALLAST extra bytes
  *   checkpoint_driver load RUN                       open the newest; "step N" or "none"; exit 99 if it is not whole

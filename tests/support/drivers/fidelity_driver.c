@@ -1,5 +1,5 @@
-/* Runs training steps of a model on given weights and images, and writes down what came out: the other half of
- * scripts/fidelity.py, which does the same in PyTorch and compares.
+/* Runs training steps of a model on given weights and images and writes the results, for scripts/fidelity.py, which does
+ * the same in PyTorch and compares.
  *
  *   fidelity_driver model=NAME input=FILE output=FILE [weights=FILE] [variant=NAME] [side=N] [classes=N] [aux=0]
  * [passes=0] [lr=X] [momentum=X] [weight_decay=X] [smoothing=X] [aux_weight=X] [threads=N] [device=cuda] [tf32=1]

@@ -1,4 +1,4 @@
-/* What scripts/gpu_check.sh asks of a GPU besides the tests: `gpu_driver describe` (one line), `gpu_driver json`
+/* Queries of scripts/gpu_check.sh to a GPU besides the tests: `gpu_driver describe` (one line), `gpu_driver json`
  * (cuDNN's own description of the device), `gpu_driver memory` (bytes per second of a copy on the device). */
 #ifdef TOWERS_HAVE_CUDA
 

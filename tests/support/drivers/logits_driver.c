@@ -1,5 +1,5 @@
-/* The logits of our own evaluation, for other programs to compare with: logits_driver MODEL SIDE CLASSES VARIANT
- * WEIGHTS N OUT writes OUT.pixels (u8 NHWC, made up) and OUT.logits (f32). */
+/* Logits of an evaluation, for comparison with other programs: logits_driver MODEL SIDE CLASSES VARIANT WEIGHTS N OUT
+ * writes OUT.pixels (u8 NHWC, synthetic) and OUT.logits (f32). */
 #include "inception/models/models.h"
 #include "towers/replica/replica.h"
 #include "towers/store/pretrained.h"

@@ -1,7 +1,7 @@
-/* The rewrites of the op list one by one, and what else changes how a step is computed: a Markdown row for each, with
- * and without it, for scripts/passes_table.sh. Gradients are compared on a small network, in the double-precision
- * interpreter (rewrites only) and as they are computed; time is that of forward and backward of the large one, the
- * fastest of some rounds that alternate; memory is that of its activations, their gradients and workspaces.
+/* Measures the rewrites of the op list one by one, and other options that change how a step is computed: a Markdown row
+ * for each, with and without it, for scripts/passes_table.sh. Gradients are compared on a small network, in the
+ * double-precision interpreter (rewrites only) and as computed. Time is that of forward and backward of the large
+ * network, the fastest of several alternating rounds; memory is that of its activations, gradients and workspaces.
  *
  *   passes_driver [model=inception_v3] [side=N] [n=8] [threads=2] [rounds=5] [small=inception_mini] */
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Writes one of each file this project records, for readers written by others: sample.safetensors, metrics.jsonl,
- * results.csv, log.txt and two event files: the first process was killed in the middle of a line and of an event, the
- * second was resumed at step 4. check_python_readers.sh looks at them.
+/* Writes one file of each kind that this project records, for other programs to read: sample.safetensors, metrics.jsonl,
+ * results.csv, log.txt and two event files. The first process was killed in the middle of a line and of an event, the
+ * second was resumed at step 4. Used by check_python_readers.sh.
  *
  *   record_driver DIRECTORY */
 #include <glob.h>

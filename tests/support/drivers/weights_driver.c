@@ -1,4 +1,4 @@
-/* Looks at saved weights for the test scripts.
+/* Checks saved weights for test scripts.
  *
  *   weights_driver finite FILE...        every number of every file is finite
  *   weights_driver nan FILE              some number is NaN

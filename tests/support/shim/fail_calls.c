@@ -1,13 +1,13 @@
-/* A library for LD_PRELOAD that lets the n-th call of a kind fail, as the system may at any time.
+/* A library for LD_PRELOAD that makes the n-th call of a kind fail, as the system may at any time.
  *
- *   FAIL_CALL=KIND:N    the N-th call of this kind in a process fails; N counts from 1 and goes on in forked processes
- *   FAIL_CALL=KIND:N+   this one and all after it
+ *   FAIL_CALL=KIND:N    the N-th call of this kind in a process fails; N counts from 1, including forked processes
+ *   FAIL_CALL=KIND:N+   the N-th and all later calls fail
  *   FAIL_COUNT=FILE     every process that ends appends a line "KIND calls" for each kind
  *
- * Kinds, and how they fail: own (memory asked for by the program itself), lib (by its libraries; both ENOMEM), map
+ * Kinds, and how they fail: own (memory allocated by the program itself), lib (by its libraries; both ENOMEM), map
  * (mmap, ENOMEM), fork (EAGAIN), thread (pthread_create, EAGAIN), open (open, openat, fopen, opendir: EMFILE), kill
- * (reports success and does nothing, as for a process that a system call keeps).
- * With "own" or "lib" and '+', mmap fails likewise: memory is used up. */
+ * (reports success and does nothing, as for a process that is blocked in a system call).
+ * With "own" or "lib" and '+', mmap fails too, as if memory were exhausted. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

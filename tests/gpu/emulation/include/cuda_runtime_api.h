@@ -1,4 +1,4 @@
-/* Stands in for CUDA's header where the host emulates it: just what the sources of our own kernels name. */
+/* Replaces CUDA's header in the emulation: only the names that the sources of this project's kernels use. */
 #ifndef TOWERS_TESTS_GPU_EMULATION_INCLUDE_CUDA_RUNTIME_API_H
 #define TOWERS_TESTS_GPU_EMULATION_INCLUDE_CUDA_RUNTIME_API_H
 
