@@ -1,4 +1,4 @@
-/* The operations of augment.h. Where Pillow rounds or truncates, so does this: pictures are equal, not only alike.
+/* The operations of augment.h. They round and truncate where Pillow does, so that results are equal, not only similar.
  * Sources: Pillow's definitions of blend, convert (L, HSV), transform (affine, nearest) and ImageOps. */
 #include "towers/data/augment.h"
 
@@ -27,7 +27,7 @@ static uint8_t *row_of(const Pixels *p, int32_t y)
     return p->at + (size_t)y * p->pitch;
 }
 
-/* ---- geometry: the source of each pixel, in 16.16 fixed point, nearest */
+/* ---- geometry: the source position of each pixel, in 16.16 fixed point, nearest neighbour */
 
 static int64_t fixed(double value)
 {
@@ -78,7 +78,7 @@ void augment_mirror(Pixels *p)
     }
 }
 
-/* ---- blending with a plainer picture */
+/* ---- blending with a degenerate image */
 
 static uint8_t blended(int plain, int value, float amount)
 {
@@ -106,7 +106,7 @@ static void table_apply(const Table *table, Pixels *p)
     }
 }
 
-/* One table for all channels: v is blended with `plain`. */
+/* The same for all channels, by a table: v is blended with `plain`. */
 static void blend_with(int plain, float amount, Pixels *p)
 {
     Table table;
@@ -144,7 +144,7 @@ static Status sharpen(float amount, Pixels *p, Pixels *from)
     TRY(pixels_shape(from, p->h, p->w, p->c));
     for (int32_t y = 0; y < p->h; y++) memcpy(row_of(from, y), row_of(p, y), from->pitch);
     int32_t c = p->c;
-    for (int32_t y = 1; y + 1 < p->h; y++) { /* at the border smooth is x itself, and blending leaves it */
+    for (int32_t y = 1; y + 1 < p->h; y++) { /* border pixels are not smoothed, so blending leaves them unchanged */
         const uint8_t *up = row_of(from, y - 1), *mid = row_of(from, y), *down = row_of(from, y + 1);
         uint8_t *to = row_of(p, y);
         for (int32_t k = c; k < (p->w - 1) * c; k++) {
@@ -206,7 +206,7 @@ static void by_histogram(void (*fill)(const int64_t *, uint8_t *), Pixels *p)
     table_apply(&table, p);
 }
 
-/* ---- hue: to HSV of 8 bits each and back */
+/* ---- hue: conversion to 8-bit HSV and back */
 
 static void hsv_of(const uint8_t *rgb, uint8_t hsv[3])
 {
@@ -244,7 +244,7 @@ static void rgb_of(const uint8_t hsv[3], uint8_t *rgb)
 static void turn_hue(float amount, Pixels *p)
 {
     if (p->c != 3) return;
-    uint8_t shift = (uint8_t)(int)(amount * 255); /* modulo 256, as the addition below */
+    uint8_t shift = (uint8_t)(int)(amount * 255); /* modulo 256, like the addition below */
     for (int32_t y = 0; y < p->h; y++) {
         uint8_t *at = row_of(p, y);
         for (int32_t x = 0; x < p->w; x++, at += 3) {

@@ -1,4 +1,4 @@
-/* Reads classes.txt; see class_names.h. A line without a name is refused: it would move the names behind it. */
+/* Reads classes.txt; see class_names.h. An empty line is an error, because it would shift the names after it. */
 #include "towers/data/class_names.h"
 
 #include "towers/files/files.h"
@@ -36,7 +36,7 @@ Status class_names_set(ClassNames *names, int count, const char *const *from)
     return st;
 }
 
-/* The line without its end, which may be that of another system; -1 for one that holds control characters. */
+/* Remove the line's end, which may be another system's; -1 if the line contains control characters. */
 static int line_trim(char *line)
 {
     line[strcspn(line, "\r\n")] = 0;
@@ -63,7 +63,7 @@ static Status names_read(FILE *from, const char *path, int most, ClassNames *nam
             st = name_add(names, name);
         }
     }
-    if (st == OK && ferror(from)) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
+    if (st == OK && ferror(from)) st = FAIL(ERR_IO, "cannot read '%s': %s", path, strerror(errno));
     if (st == OK && names->count == 0)
         st = FAIL(ERR_FORMAT, "'%s' is empty: expected the name of a class in each line", path);
     free(line);

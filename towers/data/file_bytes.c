@@ -1,4 +1,4 @@
-/* Whole files as samples; contract in reader.h. Never waits for a pipe's writer. */
+/* Whole files as samples; contract in reader.h. Never blocks on a pipe. */
 #include "towers/data/reader.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 static Status whole_read(int fd, const char *path, uint64_t size, Bytes *bytes)
 {
     struct stat info;
-    if (fstat(fd, &info) != 0) return FAIL(ERR_IO, "cannot look at '%s': %s", path, strerror(errno));
+    if (fstat(fd, &info) != 0) return FAIL(ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return FAIL(ERR_FORMAT, "'%s' is not a regular file", path);
     if (size != ANY_SIZE && (uint64_t)info.st_size != size)
         return FAIL(ERR_FORMAT, "'%s' has changed since its folder was looked through: expected %llu bytes, found %lld",
@@ -19,7 +19,7 @@ static Status whole_read(int fd, const char *path, uint64_t size, Bytes *bytes)
     TRY(bytes_reserve(bytes, wanted));
     for (bytes->size = 0; bytes->size < wanted;) {
         ssize_t got = pread(fd, bytes->data + bytes->size, wanted - bytes->size, (off_t)bytes->size);
-        if (got < 0 && errno != EINTR) return FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
+        if (got < 0 && errno != EINTR) return FAIL(ERR_IO, "cannot read '%s': %s", path, strerror(errno));
         if (got == 0) return FAIL(ERR_FORMAT, "'%s' became shorter while it was read", path);
         if (got > 0) bytes->size += (size_t)got;
     }

@@ -1,5 +1,5 @@
-/* Reads an ImageFolder tree into an index, and samples through it; rules in folder.h. Classes are looked through by
- * several threads, each one at a time. */
+/* Reads an ImageFolder tree into an index, and samples through it; rules in folder.h. Classes are scanned by several
+ * threads, each taking one class at a time. */
 #include "towers/data/folder.h"
 
 #include <dirent.h>
@@ -30,7 +30,7 @@ typedef struct FolderSource {
     const char **names;    /* owned array of strings of the index */
 } FolderSource;
 
-/* ---- what is where */
+/* ---- the folders of a data set */
 
 typedef struct Names {
     char **name; /* owned, as are its strings; sorted */
@@ -39,7 +39,7 @@ typedef struct Names {
 
 typedef struct Found {
     char *path;          /* owned: below the class's folder */
-    size_t folder_bytes; /* how much of it is the folder, with its slash */
+    size_t folder_bytes; /* length of the folder part, with its slash */
     uint32_t bytes;
 } Found;
 
@@ -47,7 +47,7 @@ typedef struct ClassScan {
     const char *name; /* borrowed */
     Found *files;
     int64_t count, room;
-    Names folders; /* all directories, as whole paths */
+    Names folders; /* all directories, as full paths */
     int64_t unread;
     char *first_unread; /* owned */
 } ClassScan;
@@ -149,7 +149,7 @@ bool folder_takes(const char *name)
     return ending_of(name) == ENDING_IMAGE;
 }
 
-/* A directory on the way down, to notice circles. */
+/* A directory on the path to the current one, for the detection of link cycles. */
 typedef struct Step {
     dev_t device;
     ino_t inode;
@@ -183,7 +183,7 @@ static Status file_add(ClassScan *class, const char *folder, const char *name, c
 
 static Status folder_walk(Walk *walk, const char *path, const char *folder, int depth);
 
-/* One entry of a directory whose path below the class is `folder` ("", or with a slash at its end). */
+/* Take one entry of a directory whose path below the class is `folder` ("", or with a slash at its end). */
 static Status entry_take(Walk *walk, int at, const char *path, const char *folder, const char *name, int depth)
 {
     struct stat info;
@@ -242,7 +242,7 @@ static int by_folder_and_name(const void *a, const void *b)
 {
     const Found *x = a, *y = b;
     size_t shorter = x->folder_bytes < y->folder_bytes ? x->folder_bytes : y->folder_bytes;
-    if (shorter > 0) { /* without the last slash, as folder names */
+    if (shorter > 0) { /* compared without the last slash, as folder names */
         int order = memcmp(x->path, y->path, shorter - 1);
         if (order == 0 && x->folder_bytes != y->folder_bytes) return x->folder_bytes < y->folder_bytes ? -1 : 1;
         if (order) return order;
@@ -294,7 +294,7 @@ static Status classes_scan(Scan *scan)
     int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
     int wanted = cores < 1 ? 1 : cores > THREADS_MAX ? THREADS_MAX : (int)cores, started = 0;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's business */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are handled by the main thread */
     while (started < wanted && pthread_create(&threads[started], NULL, scan_run, scan) == 0) started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (started == 0) scan_run(scan);
@@ -333,7 +333,7 @@ static void scan_close(Scan *scan)
     pthread_mutex_destroy(&scan->lock);
 }
 
-/* ---- which of a class's images belong to a split */
+/* ---- dividing a class's images between splits */
 
 typedef struct Part {
     double val_split; /* 0: all images */
@@ -351,7 +351,7 @@ static int by_hash(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Images whose hash is below *limit are for evaluation: round(count * val_split) of them, never all. */
+/* Images whose hash is below *limit are for evaluation: round(count * val_split) of them, but never all. */
 static Status limit_find(const ClassScan *class, double val_split, uint64_t *limit)
 {
     int64_t wanted = llrint((double)class->count * val_split);
@@ -373,7 +373,7 @@ static bool belongs(const Part *part, uint64_t limit, const ClassScan *class, co
     return (name_hash(class, file) < limit) == (part->split == SPLIT_TEST);
 }
 
-/* ---- from what was found to an index */
+/* ---- building the index */
 
 typedef struct Builder {
     IndexParts parts;
@@ -428,7 +428,7 @@ static Status watched_add(Builder *b, const char *path)
     return OK;
 }
 
-/* The label of a class of this split: its place among the training classes. */
+/* The label of a class of this split: its position among the training classes. */
 static int label_of(const Names *classes, const char *name)
 {
     char *const *found = bsearch(&name, classes->name, (size_t)classes->count, sizeof *classes->name, by_name);
@@ -531,7 +531,7 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ui
     TRY_OUT(subfolders(tree->root, &classes));
     TRY_OUT(subfolders(tree->train, &train));
     TRY_OUT(classes_check(tree, &classes, &train));
-    TRY_OUT(watched_add(&builder, tree->root)); /* before the scan: a change during it is noticed later */
+    TRY_OUT(watched_add(&builder, tree->root)); /* before the scan, so that changes during it are detected */
     TRY_OUT(watched_add(&builder, tree->train));
     TRY_OUT(scan_open(config, tree->root, &classes, &scan));
     TRY_OUT(builder_fill(&builder, &scan, &train, &tree->part));

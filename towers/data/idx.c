@@ -1,6 +1,6 @@
 /* Reads IDX files, plain or gzip, from a file or from memory, and serves a pair of them as a Source; format in idx.h.
- * Every refusal names file, offset, what was wanted and what was found. Offsets count decompressed bytes, except where
- * a message says "compressed". */
+ * Every error names file, offset, the expected and the found value. Offsets count decompressed bytes, unless a message
+ * says "compressed". */
 #include "towers/data/idx.h"
 
 #include <errno.h>
@@ -22,22 +22,22 @@
 
 enum { STREAM_BYTES = 1 << 16, DEFLATE_RATIO_MAX = 1032, GZIP_WINDOW = 16 + MAX_WBITS };
 
-/* ---- a stream of bytes: file or memory, through inflate or not */
+/* ---- a stream of bytes: file or memory, plain or through inflate */
 
 typedef struct Stream {
     const char *name;
     int fd;             /* -1: memory */
     uint64_t raw_bytes; /* of the file or memory block */
     uint64_t raw_used;
-    const uint8_t *next; /* raw bytes at hand */
+    const uint8_t *next; /* raw bytes available */
     size_t left;
-    uint64_t offset;  /* decompressed bytes given out */
-    bool gzip, ended; /* `ended`: the gzip stream is complete and its checksum right */
+    uint64_t offset;  /* decompressed bytes returned */
+    bool gzip, ended; /* `ended`: the gzip stream is complete and its checksum is right */
     z_stream z;
     uint8_t buffer[STREAM_BYTES];
 } Stream;
 
-/* At least one raw byte at hand, or left == 0 at the end. */
+/* Make at least one raw byte available; left == 0 at the end. */
 static Status stream_fill(Stream *s)
 {
     if (s->left > 0 || s->fd < 0) return OK;
@@ -185,7 +185,7 @@ static Status read_header(Stream *s, int dimensions, Idx *idx)
     return OK;
 }
 
-/* Is the promise possible? A plain file must hold exactly that; deflate cannot expand by more than
+/* Check the size in the header: a plain file must have exactly that size, and deflate cannot expand by more than
  * DEFLATE_RATIO_MAX. */
 static Status check_promise(const Stream *s, const Idx *idx)
 {
@@ -310,7 +310,7 @@ static void close_pair(Source *source)
     free(d);
 }
 
-/* folder/split-kind-idxN-ubyte, or the same with .gz, or of images with colour, whichever is there. */
+/* folder/split-kind-idxN-ubyte, also with .gz and in the color variant, whichever exists. */
 static bool find_file(const char *folder, Split split, int dimensions, char path[PATH_MAX])
 {
     static const char *const endings[] = {"", ".gz"};
@@ -369,7 +369,7 @@ static Status check_labels(const Pair *pair, const IdxSource *d)
     return OK;
 }
 
-/* Over the sizes, the pixels and the labels, so that equal bytes in another shape differ. */
+/* Hash sizes, pixels and labels, so that equal bytes in another shape differ. */
 static Status hash_pair(IdxSource *d)
 {
     int64_t sizes[] = {d->base.info.count, d->base.info.h, d->base.info.w, d->base.info.c};

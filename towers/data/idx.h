@@ -1,8 +1,8 @@
 /* IDX, the file format of the MNIST family (Y. LeCun, "The MNIST database of handwritten digits"): big-endian
  *     u8 0, u8 0, u8 type, u8 dimensions, u32 size[dimensions], then the elements, last index fastest.
  * Read here: type 8 (unsigned byte) with one dimension (labels), three (grey images) or four (images of 1 or 3
- * channels, channels last), plain or as one gzip member. Nothing is allocated before the sizes are known to be possible,
- * and a gzip stream is never expanded past its header's promise. */
+ * channels, channels last), plain or as one gzip member. Sizes are checked before anything is allocated, and a gzip
+ * stream is never expanded beyond the size in the header. */
 #ifndef TOWERS_DATA_IDX_H
 #define TOWERS_DATA_IDX_H
 
@@ -21,14 +21,15 @@ typedef struct Idx {
     uint8_t *data;            /* owned */
 } Idx;
 
-/* `dimensions` is IDX_LABELS, or IDX_IMAGES for those with and without colour; `name` is for messages. ERR_FORMAT, ERR_MEMORY, ERR_IO. */
+/* `dimensions` is IDX_LABELS, or IDX_IMAGES for grey or color images; `name` is for messages. ERR_FORMAT, ERR_MEMORY,
+ * ERR_IO. */
 NODISCARD Status idx_load(const char *path, int dimensions, Idx *made);
 NODISCARD Status idx_parse(const char *name, const uint8_t *bytes, size_t size, int dimensions, Idx *made);
 void idx_free(Idx *idx);
 
-/* Does the directory (or its folder fashion-mnist) hold labels in this format? */
+/* True if the directory (or its folder fashion-mnist) contains labels in this format. */
 bool idx_is_in(const char *path);
-/* source_open for a directory of IDX files; see dataset.h. Labels must be below the number of classes: that of
+/* source_open for a directory of IDX files; see source.h. Labels must be below the number of classes: that of
  * classes.txt (class_names.h), else IDX_CLASSES. */
 NODISCARD Status idx_source_open(const char *path, Split split, Source **made);
 

@@ -1,4 +1,4 @@
-/* Which decoder takes which bytes, limits, and EXIF orientation; contract in image.h. */
+/* Choice of the decoder by content, limits, and EXIF orientation; contract in image.h. */
 #include "towers/data/image_formats.h"
 
 #include <inttypes.h>
@@ -43,7 +43,7 @@ static bool begins(const uint8_t *data, size_t size, const char *magic, size_t l
     return size >= length && memcmp(data, magic, length) == 0;
 }
 
-/* Formats that people have and that are not read here; a name for the message. */
+/* The name of a common format that is not supported, for the error message. */
 static const char *other_format(const uint8_t *data, size_t size)
 {
     if (begins(data, size, "BM", 2)) return "a BMP";
@@ -143,8 +143,8 @@ int exif_orientation(const uint8_t *tiff, size_t size)
     return 1;
 }
 
-/* How an upright pixel is found in what is stored, by the tag's definition: first the axes change places (5 to 8), then
- * the stored row or column counts from the other end. */
+/* How the pixel of an upright image is found in the stored image, by the tag's definition: first the axes are swapped
+ * (5 to 8), then the stored row or column counts from the other end. */
 typedef struct Turn {
     bool swap, from_bottom, from_right;
 } Turn;

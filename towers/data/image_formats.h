@@ -1,4 +1,4 @@
-/* The decoders behind image.h, one file each. `probe` fills h, w and orientation; `decode` has a checked part. */
+/* The decoders behind image.h, one file each. `probe` fills h, w and orientation; `decode` gets a checked part. */
 #ifndef TOWERS_DATA_IMAGE_FORMATS_H
 #define TOWERS_DATA_IMAGE_FORMATS_H
 
@@ -8,7 +8,7 @@ typedef struct JpegDecoder JpegDecoder;
 
 struct ImageDecoder {
     ImageLimits limits;
-    JpegDecoder *jpeg; /* owned; made when the first JPEG comes */
+    JpegDecoder *jpeg; /* owned; created with the first JPEG */
     Pixels whole;      /* owned: an image that can only be decoded as a whole, or a row */
     int64_t warnings;
 };
@@ -26,7 +26,7 @@ Status webp_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *i
 Status pnm_probe(const uint8_t *data, size_t size, ImageInfo *info);
 Status pnm_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
 
-/* pixels becomes a copy of `part` of a packed image of c channels. */
+/* Copy `part` of a packed image of c channels to `pixels`. */
 Status part_copy(const uint8_t *whole, int32_t w, int32_t c, Rect part, Pixels *pixels);
 
 #endif

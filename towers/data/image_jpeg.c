@@ -1,8 +1,8 @@
-/* JPEG (ITU-T T.81) by libjpeg-turbo's libjpeg interface, which decodes rows and columns of choice.
+/* JPEG (ITU-T T.81) by libjpeg-turbo's libjpeg interface, which can decode selected rows and columns.
  *
- * A crop is equal to the full decode because the decoder is asked for one MCU more on each side: its upsampling of
- * chroma reads a neighbour, which at the edge of a crop would be a copy. Rows above are skipped, rows below are never
- * read. The accurate integer DCT and smooth upsampling, as Pillow and torchvision use them. */
+ * So that a crop equals the full decode, one additional MCU is decoded on each side: chroma upsampling reads a
+ * neighbour, which at the edge of a crop would be a copy. Rows above are skipped, rows below are never read. Uses the
+ * accurate integer DCT and smooth upsampling, like Pillow and torchvision. */
 #include "towers/data/image_formats.h"
 
 #include <inttypes.h>
@@ -42,7 +42,7 @@ Status jpeg_probe(const uint8_t *data, size_t size, ImageInfo *info)
     info->format = IMAGE_JPEG;
     size_t at = 2;
     for (;;) {
-        while (at < size && data[at] != 0xff) at++; /* what does not belong there is skipped, as the library does */
+        while (at < size && data[at] != 0xff) at++; /* skip unexpected bytes, as the library does */
         while (at < size && data[at] == 0xff) at++;
         if (at >= size) return FAIL(ERR_FORMAT, "JPEG without a frame header: the file ends after %zu bytes", size);
         uint8_t marker = data[at++];
@@ -75,8 +75,8 @@ static void on_error(j_common_ptr info)
     longjmp(j->out, 1);
 }
 
-/* Warnings are counted. The end of the data before the last row is an error: the library would
- * make the rest grey. */
+/* Warnings are counted. The end of the data before the last row is an error; the library would fill the rest with
+ * grey. */
 static void on_message(j_common_ptr info, int level)
 {
     JpegDecoder *j = info->client_data;
@@ -92,7 +92,7 @@ static void on_text(j_common_ptr info)
     (void)info;
 }
 
-/* A progressive file may hold any number of scans, each of which goes over the whole image again. */
+/* Limit the number of scans: a progressive file may have many, each of which covers the whole image again. */
 static void on_progress(j_common_ptr info)
 {
     JpegDecoder *j = info->client_data;
@@ -158,7 +158,8 @@ static int64_t coefficient_bytes(const struct jpeg_decompress_struct *info)
     return bytes;
 }
 
-/* What can fail without the library's jump. `wide` is the row as decoded: the part and what was added at its sides. */
+/* Preparations that can fail, before the library's setjmp. `wide` is the row as decoded: the part with its
+ * additions. */
 static Status output_prepare(JpegDecoder *j, Rect part, JDIMENSION *left, Pixels *pixels)
 {
     struct jpeg_decompress_struct *info = &j->info;

@@ -1,5 +1,5 @@
-/* PNG (ISO/IEC 15948) by libspng. Rows above a part are decoded and thrown away, rows below are not decoded; an
- * interlaced image is decoded as a whole. 16-bit grey comes as stored and is clipped, all else as 8-bit RGB. */
+/* PNG (ISO/IEC 15948) by libspng. Rows above a part are decoded and discarded, rows below are not decoded; an
+ * interlaced image is decoded as a whole. 16-bit grey is read as stored and clipped, all other formats as 8-bit RGB. */
 #include "towers/data/image_formats.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@ static uint32_t big32(const uint8_t *at)
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* IHDR is the first chunk and has its size in its first two words. An eXIf chunk before the pixels is looked for. */
+/* IHDR is the first chunk and starts with the size. An eXIf chunk is looked for before the pixels. */
 Status png_probe(const uint8_t *data, size_t size, ImageInfo *info)
 {
     info->format = IMAGE_PNG;
@@ -35,7 +35,7 @@ static Status png_failure(int code)
                 spng_strerror(code));
 }
 
-/* Grey of 16 bits (with alpha where `step` is 2) to RGB: above 255 it is white. */
+/* 16-bit grey (with alpha if `step` is 2) to RGB; values above 255 become white. */
 static void deep_grey_row(const uint8_t *row, size_t step, size_t n, uint8_t *rgb)
 {
     for (size_t i = 0; i < n; i++) {
@@ -66,7 +66,7 @@ static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spn
     for (int32_t y = 0; code == 0 && y < part.y + part.h; y++) {
         const uint8_t *row = whole->at + (rows > 1 ? (size_t)y * whole->pitch : 0);
         if (rows == 1) code = spng_decode_row(png, whole->at, whole->pitch);
-        if (code == SPNG_EOI) code = 0; /* that was the last row */
+        if (code == SPNG_EOI) code = 0; /* this was the last row */
         if (code || y < part.y) continue;
         uint8_t *to = pixels->at + (size_t)(y - part.y) * pixels->pitch;
         row += (size_t)part.x * (size_t)pixel;

@@ -1,6 +1,6 @@
-/* PNM (netpbm): P2 and P5 grey, P3 and P6 colour, text and binary, of 8 or 16 bits. A header is the magic number, then
- * width, height and the largest value as text, with comments from # to the end of the line between them; one space;
- * values. Values are scaled to 255 as Pillow does, but grey of more than 8 bits is clipped (image.h). */
+/* PNM (netpbm): P2 and P5 grey, P3 and P6 color, text and binary, 8 or 16 bits. The header is the magic number, then
+ * width, height and maximum value as text, possibly with comments from # to the end of a line; one white space; the
+ * values. Values are scaled to 255 as in Pillow, except that grey of more than 8 bits is clipped (image.h). */
 #include "towers/data/image_formats.h"
 
 #include <math.h>
@@ -74,7 +74,7 @@ static uint8_t scaled(const Pnm *p, int32_t value, bool grey)
     return (uint8_t)(v > 255 ? 255 : v);
 }
 
-/* Value number `index` of the picture; of text, values come in order. */
+/* Value number `index` of the image; in text formats values must be read in order. */
 static Status value_read(Pnm *p, size_t index, int32_t *value)
 {
     if (p->kind == '2' || p->kind == '3') return number_read(p, "value of a pixel", 65535, value);

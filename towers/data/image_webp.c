@@ -1,4 +1,4 @@
-/* WebP by libwebp. Always decoded as a whole: cropping inside the library changes chroma at the crop's edges. */
+/* WebP by libwebp. Always decoded as a whole: the library's cropping changes chroma at the edges of a crop. */
 #include "towers/data/image_formats.h"
 
 #include <string.h>
@@ -10,7 +10,8 @@ static uint32_t little32(const uint8_t *at)
     return (uint32_t)at[3] << 24 | (uint32_t)at[2] << 16 | (uint32_t)at[1] << 8 | at[0];
 }
 
-/* RIFF chunks from offset 12: id, u32 size, bytes, padded to even. An EXIF chunk may begin like that of a JPEG. */
+/* RIFF chunks from offset 12: id, u32 size, bytes, padded to even size. An EXIF chunk may start with "Exif\0\0" as in a
+ * JPEG. */
 static int riff_orientation(const uint8_t *data, size_t size)
 {
     for (size_t at = 12; size - at >= 8;) {

@@ -25,7 +25,7 @@ const char *index_string(const Index *index, uint64_t offset)
 Status watched_now(const char *path, Watched *watched)
 {
     struct stat info;
-    if (stat(path, &info) != 0) return FAIL(ERR_IO, "cannot look at '%s': %s", path, strerror(errno));
+    if (stat(path, &info) != 0) return FAIL(ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
     watched->time_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
     watched->bytes = (int64_t)info.st_size;
     watched->inode = (uint64_t)info.st_ino;
@@ -42,7 +42,7 @@ static bool section(size_t size, size_t *at, int64_t count, size_t each, size_t 
     return true;
 }
 
-/* Every offset leads to a string that ends inside the strings, every label to a class. */
+/* Every offset must refer to a string that ends within the strings, every label to a class. */
 static bool contents_fit(const Index *index)
 {
     const IndexHeader *h = index->header;
@@ -68,7 +68,7 @@ Status index_parse(const void *bytes, size_t size, const uint64_t key[2], Index 
                 section(size, &at, h->watched, sizeof(Watched), &watched) &&
                 section(size, &at, h->samples, sizeof(Sample), &samples);
     if (!fits || h->strings > INT64_MAX || !section(size, &at, (int64_t)h->strings, 1, &strings) || at != size)
-        return FAIL(ERR_FORMAT, "an index of %zu bytes that promises others", size);
+        return FAIL(ERR_FORMAT, "an index of %zu bytes whose header gives another size", size);
     if (XXH3_64bits((const char *)bytes + sizeof *h, size - sizeof *h) != h->sum)
         return FAIL(ERR_FORMAT, "a damaged index: its checksum is wrong");
     const char *base = bytes;
@@ -95,7 +95,7 @@ static bool is_current(const Index *index)
     return true;
 }
 
-/* Maps a file and gives the pages that the checks have touched back. */
+/* Map a file; releases the pages that the checks have touched. */
 static Status index_map(int fd, const uint64_t key[2], Index *index)
 {
     struct stat info;
@@ -111,7 +111,7 @@ static Status index_map(int fd, const uint64_t key[2], Index *index)
     index->map = map;
     index->map_bytes = size;
     (void)madvise(map, size, MADV_DONTNEED);
-    (void)madvise(map, size, MADV_RANDOM); /* samples come in random order: no reading ahead */
+    (void)madvise(map, size, MADV_RANDOM); /* samples are read in random order: no read-ahead */
     return OK;
 }
 
@@ -144,7 +144,7 @@ Status index_find(const uint64_t key[2], Index *index, bool *found)
     Status st = index_map(fd, key, index);
     close(fd);
     if (st == ERR_MEMORY) return st;
-    if (st != OK) return OK; /* damaged or old: it is built again */
+    if (st != OK) return OK; /* damaged or outdated: build it again */
     *found = is_current(index);
     if (!*found) index_unmap(index);
     return OK;
@@ -183,7 +183,7 @@ static Status write_all(int fd, const Piece *pieces, int count)
     return OK;
 }
 
-/* To a file that has its name only when it is whole; or to memory, if no file can be written. */
+/* Write the index to a temporary file and rename it; or to memory, if no file can be written. */
 static Status pieces_keep(const uint64_t key[2], const Piece *pieces, int count, int *kept)
 {
     char directory[PATH_BYTES], path[PATH_BYTES], temporary[PATH_BYTES];

@@ -1,10 +1,10 @@
-/* The index of a data set on disk: where each sample's bytes are, how many, and its label; built once, kept in a file
- * under the user's cache and mapped, so that a set of any size costs no memory.
+/* The index of a data set on disk: position, size and label of each sample's bytes. It is built once, stored in the
+ * user's cache and mapped, so that it takes no memory however large the data set is.
  *
- * File: IndexHeader, then classes (u64 offset of a name each), watched paths, samples, strings (NUL-terminated). All
- * numbers as this processor stores them. Written under another name and renamed; whoever comes second replaces it with
- * the same bytes. Used again only if every watched path still has the time and size it had: of a folder these are all its
- * directories (a file that is changed in place is found when it is read, by its size). */
+ * File: IndexHeader, then classes (the u64 offset of each name), watched paths, samples, strings (NUL-terminated). All
+ * numbers are in this processor's byte order. Written under a temporary name and renamed; a second writer replaces it by
+ * the same bytes. An index is used only if every watched path still has the same time and size: for a folder these are
+ * all its directories (a file that is changed in place is detected by its size when it is read). */
 #ifndef TOWERS_DATA_INDEX_H
 #define TOWERS_DATA_INDEX_H
 
@@ -15,7 +15,7 @@
 #include "kernels/status.h"
 
 typedef struct Sample {
-    uint64_t offset; /* of its bytes in `file`; of a file of its own: of its name in the strings */
+    uint64_t offset; /* of its bytes in `file`; for a separate file: of its name in the strings */
     uint32_t bytes;
     uint32_t file;
     int32_t label;
@@ -25,12 +25,12 @@ typedef struct Sample {
 typedef struct IndexHeader {
     char magic[8]; /* "TWRINDEX" */
     uint32_t version, sample_bytes;
-    uint64_t key[2]; /* of what was asked: kind, path, options */
+    uint64_t key[2]; /* hash of the request: kind, path, options */
     int64_t samples, classes, watched, unread;
     uint64_t first_unread; /* offset of its name in the strings */
     uint64_t strings;      /* bytes */
     uint64_t fingerprint[2];
-    uint64_t sum; /* XXH3-64 of all behind the header */
+    uint64_t sum; /* XXH3-64 of everything after the header */
 } IndexHeader;
 
 typedef struct Watched {
@@ -39,7 +39,7 @@ typedef struct Watched {
     uint64_t inode;
 } Watched;
 
-/* A mapped index. All pointers lead into the mapping. */
+/* A mapped index. All pointers point into the mapping. */
 typedef struct Index {
     const IndexHeader *header;
     const uint64_t *classes;
@@ -50,10 +50,11 @@ typedef struct Index {
     size_t map_bytes;
 } Index;
 
-/* The string at an offset of the strings; "" for one that lies outside. */
+/* The string at an offset of the strings; "" if it is out of range. */
 const char *index_string(const Index *index, uint64_t offset);
 
-/* What a kind of data set fills in; index_write lays it out. All arrays are owned by the builder. */
+/* The content of an index, filled in by each kind of data set and laid out by index_write. All arrays are owned by the
+ * builder. */
 typedef struct IndexParts {
     uint64_t *classes;
     int64_t classes_count;
@@ -67,13 +68,13 @@ typedef struct IndexParts {
     uint64_t first_unread;
 } IndexParts;
 
-/* Is there a valid index for the key? *found says so; false also for one that is damaged or out of date. */
+/* Look for a valid index for the key. *found is also false if it is damaged or outdated. */
 NODISCARD Status index_find(const uint64_t key[2], Index *index, bool *found);
-/* Writes an index for the key to the cache (or, where none can be written, to memory without a name) and maps it. */
+/* Write an index for the key to the cache (or to anonymous memory, if that is not possible) and map it. */
 NODISCARD Status index_write(const uint64_t key[2], const IndexParts *parts, Index *index);
 void index_unmap(Index *index);
 
-/* Checks an index in memory, as if it had been read from a file: ERR_FORMAT. For fuzzing, and what index_find uses. */
+/* Check an index in memory as if it had been read from a file: ERR_FORMAT. Used by index_find and for fuzzing. */
 NODISCARD Status index_parse(const void *bytes, size_t size, const uint64_t key[2], Index *index);
 
 /* Time, size and inode of a path, for Watched; ERR_IO. */

@@ -4,7 +4,7 @@
 
 #include "towers/data/pixels.h"
 
-/* *bytes is the caller's. Quality 1 to 100; pixels of 1 or 3 channels. */
+/* *bytes is owned by the caller. Quality 1 to 100; pixels of 1 or 3 channels. */
 NODISCARD Status jpeg_encode(const Pixels *pixels, int quality, uint8_t **bytes, size_t *count);
 
 #endif

@@ -1,9 +1,9 @@
-/* The read-ahead: a ring of preallocated batches, filled by threads and handed out in order; contract in loader.h.
+/* The read-ahead: a ring of preallocated batches, filled by threads and returned in order; contract in loader.h.
  *
- * Batches are numbered q = 0, 1, ... in the order step by step, tower by tower; number q lives in slot q % slots. A
- * number is opened when its slot is free and its epoch's order is ready; its samples are then claimed in pieces, in
- * order, and finished in any order. Whoever finishes the last piece completes the batch. Two order tables alternate
- * between epochs: whoever first needs an epoch's order shuffles it, once no batch uses the epoch before last. */
+ * Batches are numbered q = 0, 1, ... step by step and, within a step, tower by tower; batch q uses slot q % slots. A
+ * batch is opened when its slot is free and its epoch's order is ready. Its samples are then claimed in order, in
+ * pieces, and finished in any order; the thread that finishes the last piece completes the batch. Two order tables
+ * alternate between epochs: the first thread that needs an epoch's order shuffles it, once no batch uses the table. */
 #include "towers/data/loader.h"
 
 #include <inttypes.h>
@@ -19,10 +19,10 @@
 enum { WORKERS_MAX = 1024, DEPTH_MAX = 4096, NONE = -1, PIECE = 8, PREPARING = -1 };
 
 typedef struct Slot {
-    int64_t ready;   /* number of the batch it holds complete, or NONE */
+    int64_t ready;   /* number of its complete batch, or NONE */
     int64_t first;   /* position of its first sample in the epoch's order */
-    int32_t next;    /* first sample that is not claimed */
-    int32_t left;    /* samples that are not finished */
+    int32_t next;    /* first sample that has not been claimed */
+    int32_t left;    /* samples that have not been finished */
     Batch batch;     /* points into the arrays below */
     uint8_t *pixels; /* owned, as are the next five */
     int32_t *labels;
@@ -36,7 +36,7 @@ typedef struct Worker {
     Loader *loader; /* borrowed */
     Bytes bytes;
     TransformWorker transform;
-    LoaderClocks clocks; /* since the last piece, as is the next */
+    LoaderClocks clocks; /* since the last piece, like the next */
     int32_t rotated;
 } Worker;
 
@@ -48,7 +48,7 @@ typedef struct Piece {
 
 struct Loader {
     LoaderConfig config;
-    int64_t count, steps_per_epoch, batches; /* samples; batches: how many there will be */
+    int64_t count, steps_per_epoch, batches; /* count: samples; batches: total number */
     int32_t canvas, c, capacity;             /* capacity: samples of a slot */
     size_t canvas_bytes;
     int slots_count, workers_count, threads_count;
@@ -56,23 +56,23 @@ struct Loader {
     Worker *workers; /* owned; with no threads, the caller is the only one */
     pthread_t *threads;
     int64_t wait_ns;
-    int lent; /* batches from number `released` on that the caller holds */
+    int lent; /* number of batches that the caller holds, from `released` on */
 
-    pthread_mutex_t lock; /* of all below, and of a slot's ready, next, left and bad samples */
+    pthread_mutex_t lock; /* protects everything below, and a slot's ready, next, left and bad samples */
     pthread_cond_t work;  /* for workers: a slot came free, an order changed, stop */
     pthread_cond_t done;  /* for the caller: a batch is ready or has failed */
     bool stop;
-    int64_t opened, released; /* numbers below are open or complete; given back by the caller */
+    int64_t opened, released; /* batches below are open or complete; returned by the caller */
     Order order;
-    int order_users[2]; /* batches that are being filled by each table, or PREPARING */
+    int order_users[2]; /* number of batches being filled with each table, or PREPARING */
     int64_t failed;     /* number of the first batch that could not be read, or NONE */
-    int32_t failed_at;  /* which sample of it */
+    int32_t failed_at;  /* its failed sample */
     Status failure;
     char why[1024];
     LoaderClocks clocks;
 };
 
-/* ---- what a batch holds */
+/* ---- filling a batch */
 
 static int64_t step_of(const Loader *l, int64_t number)
 {
@@ -94,7 +94,7 @@ static Slot *slot_of(const Loader *l, int64_t number)
     return &l->slots[number % l->slots_count];
 }
 
-/* A decoder's complaint, with the file that it is about. */
+/* Add the name of the file to a decoder's error. */
 static Status name_file(const Loader *l, int64_t id, Status st)
 {
     char where[300], why[STATUS_MESSAGE_BYTES];
@@ -117,7 +117,7 @@ static Status sample_decode(const Loader *l, Worker *worker, int64_t epoch, int6
     return transform_apply(transform, &worker->transform, &worker->bytes, &info, &plan, canvas, record);
 }
 
-/* Sample i of a slot. Its pixels are undefined where this fails. */
+/* Read sample i of a slot. Its pixels are undefined after an error. */
 static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i)
 {
     int64_t id = slot->ids[i], start = clock_ns();
@@ -130,7 +130,7 @@ static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i
     return st == OK ? OK : name_file(l, id, st);
 }
 
-/* The good sample nearest to sample i, earlier ones first; NONE if there is none. */
+/* The good sample nearest to sample i, earlier ones preferred; NONE if there is none. */
 static int32_t neighbour_of(const Slot *slot, int32_t i)
 {
     for (int32_t d = 1; d < slot->batch.n; d++) {
@@ -145,7 +145,7 @@ static int by_index(const void *a, const void *b)
     return ((const BadSample *)a)->index - ((const BadSample *)b)->index;
 }
 
-/* Samples that were skipped look like a neighbour. */
+/* Give skipped samples the pixels of a neighbour. */
 static void bad_cover(const Loader *l, Slot *slot)
 {
     for (int32_t k = 0; k < slot->batch.skipped; k++) slot->labels[slot->bad[k].index] = LABEL_NONE;
@@ -165,7 +165,7 @@ static void bad_cover(const Loader *l, Slot *slot)
     slot->batch.bad = slot->bad;
 }
 
-/* ---- the ring; all of these with the lock held */
+/* ---- the ring; these functions are called with the lock held */
 
 static void note_failure(Loader *l, int64_t number, int32_t sample, Status status)
 {
@@ -178,13 +178,13 @@ static void note_failure(Loader *l, int64_t number, int32_t sample, Status statu
              status_message());
 }
 
-/* Nobody looks at a table, or at whose it is, while it is being prepared. */
+/* While a table is being prepared, no thread may read it or its epoch. */
 static bool order_is_there(const Loader *l, int64_t epoch)
 {
     return l->order_users[epoch & 1] != PREPARING && order_is_ready(&l->order, epoch);
 }
 
-/* Without the lock, which the mark makes up for. */
+/* Runs without the lock; the PREPARING mark protects the table. */
 static void prepare_order(Loader *l, int64_t epoch)
 {
     l->order_users[epoch & 1] = PREPARING;
@@ -199,7 +199,7 @@ static void batch_finish(Loader *l, int64_t number)
 {
     Slot *slot = slot_of(l, number);
     if (slot->batch.skipped > 0) {
-        pthread_mutex_unlock(&l->lock); /* nobody else has business with a slot whose pieces are all finished */
+        pthread_mutex_unlock(&l->lock); /* no other thread uses a slot whose pieces are all finished */
         bad_cover(l, slot);
         pthread_mutex_lock(&l->lock);
     }
@@ -213,7 +213,7 @@ static bool may_open(const Loader *l)
     return l->failed == NONE && l->opened < l->batches && l->opened < l->released + l->slots_count;
 }
 
-/* Is there a sample that nobody has claimed? */
+/* True if a sample has not been claimed yet. */
 static bool has_claimable(const Loader *l)
 {
     if (l->failed != NONE || l->opened == 0) return false;
@@ -221,7 +221,7 @@ static bool has_claimable(const Loader *l)
     return slot->ready != l->opened - 1 && slot->next < slot->batch.n;
 }
 
-/* Opens the next number, if its order is there or can be made now. */
+/* Open the next batch, if its epoch's order is ready or can be prepared now. */
 static void open_next(Loader *l)
 {
     int64_t number = l->opened, epoch = epoch_of(l, number);
@@ -243,7 +243,7 @@ static void open_next(Loader *l)
     if (b->n == 0) batch_finish(l, number);
 }
 
-/* True if work_once could do something: it is then called again instead of waiting. */
+/* True if work_once has something to do; it is then called again instead of waiting. */
 static bool has_work(const Loader *l)
 {
     if (has_claimable(l)) return true;
@@ -257,7 +257,7 @@ static Status bad_add(const Loader *l, Slot *slot, int32_t i)
     if (slot->batch.skipped == slot->bad_room) {
         int32_t room = slot->bad_room ? 2 * slot->bad_room : 4;
         BadSample *grown = realloc(slot->bad, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for list of bad samples");
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for the list of bad samples");
         slot->bad = grown;
         slot->bad_room = room;
     }
@@ -283,7 +283,7 @@ static void clocks_collect(Loader *l, Worker *worker)
     t->decode_ns = t->resize_ns = t->augment_ns = 0;
 }
 
-/* Fills a piece; called with the lock, which is free while samples are read. */
+/* Fill a piece. Called with the lock held; releases it while samples are read. */
 static void piece_fill(Loader *l, Worker *worker, Piece piece)
 {
     Slot *slot = slot_of(l, piece.number);
@@ -337,14 +337,14 @@ static void *run_worker(void *argument)
 
 /* ---- the caller's side */
 
-/* The batch has failed, and no piece of it is under way that could have failed earlier in it. */
+/* True if the batch has failed and no piece of it in progress could still fail at an earlier sample. */
 static bool has_failed(const Loader *l, int64_t number)
 {
     const Slot *slot = slot_of(l, number);
     return l->failed == number && slot->left <= slot->batch.n - slot->next;
 }
 
-/* Until batch `number` is ready or has failed; without workers, by doing the work here. */
+/* Wait until batch `number` is ready or has failed; without workers, do the work here. */
 static void wait_for(Loader *l, int64_t number)
 {
     const Slot *slot = slot_of(l, number);
@@ -363,7 +363,7 @@ void loader_step(Loader *l)
 {
     pthread_mutex_lock(&l->lock);
     l->released += l->lent;
-    if (l->lent) pthread_cond_broadcast(&l->work); /* a batch is work for several */
+    if (l->lent) pthread_cond_broadcast(&l->work); /* several workers can fill a batch */
     l->lent = 0;
     pthread_mutex_unlock(&l->lock);
 }
@@ -425,7 +425,7 @@ const char *loader_cause(const Source *source, const LoaderClocks *from, const L
     return decode >= augment ? "decode" : "augment";
 }
 
-/* ---- birth and death */
+/* ---- creation and destruction */
 
 static Status check_config(const LoaderConfig *c)
 {
@@ -526,7 +526,7 @@ static Status start_worker(Loader *l, int index)
     return OK;
 }
 
-/* Signals are the main thread's business: the workers start with all of them blocked. */
+/* Signals are handled by the main thread: workers start with all of them blocked. */
 static Status start_workers(Loader *l)
 {
     Status st = OK;

@@ -9,7 +9,7 @@
 
 enum { ROUNDS = 6, NOBODY = -1 };
 
-static const uint64_t PERMUTE_KEY = 0x7065726d75746500u; /* keeps these draws apart from other uses of the seed */
+static const uint64_t PERMUTE_KEY = 0x7065726d75746500u; /* separates these draws from other uses of the seed */
 
 Status order_init(Order *order, uint64_t seed, int64_t count, bool shuffle)
 {
@@ -51,7 +51,7 @@ int64_t order_at(const Order *order, int64_t epoch, int64_t position)
     return order_permute(order->seed, epoch, order->count, position);
 }
 
-/* Rounds change the upper and the lower half in turn; the halves need not be of one size. */
+/* Rounds change the upper and the lower half alternately; the halves may differ in size. */
 static uint64_t feistel(uint64_t seed, int64_t epoch, int bits, uint64_t value)
 {
     int low_bits = bits / 2, high_bits = bits - low_bits;

@@ -1,11 +1,11 @@
-/* A source of files named one by one, and of all images below folders: for `towers predict`. Without labels. */
+/* A source without labels for `towers predict`: individual files, and all images below folders. */
 #ifndef TOWERS_DATA_PATHS_H
 #define TOWERS_DATA_PATHS_H
 
 #include "towers/data/source.h"
 
-/* Folders are searched to the bottom, sorted; files are taken whatever their ending. ERR_ARG: a path that is not there,
- * or no image in all of them. */
+/* Folders are searched recursively and sorted; files are taken whatever their extension. ERR_ARG if a path does not
+ * exist or no image is found. */
 NODISCARD Status paths_source_open(char *const *paths, int count, Source **made);
 
 #endif

@@ -1,4 +1,4 @@
-/* OP_IMAGE up to its arithmetic; see picture.h. */
+/* The pixel operations of OP_IMAGE without its normalization; see picture.h. */
 #include "towers/data/picture.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What the network sees of a picture of a batch, as pixels: crop and mirror of its record applied, an erased rectangle
- * as the color that normalizes to 0. For people; the network's own copy is OP_IMAGE's. */
+/* An image of a batch as the network sees it, for people: crop and mirroring of its record applied, an erased rectangle
+ * in the color that is normalized to 0. The network's own input is computed by OP_IMAGE. */
 #ifndef TOWERS_DATA_PICTURE_H
 #define TOWERS_DATA_PICTURE_H
 

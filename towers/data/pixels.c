@@ -25,7 +25,7 @@ Status pixels_shape(Pixels *pixels, int32_t h, int32_t w, int32_t c)
 {
     size_t bytes = (size_t)h * (size_t)w * (size_t)c;
     if (bytes > pixels->room || !pixels->memory) {
-        free(pixels->memory); /* nothing in it is kept, so it need not be copied */
+        free(pixels->memory); /* the content is not kept, so it need not be copied */
         pixels->room = 0;
         pixels->memory = malloc(bytes + PIXELS_SLACK);
         if (!pixels->memory) return FAIL(ERR_MEMORY, "no memory for an image of %d x %d pixels", w, h);

@@ -1,5 +1,5 @@
-/* Buffers of the image path: encoded bytes as read, and decoded pixels [h][w][c] of 8 bits. Both grow and are reused;
- * each belongs to one thread. */
+/* Buffers for images: encoded bytes, and decoded 8-bit pixels [h][w][c]. Both grow and are reused; each belongs to one
+ * thread. */
 #ifndef TOWERS_DATA_PIXELS_H
 #define TOWERS_DATA_PIXELS_H
 
@@ -8,21 +8,21 @@
 
 #include "kernels/status.h"
 
-/* Readable bytes behind the last pixel, so that vector loads of a whole register need no special case. */
+/* Readable bytes after the last pixel, so that vector code may load whole registers. */
 enum { PIXELS_SLACK = 64, IMAGE_SIDE_MAX = 65500 };
 
 typedef struct Rect {
     int32_t y, x, h, w;
 } Rect;
 
-/* One sample as its source keeps it: an encoded image, or packed pixels where `raw_c` is not 0 (IDX). */
+/* One sample as stored by its source: an encoded image, or packed pixels if `raw_c` is not 0 (IDX). */
 typedef struct Bytes {
     uint8_t *data; /* owned */
     size_t size, room;
     int32_t raw_h, raw_w, raw_c;
 } Bytes;
 
-NODISCARD Status bytes_reserve(Bytes *bytes, size_t room); /* keeps size bytes; PIXELS_SLACK more are readable */
+NODISCARD Status bytes_reserve(Bytes *bytes, size_t room); /* keeps the content; PIXELS_SLACK more bytes are readable */
 void bytes_free(Bytes *bytes);
 
 typedef struct Pixels {
@@ -33,7 +33,7 @@ typedef struct Pixels {
     size_t pitch; /* bytes from row to row */
 } Pixels;
 
-/* Room for h x w x c, packed; the content is undefined. */
+/* Make room for h x w x c packed pixels; the content is undefined. */
 NODISCARD Status pixels_shape(Pixels *pixels, int32_t h, int32_t w, int32_t c);
 void pixels_free(Pixels *pixels);
 

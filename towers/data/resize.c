@@ -1,5 +1,5 @@
-/* Separable resampling in fixed point; definition in resize.h. Output position x lies around centre = (x + 1/2) r,
- * r = in / out, and has weights f((i + 1/2 - centre) / max(r, 1)), normalised to sum 1, over i within the filter's reach
+/* Separable resampling in fixed point; definition in resize.h. Output position x has its centre at (x + 1/2) r, r = in
+ * / out, and weights f((i + 1/2 - centre) / max(r, 1)), normalized to sum 1, over all i within the filter's support
  * times max(r, 1). */
 #include "towers/data/resize.h"
 
@@ -13,7 +13,7 @@ struct Resizer {
     Axis rows, columns; /* along h, along w */
     double *exact;      /* owned: weights of one output before rounding */
     size_t exact_room;
-    uint8_t *scratch; /* owned: the picture after the first pass */
+    uint8_t *scratch; /* owned: the image after the first pass */
     size_t scratch_room;
 };
 
@@ -31,7 +31,7 @@ static double filter_value(ResizeFilter filter, double x)
     return x < 2 ? ((x - 5) * x + 8) * x * a - 4 * a : 0;
 }
 
-/* Inputs [*first, *end) of output x. */
+/* The inputs [*first, *end) that output x depends on. */
 static void taps_of(ResizeFilter filter, int32_t in, int32_t out, int32_t x, int32_t *first, int32_t *end)
 {
     double ratio = (double)in / out, reach = filter_reach(filter) * (ratio > 1 ? ratio : 1), centre = (x + 0.5) * ratio;
@@ -85,7 +85,7 @@ static void weights_fill(Axis *axis, ResizeFilter filter, int32_t in, int32_t ou
     for (int32_t i = first; i < end; i++) sum += exact[i - first] = filter_value(filter, (i + 0.5 - centre) * scale);
     for (int32_t i = 0; i < taps; i++) {
         double share = i < end - first ? exact[i] / sum * (1 << WEIGHT_BITS) : 0;
-        int32_t value = (int32_t)(share < 0 ? share - 0.5 : share + 0.5); /* as Pillow rounds: away from 0 */
+        int32_t value = (int32_t)(share < 0 ? share - 0.5 : share + 0.5); /* rounded away from 0, as in Pillow */
         weight[i] = (int16_t)(value >> LOW_BITS);
         weight[taps + i] = (int16_t)(value & ((1 << LOW_BITS) - 1));
     }
@@ -153,7 +153,7 @@ void row_resize(const Axis *axis, int32_t c, const uint8_t *in, uint8_t *out)
 void column_resize(const int16_t *weight, int32_t n, int32_t taps, const uint8_t *in, size_t pitch, size_t width,
                    uint8_t *out)
 {
-    enum { BLOCK = 256 }; /* columns whose sums stay at hand */
+    enum { BLOCK = 256 }; /* columns whose sums stay in registers or cache */
     for (size_t at = 0; at < width; at += BLOCK) {
         size_t block = width - at < BLOCK ? width - at : BLOCK;
         int32_t sum[BLOCK];
@@ -166,7 +166,7 @@ void column_resize(const int16_t *weight, int32_t n, int32_t taps, const uint8_t
     }
 }
 
-/* ---- one picture */
+/* ---- one image */
 
 static Status check(const Resize *r, const Pixels *in)
 {

@@ -1,7 +1,7 @@
-/* Antialiased resizing of 8-bit images, [h][w][c] to [h][w][c], as Pillow and torchvision (antialias=True) define it: a
- * triangle (bilinear) or Catmull-Rom (bicubic, a = -1/2) filter that is stretched by the ratio when shrinking, first
- * along the rows, then along the columns, rounded to 8 bits after each. Weights have Pillow's 22 fractional bits, so the
- * pixels are Pillow's; and sums are of integers, so every processor gets the same. */
+/* Antialiased resizing of 8-bit images, [h][w][c] to [h][w][c], as defined by Pillow and torchvision (antialias=True):
+ * a triangle (bilinear) or Catmull-Rom (bicubic, a = -1/2) filter, stretched by the ratio when shrinking, first along
+ * the rows, then along the columns, rounded to 8 bits after each. Weights have Pillow's 22 fractional bits, so the
+ * pixels equal Pillow's; all sums are integer, so every processor gives the same result. */
 #ifndef TOWERS_DATA_RESIZE_H
 #define TOWERS_DATA_RESIZE_H
 
@@ -13,21 +13,21 @@
 
 typedef enum ResizeFilter { RESIZE_BILINEAR = 0, RESIZE_BICUBIC } ResizeFilter;
 
-/* What is wanted: `window` of the out_h x out_w pixels that a picture of in_h x in_w becomes. */
+/* The request: `window` of the out_h x out_w pixels that an image of in_h x in_w is resized to. */
 typedef struct Resize {
     ResizeFilter filter;
     int32_t in_h, in_w, out_h, out_w;
     Rect window;
 } Resize;
 
-/* The pixels of the input that the window depends on. */
+/* The input pixels that the window depends on. */
 Rect resize_support(const Resize *resize);
 
-typedef struct Resizer Resizer; /* scratch memory and weights, kept from image to image; one a thread */
+typedef struct Resizer Resizer; /* scratch memory and weights, kept between images; one per thread */
 NODISCARD Status resizer_create(Resizer **made);
 void resizer_destroy(Resizer *resizer); /* NULL is fine */
 
-/* `in` holds the pixels resize_support names, 1 to 4 channels, with PIXELS_SLACK readable bytes behind the last. Writes
+/* `in` has the pixels given by resize_support, 1 to 4 channels, with PIXELS_SLACK readable bytes after the last. Writes
  * rows of window.w * c bytes, out_pitch bytes apart. */
 NODISCARD Status resizer_run(Resizer *resizer, const Resize *resize, const Pixels *in, uint8_t *out, size_t out_pitch);
 

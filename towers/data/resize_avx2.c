@@ -1,5 +1,5 @@
 /* The inner loops of resize.c for x86 processors with AVX2: products of 8-bit pixels and 16-bit weights, two taps at a
- * time (vpmaddwd). Elsewhere these are stubs and resize_has_avx2 says so. */
+ * time (vpmaddwd). On other processors these are stubs, and resize_has_avx2 returns false. */
 #include "towers/data/resize_rows.h"
 
 #if defined(__x86_64__)
@@ -20,7 +20,7 @@ AVX2 static inline __m256i two_rows(const uint8_t *row0, const uint8_t *row1)
     return _mm256_inserti128_si256(low, _mm_loadu_si128((const __m128i *)row1), 1);
 }
 
-/* Two weights, in every 32-bit word. */
+/* A pair of weights in every 32-bit word. */
 AVX2 static inline __m256i weight_pair(const int16_t *weight)
 {
     int32_t pair;
@@ -28,13 +28,13 @@ AVX2 static inline __m256i weight_pair(const int16_t *weight)
     return _mm256_set1_epi32(pair);
 }
 
-/* Sums of high and of low words to 16-bit values. */
+/* Combine the sums of high and low words to 16-bit values. */
 AVX2 static inline __m256i words_of(__m256i high, __m256i low)
 {
     return _mm256_srai_epi32(_mm256_add_epi32(_mm256_slli_epi32(high, LOW_BITS), low), WEIGHT_BITS);
 }
 
-/* A pixel of each row from its R, G, B in the low words of each half. */
+/* Store a pixel of each row from its R, G, B in the low words of each half. */
 AVX2 static inline void pixel_store(__m256i words, uint8_t *out0, uint8_t *out1)
 {
     words = _mm256_packus_epi16(_mm256_packs_epi32(words, words), _mm256_setzero_si256());
@@ -44,7 +44,7 @@ AVX2 static inline void pixel_store(__m256i words, uint8_t *out0, uint8_t *out1)
 }
 
 /* Each half of a register holds four pixels of one row; a shuffle makes 16-bit pairs (r0 r1)(g0 g1)(b0 b1) of two of
- * them, to be multiplied with a pair of weights. The last pixel of a row is stored without a fourth byte. */
+ * them, which are multiplied with a pair of weights. The last pixel of a row is stored without a fourth byte. */
 AVX2 void row_pair_resize_avx2(const Axis *axis, const uint8_t *in0, const uint8_t *in1, uint8_t *out0, uint8_t *out1)
 {
     const __m256i first =
@@ -75,7 +75,7 @@ AVX2 void row_pair_resize_avx2(const Axis *axis, const uint8_t *in0, const uint8
     }
 }
 
-/* 16 columns: values of two rows are interleaved to pairs, so that one product takes both. */
+/* 16 columns: values of two rows are interleaved to pairs, so that one instruction multiplies both. */
 AVX2 static inline __m128i columns_16(const int16_t *weight, int32_t n, int32_t taps, const uint8_t *in, size_t pitch)
 {
     __m256i low0 = _mm256_set1_epi32(1 << (WEIGHT_BITS - 1)), low1 = low0;

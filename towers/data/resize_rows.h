@@ -1,8 +1,8 @@
 /* The two inner loops of resizing, in plain C and for AVX2; both give the same integers.
  *
- * A weight has WEIGHT_BITS fractional bits and is kept in two 16-bit words, high 2^LOW_BITS + low with low >= 0, because
- * processors multiply these fastest. An output has `taps` high words, then `taps` low ones; taps is a multiple of 4, and
- * those beyond the last input are 0. */
+ * A weight has WEIGHT_BITS fractional bits and is stored in two 16-bit words, high 2^LOW_BITS + low with low >= 0,
+ * because processors multiply these fastest. An output has `taps` high words, then `taps` low words; taps is a multiple
+ * of 4, and words after the last input are 0. */
 #ifndef TOWERS_DATA_RESIZE_ROWS_H
 #define TOWERS_DATA_RESIZE_ROWS_H
 
@@ -14,16 +14,17 @@ enum { WEIGHT_BITS = 22, LOW_BITS = 11 };
 
 typedef struct Axis {
     int32_t first_of_all, end_of_all; /* input pixels that any output depends on */
-    int32_t count, taps;              /* outputs; words of one */
-    int32_t *first;                   /* [count] of an output's inputs */
-    int32_t *n;                       /* [count] how many */
+    int32_t count, taps;              /* outputs; words per output */
+    int32_t *first;                   /* [count]: first input of an output */
+    int32_t *n;                       /* [count]: number of inputs */
     int16_t *weight;                  /* [count][2][taps] */
-    size_t room;                      /* outputs and weights there is memory for */
+    size_t room;                      /* capacity: outputs */
     size_t weight_room;
 } Axis;
 
-/* One row of `c` channels to axis->count pixels; `in` is pixel axis->first_of_all. The AVX2 form takes two rows of three
- * channels and may read PIXELS_SLACK bytes beyond each and write one byte beyond, which the next row overwrites. */
+/* Resize one row of `c` channels to axis->count pixels; `in` is pixel axis->first_of_all. The AVX2 version takes two
+ * rows of three channels, may read PIXELS_SLACK bytes after each, and may write one byte after each, which the next row
+ * overwrites. */
 void row_resize(const Axis *axis, int32_t c, const uint8_t *in, uint8_t *out);
 void row_pair_resize_avx2(const Axis *axis, const uint8_t *in0, const uint8_t *in1, uint8_t *out0, uint8_t *out1);
 
@@ -33,7 +34,7 @@ void column_resize(const int16_t *weight, int32_t n, int32_t taps, const uint8_t
 void column_resize_avx2(const int16_t *weight, int32_t n, int32_t taps, const uint8_t *in, size_t pitch, size_t width,
                         uint8_t *out);
 
-/* Does this processor have it? */
+/* True if this processor supports AVX2. */
 bool resize_has_avx2(void);
 
 static inline int32_t weight_value(const int16_t *weight, int32_t taps, int32_t i)

@@ -1,6 +1,6 @@
-/* Cuts an epoch into batches and batches into the towers' runs; rules in share.h. The order of an epoch is a
- * Fisher-Yates shuffle whose draws come from Philox: bounded by multiplication with rejection (Lemire, "Fast Random
- * Integer Generation in an Interval", 2019), so every permutation is equally likely. */
+/* Cuts an epoch into batches and batches into the towers' ranges; rules in share.h. The order of an epoch is a
+ * Fisher-Yates shuffle with draws from Philox: bounded by multiplication with rejection (Lemire, "Fast Random Integer
+ * Generation in an Interval", 2019), so every permutation is equally likely. */
 #include "towers/data/share.h"
 
 #include "kernels/philox.h"
@@ -18,7 +18,8 @@ int64_t shares_steps_per_epoch(const Shares *shares, int64_t count)
     return count / global + (count % global != 0);
 }
 
-/* n[t] of `taken` samples for each tower: largest remainder. Of a full batch nothing remains and n[t] is the share. */
+/* n[t] of `taken` samples for each tower, by largest remainder. For a full batch nothing remains and n[t] is the
+ * share. */
 static void cut_batch(const Shares *shares, int64_t global, int64_t taken, int32_t n[TOWERS_MAX])
 {
     int64_t rest[TOWERS_MAX], left = taken;
@@ -53,7 +54,7 @@ typedef struct Draws {
     int spares;
 } Draws;
 
-static const uint64_t ORDER_KEY = 0x6f72646572000000u; /* keeps these draws apart from other uses of the seed */
+static const uint64_t ORDER_KEY = 0x6f72646572000000u; /* separates these draws from other uses of the seed */
 
 static uint64_t draw(Draws *d)
 {

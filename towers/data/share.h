@@ -1,4 +1,4 @@
-/* Which samples each tower gets: nothing is dropped, nothing is repeated.
+/* The samples that each tower gets: no sample is dropped or repeated.
  *
  * Step s of an epoch takes samples order[s * G .. min((s + 1) * G, count)) of the epoch's order, G = sum of the towers'
  * shares; they are cut into consecutive runs, tower 0 first. A full batch is cut by the shares; a short one in
@@ -22,8 +22,8 @@ int64_t shares_steps_per_epoch(const Shares *shares, int64_t count); /* ceil(cou
 /* Samples [*first, *first + *n) of the epoch's order for tower t at step s of the epoch. */
 void shares_of(const Shares *shares, int64_t count, int64_t step_in_epoch, int tower, int64_t *first, int32_t *n);
 
-/* The epoch's order: a permutation of 0 .. count - 1, by Philox(seed; epoch). Fisher-Yates. order[count], count below
- * 2^31. Larger sets: order.h. */
+/* The epoch's order: a permutation of 0 .. count - 1 by Fisher-Yates with Philox(seed; epoch). order[count], count
+ * below 2^31. For larger sets see order.h. */
 void epoch_order(uint64_t seed, int64_t epoch, int64_t count, int32_t *order);
 
 #endif

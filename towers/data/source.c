@@ -1,4 +1,4 @@
-/* The source that callers see: finds the kind for a path and calls through its table (reader.h). */
+/* The public source: finds the kind for a path and calls through its table (reader.h). */
 #include "towers/data/source.h"
 
 #include <errno.h>

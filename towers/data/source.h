@@ -1,9 +1,9 @@
-/* Source: numbered samples, each an encoded or raw 8-bit image and a label. Opened once by the supervisor, before the
- * towers are forked, so that a bad set is reported once and pages are shared; read-only and thread-safe afterwards.
+/* Source: numbered samples, each an encoded or raw 8-bit image and a label. Opened once by the supervisor before it forks
+ * the towers, so that an invalid data set is reported once and pages are shared; afterwards read-only and thread-safe.
  *
- * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), idx.c (MNIST family, .gz or plain; colour), synthetic.c
- * (tf_cnn_benchmarks' truncated normal). Labels and sizes are known from the opening on; encoded images are looked at
- * when they are read (image.h), which is when a damaged one is found. */
+ * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), idx.c (MNIST family, .gz or plain, grey or color),
+ * synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and sizes are known once it is open; encoded images are
+ * examined when they are read (image.h), which is when damage is found. */
 #ifndef TOWERS_DATA_SOURCE_H
 #define TOWERS_DATA_SOURCE_H
 
@@ -22,26 +22,26 @@ typedef struct SourceInfo {
     int64_t count;      /* samples */
     int classes;
     const char *const *class_names; /* [classes], of any length, "" if unknown; borrowed from the source */
-    int32_t h, w;                   /* of every image; 0 if they differ or are not known */
+    int32_t h, w;                   /* of every image; 0 if they differ or are unknown */
     int32_t c;                      /* 1 or 3 */
     uint64_t fingerprint[2];        /* XXH3-128 of the samples' names, sizes and labels (folders) or of all bytes */
-    int64_t unread;                 /* files that were left out because their format is not read here */
+    int64_t unread;                 /* number of files in unsupported formats */
     char first_unread[256];
 } SourceInfo;
 
 typedef struct SourceConfig {
     const char *path;
-    double val_split; /* part of the training images that is kept for evaluation; 0: the set has its own */
-    bool whole;       /* a folder without images for evaluation is all for training */
+    double val_split; /* fraction of the training images kept for evaluation; 0: the set has its own */
+    bool whole;       /* use all of a folder without evaluation images for training */
     void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */
     void *context;
 } SourceConfig;
 
 typedef struct Source Source;
 
-/* `path`: an ImageFolder tree (folder.h), or a directory that holds (or holds a folder fashion-mnist/ with)
- * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] (idx4: with channels), and classes.txt where it is not ten
- * classes. Errors: ERR_FORMAT for what is not what it claims to be (file, offset, wanted, found), ERR_IO, ERR_ARG. */
+/* `path`: an ImageFolder tree (folder.h), or a directory with (or with a folder fashion-mnist/ with)
+ * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] (idx4: with channels), and classes.txt unless there are ten
+ * classes. Errors: ERR_FORMAT if a file is invalid (file, offset, expected, found), ERR_IO, ERR_ARG. */
 NODISCARD Status source_open(const SourceConfig *config, Split split, Source **made);
 /* Fixed random images and labels, for benchmarks: truncated normal (mean 127, deviation 60), labels uniform. */
 NODISCARD Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed,
@@ -49,12 +49,12 @@ NODISCARD Status source_synthetic(int64_t count, int classes, int32_t h, int32_t
 void source_close(Source *source); /* NULL is fine */
 
 const SourceInfo *source_info(const Source *source);
-/* One sample's bytes and its label in [0, classes). `index` in [0, count). ERR_IO where they cannot be read; ERR_FORMAT
- * where the file has changed since the index was built. */
+/* The bytes of a sample and its label in [0, classes). `index` in [0, count). ERR_IO if they cannot be read; ERR_FORMAT
+ * if the file has changed since the index was built. */
 NODISCARD Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
-/* Where a person finds the sample: "data/train-images-idx3-ubyte.gz, record 12", "flowers/train/rose/12.jpg". */
+/* The place of a sample for messages: "data/train-images-idx3-ubyte.gz, record 12", "flowers/train/rose/12.jpg". */
 void source_where(const Source *source, int64_t index, char *text, size_t bytes);
-/* Tells the storage that a sample will be read soon; does nothing where that is of no use. */
+/* Announce to the storage that a sample will be read soon; does nothing if that is not supported. */
 void source_hint(const Source *source, int64_t index);
 
 #endif

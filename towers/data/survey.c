@@ -1,4 +1,4 @@
-/* Threads that take the numbers of samples from a counter; contract in survey.h. */
+/* Threads that take sample numbers from a counter; contract in survey.h. */
 #include "towers/data/survey.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@ typedef struct Survey {
     const SurveyConfig *config;
     _Atomic int64_t next, done;
     atomic_int running;
-    pthread_mutex_t lock; /* of the rest */
+    pthread_mutex_t lock; /* protects the rest */
     Status status;
     StatusText why;
 } Survey;
@@ -66,7 +66,7 @@ Status survey_run(const SurveyConfig *config)
     if (!threads) return FAIL(ERR_MEMORY, "no memory for %d threads", config->threads);
     pthread_mutex_init(&s.lock, NULL);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's business */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are handled by the main thread */
     for (; started < config->threads; started++) {
         threads[started].survey = &s;
         threads[started].worker.thread = started;

@@ -1,4 +1,5 @@
-/* Survey: every sample of a source once, by several threads, in no certain order; for checking and converting a set. */
+/* Survey: visits every sample of a source once, by several threads in no particular order; for checks and
+ * conversions. */
 #ifndef TOWERS_DATA_SURVEY_H
 #define TOWERS_DATA_SURVEY_H
 
@@ -11,8 +12,8 @@ typedef struct SurveyWorker {
     TransformWorker tools;
 } SurveyWorker;
 
-/* One sample, as read and probed: `st` is why it could not be, with status_message() of this thread. A status that is
- * returned ends the survey. Called by many threads at once. */
+/* Called for one sample after reading and probing it; `st` is the result, with this thread's status_message(). If it
+ * returns an error, the survey ends. Called by many threads at once. */
 typedef Status SurveyVisit(void *context, SurveyWorker *worker, int64_t id, int32_t label, const ImageInfo *info,
                            Status st);
 
@@ -21,7 +22,7 @@ typedef struct SurveyConfig {
     int threads; /* 1 to SURVEY_THREADS */
     SurveyVisit *visit;
     void *context;
-    void (*progress)(int64_t done, int64_t all); /* in the calling thread, now and then; NULL */
+    void (*progress)(int64_t done, int64_t all); /* called in the calling thread; may be NULL */
 } SurveyConfig;
 
 enum { SURVEY_THREADS = 256 };

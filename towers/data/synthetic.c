@@ -1,6 +1,6 @@
-/* Random images and labels that cost almost nothing to read, after the synthetic data of tf_cnn_benchmarks: pixels from
- * a normal distribution (mean 127, deviation 60) cut off at two deviations, labels uniform. An image is a window, at a
- * random place that depends on (seed, index), of one pool of random pixels; neighbours may overlap in memory. */
+/* Random images and labels that cost almost nothing to read, like the synthetic data of tf_cnn_benchmarks: pixels from
+ * a normal distribution (mean 127, deviation 60) truncated at two deviations, uniform labels. An image is a window into
+ * one pool of random pixels, at a random place that depends on (seed, index); images may overlap. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -117,7 +117,7 @@ Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_
     Status st = OK;
     TRY(check_arguments(count, classes, h, w, c));
     SyntheticSource *d = calloc(1, sizeof *d);
-    if (!d) return FAIL(ERR_MEMORY, "synthetic data");
+    if (!d) return FAIL(ERR_MEMORY, "no memory for the synthetic data");
     d->base.read = read_sample;
     d->base.close = close_synthetic;
     d->seed = seed;

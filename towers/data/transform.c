@@ -1,5 +1,5 @@
-/* Plans and their execution; formulas in transform.h. Draws are Philox(seed; epoch, sample, stream, block): each purpose
- * has a stream of its own, so that switching one augmentation on does not change another. */
+/* Plans and their execution; formulas in transform.h. Draws are Philox(seed; epoch, sample, stream, block): each
+ * purpose has its own stream, so that enabling one augmentation does not change another. */
 #include "towers/data/transform.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 enum { STREAM_SHIFT = 0, STREAM_CROP, STREAM_ALTERNATE, STREAM_JITTER, STREAM_POLICY, STREAM_ERASE };
 enum { TRIES = 10, POLICY_KINDS = 14 };
 
-static const uint64_t AUGMENT_KEY = 0x63726f7000000000u; /* keeps these draws apart from other uses of the seed */
+static const uint64_t AUGMENT_KEY = 0x63726f7000000000u; /* separates these draws from other uses of the seed */
 
 static Philox draw(SampleKey key, uint32_t stream, uint32_t block)
 {
@@ -20,7 +20,7 @@ static Philox draw(SampleKey key, uint32_t stream, uint32_t block)
                   stream << 8 | block);
 }
 
-/* [0, 1) with 32 bits. */
+/* A number in [0, 1) from 32 bits. */
 static double unit(uint32_t word)
 {
     return word * 0x1p-32;
@@ -66,10 +66,10 @@ Status transform_check(const Transform *t)
     return OK;
 }
 
-/* ---- the plan: where */
+/* ---- the plan: geometry */
 
-/* A rectangle of a random part of the area and aspect ratio, as RandomResizedCrop and RandomErasing draw it. `strict`:
- * smaller than the picture in both directions. */
+/* A rectangle of random area and aspect ratio, drawn as by RandomResizedCrop and RandomErasing. `strict`: smaller than
+ * the image in both directions. */
 static bool random_rect(SampleKey key, uint32_t stream, uint32_t block, int32_t h, int32_t w, const double area[2],
                         const double ratio[2], bool strict, Rect *rect)
 {
@@ -138,7 +138,7 @@ static void plan_mirror(const Transform *t, SampleKey key, SamplePlan *plan)
     }
 }
 
-/* ---- the plan: colours */
+/* ---- the plan: colors */
 
 static void plan_jitter(const Transform *t, SampleKey key, SamplePlan *plan)
 {
@@ -212,7 +212,7 @@ void transform_plan(const Transform *t, SampleKey key, const ImageInfo *info, Sa
     plan_erase(t, key, plan);
 }
 
-/* ---- the work */
+/* ---- execution */
 
 Status transform_worker_init(TransformWorker *worker, const ImageLimits *limits)
 {
@@ -233,7 +233,7 @@ void transform_worker_free(TransformWorker *worker)
     memset(worker, 0, sizeof *worker);
 }
 
-/* The pixels of the box that resizing reads, upright. */
+/* Decode the pixels of the box that resizing reads, and turn them upright. */
 static Status decode_support(const Transform *t, TransformWorker *worker, const Bytes *bytes, const ImageInfo *info,
                              const SamplePlan *plan, const Pixels **pixels)
 {
@@ -253,7 +253,7 @@ static Status decode_support(const Transform *t, TransformWorker *worker, const 
 static Status operations_run(TransformWorker *worker, const SamplePlan *plan, uint8_t *corner, size_t pitch)
 {
     Pixels *picture = &worker->picture;
-    if (plan->flip) augment_mirror(picture); /* before the geometric operations, whose directions it would change */
+    if (plan->flip) augment_mirror(picture); /* before the geometric operations, because it changes their directions */
     for (int i = 0; i < plan->ops_count; i++) TRY(augment_apply(plan->ops[i], picture, &worker->scratch));
     for (int32_t y = 0; y < picture->h; y++)
         memcpy(corner + (size_t)y * pitch, picture->at + (size_t)y * picture->pitch,

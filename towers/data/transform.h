@@ -1,6 +1,7 @@
-/* What is done to a picture between its file and the network. In two steps: transform_plan draws every number, as a pure
- * function of (seed, epoch, sample) and the picture's size; transform_apply decodes the pixels that the plan needs and
- * does it, into side + 2 pad pixels square. Mirroring, erasing and normalizing are left to OP_IMAGE, through the record.
+/* Transforms between an image file and the network. In two steps: transform_plan draws all random numbers, as a pure
+ * function of (seed, epoch, sample) and the image size; transform_apply decodes the pixels that the plan needs and
+ * transforms them to a square of side + 2 pad pixels. Mirroring, erasing and normalization are done by OP_IMAGE from the
+ * record.
  *
  * Formulas: torchvision's RandomResizedCrop, ColorJitter, RandAugment, TrivialAugmentWide, RandomErasing, Resize and
  * CenterCrop; the central crop of TensorFlow's Inception trainer. Order: crop, mirror, jitter, policy, erase. */
@@ -17,16 +18,16 @@
 #include "towers/data/resize.h"
 
 typedef enum CropKind {
-    CROP_WHOLE = 0, /* the whole picture, stretched to side x side */
+    CROP_WHOLE = 0, /* the whole image, stretched to side x side */
     CROP_RANDOM,    /* random area and aspect ratio, stretched (RandomResizedCrop) */
-    CROP_CENTRE,    /* shorter side resized to `resize`, side x side out of the middle (Resize, CenterCrop) */
+    CROP_CENTRE,    /* shorter side resized to `resize`, then the central side x side (Resize, CenterCrop) */
     CROP_FRACTION   /* the central `fraction` of each side, stretched */
 } CropKind;
 
 typedef enum FlipMode {
     FLIP_NONE = 0,
-    FLIP_RANDOM,   /* half of the pictures, drawn anew each epoch */
-    FLIP_ALTERNATE /* half of the pictures in even epochs, the other half in odd ones */
+    FLIP_RANDOM,   /* a random half of the images in each epoch */
+    FLIP_ALTERNATE /* half of the images in even epochs, the other half in odd ones */
 } FlipMode;
 
 typedef enum AugmentPolicy { POLICY_NONE = 0, POLICY_RAND, POLICY_TRIVIAL } AugmentPolicy;
@@ -34,7 +35,7 @@ typedef enum AugmentPolicy { POLICY_NONE = 0, POLICY_RAND, POLICY_TRIVIAL } Augm
 enum { POLICY_OPS_MAX = 8, JITTER_OPS = 4, MAGNITUDE_BINS = 31 };
 
 typedef struct Transform {
-    int32_t side, pad; /* zero pixels around; with `shift` the crop of the canvas is random, else its middle */
+    int32_t side, pad; /* pad: zero pixels on each side; the canvas is cropped at random with `shift`, else centrally */
     bool shift;
     CropKind crop;
     double area[2], ratio[2]; /* CROP_RANDOM: fractions of the area, aspect ratios w / h */
@@ -46,7 +47,7 @@ typedef struct Transform {
     AugmentPolicy policy;
     int policy_ops, policy_magnitude; /* POLICY_RAND: 2 and 9 by default; magnitude below MAGNITUDE_BINS */
     double erase;                     /* probability of erasing a rectangle */
-    bool exif;                        /* turn pictures upright by their EXIF orientation */
+    bool exif;                        /* turn images upright by their EXIF orientation */
 } Transform;
 
 typedef struct SampleKey {
@@ -67,9 +68,9 @@ typedef struct SamplePlan {
 NODISCARD Status transform_check(const Transform *transform); /* ERR_ARG */
 void transform_plan(const Transform *transform, SampleKey key, const ImageInfo *info, SamplePlan *plan);
 
-/* Scratch memory and clocks of one thread. */
+/* Scratch memory and clocks of a thread. */
 typedef struct TransformWorker {
-    ImageDecoder *decoder; /* owned, as is all else */
+    ImageDecoder *decoder; /* owned, like all members */
     Resizer *resizer;
     Pixels decoded, upright, picture, scratch;
     int64_t decode_ns, resize_ns, augment_ns; /* sums since the start */
@@ -77,8 +78,8 @@ typedef struct TransformWorker {
 NODISCARD Status transform_worker_init(TransformWorker *worker, const ImageLimits *limits);
 void transform_worker_free(TransformWorker *worker);
 
-/* Writes the canvas, [side + 2 pad][side + 2 pad][info->c], and the record (kernels/op.h). The border of the canvas
- * is written too. Errors as image_decode. */
+/* Writes the canvas, [side + 2 pad][side + 2 pad][info->c], including its border, and the record (kernels/op.h).
+ * Errors: as for image_decode. */
 NODISCARD Status transform_apply(const Transform *transform, TransformWorker *worker, const Bytes *bytes,
                                  const ImageInfo *info, const SamplePlan *plan, uint8_t *canvas,
                                  int32_t record[IMAGE_RECORD]);
