@@ -9,9 +9,20 @@
 #include "inception/models/models.h"
 #include "towers/guard/batch_max.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+void job_note(JobFiles *files, const char *format, ...)
+{
+    Text notes = {.at = files->notes, .bytes = sizeof files->notes, .used = strlen(files->notes)};
+    va_list args;
+    va_start(args, format);
+    text_vadd(&notes, format, args);
+    va_end(args);
+    text_add(&notes, "\n");
+}
 
 /* ---- model and device */
 
@@ -46,9 +57,8 @@ static Status aux_choose(const Options *o, const Model *model, int32_t side, Job
         return FAIL(ERR_ARG, "the auxiliary classifier of %s needs --img-size %d or more (got %d); use --no-aux",
                     model->name, model->aux_min_side, side);
     if (has && o->aux && !fits)
-        snprintf(files->no_aux, sizeof files->no_aux,
-                 "%s at %dx%d is trained without its auxiliary classifier, which needs %dx%d", model->name, side, side,
-                 model->aux_min_side, model->aux_min_side);
+        job_note(files, "%s at %dx%d is trained without its auxiliary classifier, which needs %dx%d", model->name, side,
+                 side, model->aux_min_side, model->aux_min_side);
     return OK;
 }
 
@@ -88,7 +98,7 @@ static Status model_options(const Options *o, const Model *model, JobFiles *file
     return OK;
 }
 
-static OptimizerHyper optimizer_fill(const Options *o)
+static void optimizer_fill(const Options *o, OptimizerHyper *optimizer)
 {
     static const OptimizerKind kinds[] = {
         [OPT_SGD] = OPTIMIZER_SGD,         [OPT_MOMENTUM] = OPTIMIZER_SGD,          [OPT_NESTEROV] = OPTIMIZER_SGD,
@@ -102,22 +112,17 @@ static OptimizerHyper optimizer_fill(const Options *o)
         [OPT_ADAMW] = 1e-8f,
     };
     bool plain = o->opt == OPT_SGD && !option_is_set(o, "momentum");
-    return (OptimizerHyper){
-        .kind = kinds[o->opt],
-        .momentum = plain ? 0 : (float)o->momentum,
-        .nesterov = o->opt == OPT_NESTEROV,
-        .beta1 = (float)o->beta1,
-        .beta2 = (float)o->beta2,
-        .decay = (float)o->opt_decay,
-        .epsilon = o->opt_eps >= 0 ? (float)o->opt_eps : usual_eps[o->opt],
-        .clip_value = (float)o->clip_value,
-    };
+    optimizer->kind = kinds[o->opt];
+    optimizer->momentum = plain ? 0 : (float)o->momentum;
+    optimizer->nesterov = o->opt == OPT_NESTEROV;
+    optimizer->epsilon = o->opt_eps >= 0 ? (float)o->opt_eps : usual_eps[o->opt];
 }
 
 Status job_model(Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
     const Model *model;
+    char why[512];
     static const char *const devices[] = {[DEVICE_AUTO] = "auto", [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda"};
     if (o->argument_count < 1) return FAIL(ERR_ARG, "no model given; 'towers models' lists all models");
     if (o->batch_size == OPTION_MAX && o->verb != VERB_TRAIN && o->verb != VERB_BENCH)
@@ -126,7 +131,8 @@ Status job_model(Options *o, JobFiles *files)
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
     TRY(uses_check(o));
-    TRY(backend_find(devices[o->device], &job->backend, files->why_cpu, sizeof files->why_cpu));
+    TRY(backend_find(devices[o->device], &job->backend, why, sizeof why));
+    if (*why) job_note(files, "running on the CPU: %s", why);
 #define FILLS(field, member) job->member = (__typeof__(job->member))o->field;
 #include "inception/cli/options.def"
     job->program.model = model;
@@ -139,7 +145,7 @@ Status job_model(Options *o, JobFiles *files)
     job->program.data_channels = model->channels;
     job->device.threads = 1; /* until the towers are assigned to processes */
     job->device.tf32 = o->amp && o->amp_dtype == AMP_TF32;
-    job->optimizer = optimizer_fill(o);
+    optimizer_fill(o, &job->optimizer);
     return OK;
 }
 
@@ -180,15 +186,15 @@ static Status batch_choose(Options *o, JobFiles *files)
     int64_t most = source_info(job->train)->count / job->shares.towers;
     TRY(batch_max_find(job, (int32_t)(most < limit ? most : limit), &fit));
     o->batch_size = fit.n;
-    snprintf(files->batch, sizeof files->batch, "batch size %d needs %.1f of the %.1f GiB of free memory%s", fit.n,
-             (double)fit.bytes / (1 << 30), (double)fit.free_bytes / (1 << 30),
-             fit.n == most ? " and covers all samples" : "");
+    job_note(files, "batch size %d needs %.1f of the %.1f GiB of free memory%s", fit.n, (double)fit.bytes / (1 << 30),
+             (double)fit.free_bytes / (1 << 30), fit.n == most ? " and covers all samples" : "");
     return shares_fill(o, job->shares.towers, &job->shares);
 }
 
 static Status towers_fill(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
+    char note[256] = "";
     int devices;
     TRY(backend_device_count(job->backend, &devices));
     bool cpu = !strcmp(job->backend->name, "cpu");
@@ -208,7 +214,8 @@ static Status towers_fill(const Options *o, JobFiles *files)
                     "process: --towers %d --processes %d",
                     job->processes, devices, towers, devices);
     job->device.threads = o->threads > 0 ? (int)o->threads : room / towers > 1 ? room / towers : 1;
-    if (cpu && o->threads > 0) cores_note(job->device.threads, job->processes, files->threads, sizeof files->threads);
+    if (cpu && o->threads > 0) cores_note(job->device.threads, job->processes, note, sizeof note);
+    if (*note) job_note(files, "%s", note);
     job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
     for (int i = 0; i < job->gpu_count; i++) job->gpu[i] = (int)o->gpus.value[i];
     return shares_fill(o, towers, &job->shares);
@@ -254,7 +261,7 @@ static Status rates_check(const Options *o, JobFiles *files)
                     "--warmup-epochs %g does not end before --epochs %lld, so the learning rate never reaches --lr; "
                     "use a shorter warm-up or more epochs",
                     o->warmup_epochs, (long long)o->epochs);
-    snprintf(files->warmup, sizeof files->warmup,
+    job_note(files,
              "warning: the warm-up of %g epochs does not end within --epochs %lld: the learning rate never reaches %g",
              o->warmup_epochs, (long long)o->epochs, o->lr);
     return OK;

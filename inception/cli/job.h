@@ -16,15 +16,12 @@ typedef struct JobFiles {
     char *args_yaml, *env_json, *settings;
     char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
     char branch_of[PATH_BYTES]; /* the run that --resume branches off from, or "" */
-    char no_aux[128];           /* a line if auxiliary heads were left out because the images are too small, or "" */
     bool nothing_to_resume;     /* --resume auto found no run of this model */
-    char threads[256];          /* a warning if --threads exceed the cores, or "" */
-    char batch[160];            /* the result of --batch-size max as a line, or "" */
-    char warmup[160];           /* a warning if the run ends before its warm-up, or "" */
-    char unread[512];           /* a warning if the data set has files of unsupported formats, or "" */
-    char why_cpu[512];          /* why --device auto chose the CPU, or "" */
+    char notes[2048];           /* lines for the person who started the command, each with a newline */
 } JobFiles;
 
+/* Adds a line to the notes. */
+void job_note(JobFiles *files, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Model, program and device only: used by info, and as the first step of the functions below. Applies the model's
  * default settings to `options`. */
 NODISCARD Status job_model(Options *options, JobFiles *files);

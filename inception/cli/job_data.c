@@ -140,7 +140,7 @@ static Status sets_open(const Options *o, JobFiles *files)
     if (o->classes <= 0) job->program.options.classes = train->classes;
     int64_t unread = train->unread + test->unread;
     if (unread > 0)
-        snprintf(files->unread, sizeof files->unread,
+        job_note(files,
                  "warning: %lld files in unsupported formats (BMP, TIFF) are ignored, the first is %s; convert "
                  "them to PNG",
                  (long long)unread, train->unread ? train->first_unread : test->first_unread);

@@ -35,14 +35,9 @@
 
 extern char **environ;
 
-static void fallback_note(const JobFiles *files, bool quiet)
+static void notes_print(const JobFiles *files, bool quiet)
 {
-    if (files->why_cpu[0] && !quiet) fprintf(stderr, "running on the CPU: %s\n", files->why_cpu);
-    if (files->batch[0] && !quiet) fprintf(stderr, "%s\n", files->batch);
-    if (files->threads[0] && !quiet) fprintf(stderr, "%s\n", files->threads);
-    if (files->no_aux[0] && !quiet) fprintf(stderr, "%s\n", files->no_aux);
-    if (files->warmup[0] && !quiet) fprintf(stderr, "%s\n", files->warmup);
-    if (files->unread[0] && !quiet) fprintf(stderr, "%s\n", files->unread);
+    if (!quiet) fputs(files->notes, stderr);
 }
 
 /* ---- train */
@@ -107,7 +102,7 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
     TRY(memory_check(&files->job));
     if (options->dry_run) return info_run(files, stdout);
-    fallback_note(files, options->quiet);
+    notes_print(files, options->quiet);
     if (files->fresh_name) TRY(run_dir_create(files->run_dir));
     if (files->nothing_to_resume && !options->quiet)
         fprintf(stderr, "no run to resume; starting a new one in %s\n", files->run_dir);
@@ -149,7 +144,7 @@ static Status eval(Options *options, JobFiles *files, int *signal_number)
         return OK;
     }
     TRY(memory_check(&files->job));
-    fallback_note(files, options->quiet);
+    notes_print(files, options->quiet);
     if (!options->quiet) eval_introduce(files);
     EvalSample *samples = calloc((size_t)source_info(files->test)->count, sizeof *samples);
     if (!samples) return FAIL(ERR_MEMORY, "no memory for the predictions of the evaluation");
@@ -196,7 +191,7 @@ static Status bench(Options *options, JobFiles *files, int *signal_number)
     TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
     TRY(memory_check(&files->job));
     if (options->dry_run) return info_run(files, stdout);
-    fallback_note(files, options->quiet);
+    notes_print(files, options->quiet);
     return options->scaling ? scaling_run(options, files, signal_number) : bench_run(options, files, signal_number);
 }
 
