@@ -45,6 +45,14 @@ typedef struct Device {
     void *towers_context; /* borrowed */
 } Device;
 
+/* The implementation that prepare has chosen for a call, and why those before it in its list were passed over. */
+typedef struct KernelChoice {
+    char name[96];    /* "winograd F(2x2, 3x3)", "oneDNN, product (brgemm:avx512_core)" */
+    char passed[480]; /* "winograd F(4, 7): too few channels; ..."; empty if the first was taken */
+} KernelChoice;
+
+void kernel_choice_pass(KernelChoice *choice, const char *name, const char *why);
+
 /* The kernel of one op kind on one backend. */
 typedef struct OpKernel {
     /* Check the call, choose algorithms, make call->state, set call->workspace_bytes. Tensors have final shapes, dtypes
@@ -56,6 +64,8 @@ typedef struct OpKernel {
     uint32_t strided_in;                               /* bit k: in[k] may be a slice (pitch > c) */
     uint32_t strided_out;                              /* bit k: out[k] may be a slice */
     bool (*joins)(Device *device, const OpCall *call); /* Backend.joins for calls of this kind; NULL: never */
+    void (*explain)(Device *device, const OpCall *call,
+                    KernelChoice *choice); /* after prepare; NULL: there is one way */
     uint32_t in_place; /* bit k: out[0] may share the storage of in[k], when shapes, dtypes and pitches agree */
 } OpKernel;
 

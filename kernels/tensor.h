@@ -25,6 +25,12 @@ typedef struct Tensor {
     int64_t pitch; /* elements from one pixel to the next */
 } Tensor;
 
+/* Rounded up to a multiple of `alignment`. */
+static inline size_t align_up(size_t bytes, size_t alignment)
+{
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
 size_t dtype_bytes(Dtype dtype);
 const char *dtype_name(Dtype dtype);
 

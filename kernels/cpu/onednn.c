@@ -281,11 +281,6 @@ out:
 
 /* ---- stages */
 
-static size_t align_up(size_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 static Status stage_create(OnednnTask *task, const_dnnl_primitive_desc_t desc, Stage *stage)
 {
     Status st = OK;
@@ -432,7 +427,7 @@ static Status operand_create(OnednnTask *task, const OnednnSpec *spec, OnednnRol
     if (dnnl_memory_desc_equal(used, LAYOUT_REF(held))) goto out;
     TRY_DNNL_OUT(dnnl_memory_create(&operand->held, LAYOUT_REF(held), engine, DNNL_MEMORY_NONE));
     operand->offset = task->workspace_bytes;
-    task->workspace_bytes += align_up(dnnl_memory_desc_get_size(used));
+    task->workspace_bytes += align_up(dnnl_memory_desc_get_size(used), ALIGNMENT);
     if (role == task->out)
         TRY_OUT(convert_create(task, used, LAYOUT_REF(held), &operand->convert));
     else
@@ -456,7 +451,7 @@ static Status task_build(OnednnTask *task, const OnednnSpec *spec)
     for (int role = 0; role < ONEDNN_ROLES; role++)
         if (spec->held[role].rank) TRY_OUT(operand_create(task, spec, role, desc));
     task->scratch_offset = task->workspace_bytes;
-    task->workspace_bytes += align_up(task->scratch_bytes);
+    task->workspace_bytes += align_up(task->scratch_bytes, ALIGNMENT);
     if (spec->sum && task->operand[task->out].held)
         st = FAIL(ERR_UNSUPPORTED, "%s cannot add to an output in the caller's layout", task->impl);
 out:

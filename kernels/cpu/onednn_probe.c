@@ -125,7 +125,7 @@ Status onednn_probe(Onednn *onednn, const OnednnSpec *spec, bool *right)
         TRY_OUT(side_create(&small.held[role], (OnednnRole)role, &side[role]));
         data[role] = side[role].data;
     }
-    workspace = aligned_alloc(64, (onednn_workspace_bytes(task) + 64) / 64 * 64);
+    workspace = aligned_alloc(64, align_up(onednn_workspace_bytes(task) + 1, 64));
     if (!workspace) {
         st = FAIL(ERR_MEMORY, "no memory for the workspace to test a matrix product");
         goto out;

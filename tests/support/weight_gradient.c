@@ -117,20 +117,34 @@ static void check_guard(const GradientCase *c, const unsigned char *memory, size
         if (memory[i] != 0xFF) fail_msg("%s: wrote %zu bytes behind its %zu", c->name, i - bytes, bytes);
 }
 
+ConvProblem gradient_problem(const Tensor *x, const Tensor *dy, const Window *window)
+{
+    static const OpCall call = {.kind = OP_CONV_DW, .name = "a weight gradient"};
+    return (ConvProblem){.kind = OP_CONV_DW, .call = &call, .x = x, .y = dy, .window = *window};
+}
+
 /* Output and workspace start as NaN, with bytes behind them that must stay. */
 static float *dw_run(const GradientKernel *kernel, const GradientCase *c, const Tensor *x, const Tensor *dy,
                      int threads)
 {
     Window window = gradient_window(c);
     Device device = {.config = {DEVICE_USUAL, .threads = threads}};
-    size_t bytes, dw_bytes = dw_count(c) * sizeof(float);
-    void *made = kernel->make(x, dy, &window, threads, &bytes);
+    ConvProblem problem = gradient_problem(x, dy, &window);
+    const ConvImpl *impl = kernel->impl;
+    OpCall call = {.kind = OP_CONV_DW, .name = c->name, .in_count = 2, .out_count = 1, .in = {*x, *dy}};
+    const char *declines = impl->takes(&device, &problem);
+    if (declines) fail_msg("%s declines %s: %s", kernel->name, c->name, declines);
+    void *made;
+    if (impl->create(&device, &problem, &made) != OK) fail_msg("%s", status_message());
+    size_t bytes = impl->workspace(made), dw_bytes = dw_count(c) * sizeof(float);
     unsigned char *workspace = guarded(bytes), *dw = guarded(dw_bytes);
     assert_int_equal(bytes % 64, 0);
-    kernel->run(made, &device, x, dy, (float *)(void *)dw, workspace);
+    call.workspace = workspace;
+    call.out[0].data = dw;
+    if (impl->run(made, &device, &call) != OK) fail_msg("%s", status_message());
     check_guard(c, workspace, bytes);
     check_guard(c, dw, dw_bytes);
-    kernel->destroy(made);
+    impl->destroy(made);
     free(workspace);
     return (float *)(void *)dw;
 }

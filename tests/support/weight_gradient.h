@@ -5,7 +5,7 @@
 #ifndef TOWERS_TESTS_WEIGHT_GRADIENT_H
 #define TOWERS_TESTS_WEIGHT_GRADIENT_H
 
-#include "kernels/backend.h"
+#include "kernels/cpu/conv/conv_impl.h"
 
 typedef struct GradientCase {
     const char *name;
@@ -13,15 +13,16 @@ typedef struct GradientCase {
     int x_gap, y_gap; /* channels between the pixels of x and of dy */
 } GradientCase;
 
-/* One of the kernels. `make` fails the test if it cannot; *workspace_bytes: what `run` may use. */
+/* One of the implementations, on tensors of one type; it must take the cases. */
 typedef struct GradientKernel {
     const char *name;
     Dtype dtype;
     int threads; /* of gradient_check */
-    void *(*make)(const Tensor *x, const Tensor *dy, const Window *window, int threads, size_t *workspace_bytes);
-    void (*run)(void *made, const Device *device, const Tensor *x, const Tensor *dy, float *dw, void *workspace);
-    void (*destroy)(void *made);
+    const ConvImpl *impl;
 } GradientKernel;
+
+/* The problem of a weight gradient; the tensors are borrowed. */
+ConvProblem gradient_problem(const Tensor *x, const Tensor *dy, const Window *window);
 
 Window gradient_window(const GradientCase *c);
 

@@ -7,26 +7,26 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/conv/wgrad.h"
-#include "kernels/cpu/conv/winograd.h"
-#include "kernels/cpu/conv/winograd_dw.h"
-#include "kernels/cpu/conv/winograd_line.h"
-#include "kernels/cpu/conv/winograd_line_dw.h"
+#include "kernels/cpu/conv/conv_impl.h"
 
 static void check_none_taken(Dtype dtype)
 {
+    Device device = {.config = {DEVICE_USUAL, .threads = 1}};
     Tensor t = {.shape = {.n = 2, .c = 64, .h = 20, .w = 20}, .dtype = dtype, .pitch = 64};
-    Window square = {3, 3, 1, 1, 1, 1, false}, line = {1, 7, 1, 1, 0, 3, false};
-    assert_false(winograd_takes(&t, &t, &square));
-    assert_false(winograd_line_takes(&t, &t, &line));
-    assert_false(winograd_dw_takes(&t, &t, &square));
-    assert_false(winograd_line_dw_takes(&t, &t, &line));
+    ConvProblem square = {.kind = OP_CONV, .x = &t, .y = &t, .window = {3, 3, 1, 1, 1, 1, false}}, line = square;
+    line.window = (Window){1, 7, 1, 1, 0, 3, false};
+    assert_non_null(conv_winograd.takes(&device, &square));
+    assert_non_null(conv_winograd_line.takes(&device, &line));
+    square.kind = line.kind = OP_CONV_DW;
+    assert_non_null(conv_winograd_dw.takes(&device, &square));
+    assert_non_null(conv_winograd_line_dw.takes(&device, &line));
+    assert_non_null(conv_wgrad_amx.takes(&device, &square));
+    assert_non_null(conv_wgrad_avx512.takes(&device, &square));
 }
 
 static void test_nothing_newer_is_used(void **state)
 {
     (void)state;
-    assert_null(wgrad_code());
     check_none_taken(DTYPE_F32);
     check_none_taken(DTYPE_BF16);
 }

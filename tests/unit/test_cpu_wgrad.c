@@ -125,38 +125,23 @@ enum { CASES = sizeof cases / sizeof cases[0] };
 
 /* ---- the kernel */
 
-static void *code_make(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window, int threads,
-                       size_t *workspace_bytes)
+static const char *takes_all(const Device *device, const ConvProblem *problem)
 {
-    Wgrad *made;
-    if (wgrad_create(code, x, dy, window, threads, &made) != OK) fail_msg("%s", status_message());
-    *workspace_bytes = wgrad_workspace_bytes(made);
-    return made;
+    (void)device, (void)problem;
+    return NULL;
 }
 
-static void *avx512_make(const Tensor *x, const Tensor *dy, const Window *window, int threads, size_t *workspace_bytes)
+static Status emulated_create(Device *device, const ConvProblem *problem, void **made)
 {
-    return code_make(&wgrad_avx512, x, dy, window, threads, workspace_bytes);
+    return wgrad_create(&emulated_amx, problem, device->config.threads, made);
 }
 
-static void *amx_make(const Tensor *x, const Tensor *dy, const Window *window, int threads, size_t *workspace_bytes)
-{
-    return code_make(&emulated_amx, x, dy, window, threads, workspace_bytes);
-}
-
-static void kernel_run(void *made, const Device *device, const Tensor *x, const Tensor *dy, float *dw, void *workspace)
-{
-    wgrad_run(made, device, x->data, dy->data, dw, workspace);
-}
-
-static void kernel_destroy(void *made)
-{
-    wgrad_destroy(made);
-}
+/* The implementations of the list but for their rules, so that they meet all cases; set up by main. */
+static ConvImpl all_by_avx512, all_by_amx;
 
 /* The emulated tiles are those of one thread. */
-static const GradientKernel avx512 = {"avx512_bf16", DTYPE_BF16, 2, avx512_make, kernel_run, kernel_destroy};
-static const GradientKernel amx = {"amx", DTYPE_BF16, 1, amx_make, kernel_run, kernel_destroy};
+static const GradientKernel avx512 = {"avx512_bf16", DTYPE_BF16, 2, &all_by_avx512};
+static const GradientKernel amx = {"amx", DTYPE_BF16, 1, &all_by_amx};
 
 static void need_avx512(void)
 {
@@ -195,12 +180,20 @@ static void test_what_it_takes(void **state)
     wide.dtype = DTYPE_F32;
     one.shape.n = 1;
     thin.shape.c = 3;
-    assert_true(wgrad_takes(&wgrad_avx512, &x, &dy));
-    assert_false(wgrad_takes(NULL, &x, &dy));
-    assert_false(wgrad_takes(&wgrad_avx512, &wide, &dy));
-    assert_false(wgrad_takes(&wgrad_avx512, &x, &wide));
-    assert_false(wgrad_takes(&wgrad_avx512, &one, &one));
-    assert_false(wgrad_takes(&wgrad_avx512, &thin, &dy));
+    const Window pixel = {1, 1, 1, 1, 0, 0, false};
+    const struct {
+        const Tensor *x, *dy;
+        const char *declines;
+    } rows[] = {{&x, &dy, NULL},
+                {&wide, &dy, "types are not bf16"},
+                {&x, &wide, "types are not bf16"},
+                {&one, &one, "a single image cannot be paired"},
+                {&thin, &dy, "too few channels"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ConvProblem problem = gradient_problem(rows[i].x, rows[i].dy, &pixel);
+        const char *declines = wgrad_declines(&problem);
+        assert_string_equal(declines ? declines : "taken", rows[i].declines ? rows[i].declines : "taken");
+    }
 }
 
 int main(void)
@@ -211,5 +204,8 @@ int main(void)
         cmocka_unit_test(test_threads_change_no_bit),
         cmocka_unit_test(test_what_it_takes),
     };
+    all_by_avx512 = all_by_amx = conv_wgrad_avx512;
+    all_by_avx512.takes = all_by_amx.takes = takes_all;
+    all_by_amx.create = emulated_create;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

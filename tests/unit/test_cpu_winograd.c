@@ -10,8 +10,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/conv/winograd.h"
-#include "kernels/cpu/conv/winograd_line.h"
+#include "kernels/cpu/conv/conv_impl.h"
 #include "tests/support/reference.h"
 
 typedef struct Case {
@@ -158,9 +157,11 @@ static void note_values(void *context, double from, double w, int64_t to)
 static void need_winograd(Dtype dtype)
 {
     Tensor t = {.shape = {2, 64, 16, 16}, .dtype = dtype, .pitch = 64};
-    Window square = {3, 3, 1, 1, 1, 1, false}, line = {1, 7, 1, 1, 0, 3, false};
-    if (winograd_takes(&t, &t, &square) && winograd_line_takes(&t, &t, &line)) return;
-    print_message("this processor has no code for it, or better code\n");
+    Device device = {.config = {DEVICE_USUAL, .threads = 1}};
+    ConvProblem square = {.kind = OP_CONV, .x = &t, .y = &t, .window = {3, 3, 1, 1, 1, 1, false}};
+    const char *declines = conv_winograd.takes(&device, &square);
+    if (!declines) return;
+    print_message("skipped: %s\n", declines);
     skip();
 }
 

@@ -8,9 +8,6 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/conv/winograd_dw.h"
-#include "kernels/cpu/conv/winograd_line_dw.h"
-
 #include "tests/support/weight_gradient.h"
 
 #define SQUARE 3, 3, 1, 1
@@ -40,55 +37,14 @@ static const GradientCase square_alone = {"an image alone", 1, 48, 32, 35, 33, S
 static const GradientCase line_alone = {"an image alone, 1x7", 1, 48, 32, 17, 17, ROW, 0, 3};
 enum { SQUARES = sizeof squares / sizeof squares[0], LINES = sizeof lines / sizeof lines[0] };
 
-/* ---- the kernels */
-
-static void *square_make(const Tensor *x, const Tensor *dy, const Window *window, int threads, size_t *workspace_bytes)
-{
-    WinogradDw *made;
-    assert_true(winograd_dw_takes(x, dy, window));
-    if (winograd_dw_create(x, dy, window, threads, &made) != OK) fail_msg("%s", status_message());
-    *workspace_bytes = winograd_dw_workspace_bytes(made);
-    return made;
-}
-
-static void square_run(void *made, const Device *device, const Tensor *x, const Tensor *dy, float *dw, void *workspace)
-{
-    winograd_dw_run(made, device, x->data, dy->data, dw, workspace);
-}
-
-static void square_destroy(void *made)
-{
-    winograd_dw_destroy(made);
-}
-
-static void *line_make(const Tensor *x, const Tensor *dy, const Window *window, int threads, size_t *workspace_bytes)
-{
-    (void)threads;
-    WinogradLineDw *made;
-    assert_true(winograd_line_dw_takes(x, dy, window));
-    if (winograd_line_dw_create(x, dy, window, &made) != OK) fail_msg("%s", status_message());
-    *workspace_bytes = winograd_line_dw_workspace_bytes(made);
-    return made;
-}
-
-static void line_run(void *made, const Device *device, const Tensor *x, const Tensor *dy, float *dw, void *workspace)
-{
-    winograd_line_dw_run(made, device, x->data, dy->data, dw, workspace);
-}
-
-static void line_destroy(void *made)
-{
-    winograd_line_dw_destroy(made);
-}
-
 static GradientKernel square_kernel(Dtype dtype)
 {
-    return (GradientKernel){dtype_name(dtype), dtype, 2, square_make, square_run, square_destroy};
+    return (GradientKernel){dtype_name(dtype), dtype, 2, &conv_winograd_dw};
 }
 
 static GradientKernel line_kernel(Dtype dtype)
 {
-    return (GradientKernel){dtype_name(dtype), dtype, 2, line_make, line_run, line_destroy};
+    return (GradientKernel){dtype_name(dtype), dtype, 2, &conv_winograd_line_dw};
 }
 
 /* ---- tests */
@@ -97,8 +53,10 @@ static bool takes(Dtype dtype, int n, int channels)
 {
     Tensor t = {.shape = {.n = n, .c = channels, .h = 20, .w = 20}, .dtype = dtype, .pitch = channels};
     Window square = {3, 3, 1, 1, 1, 1, false}, line = {1, 7, 1, 1, 0, 3, false};
-    bool taken = winograd_dw_takes(&t, &t, &square);
-    assert_int_equal(taken, winograd_line_dw_takes(&t, &t, &line));
+    Device device = {.config = {DEVICE_USUAL, .threads = 1}};
+    ConvProblem in_squares = gradient_problem(&t, &t, &square), in_lines = gradient_problem(&t, &t, &line);
+    bool taken = !conv_winograd_dw.takes(&device, &in_squares);
+    assert_int_equal(taken, !conv_winograd_line_dw.takes(&device, &in_lines));
     return taken;
 }
 

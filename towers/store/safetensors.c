@@ -5,6 +5,7 @@
  * cover the data exactly: no hole, no overlap, nothing after the last one. Nothing is copied. Types smaller than a byte
  * and 8-bit floats are rejected. There is no protection against another process truncating the file while it is mapped. */
 #include "towers/store/safetensors.h"
+#include "kernels/tensor.h"
 #include "towers/files/json.h"
 
 #include <errno.h>
@@ -507,8 +508,7 @@ static Status header_make(const StTensor *const *order, int count, const StPair 
         TRY_OUT(entry_add(header, order[i], offset));
         offset += order[i]->bytes;
     }
-    size_t length = json_dumpb(header, NULL, 0, JSON_COMPACT),
-           padded = (length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t length = json_dumpb(header, NULL, 0, JSON_COMPACT), padded = align_up(length, ALIGNMENT);
     if (length == 0 || !(made = malloc(padded)) || json_dumpb(header, made, padded, JSON_COMPACT) != length) {
         st = FAIL(ERR_MEMORY, "no memory for a safetensors header of %d tensors", count);
         goto out;

@@ -42,7 +42,7 @@ static Tensor normalized(const OpCall *call, void *memory)
 static size_t normalized_bytes(const OpCall *call)
 {
     size_t bytes = (size_t)shape_count(call->in[0].shape) * dtype_bytes(call->in[0].dtype);
-    return normalizes(call) ? (bytes + 63) / 64 * 64 : 0;
+    return normalizes(call) ? align_up(bytes, 64) : 0;
 }
 
 static void normalize(const OpCall *call, const Tensor *to)
@@ -214,6 +214,11 @@ static Status conv_dw_apply_launch(Device *device, OpCall *call)
     return conv_run(device, call->state, call);
 }
 
+static void joined_explain(Device *device, const OpCall *call, KernelChoice *choice)
+{
+    inner_kernel(call->kind)->explain(device, &((const Joined *)call->state)->conv, choice);
+}
+
 static Status conv_dx_sums_launch(Device *device, OpCall *call)
 {
     Joined *j = call->state;
@@ -222,12 +227,19 @@ static Status conv_dx_sums_launch(Device *device, OpCall *call)
     return cpu_batchnorm_mask(device, &j->norm);
 }
 
-const OpKernel cpu_conv_statistics = {
-    .prepare = joined_prepare, .launch = conv_statistics_launch, .discard = joined_discard, .strided_in = 1};
+const OpKernel cpu_conv_statistics = {.prepare = joined_prepare,
+                                      .launch = conv_statistics_launch,
+                                      .discard = joined_discard,
+                                      .explain = joined_explain,
+                                      .strided_in = 1};
 const OpKernel cpu_conv_dx_sums = {.prepare = joined_prepare,
                                    .launch = conv_dx_sums_launch,
                                    .discard = joined_discard,
+                                   .explain = joined_explain,
                                    .strided_in = 1 | 4,
                                    .strided_out = 1};
-const OpKernel cpu_conv_dw_apply = {
-    .prepare = joined_prepare, .launch = conv_dw_apply_launch, .discard = joined_discard, .strided_in = 1 | 2};
+const OpKernel cpu_conv_dw_apply = {.prepare = joined_prepare,
+                                    .launch = conv_dw_apply_launch,
+                                    .discard = joined_discard,
+                                    .explain = joined_explain,
+                                    .strided_in = 1 | 2};

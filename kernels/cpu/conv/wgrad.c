@@ -152,21 +152,13 @@ static int32_t *panels_cut(int channels, int most, int *count)
     return first;
 }
 
-/* Below this, panels are mostly padding, or a sum so short that reading and writing dw is what takes the time. */
-bool wgrad_takes(const WgradCode *code, const Tensor *x, const Tensor *dy)
-{
-    enum { FEW_CHANNELS = WGRAD_LANES, FEW_PIXELS = 128 };
-    return code && x->dtype == DTYPE_BF16 && dy->dtype == DTYPE_BF16 && x->shape.n > 1 && x->shape.c >= FEW_CHANNELS &&
-           dy->shape.c >= FEW_CHANNELS / 2 && shape_pixels(dy->shape) >= FEW_PIXELS;
-}
-
-Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window, int threads,
-                    Wgrad **made)
+Status wgrad_create(const WgradCode *code, const ConvProblem *p, int threads, void **made)
 {
     Status st = OK;
-    const Window *v = window;
+    const Tensor *x = p->x, *dy = p->y;
+    const Window *v = &p->window;
     Wgrad *g = calloc(1, sizeof *g);
-    if (!g) return FAIL(ERR_MEMORY, "no memory for weight gradient");
+    if (!g) return FAIL(ERR_MEMORY, "no memory for the weight gradient of '%s'", p->call->name);
     g->code = code;
     g->threads = threads;
     g->images = x->shape.n;
@@ -178,7 +170,8 @@ Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, co
     g->w = axis_of(x->shape.w, dy->shape.w, v->kw, v->stride_w, v->pad_w);
     g->x_first = panels_cut(g->ins, code->vectors, &g->x_panels);
     g->dy_first = panels_cut(g->outs, 1, &g->dy_panels);
-    if (!g->x_first || !g->dy_first) TRY_OUT(FAIL(ERR_MEMORY, "no memory for panels of a weight gradient"));
+    if (!g->x_first || !g->dy_first)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory for the weight gradient of '%s'", p->call->name));
     block_choose(g);
     *made = g;
     g = NULL;
@@ -195,20 +188,15 @@ void wgrad_destroy(Wgrad *wgrad)
     free(wgrad);
 }
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 static size_t block_bytes(const Wgrad *g)
 {
-    return aligned(x_bytes(g, g->pairs, g->rows)) + aligned(dy_bytes(g, g->pairs, g->rows));
+    return align_up(x_bytes(g, g->pairs, g->rows), 64) + align_up(dy_bytes(g, g->pairs, g->rows), 64);
 }
 
 /* Of one slice; the first one's is dw itself. */
 static size_t sums_bytes(const Wgrad *g)
 {
-    return aligned((size_t)dw_count(g) * sizeof(float));
+    return align_up((size_t)dw_count(g) * sizeof(float), 64);
 }
 
 size_t wgrad_workspace_bytes(const Wgrad *g)
@@ -423,7 +411,7 @@ static Block block_at(const Run *run, int64_t index, char *memory)
     block.rows = (int)smaller(g->rows, g->h.out - block.row);
     block.x_panels =
         (WgradPanels){(uint32_t *)(void *)memory, block_x_pixels(g, block.pairs, block.rows), g->x_first, g->x_panels};
-    memory += aligned(x_bytes(g, g->pairs, g->rows));
+    memory += align_up(x_bytes(g, g->pairs, g->rows), 64);
     block.dy_panels = (WgradPanels){(uint32_t *)(void *)memory, block.pairs * pair_dy_pixels(g, block.rows),
                                     g->dy_first, g->dy_panels};
     return block;
@@ -515,11 +503,70 @@ void wgrad_run(const Wgrad *g, const Device *device, const uint16_t *x, const ui
     }
 }
 
-const WgradCode *wgrad_code(void)
+/* ---- rows of the list of convolutions */
+
+/* With fewer channels, panels are mostly padding; with fewer pixels, reading and writing dw is what takes the time. */
+const char *wgrad_declines(const ConvProblem *p)
 {
-#if defined(__x86_64__)
-    if (onednn_has_amx() && wgrad_amx.usable()) return &wgrad_amx;
-    if (onednn_has_bf16() && wgrad_avx512.usable()) return &wgrad_avx512;
-#endif
-    return NULL;
+    enum { FEW_CHANNELS = WGRAD_LANES, FEW_PIXELS = 128 };
+    const Tensor *x = p->x, *dy = p->y;
+    if (x->dtype != DTYPE_BF16 || dy->dtype != DTYPE_BF16) return "types are not bf16";
+    if (x->shape.n < 2) return "a single image cannot be paired";
+    if (x->shape.c < FEW_CHANNELS || dy->shape.c < FEW_CHANNELS / 2) return "too few channels";
+    return shape_pixels(dy->shape) < FEW_PIXELS ? "too few pixels" : NULL;
 }
+
+#if defined(__x86_64__)
+static const char *amx_takes(const Device *device, const ConvProblem *p)
+{
+    (void)device;
+    if (wgrad_declines(p)) return wgrad_declines(p);
+    return onednn_has_amx() && wgrad_amx.usable() ? NULL : "processor has no AMX";
+}
+
+static const char *avx512_takes(const Device *device, const ConvProblem *p)
+{
+    (void)device;
+    if (wgrad_declines(p)) return wgrad_declines(p);
+    return onednn_has_bf16() && wgrad_avx512.usable() ? NULL : "processor has no AVX512-BF16";
+}
+
+static Status amx_create(Device *device, const ConvProblem *p, void **made)
+{
+    return wgrad_create(&wgrad_amx, p, cpu_threads(device), made);
+}
+
+static Status avx512_create(Device *device, const ConvProblem *p, void **made)
+{
+    return wgrad_create(&wgrad_avx512, p, cpu_threads(device), made);
+}
+
+static size_t list_workspace(const void *made)
+{
+    return wgrad_workspace_bytes(made);
+}
+
+static Status list_run(const void *made, Device *device, OpCall *call)
+{
+    wgrad_run(made, device, call->in[0].data, call->in[1].data, call->out[0].data, call->workspace);
+    return OK;
+}
+
+static void list_destroy(void *made)
+{
+    wgrad_destroy(made);
+}
+
+const ConvImpl conv_wgrad_amx = {.name = "packed products, AMX",
+                                 .takes = amx_takes,
+                                 .create = amx_create,
+                                 .workspace = list_workspace,
+                                 .run = list_run,
+                                 .destroy = list_destroy};
+const ConvImpl conv_wgrad_avx512 = {.name = "packed products, AVX512-BF16",
+                                    .takes = avx512_takes,
+                                    .create = avx512_create,
+                                    .workspace = list_workspace,
+                                    .run = list_run,
+                                    .destroy = list_destroy};
+#endif

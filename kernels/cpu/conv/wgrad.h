@@ -8,7 +8,7 @@
 #ifndef TOWERS_KERNELS_CPU_CONV_WGRAD_H
 #define TOWERS_KERNELS_CPU_CONV_WGRAD_H
 
-#include "kernels/backend.h"
+#include "kernels/cpu/conv/conv_impl.h"
 
 enum { WGRAD_LANES = 16 }; /* words in a vector of 512 bits */
 
@@ -62,17 +62,13 @@ extern const WgradCode wgrad_avx512, wgrad_amx;
 /* Words are floats, and `pack` is NULL: only tiles, for Winograd's algorithms, which pack by themselves. */
 extern const WgradCode wgrad_f32;
 
-/* The best code for this processor (ONEDNN_MAX_CPU_ISA counts), NULL if there is none. */
-const WgradCode *wgrad_code(void);
-
 typedef struct Wgrad Wgrad;
 
-/* Whether the kernel takes these tensors, and is the faster choice. */
-bool wgrad_takes(const WgradCode *code, const Tensor *x, const Tensor *dy);
+/* Why other code is better for these tensors, on any processor; NULL: it is not. */
+const char *wgrad_declines(const ConvProblem *problem);
 
-/* x and dy: bf16, slices too, of shapes that fit; their data is not looked at. */
-NODISCARD Status wgrad_create(const WgradCode *code, const Tensor *x, const Tensor *dy, const Window *window,
-                              int threads, Wgrad **made);
+/* x and dy: bf16, slices too. */
+NODISCARD Status wgrad_create(const WgradCode *code, const ConvProblem *problem, int threads, void **made);
 void wgrad_destroy(Wgrad *wgrad);
 
 size_t wgrad_workspace_bytes(const Wgrad *wgrad);

@@ -1,10 +1,16 @@
-/* F(2x2, 3x3); see winograd.h.
+/* 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3): 16 products where the window has 36.
+ *
+ * Lavin and Gray, arXiv:1509.09308, section 4.1. Transforms add a few f32 values with factors 1, 1/2 and 1/4; no output
+ * depends on a pixel outside its window, so a window of zeros gives zero. In f32 the rounding is no coarser than that of
+ * plain sums, which are nine times as long; in bf16, where transforms are rounded before the products, it is about two
+ * and a half times as coarse: docs/decisions/0006-winograd.md. The gradient with respect to x is the same convolution
+ * with rotated weights; winograd_dw.c computes the weight gradient. f32 takes AVX-512, bf16 AVX512-BF16 without AMX.
  *
  * Weights are transformed once a call: u[panel of outputs][point][words of inputs][outputs]. Then each member of the
  * team takes blocks of tiles of 2x2 outputs: they are transformed to d[8 tiles][point][8][inputs], multiplied to
  * m[8 tiles][point][8][outputs of a panel], one point after another so that its weights stay in the caches, and
  * transformed back. */
-#include "kernels/cpu/conv/winograd.h"
+#include "kernels/cpu/conv/conv_impl.h"
 
 #include "kernels/cpu/vector.h"
 
@@ -20,7 +26,7 @@ enum {
     BLOCK = 16 /* tiles that one member of the team does at a time */
 };
 
-struct Winograd {
+typedef struct Winograd {
     Dtype dtype;
     Shape x, y;
     int64_t x_pitch, y_pitch;
@@ -30,7 +36,7 @@ struct Winograd {
     int threads;
     Panels panels;
     void *zeros; /* owned: a pixel outside the image */
-};
+} Winograd;
 
 /* One run. */
 typedef struct Run {
@@ -43,24 +49,30 @@ typedef struct Run {
     char *own;   /* memory of the members of the team, one after another */
 } Run;
 
-bool winograd_takes(const Tensor *x, const Tensor *y, const Window *v)
+static const char *winograd_takes(const Device *device, const ConvProblem *p)
 {
     enum { FEW_CHANNELS = 32, FEW_PIXELS = 256, SHORT = 6 };
-    bool square = v->kh == 3 && v->kw == 3 && v->stride_h == 1 && v->stride_w == 1 && v->pad_h < 3 && v->pad_w < 3;
-    bool small = x->dtype == DTYPE_F32 && smaller(y->shape.h, y->shape.w) < SHORT; /* plain sums skip the padding */
-    bool whole = x->shape.c % LANES == 0 && y->shape.c % LANES == 0;
-    return square && !small && x->dtype == y->dtype && whole && x->shape.c >= FEW_CHANNELS &&
-           y->shape.c >= FEW_CHANNELS && shape_pixels(y->shape) >= FEW_PIXELS && tile_usable(x->dtype);
+    const Tensor *x = conv_from(p), *y = conv_to(p);
+    const Window *v = &p->window;
+    if (v->kh != 3 || v->kw != 3 || v->stride_h != 1 || v->stride_w != 1 || v->pad_h >= 3 || v->pad_w >= 3)
+        return "window is not 3x3 of stride 1";
+    if (conv_winograd_off(device, p)) return conv_winograd_off(device, p);
+    if (x->dtype == DTYPE_F32 && smaller(y->shape.h, y->shape.w) < SHORT)
+        return "image is small: plain sums skip the padding";
+    return tile_declines(x, y, FEW_CHANNELS, FEW_PIXELS);
 }
 
-Status winograd_create(const Tensor *x, const Tensor *y, const Window *v, bool turned, int threads, Winograd **made)
+static Status winograd_create(Device *device, const ConvProblem *p, void **made)
 {
+    const Tensor *x = conv_from(p), *y = conv_to(p);
+    const Window *v = &p->window;
+    bool turned = p->kind == OP_CONV_DX;
     Winograd *g = calloc(1, sizeof *g);
     void *zeros = calloc((size_t)x->shape.c, dtype_bytes(x->dtype));
     if (!g || !zeros) {
         free(g);
         free(zeros);
-        return FAIL(ERR_MEMORY, "no memory for a convolution by Winograd's algorithm");
+        return FAIL(ERR_MEMORY, "no memory for '%s', a convolution by Winograd's algorithm", p->call->name);
     }
     *g = (Winograd){.dtype = x->dtype,
                     .x = x->shape,
@@ -72,18 +84,18 @@ Status winograd_create(const Tensor *x, const Tensor *y, const Window *v, bool t
                     .tiles_h = (y->shape.h + 1) / 2,
                     .tiles_w = (y->shape.w + 1) / 2,
                     .turned = turned,
-                    .threads = threads,
+                    .threads = cpu_threads(device),
                     .panels = panels_of(y->shape.c),
                     .zeros = zeros};
     *made = g;
     return OK;
 }
 
-void winograd_destroy(Winograd *winograd)
+static void winograd_destroy(void *made)
 {
-    if (!winograd) return;
-    free(winograd->zeros);
-    free(winograd);
+    Winograd *g = made;
+    free(g->zeros);
+    free(g);
 }
 
 /* ---- sizes */
@@ -108,8 +120,9 @@ static size_t own_bytes(const Winograd *g)
     return d_bytes(g) + m_bytes();
 }
 
-size_t winograd_workspace_bytes(const Winograd *g)
+static size_t winograd_workspace(const void *made)
 {
+    const Winograd *g = made;
     return u_bytes(g) + (size_t)g->threads * own_bytes(g);
 }
 
@@ -292,41 +305,22 @@ TILE_CODE static void tiles_chunk(void *context, int64_t first, int64_t end, int
     BY_DTYPE(run->g->dtype, block_run, run, first, end - first, own);
 }
 
-void winograd_run(const Winograd *g, const Device *device, const void *x, const float *w, const Tensor *acc, void *y,
-                  void *workspace)
+static Status winograd_run(const void *made, Device *device, OpCall *call)
 {
-    Run run = {.g = g, .x = x, .w = w, .acc = acc, .y = y, .u = workspace, .own = (char *)workspace + u_bytes(g)};
+    const Winograd *g = made;
+    Run run = {.g = g, .x = call->in[0].data, .w = call->in[1].data, .y = call->out[0].data, .u = call->workspace};
+    run.own = (char *)call->workspace + u_bytes(g);
+    if (g->turned) run.acc = conv_optional(call, 2);
     chunks_run(device, (int64_t)(g->x.c / LANES) * (g->y.c / LANES), 4, weights_chunk, &run);
     chunks_run(device, (int64_t)g->x.n * g->tiles_h * g->tiles_w, BLOCK, tiles_chunk, &run);
-}
-#else /* never called where winograd_takes says no */
-bool winograd_takes(const Tensor *x, const Tensor *y, const Window *window)
-{
-    (void)x, (void)y, (void)window;
-    return false;
+    return OK;
 }
 
-Status winograd_create(const Tensor *x, const Tensor *y, const Window *window, bool turned, int threads,
-                       Winograd **made)
-{
-    (void)x, (void)y, (void)window, (void)turned, (void)threads, (void)made;
-    return FAIL(ERR_UNSUPPORTED, "Winograd's algorithm needs AVX-512");
-}
-
-void winograd_destroy(Winograd *winograd)
-{
-    (void)winograd;
-}
-
-size_t winograd_workspace_bytes(const Winograd *winograd)
-{
-    (void)winograd;
-    return 0;
-}
-
-void winograd_run(const Winograd *winograd, const Device *device, const void *x, const float *w, const Tensor *acc,
-                  void *y, void *workspace)
-{
-    (void)winograd, (void)device, (void)x, (void)w, (void)acc, (void)y, (void)workspace;
-}
+const ConvImpl conv_winograd = {.name = "winograd F(2x2, 3x3)",
+                                .takes = winograd_takes,
+                                .create = winograd_create,
+                                .workspace = winograd_workspace,
+                                .run = winograd_run,
+                                .destroy = winograd_destroy,
+                                .product_share = 16.0f / 36};
 #endif

@@ -1,4 +1,10 @@
-/* Weight gradients by F(2x2, 3x3); see winograd_dw.h.
+/* Weight gradients of 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3), in bf16 and in f32: dw = G' (sum over
+ * tiles of (A dy A') * (B' x B)) G, point by point 16 products where the window has 36.
+ *
+ * Products and packing are those of wgrad.h: in bf16 two images are paired, tiles take the place of pixels and points
+ * that of taps; packing includes the transform. Processors and the rounding of bf16 are as in winograd.c. f32 needs
+ * AVX512F; its error is half to twice that of oneDNN's sums, depending on their order: docs/decisions/0006-winograd.md.
+ * Results are equal to the bit for any number of threads.
  *
  * Words of x and dy are packed by panels of channels, in them by point, in them by tile; then points of panels are
  * multiplied. Large images: a block is some rows of tiles of a stack of images. Blocks are dealt to SLICES, by shape
@@ -6,8 +12,7 @@
  * its caches. The sums of a slice stand as m[output][point][input] until the end, when slices are added in order. Small
  * images, which have many channels: one block of all of them, packed by the team; then a member makes a part of dw from
  * all its points. In f32 many small images are cut into blocks like a large one. */
-#include "kernels/cpu/conv/winograd_dw.h"
-
+#include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/conv/winograd_pack.h"
 #include "kernels/cpu/vector.h"
 
@@ -28,7 +33,7 @@ enum {
     SLICES = 8           /* of the blocks: so many threads have work */
 };
 
-struct WinogradDw {
+typedef struct WinogradDw {
     const WinogradPack *pack;
     Shape x, dy;
     Lines from, to; /* rows of x and dy */
@@ -41,7 +46,7 @@ struct WinogradDw {
     int slices;   /* 0: small images */
     int chain;    /* tiles summed at once, at most */
     int x_panels; /* of up to 3 vectors */
-};
+} WinogradDw;
 
 /* One run. */
 typedef struct Run {
@@ -95,15 +100,16 @@ static bool is_large(const WinogradPack *pack, const Tensor *x, const Tensor *dy
     return tiles_of(dy) >= FEW_TILES || (pack == &winograd_pack_f32 && sums <= MOST_SUMS);
 }
 
-bool winograd_dw_takes(const Tensor *x, const Tensor *dy, const Window *window)
+static const char *dw_takes(const Device *device, const ConvProblem *p)
 {
-    enum { FEW_CHANNELS = 32, FEW_PIXELS = 256 };
-    const WinogradPack *pack = winograd_pack_for(x, dy);
-    if (!pack || !window_fits(window) || x->shape.n < pack->images) return false;
-    bool whole = x->shape.c % LANES == 0 && dy->shape.c % LANES == 0;
-    bool enough = all_tiles(pack, dy) >= FEW_TILES && shape_pixels(dy->shape) >= FEW_PIXELS;
-    return whole && x->shape.c >= FEW_CHANNELS && dy->shape.c >= FEW_CHANNELS && enough &&
-           (is_small(pack, dy) || is_large(pack, x, dy));
+    const Tensor *x = p->x, *dy = p->y;
+    if (!window_fits(&p->window)) return "window is not 3x3 of stride 1";
+    if (conv_winograd_off(device, p)) return conv_winograd_off(device, p);
+    const char *declines = winograd_pack_declines(x, dy);
+    if (declines) return declines;
+    const WinogradPack *pack = winograd_pack_for(x);
+    if (all_tiles(pack, dy) < FEW_TILES) return "too few pixels";
+    return is_small(pack, dy) || is_large(pack, x, dy) ? NULL : "images are too small for blocks of one and too many";
 }
 
 static int stacks_of(const WinogradDw *g)
@@ -128,20 +134,21 @@ static int64_t block_tiles(const WinogradDw *g)
     return (int64_t)g->rows * g->tiles_w;
 }
 
-Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, int threads, WinogradDw **made)
+static Status dw_create(Device *device, const ConvProblem *p, void **made)
 {
+    const Tensor *x = p->x, *dy = p->y;
     WinogradDw *g = calloc(1, sizeof *g);
-    if (!g) return FAIL(ERR_MEMORY, "no memory for a weight gradient by Winograd's algorithm");
-    *g = (WinogradDw){.pack = winograd_pack_for(x, dy),
+    if (!g) return FAIL(ERR_MEMORY, "no memory for '%s', a weight gradient by Winograd's algorithm", p->call->name);
+    *g = (WinogradDw){.pack = winograd_pack_for(x),
                       .x = x->shape,
                       .dy = dy->shape,
                       .from = lines_of(x, false),
                       .to = lines_of(dy, false),
-                      .pad_h = window->pad_h,
-                      .pad_w = window->pad_w,
+                      .pad_h = p->window.pad_h,
+                      .pad_w = p->window.pad_w,
                       .tiles_h = (dy->shape.h + 1) / 2,
                       .tiles_w = (dy->shape.w + 1) / 2,
-                      .threads = threads};
+                      .threads = cpu_threads(device)};
     if (is_small(g->pack, dy))
         g->span = g->rows = stacks_of(g) * g->tiles_h;
     else
@@ -151,11 +158,6 @@ Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *windo
     g->x_panels = (x->shape.c / LANES + g->pack->products->vectors - 1) / g->pack->products->vectors;
     *made = g;
     return OK;
-}
-
-void winograd_dw_destroy(WinogradDw *winograd)
-{
-    free(winograd);
 }
 
 static size_t words_bytes(const WinogradDw *g, int channels)
@@ -179,8 +181,9 @@ static int64_t part_count(const WinogradDw *g)
     return (int64_t)POINTS * LANES * g->pack->products->vectors * LANES;
 }
 
-size_t winograd_dw_workspace_bytes(const WinogradDw *g)
+static size_t dw_workspace(const void *made)
 {
+    const WinogradDw *g = made;
     size_t threads = (size_t)g->threads;
     if (!g->slices) return block_bytes(g) + threads * (size_t)part_count(g) * sizeof(float);
     return threads * block_bytes(g) + (size_t)g->slices * (size_t)m_count(g) * sizeof(float);
@@ -372,39 +375,19 @@ static void small_run(Run *run, const Device *device, char *workspace)
     chunks_run(device, (int64_t)g->x_panels * (g->dy.c / LANES), 1, parts_chunk, run);
 }
 
-void winograd_dw_run(const WinogradDw *g, const Device *device, const void *x, const void *dy, float *dw,
-                     void *workspace)
+static Status dw_run(const void *made, Device *device, OpCall *call)
 {
-    Run run = {.g = g, .x = x, .dy = dy, .dw = dw};
-    (g->slices ? large_run : small_run)(&run, device, workspace);
-}
-#else /* never called where winograd_dw_takes says no */
-bool winograd_dw_takes(const Tensor *x, const Tensor *dy, const Window *window)
-{
-    (void)x, (void)dy, (void)window;
-    return false;
+    const WinogradDw *g = made;
+    Run run = {.g = g, .x = call->in[0].data, .dy = call->in[1].data, .dw = call->out[0].data};
+    (g->slices ? large_run : small_run)(&run, device, call->workspace);
+    return OK;
 }
 
-Status winograd_dw_create(const Tensor *x, const Tensor *dy, const Window *window, int threads, WinogradDw **made)
-{
-    (void)x, (void)dy, (void)window, (void)threads, (void)made;
-    return FAIL(ERR_UNSUPPORTED, "Winograd's algorithm needs AVX-512");
-}
-
-void winograd_dw_destroy(WinogradDw *winograd)
-{
-    (void)winograd;
-}
-
-size_t winograd_dw_workspace_bytes(const WinogradDw *winograd)
-{
-    (void)winograd;
-    return 0;
-}
-
-void winograd_dw_run(const WinogradDw *winograd, const Device *device, const void *x, const void *dy, float *dw,
-                     void *workspace)
-{
-    (void)winograd, (void)device, (void)x, (void)dy, (void)dw, (void)workspace;
-}
+const ConvImpl conv_winograd_dw = {.name = "winograd F(2x2, 3x3)",
+                                   .takes = dw_takes,
+                                   .create = dw_create,
+                                   .workspace = dw_workspace,
+                                   .run = dw_run,
+                                   .destroy = free,
+                                   .product_share = 16.0f / 36};
 #endif

@@ -1,10 +1,19 @@
-/* F(4, 7) along lines; see winograd_line.h.
+/* 1x7 and 7x1 convolutions of stride 1 by F(4, 7): 14 products where the window has 28.
+ *
+ * F(2, 3) nested in itself with a stride of 2: output 2i + j sums taps 2k + l, i and j < 2, k and l < 3, which has two
+ * places for taps 2 and 4; with the right ones empty two of the 16 products vanish:
+ *     h0 h1 .          d = B' x B of x[2p + q], p and q < 4, B' and A' as in winograd.c, G in winograd_tile.h
+ *     h2 h3 h4         u = G h G'
+ *     .  h5 h6         y = A' (u d) A
+ * Transforms and rounding are those of F(2x2, 3x3) in winograd.c. If a line is one output longer than its tiles, that
+ * output is a plain sum. The gradient with respect to x is the same convolution with rotated weights. f32 takes AVX-512,
+ * bf16 AVX512-BF16 without AMX; see docs/decisions/0006-winograd.md.
  *
  * A line is a row of an image (1x7) or a column (7x1). Weights are transformed once a call: u[panel of outputs][point]
  * [words of inputs][outputs], after the points the plain taps of a last output. Then each member of the team takes some
  * lines: their tiles of 4 outputs are transformed to d[8 tiles][point][8][inputs], multiplied to m[8 tiles][point][8]
  * [outputs of a panel], one point after another so that its weights stay in the caches, and transformed back. */
-#include "kernels/cpu/conv/winograd_line.h"
+#include "kernels/cpu/conv/conv_impl.h"
 
 #include "kernels/cpu/vector.h"
 
@@ -27,7 +36,7 @@ typedef struct Lines {
     int64_t image, line, step; /* elements from one to the next: images, lines, pixels of a line */
 } Lines;
 
-struct WinogradLine {
+typedef struct WinogradLine {
     Dtype dtype;
     Shape x, y;
     bool down; /* lines are columns */
@@ -41,7 +50,7 @@ struct WinogradLine {
     int threads;
     Panels panels;
     void *zeros; /* owned: a pixel outside the image */
-};
+} WinogradLine;
 
 /* One run. */
 typedef struct Run {
@@ -62,17 +71,18 @@ typedef struct Block {
     float *m;
 } Block;
 
-bool winograd_line_takes(const Tensor *x, const Tensor *y, const Window *v)
+static const char *line_takes(const Device *device, const ConvProblem *p)
 {
     enum { FEW_CHANNELS = 32, FEW_PIXELS = 256, SHORT = 8 };
+    const Tensor *x = conv_from(p), *y = conv_to(p);
+    const Window *v = &p->window;
     bool row = v->kh == 1 && v->kw == TAPS && v->pad_h == 0 && v->pad_w < TAPS;
     bool column = v->kh == TAPS && v->kw == 1 && v->pad_h < TAPS && v->pad_w == 0;
-    bool dense = v->stride_h == 1 && v->stride_w == 1;
-    /* Plain sums skip the padding. */
-    bool small = x->dtype == DTYPE_F32 && (row ? y->shape.w : y->shape.h) < SHORT;
-    bool whole = x->shape.c % LANES == 0 && y->shape.c % LANES == 0;
-    return (row || column) && dense && !small && x->dtype == y->dtype && whole && x->shape.c >= FEW_CHANNELS &&
-           y->shape.c >= FEW_CHANNELS && shape_pixels(y->shape) >= FEW_PIXELS && tile_usable(x->dtype);
+    if (!(row || column) || v->stride_h != 1 || v->stride_w != 1) return "window is not 1x7 or 7x1 of stride 1";
+    if (conv_winograd_off(device, p)) return conv_winograd_off(device, p);
+    if (x->dtype == DTYPE_F32 && (row ? y->shape.w : y->shape.h) < SHORT)
+        return "lines are short: plain sums skip the padding";
+    return tile_declines(x, y, FEW_CHANNELS, FEW_PIXELS);
 }
 
 static Lines lines_of(Shape s, int64_t pitch, bool down)
@@ -90,16 +100,18 @@ static void tail_choose(WinogradLine *g)
     g->tail_end = (int)larger(g->tail_first, smaller(TAPS, g->from.length - last + g->pad));
 }
 
-Status winograd_line_create(const Tensor *x, const Tensor *y, const Window *v, bool turned, int threads,
-                            WinogradLine **made)
+static Status line_create(Device *device, const ConvProblem *p, void **made)
 {
     enum { BLOCK_TILES = 32 };
+    const Tensor *x = conv_from(p), *y = conv_to(p);
+    const Window *v = &p->window;
+    bool turned = p->kind == OP_CONV_DX;
     WinogradLine *g = calloc(1, sizeof *g);
     void *zeros = calloc((size_t)x->shape.c, dtype_bytes(x->dtype));
     if (!g || !zeros) {
         free(g);
         free(zeros);
-        return FAIL(ERR_MEMORY, "no memory for a convolution along lines by Winograd's algorithm");
+        return FAIL(ERR_MEMORY, "no memory for '%s', a convolution along lines by Winograd's algorithm", p->call->name);
     }
     int pad = v->pad_h + v->pad_w;
     *g = (WinogradLine){.dtype = x->dtype,
@@ -110,7 +122,7 @@ Status winograd_line_create(const Tensor *x, const Tensor *y, const Window *v, b
                         .to = lines_of(y->shape, y->pitch, v->kh > 1),
                         .pad = turned ? TAPS - 1 - pad : pad,
                         .turned = turned,
-                        .threads = threads,
+                        .threads = cpu_threads(device),
                         .panels = panels_of(y->shape.c),
                         .zeros = zeros};
     tail_choose(g);
@@ -119,11 +131,11 @@ Status winograd_line_create(const Tensor *x, const Tensor *y, const Window *v, b
     return OK;
 }
 
-void winograd_line_destroy(WinogradLine *winograd)
+static void line_destroy(void *made)
 {
-    if (!winograd) return;
-    free(winograd->zeros);
-    free(winograd);
+    WinogradLine *g = made;
+    free(g->zeros);
+    free(g);
 }
 
 /* ---- sizes */
@@ -170,8 +182,9 @@ static size_t own_bytes(const WinogradLine *g)
     return d_bytes(g) + tails_bytes(g) + m_bytes(g);
 }
 
-size_t winograd_line_workspace_bytes(const WinogradLine *g)
+static size_t line_workspace(const void *made)
 {
+    const WinogradLine *g = made;
     return u_bytes(g) + (size_t)g->threads * own_bytes(g);
 }
 
@@ -429,41 +442,22 @@ TILE_CODE static void lines_chunk(void *context, int64_t first, int64_t end, int
     BY_DTYPE(g->dtype, block_run, &block);
 }
 
-void winograd_line_run(const WinogradLine *g, const Device *device, const void *x, const float *w, const Tensor *acc,
-                       void *y, void *workspace)
+static Status line_run(const void *made, Device *device, OpCall *call)
 {
-    Run run = {.g = g, .x = x, .w = w, .acc = acc, .y = y, .u = workspace, .own = (char *)workspace + u_bytes(g)};
+    const WinogradLine *g = made;
+    Run run = {.g = g, .x = call->in[0].data, .w = call->in[1].data, .y = call->out[0].data, .u = call->workspace};
+    run.own = (char *)call->workspace + u_bytes(g);
+    if (g->turned) run.acc = conv_optional(call, 2);
     chunks_run(device, (int64_t)(g->x.c / LANES) * (g->y.c / LANES), 4, weights_chunk, &run);
     chunks_run(device, g->y.n * g->to.across, g->block, lines_chunk, &run);
-}
-#else /* never called where winograd_line_takes says no */
-bool winograd_line_takes(const Tensor *x, const Tensor *y, const Window *window)
-{
-    (void)x, (void)y, (void)window;
-    return false;
+    return OK;
 }
 
-Status winograd_line_create(const Tensor *x, const Tensor *y, const Window *window, bool turned, int threads,
-                            WinogradLine **made)
-{
-    (void)x, (void)y, (void)window, (void)turned, (void)threads, (void)made;
-    return FAIL(ERR_UNSUPPORTED, "Winograd's algorithm needs AVX-512");
-}
-
-void winograd_line_destroy(WinogradLine *winograd)
-{
-    (void)winograd;
-}
-
-size_t winograd_line_workspace_bytes(const WinogradLine *winograd)
-{
-    (void)winograd;
-    return 0;
-}
-
-void winograd_line_run(const WinogradLine *winograd, const Device *device, const void *x, const float *w,
-                       const Tensor *acc, void *y, void *workspace)
-{
-    (void)winograd, (void)device, (void)x, (void)w, (void)acc, (void)y, (void)workspace;
-}
+const ConvImpl conv_winograd_line = {.name = "winograd F(4, 7)",
+                                     .takes = line_takes,
+                                     .create = line_create,
+                                     .workspace = line_workspace,
+                                     .run = line_run,
+                                     .destroy = line_destroy,
+                                     .product_share = 14.0f / 28};
 #endif

@@ -1,11 +1,14 @@
-/* Weight gradients by F(4, 7) along lines; see winograd_line_dw.h.
+/* Weight gradients of 1x7 and 7x1 convolutions of stride 1 by F(4, 7), in bf16 and in f32: dh = G' (sum over tiles of
+ * (A dy A') * (B' x B)) G, in 14 products where the window has 28, with the matrices of winograd_line.c.
+ *
+ * In bf16 two images are paired, and the products are those of wgrad.h. Processors and rounding: as in winograd_dw.c.
+ * Results are equal to the bit for any number of threads.
  *
  * A block is some stacks of images: the team packs words of x and dy by panels of channels, in them by point, in them by
  * tile; where a line is one output longer than its tiles, plain taps of that output follow the points, by line. Then
  * each member of the team multiplies panels of outputs of its own with all of x. Sums stand as
  * m[output][point][input] until the last block. */
-#include "kernels/cpu/conv/winograd_line_dw.h"
-
+#include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/conv/winograd_pack.h"
 #include "kernels/cpu/vector.h"
 
@@ -23,7 +26,7 @@ enum {
     F32_BLOCK_BYTES = 5 << 20 /* its products take twice as long, so m may be read and written more often */
 };
 
-struct WinogradLineDw {
+typedef struct WinogradLineDw {
     const WinogradPack *pack;
     Shape x, dy;
     Lines from, to;
@@ -32,7 +35,7 @@ struct WinogradLineDw {
     int tail_first, tail_end; /* taps of one more output that lie inside the line; equal if there is none */
     int stacks;               /* of a block, at most */
     int x_panels;             /* of up to 3 vectors */
-};
+} WinogradLineDw;
 
 typedef struct Block {
     const WinogradLineDw *g;
@@ -49,13 +52,11 @@ static bool window_fits(const Window *v)
     return (row || column) && v->stride_h == 1 && v->stride_w == 1;
 }
 
-bool winograd_line_dw_takes(const Tensor *x, const Tensor *dy, const Window *window)
+static const char *line_dw_takes(const Device *device, const ConvProblem *p)
 {
-    enum { FEW_CHANNELS = 32, FEW_PIXELS = 256 };
-    const WinogradPack *pack = winograd_pack_for(x, dy);
-    bool whole = x->shape.c % LANES == 0 && dy->shape.c % LANES == 0;
-    return pack && window_fits(window) && x->shape.n >= pack->images && whole && x->shape.c >= FEW_CHANNELS &&
-           dy->shape.c >= FEW_CHANNELS && shape_pixels(dy->shape) >= FEW_PIXELS;
+    if (!window_fits(&p->window)) return "window is not 1x7 or 7x1 of stride 1";
+    if (conv_winograd_off(device, p)) return conv_winograd_off(device, p);
+    return winograd_pack_declines(p->x, p->y);
 }
 
 static void tail_choose(WinogradLineDw *g)
@@ -100,8 +101,9 @@ static int64_t m_count(const WinogradLineDw *g)
     return (int64_t)points(g) * g->x.c * g->dy.c;
 }
 
-size_t winograd_line_dw_workspace_bytes(const WinogradLineDw *g)
+static size_t line_dw_workspace(const void *made)
 {
+    const WinogradLineDw *g = made;
     return (size_t)m_count(g) * sizeof(float) + (size_t)words_count(g, g->stacks * g->to.across) * sizeof(uint32_t);
 }
 
@@ -111,11 +113,16 @@ static int64_t panel_first(const WinogradLineDw *g, int64_t k)
     return g->x.c / LANES * k / g->x_panels * LANES;
 }
 
-Status winograd_line_dw_create(const Tensor *x, const Tensor *dy, const Window *v, WinogradLineDw **made)
+static Status line_dw_create(Device *device, const ConvProblem *p, void **made)
 {
+    (void)device;
+    const Tensor *x = p->x, *dy = p->y;
+    const Window *v = &p->window;
     WinogradLineDw *g = calloc(1, sizeof *g);
-    if (!g) return FAIL(ERR_MEMORY, "no memory for a weight gradient along lines by Winograd's algorithm");
-    *g = (WinogradLineDw){.pack = winograd_pack_for(x, dy),
+    if (!g)
+        return FAIL(ERR_MEMORY, "no memory for '%s', a weight gradient along lines by Winograd's algorithm",
+                    p->call->name);
+    *g = (WinogradLineDw){.pack = winograd_pack_for(x),
                           .x = x->shape,
                           .dy = dy->shape,
                           .from = lines_of(x, v->kh > 1),
@@ -128,11 +135,6 @@ Status winograd_line_dw_create(const Tensor *x, const Tensor *dy, const Window *
     g->stacks = (int)smaller(lines_stacks(&g->from, g->pack), larger(1, most));
     *made = g;
     return OK;
-}
-
-void winograd_line_dw_destroy(WinogradLineDw *winograd)
-{
-    free(winograd);
 }
 
 /* ---- packing */
@@ -246,46 +248,27 @@ static void outputs_chunk(void *context, int64_t first, int64_t end, int thread)
         back(g, block->m + out * points(g) * g->x.c, block->dw + out * TAPS * g->x.c);
 }
 
-void winograd_line_dw_run(const WinogradLineDw *g, const Device *device, const void *x, const void *dy, float *dw,
-                          void *workspace)
+static Status line_dw_run(const void *made, Device *device, OpCall *call)
 {
+    const WinogradLineDw *g = made;
     int64_t panels = g->dy.c / LANES, threads = cpu_threads(device), all = lines_stacks(&g->from, g->pack);
-    Block block = {.g = g, .x = x, .dy = dy, .m = workspace, .dw = dw};
-    block.x_words = (uint32_t *)workspace + m_count(g);
+    Block block = {
+        .g = g, .x = call->in[0].data, .dy = call->in[1].data, .m = call->workspace, .dw = call->out[0].data};
+    block.x_words = (uint32_t *)call->workspace + m_count(g);
     for (block.stack = 0; block.stack < all; block.stack += g->stacks) {
         block.stacks = smaller(g->stacks, all - block.stack);
         block.dy_words = block.x_words + x_count(g, block.stacks * g->to.across) * g->x.c;
         chunks_run(device, block.stacks * g->to.across, 1, lines_chunk, &block);
         chunks_run(device, panels, (panels + threads - 1) / threads, outputs_chunk, &block);
     }
-}
-#else /* never called where winograd_line_dw_takes says no */
-bool winograd_line_dw_takes(const Tensor *x, const Tensor *dy, const Window *window)
-{
-    (void)x, (void)dy, (void)window;
-    return false;
+    return OK;
 }
 
-Status winograd_line_dw_create(const Tensor *x, const Tensor *dy, const Window *window, WinogradLineDw **made)
-{
-    (void)x, (void)dy, (void)window, (void)made;
-    return FAIL(ERR_UNSUPPORTED, "Winograd's algorithm needs AVX-512");
-}
-
-void winograd_line_dw_destroy(WinogradLineDw *winograd)
-{
-    (void)winograd;
-}
-
-size_t winograd_line_dw_workspace_bytes(const WinogradLineDw *winograd)
-{
-    (void)winograd;
-    return 0;
-}
-
-void winograd_line_dw_run(const WinogradLineDw *winograd, const Device *device, const void *x, const void *dy,
-                          float *dw, void *workspace)
-{
-    (void)winograd, (void)device, (void)x, (void)dy, (void)dw, (void)workspace;
-}
+const ConvImpl conv_winograd_line_dw = {.name = "winograd F(4, 7)",
+                                        .takes = line_dw_takes,
+                                        .create = line_dw_create,
+                                        .workspace = line_dw_workspace,
+                                        .run = line_dw_run,
+                                        .destroy = free,
+                                        .product_share = 14.0f / 28};
 #endif

@@ -5,17 +5,26 @@
 
 #include <stddef.h>
 
-const WinogradPack *winograd_pack_for(const Tensor *x, const Tensor *dy)
-{
-    if (x->dtype != dy->dtype) return NULL;
 #if defined(__x86_64__)
-    if (x->dtype == DTYPE_F32 && onednn_has_avx512() && wgrad_f32.usable()) return &winograd_pack_f32;
-    /* With AMX plain products of bf16 are faster. */
-    if (x->dtype == DTYPE_BF16 && onednn_has_bf16() && !onednn_has_amx() && wgrad_avx512.usable())
-        return &winograd_pack_bf16;
-#endif
-    return NULL;
+const char *winograd_pack_declines(const Tensor *x, const Tensor *dy)
+{
+    enum { FEW_CHANNELS = 32, FEW_PIXELS = 256 };
+    bool f32 = x->dtype == DTYPE_F32;
+    if (x->dtype != dy->dtype || (!f32 && x->dtype != DTYPE_BF16)) return "types are not f32 or bf16";
+    if (f32 && !(onednn_has_avx512() && wgrad_f32.usable())) return "processor has no AVX-512";
+    if (!f32 && !(onednn_has_bf16() && wgrad_avx512.usable())) return "processor has no AVX512-BF16";
+    if (!f32 && onednn_has_amx()) return "plain products by AMX are faster";
+    if (x->shape.c % WGRAD_LANES || dy->shape.c % WGRAD_LANES) return "channels are not multiples of 16";
+    if (x->shape.c < FEW_CHANNELS || dy->shape.c < FEW_CHANNELS) return "too few channels";
+    if (x->shape.n < winograd_pack_for(x)->images) return "a single image cannot be paired";
+    return shape_pixels(dy->shape) < FEW_PIXELS ? "too few pixels" : NULL;
 }
+
+const WinogradPack *winograd_pack_for(const Tensor *x)
+{
+    return x->dtype == DTYPE_F32 ? &winograd_pack_f32 : &winograd_pack_bf16;
+}
+#endif
 
 Lines lines_of(const Tensor *t, bool down)
 {

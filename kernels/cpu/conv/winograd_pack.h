@@ -45,8 +45,12 @@ typedef struct WinogradPack {
 
 extern const WinogradPack winograd_pack_bf16, winograd_pack_f32;
 
-/* For tensors of these types on this processor (ONEDNN_MAX_CPU_ISA counts), or NULL. */
-const WinogradPack *winograd_pack_for(const Tensor *x, const Tensor *dy);
+/* Why weight gradients of these tensors are not for Winograd's algorithms on this processor (ONEDNN_MAX_CPU_ISA
+ * counts); NULL if they are. */
+const char *winograd_pack_declines(const Tensor *x, const Tensor *dy);
+
+/* For tensors that it does not decline. */
+const WinogradPack *winograd_pack_for(const Tensor *x);
 
 /* `down`: columns. */
 Lines lines_of(const Tensor *t, bool down);

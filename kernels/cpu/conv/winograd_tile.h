@@ -21,13 +21,19 @@ enum {
 #define TILE_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define TILE_INLINE TILE_CODE static inline __attribute__((always_inline))
 
-/* Whether this processor has the code (ONEDNN_MAX_CPU_ISA counts). With AMX plain products in bf16 are faster. */
-static inline bool tile_usable(Dtype dtype)
+/* Why this processor or these tensors are not for the code below; NULL if they are (ONEDNN_MAX_CPU_ISA counts). */
+static inline const char *tile_declines(const Tensor *x, const Tensor *y, int few_channels, int few_pixels)
 {
-    bool f32 = onednn_has_avx512() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl");
-    bool bf16 = onednn_has_bf16() && !onednn_has_amx() && __builtin_cpu_supports("avx512bf16");
-    return dtype == DTYPE_F32 ? f32 : dtype == DTYPE_BF16 && bf16;
+    bool avx512 =
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    if (x->dtype != y->dtype || (x->dtype != DTYPE_F32 && x->dtype != DTYPE_BF16)) return "types are not f32 or bf16";
+    if (x->dtype == DTYPE_F32 && !(onednn_has_avx512() && avx512)) return "processor has no AVX-512";
+    if (x->dtype == DTYPE_BF16 && !(onednn_has_bf16() && __builtin_cpu_supports("avx512bf16")))
+        return "processor has no AVX512-BF16";
+    if (x->dtype == DTYPE_BF16 && onednn_has_amx()) return "plain products by AMX are faster";
+    if (x->shape.c % LANES || y->shape.c % LANES) return "channels are not multiples of 16";
+    if (x->shape.c < few_channels || y->shape.c < few_channels) return "too few channels";
+    return shape_pixels(y->shape) < few_pixels ? "too few pixels" : NULL;
 }
 
 /* ---- vectors of 16 elements, in f32 */

@@ -1,0 +1,58 @@
+/* ConvImpl: one implementation of a convolution, a row of the lists in conv.c.
+ *
+ * The first row that takes a problem computes it, as in oneDNN's cpu_convolution_list. The order is fixed by measurement
+ * and nothing is timed at run time: two runs, and two towers, take the same code and get the same bits. */
+#ifndef TOWERS_KERNELS_CPU_CONV_CONV_IMPL_H
+#define TOWERS_KERNELS_CPU_CONV_CONV_IMPL_H
+
+#include "kernels/cpu/cpu.h"
+
+/* The tensors of CONV, CONV_DX or CONV_DW. x and y are those of the convolution; one of x, w and y is the output. */
+typedef struct ConvProblem {
+    OpKind kind;
+    const OpCall *call;       /* borrowed, for messages */
+    const Tensor *x, *w, *y;  /* borrowed */
+    const Tensor *bias, *acc; /* borrowed; NULL if absent */
+    Window window;
+    bool relu;
+    bool packed; /* x and y are packed, or parts of packed tensors */
+} ConvProblem;
+
+typedef struct ConvImpl {
+    const char *name;
+    /* NULL if the implementation computes this problem and is the fastest from its row on; else why not, a static text. */
+    const char *(*takes)(const Device *device, const ConvProblem *problem);
+    Status (*create)(Device *device, const ConvProblem *problem, void **made);
+    size_t (*workspace)(const void *made); /* bytes */
+    Status (*run)(const void *made, Device *device, OpCall *call);
+    void (*destroy)(void *made);
+    /* What create has chosen among variants and why others were passed over; NULL: the name says all. */
+    void (*explain)(const void *made, KernelChoice *choice);
+    float product_share; /* OpCall.product_share */
+    bool adds_bias;      /* run adds the bias; otherwise the caller does */
+} ConvImpl;
+
+extern const ConvImpl conv_winograd, conv_winograd_line, conv_onednn; /* CONV and CONV_DX */
+extern const ConvImpl conv_winograd_dw, conv_winograd_line_dw, conv_wgrad_amx, conv_wgrad_avx512, conv_onednn_dw;
+
+/* Operand k of a call, NULL if it is absent. */
+const Tensor *conv_optional(const OpCall *call, int k);
+
+/* Whether oneDNN's F(4x4, 3x3) of --winograd is meant to compute this: it comes before our own algorithms. */
+bool conv_window_is_f43(const Device *device, const ConvProblem *problem);
+
+/* Why settings forbid our own Winograd algorithms; NULL if they do not. */
+const char *conv_winograd_off(const Device *device, const ConvProblem *problem);
+
+/* What a convolution or its gradient with respect to x reads and writes: x and y, or dy and dx. */
+static inline const Tensor *conv_from(const ConvProblem *p)
+{
+    return p->kind == OP_CONV_DX ? p->y : p->x;
+}
+
+static inline const Tensor *conv_to(const ConvProblem *p)
+{
+    return p->kind == OP_CONV_DX ? p->x : p->y;
+}
+
+#endif

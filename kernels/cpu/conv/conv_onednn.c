@@ -1,0 +1,350 @@
+/* Convolutions by oneDNN; see conv_onednn.h.
+ *
+ * Candidates, best first, by measurement: a matrix product if the window is one pixel or covers the whole image; for dx
+ * of stride 1 a forward convolution with rotated weights; the convolution on packed NHWC, which is as fast as oneDNN's
+ * own layouts; the convolution in whatever layout oneDNN likes; the same in f32. Slices are packed into workspace, except
+ * by products, which take them as they are. The sum dx + acc is part of the task, or one more pass. */
+#include "kernels/cpu/conv/conv_onednn.h"
+
+#include <stdlib.h>
+
+enum { IMAGE_CHANNELS = 16 }; /* fewer channels are those of an image, whose gradient no training asks for */
+
+typedef struct Candidate Candidate;
+typedef Status Offer(Choice *choice, Device *device, const ConvProblem *p, const Candidate *candidate, bool sum);
+
+struct Candidate {
+    const char *name;
+    bool (*fits)(const Device *device, const ConvProblem *problem);
+    Offer *offer;
+    OnednnFit fit; /* of x and y, to offer_convolution */
+    bool f32;      /* likewise: it computes in f32 whatever the tensors are */
+    bool winograd; /* likewise */
+    bool sums;     /* acc may be part of the task */
+    bool rotates;  /* the task reads rotated weights */
+};
+
+/* ---- offers */
+
+static Dtype native(const ConvProblem *p)
+{
+    return p->x->dtype == p->y->dtype ? p->x->dtype : DTYPE_F32;
+}
+
+static OnednnView view_of(const Tensor *t)
+{
+    Shape s = t->shape;
+    OnednnView view = {.rank = 4, .dims = {s.n, s.c, s.h, s.w}, .dtype = t->dtype};
+    view.strides[0] = (int64_t)s.h * s.w * t->pitch;
+    view.strides[1] = 1;
+    view.strides[2] = s.w * t->pitch;
+    view.strides[3] = t->pitch;
+    return view;
+}
+
+static bool window_is_pixel(const Window *v)
+{
+    return v->kh == 1 && v->kw == 1 && v->stride_h == 1 && v->stride_w == 1 && !v->pad_h && !v->pad_w;
+}
+
+static bool window_is_image(const ConvProblem *p)
+{
+    const Window *v = &p->window;
+    return v->kh == p->x->shape.h && v->kw == p->x->shape.w && !v->pad_h && !v->pad_w && tensor_is_packed(p->x);
+}
+
+static Status offer_product(Choice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
+{
+    (void)c;
+    static const ProductKind kinds[OP_COUNT] = {
+        [OP_CONV] = PRODUCT_Y, [OP_CONV_DX] = PRODUCT_DX, [OP_CONV_DW] = PRODUCT_DW};
+    int64_t ins = shape_count(p->w->shape) / p->w->shape.n;
+    Product product = {.kind = kinds[p->kind],
+                       .rows = shape_pixels(p->y->shape),
+                       .ins = ins,
+                       .outs = p->w->shape.n,
+                       .x_pitch = window_is_pixel(&p->window) ? p->x->pitch : ins,
+                       .y_pitch = p->y->pitch,
+                       .x = p->x->dtype,
+                       .y = p->y->dtype,
+                       .bias = p->bias != NULL,
+                       .sum = sum};
+    return choice_offer_product(choice, device, &product);
+}
+
+/* The gradient by a convolution of stride 1 is a convolution of stride 1 with the weights rotated by 180 degrees and the
+ * roles of their channels exchanged; oneDNN's forward code is the better tuned: 1.4 times as fast for 80 input channels
+ * in f32, equal elsewhere. Not for the few channels of an image, where it is slower. */
+static bool window_rotates(const ConvProblem *p)
+{
+    const Window *v = &p->window;
+    return p->kind == OP_CONV_DX && v->stride_h == 1 && v->stride_w == 1 && v->pad_h < v->kh && v->pad_w < v->kw &&
+           p->x->shape.c >= IMAGE_CHANNELS;
+}
+
+static Status offer_rotated(Choice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
+{
+    (void)c;
+    static const int8_t operand[ONEDNN_ROLES] = {0, 1, FROM_OUT, FROM_NOTHING};
+    const Window *v = &p->window;
+    OnednnView w = view_of(p->w);
+    OnednnSpec spec = {.kind = ONEDNN_CONV, .window = *v, .sum = sum};
+    spec.window.pad_h = v->kh - 1 - v->pad_h;
+    spec.window.pad_w = v->kw - 1 - v->pad_w;
+    spec.held[ONEDNN_X] = view_of(p->y);
+    spec.held[ONEDNN_Y] = view_of(p->x);
+    spec.held[ONEDNN_W] = (OnednnView){.rank = 4,
+                                       .dims = {w.dims[1], w.dims[0], w.dims[2], w.dims[3]},
+                                       .strides = {w.strides[1], w.strides[0], w.strides[2], w.strides[3]},
+                                       .dtype = w.dtype};
+    spec.fit[ONEDNN_X] = spec.fit[ONEDNN_Y] = ONEDNN_PACKED;
+    spec.fit[ONEDNN_W] = ONEDNN_ANY;
+    for (int role = 0; role < ONEDNN_BIAS; role++) spec.compute[role] = native(p);
+    return choice_offer(choice, device, &spec, operand);
+}
+
+static Status offer_convolution(Choice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
+{
+    (void)sum;
+    static const OnednnKind kinds[OP_COUNT] = {
+        [OP_CONV] = ONEDNN_CONV, [OP_CONV_DX] = ONEDNN_CONV_DX, [OP_CONV_DW] = ONEDNN_CONV_DW};
+    static const int8_t operand[][ONEDNN_ROLES] = {[ONEDNN_CONV] = {0, 1, FROM_OUT, 2},
+                                                   [ONEDNN_CONV_DX] = {FROM_OUT, 1, 0, FROM_NOTHING},
+                                                   [ONEDNN_CONV_DW] = {0, FROM_OUT, 1, FROM_NOTHING}};
+    OnednnKind kind = kinds[p->kind];
+    Dtype dtype = c->f32 ? DTYPE_F32 : native(p);
+    OnednnSpec spec = {.kind = kind, .window = p->window, .winograd = c->winograd};
+    spec.held[ONEDNN_X] = view_of(p->x);
+    spec.held[ONEDNN_W] = view_of(p->w);
+    spec.held[ONEDNN_Y] = view_of(p->y);
+    if (p->bias)
+        spec.held[ONEDNN_BIAS] = (OnednnView){.rank = 1, .dims = {p->y->shape.c}, .strides = {1}, .dtype = DTYPE_F32};
+    spec.fit[ONEDNN_X] = spec.fit[ONEDNN_Y] = c->fit;
+    spec.fit[ONEDNN_W] = ONEDNN_ANY;
+    spec.compute[ONEDNN_X] = spec.compute[ONEDNN_Y] = dtype;
+    spec.compute[ONEDNN_W] = p->kind == OP_CONV_DW ? DTYPE_F32 : dtype;
+    spec.compute[ONEDNN_BIAS] = DTYPE_F32;
+    return choice_offer(choice, device, &spec, operand[kind]);
+}
+
+/* ---- candidates */
+
+/* A window that is the whole image is a product, which is faster. */
+static bool fits_f43(const Device *device, const ConvProblem *p)
+{
+    return conv_window_is_f43(device, p) && !window_is_image(p);
+}
+
+/* Packed 1x1 weight gradients are up to twice as fast as convolutions. */
+static bool fits_product(const Device *device, const ConvProblem *p)
+{
+    (void)device;
+    return (window_is_pixel(&p->window) && (p->kind != OP_CONV_DW || !p->packed)) || window_is_image(p);
+}
+
+static bool fits_rotated(const Device *device, const ConvProblem *p)
+{
+    return window_rotates(p) && !fits_product(device, p);
+}
+
+/* Weight gradients of a column in f32: NHWC costs 1.4 times as much there, more than the conversions. */
+static bool fits_column(const Device *device, const ConvProblem *p)
+{
+    (void)device;
+    return p->kind == OP_CONV_DW && p->window.kw == 1 && p->window.kh > 1 && native(p) == DTYPE_F32;
+}
+
+static bool fits_all(const Device *device, const ConvProblem *p)
+{
+    (void)device, (void)p;
+    return true;
+}
+
+static bool fits_16_bits(const Device *device, const ConvProblem *p)
+{
+    (void)device;
+    return native(p) != DTYPE_F32;
+}
+
+static const Candidate candidates[ONEDNN_CANDIDATES] = {
+    {"F(4x4, 3x3)", fits_f43, offer_convolution, ONEDNN_ANY, .f32 = true, .winograd = true},
+    {"product", fits_product, offer_product, .sums = true},
+    {"rotated weights", fits_rotated, offer_rotated, .sums = true, .rotates = true},
+    {"own layout", fits_column, offer_convolution, ONEDNN_ANY},
+    {"packed NHWC", fits_all, offer_convolution, ONEDNN_PACKED},
+    {"own layout", fits_all, offer_convolution, ONEDNN_ANY},
+    {"packed NHWC in f32", fits_16_bits, offer_convolution, ONEDNN_PACKED, .f32 = true},
+    {"own layout in f32", fits_16_bits, offer_convolution, ONEDNN_ANY, .f32 = true},
+};
+
+/* Offers a candidate, with the sum of acc in the task if it can be there, else without. */
+static Status candidate_offer(OnednnConv *conv, Device *device, const ConvProblem *p, const Candidate *c)
+{
+    Choice *choice = &conv->choice;
+    if (c->sums && p->acc) {
+        TRY(c->offer(choice, device, p, c, true));
+        conv->sums = choice->task != NULL;
+        if (!conv->sums) choice_free(choice); /* a reference that sums must not pass for one that does not */
+    }
+    TRY(c->offer(choice, device, p, c, false));
+    conv->rotates = choice->task && c->rotates;
+    if (!choice->task && c->rotates) choice_free(choice); /* nor one that reads rotated weights */
+    return OK;
+}
+
+Status onednn_conv_choose(OnednnConv *conv, Device *device, const ConvProblem *p)
+{
+    Choice *choice = &conv->choice;
+    for (int k = 0; k < ONEDNN_CANDIDATES && !choice->task; k++) {
+        bool wrong = choice->wrong, reference = choice->reference;
+        if (!candidates[k].fits(device, p)) continue;
+        choice->wrong = false;
+        TRY(candidate_offer(conv, device, p, &candidates[k]));
+        conv->taken = k;
+        conv->declined[k] = choice->wrong                     ? "oneDNN computes it wrongly"
+                            : choice->reference && !reference ? "oneDNN has only slow reference code"
+                                                              : "oneDNN has no code";
+        choice->wrong |= wrong;
+    }
+    return choice_settle(choice, device, p->call);
+}
+
+void onednn_conv_explain(const OnednnConv *conv, KernelChoice *choice)
+{
+    for (int k = 0; k < conv->taken; k++)
+        if (conv->declined[k]) kernel_choice_pass(choice, candidates[k].name, conv->declined[k]);
+    snprintf(choice->name, sizeof choice->name, "oneDNN, %s (%s)", candidates[conv->taken].name,
+             onednn_impl(conv->choice.task));
+}
+
+/* ---- the row of the list */
+
+typedef struct DataConv {
+    OnednnConv conv;
+    bool adds;             /* acc is added afterwards to dx in workspace */
+    size_t result_offset;  /* of that dx */
+    size_t rotated_offset; /* of the rotated weights */
+    size_t workspace_bytes;
+} DataConv;
+
+static const char *onednn_takes(const Device *device, const ConvProblem *p)
+{
+    (void)device, (void)p;
+    return NULL;
+}
+
+static void onednn_conv_destroy(void *made)
+{
+    DataConv *state = made;
+    choice_free(&state->conv.choice);
+    free(state);
+}
+
+/* oneDNN 3.7 adds up the gradient with respect to an image in an order that depends on the number of threads, so one
+ * thread computes it. Workspace: the task's own, dx before acc is added, rotated weights. */
+static Status onednn_conv_create(Device *device, const ConvProblem *p, void **made)
+{
+    Status st = OK;
+    DataConv *state = calloc(1, sizeof *state);
+    if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", p->call->name);
+    state->conv.choice.one_thread = p->kind == OP_CONV_DX && p->x->shape.c < IMAGE_CHANNELS;
+    TRY_OUT(onednn_conv_choose(&state->conv, device, p));
+    state->adds = p->acc && !state->conv.sums;
+    size_t dx_bytes = (size_t)(shape_pixels(p->x->shape) * p->x->pitch) * dtype_bytes(p->x->dtype);
+    size_t w_bytes = (size_t)shape_count(p->w->shape) * sizeof(float);
+    state->result_offset = onednn_workspace_bytes(state->conv.choice.task);
+    state->rotated_offset = state->result_offset + (state->adds ? align_up(dx_bytes, 64) : 0);
+    state->workspace_bytes = state->rotated_offset + (state->conv.rotates ? w_bytes : 0);
+    *made = state;
+    state = NULL;
+out:
+    if (state) onednn_conv_destroy(state);
+    return st;
+}
+
+static size_t onednn_conv_workspace(const void *made)
+{
+    return ((const DataConv *)made)->workspace_bytes;
+}
+
+CPU_CLONES static void add_f32(float *to, const float *a, const float *b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) to[i] = a[i] + b[i];
+}
+
+CPU_CLONES static void add_bf16(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) to[i] = bf16_from_f32(bf16_to_f32(a[i]) + bf16_to_f32(b[i]));
+}
+
+/* Stretches without gaps in both tensors: rows of an image if they are packed, pixels otherwise. */
+static int64_t stretch_pixels(const Tensor *a, const Tensor *b)
+{
+    return tensor_is_packed(a) && tensor_is_packed(b) ? a->shape.w : 1;
+}
+
+/* `a` has the pitch of `to`. */
+static void add_pixels(const Tensor *to, const void *a, const Tensor *b)
+{
+    int64_t step = stretch_pixels(to, b), count = step * to->shape.c, pixels = shape_pixels(to->shape);
+#pragma omp parallel for schedule(static)
+    for (int64_t p = 0; p < pixels; p += step) {
+        int64_t at = p * to->pitch, from = p * b->pitch;
+        if (to->dtype == DTYPE_F32)
+            add_f32((float *)to->data + at, (const float *)a + at, (const float *)b->data + from, count);
+        else
+            add_bf16((uint16_t *)to->data + at, (const uint16_t *)a + at, (const uint16_t *)b->data + from, count);
+    }
+}
+
+static void copy_pixels(const Tensor *to, const Tensor *from)
+{
+    int64_t step = stretch_pixels(to, from), pixels = shape_pixels(to->shape);
+    size_t item = dtype_bytes(to->dtype), bytes = (size_t)(step * to->shape.c) * item;
+#pragma omp parallel for schedule(static)
+    for (int64_t p = 0; p < pixels; p += step)
+        memcpy((char *)to->data + (size_t)(p * to->pitch) * item,
+               (const char *)from->data + (size_t)(p * from->pitch) * item, bytes);
+}
+
+/* Reverses the order of the window's taps. The task's view of the result exchanges the channels. */
+static void rotate_weights(const Tensor *w, float *rotated)
+{
+    int64_t places = (int64_t)w->shape.h * w->shape.w, channels = w->shape.c;
+#pragma omp parallel for schedule(static)
+    for (int32_t n = 0; n < w->shape.n; n++)
+        for (int64_t k = 0; k < places; k++)
+            memcpy(rotated + (n * places + places - 1 - k) * channels,
+                   (const float *)w->data + (n * places + k) * channels, (size_t)channels * sizeof(float));
+}
+
+static Status onednn_conv_run(const void *made, Device *device, OpCall *call)
+{
+    (void)device;
+    const DataConv *state = made;
+    OpCall bound = *call;
+    const Tensor *out = &call->out[0], *acc = &call->in[2];
+    void *result = state->adds ? (char *)call->workspace + state->result_offset : out->data;
+    if (state->conv.rotates) {
+        bound.in[1].data = (char *)call->workspace + state->rotated_offset;
+        rotate_weights(&call->in[1], bound.in[1].data);
+    }
+    if (state->conv.sums && acc->data != out->data) copy_pixels(out, acc);
+    TRY(choice_run(&state->conv.choice, &bound, result));
+    if (state->adds) add_pixels(out, result, acc);
+    return OK;
+}
+
+static void data_explain(const void *made, KernelChoice *choice)
+{
+    onednn_conv_explain(&((const DataConv *)made)->conv, choice);
+}
+
+const ConvImpl conv_onednn = {.name = "oneDNN",
+                              .takes = onednn_takes,
+                              .create = onednn_conv_create,
+                              .workspace = onednn_conv_workspace,
+                              .run = onednn_conv_run,
+                              .destroy = onednn_conv_destroy,
+                              .explain = data_explain,
+                              .adds_bias = true};

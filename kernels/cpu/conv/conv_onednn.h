@@ -1,0 +1,23 @@
+/* A convolution as a oneDNN task: the first of a fixed list of candidates (conv_onednn.c) that oneDNN has fast code for. */
+#ifndef TOWERS_KERNELS_CPU_CONV_CONV_ONEDNN_H
+#define TOWERS_KERNELS_CPU_CONV_CONV_ONEDNN_H
+
+#include "kernels/cpu/choice.h"
+#include "kernels/cpu/conv/conv_impl.h"
+
+enum { ONEDNN_CANDIDATES = 8 };
+
+typedef struct OnednnConv {
+    Choice choice; /* .one_thread is set by the caller, the rest by onednn_conv_choose; choice_free frees it */
+    int taken;     /* candidate */
+    bool sums;     /* the task adds to what dx holds */
+    bool rotates;  /* the task is a forward convolution with rotated weights */
+    const char *declined[ONEDNN_CANDIDATES]; /* why a candidate was passed over; NULL: it is for other windows */
+} OnednnConv;
+
+/* ERR_UNSUPPORTED about the call if oneDNN has no fast code and the device accepts no reference. */
+NODISCARD Status onednn_conv_choose(OnednnConv *conv, Device *device, const ConvProblem *problem);
+
+void onednn_conv_explain(const OnednnConv *conv, KernelChoice *choice);
+
+#endif
