@@ -554,7 +554,7 @@ def count_rows(table, towers):
     for model, options, parameters, giga in wanted:
         text = subprocess.run([towers, "info", model, "--batch-size", "1"] + options, check=True, capture_output=True,
                               text=True).stdout  # fmt: skip
-        total = re.search(r"^total, one image forward\s+(\d+)\s+(\d+)$", text, re.M)
+        total = re.search(r"^total, forward pass of one image\s+(\d+)\s+(\d+)$", text, re.M)
         have, macs = int(total[1]), int(total[2])
         theirs = ""
         if "--variant" not in options:

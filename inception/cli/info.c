@@ -1,6 +1,7 @@
 /* Tables about models and runs; see info.h. */
 #include "inception/cli/info.h"
 
+#include "inception/cli/kernels.h"
 #include "inception/cli/recipe.h"
 #include "inception/models/models.h"
 #include "nccl_sync/bucket.h"
@@ -196,7 +197,7 @@ static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout
 }
 
 /* Uses a plan on the real device, so that library workspaces are included. */
-static Status memory_table(const TrainJob *job, int32_t n, FILE *to)
+static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *to)
 {
     Status st = OK;
     Program graph = {0}, program = {0};
@@ -228,6 +229,7 @@ static Status memory_table(const TrainJob *job, int32_t n, FILE *to)
     fusion_text(&program.fusion, joined, sizeof joined);
     fprintf(to, "  joined kernels: %s\n", joined);
     if (training.recompute) TRY_OUT(recompute_row(&training, n, layout, &device, &program, to));
+    if (kernels) kernels_print(&device, program.plan, to);
 out:
     program_destroy(&program);
     program_destroy(&graph);
@@ -236,7 +238,7 @@ out:
     return st;
 }
 
-Status info_model(const JobFiles *files, int32_t n, bool ops, FILE *to)
+Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernels, FILE *to)
 {
     const TrainJob *job = &files->job;
     const Model *model = job->program.model;
@@ -258,7 +260,7 @@ Status info_model(const JobFiles *files, int32_t n, bool ops, FILE *to)
         graph_print(g, to);
     }
     program_destroy(&program);
-    return memory_table(job, n, to);
+    return memory_table(job, n, kernels, to);
 }
 
 Status info_run(const JobFiles *files, FILE *to)
@@ -281,5 +283,5 @@ Status info_run(const JobFiles *files, FILE *to)
     fprintf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(created when training starts)");
     int32_t n = 0;
     for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;
-    return memory_table(job, n, to);
+    return memory_table(job, n, false, to);
 }

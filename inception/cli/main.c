@@ -165,7 +165,7 @@ static Status info(Options *options, JobFiles *files)
         options_print_config(options, stdout);
         return OK;
     }
-    return info_model(files, (int32_t)options->batch_size, options->ops, stdout);
+    return info_model(files, (int32_t)options->batch_size, options->ops, options->kernels, stdout);
 }
 
 static Status export(Options *options, JobFiles *files)

@@ -2,6 +2,8 @@
  * show. The overhead of one synchronization (microseconds on a GPU) is subtracted from every time. */
 #include "inception/cli/profile.h"
 
+#include "inception/cli/kernels.h"
+
 #include "towers/data/loader.h"
 #include "towers/replica/ledger.h"
 #include "towers/replica/replica.h"
@@ -184,7 +186,7 @@ static int kind_by_ms(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-enum { CELL = 64, COLUMNS_MAX = 9 };
+enum { CELL = 96, COLUMNS_MAX = 10 };
 typedef struct Table {  /* of texts; printed in aligned columns on a terminal, else as Markdown */
     int columns, texts; /* the first `texts` columns are texts, the others numbers */
     int rows, room;
@@ -292,11 +294,12 @@ static void kinds_print(const OpTime *times, int count, double total, const Peak
     free(table.cell);
 }
 
-static void layers_print(OpTime *times, int count, double total, const Peak *peak, bool terminal, FILE *to)
+static void layers_print(Device *device, OpTime *times, int count, double total, const Peak *peak, bool terminal,
+                         FILE *to)
 {
-    static const char *const head[] = {"layer",        "op",   "output",   "ms", "share %", "effective GFLOP/s",
-                                       "real GFLOP/s", "GB/s", "% of peak"};
-    Table table = {.columns = 9, .texts = 3};
+    static const char *const head[] = {
+        "layer", "op", "output", "kernel", "ms", "share %", "effective GFLOP/s", "real GFLOP/s", "GB/s", "% of peak"};
+    Table table = {.columns = 10, .texts = 4};
     qsort(times, (size_t)count, sizeof *times, by_ms);
     table_head(&table, head);
     for (int i = 0; i < count && i < TOP_LAYERS; i++) {
@@ -306,13 +309,21 @@ static void layers_print(OpTime *times, int count, double total, const Peak *pea
         snprintf(row[0], CELL, "%s", t->call->name);
         snprintf(row[1], CELL, "%s", op_name(t->call->kind));
         snprintf(row[2], CELL, "%s", shape_text(t->call->out[0].shape));
-        numbers_fill(row, 3, t->ms, total, t->gflop, t->real_gflop, t->gbytes, peak);
+        snprintf(row[3], CELL, "%s", kernel_chosen(device, t->call).name);
+        numbers_fill(row, 4, t->ms, total, t->gflop, t->real_gflop, t->gbytes, peak);
     }
     table_print(&table, terminal, to);
+    fputs("Kernels passed over:\n\n", to);
+    for (int i = 0; i < count && i < TOP_LAYERS; i++) {
+        KernelChoice choice = kernel_chosen(device, times[i].call);
+        if (choice.passed[0])
+            fprintf(to, "- %s %s: %s\n", times[i].call->name, op_name(times[i].call->kind), choice.passed);
+    }
+    fputc('\n', to);
     free(table.cell);
 }
 
-static void profile_print(OpTime *times, int count, const TrainJob *job, const Peak *peak, FILE *to)
+static void profile_print(Device *device, OpTime *times, int count, const TrainJob *job, const Peak *peak, FILE *to)
 {
     double total = 0;
     for (int i = 0; i < count; i++) total += times[i].ms;
@@ -323,7 +334,7 @@ static void profile_print(OpTime *times, int count, const TrainJob *job, const P
         job->backend->name, job->device.threads, total, count, peak->gflops, peak->gbs);
     bool terminal = isatty(fileno(to));
     kinds_print(times, count, total, peak, terminal, to);
-    layers_print(times, count, total, peak, terminal, to);
+    layers_print(device, times, count, total, peak, terminal, to);
     fprintf(
         to,
         "effective: arithmetic by the op's definition per second; real: arithmetic that the algorithm does "
@@ -375,7 +386,7 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
     TRY_OUT(peak_measure(&replica->device, job->program.compute, &peak));
     TRY_OUT(ops_time(replica, program->plan, rounds, times));
     peak_correct(&peak, times, count);
-    profile_print(times, count, job, &peak, to);
+    profile_print(&replica->device, times, count, job, &peak, to);
 out:
     free(times);
     loader_destroy(loader);

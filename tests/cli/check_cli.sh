@@ -67,6 +67,15 @@ if "$towers" info $model --device cpu >"$work/out" 2>&1; then
     refused_with 5 "GiB of memory, but only" train inception_v3 --device cpu -b 4096 --dataset synthetic --dry-run
 fi
 
+# which kernel computes a layer, and why others do not; the total is where scripts look for it
+if "$towers" info $model --device cpu --kernels >"$work/out" 2>&1; then
+    grep -qE '^fc1 +dense .* oneDNN, product \(' "$work/out" && grep -qE '^conv1.dw +conv_dw .* oneDNN, .* in [0-9]+ parts$' "$work/out" ||
+        complain "--kernels: $(grep -E '^(fc1|conv1)' "$work/out")"
+    grep -qE '^    passed over: .*F\(4, 7\): window is not 1x7 or 7x1' "$work/out" || { [ "$(uname -m)" = x86_64 ] && complain "--kernels gives no reasons"; }
+    grep -q '^total, forward pass of one image ' "$work/out" && [ "$(grep -l 'total, forward pass of one image' "$1"/scripts/*.py | wc -l)" = 2 ] ||
+        complain "scripts/bench_cpu.py and fidelity.py look for another line of towers info"
+fi
+
 # settings that contradict each other, and advice that can be followed
 if "$towers" info $model --device cpu >"$work/out" 2>&1; then
     set -- train $model --device cpu --dataset synthetic
@@ -191,7 +200,7 @@ printed() {
     grep -q 'cannot write' "$work/err" || complain "towers $*, disk full: said $(cat "$work/err")"
 }
 
-for command in --help --help-all --version models "info $model" "info $model --ops" "train $model --print-config" doctor "doctor --json" man "completion bash"; do
+for command in --help --help-all --version models "info $model" "info $model --ops" "info $model --kernels" "train $model --print-config" doctor "doctor --json" man "completion bash"; do
     # shellcheck disable=SC2086
     printed $command
 done
