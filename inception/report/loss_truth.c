@@ -16,7 +16,7 @@ static void shares_find(const Run *run, LossTruth *truth)
     for (int64_t i = 0; i < run->steps; i++) {
         if (run->step[i].images <= most) continue;
         most = run->step[i].images;
-        for (int t = 0; t < run->towers; t++) truth->tower[t].share = run->step[i].count[t];
+        for (int t = 0; t < run->towers; t++) truth->tower[t].share = run->step[i].tower_count[t];
     }
     truth->last = truth->first = -1;
     for (int t = 0; t < run->towers; t++) {
@@ -31,7 +31,8 @@ static bool step_full(const LossTruth *truth, const RunStep *step)
 {
     if (!isfinite(step->mean_loss)) return false;
     for (int t = 0; t < truth->towers; t++)
-        if (step->count[t] != truth->tower[t].share || (step->count[t] && !isfinite(step->loss[t]))) return false;
+        if (step->tower_count[t] != truth->tower[t].share || (step->tower_count[t] && !isfinite(step->tower_loss[t])))
+            return false;
     return true;
 }
 
@@ -61,7 +62,7 @@ static Status series_make(const Run *run, const LossTruth *truth, Series *series
     for (int64_t i = 0; i < run->steps; i++) {
         if (!step_full(truth, &run->step[i])) continue;
         series->mean[series->count] = run->step[i].mean_loss;
-        for (size_t t = 0; t < rows; t++) series->tower[t][series->count] = run->step[i].loss[t];
+        for (size_t t = 0; t < rows; t++) series->tower[t][series->count] = run->step[i].tower_loss[t];
         series->count++;
     }
     return OK;
@@ -121,12 +122,12 @@ static bool run_goes_on(const Run *run)
 static int64_t later_of(const Run *run, const LossTruth *truth, int64_t index, const BadStep *bad, bool *measured)
 {
     const RunStep *step = &run->step[index];
-    bool seen = truth->last >= 0 && step->count[truth->last] && !isfinite(step->loss[truth->last]);
+    bool seen = truth->last >= 0 && step->tower_count[truth->last] && !isfinite(step->tower_loss[truth->last]);
     *measured = seen || (run_goes_on(run) && index + 1 < run->steps);
     if (seen) return 0;
     if (!*measured) return bad->gradient ? 1 : -1;
     for (int64_t i = index + 1; i < run->steps; i++)
-        if (!isfinite(run->step[i].last_loss)) return run->step[i].step - step->step;
+        if (!isfinite(run->step[i].last_tower_loss)) return run->step[i].step - step->step;
     return -1;
 }
 
@@ -148,8 +149,8 @@ static Status bad_find(const Run *run, LossTruth *truth)
         bool any = false;
         for (int t = 0; t < run->towers; t++) {
             BadStep bad = {.step = step->step, .tower = t};
-            bad.loss = step->count[t] && !isfinite(step->loss[t]);
-            bad.gradient = !step->finite[t] && (!isfinite(step->grad_norms[t]) || !bad.loss);
+            bad.loss = step->tower_count[t] && !isfinite(step->tower_loss[t]);
+            bad.gradient = !step->finite[t] && (!isfinite(step->tower_grad_norm[t]) || !bad.loss);
             if (!bad.loss && step->finite[t]) continue;
             any = true;
             bad.later = later_of(run, truth, i, &bad, &bad.measured);

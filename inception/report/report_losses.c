@@ -13,7 +13,7 @@ static double value_mean_loss(const RunStep *s, int tower)
 
 static double value_tower_loss(const RunStep *s, int tower)
 {
-    return s->count[tower] ? s->loss[tower] : NAN;
+    return s->tower_count[tower] ? s->tower_loss[tower] : NAN;
 }
 
 /* ---- step by step */

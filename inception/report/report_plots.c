@@ -172,7 +172,7 @@ void figure_arrival(Figures *f)
 
 static double value_gradient(const RunStep *s, int tower)
 {
-    return tower < 0 ? s->grad_norm : s->grad_norms[tower];
+    return tower < 0 ? s->grad_norm : s->tower_grad_norm[tower];
 }
 
 void figure_gradients(Figures *f)

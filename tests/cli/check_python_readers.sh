@@ -21,7 +21,7 @@ fi
 
 "$driver" "$work/run" || exit 1
 "$venv/bin/python" - "$work/run" "$1/docs/records.md" <<'PYTHON'
-import csv, json, math, sys
+import csv, json, math, re, sys
 import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -45,9 +45,10 @@ def refuse(word):
     raise ValueError(word)
 rows = [json.loads(line, parse_constant=refuse) for line in open(run + "/metrics.jsonl")]
 assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6], rows
-assert list(rows[0]) == ["step", "epoch", "lr", "images", "images_per_sec", "mean_loss", "base_loss", "total_loss", "main_loss",
-    "aux_loss", "l2_loss", "last_tower_loss", "tower_loss", "tower_count", "finite", "grad_norm", "tower_grad_norm", "arrival_us", "data_us", "copy_us", "forward_us", "backward_us",
-    "top1", "skipped"]
+page = open(sys.argv[2]).read()
+documented = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")][:len(rows[0]) + 4]
+sometimes = {"slow_tower", "slow_activity", "loss_scale", "overflow"} # of the four this run has the first two, in step 5
+assert list(rows[0]) == [key for key in documented if key not in sometimes], (list(rows[0]), documented)
 assert rows[0]["copy_us"] == [3, 4] and rows[0]["backward_us"] == []
 assert rows[4]["slow_tower"] == 1 and rows[4]["slow_activity"] == "forward"
 assert rows[2]["finite"] == [True, False] and rows[2]["total_loss"] is None and rows[2]["tower_grad_norm"] == [0.1, None]
@@ -91,8 +92,7 @@ assert text.tensor_proto.string_val[0] == b"lr: 0.1"
 assert events.SummaryMetadata("options").plugin_data.plugin_name == "text"
 
 # docs/records.md knows every key, column and tag
-page = open(sys.argv[2]).read()
-words = {key for row in rows for key in row} | set(table[0]) | {tag.removesuffix(" (raw)") for tag in wanted} - {"tower_1/loss"}
+words = {key for row in rows for key in row} | set(table[0]) | {re.sub(r"_\d", "_#", tag) for tag in wanted}
 assert not [word for word in words if f"`{word}`" not in page], [word for word in words if f"`{word}`" not in page]
 print("ok")
 PYTHON

@@ -91,9 +91,9 @@ static void one_tower_and_few_steps(void **state)
 static void poison(Run *run, int64_t index, int tower, bool loss, bool gradient)
 {
     RunStep *step = &run->step[index];
-    if (loss) ((double *)step->loss)[tower] = NAN;
-    if (loss && tower == run->towers - 1) step->last_loss = NAN;
-    if (gradient) ((double *)step->grad_norms)[tower] = NAN;
+    if (loss) ((double *)step->tower_loss)[tower] = NAN;
+    if (loss && tower == run->towers - 1) step->last_tower_loss = NAN;
+    if (gradient) ((double *)step->tower_grad_norm)[tower] = NAN;
     ((bool *)step->finite)[tower] = false;
     step->skipped = true;
 }
@@ -324,10 +324,10 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(run->steps, 5);
     assert_int_equal(run->towers, 2);
     assert_false(run->cut);
-    near(run->step[1].loss[1], 1, 0);
+    near(run->step[1].tower_loss[1], 1, 0);
     near(run->step[1].arrival_us[1], 20, 0);
     assert_true(isnan(run->step[1].data_us[0]));
-    assert_true(isnan(run->step[2].loss[1]) && !run->step[2].finite[1] && run->step[2].skipped);
+    assert_true(isnan(run->step[2].tower_loss[1]) && !run->step[2].finite[1] && run->step[2].skipped);
     assert_int_equal(run->epochs, 1);
     near(run->epoch[0].test_top1, 0.75, 0);
     assert_true(isnan(run->epoch[0].test_loss));

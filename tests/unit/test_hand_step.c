@@ -179,8 +179,8 @@ static void losses_check(const char *run_dir, const int32_t *batch, int towers)
     for (int t = 0, next = 0; t < towers; t++) {
         double sum = 0;
         for (int i = 0; i < batch[t]; i++) sum += loss[order[next++]];
-        assert_int_equal(step->count[t], batch[t]);
-        if (batch[t]) near(step->loss[t], sum / batch[t]);
+        assert_int_equal(step->tower_count[t], batch[t]);
+        if (batch[t]) near(step->tower_loss[t], sum / batch[t]);
     }
     near(step->mean_loss, log(32 * third) / 3);
     near(step->grad_norm, sqrt(4 * third * third + 2 * du * du));

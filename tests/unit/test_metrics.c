@@ -15,6 +15,7 @@
 
 #include "tests/support/german.h"
 #include "tests/support/scratch.h"
+#include "towers/files/files.h"
 #include "towers/record/metrics.h"
 
 static void step_write(Metrics *metrics, int64_t step)
@@ -62,20 +63,59 @@ static void write_run(int64_t resume_step, int64_t from, int64_t to)
 static void a_step_is_strict_json(void **state)
 {
     (void)state;
-    static const char wanted[] =
-        "{\"step\":1,\"epoch\":0,\"lr\":0.1,\"images\":4,\"images_per_sec\":0,\"mean_loss\":null,\"base_loss\":null,"
-        "\"total_loss\":1e+300,\"last_tower_loss\":null,\"tower_loss\":[0.75,null,null],\"tower_count\":[2,2,0],"
-        "\"finite\":[true,false,true],\"grad_norm\":0.30000000000000004,\"tower_grad_norm\":[0.1,null,1e-300],"
-        "\"arrival_us\":[],\"data_us\":[],\"copy_us\":[],\"forward_us\":[],\"backward_us\":[],"
-        "\"top1\":0,\"skipped\":true}\n";
+    static const char end
+        [] = ",\"skipped\":true}\n",
+     wanted[] =
+         "{\"step\":1,\"epoch\":0,\"lr\":0.1,\"images\":4,\"images_per_sec\":0,\"mean_loss\":null,\"base_loss\":null,"
+         "\"total_loss\":1e+300,\"last_tower_loss\":null,\"tower_loss\":[0.75,null,null],\"tower_count\":[2,2,0],"
+         "\"finite\":[true,false,true],\"grad_norm\":0.30000000000000004,\"tower_grad_norm\":[0.1,null,1e-300],"
+         "\"arrival_us\":[],\"data_us\":[],\"copy_us\":[],\"forward_us\":[],\"backward_us\":[],"
+         "\"top1\":0,";
     write_run(-1, 1, 1);
     char *text = scratch_text("metrics.jsonl");
-    assert_string_equal(text, wanted);
+    assert_memory_equal(text, wanted, sizeof wanted - 1);
+    assert_string_equal(text + strlen(text) - strlen(end), end);
     json_t *row = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(row);
     assert_true(json_real_value(json_object_get(row, "grad_norm")) == 0.1 + 0.2);
     json_decref(row);
     free(text);
+}
+
+typedef struct Column {
+    const char *key, *tag, *text;
+} Column;
+
+static const Column columns[] = {
+#define DERIVED(type, key, value, when, read, tag, text) {#key, tag, text},
+#define TOWER_DERIVED(type, key, value, known, read, tag, text) {#key, tag, text},
+#define HEAD_DERIVED(key, value, when, tag, text) {#key, tag, text},
+#define SCALAR(tag, value, when) {NULL, tag, NULL},
+#include "towers/record/metrics.def"
+};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
+
+/* docs/records.md has the table of metrics.def, and names each tag. */
+static void the_page_lists_the_columns(void **state)
+{
+    (void)state;
+    char *page = NULL, *table = NULL;
+    size_t bytes = 0;
+    assert_int_equal(file_read(TOWERS_SOURCE_DIR "/docs/records.md", 1 << 20, &page, &bytes), OK);
+    FILE *to = open_memstream(&table, &bytes);
+    fputs("| key | meaning | TensorBoard |\n|---|---|---|\n", to);
+    for (int i = 0; i < COLUMNS; i++) {
+        const Column *c = &columns[i];
+        if (!c->key) {
+            if (!strstr(page, c->tag)) fail_msg("docs/records.md does not name the tag '%s'", c->tag);
+            continue;
+        }
+        fprintf(to, "| `%s` | %s | %s%s%s |\n", c->key, c->text, c->tag[0] ? "`" : "", c->tag, c->tag[0] ? "`" : "");
+    }
+    fclose(to);
+    if (!strstr(page, table)) fail_msg("the table of metrics.jsonl in docs/records.md is to be:\n%s", table);
+    free(table);
+    free(page);
 }
 
 /* With a loss scale a step says so, and whether it was left out for an overflow or for something worse. */
@@ -248,6 +288,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_step_is_strict_json, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(the_page_lists_the_columns, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(an_overflow_is_told_apart, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(commas_of_a_locale_stay_out, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(a_resumed_run_has_each_step_once, scratch_make, scratch_drop),

@@ -35,7 +35,8 @@ static void run_write(int towers, int64_t steps, int64_t bad)
         const RunStep *s = &run->step[i];
         for (int t = 0; t < towers; t++) {
             bool poisoned = t == 0 && i == bad;
-            loss[t] = (TowerLoss){poisoned ? NAN : s->loss[t] * (double)s->count[t], s->count[t], !poisoned};
+            loss[t] = (TowerLoss){poisoned ? NAN : s->tower_loss[t] * (double)s->tower_count[t], s->tower_count[t],
+                                  !poisoned};
             norm[t] = poisoned ? INFINITY : 0.5;
             arrival[t] = 1000 * t + i;
             data[t] = 10 * t;

@@ -431,9 +431,9 @@ static void test_dropout(void **state)
     job.epochs = 2;
     Run *run = run_live(job, "dropout", NULL);
     assert_int_equal(run->steps, 2);
-    assert_true(run->step[0].loss[0] != run->step[0].loss[1]);
-    assert_true(run->step[1].loss[0] != run->step[1].loss[1]);
-    assert_true(run->step[0].loss[0] != run->step[1].loss[0]);
+    assert_true(run->step[0].tower_loss[0] != run->step[0].tower_loss[1]);
+    assert_true(run->step[1].tower_loss[0] != run->step[1].tower_loss[1]);
+    assert_true(run->step[0].tower_loss[0] != run->step[1].tower_loss[0]);
     run_destroy(run);
     source_close(train_data);
     train_data = all;

@@ -111,92 +111,41 @@ static void put_csv(FILE *to, double value)
         fputs(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf", to);
 }
 
-static void put_pair(FILE *to, const char *key, double value)
+static double last_loss(const StepRecord *r)
 {
-    fprintf(to, ",\"%s\":", key);
-    put_json(to, value);
+    return reported_loss(r->tower, r->towers, LOSS_REPORT_LAST, LOSS_DIVISOR_SAMPLES, 0);
 }
 
-static void put_towers(FILE *to, const StepRecord *record)
-{
-    fputs(",\"tower_loss\":[", to);
-    for (int i = 0; i < record->towers; i++) {
-        if (i) fputc(',', to);
-        put_json(to, tower_loss_mean(&record->tower[i]));
-    }
-    fputs("],\"tower_count\":[", to);
-    for (int i = 0; i < record->towers; i++) fprintf(to, "%s%" PRId64, i ? "," : "", record->tower[i].count);
-    fputs("],\"finite\":[", to);
-    for (int i = 0; i < record->towers; i++)
-        fprintf(to, "%s%s", i ? "," : "", record->tower[i].finite ? "true" : "false");
+#define PUT_REAL(value) put_json(to, value)
+#define PUT_WHOLE(value) fprintf(to, "%" PRId64, value)
+#define PUT_COUNT(value) PUT_WHOLE(value)
+#define PUT_FLAG(value) fputs((value) ? "true" : "false", to)
+#define PUT_WORD(value) fprintf(to, "\"%s\"", value)
+#define PUT_LIST(type, key, value, count)                                                                              \
+    fprintf(to, ",\"%s\":[", #key);                                                                                    \
+    for (int t = 0; t < (count); t++) {                                                                                \
+        if (t) fputc(',', to);                                                                                         \
+        PUT_##type(value);                                                                                             \
+    }                                                                                                                  \
     fputc(']', to);
-}
 
-/* An array that is not known is empty. */
-static void put_doubles(FILE *to, const char *key, const double *values, int count)
+/* A list that is not known is empty. */
+static void put_step(FILE *to, const StepRecord *r)
 {
-    fprintf(to, ",\"%s\":[", key);
-    for (int i = 0; values && i < count; i++) {
-        if (i) fputc(',', to);
-        put_json(to, values[i]);
+    char before = '{';
+#define DERIVED(type, key, value, when, read, tag, text)                                                               \
+    if (when) {                                                                                                        \
+        fprintf(to, "%c\"%s\":", before, #key);                                                                        \
+        PUT_##type(value);                                                                                             \
+        before = ',';                                                                                                  \
     }
-    fputc(']', to);
-}
-
-static void put_integers(FILE *to, const char *key, const int64_t *values, int count)
-{
-    fprintf(to, ",\"%s\":[", key);
-    for (int i = 0; values && i < count; i++) fprintf(to, "%s%" PRId64, i ? "," : "", values[i]);
-    fputc(']', to);
-}
-
-static double last_loss(const StepRecord *record)
-{
-    return reported_loss(record->tower, record->towers, LOSS_REPORT_LAST, LOSS_DIVISOR_SAMPLES, 0);
-}
-
-/* Only while somebody is slow. */
-static void put_slow(FILE *to, const StepRecord *record)
-{
-    if (record->slow_activity)
-        fprintf(to, ",\"slow_tower\":%d,\"slow_activity\":\"%s\"", record->slow_tower, record->slow_activity);
-}
-
-/* What the loss of a network with auxiliary heads is made of. */
-static void put_parts(FILE *to, const StepRecord *record)
-{
-    if (!record->heads) return;
-    put_pair(to, "main_loss", record->head_loss[0]);
-    put_doubles(to, "aux_loss", record->head_loss + 1, record->heads - 1);
-    put_pair(to, "l2_loss", record->l2_loss);
-}
-
-static void put_step(FILE *to, const StepRecord *record)
-{
-    fprintf(to, "{\"step\":%" PRId64 ",\"epoch\":%" PRId64, record->step, record->epoch);
-    put_pair(to, "lr", record->lr);
-    fprintf(to, ",\"images\":%" PRId64, record->images);
-    put_pair(to, "images_per_sec", record->images_per_sec);
-    put_pair(to, "mean_loss", record->mean_loss);
-    put_pair(to, "base_loss", record->base_loss);
-    put_pair(to, "total_loss", record->total_loss);
-    put_parts(to, record);
-    put_pair(to, "last_tower_loss", last_loss(record));
-    put_towers(to, record);
-    put_pair(to, "grad_norm", record->grad_norm);
-    put_doubles(to, "tower_grad_norm", record->tower_grad_norm, record->towers);
-    put_integers(to, "arrival_us", record->arrival_us, record->towers);
-    put_integers(to, "data_us", record->data_us, record->towers);
-    put_integers(to, "copy_us", record->copy_us, record->towers);
-    put_integers(to, "forward_us", record->forward_us, record->towers);
-    put_integers(to, "backward_us", record->backward_us, record->towers);
-    put_slow(to, record);
-    put_pair(to, "top1", record->top1);
-    if (record->loss_scale > 0) {
-        put_pair(to, "loss_scale", record->loss_scale);
-        fprintf(to, ",\"overflow\":%s", record->overflow ? "true" : "false");
+#define TOWER_DERIVED(type, key, value, known, read, tag, text) PUT_LIST(type, key, value, (known) ? r->towers : 0)
+#define HEAD_DERIVED(key, value, when, tag, text)                                                                      \
+    if (when) {                                                                                                        \
+        PUT_LIST(REAL, key, value, r->heads - 1)                                                                       \
     }
-    fprintf(to, ",\"skipped\":%s}\n", record->skipped ? "true" : "false");
+#include "towers/record/metrics.def"
+    fputs("}\n", to);
 }
 
 static void put_epoch(FILE *to, const EpochRecord *record)
@@ -232,40 +181,35 @@ static Status line_add(Metrics *metrics, AppendFile *file, const StepRecord *ste
 
 /* ---- records */
 
-/* The original trainer's names: an average has the plain one. */
-static Status averages_add(Metrics *metrics, const StepRecord *record)
+/* # in a tag stands for `number`. */
+static Status scalar_add(Metrics *metrics, const StepRecord *r, const char *tag, int number, double value)
 {
-    TRY(events_scalar(metrics->events, record->step, "base_loss", record->base_average));
-    TRY(events_scalar(metrics->events, record->step, "base_loss (raw)", record->base_loss));
-    TRY(events_scalar(metrics->events, record->step, "total_loss", record->total_average));
-    return events_scalar(metrics->events, record->step, "total_loss (raw)", record->total_loss);
+    char text[32];
+    const char *place = strchr(tag, '#');
+    if (!place) return events_scalar(metrics->events, r->step, tag, value);
+    snprintf(text, sizeof text, "%.*s%d%s", (int)(place - tag), tag, number, place + 1);
+    return events_scalar(metrics->events, r->step, text, value);
 }
 
-static Status parts_add(Metrics *metrics, const StepRecord *record)
-{
-    char tag[32] = "losses/main";
-    for (int i = 0; i < record->heads; i++) {
-        if (i) snprintf(tag, sizeof tag, "losses/aux_%d", i - 1);
-        TRY(events_scalar(metrics->events, record->step, tag, record->head_loss[i]));
-    }
-    return record->heads ? events_scalar(metrics->events, record->step, "losses/l2", record->l2_loss) : OK;
-}
+#define TAG_REAL(tag, number, value, when)                                                                             \
+    if (tag[0] && (when)) TRY(scalar_add(metrics, r, tag, number, value));
+#define TAG_WHOLE(tag, number, value, when)
+#define TAG_COUNT(tag, number, value, when)
+#define TAG_FLAG(tag, number, value, when)
+#define TAG_WORD(tag, number, value, when)
 
-static Status scalars_add(Metrics *metrics, const StepRecord *record)
+static Status scalars_add(Metrics *metrics, const StepRecord *r)
 {
-    Events *events = metrics->events;
-    char tag[32];
-    TRY(events_scalar(events, record->step, "mean_loss", record->mean_loss));
-    TRY(events_scalar(events, record->step, "last_tower_loss", last_loss(record)));
-    for (int i = 0; i < record->towers; i++) {
-        snprintf(tag, sizeof tag, "tower_%d/loss", i);
-        TRY(events_scalar(events, record->step, tag, tower_loss_mean(&record->tower[i])));
+#define DERIVED(type, key, value, when, read, tag, text) TAG_##type(tag, 0, value, when)
+#define TOWER_DERIVED(type, key, value, known, read, tag, text)                                                        \
+    for (int t = 0; t < r->towers; t++) {                                                                              \
+        TAG_##type(tag, t, value, known)                                                                               \
     }
-    if (record->averages) TRY(averages_add(metrics, record));
-    TRY(parts_add(metrics, record));
-    TRY(events_scalar(events, record->step, "learning_rate", record->lr));
-    if (record->loss_scale > 0) TRY(events_scalar(events, record->step, "loss_scale", record->loss_scale));
-    return events_scalar(events, record->step, "images_per_sec", record->images_per_sec);
+#define HEAD_DERIVED(key, value, when, tag, text)                                                                      \
+    for (int t = 0; t < r->heads - 1; t++) TAG_REAL(tag, t, value, when)
+#define SCALAR(tag, value, when) TAG_REAL(tag, 0, value, when)
+#include "towers/record/metrics.def"
+    return OK;
 }
 
 Status metrics_step(Metrics *metrics, const StepRecord *record)

@@ -13,31 +13,23 @@
 #include "towers/record/epoch.h"
 #include "towers/record/events.h"
 
+#define METRIC_C_REAL double
+#define METRIC_C_WHOLE int64_t
+#define METRIC_C_COUNT int64_t
+#define METRIC_C_FLAG bool
+#define METRIC_C_WORD const char *
+
+/* What is known of a step. All pointers are borrowed. */
 typedef struct StepRecord {
-    int64_t step;  /* 1 for the first update */
-    int64_t epoch; /* 0 for the first */
-    double lr;
-    int64_t images; /* samples of this step, all towers */
-    double images_per_sec;
+#define METRIC(type, key, when, read, tag, text) METRIC_C_##type key;
+#define TOWER_METRIC(type, key, read, tag, text) const METRIC_C_##type *key;
+#include "towers/record/metrics.def"
     const TowerLoss *tower; /* [towers] */
     int towers;
-    double mean_loss, base_loss, total_loss; /* total = base + L2 term, base = mean_loss */
-    const double *head_loss;                 /* [heads]: of each head alone, without its weight, the main one first */
-    int heads; /* 0: the network has no auxiliary heads; then the next is not recorded either */
-    double l2_loss;
-    bool averages;                           /* the next two are known */
-    double base_average, total_average;      /* moving averages of the two */
-    double grad_norm;                        /* of the averaged gradient */
-    const double *tower_grad_norm;           /* [towers] */
-    const int64_t *arrival_us;               /* [towers]: step start to arrival at the collective */
-    const int64_t *data_us, *copy_us;        /* [towers]: waiting for the batch, uploading it */
-    const int64_t *forward_us, *backward_us; /* [towers] */
-    int slow_tower;                          /* that all others wait for */
-    const char *slow_activity;               /* where it loses the time; NULL: nobody is slow */
-    double top1;                             /* training accuracy of this step's batch */
-    bool skipped;                            /* the gate refused the update */
-    double loss_scale;                       /* in f16; 0: none, and no word of it */
-    bool overflow;                           /* skipped because a gradient was too large at this scale */
+    const double *head_loss;            /* [heads]: of each head, without its weight, the main one first */
+    int heads;                          /* 0: the network has no auxiliary heads */
+    bool averages;                      /* the next two are known */
+    double base_average, total_average; /* moving averages of base_loss and total_loss */
 } StepRecord;
 
 typedef struct Metrics Metrics;

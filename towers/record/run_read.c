@@ -104,167 +104,132 @@ static Status line_object(const Lines *lines, const char *text, json_t **made)
 
 /* ---- fields */
 
-static Status real_field(const Lines *lines, const json_t *object, const char *key, double *value)
+typedef enum Need { LATER = 0, NEEDED } Need;
+
+static Status field_find(const Lines *lines, const json_t *object, const char *key, Need need, const json_t **field)
 {
-    const json_t *field = json_object_get(object, key);
-    if (!json_is_number(field) && !json_is_null(field))
-        return line_fail(lines, "'%s' is %s, expected a number or null", key, field ? "of another type" : "missing");
-    *value = json_is_null(field) ? NAN : json_number_value(field);
-    return OK;
+    *field = json_object_get(object, key);
+    if (!*field && !strcmp(key, "slow_activity")) *field = json_object_get(object, "slow_phase"); /* in 0.1.0-dev */
+    return *field || need == LATER ? OK : line_fail(lines, "'%s' is missing", key);
 }
 
-static Status whole_field(const Lines *lines, const json_t *object, const char *key, int64_t *value)
+static bool read_real(const json_t *field, double *value)
 {
-    const json_t *field = json_object_get(object, key);
-    if (!json_is_integer(field) || json_integer_value(field) < 0)
-        return line_fail(lines, "'%s' is %s, expected a whole number", key, field ? "of another type" : "missing");
+    *value = json_is_number(field) ? json_number_value(field) : NAN;
+    return json_is_number(field) || json_is_null(field);
+}
+
+static bool read_count(const json_t *field, int64_t *value)
+{
     *value = json_integer_value(field);
-    return OK;
+    return json_is_integer(field) && *value >= 0;
 }
 
-/* An array with one element a tower; `optional`: it may be empty. */
-static Status array_field(const Lines *lines, const json_t *object, const char *key, int towers, bool optional,
-                          const json_t **array)
+static bool read_flag(const json_t *field, bool *value)
 {
-    *array = json_object_get(object, key);
+    *value = json_is_true(field);
+    return json_is_boolean(field);
+}
+
+static bool read_word(const json_t *field, char value[16])
+{
+    if (json_is_string(field)) snprintf(value, 16, "%s", json_string_value(field));
+    return json_is_string(field);
+}
+
+#define READ_REAL(field, value) read_real(field, value)
+#define READ_WHOLE(field, value) read_real(field, value)
+#define READ_COUNT(field, value) read_count(field, value)
+#define READ_FLAG(field, value) read_flag(field, value)
+#define READ_WORD(field, value) read_word(field, value[0])
+#define KIND_REAL "a number or null"
+#define KIND_WHOLE "a number"
+#define KIND_COUNT "a whole number from 0"
+#define KIND_FLAG "true or false"
+#define KIND_WORD "a word"
+
+/* An array with an element for each tower. Only numbers may be unknown: then it is empty, or older runs do not have
+ * it. */
+static Status array_find(const Lines *lines, const json_t *object, const char *key, Need need, bool numbers, int towers,
+                         const json_t **array)
+{
+    TRY(field_find(lines, object, key, need, array));
     size_t count = json_array_size(*array);
-    if (json_is_array(*array) && (count == (size_t)towers || (optional && count == 0))) return OK;
+    if (!*array || (json_is_array(*array) && (count == (size_t)towers || (numbers && count == 0)))) return OK;
     return line_fail(lines, "'%s' needs %d elements", key, towers);
-}
-
-static Status reals_field(const Lines *lines, const json_t *object, const char *key, int towers, bool optional,
-                          double *to)
-{
-    const json_t *array;
-    TRY(array_field(lines, object, key, towers, optional, &array));
-    for (int t = 0; t < towers; t++) {
-        const json_t *element = json_array_get(array, (size_t)t);
-        if (element && !json_is_number(element) && !json_is_null(element))
-            return line_fail(lines, "'%s' [%d] is not a number", key, t);
-        to[t] = json_is_number(element) ? json_number_value(element) : NAN;
-    }
-    return OK;
-}
-
-/* An array that older runs do not have. */
-static Status later_field(const Lines *lines, const json_t *object, const char *key, int towers, double *to)
-{
-    if (json_object_get(object, key)) return reals_field(lines, object, key, towers, true, to);
-    for (int t = 0; t < towers; t++) to[t] = NAN;
-    return OK;
 }
 
 /* ---- metrics.jsonl */
 
-enum { TOWER_NUMBERS = 7 };
-typedef struct TowerBlock {
-    double *loss, *grad_norms, *arrival_us, *data_us, *copy_us, *forward_us, *backward_us;
-    int64_t *count;
-    bool *finite;
-} TowerBlock;
+enum {
+    TOWER_ARRAYS = 0
+#define TOWER_DERIVED(type, key, value, known, read, tag, text) +1
+#include "towers/record/metrics.def"
+};
 
-/* One piece of memory for the arrays of a step, owned by the run. */
-static Status block_create(Run *run, TowerBlock *block)
-{
-    size_t n = (size_t)run->towers;
-    void *blocks = run->blocks;
-    TRY(room_for(&blocks, run->block_count, sizeof *run->blocks));
-    run->blocks = blocks;
-    double *memory = calloc(n, TOWER_NUMBERS * sizeof(double) + sizeof(int64_t) + sizeof(double));
-    if (!memory) return FAIL(ERR_MEMORY, "no memory for a step of %d towers", run->towers);
-    run->blocks[run->block_count++] = memory;
-    *block = (TowerBlock){.loss = memory,
-                          .grad_norms = memory + n,
-                          .arrival_us = memory + 2 * n,
-                          .data_us = memory + 3 * n,
-                          .copy_us = memory + 4 * n,
-                          .forward_us = memory + 5 * n,
-                          .backward_us = memory + 6 * n};
-    block->count = (int64_t *)(memory + TOWER_NUMBERS * n);
-    block->finite = (bool *)(block->count + n);
-    return OK;
-}
+enum { REAL_IS_NUMBER = true, WHOLE_IS_NUMBER = true, COUNT_IS_NUMBER = false, FLAG_IS_NUMBER = false };
 
-static Status towers_read(const Lines *lines, const json_t *object, int towers, TowerBlock *block)
+/* `memory`: TOWER_ARRAYS times 8 bytes a tower. */
+static Status towers_read(const Lines *lines, const json_t *object, int towers, double *memory, RunStep *s)
 {
-    const json_t *counts, *finite;
-    TRY(reals_field(lines, object, "tower_loss", towers, false, block->loss));
-    TRY(reals_field(lines, object, "tower_grad_norm", towers, true, block->grad_norms));
-    TRY(reals_field(lines, object, "arrival_us", towers, true, block->arrival_us));
-    TRY(reals_field(lines, object, "data_us", towers, true, block->data_us));
-    TRY(later_field(lines, object, "copy_us", towers, block->copy_us));
-    TRY(later_field(lines, object, "forward_us", towers, block->forward_us));
-    TRY(later_field(lines, object, "backward_us", towers, block->backward_us));
-    TRY(array_field(lines, object, "tower_count", towers, false, &counts));
-    TRY(array_field(lines, object, "finite", towers, false, &finite));
-    for (int t = 0; t < towers; t++) {
-        const json_t *count = json_array_get(counts, (size_t)t), *good = json_array_get(finite, (size_t)t);
-        if (!json_is_integer(count) || json_integer_value(count) < 0 || !json_is_boolean(good))
-            return line_fail(lines, "'tower_count' or 'finite' [%d] is of another type", t);
-        block->count[t] = json_integer_value(count);
-        block->finite[t] = json_is_true(good);
+    const json_t *array;
+#define UNKNOWN_REAL NAN
+#define UNKNOWN_WHOLE NAN
+#define UNKNOWN_COUNT 0
+#define UNKNOWN_FLAG false
+#define TOWER_DERIVED(type, key, value, known, read, tag, text)                                                        \
+    RUN_C_##type(*key) = (void *)memory;                                                                               \
+    s->key = key;                                                                                                      \
+    memory += towers;                                                                                                  \
+    TRY(array_find(lines, object, #key, read, type##_IS_NUMBER, towers, &array));                                      \
+    for (int t = 0; t < towers; t++) {                                                                                 \
+        const json_t *element = json_array_get(array, (size_t)t);                                                      \
+        key[t] = UNKNOWN_##type;                                                                                       \
+        if (element && !READ_##type(element, &key[t]))                                                                 \
+            return line_fail(lines, "'%s' [%d] is not " KIND_##type, #key, t);                                         \
     }
+#include "towers/record/metrics.def"
     return OK;
 }
 
-/* Only there while a tower is slow. */
-static Status slow_read(const Lines *lines, const json_t *object, int towers, RunStep *s)
-{
-    const json_t *tower = json_object_get(object, "slow_tower"), *activity = json_object_get(object, "slow_activity");
-    if (!activity) activity = json_object_get(object, "slow_phase"); /* as records of 0.1.0-dev call it */
-    if (!tower) return OK;
-    if (!json_is_integer(tower) || json_integer_value(tower) < 0 || json_integer_value(tower) >= towers ||
-        !json_is_string(activity))
-        return line_fail(lines, "'slow_tower' or 'slow_activity' is of another type");
-    s->slow_tower = (int)json_integer_value(tower);
-    snprintf(s->slow_activity, sizeof s->slow_activity, "%s", json_string_value(activity));
-    return OK;
-}
-
+/* `s` is zeroed. */
 static Status step_read(const Lines *lines, const json_t *object, RunStep *s)
 {
-    const json_t *skipped = json_object_get(object, "skipped");
-    TRY(whole_field(lines, object, "step", &s->step));
-    TRY(whole_field(lines, object, "epoch", &s->epoch));
-    TRY(whole_field(lines, object, "images", &s->images));
-    TRY(real_field(lines, object, "lr", &s->lr));
-    TRY(real_field(lines, object, "images_per_sec", &s->images_per_sec));
-    TRY(real_field(lines, object, "mean_loss", &s->mean_loss));
-    TRY(real_field(lines, object, "total_loss", &s->total_loss));
-    TRY(real_field(lines, object, "last_tower_loss", &s->last_loss));
-    TRY(real_field(lines, object, "grad_norm", &s->grad_norm));
-    TRY(real_field(lines, object, "top1", &s->top1));
-    if (!json_is_boolean(skipped)) return line_fail(lines, "'skipped' is not true or false");
-    s->skipped = json_is_true(skipped);
+    const json_t *field;
+#define MISSING_REAL(key) s->key = NAN;
+#define MISSING_COUNT(key)
+#define MISSING_FLAG(key)
+#define MISSING_WORD(key)
+#define DERIVED(type, key, value, when, read, tag, text)                                                               \
+    TRY(field_find(lines, object, #key, read, &field));                                                                \
+    MISSING_##type(key) if (field && !READ_##type(field, &s->key)) return line_fail(lines, "'%s' is not " KIND_##type, \
+                                                                                    #key);
+#include "towers/record/metrics.def"
     return OK;
 }
 
 static Status step_add(Run *run, const Lines *lines, const json_t *object)
 {
-    TowerBlock block = {0};
     RunStep s = {0};
-    void *steps = run->step;
+    void *steps = run->step, *blocks = run->blocks;
     size_t towers = json_array_size(json_object_get(object, "tower_loss"));
     if (!run->towers) {
         if (towers < 1 || towers > TOWERS_LIMIT) return line_fail(lines, "%zu towers", towers);
         run->towers = (int)towers;
     }
+    if (towers != (size_t)run->towers) return line_fail(lines, "'tower_loss' needs %d elements", run->towers);
     TRY(step_read(lines, object, &s));
-    TRY(slow_read(lines, object, run->towers, &s));
+    if (s.slow_tower >= run->towers || (json_object_get(object, "slow_tower") && !s.slow_activity[0]))
+        return line_fail(lines, "'slow_tower' is not a tower with a 'slow_activity'");
     if (run->steps && s.step <= run->step[run->steps - 1].step)
         return line_fail(lines, "step %lld after step %lld", (long long)s.step,
                          (long long)run->step[run->steps - 1].step);
-    TRY(block_create(run, &block));
-    TRY(towers_read(lines, object, run->towers, &block));
-    s.loss = block.loss;
-    s.grad_norms = block.grad_norms;
-    s.arrival_us = block.arrival_us;
-    s.data_us = block.data_us;
-    s.copy_us = block.copy_us;
-    s.forward_us = block.forward_us;
-    s.backward_us = block.backward_us;
-    s.count = block.count;
-    s.finite = block.finite;
+    TRY(room_for(&blocks, run->block_count, sizeof *run->blocks));
+    run->blocks = blocks;
+    double *memory = calloc((size_t)run->towers, TOWER_ARRAYS * sizeof(double));
+    if (!memory) return FAIL(ERR_MEMORY, "no memory for a step of %d towers", run->towers);
+    run->blocks[run->block_count++] = memory;
+    TRY(towers_read(lines, object, run->towers, memory, &s));
     TRY(room_for(&steps, run->steps, sizeof *run->step));
     run->step = steps;
     run->step[run->steps++] = s;
@@ -427,7 +392,7 @@ static Status pairs_add(Run *run, const Lines *lines, json_t *object, const char
     int64_t step = 0;
     const char *name;
     json_t *pair, *pairs = json_object_get(object, key);
-    TRY(whole_field(lines, object, "step", &step));
+    if (!read_count(json_object_get(object, "step"), &step)) return line_fail(lines, "'step' is not " KIND_COUNT);
     if (!json_is_object(pairs)) return line_fail(lines, "'%s' is not an object", key);
     json_object_foreach(pairs, name, pair)
     {

@@ -11,16 +11,17 @@
 #include "kernels/status.h"
 #include "towers/record/epoch.h"
 
-/* A step; numbers that were not finite or not known are NaN. Arrays: [towers]. */
+#define RUN_C_REAL(key) double key
+#define RUN_C_WHOLE(key) double key
+#define RUN_C_COUNT(key) int64_t key
+#define RUN_C_FLAG(key) bool key
+#define RUN_C_WORD(key) char key[16]
+
+/* A step: the columns of metrics.def. Numbers that were not finite or not known are NaN, words "". Arrays: [towers]. */
 typedef struct RunStep {
-    int64_t step, epoch, images;
-    double lr, images_per_sec, mean_loss, total_loss, last_loss, grad_norm, top1;
-    bool skipped;
-    const double *loss, *grad_norms, *arrival_us, *data_us, *copy_us, *forward_us, *backward_us;
-    int slow_tower;         /* that all others waited for */
-    char slow_activity[16]; /* where it lost the time; "": nobody was slow */
-    const int64_t *count;
-    const bool *finite;
+#define DERIVED(type, key, value, when, read, tag, text) RUN_C_##type(key);
+#define TOWER_DERIVED(type, key, value, known, read, tag, text) const RUN_C_##type(*key);
+#include "towers/record/metrics.def"
 } RunStep;
 
 /* Root mean squares of a parameter and of its gradient at a step. */
