@@ -10,7 +10,6 @@ static const struct {
 #define OP(KIND, name, inputs, outputs, min_inputs, formula)                                                           \
     [OP_##KIND] = {#name, inputs, outputs, min_inputs, formula},
 #include "kernels/ops.def"
-#undef OP
 };
 
 const char *op_name(OpKind kind)

@@ -13,7 +13,6 @@ typedef enum OpKind {
     OP_NONE = 0,
 #define OP(KIND, name, inputs, outputs, min_inputs, formula) OP_##KIND,
 #include "kernels/ops.def"
-#undef OP
     OP_COUNT
 } OpKind;
 

@@ -1,12 +1,11 @@
-/* ReLU, leaky ReLU, their gradients, tanh and dropout.
+/* ReLU, leaky ReLU, their gradients, the UNARY ops and dropout.
  *
  * ReLU keeps NaN, so that a bad batch is seen by the loss. Dropout draws
  * philox(seed; element / 4, step, tower, stream)[element % 4] for the packed NHWC index of the element, so the mask
  * depends neither on pitch nor on threads, and the same op applied to dy is the gradient. */
 #include "kernels/cpu/span.h"
 #include "kernels/philox.h"
-
-#include <math.h>
+#include "kernels/unary.h"
 
 /* ---- ReLU */
 
@@ -109,24 +108,41 @@ static Status leaky_relu_dx_launch(Device *device, OpCall *call)
 const OpKernel cpu_leaky_relu_dx = {
     .prepare = binary_prepare, .launch = leaky_relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
 
-/* ---- tanh */
+/* ---- the UNARY rows of ops.def */
 
-static void tanh_span(const OpCall *call, Span span)
-{
-    Dtype dtype = call->out[0].dtype;
-    const void *x = span_at(&call->in[0], span);
-    void *y = span_at(&call->out[0], span);
-    for (int64_t i = 0; i < span.n; i++) store(dtype, y, i, tanhf(load(dtype, x, i)));
-}
-
-static Status tanh_launch(Device *device, OpCall *call)
-{
-    spans_run(device, call, 1, tanh_span);
-    return OK;
-}
-
-const OpKernel cpu_tanh = {
-    .prepare = unary_prepare, .launch = tanh_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+#define UNARY(KIND, name, formula)                                                                                     \
+    static void name##_span(const OpCall *call, Span span)                                                             \
+    {                                                                                                                  \
+        Dtype dtype = call->out[0].dtype;                                                                              \
+        const void *x = span_at(&call->in[0], span);                                                                   \
+        void *y = span_at(&call->out[0], span);                                                                        \
+        for (int64_t i = 0; i < span.n; i++) store(dtype, y, i, unary_##name(load(dtype, x, i)));                      \
+    }                                                                                                                  \
+    static Status name##_launch(Device *device, OpCall *call)                                                          \
+    {                                                                                                                  \
+        spans_run(device, call, 1, name##_span);                                                                       \
+        return OK;                                                                                                     \
+    }                                                                                                                  \
+    const OpKernel cpu_##name = {                                                                                      \
+        .prepare = unary_prepare, .launch = name##_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+#define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
+    UNARY(KIND, name, formula)                                                                                         \
+    static void name##_dx_span(const OpCall *call, Span span)                                                          \
+    {                                                                                                                  \
+        Dtype dtype = call->out[0].dtype;                                                                              \
+        const void *dy = span_at(&call->in[0], span), *x = span_at(&call->in[1], span);                                \
+        void *dx = span_at(&call->out[0], span);                                                                       \
+        for (int64_t i = 0; i < span.n; i++)                                                                           \
+            store(dtype, dx, i, load(dtype, dy, i) * unary_##name##_slope(load(dtype, x, i)));                         \
+    }                                                                                                                  \
+    static Status name##_dx_launch(Device *device, OpCall *call)                                                       \
+    {                                                                                                                  \
+        spans_run(device, call, 2, name##_dx_span);                                                                    \
+        return OK;                                                                                                     \
+    }                                                                                                                  \
+    const OpKernel cpu_##name##_dx = {                                                                                 \
+        .prepare = binary_prepare, .launch = name##_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+#include "kernels/ops.def"
 
 /* ---- dropout */
 

@@ -166,7 +166,6 @@ static void cpu_describe(Device *device, char *text, size_t bytes)
 static const OpKernel *const kernels[OP_COUNT] = {
 #define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = &cpu_##name,
 #include "kernels/ops.def"
-#undef OP
 };
 
 static Status cpu_computes(Dtype dtype)

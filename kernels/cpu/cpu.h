@@ -43,7 +43,6 @@ typedef struct CpuDevice {
 
 #define OP(KIND, name, inputs, outputs, min_inputs, formula) extern const OpKernel cpu_##name;
 #include "kernels/ops.def"
-#undef OP
 
 /* The first half of BATCHNORM_DX, for the ops that join it: out[0] = dy where the ReLU is open, else 0, with dbeta and
  * dgamma. Takes the call of a BATCHNORM_DX that cpu_batchnorm_dx has prepared; out[0] may be in[0]. */

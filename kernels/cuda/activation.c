@@ -1,4 +1,4 @@
-/* ReLU, leaky ReLU, their gradients, tanh and dropout on the GPU; the kernels are in activation.cu. */
+/* ReLU, leaky ReLU, their gradients, the UNARY ops and dropout on the GPU; the kernels are in activation.cu. */
 #include "kernels/cuda/operands.h"
 
 static Status unary_prepare(Device *device, OpCall *call)
@@ -17,7 +17,6 @@ LAUNCH_KERNEL(relu)
 LAUNCH_KERNEL(relu_dx)
 LAUNCH_KERNEL(leaky_relu)
 LAUNCH_KERNEL(leaky_relu_dx)
-LAUNCH_KERNEL(tanh)
 LAUNCH_KERNEL(dropout)
 
 const OpKernel cuda_relu = {
@@ -32,8 +31,16 @@ const OpKernel cuda_leaky_relu = {
 const OpKernel cuda_leaky_relu_dx = {
     .prepare = binary_prepare, .launch = leaky_relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
 
-const OpKernel cuda_tanh = {
-    .prepare = unary_prepare, .launch = tanh_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+#define UNARY(KIND, name, formula)                                                                                     \
+    LAUNCH_KERNEL(name)                                                                                                \
+    const OpKernel cuda_##name = {                                                                                     \
+        .prepare = unary_prepare, .launch = name##_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+#define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
+    UNARY(KIND, name, formula)                                                                                         \
+    LAUNCH_KERNEL(name##_dx)                                                                                           \
+    const OpKernel cuda_##name##_dx = {                                                                                \
+        .prepare = binary_prepare, .launch = name##_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+#include "kernels/ops.def"
 
 static Status dropout_prepare(Device *device, OpCall *call)
 {

@@ -1,10 +1,11 @@
-/* ReLU, leaky ReLU, their gradients, tanh, dropout: one read of each operand, one write.
+/* ReLU, leaky ReLU, their gradients, the UNARY ops, dropout: one read of each operand, one write.
  *
  * ReLU keeps NaN, so that a bad batch is seen by the loss. Dropout and its bits are those of kernels/cpu/activation.c:
  * philox(seed; element / 4, step, tower, stream)[element % 4] for the packed index, so masks do not depend on device,
  * width or pitch. */
 #include "kernels/cuda/map.cuh"
 #include "kernels/philox.h"
+#include "kernels/unary.h"
 
 struct Relu {
     enum { INPUTS = 1 };
@@ -41,15 +42,6 @@ struct LeakyMask {
     {
         UNROLL
         for (int i = 0; i < V; i++) out[i] = in[1][i] > 0.0f ? in[0][i] : alpha * in[0][i];
-    }
-};
-
-struct Tanh {
-    enum { INPUTS = 1 };
-    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
-    {
-        UNROLL
-        for (int i = 0; i < V; i++) out[i] = tanhf(in[0][i]);
     }
 };
 
@@ -109,10 +101,34 @@ cudaError_t kernel_leaky_relu_dx(const OpCall *call, cudaStream_t stream)
     return map_run(body, call->in, call->out[0], stream);
 }
 
-cudaError_t kernel_tanh(const OpCall *call, cudaStream_t stream)
-{
-    return map_run(Tanh(), call->in, call->out[0], stream);
-}
+#define UNARY(KIND, name, formula)                                                                                     \
+    struct Unary_##name {                                                                                              \
+        enum { INPUTS = 1 };                                                                                           \
+        template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const                           \
+        {                                                                                                              \
+            UNROLL                                                                                                     \
+            for (int i = 0; i < V; i++) out[i] = unary_##name(in[0][i]);                                               \
+        }                                                                                                              \
+    };                                                                                                                 \
+    cudaError_t kernel_##name(const OpCall *call, cudaStream_t stream)                                                 \
+    {                                                                                                                  \
+        return map_run(Unary_##name(), call->in, call->out[0], stream);                                                \
+    }
+#define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
+    UNARY(KIND, name, formula)                                                                                         \
+    struct Unary_##name##_dx {                                                                                         \
+        enum { INPUTS = 2 };                                                                                           \
+        template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const                           \
+        {                                                                                                              \
+            UNROLL                                                                                                     \
+            for (int i = 0; i < V; i++) out[i] = in[0][i] * unary_##name##_slope(in[1][i]);                            \
+        }                                                                                                              \
+    };                                                                                                                 \
+    cudaError_t kernel_##name##_dx(const OpCall *call, cudaStream_t stream)                                            \
+    {                                                                                                                  \
+        return map_run(Unary_##name##_dx(), call->in, call->out[0], stream);                                           \
+    }
+#include "kernels/ops.def"
 
 cudaError_t kernel_dropout(const OpCall *call, cudaStream_t stream)
 {

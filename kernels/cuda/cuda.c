@@ -258,7 +258,6 @@ static void cuda_describe(Device *device, char *text, size_t bytes)
 static const OpKernel *const kernels[OP_COUNT] = {
 #define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = &cuda_##name,
 #include "kernels/ops.def"
-#undef OP
 };
 
 static bool cuda_joins(Device *device, const OpCall *call)

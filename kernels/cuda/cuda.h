@@ -45,7 +45,6 @@ typedef struct CudaDevice {
 
 #define OP(KIND, name, inputs, outputs, min_inputs, formula) extern const OpKernel cuda_##name;
 #include "kernels/ops.def"
-#undef OP
 
 /* The parts of the backend's vtable that are kernels, not ops (optimizer.c). */
 Status cuda_optimizer_apply(Device *device, const OptimizerUpdate *update);

@@ -64,7 +64,10 @@ cudaError_t kernel_relu(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_relu_dx(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_leaky_relu(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_leaky_relu_dx(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_tanh(const OpCall *call, cudaStream_t stream);
+#define UNARY(KIND, name, formula) cudaError_t kernel_##name(const OpCall *call, cudaStream_t stream);
+#define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
+    UNARY(KIND, name, formula) cudaError_t kernel_##name##_dx(const OpCall *call, cudaStream_t stream);
+#include "kernels/ops.def"
 cudaError_t kernel_dropout(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_add(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_mul(const OpCall *call, cudaStream_t stream);

@@ -644,7 +644,6 @@ typedef void Reference(const OpAttr *attr, const RefTensor *in, RefTensor *out);
 static Reference *const references[OP_COUNT] = {
 #define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = reference_##name,
 #include "kernels/ops.def"
-#undef OP
 };
 
 void reference_run(OpKind kind, const OpAttr *attr, const RefTensor *in, RefTensor *out)

@@ -159,7 +159,9 @@ static const Row rows[] = {
     {"plain",       OP_RELU_DX, NOTHING, {{2, 3, 2, 2}, {2, 3, 2, 2}}},
     {"plain",       OP_LEAKY_RELU, {.leaky = {0.2f}}, {{2, 3, 2, 2}}},
     {"plain",       OP_LEAKY_RELU_DX, {.leaky = {0.2f}}, {{2, 3, 2, 2}, {2, 3, 2, 2}}},
-    {"plain",       OP_TANH,    NOTHING, {{2, 3, 2, 2}}},
+#define UNARY(KIND, name, formula) {"plain", OP_##KIND, NOTHING, {{2, 3, 2, 2}}},
+#define UNARY_GRAD(KIND, name, formula, slope) {"plain", OP_##KIND, NOTHING, {{2, 3, 2, 2}}, .no_second = #name "_dx"},
+#include "kernels/ops.def"
     {"plain",       OP_DROPOUT, {.dropout = {0.5f, 1}}, {{2, 3, 2, 2}, {1, 4, 1, 1}}},
     {"overlapping", OP_MAX_POOL, POOL_WINDOW(false, 3, 3, 2, 2, 0, 0), {{2, 2, 5, 5}}, .no_second = "max_pool_dx"},
     {"padding",     OP_MAX_POOL, POOL_WINDOW(false, 3, 3, 1, 1, 1, 1), {{1, 2, 4, 4}}, .no_second = "max_pool_dx"},

@@ -46,7 +46,6 @@ typedef struct Sweep {
 static void (*const gradient_rules[OP_COUNT])(GradCall *) = {
 #define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = grad_##name,
 #include "kernels/ops.def"
-#undef OP
 };
 
 static const Value none = {0};

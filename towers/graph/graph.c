@@ -12,7 +12,6 @@
 static void (*const shape_rules[OP_COUNT])(ShapeCall *) = {
 #define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = shape_##name,
 #include "kernels/ops.def"
-#undef OP
 };
 
 static const Value none = {0};

@@ -32,7 +32,6 @@ typedef struct GradCall {
     void shape_##name(ShapeCall *c);                                                                                   \
     void grad_##name(GradCall *c);
 #include "kernels/ops.def"
-#undef OP
 
 /* ---- for shape rules (rules.c) */
 bool rule_has(const ShapeCall *c, int i);

@@ -84,10 +84,29 @@ void grad_leaky_relu_dx(GradCall *c)
     grad_give(c, 0, grad_op(c, OP_LEAKY_RELU_DX, "dy", OPERANDS(c->dy[0], c->op.in[1]), &c->op.attr, NULL));
 }
 
-void shape_tanh(ShapeCall *c)
-{
-    rule_like_first(c);
-}
+/* dy passes on to a second derivative, x does not. */
+#define UNARY(KIND, name, formula)                                                                                     \
+    void shape_##name(ShapeCall *c)                                                                                    \
+    {                                                                                                                  \
+        rule_like_first(c);                                                                                            \
+    }
+#define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
+    UNARY(KIND, name, formula)                                                                                         \
+    void shape_##name##_dx(ShapeCall *c)                                                                               \
+    {                                                                                                                  \
+        rule_alike(c);                                                                                                 \
+        rule_like_first(c);                                                                                            \
+    }                                                                                                                  \
+    void grad_##name(GradCall *c)                                                                                      \
+    {                                                                                                                  \
+        grad_give(c, 0, grad_op(c, OP_##KIND##_DX, "dx", OPERANDS(c->dy[0], c->op.in[0]), NULL, NULL));                \
+    }                                                                                                                  \
+    void grad_##name##_dx(GradCall *c)                                                                                 \
+    {                                                                                                                  \
+        if (grad_wanted(c, 1)) grad_no_rule(c);                                                                        \
+        grad_give(c, 0, grad_op(c, OP_##KIND##_DX, "dy", OPERANDS(c->dy[0], c->op.in[1]), NULL, NULL));                \
+    }
+#include "kernels/ops.def"
 
 /* dx = dy (1 - y^2) */
 void grad_tanh(GradCall *c)

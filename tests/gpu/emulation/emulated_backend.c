@@ -101,7 +101,9 @@ static const OpKernel *const kernels[OP_COUNT] = {
     [OP_RELU_DX] = &cuda_relu_dx,
     [OP_LEAKY_RELU] = &cuda_leaky_relu,
     [OP_LEAKY_RELU_DX] = &cuda_leaky_relu_dx,
-    [OP_TANH] = &cuda_tanh,
+#define UNARY(KIND, name, formula) [OP_##KIND] = &cuda_##name,
+#define UNARY_GRAD(KIND, name, formula, slope) UNARY(KIND, name, formula)[OP_##KIND##_DX] = &cuda_##name##_dx,
+#include "kernels/ops.def"
     [OP_DROPOUT] = &cuda_dropout,
     [OP_MAX_POOL] = &cuda_max_pool,
     [OP_MAX_POOL_DX] = &cuda_max_pool_dx,

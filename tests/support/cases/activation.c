@@ -11,7 +11,6 @@
          {.leaky = {0.2f}},                                                                                            \
          {ACT(__VA_ARGS__), FILLED(FILL_SIGN, __VA_ARGS__)},                                                           \
          {ACT(__VA_ARGS__)}},                                                                                          \
-        {label, OP_TANH, {{{0}}}, {ACT(__VA_ARGS__)}, {ACT(__VA_ARGS__)}},                                             \
         {label ", half", OP_DROPOUT, {.dropout = {0.5f, 1}}, {ACT(__VA_ARGS__), COUNTER}, {ACT(__VA_ARGS__)}},         \
         {label ", 0.8", OP_DROPOUT, {.dropout = {0.8f, 7}}, {ACT(__VA_ARGS__), COUNTER}, {ACT(__VA_ARGS__)}},          \
     {                                                                                                                  \
@@ -21,6 +20,15 @@
         }                                                                                                              \
     }
 
+#define UNARY_ROW(kind, label, ...) {label, kind, {{{0}}}, {ACT(__VA_ARGS__)}, {ACT(__VA_ARGS__)}},
+#define UNARY_DX_ROW(kind, label, ...) {label, kind, {{{0}}}, {ACT(__VA_ARGS__), ACT(__VA_ARGS__)}, {ACT(__VA_ARGS__)}},
+#define SIZES(ROW, kind)                                                                                               \
+    ROW(kind, "image", 2, 16, 5, 6)                                                                                    \
+    ROW(kind, "vector", 5, 30, 1, 1)                                                                                   \
+    ROW(kind, "one element", 1, 1, 1, 1)                                                                               \
+    ROW(kind, "odd sizes", 3, 7, 3, 5)                                                                                 \
+    ROW(kind, "many", 4, 40, 20, 20)
+
 static const Case rows[] = {
     // clang-format off
     ROWS("image",         2, 16, 5, 6),
@@ -28,6 +36,9 @@ static const Case rows[] = {
     ROWS("one element",   1, 1, 1, 1),
     ROWS("odd sizes",     3, 7, 3, 5),
     ROWS("many",          4, 40, 20, 20),
+#define UNARY(KIND, name, formula) SIZES(UNARY_ROW, OP_##KIND)
+#define UNARY_GRAD(KIND, name, formula, slope) UNARY(KIND, name, formula) SIZES(UNARY_DX_ROW, OP_##KIND##_DX)
+#include "kernels/ops.def"
     // clang-format on
 };
 
