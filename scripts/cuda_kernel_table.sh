@@ -4,8 +4,8 @@
 #   scripts/cuda_kernel_table.sh [--write] [--arch "75 80 90 100"]    compiles kernels/cuda/*.cu, warnings as errors
 #   scripts/cuda_kernel_table.sh --logs BUILD/cuda                    reads the logs of a build
 #
-# Prints a table in Markdown with a column of registers for each architecture; --write writes it to docs/cuda-kernels.md. Exits with 1
-# if any kernel spills registers or uses local memory, or if a build with the compiler named in docs/cuda-kernels.md has other kernels
+# Prints a table in Markdown with a column of registers for each architecture; --write writes it to docs/results/cuda-kernels.md. Exits with 1
+# if any kernel spills registers or uses local memory, or if a build with the compiler named in docs/results/cuda-kernels.md has other kernels
 # than listed there or many more registers; with 77 without nvcc or logs.
 set -euo pipefail
 
@@ -46,7 +46,7 @@ else
     write=-1
 fi
 
-python3 - "$logs" "$root/docs/cuda-kernels.md" "$write" "$release" <<'PY'
+python3 - "$logs" "$root/docs/results/cuda-kernels.md" "$write" "$release" <<'PY'
 import glob, os, re, subprocess, sys
 
 logs, page, write, release = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]

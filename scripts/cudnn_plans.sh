@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Write docs/cudnn-plans.md: which kernels cuDNN has for which convolutions, determined on this machine without a GPU.
+# Write docs/results/cudnn-plans.md: which kernels cuDNN has for which convolutions, determined on this machine without a GPU.
 # usage: scripts/cudnn_plans.sh BUILD_FOLDER   (a build with CUDA and tests)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -59,5 +59,5 @@ kernels at its first start, and the winner runs.
 The deterministic plans of the plain forms, and the gradient of the input that adds to what is there, exist for every
 convolution of Inception v3 on the H200 (tested, not listed).
 TEXT
-} >docs/cudnn-plans.md
-echo "wrote docs/cudnn-plans.md"
+} >docs/results/cudnn-plans.md
+echo "wrote docs/results/cudnn-plans.md"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compare the networks with torchvision and timm: parameter counts, the first loss of the original recipe, and every logit, gradient
-# and running statistic. Writes a table to standard output and docs/fidelity.md. See fidelity.py.
+# and running statistic. Writes a table to standard output and docs/results/fidelity.md. See fidelity.py.
 #   scripts/fidelity.sh [BUILD_DIR] [counts] [loss] [export] [reference] [optimizers] [inception_v3] [inception_v3_tf2016]
 #                       [googlenet] [inception_v4] [inception_resnet_v2] [training]
 # Without names: everything, about ten minutes on two idle cores. With names the table goes to standard output only. Without
@@ -35,7 +35,7 @@ if ! "$venv/bin/python" -c 'import timm, torchvision' 2>/dev/null; then
     "$venv/bin/python" -m pip install -q filelock packaging pyyaml requests tqdm typing_extensions
 fi
 
-report=docs/fidelity.md
+report=docs/results/fidelity.md
 [ $# -eq 0 ] || report=/dev/null
 export OPENBLAS_NUM_THREADS=1 GOMP_SPINCOUNT=1000
 exec "$venv/bin/python" scripts/fidelity.py "$build/tests/fidelity_driver" "$build/towers" "$report" "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# No CUDA kernel of this project spills registers or uses local memory on the architectures of this build, and docs/cuda-kernels.md is
+# No CUDA kernel of this project spills registers or uses local memory on the architectures of this build, and docs/results/cuda-kernels.md is
 # up to date. Skipped without nvcc and in builds without CUDA. usage: check_cuda_kernel_table.sh SOURCE_FOLDER BINARY
 set -u
 logs=$(dirname "$2")/cuda
@@ -19,7 +19,7 @@ fi
 cp "$logs/pool.log" "$work"
 sed -i 's/max_pool_kernel/min_pool_kernel/; 0,/Used [0-9]*/s//Used 250/' "$work/pool.log"
 if bash "$1/scripts/cuda_kernel_table.sh" --logs "$work" >"$work/out" 2>&1; then
-    grep -q "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\),.*/by CUDA \1 /p')" "$1/docs/cuda-kernels.md" &&
+    grep -q "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\),.*/by CUDA \1 /p')" "$1/docs/results/cuda-kernels.md" &&
         { echo "check_cuda_kernel_table: other kernels than on the page, and many registers, went unseen" >&2; exit 1; }
 fi
 echo "ok"

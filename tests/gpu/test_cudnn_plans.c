@@ -2,7 +2,7 @@
  *
  * The graphs are those of training (siblings fused, pools moved), with the strides of a training step's plan on the CUDA
  * backend. A convolution that loses a plan it had fails the test. TOWERS_PLANS_TABLE=FILE writes the results as a table
- * (scripts/cudnn_plans.sh makes docs/cudnn-plans.md from it). */
+ * (scripts/cudnn_plans.sh makes docs/results/cudnn-plans.md from it). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
