@@ -1,9 +1,8 @@
-/* Backend: all that a device must offer, and Device, one opened device.
+/* Backend: the interface that a kind of device implements. Device: one opened device.
  *
  * "cpu" (oneDNN and own kernels) exists on every machine with oneDNN, "cuda" (cuDNN, cuBLASLt, own kernels) where it
- * was built in. Nothing above this header knows which one it talks to. Slow and fallible things happen in open, alloc
- * and prepare; launch only enqueues (on the CPU it runs at once, in the calling thread plus the device's
- * OpenMP team). */
+ * was built in. Code above this header does not depend on which one it uses. Slow and fallible work happens in open,
+ * alloc and prepare; launch only enqueues (on the CPU it runs at once, in the calling thread and the OpenMP team). */
 #ifndef TOWERS_KERNELS_BACKEND_H
 #define TOWERS_KERNELS_BACKEND_H
 
@@ -28,20 +27,19 @@ typedef struct DeviceConfig {
     bool tf32;            /* GPU: products of f32 may round their operands to TF32 (10 bits of mantissa) */
 } DeviceConfig;
 
-/* The fields of a DeviceConfig that are on unless somebody asks otherwise, as initializers. */
+/* Initializers of the DeviceConfig fields that are on by default. */
 #define DEVICE_USUAL .winograd_bf16 = true, .winograd_f32 = true
 
-/* values[0 .. count) become their sums over all towers: for kernels of ops that look at the batches of all towers while
- * they run. Device memory, read and written in the order of STREAM_COMPUTE; in host memory, too, with a wait.
- * Collective. */
+/* Replaces values[0 .. count) by their sums over all towers, for ops that need statistics of the whole global batch.
+ * Collective. Values in device memory are read and written in the order of STREAM_COMPUTE; for values in host memory the
+ * call waits. */
 typedef Status (*TowersSum)(void *context, float *values, int count);
 
 typedef struct Device {
     const Backend *backend; /* borrowed, static */
     DeviceConfig config;
-    void *impl; /* owned by the backend */
-    TowersSum
-        towers_sum; /* NULL: batch normalization looks at this tower's batch alone. Set by who opened the device */
+    void *impl;           /* owned by the backend */
+    TowersSum towers_sum; /* set by the owner; NULL: batch norm uses this tower's batch alone */
     void *towers_context; /* borrowed */
 } Device;
 
@@ -56,8 +54,8 @@ void kernel_choice_pass(KernelChoice *choice, const char *name, const char *why)
 /* The kernel of one op kind on one backend. */
 typedef struct OpKernel {
     /* Check the call, choose algorithms, make call->state, set call->workspace_bytes. Tensors have final shapes, dtypes
-     * and pitches, and data pointers of the right NULL-ness; the pointers may change before launch (the plan rebinds
-     * arenas), so state must not keep them. NULL: nothing to prepare. */
+     * and pitches, and data pointers that are NULL exactly for absent operands. Pointers may change before launch (the
+     * plan rebinds arenas), so state must not keep them. NULL: nothing to prepare. */
     Status (*prepare)(Device *device, OpCall *call);
     Status (*launch)(Device *device, OpCall *call);
     void (*discard)(Device *device, OpCall *call);     /* frees call->state; NULL: nothing to free */
@@ -65,21 +63,21 @@ typedef struct OpKernel {
     uint32_t strided_out;                              /* bit k: out[k] may be a slice */
     bool (*joins)(Device *device, const OpCall *call); /* Backend.joins for calls of this kind; NULL: never */
     void (*explain)(Device *device, const OpCall *call,
-                    KernelChoice *choice); /* after prepare; NULL: there is one way */
+                    KernelChoice *choice); /* after prepare; NULL: the op has one kernel */
     uint32_t in_place; /* bit k: out[0] may share the storage of in[k], when shapes, dtypes and pitches agree */
 } OpKernel;
 
 struct Backend {
     const char *name; /* "cpu", "cuda" */
 
-    /* How many devices of this kind the machine has. NULL: one. Touches none of them. */
+    /* Counts the devices of this kind without opening them. NULL: there is one. */
     Status (*device_count)(int *count);
     Status (*open)(const DeviceConfig *config, Device *device);
     void (*close)(Device *device);
 
-    /* Bytes that may still be allocated, and that there are. NULL: nobody knows. */
+    /* Free and total bytes of device memory. NULL: unknown. */
     Status (*memory)(Device *device, size_t *free_bytes, size_t *total);
-    bool memory_closed; /* `memory` answers for a device that is not open, too */
+    bool memory_closed; /* `memory` also works on a device that is not open */
     /* 64-byte aligned (CPU) or 256-byte aligned (GPU) memory, zeroed. */
     Status (*alloc)(Device *device, size_t bytes, void **made);
     void (*release)(Device *device, void *memory);
@@ -90,18 +88,16 @@ struct Backend {
     Status (*fill)(Device *device, void *to, float value, size_t count); /* f32 */
     /* to[i] = from[i], i < count, between f32, f16 and bf16 in device memory. NULL: collectives use f32 alone. */
     Status (*convert)(Device *device, void *to, Dtype to_dtype, const void *from, Dtype from_dtype, size_t count);
-    /* Host memory that will be uploaded from often (`often`), or, before it is freed, no longer: only a matter of
-     * speed. NULL: makes no difference. */
+    /* A hint that `host` is uploaded from often, or (`often` false, before it is freed) no longer. NULL: no effect. */
     void (*pin)(Device *device, void *host, size_t bytes, bool often);
 
     const OpKernel *const *kernels; /* [OP_COUNT] */
 
-    /* Has the device one kernel for this joined op (a convolution with parts of a batch normalization)? Every backend
-     * computes every op; this says where joining pays. The call's pitches are those that a plan would give. NULL:
-     * never. */
+    /* Whether the device has one kernel for this joined op (a convolution with parts of a batch normalization). Every
+     * backend computes every op; passes join ops only if this is true. The call has the pitches of a plan. NULL: never. */
     bool (*joins)(Device *device, const OpCall *call);
-    /* Microseconds of one launch of this op, measured once and remembered. Negative where that is not known: there is no
-     * memory for it, or the device is to take the same way in every run. NULL: never. */
+    /* Microseconds of one launch of this op, measured once and cached. Negative if unknown: no memory to measure it, or
+     * a deterministic device. NULL: always unknown. */
     double (*op_time)(Device *device, const OpCall *call);
 
     /* One update of a parameter range (optimizer.h). */
@@ -116,51 +112,48 @@ struct Backend {
     Status (*average)(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                       size_t count, const float *commit);
 
-    /* A tower's contribution to the gate, and its decision over a step (gate.h), in the order of STREAM_COMPUTE. */
+    /* A tower's contribution to the gate, and the gate's decision over a step (gate.h); enqueued on STREAM_COMPUTE. */
     Status (*gate_extras)(Device *device, const GateExtrasCall *call);
     Status (*gate_decide)(Device *device, const GateDecideCall *call);
 
-    /* Points in the order of STREAM_COMPUTE that the host may ask for without waiting, BACKEND_MARKS of them. NULL where
-     * a call has done its work when it returns. */
+    /* Events on STREAM_COMPUTE, numbered 0 .. BACKEND_MARKS - 1, that the host can poll. NULL if calls are synchronous. */
     Status (*mark)(Device *device, int number);
     Status (*reached)(Device *device, int number, bool *reached);
-    /* Block until the host memory of all uploads so far may be reused, while other work goes on. NULL: it
-     * always may. */
+    /* Block until the host memory of all uploads so far may be reused. NULL: it always may. */
     Status (*uploaded)(Device *device);
 
     /* Captures launches into a graph that repeats them at the price of one: work enqueued on STREAM_COMPUTE between
      * begin and end is captured, not run. Only launches of ops may come between; `capture_end` also ends a capture that
-     * has failed. NULL where there is nothing to gain. */
+     * has failed. NULL if the device gains nothing by it. */
     Status (*capture_begin)(Device *device);
     Status (*capture_end)(Device *device, void **graph);
     Status (*graph_launch)(Device *device, void *graph);
     void (*graph_free)(Device *device, void *graph);
 
-    /* Keep a 16-bit copy of the weights param[count] in `half`: make it now, and let ops that would convert them read
-     * it from now on; the optimizer keeps it up to date. param NULL: no longer. NULL: this device has no use for it. */
+    /* Convert the weights param[count] to 16 bits in `half` now, and let ops read that copy from now on; the optimizer
+     * keeps it up to date. param NULL: stop using it. NULL: this device does not use 16-bit copies. */
     Status (*weights_copy)(Device *device, const float *param, size_t count, void *half, Dtype dtype);
 
-    /* Order between streams: what is enqueued on `waiter` after this runs when all now on `on` is done. */
+    /* Work enqueued on `waiter` from now on starts after the work that is now on `on`. */
     Status (*wait)(Device *device, StreamKind waiter, StreamKind on);
     /* Block the host until a stream is idle. */
     Status (*finish)(Device *device, StreamKind stream);
     /* The stream in the device's own terms (a cudaStream_t); NULL here: the backend has none. */
     void *(*stream)(Device *device, StreamKind stream);
 
-    /* Can this machine compute with activations of this type at a speed worth asking for? ERR_UNSUPPORTED says what is
-     * missing. NULL: every type of op.h. */
+    /* OK if this machine computes with activations of this type at a useful speed; else ERR_UNSUPPORTED and what is
+     * missing. NULL: all types. */
     Status (*computes)(Dtype dtype);
 
-    /* One line for people: "AVX-512 with bf16, oneDNN 2.6.3, 2 threads" / "NVIDIA H200, driver 580, cuDNN 9.19". */
+    /* A description in one line: "AVX-512 with bf16, oneDNN 2.6.3, 2 threads" / "NVIDIA H200, driver 580, cuDNN 9.19". */
     void (*describe)(Device *device, char *text, size_t bytes);
 };
 
 /* "cpu", "cuda", or "auto" (cuda if this build has it and a device is visible). On ERR_UNSUPPORTED / ERR_DEVICE the
- * message says what is missing. `why`, if not NULL, receives one line when auto falls back to the CPU (""
- * otherwise). */
+ * message says what is missing. `why` may be NULL; it receives one line if auto falls back to the CPU, else "". */
 NODISCARD Status backend_find(const char *name, const Backend **found, char *why, size_t why_bytes);
 
-/* How many devices of this backend this machine has (CPU: 1), and the backend's own names for doctor. */
+/* How many devices of this backend the machine has (CPU: 1). */
 NODISCARD Status backend_device_count(const Backend *backend, int *count);
 
 #endif

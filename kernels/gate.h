@@ -1,9 +1,9 @@
 /* The gate: whether a step is committed, and the loss scale of the next one, from what all towers computed.
  *
  * Every tower writes its loss, hits and gradient norm as extras, which travel behind the gradients in the all-reduce.
- * After it every rank decides alike, on the device, from the same numbers: the optimizer runs without waiting for a
- * host. A step that must end the run closes the gate for all later steps, because the host hears of it only later. The scale
- * rule is that of Micikevicius et al. 2018, "Mixed Precision Training", section 3.2: double after so many good steps,
+ * After it every rank makes the same decision on the device from the same numbers, so the optimizer does not wait for
+ * a host. A step that must end the run closes the gate for all later steps, because the host learns of it later. The
+ * scale rule is that of Micikevicius et al. 2018, "Mixed Precision Training", section 3.2: double after so many good steps,
  * halve at an overflow. Also compiled as CUDA device code. */
 #ifndef TOWERS_KERNELS_GATE_H
 #define TOWERS_KERNELS_GATE_H
@@ -31,15 +31,15 @@ typedef struct GateState {
 typedef struct GateInput {
     float lr, stop; /* stop: 1 if this process was asked to */
     int32_t closed; /* if set, never commit and leave the state unchanged */
-    float samples;  /* that losses and gradients were divided by, where fewer may have counted; 0: all have */
+    float samples;  /* the divisor of losses and gradients if some samples may be ignored; 0: none are */
 } GateInput;
 
-enum { GATE_HEADS = 3 /* of a network: its own loss and auxiliary ones */ };
+enum { GATE_HEADS = 3 /* losses of a network: the main one and auxiliary ones */ };
 
-/* One tower's extras. A number that needs more than the 24 bits of a float comes as three that add up to it. */
+/* One tower's extras. A number that needs more than the 24 bits of a float is sent as three floats that sum to it. */
 typedef enum GateExtra {
     GATE_EXTRA_LOSS = 0,
-    GATE_EXTRA_COUNT = 3, /* samples; a tower without any has no say */
+    GATE_EXTRA_COUNT = 3, /* samples; a tower without any is ignored */
     GATE_EXTRA_TOP1,
     GATE_EXTRA_TOP5,
     GATE_EXTRA_NORM,         /* of this tower's gradient */
@@ -58,7 +58,7 @@ typedef struct GateExtrasCall {
     const float *loss, *hits;      /* device memory: [1], [2]; NULL for a tower without samples in this batch */
     const float *head[GATE_HEADS]; /* device: [1]; NULL beyond the last */
     int32_t count;                 /* samples */
-    bool last;                     /* of the step: write the extras, and start anew */
+    bool last;                     /* of the step: write the extras and reset the sums */
     const double *squares;         /* device: square sums of the parts of this tower's gradient */
     int32_t square_count;
     const GateInput *input;             /* device: its `stop` goes to extra `stop_extra` of the header */
@@ -76,9 +76,9 @@ typedef enum NanCheck { NAN_CHECK_OFF = 0, NAN_CHECK_LAST, NAN_CHECK_MEAN, NAN_C
 /* Rules of a whole run. */
 typedef struct GateRules {
     NanCheck check;
-    bool skip;          /* a step that is refused is left out; else it ends the run */
+    bool skip;          /* a refused step is skipped; otherwise it ends the run */
     int32_t skips_max;  /* in a row */
-    bool dynamic;       /* the loss scale moves */
+    bool dynamic;       /* the loss scale adapts */
     int32_t grow_after; /* good steps in a row until it doubles */
     float scale_max;
     double clip_norm; /* 0: off */
@@ -168,7 +168,7 @@ GATE_CALL GateView gate_view(const float *extras, int towers)
     return view;
 }
 
-/* The scale of the next step. A step that was refused for another reason says nothing about it. */
+/* The scale of the next step. A step that was refused for another reason leaves it as it is. */
 GATE_CALL void scale_move(const GateRules *rules, bool commit, bool overflow, GateState *state)
 {
     if (!rules->dynamic) return;
@@ -181,8 +181,8 @@ GATE_CALL void scale_move(const GateRules *rules, bool commit, bool overflow, Ga
     }
 }
 
-/* What gradients must be multiplied with, so that they are divided by the samples that counted: those that were skipped
- * (LABEL_NONE) gave nothing to the sum. */
+/* The factor by which gradients are multiplied so that they are divided by the samples that counted: ignored samples
+ * (LABEL_NONE) contribute nothing to the sum. */
 GATE_CALL double gate_refill(const GateDecideCall *v)
 {
     double counted = 0;

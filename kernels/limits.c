@@ -9,10 +9,10 @@
 
 enum { TEXT_BYTES = 8192, LEVELS_MAX = 64 };
 
-/* A limit this large is how version 1 says that there is none. */
+/* Version 1 expresses "no limit" as a limit of at least this size. */
 static const int64_t unlimited = (int64_t)1 << 60;
 
-/* What the files of a level are called, in each version. */
+/* File names of a level, in each version. */
 typedef struct Names {
     const char *limit, *used, *cache; /* of memory; the key in memory.stat of what could be dropped */
 } Names;
@@ -31,7 +31,7 @@ static bool file_text(const char *folder, const char *name, char text[TEXT_BYTES
     return used > 0;
 }
 
-/* -1 where there is no number, as for "max". */
+/* -1 if there is no number, as in "max". */
 static int64_t file_number(const char *folder, const char *name)
 {
     char text[TEXT_BYTES], *end;
@@ -82,7 +82,7 @@ static void level_v1(const char *folder, Limits *limits)
 }
 
 /* From `group` below `tree` up to the tree's root. Inside a container the path may be the host's, of which only the root
- * is there: what cannot be read is passed over. */
+ * exists: levels that cannot be read are passed over. */
 static void tree_read(const char *tree, const char *group, void (*level)(const char *folder, Limits *limits),
                       Limits *limits)
 {

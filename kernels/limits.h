@@ -1,7 +1,7 @@
-/* Limits: what the control groups around this process leave of the machine's cores and memory.
+/* Limits: how many cores and how much memory the control groups of this process allow.
  *
  * A process may lie several groups deep and every level may set a limit (a batch system's job in a user's slice, a
- * container in a pod), so each is read, from its own group up to the root: the tightest counts. Version 2 (one tree) and
+ * container in a pod), so all are read, from the process's group up to the root, and the tightest applies. Version 2 (one tree) and
  * version 1 (a tree for each resource) alike, also both at once. Linux, Documentation/admin-guide/cgroup-v2.rst and
  * cgroup-v1/memory.rst. */
 #ifndef TOWERS_KERNELS_LIMITS_H
@@ -11,13 +11,13 @@
 
 typedef struct Limits {
     double cores;         /* quota of processor time, in cores; 0: none */
-    int64_t memory_bytes; /* the smallest limit; INT64_MAX: none */
+    int64_t memory_bytes; /* the smallest limit; INT64_MAX if none */
     int64_t
-        memory_left_bytes; /* the least that a level has left, its reclaimable page cache counted as free; INT64_MAX:
-                                  no limit */
+        memory_left_bytes; /* the least that any level has left, with reclaimable page cache counted as free; INT64_MAX
+                                  if no limit */
 } Limits;
 
-/* `root` is put before every path: "" for the machine's own /proc and /sys, another folder in tests. */
+/* `root` is prepended to every path: "" for the machine's own /proc and /sys, another folder in tests. */
 void limits_read(const char *root, Limits *limits);
 
 #endif

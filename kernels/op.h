@@ -26,7 +26,7 @@ typedef struct Window {
     bool ceil;
 } Window;
 
-/* What OP_IMAGE is told about each picture: words of its record, int32 each; words without a name are 0. */
+/* The record of OP_IMAGE for each picture, as int32 words; words without a name are 0. */
 enum {
     IMAGE_OY = 0, /* corner of the crop */
     IMAGE_OX,
@@ -38,7 +38,7 @@ enum {
     IMAGE_RECORD = 16
 };
 
-/* A label of OP_SOFTMAX_LOSS that counts for nothing: no loss, no hit, no gradient. */
+/* A label of OP_SOFTMAX_LOSS whose sample is ignored: no loss, no hit, no gradient. */
 enum { LABEL_NONE = -1 };
 
 typedef union OpAttr {
@@ -60,15 +60,14 @@ typedef union OpAttr {
     struct {
         Window window;
         bool include_pad; /* average: count padding in the divisor (cuDNN COUNT_INCLUDE_PADDING) */
-        bool
-            adaptive; /* average: no window; output i of n averages the pixels that touch the n-th part i of the side */
+        bool adaptive;    /* average: no window; output i of n averages the pixels that touch part i of n equal parts */
     } pool;
     struct {
         float alpha; /* slope for x < 0 */
     } leaky;
     struct {
         float keep;      /* probability, (0, 1] */
-        uint32_t stream; /* tells the draws of one op from those of another */
+        uint32_t stream; /* distinguishes the random numbers of one op from another's */
     } dropout;
     struct {
         int32_t first; /* channel of x */
@@ -102,7 +101,7 @@ typedef struct OpCall {
     size_t workspace_bytes; /* set by prepare: scratch the op needs while it runs */
     void *workspace;        /* set by the plan, shared between ops, aligned to 64 bytes */
     void *state;            /* owned by the kernel: made by prepare, freed by discard */
-    float product_share;    /* set by prepare where an algorithm saves multiplications: those made / op_macs; 0: all */
+    float product_share;    /* set by prepare if an algorithm saves multiplications: those made / op_macs; 0: all */
 } OpCall;
 
 const char *op_name(OpKind kind);

@@ -1,5 +1,5 @@
-/* What the operands of an op must be on any device, asked once, by prepare. What one device can do on top of that (its
- * element types, its sizes) is asked in its own folder. */
+/* Checks of an op's operands that hold on every device; prepare calls them. Each device checks its own element types and
+ * sizes besides. */
 #ifndef TOWERS_KERNELS_OPERANDS_H
 #define TOWERS_KERNELS_OPERANDS_H
 

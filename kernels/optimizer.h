@@ -37,7 +37,7 @@ typedef struct OptimizerSegment {
     float lr_factor;     /* 0 freezes */
 } OptimizerSegment;
 
-/* What changes from step to step: 8 floats that live in device memory, so that a captured step can be replayed. */
+/* The values that change from step to step, in device memory so that a captured step can be replayed. */
 typedef struct OptimizerScalars {
     float lr;
     float step;       /* 1 for the first update (bias correction) */
@@ -65,7 +65,7 @@ typedef struct OptimizerUpdate {
 /* Starting value of a slot (1 for RMSProp-TF's mean square, else 0) and how many slots the kind uses. */
 float optimizer_slot_start(const OptimizerHyper *hyper, int slot);
 int optimizer_slot_count(const OptimizerHyper *hyper);
-/* What every backend asks before an update: a kind that there is, with its slots, and a copy of 16 bits if any. */
+/* Checks common to all backends: the kind exists, its slots are there, and the copy, if any, has 16 bits. */
 NODISCARD Status optimizer_check(const OptimizerUpdate *update);
 
 #endif

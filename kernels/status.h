@@ -11,19 +11,19 @@
 
 typedef enum Status {
     OK = 0,
-    ERR_ARG,         /* the caller asked for something that cannot be (usage, configuration)        exit 2 */
+    ERR_ARG,         /* the caller asked for something impossible (usage, configuration)            exit 2 */
     ERR_SHAPE,       /* shapes that do not fit together                                             exit 2 */
     ERR_MEMORY,      /* host or device memory                                                       exit 5 */
     ERR_IO,          /* storage: open, write, fsync, rename                                         exit 6 */
     ERR_FORMAT,      /* a data file that is not what it claims to be                                exit 3 */
     ERR_CHECKPOINT,  /* a checkpoint or weights file that cannot be used                            exit 4 */
-    ERR_NEWER,       /* a checkpoint of a later version of this program, whole for all we know              exit 4 */
+    ERR_NEWER,       /* a checkpoint of a later version of this program, not known to be damaged            exit 4 */
     ERR_DEVICE,      /* device, driver, library                                                     exit 5 */
     ERR_COMM,        /* a peer tower left, or a collective ran past its deadline                    exit 7 */
     ERR_NUMERIC,     /* NaN, Inf, replicas that drifted apart                                       exit 8 */
     ERR_UNSUPPORTED, /* valid, but this build or device cannot do it                                exit 5 */
     ERR_INTERRUPTED, /* a signal asked for a stop; state was saved                                  exit 128 + signal */
-    ERR_INTERNAL,    /* our own mistake                                                             exit 1 */
+    ERR_INTERNAL,    /* a bug of this program                                                       exit 1 */
     STATUS_COUNT
 } Status;
 
@@ -58,13 +58,13 @@ Status status_via(Status code, const char *file, int line, const char *call);
 const char *status_message(void);
 const char *status_trace(void);
 
-/* A failure that is set aside while another call may fail, or carried to another process. */
+/* A copy of a failure, kept while another call may fail or sent to another process. */
 enum { STATUS_MESSAGE_BYTES = 2048, STATUS_TRACE_BYTES = 4096 };
 typedef struct StatusText {
     char message[STATUS_MESSAGE_BYTES], trace[STATUS_TRACE_BYTES];
 } StatusText;
 void status_keep(StatusText *kept);
-NODISCARD Status status_restore(Status code, const StatusText *kept); /* message and trace as they were; returns code */
+NODISCARD Status status_restore(Status code, const StatusText *kept); /* restores message and trace; returns code */
 
 /* "ERR_IO", and the process exit code of docs/exit-codes (0 for OK). */
 const char *status_name(Status code);

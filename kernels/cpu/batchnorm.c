@@ -14,8 +14,8 @@
 
 enum {
     SHIFT_PIXELS = 32,
-    AWAY_BYTES = 8 << 20, /* results that are larger will not be found in a cache by their reader */
-    CHUNKS = 4            /* usual chunks that a pass does at a time: rows follow one another for longer */
+    AWAY_BYTES = 8 << 20, /* larger results are evicted from the caches before they are read */
+    CHUNKS = 4            /* a pass takes this many usual chunks at a time, for longer runs of adjacent rows */
 };
 
 /* One launch. The vectors are tiled to columns.width. */
@@ -23,9 +23,9 @@ typedef struct Norm {
     Columns columns;
     Dtype dtype;
     bool relu;
-    bool away;            /* y is new and larger than caches */
+    bool away;            /* y is larger than the caches and not yet in them */
     const Tensor *x, *dy; /* dy: backward only */
-    const Tensor *y;      /* what is written: y or dx */
+    const Tensor *y;      /* the output: y or dx */
     float *mean, *scale, *beta;
     float *rstd, *slope, *offset; /* backward only: dx = scale g + slope (x - mean) + offset */
     double *total;                /* [2 * c] */
@@ -40,7 +40,7 @@ static size_t norm_bytes(const Columns *columns)
            (size_t)columns->width * NORM_VECTORS * sizeof(float);
 }
 
-/* Everything a launch needs from the call; `x` and `dy` are the same tensor in the forward ops. */
+/* Collects the operands of a call; `x` and `dy` are the same tensor in the forward ops. */
 static Norm norm_bind(const OpCall *call, const Tensor *x, const Tensor *dy)
 {
     Norm norm = {.dtype = x->dtype, .relu = call->attr.norm.relu, .x = x, .dy = dy, .y = &call->out[0]};

@@ -1,8 +1,8 @@
-/* Choosing a oneDNN task for a call: candidates are offered best first, the first one with real code behind it wins.
+/* Choosing a oneDNN task for a call: candidates are offered best first, and the first with optimized code wins.
  *
  * A candidate that oneDNN does not have, or has only as reference loops, or computes wrongly in a trial (see
- * onednn_probe.h), is passed over; if nothing is left, the call is refused by name unless the device accepts
- * references. The order is fixed, never measured at run time: two runs, and two towers, must take the same code to get
+ * onednn_probe.h), is passed over. If none is left, the call fails with a message that names it, unless the device
+ * accepts reference code. The order is fixed, never measured at run time: two runs, and two towers, must take the same code to get
  * the same bits. Matrix products, which 1x1 convolutions and dense layers share, are described here too. */
 #ifndef TOWERS_KERNELS_CPU_CHOICE_H
 #define TOWERS_KERNELS_CPU_CHOICE_H
@@ -14,22 +14,22 @@ enum { FROM_OUT = -1, FROM_NOTHING = -2 }; /* otherwise: index into call->in */
 
 typedef struct Choice {
     OnednnTask *task;             /* owned: the winner, NULL until there is one */
-    int8_t operand[ONEDNN_ROLES]; /* which operand of the call has which role in it */
-    OnednnTask *reference;        /* owned: a slow one, in case it is accepted */
+    int8_t operand[ONEDNN_ROLES]; /* the operand of the call that has each role */
+    OnednnTask *reference;        /* owned: a slow one, used only if the device accepts it */
     int8_t reference_operand[ONEDNN_ROLES];
     bool one_thread; /* offered tasks are made for one thread (OnednnSpec) */
     bool wrong;      /* a candidate was passed over because its results are wrong */
 } Choice;
 
-/* Offer a candidate; does nothing once there is a winner. Fails only for other reasons than ERR_UNSUPPORTED. */
+/* Offer a candidate; does nothing once there is a winner. ERR_UNSUPPORTED is not a failure here. */
 NODISCARD Status choice_offer(Choice *choice, Device *device, const OnednnSpec *spec,
                               const int8_t operand[ONEDNN_ROLES]);
 
-/* The last word: a winner, an accepted reference, or ERR_UNSUPPORTED about this call. */
+/* Ends the choice: keeps the winner, else an accepted reference, else fails with ERR_UNSUPPORTED. */
 NODISCARD Status choice_settle(Choice *choice, Device *device, const OpCall *call);
 void choice_free(Choice *choice);
 
-/* Run the winner on the call's operands, its output going to `out`. */
+/* Run the winner on the call's operands; the output goes to `out`. */
 NODISCARD Status choice_run(const Choice *choice, const OpCall *call, void *out);
 
 /* y[rows][outs] = x[rows][ins] * transpose(w[outs][ins]), and the two products that are its gradients. */

@@ -81,7 +81,7 @@ static void cpu_close(Device *device)
     device->impl = NULL;
 }
 
-/* What the kernel could give without ending a process for it; SIZE_MAX if it does not tell. */
+/* Bytes that the system can provide without the out-of-memory killer; SIZE_MAX if unknown. */
 static size_t memory_available(void)
 {
     char line[128];
@@ -109,7 +109,7 @@ static Status cpu_alloc(Device *device, size_t bytes, void **made)
         return FAIL(ERR_MEMORY,
                     "cannot allocate %zu MiB of memory: use a smaller batch, fewer towers or 16-bit activations",
                     bytes >> 20);
-    if (large) madvise(memory, bytes, MADV_HUGEPAGE); /* only advice: its failure costs speed, nothing else */
+    if (large) madvise(memory, bytes, MADV_HUGEPAGE); /* a hint: its failure only costs speed */
     memset(memory, 0, bytes);
     *made = memory;
     return OK;

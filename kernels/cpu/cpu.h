@@ -1,11 +1,9 @@
-/* The inside of the CPU backend: its device, its table of kernels, and how its files are compiled for the processor.
+/* Internals of the CPU backend: its device, its kernels, and how they are compiled for the processor.
  *
  * Every row of ops.def is one `const OpKernel cpu_<name>`, defined in the file of its family. Kernels run at once, in
- * the calling thread plus the OpenMP team that open made (cpu_threads() wide, denormals flushed to zero). A kernel
- * writes
- * `#pragma omp parallel for` around calls of small inner functions marked CPU_CLONES: the compiler outlines an OpenMP
- * body without its clones, so a loop that shall be vectorized for the processor at hand must be in a function of its
- * own. */
+ * the calling thread plus the OpenMP team that open made (cpu_threads() wide, denormals flushed to zero). A loop that
+ * must be vectorized for the processor at hand is a small function marked CPU_CLONES, called from the body of
+ * `#pragma omp parallel for`: the compiler outlines OpenMP bodies without clones. */
 #ifndef TOWERS_KERNELS_CPU_CPU_H
 #define TOWERS_KERNELS_CPU_CPU_H
 
@@ -26,7 +24,7 @@ typedef struct CpuDevice {
  * such functions run before the sanitizers are up, so those builds, and other processors, get one plain version. */
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&                                 \
     !defined(__SANITIZE_THREAD__) && !defined(__AVX512F__)
-#ifdef __clang__ /* clones are never inlined there, and its resolver compares names of processors, not levels */
+#ifdef __clang__ /* clang never inlines clones, and selects by features instead of levels */
 #define CPU_CLONES __attribute__((target_clones("avx512bw", "avx2", "default")))
 #else
 #define CPU_CLONES __attribute__((noinline, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

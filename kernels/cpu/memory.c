@@ -1,5 +1,5 @@
-/* How much memory this process may still take: what the kernel calls available, within the limits of the control group
- * and of the address space. */
+/* Memory that this process may still allocate: the system's available memory, within the limits of the control group and
+ * of the address space. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/limits.h"
 
@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The number behind `key` in a file ("" : the first thing in it); `otherwise` where there is none. */
+/* The number behind `key` in a file ("" : the first thing in it); `otherwise` if there is none. */
 static size_t number_read(const char *path, const char *key, size_t unit, size_t otherwise)
 {
     char line[256];

@@ -1,8 +1,8 @@
 /* Rows of a batch norm with AVX512-BF16; see norm_rows.h.
  *
- * A block is two vectors of channels of four rows that lie far apart: their sums stay in registers and are added to
- * memory once, where loops along a row would read and write them for every row. Sums are taken in an order that the
- * shape alone decides; it is not that of the plain loops. */
+ * A block is two vectors of channels of four rows that lie far apart. Their sums stay in registers and are added to
+ * memory once, while loops along a row would read and write them for every row. The order of the sums depends on the
+ * shape alone; it differs from that of the plain loops. */
 #include "kernels/cpu/norm_rows.h"
 
 #if defined(__x86_64__)
@@ -83,7 +83,7 @@ NORM_INLINE void pair_store(Dtype dtype, void *base, int64_t index, Pair value, 
         _mm512_mask_storeu_epi16(half, mask, halves);
 }
 
-/* Past the caches; the address is a multiple of 64. */
+/* Stores that bypass the caches; the address is a multiple of 64. */
 NORM_INLINE void pair_stream(Dtype dtype, void *base, int64_t index, Pair value)
 {
     if (dtype == DTYPE_F32) {
@@ -157,7 +157,7 @@ NORM_INLINE void y_store(Dtype dtype, bool whole, const Block *b, int k, Pair y)
         pair_store(dtype, b->rows->y, index, y, whole, b->mask);
 }
 
-/* Neighbours first, so that few additions follow one another. */
+/* Adds neighbours first, for a short chain of dependent additions. */
 NORM_INLINE Pair streams_sum(int streams, const Pair *value)
 {
     return streams == 1 ? value[0] : pair_add(pair_add(value[0], value[1]), pair_add(value[2], value[3]));
@@ -202,7 +202,7 @@ NORM_INLINE void apply_block(Dtype dtype, bool whole, int streams, const Block *
     __m512 floor = _mm512_set1_ps(b->rows->floor);
     for (int k = 0; k < streams; k++) {
         Pair y = pair_fma(centred_load(dtype, whole, b, k, mean), scale, beta);
-        y = (Pair){_mm512_max_ps(floor, y.low), _mm512_max_ps(floor, y.high)}; /* NaN in the second one stays */
+        y = (Pair){_mm512_max_ps(floor, y.low), _mm512_max_ps(floor, y.high)}; /* the second operand keeps its NaN */
         y_store(dtype, whole, b, k, y);
     }
 }
@@ -238,7 +238,7 @@ NORM_INLINE void block_run(NormPass pass, Dtype dtype, bool whole, int streams, 
 NORM_INLINE void streams_run(NormPass pass, Dtype dtype, int streams, const NormRows *r, int64_t first, int64_t end,
                              int64_t apart, float *sum, float *second)
 {
-    NormRows rows = *r; /* a copy that no store can change */
+    NormRows rows = *r; /* a copy, which stores cannot alias */
     rows.away = r->away && (uintptr_t)r->y % 64 == 0 && r->y_stride % PAIR == 0;
     __mmask32 rest = (__mmask32)((1u << rows.width % PAIR) - 1);
     for (int64_t row = first; row < end; row++) {

@@ -26,7 +26,7 @@ VECTOR_INLINE void stat_rows(Dtype dtype, const NormRows *rows, float *sum, floa
     for (; row < r.rows; row++) stat_group(dtype, 1, &r, row, sum, square);
 }
 
-/* max(y, floor) that keeps NaN, so that a bad batch is seen. */
+/* max(y, floor) that keeps NaN, so that the loss of a bad batch shows it. */
 VECTOR_INLINE void apply_rows(Dtype dtype, const NormRows *rows)
 {
     const NormRows r = *rows; /* a copy that no store can change */
@@ -39,7 +39,7 @@ VECTOR_INLINE void apply_rows(Dtype dtype, const NormRows *rows)
     }
 }
 
-/* dy where the ReLU let y through. The sign is that of the y of apply_rows. */
+/* dy where the ReLU passes y, whose sign is computed as in apply_rows. */
 VECTOR_INLINE float masked(float dy, float centred, float scale, float beta, float floor)
 {
     return centred * scale + beta > floor ? dy : 0.0f;

@@ -13,7 +13,7 @@
 
 typedef enum NormPass { NORM_STAT, NORM_APPLY, NORM_GRAD_SUM, NORM_GRAD, NORM_MASK } NormPass;
 
-/* `rows` rows of `width` elements; the vectors are of `width`, too. What a pass does not need is not read. */
+/* `rows` rows of `width` elements; the vectors have `width` elements, too. Unused fields are not read. */
 typedef struct NormRows {
     Dtype dtype;
     int64_t rows, width;
@@ -22,13 +22,13 @@ typedef struct NormRows {
     int64_t x_stride, dy_stride, y_stride;
     const float *mean, *scale, *beta, *slope, *offset;
     float floor; /* of y: 0 with ReLU, else -inf */
-    bool away;   /* y is new, and larger than caches: it may be stored past them */
+    bool away;   /* y is larger than the caches and not yet in them: stores may bypass them */
 } NormRows;
 
 /* sum[width] and second[width]: of the passes that sum, else NULL. */
 void norm_rows_run(NormPass pass, const NormRows *r, float *sum, float *second);
 
-/* The two ways to do so. The first one returns false, and does nothing, if this processor cannot. */
+/* The two implementations. The first returns false and does nothing if this processor lacks its instructions. */
 bool norm_rows_avx512(NormPass pass, const NormRows *r, float *sum, float *second);
 void norm_rows_plain(NormPass pass, const NormRows *r, float *sum, float *second);
 

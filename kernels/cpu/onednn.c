@@ -26,8 +26,8 @@ typedef struct Stage {
 
 typedef struct Operand {
     int arg;                     /* DNNL_ARG_*, 0: absent */
-    dnnl_memory_t used;          /* what the primitive sees */
-    dnnl_memory_t held;          /* what the caller has; NULL: the same */
+    dnnl_memory_t used;          /* memory of the primitive */
+    dnnl_memory_t held;          /* memory of the caller; NULL: the same */
     void *used_data, *held_data; /* last handles: setting one may write padding */
     Stage convert;
     size_t offset; /* of `used` in workspace */
@@ -62,7 +62,7 @@ static Status onednn_fail(dnnl_status_t code, const char *call)
     }
 }
 
-/* ---- what differs between 2.x and 3.x: Layout, post-ops, descriptors */
+/* ---- differences of 2.x and 3.x: Layout, post-ops, descriptors */
 
 #if DNNL_VERSION_MAJOR >= 3
 typedef const_dnnl_memory_desc_t LayoutRef;
@@ -412,7 +412,7 @@ out:
     return st;
 }
 
-/* Memory for one operand, and its conversion where the primitive wants another layout than the caller has. */
+/* Memory of an operand, and its conversion if the primitive wants another layout than the caller's. */
 static Status operand_create(OnednnTask *task, const OnednnSpec *spec, OnednnRole role,
                              const_dnnl_primitive_desc_t desc)
 {
@@ -460,7 +460,7 @@ out:
     return st;
 }
 
-/* Set the size of the team for which oneDNN makes primitives (0: leave it); returns what it was. */
+/* Set the team size for which oneDNN makes primitives (0: leave it); returns the old one. */
 static int team_set(int threads)
 {
 #ifdef _OPENMP

@@ -1,10 +1,9 @@
-/* The one door to oneDNN: no other file includes its headers, so its two C interfaces (2.x and 3.x) meet in onednn.c
- * only.
+/* All use of oneDNN: only onednn.c includes its headers and handles its two C interfaces (2.x and 3.x).
  *
  * A task is one convolution or matrix product, made once and run many times without allocating. The caller says how it
  * holds each operand (plain strides, any dtype) and how freely oneDNN may choose another layout; where the two differ,
  * the task converts through workspace, before the primitive for inputs and after it for the output.
- * oneDNN falls back to loops a hundred times slower without a word: ask onednn_is_reference. */
+ * oneDNN silently falls back to loops a hundred times slower; onednn_is_reference tells. */
 #ifndef TOWERS_KERNELS_CPU_ONEDNN_H
 #define TOWERS_KERNELS_CPU_ONEDNN_H
 
@@ -15,13 +14,13 @@ typedef struct OnednnTask OnednnTask;
 
 typedef enum OnednnKind { ONEDNN_CONV = 0, ONEDNN_CONV_DX, ONEDNN_CONV_DW, ONEDNN_MATMUL } OnednnKind;
 
-/* What an operand is to the primitive. For ONEDNN_MATMUL: y = x w (+ bias), all of rank 2. */
+/* The role of an operand in the primitive. For ONEDNN_MATMUL: y = x w (+ bias), all of rank 2. */
 typedef enum OnednnRole { ONEDNN_X = 0, ONEDNN_W, ONEDNN_Y, ONEDNN_BIAS, ONEDNN_ROLES } OnednnRole;
 
 typedef enum OnednnFit {
     ONEDNN_AS_HELD = 0, /* the primitive works on the caller's strides */
     ONEDNN_PACKED,      /* on the same order of axes without gaps */
-    ONEDNN_ANY          /* on whatever it likes best */
+    ONEDNN_ANY          /* on the layout that oneDNN chooses */
 } OnednnFit;
 
 /* Dimensions in oneDNN's logical order: x and y {n, c, h, w}, w {out, in, h, w}, bias {out}. rank 0: absent. */
@@ -37,7 +36,7 @@ typedef struct OnednnSpec {
     OnednnFit fit[ONEDNN_ROLES];
     Dtype compute[ONEDNN_ROLES]; /* the dtype in which the primitive reads or writes the operand */
     Window window;               /* convolutions */
-    bool winograd;               /* by Winograd's algorithm, or not at all (convolutions) */
+    bool winograd;               /* by Winograd's algorithm; ERR_UNSUPPORTED if oneDNN has none (convolutions) */
     bool one_thread;             /* made for one thread and run by one */
     bool sum;                    /* add to what the output holds (forward, matmul; it must need no conversion) */
 } OnednnSpec;
@@ -48,7 +47,7 @@ void onednn_close(Onednn *onednn);
 /* "AVX-512 with bf16 (avx512_core_bf16), oneDNN 2.6.3" */
 void onednn_describe(char *text, size_t bytes);
 
-/* Whether the processor has AVX-512, multiplies bf16 itself, and in tiles of AMX (ONEDNN_MAX_CPU_ISA counts). */
+/* Whether the processor has AVX-512, bf16 products, and AMX tiles of bf16, within ONEDNN_MAX_CPU_ISA. */
 bool onednn_has_avx512(void);
 bool onednn_has_bf16(void);
 bool onednn_has_amx(void);
@@ -61,7 +60,7 @@ const char *onednn_impl(const OnednnTask *task); /* oneDNN's name of the chosen 
 bool onednn_is_reference(const OnednnTask *task);
 size_t onednn_workspace_bytes(const OnednnTask *task);
 
-/* `workspace`: aligned to 64 bytes, its content does not matter. Not for two threads at once. */
+/* `workspace`: aligned to 64 bytes, uninitialized. A task runs on one thread at a time. */
 NODISCARD Status onednn_run(OnednnTask *task, void *const data[ONEDNN_ROLES], void *workspace);
 
 #endif

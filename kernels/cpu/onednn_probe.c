@@ -85,7 +85,7 @@ static int element(const OnednnSpec *spec, int64_t row, int64_t col)
     return sum;
 }
 
-/* Takes the elements out of y, so that afterwards all of it must be poison. */
+/* Checks the elements of y and overwrites them, so that all of y must be poison afterwards. */
 static bool elements_are_right(const OnednnSpec *spec, const Side *y)
 {
     for (int64_t row = 0; row < y->view->dims[0]; row++)

@@ -1,4 +1,4 @@
-/* Trying an implementation of oneDNN before it is used, where some version is known to compute wrongly.
+/* Tries an implementation of oneDNN before use, for problems that some version is known to compute wrongly.
  *
  * Known: oneDNN 3.7.2 (Debian 13), brg_matmul with AVX-512, takes a vector among the operands of a matrix product for
  * packed, whatever its stride. With one output and a result that is a slice of something wider it writes next to its
@@ -8,11 +8,11 @@
 
 #include "kernels/cpu/onednn.h"
 
-/* Whether a specification is of a kind that some oneDNN gets wrong. */
+/* Whether some version of oneDNN computes this kind of problem wrongly. */
 bool onednn_is_suspect(const OnednnSpec *spec);
 
 /* Runs a small task of that kind (at most 48 in each dimension, the same strides and dtypes) on known values. *right
- * tells whether the result was right, and nothing beside its elements was written. */
+ * is set if the result is right and no memory beside its elements was written. */
 NODISCARD Status onednn_probe(Onednn *onednn, const OnednnSpec *spec, bool *right);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* What a rule needs, as plain numbers. */
+/* The scalars of an update rule. */
 typedef struct Rule {
     OptimizerKind kind;
     bool frozen;

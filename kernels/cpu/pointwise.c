@@ -139,7 +139,7 @@ const OpKernel cpu_affine = {
 
 /* ---- power */
 
-/* The exponents that gradients of norms are made of, without a call of powf. */
+/* The exponents of norms and their gradients are computed without powf. */
 static void power_block(const float *x, float exponent, float *y, int64_t n)
 {
     if (exponent == 2.0f)

@@ -36,7 +36,7 @@ POOL_INLINE void lanes_store(Dtype dtype, void *base, int64_t index, __m512 valu
         _mm256_mask_storeu_epi16((uint16_t *)base + index, mask, (__m256i)_mm512_cvtneps_pbh(value));
 }
 
-/* Of numbers that the dtype has: the conversion of the processor would make those below 2^-126 zero. */
+/* Exact for numbers of the dtype; the processor's conversion would flush those below 2^-126 to zero. */
 POOL_INLINE void lanes_store_exact(Dtype dtype, void *base, int64_t index, __m512 value, __mmask16 mask)
 {
     if (dtype == DTYPE_F32)
@@ -64,7 +64,7 @@ POOL_INLINE __mmask16 nine_lanes(Dtype dtype, const void *x, int64_t row_stride,
         __m512 value = lanes_load(dtype, x, k / 3 * row_stride + k % 3 * stride, mask);
         bad |= _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
         at = _mm512_mask_mov_epi32(at, _mm512_cmp_ps_mask(value, top, _CMP_GT_OQ), _mm512_set1_epi32(k));
-        top = _mm512_max_ps(value, top); /* of equal ones the second: the first that came */
+        top = _mm512_max_ps(value, top); /* if equal, the second operand: the earlier maximum */
     }
     *best = top;
     *place = at;
@@ -108,7 +108,7 @@ typedef struct Lanes {
     __m128i argmax[4];
 } Lanes;
 
-/* sum + what window w sends to its place `place`. */
+/* sum + the gradient that window w sends to its place `place`. */
 POOL_INLINE __m512 sent(const Four *f, const Lanes *lanes, int w, int place, __m512 sum)
 {
     __m128i here = _mm_set1_epi8((char)(place + f->absent[w]));
@@ -125,7 +125,7 @@ POOL_INLINE void pixel_store(Dtype dtype, const Four *f, int pixel, int64_t i, _
 POOL_INLINE void four_pixels(Dtype dtype, const Four *from, int64_t c)
 {
     enum { A, B, C, D };
-    const Four f = *from; /* a copy that no store can change */
+    const Four f = *from; /* a copy, which stores cannot alias */
     const __m512 zero = _mm512_setzero_ps();
     for (int64_t i = 0; i < c; i += LANES) {
         __mmask16 mask = lanes_mask(c - i);

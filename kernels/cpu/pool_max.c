@@ -1,7 +1,7 @@
 /* Maximum over windows.
  *
  * The first largest element of the window wins, NaN beats everything; its place (row * kw + column) is kept as u8. Whole
- * windows of 3x3 go through pool_avx512.c where the processor has it. */
+ * windows of 3x3 are computed by pool_avx512.c if the processor has the instructions. */
 #include "kernels/cpu/pool_rows.h"
 #include "kernels/cpu/pool_window.h"
 
@@ -98,8 +98,8 @@ CPU_CLONES static void pool_max_pixel(Dtype dtype, const void *x, int64_t row_st
     BY_DTYPE(dtype, max_pixel, x, row_stride, stride, rows, columns, first, kw, y, argmax, c);
 }
 
-/* Threads of the team take numbers below 2^-126 for zero (cpu.c). Comparing them costs nothing, and a maximum is one of
- * its numbers, however small. Returns the mode that was. */
+/* Threads of the team treat numbers below 2^-126 as zero (cpu.c). Comparing them costs nothing, so a maximum keeps them.
+ * Returns the previous mode. */
 static unsigned small_numbers_count(void)
 {
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
 /* The gradient of the maximum over windows.
  *
- * It gathers: an element of dx is written once, from the windows that cover it, so there is no order to lose. Windows of
- * 2x2 that lie side by side, and of 3x3 that overlap by one row and column, are read once for several pixels. */
+ * It gathers: each element of dx is computed once from the windows that cover it, in a fixed order. Windows of 2x2 that
+ * lie side by side, and of 3x3 that overlap by one row and column, are read once for several pixels. */
 #include "kernels/cpu/pool_rows.h"
 #include "kernels/cpu/pool_window.h"
 
@@ -21,7 +21,7 @@ typedef struct MaxPoolGrad {
     Cover *covers; /* [threads][most] */
 } MaxPoolGrad;
 
-/* What windows number 0 .. count - 1 send to element i; with `relu` only those whose maximum is positive. */
+/* The sum of dy over windows 0 .. count - 1 whose maximum is element i; with `relu` only of positive maxima. */
 VECTOR_INLINE float gathered(Dtype dtype, int count, bool relu, const Cover *cover, int64_t i)
 {
     float sum = 0;
@@ -33,18 +33,18 @@ VECTOR_INLINE float gathered(Dtype dtype, int count, bool relu, const Cover *cov
     return sum;
 }
 
-/* dx = what `count` windows send (+ acc). */
+/* dx = the sum over `count` windows (+ acc). */
 VECTOR_INLINE void gather_rows(Dtype dtype, int count, bool relu, const Cover *from, const void *acc, void *dx,
                                int64_t n)
 {
-    Cover cover[COVER_GROUP]; /* a copy that no store can change */
+    Cover cover[COVER_GROUP]; /* a copy, which stores cannot alias */
     for (int k = 0; k < count; k++) cover[k] = from[k];
     VECTOR_LOOP
     for (int64_t i = 0; i < n; i++)
         store(dtype, dx, i, gathered(dtype, count, relu, cover, i) + (acc ? load(dtype, acc, i) : 0.0f));
 }
 
-/* The optional operands, too, become constants of the loops. */
+/* Makes the presence of the optional operands a constant of the loops. */
 VECTOR_INLINE void gather_options(Dtype dtype, int count, const Cover *cover, const void *acc, void *dx, int64_t n)
 {
     bool relu = cover[0].y != NULL;
@@ -58,7 +58,7 @@ VECTOR_INLINE void gather_options(Dtype dtype, int count, const Cover *cover, co
         gather_rows(dtype, count, false, cover, NULL, dx, n);
 }
 
-/* Some more windows, into sum[n]; element 0 of sum is element `first` of the rows. */
+/* Adds more windows to sum[n]; element 0 of sum is element `first` of the rows. */
 VECTOR_INLINE void gather_some(Dtype dtype, int count, bool relu, const Cover *from, float *sum, int64_t first,
                                int64_t n)
 {
@@ -82,7 +82,7 @@ VECTOR_INLINE void gather_many(Dtype dtype, int64_t count, bool relu, const Cove
     for (int64_t i = 0; i < n; i++) store(dtype, dx, first + i, sum[i]);
 }
 
-/* `covers` is padded with windows that send nothing up to 1, 2 or 4. */
+/* `covers` is padded to 1, 2 or 4 windows with ones that contribute nothing. */
 VECTOR_INLINE void gather_pixel(Dtype dtype, int64_t count, const Cover *cover, const void *acc, void *dx, int64_t n)
 {
     if (count <= 1)
@@ -299,7 +299,7 @@ static Status max_pool_dx_prepare(Device *device, OpCall *call)
 {
     TRY(operands_window(call, true));
     TRY(check_activation(call, &call->out[0]));
-    TRY(operands_same_dtype(call, 0, 1)); /* the second one are places */
+    TRY(operands_same_dtype(call, 0, 1)); /* the second input holds places */
     TRY(operands_same_dtype(call, 2, 4));
     call->workspace_bytes = (size_t)(cpu_threads(device) * max_grad_bind(call).most) * sizeof(Cover);
     return OK;

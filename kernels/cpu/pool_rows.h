@@ -7,8 +7,8 @@
 
 bool pool_has_avx512(void);
 
-/* The maximum of a whole window, for `c` channels; strides in elements. y or argmax may be NULL. False, and nothing is
- * kept, if there is a NaN in it. */
+/* The maximum of a whole window, for `c` channels; strides in elements. y or argmax may be NULL. Returns false, with
+ * undefined outputs, if the window has a NaN. */
 bool pool_max_of_9(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, void *y, uint8_t *argmax, int64_t c);
 
 /* Two rows of dx (the second may be missing) for windows of 3x3, stride 2, no padding. A pair of pixels is reached by
@@ -17,7 +17,7 @@ typedef struct PoolBand {
     Dtype dtype;
     int64_t c, windows, columns; /* of a row of dy; of a row of dx */
     bool exists[2];              /* row of dy: above, own */
-    const void *dy[2];           /* their first windows; anything readable where there is none */
+    const void *dy[2];           /* their first windows; any readable address if there is none */
     const uint8_t *argmax[2];
     const void *acc[2]; /* or NULL */
     void *dx[2];        /* NULL: no such row */

@@ -1,10 +1,10 @@
-/* Where windows lie: on one axis, of an output and over an input. */
+/* Geometry of pooling windows along one axis. */
 #ifndef TOWERS_KERNELS_CPU_POOL_WINDOW_H
 #define TOWERS_KERNELS_CPU_POOL_WINDOW_H
 
 #include "kernels/cpu/vector.h"
 
-/* Where a pixel of an optional operand lies, or NULL. */
+/* Address of a pixel of an optional operand, or NULL. */
 static inline void *optional_row(const Tensor *t, int64_t pixel)
 {
     return t->data ? element_at(t, pixel * t->pitch) : NULL;

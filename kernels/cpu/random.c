@@ -1,4 +1,4 @@
-/* Random values: element i (packed NHWC) is made of philox(seed; i / 4, step, tower, stream ^ 2^31).
+/* Random values: element i (packed NHWC) is computed from philox(seed; i / 4, step, tower, stream ^ 2^31).
  *
  * Uniform: word i % 4 as [0, 1). Normal (Box & Muller 1958): words 0, 1 make elements 0, 1 and words 2, 3 make elements
  * 2, 3 of the group of four: r = sqrt(-2 ln(1 - u)), t = 2 pi v, values r cos t and r sin t, where u, v are the two
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-static const uint32_t RANDOM_STREAMS = 0x80000000u; /* never those of dropout */
+static const uint32_t RANDOM_STREAMS = 0x80000000u; /* disjoint from dropout's streams */
 
 static void random_group(const OpCall *call, int64_t group, float value[4])
 {

@@ -75,7 +75,7 @@ typedef struct Spread {
     const Tensor *x, *y;
 } Spread;
 
-/* Where index `at` of an output axis lies on an input axis of size 1 or of the same size. */
+/* The input index for index `at` of an output axis; the input axis has size 1 or the same size. */
 static int64_t folded(int64_t at, int32_t size)
 {
     return size == 1 ? 0 : at;

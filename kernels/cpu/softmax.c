@@ -13,7 +13,7 @@ enum { TOP_K = 5 };
 
 typedef struct Sample {
     double loss;
-    int32_t before; /* classes that come before the label; K if none can be told */
+    int32_t before; /* classes ranked before the label; K if the rank is undefined */
 } Sample;
 
 typedef struct Softmax {

@@ -1,9 +1,9 @@
-/* What the CPU's own kernels share: typed loads and stores, loops to vectorize, chunks for the team.
+/* Shared by the CPU's own kernels: typed loads and stores, loops to vectorize, chunks for the team.
  *
  * A kernel is written once as a VECTOR_INLINE body with a `dtype` argument; a CPU_CLONES function calls it through
  * BY_DTYPE with the dtype as a constant, so that the compiler makes one loop for f32 and one for bf16. All arithmetic
- * is f32. Work is cut into chunks whose size depends on the shape only, never on the number of threads: what is summed
- * per chunk and then combined in order is equal to the bit for every team. Column sums are in columns.h. */
+ * is f32. Work is cut into chunks whose size depends on the shape only, never on the number of threads: sums
+ * per chunk, combined in order, are equal to the bit for every team. Column sums are in columns.h. */
 #ifndef TOWERS_KERNELS_CPU_VECTOR_H
 #define TOWERS_KERNELS_CPU_VECTOR_H
 
@@ -31,7 +31,7 @@
     } while (0)
 
 enum {
-    CHUNK_ELEMENTS = 16384, /* about what a thread should do between two decisions of the team: some microseconds */
+    CHUNK_ELEMENTS = 16384, /* a chunk of work between two synchronizations of the team: some microseconds */
     BLOCK_ELEMENTS = 512    /* a piece of a row that stays in the first-level cache as f32 */
 };
 
@@ -70,7 +70,7 @@ static inline int64_t rounded_up(int64_t a, int64_t multiple)
     return (a + multiple - 1) / multiple * multiple;
 }
 
-/* Which member of the team the calling thread is. */
+/* Number of the calling thread in its team. */
 static inline int team_member(void)
 {
 #ifdef _OPENMP
@@ -80,10 +80,10 @@ static inline int team_member(void)
 #endif
 }
 
-/* Do [first, end) of some range; `thread` counts from 0 inside the team. */
+/* Processes [first, end) of a range; `thread` counts from 0 inside the team. */
 typedef void ChunkBody(void *context, int64_t first, int64_t end, int thread);
 
-/* Cut [0, count) into chunks of `size` and let the team do them. */
+/* Process [0, count) by the team in chunks of `size`. */
 static inline void chunks_run(const Device *device, int64_t count, int64_t size, ChunkBody *body, void *context)
 {
     int64_t chunks = (count + size - 1) / size;
@@ -96,13 +96,14 @@ static inline void chunks_run(const Device *device, int64_t count, int64_t size,
 #endif
 }
 
-/* The same for a second pass over what chunks_run has just read: every member of the team does about the chunks that it
- * did before, the last one first, while they still are in its caches. */
+/* The same for a second pass over data that chunks_run has just read: each thread takes about the same chunks as before,
+ * in reverse order, while they are still in its caches. */
 static inline void chunks_run_back(const Device *device, int64_t count, int64_t size, ChunkBody *body, void *context)
 {
     int64_t chunks = (count + size - 1) / size;
 #ifdef _OPENMP
-    int64_t members = cpu_threads(device); /* all of them: a smaller team would end the threads that it leaves out */
+    int64_t members =
+        cpu_threads(device); /* all of them: OpenMP would end the threads that a smaller team leaves out */
 #pragma omp parallel for schedule(static, 1) num_threads((int)members) if (chunks > 1 && members > 1)
     for (int64_t m = 0; m < members; m++)
         for (int64_t i = chunks * (m + 1) / members - 1; i >= chunks * m / members; i--)
@@ -128,7 +129,7 @@ NODISCARD static inline Status check_activation(const OpCall *call, const Tensor
     return OK;
 }
 
-/* ... and operands (the first `in_count` inputs, and out[0]) that differ in type. */
+/* The same, and refuse operands (the first `in_count` inputs and out[0]) of different types. */
 NODISCARD static inline Status check_same_dtype(const OpCall *call, int in_count)
 {
     TRY(check_activation(call, &call->out[0]));

@@ -1,7 +1,7 @@
-/* CONV, CONV_DX and CONV_DW: the lists of implementations, and the one that prepare took.
+/* CONV, CONV_DX and CONV_DW: the lists of implementations, and the choice for a call.
  *
- * Each list is ordered best first, by measurement; the first implementation that takes the problem runs it. oneDNN stands
- * last and takes what is left. Slices (pitch > c) are as welcome as packed tensors. */
+ * Each list is ordered best first, by measurement; the first implementation that takes the problem runs it. oneDNN is
+ * last and takes everything. All of them accept slices (pitch > c). */
 #include "kernels/cpu/conv/conv_impl.h"
 
 #include <stdlib.h>

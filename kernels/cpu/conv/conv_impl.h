@@ -20,13 +20,13 @@ typedef struct ConvProblem {
 
 typedef struct ConvImpl {
     const char *name;
-    /* NULL if the implementation computes this problem and is the fastest from its row on; else why not, a static text. */
+    /* NULL if the implementation takes this problem: it can, and no later row is faster. Else the reason, a static text. */
     const char *(*takes)(const Device *device, const ConvProblem *problem);
     Status (*create)(Device *device, const ConvProblem *problem, void **made);
     size_t (*workspace)(const void *made); /* bytes */
     Status (*run)(const void *made, Device *device, OpCall *call);
     void (*destroy)(void *made);
-    /* What create has chosen among variants and why others were passed over; NULL: the name says all. */
+    /* Names the variant that create has chosen and why others were passed over; NULL: there is one variant. */
     void (*explain)(const void *made, KernelChoice *choice);
     float product_share; /* OpCall.product_share */
     bool adds_bias;      /* run adds the bias; otherwise the caller does */
@@ -38,13 +38,13 @@ extern const ConvImpl conv_winograd_dw, conv_winograd_line_dw, conv_wgrad_amx, c
 /* Operand k of a call, NULL if it is absent. */
 const Tensor *conv_optional(const OpCall *call, int k);
 
-/* Whether oneDNN's F(4x4, 3x3) of --winograd is meant to compute this: it comes before our own algorithms. */
+/* Whether --winograd asks for oneDNN's F(4x4, 3x3) here, which then comes before our own algorithms. */
 bool conv_window_is_f43(const Device *device, const ConvProblem *problem);
 
 /* Why settings forbid our own Winograd algorithms; NULL if they do not. */
 const char *conv_winograd_off(const Device *device, const ConvProblem *problem);
 
-/* What a convolution or its gradient with respect to x reads and writes: x and y, or dy and dx. */
+/* The input and output of a convolution or of its gradient with respect to x: x and y, or dy and dx. */
 static inline const Tensor *conv_from(const ConvProblem *p)
 {
     return p->kind == OP_CONV_DX ? p->y : p->x;

@@ -1,14 +1,13 @@
-/* CONV_STATISTICS, CONV_DW_APPLY, CONV_DX_SUMS out of the ops that they join.
+/* CONV_STATISTICS, CONV_DW_APPLY, CONV_DX_SUMS, composed of the ops that they join.
  *
- * oneDNN has no such kernels, so nothing is gained here over the separate ops, and passes make none on a CPU
- * (Backend.joins); they compute what a GPU's kernels compute, so that graphs of joined ops can be tested
- * without one. */
+ * oneDNN has no such kernels, so they are no faster than the separate ops, and passes do not join ops on a CPU
+ * (Backend.joins). They compute the same as a GPU's kernels, so that graphs of joined ops can be tested without one. */
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/span.h"
 
 #include <stdlib.h>
 
-/* Inner calls, and where their memory lies in the workspace: the normalized input, then what they need themselves. */
+/* The inner calls. The workspace holds the normalized input, then their own workspaces. */
 typedef struct Joined {
     OpCall conv, norm; /* norm: of CONV_DX_SUMS; keeps no state */
     size_t inner_offset;

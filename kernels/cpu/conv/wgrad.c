@@ -1,11 +1,11 @@
-/* The geometry of wgrad: how x and dy are cut into blocks and packed, and which pixels meet for which part of dw.
+/* The geometry of wgrad: how x and dy are cut into blocks and packed, and which pixels contribute to which part of dw.
  *
  * Along an axis with stride s, tap k of output i reads input i s + k - pad. Packed x has s *phases*: place u of phase p
  * is input u s + p - pad, so tap k of output i is place i + k / s of phase k mod s: a fixed shift. Places outside the
  * image are packed as zeros, and skipped where a tile may skip them.
- * A block is some pairs of images, or some rows of one pair. Where dw is large it is packed by the whole team, then
- * multiplied by the whole team, each member taking tiles of dw. Where dw is small, blocks are, and are dealt to SLICES,
- * by shape alone: a member does whole slices in memory of its own, and the dw of all slices are added in order. */
+ * A block is some pairs of images, or some rows of one pair. If dw is large, the whole team packs a block and then
+ * multiplies it, each thread taking tiles of dw. If dw is small, blocks are small, too, and are assigned to SLICES by
+ * shape alone: a thread computes whole slices in memory of its own, and the dw of all slices are added in order. */
 #include "kernels/cpu/conv/wgrad.h"
 
 #include "kernels/cpu/onednn.h"
@@ -14,10 +14,10 @@
 #include <stdlib.h>
 
 enum {
-    /* Of packed x, or dy: in few large blocks sums are long, dw is seldom read and written, and the team seldom meets.
-     * That panels of dy then come from L3, once for every panel of x, costs less. */
+    /* Of packed x, or dy. With few large blocks, sums are long, and dw is rarely read, written and synchronized. Panels
+     * of dy then come from L3, once for every panel of x, which costs less. */
     BLOCK_BYTES = 8 << 20,
-    OWN_BLOCK_BYTES = 512 << 10, /* where a member of the team packs alone: in its L2 cache */
+    OWN_BLOCK_BYTES = 512 << 10, /* if a thread packs alone: fits its L2 cache */
     SMALL_DW_BYTES = 320 << 10,
     SLICES = 8, /* so many threads have work */
     TASKS_PER_THREAD = 8
@@ -35,7 +35,7 @@ struct Wgrad {
     int images, ins, outs;
     int64_t x_pitch, dy_pitch;
     int pairs, rows; /* of a block, at most */
-    int slices;      /* 0 where the team does every block together */
+    int slices;      /* 0 if the whole team computes each block */
     int threads;
     int x_panels, dy_panels;
     int32_t *x_first, *dy_first; /* see WgradPanels */
@@ -81,7 +81,7 @@ static int64_t pair_x_pixels(const Wgrad *g, int rows)
     return (int64_t)g->h.phases * g->w.phases * block_x_rows(g, rows) * places(g);
 }
 
-/* What a last step reads beyond the last pixel. */
+/* Including the pixels that the last step reads beyond the end. */
 static int64_t block_x_pixels(const Wgrad *g, int pairs, int rows)
 {
     return pairs * pair_x_pixels(g, rows) + g->code->step - 1;
@@ -102,7 +102,7 @@ static bool block_fits(const Wgrad *g, int pairs, int rows, size_t most)
     return x_bytes(g, pairs, rows) <= most && dy_bytes(g, pairs, rows) <= most;
 }
 
-/* The most that fits, in blocks of about equal size. */
+/* The size of blocks of about equal size, at most `most`. */
 static int even_share(int whole, int most)
 {
     int blocks = (whole + most - 1) / most;
@@ -193,7 +193,7 @@ static size_t block_bytes(const Wgrad *g)
     return align_up(x_bytes(g, g->pairs, g->rows), 64) + align_up(dy_bytes(g, g->pairs, g->rows), 64);
 }
 
-/* Of one slice; the first one's is dw itself. */
+/* Bytes of one slice's partial sum. Slice 0 accumulates directly into dw. */
 static size_t sums_bytes(const Wgrad *g)
 {
     return align_up((size_t)dw_count(g) * sizeof(float), 64);
@@ -316,7 +316,7 @@ static void tap_range(const Axis *axis, int tap, int *lo, int *hi)
     if (*hi < *lo) *hi = *lo;
 }
 
-/* Rows and images that lie one behind another become one row. */
+/* Joins contiguous rows, and then images, into one row. */
 static void tile_join(WgradTile *tile)
 {
     int64_t words = tile->vectors * WGRAD_LANES;
@@ -330,7 +330,7 @@ static void tile_join(WgradTile *tile)
     }
 }
 
-/* Everything about a tile but its outputs. */
+/* A tile without its outputs. */
 static WgradTile tile_at(const Block *block, int panel, int tap)
 {
     const Wgrad *g = block->wgrad;

@@ -1,7 +1,7 @@
 /* Weight gradients of bf16 convolutions by our own kernel: dw[o][r][s][c] = sum over n,h,w of dy[n,h,w,o] x[n,h',w',c].
  *
- * Processors multiply bf16 in pairs along the sum. Paired here are equal pixels of two images, so that no shift of the
- * window, no stride and no padding ever parts a pair; such a pair is a *word* of 32 bits. Blocks of words are packed
+ * Processors multiply bf16 in pairs along the sum. This code pairs equal pixels of two images, which no shift, stride or
+ * padding of the window separates; such a pair is a *word* of 32 bits. Blocks of words are packed
  * into panels (wgrad_pack.c) and multiplied by tiles of dw that stay in registers, with the instructions of AVX512-BF16
  * (wgrad_avx512.c) or of AMX (wgrad_amx.c). Sums are f32 in an order that depends on the shape alone: results are equal
  * to the bit for any number of threads. */
@@ -12,7 +12,7 @@
 
 enum { WGRAD_LANES = 16 }; /* words in a vector of 512 bits */
 
-/* A tile of dw, and what it sums over: `pairs` x `rows` x `columns` pixels of panels of x and dy. */
+/* A tile of dw, a sum over `pairs` x `rows` x `columns` pixels of panels of x and dy. */
 typedef struct WgradTile {
     const uint32_t *x, *dy;
     int64_t pairs, rows, columns;
@@ -41,7 +41,7 @@ typedef struct WgradPanels {
     int count;
 } WgradPanels;
 
-/* The row's words become pixels `at` and following; what its last panel has beyond `channels` becomes 0. */
+/* Packs the row as pixels `at` and following; channels of the last panel beyond `channels` become 0. */
 typedef void WgradPack(const WgradPanels *panels, int64_t at, const WgradRow *row);
 
 /* The code for one kind of processor. */
@@ -49,22 +49,22 @@ typedef struct WgradCode {
     const char *name;
     int panels;           /* of 16 outputs, in a tile */
     int vectors;          /* of 16 inputs, at most */
-    int step;             /* pixels are summed over by so many at a time */
+    int step;             /* number of pixels summed at a time */
     bool (*usable)(void); /* whether this processor and system have it */
     void (*tile)(const WgradTile *tile);
     WgradPack *pack;
-    WgradPack *pack_rows; /* not NULL: in the panels of dy, which have 16 outputs, an output's pixels lie one after
-                             another, and the columns by which rows of x are longer are summed over too, as zeros */
+    WgradPack *pack_rows; /* not NULL: in a panel of dy (16 outputs) the pixels of an output are contiguous, and rows
+                             are padded with zeros to the length of those of x */
 } WgradCode;
 
 extern const WgradCode wgrad_avx512, wgrad_amx;
 
-/* Words are floats, and `pack` is NULL: only tiles, for Winograd's algorithms, which pack by themselves. */
+/* Words are floats; `pack` is NULL because Winograd's algorithms, its only users, pack by themselves. */
 extern const WgradCode wgrad_f32;
 
 typedef struct Wgrad Wgrad;
 
-/* Why other code is better for these tensors, on any processor; NULL: it is not. */
+/* Why another implementation is better for these tensors on every processor; NULL if none is. */
 const char *wgrad_declines(const ConvProblem *problem);
 
 /* x and dy: bf16, slices too. */
@@ -73,7 +73,7 @@ void wgrad_destroy(Wgrad *wgrad);
 
 size_t wgrad_workspace_bytes(const Wgrad *wgrad);
 
-/* dw: packed OHWI. `workspace`: aligned to 64 bytes, its content does not matter. */
+/* dw: packed OHWI. `workspace`: aligned to 64 bytes, uninitialized. */
 void wgrad_run(const Wgrad *wgrad, const Device *device, const uint16_t *x, const uint16_t *dy, float *dw,
                void *workspace);
 

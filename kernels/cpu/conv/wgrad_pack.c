@@ -1,6 +1,6 @@
 /* Packing for wgrad: pixels of two images become words (the first image's bf16 below, the second's above) in panels.
  *
- * Transposition of 16 x 16 words by four rounds of exchanges, as everywhere; see wgrad.h for the layouts. */
+ * Transposes 16 x 16 words by four rounds of exchanges; see wgrad.h for the layouts. */
 #include "kernels/cpu/conv/wgrad.h"
 
 #if defined(__x86_64__)

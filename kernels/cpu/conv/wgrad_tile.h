@@ -1,8 +1,8 @@
-/* Tiles of wgrad, written for both kinds of words, of which the includer has chosen one: 16 outputs x up to 3 vectors
- * of inputs, in two halves of 8 outputs.
+/* Tiles of wgrad for the kind of words whose header (words_*.h) was included before: 16 outputs x up to 3 vectors of
+ * inputs, in two halves of 8 outputs.
  *
  * A half keeps 8 x 3 sums in registers; for every pixel, one word of dy is spread over a vector and multiplied with
- * three vectors of x. 24 products for 11 loads leave the products as the only limit. */
+ * three vectors of x. With 24 products for 11 loads, only the products limit the speed. */
 #ifndef TOWERS_KERNELS_CPU_CONV_WGRAD_TILE_H
 #define TOWERS_KERNELS_CPU_CONV_WGRAD_TILE_H
 

@@ -6,8 +6,8 @@
  * and a half times as coarse: docs/decisions/0006-winograd.md. The gradient with respect to x is the same convolution
  * with rotated weights; winograd_dw.c computes the weight gradient. f32 takes AVX-512, bf16 AVX512-BF16 without AMX.
  *
- * Weights are transformed once a call: u[panel of outputs][point][words of inputs][outputs]. Then each member of the
- * team takes blocks of tiles of 2x2 outputs: they are transformed to d[8 tiles][point][8][inputs], multiplied to
+ * Weights are transformed once a call: u[panel of outputs][point][words of inputs][outputs]. Then each thread
+ * takes blocks of tiles of 2x2 outputs, which are transformed to d[8 tiles][point][8][inputs], multiplied to
  * m[8 tiles][point][8][outputs of a panel], one point after another so that its weights stay in the caches, and
  * transformed back. */
 #include "kernels/cpu/conv/conv_impl.h"
@@ -23,7 +23,7 @@ enum {
     SIDE = 4, /* of the 4x4 pixels that a tile reads, and of its points */
     POINTS = SIDE * SIDE,
     TAPS = 9,
-    BLOCK = 16 /* tiles that one member of the team does at a time */
+    BLOCK = 16 /* tiles that one thread computes at a time */
 };
 
 typedef struct Winograd {
@@ -38,7 +38,7 @@ typedef struct Winograd {
     void *zeros; /* owned: a pixel outside the image */
 } Winograd;
 
-/* One run. */
+/* The arguments of a run. */
 typedef struct Run {
     const Winograd *g;
     const void *x;
@@ -46,7 +46,7 @@ typedef struct Run {
     const Tensor *acc;
     void *y;
     uint32_t *u; /* transformed weights */
-    char *own;   /* memory of the members of the team, one after another */
+    char *own;   /* memory of each thread, one after another */
 } Run;
 
 static const char *winograd_takes(const Device *device, const ConvProblem *p)
@@ -288,7 +288,7 @@ TILE_INLINE void block_run(Dtype dtype, const Run *run, int64_t first, int64_t c
 {
     const Winograd *g = run->g;
     float *m = (float *)(void *)(own + d_bytes(g));
-    for (int64_t t = 0; t < rounded_up(count, GROUP); t++) /* the last tile again, where a group is not full */
+    for (int64_t t = 0; t < rounded_up(count, GROUP); t++) /* an incomplete group repeats the last tile */
         tile_read(dtype, run, first + smaller(t, count - 1), vector_at(dtype, own, tile_at(t, g->x.c)));
     for (int64_t k = 0; k < g->panels.count; k++) {
         int64_t width = panels_width(&g->panels, k);

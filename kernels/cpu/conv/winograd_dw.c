@@ -6,12 +6,12 @@
  * AVX512F; its error is half to twice that of oneDNN's sums, depending on their order: docs/decisions/0006-winograd.md.
  * Results are equal to the bit for any number of threads.
  *
- * Words of x and dy are packed by panels of channels, in them by point, in them by tile; then points of panels are
- * multiplied. Large images: a block is some rows of tiles of a stack of images. Blocks are dealt to SLICES, by shape
- * alone; a member of the team does whole slices, in memory of its own, so that nobody waits and packed words stay in
- * its caches. The sums of a slice stand as m[output][point][input] until the end, when slices are added in order. Small
- * images, which have many channels: one block of all of them, packed by the team; then a member makes a part of dw from
- * all its points. In f32 many small images are cut into blocks like a large one. */
+ * Words of x and dy are packed as [panel of channels][point][tile]; then points of panels are multiplied. Large images:
+ * a block is some rows of tiles of a stack of images. Blocks are assigned to SLICES by shape alone; a thread computes
+ * whole slices in memory of its own, so that threads do not wait and packed words stay in its caches. The sums of a
+ * slice are m[output][point][input] until the end, when slices are added in order. Small images, which have many
+ * channels: one block of all of them, packed by the team; then a thread computes a part of dw from all its points. In
+ * f32 many small images are cut into blocks like a large one. */
 #include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/conv/winograd_pack.h"
 #include "kernels/cpu/vector.h"
@@ -30,7 +30,7 @@ enum {
     FEW_TILES = 64,      /* of small images */
     MOST_TILES = 512,    /* of all small images */
     MOST_SUMS = 1 << 20, /* of a slice of small images */
-    SLICES = 8           /* of the blocks: so many threads have work */
+    SLICES = 8           /* of the blocks: enough for that many threads */
 };
 
 typedef struct WinogradDw {
@@ -48,7 +48,7 @@ typedef struct WinogradDw {
     int x_panels; /* of up to 3 vectors */
 } WinogradDw;
 
-/* One run. */
+/* The arguments of a run. */
 typedef struct Run {
     const WinogradDw *g;
     const void *x, *dy;
@@ -65,7 +65,7 @@ typedef struct Block {
     bool add; /* to what m holds */
 } Block;
 
-/* A row of tiles: of which images, and of its first tile the number in the block. */
+/* A row of tiles: its stack of images, its number, and the number of its first tile in the block. */
 typedef struct TileRow {
     int64_t stack, row, at;
 } TileRow;
@@ -117,7 +117,7 @@ static int stacks_of(const WinogradDw *g)
     return lines_stacks(&g->to, g->pack);
 }
 
-/* Blocks of about equal size: of each stack, or of all of them where that is a fraction of one. */
+/* Cuts each stack, or all of them if a stack is less than a block, into blocks of about equal size. */
 static void blocks_cut(WinogradDw *g)
 {
     int64_t stacks = stacks_of(g);
@@ -153,7 +153,7 @@ static Status dw_create(Device *device, const ConvProblem *p, void **made)
         g->span = g->rows = stacks_of(g) * g->tiles_h;
     else
         blocks_cut(g);
-    /* What f32 loses by rounding would grow with the sums. */
+    /* The rounding error of f32 grows with the length of a sum. */
     g->chain = (int)(g->pack == &winograd_pack_f32 && !g->slices ? TILES : block_tiles(g));
     g->x_panels = (x->shape.c / LANES + g->pack->products->vectors - 1) / g->pack->products->vectors;
     *made = g;
@@ -263,7 +263,7 @@ static void task_multiply(const Block *block, int64_t task)
 
 /* ---- back: dw = G' m G */
 
-/* Some inputs of one output, whose sums stand in `slices` places `step` floats apart; `tap`: floats from tap to tap. */
+/* Some inputs of one output, whose sums are in `slices` places `step` floats apart; `tap`: floats from tap to tap. */
 BACK_CODE static void back(const float *m, int slices, int64_t step, int64_t channels, float *dw, int64_t tap)
 {
     for (int64_t c = 0; c < channels; c += LANES) {
@@ -311,7 +311,7 @@ static void block_run(Block *block, int64_t index)
     for (int64_t task = 0; task < tasks; task++) task_multiply(block, task);
 }
 
-/* Slice `slice` by one member of the team. */
+/* Slice `slice`, by one thread. */
 static void slice_run(const Run *run, int64_t slice, int thread)
 {
     const WinogradDw *g = run->g;

@@ -10,7 +10,7 @@
  * bf16 AVX512-BF16 without AMX; see docs/decisions/0006-winograd.md.
  *
  * A line is a row of an image (1x7) or a column (7x1). Weights are transformed once a call: u[panel of outputs][point]
- * [words of inputs][outputs], after the points the plain taps of a last output. Then each member of the team takes some
+ * [words of inputs][outputs], after the points the plain taps of a last output. Then each thread takes some
  * lines: their tiles of 4 outputs are transformed to d[8 tiles][point][8][inputs], multiplied to m[8 tiles][point][8]
  * [outputs of a panel], one point after another so that its weights stay in the caches, and transformed back. */
 #include "kernels/cpu/conv/conv_impl.h"
@@ -45,14 +45,14 @@ typedef struct WinogradLine {
     int tiles;                /* of a line */
     bool tail;                /* one more output */
     int tail_first, tail_end; /* the taps of it that lie inside the line */
-    int block;                /* lines that one member of the team does at a time */
+    int block;                /* lines that one thread computes at a time */
     bool turned;
     int threads;
     Panels panels;
     void *zeros; /* owned: a pixel outside the image */
 } WinogradLine;
 
-/* One run. */
+/* The arguments of a run. */
 typedef struct Run {
     const WinogradLine *g;
     const void *x;
@@ -60,7 +60,7 @@ typedef struct Run {
     const Tensor *acc;
     void *y;
     uint32_t *u; /* transformed weights */
-    char *own;   /* memory of the members of the team, one after another */
+    char *own;   /* memory of each thread, one after another */
 } Run;
 
 /* Some lines of one. */
@@ -145,7 +145,7 @@ static int tail_taps(const WinogradLine *g)
     return g->tail ? g->tail_end - g->tail_first : 0;
 }
 
-/* What u holds for an input and an output. */
+/* Elements of u for an input and an output. */
 static int points(const WinogradLine *g)
 {
     return POINTS + tail_taps(g);
@@ -416,7 +416,7 @@ TILE_INLINE void tails_run(Dtype dtype, const Block *block, const Panel *panel)
     }
 }
 
-/* Rows of a group that no tile fills are multiplied as they are, and their products never read. */
+/* Rows of a group without a tile are multiplied as they are; their products are never read. */
 TILE_INLINE void block_run(Dtype dtype, const Block *block)
 {
     const Run *run = block->run;

@@ -4,10 +4,9 @@
  * In bf16 two images are paired, and the products are those of wgrad.h. Processors and rounding: as in winograd_dw.c.
  * Results are equal to the bit for any number of threads.
  *
- * A block is some stacks of images: the team packs words of x and dy by panels of channels, in them by point, in them by
- * tile; where a line is one output longer than its tiles, plain taps of that output follow the points, by line. Then
- * each member of the team multiplies panels of outputs of its own with all of x. Sums stand as
- * m[output][point][input] until the last block. */
+ * A block is some stacks of images: the team packs words of x and dy as [panel of channels][point][tile]; if a line is
+ * one output longer than its tiles, plain taps of that output follow the points, by line. Then each thread multiplies
+ * panels of outputs with all of x. Sums are m[output][point][input] until the last block. */
 #include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/conv/winograd_pack.h"
 #include "kernels/cpu/vector.h"
@@ -139,7 +138,7 @@ static Status line_dw_create(Device *device, const ConvProblem *p, void **made)
 
 /* ---- packing */
 
-/* 16 channels of panel k of x, of line `line` of a block. Plain taps stand by line behind the points. */
+/* 16 channels of panel k of x, of line `line` of a block. Plain taps follow the points, by line. */
 static void x_pack(const Block *block, int64_t line, int k, int64_t channel)
 {
     const WinogradLineDw *g = block->g;

@@ -1,4 +1,4 @@
-/* Lines of pixels, and which words are theirs; see winograd_pack.h. */
+/* Lines of pixels and the choice of the packing; see winograd_pack.h. */
 #include "kernels/cpu/conv/winograd_pack.h"
 
 #include "kernels/cpu/onednn.h"

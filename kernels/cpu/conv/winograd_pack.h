@@ -1,4 +1,4 @@
-/* What weight gradients by Winograd's algorithms multiply: B' x B and A dy A' as words, in bf16 and in f32.
+/* The factors of weight gradients by Winograd's algorithms: B' x B and A dy A' as words, in bf16 and in f32.
  *
  * A word is 32 bits: a pixel of two images in bf16, of one image in f32. Images that share words are a *stack*. The
  * transforms are written once (winograd_transforms.h) and compiled for both. Matrices are those of F(2, 3),
@@ -16,14 +16,14 @@ typedef struct Lines {
     int64_t image, line, step; /* elements from one to the next: images, lines, pixels of a line */
 } Lines;
 
-/* 16 channels of a line of a stack. What does not exist is zeros, with a step of 0. */
+/* 16 channels of a line of a stack. A line that does not exist reads zeros with a step of 0. */
 typedef struct PixelRow {
     const void *even, *odd; /* images; in f32 there is no odd one */
     int64_t even_step, odd_step;
     int length;
 } PixelRow;
 
-/* Where words go, and how many they are from one to the next. */
+/* The destination of words, and the number of words from one to the next. */
 typedef struct WordsPlace {
     uint32_t *words;
     int64_t point, tile;
@@ -39,7 +39,7 @@ typedef struct WinogradPack {
     /* F(4, 7), the tiles of a line. */
     void (*x_line)(const PixelRow *line, int left, int tiles, WordsPlace to);
     void (*dy_line)(const PixelRow *line, int tiles, WordsPlace to);
-    /* A pixel as it is. */
+    /* A pixel without a transform. */
     void (*pixel)(const PixelRow *line, int at, uint32_t *to);
 } WinogradPack;
 
@@ -49,7 +49,7 @@ extern const WinogradPack winograd_pack_bf16, winograd_pack_f32;
  * counts); NULL if they are. */
 const char *winograd_pack_declines(const Tensor *x, const Tensor *dy);
 
-/* For tensors that it does not decline. */
+/* The packing for tensors that winograd_pack_declines accepts. */
 const WinogradPack *winograd_pack_for(const Tensor *x);
 
 /* `down`: columns. */

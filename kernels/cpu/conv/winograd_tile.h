@@ -1,9 +1,9 @@
-/* What convolutions by Winograd's algorithms share: loads, words, panels of outputs, G, and products of groups of tiles.
+/* Shared by convolutions by Winograd's algorithms: loads, words, panels of outputs, G, and products of groups of tiles.
  *
  * A product is m[8][vectors * 16] = d[8][channels] u[channels][vectors * 16] for one point of the algorithm: 8 tiles, a
  * panel of up to 3 vectors of outputs, all sums in registers. d and u hold words, which one instruction multiplies at
- * once: a float, or two bf16 for vdpbf16ps. Bodies take the dtype as a constant. All are compiled for AVX512-BF16, whose
- * instructions only the intrinsics for bf16 name: in f32 they run wherever tile_usable says so. */
+ * once: a float, or two bf16 for vdpbf16ps. Bodies take the dtype as a constant. All are compiled for AVX512-BF16, but
+ * only the bf16 intrinsics use its instructions: the f32 code needs AVX-512 alone. */
 #ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_TILE_H
 #define TOWERS_KERNELS_CPU_CONV_WINOGRAD_TILE_H
 
@@ -58,7 +58,7 @@ TILE_INLINE void vector_store(Dtype dtype, void *base, int64_t index, __m512 val
         _mm256_storeu_si256((__m256i *)(void *)((uint16_t *)base + index), (__m256i)_mm512_cvtneps_pbh(value));
 }
 
-/* Rows become columns: lanes of rows `step` apart change places, for steps of 1, 2, 4 and 8. */
+/* Transposes 16 x 16: exchanges lanes of rows `step` apart, for steps of 1, 2, 4 and 8. */
 TILE_INLINE void square_transpose(__m512 rows[LANES])
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -136,8 +136,8 @@ static inline int64_t panels_find(const Panels *p, int64_t out)
 
 /* ---- weights, packed OHWI: `taps` places of a window, whose rows have `channels` */
 
-/* Tap i of 16 inputs from `in` on, for 16 outputs from `out` on. `turned`: for the gradient, whose inputs are what the
- * convolution calls outputs; taps are in reverse. */
+/* Tap i of 16 inputs from `in` on, for 16 outputs from `out` on. `turned`: for the gradient, whose inputs are the
+ * outputs of the convolution and whose taps are reversed. */
 TILE_INLINE void tap_load(const float *w, int taps, int64_t channels, bool turned, int i, int64_t in, int64_t out,
                           __m512 to[LANES])
 {
@@ -159,7 +159,7 @@ TILE_INLINE void weights_line(__m512 a, __m512 b, __m512 c, __m512 *to, int step
     to[3 * step] = c;
 }
 
-/* Where word `word` of the inputs for 16 outputs from `out` on lies in u[panel][point][words][width], for point 0. */
+/* Address of word `word` of the inputs for 16 outputs from `out` on in u[panel][point][words][width], for point 0. */
 static inline uint32_t *words_at(const Panels *p, uint32_t *u, int64_t words, int points, int64_t word, int64_t out,
                                  int64_t *width)
 {

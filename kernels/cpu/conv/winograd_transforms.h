@@ -1,4 +1,4 @@
-/* The transforms of winograd_pack.h, written for both kinds of words, of which the includer has chosen one. */
+/* The transforms of winograd_pack.h for the kind of words whose header (words_*.h) was included before. */
 #ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_TRANSFORMS_H
 #define TOWERS_KERNELS_CPU_CONV_WINOGRAD_TRANSFORMS_H
 
@@ -107,7 +107,7 @@ WORDS_CODE static void x_line_pack(const PixelRow *line, int left, int tiles, Wo
     }
 }
 
-/* A dy A' without the two points that nothing is multiplied with. */
+/* A dy A' without the two points that have no product. */
 WORDS_CODE static void dy_line_pack(const PixelRow *line, int tiles, WordsPlace place)
 {
     uint32_t *to = place.words;

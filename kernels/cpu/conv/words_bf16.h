@@ -1,8 +1,8 @@
-/* Words of bf16: what weight gradients multiply at once, for AVX512-BF16.
+/* Words of bf16, the unit of multiplication of weight gradients, for AVX512-BF16.
  *
- * A word is what vdpbf16ps multiplies along the sum: the bf16 of one image and that of the next one. Pixels are read
- * into f32 in the order in which they are stored, so that transforms lie between without a shuffle. words_f32.h has the
- * same names for f32: what includes one of them is written for both. */
+ * A word is a pair that vdpbf16ps multiplies along the sum: the bf16 of one image and that of the next one. Pixels are
+ * read into f32 in the order in which they are stored, so transforms need no shuffle. words_f32.h has the same names for
+ * f32, so that code including either works for both. */
 #ifndef TOWERS_KERNELS_CPU_CONV_WORDS_BF16_H
 #define TOWERS_KERNELS_CPU_CONV_WORDS_BF16_H
 
@@ -15,7 +15,7 @@
 
 enum { IMAGES = 2, ELEMENT_BYTES = 2 };
 
-/* 16 channels of a pixel of two images as f32, in the order in which their halves shall stand in words. */
+/* 16 channels of a pixel of two images as f32, in the order of their halves in words. */
 typedef struct Pixel {
     __m512 low, high; /* channels 0 .. 7 and 8 .. 15 */
 } Pixel;
