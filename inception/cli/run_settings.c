@@ -1,5 +1,5 @@
-/* Read RUN/args.yaml back into options; see run_settings.h. The file is written by print_config.c: lines "key: value
- * # from ORIGIN". */
+/* Read RUN/args.yaml back into options; see run_settings.h. The file is written by print_config.c and has lines
+ * "key: value   # from ORIGIN". */
 #include "inception/cli/run_settings.h"
 
 #include "inception/cli/config.h"

@@ -3,7 +3,7 @@
  * Three runs alternate over several rounds, so that changes of the machine's speed affect all of them: one tower alone
  * on its device with its share of the batch; all towers on synthetic data; and, if a data set is given, all towers on
  * it. By the ledger's clocks a tower's step is data + computation + waiting for the last tower + all-reduce + update.
- * The loss of a part is the time by which it is longer than with one tower alone:
+ * The time lost to a part is that by which it takes longer than with one tower alone:
  *   contention   the same computation is slower beside other towers (memory, caches, cores, clocks)
  *   skew         waiting for the tower that arrives last at the all-reduce
  *   reduction    from the last arrival to the gate's decision
