@@ -56,38 +56,17 @@ double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch)
     return 1.0 / (double)(divisor == LOSS_DIVISOR_GLOBAL_BATCH ? global_batch : samples);
 }
 
-static int last_with_samples(const TowerLoss *towers, int count)
-{
-    for (int t = count - 1; t >= 0; t--)
-        if (towers[t].count > 0) return t;
-    return -1;
-}
-
-static int first_without_finite_loss(const TowerLoss *towers, int count)
-{
-    for (int t = 0; t < count; t++)
-        if (towers[t].count > 0 && !isfinite(towers[t].sum)) return t;
-    return -1;
-}
-
-static int first_not_finite(const TowerLoss *towers, int count)
-{
-    for (int t = 0; t < count; t++)
-        if (towers[t].count > 0 && (!towers[t].finite || !isfinite(towers[t].sum))) return t;
-    return -1;
-}
-
 bool nan_check_pass(const TowerLoss *towers, int count, NanCheck check, int *culprit)
 {
-    int guilty = -1, last = last_with_samples(towers, count);
-    switch (check) {
-    case NAN_CHECK_OFF: break;
-    case NAN_CHECK_LAST:
-        if (last >= 0 && isnan(towers[last].sum)) guilty = last; /* isnan, not isfinite: the original lets Inf pass */
-        break;
-    case NAN_CHECK_MEAN: guilty = first_without_finite_loss(towers, count); break;
-    case NAN_CHECK_ALL: guilty = first_not_finite(towers, count); break;
+    *culprit = -1;
+    for (int t = 0; t < count; t++) {
+        bool loss = isfinite(towers[t].sum);
+        if (towers[t].count <= 0) continue;
+        if (check == NAN_CHECK_LAST)
+            *culprit = isnan(towers[t].sum) ? t : -1; /* of the last tower; Inf passes, as in the original */
+        else if (*culprit < 0 &&
+                 ((check == NAN_CHECK_MEAN && !loss) || (check == NAN_CHECK_ALL && !(loss && towers[t].finite))))
+            *culprit = t;
     }
-    *culprit = guilty;
-    return guilty < 0;
+    return *culprit < 0;
 }

@@ -50,27 +50,6 @@ static const char *const kind_names[] = {
     [FAULT_DELAY] = "delay", [FAULT_BITFLIP] = "bitflip", [FAULT_CRAWL] = "crawl",
 };
 
-static Status kind_parse(const char *text, FaultKind *kind)
-{
-    for (int k = FAULT_NAN; k <= FAULT_CRAWL; k++) {
-        if (strcmp(text, kind_names[k])) continue;
-        *kind = (FaultKind)k;
-        return OK;
-    }
-    return FAIL(ERR_ARG, "TOWERS_FAULT: unknown kind '%s'; use one of nan inf hang exit kill delay bitflip crawl",
-                text);
-}
-
-static Status activity_parse(const char *text, int *activity)
-{
-    for (int p = 0; p < ACTIVITY_COUNT; p++) {
-        if (strcmp(text, activity_name((Activity)p))) continue;
-        *activity = p;
-        return OK;
-    }
-    return FAIL(ERR_ARG, "TOWERS_FAULT: unknown activity '%s'", text);
-}
-
 static Status where_parse(const char *text, Fault *fault)
 {
     bool both = !strcmp(text, "both");
@@ -88,8 +67,11 @@ static Status field_parse(char *field, Fault *fault)
     char *value = strchr(field, '=');
     if (!value) return FAIL(ERR_ARG, "TOWERS_FAULT: '%s' is not key=value", field);
     *value++ = 0;
-    if (!strcmp(field, "activity") || !strcmp(field, "phase")) /* as capsules of 0.1.0-dev call it */
-        return activity_parse(value, &fault->activity);
+    if (!strcmp(field, "activity") || !strcmp(field, "phase")) { /* as capsules of 0.1.0-dev call it */
+        for (fault->activity = 0; fault->activity < ACTIVITY_COUNT; fault->activity++)
+            if (!strcmp(value, activity_name((Activity)fault->activity))) return OK;
+        return FAIL(ERR_ARG, "TOWERS_FAULT: unknown activity '%s'", value);
+    }
     if (!strcmp(field, "layer")) {
         snprintf(fault->layer, sizeof fault->layer, "%s", value);
         return OK;
@@ -114,10 +96,14 @@ static Status field_parse(char *field, Fault *fault)
 
 static Status fault_parse(char *text, Fault *fault)
 {
-    *fault = (Fault){.activity = ACTIVITY_FORWARD, .ms = 20, .step = 1, .index = -1, .loss = true, .grad = true};
+    *fault = (Fault){
+        .kind = FAULT_NAN, .activity = ACTIVITY_FORWARD, .ms = 20, .step = 1, .index = -1, .loss = true, .grad = true};
     char *fields = strchr(text, ':'), *rest = NULL;
     if (fields) *fields++ = 0;
-    TRY(kind_parse(text, &fault->kind));
+    while (fault->kind <= FAULT_CRAWL && strcmp(text, kind_names[fault->kind])) fault->kind++;
+    if (fault->kind > FAULT_CRAWL)
+        return FAIL(ERR_ARG, "TOWERS_FAULT: unknown kind '%s'; use one of nan inf hang exit kill delay bitflip crawl",
+                    text);
     for (char *field = fields ? strtok_r(fields, ",", &rest) : NULL; field; field = strtok_r(NULL, ",", &rest))
         TRY(field_parse(field, fault));
     return OK;

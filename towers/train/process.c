@@ -21,39 +21,29 @@
 
 /* ---- training */
 
-/* A line of the log on the way out of a failure: that it could not be written must not hide the cause. */
-static void stop_log(TowerProcess *p, const char *message, const char *more)
-{
-    if (process_log(p, "stopped: %s%s", message, more) != OK) return;
-}
-
-/* A refused step leaves every rank with the weights before it: if they are whole they are worth keeping, and all ranks
- * are here together. */
-static Status keep_good_state(TowerProcess *p, Status cause)
+/* A refused step leaves every rank with the weights before it, and all ranks are here together: weights that are finite
+ * are saved. If replicas differ, none is: nobody knows which of them is right. */
+static Status numeric_stop(TowerProcess *p, Status cause)
 {
     StatusText words;
     status_keep(&words);
-    bool finite = false, moved = p->job->gate.check == NAN_CHECK_LAST; /* it looks after the update */
-    Status st = forensics_state(p, &finite);
-    if (st == OK && finite && !moved) st = snapshot_save(p);
-    if (p->metrics) stop_log(p, words.message, st == OK ? "" : " (and no checkpoint could be written)");
+    Status saved = OK;
+    if (!p->drifted) {
+        bool finite = false, moved = p->job->gate.check == NAN_CHECK_LAST; /* it looks after the update */
+        saved = forensics_state(p, &finite);
+        if (saved == OK && finite && !moved) saved = snapshot_save(p);
+    }
+    Status logged =
+        process_log(p, "stopped: %s%s", words.message, saved == OK ? "" : " (and no checkpoint could be written)");
+    (void)logged; /* a log that cannot be written must not hide the cause */
     return status_restore(cause, &words);
 }
 
-/* Replicas that differ: which one could be saved is not known, so none is. */
-static Status drift_stop(TowerProcess *p, Status cause)
+static Status train_process(TowerProcess *p, CommShared *shared)
 {
-    StatusText words;
-    status_keep(&words);
-    if (p->metrics) stop_log(p, words.message, "");
-    return status_restore(cause, &words);
-}
-
-static Status process_run(TowerProcess *p)
-{
+    TRY(process_open(p, shared));
     Status st = epochs_run(p);
-    if (st == ERR_NUMERIC && !p->drifted) return keep_good_state(p, st);
-    if (p->drifted) return drift_stop(p, st);
+    if (st == ERR_NUMERIC || p->drifted) return numeric_stop(p, st);
     TRY(st);
     TRY(summary_data(p));
     TRY(snapshot_export(p, "last.safetensors"));
@@ -64,12 +54,6 @@ static Status process_run(TowerProcess *p)
         return FAIL(ERR_INTERRUPTED, "stopped by signal %d after step %lld; --resume auto continues", stop,
                     (long long)p->run.step);
     return OK;
-}
-
-static Status train_process(TowerProcess *p, CommShared *shared)
-{
-    TRY(process_open(p, shared));
-    return process_run(p);
 }
 
 /* ---- evaluation, and steps against the clock */
