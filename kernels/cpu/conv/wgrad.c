@@ -455,10 +455,10 @@ static void slice_run(const Run *run, int64_t slice, int thread)
 {
     const Wgrad *g = run->g;
     int64_t all = blocks_of(g), first = all * slice / g->slices;
-    char *own = run->workspace + (size_t)(g->slices - 1) * sums_bytes(g) + (size_t)thread * block_bytes(g);
+    char *per_thread = run->workspace + (size_t)(g->slices - 1) * sums_bytes(g) + (size_t)thread * block_bytes(g);
     float *dw = slice ? (float *)(void *)(run->workspace + (size_t)(slice - 1) * sums_bytes(g)) : run->dw;
     for (int64_t i = first; i < all * (slice + 1) / g->slices; i++) {
-        Block block = block_at(run, i, own);
+        Block block = block_at(run, i, per_thread);
         block.dw = dw;
         block.add = i > first;
         for (int64_t unit = 0; unit < units_of(&block); unit++) unit_pack(&block, unit);

@@ -32,7 +32,7 @@ typedef struct Winograd {
     int64_t x_pitch, y_pitch;
     int pad_h, pad_w;
     int tiles_h, tiles_w;
-    bool turned;
+    bool rotated;
     int threads;
     Panels panels;
     void *zeros; /* owned: a pixel outside the image */
@@ -45,8 +45,8 @@ typedef struct Run {
     const float *w;
     const Tensor *acc;
     void *y;
-    uint32_t *u; /* transformed weights */
-    char *own;   /* memory of each thread, one after another */
+    uint32_t *u;      /* transformed weights */
+    char *per_thread; /* memory of each thread, one after another */
 } Run;
 
 static const char *winograd_takes(const Device *device, const ConvProblem *p)
@@ -66,7 +66,7 @@ static Status winograd_create(Device *device, const ConvProblem *p, void **made)
 {
     const Tensor *x = conv_from(p), *y = conv_to(p);
     const Window *v = &p->window;
-    bool turned = p->kind == OP_CONV_DX;
+    bool rotated = p->kind == OP_CONV_DX;
     Winograd *g = calloc(1, sizeof *g);
     void *zeros = calloc((size_t)x->shape.c, dtype_bytes(x->dtype));
     if (!g || !zeros) {
@@ -79,11 +79,11 @@ static Status winograd_create(Device *device, const ConvProblem *p, void **made)
                     .y = y->shape,
                     .x_pitch = x->pitch,
                     .y_pitch = y->pitch,
-                    .pad_h = turned ? 2 - v->pad_h : v->pad_h,
-                    .pad_w = turned ? 2 - v->pad_w : v->pad_w,
+                    .pad_h = rotated ? 2 - v->pad_h : v->pad_h,
+                    .pad_w = rotated ? 2 - v->pad_w : v->pad_w,
                     .tiles_h = (y->shape.h + 1) / 2,
                     .tiles_w = (y->shape.w + 1) / 2,
-                    .turned = turned,
+                    .rotated = rotated,
                     .threads = cpu_threads(device),
                     .panels = panels_of(y->shape.c),
                     .zeros = zeros};
@@ -115,7 +115,7 @@ static size_t m_bytes(void)
     return (size_t)POINTS * BLOCK * VECTORS * LANES * sizeof(float);
 }
 
-static size_t own_bytes(const Winograd *g)
+static size_t per_thread_bytes(const Winograd *g)
 {
     return d_bytes(g) + m_bytes();
 }
@@ -123,7 +123,7 @@ static size_t own_bytes(const Winograd *g)
 static size_t winograd_workspace(const void *made)
 {
     const Winograd *g = made;
-    return u_bytes(g) + (size_t)g->threads * own_bytes(g);
+    return u_bytes(g) + (size_t)g->threads * per_thread_bytes(g);
 }
 
 /* ---- weights: u = G w G' */
@@ -143,7 +143,7 @@ TILE_INLINE void weights_square(Dtype dtype, const Run *run, int64_t in, int64_t
     const int64_t words = g->x.c / held;
     __m512 taps[LANES][TAPS], low[POINTS], high[POINTS], square[LANES];
     for (int i = 0; i < TAPS; i++) {
-        tap_load(run->w, TAPS, g->turned ? g->y.c : g->x.c, g->turned, i, in, out, square);
+        tap_load(run->w, TAPS, g->rotated ? g->y.c : g->x.c, g->rotated, i, in, out, square);
         for (int k = 0; k < LANES; k++) taps[k][i] = square[k];
     }
     for (int k = 0; k < LANES; k += held) {
@@ -284,15 +284,15 @@ TILE_INLINE void panel_multiply(Dtype dtype, const Run *run, const void *d, int6
                           m + tile_at(t, width) + i * GROUP * width, width);
 }
 
-TILE_INLINE void block_run(Dtype dtype, const Run *run, int64_t first, int64_t count, char *own)
+TILE_INLINE void block_run(Dtype dtype, const Run *run, int64_t first, int64_t count, char *per_thread)
 {
     const Winograd *g = run->g;
-    float *m = (float *)(void *)(own + d_bytes(g));
+    float *m = (float *)(void *)(per_thread + d_bytes(g));
     for (int64_t t = 0; t < rounded_up(count, GROUP); t++) /* an incomplete group repeats the last tile */
-        tile_read(dtype, run, first + smaller(t, count - 1), vector_at(dtype, own, tile_at(t, g->x.c)));
+        tile_read(dtype, run, first + smaller(t, count - 1), vector_at(dtype, per_thread, tile_at(t, g->x.c)));
     for (int64_t k = 0; k < g->panels.count; k++) {
         int64_t width = panels_width(&g->panels, k);
-        panel_multiply(dtype, run, own, count, k, m);
+        panel_multiply(dtype, run, per_thread, count, k, m);
         for (int64_t t = 0; t < count; t++)
             tile_write(dtype, run, first + t, m + tile_at(t, width), width, panels_first(&g->panels, k));
     }
@@ -301,16 +301,16 @@ TILE_INLINE void block_run(Dtype dtype, const Run *run, int64_t first, int64_t c
 TILE_CODE static void tiles_chunk(void *context, int64_t first, int64_t end, int thread)
 {
     const Run *run = context;
-    char *own = run->own + (size_t)thread * own_bytes(run->g);
-    BY_DTYPE(run->g->dtype, block_run, run, first, end - first, own);
+    char *per_thread = run->per_thread + (size_t)thread * per_thread_bytes(run->g);
+    BY_DTYPE(run->g->dtype, block_run, run, first, end - first, per_thread);
 }
 
 static Status winograd_run(const void *made, Device *device, OpCall *call)
 {
     const Winograd *g = made;
     Run run = {.g = g, .x = call->in[0].data, .w = call->in[1].data, .y = call->out[0].data, .u = call->workspace};
-    run.own = (char *)call->workspace + u_bytes(g);
-    if (g->turned) run.acc = conv_optional(call, 2);
+    run.per_thread = (char *)call->workspace + u_bytes(g);
+    if (g->rotated) run.acc = conv_optional(call, 2);
     chunks_run(device, (int64_t)(g->x.c / LANES) * (g->y.c / LANES), 4, weights_chunk, &run);
     chunks_run(device, (int64_t)g->x.n * g->tiles_h * g->tiles_w, BLOCK, tiles_chunk, &run);
     return OK;

@@ -53,7 +53,7 @@ typedef struct Run {
     const WinogradDw *g;
     const void *x, *dy;
     float *m, *dw;
-    char *own; /* words: of the members of the team, one after another, or of all */
+    char *per_thread; /* words: of the members of the team, one after another, or of all */
 } Run;
 
 typedef struct Block {
@@ -316,7 +316,7 @@ static void slice_run(const Run *run, int64_t slice, int thread)
 {
     const WinogradDw *g = run->g;
     int64_t all = (int64_t)stacks_of(g) * g->tiles_h / g->span * g->blocks, first = all * slice / g->slices;
-    Block block = block_at(run, run->own + (size_t)thread * block_bytes(g));
+    Block block = block_at(run, run->per_thread + (size_t)thread * block_bytes(g));
     block.m = run->m + slice * m_count(g);
     for (int64_t i = first; i < all * (slice + 1) / g->slices; i++) {
         block.add = i > first;
@@ -333,7 +333,7 @@ static void large_run(Run *run, const Device *device, char *workspace)
 {
     const WinogradDw *g = run->g;
     run->m = (float *)(void *)workspace;
-    run->own = workspace + (size_t)g->slices * (size_t)m_count(g) * sizeof(float);
+    run->per_thread = workspace + (size_t)g->slices * (size_t)m_count(g) * sizeof(float);
     chunks_run(device, g->slices, 1, slices_chunk, run);
     chunks_run(device, g->dy.c, 4, back_chunk, run);
 }
@@ -345,7 +345,7 @@ static void rows_chunk(void *context, int64_t first, int64_t end, int thread)
     (void)thread;
     const Run *run = context;
     const WinogradDw *g = run->g;
-    Block block = block_at(run, run->own);
+    Block block = block_at(run, run->per_thread);
     for (int64_t i = first; i < end; i++) row_pack(&block, i, i * g->tiles_w);
 }
 
@@ -354,7 +354,7 @@ static void parts_chunk(void *context, int64_t first, int64_t end, int thread)
 {
     const Run *run = context;
     const WinogradDw *g = run->g;
-    Block block = block_at(run, run->own);
+    Block block = block_at(run, run->per_thread);
     float *m = run->m + thread * part_count(g);
     for (int64_t i = first; i < end; i++) {
         int64_t outs = g->dy.c / LANES, out = i % outs * LANES, k = i / outs;
@@ -369,7 +369,7 @@ static void parts_chunk(void *context, int64_t first, int64_t end, int thread)
 static void small_run(Run *run, const Device *device, char *workspace)
 {
     const WinogradDw *g = run->g;
-    run->own = workspace;
+    run->per_thread = workspace;
     run->m = (float *)(void *)(workspace + block_bytes(g));
     chunks_run(device, (int64_t)stacks_of(g) * g->tiles_h, 1, rows_chunk, run);
     chunks_run(device, (int64_t)g->x_panels * (g->dy.c / LANES), 1, parts_chunk, run);

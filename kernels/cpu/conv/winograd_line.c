@@ -46,7 +46,7 @@ typedef struct WinogradLine {
     bool tail;                /* one more output */
     int tail_first, tail_end; /* the taps of it that lie inside the line */
     int block;                /* lines that one thread computes at a time */
-    bool turned;
+    bool rotated;
     int threads;
     Panels panels;
     void *zeros; /* owned: a pixel outside the image */
@@ -59,8 +59,8 @@ typedef struct Run {
     const float *w;
     const Tensor *acc;
     void *y;
-    uint32_t *u; /* transformed weights */
-    char *own;   /* memory of each thread, one after another */
+    uint32_t *u;      /* transformed weights */
+    char *per_thread; /* memory of each thread, one after another */
 } Run;
 
 /* Some lines of one. */
@@ -105,7 +105,7 @@ static Status line_create(Device *device, const ConvProblem *p, void **made)
     enum { BLOCK_TILES = 32 };
     const Tensor *x = conv_from(p), *y = conv_to(p);
     const Window *v = &p->window;
-    bool turned = p->kind == OP_CONV_DX;
+    bool rotated = p->kind == OP_CONV_DX;
     WinogradLine *g = calloc(1, sizeof *g);
     void *zeros = calloc((size_t)x->shape.c, dtype_bytes(x->dtype));
     if (!g || !zeros) {
@@ -120,8 +120,8 @@ static Status line_create(Device *device, const ConvProblem *p, void **made)
                         .down = v->kh > 1,
                         .from = lines_of(x->shape, x->pitch, v->kh > 1),
                         .to = lines_of(y->shape, y->pitch, v->kh > 1),
-                        .pad = turned ? TAPS - 1 - pad : pad,
-                        .turned = turned,
+                        .pad = rotated ? TAPS - 1 - pad : pad,
+                        .rotated = rotated,
                         .threads = cpu_threads(device),
                         .panels = panels_of(y->shape.c),
                         .zeros = zeros};
@@ -177,7 +177,7 @@ static size_t m_bytes(const WinogradLine *g)
     return block_tiles(g) * POINTS * VECTORS * LANES * sizeof(float);
 }
 
-static size_t own_bytes(const WinogradLine *g)
+static size_t per_thread_bytes(const WinogradLine *g)
 {
     return d_bytes(g) + tails_bytes(g) + m_bytes(g);
 }
@@ -185,7 +185,7 @@ static size_t own_bytes(const WinogradLine *g)
 static size_t line_workspace(const void *made)
 {
     const WinogradLine *g = made;
-    return u_bytes(g) + (size_t)g->threads * own_bytes(g);
+    return u_bytes(g) + (size_t)g->threads * per_thread_bytes(g);
 }
 
 /* ---- weights: u = G h G' */
@@ -215,7 +215,7 @@ TILE_INLINE void weights_square(Dtype dtype, const Run *run, int64_t in, int64_t
     const int64_t words = g->x.c / held;
     __m512 taps[LANES][TAPS], low[MOST], high[MOST], square[LANES];
     for (int i = 0; i < TAPS; i++) {
-        tap_load(run->w, TAPS, g->turned ? g->y.c : g->x.c, g->turned, i, in, out, square);
+        tap_load(run->w, TAPS, g->rotated ? g->y.c : g->x.c, g->rotated, i, in, out, square);
         for (int k = 0; k < LANES; k++) taps[k][i] = square[k];
     }
     for (int k = 0; k < LANES; k += held) {
@@ -434,11 +434,11 @@ TILE_CODE static void lines_chunk(void *context, int64_t first, int64_t end, int
 {
     const Run *run = context;
     const WinogradLine *g = run->g;
-    char *own = run->own + (size_t)thread * own_bytes(g);
+    char *per_thread = run->per_thread + (size_t)thread * per_thread_bytes(g);
     Block block = {run, first, end - first};
-    block.d = own;
-    block.tails = own + d_bytes(g);
-    block.m = (float *)(void *)(own + d_bytes(g) + tails_bytes(g));
+    block.d = per_thread;
+    block.tails = per_thread + d_bytes(g);
+    block.m = (float *)(void *)(per_thread + d_bytes(g) + tails_bytes(g));
     BY_DTYPE(g->dtype, block_run, &block);
 }
 
@@ -446,8 +446,8 @@ static Status line_run(const void *made, Device *device, OpCall *call)
 {
     const WinogradLine *g = made;
     Run run = {.g = g, .x = call->in[0].data, .w = call->in[1].data, .y = call->out[0].data, .u = call->workspace};
-    run.own = (char *)call->workspace + u_bytes(g);
-    if (g->turned) run.acc = conv_optional(call, 2);
+    run.per_thread = (char *)call->workspace + u_bytes(g);
+    if (g->rotated) run.acc = conv_optional(call, 2);
     chunks_run(device, (int64_t)(g->x.c / LANES) * (g->y.c / LANES), 4, weights_chunk, &run);
     chunks_run(device, g->y.n * g->to.across, g->block, lines_chunk, &run);
     return OK;

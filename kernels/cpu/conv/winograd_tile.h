@@ -136,16 +136,16 @@ static inline int64_t panels_find(const Panels *p, int64_t out)
 
 /* ---- weights, packed OHWI: `taps` places of a window, whose rows have `channels` */
 
-/* Tap i of 16 inputs from `in` on, for 16 outputs from `out` on. `turned`: for the gradient, whose inputs are the
+/* Tap i of 16 inputs from `in` on, for 16 outputs from `out` on. `rotated`: for the gradient, whose inputs are the
  * outputs of the convolution and whose taps are reversed. */
-TILE_INLINE void tap_load(const float *w, int taps, int64_t channels, bool turned, int i, int64_t in, int64_t out,
+TILE_INLINE void tap_load(const float *w, int taps, int64_t channels, bool rotated, int i, int64_t in, int64_t out,
                           __m512 to[LANES])
 {
     const int64_t row = taps * channels;
-    if (turned) w += in * row + (taps - 1 - i) * channels + out;
-    if (!turned) w += out * row + i * channels + in;
+    if (rotated) w += in * row + (taps - 1 - i) * channels + out;
+    if (!rotated) w += out * row + i * channels + in;
     for (int k = 0; k < LANES; k++) to[k] = _mm512_loadu_ps(w + k * row);
-    if (!turned) square_transpose(to);
+    if (!rotated) square_transpose(to);
 }
 
 /* G = {1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1} of three taps; points are `step` vectors apart. */
