@@ -671,19 +671,20 @@ static void test_hostile_capsule_is_refused(void **state)
     needs(true);
     static const char *const changes[][3] = {
         {"\"n\": 4", "\"n\": 5", "not of the type and shape"},
-        {"\"n\": 5", "\"n\": -4", "'n' is missing or not"},
+        {"\"n\": 5", "\"n\": -4", "'n' is missing or has an invalid value"},
         {"\"n\": -4", "\"n\": 4", NULL},
-        {"\"weights_after_step\": 1", "\"weights_after_step\": 0", "'weights_after_step' is missing or not"},
+        {"\"weights_after_step\": 1", "\"weights_after_step\": 0",
+         "'weights_after_step' is missing or has an invalid value"},
         {"\"weights_after_step\": 0", "\"weights_after_step\": 1", NULL},
-        {"\"canvas\": 12", "\"canvas\": 11", "'canvas' is missing or not"},
+        {"\"canvas\": 12", "\"canvas\": 11", "'canvas' is missing or has an invalid value"},
         {"\"canvas\": 11", "\"canvas\": 12", NULL},
         {"\"classes\": 10", "\"classes\": 1", "of 1 classes"},
         {"\"classes\": 1", "\"classes\": 10", NULL},
-        {"\"compute\": \"f32\"", "\"compute\": \"u8\"", "'compute' is missing or not"},
+        {"\"compute\": \"f32\"", "\"compute\": \"u8\"", "'compute' is missing or has an invalid value"},
         {"\"compute\": \"u8\"", "\"compute\": \"f32\"", NULL},
         {"towers capsule 2", "towers capsule 3", "found 'towers capsule 3'"},
         {"towers capsule 3", "towers capsule 2", NULL},
-        {"\"tower\": 0", "\"tower\": 3", "'tower' is missing or not"},
+        {"\"tower\": 0", "\"tower\": 3", "'tower' is missing or has an invalid value"},
     };
     Run run;
     Capsule *capsule;
