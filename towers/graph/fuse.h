@@ -1,11 +1,11 @@
-/* Fusion: which joined ops a training graph gets on a device, and what came of it.
+/* Fusion: which joined ops a training graph uses on a device.
  *
  * Levels, each with all of those before it:
- *   ii     every op by a kernel of its own (siblings joined, pools moved: those are passes that need no kernel)
- *   ii-s   convolutions make the sums of the batch norms behind them
- *   iii-h  convolutions normalize their input on the way in, and mask and sum the gradient of it on the way out
+ *   ii     every op has its own kernel (joining siblings and moving pools need no special kernels)
+ *   ii-s   convolutions compute the sums of the batch norms that follow them
+ *   iii-h  convolutions also normalize their input, and mask and sum its gradient
  *   auto   as far as the device has kernels
- * Each convolution is asked for by itself; where the device has no kernel the separate ops stay. */
+ * The device is asked for each convolution; if it has no kernel, the separate ops stay. */
 #ifndef TOWERS_GRAPH_FUSE_H
 #define TOWERS_GRAPH_FUSE_H
 
@@ -14,9 +14,9 @@
 #include "towers/graph/graph.h"
 
 typedef struct Fusion {
-    bool possible; /* the backend has joined kernels, and they were asked for */
+    bool possible; /* the backend has joined kernels, and the level asks for them */
     int convolutions;
-    int statistics; /* of them make the sums of their batch norms */
+    int statistics; /* convolutions that compute the sums of their batch norms */
     NormJoins norms;
 } Fusion;
 

@@ -1,4 +1,4 @@
-/* How far convolutions and batch norms are joined on a device; towers/graph/fuse.h says what each level is. */
+/* How far convolutions and batch norms are joined on a device; towers/graph/fuse.h defines the levels. */
 #ifndef TOWERS_GRAPH_FUSE_LEVEL_H
 #define TOWERS_GRAPH_FUSE_LEVEL_H
 

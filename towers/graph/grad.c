@@ -1,12 +1,12 @@
 /* Reverse-mode differentiation: a sweep over the list from y back to the first op, in which the gradient rule of each
- * op appends further ops. Only ops between wrt and y are visited, so nothing is computed that nobody asked for.
+ * op appends further ops. Only ops between wrt and y are visited, so nothing unneeded is computed.
  *
  * The order of the appended ops is the schedule of the backward pass. It is the reverse of the forward list, and within
- * an op db, dw, dx (see rules_conv.c): gradients of the last layers are final first, each as early as it can be, and a
- * gradient of several contributions is summed as soon as the last one is there.
+ * an op db, dw, dx (see rules_conv.c): gradients of the last layers are final first, each as early as possible, and a
+ * gradient of several contributions is summed as soon as the last one is known.
  *
- * Contributions to one value wait in a stack. A rule whose op has an `acc` operand takes the newest and adds to it in
- * its own pass; what is left is added by ADD, after slices have been joined by CONCAT. */
+ * Contributions to a value are kept in a stack. A rule whose op has an `acc` operand pops the newest and adds to it in
+ * its own pass; the others are added by ADD, after slices have been joined by CONCAT. */
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
@@ -74,7 +74,7 @@ static void push_share(Sweep *s, Value to, Value from, int32_t first)
     track_of(s, to)->top = s->share_count++;
 }
 
-/* Turn the stack of a value round, so that walking it follows the order of arrival. */
+/* Reverses the stack of a value, so that walking it follows the order of arrival. */
 static int32_t reversed(Sweep *s, int32_t top)
 {
     int32_t below = -1;
@@ -87,7 +87,7 @@ static int32_t reversed(Sweep *s, int32_t top)
     return below;
 }
 
-typedef struct Sum { /* terms to be added; those that do not fit into one ADD are added on the way */
+typedef struct Sum { /* terms to be added, in several ADDs if one has too few operands */
     Value terms[OP_MAX_IN];
     int count;
     const char *name;
@@ -132,7 +132,7 @@ static Value join_concat(Graph *g, const char *name, Value *parts, int count)
     return count == 1 ? parts[0] : graph_op(g, OP_CONCAT, name, parts, count, NULL, NULL);
 }
 
-/* The slices of v, one after another. They have to cover it: nothing here makes zeros. */
+/* Concatenates the slices of v, which must cover it, because missing ones are not filled with zeros. */
 static Value join_slices(Sweep *s, Value v, int32_t stack)
 {
     Graph *g = s->g;
@@ -173,7 +173,7 @@ static Value fold(Sweep *s, Value v)
     return track_of(s, v)->gradient = sum_close(g, &sum);
 }
 
-/* ---- what rules use */
+/* ---- for rules */
 
 bool grad_wanted(const GradCall *c, int i)
 {
@@ -264,7 +264,7 @@ static bool is_differentiable(Dtype dtype)
     return dtype != DTYPE_U8 && dtype != DTYPE_I32;
 }
 
-/* Operands that only say where to pass something: their derivative is 0 wherever there is one. */
+/* Operands that only select, whose derivative is 0 wherever it exists. */
 static bool is_mask(OpKind kind, int i)
 {
     return i == 1 && (kind == OP_RELU_DX || kind == OP_LEAKY_RELU_DX);
@@ -284,7 +284,7 @@ static void mark_dependent(Sweep *s, const Value *wrt, int count)
     }
 }
 
-/* Backward: which ops y depends on, and who reads what on the way. */
+/* Backward: which ops y depends on, and the readers of each value among them. */
 static void mark_reached(Sweep *s, Value y)
 {
     if (s->end) s->reached[s->end - 1] = track_of(s, y)->depends;
@@ -348,7 +348,7 @@ void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value 
     for (int i = 0; i < count; i++) grads[i] = none;
     if (graph_failed(g) || !grad_fits(g, y, dy, wrt, count)) return;
     const char *scope = g->scope;
-    g->scope = ""; /* names come from the forward ops, which have theirs */
+    g->scope = ""; /* names are those of the forward ops, which include the scope */
     Sweep s = {.g = g};
     if (sweep_open(&s, y)) sweep_run(&s, y, dy, wrt, count);
     for (int i = 0; i < count && !graph_failed(g); i++) grads[i] = track_of(&s, wrt[i])->gradient;
@@ -363,7 +363,7 @@ static void mark_gradient(Graph *g, Value of, Value gradient)
     if (graph_failed(g) || !gradient.id) return;
     const char *name = list_text(g, "%s.grad", graph_value(g, of)->name);
     if (graph_value(g, gradient)->role != ROLE_TEMP) {
-        OpAttr same = {.affine.scale = 1}; /* the value belongs to somebody else already */
+        OpAttr same = {.affine.scale = 1}; /* the value already is the gradient of another parameter */
         gradient = graph_op(g, OP_AFFINE, name, &gradient, 1, &same, NULL);
     }
     if (graph_failed(g)) return;

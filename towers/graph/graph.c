@@ -87,7 +87,7 @@ Value list_fail(Graph *g, Status code, const char *format, ...)
 
 /* ---- growing arrays */
 
-/* Room for one more item; false after failing the graph. */
+/* Makes room for one more item; false after failing the graph. */
 static bool list_grow(Graph *g, void *items, int count, int *room, size_t item_bytes)
 {
     if (count < *room) return true;
@@ -241,7 +241,7 @@ Value graph_pack(Graph *g, const Value *params, int count)
 
 /* ---- ops */
 
-/* Operands into the op, without absent ones at the end. */
+/* Copies operands into the op, without absent ones at the end. */
 static bool take_operands(Graph *g, Op *op, const Value *in, int count)
 {
     while (count > 0 && !in[count - 1].id) count--;
@@ -263,7 +263,7 @@ static bool take_operands(Graph *g, Op *op, const Value *in, int count)
     return true;
 }
 
-/* Every kind computes on floats, but for those that make the first floats. */
+/* Every kind computes on floats, except those that read integers only. */
 static bool reads_floats(OpKind kind)
 {
     return kind != OP_IMAGE && kind != OP_RANDOM;
@@ -368,7 +368,7 @@ void graph_canonical(Graph *g, int32_t side)
     g->canonical = side;
 }
 
-/* The image that enters the network: what the first IMAGE op makes, else the first input with a height or width. */
+/* The image that enters the network: the output of the first IMAGE op, else the first input with a height or width. */
 static Shape image_shape(const Graph *g)
 {
     for (int i = 0; i < g->op_count; i++)

@@ -5,7 +5,7 @@
  * Each op kind has a shape rule and a gradient rule (rules_*.c); a kernel per backend runs it (kernels/).
  *
  * Sticky error: the first failure is kept with the name of the layer, later calls return Value 0 and do nothing, and
- * graph_finish returns it. So a model reads like its paper, without a check after every line. */
+ * graph_finish returns it. A model file needs no check after each line. */
 #ifndef TOWERS_GRAPH_GRAPH_H
 #define TOWERS_GRAPH_GRAPH_H
 
@@ -24,7 +24,7 @@ typedef enum Role {
     ROLE_PARAM,    /* f32 weights; changed by the optimizer only */
     ROLE_PACK,     /* several PARAMs seen as one, stacked along n (they lie side by side in the arena) */
     ROLE_STATE,    /* batch-norm running averages; changed by the commit only */
-    ROLE_STAT,     /* what this step feeds a STATE with (batch mean, batch variance): kept until the commit */
+    ROLE_STAT,     /* the update of a STATE by this step (batch mean, batch variance): kept until the commit */
     ROLE_GRAD,     /* gradient of a PARAM or PACK: lies in the gradient arena */
     ROLE_RESULT    /* read by the host after the step (loss, hits): kept */
 } Role;
@@ -82,11 +82,11 @@ const GraphOptions *graph_options(const Graph *g);
 /* The sticky error: OK, or the first failure (its text becomes the thread's message). */
 NODISCARD Status graph_finish(Graph *g);
 bool graph_failed(const Graph *g);
-/* Fail the graph on purpose from a builder; the scope is put in front of the message. Returns Value 0. */
+/* Fails the graph from a builder; the scope is prepended to the message. Returns Value 0. */
 Value graph_fail(Graph *g, Status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Names: `graph_scope(g, "Mixed_5b")` makes later names "Mixed_5b.<name>"; "" ends the scope. Inputs and
- * results, which the host asks for, keep their plain names. */
+ * results keep their plain names, by which the host finds them. */
 void graph_scope(Graph *g, const char *scope);
 
 Value graph_input(Graph *g, const char *name, Shape shape, Dtype dtype);
@@ -96,7 +96,7 @@ Value graph_state(Graph *g, const char *name, Shape shape, float start);
 Value graph_pack(Graph *g, const Value *params, int count);
 
 /* Append an op. `in` holds `count` operands (Value 0 for an absent optional one). Outputs are created by the shape
- * rule; returns the first. `shape` is only read by kinds whose output shape does not follow from their inputs (CONV_DX,
+ * rule; returns the first. `shape` is read only by kinds whose output shape does not follow from their inputs (CONV_DX,
  * CONV_DW, MAX_POOL_DX, an adaptive AVG_POOL, AVG_POOL_DX, DENSE_DX, DENSE_DW, SLICE, RESHAPE, SUM_TO, SPREAD_TO,
  * CHANNEL_SPREAD, RANDOM, IMAGE); else pass NULL. */
 Value graph_op(Graph *g, OpKind kind, const char *name, const Value *in, int count, const OpAttr *attr,
@@ -104,7 +104,7 @@ Value graph_op(Graph *g, OpKind kind, const char *name, const Value *in, int cou
 /* Output `out` of the op that wrote `v`. */
 Value graph_output(const Graph *g, Value v, int out);
 
-/* Keep a value until the end of the step under a name the host can ask for ("loss", "hits"). */
+/* Keeps a value until the end of the step, under the name by which the host finds it ("loss", "hits"). */
 void graph_result(Graph *g, Value v, const char *name);
 /* `stat` (an output of an op) feeds `state` at commit, multiplied by `correct` first. */
 void graph_stat(Graph *g, Value stat, Value state, double correct);
@@ -120,9 +120,8 @@ void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value 
  * `dloss`: f32 scalar value. */
 void graph_train(Graph *g, Value loss, Value dloss, const NameFilter *trains);
 
-/* Checked shapes beside model lines: output `c` channels of side `side` x `side`. Compares only if the image that
- * enters the network (what the first IMAGE op makes, else the first input with a height or width) has the canonical
- * side. */
+/* Checks a shape in a model file: `c` channels of `side` x `side`. Only compared if the image that enters the network
+ * (the output of the first IMAGE op, else the first input with a height or width) has the canonical side. */
 void graph_canonical(Graph *g, int32_t side);
 void graph_expect(Graph *g, Value v, int32_t c, int32_t side);
 
@@ -130,7 +129,7 @@ int graph_op_count(const Graph *g);
 const Op *graph_op_at(const Graph *g, int index);
 int graph_value_count(const Graph *g); /* ids are 1 .. count */
 const ValueInfo *graph_value(const Graph *g, Value v);
-Shape graph_shape(const Graph *g, Value v);         /* {1,1,1,1} for Value 0: builders may go on after an error */
+Shape graph_shape(const Graph *g, Value v);         /* {1,1,1,1} for Value 0: builders may continue after an error */
 Value graph_find(const Graph *g, const char *name); /* INPUT, PARAM, STATE or result by name; Value 0 if none */
 
 /* A fresh number for dropout and random streams: 1, 2, ... in the order of the calls. */
@@ -140,30 +139,30 @@ uint32_t graph_next_stream(Graph *g);
 void graph_print(const Graph *g, FILE *to);
 
 /* Passes over the forward list, each a file (pass_*.c), applied before graph_train. Each rewrites the list in place.
- * Ids stay; a value that would mean something else afterwards stops the rewrite if the caller names it in `keep`
- * (count), or if it is a result. `changed` counts rewrites. */
+ * Ids stay. A rewrite that would change the meaning of a value is not made if the caller lists the value in `keep`
+ * (count) or if it is a result. `changed` counts rewrites. */
 NODISCARD Status pass_pool_behind_conv(Graph *g, Value *keep, int count,
                                        int *changed); /* avgpool then 1x1 -> 1x1 then avgpool */
 NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed); /* 1x1 convs of one input -> one */
-/* After graph_train (`forward_end`: ops before it): batch norms and what follows them are computed again where the
- * backward pass reads them, instead of being kept. `changed` counts ops added. */
+/* After graph_train (`forward_end`: ops before it): batch norms and cheap ops after them are recomputed for the backward
+ * pass instead of being kept. `changed` counts ops added. */
 NODISCARD Status pass_recompute(Graph *g, int forward_end, int *changed);
 
-/* Which joined ops a device has one kernel for (Backend.joins): passes make only those. `time` (Backend.op_time, or
- * NULL) decides where a joined op is the slower way because what it saves once it pays several times. */
+/* The device's joined kernels (Backend.joins): passes make only joined ops with a kernel. `time` (Backend.op_time, or
+ * NULL) decides if a joined op, whose work is repeated by several readers, is slower. */
 typedef struct Joins {
     bool (*ask)(void *context, const OpCall *call);
     void *context;
     double (*time)(void *context, const OpCall *call);
 } Joins;
 
-/* After graph_train: a convolution whose result is normalized makes the sums for it (CONV_STATISTICS), and the batch
- * norms behind it read them (BATCHNORM_SUMS). `forward_end` moves with the list; `changed` counts convolutions. */
+/* After graph_train: a convolution whose result is normalized computes the sums for it (CONV_STATISTICS), and the batch
+ * norms that follow read them (BATCHNORM_SUMS). `forward_end` moves with the list; `changed` counts convolutions. */
 NODISCARD Status pass_conv_statistics(Graph *g, const Joins *joins, int *forward_end, int *changed);
 
 typedef struct NormJoins {
-    int inputs;    /* convolutions that normalize their input on the way in */
-    int gradients; /* of inputs that are masked and summed where they are made */
+    int inputs;    /* convolutions that normalize their input */
+    int gradients; /* convolutions that mask and sum the gradient of their input */
 } NormJoins;
 /* After pass_conv_statistics: batch norms with ReLU move into the convolutions that read them (CONV_STATISTICS with
  * coefficients, CONV_DW_APPLY), and their gradients' sums into CONV_DX_SUMS. Ops keep their places. */

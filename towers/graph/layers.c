@@ -14,7 +14,7 @@ void layer_style(Graph *g, LayerStyle style)
     g->style = style;
 }
 
-/* "<layer>.<part>" without the scope, which params and ops add themselves. */
+/* "<layer>.<part>"; params and ops prepend the scope. */
 static const char *part(Graph *g, const char *layer, const char *name)
 {
     return list_text(g, "%s.%s", layer, name);
@@ -41,7 +41,7 @@ static Value unary(Graph *g, OpKind kind, Value x, const OpAttr *attr)
 
 /* ---- convolution units */
 
-/* What to multiply the biased batch variance with for the running average (Bessel's correction). */
+/* Bessel's correction: the factor of the biased batch variance for the running average. */
 static double unbiased(Shape x)
 {
     double m = (double)shape_pixels(x);

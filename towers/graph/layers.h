@@ -1,4 +1,4 @@
-/* Layers: what a model file is written with. Each appends a few ops and names its parameters as torchvision does
+/* Layers, the vocabulary of model files. Each appends a few ops and names its parameters as torchvision does
  * (`<name>.conv.weight`, `<name>.bn.weight`, `<name>.bn.bias`, `<name>.bn.running_mean`, `<name>.bn.running_var`). */
 #ifndef TOWERS_GRAPH_LAYERS_H
 #define TOWERS_GRAPH_LAYERS_H
@@ -62,7 +62,7 @@ Value affine(Graph *g, Value x, float scale, float shift);
 Value mul(Graph *g, Value a, Value b);
 
 /* Keep each element with probability 1 - rate, scaled by 1 / (1 - rate). The identity when not training or rate == 0.
- * Reads the graph's "counter" input, which it makes when it is not there yet. */
+ * Reads the graph's "counter" input and creates it if it does not exist. */
 Value dropout(Graph *g, Value x, float rate);
 
 /* Pixels (u8 {n, c, h, w}, packed NHWC) to normalized activations of the graph's compute dtype, side x side, `channels`

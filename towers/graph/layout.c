@@ -1,10 +1,9 @@
 /* Layout: the order of parameters and batch-norm states in the flat arenas; see plan.h.
  *
- * Parameters lie in the order in which the list completes their gradients, so that a prefix of the gradient arena is
- * final as early as possible and can be reduced while the rest is computed; those without a gradient (frozen ones) lie
- * behind all others. A unit is one PARAM, or one PACK with its
- * members side by side; units start at multiples of 16 elements (64 bytes), the gaps hold zeros for ever. Starting
- * values are in layout_init.c; where values of one graph lie is plan.c. */
+ * Parameters are in the order in which the list completes their gradients, so that a prefix of the gradient arena is
+ * final as early as possible and can be reduced while the rest is computed; frozen ones, without gradients, come last. A
+ * unit is one PARAM, or one PACK with contiguous members; units start at multiples of 16 elements (64 bytes), and the
+ * gaps always hold zeros. layout_init.c sets initial values; plan.c places the values of a graph. */
 #include "towers/graph/plan.h"
 
 #include <limits.h>

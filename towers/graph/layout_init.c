@@ -1,9 +1,9 @@
 /* Starting values of parameters and states; see plan.h.
  *
  * Element i of a parameter takes lane i % 4 of Philox(seed; i / 4, attempt, XXH3-64 of the name), i counted in OHWI
- * order inside the parameter: a value depends on the seed, the name and its place in the tensor, on nothing else.
- * Normal values are made by Box and Muller's method (1958); truncated ones are drawn again, with the next attempt,
- * until they lie within two standard deviations. */
+ * order inside the parameter: a value depends only on the seed, the name and its place in the tensor.
+ * Normal values use Box and Muller's method (1958); truncated ones are redrawn, with the next attempt, until they lie
+ * within two standard deviations. */
 #include "kernels/philox.h"
 #include "kernels/progress.h"
 #include "towers/graph/plan.h"

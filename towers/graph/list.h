@@ -1,7 +1,7 @@
-/* The inside of a Graph, for the files of this folder that append to it or rewrite it (graph.c, grad.c, pass_*.c).
+/* Internals of a Graph, for the files of this folder that append to it or rewrite it (graph.c, grad.c, pass_*.c).
  *
  * Values are numbered from 1; values[0] stands for "none". Names are owned by the graph and never move, so they may be
- * shared between ops, values and a rewritten list. Pointers into `ops` and `values` die with the next append. */
+ * shared between ops, values and a rewritten list. Pointers into `ops` and `values` are valid until the next append. */
 #ifndef TOWERS_GRAPH_LIST_H
 #define TOWERS_GRAPH_LIST_H
 
@@ -25,24 +25,24 @@ struct Graph {
     char why[1024];
 };
 
-/* Append what is given; none checks shapes. On failure the graph has failed, and the result is Value 0, -1 or "". */
+/* Append without checking shapes. On failure the graph has failed, and the result is Value 0, -1 or "". */
 Value list_value(Graph *g, const ValueInfo *info);
 int list_op(Graph *g, const Op *op);
 const char *list_text(Graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Fail without the scope in front: for messages that name their layer. */
+/* Fails without prepending the scope, for messages that name their layer. */
 Value list_fail(Graph *g, Status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* How often an op reads each value, by id (value_count + 1 numbers, to be freed); NULL after failing the graph. */
+/* The number of reads of each value, by id (value_count + 1 numbers, to be freed); NULL after failing the graph. */
 int *list_readers(Graph *g);
 /* True for a PARAM that is a member of a PACK. */
 bool list_packed(const Graph *g, Value param);
 
-/* Take `ops` (owned from now on, in topological order) in place of the list. Values keep their ids; each that an op
+/* Replaces the list by `ops` (owned from now on, in topological order). Values keep their ids; each value that an op
  * wrote is written by one of `ops`. */
 void list_replace(Graph *g, Op *ops, int op_count);
 
-/* The op as a device would see it, to ask about: shapes, dtypes, and the pitches of slices; addresses are made up. */
+/* The op as a call with shapes, dtypes and pitches but fake addresses, for queries to a device. */
 OpCall list_call(const Graph *g, const Op *op);
 
 #endif

@@ -1,4 +1,4 @@
-/* Model: what a model file hands down to the trainer. The trainer never names one. */
+/* Model: the interface between a model file and the trainer, which names no model. */
 #ifndef TOWERS_GRAPH_MODEL_H
 #define TOWERS_GRAPH_MODEL_H
 
@@ -14,14 +14,14 @@ typedef struct ModelOptions {
 
 enum { MODEL_AUX_HEADS = 2, MODEL_HEADS = 1 + MODEL_AUX_HEADS };
 
-/* Where the loss is taken. Logits are {n, classes, 1, 1}. */
+/* The outputs from which losses are computed. Logits are {n, classes, 1, 1}. */
 typedef struct ModelHeads {
     Value logits;
     Value aux[MODEL_AUX_HEADS];
     int aux_count;
 } ModelHeads;
 
-/* Another form of a model, asked for by name, with defaults of its own. */
+/* Another form of a model, selected by name, with its own defaults. */
 typedef struct ModelVariant {
     const char *name; /* "tf2016" */
     int classes;

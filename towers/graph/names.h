@@ -1,11 +1,11 @@
-/* Which parameters are meant: by their names, with shell patterns as of fnmatch(3), separated by commas. In a pattern
+/* Selecting parameters by name, with shell patterns as in fnmatch(3), separated by commas. In a pattern
  * `*` and `?` match dots too: "Mixed_5*" is every parameter below Mixed_5b, Mixed_5c and Mixed_5d. */
 #ifndef TOWERS_GRAPH_NAMES_H
 #define TOWERS_GRAPH_NAMES_H
 
 #include <stdbool.h>
 
-/* Does the name match one of the patterns? NULL and "" match nothing. */
+/* Whether the name matches one of the patterns. NULL and "" match nothing. */
 bool names_match(const char *patterns, const char *name);
 
 typedef struct NameFilter {

@@ -1,10 +1,10 @@
-/* A convolution, then the statistics of batch normalization over its result -> one op that makes both.
+/* A convolution followed by the statistics of batch normalization over its result -> one op that computes both.
  *
- * A batch norm reads its input twice, for the sums and to be applied. Where the device has a convolution that sums what
- * it writes, CONV becomes CONV_STATISTICS and BATCHNORM becomes BATCHNORM_SUMS, which reads its input once. A joined
+ * A batch norm reads its input twice, for the sums and to be applied. If the device has a convolution that also sums
+ * its output, CONV becomes CONV_STATISTICS and BATCHNORM becomes BATCHNORM_SUMS, which reads its input once. A joined
  * convolution of siblings serves the batch norms behind all its slices: they read slices of its sums. Only plain
- * convolutions (no bias, no ReLU). What the ops around them read keeps its id, so the gradients, which are in the list
- * already, do not change. */
+ * convolutions (no bias, no ReLU). Values that other ops read keep their ids, so the gradients, which are already in
+ * the list, do not change. */
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
@@ -24,7 +24,7 @@ typedef struct Pass {
     int made, forward_made;
 } Pass;
 
-/* The op whose result, or a slice of it, `norm` normalizes, and the first channel of that; -1 if there is none. */
+/* The op whose result, or a slice of it from channel *first on, `norm` normalizes; -1 if there is none. */
 static int32_t origin_of(const Graph *g, const Op *norm, int32_t *first)
 {
     int32_t writer = graph_value(g, norm->in[0])->op;

@@ -1,14 +1,13 @@
-/* Batch norms move into the convolutions around them, so that what they write is never stored.
+/* Moves batch norms into the convolutions around them, so that their results are never stored.
  *
- * Forward: where every reader of a batch norm's result is a convolution (or the gradient of one's weights) that can
- * normalize its input on the way in, BATCHNORM_SUMS shrinks to BATCHNORM_FINISH, which makes two numbers per channel,
- * and the readers read its input and those. Backward: CONV_DX followed by BATCHNORM_DX, whose first half is to mask and
- * sum what CONV_DX wrote, becomes CONV_DX_SUMS and BATCHNORM_DX_APPLY. The two are independent of each other.
+ * Forward: if every reader of a batch norm's result is a convolution (or a weight gradient) that can normalize its
+ * input, BATCHNORM_SUMS becomes BATCHNORM_FINISH, which computes two coefficients per channel, and the readers read its
+ * input and the coefficients. Backward: CONV_DX followed by BATCHNORM_DX, whose first half masks and sums the output of
+ * CONV_DX, becomes CONV_DX_SUMS and BATCHNORM_DX_APPLY. The two are independent of each other.
  *
- * A kernel that normalizes its input may be slower than one that does not, and a batch norm that is dissolved is
- * computed by each of its readers, forward and backward. So where the device knows times, all of them together are
- * compared with the batch norm and its readers as they were. Comes
- * after pass_conv_statistics; the list keeps its length and its order. */
+ * A kernel that normalizes its input may be slower than one that does not, and each reader repeats the normalization,
+ * forward and backward. If the device knows times, the sum over all joined readers is compared with the batch norm and
+ * its readers before. Runs after pass_conv_statistics; the list keeps its length and order. */
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
@@ -30,7 +29,7 @@ static bool ask(const Pass *pass, const OpCall *call)
 
 /* ---- forward: the normalized value is not made */
 
-/* `op` reads `a`, the normalization of `z`: as it would be if it normalized by itself. */
+/* `op` reads `a`, the normalization of `z`. Returns the op that normalizes `z` by itself. */
 static bool absorbs(const Pass *pass, const Op *op, Value z, Value a, Op *joined)
 {
     bool forward = op->kind == OP_CONV_STATISTICS && op->in_count == 2;
@@ -70,7 +69,7 @@ static bool time_add(const Pass *pass, const Op *op, double *sum)
     return time >= 0;
 }
 
-/* Is the batch norm with its readers, each normalizing by itself, faster than with its result made once? */
+/* Whether readers that normalize by themselves are faster than a result computed once. */
 static bool dissolved_is_faster(const Pass *pass, const Op *norm)
 {
     double once = 0, dissolved = 0;
@@ -85,7 +84,7 @@ static bool dissolved_is_faster(const Pass *pass, const Op *norm)
     return !known || dissolved < once;
 }
 
-/* The value changes its meaning: it was the result, now it is the coefficients. */
+/* The value changes its meaning from the result to the coefficients. */
 static void dissolve(Pass *pass, Op *norm)
 {
     Value a = norm->out[0];
@@ -101,9 +100,9 @@ static void dissolve(Pass *pass, Op *norm)
     info->name = list_text(pass->g, "%s.coefficients", norm->name);
 }
 
-/* ---- backward: mask and sums where the gradient is made */
+/* ---- backward: mask and sum while computing the gradient */
 
-/* The op that writes what `norm_dx` reads, if it is a plain CONV_DX that nobody else reads; else NULL. */
+/* The op that writes the input of `norm_dx`, if it is a plain CONV_DX without other readers; else NULL. */
 static Op *source_of(const Pass *pass, const Op *norm_dx)
 {
     const ValueInfo *dy = graph_value(pass->g, norm_dx->in[0]);

@@ -1,4 +1,4 @@
-/* Average pooling, then a 1x1 convolution -> the convolution, then the pooling.
+/* Average pooling followed by a 1x1 convolution -> the convolution followed by the pooling.
  *
  * Both are linear, one mixes channels and the other pixels: with divisors d(p) that depend on the place only,
  * W (sum_q x[q] / d(p)) = (sum_q W x[q]) / d(p). The pooling branches of Inception reduce channels (192 -> 32), so the
@@ -36,7 +36,7 @@ static int movable_pool(const Graph *g, int conv, const int *readers, const Valu
     return graph_shape(g, op->in[1]).n <= pooled->shape.c ? pooled->op : -1;
 }
 
-/* The value between the two changes its meaning: now it is what the convolution makes. */
+/* The value between the two changes its meaning: it becomes the result of the convolution. */
 static void exchange(Graph *g, Op *conv, Op *pool)
 {
     Value between = pool->out[0], last = conv->out[0];
@@ -48,7 +48,7 @@ static void exchange(Graph *g, Op *conv, Op *pool)
     pool->out[0] = last;
 }
 
-/* The new list: moved poolings are left out where they were and follow their convolution. */
+/* Writes the new list, in which moved poolings follow their convolutions. */
 static int write_list(Graph *g, const int *pool_of, const bool *moved, Op *ops)
 {
     int made = 0;

@@ -1,11 +1,10 @@
-/* Activations that are cheap to make again are made again for the backward pass, so that they need no memory in
- * between.
+/* Recomputes cheap activations for the backward pass, so that they need no memory in between.
  *
- * After graph_train: where a gradient op reads what a batch norm wrote in the forward pass, a copy of that op (as
- * BATCHNORM_APPLY, with the mean and variance of this step) is put in front of the first such reader, and the readers
- * in the backward pass read the copy. Pools, ReLUs and concats of such values follow. The input of a batch norm is kept
- * for its own gradient anyway; what has other inputs is not made again, because those would have to live instead.
- * Copies compute what the originals did, so results are equal bit for bit. */
+ * After graph_train: if a gradient op reads the result of a batch norm of the forward pass, a copy of that op (as
+ * BATCHNORM_APPLY, with the mean and variance of this step) is inserted before the first such reader, and the readers in
+ * the backward pass read the copy. Pools, ReLUs and concats of such values are copied, too. The input of a batch norm is
+ * kept for its own gradient anyway; ops with other inputs are not recomputed, because those inputs would have to be kept.
+ * Copies compute the same as the originals, so results are equal bit for bit. */
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
@@ -15,14 +14,14 @@ typedef struct Recompute {
     Graph *g;
     int forward_end;
     /* owned */
-    bool *cheap; /* by value id: written by an op that is made again */
+    bool *cheap; /* by value id: written by an op that is recomputed */
     Value *copy; /* by value id */
     Op *ops;
     int made; /* ops in the new list */
     int copies;
 } Recompute;
 
-/* ---- what is made again */
+/* ---- which ops are recomputed */
 
 static bool op_is_cheap(const Recompute *r, const Op *op)
 {

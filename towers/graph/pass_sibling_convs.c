@@ -1,8 +1,8 @@
 /* 1x1 convolutions that read one value -> one convolution with their weights stacked (a PACK), and a SLICE for each.
  *
  * A 1x1 convolution is a matrix product. The 2 to 4 that open the branches of an Inception block are narrow (16 to 192
- * channels): together they read their input once instead of each on its own, and fill the machine. The slices cost
- * nothing where the planner lets their readers read in place. Only plain convolutions (no bias, no ReLU) are joined,
+ * channels): together they read their input once and make full use of the machine. The slices cost nothing
+ * if the planner lets their readers read in place. Only plain convolutions (no bias, no ReLU) are joined,
  * whose weights nobody else reads; frozen ones are joined with frozen ones only, as a PACK has one gradient. */
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
@@ -58,7 +58,7 @@ static Op joined_conv(Graph *g, const Group *group)
     return conv;
 }
 
-/* The joined convolution and the slices that write what its members wrote, under their names. */
+/* The joined convolution, and slices in place of the results of its members, with their names. */
 static int write_group(Graph *g, const Group *group, Op *ops)
 {
     ops[0] = joined_conv(g, group);

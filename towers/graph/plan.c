@@ -1,8 +1,8 @@
-/* Plan: the prepared calls of a graph; see plan.h. Which values share storage is decided in plan_alias.c, where they
- * lie in plan_arena.c.
+/* Plan: the prepared calls of a graph; see plan.h. plan_alias.c decides which values share storage, plan_arena.c their
+ * addresses.
  *
- * Until an arena is bound, its operands have made-up addresses: prepare may look at which operands exist and at their
- * distance inside an arena, and nothing else. Binding adds the base to a list of (pointer, offset) made once. */
+ * Until an arena is bound, its operands have fake addresses: prepare may only test whether operands exist and compare
+ * addresses inside an arena. Binding adds the base to a list of (pointer, offset) made once. */
 #include "towers/graph/plan_internal.h"
 
 #include "kernels/progress.h"
@@ -92,7 +92,7 @@ static Status prepare_call(Plan *plan, int index)
     const OpKernel *kernel = kernel_of(plan, index);
     plan->prepared = index + 1;
     if (!kernel->prepare || alias_skips(&plan->alias, index)) return OK;
-    errno = 0; /* should a library crash now, this says whether it ran out of memory (process.c) */
+    errno = 0; /* if a library crashes now, errno tells whether it ran out of memory (process.c) */
     Status st = kernel->prepare(plan->device, call);
     if (st != OK) return FAIL(st, "%s (%s): %s", call->name, op_name(call->kind), status_message());
     if (call->workspace_bytes > plan->workspace_bytes) plan->workspace_bytes = call->workspace_bytes;
@@ -180,7 +180,7 @@ static Gradient *gradient_find(Plan *plan, const Place *place)
     return NULL;
 }
 
-/* The dx of a batch norm reads dbeta and dgamma: until then nobody may make a sum of them where they lie. */
+/* The dx of a batch norm reads dbeta and dgamma, which may not be reduced in place before. */
 static void wait_for_readers(Plan *plan)
 {
     for (int i = 0; i < plan->op_count; i++) {

@@ -1,4 +1,4 @@
-/* Layout and Plan: where every value of a graph lies, and the prepared calls that run it.
+/* Layout and Plan: the address of every value of a graph, and the prepared calls that run it.
  *
  * Layout: the order of parameters (the order in which backward completes their gradients) and of batch-norm states.
  * It is made once, from the training graph; graphs of other batch sizes and the evaluation graph look names up in it,
@@ -26,7 +26,7 @@ typedef struct Layout {
     LayoutEntry *params; /* in arena order */
     int param_count;
     size_t param_elements;   /* f32 elements of the PARAM arena, padding included */
-    int trained_count;       /* the first so many parameters have a gradient; frozen ones lie behind them */
+    int trained_count;       /* the first parameters have a gradient, so many; frozen ones follow */
     size_t trained_elements; /* f32 elements of the GRAD and slot arenas: the beginning of PARAM */
     LayoutEntry *states;
     int state_count;
@@ -36,7 +36,7 @@ typedef struct Layout {
 
 NODISCARD Status layout_create(const Graph *training, Layout **made);
 void layout_destroy(Layout *layout);
-/* Where the i-th one ends in its arena, the padding behind it included. */
+/* The end of the i-th one in its arena, including its padding. */
 size_t layout_param_end(const Layout *layout, int i);
 size_t layout_state_end(const Layout *layout, int i);
 const LayoutEntry *layout_param(const Layout *layout, const char *name); /* NULL if none */
@@ -67,7 +67,7 @@ NODISCARD Status plan_create(const Graph *graph, const Layout *layout, Device *d
                              Plan **made);
 void plan_destroy(Plan *plan);
 
-/* What the arenas of such a plan hold, without the workspaces that kernels will ask for: by arithmetic, no device. */
+/* The bytes of the arenas of such a plan, without the workspaces of kernels; needs no device. */
 NODISCARD Status plan_measure(const Graph *graph, const Layout *layout, const Backend *backend,
                               const PlanOptions *options, size_t bytes[ARENA_COUNT]);
 
@@ -76,10 +76,10 @@ void plan_bind(Plan *plan, Arena arena, void *base); /* set or change an arena's
 NODISCARD Status plan_run(Plan *plan, int first, int end); /* ops first .. end - 1, enqueued on STREAM_COMPUTE */
 int plan_op_count(const Plan *plan);
 const OpCall *plan_call(const Plan *plan, int op); /* for profiles and `info` */
-Tensor plan_tensor(const Plan *plan, Value v);     /* where it lies (after plan_bind) */
+Tensor plan_tensor(const Plan *plan, Value v);     /* its address (after plan_bind) */
 
-/* The end (exclusive) of the ops after which the gradients [0, elements) of the arena are final, and no other op reads
- * them: a sum may be made where they lie. */
+/* The end (exclusive) of the ops that write or read the gradients [0, elements) of the arena: after them the gradients
+ * are final and may be reduced in place. */
 int plan_ready_after(const Plan *plan, size_t elements);
 
 typedef struct PlanReport {

@@ -1,13 +1,13 @@
 /* Which values share storage; see plan_internal.h.
  *
- * Ops are visited once, in list order. What an op writes starts in storage of its own and may join that of an operand:
+ * Ops are visited once, in list order. The result of an op starts in its own storage and may join that of an operand:
  *   SLICE, RESHAPE  the result is a view of the operand
  *   CONCAT          the storage of the operand moves into that of the result, so its producer writes the slice directly
- *   in place        the result takes over the storage of an operand that nobody needs any more
+ *   in place        the result takes over the storage of an operand that has no later reader
  * A value may lie inside a wider one only if its producer and all its readers take strided tensors at that place and
  * its channels start at multiples of 16 bytes, as vector loads need. Otherwise the op copies. Since the readers of a
- * value come after its op, list order makes every decision final: an operand that is read now was overwritten by nobody
- * before, and what overwrites it later looks at all values that lie there. */
+ * value come after its op, decisions in list order are final: an operand that is read now has not been overwritten
+ * before, and an op that overwrites it later checks all values in that storage. */
 #include "towers/graph/plan_internal.h"
 
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static void init_member(Alias *alias, int32_t id)
     };
 }
 
-/* ---- may a value lie there? */
+/* ---- whether a value may be placed there */
 
 static bool op_is_view(OpKind kind)
 {
@@ -98,7 +98,7 @@ static bool members_overlap(const Alias *alias, int32_t a, int32_t b)
 
 /* ---- joining */
 
-/* `id` has no storage but its own, and nobody else is in it. */
+/* `id` is in its own storage, alone. */
 static void join(Alias *alias, int32_t id, int32_t host, int64_t first, int64_t pitch)
 {
     Member *member = alias->member;
@@ -107,8 +107,8 @@ static void join(Alias *alias, int32_t id, int32_t host, int64_t first, int64_t 
     member[root].next = id;
 }
 
-/* The operand fills its storage, so that it may leave, and all who live there may move to channel `first` of a tensor
- * of pitch `pitch`. */
+/* The operand fills its storage, so that it may move, and all members may move to channel `first` of a tensor of pitch
+ * `pitch`. */
 static bool can_move(const Alias *alias, int32_t id, int64_t first, int64_t pitch)
 {
     const Member *moved = &alias->member[id];
@@ -135,7 +135,7 @@ static void move(Alias *alias, int32_t id, int32_t host, int64_t first)
     member[root].next = head;
 }
 
-/* The operands already lie side by side in one storage: the whole is there too. */
+/* The operands are already adjacent in one storage, which then holds the result, too. */
 static bool join_ready_concat(Alias *alias, int32_t i)
 {
     const Op *op = graph_op_at(alias->graph, i);
@@ -226,7 +226,7 @@ static bool can_take(const Alias *alias, int32_t i, int k)
     const ValueInfo *x = value_info(alias, op->in[k].id), *y = value_info(alias, op->out[0].id);
     const Member *place = &alias->member[op->in[k].id];
     if (!shape_equal(x->shape, y->shape) || x->dtype != y->dtype || y->role != ROLE_TEMP) return false;
-    /* What lies inside a wider value cannot move into a concat any more. */
+    /* A value inside a wider one cannot move into a concat any more. */
     if (place->pitch != x->shape.c && read_by_concat(alias, op->out[0].id)) return false;
     return nobody_needs(alias, i, k) && member_fits(alias, op->out[0].id, place->first, place->pitch);
 }

@@ -1,6 +1,6 @@
 /* The arena and the offset of every value; see plan_internal.h.
  *
- * The role decides the arena. PARAM, PACK, GRAD, STATE and STAT lie where the layout says, looked up by name; INPUT and
+ * The role decides the arena. PARAM, PACK, GRAD, STATE and STAT are placed by the layout, by name; INPUT and
  * RESULT one after another; all other storage shares SCRATCH by its time of use: from the first write to the last read
  * of any value in it. */
 #include "towers/graph/plan_internal.h"
@@ -87,7 +87,7 @@ static void append(const Assign *a, int32_t id, Arena arena)
     a->bytes[arena] += place_align(value_bytes(value_info(a, id)));
 }
 
-/* What belongs to a value (gradient, statistic) lies at the same offset, in an arena of the same layout. */
+/* The gradient or statistic of a value has the same offset in an arena of the same layout. */
 static Status check_same_count(const Assign *a, const ValueInfo *info)
 {
     const ValueInfo *of = value_info(a, info->of.id);

@@ -1,5 +1,5 @@
-/* What the files of the plan share: who reads a value (plan_alias.c), which values share storage (plan_alias.c), and
- * in which arena and where it lies (plan_arena.c, plan_place.c). Not for use outside plan*.c. */
+/* Shared by plan*.c only: readers of values and shared storage (plan_alias.c), arenas and offsets (plan_arena.c,
+ * plan_place.c). */
 #ifndef TOWERS_GRAPH_PLAN_INTERNAL_H
 #define TOWERS_GRAPH_PLAN_INTERNAL_H
 
@@ -18,7 +18,7 @@ typedef struct Member {
     int64_t first;
     int64_t pitch;
     int32_t last_read; /* last op that reads the value; the op that writes it if none does; -1 if neither exists */
-    bool unused;       /* nobody reads it and its op can skip it: no storage */
+    bool unused;       /* no op reads it and its op can skip it: no storage */
 } Member;
 
 typedef struct Alias {
@@ -44,7 +44,7 @@ typedef struct Block {
 } Block;
 
 NODISCARD Status place_blocks(Block *blocks, int count, size_t *total);
-size_t place_align(size_t bytes); /* up to a multiple of 64 */
+size_t place_align(size_t bytes); /* rounded up to a multiple of 64 */
 
 /* Where a value lies: a byte offset in an arena; `none` if it has no storage. */
 typedef struct Place {

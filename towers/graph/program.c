@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Keep the loss of one of several heads for the record. */
+/* Keeps the loss of one of several heads, for the record. */
 static void head_keep(Graph *g, Program *p, Value loss)
 {
     char name[32] = "main_loss";

@@ -1,4 +1,4 @@
-/* Program: a model for one batch size, built, differentiated and planned: what one tower runs in one step.
+/* Program: a model for one batch size, built, differentiated and planned. A tower runs one program per step.
  *
  * Training: image -> model -> summed loss -> gradients of every parameter that is not frozen. Evaluation: image -> model -> loss and hits.
  * A short last batch is another program over the same arenas, so batch norm sees real samples only. */
@@ -21,7 +21,7 @@ typedef struct ProgramConfig {
     FuseLevel fuse;
     const char *freeze;    /* borrowed: parameters that are not trained (names.h); NULL: none. Also in the programs of
                               evaluation, so that all programs have the same layout */
-    bool recompute;        /* cheap activations are made twice instead of kept */
+    bool recompute;        /* cheap activations are recomputed instead of kept */
     bool separate_storage; /* every value has its own: for comparison */
 } ProgramConfig;
 
@@ -36,7 +36,7 @@ typedef struct Program {
     Value prob;              /* result of an evaluation: of every class; else Value 0 */
     int forward_end;         /* ops [0, forward_end) are the forward pass */
     int recomputed;          /* ops that run again in the backward pass */
-    Fusion fusion;           /* of program_create: what the device joins */
+    Fusion fusion;           /* set by program_create: joined ops */
 } Program;
 
 /* The graph alone, before a device joins ops of it: for `info`, for the layout, and for tests. */
@@ -44,7 +44,7 @@ NODISCARD Status program_graph(const ProgramConfig *config, int32_t n, Program *
 /* Graph and plan. `layout` and `device` are borrowed and must outlive the program. */
 NODISCARD Status program_create(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device,
                                 Program *program);
-/* The bytes of its arenas, without a device: those of program_create, less the workspaces of kernels. */
+/* The bytes of its arenas without the workspaces of kernels; needs no device. */
 NODISCARD Status program_measure(const ProgramConfig *config, int32_t n, const Layout *layout, const Backend *backend,
                                  size_t bytes[ARENA_COUNT]);
 void program_destroy(Program *program); /* a zeroed one is fine */

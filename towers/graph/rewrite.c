@@ -1,5 +1,4 @@
-/* What passes over the list share: counting readers, asking about an op, and putting a changed list in place of the old
- * one. */
+/* Shared by passes over the list: counting readers, querying an op, and replacing the list. */
 #include "towers/graph/list.h"
 
 #include <stdlib.h>
@@ -28,7 +27,7 @@ void list_replace(Graph *g, Op *ops, int op_count)
         }
 }
 
-/* The pitch that the planner gives a value that is cut out of another, if all who touch it take slices. */
+/* The pitch that the planner gives a slice of another value, if all its readers take slices. */
 static int64_t likely_pitch(const Graph *g, Value v)
 {
     const ValueInfo *info = graph_value(g, v);

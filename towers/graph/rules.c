@@ -1,4 +1,4 @@
-/* The checks that shape rules are made of. Each failure names the layer, what was wanted and what was there. */
+/* Checks for shape rules. Each failure names the layer, what was expected and what was found. */
 #include "towers/graph/rules.h"
 #include "towers/graph/list.h"
 

@@ -1,8 +1,8 @@
-/* Rules: what the graph knows about each op kind. Every row of ops.def has a shape rule and a gradient rule, found by
- * name (`shape_conv`, `grad_conv`), so that the linker names one that is forgotten.
+/* Rules of each op kind. Every row of ops.def has a shape rule and a gradient rule, found by name (`shape_conv`,
+ * `grad_conv`), so that the linker reports a missing one.
  *
  * A shape rule checks the operands and describes the outputs. A gradient rule appends ops and gives their results to
- * the operands that want them. Both report through the sticky error and may go on after it. */
+ * the operands that want them. Both report through the sticky error and may continue after it. */
 #ifndef TOWERS_GRAPH_RULES_H
 #define TOWERS_GRAPH_RULES_H
 
@@ -37,7 +37,7 @@ typedef struct GradCall {
 bool rule_has(const ShapeCall *c, int i);
 /* Fail as "<layer>: <message>". */
 void rule_fail(ShapeCall *c, Status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* The number that belongs there, and the one that is. */
+/* Fails unless the two are equal. */
 void rule_count(ShapeCall *c, const char *what, int64_t wanted, int64_t have);
 /* Operand i, if given, has this shape. */
 void rule_shape(ShapeCall *c, int i, const char *what, Shape wanted);
@@ -65,13 +65,13 @@ Value grad_op(GradCall *c, OpKind kind, const char *suffix, const Value *in, int
 void grad_give(GradCall *c, int i, Value dx);
 /* The same for channels first .. first + c of the operand only. */
 void grad_give_channels(GradCall *c, int i, Value dx, int32_t first);
-/* What earlier readers gave to operand i last, to be passed on through an `acc` operand; Value 0 if nothing. */
+/* The last contribution to operand i, to be added through an `acc` operand; Value 0 if there is none. */
 Value grad_take(GradCall *c, int i);
 Shape grad_shape(const GradCall *c, int i);
-/* dy[0] before the ReLU at the end of the op: one RELU_DX, unless the pooling behind it has masked already. */
+/* dy[0] before the ReLU at the end of the op: one RELU_DX, unless the pooling that follows has masked it. */
 Value grad_before_relu(GradCall *c);
-/* True if operand i ends in a ReLU and only this op passes a gradient to it: its mask may be applied here. Says so to
- * the op that wrote it; the caller then must. */
+/* True if operand i ends in a ReLU and only this op passes a gradient to it. Then the caller must apply the mask, and the
+ * op that wrote the operand does not. */
 bool grad_claim_relu(GradCall *c, int i);
 void grad_no_rule(GradCall *c);
 

@@ -1,13 +1,13 @@
 /* Rules of convolution and dense layers.
  *
  * Both families are closed under differentiation. With <CONV(x, w), dy> = <x, CONV_DX(dy, w)> = <w, CONV_DW(x, dy)>,
- * an expression linear in x, w and dy, the gradient of each of the three is made of the other two; so second
+ * an expression linear in x, w and dy, the gradients of each of the three are the other two; so second
  * derivatives (a gradient penalty) need no further kernels. CONV_DX is also the transposed convolution.
  *
- * Joined forms come into the list after the gradients, so they have none of their own.
+ * Joined forms enter the list after the gradients, so they have no gradient rules.
  *
- * The gradients of bias and weights come before the one of x: they are final one op earlier, and x, if this is its last
- * reader, makes room for its own gradient. */
+ * The gradients of bias and weights come before that of x: they are final one op earlier, and if this op is the last
+ * reader of x, its storage is free for its gradient. */
 #include "towers/graph/rules.h"
 
 static void conv_dtypes(ShapeCall *c, int weights)
@@ -116,7 +116,7 @@ static void give_conv_dw(GradCall *c, int i, Value x, Value dy)
     if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_CONV_DW, "dw", OPERANDS(x, dy), &attr, &w));
 }
 
-/* Adding inside the kernel is free for a 1x1 convolution (a matrix product); others would need a pass of their own. */
+/* Adding inside the kernel is free for a 1x1 convolution (a matrix product); others would need an extra pass. */
 static void give_conv_dx(GradCall *c, int i, Value dy, Value w)
 {
     OpAttr attr = without_relu(c);

@@ -21,7 +21,7 @@ void shape_softmax_loss(ShapeCall *c)
     rule_out(c, 2, "hits", shape_vector(2), DTYPE_F32);
 }
 
-/* The dtype of dlogits: that of the logits that `prob` was made of. */
+/* The dtype of dlogits: that of the logits of `prob`. */
 static Dtype logits_dtype(const ShapeCall *c)
 {
     const Graph *g = c->g;

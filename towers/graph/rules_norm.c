@@ -3,8 +3,8 @@
  * BATCHNORM_APPLY takes a given mean and variance: running averages, in evaluation and in frozen layers.
  *
  * BATCHNORM emits the batch mean and biased variance as values of their own: they feed the running averages and
- * BATCHNORM_DX. They are treated as outputs to be looked at: differentiating through them is refused, as is the second
- * derivative. Joined forms come into the list after the gradients. */
+ * BATCHNORM_DX. Differentiating through them is refused, as is the second derivative. Joined forms enter the list after the
+ * gradients. */
 #include "towers/graph/rules.h"
 
 static void channel_vectors(ShapeCall *c, int32_t channels, int first, int end)

@@ -1,8 +1,7 @@
 /* Rules of pooling. AVG_POOL is linear, so it and AVG_POOL_DX are each other's gradient; MAX_POOL_DX has none.
  *
- * Behind a ReLU that only this pooling reads, the mask of the ReLU moves: the place a maximum came from is positive
- * exactly if the maximum is, so MAX_POOL_DX masks with its small y and the pass of RELU_DX over the large x
- * is saved. */
+ * If only this pooling reads a ReLU, the ReLU's mask moves into MAX_POOL_DX: an element that is a maximum is positive
+ * exactly if the maximum is, so masking with the small y replaces a pass of RELU_DX over the large x. */
 #include "towers/graph/rules.h"
 
 static Shape pooled(ShapeCall *c, Shape x)
@@ -15,7 +14,7 @@ static Shape pooled(ShapeCall *c, Shape x)
     return y;
 }
 
-/* dy is what pooling the asked shape makes. */
+/* dy has the shape that pooling gives the requested one. */
 static void pool_dx(ShapeCall *c, int acc)
 {
     Shape x = rule_asked(c);
@@ -46,7 +45,7 @@ void shape_max_pool_dx(ShapeCall *c)
     rule_dtype(c, 3, "dtype of the ReLU's y", c->dtype[0]);
 }
 
-/* Any side becomes any other: {n, c} of the two agree. */
+/* Sides may differ in any way; {n, c} must agree. */
 static void adaptive_fits(ShapeCall *c, Shape x, Shape y)
 {
     if (x.n != y.n || x.c != y.c) rule_fail(c, ERR_SHAPE, "averaging %s cannot make %s", shape_text(x), shape_text(y));
