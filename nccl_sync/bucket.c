@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* What the last bucket sums after backward has ended is not hidden by anything: its tail goes apart, if it is large. */
+/* The last all-reduce runs after backward has ended and is not overlapped, so a large last bucket is split. */
 static void tail_part(const size_t *ends, int count, size_t total, size_t tail_bytes, Buckets *buckets)
 {
     Bucket *last = &buckets->bucket[buckets->count - 1];

@@ -1,5 +1,5 @@
-/* Buckets: consecutive ranges of the gradient arena, which lies in the order in which backward completes it, so that
- * the sum of one bucket runs while backward computes the next (Li et al., "PyTorch Distributed", VLDB 2020,
+/* Buckets: consecutive ranges of the gradient arena, which is in the order in which backward completes it, so that
+ * the all-reduce of one bucket runs while backward computes the next (Li et al., "PyTorch Distributed", VLDB 2020,
  * section 3.2). The same cut on every rank. Behind the last bucket go the extras: a few floats on which all towers must
  * agree. */
 #ifndef TOWERS_NCCL_SYNC_BUCKET_H
@@ -19,8 +19,8 @@ typedef struct Buckets {
 } Buckets;
 
 /* Cut [0, total) at parameter ends (ascending, ends[count - 1] <= total): the first bucket closes at `first_bytes`, so
- * that the collective starts early, the others at `bucket_bytes`; a small remainder joins the last, of which at most
- * `first_bytes` are then set apart, so that little is left to sum when backward ends. Elements are f32. */
+ * that the collective starts early, the others at `bucket_bytes`; a small remainder joins the last one, of which at most
+ * `first_bytes` then become a bucket of their own, so that little is left to reduce when backward ends. Elements are f32. */
 void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes, size_t bucket_bytes,
                  Buckets *buckets);
 

@@ -1,4 +1,4 @@
-/* The communicator interface: checks what every implementation would have to check, then forwards. */
+/* The communicator interface: makes the checks common to all implementations, then forwards. */
 #include "nccl_sync/comm.h"
 
 #include "nccl_sync/comm_ops.h"
@@ -56,8 +56,8 @@ void comm_memory_destroy(Device *device, CommMemory *memory)
     *memory = (CommMemory){0};
 }
 
-/* The last tower's gradients become the sum where they lie. A rank's other towers are gone by then, so their sum has a
- * place of its own; so has every tower's part where the order of towers must hold. */
+/* The last tower's gradients become the sum in place. The gradients of a rank's other towers are overwritten by then, so
+ * their sum has a buffer; with `ordered` every tower's contribution has one. */
 CommSpace comm_space(const CommConfig *config)
 {
     bool several = config->place.local_towers > 1, narrow = config->reduce != DTYPE_F32 && config->place.ranks > 1;
@@ -69,7 +69,7 @@ CommSpace comm_space(const CommConfig *config)
                        .guest = several && !config->ordered ? staged : 0};
 }
 
-/* In shared memory every tower has a slot, and the processes, if there are several, a result that each makes a part of. */
+/* In shared memory every tower has a slot, and several processes have a result, of which each computes a part. */
 size_t comm_bytes(const Backend *backend, const CommConfig *config)
 {
     CommSpace space = comm_space(config);

@@ -1,11 +1,11 @@
-/* Comm: how towers agree. Sum, broadcast, barrier, abort.
+/* Comm: communication between the processes of a run. All-reduce, broadcast, barrier, abort.
  *
  * Ranks are processes; each holds consecutive towers (placement.h; virtual towers run one after another in one process). comm_shm.c sums in tower order through memory that all processes share, so
  * the result is bit-for-bit the same for any mapping of towers to processes; comm_nccl.c is ncclAllReduce, on the
  * gradients where they lie.
  *
- * Collective: the same calls in the same order on every rank. A peer that left, called comm_abort, or did not arrive
- * before the deadline ends every other rank's call with ERR_COMM; none waits for ever. */
+ * Collective: the same calls in the same order on every rank. If a peer leaves, calls comm_abort, or does not arrive
+ * before the deadline, every other rank's call fails with ERR_COMM; none waits for ever. */
 #ifndef TOWERS_NCCL_SYNC_COMM_H
 #define TOWERS_NCCL_SYNC_COMM_H
 
@@ -19,7 +19,7 @@ typedef struct CommConfig {
     Placement place;    /* of this process and its towers */
     int towers;         /* all towers */
     size_t max_count;   /* floats that one round may sum: first + count of every call stays below */
-    int64_t timeout_ms; /* of one collective, without a sign of progress from those that are missing */
+    int64_t timeout_ms; /* of one collective, without progress of the missing ranks */
     /* NCCL only: */
     Dtype reduce;     /* f32, or the 16-bit format in which gradients travel and are summed */
     size_t gradients; /* elements [0, gradients), contributed from device memory */
@@ -33,14 +33,12 @@ typedef struct CommConfig {
 typedef struct CommShared CommShared;
 NODISCARD Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **made);
 void comm_shared_destroy(CommShared *shared);
-/* Called by the supervisor when tower process `rank` is gone: every waiting and every later collective fails
- * at once. */
+/* Called by the supervisor when process `rank` has ended: every waiting and every later collective fails at once. */
 void comm_shared_abort(CommShared *shared, int rank);
 int comm_shared_aborted(const CommShared *shared); /* the rank that left first, -1 if none has */
-/* Where process `rank` shows its progress, inside the shared memory: while a missing peer shows some, nobody's deadline
- * ends. */
+/* The progress slot of process `rank` in the shared memory: deadlines are extended while a missing peer makes progress. */
 ProgressSlot *comm_shared_progress(CommShared *shared, int rank);
-/* Has it arrived at a barrier at which others are missing? */
+/* Whether the process waits at a barrier for others. */
 bool comm_shared_waiting(const CommShared *shared, int rank);
 
 /* The communicator for the towers of `device`: NCCL between GPUs, shared memory otherwise. `device` is borrowed and
@@ -51,23 +49,23 @@ NODISCARD Status comm_nccl_open(const CommConfig *config, CommShared *shared, De
                                 Comm **made); /* in builds with CUDA */
 void comm_close(Comm *comm);                  /* NULL is fine */
 
-/* Memory of a device that NCCL reaches best (ncclMemAlloc, from 2.19 on); elsewhere ordinary memory of the device. */
+/* Device memory that NCCL accesses fastest (ncclMemAlloc, from 2.19 on); without NCCL ordinary device memory. */
 typedef struct CommMemory {
     void *data;
     bool special; /* not the backend's own */
 } CommMemory;
 NODISCARD Status comm_memory_create(Device *device, size_t bytes, CommMemory *made); /* zeroed */
-/* Waits until the device is idle, so what a collective may wait for must have come, or the communicator be closed. Empty
- * is fine. */
+/* Waits until the device is idle, so pending collectives must be able to end, or the communicator must be closed. An
+ * empty one is fine. */
 void comm_memory_destroy(Device *device, CommMemory *memory);
 /* Registers memory from which contributions will come with NCCL, on all ranks alike, if NCCL accepts it. ERR_COMM if
  * only some ranks are refused or a registration fails half-way, after which a communicator is unusable. `memory` must
  * outlive the communicator. Collective. */
 NODISCARD Status comm_register(Comm *comm, const CommMemory *memory, size_t bytes);
-/* Memory that a communicator takes for its sums, beside what the contributions lie in: the device's; on a CPU this
- * rank's share of what all map. */
+/* Bytes that a communicator allocates for its sums, without the contributions: device memory; on a CPU this rank's share
+ * of the shared memory. */
 size_t comm_bytes(const Backend *backend, const CommConfig *config);
-/* "NCCL 2.28.9 sums the gradients in place, in a symmetric window"; "" where there is nothing to tell. */
+/* "NCCL 2.28.9 sums the gradients in place, in a symmetric window"; "" if there is no choice to report. */
 void comm_text(const Comm *comm, char *text, size_t bytes);
 
 /* Begins the all-reduce of elements [first, first + count) of this round with the contribution of tower `tower`, one of
@@ -83,10 +81,10 @@ NODISCARD Status comm_allreduce_end(Comm *comm, size_t first, float *to, size_t 
 
 NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root`; host memory */
 NODISCARD Status comm_barrier(Comm *comm);
-/* For who waits for what a sum to device memory brings: ERR_COMM if a peer has left. Does not wait itself. */
+/* For callers that wait for a sum in device memory: ERR_COMM if a peer has left. Returns at once. */
 NODISCARD Status comm_look(Comm *comm);
 
-/* Leave in an error: peers' calls fail with ERR_COMM instead of waiting. Safe to call at any time, more than once. */
+/* Leaves after an error: peers' calls fail with ERR_COMM instead of waiting. May be called at any time and repeatedly. */
 void comm_abort(Comm *comm);
 
 const CommConfig *comm_config(const Comm *comm);

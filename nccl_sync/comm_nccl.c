@@ -1,19 +1,17 @@
-/* Collectives between GPUs: NCCL, one rank a process.
+/* Collectives between GPUs by NCCL, with one rank per process.
  *
- * fast: a rank's towers are added up in their order, the last one where its contribution lies, and with it the
- * all-reduce of that range starts there, in place, on the communication stream, beside the computation: no second buffer,
- * no copy. Ranks are added in NCCL's order, the same on every rank. Gradients may travel in 16 bits (in f16 divided by
+ * fast: a rank adds its towers in order, the last one in place; then the all-reduce of that range starts there, in place,
+ * on the communication stream, parallel to the computation: no second buffer, no copy. Ranks are added in NCCL's order, the same on every rank. Gradients may travel in 16 bits (in f16 divided by
  * the number of ranks on the way): that takes a buffer of 16 bits, and the sum is written back in f32.
  * ordered: every tower's contribution is broadcast to all ranks and added in tower order, as comm_shm does: the same
- * bits whichever rank holds which tower. Not in place: all contributions are needed at once, a buffer for each tower.
- * One rank alone has nothing to reduce: no communicator is made, its towers are added up, and nothing travels.
- * Barrier, broadcast, the unique id and the news that a peer has left go through the processes' shared memory.
+ * bits whichever rank holds which tower. Not in place: it needs a buffer for each tower.
+ * A single rank has nothing to reduce: no communicator is created, and its towers are added.
+ * Barrier, broadcast, the unique id and the flag that a peer has left use the processes' shared memory.
  *
- * Nothing here waits inside a library: communicators do not block, results are polled for, and a peer that has left or
- * a deadline ends the wait. An error ends this rank's part at once and tells the peers through shared memory.
- * ncclCommAbort comes after that, from comm_abort or comm_close, when the caller has written down what happened: it
- * waits for the kernels under way, and so may itself be held up. After an error nothing may be assumed about memory on
- * the device. */
+ * No call blocks inside the library: communicators are nonblocking, results are polled, and the wait ends if a peer has
+ * left or the deadline has passed. After an error this rank makes no more calls and sets the flag for its peers.
+ * ncclCommAbort is called later, by comm_abort or comm_close, after the caller has recorded the error: it waits for
+ * running kernels and may itself hang. After an error the content of device memory is undefined. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +57,7 @@ Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what)
     return st;
 }
 
-/* Peers that have left, and the deadline. */
+/* Fails if a peer has left or the deadline has passed. */
 static Status still_together(Comm *comm, NcclComm *c, int64_t deadline, const char *what)
 {
     int left = comm_shared_aborted(c->shared);
@@ -93,14 +91,14 @@ static Status cuda_check(NcclComm *c, cudaError_t error, const char *what)
     return FAIL(ERR_DEVICE, "CUDA: %s in %s", cudaGetErrorString(error), what);
 }
 
-/* Until the last all-reduce has ended on the device. */
+/* Waits until the last all-reduce has ended on the device. */
 static Status done_wait(Comm *comm, NcclComm *c)
 {
     int64_t deadline = now_ms() + comm->config.timeout_ms;
     for (int polls = 0;; polls++) {
         ncclResult_t result = ncclSuccess;
         cudaError_t error = cudaEventQuery(c->done);
-        if (error == cudaErrorNotReady) (void)cudaGetLastError(); /* the check behind a launch must not find it */
+        if (error == cudaErrorNotReady) (void)cudaGetLastError(); /* clears it for the check after the next launch */
         if (error != cudaErrorNotReady) return cuda_check(c, error, "cudaEventQuery of the sum over the towers");
         if (polls % 64 == 0) {
             TRY(still_together(comm, c, deadline, "the sum over the towers"));
@@ -160,7 +158,7 @@ static Status add(NcclComm *c, const float *a, const float *b, float *to, size_t
     return vector_run(c, OP_ADD, 1, a, b, to, count);
 }
 
-/* Where contributions to a range are gathered that cannot be summed up where they lie. */
+/* The buffer for contributions to a range that cannot be summed in place. */
 static float *sum_at(const Comm *comm, const NcclComm *c, size_t first)
 {
     bool whole = comm->config.ordered || comm->config.place.local_towers > 1;
@@ -182,7 +180,7 @@ static ncclDataType_t small_type(const Comm *comm)
     return comm->config.reduce == DTYPE_F16 ? ncclFloat16 : ncclBfloat16;
 }
 
-/* The ranks' sums of a range, made where this rank's part lies. */
+/* All-reduces a range in place. */
 static Status reduce_start(Comm *comm, NcclComm *c, const ReduceRange *range)
 {
     ncclResult_t begun;
@@ -198,7 +196,7 @@ static Status reduce_start(Comm *comm, NcclComm *c, const ReduceRange *range)
     return nccl_settle(comm, c, begun, "ncclAllReduce");
 }
 
-/* Every tower's contribution to every rank. */
+/* Broadcasts every tower's contribution. */
 static Status gather_start(Comm *comm, NcclComm *c, size_t first, size_t count)
 {
     TRY(c->device->backend->wait(c->device, STREAM_COMM, STREAM_COMPUTE));
@@ -238,7 +236,7 @@ static Status sum_start(Comm *comm, NcclComm *c, const ReduceRange *given)
     return cuda_check(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord behind the sum over the towers");
 }
 
-/* From host memory: the first tower's starts the sum, the others' are added. */
+/* From host memory: the first tower's contribution starts the sum, the others are added. */
 static Status guest_add(Comm *comm, NcclComm *c, int tower, size_t first, const float *from, size_t count)
 {
     const CommConfig *config = &comm->config;
@@ -252,8 +250,8 @@ static Status guest_add(Comm *comm, NcclComm *c, int tower, size_t first, const 
     return add(c, sum, guest, sum, count);
 }
 
-/* The local towers' sum is built in their order, and ends where the last one's contribution lies: range->at. The
- * gradients of the others are gone by then, for their towers share one arena: they have been kept in c->sum. */
+/* Adds the local towers in order, the last one in place at range->at. The towers share one gradient arena, so the
+ * contributions of the others are kept in c->sum. */
 static Status tower_add(Comm *comm, NcclComm *c, int tower, float *from, bool on_host, ReduceRange *range)
 {
     const CommConfig *config = &comm->config;
@@ -285,7 +283,7 @@ static Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *f
 
 /* ---- the result */
 
-/* In the order of the towers, the last one straight to `to`. */
+/* Adds in the order of the towers, the last one directly to `to`. */
 static Status ordered_add(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
 {
     const float *sum = range->at;
@@ -297,7 +295,7 @@ static Status ordered_add(Comm *comm, NcclComm *c, const ReduceRange *range, flo
     return OK;
 }
 
-/* Back to f32, and to the sum from what `op` made of it. */
+/* Converts back to f32 and undoes the division of `op`. */
 static Status widen(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
 {
     const char *small = small_at(comm, c, range->first);
@@ -306,7 +304,7 @@ static Status widen(Comm *comm, NcclComm *c, const ReduceRange *range, float *to
     return vector_run(c, OP_AFFINE, c->enlarge, to, NULL, to, range->count);
 }
 
-/* What the collective brought, in f32 on the device: to `to`, or where it is made if that will do (`to` NULL). */
+/* The result of the collective in f32 on the device: in `to`, or in place if `to` is NULL. */
 static Status range_finish(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
 {
     if (!to) to = range->at;
@@ -315,7 +313,7 @@ static Status range_finish(Comm *comm, NcclComm *c, const ReduceRange *range, fl
     return to == range->at ? OK : copy_in(c, to, range->at, false, range->count);
 }
 
-/* What STREAM_COMPUTE does from here on comes after the collectives that have been started. */
+/* Work enqueued on STREAM_COMPUTE from now on runs after the collectives that have been started. */
 static Status streams_join(NcclComm *c)
 {
     if (!c->joined) TRY(c->device->backend->wait(c->device, STREAM_COMPUTE, STREAM_COMM));
@@ -345,7 +343,7 @@ static Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t cou
     return backend->finish(c->device, STREAM_COMPUTE);
 }
 
-/* ---- the rest is the processes' */
+/* ---- the other collectives, through shared memory */
 
 static Status nccl_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 {
@@ -457,7 +455,7 @@ static Status memory_open(const CommConfig *config, NcclComm *c)
     return cuda_check(c, cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming), "cudaEventCreateWithFlags");
 }
 
-/* Which rank holds which tower: every rank tells of its own. */
+/* Collects which rank holds which tower from all ranks. */
 static Status ranks_learn(const CommConfig *config, NcclComm *c)
 {
     c->rank_of = calloc((size_t)config->towers, sizeof *c->rank_of);
@@ -470,7 +468,7 @@ static Status ranks_learn(const CommConfig *config, NcclComm *c)
     return OK;
 }
 
-/* Rings alone add in one order whatever the run; a setting of the user's own stays. */
+/* Only rings add in the same order in every run. A setting of the user is kept. */
 static Status environment_set(const Device *device)
 {
     static const char *const settings[][2] = {
@@ -500,7 +498,7 @@ static Status rank_open(Comm *comm, NcclComm *c)
     return nccl_settle(comm, c, begun, "ncclCommInitRankConfig");
 }
 
-/* f16 ends at 65504: contributions are divided by a power of two, at least the number of ranks, on their way into the
+/* f16 ends at 65504: contributions are divided by a power of two, at least the number of ranks, before the
  * sum. */
 static Status op_open(Comm *comm, NcclComm *c)
 {

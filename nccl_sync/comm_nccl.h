@@ -1,5 +1,5 @@
-/* What the parts of the NCCL communicator share: its state, and waiting for a call that has only begun. Internal to
- * nccl_sync, in builds with CUDA. */
+/* Shared by the parts of the NCCL communicator: its state, and waiting for calls in progress. Internal to nccl_sync, in
+ * builds with CUDA. */
 #ifndef TOWERS_NCCL_SYNC_COMM_NCCL_H
 #define TOWERS_NCCL_SYNC_COMM_NCCL_H
 
@@ -26,7 +26,7 @@ typedef struct Registered {
 /* A range whose all-reduce all local towers have begun. */
 typedef struct ReduceRange {
     size_t first, count;
-    float *at;   /* where its sum is made */
+    float *at;   /* where its sum is computed */
     bool narrow; /* it travels in 16 bits, in NcclComm.small */
 } ReduceRange;
 
@@ -35,25 +35,25 @@ typedef struct NcclComm {
     CommShared *shared; /* borrowed */
     Device *device;     /* borrowed */
     int rank;
-    ncclComm_t nccl; /* owned; NULL before it is made and once it is aborted */
-    bool left;       /* after an error: no more calls, the communicator waits for its abort */
+    ncclComm_t nccl; /* owned; NULL before it is created and after its abort */
+    bool left;       /* after an error: no more calls until the communicator is aborted */
     cudaStream_t stream;
     cudaEvent_t done; /* owned: the end of the last collective */
     bool joined;      /* STREAM_COMPUTE waits for it already */
     CommMemory sum;   /* owned: comm_space; ordered: [towers][max_count] */
-    CommMemory small; /* owned: [gradients] of config.reduce, where that is 16 bits */
+    CommMemory small; /* owned: [gradients] of config.reduce, if that is a 16-bit format */
     float *guest;     /* owned, device: contributions that come from host memory; several local towers */
     int *rank_of;     /* owned: [towers], ordered */
     ncclRedOp_t op;   /* of gradients in 16 bits */
-    float enlarge;    /* what `op` has divided them by, in f16 */
+    float enlarge;    /* the divisor of `op`, in f16 */
     ReduceRange range[RANGES_MAX];
     int ranges;
-    ncclWindow_t window; /* that is being made: NCCL may write it until the call is settled, or the communicator gone */
+    ncclWindow_t window; /* in creation: NCCL may write it until the call is settled or the communicator is aborted */
     Registered registered[REGISTERED_MAX];
     int registered_count;
 } NcclComm;
 
-/* Of a communicator that does not block: what is still being begun has not failed. */
+/* For a nonblocking communicator: ncclInProgress is not a failure. */
 static inline bool nccl_failed(ncclResult_t result)
 {
     return result != ncclSuccess && result != ncclInProgress;

@@ -1,16 +1,16 @@
-/* Memory that NCCL reads and writes where it lies: ncclMemAlloc, and its registration with a communicator. As a symmetric
- * window (NCCL 2.29.7), which every rank may reach at the same offset; else as a registered buffer (2.19); else not.
+/* Memory that NCCL reads and writes without copies: ncclMemAlloc, and its registration with a communicator. As a symmetric
+ * window (NCCL 2.29.7), which every rank can access at the same offset; else as a registered buffer (2.19); else not.
  *
- * NCCL picks its kernels by what it knows of a buffer, and ranks that picked differently would wait for each other for
- * ever: so every rank's answer is asked for, through the processes' shared memory, before anything is relied on. What
- * NCCL refuses at once, and to all ranks, costs time, nothing else. A window that is refused after its call has begun
- * ends the run: after an error that ncclCommGetAsyncError tells, NCCL lets a communicator only be aborted. With
- * deterministic sums there are no windows: their kernels do not heed NCCL_ALGO. */
+ * NCCL chooses kernels by the registration of a buffer, and ranks that choose differently would deadlock. So all ranks
+ * exchange their results through shared memory before a registration is used. If NCCL refuses it at once on all ranks,
+ * collectives are only slower. If a window is refused after its call has begun, the run ends: after an error from
+ * ncclCommGetAsyncError, a communicator can only be aborted. Deterministic sums use no windows, because their kernels
+ * ignore NCCL_ALGO. */
 #include "nccl_sync/comm_nccl.h"
 
 #include <stddef.h>
 
-/* What came with later versions than the oldest that is supported; NULL where the library at run time has it not. */
+/* Functions of versions after the oldest supported one; NULL if the library at run time does not have them. */
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
 #pragma weak ncclMemAlloc
 #pragma weak ncclMemFree
@@ -71,8 +71,8 @@ static bool has_memory(void)
     return HAS_MEMORY && library_is(NCCL_VERSION(2, 19, 0));
 }
 
-/* They came with 2.27, but before 2.29.7 the kernels that use them wait for their peers whatever happens: when one is
- * gone ncclCommAbort, which waits for the kernels, never returns. */
+/* They came with 2.27, but before 2.29.7 the kernels that use them wait for their peers unconditionally: if one has
+ * ended, ncclCommAbort, which waits for the kernels, never returns. */
 static bool has_windows(void)
 {
     return HAS_WINDOWS && library_is(NCCL_VERSION(2, 29, 7));
@@ -83,8 +83,8 @@ bool comm_nccl_memory_create(size_t bytes, void **made)
     return has_memory() && ncclMemAlloc(made, bytes) == ncclSuccess;
 }
 
-/* Unlike cudaFree, ncclMemFree unmaps under kernels that run. NCCL's own end by themselves once their communicator is
- * aborted, which comes first; where waiting fails, nothing runs any more. */
+/* Unlike cudaFree, ncclMemFree unmaps memory of running kernels. NCCL's own kernels end after their communicator is
+ * aborted, which happens first; if waiting fails, nothing runs any more. */
 void comm_nccl_memory_destroy(void *memory)
 {
     cudaDeviceSynchronize();
@@ -93,7 +93,7 @@ void comm_nccl_memory_destroy(void *memory)
 
 /* ---- registration */
 
-/* How many ranks say yes. Collective. */
+/* The number of ranks for which `yes` is true. Collective. */
 static Status ranks_ask(const Comm *comm, NcclComm *c, bool yes, int *count)
 {
     *count = 0;
@@ -105,7 +105,7 @@ static Status ranks_ask(const Comm *comm, NcclComm *c, bool yes, int *count)
     return OK;
 }
 
-/* A farewell: that it fails makes no difference, but it must have ended before the next call. */
+/* A failure to deregister is ignored, but the call must have ended before the next one. */
 static void window_end(Comm *comm, NcclComm *c, void *window)
 {
     ncclResult_t begun = ncclCommWindowDeregister(c->nccl, window);
@@ -113,8 +113,8 @@ static void window_end(Comm *comm, NcclComm *c, void *window)
     (void)st;
 }
 
-/* A window is made by all ranks together: a rank that is refused at once would leave the others waiting in theirs. A
- * platform without windows gives none (NULL) and says success. */
+/* A window is made by all ranks together: if one rank is refused at once, the others wait in their calls. On a
+ * platform without windows the call succeeds and returns NULL. */
 static Status window_try(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes, Registered *registered)
 {
     static const char what[] = "ncclCommWindowRegister (NCCL_WIN_ENABLE=0 does without)";

@@ -1,4 +1,4 @@
-/* What a communicator must offer; comm.c forwards to it. Internal to nccl_sync. */
+/* The interface that a communicator implements; comm.c forwards to it. Internal to nccl_sync. */
 #ifndef TOWERS_NCCL_SYNC_COMM_OPS_H
 #define TOWERS_NCCL_SYNC_COMM_OPS_H
 
@@ -9,7 +9,7 @@ typedef struct CommOps {
     Status (*allreduce_end)(Comm *comm, size_t first, float *to, size_t count);
     Status (*broadcast)(Comm *comm, void *buf, size_t bytes, int root);
     Status (*barrier)(Comm *comm);
-    Status (*register_memory)(Comm *comm, const CommMemory *memory, size_t bytes); /* NULL: makes no difference */
+    Status (*register_memory)(Comm *comm, const CommMemory *memory, size_t bytes); /* NULL: no effect */
     void (*text)(const Comm *comm, char *text, size_t bytes);                      /* may leave it "", as NULL does */
     Status (*look)(Comm *comm);
     void (*abort)(Comm *comm);
@@ -22,11 +22,11 @@ struct Comm {
     void *impl; /* owned by the implementation */
 };
 
-/* What comm_nccl.c takes on the device, in bytes. */
+/* Device memory of comm_nccl.c, in bytes. */
 typedef struct CommSpace {
-    size_t sum;   /* where contributions are gathered that cannot be summed up where they lie */
+    size_t sum;   /* contributions that cannot be summed in place */
     size_t small; /* gradients in 16 bits */
-    size_t guest; /* what a further tower of this rank brings from host memory */
+    size_t guest; /* contributions of further local towers from host memory */
 } CommSpace;
 CommSpace comm_space(const CommConfig *config);
 /* Floats of a round that may come from host memory, and where element `first` of them is kept. */
@@ -39,7 +39,7 @@ static inline size_t comm_staged_at(const CommConfig *config, size_t first)
     return first < config->gradients ? first : config->staged + (first - config->gradients);
 }
 
-/* comm_nccl_memory.c: false where this library has no memory of its own, or none left. */
+/* comm_nccl_memory.c: false if this version of NCCL has no allocator, or no memory is left. */
 bool comm_nccl_memory_create(size_t bytes, void **made);
 void comm_nccl_memory_destroy(void *memory);
 

@@ -6,8 +6,8 @@
  * copies out what the others put there. The order of the additions is that of the tower numbers, so the sum does not depend on which
  * process holds which tower, nor on timing.
  *
- * A barrier is a counter and a futex. Who waits also watches the abort word: the supervisor or a failing peer sets it,
- * and the deadline ends the wait when nobody could. */
+ * A barrier is a counter and a futex. A waiting rank also checks the abort word, which the supervisor or a failing peer
+ * sets, and its deadline. */
 #include "kernels/clock.h"
 #include "nccl_sync/comm.h"
 #include "nccl_sync/comm_ops.h"
@@ -27,8 +27,9 @@ enum { LOOK_MS = 100, PAUSE_MS = 1000, SPINS = 4000, BROADCAST_BYTES = 1 << 18, 
 struct CommShared {
     _Alignas(LINE) _Atomic uint32_t generation; /* completed barriers; the futex word */
     _Alignas(LINE) _Atomic uint32_t arrived;
-    _Alignas(LINE) _Atomic uint32_t aborted;        /* rank + 1 of the first that left */
-    _Alignas(LINE) _Atomic int64_t arrived_at[256]; /* barrier number each rank has reached, to name the missing one */
+    _Alignas(LINE) _Atomic uint32_t aborted; /* rank + 1 of the first that left */
+    _Alignas(LINE) _Atomic int64_t
+        arrived_at[256]; /* number of the barrier that each rank has reached, to name the missing one */
     ProgressSlot progress[256];
     int towers, ranks;
     size_t max_count, stride; /* floats; stride is max_count rounded up to a line */
@@ -45,7 +46,7 @@ static int64_t now_ms(void)
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ms)
 {
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
-    syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0); /* early returns are fine: the caller looks again */
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0); /* early returns are fine: the caller checks again */
 }
 
 static void futex_wake_all(_Atomic uint32_t *word)
@@ -116,7 +117,7 @@ static Status fail_deadline(const Comm *comm, CommShared *shared, int64_t barrie
                 (double)comm->config.timeout_ms / 1000);
 }
 
-/* The last sign of progress of those who have not arrived. */
+/* The last progress of ranks that have not arrived. */
 static int64_t missing_progress(const CommShared *shared, int64_t barrier)
 {
     int64_t latest = 0;
@@ -141,7 +142,8 @@ static Status barrier_wait(Comm *comm, CommShared *shared, uint32_t generation, 
         int64_t before = now_ms();
         futex_wait(&shared->generation, generation, left < LOOK_MS ? left : LOOK_MS);
         int64_t waited = now_ms() - before;
-        left -= waited < PAUSE_MS ? waited : 0; /* longer: we were stopped, as the others may have been */
+        left -= waited < PAUSE_MS ? waited
+                                  : 0; /* a longer wait means that this process was stopped, and perhaps the others */
         int64_t progress = missing_progress(shared, barrier);
         if (progress > seen) left = comm->config.timeout_ms;
         seen = progress;

@@ -17,7 +17,7 @@ typedef struct TowerLoss {
     bool finite;   /* sum and all gradients of this tower */
 } TowerLoss;
 
-/* What is printed as "the loss". LAST is the original Inception trainer, FIRST Keras' custom train_step, MEAN
+/* The loss that is printed. LAST is the original Inception trainer, FIRST Keras' custom train_step, MEAN
  * the fix. */
 typedef enum LossReport {
     LOSS_REPORT_LAST = 0,
@@ -27,23 +27,22 @@ typedef enum LossReport {
     LOSS_REPORT_ALL
 } LossReport;
 
-/* What a sum of losses is divided by: the samples really there, or the constant global batch (the tf.distribute
- * tutorial). */
+/* The divisor of a sum of losses: the samples of the step, or the constant global batch (the tf.distribute tutorial). */
 typedef enum LossDivisor { LOSS_DIVISOR_SAMPLES = 0, LOSS_DIVISOR_GLOBAL_BATCH } LossDivisor;
 
-double tower_loss_mean(const TowerLoss *tower); /* sum / count; NaN for an empty tower (there is no loss to tell) */
+double tower_loss_mean(const TowerLoss *tower); /* sum / count; NaN for an empty tower */
 
 /* The mean over towers[0 .. count). `global_batch` is read by LOSS_DIVISOR_GLOBAL_BATCH only. NaN if there are no
  * samples. */
 double mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch);
-/* The value that `report` prints (LOSS_REPORT_ALL: the mean). Towers without samples are passed over by LAST, FIRST and
- * WORST; a non-finite loss is the worst. */
+/* The value that `report` prints (LOSS_REPORT_ALL: the mean). LAST, FIRST and WORST skip towers without samples; a
+ * non-finite loss is the worst. */
 double reported_loss(const TowerLoss *towers, int count, LossReport report, LossDivisor divisor, int64_t global_batch);
 /* Factor of each sample's gradient: 1 / (samples of the global batch) or 1 / global_batch. 0 if there are no
  * samples. */
 double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch);
 
-/* May this step commit? *culprit receives the first tower at fault, or -1. */
+/* Whether this step may commit. *culprit receives the first tower at fault, or -1. */
 bool nan_check_pass(const TowerLoss *towers, int count, NanCheck check, int *culprit);
 
 #endif

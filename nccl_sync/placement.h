@@ -1,5 +1,5 @@
-/* Placement: where a process and its towers stand among all of a run. All processes run on one host, so that the local
- * rank equals the rank. */
+/* Placement: the rank of a process in a run, and its towers. All processes run on one host, so the local rank equals the
+ * rank. */
 #ifndef TOWERS_NCCL_SYNC_PLACEMENT_H
 #define TOWERS_NCCL_SYNC_PLACEMENT_H
 

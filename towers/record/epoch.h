@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What was not measured is NaN. */
+/* Numbers that were not measured are NaN. */
 typedef struct EpochRecord {
     int64_t epoch, step; /* epochs from 1; the last step of this one */
     double train_loss, train_top1, test_loss, test_top1, test_top5, lr, images_per_sec, seconds;

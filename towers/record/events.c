@@ -1,7 +1,7 @@
 /* TensorBoard event files. A record is u64 length, u32 masked CRC32C of the length, the tf.Event, u32 masked CRC32C of
  * the event, all little endian. The file's name has the time in seconds, and readers take the files of a directory in
- * the order of their names: a new file's time is made later than that of every file that is there, also when the clock
- * went back. */
+ * the order of their names: a new file's time is made later than that of every existing file, even if the clock
+ * was set back. */
 #include "towers/record/events.h"
 
 #include <dirent.h>
@@ -146,8 +146,8 @@ static void limits_make(void)
     for (int i = 0; i < positive; i++) limits[limit_count++] = up[i];
 }
 
-/* Where the search begins for all floats that share sign, exponent and three bits of mantissa: at the limit above the
- * least of them. From there the next limits are at most a few away. */
+/* The start of the search for all floats with the same sign, exponent and three bits of mantissa: the limit above the
+ * least of them. The result is at most a few limits away. */
 enum { START_BITS = 12 };
 static uint16_t starts[1 << START_BITS];
 
@@ -200,7 +200,7 @@ static void histogram_fill(Tfevent__HistogramProto *histogram, double *buckets, 
     if (histogram->num == 0) histogram->min = histogram->max = 0;
 }
 
-/* Runs of empty buckets become one. */
+/* Joins runs of empty buckets into one. */
 static void histogram_pack(Tfevent__HistogramProto *histogram, const double *buckets)
 {
     for (int i = 0; i < limit_count; i++) {
@@ -210,7 +210,7 @@ static void histogram_pack(Tfevent__HistogramProto *histogram, const double *buc
     }
 }
 
-/* Values that are not finite have no bucket and are left out. */
+/* Omits values that are not finite, which have no bucket. */
 Status events_histogram(Events *events, int64_t step, const char *tag, const float *values, int64_t count)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -7,7 +7,7 @@
 #include "kernels/status.h"
 
 typedef struct Events Events;
-/* Opens RUN/events.out.tfevents.<time>.<host>.<pid>. After a resume, `purge_step` >= 0 tells readers to forget later
+/* Opens RUN/events.out.tfevents.<time>.<host>.<pid>. After a resume, `purge_step` >= 0 makes readers drop later
  * steps. */
 NODISCARD Status events_open(const char *run_dir, int64_t purge_step, Events **made);
 NODISCARD Status events_scalar(Events *events, int64_t step, const char *tag, double value);

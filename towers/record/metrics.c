@@ -30,12 +30,12 @@ struct Metrics {
     Events *events;                                    /* owned */
     locale_t plain;                                    /* owned: the C locale */
     int event_interval;
-    int64_t flushed_ms, failures; /* of the outage that is going on */
+    int64_t flushed_ms, failures; /* of the current outage */
     bool warned;
     char warning[WARNING_BYTES];
 };
 
-/* ---- trouble with storage is told, not returned */
+/* ---- failures of storage are reported, not returned */
 
 static void note_trouble(Metrics *metrics, Status st)
 {
@@ -65,12 +65,12 @@ Status metrics_flush(Metrics *metrics)
     note_trouble(metrics, append_flush(metrics->log));
     note_trouble(metrics, events_flush(metrics->events));
     if (before == 0 || metrics->failures > before) return OK;
-    metrics->failures = 0; /* the outage is over: say so where it can be read again */
+    metrics->failures = 0; /* the outage is over: note it in the log */
     char why[WARNING_BYTES];
     snprintf(why, sizeof why, "%s", metrics->warning);
     (void)!metrics_log(metrics, "%" PRId64 " writes failed before this line, and what they held is lost: %s", before,
                        why);
-    if (metrics->failures) { /* it is not */
+    if (metrics->failures) { /* it is not over */
         metrics->failures += before;
         metrics->warned = true;
     }
@@ -84,7 +84,7 @@ static void flush_when_due(Metrics *metrics)
 
 /* ---- text */
 
-/* The shortest of 15, 16 and 17 digits that is the same number. The caller has chosen the C locale. */
+/* The shortest of 15, 16 and 17 digits that reads back to the same number. The caller has set the C locale. */
 static void put_finite(FILE *to, double value)
 {
     char text[40];
@@ -129,7 +129,7 @@ static double last_loss(const StepRecord *r)
     }                                                                                                                  \
     fputc(']', to);
 
-/* A list that is not known is empty. */
+/* An unknown list is empty. */
 static void put_step(FILE *to, const StepRecord *r)
 {
     char before = '{';
@@ -160,7 +160,7 @@ static void put_epoch(FILE *to, const EpochRecord *record)
     fputc('\n', to);
 }
 
-/* Put `record` into a line of `file`. */
+/* Appends a step or an epoch as a line to `file`. */
 static Status line_add(Metrics *metrics, AppendFile *file, const StepRecord *step, const EpochRecord *epoch)
 {
     char *text = NULL;
@@ -221,7 +221,7 @@ Status metrics_step(Metrics *metrics, const StepRecord *record)
     return OK;
 }
 
-/* What was not measured is NaN, and no point in a plot. */
+/* Omits a value that was not measured (NaN). */
 static Status epoch_scalar(Metrics *metrics, const EpochRecord *record, const char *tag, double value)
 {
     return isnan(value) ? OK : events_scalar(metrics->events, record->step, tag, value);
@@ -242,7 +242,7 @@ Status metrics_epoch(Metrics *metrics, const EpochRecord *record)
     return metrics_flush(metrics);
 }
 
-/* Names of parameters are the model files' own: letters, digits, dots. */
+/* Names of parameters need no escapes: model files use letters, digits and dots. */
 static void put_layers(FILE *to, const char *key, int64_t step, const LayerRecord *layers, int count)
 {
     fprintf(to, "{\"step\":%" PRId64 ",\"%s\":{", step, key);
@@ -291,7 +291,7 @@ void metrics_outcome(Metrics *metrics, Status st)
     note_trouble(metrics, st);
 }
 
-/* A name of a file must not be able to write a line of its own: control characters are escaped. */
+/* Escapes control characters, so that a file name cannot forge a line. */
 static void put_escaped(FILE *to, const char *text)
 {
     for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
@@ -328,7 +328,7 @@ Status metrics_log(Metrics *metrics, const char *format, ...)
         fputc('\n', to);
         if (fclose(to) == 0) {
             note_trouble(metrics, append_record(metrics->log, line, count));
-            note_trouble(metrics, append_flush(metrics->log)); /* the last line before a crash is the one wanted */
+            note_trouble(metrics, append_flush(metrics->log)); /* the last line before a crash matters most */
         }
     }
     free(line);
@@ -341,7 +341,7 @@ Events *metrics_events(Metrics *metrics)
     return metrics->events;
 }
 
-/* ---- opening: what an earlier process left */
+/* ---- opening: files of an earlier process */
 
 /* The step of a line without its newline, or -1 if it is not a whole record. */
 typedef int64_t LineStep(const char *line, size_t count);
@@ -376,14 +376,14 @@ static int64_t csv_line_epoch(const char *line, size_t count)
     return number_at(line, count);
 }
 
-/* For the log, which is only freed of half a last line. */
+/* For the log, from which only an incomplete last line is removed. */
 static int64_t log_line_step(const char *line, size_t count)
 {
     (void)line, (void)count;
     return 0;
 }
 
-/* Where the last whole line of a step up to `resume_step` ends. */
+/* The end of the last whole line of a step up to `resume_step`. */
 static size_t kept_bytes(const char *text, size_t count, int64_t resume_step, LineStep *step_of)
 {
     const char *last = memrchr(text, '\n', count);

@@ -1,11 +1,11 @@
-/* The files of a run directory that grow: metrics.jsonl (an object a step), results.csv (a row an epoch), layers.jsonl
- * (an object a summary), norms.jsonl (an object an epoch), log.txt, and the event file. Written by rank 0 from the
- * ledger, by one thread. After a resume at step s, rows of later steps are cut off first, so no step is there twice,
- * whatever a crash left; a run that starts anew in an old directory renames the old files first (metrics.jsonl.1, ...).
+/* The growing files of a run directory: metrics.jsonl (an object per step), results.csv (a row per epoch), layers.jsonl
+ * (an object per summary), norms.jsonl (an object per epoch), log.txt, and the event file. One thread of rank 0 writes
+ * them from the ledger. A resume at step s first removes rows of later steps, so that steps are unique after any crash; a
+ * new run in an old directory first renames the old files (metrics.jsonl.1, ...).
  *
- * A disk that is full or failing does not stop training: once open, every function here returns OK for trouble with
- * storage, rows that cannot be written are dropped whole, metrics_warning tells it once for the console, and
- * log.txt says how many were lost as soon as it can be written again. */
+ * A full or failing disk does not stop training: after opening, the functions return OK if storage fails and drop whole
+ * rows, metrics_warning returns one warning for the console, and log.txt gets the number of lost writes as soon as it can
+ * be written again. */
 #ifndef TOWERS_RECORD_METRICS_H
 #define TOWERS_RECORD_METRICS_H
 
@@ -19,7 +19,7 @@
 #define METRIC_C_FLAG bool
 #define METRIC_C_WORD const char *
 
-/* What is known of a step. All pointers are borrowed. */
+/* The record of a step. All pointers are borrowed. */
 typedef struct StepRecord {
 #define METRIC(type, key, when, read, tag, text) METRIC_C_##type key;
 #define TOWER_METRIC(type, key, read, tag, text) const METRIC_C_##type *key;
@@ -33,7 +33,7 @@ typedef struct StepRecord {
 } StepRecord;
 
 typedef struct Metrics Metrics;
-/* Drop the rows of results.csv of epochs after this one; no file is none. */
+/* Removes the rows of later epochs from results.csv, which need not exist. */
 NODISCARD Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch);
 /* `resume_step` >= 0 keeps rows up to and including it. `event_interval`: steps between TensorBoard scalars. */
 NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, Metrics **made);
@@ -52,11 +52,11 @@ NODISCARD Status metrics_layers(Metrics *metrics, int64_t step, const LayerRecor
  * means, of the variances], ...}}; in the record weight and gradient. */
 NODISCARD Status metrics_norms(Metrics *metrics, int64_t step, const LayerRecord *norms, int count);
 Events *metrics_events(Metrics *metrics);
-/* Tells the outcome of a call on metrics_events, as if it had been made here. */
+/* Handles the status of a call on metrics_events like that of an own write. */
 void metrics_outcome(Metrics *metrics, Status st);
-/* Everything written so far is in the files (before a checkpoint). */
+/* Writes all buffered rows to the files (before a checkpoint). */
 NODISCARD Status metrics_flush(Metrics *metrics);
-/* A sentence to print when writing has begun to fail, once per outage; else NULL. Valid until the next call. */
+/* A warning for the console, once when writes begin to fail; else NULL. Valid until the next call. */
 const char *metrics_warning(Metrics *metrics);
 void metrics_close(Metrics *metrics);
 

@@ -12,7 +12,7 @@ static void put_big(uint8_t *to, uint32_t value)
     for (int i = 0; i < 4; i++) to[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
-/* Length, type, data, CRC of type and data. `data` may lie where it belongs already. */
+/* Length, type, data, CRC of type and data. `data` may already be in place. */
 static size_t chunk_put(uint8_t *to, const char type[4], const uint8_t *data, size_t count)
 {
     put_big(to, (uint32_t)count);

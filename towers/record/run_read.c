@@ -1,5 +1,5 @@
 /* Reading a run directory; see run_read.h. Lines of JSON are read by jansson, which refuses duplicate keys; a step
- * needs every key, of its type, with arrays as long as there are towers (or empty, for what was not known). */
+ * needs the NEEDED keys of metrics.def, of their types, with arrays of one element per tower (or empty if unknown). */
 #include "towers/record/run_read.h"
 
 #include <errno.h>
@@ -79,7 +79,7 @@ __attribute__((format(printf, 2, 3))) static Status line_fail(const Lines *lines
     return FAIL(ERR_FORMAT, "'%s' line %lld: %s", lines->path, (long long)lines->number, what);
 }
 
-/* Room for one more element of a growing array whose count is a power of two or 0 before each growth. */
+/* Makes room for one more element of an array, which grows whenever its count is 0 or a power of two. */
 static Status room_for(void **array, int64_t count, size_t bytes)
 {
     if (count & (count - 1)) return OK;
@@ -260,7 +260,7 @@ out:
 
 /* ---- results.csv, confusion.csv */
 
-/* The next number of a row, up to a comma or the end; words of C for those that are not finite. */
+/* The next number of a row, up to a comma or the end; C's words (nan, inf) for numbers that are not finite. */
 static bool number_next(const char **at, double *value)
 {
     char *end;

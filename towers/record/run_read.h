@@ -1,5 +1,5 @@
 /* A run directory, read back: metrics.jsonl, results.csv, confusion.csv, layers.jsonl, norms.jsonl, args.yaml,
- * env.json. Reading is strict: a line that is not what this project writes is ERR_FORMAT with file and line. Only the
+ * env.json. Reading is strict: a line in another format than this project's is ERR_FORMAT with file and line. Only the
  * last line of a file may be cut short (a process was killed, or is still writing); it is left out. Everything but
  * metrics.jsonl may be missing. */
 #ifndef TOWERS_RECORD_RUN_READ_H
@@ -40,7 +40,7 @@ typedef struct RunNorm {
 } RunNorm;
 
 typedef struct Run {
-    char *path, *name; /* as given; the last part of it */
+    char *path, *name; /* as given; its last component */
     int towers;
     RunStep *step;
     int64_t steps;
@@ -58,7 +58,7 @@ typedef struct Run {
     int64_t norms;
     char *args, *environment; /* texts of args.yaml and env.json; "" if missing */
     bool cut;                 /* the last line of metrics.jsonl was cut short */
-    void **blocks;            /* what RunStep's arrays lie in */
+    void **blocks;            /* owned: memory of RunStep's arrays */
     int64_t block_count;
 } Run;
 

@@ -106,7 +106,7 @@ double series_inefficiency(const double *x, int64_t count)
     return g;
 }
 
-/* What g is if the series forgets exponentially, by a factor of `decay` a step, after one autocorrelation of r. */
+/* g of a series whose autocorrelation is r after one step and then decays by a factor of `decay` per step. */
 static double forgetting_inefficiency(double r, double decay, int64_t count)
 {
     double most = (double)count / 2, g = decay < 1 ? 1 + 2 * r / (1 - decay) : most;
@@ -119,10 +119,10 @@ static double autocorrelation(const double *x, int64_t count, int64_t lag)
     for (int64_t i = 0; i < count; i++) all += (x[i] - mean) * (x[i] - mean);
     for (int64_t i = 0; i + lag < count; i++) sum += (x[i] - mean) * (x[i + lag] - mean);
     double r = all > 0 ? sum / all : 0;
-    return r + (1 + 4 * r) / (double)count; /* known too low in a short series (Kendall) */
+    return r + (1 + 4 * r) / (double)count; /* the estimate is biased low in a short series (Kendall) */
 }
 
-/* The error of the mean from the means of blocks, which hardly depend on each other. */
+/* The error of the mean from the means of blocks, which are nearly independent. */
 static double block_error(const double *x, int64_t count, int blocks)
 {
     double mean[BLOCKS];
@@ -205,7 +205,7 @@ Estimate share_difference(int64_t a_hits, int64_t a_count, int64_t b_hits, int64
     return estimate_of(p - q, error, INFINITY, a_count < b_count ? a_count : b_count);
 }
 
-/* ---- noise around a course */
+/* ---- noise around a curve */
 
 static double residual(const double *x, int64_t i)
 {
@@ -231,7 +231,7 @@ static double block_correlation(const double *x, const double *y, int64_t first,
     return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : NAN;
 }
 
-/* How many blocks of at least RATIO_LEAST residuals there are, at most RATIO_BLOCKS. */
+/* The number of blocks of at least RATIO_LEAST residuals, at most RATIO_BLOCKS. */
 static int block_count(int64_t residuals)
 {
     return residuals < RATIO_BLOCKS * RATIO_LEAST ? (int)(residuals / RATIO_LEAST) : RATIO_BLOCKS;

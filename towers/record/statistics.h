@@ -1,19 +1,19 @@
-/* Statistics of series that a run leaves: means with honest intervals, noise around a trend, comparisons.
+/* Statistics of series of a run: means with confidence intervals, noise around a trend, comparisons.
  *
- * Steps of a run depend on each other, so s / sqrt(n) is too small an error. Several estimates are made and the widest
- * interval is taken: the spread of the means of 12 and of 6 consecutive blocks, and s sqrt(g / n) with the statistical
- * inefficiency g = 1 + 2 sum of autocorrelations, summed in a window that ends at 5 g (Sokal), or taken from the first
- * two as if the series forgets exponentially. Intervals are Student's t. Nothing here knows what a loss is. */
+ * Steps of a run are correlated, so the standard error s / sqrt(n) is too small. Several estimates are computed and the
+ * widest interval is used: the spread of the means of 12 and of 6 consecutive blocks, and s sqrt(g / n) with the statistical
+ * inefficiency g = 1 + 2 sum of autocorrelations, summed in a window that ends at 5 g (Sokal), or estimated
+ * from the first two for an exponential decay. Intervals are Student's t. The functions apply to any series. */
 #ifndef TOWERS_RECORD_STATISTICS_H
 #define TOWERS_RECORD_STATISTICS_H
 
 #include <stdint.h>
 
-/* A mean and how well it is known. Too few values for that: error is infinite and p is 1. */
+/* A mean and its uncertainty. With too few values the error is infinite and p is 1. */
 typedef struct Estimate {
     double mean, error, freedom; /* standard error, degrees of freedom */
     double low, high;            /* 95 % interval */
-    double p;                    /* that a true mean of 0 gives one as far away as this */
+    double p;                    /* probability of a mean at least this far from 0 if the true mean is 0 */
     int64_t count;
 } Estimate;
 
@@ -34,13 +34,13 @@ Estimate series_difference(const double *a, int64_t a_count, const double *b, in
 /* The difference of two shares, hits of trials each (two independent binomials). */
 Estimate share_difference(int64_t a_hits, int64_t a_count, int64_t b_hits, int64_t b_count);
 
-/* Noise around a smooth course, by second differences: r = (x[t-1] - 2 x[t] + x[t+1]) / sqrt(6) has the variance of the
- * noise where that is white, and a course that is straight over three steps drops out. */
+/* Noise around a smooth curve, by second differences: r = (x[t-1] - 2 x[t] + x[t+1]) / sqrt(6) has the variance of white
+ * noise, and a curve that is straight over three steps cancels. */
 double noise_variance(const double *x, int64_t count);
 /* The mean of the correlations in 20 blocks of steps. */
 double noise_correlation(const double *x, const double *y, int64_t count);
-/* noise_variance(x) / noise_variance(y): the geometric mean of the ratios in 20 blocks of steps, so that a loud stretch
- * (the first steps of a run) does not outweigh all others; the interval is that of their logarithms. */
+/* noise_variance(x) / noise_variance(y): the geometric mean of the ratios in 20 blocks of steps, so that a noisy part
+ * (the first steps of a run) does not dominate; the interval is that of their logarithms. */
 Estimate noise_ratio(const double *x, const double *y, int64_t count);
 
 /* The shortest moving average that brings the variance of `x` down to `wanted`; 0 if none up to count / 4 does. */

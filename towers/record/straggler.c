@@ -1,4 +1,4 @@
-/* Who is waited for; see straggler.h. */
+/* Finding the tower that the others wait for; see straggler.h. */
 #include "towers/record/straggler.h"
 
 #include "towers/data/share.h"
@@ -33,7 +33,7 @@ static int others_median(const StragglerTimes *step, int towers, int tower, int 
     return count;
 }
 
-/* What a tower does in an activity against what the others would need; false: it cannot be told. */
+/* A tower's time in an activity compared with the time that the others would need. */
 typedef struct Excess {
     double own, others, excess, margin; /* medians over the steps */
     bool steady, delays;

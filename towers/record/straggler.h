@@ -1,12 +1,11 @@
 /* Straggler: the tower that all others wait for, and the activity in which it loses the time. All towers' steps last
- * equally long, since each ends with the sum over all; the time up to the arrival at the sum tells them apart.
+ * equally long, because each ends with the all-reduce; they differ in the time until they arrive at it.
  *
  * Robust and relative: a tower is slow in an activity if over a window of steps the median of (its time - what the others'
  * median needs for as many samples) is above SLOW_SHARE of a step's work and SLOW_LEAST (a time slice of a busy
  * machine), if that is so (by half of it) in 34 of 40 steps, and if its work as a whole takes longer than the others'.
- * One bad moment of a machine, or noise that hits now this tower and now that one, names nobody. It is named when two
- * windows in a row agree. On a machine with more to run than it has cores a tower may be short of a core for seconds
- * though nothing is wrong with it: there, six windows have to agree. */
+ * A single disturbance, or noise that affects the towers in turn, names no tower. A tower is named if two windows in a row
+ * agree, or six on a machine with more runnable threads than cores, where a healthy tower may lack a core for seconds. */
 #ifndef TOWERS_RECORD_STRAGGLER_H
 #define TOWERS_RECORD_STRAGGLER_H
 
@@ -22,17 +21,17 @@ typedef struct StragglerTimes {
 } StragglerTimes;
 
 typedef struct Straggler {
-    int tower;              /* -1: nobody */
+    int tower;              /* -1: none */
     int activity;           /* 0 .. STRAGGLER_ACTIVITIES - 1 */
     double seconds, others; /* medians: its time in the activity, the others' for as many samples */
 } Straggler;
 
 const char *straggler_activity_name(int activity);
 
-/* Of one window: times[step * towers + tower], at most STRAGGLER_WINDOW steps and any number of towers. */
+/* Searches one window: times[step * towers + tower], at most STRAGGLER_WINDOW steps and any number of towers. */
 Straggler straggler_find(const StragglerTimes *times, int steps, int towers);
 
-/* The memory of a run: feed it window by window. */
+/* State from window to window. */
 typedef struct StragglerWatch {
     Straggler before; /* of the last window */
     Straggler named;  /* enough windows agreed; tower -1: nobody */
@@ -43,9 +42,9 @@ typedef struct StragglerWatch {
 typedef enum StragglerNews { STRAGGLER_SAME = 0, STRAGGLER_NAMED, STRAGGLER_GONE } StragglerNews;
 
 void straggler_start(StragglerWatch *watch);
-/* Is more waiting for this machine's cores than they can take (the load of the last minute)? */
+/* Whether the load of the last minute exceeds the machine's cores. */
 bool straggler_machine_loaded(double load, int cores);
-/* STRAGGLER_NAMED: tell about watch->named, now and every STRAGGLER_REMIND steps; STRAGGLER_GONE: it is over. */
+/* STRAGGLER_NAMED: report watch->named, now and every STRAGGLER_REMIND steps; STRAGGLER_GONE: it is no longer slow. */
 enum { STRAGGLER_REMIND = 1000 };
 enum { STRAGGLER_AGREE = 2, STRAGGLER_AGREE_LOADED = 6 }; /* windows */
 StragglerNews straggler_window(StragglerWatch *watch, const Straggler *found, bool loaded, int64_t step);
