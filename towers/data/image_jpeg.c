@@ -224,8 +224,8 @@ Status jpeg_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *i
     j->premature = j->too_many_scans = false;
     Status st = OK;
     if (setjmp(j->out))
-        st = FAIL(j->errors.msg_code == JERR_OUT_OF_MEMORY && !j->too_many_scans ? ERR_MEMORY : ERR_FORMAT, "JPEG: %s",
-                  j->why);
+        st = FAIL(j->errors.msg_code == JERR_OUT_OF_MEMORY && !j->too_many_scans ? ERR_MEMORY : ERR_FORMAT,
+                  "JPEG: %s: the file is cut off, damaged or of a rare kind", j->why);
     else
         st = decode_under_jump(j, bytes, info, part, pixels);
     jpeg_abort_decompress(&j->info);

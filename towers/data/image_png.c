@@ -1,11 +1,13 @@
 /* PNG (ISO/IEC 15948) by libspng. Rows above a part are decoded and discarded, rows below are not decoded; an
- * interlaced image is decoded as a whole. 16-bit grey is read as stored and clipped, all other formats as 8-bit RGB. */
+ * interlaced image is decoded as a whole. 16-bit grey is read as stored and clipped, all other formats as 8-bit RGB. The
+ * checksums of all chunks are compared, which libspng does not do for the pixels. */
 #include "towers/data/image_formats.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include <spng.h>
+#include <zlib.h>
 
 static uint32_t big32(const uint8_t *at)
 {
@@ -24,6 +26,26 @@ Status png_probe(const uint8_t *data, size_t size, ImageInfo *info)
         size_t length = big32(data + at);
         if (length > size - at - 12 || memcmp(data + at + 4, "IDAT", 4) == 0) break;
         if (memcmp(data + at + 4, "eXIf", 4) == 0) info->orientation = exif_orientation(data + at + 8, length);
+        at += length + 12;
+    }
+    return OK;
+}
+
+/* A chunk: u32 length, type, content, u32 CRC-32 of type and content. One that the file cuts off is left to the decoder,
+ * which may not need it. */
+static Status checksums_compare(const uint8_t *data, size_t size)
+{
+    for (size_t at = 8; size - at >= 12;) {
+        size_t length = big32(data + at);
+        if (length > size - at - 12) break;
+        uint32_t found = big32(data + at + 8 + length);
+        uint32_t wanted = (uint32_t)crc32(0, data + at + 4, (uInt)(length + 4));
+        if (found != wanted)
+            return FAIL(ERR_FORMAT,
+                        "PNG: the chunk of %zu bytes at offset %zu has the checksum %08" PRIx32 ", expected %08" PRIx32
+                        ": the file is damaged",
+                        length, at, found, wanted);
+        if (memcmp(data + at + 4, "IEND", 4) == 0) break;
         at += length + 12;
     }
     return OK;
@@ -81,6 +103,7 @@ static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spn
 Status png_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels)
 {
     enum { CHUNK_MAX = 64 << 20 };
+    TRY(checksums_compare(bytes->data, bytes->size));
     spng_ctx *png = spng_ctx_new(0);
     if (!png) return FAIL(ERR_MEMORY, "no memory for PNG decoder");
     struct spng_ihdr header;

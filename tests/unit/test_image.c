@@ -1,0 +1,198 @@
+/* Decoders on damaged bytes: every picture of the fuzzers' corpus, cut at every byte and with every byte changed in several
+ * ways. What is refused is refused as damaged, what is accepted has the promised size, nothing is read behind the last
+ * byte (the sanitizer's business), and a whole picture decodes as before afterwards. */
+#include "towers/data/image.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const pictures[] = {
+    "baseline.jpg", "progressive.jpg", "cmyk.jpg",   "exif.jpg",      "rgb.png",  "palette.png",
+    "la.png",       "deep.png",        "lossy.webp", "lossless.webp", "grey.pgm", "text.ppm",
+};
+enum { PICTURES = sizeof pictures / sizeof *pictures, LARGEST = 4096 };
+
+typedef struct Fixture {
+    uint8_t data[LARGEST];
+    size_t size;
+    ImageDecoder *decoder;
+    Pixels pixels, whole;
+} Fixture;
+
+static void picture_load(const char *name, Fixture *f)
+{
+    char path[512];
+    snprintf(path, sizeof path, TOWERS_SOURCE_DIR "/tests/fuzz/corpus/image/%s", name);
+    FILE *from = fopen(path, "rb");
+    assert_non_null(from);
+    f->size = fread(f->data, 1, LARGEST, from);
+    fclose(from);
+    assert_in_range(f->size, 1, LARGEST - 1);
+}
+
+/* In memory that ends where the bytes do. */
+static Status decode(Fixture *f, size_t size, Pixels *pixels)
+{
+    Bytes bytes = {.data = malloc(size ? size : 1), .size = size, .room = size};
+    ImageInfo info;
+    assert_non_null(bytes.data);
+    memcpy(bytes.data, f->data, size);
+    Status st = image_probe(f->decoder, &bytes, &info);
+    Rect parts[] = {{0, 0, info.h, info.w}, {0, 0, 1, 1}};
+    if (st == OK) parts[1] = (Rect){info.h / 3, info.w / 4, 1 + info.h / 3, 1 + info.w / 5};
+    for (int i = 1; st == OK && i >= 0; i--) { /* the whole picture last, which is what the caller looks at */
+        st = image_decode(f->decoder, &bytes, &info, parts[i], pixels);
+        if (st == OK) assert_true(pixels->h == parts[i].h && pixels->w == parts[i].w && pixels->c == info.c);
+    }
+    free(bytes.data);
+    if (st != OK && st != ERR_FORMAT) fail_msg("%s", status_message());
+    if (st != OK) assert_true(strlen(status_message()) > 10);
+    return st;
+}
+
+static bool same_pixels(const Pixels *a, const Pixels *b)
+{
+    bool same = a->h == b->h && a->w == b->w && a->c == b->c;
+    for (int32_t y = 0; same && y < a->h; y++)
+        same = memcmp(a->at + (size_t)y * a->pitch, b->at + (size_t)y * b->pitch, (size_t)a->w * (size_t)a->c) == 0;
+    return same;
+}
+
+static void each_picture(void (*test)(Fixture *f, const char *name))
+{
+    const ImageLimits limits = {.pixels = 1 << 20, .bytes = 1 << 24, .scans = 20};
+    for (int i = 0; i < PICTURES; i++) {
+        Fixture f = {.size = 0};
+        assert_int_equal(image_decoder_create(&limits, &f.decoder), OK);
+        picture_load(pictures[i], &f);
+        if (decode(&f, f.size, &f.whole) != OK) fail_msg("%s: %s", pictures[i], status_message());
+        test(&f, pictures[i]);
+        assert_int_equal(decode(&f, f.size, &f.pixels), OK);
+        assert_true(same_pixels(&f.whole, &f.pixels));
+        image_decoder_destroy(f.decoder);
+        pixels_free(&f.pixels);
+        pixels_free(&f.whole);
+    }
+}
+
+/* What a file loses behind its last row (a JPEG's end marker, PNG's IEND, a PNM's last line feed) does not matter. */
+static void cut_everywhere(Fixture *f, const char *name)
+{
+    size_t accepted = f->size;
+    for (size_t size = 0; size < f->size; size++) {
+        if (decode(f, size, &f->pixels) == OK) {
+            if (size < accepted) accepted = size;
+            bool text = strcmp(name, "text.ppm") == 0; /* its last number can lose a digit */
+            if (!text && !same_pixels(&f->whole, &f->pixels))
+                fail_msg("%s: other pixels when cut to %zu bytes", name, size);
+        } else if (accepted < size) {
+            fail_msg("%s: accepted when cut to %zu bytes, but not to %zu: %s", name, accepted, size, status_message());
+        }
+    }
+    if (f->size - accepted > 24) fail_msg("%s: still decodes without its last %zu bytes", name, f->size - accepted);
+}
+
+static void test_cut(void **state)
+{
+    (void)state;
+    each_picture(cut_everywhere);
+}
+
+static void changed_everywhere(Fixture *f, const char *name)
+{
+    size_t refused = 0;
+    for (size_t at = 0; at < f->size; at++) {
+        uint8_t was = f->data[at];
+        const uint8_t changed[] = {0, 0xff, (uint8_t)(was ^ 1), (uint8_t)(was ^ 0x80), (uint8_t)(was + 1)};
+        for (size_t i = 0; i < sizeof changed; i++) {
+            f->data[at] = changed[i];
+            if (decode(f, f->size, &f->pixels) != OK) refused++;
+        }
+        f->data[at] = was;
+    }
+    if (refused == 0) fail_msg("%s: no damage was noticed", name);
+}
+
+static void test_changed(void **state)
+{
+    (void)state;
+    each_picture(changed_everywhere);
+}
+
+/* A changed bit in a PNG, wherever it is, is never taken for a picture: each byte counts in a checksum. */
+static void test_png_bits(void **state)
+{
+    (void)state;
+    Fixture f = {.size = 0};
+    assert_int_equal(image_decoder_create(NULL, &f.decoder), OK);
+    picture_load("palette.png", &f);
+    for (size_t at = 0; at < f.size - 12; at++) /* IEND is not looked at */
+        for (int bit = 0; bit < 8; bit++) {
+            f.data[at] ^= (uint8_t)(1 << bit);
+            if (decode(&f, f.size, &f.pixels) == OK) fail_msg("bit %d of byte %zu: not noticed", bit, at);
+            f.data[at] ^= (uint8_t)(1 << bit);
+        }
+    image_decoder_destroy(f.decoder);
+    pixels_free(&f.pixels);
+}
+
+/* A decoder's limits hold before memory is taken. */
+static void test_limits(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name, *why;
+        ImageLimits limits;
+    } rows[] = {
+        {"baseline.jpg", "expected at most 10 pixels", {.pixels = 10}},
+        {"rgb.png", "expected at most 10 pixels", {.pixels = 10}},
+        {"lossy.webp", "expected at most 10 pixels", {.pixels = 10}},
+        {"text.ppm", "expected at most 1 pixels", {.pixels = 1}},
+        {"progressive.jpg", "expected at most 100", {.bytes = 100}},
+        {"progressive.jpg", "more than 1 scans", {.scans = 1}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Fixture f = {.size = 0};
+        assert_int_equal(image_decoder_create(&rows[i].limits, &f.decoder), OK);
+        picture_load(rows[i].name, &f);
+        assert_int_equal(decode(&f, f.size, &f.pixels), ERR_FORMAT);
+        if (!strstr(status_message(), rows[i].why)) fail_msg("%s: %s", rows[i].name, status_message());
+        image_decoder_destroy(f.decoder);
+        pixels_free(&f.pixels);
+    }
+}
+
+/* Any bytes are an orientation of 1 to 8; the last entry may end where the block does. */
+static void test_exif(void **state)
+{
+    (void)state;
+    static const uint8_t block[] = {'I', 'I', '*', 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0};
+    assert_int_equal(exif_orientation(block, sizeof block), 6);
+    for (size_t size = 0; size < sizeof block; size++) {
+        uint8_t *copy = malloc(size ? size : 1);
+        assert_non_null(copy);
+        memcpy(copy, block, size);
+        assert_int_equal(exif_orientation(copy, size), 1);
+        for (size_t at = 0; at < size; at++)
+            for (int value = 0; value < 256; value += 5) {
+                copy[at] = (uint8_t)value;
+                assert_in_range(exif_orientation(copy, size), 1, 8);
+                copy[at] = block[at];
+            }
+        free(copy);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cut),    cmocka_unit_test(test_changed), cmocka_unit_test(test_png_bits),
+        cmocka_unit_test(test_limits), cmocka_unit_test(test_exif),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
