@@ -136,10 +136,15 @@ static Status batch_print(Prediction *p, Replica *r, const Program *program, con
 static Status weights_read(Replica *r, const ProgramConfig *program, const char *path)
 {
     WeightMap map;
+    Program training = {0};
+    ProgramConfig config = *program;
     char absent[256];
-    TRY(weight_map_create(r->layout, r->eval[0].graph, &map));
-    Status st =
-        pretrained_read(&map, program, path, HEAD_READ, r->arena[ARENA_PARAM], r->eval_state, absent, sizeof absent);
+    config.training = true; /* auxiliary heads are in the file and in the layout, but in no evaluation */
+    TRY(program_graph(&config, 1, &training));
+    Status st = weight_map_create(r->layout, training.graph, &map);
+    program_destroy(&training);
+    TRY(st);
+    st = pretrained_read(&map, program, path, HEAD_READ, r->arena[ARENA_PARAM], r->eval_state, absent, sizeof absent);
     weight_map_destroy(&map);
     return st;
 }
