@@ -70,8 +70,6 @@ TABLE
 # Faults without a test, and why: inputs and machines that the program does not support yet.
 open_reason() {
     case $1 in
-    F15 | F21) echo "open: not covered by a test of image folders yet" ;;
-    F18) echo "open: the two halves of an IDX data set share one classes.txt; folders of classes are not an input yet" ;;
     F23 | F25) echo "open: TFRecord is not an input yet" ;;
     F24) echo "open: tar files are not an input yet" ;;
     F40) echo "open: needs a machine with GPUs" ;;

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Ninety broken files (cut off in every segment, impossible sizes, bombs, wrong checksums, other formats), folders with circles of
+# links, pipes, devices and holes, and a folder that changes while a run reads it: each is named with a message that says what is wrong,
+# and nothing crashes, hangs or exits 0. usage: check_broken_images.sh SOURCE_FOLDER BINARY
+# fault: F14 F15 F17 F18 F21
+set -uo pipefail
+. "$1/tests/support/check.sh"
+check_begin broken-images "$1" "$2"
+needs_python
+export XDG_CACHE_HOME=$work/cache
+cd "$work" || exit 1
+corpus=$source_dir/tests/fuzz/corpus/image
+
+train() { # NAME DATA [ARGUMENT...]
+    "$towers" train googlenet --device cpu --threads 1 --img-size 16 -b 8 --no-aux --output-dir runs --experiment "$1" --data-path "$2" \
+        --val-split 0.2 --summary-interval 0 "${@:3}" >"$1.out" 2>"$1.err" </dev/null
+}
+# A crash, a sanitizer's report and a hang are no refusals: exit codes of the program are below 10.
+refused() { # WHAT STATUS
+    (($2 > 0 && $2 < 10)) || complain "$1: exit $2"
+}
+
+# ---- every broken file is named by `data check`, with its reason
+python3 "$source_dir/tests/support/broken_images.py" "$corpus" set/broken >expected || exit 1
+mkdir set/whole
+for i in {0..29}; do cp "$corpus/baseline.jpg" "set/whole/$i.jpg"; done
+timeout 300 "$towers" data check set >check.out 2>&1
+refused "data check" $?
+while IFS=$'\t' read -r name message; do
+    line=$(grep -F "/$name" check.out) || complain "data check does not name $name"
+    grep -qE -- "$message" <<<"$line" || complain "$name: wanted '$message' in: $line"
+done <expected
+count=$(wc -l <expected)
+((count >= 60)) || complain "only $count broken files"
+grep -q "$count of $((count + 30)) images cannot be decoded" check.out || complain "data check counts: $(tail -1 check.out)"
+timeout 300 "$towers" data info set >info.out 2>&1 || complain "data info of broken files: $(tail -1 info.out)"
+timeout 300 "$towers" data convert set smaller >convert.out 2>&1
+(($? < 10)) || complain "data convert: exit $?"
+[[ $(grep -c "^left out: .*broken/" convert.out) == "$count" ]] || complain "data convert does not list what it leaves out: $(tail -1 convert.out)"
+
+# ---- a run stops at the first, or skips all of them and lists each
+train stop set
+refused "a run over broken files" $?
+grep -qE "broken/[a-z0-9-]+\.[a-z]+" stop.err || complain "the run does not name a broken file: $(tail -2 stop.err)"
+train skip set --bad-samples skip --epochs 1 || complain "--bad-samples skip: $(tail -3 skip.err)"
+while IFS=$'\t' read -r name _; do
+    grep -qF "/$name" runs/skip/bad-samples.csv || complain "bad-samples.csv does not list $name"
+done <expected
+"$weights" finite runs/skip/last.safetensors || complain "weights after skipped samples"
+
+# ---- folders that cannot be looked through
+tree() { # NAME: a whole class beside what the caller adds
+    mkdir -p "$1/a" "$1/b"
+    for i in 0 1 2 3 4; do cp "$corpus/baseline.jpg" "$1/a/$i.jpg" && cp "$corpus/rgb.png" "$1/b/$i.png"; done
+}
+told() { # TREE MESSAGE
+    timeout 60 "$towers" data check "$1" >tree.out 2>&1
+    refused "$1" $?
+    grep -qE -- "$2" tree.out || complain "$1: wanted '$2' in: $(cat tree.out)"
+}
+for name in circle loop nothing pipe device socket empty huge unread; do tree $name; done
+ln -s .. circle/a/up
+told circle "a/up.*circle"
+ln -s again.jpg loop/a/again.jpg
+told loop "a/again.jpg.*circle"
+ln -s nowhere nothing/a/x.jpg
+told nothing "a/x.jpg.*a link to nothing"
+mkfifo pipe/a/x.jpg
+told pipe "a/x.jpg.*no regular file"
+ln -s /dev/zero device/a/x.png
+told device "a/x.png.*no regular file"
+python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket/a/x.jpg")'
+told socket "a/x.jpg.*no regular file"
+mkdir empty/c
+told empty "empty/c.*no image"
+truncate -s 5G huge/a/x.jpg
+told huge "a/x.jpg.*less than 4 GiB"
+for i in 0 1 2 3 4; do mv unread/b/$i.png unread/b/$i.tiff; done
+told unread "unread/b.*BMP, TIFF"
+mkdir -p classes/train classes/val
+for class in a b; do cp -r unread/a classes/train/$class; done
+for class in a x; do cp -r unread/a classes/val/$class; done
+told classes "val.*has a class 'x' that .*train.* does not have"
+deep=deep/a
+tree deep
+for i in {1..70}; do deep+=/$i; done
+mkdir -p "$deep"
+told deep "more than 64 folders"
+if [[ $(id -u) != 0 ]]; then
+    tree closed
+    chmod 0 closed/a/3.jpg
+    told closed "a/3.jpg.*Permission denied"
+fi
+
+# ---- folders that change under a run: a file that becomes another, and one that goes away
+changed() { # NAME MESSAGE COMMAND: the run has taken a step before the command changes its data
+    tree "$1"
+    train "$1" "$1" --epochs 100000 --eval-interval 0 &
+    local pid=$!
+    until [[ -s runs/$1/metrics.jsonl ]] || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
+    eval "$3"
+    wait $pid
+    refused "$1" $?
+    grep -qE -- "$2" "$1.err" || complain "$1: wanted '$2' in: $(tail -3 "$1.err")"
+}
+changed shorter "shorter/a/[0-4].jpg.*has changed since" 'for i in 0 1 2 3 4; do head -c 100 '"$corpus"'/baseline.jpg >s && mv s shorter/a/$i.jpg; done'
+changed gone "gone/[ab]/[0-4].*No such file" 'rm -r gone/a gone/b'
+timeout 60 "$towers" data check shorter >tree.out 2>&1
+refused "shorter, after the run" $?
+[[ $(grep -c "shorter/a/[0-4].jpg" tree.out) == 5 ]] || complain "a folder that has changed is looked through again: $(cat tree.out)"
+
+check_end "$count broken files and a dozen folders are refused by name"
