@@ -172,8 +172,8 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
     job->program.data_channels = train->c;
     if (train->c > job->program.options.channels)
         return FAIL(ERR_ARG,
-                    "%s takes images with %d channel, but the data has %d; convert it to grey with "
-                    "scripts/images_to_idx.py --grey, or use a model for color images",
+                    "%s takes images with %d channel, but the data has %d: use a model for color images, or grey "
+                    "images as IDX files (docs/data.md)",
                     job->program.model->name, job->program.options.channels, train->c);
     job_transforms(o, job, train->h == 0);
     Transform check[] = {job_transform(job, true), job_transform(job, false)};
