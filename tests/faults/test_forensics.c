@@ -678,7 +678,7 @@ static void test_hostile_capsule_is_refused(void **state)
         {"\"weights_after_step\": 0", "\"weights_after_step\": 1", NULL},
         {"\"canvas\": 12", "\"canvas\": 11", "'canvas' is missing or has an invalid value"},
         {"\"canvas\": 11", "\"canvas\": 12", NULL},
-        {"\"classes\": 10", "\"classes\": 1", "of 1 classes"},
+        {"\"classes\": 10", "\"classes\": 1", "number of classes, 1"},
         {"\"classes\": 1", "\"classes\": 10", NULL},
         {"\"compute\": \"f32\"", "\"compute\": \"u8\"", "'compute' is missing or has an invalid value"},
         {"\"compute\": \"u8\"", "\"compute\": \"f32\"", NULL},
