@@ -2,6 +2,8 @@
 #include "inception/cli/data.h"
 #include "inception/cli/cores.h"
 #include "inception/cli/job.h"
+#include "inception/cli/recipe.h"
+#include "inception/cli/uses.h"
 #include "kernels/clock.h"
 #include "towers/data/sheet.h"
 #include "towers/data/survey.h"
@@ -158,7 +160,7 @@ out:
 
 /* ---- */
 
-Status data_run(const Options *o, FILE *to)
+Status data_run(Options *o, FILE *to)
 {
     static const struct {
         const char *name;
@@ -170,6 +172,8 @@ Status data_run(const Options *o, FILE *to)
                     {"show", 2, data_show},
                     {"convert", 3, data_convert}};
     const char *name = o->argument_count ? o->arguments[0] : "";
+    TRY(recipe_apply(o));
+    TRY(uses_check(o));
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(name, commands[i].name) != 0) continue;
         if (o->argument_count != commands[i].arguments)

@@ -42,7 +42,7 @@ says '^training: 41 images'
 says 'formats +JPEG 39 PNG 2$'
 says 'EXIF +1 images are stored rotated'
 says '^ +1 +20 +5  two$'
-says 'duplicates: 0 within the training images, 1 evaluation images that are training images too; the first: .*val/two/again\.jpg'
+says 'duplicates: 0 within the training images, 1 evaluation images that are also training images; the first: .*val/two/again\.jpg'
 
 # ---- check
 # fault: F13
@@ -62,6 +62,12 @@ data 2 weigh photos
 data 0 show photos --img-size 80 --augment -o sheet.png
 /usr/bin/python3 -c 'from PIL import Image; assert Image.open("sheet.png").size == (400, 400)' || complain "the sheet of data show"
 says '^row 5, column 5: (one|two)  .*photos/train/'
+data 0 show photos --img-size 80 --recipe photos -o recipe.png
+data 0 show photos --img-size 80 -o plain.png
+cmp -s recipe.png plain.png && complain "data show ignores --recipe"
+data 2 show photos --recipe phots
+data 2 show photos --crop random
+says 'crop has no effect without --augment'
 
 # ---- convert: killed and continued, it is what it would have been
 data 0 convert photos whole --side 300

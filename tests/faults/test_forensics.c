@@ -279,6 +279,59 @@ static void test_random_triples(void **state)
     }
 }
 
+/* ---- capsules of format 1: tests/faults/capsule-1 was written by the program at commit 8a48119, for this network
+ * with crops and mirrors, whose numbers below are those of its own replay. */
+
+typedef struct Outputs {
+    double image, logits_least, logits_most, loss;
+} Outputs;
+
+static void output_keep(void *context, const TraceRow *row)
+{
+    Outputs *outputs = context;
+    if (!strcmp(row->tensor, "image")) outputs->image = row->scan.mean;
+    if (!strcmp(row->tensor, "fc2")) outputs->logits_least = row->scan.min, outputs->logits_most = row->scan.max;
+    if (!strcmp(row->tensor, "loss")) outputs->loss = row->scan.mean;
+}
+
+static void test_capsule_of_format_1(void **state)
+{
+    (void)state;
+    needs(false);
+    static const int32_t crops[BATCH][3] = {{0, 4, 1}, {2, 1, 0}, {3, 1, 0}, {3, 2, 1}}; /* y, x, mirrored */
+    Capsule *capsule;
+    Replica *replica;
+    Finding found;
+    Outputs outputs = {0};
+    DeviceConfig device = {DEVICE_USUAL, .threads = 1};
+    if (capsule_open(TOWERS_SOURCE_DIR "/tests/faults/capsule-1", &capsule) != OK) fail_msg("%s", status_message());
+    assert_int_equal(capsule->step, 2);
+    assert_int_equal(capsule->tower, 1);
+    assert_string_equal(capsule->found.tensor, "fc2");
+    for (int i = 0; i < BATCH; i++) {
+        const int32_t *record = capsule->augment + (size_t)i * IMAGE_RECORD;
+        assert_true(record[IMAGE_OY] == crops[i][0] && record[IMAGE_OX] == crops[i][1]);
+        assert_int_equal(record[IMAGE_FLIP], crops[i][2]);
+        assert_int_equal(record[IMAGE_ERASE_H], 0);
+    }
+    capsule->program.model = &model;
+    assert_int_equal(faults_load_text(""), OK);
+    assert_int_equal(capsule_replica(capsule, cpu, &device, &replica), OK);
+    assert_int_equal(capsule_run(capsule, replica, output_keep, &outputs, &found), OK);
+    assert_int_equal(found.place, FOUND_NOTHING);
+    assert_true(fabs(outputs.image - 0.430882364) < 1e-7);
+    assert_true(fabs(outputs.logits_least + 4.45523787) < 1e-4 && fabs(outputs.logits_most - 3.58692193) < 1e-4);
+    assert_true(fabs(outputs.loss - 17.2473927) < 1e-4);
+    if (HAVE_FAULTS) { /* the fault that made it, in the words of then */
+        assert_int_equal(faults_load_text(capsule->fault), OK);
+        assert_int_equal(capsule_run(capsule, replica, NULL, NULL, &found), OK);
+        assert_true(found.place == FOUND_FORWARD && found.op == capsule->found.op && found.index == 13);
+        assert_int_equal(faults_load_text(""), OK);
+    }
+    replica_destroy(replica);
+    capsule_close(capsule);
+}
+
 /* ---- samples */
 
 static void test_samples_are_named(void **state)
@@ -798,6 +851,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_triples),
+        cmocka_unit_test(test_capsule_of_format_1),
         cmocka_unit_test(test_samples_are_named),
         cmocka_unit_test(test_batches_of_a_step),
         cmocka_unit_test(test_spoilt_weights_are_not_saved),

@@ -152,7 +152,7 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
 {
     const LedgerRun *run = &c->ledger->run;
     int64_t step = shown->step, done = step - c->first_step, bad = atomic_load(&run->skipped),
-            large = atomic_load(&run->overflows);
+            large = atomic_load(&run->overflows), damaged = atomic_load(&run->bad_samples);
     double accuracy = recent_accuracy(c, step);
     char eta[32];
     eta_text(done > 0 ? elapsed(c) / (double)done * (double)(steps - step) : 0, eta, sizeof eta);
@@ -168,6 +168,7 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
     Text left_out = text_start(fields[FIELD_BAD], FIELD);
     if (bad) text_add(&left_out, "%lld skipped", (long long)bad);
     if (large) text_add(&left_out, "%s%lld overflowed", bad ? ", " : "", (long long)large);
+    if (damaged) text_add(&left_out, "%s%lld damaged", bad || large ? ", " : "", (long long)damaged);
     snprintf(fields[FIELD_ETA], FIELD, "eta %s", eta);
 }
 
