@@ -1,8 +1,6 @@
 /* Which backends this build has; see backend.h. A CUDA build brings cuda_backend with it. */
 #include "kernels/backend.h"
 
-#include "kernels/text.h"
-
 #include <string.h>
 
 #ifdef TOWERS_HAVE_CPU
@@ -54,12 +52,6 @@ Status backend_find(const char *name, const Backend **found, char *why, size_t w
         snprintf(why, why_bytes, "this build has no cuda backend"); /* how to get one: --device cuda */
 #endif
     return find_cpu(found);
-}
-
-void kernel_choice_pass(KernelChoice *choice, const char *name, const char *why)
-{
-    Text passed = text_behind(choice->passed, sizeof choice->passed);
-    text_add(&passed, "%s%s: %s", choice->passed[0] ? "; " : "", name, why);
 }
 
 Status backend_device_count(const Backend *backend, int *count)
