@@ -51,7 +51,7 @@ cp -r photos broken
 head -c 2000 photos/train/one/7.jpg >broken/train/one/7.jpg
 printf 'BM' >broken/val/two/2.jpg
 data 3 check broken
-says 'train/one/7\.jpg.*cut off'
+says 'train/one/7\.jpg.*\(offset 2000 of 2000\).*cut off'
 says 'val/two/2\.jpg'
 says '2 of 50 images cannot be decoded'
 data 2 check nowhere

@@ -132,6 +132,15 @@ else
     [[ $? == 8 ]] && grep -q "as in the run" replay.err || complain "replay of decoded pictures: $(cat replay.err)"
 fi
 
+# ---- a benchmark names its data and reads them as training does
+for recipe in "" "--augment --flip random --random-erase 1"; do
+    "$towers" bench inception_v3 --device cpu --img-size 75 -b 6 --batches 1 --warmup-batches 0 --data-path photos $recipe >bench.out 2>&1 </dev/null ||
+        complain "bench of photographs: $(cat bench.out)"
+    grep -qE "^Dataset: .*\(folder of images, photos\), 36 images" bench.out || complain "bench does not name its data: $(cat bench.out)"
+    sed -n 's/^1\timages.*\t//p' bench.out >>losses
+done
+[[ $(sort -u losses | wc -l) == 2 ]] || complain "bench does not augment as training does: losses $(cat losses)"
+
 # ---- a network for photographs asks for them
 for verb in "train inception_v3 --max-steps 1 --output-dir runs" "eval inception_v3 --weights runs/whole"; do
     "$towers" $verb --device cpu --img-size 75 >none.out 2>none.err </dev/null

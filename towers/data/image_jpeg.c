@@ -192,6 +192,14 @@ static void rows_read(JpegDecoder *j, Rect part, Pixels *pixels)
     }
 }
 
+/* How far the decoder has read; the end of the file, once libjpeg makes up an end marker behind it. */
+static size_t offset_of(const JpegDecoder *j, const Bytes *bytes)
+{
+    const struct jpeg_source_mgr *from = j->info.src;
+    bool inside = from && from->next_input_byte >= bytes->data && from->next_input_byte <= bytes->data + bytes->size;
+    return inside ? (size_t)(from->next_input_byte - bytes->data) : bytes->size;
+}
+
 static Status decode_under_jump(JpegDecoder *j, const Bytes *bytes, const ImageInfo *want, Rect part, Pixels *pixels)
 {
     struct jpeg_decompress_struct *info = &j->info;
@@ -211,7 +219,9 @@ static Status decode_under_jump(JpegDecoder *j, const Bytes *bytes, const ImageI
     (void)jpeg_start_decompress(info);
     TRY(output_prepare(j, part, &left, pixels));
     rows_read(j, part, pixels);
-    if (j->premature) return FAIL(ERR_FORMAT, "JPEG: %s: the file is cut off or damaged", j->why);
+    if (j->premature)
+        return FAIL(ERR_FORMAT, "JPEG: %s (offset %zu of %zu): the file is cut off or damaged", j->why,
+                    offset_of(j, bytes), bytes->size);
     pixels->at += (size_t)left * 3;
     pixels->w = part.w;
     return OK;
@@ -225,7 +235,8 @@ Status jpeg_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *i
     Status st = OK;
     if (setjmp(j->out))
         st = FAIL(j->errors.msg_code == JERR_OUT_OF_MEMORY && !j->too_many_scans ? ERR_MEMORY : ERR_FORMAT,
-                  "JPEG: %s: the file is cut off, damaged or of a rare kind", j->why);
+                  "JPEG: %s (offset %zu of %zu): the file is cut off, damaged or of a rare kind", j->why,
+                  offset_of(j, bytes), bytes->size);
     else
         st = decode_under_jump(j, bytes, info, part, pixels);
     jpeg_abort_decompress(&j->info);
