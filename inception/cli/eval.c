@@ -49,8 +49,7 @@ static Status scores_make(const JobFiles *files, const EvalSample *samples, Scor
         if (!one->samples) continue;
         with_samples++;
         s->recall += class_recall(one);
-        s->precision +=
-            one->taken ? class_precision(one) : 0; /* a class that is never predicted: scikit-learn's rule */
+        s->precision += one->taken ? class_precision(one) : 0; /* 0 for a class that is never predicted */
         s->f1 += class_f1(one);
     }
     s->recall /= (double)with_samples;
