@@ -74,7 +74,7 @@ static void complain(CapturedGraphs *s, const CapturedGraph *graph)
                  status_message());
 }
 
-/* None of the launches has run after this, whether the capture succeeded or not. */
+/* After this none of the launches has been executed, whether the capture succeeded or not. */
 static void graph_capture(CapturedGraphs *s, CapturedGraph *graph, Launches launches, void *context)
 {
     const Backend *backend = s->device->backend;
@@ -86,7 +86,7 @@ static void graph_capture(CapturedGraphs *s, CapturedGraph *graph, Launches laun
     }
     Status launched = launches(context);
     if (launched != OK) complain(s, graph);
-    Status ended = backend->capture_end(s->device, &captured); /* also where a launch failed: it frees the stream */
+    Status ended = backend->capture_end(s->device, &captured); /* also after a failed launch, to release the stream */
     if (ended != OK) complain(s, graph);
     graph->refused = launched != OK || ended != OK;
     if (!graph->refused)

@@ -1,4 +1,4 @@
-/* The words for a finding; see finding.h. */
+/* Text of a finding; see finding.h. */
 #include "towers/replica/finding.h"
 #include "kernels/text.h"
 

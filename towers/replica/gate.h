@@ -14,16 +14,16 @@ enum { GATE_AHEAD = 2, GATE_PARTS = 64 };
 typedef struct GateConfig {
     GateRules rules;
     Placement place;
-    int towers;  /* of all processes */
-    bool l2;     /* the L2 term of the loss is wanted */
+    int towers;  /* in all processes */
+    bool l2;     /* compute the L2 term of the loss */
     bool scaled; /* the loss scale is not always 1 */
 } GateConfig;
 
 /* Result of a step. */
 typedef struct GateResult {
     GateReport report;
-    double l2; /* of the weights before the update; 0 if it is not wanted */
-    bool stop; /* some process was asked to */
+    double l2; /* of the weights before the update; 0 if not requested */
+    bool stop; /* a process was requested to stop */
 } GateResult;
 
 typedef struct TowerResult {
@@ -39,13 +39,13 @@ typedef struct Gate Gate;
 /* `replica` is borrowed and must outlive it. */
 NODISCARD Status gate_create(Replica *replica, const GateConfig *config, Gate **made);
 void gate_destroy(Gate *gate); /* NULL is fine */
-/* Where to go on: at the start, and after a restore. */
+/* Set the state at the start or after a restore. */
 NODISCARD Status gate_start(Gate *gate, const GateState *state);
-/* Steps that may be in flight when one more begins: 0 or GATE_AHEAD. */
+/* Number of steps that may be in flight when another one starts: 0 or GATE_AHEAD. */
 int gate_ahead(const Gate *gate);
 
-/* The extras: floats behind the gradients in the all-reduce. `gate_extras` of one tower are its contribution;
- * `gate_sum` receives the sum, over the extras of the last tower of this process. Device memory. */
+/* The extras: floats after the gradients in the all-reduce. `gate_extras` of a tower is its contribution; `gate_sum`
+ * receives the sum and overwrites the extras of this process's last tower. Device memory. */
 float *gate_extras(const Gate *gate, int slot);
 float *gate_sum(const Gate *gate);
 
@@ -53,16 +53,17 @@ float *gate_sum(const Gate *gate);
 double *gate_square(const Gate *gate, int part);
 double *gate_square_of_sum(const Gate *gate);
 
-/* In the order of a step; the launches between begin and send may be captured and repeated. `closed`: never commit this
- * step; `stop`: this process was asked to stop; `samples`: as in GateInput. */
+/* The functions below are called in the order of a step; the launches between begin and send may be captured and
+ * repeated. `closed`: never commit this step; `stop`: this process was requested to stop; `samples`: as in
+ * GateInput. */
 NODISCARD Status gate_begin(Gate *gate, int64_t number, double lr, bool closed, bool stop, int64_t samples);
-/* After `program` ran for a tower's batch of n samples (NULL: it had none); `parts`: number of square sums. */
+/* After `program` ran for a tower's batch of n samples (NULL: no samples); `parts`: number of square sums. */
 NODISCARD Status gate_contribute(Gate *gate, int slot, const Program *program, int32_t n, bool last, int parts);
-/* After the sum, before the update: scalars for the optimizer. */
+/* After the all-reduce, before the update: compute the scalars for the optimizer. */
 NODISCARD Status gate_decide(Gate *gate);
 /* After the update: copy the result of step `number` to the host. */
 NODISCARD Status gate_send(Gate *gate, int64_t number);
-/* Whether it has arrived. Then it may be read, until GATE_AHEAD + 1 further steps are sent. */
+/* *arrived: the result has arrived and may be read until GATE_AHEAD + 1 further steps are sent. */
 NODISCARD Status gate_arrived(Gate *gate, int64_t number, bool *arrived);
 void gate_read(const Gate *gate, int64_t number, GateResult *result, TowerResult *towers);
 

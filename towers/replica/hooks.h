@@ -1,5 +1,5 @@
-/* Hooks: where tests make a run go wrong. Without a test run_hooks is NULL, and nothing of them runs. The faults of
- * TOWERS_FAULT (towers/guard/fault.h) are such hooks. Steps count from 1; `tower` is a number of the run. */
+/* Hooks: functions with which tests make a run fail. Without a test run_hooks is NULL and none of them is called. The
+ * faults of TOWERS_FAULT (towers/guard/fault.h) are such hooks. Steps count from 1; `tower` is a number in the run. */
 #ifndef TOWERS_REPLICA_HOOKS_H
 #define TOWERS_REPLICA_HOOKS_H
 
@@ -11,14 +11,14 @@ typedef struct RunHooks {
     Status (*opened)(const Program *program);                     /* the training program, before the first step */
     bool (*changes)(int tower,
                     int64_t step); /* launches of this step differ from those of others: do not capture them */
-    /* In place of plan_run. */
+    /* Called instead of plan_run. */
     Status (*ops)(Device *device, Program *program, int tower, int64_t step, int first, int end);
-    /* The loss, in device memory, after the forward pass of a step's last batch; the first gradients after backward. */
+    /* The loss in device memory, after the forward pass of a step's last batch; the first gradients after backward. */
     Status (*loss)(Device *device, int tower, int64_t step, float *loss);
     Status (*gradients)(Device *device, int tower, int64_t step, float *gradients);
-    /* After the update; `left_out`: a rollback runs this step without it. */
+    /* After the update; `left_out`: a rollback excludes this step. */
     Status (*updated)(Replica *replica, int slot, int tower, int64_t step, bool left_out);
-    /* The self-test: the values of a bucket that a tower gives (ACTIVITY_START) or receives (ACTIVITY_REDUCE). */
+    /* The self-test: values of a bucket that a tower sends (ACTIVITY_START) or receives (ACTIVITY_REDUCE). */
     void (*self_test)(int tower, Activity activity, float *values);
 } RunHooks;
 

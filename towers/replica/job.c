@@ -1,12 +1,12 @@
-/* Arithmetic of a job: how many batches and steps, and which towers a process holds. */
+/* Values derived from a job: numbers of batches and steps, and the towers of a process. */
 #include "towers/replica/job.h"
 
 #include <string.h>
 
 enum {
     CONFUSION_CLASSES = 1000,
-    SUPERVISOR_FIRST_MS = 1000, /* who waits for a silent tower knows less about it than the supervisor */
-    SCALE_GROWS_AFTER = 2000,   /* of the loss, in good steps */
+    SUPERVISOR_FIRST_MS = 1000, /* the supervisor times out first: it knows more about a silent tower */
+    SCALE_GROWS_AFTER = 2000,   /* good steps before the loss scale grows */
     SCALE_MAX = 1 << 24
 };
 

@@ -1,4 +1,4 @@
-/* TrainJob: everything a training run is, as data. Filled by the command line, run by the supervisor and the tower
+/* TrainJob: all settings of a training run. Filled by the command line, used by the supervisor and the tower
  * processes. */
 #ifndef TOWERS_REPLICA_JOB_H
 #define TOWERS_REPLICA_JOB_H
@@ -16,17 +16,17 @@
 
 enum { GPUS_MAX = 64 };
 
-/* Where training data comes from and what is done to it. */
+/* The source of training data and its transforms. */
 typedef struct DataConfig {
     Transform train, eval; /* side and pad are the program's: job_transform */
     BadSamples bad;
-    int64_t bad_limit; /* samples skipped until the run ends all the same; INT64_MAX: any number */
-    int64_t memory;    /* bytes for batches read ahead, of all processes */
+    int64_t bad_limit; /* samples that may be skipped before the run ends; INT64_MAX: unlimited */
+    int64_t memory;    /* bytes for batches read ahead, over all processes */
     int workers;       /* threads of each process */
     bool log_samples;  /* RUN/samples.csv: the samples of each step */
 } DataConfig;
 
-/* When checkpoints are written, and how many are kept. */
+/* When to write checkpoints, and how many to keep. */
 typedef struct CheckpointPolicy {
     int64_t steps; /* between checkpoints; 0: every epoch */
     double minutes;
@@ -35,9 +35,9 @@ typedef struct CheckpointPolicy {
 
 typedef struct TrainJob {
     /* model and data */
-    ProgramConfig program;      /* of training; evaluation differs in `training` alone */
+    ProgramConfig program;      /* of training; evaluation differs only in `training` */
     const Source *train, *test; /* borrowed, opened before the fork; test may be NULL */
-    const char *data_path;      /* the folder they were read from; NULL for synthetic data */
+    const char *data_path;      /* their folder; NULL for synthetic data */
     DataConfig data;
     int32_t eval_batch;
 
@@ -49,21 +49,21 @@ typedef struct TrainJob {
     int processes;
     int gpu[GPUS_MAX], gpu_count;
     bool graphs;         /* launch each step as captured graphs, on a GPU */
-    size_t bucket_bytes; /* of gradients, reduced at once; 0: the default */
+    size_t bucket_bytes; /* gradients per all-reduce; 0: the default */
 
     /* optimization */
     OptimizerHyper optimizer;
     double weight_decay;
     bool decay_all; /* also batch norm and biases */
     Schedule schedule;
-    int accumulate;            /* global batches of one step; the last step of an epoch may have fewer */
+    int accumulate;            /* global batches per step; the last step of an epoch may have fewer */
     int64_t epochs, max_steps; /* whichever ends first; max_steps -1 = none */
     BnStats bn_stats;
     LossDivisor divisor;
-    double loss_scale; /* in f16; 0: found while training */
+    double loss_scale; /* in f16; 0: dynamic */
     uint64_t seed;
 
-    /* truth and safety */
+    /* checks */
     GateRules gate; /* check, skips_max (rollbacks too), clip_norm, ema_decay, bn_decay; the rest is job_gate's */
     NanPolicy nan_policy;
     bool self_test;       /* of the collectives, before the first step */
@@ -73,57 +73,57 @@ typedef struct TrainJob {
     /* runs and records */
     const char *run_dir;
     const char *args_yaml, *env_json; /* texts for the run directory */
-    const char *settings;             /* what must not change on resume: lines "key: value" */
+    const char *settings;             /* settings that must match on resume: lines "key: value" */
     bool resume;                      /* from the newest checkpoint of run_dir, if there is one */
-    const char *resume_path;          /* or from this one, of another run, to which run_dir is a branch; NULL */
-    const char *initial_weights;      /* safetensors to start from; NULL */
-    bool reset_head;                  /* leave its classifiers out */
+    const char *resume_path;          /* or from this one of another run, making run_dir a branch; NULL: none */
+    const char *initial_weights;      /* safetensors to start from; NULL: none */
+    bool reset_head;                  /* do not load its classifiers */
     CheckpointPolicy checkpoint;
     LossReport report;
-    bool report_l2; /* add the L2 term to the loss that is shown */
+    bool report_l2; /* add the L2 term to the displayed loss */
     int log_interval, event_interval;
-    int scalar_interval; /* steps between TensorBoard scalars, which are cheap; summaries: event_interval. 0: off */
+    int scalar_interval; /* steps between TensorBoard scalars, 0: off; event_interval is that of summaries */
     int eval_interval;   /* epochs, and at the end; 0 = never */
     bool quiet, color, tty, towers_view;
-    bool log_tf2016; /* the console speaks as the original trainer */
+    bool log_tf2016; /* console output like the original trainer's */
 
-    /* benchmarks: called by rank 0's process after every step; context must be shared memory if the caller is to read
-     * it. The rows of step - 1 are complete in the ledger, those of `step` up to the sum. */
+    /* Benchmarks: called by rank 0's process after every step; context must be shared memory if the caller reads it. The
+     * ledger's rows of step - 1 are complete, those of `step` up to the all-reduce. */
     void (*on_step)(void *context, Ledger *ledger, int64_t step, double seconds, double loss);
     void *on_step_context;
 } TrainJob;
 
-/* Among five classes or fewer, everything is in the top five. */
+/* With five classes or fewer, every prediction is in the top five. */
 static inline bool top5_says(const TrainJob *job)
 {
     return job->program.options.classes > 5;
 }
 
-/* Numbers that follow from a job. A step is one update; it takes `accumulate` global batches of one epoch. */
+/* Values that follow from a job. A step is one update; it takes `accumulate` global batches of one epoch. */
 int64_t job_batches_per_epoch(const TrainJob *job);
 int64_t job_steps_per_epoch(const TrainJob *job);
 /* The first global batch of a step, counted from the start of the run. */
 int64_t job_first_batch(const TrainJob *job, int64_t step);
 int64_t job_total_steps(const TrainJob *job);
-/* The process of this rank and its towers. */
+/* The place of the process of this rank, and its towers. */
 Placement job_placement(const TrainJob *job, int rank);
-/* What is done to pictures while training, or in an evaluation. */
+/* The transform of images in training, or in evaluation. */
 Transform job_transform(const TrainJob *job, bool training);
-/* The device that a process opens, for every command alike: the job's, with the number of its GPU. */
+/* The device configuration of a process, the same for every command: the job's, with the index of its GPU. */
 DeviceConfig job_device(const TrainJob *job, int local_rank);
 
 /* The rules of the gate. */
 GateRules job_gate(const TrainJob *job);
-/* A loader of training data, or of the data for evaluation, without shares, depth and steps. */
+/* The configuration of a loader of training or evaluation data, without shares, depth and steps. */
 LoaderConfig job_loader(const TrainJob *job, bool training);
 /* The communicator of the process at `place`, as far as it is known without a layout. */
 CommConfig job_comm(const TrainJob *job, Placement place);
-/* Floats of the one sum of an evaluation: lanes of its blocks, the confusion matrix, and who saw a stop signal. */
+/* Floats of an evaluation's only all-reduce: values of its blocks, the confusion matrix, and stop requests. */
 enum { EVAL_STOP_LANES = 1 };
 int64_t job_eval_blocks(const TrainJob *job);
 int64_t job_eval_confusion(const TrainJob *job); /* counts of (true, predicted); 0: too many classes */
 int64_t job_eval_floats(const TrainJob *job);
-/* What is known of one block. Each is exact in f32: the loss comes as one, a block has less than 2^24 samples. */
+/* Values of a block. Each is exact in f32: the loss is computed in f32, and a block has fewer than 2^24 samples. */
 typedef enum BlockLane { BLOCK_LOSS = 0, BLOCK_COUNT, BLOCK_TOP1, BLOCK_TOP5, BLOCK_LANES } BlockLane;
 
 #endif

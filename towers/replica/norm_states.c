@@ -1,5 +1,5 @@
-/* Batch-norm running statistics over all towers: what is exported (BnStats), and how far the towers' own have drifted
- * apart. Each tower gives its own to a sum, so every rank has the result. */
+/* Batch-norm running statistics of all towers: which are exported (BnStats), and how far they have drifted apart.
+ * Towers exchange them by all-reduce, so every rank has the result. */
 #include "towers/replica/tower_process.h"
 
 #include "towers/replica/norm_states.h"
@@ -11,12 +11,12 @@
 
 /* ---- sums */
 
-/* What becomes of each tower's statistics before they are added. */
+/* How each tower's statistics are transformed before they are added. */
 typedef struct Pick {
-    int only;            /* this tower's, the others count as zeros; -1: all */
+    int only;            /* this tower only, the others are zeros; -1: all */
     const float *weight; /* [towers] factors; NULL: 1 */
     const float *around; /* [state_elements] squares of the distance from this; NULL: the values themselves */
-    bool biased;         /* variances as of the batch alone */
+    bool biased;         /* use biased variances */
 } Pick;
 
 static void states_pick(const TowerProcess *p, const Pick *pick, int tower, float *states)
@@ -24,7 +24,7 @@ static void states_pick(const TowerProcess *p, const Pick *pick, int tower, floa
     size_t elements = p->replica->layout->state_elements;
     bool wanted = pick->only < 0 || pick->only == tower;
     float weight = !wanted ? 0 : pick->weight ? pick->weight[tower] : 1;
-    if (weight == 0) memset(states, 0, elements * sizeof *states); /* also of what is not finite */
+    if (weight == 0) memset(states, 0, elements * sizeof *states); /* multiplication would keep NaN and Inf */
     if (weight == 0) return;
     for (size_t i = 0; pick->biased && i < elements; i++)
         states[i] /= replica_correct(p->replica, i, p->job->shares.batch[tower]);
@@ -34,7 +34,7 @@ static void states_pick(const TowerProcess *p, const Pick *pick, int tower, floa
     }
 }
 
-/* Sum over towers of what `pick` makes of each tower's statistics; host memory, [state_elements]. */
+/* Sum over towers of each tower's statistics, transformed by `pick`; host memory, [state_elements]. */
 static Status states_sum(TowerProcess *p, float **states, Pick pick, float *sum)
 {
     Status st = OK;
@@ -59,7 +59,7 @@ Status states_of_tower(TowerProcess *p, float **states, int tower, float *found)
     return states_sum(p, states, (Pick){.only = tower}, found);
 }
 
-/* The first or last tower that ever has samples. */
+/* The first or last tower that has samples in any step. */
 static int tower_with_samples(const TrainJob *job, bool last)
 {
     int found = 0;
@@ -71,7 +71,7 @@ static int tower_with_samples(const TrainJob *job, bool last)
     return found;
 }
 
-/* ---- the statistics that are exported */
+/* ---- exported statistics */
 
 static bool is_variance(const char *name)
 {
@@ -87,8 +87,7 @@ static const LayoutEntry *mean_of(const Layout *layout, const LayoutEntry *varia
     return layout_state(layout, name);
 }
 
-/* Variances become mean of variances plus variance of means, and unbiased again: the statistics of all towers' samples
- * together. */
+/* Combine to mean of variances plus variance of means, unbiased: the statistics of all towers' samples together. */
 static void pool_variances(const TowerProcess *p, const float *spread, float *states)
 {
     const Layout *layout = p->replica->layout;
@@ -102,7 +101,7 @@ static void pool_variances(const TowerProcess *p, const float *spread, float *st
     }
 }
 
-/* Factors of the towers in a mean: equal, or by their samples. */
+/* Weights of the towers in a mean: equal, or by their samples. */
 static void weights_fill(const TrainJob *job, bool by_samples, float *weight)
 {
     int with = 0;
@@ -114,7 +113,7 @@ static void weights_fill(const TrainJob *job, bool by_samples, float *weight)
     }
 }
 
-/* Frozen statistics are equal in all towers; a mean of them would be rounded. */
+/* Frozen statistics are equal in all towers; averaging them would only add rounding errors. */
 static Status frozen_copy(Replica *r, const float *state, float *merged)
 {
     const Backend *backend = r->device.backend;
@@ -166,8 +165,8 @@ out:
 
 /* ---- drift */
 
-/* The largest standard deviation over towers, channel by channel: of the means relative to the layer's deviation, of
- * the variances relative to themselves. */
+/* The largest standard deviation over towers of any channel: of the means relative to the layer's deviation, of the
+ * variances relative to themselves. */
 static LayerRecord layer_drift(const Layout *layout, const LayoutEntry *variance, const float *mean,
                                const float *spread)
 {

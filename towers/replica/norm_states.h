@@ -1,4 +1,4 @@
-/* Batch-norm running statistics of all towers: what is exported, and how far they have drifted apart. */
+/* Batch-norm running statistics of all towers: export and drift. */
 #ifndef TOWERS_REPLICA_NORM_STATES_H
 #define TOWERS_REPLICA_NORM_STATES_H
 
@@ -6,8 +6,8 @@
 
 /* Collective. */
 NODISCARD Status states_of_tower(TowerProcess *p, float **states, int tower, float *found); /* host memory, all ranks */
-NODISCARD Status norm_drift_record(TowerProcess *p); /* how far they have drifted apart, to norms.jsonl */
-/* Fill replica->eval_state from all towers' running statistics, as job->bn_stats says. */
+NODISCARD Status norm_drift_record(TowerProcess *p); /* write their drift to norms.jsonl */
+/* Fill replica->eval_state from all towers' running statistics, according to job->bn_stats. */
 NODISCARD Status statistics_export(TowerProcess *p);
 
 #endif

@@ -1,10 +1,10 @@
-/* Batch normalization over the batches of all towers: what the kernels call in the middle of a layer.
+/* Batch normalization over the batches of all towers: the functions that kernels call in the middle of a layer.
  *
  * Forward, each layer sums {pixels, pixels * mean} and then the squares around the joint mean; backward, {pixels, the
- * two sums of the gradient}. They are small and in the layers' order, the same on every rank, through the same
- * communicator as the gradients, in a range behind theirs. A tower without samples joins with zeros, in the same order:
- * all of a batch's before the first bucket of gradients is given (step.c). The numbers lie in device memory: on a GPU
- * nobody waits for them but the compute stream. */
+ * two sums of the gradient}. These all-reduces are small and come in the order of the layers, the same on every rank,
+ * through the communicator of the gradients, in a range after theirs. A tower without samples joins with zeros in the
+ * same order; all sums of a batch precede the first bucket of gradients (step.c). The values are in device memory: on a
+ * GPU only the compute stream waits for them. */
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
 
@@ -36,7 +36,7 @@ static Status towers_sum(void *context, float *values, int count)
     return comm_allreduce_end(p->comm, first, values, (size_t)count);
 }
 
-/* The sums of a training step, in order, from the op list. */
+/* The sums of a training step in order, derived from the op list. */
 static void sums_list(const Graph *g, TowerProcess *p)
 {
     for (int i = 0; i < graph_op_count(g); i++) {

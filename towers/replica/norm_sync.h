@@ -1,14 +1,14 @@
-/* Batch normalization over the batches of all towers (BN_STATS_SYNC); every call does nothing otherwise. */
+/* Batch normalization over the batches of all towers (BN_STATS_SYNC); otherwise all functions do nothing. */
 #ifndef TOWERS_REPLICA_NORM_SYNC_H
 #define TOWERS_REPLICA_NORM_SYNC_H
 
 #include "towers/replica/tower_process.h"
 
-bool norm_sync_sums(OpKind kind); /* do launches of such an op call Device.towers_sum? */
+bool norm_sync_sums(OpKind kind); /* true if launches of such an op call Device.towers_sum */
 NODISCARD Status norm_sync_open(TowerProcess *p);
 void norm_sync_close(TowerProcess *p);
 NODISCARD Status norm_sync_idle(TowerProcess *p); /* a tower without samples joins the sums of a whole step */
-size_t norm_sync_floats(const TrainJob *job, const Layout *layout); /* at the end of the communicator's room */
+size_t norm_sync_floats(const TrainJob *job, const Layout *layout); /* at the end of the communicator's buffer */
 /* Floats that one collective of this job may sum: gradients and extras, statistics, or the counts of an evaluation. */
 size_t job_comm_room(const TrainJob *job, const Layout *layout);
 

@@ -1,6 +1,6 @@
-/* Learning rates; formulas in schedule.h. A warm-up replaces the schedule's first steps. Staircase and pieces count
- * from step 0 all the same; cosine and polynomial begin where the warm-up ends, so that there is no jump; one-cycle has
- * its own rise and knows no warm-up. A staircase falls every int(epoch * decay_epochs) steps, not below
+/* Learning rates; formulas in schedule.h. A warm-up replaces the first steps of the schedule. Staircase and pieces
+ * nevertheless count from step 0; cosine and polynomial start where the warm-up ends, so that the rate has no jump;
+ * one-cycle has its own rise and no warm-up. A staircase decays every int(epoch * decay_epochs) steps, but not below
  * min_lr. */
 #include "towers/replica/schedule.h"
 
@@ -17,7 +17,7 @@ enum { PIECES_MAX = sizeof((Schedule *)0)->piece_lr / sizeof(double) };
 static Status read_number(const char *text, const char **at, double *value)
 {
     char *end = NULL;
-    size_t length = strspn(*at, "0123456789.eE+-"); /* no blanks, names or hexadecimals, which strtod would take */
+    size_t length = strspn(*at, "0123456789.eE+-"); /* strtod alone would accept blanks, names and hexadecimals */
     *value = strtod(*at, &end);
     if (length == 0 || end != *at + length || !isfinite(*value) || *value < 0)
         return FAIL(ERR_ARG, "learning rates '%s': character %d: expected a number >= 0", text, (int)(*at - text) + 1);
@@ -67,7 +67,7 @@ Status schedule_parse_pieces(const char *text, Schedule *schedule)
     return OK;
 }
 
-/* ---- the rate at a step */
+/* ---- the learning rate of a step */
 
 static double staircase(const Schedule *s, int64_t step, double epoch_steps)
 {
@@ -85,7 +85,7 @@ static double piecewise(const Schedule *s, int64_t step, int64_t steps_per_epoch
     return lr;
 }
 
-/* How far `step` is from `start` to `end`: 0 to 1. */
+/* Position of `step` between `start` and `end`: 0 to 1. */
 static double progress(double step, double start, double end)
 {
     if (step >= end) return 1;

@@ -10,7 +10,7 @@
 typedef enum ScheduleKind {
     SCHEDULE_CONSTANT = 0,
     SCHEDULE_EXPONENTIAL, /* lr * rate ^ floor(step / int(epoch_steps * decay_epochs)): TensorFlow's staircase */
-    SCHEDULE_STEP,        /* the same with whole steps an epoch: PyTorch's */
+    SCHEDULE_STEP,        /* the same with whole steps per epoch: PyTorch's */
     SCHEDULE_PIECEWISE,   /* "LR0;E1;LR1;E2;LR2" */
     SCHEDULE_COSINE,      /* min_lr + (lr - min_lr) (1 + cos(pi t / T)) / 2 */
     SCHEDULE_POLYNOMIAL,  /* min_lr + (lr - min_lr) (1 - t / T) ^ power */
@@ -21,7 +21,7 @@ typedef struct Schedule {
     ScheduleKind kind;
     double lr, min_lr;
     double decay_rate, decay_epochs, power;
-    double epoch_steps;              /* of exponential: samples / batch, not rounded; 0: steps_per_epoch */
+    double epoch_steps;              /* for exponential: samples / batch, not rounded; 0: steps_per_epoch */
     double warmup_epochs, warmup_lr; /* linear from warmup_lr to lr */
     int pieces;
     double piece_lr[16], piece_epoch[16]; /* piece_lr[i] from piece_epoch[i] on; piece_epoch[0] = 0 */

@@ -1,9 +1,9 @@
 /* Checkpoints of a run: from the arenas of all towers to files, and back.
  *
- * model.safetensors holds what evaluation uses (the weight average if there is one) with the exported batch-norm
- * statistics; train.safetensors what an exact resume needs besides: slots, raw weights where they differ, every tower's
- * statistics. Rank 0 writes; the other towers' statistics come to it through the sum (a tower gives its own, the others
- * zeros). */
+ * model.safetensors contains what evaluation uses (the weight average if there is one) with the exported batch-norm
+ * statistics; train.safetensors contains what an exact resume also needs: slots, raw weights if they differ, every
+ * tower's statistics. Rank 0 writes; it receives the other towers' statistics by all-reduce (each tower contributes its
+ * own, the others zeros). */
 #include "kernels/text.h"
 #include "towers/replica/tower_process.h"
 
@@ -67,7 +67,7 @@ static Status model_pack(TowerProcess *p, WeightList *list)
     return OK;
 }
 
-/* Every tower's statistics, on every rank (rank 0 needs them; the sum is collective). */
+/* Every tower's statistics, on every rank (only rank 0 needs them, but the all-reduce is collective). */
 static Status tower_states_pack(TowerProcess *p, WeightList *list)
 {
     Replica *r = p->replica;
@@ -96,11 +96,11 @@ static Status train_pack(TowerProcess *p, WeightList *list)
 
 /* ---- state.json */
 
-/* The numbers of a RunState. A real that is not finite is null: JSON has no NaN. */
+/* The numbers of a RunState. A real that is not finite is written as null, because JSON has no NaN. */
 typedef struct StateField {
     const char *name;
     size_t offset;
-    bool real, optional; /* optional: older checkpoints have it not, it is 0 then */
+    bool real, optional; /* optional: 0 if missing, as in older checkpoints */
 } StateField;
 
 static const StateField state_fields[] = {
@@ -165,7 +165,7 @@ static char *state_text(const TowerProcess *p)
     return text;
 }
 
-/* The steps that rollbacks leave out; checkpoints of runs that know no rollback lack them. */
+/* The steps skipped by rollbacks; missing in checkpoints of runs without a rollback. */
 static Status left_out_read(RunState *run, const json_t *list, const char *path)
 {
     if (!list) return OK;
@@ -176,7 +176,7 @@ static Status left_out_read(RunState *run, const json_t *list, const char *path)
     return OK;
 }
 
-/* A line "key: value" as a person reads it; `bytes` 0: no line. What is not set has no value, a number -1. */
+/* The value of a line "key: value" for messages; `bytes` 0: there is no line. Unset values are empty or -1. */
 static void setting_text(const char *line, int bytes, char *text, size_t room)
 {
     int colon = (int)strcspn(line, ":");
@@ -187,7 +187,7 @@ static void setting_text(const char *line, int bytes, char *text, size_t room)
         snprintf(text, room, "%.*s%s", unset ? colon + 2 : bytes, line, unset ? "not set" : "");
 }
 
-/* The line of `text` whose key is that of `line`; *bytes 0: it has none. */
+/* The line of `text` with the key of `line`; *bytes 0: there is none. */
 static const char *setting_find(const char *text, const char *line, int *bytes)
 {
     size_t key = strcspn(line, ":");
@@ -208,7 +208,7 @@ static void change_add(Text *table, const char *then, int then_bytes, const char
     text_add(table, "\n  then %s, now %s", old, new);
 }
 
-/* Name every setting that differs, also one that only one of the two texts has. */
+/* Name every setting that differs, including those that only one of the two texts has. */
 static Status fail_changed(const char *path, const char *then, const char *now)
 {
     char text[2048];
@@ -348,8 +348,8 @@ static Status content_restore(TowerProcess *p, const Checkpoint *checkpoint)
     return tower_states_unpack(p, checkpoint->train);
 }
 
-/* A branch has the best weights of its run only if they were saved with a checkpoint that is still there; else its own next
- * ones are the best. Those of the very step are exported by epochs_run. */
+/* A branch takes over the best weights of its run only if they were saved with a checkpoint that still exists;
+ * otherwise its next ones become the best. The best weights of the current step are exported by epochs_run. */
 static Status best_branch(TowerProcess *p)
 {
     char from[PATH_BYTES], to[PATH_BYTES], step[64];
@@ -379,7 +379,7 @@ Status snapshot_restore(TowerProcess *p, bool *restored)
     if (p->job->resume_path)
         TRY_OUT(checkpoint_open(p->job->resume_path, &checkpoint));
     else if (p->job->resume) {
-        /* Rank 0 looks first: it may have to set a damaged checkpoint aside. */
+        /* Rank 0 opens it first, because it may have to rename a damaged checkpoint. */
         if (is_root(&p->place)) TRY_OUT(checkpoint_open_latest(p->job->run_dir, true, &checkpoint, note, sizeof note));
         TRY_OUT(comm_barrier(p->comm));
         if (!is_root(&p->place)) TRY_OUT(checkpoint_open_latest(p->job->run_dir, true, &checkpoint, note, sizeof note));
@@ -406,7 +406,7 @@ Status snapshot_return(TowerProcess *p, int64_t step)
     return st;
 }
 
-/* What the file does not have stays as it is. */
+/* Values that the file does not have stay unchanged. */
 Status snapshot_load_weights(TowerProcess *p, const char *path)
 {
     Status st = OK;

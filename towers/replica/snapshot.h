@@ -1,4 +1,4 @@
-/* Snapshots: the checkpoints of a run as a tower process saves and restores them, and its weights for others. */
+/* Snapshots: saving and restoring the checkpoints of a run by its tower processes, and exporting weights. */
 #ifndef TOWERS_REPLICA_SNAPSHOT_H
 #define TOWERS_REPLICA_SNAPSHOT_H
 
@@ -6,13 +6,14 @@
 
 /* Collective: every rank calls them at the same step. */
 NODISCARD Status snapshot_save(TowerProcess *p);
-NODISCARD Status snapshot_restore(TowerProcess *p, bool *restored); /* as the job says; run.step tells where to go on */
-NODISCARD Status snapshot_return(TowerProcess *p, int64_t step);    /* to a checkpoint of this run directory */
+NODISCARD Status snapshot_restore(TowerProcess *p,
+                                  bool *restored); /* according to the job; run.step is the step to continue after */
+NODISCARD Status snapshot_return(TowerProcess *p, int64_t step);     /* to a checkpoint of this run directory */
 NODISCARD Status snapshot_export(TowerProcess *p, const char *name); /* weights and exported statistics to RUN/NAME */
 NODISCARD Status snapshot_load_weights(TowerProcess *p, const char *path);
-/* What an arena holds: all parameters, the trained ones alone (optimizer slots), or batch-norm statistics. */
+/* The content of an arena: all parameters, the trained ones only (optimizer slots), or batch-norm statistics. */
 typedef enum SnapshotPart { SNAPSHOT_PARAMS, SNAPSHOT_TRAINED, SNAPSHOT_STATES } SnapshotPart;
-/* Download a device arena and append its tensors, each name behind `prefix`. */
+/* Download a device arena and append its tensors, with `prefix` before each name. */
 NODISCARD Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, SnapshotPart part,
                                int64_t tracked, WeightList *list);
 

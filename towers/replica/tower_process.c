@@ -1,4 +1,4 @@
-/* What the files of a tower process share: its settings as others want them, its log, and where it is in an epoch. */
+/* Shared functions of a tower process: settings derived from the job, the log, the position in the epoch. */
 #include "towers/replica/tower_process.h"
 #include "towers/replica/hooks.h"
 
@@ -17,7 +17,7 @@ static void size_add(int32_t *sizes, int32_t n)
     }
 }
 
-/* Every batch size that this process will ever see: full shares and those of the short last batch. */
+/* Every batch size that this process will use: full shares and those of the short last batch. */
 static void batch_sizes(const TrainJob *job, const Placement *place, ReplicaConfig *config)
 {
     int64_t count = source_info(job->train)->count, first;
@@ -81,7 +81,7 @@ void process_activity(TowerProcess *p, int64_t step, Activity activity)
     for (int slot = 0; slot < p->place.local_towers; slot++) tower_activity(p, slot, step, activity);
 }
 
-/* ---- words */
+/* ---- messages */
 
 void towers_text(const TrainJob *job, int rank, char *text, size_t bytes)
 {
@@ -106,7 +106,7 @@ Status process_log(TowerProcess *p, const char *format, ...)
     return metrics_log(p->metrics, "%s", line);
 }
 
-/* ---- where it is */
+/* ---- position in the epoch */
 
 bool epoch_ended(const TowerProcess *p)
 {

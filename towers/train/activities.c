@@ -1,5 +1,6 @@
-/* Where each tower's time went in a step, from the ledger to the records, and the watch for one that all wait for.
- * Called by rank 0 after the towers have agreed on the step, when every tower's row is complete up to the sum. */
+/* The time of each tower's activities in a step, copied from the ledger to the records, and the detection of a slow
+ * tower. Called by rank 0 after the towers have agreed on the step, when every tower's row is complete up to the
+ * all-reduce. */
 #include "towers/train/activities.h"
 #include "towers/replica/tower_process.h"
 

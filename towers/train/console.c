@@ -1,4 +1,4 @@
-/* The bar, the plain lines and the epoch lines of a run; see console.h. */
+/* The progress bar, plain lines and epoch lines of a run; see console.h. */
 #include "towers/train/console.h"
 #include "kernels/text.h"
 #include "towers/train/train.h"
@@ -13,7 +13,7 @@
 
 enum { DRAW_MS = 100, CELLS = 22, FEW_CELLS = 10, NARROW = 90, FIELD = 160, RECENT = 50 };
 
-/* What the terminal says, or COLUMNS and LINES where it says nothing. */
+/* The size reported by the terminal, or COLUMNS and LINES if there is none. */
 static int terminal_size(bool rows)
 {
     struct winsize size;
@@ -33,8 +33,8 @@ static bool speaks_utf8(void)
     return false;
 }
 
-/* The bar, and the lines of the towers under it. A bar that was drawn in a wider window now lies on several rows, with
- * the cursor at its end. */
+/* Erase the bar and the towers' lines below it. A bar drawn in a wider window now takes several rows, with the cursor
+ * at its end. */
 static void bar_clear(Console *c)
 {
     int width = terminal_size(false), above = width > 0 && c->bar_columns > width ? (c->bar_columns - 1) / width : 0;
@@ -57,7 +57,7 @@ static double elapsed(const Console *c)
     return (double)(clock_ns() - c->started_ns) * 1e-9;
 }
 
-/* "loss 0.5123" as --report-loss says; "all" lists every tower's. */
+/* "loss 0.5123" according to --report-loss; "all" lists every tower's loss. */
 static void loss_text(const Console *c, int64_t step, double loss, char *buffer, size_t bytes)
 {
     static const char *const words[] = {[LOSS_REPORT_LAST] = "last_tower_loss",
@@ -76,14 +76,14 @@ static void loss_text(const Console *c, int64_t step, double loss, char *buffer,
     text_add(&text, "]");
 }
 
-/* ---- what the ledger's rows say of a step */
+/* ---- values of a step from the ledger's rows */
 
 static const LedgerRow *row_of(const Console *c, int tower, int64_t step)
 {
     return &c->ledger->tower[tower].rows[step % LEDGER_STEPS];
 }
 
-/* Training accuracy over the last steps; NaN if none is known. */
+/* Training accuracy over the last steps; NaN if it is unknown. */
 static double recent_accuracy(const Console *c, int64_t step)
 {
     int64_t hits = 0, count = 0;
@@ -109,8 +109,8 @@ static void spread_text(const Console *c, int64_t step, char *text, size_t bytes
     if (c->ledger->towers > 1 && low <= high) snprintf(text, bytes, "%.3f..%.3f", low, high);
 }
 
-/* "data-wait 12 % (decode)": the longest that a tower waited for its batch, as a share of the step, and what the threads
- * that prepare its batches have done most in the last steps. */
+/* "data-wait 12 % (decode)": the longest wait of a tower for its batch, as a share of the step, and the stage that took
+ * most of the loader threads' time in the last steps. */
 static void waiting_text(const Console *c, const LedgerShown *shown, char text[FIELD])
 {
     static const LoaderClocks none;
@@ -129,9 +129,9 @@ static void waiting_text(const Console *c, const LedgerShown *shown, char text[F
              named ? ")" : "");
 }
 
-/* ---- the bar */
+/* ---- the progress bar */
 
-/* Fields in the order in which they stand, and the order in which they are given up when there is no room. */
+/* Fields in the order of display, and the order in which they are dropped if there is not enough room. */
 typedef enum Field {
     FIELD_EPOCH = 0,
     FIELD_STEP,
@@ -198,8 +198,8 @@ static void cells_draw(const Console *c, int64_t step, int64_t steps, int cells)
     if (c->job->color) fputs("\033[0m", stderr);
 }
 
-/* "tower 1  loss 0.4312  gradient 1.21  +12.5 ms  forward": its last whole step, and (`now`) what it is doing; in
- * `columns`, for which fields are given up from the gradient on. */
+/* "tower 1  loss 0.4312  gradient 1.21  +12.5 ms  forward": its last complete step and (`now`) its current activity, in
+ * `columns`; if they are not enough, fields are dropped, the gradient first. */
 static void tower_text(const Console *c, int tower, int64_t step, bool now, int columns, char *buffer, size_t bytes)
 {
     const LedgerRow *row = row_of(c, tower, step);
@@ -281,7 +281,7 @@ static void time_prefix(void)
     fprintf(stderr, "%s.%06ld: ", text, now.tv_nsec / 1000);
 }
 
-/* The original trainer's line. It counts steps from 0. */
+/* The line of the original trainer, which counts steps from 0. */
 static void tf2016_line(const LedgerShown *shown)
 {
     time_prefix();
@@ -298,7 +298,7 @@ static void tf2016_result(const TrainJob *job, const EpochRecord *epoch)
     fprintf(stderr, " [%lld examples]\n", (long long)source_info(job->test)->count);
 }
 
-/* A line for every step that is due; the ring holds more steps than pass between two updates. */
+/* Print a line for every step that is due; the ring holds more steps than pass between two updates. */
 static void lines_print(Console *c, int64_t step, int64_t steps)
 {
     int64_t first = c->last_step < c->first_step ? c->first_step : c->last_step;
@@ -346,7 +346,7 @@ void console_warn(Console *c, const char *format, ...)
     fputc('\n', stderr);
 }
 
-/* Warnings are shown even to who wants no progress. */
+/* Warnings are shown even with --quiet. */
 static void notes_print(Console *c)
 {
     const LedgerRun *run = &c->ledger->run;

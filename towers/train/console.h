@@ -1,6 +1,6 @@
-/* Console: what a person sees of a run, drawn by the supervisor from the ledger. A bar on a terminal, one plain line
- * per interval elsewhere; NO_COLOR, TERM=dumb and the width are honoured. Writes to stderr: stdout belongs to machine
- * data. */
+/* Console: the progress of a run, drawn by the supervisor from the ledger: a bar on a terminal, otherwise one plain
+ * line per interval. Respects NO_COLOR, TERM=dumb and the terminal's width. Writes to stderr, because stdout is for
+ * machine-readable results. */
 #ifndef TOWERS_TRAIN_CONSOLE_H
 #define TOWERS_TRAIN_CONSOLE_H
 
@@ -13,12 +13,12 @@ typedef struct Console {
     const Ledger *ledger; /* borrowed */
     int64_t last_step, last_epoch, last_draw_ns, started_ns, first_step, notes;
     bool bar_shown;
-    int bar_columns; /* of the last drawing, the first line */
+    int bar_columns; /* width of the bar when it was last drawn */
 } Console;
 
 void console_start(Console *console, const TrainJob *job, const Ledger *ledger);
 void console_update(Console *console); /* call at least every 100 ms */
 void console_warn(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void console_end(Console *console); /* the last lines, and the bar goes away */
+void console_end(Console *console); /* print the last lines and remove the bar */
 
 #endif

@@ -4,8 +4,8 @@
 
 #include "towers/replica/tower_process.h"
 
-/* The towers share the test set; every sample exactly once. Results are equal on all ranks. A stop signal
- * ends it after the batch of the moment: then p->stop is set, and *whole is false if a batch was left out. */
+/* All towers share the test set; every sample is evaluated exactly once. Results are equal on all ranks. A stop signal
+ * ends the evaluation after the current batch: then p->stop is set, and *whole is false if a batch is missing. */
 NODISCARD Status evaluate(TowerProcess *p, EvalResult *result, bool *whole);
 
 #endif

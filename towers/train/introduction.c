@@ -1,4 +1,4 @@
-/* The header of a run and the commands that follow it; see introduction.h. */
+/* The header of a run and the commands to run after it; see introduction.h. */
 #include "towers/train/introduction.h"
 
 #include "towers/store/weights.h"
@@ -100,7 +100,7 @@ static void steps_print(const TrainJob *job, FILE *to)
         fprintf(to, " = %" PRId64 " epoch%s of %s\n", job->epochs, plural(job->epochs), count_text(per_epoch, text));
 }
 
-/* ---- the whole */
+/* ---- the header */
 
 Status introduction_print(const TrainJob *job, const char *device, const char *sums, FILE *to)
 {

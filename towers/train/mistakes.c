@@ -1,4 +1,4 @@
-/* Sorting an evaluation's samples, and the files of the worst of them; see mistakes.h. */
+/* Sort an evaluation's samples and write the worst of them to files; see mistakes.h. */
 #include "towers/train/mistakes.h"
 
 #include "towers/data/jpeg_write.h"
@@ -15,7 +15,7 @@ enum { SHEET_QUALITY = 85 };
 
 /* ---- the list */
 
-/* Of a probability that is NaN nothing is known: it comes last. */
+/* A probability of NaN sorts last. */
 static float confidence(const EvalSample *sample)
 {
     return isnan(sample->probability) ? -1 : sample->probability;

@@ -1,17 +1,18 @@
-/* --nan-policy rollback: back to the last good checkpoint, and on from there without the step that spoilt things.
+/* --nan-policy rollback: return to the last good checkpoint and continue without the step that caused the problem.
  *
- * The steps between are run again, to the same bits; the step to blame runs without its update, as a skipped one. That
- * is the refused step itself, or, if the weights before it were not finite, the one before: its update spoilt them.
- * Which steps are left out is part of the state, so a resumed run leaves out the same ones. */
+ * The steps in between run again and give the same bits; the bad step runs without its update, like a skipped one. The
+ * bad step is the refused step itself or, if the weights before it were not finite, the previous one, whose update
+ * damaged them. The skipped steps are part of the state, so a resumed run skips the same ones. */
 #ifndef TOWERS_TRAIN_ROLLBACK_H
 #define TOWERS_TRAIN_ROLLBACK_H
 
 #include "towers/replica/tower_process.h"
 
-/* Collective, after the search of a refused step. ERR_NUMERIC if the limit is reached or it would not help. */
+/* Collective, called after the search of a refused step. ERR_NUMERIC if the limit is reached or a rollback cannot
+ * help. */
 NODISCARD Status rollback_run(TowerProcess *p, int64_t refused_step);
 
-/* The same for replicas that differ: back, and through the same steps again. `why`: what was found. */
+/* The same if replicas differ: return and repeat the same steps. `why`: the difference. */
 NODISCARD Status rollback_drift(TowerProcess *p, const char *why);
 
 #endif

@@ -1,4 +1,4 @@
-/* Appends to the lists of samples; see samples_log.h. */
+/* Append to the lists of samples; see samples_log.h. */
 #include "towers/train/samples_log.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 enum { NOTES = 5 /* bad samples that the console shows */ };
 
-/* One write to a file that several processes have open for appending: lines stay whole. */
+/* A single write to a file that several processes have open for appending, so that lines stay intact. */
 static Status text_append(const TowerProcess *p, const char *name, const char *text, size_t bytes)
 {
     char path[PATH_BYTES];

@@ -1,12 +1,12 @@
-/* One training step, as every tower process runs it: step_run is the whole of it.
+/* One training step, as run by every tower process: step_run is all of it.
  *
  * Each tower's loss and gradients are those of its own batch, already divided by the samples of the whole global batch,
  * so that the sum over towers is the gradient of the mean over all samples. A step of several batches (--accumulate)
- * keeps the gradients of all but the last and reduces their sum once. Nothing moves before the gate has decided: weights,
- * optimizer state, averages and batch-norm statistics change together in replica_update, or not at all.
+ * keeps the gradients of all but the last and reduces their sum once. Nothing changes before the gate has decided:
+ * weights, optimizer state, averages and batch-norm statistics change together in replica_update, or not at all.
  *
- * The gate decides on the device (gate.h). On a GPU the host is up to two steps ahead: it hears of a step that ends the
- * run after it has enqueued the next ones, which change nothing, because the gate stays closed from then on. */
+ * The gate decides on the device (gate.h). On a GPU the host is up to two steps ahead: when it learns of a step that ends
+ * the run, it has already enqueued the next ones; they change nothing, because the gate stays closed from then on. */
 #include "towers/train/step.h"
 #include "towers/replica/hooks.h"
 #include "towers/train/summary.h"
@@ -17,7 +17,7 @@
 enum { SCALE_START = 65536 };
 _Static_assert((int)CAPTURE_TOWERS == (int)TOWERS_MAX, "a key names every tower");
 
-/* ---- life */
+/* ---- set-up */
 
 Status steps_open(TowerProcess *p)
 {
@@ -65,7 +65,7 @@ Status steps_drain(TowerProcess *p)
 
 /* ---- a step */
 
-/* Its batches are as many as are left of the epoch, at most job->accumulate. */
+/* A step has job->accumulate batches, or as many as are left of the epoch. */
 static Status step_begin(TowerProcess *p, Step **begun)
 {
     const TrainJob *job = p->job;
@@ -83,7 +83,7 @@ static Status step_begin(TowerProcess *p, Step **begun)
     return gate_begin(p->gate, step->number, step->lr, step->left_out, stop, refill ? step->samples : 0);
 }
 
-/* The extras of all towers join the all-reduce behind the buckets. The gradients of a single tower are the sum already. */
+/* The extras of all towers are reduced after the buckets. The gradients of a single tower need no reduction. */
 static Status allreduce_end(TowerProcess *p)
 {
     float *grads = p->replica->arena[ARENA_GRAD];
@@ -101,7 +101,7 @@ typedef struct Update {
     const Step *step;
 } Update;
 
-/* Every rank has the same extras and the same sum, so every rank decides alike. */
+/* Every rank has the same extras and the same sum, so every rank makes the same decision. */
 static Status gate_and_update(void *context)
 {
     TowerProcess *p = ((const Update *)context)->p;
@@ -124,9 +124,9 @@ static Status step_update(TowerProcess *p, const Step *step)
     return gate_send(p->gate, step->number);
 }
 
-/* How many steps may stay in flight behind this one: none where its weights and gradients are to be looked at. Equal on
- * all ranks, though only the root looks: they must hear of a refusal, or of a stop, after the same step. A search after a
- * refused step makes do with what is there by then (forensics.c). */
+/* Number of steps that may stay in flight after this one: none if its weights and gradients will be read. Equal on all
+ * ranks, although only the root reads them, because all ranks must learn of a refusal or a stop after the same step.
+ * The search after a refused step uses whatever state there is by then (forensics.c). */
 static int steps_ahead(const TowerProcess *p, const Step *step)
 {
     bool looked_at = p->job->run_dir && summary_is_due(p, step->number);
@@ -149,12 +149,12 @@ Status step_run(TowerProcess *p)
         TRY(turn_end(&turn));
     }
     TRY(allreduce_end(p));
-    TRY(step_update(p, step)); /* the gate decides, then everything is updated or nothing is */
+    TRY(step_update(p, step)); /* the gate decides; then everything is updated, or nothing */
     p->run.step = step->number;
 
     int ahead = steps_ahead(p, step);
-    if (ahead || is_root(&p->place)) /* the others have nothing to record, and begin the next step at once */
+    if (ahead || is_root(&p->place)) /* other ranks record nothing and start the next step at once */
         process_activity(p, step->number, ahead ? ACTIVITY_REDUCE : ACTIVITY_RECORD); /* waits for the slowest tower */
-    while (p->run.step - p->done > ahead) TRY(step_take(p)); /* its result: counted, refused, recorded */
+    while (p->run.step - p->done > ahead) TRY(step_take(p)); /* count, refuse or record its result */
     return OK;
 }

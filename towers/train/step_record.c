@@ -1,4 +1,4 @@
-/* What is remembered of a step: the ledger's rows, the sums of the epoch, a row of metrics; see step.h. */
+/* Records of a step: the ledger's rows, the sums of the epoch, a row of metrics; see step.h. */
 #include "towers/train/step.h"
 
 #include "towers/train/activities.h"
@@ -50,8 +50,8 @@ static void run_show(TowerProcess *p, const Step *step)
     atomic_store(&run->step, p->done);
 }
 
-/* The original trainer's averages of losses: decay 0.9 from zero, corrected for the start. A loss that is not finite
- * would stay in them for ever and is left out. */
+/* The original trainer's moving averages of losses: decay 0.9 from zero, with bias correction. A loss that is not
+ * finite would never leave them and is ignored. */
 static void averages_move(RunState *run, double base, double total, StepRecord *rec)
 {
     if (isfinite(base) && isfinite(total)) {
@@ -65,7 +65,8 @@ static void averages_move(RunState *run, double base, double total, StepRecord *
     rec->total_average = rec->averages ? run->total_average / weight : 0;
 }
 
-/* The mean loss of each head over all towers, divided like the loss; returns how many heads there are, 0 for one. */
+/* The mean loss of each head over all towers, divided like the loss; returns the number of heads, 0 for a single
+ * head. */
 static int heads_mean(const TowerProcess *p, const Step *step, double mean[MODEL_HEADS])
 {
     TowerLoss head[TOWERS_MAX];
@@ -80,10 +81,10 @@ static int heads_mean(const TowerProcess *p, const Step *step, double mean[MODEL
     return count;
 }
 
-/* What a record points to, a number for each tower or head. */
+/* Arrays that a record points to, with a value per tower or head. */
 typedef struct StepColumns {
     double norm[TOWERS_MAX], head[MODEL_HEADS];
-    int64_t arrival[TOWERS_MAX], hits; /* microseconds after the step began; of all towers */
+    int64_t arrival[TOWERS_MAX], hits; /* arrival: microseconds after the step's start; hits: of all towers */
     int heads;
     ActivityRecord activities;
 } StepColumns;
@@ -141,7 +142,7 @@ Status step_record(TowerProcess *p, const Step *step)
     columns_fill(p, step, &columns);
     StepRecord record = record_of(p, step, &columns);
     averages_move(&p->run, record.base_loss, record.total_loss, &record);
-    if (p->done == step->number) run_show(p, step); /* not one that ends the run */
+    if (p->done == step->number) run_show(p, step); /* except a step that ends the run */
     TRY(metrics_step(p->metrics, &record));
     if (step->commit) TRY(summary_step(p, step->number));
     const char *warning = metrics_warning(p->metrics);

@@ -1,4 +1,4 @@
-/* The turns of a step: one batch of one tower each; see step.h. */
+/* The turns of a step, one batch of one tower each; see step.h. */
 #include "towers/train/step.h"
 
 #include "towers/replica/hooks.h"
@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-/* ---- launches: the same ones in every step, so that a device can repeat them as a captured graph */
+/* ---- launches: equal in every step, so that a device can repeat them as a captured graph */
 
 typedef enum LaunchKind {
     LAUNCH_FORWARD = 0,
-    LAUNCH_OPS,      /* between two batch norms that sum over the towers */
-    LAUNCH_BACKWARD, /* of all but the last batch */
-    LAUNCH_BUCKET,   /* backward up to its last gradient */
+    LAUNCH_OPS,      /* ops between two batch norms that sum over the towers */
+    LAUNCH_BACKWARD, /* backward of all but the last batch */
+    LAUNCH_BUCKET,   /* backward up to the last gradient of a bucket */
     LAUNCH_BUCKET_KEPT = LAUNCH_BUCKET + BUCKETS_MAX
 } LaunchKind;
 
@@ -39,7 +39,7 @@ static Status forward_launches(void *context)
     return ops_run(context);
 }
 
-/* The gradients of all batches but the last are kept; those of the last, with the kept ones added, are final. */
+/* Accumulate the gradients of all batches but the last; complete those of the last by adding the accumulated ones. */
 static Status bucket_complete(const Turn *turn)
 {
     Replica *r = turn->p->replica;
@@ -74,8 +74,8 @@ static CaptureKey key_of(const Turn *turn, int kind)
                         .count = turn->batch->n - turn->batch->skipped};
 }
 
-/* Ops up to `end`. A batch norm that sums over the towers calls the communicator: it runs by itself, between graphs.
- * Launches that a test changes in this step alone are not captured. */
+/* Run ops up to `end`. A batch norm that sums over the towers calls the communicator and runs between captured graphs.
+ * Launches that a test changes only in this step are not captured. */
 static Status turn_launch(Turn *turn, int end, int kind, Launches launches)
 {
     Replica *r = turn->p->replica;
@@ -110,7 +110,8 @@ Status turn_begin(TowerProcess *p, Step *step, int number, Turn *turn)
     if (batch == 0 && p->job->accumulate > 1) TRY(replica_keep_start(p->replica, slot));
     tower_activity(p, slot, step->number, ACTIVITY_DATA);
     if (slot == 0) {
-        if (device->backend->uploaded) TRY(device->backend->uploaded(device)); /* what follows gives memory back */
+        if (device->backend->uploaded)
+            TRY(device->backend->uploaded(device)); /* wait before loader_step returns the memory */
         loader_step(p->loader);
     }
     TRY(loader_batch(p->loader, &turn->batch));
@@ -160,8 +161,8 @@ Status turn_backward(Turn *turn, int part)
     return turn_launch(turn, end > turn->first ? end : turn->first, kind, backward_launches);
 }
 
-/* Where batch norms sum over the towers, collectives must come in one order on towers with and without samples: there
- * the buckets follow the last of those. */
+/* With batch norms that sum over the towers, collectives must come in the same order on towers with and without
+ * samples; therefore the buckets follow the last of those sums. */
 Status turn_allreduce_begin(const Turn *turn, int part)
 {
     TowerProcess *p = turn->p;
