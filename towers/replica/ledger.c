@@ -24,7 +24,7 @@ Status ledger_create(int towers, int processes, Ledger **made)
     size_t bytes = sizeof(Ledger) + (size_t)processes * sizeof(LedgerProcess) + (size_t)towers * sizeof(LedgerTower);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return FAIL(ERR_MEMORY, "no memory for ledger of %d towers (%zu KiB): %s", towers, bytes >> 10,
+        return FAIL(ERR_MEMORY, "no memory for the ledger of %d towers (%zu KiB): %s", towers, bytes >> 10,
                     strerror(errno));
     Ledger *ledger = memory;
     ledger->towers = towers;
@@ -46,7 +46,7 @@ Status ledger_samples(Ledger *ledger, int64_t count)
     void *memory =
         mmap(NULL, (size_t)count * sizeof(EvalSample), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return FAIL(ERR_MEMORY, "no memory for predictions of %lld samples: %s", (long long)count, strerror(errno));
+        return FAIL(ERR_MEMORY, "no memory for the predictions of %lld samples: %s", (long long)count, strerror(errno));
     ledger->sample = memory;
     ledger->samples = count;
     return OK;

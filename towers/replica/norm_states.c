@@ -201,7 +201,7 @@ Status norm_drift_record(TowerProcess *p)
     float weight[TOWERS_MAX];
     if (!elements || p->ledger->towers == 1) return OK;
     float *mean = calloc(2 * elements, sizeof *mean), *spread = mean + elements;
-    if (!mean) return FAIL(ERR_MEMORY, "no memory for drift of %zu statistics", elements);
+    if (!mean) return FAIL(ERR_MEMORY, "no memory for the drift of %zu statistics", elements);
     weights_fill(p->job, false, weight);
     TRY_OUT(states_sum(p, p->replica->state, (Pick){.only = -1, .weight = weight}, mean));
     TRY_OUT(states_sum(p, p->replica->state, (Pick){.only = -1, .weight = weight, .around = mean}, spread));

@@ -63,7 +63,7 @@ Status norm_sync_open(TowerProcess *p)
     p->norm_sums = calloc(2 * (size_t)graph_op_count(program.graph) + 1, sizeof *p->norm_sums);
     if (p->norm_sums) sums_list(program.graph, p);
     program_destroy(&program);
-    if (!p->norm_sums) return FAIL(ERR_MEMORY, "no memory for sums of the normalizing layers");
+    if (!p->norm_sums) return FAIL(ERR_MEMORY, "no memory for the sums of the normalizing layers");
     TRY(device->backend->alloc(device, norm_sync_floats(p->job, p->replica->layout) * sizeof(float), &zeros));
     p->norm_zeros = zeros;
     device->towers_sum = towers_sum;

@@ -141,7 +141,7 @@ static Status field_read(RunState *run, const StateField *field, const json_t *v
     else if (field->real && (json_is_number(value) || json_is_null(value)))
         *(double *)at = json_is_null(value) ? NAN : json_number_value(value);
     else
-        return FAIL(ERR_CHECKPOINT, "%s/state.json: '%s' is missing or no number", path, field->name);
+        return FAIL(ERR_CHECKPOINT, "%s/state.json: '%s' is missing or not a number", path, field->name);
     return OK;
 }
 
@@ -170,7 +170,7 @@ static Status left_out_read(RunState *run, const json_t *list, const char *path)
 {
     if (!list) return OK;
     if (!json_is_array(list) || json_array_size(list) > ROLLBACKS_MAX)
-        return FAIL(ERR_CHECKPOINT, "%s/state.json: 'left_out' is no list of at most %d steps", path, ROLLBACKS_MAX);
+        return FAIL(ERR_CHECKPOINT, "%s/state.json: 'left_out' is not a list of at most %d steps", path, ROLLBACKS_MAX);
     for (size_t i = 0; i < json_array_size(list); i++)
         run->left_out[run->rollbacks++] = json_integer_value(json_array_get(list, i));
     return OK;
@@ -224,10 +224,11 @@ static Status fail_changed(const char *path, const char *then, const char *now)
         old = (int)strcspn(line, "\n");
         if (new == 0) change_add(&table, line, old, found, 0);
     }
-    return FAIL(ERR_ARG,
-                "%s was made with other settings, so a resumed run would differ:%s\n  (use the old values, or start a "
-                "new run from these weights with --pretrained)",
-                path, text);
+    return FAIL(
+        ERR_ARG,
+        "%s was written with other settings, so a resumed run would differ:%s\n  (use the old values, or start a "
+        "new run from these weights with --pretrained)",
+        path, text);
 }
 
 static Status state_parse(TowerProcess *p, const char *text, const char *path)
@@ -243,7 +244,7 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
         TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
     TRY_OUT(left_out_read(&run, json_object_get(root, "left_out"), path));
     if (!settings)
-        st = FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or no text", path);
+        st = FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or not a text", path);
     else if (strcmp(settings, p->job->settings))
         st = fail_changed(path, settings, p->job->settings);
     if (st == OK) p->run = run;
@@ -276,7 +277,7 @@ Status snapshot_save(TowerProcess *p)
         TRY_OUT(metrics_flush(p->metrics));
         state = state_text(p);
         if (!state) {
-            st = FAIL(ERR_MEMORY, "no memory for state of the checkpoint of step %lld", (long long)p->run.step);
+            st = FAIL(ERR_MEMORY, "no memory for the state of the checkpoint of step %lld", (long long)p->run.step);
             goto out;
         }
         CheckpointContent content = {.step = p->run.step,
@@ -415,7 +416,7 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
     size_t params = r->layout->param_elements * sizeof(float), states = r->layout->state_elements;
     char absent[256];
     float *host = calloc(states + 1, sizeof *host);
-    if (!host) return FAIL(ERR_MEMORY, "no memory for statistics (%zu floats)", states);
+    if (!host) return FAIL(ERR_MEMORY, "no memory for the statistics (%zu floats)", states);
     TRY_OUT(backend->download(&r->device, p->scratch, r->arena[ARENA_PARAM], params));
     TRY_OUT(backend->download(&r->device, host, r->state[0], states * sizeof *host));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));

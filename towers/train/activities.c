@@ -32,12 +32,11 @@ static Status news_tell(TowerProcess *p, StragglerNews news, const Straggler *wa
     const Straggler *s = &p->watch.named;
     char text[256];
     if (news == STRAGGLER_NAMED)
-        snprintf(
-            text, sizeof text,
-            "tower %d is slow in %s: %.1f ms a step where the others need %.1f ms (median of %d steps up to %lld); "
-            "all towers wait for it",
-            s->tower, straggler_activity_name(s->activity), s->seconds * 1e3, s->others * 1e3, STRAGGLER_WINDOW,
-            (long long)step);
+        snprintf(text, sizeof text,
+                 "tower %d is slow in %s: %.1f ms per step, the others need %.1f ms (median of %d steps up to %lld); "
+                 "all towers wait for it",
+                 s->tower, straggler_activity_name(s->activity), s->seconds * 1e3, s->others * 1e3, STRAGGLER_WINDOW,
+                 (long long)step);
     else
         snprintf(text, sizeof text, "tower %d is no longer slow in %s (step %lld)", was->tower,
                  straggler_activity_name(was->activity), (long long)step);
@@ -56,7 +55,7 @@ static Status window_judge(TowerProcess *p, int64_t step)
     Straggler was = p->watch.named;
     size_t rows = (size_t)STRAGGLER_WINDOW * (size_t)p->ledger->towers;
     StragglerTimes *times = calloc(rows, sizeof *times);
-    if (!times) return FAIL(ERR_MEMORY, "no memory for times of %zu rows", rows);
+    if (!times) return FAIL(ERR_MEMORY, "no memory for the times of %zu rows", rows);
     window_read(p, step, times);
     Straggler found = straggler_find(times, STRAGGLER_WINDOW, p->ledger->towers);
     free(times);

@@ -30,7 +30,7 @@ static Status bad_print(TowerProcess *p, const Batch *batch, const char *when)
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for list of bad samples");
+    if (!to) return FAIL(ERR_MEMORY, "no memory for the list of bad samples");
     for (int32_t i = 0; i < batch->skipped; i++) {
         const BadSample *bad = &batch->bad[i];
         fprintf(to, "%s,%d,%lld,", when, batch->tower, (long long)bad->id);
@@ -38,7 +38,7 @@ static Status bad_print(TowerProcess *p, const Batch *batch, const char *when)
         fputc('\n', to);
     }
     Status st = fclose(to) == 0 ? text_append(p, BAD_SAMPLES_FILE, text, bytes)
-                                : FAIL(ERR_MEMORY, "no memory for list of bad samples");
+                                : FAIL(ERR_MEMORY, "no memory for the list of bad samples");
     free(text);
     return st;
 }
@@ -74,12 +74,12 @@ Status samples_log(TowerProcess *p, const Batch *batch, int64_t step)
     atomic_fetch_add(&p->ledger->run.rotated, batch->rotated);
     if (!p->job->data.log_samples || !p->job->run_dir || batch->n == 0) return OK;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for list of samples");
+    if (!to) return FAIL(ERR_MEMORY, "no memory for the list of samples");
     fprintf(to, "%s,%lld,%d,", when, (long long)batch->step, batch->tower);
     for (int32_t i = 0; i < batch->n; i++) fprintf(to, "%s%lld", i ? " " : "", (long long)batch->ids[i]);
     fputc('\n', to);
     Status st = fclose(to) == 0 ? text_append(p, "samples.csv", text, bytes)
-                                : FAIL(ERR_MEMORY, "no memory for list of samples");
+                                : FAIL(ERR_MEMORY, "no memory for the list of samples");
     free(text);
     return st;
 }
