@@ -80,13 +80,13 @@ static Status picture_make(const Convert *c, SurveyWorker *worker, const ImageIn
     return OK;
 }
 
-/* Is a file of an earlier conversion there, whole, and of the size that this image becomes? */
+/* True if `path` is an intact file of an earlier conversion with the size that this image becomes. */
 static Status target_is_done(const Convert *c, SurveyWorker *worker, const ImageInfo *from, const char *path,
                              bool *done)
 {
     Bytes bytes = {0};
     ImageInfo info;
-    bool turned = c->exif && from->orientation >= 5; /* height and width change places */
+    bool turned = c->exif && from->orientation >= 5; /* height and width are swapped */
     Resize wanted = resize_for(c, turned ? from->w : from->h, turned ? from->h : from->w);
     *done = false;
     if (access(path, F_OK) != 0) return OK;
@@ -129,7 +129,7 @@ static Status convert_one(void *context, SurveyWorker *worker, int64_t id, int32
     if (st == ERR_FORMAT) {
         char where[PATH_BYTES];
         source_where(c->source, id, where, sizeof where);
-        fprintf(stderr, "left out: %s: %s\n", where, status_message());
+        fprintf(stderr, "skipped: %s: %s\n", where, status_message());
         atomic_fetch_add(&c->damaged, 1);
         return OK;
     }
@@ -156,7 +156,7 @@ static bool is_empty(const char *path)
     return empty;
 }
 
-/* What a killed conversion was writing. */
+/* Remove the temporary files of a killed conversion. */
 static Status stale_remove(char *path)
 {
     char *roots[] = {path, NULL};
@@ -178,8 +178,8 @@ static Status destination_open(const Convert *c)
     if (access(path, F_OK) != 0) {
         if (!is_empty(c->to))
             return FAIL(ERR_ARG,
-                        "'%s' is not empty, and no conversion has begun in it (no " SETTINGS_FILE
-                        "): expected a new or empty folder",
+                        "'%s' is not empty and contains no earlier conversion (no " SETTINGS_FILE
+                        "); use a new or empty folder",
                         c->to);
         TRY(directory_create(c->to));
         return file_replace(path, wanted, strlen(wanted));
@@ -189,7 +189,7 @@ static Status destination_open(const Convert *c)
     found[strcspn(found, "\n")] = 0;
     wanted[strcspn(wanted, "\n")] = 0;
     if (strcmp(found, wanted) != 0)
-        st = FAIL(ERR_ARG, "'%s' holds a conversion with %.200s, but this one is with %s: use another folder", c->to,
+        st = FAIL(ERR_ARG, "'%s' contains a conversion with %.200s, but this one has %s; use another folder", c->to,
                   found, wanted);
     free(found);
     if (st != OK) return st;
@@ -233,6 +233,6 @@ Status data_convert(const Options *o, FILE *to)
             atomic_load(&c.written), c.to, (double)atomic_load(&c.bytes_after) / (1 << 20),
             (double)atomic_load(&c.bytes_before) / (1 << 20), atomic_load(&c.kept), atomic_load(&c.damaged));
     if (c.damaged > 0)
-        return FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded and were left out", atomic_load(&c.damaged));
+        return FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded and were skipped", atomic_load(&c.damaged));
     return OK;
 }

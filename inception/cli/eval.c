@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CLASS_ROWS = 20 /* classes that a table on the terminal shows */ };
+enum { CLASS_ROWS = 20 /* classes in the table on the terminal */ };
 
 void eval_introduce(const JobFiles *files)
 {
@@ -36,7 +36,7 @@ static Status scores_make(const JobFiles *files, const EvalSample *samples, Scor
     int64_t with_samples = 0;
     *s = (Scores){.info = source_info(files->test), .count = files->job.program.options.classes};
     s->class = calloc((size_t)s->count, sizeof *s->class);
-    if (!s->class) return FAIL(ERR_MEMORY, "no memory for scores of %d classes", s->count);
+    if (!s->class) return FAIL(ERR_MEMORY, "no memory for the scores of %d classes", s->count);
     for (int c = 0; c < s->count; c++) s->class[c].class = c;
     for (int64_t i = 0; i < s->info->count; i++) {
         if (samples[i].label == LABEL_NONE) continue;
@@ -93,7 +93,7 @@ static void number_print(double value, FILE *to)
     fputc(',', to);
 }
 
-/* What was not measured is an empty field. */
+/* A value that was not measured becomes an empty field. */
 static void scores_csv(const Scores *s, FILE *to)
 {
     char number[16];
@@ -156,7 +156,7 @@ static Status file_write(const char *path, const JobFiles *files, const EvalSamp
 
 /* ---- the result */
 
-/* A loss that is not finite is null: JSON has no NaN. */
+/* A loss that is not finite becomes null, because JSON has no NaN. */
 static Status result_json(const EvalResult *result, int64_t skipped, bool top5, const Scores *scores)
 {
     double count = (double)result->count;
@@ -167,7 +167,7 @@ static Status result_json(const EvalResult *result, int64_t skipped, bool top5, 
                   "mean_precision", json_finite(scores->precision), "mean_recall", json_finite(scores->recall),
                   "mean_f1", json_finite(scores->f1), "classes", scores_json(scores));
     if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the evaluation");
-    json_dumpf(root, stdout, JSON_REAL_PRECISION(17)); /* whether it was written is seen at the end */
+    json_dumpf(root, stdout, JSON_REAL_PRECISION(17)); /* output_end checks for errors */
     putchar('\n');
     json_decref(root);
     return OK;
@@ -183,7 +183,7 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return; /* the result is there */
+    if (!to) return; /* the accuracy has been printed; omit the table */
     table_print(scores, result->count, to);
     if (fclose(to) == 0) text_print(stdout, text);
     free(text);
@@ -200,7 +200,7 @@ Status eval_print(const Options *o, const JobFiles *files, const EvalResult *res
     Status st = OK;
     if (o->errors) TRY_OUT(file_write(o->errors, files, samples, NULL));
     if (o->class_scores) TRY_OUT(file_write(o->class_scores, files, samples, &scores));
-    if (skipped > 0) fprintf(stderr, "%lld damaged images were left out (--bad-samples)\n", (long long)skipped);
+    if (skipped > 0) fprintf(stderr, "%lld damaged images were skipped (--bad-samples)\n", (long long)skipped);
     if (o->json)
         TRY_OUT(result_json(result, skipped, top5, &scores));
     else

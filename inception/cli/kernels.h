@@ -1,13 +1,13 @@
-/* Which kernel computes each op of a plan, and why the kernels before it in its list were passed over. */
+/* The kernel that computes each op of a plan, and why the kernels before it in its list were not used. */
 #ifndef TOWERS_INCEPTION_CLI_KERNELS_H
 #define TOWERS_INCEPTION_CLI_KERNELS_H
 
 #include "towers/graph/plan.h"
 
-/* The name is "-" for an op with one implementation. The call is prepared. */
+/* The name is "-" for an op with only one implementation. The call must be prepared. */
 KernelChoice kernel_chosen(Device *device, const OpCall *call);
 
-/* All ops of a plan. */
+/* Print the kernels of all ops of a plan. */
 void kernels_print(Device *device, const Plan *plan, FILE *to);
 
 #endif

@@ -94,12 +94,12 @@ for folder, _, names in os.walk("whole"):
 assert os.path.exists("whole/train/one/3.png.jpg")
 PYTHON
 data 2 convert photos whole --side 200
-says 'holds a conversion with .*"side": 300'
+says 'contains a conversion with .*"side": 300'
 mkdir other && : >other/mine
 data 2 convert photos other
 says "'other' is not empty"
 data 3 convert broken left --side 300
-says '2 images cannot be decoded and were left out'
+says '2 images cannot be decoded and were skipped'
 [[ $(find left -name '*.jpg' | wc -l) == 48 ]] || complain "the whole images beside damaged ones: $(find left | wc -l)"
 cp photos/train/one/4.jpg photos/train/one/3.png.jpg
 data 3 convert photos twins

@@ -224,7 +224,7 @@ static void test_refused(void **state)
     refused(SPLIT_TRAIN, 0, ERR_FORMAT, "2.jpg' is a link in a circle");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "2.jpg' has an image's ending, but is no regular file");
+    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "2.jpg' has an image extension but is not a regular file");
 }
 
 /* ---- the index as a file */

@@ -206,7 +206,7 @@ static Status entry_take(Walk *walk, int at, const char *path, const char *folde
         return FAIL(ERR_MEMORY, "no memory for list of images");
     if (ending != ENDING_IMAGE) return OK;
     if (!S_ISREG(info.st_mode))
-        return FAIL(ERR_FORMAT, "'%s/%s' has an image's ending, but is no regular file: remove it", path, name);
+        return FAIL(ERR_FORMAT, "'%s/%s' has an image extension but is not a regular file; remove it", path, name);
     return file_add(walk->class, folder, name, &info);
 }
 

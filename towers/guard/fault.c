@@ -29,11 +29,11 @@ typedef struct Fault {
     FaultKind kind;
     int tower;
     int64_t step;
-    int activity; /* where hang, exit, kill, delay and crawl strike, and nan and inf in a layer; default ACTIVITY_FORWARD */
+    int activity; /* in which the fault occurs (nan and inf: with a layer); default ACTIVITY_FORWARD */
     int ms;
     int64_t index;                              /* of the element that is poisoned in a layer; -1: all */
-    bool loss, grad, weights, statistics, slot; /* what nan and inf poison */
-    bool spent;                                 /* a bit flips once */
+    bool loss, grad, weights, statistics, slot; /* targets of nan and inf */
+    bool spent;                                 /* a bit flips only once */
     char layer[128];                            /* "" or the op whose output is poisoned */
 } Fault;
 
@@ -67,7 +67,7 @@ static Status field_parse(char *field, Fault *fault)
     char *value = strchr(field, '=');
     if (!value) return FAIL(ERR_ARG, "TOWERS_FAULT: '%s' is not key=value", field);
     *value++ = 0;
-    if (!strcmp(field, "activity") || !strcmp(field, "phase")) { /* as capsules of 0.1.0-dev call it */
+    if (!strcmp(field, "activity") || !strcmp(field, "phase")) { /* the name in capsules of 0.1.0-dev */
         for (fault->activity = 0; fault->activity < ACTIVITY_COUNT; fault->activity++)
             if (!strcmp(value, activity_name((Activity)fault->activity))) return OK;
         return FAIL(ERR_ARG, "TOWERS_FAULT: unknown activity '%s'", value);
@@ -132,7 +132,7 @@ Status faults_load(void)
     return faults_load_text(text ? text : "");
 }
 
-/* The fault of this kind set for (tower, step) that is not spent, or NULL. */
+/* The fault of this kind for (tower, step) that is not spent, or NULL. */
 static Fault *fault_of(FaultKind kind, int tower, int64_t step)
 {
     for (int i = 0; i < faults_used; i++)
@@ -152,7 +152,7 @@ const char *faults_text_at(int tower, int64_t step)
     return poison_of(tower, step) ? faults_given : "";
 }
 
-/* ---- a tower that hangs, leaves or is late */
+/* ---- towers that hang, exit or are late */
 
 static void crawl(int ms)
 {
@@ -186,7 +186,7 @@ static void strike_activity(int tower, int64_t step, Activity activity)
     }
 }
 
-/* ---- numbers that are not finite */
+/* ---- values that are not finite */
 
 static bool is_poison(const Fault *fault)
 {
@@ -205,7 +205,7 @@ static bool op_is_of(const Program *program, int op, const char *layer)
     return !strncmp(name, layer, length) && (name[length] == 0 || name[length] == '.');
 }
 
-/* The op that the fault strikes, -1 if the program has none. */
+/* The op that the fault applies to; -1 if the program has none. */
 static int poisoned_op(const Program *program, const Fault *fault)
 {
     bool backward = fault->activity == ACTIVITY_BACKWARD;
@@ -227,7 +227,7 @@ static Status program_check(const Program *program)
     return OK;
 }
 
-/* One element of a tensor on the host that spans all its pixels. */
+/* Set one element of a tensor in host memory; the buffer includes all pixels of all channels. */
 static void element_set(char *host, const Tensor *t, int64_t index, float value)
 {
     int64_t at = index / t->shape.c * t->pitch + index % t->shape.c;
@@ -246,7 +246,7 @@ static Status tensor_poison(Device *device, const Tensor *t, const Fault *fault)
     int64_t count = shape_count(t->shape);
     size_t bytes = (size_t)((shape_pixels(t->shape) - 1) * t->pitch + t->shape.c) * dtype_bytes(t->dtype);
     if (fault->index >= count)
-        return FAIL(ERR_ARG, "TOWERS_FAULT: index %lld of layer '%s', whose output has %lld elements",
+        return FAIL(ERR_ARG, "TOWERS_FAULT: index %lld is out of range: the output of layer '%s' has %lld elements",
                     (long long)fault->index, fault->layer, (long long)count);
     char *host = malloc(bytes);
     if (!host)
@@ -267,7 +267,7 @@ static bool changes_launches(int tower, int64_t step)
     return poison_of(tower, step) != NULL;
 }
 
-/* The output of the fault's op is poisoned before the next op reads it. */
+/* Run ops, changing the output of the fault's op before the next op reads it. */
 static Status poison_ops(Device *device, Program *program, int tower, int64_t step, int first, int end)
 {
     const Fault *fault = poison_of(tower, step);
@@ -292,7 +292,7 @@ static Status poison_gradients(Device *device, int tower, int64_t step, float *g
     return device->backend->fill(device, gradients, value_of(fault), 1);
 }
 
-/* ---- state that is spoilt after the update */
+/* ---- state damaged after the update */
 
 static Status poison_state(Replica *replica, int slot, int tower, int64_t step)
 {
@@ -307,7 +307,7 @@ static Status poison_state(Replica *replica, int slot, int tower, int64_t step)
                                          value_of(fault), 1);
 }
 
-/* A bit that flips by chance does not flip again when a rollback repeats its step. */
+/* A bit flip by chance does not occur again when a rollback repeats its step. */
 static Status spoil_state(Replica *replica, int slot, int tower, int64_t step, bool left_out)
 {
     Device *device = &replica->device;
@@ -323,7 +323,7 @@ static Status spoil_state(Replica *replica, int slot, int tower, int64_t step, b
     return device->backend->finish(device, STREAM_COMPUTE);
 }
 
-/* A bit that is lost on the way out of a tower, or on the way in. */
+/* Flip a bit of the values that a tower sends, or of those that it receives. */
 static void spoil_self_test(int tower, Activity activity, float *values)
 {
     const Fault *fault = fault_of(FAULT_BITFLIP, tower, 0);
