@@ -36,7 +36,7 @@ grep -q "$count of $((count + 30)) images cannot be decoded" check.out || compla
 timeout 300 "$towers" data info set >info.out 2>&1 || complain "data info of broken files: $(tail -1 info.out)"
 timeout 300 "$towers" data convert set smaller >convert.out 2>&1
 (($? < 10)) || complain "data convert: exit $?"
-[[ $(grep -c "^left out: .*broken/" convert.out) == "$count" ]] || complain "data convert does not list what it leaves out: $(tail -1 convert.out)"
+[[ $(grep -c "^skipped: .*broken/" convert.out) == "$count" ]] || complain "data convert does not list what it leaves out: $(tail -1 convert.out)"
 
 # ---- a run stops at the first, or skips all of them and lists each
 train stop set
@@ -66,11 +66,11 @@ told loop "a/again.jpg.*circle"
 ln -s nowhere nothing/a/x.jpg
 told nothing "a/x.jpg.*a link to nothing"
 mkfifo pipe/a/x.jpg
-told pipe "a/x.jpg.*no regular file"
+told pipe "a/x.jpg.*not a regular file"
 ln -s /dev/zero device/a/x.png
-told device "a/x.png.*no regular file"
+told device "a/x.png.*not a regular file"
 python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket/a/x.jpg")'
-told socket "a/x.jpg.*no regular file"
+told socket "a/x.jpg.*not a regular file"
 mkdir empty/c
 told empty "empty/c.*no image"
 truncate -s 5G huge/a/x.jpg
