@@ -1,6 +1,7 @@
 /* Bounded texts; see text.h. */
 #include "kernels/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 Text text_start(char *buffer, size_t bytes)
@@ -41,6 +42,14 @@ void text_add(Text *text, const char *format, ...)
     va_start(args, format);
     text_vadd(text, format, args);
     va_end(args);
+}
+
+void text_real(double value, char *text, size_t bytes)
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, bytes, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
 }
 
 void text_print(FILE *to, const char *text)

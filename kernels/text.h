@@ -20,6 +20,9 @@ Text text_behind(char *buffer, size_t bytes); /* appends to the string in the bu
 void text_add(Text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_vadd(Text *text, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 
+/* The shortest of 15, 16 and 17 digits that reads back as `value`, in the locale of the caller. Needs 32 bytes. */
+void text_real(double value, char *text, size_t bytes);
+
 /* Print untrusted text (file names, words from a run's records): control characters, which could drive a terminal, are
  * escaped as \xHH; newlines and tabs stay. */
 void text_print(FILE *to, const char *text);

@@ -16,7 +16,7 @@
 
 void job_note(JobFiles *files, const char *format, ...)
 {
-    Text notes = {.at = files->notes, .bytes = sizeof files->notes, .used = strlen(files->notes)};
+    Text notes = text_behind(files->notes, sizeof files->notes);
     va_list args;
     va_start(args, format);
     text_vadd(&notes, format, args);

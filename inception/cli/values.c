@@ -1,6 +1,7 @@
 /* Exact numbers; see values.h. The grammar is checked by hand, because strtod alone would accept "0x1p3", "inf" and
  * leading blanks; strtoll and strtod_l do the conversion. */
 #include "inception/cli/values.h"
+#include "kernels/text.h"
 
 #include <errno.h>
 #include <locale.h>
@@ -75,10 +76,7 @@ ValueVerdict text_to_flag(const char *text, bool *value)
 void real_to_text(double value, char *text, size_t bytes)
 {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(plain);
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, bytes, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
-    }
+    text_real(value, text, bytes);
     uselocale(before);
     freelocale(plain);
 }

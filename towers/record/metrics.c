@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "kernels/clock.h"
+#include "kernels/text.h"
 #include "towers/files/append.h"
 #include "towers/files/files.h"
 
@@ -84,14 +85,11 @@ static void flush_when_due(Metrics *metrics)
 
 /* ---- text */
 
-/* The shortest of 15, 16 and 17 digits that reads back to the same number. The caller has set the C locale. */
+/* The caller has set the C locale. */
 static void put_finite(FILE *to, double value)
 {
     char text[40];
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
-    }
+    text_real(value, text, sizeof text);
     fputs(text, to);
 }
 
