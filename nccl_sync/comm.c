@@ -1,6 +1,7 @@
 /* The communicator interface: makes the checks common to all implementations, then forwards. */
 #include "nccl_sync/comm.h"
 
+#include "kernels/clock.h"
 #include "nccl_sync/comm_ops.h"
 
 #include <stdlib.h>
@@ -123,9 +124,21 @@ Status comm_barrier(Comm *comm)
     return comm->ops->barrier(comm);
 }
 
-Status comm_look(Comm *comm)
+void comm_wait_look(CommWait *wait, const CommConfig *config, int64_t progress_ns)
 {
-    return comm->ops->look(comm);
+    enum { PAUSE_MS = 1000 };
+    int64_t now = clock_ns() / 1000000, waited = now - wait->looked_ms;
+    if (!wait->looked_ms || progress_ns > wait->progress_ns)
+        wait->left_ms = config->timeout_ms;
+    else if (waited < PAUSE_MS) /* longer: we were stopped, as the others may have been */
+        wait->left_ms -= waited;
+    wait->looked_ms = now;
+    wait->progress_ns = progress_ns;
+}
+
+Status comm_look(Comm *comm, CommWait *wait)
+{
+    return comm->ops->look(comm, wait);
 }
 
 void comm_abort(Comm *comm)

@@ -81,8 +81,15 @@ NODISCARD Status comm_allreduce_end(Comm *comm, size_t first, float *to, size_t 
 
 NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root`; host memory */
 NODISCARD Status comm_barrier(Comm *comm);
-/* For callers that wait for a sum in device memory: ERR_COMM if a peer has left. Returns at once. */
-NODISCARD Status comm_look(Comm *comm);
+/* How long one wait for peers may still go on: config.timeout_ms without a sign of progress from those that are missing.
+ * Time in which this process was stopped itself does not count. All zero at first. */
+typedef struct CommWait {
+    int64_t left_ms; /* 0 or less: too long */
+    int64_t looked_ms, progress_ns;
+} CommWait;
+/* For callers that wait for a sum in device memory: ERR_COMM if a peer has left. Counts down wait->left_ms. Returns at
+ * once. */
+NODISCARD Status comm_look(Comm *comm, CommWait *wait);
 
 /* Leaves after an error: peers' calls fail with ERR_COMM instead of waiting. May be called at any time and repeatedly. */
 void comm_abort(Comm *comm);

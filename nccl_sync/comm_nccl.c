@@ -25,11 +25,6 @@ enum { POLL_NS = 20000, SPINS = 200 };
 
 /* ---- waiting */
 
-static int64_t now_ms(void)
-{
-    return clock_ns() / 1000000;
-}
-
 static void pause_between(int polls)
 {
     struct timespec t = {.tv_nsec = POLL_NS};
@@ -57,26 +52,34 @@ Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what)
     return st;
 }
 
-/* Fails if a peer has left or the deadline has passed. */
-static Status still_together(Comm *comm, NcclComm *c, int64_t deadline, const char *what)
+static Status nobody_left(NcclComm *c)
 {
     int left = comm_shared_aborted(c->shared);
-    if (left < 0 && now_ms() < deadline) return OK;
+    if (left < 0) return OK;
     nccl_leave(c);
-    if (left >= 0) return FAIL(ERR_COMM, "tower process %d left; the others cannot go on without it", left);
+    return FAIL(ERR_COMM, "tower process %d left; the others cannot go on without it", left);
+}
+
+/* Which peers a collective waits for is not known: the deadline moves while any of them shows progress. */
+static Status still_together(Comm *comm, NcclComm *c, CommWait *wait, const char *what)
+{
+    TRY(nobody_left(c));
+    comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->rank));
+    if (wait->left_ms > 0) return OK;
+    nccl_leave(c);
     return FAIL(ERR_COMM, "%s of rank %d did not end within %.1f s (--comm-timeout)", what, comm->config.place.rank,
                 (double)comm->config.timeout_ms / 1000);
 }
 
 Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what)
 {
-    int64_t deadline = now_ms() + comm->config.timeout_ms;
+    CommWait wait = {0};
     for (int polls = 0; !nccl_failed(result); polls++) {
         ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
         if (asked != ncclSuccess) return nccl_fail(c, asked, "ncclCommGetAsyncError");
         if (result != ncclInProgress) break;
         if (polls % 64 == 0) {
-            Status st = still_together(comm, c, deadline, what);
+            Status st = still_together(comm, c, &wait, what);
             if (st != OK) return st;
         }
         pause_between(polls);
@@ -94,14 +97,14 @@ static Status cuda_check(NcclComm *c, cudaError_t error, const char *what)
 /* Waits until the last all-reduce has ended on the device. */
 static Status done_wait(Comm *comm, NcclComm *c)
 {
-    int64_t deadline = now_ms() + comm->config.timeout_ms;
+    CommWait wait = {0};
     for (int polls = 0;; polls++) {
         ncclResult_t result = ncclSuccess;
         cudaError_t error = cudaEventQuery(c->done);
         if (error == cudaErrorNotReady) (void)cudaGetLastError(); /* clears it for the check after the next launch */
         if (error != cudaErrorNotReady) return cuda_check(c, error, "cudaEventQuery of the sum over the towers");
         if (polls % 64 == 0) {
-            TRY(still_together(comm, c, deadline, "the sum over the towers"));
+            TRY(still_together(comm, c, &wait, "the sum over the towers"));
             if (!c->nccl) continue;
             ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
             if (asked != ncclSuccess || nccl_failed(result))
@@ -355,11 +358,12 @@ static Status nccl_barrier(Comm *comm)
     return comm_barrier(((NcclComm *)comm->impl)->control);
 }
 
-static Status nccl_look(Comm *comm)
+static Status nccl_look(Comm *comm, CommWait *wait)
 {
     NcclComm *c = comm->impl;
     ncclResult_t result = ncclSuccess;
-    TRY(still_together(comm, c, INT64_MAX, "the sum over the towers"));
+    comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->rank));
+    TRY(nobody_left(c));
     if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.place.rank);
     if (!c->nccl) return OK;
     ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);

@@ -11,7 +11,7 @@ typedef struct CommOps {
     Status (*barrier)(Comm *comm);
     Status (*register_memory)(Comm *comm, const CommMemory *memory, size_t bytes); /* NULL: no effect */
     void (*text)(const Comm *comm, char *text, size_t bytes);                      /* may leave it "", as NULL does */
-    Status (*look)(Comm *comm);
+    Status (*look)(Comm *comm, CommWait *wait);
     void (*abort)(Comm *comm);
     void (*close)(Comm *comm); /* frees impl */
 } CommOps;
@@ -42,6 +42,11 @@ static inline size_t comm_staged_at(const CommConfig *config, size_t first)
 /* comm_nccl_memory.c: false if this version of NCCL has no allocator, or no memory is left. */
 bool comm_nccl_memory_create(size_t bytes, void **made);
 void comm_nccl_memory_destroy(void *memory);
+
+/* One look of a wait; progress_ns: the last sign of progress of the peers that are missing. */
+void comm_wait_look(CommWait *wait, const CommConfig *config, int64_t progress_ns);
+/* The last sign of progress of all ranks but this one. */
+int64_t comm_shared_progress_of_others(const CommShared *shared, int rank);
 
 NODISCARD Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Comm **made);
 

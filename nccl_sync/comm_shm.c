@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 100, PAUSE_MS = 1000, SPINS = 4000, BROADCAST_BYTES = 1 << 18, LINE = 64 };
+enum { LOOK_MS = 100, SPINS = 4000, BROADCAST_BYTES = 1 << 18, LINE = 64 };
 
 struct CommShared {
     _Alignas(LINE) _Atomic uint32_t generation; /* completed barriers; the futex word */
@@ -37,11 +37,6 @@ struct CommShared {
     char broadcast[BROADCAST_BYTES];
     _Alignas(LINE) float slots[]; /* [towers + 1][stride]: the last one is the result */
 };
-
-static int64_t now_ms(void)
-{
-    return clock_ns() / 1000000;
-}
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ms)
 {
@@ -117,6 +112,16 @@ static Status fail_deadline(const Comm *comm, CommShared *shared, int64_t barrie
                 (double)comm->config.timeout_ms / 1000);
 }
 
+int64_t comm_shared_progress_of_others(const CommShared *shared, int rank)
+{
+    int64_t latest = 0;
+    for (int r = 0; r < shared->ranks; r++) {
+        int64_t at = atomic_load(&shared->progress[r].at_ns);
+        if (r != rank && at > latest) latest = at;
+    }
+    return latest;
+}
+
 /* The last progress of ranks that have not arrived. */
 static int64_t missing_progress(const CommShared *shared, int64_t barrier)
 {
@@ -135,18 +140,12 @@ static Status barrier_wait(Comm *comm, CommShared *shared, uint32_t generation, 
         if ((i & 63) == 0 && atomic_load_explicit(&shared->aborted, memory_order_relaxed))
             return fail_aborted(comm, shared);
     }
-    int64_t left = comm->config.timeout_ms, seen = missing_progress(shared, barrier);
+    CommWait wait = {0};
     while (atomic_load_explicit(&shared->generation, memory_order_acquire) == generation) {
         if (atomic_load(&shared->aborted)) return fail_aborted(comm, shared);
-        if (left <= 0) return fail_deadline(comm, shared, barrier);
-        int64_t before = now_ms();
-        futex_wait(&shared->generation, generation, left < LOOK_MS ? left : LOOK_MS);
-        int64_t waited = now_ms() - before;
-        left -= waited < PAUSE_MS ? waited
-                                  : 0; /* a longer wait means that this process was stopped, and perhaps the others */
-        int64_t progress = missing_progress(shared, barrier);
-        if (progress > seen) left = comm->config.timeout_ms;
-        seen = progress;
+        comm_wait_look(&wait, &comm->config, missing_progress(shared, barrier));
+        if (wait.left_ms <= 0) return fail_deadline(comm, shared, barrier);
+        futex_wait(&shared->generation, generation, wait.left_ms < LOOK_MS ? wait.left_ms : LOOK_MS);
     }
     return OK;
 }
@@ -224,9 +223,11 @@ static Status shm_broadcast(Comm *comm, void *buf, size_t bytes, int root)
     return OK;
 }
 
-static Status shm_look(Comm *comm)
+static Status shm_look(Comm *comm, CommWait *wait)
 {
-    return atomic_load(&((CommShared *)comm->impl)->aborted) ? fail_aborted(comm, comm->impl) : OK;
+    CommShared *shared = comm->impl;
+    comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(shared, comm->config.place.rank));
+    return atomic_load(&shared->aborted) ? fail_aborted(comm, shared) : OK;
 }
 
 static void shm_abort(Comm *comm)

@@ -16,15 +16,15 @@ Step *step_in_flight(const TowerProcess *p, int64_t number)
 static Status arrival_wait(TowerProcess *p, int64_t number)
 {
     const struct timespec pause = {.tv_nsec = POLL_NS};
-    int64_t deadline = clock_ns() + p->job->comm.timeout_ms * 1000000ll;
+    CommWait wait = {0};
     for (int polls = 0;; polls++) {
         bool here;
         TRY(gate_arrived(p->gate, number, &here));
         if (here) return OK;
-        if (polls % 64 == 63) TRY(comm_look(p->comm));
-        if (clock_ns() > deadline)
+        if (polls % 64 == 0) TRY(comm_look(p->comm, &wait));
+        if (wait.left_ms <= 0)
             return FAIL(ERR_COMM, "the results of step %lld did not arrive within %.1f s (--comm-timeout)",
-                        (long long)number, (double)p->job->comm.timeout_ms / 1000);
+                        (long long)number, (double)comm_config(p->comm)->timeout_ms / 1000);
         if (polls > POLLS) nanosleep(&pause, NULL);
     }
 }
