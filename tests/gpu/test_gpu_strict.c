@@ -190,6 +190,25 @@ static void test_operands(void **state)
     cudnn_graph_destroy(g);
 }
 
+/* ---- what is written down of calls */
+
+/* A process that waits asks as often as it takes: the log may fill up at any time, and still ends with a whole line. */
+static void test_log_that_is_full(void **state)
+{
+    (void)state;
+    static const char line[] = "cudaStreamSynchronize\n";
+    char log[3 * sizeof line];
+    for (size_t room = 1; room < sizeof log; room++) {
+        memset(log, 0, sizeof log);
+        fake_gpu_log(log, room);
+        for (int i = 0; i < 4; i++) assert_int_equal(device.backend->finish(&device, STREAM_COMPUTE), OK);
+        fake_gpu_log(NULL, 0);
+        size_t used = strlen(log);
+        assert_int_equal(used, (room - 1) / (sizeof line - 1) * (sizeof line - 1));
+        for (size_t at = 0; at < used; at += sizeof line - 1) assert_memory_equal(log + at, line, sizeof line - 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +219,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stale_errors, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_pages_registered_twice, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_operands, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_log_that_is_full, device_open, device_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,6 +34,8 @@ typedef enum FakeMemory { FAKE_DEVICE = 0, FAKE_PINNED, FAKE_REGISTERED, FAKE_NC
 
 cudaError_t fake_memory_create(FakeMemory kind, size_t bytes, void **made);
 cudaError_t fake_memory_destroy(FakeMemory kind, void *memory);
+/* May the host touch guarded memory? Only while queued work runs. */
+void fake_memory_reach(bool allowed);
 /* Does [at, at + bytes) lie in one piece of device memory? */
 bool fake_on_device(const void *at, size_t bytes);
 bool fake_on_nccl_memory(const void *at);

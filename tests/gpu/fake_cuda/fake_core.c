@@ -37,8 +37,11 @@ static Named *named(Named *table, const char *name)
 void fake_note(const char *name)
 {
     named(counts, name)->count++;
-    if (diary.used < diary.room)
+    size_t line = strlen(name) + 1;
+    if (diary.used + line < diary.room)
         diary.used += (size_t)snprintf(diary.text + diary.used, diary.room - diary.used, "%s\n", name);
+    else
+        diary.room = 0; /* full: what comes later must not follow a gap */
 }
 
 /* Who called: the return addresses, hashed. */
@@ -204,6 +207,7 @@ void fake_gpu_reset(void)
     fake_gpu_schedule(GPU_LAZY, 1);
     fake_gpu_ignore_waits(false);
     fake_gpu_memory((size_t)256 << 20);
+    fake_gpu_guard(false);
     fake_gpu_devices(1);
     fake_gpu_nccl_version(FAKE_GPU_NCCL_VERSION);
     fake_gpu_on_abort(NULL);

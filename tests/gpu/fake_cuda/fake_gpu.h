@@ -22,6 +22,8 @@ typedef enum GpuSchedule { GPU_LAZY = 0, GPU_EAGER, GPU_SHUFFLED } GpuSchedule;
 void fake_gpu_reset(void);
 void fake_gpu_schedule(GpuSchedule schedule, uint32_t seed);
 void fake_gpu_memory(size_t bytes); /* of the device */
+/* Device memory that is made from now on is the device's alone: the host that touches it dies of SIGSEGV. Slow. */
+void fake_gpu_guard(bool on);
 void fake_gpu_devices(int count);
 /* cudaStreamWaitEvent does nothing: to see a test notice. */
 void fake_gpu_ignore_waits(bool ignore);
@@ -56,8 +58,8 @@ int64_t fake_gpu_count_like(const char *prefix);
 void fake_gpu_counts_clear(void);
 void fake_gpu_counts_print(FILE *to);
 
-/* From now on calls are written down, in order, one a line ("cudaMemcpyAsync", "kernel"), as far as there is room;
- * NULL: no more. */
+/* From now on calls are written down, in order, one a line ("cudaMemcpyAsync", "kernel"), as many whole lines as there
+ * is room for; NULL: no more. */
 void fake_gpu_log(char *text, size_t room);
 
 /* Objects that were made and not destroyed; prints them. */
@@ -69,6 +71,7 @@ typedef struct GpuWorld GpuWorld;
 /* `bytes`: the most that one rank gives to one collective. */
 GpuWorld *fake_gpu_world_create(int ranks, size_t bytes);
 void fake_gpu_world_destroy(GpuWorld *world);
+int64_t fake_gpu_reduced(void); /* elements that this process has given to ncclAllReduce */
 /* From now on this rank's communicators report this result (an ncclResult_t). */
 void fake_gpu_break_comm(int result);
 enum { FAKE_GPU_NCCL_VERSION = 22907 }; /* at first; as NCCL_VERSION_CODE */

@@ -12,12 +12,14 @@ typedef struct Piece {
     FakeMemory kind;
     char *at;
     size_t bytes;
+    bool guarded; /* mapped for itself, and out of reach but for queued work */
 } Piece;
 
 static const char *const kinds[] = {"device memory", "pinned memory", "registered memory", "NCCL memory"};
 static Piece pieces[PIECES];
 static int piece_count;
 static size_t device_bytes = (size_t)256 << 20, device_used;
+static bool guards;
 
 static bool is_of_device(FakeMemory kind)
 {
@@ -37,7 +39,7 @@ static Piece *piece_of(const void *at, size_t bytes)
 static cudaError_t piece_add(FakeMemory kind, void *memory, size_t bytes)
 {
     if (piece_count == PIECES) return cudaErrorMemoryAllocation;
-    pieces[piece_count++] = (Piece){kind, memory, bytes};
+    pieces[piece_count++] = (Piece){kind, memory, bytes, guards && is_of_device(kind)};
     if (is_of_device(kind)) device_used += bytes;
     fake_born(kinds[kind]);
     return cudaSuccess;
@@ -45,15 +47,26 @@ static cudaError_t piece_add(FakeMemory kind, void *memory, size_t bytes)
 
 static bool is_mapped(FakeMemory kind, size_t bytes)
 {
-    return kind == FAKE_PINNED && bytes >= (size_t)1 << 20;
+    return (kind == FAKE_PINNED && bytes >= (size_t)1 << 20) || (guards && is_of_device(kind));
 }
 
-static void memory_free(FakeMemory kind, void *memory, size_t bytes)
+static void memory_free(bool mapped, void *memory, size_t bytes)
 {
-    if (is_mapped(kind, bytes))
+    if (mapped)
         munmap(memory, bytes);
     else
         free(memory);
+}
+
+void fake_gpu_guard(bool on)
+{
+    guards = on;
+}
+
+void fake_memory_reach(bool allowed)
+{
+    for (int i = 0; i < piece_count; i++)
+        if (pieces[i].guarded) mprotect(pieces[i].at, pieces[i].bytes, allowed ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 cudaError_t fake_memory_create(FakeMemory kind, size_t bytes, void **made)
@@ -71,7 +84,8 @@ cudaError_t fake_memory_create(FakeMemory kind, size_t bytes, void **made)
     if (error == cudaSuccess)
         *made = memory;
     else
-        memory_free(kind, memory, bytes);
+        memory_free(is_mapped(kind, bytes), memory, bytes);
+    if (error == cudaSuccess && guards) fake_memory_reach(false);
     return error;
 }
 
@@ -84,7 +98,7 @@ cudaError_t fake_memory_destroy(FakeMemory kind, void *memory)
     fake_all_drain();                                                                /* as cudaFree does */
     if (is_of_device(kind)) device_used -= p->bytes;
     fake_died(kinds[kind]);
-    if (kind != FAKE_REGISTERED) memory_free(kind, memory, p->bytes);
+    if (kind != FAKE_REGISTERED) memory_free(p->guarded || is_mapped(kind, p->bytes), memory, p->bytes);
     *p = pieces[--piece_count];
     return cudaSuccess;
 }

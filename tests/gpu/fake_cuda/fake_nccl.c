@@ -54,6 +54,7 @@ struct ncclComm {
 };
 
 static GpuWorld *world;
+static int64_t reduced;
 static int version = FAKE_GPU_NCCL_VERSION, groups;
 static void (*on_abort)(void);
 static ncclResult_t broken;
@@ -76,6 +77,11 @@ void fake_gpu_world_destroy(GpuWorld *made)
 {
     if (made) munmap(made, made->mapped);
     world = NULL;
+}
+
+int64_t fake_gpu_reduced(void)
+{
+    return reduced;
 }
 
 void fake_gpu_break_comm(int result)
@@ -478,6 +484,7 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
                            ncclComm_t comm, cudaStream_t stream)
 {
     ENTER(NCCL, ncclAllReduce);
+    reduced += (int64_t)count;
     return collective_start(&(Collective){.kind = ALL_REDUCE, .comm = comm, .from = from, .to = to, .count = count},
                             type, op, stream);
 }
