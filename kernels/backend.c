@@ -1,7 +1,9 @@
 /* Which backends this build has; see backend.h. A CUDA build brings cuda_backend with it. */
 #include "kernels/backend.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef TOWERS_HAVE_CPU
 extern const Backend cpu_backend;
@@ -59,4 +61,10 @@ Status backend_device_count(const Backend *backend, int *count)
     if (backend->device_count) return backend->device_count(count);
     *count = 1;
     return OK;
+}
+
+void *pages_alloc(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return aligned_alloc(page, bytes / page * page + page);
 }

@@ -58,9 +58,11 @@ typedef struct OpKernel {
      * plan rebinds arenas), so state must not keep them. NULL: nothing to prepare. */
     Status (*prepare)(Device *device, OpCall *call);
     Status (*launch)(Device *device, OpCall *call);
-    void (*discard)(Device *device, OpCall *call);     /* frees call->state; NULL: nothing to free */
-    uint32_t strided_in;                               /* bit k: in[k] may be a slice (pitch > c) */
-    uint32_t strided_out;                              /* bit k: out[k] may be a slice */
+    void (*discard)(Device *device, OpCall *call); /* frees call->state; NULL: nothing to free */
+    uint32_t strided_in;                           /* bit k: in[k] may be a slice (pitch > c) */
+    uint32_t strided_out;                          /* bit k: out[k] may be a slice */
+    uint32_t pads_in;  /* bit k: wants in[k] with rows of whole vectors of 16 bytes (OpCall.padded_in) */
+    uint32_t pads_out; /* bit k: can make out[k] so, where all its readers want that (OpCall.padded_out) */
     bool (*joins)(Device *device, const OpCall *call); /* Backend.joins for calls of this kind; NULL: never */
     void (*explain)(Device *device, const OpCall *call,
                     KernelChoice *choice); /* after prepare; NULL: the op has one kernel */
@@ -105,6 +107,10 @@ struct Backend {
 
     /* *sum_of_squares (device memory, f64) = sum of x^2 over f32 x[count]; NaN and Inf in x show as non-finite. */
     Status (*square_sum)(Device *device, const float *x, size_t count, double *sum_of_squares);
+
+    /* *term (device memory, f64) = sum over the segments of weight_decay / 2 * sum of p^2: the L2 term of the loss.
+     * Segments lie in host memory; those without weight decay cost nothing. */
+    Status (*l2_term)(Device *device, const float *param, const OptimizerSegment *segments, int count, double *term);
 
     /* running[i] += (1 - *decay) * (batch[i] - running[i]), if *commit != 0: batch-norm averages.
      * f32, device memory; `correct` multiplies batch[i] first (n / (n - 1) for an unbiased variance), per element, or
@@ -152,6 +158,10 @@ struct Backend {
 /* "cpu", "cuda", or "auto" (cuda if this build has it and a device is visible). On ERR_UNSUPPORTED / ERR_DEVICE the
  * message says what is missing. `why` may be NULL; it receives one line if auto falls back to the CPU, else "". */
 NODISCARD Status backend_find(const char *name, const Backend **found, char *why, size_t why_bytes);
+
+/* Host memory for Backend.pin, of any contents: whole pages of its own, because pages are locked as a whole. free() it.
+ * NULL: there is no memory. */
+void *pages_alloc(size_t bytes);
 
 /* How many devices of this backend the machine has (CPU: 1). */
 NODISCARD Status backend_device_count(const Backend *backend, int *count);

@@ -7,7 +7,7 @@
 #include "kernels/status.h"
 #include "kernels/tensor.h"
 
-enum { OP_MAX_IN = 8, OP_MAX_OUT = 3 };
+enum { OP_MAX_IN = 8, OP_MAX_OUT = 4 };
 
 typedef enum OpKind {
     OP_NONE = 0,
@@ -101,6 +101,8 @@ typedef struct OpCall {
     size_t workspace_bytes; /* set by prepare: scratch the op needs while it runs */
     void *workspace;        /* set by the plan, shared between ops, aligned to 64 bytes */
     void *state;            /* owned by the kernel: made by prepare, freed by discard */
+    uint32_t padded_in;     /* bit k: behind the channels of in[k] its rows are zeros, up to its pitch */
+    uint32_t padded_out;    /* bit k: the kernel must make out[k] so */
     float product_share;    /* set by prepare if an algorithm saves multiplications: those made / op_macs; 0: all */
 } OpCall;
 

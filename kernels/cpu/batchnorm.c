@@ -241,6 +241,7 @@ static void norm_given_sums(const Norm *norm, const OpCall *call)
     if (call->out[1].data) memcpy(call->out[1].data, mean, bytes);
     if (call->out[2].data) memcpy(call->out[2].data, var, bytes);
     norm_coefficients(norm, call, mean, var, call->in[1].data, call->in[4].data);
+    if (call->out[3].data) memcpy(call->out[3].data, norm->rstd, bytes);
 }
 
 static Status batchnorm_sums_launch(Device *device, OpCall *call)

@@ -190,6 +190,7 @@ const Backend cpu_backend = {
     .kernels = kernels,
     .optimizer_apply = cpu_optimizer_apply,
     .square_sum = cpu_square_sum,
+    .l2_term = cpu_l2_term,
     .average = cpu_average,
     .gate_extras = cpu_gate_extras,
     .gate_decide = cpu_gate_decide,

@@ -53,6 +53,7 @@ void cpu_bias_relu(const Device *device, const Tensor *y, const float *bias, boo
 Status cpu_memory(Device *device, size_t *free_bytes, size_t *total); /* memory.c */
 Status cpu_optimizer_apply(Device *device, const OptimizerUpdate *update);
 Status cpu_square_sum(Device *device, const float *x, size_t count, double *sum_of_squares);
+Status cpu_l2_term(Device *device, const float *param, const OptimizerSegment *segments, int count, double *term);
 Status cpu_average(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                    size_t count, const float *commit);
 Status cpu_gate_extras(Device *device, const GateExtrasCall *call);

@@ -247,6 +247,18 @@ Status cpu_square_sum(Device *device, const float *x, size_t count, double *sum_
     return OK;
 }
 
+Status cpu_l2_term(Device *device, const float *param, const OptimizerSegment *segments, int count, double *term)
+{
+    *term = 0;
+    for (int k = 0; k < count; k++) {
+        double square;
+        if (segments[k].weight_decay == 0) continue;
+        TRY(cpu_square_sum(device, param + segments[k].first, segments[k].count, &square));
+        *term += (double)segments[k].weight_decay * square / 2;
+    }
+    return OK;
+}
+
 /* ---- running averages */
 
 CPU_CLONES static void optimizer_running(float *running, const float *batch, const float *correct, float weight,

@@ -30,7 +30,7 @@ struct Norm {
     const float *sum, *square_sum;          /* of all pixels, for mean_out and var_out */
     const float *dbeta_in, *dgamma_in;      /* in place of slope and offset: the sums of the gradient */
     Tensor coefficients;                    /* in place of all vectors: relu(a x + b) */
-    float *mean_out, *var_out;              /* forward; NULL: nobody reads it */
+    float *mean_out, *var_out, *rstd_out;   /* forward; NULL: nobody reads it */
     float *dbeta, *dgamma;                  /* NULL: nobody reads it */
     float *slope, *offset;                  /* backward: dx = a g + slope (x - mean) + offset */
     NormTowers towers;
@@ -580,6 +580,7 @@ BOUNDED norm_finish_kernel(const __grid_constant__ Norm norm)
     var = var < 0 ? 0.0f : var; /* NaN stays NaN */
     if (norm.mean_out) norm.mean_out[channel] = mean;
     if (norm.var_out) norm.var_out[channel] = var;
+    if (norm.rstd_out) norm.rstd_out[channel] = norm_rstd(norm, var);
     if (!norm.coefficients.data) return;
     float a = norm_rstd(norm, var) * (norm.gamma ? norm.gamma[channel] : 1.0f), b = norm.beta[channel];
     b = __fmaf_rn(-mean, a, b);
@@ -598,6 +599,7 @@ static Norm norm_of_sums(const OpCall *call)
     norm.gamma = (const float *)call->in[4].data;
     norm.mean_out = (float *)call->out[1].data;
     norm.var_out = (float *)call->out[2].data;
+    norm.rstd_out = (float *)call->out[3].data;
     return norm;
 }
 
@@ -692,18 +694,14 @@ cudaError_t kernel_batchnorm_mask(const OpCall *call, cudaStream_t stream)
     return LAUNCH_ERROR();
 }
 
-BOUNDED norm_deviation_kernel(const float *var, float epsilon, float *inverse_deviation, float *ones, uint32_t channels)
+BOUNDED norm_rstd_kernel(const float *var, float epsilon, float *rstd, uint32_t channels)
 {
     uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
-    if (channel >= channels) return;
-    inverse_deviation[channel] = rsqrtf(var[channel] + epsilon);
-    ones[channel] = 1;
+    if (channel < channels) rstd[channel] = rsqrtf(var[channel] + epsilon);
 }
 
-cudaError_t kernel_batchnorm_deviation(const float *var, float epsilon, float *inverse_deviation, float *ones,
-                                       int32_t channels, cudaStream_t stream)
+cudaError_t kernel_batchnorm_rstd(const float *var, float epsilon, float *rstd, int32_t channels, cudaStream_t stream)
 {
-    LAUNCH(norm_deviation_kernel, vector_blocks(channels), VECTOR_BLOCK, stream, var, epsilon, inverse_deviation, ones,
-           (uint32_t)channels);
+    LAUNCH(norm_rstd_kernel, vector_blocks(channels), VECTOR_BLOCK, stream, var, epsilon, rstd, (uint32_t)channels);
     return LAUNCH_ERROR();
 }

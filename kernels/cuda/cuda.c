@@ -285,6 +285,7 @@ const Backend cuda_backend = {
     .op_time = cuda_op_time,
     .optimizer_apply = cuda_optimizer_apply,
     .square_sum = cuda_square_sum,
+    .l2_term = cuda_l2_term,
     .average = cuda_average,
     .gate_extras = cuda_gate_extras,
     .gate_decide = cuda_gate_decide,

@@ -36,7 +36,7 @@ typedef struct CudaDevice {
     cudaEvent_t event[STREAM_COUNT];   /* owned: the end of each stream, when another waits for it */
     cudaEvent_t mark[BACKEND_MARKS];   /* owned: points in the compute stream that the host asks for */
     Staging *staging;                  /* owned */
-    void *scratch;                     /* owned: device memory of kernel_square_sum */
+    void *scratch;                     /* owned: device memory of kernel_square_sum and kernel_l2_term */
     CudnnLibrary *cudnn;               /* owned */
     CublasLibrary *cublas;             /* owned */
     PlanCache *plans;                  /* owned */
@@ -49,6 +49,7 @@ typedef struct CudaDevice {
 /* The parts of the backend's vtable that are kernels, not ops (optimizer.c). */
 Status cuda_optimizer_apply(Device *device, const OptimizerUpdate *update);
 Status cuda_square_sum(Device *device, const float *x, size_t count, double *sum_of_squares);
+Status cuda_l2_term(Device *device, const float *param, const OptimizerSegment *segments, int count, double *term);
 Status cuda_average(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                     size_t count, const float *commit);
 Status cuda_gate_extras(Device *device, const GateExtrasCall *call); /* gate.c */

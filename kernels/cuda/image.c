@@ -1,7 +1,6 @@
 /* Pixels to activations on the GPU: crop, mirror, normalize; the kernel is in image.cu.
  *
- * As on the CPU, and further: y may have more channels than the image; those become 0, which is what tensor cores want
- * of the first convolution. */
+ * As on the CPU; and rows of y may be padded with zeros, which is what tensor cores want of the first convolution. */
 #include "kernels/cuda/operands.h"
 
 enum { IMAGE_CHANNELS = 4 };
@@ -15,7 +14,7 @@ static Status image_prepare(Device *device, OpCall *call)
         return FAIL(ERR_UNSUPPORTED, "image '%s': pixels must be u8, they are %s", call->name, dtype_name(x->dtype));
     bool grey = x->shape.c == 1 && y->shape.c <= IMAGE_CHANNELS;
     bool fits = x->shape.n == y->shape.n && x->shape.h >= y->shape.h && x->shape.w >= y->shape.w &&
-                (grey || (x->shape.c <= y->shape.c && x->shape.c <= IMAGE_CHANNELS));
+                (grey || (x->shape.c == y->shape.c && x->shape.c <= IMAGE_CHANNELS));
     if (!fits)
         return FAIL(ERR_SHAPE, "image '%s': cannot crop %s from %s (at most %d channels, or grey)", call->name,
                     shape_text(y->shape), shape_text(x->shape), IMAGE_CHANNELS);
@@ -24,4 +23,5 @@ static Status image_prepare(Device *device, OpCall *call)
 
 LAUNCH_KERNEL(image)
 
-const OpKernel cuda_image = {.prepare = image_prepare, .launch = image_launch, .strided_in = 1, .strided_out = 1};
+const OpKernel cuda_image = {
+    .prepare = image_prepare, .launch = image_launch, .strided_in = 1, .strided_out = 1, .pads_out = 1};

@@ -1,8 +1,7 @@
-/* Pixels to activations: crop, mirror, normalize, and channels of zero up to the width that a convolution wants.
+/* Pixels to activations: crop, mirror, normalize, and zeros up to the width that a convolution wants.
  *
  * Reads each byte of the crop once and writes y once. A thread makes one pixel; y = byte * scale[c] + shift[c], with
- * scale = 1 / (255 std) and shift = -mean / std. Channels of y beyond those of the image become 0 (a grey image is
- * repeated instead when y has at most four). */
+ * scale = 1 / (255 std) and shift = -mean / std. A grey image is repeated over the channels of y. */
 #include "kernels/cuda/map.cuh"
 
 enum { IMAGE_CHANNELS = 4 };
@@ -17,7 +16,7 @@ struct ImageOperands {
     int32_t in_h, in_w;     /* canvas */
     int32_t room_h, room_w; /* by which the canvas is larger */
     int32_t step;           /* from one channel of a pixel to the next; 0 for grey */
-    int32_t channels, all;  /* of y: with an image, and with the zeros behind */
+    int32_t channels, all;  /* of y: with an image, and with the zeros behind, if it is padded */
     float scale[IMAGE_CHANNELS], shift[IMAGE_CHANNELS];
 };
 
@@ -95,16 +94,15 @@ cudaError_t kernel_image(const OpCall *call, cudaStream_t stream)
     o.count = (uint32_t)pixels_of(y);
     o.in_h = x.shape.h, o.in_w = x.shape.w;
     o.room_h = x.shape.h - y.shape.h, o.room_w = x.shape.w - y.shape.w;
-    bool grey = x.shape.c == 1 && y.shape.c <= IMAGE_CHANNELS;
-    o.step = grey ? 0 : 1;
-    o.channels = grey ? y.shape.c : x.shape.c;
-    o.all = y.shape.c;
+    o.step = x.shape.c == 1 ? 0 : 1;
+    o.channels = y.shape.c;
+    o.all = call->padded_out & 1 ? (int32_t)y.pitch : y.shape.c;
     for (int c = 0; c < IMAGE_CHANNELS; c++) {
         double std = c < o.channels ? (double)call->attr.image.std[c] : 1;
         o.scale[c] = (float)(1 / (255 * std));
         o.shift[c] = c < o.channels ? (float)(-(double)call->attr.image.mean[c] / std) : 0;
     }
-    bool wide = wide_enough(y, y.dtype, y.shape.c, false);
+    bool wide = wide_enough(y, y.dtype, o.all, false);
     BY_FORMAT(y.dtype, wide, image_launch, o, stream);
     return LAUNCH_ERROR();
 }

@@ -55,9 +55,8 @@ cudaError_t kernel_batchnorm_normalize(const Tensor *x, const Tensor *coefficien
                                        cudaStream_t stream);
 /* Of a BATCHNORM_DX call: in[0] becomes 0 where the ReLU is closed. */
 cudaError_t kernel_batchnorm_mask(const OpCall *call, cudaStream_t stream);
-/* 1 / sqrt(var + epsilon), and as many ones. */
-cudaError_t kernel_batchnorm_deviation(const float *var, float epsilon, float *inverse_deviation, float *ones,
-                                       int32_t channels, cudaStream_t stream);
+/* rstd = 1 / sqrt(var + epsilon) */
+cudaError_t kernel_batchnorm_rstd(const float *var, float epsilon, float *rstd, int32_t channels, cudaStream_t stream);
 
 /* ---- elementwise */
 cudaError_t kernel_relu(const OpCall *call, cudaStream_t stream);
@@ -101,8 +100,10 @@ cudaError_t kernel_softmax_loss_dx(const OpCall *call, cudaStream_t stream);
 
 /* ---- optimizer. Segments travel as kernel arguments, so nothing has to stay in host memory. */
 cudaError_t kernel_optimizer(const OptimizerUpdate *update, cudaStream_t stream);
-enum { KERNEL_SQUARE_SUM_BYTES = 8192 }; /* scratch of kernel_square_sum: zero before the first launch */
+enum { KERNEL_SQUARE_SUM_BYTES = 8192 }; /* scratch of the next two: zero before the first launch */
 cudaError_t kernel_square_sum(const float *x, size_t count, void *scratch, double *sum, cudaStream_t stream);
+cudaError_t kernel_l2_term(const float *param, const OptimizerSegment *segments, int count, void *scratch, double *term,
+                           cudaStream_t stream);
 cudaError_t kernel_average(float *running, const float *batch, const float *correct, const float *decay, size_t count,
                            const float *commit, cudaStream_t stream);
 

@@ -3,19 +3,18 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/kernels.h"
 
-static Status update_check(const OptimizerUpdate *u)
+static Status segments_check(const OptimizerSegment *segments, int count)
 {
-    TRY(optimizer_check(u));
-    for (int k = 0; k < u->segment_count; k++)
-        if (u->segments[k].count >= (size_t)KERNEL_MAX_ELEMENTS)
-            return FAIL(ERR_UNSUPPORTED, "optimizer: a segment of %zu elements; at most 2^31 - 1",
-                        u->segments[k].count);
+    for (int k = 0; k < count; k++)
+        if (segments[k].count >= (size_t)KERNEL_MAX_ELEMENTS)
+            return FAIL(ERR_UNSUPPORTED, "optimizer: a segment of %zu elements; at most 2^31 - 1", segments[k].count);
     return OK;
 }
 
 Status cuda_optimizer_apply(Device *device, const OptimizerUpdate *update)
 {
-    TRY(update_check(update));
+    TRY(optimizer_check(update));
+    TRY(segments_check(update->segments, update->segment_count));
     TRY_CUDA(kernel_optimizer(update, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
@@ -24,6 +23,14 @@ Status cuda_square_sum(Device *device, const float *x, size_t count, double *sum
 {
     TRY_CUDA(
         kernel_square_sum(x, count, cuda_device(device)->scratch, sum_of_squares, cuda_stream(device, STREAM_COMPUTE)));
+    return OK;
+}
+
+Status cuda_l2_term(Device *device, const float *param, const OptimizerSegment *segments, int count, double *term)
+{
+    TRY(segments_check(segments, count));
+    TRY_CUDA(kernel_l2_term(param, segments, count, cuda_device(device)->scratch, term,
+                            cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }
 

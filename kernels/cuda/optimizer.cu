@@ -10,7 +10,7 @@ enum { UPDATE_SEGMENTS = 128, UPDATE_STEPS = 2, UPDATE_LANES = 4, UPDATE_CHUNK =
 
 struct UpdateSegment {
     uint64_t first;
-    uint32_t count, block; /* block: the first that works on it */
+    uint32_t count, block; /* block: the number of its first chunk */
     float weight_decay, lr_factor;
 };
 
@@ -123,13 +123,13 @@ template <int KIND, int V> DEVICE void update_lanes(const Update &u, const Updat
     if (u.half) update_half<V>(u, at, p);
 }
 
-/* The segment that this block works on. */
-DEVICE int update_segment(const Update &u)
+/* The segment that chunk number `chunk` of all of them belongs to. */
+DEVICE int segment_find(const UpdateSegment *segment, int count, uint32_t chunk)
 {
-    int low = 0, high = u.segments;
+    int low = 0, high = count;
     while (high - low > 1) {
         int middle = (low + high) / 2;
-        if (u.segment[middle].block <= blockIdx.x)
+        if (segment[middle].block <= chunk)
             low = middle;
         else
             high = middle;
@@ -157,7 +157,7 @@ template <int KIND> DEVICE UpdateRule update_rule(const Update &u, const UpdateS
 template <int KIND> BOUNDED update_kernel(const __grid_constant__ Update u)
 {
     if (u.scalars->commit == 0.0f) return;
-    const UpdateSegment &segment = u.segment[update_segment(u)];
+    const UpdateSegment &segment = u.segment[segment_find(u.segment, u.segments, blockIdx.x)];
     UpdateRule rule = update_rule<KIND>(u, segment);
     bool frozen = segment.lr_factor == 0.0f, wide = u.aligned && segment.first % UPDATE_LANES == 0;
     uint32_t start = (blockIdx.x - segment.block) * UPDATE_CHUNK + threadIdx.x * UPDATE_LANES;
@@ -231,7 +231,7 @@ cudaError_t kernel_optimizer(const OptimizerUpdate *update, cudaStream_t stream)
     return LAUNCH_ERROR();
 }
 
-/* ---- square sum: the partial sums of a grid that depends on the count alone, added by the last block */
+/* ---- square sums: the partial sums of a grid that depends on the count alone, added by the last block */
 
 enum { SQUARE_PARTS = 512, SQUARE_LOADS = 4, SQUARE_WARPS = BLOCK / WARP };
 
@@ -258,22 +258,11 @@ DEVICE double squares_block_sum(double value, double *space)
     return value;
 }
 
-BOUNDED square_sum_kernel(const float *x, uint64_t count, bool wide, SquareScratch *scratch, double *total)
+/* *total = before + the sum over all threads of the grid; the last block writes it. */
+DEVICE void squares_total(double sum, SquareScratch *scratch, double before, double *total)
 {
     SHARED_ARRAY(double, space, SQUARE_WARPS);
     SHARED_ARRAY(bool, last, 1);
-    double sum = 0;
-    uint64_t quads = wide ? count / 4 : 0, step = (uint64_t)gridDim.x * BLOCK;
-    uint64_t start = (uint64_t)blockIdx.x * BLOCK + threadIdx.x, i = start;
-    for (; i + (SQUARE_LOADS - 1) * step < quads; i += SQUARE_LOADS * step) {
-        float4 v[SQUARE_LOADS];
-        UNROLL
-        for (int k = 0; k < SQUARE_LOADS; k++) v[k] = ((const float4 *)x)[i + k * step];
-        UNROLL
-        for (int k = 0; k < SQUARE_LOADS; k++) sum += squares(v[k]);
-    }
-    for (; i < quads; i += step) sum += squares(((const float4 *)x)[i]);
-    for (i = quads * 4 + start; i < count; i += step) sum += (double)x[i] * (double)x[i];
     sum = squares_block_sum(sum, space);
     if (threadIdx.x == 0) {
         scratch->partial[blockIdx.x] = sum;
@@ -286,7 +275,24 @@ BOUNDED square_sum_kernel(const float *x, uint64_t count, bool wide, SquareScrat
     sum = 0;
     for (uint32_t i = threadIdx.x; i < gridDim.x; i += BLOCK) sum += __ldcg(&scratch->partial[i]);
     sum = squares_block_sum(sum, space);
-    if (threadIdx.x == 0) *total = sum;
+    if (threadIdx.x == 0) *total = before + sum;
+}
+
+BOUNDED square_sum_kernel(const float *x, uint64_t count, bool wide, SquareScratch *scratch, double *total)
+{
+    double sum = 0;
+    uint64_t quads = wide ? count / 4 : 0, step = (uint64_t)gridDim.x * BLOCK;
+    uint64_t start = (uint64_t)blockIdx.x * BLOCK + threadIdx.x, i = start;
+    for (; i + (SQUARE_LOADS - 1) * step < quads; i += SQUARE_LOADS * step) {
+        float4 v[SQUARE_LOADS];
+        UNROLL
+        for (int k = 0; k < SQUARE_LOADS; k++) v[k] = ((const float4 *)x)[i + k * step];
+        UNROLL
+        for (int k = 0; k < SQUARE_LOADS; k++) sum += squares(v[k]);
+    }
+    for (; i < quads; i += step) sum += squares(((const float4 *)x)[i]);
+    for (i = quads * 4 + start; i < count; i += step) sum += (double)x[i] * (double)x[i];
+    squares_total(sum, scratch, 0, total);
 }
 
 static_assert(sizeof(SquareScratch) <= KERNEL_SQUARE_SUM_BYTES, "scratch of kernel_square_sum");
@@ -296,6 +302,63 @@ cudaError_t kernel_square_sum(const float *x, size_t count, void *scratch, doubl
     uint32_t blocks = (uint32_t)clamped((int64_t)count / (BLOCK * 16), 1, SQUARE_PARTS);
     LAUNCH((square_sum_kernel), blocks, BLOCK, stream, x, (uint64_t)count, aligned_16(x), (SquareScratch *)scratch,
            sum);
+    return LAUNCH_ERROR();
+}
+
+/* ---- the L2 term: all decaying parameters in one launch, as far as their segments fit into its arguments */
+
+struct Decaying {
+    const float *param;
+    bool wide, more; /* more: add to what earlier launches have found */
+    uint32_t chunks;
+    int segments;
+    UpdateSegment segment[UPDATE_SEGMENTS];
+};
+
+BOUNDED l2_term_kernel(const __grid_constant__ Decaying d, SquareScratch *scratch, double *term)
+{
+    double sum = 0, before = d.more ? *term : 0;
+    for (uint32_t chunk = blockIdx.x; chunk < d.chunks; chunk += gridDim.x) {
+        const UpdateSegment &segment = d.segment[segment_find(d.segment, d.segments, chunk)];
+        uint32_t at = (chunk - segment.block) * UPDATE_CHUNK + threadIdx.x * UPDATE_LANES;
+        double part = 0;
+        UNROLL
+        for (int s = 0; s < UPDATE_STEPS; s++, at += BLOCK * UPDATE_LANES) {
+            const float *p = d.param + segment.first + at;
+            if (d.wide && at + UPDATE_LANES <= segment.count && segment.first % UPDATE_LANES == 0)
+                part += squares(*(const float4 *)p);
+            else
+                for (uint32_t i = at; i < segment.count && i < at + UPDATE_LANES; i++, p++)
+                    part += (double)*p * (double)*p;
+        }
+        sum += (double)segment.weight_decay / 2 * part;
+    }
+    squares_total(sum, scratch, before, term);
+}
+
+cudaError_t kernel_l2_term(const float *param, const OptimizerSegment *segments, int count, void *scratch, double *term,
+                           cudaStream_t stream)
+{
+    Decaying d;
+    d.param = param;
+    d.wide = aligned_16(param);
+    d.more = false;
+    d.chunks = 0;
+    d.segments = 0;
+    for (int k = 0; k < count; k++) {
+        const OptimizerSegment &from = segments[k];
+        UpdateSegment segment = {from.first, (uint32_t)from.count, d.chunks, from.weight_decay, 0};
+        if (from.count > 0 && from.weight_decay != 0) {
+            d.segment[d.segments++] = segment;
+            d.chunks += (uint32_t)ceil_divided((int64_t)from.count, UPDATE_CHUNK);
+        }
+        if (d.segments < UPDATE_SEGMENTS && k + 1 < count) continue;
+        LAUNCH((l2_term_kernel), (uint32_t)clamped(d.chunks, 1, SQUARE_PARTS), BLOCK, stream, d,
+               (SquareScratch *)scratch, term);
+        d.more = true;
+        d.chunks = 0;
+        d.segments = 0;
+    }
     return LAUNCH_ERROR();
 }
 

@@ -110,6 +110,12 @@ static void test_square_sum(void **state)
     on_device(check_square_sum);
 }
 
+static void test_l2_term(void **state)
+{
+    (void)state;
+    on_device(check_l2_term);
+}
+
 static void test_average(void **state)
 {
     (void)state;
@@ -131,7 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gate),       cmocka_unit_test(test_f32),        cmocka_unit_test(test_f16),
         cmocka_unit_test(test_bf16),       cmocka_unit_test(test_optimizers), cmocka_unit_test(test_closed_gate),
-        cmocka_unit_test(test_square_sum), cmocka_unit_test(test_average),
+        cmocka_unit_test(test_square_sum), cmocka_unit_test(test_l2_term),    cmocka_unit_test(test_average),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

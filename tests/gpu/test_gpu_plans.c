@@ -14,6 +14,9 @@
 #include "tests/gpu/fake_cuda/fake_gpu.h"
 #include "tests/support/reference.h"
 #include "tests/support/scratch.h"
+#include "towers/graph/fuse.h"
+#include "towers/graph/layers.h"
+#include "towers/graph/plan.h"
 
 static Device device;
 
@@ -256,6 +259,109 @@ static void test_wrong_result_is_not_taken(void **state)
     assert_int_equal(chosen_engine(), 6);
 }
 
+/* ---- plans of small networks */
+
+typedef struct NetPlan {
+    Graph *graph;
+    Layout *layout;
+    Plan *plan;
+    void *arena[ARENA_COUNT];
+} NetPlan;
+
+/* Gradients, joined ops, and a plan in memory of the device. */
+static void net_train(NetPlan *p, Value x, FuseLevel level)
+{
+    static const Shape one = {1, 1, 1, 1};
+    Graph *g = p->graph;
+    int forward_end;
+    Fusion fusion;
+    Value labels = graph_input(g, "labels", (Shape){N, 1, 1, 1}, DTYPE_I32),
+          dloss = graph_input(g, "dloss", one, DTYPE_F32);
+    Value loss = softmax_loss(g, dense(g, x, "fc", 4, false, (Init){INIT_NORMAL, 0.1f}), labels, 0, NULL, NULL);
+    forward_end = graph_op_count(g);
+    graph_train(g, loss, dloss, NULL);
+    if (graph_finish(g) != OK) fail_msg("%s", status_message());
+    assert_int_equal(fuse_graph(g, level, &device, &forward_end, &fusion), OK);
+    assert_int_equal(layout_create(g, &p->layout), OK);
+    if (plan_create(g, p->layout, &device, NULL, &p->plan) != OK) fail_msg("%s", status_message());
+    for (int a = 0; a < ARENA_COUNT; a++) {
+        assert_int_equal(device.backend->alloc(&device, plan_bytes(p->plan, (Arena)a), &p->arena[a]), OK);
+        plan_bind(p->plan, (Arena)a, p->arena[a]);
+    }
+}
+
+/* An image of 3 channels and a convolution of it; `pooled`: somebody else reads it, too. */
+static void image_net_create(NetPlan *p, Dtype compute, bool pooled)
+{
+    static const float mean[3] = {0.5f, 0.5f, 0.5f}, std[3] = {0.25f, 0.25f, 0.25f};
+    GraphOptions options = {.training = true, .compute = compute};
+    assert_int_equal(graph_create(&options, &p->graph), OK);
+    Graph *g = p->graph;
+    Value pixels = graph_input(g, "pixels", (Shape){N, 3, SIDE, SIDE}, DTYPE_U8),
+          x = image(g, pixels, (Value){0}, 3, SIDE, mean, std);
+    if (pooled) graph_result(g, global_avg_pool(g, x), "colors");
+    net_train(p, conv_bn_relu(g, x, (ConvUnit){"stem", 8, 3, 3, SAME}), FUSE_II);
+}
+
+static void net_destroy(NetPlan *p)
+{
+    for (int a = 0; a < ARENA_COUNT; a++) device.backend->release(&device, p->arena[a]);
+    plan_destroy(p->plan);
+    layout_destroy(p->layout);
+    graph_destroy(p->graph);
+}
+
+/* Kernels of ours beside cuDNN's that the first op of this kind launches. */
+static int64_t kernels_of(const NetPlan *p, OpKind kind, int64_t pitch)
+{
+    for (int i = 0; i < plan_op_count(p->plan); i++) {
+        const OpCall *call = plan_call(p->plan, i);
+        if (call->kind != kind) continue;
+        if (pitch) assert_int_equal(kind == OP_IMAGE ? call->out[0].pitch : call->in[0].pitch, pitch);
+        fake_gpu_counts_clear();
+        assert_int_equal(plan_run(p->plan, i, i + 1), OK);
+        return fake_gpu_count("kernel");
+    }
+    fail_msg("no %s", op_name(kind));
+    return 0;
+}
+
+/* The rows of an image are written as wide as the convolutions want them, which then do not copy it; others take it as it is. */
+static void test_rows_of_an_image(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        NetPlan p = {0};
+        bool pooled = k & 1;
+        Dtype compute = k & 2 ? DTYPE_F16 : DTYPE_F32;
+        int64_t pitch = pooled ? 3 : compute == DTYPE_F16 ? 8 : 4;
+        image_net_create(&p, compute, pooled);
+        assert_int_equal(kernels_of(&p, OP_IMAGE, pitch), 1);
+        assert_int_equal(kernels_of(&p, OP_CONV, pitch), 1 + pooled);    /* the weights; the image */
+        assert_int_equal(kernels_of(&p, OP_CONV_DW, pitch), 1 + pooled); /* the result; the image */
+        net_destroy(&p);
+    }
+}
+
+/* 1 / sqrt(var + epsilon) comes from the op that has made the variance; a batch norm without gamma has ones. */
+static void test_deviation_is_made_once(void **state)
+{
+    (void)state;
+    for (int gamma = 0; gamma < 2; gamma++) {
+        NetPlan p = {0};
+        GraphOptions options = {.training = true, .compute = DTYPE_F16};
+        assert_int_equal(graph_create(&options, &p.graph), OK);
+        layer_style(p.graph, (LayerStyle){.bn_no_gamma = !gamma});
+        Value x = graph_input(p.graph, "x", (Shape){N, 8, SIDE, SIDE}, DTYPE_F16);
+        x = conv_bn_relu(p.graph, x, (ConvUnit){"a", 16, 3, 3, SAME});
+        net_train(&p, conv_bn_relu(p.graph, x, (ConvUnit){"b", 16, 3, 3, SAME}), FUSE_III_H);
+        assert_int_equal(kernels_of(&p, OP_CONV_DX_SUMS, 0), 1); /* the weights in 16 bits */
+        net_destroy(&p);
+    }
+}
+
+/* ---- no memory */
+
 /* Room for the operands that are timed, not for the buffer that is overwritten between the runs. */
 static void test_no_memory_for_timing(void **state)
 {
@@ -290,6 +396,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_fastest_is_taken, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_wrong_result_is_not_taken, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_no_memory_for_timing, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_rows_of_an_image, device_open_deterministic, device_close),
+        cmocka_unit_test_setup_teardown(test_deviation_is_made_once, device_open_deterministic, device_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

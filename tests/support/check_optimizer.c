@@ -233,6 +233,36 @@ void check_square_sum(Device *device)
     }
 }
 
+/* Segments of all lengths, more than go into one launch; every third does not decay. */
+void check_l2_term(Device *device)
+{
+    enum { PARTS = 600, ROOM = PARTS * 40 + 30000 };
+    static double values[ROOM];
+    static float x[ROOM];
+    static OptimizerSegment part[PARTS];
+    size_t end = 3;
+    double wanted = 0, term[2];
+    fill_uniform(values, ROOM, 5, -1, 1);
+    for (int i = 0; i < ROOM; i++) x[i] = (float)values[i];
+    for (int k = 0; k < PARTS; k++) {
+        OptimizerSegment *s = &part[k];
+        double square = 0;
+        *s = (OptimizerSegment){end, k == 300 ? 20011 : (size_t)(k % 37), k % 3 ? 1e-4f * (float)(1 + k % 5) : 0, 1};
+        end += s->count;
+        for (size_t i = s->first; i < end; i++) square += (double)x[i] * (double)x[i];
+        wanted += (double)s->weight_decay / 2 * square;
+    }
+    assert_true(end <= ROOM);
+    void *from = to_device(device, x, sizeof x), *to = to_device(device, term, sizeof term);
+    for (int round = 0; round < 2; round++)
+        must(device->backend->l2_term(device, from, part, PARTS, (double *)to + round));
+    to_host(device, term, to, sizeof term);
+    device->backend->release(device, from);
+    device->backend->release(device, to);
+    assert_true(fabs(term[0] - wanted) <= 1e-12 * wanted);
+    assert_true(term[0] == term[1]);
+}
+
 static void run_average(Device *device, float *running, const float *batch, const float *correct, size_t n,
                         float commit)
 {

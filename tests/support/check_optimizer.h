@@ -9,6 +9,7 @@ void check_optimizers(Device *device); /* every kind, several steps long, with a
 void check_gate(Device *device);       /* a step that is not finite changes nothing, to the bit */
 void check_slot_counts(void);
 void check_square_sum(Device *device);
+void check_l2_term(Device *device);
 void check_average(Device *device);
 void check_memory(Device *device); /* alloc, fill, copies, describe */
 

@@ -269,6 +269,7 @@ REFERENCE(batchnorm_sums)
             out[0].data[i] = relu_if(attr->norm.relu, scale * (in[0].data[i] - mean) + in[1].data[c]);
         if (out[1].data) out[1].data[c] = mean;
         if (out[2].data) out[2].data[c] = var;
+        if (out[3].data) out[3].data[c] = 1 / sqrt(var + (double)attr->norm.epsilon);
     }
 }
 
@@ -281,6 +282,7 @@ REFERENCE(batchnorm_finish)
         if (out[0].data) out[0].data[c] = a, out[0].data[channels + c] = in[1].data[c] - a * mean;
         if (out[1].data) out[1].data[c] = mean;
         if (out[2].data) out[2].data[c] = var;
+        if (out[3].data) out[3].data[c] = 1 / sqrt(var + (double)attr->norm.epsilon);
     }
 }
 

@@ -178,18 +178,19 @@ static void norm_moves_into_its_convolution(void **state)
     Net net = two_units();
     join_statistics(&net, &asked);
     join_norms(&net, &asked);
-    assert_ops(net.g, 0,
-               "%0 = conv_statistics(x, b.w) 1x1 -> 2x8x4x4 f32 (b)\n"
-               "%1 = batchnorm_finish(%0, n.beta, %0.1, %0.2) eps 0.001 relu -> 2x8x1x1 f32 (n)\n"
-               "%2 = conv_statistics(%0, c.w, %1) 1x1 -> 2x4x4x4 f32 (c)\n"
-               "%3 = batchnorm_sums(%2, m.beta, %2.1, %2.2) eps 0.001 relu -> 2x4x4x4 f32 (m)\n"
-               "%4 = sum_to(%3) -> 1x1x1x1 f32 (loss)\n"
-               "%5 = spread_to(dloss) -> 2x4x4x4 f32 (loss.dx)\n"
-               "%6 = batchnorm_dx(%5, %2, m.beta, %3.1, %3.2) eps 0.001 relu -> 2x4x4x4 f32 (m.dx) [grad of m.beta]\n"
-               "%7 = conv_dw_apply(%0, %6, %1) 1x1 -> 4x8x1x1 f32 (c.dw) [grad of c.w]\n"
-               "%8 = conv_dx_sums(%6, c.w, %0, n.beta, %1.1, %1.2) 1x1 -> 2x8x4x4 f32 (c.dx) [grad of n.beta]\n"
-               "%9 = batchnorm_dx_apply(%8, %0, %1.1, %1.2, %8.1, %8.2) eps 0.001 relu -> 2x8x4x4 f32 (n.dx)\n"
-               "%10 = conv_dw(x, %9) 1x1 -> 8x3x1x1 f32 (b.dw) [grad of b.w]\n");
+    assert_ops(
+        net.g, 0,
+        "%0 = conv_statistics(x, b.w) 1x1 -> 2x8x4x4 f32 (b)\n"
+        "%1 = batchnorm_finish(%0, n.beta, %0.1, %0.2) eps 0.001 relu -> 2x8x1x1 f32 (n)\n"
+        "%2 = conv_statistics(%0, c.w, %1) 1x1 -> 2x4x4x4 f32 (c)\n"
+        "%3 = batchnorm_sums(%2, m.beta, %2.1, %2.2) eps 0.001 relu -> 2x4x4x4 f32 (m)\n"
+        "%4 = sum_to(%3) -> 1x1x1x1 f32 (loss)\n"
+        "%5 = spread_to(dloss) -> 2x4x4x4 f32 (loss.dx)\n"
+        "%6 = batchnorm_dx(%5, %2, m.beta, %3.1, %3.2) eps 0.001 relu -> 2x4x4x4 f32 (m.dx) [grad of m.beta]\n"
+        "%7 = conv_dw_apply(%0, %6, %1) 1x1 -> 4x8x1x1 f32 (c.dw) [grad of c.w]\n"
+        "%8 = conv_dx_sums(%6, c.w, %0, n.beta, %1.1, %1.2, -, %1.3) 1x1 -> 2x8x4x4 f32 (c.dx) [grad of n.beta]\n"
+        "%9 = batchnorm_dx_apply(%8, %0, %1.1, %1.2, %8.1, %8.2) eps 0.001 relu -> 2x8x4x4 f32 (n.dx)\n"
+        "%10 = conv_dw(x, %9) 1x1 -> 8x3x1x1 f32 (b.dw) [grad of b.w]\n");
     assert_int_equal(net.norms.inputs, 1);
     assert_int_equal(net.norms.gradients, 1);
     graph_destroy(net.g);

@@ -59,6 +59,12 @@ static void test_square_sum(void **state)
     on_each_backend(check_square_sum);
 }
 
+static void test_l2_term(void **state)
+{
+    (void)state;
+    on_each_backend(check_l2_term);
+}
+
 static void test_average(void **state)
 {
     (void)state;
@@ -75,7 +81,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_optimizers), cmocka_unit_test(test_closed_gate), cmocka_unit_test(test_slot_counts),
-        cmocka_unit_test(test_square_sum), cmocka_unit_test(test_average),     cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_square_sum), cmocka_unit_test(test_l2_term),     cmocka_unit_test(test_average),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

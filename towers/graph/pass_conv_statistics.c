@@ -108,6 +108,7 @@ static void write_norm(Pass *pass, Op op, const Sums *sums, int32_t first)
     op.in[3] = cut(pass, sums->square_sum, &op, "square_sum", first, channels);
     op.in[4] = gamma;
     op.in_count = gamma.id ? 5 : 4;
+    op.out[3] = new_vector(pass->g, op.name, "rstd", channels);
     pass->ops[pass->made++] = op;
 }
 

@@ -121,14 +121,20 @@ static int64_t gradient_pitch(const Pass *pass, Value dx)
     return graph_shape(pass->g, dx).c;
 }
 
-/* dy, x, beta, mean, var, gamma behind dy, w */
-static Op with_sums(const Op *conv, const Op *norm_dx)
+/* dy, x, beta, mean, var, gamma behind dy, w; and rstd, if the op that made var has made it, too */
+static Op with_sums(const Pass *pass, const Op *conv, const Op *norm_dx)
 {
     Op op = *conv;
+    int norm = graph_value(pass->g, norm_dx->in[4])->op;
+    OpKind made_by = norm < 0 ? OP_NONE : pass->ops[norm].kind;
     op.kind = OP_CONV_DX_SUMS;
     op.attr.conv.epsilon = norm_dx->attr.norm.epsilon;
     for (int i = 1; i < norm_dx->in_count; i++) op.in[1 + i] = norm_dx->in[i];
     op.in_count = 1 + norm_dx->in_count;
+    if (made_by == OP_BATCHNORM_SUMS || made_by == OP_BATCHNORM_FINISH) {
+        op.in[7] = pass->ops[norm].out[3];
+        op.in_count = 8;
+    }
     op.out[1] = norm_dx->out[1];
     op.out[2] = norm_dx->out[2];
     return op;
@@ -150,7 +156,7 @@ static void join_gradient(Pass *pass, Op *norm_dx)
 {
     Op *conv = norm_dx->attr.norm.relu ? source_of(pass, norm_dx) : NULL;
     if (!conv) return;
-    Op joined = with_sums(conv, norm_dx);
+    Op joined = with_sums(pass, conv, norm_dx);
     OpCall call = list_call(pass->g, &joined);
     call.out[0].pitch = gradient_pitch(pass, norm_dx->out[0]);
     if (!ask(pass, &call)) return;

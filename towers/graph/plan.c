@@ -80,10 +80,14 @@ static void fill_call(const Plan *plan, int index)
     OpCall *call = &plan->call[index];
     *call = (OpCall){.kind = op->kind, .attr = op->attr, .name = op->name, .in_count = op->in_count};
     call->out_count = op_outputs(op->kind);
-    for (int k = 0; k < op->in_count; k++)
+    for (int k = 0; k < op->in_count; k++) {
         call->in[k] = place_tensor(plan, op->in[k].id, made_up_base(plan->place[op->in[k].id].arena));
-    for (int k = 0; k < call->out_count; k++)
+        call->padded_in |= (uint32_t)plan->alias.member[op->in[k].id].padded << k;
+    }
+    for (int k = 0; k < call->out_count; k++) {
         call->out[k] = place_tensor(plan, op->out[k].id, made_up_base(plan->place[op->out[k].id].arena));
+        call->padded_out |= (uint32_t)plan->alias.member[op->out[k].id].padded << k;
+    }
 }
 
 static Status prepare_call(Plan *plan, int index)

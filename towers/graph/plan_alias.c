@@ -5,9 +5,10 @@
  *   CONCAT          the storage of the operand moves into that of the result, so its producer writes the slice directly
  *   in place        the result takes over the storage of an operand that has no later reader
  * A value may lie inside a wider one only if its producer and all its readers take strided tensors at that place and
- * its channels start at multiples of 16 bytes, as vector loads need. Otherwise the op copies. Since the readers of a
- * value come after its op, decisions in list order are final: an operand that is read now has not been overwritten
- * before, and an op that overwrites it later checks all values in that storage. */
+ * its channels start at multiples of 16 bytes, as vector loads need. Otherwise the op copies. A value whose producer can
+ * pad its rows to such a multiple, and whose readers all want that, gets the wider pitch and storage of its own. Since
+ * the readers of a value come after its op, decisions in list order are final: an operand that is read now has not been
+ * overwritten before, and an op that overwrites it later checks all values in that storage. */
 #include "towers/graph/plan_internal.h"
 
 #include <stdlib.h>
@@ -36,13 +37,28 @@ static void index_uses(Alias *alias)
     }
 }
 
+static bool is_padded(const Alias *alias, int32_t id)
+{
+    const ValueInfo *info = value_info(alias, id);
+    if (info->op < 0 || info->role != ROLE_TEMP) return false;
+    if (!(alias->kernels[graph_op_at(alias->graph, info->op)->kind]->pads_out >> info->out & 1)) return false;
+    for (int32_t i = alias->first_use[id]; i < alias->first_use[id + 1]; i++) {
+        Use use = alias->uses[i];
+        if (!(alias->kernels[graph_op_at(alias->graph, use.op)->kind]->pads_in >> use.in & 1)) return false;
+    }
+    return (size_t)info->shape.c * dtype_bytes(info->dtype) % CHANNEL_ALIGN_BYTES != 0;
+}
+
 static void init_member(Alias *alias, int32_t id)
 {
     const ValueInfo *info = value_info(alias, id);
     int32_t begin = alias->first_use[id], end = alias->first_use[id + 1];
+    int64_t lanes = CHANNEL_ALIGN_BYTES / (int64_t)dtype_bytes(info->dtype);
+    bool padded = is_padded(alias, id);
     alias->member[id] = (Member){
         .root = id,
-        .pitch = info->shape.c,
+        .pitch = padded ? (info->shape.c + lanes - 1) / lanes * lanes : info->shape.c,
+        .padded = padded,
         .last_read = begin == end ? info->op : alias->uses[end - 1].op,
         .unused = begin == end && info->role == ROLE_TEMP && (info->op < 0 || info->out >= 1),
     };

@@ -142,7 +142,9 @@ static Status assign_fixed(const Assign *a, int32_t id)
 static Block storage_block(const Assign *a, int32_t root)
 {
     const Member *member = a->alias->member;
-    Block block = {value_info(a, root)->op, member[root].last_read, value_bytes(value_info(a, root)), 0};
+    const ValueInfo *info = value_info(a, root);
+    size_t bytes = (size_t)(shape_pixels(info->shape) * member[root].pitch) * dtype_bytes(info->dtype);
+    Block block = {info->op, member[root].last_read, bytes, 0};
     for (int32_t m = member[root].next; m; m = member[m].next) {
         int32_t op = value_info(a, m)->op;
         if (op < block.start) block.start = op;

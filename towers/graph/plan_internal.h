@@ -18,7 +18,8 @@ typedef struct Member {
     int64_t first;
     int64_t pitch;
     int32_t last_read; /* last op that reads the value; the op that writes it if none does; -1 if neither exists */
-    bool unused;       /* no op reads it and its op can skip it: no storage */
+    bool padded; /* rows end with zeros: the pitch is more than the channels, and the value is alone in its storage */
+    bool unused; /* no op reads it and its op can skip it: no storage */
 } Member;
 
 typedef struct Alias {

@@ -70,7 +70,7 @@ void shape_conv_dx_sums(ShapeCall *c)
     conv_dtypes(c, 1);
     conv_fits(c, x, c->in[1], c->in[0]);
     rule_dtype(c, 2, "dtype of x", c->dtype[0]);
-    for (int i = 3; i < 7; i++) {
+    for (int i = 3; i < 8; i++) {
         rule_shape(c, i, "one number per channel", vector);
         rule_dtype(c, i, "dtype of the numbers per channel", DTYPE_F32);
     }

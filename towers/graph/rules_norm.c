@@ -33,6 +33,7 @@ void shape_batchnorm_sums(ShapeCall *c)
     rule_like_first(c);
     rule_out(c, 1, "mean", vector, DTYPE_F32);
     rule_out(c, 2, "var", vector, DTYPE_F32);
+    rule_out(c, 3, "rstd", vector, DTYPE_F32);
 }
 
 void shape_batchnorm_finish(ShapeCall *c)
@@ -42,6 +43,7 @@ void shape_batchnorm_finish(ShapeCall *c)
     rule_out(c, 0, NULL, coefficients, c->dtype[0]);
     rule_out(c, 1, "mean", vector, DTYPE_F32);
     rule_out(c, 2, "var", vector, DTYPE_F32);
+    rule_out(c, 3, "rstd", vector, DTYPE_F32);
 }
 
 void shape_batchnorm_dx_apply(ShapeCall *c)

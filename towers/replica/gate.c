@@ -1,7 +1,6 @@
 /* Device memory, ring of results and launches of the gate; see gate.h.
  *
- * The results for the host lie in one block on the device, so that one copy brings them: report, square sums of the
- * decaying weights, extras. */
+ * The results for the host lie in one block on the device, so that one copy brings them: report, L2 term, extras. */
 #include "towers/replica/gate.h"
 
 #include "nccl_sync/bucket.h"
@@ -20,7 +19,6 @@ struct Gate {
     Replica *replica; /* borrowed */
     GateConfig config;
     size_t l2_at, extras_at, bytes; /* of the block */
-    int l2_count;
     /* owned, device */
     char *block;
     float *extras; /* [local - 1][sum_extra_count]: the last tower's lie in the block, where their sum is to be */
@@ -61,7 +59,7 @@ static Status memory_open(Gate *g)
     g->state = memory;
     TRY(device_zeros(g, sizeof *g->input, &memory));
     g->input = memory;
-    g->ring = aligned_alloc(LINE, RING * g->bytes);
+    g->ring = pages_alloc(RING * g->bytes);
     return g->ring ? OK : FAIL(ERR_MEMORY, "no memory for results of %d steps", RING);
 }
 
@@ -74,9 +72,8 @@ Status gate_create(Replica *replica, const GateConfig *config, Gate **made)
     if (!g) return FAIL(ERR_MEMORY, "no memory for the gate results of the towers");
     g->replica = replica;
     g->config = *config;
-    g->l2_count = config->l2 ? replica_l2_parts(replica) : 0;
     g->l2_at = lined(sizeof(GateReport));
-    g->extras_at = g->l2_at + lined((size_t)g->l2_count * sizeof(double));
+    g->extras_at = g->l2_at + lined(sizeof(double));
     g->bytes = g->extras_at + lined(sum_extra_count(config->towers) * sizeof(float));
     TRY_OUT(memory_open(g));
     if (backend->pin) backend->pin(&replica->device, g->ring, RING * g->bytes, true);
@@ -190,7 +187,7 @@ Status gate_decide(Gate *g)
         .scalars = g->replica->scalars,
         .report = (GateReport *)g->block,
     };
-    if (g->config.l2) TRY(replica_l2_start(g->replica, (double *)(g->block + g->l2_at)));
+    if (g->config.l2) TRY(replica_l2_term(g->replica, (double *)(g->block + g->l2_at)));
     return device->backend->gate_decide(device, &call);
 }
 
@@ -233,7 +230,7 @@ void gate_read(const Gate *g, int64_t number, GateResult *result, TowerResult *t
     const char *block = ring_at(g, number);
     const float *extras = (const float *)(block + g->extras_at);
     result->report = *(const GateReport *)block;
-    result->l2 = g->config.l2 ? replica_l2_end(g->replica, (const double *)(block + g->l2_at)) : 0;
+    result->l2 = g->config.l2 ? *(const double *)(block + g->l2_at) : 0;
     result->stop = extras[SUM_EXTRA_STOP] > 0;
     for (int t = 0; t < g->config.towers; t++) towers[t] = tower_read(extras + SUM_EXTRAS + t * GATE_EXTRAS);
 }

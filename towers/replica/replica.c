@@ -366,6 +366,14 @@ Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, 
     return OK;
 }
 
+void replica_pin(Replica *r, const Loader *loader, bool often)
+{
+    void *memory;
+    size_t bytes;
+    for (int i = 0; loader && r->device.backend->pin && loader_pixels(loader, i, &memory, &bytes); i++)
+        r->device.backend->pin(&r->device, memory, bytes, often);
+}
+
 void replica_weights_changed(Replica *r)
 {
     r->half_stale = true;
@@ -393,28 +401,9 @@ Status replica_square_sum(Replica *r, const float *x, size_t count, double *sum)
     return backend->finish(&r->device, STREAM_COMPUTE);
 }
 
-int replica_l2_parts(const Replica *r)
+Status replica_l2_term(Replica *r, double *term)
 {
-    return r->segment_count;
-}
-
-Status replica_l2_start(Replica *r, double *squares)
-{
-    for (int i = 0; i < r->segment_count; i++) {
-        const OptimizerSegment *segment = &r->segments[i];
-        if (segment->weight_decay == 0) continue;
-        TRY(r->device.backend->square_sum(&r->device, (float *)r->arena[ARENA_PARAM] + segment->first, segment->count,
-                                          &squares[i]));
-    }
-    return OK;
-}
-
-double replica_l2_end(const Replica *r, const double *squares)
-{
-    double l2 = 0;
-    for (int i = 0; i < r->segment_count; i++)
-        if (r->segments[i].weight_decay != 0) l2 += (double)r->segments[i].weight_decay * squares[i] / 2;
-    return l2;
+    return r->device.backend->l2_term(&r->device, r->arena[ARENA_PARAM], r->segments, r->segment_count, term);
 }
 
 /* ---- several batches in one update */

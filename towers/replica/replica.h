@@ -78,6 +78,10 @@ void replica_sum_sized(const Layout *layout, CommConfig *sum);
 
 Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if it was not asked for */
 
+/* Pin the memory of a loader's pixels, from which batches will be uploaded, or, before the loader is destroyed, no
+ * longer; only a matter of speed. NULL is fine. */
+void replica_pin(Replica *replica, const Loader *loader, bool often);
+
 /* Upload a batch as the input of `program`, for local tower `slot`, and bind that tower's statistics.
  * `scale`: dloss. */
 NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *batch, int slot, uint64_t seed,
@@ -94,11 +98,8 @@ typedef struct LossRead {
 NODISCARD Status replica_read_loss(Replica *replica, const Program *program, LossRead *read);
 /* Sum of squares of f32 device memory. */
 NODISCARD Status replica_square_sum(Replica *replica, const float *x, size_t count, double *sum);
-/* Sum over decayed parameters of w^2 / 2, times weight decay: the L2 term of the loss, from square sums that lie in
- * device memory, replica_l2_parts of them, and later on the host. */
-int replica_l2_parts(const Replica *replica);
-NODISCARD Status replica_l2_start(Replica *replica, double *squares);
-double replica_l2_end(const Replica *replica, const double *squares);
+/* *term (device memory) = the L2 term of the loss: sum over decayed parameters of w^2 / 2, times weight decay. */
+NODISCARD Status replica_l2_term(Replica *replica, double *term);
 /* A number in device memory that replica_scale multiplies the dloss of a fed program by; NULL: nothing. */
 void replica_scale_by(Replica *replica, const float *scale);
 NODISCARD Status replica_scale(Replica *replica, const Program *program);

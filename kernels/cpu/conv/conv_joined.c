@@ -130,7 +130,7 @@ static void conv_bind(Joined *j, const OpCall *call)
 static void norm_bind(Joined *j, const OpCall *call)
 {
     j->norm.in[0] = call->out[0];
-    for (int k = 2; k < call->in_count; k++) j->norm.in[k - 1] = call->in[k];
+    for (int k = 2; k < 7; k++) j->norm.in[k - 1] = call->in[k];
     memcpy(j->norm.out, call->out, sizeof j->norm.out);
     j->norm.workspace = (char *)call->workspace + j->inner_offset;
 }
@@ -140,7 +140,7 @@ static Status norm_prepare(Device *device, const OpCall *call, Joined *j)
     j->norm = (OpCall){.kind = OP_BATCHNORM_DX, .name = call->name, .out_count = 3};
     j->norm.attr.norm.epsilon = call->attr.conv.epsilon;
     j->norm.attr.norm.relu = true;
-    j->norm.in_count = call->in_count - 1;
+    j->norm.in_count = call->in_count > 6 ? 6 : 5;
     norm_bind(j, call);
     return cpu_batchnorm_dx.prepare(device, &j->norm);
 }

@@ -1,8 +1,8 @@
 /* CONV, CONV_DX, CONV_DW, DENSE, DENSE_DX, DENSE_DW over cuDNN and cuBLASLt.
  *
  * Each is a task (task.h) on packed operands of one dtype. An operand that is held otherwise (weights are f32 in the
- * parameter arena, slices have gaps, an image has 1 or 3 channels where tensor cores want 8) goes through workspace:
- * converted before the task, or, if it is the result, after. dx + acc is computed by the task, which adds to acc where
+ * parameter arena, slices have gaps, 3 channels are not the 8 that tensor cores want) goes through workspace: converted
+ * before the task, or, if it is the result, after. An image comes with its rows padded already (OpCall.padded_in). dx + acc is computed by the task, which adds to acc where
  * dx lies. A dense layer is a convolution by one pixel over images of one pixel with c * h * w channels. */
 #include "kernels/cuda/conv/task.h"
 #include "kernels/cuda/convert.h"
@@ -31,6 +31,7 @@ typedef struct Operands {
     const float *bias;
     Window window;
     bool dense, relu, has_bias, has_acc;
+    bool x_padded; /* with zeros, up to its pitch */
 } Operands;
 
 static Tensor flattened(const Tensor *t)
@@ -64,11 +65,13 @@ static Operands operands_of(const OpCall *call)
     case OP_CONV_DW:
     case OP_DENSE_DW:
         o.kind = CUDNN_CONV_FILTER;
+        o.x_padded = call->padded_in & 1;
         operands_set(&o, &in[0], &out[0], &in[1]);
         break;
     default:
         o.kind = CUDNN_CONV_FORWARD;
         operands_set(&o, &in[0], &in[1], &out[0]);
+        o.x_padded = call->padded_in & 1;
         o.has_bias = third;
         if (third) o.bias = in[2].data;
         o.relu = o.dense ? call->attr.dense.relu : call->attr.conv.relu;
@@ -149,8 +152,8 @@ static void conv_layout(ConvState *state, OpCall *call, const Operands *o, const
         Part *part = &state->part[k];
         const Tensor *held = &o->held[k];
         part->as = (Tensor){NULL, shapes[k], k == W ? state->task.w_dtype : s->dtype, shapes[k].c};
-        part->converts =
-            part->as.dtype != held->dtype || part->as.pitch != held->pitch || !shape_equal(part->as.shape, held->shape);
+        bool same_rows = shape_equal(part->as.shape, held->shape) || (k == X && o->x_padded);
+        part->converts = part->as.dtype != held->dtype || part->as.pitch != held->pitch || !same_rows;
         part->offset = end;
         if (part->converts) end += rounded_up((size_t)shape_count(shapes[k]) * dtype_bytes(part->as.dtype));
     }
@@ -241,9 +244,9 @@ static void conv_discard(Device *device, OpCall *call)
 }
 
 #define CONV_KERNEL .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard
-const OpKernel cuda_conv = {CONV_KERNEL, .strided_in = 1, .strided_out = 1};
+const OpKernel cuda_conv = {CONV_KERNEL, .strided_in = 1, .strided_out = 1, .pads_in = 1};
 const OpKernel cuda_conv_dx = {CONV_KERNEL, .strided_in = 1 | 4, .strided_out = 1, .in_place = 4};
-const OpKernel cuda_conv_dw = {CONV_KERNEL, .strided_in = 1 | 2};
+const OpKernel cuda_conv_dw = {CONV_KERNEL, .strided_in = 1 | 2, .pads_in = 1};
 const OpKernel cuda_dense = {CONV_KERNEL, .strided_out = 1};
 const OpKernel cuda_dense_dx = {CONV_KERNEL, .strided_in = 1};
 const OpKernel cuda_dense_dw = {CONV_KERNEL, .strided_in = 2};

@@ -6,7 +6,7 @@
 #include "kernels/cuda/conv/conv_joined.h"
 #include "kernels/cuda/convert.h"
 
-enum { CHANNEL_STEP = 8, VECTORS = 7 };
+enum { CHANNEL_STEP = 8, VECTORS = 6 };
 
 static int32_t channels_padded(int32_t c)
 {
@@ -70,7 +70,8 @@ void fused_layout(const OpCall *call, Fused *f)
     (void)!conv_joined_shape(call, &f->pattern, &f->shape);
     Operands o = operands_of(call);
     bool as_it_is = o.z || f->pattern == PATTERN_DATA_SUMS;
-    f->x_converts = !as_it_is && (!tensor_is_packed(o.x) || o.x->shape.c != f->shape.x.c);
+    bool whole_rows = o.x->shape.c == f->shape.x.c || (call->padded_in & 1);
+    f->x_converts = !as_it_is && (o.x->pitch != f->shape.x.c || !whole_rows);
     f->y_converts = !tensor_is_packed(o.y);
     f->x_offset = 0;
     f->y_offset = f->x_offset + (f->x_converts ? half_bytes(f, f->shape.x) : 0);
@@ -115,17 +116,18 @@ static void bind_coefficients(Binding *b, const Fused *f, const Tensor *rows)
 static Status bind_norm(Binding *b, const Fused *f, const OpCall *call, char *workspace, cudaStream_t stream)
 {
     const ConvTensors *t = &f->tensor;
-    const Tensor *z = &call->in[2], *gamma = &call->in[6];
-    void *inverse = vector_at(f, workspace, 2), *ones = vector_at(f, workspace, 3);
-    TRY_CUDA(kernel_batchnorm_deviation(call->in[5].data, call->attr.conv.epsilon, inverse, ones, z->shape.c, stream));
+    const Tensor *z = &call->in[2], *gamma = &call->in[6], *rstd = &call->in[7];
+    void *inverse = rstd->data ? rstd->data : vector_at(f, workspace, 2);
+    if (!rstd->data)
+        TRY_CUDA(kernel_batchnorm_rstd(call->in[5].data, call->attr.conv.epsilon, inverse, z->shape.c, stream));
     bind(b, t->z, z->data);
     bind(b, t->beta, call->in[3].data);
     bind(b, t->mean, call->in[4].data);
     bind(b, t->inverse_deviation, inverse);
-    bind(b, t->gamma, call->in_count > 6 && gamma->data ? gamma->data : ones);
-    bind(b, t->dy_factor, vector_at(f, workspace, 4));
-    bind(b, t->x_factor, vector_at(f, workspace, 5));
-    bind(b, t->constant, vector_at(f, workspace, 6));
+    bind(b, t->gamma, gamma->data ? gamma->data : f->ones);
+    bind(b, t->dy_factor, vector_at(f, workspace, 3));
+    bind(b, t->x_factor, vector_at(f, workspace, 4));
+    bind(b, t->constant, vector_at(f, workspace, 5));
     bind_sums(b, f, call, t->dbeta, t->dgamma, workspace);
     return OK;
 }

@@ -67,6 +67,7 @@ typedef struct Joined {
     Fused fused;
     CudnnPlan *plan; /* owned; NULL: the separate ops */
     Separate separate;
+    void *ones; /* owned: of `fused` */
 } Joined;
 
 /* While choosing. */
@@ -94,6 +95,7 @@ static void joined_free(Device *device, Joined *j)
     if (!j) return;
     cudnn_plan_destroy(j->plan);
     separate_free(device, &j->separate);
+    if (j->ones) device->backend->release(device, j->ones);
     free(j);
 }
 
@@ -124,7 +126,7 @@ static Status operands_fill(Device *device, void *context)
     const OpCall *call = &((const Choice *)context)->call;
     uint32_t number = 0;
     for (int k = 0; k < call->in_count; k++) {
-        bool variance = call->kind == OP_CONV_DX_SUMS && k == 5;
+        bool variance = call->kind == OP_CONV_DX_SUMS && (k == 5 || k == 7);
         if (call->in[k].data) TRY(autotune_fill(device, &call->in[k], number++, !variance));
     }
     for (int k = 0; k < call->out_count; k++)
@@ -220,6 +222,16 @@ out:
     return st;
 }
 
+/* cuDNN wants a gamma. */
+static Status ones_create(Device *device, const OpCall *call, Joined *j)
+{
+    size_t channels = (size_t)call->in[2].shape.c;
+    if (j->fused.pattern != PATTERN_DATA_SUMS || call->in[6].data) return OK;
+    TRY(device->backend->alloc(device, channels * sizeof(float), &j->ones));
+    j->fused.ones = j->ones;
+    return device->backend->fill(device, j->ones, 1, channels);
+}
+
 static Status joined_prepare(Device *device, OpCall *call)
 {
     Status st = OK;
@@ -229,6 +241,7 @@ static Status joined_prepare(Device *device, OpCall *call)
     if (!j) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
     TRY_OUT(separate_prepare(device, call, &j->separate));
     fused_layout(call, &j->fused);
+    TRY_OUT(ones_create(device, call, j));
     if (cudnn_joins() && conv_joined_shape(call, &pattern, &shape)) TRY_OUT(plan_choose(device, j, call));
     call->workspace_bytes = workspace_bytes(j, j->plan) + 256; /* the plan aligns to 64 */
     if (j->plan) separate_free(device, &j->separate);
@@ -246,6 +259,6 @@ static void joined_discard(Device *device, OpCall *call)
 }
 
 #define JOINED_KERNEL .prepare = joined_prepare, .launch = joined_launch, .discard = joined_discard
-const OpKernel cuda_conv_statistics = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1};
+const OpKernel cuda_conv_statistics = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1, .pads_in = 1};
 const OpKernel cuda_conv_dx_sums = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1 | 4, .strided_out = 1};
 const OpKernel cuda_conv_dw_apply = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1 | 2};

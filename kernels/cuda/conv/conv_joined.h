@@ -28,9 +28,10 @@ typedef struct Fused {
     ConvTensors tensor;
     bool x_converts, y_converts;
     size_t x_offset, w_offset, y_offset, vector_offset, task_offset;
+    void *ones; /* borrowed, device: gamma of a batch norm without one; NULL where there is no such */
 } Fused;
 
-/* Fills all but `tensor`. */
+/* Fills all but `tensor` and `ones`. */
 void fused_layout(const OpCall *call, Fused *f);
 NODISCARD Status fused_run(Device *device, const Fused *f, CudnnPlan *plan, const OpCall *call, char *workspace);
 

@@ -32,6 +32,7 @@ static void conv_bind(Separate *s, const OpCall *call, char *workspace)
     memcpy(s->conv.in, call->in, 2 * sizeof s->conv.in[0]);
     s->conv.out[0] = call->out[0];
     s->conv.workspace = workspace + s->inner_offset;
+    s->conv.padded_in = normalizes(call) ? 0 : call->padded_in;
     if (normalizes(call)) s->conv.in[0] = normalized(call, workspace);
 }
 
@@ -40,14 +41,15 @@ static void conv_bind(Separate *s, const OpCall *call, char *workspace)
 static void norm_bind(Separate *s, const OpCall *call, char *workspace)
 {
     s->norm.in[0] = call->out[0];
-    for (int k = 2; k < call->in_count; k++) s->norm.in[k - 1] = call->in[k];
+    for (int k = 2; k < 7; k++) s->norm.in[k - 1] = call->in[k];
     memcpy(s->norm.out, call->out, sizeof s->norm.out);
     s->norm.workspace = workspace + s->inner_offset;
 }
 
 static Status norm_prepare(Device *device, const OpCall *call, Separate *s)
 {
-    s->norm = (OpCall){.kind = OP_BATCHNORM_DX, .name = call->name, .out_count = 3, .in_count = call->in_count - 1};
+    s->norm =
+        (OpCall){.kind = OP_BATCHNORM_DX, .name = call->name, .out_count = 3, .in_count = call->in_count > 6 ? 6 : 5};
     s->norm.attr.norm.epsilon = call->attr.conv.epsilon;
     s->norm.attr.norm.relu = true;
     norm_bind(s, call, NULL);

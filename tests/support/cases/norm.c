@@ -48,22 +48,22 @@
          OP_BATCHNORM_SUMS,                                                                                            \
          NORM(relu_),                                                                                                  \
          {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c)},                                                          \
-         {ACT(n, c, h, w), VECTOR(c), VECTOR(c)}},                                                                     \
+         {ACT(n, c, h, w), VECTOR(c), VECTOR(c), VECTOR(c)}},                                                          \
         {label ", gamma",                                                                                              \
          OP_BATCHNORM_SUMS,                                                                                            \
          NORM(relu_),                                                                                                  \
          {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c), SPREAD(c)},                                               \
-         {ACT(n, c, h, w), VECTOR(c), VECTOR(c)}},                                                                     \
+         {ACT(n, c, h, w), VECTOR(c), VECTOR(c), VECTOR(c)}},                                                          \
         {label,                                                                                                        \
          OP_BATCHNORM_FINISH,                                                                                          \
          NORM(relu_),                                                                                                  \
          {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c)},                                                          \
-         {ACT(2, c, 1, 1), VECTOR(c), VECTOR(c)}},                                                                     \
+         {ACT(2, c, 1, 1), VECTOR(c), VECTOR(c), VECTOR(c)}},                                                          \
         {label ", gamma",                                                                                              \
          OP_BATCHNORM_FINISH,                                                                                          \
          NORM(relu_),                                                                                                  \
          {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c), SPREAD(c)},                                               \
-         {ACT(2, c, 1, 1), VECTOR(c), VECTOR(c)}},                                                                     \
+         {ACT(2, c, 1, 1), VECTOR(c), VECTOR(c), VECTOR(c)}},                                                          \
         {label,                                                                                                        \
          OP_BATCHNORM_DX_APPLY,                                                                                        \
          NORM(relu_),                                                                                                  \

@@ -201,17 +201,12 @@ static Status forward_kept(Driver *d, const Program *program)
 static Status l2_read(Replica *r, double *l2)
 {
     const Backend *backend = r->device.backend;
-    size_t bytes = (size_t)(replica_l2_parts(r) + 1) * sizeof(double);
-    void *squares = NULL;
-    double *host = calloc(1, bytes);
-    if (!host) return FAIL(ERR_MEMORY, "square sums of the weights");
-    Status st = backend->alloc(&r->device, bytes, &squares);
-    if (st == OK) st = replica_l2_start(r, squares);
-    if (st == OK) st = backend->download(&r->device, host, squares, bytes);
+    void *term = NULL;
+    TRY(backend->alloc(&r->device, sizeof *l2, &term));
+    Status st = replica_l2_term(r, term);
+    if (st == OK) st = backend->download(&r->device, l2, term, sizeof *l2);
     if (st == OK) st = backend->finish(&r->device, STREAM_COMPUTE);
-    if (st == OK) *l2 = replica_l2_end(r, host);
-    if (squares) backend->release(&r->device, squares);
-    free(host);
+    backend->release(&r->device, term);
     return st;
 }
 

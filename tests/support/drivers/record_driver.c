@@ -48,6 +48,7 @@ static Status steps_write(Metrics *metrics, int64_t from, int64_t to, double off
 
 static Status run_write(const char *directory, int64_t resume_step)
 {
+    static Histogram histogram;
     Status st = OK;
     static const float values[] = {-1, 0, 0.5f, 2, 2};
     static const uint8_t pixels[] = {0, 50, 100, 150, 200, 250};
@@ -57,7 +58,8 @@ static Status run_write(const char *directory, int64_t resume_step)
     TRY_OUT(steps_write(metrics, resume_step < 0 ? 1 : resume_step + 1, 6, resume_step < 0 ? 0 : 2));
     TRY_OUT(metrics_epoch(metrics, &epoch));
     TRY_OUT(metrics_log(metrics, "a name with\na line break"));
-    TRY_OUT(events_histogram(metrics_events(metrics), 6, "weights", values, 5));
+    histogram_count(values, 5, &histogram);
+    TRY_OUT(events_histogram(metrics_events(metrics), 6, "weights", &histogram));
     TRY_OUT(events_image(metrics_events(metrics), 6, "first", pixels, 3, 2, 1));
     TRY_OUT(events_text(metrics_events(metrics), 6, "options", "lr: 0.1"));
 out:
