@@ -232,6 +232,59 @@ static void test_memory_that_a_sum_takes(void **state)
     assert_true(ordered > 2 * gradients && ordered < 2 * gradients + 2 * plain);
 }
 
+/* ---- summaries: copied to pinned memory, counted by another thread, and all written at the end */
+
+static int64_t copies_that_wait(int interval)
+{
+    GpuRun run;
+    gpu_run_open(&run, 1, 1);
+    run.job.run_dir = scratch;
+    run.job.max_steps = 6;
+    run.job.event_interval = interval;
+    must_live(&run);
+    gpu_run_close(&run);
+    return fake_gpu_count("implicit synchronization");
+}
+
+static void test_summaries(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], *text;
+    size_t bytes;
+    int64_t without = copies_that_wait(1000);
+    fake_gpu_counts_clear();
+    assert_int_equal(copies_that_wait(2), without);
+    assert_int_equal(path_join(path, scratch, "layers.jsonl"), OK);
+    assert_int_equal(file_read(path, 1 << 20, &text, &bytes), OK);
+    for (int step = 1; step <= 6; step++) {
+        char row[32];
+        snprintf(row, sizeof row, "{\"step\":%d,", step);
+        if ((strstr(text, row) != NULL) != (step % 2 == 0)) fail_msg("step %d: %s", step, text);
+    }
+    free(text);
+}
+
+/* ---- the L2 term that is shown: one launch a step, however many parameters decay */
+
+static int64_t kernels_of(double weight_decay)
+{
+    GpuRun run;
+    fake_gpu_counts_clear();
+    gpu_run_open(&run, 1, 1);
+    run.job.run_dir = scratch;
+    run.job.weight_decay = weight_decay;
+    must_live(&run);
+    gpu_run_close(&run);
+    return fake_gpu_count("kernel");
+}
+
+static void test_l2_in_one_launch(void **state)
+{
+    (void)state;
+    int64_t with = kernels_of(1e-4); /* of 4 steps; biases and norms do not decay, so there are several segments */
+    assert_int_equal(with - kernels_of(0), 4);
+}
+
 /* ---- a step that is left out */
 
 #ifdef TOWERS_FAULTS
@@ -382,7 +435,9 @@ int main(void)
         cmocka_unit_test_setup(test_same_bits_under_all_schedules, fake_as_new),
         cmocka_unit_test_setup(test_graphs_give_the_same_bits, fake_as_new),
         cmocka_unit_test_setup(test_warm_step_call_by_call, fake_as_new),
+        cmocka_unit_test_setup_teardown(test_summaries, fake_and_scratch_as_new, scratch_drop),
         cmocka_unit_test_setup_teardown(test_memory_that_a_sum_takes, fake_and_scratch_as_new, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_l2_in_one_launch, fake_and_scratch_as_new, scratch_drop),
 #ifdef TOWERS_FAULTS
         cmocka_unit_test_setup(test_skipped_step, fake_as_new),
         cmocka_unit_test_setup(test_culprit_behind_a_sum_in_place, fake_as_new),

@@ -21,7 +21,7 @@
 #include "towers/files/files.h"
 #include "towers/record/png.h"
 
-enum { DT_STRING = 7, LIMITS_MAX = 1600, HEAD_BYTES = 12, FOOT_BYTES = 4 };
+enum { DT_STRING = 7, LIMITS_MAX = HISTOGRAM_BUCKETS, HEAD_BYTES = 12, FOOT_BYTES = 4 };
 static const char prefix[] = "events.out.tfevents.";
 
 struct Events {
@@ -184,20 +184,22 @@ static int bucket_of(float value)
     return k;
 }
 
-static void histogram_fill(Tfevent__HistogramProto *histogram, double *buckets, const float *values, int64_t count)
+void histogram_count(const float *values, int64_t count, Histogram *h)
 {
-    histogram->min = DBL_MAX, histogram->max = -DBL_MAX;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, tables_make);
+    *h = (Histogram){.least = DBL_MAX, .most = -DBL_MAX};
     for (int64_t i = 0; i < count; i++) {
         double value = values[i];
         if (!isfinite(value)) continue;
-        buckets[bucket_of(values[i])]++;
-        histogram->num++;
-        histogram->sum += value;
-        histogram->sum_squares += value * value;
-        if (value < histogram->min) histogram->min = value;
-        if (value > histogram->max) histogram->max = value;
+        h->bucket[bucket_of(values[i])]++;
+        h->number++;
+        h->sum += value;
+        h->square_sum += value * value;
+        if (value < h->least) h->least = value;
+        if (value > h->most) h->most = value;
     }
-    if (histogram->num == 0) histogram->min = histogram->max = 0;
+    if (h->number == 0) h->least = h->most = 0;
 }
 
 /* Joins runs of empty buckets into one. */
@@ -210,18 +212,16 @@ static void histogram_pack(Tfevent__HistogramProto *histogram, const double *buc
     }
 }
 
-/* Omits values that are not finite, which have no bucket. */
-Status events_histogram(Events *events, int64_t step, const char *tag, const float *values, int64_t count)
+Status events_histogram(Events *events, int64_t step, const char *tag, const Histogram *h)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    double buckets[LIMITS_MAX] = {0}, packed[LIMITS_MAX], packed_limits[LIMITS_MAX];
+    double packed[LIMITS_MAX], packed_limits[LIMITS_MAX];
     Tfevent__HistogramProto histogram = TFEVENT__HISTOGRAM_PROTO__INIT;
     Tfevent__Summary__Value value = TFEVENT__SUMMARY__VALUE__INIT;
-    pthread_once(&once, tables_make);
+    histogram.min = h->least, histogram.max = h->most, histogram.num = h->number;
+    histogram.sum = h->sum, histogram.sum_squares = h->square_sum;
     histogram.bucket = packed;
     histogram.bucket_limit = packed_limits;
-    histogram_fill(&histogram, buckets, values, count);
-    histogram_pack(&histogram, buckets);
+    histogram_pack(&histogram, h->bucket);
     value.tag = (char *)tag;
     value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_HISTO;
     value.histo = &histogram;

@@ -11,8 +11,14 @@ typedef struct Events Events;
  * steps. */
 NODISCARD Status events_open(const char *run_dir, int64_t purge_step, Events **made);
 NODISCARD Status events_scalar(Events *events, int64_t step, const char *tag, double value);
-/* A histogram of values, TensorFlow's exponential buckets. */
-NODISCARD Status events_histogram(Events *events, int64_t step, const char *tag, const float *values, int64_t count);
+/* A histogram in TensorFlow's exponential buckets. Values that are not finite have no bucket and are left out. Counting
+ * needs nothing but the values, so another thread may do it. */
+enum { HISTOGRAM_BUCKETS = 1600 /* at most */ };
+typedef struct Histogram {
+    double least, most, number, sum, square_sum, bucket[HISTOGRAM_BUCKETS];
+} Histogram;
+void histogram_count(const float *values, int64_t count, Histogram *histogram);
+NODISCARD Status events_histogram(Events *events, int64_t step, const char *tag, const Histogram *histogram);
 NODISCARD Status events_text(Events *events, int64_t step, const char *tag, const char *text);
 /* An 8-bit image [height][width][channels], channels 1 or 3. */
 NODISCARD Status events_image(Events *events, int64_t step, const char *tag, const uint8_t *pixels, int32_t width,

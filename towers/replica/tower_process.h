@@ -37,6 +37,7 @@ typedef struct RunState {
 } RunState;
 
 typedef struct StepQueue StepQueue; /* step.c: the steps under way */
+typedef struct Summary Summary;     /* summary.c: the values that are being counted */
 
 typedef struct TowerProcess {
     /* borrowed */
@@ -50,6 +51,7 @@ typedef struct TowerProcess {
     StepQueue *queue;
     Loader *loader;
     Metrics *metrics; /* rank 0 only */
+    Summary *summary; /* rank 0 only; NULL before the first one */
     WeightMap map;
     int *norm_sums; /* floats of each sum over towers in a step of BN_STATS_SYNC, in order */
     int norm_sum_count;

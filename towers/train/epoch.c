@@ -145,6 +145,7 @@ static Status checkpoint_write(TowerProcess *p)
                         (long long)p->run.step, p->ledger->search.report);
         return OK;
     }
+    summary_finish(p); /* a run that resumes here has the rows of all its steps */
     Status st = snapshot_save(p);
     if (st == OK) {
         p->saves_failed = 0;

@@ -31,6 +31,7 @@ static Status numeric_stop(TowerProcess *p, Status cause)
     if (!p->drifted) {
         bool finite = false, moved = p->job->gate.check == NAN_CHECK_LAST; /* it looks after the update */
         saved = forensics_state(p, &finite);
+        summary_finish(p);
         if (saved == OK && finite && !moved) saved = snapshot_save(p);
     }
     Status logged =
@@ -47,6 +48,7 @@ static Status train_process(TowerProcess *p, CommShared *shared)
     TRY(st);
     TRY(summary_data(p));
     TRY(snapshot_export(p, "last.safetensors"));
+    summary_finish(p);
     if (p->metrics) TRY(metrics_flush(p->metrics));
     process_activity(p, p->run.step, ACTIVITY_DONE);
     int stop = atomic_load(&p->ledger->run.stop_signal);

@@ -65,26 +65,17 @@ static Status comm_open(TowerProcess *p, CommShared *shared)
 
 /* ---- data */
 
-static void loader_pin(TowerProcess *p, bool often)
-{
-    const Backend *backend = p->job->backend;
-    void *memory;
-    size_t bytes;
-    for (int i = 0; p->loader && backend->pin && loader_pixels(p->loader, i, &memory, &bytes); i++)
-        backend->pin(&p->replica->device, memory, bytes, often);
-}
-
 static Status loader_open(TowerProcess *p)
 {
     LoaderConfig config = process_loader(p);
     TRY(loader_create(&config, &p->loader));
-    loader_pin(p, true);
+    replica_pin(p->replica, p->loader, true);
     return OK;
 }
 
 Status process_restart_loader(TowerProcess *p)
 {
-    loader_pin(p, false);
+    replica_pin(p->replica, p->loader, false);
     loader_destroy(p->loader);
     p->loader = NULL;
     return loader_open(p);
@@ -197,8 +188,9 @@ Status process_open_timed(TowerProcess *p, CommShared *shared)
 
 void process_close(TowerProcess *p)
 {
-    loader_pin(p, false);
+    if (p->replica) replica_pin(p->replica, p->loader, false);
     loader_destroy(p->loader);
+    summary_close(p);
     metrics_close(p->metrics);
     weight_map_destroy(&p->map);
     comm_close(p->comm); /* it may use the replica's device */

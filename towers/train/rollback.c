@@ -3,6 +3,7 @@
 #include "towers/replica/snapshot.h"
 #include "towers/train/process_open.h"
 #include "towers/train/step.h"
+#include "towers/train/summary.h"
 
 #include <string.h>
 
@@ -31,6 +32,7 @@ static Status refuse_return(const TowerProcess *p, int64_t refused, int64_t blam
 static Status records_return(TowerProcess *p)
 {
     if (!is_root(&p->place)) return OK;
+    summary_finish(p);
     metrics_close(p->metrics);
     p->metrics = NULL;
     return metrics_open(p->job->run_dir, p->run.step, p->job->scalar_interval, &p->metrics);

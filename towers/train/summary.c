@@ -10,6 +10,7 @@
 #include "towers/train/samples_log.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,27 +199,92 @@ static double root_mean_square(const float *values, size_t count)
     return sqrt(sum / (double)count);
 }
 
-/* An arena on the host, parameter by parameter: its histogram, and its root mean square into `layers`. */
-static Status arena_summary(TowerProcess *p, int64_t step, Arena arena, const char *suffix, LayerRecord *layers)
+typedef struct Counted {
+    Histogram histogram;
+    double root_mean_square;
+} Counted;
+
+/* The gradients and the weights after one step, and the thread that counts them while training goes on. Gradients come
+ * first: `values` is [trained_elements + param_elements], `counted` [trained_count + param_count]. */
+struct Summary {
+    const Layout *layout; /* borrowed */
+    float *values;        /* owned, pinned */
+    size_t bytes;
+    Counted *counted;    /* owned */
+    LayerRecord *layers; /* owned: [param_count] */
+    int64_t step;
+    pthread_t thread;
+    bool counting; /* `thread` must be joined */
+    bool filled;   /* `counted` must be written */
+};
+
+static void count_arena(const Layout *layout, const float *values, int count, Counted *counted)
+{
+    for (int i = 0; i < count; i++) {
+        const LayoutEntry *entry = &layout->params[i];
+        histogram_count(values + entry->first, (int64_t)entry->count, &counted[i].histogram);
+        counted[i].root_mean_square = root_mean_square(values + entry->first, entry->count);
+    }
+}
+
+static void *count_all(void *context)
+{
+    Summary *s = context;
+    const Layout *layout = s->layout;
+    count_arena(layout, s->values, layout->trained_count, s->counted);
+    count_arena(layout, s->values + layout->trained_elements, layout->param_count, s->counted + layout->trained_count);
+    return NULL;
+}
+
+static Status summary_create(TowerProcess *p)
 {
     const Layout *layout = p->replica->layout;
-    Device *device = &p->replica->device;
-    float *host = p->scratch;
-    bool all = arena == ARENA_PARAM;
-    size_t elements = all ? layout->param_elements : layout->trained_elements;
-    TRY(device->backend->download(device, host, p->replica->arena[arena], elements * sizeof *host));
-    TRY(device->backend->finish(device, STREAM_COMPUTE));
-    for (int i = 0; i < (all ? layout->param_count : layout->trained_count); i++) {
-        const LayoutEntry *entry = &layout->params[i];
-        char tag[600];
-        double *to = arena == ARENA_PARAM ? &layers[i].weight : &layers[i].gradient;
-        snprintf(tag, sizeof tag, "%s%s", entry->name, suffix);
-        metrics_outcome(p->metrics, events_histogram(metrics_events(p->metrics), step, tag, host + entry->first,
-                                                     (int64_t)entry->count));
-        *to = root_mean_square(host + entry->first, entry->count);
-        layers[i].name = entry->name;
-    }
+    Summary *s = calloc(1, sizeof *s);
+    if (!s) return FAIL(ERR_MEMORY, "no memory for summaries");
+    p->summary = s;
+    s->layout = layout;
+    s->bytes = (layout->trained_elements + layout->param_elements) * sizeof *s->values;
+    s->values = pages_alloc(s->bytes);
+    s->counted = malloc((size_t)(layout->trained_count + layout->param_count) * sizeof *s->counted);
+    s->layers = malloc((size_t)layout->param_count * sizeof *s->layers);
+    if (!s->values || !s->counted || !s->layers)
+        return FAIL(ERR_MEMORY, "no memory for summaries (%zu MiB)", s->bytes >> 20);
+    if (p->job->backend->pin) p->job->backend->pin(&p->replica->device, s->values, s->bytes, true);
     return OK;
+}
+
+void summary_finish(TowerProcess *p)
+{
+    Summary *s = p->summary;
+    if (!s || !s->filled) return;
+    if (s->counting) pthread_join(s->thread, NULL);
+    s->counting = s->filled = false;
+    const Layout *layout = s->layout;
+    Events *events = metrics_events(p->metrics);
+    for (int i = 0; i < layout->param_count; i++) {
+        const Counted *gradient = i < layout->trained_count ? &s->counted[i] : NULL,
+                      *weight = &s->counted[layout->trained_count + i];
+        const char *name = layout->params[i].name;
+        char tag[600];
+        snprintf(tag, sizeof tag, "%s/gradients", name);
+        if (gradient) metrics_outcome(p->metrics, events_histogram(events, s->step, tag, &gradient->histogram));
+        metrics_outcome(p->metrics, events_histogram(events, s->step, name, &weight->histogram));
+        s->layers[i] = (LayerRecord){name, weight->root_mean_square, gradient ? gradient->root_mean_square : 0};
+    }
+    metrics_outcome(p->metrics, metrics_layers(p->metrics, s->step, s->layers, layout->param_count));
+}
+
+void summary_close(TowerProcess *p)
+{
+    Summary *s = p->summary;
+    if (!s) return;
+    summary_finish(p);
+    if (s->values && p->job->backend->pin) p->job->backend->pin(&p->replica->device, s->values, s->bytes, false);
+    free(s->values);
+    free(s->counted);
+    free(s->layers);
+    free(s);
+    p->summary = NULL;
 }
 
 bool summary_is_due(const TowerProcess *p, int64_t step)
@@ -228,15 +294,24 @@ bool summary_is_due(const TowerProcess *p, int64_t step)
 
 Status summary_step(TowerProcess *p, int64_t step)
 {
-    Status st = OK;
-    int count = p->replica->layout->param_count;
     if (!summary_is_due(p, step)) return OK;
-    LayerRecord *layers = calloc((size_t)count + 1, sizeof *layers);
-    if (!layers) return FAIL(ERR_MEMORY, "no memory for norms of %d parameters", count);
-    TRY_OUT(arena_summary(p, step, ARENA_GRAD, "/gradients", layers));
-    TRY_OUT(arena_summary(p, step, ARENA_PARAM, "", layers));
-    TRY_OUT(metrics_layers(p->metrics, step, layers, count));
-out:
-    free(layers);
-    return st;
+    summary_finish(p);
+    Status made = p->summary ? OK : summary_create(p);
+    if (made != OK) { /* the run can do without */
+        summary_close(p);
+        metrics_outcome(p->metrics, made);
+        return OK;
+    }
+    Summary *s = p->summary;
+    Device *device = &p->replica->device;
+    size_t trained = s->layout->trained_elements;
+    TRY(device->backend->download(device, s->values, p->replica->arena[ARENA_GRAD], trained * sizeof *s->values));
+    TRY(device->backend->download(device, s->values + trained, p->replica->arena[ARENA_PARAM],
+                                  s->layout->param_elements * sizeof *s->values));
+    TRY(device->backend->finish(device, STREAM_COMPUTE));
+    s->step = step;
+    s->filled = true;
+    s->counting = pthread_create(&s->thread, NULL, count_all, s) == 0;
+    if (!s->counting) count_all(s);
+    return OK;
 }
