@@ -5,8 +5,7 @@
 #include "towers/data/paths.h"
 #include "towers/files/csv.h"
 #include "towers/files/json.h"
-#include "towers/replica/replica.h"
-#include "towers/store/pretrained.h"
+#include "towers/replica/inference.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -103,51 +102,33 @@ static void result_print(const Prediction *p, const char *where, const Ranked *r
     }
 }
 
-static Status batch_print(Prediction *p, Replica *r, const Program *program, const Batch *batch, const Source *source)
+/* The oldest batch under way. */
+static Status batch_print(Prediction *p, Inference *inference, const Source *source)
 {
-    const Backend *backend = r->device.backend;
-    Tensor prob = plan_tensor(program->plan, program->prob);
+    const Inferred *found;
     int64_t classes = p->files->job.program.options.classes;
     int top = (int)(p->options->top < classes ? p->options->top : classes);
-    float *host = malloc((size_t)(batch->n * prob.pitch) * sizeof *host);
+    TRY(inference_end(inference, &found));
+    const Batch *batch = &found->batch;
     Ranked *rank = malloc((size_t)classes * sizeof *rank);
-    Status st = host && rank ? OK : FAIL(ERR_MEMORY, "no memory for predictions of %d images", batch->n);
-    if (st == OK) st = backend->download(&r->device, host, prob.data, (size_t)(batch->n * prob.pitch) * sizeof *host);
-    if (st == OK) st = backend->finish(&r->device, STREAM_COMPUTE);
-    for (int32_t i = 0, bad = 0; st == OK && i < batch->n; i++) {
+    if (!rank) return FAIL(ERR_MEMORY, "no memory for predictions of %d images", batch->n);
+    for (int32_t i = 0, bad = 0; i < batch->n; i++) {
         char where[PATH_BYTES];
         if (batch->labels[i] == LABEL_NONE) {
             fprintf(stderr, "damaged: %s\n", batch->bad[bad++].why);
             continue;
         }
-        for (int64_t k = 0; k < classes; k++) rank[k] = (Ranked){k, host[i * prob.pitch + k]};
+        for (int64_t k = 0; k < classes; k++) rank[k] = (Ranked){k, found->prob[i * found->pitch + k]};
         qsort(rank, (size_t)classes, sizeof *rank, by_probability);
         source_where(source, batch->ids[i], where, sizeof where);
         result_print(p, where, rank, top);
     }
     p->damaged += batch->skipped;
-    free(host);
     free(rank);
-    return st;
+    return OK;
 }
 
 /* ---- running the network */
-
-static Status weights_read(Replica *r, const ProgramConfig *program, const char *path)
-{
-    WeightMap map;
-    Program training = {0};
-    ProgramConfig config = *program;
-    char absent[256];
-    config.training = true; /* auxiliary heads are in the file and in the layout, but in no evaluation */
-    TRY(program_graph(&config, 1, &training));
-    Status st = weight_map_create(r->layout, training.graph, &map);
-    program_destroy(&training);
-    TRY(st);
-    st = pretrained_read(&map, program, path, HEAD_READ, r->arena[ARENA_PARAM], r->eval_state, absent, sizeof absent);
-    weight_map_destroy(&map);
-    return st;
-}
 
 static Status replica_open(const TrainJob *job, int64_t count, Replica **made)
 {
@@ -178,23 +159,23 @@ static Status images_run(Prediction *p, const Source *source, const char *weight
     Status st = OK;
     Replica *replica = NULL;
     Loader *loader = NULL;
+    Inference *inference = NULL;
     const TrainJob *job = &p->files->job;
     int64_t count = source_info(source)->count, rotated = 0;
     TRY_OUT(replica_open(job, count, &replica));
-    TRY_OUT(weights_read(replica, &job->program, weights));
+    TRY_OUT(inference_weights(replica, &job->program, weights));
     TRY_OUT(loader_open(p, source, &loader));
+    TRY_OUT(inference_open(replica, loader, true, &inference));
     if (p->options->csv) fprintf(p->to, "file,rank,class,probability\n");
     for (int64_t done = 0; done < count;) {
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
-        Program *program = replica_program(replica, false, batch->n);
-        if (!program) TRY_OUT(FAIL(ERR_INTERNAL, "no program for a batch of %d images", batch->n));
-        TRY_OUT(replica_feed(replica, program, batch, 0, 0, 0));
-        TRY_OUT(plan_run(program->plan, 0, plan_op_count(program->plan)));
-        TRY_OUT(batch_print(p, replica, program, batch, source));
+        TRY_OUT(inference_begin(inference, batch));
         done += batch->n;
         rotated += batch->rotated;
+        if (inference_pending(inference) > inference_ahead(inference)) TRY_OUT(batch_print(p, inference, source));
     }
+    while (inference_pending(inference)) TRY_OUT(batch_print(p, inference, source));
     if (rotated && !job->data.eval.exif && !p->options->quiet)
         fprintf(stderr,
                 "%" PRId64 " of %" PRId64
@@ -202,6 +183,7 @@ static Status images_run(Prediction *p, const Source *source, const char *weight
                 "rotates them upright\n",
                 rotated, count);
 out:
+    inference_close(inference);
     loader_destroy(loader);
     replica_destroy(replica);
     return st;

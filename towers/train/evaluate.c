@@ -3,6 +3,7 @@
  * run with few enough classes also gets RUN/confusion.csv: a row for each true class, a column for each predicted one,
  * counts of the last evaluation. */
 #include "towers/train/evaluate.h"
+#include "towers/replica/inference.h"
 #include "towers/replica/norm_states.h"
 #include "towers/replica/tower_process.h"
 #include "towers/train/mistakes.h"
@@ -25,39 +26,27 @@ static EvalSample sample_of(int32_t label, const float *probability, int64_t cla
     return (EvalSample){label, (int32_t)predicted, probability[predicted], -logf(probability[label])};
 }
 
-/* What the network says of each sample: into the matrix (NULL if there are too many classes) and the ledger. */
-static Status predictions_add(TowerProcess *p, const Program *program, const Batch *batch, float *confusion)
+/* The oldest block under way: its results to `lanes`, what the network says of each sample into the matrix (NULL if there
+ * are too many classes) and the ledger. */
+static Status block_take(const TowerProcess *p, Inference *inference, float *lanes, float *confusion)
 {
-    Tensor prob = plan_tensor(program->plan, program->prob);
-    const Backend *backend = p->replica->device.backend;
+    const Inferred *found;
     int64_t classes = p->job->program.options.classes;
-    float *host = malloc((size_t)(batch->n * prob.pitch) * sizeof *host);
-    if (!host) return FAIL(ERR_MEMORY, "no memory for predictions of %d samples", batch->n);
-    Status st = backend->download(&p->replica->device, host, prob.data, (size_t)(batch->n * prob.pitch) * sizeof *host);
-    if (st == OK) st = backend->finish(&p->replica->device, STREAM_COMPUTE);
-    for (int32_t i = 0; st == OK && i < batch->n; i++) {
+    TRY(inference_end(inference, &found));
+    const Batch *batch = &found->batch;
+    float *to = lanes + batch->step * BLOCK_LANES;
+    to[BLOCK_LOSS] = (float)found->loss;
+    to[BLOCK_COUNT] = (float)(batch->n - batch->skipped);
+    to[BLOCK_TOP1] = (float)found->hits[0];
+    to[BLOCK_TOP5] = (float)found->hits[1];
+    for (int32_t i = 0; found->prob && i < batch->n; i++) {
         EvalSample sample = {.label = LABEL_NONE};
-        if (batch->labels[i] != LABEL_NONE) sample = sample_of(batch->labels[i], host + i * prob.pitch, classes);
+        if (batch->labels[i] != LABEL_NONE)
+            sample = sample_of(batch->labels[i], found->prob + i * found->pitch, classes);
         if (p->ledger->sample) p->ledger->sample[batch->ids[i]] = sample;
         if (confusion && sample.label != LABEL_NONE) confusion[sample.label * classes + sample.predicted]++;
     }
-    free(host);
-    return st;
-}
-
-static Status block_run(TowerProcess *p, const Batch *batch, float *lanes, float *confusion)
-{
-    LossRead read;
-    Program *program = replica_program(p->replica, false, batch->n);
-    if (!program) return FAIL(ERR_INTERNAL, "no evaluation program for a batch of %d", batch->n);
-    TRY(replica_feed(p->replica, program, batch, 0, p->job->seed, 0));
-    TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
-    TRY(replica_read_loss(p->replica, program, &read));
-    lanes[BLOCK_LOSS] = (float)read.sum;
-    lanes[BLOCK_COUNT] = (float)(batch->n - batch->skipped);
-    lanes[BLOCK_TOP1] = (float)read.hits[0];
-    lanes[BLOCK_TOP5] = (float)read.hits[1];
-    return confusion || p->ledger->sample ? predictions_add(p, program, batch, confusion) : OK;
+    return OK;
 }
 
 /* One "tower" whose batch is a block; this process takes blocks rank, rank + ranks, ... */
@@ -84,19 +73,25 @@ static Status blocks_run(TowerProcess *p, float *lanes)
 {
     Status st = OK;
     Loader *loader = NULL;
+    Inference *inference = NULL;
     LoaderConfig config = eval_loader(p);
     float *confusion = job_eval_confusion(p->job) ? lanes + job_eval_blocks(p->job) * BLOCK_LANES : NULL;
     if (config.start_step >= config.max_steps) return OK;
     TRY_OUT(loader_create(&config, &loader));
+    TRY_OUT(inference_open(p->replica, loader, confusion || p->ledger->sample, &inference));
     for (int64_t s = config.start_step; s < config.max_steps && !stop_asked(p); s += config.stride) {
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
         TRY_OUT(bad_samples_log(p, batch, "evaluation"));
         atomic_fetch_add(&p->ledger->run.eval_rotated, batch->rotated);
         process_activity(p, p->run.step, ACTIVITY_EVAL);
-        TRY_OUT(block_run(p, batch, lanes + s * BLOCK_LANES, confusion));
+        TRY_OUT(inference_begin(inference, batch));
+        if (inference_pending(inference) > inference_ahead(inference))
+            TRY_OUT(block_take(p, inference, lanes, confusion));
     }
+    while (inference_pending(inference)) TRY_OUT(block_take(p, inference, lanes, confusion));
 out:
+    inference_close(inference);
     loader_destroy(loader);
     return st;
 }

@@ -1,0 +1,249 @@
+/* Evaluation and prediction on the fake GPU: a batch is handed over while the one before is under way, from pinned
+ * memory and into pinned memory, with the same results in whatever order the streams run. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cuda/cuda.h"
+#include "tests/gpu/fake_cuda/gpu_run.h"
+#include "tests/support/scratch.h"
+#include "towers/replica/inference.h"
+
+/* Pixels of a batch are more than a MiB, which go to the device on the copy stream; the last batch is smaller. */
+enum { BATCH = 64, LAST = 16, CANVAS = 80, BATCHES = 5, SAMPLES = (BATCHES - 1) * BATCH + LAST, CLASSES = 4 };
+
+static int fake_as_new(void **state)
+{
+    fake_gpu_reset();
+    return scratch_make(state);
+}
+
+typedef struct Subject {
+    GpuRun run;
+    Source *data;
+    Replica *replica;
+    Loader *loader;
+    Inference *inference;
+} Subject;
+
+static void subject_open(Subject *s, const Backend *backend)
+{
+    *s = (Subject){0};
+    gpu_run_open(&s->run, 1, 1);
+    TrainJob *job = &s->run.job;
+    job->program.canvas = CANVAS;
+    assert_int_equal(source_synthetic(SAMPLES, CLASSES, CANVAS, CANVAS, 3, 1, &s->data), OK);
+    ReplicaConfig config = {.backend = backend,
+                            .device = job->device,
+                            .program = job->program,
+                            .local = 1,
+                            .eval_n = {BATCH, LAST},
+                            .seed = 1};
+    assert_int_equal(replica_create(&config, &s->replica), OK);
+    LoaderConfig loader = {.source = s->data,
+                           .shares = {.towers = 1, .batch = {BATCH}},
+                           .local = 1,
+                           .transform = job_transform(job, false),
+                           .max_steps = BATCHES,
+                           .depth = 2};
+    if (loader_create(&loader, &s->loader) != OK) fail_msg("%s", status_message());
+    assert_int_equal(inference_open(s->replica, s->loader, true, &s->inference), OK);
+}
+
+static void subject_close(Subject *s)
+{
+    inference_close(s->inference);
+    loader_destroy(s->loader);
+    replica_destroy(s->replica);
+    source_close(s->data);
+    gpu_run_close(&s->run);
+}
+
+/* What came out of every batch. */
+typedef struct Found {
+    double loss[BATCHES];
+    int64_t hits[BATCHES];
+    int32_t label[SAMPLES];
+    float prob[SAMPLES][CLASSES];
+} Found;
+
+static void begin(Subject *s)
+{
+    const Batch *batch;
+    assert_int_equal(loader_next(s->loader, &batch), OK);
+    if (inference_begin(s->inference, batch) != OK) fail_msg("%s", status_message());
+}
+
+static void end(Subject *s, Found *found)
+{
+    const Inferred *result;
+    assert_int_equal(inference_end(s->inference, &result), OK);
+    const Batch *batch = &result->batch;
+    found->loss[batch->step] = result->loss;
+    found->hits[batch->step] = result->hits[0];
+    for (int i = 0; i < batch->n; i++) {
+        int64_t at = batch->step * BATCH + i;
+        assert_int_equal(batch->ids[i], at);
+        found->label[at] = batch->labels[i];
+        memcpy(found->prob[at], result->prob + i * result->pitch, sizeof found->prob[at]);
+    }
+}
+
+static void infer(Subject *s, int ahead, Found *found)
+{
+    memset(found, 0, sizeof *found);
+    for (int b = 0; b < BATCHES; b++) {
+        begin(s);
+        if (inference_pending(s->inference) > ahead) end(s, found);
+    }
+    while (inference_pending(s->inference)) end(s, found);
+}
+
+static Found first, again;
+
+/* Memory that is used again too early shows in the results. */
+static void test_same_results_ahead_or_not(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 6; k++) {
+        Subject s;
+        fake_gpu_schedule(k < 2 ? GPU_LAZY : k < 4 ? GPU_EAGER : GPU_SHUFFLED, (uint32_t)k);
+        subject_open(&s, &cuda_backend);
+        assert_int_equal(inference_ahead(s.inference), 1);
+        infer(&s, k & 1, k ? &again : &first);
+        subject_close(&s);
+        assert_int_equal(fake_gpu_alive(stderr), 0);
+        if (k) assert_memory_equal(&first, &again, sizeof first);
+    }
+    for (int b = 1; b < BATCHES; b++) assert_true(first.loss[b] != first.loss[b - 1]);
+}
+
+static void test_nothing_waits(void **state)
+{
+    (void)state;
+    Subject s;
+    subject_open(&s, &cuda_backend);
+    begin(&s); /* libraries have loaded what they need */
+    end(&s, &again);
+    fake_gpu_counts_clear();
+    begin(&s);
+    int64_t kernels = fake_gpu_count("kernel");
+    assert_true(kernels > 0);
+    begin(&s); /* while the one before is under way: nobody has asked for it */
+    assert_int_equal(fake_gpu_count("cudaEventQuery"), 0);
+    assert_int_equal(fake_gpu_count("kernel"), 2 * kernels);
+    end(&s, &again);
+    end(&s, &again);
+    assert_int_equal(fake_gpu_count("implicit synchronization"), 0);
+    assert_int_equal(fake_gpu_count("cudaStreamSynchronize"), 0);
+    assert_int_equal(fake_gpu_count("cudaDeviceSynchronize"), 0);
+    begin(&s); /* one that nobody takes: its memory is not freed under the copies */
+    subject_close(&s);
+    assert_int_equal(fake_gpu_alive(stderr), 0);
+}
+
+static void test_cpu_is_never_ahead(void **state)
+{
+    (void)state;
+    Subject s;
+    const Backend *cpu;
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    subject_open(&s, cpu);
+    assert_int_equal(inference_ahead(s.inference), 0);
+    infer(&s, 0, &again);
+    subject_close(&s);
+    fake_gpu_schedule(GPU_LAZY, 1);
+    subject_open(&s, &cuda_backend);
+    infer(&s, 1, &first);
+    subject_close(&s);
+    for (int i = 0; i < SAMPLES; i++) {
+        assert_int_equal(first.label[i], again.label[i]);
+        for (int c = 0; c < CLASSES; c++) assert_float_equal(first.prob[i][c], again.prob[i][c], 1e-3f);
+    }
+    for (int b = 0; b < BATCHES; b++) assert_true(fabs(first.loss[b] - again.loss[b]) < 1e-5 * again.loss[b]);
+}
+
+/* ---- in a training run */
+
+/* The copies that hold the host back in a run that ends with an evaluation of so many blocks. */
+static int64_t copies_that_wait(int blocks, char **confusion)
+{
+    GpuRun run;
+    Source *test;
+    char path[PATH_BYTES];
+    size_t bytes;
+    fake_gpu_counts_clear();
+    gpu_run_open(&run, 1, 1);
+    assert_int_equal(source_synthetic((int64_t)blocks * BATCH, CLASSES, CANVAS, CANVAS, 3, 2, &test), OK);
+    run.job.test = test;
+    run.job.eval_batch = BATCH;
+    run.job.eval_interval = 1;
+    run.job.program.canvas = CANVAS;
+    run.job.run_dir = scratch;
+    run.job.max_steps = 1;
+    if (gpu_run_live(&run) != OK) fail_msg("%s", run.seen->rank[0].message);
+    gpu_run_close(&run);
+    source_close(test);
+    assert_int_equal(path_join(path, scratch, "confusion.csv"), OK);
+    assert_int_equal(file_read(path, 1 << 16, confusion, &bytes), OK);
+    return fake_gpu_count("implicit synchronization");
+}
+
+static void test_evaluation_of_a_run(void **state)
+{
+    (void)state;
+    char *confusion[2];
+    int64_t counted = 0, waits = copies_that_wait(2, &confusion[0]);
+    assert_int_equal(copies_that_wait(5, &confusion[1]), waits);
+    for (char *at = confusion[1]; *at; at++) {
+        counted += strtol(at, &at, 10);
+        if (!*at) break;
+    }
+    assert_int_equal(counted, 5 * BATCH);
+    free(confusion[0]);
+    free(confusion[1]);
+}
+
+/* ---- prediction: weights of a run */
+
+static void test_weights_of_a_file(void **state)
+{
+    (void)state;
+    GpuRun run;
+    Subject s;
+    char path[PATH_BYTES];
+    gpu_run_open(&run, 1, 1);
+    run.job.run_dir = scratch;
+    run.job.max_steps = 1;
+    if (gpu_run_live(&run) != OK) fail_msg("%s", run.seen->rank[0].message);
+    gpu_run_close(&run);
+    assert_int_equal(path_join(path, scratch, "last.safetensors"), OK);
+    fake_gpu_guard(true); /* whoever writes to the device's memory as if it were the host's dies */
+    subject_open(&s, &cuda_backend);
+    infer(&s, 1, &first);
+    subject_close(&s);
+    subject_open(&s, &cuda_backend);
+    if (inference_weights(s.replica, &s.run.job.program, path) != OK) fail_msg("%s", status_message());
+    infer(&s, 1, &again);
+    subject_close(&s);
+    fake_gpu_guard(false);
+    assert_memory_not_equal(first.prob, again.prob, sizeof first.prob);
+    for (int b = 0; b < BATCHES; b++) assert_true(again.loss[b] > 0 && again.loss[b] < 1e3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_same_results_ahead_or_not, fake_as_new, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_nothing_waits, fake_as_new, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_cpu_is_never_ahead, fake_as_new, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_evaluation_of_a_run, fake_as_new, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_weights_of_a_file, fake_as_new, scratch_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

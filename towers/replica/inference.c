@@ -1,0 +1,196 @@
+/* The ring of results of inference.h. Every slot has a block of pinned host memory (loss, top-1, top-5, then the
+ * probabilities) and a mark behind the copies that fill it. */
+#include "towers/replica/inference.h"
+
+#include "towers/store/pretrained.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SLOTS = 2, LOSS = 0, HITS = 1, HEADER = 16 /* floats */, POLL_NS = 20000 };
+
+typedef struct InferenceSlot {
+    Inferred result;
+    /* owned, each large enough for the largest batch */
+    float *floats;
+    int32_t *labels;
+    int64_t *ids;
+    BadSample *bad;
+} InferenceSlot;
+
+struct Inference {
+    Replica *replica; /* borrowed, as the next */
+    Loader *loader;
+    bool prob;
+    size_t bytes; /* of a slot's floats */
+    int64_t begun, ended;
+    InferenceSlot slot[SLOTS];
+};
+
+/* What the file may lack keeps its starting value, so both arenas go to the host first. */
+Status inference_weights(Replica *r, const ProgramConfig *program, const char *path)
+{
+    Status st = OK;
+    WeightMap map = {0};
+    Program training = {0};
+    ProgramConfig config = *program;
+    char absent[256];
+    config.training = true; /* auxiliary heads are in the file and in the layout, but in no evaluation */
+    const Backend *backend = r->device.backend;
+    size_t params = r->layout->param_elements, states = r->layout->state_elements;
+    float *host = calloc(params + states + 1, sizeof *host);
+    if (!host) return FAIL(ERR_MEMORY, "no memory for host copy of the weights (%zu MiB)", params * sizeof *host >> 20);
+    TRY_OUT(program_graph(&config, 1, &training));
+    TRY_OUT(weight_map_create(r->layout, training.graph, &map));
+    TRY_OUT(backend->download(&r->device, host, r->arena[ARENA_PARAM], params * sizeof *host));
+    TRY_OUT(backend->download(&r->device, host + params, r->eval_state, states * sizeof *host));
+    TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
+    TRY_OUT(pretrained_read(&map, program, path, HEAD_READ, host, host + params, absent, sizeof absent));
+    TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params * sizeof *host));
+    TRY_OUT(backend->upload(&r->device, r->eval_state, host + params, states * sizeof *host));
+    TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
+    replica_weights_changed(r);
+out:
+    weight_map_destroy(&map);
+    program_destroy(&training);
+    free(host);
+    return st;
+}
+
+static Status slots_create(Inference *q)
+{
+    Replica *r = q->replica;
+    size_t most = 0, floats = 0;
+    for (int i = 0; i < r->eval_count; i++) {
+        size_t n = (size_t)r->eval[i].n, pitch = (size_t)plan_tensor(r->eval[i].plan, r->eval[i].prob).pitch;
+        if (n > most) most = n;
+        if (q->prob && n * pitch > floats) floats = n * pitch;
+    }
+    q->bytes = (HEADER + floats) * sizeof(float);
+    for (int i = 0; i < SLOTS; i++) {
+        InferenceSlot *slot = &q->slot[i];
+        slot->floats = pages_alloc(q->bytes);
+        slot->labels = malloc((most + 1) * sizeof *slot->labels);
+        slot->ids = malloc((most + 1) * sizeof *slot->ids);
+        slot->bad = malloc((most + 1) * sizeof *slot->bad);
+        if (!slot->floats || !slot->labels || !slot->ids || !slot->bad)
+            return FAIL(ERR_MEMORY, "no memory for the results of %zu samples", most);
+        if (r->device.backend->pin) r->device.backend->pin(&r->device, slot->floats, q->bytes, true);
+    }
+    return OK;
+}
+
+Status inference_open(Replica *replica, Loader *loader, bool prob, Inference **made)
+{
+    Inference *q = calloc(1, sizeof *q);
+    if (!q) return FAIL(ERR_MEMORY, "no memory for the results of an evaluation");
+    q->replica = replica;
+    q->loader = loader;
+    q->prob = prob;
+    replica_pin(replica, loader, true);
+    Status st = slots_create(q);
+    if (st == OK) {
+        *made = q;
+        return OK;
+    }
+    inference_close(q);
+    return st;
+}
+
+void inference_close(Inference *q)
+{
+    if (!q) return;
+    Device *device = &q->replica->device;
+    if (q->begun > q->ended) (void)!device->backend->finish(device, STREAM_COMPUTE); /* it still writes to the slots */
+    replica_pin(q->replica, q->loader, false);
+    for (int i = 0; i < SLOTS; i++) {
+        InferenceSlot *slot = &q->slot[i];
+        if (slot->floats && device->backend->pin) device->backend->pin(device, slot->floats, q->bytes, false);
+        free(slot->floats);
+        free(slot->labels);
+        free(slot->ids);
+        free(slot->bad);
+    }
+    free(q);
+}
+
+/* The loader will fill the memory of its batch anew. */
+static void batch_keep(InferenceSlot *slot, const Batch *batch)
+{
+    Batch *kept = &slot->result.batch;
+    *kept = *batch;
+    kept->pixels = NULL;
+    kept->augment = NULL;
+    kept->labels = memcpy(slot->labels, batch->labels, (size_t)batch->n * sizeof *slot->labels);
+    kept->ids = memcpy(slot->ids, batch->ids, (size_t)batch->n * sizeof *slot->ids);
+    if (batch->skipped) memcpy(slot->bad, batch->bad, (size_t)batch->skipped * sizeof *slot->bad);
+    kept->bad = slot->bad;
+}
+
+static Status results_send(const Inference *q, const Program *program, InferenceSlot *slot)
+{
+    Device *device = &q->replica->device;
+    const Backend *backend = device->backend;
+    Tensor prob = plan_tensor(program->plan, program->prob);
+    slot->result.prob = q->prob ? slot->floats + HEADER : NULL;
+    slot->result.pitch = prob.pitch;
+    TRY(backend->download(device, slot->floats + LOSS, plan_tensor(program->plan, program->loss).data, sizeof(float)));
+    TRY(backend->download(device, slot->floats + HITS, plan_tensor(program->plan, program->hits).data,
+                          2 * sizeof(float)));
+    if (!q->prob) return OK;
+    return backend->download(device, slot->floats + HEADER, prob.data,
+                             (size_t)(slot->result.batch.n * prob.pitch) * sizeof(float));
+}
+
+Status inference_begin(Inference *q, const Batch *batch)
+{
+    Device *device = &q->replica->device;
+    const Backend *backend = device->backend;
+    InferenceSlot *slot = &q->slot[q->begun % SLOTS];
+    Program *program = replica_program(q->replica, false, batch->n);
+    if (!program) return FAIL(ERR_INTERNAL, "no evaluation program for a batch of %d", batch->n);
+    if (inference_pending(q) == SLOTS) return FAIL(ERR_INTERNAL, "a third batch is begun before one is ended");
+    batch_keep(slot, batch);
+    q->begun++;
+    TRY(replica_feed(q->replica, program, batch, 0, 0, 0));
+    TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
+    TRY(results_send(q, program, slot));
+    if (backend->mark) TRY(backend->mark(device, (int)((q->begun - 1) % SLOTS)));
+    return backend->uploaded ? backend->uploaded(device) : OK;
+}
+
+int inference_pending(const Inference *q)
+{
+    return (int)(q->begun - q->ended);
+}
+
+int inference_ahead(const Inference *q)
+{
+    return q->replica->device.backend->mark ? SLOTS - 1 : 0;
+}
+
+static Status results_wait(const Inference *q, int mark)
+{
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    Device *device = &q->replica->device;
+    bool reached = false;
+    if (!device->backend->reached) return device->backend->finish(device, STREAM_COMPUTE);
+    TRY(device->backend->reached(device, mark, &reached));
+    while (!reached) {
+        nanosleep(&pause, NULL);
+        TRY(device->backend->reached(device, mark, &reached));
+    }
+    return OK;
+}
+
+Status inference_end(Inference *q, const Inferred **result)
+{
+    InferenceSlot *slot = &q->slot[q->ended % SLOTS];
+    TRY(results_wait(q, (int)(q->ended % SLOTS)));
+    q->ended++;
+    slot->result.loss = slot->floats[LOSS];
+    for (int k = 0; k < 2; k++) slot->result.hits[k] = (int64_t)slot->floats[HITS + k];
+    *result = &slot->result;
+    return OK;
+}
