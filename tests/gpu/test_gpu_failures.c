@@ -238,11 +238,11 @@ static void test_memory(void **state)
     assert_true(fit.n >= 1 && fit.n <= 48);
     if (run_with(fit.n, message) != OK) fail_msg("%d: %s", fit.n, message);
     assert_int_equal(run_with(64, message), ERR_MEMORY);
-    const char *fits = strstr(message, "one of ");
+    const char *fits = strstr(message, "try --batch-size ");
     if (!fits || !strstr(message, "more are needed") || !strstr(message, "MiB are free") ||
-        !strstr(message, "a batch of 64 wants"))
+        !strstr(message, "a batch of 64 needs"))
         fail_msg("%s", message);
-    int32_t told = atoi(fits + strlen("one of "));
+    int32_t told = atoi(fits + strlen("try --batch-size "));
     assert_true(told >= 1 && told < 64);
     if (run_with(told, message) != OK) fail_msg("%d: %s", told, message);
 }
