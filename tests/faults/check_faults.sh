@@ -22,11 +22,11 @@ ended() {
     local wanted=$1 text=$2 name=$3 status
     shift 2
     command_of "$@"
-    timeout -s KILL 60 "${command[@]}" >"$work/out" 2>"$work/err" </dev/null
+    timeout -s KILL 200 "${command[@]}" >"$out" 2>"$err" </dev/null
     status=$?
-    [[ $status == "$wanted" ]] || complain "$name: exit $status instead of $wanted: $(tail -3 "$work/err")"
-    grep -qF -- "$text" "$work/err" || complain "$name: wanted '$text', got: $(tail -3 "$work/err")"
-    ((wanted == 0)) || [[ $(grep -c '^error: ' "$work/err") == 1 ]] || complain "$name: not one line of error: $(cat "$work/err")"
+    [[ $status == "$wanted" ]] || complain "$name: exit $status instead of $wanted: $(tail -3 "$err")"
+    grep -qF -- "$text" "$err" || complain "$name: wanted '$text', got: $(tail -3 "$err")"
+    ((wanted == 0)) || [[ $(grep -c '^error: ' "$err") == 1 ]] || complain "$name: not one line of error: $(cat "$err")"
 }
 
 all_finite() { # NAME
@@ -115,32 +115,38 @@ TOWERS_FAULT=$many ended 8 "11 steps in a row were not finite" skip-all --nan-po
 all_finite_weights=$(find "$work/skip-all" -name '*.safetensors')
 [[ -z $all_finite_weights ]] || "$weights" finite $all_finite_weights || complain "skip-all: weights of NaN"
 
-# fault: F30
 # ---- a tower that goes: the others hear of it long before --comm-timeout, which is ten minutes
-TOWERS_FAULT="kill:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, activity forward: killed by signal 9" kill
-TOWERS_FAULT="exit:tower=0,step=5,activity=backward" ended 7 "tower 0 (process 0), step 5, activity backward: ended unexpectedly with exit code 42" exit
-TOWERS_FAULT="kill:tower=5,step=5" ended 7 "tower 5 (process 1), step 5, activity forward: killed by signal 9" kill-virtual --towers 8 --processes 2 --batch-size 2
-TOWERS_FAULT="hang:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, activity forward: no sign of life for 4.0 s" hang --comm-timeout 4
+# fault: F30
+towers_that_go() {
+    TOWERS_FAULT="kill:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, activity forward: killed by signal 9" kill
+    TOWERS_FAULT="exit:tower=0,step=5,activity=backward" ended 7 "tower 0 (process 0), step 5, activity backward: ended unexpectedly with exit code 42" exit
+    TOWERS_FAULT="kill:tower=5,step=5" ended 7 "tower 5 (process 1), step 5, activity forward: killed by signal 9" kill-virtual --towers 8 --processes 2 --batch-size 2
+    TOWERS_FAULT="hang:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, activity forward: no sign of life for 6.0 s" hang --comm-timeout 6
+    # fault: F31 (and it told where it hangs before it was killed)
+    local calls=$work/hang/stack-tower-1.txt
+    grep -qF "; the calls it was in are in $calls" "$err" || complain "hang: the calls are not told: $(cat "$err")"
+    grep -q 'tower 1 was in' "$calls" && grep -q 'pause' "$calls" && grep -q '/towers(+0x' "$calls" || complain "hang: its calls are $(cat "$calls")"
+}
 
 # started NAME ARGUMENT...: a run in the background, so slow that it is not over before this shell has seen its first steps; its
 # process is $pid
 started() {
     local name=$1
     command_of "$@"
-    rm -f "$work/err" # the words of the last run would look like a start
-    TOWERS_FAULT="delay:tower=0,step=1,ms=${delay:-200}" "${command[@]}" >"$work/out" 2>"$work/err" </dev/null &
+    rm -f "$err" # the words of the last run would look like a start
+    TOWERS_FAULT="delay:tower=0,step=1,ms=${delay:-200}" "${command[@]}" >"$out" 2>"$err" </dev/null &
     pid=$!
     for ((i = 0; i < 1200; i++)); do
-        grep -q '^step [1-9]' "$work/err" 2>/dev/null && return
+        grep -q '^step [1-9]' "$err" 2>/dev/null && return
         sleep 0.05
     done
-    complain "$name: does not start: $(cat "$work/err")"
+    complain "$name: does not start: $(cat "$err")"
 }
 
-# gone PID: waits for its end, half a minute at most
+# gone PID: waits for its end, 100 s at most
 gone() {
     local i
-    for ((i = 0; i < 600; i++)); do
+    for ((i = 0; i < 2000; i++)); do
         [[ -d /proc/$1 && $(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null) != Z ]] || return 0
         sleep 0.05
     done
@@ -151,85 +157,101 @@ gone() {
 finished() {
     local status
     if ! gone "$pid"; then
-        complain "wanted exit $1, but the run goes on: $(tail -3 "$work/err")"
+        complain "wanted exit $1, but the run goes on: $(tail -3 "$err")"
         kill -9 "$pid"
     fi
     wait "$pid"
     status=$?
-    [[ $status == "$1" ]] || complain "wanted exit $1, got $status: $(tail -3 "$work/err")"
-    grep -qF -- "$2" "$work/err" || complain "wanted '$2', got: $(tail -3 "$work/err")"
+    [[ $status == "$1" ]] || complain "wanted exit $1, got $status: $(tail -3 "$err")"
+    grep -qF -- "$2" "$err" || complain "wanted '$2', got: $(tail -3 "$err")"
 }
 
-started real-kill --max-steps 100000 --log-interval 1
-victim=$(pgrep -P "$pid" tower1) || complain "real-kill: no process named tower1"
-kill -9 "$victim"
-finished 7 "tower 1 (process 1), step "
-[[ $(grep -c '^error: ' "$work/err") == 1 ]] || complain "real-kill: not one line of error"
+killed_from_outside() {
+    started real-kill --max-steps 100000 --log-interval 1
+    victim=$(pgrep -P "$pid" tower1) || complain "real-kill: no process named tower1"
+    kill -9 "$victim"
+    finished 7 "tower 1 (process 1), step "
+    [[ $(grep -c '^error: ' "$err") == 1 ]] || complain "real-kill: not one line of error"
+}
 
 # A supervisor that dies takes its towers along and leaves a directory that can be used again.
-started orphans --max-steps 100000 --log-interval 1 --checkpoint-steps 2
-children=$(pgrep -P "$pid" tower | tr '\n' ' ')
-disown "$pid" # no news of its death
-kill -9 "$pid"
-for child in $children; do gone "$child" || complain "orphans: tower $child lives on"; done
-ended 0 "" orphans --max-steps 100 --resume auto
+orphans() {
+    started orphans --max-steps 100000 --log-interval 1 --checkpoint-steps 2
+    children=$(pgrep -P "$pid" tower | tr '\n' ' ')
+    disown "$pid" # no news of its death
+    kill -9 "$pid"
+    for child in $children; do gone "$child" || complain "orphans: tower $child lives on"; done
+    ended 0 "" orphans --max-steps 100 --resume auto
+}
 
 # fault: F34 F35
 # ---- signals: a checkpoint of the last step, then 128 + number; the rest of the run is the same
-for signal in INT TERM USR2; do
-    started "on-$signal" --max-steps 40 --log-interval 1
-    kill "-$signal" "$pid"
-    finished $((128 + $(kill -l "$signal"))) "--resume auto continues"
-    step=$(sed -E 's/step-0*//' "$work/on-$signal/ckpt/latest")
-    [[ $(wc -l <"$work/on-$signal/metrics.jsonl") == "$step" ]] || complain "SIG$signal: the checkpoint is of step $step, the run got to $(wc -l <"$work/on-$signal/metrics.jsonl")"
-    all_finite "on-$signal"
-    ended 0 "" "on-$signal" --max-steps 40 --resume auto
-done
-ended 0 "" plain40 --max-steps 40
-for signal in INT TERM USR2; do
-    cmp "$work/on-$signal/last.safetensors" "$work/plain40/last.safetensors" || complain "SIG$signal: resumed to other weights"
-done
+signals() {
+    for signal in INT TERM USR2; do
+        started "on-$signal" --max-steps 40 --log-interval 1
+        kill "-$signal" "$pid"
+        finished $((128 + $(kill -l "$signal"))) "--resume auto continues"
+        step=$(sed -E 's/step-0*//' "$work/on-$signal/ckpt/latest")
+        [[ $(wc -l <"$work/on-$signal/metrics.jsonl") == "$step" ]] || complain "SIG$signal: the checkpoint is of step $step, the run got to $(wc -l <"$work/on-$signal/metrics.jsonl")"
+        all_finite "on-$signal"
+        ended 0 "" "on-$signal" --max-steps 40 --resume auto
+    done
+    ended 0 "" plain40 --max-steps 40
+    for signal in INT TERM USR2; do
+        cmp "$work/on-$signal/last.safetensors" "$work/plain40/last.safetensors" || complain "SIG$signal: resumed to other weights"
+    done
+}
 
 # An evaluation and a benchmark have nothing to save: they end at once.
-for signal in INT TERM; do
-    for verb in eval bench; do
-        command=("$towers" $verb fashion_cnn --towers 2 --threads 1 --device cpu)
-        if [[ $verb == eval ]]; then command+=(--weights "$work/plain12" --data-path "$work/data"); else command+=(--batches 1000000); fi
-        TOWERS_FAULT="delay:tower=0,step=0,activity=evaluation,ms=20000" "${command[@]}" >"$work/out" 2>"$work/err" </dev/null &
-        pid=$!
-        for ((i = 0; i < 600; i++)); do
-            pgrep -P $pid tower1 >/dev/null && break
-            sleep 0.05
+nothing_to_save() {
+    for signal in INT TERM; do
+        for verb in eval bench; do
+            command=("$towers" $verb fashion_cnn --towers 2 --threads 1 --device cpu)
+            if [[ $verb == eval ]]; then command+=(--weights "$work/plain12" --data-path "$work/data"); else command+=(--batches 1000000); fi
+            TOWERS_FAULT="delay:tower=0,step=0,activity=evaluation,ms=20000" "${command[@]}" >"$out" 2>"$err" </dev/null &
+            pid=$!
+            for ((i = 0; i < 600; i++)); do
+                pgrep -P $pid tower1 >/dev/null && break
+                sleep 0.05
+            done
+            kill -$signal $pid
+            finished $((128 + $(kill -l $signal))) "stopped by signal $(kill -l $signal)"
+            [[ $(grep -c '^error: ' "$err") == 1 ]] || complain "$verb, SIG$signal: not one line of error: $(cat "$err")"
         done
-        kill -$signal $pid
-        finished $((128 + $(kill -l $signal))) "stopped by signal $(kill -l $signal)"
-        [[ $(grep -c '^error: ' "$work/err") == 1 ]] || complain "$verb, SIG$signal: not one line of error: $(cat "$work/err")"
     done
-done
+}
 
-started twice --max-steps 100000 --log-interval 1 --comm-timeout 100 # one that does not get to the end of its step
-kill -STOP "$(pgrep -P "$pid" tower1)"
-for ((i = 0; i < 100; i++)); do # two at least: signals that come at once count as one
-    kill -INT "$pid" 2>/dev/null || break
-    sleep 0.1
-done
-finished 130 "interrupted twice"
+interrupted_twice() {
+    started twice --max-steps 100000 --log-interval 1 --comm-timeout 100 # one that does not get to the end of its step
+    kill -STOP "$(pgrep -P "$pid" tower1)"
+    for ((i = 0; i < 100; i++)); do # two at least: signals that come at once count as one
+        kill -INT "$pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    finished 130 "interrupted twice"
+}
 
 # ---- two trainers, one directory
 # fault: F12
-started one --max-steps 100000 --log-interval 1
-mv "$work/err" "$work/err-of-the-first" # it goes on writing there
-ended 2 "another trainer (pid $pid) is using" one --resume auto
-kill -TERM "$pid"
-finished 143 ""
+two_trainers() {
+    started one --max-steps 100000 --log-interval 1
+    mv "$err" "$err-of-the-first" # it goes on writing there
+    ended 2 "another trainer (pid $pid) is using" one --resume auto
+    kill -TERM "$pid"
+    finished 143 ""
+}
 
 # ---- stopped and continued: no false timeout
 # fault: F37
-delay=20 started paused --max-steps 60 --log-interval 1 --comm-timeout 3
-kill -STOP "$pid" $(pgrep -P "$pid")
-sleep 4.5
-kill -CONT "$pid" $(pgrep -P "$pid")
-finished 0 ""
+paused() {
+    delay=20 started paused --max-steps 60 --log-interval 1 --comm-timeout 5
+    kill -STOP "$pid" $(pgrep -P "$pid")
+    sleep 7
+    kill -CONT "$pid" $(pgrep -P "$pid")
+    finished 0 ""
+}
+
+for story in towers_that_go killed_from_outside orphans signals nothing_to_save interrupted_twice two_trainers paused; do alongside $story; done
 
 # ---- a console that goes away
 # fault: F36
@@ -253,9 +275,9 @@ full_disk() { # a checkpoint takes 1.5 MiB, the disk 4 MiB: the third does not f
     failures=0
     mount -t tmpfs -o size=4m none "$work/small" || return 77
     command_of full --output-dir "$work/small" --checkpoint-steps 1 --keep 9 --max-steps 12
-    "${command[@]}" 2>"$work/err"
-    [[ $? == 6 ]] || complain "full disk: exit is not 6: $(tail -2 "$work/err")"
-    grep -q 'checkpoint.*not written' "$work/err" || complain "full disk: no warning: $(cat "$work/err")"
+    "${command[@]}" 2>"$err"
+    [[ $? == 6 ]] || complain "full disk: exit is not 6: $(tail -2 "$err")"
+    grep -q 'checkpoint.*not written' "$err" || complain "full disk: no warning: $(cat "$err")"
     [[ $(cat "$work/small/full/ckpt/latest") == step-0000000002 ]] || complain "full disk: the newest checkpoint is $(cat "$work/small/full/ckpt/latest")"
     cmp "$work/small/full/ckpt/step-0000000002/model.safetensors" "$work/plain2/last.safetensors" || complain "full disk: other weights"
     [[ $(wc -l <"$work/small/full/metrics.jsonl") == 5 ]] || complain "full disk: stopped after $(wc -l <"$work/small/full/metrics.jsonl") steps, not 5"
@@ -265,7 +287,7 @@ ended 0 "" plain2 --max-steps 2
 if [[ $(id -u) == 0 ]] && unshare -m true 2>/dev/null; then
     mkdir "$work/small"
     export -f full_disk command_of complain
-    export work towers failures
+    export work towers failures err
     unshare -m bash -c full_disk || complain "full disk"
 else
     echo "SKIPPED: the full disk (mounting a small tmpfs wants root)" >&2
@@ -283,23 +305,43 @@ ended 0 "" large-seed --seed 9223372036854775807
 ended 2 "out of range" too-large-seed --seed 18446744073709551615
 ended 2 "too small" one-pixel --img-size 1
 ended 2 "larger than the training set" too-large-batch --batch-size 400
-"$towers" train fashion_cnn --data-path "$work/data" --tower-batch 0,0 --output-dir "$work" --experiment no-batch 2>"$work/err"
-[[ $? == 2 ]] && grep -q 'at least one batch size must be above 0' "$work/err" || complain "no-batch: $(cat "$work/err")"
+"$towers" train fashion_cnn --data-path "$work/data" --tower-batch 0,0 --output-dir "$work" --experiment no-batch 2>"$err"
+[[ $? == 2 ]] && grep -q 'at least one batch size must be above 0' "$err" || complain "no-batch: $(cat "$err")"
 ended 2 "'..' are not allowed in the name of a run" up/../../up
 ended 5 "--gpus has no effect" no-gpus --gpus 0
 for name in up too-large-seed one-pixel too-large-batch no-batch; do [[ -e $work/$name ]] && complain "$name: left a directory"; done
+
+# ---- limits of the machine: doctor names each with the command that lifts it; a run that meets one says which
+# fault: F49
+doctor_says() { # TEXT: of a shell whose limits were lowered
+    grep -qF -- "$1" "$out" || complain "doctor: no '$1' in: $(cat "$out")"
+}
+(ulimit -S -n 256 && "$towers" doctor) >"$out" 2>"$err"
+doctor_says "ulimit -n 4096"
+(ulimit -S -s 512 && "$towers" doctor) >"$out" 2>"$err"
+doctor_says "ulimit -s 8192"
+if (ulimit -s unlimited) 2>/dev/null; then
+    (ulimit -s unlimited && "$towers" doctor) >"$out" 2>"$err"
+    doctor_says "NCCL needs a limited stack; use ulimit -s 8192"
+fi
+if [[ $(id -u) == 0 ]] && unshare -m true 2>/dev/null; then
+    unshare -m bash -c 'mount -t tmpfs -o size=64m none /dev/shm && exec "$0" doctor' "$towers" >"$out" 2>"$err"
+    doctor_says "docker run --shm-size=1g"
+fi
+(ulimit -S -n 9 && ended 6 "Too many open files" few-files && ((failures == 0))) || failures=$((failures + 1))
 
 # ---- what is there and is no file of ours stays; what cannot be written is told
 ln -s "$work/file" "$work/link"
 for target in "$work/link" "$work/small_dir"; do
     [[ -e $target ]] || mkdir "$target"
-    "$towers" export fashion_cnn "$target" --weights "$work/plain12" >"$work/out" 2>"$work/err"
-    [[ $? == 6 ]] && grep -q 'is not a regular file' "$work/err" || complain "export to $target: $(cat "$work/err")"
+    "$towers" export fashion_cnn "$target" --weights "$work/plain12" >"$out" 2>"$err"
+    [[ $? == 6 ]] && grep -q 'is not a regular file' "$err" || complain "export to $target: $(cat "$err")"
 done
 [[ -L $work/link && -d $work/small_dir ]] || complain "export: took the place of something else"
 for verb in version "info fashion_cnn" "eval fashion_cnn --device cpu --weights $work/plain12 --data-path $work/data"; do
-    "$towers" $verb >/dev/full 2>"$work/err"
+    "$towers" $verb >/dev/full 2>"$err"
     [[ $? == 6 ]] || complain "$verb: a full standard output went unnoticed"
 done
 
+together
 check_end "faults are told and survived"

@@ -5,6 +5,8 @@
 #                                           inspects them) and work, a folder that is removed at the end
 #   needs_python                            skip (77) without python3
 #   needs_faults DATA                       skip if the program has no fault points; DATA: a data set that it can open
+#   alongside COMMAND...                    run it in a shell of its own beside what follows, with output files of its own ($out,
+#                                           $err): for cases that mostly wait. together waits for all of them
 #   complain TEXT...                        print and count a failure; the script continues
 #   check_end TEXT                          exit 1 after complaints; TEXT summarizes what was shown
 
@@ -15,7 +17,7 @@ check_begin() {
     unset "${!TOWERS_@}"
     work=$(mktemp -d "${TMPDIR:-/tmp}/towers-$1.XXXXXX") || exit 1
     trap 'rm -rf "$work"' EXIT
-    failures=0
+    failures=0 out=$work/out err=$work/err beside=()
     . "$source_dir/tests/support/small_data.sh"
 }
 
@@ -28,6 +30,21 @@ needs_faults() {
         echo "SKIPPED: this binary has no fault points (-DTOWERS_FAULTS=ON)" >&2
         exit 77
     fi
+}
+
+alongside() {
+    (
+        failures=0 out=$work/out.$BASHPID err=$work/err.$BASHPID
+        "$@"
+        exit $((failures > 0))
+    ) &
+    beside+=($!)
+}
+
+together() {
+    local shell
+    for shell in "${beside[@]}"; do wait "$shell" || failures=$((failures + 1)); done
+    beside=()
 }
 
 complain() {

@@ -99,6 +99,7 @@ typedef struct LedgerProcess {
     _Atomic int status; /* Status; written after the text */
     StatusText words;
     LedgerFinding finding;
+    _Atomic bool stack_written; /* it has told the calls that it hangs in */
 } LedgerProcess;
 
 /* What an evaluation found of one sample. */

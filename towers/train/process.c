@@ -4,6 +4,7 @@
 #include "towers/guard/digest.h"
 #include "towers/guard/fault.h"
 #include "towers/guard/forensics.h"
+#include "towers/guard/stack.h"
 #include "towers/replica/snapshot.h"
 #include "towers/train/epoch.h"
 #include "towers/train/evaluate.h"
@@ -145,6 +146,7 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     TowerProcess p = {.job = job, .ledger = ledger, .place = job_placement(job, rank)};
     progress_to(comm_shared_progress(shared, rank));
     crash_watch(job, ledger, rank);
+    stack_watch(job, rank, ledger);
     Status st = faults_load();
     if (st == OK) st = life(&p, shared);
     if (st != OK) {

@@ -5,6 +5,8 @@
  * once (its exit wakes the loop), a silent one by its heartbeat. The first failure of all is the root cause and decides
  * the exit code. A tower that a hanging system call keeps from ending even when it is killed is left behind after
  * LEAVE_MS. Stop signals are taken by a thread of their own, so that they work also while the console blocks. */
+#include "kernels/text.h"
+#include "towers/guard/stack.h"
 #include "towers/replica/job.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
@@ -49,10 +51,10 @@ typedef struct Supervisor {
     int64_t kill_at_ns;            /* 0: nobody has failed yet */
     int64_t killed_ns;             /* 0: nobody was killed yet */
     int64_t warned_ns[TOWERS_MAX]; /* the sign of life after which a silence has been reported */
+    int hung;                      /* the process that the run ends for because it was silent; -1: none */
     pthread_t listener;            /* takes the stop signals */
     bool listening;
     _Atomic int signals, interrupts, last_signal; /* received: all, SIGINT, the last one's number */
-    int handled;                                  /* of `signals` */
     bool stop_at_once;                            /* there is nothing to save: the first one ends the run */
     Status status;                                /* root cause */
     StatusText words;                             /* of it */
@@ -262,7 +264,19 @@ static void silence_check(Supervisor *s)
     where_text(s, silent, where, sizeof where);
     root_cause(s, FAIL(ERR_COMM, "%s: no sign of life for %.1f s (--comm-timeout); ending the run", where,
                        (double)limit * 1e-9));
+    s->hung = silent;
+    kill(s->child[silent].pid, STACK_SIGNAL); /* it has until it is killed to tell where it is */
     others_abort(s, silent);
+}
+
+/* Where the calls of the process that hung are to be read, behind the message that it did. */
+static void hung_tell(Supervisor *s)
+{
+    char path[PATH_BYTES];
+    if (s->hung < 0 || !atomic_load(&s->ledger->process[s->hung].stack_written)) return;
+    if (stack_path(s->job, s->hung, path) != OK) return;
+    Text words = text_behind(s->words.message, sizeof s->words.message);
+    text_add(&words, "; the calls it was in are in %s", path);
 }
 
 /* A killed process ends at once, unless a system call keeps it: a disk or a network file system that no longer answers.
@@ -305,8 +319,9 @@ static bool all_are_silent(const Supervisor *s, int64_t ns)
     return true;
 }
 
-/* Takes the stop signals and counts them. After a second one this process ends, also if its main thread is blocked, as
- * in a write to a console that hangs; unless the towers go on, which saves and ends the run in good order. */
+/* Takes the stop signals and counts them; the first one tells the towers to save and end, which they do whatever this
+ * process's main thread is at. After a second one this process ends, also if that thread is blocked, as in a write to a
+ * console that hangs; unless the towers go on, which saves and ends the run in good order. */
 static void *signals_listen(void *context)
 {
     Supervisor *s = context;
@@ -319,7 +334,7 @@ static void *signals_listen(void *context)
         if (number > 0) {
             atomic_store(&s->last_signal, number);
             atomic_fetch_add(&s->interrupts, number == SIGINT);
-            atomic_fetch_add(&s->signals, 1);
+            if (atomic_fetch_add(&s->signals, 1) == 0) atomic_store(&s->ledger->run.stop_signal, number);
         }
         if (atomic_load(&s->signals) < 2) continue;
         if (!second_ns) second_ns = clock_ns();
@@ -349,8 +364,6 @@ static void stop_asked(Supervisor *s)
 {
     int signals = atomic_load(&s->signals), number = atomic_load(&s->last_signal);
     if (!signals || s->killed_ns) return;
-    if (!s->handled) atomic_store(&s->ledger->run.stop_signal, number);
-    s->handled = signals;
     if (s->stop_at_once)
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d", number));
     else if (atomic_load(&s->ledger->run.steps) == 0) /* run_tell has not been there: nothing is to be saved */
@@ -397,7 +410,7 @@ static void result_fill(const Supervisor *s, TrainResult *result)
 
 static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result, Ledger **ledger)
 {
-    Supervisor s = {.job = job, .ticked_ns = clock_ns(), .stop_at_once = tower_main != tower_process_train};
+    Supervisor s = {.job = job, .ticked_ns = clock_ns(), .hung = -1, .stop_at_once = tower_main != tower_process_train};
     signals_block(&s);
     Status st = shared_create(&s);
     if (st == OK) console_start(&s.console, job, s.ledger);
@@ -414,6 +427,7 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
         result_fill(&s, result);
         console_end(&s.console);
     }
+    hung_tell(&s);
     result->abandoned = stuck;
     pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
     if (!stuck) comm_shared_destroy(s.shared);

@@ -1,0 +1,57 @@
+/* The calls of a tower process, written by backtrace(3) in a signal handler; see stack.h. */
+#include "towers/guard/stack.h"
+
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "towers/files/files.h"
+#include "towers/replica/tower_process.h"
+
+enum { FRAMES = 128 };
+
+static char stack_file[PATH_BYTES], stack_title[512];
+static _Atomic bool *stack_written;
+
+Status stack_path(const TrainJob *job, int rank, char *path)
+{
+    char name[64];
+    if (!job->run_dir) return FAIL(ERR_ARG, "no run directory for the calls of process %d", rank);
+    snprintf(name, sizeof name, "stack-tower-%d.txt", job_placement(job, rank).first_tower);
+    return path_join(path, job->run_dir, name);
+}
+
+/* Only calls that a signal handler may make; backtrace is one of them once it has been called before. */
+static void stack_write(int number)
+{
+    void *frames[FRAMES];
+    int error = errno, count = backtrace(frames, FRAMES);
+    size_t bytes = strlen(stack_title);
+    (void)number;
+    (void)unlink(stack_file); /* of an earlier life of this run; O_EXCL follows no link */
+    int fd = open(stack_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0 && write(fd, stack_title, bytes) == (ssize_t)bytes) {
+        backtrace_symbols_fd(frames, count, fd);
+        atomic_store(stack_written, count > 0);
+    }
+    if (fd >= 0) close(fd);
+    errno = error;
+}
+
+void stack_watch(const TrainJob *job, int rank, Ledger *ledger)
+{
+    char who[64];
+    void *frame;
+    signal(STACK_SIGNAL, SIG_IGN);
+    if (stack_path(job, rank, stack_file) != OK) return;
+    towers_text(job, rank, who, sizeof who);
+    snprintf(stack_title, sizeof stack_title,
+             "The calls that %s was in, innermost first. addr2line -fie PROGRAM 0xOFFSET tells function and line of a "
+             "+0xOFFSET.\n",
+             who);
+    stack_written = &ledger->process[rank].stack_written;
+    (void)backtrace(&frame, 1); /* loads what it needs */
+    signal(STACK_SIGNAL, stack_write);
+}
