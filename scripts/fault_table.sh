@@ -17,15 +17,15 @@ F6|one bit of a checkpoint flipped|detected by the manifest|4
 F7|garbled header, impossible lengths|rejected; almost nothing is allocated|4
 F8|overlap, hole, trailing bytes, duplicate key, bad type in a weights file|rejected; the tensor is named|4
 F9|shapes or names of other classes|rejected with the differences; `--reset-head` does not load the classifier|4
-F10|checkpoint of a newer format|rejected with both versions; it is not renamed, and no older one is used|4
+F10|checkpoint of a newer format, another model or another type|rejected with both; it is not renamed, and no older one is used|2/4
 F11|resumed with other settings, towers or data|each difference is listed|2
 F12|two trainers, one run directory|the second fails with the pid of the first|2
 F13|corrupt image in the middle of an epoch|skipped and counted, up to a limit|3
-F14|file that is empty, truncated, unreadable or a pipe|rejected by name, without blocking|3
+F14|file that is empty, truncated, unreadable or a pipe|a bad sample as F13, or rejected by name, without blocking|3
 F15|image that unpacks to gigabytes|rejected at its header|3
 F16|label out of range|error with file and record when the data is opened|3
-F17|empty folder, no images|a message with what was expected|3
-F18|training and test data have different classes|rejected with the differences|3
+F17|empty folder, no images, one class|a message with what was expected; `--classes` says that one class is meant|3
+F18|the test data has a class that the training data lacks|rejected by name|3
 F19|data set smaller than the global batch|both numbers and the remedy|2
 F20|batch not divisible by the towers|the nearest values that are divisible|2
 F21|file that disappears or changes between index and read|as F13|3
@@ -38,7 +38,7 @@ F27|paths that are too long, names with control characters or not UTF-8|rejected
 F28|NaN or Inf in one tower's gradient|no tower commits the step; tower and layer are named|8
 F29|the loss diverges|step, layer and a remedy; no checkpoint with NaN or Inf|8
 F30|a tower fails in the all-reduce|the others end within 2 s; one root cause is reported|7
-F31|a tower hangs|a warning that names it; the run ends at `--comm-timeout`|7
+F31|a tower hangs|a warning that names it; the run ends at `--comm-timeout`, with its calls in a file of the run directory|7
 F32|a tower does not end when killed|reported, and the supervisor exits|7
 F33|replicas that differ|the tower is named; `--sdc-policy` determines the action|8
 F34|SIGTERM, SIGUSR2 in any activity|a checkpoint after the current step; before the first step the run ends at once|128+n
@@ -47,7 +47,7 @@ F36|closed console, SIGPIPE, SIGHUP|training continues|-
 F37|stopped and continued, suspended|no false timeout|-
 F38|GPU memory runs out|needed and free memory are reported; no tower hangs|5
 F39|host memory runs out|reported before the run starts, with the largest batch size|5
-F40|fewer GPUs than requested|the available ones are listed|5
+F40|GPUs that are not visible, or listed twice|the number of visible GPUs and the remedy|2/5
 F41|no driver, too old a driver|one line with the remedy; `--device auto` uses the CPU|5
 F42|sticky CUDA error, lost GPU|no further calls; the run ends|5
 F43|a process never joins|named after the deadline|7
@@ -72,7 +72,6 @@ open_reason() {
     case $1 in
     F23 | F25) echo "open: TFRecord is not an input yet" ;;
     F24) echo "open: tar files are not an input yet" ;;
-    F40) echo "open: needs a machine with GPUs" ;;
     F44 | F45 | F46 | F47) echo "open: a single machine only, without network connections; several nodes are not supported yet" ;;
     esac
 }

@@ -191,6 +191,23 @@ static Status batch_choose(Options *o, JobFiles *files)
     return shares_fill(o, job->shares.towers, &job->shares);
 }
 
+static Status gpus_check(const IntList *gpus, int visible)
+{
+    for (int i = 0; i < gpus->count; i++) {
+        long long gpu = (long long)gpus->value[i];
+        if (gpu >= visible)
+            return FAIL(ERR_ARG, "--gpus: there is no GPU %lld; %d visible, numbered from 0 (see CUDA_VISIBLE_DEVICES)",
+                        gpu, visible);
+        for (int k = 0; k < i; k++)
+            if (gpus->value[k] == gpus->value[i])
+                return FAIL(ERR_ARG,
+                            "--gpus lists GPU %lld twice, but each process needs a GPU of its own; towers can share "
+                            "one: --towers N --gpus %lld",
+                            gpu, gpu);
+    }
+    return OK;
+}
+
 static Status towers_fill(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -200,6 +217,7 @@ static Status towers_fill(const Options *o, JobFiles *files)
     bool cpu = !strcmp(job->backend->name, "cpu");
     if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
         return FAIL(ERR_DEVICE, "--gpus has no effect because the run would use the CPU");
+    if (!cpu) TRY(gpus_check(&o->gpus, devices));
     if (!cpu && o->gpus.count) devices = o->gpus.count;
     int towers = o->towers > 0 ? (int)o->towers : o->tower_batch.count ? o->tower_batch.count : cpu ? 1 : devices;
     int room = cpu ? cores_allowed() : devices;

@@ -108,6 +108,12 @@ static Status sets_match(const Options *o, const char *path, const SourceInfo *t
                     "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with %d; "
                     "both must have the same size",
                     path, train->w, train->h, train->c, test->w, test->h, test->c);
+    if (train->classes == 1 && o->classes <= 0)
+        return FAIL(
+            ERR_FORMAT,
+            "%s has one class, from which a network learns nothing: expected a folder for each of two or more (is "
+            "it one folder too deep?); if that is meant, use --classes 2",
+            path);
     if (o->classes > 0 && o->classes < train->classes)
         return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
                     (long long)o->classes, train->name, train->classes, train->classes);

@@ -141,6 +141,79 @@ for recipe in "" "--augment --flip random --random-erase 1"; do
 done
 [[ $(sort -u losses | wc -l) == 2 ]] || complain "bench does not augment as training does: losses $(cat losses)"
 
+# ---- bombs: a few bytes that promise gigabytes, or work for hours, are refused at their header
+# fault: F15
+cp -r photos bombs
+/usr/bin/python3 - <<'PYTHON'
+import io, random, struct, zlib
+from PIL import Image
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+side = 30000 # a whole image, 2.7 GB of black: 100 times the same 300 rows, and the checksum of as many zeros
+rows, count = zlib.compressobj(9, zlib.DEFLATED, -15), side * (1 + 3 * side)
+packed = rows.compress(bytes(count // 100)) + rows.flush(zlib.Z_FULL_FLUSH)
+packed = b"\x78\x9c" + 100 * packed + b"\x03\x00" + struct.pack(">I", count % 65521 << 16 | 1)
+with open("bombs/train/red/1.jpg", "wb") as f: # a PNG; formats are told by their content
+    f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) + chunk(b"IDAT", packed) + chunk(b"IEND", b""))
+whole = io.BytesIO()
+Image.effect_noise((96, 96), 60).convert("RGB").save(whole, "JPEG")
+large, at = bytearray(whole.getvalue()), whole.getvalue().index(b"\xff\xc0")
+large[at + 5:at + 9] = struct.pack(">HH", 65000, 65000)
+open("bombs/train/green/1.jpg", "wb").write(large)
+whole = io.BytesIO()
+Image.effect_noise((96, 96), 60).convert("RGB").save(whole, "JPEG", progressive=True)
+data = whole.getvalue()
+last = data.rindex(b"\xff\xda") # the last scan, a thousand times
+open("bombs/train/blue/1.jpg", "wb").write(data[:last] + 1000 * data[last:-2] + data[-2:])
+PYTHON
+peak() { # COMMAND...: its resident memory in MiB at most, in $out.peak
+    /usr/bin/python3 -c 'import resource, subprocess, sys
+code = subprocess.run(sys.argv[2:]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024, file=open(sys.argv[1], "w"))
+sys.exit(code)' "$out.peak" "$@"
+}
+peak "$towers" data check photos >check.out 2>&1 || complain "data check of a whole set: $(cat check.out)"
+whole_mib=$(cat "$out.peak")
+peak "$towers" data check bombs >check.out 2>&1 && complain "data check accepts bombs"
+(($(cat "$out.peak") < whole_mib + 64)) || complain "bombs take $(cat "$out.peak") MiB, a whole set $whole_mib"
+for text in 'red/1.jpg.*30000 x 30000' 'green/1.jpg.*65000 x 65000' 'blue/1.jpg.*scans'; do grep -q "$text" check.out || complain "no '$text': $(cat check.out)"; done
+train bombs bombs --bad-samples skip --max-steps 6 || complain "a run that skips bombs: $(tail -3 bombs.err)"
+
+# ---- images that go, or change, between the look at the folder and their reading
+# fault: F14 F21
+if "$towers" train inception_v3 --dataset synthetic --dry-run >/dev/null 2>&1 && ! TOWERS_FAULT=none: "$towers" train inception_v3 --dataset synthetic --dry-run >/dev/null 2>&1; then
+    for policy in skip stop; do
+        rm -rf going cache
+        cp -r photos going
+        TOWERS_FAULT="delay:tower=0,step=1,activity=start,ms=4000" train "gone-$policy" going --bad-samples $policy --max-steps 6 &
+        for ((i = 0; i < 600; i++)); do # its index says that it has looked
+            [[ -n $(find cache -type f -size +0 2>/dev/null) ]] && break
+            sleep 0.05
+        done
+        rm going/train/red/1.jpg
+        head -c 300 photos/train/green/1.jpg >going/train/green/1.jpg
+        if [[ $policy == skip ]]; then
+            wait $! || complain "a run that skips what went: $(tail -3 gone-skip.err)"
+            for name in red green; do grep -q "skipped: .*$name/1.jpg" gone-skip.err || complain "$name/1.jpg is not told: $(cat gone-skip.err)"; done
+        else
+            wait $!
+            [[ $? == 3 ]] || complain "a run that stops at what went: exit is not 3: $(tail -3 gone-stop.err)"
+            grep -qE "(red|green)/1.jpg" gone-stop.err || complain "what went is not named: $(tail -3 gone-stop.err)"
+        fi
+    done
+fi
+
+# ---- one class, or none, is most often another folder than was meant
+# fault: F17
+mkdir -p nothing one/train one/val
+train nothing nothing && complain "a run over an empty folder exits 0"
+grep -q "nothing" nothing.err || complain "an empty folder: $(cat nothing.err)"
+cp -r photos/train/red one/train/red
+cp -r photos/val/red one/val/red
+train one one && complain "a run over one class exits 0"
+grep -q "one class" one.err || complain "one class: $(cat one.err)"
+train meant one --classes 2 --dry-run || complain "one class, as meant: $(tail -3 meant.err)"
+
 # ---- a network for photographs asks for them
 for verb in "train inception_v3 --max-steps 1 --output-dir runs" "eval inception_v3 --weights runs/whole"; do
     "$towers" $verb --device cpu --img-size 75 >none.out 2>none.err </dev/null

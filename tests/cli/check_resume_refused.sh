@@ -60,6 +60,18 @@ train --resume auto --epochs 2 --checkpoint-steps 9
 [[ $? == 4 ]] && grep -q "version 2; this program reads version 1" "$work/err" || complain "a newer format: $(cat "$work/err")"
 [[ $(sums) == "$before" ]] || complain "a newer format: files changed"
 
+fresh # another network, and another type of numbers
+for change in inception_mini "fashion_cnn --amp --amp-dtype bf16"; do
+    [[ $change == *bf16 ]] && wanted="then amp: false, now amp: true" || wanted="then model: fashion_cnn, now model: inception_mini"
+    before=$(sums)
+    # shellcheck disable=SC2086
+    "$towers" train $change --data-path "$work/small" --device cpu --threads 1 -b 8 --epochs 3 --resume "$runs/one" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+    [[ $status == 5 && $change == *bf16 ]] && grep -q 'no bf16 arithmetic' "$work/err" && continue # nor would it here
+    [[ $status == 2 ]] && grep -qF "$wanted" "$work/err" || complain "resumed as $change: exit $status: $(cat "$work/err")"
+    [[ $(sums) == "$before" ]] || complain "resumed as $change: files changed"
+done
+
 fresh # whole, but nothing says which is the latest
 rm "$runs/one/ckpt/latest"
 train --resume auto --epochs 3 --checkpoint-steps 9 || complain "no ckpt/latest: $(cat "$work/err")"

@@ -10,10 +10,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "inception/cli/job.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "towers/guard/batch_max.h"
 
@@ -88,7 +90,7 @@ static void complain(int64_t number, const char *call, const char *what)
     mistakes++;
 }
 
-static void job_open(GpuRun *run, bool deterministic)
+static void pair_open(GpuRun *run, bool deterministic)
 {
     gpu_run_open(run, 2, 1); /* two towers, so that there is a sum */
     run->job.max_steps = STEPS;
@@ -100,7 +102,7 @@ static void job_open(GpuRun *run, bool deterministic)
 static bool check_failure(int64_t number, bool deterministic, bool strict)
 {
     GpuRun run;
-    job_open(&run, deterministic);
+    pair_open(&run, deterministic);
     run.on_start = start_failing;
     fail_at = number;
     Status st = gpu_run_live(&run);
@@ -128,7 +130,7 @@ static void start_survey(int rank)
 static int64_t survey(bool deterministic)
 {
     GpuRun run;
-    job_open(&run, deterministic);
+    pair_open(&run, deterministic);
     run.on_start = start_survey;
     Status st = gpu_run_live(&run);
     if (st != OK) fail_msg("%s", run.seen->rank[0].message);
@@ -184,15 +186,69 @@ static void test_lost_device(void **state)
     int64_t calls = survey(false);
     for (int i = 1; i <= TIMES; i++) {
         GpuRun run;
-        job_open(&run, false);
+        pair_open(&run, false);
         run.on_start = start_losing;
         fail_at = calls * i / (TIMES + 4); /* at the very end only farewells are left */
         Status st = gpu_run_live(&run);
-        if (st == OK) complain(fail_at, run.seen->rank[0].failed, "the run went on without a device");
+        const char *failed = run.seen->rank[0].failed, *message = run.seen->rank[0].message;
+        if (st == OK) complain(fail_at, failed, "the run went on without a device");
+        if (st != OK && !strstr(message, "a failure of the fake")) complain(fail_at, failed, message);
         if (run.seen->rank[0].alive) complain(fail_at, run.seen->rank[0].failed, "objects are left behind");
         gpu_run_close(&run);
     }
     assert_int_equal(mistakes, 0);
+}
+
+/* ---- devices that are not there */
+
+typedef struct Wish {
+    int devices; /* of the machine */
+    const char *flags[5];
+    Status status;
+    const char *words;
+} Wish;
+
+static Status wish_ask(const Wish *wish)
+{
+    char *argv[16] = {"towers", "train", "fashion_cnn", "--device", "cuda", "--dataset", "synthetic"};
+    int argc = 7;
+    Options o;
+    JobFiles files = {0};
+    for (int i = 0; wish->flags[i]; i++) argv[argc++] = (char *)wish->flags[i];
+    fake_gpu_reset();
+    fake_gpu_devices(wish->devices);
+    TRY(options_parse(argc, argv, NULL, &o));
+    Status st = job_open(&o, 256, &files);
+    job_close(&files);
+    options_close(&o);
+    return st;
+}
+
+/* fault: F40 */
+static void test_devices_that_are_not_there(void **state)
+{
+    (void)state;
+    static const Wish wishes[] = {
+        {0, {NULL}, ERR_DEVICE, "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"},
+        {2, {"--gpus", "0,2", NULL}, ERR_ARG, "there is no GPU 2; 2 visible, numbered from 0"},
+        {2, {"--gpus", "1,1", NULL}, ERR_ARG, "--gpus lists GPU 1 twice"},
+        {2, {"--towers", "3", "--processes", "3", NULL}, ERR_DEVICE, "exceeds the number of GPUs (2)"},
+        {2, {"--gpus", "1,0", NULL}, OK, ""},
+        {2, {"--towers", "4", NULL}, OK, ""},
+    };
+    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+        int ending;
+        pid_t child = fork(); /* a process asks for the number of devices once */
+        assert_true(child >= 0);
+        if (child == 0) {
+            Status st = wish_ask(&wishes[i]);
+            bool right = st == wishes[i].status && strstr(st == OK ? "" : status_message(), wishes[i].words);
+            if (!right) fprintf(stderr, "wish %zu: %s: %s\n", i, status_name(st), status_message());
+            _exit(right ? 0 : 1);
+        }
+        assert_int_equal(waitpid(child, &ending, 0), child);
+        assert_int_equal(ending, 0);
+    }
 }
 
 /* ---- memory */
@@ -250,6 +306,7 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_devices_that_are_not_there),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_every_call),
         cmocka_unit_test(test_lost_device),

@@ -29,7 +29,9 @@ static Status whole_read(int fd, const char *path, uint64_t size, Bytes *bytes)
 Status bytes_read(const char *path, uint64_t size, Bytes *bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    /* A file that is gone or closed to us is a bad sample, as one that holds no image; a disk that fails is not. */
+    bool bad = fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == ELOOP);
+    if (fd < 0) return FAIL(bad ? ERR_FORMAT : ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     Status st = whole_read(fd, path, size, bytes);
     close(fd);
     bytes->raw_c = 0;
