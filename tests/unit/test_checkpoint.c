@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <cmocka.h>
 
@@ -475,6 +476,46 @@ static void failures_name_the_file_that_was_meant(void **state)
     if (!strstr(status_message(), named)) fail_msg("no \"%s\" in: %s", named, status_message());
 }
 
+/* A file's sum is that of its bytes, whether they come in pieces that a buffer gathers or in one that is larger. */
+static void sums_are_of_all_bytes(void **state)
+{
+    (void)state;
+    enum { LARGE = 1000003, SMALL = 1001 };
+    static unsigned char bytes[LARGE];
+    char path[PATH_BYTES];
+    for (size_t i = 0; i < LARGE; i++) bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+    XXH128_hash_t wanted = XXH3_128bits(bytes, LARGE);
+    for (size_t piece = SMALL; piece <= LARGE; piece += LARGE - SMALL) {
+        DurableFile *file = NULL;
+        FileSum sum;
+        scratch_path(path, piece == SMALL ? "small" : "large");
+        assert_int_equal(durable_create(path, LARGE, &file), OK);
+        for (size_t at = 0; at < LARGE; at += piece)
+            assert_int_equal(durable_write(file, bytes + at, piece < LARGE - at ? piece : LARGE - at), OK);
+        assert_int_equal(durable_finish(file, &sum), OK);
+        durable_destroy(file);
+        assert_true(sum.bytes == LARGE && sum.high == wanted.high64 && sum.low == wanted.low64);
+    }
+}
+
+/* What stands where a file is to be written, and is none, keeps its place: here a link, and what it leads to. */
+static void a_link_is_not_replaced(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], *text;
+    scratch_put("target", "precious");
+    scratch_path(path, "link");
+    assert_int_equal(symlink("target", path), 0);
+    assert_int_equal(file_replace(path, "other", 5), ERR_IO);
+    assert_non_null(strstr(status_message(), "is not a regular file"));
+    struct stat info;
+    assert_int_equal(lstat(path, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    text = scratch_text("target");
+    assert_string_equal(text, "precious");
+    free(text);
+}
+
 static void a_run_needs_a_place(void **state)
 {
     (void)state;
@@ -519,6 +560,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_has_one_trainer, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(what_the_dead_left_is_swept, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(failures_name_the_file_that_was_meant, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(sums_are_of_all_bytes, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(a_link_is_not_replaced, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(a_run_needs_a_place, scratch_make, scratch_drop),
         cmocka_unit_test(manifests_of_other_versions_are_told),
     };

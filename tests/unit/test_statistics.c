@@ -38,6 +38,15 @@ static void medians(void **state)
     assert_true(isnan(series_median(even, 0)));
 }
 
+static void variances(void **state)
+{
+    (void)state;
+    double few[] = {3, -1, 7, 3};
+    near(series_variance(few, 4), 32.0 / 3, 1e-12); /* unbiased */
+    near(series_variance(few, 2), 8, 1e-12);
+    assert_true(isnan(series_variance(few, 1)));
+}
+
 static void inefficiency(void **state)
 {
     (void)state;
@@ -184,9 +193,10 @@ static void windows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantiles),         cmocka_unit_test(medians),          cmocka_unit_test(inefficiency),
-        cmocka_unit_test(intervals_cover),   cmocka_unit_test(short_and_still),  cmocka_unit_test(differences),
-        cmocka_unit_test(noise_of_a_course), cmocka_unit_test(noise_that_fades), cmocka_unit_test(windows),
+        cmocka_unit_test(quantiles),    cmocka_unit_test(medians),           cmocka_unit_test(variances),
+        cmocka_unit_test(inefficiency), cmocka_unit_test(intervals_cover),   cmocka_unit_test(short_and_still),
+        cmocka_unit_test(differences),  cmocka_unit_test(noise_of_a_course), cmocka_unit_test(noise_that_fades),
+        cmocka_unit_test(windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
