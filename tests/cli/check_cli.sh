@@ -14,7 +14,7 @@ refused() { refused_with 2 "$@"; }
 refused_with() {
     local wanted=$1 text=$2 status
     shift 2
-    timeout 60 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 200 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     [[ $status == "$wanted" ]] || complain "towers $*: exit $status instead of $wanted: $(cat "$work/err")"
     grep -qF -- "$text" "$work/err" || complain "towers $*: wanted '$text', got: $(cat "$work/err")"
@@ -27,7 +27,7 @@ refused_with() {
 shown() {
     local text=$1 status
     shift
-    timeout 60 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 200 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     [[ $status == 0 ]] || complain "towers $*: exit $status instead of 0: $(cat "$work/err")"
     grep -qF -- "$text" "$work/out" || complain "towers $*: wanted '$text' in: $(head -5 "$work/out")"
@@ -187,14 +187,14 @@ printed() {
         wait $! # a pipe that nobody reads
         (
             [[ $ignored == no ]] || trap '' PIPE
-            exec timeout 60 "$towers" "$@" 2>"$work/err" >&3 </dev/null
+            exec timeout 200 "$towers" "$@" 2>"$work/err" >&3 </dev/null
         )
         status=$?
         exec 3>&-
         [[ $status == 141 ]] || complain "towers $*, unread (SIGPIPE ignored: $ignored): exit $status instead of 141: $(cat "$work/err")"
         [[ ! -s $work/err ]] || complain "towers $*, unread: said $(cat "$work/err")"
     done
-    timeout 60 "$towers" "$@" >/dev/full 2>"$work/err" </dev/null
+    timeout 200 "$towers" "$@" >/dev/full 2>"$work/err" </dev/null
     status=$?
     [[ $status == 6 ]] || complain "towers $*, disk full: exit $status instead of 6: $(cat "$work/err")"
     grep -q 'cannot write' "$work/err" || complain "towers $*, disk full: said $(cat "$work/err")"

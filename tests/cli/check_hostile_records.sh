@@ -31,9 +31,9 @@ run('late', lambda number, row: row.update(step=9007199254740800 + number))
 run('words', lambda number, row: row.update(slow_tower=0, slow_activity='\x1b[2J\x9b3m<b>'))
 PY
 for name in large small edge late words; do
-    timeout -s KILL 20 "$towers" report "$work/$name" >"$work/out" 2>&1 || complain "report of $name: exit $?: $(tail -2 "$work/out")"
+    timeout -s KILL 200 "$towers" report "$work/$name" >"$work/out" 2>&1 || complain "report of $name: exit $?: $(tail -2 "$work/out")"
     grep -qE '<(text|line|path)[^>]*(nan|inf)' "$work/$name/report.html" && complain "$name: coordinates that are no numbers"
-    timeout -s KILL 20 "$towers" compare "$work/$name" >"$work/out" 2>&1 || complain "compare of $name: exit $?: $(tail -2 "$work/out")"
+    timeout -s KILL 200 "$towers" compare "$work/$name" >"$work/out" 2>&1 || complain "compare of $name: exit $?: $(tail -2 "$work/out")"
     LC_ALL=C grep -qE $'\033|\xc2\x9b' "$work/out" && complain "compare of $name: escape codes"
 done
 grep -qF 'slow in \x1b[2J\xc2\x9b3m<b>' "$work/out" || complain "words: $(cat "$work/out")"

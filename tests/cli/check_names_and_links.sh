@@ -11,7 +11,7 @@ cd "$work" || exit 1
 run() { # STATUS TEXT ARGUMENT...
     local wanted=$1 text=$2 status
     shift 2
-    timeout -s KILL 60 "$towers" "$@" >out 2>err </dev/null
+    timeout -s KILL 200 "$towers" "$@" >out 2>err </dev/null
     status=$?
     [[ $status == "$wanted" ]] || complain "$*: exit $status instead of $wanted: $(cat err)"
     [[ -z $text ]] || grep -qF -- "$text" err || complain "$*: wanted '$text': $(cat err)"

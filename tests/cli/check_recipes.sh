@@ -19,7 +19,7 @@ refused() {
     local code=$1 text=$2 status before after
     shift 2
     before=$(find . | sort)
-    timeout 60 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout 200 "$towers" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     after=$(find . | sort)
     [[ $status == "$code" ]] || complain "towers $*: exit $status instead of $code: $(tail -n 3 "$work/err")"

@@ -20,7 +20,7 @@ ended() {
     local wanted=$1 status
     shift
     command_of "$@"
-    timeout -s KILL 60 "${command[@]}" 2>"$work/err" >/dev/null </dev/null
+    timeout -s KILL 200 "${command[@]}" 2>"$work/err" >/dev/null </dev/null
     status=$?
     [[ $status == "$wanted" ]] || complain "$model $1: exit $status instead of $wanted: $(tail -3 "$work/err")"
 }

@@ -19,7 +19,7 @@ column() {
 }
 
 # ---- a team that OMP_THREAD_LIMIT keeps smaller than --threads computes all the same, and nobody waits for who never comes
-OMP_THREAD_LIMIT=1 timeout 60 "$towers" train fashion_cnn --data-path "$work/data" --device cpu --threads 2 --max-steps 2 --output-dir "$work" \
+OMP_THREAD_LIMIT=1 timeout 200 "$towers" train fashion_cnn --data-path "$work/data" --device cpu --threads 2 --max-steps 2 --output-dir "$work" \
     --experiment limited >/dev/null 2>"$work/err" </dev/null || complain "OMP_THREAD_LIMIT=1 --threads 2: exit $?: $(tail -2 "$work/err")"
 
 # ---- 4 towers x 8 = 1 tower x 32, in any shares, to float rounding. Of the way that each tensor went in ten steps,

@@ -35,7 +35,7 @@ fails() { # KIND NUMBER: the run under this failure, and its continuation
     rm -rf "$work/run"
     cp -r "$work/start" "$work/run"
     command_of run
-    timeout -s KILL 60 env LD_PRELOAD="$shim" FAIL_CALL="$1:$2" "${command[@]}" >"$work/out" 2>"$work/err" </dev/null
+    timeout -s KILL 200 env LD_PRELOAD="$shim" FAIL_CALL="$1:$2" "${command[@]}" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     case $1:$status in
     *:0 | *:5) ;;

@@ -12,7 +12,7 @@ needs_faults "$work/data"
 run() { # STATUS NAME ARGUMENT...: 8 steps of 2 towers x 8 in a process each
     local wanted=$1 name=$2 status
     shift 2
-    timeout -s KILL 60 "$towers" train fashion_cnn --data-path "$work/data" --towers 2 --processes 2 --threads 1 \
+    timeout -s KILL 200 "$towers" train fashion_cnn --data-path "$work/data" --towers 2 --processes 2 --threads 1 \
         --batch-size 8 --max-steps 8 --device cpu --output-dir "$work" --experiment "$name" "$@" \
         >"$work/out" 2>"$work/err" </dev/null
     status=$?
@@ -26,7 +26,7 @@ says() { # FILE TEXT
 replay() { # STATUS ARGUMENT...
     local wanted=$1 status
     shift
-    timeout -s KILL 60 "$towers" replay --device cpu "$@" >"$work/out" 2>"$work/err" </dev/null
+    timeout -s KILL 200 "$towers" replay --device cpu "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
     [[ $status == "$wanted" ]] || complain "replay $*: exit $status instead of $wanted: $(tail -5 "$work/err")"
 }
@@ -115,7 +115,7 @@ TOWERS_FAULT="nan:tower=0,step=2,where=there" run 2 there
 # ---- towers that normalize together: the first NaN, not the one that came over with the means; and again alone
 together() { # FAULT TOWER TEXT
     rm -rf "$work/together"
-    TOWERS_FAULT=$1 timeout -s KILL 60 "$towers" train inception_mini --data-path "$work/data" --towers 3 --processes 3 \
+    TOWERS_FAULT=$1 timeout -s KILL 200 "$towers" train inception_mini --data-path "$work/data" --towers 3 --processes 3 \
         --threads 1 --tower-batch 8,8,4 --max-steps 4 --eval-interval 0 --bn-stats sync --comm-timeout 20 --device cpu \
         --output-dir "$work" --experiment together >"$work/out" 2>"$work/err" </dev/null
     [[ $? == 8 ]] || complain "together: not exit 8: $(cat "$work/err")"

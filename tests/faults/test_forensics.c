@@ -95,7 +95,7 @@ static void run_make(Run *run, const char *name)
         .accumulate = 1,
         .gate.bn_decay = 0.9,
         .gate.check = NAN_CHECK_ALL,
-        .comm.timeout_ms = 10000,
+        .comm.timeout_ms = 30000,
         .run_dir = run->dir,
         .args_yaml = "",
         .env_json = "{}",

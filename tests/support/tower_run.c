@@ -36,7 +36,7 @@ void tower_run_open(TowerRun *run, const Backend *backend, const Model *model, i
         .gate.bn_decay = 0.9,
         .gate.check = NAN_CHECK_ALL,
         .gate.skips_max = 10,
-        .comm.timeout_ms = 10000,
+        .comm.timeout_ms = 30000,
         .on_step = nothing,
     };
     for (int t = 0; t < towers; t++) run->job.shares.batch[t] = 16 / towers;

@@ -100,7 +100,7 @@ static TrainJob job_of(const Source *data, const Backend *cpu, const int32_t *ba
         .epochs = 1,
         .max_steps = -1,
         .gate.check = NAN_CHECK_ALL,
-        .comm.timeout_ms = 10000,
+        .comm.timeout_ms = 30000,
         .args_yaml = "",
         .env_json = "{}",
         .settings = "",

@@ -195,7 +195,7 @@ static TrainJob job_of(const Model *model, int towers)
         .eval_batch = TEST_BLOCK,
         .eval_interval = 1,
         .gate.check = NAN_CHECK_ALL,
-        .comm.timeout_ms = 10000,
+        .comm.timeout_ms = 30000,
         .args_yaml = "",
         .env_json = "{}",
         .settings = "",

@@ -16,7 +16,7 @@
 #include "towers/replica/norm_sync.h"
 #include "towers/train/process.h"
 
-enum { SIDE = 8, CHANNELS = 3, CLASSES = 4, BATCH = 2, PATIENCE_S = 60 };
+enum { SIDE = 8, CHANNELS = 3, CLASSES = 4, BATCH = 2, PATIENCE_S = 300 };
 
 /* Every way that a gradient takes through the host code: convolutions that convert (3 channels, a slice), batch norm, a
  * concat, dense layers, dropout; four buckets of `bucket_bytes`. */
@@ -85,7 +85,7 @@ void gpu_run_open(GpuRun *run, int towers, int ranks)
         .accumulate = 1,
         .gate.bn_decay = 0.9,
         .gate.check = NAN_CHECK_ALL,
-        .comm.timeout_ms = 20000,
+        .comm.timeout_ms = 60000,
         .bucket_bytes = 2048,
         .on_step = step_seen,
         .args_yaml = "",
