@@ -24,7 +24,7 @@ void data_style(FILE *to)
     fputs(".sheet{display:grid;grid-template-columns:repeat(auto-fill,minmax(118px,1fr));gap:12px 10px;margin-top:12px}"
           ".sheet div{min-width:0;font-size:12.5px;line-height:1.35;overflow-wrap:anywhere;color:var(--soft)}"
           ".sheet i{display:block;width:100%;aspect-ratio:1;margin-bottom:4px;border-radius:4px;"
-          "background-image:var(--sheet);background-size:var(--size)}",
+          "background-image:var(--sheet);background-size:var(--size)}td.n{white-space:nowrap}",
           to);
 }
 
@@ -130,7 +130,7 @@ void data_html(const Run *run, FILE *to)
     stage_row(data, "resize_ns", "resize", to);
     stage_row(data, "augment_ns", "augment", to);
     if (integer(data, "warnings"))
-        fprintf(to, "<tr><th>small damage</th><td>%lld times, which the JPEG decoder mended</td></tr>",
+        fprintf(to, "<tr><th>small damage</th><td>%lld images, which were decoded all the same</td></tr>",
                 (long long)integer(data, "warnings"));
     if (integer(data, "rotated"))
         fprintf(to, "<tr><th>stored rotated</th><td>%lld images (EXIF orientation), %s</td></tr>",

@@ -116,6 +116,8 @@ grep -q "^3 training samples could not be decoded and were skipped; runs/skip/ba
 for file in red/1 green/3 blue/5; do
     grep -oE "<tr><th>training [0-9]+</th><td>[^<]*" runs/skip/report.html | grep -q "$file.jpg" || complain "the report does not list $file.jpg"
 done
+/usr/bin/python3 -c 'import json; data = json.load(open("runs/skip/data.json")); assert (data["bad_samples"], data["warnings"]) == (3, 0), data' ||
+    complain "data.json of a run that skips"
 train limit broken --bad-samples limit:2 --max-steps 6 && complain "--bad-samples limit:2 accepts three"
 "$towers" predict runs/whole broken/train/red/1.jpg photos/val/red/0.png >one.out 2>one.err && complain "predict of a broken image exits 0"
 grep -q "red/1.jpg" one.err one.out || complain "predict does not name the broken image"

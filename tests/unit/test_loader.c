@@ -489,10 +489,26 @@ static void test_refused(void **state)
     expect_refused(&c);
 }
 
+/* What the threads were busy with; a loader that was replaced begins at zero again. */
+static void test_cause(void **state)
+{
+    (void)state;
+    CountedSource memory = counted(10, 6, 6, 1), files = counted(10, 0, 0, 3);
+    const LoaderClocks none = {0}, early = {.read = 900, .decode = 10},
+                       late = {.read = 950, .decode = 50, .resize = 30},
+                       augmented = {.augment = 7, .decode = 3, .resize = 3};
+    assert_string_equal(loader_cause(&files.base, &none, &none), "");
+    assert_string_equal(loader_cause(&files.base, &none, &late), "disk");
+    assert_string_equal(loader_cause(&memory.base, &none, &late), "read");
+    assert_string_equal(loader_cause(&files.base, &early, &late), "decode");
+    assert_string_equal(loader_cause(&files.base, &late, &augmented), "augment");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contents),
+        cmocka_unit_test(test_cause),
         cmocka_unit_test(test_epochs_differ),
         cmocka_unit_test(test_plain_order),
         cmocka_unit_test(test_same_for_any_workers),

@@ -249,19 +249,18 @@ static void data_of_a_run(void **state)
     scratch_put("first-batch.jpg", "\xff\xd8\xff\xe0pictur");
     page = page_of_run();
     check_page(page);
-    static const char *const there[] = {
-        "of the steps' time; the loader spent most of its time on: decode",
-        "<th>decode</th><td>90.0 &micro;s",
-        "7 images (EXIF orientation), used as stored; --exif",
-        "<th>training 17</th><td>'a, &quot;b&quot;.jpg': &lt;cut&gt; at offset 99</td><td "
-        "class=\"n\">2</td>",
-        "<th>evaluation 17</th><td>'c.jpg': cut off</td><td class=\"n\">1</td>",
-        "title=\"x/&quot;4&quot;.jpg\"",
-        "&lt;dog&gt; 98.8 %, is cat",
-        "base64,/9j/4HBpY3R1cmU=)",
-        "base64,/9j/4HBpY3R1cg==)",
-        "First training batch",
-        ">sheep</div>"};
+    static const char *const there[] = {"of the steps' time; the loader spent most of its time on: decode",
+                                        "<th>decode</th><td>90.0 &micro;s",
+                                        "7 images (EXIF orientation), used as stored; --exif",
+                                        "&lt;cut&gt; at offset 99</td><td class=\"n\">2</td>",
+                                        "<th>training 17</th><td>'a, &quot;b&quot;.jpg': ",
+                                        "<th>evaluation 17</th><td>'c.jpg': cut off</td><td class=\"n\">1</td>",
+                                        "title=\"x/&quot;4&quot;.jpg\"",
+                                        "&lt;dog&gt; 98.8 %, is cat",
+                                        "base64,/9j/4HBpY3R1cmU=)",
+                                        "base64,/9j/4HBpY3R1cg==)",
+                                        "First training batch",
+                                        ">sheep</div>"};
     for (size_t i = 0; i < sizeof there / sizeof *there; i++) holds(page, there[i]);
     lacks(page, "never whole");
     free(page);

@@ -125,9 +125,12 @@ static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i
     worker->clocks.read += clock_ns() - start;
     worker->clocks.samples++;
     if (st != OK) return st;
+    int64_t warnings = image_decoder_warnings(worker->transform.decoder);
     st = sample_decode(l, worker, slot->batch.epoch, id, slot->pixels + (size_t)i * l->canvas_bytes,
                        slot->augment + (size_t)i * IMAGE_RECORD);
-    return st == OK ? OK : name_file(l, id, st);
+    if (st != OK) return name_file(l, id, st);
+    worker->clocks.warnings += image_decoder_warnings(worker->transform.decoder) > warnings;
+    return OK;
 }
 
 /* The good sample nearest to sample i, earlier ones preferred; NONE if there is none. */
@@ -278,8 +281,8 @@ static void clocks_collect(Loader *l, Worker *worker)
     to->decode += t->decode_ns;
     to->resize += t->resize_ns;
     to->augment += t->augment_ns;
-    to->warnings += image_decoder_warnings(t->decoder) - from->warnings;
-    *from = (LoaderClocks){.warnings = image_decoder_warnings(t->decoder)};
+    to->warnings += from->warnings;
+    *from = (LoaderClocks){0};
     t->decode_ns = t->resize_ns = t->augment_ns = 0;
 }
 

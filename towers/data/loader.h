@@ -58,7 +58,7 @@ typedef struct Batch {
 typedef struct LoaderClocks {
     int64_t read, decode, resize, augment;
     int64_t samples;
-    int64_t warnings; /* of the JPEG library: small damage */
+    int64_t warnings; /* samples decoded with warnings of the JPEG library: small damage */
 } LoaderClocks;
 
 typedef struct Loader Loader;
