@@ -19,5 +19,5 @@ void kernels_print(Device *device, const Plan *plan, FILE *to)
                 choice.name);
         if (choice.passed[0]) fprintf(to, "    passed over: %s\n", choice.passed);
     }
-    fputs("-: the op has one implementation\n", to);
+    fputs("-: the op has one kernel, or the device does not name it\n", to);
 }

@@ -4,7 +4,7 @@
 
 #include "towers/graph/plan.h"
 
-/* The name is "-" for an op with only one implementation. The call must be prepared. */
+/* The name is "-" if the op has one kernel or the device does not name it. The call must be prepared. */
 KernelChoice kernel_chosen(Device *device, const OpCall *call);
 
 /* Print the kernels of all ops of a plan. */

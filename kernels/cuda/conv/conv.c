@@ -243,7 +243,16 @@ static void conv_discard(Device *device, OpCall *call)
     call->state = NULL;
 }
 
-#define CONV_KERNEL .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard
+static void conv_explain(Device *device, const OpCall *call, KernelChoice *choice)
+{
+    const ConvState *state = call->state;
+    task_plan_text(&state->task, choice->name, sizeof choice->name);
+    kernel_choice_pass(choice, "other plans",
+                       device->config.deterministic ? "results may differ between runs, or a later candidate"
+                                                    : "slower when timed on this GPU");
+}
+
+#define CONV_KERNEL .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard, .explain = conv_explain
 const OpKernel cuda_conv = {CONV_KERNEL, .strided_in = 1, .strided_out = 1, .pads_in = 1};
 const OpKernel cuda_conv_dx = {CONV_KERNEL, .strided_in = 1 | 4, .strided_out = 1, .in_place = 4};
 const OpKernel cuda_conv_dw = {CONV_KERNEL, .strided_in = 1 | 2, .pads_in = 1};

@@ -124,7 +124,7 @@ static void task_text(const Device *device, const TaskSpec *s, char *text, size_
              v->pad_h, v->pad_w, s->accumulate ? " add" : "", s->dense ? " dense" : "");
 }
 
-static void plan_text(const Task *task, char *text, size_t bytes)
+void task_plan_text(const Task *task, char *text, size_t bytes)
 {
     if (task->product)
         product_plan_text(task->product, text, bytes);
@@ -200,7 +200,7 @@ static Status choose_by_time(Choice *c, Device *device, const char *task, int *b
     const Candidates candidates = {c->count, c, candidate_run, operands_fill, candidate_result};
     if (st == OK) st = autotune(device, &candidates, best, &time);
     if (st == OK) {
-        plan_text(&c->candidate[*best], text, sizeof text);
+        task_plan_text(&c->candidate[*best], text, sizeof text);
         st = plan_cache_add(cuda_device(device)->plans, task, text, time);
     }
     for (int i = 0; i < 4; i++)

@@ -30,6 +30,8 @@ typedef struct Task {
 /* `name` for messages. */
 NODISCARD Status task_choose(Device *device, const char *name, const TaskSpec *spec, Task *task);
 void task_free(Device *device, Task *task);
+/* The library's name of the plan, as in the plan cache. */
+void task_plan_text(const Task *task, char *text, size_t bytes);
 NODISCARD Status task_run(Device *device, const Task *task, void *x, void *w, void *y, void *workspace);
 
 #endif
