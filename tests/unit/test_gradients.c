@@ -218,6 +218,8 @@ static const Row without_rule[] = {
     {"pool", OP_MAX_POOL_DX, POOL_WINDOW(false, 2, 2, 2, 2, 0, 0), {{2, 2, 2, 2}, {2, 2, 2, 2}}, {2, 2, 4, 4}},
     {"random", OP_RANDOM, {.random = {false, 1}}, {{1, 4, 1, 1}}, {2, 3, 2, 2}},
     {"loss", OP_SOFTMAX_LOSS_DX, {.loss = {0}}, {{4, 5, 1, 1}, {4, 1, 1, 1}, {1, 1, 1, 1}}},
+#define UNARY_GRAD(KIND, name, formula, slope) {"slope", OP_##KIND##_DX, NOTHING, {{2, 3, 2, 2}, {2, 3, 2, 2}}},
+#include "kernels/ops.def"
 };
 
 static Dtype operand_dtype(OpKind kind, int k)

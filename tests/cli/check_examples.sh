@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The worked examples of CONTRIBUTING hold: each patch of tests/examples/ applies to a copy of the tree, touches no more files
+# than CONTRIBUTING says, builds, and does what it promises. usage: check_examples.sh SOURCE_FOLDER BINARY
+set -u
+. "$1/tests/support/check.sh"
+check_begin examples "$@"
+"$towers" info fashion_cnn --device cpu >/dev/null 2>&1 || { echo "SKIPPED: no cpu backend here" >&2; exit 77; }
+tree=$work/tree build=$work/build
+mkdir "$tree"
+(cd "$source_dir" && tar cf - --exclude='./build*' --exclude=./.git --exclude=./runs .) | tar xf - -C "$tree"
+
+while read -r name most; do
+    patch=$source_dir/tests/examples/$name.patch
+    files=$(grep -c '^+++ ' "$patch")
+    [ "$files" -le "$most" ] || complain "$name: the example touches $files files, at most $most were promised"
+    grep -q " takes $files files: .*tests/examples/$name.patch" "$source_dir/CONTRIBUTING.md" || complain "$name: CONTRIBUTING does not say that it takes $files files"
+    (cd "$tree" && patch -p1 -s -F3) <"$patch" || complain "$name: the patch does not apply"
+done <<'LIMITS'
+op 6
+option 3
+metric 3
+model 4
+LIMITS
+
+cache=$(dirname "$towers")/CMakeCache.txt
+compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$cache") launcher=$(sed -n 's/^CMAKE_C_COMPILER_LAUNCHER:[A-Z]*=//p' "$cache")
+cmake -S "$tree" -B "$build" -DCMAKE_C_COMPILER="$compiler" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" -DCMAKE_BUILD_TYPE=Debug \
+    -DCMAKE_C_FLAGS_DEBUG=-O0 -DTOWERS_CUDA=OFF -DTOWERS_WERROR=ON >"$work/log" 2>&1 &&
+    cmake --build "$build" -j "$(nproc)" --target towers test_ops test_gradients test_metrics test_models >>"$work/log" 2>&1 ||
+    { tail -n 20 "$work/log" >&2; complain "the tree with the examples does not build"; check_end; }
+
+export OMP_WAIT_POLICY=PASSIVE
+passes() { # EXAMPLE PROGRAM
+    "$build/tests/$2" >"$work/log" 2>&1 || complain "$1: $2: $(grep -m3 -E 'ERROR|FAILED|gelu' "$work/log")"
+}
+TOWERS_TEST_OP=gelu,gelu_dx passes op test_ops
+grep -q ' gelu_dx .* rows' "$work/log" || complain "op: its gradient has no cases: $(cat "$work/log")"
+passes op test_gradients
+passes metric test_metrics
+passes model test_models
+towers=$build/towers
+"$towers" train fashion_cnn --dataset synthetic --greet --print-config >"$work/log" 2>&1
+"$towers" man --markdown | cmp -s - "$tree/docs/options.md" || complain "option: docs/options.md is not what 'towers man --markdown' writes"
+grep -q '^greet: true' "$work/log" || complain "option: $(grep -m3 greet "$work/log")"
+"$towers" train lenet5 --device cpu --dataset synthetic --max-steps 2 -b 4 --greet --output-dir "$work/runs" --experiment one >"$work/log" 2>&1 </dev/null ||
+    complain "model: $(tail -n 5 "$work/log")"
+grep -q '^hello' "$work/log" || complain "option: it does nothing"
+grep -q '"step_ms":[0-9]' "$work/runs/one/metrics.jsonl" || complain "metric: not in metrics.jsonl"
+check_end "an op, an option, a metric and a model, as CONTRIBUTING says"
