@@ -138,16 +138,11 @@ static TaskSpec spec_of(const Operands *o)
     return s;
 }
 
-static size_t rounded_up(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 /* Workspace: the task's own, then the operands that are converted. */
 static void conv_layout(ConvState *state, OpCall *call, const Operands *o, const TaskSpec *s)
 {
     Shape shapes[PARTS] = {[X] = s->x, [W] = s->w, [Y] = s->y};
-    size_t end = rounded_up(state->task.workspace_bytes);
+    size_t end = align_up(state->task.workspace_bytes, 256);
     for (int k = 0; k < PARTS; k++) {
         Part *part = &state->part[k];
         const Tensor *held = &o->held[k];
@@ -155,7 +150,7 @@ static void conv_layout(ConvState *state, OpCall *call, const Operands *o, const
         bool same_rows = shape_equal(part->as.shape, held->shape) || (k == X && o->x_padded);
         part->converts = part->as.dtype != held->dtype || part->as.pitch != held->pitch || !same_rows;
         part->offset = end;
-        if (part->converts) end += rounded_up((size_t)shape_count(shapes[k]) * dtype_bytes(part->as.dtype));
+        if (part->converts) end += align_up((size_t)shape_count(shapes[k]) * dtype_bytes(part->as.dtype), 256);
     }
     call->workspace_bytes = end + 256; /* the plan aligns to 64 */
 }

@@ -57,12 +57,12 @@ bool conv_joined_shape(const OpCall *call, ConvPattern *pattern, ConvShape *shap
 static size_t vector_bytes(const Fused *f)
 {
     int32_t widest = f->shape.x.c > f->shape.y.c ? f->shape.x.c : f->shape.y.c;
-    return workspace_aligned((size_t)widest * sizeof(float));
+    return align_up((size_t)widest * sizeof(float), 256);
 }
 
 static size_t half_bytes(const Fused *f, Shape shape)
 {
-    return workspace_aligned((size_t)shape_count(shape) * dtype_bytes(f->shape.dtype));
+    return align_up((size_t)shape_count(shape) * dtype_bytes(f->shape.dtype), 256);
 }
 
 void fused_layout(const OpCall *call, Fused *f)

@@ -15,11 +15,6 @@ bool conv_joined_shape(const OpCall *call, ConvPattern *pattern, ConvShape *shap
 /* Whether `library` has a plan for it, among the engines that come compiled. */
 bool conv_joined_exists(CudnnLibrary *library, const OpCall *call, bool deterministic);
 
-static inline size_t workspace_aligned(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 /* ---- one kernel: the operands of its graph, and where those that are converted lie in the workspace */
 
 typedef struct Fused {

@@ -67,7 +67,7 @@ Status separate_prepare(Device *device, const OpCall *call, Separate *s)
     Tensor a = normalized(call, NULL);
     s->conv = (OpCall){.kind = inner_kind(call->kind), .name = call->name, .in_count = 2, .out_count = 1};
     s->conv.attr.conv.window = call->attr.conv.window;
-    if (normalizes(call)) s->inner_offset = workspace_aligned((size_t)shape_count(a.shape) * dtype_bytes(a.dtype));
+    if (normalizes(call)) s->inner_offset = align_up((size_t)shape_count(a.shape) * dtype_bytes(a.dtype), 256);
     conv_bind(s, call, (char *)(uintptr_t)256); /* prepare looks at which operands there are, no further */
     TRY(inner_kernel(s->conv.kind)->prepare(device, &s->conv));
     if (call->kind == OP_CONV_DX_SUMS) TRY(norm_prepare(device, call, s));
