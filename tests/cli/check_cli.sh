@@ -67,6 +67,10 @@ if "$towers" info $model --device cpu >"$work/out" 2>&1; then
     refused_with 5 "GiB of memory, but only" train inception_v3 --device cpu -b 4096 --dataset synthetic --dry-run
 fi
 
+# the newest release of the changelog is the version of the program, below a heading for what comes next
+released=$(sed -n 's/^## \[\(.*\)\].*/\1/p' "$source_dir/CHANGELOG.md" | head -n 2 | tr '\n' ' ')
+[[ $released == "Unreleased $("$towers" --version | sed -n '1s/^towers \([0-9.]*\).*/\1/p') " ]] || complain "CHANGELOG.md begins with: $released"
+
 # which kernel computes a layer, and why others do not; the total is where scripts look for it
 if "$towers" info $model --device cpu --kernels >"$work/out" 2>&1; then
     grep -qE '^fc1 +dense .* oneDNN, product \(' "$work/out" && grep -qE '^conv1.dw +conv_dw .* oneDNN, .* in [0-9]+ parts$' "$work/out" ||
