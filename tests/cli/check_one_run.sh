@@ -109,7 +109,7 @@ ends 2 ".safetensors or .onnx" export fashion_cnn a.pth --weights runs/one
 ends 0 "run directory runs/two" "${train[@]}" --epochs 1 --experiment two --pretrained runs/one
 ends 4 "contains no weights" "${train[@]}" --epochs 1 --experiment three --pretrained "$work/data"
 ends 0 "all steps are done" "${train[@]}" --epochs 1 --resume runs/two
-ends 2 "runs/one is at step 4 already, but --epochs and --max-steps end the run at step 3" "${train[@]}" --max-steps 3 --resume runs/one
+ends 2 "runs/one is already at step 4, but --epochs and --max-steps end the run at step 3" "${train[@]}" --max-steps 3 --resume runs/one
 ends 2 "then nothing, now epochs: 2" "${train[@]}" --epochs 2 --resume runs/two --sched cosine
 ends 0 "run directory runs/short" "${train[@]}" --towers 2 --max-steps 2 --eval-interval 0 --sched cosine --experiment short
 ends 2 "then max-steps: 2, now max-steps: 5" "${train[@]}" --towers 2 --max-steps 5 --resume runs/short --sched cosine

@@ -132,7 +132,7 @@ together "inf:tower=2,step=3,layer=Mixed_5a.branch3x3_2,activity=backward" 2 "fi
 many=$(for step in 2 3 4 5 6; do printf 'nan:tower=1,step=%d;' $step; done)
 TOWERS_FAULT=$many run 0 skip --nan-policy skip
 [[ $(ls -d "$work"/skip/nan-step-* | wc -l) == 3 ]] || complain "not 3 capsules: $(ls "$work/skip")"
-says err "warning: step 6 is not finite and is left out (5 so far)"
+says err "warning: step 6 is not finite and is skipped (5 so far)"
 TOWERS_FAULT=$many run 8 skip-limit --nan-policy skip --nan-limit 4
 says err "5 steps in a row were not finite"
 

@@ -1,5 +1,5 @@
-/* Fault injection: hooks with which tests make a tower fail at a given step (towers/replica/hooks.h). Compiled in only with
- * -DTOWERS_FAULTS=ON.
+/* Fault injection: hooks with which tests make a tower fail at a given step (towers/replica/hooks.h). Compiled in only
+ * with -DTOWERS_FAULTS=ON.
  *
  * TOWERS_FAULT="kind:tower=T,step=S[,activity=A][,layer=NAME][,index=N][,ms=N]
  * [,where=loss|grad|both|weights|statistics|slot]", several joined by ';'. Kinds: nan, inf (poison the tower's loss and

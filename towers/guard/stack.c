@@ -1,4 +1,4 @@
-/* The calls of a tower process, written by backtrace(3) in a signal handler; see stack.h. */
+/* The call stack of a tower process, written by backtrace(3) in a signal handler; see stack.h. */
 #include "towers/guard/stack.h"
 
 #include <errno.h>
@@ -18,19 +18,19 @@ static _Atomic bool *stack_written;
 Status stack_path(const TrainJob *job, int rank, char *path)
 {
     char name[64];
-    if (!job->run_dir) return FAIL(ERR_ARG, "no run directory for the calls of process %d", rank);
+    if (!job->run_dir) return FAIL(ERR_ARG, "no run directory for the call stack of process %d", rank);
     snprintf(name, sizeof name, "stack-tower-%d.txt", job_placement(job, rank).first_tower);
     return path_join(path, job->run_dir, name);
 }
 
-/* Only calls that a signal handler may make; backtrace is one of them once it has been called before. */
+/* Only calls that are allowed in a signal handler; backtrace is, once it has been called before. */
 static void stack_write(int number)
 {
     void *frames[FRAMES];
     int error = errno, count = backtrace(frames, FRAMES);
     size_t bytes = strlen(stack_title);
     (void)number;
-    (void)unlink(stack_file); /* of an earlier life of this run; O_EXCL follows no link */
+    (void)unlink(stack_file); /* left by an earlier process of this run; O_EXCL follows no link */
     int fd = open(stack_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd >= 0 && write(fd, stack_title, bytes) == (ssize_t)bytes) {
         backtrace_symbols_fd(frames, count, fd);

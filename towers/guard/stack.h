@@ -1,8 +1,8 @@
-/* The calls that a tower process is in, written down when it is asked: what a tower that hangs was doing.
+/* The call stack of a tower process, written on request, to show where a hanging tower is.
  *
  * The supervisor sends STACK_SIGNAL to a process that has been silent for too long, before it is killed. The process
- * itself then writes its calls, innermost first, to RUN/stack-tower-N.txt: no debugger is needed, and no permission to
- * trace. N is its first tower. A process that a system call keeps for ever writes nothing. */
+ * then writes its call stack, innermost first, to RUN/stack-tower-N.txt; neither a debugger nor permission to trace is
+ * needed. N is its first tower. A process blocked in a system call forever writes nothing. */
 #ifndef TOWERS_GUARD_STACK_H
 #define TOWERS_GUARD_STACK_H
 
@@ -13,9 +13,10 @@
 
 enum { STACK_SIGNAL = SIGUSR1 };
 
-/* Where process `rank` writes its calls: path[PATH_BYTES]. ERR_ARG: a path that is too long, or no run directory. */
+/* The file for the call stack of process `rank`: path[PATH_BYTES]. ERR_ARG if it is too long or there is no run
+ * directory. */
 NODISCARD Status stack_path(const TrainJob *job, int rank, char *path);
-/* Call in the process, once, from its main thread. Without a run directory the signal is ignored. */
+/* Call once in the process, from its main thread. Without a run directory the signal is ignored. */
 void stack_watch(const TrainJob *job, int rank, Ledger *ledger);
 
 #endif

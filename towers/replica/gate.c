@@ -1,6 +1,6 @@
 /* Device memory, ring of results and launches of the gate; see gate.h.
  *
- * The results for the host lie in one block on the device, so that one copy brings them: report, L2 term, extras. */
+ * The results for the host are in one block on the device, so that one copy transfers them: report, L2 term, extras. */
 #include "towers/replica/gate.h"
 
 #include "nccl_sync/bucket.h"
@@ -13,7 +13,7 @@ _Static_assert((int)GATE_HEADS == (int)MODEL_HEADS, "extras for every head");
 _Static_assert((int)GATE_PARTS == (int)BUCKETS_MAX, "a square sum for every bucket");
 
 enum { RING = GATE_AHEAD + 1, LINE = 64 };
-_Static_assert((int)RING <= (int)BACKEND_MARKS, "a mark for every step under way");
+_Static_assert((int)RING <= (int)BACKEND_MARKS, "a mark for every step in flight");
 
 struct Gate {
     Replica *replica; /* borrowed */
@@ -21,9 +21,9 @@ struct Gate {
     size_t l2_at, extras_at, bytes; /* of the block */
     /* owned, device */
     char *block;
-    float *extras; /* [local - 1][sum_extra_count]: the last tower's lie in the block, where their sum is to be */
+    float *extras; /* [local - 1][sum_extra_count]: those of the last tower are in the block, where their sum will be */
     GateSums *sums;
-    double *squares; /* [GATE_PARTS + 1]: the last one is that of the sum */
+    double *squares; /* [GATE_PARTS + 1]: the last is that of the sum over towers */
     GateState *state;
     GateInput *input;
     /* owned, host: [RING] blocks */
@@ -36,7 +36,7 @@ static size_t lined(size_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-/* ---- life */
+/* ---- creation and destruction */
 
 static Status device_zeros(Gate *g, size_t bytes, void **made)
 {
@@ -110,7 +110,7 @@ int gate_ahead(const Gate *g)
     return g->replica->device.backend->mark ? GATE_AHEAD : 0;
 }
 
-/* ---- places */
+/* ---- addresses */
 
 float *gate_extras(const Gate *g, int slot)
 {
@@ -164,12 +164,12 @@ Status gate_contribute(Gate *g, int slot, const Program *program, int32_t n, boo
         .number = g->config.place.first_tower + slot,
         .sum = g->sums + slot,
         .extras = gate_extras(g, slot),
-        .square = gate_square_of_sum(g), /* of the only tower; others' is overwritten by that of the sum */
+        .square = gate_square_of_sum(g), /* final for a single tower; otherwise overwritten by that of the sum */
         .state = g->state,
     };
     for (int k = 0; program && k < program->head_count; k++) call.head[k] = result(program, program->head[k]);
     if (last && slot == g->config.place.local_towers - 1 &&
-        g->config.towers > 1) /* the extras of other towers still hold the sum of the last step */
+        g->config.towers > 1) /* the extras of other towers still contain the sum of the last step */
         TRY(device->backend->fill(device, call.extras, 0, sum_extra_count(g->config.towers)));
     return device->backend->gate_extras(device, &call);
 }
@@ -210,7 +210,7 @@ Status gate_arrived(Gate *g, int64_t number, bool *arrived)
     return device->backend->mark ? device->backend->reached(device, (int)(number % RING), arrived) : OK;
 }
 
-/* ---- what came out */
+/* ---- results */
 
 static TowerResult tower_read(const float *extras)
 {

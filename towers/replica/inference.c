@@ -1,5 +1,5 @@
 /* The ring of results of inference.h. Every slot has a block of pinned host memory (loss, top-1, top-5, then the
- * probabilities) and a mark behind the copies that fill it. */
+ * probabilities) and a mark after the copies that fill it. */
 #include "towers/replica/inference.h"
 
 #include "towers/store/pretrained.h"
@@ -28,7 +28,7 @@ struct Inference {
     InferenceSlot slot[SLOTS];
 };
 
-/* What the file may lack keeps its starting value, so both arenas go to the host first. */
+/* Optional values that the file lacks keep their initial values, so both arenas are downloaded first. */
 Status inference_weights(Replica *r, const ProgramConfig *program, const char *path)
 {
     Status st = OK;
@@ -36,11 +36,12 @@ Status inference_weights(Replica *r, const ProgramConfig *program, const char *p
     Program training = {0};
     ProgramConfig config = *program;
     char absent[256];
-    config.training = true; /* auxiliary heads are in the file and in the layout, but in no evaluation */
+    config.training = true; /* auxiliary heads are in the file and in the layout, but not in an evaluation */
     const Backend *backend = r->device.backend;
     size_t params = r->layout->param_elements, states = r->layout->state_elements;
     float *host = calloc(params + states + 1, sizeof *host);
-    if (!host) return FAIL(ERR_MEMORY, "no memory for host copy of the weights (%zu MiB)", params * sizeof *host >> 20);
+    if (!host)
+        return FAIL(ERR_MEMORY, "no memory for the host copy of the weights (%zu MiB)", params * sizeof *host >> 20);
     TRY_OUT(program_graph(&config, 1, &training));
     TRY_OUT(weight_map_create(r->layout, training.graph, &map));
     TRY_OUT(backend->download(&r->device, host, r->arena[ARENA_PARAM], params * sizeof *host));
@@ -115,7 +116,7 @@ void inference_close(Inference *q)
     free(q);
 }
 
-/* The loader will fill the memory of its batch anew. */
+/* Copy the batch, because the loader will reuse its memory. */
 static void batch_keep(InferenceSlot *slot, const Batch *batch)
 {
     Batch *kept = &slot->result.batch;
@@ -150,7 +151,7 @@ Status inference_begin(Inference *q, const Batch *batch)
     InferenceSlot *slot = &q->slot[q->begun % SLOTS];
     Program *program = replica_program(q->replica, false, batch->n);
     if (!program) return FAIL(ERR_INTERNAL, "no evaluation program for a batch of %d", batch->n);
-    if (inference_pending(q) == SLOTS) return FAIL(ERR_INTERNAL, "a third batch is begun before one is ended");
+    if (inference_pending(q) == SLOTS) return FAIL(ERR_INTERNAL, "a third batch was started before one was ended");
     batch_keep(slot, batch);
     q->begun++;
     TRY(replica_feed(q->replica, program, batch, 0, 0, 0));

@@ -1,24 +1,24 @@
-/* Inference: forward passes over the batches of a loader, each handed over while the one before is under way.
+/* Inference: forward passes over the batches of a loader, each enqueued while the previous one is in flight.
  *
  * inference_begin enqueues the upload of a batch, its forward pass and the download of its results into pinned memory;
- * inference_end waits for the oldest batch. A device that works beside the host copies batch k + 1 while it computes
- * batch k; on the CPU begin has done all the work when it returns. */
+ * inference_end waits for the oldest batch. An asynchronous device copies batch k + 1 while it computes batch k; on
+ * the CPU inference_begin has done all the work when it returns. */
 #ifndef TOWERS_REPLICA_INFERENCE_H
 #define TOWERS_REPLICA_INFERENCE_H
 
 #include "towers/replica/replica.h"
 
-/* Parameters and exported statistics from a weights file (pretrained.h). */
+/* Load parameters and exported statistics from a weights file (pretrained.h). */
 NODISCARD Status inference_weights(Replica *replica, const ProgramConfig *program, const char *path);
 
 typedef struct Inference Inference;
 
 /* Results of one batch, valid until inference_end is called again. */
 typedef struct Inferred {
-    Batch batch;       /* as it was handed over, without pixels and augment */
+    Batch batch;       /* the batch passed to inference_begin, without pixels and augment */
     double loss;       /* summed over the samples */
     int64_t hits[2];   /* top-1, top-5 */
-    const float *prob; /* [n][pitch]; NULL unless asked for */
+    const float *prob; /* [n][pitch]; NULL unless requested */
     int64_t pitch;
 } Inferred;
 
@@ -27,11 +27,11 @@ typedef struct Inferred {
 NODISCARD Status inference_open(Replica *replica, Loader *loader, bool prob, Inference **made);
 void inference_close(Inference *inference); /* NULL is fine */
 
-/* The loader may have the batch back on return. */
+/* The batch may be returned to the loader afterwards. */
 NODISCARD Status inference_begin(Inference *inference, const Batch *batch);
-/* Batches whose results are not taken yet. Take them while there are more than inference_ahead. */
+/* Number of batches whose results have not been taken. Take them while there are more than inference_ahead. */
 int inference_pending(const Inference *inference);
-/* Batches that may be under way when another one is begun: 0 or 1. */
+/* Number of batches that may be in flight when another one is started: 0 or 1. */
 int inference_ahead(const Inference *inference);
 NODISCARD Status inference_end(Inference *inference, const Inferred **result);
 

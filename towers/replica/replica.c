@@ -1,4 +1,4 @@
-/* One device with weights, optimizer memory and programs; see replica.h. */
+/* One device with weights, optimizer slots and programs; see replica.h. */
 #include "towers/replica/replica.h"
 
 #include "nccl_sync/bucket.h"
@@ -40,7 +40,7 @@ static Status arenas_create(Replica *r)
     return OK;
 }
 
-/* The batch that the layout was made for. */
+/* The batch size for which the layout was made. */
 static int32_t layout_samples(const Replica *r)
 {
     return r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0];
@@ -54,7 +54,7 @@ static Status tower_states_create(Replica *r)
     r->ema_state = calloc(local, sizeof *r->ema_state);
     r->correct = calloc(local, sizeof *r->correct);
     if (!r->state || !r->stat || !r->ema_state || !r->correct)
-        return FAIL(ERR_MEMORY, "no memory for statistics of %zu towers", local);
+        return FAIL(ERR_MEMORY, "no memory for the statistics of %zu towers", local);
     for (size_t t = 0; t < local; t++) {
         TRY(device_floats(r, elements, &r->state[t]));
         TRY(device_floats(r, elements, &r->stat[t]));
@@ -125,7 +125,7 @@ static Status optimizer_create(Replica *r)
     return half ? backend->alloc(&r->device, half, &r->half) : OK;
 }
 
-/* One segment a trained parameter; the padding behind it belongs to it, neighbours of equal kind merge. */
+/* One segment per trained parameter, including the padding after it; adjacent segments of the same kind are merged. */
 static Status optimizer_segments_create(Replica *r)
 {
     const Layout *layout = r->layout;
@@ -238,7 +238,7 @@ Status replica_create(const ReplicaConfig *config, Replica **made)
 {
     Status st = OK;
     Replica *r = calloc(1, sizeof *r);
-    if (!r) return FAIL(ERR_MEMORY, "no memory for replica");
+    if (!r) return FAIL(ERR_MEMORY, "no memory for the replica");
     r->config = *config;
     TRY_OUT(config->backend->open(&config->device, &r->device));
     TRY_OUT(captured_graphs_create(&r->device, config->capture, &r->captured));
@@ -406,7 +406,7 @@ Status replica_l2_term(Replica *r, double *term)
     return r->device.backend->l2_term(&r->device, r->arena[ARENA_PARAM], r->segments, r->segment_count, term);
 }
 
-/* ---- several batches in one update */
+/* ---- gradient accumulation */
 
 /* sum[i] += x[i] */
 static Status floats_add(Replica *r, float *sum, const float *x, size_t count)
@@ -443,10 +443,10 @@ Status replica_add_kept(Replica *r, int slot, size_t first, size_t count)
     return floats_add(r, (float *)r->arena[ARENA_GRAD] + first, r->grad_sum[slot] + first, count);
 }
 
-/* ---- how many samples statistics are of */
+/* ---- sample counts of statistics */
 
-/* The number is exact, so that it does not depend on which towers share this process: of pixels in a sample there are a
- * whole number. */
+/* The count is exact, because the pixels per sample are an integer; so it does not depend on which towers share this
+ * process. */
 float replica_correct(const Replica *r, size_t i, int64_t samples)
 {
     double own = r->layout->state_correct[i];
@@ -460,7 +460,7 @@ Status replica_statistics_over(Replica *r, int slot, int64_t samples)
     Status st = OK;
     size_t elements = r->layout->state_elements;
     float *correct = calloc(elements + 1, sizeof *correct);
-    if (!correct) return FAIL(ERR_MEMORY, "no memory for correction of %zu statistics", elements);
+    if (!correct) return FAIL(ERR_MEMORY, "no memory for the correction of %zu statistics", elements);
     for (size_t i = 0; i < elements; i++) correct[i] = replica_correct(r, i, samples);
     TRY_OUT(r->device.backend->upload(&r->device, r->correct[slot], correct, elements * sizeof *correct));
     TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
@@ -469,7 +469,7 @@ out:
     return st;
 }
 
-/* ---- the commit */
+/* ---- the update */
 
 static Status statistics_update(Replica *r, const bool *fed)
 {

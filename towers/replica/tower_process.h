@@ -1,5 +1,5 @@
-/* TowerProcess: what one tower process holds while it trains: its replica, its communicator, its loader, and rank 0's
- * records. */
+/* TowerProcess: the state of one tower process in training: its replica, its communicator, its loader, and on rank 0
+ * the records. */
 #ifndef TOWERS_REPLICA_TOWER_PROCESS_H
 #define TOWERS_REPLICA_TOWER_PROCESS_H
 
@@ -16,27 +16,27 @@
 
 enum { ROLLBACKS_MAX = 256 };
 
-/* What belongs to the run and not to a step: saved with every checkpoint, equal on all ranks. */
+/* The state of the run between steps: saved with every checkpoint, equal on all ranks. */
 typedef struct RunState {
     int64_t step;     /* committed or skipped steps so far */
-    int64_t updates;  /* committed steps: the optimizer's count */
-    double epoch_sum; /* of losses, of the samples of this epoch so far */
+    int64_t updates;  /* committed steps, the optimizer's count */
+    double epoch_sum; /* sum of losses over the samples of this epoch so far */
     int64_t epoch_count, epoch_hits;
-    int64_t epoch_told;        /* the step after which an epoch was last recorded: the sums of one cut short go on */
+    int64_t epoch_told; /* the step after which an epoch was last recorded; sums of an interrupted one continue */
     double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
     int64_t skipped, skipped_in_row;
     int64_t bad_samples; /* skipped because they could not be decoded (--bad-samples) */
-    int64_t overflows;   /* steps left out because a gradient was too large for f16 at the loss scale */
-    double loss_scale;   /* of the next step; 0: not known yet */
-    int64_t scale_good;  /* good steps since it last moved */
+    int64_t overflows;   /* steps skipped because a gradient overflowed f16 at the loss scale */
+    double loss_scale;   /* of the next step; 0: not yet known */
+    int64_t scale_good;  /* good steps since its last change */
     double best_top1;    /* -1: none yet */
     int64_t best_step;
     double base_average, total_average;         /* of losses, see step_record.c; rank 0 keeps them */
-    int64_t averaged;                           /* losses in them */
-    int64_t rollbacks, left_out[ROLLBACKS_MAX]; /* returns to a checkpoint, and the step that each leaves out */
+    int64_t averaged;                           /* number of losses in them */
+    int64_t rollbacks, left_out[ROLLBACKS_MAX]; /* number of rollbacks, and the step that each skips */
 } RunState;
 
-typedef struct StepQueue StepQueue; /* step.c: the steps under way */
+typedef struct StepQueue StepQueue; /* step.c: the steps in flight */
 typedef struct Summary Summary;     /* summary.c: the values that are being counted */
 
 typedef struct TowerProcess {
@@ -53,44 +53,44 @@ typedef struct TowerProcess {
     Metrics *metrics; /* rank 0 only */
     Summary *summary; /* rank 0 only; NULL before the first one */
     WeightMap map;
-    int *norm_sums; /* floats of each sum over towers in a step of BN_STATS_SYNC, in order */
+    int *norm_sums; /* floats of each all-reduce in a step with BN_STATS_SYNC, in order */
     int norm_sum_count;
-    float *norm_zeros; /* device memory: what a tower without samples gives to the largest of them */
+    float *norm_zeros; /* device memory: contribution of a tower without samples to the largest of them */
     float *scratch;    /* host memory: [max(params, states) + SUM_EXTRAS] */
     /* state */
     Buckets buckets;
     RunState run;
-    int64_t done; /* steps whose results are known: run.step without those under way */
+    int64_t done; /* steps whose results are known: run.step without those in flight */
     int64_t steps_per_epoch, total_steps;
     int64_t epoch_started_ns, checkpoint_ns;
-    int64_t epoch_count_before; /* samples of this epoch that an earlier process took */
+    int64_t epoch_count_before; /* samples of this epoch processed before a resume */
     int64_t good_step;          /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
-    bool save_tried;            /* a checkpoint of this run was written, or could not be */
-    int saves_failed;           /* in a row; rank 0 counts */
+    bool save_tried;            /* writing a checkpoint of this run was attempted */
+    int saves_failed;           /* failed saves in a row; counted by rank 0 */
     bool stop;                  /* all ranks agreed to stop after this step */
     bool go_back;               /* all ranks agreed to return to the last checkpoint (--nan-policy rollback) */
     StragglerWatch watch;       /* rank 0 only */
-    bool drifted;               /* replicas differ: nothing of this state may be saved */
-    int bad_noted;              /* bad samples that the log has named */
+    bool drifted;               /* replicas differ: this state must not be saved */
+    int bad_noted;              /* number of bad samples named in the log */
     bool rotated_noted;         /* the log has said that images are stored rotated */
     int64_t compared_step;      /* of the last comparison of all replicas; 0: none yet */
 } TowerProcess;
 
-/* The replica of the process at `place`. */
+/* The configuration of the replica of the process at `place`. */
 void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *config);
-/* How the loader of this process's training data is set up, from p->run.step on. */
+/* The configuration of the loader of this process's training data, from p->run.step on. */
 LoaderConfig process_loader(const TowerProcess *p);
-/* All towers of the process, or one of them, enter an activity: for the ledger and the hooks. */
+/* Enter an activity, for all towers of the process or one of them: updates the ledger and calls the hooks. */
 void process_activity(TowerProcess *p, int64_t step, Activity activity);
 void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity);
-/* A line of log.txt, on rank 0; newlines become bars. */
+/* Write a line to log.txt, on rank 0; newlines become bars. */
 NODISCARD Status process_log(TowerProcess *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* "tower 1", "towers 4..7 (process 1)": those of a process. */
+/* The towers of a process: "tower 1", "towers 4..7 (process 1)". */
 void towers_text(const TrainJob *job, int rank, char *text, size_t bytes);
-bool epoch_ended(const TowerProcess *p); /* by the last step */
-/* A signal in the middle of an evaluation leaves the end of the epoch to whoever resumes. */
+bool epoch_ended(const TowerProcess *p); /* with the last step */
+/* True after a signal during an evaluation, which leaves the end of the epoch to the resumed run. */
 bool epoch_end_is_owed(const TowerProcess *p);
-/* Is this step (from 1) one that an earlier rollback leaves out? */
+/* True if an earlier rollback excludes this step (from 1). */
 bool rollback_leaves_out(const RunState *run, int64_t step);
 
 #endif

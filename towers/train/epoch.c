@@ -1,5 +1,5 @@
-/* From step to step: what follows each one, and what ends an epoch. Evaluation, records, the best weights so far,
- * checkpoints when they are due, comparisons of replicas, returns to an older checkpoint. The step itself is step.c. */
+/* The sequence of steps, and what follows each step and each epoch: evaluation, records, the best weights, checkpoints,
+ * comparisons of replicas, rollbacks. The step itself is in step.c. */
 #include "towers/train/epoch.h"
 #include "towers/guard/digest.h"
 #include "towers/guard/forensics.h"
@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-enum { SAVES_FAILED_MAX = 3 /* checkpoints in a row that may not reach the disk */ };
+enum { SAVES_FAILED_MAX = 3 /* failed saves in a row before the run ends */ };
 
 /* ---- replicas that differ */
 
@@ -29,10 +29,11 @@ static Status drift_act(TowerProcess *p, const char *text)
         p->drifted = false;
         return OK;
     }
-    return FAIL(ERR_NUMERIC,
-                "%s; nothing was saved of this state, and what was saved before has been compared (--resume auto goes "
-                "on from there); look for faulty memory in that device, or train on with --sdc-policy warn",
-                text);
+    return FAIL(
+        ERR_NUMERIC,
+        "%s; this state was not saved, and earlier checkpoints were compared before they were saved (--resume auto "
+        "continues from the last one); check that device for faulty memory, or continue with --sdc-policy warn",
+        text);
 }
 
 Status replicas_compare(TowerProcess *p, bool now)
@@ -80,17 +81,18 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
     return metrics_epoch(p->metrics, &rec);
 }
 
-/* Storage that refuses is no reason to end a run at once: it is told, and the next time may do better. Only rank 0
- * writes, so only rank 0 knows. */
+/* A failed write does not end the run at once: it is reported, and the next attempt may succeed. Only rank 0 writes and
+ * knows. */
 static void storage_note(TowerProcess *p, const char *what)
 {
     char why[LEDGER_MESSAGE];
     snprintf(why, sizeof why, "%s", status_message());
-    ledger_note(p->ledger, "%s of step %lld was not written, training goes on: %s", what, (long long)p->run.step, why);
+    ledger_note(p->ledger, "%s of step %lld was not written, training continues: %s", what, (long long)p->run.step,
+                why);
     if (metrics_log(p->metrics, "%s of step %lld was not written: %s", what, (long long)p->run.step, why) != OK) return;
 }
 
-/* *better: are these the best weights so far? They are exported once a checkpoint is there, which best_export does. */
+/* *better: these are the best weights so far. They are exported by best_export, after the next checkpoint. */
 static Status epoch_end(TowerProcess *p, bool *better)
 {
     const TrainJob *job = p->job;
@@ -107,7 +109,7 @@ static Status epoch_end(TowerProcess *p, bool *better)
     TRY(norm_drift_record(p));
     double top1 = evaluated && isfinite(test.loss) ? (double)test.hits[0] / (double)test.count : -1;
     run->epoch_told = run->step;
-    if (run->step % p->steps_per_epoch == 0) { /* one that is cut short may be completed by a longer run */
+    if (run->step % p->steps_per_epoch == 0) { /* an incomplete epoch may be completed by a longer run */
         run->epoch_sum = run->epoch_constant_sum = 0;
         run->epoch_count = run->epoch_hits = p->epoch_count_before = 0;
     }
@@ -156,7 +158,7 @@ static Status checkpoint_write(TowerProcess *p)
     return OK;
 }
 
-/* Rank 0's clock decides for all: the others follow its broadcast. */
+/* Rank 0's clock decides; the others receive its decision by broadcast. */
 static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
 {
     const TrainJob *job = p->job;
@@ -169,20 +171,20 @@ static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
     return OK;
 }
 
-/* ---- step after step */
+/* ---- the sequence of steps */
 
-/* What follows a step, and what a resumed run may still owe to its last one. Whoever looks at weights first waits for
- * the steps under way. */
+/* What follows a step; also run after a resume if it is still due for the last step. Code that reads weights first
+ * waits for the steps in flight. */
 static Status step_follow(TowerProcess *p)
 {
     bool ended = epoch_ended(p), due, better = false;
     int64_t step = p->run.step;
     if (ended) TRY(steps_drain(p));
-    if (!p->go_back) TRY(replicas_compare(p, ended)); /* what is saved has been compared */
+    if (!p->go_back) TRY(replicas_compare(p, ended)); /* compare before saving */
     if (p->go_back || p->run.step != step) return OK;
     if (ended) TRY(epoch_end(p, &better));
     TRY(checkpoint_due(p, ended, &due));
-    due |= better && !p->save_tried; /* a run that has weights to lose has a checkpoint to go on from */
+    due |= better && !p->save_tried; /* the first best weights need a checkpoint to resume from */
     if (due) TRY(steps_drain(p));
     if (due && !p->go_back) TRY(replicas_compare(p, true));
     if (due && !p->go_back && p->run.step == step) TRY(checkpoint_write(p));
@@ -196,10 +198,10 @@ Status epochs_run(TowerProcess *p)
     p->epoch_count_before = p->run.epoch_count;
     p->save_tried = p->run.step > 0;
     if (p->run.best_step > 0 && p->run.best_step == p->run.step)
-        TRY(best_export(p));                           /* it comes after the checkpoint */
-    if (p->job->resume_path) TRY(checkpoint_write(p)); /* a branch goes back to its own checkpoints */
+        TRY(best_export(p));                           /* exported only after the checkpoint */
+    if (p->job->resume_path) TRY(checkpoint_write(p)); /* rollbacks of a branch need a checkpoint of its own */
     if (epoch_end_is_owed(p)) TRY(step_follow(p));
-    if (goes_back && p->run.step == 0) TRY(checkpoint_write(p)); /* to go back to */
+    if (goes_back && p->run.step == 0) TRY(checkpoint_write(p)); /* for rollbacks */
     while (p->run.step < p->total_steps && !p->stop) {
         TRY(step_run(p));
         TRY(step_follow(p));

@@ -1,7 +1,7 @@
-/* Evaluation: the test set in fixed blocks, dealt to the processes in turn, so every sample is seen exactly once, in
- * batches whose size does not depend on the number of towers. Hits are whole numbers: the accuracy is exact. A training
- * run with few enough classes also gets RUN/confusion.csv: a row for each true class, a column for each predicted one,
- * counts of the last evaluation. */
+/* Evaluation: the test set is cut into fixed blocks that the processes take in turn, so every sample is evaluated
+ * exactly once, in batches whose size does not depend on the number of towers. Counts of correct predictions are
+ * integers, so the accuracy is exact. A training run with few enough classes also writes RUN/confusion.csv: one row per
+ * true class, one column per predicted class, counts of the last evaluation. */
 #include "towers/train/evaluate.h"
 #include "towers/replica/inference.h"
 #include "towers/replica/norm_states.h"
@@ -26,8 +26,8 @@ static EvalSample sample_of(int32_t label, const float *probability, int64_t cla
     return (EvalSample){label, (int32_t)predicted, probability[predicted], -logf(probability[label])};
 }
 
-/* The oldest block under way: its results to `lanes`, what the network says of each sample into the matrix (NULL if there
- * are too many classes) and the ledger. */
+/* Take the oldest block in flight: its results into `lanes`, the prediction for each sample into the matrix (NULL if
+ * there are too many classes) and the ledger. */
 static Status block_take(const TowerProcess *p, Inference *inference, float *lanes, float *confusion)
 {
     const Inferred *found;
@@ -68,7 +68,7 @@ static bool stop_asked(const TowerProcess *p)
     return atomic_load(&p->ledger->run.stop_signal) != 0;
 }
 
-/* `lanes` [blocks][BLOCK_LANES] and the counts behind them: filled for the blocks of this process. */
+/* `lanes`: [blocks][BLOCK_LANES] and the counts after them; filled in for the blocks of this process. */
 static Status blocks_run(TowerProcess *p, float *lanes)
 {
     Status st = OK;
@@ -96,8 +96,8 @@ out:
     return st;
 }
 
-/* Every block is known to one process, the others add zeros: the table is exact, and so is its total, which does not
- * depend on who had which block. */
+/* Each block is filled in by one process and zero in the others, so the sum and its total are exact and do not depend
+ * on which process had which block. */
 static Status blocks_gather(TowerProcess *p, float *lanes, size_t floats)
 {
     lanes[floats - EVAL_STOP_LANES] = stop_asked(p);
@@ -125,7 +125,7 @@ static void confusion_print(const float *counts, int64_t classes, FILE *to)
         fprintf(to, "%lld%c", (long long)counts[i], (i + 1) % classes ? ',' : '\n');
 }
 
-/* A disk that is full is no reason to stop: the other records will say so. */
+/* A full disk does not end the run here; other records will report it. */
 static Status confusion_write(const TowerProcess *p, const float *counts)
 {
     char path[PATH_BYTES], *text = NULL;
@@ -141,7 +141,7 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
     return st;
 }
 
-/* The matrix is that of best.safetensors; without better weights the one that is there stays. */
+/* The matrix belongs to best.safetensors; without better weights the existing one is kept. */
 static bool is_best(const TowerProcess *p, const EvalResult *result)
 {
     return isfinite(result->loss) && (double)result->hits[0] / (double)result->count > p->run.best_top1;
@@ -152,16 +152,16 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     Status st = OK;
     int64_t wanted = source_info(p->job->test)->count, blocks = job_eval_blocks(p->job);
     size_t floats = (size_t)job_eval_floats(p->job);
-    float *lanes = calloc(2 * floats, sizeof *lanes); /* and as many zeros, for the towers without blocks */
+    float *lanes = calloc(2 * floats, sizeof *lanes); /* and as many zeros, for towers without blocks */
     if (!lanes) return FAIL(ERR_MEMORY, "no memory for results of %lld blocks of an evaluation", (long long)blocks);
     TRY_OUT(statistics_export(p));
     TRY_OUT(blocks_run(p, lanes));
     TRY_OUT(blocks_gather(p, lanes, floats));
-    TRY_OUT(comm_barrier(p->comm)); /* what the others found of each sample is in the ledger */
+    TRY_OUT(comm_barrier(p->comm)); /* the others' results of each sample are in the ledger */
     *result = blocks_total(lanes, blocks);
     p->stop |= lanes[floats - EVAL_STOP_LANES] > 0;
     *whole = result->count == wanted ||
-             (!p->stop && p->job->data.bad == BAD_SKIP && result->count < wanted); /* without those skipped */
+             (!p->stop && p->job->data.bad == BAD_SKIP && result->count < wanted); /* except skipped samples */
     if (!*whole && !p->stop)
         st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
     if (st != OK || !*whole || !is_root(&p->place)) goto out;

@@ -1,4 +1,4 @@
-/* The lives of a tower process: training, evaluation, timed steps; and how each ends. */
+/* What a tower process does from start to end: training, evaluation or timed steps. */
 #include "towers/replica/tower_process.h"
 
 #include "towers/guard/digest.h"
@@ -22,22 +22,22 @@
 
 /* ---- training */
 
-/* A refused step leaves every rank with the weights before it, and all ranks are here together: weights that are finite
- * are saved. If replicas differ, none is: nobody knows which of them is right. */
+/* After a refused step all ranks have the weights before it and are at the same step, so finite weights are saved. If
+ * replicas differ, none is saved, because it is unknown which one is right. */
 static Status numeric_stop(TowerProcess *p, Status cause)
 {
     StatusText words;
     status_keep(&words);
     Status saved = OK;
     if (!p->drifted) {
-        bool finite = false, moved = p->job->gate.check == NAN_CHECK_LAST; /* it looks after the update */
+        bool finite = false, moved = p->job->gate.check == NAN_CHECK_LAST; /* checked after the update */
         saved = forensics_state(p, &finite);
         summary_finish(p);
         if (saved == OK && finite && !moved) saved = snapshot_save(p);
     }
     Status logged =
         process_log(p, "stopped: %s%s", words.message, saved == OK ? "" : " (and no checkpoint could be written)");
-    (void)logged; /* a log that cannot be written must not hide the cause */
+    (void)logged; /* a failed write to the log must not hide the cause */
     return status_restore(cause, &words);
 }
 
@@ -59,7 +59,7 @@ static Status train_process(TowerProcess *p, CommShared *shared)
     return OK;
 }
 
-/* ---- evaluation, and steps against the clock */
+/* ---- evaluation, and timed steps */
 
 static Status eval_process(TowerProcess *p, CommShared *shared)
 {
@@ -78,7 +78,8 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
     int64_t before = clock_ns();
     while (p->done < p->total_steps && !p->stop) {
         int64_t done = p->done;
-        bool last = p->run.step == p->total_steps || digest_is_due(p, false); /* nothing is begun before it is known */
+        bool last = p->run.step == p->total_steps ||
+                    digest_is_due(p, false); /* wait for its result before starting another step */
         TRY(last && done < p->run.step ? step_take(p) : step_run(p));
         if (p->done == p->run.step) TRY(replicas_compare(p, false));
         if (p->done == done) continue;
@@ -104,8 +105,9 @@ enum { SANITIZED = 0 };
 static Ledger *crash_ledger;
 static int crash_rank;
 
-/* oneDNN 2.6 and 3.7 call abort, or follow a null pointer, when one of their allocations fails: a crash right after a
- * failed allocation, or when no memory can be had, is told as what it is. Only calls that a signal handler may make. */
+/* oneDNN 2.6 and 3.7 call abort, or dereference a null pointer, when one of their allocations fails. A crash right
+ * after a failed allocation, or when no memory can be allocated, is reported as a lack of memory. Only calls that are
+ * allowed in a signal handler. */
 static void crash_caught(int number)
 {
     enum { PROBE_BYTES = 8 << 20 };
@@ -115,7 +117,7 @@ static void crash_caught(int number)
     if (probe == MAP_FAILED) {
         LedgerProcess *row = &crash_ledger->process[crash_rank];
         int nobody = 0;
-        atomic_store(&row->status, ERR_MEMORY); /* its words are there since crash_watch */
+        atomic_store(&row->status, ERR_MEMORY); /* crash_watch has prepared the message */
         atomic_compare_exchange_strong(&crash_ledger->first_failed, &nobody, crash_rank + 1);
         _exit(status_exit_code(ERR_MEMORY));
     }
@@ -137,9 +139,9 @@ static void crash_watch(const TrainJob *job, Ledger *ledger, int rank)
     signal(SIGBUS, crash_caught);
 }
 
-/* ---- the frame of all three */
+/* ---- common frame */
 
-/* A failure is written down for the supervisor, and the peers are released from their waiting. */
+/* Write a failure to the ledger for the supervisor, and release peers that wait. */
 static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared,
                            Status (*life)(TowerProcess *, CommShared *))
 {
@@ -153,12 +155,12 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
         ledger_fail(ledger, rank, st);
         if (st != ERR_INTERRUPTED && st != ERR_NUMERIC) {
             comm_shared_abort(shared, rank);
-            comm_abort(p.comm); /* a collective that peers will not join would hold back what is freed below */
+            comm_abort(p.comm); /* an unfinished collective would block the releases below */
         }
     }
     StatusText words;
     status_keep(&words);
-    if (p.comm && comm_barrier(p.comm) != OK) comm_abort(p.comm); /* leave together: rank 0 may still be writing */
+    if (p.comm && comm_barrier(p.comm) != OK) comm_abort(p.comm); /* end together: rank 0 may still be writing */
     process_close(&p);
     progress_to(NULL);
     return st == OK ? OK : status_restore(st, &words);

@@ -1,5 +1,5 @@
-/* Setting up and tearing down a tower process: replica, communicator, loader, records. What a life needs, in the order
- * in which it can be had; process_close frees whatever is there by then. */
+/* Set-up and tear-down of a tower process: replica, communicator, loader, records, in the order of their dependencies;
+ * process_close frees whatever exists. */
 #include "towers/train/process_open.h"
 #include "towers/guard/batch_max.h"
 #include "towers/guard/selftest.h"
@@ -35,7 +35,7 @@ static Status replica_open(TowerProcess *p)
     p->scratch = calloc((params > states ? params : states) + SUM_EXTRAS, sizeof *p->scratch);
     return p->scratch
                ? OK
-               : FAIL(ERR_MEMORY, "no memory for host copy of the weights (%zu MiB)", params * sizeof(float) >> 20);
+               : FAIL(ERR_MEMORY, "no memory for the host copy of the weights (%zu MiB)", params * sizeof(float) >> 20);
 }
 
 /* ---- the sum over towers */
@@ -44,7 +44,7 @@ static Status buckets_open(TowerProcess *p)
 {
     const Layout *layout = p->replica->layout;
     size_t *ends = calloc((size_t)layout->trained_count + 1, sizeof *ends);
-    if (!ends) return FAIL(ERR_MEMORY, "no memory for bucket ends");
+    if (!ends) return FAIL(ERR_MEMORY, "no memory for the bucket ends");
     for (int i = 0; i < layout->trained_count; i++) ends[i] = layout_param_end(layout, i);
     size_t bytes = p->job->bucket_bytes;
     buckets_cut(ends, layout->trained_count, layout->trained_elements, bytes ? bytes : FIRST_BUCKET_BYTES,
@@ -90,7 +90,7 @@ static Status text_put(const TowerProcess *p, const char *name, const char *text
     return file_replace(path, text, strlen(text));
 }
 
-/* The header of the run: for the console through the ledger, and line by line in log.txt. */
+/* Give the header of the run to the console, through the ledger, and to log.txt line by line. */
 static Status run_introduce(TowerProcess *p)
 {
     char device[256] = "", sums[128] = "", *text = NULL;
@@ -111,7 +111,7 @@ static Status run_introduce(TowerProcess *p)
 static Status records_open(TowerProcess *p, bool restored)
 {
     if (!is_root(&p->place)) return OK;
-    if (restored && p->run.step < p->total_steps) /* an epoch that an earlier end cut short is recorded again */
+    if (restored && p->run.step < p->total_steps) /* an interrupted epoch will be recorded again */
         TRY(metrics_forget_epochs(p->job->run_dir, p->run.step / p->steps_per_epoch));
     TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->scalar_interval, &p->metrics));
     TRY(text_put(p, "args.yaml", p->job->args_yaml));
@@ -123,7 +123,7 @@ static Status records_open(TowerProcess *p, bool restored)
     return summary_start(p);
 }
 
-/* Where this run begins, for the console; `steps` last, for it says that the rest is there. */
+/* Write the start of this run to the ledger for the console; `steps` last, because it marks the others as complete. */
 static void run_tell(const TowerProcess *p)
 {
     LedgerRun *run = &p->ledger->run;
@@ -136,7 +136,7 @@ static void run_tell(const TowerProcess *p)
     atomic_store(&run->steps, p->total_steps);
 }
 
-/* ---- all of it */
+/* ---- the whole process */
 
 Status process_open(TowerProcess *p, CommShared *shared)
 {
@@ -156,8 +156,8 @@ Status process_open(TowerProcess *p, CommShared *shared)
     TRY(snapshot_restore(p, &restored));
     if (p->run.step > p->total_steps)
         return FAIL(ERR_ARG,
-                    "%s is at step %lld already, but --epochs and --max-steps end the run at step %lld; raise them to "
-                    "train on",
+                    "%s is already at step %lld, but --epochs and --max-steps end the run at step %lld; raise them to "
+                    "continue",
                     p->job->run_dir, (long long)p->run.step, (long long)p->total_steps);
     p->good_step = restored ? p->run.step : -1;
     TRY(steps_open(p));
@@ -193,7 +193,7 @@ void process_close(TowerProcess *p)
     summary_close(p);
     metrics_close(p->metrics);
     weight_map_destroy(&p->map);
-    comm_close(p->comm); /* it may use the replica's device */
+    comm_close(p->comm); /* before the replica, whose device it may use */
     steps_close(p);
     norm_sync_close(p);
     replica_destroy(p->replica);

@@ -1,4 +1,4 @@
-/* Back to the last good checkpoint; see rollback.h. */
+/* Return to the last good checkpoint; see rollback.h. */
 #include "towers/train/rollback.h"
 #include "towers/replica/snapshot.h"
 #include "towers/train/process_open.h"
@@ -23,12 +23,12 @@ static Status refuse_return(const TowerProcess *p, int64_t refused, int64_t blam
         return FAIL(ERR_NUMERIC, "step %lld is not finite, and this run has no checkpoint to return to%s",
                     (long long)refused, report);
     if (good >= blamed || rollback_leaves_out(&p->run, blamed))
-        return FAIL(ERR_NUMERIC, "step %lld is not finite, and going back to step %lld without step %lld cannot help%s",
+        return FAIL(ERR_NUMERIC, "step %lld is not finite, and returning to step %lld without step %lld cannot help%s",
                     (long long)refused, (long long)good, (long long)blamed, report);
     return OK;
 }
 
-/* Only rank 0 has them. Rows of the steps that run again are cut off, as after a resume. */
+/* Only rank 0 has records. Rows of the steps that will run again are removed, as after a resume. */
 static Status records_return(TowerProcess *p)
 {
     if (!is_root(&p->place)) return OK;
@@ -38,7 +38,7 @@ static Status records_return(TowerProcess *p)
     return metrics_open(p->job->run_dir, p->run.step, p->job->scalar_interval, &p->metrics);
 }
 
-/* To the checkpoint of step `good`, to go on from there without step `left_out` (-1: with all). */
+/* Restore the checkpoint of step `good` and continue without step `left_out` (-1: with all steps). */
 static Status state_return(TowerProcess *p, int64_t good, int64_t left_out)
 {
     RunState before = p->run;
@@ -58,7 +58,7 @@ Status rollback_run(TowerProcess *p, int64_t refused)
 {
     int64_t good = p->good_step, blamed = refused - spoilt_before(&p->ledger->search.found);
     const char *report = p->ledger->search.report;
-    TRY(comm_broadcast(p->comm, &good, sizeof good, 0)); /* only rank 0 knows what reached the disk */
+    TRY(comm_broadcast(p->comm, &good, sizeof good, 0)); /* only rank 0 knows which saves succeeded */
     TRY(refuse_return(p, refused, blamed, good));
     TRY(state_return(p, good, blamed));
     if (is_root(&p->place))

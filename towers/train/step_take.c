@@ -1,4 +1,4 @@
-/* The result of a step, taken when it has arrived: counted, refused where it was not finite, recorded; see step.h. */
+/* Process the result of a step when it has arrived: count it, refuse it if it is not finite, record it; see step.h. */
 #include "towers/guard/forensics.h"
 #include "towers/train/samples_log.h"
 #include "towers/train/step.h"
@@ -12,7 +12,7 @@ Step *step_in_flight(const TowerProcess *p, int64_t number)
     return &p->queue->step[number % STEPS_IN_FLIGHT];
 }
 
-/* Until the results of a step are here, or a peer has left, or the deadline of a collective. */
+/* Wait until the results of a step have arrived, a peer has left, or the deadline of a collective has passed. */
 static Status arrival_wait(TowerProcess *p, int64_t number)
 {
     const struct timespec pause = {.tv_nsec = POLL_NS};
@@ -31,7 +31,7 @@ static Status arrival_wait(TowerProcess *p, int64_t number)
 
 /* ---- the result */
 
-/* What came through the sum must be what the step was made of, or the towers are not in the same step. */
+/* The number of samples in the all-reduce must be that of the step; otherwise the towers are in different steps. */
 static Status samples_check(TowerProcess *p, Step *step, int towers)
 {
     const TrainJob *job = p->job;
@@ -79,9 +79,9 @@ static Status result_read(TowerProcess *p, Step *step)
     return OK;
 }
 
-/* ---- a step that was refused */
+/* ---- refused steps */
 
-/* The message of a step that was refused: which tower, which step, loss or gradient. */
+/* The error message of a refused step: which tower, which step, loss or gradient. */
 static Status refusal(const TowerProcess *p, const Step *step)
 {
     double loss = step->culprit >= 0 ? tower_loss_mean(&step->loss[step->culprit]) : 0;
@@ -91,7 +91,7 @@ static Status refusal(const TowerProcess *p, const Step *step)
     if (step->culprit < 0)
         return FAIL(
             ERR_NUMERIC,
-            "step %lld: the sum of the gradients over all towers is not finite, though each tower's is; nothing "
+            "step %lld: the sum of the gradients over all towers is not finite, although each tower's is; nothing "
             "was committed; try a lower --lr or --clip-norm%s",
             (long long)step->number, p->ledger->search.report);
     const TowerResult *found = &step->found[step->culprit];
@@ -110,26 +110,26 @@ static Status skip(TowerProcess *p, const Step *step)
 {
     const char *report = p->ledger->search.report;
     if (p->run.skipped_in_row > p->job->gate.skips_max)
-        return FAIL(ERR_NUMERIC, "step %lld: %lld steps in a row were not finite (tower %d is the first at fault)%s",
+        return FAIL(ERR_NUMERIC, "step %lld: %lld steps in a row were not finite (tower %d is the first that failed)%s",
                     (long long)step->number, (long long)p->run.skipped_in_row, step->culprit, report);
     if (!is_root(&p->place)) return OK;
-    ledger_note(p->ledger, "step %lld is not finite and is left out (%lld so far)%s", (long long)step->number,
+    ledger_note(p->ledger, "step %lld is not finite and is skipped (%lld so far)%s", (long long)step->number,
                 (long long)p->run.skipped, report);
-    return process_log(p, "step %lld is left out%s", (long long)step->number, report);
+    return process_log(p, "step %lld is skipped%s", (long long)step->number, report);
 }
 
-/* Every rank comes here with the same step. OK: the run goes on. */
+/* Called on every rank with the same step. OK: the run continues. */
 static Status refuse(TowerProcess *p, Step *step)
 {
     const TrainJob *job = p->job;
     bool moved = job->gate.check == NAN_CHECK_LAST;
-    /* The weights are those before this step, unless the gate let through what was in flight by then. */
+    /* The weights are those before this step, unless the gate committed steps that were in flight. */
     bool open = job->nan_policy == NAN_POLICY_SKIP && p->run.skipped_in_row <= job->gate.skips_max;
     int64_t weights = open && p->run.step > step->number ? p->run.step : step->number - 1;
-    TRY(arrival_wait(p, p->run.step)); /* the search waits for the device, which must not wait for a peer that left */
+    TRY(arrival_wait(p, p->run.step)); /* the search waits for the device, which must not wait for a lost peer */
     TRY(forensics_search(
         p, &(Refusal){step->number, step->culprit, step->scale * step->loss_scale, moved, p->run.step, weights}));
-    if (step->culprit >= 0) step->culprit = p->ledger->search.found.tower; /* another, if towers normalize together */
+    if (step->culprit >= 0) step->culprit = p->ledger->search.found.tower; /* may differ with --bn-stats sync */
     if (moved || job->nan_policy == NAN_POLICY_STOP) return refusal(p, step);
     if (job->nan_policy == NAN_POLICY_SKIP) return skip(p, step);
     p->go_back = true;
@@ -138,7 +138,7 @@ static Status refuse(TowerProcess *p, Step *step)
 
 /* ---- its record */
 
-/* A step that ends the run is recorded too, so that its towers' losses can be looked at; its message outlives that. */
+/* A step that ends the run is recorded too, so that its towers' losses can be inspected; its error message is kept. */
 static Status step_log(TowerProcess *p, const Step *step, Status refused)
 {
     StatusText words;
@@ -174,7 +174,7 @@ Status step_take(TowerProcess *p)
     if (step->commit) step_to_epoch(p, step);
     Status logged = p->metrics ? step_log(p, step, refused) : refused;
     if (stays) return logged;
-    p->run = before; /* who goes on from here takes this step again; those after it have changed nothing */
+    p->run = before; /* a resumed run repeats this step; later ones have changed nothing */
     p->run.step = p->done;
     return logged;
 }

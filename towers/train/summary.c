@@ -18,19 +18,19 @@ enum { IMAGES = 8 /* of the first batch, for TensorBoard */, QUALITY = 85 };
 
 /* ---- at the start */
 
-/* Markdown shows what is indented by four as it is. */
+/* Markdown shows lines indented by four blanks unchanged. */
 static Status settings_text(TowerProcess *p)
 {
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for settings as text");
+    if (!to) return FAIL(ERR_MEMORY, "no memory for the settings as text");
     for (const char *line = p->job->args_yaml; *line;) {
         size_t length = strcspn(line, "\n");
         fprintf(to, "    %.*s\n", (int)length, line);
         line += length + (line[length] == '\n');
     }
-    Status st = fclose(to) == 0 ? OK : FAIL(ERR_MEMORY, "no memory for settings as text");
+    Status st = fclose(to) == 0 ? OK : FAIL(ERR_MEMORY, "no memory for the settings as text");
     if (st == OK)
         metrics_outcome(p->metrics, events_text(metrics_events(p->metrics), p->run.step, "hyperparameters", text));
     free(text);
@@ -53,9 +53,10 @@ static Status memory_write(TowerProcess *p)
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "memory plan as text");
+    if (!to) return FAIL(ERR_MEMORY, "no memory for the memory plan as text");
     memory_print(p, to);
-    Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, "memory.json") : FAIL(ERR_MEMORY, "memory plan");
+    Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, "memory.json")
+                                : FAIL(ERR_MEMORY, "no memory for the memory plan as text");
     if (st == OK) st = file_replace(path, text, bytes);
     free(text);
     return st;
@@ -145,15 +146,15 @@ Status summary_images(TowerProcess *p, const Batch *batch)
 {
     int32_t count = batch->n < SHEET_PICTURES ? batch->n : SHEET_PICTURES;
     if (p->job->event_interval > 0) TRY(images_events(p, batch));
-    if (count == 0 || p->run.step > 0) return OK; /* a resumed run keeps the pictures of its beginning */
+    if (count == 0 || p->run.step > 0) return OK; /* a resumed run keeps the images of its start */
     Status st = first_batch_list(p, batch, count);
     if (st == OK) st = first_batch_sheet(p, batch, count);
-    return st == OK ? OK : metrics_log(p->metrics, "no pictures of the first batch: %s", status_message());
+    return st == OK ? OK : metrics_log(p->metrics, "no images of the first batch: %s", status_message());
 }
 
-/* ---- what the loaders have done */
+/* ---- statistics of the loaders */
 
-/* A process's loader works for all of its towers. */
+/* Each process's loader works for all of its towers, so one tower per process is counted. */
 static LoaderClocks clocks_sum(const TowerProcess *p)
 {
     LoaderClocks all = {0};

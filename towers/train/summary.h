@@ -1,10 +1,9 @@
-/* Summaries: what rank 0 writes for people now and then, from values that the step has computed anyway. At the start
- * the settings as text and the memory plan (memory.json); the first batch as pictures; every summary interval the
- * histograms of all parameters and of their summed gradients, and their root mean squares (layers.jsonl); at the end of
- * an epoch and of the run what the loaders have done (data.json). No data are read and no op is run for it: weights and
- * gradients are copied, and a thread counts them beside the steps that follow. The results are written before the next
- * summary, before a checkpoint, before a return to one, and at the end. Trouble with storage is reported as in
- * metrics.h. */
+/* Summaries: occasional records of rank 0, from values that the step has computed anyway. At the start the settings as
+ * text and the memory plan (memory.json), and the first batch as images; at every summary interval the histograms of all
+ * parameters and of their summed gradients, and their root mean squares (layers.jsonl); at the end of each epoch and of
+ * the run the statistics of the loaders (data.json). No additional data are read and no additional op is run: weights
+ * and gradients are copied, and a thread processes them during the following steps. The results are written before the
+ * next summary, before a checkpoint, before a rollback, and at the end. Storage errors are reported as in metrics.h. */
 #ifndef TOWERS_TRAIN_SUMMARY_H
 #define TOWERS_TRAIN_SUMMARY_H
 
@@ -15,11 +14,12 @@
 #define DATA_SUMMARY "data.json"
 
 NODISCARD Status summary_start(TowerProcess *p);
-/* The first batch as the network sees it: some of it for TensorBoard, and RUN/first-batch.csv and .jpg for the report. */
+/* The first batch as the network sees it: images for TensorBoard, and RUN/first-batch.csv and .jpg for the report. */
 NODISCARD Status summary_images(TowerProcess *p, const Batch *batch);
-/* RUN/data.json: images, time of each stage over all threads, decoder warnings, images stored rotated, damaged ones. */
+/* Write RUN/data.json: images, time of each stage over all threads, decoder warnings, images stored rotated, damaged
+ * images. */
 NODISCARD Status summary_data(TowerProcess *p);
-/* After the update of step `step`; does nothing unless the interval is full. */
+/* True if step `step` completes a summary interval. */
 bool summary_is_due(const TowerProcess *p, int64_t step);
 NODISCARD Status summary_step(TowerProcess *p, int64_t step);
 /* Write the results of the last summary, unless they are written. */

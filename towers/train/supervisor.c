@@ -1,10 +1,10 @@
-/* The supervisor: makes the shared memory, starts one process per tower, watches them, shows the console, and ends them
- * together.
+/* The supervisor: creates the shared memory, starts one process per device, watches them, shows the console, and ends
+ * them together.
  *
- * It touches no device and waits for nothing that a tower does, so it can always report: a dead tower is noticed at
- * once (its exit wakes the loop), a silent one by its heartbeat. The first failure of all is the root cause and decides
- * the exit code. A tower that a hanging system call keeps from ending even when it is killed is left behind after
- * LEAVE_MS. Stop signals are taken by a thread of their own, so that they work also while the console blocks. */
+ * It uses no device and waits for nothing that a tower does, so it can always report: a dead tower is noticed at once
+ * (its exit wakes the loop), a hanging one by its missing heartbeat. The first failure is the root cause and determines
+ * the exit code. A tower that does not end even when killed, because of a blocked system call, is abandoned after
+ * LEAVE_MS. A separate thread receives stop signals, so that they work even if the console blocks. */
 #include "kernels/text.h"
 #include "towers/guard/stack.h"
 #include "towers/replica/job.h"
@@ -27,18 +27,18 @@
 
 enum {
     TICK_MS = 50,
-    GRACE_MS = 1500, /* for the others, after one tower is gone */
+    GRACE_MS = 1500, /* for the other towers to end, after one has failed */
     PAUSE_MS = 1000,
     LEAVE_MS = 4000,    /* for a killed process to end */
     STUCK_MS = 5000,    /* without a sign of life, after a second stop signal */
     BLOCKED_MS = 10000, /* for this process to end after that: its console may block */
-    WARN_MS = 60000     /* or half of --comm-timeout */
+    WARN_MS = 60000     /* silence before a warning; at most half of --comm-timeout */
 };
 
 typedef Status (*TowerMain)(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 
 typedef struct Child {
-    _Atomic pid_t pid; /* 0 once it is reaped; the listener reads it too */
+    _Atomic pid_t pid; /* 0 after it was reaped; also read by the listener */
 } Child;
 
 typedef struct Supervisor {
@@ -47,17 +47,18 @@ typedef struct Supervisor {
     CommShared *shared;  /* owned */
     Child child[TOWERS_MAX];
     int alive;
-    int64_t ticked_ns, awake_ns;   /* the last tick; since when silence counts: when this process itself went on */
-    int64_t kill_at_ns;            /* 0: nobody has failed yet */
-    int64_t killed_ns;             /* 0: nobody was killed yet */
-    int64_t warned_ns[TOWERS_MAX]; /* the sign of life after which a silence has been reported */
+    int64_t ticked_ns,
+        awake_ns;       /* the last tick; silence is counted from awake_ns, when this process itself was continued */
+    int64_t kill_at_ns; /* 0: no process has failed yet */
+    int64_t killed_ns;  /* 0: no process has been killed yet */
+    int64_t warned_ns[TOWERS_MAX]; /* last sign of life for which silence has been reported */
     int hung;                      /* the process that the run ends for because it was silent; -1: none */
-    pthread_t listener;            /* takes the stop signals */
+    pthread_t listener;            /* receives the stop signals */
     bool listening;
-    _Atomic int signals, interrupts, last_signal; /* received: all, SIGINT, the last one's number */
-    bool stop_at_once;                            /* there is nothing to save: the first one ends the run */
+    _Atomic int signals, interrupts, last_signal; /* received: all; SIGINT; number of the last */
+    bool stop_at_once;                            /* nothing to save: the first signal ends the run */
     Status status;                                /* root cause */
-    StatusText words;                             /* of it */
+    StatusText words;                             /* its message */
     Console console;
     sigset_t old_mask, watched;
 } Supervisor;
@@ -66,7 +67,7 @@ typedef struct Supervisor {
 
 static Status shared_create(Supervisor *s)
 {
-    /* The layout is not known before a graph is built: build one here, without a device. */
+    /* The layout is known only after a graph was built: build one here, without a device. */
     const TrainJob *job = s->job;
     Program program;
     Layout *layout = NULL;
@@ -90,7 +91,7 @@ static void child_main(Supervisor *s, TowerMain tower_main, int rank, pid_t pare
     char name[16];
     snprintf(name, sizeof name, "tower%d", job_placement(s->job, rank).first_tower);
     prctl(PR_SET_NAME, name);
-    /* Stop signals are the supervisor's to handle: a terminal sends them to the whole group. */
+    /* Only the supervisor handles stop signals; a terminal sends them to the whole process group. */
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGUSR2, SIG_IGN);
@@ -128,8 +129,8 @@ static void root_cause(Supervisor *s, Status status)
     status_keep(&s->words);
 }
 
-/* Where a process is, by the tower whose turn it is: "tower 1 (process 1), step 5, activity forward". Behind it, what its
- * last sign of progress in this activity was about. */
+/* The position of a process, by the tower whose turn it is: "tower 1 (process 1), step 5, activity forward", followed
+ * by its last progress in this activity. */
 static void where_text(const Supervisor *s, int rank, char *text, size_t bytes)
 {
     Placement place = job_placement(s->job, rank);
@@ -155,8 +156,9 @@ static void failure_note(Supervisor *s, int rank, int wait_status)
         root_cause(s, status_restore((Status)atomic_load(&failed->status), &failed->words));
     } else if (WIFSIGNALED(wait_status)) {
         int number = WTERMSIG(wait_status);
-        root_cause(s, FAIL(ERR_COMM, "%s: killed by signal %d (%s)%s", where, number, strsignal(number),
-                           number == SIGKILL ? "; if nobody did, the machine ran out of memory (see dmesg)" : ""));
+        root_cause(s,
+                   FAIL(ERR_COMM, "%s: killed by signal %d (%s)%s", where, number, strsignal(number),
+                        number == SIGKILL ? "; if no user did this, the machine ran out of memory (see dmesg)" : ""));
     } else {
         root_cause(s, FAIL(ERR_COMM, "%s: ended unexpectedly with exit code %d", where, WEXITSTATUS(wait_status)));
     }
@@ -190,7 +192,7 @@ static void children_kill(Supervisor *s)
         if (s->child[r].pid > 0) kill(s->child[r].pid, SIGKILL);
 }
 
-/* The last sign of life of a process: a change of activity of one of its towers, or progress within one. */
+/* Time of the last sign of life of a process: a change of activity of one of its towers, or progress within one. */
 static int64_t life_of(const Supervisor *s, int rank)
 {
     int64_t last = atomic_load(&comm_shared_progress(s->shared, rank)->at_ns);
@@ -210,8 +212,8 @@ static bool waits_for_others(const Supervisor *s, int rank)
     return comm_shared_waiting(s->shared, rank);
 }
 
-/* The process that has been silent longest, if that is longer than `limit`; else -1. One that waits for the others is a
- * victim, not the cause, and waits rightly while one of them is at work. */
+/* The process that has been silent longest, if longer than `limit`; else -1. A process that waits for others is not the
+ * cause, as long as one of them is working. */
 static int silent_find(const Supervisor *s, int64_t now, int64_t limit)
 {
     int64_t worst = 0;
@@ -236,7 +238,7 @@ static int64_t warn_after_ns(const Supervisor *s)
     return (half < WARN_MS ? half : WARN_MS) * 1000000ll;
 }
 
-/* Once for each silence. */
+/* Warn once per silence. */
 static void silence_warn(Supervisor *s, int64_t now)
 {
     char where[256];
@@ -248,14 +250,15 @@ static void silence_warn(Supervisor *s, int64_t now)
                    atomic_load(&s->ledger->tower[job_placement(s->job, silent).first_tower].activity) == ACTIVITY_DATA;
     console_warn(&s->console, "%s: no sign of life for %.0f s%s; the run ends after %.0f s (--comm-timeout)", where,
                  (double)(now - life_of(s, silent)) * 1e-9,
-                 loading ? ": it waits for its data loader, is the storage of the data slow or away?" : "",
+                 loading ? ": it is waiting for its data loader; check the storage of the data" : "",
                  (double)s->job->comm.timeout_ms * 1e-3);
 }
 
 static void silence_check(Supervisor *s)
 {
     int64_t now = clock_ns(), limit = s->job->comm.timeout_ms * 1000000ll, warn = warn_after_ns(s);
-    if (now - s->ticked_ns > PAUSE_MS * 1000000ll) s->awake_ns = now; /* stopped, as the towers may have been */
+    if (now - s->ticked_ns > PAUSE_MS * 1000000ll)
+        s->awake_ns = now; /* this process was stopped, and so may the towers have been */
     s->ticked_ns = now;
     if (now - s->awake_ns > warn) silence_warn(s, now);
     int silent = now - s->awake_ns > limit ? silent_find(s, now, limit) : -1;
@@ -279,8 +282,8 @@ static void hung_tell(Supervisor *s)
     text_add(&words, "; the calls it was in are in %s", path);
 }
 
-/* A killed process ends at once, unless a system call keeps it: a disk or a network file system that no longer answers.
- * Nobody can end it then, but nobody has to wait for it either. */
+/* A killed process ends at once, unless it is blocked in a system call by a disk or network file system that does not
+ * answer. Such a process cannot be ended, and is not waited for. */
 static bool towers_are_stuck(Supervisor *s)
 {
     char where[256];
@@ -288,10 +291,9 @@ static bool towers_are_stuck(Supervisor *s)
     for (int r = 0; r < s->job->processes; r++) {
         if (!s->child[r].pid) continue;
         where_text(s, r, where, sizeof where);
-        console_warn(
-            &s->console,
-            "%s: killed, but process %ld does not end; a system call keeps it (does the storage of %s answer?)", where,
-            (long)s->child[r].pid, s->job->run_dir ? s->job->run_dir : "the data");
+        console_warn(&s->console,
+                     "%s: killed, but process %ld does not end because a system call blocks (check the storage of %s)",
+                     where, (long)s->child[r].pid, s->job->run_dir ? s->job->run_dir : "the data");
         root_cause(s, FAIL(ERR_COMM, "%s: does not end when it is killed", where));
     }
     return true;
@@ -311,7 +313,7 @@ static void signals_block(Supervisor *s)
     signal(SIGHUP, SIG_IGN);
 }
 
-/* Has no process shown life for as long as that? */
+/* True if no process has shown a sign of life for `ns`. */
 static bool all_are_silent(const Supervisor *s, int64_t ns)
 {
     for (int r = 0; r < s->job->processes; r++)
@@ -319,9 +321,9 @@ static bool all_are_silent(const Supervisor *s, int64_t ns)
     return true;
 }
 
-/* Takes the stop signals and counts them; the first one tells the towers to save and end, which they do whatever this
- * process's main thread is at. After a second one this process ends, also if that thread is blocked, as in a write to a
- * console that hangs; unless the towers go on, which saves and ends the run in good order. */
+/* Receives and counts stop signals. The first one tells the towers to save and end, which does not depend on this
+ * process's main thread. After a second one this process ends, even if that thread is blocked, for example in a write to
+ * a console that hangs, unless the towers continue, in which case they save and end normally. */
 static void *signals_listen(void *context)
 {
     Supervisor *s = context;
@@ -344,11 +346,11 @@ static void *signals_listen(void *context)
     return NULL;
 }
 
-/* After the towers, which must be forked by a process of one thread. */
+/* Started after the towers, which must be forked by a single-threaded process. */
 static Status listener_start(Supervisor *s)
 {
     int error = pthread_create(&s->listener, NULL, signals_listen, s);
-    if (error) return FAIL(ERR_MEMORY, "cannot start the thread that takes signals: %s", strerror(error));
+    if (error) return FAIL(ERR_MEMORY, "cannot start the thread that receives signals: %s", strerror(error));
     s->listening = true;
     return OK;
 }
@@ -356,7 +358,7 @@ static Status listener_start(Supervisor *s)
 static void listener_end(Supervisor *s)
 {
     if (!s->listening) return;
-    pthread_cancel(s->listener); /* sigtimedwait is where it takes effect */
+    pthread_cancel(s->listener); /* takes effect in sigtimedwait */
     pthread_join(s->listener, NULL);
 }
 
@@ -366,13 +368,13 @@ static void stop_asked(Supervisor *s)
     if (!signals || s->killed_ns) return;
     if (s->stop_at_once)
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d", number));
-    else if (atomic_load(&s->ledger->run.steps) == 0) /* run_tell has not been there: nothing is to be saved */
+    else if (atomic_load(&s->ledger->run.steps) == 0) /* run_tell has not run: there is nothing to save */
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d before the first step", number));
     else if (atomic_load(&s->interrupts) > 1)
         root_cause(s, FAIL(ERR_INTERRUPTED, "interrupted twice: stopped without saving"));
     else if (signals > 1 && all_are_silent(s, STUCK_MS * 1000000ll))
         root_cause(s, FAIL(ERR_INTERRUPTED,
-                           "signal %d came second and no tower has shown life for %d s: stopped without "
+                           "signal %d was the second, and no tower has shown a sign of life for %d s: stopped without "
                            "saving",
                            number, STUCK_MS / 1000));
     else
