@@ -69,8 +69,8 @@ for name, count in (("a", 5000), ("b", 5007)):
             file.write(b"P5 4 4 255\n" + bytes([i & 255, i >> 8] * 8))
     os.link("tree/train/%s/1.pgm" % name, "tree/val/%s/1.pgm" % name)
 PYTHON
-ids_of() { # NAME: the samples of each step in the order of its towers
-    sort -t, -k1,1n -k3,3n "$1/samples.csv" | awk -F, '$1 != step { if (NR > 1) print line; step = $1; line = step ":" } { line = line " " $4 } END { print line }'
+ids_of() { # NAME: the samples of each step in the order of its towers, once where a resumed run took it again
+    sort -t, -u -k1,1n -k3,3n "$1/samples.csv" | awk -F, '$1 != step { if (NR > 1) print line; step = $1; line = step ":" } { line = line " " $4 } END { print line }'
 }
 head -n 12 <(ids_of killed) >wanted
 short=(--global-batch-size 96 --max-steps 12)
