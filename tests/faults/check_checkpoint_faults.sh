@@ -44,7 +44,7 @@ full_disk() {
     local run=$1/run got
     "$driver" save "$run" 1 300000 5 && "$driver" save "$run" 2 300000 5 || { echo "a save on an empty disk failed"; return 1; }
     "$driver" save "$run" 3 500000 5 2>"$work/err" && { echo "a full disk went unnoticed"; return 1; }
-    grep -q 'takes .* MiB more than .* has left' "$work/err" || { echo "a full disk was told as: $(cat "$work/err")"; return 1; }
+    grep -q 'needs .* MiB more than is free in' "$work/err" || { echo "a full disk was told as: $(cat "$work/err")"; return 1; }
     got=$("$driver" load "$run")
     [ "$got" = "step 2" ] || { echo "after a full disk: '$got'"; return 1; }
 }
