@@ -111,7 +111,7 @@ crawl() {
 stall() {
     given=(TOWERS_FAULT="delay:tower=0,step=12,activity=data,ms=6000")
     ended 0 "" stall --comm-timeout 8
-    says stall 'tower 0 \(process 0\), step 12, activity data: no sign of life for [0-9]+ s: it waits for its data loader'
+    says stall 'tower 0 \(process 0\), step 12, activity data: no sign of life for [0-9]+ s: it is waiting for its data loader'
 }
 
 # Losses of 24 towers that take more characters than a line has: the run ends because of them, not of a text.
