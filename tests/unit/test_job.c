@@ -61,11 +61,34 @@ static void test_flags_reach_the_device(void **state)
     assert_false(turned.winograd_f32 || turned.winograd_bf16);
 }
 
+/* Evaluation reads the test images in their order, by its own transform: a crop in the middle and no augmentation. */
+static void test_loaders_transform_as_they_should(void **state)
+{
+    (void)state;
+    Source *sources[2] = {(Source *)&sources[0], (Source *)&sources[1]}; /* only compared */
+    TrainJob job = {.train = sources[0], .test = sources[1], .processes = 2};
+    job.program.options.side = 4;
+    job.program.canvas = 8;
+    job.data.train = (Transform){.crop = CROP_RANDOM, .flip = FLIP_RANDOM, .shift = true};
+    job.data.eval = (Transform){.crop = CROP_FRACTION, .fraction = 0.875};
+    for (int training = 0; training < 2; training++) {
+        LoaderConfig config = job_loader(&job, training);
+        assert_int_equal(config.transform.crop, training ? CROP_RANDOM : CROP_FRACTION);
+        assert_int_equal(config.transform.flip, training ? FLIP_RANDOM : FLIP_NONE);
+        assert_int_equal(config.transform.shift, training);
+        assert_int_equal(config.transform.side, 4);
+        assert_int_equal(config.transform.pad, 2);
+        assert_ptr_equal(config.source, training ? job.train : job.test);
+        assert_int_equal(config.shuffle, training);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_commands_open_the_same_device),
         cmocka_unit_test(test_flags_reach_the_device),
+        cmocka_unit_test(test_loaders_transform_as_they_should),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
