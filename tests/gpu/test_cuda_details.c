@@ -226,6 +226,29 @@ static void test_sums_that_are_not_finite(void **state)
     }
 }
 
+/* A logit that is NaN makes the loss NaN, and its sample counts as no correct one, even though its label has the largest logit. */
+static void test_nan_logit(void **state)
+{
+    (void)state;
+    enum { N = 2, CLASSES = 4 };
+    float logits[N * CLASSES] = {3, NAN, 1, 0, 3, 2, 1, 0}, loss = 0, prob[N * CLASSES], hits[2] = {-1, -1};
+    int32_t labels[N] = {0, 0};
+    OpCall call = {.kind = OP_SOFTMAX_LOSS, .name = "loss", .in_count = 2, .out_count = 3};
+    call.in[0] = (Tensor){logits, {N, CLASSES, 1, 1}, DTYPE_F32, CLASSES};
+    call.in[1] = (Tensor){labels, {N, 1, 1, 1}, DTYPE_I32, 1};
+    call.out[0] = (Tensor){&loss, {1, 1, 1, 1}, DTYPE_F32, 1};
+    call.out[1] = (Tensor){prob, {N, CLASSES, 1, 1}, DTYPE_F32, CLASSES};
+    call.out[2] = (Tensor){hits, {1, 2, 1, 1}, DTYPE_F32, 2};
+    const OpKernel *kernel = emulated_backend.kernels[OP_SOFTMAX_LOSS];
+    must(kernel->prepare(&device, &call));
+    must(emulated_backend.alloc(&device, call.workspace_bytes, &call.workspace));
+    must(kernel->launch(&device, &call));
+    assert_true(isnan(loss));
+    assert_true(hits[0] == 1 && hits[1] == 1);
+    emulated_backend.release(&device, call.workspace);
+    kernel->discard(&device, &call);
+}
+
 /* ---- the same bits again: each launch takes threads and blocks in the opposite order, and a round has three */
 
 enum { AGAIN_C = 40, AGAIN_PIXELS = 4000, AGAIN_COUNT = AGAIN_C * AGAIN_PIXELS };
@@ -563,6 +586,7 @@ int main(void)
         cmocka_unit_test(test_large_mean),
         cmocka_unit_test(test_large_mean_in_sums),
         cmocka_unit_test(test_sums_that_are_not_finite),
+        cmocka_unit_test(test_nan_logit),
         cmocka_unit_test(test_same_bits_again),
         cmocka_unit_test(test_padded_image),
         cmocka_unit_test(test_mixed_types),
