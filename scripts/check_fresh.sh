@@ -8,20 +8,22 @@
 #          administrator; then root runs that command, and both commands must work
 # Prints a table and the tests that were skipped; exits 0 only if every row is as expected and tests/skips.txt accepts every skip.
 # Needs root, debootstrap and a network; about 20 minutes per kind of user on two idle cores. Keeps logs and machines, 3 GB each.
-# usage: scripts/check_fresh.sh [--user root|sudo|user]... [--command quickstart|test]... [--drop] [bookworm|trixie]...
+# usage: scripts/check_fresh.sh [--user root|sudo|user]... [--command quickstart|test]... [--all] [--drop] [bookworm|trixie]...
+#   --all    root runs scripts/test.sh --all: sanitizers, fuzzers and clang as well
 #   --drop   removes each machine after its last command
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/fresh_machine.sh
 
-users=() commands=() suites=() drop=no
+users=() commands=() suites=() all=no drop=no
 while [ $# -gt 0 ]; do
     case $1 in
     --user) users+=("$2") && shift ;;
     --command) commands+=("$2") && shift ;;
+    --all) all=yes ;;
     --drop) drop=yes ;;
     bookworm | trixie) suites+=("$1") ;;
-    *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift
 done
@@ -59,16 +61,17 @@ packages() {
 
 # Run one command and print one row. The size is that by which the machine's folder has grown.
 fresh_row() { # KIND COMMAND EXPECTED WHEN
-    local log=$logs/$1-$2${4:+-bare}.log status=0 start=$SECONDS before size note=''
+    local log=$logs/$1-$2${4:+-bare}.log call=$2.sh status=0 start=$SECONDS before size note=''
+    [ "$all $1 $2" != 'yes root test' ] || call+=' --all'
     before=$(packages)
     size=$(du -sm "$machine" | cut -f 1)
-    machine_run "$who" "cd towers && scripts/$2.sh" >"$log" 2>&1 || status=$?
+    machine_run "$who" "cd towers && scripts/$call" >"$log" 2>&1 || status=$?
     [ $status = "$3" ] || { bad=1; note='**unexpected**; '; }
     case $2-$3 in
     *-5) grep -q 'apt-get update && apt-get install -y' "$log" && note+='names the command' || { bad=1; note+='**no command for an administrator**'; } ;;
     quickstart-*) note+=$(grep -o '^test accuracy [0-9.]* %' "$log" | tail -n 1) ;;
     test-*)
-        note+=$(grep -oE '[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | tail -n 1)
+        note+=$(grep -oE '[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | paste -sd ';')
         if [ $status = 0 ]; then
             cp "$machine$(machine_home "$who")/towers/build-test/skipped.txt" "$logs/$1-skipped.txt"
             note+=", $(wc -l <"$logs/$1-skipped.txt") skipped"
@@ -79,7 +82,7 @@ fresh_row() { # KIND COMMAND EXPECTED WHEN
         fi
         ;;
     esac
-    printf '| %s | %s%s | %s | %s | %s | %s | %s | %s MB | %s |\n' "$suite" "$1" "${4:+, $4}" "$2.sh" "$3" "$status" \
+    printf '| %s | %s%s | %s | %s | %s | %s | %s | %s MB | %s |\n' "$suite" "$1" "${4:+, $4}" "$call" "$3" "$status" \
         "$((SECONDS - start)) s" $(($(packages) - before)) $(($(du -sm "$machine" | cut -f 1) - size)) "$note"
 }
 
