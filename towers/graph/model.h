@@ -10,6 +10,8 @@ typedef struct ModelOptions {
     float dropout;          /* rate; < 0: the model's default */
     bool aux;               /* build auxiliary heads (training only) */
     const char *variant;    /* "" or one of the model's own names */
+    int32_t width;        /* channels of a model's narrowest layer, where it has such a size; 0: the model's default */
+    float penalty_weight; /* of the gradient penalty of a critic; < 0: the model's default */
 } ModelOptions;
 
 enum { MODEL_AUX_HEADS = 2, MODEL_HEADS = 1 + MODEL_AUX_HEADS };
@@ -29,6 +31,38 @@ typedef struct ModelVariant {
 } ModelVariant;
 enum { MODEL_VARIANTS = 4 };
 
+/* A phase: a loss and the parameters that it trains, updated by an optimizer of their own. A classifier has one phase; an
+ * adversarial model has one for its critic and one for its generator. Every phase names all parameters and states that
+ * it uses in full ("critic.conv1.weight"), so that phases share them by name. */
+enum { PHASES_MAX = 4, PHASE_TERMS = 8 };
+
+typedef struct PhaseInputs {
+    int32_t n;     /* samples of this tower */
+    Value image;   /* normalized real batch {n, channels, side, side} in the compute dtype; Value 0 if it takes none */
+    Value counter; /* for ops with random numbers (graph_op's "counter" input) */
+    Value labels;  /* of the real batch, i32 {n,1,1,1}; Value 0 if it takes none */
+} PhaseInputs;
+
+/* A number for the record: f32 scalar, the sum over the samples of the tower. */
+typedef struct PhaseTerm {
+    const char *name; /* "critic_real" */
+    Value sum;
+} PhaseTerm;
+
+typedef struct PhaseOutputs {
+    Value loss; /* f32 scalar, summed over the samples of the tower; the program differentiates it */
+    PhaseTerm term[PHASE_TERMS];
+    int term_count;
+} PhaseOutputs;
+
+typedef struct Phase {
+    const char *name;   /* "critic" */
+    const char *trains; /* names of the parameters that it trains (names.h): "critic.*" */
+    int repeats;        /* updates in a row in one cycle; the model's default */
+    bool takes_batch;   /* of real images */
+    void (*build)(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, PhaseOutputs *outputs);
+} Phase;
+
 typedef struct Model {
     const char *name;                      /* "inception_v3" */
     const char *title;                     /* "Inception v3" */
@@ -43,7 +77,14 @@ typedef struct Model {
     float mean[3], std[3];                 /* of pixels in [0, 1] */
     const char *defaults;                  /* settings that suit it, as YAML for the option table; NULL */
     ModelVariant variants[MODEL_VARIANTS]; /* ended by a NULL name */
-    void (*build)(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads);
+    void (*build)(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads); /* a classifier; else NULL */
+    const Phase *phases; /* [phase_count], in the order of the cycle; NULL: a classifier, with one phase "train" */
+    int phase_count;
+    int32_t width;        /* default; 0: it has no such size */
+    float penalty_weight; /* default; 0: it has no penalty */
+    int32_t latent;       /* numbers from which a generator makes one image; 0: it has no generator */
+    /* Images {n, channels, side, side}, normalized as the real ones, from z {n, latent, 1, 1}; NULL: none. */
+    void (*generate)(Graph *g, const ModelOptions *options, Value z, Value *images);
 } Model;
 
 #endif
