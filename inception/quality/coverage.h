@@ -1,0 +1,21 @@
+/* Two further views of generated images: how a classifier sorts them into classes, compared with real ones, and how near
+ * each of them is to an image of the training set, in pixels. */
+#ifndef TOWERS_INCEPTION_QUALITY_COVERAGE_H
+#define TOWERS_INCEPTION_QUALITY_COVERAGE_H
+
+#include "inception/quality/pictures.h"
+
+/* Pearson's chi-squared statistic that two histograms come from one distribution:
+ *   sum over classes of (sqrt(B / A) a - sqrt(A / B) b)^2 / (a + b),  A and B their totals.
+ * `freedom` receives its degrees of freedom: classes that occur, less one. For equal distributions it is about
+ * `freedom`, with a standard deviation of sqrt(2 freedom). 0 if one of the histograms is empty. */
+double chi_squared(const int64_t *a, const int64_t *b, int classes, int *freedom);
+
+typedef struct Neighbour {
+    int64_t index;   /* in the set that was searched; -1: none yet */
+    double distance; /* root of the mean squared difference of all pixels, on the scale 0 to 255 */
+} Neighbour;
+/* nearest[i] for every query: the nearest of the candidates, in pixels. The sets have images of one size. */
+void neighbours_find(const Pictures *queries, const Pictures *candidates, Neighbour *nearest);
+
+#endif
