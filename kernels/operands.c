@@ -5,7 +5,7 @@ Status operands_same_dtype(const OpCall *call, int first, int end)
 {
     for (int k = first; k < end && k < call->in_count; k++)
         if (call->in[k].data && call->out[0].data && call->in[k].dtype != call->out[0].dtype)
-            return FAIL(ERR_UNSUPPORTED, "%s '%s': input %d is %s, the output %s; they must be equal",
+            return FAIL(ERR_UNSUPPORTED, "%s '%s': input %d is %s, but the output is %s; expected the same dtype",
                         op_name(call->kind), call->name, k, dtype_name(call->in[k].dtype),
                         dtype_name(call->out[0].dtype));
     return OK;
@@ -20,7 +20,7 @@ Status operands_fold(const OpCall *call, const Tensor *small, const Tensor *big)
 {
     Shape s = small->shape, b = big->shape;
     if (!folds(s.n, b.n) || !folds(s.c, b.c) || !folds(s.h, b.h) || !folds(s.w, b.w))
-        return FAIL(ERR_SHAPE, "%s '%s': %s is not %s with some sizes 1", op_name(call->kind), call->name,
+        return FAIL(ERR_SHAPE, "%s '%s': %s and %s differ in a size that is not 1", op_name(call->kind), call->name,
                     shape_text(s), shape_text(b));
     return OK;
 }
@@ -29,7 +29,7 @@ Status operands_logits(const OpCall *call)
 {
     Shape logits = call->in[0].shape;
     if (logits.h != 1 || logits.w != 1)
-        return FAIL(ERR_SHAPE, "softmax_loss '%s': logits are %s, they must be Nx(classes)x1x1", call->name,
+        return FAIL(ERR_SHAPE, "softmax_loss '%s': expected logits of shape Nx(classes)x1x1, found %s", call->name,
                     shape_text(logits));
     if (call->out[1].data && call->out[1].dtype != DTYPE_F32)
         return FAIL(ERR_UNSUPPORTED, "softmax_loss '%s': prob must be f32", call->name);
@@ -41,11 +41,13 @@ Status operands_window(const OpCall *call, bool places)
     const Window *w = &call->attr.pool.window;
     if (w->kh < 1 || w->kw < 1 || w->stride_h < 1 || w->stride_w < 1 || w->pad_h < 0 || w->pad_w < 0 ||
         w->pad_h >= w->kh || w->pad_w >= w->kw)
-        return FAIL(ERR_SHAPE, "%s '%s': window %dx%d stride %dx%d padding %dx%d; padding must be less than the window",
+        return FAIL(ERR_SHAPE,
+                    "%s '%s': window %dx%d stride %dx%d padding %dx%d: expected sizes and strides of 1 or more and "
+                    "padding smaller than the window",
                     op_name(call->kind), call->name, w->kh, w->kw, w->stride_h, w->stride_w, w->pad_h, w->pad_w);
     if (places && (int64_t)w->kh * w->kw > 256)
-        return FAIL(ERR_UNSUPPORTED, "%s '%s': window %dx%d has more than 256 places", op_name(call->kind), call->name,
-                    w->kh, w->kw);
+        return FAIL(ERR_UNSUPPORTED, "%s '%s': expected a window of at most 256 elements, found %dx%d",
+                    op_name(call->kind), call->name, w->kh, w->kw);
     return OK;
 }
 
@@ -63,7 +65,7 @@ Status operands_slice(const OpCall *call)
 {
     int32_t first = call->attr.slice.first, c = call->out[0].shape.c;
     if (first < 0 || first + c > call->in[0].shape.c)
-        return FAIL(ERR_SHAPE, "slice '%s': channels %d to %d of %d", call->name, first, first + c,
+        return FAIL(ERR_SHAPE, "slice '%s': channels %d to %d exceed the input's %d", call->name, first, first + c,
                     call->in[0].shape.c);
     return operands_same_dtype(call, 0, 1);
 }

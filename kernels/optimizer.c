@@ -17,11 +17,13 @@ int optimizer_slot_count(const OptimizerHyper *hyper)
 Status optimizer_check(const OptimizerUpdate *u)
 {
     if (u->half && u->half_dtype != DTYPE_BF16 && u->half_dtype != DTYPE_F16)
-        return FAIL(ERR_UNSUPPORTED, "optimizer: a 16-bit copy of the weights cannot be %s", dtype_name(u->half_dtype));
+        return FAIL(ERR_UNSUPPORTED, "optimizer: expected a copy of the weights in bf16 or f16, found %s",
+                    dtype_name(u->half_dtype));
     if ((unsigned)u->hyper.kind >= OPTIMIZER_COUNT)
-        return FAIL(ERR_ARG, "optimizer: there is no kind %d", (int)u->hyper.kind);
+        return FAIL(ERR_ARG, "optimizer: unknown kind %d", (int)u->hyper.kind);
     for (int k = 0; k < optimizer_slot_count(&u->hyper); k++)
-        if (!u->slot[k]) return FAIL(ERR_INTERNAL, "optimizer: kind %d needs slot %d", (int)u->hyper.kind, k);
+        if (!u->slot[k])
+            return FAIL(ERR_INTERNAL, "optimizer: kind %d needs slot %d, which is missing", (int)u->hyper.kind, k);
     return OK;
 }
 

@@ -15,7 +15,7 @@ Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Com
                     config->place.first_tower, config->place.first_tower + config->place.local_towers - 1,
                     config->towers - 1);
     Comm *comm = calloc(1, sizeof *comm);
-    if (!comm) return FAIL(ERR_MEMORY, "no memory for communicator of rank %d", config->place.rank);
+    if (!comm) return FAIL(ERR_MEMORY, "no memory for the communicator of rank %d", config->place.rank);
     *comm = (Comm){.ops = ops, .config = *config, .impl = impl};
     *made = comm;
     return OK;
@@ -93,8 +93,8 @@ void comm_text(const Comm *comm, char *text, size_t bytes)
 static Status range_check(const Comm *comm, size_t first, size_t count)
 {
     if (count > comm->config.max_count || first > comm->config.max_count - count)
-        return FAIL(ERR_INTERNAL, "collective over %zu elements from %zu on, room for %zu", count, first,
-                    comm->config.max_count);
+        return FAIL(ERR_INTERNAL, "a collective over %zu elements from element %zu exceeds the buffer of %zu", count,
+                    first, comm->config.max_count);
     return OK;
 }
 
@@ -103,8 +103,8 @@ Status comm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, si
     TRY(range_check(comm, first, count));
     if (tower < comm->config.place.first_tower ||
         tower >= comm->config.place.first_tower + comm->config.place.local_towers)
-        return FAIL(ERR_INTERNAL, "rank %d contributes for tower %d, which another rank holds", comm->config.place.rank,
-                    tower);
+        return FAIL(ERR_INTERNAL, "rank %d contributes for tower %d, which belongs to another rank",
+                    comm->config.place.rank, tower);
     return comm->ops->allreduce_begin(comm, tower, first, from, count);
 }
 

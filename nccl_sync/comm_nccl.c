@@ -57,7 +57,7 @@ static Status nobody_left(NcclComm *c)
     int left = comm_shared_aborted(c->shared);
     if (left < 0) return OK;
     nccl_leave(c);
-    return FAIL(ERR_COMM, "tower process %d left; the others cannot go on without it", left);
+    return FAIL(ERR_COMM, "tower process %d has left the run; the others cannot continue without it", left);
 }
 
 /* Which peers a collective waits for is not known: the deadline moves while any of them shows progress. */
@@ -226,9 +226,10 @@ static Status sum_start(Comm *comm, NcclComm *c, const ReduceRange *given)
 {
     ReduceRange *range = range_find(c, given->first);
     if (given->count == 0) return OK;
-    if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.place.rank);
+    if (c->left)
+        return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", comm->config.place.rank);
     if (!range && c->ranges == RANGES_MAX)
-        return FAIL(ERR_INTERNAL, "more than %d all-reduces of one round have begun and not ended", RANGES_MAX);
+        return FAIL(ERR_INTERNAL, "more than %d all-reduces are in progress", RANGES_MAX);
     *(range ? range : &c->range[c->ranges++]) = *given;
     c->joined = comm->config.place.ranks == 1;
     if (c->joined) return OK;
@@ -245,8 +246,8 @@ static Status guest_add(Comm *comm, NcclComm *c, int tower, size_t first, const 
     const CommConfig *config = &comm->config;
     float *sum = sum_at(comm, c, first), *guest;
     if (first < config->gradients && first + count > config->staged)
-        return FAIL(ERR_INTERNAL, "%zu elements from %zu on from host memory, room for %zu", count, first,
-                    config->staged);
+        return FAIL(ERR_INTERNAL, "%zu elements of host memory from element %zu exceed the staging buffer of %zu",
+                    count, first, config->staged);
     if (tower == config->place.first_tower) return copy_in(c, sum, from, true, count);
     guest = c->guest + comm_staged_at(config, first);
     TRY(copy_in(c, guest, from, true, count));
@@ -332,7 +333,8 @@ static Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t cou
     if (count == 0) return OK;
     ReduceRange *given = range_find(c, first);
     if (!given || given->count != count)
-        return FAIL(ERR_INTERNAL, "no rank contributed the sum of %zu elements from element %zu on", count, first);
+        return FAIL(ERR_INTERNAL, "the all-reduce of %zu elements from element %zu ended before it began", count,
+                    first);
     ReduceRange range = *given;
     *given = c->range[--c->ranges];
     if (to != range.at) TRY(place_ask(c, to, &on_host));
@@ -364,7 +366,8 @@ static Status nccl_look(Comm *comm, CommWait *wait)
     ncclResult_t result = ncclSuccess;
     comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->rank));
     TRY(nobody_left(c));
-    if (c->left) return FAIL(ERR_COMM, "rank %d has left the collective itself", comm->config.place.rank);
+    if (c->left)
+        return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", comm->config.place.rank);
     if (!c->nccl) return OK;
     ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
     if (asked == ncclSuccess && !nccl_failed(result)) return OK;
@@ -520,7 +523,7 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
 {
     Comm *comm = NULL;
     NcclComm *c = calloc(1, sizeof *c);
-    if (!c) return FAIL(ERR_MEMORY, "no memory for communicator of rank %d", config->place.rank);
+    if (!c) return FAIL(ERR_MEMORY, "no memory for the communicator of rank %d", config->place.rank);
     c->shared = shared;
     c->rank = config->place.rank;
     c->device = device;

@@ -57,7 +57,8 @@ Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **
     size_t bytes = sizeof(CommShared) + ((size_t)towers + 1) * stride * sizeof(float);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
-        return FAIL(ERR_MEMORY, "%zu MiB of memory shared between %d towers: %s", bytes >> 20, towers, strerror(errno));
+        return FAIL(ERR_MEMORY, "cannot map %zu MiB of memory shared between %d towers: %s", bytes >> 20, towers,
+                    strerror(errno));
     CommShared *shared = memory;
     shared->towers = towers;
     shared->ranks = ranks;
@@ -98,8 +99,9 @@ bool comm_shared_waiting(const CommShared *shared, int rank)
 static Status fail_aborted(const Comm *comm, const CommShared *shared)
 {
     int left = (int)atomic_load(&shared->aborted) - 1;
-    if (left == comm->config.place.rank) return FAIL(ERR_COMM, "rank %d has left the collective itself", left);
-    return FAIL(ERR_COMM, "tower process %d left; the others cannot go on without it", left);
+    if (left == comm->config.place.rank)
+        return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", left);
+    return FAIL(ERR_COMM, "tower process %d has left the run; the others cannot continue without it", left);
 }
 
 static Status fail_deadline(const Comm *comm, CommShared *shared, int64_t barrier)
@@ -255,7 +257,8 @@ Status comm_shm_open(const CommConfig *config, CommShared *shared, Comm **made)
     if (config->towers != shared->towers || config->place.ranks != shared->ranks ||
         config->max_count > shared->max_count)
         return FAIL(ERR_INTERNAL,
-                    "rank %d opens %d towers in %d processes over %zu floats; the memory was made for %d, %d, %zu",
+                    "rank %d: expected shared memory for %d towers, %d processes and %zu floats, found it made for %d, "
+                    "%d and %zu",
                     config->place.rank, config->towers, config->place.ranks, config->max_count, shared->towers,
                     shared->ranks, shared->max_count);
     return comm_create(config, &shm_ops, shared, made);

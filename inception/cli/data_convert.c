@@ -45,7 +45,7 @@ static Status target_of(const Convert *c, int64_t id, char path[PATH_BYTES])
     char twin[PATH_BYTES];
     int length_of_twin = jpeg ? 0 : snprintf(twin, sizeof twin, "%s.jpg", from);
     if (length_of_twin > 0 && length_of_twin < PATH_BYTES && access(twin, F_OK) == 0)
-        return FAIL(ERR_FORMAT, "'%s' and '%s' would both become '%s': rename one of them", from, twin, name);
+        return FAIL(ERR_FORMAT, "'%s' and '%s' would both be converted to '%s': rename one of them", from, twin, name);
     return path_join(path, c->to, name);
 }
 

@@ -109,11 +109,10 @@ static Status sets_match(const Options *o, const char *path, const SourceInfo *t
                     "both must have the same size",
                     path, train->w, train->h, train->c, test->w, test->h, test->c);
     if (train->classes == 1 && o->classes <= 0)
-        return FAIL(
-            ERR_FORMAT,
-            "%s has one class, from which a network learns nothing: expected a folder for each of two or more (is "
-            "it one folder too deep?); if that is meant, use --classes 2",
-            path);
+        return FAIL(ERR_FORMAT,
+                    "%s has one class, so there is nothing to learn: expected two or more folders, one per class (is "
+                    "the path one folder too deep?); to train all the same, use --classes 2",
+                    path);
     if (o->classes > 0 && o->classes < train->classes)
         return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
                     (long long)o->classes, train->name, train->classes, train->classes);
@@ -126,7 +125,7 @@ static void progress_show(void *context, int64_t done, int64_t all)
     bool *shown = context;
     if (!isatty(STDERR_FILENO)) return;
     *shown = done < all;
-    fprintf(stderr, done < all ? "\rlooking through the images: class %lld of %lld" : "\r\33[K", (long long)done,
+    fprintf(stderr, done < all ? "\rscanning the images: class %lld of %lld" : "\r\33[K", (long long)done,
             (long long)all);
     fflush(stderr);
 }

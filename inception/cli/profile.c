@@ -313,7 +313,7 @@ static void layers_print(Device *device, OpTime *times, int count, double total,
         numbers_fill(row, 4, t->ms, total, t->gflop, t->real_gflop, t->gbytes, peak);
     }
     table_print(&table, terminal, to);
-    fputs("Kernels passed over:\n\n", to);
+    fputs("Kernels not used, and why:\n\n", to);
     for (int i = 0; i < count && i < TOP_LAYERS; i++) {
         KernelChoice choice = kernel_chosen(device, times[i].call);
         if (choice.passed[0])
@@ -327,19 +327,18 @@ static void profile_print(Device *device, OpTime *times, int count, const TrainJ
 {
     double total = 0;
     for (int i = 0; i < count; i++) total += times[i].ms;
-    fprintf(
-        to,
-        "\n%s, batch %d, %s on %s, %d threads: %.2f ms in %d ops; machine: %.0f GFLOP/s product, %.1f GB/s copy\n\n",
-        job->program.model->name, job->shares.batch[0], job->device.tf32 ? "tf32" : dtype_name(job->program.compute),
-        job->backend->name, job->device.threads, total, count, peak->gflops, peak->gbs);
+    fprintf(to,
+            "\n%s, batch %d, %s on %s, %d threads: %.2f ms in %d ops; machine peak: %.0f GFLOP/s (matrix product), "
+            "%.1f GB/s (copy)\n\n",
+            job->program.model->name, job->shares.batch[0],
+            job->device.tf32 ? "tf32" : dtype_name(job->program.compute), job->backend->name, job->device.threads,
+            total, count, peak->gflops, peak->gbs);
     bool terminal = isatty(fileno(to));
     kinds_print(times, count, total, peak, terminal, to);
     layers_print(device, times, count, total, peak, terminal, to);
-    fprintf(
-        to,
-        "effective: arithmetic by the op's definition per second; real: arithmetic that the algorithm does "
-        "(Winograd does less).\n%% of peak: relative to the machine's arithmetic or memory peak, whichever limits; -: "
-        "nothing computed or moved, or operands in a cache.\n");
+    fprintf(to, "effective: arithmetic of the op's definition, per second; real: arithmetic of the algorithm used "
+                "(less with Winograd).\n%% of peak: relative to the machine's arithmetic or memory peak, whichever "
+                "limits; -: no arithmetic or memory traffic, or operands that fit in a cache.\n");
 }
 
 static Status replica_open(const TrainJob *job, Replica **made)

@@ -100,7 +100,7 @@ static void head_print(const Capsule *capsule, Replica *replica, bool injected, 
             (long long)capsule->step, capsule->tower, capsule->towers, capsule->batch.n, capsule->model,
             capsule->program.model->title, dtype_name(capsule->program.compute), device);
     if (capsule->weights_after >= capsule->step)
-        fprintf(to, "The weights are those after step %lld, which was in flight on the device.\n",
+        fprintf(to, "The weights are those after step %lld, which was already running on the device.\n",
                 (long long)capsule->weights_after);
     if (*capsule->fault)
         fprintf(to, "The cause was an injected fault, not the data: %s\n%s", capsule->fault,

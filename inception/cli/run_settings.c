@@ -23,8 +23,8 @@ Status run_model(const char *run, const Model **model)
     const char *name = json_string_value(json_object_get(root, "model"));
     Status st = name ? model_find(name, model)
                      : FAIL(ERR_ARG,
-                            "'%s' is a folder, but not of a run: it has no env.json that names a model (a checkpoint "
-                            "is: MODEL --weights %s)",
+                            "'%s' is a folder, but not a run directory: it has no env.json that names a model (for a "
+                            "checkpoint, use MODEL --weights %s)",
                             run, run);
     json_decref(root);
     free(text);

@@ -535,7 +535,7 @@ Status report_run(const char *run_dir, bool png, bool json, bool quiet, FILE *to
         TRY(path_join(path, run_dir, "report.html"));
         json_t *root = json_pack("{s:o}", "report", json_text(path));
         if (!root || json_dumpf(root, to, JSON_COMPACT) != 0)
-            return FAIL(ERR_IO, "cannot write the name of the report as JSON");
+            return FAIL(ERR_IO, "no memory for the name of the report as JSON");
         fputc('\n', to);
         json_decref(root);
     } else if (!quiet) {

@@ -130,7 +130,7 @@ void data_html(const Run *run, FILE *to)
     stage_row(data, "resize_ns", "resize", to);
     stage_row(data, "augment_ns", "augment", to);
     if (integer(data, "warnings"))
-        fprintf(to, "<tr><th>small damage</th><td>%lld images, which were decoded all the same</td></tr>",
+        fprintf(to, "<tr><th>minor damage</th><td>%lld images, decoded in spite of it</td></tr>",
                 (long long)integer(data, "warnings"));
     if (integer(data, "rotated"))
         fprintf(to, "<tr><th>stored rotated</th><td>%lld images (EXIF orientation), %s</td></tr>",

@@ -50,7 +50,6 @@ Status report_picture(const char *run_dir)
         if (program_run(browsers[i], arguments) && access(path, R_OK) == 0) return OK;
     }
     return FAIL(ERR_UNSUPPORTED,
-                "no picture of the report: --png needs Chromium (package chromium); %s/report.html is "
-                "there",
+                "cannot save the report as PNG: --png needs Chromium (package chromium); %s/report.html was written",
                 run_dir);
 }

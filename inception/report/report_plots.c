@@ -313,7 +313,7 @@ void figure_confusion(Figures *f)
                     .tint = 2};
     figure_begin(f, "wide", "Confusion",
                  "Test samples of each true class (rows) by predicted class (columns), with the weights "
-                 "of the best epoch. Colour is the square root of the share, so that rare mistakes show.");
+                 "of the best epoch. The color shows the square root of the share, so that rare mistakes are visible.");
     svg_heat(f->to, &heat);
     figure_end(f);
     free(share);

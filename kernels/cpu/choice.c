@@ -40,17 +40,18 @@ Status choice_offer(Choice *choice, Device *device, const OnednnSpec *spec, cons
 
 static Status refuse(const Choice *choice, const OpCall *call)
 {
-    char have[160] = "no code at all";
-    if (choice->wrong) snprintf(have, sizeof have, "no code that computes it rightly");
+    char have[160] = "no implementation";
+    if (choice->wrong) snprintf(have, sizeof have, "no correct implementation");
     if (choice->reference)
-        snprintf(have, sizeof have, "only its reference loops (%s), about a hundred times slower than they should be",
+        snprintf(have, sizeof have,
+                 "only a reference implementation (%s), about a hundred times slower than an optimized one",
                  onednn_impl(choice->reference));
     return FAIL(ERR_UNSUPPORTED,
-                "'%s' (%s): for in[0] %s %s, in[1] %s %s and out %s %s oneDNN has %s on this processor; use f32 "
-                "activations or another shape, or accept reference code",
-                call->name, op_name(call->kind), dtype_name(call->in[0].dtype), shape_text(call->in[0].shape),
+                "'%s' (%s): on this processor, oneDNN has %s for in[0] %s %s, in[1] %s %s, out %s %s; use f32 "
+                "activations or another shape, or allow reference code",
+                call->name, op_name(call->kind), have, dtype_name(call->in[0].dtype), shape_text(call->in[0].shape),
                 dtype_name(call->in[1].dtype), shape_text(call->in[1].shape), dtype_name(call->out[0].dtype),
-                shape_text(call->out[0].shape), have);
+                shape_text(call->out[0].shape));
 }
 
 Status choice_settle(Choice *choice, Device *device, const OpCall *call)

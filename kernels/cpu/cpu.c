@@ -55,11 +55,12 @@ static void team_start(int threads)
 static Status cpu_open(const DeviceConfig *config, Device *device)
 {
     Status st = OK;
-    if (config->ordinal != 0) return FAIL(ERR_ARG, "cpu device %d: there is only cpu device 0", config->ordinal);
+    if (config->ordinal != 0)
+        return FAIL(ERR_ARG, "CPU device %d does not exist; the only one is CPU device 0", config->ordinal);
     if (config->threads < 1 || config->threads > MAX_THREADS)
-        return FAIL(ERR_ARG, "%d threads on the cpu: expected 1 to %d", config->threads, MAX_THREADS);
+        return FAIL(ERR_ARG, "%d CPU threads: expected 1 to %d", config->threads, MAX_THREADS);
     CpuDevice *cpu = calloc(1, sizeof *cpu);
-    if (!cpu) return FAIL(ERR_MEMORY, "no memory for cpu device");
+    if (!cpu) return FAIL(ERR_MEMORY, "no memory for the cpu device");
     device->config = *config;
     device->config.threads = team_size(config->threads);
     team_start(device->config.threads);
@@ -172,7 +173,7 @@ static Status cpu_computes(Dtype dtype)
 {
     if (dtype == DTYPE_F32 || (dtype == DTYPE_BF16 && onednn_has_bf16())) return OK;
     if (dtype == DTYPE_BF16)
-        return FAIL(ERR_UNSUPPORTED, "this processor has no bf16 arithmetic (AVX512-BF16 or AMX): leave out --amp");
+        return FAIL(ERR_UNSUPPORTED, "this processor has no bf16 arithmetic (AVX512-BF16 or AMX); omit --amp");
     return FAIL(ERR_UNSUPPORTED, "the CPU computes in f32 or bf16, not in %s", dtype_name(dtype));
 }
 

@@ -27,12 +27,14 @@ static Status image_check(const OpCall *call)
     const Tensor *x = &call->in[0], *y = &call->out[0];
     TRY(check_activation(call, y));
     if (x->dtype != DTYPE_U8)
-        return FAIL(ERR_UNSUPPORTED, "image '%s': pixels must be u8, they are %s", call->name, dtype_name(x->dtype));
+        return FAIL(ERR_UNSUPPORTED, "image '%s': expected u8 pixels, found %s", call->name, dtype_name(x->dtype));
     bool fits = x->shape.n == y->shape.n && x->shape.h >= y->shape.h && x->shape.w >= y->shape.w &&
                 (x->shape.c == y->shape.c || x->shape.c == 1) && y->shape.c <= IMAGE_CHANNELS;
     if (!fits)
-        return FAIL(ERR_SHAPE, "image '%s': cannot crop %s from %s (same channels or grey, at most %d)", call->name,
-                    shape_text(y->shape), shape_text(x->shape), IMAGE_CHANNELS);
+        return FAIL(ERR_SHAPE,
+                    "image '%s': cannot crop %s from %s: expected sides within the image, at most %d channels, and as "
+                    "many in the image or one (grey)",
+                    call->name, shape_text(y->shape), shape_text(x->shape), IMAGE_CHANNELS);
     return OK;
 }
 
@@ -41,7 +43,7 @@ static Status image_prepare(Device *device, OpCall *call)
     (void)device;
     TRY(image_check(call));
     ImageTable *table = malloc(sizeof *table);
-    if (!table) return FAIL(ERR_MEMORY, "no memory for table of image '%s'", call->name);
+    if (!table) return FAIL(ERR_MEMORY, "no memory for the table of image '%s'", call->name);
     for (int c = 0; c < call->out[0].shape.c; c++)
         for (int v = 0; v < 256; v++) {
             double unit = v / 255.0;

@@ -43,7 +43,8 @@ Status cpu_memory(Device *device, size_t *free_bytes, size_t *total)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     *total = number_read("/proc/meminfo", "MemTotal:", 1024, 0);
     *free_bytes = number_read("/proc/meminfo", "MemAvailable:", 1024, 0);
-    if (!*total || !*free_bytes) return FAIL(ERR_UNSUPPORTED, "/proc/meminfo does not tell how much memory there is");
+    if (!*total || !*free_bytes)
+        return FAIL(ERR_UNSUPPORTED, "/proc/meminfo: expected lines MemTotal and MemAvailable");
     limits_read("", &limits);
     *total = smaller(*total, (size_t)limits.memory_bytes);
     *free_bytes = smaller(*free_bytes, (size_t)limits.memory_left_bytes);

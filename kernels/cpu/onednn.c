@@ -57,7 +57,7 @@ static Status onednn_fail(dnnl_status_t code, const char *call)
     switch (code) {
     case dnnl_out_of_memory: return FAIL(ERR_MEMORY, "oneDNN ran out of memory in %s", call);
     case dnnl_unimplemented: return FAIL(ERR_UNSUPPORTED, "oneDNN has no implementation for %s", call);
-    case dnnl_invalid_arguments: return FAIL(ERR_INTERNAL, "oneDNN refuses the arguments of %s", call);
+    case dnnl_invalid_arguments: return FAIL(ERR_INTERNAL, "oneDNN rejects the arguments of %s", call);
     default: return FAIL(ERR_DEVICE, "oneDNN: %s failed with code %d", call, (int)code);
     }
 }
@@ -174,7 +174,7 @@ Status onednn_open(Onednn **made)
 {
     Status st = OK;
     Onednn *onednn = calloc(1, sizeof *onednn);
-    if (!onednn) return FAIL(ERR_MEMORY, "no memory for oneDNN engine");
+    if (!onednn) return FAIL(ERR_MEMORY, "no memory for the oneDNN engine");
     TRY_DNNL_OUT(dnnl_engine_create(&onednn->engine, dnnl_cpu, 0));
     TRY_DNNL_OUT(dnnl_stream_create(&onednn->stream, onednn->engine, dnnl_stream_default_flags));
     *made = onednn;
@@ -265,7 +265,8 @@ static Status layout_make(const OnednnView *view, OnednnFit fit, Dtype dtype, La
     Status st = OK;
     dnnl_dims_t dims = {0}, strides = {0};
     dnnl_data_type_t type;
-    if (!dtype_to_dnnl(dtype, &type)) return FAIL(ERR_UNSUPPORTED, "oneDNN kernels do not take %s", dtype_name(dtype));
+    if (!dtype_to_dnnl(dtype, &type))
+        return FAIL(ERR_UNSUPPORTED, "oneDNN kernels do not support %s", dtype_name(dtype));
     for (int axis = 0; axis < view->rank; axis++) {
         dims[axis] = view->dims[axis];
         strides[axis] = view->strides[axis];
@@ -453,7 +454,7 @@ static Status task_build(OnednnTask *task, const OnednnSpec *spec)
     task->scratch_offset = task->workspace_bytes;
     task->workspace_bytes += align_up(task->scratch_bytes, ALIGNMENT);
     if (spec->sum && task->operand[task->out].held)
-        st = FAIL(ERR_UNSUPPORTED, "%s cannot add to an output in the caller's layout", task->impl);
+        st = FAIL(ERR_UNSUPPORTED, "%s cannot accumulate into an output in the caller's layout", task->impl);
 out:
     if (desc) dnnl_primitive_desc_destroy(desc);
     for (int role = 0; role < ONEDNN_ROLES; role++) layout_free(&layouts[role]);
@@ -476,7 +477,7 @@ Status onednn_create(Onednn *onednn, const OnednnSpec *spec, OnednnTask **made)
 {
     Status st = OK;
     OnednnTask *task = calloc(1, sizeof *task);
-    if (!task) return FAIL(ERR_MEMORY, "no memory for oneDNN task");
+    if (!task) return FAIL(ERR_MEMORY, "no memory for the oneDNN task");
     task->onednn = onednn;
     task->out = out_of[spec->kind];
     task->one_thread = spec->one_thread;

@@ -46,7 +46,7 @@ static Status dropout_prepare(Device *device, OpCall *call)
 {
     (void)device;
     if (!(call->attr.dropout.keep > 0.0f && call->attr.dropout.keep <= 1.0f))
-        return FAIL(ERR_ARG, "dropout '%s': the probability to keep must be in (0, 1], it is %g", call->name,
+        return FAIL(ERR_ARG, "dropout '%s': expected a probability to keep in (0, 1], found %g", call->name,
                     (double)call->attr.dropout.keep);
     return check_same_dtype(call, 1);
 }

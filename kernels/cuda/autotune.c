@@ -101,7 +101,7 @@ static Status sample_take(Device *device, Bench *b, const Candidates *c, int num
 {
     if (b->sample[number]) return OK;
     float *sample = calloc(SAMPLE, sizeof *sample);
-    if (!sample) return FAIL(ERR_MEMORY, "result of a candidate");
+    if (!sample) return FAIL(ERR_MEMORY, "no memory for the result of a candidate");
     b->sample[number] = sample;
     TRY(c->reset(device, c->context));
     TRY(c->run(device, c->context, number));
@@ -159,8 +159,10 @@ static Status choose(Device *device, Bench *b, const Candidates *c, int *best, d
         if (confirmed) return OK;
         b->time[fastest] = INFINITY;
     }
-    if (runs == 0) return FAIL(ERR_DEVICE, "none of %d candidates runs; the last said: %s", c->count, status_message());
-    return FAIL(ERR_DEVICE, "no two of %d candidates have the same result: a library or the device computes wrong",
+    if (runs == 0)
+        return FAIL(ERR_DEVICE, "none of the %d candidates could be run; the last error: %s", c->count,
+                    status_message());
+    return FAIL(ERR_DEVICE, "no two of the %d candidates give the same result: suspect the library or the device",
                 c->count);
 }
 

@@ -30,7 +30,7 @@ Status cublas_open(CublasLibrary **made)
 {
     Status st = OK;
     CublasLibrary *library = calloc(1, sizeof *library);
-    if (!library) return FAIL(ERR_MEMORY, "no memory for cuBLASLt handle");
+    if (!library) return FAIL(ERR_MEMORY, "no memory for the cuBLASLt handle");
     TRY_CUBLAS_OUT(cublasLtCreate(&library->handle));
     *made = library;
     library = NULL;
@@ -122,7 +122,7 @@ static Status plan_create(CublasLibrary *library, const Product *product, const 
 {
     Status st = OK;
     ProductPlan *plan = calloc(1, sizeof *plan);
-    if (!plan) return FAIL(ERR_MEMORY, "no memory for plan of a matrix product");
+    if (!plan) return FAIL(ERR_MEMORY, "no memory for the plan of a matrix product");
     plan->library = library;
     plan->kind = product->kind;
     plan->beta = product->accumulate ? 1 : 0;
@@ -190,11 +190,13 @@ Status product_plan_named(CublasLibrary *library, const Product *product, const 
     ProductPlan *plan = NULL;
     size_t workspace;
     int used = 0;
-    if (sscanf(text, "product %zu%n", &workspace, &used) != 1) return FAIL(ERR_FORMAT, "'%s' names no product", text);
+    if (sscanf(text, "product %zu%n", &workspace, &used) != 1)
+        return FAIL(ERR_FORMAT, "'%s' is not the name of a cuBLASLt plan", text);
     for (size_t i = 0; i < sizeof algo.data / sizeof *algo.data; i++) {
         unsigned long long word;
         int length = 0;
-        if (sscanf(text + used, " %llx%n", &word, &length) != 1) return FAIL(ERR_FORMAT, "'%s' names no product", text);
+        if (sscanf(text + used, " %llx%n", &word, &length) != 1)
+            return FAIL(ERR_FORMAT, "'%s' is not the name of a cuBLASLt plan", text);
         algo.data[i] = word;
         used += length;
     }

@@ -86,7 +86,7 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
     TRY(ordinal_check(config->ordinal));
     TRY_CUDA(cudaSetDevice(config->ordinal));
     cuda = calloc(1, sizeof *cuda);
-    if (!cuda) return FAIL(ERR_MEMORY, "no memory for cuda device %d", config->ordinal);
+    if (!cuda) return FAIL(ERR_MEMORY, "no memory for the cuda device %d", config->ordinal);
     TRY_OUT(properties_read(cuda, config->ordinal));
     TRY_OUT(streams_open(cuda));
     TRY_OUT(staging_open(&cuda->staging));

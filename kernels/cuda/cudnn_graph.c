@@ -87,17 +87,17 @@ static Status descriptions_check(void)
     char text[64];
     if (DESCRIBED && cudnn_joins()) return OK;
     cudnn_describe(text, sizeof text);
-    return FAIL(ERR_UNSUPPORTED, "%s knows no descriptions of devices, 9.8 or newer does", text);
+    return FAIL(ERR_UNSUPPORTED, "%s cannot describe a device that is not present: expected cuDNN 9.8 or newer", text);
 }
 
 Status cudnn_open(cudaStream_t stream, CudnnLibrary **made)
 {
     Status st = OK;
     if (cudnnGetVersion() < OLDEST)
-        return FAIL(ERR_UNSUPPORTED, "cuDNN %zu is found at run time, as cudnnGetVersion says: 9.0 or newer is wanted",
+        return FAIL(ERR_UNSUPPORTED, "expected cuDNN 9.0 or newer at run time, found version %zu (cudnnGetVersion)",
                     cudnnGetVersion());
     CudnnLibrary *library = calloc(1, sizeof *library);
-    if (!library) return FAIL(ERR_MEMORY, "no memory for cuDNN handle");
+    if (!library) return FAIL(ERR_MEMORY, "no memory for the cuDNN handle");
     TRY_CUDNN_OUT(cudnnCreate(&library->handle));
     TRY_CUDNN_OUT(cudnnSetStream(library->handle, stream));
     *made = library;
@@ -112,7 +112,7 @@ Status cudnn_open_described(const char *json, CudnnLibrary **made)
     Status st = OK;
     TRY(descriptions_check());
     CudnnLibrary *library = calloc(1, sizeof *library);
-    if (!library) return FAIL(ERR_MEMORY, "no memory for cuDNN device description");
+    if (!library) return FAIL(ERR_MEMORY, "no memory for the cuDNN device description");
     TRY_OUT(descriptor_create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &library->device));
     TRY_OUT(
         set(library->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json), json));
@@ -162,7 +162,7 @@ out:
 Status cudnn_graph_create(CudnnLibrary *library, CudnnGraph **made)
 {
     CudnnGraph *g = calloc(1, sizeof *g);
-    if (!g) return FAIL(ERR_MEMORY, "no memory for cuDNN graph");
+    if (!g) return FAIL(ERR_MEMORY, "no memory for the cuDNN graph");
     g->library = library;
     *made = g;
     return OK;
@@ -501,7 +501,7 @@ static Status plan_create(CudnnGraph *g, Descriptor config, const CudnnRules *ru
         cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &number));
     p = calloc(1, sizeof *p);
     if (!p) {
-        st = FAIL(ERR_MEMORY, "no memory for cuDNN plan");
+        st = FAIL(ERR_MEMORY, "no memory for the cuDNN plan");
         goto out;
     }
     p->library = g->library;
@@ -577,7 +577,9 @@ Status cudnn_plans(CudnnGraph *g, const CudnnRules *rules, int wanted, CudnnPlan
     if (st == OK && *found == 0) st = plans_of_mode(g, CUDNN_HEUR_MODE_A, CUDNN_PLANS, rules, wanted, plans, found);
     if (st == OK && *found == 0)
         st = plans_of_mode(g, CUDNN_HEUR_MODE_FALLBACK, CUDNN_PLANS, rules, wanted, plans, found);
-    if (st == OK && *found == 0) st = FAIL(ERR_UNSUPPORTED, "cuDNN has no plan that keeps the rules");
+    if (st == OK && *found == 0)
+        st =
+            FAIL(ERR_UNSUPPORTED, "cuDNN has no plan that meets the requirements (memory, determinism, number format)");
     if (st == OK) return OK;
     while (*found > 0) cudnn_plan_destroy(plans[--*found]);
     return st;
@@ -611,7 +613,7 @@ Status cudnn_plan_named(CudnnGraph *g, const CudnnRules *rules, const char *text
     int used = 0, knobs = 0;
     *made = NULL;
     if (sscanf(text, "engine %lld knobs%n", &number, &used) != 1 || !used)
-        return FAIL(ERR_FORMAT, "'%s' names no cuDNN plan", text);
+        return FAIL(ERR_FORMAT, "'%s' is not the name of a cuDNN plan", text);
     int64_t index = number;
     TRY(graph_finish(g));
     TRY_OUT(descriptor_create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
@@ -625,7 +627,8 @@ Status cudnn_plan_named(CudnnGraph *g, const CudnnRules *rules, const char *text
     if (knobs) TRY_OUT(set(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, knobs, choice));
     TRY_OUT(finalize(config));
     TRY_OUT(plan_create(g, config, rules, made));
-    if (!*made) st = FAIL(ERR_UNSUPPORTED, "cuDNN refuses the plan '%s', or it breaks a rule", text);
+    if (!*made)
+        st = FAIL(ERR_UNSUPPORTED, "the plan '%s' is rejected by cuDNN or does not meet the requirements", text);
 out:
     for (int i = 0; i < KNOBS; i++) descriptor_destroy(&choice[i]);
     descriptor_destroy(&config);

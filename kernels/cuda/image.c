@@ -11,13 +11,15 @@ static Status image_prepare(Device *device, OpCall *call)
     const Tensor *x = &call->in[0], *y = &call->out[0];
     TRY(check_activation(call, y));
     if (x->dtype != DTYPE_U8)
-        return FAIL(ERR_UNSUPPORTED, "image '%s': pixels must be u8, they are %s", call->name, dtype_name(x->dtype));
+        return FAIL(ERR_UNSUPPORTED, "image '%s': expected u8 pixels, found %s", call->name, dtype_name(x->dtype));
     bool grey = x->shape.c == 1 && y->shape.c <= IMAGE_CHANNELS;
     bool fits = x->shape.n == y->shape.n && x->shape.h >= y->shape.h && x->shape.w >= y->shape.w &&
                 (grey || (x->shape.c == y->shape.c && x->shape.c <= IMAGE_CHANNELS));
     if (!fits)
-        return FAIL(ERR_SHAPE, "image '%s': cannot crop %s from %s (at most %d channels, or grey)", call->name,
-                    shape_text(y->shape), shape_text(x->shape), IMAGE_CHANNELS);
+        return FAIL(ERR_SHAPE,
+                    "image '%s': cannot crop %s from %s: expected sides within the image, at most %d channels, and as "
+                    "many in the image or one (grey)",
+                    call->name, shape_text(y->shape), shape_text(x->shape), IMAGE_CHANNELS);
     return OK;
 }
 

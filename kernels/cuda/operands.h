@@ -52,8 +52,8 @@ NODISCARD static inline Status counters_create(Device *device, OpCall *call)
 NODISCARD static inline Status column_counters_create(Device *device, OpCall *call, const Tensor *x)
 {
     if (x->shape.c > KERNEL_MAX_CHANNELS)
-        return FAIL(ERR_UNSUPPORTED, "%s '%s': %d channels, at most %d are summed on a GPU", op_name(call->kind),
-                    call->name, x->shape.c, KERNEL_MAX_CHANNELS);
+        return FAIL(ERR_UNSUPPORTED, "%s '%s': expected at most %d channels on a GPU, found %d", op_name(call->kind),
+                    call->name, KERNEL_MAX_CHANNELS, x->shape.c);
     return counters_create(device, call);
 }
 

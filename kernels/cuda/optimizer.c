@@ -7,7 +7,8 @@ static Status segments_check(const OptimizerSegment *segments, int count)
 {
     for (int k = 0; k < count; k++)
         if (segments[k].count >= (size_t)KERNEL_MAX_ELEMENTS)
-            return FAIL(ERR_UNSUPPORTED, "optimizer: a segment of %zu elements; at most 2^31 - 1", segments[k].count);
+            return FAIL(ERR_UNSUPPORTED, "optimizer: expected segments of less than 2^31 elements, found %zu",
+                        segments[k].count);
     return OK;
 }
 
@@ -38,7 +39,7 @@ Status cuda_average(Device *device, float *running, const float *batch, const fl
                     size_t count, const float *commit)
 {
     if (count >= (size_t)KERNEL_MAX_ELEMENTS)
-        return FAIL(ERR_UNSUPPORTED, "averages of %zu elements; at most 2^31 - 1", count);
+        return FAIL(ERR_UNSUPPORTED, "averages: expected less than 2^31 elements, found %zu", count);
     TRY_CUDA(kernel_average(running, batch, correct, decay, count, commit, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }

@@ -60,12 +60,12 @@ static Status entry_set(PlanCache *cache, const char *task, const char *plan)
     if (cache->count == cache->room) {
         int room = cache->room ? 2 * cache->room : 256;
         Entry *more = realloc(cache->entries, (size_t)room * sizeof *more);
-        if (!more) return FAIL(ERR_MEMORY, "no memory for cache of %d plans", room);
+        if (!more) return FAIL(ERR_MEMORY, "no memory for the cache of %d plans", room);
         cache->entries = more;
         cache->room = room;
     }
     char *text = malloc(task_bytes + plan_bytes);
-    if (!text) return FAIL(ERR_MEMORY, "no memory for cache of %d plans", cache->count);
+    if (!text) return FAIL(ERR_MEMORY, "no memory for the cache of %d plans", cache->count);
     cache->entries[cache->count++] = (Entry){text, text + task_bytes};
     memcpy(text, task, task_bytes);
     memcpy(text + task_bytes, plan, plan_bytes);
@@ -92,7 +92,7 @@ Status plan_cache_open(const char *device_name, PlanCache **made)
 {
     Status st = OK;
     PlanCache *cache = calloc(1, sizeof *cache);
-    if (!cache) return FAIL(ERR_MEMORY, "no memory for cache of plans");
+    if (!cache) return FAIL(ERR_MEMORY, "no memory for the cache of plans");
     path_make(device_name, cache->path);
     TRY_OUT(file_read(cache));
     *made = cache;

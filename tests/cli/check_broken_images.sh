@@ -60,11 +60,11 @@ told() { # TREE MESSAGE
 }
 for name in circle loop nothing pipe device socket empty huge unread; do tree $name; done
 ln -s .. circle/a/up
-told circle "a/up.*circle"
+told circle "a/up.*symbolic link to a folder that contains it"
 ln -s again.jpg loop/a/again.jpg
-told loop "a/again.jpg.*circle"
+told loop "a/again.jpg.*circular"
 ln -s nowhere nothing/a/x.jpg
-told nothing "a/x.jpg.*a link to nothing"
+told nothing "a/x.jpg.*a broken symbolic link"
 mkfifo pipe/a/x.jpg
 told pipe "a/x.jpg.*not a regular file"
 ln -s /dev/zero device/a/x.png
@@ -80,12 +80,12 @@ told unread "unread/b.*BMP, TIFF"
 mkdir -p classes/train classes/val
 for class in a b; do cp -r unread/a classes/train/$class; done
 for class in a x; do cp -r unread/a classes/val/$class; done
-told classes "val.*has a class 'x' that .*train.* does not have"
+told classes "val.*has a class 'x' that is missing in .*train"
 deep=deep/a
 tree deep
 for i in {1..70}; do deep+=/$i; done
 mkdir -p "$deep"
-told deep "more than 64 folders"
+told deep "nested more than 64 deep"
 if [[ $(id -u) != 0 ]]; then
     tree closed
     chmod 0 closed/a/3.jpg

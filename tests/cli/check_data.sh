@@ -103,6 +103,6 @@ says '2 images cannot be decoded and were skipped'
 [[ $(find left -name '*.jpg' | wc -l) == 48 ]] || complain "the whole images beside damaged ones: $(find left | wc -l)"
 cp photos/train/one/4.jpg photos/train/one/3.png.jpg
 data 3 convert photos twins
-says "3.png' and .*3.png.jpg' would both become"
+says "3.png' and .*3.png.jpg' would both be converted to"
 
 check_end "towers data counts, checks, shows and converts, and a conversion survives a kill"

@@ -73,7 +73,7 @@ ends 2 "use a model for color images, or grey images as IDX files (docs/data.md)
 
 # where the time goes: no op is faster than the machine, slices that lie in place move nothing, columns on a terminal
 ends 0 "effective GFLOP/s" bench inception_mini --device cpu -b 4 --batches 1 --warmup-batches 0 --profile
-grep -qE '^\| layer \| op \| output \| kernel \|' out && grep -q '^Kernels passed over:' out || complain "the profile names no kernels"
+grep -qE '^\| layer \| op \| output \| kernel \|' out && grep -q '^Kernels not used, and why:' out || complain "the profile names no kernels"
 awk -F'|' '/^\|/ && NF > 8 && $(NF - 1) + 0 > 100 { print; bad = 1 } END { exit bad }' out || complain "faster than the machine"
 grep -qE '^\| slice \| [0-9]+ \| [0-9.]+ \| [0-9.]+ \| - \| - \| - \| - \|$' out || complain "slices: $(grep '^| slice' out)"
 if command -v script >/dev/null; then

@@ -446,7 +446,7 @@ static void test_window_refused_late(void **state)
         libraries(FAKE_GPU_NCCL_VERSION, FAKE_GPU_NCCL_VERSION, late & 1 ? GPU_WINDOWS_REFUSED_LATE : GPU_WINDOWS_MADE,
                   late & 2 ? GPU_WINDOWS_REFUSED_LATE : GPU_WINDOWS_MADE);
         group_live(&g, 2, 2);
-        check_told(&g, 3, "NCCL_WIN_ENABLE=0", "left; the others");
+        check_told(&g, 3, "NCCL_WIN_ENABLE=0", "left the run; the others");
         group_end(&g);
     }
 }
@@ -466,7 +466,7 @@ static void test_memory_outlives_its_kernels(void **state)
     (void)state;
     Group g = {.body = left_in_between, .any_order = true};
     group_live(&g, 2, 2);
-    check_told(&g, 3, "has had enough", "left; the others");
+    check_told(&g, 3, "has had enough", "left the run; the others");
     group_end(&g);
 }
 
@@ -493,7 +493,7 @@ static void test_failing_calls_about_memory(void **state)
                 failing = calls[k];
                 group_live(&g, 2, 2);
                 if (any_order && !strcmp(failing, "ncclCommWindowRegister") && failing_ranks != 3) {
-                    check_told(&g, 3, failing, "left; the others");
+                    check_told(&g, 3, failing, "left the run; the others");
                 } else {
                     all_well(&g);
                     check_sums(&g, 1e-6);
@@ -617,7 +617,7 @@ static void test_error_of_one_ends_all(void **state)
     Group g = {.body = broken_on_one};
     group_live(&g, 3, 3);
     check_told(&g, 2, "remote process exited", "remote process exited");
-    check_told(&g, 5, "tower process 1 left", "tower process 1 left");
+    check_told(&g, 5, "tower process 1 has left the run", "tower process 1 has left the run");
     group_end(&g);
 }
 
@@ -648,7 +648,7 @@ static void test_slow_abort_keeps_nobody(void **state)
     Group g = {.body = error_and_slow_abort, .any_order = true};
     group_live(&g, RANKS, RANKS);
     check_told(&g, 2, "remote process exited", "remote process exited");
-    check_told(&g, 13, "tower process 1 left", "tower process 1 left");
+    check_told(&g, 13, "tower process 1 has left the run", "tower process 1 has left the run");
     assert_int_equal(g.seen->heard, RANKS);
     group_end(&g);
 }
@@ -667,7 +667,7 @@ static void test_late_one_ends_all(void **state)
     (void)state;
     Group g = {.body = late_one, .config.timeout_ms = 2000};
     group_live(&g, 3, 3);
-    check_told(&g, 5, "did not end within 2.0 s (--comm-timeout)", "left; the others");
+    check_told(&g, 5, "did not end within 2.0 s (--comm-timeout)", "left the run; the others");
     group_end(&g);
 }
 
@@ -708,7 +708,7 @@ static void test_killed_one_ends_all(void **state)
     Group g = {.body = killed_one};
     group_live(&g, 4, 4);
     assert_int_equal(g.seen->status[1], STATUS_COUNT);
-    check_told(&g, 13, "tower process 1 left", "tower process 1 left");
+    check_told(&g, 13, "tower process 1 has left the run", "tower process 1 has left the run");
     group_end(&g);
 }
 

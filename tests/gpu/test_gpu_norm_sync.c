@@ -259,7 +259,7 @@ static void test_killed_rank_ends_the_run(void **state)
         gpu_run_live(&run);
         assert_int_equal(run.seen->rank[1].status, STATUS_COUNT);
         assert_int_equal(run.seen->rank[0].status, ERR_COMM);
-        assert_non_null(strstr(run.seen->rank[0].message, "tower process 1 left"));
+        assert_non_null(strstr(run.seen->rank[0].message, "tower process 1 has left the run"));
         assert_int_equal(run.seen->rank[0].alive, 0);
         gpu_run_close(&run);
     }

@@ -473,7 +473,7 @@ static void failures_name_the_file_that_was_meant(void **state)
     assert_int_equal(rmdir(path), 0); /* nothing is left in it */
     strcat(path, "/report-0.html");
     assert_int_equal(file_replace(path, text, LARGE), ERR_IO);
-    snprintf(named, sizeof named, "cannot create '%s', at first as '%s", path, scratch);
+    snprintf(named, sizeof named, "cannot create '%s' (temporary name '%s", path, scratch);
     if (!strstr(status_message(), named)) fail_msg("no \"%s\" in: %s", named, status_message());
 }
 

@@ -252,7 +252,7 @@ static void test_rank_that_dies(void **state)
     assert_int_equal(waitid(P_PID, (id_t)g.pid[1], &info, WEXITED | WNOWAIT), 0);
     comm_shared_abort(g.shared, 1); /* as the supervisor does */
     group_wait(&g, 1u << 1);
-    all_told(&g, 1u << 1, "tower process 1 left");
+    all_told(&g, 1u << 1, "tower process 1 has left the run");
     group_end(&g);
 }
 
@@ -281,9 +281,9 @@ static void test_rank_that_aborts(void **state)
     (void)state;
     Group g = group_start(4, 4, TIMEOUT_MS, leave_one);
     group_wait(&g, 0);
-    all_told(&g, 1u << 2, "tower process 2 left");
+    all_told(&g, 1u << 2, "tower process 2 has left the run");
     assert_int_equal(g.seen->status[2], ERR_COMM);
-    assert_non_null(strstr(g.seen->message[2], "rank 2 has left the collective itself"));
+    assert_non_null(strstr(g.seen->message[2], "rank 2 takes part in a collective after it has left the run"));
     group_end(&g);
 }
 

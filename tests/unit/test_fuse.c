@@ -310,7 +310,7 @@ static void levels_need_a_backend_that_joins(void **state)
         assert_int_equal(fuse_check(level, &without), level <= FUSE_II ? OK : ERR_UNSUPPORTED);
     }
     assert_string_equal(status_message(),
-                        "--fuse iii-h: the plain backend has no joined kernels; use --fuse auto or ii");
+                        "--fuse iii-h: the plain backend has no fused convolutions; use --fuse auto or ii");
 }
 
 /* ---- no number changes: in double precision */

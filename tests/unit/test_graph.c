@@ -62,7 +62,7 @@ static const ShapeCase shape_cases[] = {
     {"no stride", OP_CONV, {{2, 3, 9, 9}, {4, 3, 1, 1}}, {0}, {.conv.window = {1, 1, 0, 1, 0, 0}}, {0}, {0},
      "x: window 1x1, stride 0x1, padding 0x0: sizes and strides are 1 to 32767, padding 0 to 32767"},
     {"rounding up", OP_CONV, {{2, 3, 9, 9}, {4, 3, 1, 1}}, {0}, {.conv.window = {1, 1, 1, 1, 0, 0, true}}, {0}, {0},
-     "x: the window of a convolution cannot round up"},
+     "x: a convolution does not support rounding up (ceil_mode) of its output size"},
     {"bf16 weights", OP_CONV, {{2, 3, 9, 9}, {4, 3, 3, 3}}, {0, DTYPE_BF16}, K3S2, {0}, {0}, "x: dtype of the weights: expected f32, found bf16"},
     {"conv_dx", OP_CONV_DX, {{2, 4, 4, 3}, {4, 3, 3, 3}}, {0}, K3S2, {2, 3, 10, 8}, {2, 3, 10, 8}},
     {"conv_dx of other dy", OP_CONV_DX, {{2, 4, 4, 3}, {4, 3, 3, 3}}, {0}, K3S2, {2, 3, 11, 8}, {0}, "x: a convolution of 2x3x11x8 makes 2x4x5x3, not 2x4x4x3"},
@@ -80,7 +80,7 @@ static const ShapeCase shape_cases[] = {
     {"channel_spread of others", OP_CHANNEL_SPREAD, {{1, 3, 1, 1}}, {0}, {{{0}}}, {5, 4, 2, 2}, {0}, "x: one number per channel: expected 1x4x1x1, found 1x3x1x1"},
     {"batchnorm", OP_BATCHNORM, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {5, 3, 2, 2}},
     {"batchnorm, short gamma", OP_BATCHNORM, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 2, 1, 1}}, {0}, EPS, {0}, {0}, "x: one number per channel: expected 1x3x1x1, found 1x2x1x1"},
-    {"batchnorm without epsilon", OP_BATCHNORM, {{5, 3, 2, 2}, {1, 3, 1, 1}}, {0}, {{{0}}}, {0}, {0}, "x: epsilon is above 0, not 0"},
+    {"batchnorm without epsilon", OP_BATCHNORM, {{5, 3, 2, 2}, {1, 3, 1, 1}}, {0}, {{{0}}}, {0}, {0}, "x: expected an epsilon above 0, found 0"},
     {"batchnorm_apply, no variance", OP_BATCHNORM_APPLY, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {0}, "x: operand 3 of batchnorm_apply is missing"},
     {"batchnorm_sums", OP_BATCHNORM_SUMS, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {5, 3, 2, 2}},
     {"batchnorm_sums, short sums", OP_BATCHNORM_SUMS, {{5, 3, 2, 2}, {1, 3, 1, 1}, {1, 2, 1, 1}, {1, 3, 1, 1}}, {0}, EPS, {0}, {0}, "x: one number per channel: expected 1x3x1x1, found 1x2x1x1"},
@@ -96,23 +96,23 @@ static const ShapeCase shape_cases[] = {
     {"add of two shapes", OP_ADD, {{5, 3, 2, 2}, {5, 3, 2, 1}}, {0}, {{{0}}}, {0}, {0}, "x: operands of one shape: expected 5x3x2x2, found 5x3x2x1"},
     {"mul of two dtypes", OP_MUL, {{5, 3, 2, 2}, {5, 3, 2, 2}}, {0, DTYPE_BF16}, {{{0}}}, {0}, {0}, "x: operands of one dtype: expected f32, found bf16"},
     {"dropout", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0, DTYPE_I32}, {.dropout = {.keep = 0.5f}}, {0}, {5, 3, 2, 2}},
-    {"dropout of all", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0, DTYPE_I32}, {.dropout = {.keep = 0}}, {0}, {0}, "x: dropout keeps more than 0 and at most 1, not 0"},
+    {"dropout of all", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0, DTYPE_I32}, {.dropout = {.keep = 0}}, {0}, {0}, "x: dropout: expected a probability to keep in (0, 1], found 0"},
     {"dropout, f32 counter", OP_DROPOUT, {{5, 3, 2, 2}, {1, 4, 1, 1}}, {0}, {.dropout = {.keep = 1}}, {0}, {0}, "x: dtype of the counter: expected i32, found f32"},
     {"max_pool", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, K2S2, {0}, {2, 3, 4, 3}},
     {"max_pool rounding up", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, {.pool.window = {2, 2, 2, 2, 0, 0, true}}, {0}, {2, 3, 4, 4}},
     {"max_pool of padding", OP_MAX_POOL, {{2, 3, 8, 7}}, {0}, {.pool.window = {2, 2, 2, 2, 2, 0}}, {0}, {0}, "x: padding 2x0 leaves windows 2x2 without any input"},
-    {"max_pool, large window", OP_MAX_POOL, {{2, 3, 40, 40}}, {0}, {.pool.window = {17, 17, 1, 1, 0, 0}}, {0}, {0}, "x: window 17x17 has 289 places, a maximum can be told from 256"},
+    {"max_pool, large window", OP_MAX_POOL, {{2, 3, 40, 40}}, {0}, {.pool.window = {17, 17, 1, 1, 0, 0}}, {0}, {0}, "x: window 17x17 has 289 elements; the argmax of a maximum pooling holds at most 256"},
     {"max_pool_dx", OP_MAX_POOL_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}, {2, 3, 8, 7}}, {0, DTYPE_U8}, K2S2, {2, 3, 8, 7}, {2, 3, 8, 7}},
     {"max_pool_dx, f32 argmax", OP_MAX_POOL_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}}, {0}, K2S2, {2, 3, 8, 7}, {0}, "x: dtype of argmax: expected u8, found f32"},
     {"avg_pool", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, K2S2, {0}, {2, 3, 4, 3}},
     {"avg_pool, adaptive", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, {.pool.adaptive = true}, {2, 3, 4, 4}, {2, 3, 4, 4}},
-    {"avg_pool, other channels", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, {.pool.adaptive = true}, {2, 4, 4, 4}, {0}, "x: averaging 2x3x8x7 cannot make 2x4x4x4"},
+    {"avg_pool, other channels", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, {.pool.adaptive = true}, {2, 4, 4, 4}, {0}, "x: average pooling cannot change the number of samples or channels: 2x3x8x7 to 2x4x4x4"},
     {"avg_pool_dx, adaptive", OP_AVG_POOL_DX, {{2, 3, 4, 4}}, {0}, {.pool.adaptive = true}, {2, 3, 8, 7}, {2, 3, 8, 7}},
-    {"avg_pool_dx, other n", OP_AVG_POOL_DX, {{2, 3, 4, 4}}, {0}, {.pool.adaptive = true}, {1, 3, 8, 7}, {0}, "x: averaging 1x3x8x7 cannot make 2x3x4x4"},
+    {"avg_pool_dx, other n", OP_AVG_POOL_DX, {{2, 3, 4, 4}}, {0}, {.pool.adaptive = true}, {1, 3, 8, 7}, {0}, "x: average pooling cannot change the number of samples or channels: 1x3x8x7 to 2x3x4x4"},
     {"avg_pool_dx", OP_AVG_POOL_DX, {{2, 3, 4, 3}}, {0}, K2S2, {2, 3, 8, 7}, {2, 3, 8, 7}},
     {"avg_pool_dx, other acc", OP_AVG_POOL_DX, {{2, 3, 4, 3}, {2, 3, 8, 6}}, {0}, K2S2, {2, 3, 8, 7}, {0}, "x: shape of acc: expected 2x3x8x7, found 2x3x8x6"},
     {"concat", OP_CONCAT, {{2, 3, 4, 3}, {2, 5, 4, 3}}, {0}, {{{0}}}, {0}, {2, 8, 4, 3}},
-    {"concat of two sides", OP_CONCAT, {{2, 3, 4, 3}, {2, 5, 3, 3}}, {0}, {{{0}}}, {0}, {0}, "x: channels beside the first operand's: expected 2x5x4x3, found 2x5x3x3"},
+    {"concat of two sides", OP_CONCAT, {{2, 3, 4, 3}, {2, 5, 3, 3}}, {0}, {{{0}}}, {0}, {0}, "x: n, h and w of the first operand: expected 2x5x4x3, found 2x5x3x3"},
     {"slice", OP_SLICE, {{2, 8, 4, 3}}, {0}, {.slice.first = 3}, {2, 5, 4, 3}, {2, 5, 4, 3}},
     {"slice beyond the end", OP_SLICE, {{2, 8, 4, 3}}, {0}, {.slice.first = 4}, {2, 5, 4, 3}, {0}, "x: channels 4 to 9 of 8 (2x8x4x3)"},
     {"slice before the start", OP_SLICE, {{2, 8, 4, 3}}, {0}, {.slice.first = -1}, {2, 5, 4, 3}, {0}, "x: channels -1 to 4 of 8 (2x8x4x3)"},
@@ -120,15 +120,15 @@ static const ShapeCase shape_cases[] = {
     {"reshape to more", OP_RESHAPE, {{2, 8, 4, 3}}, {0}, {{{0}}}, {2, 97, 1, 1}, {0}, "x: 2x8x4x3 has 192 elements, 2x97x1x1 has 194"},
     {"no shape", OP_RESHAPE, {{2, 8, 4, 3}}, {0}, {{{0}}}, {2, -96, 1, 1}, {0}, "x: 2x-96x1x1 is not a shape"},
     {"sum_to", OP_SUM_TO, {{2, 8, 4, 3}}, {0}, {{{0}}}, {2, 1, 1, 3}, {2, 1, 1, 3}},
-    {"sum_to of others", OP_SUM_TO, {{2, 8, 4, 3}}, {0}, {{{0}}}, {2, 1, 1, 2}, {0}, "x: 2x8x4x3 cannot be summed to 2x1x1x2"},
+    {"sum_to of others", OP_SUM_TO, {{2, 8, 4, 3}}, {0}, {{{0}}}, {2, 1, 1, 2}, {0}, "x: 2x8x4x3 cannot be reduced to 2x1x1x2: expected each size to be equal or 1"},
     {"spread_to", OP_SPREAD_TO, {{2, 1, 1, 3}}, {0}, {{{0}}}, {2, 8, 4, 3}, {2, 8, 4, 3}},
-    {"spread_to of others", OP_SPREAD_TO, {{2, 1, 1, 3}}, {0}, {{{0}}}, {3, 8, 4, 3}, {0}, "x: 2x1x1x3 cannot be spread to 3x8x4x3"},
+    {"spread_to of others", OP_SPREAD_TO, {{2, 1, 1, 3}}, {0}, {{{0}}}, {3, 8, 4, 3}, {0}, "x: 2x1x1x3 cannot be broadcast to 3x8x4x3: expected each size to be 1 or equal"},
     {"image", OP_IMAGE, {{2, 1, 30, 32}, {2, 16, 1, 1}}, {DTYPE_U8, DTYPE_I32}, {{{0}}}, {2, 3, 28, 28}, {2, 3, 28, 28}},
-    {"image of small pixels", OP_IMAGE, {{2, 1, 30, 32}}, {DTYPE_U8}, {{{0}}}, {2, 3, 31, 28}, {0}, "x: cannot cut 31x28 out of pixels of 30x32 (2x1x30x32)"},
+    {"image of small pixels", OP_IMAGE, {{2, 1, 30, 32}}, {DTYPE_U8}, {{{0}}}, {2, 3, 31, 28}, {0}, "x: cannot crop 31x28 from pixels of 30x32 (2x1x30x32)"},
     {"random", OP_RANDOM, {{1, 4, 1, 1}}, {DTYPE_I32}, {{{0}}}, {7, 100, 1, 1}, {7, 100, 1, 1}},
     {"softmax_loss", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {1, 1, 1, 1}},
     {"softmax_loss of fewer labels", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {6, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: one label per sample: expected 7x1x1x1, found 6x1x1x1"},
-    {"softmax_loss of a map", OP_SOFTMAX_LOSS, {{7, 10, 2, 1}, {7, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: logits are one row of classes per sample, not 7x10x2x1"},
+    {"softmax_loss of a map", OP_SOFTMAX_LOSS, {{7, 10, 2, 1}, {7, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: expected logits of shape Nx(classes)x1x1, found 7x10x2x1"},
     {"softmax_loss_dx", OP_SOFTMAX_LOSS_DX, {{7, 10, 1, 1}, {7, 1, 1, 1}, {1, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {7, 10, 1, 1}},
 };
 // clang-format on
@@ -207,7 +207,7 @@ static void names_are_unique_and_found(void **state)
     assert_int_equal(graph_find(g, "answer").id, y.id);
     assert_int_equal(graph_find(g, "w").id, 0);
     graph_param(g, "block.w", (Shape){1, 3, 1, 1}, uniform, true);
-    assert_failure(g, ERR_ARG, "block.w: the graph has a value of this name already");
+    assert_failure(g, ERR_ARG, "block.w: this name is already used in the graph");
     graph_destroy(g);
 }
 
@@ -447,7 +447,9 @@ static void slices_that_leave_holes_are_refused(void **state)
     Value x = new_input(g, "x", 2, 8, 1, 1), dx;
     Value y = CONCAT(g, cut(g, x, 0, 3), cut(g, x, 4, 4));
     graph_grad(g, y, new_input(g, "dy", 2, 7, 1, 1), &x, 1, &dx);
-    assert_failure(g, ERR_UNSUPPORTED, "x: its slices do not cover its 8 channels once (channel 3): no gradient rule");
+    assert_failure(
+        g, ERR_UNSUPPORTED,
+        "x: no gradient rule, because its slices do not cover each of its 8 channels exactly once (channel 3)");
     graph_destroy(g);
 }
 
@@ -562,7 +564,7 @@ static void layers_check_their_numbers(void **state)
     const float half[3] = {0.5f, 0.5f, 0.5f}, zero[3] = {0};
     Graph *g = new_graph(true, DTYPE_F32);
     dropout(g, new_input(g, "x", 2, 3, 8, 8), 1);
-    assert_failure(g, ERR_ARG, "dropout: a rate is at least 0 and below 1, not 1");
+    assert_failure(g, ERR_ARG, "dropout: expected a rate of at least 0 and below 1, found 1");
     graph_destroy(g);
     g = new_graph(true, DTYPE_F32);
     image(g, graph_input(g, "pixels", (Shape){2, 3, 8, 8}, DTYPE_U8), none, 3, 8, half, zero);

@@ -119,9 +119,9 @@ static void test_colour(void **state)
     b = colour_of(2, 2, 2, 4, 32);
     expect_refused(&b, IDX_IMAGES, "offset 16: expected channels from 1 to 3, found 4");
     b = colour_of(1u << 31, 65500, 65500, 3, 0);
-    expect_refused(&b, IDX_IMAGES, "promises 9213241720832000000 pixels of 3 bytes, more than any memory has");
+    expect_refused(&b, IDX_IMAGES, "declares 9213241720832000000 pixels of 3 bytes, more than any memory has");
     b = colour_of(1, 2, 2, 3, 11);
-    expect_refused(&b, IDX_IMAGES, "promises 12 bytes from offset 20 on, found 11");
+    expect_refused(&b, IDX_IMAGES, "declares 12 bytes from offset 20 on, found 11");
 }
 
 /* fault: F26 */
@@ -151,11 +151,11 @@ static void test_refused_sizes(void **state)
 {
     (void)state;
     Content b = images_of(2, 2, 2, 7);
-    expect_refused(&b, IDX_IMAGES, "promises 8 bytes from offset 16 on, found 7");
+    expect_refused(&b, IDX_IMAGES, "declares 8 bytes from offset 16 on, found 7");
     b = images_of(2, 2, 2, 9);
-    expect_refused(&b, IDX_IMAGES, "promises 8 bytes from offset 16 on, found 9");
+    expect_refused(&b, IDX_IMAGES, "declares 8 bytes from offset 16 on, found 9");
     b = images_of(0x80000000u, 65500, 65500, 9);
-    expect_refused(&b, IDX_IMAGES, "promises 9213241720832000000 bytes");
+    expect_refused(&b, IDX_IMAGES, "declares 9213241720832000000 bytes");
 }
 
 static void test_refused_gzip(void **state)
@@ -182,7 +182,7 @@ static void test_refused_gzip(void **state)
     expect_refused(&gz, IDX_IMAGES, "corrupt gzip data");
 }
 
-/* A small file that expands to 2 MB although its header promises 3 bytes: stopped one byte after the promise. */
+/* A small file that expands to 2 MB although its header declares 3 bytes: stopped one byte after the promise. */
 /* fault: F26 */
 static void test_gzip_bomb(void **state)
 {
@@ -321,7 +321,7 @@ static void test_own_classes_refused(void **state)
     write_file(scratch, "train-images-idx3-ubyte", &images);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
     write_text(scratch, "classes.txt", "cat\ndog\n");
-    expect_no_set(scratch, ERR_FORMAT, "expected a label from 0 to 1, found 2 (for another number of classes: a file");
+    expect_no_set(scratch, ERR_FORMAT, "expected a label from 0 to 1, found 2 (to declare more classes, put a file");
     write_text(scratch, "classes.txt", "cat\n\nowl\n");
     expect_no_set(scratch, ERR_FORMAT, "classes.txt': line 2: expected the name of class 1, found nothing");
     write_text(scratch, "classes.txt", "cat\nd\tg\nowl\n");

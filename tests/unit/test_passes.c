@@ -159,7 +159,7 @@ static void member_alone_has_no_gradient(void **state)
     assert_int_equal(run_sibling_pass(g, &y, 1), 1);
     Value w = graph_find(g, "a.w");
     graph_grad(g, y, new_input(g, "dy", 2, 4, 1, 1), &w, 1, &grad);
-    assert_failure(g, ERR_UNSUPPORTED, "a.w: is in a pack; only the pack has a gradient");
+    assert_failure(g, ERR_UNSUPPORTED, "a.w: lies in a pack, which has a gradient only as a whole");
     graph_destroy(g);
 }
 

@@ -477,7 +477,7 @@ static void a_pack_must_be_one_in_the_layout_too(void **state)
     Value both = graph_pack(other.graph, (Value[]){a, b}, 2);
     graph_op(other.graph, OP_CONV, "ab", (Value[]){input(&other, 4), both}, 2, &point, NULL);
     assert_int_equal(plan_status(&other, training.layout), ERR_ARG);
-    assert_message("do not lie side by side");
+    assert_message("are not adjacent in the layout");
     plan_run_close(&other);
     plan_run_close(&training);
 }

@@ -23,7 +23,7 @@ static Status name_add(ClassNames *names, const char *name)
 {
     char **grown = realloc(names->name, (size_t)(names->count + 1) * sizeof *grown);
     if (grown) names->name = grown;
-    if (!grown || !(grown[names->count] = strdup(name))) return FAIL(ERR_MEMORY, "no memory for names of classes");
+    if (!grown || !(grown[names->count] = strdup(name))) return FAIL(ERR_MEMORY, "no memory for the names of classes");
     names->count++;
     return OK;
 }
@@ -56,7 +56,7 @@ static Status names_read(FILE *from, const char *path, int most, ClassNames *nam
             st = FAIL(ERR_FORMAT, "'%s': line %d: expected the name of class %d, found %s", path, names->count + 1,
                       names->count, length ? "control characters" : "nothing");
         else if (names->count == most)
-            st = FAIL(ERR_FORMAT, "'%s': expected at most %d classes, one a line", path, most);
+            st = FAIL(ERR_FORMAT, "'%s': expected at most %d classes, one per line", path, most);
         else {
             char name[1024];
             utf8_escape(name, sizeof name, line);
@@ -64,8 +64,7 @@ static Status names_read(FILE *from, const char *path, int most, ClassNames *nam
         }
     }
     if (st == OK && ferror(from)) st = FAIL(ERR_IO, "cannot read '%s': %s", path, strerror(errno));
-    if (st == OK && names->count == 0)
-        st = FAIL(ERR_FORMAT, "'%s' is empty: expected the name of a class in each line", path);
+    if (st == OK && names->count == 0) st = FAIL(ERR_FORMAT, "'%s' is empty: expected one class name per line", path);
     free(line);
     return st;
 }

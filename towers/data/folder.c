@@ -76,12 +76,12 @@ static Status names_add(Names *names, const char *name)
     if (names->count == names->room) {
         int room = names->room ? 2 * names->room : 16;
         char **grown = realloc(names->name, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for list of folders");
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for the list of folders");
         names->name = grown;
         names->room = room;
     }
     names->name[names->count] = strdup(name);
-    if (!names->name[names->count]) return FAIL(ERR_MEMORY, "no memory for list of folders");
+    if (!names->name[names->count]) return FAIL(ERR_MEMORY, "no memory for the list of folders");
     names->count++;
     return OK;
 }
@@ -169,12 +169,12 @@ static Status file_add(ClassScan *class, const char *folder, const char *name, c
     if (class->count == class->room) {
         int64_t room = class->room ? 2 * class->room : 256;
         Found *grown = realloc(class->files, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for list of images");
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for the list of images");
         class->files = grown;
         class->room = room;
     }
     Found *found = &class->files[class->count];
-    if (asprintf(&found->path, "%s%s", folder, name) < 0) return FAIL(ERR_MEMORY, "no memory for list of images");
+    if (asprintf(&found->path, "%s%s", folder, name) < 0) return FAIL(ERR_MEMORY, "no memory for the list of images");
     found->folder_bytes = strlen(folder);
     found->bytes = (uint32_t)info->st_size;
     class->count++;
@@ -189,10 +189,10 @@ static Status entry_take(Walk *walk, int at, const char *path, const char *folde
     struct stat info;
     Ending ending = ending_of(name);
     if (fstatat(at, name, &info, 0) != 0) {
-        if (errno == ELOOP) return FAIL(ERR_FORMAT, "'%s/%s' is a link in a circle", path, name);
+        if (errno == ELOOP) return FAIL(ERR_FORMAT, "'%s/%s' is a circular symbolic link", path, name);
         if (errno == ENOENT && ending == ENDING_OTHER) return OK;
         return FAIL(errno == ENOENT ? ERR_FORMAT : ERR_IO, "'%s/%s': %s", path, name,
-                    errno == ENOENT ? "a link to nothing" : strerror(errno));
+                    errno == ENOENT ? "a broken symbolic link" : strerror(errno));
     }
     if (S_ISDIR(info.st_mode)) {
         char below[PATH_BYTES], whole[PATH_BYTES];
@@ -203,7 +203,7 @@ static Status entry_take(Walk *walk, int at, const char *path, const char *folde
     }
     if (ending == ENDING_UNREAD && walk->class->unread++ == 0 &&
         asprintf(&walk->class->first_unread, "%s/%s", path, name) < 0)
-        return FAIL(ERR_MEMORY, "no memory for list of images");
+        return FAIL(ERR_MEMORY, "no memory for the list of images");
     if (ending != ENDING_IMAGE) return OK;
     if (!S_ISREG(info.st_mode))
         return FAIL(ERR_FORMAT, "'%s/%s' has an image extension but is not a regular file; remove it", path, name);
@@ -213,10 +213,10 @@ static Status entry_take(Walk *walk, int at, const char *path, const char *folde
 static Status folder_read(Walk *walk, DIR *directory, const char *path, const char *folder, int depth)
 {
     struct stat info;
-    if (fstat(dirfd(directory), &info) != 0) return FAIL(ERR_IO, "cannot look at '%s': %s", path, strerror(errno));
+    if (fstat(dirfd(directory), &info) != 0) return FAIL(ERR_IO, "cannot examine '%s': %s", path, strerror(errno));
     for (int i = 0; i < depth; i++)
         if (walk->way[i].device == info.st_dev && walk->way[i].inode == info.st_ino)
-            return FAIL(ERR_FORMAT, "'%s' leads back to a folder that it lies in: a link in a circle", path);
+            return FAIL(ERR_FORMAT, "'%s' is a symbolic link to a folder that contains it", path);
     walk->way[depth] = (Step){info.st_dev, info.st_ino};
     TRY(names_add(&walk->class->folders, path));
     const struct dirent *entry;
@@ -230,7 +230,7 @@ static Status folder_read(Walk *walk, DIR *directory, const char *path, const ch
 
 static Status folder_walk(Walk *walk, const char *path, const char *folder, int depth)
 {
-    if (depth == DEPTH_MAX) return FAIL(ERR_FORMAT, "'%s': more than %d folders in each other", path, DEPTH_MAX);
+    if (depth == DEPTH_MAX) return FAIL(ERR_FORMAT, "'%s': folders are nested more than %d deep", path, DEPTH_MAX);
     DIR *directory = opendir(path);
     if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     Status st = folder_read(walk, directory, path, folder, depth);
@@ -259,9 +259,10 @@ static Status class_scan(const Scan *scan, ClassScan *class)
     TRY(path_join(path, scan->root, class->name));
     TRY(folder_walk(&walk, path, "", 0));
     if (class->count == 0)
-        return FAIL(ERR_FORMAT,
-                    "class folder '%s' has no image (.jpg .jpeg .png .ppm .pgm .webp)%s: put some there or remove it",
-                    path, class->unread ? ", only some of a format that is not read (BMP, TIFF)" : "");
+        return FAIL(
+            ERR_FORMAT,
+            "class folder '%s' has no image (.jpg .jpeg .png .ppm .pgm .webp)%s: add images or remove the folder", path,
+            class->unread ? ", only files in unsupported formats (BMP, TIFF)" : "");
     qsort(class->files, (size_t) class->count, sizeof *class->files, by_folder_and_name);
     return OK;
 }
@@ -313,7 +314,7 @@ static Status scan_open(const SourceConfig *config, const char *root, const Name
     scan->root = root;
     scan->config = config;
     scan->classes = calloc((size_t)classes->count + 1, sizeof *scan->classes);
-    if (!scan->classes) return FAIL(ERR_MEMORY, "no memory for list of %d classes", classes->count);
+    if (!scan->classes) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", classes->count);
     scan->count = scan->failed = classes->count;
     for (int i = 0; i < classes->count; i++) scan->classes[i].name = classes->name[i];
     pthread_mutex_init(&scan->lock, NULL);
@@ -387,7 +388,7 @@ static Status string_add(Builder *b, const char *text, uint64_t *offset)
     if (b->parts.strings_bytes + bytes > b->strings_room) {
         size_t room = 2 * b->strings_room + bytes + 4096;
         char *grown = realloc(b->parts.strings, room);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for names of images");
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for the names of images");
         b->parts.strings = grown;
         b->strings_room = room;
     }
@@ -402,7 +403,7 @@ static Status sample_add(Builder *b, const Found *file, int label)
     if (b->parts.samples_count == b->samples_room) {
         int64_t room = 2 * b->samples_room + 1024;
         Sample *grown = realloc(b->parts.samples, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for index of images");
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for the index of images");
         b->parts.samples = grown;
         b->samples_room = room;
     }
@@ -417,7 +418,7 @@ static Status watched_add(Builder *b, const char *path)
     if (b->parts.watched_count == b->watched_room) {
         int64_t room = 2 * b->watched_room + 64;
         Watched *grown = realloc(b->parts.watched, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for index of images");
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for the index of images");
         b->parts.watched = grown;
         b->watched_room = room;
     }
@@ -450,7 +451,7 @@ static Status class_add(Builder *b, const ClassScan *class, int label, const Par
 static Status builder_fill(Builder *b, const Scan *scan, const Names *classes, const Part *part)
 {
     b->parts.classes = calloc((size_t)classes->count + 1, sizeof *b->parts.classes);
-    if (!b->parts.classes) return FAIL(ERR_MEMORY, "no memory for list of %d classes", classes->count);
+    if (!b->parts.classes) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", classes->count);
     for (int i = 0; i < classes->count; i++) TRY(string_add(b, classes->name[i], &b->parts.classes[i]));
     b->parts.classes_count = classes->count;
     for (int i = 0; i < scan->count; i++)
@@ -490,12 +491,12 @@ static Status tree_find(const SourceConfig *config, Split split, Tree *tree)
     free(path);
     tree->part = (Part){has_val ? 0 : config->val_split, split};
     if (has_val && config->val_split > 0)
-        return FAIL(ERR_ARG, "--val-split: '%s' has images for evaluation of its own, in %s", config->path,
+        return FAIL(ERR_ARG, "--val-split: '%s' already has images for evaluation, in %s", config->path,
                     strrchr(tree->root, '/') + 1);
     if (!has_val && config->val_split <= 0 && !config->whole)
         return FAIL(ERR_ARG,
-                    "'%s' is a folder of images without any for evaluation: expected train/ and val/ (or test/), or "
-                    "--val-split 0.1 to keep a tenth of each class",
+                    "'%s' has no images for evaluation: expected train/ and val/ (or test/), or --val-split 0.1 to "
+                    "keep a tenth of each class",
                     config->path);
     if (split == SPLIT_TRAIN || !has_val) memcpy(tree->root, tree->train, sizeof tree->root);
     return OK;
@@ -513,11 +514,11 @@ static void tree_key(const Tree *tree, uint64_t key[2])
 
 static Status classes_check(const Tree *tree, const Names *classes, const Names *train)
 {
-    if (train->count == 0) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one a class", tree->train);
-    if (classes->count == 0) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one a class", tree->root);
+    if (train->count == 0) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one per class", tree->train);
+    if (classes->count == 0) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one per class", tree->root);
     for (int i = 0; i < classes->count; i++)
         if (label_of(train, classes->name[i]) < 0)
-            return FAIL(ERR_FORMAT, "'%s' has a class '%s' that '%s' does not have", tree->root, classes->name[i],
+            return FAIL(ERR_FORMAT, "'%s' has a class '%s' that is missing in '%s'", tree->root, classes->name[i],
                         tree->train);
     return OK;
 }
@@ -604,7 +605,7 @@ static Status describe(const SourceConfig *config, const Tree *tree, FolderSourc
     if (h->unread)
         snprintf(info->first_unread, sizeof info->first_unread, "%s", index_string(&f->index, h->first_unread));
     f->names = calloc((size_t)h->classes + 1, sizeof *f->names);
-    if (!f->names) return FAIL(ERR_MEMORY, "no memory for names of %d classes", info->classes);
+    if (!f->names) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", info->classes);
     for (int64_t i = 0; i < h->classes; i++) f->names[i] = index_string(&f->index, f->index.classes[i]);
     info->class_names = f->names;
     info->format = tree->part.val_split > 0 ? "folder of images, divided" : "folder of images";
@@ -620,7 +621,7 @@ Status folder_source_open(const SourceConfig *config, Split split, Source **made
     TRY(tree_find(config, split, &tree));
     tree_key(&tree, key);
     FolderSource *f = calloc(1, sizeof *f);
-    if (!f) return FAIL(ERR_MEMORY, "no memory for reader for '%s'", config->path);
+    if (!f) return FAIL(ERR_MEMORY, "no memory for the reader for '%s'", config->path);
     f->base.read = folder_read_sample;
     f->base.where = folder_where;
     f->base.hint = folder_hint;

@@ -180,7 +180,7 @@ static Status read_header(Stream *s, int dimensions, Idx *idx)
     TRY(read_sizes(s, colour ? IDX_COLOUR : dimensions, idx->size));
     size_t points = (size_t)(idx->size[0] * idx->size[1] * idx->size[2]); /* < 2^63 by the limits on the sizes */
     if (__builtin_mul_overflow(points, (size_t)idx->size[3], &idx->bytes))
-        return FAIL(ERR_FORMAT, "'%s': the header promises %zu pixels of %" PRId64 " bytes, more than any memory has",
+        return FAIL(ERR_FORMAT, "'%s': the header declares %zu pixels of %" PRId64 " bytes, more than any memory has",
                     s->name, points, idx->size[3]);
     return OK;
 }
@@ -190,10 +190,10 @@ static Status read_header(Stream *s, int dimensions, Idx *idx)
 static Status check_promise(const Stream *s, const Idx *idx)
 {
     if (!s->gzip && s->raw_bytes - s->offset != idx->bytes)
-        return FAIL(ERR_FORMAT, "'%s': the header promises %zu bytes from offset %" PRIu64 " on, found %" PRIu64,
+        return FAIL(ERR_FORMAT, "'%s': the header declares %zu bytes from offset %" PRIu64 " on, found %" PRIu64,
                     s->name, idx->bytes, s->offset, s->raw_bytes - s->offset);
     if (s->gzip && idx->bytes / DEFLATE_RATIO_MAX > s->raw_bytes)
-        return FAIL(ERR_FORMAT, "'%s': the header promises %zu bytes, more than %" PRIu64 " compressed bytes can hold",
+        return FAIL(ERR_FORMAT, "'%s': the header declares %zu bytes, more than %" PRIu64 " compressed bytes can hold",
                     s->name, idx->bytes, s->raw_bytes);
     return OK;
 }
@@ -346,7 +346,7 @@ static Status find_pair(const char *path, Split split, Pair *pair)
     }
     return FAIL(
         ERR_FORMAT,
-        "no data set in '%s': expected train/ and val/ with a folder of images a class, or %s-images-idx3-ubyte "
+        "no data set in '%s': expected train/ and val/ with a folder of images for each class, or %s-images-idx3-ubyte "
         "and %s-labels-idx1-ubyte, plain or with .gz, there or in its folder fashion-mnist (Debian's package "
         "dataset-fashion-mnist puts Fashion-MNIST into /usr/share/datasets/fashion-mnist)",
         path, split_names[split], split_names[split]);
@@ -362,8 +362,9 @@ static Status check_labels(const Pair *pair, const IdxSource *d)
     for (int64_t i = 0; i < labels; i++) {
         if (d->labels.data[i] >= d->base.info.classes)
             return FAIL(ERR_FORMAT,
-                        "'%s': record %" PRId64 " (offset %" PRId64 "): expected a label from 0 to %d, found %d (for "
-                        "another number of classes: a file classes.txt beside it, with a name a line)",
+                        "'%s': record %" PRId64 " (offset %" PRId64
+                        "): expected a label from 0 to %d, found %d (to declare more classes, put a file classes.txt "
+                        "beside it, with one name per line)",
                         pair->labels, i, i + 8, d->base.info.classes - 1, d->labels.data[i]);
     }
     return OK;
@@ -425,13 +426,13 @@ Status idx_source_open(const char *path, Split split, Source **made)
     Pair pair;
     TRY(find_pair(path, split, &pair));
     IdxSource *d = calloc(1, sizeof *d);
-    if (!d) return FAIL(ERR_MEMORY, "no memory for reader for '%s'", path);
+    if (!d) return FAIL(ERR_MEMORY, "no memory for the reader for '%s'", path);
     d->base.read = read_sample;
     d->base.where = say_where;
     d->base.close = close_pair;
     d->path = strdup(pair.images);
     if (!d->path) {
-        st = FAIL(ERR_MEMORY, "no memory for reader for '%s'", path);
+        st = FAIL(ERR_MEMORY, "no memory for the reader for '%s'", path);
         goto out;
     }
     TRY_OUT(load_pair(&pair, d));

@@ -10,7 +10,7 @@ static const ImageLimits DEFAULT_LIMITS = {.pixels = 178956970, .bytes = INT64_C
 Status image_decoder_create(const ImageLimits *limits, ImageDecoder **made)
 {
     ImageDecoder *d = calloc(1, sizeof *d);
-    if (!d) return FAIL(ERR_MEMORY, "no memory for image decoder");
+    if (!d) return FAIL(ERR_MEMORY, "no memory for the image decoder");
     d->limits = limits ? *limits : DEFAULT_LIMITS;
     if (d->limits.pixels <= 0) d->limits.pixels = DEFAULT_LIMITS.pixels;
     if (d->limits.bytes <= 0) d->limits.bytes = DEFAULT_LIMITS.bytes;

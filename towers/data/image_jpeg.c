@@ -235,7 +235,7 @@ Status jpeg_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *i
     Status st = OK;
     if (setjmp(j->out))
         st = FAIL(j->errors.msg_code == JERR_OUT_OF_MEMORY && !j->too_many_scans ? ERR_MEMORY : ERR_FORMAT,
-                  "JPEG: %s (offset %zu of %zu): the file is cut off, damaged or of a rare kind", j->why,
+                  "JPEG: %s (offset %zu of %zu): the file is cut off, damaged or of an unsupported kind", j->why,
                   offset_of(j, bytes), bytes->size);
     else
         st = decode_under_jump(j, bytes, info, part, pixels);

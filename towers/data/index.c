@@ -129,7 +129,7 @@ static Status cache_path(const uint64_t key[2], char directory[PATH_BYTES], char
     bool given = cache && *cache == '/';
     if (!given && (!home || !*home)) return FAIL(ERR_IO, "no HOME");
     int n = snprintf(directory, PATH_BYTES, "%s%s/towers/index", given ? cache : home, given ? "" : "/.cache");
-    if (n >= PATH_BYTES - 64) return FAIL(ERR_IO, "the cache directory has too long a name");
+    if (n >= PATH_BYTES - 64) return FAIL(ERR_IO, "the path of the cache directory is too long");
     snprintf(path, PATH_BYTES, "%.*s/%016" PRIx64 "%016" PRIx64 ".index", PATH_BYTES - 64, directory, key[0], key[1]);
     return OK;
 }
@@ -200,7 +200,7 @@ static Status pieces_keep(const uint64_t key[2], const Piece *pieces, int count,
         }
     }
     int fd = memfd_create("towers-index", MFD_CLOEXEC);
-    if (fd < 0) return FAIL(ERR_MEMORY, "no room for the index: %s", strerror(errno));
+    if (fd < 0) return FAIL(ERR_MEMORY, "no space for the index: %s", strerror(errno));
     Status st = write_all(fd, pieces, count);
     if (st != OK) close(fd);
     *kept = fd;

@@ -377,11 +377,11 @@ Status loader_batch(Loader *l, const Batch **batch)
     pthread_mutex_lock(&l->lock);
     int64_t number = l->released + l->lent;
     if (l->lent == l->config.local) {
-        st = FAIL(ERR_INTERNAL, "loader: the batches of all %d towers are lent", l->lent);
+        st = FAIL(ERR_INTERNAL, "loader: the batches of all %d towers are already in use", l->lent);
         goto out;
     }
     if (number >= l->batches) {
-        st = FAIL(ERR_ARG, "no batch left: the loader was asked to end before step %" PRId64, l->config.max_steps);
+        st = FAIL(ERR_ARG, "no batch left: the loader ends before step %" PRId64, l->config.max_steps);
         goto out;
     }
     wait_for(l, number);
@@ -514,7 +514,7 @@ static Status allocate(Loader *l)
     l->slots = calloc((size_t)l->slots_count, sizeof *l->slots);
     l->workers = calloc((size_t)l->workers_count, sizeof *l->workers);
     l->threads = calloc((size_t)l->workers_count, sizeof *l->threads);
-    if (!l->slots || !l->workers || !l->threads) return FAIL(ERR_MEMORY, "no memory for loader");
+    if (!l->slots || !l->workers || !l->threads) return FAIL(ERR_MEMORY, "no memory for the loader");
     for (int i = 0; i < l->slots_count; i++) TRY(slot_init(l, &l->slots[i]));
     for (int i = 0; i < l->workers_count; i++) TRY(worker_init(l, &l->workers[i]));
     return order_init(&l->order, l->config.seed, l->count, l->config.shuffle);
@@ -551,7 +551,7 @@ Status loader_create(const LoaderConfig *config, Loader **made)
     Status st = OK;
     TRY(check_config(config));
     Loader *l = calloc(1, sizeof *l);
-    if (!l) return FAIL(ERR_MEMORY, "no memory for loader");
+    if (!l) return FAIL(ERR_MEMORY, "no memory for the loader");
     l->config = *config;
     if (l->config.stride == 0) l->config.stride = 1;
     l->failed = NONE;

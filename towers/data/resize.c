@@ -121,7 +121,7 @@ static void axis_free(Axis *axis)
 Status resizer_create(Resizer **made)
 {
     *made = calloc(1, sizeof **made);
-    return *made ? OK : FAIL(ERR_MEMORY, "no memory for resizer");
+    return *made ? OK : FAIL(ERR_MEMORY, "no memory for the resizer");
 }
 
 void resizer_destroy(Resizer *resizer)

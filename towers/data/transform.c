@@ -62,7 +62,7 @@ Status transform_check(const Transform *t)
         return FAIL(ERR_ARG, "RandAugment of %d operations of magnitude %d: expected 0 to %d, and 0 to %d",
                     t->policy_ops, t->policy_magnitude, POLICY_OPS_MAX, MAGNITUDE_BINS - 1);
     if (!(t->erase >= 0 && t->erase <= 1))
-        return FAIL(ERR_ARG, "random erasing in %g of pictures: expected 0 to 1", t->erase);
+        return FAIL(ERR_ARG, "random erasing with probability %g: expected 0 to 1", t->erase);
     return OK;
 }
 

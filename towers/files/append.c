@@ -30,7 +30,7 @@ Status append_open(const char *path, bool exclusive, AppendFile **made)
     }
     Status st = run_file_open(path, true, exclusive, &file->fd);
     if (st == OK && fstat(file->fd, &info) != 0) {
-        st = FAIL(ERR_IO, "cannot ask for the size of '%s': %s", path, strerror(errno));
+        st = FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno));
         close(file->fd);
     }
     if (st != OK) {

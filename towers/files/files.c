@@ -82,7 +82,7 @@ Status path_temporary(char temporary[PATH_BYTES], const char *path)
     const char *slash = strrchr(path, '/');
     TRY(parent_of(parent, path));
     int count = snprintf(name, sizeof name, ".tmp-%s-%s-%ld", slash ? slash + 1 : path, boot_id(), (long)getpid());
-    if (count < 0 || count >= (int)sizeof name) return FAIL(ERR_ARG, "the name '%.64s...' is too long", path);
+    if (count < 0 || count >= (int)sizeof name) return FAIL(ERR_ARG, "the file name '%.64s...' is too long", path);
     return path_join(temporary, parent, name);
 }
 
@@ -155,7 +155,7 @@ Status durable_create(const char *path, uint64_t bytes, DurableFile **made)
     file->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file->fd < 0) {
         st = strcmp(shown, path)
-                 ? FAIL(ERR_IO, "cannot create '%s', at first as '%s': %s", shown, path, strerror(errno))
+                 ? FAIL(ERR_IO, "cannot create '%s' (temporary name '%s'): %s", shown, path, strerror(errno))
                  : FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
         goto out;
     }

@@ -7,7 +7,7 @@ static const char *const level_names[] = {
 Status fuse_check(FuseLevel level, const Backend *backend)
 {
     if (level <= FUSE_II || backend->joins) return OK;
-    return FAIL(ERR_UNSUPPORTED, "--fuse %s: the %s backend has no joined kernels; use --fuse auto or ii",
+    return FAIL(ERR_UNSUPPORTED, "--fuse %s: the %s backend has no fused convolutions; use --fuse auto or ii",
                 level_names[level], backend->name);
 }
 

@@ -151,9 +151,10 @@ static Value join_slices(Sweep *s, Value v, int32_t stack)
         at += graph_shape(g, part).c;
     }
     if (at == channels && !has_slices(s, stack)) return join_concat(g, name, parts, count);
-    return graph_fail(g, ERR_UNSUPPORTED,
-                      "%s: its slices do not cover its %d channels once (channel %d): no gradient rule",
-                      graph_value(g, v)->name, channels, at);
+    return graph_fail(
+        g, ERR_UNSUPPORTED,
+        "%s: no gradient rule, because its slices do not cover each of its %d channels exactly once (channel %d)",
+        graph_value(g, v)->name, channels, at);
 }
 
 /* All contributions to v become its gradient. */
@@ -320,15 +321,15 @@ static void visit(Sweep *s, int index)
 static bool grad_fits(Graph *g, Value y, Value dy, const Value *wrt, int count)
 {
     const ValueInfo *a = graph_value(g, y), *b = graph_value(g, dy);
-    if (!y.id || !dy.id) graph_fail(g, ERR_ARG, "a gradient needs y and dy");
+    if (!y.id || !dy.id) graph_fail(g, ERR_ARG, "graph_grad needs y and dy, but one of them is missing");
     if (!shape_equal(a->shape, b->shape) || a->dtype != b->dtype)
         graph_fail(g, ERR_SHAPE, "%s: dy is %s %s, expected %s %s as y", a->name, dtype_name(b->dtype),
                    shape_text(b->shape), dtype_name(a->dtype), shape_text(a->shape));
     for (int i = 0; i < count; i++)
         if (wrt[i].id < 0 || wrt[i].id > g->value_count)
-            graph_fail(g, ERR_ARG, "a gradient was asked for a value of another graph");
+            graph_fail(g, ERR_ARG, "cannot compute the gradient of a value of another graph");
         else if (wrt[i].id && list_packed(g, wrt[i]))
-            graph_fail(g, ERR_UNSUPPORTED, "%s: is in a pack; only the pack has a gradient",
+            graph_fail(g, ERR_UNSUPPORTED, "%s: lies in a pack, which has a gradient only as a whole",
                        graph_value(g, wrt[i])->name);
     return !graph_failed(g);
 }
@@ -392,7 +393,7 @@ static int trained_values(Graph *g, const int *readers, const NameFilter *trains
         Role role = g->values[id].role;
         bool packed = role == ROLE_PARAM && list_packed(g, (Value){id});
         if (packed && readers[id])
-            list_fail(g, ERR_UNSUPPORTED, "%s: is read both by itself and in a pack", g->values[id].name);
+            list_fail(g, ERR_UNSUPPORTED, "%s: is used both by itself and in a pack", g->values[id].name);
         bool is_unit = role == ROLE_PACK || (role == ROLE_PARAM && !packed);
         if (is_unit && is_trained(g, &g->values[id], trains)) wrt[count++] = (Value){id};
     }

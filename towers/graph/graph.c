@@ -20,7 +20,7 @@ static const int64_t count_limit = (int64_t)1 << 40; /* elements of one value: f
 Status graph_create(const GraphOptions *options, Graph **made)
 {
     if (options->compute != DTYPE_F32 && options->compute != DTYPE_BF16 && options->compute != DTYPE_F16)
-        return FAIL(ERR_ARG, "a graph computes in f32, bf16 or f16, not in %s",
+        return FAIL(ERR_ARG, "expected a compute dtype of f32, bf16 or f16, found %s",
                     (unsigned)options->compute < DTYPE_COUNT ? dtype_name(options->compute) : "an unknown dtype");
     Graph *g = calloc(1, sizeof *g);
     if (!g) return FAIL(ERR_MEMORY, "no memory for a graph");
@@ -177,7 +177,7 @@ static Value add_leaf(Graph *g, ValueInfo info)
                          "%s: %s is not a shape: every size is at least 1, and no value has more than %lld elements",
                          info.name, shape_text(info.shape), (long long)count_limit);
     if (graph_find(g, info.name).id)
-        return list_fail(g, ERR_ARG, "%s: the graph has a value of this name already", info.name);
+        return list_fail(g, ERR_ARG, "%s: this name is already used in the graph", info.name);
     info.op = -1;
     info.correct = 1;
     return list_value(g, &info);
@@ -213,9 +213,9 @@ static bool pack_takes(Graph *g, Value first, Value param)
 {
     const ValueInfo *a = graph_value(g, first), *b = graph_value(g, param);
     if (b->role != ROLE_PARAM)
-        list_fail(g, ERR_ARG, "%s: a pack is made of parameters", b->name);
+        list_fail(g, ERR_ARG, "%s: expected a parameter as the member of a pack", b->name);
     else if (list_packed(g, param))
-        list_fail(g, ERR_ARG, "%s: is in a pack already", b->name);
+        list_fail(g, ERR_ARG, "%s: is already in another pack", b->name);
     else if (a->shape.c != b->shape.c || a->shape.h != b->shape.h || a->shape.w != b->shape.w)
         list_fail(g, ERR_SHAPE, "%s: cannot be stacked on %s: %s and %s", b->name, a->name, shape_text(b->shape),
                   shape_text(a->shape));
@@ -309,7 +309,7 @@ Value graph_op(Graph *g, OpKind kind, const char *name, const Value *in, int cou
                const Shape *shape)
 {
     if (graph_failed(g)) return none;
-    if (kind <= OP_NONE || kind >= OP_COUNT) return graph_fail(g, ERR_ARG, "there is no op kind %d", (int)kind);
+    if (kind <= OP_NONE || kind >= OP_COUNT) return graph_fail(g, ERR_ARG, "unknown op kind %d", (int)kind);
     Op op = {.kind = kind, .name = scoped(g, name ? name : op_name(kind))};
     if (attr) op.attr = *attr;
     if (!take_operands(g, &op, in, count)) return none;
@@ -339,7 +339,7 @@ void graph_result(Graph *g, Value v, const char *name)
 {
     if (!is_temporary(g, v, name)) return;
     if (graph_find(g, name).id) {
-        list_fail(g, ERR_ARG, "%s: the graph has a value of this name already", name);
+        list_fail(g, ERR_ARG, "%s: this name is already used in the graph", name);
         return;
     }
     g->values[v.id].name = list_text(g, "%s", name);

@@ -186,7 +186,7 @@ Value mul(Graph *g, Value a, Value b)
 Value dropout(Graph *g, Value x, float rate)
 {
     if (!(rate >= 0 && rate < 1))
-        return graph_fail(g, ERR_ARG, "dropout: a rate is at least 0 and below 1, not %g", (double)rate);
+        return graph_fail(g, ERR_ARG, "dropout: expected a rate of at least 0 and below 1, found %g", (double)rate);
     if (!g->options.training || rate == 0) return x;
     Value counter = graph_find(g, "counter");
     if (!counter.id) counter = graph_input(g, "counter", shape_vector(4), DTYPE_I32);
@@ -199,7 +199,8 @@ Value dropout(Graph *g, Value x, float rate)
 Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3],
             const float std[3])
 {
-    if (channels < 1 || channels > 3) return graph_fail(g, ERR_ARG, "image: 1 to 3 channels, not %d", channels);
+    if (channels < 1 || channels > 3)
+        return graph_fail(g, ERR_ARG, "image: expected 1 to 3 channels, found %d", channels);
     OpAttr attr = {.image = {.std = {1, 1, 1, 1}}};
     for (int c = 0; c < channels; c++) {
         attr.image.mean[c] = mean[c];

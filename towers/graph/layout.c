@@ -65,7 +65,7 @@ static Status find_units(Units *units)
     int values = graph_value_count(units->graph);
     units->of = calloc((size_t)values + 1, sizeof *units->of);
     units->list = calloc((size_t)values + 1, sizeof *units->list);
-    if (!units->of || !units->list) return FAIL(ERR_MEMORY, "no memory for layout of %d values", values);
+    if (!units->of || !units->list) return FAIL(ERR_MEMORY, "no memory for the layout of %d values", values);
     for (int32_t id = 1; id <= values; id++)
         if (value_info(units->graph, id)->role == ROLE_PACK) claim_members(units, id);
     for (int32_t id = 1; id <= values; id++) {
@@ -103,7 +103,7 @@ static Init resolve_init(const Graph *g, int32_t param, int32_t unit)
 static Status fill_entry(LayoutEntry *entry, const ValueInfo *info, size_t first, Init init, bool moves)
 {
     char *name = strdup(info->name);
-    if (!name) return FAIL(ERR_MEMORY, "no memory for layout entry '%s'", info->name);
+    if (!name) return FAIL(ERR_MEMORY, "no memory for the layout entry '%s'", info->name);
     *entry = (LayoutEntry){name, info->shape, first, (size_t)shape_count(info->shape), init, info->decay, moves};
     return OK;
 }
@@ -149,7 +149,7 @@ static Status add_correct(Layout *layout, const Graph *g, int32_t stat, int32_t 
 {
     const ValueInfo *info = value_info(g, stat), *to = graph_value(g, info->of);
     const LayoutEntry *entry = layout_state(layout, to->name);
-    if (!entry) return FAIL(ERR_INTERNAL, "statistic '%s' feeds no state", info->name);
+    if (!entry) return FAIL(ERR_INTERNAL, "statistic '%s' is connected to no state", info->name);
     if (fed_by[info->of.id])
         return FAIL(ERR_UNSUPPORTED,
                     "state '%s' is fed by both '%s' and '%s': a batch norm may be applied once in a step", to->name,
@@ -167,7 +167,7 @@ static Status fill_correct(Layout *layout, const Graph *g)
     int32_t *fed_by = calloc((size_t)values + 1, sizeof *fed_by); /* by STATE */
     layout->state_correct = malloc((layout->state_elements + 1) * sizeof(double));
     if (!layout->state_correct || !fed_by) {
-        st = FAIL(ERR_MEMORY, "no memory for layout of %zu state elements", layout->state_elements);
+        st = FAIL(ERR_MEMORY, "no memory for the layout of %zu state elements", layout->state_elements);
         goto out;
     }
     for (size_t i = 0; i < layout->state_elements; i++) layout->state_correct[i] = 1;
@@ -185,7 +185,7 @@ static Status fill_layout(Layout *layout, Units *units)
     TRY(find_units(units));
     layout->params = calloc((size_t)values + 1, sizeof *layout->params);
     layout->states = calloc((size_t)values + 1, sizeof *layout->states);
-    if (!layout->params || !layout->states) return FAIL(ERR_MEMORY, "no memory for layout of %d values", values);
+    if (!layout->params || !layout->states) return FAIL(ERR_MEMORY, "no memory for the layout of %d values", values);
     for (int i = 0; i < units->count; i++) TRY(add_unit(layout, units, &units->list[i]));
     for (int32_t id = 1; id <= values; id++)
         if (value_info(g, id)->role == ROLE_STATE) TRY(add_state(layout, value_info(g, id)));
@@ -197,9 +197,11 @@ Status layout_create(const Graph *training, Layout **made)
     Status st = OK;
     Units units = {.graph = training};
     Layout *layout = NULL;
-    if (graph_failed(training)) return FAIL(ERR_INTERNAL, "layout of a graph that failed: call graph_finish first");
+    if (graph_failed(training))
+        return FAIL(ERR_INTERNAL,
+                    "cannot make a layout of a graph that is unfinished or has failed: call graph_finish first");
     layout = calloc(1, sizeof *layout);
-    if (!layout) return FAIL(ERR_MEMORY, "no memory for layout");
+    if (!layout) return FAIL(ERR_MEMORY, "no memory for the layout");
     TRY_OUT(fill_layout(layout, &units));
     *made = layout;
     layout = NULL;

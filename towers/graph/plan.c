@@ -107,7 +107,7 @@ static Status prepare_call(Plan *plan, int index)
 static Status make_calls(Plan *plan)
 {
     plan->call = calloc((size_t)plan->op_count + 1, sizeof *plan->call);
-    if (!plan->call) return FAIL(ERR_MEMORY, "no memory for plan of %d ops", plan->op_count);
+    if (!plan->call) return FAIL(ERR_MEMORY, "no memory for the plan of %d ops", plan->op_count);
     for (int i = 0; i < plan->op_count; i++) fill_call(plan, i);
     for (int i = 0; i < plan->op_count; i++) TRY(prepare_call(plan, i));
     return OK;
@@ -139,7 +139,7 @@ static Status make_patches(Plan *plan)
 {
     int count = 0;
     plan->patch = calloc((size_t)plan->op_count * (OP_MAX_IN + OP_MAX_OUT + 1) + 1, sizeof *plan->patch);
-    if (!plan->patch) return FAIL(ERR_MEMORY, "no memory for plan of %d ops", plan->op_count);
+    if (!plan->patch) return FAIL(ERR_MEMORY, "no memory for the plan of %d ops", plan->op_count);
     for (int arena = 0; arena < ARENA_COUNT; arena++) patch_arena(plan, &count, (Arena)arena);
     plan->workspace_bytes = place_align(plan->workspace_bytes);
     plan->bytes[ARENA_SCRATCH] += plan->workspace_bytes;
@@ -200,7 +200,7 @@ static Status list_gradients(Plan *plan)
 {
     int values = graph_value_count(plan->graph);
     plan->gradient = calloc((size_t)values + 1, sizeof *plan->gradient);
-    if (!plan->gradient) return FAIL(ERR_MEMORY, "no memory for plan of %d values", values);
+    if (!plan->gradient) return FAIL(ERR_MEMORY, "no memory for the plan of %d values", values);
     for (int32_t id = 1; id <= values; id++) {
         const ValueInfo *info = value_info(plan, id);
         if (info->role != ROLE_GRAD) continue;
@@ -227,7 +227,7 @@ static Status fill_plan(Plan *plan, bool no_alias)
     int values = graph_value_count(plan->graph);
     plan->op_count = graph_op_count(plan->graph);
     plan->place = calloc((size_t)values + 1, sizeof *plan->place);
-    if (!plan->place) return FAIL(ERR_MEMORY, "no memory for plan of %d values", values);
+    if (!plan->place) return FAIL(ERR_MEMORY, "no memory for the plan of %d values", values);
     TRY(alias_create(&plan->alias, plan->graph, plan->device->backend->kernels, no_alias));
     TRY(arena_assign(&plan->alias, plan->layout, no_alias, plan->place, plan->bytes));
     TRY(list_gradients(plan));
@@ -239,9 +239,10 @@ Status plan_create(const Graph *graph, const Layout *layout, Device *device, con
 {
     Status st = OK;
     Plan *plan = NULL;
-    if (graph_failed(graph)) return FAIL(ERR_INTERNAL, "plan of a graph that failed: call graph_finish first");
+    if (graph_failed(graph))
+        return FAIL(ERR_INTERNAL, "cannot plan a graph that is unfinished or has failed: call graph_finish first");
     plan = calloc(1, sizeof *plan);
-    if (!plan) return FAIL(ERR_MEMORY, "no memory for plan");
+    if (!plan) return FAIL(ERR_MEMORY, "no memory for the plan");
     plan->graph = graph;
     plan->layout = layout;
     plan->device = device;
@@ -260,7 +261,7 @@ Status plan_measure(const Graph *graph, const Layout *layout, const Backend *bac
     Alias alias = {0};
     bool no_alias = options && options->no_alias;
     Place *place = calloc((size_t)graph_value_count(graph) + 1, sizeof *place);
-    if (!place) return FAIL(ERR_MEMORY, "no memory for plan of %d values", graph_value_count(graph));
+    if (!place) return FAIL(ERR_MEMORY, "no memory for the plan of %d values", graph_value_count(graph));
     TRY_OUT(alias_create(&alias, graph, backend->kernels, no_alias));
     TRY_OUT(arena_assign(&alias, layout, no_alias, place, bytes));
 out:
@@ -290,7 +291,7 @@ static Status check_run(const Plan *plan, int first, int end)
 {
     static const char *const name[ARENA_COUNT] = {"PARAM", "GRAD", "STATE", "STAT", "INPUT", "RESULT", "SCRATCH"};
     if (first < 0 || end > plan->op_count || first > end)
-        return FAIL(ERR_INTERNAL, "ops %d .. %d of a plan of %d", first, end, plan->op_count);
+        return FAIL(ERR_INTERNAL, "ops %d to %d exceed a plan of %d ops", first, end, plan->op_count);
     for (int arena = 0, begin = 0; arena < ARENA_COUNT; begin = plan->patch_end[arena++])
         if (plan->patch_end[arena] > begin && !plan->base[arena])
             return FAIL(ERR_INTERNAL, "the plan has no memory for its arena %s: call plan_bind first", name[arena]);

@@ -297,7 +297,7 @@ Status alias_create(Alias *alias, const Graph *graph, const OpKernel *const *ker
     alias->uses = calloc((size_t)ops * OP_MAX_IN + 1, sizeof *alias->uses);
     alias->placed = calloc((size_t)ops + 1, sizeof *alias->placed);
     if (!alias->member || !alias->first_use || !alias->uses || !alias->placed)
-        return FAIL(ERR_MEMORY, "no memory for plan of %d ops and %d values", ops, values);
+        return FAIL(ERR_MEMORY, "no memory for the plan of %d ops and %d values", ops, values);
     TRY(check_kernels(alias));
     index_uses(alias);
     for (int32_t id = 1; id <= values; id++) init_member(alias, id);

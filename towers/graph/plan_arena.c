@@ -56,11 +56,10 @@ static Status find_pack(const Assign *a, const ValueInfo *info, size_t *first)
         TRY(find_param(a, member, &at));
         if (k == 0) *first = expected = at;
         if (at != expected)
-            return FAIL(
-                ERR_ARG,
-                "parameters '%s' and '%s' are one pack here, but do not lie side by side in the layout: apply the "
-                "same passes to every graph of a model",
-                value_info(a, info->members[k - 1].id)->name, member->name);
+            return FAIL(ERR_ARG,
+                        "parameters '%s' and '%s' are one pack here, but are not adjacent in the layout: apply the "
+                        "same passes to every graph of a model",
+                        value_info(a, info->members[k - 1].id)->name, member->name);
         expected += (size_t)shape_count(member->shape);
     }
     return OK;
@@ -92,7 +91,7 @@ static Status check_same_count(const Assign *a, const ValueInfo *info)
 {
     const ValueInfo *of = value_info(a, info->of.id);
     if (info->dtype != DTYPE_F32 || shape_count(info->shape) != shape_count(of->shape))
-        return FAIL(ERR_INTERNAL, "'%s' (%s %s) cannot lie in the place of '%s' (%s)", info->name,
+        return FAIL(ERR_INTERNAL, "'%s' (%s %s) cannot share the storage of '%s' (%s)", info->name,
                     dtype_name(info->dtype), shape_text(info->shape), of->name, shape_text(of->shape));
     return OK;
 }
@@ -160,7 +159,7 @@ static Status assign_scratch(const Assign *a, bool no_alias)
     Block *blocks = calloc((size_t)values + 1, sizeof *blocks);
     int32_t *roots = calloc((size_t)values + 1, sizeof *roots);
     if (!blocks || !roots) {
-        st = FAIL(ERR_MEMORY, "no memory for plan of %d values", values);
+        st = FAIL(ERR_MEMORY, "no memory for the plan of %d values", values);
         goto out;
     }
     for (int32_t id = 1; id <= values; id++) {

@@ -7,7 +7,7 @@ int *list_readers(Graph *g)
 {
     int *readers = calloc((size_t)g->value_count + 1, sizeof *readers);
     if (!readers) {
-        list_fail(g, ERR_MEMORY, "no memory to count the readers of %d values", g->value_count);
+        list_fail(g, ERR_MEMORY, "no memory to count the uses of %d values", g->value_count);
         return NULL;
     }
     for (int index = 0; index < g->op_count; index++)

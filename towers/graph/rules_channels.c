@@ -8,7 +8,7 @@ void shape_concat(ShapeCall *c)
     for (int i = 1; i < c->op->in_count; i++) {
         if (!rule_has(c, i)) rule_fail(c, ERR_ARG, "operand %d of concat is missing", i);
         Shape wanted = {y.n, c->in[i].c, y.h, y.w};
-        rule_shape(c, i, "channels beside the first operand's", wanted);
+        rule_shape(c, i, "n, h and w of the first operand", wanted);
         rule_dtype(c, i, "operands of one dtype", c->dtype[0]);
         if (__builtin_add_overflow(y.c, c->in[i].c, &y.c)) rule_fail(c, ERR_SHAPE, "too many channels");
     }
@@ -67,7 +67,9 @@ static bool is_summed(Shape few, Shape many)
 void shape_sum_to(ShapeCall *c)
 {
     Shape x = c->in[0], y = rule_asked(c);
-    if (!is_summed(y, x)) rule_fail(c, ERR_SHAPE, "%s cannot be summed to %s", shape_text(x), shape_text(y));
+    if (!is_summed(y, x))
+        rule_fail(c, ERR_SHAPE, "%s cannot be reduced to %s: expected each size to be equal or 1", shape_text(x),
+                  shape_text(y));
     rule_out(c, 0, NULL, y, c->dtype[0]);
 }
 
@@ -80,7 +82,9 @@ void grad_sum_to(GradCall *c)
 void shape_spread_to(ShapeCall *c)
 {
     Shape x = c->in[0], y = rule_asked(c);
-    if (!is_summed(x, y)) rule_fail(c, ERR_SHAPE, "%s cannot be spread to %s", shape_text(x), shape_text(y));
+    if (!is_summed(x, y))
+        rule_fail(c, ERR_SHAPE, "%s cannot be broadcast to %s: expected each size to be 1 or equal", shape_text(x),
+                  shape_text(y));
     rule_out(c, 0, NULL, y, c->dtype[0]);
 }
 

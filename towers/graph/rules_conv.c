@@ -13,7 +13,8 @@
 static void conv_dtypes(ShapeCall *c, int weights)
 {
     rule_dtype(c, weights, "dtype of the weights", DTYPE_F32);
-    if (c->op->attr.conv.window.ceil) rule_fail(c, ERR_ARG, "the window of a convolution cannot round up");
+    if (c->op->attr.conv.window.ceil)
+        rule_fail(c, ERR_ARG, "a convolution does not support rounding up (ceil_mode) of its output size");
 }
 
 /* x, w and y as one convolution has them. */

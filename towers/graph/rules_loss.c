@@ -5,12 +5,12 @@
 static void label_column(ShapeCall *c, Shape logits)
 {
     if (logits.h != 1 || logits.w != 1)
-        rule_fail(c, ERR_SHAPE, "logits are one row of classes per sample, not %s", shape_text(logits));
+        rule_fail(c, ERR_SHAPE, "expected logits of shape Nx(classes)x1x1, found %s", shape_text(logits));
     rule_shape(c, 1, "one label per sample", (Shape){logits.n, 1, 1, 1});
     rule_dtype(c, 1, "dtype of the labels", DTYPE_I32);
     float smoothing = c->op->attr.loss.smoothing;
     if (!(smoothing >= 0 && smoothing < 1))
-        rule_fail(c, ERR_ARG, "label smoothing is at least 0 and below 1, not %g", (double)smoothing);
+        rule_fail(c, ERR_ARG, "expected label smoothing of at least 0 and below 1, found %g", (double)smoothing);
 }
 
 void shape_softmax_loss(ShapeCall *c)
@@ -43,8 +43,8 @@ void grad_softmax_loss(GradCall *c)
 {
     const Op *op = &c->op;
     if (c->dy[1].id || c->dy[2].id) {
-        graph_fail(c->g, ERR_UNSUPPORTED, "%s: the probabilities and hits of softmax_loss have no gradient rule",
-                   op->name);
+        graph_fail(c->g, ERR_UNSUPPORTED,
+                   "%s: the probabilities and correct counts of softmax_loss have no gradient rule", op->name);
         return;
     }
     grad_give(c, 0, grad_op(c, OP_SOFTMAX_LOSS_DX, "dx", OPERANDS(op->out[1], op->in[1], c->dy[0]), &op->attr, NULL));

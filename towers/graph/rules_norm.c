@@ -14,7 +14,7 @@ static void channel_vectors(ShapeCall *c, int32_t channels, int first, int end)
         rule_dtype(c, i, "dtype of the numbers per channel", DTYPE_F32);
     }
     float epsilon = c->op->attr.norm.epsilon;
-    if (!(epsilon > 0)) rule_fail(c, ERR_ARG, "epsilon is above 0, not %g", (double)epsilon);
+    if (!(epsilon > 0)) rule_fail(c, ERR_ARG, "expected an epsilon above 0, found %g", (double)epsilon);
 }
 
 void shape_batchnorm(ShapeCall *c)

@@ -16,9 +16,9 @@ void shape_image(ShapeCall *c)
     rule_dtype(c, 0, "dtype of the pixels", DTYPE_U8);
     rule_count(c, "images", x.n, y.n);
     if (x.c != 1) rule_count(c, "channels of the pixels", y.c, x.c);
-    if (y.c > MAX_CHANNELS) rule_fail(c, ERR_SHAPE, "an image has at most %d channels, not %d", MAX_CHANNELS, y.c);
+    if (y.c > MAX_CHANNELS) rule_fail(c, ERR_SHAPE, "expected at most %d image channels, found %d", MAX_CHANNELS, y.c);
     if (y.h > x.h || y.w > x.w)
-        rule_fail(c, ERR_SHAPE, "cannot cut %dx%d out of pixels of %dx%d (%s)", y.h, y.w, x.h, x.w, shape_text(x));
+        rule_fail(c, ERR_SHAPE, "cannot crop %dx%d from pixels of %dx%d (%s)", y.h, y.w, x.h, x.w, shape_text(x));
     rule_shape(c, 1, "shape of augment", (Shape){x.n, IMAGE_RECORD, 1, 1});
     rule_dtype(c, 1, "dtype of augment", DTYPE_I32);
     rule_out(c, 0, NULL, y, graph_options(c->g)->compute);
@@ -122,7 +122,7 @@ void shape_dropout(ShapeCall *c)
 {
     float keep = c->op->attr.dropout.keep;
     if (!(keep > 0 && keep <= 1))
-        rule_fail(c, ERR_ARG, "dropout keeps more than 0 and at most 1, not %g", (double)keep);
+        rule_fail(c, ERR_ARG, "dropout: expected a probability to keep in (0, 1], found %g", (double)keep);
     counter(c, 1);
     rule_like_first(c);
 }

@@ -30,7 +30,8 @@ void shape_max_pool(ShapeCall *c)
     const Window *w = &c->op->attr.pool.window;
     Shape y = pooled(c, c->in[0]);
     if ((int64_t)w->kh * w->kw > PLACES)
-        rule_fail(c, ERR_UNSUPPORTED, "window %dx%d has %lld places, a maximum can be told from %d", w->kh, w->kw,
+        rule_fail(c, ERR_UNSUPPORTED,
+                  "window %dx%d has %lld elements; the argmax of a maximum pooling holds at most %d", w->kh, w->kw,
                   (long long)w->kh * w->kw, PLACES);
     rule_out(c, 0, NULL, y, c->dtype[0]);
     rule_out(c, 1, "argmax", y, DTYPE_U8);
@@ -48,7 +49,9 @@ void shape_max_pool_dx(ShapeCall *c)
 /* Sides may differ in any way; {n, c} must agree. */
 static void adaptive_fits(ShapeCall *c, Shape x, Shape y)
 {
-    if (x.n != y.n || x.c != y.c) rule_fail(c, ERR_SHAPE, "averaging %s cannot make %s", shape_text(x), shape_text(y));
+    if (x.n != y.n || x.c != y.c)
+        rule_fail(c, ERR_SHAPE, "average pooling cannot change the number of samples or channels: %s to %s",
+                  shape_text(x), shape_text(y));
 }
 
 void shape_avg_pool(ShapeCall *c)

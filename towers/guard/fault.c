@@ -59,7 +59,8 @@ static Status where_parse(const char *text, Fault *fault)
     fault->statistics = !strcmp(text, "statistics");
     fault->slot = !strcmp(text, "slot");
     if (fault->loss || fault->grad || fault->weights || fault->statistics || fault->slot) return OK;
-    return FAIL(ERR_ARG, "TOWERS_FAULT: unknown place '%s'; use one of loss grad both weights statistics slot", text);
+    return FAIL(ERR_ARG, "TOWERS_FAULT: unknown value '%s' of where; use one of loss grad both weights statistics slot",
+                text);
 }
 
 static Status field_parse(char *field, Fault *fault)

@@ -42,7 +42,7 @@ static void note_trouble(Metrics *metrics, Status st)
 {
     if (st == OK) return;
     if (metrics->failures++ == 0) {
-        snprintf(metrics->warning, sizeof metrics->warning, "records are being lost, training goes on: %s",
+        snprintf(metrics->warning, sizeof metrics->warning, "records are being lost, training continues: %s",
                  status_message());
         metrics->warned = false;
     }
@@ -69,7 +69,7 @@ Status metrics_flush(Metrics *metrics)
     metrics->failures = 0; /* the outage is over: note it in the log */
     char why[WARNING_BYTES];
     snprintf(why, sizeof why, "%s", metrics->warning);
-    (void)!metrics_log(metrics, "%" PRId64 " writes failed before this line, and what they held is lost: %s", before,
+    (void)!metrics_log(metrics, "%" PRId64 " writes before this line failed, and their records are lost: %s", before,
                        why);
     if (metrics->failures) { /* it is not over */
         metrics->failures += before;
@@ -404,7 +404,7 @@ static Status file_cut(const char *path, int64_t resume_step, LineStep *step_of)
     TRY(run_file_open(path, false, false, &fd));
     if (fd < 0) return OK;
     if (fstat(fd, &info) != 0) {
-        st = FAIL(ERR_IO, "cannot ask for the size of '%s': %s", path, strerror(errno));
+        st = FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno));
         goto out;
     }
     if (info.st_size == 0) goto out;
@@ -435,7 +435,7 @@ static Status file_set_aside(const char *path, bool *moved)
         *moved = true;
         return OK;
     }
-    return FAIL(ERR_IO, "cannot rename '%s', of an earlier run, out of the way: %s", path, strerror(errno));
+    return FAIL(ERR_IO, "cannot rename '%s', the file of an earlier run: %s", path, strerror(errno));
 }
 
 static Status file_prepare(const char *run_dir, const char *name, int64_t resume_step, LineStep *step_of, bool *moved,
@@ -462,7 +462,7 @@ static Status csv_start(Metrics *metrics, const char *run_dir)
     char path[PATH_BYTES];
     struct stat info;
     TRY(path_join(path, run_dir, "results.csv"));
-    if (stat(path, &info) != 0) return FAIL(ERR_IO, "cannot ask for the size of '%s': %s", path, strerror(errno));
+    if (stat(path, &info) != 0) return FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno));
     return info.st_size ? OK : append_record(metrics->epochs, csv_header, sizeof csv_header - 1);
 }
 

@@ -38,7 +38,7 @@ Status png_encode(const uint8_t *pixels, int32_t width, int32_t height, int32_t 
 {
     static const uint8_t signature[SIGNATURE] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     if (width < 1 || height < 1 || width > SIDE_MAX || height > SIDE_MAX || (channels != 1 && channels != 3))
-        return FAIL(ERR_ARG, "PNG of %d x %d pixels with %d channels", width, height, channels);
+        return FAIL(ERR_ARG, "cannot write a PNG of %d x %d pixels with %d channels", width, height, channels);
     size_t row = (size_t)width * (size_t)channels, raw = (size_t)height * (row + 1);
     uLongf packed = compressBound((uLong)raw);
     uint8_t *rows = rows_make(pixels, row, (size_t)height),

@@ -217,12 +217,12 @@ static Status step_add(Run *run, const Lines *lines, const json_t *object)
         if (towers < 1 || towers > TOWERS_LIMIT) return line_fail(lines, "%zu towers", towers);
         run->towers = (int)towers;
     }
-    if (towers != (size_t)run->towers) return line_fail(lines, "'tower_loss' needs %d elements", run->towers);
+    if (towers != (size_t)run->towers) return line_fail(lines, "'tower_loss': expected %d elements", run->towers);
     TRY(step_read(lines, object, &s));
     if (s.slow_tower >= run->towers || (json_object_get(object, "slow_tower") && !s.slow_activity[0]))
-        return line_fail(lines, "'slow_tower' is not a tower with a 'slow_activity'");
+        return line_fail(lines, "'slow_tower' is not the number of a tower, or 'slow_activity' is missing");
     if (run->steps && s.step <= run->step[run->steps - 1].step)
-        return line_fail(lines, "step %lld after step %lld", (long long)s.step,
+        return line_fail(lines, "step %lld follows step %lld: expected increasing steps", (long long)s.step,
                          (long long)run->step[run->steps - 1].step);
     TRY(room_for(&blocks, run->block_count, sizeof *run->blocks));
     run->blocks = blocks;
@@ -243,7 +243,7 @@ static Status steps_read(Run *run, const char *path)
     bool open;
     json_t *object = NULL;
     TRY(lines_open(path, &lines, &open));
-    if (!open) return FAIL(ERR_FORMAT, "'%s' is not a run: it has no metrics.jsonl", run->path);
+    if (!open) return FAIL(ERR_FORMAT, "'%s' is not a run directory: it has no metrics.jsonl", run->path);
     for (const char *line; (line = lines_next(&lines));) {
         TRY_OUT(line_object(&lines, line, &object));
         TRY_OUT(step_add(run, &lines, object));
@@ -298,7 +298,7 @@ static Status epochs_read(Run *run, const char *path)
     if (!open) return OK;
     for (const char *line; (line = lines_next(&lines));) {
         if (lines.number == 1 && strcmp(line, header) != 0) {
-            st = line_fail(&lines, "not the header of results.csv");
+            st = line_fail(&lines, "expected the header of results.csv");
             goto out;
         }
         if (lines.number > 1) TRY_OUT(epoch_add(run, &lines, line));
@@ -317,9 +317,9 @@ static Status confusion_row(Run *run, const Lines *lines, const char *line)
         for (const char *at = line; (at = strchr(at, ',')); at++) run->classes++;
         if (run->classes > CLASSES_LIMIT) return line_fail(lines, "%d classes", run->classes);
         run->confusion = calloc((size_t)run->classes * (size_t)run->classes, sizeof *run->confusion);
-        if (!run->confusion) return FAIL(ERR_MEMORY, "no memory for confusion of %d classes", run->classes);
+        if (!run->confusion) return FAIL(ERR_MEMORY, "no memory for the confusion matrix of %d classes", run->classes);
     }
-    if (row >= run->classes) return line_fail(lines, "more rows than columns");
+    if (row >= run->classes) return line_fail(lines, "expected as many rows as columns");
     for (int c = 0; c < run->classes; c++) {
         double value;
         if (!number_next(&line, &value) || !(value >= 0 && value < 1e15 && value == floor(value)))
@@ -338,7 +338,8 @@ static Status confusion_read(Run *run, const char *path)
     if (!open) return OK;
     for (const char *line; (line = lines_next(&lines));) TRY_OUT(confusion_row(run, &lines, line));
     TRY_OUT(lines_end(&lines));
-    if (lines.number != run->classes) st = line_fail(&lines, "the file ends after this of %d rows", run->classes);
+    if (lines.number != run->classes)
+        st = line_fail(&lines, "the file ends after this row: expected %d rows", run->classes);
 out:
     lines_close(&lines);
     return st;
@@ -357,7 +358,7 @@ static Status layer_name(char ***names, int *count, const char *name, int *found
     TRY(room_for(&grown, *count, sizeof **names));
     *names = grown;
     char *copy = strdup(name);
-    if (!copy) return FAIL(ERR_MEMORY, "no memory for name of a layer");
+    if (!copy) return FAIL(ERR_MEMORY, "no memory for the name of a layer");
     *found = *count;
     (*names)[(*count)++] = copy;
     return OK;
@@ -397,10 +398,11 @@ static Status pairs_add(Run *run, const Lines *lines, json_t *object, const char
     json_object_foreach(pairs, name, pair)
     {
         double values[2];
-        if (json_array_size(pair) != 2) return line_fail(lines, "'%s' needs two numbers", name);
+        if (json_array_size(pair) != 2) return line_fail(lines, "'%s': expected two numbers", name);
         for (size_t i = 0; i < 2; i++) {
             const json_t *value = json_array_get(pair, i);
-            if (!json_is_number(value) && !json_is_null(value)) return line_fail(lines, "'%s' needs two numbers", name);
+            if (!json_is_number(value) && !json_is_null(value))
+                return line_fail(lines, "'%s': expected two numbers", name);
             values[i] = json_is_null(value) ? NAN : json_number_value(value);
         }
         TRY(add(run, step, name, values));
@@ -462,12 +464,12 @@ bool run_argument(const Run *run, const char *key, char *text, size_t bytes)
 static Status names_copy(Run *run, const char *directory)
 {
     run->path = strdup(directory);
-    if (!run->path) return FAIL(ERR_MEMORY, "no memory for name of a run");
+    if (!run->path) return FAIL(ERR_MEMORY, "no memory for the name of a run");
     size_t end = strlen(run->path);
     while (end > 1 && run->path[end - 1] == '/') run->path[--end] = 0;
     const char *slash = strrchr(run->path, '/');
     run->name = strdup(slash && slash[1] ? slash + 1 : run->path);
-    return run->name ? OK : FAIL(ERR_MEMORY, "no memory for name of a run");
+    return run->name ? OK : FAIL(ERR_MEMORY, "no memory for the name of a run");
 }
 
 static Status files_read(Run *run)
@@ -495,7 +497,7 @@ Status run_read(const char *directory, Run **made)
     struct stat info;
     Run *run = NULL;
     if (stat(directory, &info) != 0) return FAIL(ERR_ARG, "no run '%s': %s", directory, strerror(errno));
-    if (!S_ISDIR(info.st_mode)) return FAIL(ERR_ARG, "'%s' is not a folder: a run is named by its folder", directory);
+    if (!S_ISDIR(info.st_mode)) return FAIL(ERR_ARG, "'%s' is not a folder: expected a run directory", directory);
     run = calloc(1, sizeof *run);
     if (!run) return FAIL(ERR_MEMORY, "no memory for a run");
     TRY_OUT(names_copy(run, directory));

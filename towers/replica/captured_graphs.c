@@ -67,10 +67,11 @@ static void complain(CapturedGraphs *s, const CapturedGraph *graph)
 {
     if (s->complaint[0]) return;
     if (graph->key.end > graph->key.first)
-        snprintf(s->complaint, sizeof s->complaint, "operations %d to %d run one by one, not as a graph: %s",
-                 graph->key.first, graph->key.end - 1, status_message());
+        snprintf(s->complaint, sizeof s->complaint,
+                 "operations %d to %d are launched one by one, not as a CUDA graph: %s", graph->key.first,
+                 graph->key.end - 1, status_message());
     else
-        snprintf(s->complaint, sizeof s->complaint, "the update runs kernel by kernel, not as a graph: %s",
+        snprintf(s->complaint, sizeof s->complaint, "the update is launched kernel by kernel, not as a CUDA graph: %s",
                  status_message());
 }
 

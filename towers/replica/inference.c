@@ -151,7 +151,8 @@ Status inference_begin(Inference *q, const Batch *batch)
     InferenceSlot *slot = &q->slot[q->begun % SLOTS];
     Program *program = replica_program(q->replica, false, batch->n);
     if (!program) return FAIL(ERR_INTERNAL, "no evaluation program for a batch of %d", batch->n);
-    if (inference_pending(q) == SLOTS) return FAIL(ERR_INTERNAL, "a third batch was started before one was ended");
+    if (inference_pending(q) == SLOTS)
+        return FAIL(ERR_INTERNAL, "a third batch was started while two were in progress");
     batch_keep(slot, batch);
     q->begun++;
     TRY(replica_feed(q->replica, program, batch, 0, 0, 0));

@@ -41,7 +41,7 @@ static Status states_sum(TowerProcess *p, float **states, Pick pick, float *sum)
     const Backend *backend = p->replica->device.backend;
     size_t elements = p->replica->layout->state_elements;
     float *mine = calloc(elements, sizeof *mine);
-    if (!mine) return FAIL(ERR_MEMORY, "no memory for statistics of a tower (%zu floats)", elements);
+    if (!mine) return FAIL(ERR_MEMORY, "no memory for the statistics of a tower (%zu floats)", elements);
     for (int slot = 0; slot < p->place.local_towers; slot++) {
         TRY_OUT(backend->download(&p->replica->device, mine, states[slot], elements * sizeof *mine));
         TRY_OUT(backend->finish(&p->replica->device, STREAM_COMPUTE));
@@ -138,7 +138,7 @@ static Status states_merge(TowerProcess *p, float **states, float *merged)
     TRY(states_sum(p, states, (Pick){.only = -1, .weight = weight, .biased = pooled}, merged));
     if (!pooled) return OK;
     float *spread = calloc(layout->state_elements, sizeof *spread);
-    if (!spread) return FAIL(ERR_MEMORY, "no memory for pooled statistics (%zu floats)", layout->state_elements);
+    if (!spread) return FAIL(ERR_MEMORY, "no memory for the pooled statistics (%zu floats)", layout->state_elements);
     TRY_OUT(states_sum(p, states, (Pick){.only = -1, .weight = weight, .around = merged}, spread));
     pool_variances(p, spread, merged);
 out:
@@ -153,7 +153,7 @@ Status statistics_export(TowerProcess *p)
     size_t elements = r->layout->state_elements;
     if (!elements) return OK;
     float *merged = calloc(elements, sizeof *merged);
-    if (!merged) return FAIL(ERR_MEMORY, "no memory for exported statistics (%zu floats)", elements);
+    if (!merged) return FAIL(ERR_MEMORY, "no memory for the exported statistics (%zu floats)", elements);
     TRY_OUT(states_merge(p, r->ema ? r->ema_state : r->state, merged));
     TRY_OUT(frozen_copy(r, r->ema ? r->ema_state[0] : r->state[0], merged));
     TRY_OUT(r->device.backend->upload(&r->device, r->eval_state, merged, elements * sizeof *merged));

@@ -131,7 +131,7 @@ static Status optimizer_segments_create(Replica *r)
     const Layout *layout = r->layout;
     r->segments = calloc((size_t)layout->trained_count + 1, sizeof *r->segments);
     if (!r->segments)
-        return FAIL(ERR_MEMORY, "no memory for optimizer segments of %d parameters", layout->trained_count);
+        return FAIL(ERR_MEMORY, "no memory for the optimizer segments of %d parameters", layout->trained_count);
     for (int i = 0; i < layout->trained_count; i++) {
         const LayoutEntry *entry = &layout->params[i];
         size_t end = layout_param_end(layout, i);
@@ -180,7 +180,7 @@ static Status programs_create(Replica *r)
     r->train = calloc((size_t)train_count + 1, sizeof *r->train);
     r->eval = calloc((size_t)eval_count + 1, sizeof *r->eval);
     if (!r->train || !r->eval)
-        return FAIL(ERR_MEMORY, "no memory for programs of %d batch sizes", train_count + eval_count);
+        return FAIL(ERR_MEMORY, "no memory for the programs of %d batch sizes", train_count + eval_count);
     config.training = true;
     TRY(program_graph(&config, r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0], &first));
     Status st = layout_create(first.graph, &r->layout);

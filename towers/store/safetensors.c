@@ -450,18 +450,18 @@ static Status entry_add(json_t *header, const StTensor *tensor, uint64_t begin)
     json_t *shape = json_array();
     if (json_object_get(header, tensor->name)) {
         json_decref(shape);
-        return FAIL(ERR_ARG, "two tensors have the name '%s'", tensor->name);
+        return FAIL(ERR_ARG, "two tensors are called '%s'", tensor->name);
     }
     for (int i = 0; i < tensor->rank; i++) {
         if (json_array_append_new(shape, json_integer(tensor->dims[i])) == 0) continue;
         json_decref(shape);
-        return FAIL(ERR_MEMORY, "the shape of the tensor '%s'", tensor->name);
+        return FAIL(ERR_MEMORY, "no memory for the shape of the tensor '%s'", tensor->name);
     }
     errno = 0;
     json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", st_dtype_name(tensor->dtype), "shape", shape,
                               "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor->bytes));
     if (json_object_set_new(header, tensor->name, entry) != 0)
-        return errno == ENOMEM ? FAIL(ERR_MEMORY, "the header entry of the tensor '%s'", tensor->name)
+        return errno == ENOMEM ? FAIL(ERR_MEMORY, "no memory for the header entry of the tensor '%s'", tensor->name)
                                : FAIL(ERR_ARG, "the tensor name '%s' is not valid UTF-8", tensor->name);
     return OK;
 }

@@ -34,7 +34,7 @@ static Status list_add(WeightList *list, const char *prefix, const char *name, S
     if (!full || !memory) {
         free(full);
         free(memory);
-        return FAIL(ERR_MEMORY, "no memory for tensor %s%s (%zu bytes)", prefix, name, bytes);
+        return FAIL(ERR_MEMORY, "no memory for the tensor %s%s (%zu bytes)", prefix, name, bytes);
     }
     strcpy(full, prefix);
     strcat(full, name);
@@ -283,7 +283,7 @@ static Status entry_unpack(const LayoutEntry *entry, int rank, const char *prefi
         return OK;
     }
     float *disk = malloc(entry->count * sizeof *disk);
-    if (!disk) return FAIL(ERR_MEMORY, "no memory for tensor %s", name);
+    if (!disk) return FAIL(ERR_MEMORY, "no memory for the tensor %s", name);
     for (size_t i = 0; i < entry->count; i++) disk[i] = element(t, i);
     spoiled_note(name, disk, entry->count, match);
     reorder(entry->shape, FROM_DISK, arena + entry->first, disk);

@@ -131,10 +131,10 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for confusion matrix");
+    if (!to) return FAIL(ERR_MEMORY, "no memory for the confusion matrix");
     confusion_print(counts, p->job->program.options.classes, to);
     Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, "confusion.csv")
-                                : FAIL(ERR_MEMORY, "no memory for confusion matrix");
+                                : FAIL(ERR_MEMORY, "no memory for the confusion matrix");
     if (st == OK && file_replace(path, text, bytes) != OK)
         st = metrics_log(p->metrics, "no confusion matrix: %s", status_message());
     free(text);

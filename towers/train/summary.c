@@ -241,7 +241,7 @@ static Status summary_create(TowerProcess *p)
 {
     const Layout *layout = p->replica->layout;
     Summary *s = calloc(1, sizeof *s);
-    if (!s) return FAIL(ERR_MEMORY, "no memory for summaries");
+    if (!s) return FAIL(ERR_MEMORY, "no memory for the summaries");
     p->summary = s;
     s->layout = layout;
     s->bytes = (layout->trained_elements + layout->param_elements) * sizeof *s->values;
@@ -249,7 +249,7 @@ static Status summary_create(TowerProcess *p)
     s->counted = malloc((size_t)(layout->trained_count + layout->param_count) * sizeof *s->counted);
     s->layers = malloc((size_t)layout->param_count * sizeof *s->layers);
     if (!s->values || !s->counted || !s->layers)
-        return FAIL(ERR_MEMORY, "no memory for summaries (%zu MiB)", s->bytes >> 20);
+        return FAIL(ERR_MEMORY, "no memory for the summaries (%zu MiB)", s->bytes >> 20);
     if (p->job->backend->pin) p->job->backend->pin(&p->replica->device, s->values, s->bytes, true);
     return OK;
 }

@@ -72,7 +72,7 @@ static Status winograd_create(Device *device, const ConvProblem *p, void **made)
     if (!g || !zeros) {
         free(g);
         free(zeros);
-        return FAIL(ERR_MEMORY, "no memory for '%s', a convolution by Winograd's algorithm", p->call->name);
+        return FAIL(ERR_MEMORY, "no memory for the Winograd convolution '%s'", p->call->name);
     }
     *g = (Winograd){.dtype = x->dtype,
                     .x = x->shape,

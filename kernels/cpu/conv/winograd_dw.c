@@ -138,7 +138,7 @@ static Status dw_create(Device *device, const ConvProblem *p, void **made)
 {
     const Tensor *x = p->x, *dy = p->y;
     WinogradDw *g = calloc(1, sizeof *g);
-    if (!g) return FAIL(ERR_MEMORY, "no memory for '%s', a weight gradient by Winograd's algorithm", p->call->name);
+    if (!g) return FAIL(ERR_MEMORY, "no memory for the Winograd weight gradient of '%s'", p->call->name);
     *g = (WinogradDw){.pack = winograd_pack_for(x),
                       .x = x->shape,
                       .dy = dy->shape,

@@ -111,7 +111,7 @@ static Status line_create(Device *device, const ConvProblem *p, void **made)
     if (!g || !zeros) {
         free(g);
         free(zeros);
-        return FAIL(ERR_MEMORY, "no memory for '%s', a convolution along lines by Winograd's algorithm", p->call->name);
+        return FAIL(ERR_MEMORY, "no memory for the one-dimensional Winograd convolution '%s'", p->call->name);
     }
     int pad = v->pad_h + v->pad_w;
     *g = (WinogradLine){.dtype = x->dtype,

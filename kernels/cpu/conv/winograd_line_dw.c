@@ -119,8 +119,7 @@ static Status line_dw_create(Device *device, const ConvProblem *p, void **made)
     const Window *v = &p->window;
     WinogradLineDw *g = calloc(1, sizeof *g);
     if (!g)
-        return FAIL(ERR_MEMORY, "no memory for '%s', a weight gradient along lines by Winograd's algorithm",
-                    p->call->name);
+        return FAIL(ERR_MEMORY, "no memory for the one-dimensional Winograd weight gradient of '%s'", p->call->name);
     *g = (WinogradLineDw){.pack = winograd_pack_for(x),
                           .x = x->shape,
                           .dy = dy->shape,
