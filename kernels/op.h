@@ -73,6 +73,9 @@ typedef union OpAttr {
         int32_t first; /* channel of x */
     } slice;
     struct {
+        int32_t top, bottom, left, right; /* rows and columns of zeros to add; negative: to take away */
+    } pad;
+    struct {
         bool relu;
     } add;
     struct {

@@ -77,3 +77,14 @@ Status operands_reshape(const OpCall *call)
                     shape_text(call->in[0].shape), shape_text(call->out[0].shape));
     return operands_same_dtype(call, 0, 1);
 }
+
+Status operands_pad(const OpCall *call)
+{
+    Shape x = call->in[0].shape, y = call->out[0].shape;
+    int64_t h = (int64_t)x.h + call->attr.pad.top + call->attr.pad.bottom,
+            w = (int64_t)x.w + call->attr.pad.left + call->attr.pad.right;
+    if (y.n != x.n || y.c != x.c || y.h != h || y.w != w)
+        return FAIL(ERR_SHAPE, "pad '%s': sides %d, %d, %d, %d do not make %s of %s", call->name, call->attr.pad.top,
+                    call->attr.pad.bottom, call->attr.pad.left, call->attr.pad.right, shape_text(y), shape_text(x));
+    return operands_same_dtype(call, 0, 1);
+}

@@ -17,5 +17,7 @@ NODISCARD Status operands_window(const OpCall *call, bool places);
 NODISCARD Status operands_concat(const OpCall *call);
 NODISCARD Status operands_slice(const OpCall *call);
 NODISCARD Status operands_reshape(const OpCall *call);
+/* The output has the sides that padding the input makes. */
+NODISCARD Status operands_pad(const OpCall *call);
 
 #endif

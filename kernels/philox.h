@@ -34,6 +34,21 @@ PHILOX_CALL Philox philox(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, u
     return out;
 }
 
+/* The random bits of tensors whose first axis is samples. Element i of all samples of a step, in packed NHWC order, has
+ * word i % 4 of group i / 4, whichever batches the samples are in: `counter` is {seed low, seed high, step, place of the
+ * batch's first sample in the step}, in device memory. */
+PHILOX_CALL Philox philox_group(const uint32_t *counter, uint64_t group, uint32_t stream)
+{
+    return philox(counter[0] | (uint64_t)counter[1] << 32, (uint32_t)group, counter[2], (uint32_t)(group >> 32),
+                  stream);
+}
+
+/* The number of a batch's first element in the step. */
+PHILOX_CALL uint64_t philox_first(const uint32_t *counter, uint32_t elements_per_sample)
+{
+    return (uint64_t)counter[3] * elements_per_sample;
+}
+
 /* [0, 1) with 24 bits: every value is exact in f32. */
 PHILOX_CALL float philox_unit(uint32_t word)
 {

@@ -380,7 +380,8 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
     int count = plan_op_count(program->plan);
     times = calloc((size_t)count, sizeof *times);
     if (!times) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the times of %d ops", count));
-    TRY_OUT(replica_feed(replica, program, batch, 0, job->seed, 1.0f / (float)batch->n));
+    RandomKey key = job_random_key(job, 1, batch);
+    TRY_OUT(replica_feed(replica, program, batch, 0, &key, 1.0f / (float)batch->n));
     TRY_OUT(plan_run(program->plan, 0, count));
     TRY_OUT(peak_measure(&replica->device, job->program.compute, &peak));
     TRY_OUT(ops_time(replica, program->plan, rounds, times));

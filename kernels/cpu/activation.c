@@ -1,8 +1,8 @@
 /* ReLU, leaky ReLU, their gradients, the UNARY ops and dropout.
  *
- * ReLU keeps NaN, so that a bad batch is seen by the loss. Dropout draws
- * philox(seed; element / 4, step, tower, stream)[element % 4] for the packed NHWC index of the element, so the mask
- * depends neither on pitch nor on threads, and the same op applied to dy is the gradient. */
+ * ReLU keeps NaN, so that a bad batch is seen by the loss. Dropout draws for the number of the element in the step
+ * (philox.h), so the mask depends neither on pitch nor on threads nor on the number of towers, and the same op applied
+ * to dy is the gradient. */
 #include "kernels/cpu/span.h"
 #include "kernels/philox.h"
 #include "kernels/unary.h"
@@ -147,12 +147,12 @@ const OpKernel cpu_leaky_relu_dx = {
 /* ---- dropout */
 
 /* factor[i] of elements 4 * group .. 4 * (group + groups) - 1: 1 / keep or 0. */
-CPU_CLONES static void activation_draw(uint64_t seed, uint32_t step, uint32_t tower, uint32_t stream, float keep,
-                                       int64_t group, int64_t groups, float *factor)
+CPU_CLONES static void activation_draw(const uint32_t counter[4], uint32_t stream, float keep, uint64_t group,
+                                       uint64_t groups, float *factor)
 {
     float scale = 1.0f / keep;
-    for (int64_t i = 0; i < groups; i++) {
-        Philox bits = philox(seed, (uint32_t)(group + i), step, tower, stream);
+    for (uint64_t i = 0; i < groups; i++) {
+        Philox bits = philox_group(counter, group + i, stream);
         factor[4 * i] = philox_unit(bits.v[0]) < keep ? scale : 0.0f;
         factor[4 * i + 1] = philox_unit(bits.v[1]) < keep ? scale : 0.0f;
         factor[4 * i + 2] = philox_unit(bits.v[2]) < keep ? scale : 0.0f;
@@ -164,11 +164,10 @@ CPU_CLONES static void activation_draw(uint64_t seed, uint32_t step, uint32_t to
 static const float *dropout_factors(const OpCall *call, int64_t first, int64_t n, float *space)
 {
     const uint32_t *counter = call->in[1].data;
-    uint64_t seed = counter[0] | (uint64_t)counter[1] << 32;
-    int64_t group = first / 4, end = (first + n + 3) / 4;
-    activation_draw(seed, counter[2], counter[3], call->attr.dropout.stream, call->attr.dropout.keep, group,
-                    end - group, space);
-    return space + first % 4;
+    uint64_t at = philox_first(counter, elements_per_sample(&call->out[0])) + (uint64_t)first, group = at / 4,
+             end = (at + (uint64_t)n + 3) / 4;
+    activation_draw(counter, call->attr.dropout.stream, call->attr.dropout.keep, group, end - group, space);
+    return space + at % 4;
 }
 
 CPU_CLONES static void activation_drop(Dtype dtype, const void *x, const float *factor, void *y, int64_t n)

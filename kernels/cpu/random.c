@@ -1,4 +1,4 @@
-/* Random values: element i (packed NHWC) is computed from philox(seed; i / 4, step, tower, stream ^ 2^31).
+/* Random values: element i of the step (philox.h) is computed from group i / 4 of the stream ^ 2^31.
  *
  * Uniform: word i % 4 as [0, 1). Normal (Box & Muller 1958): words 0, 1 make elements 0, 1 and words 2, 3 make elements
  * 2, 3 of the group of four: r = sqrt(-2 ln(1 - u)), t = 2 pi v, values r cos t and r sin t, where u, v are the two
@@ -10,11 +10,9 @@
 
 static const uint32_t RANDOM_STREAMS = 0x80000000u; /* disjoint from dropout's streams */
 
-static void random_group(const OpCall *call, int64_t group, float value[4])
+static void random_group(const OpCall *call, uint64_t group, float value[4])
 {
-    const uint32_t *counter = call->in[0].data;
-    uint64_t seed = counter[0] | (uint64_t)counter[1] << 32;
-    Philox bits = philox(seed, (uint32_t)group, counter[2], counter[3], call->attr.random.stream ^ RANDOM_STREAMS);
+    Philox bits = philox_group(call->in[0].data, group, call->attr.random.stream ^ RANDOM_STREAMS);
     for (int k = 0; k < 4; k++) value[k] = philox_unit(bits.v[k]);
     if (!call->attr.random.normal) return;
     for (int k = 0; k < 4; k += 2) {
@@ -27,11 +25,12 @@ static void random_group(const OpCall *call, int64_t group, float value[4])
 static void random_span(const OpCall *call, Span span)
 {
     const Tensor *y = &call->out[0];
-    int64_t first = span.pixel * y->shape.c + span.from;
+    uint64_t first =
+        philox_first(call->in[0].data, elements_per_sample(y)) + (uint64_t)(span.pixel * y->shape.c + span.from);
     float value[4];
-    for (int64_t i = 0; i < span.n; i++) {
+    for (uint64_t i = 0; i < (uint64_t)span.n; i++) {
         if (i == 0 || (first + i) % 4 == 0) random_group(call, (first + i) / 4, value);
-        store(y->dtype, span_at(y, span), i, value[(first + i) % 4]);
+        store(y->dtype, span_at(y, span), (int64_t)i, value[(first + i) % 4]);
     }
 }
 

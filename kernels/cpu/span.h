@@ -16,6 +16,11 @@ typedef void SpanBody(const OpCall *call, Span span);
 /* Run `body` over all of out[0]; inputs 0 .. in_count - 1 have the shape of out[0] (absent ones are skipped). */
 void spans_run(const Device *device, const OpCall *call, int in_count, SpanBody *body);
 
+static inline uint32_t elements_per_sample(const Tensor *t)
+{
+    return (uint32_t)t->shape.c * (uint32_t)t->shape.h * (uint32_t)t->shape.w;
+}
+
 static inline void *span_at(const Tensor *t, Span span)
 {
     return element_at(t, span.pixel * t->pitch + span.from);

@@ -1,10 +1,9 @@
 /* ReLU, leaky ReLU, their gradients, the UNARY ops, dropout: one read of each operand, one write.
  *
- * ReLU keeps NaN, so that a bad batch is seen by the loss. Dropout and its bits are those of kernels/cpu/activation.c:
- * philox(seed; element / 4, step, tower, stream)[element % 4] for the packed index, so masks do not depend on device,
- * width or pitch. */
+ * ReLU keeps NaN, so that a bad batch is seen by the loss. Dropout and its bits are those of kernels/cpu/activation.c, so
+ * masks do not depend on device, width or pitch. */
+#include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/map.cuh"
-#include "kernels/philox.h"
 #include "kernels/unary.h"
 
 struct Relu {
@@ -47,35 +46,22 @@ struct LeakyMask {
 
 struct Dropout {
     enum { INPUTS = 1 };
-    const uint32_t *counter; /* seed low, seed high, step, tower */
-    uint32_t stream;
+    const uint32_t *counter; /* ops.def */
+    uint32_t stream, sample; /* sample: its elements */
     float keep, scale;
 
-    MEMBER Philox draw(uint32_t group) const
+    MEMBER void draw(uint64_t group, float *unit) const
     {
-        uint64_t seed = counter[0] | (uint64_t)counter[1] << 32;
-        return philox(seed, group, counter[2], counter[3], stream);
-    }
-    MEMBER float dropped(float x, uint32_t word) const
-    {
-        return philox_unit(word) < keep ? x * scale : 0.0f;
+        Philox bits = philox_group(counter, group, stream);
+        UNROLL
+        for (int k = 0; k < 4; k++) unit[k] = philox_unit(bits.v[k]);
     }
     template <int V> MEMBER void apply(uint32_t first, const float (*in)[V], float *out) const
     {
+        float unit[V];
+        draw_elements<V>(*this, philox_first(counter, sample) + first, unit);
         UNROLL
-        for (int i = 0; i < V; i += 4) {
-            Philox bits = draw((first + i) / 4);
-            if (V == 1) {
-                uint32_t place = first % 4;
-                out[0] = dropped(in[0][0], place == 0   ? bits.v[0]
-                                           : place == 1 ? bits.v[1]
-                                           : place == 2 ? bits.v[2]
-                                                        : bits.v[3]);
-            } else {
-                UNROLL
-                for (int k = 0; k < 4 && i + k < V; k++) out[i + k] = dropped(in[0][i + k], bits.v[k]);
-            }
-        }
+        for (int i = 0; i < V; i++) out[i] = unit[i] < keep ? in[0][i] * scale : 0.0f;
     }
 };
 
@@ -132,7 +118,7 @@ cudaError_t kernel_leaky_relu_dx(const OpCall *call, cudaStream_t stream)
 
 cudaError_t kernel_dropout(const OpCall *call, cudaStream_t stream)
 {
-    Dropout body = {(const uint32_t *)call->in[1].data, call->attr.dropout.stream, call->attr.dropout.keep,
-                    1.0f / call->attr.dropout.keep};
+    Dropout body = {(const uint32_t *)call->in[1].data, call->attr.dropout.stream, elements_per_sample(call->out[0]),
+                    call->attr.dropout.keep, 1.0f / call->attr.dropout.keep};
     return map_run(body, call->in, call->out[0], stream);
 }

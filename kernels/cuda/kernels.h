@@ -84,6 +84,9 @@ cudaError_t kernel_avg_pool_dx(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_copy_channels(const Tensor *from, int32_t from_channel, const Tensor *to, int32_t to_channel,
                                  int32_t c, cudaStream_t stream);
 
+/* ---- borders */
+cudaError_t kernel_pad(const OpCall *call, cudaStream_t stream);
+
 /* ---- sums and spreads */
 size_t kernel_channel_sum_bytes(Shape x);
 cudaError_t kernel_channel_sum(const OpCall *call, cudaStream_t stream);

@@ -780,6 +780,31 @@ static void test_older_capsule_is_read(void **state)
     run_close(&run);
 }
 
+/* Older capsules do not say where their batch was in the step; their masks of dropout were those of the tower. */
+static void test_capsule_without_place_of_its_batch(void **state)
+{
+    (void)state;
+    needs(true);
+    Run run;
+    Capsule *capsule;
+    char path[600];
+    run_make(&run, "placed");
+    run_live(&run, "nan:tower=1,step=2,layer=fc1");
+    snprintf(path, sizeof path, "%s/nan-step-2-tower-1", run.dir);
+    if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
+    assert_true(capsule->key.step == 1 && capsule->key.first == BATCH);
+    capsule_close(capsule);
+    state_change(path, "\"first_sample\"", "\"unknown\"");
+    if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
+    capsule_close(capsule);
+    state_change(path, "\"dropout\": 0.0", "\"dropout\": 0.5");
+    refused_as(path, "drew the masks of dropout for each tower");
+    state_change(path, "\"tower\": 1", "\"tower\": 0");
+    if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
+    capsule_close(capsule);
+    run_close(&run);
+}
+
 /* Whatever --fuse was. */
 static void test_capsule_of_joined_kernels_is_read(void **state)
 {
@@ -867,6 +892,7 @@ int main(void)
         cmocka_unit_test(test_damaged_capsule_is_refused),
         cmocka_unit_test(test_hostile_capsule_is_refused),
         cmocka_unit_test(test_older_capsule_is_read),
+        cmocka_unit_test(test_capsule_without_place_of_its_batch),
         cmocka_unit_test(test_capsule_of_joined_kernels_is_read),
         cmocka_unit_test(test_search_has_a_deadline),
         cmocka_unit_test(test_unknown_layer_is_refused),

@@ -21,7 +21,7 @@ typedef enum Fill {
     FILL_SIGN,        /* about half zero, half positive: the output of a ReLU */
     FILL_PIXEL,       /* 0 .. 255 */
     FILL_CROP,        /* records of OP_IMAGE that keep the crop inside; some erase a part */
-    FILL_COUNTER,     /* seed, step, tower */
+    FILL_COUNTER,     /* seed, step, first sample */
     FILL_LABEL,       /* classes of in[0]; some LABEL_NONE */
     FILL_ARGMAX,      /* a place of the window that lies in the input */
     FILL_MEAN,        /* of in[1], per channel */

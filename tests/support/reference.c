@@ -366,16 +366,23 @@ static uint32_t counter_word(const RefTensor *counter, int i)
     return (uint32_t)(int32_t)counter->data[i];
 }
 
-static Philox draw(const RefTensor *counter, int64_t element, uint32_t stream)
+/* The number in the step of element `i` of a batch: the samples before the batch have `s`'s size each. */
+static uint64_t step_element(const RefTensor *counter, Shape s, int64_t i)
+{
+    return (uint64_t)counter_word(counter, 3) * (uint64_t)(shape_count(s) / s.n) + (uint64_t)i;
+}
+
+static Philox draw(const RefTensor *counter, uint64_t element, uint32_t stream)
 {
     uint64_t seed = (uint64_t)counter_word(counter, 1) << 32 | counter_word(counter, 0);
-    return philox(seed, (uint32_t)(element / 4), counter_word(counter, 2), counter_word(counter, 3), stream);
+    return philox(seed, (uint32_t)(element / 4), counter_word(counter, 2), (uint32_t)(element / 4 >> 32), stream);
 }
 
 REFERENCE(dropout)
 {
     for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
-        float unit = philox_unit(draw(&in[1], i, attr->dropout.stream).v[i % 4]);
+        uint64_t element = step_element(&in[1], out[0].shape, i);
+        float unit = philox_unit(draw(&in[1], element, attr->dropout.stream).v[element % 4]);
         out[0].data[i] = unit < attr->dropout.keep ? in[0].data[i] / (double)attr->dropout.keep : 0;
     }
 }
@@ -558,6 +565,17 @@ REFERENCE(power)
         out[0].data[i] = pow(in[0].data[i], (double)attr->power.exponent);
 }
 
+REFERENCE(pad)
+{
+    Shape x = in[0].shape, y = out[0].shape;
+    for (int64_t i = 0; i < shape_count(y); i++) {
+        Place p = place_of(y, i);
+        int h = p.h - attr->pad.top, w = p.w - attr->pad.left;
+        bool inside = h >= 0 && h < x.h && w >= 0 && w < x.w;
+        out[0].data[i] = inside ? in[0].data[index_of(x, p.n, p.c, h, w)] : 0;
+    }
+}
+
 /* Where a place of a large shape falls in the same shape with some sizes 1. */
 static int64_t folded_index(Shape small, Shape large, int64_t i)
 {
@@ -590,8 +608,10 @@ static double normal_of(Philox bits, int place)
 REFERENCE(random)
 {
     for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
-        Philox bits = draw(&in[0], i, attr->random.stream ^ 0x80000000u);
-        out[0].data[i] = attr->random.normal ? normal_of(bits, (int)(i % 4)) : (double)philox_unit(bits.v[i % 4]);
+        uint64_t element = step_element(&in[0], out[0].shape, i);
+        Philox bits = draw(&in[0], element, attr->random.stream ^ 0x80000000u);
+        int word = (int)(element % 4);
+        out[0].data[i] = attr->random.normal ? normal_of(bits, word) : (double)philox_unit(bits.v[word]);
     }
 }
 

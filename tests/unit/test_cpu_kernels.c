@@ -94,6 +94,7 @@ static const Case big_rows[] = {
     {"three",          OP_CONCAT, {{{0}}}, {ACT(2, 17, 41, 39), ACT(2, 3, 41, 39), ACT(2, 32, 41, 39)}, {ACT(2, 52, 41, 39)}},
     {"some",           OP_SLICE, {.slice = {5}}, {ACT(2, 17, 41, 39)}, {ACT(2, 9, 41, 39)}},
     {"many",           OP_RESHAPE, {{{0}}}, {ACT(2, 17, 41, 39)}, {ACT(2, 17 * 39, 41, 1)}},
+    {"four sides",     OP_PAD, {.pad = {2, 3, -1, 5}}, {ACT(2, 17, 41, 39)}, {ACT(2, 17, 46, 43)}},
     {"two, relu",      OP_ADD, {.add = {true}}, {ACT(2, 17, 41, 39), ACT(2, 17, 41, 39)}, {ACT(2, 17, 41, 39)}},
     {"three",          OP_ADD, {.add = {false}}, {ACT(2, 17, 41, 39), ACT(2, 17, 41, 39), ACT(2, 17, 41, 39)}, {ACT(2, 17, 41, 39)}},
     {"many",           OP_MUL, {{{0}}}, {ACT(2, 17, 41, 39), ACT(2, 17, 41, 39)}, {ACT(2, 17, 41, 39)}},

@@ -64,7 +64,7 @@ static void step_run(Replica *r, const ModelOptions *options)
     bool fed = true;
     assert_non_null(pixels);
     for (size_t i = 0; i < N * image; i++) pixels[i] = (uint8_t)(i * 2654435761u >> 24);
-    assert_int_equal(replica_feed(r, &r->train[0], &batch, 0, 0, 1.0f / N), OK);
+    assert_int_equal(replica_feed(r, &r->train[0], &batch, 0, &(RandomKey){0}, 1.0f / N), OK);
     assert_int_equal(plan_run(r->train[0].plan, 0, plan_op_count(r->train[0].plan)), OK);
     assert_int_equal(r->device.backend->upload(&r->device, r->scalars, &now, sizeof now), OK);
     assert_int_equal(replica_update(r, &fed), OK);

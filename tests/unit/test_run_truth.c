@@ -439,6 +439,31 @@ static void test_dropout(void **state)
     train_data = all;
 }
 
+/* A sample has the mask of its place in the step, whatever tower and batch it is in. */
+static void test_masks_follow_samples(void **state)
+{
+    (void)state;
+    Model model = model_of(dropped);
+    double loss[4];
+    for (int way = 0; way < 4; way++) {
+        char name[16];
+        TrainJob job = job_of(&model, way == 1 ? 3 : way == 3 ? 2 : 1);
+        if (way == 1) job.shares.batch[0] = 13, job.shares.batch[1] = 0, job.shares.batch[2] = 51;
+        if (way == 2) job.shares.batch[0] = 16;
+        if (way == 3) job.shares.batch[0] = 7, job.shares.batch[1] = 25;
+        job.accumulate = TRAIN / (int)shares_global(&job.shares);
+        snprintf(name, sizeof name, "masks-%d", way);
+        Run *run = run_live(job, name, NULL);
+        assert_int_equal(run->steps, 1);
+        run_destroy(run);
+        loss[way] = metric(name, "mean_loss", 0);
+    }
+    if (fabs(loss[0] - loss_of(train_data, given.head)) < 0.01) fail_msg("nothing was dropped");
+    near("the loss of three towers", loss[1], loss[0]);
+    near("the loss of four batches", loss[2], loss[0]);
+    near("the loss of two towers with two batches", loss[3], loss[0]);
+}
+
 /* PyTorch's running variance is that of a sample: divided by one less than the number of values. */
 static void test_running_variance(void **state)
 {
@@ -487,8 +512,13 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_evaluation),        cmocka_unit_test(test_mistakes), cmocka_unit_test(test_training),
-        cmocka_unit_test(test_parts_of_the_loss), cmocka_unit_test(test_times),    cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_training),
+        cmocka_unit_test(test_parts_of_the_loss),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_masks_follow_samples),
         cmocka_unit_test(test_running_variance),
     };
     return cmocka_run_group_tests(tests, start, end);

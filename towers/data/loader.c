@@ -240,7 +240,9 @@ static void open_next(Loader *l)
     b->epoch = epoch;
     b->tower = tower_of(l, number);
     b->skipped = b->rotated = 0;
-    shares_of(&l->config.shares, l->count, b->step % l->steps_per_epoch, b->tower, &slot->first, &b->n);
+    int64_t step = b->step % l->steps_per_epoch;
+    shares_of(&l->config.shares, l->count, step, b->tower, &slot->first, &b->n);
+    b->first = slot->first - step * shares_global(&l->config.shares);
     slot->next = 0;
     slot->left = b->n;
     if (b->n == 0) batch_finish(l, number);

@@ -44,6 +44,7 @@ typedef struct Batch {
     int64_t step, epoch;
     int tower;
     int32_t n;              /* samples; 0 is legal */
+    int64_t first;          /* place of the first among the samples of all towers' batches */
     int32_t skipped;        /* number of samples of weight 0 */
     int32_t rotated;        /* number of samples stored rotated (EXIF orientation other than 1) */
     int32_t canvas, c;      /* side + 2 pad; channels of the data set */
@@ -53,6 +54,14 @@ typedef struct Batch {
     const int64_t *ids;     /* [n] sample numbers */
     const BadSample *bad;   /* [skipped] */
 } Batch;
+
+/* What the random values of a batch are drawn from (philox_group): equal for a sample whatever the number of towers and
+ * however the samples of a step are divided into batches. */
+typedef struct RandomKey {
+    uint64_t seed;
+    int64_t step;  /* updates before this one */
+    int64_t first; /* place of the batch's first sample among all samples of the step */
+} RandomKey;
 
 /* Total time of all threads in nanoseconds. */
 typedef struct LoaderClocks {

@@ -88,6 +88,9 @@ static void print_attr(const Op *op, FILE *to)
     case OP_LEAKY_RELU_DX: fprintf(to, " alpha %g", (double)a->leaky.alpha); break;
     case OP_DROPOUT: fprintf(to, " keep %g stream %" PRIu32, (double)a->dropout.keep, a->dropout.stream); break;
     case OP_SLICE: fprintf(to, " from %d", a->slice.first); break;
+    case OP_PAD:
+        fprintf(to, " top %d bottom %d left %d right %d", a->pad.top, a->pad.bottom, a->pad.left, a->pad.right);
+        break;
     case OP_AFFINE: fprintf(to, " scale %g shift %g", (double)a->affine.scale, (double)a->affine.shift); break;
     case OP_POWER: fprintf(to, " exponent %g", (double)a->power.exponent); break;
     case OP_RANDOM:

@@ -1,5 +1,5 @@
 /* Rules of ops that rearrange, sum or repeat elements. They are linear and come in pairs that are each other's
- * gradient: CONCAT and SLICE, SUM_TO and SPREAD_TO, CHANNEL_SUM and CHANNEL_SPREAD; RESHAPE is its own. */
+ * gradient: CONCAT and SLICE, SUM_TO and SPREAD_TO, CHANNEL_SUM and CHANNEL_SPREAD; RESHAPE and PAD are their own. */
 #include "towers/graph/rules.h"
 
 void shape_concat(ShapeCall *c)
@@ -54,6 +54,28 @@ void grad_reshape(GradCall *c)
 {
     Shape x = grad_shape(c, 0);
     grad_give(c, 0, grad_op(c, OP_RESHAPE, "dx", OPERANDS(c->dy[0]), NULL, &x));
+}
+
+void shape_pad(ShapeCall *c)
+{
+    const Op *op = c->op;
+    Shape x = c->in[0], y = x;
+    int64_t h = (int64_t)x.h + op->attr.pad.top + op->attr.pad.bottom,
+            w = (int64_t)x.w + op->attr.pad.left + op->attr.pad.right;
+    if (h < 1 || w < 1 || h > INT32_MAX || w > INT32_MAX)
+        rule_fail(c, ERR_SHAPE, "%s cannot be padded to a height of %lld and a width of %lld", shape_text(x),
+                  (long long)h, (long long)w);
+    else
+        y.h = (int32_t)h, y.w = (int32_t)w;
+    rule_out(c, 0, NULL, y, c->dtype[0]);
+}
+
+void grad_pad(GradCall *c)
+{
+    OpAttr attr = c->op.attr;
+    attr.pad.top = -attr.pad.top, attr.pad.bottom = -attr.pad.bottom;
+    attr.pad.left = -attr.pad.left, attr.pad.right = -attr.pad.right;
+    grad_give(c, 0, grad_op(c, OP_PAD, "dx", OPERANDS(c->dy[0]), &attr, NULL));
 }
 
 /* ---- sums and spreads */

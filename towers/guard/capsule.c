@@ -140,7 +140,9 @@ static Status fields_read(Fields *f, Capsule *c)
                            : c->step - 1;
     c->towers = (int)integer(f, "towers", 1, TOWERS_MAX);
     c->tower = (int)integer(f, "tower", 0, c->towers - 1);
-    c->seed = (uint64_t)integer(f, "seed", INT64_MIN, INT64_MAX);
+    c->key = (RandomKey){.seed = (uint64_t)integer(f, "seed", INT64_MIN, INT64_MAX), .step = c->step - 1};
+    bool by_tower = !json_object_get(f->object, "first_sample"); /* how older versions drew the masks of dropout */
+    if (!by_tower) c->key.first = integer(f, "first_sample", 0, UINT32_MAX);
     c->scale = real(f, "scale", 0, 1e30);
     c->batch.step = integer(f, "batch", 0, INT64_MAX);
     c->batch.n = (int32_t)integer(f, "n", 1, 65536);
@@ -152,6 +154,12 @@ static Status fields_read(Fields *f, Capsule *c)
     Status all[] = {f->status, network.status, device.status, found.status};
     for (int i = 0; i < 4; i++)
         if (all[i] != OK) return all[i];
+    if (by_tower && c->program.options.dropout > 0 && (c->tower > 0 || c->batch.step != c->key.step))
+        return FAIL(
+            ERR_CHECKPOINT,
+            "%s: written by a version that drew the masks of dropout for each tower; this version cannot draw them "
+            "again, use the version that wrote it",
+            c->path);
     c->batch.tower = c->found.tower = c->tower;
     c->found.step = c->step;
     return OK;
@@ -350,7 +358,7 @@ Status capsule_replica(const Capsule *capsule, const Backend *backend, const Dev
                             .local = 1,
                             .train_n = {capsule->batch.n},
                             .optimizer = {.kind = OPTIMIZER_SGD},
-                            .seed = capsule->seed};
+                            .seed = capsule->key.seed};
     TRY(replica_create(&config, &replica));
     Status st = weights_read(capsule, replica);
     if (st == OK)
@@ -387,7 +395,7 @@ Status capsule_run(const Capsule *capsule, Replica *replica, void (*row)(void *c
     TraceJob job = {.replica = replica,
                     .tower = capsule->tower,
                     .step = capsule->step,
-                    .seed = capsule->seed,
+                    .key = capsule->key,
                     .scale = capsule->scale,
                     .batch = &capsule->batch,
                     .row = row,

@@ -43,7 +43,7 @@ typedef struct Capsule {
     char path[PATH_BYTES];
     int64_t step, weights_after;
     int tower, towers;
-    uint64_t seed;
+    RandomKey key;
     float scale;
     char model[64], variant[64], backend[16], freeze[4096];
     ProgramConfig program; /* model: NULL until the caller sets it; options.variant points to `variant` */

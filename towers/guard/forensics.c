@@ -91,7 +91,7 @@ static TraceJob trace_job(const TowerProcess *p, const Refusal *refusal, int tow
                       .tower = tower,
                       .slot = tower - p->place.first_tower,
                       .step = refusal->step,
-                      .seed = p->job->seed,
+                      .key = job_random_key(p->job, refusal->step, batch),
                       .scale = refusal->scale,
                       .batch = batch};
 }

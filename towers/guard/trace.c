@@ -244,7 +244,7 @@ Status trace_run(const TraceJob *job, Finding *found)
     *found = (Finding){.tower = job->tower, .step = job->step, .op = -1};
     Program *program = replica_program(r, true, job->batch->n);
     if (!program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", job->tower, job->batch->n);
-    TRY(replica_feed(r, program, job->batch, job->slot, job->seed, job->scale));
+    TRY(replica_feed(r, program, job->batch, job->slot, &job->key, job->scale));
     TRY(ops_look(job, program, 0, program->forward_end, found));
     if (found->place == FOUND_NOTHING) TRY(loss_look(job, program, found));
     if (found->place == FOUND_NOTHING || job->through)

@@ -28,7 +28,7 @@ typedef struct TraceJob {
     Replica *replica;
     int tower, slot; /* tower: number in the run; slot: number in the replica */
     int64_t step;
-    uint64_t seed;
+    RandomKey key;
     float scale; /* of every sample's gradient */
     const Batch *batch;
     int64_t deadline_ns; /* CLOCK_MONOTONIC: stop then; 0: never */

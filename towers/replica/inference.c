@@ -155,7 +155,7 @@ Status inference_begin(Inference *q, const Batch *batch)
         return FAIL(ERR_INTERNAL, "a third batch was started while two were in progress");
     batch_keep(slot, batch);
     q->begun++;
-    TRY(replica_feed(q->replica, program, batch, 0, 0, 0));
+    TRY(replica_feed(q->replica, program, batch, 0, &(RandomKey){0}, 0)); /* nothing random is evaluated */
     TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
     TRY(results_send(q, program, slot));
     if (backend->mark) TRY(backend->mark(device, (int)((q->begun - 1) % SLOTS)));

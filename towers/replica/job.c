@@ -26,6 +26,12 @@ int64_t job_first_batch(const TrainJob *job, int64_t step)
     return step / steps * job_batches_per_epoch(job) + step % steps * job->accumulate;
 }
 
+RandomKey job_random_key(const TrainJob *job, int64_t step, const Batch *batch)
+{
+    int64_t before = batch->step - job_first_batch(job, step - 1);
+    return (RandomKey){job->seed, step - 1, before * shares_global(&job->shares) + batch->first};
+}
+
 int64_t job_total_steps(const TrainJob *job)
 {
     int64_t steps = job->epochs * job_steps_per_epoch(job);

@@ -105,6 +105,8 @@ int64_t job_steps_per_epoch(const TrainJob *job);
 /* The first global batch of a step, counted from the start of the run. */
 int64_t job_first_batch(const TrainJob *job, int64_t step);
 int64_t job_total_steps(const TrainJob *job);
+/* Of a batch of step `step`, counted from 1. */
+RandomKey job_random_key(const TrainJob *job, int64_t step, const Batch *batch);
 /* The place of the process of this rank, and its towers. */
 Placement job_placement(const TrainJob *job, int rank);
 /* The transform of images in training, or in evaluation. */

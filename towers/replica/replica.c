@@ -349,10 +349,10 @@ static Status half_refresh(Replica *r)
                                            r->config.program.compute);
 }
 
-Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, uint64_t seed, float scale)
+Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, const RandomKey *key, float scale)
 {
     size_t n = (size_t)batch->n, image = (size_t)batch->canvas * (size_t)batch->canvas * (size_t)batch->c;
-    int32_t counter[4] = {(int32_t)(uint32_t)seed, (int32_t)(uint32_t)(seed >> 32), (int32_t)batch->step, batch->tower};
+    uint32_t counter[4] = {(uint32_t)key->seed, (uint32_t)(key->seed >> 32), (uint32_t)key->step, (uint32_t)key->first};
     TRY(half_refresh(r));
     TRY(upload_value(r, program, program->pixels, batch->pixels, n * image));
     TRY(upload_value(r, program, program->labels, batch->labels, n * sizeof(int32_t)));

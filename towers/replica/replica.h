@@ -83,7 +83,7 @@ Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if
 void replica_pin(Replica *replica, const Loader *loader, bool often);
 
 /* Upload a batch as the input of `program` for local tower `slot`, and bind that tower's statistics. `scale`: dloss. */
-NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *batch, int slot, uint64_t seed,
+NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *batch, int slot, const RandomKey *key,
                               float scale);
 /* Call after PARAM was written other than by replica_update. */
 void replica_weights_changed(Replica *replica);

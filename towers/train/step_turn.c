@@ -131,7 +131,8 @@ Status turn_feed(Turn *turn)
     TowerProcess *p = turn->p;
     if (!turn->program) return OK;
     tower_activity(p, turn->slot, turn->step->number, ACTIVITY_COPY);
-    return replica_feed(p->replica, turn->program, turn->batch, turn->slot, p->job->seed, turn->step->scale);
+    RandomKey key = job_random_key(p->job, turn->step->number, turn->batch);
+    return replica_feed(p->replica, turn->program, turn->batch, turn->slot, &key, turn->step->scale);
 }
 
 Status turn_forward(Turn *turn)

@@ -112,6 +112,7 @@ static const OpKernel *const kernels[OP_COUNT] = {
     [OP_CONCAT] = &cuda_concat,
     [OP_SLICE] = &cuda_slice,
     [OP_RESHAPE] = &cuda_reshape,
+    [OP_PAD] = &cuda_pad,
     [OP_ADD] = &cuda_add,
     [OP_MUL] = &cuda_mul,
     [OP_AFFINE] = &cuda_affine,

@@ -1,4 +1,4 @@
-/* Concatenation, slices and reshapes of channels. */
+/* Concatenation, slices and reshapes of channels; borders. */
 #include "tests/support/cases.h"
 
 #define RESHAPE_ROW(label, X, Y)                                                                                       \
@@ -11,6 +11,14 @@
 #define SLICE_ROW(label, first_, X, Y)                                                                                 \
     {                                                                                                                  \
         label, OP_SLICE, {.slice = {first_}}, {ACT X},                                                                 \
+        {                                                                                                              \
+            ACT Y                                                                                                      \
+        }                                                                                                              \
+    }
+
+#define PAD_ROW(label, top_, bottom_, left_, right_, X, Y)                                                             \
+    {                                                                                                                  \
+        label, OP_PAD, {.pad = {top_, bottom_, left_, right_}}, {ACT X},                                               \
         {                                                                                                              \
             ACT Y                                                                                                      \
         }                                                                                                              \
@@ -34,6 +42,15 @@ static const Case rows[] = {
     RESHAPE_ROW("flatten", (3, 4, 2, 5), (3, 40, 1, 1)),
     RESHAPE_ROW("unflatten", (3, 48, 1, 1), (3, 3, 4, 4)),
     RESHAPE_ROW("same", (2, 3, 4, 5), (2, 3, 4, 5)),
+    PAD_ROW("image", 2, 2, 2, 2, (2, 1, 28, 28), (2, 1, 32, 32)),
+    PAD_ROW("four sides", 1, 2, 3, 4, (2, 5, 4, 3), (2, 5, 7, 10)),
+    PAD_ROW("one side", 0, 1, 0, 1, (3, 16, 14, 14), (3, 16, 15, 15)),
+    PAD_ROW("crop", -2, -2, -2, -2, (2, 3, 32, 32), (2, 3, 28, 28)),
+    PAD_ROW("crop one side", 0, -1, 0, -1, (3, 8, 8, 8), (3, 8, 7, 7)),
+    PAD_ROW("pad and crop", 2, -1, -2, 3, (2, 7, 5, 4), (2, 7, 6, 5)),
+    PAD_ROW("moved out", 6, -5, 9, -7, (2, 4, 5, 4), (2, 4, 6, 6)),
+    PAD_ROW("moved out above", -6, 5, -9, 9, (2, 2, 5, 4), (2, 2, 4, 4)),
+    PAD_ROW("nothing", 0, 0, 0, 0, (2, 3, 4, 5), (2, 3, 4, 5)),
 };
 
 CASE_TABLE(channel, rows);

@@ -271,7 +271,7 @@ static Status step_run(Driver *d, int64_t step, const int32_t *augment)
     bool fed = true;
     OptimizerScalars now = {
         .lr = (float)d->lr, .grad_scale = 1, .bn_decay = 0.9f, .step = (float)(step + 1), .commit = 1};
-    TRY(replica_feed(d->replica, program, &batch, 0, 0, 1.0f / (float)d->n));
+    TRY(replica_feed(d->replica, program, &batch, 0, &(RandomKey){0}, 1.0f / (float)d->n));
     if (step == 0)
         TRY(forward_kept(d, program));
     else

@@ -32,7 +32,7 @@ static Status logits_write(Replica *r, const Batch *batch, const char *out)
     Program *program = &r->eval[0];
     int softmax = 0;
     while (graph_op_at(program->graph, softmax)->kind != OP_SOFTMAX_LOSS) softmax++;
-    TRY(replica_feed(r, program, batch, 0, 0, 0));
+    TRY(replica_feed(r, program, batch, 0, &(RandomKey){0}, 0));
     TRY(plan_run(program->plan, 0, softmax));
     Tensor logits = plan_tensor(program->plan, graph_op_at(program->graph, softmax)->in[0]);
     return file_write(out, "logits", logits.data, (size_t)shape_count(logits.shape) * sizeof(float));

@@ -193,7 +193,7 @@ static Status side_step(const Driver *d, const Task *task, Side *side)
 {
     Program *program = &side->replica->train[0];
     LossRead read;
-    TRY(replica_feed(side->replica, program, &task->batch, 0, 1, 1.0f / (float)task->n));
+    TRY(replica_feed(side->replica, program, &task->batch, 0, &(RandomKey){.seed = 1}, 1.0f / (float)task->n));
     int64_t start = clock_ns();
     TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
     TRY(d->backend->finish(&side->replica->device, STREAM_COMPUTE));
