@@ -3,8 +3,14 @@
  * 1e-3), ReLU. The numbers beside each stage are its output channels and side for images of 299x299.
  *
  * The variant tf2016 is the network of the trainer published with the paper: batch norm without gamma, average pools
- * that do not count padding in the divisor, one more class (the background). Initial values are that trainer's in both. */
+ * that do not count padding in the divisor, one more class (the background). Initial values are that trainer's in both.
+ *
+ * The variant fid2015 is the network whose features FID is usually computed of (pt_inception-2015-12-05, Inception of
+ * December 2015 in PyTorch: pytorch-fid, inception.py): 1,008 outputs, no auxiliary head, average pools that do not count
+ * padding in the divisor, and a max pool in the last block. */
 #include "inception/models/models.h"
+
+#include <string.h>
 
 static const Init conv_init = {INIT_TRUNCATED_NORMAL, 0.1f}, fc_init = {INIT_TRUNCATED_NORMAL, 0.01f};
 static const Init aux_conv_init = {INIT_TRUNCATED_NORMAL, 0.01f}, aux_fc_init = {INIT_TRUNCATED_NORMAL, 0.001f};
@@ -62,7 +68,7 @@ static Value block_d(Graph *g, Value x, const char *name)
 }
 
 /* Figure 7, 8x8: the last 3x3 of two branches forks into 1x3 and 3x1 */
-static Value block_e(Graph *g, Value x, const char *name)
+static Value block_e(Graph *g, Value x, const char *name, bool max)
 {
     graph_scope(g, name);
     Value b0     = CHAIN(g, x, {"branch1x1", 320, 1, 1});
@@ -72,7 +78,7 @@ static Value block_e(Graph *g, Value x, const char *name)
     Value fork2  = CHAIN(g, x, {"branch3x3dbl_1", 448, 1, 1}, {"branch3x3dbl_2", 384, 3, 3});
     Value wide2  = CHAIN(g, fork2, {"branch3x3dbl_3a", 384, 1, 3});
     Value high2  = CHAIN(g, fork2, {"branch3x3dbl_3b", 384, 3, 1});
-    Value pooled = avg_pool(g, x, 3, SAME);
+    Value pooled = max ? max_pool(g, x, 3, SAME) : avg_pool(g, x, 3, SAME);
     Value b3     = CHAIN(g, pooled, {"branch_pool", 192, 1, 1});
     return CONCAT(g, b0, wide, high, wide2, high2, b3);
 }
@@ -90,8 +96,9 @@ static Value aux_head(Graph *g, Value x, int classes)
 
 static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads *heads)
 {
-    bool tf2016 = *options->variant;
-    layer_style(g, (LayerStyle){.bn_no_gamma = tf2016, .bn_biased = tf2016, .include_pad = !tf2016, .conv_init = conv_init});
+    bool tf2016 = !strcmp(options->variant, "tf2016"), fid2015 = !strcmp(options->variant, "fid2015");
+    bool pads = !tf2016 && !fid2015;
+    layer_style(g, (LayerStyle){.bn_no_gamma = tf2016, .bn_biased = tf2016, .include_pad = pads, .conv_init = conv_init});
     graph_canonical(g, 299);
     Value x = image;                                               graph_expect(g, x,    3, 299);
     x = CHAIN(g, x, {"Conv2d_1a_3x3",  32, 3, 3, HALVE});          graph_expect(g, x,   32, 149);
@@ -109,10 +116,10 @@ static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads
     x = block_c(g, x, "Mixed_6c", 160);                            graph_expect(g, x,  768,  17);
     x = block_c(g, x, "Mixed_6d", 160);                            graph_expect(g, x,  768,  17);
     x = block_c(g, x, "Mixed_6e", 192);                            graph_expect(g, x,  768,  17);
-    if (options->aux) heads->aux[heads->aux_count++] = aux_head(g, x, options->classes);
+    if (options->aux && !fid2015) heads->aux[heads->aux_count++] = aux_head(g, x, options->classes);
     x = block_d(g, x, "Mixed_7a");                                 graph_expect(g, x, 1280,   8);
-    x = block_e(g, x, "Mixed_7b");                                 graph_expect(g, x, 2048,   8);
-    x = block_e(g, x, "Mixed_7c");                                 graph_expect(g, x, 2048,   8);
+    x = block_e(g, x, "Mixed_7b", false);                          graph_expect(g, x, 2048,   8);
+    x = block_e(g, x, "Mixed_7c", fid2015);                        graph_expect(g, x, 2048,   8);
     graph_scope(g, "");
     x = dropout(g, global_avg_pool(g, x), options->dropout);       graph_expect(g, x, 2048,   1);
     heads->logits = dense(g, x, "fc", options->classes, false, fc_init);
@@ -132,6 +139,7 @@ const Model model_inception_v3 = {
     .aux_weight = 0.4f,
     .mean = {0.5f, 0.5f, 0.5f},
     .std = {0.5f, 0.5f, 0.5f},
-    .variants = {{.name = "tf2016", .classes = 1001, .dropout = 0.2f}},
+    .variants = {{.name = "tf2016", .classes = 1001, .dropout = 0.2f},
+                 {.name = "fid2015", .classes = 1008, .dropout = 0.5f}},
     .build = build,
 };

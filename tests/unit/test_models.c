@@ -82,6 +82,7 @@ static void test_counts(void **state)
         {{"inception_v3", "", false}, 1000, 23834568, 5713216096, 284, 188},
         {{"inception_v3", "tf2016", true}, 1001, 27145970, 5718902112, 196, 192},
         {{"inception_v3", "tf2016", false}, 1001, 23819401, 5713218144, 190, 188},
+        {{"inception_v3", "fid2015", false}, 1008, 23850960, 5713232480, 284, 188},
         {{"googlenet", "", true}, 1000, 13004888, 1506748416, 187, 118},
         {{"googlenet", "", false}, 1000, 6624904, 1498376192, 173, 114},
         {{"inception_v4", "", false}, 1000, 42679816, 12253974624, 449, 298},
@@ -255,7 +256,7 @@ static void test_bad_input(void **state)
     static const char *const rows[][2] = {
         {"info inception_v5", "error: unknown model 'inception_v5'; did you mean inception_v3?"},
         {"info inception_v3 --variant tf2015",
-         "error: inception_v3 has no variant 'tf2015'; its variants are: tf2016\n"},
+         "error: inception_v3 has no variant 'tf2015'; its variants are: tf2016 fid2015\n"},
         {"info inception_v4 --variant tf2016", "error: inception_v4 has no variant 'tf2016'; its variants are: none\n"},
         {"info inception_v3 --img-size 74",
          "error: --img-size 74 is too small for inception_v3, which needs at least 75\n"},

@@ -1,0 +1,39 @@
+/* Generator: images from the generator of a trained model. The noise behind image number i follows from (seed, i) alone,
+ * so that a grid shows the same places of the latent space at every stage of a run, whatever its towers. */
+#ifndef TOWERS_INCEPTION_QUALITY_GENERATOR_H
+#define TOWERS_INCEPTION_QUALITY_GENERATOR_H
+
+#include "inception/quality/network.h"
+#include "inception/quality/pictures.h"
+#include "towers/graph/model.h"
+
+typedef struct Generator {
+    const Model *model; /* borrowed */
+    ModelOptions options;
+    int32_t n; /* images in a batch */
+    Network network;
+    Value z, images;
+    float *input, *output; /* owned: one batch of each */
+} Generator;
+
+/* `options` of the model as it was trained. `device` is borrowed. Errors: ERR_ARG for a model without a generator, those
+ * of network_open. */
+NODISCARD Status generator_open(const Model *model, const ModelOptions *options, const NetworkWeights *weights,
+                                Device *device, int32_t batch, Generator *generator);
+void generator_close(Generator *generator); /* a zeroed one is fine */
+
+/* Independent standard normal numbers z[count][latent] of the images first, first + 1, ... */
+void noise_fill(uint64_t seed, int64_t first, int64_t count, int32_t latent, float *z);
+/* Spherical interpolation (Shoemake 1985; White, "Sampling Generative Networks", arXiv:1609.04468): `count` points from a
+ * to b, both included, along the arc between them. A straight line would pass through vectors shorter than almost every
+ * vector of normal numbers. */
+void noise_walk(const float *a, const float *b, int32_t latent, int32_t count, float *z);
+
+/* Pictures of z[pictures->count][latent]: normalization is undone, values beyond black and white are clipped, and the
+ * rest is rounded to 8 bits. `pictures` has the generator's side and channels. */
+NODISCARD Status generator_run(Generator *generator, const float *z, Pictures *pictures);
+/* Pictures number first, first + 1, ... of a seed; `pictures` is created. */
+NODISCARD Status generator_pictures(Generator *generator, uint64_t seed, int64_t first, int64_t count,
+                                    Pictures *pictures);
+
+#endif

@@ -1,0 +1,41 @@
+/* Network: a graph with fixed weights and its own memory, for forward passes without a trainer: the classifier whose
+ * features describe images, and the generator that makes them. It always computes in f32. */
+#ifndef TOWERS_INCEPTION_QUALITY_NETWORK_H
+#define TOWERS_INCEPTION_QUALITY_NETWORK_H
+
+#include "towers/graph/plan.h"
+#include "towers/store/safetensors.h"
+
+/* Where a network reads its weights. */
+typedef struct NetworkWeights {
+    const SafeTensors *file; /* names as in the graph; further tensors are ignored */
+    const char *path;        /* of that file, for messages */
+    /* or, if `file` is NULL, memory of a running trainer, in its layout; all borrowed */
+    const Layout *layout;
+    float *params, *states;
+} NetworkWeights;
+
+typedef struct Network {
+    Device *device; /* borrowed */
+    /* owned */
+    Graph *graph;
+    Layout *layout; /* NULL: that of the trainer */
+    Plan *plan;
+    void *arena[ARENA_COUNT]; /* NULL where the memory is the trainer's */
+    float *staging;           /* host memory for the largest value that was put or got */
+    size_t staging_bytes;
+} Network;
+
+/* Takes the graph, also if it fails; it must be finished, and made without training. `what` names the network in
+ * messages. Errors: ERR_CHECKPOINT if the file lacks a tensor of the graph, or has it in another shape or with values
+ * that are not finite. */
+NODISCARD Status network_open(Graph *graph, const char *what, const NetworkWeights *weights, Device *device,
+                              Network *network);
+void network_close(Network *network); /* a zeroed one is fine */
+
+/* All f32, in host memory, without gaps: [n][h][w][c]. network_put fills an input; network_get waits for a result. */
+NODISCARD Status network_put(Network *network, Value input, const float *values);
+NODISCARD Status network_run(Network *network);
+NODISCARD Status network_get(Network *network, Value result, float *values);
+
+#endif
