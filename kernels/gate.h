@@ -18,13 +18,20 @@
 #define GATE_CALL static inline
 #endif
 
+enum { GATE_PHASES = 4, GATE_TERMS = 8 /* numbers for the record that a phase may have */ };
+
+/* A phase of training has its own loss, parameters and optimizer (towers/graph/model.h); a classifier has one. */
+typedef struct GatePhase {
+    int64_t updates; /* committed steps of this phase */
+    float scale;     /* of its loss, >= 1 */
+    int32_t good;    /* its steps since the scale last moved */
+} GatePhase;
+
 /* State from one step to the next: device memory, equal on all ranks, saved with checkpoints. */
 typedef struct GateState {
-    int64_t updates; /* committed steps */
-    float scale;     /* of the loss, >= 1 */
-    int32_t good;    /* steps since the scale last moved */
-    int32_t skips;   /* refused steps in a row */
-    int32_t halted;  /* nothing commits any more */
+    GatePhase phase[GATE_PHASES];
+    int32_t skips;  /* refused steps in a row, of any phase */
+    int32_t halted; /* nothing commits any more */
 } GateState;
 
 /* Input of one step from the host: device memory, so that the launches of a captured step stay the same. */
@@ -34,8 +41,6 @@ typedef struct GateInput {
     float samples;  /* the divisor of losses and gradients if some samples may be ignored; 0: none are */
 } GateInput;
 
-enum { GATE_HEADS = 3 /* losses of a network: the main one and auxiliary ones */ };
-
 /* One tower's extras. A number that needs more than the 24 bits of a float is sent as three floats that sum to it. */
 typedef enum GateExtra {
     GATE_EXTRA_LOSS = 0,
@@ -44,22 +49,24 @@ typedef enum GateExtra {
     GATE_EXTRA_TOP5,
     GATE_EXTRA_NORM,         /* of this tower's gradient */
     GATE_EXTRA_GRAD_BAD = 9, /* 1: the gradient is not finite */
-    GATE_EXTRA_HEAD,         /* the loss of each head, if there are several */
-    GATE_EXTRAS = GATE_EXTRA_HEAD + 3 * GATE_HEADS
+    GATE_EXTRA_TERM,         /* the named terms of the phase */
+    GATE_EXTRAS = GATE_EXTRA_TERM + 3 * GATE_TERMS
 } GateExtra;
 
 /* Sums over the batches of a step so far, of one tower. Device memory, zero before the first step. */
 typedef struct GateSums {
-    double loss, count, hits[2], head[GATE_HEADS];
+    double loss, count, hits[2], term[GATE_TERMS];
 } GateSums;
 
 /* Adds a batch of one tower to its sums; writes its extras after the last one. */
 typedef struct GateExtrasCall {
-    const float *loss, *hits;      /* device memory: [1], [2]; NULL for a tower without samples in this batch */
-    const float *head[GATE_HEADS]; /* device: [1]; NULL beyond the last */
-    int32_t count;                 /* samples */
-    bool last;                     /* of the step: write the extras and reset the sums */
-    const double *squares;         /* device: square sums of the parts of this tower's gradient */
+    const float *loss;             /* device memory: [1]; NULL for a tower without samples in this batch */
+    const float *hits;             /* device: [2]; NULL: nothing is predicted */
+    const float *term[GATE_TERMS]; /* device: [1]; NULL beyond the last */
+    int32_t phase;
+    int32_t count;         /* samples */
+    bool last;             /* of the step: write the extras and reset the sums */
+    const double *squares; /* device: square sums of the parts of this tower's gradient */
     int32_t square_count;
     const GateInput *input;             /* device: its `stop` goes to extra `stop_extra` of the header */
     int32_t stop_extra, header, number; /* extras before the towers' own; this tower's number */
@@ -95,7 +102,7 @@ typedef struct GateReport {
 
 typedef struct GateDecideCall {
     GateRules rules;
-    int32_t towers;
+    int32_t towers, phase;
     const GateInput *input;    /* device */
     const float *extras;       /* device: the sum over towers, behind the header */
     const double *square;      /* device: square sum of the summed gradient */
@@ -130,8 +137,8 @@ GATE_CALL void gate_extras_write(const GateExtrasCall *t)
     if (t->loss) {
         sum->loss += (double)t->loss[0];
         sum->count += (double)t->count;
-        for (int k = 0; k < 2; k++) sum->hits[k] += (double)t->hits[k];
-        for (int k = 0; k < GATE_HEADS; k++) sum->head[k] += t->head[k] ? (double)t->head[k][0] : 0;
+        for (int k = 0; k < 2 && t->hits; k++) sum->hits[k] += (double)t->hits[k];
+        for (int k = 0; k < GATE_TERMS; k++) sum->term[k] += t->term[k] ? (double)t->term[k][0] : 0;
     }
     if (!t->last) return;
     float *extras = t->extras + t->header + t->number * GATE_EXTRAS;
@@ -141,13 +148,13 @@ GATE_CALL void gate_extras_write(const GateExtrasCall *t)
     extras[GATE_EXTRA_COUNT] = (float)sum->count;
     extras[GATE_EXTRA_TOP1] = (float)sum->hits[0];
     extras[GATE_EXTRA_TOP5] = (float)sum->hits[1];
-    extra_split(extras + GATE_EXTRA_NORM, sqrt(square) / (double)t->state->scale);
+    extra_split(extras + GATE_EXTRA_NORM, sqrt(square) / (double)t->state->phase[t->phase].scale);
     extras[GATE_EXTRA_GRAD_BAD] = gate_finite(square) ? 0.0f : 1.0f;
     t->extras[t->stop_extra] = t->input->stop;
     *t->square = square;
-    for (int k = 0; k < GATE_HEADS; k++) extra_split(extras + GATE_EXTRA_HEAD + 3 * k, sum->head[k]);
+    for (int k = 0; k < GATE_TERMS; k++) extra_split(extras + GATE_EXTRA_TERM + 3 * k, sum->term[k]);
     sum->loss = sum->count = sum->hits[0] = sum->hits[1] = 0;
-    for (int k = 0; k < GATE_HEADS; k++) sum->head[k] = 0;
+    for (int k = 0; k < GATE_TERMS; k++) sum->term[k] = 0;
 }
 
 /* All towers together. */
@@ -169,7 +176,7 @@ GATE_CALL GateView gate_view(const float *extras, int towers)
 }
 
 /* The scale of the next step. A step that was refused for another reason leaves it as it is. */
-GATE_CALL void scale_move(const GateRules *rules, bool commit, bool overflow, GateState *state)
+GATE_CALL void scale_move(const GateRules *rules, bool commit, bool overflow, GatePhase *state)
 {
     if (!rules->dynamic) return;
     if (overflow) {
@@ -193,37 +200,41 @@ GATE_CALL double gate_refill(const GateDecideCall *v)
 GATE_CALL void scalars_write(const GateDecideCall *v, double norm, double refill, bool commit)
 {
     const GateRules *rules = &v->rules;
+    const GatePhase *phase = &v->state->phase[v->phase];
     OptimizerScalars *now = v->scalars;
-    double updates = (double)v->state->updates, warm = (1.0 + updates) / (10.0 + updates); /* TensorFlow's */
+    double updates = (double)phase->updates, warm = (1.0 + updates) / (10.0 + updates); /* TensorFlow's */
     double clip = rules->clip_norm > 0 && norm > rules->clip_norm ? rules->clip_norm / norm : 1;
     now->lr = v->input->lr;
-    now->step = (float)(v->state->updates + 1);
-    now->grad_scale = (float)(clip * refill / (double)v->state->scale);
+    now->step = (float)(phase->updates + 1);
+    now->grad_scale = (float)(clip * refill / (double)phase->scale);
     now->ema_decay = (float)(rules->ema_decay < warm ? rules->ema_decay : warm);
     now->bn_decay = (float)rules->bn_decay;
     now->commit = commit ? 1.0f : 0.0f;
 }
 
-GATE_CALL void state_move(const GateRules *rules, bool commit, bool passed, bool overflow, GateState *state)
+GATE_CALL void state_move(const GateDecideCall *v, bool commit, bool passed, bool overflow)
 {
-    if (commit) state->updates++;
+    const GateRules *rules = &v->rules;
+    GateState *state = v->state;
+    if (commit) state->phase[v->phase].updates++;
     if (commit) state->skips = 0;
     if (!passed && !overflow) {
         state->skips++;
         state->halted = !rules->skip || rules->check == NAN_CHECK_LAST || state->skips > rules->skips_max;
     }
-    scale_move(rules, commit, overflow, state);
+    scale_move(rules, commit, overflow, &state->phase[v->phase]);
 }
 
 GATE_CALL void gate_rules_apply(const GateDecideCall *v)
 {
     const GateRules *rules = &v->rules;
     GateState *state = v->state;
+    const GatePhase *phase = &state->phase[v->phase];
     bool closed = v->input->closed != 0;
     GateView view = gate_view(v->extras, v->towers);
-    double refill = gate_refill(v), norm = sqrt(*v->square) * refill / (double)state->scale;
+    double refill = gate_refill(v), norm = sqrt(*v->square) * refill / (double)phase->scale;
     bool gradients = view.gradients && gate_finite(norm);
-    bool overflow = rules->dynamic && !closed && view.losses && !gradients && state->scale > 1;
+    bool overflow = rules->dynamic && !closed && view.losses && !gradients && phase->scale > 1;
     bool passed = rules->check == NAN_CHECK_OFF || (rules->check == NAN_CHECK_LAST && !view.last_nan) ||
                   (rules->check == NAN_CHECK_MEAN && view.losses) ||
                   (rules->check == NAN_CHECK_ALL && view.losses && gradients);
@@ -231,13 +242,13 @@ GATE_CALL void gate_rules_apply(const GateDecideCall *v)
     scalars_write(v, norm, refill, commit);
     GateReport *report = v->report;
     report->grad_norm = norm;
-    report->scale = state->scale;
+    report->scale = phase->scale;
     report->commit = commit;
     report->overflow = overflow && !state->halted;
     report->halted = state->halted;
-    if (!state->halted && !closed) state_move(rules, commit, passed, overflow, state);
-    report->next_scale = state->scale;
-    report->good = state->good;
+    if (!state->halted && !closed) state_move(v, commit, passed, overflow);
+    report->next_scale = phase->scale;
+    report->good = phase->good;
 }
 
 #endif

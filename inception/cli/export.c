@@ -16,11 +16,11 @@ typedef struct Export {
     const char *from, *to;
     SafeTensors *file; /* owned */
     /* owned */
-    Program training, evaluation;
+    Program evaluation;
     Layout *layout;
-    WeightMap map;
     float *params, *states;
     WeightList list;
+    WeightMap map; /* of layout */
 } Export;
 
 /* ---- settings from the file */
@@ -75,10 +75,8 @@ static Status graphs_make(Export *x)
     ProgramConfig config = x->config;
     config.fuse_siblings = config.pool_behind_conv = false;
     config.compute = DTYPE_F32;
-    config.training = true;
-    TRY(program_graph(&config, 1, &x->training));
-    TRY(layout_create(x->training.graph, &x->layout));
-    TRY(weight_map_create(x->layout, x->training.graph, &x->map));
+    TRY(program_layout(&config, 1, &x->layout));
+    x->map = weight_map(x->layout);
     config.training = false;
     return program_graph(&config, 1, &x->evaluation);
 }
@@ -99,9 +97,7 @@ static Status weights_read(Export *x)
 static void export_close(Export *x)
 {
     weight_list_clear(&x->list);
-    weight_map_destroy(&x->map);
     layout_destroy(x->layout);
-    program_destroy(&x->training);
     program_destroy(&x->evaluation);
     safetensors_close(x->file);
     free(x->params);

@@ -200,7 +200,7 @@ static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout
 static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *to)
 {
     Status st = OK;
-    Program graph = {0}, program = {0};
+    Program program = {0};
     Layout *layout = NULL;
     Device device = {0};
     DeviceConfig config = job_device(job, 0);
@@ -210,8 +210,7 @@ static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *t
     size_t before = resident_bytes();
     training.training = true;
     TRY(job->backend->open(&config, &device));
-    TRY_OUT(program_graph(&training, n, &graph));
-    TRY_OUT(layout_create(graph.graph, &layout));
+    TRY_OUT(program_layout(&training, n, &layout));
     TRY_OUT(program_create(&training, n, layout, &device, &program));
     fprintf(to, "\nMemory of one tower, training, batch %d, %s on %s\n", n, dtype_name(training.compute),
             job->backend->name);
@@ -232,7 +231,6 @@ static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *t
     if (kernels) kernels_print(&device, program.plan, to);
 out:
     program_destroy(&program);
-    program_destroy(&graph);
     layout_destroy(layout);
     job->backend->close(&device);
     return st;

@@ -376,7 +376,7 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
     TRY_OUT(replica_open(job, &replica));
     TRY_OUT(loader_open(job, &loader));
     TRY_OUT(loader_next(loader, &batch));
-    Program *program = replica_program(replica, true, batch->n);
+    Program *program = replica_program(replica, 0, batch->n);
     int count = plan_op_count(program->plan);
     times = calloc((size_t)count, sizeof *times);
     if (!times) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the times of %d ops", count));

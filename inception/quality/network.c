@@ -9,13 +9,12 @@
 static Status weights_load(Network *network, const char *what, const NetworkWeights *weights)
 {
     Status st = OK;
-    WeightMap map = {0};
+    WeightMap map = weight_map(network->layout);
     WeightMatch match;
     const Backend *backend = network->device->backend;
     size_t params = network->layout->param_elements, states = network->layout->state_elements;
     float *host = calloc(params + states + 1, sizeof *host);
     if (!host) return FAIL(ERR_MEMORY, "no memory for the weights of %s (%zu MiB)", what, params * sizeof *host >> 20);
-    TRY_OUT(weight_map_create(network->layout, network->graph, &map));
     TRY_OUT(weights_unpack(&map, "", weights->file, NULL, host, host + params, &match));
     if (match.missing || match.mismatched)
         TRY_OUT(FAIL(ERR_CHECKPOINT, "%s does not hold the weights of %s: %d missing, %d mismatched\n%s", weights->path,
@@ -27,7 +26,6 @@ static Status weights_load(Network *network, const char *what, const NetworkWeig
     TRY_OUT(backend->upload(network->device, network->arena[ARENA_STATE], host + params, states * sizeof *host));
     TRY_OUT(backend->finish(network->device, STREAM_COMPUTE));
 out:
-    weight_map_destroy(&map);
     free(host);
     return st;
 }

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { TOWERS = 3, HEADER = 16, EXTRAS = HEADER + TOWERS * GATE_EXTRAS };
+enum { TOWERS = 3, HEADER = 16, EXTRAS = HEADER + TOWERS * GATE_EXTRAS, EXTRAS_PHASE = 2 };
 
 /* ---- one tower's extras */
 
@@ -27,7 +27,7 @@ typedef struct ExtrasBench {
 static ExtrasBench extras_open(Device *device, float scale)
 {
     const double squares[3] = {9, 4, 3};
-    GateState state = {.scale = scale};
+    GateState state = {.phase[EXTRAS_PHASE].scale = scale};
     float zeros[EXTRAS] = {0};
     double nothing = -1;
     return (ExtrasBench){.device = device,
@@ -52,7 +52,8 @@ static void extras_batch(ExtrasBench *b, float loss, float top1, int32_t count, 
     float hits[2] = {top1, top1 + 1};
     GateInput input = {.stop = stop ? 1 : 0};
     GateExtrasCall t = {.loss = count ? b->loss : NULL,
-                        .head = {b->loss, b->hits},
+                        .term = {b->loss, b->hits},
+                        .phase = EXTRAS_PHASE,
                         .hits = count ? b->hits : NULL,
                         .count = count,
                         .last = last,
@@ -96,8 +97,8 @@ void check_extras(Device *device)
     assert_true(own[GATE_EXTRA_COUNT] == 48 && own[GATE_EXTRA_TOP1] == 15 && own[GATE_EXTRA_TOP5] == 17);
     assert_true(square == 16 && extra_joined(own + GATE_EXTRA_NORM) == 2); /* sqrt(16) / scale */
     assert_true(own[GATE_EXTRA_GRAD_BAD] == 0 && extras[2] == 1);
-    assert_true(extra_joined(own + GATE_EXTRA_HEAD) == 4096 + (double)small && own[GATE_EXTRA_HEAD + 3] == 15);
-    assert_true(own[GATE_EXTRA_HEAD + 6] == 0); /* there are two heads */
+    assert_true(extra_joined(own + GATE_EXTRA_TERM) == 4096 + (double)small && own[GATE_EXTRA_TERM + 3] == 15);
+    assert_true(own[GATE_EXTRA_TERM + 6] == 0); /* there are two terms */
 
     const double bad[3] = {1, INFINITY, 1};
     must(device->backend->upload(device, b.squares, bad, sizeof bad));
@@ -119,13 +120,14 @@ typedef struct Bench {
     GateReport report;
     float extras[TOWERS * GATE_EXTRAS];
     double square;
+    int phase;
 } Bench;
 
 static Bench bench_of(Device *device)
 {
     Bench b = {.device = device,
                .rules = {.check = NAN_CHECK_ALL, .skips_max = 2},
-               .state = {.scale = 1},
+               .state = {.phase[0].scale = 1},
                .input = {.lr = 0.125f},
                .square = 4};
     for (int t = 0; t < TOWERS; t++) {
@@ -146,6 +148,7 @@ static void decide(Bench *b)
     GateDecideCall v = {.rules = b->rules,
                         .input = input,
                         .towers = TOWERS,
+                        .phase = b->phase,
                         .extras = extras,
                         .square = square,
                         .state = state,
@@ -192,9 +195,9 @@ void check_gates(Device *device)
             decide(&b);
             bool commit = commits[gate][trouble] == 'y', halt = halts[gate][trouble] == 'y';
             if (b.report.commit != commit || b.scalars.commit != (commit ? 1.0f : 0.0f) || b.state.halted != halt ||
-                b.state.updates != commit || b.report.overflow)
+                b.state.phase[0].updates != commit || b.report.overflow)
                 fail_msg("gate %d, trouble %d: commit %d, halted %d, %d updates", gate, trouble, b.report.commit,
-                         b.state.halted, (int)b.state.updates);
+                         b.state.halted, (int)b.state.phase[0].updates);
         }
 }
 
@@ -206,7 +209,8 @@ void check_halt(Device *device)
     decide(&b);
     good.state = b.state;
     decide(&good);
-    assert_true(good.report.halted && !good.report.commit && good.scalars.commit == 0 && good.state.updates == 0);
+    assert_true(good.report.halted && !good.report.commit && good.scalars.commit == 0 &&
+                good.state.phase[0].updates == 0);
 
     b = bench_of(device);
     b.rules.skip = true;
@@ -216,7 +220,7 @@ void check_halt(Device *device)
         assert_int_equal(b.state.skips, row);
         assert_int_equal(b.state.halted, row > b.rules.skips_max);
     }
-    b.state = (GateState){.scale = 1, .skips = 2};
+    b.state = (GateState){.phase[0].scale = 1, .skips = 2};
     b.extras[GATE_EXTRAS + GATE_EXTRA_LOSS] = 1;
     decide(&b);
     assert_true(b.report.commit && b.state.skips == 0);
@@ -242,7 +246,7 @@ void check_loss_scale(Device *device)
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         const ScaleRow *row = &rows[r];
-        GateState state = {.scale = row->start};
+        GateState state = {.phase[0].scale = row->start};
         for (int i = 0; row->steps[i]; i++) {
             Bench b = bench_of(device);
             b.rules = (GateRules){.check = NAN_CHECK_ALL,
@@ -255,22 +259,22 @@ void check_loss_scale(Device *device)
             char step = row->steps[i];
             if (step != 'G') trouble_make(&b, step == 'O' ? GRAD_BAD : step == 'S' ? SUM_BAD : LOSS_NAN);
             decide(&b);
-            bool overflow = (step == 'O' || step == 'S') && state.scale > 1;
-            if (b.state.scale != row->after[i] || b.report.scale != state.scale ||
-                b.report.next_scale != b.state.scale || b.report.overflow != overflow ||
+            bool overflow = (step == 'O' || step == 'S') && state.phase[0].scale > 1;
+            if (b.state.phase[0].scale != row->after[i] || b.report.scale != state.phase[0].scale ||
+                b.report.next_scale != b.state.phase[0].scale || b.report.overflow != overflow ||
                 b.report.commit != (step == 'G'))
                 fail_msg("row %zu (%s), step %d: scale %g, overflow %d, commit %d", r, row->steps, i,
-                         (double)b.state.scale, b.report.overflow, b.report.commit);
+                         (double)b.state.phase[0].scale, b.report.overflow, b.report.commit);
             state = b.state;
         }
-        assert_int_equal(state.updates, row->updates);
+        assert_int_equal(state.phase[0].updates, row->updates);
         assert_int_equal(state.skips, row->skips);
     }
     Bench fixed = bench_of(device);
-    fixed.state.scale = 1024;
+    fixed.state.phase[0].scale = 1024;
     trouble_make(&fixed, GRAD_BAD);
     decide(&fixed); /* a fixed scale stays: an overflow is a gradient that is not finite, like any other */
-    assert_true(fixed.state.scale == 1024 && !fixed.report.overflow && fixed.state.halted);
+    assert_true(fixed.state.phase[0].scale == 1024 && !fixed.report.overflow && fixed.state.halted);
 }
 
 /* What the optimizer is told. */
@@ -280,17 +284,32 @@ void check_scalars(Device *device)
     b.rules.clip_norm = 0.5;
     b.rules.ema_decay = 0.9;
     b.rules.bn_decay = 0.75;
-    b.state = (GateState){.scale = 4, .updates = 9};
+    b.state = (GateState){.phase[0] = {.scale = 4, .updates = 9}};
     b.square = 64; /* the norm is 8 / 4 */
     decide(&b);
     assert_true(b.report.grad_norm == 2 && b.scalars.grad_scale == 0.0625f); /* 0.5 / 2, and 1 / 4 */
     assert_true(b.scalars.lr == 0.125f && b.scalars.step == 10 && b.scalars.bn_decay == 0.75f);
     assert_true(b.scalars.ema_decay == (float)(10.0 / 19.0)); /* not warm yet */
-    b.state.updates = 1000;
+    b.state.phase[0].updates = 1000;
     b.square = 1;
     decide(&b);
     assert_true(b.scalars.grad_scale == 0.25f && b.scalars.ema_decay == 0.9f);
     b.input.closed = 1;
     decide(&b);
-    assert_true(!b.report.commit && b.scalars.commit == 0 && b.state.updates == 1001 && b.state.skips == 0);
+    assert_true(!b.report.commit && b.scalars.commit == 0 && b.state.phase[0].updates == 1001 && b.state.skips == 0);
+
+    /* another phase has its own count and scale, but the refusals and the halt are those of the run */
+    b = bench_of(device);
+    b.state.phase[1] = (GatePhase){.scale = 4, .updates = 9};
+    b.phase = 1;
+    b.square = 64;
+    decide(&b);
+    assert_true(b.report.grad_norm == 2 && b.scalars.grad_scale == 0.25f && b.scalars.step == 10);
+    assert_true(b.state.phase[1].updates == 10 && b.state.phase[0].updates == 0);
+    trouble_make(&b, GRAD_BAD);
+    decide(&b);
+    assert_true(b.state.halted && b.state.skips == 1);
+    b = (Bench){.device = device, .rules = b.rules, .state = b.state, .input = b.input, .square = 4};
+    decide(&b); /* phase 0 */
+    assert_true(!b.report.commit && b.state.phase[0].updates == 0);
 }

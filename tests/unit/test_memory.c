@@ -67,7 +67,7 @@ static void step_run(Replica *r, const ModelOptions *options)
     assert_int_equal(replica_feed(r, &r->train[0], &batch, 0, &(RandomKey){0}, 1.0f / N), OK);
     assert_int_equal(plan_run(r->train[0].plan, 0, plan_op_count(r->train[0].plan)), OK);
     assert_int_equal(r->device.backend->upload(&r->device, r->scalars, &now, sizeof now), OK);
-    assert_int_equal(replica_update(r, &fed), OK);
+    assert_int_equal(replica_update(r, 0, &fed), OK);
     assert_int_equal(r->device.backend->finish(&r->device, STREAM_COMPUTE), OK);
     free(pixels);
 }

@@ -1,6 +1,6 @@
 /* Layout: the order of parameters and batch-norm states in the flat arenas; see plan.h.
  *
- * Parameters are in the order in which the list completes their gradients, so that a prefix of the gradient arena is
+ * The parameters of a phase are in the order in which its list completes their gradients, so that a prefix of them is
  * final as early as possible and can be reduced while the rest is computed; frozen ones, without gradients, come last. A
  * unit is one PARAM, or one PACK with contiguous members; units start at multiples of 16 elements (64 bytes), and the
  * gaps always hold zeros. layout_init.c sets initial values; plan.c places the values of a graph. */
@@ -100,116 +100,211 @@ static Init resolve_init(const Graph *g, int32_t param, int32_t unit)
     return (Init){INIT_UNIFORM, (float)sqrt(6 / (fan_in + fan_out))};
 }
 
-static Status fill_entry(LayoutEntry *entry, const ValueInfo *info, size_t first, Init init, bool moves)
+static Status fill_entry(LayoutEntry *entry, const ValueInfo *info, size_t first, Init init)
 {
     char *name = strdup(info->name);
     if (!name) return FAIL(ERR_MEMORY, "no memory for the layout entry '%s'", info->name);
-    *entry = (LayoutEntry){name, info->shape, first, (size_t)shape_count(info->shape), init, info->decay, moves};
+    *entry = (LayoutEntry){.name = name,
+                           .shape = info->shape,
+                           .first = first,
+                           .count = (size_t)shape_count(info->shape),
+                           .init = init,
+                           .decay = info->decay,
+                           .rank = 1};
     return OK;
 }
 
-static Status add_param(Layout *layout, const Units *units, int32_t param, int32_t unit, bool trained)
+/* A parameter or state that an earlier phase has too must be the same there. */
+static Status check_known(const LayoutEntry *known, const ValueInfo *info)
+{
+    if (shape_equal(known->shape, info->shape)) return OK;
+    return FAIL(ERR_SHAPE, "'%s' is %s in one phase and %s in another", info->name, shape_text(known->shape),
+                shape_text(info->shape));
+}
+
+static Status add_param(Layout *layout, const Units *units, int32_t param, const Unit *unit, int phase)
 {
     const ValueInfo *info = value_info(units->graph, param);
-    if (layout_param(layout, info->name))
-        return FAIL(ERR_ARG, "two parameters are called '%s': give one of the layers another name", info->name);
+    bool trained = unit->done != INT_MAX;
+    const LayoutEntry *known = layout_param(layout, info->name);
+    if (known && trained)
+        return FAIL(ERR_UNSUPPORTED, "parameter '%s' is trained by two phases; a parameter may have one optimizer",
+                    info->name);
+    if (known) return check_known(known, info);
     LayoutEntry *entry = &layout->params[layout->param_count];
-    TRY(fill_entry(entry, info, layout->param_elements, resolve_init(units->graph, param, unit), trained));
+    TRY(fill_entry(entry, info, layout->param_elements, resolve_init(units->graph, param, unit->value)));
+    entry->moves = trained ? 1u << phase : 0;
     layout->param_count++;
     layout->param_elements += entry->count;
     return OK;
 }
 
-static Status add_unit(Layout *layout, const Units *units, const Unit *unit)
+static Status add_unit(Layout *layout, const Units *units, const Unit *unit, int phase)
 {
     const ValueInfo *info = value_info(units->graph, unit->value);
-    bool trained = unit->done != INT_MAX;
-    if (info->role == ROLE_PARAM) TRY(add_param(layout, units, unit->value, unit->value, trained));
-    for (int k = 0; k < info->member_count; k++)
-        TRY(add_param(layout, units, info->members[k].id, unit->value, trained));
+    if (info->role == ROLE_PARAM) TRY(add_param(layout, units, unit->value, unit, phase));
+    for (int k = 0; k < info->member_count; k++) TRY(add_param(layout, units, info->members[k].id, unit, phase));
     layout->param_elements = align_unit(layout->param_elements);
-    if (!trained) return OK;
-    layout->trained_count = layout->param_count;
-    layout->trained_elements = layout->param_elements;
     return OK;
 }
 
 static Status add_state(Layout *layout, const ValueInfo *info)
 {
-    if (layout_state(layout, info->name))
-        return FAIL(ERR_ARG, "two states are called '%s': give one of the layers another name", info->name);
+    const LayoutEntry *known = layout_state(layout, info->name);
+    if (known) return check_known(known, info);
     LayoutEntry *entry = &layout->states[layout->state_count];
-    TRY(fill_entry(entry, info, layout->state_elements, info->init, false));
+    TRY(fill_entry(entry, info, layout->state_elements, info->init));
     layout->state_count++;
     layout->state_elements = align_unit(layout->state_elements + entry->count);
     return OK;
 }
 
-static Status add_correct(Layout *layout, const Graph *g, int32_t stat, int32_t *fed_by)
+/* ---- ranks on disk */
+
+static void set_rank(Layout *layout, const Graph *g, Value v, int rank)
+{
+    const ValueInfo *info = graph_value(g, v);
+    for (int m = 0; m < info->member_count; m++) set_rank(layout, g, info->members[m], rank);
+    const LayoutEntry *entry = info->role == ROLE_PARAM ? layout_param(layout, info->name) : NULL;
+    if (entry) layout->params[entry - layout->params].rank = rank;
+}
+
+static void set_ranks(Layout *layout, const Graph *g)
+{
+    for (int i = 0; i < graph_op_count(g); i++) {
+        const Op *op = graph_op_at(g, i);
+        if (op->kind == OP_CONV || op->kind == OP_CONV_DX) set_rank(layout, g, op->in[1], 4);
+        if (op->kind == OP_DENSE) set_rank(layout, g, op->in[1], 2);
+    }
+}
+
+/* ---- statistics */
+
+static Status add_correct(Layout *layout, const Graph *g, int phase, int32_t stat, int32_t *fed_by)
 {
     const ValueInfo *info = value_info(g, stat), *to = graph_value(g, info->of);
-    const LayoutEntry *entry = layout_state(layout, to->name);
-    if (!entry) return FAIL(ERR_INTERNAL, "statistic '%s' is connected to no state", info->name);
+    const LayoutEntry *known = layout_state(layout, to->name);
+    if (!known) return FAIL(ERR_INTERNAL, "statistic '%s' is connected to no state", info->name);
     if (fed_by[info->of.id])
         return FAIL(ERR_UNSUPPORTED,
                     "state '%s' is fed by both '%s' and '%s': a batch norm may be applied once in a step", to->name,
                     value_info(g, fed_by[info->of.id])->name, info->name);
     fed_by[info->of.id] = stat;
-    layout->states[entry - layout->states].moves = true;
-    for (size_t i = 0; i < entry->count; i++) layout->state_correct[entry->first + i] = info->correct;
+    LayoutEntry *entry = &layout->states[known - layout->states];
+    double *correct = layout->state_correct + entry->first;
+    if (entry->moves && entry->count && correct[0] != info->correct)
+        return FAIL(ERR_UNSUPPORTED, "state '%s' is fed by batches of different sizes in two phases", to->name);
+    entry->moves |= 1u << phase;
+    for (size_t i = 0; i < entry->count; i++) correct[i] = info->correct;
     return OK;
 }
 
-static Status fill_correct(Layout *layout, const Graph *g)
+static Status fill_correct(Layout *layout, const Graph *g, int phase)
 {
     Status st = OK;
     int values = graph_value_count(g);
     int32_t *fed_by = calloc((size_t)values + 1, sizeof *fed_by); /* by STATE */
-    layout->state_correct = malloc((layout->state_elements + 1) * sizeof(double));
-    if (!layout->state_correct || !fed_by) {
-        st = FAIL(ERR_MEMORY, "no memory for the layout of %zu state elements", layout->state_elements);
-        goto out;
-    }
-    for (size_t i = 0; i < layout->state_elements; i++) layout->state_correct[i] = 1;
+    if (!fed_by) return FAIL(ERR_MEMORY, "no memory for the layout of %d values", values);
     for (int32_t id = 1; id <= values; id++)
-        if (value_info(g, id)->role == ROLE_STAT) TRY_OUT(add_correct(layout, g, id, fed_by));
+        if (value_info(g, id)->role == ROLE_STAT) TRY_OUT(add_correct(layout, g, phase, id, fed_by));
 out:
     free(fed_by);
     return st;
 }
 
-static Status fill_layout(Layout *layout, Units *units)
+/* ---- the whole */
+
+static Status check_names(const Graph *g)
+{
+    int values = graph_value_count(g);
+    for (int32_t id = 1; id <= values; id++) {
+        const ValueInfo *info = value_info(g, id);
+        bool state = info->role == ROLE_STATE;
+        if (!state && info->role != ROLE_PARAM) continue;
+        for (int32_t before = 1; before < id; before++) {
+            const ValueInfo *other = value_info(g, before);
+            if (other->role != info->role || strcmp(other->name, info->name) != 0) continue;
+            return FAIL(ERR_ARG, "two %s are called '%s': give one of the layers another name",
+                        state ? "states" : "parameters", info->name);
+        }
+    }
+    return OK;
+}
+
+static Status add_trained(Layout *layout, const Units *units, int phase)
+{
+    LayoutPhase *range = &layout->phase[phase];
+    *range = (LayoutPhase){.first_param = layout->param_count, .first = layout->param_elements};
+    for (int i = 0; i < units->count && units->list[i].done != INT_MAX; i++)
+        TRY(add_unit(layout, units, &units->list[i], phase));
+    range->param_count = layout->param_count - range->first_param;
+    range->elements = layout->param_elements - range->first;
+    layout->trained_count = layout->param_count;
+    layout->trained_elements = layout->param_elements;
+    return OK;
+}
+
+static Status add_rest(Layout *layout, const Units *units)
 {
     const Graph *g = units->graph;
-    int values = graph_value_count(g);
-    TRY(find_units(units));
-    layout->params = calloc((size_t)values + 1, sizeof *layout->params);
-    layout->states = calloc((size_t)values + 1, sizeof *layout->states);
-    if (!layout->params || !layout->states) return FAIL(ERR_MEMORY, "no memory for the layout of %d values", values);
-    for (int i = 0; i < units->count; i++) TRY(add_unit(layout, units, &units->list[i]));
-    for (int32_t id = 1; id <= values; id++)
+    for (int i = 0; i < units->count; i++)
+        if (units->list[i].done == INT_MAX) TRY(add_unit(layout, units, &units->list[i], 0));
+    for (int32_t id = 1; id <= graph_value_count(g); id++)
         if (value_info(g, id)->role == ROLE_STATE) TRY(add_state(layout, value_info(g, id)));
-    return fill_correct(layout, g);
+    set_ranks(layout, g);
+    return OK;
+}
+
+static Status fill_layout(Layout *layout, Units *units, int count)
+{
+    size_t values = 0;
+    for (int p = 0; p < count; p++) values += (size_t)graph_value_count(units[p].graph);
+    layout->params = calloc(values + 1, sizeof *layout->params);
+    layout->states = calloc(values + 1, sizeof *layout->states);
+    if (!layout->params || !layout->states) return FAIL(ERR_MEMORY, "no memory for the layout of %zu values", values);
+    layout->phase_count = count;
+    for (int p = 0; p < count; p++) {
+        TRY(check_names(units[p].graph));
+        TRY(find_units(&units[p]));
+        TRY(add_trained(layout, &units[p], p));
+    }
+    for (int p = 0; p < count; p++) TRY(add_rest(layout, &units[p]));
+    layout->state_correct = malloc((layout->state_elements + 1) * sizeof(double));
+    if (!layout->state_correct)
+        return FAIL(ERR_MEMORY, "no memory for the layout of %zu state elements", layout->state_elements);
+    for (size_t i = 0; i < layout->state_elements; i++) layout->state_correct[i] = 1;
+    for (int p = 0; p < count; p++) TRY(fill_correct(layout, units[p].graph, p));
+    return OK;
+}
+
+Status layout_create_phases(const Graph *const *training, int count, Layout **made)
+{
+    Status st = OK;
+    Units units[LAYOUT_PHASES] = {0};
+    Layout *layout = NULL;
+    if (count < 1 || count > LAYOUT_PHASES) return FAIL(ERR_ARG, "%d phases; at most %d", count, LAYOUT_PHASES);
+    for (int p = 0; p < count; p++) {
+        if (graph_failed(training[p]))
+            return FAIL(ERR_INTERNAL, "layout of a graph that failed: call graph_finish first");
+        units[p].graph = training[p];
+    }
+    layout = calloc(1, sizeof *layout);
+    if (!layout) return FAIL(ERR_MEMORY, "no memory for the layout");
+    TRY_OUT(fill_layout(layout, units, count));
+    *made = layout;
+    layout = NULL;
+out:
+    for (int p = 0; p < count; p++) {
+        free(units[p].list);
+        free(units[p].of);
+    }
+    layout_destroy(layout);
+    return st;
 }
 
 Status layout_create(const Graph *training, Layout **made)
 {
-    Status st = OK;
-    Units units = {.graph = training};
-    Layout *layout = NULL;
-    if (graph_failed(training))
-        return FAIL(ERR_INTERNAL,
-                    "cannot make a layout of a graph that is unfinished or has failed: call graph_finish first");
-    layout = calloc(1, sizeof *layout);
-    if (!layout) return FAIL(ERR_MEMORY, "no memory for the layout");
-    TRY_OUT(fill_layout(layout, &units));
-    *made = layout;
-    layout = NULL;
-out:
-    free(units.list);
-    free(units.of);
-    layout_destroy(layout);
-    return st;
+    return layout_create_phases(&training, 1, made);
 }
 
 static void free_entries(LayoutEntry *entries, int count)

@@ -45,8 +45,9 @@ typedef struct PhaseInputs {
 
 /* A number for the record: f32 scalar, the sum over the samples of the tower. */
 typedef struct PhaseTerm {
-    const char *name; /* "critic_real" */
+    const char *name; /* "critic_real": letters, digits and _ */
     Value sum;
+    bool spread; /* `sum` is that of the squares of the term before it: the record shows its standard deviation */
 } PhaseTerm;
 
 typedef struct PhaseOutputs {

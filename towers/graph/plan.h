@@ -1,8 +1,8 @@
 /* Layout and Plan: the address of every value of a graph, and the prepared calls that run it.
  *
  * Layout: the order of parameters (the order in which backward completes their gradients) and of batch-norm states.
- * It is made once, from the training graph; graphs of other batch sizes and the evaluation graph look names up in it,
- * so all share the same arenas.
+ * It is made once, from the training graphs of all phases (model.h); graphs of other batch sizes and the evaluation
+ * graph look names up in it, so all share the same arenas.
  *
  * Plan: a graph on a device. Two values overlap only if they are never alive together; slices of concats, reshapes and
  * in-place results share storage. After plan_create nothing allocates; the arenas belong to the caller. */
@@ -19,22 +19,35 @@ typedef struct LayoutEntry {
     size_t count; /* elements */
     Init init;    /* resolved: GLOROT_UNIFORM and HE_NORMAL have become UNIFORM and NORMAL with their width */
     bool decay;
-    bool moves; /* in training: a parameter that has a gradient, a state that a batch norm feeds */
+    int rank;       /* on disk: 4 for weights of a convolution, 2 of a dense layer, else 1 */
+    unsigned moves; /* bit p: phase p trains this parameter, or its batch norms feed this state */
 } LayoutEntry;
+
+/* The parameters that a phase trains, in the order in which its backward pass completes their gradients. */
+typedef struct LayoutPhase {
+    int first_param, param_count;
+    size_t first, elements; /* of PARAM, GRAD and the slots */
+} LayoutPhase;
+enum { LAYOUT_PHASES = 4 };
 
 typedef struct Layout {
     LayoutEntry *params; /* in arena order */
     int param_count;
-    size_t param_elements;   /* f32 elements of the PARAM arena, padding included */
-    int trained_count;       /* the first parameters have a gradient, so many; frozen ones follow */
-    size_t trained_elements; /* f32 elements of the GRAD and slot arenas: the beginning of PARAM */
+    size_t param_elements;            /* f32 elements of the PARAM arena, padding included */
+    int trained_count;                /* the first parameters have a gradient, so many; frozen ones follow */
+    size_t trained_elements;          /* f32 elements of the GRAD and slot arenas: the beginning of PARAM */
+    LayoutPhase phase[LAYOUT_PHASES]; /* together the trained parameters */
+    int phase_count;
     LayoutEntry *states;
     int state_count;
     size_t state_elements; /* f32 elements of the STATE and STAT arenas */
     double *state_correct; /* [state_elements]: ValueInfo.correct of the STAT that feeds each element */
 } Layout;
 
-NODISCARD Status layout_create(const Graph *training, Layout **made);
+NODISCARD Status layout_create(const Graph *training, Layout **made); /* of a single phase */
+/* Of several: one graph for each. Parameters and states of the same name are the same. ERR_UNSUPPORTED if two phases
+ * train the same parameter. */
+NODISCARD Status layout_create_phases(const Graph *const *training, int count, Layout **made);
 void layout_destroy(Layout *layout);
 /* The end of the i-th one in its arena, including its padding. */
 size_t layout_param_end(const Layout *layout, int i);

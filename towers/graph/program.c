@@ -3,13 +3,31 @@
 
 #include <string.h>
 
+_Static_assert((int)PHASES_MAX == (int)LAYOUT_PHASES && (int)PHASES_MAX == (int)GATE_PHASES, "a range for every phase");
+_Static_assert((int)PHASE_TERMS == (int)GATE_TERMS, "extras for every term");
+
+/* ---- phases */
+
+int program_phases(const Model *model)
+{
+    return model->phases ? model->phase_count : 1;
+}
+
+const Phase *program_phase(const Model *model, int phase)
+{
+    static const Phase train = {.name = "train", .trains = "*", .repeats = 1, .takes_batch = true};
+    return model->phases ? &model->phases[phase] : &train;
+}
+
+/* ---- a classifier */
+
 /* Keeps the loss of one of several heads, for the record. */
 static void head_keep(Graph *g, Program *p, Value loss)
 {
-    char name[32] = "main_loss";
-    if (p->head_count) snprintf(name, sizeof name, "aux_loss.%d", p->head_count - 1);
+    static const char *const names[MODEL_HEADS] = {"main_loss", "aux_loss.0", "aux_loss.1"};
+    const char *name = names[p->term_count];
     graph_result(g, loss, name);
-    p->head[p->head_count++] = loss;
+    p->term[p->term_count++] = (PhaseTerm){.name = name, .sum = loss};
 }
 
 static Value loss_of_heads(Graph *g, const ProgramConfig *config, const ModelHeads *heads, Program *p)
@@ -24,6 +42,33 @@ static Value loss_of_heads(Graph *g, const ProgramConfig *config, const ModelHea
         loss = add(g, loss, affine(g, aux, config->aux_weight, 0));
     }
     return loss;
+}
+
+static void classifier_build(const ProgramConfig *config, Value x, Program *p)
+{
+    ModelOptions options = config->options;
+    ModelHeads heads = {0};
+    options.aux = options.aux && config->training;
+    config->model->build(p->graph, &options, x, &heads);
+    p->loss = loss_of_heads(p->graph, config, &heads, p);
+}
+
+/* ---- any model */
+
+static void phase_build(const ProgramConfig *config, Value x, Program *p)
+{
+    Graph *g = p->graph;
+    PhaseInputs inputs = {.n = p->n, .image = x, .labels = p->labels};
+    PhaseOutputs outputs = {0};
+    inputs.counter = graph_input(g, "counter", (Shape){1, 4, 1, 1}, DTYPE_I32);
+    program_phase(config->model, p->phase)->build(g, &config->options, &inputs, &outputs);
+    graph_scope(g, "");
+    p->loss = outputs.loss;
+    p->term_count = outputs.term_count;
+    for (int i = 0; i < outputs.term_count; i++) {
+        p->term[i] = outputs.term[i];
+        graph_result(g, p->term[i].sum, p->term[i].name);
+    }
 }
 
 static Status passes_run(Graph *g, const ProgramConfig *config, Program *p)
@@ -43,28 +88,42 @@ static Status passes_run(Graph *g, const ProgramConfig *config, Program *p)
     return OK;
 }
 
-static Status graph_build(const ProgramConfig *config, int32_t n, Program *p)
+static void inputs_make(const ProgramConfig *config, bool takes_batch, Program *p)
+{
+    Graph *g = p->graph;
+    int32_t n = p->n;
+    if (takes_batch) {
+        Shape pixels = {n, config->data_channels, config->canvas, config->canvas};
+        p->pixels = graph_input(g, "pixels", pixels, DTYPE_U8);
+        p->labels = graph_input(g, "labels", (Shape){n, 1, 1, 1}, DTYPE_I32);
+    }
+    if (takes_batch && config->training)
+        p->augment = graph_input(g, "augment", (Shape){n, IMAGE_RECORD, 1, 1}, DTYPE_I32);
+    if (config->training) p->dloss = graph_input(g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32);
+}
+
+static Status graph_build(const ProgramConfig *config, Program *p)
 {
     Graph *g = p->graph;
     const Model *model = config->model;
-    ModelOptions options = config->options;
-    options.aux = options.aux && config->training;
-    p->pixels = graph_input(g, "pixels", (Shape){n, config->data_channels, config->canvas, config->canvas}, DTYPE_U8);
-    p->labels = graph_input(g, "labels", (Shape){n, 1, 1, 1}, DTYPE_I32);
-    if (config->training) {
-        p->augment = graph_input(g, "augment", (Shape){n, IMAGE_RECORD, 1, 1}, DTYPE_I32);
-        p->dloss = graph_input(g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32);
-    }
-    Value x = image(g, p->pixels, p->augment, options.channels, options.side, model->mean, model->std);
-    ModelHeads heads = {0};
-    model->build(g, &options, x, &heads);
-    p->loss = loss_of_heads(g, config, &heads, p);
+    const ModelOptions *options = &config->options;
+    const Phase *phase = program_phase(model, p->phase);
+    Value x = {0};
+    if (!config->training && model->phases)
+        return FAIL(ERR_UNSUPPORTED, "%s has no evaluation: it predicts no classes", model->name);
+    inputs_make(config, phase->takes_batch, p);
+    if (phase->takes_batch)
+        x = image(g, p->pixels, p->augment, options->channels, options->side, model->mean, model->std);
+    if (model->phases)
+        phase_build(config, x, p);
+    else
+        classifier_build(config, x, p);
     TRY(passes_run(g, config, p));
     graph_result(g, p->loss, "loss");
-    graph_result(g, p->hits, "hits");
+    if (p->hits.id) graph_result(g, p->hits, "hits");
     if (!config->training) graph_result(g, p->prob, "prob");
     p->forward_end = graph_op_count(g);
-    NameFilter trains = {.except = config->freeze};
+    NameFilter trains = {.only = phase->trains, .except = config->freeze};
     if (config->training) graph_train(g, p->loss, p->dloss, &trains);
     if (config->training && config->recompute) TRY(pass_recompute(g, p->forward_end, &p->recomputed));
     p->counter = graph_find(g, "counter");
@@ -75,11 +134,29 @@ Status program_graph(const ProgramConfig *config, int32_t n, Program *program)
 {
     Status st = OK;
     GraphOptions options = {.training = config->training, .compute = config->compute, .freeze = config->freeze};
-    *program = (Program){.n = n};
+    *program = (Program){.n = n, .phase = config->phase};
     TRY(graph_create(&options, &program->graph));
-    TRY_OUT(graph_build(config, n, program));
+    TRY_OUT(graph_build(config, program));
 out:
     if (st != OK) program_destroy(program);
+    return st;
+}
+
+Status program_layout(const ProgramConfig *config, int32_t n, Layout **layout)
+{
+    Status st = OK;
+    ProgramConfig phase = *config;
+    Program program[PHASES_MAX] = {0};
+    const Graph *graph[PHASES_MAX];
+    int count = program_phases(config->model);
+    phase.training = true;
+    for (phase.phase = 0; phase.phase < count; phase.phase++) {
+        TRY_OUT(program_graph(&phase, n, &program[phase.phase]));
+        graph[phase.phase] = program[phase.phase].graph;
+    }
+    TRY_OUT(layout_create_phases(graph, count, layout));
+out:
+    for (int i = 0; i < PHASES_MAX; i++) program_destroy(&program[i]);
     return st;
 }
 

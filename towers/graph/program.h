@@ -1,7 +1,7 @@
-/* Program: a model for one batch size, built, differentiated and planned. A tower runs one program per step.
+/* Program: a phase of a model for one batch size, built, differentiated and planned. A tower runs one program per step.
  *
- * Training: image -> model -> summed loss -> gradients of every parameter that is not frozen. Evaluation: image -> model -> loss and hits.
- * A short last batch is another program over the same arenas, so batch norm sees real samples only. */
+ * Training: image -> model -> summed loss -> gradients of every parameter that the phase trains and that is not frozen.
+ * Evaluation: image -> model -> loss and hits. A short last batch is another program over the same arenas, so batch norm sees real samples only. */
 #ifndef TOWERS_GRAPH_PROGRAM_H
 #define TOWERS_GRAPH_PROGRAM_H
 
@@ -17,6 +17,7 @@ typedef struct ProgramConfig {
     float smoothing, aux_weight;
     Dtype compute;
     bool training;
+    int phase; /* of the model's: program_phase; 0 of a classifier */
     bool fuse_siblings, pool_behind_conv;
     FuseLevel fuse;
     const char *freeze;    /* borrowed: parameters that are not trained (names.h); NULL: none. Also in the programs of
@@ -27,20 +28,28 @@ typedef struct ProgramConfig {
 
 typedef struct Program {
     int32_t n;
-    Graph *graph;                                  /* owned */
-    Plan *plan;                                    /* owned */
-    Value pixels, labels, augment, counter, dloss; /* inputs; counter and augment may be Value 0 */
-    Value loss, hits;                              /* results */
-    Value head[MODEL_HEADS]; /* results with auxiliary heads: the loss of each, the main one first */
-    int head_count;          /* 0: there is only the main one, and `loss` is its own */
-    Value prob;              /* result of an evaluation: of every class; else Value 0 */
-    int forward_end;         /* ops [0, forward_end) are the forward pass */
-    int recomputed;          /* ops that run again in the backward pass */
-    Fusion fusion;           /* set by program_create: joined ops */
+    Graph *graph; /* owned */
+    Plan *plan;   /* owned */
+    int phase;
+    Value pixels, labels, augment, counter, dloss; /* inputs; Value 0 where the phase has none */
+    Value loss, hits;                              /* results; hits: Value 0 if nothing is predicted */
+    PhaseTerm
+        term[PHASE_TERMS]; /* results: of a classifier with auxiliary heads the loss of each, the main one first */
+    int term_count;
+    Value prob;      /* result of an evaluation: of every class; else Value 0 */
+    int forward_end; /* ops [0, forward_end) are the forward pass */
+    int recomputed;  /* ops that run again in the backward pass */
+    Fusion fusion;   /* set by program_create: joined ops */
 } Program;
+
+/* The phases of a model's training: its own, or those of a classifier, which has one, "train". */
+int program_phases(const Model *model);
+const Phase *program_phase(const Model *model, int phase);
 
 /* The graph alone, before a device joins ops of it: for `info`, for the layout, and for tests. */
 NODISCARD Status program_graph(const ProgramConfig *config, int32_t n, Program *program);
+/* The layout of all phases in training, made from their graphs of this batch size; `phase` and `training` are ignored. */
+NODISCARD Status program_layout(const ProgramConfig *config, int32_t n, Layout **layout);
 /* Graph and plan. `layout` and `device` are borrowed and must outlive the program. */
 NODISCARD Status program_create(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device,
                                 Program *program);

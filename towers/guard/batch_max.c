@@ -43,12 +43,13 @@ size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t 
            states * (3 * local + (c->ema ? local : 0) + (c->accumulate ? local : 0) + 2) + queued;
 }
 
-static Status program_add(const ReplicaConfig *c, bool training, int32_t n, const Layout *layout, Device *device,
-                          size_t *arena)
+static Status program_add(const ReplicaConfig *c, int phase, bool training, int32_t n, const Layout *layout,
+                          Device *device, size_t *arena)
 {
     Program program = {0};
     ProgramConfig config = c->program;
     config.training = training;
+    config.phase = phase;
     TRY(program_create(&config, n, layout, device, &program));
     arenas_grow(program.plan, arena);
     program_destroy(&program);
@@ -58,20 +59,16 @@ static Status program_add(const ReplicaConfig *c, bool training, int32_t n, cons
 static Status plans_measure(const ReplicaConfig *c, int32_t n, Device *device, size_t *bytes)
 {
     Status st = OK;
-    Program graph = {0};
-    Layout *layout = NULL;
+    Layout *layout;
     size_t arena[ARENA_COUNT] = {0};
-    ProgramConfig training = c->program;
-    training.training = true;
-    TRY(program_graph(&training, n, &graph));
-    TRY_OUT(layout_create(graph.graph, &layout));
-    TRY_OUT(program_add(c, true, n, layout, device, arena));
-    for (int i = 0; c->eval_n[i]; i++) TRY_OUT(program_add(c, false, c->eval_n[i], layout, device, arena));
+    TRY(program_layout(&c->program, n, &layout));
+    for (int phase = 0; phase < program_phases(c->program.model); phase++)
+        TRY_OUT(program_add(c, phase, true, n, layout, device, arena));
+    for (int i = 0; c->eval_n[i]; i++) TRY_OUT(program_add(c, 0, false, c->eval_n[i], layout, device, arena));
     *bytes = replica_rest_bytes(c, layout, n);
     for (int a = 0; a < ARENA_COUNT; a++) *bytes += a == ARENA_STATE || a == ARENA_STAT ? 0 : arena[a];
 out:
     layout_destroy(layout);
-    program_destroy(&graph);
     return st;
 }
 

@@ -73,12 +73,17 @@ static void network_read(Fields *f, Capsule *c)
     text(f, "model", c->model, sizeof c->model);
     text(f, "variant", c->variant, sizeof c->variant);
     text(f, "compute", compute, sizeof compute);
+    if (json_object_get(f->object, "phase")) text(f, "phase", c->phase, sizeof c->phase); /* absent in older capsules */
     program->options = (ModelOptions){.classes = (int)integer(f, "classes", 1, CLASSES_MAX),
                                       .side = (int32_t)integer(f, "side", 1, SIDE_MAX),
                                       .channels = (int32_t)integer(f, "channels", 1, 3),
                                       .dropout = real(f, "dropout", 0, 0.999999),
                                       .aux = boolean(f, "aux"),
                                       .variant = c->variant};
+    if (*c->phase) {
+        program->options.width = (int32_t)integer(f, "width", 0, SIDE_MAX);
+        program->options.penalty_weight = real(f, "penalty_weight", -1, 1e6);
+    }
     program->data_channels = (int32_t)integer(f, "data_channels", 1, 3);
     program->canvas = (int32_t)integer(f, "canvas", program->options.side, 2 * SIDE_MAX);
     program->smoothing = real(f, "smoothing", 0, 1);
@@ -209,6 +214,7 @@ static Status tensor_copy(const Capsule *c, const SafeTensors *file, const char 
 static Status batch_check(const Capsule *c)
 {
     const ProgramConfig *p = &c->program;
+    if (!c->pixels) return OK;
     int32_t room = p->canvas - p->options.side;
     for (int32_t i = 0; i < c->batch.n; i++) {
         const int32_t *crop = c->augment + IMAGE_RECORD * i;
@@ -260,12 +266,13 @@ static Status batch_read(Capsule *c)
                   crops[] = {n, c->record_words};
     TRY(path_join(path, c->path, CAPSULE_BATCH));
     TRY(safetensors_open(path, &file));
+    TRY_OUT(sums_read(c, file));
+    if (*c->phase && !safetensors_find(file, "images")) goto out; /* capsule_replica knows if the phase takes none */
     TRY_OUT(tensor_copy(c, file, "images", ST_U8, 4, images, &pixels));
     TRY_OUT(tensor_copy(c, file, "labels", ST_I32, 1, &n, &labels));
     TRY_OUT(tensor_copy(c, file, "augment", ST_I32, 2, crops, &augment));
     TRY_OUT(records_widen(c, &augment));
     TRY_OUT(tensor_copy(c, file, "sample_ids", ST_I64, 1, &n, &ids));
-    TRY_OUT(sums_read(c, file));
 out:
     c->batch.pixels = c->pixels = pixels;
     c->batch.labels = c->labels = labels;
@@ -333,25 +340,41 @@ static Status weights_read(const Capsule *capsule, Replica *r)
     Status st = OK;
     const Backend *backend = r->device.backend;
     size_t params = r->layout->param_elements, states = r->layout->state_elements;
-    WeightMap map = {0};
+    WeightMap map = weight_map(r->layout);
     float *host = calloc(params + states + 1, sizeof *host);
     if (!host)
         return FAIL(ERR_MEMORY, "no memory for the weights of '%s' (%zu MiB)", capsule->path,
                     params * sizeof *host >> 20);
-    TRY_OUT(weight_map_create(r->layout, r->train[0].graph, &map));
     TRY_OUT(weights_unpack_exact(&map, "", capsule->weights, host, host + params));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params * sizeof *host));
     TRY_OUT(backend->upload(&r->device, r->state[0], host + params, states * sizeof *host));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
 out:
-    weight_map_destroy(&map);
     free(host);
     return st;
+}
+
+/* The number of the capsule's phase in its model. */
+static Status phase_find(const Capsule *capsule, int *phase)
+{
+    const Model *model = capsule->program.model;
+    *phase = 0;
+    while (*phase < program_phases(model) && *capsule->phase &&
+           strcmp(capsule->phase, program_phase(model, *phase)->name))
+        ++*phase;
+    if (*phase == program_phases(model))
+        return FAIL(ERR_CHECKPOINT, "%s: %s has no phase '%s'", capsule->path, model->name, capsule->phase);
+    if (program_phase(model, *phase)->takes_batch != (capsule->pixels != NULL))
+        return FAIL(ERR_CHECKPOINT, "%s/%s: the phase '%s' of %s takes %s images", capsule->path, CAPSULE_BATCH,
+                    capsule->phase, model->name, capsule->pixels ? "no" : "a batch of");
+    return OK;
 }
 
 Status capsule_replica(const Capsule *capsule, const Backend *backend, const DeviceConfig *device, Replica **made)
 {
     Replica *replica;
+    int phase;
+    TRY(phase_find(capsule, &phase));
     ReplicaConfig config = {.backend = backend,
                             .device = *device,
                             .program = capsule->program,
@@ -391,10 +414,13 @@ Status capsule_run(const Capsule *capsule, Replica *replica, void (*row)(void *c
                    void *context, Finding *found)
 {
     Finding state;
+    int phase;
+    TRY(phase_find(capsule, &phase));
     Playback playback = {.device = &replica->device, .capsule = capsule};
     TraceJob job = {.replica = replica,
                     .tower = capsule->tower,
                     .step = capsule->step,
+                    .phase = phase,
                     .key = capsule->key,
                     .scale = capsule->scale,
                     .batch = &capsule->batch,

@@ -1,7 +1,8 @@
 /* Capsule: everything needed to run one tower's step again, as a directory in the run directory:
  *
- *   RUN/nan-step-5-tower-1/batch.safetensors   images, labels, sample_ids, augment (IMAGE_RECORD words of each), and
- *                                              norm_sums: the sums of all batch norms (with --bn-stats sync)
+ *   RUN/nan-step-5-tower-1/batch.safetensors   images, labels, sample_ids, augment (IMAGE_RECORD words of each), unless
+ *                                              the phase takes no images, and norm_sums: the sums of all batch norms
+ *                                              (with --bn-stats sync)
  *                         /model.safetensors   the weights before the step and this tower's batch-norm statistics
  *                         /train.safetensors   optimizer slots and the average of the weights (if there are any)
  *                         /state.json          the network, seed and counters, the finding, the last losses of all
@@ -30,6 +31,7 @@ typedef struct NormSums {
 /* Inputs of a capsule besides the process that ran the step. Borrowed. */
 typedef struct CapsuleSource {
     const Batch *batch;
+    int phase;
     float scale;
     int64_t weights_after; /* the weights are those after this step */
     const NormSums *sums;  /* may be empty */
@@ -45,7 +47,7 @@ typedef struct Capsule {
     int tower, towers;
     RandomKey key;
     float scale;
-    char model[64], variant[64], backend[16], freeze[4096];
+    char model[64], variant[64], phase[32], backend[16], freeze[4096]; /* phase: "" in older ones */
     ProgramConfig program; /* model: NULL until the caller sets it; options.variant points to `variant` */
     DeviceConfig device;   /* without ordinal and threads, which the caller sets for this machine */
     int32_t record_words;  /* per image, of the augmentation records as written */

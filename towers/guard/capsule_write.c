@@ -21,18 +21,19 @@ enum { LEDGER_TAIL = 32 /* steps whose losses are kept */ };
 
 /* ---- state.json */
 
-static json_t *network_json(const TrainJob *job)
+static json_t *network_json(const TrainJob *job, int phase)
 {
     const ProgramConfig *c = &job->program;
     const ModelOptions *o = &c->options;
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:f, s:b, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:i, s:b, s:s}",
-                     "model", c->model->name, "variant", o->variant ? o->variant : "", "classes", o->classes, "side",
-                     (int)o->side, "channels", (int)o->channels, "dropout", (double)o->dropout, "aux", o->aux,
-                     "data_channels", (int)c->data_channels, "canvas", (int)c->canvas, "smoothing",
-                     (double)c->smoothing, "aux_weight", (double)c->aux_weight, "compute", dtype_name(c->compute),
-                     "fuse_siblings", c->fuse_siblings, "pool_behind_conv", c->pool_behind_conv, "recompute",
-                     c->recompute, "fuse", (int)c->fuse, "separate_storage", c->separate_storage, "freeze",
-                     c->freeze ? c->freeze : "");
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:b, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:i, s:b, s:s}",
+        "model", c->model->name, "phase", program_phase(c->model, phase)->name, "variant", o->variant ? o->variant : "",
+        "classes", o->classes, "side", (int)o->side, "channels", (int)o->channels, "width", (int)o->width,
+        "penalty_weight", (double)o->penalty_weight, "dropout", (double)o->dropout, "aux", o->aux, "data_channels",
+        (int)c->data_channels, "canvas", (int)c->canvas, "smoothing", (double)c->smoothing, "aux_weight",
+        (double)c->aux_weight, "compute", dtype_name(c->compute), "fuse_siblings", c->fuse_siblings, "pool_behind_conv",
+        c->pool_behind_conv, "recompute", c->recompute, "fuse", (int)c->fuse, "separate_storage", c->separate_storage,
+        "freeze", c->freeze ? c->freeze : "");
 }
 
 static json_t *device_json(const TrainJob *job)
@@ -80,7 +81,7 @@ static json_t *ledger_json(const Ledger *ledger, int64_t last)
 static json_t *samples_json(const TrainJob *job, const Batch *batch)
 {
     json_t *all = json_array();
-    for (int32_t i = 0; i < batch->n; i++) {
+    for (int32_t i = 0; batch->ids && i < batch->n; i++) {
         char where[512];
         source_where(job->train, batch->ids[i], where, sizeof where);
         json_array_append_new(all, json_pack("{s:I, s:i, s:o}", "id", (json_int_t)batch->ids[i], "label",
@@ -101,7 +102,7 @@ static char *state_text(const TowerProcess *p, const CapsuleSource *source)
         (json_int_t)batch->step, "first_sample", (json_int_t)job_random_key(job, found->step, batch).first, "scale",
         (double)source->scale, "n", (int)batch->n, "updates", (json_int_t)p->run.updates, "settings",
         job->settings ? job->settings : "", "fault", faults_text_at(found->tower, found->step), "network",
-        network_json(job), "device", device_json(job), "found", finding_json(found), "ledger",
+        network_json(job, source->phase), "device", device_json(job), "found", finding_json(found), "ledger",
         ledger_json(p->ledger, found->step), "samples", samples_json(job, batch));
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
@@ -113,16 +114,16 @@ static char *state_text(const TowerProcess *p, const CapsuleSource *source)
 static Status batch_write(const char *directory, const Batch *b, const NormSums *sums, Manifest *manifest)
 {
     size_t n = (size_t)b->n, image = (size_t)b->canvas * (size_t)b->canvas * (size_t)b->c;
+    bool images = b->pixels != NULL;
     const StTensor tensors[] = {
+        {"norm_sums", ST_F32, 1, {sums->count}, sums->values, (size_t)sums->count * sizeof *sums->values},
         {"images", ST_U8, 4, {b->n, b->canvas, b->canvas, b->c}, b->pixels, n * image},
         {"labels", ST_I32, 1, {b->n}, b->labels, n * sizeof *b->labels},
         {"augment", ST_I32, 2, {b->n, IMAGE_RECORD}, b->augment, n * IMAGE_RECORD * sizeof *b->augment},
         {"sample_ids", ST_I64, 1, {b->n}, b->ids, n * sizeof *b->ids},
-        {"norm_sums", ST_F32, 1, {sums->count}, sums->values, (size_t)sums->count * sizeof *sums->values},
     };
-    int count = (int)(sizeof tensors / sizeof *tensors);
-    return manifest_write_tensors(manifest, directory, CAPSULE_BATCH, tensors, sums->count ? count : count - 1, NULL,
-                                  0);
+    int count = images ? (int)(sizeof tensors / sizeof *tensors) : 1, first = sums->count ? 0 : 1;
+    return manifest_write_tensors(manifest, directory, CAPSULE_BATCH, tensors + first, count - first, NULL, 0);
 }
 
 static Status weights_pack_all(TowerProcess *p, int slot, WeightList *model, WeightList *train)

@@ -36,7 +36,7 @@ static void report_finding(LedgerSearch *search, const char *start)
 static void report_first_sample(const TowerProcess *p, LedgerSearch *search, const Batch *batch)
 {
     char where[512];
-    if (!search->found.samples) return;
+    if (!search->found.samples || !batch->ids) return;
     source_where(p->job->train, search->found.sample, where, sizeof where);
     report_add(search, "  in %d of %d samples, the first is number %lld (%s)", search->found.samples, batch->n,
                (long long)search->found.sample, where);
@@ -46,6 +46,7 @@ static void report_samples(const TowerProcess *p, LedgerSearch *search, const Ba
 {
     char where[512], ids[IDS_TOLD * 21 + 1];
     Text list = text_start(ids, sizeof ids);
+    if (!batch->ids) return;
     for (int32_t i = 0; i < batch->n && i < IDS_TOLD; i++) text_add(&list, " %lld", (long long)batch->ids[i]);
     source_where(p->job->train, batch->ids[0], where, sizeof where);
     report_add(search, "  samples of the tower:%s%s (%d in all; the first: %s)", ids, batch->n > IDS_TOLD ? " ..." : "",
@@ -60,7 +61,8 @@ static void report_samples(const TowerProcess *p, LedgerSearch *search, const Ba
 
 /* State of a search. */
 typedef struct Rerun {
-    Loader *loader;     /* owned */
+    Loader *loader;     /* owned; NULL if the phase takes no images */
+    Batch none;         /* the batch of such a phase */
     const Batch *batch; /* the batch with the finding, or the last of the step */
     NormSums sums;      /* owned: of that batch */
     Finding found;
@@ -79,10 +81,18 @@ static Status rerun_open(const TowerProcess *p, const Refusal *refusal, int towe
     config.first_tower = tower;
     config.local = 1;
     config.start_step = job_first_batch(p->job, refusal->step - 1);
-    config.max_steps = job_first_batch(p->job, refusal->step);
+    config.max_steps = config.start_step + job_step_batches(p->job, refusal->step - 1);
     config.workers = 0;
     *rerun = (Rerun){.found = {.tower = -1, .op = -1}};
-    return loader_create(&config, &rerun->loader);
+    rerun->none = job_batch_without_images(p->job, refusal->step - 1, tower);
+    return config.max_steps > config.start_step ? loader_create(&config, &rerun->loader) : OK;
+}
+
+static Status rerun_next(Rerun *rerun)
+{
+    if (rerun->loader) return loader_next(rerun->loader, &rerun->batch);
+    rerun->batch = &rerun->none;
+    return OK;
 }
 
 static TraceJob trace_job(const TowerProcess *p, const Refusal *refusal, int tower, const Batch *batch)
@@ -91,6 +101,7 @@ static TraceJob trace_job(const TowerProcess *p, const Refusal *refusal, int tow
                       .tower = tower,
                       .slot = tower - p->place.first_tower,
                       .step = refusal->step,
+                      .phase = job_phase_of(p->job, refusal->step - 1),
                       .key = job_random_key(p->job, refusal->step, batch),
                       .scale = refusal->scale,
                       .batch = batch};
@@ -98,14 +109,15 @@ static TraceJob trace_job(const TowerProcess *p, const Refusal *refusal, int tow
 
 static int64_t batches_of(const TowerProcess *p, const Refusal *refusal)
 {
-    return job_first_batch(p->job, refusal->step) - job_first_batch(p->job, refusal->step - 1);
+    int batches = job_step_batches(p->job, refusal->step - 1);
+    return batches ? batches : 1;
 }
 
 static Status batches_trace(TowerProcess *p, const Refusal *refusal, Rerun *rerun)
 {
     int64_t deadline_ns = clock_ns() + p->job->comm.timeout_ms * 1000000 / 2;
     for (int64_t b = 0; b < batches_of(p, refusal) && (b == 0 || rerun->found.place == FOUND_NOTHING); b++) {
-        TRY(loader_next(rerun->loader, &rerun->batch));
+        TRY(rerun_next(rerun));
         TraceJob job = trace_job(p, refusal, refusal->tower, rerun->batch);
         job.deadline_ns = deadline_ns;
         if (rerun->batch->n && rerun->found.place == FOUND_NOTHING) TRY(trace_run(&job, &rerun->found));
@@ -117,7 +129,12 @@ static void capsule_make(TowerProcess *p, const Refusal *refusal, const Rerun *r
 {
     char path[PATH_BYTES];
     if (!p->job->run_dir) return;
-    CapsuleSource source = {rerun->batch, refusal->scale, refusal->weights, &rerun->sums, &search->found};
+    CapsuleSource source = {.batch = rerun->batch,
+                            .phase = job_phase_of(p->job, refusal->step - 1),
+                            .scale = refusal->scale,
+                            .weights_after = refusal->weights,
+                            .sums = &rerun->sums,
+                            .found = &search->found};
     Status st = capsule_write(p, &source, path);
     if (st == OK && *path)
         report_add(search, "  capsule: towers replay %s", path);
@@ -239,7 +256,7 @@ static Status batch_trace_together(TowerProcess *p, const Refusal *refusal, Reru
     TraceJob job = trace_job(p, refusal, p->place.first_tower, rerun->batch);
     job.through = true;
     rerun->sums.count = 0;
-    if (!rerun->batch->n) return norm_sync_idle(p);
+    if (!rerun->batch->n) return norm_sync_idle(p, job.phase);
     device->towers_sum = sum_and_keep;
     device->towers_context = &recorder;
     Status st = trace_run(&job, &rerun->found);
@@ -258,7 +275,7 @@ static Status together_search(TowerProcess *p, const Refusal *refusal)
     TRY(trace_state(p->replica, p->place.first_tower, 0, &state));
     TRY(rerun_open(p, refusal, p->place.first_tower, &rerun));
     for (int64_t b = 0; b < batches_of(p, refusal) && first < 0; b++) {
-        TRY_OUT(loader_next(rerun.loader, &rerun.batch));
+        TRY_OUT(rerun_next(&rerun));
         TRY_OUT(batch_trace_together(p, refusal, &rerun));
         if (state.place == FOUND_WEIGHT) rerun.found = state;
         TRY_OUT(first_of(p, &rerun.found, &first));

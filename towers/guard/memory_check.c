@@ -24,10 +24,12 @@ static Status programs_measure(const ReplicaConfig *c, bool training, const Layo
 {
     ProgramConfig config = c->program;
     const int32_t *sizes = training ? c->train_n : c->eval_n;
+    int phases = training ? program_phases(config.model) : 1;
     config.training = training;
-    for (int i = 0; sizes[i]; i++) {
+    for (int i = 0; sizes[i / phases]; i++) {
         size_t bytes[ARENA_COUNT];
-        TRY(program_measure(&config, sizes[i], layout, c->backend, bytes));
+        config.phase = i % phases;
+        TRY(program_measure(&config, sizes[i / phases], layout, c->backend, bytes));
         for (int a = 0; a < ARENA_COUNT; a++) largest[a] = bytes[a] > largest[a] ? bytes[a] : largest[a];
         *scratch = bytes[ARENA_SCRATCH] > *scratch ? bytes[ARENA_SCRATCH] : *scratch;
     }
@@ -77,17 +79,10 @@ static Status processes_measure(const TrainJob *job, const Layout *layout, Sum *
 
 static Status job_measure(const TrainJob *job, Sum *sum)
 {
-    Status st = OK;
-    Program program;
-    Layout *layout = NULL;
-    ProgramConfig config = job->program;
-    config.training = true;
-    TRY(program_graph(&config, 1, &program));
-    TRY_OUT(layout_create(program.graph, &layout));
-    TRY_OUT(processes_measure(job, layout, sum));
-out:
+    Layout *layout;
+    TRY(program_layout(&job->program, 1, &layout));
+    Status st = processes_measure(job, layout, sum);
     layout_destroy(layout);
-    program_destroy(&program);
     return st;
 }
 

@@ -64,9 +64,27 @@ static float wanted_sum(const TowerProcess *p, int only, size_t element, int rou
 
 /* ---- one sum */
 
+/* The buckets of all phases, which together are the gradients; NULL behind the last. */
+static const Bucket *bucket_at(const TowerProcess *p, int number)
+{
+    for (int phase = 0; phase < p->replica->phases; phase++) {
+        const Buckets *buckets = &p->sums[phase].buckets;
+        if (number < buckets->count) return &buckets->bucket[number];
+        number -= buckets->count;
+    }
+    return NULL;
+}
+
+static int bucket_count(const TowerProcess *p)
+{
+    int count = 0;
+    while (bucket_at(p, count)) count++;
+    return count;
+}
+
 static const Bucket *last_bucket(const TowerProcess *p)
 {
-    return &p->buckets.bucket[p->buckets.count - 1];
+    return bucket_at(p, bucket_count(p) - 1);
 }
 
 static Status tower_give(TowerProcess *p, int tower, int only, int round)
@@ -79,8 +97,8 @@ static Status tower_give(TowerProcess *p, int tower, int only, int round)
         p->scratch[i] = pattern_at(pattern, tower, i, round);
     if (run_hooks) run_hooks->self_test(tower, ACTIVITY_START, p->scratch + last_bucket(p)->first);
     TRY(backend->upload(&p->replica->device, grads(p), p->scratch, count * sizeof(float)));
-    for (int b = 0; b < p->buckets.count; b++) {
-        const Bucket *bucket = &p->buckets.bucket[b];
+    for (int b = 0; b < bucket_count(p); b++) {
+        const Bucket *bucket = bucket_at(p, b);
         TRY(comm_allreduce_begin(p->comm, tower, bucket->first, grads(p) + bucket->first, bucket->count));
     }
     TRY(comm_allreduce_begin(p->comm, tower, count, p->scratch + count, SUM_EXTRAS));
@@ -91,8 +109,8 @@ static Status sum_take(TowerProcess *p)
 {
     const Backend *backend = p->replica->device.backend;
     size_t count = grad_count(p);
-    for (int b = 0; b < p->buckets.count; b++) {
-        const Bucket *bucket = &p->buckets.bucket[b];
+    for (int b = 0; b < bucket_count(p); b++) {
+        const Bucket *bucket = bucket_at(p, b);
         TRY(comm_allreduce_end(p->comm, bucket->first, grads(p) + bucket->first, bucket->count));
     }
     TRY(comm_allreduce_end(p->comm, count, p->scratch + count, SUM_EXTRAS));
@@ -105,7 +123,7 @@ static Status sum_take(TowerProcess *p)
 static int bucket_of(const TowerProcess *p, size_t element)
 {
     int b = 0;
-    while (b + 1 < p->buckets.count && element >= p->buckets.bucket[b + 1].first) b++;
+    while (b + 1 < bucket_count(p) && element >= bucket_at(p, b + 1)->first) b++;
     return b;
 }
 
@@ -158,8 +176,8 @@ static Status failure(const TowerProcess *p, const char *what, const char *who, 
     if (element >= end)
         snprintf(where, sizeof where, "extra %zu", element - end);
     else
-        snprintf(where, sizeof where, "bucket %d of %d, element %zu", b, p->buckets.count,
-                 element - p->buckets.bucket[b].first);
+        snprintf(where, sizeof where, "bucket %d of %d, element %zu", b, bucket_count(p),
+                 element - bucket_at(p, b)->first);
     return FAIL(
         ERR_DEVICE,
         "self-test of the %s: %s: %s: expected %.9g, got %.9g (%lld elements are wrong); towers that do not receive "
@@ -203,7 +221,7 @@ static Status sum_blame(TowerProcess *p, int round, int worst, LedgerFinding fin
 
 static Status broadcast_check(TowerProcess *p, int bucket_number, int root)
 {
-    const Bucket *bucket = &p->buckets.bucket[bucket_number];
+    const Bucket *bucket = bucket_at(p, bucket_number);
     LedgerFinding *finding = &p->ledger->process[p->place.rank].finding, worst_finding;
     Pattern pattern = pattern_for(DTYPE_F32, 1);
     int worst, seen;
@@ -232,7 +250,7 @@ Status selftest_run(TowerProcess *p)
         TRY(worst_find(p, &worst, &seen, &finding));
         if (worst >= 0) return sum_blame(p, round, worst, finding);
     }
-    int rounds = p->buckets.count > processes ? p->buckets.count : processes;
-    for (int i = 0; processes > 1 && i < rounds; i++) TRY(broadcast_check(p, i % p->buckets.count, i % processes));
+    int buckets = bucket_count(p), rounds = buckets > processes ? buckets : processes;
+    for (int i = 0; processes > 1 && i < rounds; i++) TRY(broadcast_check(p, i % buckets, i % processes));
     return p->replica->device.backend->fill(&p->replica->device, grads(p), 0, grad_count(p));
 }

@@ -199,7 +199,8 @@ static Status output_look(const TraceJob *job, Program *program, int op, int out
     found->op = op;
     found->kind = call->kind;
     found->samples = samples;
-    if (samples) found->sample = job->batch->ids[row.scan.first / (shape_count(info->shape) / info->shape.n)];
+    if (samples && job->batch->ids)
+        found->sample = job->batch->ids[row.scan.first / (shape_count(info->shape) / info->shape.n)];
     return OK;
 }
 
@@ -242,7 +243,7 @@ Status trace_run(const TraceJob *job, Finding *found)
 {
     Replica *r = job->replica;
     *found = (Finding){.tower = job->tower, .step = job->step, .op = -1};
-    Program *program = replica_program(r, true, job->batch->n);
+    Program *program = replica_program(r, job->phase, job->batch->n);
     if (!program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", job->tower, job->batch->n);
     TRY(replica_feed(r, program, job->batch, job->slot, &job->key, job->scale));
     TRY(ops_look(job, program, 0, program->forward_end, found));

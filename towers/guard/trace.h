@@ -28,6 +28,7 @@ typedef struct TraceJob {
     Replica *replica;
     int tower, slot; /* tower: number in the run; slot: number in the replica */
     int64_t step;
+    int phase;
     RandomKey key;
     float scale; /* of every sample's gradient */
     const Batch *batch;

@@ -127,6 +127,23 @@ static double last_loss(const StepRecord *r)
     }                                                                                                                  \
     fputc(']', to);
 
+/* "terms": {NAME: mean, ...} and "tower_terms": {NAME: [of each tower, ...], ...}. Names need no escapes (model.h). */
+static void put_terms(FILE *to, const StepRecord *r)
+{
+    for (int i = 0; i < r->terms; i++) {
+        fprintf(to, "%s\"%s\":", i ? "," : ",\"terms\":{", r->term[i].name);
+        put_json(to, r->term[i].mean);
+    }
+    for (int i = 0; i < r->terms; i++) {
+        fprintf(to, "%s\"%s\":[", i ? "]," : "},\"tower_terms\":{", r->term[i].name);
+        for (int t = 0; t < r->towers; t++) {
+            if (t) fputc(',', to);
+            put_json(to, r->term[i].tower[t]);
+        }
+    }
+    if (r->terms) fputs("]}", to);
+}
+
 /* An unknown list is empty. */
 static void put_step(FILE *to, const StepRecord *r)
 {
@@ -143,6 +160,7 @@ static void put_step(FILE *to, const StepRecord *r)
         PUT_LIST(REAL, key, value, r->heads - 1)                                                                       \
     }
 #include "towers/record/metrics.def"
+    put_terms(to, r);
     fputs("}\n", to);
 }
 
@@ -196,6 +214,22 @@ static Status scalar_add(Metrics *metrics, const StepRecord *r, const char *tag,
 #define TAG_FLAG(tag, number, value, when)
 #define TAG_WORD(tag, number, value, when)
 
+/* "critic/critic_real", and of each tower "tower_0/critic_real". */
+static Status terms_add(Metrics *metrics, const StepRecord *r)
+{
+    char tag[128];
+    for (int i = 0; i < r->terms; i++) {
+        const TermRecord *term = &r->term[i];
+        snprintf(tag, sizeof tag, "%s/%s", r->phase ? r->phase : "terms", term->name);
+        TRY(events_scalar(metrics->events, r->step, tag, term->mean));
+        for (int t = 0; t < r->towers; t++) {
+            snprintf(tag, sizeof tag, "tower_%d/%s", t, term->name);
+            TRY(events_scalar(metrics->events, r->step, tag, term->tower[t]));
+        }
+    }
+    return OK;
+}
+
 static Status scalars_add(Metrics *metrics, const StepRecord *r)
 {
 #define DERIVED(type, key, value, when, read, tag, text) TAG_##type(tag, 0, value, when)
@@ -207,7 +241,7 @@ static Status scalars_add(Metrics *metrics, const StepRecord *r)
     for (int t = 0; t < r->heads - 1; t++) TAG_REAL(tag, t, value, when)
 #define SCALAR(tag, value, when) TAG_REAL(tag, 0, value, when)
 #include "towers/record/metrics.def"
-    return OK;
+    return terms_add(metrics, r);
 }
 
 Status metrics_step(Metrics *metrics, const StepRecord *record)

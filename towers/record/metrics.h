@@ -19,6 +19,13 @@
 #define METRIC_C_FLAG bool
 #define METRIC_C_WORD const char *
 
+/* A named number of a phase. */
+typedef struct TermRecord {
+    const char *name;
+    double mean;         /* over the samples of all towers */
+    const double *tower; /* [towers]: over those of each; NaN for one without samples */
+} TermRecord;
+
 /* The record of a step. All pointers are borrowed. */
 typedef struct StepRecord {
 #define METRIC(type, key, when, read, tag, text) METRIC_C_##type key;
@@ -26,8 +33,10 @@ typedef struct StepRecord {
 #include "towers/record/metrics.def"
     const TowerLoss *tower; /* [towers] */
     int towers;
-    const double *head_loss;            /* [heads]: of each head, without its weight, the main one first */
-    int heads;                          /* 0: the network has no auxiliary heads */
+    const double *head_loss; /* [heads]: of each head, without its weight, the main one first */
+    int heads;               /* 0: the network has no auxiliary heads */
+    const TermRecord *term;  /* [terms] */
+    int terms;
     bool averages;                      /* the next two are known */
     double base_average, total_average; /* moving averages of base_loss and total_loss */
 } StepRecord;

@@ -42,7 +42,7 @@ void captured_graphs_destroy(CapturedGraphs *s)
 static bool is_same(const CaptureKey *a, const CaptureKey *b)
 {
     return a->of == b->of && a->kind == b->kind && a->slot == b->slot && a->first == b->first && a->end == b->end &&
-           a->count == b->count && memcmp(a->towers, b->towers, sizeof a->towers) == 0;
+           a->count == b->count && a->phase == b->phase && memcmp(a->towers, b->towers, sizeof a->towers) == 0;
 }
 
 static Status graph_find(CapturedGraphs *s, const CaptureKey *key, CapturedGraph **found)

@@ -15,8 +15,9 @@ enum { CAPTURE_WARM = 3 /* runs before the capture */, CAPTURE_TOWERS = 256 };
 typedef struct CapturedGraphs CapturedGraphs;
 
 typedef struct CaptureKey {
-    const void *of;              /* identifies the owner of the launches, e.g. a plan; compared, not read */
-    int kind, slot, first, end;  /* kind: chosen by the caller */
+    const void *of;             /* identifies the owner of the launches, e.g. a plan; compared, not read */
+    int kind, slot, first, end; /* kind: chosen by the caller */
+    int phase;
     int count;                   /* number of counted samples, an argument of launches */
     bool towers[CAPTURE_TOWERS]; /* towers that take part, if relevant */
 } CaptureKey;

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)GATE_HEADS == (int)MODEL_HEADS, "extras for every head");
 _Static_assert((int)GATE_PARTS == (int)BUCKETS_MAX, "a square sum for every bucket");
 
 enum { RING = GATE_AHEAD + 1, LINE = 64 };
@@ -18,6 +17,7 @@ _Static_assert((int)RING <= (int)BACKEND_MARKS, "a mark for every step in flight
 struct Gate {
     Replica *replica; /* borrowed */
     GateConfig config;
+    int phase;                      /* of the step that began last */
     size_t l2_at, extras_at, bytes; /* of the block */
     /* owned, device */
     char *block;
@@ -67,7 +67,7 @@ Status gate_create(Replica *replica, const GateConfig *config, Gate **made)
 {
     Status st = OK;
     const Backend *backend = replica->device.backend;
-    GateState start = {.scale = 1};
+    GateState start = {0};
     Gate *g = calloc(1, sizeof *g);
     if (!g) return FAIL(ERR_MEMORY, "no memory for the gate results of the towers");
     g->replica = replica;
@@ -77,6 +77,7 @@ Status gate_create(Replica *replica, const GateConfig *config, Gate **made)
     g->bytes = g->extras_at + lined(sum_extra_count(config->towers) * sizeof(float));
     TRY_OUT(memory_open(g));
     if (backend->pin) backend->pin(&replica->device, g->ring, RING * g->bytes, true);
+    for (int p = 0; p < GATE_PHASES; p++) start.phase[p].scale = 1;
     TRY_OUT(gate_start(g, &start));
     *made = g;
     g = NULL;
@@ -101,7 +102,7 @@ Status gate_start(Gate *g, const GateState *state)
 {
     Device *device = &g->replica->device;
     TRY(device->backend->upload(device, g->state, state, sizeof *state));
-    if (g->config.scaled) replica_scale_by(g->replica, &g->state->scale);
+    if (g->config.scaled) replica_scale_by(g->replica, g->state->phase);
     return device->backend->finish(device, STREAM_COMPUTE);
 }
 
@@ -135,16 +136,18 @@ double *gate_square_of_sum(const Gate *g)
 
 static void *result(const Program *program, Value value)
 {
-    return program ? plan_tensor(program->plan, value).data : NULL;
+    return program && value.id ? plan_tensor(program->plan, value).data : NULL;
 }
 
 /* ---- a step */
 
-Status gate_begin(Gate *g, int64_t number, double lr, bool closed, bool stop, int64_t samples)
+Status gate_begin(Gate *g, const GateStep *step)
 {
     Device *device = &g->replica->device;
-    GateInput *input = &g->inputs[number % RING];
-    *input = (GateInput){.lr = (float)lr, .stop = stop ? 1 : 0, .closed = closed, .samples = (float)samples};
+    GateInput *input = &g->inputs[step->number % RING];
+    g->phase = step->phase;
+    *input = (GateInput){
+        .lr = (float)step->lr, .stop = step->stop ? 1 : 0, .closed = step->closed, .samples = (float)step->samples};
     return device->backend->upload(device, g->input, input, sizeof *input);
 }
 
@@ -154,6 +157,7 @@ Status gate_contribute(Gate *g, int slot, const Program *program, int32_t n, boo
     GateExtrasCall call = {
         .loss = program ? result(program, program->loss) : NULL,
         .hits = program ? result(program, program->hits) : NULL,
+        .phase = g->phase,
         .count = n,
         .last = last,
         .squares = g->squares,
@@ -167,7 +171,7 @@ Status gate_contribute(Gate *g, int slot, const Program *program, int32_t n, boo
         .square = gate_square_of_sum(g), /* final for a single tower; otherwise overwritten by that of the sum */
         .state = g->state,
     };
-    for (int k = 0; program && k < program->head_count; k++) call.head[k] = result(program, program->head[k]);
+    for (int k = 0; program && k < program->term_count; k++) call.term[k] = result(program, program->term[k].sum);
     if (last && slot == g->config.place.local_towers - 1 &&
         g->config.towers > 1) /* the extras of other towers still contain the sum of the last step */
         TRY(device->backend->fill(device, call.extras, 0, sum_extra_count(g->config.towers)));
@@ -180,6 +184,7 @@ Status gate_decide(Gate *g)
     GateDecideCall call = {
         .rules = g->config.rules,
         .towers = g->config.towers,
+        .phase = g->phase,
         .input = g->input,
         .extras = gate_sum(g) + SUM_EXTRAS,
         .square = gate_square_of_sum(g),
@@ -187,7 +192,7 @@ Status gate_decide(Gate *g)
         .scalars = g->replica->scalars,
         .report = (GateReport *)g->block,
     };
-    if (g->config.l2) TRY(replica_l2_term(g->replica, (double *)(g->block + g->l2_at)));
+    if (g->config.l2) TRY(replica_l2_term(g->replica, g->phase, (double *)(g->block + g->l2_at)));
     return device->backend->gate_decide(device, &call);
 }
 
@@ -221,7 +226,7 @@ static TowerResult tower_read(const float *extras)
     t.loss_finite = isfinite(t.loss.sum);
     t.loss.finite = t.loss_finite && t.grad_finite;
     for (int k = 0; k < 2; k++) t.hits[k] = (int64_t)extras[GATE_EXTRA_TOP1 + k];
-    for (int k = 0; k < MODEL_HEADS; k++) t.head[k] = extra_joined(extras + GATE_EXTRA_HEAD + 3 * k);
+    for (int k = 0; k < PHASE_TERMS; k++) t.term[k] = extra_joined(extras + GATE_EXTRA_TERM + 3 * k);
     return t;
 }
 

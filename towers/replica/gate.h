@@ -31,7 +31,7 @@ typedef struct TowerResult {
     bool loss_finite, grad_finite;
     double grad_norm; /* before the sum */
     int64_t hits[2];
-    double head[MODEL_HEADS]; /* loss of each head, if there are several; else 0 */
+    double term[PHASE_TERMS]; /* of the phase of the step; 0 beyond the last */
 } TowerResult;
 
 typedef struct Gate Gate;
@@ -53,10 +53,19 @@ float *gate_sum(const Gate *gate);
 double *gate_square(const Gate *gate, int part);
 double *gate_square_of_sum(const Gate *gate);
 
+/* A step, as far as it is known at its start. */
+typedef struct GateStep {
+    int64_t number;
+    int phase;
+    double lr;
+    bool closed;     /* never commit it */
+    bool stop;       /* this process was requested to stop */
+    int64_t samples; /* as in GateInput */
+} GateStep;
+
 /* The functions below are called in the order of a step; the launches between begin and send may be captured and
- * repeated. `closed`: never commit this step; `stop`: this process was requested to stop; `samples`: as in
- * GateInput. */
-NODISCARD Status gate_begin(Gate *gate, int64_t number, double lr, bool closed, bool stop, int64_t samples);
+ * repeated. */
+NODISCARD Status gate_begin(Gate *gate, const GateStep *step);
 /* After `program` ran for a tower's batch of n samples (NULL: no samples); `parts`: number of square sums. */
 NODISCARD Status gate_contribute(Gate *gate, int slot, const Program *program, int32_t n, bool last, int parts);
 /* After the all-reduce, before the update: compute the scalars for the optimizer. */

@@ -32,18 +32,13 @@ struct Inference {
 Status inference_weights(Replica *r, const ProgramConfig *program, const char *path)
 {
     Status st = OK;
-    WeightMap map = {0};
-    Program training = {0};
-    ProgramConfig config = *program;
+    WeightMap map = weight_map(r->layout);
     char absent[256];
-    config.training = true; /* auxiliary heads are in the file and in the layout, but not in an evaluation */
     const Backend *backend = r->device.backend;
     size_t params = r->layout->param_elements, states = r->layout->state_elements;
     float *host = calloc(params + states + 1, sizeof *host);
     if (!host)
         return FAIL(ERR_MEMORY, "no memory for the host copy of the weights (%zu MiB)", params * sizeof *host >> 20);
-    TRY_OUT(program_graph(&config, 1, &training));
-    TRY_OUT(weight_map_create(r->layout, training.graph, &map));
     TRY_OUT(backend->download(&r->device, host, r->arena[ARENA_PARAM], params * sizeof *host));
     TRY_OUT(backend->download(&r->device, host + params, r->eval_state, states * sizeof *host));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
@@ -53,8 +48,6 @@ Status inference_weights(Replica *r, const ProgramConfig *program, const char *p
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
     replica_weights_changed(r);
 out:
-    weight_map_destroy(&map);
-    program_destroy(&training);
     free(host);
     return st;
 }
@@ -149,7 +142,7 @@ Status inference_begin(Inference *q, const Batch *batch)
     Device *device = &q->replica->device;
     const Backend *backend = device->backend;
     InferenceSlot *slot = &q->slot[q->begun % SLOTS];
-    Program *program = replica_program(q->replica, false, batch->n);
+    Program *program = replica_eval_program(q->replica, batch->n);
     if (!program) return FAIL(ERR_INTERNAL, "no evaluation program for a batch of %d", batch->n);
     if (inference_pending(q) == SLOTS)
         return FAIL(ERR_INTERNAL, "a third batch was started while two were in progress");

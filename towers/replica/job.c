@@ -15,15 +15,83 @@ int64_t job_batches_per_epoch(const TrainJob *job)
     return shares_steps_per_epoch(&job->shares, source_info(job->train)->count);
 }
 
+/* ---- cycles of phases */
+
+int job_repeats(const TrainJob *job, int phase)
+{
+    return job->repeats[phase] > 0 ? job->repeats[phase] : job_phase(job, phase)->repeats;
+}
+
+int job_cycle(const TrainJob *job)
+{
+    int steps = 0;
+    for (int p = 0; p < program_phases(job->program.model); p++) steps += job_repeats(job, p);
+    return steps;
+}
+
+int job_phase_of(const TrainJob *job, int64_t step)
+{
+    int phase = 0, place = (int)(step % job_cycle(job));
+    while (place >= job_repeats(job, phase)) place -= job_repeats(job, phase++);
+    return phase;
+}
+
+/* Batches that the first `steps` steps of a cycle take. */
+static int cycle_batches(const TrainJob *job, int steps)
+{
+    int batches = 0;
+    for (int p = 0; p < program_phases(job->program.model) && steps > 0; p++) {
+        int repeats = job_repeats(job, p), taken = steps < repeats ? steps : repeats;
+        if (job_phase(job, p)->takes_batch) batches += job->same_batch ? 1 : taken;
+        steps -= taken;
+    }
+    return batches;
+}
+
 int64_t job_steps_per_epoch(const TrainJob *job)
 {
-    return (job_batches_per_epoch(job) + job->accumulate - 1) / job->accumulate;
+    int64_t batches = job_batches_per_epoch(job);
+    if (!job->program.model->phases) return (batches + job->accumulate - 1) / job->accumulate;
+    int per_cycle = cycle_batches(job, job_cycle(job));
+    return (batches + per_cycle - 1) / per_cycle * job_cycle(job);
+}
+
+int64_t job_batches_before(const TrainJob *job, int64_t step)
+{
+    int64_t steps = job_steps_per_epoch(job), cycle = job_cycle(job);
+    if (!job->program.model->phases) return step / steps * job_batches_per_epoch(job) + step % steps * job->accumulate;
+    return step / cycle * cycle_batches(job, (int)cycle) + cycle_batches(job, (int)(step % cycle));
 }
 
 int64_t job_first_batch(const TrainJob *job, int64_t step)
 {
-    int64_t steps = job_steps_per_epoch(job);
-    return step / steps * job_batches_per_epoch(job) + step % steps * job->accumulate;
+    int64_t before = job_batches_before(job, step);
+    bool same = job->same_batch && step > 0 && job_step_batches(job, step) && step % job_cycle(job) &&
+                job_phase_of(job, step) == job_phase_of(job, step - 1);
+    return same ? before - 1 : before;
+}
+
+int job_step_batches(const TrainJob *job, int64_t step)
+{
+    if (job->program.model->phases) return job_phase(job, job_phase_of(job, step))->takes_batch;
+    int64_t batches = job_batches_per_epoch(job), left = batches - job_first_batch(job, step) % batches;
+    return (int)(left < job->accumulate ? left : job->accumulate);
+}
+
+int64_t job_step_samples(const TrainJob *job, int64_t step)
+{
+    int64_t global = shares_global(&job->shares), count = job_step_batches(job, step);
+    if (!count) return global;
+    int64_t first = job_first_batch(job, step) % job_batches_per_epoch(job),
+            left = source_info(job->train)->count - first * global;
+    return count * global < left ? count * global : left;
+}
+
+Batch job_batch_without_images(const TrainJob *job, int64_t step, int tower)
+{
+    Batch batch = {.step = job_first_batch(job, step), .tower = tower, .n = job->shares.batch[tower]};
+    for (int t = 0; t < tower; t++) batch.first += job->shares.batch[t];
+    return batch;
 }
 
 RandomKey job_random_key(const TrainJob *job, int64_t step, const Batch *batch)
@@ -31,6 +99,8 @@ RandomKey job_random_key(const TrainJob *job, int64_t step, const Batch *batch)
     int64_t before = batch->step - job_first_batch(job, step - 1);
     return (RandomKey){job->seed, step - 1, before * shares_global(&job->shares) + batch->first};
 }
+
+/* ---- numbers of steps */
 
 int64_t job_total_steps(const TrainJob *job)
 {

@@ -57,6 +57,8 @@ typedef struct TrainJob {
     bool decay_all; /* also batch norm and biases */
     Schedule schedule;
     int accumulate;            /* global batches per step; the last step of an epoch may have fewer */
+    int repeats[PHASES_MAX];   /* updates of each phase in a cycle; 0: the phase's own number */
+    bool same_batch;           /* all updates of a phase in a cycle take the same batch; else each takes the next */
     int64_t epochs, max_steps; /* whichever ends first; max_steps -1 = none */
     BnStats bn_stats;
     LossDivisor divisor;
@@ -99,11 +101,30 @@ static inline bool top5_says(const TrainJob *job)
     return job->program.options.classes > 5;
 }
 
-/* Values that follow from a job. A step is one update; it takes `accumulate` global batches of one epoch. */
-int64_t job_batches_per_epoch(const TrainJob *job);
+/* Values that follow from a job. A step is one update of one phase; steps count from 0. A cycle is job_repeats updates of
+ * the first phase, then of the second, and so on; a step's place in it gives its phase.
+ *
+ * A classifier takes `accumulate` global batches of one epoch in a step. With several phases, an epoch is the least
+ * number of whole cycles whose batches cover the training set; batches run on from one epoch to the next, so every
+ * sample is used equally often, and an epoch of batches may end inside of a cycle. */
+static inline const Phase *job_phase(const TrainJob *job, int phase)
+{
+    return program_phase(job->program.model, phase);
+}
+int job_repeats(const TrainJob *job, int phase);
+int job_cycle(const TrainJob *job); /* steps */
+int job_phase_of(const TrainJob *job, int64_t step);
+int64_t job_batches_per_epoch(const TrainJob *job); /* of the data */
 int64_t job_steps_per_epoch(const TrainJob *job);
-/* The first global batch of a step, counted from the start of the run. */
+/* The first global batch that this step or a later one takes, counted from the start of the run. */
 int64_t job_first_batch(const TrainJob *job, int64_t step);
+/* Number of global batches that the steps before this one take. */
+int64_t job_batches_before(const TrainJob *job, int64_t step);
+/* Number of global batches of a step; 0: a phase that takes none, whose towers have the samples of a full batch. */
+int job_step_batches(const TrainJob *job, int64_t step);
+int64_t job_step_samples(const TrainJob *job, int64_t step); /* of all towers */
+/* The batch of a tower in a phase that takes no images. */
+Batch job_batch_without_images(const TrainJob *job, int64_t step, int tower);
 int64_t job_total_steps(const TrainJob *job);
 /* Of a batch of step `step`, counted from 1. */
 RandomKey job_random_key(const TrainJob *job, int64_t step, const Batch *batch);

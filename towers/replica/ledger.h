@@ -43,7 +43,8 @@ const char *activity_name(Activity activity);
 typedef struct LedgerRow {
     int64_t step;
     TowerLoss loss;
-    double head[MODEL_HEADS]; /* with auxiliary heads: summed loss of each, the main one first */
+    int phase;                /* of this step */
+    double term[PHASE_TERMS]; /* sums over the samples: the terms of the phase (model.h) */
     bool loss_finite, grad_finite;
     double grad_norm;                    /* of this tower's own gradient, before the sum */
     int64_t hits[2];                     /* top-1, top-5 */

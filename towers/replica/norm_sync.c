@@ -37,33 +37,40 @@ static Status towers_sum(void *context, float *values, int count)
 }
 
 /* The sums of a training step in order, derived from the op list. */
-static void sums_list(const Graph *g, TowerProcess *p)
+static void sums_list(const Graph *g, PhaseSums *sums)
 {
     for (int i = 0; i < graph_op_count(g); i++) {
         const Op *op = graph_op_at(g, i);
         int channels = graph_value(g, op->in[0])->shape.c;
         if (op->kind == OP_BATCHNORM) {
-            p->norm_sums[p->norm_sum_count++] = 1 + channels;
-            p->norm_sums[p->norm_sum_count++] = channels;
+            sums->norm[sums->norm_count++] = 1 + channels;
+            sums->norm[sums->norm_count++] = channels;
         } else if (op->kind == OP_BATCHNORM_DX) {
-            p->norm_sums[p->norm_sum_count++] = 1 + 2 * channels;
+            sums->norm[sums->norm_count++] = 1 + 2 * channels;
         }
     }
 }
 
-Status norm_sync_open(TowerProcess *p)
+static Status sums_find(TowerProcess *p, int phase)
 {
     Program program;
-    Device *device = &p->replica->device;
+    PhaseSums *sums = &p->sums[phase];
     ProgramConfig config = p->job->program;
+    config.training = true;
+    config.phase = phase;
+    TRY(program_graph(&config, 1, &program));
+    sums->norm = calloc(2 * (size_t)graph_op_count(program.graph) + 1, sizeof *sums->norm);
+    if (sums->norm) sums_list(program.graph, sums);
+    program_destroy(&program);
+    return sums->norm ? OK : FAIL(ERR_MEMORY, "no memory for the sums of the normalizing layers");
+}
+
+Status norm_sync_open(TowerProcess *p)
+{
+    Device *device = &p->replica->device;
     void *zeros;
     if (!is_wanted(p->job)) return OK;
-    config.training = true;
-    TRY(program_graph(&config, 1, &program));
-    p->norm_sums = calloc(2 * (size_t)graph_op_count(program.graph) + 1, sizeof *p->norm_sums);
-    if (p->norm_sums) sums_list(program.graph, p);
-    program_destroy(&program);
-    if (!p->norm_sums) return FAIL(ERR_MEMORY, "no memory for the sums of the normalizing layers");
+    for (int phase = 0; phase < p->replica->phases; phase++) TRY(sums_find(p, phase));
     TRY(device->backend->alloc(device, norm_sync_floats(p->job, p->replica->layout) * sizeof(float), &zeros));
     p->norm_zeros = zeros;
     device->towers_sum = towers_sum;
@@ -74,17 +81,20 @@ Status norm_sync_open(TowerProcess *p)
 void norm_sync_close(TowerProcess *p)
 {
     if (p->norm_zeros) p->replica->device.backend->release(&p->replica->device, p->norm_zeros);
-    free(p->norm_sums);
     p->norm_zeros = NULL;
-    p->norm_sums = NULL;
+    for (int phase = 0; phase < PHASES_MAX; phase++) {
+        free(p->sums[phase].norm);
+        p->sums[phase].norm = NULL;
+    }
 }
 
-Status norm_sync_idle(TowerProcess *p)
+Status norm_sync_idle(TowerProcess *p, int phase)
 {
     Device *device = &p->replica->device;
-    for (int i = 0; i < p->norm_sum_count; i++) {
-        TRY(device->backend->fill(device, p->norm_zeros, 0, (size_t)p->norm_sums[i]));
-        TRY(towers_sum(p, p->norm_zeros, p->norm_sums[i]));
+    const PhaseSums *sums = &p->sums[phase];
+    for (int i = 0; i < sums->norm_count; i++) {
+        TRY(device->backend->fill(device, p->norm_zeros, 0, (size_t)sums->norm[i]));
+        TRY(towers_sum(p, p->norm_zeros, sums->norm[i]));
     }
     return OK;
 }

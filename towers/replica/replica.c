@@ -125,40 +125,44 @@ static Status optimizer_create(Replica *r)
     return half ? backend->alloc(&r->device, half, &r->half) : OK;
 }
 
-/* One segment per trained parameter, including the padding after it; adjacent segments of the same kind are merged. */
-static Status optimizer_segments_create(Replica *r)
+/* One segment per parameter of the phase, including the padding after it; adjacent segments of the same kind are
+ * merged. */
+static Status optimizer_segments_create(Replica *r, int phase)
 {
     const Layout *layout = r->layout;
-    r->segments = calloc((size_t)layout->trained_count + 1, sizeof *r->segments);
-    if (!r->segments)
-        return FAIL(ERR_MEMORY, "no memory for the optimizer segments of %d parameters", layout->trained_count);
-    for (int i = 0; i < layout->trained_count; i++) {
+    const LayoutPhase *range = &layout->phase[phase];
+    PhaseUpdate *u = &r->update[phase];
+    u->segments = calloc((size_t)range->param_count + 1, sizeof *u->segments);
+    if (!u->segments)
+        return FAIL(ERR_MEMORY, "no memory for the optimizer segments of %d parameters", range->param_count);
+    for (int i = range->first_param; i < range->first_param + range->param_count; i++) {
         const LayoutEntry *entry = &layout->params[i];
         size_t end = layout_param_end(layout, i);
         float decay = entry->decay || r->config.decay_all ? (float)r->config.weight_decay : 0;
-        OptimizerSegment *last = r->segment_count ? &r->segments[r->segment_count - 1] : NULL;
+        OptimizerSegment *last = u->segment_count ? &u->segments[u->segment_count - 1] : NULL;
         if (last && last->weight_decay == decay)
             last->count = end - last->first;
         else
-            r->segments[r->segment_count++] = (OptimizerSegment){entry->first, end - entry->first, decay, 1};
+            u->segments[u->segment_count++] = (OptimizerSegment){entry->first, end - entry->first, decay, 1};
     }
     return OK;
 }
 
-static Status ranges_create(Replica *r)
+static Status ranges_create(Replica *r, int phase)
 {
     const Layout *layout = r->layout;
-    r->ranges = calloc((size_t)layout->state_count + 1, sizeof *r->ranges);
-    if (!r->ranges) return FAIL(ERR_MEMORY, "no memory for ranges of %d statistics", layout->state_count);
+    PhaseUpdate *u = &r->update[phase];
+    u->ranges = calloc((size_t)layout->state_count + 1, sizeof *u->ranges);
+    if (!u->ranges) return FAIL(ERR_MEMORY, "no memory for ranges of %d statistics", layout->state_count);
     for (int i = 0; i < layout->state_count; i++) {
         const LayoutEntry *entry = &layout->states[i];
         size_t end = layout_state_end(layout, i);
-        StateRange *last = r->range_count ? &r->ranges[r->range_count - 1] : NULL;
-        if (!entry->moves) continue;
+        StateRange *last = u->range_count ? &u->ranges[u->range_count - 1] : NULL;
+        if (!(entry->moves & 1u << phase)) continue;
         if (last && last->first + last->count == entry->first)
             last->count = end - last->first;
         else
-            r->ranges[r->range_count++] = (StateRange){entry->first, end - entry->first};
+            u->ranges[u->range_count++] = (StateRange){entry->first, end - entry->first};
     }
     return OK;
 }
@@ -175,20 +179,21 @@ static int sizes_count(const int32_t *sizes)
 static Status programs_create(Replica *r)
 {
     ProgramConfig config = r->config.program;
-    Program first;
-    int train_count = sizes_count(r->config.train_n), eval_count = sizes_count(r->config.eval_n);
+    int sizes = sizes_count(r->config.train_n), eval_count = sizes_count(r->config.eval_n);
+    int train_count = sizes * program_phases(config.model);
+    r->phases = program_phases(config.model);
     r->train = calloc((size_t)train_count + 1, sizeof *r->train);
     r->eval = calloc((size_t)eval_count + 1, sizeof *r->eval);
     if (!r->train || !r->eval)
         return FAIL(ERR_MEMORY, "no memory for the programs of %d batch sizes", train_count + eval_count);
+    TRY(program_layout(&config, layout_samples(r), &r->layout));
     config.training = true;
-    TRY(program_graph(&config, r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0], &first));
-    Status st = layout_create(first.graph, &r->layout);
-    program_destroy(&first);
-    TRY(st);
-    for (; r->train_count < train_count; r->train_count++)
-        TRY(program_create(&config, r->config.train_n[r->train_count], r->layout, &r->device,
+    for (; r->train_count < train_count; r->train_count++) {
+        config.phase = r->train_count / sizes;
+        TRY(program_create(&config, r->config.train_n[r->train_count % sizes], r->layout, &r->device,
                            &r->train[r->train_count]));
+    }
+    config.phase = 0;
     config.training = false;
     for (; r->eval_count < eval_count; r->eval_count++)
         TRY(program_create(&config, r->config.eval_n[r->eval_count], r->layout, &r->device, &r->eval[r->eval_count]));
@@ -246,8 +251,10 @@ Status replica_create(const ReplicaConfig *config, Replica **made)
     TRY_OUT(arenas_create(r));
     TRY_OUT(tower_states_create(r));
     TRY_OUT(optimizer_create(r));
-    TRY_OUT(optimizer_segments_create(r));
-    TRY_OUT(ranges_create(r));
+    for (int p = 0; p < r->phases; p++) {
+        TRY_OUT(optimizer_segments_create(r, p));
+        TRY_OUT(ranges_create(r, p));
+    }
     TRY_OUT(kept_create(r));
     programs_bind(r);
     TRY_OUT(values_start(r));
@@ -294,17 +301,24 @@ void replica_destroy(Replica *r)
     free(r->grad_sum);
     free(r->stat_mean);
     free(r->stat_count);
-    free(r->ranges);
-    free(r->segments);
+    for (int p = 0; p < PHASES_MAX; p++) {
+        free(r->update[p].ranges);
+        free(r->update[p].segments);
+    }
     free(r);
 }
 
-Program *replica_program(Replica *r, bool training, int32_t n)
+Program *replica_program(Replica *r, int phase, int32_t n)
 {
-    Program *programs = training ? r->train : r->eval;
-    int count = training ? r->train_count : r->eval_count;
-    for (int i = 0; i < count; i++)
-        if (programs[i].n == n) return &programs[i];
+    for (int i = 0; i < r->train_count; i++)
+        if (r->train[i].phase == phase && r->train[i].n == n) return &r->train[i];
+    return NULL;
+}
+
+Program *replica_eval_program(Replica *r, int32_t n)
+{
+    for (int i = 0; i < r->eval_count; i++)
+        if (r->eval[i].n == n) return &r->eval[i];
     return NULL;
 }
 
@@ -324,7 +338,7 @@ static Status floats_change(Replica *r, OpKind kind, const char *name, float *to
     return st;
 }
 
-void replica_scale_by(Replica *r, const float *scale)
+void replica_scale_by(Replica *r, const GatePhase *scale)
 {
     r->loss_scale = scale;
 }
@@ -332,7 +346,8 @@ void replica_scale_by(Replica *r, const float *scale)
 Status replica_scale(Replica *r, const Program *program)
 {
     if (!r->loss_scale || !program->dloss.id) return OK;
-    return floats_change(r, OP_MUL, "loss scale", plan_tensor(program->plan, program->dloss).data, r->loss_scale, 1);
+    return floats_change(r, OP_MUL, "loss scale", plan_tensor(program->plan, program->dloss).data,
+                         &r->loss_scale[program->phase].scale, 1);
 }
 
 static Status upload_value(Replica *r, const Program *program, Value value, const void *host, size_t bytes)
@@ -381,15 +396,18 @@ void replica_weights_changed(Replica *r)
 
 Status replica_read_loss(Replica *r, const Program *program, LossRead *read)
 {
-    float loss = 0, hits[2] = {0}, head[MODEL_HEADS] = {0};
+    float loss = 0, hits[2] = {0}, term[PHASE_TERMS] = {0};
     const Backend *backend = r->device.backend;
     TRY(backend->download(&r->device, &loss, plan_tensor(program->plan, program->loss).data, sizeof loss));
-    TRY(backend->download(&r->device, hits, plan_tensor(program->plan, program->hits).data, sizeof hits));
-    for (int i = 0; i < program->head_count; i++)
-        TRY(backend->download(&r->device, &head[i], plan_tensor(program->plan, program->head[i]).data, sizeof *head));
+    if (program->hits.id)
+        TRY(backend->download(&r->device, hits, plan_tensor(program->plan, program->hits).data, sizeof hits));
+    for (int i = 0; i < program->term_count; i++) {
+        const float *sum = plan_tensor(program->plan, program->term[i].sum).data;
+        TRY(backend->download(&r->device, &term[i], sum, sizeof *term));
+    }
     TRY(backend->finish(&r->device, STREAM_COMPUTE));
     *read = (LossRead){.sum = loss, .hits = {(int64_t)hits[0], (int64_t)hits[1]}};
-    for (int i = 0; i < program->head_count; i++) read->head[i] = head[i];
+    for (int i = 0; i < program->term_count; i++) read->term[i] = term[i];
     return OK;
 }
 
@@ -401,9 +419,10 @@ Status replica_square_sum(Replica *r, const float *x, size_t count, double *sum)
     return backend->finish(&r->device, STREAM_COMPUTE);
 }
 
-Status replica_l2_term(Replica *r, double *term)
+Status replica_l2_term(Replica *r, int phase, double *term)
 {
-    return r->device.backend->l2_term(&r->device, r->arena[ARENA_PARAM], r->segments, r->segment_count, term);
+    const PhaseUpdate *u = &r->update[phase];
+    return r->device.backend->l2_term(&r->device, r->arena[ARENA_PARAM], u->segments, u->segment_count, term);
 }
 
 /* ---- gradient accumulation */
@@ -471,14 +490,14 @@ out:
 
 /* ---- the update */
 
-static Status statistics_update(Replica *r, const bool *fed)
+static Status statistics_update(Replica *r, const PhaseUpdate *u, const bool *fed)
 {
     const Backend *backend = r->device.backend;
     const float *commit = &r->scalars->commit;
     for (int t = 0; t < r->config.local; t++) {
         const float *batch = r->stat_mean ? r->stat_mean[t] : r->stat[t];
-        for (int i = 0; i < r->range_count; i++) {
-            size_t first = r->ranges[i].first, count = r->ranges[i].count;
+        for (int i = 0; i < u->range_count; i++) {
+            size_t first = u->ranges[i].first, count = u->ranges[i].count;
             if (fed[t])
                 TRY(backend->average(&r->device, r->state[t] + first, batch + first, r->correct[t] + first,
                                      &r->scalars->bn_decay, count, commit));
@@ -490,8 +509,9 @@ static Status statistics_update(Replica *r, const bool *fed)
     return OK;
 }
 
-Status replica_update(Replica *r, const bool *fed)
+Status replica_update(Replica *r, int phase, const bool *fed)
 {
+    const PhaseUpdate *u = &r->update[phase];
     OptimizerUpdate update = {
         .hyper = r->config.optimizer,
         .param = r->arena[ARENA_PARAM],
@@ -500,10 +520,10 @@ Status replica_update(Replica *r, const bool *fed)
         .ema = r->ema,
         .half = r->half,
         .half_dtype = r->config.program.compute,
-        .segments = r->segments,
-        .segment_count = r->segment_count,
+        .segments = u->segments,
+        .segment_count = u->segment_count,
         .scalars = r->scalars,
     };
     TRY(r->device.backend->optimizer_apply(&r->device, &update));
-    return statistics_update(r, fed);
+    return statistics_update(r, u, fed);
 }

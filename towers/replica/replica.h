@@ -33,13 +33,21 @@ typedef struct StateRange {
     size_t first, count; /* elements of the STATE arena that training updates: all but those of frozen layers */
 } StateRange;
 
+/* The elements that an update of a phase changes. */
+typedef struct PhaseUpdate {
+    OptimizerSegment *segments; /* owned, as the next */
+    StateRange *ranges;
+    int segment_count, range_count;
+} PhaseUpdate;
+
 typedef struct Replica {
     /* owned */
     ReplicaConfig config;
     Device device;
     Layout *layout;
-    Program *train, *eval; /* one for each batch size of config; at least one, then zeroed */
+    Program *train, *eval; /* one for each batch size of config (and in training each phase), then a zeroed one */
     int train_count, eval_count;
+    int phases;
     void *arena[ARENA_COUNT];           /* PARAM, GRAD, INPUT, RESULT, SCRATCH; STATE and STAT are per tower */
     CommMemory grad_memory;             /* of ARENA_GRAD */
     float **state, **stat, **ema_state; /* [local]; device memory */
@@ -49,20 +57,17 @@ typedef struct Replica {
     float **correct;   /* [local] device: factors that make batch variances unbiased, like layout->state_correct */
     OptimizerScalars *scalars; /* device */
     double *square;            /* device */
-    OptimizerSegment *segments;
-    int segment_count;
+    PhaseUpdate update[PHASES_MAX];
     CapturedGraphs *captured;
     void *half; /* 16-bit copy of PARAM, or NULL */
     bool half_stale;
-    StateRange *ranges;
-    int range_count;
     /* sums over the batches of a step before its last one; only with config.accumulate: [local] */
-    float **grad_sum;        /* summed gradients */
-    float **stat_mean;       /* mean of the batch statistics */
-    int *stat_count;         /* number of batches in it */
-    float *one;              /* device: the number 1 */
-    float *keep_decay;       /* device */
-    const float *loss_scale; /* borrowed, device: set by replica_scale_by; NULL: 1 */
+    float **grad_sum;            /* summed gradients */
+    float **stat_mean;           /* mean of the batch statistics */
+    int *stat_count;             /* number of batches in it */
+    float *one;                  /* device: the number 1 */
+    float *keep_decay;           /* device */
+    const GatePhase *loss_scale; /* borrowed, device: set by replica_scale_by; NULL: 1 */
 } Replica;
 
 /* Opens the device, builds all programs, allocates all memory, and fills parameters and states with their initial
@@ -76,7 +81,9 @@ size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout);
 /* Set the sizes of gradients, statistics and extras of this layout in a communicator's config. */
 void replica_sum_sized(const Layout *layout, CommConfig *sum);
 
-Program *replica_program(Replica *replica, bool training, int32_t n); /* NULL if it was not configured */
+/* NULL if it was not configured. */
+Program *replica_program(Replica *replica, int phase, int32_t n); /* of training */
+Program *replica_eval_program(Replica *replica, int32_t n);
 
 /* Pin the memory of a loader's pixels, from which batches will be uploaded, or, before the loader is destroyed, no
  * longer; only a matter of speed. NULL is fine. */
@@ -89,18 +96,19 @@ NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *b
 void replica_weights_changed(Replica *replica);
 /* Results of a forward pass, summed over the samples. */
 typedef struct LossRead {
-    double sum;               /* the loss of all heads with their weights */
-    double head[MODEL_HEADS]; /* with auxiliary heads: the loss of each without its weight; else 0 */
-    int64_t hits[2];          /* top-1, top-5 */
+    double sum;               /* of the loss */
+    double term[PHASE_TERMS]; /* 0 beyond the program's last */
+    int64_t hits[2];          /* top-1, top-5; 0 if nothing is predicted */
 } LossRead;
 /* Call after the forward pass. */
 NODISCARD Status replica_read_loss(Replica *replica, const Program *program, LossRead *read);
 /* Sum of squares of f32 device memory. */
 NODISCARD Status replica_square_sum(Replica *replica, const float *x, size_t count, double *sum);
-/* *term (device memory) = the L2 term of the loss: sum over decayed parameters of w^2 / 2, times weight decay. */
-NODISCARD Status replica_l2_term(Replica *replica, double *term);
-/* A number in device memory by which replica_scale multiplies the dloss of a fed program; NULL: none. */
-void replica_scale_by(Replica *replica, const float *scale);
+/* *term (device memory) = the L2 term of a phase's loss: sum over its decayed parameters of w^2 / 2, times weight
+ * decay. */
+NODISCARD Status replica_l2_term(Replica *replica, int phase, double *term);
+/* [PHASES_MAX] in device memory, by whose scale replica_scale multiplies the dloss of a fed program; NULL: none. */
+void replica_scale_by(Replica *replica, const GatePhase *scale);
 NODISCARD Status replica_scale(Replica *replica, const Program *program);
 
 /* Accumulation of several batches: call before the first batch; after each batch with samples; after each batch but the
@@ -117,9 +125,9 @@ float replica_correct(const Replica *replica, size_t i, int64_t samples);
  * program. */
 NODISCARD Status replica_statistics_over(Replica *replica, int slot, int64_t samples);
 
-/* Update weights, slots, averages and batch-norm running statistics together, using replica->scalars in device memory;
- * nothing changes if their `commit` is 0. `fed[slot]`: local towers that had samples (the statistics of others do not
- * change). */
-NODISCARD Status replica_update(Replica *replica, const bool *fed);
+/* Update a phase's weights, slots, averages and batch-norm running statistics together, using replica->scalars in device
+ * memory; nothing changes if their `commit` is 0. `fed[slot]`: local towers that had samples (the statistics of others
+ * do not change). */
+NODISCARD Status replica_update(Replica *replica, int phase, const bool *fed);
 
 #endif

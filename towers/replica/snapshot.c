@@ -110,8 +110,6 @@ static const StateField state_fields[] = {
     {"skipped_in_row", offsetof(RunState, skipped_in_row), false},
     {"overflows", offsetof(RunState, overflows), false, true},
     {"bad_samples", offsetof(RunState, bad_samples), false, true},
-    {"loss_scale", offsetof(RunState, loss_scale), true, true},
-    {"scale_good", offsetof(RunState, scale_good), false, true},
     {"epoch_sum", offsetof(RunState, epoch_sum), true},
     {"epoch_constant_sum", offsetof(RunState, epoch_constant_sum), true},
     {"epoch_count", offsetof(RunState, epoch_count), false},
@@ -125,16 +123,24 @@ static const StateField state_fields[] = {
 };
 enum { STATE_FIELDS = sizeof state_fields / sizeof *state_fields };
 
-static json_t *field_json(const RunState *run, const StateField *field)
+/* Of a phase. Those of a classifier's only one are among the others, where older checkpoints have them. */
+static const StateField phase_fields[] = {
+    {"updates", offsetof(RunPhase, updates), false},
+    {"loss_scale", offsetof(RunPhase, loss_scale), true, true},
+    {"scale_good", offsetof(RunPhase, scale_good), false, true},
+};
+enum { PHASE_FIELDS = sizeof phase_fields / sizeof *phase_fields };
+
+static json_t *field_json(const void *state, const StateField *field)
 {
-    const char *at = (const char *)run + field->offset;
+    const char *at = (const char *)state + field->offset;
     if (!field->real) return json_integer(*(const int64_t *)at);
     return json_finite(*(const double *)at);
 }
 
-static Status field_read(RunState *run, const StateField *field, const json_t *value, const char *path)
+static Status field_read(void *state, const StateField *field, const json_t *value, const char *path)
 {
-    char *at = (char *)run + field->offset;
+    char *at = (char *)state + field->offset;
     if (!value && field->optional) return OK;
     if (!field->real && json_is_integer(value))
         *(int64_t *)at = json_integer_value(value);
@@ -142,6 +148,42 @@ static Status field_read(RunState *run, const StateField *field, const json_t *v
         *(double *)at = json_is_null(value) ? NAN : json_number_value(value);
     else
         return FAIL(ERR_CHECKPOINT, "%s/state.json: '%s' is missing or not a number", path, field->name);
+    return OK;
+}
+
+static int phase_add(json_t *to, const RunPhase *phase)
+{
+    int failed = 0;
+    for (int i = 0; i < PHASE_FIELDS; i++)
+        failed |= json_object_set_new(to, phase_fields[i].name, field_json(phase, &phase_fields[i]));
+    return failed;
+}
+
+/* "phases": {"critic": {...}, ...}, or the fields of the only phase. */
+static int phases_add(const TowerProcess *p, json_t *root)
+{
+    int failed = 0;
+    json_t *all = json_object();
+    if (p->replica->phases == 1) {
+        json_decref(all);
+        return phase_add(root, &p->run.phase[0]);
+    }
+    for (int i = 0; i < p->replica->phases; i++) {
+        json_t *one = json_object();
+        failed |= phase_add(one, &p->run.phase[i]);
+        failed |= json_object_set_new(all, job_phase(p->job, i)->name, one);
+    }
+    return failed | json_object_set_new(root, "phases", all);
+}
+
+static Status phases_read(const TowerProcess *p, RunState *run, const json_t *root, const char *path)
+{
+    const json_t *all = json_object_get(root, "phases");
+    for (int i = 0; i < p->replica->phases; i++) {
+        const json_t *one = p->replica->phases == 1 ? root : json_object_get(all, job_phase(p->job, i)->name);
+        for (int k = 0; k < PHASE_FIELDS; k++)
+            TRY(field_read(&run->phase[i], &phase_fields[k], json_object_get(one, phase_fields[k].name), path));
+    }
     return OK;
 }
 
@@ -156,7 +198,7 @@ static char *state_text(const TowerProcess *p)
         root = NULL;
     }
     json_t *left_out = json_array();
-    int failed = 0;
+    int failed = phases_add(p, root);
     for (int64_t i = 0; i < p->run.rollbacks; i++)
         failed |= json_array_append_new(left_out, json_integer(p->run.left_out[i]));
     failed |= json_object_set_new(root, "left_out", left_out);
@@ -242,6 +284,7 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
     const char *settings = json_string_value(json_object_get(root, "settings"));
     for (int i = 0; i < STATE_FIELDS; i++)
         TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
+    TRY_OUT(phases_read(p, &run, root, path));
     TRY_OUT(left_out_read(&run, json_object_get(root, "left_out"), path));
     if (!settings)
         st = FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or not a text", path);

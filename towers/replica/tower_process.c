@@ -60,7 +60,7 @@ LoaderConfig process_loader(const TowerProcess *p)
     config.first_tower = p->place.first_tower;
     config.local = p->place.local_towers;
     config.start_step = job_first_batch(p->job, p->run.step);
-    config.max_steps = job_first_batch(p->job, p->total_steps);
+    config.max_steps = job_batches_before(p->job, p->total_steps);
     config.depth = 2 * p->place.local_towers + 2;
     return config;
 }

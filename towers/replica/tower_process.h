@@ -16,19 +16,25 @@
 
 enum { ROLLBACKS_MAX = 256 };
 
+/* The state of one phase of a run. */
+typedef struct RunPhase {
+    int64_t updates;    /* committed steps, its optimizer's count */
+    double loss_scale;  /* of its next step; 0: not yet known */
+    int64_t scale_good; /* good steps since its last change */
+} RunPhase;
+
 /* The state of the run between steps: saved with every checkpoint, equal on all ranks. */
 typedef struct RunState {
-    int64_t step;     /* committed or skipped steps so far */
-    int64_t updates;  /* committed steps, the optimizer's count */
-    double epoch_sum; /* sum of losses over the samples of this epoch so far */
+    int64_t step;    /* committed or skipped steps so far */
+    int64_t updates; /* committed steps, of all phases */
+    RunPhase phase[PHASES_MAX];
+    double epoch_sum; /* sum of losses over the samples of this epoch so far, in steps of the first phase */
     int64_t epoch_count, epoch_hits;
     int64_t epoch_told; /* the step after which an epoch was last recorded; sums of an interrupted one continue */
     double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
     int64_t skipped, skipped_in_row;
     int64_t bad_samples; /* skipped because they could not be decoded (--bad-samples) */
     int64_t overflows;   /* steps skipped because a gradient overflowed f16 at the loss scale */
-    double loss_scale;   /* of the next step; 0: not yet known */
-    int64_t scale_good;  /* good steps since its last change */
     double best_top1;    /* -1: none yet */
     int64_t best_step;
     double base_average, total_average;         /* of losses, see step_record.c; rank 0 keeps them */
@@ -38,6 +44,13 @@ typedef struct RunState {
 
 typedef struct StepQueue StepQueue; /* step.c: the steps in flight */
 typedef struct Summary Summary;     /* summary.c: the values that are being counted */
+
+/* The all-reduces of a step of one phase. */
+typedef struct PhaseSums {
+    Buckets buckets; /* of its gradients */
+    int *norm;       /* owned: floats of each all-reduce of batch norms with BN_STATS_SYNC, in order */
+    int norm_count;
+} PhaseSums;
 
 typedef struct TowerProcess {
     /* borrowed */
@@ -52,13 +65,12 @@ typedef struct TowerProcess {
     Loader *loader;
     Metrics *metrics; /* rank 0 only */
     Summary *summary; /* rank 0 only; NULL before the first one */
-    WeightMap map;
-    int *norm_sums; /* floats of each all-reduce in a step with BN_STATS_SYNC, in order */
-    int norm_sum_count;
-    float *norm_zeros; /* device memory: contribution of a tower without samples to the largest of them */
-    float *scratch;    /* host memory: [max(params, states) + SUM_EXTRAS] */
+    WeightMap map;    /* of the replica's layout */
+    PhaseSums sums[PHASES_MAX];
+    float *
+        norm_zeros; /* device memory: contribution of a tower without samples to the largest of the batch norms' sums */
+    float *scratch; /* host memory: [max(params, states) + SUM_EXTRAS] */
     /* state */
-    Buckets buckets;
     RunState run;
     int64_t done; /* steps whose results are known: run.step without those in flight */
     int64_t steps_per_epoch, total_steps;

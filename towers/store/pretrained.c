@@ -118,10 +118,10 @@ static Status freeze_check(const char *patterns, const Layout *layout)
 }
 
 static Status file_check(const ProgramConfig *config, const char *path, bool reset_head, const Layout *layout,
-                         const Graph *graph, char *absent, size_t bytes)
+                         char *absent, size_t bytes)
 {
     Status st = OK;
-    WeightMap map = {0};
+    WeightMap map = weight_map(layout);
     float *params = calloc(layout->param_elements + 1, sizeof *params),
           *states = calloc(layout->state_elements + 1, sizeof *states);
     if (!params || !states) {
@@ -129,11 +129,9 @@ static Status file_check(const ProgramConfig *config, const char *path, bool res
                   layout->param_elements * sizeof *params >> 20);
         goto out;
     }
-    TRY_OUT(weight_map_create(layout, graph, &map));
     TRY_OUT(pretrained_read(&map, config, path, reset_head ? HEAD_RESET : HEAD_READ_OR_RESET, params, states, absent,
                             bytes));
 out:
-    weight_map_destroy(&map);
     free(params);
     free(states);
     return st;
@@ -142,19 +140,14 @@ out:
 Status pretrained_check(const ProgramConfig *program, const char *path, bool reset_head, char *absent, size_t bytes)
 {
     Status st = OK;
-    Program built = {0};
     Layout *layout = NULL;
-    ProgramConfig config = *program;
     *absent = 0;
     if (reset_head && !path) return FAIL(ERR_ARG, "--reset-head has no effect without --pretrained");
-    if (!path && !config.freeze) return OK;
-    config.training = true;
-    TRY(program_graph(&config, 1, &built));
-    TRY_OUT(layout_create(built.graph, &layout));
-    if (config.freeze) TRY_OUT(freeze_check(config.freeze, layout));
-    if (path) TRY_OUT(file_check(&config, path, reset_head, layout, built.graph, absent, bytes));
+    if (!path && !program->freeze) return OK;
+    TRY(program_layout(program, 1, &layout));
+    if (program->freeze) TRY_OUT(freeze_check(program->freeze, layout));
+    if (path) TRY_OUT(file_check(program, path, reset_head, layout, absent, bytes));
 out:
     layout_destroy(layout);
-    program_destroy(&built);
     return st;
 }

@@ -46,36 +46,6 @@ static Status list_add(WeightList *list, const char *prefix, const char *name, S
     return OK;
 }
 
-/* ---- ranks */
-
-static void rank_set(const Layout *layout, int *rank, const Graph *graph, Value v, int value)
-{
-    const ValueInfo *info = graph_value(graph, v);
-    for (int m = 0; m < info->member_count; m++) rank_set(layout, rank, graph, info->members[m], value);
-    const LayoutEntry *entry = info->role == ROLE_PARAM ? layout_param(layout, info->name) : NULL;
-    if (entry) rank[entry - layout->params] = value;
-}
-
-Status weight_map_create(const Layout *layout, const Graph *graph, WeightMap *map)
-{
-    int *rank = malloc(((size_t)layout->param_count + 1) * sizeof *rank);
-    if (!rank) return FAIL(ERR_MEMORY, "no memory for the ranks of %d parameters", layout->param_count);
-    for (int i = 0; i < layout->param_count; i++) rank[i] = 1;
-    for (int i = 0; i < graph_op_count(graph); i++) {
-        const Op *op = graph_op_at(graph, i);
-        if (op->kind == OP_CONV || op->kind == OP_CONV_DX) rank_set(layout, rank, graph, op->in[1], 4);
-        if (op->kind == OP_DENSE) rank_set(layout, rank, graph, op->in[1], 2);
-    }
-    *map = (WeightMap){layout, rank, layout->param_count};
-    return OK;
-}
-
-void weight_map_destroy(WeightMap *map)
-{
-    free(map->rank);
-    *map = (WeightMap){0};
-}
-
 /* ---- OHWI <-> OIHW */
 
 typedef enum Direction { TO_DISK, FROM_DISK } Direction;
@@ -116,7 +86,7 @@ Status weights_pack(const WeightMap *map, const char *prefix, const float *arena
     for (int i = 0; i < map->count; i++) {
         const LayoutEntry *entry = &map->layout->params[i];
         void *data;
-        TRY(list_add(list, prefix, entry->name, disk_tensor(entry->shape, map->rank[i]), entry->count * sizeof(float),
+        TRY(list_add(list, prefix, entry->name, disk_tensor(entry->shape, entry->rank), entry->count * sizeof(float),
                      &data));
         reorder(entry->shape, TO_DISK, (float *)arena + entry->first, data);
     }
@@ -264,11 +234,11 @@ static void spoiled_note(const char *name, const float *values, size_t count, We
                (double)values[first]);
 }
 
-static Status entry_unpack(const LayoutEntry *entry, int rank, const char *prefix, const SafeTensors *file,
-                           float *arena, WeightMatch *match)
+static Status entry_unpack(const LayoutEntry *entry, const char *prefix, const SafeTensors *file, float *arena,
+                           WeightMatch *match)
 {
     char name[ST_MAX_NAME], have[96], want[96];
-    StTensor wanted = disk_tensor(entry->shape, rank);
+    StTensor wanted = disk_tensor(entry->shape, entry->rank);
     snprintf(name, sizeof name, "%s%s", prefix, entry->name);
     const StTensor *t = safetensors_find(file, name);
     if (!t) {
@@ -312,10 +282,10 @@ Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensor
     const Layout *layout = map->layout;
     for (int i = 0; params && i < map->count; i++)
         if (!wanted_not(rules, file, layout->params[i].name, match))
-            TRY(entry_unpack(&layout->params[i], map->rank[i], prefix, file, params, match));
+            TRY(entry_unpack(&layout->params[i], prefix, file, params, match));
     for (int i = 0; states && i < layout->state_count; i++)
         if (!wanted_not(rules, file, layout->states[i].name, match))
-            TRY(entry_unpack(&layout->states[i], 1, prefix, file, states, match));
+            TRY(entry_unpack(&layout->states[i], prefix, file, states, match));
     extras_count(map, prefix, file, rules, states != NULL, match);
     match_end(match);
     return OK;

@@ -14,14 +14,15 @@ typedef struct WeightList {
 } WeightList;
 void weight_list_clear(WeightList *list);
 
-/* The rank of each parameter on disk and its place in the arena: the layout combined with the ops that read it. */
+/* The parameters of a file: the first `count` of the layout, and its states. */
 typedef struct WeightMap {
     const Layout *layout; /* borrowed */
-    int *rank;            /* owned: [param_count] */
-    int count;            /* the first `count` parameters are packed and unpacked; initially all */
+    int count;
 } WeightMap;
-NODISCARD Status weight_map_create(const Layout *layout, const Graph *graph, WeightMap *map);
-void weight_map_destroy(WeightMap *map);
+static inline WeightMap weight_map(const Layout *layout)
+{
+    return (WeightMap){layout, layout->param_count};
+}
 
 /* Append the first map->count parameters of `arena` (host memory, layout of PARAM) as `<prefix><name>`. */
 NODISCARD Status weights_pack(const WeightMap *map, const char *prefix, const float *arena, WeightList *list);

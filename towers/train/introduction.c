@@ -30,20 +30,15 @@ static const char *plural(int64_t count)
 
 static Status params_count(const TrainJob *job, int64_t *all, int64_t *frozen)
 {
-    Program program;
-    Layout *layout = NULL;
-    ProgramConfig config = job->program;
-    config.training = true;
+    Layout *layout;
     *all = *frozen = 0;
-    TRY(program_graph(&config, 1, &program));
-    Status st = layout_create(program.graph, &layout);
-    for (int i = 0; st == OK && i < layout->param_count; i++) {
+    TRY(program_layout(&job->program, 1, &layout));
+    for (int i = 0; i < layout->param_count; i++) {
         *all += (int64_t)layout->params[i].count;
         if (!layout->params[i].moves) *frozen += (int64_t)layout->params[i].count;
     }
     layout_destroy(layout);
-    program_destroy(&program);
-    return st;
+    return OK;
 }
 
 static Status model_print(const TrainJob *job, FILE *to)

@@ -29,8 +29,7 @@ static Status replica_open(TowerProcess *p)
     for (int slot = 0; slot < p->place.local_towers; slot++)
         if (job->shares.batch[p->place.first_tower + slot])
             TRY(replica_statistics_over(p->replica, slot, job->shares.batch[p->place.first_tower + slot]));
-    const Program *any = p->replica->train[0].graph ? &p->replica->train[0] : &p->replica->eval[0];
-    TRY(weight_map_create(p->replica->layout, any->graph, &p->map));
+    p->map = weight_map(p->replica->layout);
     size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
     p->scratch = calloc((params > states ? params : states) + SUM_EXTRAS, sizeof *p->scratch);
     return p->scratch
@@ -43,12 +42,17 @@ static Status replica_open(TowerProcess *p)
 static Status buckets_open(TowerProcess *p)
 {
     const Layout *layout = p->replica->layout;
-    size_t *ends = calloc((size_t)layout->trained_count + 1, sizeof *ends);
+    size_t *ends = calloc((size_t)layout->trained_count + 1, sizeof *ends), bytes = p->job->bucket_bytes;
     if (!ends) return FAIL(ERR_MEMORY, "no memory for the bucket ends");
-    for (int i = 0; i < layout->trained_count; i++) ends[i] = layout_param_end(layout, i);
-    size_t bytes = p->job->bucket_bytes;
-    buckets_cut(ends, layout->trained_count, layout->trained_elements, bytes ? bytes : FIRST_BUCKET_BYTES,
-                bytes ? bytes : BUCKET_BYTES, &p->buckets);
+    for (int phase = 0; phase < layout->phase_count; phase++) {
+        const LayoutPhase *range = &layout->phase[phase];
+        Buckets *buckets = &p->sums[phase].buckets;
+        for (int i = 0; i < range->param_count; i++)
+            ends[i] = layout_param_end(layout, range->first_param + i) - range->first;
+        buckets_cut(ends, range->param_count, range->elements, bytes ? bytes : FIRST_BUCKET_BYTES,
+                    bytes ? bytes : BUCKET_BYTES, buckets);
+        for (int b = 0; b < buckets->count; b++) buckets->bucket[b].first += range->first;
+    }
     free(ends);
     return OK;
 }
@@ -192,7 +196,6 @@ void process_close(TowerProcess *p)
     loader_destroy(p->loader);
     summary_close(p);
     metrics_close(p->metrics);
-    weight_map_destroy(&p->map);
     comm_close(p->comm); /* before the replica, whose device it may use */
     steps_close(p);
     norm_sync_close(p);

@@ -38,15 +38,18 @@ Status steps_open(TowerProcess *p)
 Status steps_restart(TowerProcess *p)
 {
     RunState *run = &p->run;
-    if (!job_gate(p->job).dynamic)
-        run->loss_scale = p->job->loss_scale > 0 ? p->job->loss_scale : 1;
-    else if (!(run->loss_scale >= 1))
-        run->loss_scale = SCALE_START;
+    GateState state = {.skips = (int32_t)run->skipped_in_row};
+    for (int i = 0; i < PHASES_MAX; i++) {
+        RunPhase *phase = &run->phase[i];
+        if (!job_gate(p->job).dynamic)
+            phase->loss_scale = p->job->loss_scale > 0 ? p->job->loss_scale : 1;
+        else if (!(phase->loss_scale >= 1))
+            phase->loss_scale = SCALE_START;
+        state.phase[i] = (GatePhase){phase->updates, (float)phase->loss_scale, (int32_t)phase->scale_good};
+    }
     p->done = run->step;
-    return gate_start(p->gate, &(GateState){.updates = run->updates,
-                                            .scale = (float)run->loss_scale,
-                                            .good = (int32_t)run->scale_good,
-                                            .skips = (int32_t)run->skipped_in_row});
+    memset(p->queue->held, 0, sizeof p->queue->held); /* the loader starts anew */
+    return gate_start(p->gate, &state);
 }
 
 void steps_close(TowerProcess *p)
@@ -65,34 +68,39 @@ Status steps_drain(TowerProcess *p)
 
 /* ---- a step */
 
-/* A step has job->accumulate batches, or as many as are left of the epoch. */
 static Status step_begin(TowerProcess *p, Step **begun)
 {
     const TrainJob *job = p->job;
-    int64_t batches = job_batches_per_epoch(job), first = job_first_batch(job, p->run.step) % batches,
-            global = shares_global(&job->shares), left = source_info(job->train)->count - first * global;
+    int batches = job_step_batches(job, p->run.step);
     Step *step = *begun = step_in_flight(p, p->run.step + 1);
     *step = (Step){.number = p->run.step + 1, .started_ns = clock_ns(), .culprit = -1};
-    step->batches = (int)(batches - first < job->accumulate ? batches - first : job->accumulate);
-    step->samples = step->batches * global < left ? step->batches * global : left;
+    step->phase = job_phase_of(job, p->run.step);
+    step->batches = batches ? batches : 1;
+    step->samples = job_step_samples(job, p->run.step);
     step->scale = (float)loss_scale(step->samples, job->divisor, full_step(job));
     step->lr = schedule_lr(&job->schedule, p->run.step, p->steps_per_epoch, p->total_steps);
     step->left_out = rollback_leaves_out(&p->run, step->number);
     bool stop = atomic_load(&p->ledger->run.stop_signal) != 0;
     bool refill = job->data.bad == BAD_SKIP && job->divisor == LOSS_DIVISOR_SAMPLES;
-    return gate_begin(p->gate, step->number, step->lr, step->left_out, stop, refill ? step->samples : 0);
+    return gate_begin(p->gate, &(GateStep){.number = step->number,
+                                           .phase = step->phase,
+                                           .lr = step->lr,
+                                           .closed = step->left_out,
+                                           .stop = stop,
+                                           .samples = refill ? step->samples : 0});
 }
 
 /* The extras of all towers are reduced after the buckets. The gradients of a single tower need no reduction. */
-static Status allreduce_end(TowerProcess *p)
+static Status allreduce_end(TowerProcess *p, int phase)
 {
+    const Buckets *buckets = &p->sums[phase].buckets;
     float *grads = p->replica->arena[ARENA_GRAD];
     size_t end = p->replica->layout->trained_elements, extras = sum_extra_count(p->ledger->towers);
     for (int slot = 0; slot < p->place.local_towers; slot++)
         TRY(comm_allreduce_begin(p->comm, p->place.first_tower + slot, end, gate_extras(p->gate, slot), extras));
-    for (int b = 0; b < p->buckets.count && p->ledger->towers > 1; b++)
-        TRY(comm_allreduce_end(p->comm, p->buckets.bucket[b].first, grads + p->buckets.bucket[b].first,
-                               p->buckets.bucket[b].count));
+    for (int b = 0; b < buckets->count && p->ledger->towers > 1; b++)
+        TRY(comm_allreduce_end(p->comm, buckets->bucket[b].first, grads + buckets->bucket[b].first,
+                               buckets->bucket[b].count));
     return comm_allreduce_end(p->comm, end, gate_sum(p->gate), extras);
 }
 
@@ -105,17 +113,19 @@ typedef struct Update {
 static Status gate_and_update(void *context)
 {
     TowerProcess *p = ((const Update *)context)->p;
+    const Step *step = ((const Update *)context)->step;
     Replica *r = p->replica;
+    const LayoutPhase *range = &r->layout->phase[step->phase];
     if (p->ledger->towers > 1)
-        TRY(r->device.backend->square_sum(&r->device, r->arena[ARENA_GRAD], r->layout->trained_elements,
+        TRY(r->device.backend->square_sum(&r->device, (float *)r->arena[ARENA_GRAD] + range->first, range->elements,
                                           gate_square_of_sum(p->gate)));
     TRY(gate_decide(p->gate));
-    return replica_update(r, ((const Update *)context)->step->fed);
+    return replica_update(r, step->phase, step->fed);
 }
 
 static Status step_update(TowerProcess *p, const Step *step)
 {
-    CaptureKey key = {.of = p};
+    CaptureKey key = {.of = p, .phase = step->phase};
     memcpy(key.towers, step->fed, sizeof key.towers);
     process_activity(p, step->number, ACTIVITY_UPDATE);
     TRY(captured_graphs_run(p->replica->captured, &key, gate_and_update, &(Update){p, step}));
@@ -148,7 +158,7 @@ Status step_run(TowerProcess *p)
         }
         TRY(turn_end(&turn));
     }
-    TRY(allreduce_end(p));
+    TRY(allreduce_end(p, step->phase));
     TRY(step_update(p, step)); /* the gate decides; then everything is updated, or nothing */
     p->run.step = step->number;
 

@@ -6,8 +6,9 @@
 #include "towers/replica/tower_process.h"
 
 typedef struct Step {
-    int64_t number;  /* from 1 */
-    int batches;     /* global batches: 1, or up to job->accumulate */
+    int64_t number; /* from 1 */
+    int phase;
+    int batches;     /* global batches: 1, or up to job->accumulate; also 1 if the phase takes none of images */
     int64_t samples; /* of all of them */
     int64_t started_ns;
     float scale;          /* of every sample's gradient */
@@ -29,8 +30,9 @@ typedef struct Step {
 enum { STEPS_IN_FLIGHT = GATE_AHEAD + 1 };
 
 struct StepQueue {
-    int64_t taken_ns;   /* when the last step was taken */
-    bool graphs_logged; /* the log says that a graph could not be captured */
+    int64_t taken_ns;              /* when the last step was taken */
+    bool graphs_logged;            /* the log says that a graph could not be captured */
+    const Batch *held[TOWERS_MAX]; /* borrowed from the loader: the images of each local tower; NULL: none */
     Step step[STEPS_IN_FLIGHT];
 };
 Step *step_in_flight(const TowerProcess *p, int64_t number);
@@ -60,7 +62,8 @@ NODISCARD Status step_record(TowerProcess *p, const Step *step);
 typedef struct Turn {
     TowerProcess *p;
     const Step *step;
-    const Batch *batch; /* borrowed from the loader until the next turn begins */
+    const Batch *batch; /* borrowed from the loader until the next turn begins, or `none` */
+    Batch none;         /* of a phase that takes no images: only its samples' number and place */
     Program *program;   /* NULL: a tower without samples, which contributes nothing */
     int slot;
     bool last;            /* batch of the step */

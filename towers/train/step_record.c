@@ -15,7 +15,8 @@ void step_to_ledger(TowerProcess *p, const Step *step)
         LedgerRow *row = ledger_row(p->ledger, t, step->number);
         const TowerResult *found = &step->found[t];
         row->loss = found->loss;
-        memcpy(row->head, found->head, sizeof row->head);
+        row->phase = step->phase;
+        memcpy(row->term, found->term, sizeof row->term);
         row->loss_finite = found->loss_finite;
         row->grad_finite = found->grad_finite;
         row->grad_norm = found->grad_norm;
@@ -27,6 +28,7 @@ void step_to_ledger(TowerProcess *p, const Step *step)
 void step_to_epoch(TowerProcess *p, const Step *step)
 {
     double sum = 0;
+    if (step->phase > 0) return;
     for (int t = 0; t < p->ledger->towers; t++) {
         const TowerResult *found = &step->found[t];
         sum += found->loss.sum;
@@ -65,34 +67,59 @@ static void averages_move(RunState *run, double base, double total, StepRecord *
     rec->total_average = rec->averages ? run->total_average / weight : 0;
 }
 
-/* The mean loss of each head over all towers, divided like the loss; returns the number of heads, 0 for a single
- * head. */
-static int heads_mean(const TowerProcess *p, const Step *step, double mean[MODEL_HEADS])
+static const Program *program_of_phase(const TowerProcess *p, int phase)
 {
-    TowerLoss head[TOWERS_MAX];
-    int count = p->replica->train[0].head_count;
-    for (int i = 0; i < count; i++) {
-        for (int t = 0; t < p->ledger->towers; t++) {
-            const TowerResult *found = &step->found[t];
-            head[t] = (TowerLoss){found->head[i], found->loss.count, found->loss.finite};
-        }
-        mean[i] = mean_loss(head, p->ledger->towers, p->job->divisor, full_step(p->job));
-    }
-    return count;
+    for (int i = 0; i < p->replica->train_count; i++)
+        if (p->replica->train[i].phase == phase) return &p->replica->train[i];
+    return NULL;
 }
 
-/* Arrays that a record points to, with a value per tower or head. */
+/* Arrays that a record points to, with a value per tower or term. */
 typedef struct StepColumns {
     double norm[TOWERS_MAX], head[MODEL_HEADS];
     int64_t arrival[TOWERS_MAX], hits; /* arrival: microseconds after the step's start; hits: of all towers */
-    int heads;
+    int heads, terms;
+    TermRecord term[PHASE_TERMS];
+    double tower_term[PHASE_TERMS][TOWERS_MAX];
     ActivityRecord activities;
 } StepColumns;
+
+/* The standard deviation of values with this mean and this mean of squares. */
+static double spread_of(double mean, double square)
+{
+    double variance = square - mean * mean;
+    return isfinite(variance) && variance < 0 ? 0 : sqrt(variance);
+}
+
+/* Each term as a mean over the samples of each tower, and over those of all towers, divided like the loss. */
+static void terms_fill(const TowerProcess *p, const Step *step, StepColumns *columns)
+{
+    const Program *program = program_of_phase(p, step->phase);
+    int towers = p->ledger->towers, count = program ? program->term_count : 0;
+    bool heads = program && program->hits.id;
+    for (int i = 0; i < count; i++) {
+        TowerLoss sum[TOWERS_MAX];
+        double *of = columns->tower_term[i];
+        for (int t = 0; t < towers; t++) {
+            const TowerResult *found = &step->found[t];
+            sum[t] = (TowerLoss){found->term[i], found->loss.count, found->loss.finite};
+            of[t] = tower_loss_mean(&sum[t]);
+        }
+        TermRecord *term = &columns->term[i];
+        *term = (TermRecord){program->term[i].name, mean_loss(sum, towers, p->job->divisor, full_step(p->job)), of};
+        if (heads) columns->head[i] = term->mean;
+        if (!program->term[i].spread) continue;
+        for (int t = 0; t < towers; t++) of[t] = spread_of(columns->tower_term[i - 1][t], of[t]);
+        term->mean = spread_of(term[-1].mean, term->mean);
+    }
+    columns->heads = heads ? count : 0;
+    columns->terms = heads ? 0 : count;
+}
 
 static void columns_fill(const TowerProcess *p, const Step *step, StepColumns *columns)
 {
     columns->hits = 0;
-    columns->heads = heads_mean(p, step, columns->head);
+    terms_fill(p, step, columns);
     activities_read(p, step->number, &columns->activities);
     for (int t = 0; t < p->ledger->towers; t++) {
         const LedgerRow *row = ledger_row(p->ledger, t, step->number);
@@ -116,6 +143,9 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepC
         .mean_loss = mean,
         .base_loss = mean,
         .total_loss = mean + step->l2,
+        .phase = p->replica->phases > 1 ? job_phase(p->job, step->phase)->name : NULL,
+        .term = columns->term,
+        .terms = columns->terms,
         .head_loss = columns->head,
         .heads = columns->heads,
         .l2_loss = step->l2,

@@ -56,6 +56,7 @@ static Status result_read(TowerProcess *p, Step *step)
 {
     GateResult result;
     RunState *run = &p->run;
+    RunPhase *phase = &run->phase[step->phase];
     gate_read(p->gate, step->number, &result, step->found);
     for (int t = 0; t < p->ledger->towers; t++) step->loss[t] = step->found[t].loss;
     step->grad_norm = result.report.grad_norm;
@@ -66,10 +67,11 @@ static Status result_read(TowerProcess *p, Step *step)
     nan_check_pass(step->loss, p->ledger->towers, p->job->gate.check, &step->culprit);
     if (step->overflow) step->culprit = -1;
     p->stop |= result.stop;
-    run->loss_scale = result.report.next_scale;
-    run->scale_good = result.report.good;
+    phase->loss_scale = result.report.next_scale;
+    phase->scale_good = result.report.good;
     TRY(samples_check(p, step, p->ledger->towers));
     run->updates += step->commit;
+    phase->updates += step->commit;
     run->overflows += !step->commit && step->overflow;
     run->skipped += !step->commit && !step->overflow;
     if (step->commit)
@@ -81,9 +83,11 @@ static Status result_read(TowerProcess *p, Step *step)
 
 /* ---- refused steps */
 
-/* The error message of a refused step: which tower, which step, loss or gradient. */
+/* The error message of a refused step: which tower, which step, which of several phases, loss or gradient. */
 static Status refusal(const TowerProcess *p, const Step *step)
 {
+    char phase[64] = "";
+    if (p->replica->phases > 1) snprintf(phase, sizeof phase, " (%s)", job_phase(p->job, step->phase)->name);
     double loss = step->culprit >= 0 ? tower_loss_mean(&step->loss[step->culprit]) : 0;
     if (p->job->gate.check == NAN_CHECK_LAST)
         return FAIL(ERR_NUMERIC, "Model diverged with loss = NaN (last tower, step %lld, after the update)%s",
@@ -91,15 +95,15 @@ static Status refusal(const TowerProcess *p, const Step *step)
     if (step->culprit < 0)
         return FAIL(
             ERR_NUMERIC,
-            "step %lld: the sum of the gradients over all towers is not finite, although each tower's is; nothing "
+            "step %lld%s: the sum of the gradients over all towers is not finite, although each tower's is; nothing "
             "was committed; try a lower --lr or --clip-norm%s",
-            (long long)step->number, p->ledger->search.report);
+            (long long)step->number, phase, p->ledger->search.report);
     const TowerResult *found = &step->found[step->culprit];
     return FAIL(
         ERR_NUMERIC,
-        "tower %d, step %lld: %s not finite (loss %g, gradient norm %g); nothing was committed, the weights are "
+        "tower %d, step %lld%s: %s not finite (loss %g, gradient norm %g); nothing was committed, the weights are "
         "those after step %lld; try a lower --lr, or --nan-policy skip%s",
-        step->culprit, (long long)step->number,
+        step->culprit, (long long)step->number, phase,
         found->loss_finite   ? "the gradient is"
         : found->grad_finite ? "the loss is"
                              : "loss and gradient are",
@@ -151,7 +155,7 @@ static Status step_log(TowerProcess *p, const Step *step, Status refused)
     if (step->overflow)
         TRY(metrics_log(p->metrics,
                         "step %lld: skipped because a gradient overflowed at loss scale %g; the loss scale is now %g",
-                        (long long)step->number, (double)step->loss_scale, p->run.loss_scale));
+                        (long long)step->number, (double)step->loss_scale, p->run.phase[step->phase].loss_scale));
     if (why && !p->queue->graphs_logged) TRY(metrics_log(p->metrics, "%s", why));
     p->queue->graphs_logged = why != NULL;
     return step_record(p, step);

@@ -23,6 +23,11 @@ static int tower_of(const Turn *turn)
     return turn->p->place.first_tower + turn->slot;
 }
 
+static const Buckets *buckets_of(const Turn *turn)
+{
+    return &turn->p->sums[turn->step->phase].buckets;
+}
+
 static Status ops_run(void *context)
 {
     const Turn *turn = context;
@@ -43,7 +48,7 @@ static Status forward_launches(void *context)
 static Status bucket_complete(const Turn *turn)
 {
     Replica *r = turn->p->replica;
-    const Bucket *bucket = &turn->p->buckets.bucket[turn->part];
+    const Bucket *bucket = &buckets_of(turn)->bucket[turn->part];
     float *at = (float *)r->arena[ARENA_GRAD] + bucket->first;
     if (!turn->program) TRY(r->device.backend->fill(&r->device, at, 0, bucket->count));
     if (turn->step->batches > 1) TRY(replica_add_kept(r, turn->slot, bucket->first, bucket->count));
@@ -61,13 +66,14 @@ static Status backward_launches(void *context)
         TRY(replica_keep_gradients(turn->p->replica, turn->slot));
     if (turn->part < turn->parts - 1) return OK;
     return gate_contribute(turn->p->gate, turn->slot, turn->program, turn->batch->n - turn->batch->skipped, turn->last,
-                           turn->p->buckets.count);
+                           buckets_of(turn)->count);
 }
 
 static CaptureKey key_of(const Turn *turn, int kind)
 {
     return (CaptureKey){.of = turn->program ? (const void *)turn->program->plan : turn->p,
                         .kind = kind,
+                        .phase = turn->step->phase,
                         .slot = turn->slot,
                         .first = turn->first,
                         .end = turn->end,
@@ -100,30 +106,51 @@ static Status turn_launch(Turn *turn, int end, int kind, Launches launches)
 
 /* ---- a turn */
 
+/* The next batch of images. A step that takes the same batch as the step before finds it still held. */
+static Status images_take(Turn *turn, int number)
+{
+    TowerProcess *p = turn->p;
+    Device *device = &p->replica->device;
+    const Batch **held = &p->queue->held[turn->slot];
+    int64_t wanted = job_first_batch(p->job, turn->step->number - 1) + number;
+    if (!*held || (*held)->step != wanted) {
+        if (turn->slot == 0) {
+            if (device->backend->uploaded)
+                TRY(device->backend->uploaded(device)); /* wait before loader_step returns the memory */
+            memset(p->queue->held, 0, sizeof p->queue->held);
+            loader_step(p->loader);
+        }
+        TRY(loader_batch(p->loader, held));
+        TRY(samples_log(p, *held, turn->step->number));
+    }
+    turn->batch = *held;
+    loader_clocks(p->loader, &ledger_row(p->ledger, tower_of(turn), turn->step->number)->loader);
+    return OK;
+}
+
 Status turn_begin(TowerProcess *p, Step *step, int number, Turn *turn)
 {
-    Device *device = &p->replica->device;
     int batch = number / p->place.local_towers, slot = number % p->place.local_towers;
     bool last = batch == step->batches - 1;
-    *turn = (Turn){.p = p, .step = step, .slot = slot, .last = last, .parts = last ? p->buckets.count : 1};
+    *turn = (Turn){.p = p, .step = step, .slot = slot, .last = last};
+    turn->parts = last ? buckets_of(turn)->count : 1;
     if (batch == 0) memset(ledger_row(p->ledger, tower_of(turn), step->number), 0, sizeof(LedgerRow));
     if (batch == 0 && p->job->accumulate > 1) TRY(replica_keep_start(p->replica, slot));
     tower_activity(p, slot, step->number, ACTIVITY_DATA);
-    if (slot == 0) {
-        if (device->backend->uploaded)
-            TRY(device->backend->uploaded(device)); /* wait before loader_step returns the memory */
-        loader_step(p->loader);
+    if (job_phase(p->job, step->phase)->takes_batch) {
+        TRY(images_take(turn, batch));
+    } else {
+        turn->none = job_batch_without_images(p->job, step->number - 1, tower_of(turn));
+        turn->batch = &turn->none;
     }
-    TRY(loader_batch(p->loader, &turn->batch));
-    loader_clocks(p->loader, &ledger_row(p->ledger, tower_of(turn), step->number)->loader);
-    TRY(samples_log(p, turn->batch, step->number));
-    if (p->metrics && number == 0 && step->number == atomic_load(&p->ledger->run.first_step) + 1)
+    if (p->metrics && turn->batch->pixels && number == 0 && step->number == atomic_load(&p->ledger->run.first_step) + 1)
         TRY(summary_images(p, turn->batch));
     if (!turn->batch->n) return OK;
     step->fed[slot] = true;
-    turn->program = replica_program(p->replica, true, turn->batch->n);
+    turn->program = replica_program(p->replica, step->phase, turn->batch->n);
     if (turn->program) return OK;
-    return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", tower_of(turn), turn->batch->n);
+    return FAIL(ERR_INTERNAL, "tower %d: no program of the phase %s for a batch of %d", tower_of(turn),
+                job_phase(p->job, step->phase)->name, turn->batch->n);
 }
 
 Status turn_feed(Turn *turn)
@@ -138,7 +165,7 @@ Status turn_feed(Turn *turn)
 Status turn_forward(Turn *turn)
 {
     TowerProcess *p = turn->p;
-    if (!turn->program) return norm_sync_idle(p);
+    if (!turn->program) return norm_sync_idle(p, turn->step->phase);
     tower_activity(p, turn->slot, turn->step->number, ACTIVITY_FORWARD);
     TRY(turn_launch(turn, turn->program->forward_end, LAUNCH_FORWARD, forward_launches));
     if (!run_hooks || !turn->last) return OK;
@@ -148,7 +175,7 @@ Status turn_forward(Turn *turn)
 
 Status turn_backward(Turn *turn, int part)
 {
-    const Bucket *bucket = &turn->p->buckets.bucket[part];
+    const Bucket *bucket = &buckets_of(turn)->bucket[part];
     const Plan *plan = turn->program ? turn->program->plan : NULL;
     int kind = !turn->last               ? LAUNCH_BACKWARD
                : turn->step->batches > 1 ? LAUNCH_BUCKET_KEPT + part
@@ -170,7 +197,7 @@ Status turn_allreduce_begin(const Turn *turn, int part)
     bool follow = p->replica->device.towers_sum;
     if (!turn->last || p->ledger->towers == 1 || (follow && part < turn->parts - 1)) return OK;
     for (int b = follow ? 0 : part; b <= part; b++) {
-        const Bucket *bucket = &p->buckets.bucket[b];
+        const Bucket *bucket = &buckets_of(turn)->bucket[b];
         TRY(comm_allreduce_begin(p->comm, tower_of(turn), bucket->first,
                                  (float *)p->replica->arena[ARENA_GRAD] + bucket->first, bucket->count));
     }

@@ -67,18 +67,11 @@ typedef struct Supervisor {
 
 static Status shared_create(Supervisor *s)
 {
-    /* The layout is known only after a graph was built: build one here, without a device. */
     const TrainJob *job = s->job;
-    Program program;
-    Layout *layout = NULL;
-    ProgramConfig config = job->program;
-    config.training = true;
-    TRY(program_graph(&config, 1, &program));
-    Status st = layout_create(program.graph, &layout);
-    size_t room = st == OK ? job_comm_room(job, layout) : 0;
+    Layout *layout;
+    TRY(program_layout(&job->program, 1, &layout));
+    size_t room = job_comm_room(job, layout);
     layout_destroy(layout);
-    program_destroy(&program);
-    TRY(st);
     TRY(ledger_create(job->shares.towers, job->processes, &s->ledger));
     if (job->test) TRY(ledger_samples(s->ledger, source_info(job->test)->count));
     return comm_shared_create(job->shares.towers, job->processes, room, &s->shared);

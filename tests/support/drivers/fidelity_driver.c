@@ -203,7 +203,7 @@ static Status l2_read(Replica *r, double *l2)
     const Backend *backend = r->device.backend;
     void *term = NULL;
     TRY(backend->alloc(&r->device, sizeof *l2, &term));
-    Status st = replica_l2_term(r, term);
+    Status st = replica_l2_term(r, 0, term);
     if (st == OK) st = backend->download(&r->device, l2, term, sizeof *l2);
     if (st == OK) st = backend->finish(&r->device, STREAM_COMPUTE);
     backend->release(&r->device, term);
@@ -266,7 +266,7 @@ static Batch batch_of(const Driver *d, int64_t step, const int32_t *augment)
 
 static Status step_run(Driver *d, int64_t step, const int32_t *augment)
 {
-    Program *program = replica_program(d->replica, true, d->n);
+    Program *program = replica_program(d->replica, 0, d->n);
     Batch batch = batch_of(d, step, augment);
     bool fed = true;
     OptimizerScalars now = {
@@ -279,7 +279,7 @@ static Status step_run(Driver *d, int64_t step, const int32_t *augment)
     TRY(plan_run(program->plan, program->forward_end, plan_op_count(program->plan)));
     if (step == 0) TRY(first_step_keep(d, program));
     TRY(d->replica->device.backend->upload(&d->replica->device, d->replica->scalars, &now, sizeof now));
-    TRY(replica_update(d->replica, &fed));
+    TRY(replica_update(d->replica, 0, &fed));
     TRY(d->replica->device.backend->finish(&d->replica->device, STREAM_COMPUTE));
     return step == 0 ? states_keep(d, "state.", -1) : OK;
 }
@@ -292,7 +292,7 @@ static Status drive(int argc, char **argv, Driver *d)
     TRY(input_open(d));
     d->config.train_n[0] = d->n;
     TRY(replica_create(&d->config, &d->replica));
-    TRY(weight_map_create(d->replica->layout, d->replica->train[0].graph, &d->map));
+    d->map = weight_map(d->replica->layout);
     TRY(weights_load(d));
     augment = calloc((size_t)d->n * IMAGE_RECORD, sizeof *augment);
     if (!augment) return FAIL(ERR_MEMORY, "augmentation of %d images", d->n);
@@ -310,7 +310,6 @@ int main(int argc, char **argv)
     Status st = drive(argc, argv, &d);
     if (st != OK) status_print(stderr, st, 1);
     weight_list_clear(&d.list);
-    weight_map_destroy(&d.map);
     replica_destroy(d.replica);
     safetensors_close(d.file);
     return status_exit_code(st);

@@ -19,12 +19,9 @@ static Status file_write(const char *out, const char *ending, const void *bytes,
 /* Into the arenas that evaluation reads. */
 static Status weights_put(Replica *r, const ProgramConfig *config, const char *path)
 {
-    WeightMap map;
+    WeightMap map = weight_map(r->layout);
     char absent[256];
-    TRY(weight_map_create(r->layout, r->eval[0].graph, &map));
-    TRY(pretrained_read(&map, config, path, HEAD_READ, r->arena[ARENA_PARAM], r->eval_state, absent, sizeof absent));
-    weight_map_destroy(&map);
-    return OK;
+    return pretrained_read(&map, config, path, HEAD_READ, r->arena[ARENA_PARAM], r->eval_state, absent, sizeof absent);
 }
 
 static Status logits_write(Replica *r, const Batch *batch, const char *out)

@@ -179,13 +179,13 @@ static Status side_open(const Driver *d, const Task *task, const Setting *settin
     };
     *side = (Side){.ms = 1e30};
     TRY(replica_create(&config, &side->replica));
-    return weight_map_create(side->replica->layout, side->replica->train[0].graph, &side->map);
+    side->map = weight_map(side->replica->layout);
+    return OK;
 }
 
 static void side_close(Side *side)
 {
     weight_list_clear(&side->grads);
-    weight_map_destroy(&side->map);
     replica_destroy(side->replica);
 }
 
