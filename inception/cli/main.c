@@ -5,6 +5,8 @@
 #include "inception/cli/doctor.h"
 #include "inception/cli/eval.h"
 #include "inception/cli/export.h"
+#include "inception/cli/fid.h"
+#include "inception/cli/generate.h"
 #include "inception/cli/help.h"
 #include "inception/cli/info.h"
 #include "inception/cli/job.h"
@@ -269,6 +271,8 @@ static Status verb_run(Options *options, int *signal_number)
     case VERB_TRAIN: st = train(options, &files, signal_number); break;
     case VERB_EVAL: st = eval(options, &files, signal_number); break;
     case VERB_PREDICT: st = predict_run(options, &files, stdout); break;
+    case VERB_GENERATE: st = generate_run(options, &files, stdout); break;
+    case VERB_FID: st = fid_run(options, &files, stdout); break;
     case VERB_DATA: st = data_run(options, stdout); break;
     case VERB_INFO: st = info(options, &files); break;
     case VERB_BENCH: st = bench(options, &files, signal_number); break;
@@ -293,7 +297,8 @@ static Status verb_run(Options *options, int *signal_number)
  * other, because a second start detaches an emulator or a debugger. */
 static void short_spins(const Options *options, char **argv)
 {
-    static const Verb computes[] = {VERB_TRAIN, VERB_EVAL, VERB_PREDICT, VERB_BENCH, VERB_REPLAY};
+    static const Verb computes[] = {VERB_TRAIN,  VERB_EVAL,     VERB_PREDICT, VERB_BENCH,
+                                    VERB_REPLAY, VERB_GENERATE, VERB_FID};
     bool helps = false;
     for (size_t i = 0; i < sizeof computes / sizeof *computes; i++) helps |= options->verb == computes[i];
     if (!helps || options->help || options->help_all || options->version || options->threads == 1) return;

@@ -56,6 +56,22 @@ out:
     return st;
 }
 
+Status pictures_to_channels(Pictures *pictures, int32_t c)
+{
+    Pictures made;
+    if (c == pictures->c) return OK;
+    TRY(pictures_create(pictures->count, pictures->side, c, &made));
+    size_t pixels = (size_t)pictures->count * (size_t)pictures->side * (size_t)pictures->side;
+    for (size_t i = 0; i < pixels; i++) {
+        const uint8_t *from = pictures->at + 3 * i;
+        if (c == 3) memset(made.at + 3 * i, pictures->at[i], 3);
+        if (c == 1) made.at[i] = (uint8_t)((19595 * from[0] + 38470 * from[1] + 7471 * from[2] + 32768) >> 16);
+    }
+    pictures_free(pictures);
+    *pictures = made;
+    return OK;
+}
+
 void pictures_noise(uint64_t seed, Pictures *pictures)
 {
     size_t bytes = (size_t)pictures->count * picture_bytes(pictures);

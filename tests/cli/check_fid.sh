@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# towers fid measures a folder of images with a classifier: real images lie at the floor, noise at the ceiling, the same seed gives the
+# same numbers, and JSON agrees with the table. Every mistake is refused by name.
+# usage: check_fid.sh SOURCE_DIR TOWERS_BINARY
+set -u
+. "$1/tests/support/check.sh"
+check_begin fid "$@"
+needs_python
+cd "$work" || exit 1
+
+# Data of three classes: bright bars whose place is the class, 16 x 16, as IDX files; and folders of PNG files, of all classes and of one.
+python3 - <<'PYTHON' || exit 1
+import os, random, struct, zlib
+rng = random.Random(1)
+def chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+def png(path, pixels):
+    rows = b"".join(b"\0" + pixels[16 * y:16 * y + 16] for y in range(16))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as to:
+        to.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 16, 16, 8, 0, 0, 0, 0)) +
+                 chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+def bars(c):
+    at = 2 + 4 * c + rng.randrange(2)
+    return bytes(180 + rng.randrange(60) if at <= x < at + 3 else rng.randrange(60) for y in range(16) for x in range(16))
+def idx(name, count):
+    labels = [i % 3 for i in range(count)]
+    with open(f"data/{name}-images-idx3-ubyte", "wb") as to:
+        to.write(struct.pack(">IIII", 0x803, count, 16, 16) + b"".join(bars(c) for c in labels))
+    with open(f"data/{name}-labels-idx1-ubyte", "wb") as to:
+        to.write(struct.pack(">II", 0x801, count) + bytes(labels))
+os.makedirs("data")
+open("data/classes.txt", "w").write("left\nmiddle\nright\n")
+idx("train", 240)
+idx("t10k", 120)
+for i in range(120):
+    png(f"real/{i:03}.png", bars(i % 3))
+    png(f"one/{i:03}.png", bars(0))
+PYTHON
+"$towers" train fashion_cnn --data-path data --img-size 16 --batch-size 16 --epochs 3 --experiment classifier --workers 0 --quiet --seed 1 ||
+    complain "the classifier cannot be trained"
+
+measure() { "$towers" fid "$@" --features runs/classifier --data-path data >out 2>err || complain "towers fid $*: $(cat err)"; }
+measure real --json && cp out first
+measure real --json
+cmp -s out first || complain "the same seed gives other numbers: $(diff out first)"
+measure one --json && cp out one.json
+measure real && cp out table
+python3 - <<'PYTHON' || complain "the numbers are wrong"
+import json
+real, one = json.load(open("first")), json.load(open("one.json"))
+assert real["images"] == 120 and real["searched"] == 240 and real["features"] == "fashion_cnn", real
+assert len(real["digest"]) == 32 and real["digest"] == one["digest"]
+g, t, n = real["generated"], real["test"], real["noise"]
+assert sum(g["classes"]) == sum(t["classes"]) == sum(real["training_classes"]) == 120
+assert abs(g["kid"] - t["kid"]) < 0.1 * n["kid"] and g["fid"] < 0.2 * n["fid"], (g, t, n)
+assert n["kid_deviation"] > 0 and g["nearest"] < n["nearest"] / 2
+o = one["generated"]                                          # one class of three: seen by every measure but the neighbours
+assert o["kid"] > 5 * abs(g["kid"]) and o["fid"] > 2 * g["fid"] and o["chi_squared"] > 5 * (g["chi_squared"] + g["freedom"]), (o, g)
+assert one["noise"] == n and one["test"] == t                 # they do not depend on the folder
+lines = open("table").read().splitlines()
+row = next(line.split() for line in lines if line.startswith("generated"))
+assert row[1] == f"{g['kid']:.5f}" and row[3] == f"{g['fid']:.3f}", (row, g)
+assert any(real["digest"][:16] in line for line in lines)
+PYTHON
+
+# refused TEXT ARGUMENT...
+refused() {
+    local text=$1
+    shift
+    "$towers" "$@" >out 2>err && complain "towers $*: accepted"
+    grep -qF -- "$text" err || complain "towers $*: wanted '$text', got: $(cat err)"
+    [[ ! -s out ]] || complain "towers $*: wrote to stdout"
+}
+refused "usage: towers fid" fid real --data-path data
+refused "there are only 120 images (240 for training, 120 for testing, and those of the folder)" fid real --features runs/classifier --data-path data --count 121
+refused "real contains no weights" fid real --features real --data-path data
+refused "is a classifier and generates no images" fid runs/classifier --features runs/classifier
+refused "is a classifier and generates no images" generate runs/classifier
+refused "expected columns and rows of at most 1024, e.g. 8x8" generate runs/classifier --grid 8by8
+refused "has room for 4 images, but --count is 5" generate runs/classifier --grid 2x2 --count 5
+mkdir gan && : >gan/env.json
+refused "no env.json that names a model" generate gan
+python3 - <<'PYTHON'
+import json, struct
+head = json.dumps({"fc.weight": {"dtype": "F32", "shape": [7, 1], "data_offsets": [0, 28]}}).encode()
+open("unknown.safetensors", "wb").write(struct.pack("<Q", len(head)) + head + bytes(28))
+PYTHON
+refused "does not say which model its weights belong to" fid real --features unknown.safetensors --data-path data
+
+check_end "towers fid tells real images from noise and one class from three, repeatably"
