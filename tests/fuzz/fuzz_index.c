@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(copy, data, size);
     IndexHeader *header = (IndexHeader *)(void *)copy;
     memcpy(header->magic, "TWRINDEX", 8);
-    header->version = 1;
+    header->version = 2;
     header->sample_bytes = sizeof(Sample);
     header->key[0] = key[0];
     header->key[1] = key[1];
@@ -28,8 +28,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int64_t i = 0; i < index.header->classes; i++) sum += strlen(index_string(&index, index.classes[i]));
         for (int64_t i = 0; i < index.header->watched; i++) sum += strlen(index_string(&index, index.watched[i].path));
         for (int64_t i = 0; i < index.header->samples; i++) {
-            sum += strlen(index_string(&index, index.samples[i].offset));
+            sum += strlen(index_string(&index, index.samples[i].name));
             if (index.samples[i].label < 0 || index.samples[i].label >= index.header->classes) abort();
+            if (index.samples[i].file > 0 && index.samples[i].file >= index.header->watched) abort();
         }
         sum += strlen(index_string(&index, index.header->first_unread));
         if (sum == SIZE_MAX) abort();

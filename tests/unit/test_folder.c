@@ -234,7 +234,7 @@ static void test_refused(void **state)
 static void index_make(IndexParts *parts, char **strings)
 {
     static uint64_t classes[2] = {0, 2};
-    static Sample samples[3] = {{4, 10, 0, 0, 0}, {6, 20, 0, 1, 0}, {8, 30, 0, 1, 0}};
+    static Sample samples[3] = {{0, 4, 10, 0, 0, 0}, {0, 6, 20, 0, 1, 0}, {0, 8, 30, 0, 1, 0}};
     static char text[] = "a\0b\0x\0y\0z";
     *strings = text;
     *parts = (IndexParts){.classes = classes,
@@ -256,7 +256,7 @@ static void test_index_damage(void **state)
     index_make(&parts, &strings);
     assert_int_equal(index_write(key, &parts, &index), OK);
     assert_int_equal(index.header->samples, 3);
-    assert_string_equal(index_string(&index, index.samples[2].offset), "z");
+    assert_string_equal(index_string(&index, index.samples[2].name), "z");
     assert_string_equal(index_string(&index, 1000), "");
     size_t size = index.map_bytes;
     unsigned char *copy = malloc(size);

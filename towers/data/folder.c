@@ -7,9 +7,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -18,10 +15,12 @@
 #include <xxhash.h>
 
 #include "towers/data/index.h"
+#include "towers/data/names.h"
+#include "towers/data/parallel.h"
 #include "towers/data/reader.h"
 #include "towers/files/files.h"
 
-enum { THREADS_MAX = 16, DEPTH_MAX = 64 };
+enum { DEPTH_MAX = 64 };
 
 typedef struct FolderSource {
     Source base;
@@ -31,11 +30,6 @@ typedef struct FolderSource {
 } FolderSource;
 
 /* ---- the folders of a data set */
-
-typedef struct Names {
-    char **name; /* owned, as are its strings; sorted */
-    int count, room;
-} Names;
 
 typedef struct Found {
     char *path;          /* owned: below the class's folder */
@@ -56,35 +50,7 @@ typedef struct Scan {
     const char *root; /* borrowed */
     ClassScan *classes;
     int count;
-    atomic_int next, done;
-    pthread_mutex_t lock; /* of the rest */
-    int failed;           /* the lowest class that could not be read, or count */
-    Status status;
-    StatusText why;
-    const SourceConfig *config;
 } Scan;
-
-static void names_free(Names *names)
-{
-    for (int i = 0; i < names->count; i++) free(names->name[i]);
-    free(names->name);
-    *names = (Names){0};
-}
-
-static Status names_add(Names *names, const char *name)
-{
-    if (names->count == names->room) {
-        int room = names->room ? 2 * names->room : 16;
-        char **grown = realloc(names->name, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for the list of folders");
-        names->name = grown;
-        names->room = room;
-    }
-    names->name[names->count] = strdup(name);
-    if (!names->name[names->count]) return FAIL(ERR_MEMORY, "no memory for the list of folders");
-    names->count++;
-    return OK;
-}
 
 static int by_name(const void *a, const void *b)
 {
@@ -114,7 +80,7 @@ static Status subfolders(const char *path, Names *names)
         if (!is_dots(entry->d_name) && is_directory(dirfd(directory), entry)) st = names_add(names, entry->d_name);
     if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
     closedir(directory);
-    if (names->count) qsort(names->name, (size_t)names->count, sizeof *names->name, by_name);
+    names_sort(names);
     return st;
 }
 
@@ -269,56 +235,25 @@ static Status class_scan(const Scan *scan, ClassScan *class)
 
 /* ---- all classes, by threads */
 
-static void *scan_run(void *argument)
+static Status scan_item(void *context, int thread, int64_t item)
 {
-    Scan *scan = argument;
-    for (int i; (i = atomic_fetch_add(&scan->next, 1)) < scan->count;) {
-        Status st = class_scan(scan, &scan->classes[i]);
-        atomic_fetch_add(&scan->done, 1);
-        if (st == OK) continue;
-        pthread_mutex_lock(&scan->lock);
-        if (i < scan->failed) {
-            scan->failed = i;
-            scan->status = st;
-            status_keep(&scan->why);
-        }
-        pthread_mutex_unlock(&scan->lock);
-        atomic_store(&scan->next, scan->count);
-    }
-    return NULL;
-}
-
-static Status classes_scan(Scan *scan)
-{
-    pthread_t threads[THREADS_MAX];
-    sigset_t all, before;
-    int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int wanted = cores < 1 ? 1 : cores > THREADS_MAX ? THREADS_MAX : (int)cores, started = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are handled by the main thread */
-    while (started < wanted && pthread_create(&threads[started], NULL, scan_run, scan) == 0) started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (started == 0) scan_run(scan);
-    while (scan->config->progress && atomic_load(&scan->done) < scan->count && atomic_load(&scan->next) < scan->count) {
-        scan->config->progress(scan->config->context, atomic_load(&scan->done), scan->count);
-        usleep(50000);
-    }
-    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
-    if (scan->config->progress) scan->config->progress(scan->config->context, scan->count, scan->count);
-    return scan->failed < scan->count ? status_restore(scan->status, &scan->why) : OK;
+    Scan *scan = context;
+    (void)thread;
+    return class_scan(scan, &scan->classes[item]);
 }
 
 static Status scan_open(const SourceConfig *config, const char *root, const Names *classes, Scan *scan)
 {
-    memset(scan, 0, sizeof *scan);
-    scan->root = root;
-    scan->config = config;
+    *scan = (Scan){.root = root};
     scan->classes = calloc((size_t)classes->count + 1, sizeof *scan->classes);
     if (!scan->classes) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", classes->count);
-    scan->count = scan->failed = classes->count;
+    scan->count = classes->count;
     for (int i = 0; i < classes->count; i++) scan->classes[i].name = classes->name[i];
-    pthread_mutex_init(&scan->lock, NULL);
-    return classes_scan(scan);
+    return parallel_run(&(Parallel){.count = scan->count,
+                                    .work = scan_item,
+                                    .context = scan,
+                                    .progress = config->progress,
+                                    .progress_context = config->context});
 }
 
 static void scan_close(Scan *scan)
@@ -331,7 +266,6 @@ static void scan_close(Scan *scan)
         names_free(&class->folders);
     }
     free(scan->classes);
-    pthread_mutex_destroy(&scan->lock);
 }
 
 /* ---- dividing a class's images between splits */
@@ -376,59 +310,6 @@ static bool belongs(const Part *part, uint64_t limit, const ClassScan *class, co
 
 /* ---- building the index */
 
-typedef struct Builder {
-    IndexParts parts;
-    size_t strings_room;
-    int64_t samples_room, watched_room;
-} Builder;
-
-static Status string_add(Builder *b, const char *text, uint64_t *offset)
-{
-    size_t bytes = strlen(text) + 1;
-    if (b->parts.strings_bytes + bytes > b->strings_room) {
-        size_t room = 2 * b->strings_room + bytes + 4096;
-        char *grown = realloc(b->parts.strings, room);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for the names of images");
-        b->parts.strings = grown;
-        b->strings_room = room;
-    }
-    memcpy(b->parts.strings + b->parts.strings_bytes, text, bytes);
-    *offset = b->parts.strings_bytes;
-    b->parts.strings_bytes += bytes;
-    return OK;
-}
-
-static Status sample_add(Builder *b, const Found *file, int label)
-{
-    if (b->parts.samples_count == b->samples_room) {
-        int64_t room = 2 * b->samples_room + 1024;
-        Sample *grown = realloc(b->parts.samples, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for the index of images");
-        b->parts.samples = grown;
-        b->samples_room = room;
-    }
-    Sample sample = {.bytes = file->bytes, .label = label};
-    TRY(string_add(b, file->path, &sample.offset));
-    b->parts.samples[b->parts.samples_count++] = sample;
-    return OK;
-}
-
-static Status watched_add(Builder *b, const char *path)
-{
-    if (b->parts.watched_count == b->watched_room) {
-        int64_t room = 2 * b->watched_room + 64;
-        Watched *grown = realloc(b->parts.watched, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for the index of images");
-        b->parts.watched = grown;
-        b->watched_room = room;
-    }
-    Watched now;
-    TRY(watched_now(path, &now));
-    TRY(string_add(b, path, &now.path));
-    b->parts.watched[b->parts.watched_count++] = now;
-    return OK;
-}
-
 /* The label of a class of this split: its position among the training classes. */
 static int label_of(const Names *classes, const char *name)
 {
@@ -436,35 +317,31 @@ static int label_of(const Names *classes, const char *name)
     return found ? (int)(found - classes->name) : -1;
 }
 
-static Status class_add(Builder *b, const ClassScan *class, int label, const Part *part)
+static Status class_add(IndexBuilder *b, const ClassScan *class, int label, const Part *part)
 {
     uint64_t limit = 0;
     if (part->val_split > 0) TRY(limit_find(class, part->val_split, &limit));
     for (int64_t i = 0; i < class->count; i++)
-        if (belongs(part, limit, class, &class->files[i])) TRY(sample_add(b, &class->files[i], label));
-    for (int i = 0; i < class->folders.count; i++) TRY(watched_add(b, class->folders.name[i]));
-    if (class->unread > 0 && b->parts.unread == 0) TRY(string_add(b, class->first_unread, &b->parts.first_unread));
+        if (belongs(part, limit, class, &class->files[i])) {
+            Sample sample = {.bytes = class->files[i].bytes, .label = label};
+            TRY(index_sample_add(b, &sample, class->files[i].path));
+        }
+    for (int i = 0; i < class->folders.count; i++) TRY(index_watched_add(b, class->folders.name[i]));
+    if (class->unread > 0 && b->parts.unread == 0)
+        TRY(index_string_add(b, class->first_unread, &b->parts.first_unread));
     b->parts.unread += class->unread;
     return OK;
 }
 
-static Status builder_fill(Builder *b, const Scan *scan, const Names *classes, const Part *part)
+static Status builder_fill(IndexBuilder *b, const Scan *scan, const Names *classes, const Part *part)
 {
     b->parts.classes = calloc((size_t)classes->count + 1, sizeof *b->parts.classes);
     if (!b->parts.classes) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", classes->count);
-    for (int i = 0; i < classes->count; i++) TRY(string_add(b, classes->name[i], &b->parts.classes[i]));
+    for (int i = 0; i < classes->count; i++) TRY(index_string_add(b, classes->name[i], &b->parts.classes[i]));
     b->parts.classes_count = classes->count;
     for (int i = 0; i < scan->count; i++)
         TRY(class_add(b, &scan->classes[i], label_of(classes, scan->classes[i].name), part));
     return OK;
-}
-
-static void builder_free(Builder *b)
-{
-    free(b->parts.classes);
-    free(b->parts.watched);
-    free(b->parts.samples);
-    free(b->parts.strings);
 }
 
 /* ---- the tree */
@@ -528,12 +405,12 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ui
     Status st = OK;
     Names classes = {0}, train = {0};
     Scan scan = {0};
-    Builder builder = {0};
+    IndexBuilder builder = {0};
     TRY_OUT(subfolders(tree->root, &classes));
     TRY_OUT(subfolders(tree->train, &train));
     TRY_OUT(classes_check(tree, &classes, &train));
-    TRY_OUT(watched_add(&builder, tree->root)); /* before the scan, so that changes during it are detected */
-    TRY_OUT(watched_add(&builder, tree->train));
+    TRY_OUT(index_watched_add(&builder, tree->root)); /* before the scan, so that changes during it are detected */
+    TRY_OUT(index_watched_add(&builder, tree->train));
     TRY_OUT(scan_open(config, tree->root, &classes, &scan));
     TRY_OUT(builder_fill(&builder, &scan, &train, &tree->part));
     if (builder.parts.samples_count == 0) {
@@ -543,7 +420,7 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ui
     TRY_OUT(index_write(key, &builder.parts, index));
 out:
     if (scan.classes) scan_close(&scan);
-    builder_free(&builder);
+    index_builder_free(&builder);
     names_free(&classes);
     names_free(&train);
     return st;
@@ -554,7 +431,7 @@ out:
 static Status sample_path(const FolderSource *f, int64_t index, char path[PATH_BYTES])
 {
     const Sample *s = &f->index.samples[index];
-    int n = snprintf(path, PATH_BYTES, "%s/%s/%s", f->root, f->names[s->label], index_string(&f->index, s->offset));
+    int n = snprintf(path, PATH_BYTES, "%s/%s/%s", f->root, f->names[s->label], index_string(&f->index, s->name));
     return n < PATH_BYTES ? OK : FAIL(ERR_FORMAT, "'%s': the path of sample %" PRId64 " is too long", f->root, index);
 }
 

@@ -13,7 +13,7 @@
 
 #include "towers/files/files.h"
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 static const char MAGIC[8] = {'T', 'W', 'R', 'I', 'N', 'D', 'E', 'X'};
 
@@ -42,7 +42,7 @@ static bool section(size_t size, size_t *at, int64_t count, size_t each, size_t 
     return true;
 }
 
-/* Every offset must refer to a string that ends within the strings, every label to a class. */
+/* Every offset must refer to a string that ends within the strings, every label to a class, every file to a path. */
 static bool contents_fit(const Index *index)
 {
     const IndexHeader *h = index->header;
@@ -52,7 +52,9 @@ static bool contents_fit(const Index *index)
     for (int64_t i = 0; i < h->watched; i++)
         if (index->watched[i].path >= h->strings) return false;
     for (int64_t i = 0; i < h->samples; i++)
-        if (index->samples[i].label < 0 || index->samples[i].label >= h->classes) return false;
+        if (index->samples[i].label < 0 || index->samples[i].label >= h->classes ||
+            (index->samples[i].file > 0 && index->samples[i].file >= h->watched))
+            return false;
     return true;
 }
 
@@ -150,6 +152,65 @@ Status index_find(const uint64_t key[2], Index *index, bool *found)
     return OK;
 }
 
+/* ---- building */
+
+Status index_string_add(IndexBuilder *b, const char *text, uint64_t *offset)
+{
+    size_t bytes = strlen(text) + 1;
+    if (b->parts.strings_bytes + bytes > b->strings_room) {
+        size_t room = 2 * b->strings_room + bytes + 4096;
+        char *grown = realloc(b->parts.strings, room);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for the names of images");
+        b->parts.strings = grown;
+        b->strings_room = room;
+    }
+    memcpy(b->parts.strings + b->parts.strings_bytes, text, bytes);
+    *offset = b->parts.strings_bytes;
+    b->parts.strings_bytes += bytes;
+    return OK;
+}
+
+Status index_sample_add(IndexBuilder *b, const Sample *sample, const char *name)
+{
+    if (b->parts.samples_count == b->samples_room) {
+        int64_t room = 2 * b->samples_room + 1024;
+        Sample *grown = realloc(b->parts.samples, (size_t)room * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for the index of images");
+        b->parts.samples = grown;
+        b->samples_room = room;
+    }
+    Sample added = *sample;
+    TRY(index_string_add(b, name, &added.name));
+    b->parts.samples[b->parts.samples_count++] = added;
+    return OK;
+}
+
+Status index_watched_add(IndexBuilder *b, const char *path)
+{
+    if (b->parts.watched_count == b->watched_room) {
+        int64_t room = 2 * b->watched_room + 64;
+        Watched *grown = realloc(b->parts.watched, (size_t)room * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for the index of images");
+        b->parts.watched = grown;
+        b->watched_room = room;
+    }
+    Watched now;
+    TRY(watched_now(path, &now));
+    TRY(index_string_add(b, path, &now.path));
+    b->parts.watched[b->parts.watched_count++] = now;
+    return OK;
+}
+
+void index_builder_free(IndexBuilder *b)
+{
+    free(b->parts.classes);
+    free(b->parts.watched);
+    free(b->parts.samples);
+    free(b->parts.strings);
+}
+
+/* ---- writing */
+
 typedef struct Piece {
     const void *bytes;
     size_t count;
@@ -160,12 +221,14 @@ static void fingerprint_fill(const IndexParts *p, XXH3_state_t *state, IndexHead
     XXH3_128bits_reset(state);
     for (int64_t i = 0; i < p->samples_count; i++) {
         const Sample *s = &p->samples[i];
-        const char *name = s->offset < p->strings_bytes ? p->strings + s->offset : "";
-        int64_t numbers[] = {s->bytes, s->label};
+        const char *name = s->name < p->strings_bytes ? p->strings + s->name : "";
+        int64_t numbers[] = {s->bytes, s->label, s->flags};
+        size_t count =
+            s->flags ? 3 : 2; /* without flags as before there were any, so that older runs know their data */
         const char *label = p->strings + p->classes[s->label];
         XXH3_128bits_update(state, label, strlen(label) + 1);
         XXH3_128bits_update(state, name, strlen(name) + 1);
-        XXH3_128bits_update(state, numbers, sizeof numbers);
+        XXH3_128bits_update(state, numbers, count * sizeof *numbers);
     }
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     h->fingerprint[0] = hash.low64;
@@ -212,6 +275,7 @@ Status index_write(const uint64_t key[2], const IndexParts *p, Index *index)
     IndexHeader header = {.version = VERSION,
                           .sample_bytes = sizeof(Sample),
                           .key = {key[0], key[1]},
+                          .kind = p->kind,
                           .samples = p->samples_count,
                           .classes = p->classes_count,
                           .watched = p->watched_count,

@@ -15,11 +15,12 @@
 #include "kernels/status.h"
 
 typedef struct Sample {
-    uint64_t offset; /* of its bytes in `file`; for a separate file: of its name in the strings */
+    uint64_t offset; /* of its bytes in `file`; 0 for a separate file */
+    uint64_t name;   /* offset of its name in the strings */
     uint32_t bytes;
-    uint32_t file;
+    uint32_t file; /* its shard: an index into `watched` */
     int32_t label;
-    uint32_t flags;
+    uint32_t flags; /* by kind: of a record of TFRecords its masked CRC, of raw pixels height << 16 | width */
 } Sample;
 
 typedef struct IndexHeader {
@@ -28,6 +29,7 @@ typedef struct IndexHeader {
     uint64_t key[2]; /* hash of the request: kind, path, options */
     int64_t samples, classes, watched, unread;
     uint64_t first_unread; /* offset of its name in the strings */
+    uint64_t kind;         /* of shards (shard.h); 0 for a folder */
     uint64_t strings;      /* bytes */
     uint64_t fingerprint[2];
     uint64_t sum; /* XXH3-64 of everything after the header */
@@ -53,8 +55,7 @@ typedef struct Index {
 /* The string at an offset of the strings; "" if it is out of range. */
 const char *index_string(const Index *index, uint64_t offset);
 
-/* The content of an index, filled in by each kind of data set and laid out by index_write. All arrays are owned by the
- * builder. */
+/* The content of an index, filled in by each kind of data set and laid out by index_write. */
 typedef struct IndexParts {
     uint64_t *classes;
     int64_t classes_count;
@@ -66,7 +67,20 @@ typedef struct IndexParts {
     size_t strings_bytes;
     int64_t unread;
     uint64_t first_unread;
+    uint64_t kind;
 } IndexParts;
+
+/* Collects the parts, which it owns. Start with zeros; errors are ERR_MEMORY, and ERR_IO for a path to watch. */
+typedef struct IndexBuilder {
+    IndexParts parts;
+    size_t strings_room;
+    int64_t samples_room, watched_room;
+} IndexBuilder;
+
+NODISCARD Status index_string_add(IndexBuilder *b, const char *text, uint64_t *offset);
+NODISCARD Status index_sample_add(IndexBuilder *b, const Sample *sample, const char *name); /* sets sample.name */
+NODISCARD Status index_watched_add(IndexBuilder *b, const char *path);
+void index_builder_free(IndexBuilder *b);
 
 /* Look for a valid index for the key. *found is also false if it is damaged or outdated. */
 NODISCARD Status index_find(const uint64_t key[2], Index *index, bool *found);
