@@ -45,6 +45,7 @@ take zlib zlib.h zconf.h
 take libjpeg jpeglib.h jmorecfg.h jerror.h
 take spng spng.h
 take libwebp webp/decode.h webp/types.h
+take libarchive archive.h archive_entry.h # of its static library only tars are linked, which need nothing else
 take cmocka cmocka.h
 for header in zconf.h jconfig.h; do
     [ ! -f "/usr/include/$multi/$header" ] || cp "/usr/include/$multi/$header" "$bundle/include/"

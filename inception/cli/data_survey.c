@@ -1,8 +1,6 @@
 /* towers data info and check: describe a data set, and decode all of it; see data.h. */
 #include "inception/cli/cores.h"
 #include "inception/cli/data.h"
-#include "towers/data/folder.h"
-#include "towers/data/idx.h"
 #include "towers/data/survey.h"
 #include "towers/files/files.h"
 
@@ -10,7 +8,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -27,22 +24,10 @@ void data_progress(int64_t done, int64_t all)
     fflush(stderr);
 }
 
-/* True if PATH is a folder of classes without an evaluation split. */
-static bool is_undivided(const char *path)
-{
-    static const char *const parts[] = {"val", "test"};
-    char below[PATH_BYTES];
-    struct stat info;
-    if (idx_is_in(path) || !folder_is_in(path)) return false;
-    bool has_train = path_join(below, path, "train") == OK && stat(below, &info) == 0;
-    for (int i = 0; i < 2 && has_train; i++)
-        if (path_join(below, path, parts[i]) == OK && stat(below, &info) == 0) return false;
-    return true;
-}
-
 Status data_open(const Options *o, const char *path, Split split, Source **made)
 {
-    SourceConfig config = {.path = path, .val_split = o->val_split, .whole = o->val_split <= 0 && is_undivided(path)};
+    SourceConfig config = {
+        .path = path, .val_split = o->val_split, .whole = o->val_split <= 0 && !source_is_divided(path)};
     *made = NULL;
     if (config.whole && split == SPLIT_TEST) return OK;
     return source_open(&config, split, made);

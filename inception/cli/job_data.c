@@ -119,13 +119,13 @@ static Status sets_match(const Options *o, const char *path, const SourceInfo *t
     return OK;
 }
 
-/* Shown while an index is built, which takes about a second per ten thousand files. */
+/* Shown while an index is built, which takes seconds for a million images. */
 static void progress_show(void *context, int64_t done, int64_t all)
 {
     bool *shown = context;
     if (!isatty(STDERR_FILENO)) return;
     *shown = done < all;
-    fprintf(stderr, done < all ? "\rscanning the images: class %lld of %lld" : "\r\33[K", (long long)done,
+    fprintf(stderr, done < all ? "\rscanning the data: %lld of %lld classes or shards" : "\r\33[K", (long long)done,
             (long long)all);
     fflush(stderr);
 }

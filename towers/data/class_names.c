@@ -1,7 +1,6 @@
 /* Reads classes.txt; see class_names.h. An empty line is an error, because it would shift the names after it. */
 #include "towers/data/class_names.h"
 
-#include "towers/files/files.h"
 #include "towers/files/utf8.h"
 
 #include <errno.h>
@@ -69,13 +68,20 @@ static Status names_read(FILE *from, const char *path, int most, ClassNames *nam
     return st;
 }
 
+bool class_names_find(const char *folder, char path[PATH_BYTES])
+{
+    static const char *const files[] = {"classes.txt", "classnames.txt"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (path_join(path, folder, files[i]) == OK && (access(path, F_OK) == 0 || errno != ENOENT)) return true;
+    return false;
+}
+
 Status class_names_read(const char *folder, int most, ClassNames *names)
 {
     char path[PATH_BYTES];
-    TRY(path_join(path, folder, "classes.txt"));
     int fd;
     uint64_t bytes;
-    if (access(path, F_OK) != 0 && errno == ENOENT) return OK;
+    if (!class_names_find(folder, path)) return OK;
     TRY(file_open(path, OF_USER, ERR_FORMAT, CLASSES_LIMIT, &fd, &bytes));
     FILE *from = fdopen(fd, "r");
     if (!from) {

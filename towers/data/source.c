@@ -10,20 +10,36 @@
 #include "towers/data/folder.h"
 #include "towers/data/idx.h"
 #include "towers/data/reader.h"
+#include "towers/data/shards.h"
+#include "towers/files/files.h"
 
 Status source_open(const SourceConfig *config, Split split, Source **made)
 {
     const char *path = config->path;
     struct stat info;
     if (!path || !*path) return FAIL(ERR_ARG, "the data directory has an empty name");
+    if (!idx_is_in(path) && shards_are_in(path)) return shards_source_open(config, split, made);
     if (stat(path, &info) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     if (!S_ISDIR(info.st_mode))
-        return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files", path);
+        return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files, or a shard", path);
     if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     if (!idx_is_in(path) && folder_is_in(path)) return folder_source_open(config, split, made);
     if (config->val_split > 0)
-        return FAIL(ERR_ARG, "--val-split is for folders of images; '%s' has its own test images", path);
+        return FAIL(ERR_ARG, "--val-split is for folders of images and shards; '%s' has its own test images", path);
     return idx_source_open(path, split, made);
+}
+
+bool source_is_divided(const char *path)
+{
+    static const char *const parts[] = {"val", "test"};
+    char below[PATH_BYTES];
+    struct stat info;
+    if (idx_is_in(path)) return true;
+    if (shards_are_in(path)) return shards_are_divided(path);
+    bool has_train = path_join(below, path, "train") == OK && stat(below, &info) == 0, has_other = false;
+    for (int i = 0; i < 2; i++)
+        has_other = has_other || (path_join(below, path, parts[i]) == OK && stat(below, &info) == 0);
+    return !folder_is_in(path) || (has_train && has_other);
 }
 
 void source_close(Source *source)

@@ -1,7 +1,7 @@
 /* Source: numbered samples, each an encoded or raw 8-bit image and a label. Opened once by the supervisor before it forks
  * the towers, so that an invalid data set is reported once and pages are shared; afterwards read-only and thread-safe.
  *
- * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), idx.c (MNIST family, .gz or plain, grey or color),
+ * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), shards.c (WebDataset tars), idx.c (MNIST family, .gz or plain, grey or color),
  * synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and sizes are known once it is open; encoded images are
  * examined when they are read (image.h), which is when damage is found. */
 #ifndef TOWERS_DATA_SOURCE_H
@@ -32,17 +32,19 @@ typedef struct SourceInfo {
 typedef struct SourceConfig {
     const char *path;
     double val_split; /* fraction of the training images kept for evaluation; 0: the set has its own */
-    bool whole;       /* use all of a folder without evaluation images for training */
+    bool whole;       /* use all of a folder or of shards without evaluation images for training */
     void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */
     void *context;
 } SourceConfig;
 
 typedef struct Source Source;
 
-/* `path`: an ImageFolder tree (folder.h), or a directory with (or with a folder fashion-mnist/ with)
+/* `path`: an ImageFolder tree (folder.h), shards (shards.h), or a directory with (or with a folder fashion-mnist/ with)
  * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] (idx4: with channels), and classes.txt unless there are ten
  * classes. Errors: ERR_FORMAT if a file is invalid (file, offset, expected, found), ERR_IO, ERR_ARG. */
 NODISCARD Status source_open(const SourceConfig *config, Split split, Source **made);
+/* True unless the path is a folder of classes or a set of shards without images for evaluation. */
+bool source_is_divided(const char *path);
 /* Fixed random images and labels, for benchmarks: truncated normal (mean 127, deviation 60), labels uniform. */
 NODISCARD Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed,
                                   Source **made);

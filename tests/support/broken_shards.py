@@ -1,0 +1,162 @@
+"""Shards that are damaged, unusual or hostile, each with what `towers data info` (or check) must say about it.
+broken_shards.py TOWERS FOLDER KIND: prints a line for each case that went wrong; exit 1 if there is any."""
+import gzip, io, os, re, shutil, subprocess, sys, tarfile
+
+sys.path.insert(0, os.path.dirname(__file__))
+from shards_write import image, png
+
+towers, work, kind = sys.argv[1:4]
+wrong, cases = 0, 0
+
+
+def run(name, code, pattern, command="info"):
+    """The data set work/name; its message must match, and never be the end of the program by a signal."""
+    global wrong, cases
+    cases += 1
+    done = subprocess.run([towers, "data", command, name, "--val-split", "0.5"], cwd=work, capture_output=True, text=True,
+                          errors="replace", stdin=subprocess.DEVNULL)
+    said = done.stdout + done.stderr
+    if done.returncode != code or not re.search(pattern, said, re.S):
+        wrong += 1
+        print("%s: exit %d, expected %d and '%s': %s" % (name, done.returncode, code, pattern, said))
+
+
+def folder(name):
+    path = os.path.join(work, name)
+    shutil.rmtree(path, ignore_errors=True)
+    os.makedirs(path)
+    return path
+
+
+def put(name, data, file):
+    with open(os.path.join(folder(name), file), "wb") as to:
+        to.write(data)
+
+
+# ---- tars
+
+def member(name, data=b"", **fields):
+    made = tarfile.TarInfo(name)
+    made.size = len(data)
+    for key, value in fields.items():
+        setattr(made, key, value)
+    return made, data
+
+
+def tar(members, form=tarfile.USTAR_FORMAT):
+    to = io.BytesIO()
+    with tarfile.open(fileobj=to, mode="w", format=form) as made:
+        for info, data in members:
+            made.addfile(info, io.BytesIO(data))
+    return to.getvalue()
+
+
+def pair(key, label=0, number=0, suffix="png"):
+    return [member("%s.%s" % (key, suffix), png(image(number))), member(key + ".cls", b"%d" % label)]
+
+
+def few(count=4):
+    return [m for i in range(count) for m in pair("s%03d" % i, i % 2, i)]
+
+
+def header_changed(data, at, field, value):
+    head = bytearray(data[at:at + 512])
+    head[field:field + len(value)] = value
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    return data[:at] + bytes(head) + data[at + 512:]
+
+
+def tars():
+    whole = tar(few())
+    end = len(whole.rstrip(b"\0")) // 512 * 512 + 512  # of the last member
+    put("whole", whole, "a.tar")
+    run("whole", 0, "WebDataset tars, divided.*training: 2 images")
+    for cut in sorted({1, 511, 512, 513, end - 1, end, end + 511} | set(range(0, end, 512))):
+        put("cut", whole[:cut], "a.tar")
+        run("cut", 3, "a.tar'.*(cut off|empty|damage|expected a tar)")
+    put("flipped", whole[:1024 + 600] + bytes([whole[1024 + 600] ^ 1]) + whole[1024 + 601:], "a.tar")
+    second = whole.index(b"s001.png")
+    put("header", whole[:second + 100] + b"x" + whole[second + 101:], "a.tar")
+    run("header", 3, r"a.tar'.*offset %d: .*damage" % second)
+    put("huge", header_changed(whole, second, 124, b"77777777777\0"), "a.tar")
+    run("huge", 3, "s001.png.*8589934591 bytes.*cut off")
+    put("endless", header_changed(whole, second, 124, b"\x80" + b"\x7f" * 11), "a.tar")
+    run("endless", 3, "a.tar'.*offset")
+    put("negative", header_changed(whole, second, 124, b"\xff" * 12), "a.tar")
+    run("negative", 3, "a.tar'.*offset")
+    for suffix, open_as in ((".tar.gz", gzip.compress), (".tar", gzip.compress), (".tgz", gzip.compress)):
+        put("packed", open_as(whole), "a" + suffix)
+        run("packed", 3, "a%s' is compressed.*unpack it first" % suffix)
+    put("member-gz", tar([member("a.png.gz", gzip.compress(png(image(1)))), member("a.cls", b"0")]), "a.tar")
+    run("member-gz", 3, r"'a.png.gz' at offset 512 is compressed: unpack the members")
+    put("hard", tar(few() + [member("z.png", type=tarfile.LNKTYPE, linkname="s000.png"), member("z.cls", b"1")]), "a.tar")
+    run("hard", 3, "'z.png' .*is a link.*--hard-dereference")
+    put("soft", tar(few() + [member("z.png", type=tarfile.SYMTYPE, linkname="/etc/passwd"), member("z.cls", b"1")]), "a.tar")
+    run("soft", 3, "'z.png' .*is a link")
+    put("fifo", tar(few() + [member("z.png", type=tarfile.FIFOTYPE), member("d.x", type=tarfile.DIRTYPE)]), "a.tar")
+    run("fifo", 0, "training: 2 images")
+    path = folder("sparse")
+    with open(path + "/a.png", "wb") as to:
+        to.truncate(1 << 20)
+        to.seek(1 << 19)
+        to.write(b"x" * 4096)
+    for form in ("gnu", "posix"):
+        subprocess.run(["tar", "-C", path, "--format=" + form, "-S", "-cf", path + "/a.tar", "a.png"], check=True)
+        run("sparse", 3, "'a.png' .*sparse.*without --sparse")
+    put("twice", tar(pair("a") + pair("b") + pair("b")), "a.tar")
+    run("twice", 3, r"sample 'b' has two members .png")
+    put("apart", tar([pair("a")[0], pair("b")[0], pair("a")[1], pair("b")[1]]), "a.tar")
+    run("apart", 3, r"sample 'a' has no label .*its members are .png \(the members of a sample must be next to each other")
+    put("no-image", tar(few() + [member("z.seg.png", b"x"), member("z.cls", b"1")]), "a.tar")
+    run("no-image", 3, r"sample 'z' has no image .*its members are .seg.png .cls")
+    put("empty-image", tar(few() + [member("z.png"), member("z.cls", b"1")]), "a.tar")
+    run("empty-image", 3, r"sample 'z' \(offset \d+\) has 0 bytes")
+    for text, why in ((b"one", "not a decimal number"), (b"", "not a decimal number"), (b"1 2", "not a decimal number"),
+                      (b"9" * 70, "has 70 bytes"), (b"-1", "label from 0 to 1048575, found -1"),
+                      (b"99999999999999999999", "found 9223372036854775807"), (b"1048576", "found 1048576"),
+                      (b"1\0", "not a decimal number")):
+        put("label", tar([member("a.png", png(image(1))), member("a.cls", text)]), "a.tar")
+        run("label", 3, "a.tar'.*sample 'a'.*" + why)
+    for text, why in ((b"{", "is not JSON"), (b"[1]", "has no label"), (b"{}", "has no label"),
+                      (b'{"label": "cat"}', "not an integer"), (b'{"label": 1.5}', "not an integer"),
+                      (b"[" * 100000, "is not JSON"), (b'{"label": 123456789012345678901234567890}', "is not JSON")):
+        put("json", tar([member("a.png", png(image(1))), member("a.json", text)]), "a.tar")
+        run("json", 3, "a.tar'.*sample 'a'.*" + why)
+    put("joined", whole + whole, "a.tar")
+    run("joined", 3, "expected zeros after the end of the tar")
+    put("nothing", tar([]), "a.tar")
+    run("nothing", 3, "no sample in 1 shards")
+    put("strange", tar(few() + [member("README.md", b"x"), member("NOTES.md", b"x"), member("__meta__", b"x"), member(".hidden.png", b"x"),
+                                member("dir.d/plain", b"x"), member("x.png/" + "y" * 60, b"x")]), "a.tar")
+    run("strange", 0, "training: 2 images")
+    # names of every kind: their damaged images are named with the offset that tarfile finds
+    names = ["../../etc/a", "/abs/b", "\u00e4/\u00f6", "n" * 140, "m" * 300 + "/k", "o" * 200, "new\nline", "sp ace"]
+    for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        data = tar([m for i, n in enumerate(names) for m in (member(n + ".PNG", b"damaged%d" % i), member(n + ".cls", b"%d" % (i % 2)))], form)
+        put("names", data, "a.tar")
+        for info in tarfile.open(fileobj=io.BytesIO(data)):
+            if info.name.endswith("PNG"):
+                run("names", 3, re.escape("a.tar: %s, offset %d" % (info.name, info.offset_data)), "check")
+    path = folder("mixed")
+    for name, data in (("train-0.tar", whole), ("other-0.tar", whole), ("val-0.tar", whole)):
+        with open("%s/%s" % (path, name), "wb") as to:
+            to.write(data)
+    run("mixed", 3, "other-0.tar': is it for training or for evaluation")
+    os.unlink(path + "/other-0.tar")
+    run("mixed", 2, "--val-split: .* has shards for evaluation of its own")
+    with open(path + "/classes.txt", "w") as to:
+        to.write("only\n")
+    put("many", tar(pair("a", 0) + pair("b", 7)), "a.tar")
+    with open(os.path.join(work, "many/classes.txt"), "w") as to:
+        to.write("zero\none\n")
+    run("many", 3, r"b.png at offset \d+ has label 7, but .*classes.txt 2 classes")
+    run("whole/{a,b}.tar", 2, "whole/b.tar.*No such file")
+    run("whole/{a.tar", 2, "brace is not closed")
+    run("whole/a.{tar,tar}::whole/a.tar", 0, "training: 6 images")
+    run("whole/a{0..99999999}.tar", 2, "at most 1048576 numbers")
+
+
+globals()[kind]()
+print("%d broken shards (%s)" % (cases, kind))
+sys.exit(wrong > 0)

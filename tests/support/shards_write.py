@@ -1,0 +1,84 @@
+"""Write a small data set in several formats, the same images in the same order: shards_write.py FOLDER FORMAT...
+FORMAT: folder, idx, tar (by the package webdataset, or by tarfile where it is missing), tfrecord, mds. 120 training and 24
+evaluation images of 24 x 24, PNG (without loss), 3 classes."""
+import io, json, os, struct, sys, tarfile, zlib
+
+SIDE, CLASSES, SHARD = 24, ("ant", "bee", "cow"), 50
+
+
+def image(number):  # [SIDE][SIDE][3] bytes; each is different
+    return bytes((17 * number + 5 * y * (1 + number % 3) + 11 * x + 83 * c + x * y * number) & 255
+                 for y in range(SIDE) for x in range(SIDE) for c in range(3))
+
+
+def png(pixels):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + pixels[y * SIDE * 3:(y + 1) * SIDE * 3] for y in range(SIDE))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def samples(split):  # in the order of a folder: by class and name
+    count, first = (120, 0) if split == "train" else (24, 1000)
+    for label in range(len(CLASSES)):
+        for i in range(count // 3):
+            number = first + label * count // 3 + i
+            yield "img%05d" % number, label, image(number)
+
+
+def shards_of(split):
+    rows = list(samples(split))
+    return [rows[i:i + SHARD] for i in range(0, len(rows), SHARD)]
+
+
+def write_folder(root):
+    for split in ("train", "val"):
+        for key, label, pixels in samples(split):
+            os.makedirs("%s/%s/%s" % (root, split, CLASSES[label]), exist_ok=True)
+            with open("%s/%s/%s/%s.png" % (root, split, CLASSES[label], key), "wb") as to:
+                to.write(png(pixels))
+
+
+def write_idx(root):
+    os.makedirs(root)
+    for split, name in (("train", "train"), ("val", "t10k")):
+        rows = list(samples(split))
+        with open("%s/%s-images-idx4-ubyte" % (root, name), "wb") as to:
+            to.write(struct.pack(">5I", 0x804, len(rows), SIDE, SIDE, 3) + b"".join(row[2] for row in rows))
+        with open("%s/%s-labels-idx1-ubyte" % (root, name), "wb") as to:
+            to.write(struct.pack(">2I", 0x801, len(rows)) + bytes(row[1] for row in rows))
+    names_write(root)
+
+
+def names_write(root):
+    with open(root + "/classes.txt", "w") as to:
+        to.write("".join(name + "\n" for name in CLASSES))
+
+
+def write_tar(root):
+    os.makedirs(root)
+    names_write(root)
+    try:
+        import webdataset
+    except ImportError:
+        webdataset = None
+    for split in ("train", "val"):
+        for number, rows in enumerate(shards_of(split)):
+            path = "%s/set-%s-%06d.tar" % (root, split, number)
+            if webdataset:
+                with webdataset.TarWriter(path) as to:
+                    for key, label, pixels in rows:
+                        to.write({"__key__": key, "png": png(pixels), "cls": label})
+                continue
+            with tarfile.open(path, "w") as to:
+                for key, label, pixels in rows:
+                    for suffix, data in (("cls", b"%d" % label), ("png", png(pixels))):
+                        member = tarfile.TarInfo("%s.%s" % (key, suffix))
+                        member.size = len(data)
+                        to.addfile(member, io.BytesIO(data))
+
+
+if __name__ == "__main__":
+    for name in sys.argv[2:]:
+        globals()["write_" + name](sys.argv[1] + "/" + name)

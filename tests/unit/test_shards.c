@@ -1,0 +1,212 @@
+/* Data sets of shards: lists in braces, splits by the names of files and by --val-split, the index that is used again,
+ * and a shard that changes under a run. Pictures are PGM of one pixel in tars. */
+#include "towers/data/shards.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/scratch.h"
+#include "towers/files/files.h"
+
+static int set_up(void **state)
+{
+    char cache[PATH_BYTES];
+    int code = scratch_make(state);
+    scratch_path(cache, "cache");
+    setenv("XDG_CACHE_HOME", cache, 1);
+    return code;
+}
+
+static void member_write(struct archive *to, const char *name, const char *text)
+{
+    struct archive_entry *entry = archive_entry_new();
+    archive_entry_set_pathname(entry, name);
+    archive_entry_set_size(entry, (int64_t)strlen(text));
+    archive_entry_set_filetype(entry, AE_IFREG);
+    assert_int_equal(archive_write_header(to, entry), ARCHIVE_OK);
+    assert_int_equal(archive_write_data(to, text, strlen(text)), (ssize_t)strlen(text));
+    archive_entry_free(entry);
+}
+
+/* A tar of `count` samples, numbered from `first`, whose labels are their numbers modulo `classes`. */
+static void tar_write(const char *name, int first, int count, int classes)
+{
+    char path[PATH_BYTES], text[64];
+    scratch_path(path, name);
+    *strrchr(path, '/') = 0;
+    assert_int_equal(directory_create(path), OK);
+    scratch_path(path, name);
+    struct archive *to = archive_write_new();
+    archive_write_set_format_ustar(to);
+    assert_int_equal(archive_write_open_filename(to, path), ARCHIVE_OK);
+    for (int i = first; i < first + count; i++) {
+        snprintf(text, sizeof text, "%04d.pgm", i);
+        char picture[32], label[16];
+        snprintf(picture, sizeof picture, "P2 1 1 255 %03d\n", i % 256);
+        snprintf(label, sizeof label, "%d\n", i % classes);
+        member_write(to, text, picture);
+        snprintf(text, sizeof text, "%04d.cls", i);
+        member_write(to, text, label);
+    }
+    assert_int_equal(archive_write_free(to), ARCHIVE_OK);
+}
+
+static Source *opened(const char *path, Split split, double val_split)
+{
+    Source *s = NULL;
+    if (source_open(&(SourceConfig){.path = path, .val_split = val_split}, split, &s) != OK)
+        fail_msg("%s", status_message());
+    return s;
+}
+
+static void refused(const char *path, Split split, double val_split, Status code, const char *why)
+{
+    Source *s = NULL;
+    assert_int_equal(source_open(&(SourceConfig){.path = path, .val_split = val_split}, split, &s), code);
+    if (!strstr(status_message(), why)) fail_msg("no '%s' in: %s", why, status_message());
+}
+
+/* The number of a sample, from its picture; its label must fit. */
+static int number_of(const Source *s, int64_t i, int classes)
+{
+    Bytes bytes = {0};
+    int32_t label = -1;
+    int number = -1;
+    if (source_read(s, i, &bytes, &label) != OK) fail_msg("%s", status_message());
+    assert_int_equal(sscanf((const char *)bytes.data, "P2 1 1 255 %d", &number), 1);
+    assert_int_equal(label, number % classes);
+    bytes_free(&bytes);
+    return number;
+}
+
+static void expect_braces(const char *pattern, int count, const char *const *wanted)
+{
+    Names paths = {0};
+    if (braces_expand(pattern, &paths) != OK) fail_msg("%s", status_message());
+    assert_int_equal(paths.count, count);
+    for (int i = 0; i < count; i++) assert_string_equal(paths.name[i], wanted[i]);
+    names_free(&paths);
+}
+
+static void test_braces(void **state)
+{
+    (void)state;
+    expect_braces("a", 1, (const char *[]){"a"});
+    expect_braces("a{08..11}.tar", 4, (const char *[]){"a08.tar", "a09.tar", "a10.tar", "a11.tar"});
+    expect_braces("{9..10}", 2, (const char *[]){"9", "10"});
+    expect_braces("{x,y{1..2},}z", 4, (const char *[]){"xz", "y1z", "y2z", "z"});
+    expect_braces("{a,b}{0..1}::c", 5, (const char *[]){"a0", "a1", "b0", "b1", "c"});
+    static const char *const wrong[] = {"{a", "a{1..2}{", "{5..1}", "{0..99999999}", "{0..999}{0..999}{0..999}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        Names paths = {0};
+        assert_int_equal(braces_expand(wrong[i], &paths), ERR_ARG);
+        names_free(&paths);
+    }
+}
+
+/* Samples in the order of the sorted names; the evaluation's labels are among the classes of training. */
+static void test_splits(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], list[2 * PATH_BYTES];
+    tar_write("set/pets-train-1.tar", 10, 7, 3);
+    tar_write("set/pets-train-0.tar", 0, 10, 3);
+    tar_write("set/pets-validation-0.tar", 100, 2, 3);
+    tar_write("set/pets-test-0.tar", 200, 4, 3);
+    scratch_path(path, "set");
+    Source *train = opened(path, SPLIT_TRAIN, 0), *test = opened(path, SPLIT_TEST, 0);
+    assert_int_equal(source_info(train)->count, 17);
+    assert_int_equal(source_info(train)->classes, 3);
+    assert_int_equal(source_info(test)->count, 2);
+    assert_int_equal(source_info(test)->classes, 3);
+    for (int i = 0; i < 17; i++) assert_int_equal(number_of(train, i, 3), i);
+    for (int i = 0; i < 2; i++) assert_int_equal(number_of(test, i, 3), 100 + i);
+    source_close(train);
+    source_close(test);
+    snprintf(list, sizeof list, "%s/pets-{train-{1,0},validation-0}.tar", path); /* in the order of the list */
+    train = opened(list, SPLIT_TRAIN, 0);
+    assert_int_equal(number_of(train, 0, 3), 10);
+    assert_int_equal(number_of(train, 7, 3), 0);
+    source_close(train);
+    tar_write("below/train/a.tar", 0, 4, 2);
+    tar_write("below/val/a.tar", 4, 2, 5);
+    scratch_path(path, "below");
+    refused(path, SPLIT_TEST, 0, ERR_FORMAT, "has label 4, but the training samples have 2 classes");
+}
+
+static void test_divided(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES];
+    bool seen[40] = {false};
+    int of_class[2] = {0};
+    tar_write("set/0.tar", 0, 30, 2);
+    tar_write("set/1.tar", 30, 10, 2);
+    scratch_path(path, "set");
+    refused(path, SPLIT_TRAIN, 0, ERR_ARG, "--val-split 0.1");
+    Source *parts[] = {opened(path, SPLIT_TRAIN, 0.2), opened(path, SPLIT_TEST, 0.2)};
+    assert_int_equal(source_info(parts[0])->count, 32);
+    assert_int_equal(source_info(parts[1])->count, 8);
+    for (int k = 0; k < 2; k++) {
+        for (int64_t i = 0; i < source_info(parts[k])->count; i++) {
+            int number = number_of(parts[k], i, 2);
+            assert_false(seen[number]);
+            seen[number] = true;
+            of_class[number % 2] += k;
+        }
+        source_close(parts[k]);
+    }
+    assert_true(of_class[0] == 4 && of_class[1] == 4);
+}
+
+/* The index is used while the shards are as they were; a changed shard is named, and indexed again by the next run. */
+static void test_changed(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], shard[PATH_BYTES];
+    Bytes bytes = {0};
+    int32_t label;
+    tar_write("set/train/0.tar", 0, 6, 2);
+    tar_write("set/val/0.tar", 6, 2, 2);
+    scratch_path(path, "set");
+    scratch_path(shard, "set/train/0.tar");
+    Source *s = opened(path, SPLIT_TRAIN, 0);
+    uint64_t first = source_info(s)->fingerprint[0];
+    source_close(s);
+    assert_int_equal(chmod(shard, 0), 0); /* the index is enough to open it */
+    s = opened(path, SPLIT_TRAIN, 0);
+    assert_true(source_info(s)->fingerprint[0] == first);
+    assert_int_equal(chmod(shard, 0600), 0);
+    assert_int_equal(source_read(s, 5, &bytes, &label), OK);
+    tar_write("set/train/0.tar", 1, 6, 2);
+    assert_int_equal(source_read(s, 0, &bytes, &label), ERR_FORMAT);
+    assert_non_null(strstr(status_message(), "set/train/0.tar' has changed since it was indexed"));
+    source_close(s);
+    s = opened(path, SPLIT_TRAIN, 0);
+    assert_true(source_info(s)->fingerprint[0] != first);
+    assert_int_equal(number_of(s, 0, 2), 1);
+    assert_int_equal(unlink(shard), 0);
+    assert_int_equal(source_read(s, 0, &bytes, &label), ERR_FORMAT);
+    source_close(s);
+    bytes_free(&bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_braces),
+        cmocka_unit_test_setup_teardown(test_splits, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_changed, set_up, scratch_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,89 @@
+/* What the kinds of shards have in common; see shard.h. */
+#include "towers/data/shard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HEAD_BYTES = 512, TAR_MAGIC = 257 };
+
+Status shard_add(ShardList *list, const char *where, uint64_t offset, uint64_t bytes, int64_t label, uint32_t flags,
+                 const char *name)
+{
+    if (label < 0 || label >= SHARD_CLASSES_MAX)
+        return FAIL(ERR_FORMAT, "'%s': %s (offset %" PRIu64 "): expected a label from 0 to %d, found %" PRId64,
+                    list->path, where, offset, SHARD_CLASSES_MAX - 1, label);
+    if (bytes == 0 || bytes > UINT32_MAX)
+        return FAIL(ERR_FORMAT,
+                    "'%s': %s (offset %" PRIu64 ") has %" PRIu64 " bytes: expected an image of 1 byte to 4 GiB",
+                    list->path, where, offset, bytes);
+    Sample sample = {.offset = offset, .bytes = (uint32_t)bytes, .label = (int32_t)label, .flags = flags};
+    TRY(index_sample_add(&list->found, &sample, name));
+    return OK;
+}
+
+Status shard_pread(int fd, const char *path, uint64_t offset, void *to, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return FAIL(ERR_IO, "cannot read '%s' at offset %" PRIu64 ": %s", path, offset + done, strerror(errno));
+        if (got == 0)
+            return FAIL(ERR_FORMAT,
+                        "'%s' ends at offset %" PRIu64 ", where %zu more bytes were expected: it is cut off", path,
+                        offset + done, bytes - done);
+        done += (size_t)got;
+    }
+    return OK;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && !strcmp(name + n - m, end);
+}
+
+/* By its name it should be a tar; so a damaged one is not passed over. */
+static bool is_named_tar(const char *base)
+{
+    static const char *const parts[] = {".tgz", ".tbz2", ".txz", ".tzst"};
+    bool named = strstr(base, ".tar") != NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) named = named || ends_with(base, parts[i]);
+    return named;
+}
+
+static bool is_packed(const uint8_t *head)
+{
+    static const struct {
+        size_t count;
+        uint8_t bytes[6];
+    } marks[] = {{2, {0x1f, 0x8b}},
+                 {3, {'B', 'Z', 'h'}},
+                 {4, {0x28, 0xb5, 0x2f, 0xfd}},
+                 {6, {0xfd, '7', 'z', 'X', 'Z', 0}},
+                 {4, {0x04, 0x22, 0x4d, 0x18}}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (!memcmp(head, marks[i].bytes, marks[i].count)) return true;
+    return false;
+}
+
+ShardKind shard_sniff(const char *path)
+{
+    static const char *const beside[] = {".idx", ".txt", ".json", ".md", ".index"};
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    uint8_t head[HEAD_BYTES] = {0};
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (ends_with(base, beside[i])) return SHARD_NONE;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return is_named_tar(base) ? SHARD_TAR : SHARD_NONE;
+    ssize_t got = pread(fd, head, sizeof head, 0);
+    close(fd);
+    if (got < 0) got = 0;
+    if (is_named_tar(base)) return is_packed(head) ? SHARD_PACKED : SHARD_TAR;
+    if (got >= TAR_MAGIC + 5 && !memcmp(head + TAR_MAGIC, "ustar", 5)) return SHARD_TAR;
+    return SHARD_NONE;
+}

@@ -1,0 +1,25 @@
+/* Data sets of shards (shard.h): a folder of them, with train/ and val/ (or validation/, test/) or with these words in
+ * the names of the files; one shard; or a list in braces, "train-{000000..000099}.tar" (numbers keep their width; also
+ * {a,b}; several lists are joined by "::"). Without a word, all are for training, and --val-split keeps a part.
+ *
+ * Samples are in the order of the sorted names of the shards (of a list: as listed), and within a shard in its order.
+ * The names of the classes come from classes.txt or classnames.txt beside the shards or in the folder above; without
+ * them there are as many classes as the largest label of the training samples says. */
+#ifndef TOWERS_DATA_SHARDS_H
+#define TOWERS_DATA_SHARDS_H
+
+#include <stdbool.h>
+
+#include "towers/data/names.h"
+#include "towers/data/source.h"
+
+/* True for a folder of shards, a shard, and a list. */
+bool shards_are_in(const char *path);
+/* True if the set has samples for evaluation of its own. */
+bool shards_are_divided(const char *path);
+NODISCARD Status shards_source_open(const SourceConfig *config, Split split, Source **made);
+
+/* The paths of a list in braces, in order: ERR_ARG if a brace is not closed or there are too many. */
+NODISCARD Status braces_expand(const char *pattern, Names *paths);
+
+#endif
