@@ -94,6 +94,8 @@ static Status model_options(const Options *o, const Model *model, JobFiles *file
                                    : model->dropout,
         .aux = aux,
         .variant = variant ? variant->name : "",
+        .width = o->width > 0 ? (int32_t)o->width : model->width,
+        .penalty_weight = o->penalty_weight >= 0 ? (float)o->penalty_weight : model->penalty_weight,
     };
     return OK;
 }
@@ -118,6 +120,16 @@ static void optimizer_fill(const Options *o, OptimizerHyper *optimizer)
     optimizer->epsilon = o->opt_eps >= 0 ? (float)o->opt_eps : usual_eps[o->opt];
 }
 
+/* How often the critic is updated in a cycle, and with which images. */
+static void cycle_fill(const Options *o, TrainJob *job)
+{
+    const Model *model = job->program.model;
+    for (int p = 0; model->phases && p < model->phase_count; p++)
+        job->repeats[p] = o->critic_steps > 0 && !strcmp(model->phases[p].name, "critic") ? (int)o->critic_steps
+                                                                                          : model->phases[p].repeats;
+    job->same_batch = o->critic_batches == CRITIC_BATCHES_SAME;
+}
+
 Status job_model(Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -131,6 +143,7 @@ Status job_model(Options *o, JobFiles *files)
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
     TRY(uses_check(o));
+    TRY(uses_of_model_check(o, model));
     TRY(backend_find(devices[o->device], &job->backend, why, sizeof why));
     if (*why) job_note(files, "running on the CPU: %s", why);
 #define FILLS(field, member) job->member = (__typeof__(job->member))o->field;
@@ -146,6 +159,7 @@ Status job_model(Options *o, JobFiles *files)
     job->device.threads = 1; /* until the towers are assigned to processes */
     job->device.tf32 = o->amp && o->amp_dtype == AMP_TF32;
     optimizer_fill(o, &job->optimizer);
+    cycle_fill(o, job);
     return OK;
 }
 

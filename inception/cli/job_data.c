@@ -171,7 +171,7 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
         TRY(sets_open(o, files));
     const SourceInfo *train = source_info(files->train);
     job->train = files->train;
-    job->test = files->test;
+    job->test = job->program.model->phases ? NULL : files->test; /* nothing is predicted */
     job->data.memory = o->data_memory << 20;
     TRY(bad_samples_parse(o->bad_samples, job));
     job->program.data_channels = train->c;

@@ -82,3 +82,51 @@ Status uses_check(const Options *o)
             return FAIL(ERR_ARG, "--%s has no effect %s", option_info(needs[i].id)->flag, needs[i].what);
     return choices_check(o);
 }
+
+/* ---- options of classifiers and of adversarial models */
+
+static const OptionId of_classifiers[] = {
+    OPTION_ID_classes,     OPTION_ID_smoothing,  OPTION_ID_aux,
+    OPTION_ID_aux_weight,  OPTION_ID_reset_head, OPTION_ID_eval_batch_size,
+    OPTION_ID_eval_resize, OPTION_ID_eval_crop,  OPTION_ID_eval_interval,
+};
+static const OptionId of_adversaries[] = {OPTION_ID_critic_steps, OPTION_ID_critic_batches};
+
+static Status kind_check(const Options *o, const OptionId *ids, size_t count, const Model *model, const char *lacks)
+{
+    for (size_t i = 0; i < count; i++)
+        if (is_asked(o, ids[i]))
+            return FAIL(ERR_ARG, "--%s has no effect: %s %s", option_info(ids[i])->flag, model->name, lacks);
+    return OK;
+}
+
+static Status phases_check(const Options *o, const Model *model)
+{
+    if (o->verb == VERB_EVAL || o->verb == VERB_PREDICT)
+        return FAIL(ERR_UNSUPPORTED, "%s predicts no classes, so it cannot be evaluated as a classifier", model->name);
+    if (o->accumulate > 1)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--accumulate: %s trains in phases, whose steps take one batch each; use a larger "
+                    "batch",
+                    model->name);
+    if (o->bad_samples && strcmp(o->bad_samples, "stop") != 0)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--bad-samples %s: the losses of %s cannot leave out single images; remove the "
+                    "damaged ones (towers data check DIR lists them)",
+                    o->bad_samples, model->name);
+    if (o->amp && o->amp_dtype != AMP_TF32)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--amp-dtype %s: %s trains in fp32 (or TF32) only, because the sums of its gradient "
+                    "penalty would be rounded to 16 bits",
+                    o->amp_dtype == AMP_BF16 ? "bf16" : "fp16", model->name);
+    return kind_check(o, of_classifiers, sizeof of_classifiers / sizeof *of_classifiers, model, "predicts no classes");
+}
+
+Status uses_of_model_check(const Options *o, const Model *model)
+{
+    const OptionId width = OPTION_ID_width, penalty = OPTION_ID_penalty_weight;
+    if (!model->width) TRY(kind_check(o, &width, 1, model, "has no such size"));
+    if (!(model->penalty_weight > 0)) TRY(kind_check(o, &penalty, 1, model, "has no gradient penalty"));
+    if (model->phases) return phases_check(o, model);
+    return kind_check(o, of_adversaries, sizeof of_adversaries / sizeof *of_adversaries, model, "has no critic");
+}

@@ -4,8 +4,11 @@
 #define TOWERS_INCEPTION_CLI_USES_H
 
 #include "inception/cli/options.h"
+#include "towers/graph/model.h"
 
 /* ERR_ARG naming the option and what it applies to. */
 NODISCARD Status uses_check(const Options *options);
+/* The same for options of another kind of model; and ERR_UNSUPPORTED, wherever it was set, for what this one cannot do. */
+NODISCARD Status uses_of_model_check(const Options *options, const Model *model);
 
 #endif

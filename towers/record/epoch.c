@@ -7,9 +7,10 @@
 
 void epoch_text(const EpochRecord *epoch, char text[EPOCH_TEXT])
 {
-    char test[EPOCH_TEXT / 2] = "";
+    char test[EPOCH_TEXT / 2] = "", accuracy[40] = "";
+    if (!isnan(epoch->train_top1)) snprintf(accuracy, sizeof accuracy, ", Accuracy: %.3f", 100 * epoch->train_top1);
     if (!isnan(epoch->test_top1))
         snprintf(test, sizeof test, ", Test Loss: %.5f, Test Accuracy: %.2f", epoch->test_loss, 100 * epoch->test_top1);
-    snprintf(text, EPOCH_TEXT, "Epoch %" PRId64 ", Loss: %.5f, Accuracy: %.3f%s  (%.1f s, %.0f img/s)", epoch->epoch,
-             epoch->train_loss, 100 * epoch->train_top1, test, epoch->seconds, epoch->images_per_sec);
+    snprintf(text, EPOCH_TEXT, "Epoch %" PRId64 ", Loss: %.5f%s%s  (%.1f s, %.0f img/s)", epoch->epoch,
+             epoch->train_loss, accuracy, test, epoch->seconds, epoch->images_per_sec);
 }

@@ -197,13 +197,14 @@ static Status line_add(Metrics *metrics, AppendFile *file, const StepRecord *ste
 
 /* ---- records */
 
-/* # in a tag stands for `number`. */
+/* # in a tag stands for `number`. The phase, if there are several, precedes it: "critic/mean_loss". */
 static Status scalar_add(Metrics *metrics, const StepRecord *r, const char *tag, int number, double value)
 {
-    char text[32];
-    const char *place = strchr(tag, '#');
-    if (!place) return events_scalar(metrics->events, r->step, tag, value);
-    snprintf(text, sizeof text, "%.*s%d%s", (int)(place - tag), tag, number, place + 1);
+    char text[128];
+    const char *place = strchrnul(tag, '#');
+    Text name = text_start(text, sizeof text);
+    text_add(&name, "%s%s%.*s", r->phase ? r->phase : "", r->phase ? "/" : "", (int)(place - tag), tag);
+    if (*place) text_add(&name, "%d%s", number, place + 1);
     return events_scalar(metrics->events, r->step, text, value);
 }
 
@@ -214,18 +215,15 @@ static Status scalar_add(Metrics *metrics, const StepRecord *r, const char *tag,
 #define TAG_FLAG(tag, number, value, when)
 #define TAG_WORD(tag, number, value, when)
 
-/* "critic/critic_real", and of each tower "tower_0/critic_real". */
+/* "critic/critic_real", and of each tower "critic/tower_0/critic_real". */
 static Status terms_add(Metrics *metrics, const StepRecord *r)
 {
-    char tag[128];
+    char tag[96];
     for (int i = 0; i < r->terms; i++) {
         const TermRecord *term = &r->term[i];
-        snprintf(tag, sizeof tag, "%s/%s", r->phase ? r->phase : "terms", term->name);
-        TRY(events_scalar(metrics->events, r->step, tag, term->mean));
-        for (int t = 0; t < r->towers; t++) {
-            snprintf(tag, sizeof tag, "tower_%d/%s", t, term->name);
-            TRY(events_scalar(metrics->events, r->step, tag, term->tower[t]));
-        }
+        snprintf(tag, sizeof tag, "tower_#/%s", term->name);
+        TRY(scalar_add(metrics, r, term->name, 0, term->mean));
+        for (int t = 0; t < r->towers; t++) TRY(scalar_add(metrics, r, tag, t, term->tower[t]));
     }
     return OK;
 }

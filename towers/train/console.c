@@ -57,6 +57,22 @@ static double elapsed(const Console *c)
     return (double)(clock_ns() - c->started_ns) * 1e-9;
 }
 
+/* "critic -3.2104  generator 0.5120": the last loss of each phase according to --report-loss; "all" lists every tower's. */
+static void phases_text(const Console *c, int64_t step, Text *text)
+{
+    for (int phase = 0; phase < program_phases(c->job->program.model); phase++) {
+        int64_t s = step;
+        while (s > c->first_step && s > step - LEDGER_STEPS / 2 && job_phase_of(c->job, s - 1) != phase) s--;
+        const LedgerShown *shown = &c->ledger->run.shown[s % LEDGER_STEPS];
+        if (shown->step != s || job_phase_of(c->job, s - 1) != phase) continue;
+        text_add(text, "%s%s %.4f", phase ? "  " : "", job_phase(c->job, phase)->name, shown->loss);
+        for (int t = 0; c->job->report == LOSS_REPORT_ALL && t < c->ledger->towers; t++)
+            text_add(text, "%s%.4f%s", t ? " " : " [",
+                     tower_loss_mean(&c->ledger->tower[t].rows[s % LEDGER_STEPS].loss),
+                     t == c->ledger->towers - 1 ? "]" : "");
+    }
+}
+
 /* "loss 0.5123" according to --report-loss; "all" lists every tower's loss. */
 static void loss_text(const Console *c, int64_t step, double loss, char *buffer, size_t bytes)
 {
@@ -67,6 +83,10 @@ static void loss_text(const Console *c, int64_t step, double loss, char *buffer,
                                         [LOSS_REPORT_ALL] = "mean_loss"};
     LossReport report = c->job->report;
     Text text = text_start(buffer, bytes);
+    if (program_phases(c->job->program.model) > 1) {
+        phases_text(c, step, &text);
+        return;
+    }
     text_add(&text, "%s %.4f", words[report], loss);
     if (report != LOSS_REPORT_ALL) return;
     for (int t = 0; t < c->ledger->towers; t++) {
@@ -87,6 +107,7 @@ static const LedgerRow *row_of(const Console *c, int tower, int64_t step)
 static double recent_accuracy(const Console *c, int64_t step)
 {
     int64_t hits = 0, count = 0;
+    if (c->job->program.model->phases) return NAN;
     for (int64_t s = step; s > step - RECENT && s > c->first_step; s--) {
         for (int t = 0; t < c->ledger->towers; t++) {
             const LedgerRow *row = row_of(c, t, s);

@@ -66,7 +66,9 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
         .epoch = epoch,
         .step = run->step,
         .train_loss = epoch_loss(p),
-        .train_top1 = run->epoch_count ? (double)run->epoch_hits / (double)run->epoch_count : NAN,
+        .train_top1 = run->epoch_count && !p->job->program.model->phases
+                          ? (double)run->epoch_hits / (double)run->epoch_count
+                          : NAN,
         .test_loss = evaluated ? test->loss : NAN,
         .test_top1 = evaluated ? (double)test->hits[0] / (double)test->count : NAN,
         .test_top5 = evaluated && top5_says(p->job) ? (double)test->hits[1] / (double)test->count : NAN,

@@ -95,6 +95,18 @@ static void steps_print(const TrainJob *job, FILE *to)
         fprintf(to, " = %" PRId64 " epoch%s of %s\n", job->epochs, plural(job->epochs), count_text(per_epoch, text));
 }
 
+/* "phases         critic 5, generator 1: 6 steps in a cycle; each update of the critic takes the next batch" */
+static void phases_print(const TrainJob *job, FILE *to)
+{
+    int phases = program_phases(job->program.model);
+    if (phases == 1) return;
+    fputs("phases        ", to);
+    for (int p = 0; p < phases; p++)
+        fprintf(to, "%s %s %d", p ? "," : "", job_phase(job, p)->name, job_repeats(job, p));
+    fprintf(to, ": %d steps in a cycle, %s\n", job_cycle(job),
+            job->same_batch ? "with one batch of images" : "each with the next batch of images");
+}
+
 /* ---- the header */
 
 Status introduction_print(const TrainJob *job, const char *device, const char *sums, FILE *to)
@@ -104,6 +116,7 @@ Status introduction_print(const TrainJob *job, const char *device, const char *s
     towers_print(job, to);
     fprintf(to, "device         %s: %s%s%s\n", job->backend->name, device, *sums ? "; " : "", sums);
     steps_print(job, to);
+    phases_print(job, to);
     fprintf(to, "run directory  %s\n", job->run_dir);
     return OK;
 }
@@ -117,8 +130,10 @@ void next_steps_print(const TrainJob *job, bool finished, FILE *to)
         fprintf(to, "to continue:  the same command with --resume %s\n", run);
         return;
     }
-    fprintf(to, "to evaluate:  towers eval %s\n", run);
-    fprintf(to, "to export:    towers export %s model.onnx\n", run);
+    if (!job->program.model->phases) {
+        fprintf(to, "to evaluate:  towers eval %s\n", run);
+        fprintf(to, "to export:    towers export %s model.onnx\n", run);
+    }
     fprintf(to, "to compare:   towers compare %s OTHER_RUN\n", run);
     if (!fixed_length) fprintf(to, "to continue:  the same command with --resume %s and more --epochs\n", run);
 }

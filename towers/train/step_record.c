@@ -158,7 +158,9 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepC
         .backward_us = columns->activities.us[3],
         .slow_tower = columns->activities.slow_tower,
         .slow_activity = columns->activities.slow_activity,
-        .top1 = step->samples > step->skipped ? (double)columns->hits / (double)(step->samples - step->skipped) : 0,
+        .top1 = p->job->program.model->phases   ? NAN
+                : step->samples > step->skipped ? (double)columns->hits / (double)(step->samples - step->skipped)
+                                                : 0,
         .skipped = !step->commit,
         .loss_scale = loss_is_scaled(p->job) ? (double)step->loss_scale : 0,
         .overflow = step->overflow,
@@ -171,7 +173,7 @@ Status step_record(TowerProcess *p, const Step *step)
     TRY(activities_watch(p, step->number));
     columns_fill(p, step, &columns);
     StepRecord record = record_of(p, step, &columns);
-    averages_move(&p->run, record.base_loss, record.total_loss, &record);
+    if (p->replica->phases == 1) averages_move(&p->run, record.base_loss, record.total_loss, &record);
     if (p->done == step->number) run_show(p, step); /* except a step that ends the run */
     TRY(metrics_step(p->metrics, &record));
     if (step->commit) TRY(summary_step(p, step->number));
