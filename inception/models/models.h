@@ -10,6 +10,8 @@ extern const Model model_inception_mini;
 extern const Model model_inception_resnet_v2;
 extern const Model model_inception_v3;
 extern const Model model_inception_v4;
+extern const Model model_wgan_gp;
+extern const Model model_wgan_gp_keras;
 
 /* Figure 7 of the paper of Inception v4 and Inception-ResNet, 35 -> 17, with its k, l, m and n channels. */
 Value reduction_a(Graph *g, Value x, const char *name, int32_t k, int32_t l, int32_t m, int32_t n);

@@ -327,8 +327,8 @@ static void test_other_models(void **state)
 {
     (void)state;
     int lost = 0;
-    for (const Model *const *model = models_all(); *model; model++)
-        if (*model != inception_v3()) lost += model_check(*model, 256, true, 1, false);
+    for (const Model *const *model = models_all(); *model; model++) /* those with phases compute in f32 only */
+        if (*model != inception_v3() && !(*model)->phases) lost += model_check(*model, 256, true, 1, false);
     assert_int_equal(lost, 0);
 }
 
@@ -405,7 +405,7 @@ static void test_step_joins(void **state)
     Fusion bf16 = step_check(inception_v3(), 256, 0, DTYPE_BF16);
     assert_int_equal(bf16.statistics + bf16.norms.inputs + bf16.norms.gradients, 0);
     for (const Model *const *model = models_all(); *model; model++)
-        if (*model != inception_v3()) step_check(*model, 256, 0, DTYPE_F16);
+        if (*model != inception_v3() && !(*model)->phases) step_check(*model, 256, 0, DTYPE_F16);
 }
 
 /* A plan can be named and made again from its name: what the cache of plans relies on. */

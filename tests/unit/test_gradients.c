@@ -99,11 +99,6 @@ static void check_graph(const char *what, Graph *g)
     if (graph_finish(g) != OK) fail_msg("%s: %s\n%s", what, status_message(), status_trace());
 }
 
-static Value total(Graph *g, Value x)
-{
-    return graph_op(g, OP_SUM_TO, "total", &x, 1, NULL, &scalar);
-}
-
 static Value total_of_product(Graph *g, Value a, Value b)
 {
     return total(g, mul(g, a, b));
@@ -158,6 +153,7 @@ static const Row rows[] = {
     {"plain",       OP_RELU,    NOTHING, {{2, 3, 2, 2}}},
     {"plain",       OP_RELU_DX, NOTHING, {{2, 3, 2, 2}, {2, 3, 2, 2}}},
     {"plain",       OP_LEAKY_RELU, {.leaky = {0.2f}}, {{2, 3, 2, 2}}},
+    {"falling",     OP_LEAKY_RELU, {.leaky = {-0.5f}}, {{2, 3, 2, 2}}},
     {"plain",       OP_LEAKY_RELU_DX, {.leaky = {0.2f}}, {{2, 3, 2, 2}, {2, 3, 2, 2}}},
 #define UNARY(KIND, name, formula) {"plain", OP_##KIND, NOTHING, {{2, 3, 2, 2}}},
 #define UNARY_GRAD(KIND, name, formula, slope) {"plain", OP_##KIND, NOTHING, {{2, 3, 2, 2}}, .no_second = #name "_dx"},

@@ -510,13 +510,13 @@ static void second_derivative_passes_a_mask(void **state)
     assert_sound(g);
     assert_ops(g, 3,
                "%3 = dense_dx(dy, w1) -> 2x4x1x1 f32 (b.dx)\n"
-               "%4 = leaky_relu_dx(%3, %0) alpha 0.5 -> 2x4x1x1 f32 (leaky_relu.dx)\n"
+               "%4 = leaky_relu_dx(%3, %1) alpha 0.5 -> 2x4x1x1 f32 (leaky_relu.dx)\n"
                "%5 = dense_dx(%4, w0) -> 2x3x1x1 f32 (a.dx)\n"
                "%6 = sum_to(%5) -> 1x1x1x1 f32 (sum_to)\n"
                "%7 = spread_to(dloss) -> 2x3x1x1 f32 (sum_to.dx)\n"
                "%8 = dense_dw(%7, %4) -> 4x3x1x1 f32 (a.dx.dw)\n"
                "%9 = dense(%7, w0) -> 2x4x1x1 f32 (a.dx.dy)\n"
-               "%10 = leaky_relu_dx(%9, %0) alpha 0.5 -> 2x4x1x1 f32 (leaky_relu.dx.dy)\n"
+               "%10 = leaky_relu_dx(%9, %1) alpha 0.5 -> 2x4x1x1 f32 (leaky_relu.dx.dy)\n"
                "%11 = dense_dw(%10, dy) -> 1x4x1x1 f32 (b.dx.dw)\n");
     graph_destroy(g);
 }

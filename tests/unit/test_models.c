@@ -203,6 +203,7 @@ static void test_evaluation(void **state)
         Program training, evaluation;
         Layout *layout;
         bool aux = (*m)->aux_weight > 0;
+        if ((*m)->phases) continue; /* predicts no classes */
         build((Form){(*m)->name, "", aux}, 0, 0, true, &training);
         build((Form){(*m)->name, "", aux}, 0, 0, false, &evaluation);
         assert_int_equal(layout_create(training.graph, &layout), OK);

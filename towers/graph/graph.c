@@ -140,11 +140,23 @@ int list_op(Graph *g, const Op *op)
 void graph_scope(Graph *g, const char *scope)
 {
     g->scope = *scope ? list_text(g, "%s", scope) : "";
+    g->weights_scope = NULL;
+}
+
+void graph_scope_shared(Graph *g, const char *scope, const char *reading)
+{
+    g->scope = list_text(g, "%s.%s", scope, reading);
+    g->weights_scope = list_text(g, "%s", scope);
 }
 
 static const char *scoped(Graph *g, const char *name)
 {
     return list_text(g, "%s%s%s", g->scope, *g->scope ? "." : "", name);
+}
+
+static const char *scoped_weight(Graph *g, const char *name)
+{
+    return g->weights_scope ? list_text(g, "%s.%s", g->weights_scope, name) : scoped(g, name);
 }
 
 static bool role_is_named(Role role)
@@ -191,14 +203,21 @@ Value graph_input(Graph *g, const char *name, Shape shape, Dtype dtype)
 
 Value graph_param(Graph *g, const char *name, Shape shape, Init init, bool decay)
 {
-    return add_leaf(
-        g, (ValueInfo){.shape = shape, .role = ROLE_PARAM, .name = scoped(g, name), .init = init, .decay = decay});
+    ValueInfo info = {.shape = shape, .role = ROLE_PARAM, .name = scoped_weight(g, name), .init = init, .decay = decay};
+    Value there = g->weights_scope ? graph_find(g, info.name) : none;
+    const ValueInfo *old = graph_value(g, there);
+    if (!there.id || graph_failed(g)) return add_leaf(g, info);
+    if (old->role == ROLE_PARAM && shape_equal(old->shape, shape) && old->init.kind == init.kind &&
+        old->init.a == init.a && old->decay == decay)
+        return there;
+    return list_fail(g, ERR_SHAPE, "%s: used again as %s, but it is %s, or starts otherwise", info.name,
+                     shape_text(shape), shape_text(old->shape));
 }
 
 Value graph_state(Graph *g, const char *name, Shape shape, float start)
 {
     Init init = {start == 0 ? INIT_ZERO : INIT_CONSTANT, start};
-    return add_leaf(g, (ValueInfo){.shape = shape, .role = ROLE_STATE, .name = scoped(g, name), .init = init});
+    return add_leaf(g, (ValueInfo){.shape = shape, .role = ROLE_STATE, .name = scoped_weight(g, name), .init = init});
 }
 
 bool list_packed(const Graph *g, Value param)

@@ -89,6 +89,10 @@ Value graph_fail(Graph *g, Status code, const char *format, ...) __attribute__((
  * results keep their plain names, by which the host finds them. */
 void graph_scope(Graph *g, const char *scope);
 
+/* The scope of a network that reads several inputs with one set of weights. Ops are named "<scope>.<reading>.<name>",
+ * parameters "<scope>.<name>", and a parameter that exists is used again. The next graph_scope ends it. */
+void graph_scope_shared(Graph *g, const char *scope, const char *reading);
+
 Value graph_input(Graph *g, const char *name, Shape shape, Dtype dtype);
 Value graph_param(Graph *g, const char *name, Shape shape, Init init, bool decay);
 Value graph_state(Graph *g, const char *name, Shape shape, float start);

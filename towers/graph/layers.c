@@ -53,10 +53,10 @@ static bool is_frozen(const Graph *g, Value param)
     return !param.id || names_match(g->options.freeze, graph_value(g, param)->name);
 }
 
-static Value batch_norm_relu(Graph *g, Value x, const char *name)
+Value batch_norm(Graph *g, Value x, const char *name, bool relu)
 {
     Shape vector = shape_vector(graph_shape(g, x).c);
-    OpAttr attr = {.norm = {.epsilon = g->style.bn_epsilon > 0 ? g->style.bn_epsilon : default_epsilon, .relu = true}};
+    OpAttr attr = {.norm = {.epsilon = g->style.bn_epsilon > 0 ? g->style.bn_epsilon : default_epsilon, .relu = relu}};
     Value gamma = {0};
     if (!g->style.bn_no_gamma)
         gamma = graph_param(g, part(g, name, "bn.weight"), vector, (Init){INIT_CONSTANT, 1}, false);
@@ -80,7 +80,7 @@ Value conv_bn_relu(Graph *g, Value x, ConvUnit unit)
     OpAttr attr = {.conv.window = window_of(unit.kh, unit.kw, unit.fit)};
     Value w = graph_param(g, part(g, unit.name, "conv.weight"), shape, init, true);
     Value y = graph_op(g, OP_CONV, part(g, unit.name, "conv"), OPERANDS(x, w), &attr, NULL);
-    return batch_norm_relu(g, y, unit.name);
+    return batch_norm(g, y, unit.name, true);
 }
 
 Value conv_chain(Graph *g, Value x, const ConvUnit *units, int count)
@@ -91,10 +91,42 @@ Value conv_chain(Graph *g, Value x, const ConvUnit *units, int count)
 
 Value conv_bias(Graph *g, Value x, const char *name, int32_t out, int32_t k, Fit fit, bool relu, Init init)
 {
-    OpAttr attr = {.conv = {.window = window_of(k, k, fit), .relu = relu}};
-    Value w = graph_param(g, part(g, name, "weight"), (Shape){out, graph_shape(g, x).c, k, k}, init, true);
+    return conv_window_bias(g, x, name, out, window_of(k, k, fit), relu, init);
+}
+
+static Value conv_weight(Graph *g, const char *name, int32_t out, int32_t in, Window window, Init init)
+{
+    return graph_param(g, part(g, name, "weight"), (Shape){out, in, window.kh, window.kw}, init, true);
+}
+
+Value conv_window_bias(Graph *g, Value x, const char *name, int32_t out, Window window, bool relu, Init init)
+{
+    OpAttr attr = {.conv = {.window = window, .relu = relu}};
+    Value w = conv_weight(g, name, out, graph_shape(g, x).c, window, init);
     Value b = graph_param(g, part(g, name, "bias"), shape_vector(out), (Init){INIT_ZERO}, false);
     return graph_op(g, OP_CONV, name, OPERANDS(x, w, b), &attr, NULL);
+}
+
+Value conv_window(Graph *g, Value x, const char *name, int32_t out, Window window, Init init)
+{
+    OpAttr attr = {.conv.window = window};
+    Value w = conv_weight(g, name, out, graph_shape(g, x).c, window, init);
+    return graph_op(g, OP_CONV, name, OPERANDS(x, w), &attr, NULL);
+}
+
+Value conv_transposed(Graph *g, Value x, const char *name, int32_t out, int32_t side, Window window, Init init)
+{
+    OpAttr attr = {.conv.window = window};
+    Shape from = graph_shape(g, x), to = {from.n, out, side, side};
+    Value w = conv_weight(g, name, from.c, out, window, init);
+    return graph_op(g, OP_CONV_DX, name, OPERANDS(x, w), &attr, &to);
+}
+
+Value dense_plain(Graph *g, Value x, const char *name, int32_t out, Init init)
+{
+    Shape in = graph_shape(g, x);
+    Value w = graph_param(g, part(g, name, "weight"), (Shape){out, in.c, in.h, in.w}, init, true);
+    return graph_op(g, OP_DENSE, name, OPERANDS(x, w), NULL, NULL);
 }
 
 Value dense(Graph *g, Value x, const char *name, int32_t out, bool relu, Init init)
@@ -106,7 +138,31 @@ Value dense(Graph *g, Value x, const char *name, int32_t out, bool relu, Init in
     return graph_op(g, OP_DENSE, name, OPERANDS(x, w, b), &attr, NULL);
 }
 
-/* ---- pooling */
+Value bias(Graph *g, Value x, const char *name, bool relu)
+{
+    OpAttr attr = {.add.relu = relu};
+    Shape shape = graph_shape(g, x);
+    Value b = graph_param(g, part(g, name, "bias"), shape_vector(shape.c), (Init){INIT_ZERO}, false);
+    Value wide = graph_op(g, OP_CHANNEL_SPREAD, name, &b, 1, NULL, &shape);
+    return graph_op(g, OP_ADD, name, OPERANDS(x, wide), &attr, NULL);
+}
+
+/* ---- borders, sizes and pooling */
+
+Value pad(Graph *g, Value x, int32_t top, int32_t bottom, int32_t left, int32_t right)
+{
+    OpAttr attr = {.pad = {top, bottom, left, right}};
+    return top || bottom || left || right ? unary(g, OP_PAD, x, &attr) : x;
+}
+
+/* The gradient of an average, which divides by the number of pixels. */
+Value upsample(Graph *g, Value x, int32_t times)
+{
+    Shape from = graph_shape(g, x), to = {from.n, from.c, from.h * times, from.w * times};
+    OpAttr attr = {.pool.window = {.kh = times, .kw = times, .stride_h = times, .stride_w = times}};
+    Value spread = graph_op(g, OP_AVG_POOL_DX, NULL, &x, 1, &attr, &to);
+    return affine(g, spread, (float)(times * times), 0);
+}
 
 Value max_pool_window(Graph *g, Value x, Window window)
 {
@@ -172,6 +228,17 @@ Value add_relu(Graph *g, Value a, Value b)
     return graph_op(g, OP_ADD, NULL, OPERANDS(a, b), &attr, NULL);
 }
 
+Value tanh_of(Graph *g, Value x)
+{
+    return unary(g, OP_TANH, x, NULL);
+}
+
+/* 1 / (1 + e^-x) = (1 + tanh(x / 2)) / 2 */
+Value sigmoid(Graph *g, Value x)
+{
+    return affine(g, tanh_of(g, affine(g, x, 0.5f, 0)), 0.5f, 0.5f);
+}
+
 Value affine(Graph *g, Value x, float scale, float shift)
 {
     OpAttr attr = {.affine = {.scale = scale, .shift = shift}};
@@ -181,6 +248,55 @@ Value affine(Graph *g, Value x, float scale, float shift)
 Value mul(Graph *g, Value a, Value b)
 {
     return graph_op(g, OP_MUL, NULL, OPERANDS(a, b), NULL, NULL);
+}
+
+Value sub(Graph *g, Value a, Value b)
+{
+    return add(g, a, affine(g, b, -1, 0));
+}
+
+Value power(Graph *g, Value x, float exponent)
+{
+    OpAttr attr = {.power.exponent = exponent};
+    return unary(g, OP_POWER, x, &attr);
+}
+
+Value reshape(Graph *g, Value x, Shape shape)
+{
+    return graph_op(g, OP_RESHAPE, NULL, &x, 1, NULL, &shape);
+}
+
+Value sum_to(Graph *g, Value x, Shape shape)
+{
+    return graph_op(g, OP_SUM_TO, NULL, &x, 1, NULL, &shape);
+}
+
+Value spread_to(Graph *g, Value x, Shape shape)
+{
+    return graph_op(g, OP_SPREAD_TO, NULL, &x, 1, NULL, &shape);
+}
+
+Value total(Graph *g, Value x)
+{
+    return sum_to(g, x, (Shape){1, 1, 1, 1});
+}
+
+/* ---- random */
+
+static Value random_values(Graph *g, Value counter, Shape shape, bool normal)
+{
+    OpAttr attr = {.random = {.normal = normal, .stream = graph_next_stream(g)}};
+    return graph_op(g, OP_RANDOM, NULL, &counter, 1, &attr, &shape);
+}
+
+Value random_normal(Graph *g, Value counter, Shape shape)
+{
+    return random_values(g, counter, shape, true);
+}
+
+Value random_uniform(Graph *g, Value counter, Shape shape)
+{
+    return random_values(g, counter, shape, false);
 }
 
 Value dropout(Graph *g, Value x, float rate)

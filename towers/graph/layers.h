@@ -37,6 +37,21 @@ Value conv_chain(Graph *g, Value x, const ConvUnit *units, int count);
 
 /* Convolution with bias (and ReLU if asked), no batch norm. Parameters `<name>.weight`, `<name>.bias`. */
 Value conv_bias(Graph *g, Value x, const char *name, int32_t out, int32_t k, Fit fit, bool relu, Init init);
+/* The same for any window, and without bias. Its transpose makes `out` channels of sides from which the window makes
+ * those of x: parameter `<name>.weight` {channels of x, out, kh, kw}. */
+Value conv_window_bias(Graph *g, Value x, const char *name, int32_t out, Window window, bool relu, Init init);
+Value conv_window(Graph *g, Value x, const char *name, int32_t out, Window window, Init init);
+Value conv_transposed(Graph *g, Value x, const char *name, int32_t out, int32_t side, Window window, Init init);
+
+/* Batch norm over n, h, w, and ReLU if asked. Parameters `<name>.bn.weight`, `<name>.bn.bias`; states. */
+Value batch_norm(Graph *g, Value x, const char *name, bool relu);
+
+/* y = x + b, b per channel, and ReLU if asked. Parameter `<name>.bias`. */
+Value bias(Graph *g, Value x, const char *name, bool relu);
+
+/* Rows and columns of zeros around the image; negative: taken away. */
+Value pad(Graph *g, Value x, int32_t top, int32_t bottom, int32_t left, int32_t right);
+Value upsample(Graph *g, Value x, int32_t times); /* every pixel becomes times x times equal ones */
 
 Value max_pool(Graph *g, Value x, int32_t k, Fit fit);
 Value max_pool_window(Graph *g, Value x, Window window); /* any window: k, stride, padding, ceil */
@@ -53,13 +68,26 @@ Value concat(Graph *g, const Value *x, int count);
 
 /* Fully connected over all of c, h, w. Parameters `<name>.weight` {out, c, h, w}, `<name>.bias`. */
 Value dense(Graph *g, Value x, const char *name, int32_t out, bool relu, Init init);
+Value dense_plain(Graph *g, Value x, const char *name, int32_t out, Init init); /* without bias */
 
 Value relu(Graph *g, Value x);
 Value leaky_relu(Graph *g, Value x, float alpha);
 Value add(Graph *g, Value a, Value b);
 Value add_relu(Graph *g, Value a, Value b);
+Value tanh_of(Graph *g, Value x);
+Value sigmoid(Graph *g, Value x);
 Value affine(Graph *g, Value x, float scale, float shift);
 Value mul(Graph *g, Value a, Value b);
+Value sub(Graph *g, Value a, Value b); /* a - b */
+Value power(Graph *g, Value x, float exponent);
+Value reshape(Graph *g, Value x, Shape shape);   /* packed NHWC order is kept */
+Value sum_to(Graph *g, Value x, Shape shape);    /* over every axis on which `shape` has size 1 */
+Value spread_to(Graph *g, Value x, Shape shape); /* along every axis on which x has size 1 */
+Value total(Graph *g, Value x);                  /* of all elements: {1, 1, 1, 1} */
+
+/* Random values of the "counter" input, a stream of their own: standard normal, or uniform in [0, 1). */
+Value random_normal(Graph *g, Value counter, Shape shape);
+Value random_uniform(Graph *g, Value counter, Shape shape);
 
 /* Keep each element with probability 1 - rate, scaled by 1 / (1 - rate). The identity when not training or rate == 0.
  * Reads the graph's "counter" input and creates it if it does not exist. */

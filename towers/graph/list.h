@@ -18,7 +18,8 @@ struct Graph {
     int op_count, op_room;
     int value_count, value_room; /* value_count ids in use: 1 .. value_count */
     int text_count, text_room;
-    const char *scope; /* one of `texts`, or "" */
+    const char *scope;         /* one of `texts`, or "" */
+    const char *weights_scope; /* of parameters and states; NULL: `scope`, and no parameter is used twice */
     int32_t canonical;
     uint32_t streams;
     Status status;

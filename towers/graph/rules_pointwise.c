@@ -68,9 +68,11 @@ void shape_leaky_relu(ShapeCall *c)
     rule_like_first(c);
 }
 
+/* Unless alpha is below 0, y has the sign of x, which then need not be kept. */
 void grad_leaky_relu(GradCall *c)
 {
-    grad_give(c, 0, grad_op(c, OP_LEAKY_RELU_DX, "dx", OPERANDS(c->dy[0], c->op.in[0]), &c->op.attr, NULL));
+    Value sign = c->op.attr.leaky.alpha < 0 ? c->op.in[0] : c->op.out[0];
+    grad_give(c, 0, grad_op(c, OP_LEAKY_RELU_DX, "dx", OPERANDS(c->dy[0], sign), &c->op.attr, NULL));
 }
 
 void shape_leaky_relu_dx(ShapeCall *c)

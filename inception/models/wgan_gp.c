@@ -1,0 +1,79 @@
+/* The networks of Gulrajani et al., "Improved Training of Wasserstein GANs" (arXiv:1704.00028), for MNIST, as in the
+ * authors' gan_mnist.py. Pixels in [0, 1]. w is 64; m, 2 m, 4 m are a third, half and all of the way to the image's side.
+ *
+ * critic: conv 5x5/2 w - 2 w - 4 w, with bias and leaky ReLU 0.2, dense 1: 28 -> 14 -> 7 -> 4.
+ * generator: dense 4 w m m, ReLU, transposed conv 5x5/2 2 w, ReLU - w, ReLU - channels, sigmoid: 4 -> 7 -> 14 -> 28. */
+#include "inception/models/models.h"
+#include "inception/models/wasserstein.h"
+
+enum { WIDTH = 64, LATENT = 128 };
+static const float leak = 0.2f;
+static const Init glorot = {.kind = INIT_GLOROT_UNIFORM}, paper = {.kind = INIT_ZERO};
+
+static int32_t width_of(const ModelOptions *options)
+{
+    return options->width > 0 ? options->width : WIDTH;
+}
+
+static int32_t half(int32_t side)
+{
+    return (side + 1) / 2;
+}
+
+static Value generator(Graph *g, const ModelOptions *options, Value z)
+{
+    int32_t w = width_of(options), side = options->side, m = half(half(half(side)));
+    Value x = dense(g, z, "fc", 4 * w * m * m, true, glorot);
+    x = reshape(g, x, (Shape){graph_shape(g, z).n, 4 * w, m, m});
+    x = doubling_conv(g, x, "deconv1", 2 * w, half(half(side)), true);
+    x = doubling_conv(g, x, "deconv2", w, half(side), true);
+    return sigmoid(g, doubling_conv(g, x, "deconv3", options->channels, side, false));
+}
+
+static Value features(Graph *g, const ModelOptions *options, Value x)
+{
+    int32_t w = width_of(options);
+    x = leaky_relu(g, halving_conv(g, x, "conv1", w, paper), leak);
+    x = leaky_relu(g, halving_conv(g, x, "conv2", 2 * w, paper), leak);
+    return leaky_relu(g, halving_conv(g, x, "conv3", 4 * w, paper), leak);
+}
+
+static const Adversaries adversaries = {LATENT, 10, generator, features};
+
+static void critic_phase(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, PhaseOutputs *outputs)
+{
+    wasserstein_critic(g, options, inputs, &adversaries, outputs);
+}
+
+static void generator_phase(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, PhaseOutputs *outputs)
+{
+    wasserstein_generator(g, options, inputs, &adversaries, outputs);
+}
+
+static void generate(Graph *g, const ModelOptions *options, Value z, Value *images)
+{
+    wasserstein_generate(g, options, &adversaries, z, images);
+}
+
+static const Phase phases[] = {
+    {"critic", "critic.*", 5, true, critic_phase},
+    {"generator", "generator.*", 1, false, generator_phase},
+};
+
+const Model model_wgan_gp = {
+    .name = "wgan_gp",
+    .title = "WGAN-GP for small images",
+    .paper = "Gulrajani et al., \"Improved Training of Wasserstein GANs\" (arXiv:1704.00028)",
+    .side = 28,
+    .min_side = 8,
+    .channels = 1,
+    .classes = 10,
+    .mean = {0, 0, 0},
+    .std = {1, 1, 1},
+    .phases = phases,
+    .phase_count = sizeof phases / sizeof *phases,
+    .width = WIDTH,
+    .penalty_weight = 10,
+    .latent = LATENT,
+    .generate = generate,
+};
