@@ -71,7 +71,7 @@ fresh_row() { # KIND COMMAND EXPECTED WHEN
     *-5) grep -q 'apt-get update && apt-get install -y' "$log" && note+='names the command' || { bad=1; note+='**no command for an administrator**'; } ;;
     quickstart-*) note+=$(grep -o '^test accuracy [0-9.]* %' "$log" | tail -n 1) ;;
     test-*)
-        note+=$(grep -oE '[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | paste -sd ';')
+        note+=$(grep -oE '[0-9]+% tests passed, [0-9]+ tests? failed out of [0-9]+' "$log" | paste -sd ';' || true)
         if [ $status = 0 ]; then
             cp "$machine$(machine_home "$who")/towers/build-test/skipped.txt" "$logs/$1-skipped.txt"
             note+=", $(wc -l <"$logs/$1-skipped.txt") skipped"

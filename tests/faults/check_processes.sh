@@ -142,6 +142,8 @@ done
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then # a real limit counts for ordinary users only
     mkdir -p "$work/limited" && chmod 777 "$work/limited" && chmod a+rx "$work" && chmod -R a+rX "$work/data"
     command_of limited --towers 3 --processes 3 --output-dir "$work/limited"
+    cp "$towers" "$work/limited/towers" # they may not enter the home of root, in which a clone may be
+    command[0]=$work/limited/towers
     timeout -s KILL 200 setpriv --reuid=65533 --clear-groups bash -c 'ulimit -u 3; exec "$@"' - "${command[@]}" 2>"$err" </dev/null
     [[ $? == 5 ]] && grep -q '^error: cannot start' "$err" || complain "ulimit -u: $(tail -3 "$err")"
 fi

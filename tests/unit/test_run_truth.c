@@ -331,7 +331,7 @@ static void test_training(void **state)
     (void)state;
     Model model = model_of(linear);
     for (int towers = 1; towers <= 4; towers *= 2) {
-        char name[16];
+        char name[32];
         int64_t hits[2];
         snprintf(name, sizeof name, "training%d", towers);
         Run *run = run_live(job_of(&model, towers), name, hits);
