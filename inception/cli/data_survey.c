@@ -26,8 +26,10 @@ void data_progress(int64_t done, int64_t all)
 
 Status data_open(const Options *o, const char *path, Split split, Source **made)
 {
-    SourceConfig config = {
-        .path = path, .val_split = o->val_split, .whole = o->val_split <= 0 && !source_is_divided(path)};
+    SourceConfig config = {.path = path,
+                           .val_split = o->val_split,
+                           .label_base = o->label_base,
+                           .whole = o->val_split <= 0 && !source_is_divided(path)};
     *made = NULL;
     if (config.whole && split == SPLIT_TEST) return OK;
     return source_open(&config, split, made);

@@ -136,7 +136,11 @@ static Status sets_open(const Options *o, JobFiles *files)
     const char *path;
     bool shown = false;
     TRY(data_path_find(o, job->program.model, &path));
-    SourceConfig config = {.path = path, .val_split = o->val_split, .progress = progress_show, .context = &shown};
+    SourceConfig config = {.path = path,
+                           .val_split = o->val_split,
+                           .label_base = o->label_base,
+                           .progress = progress_show,
+                           .context = &shown};
     TRY(source_open(&config, SPLIT_TRAIN, &files->train));
     TRY(source_open(&config, SPLIT_TEST, &files->test));
     const SourceInfo *train = source_info(files->train), *test = source_info(files->test);

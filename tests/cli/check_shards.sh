@@ -9,7 +9,7 @@ needs_python
 export XDG_CACHE_HOME=$work/cache
 cd "$work" || exit 1
 
-kinds=(idx tar)
+kinds=(idx tar tfrecord)
 /usr/bin/python3 "$source_dir/tests/support/shards_write.py" sets folder "${kinds[@]}" || exit 1
 
 train() { # NAME ARGUMENT...
@@ -31,7 +31,7 @@ cmp runs/folder/last.safetensors runs/whole/last.safetensors || complain "tars, 
 "$towers" eval runs/tar --device cpu --errors errors.csv >out 2>err </dev/null || complain "eval: $(cat err)"
 grep -qE '"[^"]*/set-val-000000.tar: img01[0-9]*.png, offset [0-9]*","(ant|bee|cow)"' errors.csv || complain "errors.csv: $(head -n 3 errors.csv)"
 
-for kind in tars; do
+for kind in tars tfrecords; do
     /usr/bin/python3 "$source_dir/tests/support/broken_shards.py" "$towers" "$work" $kind || complain "broken shards: $kind"
 done
 

@@ -1,9 +1,9 @@
 """Shards that are damaged, unusual or hostile, each with what `towers data info` (or check) must say about it.
 broken_shards.py TOWERS FOLDER KIND: prints a line for each case that went wrong; exit 1 if there is any."""
-import gzip, io, os, re, shutil, subprocess, sys, tarfile
+import gzip, io, os, re, shutil, struct, subprocess, sys, tarfile
 
 sys.path.insert(0, os.path.dirname(__file__))
-from shards_write import image, png
+from shards_write import crc32c, example, feature, field, image, masked, png, record, varint
 
 towers, work, kind = sys.argv[1:4]
 wrong, cases = 0, 0
@@ -13,8 +13,10 @@ def run(name, code, pattern, command="info"):
     """The data set work/name; its message must match, and never be the end of the program by a signal."""
     global wrong, cases
     cases += 1
+    cache = os.path.join(work, "cache-of-a-case")
+    shutil.rmtree(cache, ignore_errors=True)
     done = subprocess.run([towers, "data", command, name, "--val-split", "0.5"], cwd=work, capture_output=True, text=True,
-                          errors="replace", stdin=subprocess.DEVNULL)
+                          errors="replace", stdin=subprocess.DEVNULL, env=dict(os.environ, XDG_CACHE_HOME=cache))
     said = done.stdout + done.stderr
     if done.returncode != code or not re.search(pattern, said, re.S):
         wrong += 1
@@ -155,6 +157,73 @@ def tars():
     run("whole/{a.tar", 2, "brace is not closed")
     run("whole/a.{tar,tar}::whole/a.tar", 0, "training: 6 images")
     run("whole/a{0..99999999}.tar", 2, "at most 1048576 numbers")
+
+
+# ---- TFRecords
+
+def photo(label=1, number=0, **others):
+    features = {"image/encoded": png(image(number)), "image/class/label": label, "image/filename": b"p%d.png" % number}
+    features.update({key.replace("__", "/"): value for key, value in others.items()})
+    return {key: value for key, value in features.items() if value is not None}
+
+
+def records(*features):
+    return b"".join(record(example(f)) for f in features)
+
+
+def tfrecords():
+    name = "train-00000-of-00001"
+    assert crc32c(b"123456789") == 0xe3069283
+    whole = records(*[photo(1 + i % 2, i) for i in range(4)])
+    first = len(records(photo(1, 0)))
+
+    def told(data, pattern, code=3, command="info"):
+        put("records", data, name)
+        run("records", code, pattern, command)
+
+    told(whole, "TFRecords, labels from 1, divided.*training: 2 images.*0 +1 +1 ", 0)
+    for cut in sorted({0, 1, 8, 11, 12, 13, first - 5, first - 4, first - 1, first + 1, first + 12, first + 500, len(whole) - 4, len(whole) - 1}):
+        told(whole[:cut], name + "'.*(cut off|empty)")
+    for flip in (first, first + 3, first + 7, first + 8, first + 11):
+        told(whole[:flip] + bytes([whole[flip] ^ 64]) + whole[flip + 1:], r"record 1 \(offset %d\): .*a length whose CRC is wrong" % first)
+    length = struct.pack("<Q", (1 << 64) - 20)
+    told(whole[:first] + length + masked(length) + whole[first + 12:], r"record 1 \(offset %d\) has 18446744073709551596 bytes.*cut off" % first)
+    for at in (first - 1, first // 2):  # the CRC, the picture: found when the data are read
+        told(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:], "p0.png, offset 12: .*CRC of its .*damaged", 3, "check")
+    told(gzip.compress(whole), "is compressed.*unpack it first")
+    told(records(photo(None)), "record 0 .*no label")
+    told(records({"image/class/label": 1}), "record 0 .*no image")
+    told(records({"image/class/label": 1, "image/encoded": 3}), "record 0 .*no image")
+    told(records(photo(1, image__encoded=b"")), "has no image", 3, "check")
+    told(records(photo(b"1")), "record 0 .*no label")
+    told(records(photo([1, 2])), "record 0 .*several labels")
+    told(records(photo(-1)), "record 0 .*label from 0 to 1048575, found -1")
+    told(records(photo(1 << 40)), "record 0 .*found 1099511627776")
+    told(record(b""), "record 0 .*no image")
+    told(record(b"\xff" * 40), "record 0 .*byte 0 of 40 of its tf.Example: expected a number")
+    told(record(b"\x0a\x05\x0a"), "a field is longer than the message")
+    told(record(b"\x0b\x0a"), "a field, found one of an unknown kind")
+    deep = b""
+    for _ in range(2000):
+        deep = field(1, deep)
+    told(record(deep), "record 0 .*no image")
+    told(records(photo(0), photo(0), photo(5), photo(5)), "TFRecords, divided.*classes: 6.* 5 +1 +1 ", 0)
+    # fields of no interest, two of one key (the last counts), tfds's keys, unpacked lists, no file name
+    odd = varint(9 << 3) + varint(77) + field(7, b"x") + example(photo(7, 1)) + example({"image/class/label": 0, "image/filename": b"odd"}, packed=False)
+    told(record(odd) * 2 + records(*2 * [{"image": b"damaged", "label": 1}]), "record 2, offset [0-9]+: .*2 of 4 images", 3, "check")
+    put("index", whole, name)
+    lines = [(i, len(records(photo(1 + i % 2, i)))) for i in range(4)]
+    good, at = "", 0
+    for _, size in lines:
+        good += "%d %d\n" % (at, size)
+        at += size
+    for text, code, pattern in ((good, 0, "training: 2"), (good.replace("\n", "", 1), 3, "line 1: expected|line 2: expected"),
+                                (good[:-3], 3, "line 4: expected"), (good + "7 7\n", 3, "line 5: expected its end"),
+                                ("", 3, 'line 1: expected "0 %d".*delete it' % lines[0][1]), (good.replace("0 ", "1 ", 1), 3, 'found "1 ')):
+        for end in (".idx",):
+            with open(os.path.join(work, "index", name + end), "w") as to:
+                to.write(text)
+            run("index", code, pattern)
 
 
 globals()[kind]()

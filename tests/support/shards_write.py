@@ -79,6 +79,86 @@ def write_tar(root):
                         to.addfile(member, io.BytesIO(data))
 
 
+# ---- TFRecords of tf.Example, with the keys of the original Inception; labels begin with 1
+
+def crc32c(data, table=[]):
+    if not table:
+        for i in range(256):
+            for _ in range(8):
+                i = i >> 1 ^ (0x82f63b78 if i & 1 else 0)
+            table.append(i)
+    crc = 0xffffffff
+    for byte in data:
+        crc = crc >> 8 ^ table[(crc ^ byte) & 255]
+    return crc ^ 0xffffffff
+
+
+def masked(data):
+    crc = crc32c(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff)
+
+
+def record(data):
+    length = struct.pack("<Q", len(data))
+    return length + masked(length) + data + masked(data)
+
+
+def varint(value):
+    value &= (1 << 64) - 1
+    out = b""
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def feature(value, packed=True):
+    if isinstance(value, bytes):
+        return field(1, field(1, value))
+    values = value if isinstance(value, list) else [value]
+    if isinstance(values[0], float):
+        return field(2, field(1, b"".join(struct.pack("<f", v) for v in values)) if packed
+                     else b"".join(b"\x0d" + struct.pack("<f", v) for v in values))
+    return field(3, field(1, b"".join(map(varint, values))) if packed else b"".join(b"\x08" + varint(v) for v in values))
+
+
+def example(features, packed=True):
+    return field(1, b"".join(field(1, field(1, key.encode()) + field(2, feature(value, packed))) for key, value in features.items()))
+
+
+def features_of(key, label, pixels):
+    return {"image/height": SIDE, "image/width": SIDE, "image/colorspace": b"RGB", "image/object/bbox/xmin": [0.25, 0.5],
+            "image/class/label": label + 1, "image/class/text": CLASSES[label].encode(), "image/filename": key.encode() + b".png",
+            "image/encoded": png(pixels)}
+
+
+def write_tfrecord(root):
+    os.makedirs(root)
+    try:
+        import tfrecord
+    except ImportError:
+        tfrecord = None
+    for split, name in (("train", "train"), ("val", "validation")):
+        shards = shards_of(split)
+        for number, rows in enumerate(shards):
+            path = "%s/%s-%05d-of-%05d" % (root, name, number, len(shards))
+            if tfrecord:
+                to = tfrecord.TFRecordWriter(path)
+                for row in rows:
+                    to.write({key: (value, "byte" if isinstance(value, bytes) else "float" if isinstance(value, list) else "int")
+                              for key, value in features_of(*row).items()})
+                to.close()
+                tfrecord.tools.tfrecord2idx.create_index(path, path + ".idx")
+                continue
+            with open(path, "wb") as to:
+                for i, row in enumerate(rows):
+                    to.write(record(example(features_of(*row), packed=i % 2 == 0)))
+
+
 if __name__ == "__main__":
     for name in sys.argv[2:]:
         globals()["write_" + name](sys.argv[1] + "/" + name)

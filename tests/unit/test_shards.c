@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "tests/support/scratch.h"
+#include "towers/data/example.h"
 #include "towers/files/files.h"
 
 static int set_up(void **state)
@@ -200,10 +201,53 @@ static void test_changed(void **state)
     bytes_free(&bytes);
 }
 
+/* What a record holds beside its image: the boxes of the original's distortions, packed and not, and the last of two. */
+static void test_boxes(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"box", "label", "name", "none"};
+    static const uint8_t message[] = {0x0a, 19,   0x0a, 17,   0x0a, 3,    'b',  'o',  'x',  0x12, 10,   0x12,
+                                      8,    0x0a, 6, /* 6 bytes: not floats */
+                                      0,    0,    0,    0,    0,    0,    0x0a, 58,   0x0a, 21,   0x0a, 3,
+                                      'b',  'o',  'x',  0x12, 14,   0x12, 12,   0x0d, 0,    0,    0x80, 0x3e,
+                                      0x0a, 0,    0x0d, 0,    0,    0,    0x3f, /* two unpacked floats, an empty packed list */
+                                      0x0a, 19,   0x0a, 5,    'l',  'a',  'b',  'e',  'l',  0x12, 10,   0x1a,
+                                      8,    0x08, 5,    0x0a, 4,    0xff, 0x01, 0x2a, 0x00, 0x0a, 12,   0x0a,
+                                      4,    'n',  'a',  'm',  'e',  0x12, 4,    0x0a, 2,    0x0a, 0};
+    static ExampleBytes bytes;
+    Feature found[4];
+    float boxes[2];
+    int64_t labels[2];
+    int count;
+    char name[EXAMPLE_TEXT];
+    bytes = (ExampleBytes){.where = "a record", .memory = message, .size = sizeof message};
+    if (example_find(&bytes, keys, 4, found) != OK) fail_msg("%s", status_message());
+    assert_int_equal(feature_floats(&bytes, &found[0], boxes, 2, &count), OK);
+    assert_true(count == 2 && boxes[0] == 0.25f && boxes[1] == 0.5f);
+    assert_int_equal(feature_ints(&bytes, &found[1], labels, 2, &count), OK);
+    assert_true(count == 4 && labels[0] == 5 && labels[1] == 255);
+    assert_int_equal(feature_text(&bytes, &found[2], name), OK);
+    assert_string_equal(name, "");
+    assert_int_equal(found[3].kind, FEATURE_NONE);
+    bytes.size = 21; /* only the first feature */
+    assert_int_equal(example_find(&bytes, keys, 4, found), OK);
+    assert_int_equal(feature_floats(&bytes, &found[0], boxes, 2, &count), ERR_FORMAT);
+    assert_non_null(strstr(status_message(), "a record: byte 15 of 21 of its tf.Example: a list of floats"));
+    for (size_t cut = 1; cut < sizeof message; cut++) { /* cut anywhere, it is refused or has what is whole */
+        uint8_t *copy = malloc(cut);
+        assert_non_null(copy);
+        memcpy(copy, message, cut);
+        bytes = (ExampleBytes){.where = "cut", .memory = copy, .size = cut};
+        assert_int_equal(example_find(&bytes, keys, 4, found), cut == 21 ? OK : ERR_FORMAT);
+        free(copy);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_braces),
+        cmocka_unit_test(test_boxes),
         cmocka_unit_test_setup_teardown(test_splits, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed, set_up, scratch_drop),

@@ -344,12 +344,12 @@ static Status find_pair(const char *path, Split split, Pair *pair)
             find_file(pair->folder, split, IDX_LABELS, pair->labels))
             return OK;
     }
-    return FAIL(
-        ERR_FORMAT,
-        "no data set in '%s': expected train/ and val/ with a folder of images for each class, or %s-images-idx3-ubyte "
-        "and %s-labels-idx1-ubyte, plain or with .gz, there or in its folder fashion-mnist (Debian's package "
-        "dataset-fashion-mnist puts Fashion-MNIST into /usr/share/datasets/fashion-mnist)",
-        path, split_names[split], split_names[split]);
+    return FAIL(ERR_FORMAT,
+                "no data set in '%s': expected shards (.tar, TFRecords), train/ and val/ with a folder of images for "
+                "each class, or %s-images-idx3-ubyte "
+                "and %s-labels-idx1-ubyte, plain or with .gz, there or in its folder fashion-mnist (Debian's package "
+                "dataset-fashion-mnist puts Fashion-MNIST into /usr/share/datasets/fashion-mnist)",
+                path, split_names[split], split_names[split]);
 }
 
 static Status check_labels(const Pair *pair, const IdxSource *d)

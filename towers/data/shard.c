@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "towers/data/tfrecord.h"
+
 enum { HEAD_BYTES = 512, TAR_MAGIC = 257 };
 
 Status shard_add(ShardList *list, const char *where, uint64_t offset, uint64_t bytes, int64_t label, uint32_t flags,
@@ -22,6 +24,23 @@ Status shard_add(ShardList *list, const char *where, uint64_t offset, uint64_t b
                     list->path, where, offset, bytes);
     Sample sample = {.offset = offset, .bytes = (uint32_t)bytes, .label = (int32_t)label, .flags = flags};
     TRY(index_sample_add(&list->found, &sample, name));
+    return OK;
+}
+
+Status shard_class(ShardList *list, int64_t label, const char *name)
+{
+    IndexParts *p = &list->found.parts;
+    if (label >= p->classes_count) {
+        int64_t room = 2 * label + 16;
+        uint64_t *grown = realloc(p->classes, (size_t)room * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for the names of %" PRId64 " classes", label + 1);
+        memset(grown + p->classes_count, 0, (size_t)(room - p->classes_count) * sizeof *grown);
+        p->classes = grown;
+        p->classes_count = room;
+    }
+    if (p->classes[label]) return OK;
+    TRY(index_string_add(&list->found, name, &p->classes[label]));
+    p->classes[label]++;
     return OK;
 }
 
@@ -47,13 +66,20 @@ static bool ends_with(const char *name, const char *end)
     return n >= m && !strcmp(name + n - m, end);
 }
 
-/* By its name it should be a tar; so a damaged one is not passed over. */
 static bool is_named_tar(const char *base)
 {
     static const char *const parts[] = {".tgz", ".tbz2", ".txz", ".tzst"};
     bool named = strstr(base, ".tar") != NULL;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) named = named || ends_with(base, parts[i]);
     return named;
+}
+
+/* As the original builders and TensorFlow Datasets name them: "train-00000-of-01024", "flowers.tfrecord". */
+static bool is_named_tfrecord(const char *base)
+{
+    const char *of = strstr(base, "-of-");
+    return strstr(base, "tfrecord") || strstr(base, "TFRecord") ||
+           (of && of - base >= 5 && strspn(of - 5, "0123456789") >= 5 && strspn(of + 4, "0123456789") >= 5);
 }
 
 static bool is_packed(const uint8_t *head)
@@ -79,11 +105,12 @@ ShardKind shard_sniff(const char *path)
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
         if (ends_with(base, beside[i])) return SHARD_NONE;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return is_named_tar(base) ? SHARD_TAR : SHARD_NONE;
+    ShardKind named = is_named_tar(base) ? SHARD_TAR : is_named_tfrecord(base) ? SHARD_TFRECORD : SHARD_NONE;
+    if (fd < 0) return named;
     ssize_t got = pread(fd, head, sizeof head, 0);
     close(fd);
     if (got < 0) got = 0;
-    if (is_named_tar(base)) return is_packed(head) ? SHARD_PACKED : SHARD_TAR;
     if (got >= TAR_MAGIC + 5 && !memcmp(head + TAR_MAGIC, "ustar", 5)) return SHARD_TAR;
-    return SHARD_NONE;
+    if (got >= TFRECORD_HEAD && tfrecord_begins(head)) return SHARD_TFRECORD;
+    return named && is_packed(head) ? SHARD_PACKED : named; /* a damaged shard is not passed over */
 }

@@ -13,15 +13,17 @@
 
 typedef enum ShardKind {
     SHARD_NONE = 0,
-    SHARD_TAR,    /* WebDataset */
-    SHARD_PACKED, /* a compressed tar or compressed TFRecords: refused, with the remedy */
+    SHARD_TAR,      /* WebDataset */
+    SHARD_TFRECORD, /* TFRecords of tf.Example */
+    SHARD_PACKED,   /* a compressed tar or compressed TFRecords: refused, with the remedy */
     SHARD_KINDS
 } ShardKind;
 
 /* A label is below this; more classes are damage, or labels that mean something else. */
 enum { SHARD_CLASSES_MAX = 1 << 20 };
 
-/* The samples of one shard. `file` of a sample is left 0; `name` is an offset in the strings. Owned by the caller. */
+/* The samples of one shard. `file` of a sample is left 0; `name` is an offset in the strings. found.parts.classes has for
+ * each label 1 + the offset of its class's name, 0 if the shard does not say. Owned by the caller. */
 typedef struct ShardList {
     const char *path; /* borrowed: of the shard */
     IndexBuilder found;
@@ -31,6 +33,9 @@ typedef struct ShardList {
 NODISCARD Status shard_add(ShardList *list, const char *where, uint64_t offset, uint64_t bytes, int64_t label,
                            uint32_t flags, const char *name);
 
+/* The name of a label's class; the first that is given counts. */
+NODISCARD Status shard_class(ShardList *list, int64_t label, const char *name);
+
 /* Of a file, by its first bytes. */
 ShardKind shard_sniff(const char *path);
 
@@ -38,6 +43,9 @@ ShardKind shard_sniff(const char *path);
  * which is the path up to the first dot of the base name. Image: .jpg .jpeg .png .webp .ppm .pgm; label: the decimal
  * number in .cls, else the member "label" (or "cls", "class") of the object in .json. */
 NODISCARD Status tar_list(ShardList *list);
+
+/* List a file of TFRecords; see tfrecord.h. */
+NODISCARD Status tfrecord_list(ShardList *list);
 
 /* Read exactly `bytes` at `offset`; ERR_FORMAT if the file is too short. */
 NODISCARD Status shard_pread(int fd, const char *path, uint64_t offset, void *to, size_t bytes);

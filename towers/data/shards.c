@@ -18,6 +18,7 @@
 #include "towers/data/parallel.h"
 #include "towers/data/reader.h"
 #include "towers/data/shard.h"
+#include "towers/data/tfrecord.h"
 #include "towers/files/files.h"
 
 typedef struct ShardsSource {
@@ -26,8 +27,15 @@ typedef struct ShardsSource {
     const char **names; /* owned array of strings of the index */
 } ShardsSource;
 
-static const char *const kind_names[SHARD_KINDS] = {[SHARD_TAR] = "WebDataset tars"};
-static const char *const divided_names[SHARD_KINDS] = {[SHARD_TAR] = "WebDataset tars, divided"};
+static const char *const kind_names[SHARD_KINDS] = {[SHARD_TAR] = "WebDataset tars", [SHARD_TFRECORD] = "TFRecords"};
+static const char *const format_names[SHARD_KINDS][2][2] =
+    {/* [kind][labels from 1][divided] */
+     [SHARD_TAR] = {{"WebDataset tars", "WebDataset tars, divided"},
+                    {"WebDataset tars, labels from 1", "WebDataset tars, labels from 1, divided"}},
+     [SHARD_TFRECORD] = {{"TFRecords", "TFRecords, divided"},
+                         {"TFRecords, labels from 1", "TFRecords, labels from 1, divided"}}};
+/* IndexHeader.kind is the ShardKind, and this bit if labels begin with 1. */
+enum { KIND_FROM_ONE = 1 << 8, NAME_BYTES = 1024 };
 
 /* ---- which shards, and which split each is for */
 
@@ -145,7 +153,7 @@ static Status list_expand(const char *path, ShardSet *set)
         }
         ShardKind kind = shard_sniff(full);
         st = kind ? shard_note(set, full, kind, role_of_path(paths.name[i]))
-                  : FAIL(ERR_FORMAT, "'%s' is no shard: expected a WebDataset tar", paths.name[i]);
+                  : FAIL(ERR_FORMAT, "'%s' is no shard: expected a WebDataset tar or TFRecords", paths.name[i]);
         free(full);
         TRY_OUT(st);
     }
@@ -252,7 +260,7 @@ static Status listing_item(void *context, int thread, int64_t item)
 {
     Listing *l = context;
     (void)thread;
-    return tar_list(&l->lists[item]);
+    return l->kind == SHARD_TAR ? tar_list(&l->lists[item]) : tfrecord_list(&l->lists[item]);
 }
 
 static Status listing_run(const SourceConfig *config, const Names *files, Listing *l)
@@ -281,13 +289,26 @@ static int64_t listing_samples(const Listing *l)
     return count;
 }
 
-static int32_t label_max(const Listing *l)
+static void labels_range(const Listing *l, int32_t *least, int32_t *most)
 {
-    int32_t most = -1;
+    *least = INT32_MAX;
+    *most = -1;
     for (int i = 0; i < l->count; i++)
-        for (int64_t k = 0; k < l->lists[i].found.parts.samples_count; k++)
-            if (l->lists[i].found.parts.samples[k].label > most) most = l->lists[i].found.parts.samples[k].label;
-    return most;
+        for (int64_t k = 0; k < l->lists[i].found.parts.samples_count; k++) {
+            int32_t label = l->lists[i].found.parts.samples[k].label;
+            if (label > *most) *most = label;
+            if (label < *least) *least = label;
+        }
+}
+
+/* The name that a shard gives to a label, or "". */
+static const char *class_name(const Listing *l, int64_t label)
+{
+    for (int i = 0; i < l->count; i++) {
+        const IndexParts *p = &l->lists[i].found.parts;
+        if (label < p->classes_count && p->classes[label]) return p->strings + p->classes[label] - 1;
+    }
+    return "";
 }
 
 /* ---- dividing the samples of each class between the splits */
@@ -301,7 +322,7 @@ static uint64_t sample_hash(const ShardList *list, const Sample *sample)
 {
     const char *slash = strrchr(list->path, '/'), *shard = slash ? slash + 1 : list->path;
     const char *name = list->found.parts.strings + sample->name;
-    return XXH3_64bits_withSeed(name, strlen(name), XXH3_64bits(shard, strlen(shard)) + (*name ? 0 : sample->offset));
+    return XXH3_64bits_withSeed(name, strlen(name), XXH3_64bits(shard, strlen(shard)) + sample->offset);
 }
 
 static int by_label_and_hash(const void *a, const void *b)
@@ -312,7 +333,7 @@ static int by_label_and_hash(const void *a, const void *b)
 }
 
 /* limits[label]: samples whose hash is below it are for evaluation, round(count * val_split) of a class, never all. */
-static Status limits_find(const Listing *l, double val_split, int classes, uint64_t *limits)
+static Status limits_find(const Listing *l, double val_split, int32_t first_label, int classes, uint64_t *limits)
 {
     int64_t count = listing_samples(l), n = 0;
     Draw *draws = malloc((size_t)(count + 1) * sizeof *draws);
@@ -328,7 +349,7 @@ static Status limits_find(const Listing *l, double val_split, int classes, uint6
         for (end = first + 1; end < n && draws[end].label == draws[first].label;) end++;
         int64_t wanted = llrint((double)(end - first) * val_split);
         if (wanted >= end - first) wanted = end - first - 1;
-        if (wanted > 0) limits[draws[first].label] = draws[first + wanted].hash;
+        if (wanted > 0) limits[draws[first].label - first_label] = draws[first + wanted].hash;
     }
     free(draws);
     return OK;
@@ -342,59 +363,80 @@ typedef struct Request {
     uint64_t key[2];
 } Request;
 
-/* The names of the classes: from their file, or as many empty ones as the labels need. */
-static Status classes_add(const ShardSet *set, const Listing *l, const Index *train, IndexBuilder *b)
+/* Labels of TFRecords begin with 1 if there is none of 0, and the largest is the number of the names, if that is known:
+ * the original builders keep 0 for the background. */
+static bool labels_from_one(LabelBase base, ShardKind kind, int32_t least, int32_t most, int names)
+{
+    if (base != LABEL_BASE_AUTO) return base == LABEL_BASE_1;
+    return kind == SHARD_TFRECORD && least >= 1 && most >= least && (names == 0 || most == names);
+}
+
+/* The names of the classes: those of the training split, or of their file, or of the shards; and *first, the label of the
+ * first class. */
+static Status classes_add(const SourceConfig *config, const ShardSet *set, const Listing *l, const Index *train,
+                          IndexBuilder *b, int32_t *first)
 {
     ClassNames names = {0};
     char folder[PATH_BYTES];
     Status st = OK;
-    int count = train ? (int)train->header->classes : label_max(l) + 1;
-    if (*set->classes && !train) {
+    int32_t least, most;
+    labels_range(l, &least, &most);
+    if (*set->classes) {
         snprintf(folder, sizeof folder, "%s", set->classes);
         *strrchr(folder, '/') = 0;
         TRY(class_names_read(folder, SHARD_CLASSES_MAX, &names));
-        count = names.count;
     }
-    b->parts.classes = calloc((size_t)count + 1, sizeof *b->parts.classes);
+    bool one = train ? train->header->kind & KIND_FROM_ONE
+                     : labels_from_one(config->label_base, set->kind, least, most, names.count);
+    *first = one;
+    b->parts.kind = (uint64_t)set->kind | (one ? KIND_FROM_ONE : 0);
+    int count = train ? (int)train->header->classes : names.count ? names.count : most + 1 - *first;
+    b->parts.classes = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof *b->parts.classes);
     if (!b->parts.classes) st = FAIL(ERR_MEMORY, "no memory for the list of %d classes", count);
     for (int i = 0; i < count && st == OK; i++)
         st = index_string_add(b,
                               train         ? index_string(train, train->classes[i])
                               : names.count ? names.name[i]
-                                            : "",
+                                            : class_name(l, i + *first),
                               &b->parts.classes[i]);
-    b->parts.classes_count = count;
+    b->parts.classes_count = count > 0 ? count : 0;
     class_names_free(&names);
     return st;
 }
 
-static Status label_check(const ShardSet *set, const ShardList *list, const Sample *sample, int64_t classes)
+static Status label_check(const ShardSet *set, const ShardList *list, const Sample *sample, int32_t first,
+                          int64_t classes)
 {
-    if (sample->label < classes) return OK;
+    if (sample->label < first)
+        return FAIL(ERR_FORMAT, "'%s': %s at offset %" PRIu64 " has label %d, but labels begin with 1 (--label-base)",
+                    list->path, list->found.parts.strings + sample->name, sample->offset, sample->label);
+    if (sample->label - first < classes) return OK;
     return FAIL(ERR_FORMAT, "'%s': %s at offset %" PRIu64 " has label %d, but %s %" PRId64 " classes", list->path,
                 list->found.parts.strings + sample->name, sample->offset, sample->label,
                 *set->classes ? set->classes : "the training samples have", classes);
 }
 
 /* Adds the samples of all shards that belong to the split. */
-static Status samples_add(const Request *r, const ShardSet *set, const Listing *l, uint32_t first_file, IndexBuilder *b)
+static Status samples_add(const Request *r, const ShardSet *set, const Listing *l, uint32_t first_file,
+                          int32_t first_label, IndexBuilder *b)
 {
     Status st = OK;
     double val_split = r->config->val_split;
     int classes = (int)b->parts.classes_count;
     for (int i = 0; i < l->count; i++)
         for (int64_t k = 0; k < l->lists[i].found.parts.samples_count; k++)
-            TRY(label_check(set, &l->lists[i], &l->lists[i].found.parts.samples[k], classes));
+            TRY(label_check(set, &l->lists[i], &l->lists[i].found.parts.samples[k], first_label, classes));
     uint64_t *limits = calloc((size_t)classes + 1, sizeof *limits);
     if (!limits) return FAIL(ERR_MEMORY, "no memory for %d classes", classes);
-    if (val_split > 0) TRY_OUT(limits_find(l, val_split, classes, limits));
+    if (val_split > 0) TRY_OUT(limits_find(l, val_split, first_label, classes, limits));
     for (int i = 0; i < l->count; i++) {
         const IndexParts *p = &l->lists[i].found.parts;
         for (int64_t k = 0; k < p->samples_count; k++) {
             Sample sample = p->samples[k];
-            bool is_test = val_split > 0 && sample_hash(&l->lists[i], &sample) < limits[sample.label];
+            bool is_test = val_split > 0 && sample_hash(&l->lists[i], &sample) < limits[sample.label - first_label];
             if (val_split > 0 && is_test != (r->split == SPLIT_TEST)) continue;
             sample.file = first_file + (uint32_t)i;
+            sample.label -= first_label;
             TRY_OUT(index_sample_add(b, &sample, p->strings + p->samples[k].name));
         }
     }
@@ -406,15 +448,16 @@ out:
 static Status index_build(const Request *r, const ShardSet *set, const Names *files, const Index *train, Index *index)
 {
     Status st = OK;
-    IndexBuilder b = {.parts.kind = set->kind};
+    IndexBuilder b = {0};
+    int32_t first_label = 0;
     Listing listing = {.kind = set->kind};
     for (int i = 0; i < set->folders.count; i++) TRY_OUT(index_watched_add(&b, set->folders.name[i]));
     if (*set->classes) TRY_OUT(index_watched_add(&b, set->classes));
     uint32_t first_file = (uint32_t)b.parts.watched_count;
     for (int i = 0; i < files->count; i++) TRY_OUT(index_watched_add(&b, files->name[i])); /* before they are read */
     TRY_OUT(listing_run(r->config, files, &listing));
-    TRY_OUT(classes_add(set, &listing, train, &b));
-    TRY_OUT(samples_add(r, set, &listing, first_file, &b));
+    TRY_OUT(classes_add(r->config, set, &listing, train, &b, &first_label));
+    TRY_OUT(samples_add(r, set, &listing, first_file, first_label, &b));
     if (b.parts.samples_count == 0) {
         st = listing_samples(&listing) == 0
                  ? FAIL(ERR_FORMAT, "'%s': no sample in %d shards", r->config->path, files->count)
@@ -518,7 +561,10 @@ static Status shards_read(const Source *source, int64_t index, Bytes *bytes, int
     bytes->size = sample->bytes;
     bytes->raw_c = 0;
     *label = sample->label;
-    return st;
+    if (st != OK || (s->index.header->kind & ~(uint64_t)KIND_FROM_ONE) != SHARD_TFRECORD) return st;
+    char where[PATH_BYTES + NAME_BYTES];
+    shards_where(source, index, where, sizeof where);
+    return tfrecord_image(bytes, sample->flags, where);
 }
 
 static void shards_hint(const Source *source, int64_t index)
@@ -546,14 +592,15 @@ static Status describe(const SourceConfig *config, ShardsSource *s)
     const IndexHeader *h = s->index.header;
     char *path = realpath(config->path, NULL);
     const char *slash = path ? strrchr(path, '/') : strrchr(config->path, '/');
-    if (h->kind == SHARD_NONE || h->kind >= SHARD_KINDS || h->watched == 0)
+    uint64_t kind = h->kind & ~(uint64_t)KIND_FROM_ONE;
+    if (kind >= SHARD_KINDS || !kind_names[kind] || h->watched == 0)
         return FAIL(ERR_FORMAT, "'%s': an index of an unknown kind of shards", config->path);
     snprintf(info->name, sizeof info->name, "%.63s", slash && slash[1] ? slash + 1 : config->path);
     free(path);
     info->count = h->samples;
     info->classes = (int)h->classes;
     info->c = 3;
-    info->format = (config->val_split > 0 ? divided_names : kind_names)[h->kind];
+    info->format = format_names[kind][(h->kind & KIND_FROM_ONE) != 0][config->val_split > 0];
     memcpy(info->fingerprint, h->fingerprint, sizeof info->fingerprint);
     s->names = calloc((size_t)h->classes + 1, sizeof *s->names);
     if (!s->names) return FAIL(ERR_MEMORY, "no memory for names of %d classes", info->classes);

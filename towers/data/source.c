@@ -19,6 +19,8 @@ Status source_open(const SourceConfig *config, Split split, Source **made)
     struct stat info;
     if (!path || !*path) return FAIL(ERR_ARG, "the data directory has an empty name");
     if (!idx_is_in(path) && shards_are_in(path)) return shards_source_open(config, split, made);
+    if (config->label_base != LABEL_BASE_AUTO)
+        return FAIL(ERR_ARG, "--label-base is for shards; '%s' holds none", path);
     if (stat(path, &info) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files, or a shard", path);

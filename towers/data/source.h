@@ -1,7 +1,7 @@
 /* Source: numbered samples, each an encoded or raw 8-bit image and a label. Opened once by the supervisor before it forks
  * the towers, so that an invalid data set is reported once and pages are shared; afterwards read-only and thread-safe.
  *
- * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), shards.c (WebDataset tars), idx.c (MNIST family, .gz or plain, grey or color),
+ * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), shards.c (WebDataset tars, TFRecords), idx.c (MNIST family, .gz or plain, grey or color),
  * synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and sizes are known once it is open; encoded images are
  * examined when they are read (image.h), which is when damage is found. */
 #ifndef TOWERS_DATA_SOURCE_H
@@ -29,10 +29,14 @@ typedef struct SourceInfo {
     char first_unread[256];
 } SourceInfo;
 
+/* The label of the first class in shards; AUTO: 0, but 1 for TFRecords without a label 0 (shards.c). */
+typedef enum LabelBase { LABEL_BASE_AUTO = 0, LABEL_BASE_0, LABEL_BASE_1 } LabelBase;
+
 typedef struct SourceConfig {
     const char *path;
     double val_split; /* fraction of the training images kept for evaluation; 0: the set has its own */
     bool whole;       /* use all of a folder or of shards without evaluation images for training */
+    LabelBase label_base;
     void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */
     void *context;
 } SourceConfig;

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Shards written by the usual Python packages: tars by webdataset, TFRecords and their index files by tfrecord. A run on them has the
+# weights of the same run on a folder, bit for bit. The packages are installed once into a virtual environment in the user's cache.
+# usage: check_python_shards.sh SOURCE_FOLDER BINARY
+set -uo pipefail
+. "$1/tests/support/check.sh"
+check_begin python-shards "$1" "$2"
+needs_python
+venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/python-shards
+imports='import webdataset, tfrecord.tools.tfrecord2idx'
+if ! "$venv/bin/python" -c "$imports" 2>/dev/null; then
+    if ! python3 -m venv "$venv" >"$work/pip" 2>&1 ||
+        ! "$venv/bin/python" -m pip install -q webdataset tfrecord >>"$work/pip" 2>&1 ||
+        ! "$venv/bin/python" -c "$imports" 2>>"$work/pip"; then
+        echo "SKIPPED: pip could not get webdataset and tfrecord into $venv:" >&2
+        tail -n 3 "$work/pip" >&2
+        exit 77
+    fi
+fi
+export XDG_CACHE_HOME=$work/cache
+cd "$work" || exit 1
+
+"$venv/bin/python" "$source_dir/tests/support/shards_write.py" sets folder tar tfrecord || exit 1
+[[ $(find sets/tfrecord -name '*.idx' | wc -l) == 4 ]] || complain "tfrecord wrote no index files"
+for kind in folder tar tfrecord; do
+    "$towers" train googlenet --no-aux --img-size 32 -b 24 --device cpu --towers 2 --threads 1 --eval-crop 1 --summary-interval 0 \
+        --max-steps 7 --data-path sets/$kind --output-dir runs --experiment $kind >out 2>err </dev/null || complain "$kind: $(tail -n 3 err)"
+    cmp runs/folder/last.safetensors runs/$kind/last.safetensors || complain "$kind: other weights than from a folder"
+done
+
+check_end "shards of webdataset and tfrecord train as a folder does"
