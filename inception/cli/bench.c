@@ -56,14 +56,6 @@ static Speed speed_of(const Timing *timing)
     return result;
 }
 
-/* If the output cannot be written (as behind `| head`), end the run like other tools do. */
-static void lines_flush(Timing *timing, Ledger *ledger)
-{
-    if (fflush(stdout) == 0) return;
-    timing->unwritten = errno;
-    atomic_store(&ledger->run.stop_signal, SIGPIPE);
-}
-
 static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
     Timing *timing = context;
@@ -77,7 +69,10 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
                    speed.uncertainty, speed.jitter, loss);
         }
     }
-    lines_flush(timing, ledger);
+    /* If the output cannot be written (as behind `| head`), end the run like other tools do. */
+    if (fflush(stdout) == 0) return;
+    timing->unwritten = errno;
+    atomic_store(&ledger->run.stop_signal, SIGPIPE);
 }
 
 static Status timing_create(const Options *o, int64_t images, Timing **made)

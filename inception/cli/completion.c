@@ -37,39 +37,7 @@ static void put_quoted(FILE *to, const char *text, const char *special)
     }
 }
 
-static void put_verb_names(FILE *to)
-{
-    bool first = true;
-    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
-        if (verb_info(verb)->hidden) continue;
-        fprintf(to, "%s%s", first ? "" : " ", verb_info(verb)->name);
-        first = false;
-    }
-}
-
 /* ---- bash */
-
-static void put_bash_flags(FILE *to, Verb verb)
-{
-    fprintf(to, "    %s) flags='", verb_info(verb)->name);
-    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
-        if (!option_belongs(id, verb)) continue;
-        fprintf(to, " --%s", option_info(id)->flag);
-        if (option_info(id)->type == OPTION_IS_FLAG) fprintf(to, " --no-%s", option_info(id)->flag);
-    }
-    fputs("' ;;\n", to);
-}
-
-/* "train|eval|..." */
-static void put_bash_verbs_of_models(FILE *to)
-{
-    const char *bar = "";
-    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
-        if (!takes_model(verb)) continue;
-        fprintf(to, "%s%s", bar, verb_info(verb)->name);
-        bar = "|";
-    }
-}
 
 static void put_bash_value(FILE *to, OptionId id)
 {
@@ -94,16 +62,35 @@ static void put_bash(FILE *to)
           "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} flags=\n    COMPREPLY=()\n"
           "    if ((COMP_CWORD == 1)); then\n        mapfile -t COMPREPLY < <(compgen -W '",
           to);
-    put_verb_names(to);
+    bool first = true;
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        if (verb_info(verb)->hidden) continue;
+        fprintf(to, "%s%s", first ? "" : " ", verb_info(verb)->name);
+        first = false;
+    }
     fputs(" --help --help-all --version' -- \"$word\")\n        return\n    fi\n    case $before in\n", to);
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) put_bash_value(to, id);
     fputs("    esac\n    case ${COMP_WORDS[1]} in\n", to);
-    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) put_bash_flags(to, verb);
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        fprintf(to, "    %s) flags='", verb_info(verb)->name);
+        for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+            if (!option_belongs(id, verb)) continue;
+            fprintf(to, " --%s", option_info(id)->flag);
+            if (option_info(id)->type == OPTION_IS_FLAG) fprintf(to, " --no-%s", option_info(id)->flag);
+        }
+        fputs("' ;;\n", to);
+    }
     fputs("    esac\n    if [[ $word == -* ]]; then\n"
           "        mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- \"$word\")\n"
           "    elif ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} =~ ^(",
           to);
-    put_bash_verbs_of_models(to);
+    /* "train|eval|..." */
+    const char *bar = "";
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        if (!takes_model(verb)) continue;
+        fprintf(to, "%s%s", bar, verb_info(verb)->name);
+        bar = "|";
+    }
     fputs(")$ ]]; then\n        mapfile -t COMPREPLY < <(compgen -d -W '", to);
     put_models(to);
     fputs("' -- \"$word\")\n    else\n"

@@ -67,14 +67,6 @@ static void measure_cpu(DoctorMachine *machine)
         if (has_word(flags, wanted[k])) text_add(&features, "%s%s", features.used ? " " : "", wanted[k]);
 }
 
-static void measure_cores(DoctorMachine *machine)
-{
-    const char *omp = getenv("OMP_NUM_THREADS");
-    machine->cores_online = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    machine->cores_allowed = cores_allowed();
-    machine->omp_threads = omp ? (int)strtol(omp, NULL, 10) : 0;
-}
-
 static int64_t memory_field(const char *text, const char *key)
 {
     char value[64];
@@ -95,27 +87,11 @@ static void measure_memory(DoctorMachine *machine)
     machine->shm_free_bytes = (int64_t)(shm.f_bavail * shm.f_frsize);
 }
 
-static void measure_limits_of_groups(DoctorMachine *machine)
-{
-    Limits limits;
-    limits_read("", &limits);
-    machine->cgroup_cores = limits.cores;
-    if (limits.memory_bytes < machine->memory_bytes) machine->cgroup_memory_bytes = limits.memory_bytes;
-    if (limits.memory_left_bytes < machine->memory_free_bytes) machine->memory_free_bytes = limits.memory_left_bytes;
-}
-
 static int64_t soft_limit(__rlimit_resource_t resource)
 {
     struct rlimit limit;
     if (getrlimit(resource, &limit) || limit.rlim_cur == RLIM_INFINITY) return -1;
     return (int64_t)limit.rlim_cur;
-}
-
-static void measure_limits(DoctorMachine *machine)
-{
-    machine->open_files = soft_limit(RLIMIT_NOFILE);
-    machine->locked_bytes = soft_limit(RLIMIT_MEMLOCK);
-    machine->stack_bytes = soft_limit(RLIMIT_STACK);
 }
 
 static bool describe_device(const Backend *backend, int ordinal, int threads, char *text, size_t bytes)
@@ -130,16 +106,6 @@ static bool describe_device(const Backend *backend, int ordinal, int threads, ch
     backend->describe(&device, text, bytes);
     backend->close(&device);
     return true;
-}
-
-static void measure_cpu_backend(DoctorMachine *machine)
-{
-    const Backend *backend = NULL;
-    if (backend_find("cpu", &backend, NULL, 0) != OK)
-        snprintf(machine->cpu_backend, sizeof machine->cpu_backend, "%s", status_message());
-    else
-        machine->cpu_works =
-            describe_device(backend, 0, machine->cores_allowed, machine->cpu_backend, sizeof machine->cpu_backend);
 }
 
 static void measure_cuda_backend(DoctorMachine *machine)
@@ -165,11 +131,25 @@ void doctor_measure(DoctorMachine *machine)
 {
     *machine = (DoctorMachine){0};
     measure_cpu(machine);
-    measure_cores(machine);
+    const char *omp = getenv("OMP_NUM_THREADS");
+    machine->cores_online = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    machine->cores_allowed = cores_allowed();
+    machine->omp_threads = omp ? (int)strtol(omp, NULL, 10) : 0;
     measure_memory(machine);
-    measure_limits_of_groups(machine);
-    measure_limits(machine);
-    measure_cpu_backend(machine);
+    Limits limits;
+    limits_read("", &limits);
+    machine->cgroup_cores = limits.cores;
+    if (limits.memory_bytes < machine->memory_bytes) machine->cgroup_memory_bytes = limits.memory_bytes;
+    if (limits.memory_left_bytes < machine->memory_free_bytes) machine->memory_free_bytes = limits.memory_left_bytes;
+    machine->open_files = soft_limit(RLIMIT_NOFILE);
+    machine->locked_bytes = soft_limit(RLIMIT_MEMLOCK);
+    machine->stack_bytes = soft_limit(RLIMIT_STACK);
+    const Backend *backend = NULL;
+    if (backend_find("cpu", &backend, NULL, 0) != OK)
+        snprintf(machine->cpu_backend, sizeof machine->cpu_backend, "%s", status_message());
+    else
+        machine->cpu_works =
+            describe_device(backend, 0, machine->cores_allowed, machine->cpu_backend, sizeof machine->cpu_backend);
     measure_cuda_backend(machine);
 }
 
@@ -290,17 +270,6 @@ static void judge_limits(const DoctorMachine *machine, DoctorReport *report)
         advise(report, stack, DOCTOR_PROBLEM, "ulimit -s 8192");
 }
 
-static void judge_cuda(const DoctorMachine *machine, DoctorReport *report)
-{
-    DoctorFinding *cuda = add(report, "cuda backend", "%s", machine->cuda_backend);
-    for (int k = 0; k < machine->gpu_count; k++) add(report, "gpu", "%d: %s", k, machine->gpus[k]);
-    if (*machine->driver) add(report, "nvidia driver", "%s", machine->driver);
-    if (machine->cuda_works || !*machine->driver) return;
-    advise(report, cuda, DOCTOR_PROBLEM,
-           "a driver is installed, but towers cannot use it; build with the preset cuda, and in a container use docker "
-           "run --gpus all");
-}
-
 void doctor_judge(const DoctorMachine *machine, DoctorReport *report)
 {
     *report = (DoctorReport){0};
@@ -309,7 +278,13 @@ void doctor_judge(const DoctorMachine *machine, DoctorReport *report)
     judge_memory(machine, report);
     judge_shm(machine, report);
     judge_limits(machine, report);
-    judge_cuda(machine, report);
+    DoctorFinding *cuda = add(report, "cuda backend", "%s", machine->cuda_backend);
+    for (int k = 0; k < machine->gpu_count; k++) add(report, "gpu", "%d: %s", k, machine->gpus[k]);
+    if (*machine->driver) add(report, "nvidia driver", "%s", machine->driver);
+    if (machine->cuda_works || !*machine->driver) return;
+    advise(report, cuda, DOCTOR_PROBLEM,
+           "a driver is installed, but towers cannot use it; build with the preset cuda, and in a container use docker "
+           "run --gpus all");
 }
 
 /* ---- output */

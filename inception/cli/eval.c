@@ -75,18 +75,6 @@ static void table_row(const char *name, double precision, double recall, double 
     fprintf(to, "  %9lld\n", (long long)samples);
 }
 
-static void table_print(const Scores *s, int64_t samples, FILE *to)
-{
-    char number[16];
-    fprintf(to, "%-24s  %9s  %9s  %9s  %9s\n", "class", "precision", "recall", "F1", "images");
-    for (int c = 0; c < s->count && s->count <= CLASS_ROWS; c++) {
-        const ClassScore *one = &s->class[c];
-        table_row(class_text(s->info, c, number), class_precision(one), class_recall(one), class_f1(one), one->samples,
-                  to);
-    }
-    table_row("mean over classes", s->precision, s->recall, s->f1, samples, to);
-}
-
 static void number_print(double value, FILE *to)
 {
     if (isfinite(value)) fprintf(to, "%.6f", value);
@@ -184,7 +172,14 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return; /* the accuracy has been printed; omit the table */
-    table_print(scores, result->count, to);
+    char number[16];
+    fprintf(to, "%-24s  %9s  %9s  %9s  %9s\n", "class", "precision", "recall", "F1", "images");
+    for (int c = 0; c < scores->count && scores->count <= CLASS_ROWS; c++) {
+        const ClassScore *one = &scores->class[c];
+        table_row(class_text(scores->info, c, number), class_precision(one), class_recall(one), class_f1(one),
+                  one->samples, to);
+    }
+    table_row("mean over classes", scores->precision, scores->recall, scores->f1, result->count, to);
     if (fclose(to) == 0) text_print(stdout, text);
     free(text);
     if (scores->count > CLASS_ROWS && !o->class_scores)

@@ -140,21 +140,6 @@ static void print_groups(FILE *to, Verb verb, int width)
     }
 }
 
-static void print_examples(FILE *to, Verb verb, int width)
-{
-    bool first = true;
-    for (const Example *example = examples; example->command; example++) {
-        if (example->verb != verb) continue;
-        if (first) fputs("\nExamples:\n", to);
-        first = false;
-        int at = fprintf(to, "  %s", example->command), comment = (int)strlen(example->comment);
-        if (at + 4 + comment <= width)
-            fprintf(to, "%*s# %s\n", at < 50 && 52 + comment <= width ? 50 - at : 2, "", example->comment);
-        else
-            fputc('\n', to);
-    }
-}
-
 static void print_verbs(FILE *to, int width)
 {
     fputs("\nCommands:\n", to);
@@ -175,7 +160,17 @@ void help_print(FILE *to, Verb verb, bool all, int width)
     snprintf(title, sizeof title, "towers %s [OPTIONS]: %s", verb == VERB_NONE ? "COMMAND" : usage,
              verb == VERB_NONE ? "train convolutional networks on one or more towers (model replicas)" : info->summary);
     print_wrapped(to, title, 0, 0, width);
-    print_examples(to, verb, width);
+    bool first = true;
+    for (const Example *example = examples; example->command; example++) {
+        if (example->verb != verb) continue;
+        if (first) fputs("\nExamples:\n", to);
+        first = false;
+        int at = fprintf(to, "  %s", example->command), comment = (int)strlen(example->comment);
+        if (at + 4 + comment <= width)
+            fprintf(to, "%*s# %s\n", at < 50 && 52 + comment <= width ? 50 - at : 2, "", example->comment);
+        else
+            fputc('\n', to);
+    }
     if (verb == VERB_NONE) print_verbs(to, width);
     if (all)
         print_groups(to, verb, width);

@@ -306,14 +306,6 @@ static void short_spins(const Options *options, char **argv)
     if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
-/* If a standard stream is closed, the run's first file would get its number, and messages would be written into that
- * file. The replacement for a closed standard output cannot be written, so that losing results remains an error. */
-static void standard_files_open(void)
-{
-    for (int fd = 0; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(1);
-}
-
 /* True if the reader of our standard output (`| head`) has closed it. */
 static bool reader_left(void)
 {
@@ -321,21 +313,13 @@ static bool reader_left(void)
     return poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
 }
 
-/* Check that all output was written. If its reader has gone, end silently by SIGPIPE like other programs, even if that
- * signal was ignored; any other error is reported. */
-static Status output_end(Status st, int signal_number)
-{
-    bool unread = st == ERR_INTERRUPTED && signal_number == SIGPIPE, failed = fflush(stdout) != 0 || ferror(stdout);
-    if (unread || (failed && (st == OK || st == ERR_IO) && reader_left())) {
-        signal(SIGPIPE, SIG_DFL);
-        raise(SIGPIPE);
-    }
-    return failed && st == OK ? FAIL(ERR_IO, "cannot write to standard output") : st;
-}
-
 int main(int argc, char **argv)
 {
-    standard_files_open();
+    /* If a standard stream is closed, the run's first file would get its number, and messages would be written into
+     * that file. The replacement for a closed standard output cannot be written, so that losing results remains an
+     * error. */
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(1);
     signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit becomes a write error */
     Options options;
     int signal_number = 0;
@@ -345,7 +329,14 @@ int main(int argc, char **argv)
         st = verb_run(&options, &signal_number);
         options_close(&options);
     }
-    st = output_end(st, signal_number);
+    /* Check that all output was written. If its reader has gone, end silently by SIGPIPE like other programs, even if
+     * that signal was ignored; any other error is reported. */
+    bool unread = st == ERR_INTERRUPTED && signal_number == SIGPIPE, failed = fflush(stdout) != 0 || ferror(stdout);
+    if (unread || (failed && (st == OK || st == ERR_IO) && reader_left())) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    st = failed && st == OK ? FAIL(ERR_IO, "cannot write to standard output") : st;
     if (st == OK) return 0;
     status_print(stderr, st, getenv("TOWERS_TRACE") != NULL);
     return st == ERR_INTERRUPTED && signal_number ? 128 + signal_number : status_exit_code(st);

@@ -56,12 +56,6 @@ static void put_heading(Page *page, const char *title)
     fprintf(page->to, page->markdown ? "## %s\n\n" : ".SH \"%s\"\n", title);
 }
 
-static void put_subheading(Page *page, const char *title)
-{
-    put_blank(page);
-    fprintf(page->to, page->markdown ? "### %s\n\n" : ".SS \"%s\"\n", title);
-}
-
 static void put_paragraph(Page *page, const char *text)
 {
     put_blank(page);
@@ -85,30 +79,6 @@ static void put_item(Page *page, const char *term, const char *text)
     put_text(page, text);
     fputc('\n', page->to);
     page->blank = false;
-}
-
-static void put_verbs(Page *page)
-{
-    put_heading(page, page->markdown ? "Commands" : "COMMANDS");
-    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
-        char term[USAGE_BYTES];
-        const VerbInfo *info = verb_info(verb);
-        if (info->hidden) continue;
-        snprintf(term, sizeof term, "towers %s%s%s", info->name, *info->arguments ? " " : "", info->arguments);
-        put_item(page, term, info->summary);
-    }
-}
-
-/* " Alias: --wd. Commands: train, bench." */
-static void add_aliases(OptionId id, Text *text)
-{
-    const char *all = option_info(id)->aliases;
-    for (const char *p = all; *p;) {
-        int length = (int)strcspn(p, ",");
-        text_add(text, "%s--%.*s", p > all ? ", " : strchr(p, ',') ? " Aliases: " : " Alias: ", length, p);
-        p += length + (p[length] == ',');
-    }
-    if (*all) text_add(text, ".");
 }
 
 static void add_verbs(OptionId id, char *buffer, size_t bytes)
@@ -144,7 +114,14 @@ static void put_option(Page *page, OptionId id)
     option_usage(id, usage, sizeof usage);
     option_story(id, story, sizeof story);
     Text names = text_start(aliases, sizeof aliases);
-    add_aliases(id, &names);
+    /* " Alias: --wd. Commands: train, bench." */
+    const char *all = option_info(id)->aliases;
+    for (const char *p = all; *p;) {
+        int length = (int)strcspn(p, ",");
+        text_add(&names, "%s--%.*s", p > all ? ", " : strchr(p, ',') ? " Aliases: " : " Alias: ", length, p);
+        p += length + (p[length] == ',');
+    }
+    if (*all) text_add(&names, ".");
     add_verbs(id, verbs, sizeof verbs);
     if (letter)
         snprintf(term, sizeof term, "-%c, %s", letter, usage);
@@ -160,7 +137,8 @@ static void put_options(Page *page)
     put_paragraph(page, "Dashes and underscores in flags are interchangeable. Values follow as --flag=value or --flag "
                         "value. --no-flag turns a flag off, and -- ends the options.");
     for (OptionGroup group = 0; group < GROUP_COUNT; group++) {
-        put_subheading(page, group_title(group));
+        put_blank(page);
+        fprintf(page->to, page->markdown ? "### %s\n\n" : ".SS \"%s\"\n", group_title(group));
         for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
             if (option_info(id)->group == group && option_visible(id)) put_option(page, id);
     }
@@ -180,24 +158,6 @@ static void put_sources(Page *page)
                   "duplicate keys are rejected with file, line and column.");
 }
 
-static void put_exits(Page *page)
-{
-    put_heading(page, page->markdown ? "Exit status" : "EXIT STATUS");
-    for (size_t k = 0; k < sizeof exits / sizeof exits[0]; k++) {
-        char code[8];
-        snprintf(code, sizeof code, "%d", exits[k].code);
-        put_item(page, code, exits[k].meaning);
-    }
-    put_item(page, "128+n", "ended by signal n, after saving a checkpoint");
-}
-
-static void put_examples(Page *page)
-{
-    put_heading(page, page->markdown ? "Examples" : "EXAMPLES");
-    for (const Example *example = help_examples(); example->command; example++)
-        if (example->verb != VERB_NONE) put_item(page, example->command, example->comment);
-}
-
 void manual_print(FILE *to, bool markdown)
 {
     Page page = {.to = to, .markdown = markdown};
@@ -212,9 +172,24 @@ void manual_print(FILE *to, bool markdown)
               "all towers apply the same averaged gradient in every step.\n",
               to);
     }
-    put_verbs(&page);
+    put_heading(&page, page.markdown ? "Commands" : "COMMANDS");
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        char term[USAGE_BYTES];
+        const VerbInfo *info = verb_info(verb);
+        if (info->hidden) continue;
+        snprintf(term, sizeof term, "towers %s%s%s", info->name, *info->arguments ? " " : "", info->arguments);
+        put_item(&page, term, info->summary);
+    }
     put_options(&page);
     put_sources(&page);
-    put_exits(&page);
-    put_examples(&page);
+    put_heading(&page, page.markdown ? "Exit status" : "EXIT STATUS");
+    for (size_t k = 0; k < sizeof exits / sizeof exits[0]; k++) {
+        char code[8];
+        snprintf(code, sizeof code, "%d", exits[k].code);
+        put_item(&page, code, exits[k].meaning);
+    }
+    put_item(&page, "128+n", "ended by signal n, after saving a checkpoint");
+    put_heading(&page, page.markdown ? "Examples" : "EXAMPLES");
+    for (const Example *example = help_examples(); example->command; example++)
+        if (example->verb != VERB_NONE) put_item(&page, example->command, example->comment);
 }

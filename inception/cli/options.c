@@ -57,14 +57,6 @@ void options_close(Options *options)
 
 /* ---- set_option: all origins meet here */
 
-static void reset_option(Options *options, OptionId id)
-{
-    const OptionInfo *info = option_info(id);
-    memcpy((char *)options + info->offset, (const char *)&option_defaults + info->offset, info->bytes);
-    options->origin[id] = ORIGIN_DEFAULT;
-    options->where[id] = NULL;
-}
-
 /* Of an exclusive pair the higher origin wins; two of the same origin are an error. *wins: `id` may be stored. */
 static Status settle_pair(Options *options, OptionId id, OptionId other, const Source *source, bool *wins)
 {
@@ -73,15 +65,12 @@ static Status settle_pair(Options *options, OptionId id, OptionId other, const S
         return FAIL(ERR_ARG, "%s: --%s and --%s exclude each other; use only one of them (the other one comes from %s)",
                     source->label, option_info(id)->flag, option_info(other)->flag, options->where[other]);
     if (theirs > source->origin) *wins = false;
-    if (theirs != ORIGIN_DEFAULT && theirs < source->origin) reset_option(options, other);
-    return OK;
-}
-
-static Status settle_pairs(Options *options, OptionId id, const Source *source, bool *wins)
-{
-    OptionId other;
-    for (int k = 0; (other = option_rival(id, k)) != OPTION_ID_COUNT; k++)
-        TRY(settle_pair(options, id, other, source, wins));
+    if (theirs != ORIGIN_DEFAULT && theirs < source->origin) {
+        const OptionInfo *info = option_info(other);
+        memcpy((char *)options + info->offset, (const char *)&option_defaults + info->offset, info->bytes);
+        options->origin[other] = ORIGIN_DEFAULT;
+        options->where[other] = NULL;
+    }
     return OK;
 }
 
@@ -91,7 +80,11 @@ static Status set_option(Options *options, OptionId id, bool negated, const char
     OptionValue value;
     TRY(read_value(info, text, source->label, &value));
     bool wins = option_belongs(id, options->verb) && source->origin >= options->origin[id];
-    if (wins) TRY(settle_pairs(options, id, source, &wins));
+    if (wins) {
+        OptionId other;
+        for (int k = 0; (other = option_rival(id, k)) != OPTION_ID_COUNT; k++)
+            TRY(settle_pair(options, id, other, source, &wins));
+    }
     if (!wins) return OK;
     if (info->type == OPTION_IS_FLAG) value.flag ^= negated;
     if (info->type == OPTION_IS_TEXT) TRY(keep_text(options, text, &value.text));
@@ -190,23 +183,6 @@ static Status add_argument(Options *options, char *argument)
     return OK;
 }
 
-static Status scan_arguments(Scan *scan)
-{
-    bool only_arguments = false;
-    while (scan->next < scan->argc) {
-        char *argument = scan->argv[scan->next++];
-        if (only_arguments || argument[0] != '-' || !argument[1])
-            TRY(add_argument(scan->options, argument));
-        else if (!strcmp(argument, "--"))
-            only_arguments = true;
-        else if (argument[1] == '-')
-            TRY(scan_long(scan, argument + 2));
-        else
-            TRY(scan_letter(scan, argument + 1));
-    }
-    return OK;
-}
-
 static Status scan_verb(Scan *scan)
 {
     const char *names[VERB_COUNT];
@@ -264,16 +240,18 @@ typedef struct Entries {
     int line[OPTION_ID_COUNT]; /* where each option was set; 0: not yet */
 } Entries;
 
-static Status refuse_key(const Entries *entries, const ConfigEntry *entry)
+static Status visit_entry(void *context, const ConfigEntry *entry)
 {
-    char hint[LABEL_BYTES];
-    suggest_option(entries->options->verb, entry->key, "", hint, sizeof hint);
-    return FAIL(ERR_ARG, "%s:%d:%d: unknown option '%s'%s", entries->name, entry->key_line, entry->key_column,
-                entry->key, hint);
-}
-
-static Status check_entry(Entries *entries, const ConfigEntry *entry, OptionId id)
-{
+    Entries *entries = context;
+    char label[LABEL_BYTES], where[LABEL_BYTES];
+    bool negated = false;
+    OptionId id = option_find(entry->key, &negated);
+    if (id == OPTION_ID_COUNT) {
+        char hint[LABEL_BYTES];
+        suggest_option(entries->options->verb, entry->key, "", hint, sizeof hint);
+        return FAIL(ERR_ARG, "%s:%d:%d: unknown option '%s'%s", entries->name, entry->key_line, entry->key_column,
+                    entry->key, hint);
+    }
     bool bare = option_info(id)->type == OPTION_IS_INT || option_info(id)->type == OPTION_IS_REAL ||
                 option_info(id)->type == OPTION_IS_FLAG;
     if (option_info(id)->verbs & (OPTION_NOT_IN_CONFIG | OPTION_ONLY_TYPED))
@@ -287,17 +265,6 @@ static Status check_entry(Entries *entries, const ConfigEntry *entry, OptionId i
                     entry->line, entry->column, entry->key,
                     option_info(id)->type == OPTION_IS_FLAG ? "true or false" : "a number");
     entries->line[id] = entry->key_line;
-    return OK;
-}
-
-static Status visit_entry(void *context, const ConfigEntry *entry)
-{
-    Entries *entries = context;
-    char label[LABEL_BYTES], where[LABEL_BYTES];
-    bool negated = false;
-    OptionId id = option_find(entry->key, &negated);
-    if (id == OPTION_ID_COUNT) return refuse_key(entries, entry);
-    TRY(check_entry(entries, entry, id));
     snprintf(label, sizeof label, "%s:%d:%d: %s", entries->name, entry->line, entry->column, entry->key);
     snprintf(where, sizeof where, "%s:%d", entries->name, entry->key_line);
     return set_option(entries->options, id, negated, entry->value, &(Source){entries->origin, label, where});
@@ -342,7 +309,18 @@ Status options_parse(int argc, char *const *argv, char *const *environment, Opti
     options->arguments = calloc((size_t)argc + 1, sizeof *options->arguments);
     if (!options->arguments) return FAIL(ERR_MEMORY, "no memory for the options");
     TRY_OUT(scan_verb(&scan));
-    TRY_OUT(scan_arguments(&scan));
+    bool only_arguments = false;
+    while (scan.next < scan.argc) {
+        char *argument = scan.argv[scan.next++];
+        if (only_arguments || argument[0] != '-' || !argument[1])
+            TRY_OUT(add_argument(scan.options, argument));
+        else if (!strcmp(argument, "--"))
+            only_arguments = true;
+        else if (argument[1] == '-')
+            TRY_OUT(scan_long(&scan, argument + 2));
+        else
+            TRY_OUT(scan_letter(&scan, argument + 1));
+    }
     TRY_OUT(apply_lower_origins(options, environment));
 out:
     if (st != OK) options_close(options);

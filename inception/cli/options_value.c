@@ -19,12 +19,6 @@ static bool takes_max(const OptionInfo *info)
     return bar && !strcmp(bar, "|max");
 }
 
-static void int_range(const OptionInfo *info, char *text, size_t bytes)
-{
-    snprintf(text, bytes, "%lld to %lld%s", (long long)info->least, (long long)info->most,
-             takes_max(info) ? ", or max" : "");
-}
-
 static Status read_int(const OptionInfo *info, const char *text, const char *label, int64_t *value)
 {
     char range[64];
@@ -33,7 +27,8 @@ static Status read_int(const OptionInfo *info, const char *text, const char *lab
         return OK;
     }
     ValueVerdict verdict = text_to_int(text, value);
-    int_range(info, range, sizeof range);
+    snprintf(range, sizeof range, "%lld to %lld%s", (long long)info->least, (long long)info->most,
+             takes_max(info) ? ", or max" : "");
     if (verdict == VALUE_MALFORMED) return FAIL(ERR_ARG, "%s: '%s' is not a whole number (%s)", label, text, range);
     if (verdict == VALUE_TOO_LARGE || *value < info->least || *value > info->most)
         return FAIL(ERR_ARG, "%s: %s is out of range (%s)", label, text, range);

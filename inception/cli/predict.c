@@ -130,15 +130,6 @@ static Status batch_print(Prediction *p, Inference *inference, const Source *sou
 
 /* ---- running the network */
 
-static Status replica_open(const TrainJob *job, int64_t count, Replica **made)
-{
-    ReplicaConfig config = {.backend = job->backend, .device = job_device(job, 0), .program = job->program, .local = 1};
-    config.device.threads = job->device.threads > 1 ? job->device.threads : cores_allowed();
-    config.eval_n[0] = (int32_t)(count < PREDICT_BATCH ? count : PREDICT_BATCH);
-    if (count > PREDICT_BATCH) config.eval_n[1] = (int32_t)(count % PREDICT_BATCH);
-    return replica_create(&config, made);
-}
-
 static Status loader_open(const Prediction *p, const Source *source, Loader **made)
 {
     const TrainJob *job = &p->files->job;
@@ -162,7 +153,11 @@ static Status images_run(Prediction *p, const Source *source, const char *weight
     Inference *inference = NULL;
     const TrainJob *job = &p->files->job;
     int64_t count = source_info(source)->count, rotated = 0;
-    TRY_OUT(replica_open(job, count, &replica));
+    ReplicaConfig config = {.backend = job->backend, .device = job_device(job, 0), .program = job->program, .local = 1};
+    config.device.threads = job->device.threads > 1 ? job->device.threads : cores_allowed();
+    config.eval_n[0] = (int32_t)(count < PREDICT_BATCH ? count : PREDICT_BATCH);
+    if (count > PREDICT_BATCH) config.eval_n[1] = (int32_t)(count % PREDICT_BATCH);
+    TRY_OUT(replica_create(&config, &replica));
     TRY_OUT(inference_weights(replica, &job->program, weights));
     TRY_OUT(loader_open(p, source, &loader));
     TRY_OUT(inference_open(replica, loader, true, &inference));

@@ -23,24 +23,19 @@ static bool is_kept(const char *line)
     return false;
 }
 
-/* Blank out all lines but those to keep, so that line numbers in messages stay correct. */
-static void lines_filter(char *text, size_t bytes)
-{
-    for (char *line = text, *end = text + bytes; line < end;) {
-        char *stop = memchr(line, '\n', (size_t)(end - line));
-        if (!stop) stop = end;
-        if (!is_kept(line)) memset(line, ' ', (size_t)(stop - line));
-        line = stop + 1;
-    }
-}
-
 static Status settings_apply(Options *options, const char *run)
 {
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     TRY(path_join(path, run, "args.yaml"));
     TRY(config_load(path, &text, &bytes));
-    lines_filter(text, bytes);
+    /* Blank out all lines but those to keep, so that line numbers in messages stay correct. */
+    for (char *line = text, *end = text + bytes; line < end;) {
+        char *stop = memchr(line, '\n', (size_t)(end - line));
+        if (!stop) stop = end;
+        if (!is_kept(line)) memset(line, ' ', (size_t)(stop - line));
+        line = stop + 1;
+    }
     Status st = options_apply_bytes(options, text, bytes, ORIGIN_RECIPE, path);
     free(text);
     return st;

@@ -26,16 +26,6 @@ typedef struct Means {
     double part[PART_COUNT];
 } Means;
 
-static void row_add(const LedgerRow *row, int64_t last_arrival, double part[PART_COUNT])
-{
-    const int64_t *ns = row->activity_ns;
-    double skew = (double)(last_arrival - row->arrival_ns) * 1e-9;
-    part[PART_DATA] += (double)ns[ACTIVITY_DATA] * 1e-9;
-    part[PART_COMPUTE] += (double)(ns[ACTIVITY_COPY] + ns[ACTIVITY_FORWARD] + ns[ACTIVITY_BACKWARD]) * 1e-9;
-    part[PART_SKEW] += skew;
-    part[PART_REDUCE] += (double)ns[ACTIVITY_REDUCE] * 1e-9 - skew;
-}
-
 /* Count the previous step, whose ledger rows are complete. */
 static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
@@ -49,7 +39,15 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
         int64_t arrival = ledger_row(ledger, t, step - 1)->arrival_ns;
         if (arrival > last) last = arrival;
     }
-    for (int t = 0; t < ledger->towers; t++) row_add(ledger_row(ledger, t, step - 1), last, part);
+    for (int t = 0; t < ledger->towers; t++) {
+        const LedgerRow *row = ledger_row(ledger, t, step - 1);
+        const int64_t *ns = row->activity_ns;
+        double skew = (double)(last - row->arrival_ns) * 1e-9;
+        part[PART_DATA] += (double)ns[ACTIVITY_DATA] * 1e-9;
+        part[PART_COMPUTE] += (double)(ns[ACTIVITY_COPY] + ns[ACTIVITY_FORWARD] + ns[ACTIVITY_BACKWARD]) * 1e-9;
+        part[PART_SKEW] += skew;
+        part[PART_REDUCE] += (double)ns[ACTIVITY_REDUCE] * 1e-9 - skew;
+    }
     for (int k = 0; k < PART_REST; k++) known += part[k] /= ledger->towers;
     part[PART_REST] = of_step - known;
     part[PART_STEP] = of_step;
@@ -217,16 +215,6 @@ static Status job_check(const TrainJob *job)
     return OK;
 }
 
-static Status rounds_run(const Options *o, const TrainJob *jobs[MODE_COUNT], Scaling *s, int *signal_number)
-{
-    for (int r = 0; r < ROUNDS; r++) {
-        for (int m = 0; m < MODE_COUNT; m++)
-            if (jobs[m]) TRY(mode_run(jobs[m], (Mode)m, o, &s->round[m][r], signal_number));
-        if (!o->quiet) fprintf(stderr, "round %d of %d\n", r + 1, ROUNDS);
-    }
-    return OK;
-}
-
 Status scaling_run(Options *o, JobFiles *files, int *signal_number)
 {
     Status st = OK;
@@ -238,7 +226,11 @@ Status scaling_run(Options *o, JobFiles *files, int *signal_number)
     if (with_real) TRY_OUT(job_open(o, 0, &real));
     real.job.test = NULL;
     const TrainJob *jobs[MODE_COUNT] = {job, job, with_real ? &real.job : NULL};
-    TRY_OUT(rounds_run(o, jobs, &s, signal_number));
+    for (int r = 0; r < ROUNDS; r++) {
+        for (int m = 0; m < MODE_COUNT; m++)
+            if (jobs[m]) TRY_OUT(mode_run(jobs[m], (Mode)m, o, &s.round[m][r], signal_number));
+        if (!o->quiet) fprintf(stderr, "round %d of %d\n", r + 1, ROUNDS);
+    }
     if (o->json)
         TRY_OUT(scaling_json(&s, job));
     else

@@ -31,30 +31,12 @@ static const Use uses[] = {
      "all schedules except onecycle, which has its own warm-up"},
 };
 
-static unsigned chosen(const Options *o, OptionId chooser)
-{
-    return BIT(chooser == OPTION_ID_opt ? (int)o->opt : (int)o->sched);
-}
-
 /* Given on the command line, and not merely to switch it off. */
 static bool is_asked(const Options *o, OptionId id)
 {
     char text[OPTION_FORMAT_BYTES];
     const char *value = option_format(o, id, text, sizeof text);
     return o->origin[id] == ORIGIN_COMMAND_LINE && strcmp(value, "0") != 0 && strcmp(value, "false") != 0;
-}
-
-static Status choices_check(const Options *o)
-{
-    char by[OPTION_FORMAT_BYTES];
-    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
-        const Use *use = &uses[i];
-        if (!is_asked(o, use->id) || !option_belongs(use->chooser, o->verb) || use->by & chosen(o, use->chooser))
-            continue;
-        return FAIL(ERR_ARG, "--%s has no effect with --%s %s; it applies only to %s", option_info(use->id)->flag,
-                    option_info(use->chooser)->flag, option_format(o, use->chooser, by, sizeof by), use->names);
-    }
-    return OK;
 }
 
 Status uses_check(const Options *o)
@@ -80,7 +62,16 @@ Status uses_check(const Options *o)
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
         if (is_asked(o, needs[i].id) && !needs[i].used)
             return FAIL(ERR_ARG, "--%s has no effect %s", option_info(needs[i].id)->flag, needs[i].what);
-    return choices_check(o);
+    char by[OPTION_FORMAT_BYTES];
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        const Use *use = &uses[i];
+        if (!is_asked(o, use->id) || !option_belongs(use->chooser, o->verb) ||
+            use->by & BIT(use->chooser == OPTION_ID_opt ? (int)o->opt : (int)o->sched))
+            continue;
+        return FAIL(ERR_ARG, "--%s has no effect with --%s %s; it applies only to %s", option_info(use->id)->flag,
+                    option_info(use->chooser)->flag, option_format(o, use->chooser, by, sizeof by), use->names);
+    }
+    return OK;
 }
 
 /* ---- options of classifiers and of adversarial models */
