@@ -5,20 +5,6 @@
 
 #include <stdbool.h>
 
-/* The last all-reduce runs after backward has ended and is not overlapped, so a large last bucket is split. */
-static void tail_part(const size_t *ends, int count, size_t total, size_t tail_bytes, Buckets *buckets)
-{
-    Bucket *last = &buckets->bucket[buckets->count - 1];
-    if (last->count * sizeof(float) <= tail_bytes || buckets->count == BUCKETS_MAX) return;
-    for (int i = 0; i < count; i++) {
-        bool inside = ends[i] > last->first && ends[i] < total;
-        if (!inside || (total - ends[i]) * sizeof(float) > tail_bytes) continue;
-        buckets->bucket[buckets->count++] = (Bucket){ends[i], total - ends[i]};
-        last->count = ends[i] - last->first;
-        return;
-    }
-}
-
 void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes, size_t bucket_bytes, Buckets *buckets)
 {
     size_t start = 0;
@@ -32,7 +18,16 @@ void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes
         start = ends[i];
     }
     if (start < total || buckets->count == 0) buckets->bucket[buckets->count++] = (Bucket){start, total - start};
-    tail_part(ends, count, total, first_bytes, buckets);
+    /* The last all-reduce runs after backward has ended and is not overlapped, so a large last bucket is split. */
+    Bucket *last = &buckets->bucket[buckets->count - 1];
+    if (last->count * sizeof(float) <= first_bytes || buckets->count == BUCKETS_MAX) return;
+    for (int i = 0; i < count; i++) {
+        bool inside = ends[i] > last->first && ends[i] < total;
+        if (!inside || (total - ends[i]) * sizeof(float) > first_bytes) continue;
+        buckets->bucket[buckets->count++] = (Bucket){ends[i], total - ends[i]};
+        last->count = ends[i] - last->first;
+        return;
+    }
 }
 
 size_t sum_extra_count(int towers)

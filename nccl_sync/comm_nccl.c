@@ -125,15 +125,12 @@ static Status place_ask(NcclComm *c, const void *memory, bool *on_host)
     return OK;
 }
 
-static cudaStream_t compute_stream(const NcclComm *c)
-{
-    return c->device->backend->stream(c->device, STREAM_COMPUTE);
-}
-
 static Status copy_in(NcclComm *c, float *to, const float *from, bool on_host, size_t count)
 {
     if (on_host) return c->device->backend->upload(c->device, to, from, count * sizeof *from);
-    return cuda_check(c, cudaMemcpyAsync(to, from, count * sizeof *from, cudaMemcpyDeviceToDevice, compute_stream(c)),
+    return cuda_check(c,
+                      cudaMemcpyAsync(to, from, count * sizeof *from, cudaMemcpyDeviceToDevice,
+                                      c->device->backend->stream(c->device, STREAM_COMPUTE)),
                       "cudaMemcpyAsync of a tower's contribution");
 }
 
@@ -178,11 +175,6 @@ static float *slot_at(const Comm *comm, const NcclComm *c, int tower, size_t fir
     return sum_at(comm, c, (size_t)tower * comm->config.max_count + first);
 }
 
-static ncclDataType_t small_type(const Comm *comm)
-{
-    return comm->config.reduce == DTYPE_F16 ? ncclFloat16 : ncclBfloat16;
-}
-
 /* All-reduces a range in place. */
 static Status reduce_start(Comm *comm, NcclComm *c, const ReduceRange *range)
 {
@@ -193,7 +185,8 @@ static Status reduce_start(Comm *comm, NcclComm *c, const ReduceRange *range)
         TRY(c->device->backend->convert(c->device, small, comm->config.reduce, at, DTYPE_F32, range->count));
     TRY(c->device->backend->wait(c->device, STREAM_COMM, STREAM_COMPUTE));
     if (range->narrow)
-        begun = ncclAllReduce(small, small, range->count, small_type(comm), c->op, c->nccl, c->stream);
+        begun = ncclAllReduce(small, small, range->count, comm->config.reduce == DTYPE_F16 ? ncclFloat16 : ncclBfloat16,
+                              c->op, c->nccl, c->stream);
     else
         begun = ncclAllReduce(at, at, range->count, ncclFloat32, ncclSum, c->nccl, c->stream);
     return nccl_settle(comm, c, begun, "ncclAllReduce");
@@ -287,42 +280,28 @@ static Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *f
 
 /* ---- the result */
 
-/* Adds in the order of the towers, the last one directly to `to`. */
-static Status ordered_add(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
-{
-    const float *sum = range->at;
-    if (comm->config.towers == 1 && to != sum) return copy_in(c, to, sum, false, range->count);
-    for (int t = 1; t < comm->config.towers; t++) {
-        TRY(add(c, sum, slot_at(comm, c, t, range->first), to, range->count));
-        sum = to;
-    }
-    return OK;
-}
-
-/* Converts back to f32 and undoes the division of `op`. */
-static Status widen(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
-{
-    const char *small = small_at(comm, c, range->first);
-    TRY(c->device->backend->convert(c->device, to, DTYPE_F32, small, comm->config.reduce, range->count));
-    if (comm->config.reduce != DTYPE_F16) return OK;
-    return vector_run(c, OP_AFFINE, c->enlarge, to, NULL, to, range->count);
-}
-
 /* The result of the collective in f32 on the device: in `to`, or in place if `to` is NULL. */
 static Status range_finish(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
 {
     if (!to) to = range->at;
-    if (comm->config.ordered) return ordered_add(comm, c, range, to);
-    if (range->narrow) return widen(comm, c, range, to);
+    if (comm->config.ordered) {
+        /* Adds in the order of the towers, the last one directly to `to`. */
+        const float *sum = range->at;
+        if (comm->config.towers == 1 && to != sum) return copy_in(c, to, sum, false, range->count);
+        for (int t = 1; t < comm->config.towers; t++) {
+            TRY(add(c, sum, slot_at(comm, c, t, range->first), to, range->count));
+            sum = to;
+        }
+        return OK;
+    }
+    if (range->narrow) {
+        /* Converts back to f32 and undoes the division of `op`. */
+        const char *small = small_at(comm, c, range->first);
+        TRY(c->device->backend->convert(c->device, to, DTYPE_F32, small, comm->config.reduce, range->count));
+        if (comm->config.reduce != DTYPE_F16) return OK;
+        return vector_run(c, OP_AFFINE, c->enlarge, to, NULL, to, range->count);
+    }
     return to == range->at ? OK : copy_in(c, to, range->at, false, range->count);
-}
-
-/* Work enqueued on STREAM_COMPUTE from now on runs after the collectives that have been started. */
-static Status streams_join(NcclComm *c)
-{
-    if (!c->joined) TRY(c->device->backend->wait(c->device, STREAM_COMPUTE, STREAM_COMM));
-    c->joined = true;
-    return OK;
 }
 
 static Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t count)
@@ -339,7 +318,9 @@ static Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t cou
     *given = c->range[--c->ranges];
     if (to != range.at) TRY(place_ask(c, to, &on_host));
     if (!on_host) {
-        TRY(streams_join(c));
+        /* Work enqueued on STREAM_COMPUTE from now on runs after the collectives that have been started. */
+        if (!c->joined) TRY(c->device->backend->wait(c->device, STREAM_COMPUTE, STREAM_COMM));
+        c->joined = true;
         return range_finish(comm, c, &range, to);
     }
     TRY(done_wait(comm, c));
@@ -475,17 +456,6 @@ static Status ranks_learn(const CommConfig *config, NcclComm *c)
     return OK;
 }
 
-/* Only rings add in the same order in every run. A setting of the user is kept. */
-static Status environment_set(const Device *device)
-{
-    static const char *const settings[][2] = {
-        {"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "Simple"}, {"NCCL_NVLS_ENABLE", "0"}};
-    for (size_t i = 0; device->config.deterministic && i < sizeof settings / sizeof *settings; i++)
-        if (setenv(settings[i][0], settings[i][1], 0) != 0)
-            return FAIL(ERR_MEMORY, "%s: %s", settings[i][0], strerror(errno));
-    return OK;
-}
-
 static Status rank_open(Comm *comm, NcclComm *c)
 {
     ncclUniqueId id;
@@ -494,7 +464,12 @@ static Status rank_open(Comm *comm, NcclComm *c)
     config.blocking = 0;
     if (comm->config.ctas > 0) config.maxCTAs = comm->config.ctas;
     memset(&id, 0, sizeof id);
-    TRY(environment_set(c->device));
+    /* Only rings add in the same order in every run. A setting of the user is kept. */
+    static const char *const settings[][2] = {
+        {"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "Simple"}, {"NCCL_NVLS_ENABLE", "0"}};
+    for (size_t i = 0; c->device->config.deterministic && i < sizeof settings / sizeof *settings; i++)
+        if (setenv(settings[i][0], settings[i][1], 0) != 0)
+            return FAIL(ERR_MEMORY, "%s: %s", settings[i][0], strerror(errno));
     if (comm->config.place.rank == 0) {
         ncclResult_t result = ncclGetUniqueId(&id);
         if (result != ncclSuccess) return nccl_fail(c, result, "ncclGetUniqueId");

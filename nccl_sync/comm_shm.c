@@ -38,12 +38,6 @@ struct CommShared {
     _Alignas(LINE) float slots[]; /* [towers + 1][stride]: the last one is the result */
 };
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ms)
-{
-    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
-    syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0); /* early returns are fine: the caller checks again */
-}
-
 static void futex_wake_all(_Atomic uint32_t *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
@@ -147,7 +141,10 @@ static Status barrier_wait(Comm *comm, CommShared *shared, uint32_t generation, 
         if (atomic_load(&shared->aborted)) return fail_aborted(comm, shared);
         comm_wait_look(&wait, &comm->config, missing_progress(shared, barrier));
         if (wait.left_ms <= 0) return fail_deadline(comm, shared, barrier);
-        futex_wait(&shared->generation, generation, wait.left_ms < LOOK_MS ? wait.left_ms : LOOK_MS);
+        int64_t ms = wait.left_ms < LOOK_MS ? wait.left_ms : LOOK_MS;
+        struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
+        syscall(SYS_futex, &shared->generation, FUTEX_WAIT, generation, &t, NULL,
+                0); /* early returns are fine: the caller checks again */
     }
     return OK;
 }

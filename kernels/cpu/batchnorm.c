@@ -320,20 +320,6 @@ static Status grad_sums_join(const Device *device, const Norm *norm, double *cou
     return OK;
 }
 
-/* slope and offset of dx from the sums. */
-static void norm_grad_coefficients(const Norm *norm, double count)
-{
-    int64_t c = norm->columns.c;
-    for (int64_t i = 0; i < c; i++) {
-        double scale = (double)norm->scale[i], rstd = (double)norm->rstd[i];
-        double product = rstd * norm->total[c + i];
-        norm->slope[i] = (float)(-scale * rstd * product / count);
-        norm->offset[i] = (float)(-scale * norm->total[i] / count);
-    }
-    norm_tile(norm, norm->slope);
-    norm_tile(norm, norm->offset);
-}
-
 static Status batchnorm_dx_prepare(Device *device, OpCall *call)
 {
     (void)device;
@@ -351,7 +337,16 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
     double count = (double)norm.columns.pixels;
     norm_grad_params(&norm, call->out[1].data, call->out[2].data);
     if (device->towers_sum) TRY(grad_sums_join(device, &norm, &count));
-    norm_grad_coefficients(&norm, count);
+    /* slope and offset of dx from the sums. */
+    int64_t c = norm.columns.c;
+    for (int64_t i = 0; i < c; i++) {
+        double scale = (double)norm.scale[i], rstd = (double)norm.rstd[i];
+        double product = rstd * norm.total[c + i];
+        norm.slope[i] = (float)(-scale * rstd * product / count);
+        norm.offset[i] = (float)(-scale * norm.total[i] / count);
+    }
+    norm_tile(&norm, norm.slope);
+    norm_tile(&norm, norm.offset);
     if (call->out[0].data) chunks_run_back(device, norm.columns.pixels, norm_chunk(&norm), norm_grad_chunk, &norm);
     return OK;
 }

@@ -97,48 +97,30 @@ static OnednnFit weights_fit(const Product *p)
     return p->rows < MANY_ROWS ? ONEDNN_AS_HELD : ONEDNN_ANY;
 }
 
-static void product_forward(const Product *p, OnednnSpec *spec)
-{
-    spec->held[ONEDNN_X] = matrix(p->rows, p->ins, p->x_pitch, 1, p->x);
-    spec->held[ONEDNN_W] = matrix(p->ins, p->outs, 1, p->ins, DTYPE_F32);
-    spec->held[ONEDNN_Y] = matrix(p->rows, p->outs, p->y_pitch, 1, p->y);
-    if (p->bias) spec->held[ONEDNN_BIAS] = matrix(1, p->outs, p->outs, 1, DTYPE_F32);
-    spec->fit[ONEDNN_W] = weights_fit(p);
-}
-
-static void product_dx(const Product *p, OnednnSpec *spec)
-{
-    spec->held[ONEDNN_X] = matrix(p->rows, p->outs, p->y_pitch, 1, p->y);
-    spec->held[ONEDNN_W] = matrix(p->outs, p->ins, p->ins, 1, DTYPE_F32);
-    spec->held[ONEDNN_Y] = matrix(p->rows, p->ins, p->x_pitch, 1, p->x);
-    spec->fit[ONEDNN_W] = weights_fit(p);
-}
-
-static void product_dw(const Product *p, OnednnSpec *spec)
-{
-    spec->held[ONEDNN_X] = matrix(p->outs, p->rows, 1, p->y_pitch, p->y);
-    spec->held[ONEDNN_W] = matrix(p->rows, p->ins, p->x_pitch, 1, p->x);
-    spec->held[ONEDNN_Y] = matrix(p->outs, p->ins, p->ins, 1, DTYPE_F32);
-}
-
-/* The same product on copies without gaps: for a oneDNN that computes wrongly on the slices themselves. */
-static Status offer_packed(Choice *choice, Device *device, const OnednnSpec *spec, const int8_t operand[ONEDNN_ROLES])
-{
-    OnednnSpec packed = *spec;
-    for (int role = 0; role < ONEDNN_BIAS; role++)
-        if (packed.fit[role] == ONEDNN_AS_HELD) packed.fit[role] = ONEDNN_PACKED;
-    return choice_offer(choice, device, &packed, operand);
-}
-
 Status choice_offer_product(Choice *choice, Device *device, const Product *p)
 {
     static const int8_t operands[][ONEDNN_ROLES] = {[PRODUCT_Y] = {0, 1, FROM_OUT, 2},
                                                     [PRODUCT_DX] = {0, 1, FROM_OUT, FROM_NOTHING},
                                                     [PRODUCT_DW] = {1, 0, FROM_OUT, FROM_NOTHING}};
     OnednnSpec spec = {.kind = ONEDNN_MATMUL, .sum = p->sum};
-    if (p->kind == PRODUCT_Y) product_forward(p, &spec);
-    if (p->kind == PRODUCT_DX) product_dx(p, &spec);
-    if (p->kind == PRODUCT_DW) product_dw(p, &spec);
+    if (p->kind == PRODUCT_Y) {
+        spec.held[ONEDNN_X] = matrix(p->rows, p->ins, p->x_pitch, 1, p->x);
+        spec.held[ONEDNN_W] = matrix(p->ins, p->outs, 1, p->ins, DTYPE_F32);
+        spec.held[ONEDNN_Y] = matrix(p->rows, p->outs, p->y_pitch, 1, p->y);
+        if (p->bias) spec.held[ONEDNN_BIAS] = matrix(1, p->outs, p->outs, 1, DTYPE_F32);
+        spec.fit[ONEDNN_W] = weights_fit(p);
+    }
+    if (p->kind == PRODUCT_DX) {
+        spec.held[ONEDNN_X] = matrix(p->rows, p->outs, p->y_pitch, 1, p->y);
+        spec.held[ONEDNN_W] = matrix(p->outs, p->ins, p->ins, 1, DTYPE_F32);
+        spec.held[ONEDNN_Y] = matrix(p->rows, p->ins, p->x_pitch, 1, p->x);
+        spec.fit[ONEDNN_W] = weights_fit(p);
+    }
+    if (p->kind == PRODUCT_DW) {
+        spec.held[ONEDNN_X] = matrix(p->outs, p->rows, 1, p->y_pitch, p->y);
+        spec.held[ONEDNN_W] = matrix(p->rows, p->ins, p->x_pitch, 1, p->x);
+        spec.held[ONEDNN_Y] = matrix(p->outs, p->ins, p->ins, 1, DTYPE_F32);
+    }
     /* Both factors in one dtype: 16 bits only if neither (but for the weights) is held in f32. */
     Dtype factor = spec.held[ONEDNN_X].dtype, other = spec.held[ONEDNN_W].dtype;
     if (p->kind == PRODUCT_DW && other != factor) factor = DTYPE_F32;
@@ -147,7 +129,13 @@ Status choice_offer_product(Choice *choice, Device *device, const Product *p)
         spec.compute[ONEDNN_Y] = factor == DTYPE_F32 ? DTYPE_F32 : spec.held[ONEDNN_Y].dtype;
         spec.compute[ONEDNN_BIAS] = DTYPE_F32;
         TRY(choice_offer(choice, device, &spec, operands[p->kind]));
-        if (choice->wrong && !choice->task && !p->sum) TRY(offer_packed(choice, device, &spec, operands[p->kind]));
+        if (choice->wrong && !choice->task && !p->sum) {
+            /* The same product on copies without gaps: for a oneDNN that computes wrongly on the slices themselves. */
+            OnednnSpec packed = spec;
+            for (int role = 0; role < ONEDNN_BIAS; role++)
+                if (packed.fit[role] == ONEDNN_AS_HELD) packed.fit[role] = ONEDNN_PACKED;
+            TRY(choice_offer(choice, device, &packed, operands[p->kind]));
+        }
         if (factor == DTYPE_F32) break;
     }
     return OK;

@@ -22,8 +22,9 @@ typedef struct ImageOp {
     const ImageTable *table;
 } ImageOp;
 
-static Status image_check(const OpCall *call)
+static Status image_prepare(Device *device, OpCall *call)
 {
+    (void)device;
     const Tensor *x = &call->in[0], *y = &call->out[0];
     TRY(check_activation(call, y));
     if (x->dtype != DTYPE_U8)
@@ -35,13 +36,6 @@ static Status image_check(const OpCall *call)
                     "image '%s': cannot crop %s from %s: expected sides within the image, at most %d channels, and as "
                     "many in the image or one (grey)",
                     call->name, shape_text(y->shape), shape_text(x->shape), IMAGE_CHANNELS);
-    return OK;
-}
-
-static Status image_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    TRY(image_check(call));
     ImageTable *table = malloc(sizeof *table);
     if (!table) return FAIL(ERR_MEMORY, "no memory for the table of image '%s'", call->name);
     for (int c = 0; c < call->out[0].shape.c; c++)

@@ -245,21 +245,6 @@ static bool dtype_to_dnnl(Dtype dtype, dnnl_data_type_t *type)
     }
 }
 
-/* The strides of `view` with the gaps taken out, its order of axes kept. */
-static void strides_packed(const OnednnView *view, dnnl_dims_t strides)
-{
-    bool done[4] = {false};
-    int64_t stride = 1;
-    for (int turn = 0; turn < view->rank; turn++) {
-        int next = -1;
-        for (int axis = view->rank - 1; axis >= 0; axis--)
-            if (!done[axis] && (next < 0 || view->strides[axis] < view->strides[next])) next = axis;
-        done[next] = true;
-        strides[next] = stride;
-        stride *= view->dims[next];
-    }
-}
-
 static Status layout_make(const OnednnView *view, OnednnFit fit, Dtype dtype, Layout *layout)
 {
     Status st = OK;
@@ -271,7 +256,19 @@ static Status layout_make(const OnednnView *view, OnednnFit fit, Dtype dtype, La
         dims[axis] = view->dims[axis];
         strides[axis] = view->strides[axis];
     }
-    if (fit == ONEDNN_PACKED) strides_packed(view, strides);
+    if (fit == ONEDNN_PACKED) {
+        /* The strides of `view` with the gaps taken out, its order of axes kept. */
+        bool done[4] = {false};
+        int64_t stride = 1;
+        for (int turn = 0; turn < view->rank; turn++) {
+            int next = -1;
+            for (int axis = view->rank - 1; axis >= 0; axis--)
+                if (!done[axis] && (next < 0 || view->strides[axis] < view->strides[next])) next = axis;
+            done[next] = true;
+            strides[next] = stride;
+            stride *= view->dims[next];
+        }
+    }
     if (fit == ONEDNN_ANY)
         TRY_DNNL_OUT(layout_any(layout, view->rank, dims, type));
     else

@@ -20,25 +20,6 @@ typedef struct Bench {
     double time[AUTOTUNE_CANDIDATES];   /* INFINITY: it does not run */
 } Bench;
 
-static Status bench_open(Device *device, Bench *b)
-{
-    b->flush_bytes = 2 * cuda_device(device)->l2_bytes;
-    TRY_CUDA(cudaEventCreate(&b->start));
-    TRY_CUDA(cudaEventCreate(&b->end));
-    TRY_CUDA(cudaMalloc(&b->flush, b->flush_bytes + 1));
-    TRY_CUDA(cudaMalloc(&b->gathered, SAMPLE * sizeof(float)));
-    return OK;
-}
-
-static void bench_close(Bench *b)
-{
-    if (b->start) cudaEventDestroy(b->start);
-    if (b->end) cudaEventDestroy(b->end);
-    if (b->flush) cudaFree(b->flush);
-    if (b->gathered) cudaFree(b->gathered);
-    for (int i = 0; i < AUTOTUNE_CANDIDATES; i++) free(b->sample[i]);
-}
-
 /* ---- operands */
 
 Status autotune_fill(Device *device, const Tensor *operand, uint32_t number, bool normal)
@@ -115,17 +96,6 @@ static Status sample_take(Device *device, Bench *b, const Candidates *c, int num
     return device->backend->finish(device, STREAM_COMPUTE);
 }
 
-static bool samples_agree(const float *a, const float *b)
-{
-    double apart = 0, size = 0;
-    for (int i = 0; i < SAMPLE; i++) {
-        double away = (double)a[i] - (double)b[i];
-        apart += away * away;
-        size += (double)a[i] * (double)a[i];
-    }
-    return apart <= FAR * FAR * size; /* NaN agrees with nothing */
-}
-
 /* Does some other candidate find the same? The fastest ones are asked first. */
 static Status is_confirmed(Device *device, Bench *b, const Candidates *c, int number, bool *confirmed)
 {
@@ -140,7 +110,13 @@ static Status is_confirmed(Device *device, Bench *b, const Candidates *c, int nu
         if (next < 0) return OK;
         asked[next] = true;
         TRY(sample_take(device, b, c, next));
-        *confirmed = samples_agree(b->sample[number], b->sample[next]);
+        double apart = 0, size = 0;
+        for (int i = 0; i < SAMPLE; i++) {
+            double away = (double)b->sample[number][i] - (double)b->sample[next][i];
+            apart += away * away;
+            size += (double)b->sample[number][i] * (double)b->sample[number][i];
+        }
+        *confirmed = apart <= FAR * FAR * size; /* NaN agrees with nothing */
         if (*confirmed) return OK;
     }
 }
@@ -173,7 +149,11 @@ Status autotune(Device *device, const Candidates *c, int *best, double *microsec
     *best = 0;
     if (c->count > AUTOTUNE_CANDIDATES) return FAIL(ERR_INTERNAL, "%d candidates", c->count);
     for (int i = 0; i < AUTOTUNE_CANDIDATES; i++) bench.time[i] = INFINITY;
-    TRY_OUT(bench_open(device, &bench));
+    bench.flush_bytes = 2 * cuda_device(device)->l2_bytes;
+    TRY_CUDA(cudaEventCreate(&bench.start));
+    TRY_CUDA(cudaEventCreate(&bench.end));
+    TRY_CUDA(cudaMalloc(&bench.flush, bench.flush_bytes + 1));
+    TRY_CUDA(cudaMalloc(&bench.gathered, SAMPLE * sizeof(float)));
     TRY_OUT(c->reset(device, c->context));
     for (int i = 0; i < c->count; i++) {
         int fastest = fastest_of(&bench, c->count);
@@ -181,6 +161,10 @@ Status autotune(Device *device, const Candidates *c, int *best, double *microsec
     }
     TRY_OUT(choose(device, &bench, c, best, microseconds));
 out:
-    bench_close(&bench);
+    if (bench.start) cudaEventDestroy(bench.start);
+    if (bench.end) cudaEventDestroy(bench.end);
+    if (bench.flush) cudaFree(bench.flush);
+    if (bench.gathered) cudaFree(bench.gathered);
+    for (int i = 0; i < AUTOTUNE_CANDIDATES; i++) free(bench.sample[i]);
     return st;
 }

@@ -13,37 +13,32 @@ static Status batchnorm_prepare(Device *device, OpCall *call)
     return column_counters_create(device, call, &call->in[0]);
 }
 
-static Status batchnorm_towers_launch(Device *device, OpCall *call)
-{
-    cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
-    int c = call->in[0].shape.c;
-    TRY_CUDA(kernel_batchnorm_towers_give(call, stream));
-    TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_sums(call), 1 + c));
-    TRY_CUDA(kernel_batchnorm_towers_mean(call, stream));
-    TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_squares(call), c));
-    TRY_CUDA(kernel_batchnorm_towers_apply(call, stream));
-    return OK;
-}
-
 static Status batchnorm_launch(Device *device, OpCall *call)
 {
-    if (device->towers_sum) return batchnorm_towers_launch(device, call);
+    if (device->towers_sum) {
+        cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
+        int c = call->in[0].shape.c;
+        TRY_CUDA(kernel_batchnorm_towers_give(call, stream));
+        TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_sums(call), 1 + c));
+        TRY_CUDA(kernel_batchnorm_towers_mean(call, stream));
+        TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_squares(call), c));
+        TRY_CUDA(kernel_batchnorm_towers_apply(call, stream));
+        return OK;
+    }
     TRY_CUDA(kernel_batchnorm(call, cuda_stream(device, STREAM_COMPUTE)));
-    return OK;
-}
-
-static Status batchnorm_dx_towers_launch(Device *device, OpCall *call)
-{
-    cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
-    TRY_CUDA(kernel_batchnorm_dx_towers_give(call, stream));
-    TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_sums(call), 1 + 2 * call->in[0].shape.c));
-    TRY_CUDA(kernel_batchnorm_dx_towers_apply(call, stream));
     return OK;
 }
 
 static Status batchnorm_dx_launch(Device *device, OpCall *call)
 {
-    if (device->towers_sum) return batchnorm_dx_towers_launch(device, call);
+    if (device->towers_sum) {
+        cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
+        TRY_CUDA(kernel_batchnorm_dx_towers_give(call, stream));
+        TRY(device->towers_sum(device->towers_context, kernel_batchnorm_towers_sums(call),
+                               1 + 2 * call->in[0].shape.c));
+        TRY_CUDA(kernel_batchnorm_dx_towers_apply(call, stream));
+        return OK;
+    }
     TRY_CUDA(kernel_batchnorm_dx(call, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }

@@ -33,26 +33,6 @@ static Status properties_read(CudaDevice *cuda, int ordinal)
                 p.name, p.major, p.minor, OLDEST_SM / 10, OLDEST_SM % 10);
 }
 
-static Status streams_open(CudaDevice *cuda)
-{
-    int least, greatest;
-    TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    for (int stream = 0; stream < STREAM_COUNT; stream++) {
-        int priority = stream == STREAM_COMM ? greatest : least;
-        TRY_CUDA(cudaStreamCreateWithPriority(&cuda->stream[stream], cudaStreamNonBlocking, priority));
-        TRY_CUDA(cudaEventCreateWithFlags(&cuda->event[stream], cudaEventDisableTiming));
-    }
-    for (int i = 0; i < BACKEND_MARKS; i++) TRY_CUDA(cudaEventCreateWithFlags(&cuda->mark[i], cudaEventDisableTiming));
-    return OK;
-}
-
-static Status scratch_open(CudaDevice *cuda)
-{
-    TRY_CUDA(cudaMalloc(&cuda->scratch, KERNEL_SQUARE_SUM_BYTES));
-    TRY_CUDA(cudaMemsetAsync(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES, cuda->stream[STREAM_COMPUTE]));
-    return OK;
-}
-
 static void cuda_destroy(CudaDevice *cuda)
 {
     if (!cuda) return;
@@ -88,9 +68,17 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
     cuda = calloc(1, sizeof *cuda);
     if (!cuda) return FAIL(ERR_MEMORY, "no memory for the cuda device %d", config->ordinal);
     TRY_OUT(properties_read(cuda, config->ordinal));
-    TRY_OUT(streams_open(cuda));
+    int least, greatest;
+    TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    for (int stream = 0; stream < STREAM_COUNT; stream++) {
+        int priority = stream == STREAM_COMM ? greatest : least;
+        TRY_CUDA(cudaStreamCreateWithPriority(&cuda->stream[stream], cudaStreamNonBlocking, priority));
+        TRY_CUDA(cudaEventCreateWithFlags(&cuda->event[stream], cudaEventDisableTiming));
+    }
+    for (int i = 0; i < BACKEND_MARKS; i++) TRY_CUDA(cudaEventCreateWithFlags(&cuda->mark[i], cudaEventDisableTiming));
     TRY_OUT(staging_open(&cuda->staging));
-    TRY_OUT(scratch_open(cuda));
+    TRY_CUDA(cudaMalloc(&cuda->scratch, KERNEL_SQUARE_SUM_BYTES));
+    TRY_CUDA(cudaMemsetAsync(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES, cuda->stream[STREAM_COMPUTE]));
     TRY_OUT(cudnn_open(cuda->stream[STREAM_COMPUTE], &cuda->cudnn));
     TRY_OUT(cublas_open(&cuda->cublas));
     TRY_OUT(plan_cache_open(cuda->name, &cuda->plans));

@@ -251,21 +251,6 @@ static Status helper_add(CudnnGraph *g, cudnnBackendDescriptorType_t type, Descr
     return OK;
 }
 
-static Status window_fill(Descriptor d, const Window *k)
-{
-    int64_t sides = 2, pad[2] = {k->pad_h, k->pad_w}, stride[2] = {k->stride_h, k->stride_w}, dilation[2] = {1, 1};
-    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    TRY(set(d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &sides));
-    TRY(set(d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute));
-    TRY(set(d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
-    TRY(set(d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, pad));
-    TRY(set(d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, pad));
-    TRY(set(d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride));
-    TRY(set(d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation));
-    return finalize(d);
-}
-
 /* The three kinds have the same attributes under different names. */
 static const struct {
     cudnnBackendDescriptorType_t type;
@@ -295,7 +280,18 @@ static Status conv_add(CudnnGraph *g, CudnnConv kind, const Window *window, int 
     Descriptor op = NULL, k = NULL;
     float alpha = 1;
     TRY(helper_add(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, &k));
-    TRY(window_fill(k, window));
+    int64_t sides = 2, pad[2] = {window->pad_h, window->pad_w}, stride[2] = {window->stride_h, window->stride_w},
+            dilation[2] = {1, 1};
+    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    TRY(set(k, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &sides));
+    TRY(set(k, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute));
+    TRY(set(k, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
+    TRY(set(k, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, pad));
+    TRY(set(k, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, pad));
+    TRY(set(k, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride));
+    TRY(set(k, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation));
+    TRY(finalize(k));
     TRY(operation_add(g, conv_names[kind].type, &op));
     TRY(set_descriptor(op, conv_names[kind].window, k));
     TRY(set_descriptor(op, conv_names[kind].x, g->tensor[x]));

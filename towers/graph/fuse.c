@@ -23,18 +23,11 @@ static double device_time(void *context, const OpCall *call)
     return device->backend->op_time(device, call);
 }
 
-static int count_convolutions(const Graph *g, int forward_end)
-{
-    int count = 0;
-    for (int i = 0; i < forward_end; i++) count += graph_op_at(g, i)->kind == OP_CONV;
-    return count;
-}
-
 Status fuse_graph(Graph *g, FuseLevel level, Device *device, int *forward_end, Fusion *made)
 {
     Joins joins = {device_joins, device, device->backend->op_time ? device_time : NULL};
     *made = (Fusion){.possible = device->backend->joins && level != FUSE_II};
-    made->convolutions = count_convolutions(g, *forward_end);
+    for (int i = 0; i < *forward_end; i++) made->convolutions += graph_op_at(g, i)->kind == OP_CONV;
     if (made->possible) TRY(pass_conv_statistics(g, &joins, forward_end, &made->statistics));
     if (made->possible && level != FUSE_II_S) TRY(pass_norm_into_conv(g, &joins, &made->norms));
     return OK;

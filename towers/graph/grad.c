@@ -108,18 +108,6 @@ static void sum_add(Graph *g, Sum *sum, Value term)
     sum->terms[sum->count++] = term;
 }
 
-/* The sum of all slices that begin at `first`; they leave the stack. Value 0 if there is none. */
-static Value sum_slices(Sweep *s, int32_t stack, int32_t first, const char *name)
-{
-    Sum sum = {.name = name};
-    for (int32_t i = stack; i >= 0; i = s->shares[i].before) {
-        if (s->shares[i].first != first || !s->shares[i].from.id) continue;
-        sum_add(s->g, &sum, s->shares[i].from);
-        s->shares[i].from = none;
-    }
-    return sum_close(s->g, &sum);
-}
-
 static bool has_slices(const Sweep *s, int32_t stack)
 {
     for (int32_t i = stack; i >= 0; i = s->shares[i].before)
@@ -141,7 +129,14 @@ static Value join_slices(Sweep *s, Value v, int32_t stack)
     Value parts[OP_MAX_IN];
     int count = 0;
     while (at < channels && !graph_failed(g)) {
-        Value part = sum_slices(s, stack, at, name);
+        /* The sum of all slices that begin at `first`; they leave the stack. Value 0 if there is none. */
+        Sum sum = {.name = name};
+        for (int32_t i = stack; i >= 0; i = s->shares[i].before) {
+            if (s->shares[i].first != at || !s->shares[i].from.id) continue;
+            sum_add(s->g, &sum, s->shares[i].from);
+            s->shares[i].from = none;
+        }
+        Value part = sum_close(s->g, &sum);
         if (!part.id) break;
         if (count == OP_MAX_IN) {
             parts[0] = join_concat(g, name, parts, count);
@@ -239,13 +234,6 @@ void grad_no_rule(GradCall *c)
 
 /* ---- the sweep */
 
-static void sweep_close(Sweep *s)
-{
-    free(s->tracks);
-    free(s->shares);
-    free(s->reached);
-}
-
 static bool sweep_open(Sweep *s, Value y)
 {
     s->end = graph_value(s->g, y)->op + 1;
@@ -269,20 +257,6 @@ static bool is_differentiable(Dtype dtype)
 static bool is_mask(OpKind kind, int i)
 {
     return i == 1 && (kind == OP_RELU_DX || kind == OP_LEAKY_RELU_DX);
-}
-
-/* Forward: which values depend on wrt. */
-static void mark_dependent(Sweep *s, const Value *wrt, int count)
-{
-    for (int i = 0; i < count; i++) track_of(s, wrt[i])->asked = track_of(s, wrt[i])->depends = wrt[i].id > 0;
-    for (int index = 0; index < s->end; index++) {
-        const Op *op = graph_op_at(s->g, index);
-        bool depends = false;
-        for (int i = 0; i < op->in_count; i++) depends |= !is_mask(op->kind, i) && track_of(s, op->in[i])->depends;
-        for (int o = 0; o < op_outputs(op->kind); o++)
-            if (depends && is_differentiable(graph_value(s->g, op->out[o])->dtype))
-                track_of(s, op->out[o])->depends = true;
-    }
 }
 
 /* Backward: which ops y depends on, and the readers of each value among them. */
@@ -336,7 +310,16 @@ static bool grad_fits(Graph *g, Value y, Value dy, const Value *wrt, int count)
 
 static void sweep_run(Sweep *s, Value y, Value dy, const Value *wrt, int count)
 {
-    mark_dependent(s, wrt, count);
+    /* Forward: which values depend on wrt. */
+    for (int i = 0; i < count; i++) track_of(s, wrt[i])->asked = track_of(s, wrt[i])->depends = wrt[i].id > 0;
+    for (int index = 0; index < s->end; index++) {
+        const Op *op = graph_op_at(s->g, index);
+        bool depends = false;
+        for (int i = 0; i < op->in_count; i++) depends |= !is_mask(op->kind, i) && track_of(s, op->in[i])->depends;
+        for (int o = 0; o < op_outputs(op->kind); o++)
+            if (depends && is_differentiable(graph_value(s->g, op->out[o])->dtype))
+                track_of(s, op->out[o])->depends = true;
+    }
     mark_reached(s, y);
     push_share(s, y, dy, ALL_CHANNELS);
     if (!s->end) fold(s, y);
@@ -353,7 +336,9 @@ void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value 
     Sweep s = {.g = g};
     if (sweep_open(&s, y)) sweep_run(&s, y, dy, wrt, count);
     for (int i = 0; i < count && !graph_failed(g); i++) grads[i] = track_of(&s, wrt[i])->gradient;
-    sweep_close(&s);
+    free(s.tracks);
+    free(s.shares);
+    free(s.reached);
     g->scope = scope;
 }
 

@@ -282,12 +282,6 @@ static bool take_operands(Graph *g, Op *op, const Value *in, int count)
     return true;
 }
 
-/* Every kind computes on floats, except those that read integers only. */
-static bool reads_floats(OpKind kind)
-{
-    return kind != OP_IMAGE && kind != OP_RANDOM;
-}
-
 static bool dtype_is_float(Dtype dtype)
 {
     return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
@@ -301,7 +295,7 @@ static void apply_shape_rule(Graph *g, const Op *op, const Shape *asked, ShapeCa
         call->in[i] = graph_shape(g, op->in[i]);
         call->dtype[i] = graph_value(g, op->in[i])->dtype;
     }
-    if (reads_floats(op->kind) && !dtype_is_float(call->dtype[0]))
+    if ((op->kind != OP_IMAGE && op->kind != OP_RANDOM) && !dtype_is_float(call->dtype[0]))
         rule_fail(call, ERR_SHAPE, "%s computes on floats, not on %s", op_name(op->kind), dtype_name(call->dtype[0]));
     if (!graph_failed(g)) shape_rules[op->kind](call);
     for (int i = 0; i < op_outputs(op->kind) && !graph_failed(g); i++)

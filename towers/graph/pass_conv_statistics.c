@@ -112,27 +112,6 @@ static void write_norm(Pass *pass, Op op, const Sums *sums, int32_t first)
     pass->ops[pass->made++] = op;
 }
 
-static void write_op(Pass *pass, int index)
-{
-    Op op = pass->g->ops[index];
-    int32_t first, conv = op.kind == OP_BATCHNORM ? origin_of(pass->g, &op, &first) : -1;
-    if (conv >= 0 && pass->sums[conv].joined)
-        write_norm(pass, op, &pass->sums[conv], first);
-    else if (pass->sums[index].joined)
-        write_conv(pass, op, &pass->sums[index]);
-    else
-        pass->ops[pass->made++] = op;
-}
-
-static void write_list(Pass *pass)
-{
-    for (int index = 0; index < pass->g->op_count && !graph_failed(pass->g); index++) {
-        if (index == pass->forward_end) pass->forward_made = pass->made;
-        write_op(pass, index);
-    }
-    if (pass->forward_end == pass->g->op_count) pass->forward_made = pass->made;
-}
-
 Status pass_conv_statistics(Graph *g, const Joins *joins, int *forward_end, int *changed)
 {
     *changed = 0;
@@ -142,7 +121,20 @@ Status pass_conv_statistics(Graph *g, const Joins *joins, int *forward_end, int 
     pass.ops = calloc(3 * (size_t)g->op_count + 1, sizeof *pass.ops);
     if (!pass.sums || !pass.ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
     int found = graph_failed(g) ? 0 : find_convs(&pass);
-    if (found) write_list(&pass);
+    if (found) {
+        for (int index = 0; index < pass.g->op_count && !graph_failed(pass.g); index++) {
+            if (index == pass.forward_end) pass.forward_made = pass.made;
+            Op op = pass.g->ops[index];
+            int32_t first, conv = op.kind == OP_BATCHNORM ? origin_of(pass.g, &op, &first) : -1;
+            if (conv >= 0 && pass.sums[conv].joined)
+                write_norm(&pass, op, &pass.sums[conv], first);
+            else if (pass.sums[index].joined)
+                write_conv(&pass, op, &pass.sums[index]);
+            else
+                pass.ops[pass.made++] = op;
+        }
+        if (pass.forward_end == pass.g->op_count) pass.forward_made = pass.made;
+    }
     if (found && !graph_failed(g)) {
         list_replace(g, pass.ops, pass.made);
         pass.ops = NULL;

@@ -165,15 +165,6 @@ static void join_gradient(Pass *pass, Op *norm_dx)
     pass->made->gradients++;
 }
 
-static void write_list(Pass *pass)
-{
-    for (int i = 0; i < pass->g->op_count && !graph_failed(pass->g); i++) {
-        Op *op = &pass->ops[i];
-        if (op->kind == OP_BATCHNORM_SUMS && all_absorb(pass, op) && dissolved_is_faster(pass, op)) dissolve(pass, op);
-        if (op->kind == OP_BATCHNORM_DX) join_gradient(pass, op);
-    }
-}
-
 Status pass_norm_into_conv(Graph *g, const Joins *joins, NormJoins *made)
 {
     *made = (NormJoins){0};
@@ -184,7 +175,12 @@ Status pass_norm_into_conv(Graph *g, const Joins *joins, NormJoins *made)
     if (!pass.ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
     if (!graph_failed(g)) {
         memcpy(pass.ops, g->ops, (size_t)g->op_count * sizeof *pass.ops);
-        write_list(&pass);
+        for (int i = 0; i < pass.g->op_count && !graph_failed(pass.g); i++) {
+            Op *op = &pass.ops[i];
+            if (op->kind == OP_BATCHNORM_SUMS && all_absorb(&pass, op) && dissolved_is_faster(&pass, op))
+                dissolve(&pass, op);
+            if (op->kind == OP_BATCHNORM_DX) join_gradient(&pass, op);
+        }
         list_replace(g, pass.ops, g->op_count);
         pass.ops = NULL;
     }

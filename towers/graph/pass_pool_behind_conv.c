@@ -36,18 +36,6 @@ static int movable_pool(const Graph *g, int conv, const int *readers, const Valu
     return graph_shape(g, op->in[1]).n <= pooled->shape.c ? pooled->op : -1;
 }
 
-/* The value between the two changes its meaning: it becomes the result of the convolution. */
-static void exchange(Graph *g, Op *conv, Op *pool)
-{
-    Value between = pool->out[0], last = conv->out[0];
-    g->values[between.id].shape = graph_shape(g, last);
-    g->values[between.id].name = conv->name;
-    if (g->values[last.id].role == ROLE_TEMP) g->values[last.id].name = pool->name;
-    conv->in[0] = pool->in[0];
-    conv->out[0] = pool->in[0] = between;
-    pool->out[0] = last;
-}
-
 /* Writes the new list, in which moved poolings follow their convolutions. */
 static int write_list(Graph *g, const int *pool_of, const bool *moved, Op *ops)
 {
@@ -57,7 +45,16 @@ static int write_list(Graph *g, const int *pool_of, const bool *moved, Op *ops)
         ops[made++] = g->ops[index];
         if (pool_of[index] < 0) continue;
         ops[made++] = g->ops[pool_of[index]];
-        exchange(g, &ops[made - 2], &ops[made - 1]);
+        /* The value between the two changes its meaning: it becomes the result of the convolution. */
+        Op *conv = &ops[made - 2];
+        Op *pool = &ops[made - 1];
+        Value between = pool->out[0], last = conv->out[0];
+        g->values[between.id].shape = graph_shape(g, last);
+        g->values[between.id].name = conv->name;
+        if (g->values[last.id].role == ROLE_TEMP) g->values[last.id].name = pool->name;
+        conv->in[0] = pool->in[0];
+        conv->out[0] = pool->in[0] = between;
+        pool->out[0] = last;
     }
     return made;
 }

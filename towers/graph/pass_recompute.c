@@ -30,15 +30,6 @@ static bool op_is_cheap(const Recompute *r, const Op *op)
     return follows || op->kind == OP_BATCHNORM;
 }
 
-static void mark_cheap(Recompute *r)
-{
-    for (int index = 0; index < r->forward_end; index++) {
-        const Op *op = &r->g->ops[index];
-        Value y = op->out[0];
-        r->cheap[y.id] = r->g->values[y.id].role == ROLE_TEMP && op_is_cheap(r, op);
-    }
-}
-
 /* ---- copies */
 
 static Value copy_value(Recompute *r, Value v)
@@ -47,18 +38,6 @@ static Value copy_value(Recompute *r, Value v)
     ValueInfo info = *graph_value(r->g, v);
     info.name = list_text(r->g, "%s.again", info.name);
     return list_value(r->g, &info);
-}
-
-/* x, beta, gamma -> x, beta, mean, var, gamma */
-static void norm_to_apply(const Op *norm, Op *apply)
-{
-    Value gamma = norm->in_count > 2 ? norm->in[2] : (Value){0};
-    apply->kind = OP_BATCHNORM_APPLY;
-    apply->in[2] = norm->out[1];
-    apply->in[3] = norm->out[2];
-    apply->in[4] = gamma;
-    apply->in_count = gamma.id ? 5 : 4;
-    apply->out[1] = apply->out[2] = (Value){0};
 }
 
 /* Append the copy of the op that wrote `v`, after those of its operands. */
@@ -71,7 +50,16 @@ static Value make_again(Recompute *r, Value v)
     for (int o = 0; o < op_outputs(original.kind); o++) again.out[o] = (Value){0};
     again.name = list_text(r->g, "%s.again", original.name);
     again.out[0] = copy_value(r, v);
-    if (original.kind == OP_BATCHNORM) norm_to_apply(&original, &again);
+    if (original.kind == OP_BATCHNORM) {
+        /* x, beta, gamma -> x, beta, mean, var, gamma */
+        Value gamma = original.in_count > 2 ? original.in[2] : (Value){0};
+        again.kind = OP_BATCHNORM_APPLY;
+        again.in[2] = original.out[1];
+        again.in[3] = original.out[2];
+        again.in[4] = gamma;
+        again.in_count = gamma.id ? 5 : 4;
+        again.out[1] = again.out[2] = (Value){0};
+    }
     if (original.kind == OP_MAX_POOL) again.out[1] = copy_value(r, original.out[1]);
     r->ops[r->made++] = again;
     r->copies++;
@@ -101,7 +89,11 @@ Status pass_recompute(Graph *g, int forward_end, int *changed)
     if (!r.cheap || !r.copy || !r.ops) {
         list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
     } else {
-        mark_cheap(&r);
+        for (int index = 0; index < r.forward_end; index++) {
+            const Op *op = &r.g->ops[index];
+            Value y = op->out[0];
+            r.cheap[y.id] = r.g->values[y.id].role == ROLE_TEMP && op_is_cheap(&r, op);
+        }
         write_list(&r);
     }
     if (r.copies && !graph_failed(g)) {

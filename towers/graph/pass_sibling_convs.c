@@ -43,7 +43,8 @@ static Group find_group(const Graph *g, int leader, const int *readers, bool *ta
     return group;
 }
 
-static Op joined_conv(Graph *g, const Group *group)
+/* The joined convolution, and slices in place of the results of its members, with their names. */
+static int write_group(Graph *g, const Group *group, Op *ops)
 {
     Op conv = g->ops[group->members[0]];
     Value weights[OP_MAX_IN];
@@ -55,13 +56,7 @@ static Op joined_conv(Graph *g, const Group *group)
     all.role = ROLE_TEMP;
     all.name = conv.name;
     conv.out[0] = list_value(g, &all);
-    return conv;
-}
-
-/* The joined convolution, and slices in place of the results of its members, with their names. */
-static int write_group(Graph *g, const Group *group, Op *ops)
-{
-    ops[0] = joined_conv(g, group);
+    ops[0] = conv;
     int32_t first = 0;
     for (int i = 0; i < group->count; i++) {
         const Op *member = &g->ops[group->members[i]];

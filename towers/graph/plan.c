@@ -104,15 +104,6 @@ static Status prepare_call(Plan *plan, int index)
     return OK;
 }
 
-static Status make_calls(Plan *plan)
-{
-    plan->call = calloc((size_t)plan->op_count + 1, sizeof *plan->call);
-    if (!plan->call) return FAIL(ERR_MEMORY, "no memory for the plan of %d ops", plan->op_count);
-    for (int i = 0; i < plan->op_count; i++) fill_call(plan, i);
-    for (int i = 0; i < plan->op_count; i++) TRY(prepare_call(plan, i));
-    return OK;
-}
-
 /* ---- addresses */
 
 static void add_patch(Plan *plan, int *count, Arena arena, int32_t id, void **at)
@@ -132,18 +123,6 @@ static void patch_arena(Plan *plan, int *count, Arena arena)
             plan->patch[(*count)++] = (Patch){&call->workspace, plan->bytes[ARENA_SCRATCH]};
     }
     plan->patch_end[arena] = *count;
-}
-
-/* The workspace comes after everything else in SCRATCH. */
-static Status make_patches(Plan *plan)
-{
-    int count = 0;
-    plan->patch = calloc((size_t)plan->op_count * (OP_MAX_IN + OP_MAX_OUT + 1) + 1, sizeof *plan->patch);
-    if (!plan->patch) return FAIL(ERR_MEMORY, "no memory for the plan of %d ops", plan->op_count);
-    for (int arena = 0; arena < ARENA_COUNT; arena++) patch_arena(plan, &count, (Arena)arena);
-    plan->workspace_bytes = place_align(plan->workspace_bytes);
-    plan->bytes[ARENA_SCRATCH] += plan->workspace_bytes;
-    return OK;
 }
 
 void plan_bind(Plan *plan, Arena arena, void *base)
@@ -231,8 +210,18 @@ static Status fill_plan(Plan *plan, bool no_alias)
     TRY(alias_create(&plan->alias, plan->graph, plan->device->backend->kernels, no_alias));
     TRY(arena_assign(&plan->alias, plan->layout, no_alias, plan->place, plan->bytes));
     TRY(list_gradients(plan));
-    TRY(make_calls(plan));
-    return make_patches(plan);
+    plan->call = calloc((size_t)plan->op_count + 1, sizeof *plan->call);
+    if (!plan->call) return FAIL(ERR_MEMORY, "no memory for the plan of %d ops", plan->op_count);
+    for (int i = 0; i < plan->op_count; i++) fill_call(plan, i);
+    for (int i = 0; i < plan->op_count; i++) TRY(prepare_call(plan, i));
+    /* The workspace comes after everything else in SCRATCH. */
+    int count = 0;
+    plan->patch = calloc((size_t)plan->op_count * (OP_MAX_IN + OP_MAX_OUT + 1) + 1, sizeof *plan->patch);
+    if (!plan->patch) return FAIL(ERR_MEMORY, "no memory for the plan of %d ops", plan->op_count);
+    for (int arena = 0; arena < ARENA_COUNT; arena++) patch_arena(plan, &count, (Arena)arena);
+    plan->workspace_bytes = place_align(plan->workspace_bytes);
+    plan->bytes[ARENA_SCRATCH] += plan->workspace_bytes;
+    return OK;
 }
 
 Status plan_create(const Graph *graph, const Layout *layout, Device *device, const PlanOptions *options, Plan **made)
@@ -333,9 +322,13 @@ Tensor plan_tensor(const Plan *plan, Value v)
 
 /* ---- report */
 
-/* Elements of TEMP values: all of them, and the most that are alive at once. */
-static void count_elements(const Plan *plan, PlanReport *report)
+void plan_report(const Plan *plan, PlanReport *report)
 {
+    *report = (PlanReport){.workspace_bytes = plan->workspace_bytes,
+                           .shared_values = plan->alias.shared,
+                           .copied_concats = plan->alias.copied};
+    memcpy(report->arena_bytes, plan->bytes, sizeof plan->bytes);
+    /* Elements of TEMP values: all of them, and the most that are alive at once. */
     for (int op = 0; op < plan->op_count; op++) {
         int64_t alive = 0;
         for (int32_t id = 1; id <= graph_value_count(plan->graph); id++) {
@@ -346,13 +339,4 @@ static void count_elements(const Plan *plan, PlanReport *report)
         }
         if (alive > report->peak_elements) report->peak_elements = alive;
     }
-}
-
-void plan_report(const Plan *plan, PlanReport *report)
-{
-    *report = (PlanReport){.workspace_bytes = plan->workspace_bytes,
-                           .shared_values = plan->alias.shared,
-                           .copied_concats = plan->alias.copied};
-    memcpy(report->arena_bytes, plan->bytes, sizeof plan->bytes);
-    count_elements(plan, report);
 }

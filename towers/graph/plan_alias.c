@@ -49,21 +49,6 @@ static bool is_padded(const Alias *alias, int32_t id)
     return (size_t)info->shape.c * dtype_bytes(info->dtype) % CHANNEL_ALIGN_BYTES != 0;
 }
 
-static void init_member(Alias *alias, int32_t id)
-{
-    const ValueInfo *info = value_info(alias, id);
-    int32_t begin = alias->first_use[id], end = alias->first_use[id + 1];
-    int64_t lanes = CHANNEL_ALIGN_BYTES / (int64_t)dtype_bytes(info->dtype);
-    bool padded = is_padded(alias, id);
-    alias->member[id] = (Member){
-        .root = id,
-        .pitch = padded ? (info->shape.c + lanes - 1) / lanes * lanes : info->shape.c,
-        .padded = padded,
-        .last_read = begin == end ? info->op : alias->uses[end - 1].op,
-        .unused = begin == end && info->role == ROLE_TEMP && (info->op < 0 || info->out >= 1),
-    };
-}
-
 /* ---- whether a value may be placed there */
 
 static bool op_is_view(OpKind kind)
@@ -258,16 +243,6 @@ static void alias_in_place(Alias *alias, int32_t i)
     }
 }
 
-static void alias_op(Alias *alias, int32_t i)
-{
-    switch (graph_op_at(alias->graph, i)->kind) {
-    case OP_CONCAT: alias_concat(alias, i); break;
-    case OP_SLICE: alias_slice(alias, i); break;
-    case OP_RESHAPE: alias_reshape(alias, i); break;
-    default: alias_in_place(alias, i); break;
-    }
-}
-
 static void count_shared(Alias *alias)
 {
     for (int32_t id = 1; id <= graph_value_count(alias->graph); id++) alias->shared += alias->member[id].root != id;
@@ -300,8 +275,27 @@ Status alias_create(Alias *alias, const Graph *graph, const OpKernel *const *ker
         return FAIL(ERR_MEMORY, "no memory for the plan of %d ops and %d values", ops, values);
     TRY(check_kernels(alias));
     index_uses(alias);
-    for (int32_t id = 1; id <= values; id++) init_member(alias, id);
-    for (int i = 0; i < ops && !no_alias; i++) alias_op(alias, i);
+    for (int32_t id = 1; id <= values; id++) {
+        const ValueInfo *info = value_info(alias, id);
+        int32_t begin = alias->first_use[id], end = alias->first_use[id + 1];
+        int64_t lanes = CHANNEL_ALIGN_BYTES / (int64_t)dtype_bytes(info->dtype);
+        bool padded = is_padded(alias, id);
+        alias->member[id] = (Member){
+            .root = id,
+            .pitch = padded ? (info->shape.c + lanes - 1) / lanes * lanes : info->shape.c,
+            .padded = padded,
+            .last_read = begin == end ? info->op : alias->uses[end - 1].op,
+            .unused = begin == end && info->role == ROLE_TEMP && (info->op < 0 || info->out >= 1),
+        };
+    }
+    for (int i = 0; i < ops && !no_alias; i++) {
+        switch (graph_op_at(alias->graph, i)->kind) {
+        case OP_CONCAT: alias_concat(alias, i); break;
+        case OP_SLICE: alias_slice(alias, i); break;
+        case OP_RESHAPE: alias_reshape(alias, i); break;
+        default: alias_in_place(alias, i); break;
+        }
+    }
     count_shared(alias);
     return OK;
 }

@@ -177,16 +177,6 @@ out:
     return st;
 }
 
-static void place_members(const Assign *a)
-{
-    for (int32_t id = 1; id <= graph_value_count(a->alias->graph); id++) {
-        const Member *member = &a->alias->member[id];
-        if (member->root == id) continue;
-        a->place[id] = a->place[member->root];
-        a->place[id].offset += (size_t)member->first * dtype_bytes(value_info(a, id)->dtype);
-    }
-}
-
 Status arena_assign(const Alias *alias, const Layout *layout, bool no_alias, Place *place, size_t *bytes)
 {
     Assign a = {alias, layout, place, bytes};
@@ -195,6 +185,11 @@ Status arena_assign(const Alias *alias, const Layout *layout, bool no_alias, Pla
     bytes[ARENA_STATE] = layout->state_elements * sizeof(float);
     for (int32_t id = 1; id <= graph_value_count(alias->graph); id++) TRY(assign_fixed(&a, id));
     TRY(assign_scratch(&a, no_alias));
-    place_members(&a);
+    for (int32_t id = 1; id <= graph_value_count(a.alias->graph); id++) {
+        const Member *member = &a.alias->member[id];
+        if (member->root == id) continue;
+        a.place[id] = a.place[member->root];
+        a.place[id].offset += (size_t)member->first * dtype_bytes(value_info(&a, id)->dtype);
+    }
     return OK;
 }

@@ -62,15 +62,6 @@ static bool window_is_sane(const Window *w)
            w->pad_h < WINDOW_LIMIT && w->pad_w < WINDOW_LIMIT;
 }
 
-static void window_does_not_fit(ShapeCall *c, Shape x, const Window *w)
-{
-    char stride[48], pad[48] = "";
-    snprintf(stride, sizeof stride, w->stride_h == w->stride_w ? "%d" : "%dx%d", w->stride_h, w->stride_w);
-    if (w->pad_h || w->pad_w) snprintf(pad, sizeof pad, " padding %dx%d", w->pad_h, w->pad_w);
-    rule_fail(c, ERR_SHAPE, "window %dx%d stride %s%s does not fit input %dx%d (%s)", w->kh, w->kw, stride, pad, x.h,
-              x.w, shape_text(x));
-}
-
 Shape rule_window(ShapeCall *c, Shape x, const Window *window, int32_t channels)
 {
     Shape none = {1, 1, 1, 1};
@@ -84,7 +75,12 @@ Shape rule_window(ShapeCall *c, Shape x, const Window *window, int32_t channels)
     Shape y = {x.n, channels, window_out(x.h, window->kh, window->stride_h, window->pad_h, window->ceil),
                window_out(x.w, window->kw, window->stride_w, window->pad_w, window->ceil)};
     if (y.h > 0 && y.w > 0) return y;
-    window_does_not_fit(c, x, window);
+    char stride[48], pad[48] = "";
+    snprintf(stride, sizeof stride, window->stride_h == window->stride_w ? "%d" : "%dx%d", window->stride_h,
+             window->stride_w);
+    if (window->pad_h || window->pad_w) snprintf(pad, sizeof pad, " padding %dx%d", window->pad_h, window->pad_w);
+    rule_fail(c, ERR_SHAPE, "window %dx%d stride %s%s does not fit input %dx%d (%s)", window->kh, window->kw, stride,
+              pad, x.h, x.w, shape_text(x));
     return none;
 }
 

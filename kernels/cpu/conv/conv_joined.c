@@ -38,24 +38,6 @@ static Tensor normalized(const OpCall *call, void *memory)
     return (Tensor){memory, x->shape, x->dtype, x->shape.c};
 }
 
-static size_t normalized_bytes(const OpCall *call)
-{
-    size_t bytes = (size_t)shape_count(call->in[0].shape) * dtype_bytes(call->in[0].dtype);
-    return normalizes(call) ? align_up(bytes, 64) : 0;
-}
-
-static void normalize(const OpCall *call, const Tensor *to)
-{
-    const Tensor *x = &call->in[0], *rows = &call->in[2];
-    int64_t c = x->shape.c;
-    for (int64_t p = 0; p < shape_pixels(x->shape); p++)
-        for (int64_t i = 0; i < c; i++) {
-            float a = load(x->dtype, rows->data, i), b = load(x->dtype, rows->data, c + i);
-            float y = a * load(x->dtype, x->data, p * x->pitch + i) + b;
-            store(x->dtype, to->data, p * c + i, 0 > y ? 0 : y);
-        }
-}
-
 /* ---- sums of a tensor and of its squares */
 
 typedef struct Sums {
@@ -107,15 +89,6 @@ static void floats_store(float *to, const double *from, int64_t count)
     for (int64_t i = 0; to && i < count; i++) to[i] = (float)from[i];
 }
 
-static void sums_run(const Device *device, Sums *sums, void *workspace, float *sum, float *square_sum)
-{
-    double *total = workspace;
-    int64_t c = sums->columns.c;
-    columns_run(device, &sums->columns, statistics_body, sums, (char *)workspace + totals_bytes(sums), total);
-    floats_store(sum, total, c);
-    floats_store(square_sum, total + c, c);
-}
-
 /* ---- inner calls */
 
 static void conv_bind(Joined *j, const OpCall *call)
@@ -135,27 +108,6 @@ static void norm_bind(Joined *j, const OpCall *call)
     j->norm.workspace = (char *)call->workspace + j->inner_offset;
 }
 
-static Status norm_prepare(Device *device, const OpCall *call, Joined *j)
-{
-    j->norm = (OpCall){.kind = OP_BATCHNORM_DX, .name = call->name, .out_count = 3};
-    j->norm.attr.norm.epsilon = call->attr.conv.epsilon;
-    j->norm.attr.norm.relu = true;
-    j->norm.in_count = call->in_count > 6 ? 6 : 5;
-    norm_bind(j, call);
-    return cpu_batchnorm_dx.prepare(device, &j->norm);
-}
-
-static Status conv_prepare(Device *device, const OpCall *call, Joined *j)
-{
-    static const OpKind kinds[OP_COUNT] = {
-        [OP_CONV_STATISTICS] = OP_CONV, [OP_CONV_DX_SUMS] = OP_CONV_DX, [OP_CONV_DW_APPLY] = OP_CONV_DW};
-    j->conv = (OpCall){.kind = kinds[call->kind], .attr = call->attr, .name = call->name};
-    j->conv.in_count = 2;
-    j->conv.out_count = 1;
-    conv_bind(j, call);
-    return inner_kernel(call->kind)->prepare(device, &j->conv);
-}
-
 /* ---- the ops */
 
 static size_t sums_bytes(const OpCall *call)
@@ -170,9 +122,23 @@ static Status joined_prepare(Device *device, OpCall *call)
     Status st = OK;
     Joined *j = calloc(1, sizeof *j);
     if (!j) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
-    TRY_OUT(conv_prepare(device, call, j));
-    if (call->kind == OP_CONV_DX_SUMS) TRY_OUT(norm_prepare(device, call, j));
-    j->inner_offset = normalized_bytes(call);
+    static const OpKind kinds[OP_COUNT] = {
+        [OP_CONV_STATISTICS] = OP_CONV, [OP_CONV_DX_SUMS] = OP_CONV_DX, [OP_CONV_DW_APPLY] = OP_CONV_DW};
+    j->conv = (OpCall){.kind = kinds[call->kind], .attr = call->attr, .name = call->name};
+    j->conv.in_count = 2;
+    j->conv.out_count = 1;
+    conv_bind(j, call);
+    TRY_OUT(inner_kernel(call->kind)->prepare(device, &j->conv));
+    if (call->kind == OP_CONV_DX_SUMS) {
+        j->norm = (OpCall){.kind = OP_BATCHNORM_DX, .name = call->name, .out_count = 3};
+        j->norm.attr.norm.epsilon = call->attr.conv.epsilon;
+        j->norm.attr.norm.relu = true;
+        j->norm.in_count = call->in_count > 6 ? 6 : 5;
+        norm_bind(j, call);
+        TRY_OUT(cpu_batchnorm_dx.prepare(device, &j->norm));
+    }
+    size_t bytes = (size_t)shape_count(call->in[0].shape) * dtype_bytes(call->in[0].dtype);
+    j->inner_offset = normalizes(call) ? align_up(bytes, 64) : 0;
     size_t inner = larger_bytes(j->conv.workspace_bytes, larger_bytes(j->norm.workspace_bytes, sums_bytes(call)));
     call->workspace_bytes = j->inner_offset + inner;
     call->state = j;
@@ -195,7 +161,16 @@ static void joined_discard(Device *device, OpCall *call)
 static Status conv_run(Device *device, Joined *j, OpCall *call)
 {
     conv_bind(j, call);
-    if (normalizes(call)) normalize(call, &j->conv.in[0]);
+    if (normalizes(call)) {
+        const Tensor *x = &call->in[0], *rows = &call->in[2];
+        int64_t c = x->shape.c;
+        for (int64_t p = 0; p < shape_pixels(x->shape); p++)
+            for (int64_t i = 0; i < c; i++) {
+                float a = load(x->dtype, rows->data, i), b = load(x->dtype, rows->data, c + i);
+                float y = a * load(x->dtype, x->data, p * x->pitch + i) + b;
+                store(x->dtype, j->conv.in[0].data, p * c + i, 0 > y ? 0 : y);
+            }
+    }
     return inner_kernel(call->kind)->launch(device, &j->conv);
 }
 
@@ -204,7 +179,11 @@ static Status conv_statistics_launch(Device *device, OpCall *call)
     Joined *j = call->state;
     Sums sums = sums_of(&call->out[0]);
     TRY(conv_run(device, j, call));
-    sums_run(device, &sums, j->conv.workspace, call->out[1].data, call->out[2].data);
+    double *total = j->conv.workspace;
+    int64_t c = sums.columns.c;
+    columns_run(device, &sums.columns, statistics_body, &sums, (char *)j->conv.workspace + totals_bytes(&sums), total);
+    floats_store(call->out[1].data, total, c);
+    floats_store(call->out[2].data, total + c, c);
     return OK;
 }
 

@@ -18,17 +18,6 @@ typedef struct DwSlices {
     size_t sums_bytes; /* of one slice's dw; slice 0 writes to dw itself */
 } DwSlices;
 
-/* A slice of images costs one more pass over dw; a slice of outputs reads x once more and copies its part of dy. So a
- * small dw is cut by images and a large one by outputs. The limits are measured over Inception v3's layers. */
-static void slices_count(DwSlices *slices, const ConvProblem *p)
-{
-    enum { SMALL_DW = 32 << 10, LARGE_DW = 160 << 10, MANY = 8, FEW = 4 }; /* elements; slices */
-    int64_t count = shape_count(p->w->shape), vectors = (p->y->shape.c + LANES - 1) / LANES;
-    int parts = count <= SMALL_DW ? MANY : FEW;
-    slices->images = count <= LARGE_DW ? (int)smaller(parts, p->x->shape.n) : 1;
-    slices->outs = (int)smaller(parts / slices->images, vectors);
-}
-
 /* Slices of about equal size: the first place of slice `k` of `slices` of `whole`, cut between multiples of `step`. */
 static int32_t slice_begin(int32_t whole, int slices, int k, int step)
 {
@@ -79,7 +68,13 @@ static Status dw_create(Device *device, const ConvProblem *p, void **made)
     Status st = OK;
     DwSlices *slices = calloc(1, sizeof *slices);
     if (!slices) return FAIL(ERR_MEMORY, "no memory for the weight-gradient slices of '%s'", p->call->name);
-    slices_count(slices, p);
+    /* A slice of images costs one more pass over dw; a slice of outputs reads x once more and copies its part of dy.
+     * So a small dw is cut by images and a large one by outputs. The limits are measured over Inception v3. */
+    enum { SMALL_DW = 32 << 10, LARGE_DW = 160 << 10, MANY = 8, FEW = 4 }; /* elements; slices */
+    int64_t count = shape_count(p->w->shape), vectors = (p->y->shape.c + LANES - 1) / LANES;
+    int parts = count <= SMALL_DW ? MANY : FEW;
+    slices->images = count <= LARGE_DW ? (int)smaller(parts, p->x->shape.n) : 1;
+    slices->outs = (int)smaller(parts / slices->images, vectors);
     slices->threads = cpu_threads(device);
     slices->part = calloc((size_t)(slices->images * slices->outs), sizeof *slices->part);
     if (!slices->part) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the weight-gradient slices of '%s'", p->call->name));

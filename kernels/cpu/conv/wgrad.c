@@ -130,18 +130,6 @@ static int64_t blocks_of(const Wgrad *g)
     return (int64_t)((all_pairs(g) + g->pairs - 1) / g->pairs) * blocks_down(g);
 }
 
-static void block_choose(Wgrad *g)
-{
-    bool small = dw_count(g) * (int64_t)sizeof(float) <= SMALL_DW_BYTES;
-    size_t most = small ? OWN_BLOCK_BYTES : BLOCK_BYTES;
-    int all = all_pairs(g), pairs = 1, rows = g->h.out;
-    while (rows > 1 && !block_fits(g, 1, rows, most)) rows--;
-    while (rows == g->h.out && pairs < all && block_fits(g, pairs + 1, rows, most)) pairs++;
-    g->rows = even_share(g->h.out, rows);
-    g->pairs = even_share(all, pairs);
-    g->slices = small ? (int)smaller(SLICES, blocks_of(g)) : 0;
-}
-
 /* Panels of `most` vectors of 16 channels or fewer, about equal. */
 static int32_t *panels_cut(int channels, int most, int *count)
 {
@@ -172,7 +160,14 @@ Status wgrad_create(const WgradCode *code, const ConvProblem *p, int threads, vo
     g->dy_first = panels_cut(g->outs, 1, &g->dy_panels);
     if (!g->x_first || !g->dy_first)
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for the weight gradient of '%s'", p->call->name));
-    block_choose(g);
+    bool small = dw_count(g) * (int64_t)sizeof(float) <= SMALL_DW_BYTES;
+    size_t most = small ? OWN_BLOCK_BYTES : BLOCK_BYTES;
+    int all = all_pairs(g), pairs = 1, rows = g->h.out;
+    while (rows > 1 && !block_fits(g, 1, rows, most)) rows--;
+    while (rows == g->h.out && pairs < all && block_fits(g, pairs + 1, rows, most)) pairs++;
+    g->rows = even_share(g->h.out, rows);
+    g->pairs = even_share(all, pairs);
+    g->slices = small ? (int)smaller(SLICES, blocks_of(g)) : 0;
     *made = g;
     g = NULL;
 out:
@@ -213,12 +208,6 @@ static void zeros_pack(const WgradPanels *panels, int64_t at, int64_t pixels)
         int first = panels->first[k], width = panels->first[k + 1] - first;
         memset(panels->words + first * panels->pixels + at * width, 0, (size_t)(pixels * width) * sizeof(uint32_t));
     }
-}
-
-static void zeros_pack_rows(const WgradPanels *panels, int64_t at, int64_t pixels)
-{
-    for (int64_t out = 0; out < panels->first[panels->count]; out++)
-        memset(panels->words + out * panels->pixels + at, 0, (size_t)pixels * sizeof(uint32_t));
 }
 
 static WgradRow row_of(const Wgrad *g, const uint16_t *base, int pair, int64_t image, int64_t at)
@@ -279,7 +268,9 @@ static void dy_row_pack(const Block *block, int64_t unit)
     int64_t at = pair * pair_dy_pixels(g, block->rows) + (int64_t)r * places(g);
     int64_t end = r + 1 < block->rows ? at + places(g) : (pair + 1) * pair_dy_pixels(g, block->rows);
     g->code->pack_rows(&block->dy_panels, at, &row);
-    zeros_pack_rows(&block->dy_panels, at + width, end - at - width);
+    for (int64_t out = 0; out < block->dy_panels.first[block->dy_panels.count]; out++)
+        memset(block->dy_panels.words + out * block->dy_panels.pixels + (at + width), 0,
+               (size_t)(end - at - width) * sizeof(uint32_t));
 }
 
 static int64_t x_units(const Block *block)

@@ -109,33 +109,11 @@ static Status conv_check(const OpCall *call, const Operands *o)
 
 /* ---- prepare */
 
-/* 16 bits if either side is: sums are f32 all the same. */
-static Dtype task_dtype(const Operands *o)
-{
-    return o->held[X].dtype != DTYPE_F32 ? o->held[X].dtype : o->held[Y].dtype;
-}
-
 /* Tensor cores want rows of 16 bytes. */
 static int32_t channels_padded(int32_t c, Dtype dtype)
 {
     int32_t step = dtype == DTYPE_F32 ? 4 : 8;
     return (c + step - 1) / step * step;
-}
-
-static TaskSpec spec_of(const Operands *o)
-{
-    Dtype dtype = task_dtype(o);
-    TaskSpec s = {.kind = o->kind,
-                  .x = o->held[X].shape,
-                  .w = o->held[W].shape,
-                  .y = o->held[Y].shape,
-                  .dtype = dtype,
-                  .window = o->window,
-                  .accumulate = o->has_acc,
-                  .dense = o->dense};
-    s.x.c = s.w.c = channels_padded(s.x.c, dtype);
-    s.y.c = s.w.n = channels_padded(s.y.c, dtype);
-    return s;
 }
 
 /* Workspace: the task's own, then the operands that are converted. */
@@ -162,7 +140,17 @@ static Status conv_prepare(Device *device, OpCall *call)
     TRY(conv_check(call, &o));
     ConvState *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
-    TaskSpec spec = spec_of(&o);
+    Dtype dtype = o.held[X].dtype != DTYPE_F32 ? o.held[X].dtype : o.held[Y].dtype;
+    TaskSpec spec = {.kind = o.kind,
+                     .x = o.held[X].shape,
+                     .w = o.held[W].shape,
+                     .y = o.held[Y].shape,
+                     .dtype = dtype,
+                     .window = o.window,
+                     .accumulate = o.has_acc,
+                     .dense = o.dense};
+    spec.x.c = spec.w.c = channels_padded(spec.x.c, dtype);
+    spec.y.c = spec.w.n = channels_padded(spec.y.c, dtype);
     state->kind = o.kind;
     TRY_OUT(task_choose(device, call->name, &spec, &state->task));
     conv_layout(state, call, &o, &spec);
@@ -186,15 +174,6 @@ static Status part_load(const Part *part, void *memory, const Tensor *held, cuda
     as.data = memory;
     as.shape.n = held->shape.n;
     TRY_CUDA(convert_pixels(&as, held, stream));
-    return OK;
-}
-
-static Status part_store(const Part *part, void *memory, const Tensor *held, cudaStream_t stream)
-{
-    Tensor as = part->as;
-    as.data = memory;
-    as.shape.n = held->shape.n;
-    TRY_CUDA(convert_pixels(held, &as, stream));
     return OK;
 }
 
@@ -225,7 +204,12 @@ static Status conv_launch(Device *device, OpCall *call)
     }
     if (o.has_acc && memory[X] != o.acc.data) TRY(part_load(&state->part[X], memory[X], &o.acc, stream));
     TRY(task_run(device, &state->task, memory[X], memory[W], memory[Y], workspace));
-    if (state->part[result].converts) TRY(part_store(&state->part[result], memory[result], &o.held[result], stream));
+    if (state->part[result].converts) {
+        Tensor as = state->part[result].as;
+        as.data = memory[result];
+        as.shape.n = o.held[result].shape.n;
+        TRY_CUDA(convert_pixels(&o.held[result], &as, stream));
+    }
     if (o.has_bias || o.relu) TRY_CUDA(convert_bias(&o.held[Y], o.bias, o.relu, stream));
     return OK;
 }

@@ -8,11 +8,6 @@
 
 enum { CHANNEL_STEP = 8, VECTORS = 6 };
 
-static int32_t channels_padded(int32_t c)
-{
-    return (c + CHANNEL_STEP - 1) / CHANNEL_STEP * CHANNEL_STEP;
-}
-
 /* x, w and y of a call, whichever of them it computes; z: the normalized input. */
 typedef struct Operands {
     const Tensor *x, *w, *y, *z;
@@ -47,7 +42,7 @@ bool conv_joined_shape(const OpCall *call, ConvPattern *pattern, ConvShape *shap
         .x = o.x->shape, .w = o.w->shape, .y = o.y->shape, .window = call->attr.conv.window, .dtype = o.y->dtype};
     if (*pattern == PATTERN_DATA_SUMS) shape->dx_pitch = pitch_of(o.x);
     if (o.z) shape->z_pitch = pitch_of(o.z);
-    if (!o.z) shape->x.c = shape->w.c = channels_padded(o.x->shape.c);
+    if (!o.z) shape->x.c = shape->w.c = (o.x->shape.c + CHANNEL_STEP - 1) / CHANNEL_STEP * CHANNEL_STEP;
     return shape->dtype == DTYPE_F16 && o.x->dtype == DTYPE_F16 && shape->x.c % CHANNEL_STEP == 0 &&
            shape->y.c % CHANNEL_STEP == 0 && shape->z_pitch % CHANNEL_STEP == 0 && shape->dx_pitch % CHANNEL_STEP == 0;
 }
@@ -106,12 +101,6 @@ static void bind_sums(Binding *b, const Fused *f, const OpCall *call, int first,
     bind(b, second, call->out[2].data ? call->out[2].data : vector_at(f, workspace, 1));
 }
 
-static void bind_coefficients(Binding *b, const Fused *f, const Tensor *rows)
-{
-    bind(b, f->tensor.scale, rows->data);
-    bind(b, f->tensor.shift, (char *)rows->data + (size_t)rows->shape.c * dtype_bytes(rows->dtype));
-}
-
 /* The vectors of the batch norm whose gradient is summed; three more that cuDNN writes and nobody reads. */
 static Status bind_norm(Binding *b, const Fused *f, const OpCall *call, char *workspace, cudaStream_t stream)
 {
@@ -139,7 +128,11 @@ static Status bind_all(Binding *b, const Fused *f, const OpCall *call, const voi
     bind(b, f->tensor.w, w);
     bind(b, f->tensor.y, y);
     if (f->pattern == PATTERN_DATA_SUMS) return bind_norm(b, f, call, workspace, stream);
-    if (f->pattern != PATTERN_STATISTICS) bind_coefficients(b, f, &call->in[2]);
+    if (f->pattern != PATTERN_STATISTICS) {
+        bind(b, f->tensor.scale, call->in[2].data);
+        bind(b, f->tensor.shift,
+             (char *)call->in[2].data + (size_t)call->in[2].shape.c * dtype_bytes(call->in[2].dtype));
+    }
     if (f->pattern != PATTERN_APPLY_FILTER) bind_sums(b, f, call, f->tensor.sum, f->tensor.square_sum, workspace);
     return OK;
 }

@@ -46,16 +46,6 @@ static void norm_bind(Separate *s, const OpCall *call, char *workspace)
     s->norm.workspace = workspace + s->inner_offset;
 }
 
-static Status norm_prepare(Device *device, const OpCall *call, Separate *s)
-{
-    s->norm =
-        (OpCall){.kind = OP_BATCHNORM_DX, .name = call->name, .out_count = 3, .in_count = call->in_count > 6 ? 6 : 5};
-    s->norm.attr.norm.epsilon = call->attr.conv.epsilon;
-    s->norm.attr.norm.relu = true;
-    norm_bind(s, call, NULL);
-    return cuda_batchnorm_dx.prepare(device, &s->norm);
-}
-
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -70,7 +60,14 @@ Status separate_prepare(Device *device, const OpCall *call, Separate *s)
     if (normalizes(call)) s->inner_offset = align_up((size_t)shape_count(a.shape) * dtype_bytes(a.dtype), 256);
     conv_bind(s, call, (char *)(uintptr_t)256); /* prepare looks at which operands there are, no further */
     TRY(inner_kernel(s->conv.kind)->prepare(device, &s->conv));
-    if (call->kind == OP_CONV_DX_SUMS) TRY(norm_prepare(device, call, s));
+    if (call->kind == OP_CONV_DX_SUMS) {
+        s->norm = (OpCall){
+            .kind = OP_BATCHNORM_DX, .name = call->name, .out_count = 3, .in_count = call->in_count > 6 ? 6 : 5};
+        s->norm.attr.norm.epsilon = call->attr.conv.epsilon;
+        s->norm.attr.norm.relu = true;
+        norm_bind(s, call, NULL);
+        TRY(cuda_batchnorm_dx.prepare(device, &s->norm));
+    }
     if (call->kind == OP_CONV_STATISTICS) TRY(device->backend->alloc(device, KERNEL_COUNTERS_BYTES, &s->counters));
     s->workspace_bytes = s->inner_offset + larger(sums, larger(s->conv.workspace_bytes, s->norm.workspace_bytes)) + 256;
     return OK;
@@ -84,22 +81,19 @@ void separate_free(Device *device, Separate *s)
     *s = (Separate){0};
 }
 
-static Status norm_run(Device *device, Separate *s, const OpCall *call, char *workspace)
-{
-    norm_bind(s, call, workspace);
-    s->norm.out[0].data = NULL;
-    TRY(cuda_batchnorm_dx.launch(device, &s->norm));
-    TRY_CUDA(kernel_batchnorm_mask(&s->norm, cuda_stream(device, STREAM_COMPUTE)));
-    return OK;
-}
-
 Status separate_run(Device *device, Separate *s, const OpCall *call, char *workspace)
 {
     cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
     conv_bind(s, call, workspace);
     if (normalizes(call)) TRY_CUDA(kernel_batchnorm_normalize(&call->in[0], &call->in[2], &s->conv.in[0], stream));
     TRY(inner_kernel(s->conv.kind)->launch(device, &s->conv));
-    if (call->kind == OP_CONV_DX_SUMS) return norm_run(device, s, call, workspace);
+    if (call->kind == OP_CONV_DX_SUMS) {
+        norm_bind(s, call, workspace);
+        s->norm.out[0].data = NULL;
+        TRY(cuda_batchnorm_dx.launch(device, &s->norm));
+        TRY_CUDA(kernel_batchnorm_mask(&s->norm, cuda_stream(device, STREAM_COMPUTE)));
+        return OK;
+    }
     if (call->kind == OP_CONV_STATISTICS)
         TRY_CUDA(kernel_channel_sums(&call->out[0], call->out[1].data, call->out[2].data, workspace + s->inner_offset,
                                      s->counters, stream));

@@ -114,16 +114,6 @@ static Status offer_all(Choice *c, Device *device, bool first)
 
 /* ---- the plan cache */
 
-static void task_text(const Device *device, const TaskSpec *s, char *text, size_t bytes)
-{
-    static const char *const kinds[] = {"forward", "data", "filter"};
-    const Window *v = &s->window;
-    bool tf32 = s->dtype == DTYPE_F32 && device->config.tf32;
-    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d%s%s", kinds[s->kind],
-             tf32 ? "tf32" : dtype_name(s->dtype), shape_text(s->x), shape_text(s->w), v->stride_h, v->stride_w,
-             v->pad_h, v->pad_w, s->accumulate ? " add" : "", s->dense ? " dense" : "");
-}
-
 void task_plan_text(const Task *task, char *text, size_t bytes)
 {
     if (task->product)
@@ -213,7 +203,12 @@ static Status choose(Choice *c, Device *device, int *best)
     char text[256];
     *best = 0;
     if (device->config.deterministic) return offer_all(c, device, true);
-    task_text(device, c->spec, text, sizeof text);
+    static const char *const kinds[] = {"forward", "data", "filter"};
+    const Window *v = &c->spec->window;
+    bool tf32 = c->spec->dtype == DTYPE_F32 && device->config.tf32;
+    snprintf(text, sizeof text, "%s %s x %s w %s stride %dx%d pad %dx%d%s%s", kinds[c->spec->kind],
+             tf32 ? "tf32" : dtype_name(c->spec->dtype), shape_text(c->spec->x), shape_text(c->spec->w), v->stride_h,
+             v->stride_w, v->pad_h, v->pad_w, c->spec->accumulate ? " add" : "", c->spec->dense ? " dense" : "");
     const char *known = plan_cache_find(cuda_device(device)->plans, text);
     if (known && offer_named(c, device, known)) return OK;
     TRY(offer_all(c, device, false));
