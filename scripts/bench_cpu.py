@@ -378,8 +378,8 @@ def tables(results):
     for case in results["cases"].values():
         lines += case_table(case)
     if any((summary(r) or {}).get("disturbed") for c in results["cases"].values() for r in c["runs"].values()):
-        lines += ["`*` other programs ran meanwhile; take the numbers with care.", ""]
-    lines += ["GFLOP/s count 6 operations per multiply-add of the forward pass and image, whatever the code really does.", "",
+        lines += ["`*` other programs ran at the same time, so these numbers are less reliable.", ""]
+    lines += ["GFLOP/s count 6 operations for each multiply-add of the forward pass of an image, whatever algorithm is used.", "",
               "<details><summary>The commands</summary>", "", "```"]
     for case in results["cases"].values():
         lines += [" ".join(command) for command in case["commands"].values()] + [""]

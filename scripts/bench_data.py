@@ -124,8 +124,8 @@ def middle(values):
 
 
 def loader_table(o, cores):
-    print("Images per second, random resized crop to %dx%d, flip, normalize; %d cores. PyTorch: the best of 1 to 4 workers. Here the"
-          " network's first operation normalizes, so the row in 8 bits is the same work." % (SIDE, SIDE, cores))
+    print("Images per second, random resized crop to %dx%d, flip, normalize; %d cores. PyTorch: the best of 1 to 4 workers. In Towers"
+          " the network normalizes on the device, so PyTorch in 8 bits does the same work." % (SIDE, SIDE, cores))
     print()
     print("| pictures | towers | PyTorch, normalized | ratio | PyTorch, in 8 bits | ratio | read, us | decode, us | resize, us |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
@@ -152,7 +152,7 @@ def loader_table(o, cores):
 def jpeg_table(o):
     print("Decoding alone, microseconds of processor time per image, one thread:")
     print()
-    print("| pictures | libjpeg-turbo's own loop | ours, whole | speed to libjpeg-turbo's | ours, random crop | speed to libjpeg-turbo's |")
+    print("| pictures | libjpeg-turbo alone | Towers, whole image | relative speed | Towers, random crop | relative speed |")
     print("|---|---:|---:|---:|---:|---:|")
     for name, title in SETS.items():
         files = [os.path.join(d, n) for d, _, names in sorted(os.walk(os.path.join(o.pictures, name))) for n in sorted(names)]
@@ -162,9 +162,9 @@ def jpeg_table(o):
 
 
 def train_table(o, cores):
-    print("A training step of inception_v3, %dx%d, batch %d, from JPEG files and from synthetic images, in turn:" % (SIDE, SIDE, BATCH))
+    print("A training step of inception_v3, %dx%d, batch %d, from JPEG files and from synthetic images, in alternating runs:" % (SIDE, SIDE, BATCH))
     print()
-    print("| data | step, ms | waits for data, % of the step | speed to synthetic |")
+    print("| data | step, ms | waits for data, % of the step | speed relative to synthetic |")
     print("|---|---:|---:|---:|")
     data = {"synthetic": ["--dataset", "synthetic", "--classes", 2]}
     for name, title in SETS.items():

@@ -161,35 +161,6 @@ static json_t *difference_json(const Run *a, const Run *b, const RunDifference *
 
 /* ---- a run, or two */
 
-static Status one_run(const Run *run, json_t *list, FILE *to)
-{
-    LossTruth truth;
-    TRY(loss_truth(run, &truth));
-    if (list)
-        json_array_append_new(list, truth_json(run, &truth));
-    else
-        truth_print(run, &truth, to);
-    loss_truth_clear(&truth);
-    return OK;
-}
-
-static Status one_pair(const Run *a, const Run *b, json_t *list, FILE *to)
-{
-    RunDifference difference;
-    TRY(run_difference(a, b, &difference));
-    if (list)
-        json_array_append_new(list, difference_json(a, b, &difference));
-    else
-        difference_print(a, b, &difference, to);
-    return OK;
-}
-
-static Status json_write(json_t *root, FILE *to)
-{
-    bool whole = root && json_dumpf(root, to, JSON_INDENT(2)) == 0 && fputc('\n', to) != EOF;
-    return whole ? OK : FAIL(ERR_IO, "cannot write the comparison");
-}
-
 /* ---- ranking of three or more runs */
 
 typedef struct Ranked {
@@ -249,24 +220,6 @@ static const char *number_text(double value, const char *format, char text[32])
     return text;
 }
 
-static void ranks_print(const Ranked *ranks, int count, int64_t images, bool accuracies, FILE *to)
-{
-    char a[32], b[32], c[32], d[32];
-    fprintf(to, "\nRanking by %s%s\n\n  rank %12s %16s %18s   %-22s run\n", accuracies ? "test accuracy" : "loss",
-            accuracies ? "" : " (not all runs were evaluated)", "mean_loss", "test accuracy, %", "images per second",
-            "compared to the best");
-    for (int i = 0; i < count; i++) {
-        const Ranked *r = &ranks[i];
-        const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "possibly equal";
-        snprintf(d, sizeof d, "%s", mark);
-        if (i > 0 && isfinite(r->p)) snprintf(d, sizeof d, "%s, p = %.2g", mark, r->p);
-        fprintf(to, "  %4d %12s %16s %18s   %-22s %s\n", i + 1, number_text(r->loss, "%.5g", a),
-                number_text(100 * r->accuracy, "%.2f", b), number_text(r->speed, "%.4g", c), d, r->run->path);
-    }
-    fprintf(to, "  (mean_loss over images %lld to %lld, which all runs have seen)\n", (long long)(images / 2),
-            (long long)images);
-}
-
 static json_t *ranks_json(const Ranked *ranks, int count, int64_t images, bool accuracies)
 {
     json_t *rows = json_array();
@@ -289,7 +242,22 @@ static Status ranking(Run *const *runs, int count, json_t *root, FILE *to)
     if (!ranks) return FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count);
     Status st = ranks_make(runs, count, ranks, &images, &accuracies);
     if (st == OK && root) json_object_set_new(root, "ranking", ranks_json(ranks, count, images, accuracies));
-    if (st == OK && !root) ranks_print(ranks, count, images, accuracies, to);
+    if (st == OK && !root) {
+        char a[32], b[32], c[32], d[32];
+        fprintf(to, "\nRanking by %s%s\n\n  rank %12s %16s %18s   %-22s run\n", accuracies ? "test accuracy" : "loss",
+                accuracies ? "" : " (not all runs were evaluated)", "mean_loss", "test accuracy, %",
+                "images per second", "compared to the best");
+        for (int i = 0; i < count; i++) {
+            const Ranked *r = &ranks[i];
+            const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "possibly equal";
+            snprintf(d, sizeof d, "%s", mark);
+            if (i > 0 && isfinite(r->p)) snprintf(d, sizeof d, "%s, p = %.2g", mark, r->p);
+            fprintf(to, "  %4d %12s %16s %18s   %-22s %s\n", i + 1, number_text(r->loss, "%.5g", a),
+                    number_text(100 * r->accuracy, "%.2f", b), number_text(r->speed, "%.4g", c), d, r->run->path);
+        }
+        fprintf(to, "  (mean_loss over images %lld to %lld, which all runs have seen)\n", (long long)(images / 2),
+                (long long)images);
+    }
     free(ranks);
     return st;
 }
@@ -308,11 +276,27 @@ Status compare_runs(char *const *paths, int count, bool json, FILE *to)
     for (int i = 0; i < count; i++) {
         TRY_OUT(run_read(paths[i], &run[i]));
         if (i > 0 && !json) fputc('\n', to);
-        TRY_OUT(one_run(run[i], runs, to));
-        if (i > 0) TRY_OUT(one_pair(run[0], run[i], pairs, to));
+        LossTruth truth;
+        TRY_OUT(loss_truth(run[i], &truth));
+        if (runs)
+            json_array_append_new(runs, truth_json(run[i], &truth));
+        else
+            truth_print(run[i], &truth, to);
+        loss_truth_clear(&truth);
+        if (i > 0) {
+            RunDifference difference;
+            TRY_OUT(run_difference(run[0], run[i], &difference));
+            if (pairs)
+                json_array_append_new(pairs, difference_json(run[0], run[i], &difference));
+            else
+                difference_print(run[0], run[i], &difference, to);
+        }
     }
     if (count > 2) TRY_OUT(ranking(run, count, root, to));
-    if (json) TRY_OUT(json_write(root, to));
+    if (json) {
+        bool whole = root && json_dumpf(root, to, JSON_INDENT(2)) == 0 && fputc('\n', to) != EOF;
+        TRY_OUT(whole ? OK : FAIL(ERR_IO, "cannot write the comparison"));
+    }
 out:
     for (int i = 0; run && i < count; i++) run_destroy(run[i]);
     free(run);

@@ -9,24 +9,6 @@
 
 /* ---- full steps */
 
-/* The usual share of every tower: its share in the largest step. */
-static void shares_find(const Run *run, LossTruth *truth)
-{
-    int64_t most = -1;
-    for (int64_t i = 0; i < run->steps; i++) {
-        if (run->step[i].images <= most) continue;
-        most = run->step[i].images;
-        for (int t = 0; t < run->towers; t++) truth->tower[t].share = run->step[i].tower_count[t];
-    }
-    truth->last = truth->first = -1;
-    for (int t = 0; t < run->towers; t++) {
-        if (truth->tower[t].share == 0) continue;
-        truth->tower[t].expected = (double)most / (double)truth->tower[t].share;
-        truth->last = t;
-        if (truth->first < 0) truth->first = t;
-    }
-}
-
 static bool step_full(const LossTruth *truth, const RunStep *step)
 {
     if (!isfinite(step->mean_loss)) return false;
@@ -77,20 +59,6 @@ static const double *deviation(Series *series, int tower)
 
 /* ---- noise */
 
-static double mean_correlation(const LossTruth *truth, const Series *series)
-{
-    double sum = 0;
-    int pairs = 0;
-    for (int a = 0; a < truth->towers; a++) {
-        for (int b = a + 1; b < truth->towers; b++) {
-            if (!truth->tower[a].share || !truth->tower[b].share) continue;
-            sum += noise_correlation(series->tower[a], series->tower[b], series->count);
-            pairs++;
-        }
-    }
-    return pairs ? sum / pairs : NAN;
-}
-
 static void noise_measure(LossTruth *truth, Series *series)
 {
     double mean_variance = noise_variance(series->mean, series->count);
@@ -102,7 +70,16 @@ static void noise_measure(LossTruth *truth, Series *series)
     }
     truth->mean_noise = sqrt(mean_variance);
     truth->last_noise = sqrt(noise_variance(series->tower[truth->last], series->count));
-    truth->correlation = mean_correlation(truth, series);
+    double sum = 0;
+    int pairs = 0;
+    for (int a = 0; a < truth->towers; a++) {
+        for (int b = a + 1; b < truth->towers; b++) {
+            if (!truth->tower[a].share || !truth->tower[b].share) continue;
+            sum += noise_correlation(series->tower[a], series->tower[b], series->count);
+            pairs++;
+        }
+    }
+    truth->correlation = pairs ? sum / pairs : NAN;
     /* The deviation of one tower from the mean has no trend, and has 1 - share of the variance of the tower's own
      * noise. */
     double own = 1 - 1 / truth->tower[truth->last].expected;
@@ -131,15 +108,6 @@ static int64_t later_of(const Run *run, const LossTruth *truth, int64_t index, c
     return -1;
 }
 
-static Status bad_add(LossTruth *truth, const BadStep *bad)
-{
-    BadStep *grown = realloc(truth->bad, (size_t)(truth->bad_count + 1) * sizeof *grown);
-    if (!grown) return FAIL(ERR_MEMORY, "no memory for a list of %lld bad steps", (long long)truth->bad_count);
-    truth->bad = grown;
-    truth->bad[truth->bad_count++] = *bad;
-    return OK;
-}
-
 /* Only the first bad step of a series counts: in a run that continued, those after it are its consequence. */
 static Status bad_find(const Run *run, LossTruth *truth)
 {
@@ -154,7 +122,13 @@ static Status bad_find(const Run *run, LossTruth *truth)
             if (!bad.loss && step->finite[t]) continue;
             any = true;
             bad.later = later_of(run, truth, i, &bad, &bad.measured);
-            if (!before || step->skipped) TRY(bad_add(truth, &bad));
+            if (!before || step->skipped) {
+                BadStep *grown = realloc(truth->bad, (size_t)(truth->bad_count + 1) * sizeof *grown);
+                if (!grown)
+                    return FAIL(ERR_MEMORY, "no memory for a list of %lld bad steps", (long long)truth->bad_count);
+                truth->bad = grown;
+                truth->bad[truth->bad_count++] = bad;
+            }
         }
         before = any;
     }
@@ -162,22 +136,6 @@ static Status bad_find(const Run *run, LossTruth *truth)
 }
 
 /* ---- the summary */
-
-static void verdict_bad(LossTruth *truth, Text *verdict)
-{
-    int64_t late = 0, never = 0, others = 0;
-    for (int64_t i = 0; i < truth->bad_count; i++) {
-        others += truth->bad[i].tower != truth->last;
-        late += truth->bad[i].later > 0;
-        never += truth->bad[i].later < 0;
-    }
-    if (!truth->bad_count) return;
-    text_add(verdict,
-             " %lld value%s not finite, %lld of them not in the last tower. Checking only the last tower would have "
-             "shown %lld at once, %lld after an update had damaged the weights, %lld never.",
-             (long long)truth->bad_count, truth->bad_count == 1 ? " was" : "s were", (long long)others,
-             (long long)(truth->bad_count - late - never), (long long)late, (long long)never);
-}
 
 static void verdict_noise(const LossTruth *truth, Text *verdict)
 {
@@ -209,7 +167,18 @@ static void verdict_write(LossTruth *truth)
                  (long long)truth->used);
     else
         verdict_noise(truth, &verdict);
-    verdict_bad(truth, &verdict);
+    int64_t late = 0, never = 0, others = 0;
+    for (int64_t i = 0; i < truth->bad_count; i++) {
+        others += truth->bad[i].tower != truth->last;
+        late += truth->bad[i].later > 0;
+        never += truth->bad[i].later < 0;
+    }
+    if (!truth->bad_count) return;
+    text_add(&verdict,
+             " %lld value%s not finite, %lld of them not in the last tower. Checking only the last tower would have "
+             "shown %lld at once, %lld after an update had damaged the weights, %lld never.",
+             (long long)truth->bad_count, truth->bad_count == 1 ? " was" : "s were", (long long)others,
+             (long long)(truth->bad_count - late - never), (long long)late, (long long)never);
 }
 
 Status loss_truth(const Run *run, LossTruth *truth)
@@ -220,7 +189,20 @@ Status loss_truth(const Run *run, LossTruth *truth)
     if (run->steps == 0) return FAIL(ERR_FORMAT, "'%s' has no recorded step yet", run->path);
     truth->tower = calloc((size_t)run->towers, sizeof *truth->tower);
     if (!truth->tower) return FAIL(ERR_MEMORY, "no memory for the statistics of %d towers", run->towers);
-    shares_find(run, truth);
+    /* The usual share of every tower: its share in the largest step. */
+    int64_t most = -1;
+    for (int64_t i = 0; i < run->steps; i++) {
+        if (run->step[i].images <= most) continue;
+        most = run->step[i].images;
+        for (int t = 0; t < run->towers; t++) truth->tower[t].share = run->step[i].tower_count[t];
+    }
+    truth->last = truth->first = -1;
+    for (int t = 0; t < run->towers; t++) {
+        if (truth->tower[t].share == 0) continue;
+        truth->tower[t].expected = (double)most / (double)truth->tower[t].share;
+        truth->last = t;
+        if (truth->first < 0) truth->first = t;
+    }
     if (truth->last < 0) {
         st = FAIL(ERR_FORMAT, "'%s': no tower has samples", run->path);
         goto out;

@@ -199,24 +199,6 @@ static void cards_write(const Page *page)
 
 /* ---- plots */
 
-static Status figures_write(const Page *page)
-{
-    static void (*const figures[])(Figures *) = {
-        figure_losses,    figure_noise,      figure_bias,      figure_ending,  figure_deviation,
-        figure_accuracy,  figure_epoch_loss, figure_speed,     figure_waiting, figure_arrival,
-        figure_gradients, figure_rate,       figure_confusion, figure_layers,
-    };
-    Figures f;
-    TRY(figures_open(&f, page->to, page->run, &page->truth));
-    f.classes = page->classes;
-    f.class_count = page->class_count;
-    fputs("<section class=\"grid\">\n", page->to);
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) figures[i](&f);
-    fputs("</section>\n", page->to);
-    figures_close(&f);
-    return OK;
-}
-
 /* ---- tables */
 
 static void table_open(const Page *page, const char *title)
@@ -247,20 +229,6 @@ static json_t *json_file(const Run *run, const char *name)
     return NULL;
 }
 
-/* The finding of the forensic search, from the capsule. */
-static void capsule_row(const Page *page, const BadStep *bad)
-{
-    char name[96], command[PATH_BYTES + 128];
-    snprintf(name, sizeof name, "nan-step-%lld-tower-%d/state.json", (long long)bad->step, bad->tower);
-    json_t *state = json_file(page->run, name);
-    const char *text = json_string_value(json_object_get(json_object_get(state, "found"), "text"));
-    snprintf(command, sizeof command, "towers replay %s/nan-step-%lld-tower-%d", page->run->path, (long long)bad->step,
-             bad->tower);
-    if (text && *text) row_write(page, "first in", text);
-    if (text) row_write(page, "to replay it", command);
-    json_decref(state);
-}
-
 static void bad_table(const Page *page)
 {
     const LossTruth *truth = &page->truth;
@@ -280,7 +248,16 @@ static void bad_table(const Page *page)
                                             : "gradient",
                  (long long)bad->later);
         row_write(page, what, seen);
-        capsule_row(page, bad);
+        /* The finding of the forensic search, from the capsule. */
+        char name[96], command[PATH_BYTES + 128];
+        snprintf(name, sizeof name, "nan-step-%lld-tower-%d/state.json", (long long)bad->step, bad->tower);
+        json_t *state = json_file(page->run, name);
+        const char *text = json_string_value(json_object_get(json_object_get(state, "found"), "text"));
+        snprintf(command, sizeof command, "towers replay %s/nan-step-%lld-tower-%d", page->run->path,
+                 (long long)bad->step, bad->tower);
+        if (text && *text) row_write(page, "first in", text);
+        if (text) row_write(page, "to replay it", command);
+        json_decref(state);
     }
     fputs("</table></section>\n", page->to);
 }
@@ -291,21 +268,6 @@ static void share_write(const Page *page, double share)
         fprintf(page->to, "<td class=\"n\">%.1f %%</td>", 100 * share);
     else
         fputs("<td class=\"n\">-</td>", page->to);
-}
-
-static void class_row_write(const Page *page, const ClassScore *row)
-{
-    if (row->class < page->class_count && page->class_count == page->run->classes) {
-        fputs("<tr><th>", page->to);
-        svg_text(page->to, page->classes[row->class]);
-    } else {
-        fprintf(page->to, "<tr><th>class %d", row->class);
-    }
-    fputs("</th>", page->to);
-    share_write(page, class_recall(row));
-    share_write(page, class_precision(row));
-    share_write(page, class_f1(row));
-    fprintf(page->to, "<td class=\"n\">%lld</td></tr>", (long long)row->samples);
 }
 
 static void classes_table(const Page *page)
@@ -328,7 +290,19 @@ static void classes_table(const Page *page)
           "o\">F1</td>"
           "<td class=\"n o\">test images</td></tr>",
           page->to);
-    for (int i = 0; i < rows && i < CLASS_ROWS; i++) class_row_write(page, &row[i]);
+    for (int i = 0; i < rows && i < CLASS_ROWS; i++) {
+        if (row[i].class < page->class_count && page->class_count == page->run->classes) {
+            fputs("<tr><th>", page->to);
+            svg_text(page->to, page->classes[row[i].class]);
+        } else {
+            fprintf(page->to, "<tr><th>class %d", row[i].class);
+        }
+        fputs("</th>", page->to);
+        share_write(page, class_recall(&row[i]));
+        share_write(page, class_precision(&row[i]));
+        share_write(page, class_f1(&row[i]));
+        fprintf(page->to, "<td class=\"n\">%lld</td></tr>", (long long)row[i].samples);
+    }
     fputs("</table>", page->to);
     if (rows > CLASS_ROWS) fprintf(page->to, "<p>and %d more classes with a higher recall</p>", rows - CLASS_ROWS);
     fputs("</section>\n", page->to);
@@ -369,13 +343,6 @@ static void memory_table(const Page *page)
     fputs("</table></section>\n", page->to);
 }
 
-static void value_text(const json_t *value, char *text, size_t bytes)
-{
-    char *made = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    snprintf(text, bytes, "%s", json_is_string(value) ? json_string_value(value) : made ? made : "");
-    free(made);
-}
-
 static void environment_table(const Page *page)
 {
     const char *key, *command = environment_text(page, "command");
@@ -393,7 +360,9 @@ static void environment_table(const Page *page)
     json_object_foreach(page->environment, key, value)
     {
         if (!strcmp(key, "command") || !strcmp(key, "class_names")) continue;
-        value_text(value, text, sizeof text);
+        char *made = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        snprintf(text, sizeof text, "%s", json_is_string(value) ? json_string_value(value) : made ? made : "");
+        free(made);
         row_write(page, key, text);
     }
     fputs("</table></section>\n", page->to);
@@ -450,7 +419,19 @@ static Status page_write(Page *page)
     head_write(page);
     title_write(page);
     cards_write(page);
-    TRY(figures_write(page));
+    static void (*const figures[])(Figures *) = {
+        figure_losses,    figure_noise,      figure_bias,      figure_ending,  figure_deviation,
+        figure_accuracy,  figure_epoch_loss, figure_speed,     figure_waiting, figure_arrival,
+        figure_gradients, figure_rate,       figure_confusion, figure_layers,
+    };
+    Figures f;
+    TRY(figures_open(&f, page->to, page->run, &page->truth));
+    f.classes = page->classes;
+    f.class_count = page->class_count;
+    fputs("<section class=\"grid\">\n", page->to);
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) figures[i](&f);
+    fputs("</section>\n", page->to);
+    figures_close(&f);
     bad_table(page);
     classes_table(page);
     pictures_html(page->run, page->to);
@@ -469,16 +450,6 @@ static Status page_write(Page *page)
     return OK;
 }
 
-/* Class names come from env.json; without them, or if they are invalid, the report shows numbers. */
-static void classes_find(Page *page)
-{
-    const json_t *names = json_object_get(page->environment, "class_names");
-    for (size_t i = 0; i < json_array_size(names) && i < CLASS_NAMES; i++) {
-        const char *name = json_string_value(json_array_get(names, i));
-        page->classes[page->class_count++] = name ? name : "";
-    }
-}
-
 static Status page_text(const Run *run, char **text, size_t *bytes)
 {
     Status st = OK;
@@ -486,7 +457,12 @@ static Status page_text(const Run *run, char **text, size_t *bytes)
     TRY(loss_truth(run, &page.truth));
     page.environment = json_file(run, "env.json");
     page.memory = json_file(run, "memory.json");
-    classes_find(&page);
+    /* Class names come from env.json; without them, or if they are invalid, the report shows numbers. */
+    const json_t *names = json_object_get(page.environment, "class_names");
+    for (size_t i = 0; i < json_array_size(names) && i < CLASS_NAMES; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        page.classes[page.class_count++] = name ? name : "";
+    }
     page.to = open_memstream(text, bytes);
     if (page.to) st = page_write(&page);
     if (!page.to || fclose(page.to) != 0) st = FAIL(ERR_MEMORY, "no memory for the report of '%s'", run->path);

@@ -200,28 +200,12 @@ void bad_samples_html(const Run *run, FILE *to)
 
 /* ---- pictures */
 
-static void base64_write(const char *bytes, size_t count, FILE *to)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < count; i += 3) {
-        uint32_t three = 0;
-        for (size_t k = 0; k < 3; k++) three = three << 8 | (i + k < count ? (uint8_t)bytes[i + k] : 0);
-        for (size_t k = 0; k < 4; k++) fputc(i + k <= count ? digits[three >> (18 - 6 * k) & 63] : '=', to);
-    }
-}
-
 static int rows_read(char *text, char *rows[SHEET_PICTURES])
 {
     int count = 0;
     if (!line_take(&text)) return 0; /* the header */
     while (count < SHEET_PICTURES && (rows[count] = line_take(&text))) count++;
     return count;
-}
-
-static void field_write(char **row, FILE *to)
-{
-    const char *field = *row ? csv_take(row) : NULL;
-    caption_write(field ? field : "?", to);
 }
 
 /* "sample,file,label" or, of mistakes, "sample,file,label,predicted,probability,loss". */
@@ -231,7 +215,8 @@ static void cell_write(char *row, int place, int rows, bool mistakes, FILE *to)
     double y = rows > 1 ? 100.0 * (place / SHEET_COLUMNS) / (rows - 1) : 0;
     fputs("<div title=\"", to);
     csv_take(&row);
-    field_write(&row, to);
+    const char *field = row ? csv_take(&row) : NULL;
+    caption_write(field ? field : "?", to);
     fprintf(to, "\"><i style=\"background-position:%.4f%% %.4f%%\"></i>", x, y);
     const char *label = row ? csv_take(&row) : "?", *predicted = mistakes && row ? csv_take(&row) : NULL,
                *probability = predicted && row ? csv_take(&row) : NULL;
@@ -256,7 +241,12 @@ static void sheet_html(const Run *run, const char *csv, const char *jpeg, bool m
         section_open(to, title);
         fprintf(to, "<p>%s</p><div class=\"sheet\" style=\"--size:%d%% %d%%;--sheet:url(data:image/jpeg;base64,", note,
                 100 * SHEET_COLUMNS, 100 * rows);
-        base64_write(picture, bytes, to);
+        static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        for (size_t i = 0; i < bytes; i += 3) {
+            uint32_t three = 0;
+            for (size_t k = 0; k < 3; k++) three = three << 8 | (i + k < bytes ? (uint8_t)picture[i + k] : 0);
+            for (size_t k = 0; k < 4; k++) fputc(i + k <= bytes ? digits[three >> (18 - 6 * k) & 63] : '=', to);
+        }
         fputs(")\">", to);
         for (int i = 0; i < count; i++) cell_write(row[i], i, rows, mistakes, to);
         fputs("</div></section>\n", to);

@@ -54,18 +54,6 @@ void figure_losses(Figures *f)
     figure_end(f);
 }
 
-/* A centred moving average of the finite values over `window` steps. */
-static void smooth(const double *from, double *to, int64_t count, int64_t window)
-{
-    for (int64_t i = 0; i < count; i++) {
-        double sum = 0;
-        int64_t n = 0;
-        for (int64_t k = i - window / 2; k < i - window / 2 + window; k++)
-            if (k >= 0 && k < count && isfinite(from[k])) sum += from[k], n++;
-        to[i] = n ? sum / (double)n : NAN;
-    }
-}
-
 void figure_ending(Figures *f)
 {
     const Run *run = f->run;
@@ -87,7 +75,14 @@ void figure_ending(Figures *f)
     svg_line(&plot, f->x + first, last + first, count, 1, 1.2, "last tower");
     if (window > 1) {
         char name[SVG_LABEL_BYTES];
-        smooth(last, f->scratch[2], run->steps, window);
+        /* A centred moving average of the finite values over `window` steps. */
+        for (int64_t i = 0; i < run->steps; i++) {
+            double sum = 0;
+            int64_t n = 0;
+            for (int64_t k = i - window / 2; k < i - window / 2 + window; k++)
+                if (k >= 0 && k < run->steps && isfinite(last[k])) sum += last[k], n++;
+            f->scratch[2][i] = n ? sum / (double)n : NAN;
+        }
         snprintf(name, sizeof name, "last, over %lld", (long long)window);
         svg_line(&plot, f->x + first, f->scratch[2] + first, count, 3, 1.6, name);
     }
@@ -103,15 +98,6 @@ typedef struct TowerAxis {
     const char *name[TOWERS_SHOWN];
     int count;
 } TowerAxis;
-
-static void tower_axis(const LossTruth *truth, TowerAxis *axis)
-{
-    axis->count = truth->towers < TOWERS_SHOWN ? truth->towers : TOWERS_SHOWN;
-    for (int t = 0; t < axis->count; t++) {
-        snprintf(axis->text[t], sizeof axis->text[t], t == truth->last ? "%d (last)" : "%d", t);
-        axis->name[t] = axis->text[t];
-    }
-}
 
 static void whiskers(Figures *f, bool ratio, const SvgFrame *frame)
 {
@@ -131,7 +117,11 @@ static void whisker_figure(Figures *f, bool ratio, const char *title, const char
 {
     TowerAxis axis;
     if (f->run->towers < 2 || f->truth->used < 24) return;
-    tower_axis(f->truth, &axis);
+    axis.count = f->truth->towers < TOWERS_SHOWN ? f->truth->towers : TOWERS_SHOWN;
+    for (int t = 0; t < axis.count; t++) {
+        snprintf(axis.text[t], sizeof axis.text[t], t == f->truth->last ? "%d (last)" : "%d", t);
+        axis.name[t] = axis.text[t];
+    }
     SvgFrame frame = {.title = title,
                       .x_label = "tower",
                       .width = FIGURE_HALF,

@@ -155,18 +155,6 @@ static int64_t test_samples(const Run *run)
     return count;
 }
 
-static void accuracy_compare(const Run *a, const Run *b, RunDifference *d)
-{
-    int64_t an = test_samples(a), bn = test_samples(b);
-    d->a_accuracy = last_accuracy(a);
-    d->b_accuracy = last_accuracy(b);
-    if (an && bn && isfinite(d->a_accuracy) && isfinite(d->b_accuracy))
-        d->accuracy =
-            share_difference(llround(d->b_accuracy * (double)bn), bn, llround(d->a_accuracy * (double)an), an);
-    else
-        d->accuracy.mean = d->b_accuracy - d->a_accuracy;
-}
-
 /* ---- speed */
 
 /* Logarithms of the images per second, without the first tenth of the steps (warm-up of caches, clocks and memory).
@@ -190,16 +178,6 @@ static Status speeds(const Run *run, double **made, int64_t *count)
     return OK;
 }
 
-/* Convert a difference of logarithms, a ratio, to images per second at a's speed. */
-static Estimate in_images(Estimate logs, double a_speed)
-{
-    logs.mean = a_speed * expm1(logs.mean);
-    logs.low = a_speed * expm1(logs.low);
-    logs.high = a_speed * expm1(logs.high);
-    logs.error *= a_speed;
-    return logs;
-}
-
 static Status speed_compare(const Run *a, const Run *b, RunDifference *d)
 {
     Status st = OK;
@@ -210,7 +188,13 @@ static Status speed_compare(const Run *a, const Run *b, RunDifference *d)
     if (x_count && y_count) {
         d->a_speed = exp(series_mean(x, x_count));
         d->b_speed = exp(series_mean(y, y_count));
-        d->speed = in_images(series_difference(y, y_count, x, x_count), d->a_speed);
+        /* Convert a difference of logarithms, a ratio, to images per second at a's speed. */
+        Estimate logs = series_difference(y, y_count, x, x_count);
+        logs.mean = d->a_speed * expm1(logs.mean);
+        logs.low = d->a_speed * expm1(logs.low);
+        logs.high = d->a_speed * expm1(logs.high);
+        logs.error *= d->a_speed;
+        d->speed = logs;
     }
 out:
     free(x);
@@ -265,7 +249,14 @@ Status run_difference(const Run *a, const Run *b, RunDifference *d)
                          .a_speed = NAN,
                          .b_speed = NAN};
     TRY(loss_compare(a, b, d));
-    accuracy_compare(a, b, d);
+    int64_t an = test_samples(a), bn = test_samples(b);
+    d->a_accuracy = last_accuracy(a);
+    d->b_accuracy = last_accuracy(b);
+    if (an && bn && isfinite(d->a_accuracy) && isfinite(d->b_accuracy))
+        d->accuracy =
+            share_difference(llround(d->b_accuracy * (double)bn), bn, llround(d->a_accuracy * (double)an), an);
+    else
+        d->accuracy.mean = d->b_accuracy - d->a_accuracy;
     TRY(speed_compare(a, b, d));
     difference_verdict(d);
     return OK;

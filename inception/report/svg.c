@@ -344,9 +344,9 @@ static int by_height(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Move labels apart: downward from the top, then upward from the bottom if they left the picture. */
-static void labels_part(SvgPlot *p)
+void svg_close(SvgPlot *p)
 {
+    /* Move labels apart: downward from the top, then upward from the bottom if they left the picture. */
     qsort(p->label, (size_t)p->labels, sizeof p->label[0], by_height);
     for (int i = 1; i < p->labels; i++) p->label[i].y = fmax(p->label[i].y, p->label[i - 1].y + LINE_HEIGHT);
     double room = p->bottom;
@@ -354,11 +354,6 @@ static void labels_part(SvgPlot *p)
         p->label[i].y = fmin(p->label[i].y, room);
         room = p->label[i].y - LINE_HEIGHT;
     }
-}
-
-void svg_close(SvgPlot *p)
-{
-    labels_part(p);
     for (int i = 0; i < p->labels; i++) {
         fprintf(p->to, "<text class=\"name\" style=\"fill:var(--c%d)\" x=\"%.1f\" y=\"%.1f\">", p->label[i].tint,
                 p->right + 8, p->label[i].y + 4);
@@ -383,8 +378,15 @@ static void heat_cell(FILE *to, const SvgHeat *h, int row, int column, double to
             x + cell / 2, y + h->row_height / 2 + 4, (long long)h->number[index]);
 }
 
-static void heat_names(FILE *to, const SvgHeat *h, double top, double cell)
+void svg_heat(FILE *to, const SvgHeat *h)
 {
+    double top = h->y_label ? 22 : 4, bottom = (h->column_names ? 18 : 2) + (h->x_label ? 20 : 0),
+           cell = (h->width - h->left - 6) / h->columns, end = top + h->rows * h->row_height;
+    fprintf(to, "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"", h->width, end + bottom);
+    svg_text(to, h->title);
+    fputs("\">", to);
+    for (int r = 0; r < h->rows; r++)
+        for (int c = 0; c < h->columns; c++) heat_cell(to, h, r, c, top, cell);
     for (int r = 0; h->row_names && r < h->rows; r++) {
         fprintf(to, "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">", h->left - 8, top + (r + 0.5) * h->row_height + 4);
         svg_text(to, h->row_names[r]);
@@ -396,18 +398,6 @@ static void heat_names(FILE *to, const SvgHeat *h, double top, double cell)
         svg_text(to, h->column_names[c]);
         fputs("</text>", to);
     }
-}
-
-void svg_heat(FILE *to, const SvgHeat *h)
-{
-    double top = h->y_label ? 22 : 4, bottom = (h->column_names ? 18 : 2) + (h->x_label ? 20 : 0),
-           cell = (h->width - h->left - 6) / h->columns, end = top + h->rows * h->row_height;
-    fprintf(to, "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"", h->width, end + bottom);
-    svg_text(to, h->title);
-    fputs("\">", to);
-    for (int r = 0; r < h->rows; r++)
-        for (int c = 0; c < h->columns; c++) heat_cell(to, h, r, c, top, cell);
-    heat_names(to, h, top, cell);
     if (h->y_label) fprintf(to, "<text class=\"end\" x=\"%.1f\" y=\"13\">%s</text>", h->left - 8, h->y_label);
     if (h->x_label)
         fprintf(to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">%s</text>", (h->left + h->width) / 2, end + bottom - 4,

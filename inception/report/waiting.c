@@ -64,14 +64,6 @@ static double activity_median(const Run *run, int tower, int activity, double *s
     return count ? scratch[count / 2] : NAN;
 }
 
-static void cell(double ms, FILE *to)
-{
-    if (isfinite(ms))
-        fprintf(to, "<td class=\"n\">%.2f</td>", ms);
-    else
-        fputs("<td class=\"n\">&ndash;</td>", to);
-}
-
 void waiting_html(const Run *run, FILE *to)
 {
     Stretch s;
@@ -83,7 +75,13 @@ void waiting_html(const Run *run, FILE *to)
           to);
     for (int t = 0; t < run->towers; t++) {
         fprintf(to, "<tr><th>tower %d</th>", t);
-        for (int k = 0; k < ACTIVITIES; k++) cell(activity_median(run, t, k, scratch), to);
+        for (int k = 0; k < ACTIVITIES; k++) {
+            double ms = activity_median(run, t, k, scratch);
+            if (isfinite(ms))
+                fprintf(to, "<td class=\"n\">%.2f</td>", ms);
+            else
+                fputs("<td class=\"n\">&ndash;</td>", to);
+        }
         fputs("</tr>", to);
     }
     for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++) {

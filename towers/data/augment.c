@@ -158,16 +158,6 @@ static Status sharpen(float amount, Pixels *p, Pixels *from)
 
 /* ---- tables from a histogram */
 
-static void histogram_of(const Pixels *p, Histogram *h)
-{
-    memset(h, 0, sizeof *h);
-    for (int32_t y = 0; y < p->h; y++) {
-        const uint8_t *at = row_of(p, y);
-        for (int32_t x = 0; x < p->w; x++)
-            for (int32_t k = 0; k < p->c; k++) h->of[k][*at++]++;
-    }
-}
-
 static void autocontrast_table(const int64_t count[256], uint8_t table[256])
 {
     int low = 0, high = 255;
@@ -201,7 +191,12 @@ static void by_histogram(void (*fill)(const int64_t *, uint8_t *), Pixels *p)
 {
     Histogram h;
     Table table;
-    histogram_of(p, &h);
+    memset(&h, 0, sizeof h);
+    for (int32_t y = 0; y < p->h; y++) {
+        const uint8_t *at = row_of(p, y);
+        for (int32_t x = 0; x < p->w; x++)
+            for (int32_t k = 0; k < p->c; k++) h.of[k][*at++]++;
+    }
     for (int k = 0; k < p->c; k++) fill(h.of[k], table.of[k]);
     table_apply(&table, p);
 }

@@ -57,20 +57,6 @@ static void stream_use(Stream *s, size_t bytes)
     s->raw_used += bytes;
 }
 
-static Status stream_begin(Stream *s)
-{
-    TRY(stream_fill(s));
-    s->gzip = s->left >= 2 && s->next[0] == 0x1f && s->next[1] == 0x8b;
-    if (s->gzip && inflateInit2(&s->z, GZIP_WINDOW) != Z_OK)
-        return FAIL(ERR_MEMORY, "no memory to inflate '%s'", s->name);
-    return OK;
-}
-
-static void stream_end(Stream *s)
-{
-    if (s->gzip) inflateEnd(&s->z);
-}
-
 static Status read_plain(Stream *s, uint8_t *to, size_t want, size_t *got)
 {
     size_t done = 0;
@@ -168,36 +154,6 @@ static Status read_sizes(Stream *s, int dimensions, int64_t size[IDX_COLOUR])
     return OK;
 }
 
-static Status read_header(Stream *s, int dimensions, Idx *idx)
-{
-    uint8_t raw[4] = {0};
-    TRY(stream_read_all(s, raw, sizeof raw));
-    uint32_t wanted = 0x0800u + (uint32_t)dimensions, found = big_endian(raw);
-    bool colour = dimensions == IDX_IMAGES && found == 0x0800u + IDX_COLOUR;
-    if (found != wanted && !colour)
-        return FAIL(ERR_FORMAT, "'%s': offset 0: expected magic 0x%08x%s (IDX, unsigned bytes, %s), found 0x%08x",
-                    s->name, wanted, dimensions == IDX_IMAGES ? " or 0x00000804" : "", kind_of(dimensions), found);
-    TRY(read_sizes(s, colour ? IDX_COLOUR : dimensions, idx->size));
-    size_t points = (size_t)(idx->size[0] * idx->size[1] * idx->size[2]); /* < 2^63 by the limits on the sizes */
-    if (__builtin_mul_overflow(points, (size_t)idx->size[3], &idx->bytes))
-        return FAIL(ERR_FORMAT, "'%s': the header declares %zu pixels of %" PRId64 " bytes, more than any memory has",
-                    s->name, points, idx->size[3]);
-    return OK;
-}
-
-/* Check the size in the header: a plain file must have exactly that size, and deflate cannot expand by more than
- * DEFLATE_RATIO_MAX. */
-static Status check_promise(const Stream *s, const Idx *idx)
-{
-    if (!s->gzip && s->raw_bytes - s->offset != idx->bytes)
-        return FAIL(ERR_FORMAT, "'%s': the header declares %zu bytes from offset %" PRIu64 " on, found %" PRIu64,
-                    s->name, idx->bytes, s->offset, s->raw_bytes - s->offset);
-    if (s->gzip && idx->bytes / DEFLATE_RATIO_MAX > s->raw_bytes)
-        return FAIL(ERR_FORMAT, "'%s': the header declares %zu bytes, more than %" PRIu64 " compressed bytes can hold",
-                    s->name, idx->bytes, s->raw_bytes);
-    return OK;
-}
-
 static Status check_end(Stream *s)
 {
     uint8_t extra;
@@ -217,9 +173,30 @@ static Status parse_source(Stream *s, int dimensions, Idx *made)
 {
     Status st = OK;
     Idx idx = {0};
-    TRY_OUT(stream_begin(s));
-    TRY_OUT(read_header(s, dimensions, &idx));
-    TRY_OUT(check_promise(s, &idx));
+    TRY_OUT(stream_fill(s));
+    s->gzip = s->left >= 2 && s->next[0] == 0x1f && s->next[1] == 0x8b;
+    if (s->gzip && inflateInit2(&s->z, GZIP_WINDOW) != Z_OK)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory to inflate '%s'", s->name));
+    uint8_t raw[4] = {0};
+    TRY_OUT(stream_read_all(s, raw, sizeof raw));
+    uint32_t wanted = 0x0800u + (uint32_t)dimensions, found = big_endian(raw);
+    bool colour = dimensions == IDX_IMAGES && found == 0x0800u + IDX_COLOUR;
+    if (found != wanted && !colour)
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': offset 0: expected magic 0x%08x%s (IDX, unsigned bytes, %s), found 0x%08x",
+                     s->name, wanted, dimensions == IDX_IMAGES ? " or 0x00000804" : "", kind_of(dimensions), found));
+    TRY_OUT(read_sizes(s, colour ? IDX_COLOUR : dimensions, idx.size));
+    size_t points = (size_t)(idx.size[0] * idx.size[1] * idx.size[2]); /* < 2^63 by the limits on the sizes */
+    if (__builtin_mul_overflow(points, (size_t)idx.size[3], &idx.bytes))
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': the header declares %zu pixels of %" PRId64 " bytes, more than any memory has",
+                     s->name, points, idx.size[3]));
+    /* Check the size in the header: a plain file must have exactly that size, and deflate cannot expand by more than
+     * DEFLATE_RATIO_MAX. */
+    if (!s->gzip && s->raw_bytes - s->offset != idx.bytes)
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': the header declares %zu bytes from offset %" PRIu64 " on, found %" PRIu64,
+                     s->name, idx.bytes, s->offset, s->raw_bytes - s->offset));
+    if (s->gzip && idx.bytes / DEFLATE_RATIO_MAX > s->raw_bytes)
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': the header declares %zu bytes, more than %" PRIu64 " compressed bytes can hold",
+                     s->name, idx.bytes, s->raw_bytes));
     idx.data = malloc(idx.bytes);
     if (!idx.data) {
         st = FAIL(ERR_MEMORY, "'%s': no memory for %zu bytes of %s", s->name, idx.bytes, kind_of(dimensions));
@@ -231,7 +208,7 @@ static Status parse_source(Stream *s, int dimensions, Idx *made)
     idx.data = NULL;
 out:
     idx_free(&idx);
-    stream_end(s);
+    if (s->gzip) inflateEnd(&s->z);
     return st;
 }
 
@@ -370,23 +347,6 @@ static Status check_labels(const Pair *pair, const IdxSource *d)
     return OK;
 }
 
-/* Hash sizes, pixels and labels, so that equal bytes in another shape differ. */
-static Status hash_pair(IdxSource *d)
-{
-    int64_t sizes[] = {d->base.info.count, d->base.info.h, d->base.info.w, d->base.info.c};
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) return FAIL(ERR_MEMORY, "no memory to hash the data set");
-    XXH3_128bits_reset(state);
-    XXH3_128bits_update(state, sizes, sizeof sizes);
-    XXH3_128bits_update(state, d->images.data, d->images.bytes);
-    XXH3_128bits_update(state, d->labels.data, d->labels.bytes);
-    XXH128_hash_t hash = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
-    d->base.info.fingerprint[0] = hash.low64;
-    d->base.info.fingerprint[1] = hash.high64;
-    return OK;
-}
-
 static Status name_set(const char *folder, IdxSource *d)
 {
     SourceInfo *info = &d->base.info;
@@ -416,7 +376,18 @@ static Status load_pair(const Pair *pair, IdxSource *d)
     info->classes = d->names.count;
     info->class_names = (const char *const *)d->names.name;
     TRY(check_labels(pair, d));
-    TRY(hash_pair(d));
+    /* Hash sizes, pixels and labels, so that equal bytes in another shape differ. */
+    int64_t sizes[] = {d->base.info.count, d->base.info.h, d->base.info.w, d->base.info.c};
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return FAIL(ERR_MEMORY, "no memory to hash the data set");
+    XXH3_128bits_reset(state);
+    XXH3_128bits_update(state, sizes, sizeof sizes);
+    XXH3_128bits_update(state, d->images.data, d->images.bytes);
+    XXH3_128bits_update(state, d->labels.data, d->labels.bytes);
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    d->base.info.fingerprint[0] = hash.low64;
+    d->base.info.fingerprint[1] = hash.high64;
     return OK;
 }
 

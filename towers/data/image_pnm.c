@@ -18,7 +18,7 @@ static bool is_space(uint8_t c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static void space_skip(Pnm *p)
+static Status number_read(Pnm *p, const char *what, int32_t most, int32_t *value)
 {
     for (; p->at < p->size; p->at++) {
         if (p->data[p->at] == '#')
@@ -26,11 +26,6 @@ static void space_skip(Pnm *p)
         else if (!is_space(p->data[p->at]))
             break;
     }
-}
-
-static Status number_read(Pnm *p, const char *what, int32_t most, int32_t *value)
-{
-    space_skip(p);
     size_t start = p->at;
     int64_t sum = 0;
     while (p->at < p->size && p->data[p->at] >= '0' && p->data[p->at] <= '9' && sum <= most)

@@ -94,16 +94,6 @@ static Slot *slot_of(const Loader *l, int64_t number)
     return &l->slots[number % l->slots_count];
 }
 
-/* Add the name of the file to a decoder's error. */
-static Status name_file(const Loader *l, int64_t id, Status st)
-{
-    char where[300], why[STATUS_MESSAGE_BYTES];
-    if (st != ERR_FORMAT) return st;
-    snprintf(why, sizeof why, "%s", status_message());
-    source_where(l->config.source, id, where, sizeof where);
-    return FAIL(st, "'%s': %s", where, why);
-}
-
 static Status sample_decode(const Loader *l, Worker *worker, int64_t epoch, int64_t id, uint8_t *canvas,
                             int32_t *record)
 {
@@ -128,7 +118,14 @@ static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i
     int64_t warnings = image_decoder_warnings(worker->transform.decoder);
     st = sample_decode(l, worker, slot->batch.epoch, id, slot->pixels + (size_t)i * l->canvas_bytes,
                        slot->augment + (size_t)i * IMAGE_RECORD);
-    if (st != OK) return name_file(l, id, st);
+    if (st != OK) {
+        /* Add the name of the file to a decoder's error. */
+        char where[300], why[STATUS_MESSAGE_BYTES];
+        if (st != ERR_FORMAT) return st;
+        snprintf(why, sizeof why, "%s", status_message());
+        source_where(l->config.source, id, where, sizeof where);
+        return FAIL(st, "'%s': %s", where, why);
+    }
     worker->clocks.warnings += image_decoder_warnings(worker->transform.decoder) > warnings;
     return OK;
 }
@@ -187,17 +184,6 @@ static bool order_is_there(const Loader *l, int64_t epoch)
     return l->order_users[epoch & 1] != PREPARING && order_is_ready(&l->order, epoch);
 }
 
-/* Runs without the lock; the PREPARING mark protects the table. */
-static void prepare_order(Loader *l, int64_t epoch)
-{
-    l->order_users[epoch & 1] = PREPARING;
-    pthread_mutex_unlock(&l->lock);
-    order_prepare(&l->order, epoch);
-    pthread_mutex_lock(&l->lock);
-    l->order_users[epoch & 1] = 0;
-    pthread_cond_broadcast(&l->work);
-}
-
 static void batch_finish(Loader *l, int64_t number)
 {
     Slot *slot = slot_of(l, number);
@@ -229,7 +215,15 @@ static void open_next(Loader *l)
 {
     int64_t number = l->opened, epoch = epoch_of(l, number);
     if (!order_is_there(l, epoch)) {
-        if (l->order_users[epoch & 1] == 0) prepare_order(l, epoch);
+        if (l->order_users[epoch & 1] == 0) {
+            /* Runs without the lock; the PREPARING mark protects the table. */
+            l->order_users[epoch & 1] = PREPARING;
+            pthread_mutex_unlock(&l->lock);
+            order_prepare(&l->order, epoch);
+            pthread_mutex_lock(&l->lock);
+            l->order_users[epoch & 1] = 0;
+            pthread_cond_broadcast(&l->work);
+        }
         return;
     }
     Slot *slot = slot_of(l, number);
@@ -274,20 +268,6 @@ static Status bad_add(const Loader *l, Slot *slot, int32_t i)
     return OK;
 }
 
-static void clocks_collect(Loader *l, Worker *worker)
-{
-    LoaderClocks *to = &l->clocks, *from = &worker->clocks;
-    TransformWorker *t = &worker->transform;
-    to->read += from->read;
-    to->samples += from->samples;
-    to->decode += t->decode_ns;
-    to->resize += t->resize_ns;
-    to->augment += t->augment_ns;
-    to->warnings += from->warnings;
-    *from = (LoaderClocks){0};
-    t->decode_ns = t->resize_ns = t->augment_ns = 0;
-}
-
 /* Fill a piece. Called with the lock held; releases it while samples are read. */
 static void piece_fill(Loader *l, Worker *worker, Piece piece)
 {
@@ -307,7 +287,16 @@ static void piece_fill(Loader *l, Worker *worker, Piece piece)
         pthread_mutex_unlock(&l->lock);
     }
     pthread_mutex_lock(&l->lock);
-    clocks_collect(l, worker);
+    LoaderClocks *to = &l->clocks, *from = &worker->clocks;
+    TransformWorker *t = &worker->transform;
+    to->read += from->read;
+    to->samples += from->samples;
+    to->decode += t->decode_ns;
+    to->resize += t->resize_ns;
+    to->augment += t->augment_ns;
+    to->warnings += from->warnings;
+    *from = (LoaderClocks){0};
+    t->decode_ns = t->resize_ns = t->augment_ns = 0;
     slot->batch.rotated += worker->rotated;
     worker->rotated = 0;
     slot->left -= piece.end - piece.first;
@@ -505,23 +494,6 @@ static Status slot_init(const Loader *l, Slot *slot)
     return OK;
 }
 
-static Status worker_init(Loader *l, Worker *worker)
-{
-    worker->loader = l;
-    return transform_worker_init(&worker->transform, NULL);
-}
-
-static Status allocate(Loader *l)
-{
-    l->slots = calloc((size_t)l->slots_count, sizeof *l->slots);
-    l->workers = calloc((size_t)l->workers_count, sizeof *l->workers);
-    l->threads = calloc((size_t)l->workers_count, sizeof *l->threads);
-    if (!l->slots || !l->workers || !l->threads) return FAIL(ERR_MEMORY, "no memory for the loader");
-    for (int i = 0; i < l->slots_count; i++) TRY(slot_init(l, &l->slots[i]));
-    for (int i = 0; i < l->workers_count; i++) TRY(worker_init(l, &l->workers[i]));
-    return order_init(&l->order, l->config.seed, l->count, l->config.shuffle);
-}
-
 static Status start_worker(Loader *l, int index)
 {
     int code = pthread_create(&l->threads[index], NULL, run_worker, &l->workers[index]);
@@ -561,34 +533,22 @@ Status loader_create(const LoaderConfig *config, Loader **made)
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->done, NULL);
     TRY_OUT(set_sizes(l));
-    TRY_OUT(allocate(l));
+    l->slots = calloc((size_t)l->slots_count, sizeof *l->slots);
+    l->workers = calloc((size_t)l->workers_count, sizeof *l->workers);
+    l->threads = calloc((size_t)l->workers_count, sizeof *l->threads);
+    if (!l->slots || !l->workers || !l->threads) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the loader"));
+    for (int i = 0; i < l->slots_count; i++) TRY_OUT(slot_init(l, &l->slots[i]));
+    for (int i = 0; i < l->workers_count; i++) {
+        l->workers[i].loader = l;
+        TRY_OUT(transform_worker_init(&l->workers[i].transform, NULL));
+    }
+    TRY_OUT(order_init(&l->order, l->config.seed, l->count, l->config.shuffle));
     TRY_OUT(start_workers(l));
     *made = l;
     l = NULL;
 out:
     loader_destroy(l);
     return st;
-}
-
-static void stop_workers(Loader *l)
-{
-    pthread_mutex_lock(&l->lock);
-    l->stop = true;
-    pthread_cond_broadcast(&l->work);
-    pthread_mutex_unlock(&l->lock);
-    for (int i = 0; i < l->threads_count; i++) pthread_join(l->threads[i], NULL);
-}
-
-static void free_slots(Loader *l)
-{
-    for (int i = 0; l->slots && i < l->slots_count; i++) {
-        free(l->slots[i].pixels);
-        free(l->slots[i].labels);
-        free(l->slots[i].augment);
-        free(l->slots[i].ids);
-        free(l->slots[i].bad);
-    }
-    free(l->slots);
 }
 
 bool loader_pixels(const Loader *l, int index, void **memory, size_t *bytes)
@@ -603,8 +563,19 @@ void loader_destroy(Loader *loader)
 {
     Loader *l = loader;
     if (!l) return;
-    stop_workers(l);
-    free_slots(l);
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->threads_count; i++) pthread_join(l->threads[i], NULL);
+    for (int i = 0; l->slots && i < l->slots_count; i++) {
+        free(l->slots[i].pixels);
+        free(l->slots[i].labels);
+        free(l->slots[i].augment);
+        free(l->slots[i].ids);
+        free(l->slots[i].bad);
+    }
+    free(l->slots);
     for (int i = 0; l->workers && i < l->workers_count; i++) {
         bytes_free(&l->workers[i].bytes);
         transform_worker_free(&l->workers[i].transform);

@@ -197,17 +197,6 @@ static void rows_run(const Resizer *r, const Pixels *in, size_t pitch)
     for (; y < h; y++) row_resize(axis, in->c, in->at + (size_t)y * in->pitch, r->scratch + (size_t)y * pitch);
 }
 
-static void columns_run(const Resizer *r, size_t pitch, size_t width, uint8_t *out, size_t out_pitch)
-{
-    const Axis *axis = &r->rows;
-    void (*run)(const int16_t *, int32_t, int32_t, const uint8_t *, size_t, size_t, uint8_t *) =
-        resize_has_avx2() ? column_resize_avx2 : column_resize;
-    for (int32_t y = 0; y < axis->count; y++)
-        run(axis->weight + 2 * (size_t)y * (size_t)axis->taps, axis->n[y], axis->taps,
-            r->scratch + (size_t)(axis->first[y] - axis->first_of_all) * pitch, pitch, width,
-            out + (size_t)y * out_pitch);
-}
-
 Status resizer_run(Resizer *r, const Resize *resize, const Pixels *in, uint8_t *out, size_t out_pitch)
 {
     TRY(check(resize, in));
@@ -223,6 +212,12 @@ Status resizer_run(Resizer *r, const Resize *resize, const Pixels *in, uint8_t *
         if (!r->scratch) return FAIL(ERR_MEMORY, "no memory to resize %d x %d pixels", in->w, in->h);
     }
     rows_run(r, in, width);
-    columns_run(r, width, width, out, out_pitch);
+    const Axis *axis = &r->rows;
+    void (*run)(const int16_t *, int32_t, int32_t, const uint8_t *, size_t, size_t, uint8_t *) =
+        resize_has_avx2() ? column_resize_avx2 : column_resize;
+    for (int32_t y = 0; y < axis->count; y++)
+        run(axis->weight + 2 * (size_t)y * (size_t)axis->taps, axis->n[y], axis->taps,
+            r->scratch + (size_t)(axis->first[y] - axis->first_of_all) * width, width, width,
+            out + (size_t)y * out_pitch);
     return OK;
 }

@@ -18,31 +18,26 @@ int64_t shares_steps_per_epoch(const Shares *shares, int64_t count)
     return count / global + (count % global != 0);
 }
 
-/* n[t] of `taken` samples for each tower, by largest remainder. For a full batch nothing remains and n[t] is the
- * share. */
-static void cut_batch(const Shares *shares, int64_t global, int64_t taken, int32_t n[TOWERS_MAX])
-{
-    int64_t rest[TOWERS_MAX], left = taken;
-    for (int t = 0; t < shares->towers; t++) {
-        n[t] = (int32_t)(taken * shares->batch[t] / global);
-        rest[t] = taken * shares->batch[t] % global;
-        left -= n[t];
-    }
-    for (; left > 0; left--) {
-        int most = 0;
-        for (int t = 1; t < shares->towers; t++)
-            if (rest[t] > rest[most]) most = t;
-        n[most]++;
-        rest[most] = -1;
-    }
-}
-
 void shares_of(const Shares *shares, int64_t count, int64_t step_in_epoch, int tower, int64_t *first, int32_t *n)
 {
     int32_t cut[TOWERS_MAX];
     int64_t global = shares_global(shares), start = step_in_epoch * global;
     int64_t taken = start >= count ? 0 : count - start < global ? count - start : global;
-    cut_batch(shares, global, taken, cut);
+    /* n[t] of `taken` samples for each tower, by largest remainder. For a full batch nothing remains and n[t] is the
+     * share. */
+    int64_t rest[TOWERS_MAX], left = taken;
+    for (int t = 0; t < shares->towers; t++) {
+        cut[t] = (int32_t)(taken * shares->batch[t] / global);
+        rest[t] = taken * shares->batch[t] % global;
+        left -= cut[t];
+    }
+    for (; left > 0; left--) {
+        int most = 0;
+        for (int t = 1; t < shares->towers; t++)
+            if (rest[t] > rest[most]) most = t;
+        cut[most]++;
+        rest[most] = -1;
+    }
     *first = start;
     for (int t = 0; t < tower; t++) *first += cut[t];
     *n = cut[tower];

@@ -50,53 +50,46 @@ static double normal_cdf(double x)
     return 0.5 * erfc(-x * M_SQRT1_2);
 }
 
-/* table[u] is the pixel at quantile u / QUANTILES of the truncated normal. */
-static void fill_quantiles(uint8_t table[QUANTILES])
-{
-    const double mean = 127, deviation = 60, cut = 2;
-    double low = normal_cdf(-cut), mass = normal_cdf(cut) - low;
-    int next = 0;
-    for (int value = 0; value < 256; value++) {
-        double share = (normal_cdf((value + 0.5 - mean) / deviation) - low) / mass;
-        int end = share <= 0 ? 0 : share >= 1 || value == 255 ? QUANTILES : (int)lround(share * QUANTILES);
-        while (next < end) table[next++] = (uint8_t)value;
-    }
-}
-
-static void fill_pool(uint64_t seed, size_t bytes, const uint8_t table[QUANTILES], uint8_t *pool)
-{
-    for (size_t at = 0; at < bytes; at += 8) {
-        Philox words = philox(seed, (uint32_t)(at / 8), (uint32_t)(at / 8 >> 32), 0, STREAM_PIXELS);
-        size_t n = bytes - at < 8 ? bytes - at : 8;
-        for (size_t i = 0; i < n; i++) pool[at + i] = table[words.v[i / 2] >> (i % 2 * 16) & 0xffff];
-    }
-}
-
 static Status make_pool(SyntheticSource *d)
 {
     size_t bytes = d->image_bytes + POOL_PLACES;
     uint8_t *table = malloc(QUANTILES);
     d->pool = malloc(bytes);
     if (table && d->pool) {
-        fill_quantiles(table);
-        fill_pool(d->seed, bytes, table, d->pool);
+        /* table[u] is the pixel at quantile u / QUANTILES of the truncated normal. */
+        const double mean = 127, deviation = 60, cut = 2;
+        double low = normal_cdf(-cut), mass = normal_cdf(cut) - low;
+        int next = 0;
+        for (int value = 0; value < 256; value++) {
+            double share = (normal_cdf((value + 0.5 - mean) / deviation) - low) / mass;
+            int end = share <= 0 ? 0 : share >= 1 || value == 255 ? QUANTILES : (int)lround(share * QUANTILES);
+            while (next < end) table[next++] = (uint8_t)value;
+        }
+        for (size_t at = 0; at < bytes; at += 8) {
+            Philox words = philox(d->seed, (uint32_t)(at / 8), (uint32_t)(at / 8 >> 32), 0, STREAM_PIXELS);
+            size_t n = bytes - at < 8 ? bytes - at : 8;
+            for (size_t i = 0; i < n; i++) d->pool[at + i] = table[words.v[i / 2] >> (i % 2 * 16) & 0xffff];
+        }
     }
     free(table);
     return d->pool && table ? OK : FAIL(ERR_MEMORY, "no memory for %zu bytes of synthetic pixels", bytes);
 }
 
-static Status check_arguments(int64_t count, int classes, int32_t h, int32_t w, int32_t c)
+Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed, Source **made)
 {
+    Status st = OK;
     if (count < 1) return FAIL(ERR_ARG, "synthetic data: expected at least 1 sample, found %" PRId64, count);
     if (classes < 1) return FAIL(ERR_ARG, "synthetic data: expected at least 1 class, found %d", classes);
     if (h < 1 || w < 1 || h > SIDE_MAX || w > SIDE_MAX)
         return FAIL(ERR_ARG, "synthetic data: expected sides from 1 to %d, found %d x %d", SIDE_MAX, h, w);
     if (c != 1 && c != 3) return FAIL(ERR_ARG, "synthetic data: expected 1 or 3 channels, found %d", c);
-    return OK;
-}
-
-static void describe(SyntheticSource *d, int64_t count, int classes, int32_t h, int32_t w, int32_t c)
-{
+    SyntheticSource *d = calloc(1, sizeof *d);
+    if (!d) return FAIL(ERR_MEMORY, "no memory for the synthetic data");
+    d->base.read = read_sample;
+    d->base.close = close_synthetic;
+    d->seed = seed;
+    d->image_bytes = (size_t)h * (size_t)w * (size_t)c;
+    TRY_OUT(class_names_set(&d->names, classes, NULL));
     SourceInfo *info = &d->base.info;
     snprintf(info->name, sizeof info->name, "synthetic");
     info->class_names = (const char *const *)d->names.name;
@@ -110,20 +103,6 @@ static void describe(SyntheticSource *d, int64_t count, int classes, int32_t h, 
     XXH128_hash_t hash = XXH3_128bits(key, sizeof key);
     info->fingerprint[0] = hash.low64;
     info->fingerprint[1] = hash.high64;
-}
-
-Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed, Source **made)
-{
-    Status st = OK;
-    TRY(check_arguments(count, classes, h, w, c));
-    SyntheticSource *d = calloc(1, sizeof *d);
-    if (!d) return FAIL(ERR_MEMORY, "no memory for the synthetic data");
-    d->base.read = read_sample;
-    d->base.close = close_synthetic;
-    d->seed = seed;
-    d->image_bytes = (size_t)h * (size_t)w * (size_t)c;
-    TRY_OUT(class_names_set(&d->names, classes, NULL));
-    describe(d, count, classes, h, w, c);
     TRY_OUT(make_pool(d));
     *made = &d->base;
     d = NULL;

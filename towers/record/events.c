@@ -135,17 +135,6 @@ Status events_scalar(Events *events, int64_t step, const char *tag, double numbe
 static double limits[LIMITS_MAX];
 static int limit_count;
 
-static void limits_make(void)
-{
-    int positive = 0;
-    static double up[LIMITS_MAX / 2];
-    for (double limit = 1e-12; limit < 1e20; limit *= 1.1) up[positive++] = limit;
-    up[positive++] = DBL_MAX;
-    for (int i = positive - 1; i >= 0; i--) limits[limit_count++] = -up[i];
-    limits[limit_count++] = 0;
-    for (int i = 0; i < positive; i++) limits[limit_count++] = up[i];
-}
-
 /* The start of the search for all floats with the same sign, exponent and three bits of mantissa: the limit above the
  * least of them. The result is at most a few limits away. */
 enum { START_BITS = 12 };
@@ -158,8 +147,15 @@ static int start_of(float value)
     return (int)(bits >> (32 - START_BITS));
 }
 
-static void starts_make(void)
+static void tables_make(void)
 {
+    int positive = 0;
+    static double up[LIMITS_MAX / 2];
+    for (double limit = 1e-12; limit < 1e20; limit *= 1.1) up[positive++] = limit;
+    up[positive++] = DBL_MAX;
+    for (int i = positive - 1; i >= 0; i--) limits[limit_count++] = -up[i];
+    limits[limit_count++] = 0;
+    for (int i = 0; i < positive; i++) limits[limit_count++] = up[i];
     for (uint32_t i = 0; i < 1u << START_BITS; i++) {
         uint32_t bits = i << (32 - START_BITS) | (i >> (START_BITS - 1) ? (1u << (32 - START_BITS)) - 1 : 0);
         float least;
@@ -168,12 +164,6 @@ static void starts_make(void)
         while (k < limit_count - 1 && !(limits[k] > (double)least)) k++;
         starts[i] = (uint16_t)k;
     }
-}
-
-static void tables_make(void)
-{
-    limits_make();
-    starts_make();
 }
 
 /* The first limit above the value, which is finite. */
@@ -202,16 +192,6 @@ void histogram_count(const float *values, int64_t count, Histogram *h)
     if (h->number == 0) h->least = h->most = 0;
 }
 
-/* Joins runs of empty buckets into one. */
-static void histogram_pack(Tfevent__HistogramProto *histogram, const double *buckets)
-{
-    for (int i = 0; i < limit_count; i++) {
-        if (buckets[i] == 0 && i + 1 < limit_count && buckets[i + 1] == 0) continue;
-        histogram->bucket_limit[histogram->n_bucket_limit++] = limits[i];
-        histogram->bucket[histogram->n_bucket++] = buckets[i];
-    }
-}
-
 Status events_histogram(Events *events, int64_t step, const char *tag, const Histogram *h)
 {
     double packed[LIMITS_MAX], packed_limits[LIMITS_MAX];
@@ -221,7 +201,12 @@ Status events_histogram(Events *events, int64_t step, const char *tag, const His
     histogram.sum = h->sum, histogram.sum_squares = h->square_sum;
     histogram.bucket = packed;
     histogram.bucket_limit = packed_limits;
-    histogram_pack(&histogram, h->bucket);
+    /* Joins runs of empty buckets into one. */
+    for (int i = 0; i < limit_count; i++) {
+        if (h->bucket[i] == 0 && i + 1 < limit_count && h->bucket[i + 1] == 0) continue;
+        histogram.bucket_limit[histogram.n_bucket_limit++] = limits[i];
+        histogram.bucket[histogram.n_bucket++] = h->bucket[i];
+    }
     value.tag = (char *)tag;
     value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_HISTO;
     value.histo = &histogram;

@@ -461,17 +461,6 @@ bool run_argument(const Run *run, const char *key, char *text, size_t bytes)
 
 /* ---- the whole */
 
-static Status names_copy(Run *run, const char *directory)
-{
-    run->path = strdup(directory);
-    if (!run->path) return FAIL(ERR_MEMORY, "no memory for the name of a run");
-    size_t end = strlen(run->path);
-    while (end > 1 && run->path[end - 1] == '/') run->path[--end] = 0;
-    const char *slash = strrchr(run->path, '/');
-    run->name = strdup(slash && slash[1] ? slash + 1 : run->path);
-    return run->name ? OK : FAIL(ERR_MEMORY, "no memory for the name of a run");
-}
-
 static Status files_read(Run *run)
 {
     char path[PATH_BYTES];
@@ -500,7 +489,13 @@ Status run_read(const char *directory, Run **made)
     if (!S_ISDIR(info.st_mode)) return FAIL(ERR_ARG, "'%s' is not a folder: expected a run directory", directory);
     run = calloc(1, sizeof *run);
     if (!run) return FAIL(ERR_MEMORY, "no memory for a run");
-    TRY_OUT(names_copy(run, directory));
+    run->path = strdup(directory);
+    if (!run->path) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the name of a run"));
+    size_t end = strlen(run->path);
+    while (end > 1 && run->path[end - 1] == '/') run->path[--end] = 0;
+    const char *slash = strrchr(run->path, '/');
+    run->name = strdup(slash && slash[1] ? slash + 1 : run->path);
+    TRY_OUT(run->name ? OK : FAIL(ERR_MEMORY, "no memory for the name of a run"));
     TRY_OUT(files_read(run));
     *made = run;
     run = NULL;

@@ -172,7 +172,7 @@ int64_t job_eval_confusion(const TrainJob *job)
 
 int64_t job_eval_floats(const TrainJob *job)
 {
-    return job_eval_blocks(job) * BLOCK_LANES + job_eval_confusion(job) + EVAL_STOP_LANES;
+    return job_eval_blocks(job) * BLOCK_FIELDS + job_eval_confusion(job) + EVAL_STOP_FIELDS;
 }
 
 Transform job_transform(const TrainJob *job, bool training)

@@ -142,11 +142,11 @@ LoaderConfig job_loader(const TrainJob *job, bool training);
 /* The communicator of the process at `place`, as far as it is known without a layout. */
 CommConfig job_comm(const TrainJob *job, Placement place);
 /* Floats of an evaluation's only all-reduce: values of its blocks, the confusion matrix, and stop requests. */
-enum { EVAL_STOP_LANES = 1 };
+enum { EVAL_STOP_FIELDS = 1 };
 int64_t job_eval_blocks(const TrainJob *job);
 int64_t job_eval_confusion(const TrainJob *job); /* counts of (true, predicted); 0: too many classes */
 int64_t job_eval_floats(const TrainJob *job);
 /* Values of a block. Each is exact in f32: the loss is computed in f32, and a block has fewer than 2^24 samples. */
-typedef enum BlockLane { BLOCK_LOSS = 0, BLOCK_COUNT, BLOCK_TOP1, BLOCK_TOP5, BLOCK_LANES } BlockLane;
+typedef enum BlockField { BLOCK_LOSS = 0, BLOCK_COUNT, BLOCK_TOP1, BLOCK_TOP5, BLOCK_FIELDS } BlockField;
 
 #endif

@@ -144,25 +144,6 @@ out:
     return st;
 }
 
-/* Rename `temporary` to `path`. If `path` exists (a resumed run saves the same step again), the two are exchanged in
- * one call, and the old checkpoint becomes the temporary directory. */
-static Status directory_publish(const char *temporary, const char *path, const char *ckpt)
-{
-    char aside[PATH_BYTES];
-    if (rename(temporary, path) != 0) {
-        if (errno != ENOTEMPTY && errno != EEXIST)
-            return FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno));
-        if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
-            if (errno != EINVAL && errno != ENOSYS)
-                return FAIL(ERR_IO, "cannot exchange '%s' and '%s': %s", temporary, path, strerror(errno));
-            TRY(set_aside(path, aside)); /* no RENAME_EXCHANGE: keep the old one under another name */
-            if (rename(temporary, path) != 0)
-                return FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno));
-        }
-    }
-    return directory_sync(ckpt);
-}
-
 static Status latest_write(const char *ckpt, int64_t step)
 {
     char path[PATH_BYTES], text[32];
@@ -221,7 +202,21 @@ Status checkpoint_save(const char *run_dir, const CheckpointContent *content, in
     TRY(room_check(ckpt, content));
     if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
     TRY_OUT(files_write(temporary, content));
-    TRY_OUT(directory_publish(temporary, path, ckpt));
+    /* Rename `temporary` to `path`. If `path` exists (a resumed run saves the same step again), the two are exchanged
+     * in one call, and the old checkpoint becomes the temporary directory. */
+    char aside[PATH_BYTES];
+    if (rename(temporary, path) != 0) {
+        if (errno != ENOTEMPTY && errno != EEXIST)
+            TRY_OUT(FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno)));
+        if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
+            if (errno != EINVAL && errno != ENOSYS)
+                TRY_OUT(FAIL(ERR_IO, "cannot exchange '%s' and '%s': %s", temporary, path, strerror(errno)));
+            TRY_OUT(set_aside(path, aside)); /* no RENAME_EXCHANGE: keep the old one under another name */
+            if (rename(temporary, path) != 0)
+                TRY_OUT(FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno)));
+        }
+    }
+    TRY_OUT(directory_sync(ckpt));
     TRY_OUT(latest_write(ckpt, content->step));
     TRY_OUT(published_verify(ckpt, path));
     prune(ckpt, keep, protect, content->step);

@@ -151,15 +151,10 @@ static const char *constant_make(Writer *w, const char *what, int rank, int64_t 
 
 /* ---- values */
 
-static bool is_weight(const ValueInfo *info)
-{
-    return info->role == ROLE_PARAM || info->role == ROLE_STATE;
-}
-
 static const char *value_name(const Writer *w, Value v, char text[NAME])
 {
     const ValueInfo *info = graph_value(w->graph, v);
-    if (is_weight(info)) return info->name;
+    if (info->role == ROLE_PARAM || info->role == ROLE_STATE) return info->name;
     if (v.id == w->logits.id) return "logits";
     snprintf(text, NAME, "v%d", v.id);
     return text;
@@ -308,15 +303,6 @@ static void needed_mark(Writer *w)
     }
 }
 
-static void constants_write(Writer *w)
-{
-    for (int i = 0; i < w->weights->count; i++) {
-        const StTensor *t = &w->weights->tensor[i];
-        Value v = graph_find(w->graph, t->name);
-        if (v.id && w->needed[v.id]) constant_add(w, t->name, t->rank, t->dims, t->data, t->bytes);
-    }
-}
-
 static Status writer_open(Writer *w, const Graph *graph, const WeightList *weights)
 {
     size_t ops = (size_t)graph_op_count(graph), nodes = NODES_PER_OP * ops + 1,
@@ -332,16 +318,6 @@ static Status writer_open(Writer *w, const Graph *graph, const WeightList *weigh
     w->constant_list = calloc(constants, sizeof(void *));
     bool whole = w->needed && w->nodes && w->node_list && w->constants && w->constant_list;
     return whole ? OK : FAIL(ERR_MEMORY, "no memory for ONNX nodes of %zu ops", ops);
-}
-
-static void writer_close(Writer *w)
-{
-    for (int i = 0; i < w->constant_count; i++) free(w->constants[i].made);
-    free(w->needed);
-    free(w->nodes);
-    free(w->node_list);
-    free(w->constants);
-    free(w->constant_list);
 }
 
 /* The description of an input or output and the structs that it points to. */
@@ -375,19 +351,6 @@ static Onnx__ValueInfoProto *port_fill(Port *port, const char *name, const char 
     port->info.name = borrowed(name);
     port->info.doc_string = borrowed(text);
     return &port->info;
-}
-
-static Status model_pack(const char *path, const Onnx__ModelProto *model)
-{
-    size_t bytes = onnx__model_proto__get_packed_size(model);
-    if (bytes > INT32_MAX)
-        return FAIL(ERR_UNSUPPORTED, "%s: %zu bytes, but ONNX files are limited to 2 GiB", path, bytes);
-    uint8_t *packed = malloc(bytes);
-    if (!packed) return FAIL(ERR_MEMORY, "no memory for %s (%zu MiB)", path, bytes >> 20);
-    onnx__model_proto__pack(model, packed);
-    Status st = file_replace(path, packed, bytes);
-    free(packed);
-    return st;
 }
 
 static Status model_write(Writer *w, const char *path, const char *name, const char *class_names, Shape image)
@@ -424,7 +387,15 @@ static Status model_write(Writer *w, const char *path, const char *name, const c
     model.n_metadata_props = class_names ? 2 : 1;
     model.graph = &graph;
     model.opset_import = &opsets;
-    return model_pack(path, &model);
+    size_t bytes = onnx__model_proto__get_packed_size(&model);
+    if (bytes > INT32_MAX)
+        return FAIL(ERR_UNSUPPORTED, "%s: %zu bytes, but ONNX files are limited to 2 GiB", path, bytes);
+    uint8_t *packed = malloc(bytes);
+    if (!packed) return FAIL(ERR_MEMORY, "no memory for %s (%zu MiB)", path, bytes >> 20);
+    onnx__model_proto__pack(&model, packed);
+    Status st = file_replace(path, packed, bytes);
+    free(packed);
+    return st;
 }
 
 Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
@@ -435,7 +406,11 @@ Status onnx_write(const char *path, const char *name, const Graph *evaluation, c
     Shape image = {0};
     TRY_OUT(writer_open(&w, evaluation, weights));
     needed_mark(&w);
-    constants_write(&w);
+    for (int i = 0; i < w.weights->count; i++) {
+        const StTensor *t = &w.weights->tensor[i];
+        Value v = graph_find(w.graph, t->name);
+        if (v.id && w.needed[v.id]) constant_add(&w, t->name, t->rank, t->dims, t->data, t->bytes);
+    }
     for (int i = 0; i < graph_op_count(evaluation); i++) {
         const Op *op = graph_op_at(evaluation, i);
         if (op->kind == OP_IMAGE) image = graph_shape(evaluation, op->out[0]);
@@ -443,6 +418,11 @@ Status onnx_write(const char *path, const char *name, const Graph *evaluation, c
     }
     TRY_OUT(model_write(&w, path, name, class_names, image));
 out:
-    writer_close(&w);
+    for (int i = 0; i < w.constant_count; i++) free(w.constants[i].made);
+    free(w.needed);
+    free(w.nodes);
+    free(w.node_list);
+    free(w.constants);
+    free(w.constant_list);
     return st;
 }

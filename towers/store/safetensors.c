@@ -132,19 +132,6 @@ static Status header_find(const SafeTensors *file, const unsigned char *bytes, s
     return OK;
 }
 
-static Status header_load(SafeTensors *file, const unsigned char *bytes, size_t header_bytes)
-{
-    json_error_t error;
-    TRY(json_parse((const char *)bytes + LENGTH_BYTES, header_bytes, &file->header, &error));
-    if (!file->header)
-        return FAIL(json_error_code(&error) == json_error_out_of_memory ? ERR_MEMORY : ERR_CHECKPOINT,
-                    "'%s': the header is not valid JSON at offset %d: %s", file->label, LENGTH_BYTES + error.position,
-                    error.text);
-    if (!json_is_object(file->header))
-        return FAIL(ERR_CHECKPOINT, "'%s': the header is not a JSON object", file->label);
-    return OK;
-}
-
 static Status metadata_read(SafeTensors *file)
 {
     const char *key;
@@ -303,7 +290,14 @@ Status safetensors_parse(const void *bytes, size_t count, const char *name, Safe
     }
     TRY_OUT(other_formats_refuse(file->label, bytes, count));
     TRY_OUT(header_find(file, bytes, count, &header_bytes));
-    TRY_OUT(header_load(file, bytes, header_bytes));
+    json_error_t error;
+    TRY_OUT(json_parse((const char *)bytes + LENGTH_BYTES, header_bytes, &file->header, &error));
+    if (!file->header)
+        TRY_OUT(FAIL(json_error_code(&error) == json_error_out_of_memory ? ERR_MEMORY : ERR_CHECKPOINT,
+                     "'%s': the header is not valid JSON at offset %d: %s", file->label, LENGTH_BYTES + error.position,
+                     error.text));
+    if (!json_is_object(file->header))
+        TRY_OUT(FAIL(ERR_CHECKPOINT, "'%s': the header is not a JSON object", file->label));
     TRY_OUT(metadata_read(file));
     size_t skip = LENGTH_BYTES + header_bytes;
     TRY_OUT(entries_read(file, (const unsigned char *)bytes + skip, count - skip));

@@ -12,29 +12,23 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int64_t largest(const float *values, int64_t count)
-{
-    int64_t found = 0;
-    for (int64_t i = 1; i < count; i++)
-        if (values[i] > values[found]) found = i;
-    return found;
-}
-
 static EvalSample sample_of(int32_t label, const float *probability, int64_t classes)
 {
-    int64_t predicted = largest(probability, classes);
+    int64_t predicted = 0;
+    for (int64_t i = 1; i < classes; i++)
+        if (probability[i] > probability[predicted]) predicted = i;
     return (EvalSample){label, (int32_t)predicted, probability[predicted], -logf(probability[label])};
 }
 
-/* Take the oldest block in flight: its results into `lanes`, the prediction for each sample into the matrix (NULL if
+/* Take the oldest block in flight: its results into `fields`, the prediction for each sample into the matrix (NULL if
  * there are too many classes) and the ledger. */
-static Status block_take(const TowerProcess *p, Inference *inference, float *lanes, float *confusion)
+static Status block_take(const TowerProcess *p, Inference *inference, float *fields, float *confusion)
 {
     const Inferred *found;
     int64_t classes = p->job->program.options.classes;
     TRY(inference_end(inference, &found));
     const Batch *batch = &found->batch;
-    float *to = lanes + batch->step * BLOCK_LANES;
+    float *to = fields + batch->step * BLOCK_FIELDS;
     to[BLOCK_LOSS] = (float)found->loss;
     to[BLOCK_COUNT] = (float)(batch->n - batch->skipped);
     to[BLOCK_TOP1] = (float)found->hits[0];
@@ -68,14 +62,14 @@ static bool stop_asked(const TowerProcess *p)
     return atomic_load(&p->ledger->run.stop_signal) != 0;
 }
 
-/* `lanes`: [blocks][BLOCK_LANES] and the counts after them; filled in for the blocks of this process. */
-static Status blocks_run(TowerProcess *p, float *lanes)
+/* `fields`: [blocks][BLOCK_FIELDS] and the counts after them; filled in for the blocks of this process. */
+static Status blocks_run(TowerProcess *p, float *fields)
 {
     Status st = OK;
     Loader *loader = NULL;
     Inference *inference = NULL;
     LoaderConfig config = eval_loader(p);
-    float *confusion = job_eval_confusion(p->job) ? lanes + job_eval_blocks(p->job) * BLOCK_LANES : NULL;
+    float *confusion = job_eval_confusion(p->job) ? fields + job_eval_blocks(p->job) * BLOCK_FIELDS : NULL;
     if (config.start_step >= config.max_steps) return OK;
     TRY_OUT(loader_create(&config, &loader));
     TRY_OUT(inference_open(p->replica, loader, confusion || p->ledger->sample, &inference));
@@ -87,42 +81,26 @@ static Status blocks_run(TowerProcess *p, float *lanes)
         process_activity(p, p->run.step, ACTIVITY_EVAL);
         TRY_OUT(inference_begin(inference, batch));
         if (inference_pending(inference) > inference_ahead(inference))
-            TRY_OUT(block_take(p, inference, lanes, confusion));
+            TRY_OUT(block_take(p, inference, fields, confusion));
     }
-    while (inference_pending(inference)) TRY_OUT(block_take(p, inference, lanes, confusion));
+    while (inference_pending(inference)) TRY_OUT(block_take(p, inference, fields, confusion));
 out:
     inference_close(inference);
     loader_destroy(loader);
     return st;
 }
 
-/* Each block is filled in by one process and zero in the others, so the sum and its total are exact and do not depend
- * on which process had which block. */
-static Status blocks_gather(TowerProcess *p, float *lanes, size_t floats)
-{
-    lanes[floats - EVAL_STOP_LANES] = stop_asked(p);
-    for (int slot = 0; slot < p->place.local_towers; slot++)
-        TRY(comm_allreduce_begin(p->comm, p->place.first_tower + slot, 0, slot ? lanes + floats : lanes, floats));
-    return comm_allreduce_end(p->comm, 0, lanes, floats);
-}
-
-static EvalResult blocks_total(const float *lanes, int64_t blocks)
+static EvalResult blocks_total(const float *fields, int64_t blocks)
 {
     EvalResult total = {0};
-    for (int64_t b = 0; b < blocks; b++, lanes += BLOCK_LANES) {
-        total.loss += (double)lanes[BLOCK_LOSS];
-        total.count += (int64_t)lanes[BLOCK_COUNT];
-        total.hits[0] += (int64_t)lanes[BLOCK_TOP1];
-        total.hits[1] += (int64_t)lanes[BLOCK_TOP5];
+    for (int64_t b = 0; b < blocks; b++, fields += BLOCK_FIELDS) {
+        total.loss += (double)fields[BLOCK_LOSS];
+        total.count += (int64_t)fields[BLOCK_COUNT];
+        total.hits[0] += (int64_t)fields[BLOCK_TOP1];
+        total.hits[1] += (int64_t)fields[BLOCK_TOP5];
     }
     total.loss = total.count ? total.loss / (double)total.count : 0;
     return total;
-}
-
-static void confusion_print(const float *counts, int64_t classes, FILE *to)
-{
-    for (int64_t i = 0; i < classes * classes; i++)
-        fprintf(to, "%lld%c", (long long)counts[i], (i + 1) % classes ? ',' : '\n');
 }
 
 /* A full disk does not end the run here; other records will report it. */
@@ -132,7 +110,9 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return FAIL(ERR_MEMORY, "no memory for the confusion matrix");
-    confusion_print(counts, p->job->program.options.classes, to);
+    int64_t classes = p->job->program.options.classes;
+    for (int64_t i = 0; i < classes * classes; i++)
+        fprintf(to, "%lld%c", (long long)counts[i], (i + 1) % classes ? ',' : '\n');
     Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, "confusion.csv")
                                 : FAIL(ERR_MEMORY, "no memory for the confusion matrix");
     if (st == OK && file_replace(path, text, bytes) != OK)
@@ -152,14 +132,19 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     Status st = OK;
     int64_t wanted = source_info(p->job->test)->count, blocks = job_eval_blocks(p->job);
     size_t floats = (size_t)job_eval_floats(p->job);
-    float *lanes = calloc(2 * floats, sizeof *lanes); /* and as many zeros, for towers without blocks */
-    if (!lanes) return FAIL(ERR_MEMORY, "no memory for results of %lld blocks of an evaluation", (long long)blocks);
+    float *fields = calloc(2 * floats, sizeof *fields); /* and as many zeros, for towers without blocks */
+    if (!fields) return FAIL(ERR_MEMORY, "no memory for results of %lld blocks of an evaluation", (long long)blocks);
     TRY_OUT(statistics_export(p));
-    TRY_OUT(blocks_run(p, lanes));
-    TRY_OUT(blocks_gather(p, lanes, floats));
+    TRY_OUT(blocks_run(p, fields));
+    /* Each block is filled in by one process and zero in the others, so the sum and its total are exact and do not
+     * depend on which process had which block. */
+    fields[floats - EVAL_STOP_FIELDS] = stop_asked(p);
+    for (int slot = 0; slot < p->place.local_towers; slot++)
+        TRY_OUT(comm_allreduce_begin(p->comm, p->place.first_tower + slot, 0, slot ? fields + floats : fields, floats));
+    TRY_OUT(comm_allreduce_end(p->comm, 0, fields, floats));
     TRY_OUT(comm_barrier(p->comm)); /* the others' results of each sample are in the ledger */
-    *result = blocks_total(lanes, blocks);
-    p->stop |= lanes[floats - EVAL_STOP_LANES] > 0;
+    *result = blocks_total(fields, blocks);
+    p->stop |= fields[floats - EVAL_STOP_FIELDS] > 0;
     *whole = result->count == wanted ||
              (!p->stop && p->job->data.bad == BAD_SKIP && result->count < wanted); /* except skipped samples */
     if (!*whole && !p->stop)
@@ -167,9 +152,9 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     if (st != OK || !*whole || !is_root(&p->place)) goto out;
     TRY_OUT(rotated_note(p, atomic_load(&p->ledger->run.eval_rotated), wanted, "evaluation"));
     if (p->metrics && job_eval_confusion(p->job) && is_best(p, result))
-        TRY_OUT(confusion_write(p, lanes + blocks * BLOCK_LANES));
+        TRY_OUT(confusion_write(p, fields + blocks * BLOCK_FIELDS));
     if (p->metrics && p->ledger->sample) TRY_OUT(mistakes_write(p, is_best(p, result)));
 out:
-    free(lanes);
+    free(fields);
     return st;
 }

@@ -22,30 +22,27 @@
 
 /* ---- training */
 
-/* After a refused step all ranks have the weights before it and are at the same step, so finite weights are saved. If
- * replicas differ, none is saved, because it is unknown which one is right. */
-static Status numeric_stop(TowerProcess *p, Status cause)
-{
-    StatusText words;
-    status_keep(&words);
-    Status saved = OK;
-    if (!p->drifted) {
-        bool finite = false, moved = p->job->gate.check == NAN_CHECK_LAST; /* checked after the update */
-        saved = forensics_state(p, &finite);
-        summary_finish(p);
-        if (saved == OK && finite && !moved) saved = snapshot_save(p);
-    }
-    Status logged =
-        process_log(p, "stopped: %s%s", words.message, saved == OK ? "" : " (and no checkpoint could be written)");
-    (void)logged; /* a failed write to the log must not hide the cause */
-    return status_restore(cause, &words);
-}
-
 static Status train_process(TowerProcess *p, CommShared *shared)
 {
     TRY(process_open(p, shared));
     Status st = epochs_run(p);
-    if (st == ERR_NUMERIC || p->drifted) return numeric_stop(p, st);
+    if (st == ERR_NUMERIC || p->drifted) {
+        /* After a refused step all ranks have the weights before it and are at the same step, so finite weights are
+         * saved. If replicas differ, none is saved, because it is unknown which one is right. */
+        StatusText words;
+        status_keep(&words);
+        Status saved = OK;
+        if (!p->drifted) {
+            bool finite = false, moved = p->job->gate.check == NAN_CHECK_LAST; /* checked after the update */
+            saved = forensics_state(p, &finite);
+            summary_finish(p);
+            if (saved == OK && finite && !moved) saved = snapshot_save(p);
+        }
+        Status logged =
+            process_log(p, "stopped: %s%s", words.message, saved == OK ? "" : " (and no checkpoint could be written)");
+        (void)logged; /* a failed write to the log must not hide the cause */
+        return status_restore(st, &words);
+    }
     TRY(st);
     TRY(summary_data(p));
     TRY(snapshot_export(p, "last.safetensors"));

@@ -37,8 +37,12 @@ static Status settings_text(TowerProcess *p)
     return st;
 }
 
-static void memory_print(const TowerProcess *p, FILE *to)
+static Status memory_write(TowerProcess *p)
 {
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "no memory for the memory plan as text");
     MemoryPlan plan;
     memory_plan_start(&plan, &p->replica->config, p->replica->layout);
     for (int i = 0; i < p->replica->train_count; i++) memory_plan_add(&plan, p->replica->train[i].plan);
@@ -46,15 +50,6 @@ static void memory_print(const TowerProcess *p, FILE *to)
     for (int k = 0; k < MEMORY_CLASSES; k++)
         fprintf(to, "\"%s\": %zu, ", memory_class_name((MemoryClass)k), plan.bytes[k]);
     fprintf(to, "\"in all\": %zu}\n", memory_plan_total(&plan));
-}
-
-static Status memory_write(TowerProcess *p)
-{
-    char path[PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for the memory plan as text");
-    memory_print(p, to);
     Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, "memory.json")
                                 : FAIL(ERR_MEMORY, "no memory for the memory plan as text");
     if (st == OK) st = file_replace(path, text, bytes);
