@@ -129,8 +129,19 @@ static int64_t missing_progress(const CommShared *shared, int64_t barrier)
     return latest;
 }
 
-static Status barrier_wait(Comm *comm, CommShared *shared, uint32_t generation, int64_t barrier)
+static Status shm_barrier(Comm *comm)
 {
+    CommShared *shared = comm->impl;
+    if (atomic_load(&shared->aborted)) return fail_aborted(comm, shared);
+    if (shared->ranks == 1) return OK;
+    int64_t barrier = atomic_fetch_add(&shared->arrived_at[comm->config.place.rank], 1) + 1;
+    uint32_t generation = atomic_load(&shared->generation);
+    if (atomic_fetch_add(&shared->arrived, 1) + 1 == (uint32_t)shared->ranks) {
+        atomic_store(&shared->arrived, 0);
+        atomic_fetch_add(&shared->generation, 1);
+        futex_wake_all(&shared->generation);
+        return OK;
+    }
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&shared->generation, memory_order_acquire) != generation) return OK;
         if ((i & 63) == 0 && atomic_load_explicit(&shared->aborted, memory_order_relaxed))
@@ -147,22 +158,6 @@ static Status barrier_wait(Comm *comm, CommShared *shared, uint32_t generation, 
                 0); /* early returns are fine: the caller checks again */
     }
     return OK;
-}
-
-static Status shm_barrier(Comm *comm)
-{
-    CommShared *shared = comm->impl;
-    if (atomic_load(&shared->aborted)) return fail_aborted(comm, shared);
-    if (shared->ranks == 1) return OK;
-    int64_t barrier = atomic_fetch_add(&shared->arrived_at[comm->config.place.rank], 1) + 1;
-    uint32_t generation = atomic_load(&shared->generation);
-    if (atomic_fetch_add(&shared->arrived, 1) + 1 == (uint32_t)shared->ranks) {
-        atomic_store(&shared->arrived, 0);
-        atomic_fetch_add(&shared->generation, 1);
-        futex_wake_all(&shared->generation);
-        return OK;
-    }
-    return barrier_wait(comm, shared, generation, barrier);
 }
 
 static Status shm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count)

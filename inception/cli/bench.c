@@ -105,25 +105,6 @@ Status bench_open(Options *o, JobFiles *files)
     return OK;
 }
 
-static void banner_print(const TrainJob *job, int64_t batches)
-{
-    int64_t global = shares_global(&job->shares);
-    const SourceInfo *data = source_info(job->train);
-    printf(
-        "Model:       %s\nDataset:     %s (%s%s%s), %lld images\nMode:        training\nBatch size:  %lld global\n     "
-        "        %lld per device\n",
-        job->program.model->name, data->name, data->format, job->data_path ? ", " : "",
-        job->data_path ? job->data_path : "", (long long)data->count, (long long)global,
-        (long long)(global / job->shares.towers));
-    printf("Num batches: %lld\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: "
-           "NHWC\nVariables:   replicated\n"
-           "==========\nRunning warm up\n",
-           (long long)batches, job->shares.towers, job->shares.towers == 1 ? "" : "s", job->processes,
-           job->processes == 1 ? "" : "es", job->backend->name, job->device.threads,
-           job->device.threads == 1 ? "" : "s");
-    fflush(stdout);
-}
-
 static Status json_print(const TrainJob *job, const Timing *timing, const Speed *speed)
 {
     json_t *root = json_pack("{s:s, s:o, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model",
@@ -149,7 +130,23 @@ Status bench_run(const Options *o, JobFiles *files, int *signal_number)
     files->job.on_step = step_seen;
     files->job.on_step_context = timing;
     files->job.quiet = true;
-    if (!timing->quiet) banner_print(&files->job, o->batches);
+    if (!timing->quiet) {
+        int64_t global = shares_global(&files->job.shares);
+        const SourceInfo *data = source_info(files->job.train);
+        printf("Model:       %s\nDataset:     %s (%s%s%s), %lld images\nMode:        training\nBatch size:  %lld "
+               "global\n     "
+               "        %lld per device\n",
+               files->job.program.model->name, data->name, data->format, files->job.data_path ? ", " : "",
+               files->job.data_path ? files->job.data_path : "", (long long)data->count, (long long)global,
+               (long long)(global / files->job.shares.towers));
+        printf("Num batches: %lld\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: "
+               "NHWC\nVariables:   replicated\n"
+               "==========\nRunning warm up\n",
+               (long long)o->batches, files->job.shares.towers, files->job.shares.towers == 1 ? "" : "s",
+               files->job.processes, files->job.processes == 1 ? "" : "es", files->job.backend->name,
+               files->job.device.threads, files->job.device.threads == 1 ? "" : "s");
+        fflush(stdout);
+    }
     if (!timing->quiet && timing->warmup == 0) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
     st = train_timed(&files->job, signal_number);
     if (timing->unwritten && timing->unwritten != EPIPE)

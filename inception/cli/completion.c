@@ -125,25 +125,6 @@ static void put_zsh_spec(FILE *to, const char *dashes, const char *name, const O
     fputs("'\n", to);
 }
 
-static void put_zsh_verb(FILE *to, Verb verb)
-{
-    fprintf(to, "    %s)\n        options=(\n", verb_info(verb)->name);
-    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
-        const OptionInfo *info = option_info(id);
-        char letter[2] = {info->letter, 0};
-        if (!option_belongs(id, verb)) continue;
-        put_zsh_spec(to, "--", info->flag, info, "=");
-        if (info->type == OPTION_IS_FLAG) put_zsh_spec(to, "--no-", info->flag, info, "");
-        if (info->letter) put_zsh_spec(to, "-", letter, info, "");
-    }
-    if (takes_model(verb)) {
-        fputs("            '1:model:(", to);
-        put_models(to);
-        fputs(")'\n", to);
-    }
-    fputs("        ) ;;\n", to);
-}
-
 static void put_zsh(FILE *to)
 {
     fputs("#compdef towers\n# zsh completion of towers; written by 'towers completion zsh'\n_towers() {\n"
@@ -158,7 +139,23 @@ static void put_zsh(FILE *to)
     fputs("    )\n    if (( CURRENT == 2 )); then\n        _describe command commands\n        return\n    fi\n"
           "    shift words\n    (( CURRENT-- ))\n    case $words[1] in\n",
           to);
-    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) put_zsh_verb(to, verb);
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        fprintf(to, "    %s)\n        options=(\n", verb_info(verb)->name);
+        for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+            const OptionInfo *info = option_info(id);
+            char letter[2] = {info->letter, 0};
+            if (!option_belongs(id, verb)) continue;
+            put_zsh_spec(to, "--", info->flag, info, "=");
+            if (info->type == OPTION_IS_FLAG) put_zsh_spec(to, "--no-", info->flag, info, "");
+            if (info->letter) put_zsh_spec(to, "-", letter, info, "");
+        }
+        if (takes_model(verb)) {
+            fputs("            '1:model:(", to);
+            put_models(to);
+            fputs(")'\n", to);
+        }
+        fputs("        ) ;;\n", to);
+    }
     fputs("    esac\n    _arguments $options '*:file:_files'\n}\n_towers \"$@\"\n", to);
 }
 

@@ -152,6 +152,17 @@ static Status read_boundary(Reader *reader, bool first, bool *begins, bool *ends
     return st;
 }
 
+static Status read_stream(Reader *reader)
+{
+    bool begins = false, ends = false, first = true;
+    while (!ends) {
+        TRY(read_boundary(reader, first, &begins, &ends));
+        if (begins) TRY(read_root(reader));
+        first = first && !begins;
+    }
+    return OK;
+}
+
 /* libyaml accepts tabs between tokens; they are rejected here because they are invisible. */
 static Status check_tabs(const Reader *reader, const char *text, size_t count)
 {
@@ -181,13 +192,7 @@ Status config_parse(const char *name, const void *bytes, size_t count, ConfigVis
     if (!yaml_parser_initialize(&reader.parser)) return FAIL(ERR_MEMORY, "no memory to read %s", name);
     yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text, count);
-    bool begins = false, ends = false, first = true;
-    while (!ends) {
-        TRY(read_boundary(&reader, first, &begins, &ends));
-        if (begins) TRY(read_root(&reader));
-        first = first && !begins;
-    }
-    Status st = OK;
+    Status st = read_stream(&reader);
     yaml_parser_delete(&reader.parser);
     return st;
 }

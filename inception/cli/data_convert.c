@@ -100,6 +100,15 @@ static Status target_is_done(const Convert *c, SurveyWorker *worker, const Image
     return st == ERR_FORMAT ? OK : st;
 }
 
+static Status file_put(const char *path, const uint8_t *bytes, size_t count)
+{
+    char folder[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = 0;
+    if (access(folder, F_OK) != 0) TRY(directory_create(folder));
+    return file_replace(path, bytes, count);
+}
+
 static Status convert_one(void *context, SurveyWorker *worker, int64_t id, int32_t label, const ImageInfo *info,
                           Status st)
 {
@@ -126,11 +135,7 @@ static Status convert_one(void *context, SurveyWorker *worker, int64_t id, int32
     }
     if (st != OK) return st;
     TRY(jpeg_encode(picture, c->quality, &bytes, &count));
-    char folder[PATH_BYTES];
-    snprintf(folder, sizeof folder, "%s", path);
-    *strrchr(folder, '/') = 0;
-    if (access(folder, F_OK) != 0) TRY(directory_create(folder));
-    st = file_replace(path, bytes, count);
+    st = file_put(path, bytes, count);
     free(bytes);
     atomic_fetch_add(&c->written, 1);
     atomic_fetch_add(&c->bytes_before, (int64_t)worker->bytes.size);

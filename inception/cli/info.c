@@ -119,24 +119,6 @@ static size_t resident_bytes(void)
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* `prepared`: memory of this process taken by preparing the kernels (mostly their machine code). */
-static void plan_table(const Plan *plan, const MemoryPlan *memory, size_t prepared, FILE *to)
-{
-    PlanReport report;
-    plan_report(plan, &report);
-    for (int k = 0; k < MEMORY_CLASSES; k++) {
-        bool always = k != MEMORY_HALF && k != MEMORY_AVERAGE && k != MEMORY_SUM;
-        if (always || memory->bytes[k]) bytes_row(to, memory_class_name((MemoryClass)k), memory->bytes[k]);
-    }
-    bytes_row(to, "prepared kernels (measured on this machine)", prepared);
-    bytes_row(to, "total for one tower", memory_plan_total(memory) + prepared);
-    fprintf(to,
-            "  activations: %lld elements live at most, %lld in total; %d tensors share storage, %d concat inputs are "
-            "copied\n",
-            (long long)report.peak_elements, (long long)report.all_elements, report.shared_values,
-            report.copied_concats);
-}
-
 /* ---- --recompute */
 
 static bool runs_again(const Program *program, int op)
@@ -224,7 +206,21 @@ static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *t
                              .sum = job_comm(job, (Placement){.ranks = job->processes, .local_towers = 1})};
     memory_plan_start(&memory, &replica, layout);
     memory_plan_add(&memory, program.plan);
-    plan_table(program.plan, &memory, after > before ? after - before : 0, to);
+    /* `prepared`: memory of this process taken by preparing the kernels (mostly their machine code). */
+    size_t prepared = after > before ? after - before : 0;
+    PlanReport report;
+    plan_report(program.plan, &report);
+    for (int k = 0; k < MEMORY_CLASSES; k++) {
+        bool always = k != MEMORY_HALF && k != MEMORY_AVERAGE && k != MEMORY_SUM;
+        if (always || memory.bytes[k]) bytes_row(to, memory_class_name((MemoryClass)k), memory.bytes[k]);
+    }
+    bytes_row(to, "prepared kernels (measured on this machine)", prepared);
+    bytes_row(to, "total for one tower", memory_plan_total(&memory) + prepared);
+    fprintf(to,
+            "  activations: %lld elements live at most, %lld in total; %d tensors share storage, %d concat inputs are "
+            "copied\n",
+            (long long)report.peak_elements, (long long)report.all_elements, report.shared_values,
+            report.copied_concats);
     fusion_text(&program.fusion, joined, sizeof joined);
     fprintf(to, "  joined kernels: %s\n", joined);
     if (training.recompute) TRY_OUT(recompute_row(&training, n, layout, &device, &program, to));

@@ -158,20 +158,6 @@ out:
     return st;
 }
 
-/* If the product is too fast to be timed well, measure again with larger matrices. */
-static Status peak_measure(Device *device, Dtype dtype, Peak *peak)
-{
-    double ms;
-    TRY(peak_of_side(device, dtype, PEAK_SIDE, &ms, peak));
-    return ms < FAST_MS ? peak_of_side(device, dtype, PEAK_SIDE_FAST, &ms, peak) : OK;
-}
-
-/* The timed product may have been disturbed: raise the peak to the rate of the fastest op. */
-static void peak_correct(Peak *peak, const OpTime *times, int count)
-{
-    for (int i = 0; i < count; i++) peak->gflops = fmax(peak->gflops, times[i].real_gflop / times[i].ms * 1e3);
-}
-
 /* ---- tables */
 
 static int by_ms(const void *a, const void *b)
@@ -239,16 +225,6 @@ static void table_print(const Table *t, bool terminal, FILE *to)
     fputc('\n', to);
 }
 
-/* Percentage of the limiting peak: the larger of the best possible times for arithmetic and memory, over the time. "-"
- * if nothing is computed or moved, or if memory cannot be that fast (the operands were in a cache). */
-static void peak_cell(double ms, double gflop, double gbytes, const Peak *peak, char cell[CELL])
-{
-    double compute = gflop / peak->gflops * 1e3, memory = gbytes / peak->gbs * 1e3;
-    double share = 100 * fmax(compute, memory) / ms;
-    snprintf(cell, CELL, "-");
-    if (share > 0 && share <= 100) snprintf(cell, CELL, "%.0f", share);
-}
-
 /* Fill in the numbers of an op or of all ops of a kind, from column `k` on. */
 static void numbers_fill(char (*row)[CELL], int k, double ms, double total, double gflop, double real, double gbytes,
                          const Peak *peak)
@@ -262,7 +238,12 @@ static void numbers_fill(char (*row)[CELL], int k, double ms, double total, doub
     if (gflop > 0) snprintf(at[2], CELL, "%.1f", gflop / ms * 1e3);
     if (gflop > 0) snprintf(at[3], CELL, "%.1f", real / ms * 1e3);
     if (gbytes > 0) snprintf(at[4], CELL, "%.1f", gbytes / ms * 1e3);
-    peak_cell(ms, real, gbytes, peak, at[5]);
+    /* Percentage of the limiting peak: the larger of the best possible times for arithmetic and memory, over the time.
+     * "-" if nothing is computed or moved, or if memory cannot be that fast (the operands were in a cache). */
+    double compute = real / peak->gflops * 1e3, memory = gbytes / peak->gbs * 1e3;
+    double share = 100 * fmax(compute, memory) / ms;
+    snprintf(at[5], CELL, "-");
+    if (share > 0 && share <= 100) snprintf(at[5], CELL, "%.0f", share);
 }
 
 static void kinds_print(const OpTime *times, int count, double total, const Peak *peak, bool terminal, FILE *to)
@@ -294,9 +275,18 @@ static void kinds_print(const OpTime *times, int count, double total, const Peak
     free(table.cell);
 }
 
-static void layers_print(Device *device, OpTime *times, int count, double total, const Peak *peak, bool terminal,
-                         FILE *to)
+static void profile_print(Device *device, OpTime *times, int count, const TrainJob *job, const Peak *peak, FILE *to)
 {
+    double total = 0;
+    for (int i = 0; i < count; i++) total += times[i].ms;
+    fprintf(to,
+            "\n%s, batch %d, %s on %s, %d threads: %.2f ms in %d ops; machine peak: %.0f GFLOP/s (matrix product), "
+            "%.1f GB/s (copy)\n\n",
+            job->program.model->name, job->shares.batch[0],
+            job->device.tf32 ? "tf32" : dtype_name(job->program.compute), job->backend->name, job->device.threads,
+            total, count, peak->gflops, peak->gbs);
+    bool terminal = isatty(fileno(to));
+    kinds_print(times, count, total, peak, terminal, to);
     static const char *const head[] = {
         "layer", "op", "output", "kernel", "ms", "share %", "effective GFLOP/s", "real GFLOP/s", "GB/s", "% of peak"};
     Table table = {.columns = 10, .texts = 4};
@@ -321,21 +311,6 @@ static void layers_print(Device *device, OpTime *times, int count, double total,
     }
     fputc('\n', to);
     free(table.cell);
-}
-
-static void profile_print(Device *device, OpTime *times, int count, const TrainJob *job, const Peak *peak, FILE *to)
-{
-    double total = 0;
-    for (int i = 0; i < count; i++) total += times[i].ms;
-    fprintf(to,
-            "\n%s, batch %d, %s on %s, %d threads: %.2f ms in %d ops; machine peak: %.0f GFLOP/s (matrix product), "
-            "%.1f GB/s (copy)\n\n",
-            job->program.model->name, job->shares.batch[0],
-            job->device.tf32 ? "tf32" : dtype_name(job->program.compute), job->backend->name, job->device.threads,
-            total, count, peak->gflops, peak->gbs);
-    bool terminal = isatty(fileno(to));
-    kinds_print(times, count, total, peak, terminal, to);
-    layers_print(device, times, count, total, peak, terminal, to);
     fprintf(to, "effective: arithmetic of the op's definition, per second; real: arithmetic of the algorithm used "
                 "(less with Winograd).\n%% of peak: relative to the machine's arithmetic or memory peak, whichever "
                 "limits; -: no arithmetic or memory traffic, or operands that fit in a cache.\n");
@@ -383,9 +358,13 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
     RandomKey key = job_random_key(job, 1, batch);
     TRY_OUT(replica_feed(replica, program, batch, 0, &key, 1.0f / (float)batch->n));
     TRY_OUT(plan_run(program->plan, 0, count));
-    TRY_OUT(peak_measure(&replica->device, job->program.compute, &peak));
+    /* If the product is too fast to be timed well, measure again with larger matrices. */
+    double ms;
+    TRY_OUT(peak_of_side(&replica->device, job->program.compute, PEAK_SIDE, &ms, &peak));
+    TRY_OUT(ms < FAST_MS ? peak_of_side(&replica->device, job->program.compute, PEAK_SIDE_FAST, &ms, &peak) : OK);
     TRY_OUT(ops_time(replica, program->plan, rounds, times));
-    peak_correct(&peak, times, count);
+    /* The timed product may have been disturbed: raise the peak to the rate of the fastest op. */
+    for (int i = 0; i < count; i++) peak.gflops = fmax(peak.gflops, times[i].real_gflop / times[i].ms * 1e3);
     profile_print(&replica->device, times, count, job, &peak, to);
 out:
     free(times);

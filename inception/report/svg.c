@@ -182,33 +182,6 @@ static void y_axis(SvgPlot *p)
     for (int i = 0; i <= count; i++) y_tick(p, f->y_low + i * tick, tick);
 }
 
-static void x_axis(SvgPlot *p)
-{
-    SvgFrame *f = &p->frame;
-    fprintf(p->to, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", p->left, p->right,
-            p->bottom, p->bottom);
-    if (f->categories) {
-        f->x_low = -0.6;
-        f->x_high = f->category_count - 0.4;
-        for (int i = 0; i < f->category_count; i++) x_tick(p, i, f->categories[i]);
-    } else {
-        double low = f->x_low, high = f->x_high, tick = svg_nice(&low, &high);
-        if (!(f->x_low < f->x_high)) f->x_low = low, f->x_high = high;
-        int count = tick_count(low, high, tick);
-        for (int i = 0; i <= count; i++) {
-            char text[32];
-            double v = low + i * tick;
-            if (v > f->x_high + tick * 1e-6) break;
-            tick_text(v, tick, text);
-            if (v >= f->x_low - tick * 1e-6) x_tick(p, v, text);
-        }
-    }
-    if (!f->x_label) return;
-    fprintf(p->to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">", (p->left + p->right) / 2, p->bottom + 33);
-    svg_text(p->to, f->x_label);
-    fputs("</text>", p->to);
-}
-
 void svg_open(SvgPlot *plot, FILE *to, const SvgFrame *frame)
 {
     *plot = (SvgPlot){.to = to, .frame = *frame, .left = LEFT, .top = TOP};
@@ -218,7 +191,29 @@ void svg_open(SvgPlot *plot, FILE *to, const SvgFrame *frame)
     svg_text(to, frame->title);
     fputs("\">", to);
     y_axis(plot);
-    x_axis(plot);
+    SvgFrame *f = &plot->frame;
+    fprintf(plot->to, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", plot->left, plot->right,
+            plot->bottom, plot->bottom);
+    if (f->categories) {
+        f->x_low = -0.6;
+        f->x_high = f->category_count - 0.4;
+        for (int i = 0; i < f->category_count; i++) x_tick(plot, i, f->categories[i]);
+    } else {
+        double low = f->x_low, high = f->x_high, tick = svg_nice(&low, &high);
+        if (!(f->x_low < f->x_high)) f->x_low = low, f->x_high = high;
+        int count = tick_count(low, high, tick);
+        for (int i = 0; i <= count; i++) {
+            char text[32];
+            double v = low + i * tick;
+            if (v > f->x_high + tick * 1e-6) break;
+            tick_text(v, tick, text);
+            if (v >= f->x_low - tick * 1e-6) x_tick(plot, v, text);
+        }
+    }
+    if (!f->x_label) return;
+    fprintf(plot->to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">", (plot->left + plot->right) / 2, plot->bottom + 33);
+    svg_text(plot->to, f->x_label);
+    fputs("</text>", plot->to);
 }
 
 /* ---- data */

@@ -150,10 +150,10 @@ Status autotune(Device *device, const Candidates *c, int *best, double *microsec
     if (c->count > AUTOTUNE_CANDIDATES) return FAIL(ERR_INTERNAL, "%d candidates", c->count);
     for (int i = 0; i < AUTOTUNE_CANDIDATES; i++) bench.time[i] = INFINITY;
     bench.flush_bytes = 2 * cuda_device(device)->l2_bytes;
-    TRY_CUDA(cudaEventCreate(&bench.start));
-    TRY_CUDA(cudaEventCreate(&bench.end));
-    TRY_CUDA(cudaMalloc(&bench.flush, bench.flush_bytes + 1));
-    TRY_CUDA(cudaMalloc(&bench.gathered, SAMPLE * sizeof(float)));
+    TRY_CUDA_OUT(cudaEventCreate(&bench.start));
+    TRY_CUDA_OUT(cudaEventCreate(&bench.end));
+    TRY_CUDA_OUT(cudaMalloc(&bench.flush, bench.flush_bytes + 1));
+    TRY_CUDA_OUT(cudaMalloc(&bench.gathered, SAMPLE * sizeof(float)));
     TRY_OUT(c->reset(device, c->context));
     for (int i = 0; i < c->count; i++) {
         int fastest = fastest_of(&bench, c->count);

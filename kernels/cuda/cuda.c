@@ -69,16 +69,17 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
     if (!cuda) return FAIL(ERR_MEMORY, "no memory for the cuda device %d", config->ordinal);
     TRY_OUT(properties_read(cuda, config->ordinal));
     int least, greatest;
-    TRY_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    TRY_CUDA_OUT(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     for (int stream = 0; stream < STREAM_COUNT; stream++) {
         int priority = stream == STREAM_COMM ? greatest : least;
-        TRY_CUDA(cudaStreamCreateWithPriority(&cuda->stream[stream], cudaStreamNonBlocking, priority));
-        TRY_CUDA(cudaEventCreateWithFlags(&cuda->event[stream], cudaEventDisableTiming));
+        TRY_CUDA_OUT(cudaStreamCreateWithPriority(&cuda->stream[stream], cudaStreamNonBlocking, priority));
+        TRY_CUDA_OUT(cudaEventCreateWithFlags(&cuda->event[stream], cudaEventDisableTiming));
     }
-    for (int i = 0; i < BACKEND_MARKS; i++) TRY_CUDA(cudaEventCreateWithFlags(&cuda->mark[i], cudaEventDisableTiming));
+    for (int i = 0; i < BACKEND_MARKS; i++)
+        TRY_CUDA_OUT(cudaEventCreateWithFlags(&cuda->mark[i], cudaEventDisableTiming));
     TRY_OUT(staging_open(&cuda->staging));
-    TRY_CUDA(cudaMalloc(&cuda->scratch, KERNEL_SQUARE_SUM_BYTES));
-    TRY_CUDA(cudaMemsetAsync(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES, cuda->stream[STREAM_COMPUTE]));
+    TRY_CUDA_OUT(cudaMalloc(&cuda->scratch, KERNEL_SQUARE_SUM_BYTES));
+    TRY_CUDA_OUT(cudaMemsetAsync(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES, cuda->stream[STREAM_COMPUTE]));
     TRY_OUT(cudnn_open(cuda->stream[STREAM_COMPUTE], &cuda->cudnn));
     TRY_OUT(cublas_open(&cuda->cublas));
     TRY_OUT(plan_cache_open(cuda->name, &cuda->plans));

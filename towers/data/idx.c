@@ -154,21 +154,6 @@ static Status read_sizes(Stream *s, int dimensions, int64_t size[IDX_COLOUR])
     return OK;
 }
 
-static Status check_end(Stream *s)
-{
-    uint8_t extra;
-    size_t got = 0;
-    TRY(stream_read(s, &extra, 1, &got));
-    if (got > 0)
-        return FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": expected the end of the file, found more bytes", s->name,
-                    s->offset - 1);
-    TRY(stream_fill(s));
-    if (s->left > 0)
-        return FAIL(ERR_FORMAT, "'%s': compressed byte %" PRIu64 ": expected the end of the file, found more bytes",
-                    s->name, s->raw_used);
-    return OK;
-}
-
 static Status parse_source(Stream *s, int dimensions, Idx *made)
 {
     Status st = OK;
@@ -203,7 +188,16 @@ static Status parse_source(Stream *s, int dimensions, Idx *made)
         goto out;
     }
     TRY_OUT(stream_read_all(s, idx.data, idx.bytes));
-    TRY_OUT(check_end(s));
+    uint8_t extra;
+    size_t got = 0;
+    TRY_OUT(stream_read(s, &extra, 1, &got));
+    if (got > 0)
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": expected the end of the file, found more bytes", s->name,
+                     s->offset - 1));
+    TRY_OUT(stream_fill(s));
+    if (s->left > 0)
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': compressed byte %" PRIu64 ": expected the end of the file, found more bytes",
+                     s->name, s->raw_used));
     *made = idx;
     idx.data = NULL;
 out:
@@ -361,36 +355,6 @@ static Status name_set(const char *folder, IdxSource *d)
     return class_names_set(&d->names, IDX_CLASSES, fashion_names);
 }
 
-static Status load_pair(const Pair *pair, IdxSource *d)
-{
-    TRY(idx_load(pair->labels, IDX_LABELS, &d->labels));
-    TRY(idx_load(pair->images, IDX_IMAGES, &d->images));
-    SourceInfo *info = &d->base.info;
-    info->count = d->images.size[0];
-    info->format = "IDX";
-    info->h = (int32_t)d->images.size[1];
-    info->w = (int32_t)d->images.size[2];
-    info->c = (int32_t)d->images.size[3];
-    TRY(name_set(pair->folder, d));
-    TRY(class_names_read(pair->folder, IDX_CLASSES_MAX, &d->names));
-    info->classes = d->names.count;
-    info->class_names = (const char *const *)d->names.name;
-    TRY(check_labels(pair, d));
-    /* Hash sizes, pixels and labels, so that equal bytes in another shape differ. */
-    int64_t sizes[] = {d->base.info.count, d->base.info.h, d->base.info.w, d->base.info.c};
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) return FAIL(ERR_MEMORY, "no memory to hash the data set");
-    XXH3_128bits_reset(state);
-    XXH3_128bits_update(state, sizes, sizeof sizes);
-    XXH3_128bits_update(state, d->images.data, d->images.bytes);
-    XXH3_128bits_update(state, d->labels.data, d->labels.bytes);
-    XXH128_hash_t hash = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
-    d->base.info.fingerprint[0] = hash.low64;
-    d->base.info.fingerprint[1] = hash.high64;
-    return OK;
-}
-
 Status idx_source_open(const char *path, Split split, Source **made)
 {
     Status st = OK;
@@ -406,7 +370,31 @@ Status idx_source_open(const char *path, Split split, Source **made)
         st = FAIL(ERR_MEMORY, "no memory for the reader for '%s'", path);
         goto out;
     }
-    TRY_OUT(load_pair(&pair, d));
+    TRY_OUT(idx_load(pair.labels, IDX_LABELS, &d->labels));
+    TRY_OUT(idx_load(pair.images, IDX_IMAGES, &d->images));
+    SourceInfo *info = &d->base.info;
+    info->count = d->images.size[0];
+    info->format = "IDX";
+    info->h = (int32_t)d->images.size[1];
+    info->w = (int32_t)d->images.size[2];
+    info->c = (int32_t)d->images.size[3];
+    TRY_OUT(name_set(pair.folder, d));
+    TRY_OUT(class_names_read(pair.folder, IDX_CLASSES_MAX, &d->names));
+    info->classes = d->names.count;
+    info->class_names = (const char *const *)d->names.name;
+    TRY_OUT(check_labels(&pair, d));
+    /* Hash sizes, pixels and labels, so that equal bytes in another shape differ. */
+    int64_t sizes[] = {d->base.info.count, d->base.info.h, d->base.info.w, d->base.info.c};
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) TRY_OUT(FAIL(ERR_MEMORY, "no memory to hash the data set"));
+    XXH3_128bits_reset(state);
+    XXH3_128bits_update(state, sizes, sizeof sizes);
+    XXH3_128bits_update(state, d->images.data, d->images.bytes);
+    XXH3_128bits_update(state, d->labels.data, d->labels.bytes);
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    d->base.info.fingerprint[0] = hash.low64;
+    d->base.info.fingerprint[1] = hash.high64;
     *made = &d->base;
     d = NULL;
 out:

@@ -51,30 +51,6 @@ Rect resize_support(const Resize *r)
 
 /* ---- weights */
 
-static Status axis_reserve(Axis *axis, int32_t count, int32_t taps)
-{
-    size_t weights = 2 * (size_t)count * (size_t)taps;
-    if ((size_t)count > axis->room) {
-        free(axis->first);
-        free(axis->n);
-        axis->room = 0;
-        axis->first = malloc((size_t)count * sizeof *axis->first);
-        axis->n = malloc((size_t)count * sizeof *axis->n);
-        if (!axis->first || !axis->n) return FAIL(ERR_MEMORY, "no memory to resize to %d pixels", count);
-        axis->room = (size_t)count;
-    }
-    if (weights > axis->weight_room) {
-        free(axis->weight);
-        axis->weight_room = 0;
-        axis->weight = malloc(weights * sizeof *axis->weight);
-        if (!axis->weight) return FAIL(ERR_MEMORY, "no memory to resize to %d pixels", count);
-        axis->weight_room = weights;
-    }
-    axis->count = count;
-    axis->taps = taps;
-    return OK;
-}
-
 static void weights_fill(Axis *axis, ResizeFilter filter, int32_t in, int32_t out, int32_t x, int32_t slot,
                          double *exact)
 {
@@ -98,7 +74,25 @@ static Status axis_fill(Resizer *r, Axis *axis, ResizeFilter filter, int32_t in,
 {
     double ratio = (double)in / out, reach = filter_reach(filter) * (ratio > 1 ? ratio : 1);
     int32_t taps = (2 * (int32_t)ceil(reach) + 1 + 3) / 4 * 4;
-    TRY(axis_reserve(axis, count, taps));
+    size_t weights = 2 * (size_t)count * (size_t)taps;
+    if ((size_t)count > axis->room) {
+        free(axis->first);
+        free(axis->n);
+        axis->room = 0;
+        axis->first = malloc((size_t)count * sizeof *axis->first);
+        axis->n = malloc((size_t)count * sizeof *axis->n);
+        if (!axis->first || !axis->n) return FAIL(ERR_MEMORY, "no memory to resize to %d pixels", count);
+        axis->room = (size_t)count;
+    }
+    if (weights > axis->weight_room) {
+        free(axis->weight);
+        axis->weight_room = 0;
+        axis->weight = malloc(weights * sizeof *axis->weight);
+        if (!axis->weight) return FAIL(ERR_MEMORY, "no memory to resize to %d pixels", count);
+        axis->weight_room = weights;
+    }
+    axis->count = count;
+    axis->taps = taps;
     if ((size_t)taps > r->exact_room) {
         free(r->exact);
         r->exact = malloc((size_t)taps * sizeof *r->exact);

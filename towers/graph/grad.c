@@ -308,25 +308,6 @@ static bool grad_fits(Graph *g, Value y, Value dy, const Value *wrt, int count)
     return !graph_failed(g);
 }
 
-static void sweep_run(Sweep *s, Value y, Value dy, const Value *wrt, int count)
-{
-    /* Forward: which values depend on wrt. */
-    for (int i = 0; i < count; i++) track_of(s, wrt[i])->asked = track_of(s, wrt[i])->depends = wrt[i].id > 0;
-    for (int index = 0; index < s->end; index++) {
-        const Op *op = graph_op_at(s->g, index);
-        bool depends = false;
-        for (int i = 0; i < op->in_count; i++) depends |= !is_mask(op->kind, i) && track_of(s, op->in[i])->depends;
-        for (int o = 0; o < op_outputs(op->kind); o++)
-            if (depends && is_differentiable(graph_value(s->g, op->out[o])->dtype))
-                track_of(s, op->out[o])->depends = true;
-    }
-    mark_reached(s, y);
-    push_share(s, y, dy, ALL_CHANNELS);
-    if (!s->end) fold(s, y);
-    for (int index = s->end - 1; index >= 0 && !graph_failed(s->g); index--)
-        if (s->reached[index]) visit(s, index);
-}
-
 void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value *grads)
 {
     for (int i = 0; i < count; i++) grads[i] = none;
@@ -334,7 +315,23 @@ void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value 
     const char *scope = g->scope;
     g->scope = ""; /* names are those of the forward ops, which include the scope */
     Sweep s = {.g = g};
-    if (sweep_open(&s, y)) sweep_run(&s, y, dy, wrt, count);
+    if (sweep_open(&s, y)) {
+        /* Forward: which values depend on wrt. */
+        for (int i = 0; i < count; i++) track_of(&s, wrt[i])->asked = track_of(&s, wrt[i])->depends = wrt[i].id > 0;
+        for (int index = 0; index < s.end; index++) {
+            const Op *op = graph_op_at(s.g, index);
+            bool depends = false;
+            for (int i = 0; i < op->in_count; i++) depends |= !is_mask(op->kind, i) && track_of(&s, op->in[i])->depends;
+            for (int o = 0; o < op_outputs(op->kind); o++)
+                if (depends && is_differentiable(graph_value(s.g, op->out[o])->dtype))
+                    track_of(&s, op->out[o])->depends = true;
+        }
+        mark_reached(&s, y);
+        push_share(&s, y, dy, ALL_CHANNELS);
+        if (!s.end) fold(&s, y);
+        for (int index = s.end - 1; index >= 0 && !graph_failed(s.g); index--)
+            if (s.reached[index]) visit(&s, index);
+    }
     for (int i = 0; i < count && !graph_failed(g); i++) grads[i] = track_of(&s, wrt[i])->gradient;
     free(s.tracks);
     free(s.shares);

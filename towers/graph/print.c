@@ -6,19 +6,6 @@
 
 #include <inttypes.h>
 
-static void print_value(const Graph *g, Value v, FILE *to)
-{
-    const ValueInfo *info = graph_value(g, v);
-    if (!v.id)
-        fputs("-", to);
-    else if (info->op < 0)
-        fputs(info->name, to);
-    else if (info->out)
-        fprintf(to, "%%%d.%d", info->op, info->out);
-    else
-        fprintf(to, "%%%d", info->op);
-}
-
 static void print_window(const Window *w, FILE *to)
 {
     fprintf(to, " %dx%d", w->kh, w->kw);
@@ -122,7 +109,15 @@ void graph_print(const Graph *g, FILE *to)
         fprintf(to, "%%%d = %s(", index, op_name(op->kind));
         for (int i = 0; i < op->in_count; i++) {
             if (i) fputs(", ", to);
-            print_value(g, op->in[i], to);
+            const ValueInfo *info = graph_value(g, op->in[i]);
+            if (!op->in[i].id)
+                fputs("-", to);
+            else if (info->op < 0)
+                fputs(info->name, to);
+            else if (info->out)
+                fprintf(to, "%%%d.%d", info->op, info->out);
+            else
+                fprintf(to, "%%%d", info->op);
         }
         fputs(")", to);
         print_attr(op, to);

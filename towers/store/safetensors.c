@@ -181,9 +181,19 @@ static Status shape_read(const SafeTensors *file, const json_t *entry, StTensor 
     return OK;
 }
 
-static Status span_read(const SafeTensors *file, const json_t *entry, StTensor *tensor, const unsigned char *data,
-                        uint64_t data_bytes)
+static Status entry_read(SafeTensors *file, const char *name, const json_t *entry, const unsigned char *data,
+                         uint64_t data_bytes)
 {
+    StTensor *tensor = &file->tensor[file->count];
+    if (!name_is_plain(name))
+        return FAIL(ERR_CHECKPOINT, "'%s': the tensor name '%.64s' is longer than %d bytes or holds control characters",
+                    file->label, name, ST_MAX_NAME);
+    tensor->name = name;
+    if (json_object_size(entry) != 3)
+        return FAIL(ERR_CHECKPOINT, "'%s': tensor '%s' is not an object of exactly dtype, shape and data_offsets",
+                    file->label, name);
+    TRY(dtype_read(file, entry, tensor));
+    TRY(shape_read(file, entry, tensor));
     const json_t *offsets = json_object_get(entry, "data_offsets");
     const json_t *first = json_array_get(offsets, 0), *last = json_array_get(offsets, 1);
     uint64_t wanted;
@@ -202,23 +212,6 @@ static Status span_read(const SafeTensors *file, const json_t *entry, StTensor *
                     file->label, tensor->name, begin, end);
     tensor->data = data + begin;
     tensor->bytes = (size_t)(end - begin);
-    return OK;
-}
-
-static Status entry_read(SafeTensors *file, const char *name, const json_t *entry, const unsigned char *data,
-                         uint64_t data_bytes)
-{
-    StTensor *tensor = &file->tensor[file->count];
-    if (!name_is_plain(name))
-        return FAIL(ERR_CHECKPOINT, "'%s': the tensor name '%.64s' is longer than %d bytes or holds control characters",
-                    file->label, name, ST_MAX_NAME);
-    tensor->name = name;
-    if (json_object_size(entry) != 3)
-        return FAIL(ERR_CHECKPOINT, "'%s': tensor '%s' is not an object of exactly dtype, shape and data_offsets",
-                    file->label, name);
-    TRY(dtype_read(file, entry, tensor));
-    TRY(shape_read(file, entry, tensor));
-    TRY(span_read(file, entry, tensor, data, data_bytes));
     file->count++;
     return OK;
 }

@@ -77,24 +77,6 @@ static Status shared_create(Supervisor *s)
     return comm_shared_create(job->shares.towers, job->processes, room, &s->shared);
 }
 
-static void child_main(Supervisor *s, TowerMain tower_main, int rank, pid_t parent)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* towers never outlive their supervisor */
-    if (getppid() != parent) _exit(1);
-    char name[16];
-    snprintf(name, sizeof name, "tower%d", job_placement(s->job, rank).first_tower);
-    prctl(PR_SET_NAME, name);
-    /* Only the supervisor handles stop signals; a terminal sends them to the whole process group. */
-    signal(SIGINT, SIG_IGN);
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGUSR2, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
-    sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
-    Status st = tower_main(s->job, rank, s->ledger, s->shared);
-    fflush(NULL);
-    _exit(st == OK ? 0 : status_exit_code(st));
-}
-
 static Status children_start(Supervisor *s, TowerMain tower_main)
 {
     pid_t parent = getpid();
@@ -106,7 +88,22 @@ static Status children_start(Supervisor *s, TowerMain tower_main)
                 ERR_MEMORY,
                 "cannot start tower process %d of %d: %s (a limit on processes, as ulimit -u or a container's?)", r + 1,
                 s->job->processes, strerror(errno));
-        if (pid == 0) child_main(s, tower_main, r, parent);
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL); /* towers never outlive their supervisor */
+            if (getppid() != parent) _exit(1);
+            char name[16];
+            snprintf(name, sizeof name, "tower%d", job_placement(s->job, r).first_tower);
+            prctl(PR_SET_NAME, name);
+            /* Only the supervisor handles stop signals; a terminal sends them to the whole process group. */
+            signal(SIGINT, SIG_IGN);
+            signal(SIGTERM, SIG_IGN);
+            signal(SIGUSR2, SIG_IGN);
+            signal(SIGHUP, SIG_IGN);
+            sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
+            Status st = tower_main(s->job, r, s->ledger, s->shared);
+            fflush(NULL);
+            _exit(st == OK ? 0 : status_exit_code(st));
+        }
         s->child[r].pid = pid;
         s->alive++;
     }
@@ -161,21 +158,6 @@ static void others_abort(Supervisor *s, int rank)
 {
     comm_shared_abort(s->shared, rank);
     if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + GRACE_MS * 1000000ll;
-}
-
-static void children_reap(Supervisor *s)
-{
-    int wait_status;
-    for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
-        for (int r = 0; r < s->job->processes; r++) {
-            if (s->child[r].pid != pid) continue;
-            s->child[r].pid = 0;
-            s->alive--;
-            if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) continue;
-            failure_note(s, r, wait_status);
-            others_abort(s, r);
-        }
-    }
 }
 
 static void children_kill(Supervisor *s)
@@ -294,18 +276,6 @@ static bool towers_are_stuck(Supervisor *s)
 
 /* ---- signals */
 
-static void signals_block(Supervisor *s)
-{
-    sigemptyset(&s->watched);
-    sigaddset(&s->watched, SIGINT);
-    sigaddset(&s->watched, SIGTERM);
-    sigaddset(&s->watched, SIGUSR2);
-    sigaddset(&s->watched, SIGCHLD);
-    pthread_sigmask(SIG_BLOCK, &s->watched, &s->old_mask);
-    signal(SIGPIPE, SIG_IGN); /* a closed console does not end a run */
-    signal(SIGHUP, SIG_IGN);
-}
-
 /* True if no process has shown a sign of life for `ns`. */
 static bool all_are_silent(const Supervisor *s, int64_t ns)
 {
@@ -383,7 +353,17 @@ static void tick(Supervisor *s)
     sigaddset(&child, SIGCHLD);
     (void)sigtimedwait(&child, NULL, &wait);
     stop_asked(s);
-    children_reap(s);
+    int wait_status;
+    for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
+        for (int r = 0; r < s->job->processes; r++) {
+            if (s->child[r].pid != pid) continue;
+            s->child[r].pid = 0;
+            s->alive--;
+            if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) continue;
+            failure_note(s, r, wait_status);
+            others_abort(s, r);
+        }
+    }
     silence_check(s);
     if (s->kill_at_ns && clock_ns() > s->kill_at_ns) children_kill(s);
     console_update(&s->console);
@@ -406,7 +386,14 @@ static void result_fill(const Supervisor *s, TrainResult *result)
 static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result, Ledger **ledger)
 {
     Supervisor s = {.job = job, .ticked_ns = clock_ns(), .hung = -1, .stop_at_once = tower_main != tower_process_train};
-    signals_block(&s);
+    sigemptyset(&s.watched);
+    sigaddset(&s.watched, SIGINT);
+    sigaddset(&s.watched, SIGTERM);
+    sigaddset(&s.watched, SIGUSR2);
+    sigaddset(&s.watched, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &s.watched, &s.old_mask);
+    signal(SIGPIPE, SIG_IGN); /* a closed console does not end a run */
+    signal(SIGHUP, SIG_IGN);
     Status st = shared_create(&s);
     if (st == OK) console_start(&s.console, job, s.ledger);
     if (st == OK) st = children_start(&s, tower_main);

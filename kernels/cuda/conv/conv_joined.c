@@ -147,12 +147,9 @@ static Status operand_create(Device *device, Choice *c, size_t bytes, void **mad
     return OK;
 }
 
-/* Where there is no memory for timing, the heuristics' first guess is taken. */
-static Status choose_by_time(Device *device, Choice *c, const char *task, int *best)
+/* Memory for every operand of the call, and a workspace that suffices for every candidate. */
+static Status operands_create(Device *device, Choice *c)
 {
-    double time = 0;
-    *best = 0;
-    /* Memory for every operand of the call, and a workspace that suffices for every candidate. */
     OpCall *call = &c->call;
     size_t most = workspace_bytes(c->joined, NULL);
     for (int i = 0; i < c->count; i++)
@@ -162,7 +159,15 @@ static Status choose_by_time(Device *device, Choice *c, const char *task, int *b
         if (call->in[k].data) TRY(operand_create(device, c, tensor_bytes(&call->in[k]), &call->in[k].data));
     for (int k = 0; k < call->out_count; k++)
         if (call->out[k].data) TRY(operand_create(device, c, tensor_bytes(&call->out[k]), &call->out[k].data));
-    Status st = OK;
+    return OK;
+}
+
+/* Where there is no memory for timing, the heuristics' first guess is taken. */
+static Status choose_by_time(Device *device, Choice *c, const char *task, int *best)
+{
+    double time = 0;
+    *best = 0;
+    Status st = operands_create(device, c);
     const Candidates candidates = {c->count + 1, c, candidate_run, operands_fill, candidate_result};
     if (st == OK) st = autotune(device, &candidates, best, &time);
     if (st == OK) {
