@@ -24,7 +24,7 @@ static const double RATE = 0.125;
 
 /* ---- the model */
 
-static Value total(Graph *g, Value x)
+static Value sum_all(Graph *g, Value x)
 {
     static const Shape scalar = {1, 1, 1, 1};
     return graph_op(g, OP_SUM_TO, "total", &x, 1, NULL, &scalar);
@@ -40,9 +40,9 @@ static void critic(Graph *g, const ModelOptions *options, const PhaseInputs *inp
 {
     (void)options;
     Value y = score(g, inputs->image);
-    outputs->loss = total(g, y);
-    outputs->term[outputs->term_count++] = (PhaseTerm){.name = "score", .sum = total(g, y)};
-    outputs->term[outputs->term_count++] = (PhaseTerm){.name = "score_spread", .sum = total(g, mul(g, y, y)), true};
+    outputs->loss = sum_all(g, y);
+    outputs->term[outputs->term_count++] = (PhaseTerm){.name = "score", .sum = sum_all(g, y)};
+    outputs->term[outputs->term_count++] = (PhaseTerm){.name = "score_spread", .sum = sum_all(g, mul(g, y, y)), true};
 }
 
 /* -D of one gray image for each sample, made from the weight alone: of 3 w, w = 1. */
@@ -56,7 +56,7 @@ static void generator(Graph *g, const ModelOptions *options, const PhaseInputs *
           w = dense(g, three, "generator.gray", PIXELS, false, (Init){INIT_CONSTANT, 1});
     OpAttr none = {0};
     Shape image = {inputs->n, 1, SIDE, SIDE};
-    outputs->loss = affine(g, total(g, score(g, graph_op(g, OP_RESHAPE, "image", &w, 1, &none, &image))), -1, 0);
+    outputs->loss = affine(g, sum_all(g, score(g, graph_op(g, OP_RESHAPE, "image", &w, 1, &none, &image))), -1, 0);
 }
 
 static const Phase phases[] = {
@@ -287,7 +287,7 @@ static Value layer(Graph *g, Value x, const char *name)
 static void train(Graph *g, Value y, const char *trains)
 {
     NameFilter filter = {.only = trains};
-    graph_train(g, total(g, y), graph_input(g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32), &filter);
+    graph_train(g, sum_all(g, y), graph_input(g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32), &filter);
 }
 
 static void first_phase(Graph *g, Value x)
