@@ -2,6 +2,7 @@
  * classes, variant, whether there is an auxiliary head. */
 #include "inception/cli/export.h"
 
+#include "inception/quality/generator.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 #include "towers/store/onnx.h"
@@ -16,7 +17,8 @@ typedef struct Export {
     const char *from, *to;
     SafeTensors *file; /* owned */
     /* owned */
-    Program evaluation;
+    Program evaluation; /* of a classifier */
+    Graph *generator;   /* of a model with one: nothing else is exported */
     Layout *layout;
     float *params, *states;
     WeightList list;
@@ -47,6 +49,7 @@ static Status file_ask(const Options *o, Export *x)
     if (model && strcmp(model, x->config.model->name))
         return FAIL(ERR_CHECKPOINT, "%s holds weights of the model %s, not of %s", x->from, model,
                     x->config.model->name);
+    if (x->config.model->generate) return OK;
     TRY(head_names(&x->config, &x->heads));
     int classes = x->heads.count ? head_classes(x->file, x->heads.classifier[0]) : 0;
     if (o->classes <= 0 && classes) options->classes = classes;
@@ -73,6 +76,12 @@ static int64_t batches_tracked(const SafeTensors *file)
 static Status graphs_make(Export *x)
 {
     ProgramConfig config = x->config;
+    if (config.model->generate) {
+        TRY(generator_graph(config.model, &config.options, 1, &x->generator));
+        TRY(layout_create(x->generator, &x->layout));
+        x->map = weight_map(x->layout);
+        return OK;
+    }
     config.fuse_siblings = config.pool_behind_conv = false;
     config.compute = DTYPE_F32;
     TRY(program_layout(&config, 1, &x->layout));
@@ -89,7 +98,10 @@ static Status weights_read(Export *x)
     if (!x->params || !x->states)
         return FAIL(ERR_MEMORY, "no memory for the weights (%zu MiB)",
                     x->layout->param_elements * sizeof *x->params >> 20);
-    TRY(pretrained_read(&x->map, &x->config, x->from, HEAD_READ, x->params, x->states, absent, sizeof absent));
+    if (x->generator)
+        TRY(network_read(x->layout, x->config.model->name, x->file, x->from, x->params, x->states));
+    else
+        TRY(pretrained_read(&x->map, &x->config, x->from, HEAD_READ, x->params, x->states, absent, sizeof absent));
     TRY(weights_pack(&x->map, "", x->params, &x->list));
     return states_pack(&x->map, "", x->states, batches_tracked(x->file), &x->list);
 }
@@ -99,6 +111,7 @@ static void export_close(Export *x)
     weight_list_clear(&x->list);
     layout_destroy(x->layout);
     program_destroy(&x->evaluation);
+    graph_destroy(x->generator);
     safetensors_close(x->file);
     free(x->params);
     free(x->states);
@@ -139,9 +152,13 @@ static Status weights_write(const Export *x, bool onnx)
 {
     const Model *model = x->config.model;
     StPair pairs[] = {{"format", "pt"}, {"model", model->name}, {"variant", x->config.options.variant}};
+    if (onnx && x->generator) {
+        OnnxPixels pixels = {model->mean, model->std};
+        return onnx_write(x->to, model->name, x->generator, &x->list, NULL, &pixels);
+    }
     if (onnx) {
         char *names = class_names(x);
-        Status st = onnx_write(x->to, model->name, x->evaluation.graph, &x->list, names);
+        Status st = onnx_write(x->to, model->name, x->evaluation.graph, &x->list, names, NULL);
         free(names);
         return st;
     }
@@ -180,7 +197,10 @@ Status export_run(const Options *o, const JobFiles *files, FILE *to)
     TRY_OUT(graphs_make(&x));
     TRY_OUT(weights_read(&x));
     TRY_OUT(weights_write(&x, onnx));
-    if (!o->quiet)
+    if (!o->quiet && x.generator)
+        fprintf(to, "%s: %s of the generator of %s, from %s\n", target, onnx ? "ONNX" : "safetensors",
+                x.config.model->name, from);
+    else if (!o->quiet)
         fprintf(to, "%s: %s of %s, %d classes, from %s\n", target, onnx ? "ONNX" : "safetensors", x.config.model->name,
                 x.config.options.classes, from);
 out:

@@ -9,21 +9,36 @@
 
 enum { LATENT_STREAM = 0x6c617465 };
 
-Status generator_open(const Model *model, const ModelOptions *options, const NetworkWeights *weights, Device *device,
-                      int32_t batch, Generator *generator)
+Status generator_graph(const Model *model, const ModelOptions *options, int32_t n, Graph **made)
 {
-    Status st = OK;
     GraphOptions evaluation = {.training = false, .compute = DTYPE_F32};
+    Value images;
     Graph *g;
-    *generator = (Generator){.model = model, .options = *options, .n = batch};
     if (!model->generate)
         return FAIL(ERR_ARG, "%s is a classifier and generates no images; a model with a generator is expected",
                     model->name);
     TRY(graph_create(&evaluation, &g));
-    generator->z = graph_input(g, "z", (Shape){batch, model->latent, 1, 1}, DTYPE_F32);
-    model->generate(g, options, generator->z, &generator->images);
+    Value z = graph_input(g, "z", (Shape){n, model->latent, 1, 1}, DTYPE_F32);
+    model->generate(g, options, z, &images);
     graph_scope(g, "");
-    if (!graph_failed(g)) graph_result(g, generator->images, "images");
+    if (!graph_failed(g)) graph_result(g, images, "images");
+    Status st = graph_finish(g);
+    if (st == OK)
+        *made = g;
+    else
+        graph_destroy(g);
+    return st;
+}
+
+Status generator_open(const Model *model, const ModelOptions *options, const NetworkWeights *weights, Device *device,
+                      int32_t batch, Generator *generator)
+{
+    Status st = OK;
+    Graph *g = NULL;
+    *generator = (Generator){.model = model, .options = *options, .n = batch};
+    TRY(generator_graph(model, options, batch, &g));
+    generator->z = graph_find(g, "z");
+    generator->images = graph_find(g, "images");
     TRY_OUT(network_open(g, model->name, weights, device, &generator->network));
     Shape shape = graph_shape(generator->network.graph, generator->images);
     if (shape.c != options->channels || shape.h != options->side || shape.w != options->side)

@@ -16,6 +16,10 @@ typedef struct Generator {
     float *input, *output; /* owned: one batch of each */
 } Generator;
 
+/* The graph of a model's generator in an evaluation, from the input "z" {n, latent, 1, 1} to the result "images". Errors:
+ * ERR_ARG for a model without a generator. */
+NODISCARD Status generator_graph(const Model *model, const ModelOptions *options, int32_t n, Graph **made);
+
 /* `options` of the model as it was trained. `device` is borrowed. Errors: ERR_ARG for a model without a generator, those
  * of network_open. */
 NODISCARD Status generator_open(const Model *model, const ModelOptions *options, const NetworkWeights *weights,

@@ -6,22 +6,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+Status network_read(const Layout *layout, const char *what, const SafeTensors *file, const char *path, float *params,
+                    float *states)
+{
+    WeightMatch match;
+    WeightMap map = weight_map(layout);
+    TRY(weights_unpack(&map, "", file, NULL, params, states, &match));
+    if (match.missing || match.mismatched)
+        return FAIL(ERR_CHECKPOINT, "%s does not hold the weights of %s: %d missing, %d mismatched\n%s", path, what,
+                    match.missing, match.mismatched, match.table);
+    return !match.spoiled ? OK
+                          : FAIL(ERR_CHECKPOINT, "%s: values of %d tensors are not finite; use earlier weights\n%s",
+                                 path, match.spoiled, match.table);
+}
+
 static Status weights_load(Network *network, const char *what, const NetworkWeights *weights)
 {
     Status st = OK;
-    WeightMap map = weight_map(network->layout);
-    WeightMatch match;
     const Backend *backend = network->device->backend;
     size_t params = network->layout->param_elements, states = network->layout->state_elements;
     float *host = calloc(params + states + 1, sizeof *host);
     if (!host) return FAIL(ERR_MEMORY, "no memory for the weights of %s (%zu MiB)", what, params * sizeof *host >> 20);
-    TRY_OUT(weights_unpack(&map, "", weights->file, NULL, host, host + params, &match));
-    if (match.missing || match.mismatched)
-        TRY_OUT(FAIL(ERR_CHECKPOINT, "%s does not hold the weights of %s: %d missing, %d mismatched\n%s", weights->path,
-                     what, match.missing, match.mismatched, match.table));
-    if (match.spoiled)
-        TRY_OUT(FAIL(ERR_CHECKPOINT, "%s: values of %d tensors are not finite; use earlier weights\n%s", weights->path,
-                     match.spoiled, match.table));
+    TRY_OUT(network_read(network->layout, what, weights->file, weights->path, host, host + params));
     TRY_OUT(backend->upload(network->device, network->arena[ARENA_PARAM], host, params * sizeof *host));
     TRY_OUT(backend->upload(network->device, network->arena[ARENA_STATE], host + params, states * sizeof *host));
     TRY_OUT(backend->finish(network->device, STREAM_COMPUTE));

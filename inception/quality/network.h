@@ -33,6 +33,10 @@ NODISCARD Status network_open(Graph *graph, const char *what, const NetworkWeigh
                               Network *network);
 void network_close(Network *network); /* a zeroed one is fine */
 
+/* Fill host arenas of a layout from a file, whose further tensors are ignored. Errors: ERR_CHECKPOINT, as above. */
+NODISCARD Status network_read(const Layout *layout, const char *what, const SafeTensors *file, const char *path,
+                              float *params, float *states);
+
 /* All f32, in host memory, without gaps: [n][h][w][c]. network_put fills an input; network_get waits for a result. */
 NODISCARD Status network_put(Network *network, Value input, const float *values);
 NODISCARD Status network_run(Network *network);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Files written by 'towers export', run by onnxruntime and read by safetensors: logits agree to 1e-4, for one image and for several
-# (the batch is dynamic). The packages are installed once into a virtual environment in the user's cache.
+# Files written by 'towers export', run by onnxruntime and read by safetensors: logits, or the images of a generator, agree to 1e-4, for
+# one image and for several (the batch is dynamic). The packages are installed once into a virtual environment in the user's cache.
 # usage: check_onnx.sh SOURCE_DIR TOWERS_BINARY
 set -u
 towers=$2
@@ -64,6 +64,38 @@ assert len(tracked) == sum(k.endswith("running_mean") for k in a)
 PYTHON
 }
 
+# generator MODEL: made-up weights, both exports, and images from the same noise
+generator() {
+    local model=$1
+    "$(dirname "$driver")/generator_driver" "$model" 3 "$model" || return 1
+    "$towers" export "$model" "$model.onnx" --weights "$model.safetensors" --quiet || return 1
+    "$towers" export "$model" "$model-again.safetensors" --weights "$model.safetensors" --quiet || return 1
+    "$venv/bin/python" - "$model" <<'PYTHON' || return 1
+import sys
+import numpy as np, onnx, onnxruntime
+from safetensors.numpy import load_file
+
+model = sys.argv[1]
+proto = onnx.load(model + ".onnx")
+onnx.checker.check_model(proto, full_check=True)
+session = onnxruntime.InferenceSession(model + ".onnx", providers=["CPUExecutionProvider"])
+(entry,), (out,) = session.get_inputs(), session.get_outputs()
+assert entry.name == "z" and out.name == "image" and isinstance(entry.shape[0], str), (entry, out)
+channels, side = out.shape[1:3]
+z = np.fromfile(model + ".z", np.float32).reshape(3, entry.shape[1])
+ours = np.fromfile(model + ".images", np.float32).reshape(3, side, side, channels).transpose(0, 3, 1, 2)
+for n in (3, 1):
+    (theirs,) = session.run(None, {"z": z[:n]})
+    error = np.abs(theirs - ours[:n]).max()
+    print(f"generator of {model}, batch {n}: largest difference {error:.1e}, pixels from {ours.min():.2f} to {ours.max():.2f}")
+    assert theirs.shape == (n, channels, side, side) and error < 1e-4, error
+assert ours.std() > 0.01 and ((ours > 0.02) & (ours < 0.98)).mean() > 0.5, ours.std()
+a, b = load_file(model + "-again.safetensors"), load_file(model + ".safetensors")
+assert a.keys() == b.keys() and all((a[k] == b[k]).all() for k in a), a.keys() ^ b.keys()
+assert all(k.startswith("generator.") for k in a)
+PYTHON
+}
+
 status=0
 exported fashion_cnn 28 "" || status=1
 exported inception_mini 28 "" || status=1
@@ -72,4 +104,6 @@ exported inception_v3 75 tf2016 --no-aux || status=1
 exported inception_resnet_v2 75 "" || status=1
 exported inception_v4 75 "" || status=1
 exported googlenet 33 "" || status=1
+generator wgan_gp || status=1
+generator wgan_gp_keras || status=1
 exit $status

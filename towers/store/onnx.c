@@ -1,5 +1,5 @@
 /* Convert an op list to ONNX nodes; see onnx.h. A ReLU fused into an op becomes a node of its own. Only ops that the
- * logits (the input of the first loss) depend on are written. */
+ * result (logits or images) depends on are written. */
 #include "towers/store/onnx.h"
 
 #include "proto/onnx.pb-c.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ATTRIBUTES = 6, NODES_PER_OP = 3, TENSORS_PER_OP = 2, OPSET = 17, IR_VERSION = 8, TYPE_FLOAT = 1, NAME = 32 };
+enum { ATTRIBUTES = 6, NODES_PER_OP = 3, TENSORS_PER_OP = 2, OPSET = 17, IR_VERSION = 8, NAME = 32 };
+enum { TYPE_FLOAT = 1, TYPE_INT64 = 7 }; /* TensorProto.DataType */
 
 /* A protobuf node and the arrays that it points to. */
 typedef struct Node {
@@ -23,13 +24,14 @@ typedef struct Constant {
     Onnx__TensorProto proto;
     int64_t dims[ST_MAX_RANK];
     char name[NAME];
-    float *made; /* owned; NULL if the data is borrowed */
+    void *made; /* owned; NULL if the data is borrowed */
 } Constant;
 
 typedef struct Writer {
     const Graph *graph;
     const WeightList *weights;
-    Value logits;
+    Value input, result; /* Value 0: the input of an IMAGE op */
+    const char *result_name;
     /* owned */
     bool *needed; /* by value id */
     Node *nodes;
@@ -149,13 +151,39 @@ static const char *constant_make(Writer *w, const char *what, int rank, int64_t 
     return constant->name;
 }
 
+/* A number, of rank 0. */
+static const char *constant_scalar(Writer *w, const char *what, float value)
+{
+    const char *name = constant_make(w, what, 1, 1, NULL, value);
+    if (w->status == OK) w->constants[w->constant_count - 1].proto.n_dims = 0;
+    return name;
+}
+
+/* The same of integers: a vector. */
+static const char *constant_ints(Writer *w, const char *what, int count, const int64_t *values)
+{
+    int64_t dims[] = {count}, *made = malloc((size_t)count * sizeof *made);
+    if (!made) {
+        w->status = FAIL(ERR_MEMORY, "no memory for a constant of the ONNX file");
+        return "";
+    }
+    memcpy(made, values, (size_t)count * sizeof *made);
+    Constant *constant = constant_add(w, NULL, 1, dims, made, (size_t)count * sizeof *made);
+    constant->made = made;
+    constant->proto.data_type = TYPE_INT64;
+    snprintf(constant->name, sizeof constant->name, "%s_%d", what, w->constant_count);
+    constant->proto.name = constant->name;
+    return constant->name;
+}
+
 /* ---- values */
 
 static const char *value_name(const Writer *w, Value v, char text[NAME])
 {
     const ValueInfo *info = graph_value(w->graph, v);
     if (info->role == ROLE_PARAM || info->role == ROLE_STATE) return info->name;
-    if (v.id == w->logits.id) return "logits";
+    if (v.id == w->result.id) return w->result_name;
+    if (v.id == w->input.id) return "z";
     snprintf(text, NAME, "v%d", v.id);
     return text;
 }
@@ -269,6 +297,93 @@ static void write_affine(Writer *w, const Op *op)
     writes_value(w, shift, op->name, op->out[0], false);
 }
 
+/* The side of an output follows from that of the input but for the rest of a division, which is output_padding. */
+static Status write_conv_transposed(Writer *w, const Op *op)
+{
+    const Window *window = &op->attr.conv.window;
+    Shape x = graph_shape(w->graph, op->in[0]), y = graph_shape(w->graph, op->out[0]);
+    int64_t rest[] = {y.h - ((x.h - 1) * window->stride_h + window->kh - 2 * window->pad_h),
+                      y.w - ((x.w - 1) * window->stride_w + window->kw - 2 * window->pad_w)};
+    if (op->in_count > 2 && op->in[2].id)
+        return FAIL(ERR_UNSUPPORTED,
+                    "%s: a transposed convolution that is added to another value cannot be written as ONNX", op->name);
+    Node *node = node_add(w, "ConvTranspose", op->name);
+    for (int k = 0; k < 2; k++) reads_value(w, node, op->in[k]);
+    attributes_window(node, window);
+    attribute_ints(node, "output_padding", 2, rest);
+    writes_value(w, node, op->name, op->out[0], false);
+    return w->status;
+}
+
+/* Without overlap, the gradient of an average repeats each value over its window and divides it by the window's size.
+ * Resize takes the nearest value by default. */
+static Status write_repeat(Writer *w, const Op *op)
+{
+    const Window *window = &op->attr.pool.window;
+    Shape x = graph_shape(w->graph, op->in[0]), y = graph_shape(w->graph, op->out[0]);
+    bool plain = window->kh == window->stride_h && window->kw == window->stride_w && !window->pad_h && !window->pad_w &&
+                 y.h == x.h * window->kh && y.w == x.w * window->kw && !op->attr.pool.adaptive;
+    if (!plain || (op->in_count > 1 && op->in[1].id))
+        return FAIL(ERR_UNSUPPORTED, "%s: the gradient of this average pool cannot be written as ONNX", op->name);
+    float scales[] = {1, 1, (float)window->kh, (float)window->kw};
+    Node *node = node_add(w, "Resize", op->name);
+    reads_value(w, node, op->in[0]);
+    node_reads(node, "");
+    node_reads(node, constant_make(w, "scales", 1, 4, scales, 0));
+    char *text = node->text[OP_MAX_IN];
+    snprintf(text, NAME, "v%d_repeated", op->out[0].id);
+    node_writes(node, text);
+    Node *scale = node_add(w, "Mul", op->name);
+    node_reads(scale, text);
+    node_reads(scale, constant_make(w, "scale", 1, 1, NULL, 1 / (float)(window->kh * window->kw)));
+    writes_value(w, scale, op->name, op->out[0], false);
+    return w->status;
+}
+
+/* Reshaping keeps the order of NHWC, the memory's, so channels go last before it and return to their place after it. */
+static void write_reshape(Writer *w, const Op *op)
+{
+    static const int64_t last[] = {0, 2, 3, 1}, second[] = {0, 3, 1, 2};
+    Shape x = graph_shape(w->graph, op->in[0]), y = graph_shape(w->graph, op->out[0]);
+    int64_t shape[] = {0, y.h, y.w, y.c};
+    Node *before = x.h * x.w > 1 ? node_add(w, "Transpose", op->name) : NULL;
+    Node *node = node_add(w, "Reshape", op->name), *behind = node_add(w, "Transpose", op->name);
+    if (before) {
+        reads_value(w, before, op->in[0]);
+        attribute_ints(before, "perm", 4, last);
+        snprintf(before->text[OP_MAX_IN], NAME, "v%d_last", op->in[0].id);
+        node_writes(before, before->text[OP_MAX_IN]);
+        node_reads(node, before->text[OP_MAX_IN]);
+    } else {
+        reads_value(w, node, op->in[0]);
+    }
+    node_reads(node, constant_ints(w, "shape", 4, shape));
+    snprintf(node->text[OP_MAX_IN], NAME, "v%d_shaped", op->out[0].id);
+    node_writes(node, node->text[OP_MAX_IN]);
+    node_reads(behind, node->text[OP_MAX_IN]);
+    attribute_ints(behind, "perm", 4, second);
+    writes_value(w, behind, op->name, op->out[0], false);
+}
+
+/* Negative widths cut, here and there. */
+static void write_pad(Writer *w, const Op *op)
+{
+    int64_t widths[] = {0, 0, op->attr.pad.top, op->attr.pad.left, 0, 0, op->attr.pad.bottom, op->attr.pad.right};
+    Node *node = node_add(w, "Pad", op->name);
+    reads_value(w, node, op->in[0]);
+    node_reads(node, constant_ints(w, "pads", 8, widths));
+    writes_value(w, node, op->name, op->out[0], false);
+}
+
+/* A vector of channels becomes {1, c, 1, 1}, which what reads it spreads by itself. */
+static void write_channels(Writer *w, const Op *op)
+{
+    Node *node = node_add(w, "Reshape", op->name);
+    reads_value(w, node, op->in[0]);
+    node_reads(node, constant_ints(w, "shape", 4, (const int64_t[]){1, -1, 1, 1}));
+    writes_value(w, node, op->name, op->out[0], false);
+}
+
 static Status write_op(Writer *w, const Op *op)
 {
     bool adaptive = op->kind == OP_AVG_POOL && op->attr.pool.adaptive;
@@ -285,6 +400,11 @@ static Status write_op(Writer *w, const Op *op)
     case OP_RELU: write_plain(w, op, "Relu", false); break;
     case OP_LEAKY_RELU: write_plain(w, op, "LeakyRelu", false); break;
     case OP_TANH: write_plain(w, op, "Tanh", false); break;
+    case OP_CONV_DX: return write_conv_transposed(w, op);
+    case OP_AVG_POOL_DX: return write_repeat(w, op);
+    case OP_RESHAPE: write_reshape(w, op); break;
+    case OP_PAD: write_pad(w, op); break;
+    case OP_CHANNEL_SPREAD: write_channels(w, op); break;
     case OP_AFFINE: write_affine(w, op); break;
     default: return FAIL(ERR_UNSUPPORTED, "%s: %s cannot be written as ONNX", op->name, op_name(op->kind));
     }
@@ -295,7 +415,7 @@ static Status write_op(Writer *w, const Op *op)
 
 static void needed_mark(Writer *w)
 {
-    w->needed[w->logits.id] = true;
+    w->needed[w->result.id] = true;
     for (int i = graph_op_count(w->graph) - 1; i >= 0; i--) {
         const Op *op = graph_op_at(w->graph, i);
         bool needed = op->out[0].id && w->needed[op->out[0].id];
@@ -305,12 +425,18 @@ static void needed_mark(Writer *w)
 
 static Status writer_open(Writer *w, const Graph *graph, const WeightList *weights)
 {
-    size_t ops = (size_t)graph_op_count(graph), nodes = NODES_PER_OP * ops + 1,
-           constants = (size_t)weights->count + TENSORS_PER_OP * ops + 1;
+    size_t ops = (size_t)graph_op_count(graph), nodes = NODES_PER_OP * (ops + 1),
+           constants = (size_t)weights->count + TENSORS_PER_OP * (ops + 2); /* the last 4 of write_pixels */
     *w = (Writer){.graph = graph, .weights = weights};
-    for (size_t i = 0; i < ops && !w->logits.id; i++)
-        if (graph_op_at(graph, (int)i)->kind == OP_SOFTMAX_LOSS) w->logits = graph_op_at(graph, (int)i)->in[0];
-    if (!w->logits.id) return FAIL(ERR_INTERNAL, "a graph without a loss has no logits");
+    for (size_t i = 0; i < ops && !w->result.id; i++)
+        if (graph_op_at(graph, (int)i)->kind == OP_SOFTMAX_LOSS) w->result = graph_op_at(graph, (int)i)->in[0];
+    w->result_name = "logits";
+    if (!w->result.id) {
+        w->result = graph_find(graph, "images");
+        w->input = graph_find(graph, "z");
+        w->result_name = "images";
+    }
+    if (!w->result.id) return FAIL(ERR_INTERNAL, "a graph without a loss or images has no result");
     w->needed = calloc((size_t)graph_value_count(graph) + 1, sizeof *w->needed);
     w->nodes = calloc(nodes, sizeof *w->nodes);
     w->node_list = calloc(nodes, sizeof(void *));
@@ -356,9 +482,17 @@ static Onnx__ValueInfoProto *port_fill(Port *port, const char *name, const char 
 static Status model_write(Writer *w, const char *path, const char *name, const char *class_names, Shape image)
 {
     Port in, out;
-    int64_t in_dims[] = {0, image.c, image.h, image.w}, out_dims[] = {0, graph_shape(w->graph, w->logits).c};
-    Onnx__ValueInfoProto *input = port_fill(&in, "image", "NCHW, pixels in [0, 1]", 4, in_dims),
-                         *output = port_fill(&out, "logits", "before the softmax", 2, out_dims);
+    Onnx__ValueInfoProto *input, *output;
+    Shape result = graph_shape(w->graph, w->result);
+    int64_t in_dims[] = {0, image.c, image.h, image.w}, out_dims[] = {0, result.c, result.h, result.w};
+    if (w->input.id) {
+        in_dims[1] = graph_shape(w->graph, w->input).c;
+        input = port_fill(&in, "z", "independent standard normal numbers", 2, in_dims);
+        output = port_fill(&out, "image", "NCHW, pixels in [0, 1]", 4, out_dims);
+    } else {
+        input = port_fill(&in, "image", "NCHW, pixels in [0, 1]", 4, in_dims);
+        output = port_fill(&out, "logits", "before the softmax", 2, out_dims);
+    }
     Onnx__OperatorSetIdProto opset = ONNX__OPERATOR_SET_ID_PROTO__INIT, *opsets = &opset;
     Onnx__GraphProto graph = ONNX__GRAPH_PROTO__INIT;
     Onnx__StringStringEntryProto entry[2] = {ONNX__STRING_STRING_ENTRY_PROTO__INIT,
@@ -398,8 +532,26 @@ static Status model_write(Writer *w, const char *path, const char *name, const c
     return st;
 }
 
+/* From the normalized range of the images to pixels in [0, 1], and no further. */
+static void write_pixels(Writer *w, const OnnxPixels *pixels)
+{
+    int32_t channels = graph_shape(w->graph, w->result).c;
+    Node *scale = node_add(w, "Mul", "pixels"), *shift = node_add(w, "Add", "pixels"),
+         *clip = node_add(w, "Clip", "pixels");
+    node_reads(scale, "images");
+    node_reads(scale, constant_make(w, "std", 4, channels, pixels->std, 1));
+    node_writes(scale, "images_scaled");
+    node_reads(shift, "images_scaled");
+    node_reads(shift, constant_make(w, "mean", 4, channels, pixels->mean, 0));
+    node_writes(shift, "images_shifted");
+    node_reads(clip, "images_shifted");
+    node_reads(clip, constant_scalar(w, "least", 0));
+    node_reads(clip, constant_scalar(w, "most", 1));
+    node_writes(clip, "image");
+}
+
 Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
-                  const char *class_names)
+                  const char *class_names, const OnnxPixels *pixels)
 {
     Status st = OK;
     Writer w;
@@ -416,6 +568,8 @@ Status onnx_write(const char *path, const char *name, const Graph *evaluation, c
         if (op->kind == OP_IMAGE) image = graph_shape(evaluation, op->out[0]);
         if (op->out[0].id && w.needed[op->out[0].id]) TRY_OUT(write_op(&w, op));
     }
+    if (pixels) write_pixels(&w, pixels);
+    TRY_OUT(w.status);
     TRY_OUT(model_write(&w, path, name, class_names, image));
 out:
     for (int i = 0; i < w.constant_count; i++) free(w.constants[i].made);

@@ -2,16 +2,23 @@
  *
  * Input "image": float32 {N, c, side, side}, NCHW, pixels in [0, 1]; the normalization is part of the file. Output
  * "logits": float32 {N, classes}, without softmax. N is dynamic. The metadata hold "model" and, if known, "class_names"
- * (a JSON array in the order of the logits). Weights are in PyTorch's order (OIHW). */
+ * (a JSON array in the order of the logits). Weights are in PyTorch's order (OIHW).
+ *
+ * Of a generator: input "z": float32 {N, latent}, standard normal; output "image": float32 {N, c, side, side}, as above. */
 #ifndef TOWERS_STORE_ONNX_H
 #define TOWERS_STORE_ONNX_H
 
 #include "towers/store/weights.h"
 
+/* The normalization of a generator's images. */
+typedef struct OnnxPixels {
+    const float *mean, *std; /* [channels] */
+} OnnxPixels;
+
 /* `evaluation`: an f32 graph made without training and without passes. `weights`: its parameters and states by name.
- * `class_names`: JSON, or NULL. Replaces `path` atomically. Errors: ERR_UNSUPPORTED naming an op without an ONNX
+ * `class_names`: JSON, or NULL. `pixels`: NULL, or for a graph from the input "z" to the result "images". Replaces `path` atomically. Errors: ERR_UNSUPPORTED naming an op without an ONNX
  * counterpart. */
 NODISCARD Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
-                            const char *class_names);
+                            const char *class_names, const OnnxPixels *pixels);
 
 #endif
