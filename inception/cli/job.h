@@ -7,10 +7,13 @@
 #include "towers/files/files.h"
 #include "towers/replica/job.h"
 
+typedef struct Watch Watch; /* watch.h */
+
 typedef struct JobFiles {
     TrainJob job;
     /* owned */
     Source *train, *test;
+    Watch *watch; /* of a generator; else NULL */
     char run_dir[PATH_BYTES];
     bool fresh_name; /* run_dir is a generated name with the time; create it with run_dir_create */
     char *args_yaml, *env_json, *settings;

@@ -15,6 +15,7 @@
 #include "inception/cli/replay.h"
 #include "inception/cli/run_argument.h"
 #include "inception/cli/scaling.h"
+#include "inception/cli/watch.h"
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
 #include "kernels/text.h"
@@ -103,6 +104,7 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     const TrainJob *job = &files->job;
     TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
     TRY(memory_check(&files->job));
+    TRY(watch_start(options, files));
     if (options->dry_run) return info_run(files, stdout);
     notes_print(files, options->quiet);
     if (files->fresh_name) TRY(run_dir_create(files->run_dir));
@@ -287,6 +289,7 @@ static Status verb_run(Options *options, int *signal_number)
     case VERB_COMPLETION: st = completion_print(stdout, options->argument_count ? options->arguments[0] : NULL); break;
     default: st = FAIL(ERR_ARG, "no command given; 'towers --help' lists all commands"); break;
     }
+    watch_stop(files.watch);
     job_close(&files);
     return st;
 }

@@ -14,7 +14,7 @@
 /* Keys of args.yaml that belong to the network or its input; the others concern training or the machine. */
 static const char *const kept_keys[] = {"data-path",   "dataset",   "val-split", "label-base", "interpolation",
                                         "eval-resize", "eval-crop", "exif",      "img-size",   "classes",
-                                        "variant",     "amp",       "amp-dtype", NULL};
+                                        "variant",     "width",     "amp",       "amp-dtype",  NULL};
 
 static bool is_kept(const char *line)
 {

@@ -81,7 +81,7 @@ static const OptionId of_classifiers[] = {
     OPTION_ID_aux_weight,  OPTION_ID_reset_head, OPTION_ID_eval_batch_size,
     OPTION_ID_eval_resize, OPTION_ID_eval_crop,  OPTION_ID_eval_interval,
 };
-static const OptionId of_adversaries[] = {OPTION_ID_critic_steps, OPTION_ID_critic_batches};
+static const OptionId of_adversaries[] = {OPTION_ID_critic_steps, OPTION_ID_critic_batches, OPTION_ID_sample_interval};
 
 static Status kind_check(const Options *o, const OptionId *ids, size_t count, const Model *model, const char *lacks)
 {
@@ -115,9 +115,10 @@ static Status phases_check(const Options *o, const Model *model)
 
 Status uses_of_model_check(const Options *o, const Model *model)
 {
-    const OptionId width = OPTION_ID_width, penalty = OPTION_ID_penalty_weight;
+    const OptionId width = OPTION_ID_width, penalty = OPTION_ID_penalty_weight, features = OPTION_ID_features;
     if (!model->width) TRY(kind_check(o, &width, 1, model, "has no such size"));
     if (!(model->penalty_weight > 0)) TRY(kind_check(o, &penalty, 1, model, "has no gradient penalty"));
     if (model->phases) return phases_check(o, model);
+    if (o->verb == VERB_TRAIN) TRY(kind_check(o, &features, 1, model, "generates no images"));
     return kind_check(o, of_adversaries, sizeof of_adversaries / sizeof *of_adversaries, model, "has no critic");
 }

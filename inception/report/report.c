@@ -434,6 +434,7 @@ static Status page_write(Page *page)
     figures_close(&f);
     bad_table(page);
     classes_table(page);
+    generated_html(page->run, page->to);
     pictures_html(page->run, page->to);
     data_html(page->run, page->to);
     bad_samples_html(page->run, page->to);

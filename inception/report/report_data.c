@@ -18,13 +18,17 @@
 #include "towers/train/summary.h"
 
 enum { LIST_BYTES = 1 << 20, SUMMARY_BYTES = 1 << 16, SHEET_BYTES = 1 << 20, BAD_ROWS = 40, CAPTION = 512 };
+enum { STAGES = 8 /* grids of generated images on the page */, STAGES_MAX = 8192 };
 
 void data_style(FILE *to)
 {
     fputs(".sheet{display:grid;grid-template-columns:repeat(auto-fill,minmax(118px,1fr));gap:12px 10px;margin-top:12px}"
           ".sheet div{min-width:0;font-size:12.5px;line-height:1.35;overflow-wrap:anywhere;color:var(--soft)}"
           ".sheet i{display:block;width:100%;aspect-ratio:1;margin-bottom:4px;border-radius:4px;"
-          "background-image:var(--sheet);background-size:var(--size)}td.n{white-space:nowrap}",
+          "background-image:var(--sheet);background-size:var(--size)}td.n{white-space:nowrap}"
+          ".strip{display:grid;grid-template-columns:repeat(auto-fill,minmax(230px,1fr));gap:14px 12px;margin-top:12px}"
+          ".strip div{font-size:12.5px;color:var(--soft)}.strip img{display:block;width:100%;image-rendering:pixelated;"
+          "border-radius:4px;margin-bottom:4px}",
           to);
 }
 
@@ -262,4 +266,57 @@ void pictures_html(const Run *run, FILE *to)
                to);
     sheet_html(run, FIRST_BATCH_CSV, FIRST_BATCH_SHEET, false, "First training batch",
                "As the network saw it: cropped, mirrored and augmented, with its labels.", to);
+}
+
+/* ---- generated images */
+
+typedef struct Stage {
+    int64_t step;
+    double kid; /* NaN: not measured */
+} Stage;
+
+static int stages_read(char *text, Stage *stages)
+{
+    int count = 0;
+    for (char *line; count < STAGES_MAX && (line = line_take(&text));) {
+        json_t *row = json_loads(line, JSON_REJECT_DUPLICATES, NULL), *kid = json_object_get(row, "kid");
+        int64_t step = json_is_integer(json_object_get(row, "step")) ? integer(row, "step") : -1;
+        if (step >= 0) stages[count++] = (Stage){step, json_is_number(kid) ? json_number_value(kid) : NAN};
+        json_decref(row);
+    }
+    return count;
+}
+
+/* The file's name follows from the step; what the record says of it is not trusted. */
+static void stage_write(const Run *run, const Stage *stage, FILE *to)
+{
+    char name[64];
+    size_t bytes;
+    snprintf(name, sizeof name, "generated/step-%010" PRId64 ".png", stage->step);
+    char *picture = file_start(run, name, SHEET_BYTES, &bytes);
+    if (picture && bytes > 8 && bytes < SHEET_BYTES && !memcmp(picture, "\x89PNG\r\n\x1a\n", 8)) {
+        fprintf(to, "<div><img alt=\"images after step %" PRId64 "\" src=\"data:image/png;base64,", stage->step);
+        base64_write(picture, bytes, to);
+        fprintf(to, "\">step %" PRId64, stage->step);
+        if (isfinite(stage->kid)) fprintf(to, ", KID %.4g", stage->kid);
+        fputs("</div>", to);
+    }
+    free(picture);
+}
+
+void generated_html(const Run *run, FILE *to)
+{
+    size_t bytes;
+    Stage *stages = calloc(STAGES_MAX, sizeof *stages);
+    char *text = file_start(run, "generated.jsonl", LIST_BYTES, &bytes);
+    int count = text && stages ? stages_read(text, stages) : 0, shown = count < STAGES ? count : STAGES;
+    if (count) {
+        section_open(to, "Generated images");
+        fputs("<p>Of the same noise at every stage.</p><div class=\"strip\">", to);
+        for (int i = 0; i < shown; i++)
+            stage_write(run, &stages[shown > 1 ? (int64_t)i * (count - 1) / (shown - 1) : 0], to);
+        fputs("</div></section>\n", to);
+    }
+    free(text);
+    free(stages);
 }

@@ -11,6 +11,7 @@
 void data_style(FILE *to); /* of the sections below, without <style> */
 void data_html(const Run *run, FILE *to);
 void bad_samples_html(const Run *run, FILE *to);
+void generated_html(const Run *run, FILE *to);
 void pictures_html(const Run *run, FILE *to);
 
 #endif

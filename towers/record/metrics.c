@@ -27,9 +27,9 @@ static const char csv_header[] =
     "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n";
 
 struct Metrics {
-    AppendFile *steps, *epochs, *layers, *norms, *log; /* owned */
-    Events *events;                                    /* owned */
-    locale_t plain;                                    /* owned: the C locale */
+    AppendFile *steps, *epochs, *layers, *norms, *generated, *log; /* owned */
+    Events *events;                                                /* owned */
+    locale_t plain;                                                /* owned: the C locale */
     int event_interval;
     int64_t flushed_ms, failures; /* of the current outage */
     bool warned;
@@ -63,6 +63,7 @@ Status metrics_flush(Metrics *metrics)
     note_trouble(metrics, append_flush(metrics->epochs));
     note_trouble(metrics, append_flush(metrics->layers));
     note_trouble(metrics, append_flush(metrics->norms));
+    note_trouble(metrics, append_flush(metrics->generated));
     note_trouble(metrics, append_flush(metrics->log));
     note_trouble(metrics, events_flush(metrics->events));
     if (before == 0 || metrics->failures > before) return OK;
@@ -316,6 +317,39 @@ Status metrics_norms(Metrics *metrics, int64_t step, const LayerRecord *norms, i
     return OK;
 }
 
+static void put_generated(FILE *to, const GeneratedRecord *record)
+{
+    fprintf(to, "{\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"file\":\"%s\"", record->step, record->epoch,
+            record->file);
+    if (record->measured) {
+        fputs(",\"kid\":", to);
+        put_json(to, record->kid);
+        fputs(",\"kid_deviation\":", to);
+        put_json(to, record->kid_deviation);
+        fprintf(to, ",\"images\":%" PRId64 ",\"features\":\"%s\"", record->images, record->features);
+    }
+    fputs("}\n", to);
+}
+
+Status metrics_generated(Metrics *metrics, const GeneratedRecord *record)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) {
+        note_trouble(metrics, FAIL(ERR_MEMORY, "no memory for a line of generated.jsonl"));
+        return OK;
+    }
+    locale_t before = uselocale(metrics->plain);
+    put_generated(to, record);
+    uselocale(before);
+    note_trouble(metrics, fclose(to) == 0 ? append_record(metrics->generated, text, bytes)
+                                          : FAIL(ERR_MEMORY, "no memory for a line of generated.jsonl"));
+    if (record->measured) note_trouble(metrics, events_scalar(metrics->events, record->step, "kid", record->kid));
+    free(text);
+    return OK;
+}
+
 void metrics_outcome(Metrics *metrics, Status st)
 {
     note_trouble(metrics, st);
@@ -515,6 +549,7 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval
     TRY_OUT(csv_start(metrics, run_dir));
     TRY_OUT(file_prepare(run_dir, "layers.jsonl", resume_step, json_line_step, &moved, &metrics->layers));
     TRY_OUT(file_prepare(run_dir, "norms.jsonl", resume_step, json_line_step, &moved, &metrics->norms));
+    TRY_OUT(file_prepare(run_dir, "generated.jsonl", resume_step, json_line_step, &moved, &metrics->generated));
     TRY_OUT(file_prepare(run_dir, "log.txt", resume_step, log_line_step, &moved, &metrics->log));
     TRY_OUT(events_open(run_dir, resume_step < 0 && moved ? 0 : resume_step, &metrics->events));
     TRY_OUT(append_flush(metrics->epochs));
@@ -533,6 +568,7 @@ void metrics_close(Metrics *metrics)
     append_close(metrics->epochs);
     append_close(metrics->layers);
     append_close(metrics->norms);
+    append_close(metrics->generated);
     append_close(metrics->log);
     events_close(metrics->events);
     if (metrics->plain) freelocale(metrics->plain);

@@ -1,5 +1,6 @@
 /* The growing files of a run directory: metrics.jsonl (an object per step), results.csv (a row per epoch), layers.jsonl
- * (an object per summary), norms.jsonl (an object per epoch), log.txt, and the event file. One thread of rank 0 writes
+ * (an object per summary), norms.jsonl (an object per epoch),
+ * generated.jsonl (an object per grid of generated images), log.txt, and the event file. One thread of rank 0 writes
  * them from the ledger. A resume at step s first removes rows of later steps, so that steps are unique after any crash; a
  * new run in an old directory first renames the old files (metrics.jsonl.1, ...).
  *
@@ -60,6 +61,16 @@ NODISCARD Status metrics_layers(Metrics *metrics, int64_t step, const LayerRecor
 /* Drift of batch-norm statistics between towers: a line of norms.jsonl, {"step": 100, "norms": {NAME: [drift of the
  * means, of the variances], ...}}; in the record weight and gradient. */
 NODISCARD Status metrics_norms(Metrics *metrics, int64_t step, const LayerRecord *norms, int count);
+/* A grid of images that a generator made, and their measure: a line of generated.jsonl. */
+typedef struct GeneratedRecord {
+    int64_t step, epoch;       /* epoch: completed ones */
+    const char *file;          /* below the run directory; borrowed, as `features` */
+    bool measured;             /* the rest is known */
+    double kid, kid_deviation; /* against training images */
+    int64_t images;            /* of each set */
+    const char *features;      /* the classifier and the digest of its weights */
+} GeneratedRecord;
+NODISCARD Status metrics_generated(Metrics *metrics, const GeneratedRecord *record);
 Events *metrics_events(Metrics *metrics);
 /* Handles the status of a call on metrics_events like that of an own write. */
 void metrics_outcome(Metrics *metrics, Status st);

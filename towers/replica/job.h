@@ -10,11 +10,25 @@
 #include "towers/data/share.h"
 #include "towers/graph/model.h"
 #include "towers/graph/program.h"
+#include "towers/record/metrics.h"
 #include "towers/replica/ledger.h"
 #include "towers/replica/policy.h"
 #include "towers/replica/schedule.h"
 
 enum { GPUS_MAX = 64 };
+
+/* What an observer sees of a run between two steps: the weights, as an evaluation uses them. All is borrowed. */
+typedef struct Observation {
+    int64_t step, epoch; /* completed ones */
+    Device *device;
+    const Layout *layout;
+    float *params, *states; /* device memory */
+    const char *run_dir;
+    Metrics *metrics;
+    /* to be filled in */
+    bool has_kid;
+    double kid;
+} Observation;
 
 /* The source of training data and its transforms. */
 typedef struct DataConfig {
@@ -93,6 +107,12 @@ typedef struct TrainJob {
      * ledger's rows of step - 1 are complete, those of `step` up to the all-reduce. */
     void (*on_step)(void *context, Ledger *ledger, int64_t step, double seconds, double loss);
     void *on_step_context;
+
+    /* Called by rank 0's process before the first step, at the end of each epoch, and after every `observe_cycles` cycles
+     * (0: not then). Storage errors are its own affair. NULL: nobody observes. */
+    Status (*observe)(void *context, Observation *observation);
+    void *observe_context;
+    int64_t observe_cycles;
 } TrainJob;
 
 /* With five classes or fewer, every prediction is in the top five. */

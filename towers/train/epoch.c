@@ -7,6 +7,7 @@
 #include "towers/replica/snapshot.h"
 #include "towers/replica/tower_process.h"
 #include "towers/train/evaluate.h"
+#include "towers/train/observe.h"
 #include "towers/train/rollback.h"
 #include "towers/train/step.h"
 #include "towers/train/summary.h"
@@ -76,6 +77,7 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
         .images_per_sec = (double)(run->epoch_count - p->epoch_count_before) / seconds,
         .seconds = seconds,
     };
+    if (observation_is_due(p, true)) TRY(observation_run(p, &rec.has_kid, &rec.kid));
     if (!is_root(&p->place)) return OK;
     p->ledger->epoch[epoch % LEDGER_EPOCHS] = rec;
     if (evaluated) p->ledger->run.tested = rec;
@@ -181,10 +183,13 @@ static Status step_follow(TowerProcess *p)
 {
     bool ended = epoch_ended(p), due, better = false;
     int64_t step = p->run.step;
-    if (ended) TRY(steps_drain(p));
+    bool observed = !ended && observation_is_due(p, false), has_kid;
+    double kid;
+    if (ended || observed) TRY(steps_drain(p));
     if (!p->go_back) TRY(replicas_compare(p, ended)); /* compare before saving */
     if (p->go_back || p->run.step != step) return OK;
     if (ended) TRY(epoch_end(p, &better));
+    if (observed) TRY(observation_run(p, &has_kid, &kid));
     TRY(checkpoint_due(p, ended, &due));
     due |= better && !p->save_tried; /* the first best weights need a checkpoint to resume from */
     if (due) TRY(steps_drain(p));
@@ -204,6 +209,9 @@ Status epochs_run(TowerProcess *p)
     if (p->job->resume_path) TRY(checkpoint_write(p)); /* rollbacks of a branch need a checkpoint of its own */
     if (epoch_end_is_owed(p)) TRY(step_follow(p));
     if (goes_back && p->run.step == 0) TRY(checkpoint_write(p)); /* for rollbacks */
+    bool has_kid;
+    double kid;
+    if (p->run.step == 0 && observation_is_due(p, true)) TRY(observation_run(p, &has_kid, &kid));
     while (p->run.step < p->total_steps && !p->stop) {
         TRY(step_run(p));
         TRY(step_follow(p));

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# A run with a generator draws the same noise at every stage and measures it; towers generate makes the same images from its weights.
+# Nothing of that changes the weights, and one tower and two draw the same first grid. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin generate "$@"
+needs_python
+small_data "$work/small" 240 120 || exit $?
+cd "$work" || exit 1
+
+"$towers" train fashion_cnn --data-path small --batch-size 20 --epochs 2 --experiment classifier --workers 0 --quiet >out 2>err ||
+    complain "the classifier cannot be trained: $(cat err)"
+
+train() { # NAME ARGUMENT...
+    "$towers" train wgan_gp --width 2 --data-path small --global-batch-size 12 --max-steps 18 --seed 7 --quiet --experiment "$@" >out 2>err ||
+        complain "towers train wgan_gp $*: $(cat err)"
+}
+train plain --processes 1
+train seen --sample-interval 1 --features runs/classifier
+train two --towers 2 --sample-interval 1 --features runs/classifier
+cmp -s runs/plain/last.safetensors runs/seen/last.safetensors || complain "observing a run changes its weights"
+cmp -s runs/seen/generated/step-0000000000.png runs/two/generated/step-0000000000.png || complain "the first grid depends on the towers"
+[[ $(ls runs/seen/generated) == $'step-0000000000.png\nstep-0000000006.png\nstep-0000000012.png\nstep-0000000018.png' ]] ||
+    complain "grids: $(ls runs/seen/generated)"
+[[ $(ls runs/plain/generated) == $'step-0000000000.png\nstep-0000000018.png' ]] || complain "grids without --sample-interval: $(ls runs/plain/generated)"
+
+# a run that stops in the middle and is resumed has the same grids and measures
+train cut --sample-interval 1 --features runs/classifier --checkpoint-steps 8 --max-steps 8
+"$towers" train wgan_gp --resume runs/cut --max-steps 18 --quiet >out 2>err || complain "resume: $(cat err)"
+cmp -s runs/cut/last.safetensors runs/seen/last.safetensors || complain "the resumed run has other weights"
+diff <(grep -v '"step":8,' runs/cut/generated.jsonl) runs/seen/generated.jsonl >out || complain "the resumed run has other measures: $(cat out)"
+
+# the command makes the grid of the last stage, and parts of it
+generate() { "$towers" generate "$@" >out 2>err || complain "towers generate $*: $(cat err)"; }
+generate runs/seen --seed 7 --grid 8x8 -o grid.png
+cmp -s grid.png runs/seen/generated/step-0000000018.png || complain "generate makes another grid than the run"
+generate runs/seen --seed 7 --count 3 --grid 3x1 -o three.png --json
+generate runs/seen --seed 8 --grid 8x8 -o other.png
+cmp -s grid.png other.png && complain "the seed does not matter"
+generate wgan_gp --width 2 --weights runs/seen/last.safetensors --seed 7 --grid 8x8 -o weights.png
+cmp -s grid.png weights.png || complain "weights and run give other images"
+generate runs/seen --grid 6x2 --interpolate --seed 7 -o walk.png
+generate runs/seen --seed 7 --grid 4x4 --beside-real -o beside.png
+"$towers" fid runs/seen --features runs/classifier --count 100 --neighbours 5 --json >fid.json 2>err || complain "towers fid: $(cat err)"
+python3 - <<'PYTHON' || complain "the images or numbers are wrong"
+import json, struct, zlib
+def png(name):
+    data = open(name, "rb").read()
+    width, height, depth, color = struct.unpack(">IIBB", data[16:26])
+    assert depth == 8 and color == 0, (depth, color)
+    at, packed = 8, b""
+    while at < len(data):
+        count, kind = struct.unpack(">I4s", data[at:at + 8])
+        packed += data[at + 8:at + 8 + count] if kind == b"IDAT" else b""
+        at += 12 + count
+    raw = zlib.decompress(packed)
+    return [raw[y * (width + 1) + 1:(y + 1) * (width + 1)] for y in range(height)]
+def cell(rows, column, row):
+    return b"".join(line[28 * column:28 * column + 28] for line in rows[28 * row:28 * row + 28])
+grid, three, walk, beside = (png(name + ".png") for name in ("grid", "three", "walk", "beside"))
+assert all(cell(three, k, 0) == cell(grid, k, 0) for k in range(3))
+assert all(cell(beside, 4 + k % 4, k // 4) == cell(grid, k % 8, k // 8) for k in range(16))
+images = open("small/train-images-idx3-ubyte", "rb").read()[16:]
+real = {images[i:i + 784] for i in range(0, len(images), 784)}
+assert all(cell(beside, k % 4, k // 4) in real for k in range(16))
+for k in range(2):                                            # rows lead from image 2 k of the seed to image 2 k + 1
+    assert cell(walk, 0, k) == cell(grid, 2 * k, 0) and cell(walk, 5, k) == cell(grid, 2 * k + 1, 0)
+    assert len({cell(walk, i, k) for i in range(6)}) == 6
+rows = [json.loads(line) for line in open("runs/seen/generated.jsonl")]
+assert [row["step"] for row in rows] == [0, 6, 12, 18] and all(row["images"] == 240 for row in rows), rows
+assert all(row["features"].startswith("fashion_cnn ") and row["kid"] > 0 and row["kid_deviation"] > 0 for row in rows)
+assert all(row["file"] == f"generated/step-{row['step']:010}.png" for row in rows)
+assert [json.loads(line) for line in open("runs/plain/generated.jsonl")] == [
+    {"step": s, "epoch": 0, "file": f"generated/step-{s:010}.png"} for s in (0, 18)]
+fid = json.load(open("fid.json"))
+assert fid["digest"].startswith(rows[0]["features"].split()[1]) and fid["images"] == 100 and fid["generated"]["kid"] > fid["test"]["kid"]
+page = open("runs/seen/report.html").read()
+assert page.count("<img alt=\"images after step") == 4 and "step 18, KID " in page
+PYTHON
+grep -q "KID" runs/seen/log.txt || complain "log.txt does not name the KID"
+
+# refused TEXT ARGUMENT...
+refused() {
+    local text=$1
+    shift
+    "$towers" "$@" >out 2>err && complain "towers $*: accepted"
+    grep -qF -- "$text" err || complain "towers $*: wanted '$text', got: $(cat err)"
+}
+refused "does not hold the weights of wgan_gp" generate wgan_gp --width 3 --weights runs/seen/last.safetensors
+refused "needs weights" generate wgan_gp
+refused "--sample-interval has no effect: fashion_cnn has no critic" train fashion_cnn --sample-interval 3
+refused "--features has no effect: fashion_cnn generates no images" train fashion_cnn --features runs/classifier
+refused "wgan_gp has a generator, but features need a classifier" train wgan_gp --features runs/seen --data-path small
+mkdir empty && cp runs/seen/env.json runs/seen/args.yaml empty && refused "empty contains no weights" generate empty
+
+check_end "generated images follow the noise and the weights alone, and are measured without disturbing the run"

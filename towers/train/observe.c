@@ -1,0 +1,33 @@
+/* See observe.h. */
+#include "towers/train/observe.h"
+
+#include "towers/replica/norm_states.h"
+
+bool observation_is_due(const TowerProcess *p, bool epoch_ended)
+{
+    const TrainJob *job = p->job;
+    int64_t every = job->observe_cycles * job_cycle(job);
+    return job->observe && (epoch_ended || (every > 0 && p->run.step % every == 0));
+}
+
+Status observation_run(TowerProcess *p, bool *has_kid, double *kid)
+{
+    const TrainJob *job = p->job;
+    Replica *r = p->replica;
+    Observation seen = {.step = p->run.step,
+                        .epoch = p->run.step / p->steps_per_epoch,
+                        .device = &r->device,
+                        .layout = r->layout,
+                        .params = r->ema ? r->ema : r->arena[ARENA_PARAM],
+                        .states = r->eval_state,
+                        .run_dir = job->run_dir,
+                        .metrics = p->metrics};
+    TRY(statistics_export(p));
+    if (is_root(&p->place)) {
+        process_activity(p, p->run.step, ACTIVITY_EVAL);
+        TRY(job->observe(job->observe_context, &seen));
+    }
+    *has_kid = seen.has_kid;
+    *kid = seen.kid;
+    return OK;
+}

@@ -1,0 +1,14 @@
+/* Observation: between two steps, the weights of the run are shown to the observer of the job (job.h), which draws and
+ * measures the images of a generator. */
+#ifndef TOWERS_TRAIN_OBSERVE_H
+#define TOWERS_TRAIN_OBSERVE_H
+
+#include "towers/replica/tower_process.h"
+
+/* True if somebody observes the state after the last step. */
+bool observation_is_due(const TowerProcess *p, bool epoch_ended);
+/* Collective: the batch-norm statistics of all towers are combined. `kid` receives the measure of rank 0's observer; false
+ * in the other processes, or if there is none. */
+NODISCARD Status observation_run(TowerProcess *p, bool *has_kid, double *kid);
+
+#endif
