@@ -204,6 +204,16 @@ void bad_samples_html(const Run *run, FILE *to)
 
 /* ---- pictures */
 
+static void base64_write(const char *bytes, size_t count, FILE *to)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < count; i += 3) {
+        uint32_t three = 0;
+        for (size_t k = 0; k < 3; k++) three = three << 8 | (i + k < count ? (uint8_t)bytes[i + k] : 0);
+        for (size_t k = 0; k < 4; k++) fputc(i + k <= count ? digits[three >> (18 - 6 * k) & 63] : '=', to);
+    }
+}
+
 static int rows_read(char *text, char *rows[SHEET_PICTURES])
 {
     int count = 0;
@@ -245,12 +255,7 @@ static void sheet_html(const Run *run, const char *csv, const char *jpeg, bool m
         section_open(to, title);
         fprintf(to, "<p>%s</p><div class=\"sheet\" style=\"--size:%d%% %d%%;--sheet:url(data:image/jpeg;base64,", note,
                 100 * SHEET_COLUMNS, 100 * rows);
-        static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        for (size_t i = 0; i < bytes; i += 3) {
-            uint32_t three = 0;
-            for (size_t k = 0; k < 3; k++) three = three << 8 | (i + k < bytes ? (uint8_t)picture[i + k] : 0);
-            for (size_t k = 0; k < 4; k++) fputc(i + k <= bytes ? digits[three >> (18 - 6 * k) & 63] : '=', to);
-        }
+        base64_write(picture, bytes, to);
         fputs(")\">", to);
         for (int i = 0; i < count; i++) cell_write(row[i], i, rows, mistakes, to);
         fputs("</div></section>\n", to);
