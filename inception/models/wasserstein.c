@@ -117,7 +117,8 @@ void wasserstein_critic(Graph *g, const ModelOptions *options, const PhaseInputs
     term(g, outputs, "critic_fake", fake_score);
     term(g, outputs, "penalty", penalty);
     term(g, outputs, "slope", slope);
-    term(g, outputs, "slope_square", mul(g, slope, slope));
+    term(g, outputs, "slope_spread", mul(g, slope, slope));
+    outputs->term[outputs->term_count - 1].spread = true;
 }
 
 void wasserstein_generator(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, const Adversaries *of,

@@ -25,7 +25,7 @@ typedef struct Adversaries {
 } Adversaries;
 
 /* Parameters "critic.*" and "generator.*". Terms of the critic: critic_real, critic_fake (D of real and of generated
- * images), penalty, slope (|dD/dx_hat|) and slope_square, for its spread. */
+ * images), penalty, slope (|dD/dx_hat|) and slope_spread. */
 void wasserstein_critic(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, const Adversaries *of,
                         PhaseOutputs *outputs);
 void wasserstein_generator(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, const Adversaries *of,

@@ -328,7 +328,7 @@ static void test_identities(void **state)
         fill(&it);
         interpreter_run(&it);
         double slope = *interpreter_data(&it, term(&b, "slope")),
-               square = *interpreter_data(&it, term(&b, "slope_square")), wanted = 2 * (square - slope);
+               square = *interpreter_data(&it, term(&b, "slope_spread")), wanted = 2 * (square - slope);
         assert_true(slope > 0 && fabs(wanted) > 1e-3 && count == (m ? 5 : 4));
         for (int k = 0; k < count; k++) {
             double sum = 0;

@@ -217,11 +217,13 @@ static int poisoned_op(const Program *program, const Fault *fault)
     return -1;
 }
 
-static Status program_check(const Program *program)
+static Status programs_check(const Program *programs, int count)
 {
     for (int i = 0; i < faults_used; i++) {
         const Fault *fault = &faults[i];
-        if (!is_poison(fault) || !*fault->layer || poisoned_op(program, fault) >= 0) continue;
+        bool found = !count || !is_poison(fault) || !*fault->layer;
+        for (int k = 0; k < count && !found; k++) found = poisoned_op(&programs[k], fault) >= 0;
+        if (found) continue;
         return FAIL(ERR_ARG, "TOWERS_FAULT: no layer '%s' in the %s pass (see: towers info MODEL --ops)", fault->layer,
                     activity_name((Activity)fault->activity));
     }
@@ -334,7 +336,7 @@ static void spoil_self_test(int tower, Activity activity, float *values)
 
 static const RunHooks fault_hooks = {
     .activity = strike_activity,
-    .opened = program_check,
+    .opened = programs_check,
     .changes = changes_launches,
     .ops = poison_ops,
     .loss = poison_loss,

@@ -305,7 +305,7 @@ static Status sum_search(TowerProcess *p, const Refusal *refusal, LedgerSearch *
                    (long long)refusal->last);
         return OK;
     }
-    TRY(trace_gradients(p->replica, FOUND_SUM, &search->found));
+    TRY(trace_gradients(p->replica, job_phase_of(p->job, refusal->step - 1), FOUND_SUM, &search->found));
     search->found.step = refusal->step;
     if (search->found.place != FOUND_NOTHING) report_finding(search, "  first in ");
     return OK;

@@ -82,7 +82,7 @@ static void found_set(Finding *found, FindingPlace place, const char *layer, con
 
 /* ---- arenas, by the layout */
 
-/* Scan `entries` of an arena of `elements` floats. The square sum, computed on the device, shows whether any is bad. */
+/* Scan `entries` of an arena, which begins with the first of them and has `elements` floats. The square sum, computed on the device, shows whether any is bad. */
 static Status arena_scan(Replica *r, const float *arena, const LayoutEntry *entries, int count, size_t elements,
                          FindingPlace place, const char *label, Finding *found)
 {
@@ -101,7 +101,8 @@ static Status arena_scan(Replica *r, const float *arena, const LayoutEntry *entr
     for (int i = 0; i < count && found->place == FOUND_NOTHING; i++) {
         TensorScan scan;
         char tensor[sizeof found->tensor];
-        host_scan(host + entries[i].first, DTYPE_F32, entries[i].shape, entries[i].shape.c, &scan, NULL);
+        host_scan(host + (entries[i].first - entries[0].first), DTYPE_F32, entries[i].shape, entries[i].shape.c, &scan,
+                  NULL);
         snprintf(tensor, sizeof tensor, "%s%s%s", label, *label ? " of " : "", entries[i].name);
         if (scan.bad) found_set(found, place, label, tensor, entries[i].shape, DTYPE_F32, &scan);
     }
@@ -116,7 +117,7 @@ static Status params_scan(Replica *r, const float *arena, FindingPlace place, co
                       found);
 }
 
-/* For gradients and optimizer slots, which frozen parameters do not have. */
+/* For optimizer slots, which frozen parameters do not have. */
 static Status trained_scan(Replica *r, const float *arena, FindingPlace place, const char *label, Finding *found)
 {
     return arena_scan(r, arena, r->layout->params, r->layout->trained_count, r->layout->trained_elements, place, label,
@@ -147,10 +148,12 @@ Status trace_state(Replica *r, int first_tower, int slot, Finding *found)
     return OK;
 }
 
-Status trace_gradients(Replica *r, FindingPlace place, Finding *found)
+Status trace_gradients(Replica *r, int phase, FindingPlace place, Finding *found)
 {
+    const LayoutPhase *range = &r->layout->phase[phase];
     *found = (Finding){.tower = -1, .op = -1};
-    return trained_scan(r, r->arena[ARENA_GRAD], place, "gradient", found);
+    return arena_scan(r, (float *)r->arena[ARENA_GRAD] + range->first, r->layout->params + range->first_param,
+                      range->param_count, range->elements, place, "gradient", found);
 }
 
 /* ---- ops */
@@ -251,8 +254,9 @@ Status trace_run(const TraceJob *job, Finding *found)
     if (found->place == FOUND_NOTHING || job->through)
         TRY(ops_look(job, program, program->forward_end, plan_op_count(program->plan), found));
     if (found->place != FOUND_NOTHING) return OK;
-    if (run_hooks) TRY(run_hooks->gradients(&r->device, job->tower, job->step, r->arena[ARENA_GRAD]));
-    TRY(trace_gradients(r, FOUND_GRADIENT, found));
+    float *gradients = (float *)r->arena[ARENA_GRAD] + r->layout->phase[job->phase].first;
+    if (run_hooks) TRY(run_hooks->gradients(&r->device, job->tower, job->step, gradients));
+    TRY(trace_gradients(r, job->phase, FOUND_GRADIENT, found));
     found->tower = job->tower;
     found->step = job->step;
     return OK;

@@ -44,7 +44,7 @@ NODISCARD Status trace_run(const TraceJob *job, Finding *found);
 /* The first value that is not finite among weights, their average, the statistics of local tower `slot` (-1: of all)
  * and optimizer slots. `first_tower`: the number of slot 0 in the run. */
 NODISCARD Status trace_state(Replica *replica, int first_tower, int slot, Finding *found);
-/* The gradient arena, parameter by parameter. */
-NODISCARD Status trace_gradients(Replica *replica, FindingPlace place, Finding *found);
+/* The gradients of a phase, parameter by parameter. */
+NODISCARD Status trace_gradients(Replica *replica, int phase, FindingPlace place, Finding *found);
 
 #endif

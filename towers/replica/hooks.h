@@ -8,7 +8,7 @@
 
 typedef struct RunHooks {
     void (*activity)(int tower, int64_t step, Activity activity); /* the tower has entered an activity */
-    Status (*opened)(const Program *program);                     /* the training program, before the first step */
+    Status (*opened)(const Program *programs, int count);         /* of training, before the first step */
     bool (*changes)(int tower,
                     int64_t step); /* launches of this step differ from those of others: do not capture them */
     /* Called instead of plan_run. */

@@ -151,7 +151,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     straggler_start(&p->watch);
     if (run_hooks) run_hooks->activity(p->place.first_tower, 1, ACTIVITY_START);
     TRY(replica_open(p));
-    if (run_hooks && p->replica->train[0].plan) TRY(run_hooks->opened(&p->replica->train[0]));
+    if (run_hooks) TRY(run_hooks->opened(p->replica->train, p->replica->train_count));
     TRY(buckets_open(p));
     TRY(comm_open(p, shared));
     TRY(norm_sync_open(p));

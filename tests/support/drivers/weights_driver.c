@@ -2,8 +2,9 @@
  *
  *   weights_driver finite FILE...        every number of every file is finite
  *   weights_driver nan FILE              some number is NaN
- *   weights_driver close START A B PART  no weight of B is further from A than PART of the way its tensor has gone from
- *                                        START to A (the largest change of the tensor); START may be "-": of its size
+ *   weights_driver close START A B PART [STILL]  no weight of B is further from A than PART of the way its tensor has
+ *                                        gone from START to A (the largest change of the tensor), and each has gone some
+ *                                        way but for the one called STILL; START may be "-": of its size
  *   weights_driver near A B PART NAME... no element of these tensors differs by PART (of the largest, if that is
  *                                        above 1) */
 #include <math.h>
@@ -81,7 +82,7 @@ static double distance(const StTensor *a, const StTensor *b)
     return most;
 }
 
-static int close_enough(const char *start_path, const char *a_path, const char *b_path, double part)
+static int close_enough(const char *start_path, const char *a_path, const char *b_path, double part, const char *still)
 {
     SafeTensors *start = strcmp(start_path, "-") ? opened(start_path) : NULL, *a = opened(a_path), *b = opened(b_path);
     int far = safetensors_count(a) != safetensors_count(b) || safetensors_count(a) == 0;
@@ -89,7 +90,7 @@ static int close_enough(const char *start_path, const char *a_path, const char *
     for (int k = 0; k < safetensors_count(a); k++) {
         const StTensor *t = safetensors_at(a, k);
         double way = distance(t, start ? partner(start, t) : NULL), off = distance(t, partner(b, t));
-        if (!(off <= part * way) || (start && value_count(t) && way == 0)) {
+        if (!(off <= part * way) || (start && value_count(t) && way == 0 && strcmp(t->name, still))) {
             fprintf(stderr, "%s: off by %g, of a way of %g\n", t->name, off, way);
             far = 1;
         }
@@ -126,9 +127,11 @@ int main(int argc, char **argv)
         return wrong;
     }
     if (!strcmp(verb, "nan") && argc == 3) return has_nan(argv[2]);
-    if (!strcmp(verb, "close") && argc == 6) return close_enough(argv[2], argv[3], argv[4], strtod(argv[5], NULL));
+    if (!strcmp(verb, "close") && (argc == 6 || argc == 7))
+        return close_enough(argv[2], argv[3], argv[4], strtod(argv[5], NULL), argc == 7 ? argv[6] : "");
     if (!strcmp(verb, "near") && argc > 5)
         return names_near(argv[2], argv[3], strtod(argv[4], NULL), argv + 5, argc - 5);
-    fprintf(stderr, "usage: weights_driver finite FILE... | nan FILE | close START A B PART | near A B PART NAME...\n");
+    fprintf(stderr,
+            "usage: weights_driver finite FILE... | nan FILE | close START A B PART [STILL] | near A B PART NAME...\n");
     return 2;
 }

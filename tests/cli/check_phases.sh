@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# Training in phases, on WGAN-GP: N towers compute what one computes, in any shares and any number of processes; runs that are
+# stopped, killed, rolled back or branched in the middle of a cycle end with the same bits; a NaN names tower, phase and layer and can
+# be replayed; what a generator cannot do is refused by name. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin phases "$@"
+small_data "$work/data" 304 50 || exit $? # 9.5 batches of 32
+
+# run STATUS NAME ARGUMENT...
+run() {
+    timeout -s KILL 300 "$towers" train wgan_gp --width 4 --data-path "$work/data" --device cpu --threads 1 --max-steps 20 --output-dir "$work" \
+        --experiment "${@:2}" >"$out" 2>"$err" </dev/null
+    local status=$?
+    [[ $status == "$1" ]] || complain "$2: exit $status, wanted $1: $(tail -3 "$err")"
+}
+same() { # NAME OTHER
+    cmp "$work/$1/last.safetensors" "$work/$2/last.safetensors" || complain "$1 and $2: other weights"
+}
+column() { # NAME FIELD: that word or number of every step
+    sed -E "s/.*\"$2\":\"?([^,\"]*)\"?,.*/\1/" "$work/$1/metrics.jsonl"
+}
+
+# ---- towers are one batch
+run 0 start --max-steps 0
+towers_are_one() { # NAME PART ARGUMENT... The bias of the score cancels in the difference of two scores.
+    run 0 "$1" --towers 1 --batch-size 32 "${@:3}"
+    run 0 "$1-even" --towers 4 --batch-size 8 --processes 4 "${@:3}"
+    run 0 "$1-uneven" --tower-batch 13,7,0,12 --processes 2 "${@:3}"
+    run 0 "$1-ends" --tower-batch 0,1,31,0 --processes 1 "${@:3}"
+    for other in even uneven ends; do
+        off=$("$weights" close "$work/start/last.safetensors" "$work/$1/last.safetensors" "$work/$1-$other/last.safetensors" "$2" critic.score.bias 2>"$work/far") ||
+            complain "$1 and $1-$other are not the same training: off by $off of the way, wanted $2: $(cat "$work/far")"
+        echo "$1, $other: off by $off of the way"
+        paste <(column "$1" mean_loss) <(column "$1-$other" mean_loss) |
+            awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4) { print "step " NR ": " $0; bad = 1 } } END { exit bad || NR != 20 }' ||
+            complain "$1 and $1-$other: other mean losses"
+    done
+}
+towers_are_one sgd 1e-3 --opt sgd --lr 0.01
+towers_are_one adam 5e-3 --recipe iwt
+run 0 short --opt sgd --lr 0.01 --towers 1 --batch-size 31 # the comparison itself can tell
+"$weights" close "$work/start/last.safetensors" "$work/sgd/last.safetensors" "$work/short/last.safetensors" 0.02 critic.score.bias >/dev/null 2>&1 &&
+    complain "another batch size is the same training?"
+run 0 sgd-even-one --towers 4 --batch-size 8 --processes 1 --opt sgd --lr 0.01
+same sgd-even sgd-even-one
+[[ $(column adam phase | tr '\n' ' ') == "critic critic critic critic critic generator critic "* ]] || complain "phases: $(column adam phase)"
+
+# Means over samples, not of means; the empty tower has none.
+awk -F'"penalty":\\[|\\],"slope"|"tower_count":\\[|\\],"finite"|"penalty":' '/"critic"/ {
+    split($2, count, ","); mean = $4 + 0; split($5, tower, ","); sum = n = 0
+    for (t = 1; t <= 4; t++) if (count[t] > 0) { sum += tower[t] * count[t]; n += count[t] }
+    d = mean - sum / n; if (d < 0) d = -d
+    if (tower[3] != "null" || (n != 32 && n != 16) || d > 1e-9 + 1e-9 * mean) { print; bad = 1 }
+} END { exit bad }' "$work/sgd-uneven/metrics.jsonl" || complain "the penalty is not the mean over the samples"
+
+# ---- stopped in the middle of a cycle, with either kind of batches
+for batches in new same; do
+    args=(--towers 2 --batch-size 16 --critic-batches $batches --critic-steps 3 --ema-decay 0.9)
+    run 0 "whole-$batches" "${args[@]}"
+    for stop in 2 3 4 9; do
+        run 0 "part-$batches" "${args[@]}" --max-steps $stop --checkpoint-steps 1
+        run 0 "part-$batches" --resume "$work/part-$batches" --max-steps 20 # with the settings of the run
+        same "whole-$batches" "part-$batches"
+        cmp <(column "whole-$batches" mean_loss) <(column "part-$batches" mean_loss) || complain "$batches, stopped after $stop: other losses"
+        rm -r "$work/part-$batches"
+    done
+done
+run 0 kept --towers 2 --batch-size 16 --critic-steps 3 --ema-decay 0.9 --checkpoint-steps 7
+timeout 300 "$towers" train --resume "$work/kept/ckpt/step-0000000014" --data-path "$work/data" --output-dir "$work" --experiment branch \
+    >/dev/null 2>"$err" </dev/null || complain "branch: $(tail -2 "$err")"
+same whole-new branch
+[[ $(column whole-same mean_loss | sed -n 2p) != $(column whole-new mean_loss | sed -n 2p) ]] || complain "new and same batches are the same"
+
+# ---- a killed run
+if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$work/data" >/dev/null 2>&1; then
+    echo "no fault points: kills and NaN are left out"
+else
+    kills=${TOWERS_TEST_KILLS:-10} seed=${TOWERS_TEST_SEED:-$$}
+    echo "seed $seed"
+    RANDOM=$seed
+    steps=$((kills * 12))
+    command_of() {
+        command=("$towers" train wgan_gp --width 4 --data-path "$work/data" --towers 2 --processes 2 --threads 1 --batch-size 4 --max-steps $steps
+            --critic-steps 3 --critic-batches same --checkpoint-steps 2 --summary-interval 0 --device cpu --output-dir "$work" --experiment "$1"
+            --resume auto --quiet)
+    }
+    command_of golden
+    "${command[@]}" >/dev/null 2>"$err" </dev/null || complain "golden: $(tail -2 "$err")"
+    command_of killed
+    step=0 done_kills=0
+    for ((k = 0; k < kills; k++)); do
+        before=$step
+        TOWERS_FAULT="delay:tower=1,step=1,ms=10" "${command[@]}" >/dev/null 2>"$err" </dev/null &
+        pid=$!
+        further=$((1 + RANDOM % 10))
+        until { read -r text <"$work/killed/ckpt/latest"; } 2>/dev/null && step=$((10#${text#step-})) && ((step >= before + further)) ||
+            ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+        victim=$pid
+        ((RANDOM % 2)) && victim=$(pgrep -P "$pid" "tower$((RANDOM % 2))" || echo "$pid")
+        kill -9 "$victim" 2>/dev/null
+        { wait "$pid"; } 2>/dev/null
+        status=$?
+        [[ $status == 0 ]] && break
+        [[ $status == 137 || $status == 7 ]] || { complain "kill $k: exit $status: $(tail -2 "$err")"; break; }
+        done_kills=$((done_kills + 1))
+    done
+    ((done_kills >= kills * 2 / 3)) || complain "seed $seed: only $done_kills kills"
+    "${command[@]}" >/dev/null 2>"$err" </dev/null || complain "the last resume: $(tail -2 "$err")"
+    same golden killed
+    cmp <(column golden mean_loss) <(column killed mean_loss) || complain "seed $seed: other losses after kills"
+
+    # ---- a NaN in either phase
+    args=(--towers 2 --processes 2 --batch-size 8)
+    TOWERS_FAULT="nan:tower=1,step=6,layer=generator.deconv1,index=7" run 8 nan-generator "${args[@]}"
+    grep -q "tower 1, step 6 (generator)" "$err" && grep -q "layer generator.deconv1 .* element 7 " "$err" || complain "nan-generator: $(cat "$err")"
+    "$towers" replay "$work/nan-generator/nan-step-6-tower-1" >"$out" 2>&1 </dev/null
+    grep -q "(as in the run)" "$out" || complain "replay of a generator's step: $(tail -3 "$out")"
+    TOWERS_FAULT="nan:tower=0,step=9,layer=critic.real.conv2" run 8 nan-critic "${args[@]}"
+    grep -q "tower 0, step 9 (critic)" "$err" && grep -q "layer critic.real.conv2" "$err" || complain "nan-critic: $(cat "$err")"
+    "$towers" replay "$work/nan-critic/nan-step-9-tower-0" >"$out" 2>&1 </dev/null
+    grep -q "(as in the run)" "$out" || complain "replay of a critic's step: $(tail -3 "$out")"
+    TOWERS_FAULT="nan:tower=0,step=9,where=grad;nan:tower=1,step=12,where=grad" run 0 nan-skip "${args[@]}" --nan-policy skip
+    grep -q "gradient of generator" "$err" || complain "the search finds the gradient of another phase: $(cat "$err")"
+    [[ $(grep -c '"skipped":true' "$work/nan-skip/metrics.jsonl") == 2 ]] || complain "nan-skip: $(column nan-skip skipped)"
+    for fault in "nan:tower=1,step=11,where=grad" "nan:tower=1,step=12,where=grad"; do
+        TOWERS_FAULT=$fault run 0 nan-back "${args[@]}" --nan-policy rollback --checkpoint-steps 4
+        TOWERS_FAULT=$fault run 0 nan-left "${args[@]}" --nan-policy skip
+        same nan-back nan-left
+        rm -r "$work/nan-back" "$work/nan-left"
+    done
+    TOWERS_FAULT="bitflip:tower=1,step=5" run 8 flipped "${args[@]}" --sdc-check 1
+    grep -q "the replicas of tower 0 and tower 1 differ" "$err" || complain "bitflip: $(cat "$err")"
+fi
+
+# ---- refusals
+refused() { # STATUS WORDS ARGUMENT...
+    run "$1" refused "${@:3}" --max-steps 1
+    grep -q -- "$2" "$err" || complain "${*:3}: $(tail -2 "$err")"
+    rm -rf "$work/refused"
+}
+refused 2 "--smoothing has no effect: wgan_gp predicts no classes" --smoothing 0.1
+refused 2 "--eval-interval has no effect" --eval-interval 2
+refused 5 "sums of its gradient penalty would be rounded to 16 bits" --amp
+refused 5 "--accumulate: wgan_gp trains in phases" --accumulate 2
+refused 5 "--bad-samples skip" --bad-samples skip
+"$towers" train fashion_cnn --critic-steps 3 --dry-run --data-path "$work/data" >"$out" 2>&1 && complain "fashion_cnn --critic-steps"
+grep -q -- "--critic-steps has no effect: fashion_cnn has no critic" "$out" || complain "fashion_cnn --critic-steps: $(cat "$out")"
+"$towers" eval "$work/adam" >"$out" 2>&1 && complain "eval of a GAN"
+grep -q "wgan_gp predicts no classes" "$out" || complain "eval: $(cat "$out")"
+"$towers" train wgan_gp_keras --recipe keras --towers 2 --processes 1 --global-batch-size 4 --data-path "$work/data" --dry-run >"$out" 2>&1 &&
+    complain "synchronized batch norm in one process"
+grep -q "needs one process per tower" "$out" || complain "keras in one process: $(cat "$out")"
+
+check_end "phases"
