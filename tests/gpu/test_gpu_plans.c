@@ -259,6 +259,25 @@ static void test_wrong_result_is_not_taken(void **state)
     assert_int_equal(chosen_engine(), 6);
 }
 
+/* `towers info --kernels`: a joined convolution names its one kernel, or that of the separate convolution where cuDNN
+ * joins nothing, and why the other way is not used. */
+static void test_joined_kernel_is_named(void **state)
+{
+    (void)state;
+    for (int older = 0; older < 2; older++) {
+        OpCall call = joined_call();
+        KernelChoice choice = {.name = ""};
+        const OpKernel *kernel = device.backend->kernels[call.kind];
+        if (older) fake_gpu_cudnn_version(90100);
+        assert_int_equal(kernel->prepare(&device, &call), OK);
+        kernel->explain(&device, &call, &choice);
+        assert_memory_equal(choice.name, older ? "separate kernels (engine " : "one kernel (engine ", older ? 25 : 19);
+        assert_string_equal(choice.passed, older ? "one kernel: cuDNN has none for this task"
+                                                 : "separate kernels: used only if there is no single kernel");
+        kernel->discard(&device, &call);
+    }
+}
+
 /* ---- plans of small networks */
 
 typedef struct NetPlan {
@@ -395,6 +414,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_time_of_an_op, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_fastest_is_taken, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_wrong_result_is_not_taken, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_joined_kernel_is_named, device_open_deterministic, device_close),
         cmocka_unit_test_setup_teardown(test_no_memory_for_timing, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_rows_of_an_image, device_open_deterministic, device_close),
         cmocka_unit_test_setup_teardown(test_deviation_is_made_once, device_open_deterministic, device_close),

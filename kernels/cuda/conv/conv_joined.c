@@ -258,7 +258,26 @@ static void joined_discard(Device *device, OpCall *call)
     call->state = NULL;
 }
 
-#define JOINED_KERNEL .prepare = joined_prepare, .launch = joined_launch, .discard = joined_discard
+static void joined_explain(Device *device, const OpCall *call, KernelChoice *choice)
+{
+    const Joined *j = call->state;
+    bool timed = !device->config.deterministic;
+    if (j->plan) {
+        snprintf(choice->name, sizeof choice->name, "one kernel (%.70s)", cudnn_plan_text(j->plan));
+        kernel_choice_pass(choice, "separate kernels",
+                           timed ? "slower when timed on this GPU" : "used only if there is no single kernel");
+    } else {
+        KernelChoice conv = {.name = ""};
+        device->backend->kernels[j->separate.conv.kind]->explain(device, &j->separate.conv, &conv);
+        snprintf(choice->name, sizeof choice->name, "separate kernels (%.70s)", conv.name);
+        kernel_choice_pass(choice, "one kernel",
+                           timed ? "cuDNN has none for this task, or it is slower when timed on this GPU"
+                                 : "cuDNN has none for this task");
+    }
+}
+
+#define JOINED_KERNEL                                                                                                  \
+    .prepare = joined_prepare, .launch = joined_launch, .discard = joined_discard, .explain = joined_explain
 const OpKernel cuda_conv_statistics = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1, .pads_in = 1};
 const OpKernel cuda_conv_dx_sums = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1 | 4, .strided_out = 1};
 const OpKernel cuda_conv_dw_apply = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1 | 2};
