@@ -1,8 +1,9 @@
 /* Backend: the interface that a kind of device implements. Device: one opened device.
  *
  * "cpu" (oneDNN and own kernels) exists on every machine with oneDNN, "cuda" (cuDNN, cuBLASLt, own kernels) where it
- * was built in. Code above this header does not depend on which one it uses. Slow and fallible work happens in open,
- * alloc and prepare; launch only enqueues (on the CPU it runs at once, in the calling thread and the OpenMP team). */
+ * was built in. Code above this header does not depend on which one it uses. Slow work, and work that can fail, is done
+ * in open, alloc and prepare; launch only enqueues (on the CPU it runs at once, in the calling thread and the OpenMP
+ * team). */
 #ifndef TOWERS_KERNELS_BACKEND_H
 #define TOWERS_KERNELS_BACKEND_H
 

@@ -1,10 +1,10 @@
 /* The gate: whether a step is committed, and the loss scale of the next one, from what all towers computed.
  *
- * Every tower writes its loss, hits and gradient norm as extras, which travel behind the gradients in the all-reduce.
- * After it every rank makes the same decision on the device from the same numbers, so the optimizer does not wait for
- * a host. A step that must end the run closes the gate for all later steps, because the host learns of it later. The
- * scale rule is that of Micikevicius et al. 2018, "Mixed Precision Training", section 3.2: double after so many good steps,
- * halve at an overflow. Also compiled as CUDA device code. */
+ * Every tower writes its loss, correct predictions and gradient norm as extras, which travel behind the gradients in
+ * the all-reduce. After it every rank makes the same decision on the device from the same numbers, so the optimizer
+ * does not wait for a host. A step that must end the run closes the gate for all later steps, because the host learns
+ * of it later. The scale rule is that of Micikevicius et al. 2018, "Mixed Precision Training", section 3.2: double
+ * after so many good steps, halve at an overflow. Also compiled as CUDA device code. */
 #ifndef TOWERS_KERNELS_GATE_H
 #define TOWERS_KERNELS_GATE_H
 

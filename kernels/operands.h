@@ -1,5 +1,5 @@
-/* Checks of an op's operands that hold on every device; prepare calls them. Each device checks its own element types and
- * sizes besides. */
+/* Checks of an op's operands that hold on every device; prepare calls them. Each device also checks its own element
+ * types and sizes. */
 #ifndef TOWERS_KERNELS_OPERANDS_H
 #define TOWERS_KERNELS_OPERANDS_H
 

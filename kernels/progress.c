@@ -1,4 +1,4 @@
-/* The sign of life of long work; see progress.h. */
+/* The last progress of a process; see progress.h. */
 #include "kernels/progress.h"
 #include "kernels/clock.h"
 

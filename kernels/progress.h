@@ -1,6 +1,7 @@
-/* Progress: the sign of life of long work. Code that works for seconds between two activities of a step (preparing
- * kernels, drawing weights, writing a checkpoint) calls progress_made after each piece, and the supervisor reads the
- * slot. A process has one slot, in memory shared with the supervisor. A call costs one clock reading and a short copy. */
+/* Progress: shows the supervisor that a process which takes long is still working. Code that works for seconds between
+ * two activities of a step (preparing kernels, drawing weights, writing a checkpoint) calls progress_made after each
+ * piece, and the supervisor reads the slot. A process has one slot, in memory shared with the supervisor. A call costs
+ * one clock reading and a short copy. */
 #ifndef TOWERS_KERNELS_PROGRESS_H
 #define TOWERS_KERNELS_PROGRESS_H
 

@@ -1,9 +1,9 @@
 /* Status: how every fallible function of this project reports what happened.
  *
- * What can fail returns `Status`; results come back through pointers, written only on success. The first failure
- * is described by FAIL(); each frame on the way up adds itself with TRY() or TRY_OUT(). The message and the trace are
- * per thread and are read once, at the top, with status_message() and status_trace().
- * After NCCL's NCCLCHECK / NCCLCHECKGOTO relay; no function below main() exits or prints. */
+ * Functions that can fail return `Status` and write results through pointers, only on success. The first failure is
+ * described by FAIL(); each frame on the way up adds itself with TRY() or TRY_OUT(). The message and the trace are per
+ * thread and are read once, at the top, with status_message() and status_trace(). After NCCL's NCCLCHECK /
+ * NCCLCHECKGOTO relay; no function below main() exits or prints. */
 #ifndef TOWERS_KERNELS_STATUS_H
 #define TOWERS_KERNELS_STATUS_H
 

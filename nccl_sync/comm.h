@@ -5,7 +5,7 @@
  * gradients where they lie.
  *
  * Collective: the same calls in the same order on every rank. If a peer leaves, calls comm_abort, or does not arrive
- * before the deadline, every other rank's call fails with ERR_COMM; none waits for ever. */
+ * before the deadline, every other rank's call fails with ERR_COMM; none waits forever. */
 #ifndef TOWERS_NCCL_SYNC_COMM_H
 #define TOWERS_NCCL_SYNC_COMM_H
 

@@ -1,8 +1,9 @@
 /* Collectives between GPUs by NCCL, with one rank per process.
  *
- * fast: a rank adds its towers in order, the last one in place; then the all-reduce of that range starts there, in place,
- * on the communication stream, parallel to the computation: no second buffer, no copy. Ranks are added in NCCL's order, the same on every rank. Gradients may travel in 16 bits (in f16 divided by
- * the number of ranks on the way): that takes a buffer of 16 bits, and the sum is written back in f32.
+ * fast: a rank adds its towers in order, the last one in place; then the all-reduce of that range starts in place, on
+ * the communication stream, parallel to the computation: no second buffer, no copy. Ranks are added in NCCL's order,
+ * the same on every rank. Gradients may travel in 16 bits (in f16 divided by the number of ranks on the way): that
+ * takes a buffer of 16 bits, and the sum is written back in f32.
  * ordered: every tower's contribution is broadcast to all ranks and added in tower order, as comm_shm does: the same
  * bits whichever rank holds which tower. Not in place: it needs a buffer for each tower.
  * A single rank has nothing to reduce: no communicator is created, and its towers are added.

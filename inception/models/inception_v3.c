@@ -5,9 +5,9 @@
  * The variant tf2016 is the network of the trainer published with the paper: batch norm without gamma, average pools
  * that do not count padding in the divisor, one more class (the background). Initial values are that trainer's in both.
  *
- * The variant fid2015 is the network whose features FID is usually computed of (pt_inception-2015-12-05, Inception of
- * December 2015 in PyTorch: pytorch-fid, inception.py): 1,008 outputs, no auxiliary head, average pools that do not count
- * padding in the divisor, and a max pool in the last block. */
+ * The variant fid2015 is the network from whose features FID is usually computed (pt_inception-2015-12-05, Inception of
+ * December 2015 in PyTorch: pytorch-fid, inception.py): 1,008 outputs, no auxiliary head, average pools that do not
+ * count padding in the divisor, and a max pool in the last block. */
 #include "inception/models/models.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
  *   critic:    sum D(G(z)) - sum D(x) + lambda sum (|dD/dx_hat| - 1)^2,   x_hat = x + alpha (G(z) - x)
  *   generator: - sum D(G(z))
  *
- * over the samples of a tower; z is normal, alpha uniform in [0, 1), one number a sample. The norm is over all pixels of
+ * over the samples of a tower; z is normal, alpha uniform in [0, 1), one number per sample. The norm is over all pixels of
  * a sample. 1e-12 is added before its root, so that its gradient exists at 0.
  *
  * D may be made of convolutions, dense layers, leaky ReLU, ReLU, dropout, average pooling and padding. It is linear on

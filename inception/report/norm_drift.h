@@ -1,5 +1,5 @@
 /* How far the batch-norm statistics of a run's towers have drifted apart (norms.jsonl), at its last record: each tower
- * normalizes with its own batches, so a small drift is noise; a large one says that the towers see different data. */
+ * normalizes with its own batches, so a small drift is noise; a large one shows that the towers see different data. */
 #ifndef TOWERS_INCEPTION_REPORT_NORM_DRIFT_H
 #define TOWERS_INCEPTION_REPORT_NORM_DRIFT_H
 

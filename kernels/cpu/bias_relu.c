@@ -1,7 +1,7 @@
-/* y = relu?(y + b), in place: what CONV and DENSE do behind a product.
+/* y = relu?(y + b), in place: the last pass of CONV and DENSE, after the product.
  *
- * oneDNN's own ReLU makes 0 of NaN, and a bad batch would not be seen; this one keeps NaN. The bias is for kernels of
- * our own: oneDNN adds it before it rounds. */
+ * oneDNN's own ReLU turns NaN into 0, which would hide a bad batch; this one keeps NaN. The bias is for kernels of our
+ * own: oneDNN adds it before it rounds. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/span.h"
 

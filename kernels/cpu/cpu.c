@@ -1,8 +1,8 @@
 /* The CPU as a device: memory, the OpenMP team, and the table of its kernels.
  *
- * There is one stream: everything runs when it is launched, so waiting and finishing have nothing to do. A device belongs
- * to the thread that opened it, whose team has `threads` members that flush denormals to zero (gradients of nearly dead
- * units would else cost a hundred times the time of others). */
+ * There is one stream: everything runs when it is launched, so `wait` and `finish` do nothing. A device belongs to the
+ * thread that opened it, whose team has `threads` members that flush denormals to zero (otherwise gradients of nearly
+ * dead units would take a hundred times as long as others). */
 #include "kernels/cpu/cpu.h"
 
 #include <stdlib.h>

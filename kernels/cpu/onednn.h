@@ -2,8 +2,8 @@
  *
  * A task is one convolution or matrix product, made once and run many times without allocating. The caller says how it
  * holds each operand (plain strides, any dtype) and how freely oneDNN may choose another layout; where the two differ,
- * the task converts through workspace, before the primitive for inputs and after it for the output.
- * oneDNN silently falls back to loops a hundred times slower; onednn_is_reference tells. */
+ * the task converts through workspace, before the primitive for inputs and after it for the output. oneDNN silently
+ * falls back to reference loops, a hundred times slower; onednn_is_reference reports that. */
 #ifndef TOWERS_KERNELS_CPU_ONEDNN_H
 #define TOWERS_KERNELS_CPU_ONEDNN_H
 

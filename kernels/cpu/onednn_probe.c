@@ -1,4 +1,4 @@
-/* A matrix product of small integers, with NaN wherever no element lies; see onednn_probe.h. */
+/* A matrix product of small integers, with NaN in the gaps between elements; see onednn_probe.h. */
 #include "kernels/cpu/onednn_probe.h"
 
 #include <stdlib.h>

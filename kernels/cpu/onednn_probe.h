@@ -1,8 +1,8 @@
 /* Tries an implementation of oneDNN before use, for problems that some version is known to compute wrongly.
  *
- * Known: oneDNN 3.7.2 (Debian 13), brg_matmul with AVX-512, takes a vector among the operands of a matrix product for
- * packed, whatever its stride. With one output and a result that is a slice of something wider it writes next to its
- * elements and leaves them as they were; a strided vector among the factors is read from the wrong places. */
+ * Known: oneDNN 3.7.2 (Debian 13), brg_matmul with AVX-512, treats a vector operand of a matrix product as packed,
+ * whatever its stride. If there is one output and the result is a slice of a wider tensor, it writes beside the
+ * elements and leaves them unchanged; a strided vector factor is read from the wrong addresses. */
 #ifndef TOWERS_KERNELS_CPU_ONEDNN_PROBE_H
 #define TOWERS_KERNELS_CPU_ONEDNN_PROBE_H
 

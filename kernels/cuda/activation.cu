@@ -1,6 +1,6 @@
 /* ReLU, leaky ReLU, their gradients, the UNARY ops, dropout: one read of each operand, one write.
  *
- * ReLU keeps NaN, so that a bad batch is seen by the loss. Dropout and its bits are those of kernels/cpu/activation.c, so
+ * ReLU keeps NaN, so that a bad batch shows in the loss. Dropout and its bits are those of kernels/cpu/activation.c, so
  * masks do not depend on device, width or pitch. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/map.cuh"

@@ -1,15 +1,15 @@
 /* Batch normalization with ReLU, the formulas of kernels/cpu/batchnorm.c.
  *
- * Forward, unless a convolution has made the sums (then one block makes mean and variance of 128 channels of them, and
- * reads those again whose variance f32 sums have lost): one pass for the statistics (sums of x - shift and its square, where
- * shift is the first pixel), whose last block writes mean and variance; one pass y = relu?((x - mean) a + beta), which
- * may go into a slice of a concat. Backward: one pass for sum g and sum g (x - mean), where g = dy where y > 0,
- * recomputed from x; one pass for dx. The second pass of each runs from the end of the tensor, where the first has just
- * left it in the cache. Bytes per element of x, in 16 bits: 2 + 4 forward, 4 + 6 backward, less what the
- * cache keeps.
+ * Forward, if a convolution has computed the sums: a block computes mean and variance of 128 channels from them, and
+ * reads x again for channels whose variance is lost to cancellation in f32. Otherwise: one pass for the statistics
+ * (sums of x - shift and its square, where shift is the first pixel), whose last block writes mean and variance; one
+ * pass y = relu?((x - mean) a + beta), which may go into a slice of a concat. Backward: one pass for sum g and sum g (x
+ * - mean), where g = dy where y > 0, recomputed from x; one pass for dx. The second pass of each runs from the end of
+ * the tensor, where the first has just left it in the cache. Bytes per element of x, in 16 bits: 2 + 4 forward, 4 + 6
+ * backward, less what the cache keeps.
  *
  * Over the batches of all towers the last block leaves this tower's part in workspace instead, the caller sums it over
- * the towers, and kernels of one thread a channel go on from there. */
+ * the towers, and kernels with one thread per channel continue from there. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/map.cuh"
 
@@ -281,7 +281,7 @@ template <typename T, int V> static void norm_grad(Norm norm, cudaStream_t strea
     LAUNCH((norm_grad_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, norm, rows);
 }
 
-/* ---- between the sums over towers: one thread a channel */
+/* ---- between the sums over towers: one thread per channel */
 
 enum { VECTOR_BLOCK = 128 };
 
@@ -557,7 +557,7 @@ DEVICE void norm_read_again(const Norm &norm, uint32_t channel, double *mean, do
     *var = b / norm.count - a * a;
 }
 
-/* Mean and variance from sums, one thread a channel. The product is exact inside the fused multiply-add, so the variance
+/* Mean and variance from sums, one thread per channel. The product is exact inside the fused multiply-add, so the variance
  * is as good as the sums. Coefficients of a channel whose sums are not finite are 0 and +Inf: a joined convolution's
  * ReLU may make 0 of NaN, but not of Inf, and the loss must show it. */
 BOUNDED norm_finish_kernel(const __grid_constant__ Norm norm)

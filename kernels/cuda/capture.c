@@ -1,7 +1,7 @@
 /* Captured graphs on the GPU: CUDA graphs of the work enqueued on the compute stream between begin and end.
  *
- * Capture is local to this thread, so that other threads may go on copying. A graph keeps the arguments of its launches:
- * addresses must stay the same, and values that change from step to step must lie in device memory. */
+ * Capture is local to this thread, so that other threads may continue to copy. A graph keeps the arguments of its
+ * launches: addresses must stay the same, and values that change from step to step must lie in device memory. */
 #include "kernels/cuda/cuda.h"
 
 Status cuda_capture_begin(Device *device)

@@ -1,4 +1,4 @@
-/* What a failed call of a CUDA library says to people; see check.h. */
+/* Error messages of failed calls of CUDA libraries; see check.h. */
 #include "kernels/cuda/check.h"
 
 #include <cublasLt.h>

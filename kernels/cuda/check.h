@@ -1,6 +1,6 @@
 /* Return codes of the CUDA libraries as Status.
  *
- * TRY_CUDA(call) leaves the function with a described failure unless the call succeeded; after a kernel launch,
+ * TRY_CUDA(call) returns from the function with an error message if the call failed; after a kernel launch,
  * TRY_CUDA(cudaGetLastError()). The _OUT forms are for functions that own things: a local `Status st`, a label `out:`.
  * A device out of memory is ERR_MEMORY, everything else ERR_DEVICE. */
 #ifndef TOWERS_KERNELS_CUDA_CHECK_H

@@ -1,10 +1,11 @@
 /* Column sums: for every channel one or two sums over all pixels, in one launch, with the same bits every time.
  *
  * The grid depends on shape and format alone. A block sums pixels part, part + parts, ... (rows of `down` pixels) in
- * f32 registers, then in f64 in shared memory, and writes one partial sum per channel; the last block of a channel
- * chunk to come adds the partials in order in f64 and finishes the channels. The counter that finds the last block goes
- * back to zero by itself. A chunk is at most eight vectors, 128 bytes, wide, which keeps the work of the last block
- * small: it reads no more than 132 KiB. Bytes moved: those of the operands once, and 8 bytes per channel and part. */
+ * f32 registers, then in f64 in shared memory, and writes one partial sum per channel; the block of a channel chunk
+ * that finishes last adds the partial sums in order in f64 and finishes the channels. That block also resets the
+ * counter by which it knows that it is the last. A chunk is at most eight vectors, 128 bytes, wide, which keeps the
+ * work of the last block small: it reads no more than 132 KiB. Bytes moved: those of the operands once, and 8 bytes per
+ * channel and part. */
 #ifndef TOWERS_KERNELS_CUDA_COLUMNS_CUH
 #define TOWERS_KERNELS_CUDA_COLUMNS_CUH
 

@@ -1,7 +1,7 @@
-/* How many CUDA devices there are, found out without starting CUDA in this process.
+/* Counts the CUDA devices without initializing CUDA in this process.
  *
- * A process that has started CUDA cannot hand it to the processes it forks: theirs would not work. So the first
- * question is put by a child process that ends at once; its answer is kept, and children inherit it. */
+ * CUDA does not work in processes forked by one that has initialized it. So a short-lived child process counts the
+ * devices at the first call; the result is kept, and later children inherit it. */
 #include "kernels/cuda/cuda.h"
 
 #include <errno.h>

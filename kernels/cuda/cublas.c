@@ -1,5 +1,5 @@
-/* cuBLASLt counts in columns: our row-major [rows][ins] is its ins x rows matrix, so every product is computed as its
- * transpose, with the operands in the order (weights, activations). */
+/* cuBLASLt's matrices are column-major: our row-major [rows][ins] is its ins x rows matrix, so every product is
+ * computed as its transpose, with the operands in the order (weights, activations). */
 #include "kernels/cuda/cublas.h"
 #include "kernels/text.h"
 

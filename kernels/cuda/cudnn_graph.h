@@ -3,8 +3,8 @@
  * Tensors are numbered from 1 in the order they are declared; all are NHWC, given by strides. The builder keeps its
  * first failure and does nothing after it; cudnn_plans returns it. Plans come from cuDNN's heuristics (mode A, then the
  * fallback list), best guess first, and those that break a rule are passed over. A library opened from a description
- * (the JSON that cuDNN writes and reads for a device) builds plans on machines without that device, or any; it runs
- * none. */
+ * (the JSON that cuDNN writes and reads for a device) builds plans on machines without that device, or without any, but
+ * cannot run them. */
 #ifndef TOWERS_KERNELS_CUDA_CUDNN_GRAPH_H
 #define TOWERS_KERNELS_CUDA_CUDNN_GRAPH_H
 

@@ -1,4 +1,4 @@
-/* What all .cu files share: numbers in three formats, 16-byte accesses, division by a constant of the launch, places.
+/* Shared by all .cu files: numbers in three formats, 16-byte accesses, division by a constant of the launch, positions.
  *
  * A kernel is a template over an element format T and a width V: <float, 4>, <F16, 8>, <BF16, 8> move 16 bytes at once;
  * <Any, 1> moves single elements whose format is a field of the tensor, for odd channel counts, odd addresses and

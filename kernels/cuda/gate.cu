@@ -1,5 +1,5 @@
-/* The extras of a tower and the decision of the gate, on the GPU: the rules of kernels/gate.h by one thread, between the
- * gradients and the update, so that no host has to look before the optimizer runs. */
+/* The extras of a tower and the decision of the gate, on the GPU: the rules of kernels/gate.h by one thread, between
+ * the gradients and the update, so that the optimizer does not wait for the host. */
 #include "kernels/cuda/device.cuh"
 
 BOUNDED gate_extras_kernel(const __grid_constant__ GateExtrasCall t)

@@ -1,6 +1,6 @@
 /* Pixels to activations on the GPU: crop, mirror, normalize; the kernel is in image.cu.
  *
- * As on the CPU; and rows of y may be padded with zeros, which is what tensor cores want of the first convolution. */
+ * As on the CPU, except that rows of y may be padded with zeros for the tensor cores of the first convolution. */
 #include "kernels/cuda/operands.h"
 
 enum { IMAGE_CHANNELS = 4 };

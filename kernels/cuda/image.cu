@@ -1,6 +1,6 @@
-/* Pixels to activations: crop, mirror, normalize, and zeros up to the width that a convolution wants.
+/* Pixels to activations: crop, mirror, normalize, and zeros up to the width that a convolution needs.
  *
- * Reads each byte of the crop once and writes y once. A thread makes one pixel; y = byte * scale[c] + shift[c], with
+ * Reads each byte of the crop once and writes y once. A thread computes one pixel; y = byte * scale[c] + shift[c], with
  * scale = 1 / (255 std) and shift = -mean / std. A grey image is repeated over the channels of y. */
 #include "kernels/cuda/map.cuh"
 

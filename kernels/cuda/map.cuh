@@ -1,10 +1,10 @@
 /* Elementwise kernels: out[i] = f(in_0[i], in_1[i], ...), over tensors that may be slices and may share storage.
  *
  * A functor has INPUTS and `apply<V>(first, in, out)` for the V elements from packed NHWC index `first`. Each thread
- * does STEPS vectors, all loads before the first store, so that enough bytes are in flight; a block's vectors follow
- * each other. If every operand is packed, the tensor is one row; else rows are pixels. Rows that are no multiple of V,
- * addresses that are not aligned, and mixtures of formats go element by element. Bytes moved: those of the operands,
- * once. */
+ * processes STEPS vectors, all loads before the first store, so that enough bytes are in flight; a block's vectors
+ * follow each other. If every operand is packed, the tensor is one row; else rows are pixels. Rows that are no multiple
+ * of V, addresses that are not aligned, and mixtures of formats go element by element. Bytes moved: those of the
+ * operands, once. */
 #ifndef TOWERS_KERNELS_CUDA_MAP_CUH
 #define TOWERS_KERNELS_CUDA_MAP_CUH
 

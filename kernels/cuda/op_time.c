@@ -1,4 +1,4 @@
-/* How long one launch of an op takes, for those who choose between ways to write a graph; Backend.op_time.
+/* The time of one launch of an op, by which passes choose between equivalent graphs; see Backend.op_time.
  *
  * The op is prepared, launched on random operands with cold caches, and its time kept beside the plans. A deterministic
  * device measures nothing, so that all its runs take the same graph. */

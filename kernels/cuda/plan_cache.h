@@ -1,9 +1,10 @@
-/* Which plan is best for which task: found once by timing, kept for later runs.
+/* The best plan of each task, found once by timing and kept for later runs.
  *
- * A text file per device, cuDNN and cuBLASLt version in $XDG_CACHE_HOME/towers/plans (or ~/.cache/...), one line a task:
+ * A text file per device, cuDNN and cuBLASLt version in $XDG_CACHE_HOME/towers/plans (or ~/.cache/...), one line per
+ * task:
  *     task <tab> plan <tab> microseconds
- * A later line for the same task replaces an earlier one; lines that cannot be read are passed over. Where there is no
- * such folder to write to, the cache lives as long as the process. Delete the file to have everything timed again. */
+ * A later line for the same task replaces an earlier one; lines that cannot be read are ignored. If the folder cannot
+ * be written, the cache lasts as long as the process. Delete the file to have everything timed again. */
 #ifndef TOWERS_KERNELS_CUDA_PLAN_CACHE_H
 #define TOWERS_KERNELS_CUDA_PLAN_CACHE_H
 

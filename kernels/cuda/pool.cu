@@ -1,10 +1,10 @@
 /* Maximum and mean over windows and their gradients, as kernels/cpu/pool.c computes them.
  *
- * A thread makes V channels of one pixel of the output. Gradients gather: each pixel of dx asks the windows that cover
- * it, so nothing is added out of order and dx is written once. Windows overlap, so neighbours read the same lines from
- * the cache; memory sees each operand about once: x, y and one byte of argmax forward, dy, argmax, dx (acc, y)
- * backward. Mean: with `adaptive`, output i of n averages the pixels that touch the i-th of n equal parts of
- * the side. */
+ * A thread computes V channels of one pixel of the output. Gradients gather: each pixel of dx is computed from the
+ * windows that cover it, so the order of the sum is fixed and dx is written once. Windows overlap, so neighbours read
+ * the same lines from the cache; memory sees each operand about once: x, y and one byte of argmax forward, dy, argmax,
+ * dx (acc, y) backward. Mean: with `adaptive`, output i of n averages the pixels that touch the i-th of n equal parts
+ * of the side. */
 #include "kernels/cuda/map.cuh"
 
 /* Pixels of a window's row that are loaded before the first is used: one load at a time would leave memory idle. Those

@@ -1,8 +1,8 @@
 /* Sums over axes and their opposites: gradients of biases and of broadcasting.
  *
- * CHANNEL_SUM is a column sum. SUM_TO makes each element of y in one block, from all elements of x that fold onto it,
- * f64 after the threads' f32 sums, in the same order every time: right for every shape, fast for those that occur,
- * which are small. SPREAD_TO writes each element of y once. */
+ * CHANNEL_SUM is a column sum. SUM_TO computes each element of y in one block, from all elements of x that fold onto
+ * it: the threads' f32 sums are added in f64, in a fixed order. This is correct for every shape, and fast for the small
+ * ones that occur. SPREAD_TO writes each element of y once. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/map.cuh"
 

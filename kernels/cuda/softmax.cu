@@ -1,8 +1,8 @@
 /* Softmax cross-entropy with label smoothing, and its gradient: the formulas of kernels/cpu/softmax.c.
  *
- * A block makes one sample: the largest logit, then sum exp and the mean in f64, then probabilities, the loss of the
- * sample and how many classes come before its label. The last block to come adds the samples, always in the same order.
- * Logits are read three times, from the cache after the first. */
+ * A block computes one sample: the largest logit, then sum exp and the mean in f64, then probabilities, the loss of the
+ * sample and how many classes come before its label. The block that finishes last adds the samples, always in the same
+ * order. Logits are read three times, from the cache after the first. */
 #include "kernels/cuda/map.cuh"
 
 enum { TOP_K = 5, WARPS = BLOCK / WARP };

@@ -1,9 +1,9 @@
-/* Copies from host memory to the device that do not hold the host back.
+/* Copies from host memory to the device that do not block the host.
  *
- * A copy out of pageable memory holds the host back until the stream has reached it; through a ring of pinned memory
- * the host only copies into a free piece and goes on, as long as fewer than the ring's bytes are under way. Large
- * batches of pixels lie in pinned memory of their own: they go to the device on the copy stream, beside the work of the
- * step before, into one of two buffers there, and from it to their place in the order of the compute stream. */
+ * A copy from pageable memory blocks the host until the stream has reached it. With a ring of pinned memory the host
+ * only copies into a free slot and continues, unless all slots are in use. Large batches of pixels lie in pinned memory
+ * of their own: they go to the device on the copy stream, beside the work of the step before, into one of two buffers
+ * there, and from it to their place in the order of the compute stream. */
 #ifndef TOWERS_KERNELS_CUDA_STAGING_H
 #define TOWERS_KERNELS_CUDA_STAGING_H
 

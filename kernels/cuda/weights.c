@@ -1,7 +1,7 @@
 /* The 16-bit copy of the weights: made by one flat cast, kept by the optimizer, found by address.
  *
- * A convolution that wants 16-bit weights looks here first and casts on its own only what is not here, as the averaged
- * weights of an evaluation. */
+ * A convolution that needs 16-bit weights looks them up here, and casts only those that are not here, such as the
+ * averaged weights of an evaluation. */
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cuda.h"
 

@@ -1,4 +1,4 @@
-/* CRC-32C (Castagnoli; RFC 3720, B.4), in hardware where the processor has it. */
+/* CRC-32C (Castagnoli; RFC 3720, B.4), by the processor's instruction if it has one. */
 #ifndef TOWERS_FILES_CRC32C_H
 #define TOWERS_FILES_CRC32C_H
 

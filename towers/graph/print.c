@@ -1,4 +1,4 @@
-/* The list as text, one op a line:
+/* The list as text, one op per line:
  *     %4 = conv(%3, stem.conv.weight) 3x3/2 -> 64x32x149x149 bf16 (stem.conv)
  * %4 is the first output of op 4, %4.1 its second; values that no op writes go by name, absent operands are "-".
  * Values that outlive the step are marked in brackets: [loss], [grad of w], [feeds bn.running_mean]. */

@@ -1,7 +1,8 @@
 /* Program: a phase of a model for one batch size, built, differentiated and planned. A tower runs one program per step.
  *
  * Training: image -> model -> summed loss -> gradients of every parameter that the phase trains and that is not frozen.
- * Evaluation: image -> model -> loss and hits. A short last batch is another program over the same arenas, so batch norm sees real samples only. */
+ * Evaluation: image -> model -> loss and correct predictions. A short last batch is another program over the same
+ * arenas, so batch norm sees real samples only. */
 #ifndef TOWERS_GRAPH_PROGRAM_H
 #define TOWERS_GRAPH_PROGRAM_H
 

@@ -1,5 +1,5 @@
-/* Rules of softmax cross-entropy with label smoothing. Loss, probabilities and hits are f32 whatever the logits are;
- * only the loss is differentiated, and once. */
+/* Rules of softmax cross-entropy with label smoothing. Loss, probabilities and correct predictions are f32 whatever the
+ * logits are; only the loss has a gradient, and no second one. */
 #include "towers/graph/rules.h"
 
 static void label_column(ShapeCall *c, Shape logits)

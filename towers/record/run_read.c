@@ -169,7 +169,7 @@ enum {
 
 enum { REAL_IS_NUMBER = true, WHOLE_IS_NUMBER = true, COUNT_IS_NUMBER = false, FLAG_IS_NUMBER = false };
 
-/* `memory`: TOWER_ARRAYS times 8 bytes a tower. */
+/* `memory`: TOWER_ARRAYS times 8 bytes for each tower. */
 static Status towers_read(const Lines *lines, const json_t *object, int towers, double *memory, RunStep *s)
 {
     const json_t *array;

@@ -1,11 +1,12 @@
 /* Straggler: the tower that all others wait for, and the activity in which it loses the time. All towers' steps last
  * equally long, because each ends with the all-reduce; they differ in the time until they arrive at it.
  *
- * Robust and relative: a tower is slow in an activity if over a window of steps the median of (its time - what the others'
- * median needs for as many samples) is above SLOW_SHARE of a step's work and SLOW_LEAST (a time slice of a busy
- * machine), if that is so (by half of it) in 34 of 40 steps, and if its work as a whole takes longer than the others'.
- * A single disturbance, or noise that affects the towers in turn, names no tower. A tower is named if two windows in a row
- * agree, or six on a machine with more runnable threads than cores, where a healthy tower may lack a core for seconds. */
+ * Robust and relative: a tower is slow in an activity if over a window of steps the median of (its time - what the
+ * others' median needs for as many samples) is above SLOW_SHARE of a step's work and SLOW_LEAST (a time slice of a busy
+ * machine), if it is above half of that in 34 of 40 steps, and if its work as a whole takes longer than the others'. A
+ * single disturbance, or noise that affects the towers in turn, names no tower. A tower is named if two windows in a
+ * row agree, or six on a machine with more runnable threads than cores, where a healthy tower may lack a core for
+ * seconds. */
 #ifndef TOWERS_RECORD_STRAGGLER_H
 #define TOWERS_RECORD_STRAGGLER_H
 

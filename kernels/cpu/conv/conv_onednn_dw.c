@@ -1,6 +1,6 @@
 /* Weight gradients by oneDNN, cut into parts by shape alone: `images` slices of the batch times `outs` slices of the
- * outputs. oneDNN would deal the sum to as many threads as there are, and round differently for every number of them.
- * Here each part is a task that oneDNN has made for one thread. The sums of image slices are added in order. */
+ * outputs. oneDNN would divide the sum among all threads, so its rounding would depend on their number. Here each part
+ * is a task that oneDNN has made for one thread. The sums of image slices are added in order. */
 #include "kernels/cpu/conv/conv_onednn.h"
 
 #include "kernels/cpu/vector.h"

@@ -2,9 +2,9 @@
  *
  * tdpbf16ps: C[m][n] += sum over k < 16 of A[m][k] . B[k][n], a word of A times a word of B being two products. A is 16
  * outputs of a panel of dy, one output a row; B is 16 pixels of a panel of x. Linux gives a process the tile registers
- * on demand (arch_prctl, XFEATURE 18). The first use multiplies small integers and compares: if a machine differs
- * from the manual, AMX is not used.
- * A program that defines WGRAD_TILES_EMULATED before including this file brings its own tile_* (the tests do). */
+ * on demand (arch_prctl, XFEATURE 18). The first use multiplies small integers and compares: if the result is wrong,
+ * AMX is not used. A program that defines WGRAD_TILES_EMULATED before including this file brings its own tile_* (the
+ * tests do). */
 #include "kernels/cpu/conv/wgrad.h"
 
 #if defined(__x86_64__)

@@ -1,15 +1,16 @@
-/* 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3): 16 products where the window has 36.
+/* 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3): 16 products instead of 36.
  *
  * Lavin and Gray, arXiv:1509.09308, section 4.1. Transforms add a few f32 values with factors 1, 1/2 and 1/4; no output
- * depends on a pixel outside its window, so a window of zeros gives zero. In f32 the rounding is no coarser than that of
- * plain sums, which are nine times as long; in bf16, where transforms are rounded before the products, it is about two
- * and a half times as coarse: docs/decisions/0006-winograd.md. The gradient with respect to x is the same convolution
- * with rotated weights; winograd_dw.c computes the weight gradient. f32 takes AVX-512, bf16 AVX512-BF16 without AMX.
+ * depends on a pixel outside its window, so a window of zeros gives zero. In f32 the rounding is no coarser than that
+ * of plain sums, which are nine times as long; in bf16, where transforms are rounded before the products, it is about
+ * two and a half times as coarse: docs/decisions/0006-winograd.md. The gradient with respect to x is the same
+ * convolution with rotated weights; winograd_dw.c computes the weight gradient. f32 needs AVX-512; bf16 needs
+ * AVX512-BF16 and is not used if there is AMX.
  *
- * Weights are transformed once a call: u[panel of outputs][point][words of inputs][outputs]. Then each thread
- * takes blocks of tiles of 2x2 outputs, which are transformed to d[8 tiles][point][8][inputs], multiplied to
- * m[8 tiles][point][8][outputs of a panel], one point after another so that its weights stay in the caches, and
- * transformed back. */
+ * Weights are transformed once per call: u[panel of outputs][point][words of inputs][outputs]. Then each thread takes
+ * blocks of tiles of 2x2 outputs, which are transformed to d[8 tiles][point][8][inputs], multiplied to m[8
+ * tiles][point][8][outputs of a panel], one point after another so that its weights stay in the caches, and transformed
+ * back. */
 #include "kernels/cpu/conv/conv_impl.h"
 
 #include "kernels/cpu/vector.h"

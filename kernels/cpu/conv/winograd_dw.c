@@ -1,5 +1,5 @@
 /* Weight gradients of 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3), in bf16 and in f32: dw = G' (sum over
- * tiles of (A dy A') * (B' x B)) G, point by point 16 products where the window has 36.
+ * tiles of (A dy A') * (B' x B)) G, point by point, with 16 products instead of 36.
  *
  * Products and packing are those of wgrad.h: in bf16 two images are paired, tiles take the place of pixels and points
  * that of taps; packing includes the transform. Processors and the rounding of bf16 are as in winograd.c. f32 needs

@@ -1,4 +1,4 @@
-/* 1x7 and 7x1 convolutions of stride 1 by F(4, 7): 14 products where the window has 28.
+/* 1x7 and 7x1 convolutions of stride 1 by F(4, 7): 14 products instead of 28.
  *
  * F(2, 3) nested in itself with a stride of 2: output 2i + j sums taps 2k + l, i and j < 2, k and l < 3, which has two
  * places for taps 2 and 4; with the right ones empty two of the 16 products vanish:
@@ -6,11 +6,11 @@
  *     h2 h3 h4         u = G h G'
  *     .  h5 h6         y = A' (u d) A
  * Transforms and rounding are those of F(2x2, 3x3) in winograd.c. If a line is one output longer than its tiles, that
- * output is a plain sum. The gradient with respect to x is the same convolution with rotated weights. f32 takes AVX-512,
- * bf16 AVX512-BF16 without AMX; see docs/decisions/0006-winograd.md.
+ * output is a plain sum. The gradient with respect to x is the same convolution with rotated weights. f32 needs
+ * AVX-512; bf16 needs AVX512-BF16 and is not used if there is AMX; see docs/decisions/0006-winograd.md.
  *
- * A line is a row of an image (1x7) or a column (7x1). Weights are transformed once a call: u[panel of outputs][point]
- * [words of inputs][outputs], after the points the plain taps of a last output. Then each thread takes some
+ * A line is a row of an image (1x7) or a column (7x1). Weights are transformed once per call: u[panel of
+ * outputs][point] [words of inputs][outputs], followed by the plain taps of a last output. Then each thread takes some
  * lines: their tiles of 4 outputs are transformed to d[8 tiles][point][8][inputs], multiplied to m[8 tiles][point][8]
  * [outputs of a panel], one point after another so that its weights stay in the caches, and transformed back. */
 #include "kernels/cpu/conv/conv_impl.h"

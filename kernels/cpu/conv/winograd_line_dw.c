@@ -1,5 +1,5 @@
 /* Weight gradients of 1x7 and 7x1 convolutions of stride 1 by F(4, 7), in bf16 and in f32: dh = G' (sum over tiles of
- * (A dy A') * (B' x B)) G, in 14 products where the window has 28, with the matrices of winograd_line.c.
+ * (A dy A') * (B' x B)) G, with 14 products instead of 28 and the matrices of winograd_line.c.
  *
  * In bf16 two images are paired, and the products are those of wgrad.h. Processors and rounding: as in winograd_dw.c.
  * Results are equal to the bit for any number of threads.

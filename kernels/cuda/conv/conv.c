@@ -1,9 +1,10 @@
 /* CONV, CONV_DX, CONV_DW, DENSE, DENSE_DX, DENSE_DW over cuDNN and cuBLASLt.
  *
  * Each is a task (task.h) on packed operands of one dtype. An operand that is held otherwise (weights are f32 in the
- * parameter arena, slices have gaps, 3 channels are not the 8 that tensor cores want) goes through workspace: converted
- * before the task, or, if it is the result, after. An image comes with its rows padded already (OpCall.padded_in). dx + acc is computed by the task, which adds to acc where
- * dx lies. A dense layer is a convolution by one pixel over images of one pixel with c * h * w channels. */
+ * parameter arena, slices have gaps, tensor cores need 8 channels, not 3) goes through workspace: converted before the
+ * task, or, if it is the result, after. An image comes with its rows padded already (OpCall.padded_in). dx + acc is
+ * computed by the task, which adds to acc where dx lies. A dense layer is a convolution by one pixel over images of one
+ * pixel with c * h * w channels. */
 #include "kernels/cuda/conv/task.h"
 #include "kernels/cuda/convert.h"
 

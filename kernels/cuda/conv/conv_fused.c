@@ -1,8 +1,8 @@
-/* A joined convolution as one cuDNN graph: which one, and its operands.
+/* A joined convolution as one cuDNN graph: the choice of the graph, and its operands.
  *
- * As in conv.c the kept 16-bit copy of the weights is used, or one is made in workspace, and images are padded. Of
- * slices cuDNN's joined kernels take the normalized input and the result of the gradient as they are; all other
- * operands are packed. */
+ * As in conv.c, the weights are the optimizer's 16-bit copy or a copy in workspace, and images are padded. cuDNN's
+ * joined kernels accept slices only for the input that they normalize and for the result of the gradient; all other
+ * operands are packed first. */
 #include "kernels/cuda/conv/conv_joined.h"
 #include "kernels/cuda/convert.h"
 

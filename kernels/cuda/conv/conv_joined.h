@@ -1,8 +1,8 @@
 /* Joined convolutions: CONV_STATISTICS, CONV_DX_SUMS, CONV_DW_APPLY, each by one cuDNN kernel (Fused, conv_fused.c) or
  * by the ops it joins (Separate, conv_separate.c); conv_joined.c chooses.
  *
- * Which cuDNN graph a joined op is, is asked by its kernel, by Backend.joins, and by the test that looks for lost
- * plans, so that all three mean the same graph. */
+ * conv_joined_shape and conv_joined_exists are used by the kernels, by Backend.joins and by the test that looks for
+ * missing plans, so that all three mean the same cuDNN graph. */
 #ifndef TOWERS_KERNELS_CUDA_CONV_CONV_JOINED_H
 #define TOWERS_KERNELS_CUDA_CONV_CONV_JOINED_H
 

@@ -1,4 +1,5 @@
-/* A joined convolution out of the ops it joins: what runs where cuDNN has no kernel, or a slower one.
+/* A joined convolution computed by the ops that it joins, for cases in which cuDNN has no joined kernel or only a
+ * slower one.
  *
  * CONV_STATISTICS: (normalize,) CONV, sums. CONV_DW_APPLY: normalize, CONV_DW. CONV_DX_SUMS: CONV_DX, the sums of
  * BATCHNORM_DX, the mask. Workspace: the normalized input, then what the inner calls need. */
