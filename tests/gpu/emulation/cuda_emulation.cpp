@@ -76,9 +76,11 @@ static Fiber *fibers[MAX_THREADS];
 static int fiber_count, parked; /* parked: fibers between two threads */
 static Fiber *running;
 static ucontext_t scheduler;
+#ifdef FIBER_SANITIZER
 static void *scheduler_shadow;
 static const void *scheduler_stack;
 static size_t scheduler_stack_bytes;
+#endif
 static unsigned launches;
 
 static void __attribute__((noreturn)) stop(const char *what)
