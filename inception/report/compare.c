@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- text */
 
@@ -50,7 +51,8 @@ static void bad_row(const BadStep *bad, FILE *to)
 
 static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
 {
-    fprintf(to, "%s: %lld steps, %lld of them full%s\n", run->path, (long long)truth->steps, (long long)truth->used,
+    fprintf(to, "%s%s%s: %lld steps, %lld of them full%s\n", run->path, run->phase ? ", phase " : "",
+            run->phase ? run->phase : "", (long long)truth->steps, (long long)truth->used,
             run->cut ? " (the incomplete last line is ignored)" : "");
     if (truth->towers > 1) {
         fprintf(to, "\n  tower     samples   bias against mean_loss, 95 %% interval     noise variance / that of "
@@ -87,6 +89,7 @@ static void difference_row(const char *what, double a, double b, const Estimate 
 
 static void difference_print(const Run *a, const Run *b, const RunDifference *d, FILE *to)
 {
+    if (b->phase) fprintf(to, "\nphase %s", b->phase);
     fprintf(to, "\nA %s\nB %s\n\n  %-22s %12s %12s   %10s   95 %% interval\n", a->path, b->path, "", "A", "B", "B - A");
     difference_row("mean_loss", d->a_loss, d->b_loss, &d->loss, 1, to);
     difference_row("test accuracy, %", d->a_accuracy, d->b_accuracy, &d->accuracy, 100, to);
@@ -138,25 +141,29 @@ static json_t *bad_json(const LossTruth *truth)
 
 static json_t *truth_json(const Run *run, const LossTruth *truth)
 {
-    return json_pack("{s:o, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:s}", "run",
-                     json_text(run->path), "steps", (json_int_t)truth->steps, "full_steps", (json_int_t)truth->used,
-                     "towers", truth->towers, "last_tower", truth->last, "tower", towers_json(truth), "mean_noise",
-                     json_finite(truth->mean_noise), "last_noise", json_finite(truth->last_noise), "correlation",
-                     json_finite(truth->correlation), "smoothing_window", (json_int_t)truth->window, "not_finite",
-                     bad_json(truth), "slow", waiting_json(run), "norm_drift", norm_drift_json(run), "verdict",
-                     truth->verdict);
+    json_t *made =
+        json_pack("{s:o, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:s}", "run", json_text(run->path),
+                  "steps", (json_int_t)truth->steps, "full_steps", (json_int_t)truth->used, "towers", truth->towers,
+                  "last_tower", truth->last, "tower", towers_json(truth), "mean_noise", json_finite(truth->mean_noise),
+                  "last_noise", json_finite(truth->last_noise), "correlation", json_finite(truth->correlation),
+                  "smoothing_window", (json_int_t)truth->window, "not_finite", bad_json(truth), "slow",
+                  waiting_json(run), "norm_drift", norm_drift_json(run), "verdict", truth->verdict);
+    if (run->phase) json_object_set_new(made, "phase", json_string(run->phase));
+    return made;
 }
 
 static json_t *difference_json(const Run *a, const Run *b, const RunDifference *d)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:s}", "a",
-                     json_text(a->path), "b", json_text(b->path), "a_loss", json_finite(d->a_loss), "b_loss",
-                     json_finite(d->b_loss), "loss", estimate_json(&d->loss), "a_accuracy", json_finite(d->a_accuracy),
-                     "b_accuracy", json_finite(d->b_accuracy), "accuracy", estimate_json(&d->accuracy),
-                     "a_images_per_sec", json_finite(d->a_speed), "b_images_per_sec", json_finite(d->b_speed),
-                     "images_per_sec", estimate_json(&d->speed), "paired_steps", (json_int_t)d->steps, "images_from",
-                     (json_int_t)d->images_from, "images_to", (json_int_t)d->images_to, "same", d->same, "verdict",
-                     d->verdict);
+    json_t *made = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:s}", "a",
+                             json_text(a->path), "b", json_text(b->path), "a_loss", json_finite(d->a_loss), "b_loss",
+                             json_finite(d->b_loss), "loss", estimate_json(&d->loss), "a_accuracy",
+                             json_finite(d->a_accuracy), "b_accuracy", json_finite(d->b_accuracy), "accuracy",
+                             estimate_json(&d->accuracy), "a_images_per_sec", json_finite(d->a_speed),
+                             "b_images_per_sec", json_finite(d->b_speed), "images_per_sec", estimate_json(&d->speed),
+                             "paired_steps", (json_int_t)d->steps, "images_from", (json_int_t)d->images_from,
+                             "images_to", (json_int_t)d->images_to, "same", d->same, "verdict", d->verdict);
+    if (b->phase) json_object_set_new(made, "phase", json_string(b->phase));
+    return made;
 }
 
 /* ---- a run, or two */
@@ -262,7 +269,63 @@ static Status ranking(Run *const *runs, int count, json_t *root, FILE *to)
     return st;
 }
 
+/* Of their first phases: losses of several cannot be ranked together. */
+static Status phases_ranking(Run *const *runs, int count, json_t *root, FILE *to)
+{
+    Status st = OK;
+    bool found;
+    Run *view = calloc((size_t)count, sizeof *view), **of = calloc((size_t)count, sizeof *of);
+    if (!view || !of) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count));
+    for (int i = 0; i < count; i++) {
+        TRY_OUT(run_phase(runs[i], 0, &view[i], &found));
+        of[i] = &view[i];
+    }
+    TRY_OUT(ranking(of, count, root, to));
+out:
+    for (int i = 0; view && i < count; i++) run_phase_free(&view[i]);
+    free(view);
+    free(of);
+    return st;
+}
+
 /* ---- the command */
+
+/* One phase of a run, and its difference from the same phase of the first run (NULL: this is the first). */
+static Status phase_compare(const Run *first, const Run *run, json_t *runs, json_t *pairs, FILE *to)
+{
+    LossTruth truth;
+    RunDifference difference;
+    TRY(loss_truth(run, &truth));
+    if (runs)
+        json_array_append_new(runs, truth_json(run, &truth));
+    else
+        truth_print(run, &truth, to);
+    loss_truth_clear(&truth);
+    if (!first) return OK;
+    TRY(run_difference(first, run, &difference));
+    if (pairs)
+        json_array_append_new(pairs, difference_json(first, run, &difference));
+    else
+        difference_print(first, run, &difference, to);
+    return OK;
+}
+
+static Status run_compare(const Run *first, const Run *run, json_t *runs, json_t *pairs, FILE *to)
+{
+    bool found = true, also = false;
+    for (int phase = 0; found; phase++) {
+        Run view, other = {0};
+        TRY(run_phase(run, phase, &view, &found));
+        Status st = found && first ? run_phase(first, phase, &other, &also) : OK;
+        if (found && phase > 0 && !runs) fputc('\n', to);
+        bool same = also && (view.phase ? other.phase && !strcmp(view.phase, other.phase) : !other.phase);
+        if (found && st == OK) st = phase_compare(same ? &other : NULL, &view, runs, pairs, to);
+        run_phase_free(&view);
+        run_phase_free(&other);
+        TRY(st);
+    }
+    return OK;
+}
 
 Status compare_runs(char *const *paths, int count, bool json, FILE *to)
 {
@@ -276,23 +339,9 @@ Status compare_runs(char *const *paths, int count, bool json, FILE *to)
     for (int i = 0; i < count; i++) {
         TRY_OUT(run_read(paths[i], &run[i]));
         if (i > 0 && !json) fputc('\n', to);
-        LossTruth truth;
-        TRY_OUT(loss_truth(run[i], &truth));
-        if (runs)
-            json_array_append_new(runs, truth_json(run[i], &truth));
-        else
-            truth_print(run[i], &truth, to);
-        loss_truth_clear(&truth);
-        if (i > 0) {
-            RunDifference difference;
-            TRY_OUT(run_difference(run[0], run[i], &difference));
-            if (pairs)
-                json_array_append_new(pairs, difference_json(run[0], run[i], &difference));
-            else
-                difference_print(run[0], run[i], &difference, to);
-        }
+        TRY_OUT(run_compare(i > 0 ? run[0] : NULL, run[i], runs, pairs, to));
     }
-    if (count > 2) TRY_OUT(ranking(run, count, root, to));
+    if (count > 2) TRY_OUT(phases_ranking(run, count, root, to));
     if (json) {
         bool whole = root && json_dumpf(root, to, JSON_INDENT(2)) == 0 && fputc('\n', to) != EOF;
         TRY_OUT(whole ? OK : FAIL(ERR_IO, "cannot write the comparison"));

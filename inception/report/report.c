@@ -161,6 +161,7 @@ static void headline_write(const Page *page)
     const EpochRecord *best = best_epoch(run);
     double first = NAN, last = ending_mean(run, false);
     for (int64_t i = 0; i < run->steps && !isfinite(first); i++) first = run->step[i].mean_loss;
+    if (run->phase) fprintf(page->to, "Losses and speed are those of the phase %s. ", run->phase);
     if (run->towers > 1 || page->truth.bad_count) {
         svg_text(page->to, page->truth.verdict);
         return;
@@ -476,15 +477,18 @@ static Status page_text(const Run *run, char **text, size_t *bytes)
 static Status page_replace(const char *run_dir)
 {
     Status st = OK;
-    Run *run = NULL;
+    Run *run = NULL, view = {0};
+    bool found;
     char *text = NULL, path[PATH_BYTES];
     size_t bytes = 0;
     TRY(run_read(run_dir, &run));
-    TRY_OUT(page_text(run, &text, &bytes));
+    TRY_OUT(run_phase(run, 0, &view, &found)); /* losses of several phases have no curve in common */
+    TRY_OUT(page_text(&view, &text, &bytes));
     TRY_OUT(path_join(path, run_dir, "report.html"));
     TRY_OUT(file_replace(path, text, bytes));
 out:
     free(text);
+    run_phase_free(&view);
     run_destroy(run);
     return st;
 }

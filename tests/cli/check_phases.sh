@@ -54,6 +54,13 @@ awk -F'"penalty":\\[|\\],"slope"|"tower_count":\\[|\\],"finite"|"penalty":' '/"c
     if (tower[3] != "null" || (n != 32 && n != 16) || d > 1e-9 + 1e-9 * mean) { print; bad = 1 }
 } END { exit bad }' "$work/sgd-uneven/metrics.jsonl" || complain "the penalty is not the mean over the samples"
 
+# ---- compared phase by phase
+"$towers" compare "$work/sgd-even" "$work/sgd-uneven" >"$out" 2>&1 || complain "compare: $(cat "$out")"
+[[ $(grep -c "phase critic: 17 steps" "$out") == 2 && $(grep -c "phase generator: 3 steps" "$out") == 2 ]] || complain "compare: $(cat "$out")"
+[[ $(grep -c '^  mean_loss .* [+-][0-9.]*e-0[5-9]' "$out") == 2 ]] || complain "compare of equal runs: $(grep '^  mean_loss' "$out")"
+"$towers" report "$work/sgd-even" >"$out" 2>&1 || complain "report: $(cat "$out")"
+grep -q "those of the phase critic" "$work/sgd-even/report.html" || complain "the report does not say whose losses it shows"
+
 # ---- stopped in the middle of a cycle, with either kind of batches
 for batches in new same; do
     args=(--towers 2 --batch-size 16 --critic-batches $batches --critic-steps 3 --ema-decay 0.9)
@@ -141,6 +148,7 @@ refused() { # STATUS WORDS ARGUMENT...
 }
 refused 2 "--smoothing has no effect: wgan_gp predicts no classes" --smoothing 0.1
 refused 2 "--eval-interval has no effect" --eval-interval 2
+refused 2 "leaves the phase generator nothing to train" --freeze "generator.*"
 refused 5 "sums of its gradient penalty would be rounded to 16 bits" --amp
 refused 5 "--accumulate: wgan_gp trains in phases" --accumulate 2
 refused 5 "--bad-samples skip" --bad-samples skip

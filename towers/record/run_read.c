@@ -444,6 +444,43 @@ static Status text_read(const char *path, char **text)
     return file_read(path, TEXT_LIMIT, text, &count);
 }
 
+/* The name of a phase by the order of first steps; NULL behind the last. */
+static const char *phase_name(const Run *run, int phase)
+{
+    enum { PHASES = 8 };
+    const char *names[PHASES];
+    int count = 0;
+    for (int64_t i = 0; i < run->steps && count < PHASES; i++) {
+        int k = 0;
+        while (k < count && strcmp(names[k], run->step[i].phase) != 0) k++;
+        if (k == count) names[count++] = run->step[i].phase;
+        if (count > phase) return names[phase];
+    }
+    return phase == 0 && !count ? "" : NULL;
+}
+
+Status run_phase(const Run *run, int phase, Run *view, bool *found)
+{
+    const char *name = phase_name(run, phase);
+    *found = name != NULL;
+    *view = *run;
+    view->step = NULL;
+    if (!name) return OK;
+    view->phase = *name ? name : NULL;
+    view->steps = 0;
+    view->step = calloc((size_t)run->steps + 1, sizeof *view->step);
+    if (!view->step) return FAIL(ERR_MEMORY, "no memory for %lld steps", (long long)run->steps);
+    for (int64_t i = 0; i < run->steps; i++)
+        if (!strcmp(run->step[i].phase, name)) view->step[view->steps++] = run->step[i];
+    return OK;
+}
+
+void run_phase_free(Run *view)
+{
+    free(view->step);
+    view->step = NULL;
+}
+
 bool run_argument(const Run *run, const char *key, char *text, size_t bytes)
 {
     size_t length = strlen(key);

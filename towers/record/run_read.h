@@ -58,12 +58,19 @@ typedef struct Run {
     int64_t norms;
     char *args, *environment; /* texts of args.yaml and env.json; "" if missing */
     bool cut;                 /* the last line of metrics.jsonl was cut short */
+    const char *phase;        /* of a view (run_phase); NULL: all steps */
     void **blocks;            /* owned: memory of RunStep's arrays */
     int64_t block_count;
 } Run;
 
 NODISCARD Status run_read(const char *directory, Run **made);
 void run_destroy(Run *run); /* NULL is fine */
+
+/* A model with several phases mixes their losses in its rows. *view receives the steps of the phase of number `phase`, in
+ * the order of their first steps; of a run with one phase, all steps. *found: there is such a phase. The view borrows
+ * everything but its list of steps, which run_phase_free frees. */
+NODISCARD Status run_phase(const Run *run, int phase, Run *view, bool *found);
+void run_phase_free(Run *view);
 
 /* The value of `key: value  # from ...` in args.yaml, unquoted, into `text`; false if it is not there or not set. */
 bool run_argument(const Run *run, const char *key, char *text, size_t bytes);

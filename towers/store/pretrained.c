@@ -104,10 +104,14 @@ out:
 
 /* ---- checks before a run */
 
-static Status freeze_check(const char *patterns, const Layout *layout)
+static Status freeze_check(const char *patterns, const Model *model, const Layout *layout)
 {
     int matched = 0;
     for (int i = 0; i < layout->param_count; i++) matched += names_match(patterns, layout->params[i].name);
+    for (int p = 0; p < layout->phase_count && matched && matched < layout->param_count; p++)
+        if (!layout->phase[p].param_count)
+            return FAIL(ERR_ARG, "--freeze '%s' leaves the phase %s nothing to train", patterns,
+                        program_phase(model, p)->name);
     if (matched == layout->param_count)
         return FAIL(ERR_ARG, "--freeze '%s' matches all parameters and leaves nothing to train", patterns);
     return matched ? OK
@@ -145,7 +149,7 @@ Status pretrained_check(const ProgramConfig *program, const char *path, bool res
     if (reset_head && !path) return FAIL(ERR_ARG, "--reset-head has no effect without --pretrained");
     if (!path && !program->freeze) return OK;
     TRY(program_layout(program, 1, &layout));
-    if (program->freeze) TRY_OUT(freeze_check(program->freeze, layout));
+    if (program->freeze) TRY_OUT(freeze_check(program->freeze, program->model, layout));
     if (path) TRY_OUT(file_check(program, path, reset_head, layout, absent, bytes));
 out:
     layout_destroy(layout);
