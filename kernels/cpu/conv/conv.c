@@ -8,11 +8,9 @@
 
 static const ConvImpl *const data_list[] = {
 #if defined(__x86_64__)
-    &conv_winograd,
-    &conv_winograd_line,
+    &conv_winograd,   &conv_winograd_line,
 #endif
-    &conv_onednn,
-    NULL,
+    &conv_columns_dx, &conv_onednn,        NULL,
 };
 static const ConvImpl *const weights_list[] = {
 #if defined(__x86_64__)

@@ -1,0 +1,139 @@
+/* Gradient with respect to an image of few channels, which is also a transposed convolution to such an image: one matrix
+ * product makes what every place of dy adds to the pixels under its window, rows of kh * kw * c numbers, and these rows
+ * are then added up (the "col2im" of Caffe). oneDNN's own code for it runs in one thread (conv_onednn.c).
+ *
+ * Every image is added up by one thread in the order of dy, so the result does not depend on the number of threads. */
+#include "kernels/cpu/choice.h"
+#include "kernels/cpu/conv/conv_impl.h"
+#include "kernels/cpu/vector.h"
+
+#include <stdlib.h>
+
+enum { CHANNELS_MAX = 4 }; /* more fill a vector, and oneDNN is faster */
+
+typedef struct ColumnsDx {
+    Choice choice;
+    size_t rows_offset, workspace_bytes; /* rows: of the workspace, behind the task's own */
+} ColumnsDx;
+
+static int64_t row_size(const Tensor *w)
+{
+    return shape_count(w->shape) / w->shape.n;
+}
+
+static const char *columns_takes(const Device *device, const ConvProblem *p)
+{
+    (void)device;
+    if (p->kind != OP_CONV_DX) return "computes gradients of the input only";
+    if (p->x->shape.c > CHANNELS_MAX) return "more than 4 channels";
+    if (p->x->dtype != DTYPE_F32 || p->y->dtype != DTYPE_F32) return "types are not f32";
+    if (p->window.kh == 1 && p->window.kw == 1) return "the window is a pixel";
+    if (p->window.kh == p->x->shape.h && p->window.kw == p->x->shape.w) return "the window is the image";
+    if (!tensor_is_packed(p->x)) return "dx is a slice";
+    return p->acc ? "dx is added to a sum" : NULL;
+}
+
+static void columns_destroy(void *made)
+{
+    ColumnsDx *state = made;
+    choice_free(&state->choice);
+    free(state);
+}
+
+static Status columns_create(Device *device, const ConvProblem *p, void **made)
+{
+    Status st = OK;
+    ColumnsDx *state = calloc(1, sizeof *state);
+    if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", p->call->name);
+    Product product = {.kind = PRODUCT_DX,
+                       .rows = shape_pixels(p->y->shape),
+                       .ins = row_size(p->w),
+                       .outs = p->w->shape.n,
+                       .x_pitch = row_size(p->w),
+                       .y_pitch = p->y->pitch,
+                       .x = DTYPE_F32,
+                       .y = DTYPE_F32};
+    TRY_OUT(choice_offer_product(&state->choice, device, &product));
+    TRY_OUT(choice_settle(&state->choice, device, p->call));
+    state->rows_offset = align_up(onednn_workspace_bytes(state->choice.task), 64);
+    state->workspace_bytes = state->rows_offset + (size_t)(product.rows * product.ins) * sizeof(float);
+    *made = state;
+    state = NULL;
+out:
+    if (state) columns_destroy(state);
+    return st;
+}
+
+static size_t columns_workspace(const void *made)
+{
+    return ((const ColumnsDx *)made)->workspace_bytes;
+}
+
+/* One axis of a window: its first place in the image, and the taps [from, end) that lie in it. */
+typedef struct Taps {
+    int32_t first, from, end;
+} Taps;
+
+static Taps taps_at(int32_t out, int32_t k, int32_t stride, int32_t pad, int32_t side)
+{
+    int32_t first = out * stride - pad;
+    return (Taps){first, first < 0 ? -first : 0, side - first < k ? side - first : k};
+}
+
+/* dx of one image; `rows` of its places. */
+CPU_CLONES static void columns_image(const Window *v, Shape x, Shape y, const float *rows, float *dx)
+{
+    memset(dx, 0, (size_t)x.h * (size_t)x.w * (size_t)x.c * sizeof *dx);
+    for (int32_t oh = 0; oh < y.h; oh++) {
+        Taps up = taps_at(oh, v->kh, v->stride_h, v->pad_h, x.h);
+        for (int32_t ow = 0; ow < y.w; ow++) {
+            Taps across = taps_at(ow, v->kw, v->stride_w, v->pad_w, x.w);
+            int32_t count = (across.end - across.from) * x.c;
+            for (int32_t kh = up.from; kh < up.end; kh++) {
+                const float *from = rows + (kh * v->kw + across.from) * x.c;
+                float *to = dx + ((int64_t)(up.first + kh) * x.w + across.first + across.from) * x.c;
+                for (int32_t i = 0; i < count; i++) to[i] += from[i];
+            }
+            rows += v->kh * v->kw * x.c;
+        }
+    }
+}
+
+typedef struct Images {
+    const OpCall *call;
+    const float *rows;
+} Images;
+
+static void images_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const Images *run = context;
+    const Tensor *dx = &run->call->out[0];
+    Shape x = dx->shape, y = run->call->in[0].shape;
+    int64_t rows = (int64_t)y.h * y.w * row_size(&run->call->in[1]), pixels = (int64_t)x.h * x.w * x.c;
+    for (int64_t n = first; n < end; n++)
+        columns_image(&run->call->attr.conv.window, x, y, run->rows + n * rows, (float *)dx->data + n * pixels);
+}
+
+static Status columns_run(const void *made, Device *device, OpCall *call)
+{
+    const ColumnsDx *state = made;
+    Images run = {call, (const float *)((char *)call->workspace + state->rows_offset)};
+    TRY(choice_run(&state->choice, call, (char *)call->workspace + state->rows_offset));
+    chunks_run(device, call->out[0].shape.n, 1, images_chunk, &run);
+    return OK;
+}
+
+static void columns_explain(const void *made, KernelChoice *choice)
+{
+    snprintf(choice->name, sizeof choice->name, "product and sum of columns (%s)",
+             onednn_impl(((const ColumnsDx *)made)->choice.task));
+}
+
+const ConvImpl conv_columns_dx = {.name = "product and sum of columns",
+                                  .takes = columns_takes,
+                                  .create = columns_create,
+                                  .workspace = columns_workspace,
+                                  .run = columns_run,
+                                  .destroy = columns_destroy,
+                                  .explain = columns_explain};

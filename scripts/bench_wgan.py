@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Time critic updates of wgan_gp beside PyTorch, in turns; see scripts/bench_wgan.sh.
+
+usage: bench_wgan.py [--repetitions N] [--updates N] [--widths 16,64] [--check]
+       bench_wgan.py --serve --width W --batch N --layout nchw|nhwc --updates N [--compile]     PyTorch's side, run by the first
+
+A critic update draws noise, generates a batch without keeping its gradient, scores real and generated images, takes the gradient
+penalty at points between them (torch.autograd.grad with create_graph=True), goes back through all of it and applies Adam. PyTorch
+pads by 2 on all sides, which needs no operation of its own and costs it as much as TensorFlow's 1 and 2 or less.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+TABLE, BATCH = "docs/performance.md", 50
+WANTED = {16: 2.5, 64: 1.5}
+
+
+# ---- PyTorch's side
+
+
+def networks(width, torch):
+    nn = torch.nn
+
+    class Generator(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(128, 64 * width)
+            self.up = nn.ModuleList([nn.ConvTranspose2d(a * width, b, 5, 2, 2, 1) for a, b in [(4, 2 * width), (2, width), (1, 1)]])
+
+        def forward(self, z):
+            x = torch.relu(self.fc(z)).view(len(z), -1, 4, 4)
+            x = torch.relu(self.up[0](x))[:, :, :7, :7]
+            return torch.sigmoid(self.up[2](torch.relu(self.up[1](x))))
+
+    class Critic(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convs = nn.ModuleList([nn.Conv2d(a, b * width, 5, 2, 2) for a, b in [(1, 1), (width, 2), (2 * width, 4)]])
+            self.score = nn.Linear(64 * width, 1)
+
+        def forward(self, x):
+            for conv in self.convs:
+                x = nn.functional.leaky_relu(conv(x), 0.2)
+            return self.score(x.flatten(1))
+
+    return Generator(), Critic()
+
+
+def serve(options):
+    import torch
+
+    torch.manual_seed(0)
+    torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
+    form = torch.channels_last if options.layout == "nhwc" else torch.contiguous_format
+    generator, critic = [net.to(memory_format=form).train() for net in networks(options.width, torch)]
+    adam = torch.optim.Adam(critic.parameters(), 1e-4, (0.5, 0.9), fused=True)
+    images = torch.rand(2048, 1, 28, 28)
+
+    def losses(x, z, alpha):
+        with torch.no_grad():
+            fake = generator(z)
+        between = (x + alpha * (fake - x)).requires_grad_(True)
+        score = critic(between)
+        slope, = torch.autograd.grad(score, between, torch.ones_like(score), create_graph=True)
+        norm = (slope.flatten(1).square().sum(1) + 1e-12).sqrt()
+        return critic(fake).mean() - critic(x).mean() + 10 * (norm - 1).square().mean()
+
+    step = torch.compile(losses) if options.compile else losses
+
+    def update():
+        ids = torch.randint(0, len(images), (options.batch,))
+        x = images[ids].contiguous(memory_format=form)
+        adam.zero_grad(set_to_none=True)
+        step(x, torch.randn(options.batch, 128), torch.rand(options.batch, 1, 1, 1)).backward()
+        adam.step()
+
+    for _ in range(10):
+        update()
+    print(json.dumps({"torch": torch.__version__}), flush=True)
+    while sys.stdin.readline():
+        start = time.perf_counter()
+        for _ in range(options.updates):
+            update()
+        print(json.dumps({"ms": 1e3 * (time.perf_counter() - start) / options.updates}), flush=True)
+
+
+# ---- both sides in turns
+
+
+class Server:
+    def __init__(self, command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        first = self.process.stdout.readline()
+        self.why = None if first else next((line for line in reversed(self.process.stderr.read().splitlines()) if line), "it ended")
+        self.torch = json.loads(first)["torch"] if first else None
+
+    def measure(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())["ms"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def towers_ms(width, updates, threads):
+    run = subprocess.run([os.environ.get("TOWERS", "build/towers"), "bench", "wgan_gp", "--width", str(width), "--device", "cpu",
+                          "--threads", str(threads), "--batch-size", str(BATCH), "--critic-steps", "1000", "--warmup-batches", "10",
+                          "--batches", str(updates), "--opt", "adam", "--json"],
+                         capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if run.returncode:
+        sys.exit("bench_wgan: towers bench: " + run.stderr[-500:])
+    return 1e3 * BATCH / json.loads(run.stdout)["images_per_sec"]
+
+
+def torch_command(width, updates, threads, layout, compiled):
+    return [os.environ.get("TORCH_PYTHON", "/usr/bin/python3"), __file__, "--serve", "--width", str(width), "--batch", str(BATCH),
+            "--layout", layout, "--updates", str(updates), "--threads", str(threads)] + ["--compile"] * compiled
+
+
+def compare(width, options):
+    """Rows (side, times in ms); the version of PyTorch; what did not run."""
+    updates = max(4, options.updates * 16 // width)
+    sides = {f"PyTorch {'compiled' if compiled else 'eager'}, {layout}": (layout, compiled)
+             for compiled in (False, True) for layout in ("nchw", "nhwc")}
+    servers, failed, times = {}, {}, {"towers": []}
+    for name, (layout, compiled) in sides.items():
+        server = Server(torch_command(width, updates, options.threads, layout, compiled))
+        if server.why:
+            failed[name] = server.why
+        else:
+            servers[name], times[name] = server, []
+    for _ in range(options.repetitions):
+        times["towers"].append(towers_ms(width, updates, options.threads))
+        for name, server in servers.items():
+            times[name].append(server.measure())
+    version = next((server.torch for server in servers.values()), "missing")
+    for server in servers.values():
+        server.close()
+    return times, version, failed
+
+
+def table(width, times, failed):
+    ours = statistics.median(times["towers"])
+    lines = [f"**Width {width}**", "", "| side | ms an update, median | range | to Towers |", "|---|---:|---:|---:|"]
+    for name, runs in times.items():
+        median = statistics.median(runs)
+        lines.append(f"| {name} | {median:.2f} | {min(runs):.2f}-{max(runs):.2f} | {median / ours:.2f} |")
+    lines += [f"| {name} | does not run: {why[:160]} |  |  |" for name, why in failed.items()]
+    best = min(statistics.median(runs) for name, runs in times.items() if name != "towers")
+    return lines + [""], best / ours
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--width", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--layout", choices=["nchw", "nhwc"], default="nchw")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--updates", type=int, default=100)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--widths", default="16,64")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    if options.serve:
+        return serve(options)
+    commit = subprocess.run(["git", "log", "-1", "--format=%h, %ad", "--date=format:%Y-%m-%d"], capture_output=True, text=True).stdout.strip()
+    lines, low = [], []
+    for width in map(int, options.widths.split(",")):
+        times, version, failed = compare(width, options)
+        rows, ratio = table(width, times, failed)
+        lines += rows
+        print("\n".join(rows), flush=True)
+        if ratio < WANTED.get(width, 0):
+            low.append(f"width {width}: {ratio:.2f} times PyTorch's best, wanted {WANTED[width]}")
+    head = f"One critic update of `wgan_gp`, batch {BATCH}, f32, {options.threads} threads, commit {commit}, PyTorch {version}."
+    filled = subprocess.run(["scripts/fill_section.sh", TABLE, "wgan"], input="\n".join([head, ""] + lines[:-1]) + "\n", text=True)
+    for line in low:
+        print("bench_wgan: " + line, file=sys.stderr)
+    sys.exit(1 if filled.returncode or (options.check and low) else 0)
+
+
+if __name__ == "__main__":
+    main()
