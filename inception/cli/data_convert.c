@@ -1,8 +1,10 @@
-/* towers data convert: write a folder of images as smaller JPEG files, which decode several times as fast; see data.h.
+/* towers data convert: write images as smaller JPEG files, which decode several times as fast; see data.h.
  * Each file is written under a temporary name and renamed, so a conversion can be killed and started again: existing files
  * are decoded, and kept if they are intact and of the right size. The folder's towers-convert.json records the settings;
  * continuing with other settings is an error. */
+#include "inception/cli/data_convert.h"
 #include "inception/cli/data.h"
+#include "kernels/text.h"
 #include "towers/data/jpeg_write.h"
 #include "towers/data/reader.h"
 #include "towers/data/survey.h"
@@ -12,30 +14,24 @@
 #include <errno.h>
 #include <fts.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-typedef struct Convert {
-    const Source *source; /* borrowed */
-    const char *to;       /* borrowed */
-    size_t root_bytes;    /* length of the source folder's path, with its slash */
-    int32_t side;
-    int quality;
-    bool exif;
-    _Atomic int64_t written, kept, damaged, bytes_before, bytes_after;
-} Convert;
-
 #define SETTINGS_FILE "towers-convert.json"
 enum { SETTINGS_BYTES = 4096 };
+static const char *const format_names[] = {[FORMAT_FOLDER] = "folder", [FORMAT_TAR] = "tar", [FORMAT_MDS] = "mds"};
 
-/* DST/train/CLASS/name.jpg. Other extensions stay in the name (name.png.jpg), so that two files never become one. */
-static Status target_of(const Convert *c, int64_t id, char path[PATH_BYTES])
+/* DST/train/CLASS/name.jpg, of a sample in shards DST/train/CLASS/NUMBER.jpg. Other extensions stay in the name (name.png.jpg), so that two files never become one. */
+static Status target_of(const Convert *c, int64_t id, int32_t label, char path[PATH_BYTES])
 {
     char from[PATH_BYTES], name[PATH_BYTES];
+    if (!c->root_bytes) {
+        if (snprintf(name, sizeof name, "%s/%s/%08" PRId64 ".jpg", c->part, c->class_folder[label], id) >= PATH_BYTES)
+            return FAIL(ERR_ARG, "'%s': the path is too long", c->class_folder[label]);
+        return path_join(path, c->to, name);
+    }
     source_where(c->source, id, from, sizeof from);
     size_t length = strlen(from);
     bool jpeg = (length > 4 && !strcasecmp(from + length - 4, ".jpg")) ||
@@ -64,11 +60,11 @@ static Resize resize_for(const Convert *c, int32_t h, int32_t w)
     return r;
 }
 
-static Status picture_make(const Convert *c, SurveyWorker *worker, const ImageInfo *info, Pixels **picture)
+Status convert_encode(const Convert *c, TransformWorker *t, const Bytes *from, const ImageInfo *info, uint8_t **bytes,
+                      size_t *count)
 {
-    TransformWorker *t = &worker->tools;
     const Pixels *upright = &t->decoded;
-    TRY(image_decode(t->decoder, &worker->bytes, info, (Rect){0, 0, info->h, info->w}, &t->decoded));
+    TRY(image_decode(t->decoder, from, info, (Rect){0, 0, info->h, info->w}, &t->decoded));
     if (c->exif && info->orientation != 1) {
         TRY(orientation_apply(info->orientation, &t->decoded, &t->upright));
         upright = &t->upright;
@@ -76,8 +72,15 @@ static Status picture_make(const Convert *c, SurveyWorker *worker, const ImageIn
     Resize r = resize_for(c, upright->h, upright->w);
     TRY(pixels_shape(&t->picture, r.out_h, r.out_w, upright->c));
     TRY(resizer_run(t->resizer, &r, upright, t->picture.at, t->picture.pitch));
-    *picture = &t->picture;
-    return OK;
+    return jpeg_encode(&t->picture, c->quality, bytes, count);
+}
+
+void convert_skip(Convert *c, int64_t id)
+{
+    char where[PATH_BYTES];
+    source_where(c->source, id, where, sizeof where);
+    fprintf(stderr, "skipped: %s: %s\n", where, status_message());
+    atomic_fetch_add(&c->damaged, 1);
 }
 
 /* True if `path` is an intact file of an earlier conversion with the size that this image becomes. */
@@ -116,25 +119,19 @@ static Status convert_one(void *context, SurveyWorker *worker, int64_t id, int32
     char path[PATH_BYTES];
     uint8_t *bytes = NULL;
     size_t count = 0;
-    Pixels *picture = NULL;
-    (void)label;
-    TRY(target_of(c, id, path));
+    TRY(target_of(c, id, label, path));
     bool done = false;
     if (st == OK) TRY(target_is_done(c, worker, info, path, &done));
     if (done) {
         atomic_fetch_add(&c->kept, 1);
         return OK;
     }
-    if (st == OK) st = picture_make(c, worker, info, &picture);
+    if (st == OK) st = convert_encode(c, &worker->tools, &worker->bytes, info, &bytes, &count);
     if (st == ERR_FORMAT) {
-        char where[PATH_BYTES];
-        source_where(c->source, id, where, sizeof where);
-        fprintf(stderr, "skipped: %s: %s\n", where, status_message());
-        atomic_fetch_add(&c->damaged, 1);
+        convert_skip(c, id);
         return OK;
     }
     if (st != OK) return st;
-    TRY(jpeg_encode(picture, c->quality, &bytes, &count));
     st = file_put(path, bytes, count);
     free(bytes);
     atomic_fetch_add(&c->written, 1);
@@ -168,12 +165,24 @@ static Status stale_remove(char *path)
     return OK;
 }
 
+/* The settings, and for shards, whose place in the order does not show in their names, the source. */
+static void settings_print(const Convert *c, char *text, size_t bytes)
+{
+    const uint64_t *source = source_info(c->source)->fingerprint;
+    Text to = text_start(text, bytes);
+    text_add(&to, "{\"side\": %d, \"quality\": %d, \"exif\": %s", c->side, c->quality, c->exif ? "true" : "false");
+    if (c->format != FORMAT_FOLDER || !c->root_bytes)
+        text_add(&to, ", \"format\": \"%s\", \"source\": \"%016" PRIx64 "%016" PRIx64 "\"", format_names[c->format],
+                 source[0], source[1]);
+    if (c->format != FORMAT_FOLDER) text_add(&to, ", \"shard_samples\": %" PRId64, c->shard_samples);
+    text_add(&to, "}\n");
+}
+
 static Status destination_open(const Convert *c)
 {
     char path[PATH_BYTES], wanted[256], *found = NULL;
     size_t count;
-    snprintf(wanted, sizeof wanted, "{\"side\": %d, \"quality\": %d, \"exif\": %s}\n", c->side, c->quality,
-             c->exif ? "true" : "false");
+    settings_print(c, wanted, sizeof wanted);
     TRY(path_join(path, c->to, SETTINGS_FILE));
     if (access(path, F_OK) != 0) {
         if (!is_empty(c->to))
@@ -200,39 +209,88 @@ static Status destination_open(const Convert *c)
     return st;
 }
 
+/* ---- folders for the classes of a source that has none */
+
+static bool is_folder_name(const char *name)
+{
+    return *name && *name != '.' && !strchr(name, '/') && strlen(name) < 200;
+}
+
+/* A reader sorts them, and must find the same labels: the names of the classes if that is their order, else numbers. */
+static Status class_folders_make(Convert *c)
+{
+    const SourceInfo *info = source_info(c->source);
+    bool named = true;
+    for (int i = 0; i < info->classes; i++)
+        named = named && is_folder_name(info->class_names[i]) &&
+                (i == 0 || strcmp(info->class_names[i - 1], info->class_names[i]) < 0);
+    c->class_folder = calloc((size_t)info->classes + 1, sizeof *c->class_folder);
+    if (!c->class_folder) return FAIL(ERR_MEMORY, "no memory for the names of %d folders", info->classes);
+    for (int i = 0; i < info->classes; i++)
+        if (asprintf(&c->class_folder[i], named ? "%s" : "%s%07d", named ? info->class_names[i] : "", i) < 0)
+            return FAIL(ERR_MEMORY, "no memory for the names of %d folders", info->classes);
+    return OK;
+}
+
+static void class_folders_free(Convert *c, int classes)
+{
+    for (int i = 0; c->class_folder && i < classes; i++) free(c->class_folder[i]);
+    free(c->class_folder);
+    c->class_folder = NULL;
+}
+
+/* ---- */
+
+static Status split_convert(Convert *c)
+{
+    int classes = source_info(c->source)->classes;
+    if (c->format != FORMAT_FOLDER) return pack_split(c);
+    Status st = c->root_bytes ? OK : class_folders_make(c);
+    SurveyConfig config = {
+        .source = c->source, .threads = c->threads, .visit = convert_one, .context = c, .progress = data_progress};
+    if (st == OK) st = survey_run(&config);
+    class_folders_free(c, classes);
+    return st;
+}
+
 Status data_convert(const Options *o, FILE *to)
 {
     Status st = OK;
-    char *root = realpath(o->arguments[1], NULL);
-    if (!root) return FAIL(ERR_ARG, "cannot find '%s': %s", o->arguments[1], strerror(errno));
+    const char *from = o->arguments[1];
+    Source *sources[2] = {NULL};
     Convert c = {.to = o->arguments[2],
-                 .root_bytes = strlen(root) + 1,
                  .side = (int32_t)o->side,
                  .quality = (int)o->quality,
-                 .exif = o->exif};
-    free(root);
-    TRY(destination_open(&c));
-    for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST && st == OK; split++) {
-        Source *source = NULL;
-        st = data_open(o, o->arguments[1], split, &source);
-        if (st == OK && source && source_info(source)->h > 0)
-            st = FAIL(ERR_ARG, "towers data convert: '%s' is not a folder of images", o->arguments[1]);
-        c.source = source;
-        SurveyConfig config = {.source = source,
-                               .threads = data_threads(o),
-                               .visit = convert_one,
-                               .context = &c,
-                               .progress = data_progress};
-        if (st == OK && source) st = survey_run(&config);
-        source_close(source);
+                 .exif = o->exif,
+                 .threads = data_threads(o),
+                 .format = o->format == FORMAT_AUTO ? FORMAT_FOLDER : o->format,
+                 .shard_samples = o->shard_samples};
+    if (c.format < FORMAT_FOLDER) return FAIL(ERR_ARG, "towers data convert --format: expected folder, tar or mds");
+    for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) TRY_OUT(data_open(o, from, split, &sources[split]));
+    if (source_info(sources[SPLIT_TRAIN])->h > 0) {
+        st = FAIL(ERR_ARG, "towers data convert: '%s' is neither a folder of images nor shards", from);
+        goto out;
     }
-    if (st != OK) return st;
+    if (!strncmp(source_info(sources[SPLIT_TRAIN])->format, "folder", 6)) {
+        char *root = realpath(from, NULL);
+        c.root_bytes = root ? strlen(root) + 1 : 0;
+        free(root);
+    }
+    c.source = sources[SPLIT_TRAIN];
+    TRY_OUT(destination_open(&c));
+    for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
+        c.source = sources[split];
+        c.part = split == SPLIT_TRAIN ? "train" : "val";
+        if (c.source) TRY_OUT(split_convert(&c));
+    }
     fprintf(to,
             "%" PRId64 " images written to %s, %.1f MiB instead of %.1f; %" PRId64 " existed already; %" PRId64
             " damaged\n",
             atomic_load(&c.written), c.to, (double)atomic_load(&c.bytes_after) / (1 << 20),
             (double)atomic_load(&c.bytes_before) / (1 << 20), atomic_load(&c.kept), atomic_load(&c.damaged));
     if (c.damaged > 0)
-        return FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded and were skipped", atomic_load(&c.damaged));
-    return OK;
+        st = FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded and were skipped", atomic_load(&c.damaged));
+out:
+    for (int i = 0; i < 2; i++) source_close(sources[i]);
+    return st;
 }

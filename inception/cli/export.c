@@ -169,13 +169,14 @@ static Status weights_write(const Export *x, bool onnx)
 static Status target_choose(const Options *o, const Model *model, char *target, size_t bytes, bool *onnx)
 {
     const char *name = o->argument_count > 1 ? o->arguments[1] : NULL;
-    bool by_name = name && o->format == EXPORT_AUTO;
+    if (o->format >= FORMAT_FOLDER) return FAIL(ERR_ARG, "towers export --format: expected safetensors or onnx");
+    bool by_name = name && o->format == FORMAT_AUTO;
     if (by_name && is_pickle(name))
         return FAIL(ERR_ARG, "export: %s has the extension of another format; name the file .safetensors or .onnx",
                     name);
     if (name && (!*name || strlen(name) >= bytes))
         return FAIL(ERR_ARG, "export: the file name is %s", *name ? "too long" : "empty");
-    *onnx = o->format == EXPORT_ONNX || (by_name && ends_in(name, ".onnx"));
+    *onnx = o->format == FORMAT_ONNX || (by_name && ends_in(name, ".onnx"));
     if (name)
         snprintf(target, bytes, "%s", name);
     else

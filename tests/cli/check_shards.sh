@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Data sets of shards: the same images as a folder, IDX files and WebDataset tars give the same weights bit for bit, also after a
 # resume in the middle of an epoch; a run of shards evaluates; and broken shards are named (tests/support/broken_shards.py).
+# `towers data convert` makes the same shards after a kill, in the formats' own layout.
 # usage: check_shards.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
@@ -9,7 +10,7 @@ needs_python
 export XDG_CACHE_HOME=$work/cache
 cd "$work" || exit 1
 
-kinds=(idx tar tfrecord)
+kinds=(idx tar tfrecord mds mdsraw)
 /usr/bin/python3 "$source_dir/tests/support/shards_write.py" sets folder "${kinds[@]}" || exit 1
 
 train() { # NAME ARGUMENT...
@@ -31,7 +32,74 @@ cmp runs/folder/last.safetensors runs/whole/last.safetensors || complain "tars, 
 "$towers" eval runs/tar --device cpu --errors errors.csv >out 2>err </dev/null || complain "eval: $(cat err)"
 grep -qE '"[^"]*/set-val-000000.tar: img01[0-9]*.png, offset [0-9]*","(ant|bee|cow)"' errors.csv || complain "errors.csv: $(head -n 3 errors.csv)"
 
-for kind in tars tfrecords; do
+# ---- convert: the same bytes from any number of threads, also after a kill; what is damaged is made again
+data() { # STATUS ARGUMENT...
+    local wanted=$1 status
+    shift
+    "$towers" data "$@" >out 2>err </dev/null
+    status=$?
+    [[ $status == "$wanted" ]] || complain "towers data $*: exit $status instead of $wanted: $(cat out err)"
+}
+
+for format in tar mds; do
+    data 0 convert sets/folder "one-$format" --format $format --shard-samples 7 --threads 1
+    grep -q '^144 images written' out || complain "convert: $(cat out)"
+    "$towers" data convert sets/folder "two-$format" --format $format --shard-samples 7 --threads 2 >out 2>err </dev/null &
+    converting=$!
+    until [[ $(find "two-$format" -name '*.tar' -o -name '*.mds' 2>/dev/null | wc -l) -ge 2 ]] || ! kill -0 $converting 2>/dev/null; do sleep 0.005; done
+    kill -KILL $converting 2>/dev/null
+    wait $converting 2>/dev/null
+    some=$(find "two-$format/train" -name 'shard*' | sort | head -n 1)
+    head -c 3000 "$some" >cut && mv cut "$some" # as a crash of the machine may leave it
+    : >"two-$format/train/.tmp-shard-00000000-0000-0000-0000-000000000000-1"
+    data 0 convert sets/folder "two-$format" --format $format --shard-samples 7 --threads 2
+    grep -q '; 0 existed already' out && complain "convert $format made every shard again: $(cat out)"
+    diff -r "one-$format" "two-$format" >differs || complain "$format, killed and continued: $(cat differs)"
+    data 2 convert sets/folder "two-$format" --format $format --shard-samples 8
+    grep -q 'contains a conversion with .*"shard_samples": 7' err || complain "other settings: $(cat err)"
+    data 0 convert "one-$format" "folder-of-$format" --quality 100
+    data 0 info "folder-of-$format"
+    grep -qE '^ +2 +40 +8  cow$' out || complain "a folder from $format: $(cat out)"
+done
+data 2 convert sets/folder wrong --format onnx
+data 2 convert sets/idx wrong
+cp -r sets/folder damaged && printf 'BM' >damaged/train/bee/img00050.png
+data 3 convert damaged damaged-tar --format tar --shard-samples 7
+data 0 check damaged-tar
+grep -q 'all 143 images' out || complain "a conversion with a damaged image: $(cat out)"
+/usr/bin/python3 - <<'PYTHON' || complain "the converted shards, field by field"
+import glob, json, struct, tarfile
+pictures = {}
+for path in sorted(glob.glob("one-tar/train/*.tar")):
+    members = tarfile.open(path).getmembers()
+    assert [m.name.split(".")[1] for m in members] == ["cls", "jpg"] * (len(members) // 2)
+    assert all(m.mtime == 0 and m.uid == 0 and m.mode == 0o644 for m in members)
+    data = [tarfile.open(path).extractfile(m).read() for m in members]
+    for i in range(0, len(members), 2):
+        pictures[data[i + 1]] = int(data[i])
+assert len(pictures) == 120 and sorted(pictures.values()) == [0] * 40 + [1] * 40 + [2] * 40
+index = json.load(open("one-mds/train/index.json"))
+assert index["version"] == 2 and len(index["shards"]) == 18
+labels = []
+for shard in index["shards"]:
+    data = open("one-mds/train/" + shard["raw_data"]["basename"], "rb").read()
+    assert len(data) == shard["raw_data"]["bytes"] and shard["zip_data"] is None and shard["compression"] is None
+    count, = struct.unpack_from("<I", data)
+    offsets = struct.unpack_from("<%dI" % (count + 1), data, 4)
+    config = json.loads(data[4 + 4 * (count + 1):offsets[0]])
+    assert count == shard["samples"] and all(shard[key] == value for key, value in config.items())
+    assert config["column_names"] == ["image", "label"] and config["column_encodings"] == ["jpeg", "int"] and config["column_sizes"] == [None, 8]
+    for begin, end in zip(offsets, offsets[1:]):
+        size, = struct.unpack_from("<I", data, begin)
+        assert begin + 4 + size + 8 == end
+        label, = struct.unpack_from("<q", data, end - 8)
+        assert pictures[data[begin + 4:begin + 4 + size]] == label
+        labels.append(label)
+assert len(labels) == 120 and len(set(labels[:12])) > 1, "classes are not mixed"
+assert open("one-mds/classes.txt").read() == "ant\nbee\ncow\n"
+PYTHON
+
+for kind in tars tfrecords mds; do
     /usr/bin/python3 "$source_dir/tests/support/broken_shards.py" "$towers" "$work" $kind || complain "broken shards: $kind"
 done
 

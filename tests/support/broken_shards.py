@@ -1,9 +1,9 @@
 """Shards that are damaged, unusual or hostile, each with what `towers data info` (or check) must say about it.
 broken_shards.py TOWERS FOLDER KIND: prints a line for each case that went wrong; exit 1 if there is any."""
-import gzip, io, os, re, shutil, struct, subprocess, sys, tarfile
+import gzip, io, json, os, re, shutil, struct, subprocess, sys, tarfile
 
 sys.path.insert(0, os.path.dirname(__file__))
-from shards_write import crc32c, example, feature, field, image, masked, png, record, varint
+from shards_write import crc32c, example, feature, field, image, masked, mds_shard, png, record, varint
 
 towers, work, kind = sys.argv[1:4]
 wrong, cases = 0, 0
@@ -224,6 +224,63 @@ def tfrecords():
             with open(os.path.join(work, "index", name + end), "w") as to:
                 to.write(text)
             run("index", code, pattern)
+
+
+# ---- MDS
+
+def mds():
+    columns = {"image": ("png", None), "label": ("int", 8)}
+    rows = [{"image": png(image(i)), "label": struct.pack("<q", i % 2)} for i in range(4)]
+
+    def told(pattern, code=3, command="info", data=None, entry=None, text=None, named="shard.00000.mds", columns=columns, rows=rows, **fields):
+        path = folder("mds")
+        made, entry_made = mds_shard(columns, rows)
+        made = data(made) if data else made
+        entry_made["raw_data"] = {"basename": "shard.00000.mds", "bytes": len(made), "hashes": {}}
+        entry_made.update(entry or {})
+        with open(path + "/" + named, "wb") as to:
+            to.write(made)
+        with open(path + "/index.json", "w") as to:
+            to.write(text if text is not None else json.dumps({"version": 2, "shards": [entry_made]}))
+        run("mds", code, pattern, command)
+
+    def patched(at, bytes):
+        return lambda data: data[:at] + bytes + data[at + len(bytes):]
+
+    whole, _ = mds_shard(columns, rows)
+    offsets = struct.unpack("<5I", whole[4:24])
+    told("MDS shards, divided.*training: 2 images", 0)
+    for cut in sorted({0, 1, 3, 4, 7, 8, 23, 24, 25, offsets[0] - 1, offsets[0], offsets[1], offsets[1] + 1, len(whole) - 1}):
+        told("shard.00000.mds'.*(cut off|expected 4 samples|damaged)", data=lambda data: data[:cut])
+    told("its samples end at", data=lambda data: data + b"x")
+    told("expected 4 samples.* found 4294967295", data=patched(0, b"\xff" * 4))
+    told("4294967295 samples, but the file has", data=patched(0, b"\xff" * 4), entry={"samples": 0xffffffff})
+    told("sample 1 begins at 0: expected", data=patched(8, b"\0" * 4))
+    told("sample 0 begins at 4294967295: expected", data=patched(4, b"\xff" * 4))
+    told("expected the JSON of its columns", data=patched(24, b"x"))
+    told(r"sample 0 \(offset %d\): its columns end at .*damaged" % offsets[0], data=patched(offsets[0], b"\xff" * 4))
+    told(r"sample 3 .*found -2", data=patched(len(whole) - 8, struct.pack("<q", -2)))
+    told("mds: sample 0, offset %d: " % (offsets[0] + 4), command="check", data=patched(offsets[0] + 4, b"x" * 8))
+    for entry, why in (({"format": "json"}, "expected \"format\": \"mds\""), ({"version": 1}, "\"version\": 2"),
+                       ({"samples": 5}, "expected 5 samples .* found 4"), ({"raw_data": {"basename": "../a.mds", "bytes": 1}}, "raw_data.basename, found '../a.mds'"),
+                       ({"raw_data": {"basename": "/etc/passwd", "bytes": 1}}, "found '/etc/passwd'"), ({"raw_data": None}, "raw_data.basename, found ''"),
+                       ({"raw_data": {"basename": "no.mds", "bytes": 1}}, "no.mds': No such file"),
+                       ({"raw_data": {"basename": "no.mds", "bytes": 1}, "zip_data": {"basename": "no.mds.zstd"}}, "is compressed.*decompress it"),
+                       ({"raw_data": {"basename": "shard.00000.mds", "bytes": 7}}, "expected 7 bytes")):
+        told("index.json': shard 0.*" + why, entry=entry)
+    for text, why in (('{"shards": [', "line 1"), ('{"shards": 3}', "expected the index of MDS"), ('{"version": 2, "shards": {}}', "expected the index of MDS"),
+                      ('{"version": 2, "shards": []}', "no sample|has no shards|no data set"), ('{"version": 2, "shards": [1]}', "shard 0")):
+        told(why, text=text)
+    for changed, row, why in (({"image": ("png", None), "label": ("str", None)}, {"label": b"1"}, "no column of labels"),
+                              ({"image": ("pkl", None), "label": ("int", 8)}, {}, "no column of images"),
+                              ({"photo": ("bytes", None), "label": ("int", 8)}, {"photo": b"x"}, "no column of images"),
+                              ({"image": ("png", None), "label": ("int", 4)}, {"label": b"1234"}, "'label' is int of size 4"),
+                              ({"image": ("png", 5), "label": ("int", 8)}, {"image": b"12345"}, "'image' is png of size 5"),
+                              ({"image": ("ndarray:uint8:24,24,3", 7), "label": ("int", 8)}, {"image": b"1234567"}, "of size 7"),
+                              ({"image": ("ndarray:uint8:24,24,1", 576), "label": ("int", 8)}, {"image": b"1" * 576}, "no column of images")):
+        told(why, columns=changed, rows=[dict(r, **row) for r in rows])
+    told("MDS shards.*training: 2 images", 0, columns={"x": ("bytes", None), "y": ("uint8", 1)}, rows=[{"x": r["image"], "y": r["label"][:1]} for r in rows])
+    told("label from 0 to 1048575, found 9223372036854775807", columns={"x": ("bytes", None), "y": ("uint64", 8)}, rows=[{"x": b"x", "y": b"\xff" * 8}])
 
 
 globals()[kind]()

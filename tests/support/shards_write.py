@@ -159,6 +159,47 @@ def write_tfrecord(root):
                     to.write(record(example(features_of(*row), packed=i % 2 == 0)))
 
 
+# ---- MDS, as MDSWriter of mosaicml-streaming writes it
+
+def mds_shard(columns, rows):  # columns: {name: (encoding, size or None)}
+    names = sorted(columns)
+    config = {"version": 2, "format": "mds", "compression": None, "hashes": [], "size_limit": 1 << 26, "column_names": names,
+              "column_encodings": [columns[n][0] for n in names], "column_sizes": [columns[n][1] for n in names]}
+    samples = [b"".join(struct.pack("<I", len(row[n])) for n in names if columns[n][1] is None) + b"".join(row[n] for n in names)
+               for row in rows]
+    text = json.dumps(config, sort_keys=True).encode()
+    at = [4 + 4 * (len(rows) + 1) + len(text)]
+    for sample in samples:
+        at.append(at[-1] + len(sample))
+    data = struct.pack("<%dI" % (len(at) + 1), len(rows), *at) + text + b"".join(samples)
+    return data, dict(config, samples=len(rows), zip_data=None)
+
+
+def mds_write(folder, columns, shards):
+    os.makedirs(folder)
+    entries = []
+    for number, rows in enumerate(shards):
+        data, entry = mds_shard(columns, rows)
+        entry["raw_data"] = {"basename": "shard.%05d.mds" % number, "bytes": len(data), "hashes": {}}
+        entries.append(entry)
+        with open("%s/shard.%05d.mds" % (folder, number), "wb") as to:
+            to.write(data)
+    with open(folder + "/index.json", "w") as to:
+        json.dump({"version": 2, "shards": entries}, to, sort_keys=True)
+
+
+def write_mds(root, raw=False):
+    columns = {"label": ("int", 8), "key": ("str", None), "image": ("ndarray:uint8:%d,%d,3" % (SIDE, SIDE), SIDE * SIDE * 3) if raw else ("png", None)}
+    for split in ("train", "val"):
+        mds_write("%s/%s" % (root, split), columns, [[{"label": struct.pack("<q", label), "key": key.encode(), "image": pixels if raw else png(pixels)}
+                                                       for key, label, pixels in rows] for rows in shards_of(split)])
+    names_write(root)
+
+
+def write_mdsraw(root):
+    write_mds(root, raw=True)
+
+
 if __name__ == "__main__":
     for name in sys.argv[2:]:
         globals()["write_" + name](sys.argv[1] + "/" + name)

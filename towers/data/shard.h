@@ -9,12 +9,14 @@
 #include <stdint.h>
 
 #include "towers/data/index.h"
+#include "towers/data/names.h"
 #include "towers/data/pixels.h"
 
 typedef enum ShardKind {
     SHARD_NONE = 0,
     SHARD_TAR,      /* WebDataset */
     SHARD_TFRECORD, /* TFRecords of tf.Example */
+    SHARD_MDS,      /* Mosaic Streaming */
     SHARD_PACKED,   /* a compressed tar or compressed TFRecords: refused, with the remedy */
     SHARD_KINDS
 } ShardKind;
@@ -46,6 +48,14 @@ NODISCARD Status tar_list(ShardList *list);
 
 /* List a file of TFRecords; see tfrecord.h. */
 NODISCARD Status tfrecord_list(ShardList *list);
+
+/* List an MDS shard (mds.c). A folder of them has an index.json, whose files are added to `files` in its order. */
+NODISCARD Status mds_list(ShardList *list);
+bool mds_is_in(const char *folder);
+NODISCARD Status mds_files(const char *folder, Names *files);
+
+/* List a shard of a kind. */
+NODISCARD Status shard_list(ShardKind kind, ShardList *list);
 
 /* Read exactly `bytes` at `offset`; ERR_FORMAT if the file is too short. */
 NODISCARD Status shard_pread(int fd, const char *path, uint64_t offset, void *to, size_t bytes);

@@ -27,13 +27,16 @@ typedef struct ShardsSource {
     const char **names; /* owned array of strings of the index */
 } ShardsSource;
 
-static const char *const kind_names[SHARD_KINDS] = {[SHARD_TAR] = "WebDataset tars", [SHARD_TFRECORD] = "TFRecords"};
+static const char *const kind_names[SHARD_KINDS] = {
+    [SHARD_TAR] = "WebDataset tars", [SHARD_TFRECORD] = "TFRecords", [SHARD_MDS] = "MDS shards"};
 static const char *const format_names[SHARD_KINDS][2][2] =
     {/* [kind][labels from 1][divided] */
      [SHARD_TAR] = {{"WebDataset tars", "WebDataset tars, divided"},
                     {"WebDataset tars, labels from 1", "WebDataset tars, labels from 1, divided"}},
      [SHARD_TFRECORD] = {{"TFRecords", "TFRecords, divided"},
-                         {"TFRecords, labels from 1", "TFRecords, labels from 1, divided"}}};
+                         {"TFRecords, labels from 1", "TFRecords, labels from 1, divided"}},
+     [SHARD_MDS] = {{"MDS shards", "MDS shards, divided"},
+                    {"MDS shards, labels from 1", "MDS shards, labels from 1, divided"}}};
 /* IndexHeader.kind is the ShardKind, and this bit if labels begin with 1. */
 enum { KIND_FROM_ONE = 1 << 8, NAME_BYTES = 1024 };
 
@@ -43,7 +46,7 @@ typedef enum Role { ROLE_ANY = 0, ROLE_TRAIN, ROLE_VAL, ROLE_TEST, ROLES } Role;
 
 typedef struct ShardSet {
     Names of_role[ROLES];
-    Names folders; /* to watch */
+    Names folders; /* and index files, to watch */
     ShardKind kind;
     char classes[PATH_BYTES]; /* the file with their names, "" if there is none */
 } ShardSet;
@@ -111,12 +114,25 @@ static Status shard_note(ShardSet *set, const char *path, ShardKind kind, Role r
     return names_add(&set->of_role[role], path);
 }
 
+static Status mds_add(const char *folder, Role role, ShardSet *set)
+{
+    char path[PATH_BYTES];
+    Names files = {0};
+    Status st = path_join(path, folder, "index.json");
+    if (st == OK) st = names_add(&set->folders, path);
+    if (st == OK) st = mds_files(folder, &files);
+    for (int i = 0; i < files.count && st == OK; i++) st = shard_note(set, files.name[i], SHARD_MDS, role);
+    names_free(&files);
+    return st;
+}
+
 /* The shards directly in a folder. `role` ROLE_ANY: by their names. */
 static Status folder_list(const char *folder, Role role, ShardSet *set)
 {
     Status st = OK;
     char path[PATH_BYTES];
     TRY(names_add(&set->folders, folder));
+    if (mds_is_in(folder)) return mds_add(folder, role, set);
     DIR *directory = opendir(folder);
     if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", folder, strerror(errno));
     const struct dirent *entry;
@@ -209,6 +225,7 @@ bool shards_are_in(const char *path)
     struct stat is;
     if (is_list(path)) return stat(path, &is) != 0 || shard_sniff(path) != SHARD_NONE;
     if (!has_folder(path, "train", base)) snprintf(base, sizeof base, "%s", path);
+    if (mds_is_in(base)) return true;
     DIR *directory = opendir(base);
     const struct dirent *entry;
     while (directory && !folders && (entry = readdir(directory)) != NULL) {
@@ -260,7 +277,7 @@ static Status listing_item(void *context, int thread, int64_t item)
 {
     Listing *l = context;
     (void)thread;
-    return l->kind == SHARD_TAR ? tar_list(&l->lists[item]) : tfrecord_list(&l->lists[item]);
+    return shard_list(l->kind, &l->lists[item]);
 }
 
 static Status listing_run(const SourceConfig *config, const Names *files, Listing *l)
@@ -528,6 +545,11 @@ out:
 
 /* ---- the source */
 
+static ShardKind kind_of(const ShardsSource *s)
+{
+    return (ShardKind)(s->index.header->kind & ~(uint64_t)KIND_FROM_ONE);
+}
+
 static const char *shard_path(const ShardsSource *s, int64_t index)
 {
     return index_string(&s->index, s->index.watched[s->index.samples[index].file].path);
@@ -561,7 +583,12 @@ static Status shards_read(const Source *source, int64_t index, Bytes *bytes, int
     bytes->size = sample->bytes;
     bytes->raw_c = 0;
     *label = sample->label;
-    if (st != OK || (s->index.header->kind & ~(uint64_t)KIND_FROM_ONE) != SHARD_TFRECORD) return st;
+    if (st == OK && kind_of(s) == SHARD_MDS && sample->flags) {
+        bytes->raw_h = (int32_t)(sample->flags >> 16);
+        bytes->raw_w = (int32_t)(sample->flags & 0xffff);
+        bytes->raw_c = 3;
+    }
+    if (st != OK || kind_of(s) != SHARD_TFRECORD) return st;
     char where[PATH_BYTES + NAME_BYTES];
     shards_where(source, index, where, sizeof where);
     return tfrecord_image(bytes, sample->flags, where);

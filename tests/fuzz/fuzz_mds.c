@@ -1,0 +1,47 @@
+/* libFuzzer target of MDS: arbitrary bytes as a shard, and as index.json of an empty folder. Every sample that is accepted
+ * must lie within the file. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "towers/data/shard.h"
+#include "towers/files/files.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static char folder[64], path[96];
+
+static void folder_remove(void)
+{
+    if (tree_remove(folder) != OK) abort();
+}
+
+static void folder_make(void)
+{
+    snprintf(folder, sizeof folder, "%s/towers-fuzz.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    if (!mkdtemp(folder)) abort();
+    snprintf(path, sizeof path, "%s/index.json", folder);
+    atexit(folder_remove);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (!*folder) folder_make();
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size) abort();
+    close(fd);
+    ShardList list = {.path = path};
+    if (mds_list(&list) == OK)
+        for (int64_t i = 0; i < list.found.parts.samples_count; i++) {
+            const Sample *s = &list.found.parts.samples[i];
+            if (s->offset > size || s->bytes > size - s->offset || s->label < 0 || s->label >= SHARD_CLASSES_MAX)
+                abort();
+            if (s->flags && s->bytes != 3 * (s->flags >> 16) * (s->flags & 0xffff)) abort();
+        }
+    index_builder_free(&list.found);
+    Names files = {0};
+    if (mds_is_in(folder)) (void)!mds_files(folder, &files);
+    names_free(&files);
+    return 0;
+}
