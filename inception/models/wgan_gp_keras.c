@@ -91,6 +91,7 @@ const Model model_wgan_gp_keras = {
     .dropout = 0.3f,
     .mean = {0.5f, 0.5f, 0.5f},
     .std = {0.5f, 0.5f, 0.5f},
+    .defaults = "opt: adam\nlr: 0.0002\nbeta1: 0.5\nbeta2: 0.9\nsched: constant\nwarmup-epochs: 0\nweight-decay: 0\n",
     .phases = phases,
     .phase_count = sizeof phases / sizeof *phases,
     .width = WIDTH,
