@@ -74,6 +74,9 @@ assert [json.loads(line) for line in open("runs/plain/generated.jsonl")] == [
     {"step": s, "epoch": 0, "file": f"generated/step-{s:010}.png"} for s in (0, 18)]
 fid = json.load(open("fid.json"))
 assert fid["digest"].startswith(rows[0]["features"].split()[1]) and fid["images"] == 100 and fid["generated"]["kid"] > fid["test"]["kid"]
+import glob
+events = b"".join(open(name, "rb").read() for name in glob.glob("runs/seen/events*"))
+assert events.count(b"\x09generated") == 4 and events.count(b"\x03kid") == 4
 page = open("runs/seen/report.html").read()
 assert page.count("<img alt=\"images after step") == 4 and "step 18, KID " in page
 PYTHON
