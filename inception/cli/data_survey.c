@@ -125,23 +125,6 @@ static int by_hash(const void *a, const void *b)
     return memcmp(a, b, sizeof(XXH128_hash_t));
 }
 
-/* Count evaluation images whose bytes are also in the training set: they invalidate the accuracy. */
-static void duplicates_print(const Source *train, Look *first, const Source *test, const Look *second, FILE *to)
-{
-    int64_t count = source_info(train)->count, twice = 0, found = 0;
-    char where[512] = "";
-    qsort(first->hash, (size_t)count, sizeof *first->hash, by_hash);
-    for (int64_t i = 1; i < count; i++) twice += by_hash(&first->hash[i - 1], &first->hash[i]) == 0;
-    for (int64_t i = 0; test && i < source_info(test)->count; i++) {
-        if (!bsearch(&second->hash[i], first->hash, (size_t)count, sizeof *first->hash, by_hash)) continue;
-        if (found++ == 0) source_where(test, i, where, sizeof where);
-    }
-    fprintf(to, "duplicates: %" PRId64 " within the training images", twice);
-    if (test) fprintf(to, ", %" PRId64 " evaluation images that are also training images", found);
-    if (found) fprintf(to, "; the first: %s", where);
-    fputc('\n', to);
-}
-
 Status data_info(const Options *o, FILE *to)
 {
     Status st = OK;
@@ -155,7 +138,19 @@ Status data_info(const Options *o, FILE *to)
     if (test) TRY_OUT(look_run(o, test, &second));
     if (test) look_print("evaluation", test, &second, to);
     classes_print(train, &first, test ? &second : NULL, to);
-    duplicates_print(train, &first, test, &second, to);
+    /* Count evaluation images whose bytes are also in the training set: they invalidate the accuracy. */
+    int64_t count = source_info(train)->count, twice = 0, found = 0;
+    char where[512] = "";
+    qsort(first.hash, (size_t)count, sizeof *first.hash, by_hash);
+    for (int64_t i = 1; i < count; i++) twice += by_hash(&first.hash[i - 1], &first.hash[i]) == 0;
+    for (int64_t i = 0; test && i < source_info(test)->count; i++) {
+        if (!bsearch(&second.hash[i], first.hash, (size_t)count, sizeof *first.hash, by_hash)) continue;
+        if (found++ == 0) source_where(test, i, where, sizeof where);
+    }
+    fprintf(to, "duplicates: %" PRId64 " within the training images", twice);
+    if (test) fprintf(to, ", %" PRId64 " evaluation images that are also training images", found);
+    if (found) fprintf(to, "; the first: %s", where);
+    fputc('\n', to);
 out:
     if (first.hash) look_free(&first);
     if (second.hash) look_free(&second);

@@ -165,23 +165,22 @@ Status job_model(Options *o, JobFiles *files)
 
 /* ---- towers */
 
-static Status not_divisible(int64_t batch, int towers)
-{
-    char smaller[48] = "";
-    if (batch > towers) snprintf(smaller, sizeof smaller, "%lld or ", (long long)(batch / towers * towers));
-    return FAIL(ERR_ARG,
-                "--global-batch-size %lld is not divisible by %d towers; use %s%lld, or --tower-batch for unequal "
-                "shares",
-                (long long)batch, towers, smaller, (long long)((batch / towers + 1) * towers));
-}
-
 static Status shares_fill(const Options *o, int towers, Shares *shares)
 {
     shares->towers = towers;
     if (o->tower_batch.count && o->tower_batch.count != towers)
         return FAIL(ERR_ARG, "--tower-batch lists %d batch sizes for %d towers; give one per tower",
                     o->tower_batch.count, towers);
-    if (o->global_batch_size > 0 && o->global_batch_size % towers) return not_divisible(o->global_batch_size, towers);
+    if (o->global_batch_size > 0 && o->global_batch_size % towers) {
+        char smaller[48] = "";
+        if (o->global_batch_size > towers)
+            snprintf(smaller, sizeof smaller, "%lld or ", (long long)(o->global_batch_size / towers * towers));
+        return FAIL(ERR_ARG,
+                    "--global-batch-size %lld is not divisible by %d towers; use %s%lld, or --tower-batch for unequal "
+                    "shares",
+                    (long long)o->global_batch_size, towers, smaller,
+                    (long long)((o->global_batch_size / towers + 1) * towers));
+    }
     for (int t = 0; t < towers; t++)
         shares->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
                                      : o->global_batch_size > 0    ? o->global_batch_size / towers
@@ -253,28 +252,7 @@ static Status towers_fill(const Options *o, JobFiles *files)
     return shares_fill(o, towers, &job->shares);
 }
 
-/* How gradients are summed. On a CPU always in tower order, in f32. */
-static Status reduce_fill(const Options *o, TrainJob *job)
-{
-    static const Dtype dtypes[] = {[REDUCE_FP32] = DTYPE_F32, [REDUCE_BF16] = DTYPE_BF16, [REDUCE_FP16] = DTYPE_F16};
-    bool cpu = !strcmp(job->backend->name, "cpu");
-    if (cpu && o->reduce_dtype != REDUCE_FP32)
-        return FAIL(ERR_UNSUPPORTED, "--reduce-dtype needs GPUs; on a CPU gradients are always summed in fp32");
-    if (cpu && o->nccl_ctas > 0) return FAIL(ERR_UNSUPPORTED, "--nccl-ctas needs GPUs; NCCL is not used on a CPU");
-    if (o->reduce == REDUCE_ORDERED && o->reduce_dtype != REDUCE_FP32)
-        return FAIL(ERR_ARG, "--reduce ordered always sums in fp32; omit --reduce-dtype");
-    job->comm.reduce = dtypes[o->reduce_dtype];
-    job->comm.ordered = o->reduce == REDUCE_ORDERED;
-    job->comm.timeout_ms = (int64_t)(o->comm_timeout * 1000);
-    return OK;
-}
-
 /* ---- the learning rate */
-
-static bool is_given(const Options *o, OptionId id)
-{
-    return o->origin[id] > ORIGIN_RECIPE;
-}
 
 /* Contradictory rates are errors; a recipe's warm-up that is longer than the run only gives a warning. */
 static Status rates_check(const Options *o, JobFiles *files)
@@ -288,7 +266,7 @@ static Status rates_check(const Options *o, JobFiles *files)
                     o->warmup_lr, o->lr);
     if (o->verb != VERB_TRAIN || o->epochs == 0 || o->warmup_epochs == 0 || o->warmup_epochs < (double)o->epochs)
         return OK;
-    if (is_given(o, OPTION_ID_warmup_epochs))
+    if (o->origin[OPTION_ID_warmup_epochs] > ORIGIN_RECIPE)
         return FAIL(ERR_ARG,
                     "--warmup-epochs %g does not end before --epochs %lld, so the learning rate never reaches --lr; "
                     "use a shorter warm-up or more epochs",
@@ -339,18 +317,6 @@ static Status sync_check(TrainJob *job)
     return OK;
 }
 
-/* Evaluation, console and TensorBoard. */
-static void records_fill(const Options *o, TrainJob *job)
-{
-    bool batch_asked = o->verb == VERB_EVAL && option_origin(o, "batch-size") > ORIGIN_RECIPE;
-    job->eval_batch = (int32_t)(batch_asked ? o->batch_size : o->eval_batch_size);
-    job->log_tf2016 = o->log_style == LOG_TF2016;
-    job->event_interval = o->summary_interval > 0 ? (int)o->summary_interval : 0;
-    job->scalar_interval = job->event_interval ? job->log_interval : 0;
-    job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
-    job->color = job->tty && o->color && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
-}
-
 static Status start_fill(const Options *o, JobFiles *files)
 {
     if (!o->pretrained || files->job.resume_path || (files->job.resume && !files->nothing_to_resume))
@@ -366,10 +332,27 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     TRY(job_model(o, files));
     TRY(job_data_open(o, synthetic, files));
     TRY(towers_fill(o, files));
-    TRY(reduce_fill(o, job));
+    /* Gradients are summed in tower order and in f32 on a CPU. */
+    static const Dtype dtypes[] = {[REDUCE_FP32] = DTYPE_F32, [REDUCE_BF16] = DTYPE_BF16, [REDUCE_FP16] = DTYPE_F16};
+    bool cpu = !strcmp(job->backend->name, "cpu");
+    if (cpu && o->reduce_dtype != REDUCE_FP32)
+        return FAIL(ERR_UNSUPPORTED, "--reduce-dtype needs GPUs; on a CPU gradients are always summed in fp32");
+    if (cpu && o->nccl_ctas > 0) return FAIL(ERR_UNSUPPORTED, "--nccl-ctas needs GPUs; NCCL is not used on a CPU");
+    if (o->reduce == REDUCE_ORDERED && o->reduce_dtype != REDUCE_FP32)
+        return FAIL(ERR_ARG, "--reduce ordered always sums in fp32; omit --reduce-dtype");
+    job->comm.reduce = dtypes[o->reduce_dtype];
+    job->comm.ordered = o->reduce == REDUCE_ORDERED;
+    job->comm.timeout_ms = (int64_t)(o->comm_timeout * 1000);
     TRY(schedule_fill(o, files, &job->schedule));
     TRY(start_fill(o, files));
-    records_fill(o, job);
+    /* Evaluation, console and TensorBoard. */
+    bool batch_asked = o->verb == VERB_EVAL && option_origin(o, "batch-size") > ORIGIN_RECIPE;
+    job->eval_batch = (int32_t)(batch_asked ? o->batch_size : o->eval_batch_size);
+    job->log_tf2016 = o->log_style == LOG_TF2016;
+    job->event_interval = o->summary_interval > 0 ? (int)o->summary_interval : 0;
+    job->scalar_interval = job->event_interval ? job->log_interval : 0;
+    job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
+    job->color = job->tty && o->color && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
     TRY(sync_check(job));
     TRY(batch_choose(o, files));
     if (o->verb != VERB_EVAL) TRY(sizes_check(job));

@@ -12,35 +12,25 @@ enum { PHOTO_SIDE = 75 };
 
 /* ---- transforms */
 
-static CropKind train_crop(const Options *o, bool photos)
-{
-    bool random = o->crop == CROP_CHOICE_RANDOM || (o->crop == CROP_CHOICE_AUTO && photos);
-    return o->augment && random ? CROP_RANDOM : CROP_WHOLE;
-}
-
-/* The evaluation's center crop, which training without --augment also uses. */
-static void eval_crop(const Options *o, int32_t side, bool photos, Transform *t)
-{
-    t->filter = o->interpolation;
-    t->exif = o->exif;
-    if (o->eval_crop > 0) {
-        t->crop = CROP_FRACTION;
-        t->fraction = o->eval_crop;
-    } else if (o->eval_resize > 0 || photos) {
-        t->crop = CROP_CENTRE;
-        t->resize = o->eval_resize > 0 ? (int32_t)o->eval_resize : (int32_t)lrint(side * 342.0 / 299.0);
-    }
-}
-
 void job_transforms(const Options *o, TrainJob *job, bool photos)
 {
     Transform *train = &job->data.train, *eval = &job->data.eval;
     int32_t side = job->program.options.side;
     *eval = (Transform){0};
-    eval_crop(o, side, photos, eval);
+    /* The evaluation's center crop, which training without --augment also uses. */
+    eval->filter = o->interpolation;
+    eval->exif = o->exif;
+    if (o->eval_crop > 0) {
+        eval->crop = CROP_FRACTION;
+        eval->fraction = o->eval_crop;
+    } else if (o->eval_resize > 0 || photos) {
+        eval->crop = CROP_CENTRE;
+        eval->resize = o->eval_resize > 0 ? (int32_t)o->eval_resize : (int32_t)lrint(side * 342.0 / 299.0);
+    }
     *train = *eval;
     if (o->augment) {
-        train->crop = train_crop(o, photos);
+        bool random = o->crop == CROP_CHOICE_RANDOM || (o->crop == CROP_CHOICE_AUTO && photos);
+        train->crop = o->augment && random ? CROP_RANDOM : CROP_WHOLE;
         train->area[0] = o->crop_area;
         train->area[1] = 1;
         train->ratio[0] = 3.0 / 4;
@@ -98,27 +88,6 @@ static Status data_path_find(const Options *o, const Model *model, const char **
                 places[0], places[1]);
 }
 
-static Status sets_match(const Options *o, const char *path, const SourceInfo *train, const SourceInfo *test)
-{
-    if (train->classes != test->classes)
-        return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path, train->classes,
-                    test->classes);
-    if (train->h != test->h || train->w != test->w || train->c != test->c)
-        return FAIL(ERR_FORMAT,
-                    "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with %d; "
-                    "both must have the same size",
-                    path, train->w, train->h, train->c, test->w, test->h, test->c);
-    if (train->classes == 1 && o->classes <= 0)
-        return FAIL(ERR_FORMAT,
-                    "%s has one class, so there is nothing to learn: expected two or more folders, one per class (is "
-                    "the path one folder too deep?); to train all the same, use --classes 2",
-                    path);
-    if (o->classes > 0 && o->classes < train->classes)
-        return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
-                    (long long)o->classes, train->name, train->classes, train->classes);
-    return OK;
-}
-
 /* Shown while an index is built, which takes seconds for a million images. */
 static void progress_show(void *context, int64_t done, int64_t all)
 {
@@ -144,7 +113,22 @@ static Status sets_open(const Options *o, JobFiles *files)
     TRY(source_open(&config, SPLIT_TRAIN, &files->train));
     TRY(source_open(&config, SPLIT_TEST, &files->test));
     const SourceInfo *train = source_info(files->train), *test = source_info(files->test);
-    TRY(sets_match(o, path, train, test));
+    if (train->classes != test->classes)
+        return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path, train->classes,
+                    test->classes);
+    if (train->h != test->h || train->w != test->w || train->c != test->c)
+        return FAIL(ERR_FORMAT,
+                    "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with %d; "
+                    "both must have the same size",
+                    path, train->w, train->h, train->c, test->w, test->h, test->c);
+    if (train->classes == 1 && o->classes <= 0)
+        return FAIL(ERR_FORMAT,
+                    "%s has one class, so there is nothing to learn: expected two or more folders, one per class (is "
+                    "the path one folder too deep?); to train all the same, use --classes 2",
+                    path);
+    if (o->classes > 0 && o->classes < train->classes)
+        return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
+                    (long long)o->classes, train->name, train->classes, train->classes);
     job->data_path = path;
     if (o->classes <= 0) job->program.options.classes = train->classes;
     int64_t unread = train->unread + test->unread;

@@ -38,20 +38,6 @@ static void setting_print(const char *key, const char *value, FILE *to)
     fprintf(to, "%s: %s\n", key, text);
 }
 
-/* The settings that determine the weights of a run, as lines "key: value": options that options.def marks SAME, and for
- * those marked MADE the value computed from them. Data are identified by a fingerprint, so their folder may move. */
-static void options_print(const Options *o, FILE *to)
-{
-    char value[OPTION_FORMAT_BYTES];
-    bool total_matters =
-        o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE;
-    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
-        OptionResume resume = option_info(id)->resume;
-        if (resume == RESUME_SAME || (resume == RESUME_TOTAL && total_matters))
-            setting_print(option_info(id)->flag, option_format(o, id, value, sizeof value), to);
-    }
-}
-
 static void data_print(const char *key, const Source *data, FILE *to)
 {
     const SourceInfo *info = source_info(data);
@@ -72,7 +58,17 @@ static char *settings_text(const Options *o, const TrainJob *job)
         fprintf(to, "processes: %d\n", job->processes); /* they determine the order of sums */
     data_print("training data", job->train, to);
     if (job->test) data_print("test data", job->test, to);
-    options_print(o, to);
+    /* The settings that determine the weights of a run, as lines "key: value": options that options.def marks SAME,
+     * and for those marked MADE the value computed from them. Data are identified by a fingerprint, so their folder
+     * may move. */
+    char value[OPTION_FORMAT_BYTES];
+    bool total_matters =
+        o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE;
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        OptionResume resume = option_info(id)->resume;
+        if (resume == RESUME_SAME || (resume == RESUME_TOTAL && total_matters))
+            setting_print(option_info(id)->flag, option_format(o, id, value, sizeof value), to);
+    }
     if (fclose(to) == 0) return text;
     free(text);
     return NULL;

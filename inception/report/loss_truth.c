@@ -203,10 +203,7 @@ Status loss_truth(const Run *run, LossTruth *truth)
         truth->last = t;
         if (truth->first < 0) truth->first = t;
     }
-    if (truth->last < 0) {
-        st = FAIL(ERR_FORMAT, "'%s': no tower has samples", run->path);
-        goto out;
-    }
+    if (truth->last < 0) TRY_OUT(FAIL(ERR_FORMAT, "'%s': no tower has samples", run->path));
     TRY_OUT(series_make(run, truth, &series));
     truth->used = series.count;
     noise_measure(truth, &series);

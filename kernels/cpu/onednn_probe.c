@@ -126,10 +126,7 @@ Status onednn_probe(Onednn *onednn, const OnednnSpec *spec, bool *right)
         data[role] = side[role].data;
     }
     workspace = aligned_alloc(64, align_up(onednn_workspace_bytes(task) + 1, 64));
-    if (!workspace) {
-        st = FAIL(ERR_MEMORY, "no memory for the workspace to test a matrix product");
-        goto out;
-    }
+    if (!workspace) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the workspace to test a matrix product"));
     TRY_OUT(onednn_run(task, data, workspace));
     *right = elements_are_right(&small, &side[ONEDNN_Y]) && is_poison(&side[ONEDNN_Y]);
 out:

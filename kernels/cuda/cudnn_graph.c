@@ -496,10 +496,7 @@ static Status plan_create(CudnnGraph *g, Descriptor config, const CudnnRules *ru
     TRY_CUDNN_OUT(
         cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &number));
     p = calloc(1, sizeof *p);
-    if (!p) {
-        st = FAIL(ERR_MEMORY, "no memory for the cuDNN plan");
-        goto out;
-    }
+    if (!p) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the cuDNN plan"));
     p->library = g->library;
     p->workspace_bytes = workspace;
     snprintf(p->text, sizeof p->text, "engine %lld knobs", (long long)number);

@@ -183,10 +183,8 @@ static Status parse_source(Stream *s, int dimensions, Idx *made)
         TRY_OUT(FAIL(ERR_FORMAT, "'%s': the header declares %zu bytes, more than %" PRIu64 " compressed bytes can hold",
                      s->name, idx.bytes, s->raw_bytes));
     idx.data = malloc(idx.bytes);
-    if (!idx.data) {
-        st = FAIL(ERR_MEMORY, "'%s': no memory for %zu bytes of %s", s->name, idx.bytes, kind_of(dimensions));
-        goto out;
-    }
+    if (!idx.data)
+        TRY_OUT(FAIL(ERR_MEMORY, "'%s': no memory for %zu bytes of %s", s->name, idx.bytes, kind_of(dimensions)));
     TRY_OUT(stream_read_all(s, idx.data, idx.bytes));
     uint8_t extra;
     size_t got = 0;
@@ -366,10 +364,7 @@ Status idx_source_open(const char *path, Split split, Source **made)
     d->base.where = say_where;
     d->base.close = close_pair;
     d->path = strdup(pair.images);
-    if (!d->path) {
-        st = FAIL(ERR_MEMORY, "no memory for the reader for '%s'", path);
-        goto out;
-    }
+    if (!d->path) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the reader for '%s'", path));
     TRY_OUT(idx_load(pair.labels, IDX_LABELS, &d->labels));
     TRY_OUT(idx_load(pair.images, IDX_IMAGES, &d->images));
     SourceInfo *info = &d->base.info;

@@ -367,19 +367,12 @@ Status loader_batch(Loader *l, const Batch **batch)
     Status st = OK;
     pthread_mutex_lock(&l->lock);
     int64_t number = l->released + l->lent;
-    if (l->lent == l->config.local) {
-        st = FAIL(ERR_INTERNAL, "loader: the batches of all %d towers are already in use", l->lent);
-        goto out;
-    }
-    if (number >= l->batches) {
-        st = FAIL(ERR_ARG, "no batch left: the loader ends before step %" PRId64, l->config.max_steps);
-        goto out;
-    }
+    if (l->lent == l->config.local)
+        TRY_OUT(FAIL(ERR_INTERNAL, "loader: the batches of all %d towers are already in use", l->lent));
+    if (number >= l->batches)
+        TRY_OUT(FAIL(ERR_ARG, "no batch left: the loader ends before step %" PRId64, l->config.max_steps));
     wait_for(l, number);
-    if (l->failed == number) {
-        st = FAIL(l->failure, "%s", l->why);
-        goto out;
-    }
+    if (l->failed == number) TRY_OUT(FAIL(l->failure, "%s", l->why));
     l->lent++;
     *batch = &slot_of(l, number)->batch;
 out:

@@ -91,16 +91,10 @@ Status paths_source_open(char *const *paths, int count, Source **made)
                        .close = paths_close};
     for (int i = 0; i < count; i++) {
         struct stat info;
-        if (stat(paths[i], &info) != 0) {
-            st = FAIL(ERR_ARG, "cannot find '%s': %s", paths[i], strerror(errno));
-            goto out;
-        }
+        if (stat(paths[i], &info) != 0) TRY_OUT(FAIL(ERR_ARG, "cannot find '%s': %s", paths[i], strerror(errno)));
         TRY_OUT(S_ISDIR(info.st_mode) ? folder_add(p, paths[i]) : path_add(p, paths[i]));
     }
-    if (p->base.info.count == 0) {
-        st = FAIL(ERR_ARG, "no image (.jpg .jpeg .png .ppm .pgm .webp) in '%s'", paths[0]);
-        goto out;
-    }
+    if (p->base.info.count == 0) TRY_OUT(FAIL(ERR_ARG, "no image (.jpg .jpeg .png .ppm .pgm .webp) in '%s'", paths[0]));
     *made = &p->base;
     p = NULL;
 out:

@@ -148,10 +148,8 @@ Status durable_create(const char *path, uint64_t bytes, DurableFile **made)
     file->fd = -1;
     file->hash = XXH3_createState();
     file->buffer = malloc(BUFFER_BYTES);
-    if (!file->hash || !file->buffer || XXH3_128bits_reset(file->hash) != XXH_OK) {
-        st = FAIL(ERR_MEMORY, "no memory for the buffer of '%s'", shown);
-        goto out;
-    }
+    if (!file->hash || !file->buffer || XXH3_128bits_reset(file->hash) != XXH_OK)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory for the buffer of '%s'", shown));
     file->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file->fd < 0) {
         st = strcmp(shown, path)
@@ -167,10 +165,9 @@ Status durable_create(const char *path, uint64_t bytes, DurableFile **made)
         goto out;
     }
     if (bytes && fallocate(file->fd, 0, 0, (off_t)bytes) != 0 && errno != EOPNOTSUPP && errno != EINVAL &&
-        errno != ENOSYS) {
-        st = FAIL(ERR_IO, "cannot reserve %llu bytes for '%s': %s", (unsigned long long)bytes, shown, strerror(errno));
-        goto out;
-    }
+        errno != ENOSYS)
+        TRY_OUT(
+            FAIL(ERR_IO, "cannot reserve %llu bytes for '%s': %s", (unsigned long long)bytes, shown, strerror(errno)));
     *made = file;
     file = NULL;
 out:
@@ -399,10 +396,7 @@ Status file_load(const char *path, FileOwner owner, Status wrong, size_t limit, 
     char *text = NULL;
     TRY(file_open(path, owner, wrong, limit, &fd, &size));
     text = malloc((size_t)size + 1);
-    if (!text) {
-        st = FAIL(ERR_MEMORY, "no memory for %llu bytes of '%s'", (unsigned long long)size, path);
-        goto out;
-    }
+    if (!text) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %llu bytes of '%s'", (unsigned long long)size, path));
     TRY_OUT(read_full(fd, path, text, (size_t)size, &got));
     text[got] = 0;
     *bytes = text;
@@ -429,10 +423,8 @@ Status file_sum(const char *path, FileSum *sum)
     TRY(file_open(path, OF_RUN, ERR_CHECKPOINT, UINT64_MAX, &fd, &size));
     unsigned char *block = malloc(BLOCK);
     XXH3_state_t *hash = XXH3_createState();
-    if (!block || !hash || XXH3_128bits_reset(hash) != XXH_OK) {
-        st = FAIL(ERR_MEMORY, "no memory for a block of '%s'", path);
-        goto out;
-    }
+    if (!block || !hash || XXH3_128bits_reset(hash) != XXH_OK)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory for a block of '%s'", path));
     do {
         TRY_OUT(read_full(fd, path, block, BLOCK, &got));
         (void)XXH3_128bits_update(hash, block, got);
@@ -467,10 +459,7 @@ Status run_file_copy(const char *from, const char *to)
     TRY(path_temporary(temporary, to));
     TRY(file_open(from, OF_RUN, ERR_IO, UINT64_MAX, &fd, &size));
     block = malloc(BLOCK);
-    if (!block) {
-        st = FAIL(ERR_MEMORY, "no memory for a block of '%s'", from);
-        goto out;
-    }
+    if (!block) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a block of '%s'", from));
     TRY_OUT(durable_create(temporary, size, &file));
     do {
         TRY_OUT(read_full(fd, from, block, BLOCK, &got));

@@ -169,15 +169,6 @@ static void set_rank(Layout *layout, const Graph *g, Value v, int rank)
     if (entry) layout->params[entry - layout->params].rank = rank;
 }
 
-static void set_ranks(Layout *layout, const Graph *g)
-{
-    for (int i = 0; i < graph_op_count(g); i++) {
-        const Op *op = graph_op_at(g, i);
-        if (op->kind == OP_CONV || op->kind == OP_CONV_DX) set_rank(layout, g, op->in[1], 4);
-        if (op->kind == OP_DENSE) set_rank(layout, g, op->in[1], 2);
-    }
-}
-
 /* ---- statistics */
 
 static Status add_correct(Layout *layout, const Graph *g, int phase, int32_t stat, int32_t *fed_by)
@@ -231,30 +222,6 @@ static Status check_names(const Graph *g)
     return OK;
 }
 
-static Status add_trained(Layout *layout, const Units *units, int phase)
-{
-    LayoutPhase *range = &layout->phase[phase];
-    *range = (LayoutPhase){.first_param = layout->param_count, .first = layout->param_elements};
-    for (int i = 0; i < units->count && units->list[i].done != INT_MAX; i++)
-        TRY(add_unit(layout, units, &units->list[i], phase));
-    range->param_count = layout->param_count - range->first_param;
-    range->elements = layout->param_elements - range->first;
-    layout->trained_count = layout->param_count;
-    layout->trained_elements = layout->param_elements;
-    return OK;
-}
-
-static Status add_rest(Layout *layout, const Units *units)
-{
-    const Graph *g = units->graph;
-    for (int i = 0; i < units->count; i++)
-        if (units->list[i].done == INT_MAX) TRY(add_unit(layout, units, &units->list[i], 0));
-    for (int32_t id = 1; id <= graph_value_count(g); id++)
-        if (value_info(g, id)->role == ROLE_STATE) TRY(add_state(layout, value_info(g, id)));
-    set_ranks(layout, g);
-    return OK;
-}
-
 static Status fill_layout(Layout *layout, Units *units, int count)
 {
     size_t values = 0;
@@ -266,9 +233,27 @@ static Status fill_layout(Layout *layout, Units *units, int count)
     for (int p = 0; p < count; p++) {
         TRY(check_names(units[p].graph));
         TRY(find_units(&units[p]));
-        TRY(add_trained(layout, &units[p], p));
+        LayoutPhase *range = &layout->phase[p];
+        *range = (LayoutPhase){.first_param = layout->param_count, .first = layout->param_elements};
+        for (int i = 0; i < units[p].count && units[p].list[i].done != INT_MAX; i++)
+            TRY(add_unit(layout, &units[p], &units[p].list[i], p));
+        range->param_count = layout->param_count - range->first_param;
+        range->elements = layout->param_elements - range->first;
+        layout->trained_count = layout->param_count;
+        layout->trained_elements = layout->param_elements;
     }
-    for (int p = 0; p < count; p++) TRY(add_rest(layout, &units[p]));
+    for (int p = 0; p < count; p++) {
+        const Graph *g = units[p].graph;
+        for (int i = 0; i < units[p].count; i++)
+            if (units[p].list[i].done == INT_MAX) TRY(add_unit(layout, &units[p], &units[p].list[i], 0));
+        for (int32_t id = 1; id <= graph_value_count(g); id++)
+            if (value_info(g, id)->role == ROLE_STATE) TRY(add_state(layout, value_info(g, id)));
+        for (int i = 0; i < graph_op_count(g); i++) {
+            const Op *op = graph_op_at(g, i);
+            if (op->kind == OP_CONV || op->kind == OP_CONV_DX) set_rank(layout, g, op->in[1], 4);
+            if (op->kind == OP_DENSE) set_rank(layout, g, op->in[1], 2);
+        }
+    }
     layout->state_correct = malloc((layout->state_elements + 1) * sizeof(double));
     if (!layout->state_correct)
         return FAIL(ERR_MEMORY, "no memory for the layout of %zu state elements", layout->state_elements);

@@ -158,10 +158,7 @@ static Status assign_scratch(const Assign *a, bool no_alias)
     int values = graph_value_count(a->alias->graph), count = 0;
     Block *blocks = calloc((size_t)values + 1, sizeof *blocks);
     int32_t *roots = calloc((size_t)values + 1, sizeof *roots);
-    if (!blocks || !roots) {
-        st = FAIL(ERR_MEMORY, "no memory for the plan of %d values", values);
-        goto out;
-    }
+    if (!blocks || !roots) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the plan of %d values", values));
     for (int32_t id = 1; id <= values; id++) {
         a->place[id].none = value_info(a, id)->role == ROLE_TEMP && a->alias->member[id].unused;
         if (value_info(a, id)->role != ROLE_TEMP || a->alias->member[id].root != id || a->place[id].none) continue;

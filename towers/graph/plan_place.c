@@ -104,10 +104,7 @@ Status place_blocks(Block *blocks, int count, size_t *total)
     Status st = OK;
     Block **order = calloc((size_t)count + 1, sizeof *order), **placed = calloc((size_t)count + 1, sizeof *placed);
     size_t *best_offset = calloc((size_t)count + 1, sizeof *best_offset);
-    if (!order || !placed || !best_offset) {
-        st = FAIL(ERR_MEMORY, "no memory to place %d blocks", count);
-        goto out;
-    }
+    if (!order || !placed || !best_offset) TRY_OUT(FAIL(ERR_MEMORY, "no memory to place %d blocks", count));
     place_best(blocks, count, order, placed, best_offset, total);
 out:
     free(order);

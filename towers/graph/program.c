@@ -71,23 +71,6 @@ static void phase_build(const ProgramConfig *config, Value x, Program *p)
     }
 }
 
-static Status passes_run(Graph *g, const ProgramConfig *config, Program *p)
-{
-    Value keep[] = {p->pixels, p->labels, p->augment, p->dloss, p->loss, p->hits, p->prob};
-    enum { KEEP = sizeof keep / sizeof *keep };
-    int changed;
-    if (config->pool_behind_conv) TRY(pass_pool_behind_conv(g, keep, KEEP, &changed));
-    if (config->fuse_siblings) TRY(pass_sibling_convs(g, keep, KEEP, &changed));
-    p->pixels = keep[0];
-    p->labels = keep[1];
-    p->augment = keep[2];
-    p->dloss = keep[3];
-    p->loss = keep[4];
-    p->hits = keep[5];
-    p->prob = keep[6];
-    return OK;
-}
-
 static void inputs_make(const ProgramConfig *config, bool takes_batch, Program *p)
 {
     Graph *g = p->graph;
@@ -118,7 +101,18 @@ static Status graph_build(const ProgramConfig *config, Program *p)
         phase_build(config, x, p);
     else
         classifier_build(config, x, p);
-    TRY(passes_run(g, config, p));
+    Value keep[] = {p->pixels, p->labels, p->augment, p->dloss, p->loss, p->hits, p->prob};
+    enum { KEEP = sizeof keep / sizeof *keep };
+    int changed;
+    if (config->pool_behind_conv) TRY(pass_pool_behind_conv(g, keep, KEEP, &changed));
+    if (config->fuse_siblings) TRY(pass_sibling_convs(g, keep, KEEP, &changed));
+    p->pixels = keep[0];
+    p->labels = keep[1];
+    p->augment = keep[2];
+    p->dloss = keep[3];
+    p->loss = keep[4];
+    p->hits = keep[5];
+    p->prob = keep[6];
     graph_result(g, p->loss, "loss");
     if (p->hits.id) graph_result(g, p->hits, "hits");
     if (!config->training) graph_result(g, p->prob, "prob");

@@ -21,12 +21,6 @@ enum {
 
 /* ---- memory for one batch size */
 
-static void arenas_grow(const Plan *plan, size_t *arena)
-{
-    for (int a = 0; a < ARENA_COUNT; a++)
-        if (plan_bytes(plan, (Arena)a) > arena[a]) arena[a] = plan_bytes(plan, (Arena)a);
-}
-
 /* Memory outside the plans' arenas: slots, averages, the 16-bit copy, statistics, the all-reduce, and on a CPU the
  * host's copy and queued images. */
 size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t n)
@@ -51,7 +45,8 @@ static Status program_add(const ReplicaConfig *c, int phase, bool training, int3
     config.training = training;
     config.phase = phase;
     TRY(program_create(&config, n, layout, device, &program));
-    arenas_grow(program.plan, arena);
+    for (int a = 0; a < ARENA_COUNT; a++)
+        if (plan_bytes(program.plan, (Arena)a) > arena[a]) arena[a] = plan_bytes(program.plan, (Arena)a);
     program_destroy(&program);
     return OK;
 }
@@ -95,20 +90,6 @@ static int32_t rounded(double n, int32_t most)
     return n >= STEP ? (int32_t)n / STEP * STEP : (int32_t)n;
 }
 
-/* Lower a calculated size until its plan fits: a plan's size is exact, the line through two sizes is not. */
-static Status confirm(const ReplicaConfig *c, Device *device, size_t room, BatchFit *fit)
-{
-    for (int i = 0; i < TRIES && fit->n > 0; i++) {
-        Status st = plans_measure(c, fit->n, device, &fit->bytes);
-        if (st == OK && fit->bytes <= room) return OK;
-        if (st != OK && st != ERR_UNSUPPORTED && st != ERR_MEMORY) return st;
-        double less = st == OK ? (double)room / (double)fit->bytes : 0.75; /* unsupported: a tensor of 2^31 elements */
-        fit->n = rounded(fit->n * less, fit->n > STEP ? fit->n - STEP : fit->n - 1);
-    }
-    fit->n = 0;
-    return OK;
-}
-
 static Status search(const ReplicaConfig *c, Device *device, int sharers, int32_t most, BatchFit *fit)
 {
     int32_t few = most < FEW ? 1 : FEW, more = most < FEW ? most : most < MORE ? most : MORE;
@@ -118,7 +99,16 @@ static Status search(const ReplicaConfig *c, Device *device, int sharers, int32_
     double slope = more > few ? ((double)high - (double)low) / (more - few) : (double)low;
     double fixed = (double)low - slope * few;
     fit->n = rounded(slope > 0 ? ((double)room - fixed) / slope : most, most);
-    return confirm(c, device, room, fit);
+    /* Lower a calculated size until its plan fits: a plan's size is exact, the line through two sizes is not. */
+    for (int i = 0; i < TRIES && fit->n > 0; i++) {
+        Status st = plans_measure(c, fit->n, device, &fit->bytes);
+        if (st == OK && fit->bytes <= room) return OK;
+        if (st != OK && st != ERR_UNSUPPORTED && st != ERR_MEMORY) return st;
+        double less = st == OK ? (double)room / (double)fit->bytes : 0.75; /* unsupported: a tensor of 2^31 elements */
+        fit->n = rounded(fit->n * less, fit->n > STEP ? fit->n - STEP : fit->n - 1);
+    }
+    fit->n = 0;
+    return OK;
 }
 
 Status batch_fit(const ReplicaConfig *config, int sharers, int32_t most, BatchFit *fit)
@@ -144,14 +134,6 @@ static int sharers_of(const TrainJob *job)
     return strcmp(job->backend->name, "cpu") ? 1 : job->processes;
 }
 
-/* The configuration of the last process: none has more towers. */
-static void config_of(const TrainJob *job, ReplicaConfig *config)
-{
-    Placement place = job_placement(job, job->processes - 1);
-    process_config(job, &place, config);
-    memset(config->train_n, 0, sizeof config->train_n);
-}
-
 static Status probe(const ReplicaConfig *config, BatchFit *fit)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -170,7 +152,10 @@ static Status probe(const ReplicaConfig *config, BatchFit *fit)
 static Status question(const TrainJob *job, int32_t most, BatchFit *fit)
 {
     ReplicaConfig config;
-    config_of(job, &config);
+    /* The configuration of the last process: none has more towers. */
+    Placement place = job_placement(job, job->processes - 1);
+    process_config(job, &place, &config);
+    memset(config.train_n, 0, sizeof config.train_n);
     TRY(batch_fit(&config, sharers_of(job), most, fit));
     if (fit->n < 1)
         return FAIL(ERR_MEMORY, "--batch-size max: a single sample needs %zu MiB, but only %zu of %zu MiB are free%s",

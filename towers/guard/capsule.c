@@ -103,20 +103,6 @@ static void network_read(Fields *f, Capsule *c)
     field(f, "compute", program->compute != DTYPE_COUNT);
 }
 
-static void device_read(Fields *f, Capsule *c)
-{
-    text(f, "backend", c->backend, sizeof c->backend);
-    bool older = !json_object_get(f->object, "winograd_f32"); /* before 0.1.0 the opposite was stored */
-    bool no_f32 = older && (!json_object_get(f->object, "direct_f32") || boolean(f, "direct_f32"));
-    c->device = (DeviceConfig){
-        .winograd = boolean(f, "winograd"),
-        .winograd_bf16 = older ? !boolean(f, "direct_bf16") : boolean(f, "winograd_bf16"),
-        .winograd_f32 = older ? !no_f32 : boolean(f, "winograd_f32"),
-        .tf32 = boolean(f, "tf32"),
-        .deterministic = boolean(f, "deterministic"),
-    };
-}
-
 static void finding_read(Fields *f, Finding *found)
 {
     char place[64];
@@ -154,7 +140,18 @@ static Status fields_read(Fields *f, Capsule *c)
     text(f, "fault", c->fault, sizeof c->fault);
     Fields network = part(f, "network"), device = part(f, "device"), found = part(f, "found");
     if (f->status == OK) network_read(&network, c);
-    if (f->status == OK) device_read(&device, c);
+    if (f->status == OK) {
+        text(&device, "backend", c->backend, sizeof c->backend);
+        bool older = !json_object_get(device.object, "winograd_f32"); /* before 0.1.0 the opposite was stored */
+        bool no_f32 = older && (!json_object_get(device.object, "direct_f32") || boolean(&device, "direct_f32"));
+        c->device = (DeviceConfig){
+            .winograd = boolean(&device, "winograd"),
+            .winograd_bf16 = older ? !boolean(&device, "direct_bf16") : boolean(&device, "winograd_bf16"),
+            .winograd_f32 = older ? !no_f32 : boolean(&device, "winograd_f32"),
+            .tf32 = boolean(&device, "tf32"),
+            .deterministic = boolean(&device, "deterministic"),
+        };
+    }
     if (f->status == OK) finding_read(&found, &c->found);
     Status all[] = {f->status, network.status, device.status, found.status};
     for (int i = 0; i < 4; i++)

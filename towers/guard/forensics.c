@@ -42,21 +42,6 @@ static void report_first_sample(const TowerProcess *p, LedgerSearch *search, con
                (long long)search->found.sample, where);
 }
 
-static void report_samples(const TowerProcess *p, LedgerSearch *search, const Batch *batch)
-{
-    char where[512], ids[IDS_TOLD * 21 + 1];
-    Text list = text_start(ids, sizeof ids);
-    if (!batch->ids) return;
-    for (int32_t i = 0; i < batch->n && i < IDS_TOLD; i++) text_add(&list, " %lld", (long long)batch->ids[i]);
-    source_where(p->job->train, batch->ids[0], where, sizeof where);
-    report_add(search, "  samples of the tower:%s%s (%d in all; the first: %s)", ids, batch->n > IDS_TOLD ? " ..." : "",
-               batch->n, where);
-    for (int32_t i = 1; i < batch->n && i < IDS_TOLD && source_info(p->job->train)->h == 0; i++) {
-        source_where(p->job->train, batch->ids[i], where, sizeof where);
-        report_add(search, "    %s", where);
-    }
-}
-
 /* ---- running the step again */
 
 /* State of a search. */
@@ -169,7 +154,18 @@ static void rerun_tell(TowerProcess *p, const Refusal *refusal, int tower, const
     if (!rerun->batch || !rerun->batch->n) return;
     report_first_sample(p, search, rerun->batch);
     capsule_make(p, refusal, rerun, search);
-    report_samples(p, search, rerun->batch);
+    char where[512], ids[IDS_TOLD * 21 + 1];
+    Text list = text_start(ids, sizeof ids);
+    if (!rerun->batch->ids) return;
+    for (int32_t i = 0; i < rerun->batch->n && i < IDS_TOLD; i++)
+        text_add(&list, " %lld", (long long)rerun->batch->ids[i]);
+    source_where(p->job->train, rerun->batch->ids[0], where, sizeof where);
+    report_add(search, "  samples of the tower:%s%s (%d in all; the first: %s)", ids,
+               rerun->batch->n > IDS_TOLD ? " ..." : "", rerun->batch->n, where);
+    for (int32_t i = 1; i < rerun->batch->n && i < IDS_TOLD && source_info(p->job->train)->h == 0; i++) {
+        source_where(p->job->train, rerun->batch->ids[i], where, sizeof where);
+        report_add(search, "    %s", where);
+    }
 }
 
 static Status step_search(TowerProcess *p, const Refusal *refusal)

@@ -180,12 +180,6 @@ static FindingPlace place_of(const Program *program, int op)
     return FOUND_FORWARD;
 }
 
-/* Activations and their gradients have samples; tensors that belong to a parameter do not. */
-static bool has_samples(const Program *program, const ValueInfo *info)
-{
-    return info->role == ROLE_TEMP && info->shape.n == program->n;
-}
-
 static Status output_look(const TraceJob *job, Program *program, int op, int out, Finding *found)
 {
     const OpCall *call = plan_call(program->plan, op);
@@ -195,7 +189,8 @@ static Status output_look(const TraceJob *job, Program *program, int op, int out
     if (!call->out[out].data || info->dtype == DTYPE_U8 || info->dtype == DTYPE_I32) return OK;
     layer_name(program, op, layer, sizeof layer);
     TraceRow row = {op, place_of(program, op), call, layer, info->name, info->shape, info->dtype, {0}};
-    TRY(device_scan(&job->replica->device, &call->out[out], &row.scan, has_samples(program, info) ? &samples : NULL));
+    TRY(device_scan(&job->replica->device, &call->out[out], &row.scan,
+                    (info->role == ROLE_TEMP && info->shape.n == program->n) ? &samples : NULL));
     if (job->row) job->row(job->context, &row);
     if (row.scan.bad == 0) return OK;
     found_set(found, row.place, layer, info->name, info->shape, info->dtype, &row.scan);
@@ -229,19 +224,6 @@ static Status ops_look(const TraceJob *job, Program *program, int first, int end
     return job->through ? ops_run(job, program, op, end) : OK;
 }
 
-/* Check the loss as read by the host. It is finite if its op's output was, unless a test injects a fault. */
-static Status loss_look(const TraceJob *job, Program *program, Finding *found)
-{
-    static const Shape scalar = {1, 1, 1, 1};
-    LossRead read;
-    float *loss = plan_tensor(program->plan, program->loss).data;
-    if (run_hooks) TRY(run_hooks->loss(&job->replica->device, job->tower, job->step, loss));
-    TRY(replica_read_loss(job->replica, program, &read));
-    TensorScan scan = {.bad = 1, .value = (float)read.sum};
-    if (!isfinite(read.sum)) found_set(found, FOUND_LOSS, "loss", "loss", scalar, DTYPE_F32, &scan);
-    return OK;
-}
-
 Status trace_run(const TraceJob *job, Finding *found)
 {
     Replica *r = job->replica;
@@ -250,7 +232,16 @@ Status trace_run(const TraceJob *job, Finding *found)
     if (!program) return FAIL(ERR_INTERNAL, "tower %d: no program for a batch of %d", job->tower, job->batch->n);
     TRY(replica_feed(r, program, job->batch, job->slot, &job->key, job->scale));
     TRY(ops_look(job, program, 0, program->forward_end, found));
-    if (found->place == FOUND_NOTHING) TRY(loss_look(job, program, found));
+    if (found->place == FOUND_NOTHING) {
+        /* Check the loss as read by the host. It is finite if its op's output was, unless a test injects a fault. */
+        static const Shape scalar = {1, 1, 1, 1};
+        LossRead read;
+        float *loss = plan_tensor(program->plan, program->loss).data;
+        if (run_hooks) TRY(run_hooks->loss(&job->replica->device, job->tower, job->step, loss));
+        TRY(replica_read_loss(job->replica, program, &read));
+        TensorScan scan = {.bad = 1, .value = (float)read.sum};
+        if (!isfinite(read.sum)) found_set(found, FOUND_LOSS, "loss", "loss", scalar, DTYPE_F32, &scan);
+    }
     if (found->place == FOUND_NOTHING || job->through)
         TRY(ops_look(job, program, program->forward_end, plan_op_count(program->plan), found));
     if (found->place != FOUND_NOTHING) return OK;

@@ -79,11 +79,6 @@ Status metrics_flush(Metrics *metrics)
     return OK;
 }
 
-static void flush_when_due(Metrics *metrics)
-{
-    if (clock_ns() / 1000000 - metrics->flushed_ms >= 1000) (void)!metrics_flush(metrics);
-}
-
 /* ---- text */
 
 /* The caller has set the C locale. */
@@ -100,14 +95,6 @@ static void put_json(FILE *to, double value)
         put_finite(to, value);
     else
         fputs("null", to);
-}
-
-static void put_csv(FILE *to, double value)
-{
-    if (isfinite(value))
-        put_finite(to, value);
-    else
-        fputs(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf", to);
 }
 
 static double last_loss(const StepRecord *r)
@@ -172,7 +159,10 @@ static void put_epoch(FILE *to, const EpochRecord *record)
     fprintf(to, "%" PRId64 ",%" PRId64, record->epoch, record->step);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         fputc(',', to);
-        put_csv(to, numbers[i]);
+        if (isfinite(numbers[i]))
+            put_finite(to, numbers[i]);
+        else
+            fputs(isnan(numbers[i]) ? "nan" : numbers[i] > 0 ? "inf" : "-inf", to);
     }
     fputc('\n', to);
 }
@@ -248,7 +238,7 @@ Status metrics_step(Metrics *metrics, const StepRecord *record)
     note_trouble(metrics, line_add(metrics, metrics->steps, record, NULL));
     if (metrics->event_interval > 0 && record->step % metrics->event_interval == 0)
         note_trouble(metrics, scalars_add(metrics, record));
-    flush_when_due(metrics);
+    if (clock_ns() / 1000000 - metrics->flushed_ms >= 1000) (void)!metrics_flush(metrics);
     return OK;
 }
 
@@ -273,20 +263,6 @@ Status metrics_epoch(Metrics *metrics, const EpochRecord *record)
     return metrics_flush(metrics);
 }
 
-/* Names of parameters need no escapes: model files use letters, digits and dots. */
-static void put_layers(FILE *to, const char *key, int64_t step, const LayerRecord *layers, int count)
-{
-    fprintf(to, "{\"step\":%" PRId64 ",\"%s\":{", step, key);
-    for (int i = 0; i < count; i++) {
-        fprintf(to, "%s\"%s\":[", i ? "," : "", layers[i].name);
-        put_json(to, layers[i].weight);
-        fputc(',', to);
-        put_json(to, layers[i].gradient);
-        fputc(']', to);
-    }
-    fputs("}}\n", to);
-}
-
 static void layers_add(Metrics *metrics, AppendFile *file, const char *key, int64_t step, const LayerRecord *layers,
                        int count)
 {
@@ -298,7 +274,16 @@ static void layers_add(Metrics *metrics, AppendFile *file, const char *key, int6
         return;
     }
     locale_t before = uselocale(metrics->plain);
-    put_layers(to, key, step, layers, count);
+    /* Names of parameters need no escapes: model files use letters, digits and dots. */
+    fprintf(to, "{\"step\":%" PRId64 ",\"%s\":{", step, key);
+    for (int i = 0; i < count; i++) {
+        fprintf(to, "%s\"%s\":[", i ? "," : "", layers[i].name);
+        put_json(to, layers[i].weight);
+        fputc(',', to);
+        put_json(to, layers[i].gradient);
+        fputc(']', to);
+    }
+    fputs("}}\n", to);
     uselocale(before);
     note_trouble(metrics, fclose(to) == 0 ? append_record(file, text, bytes)
                                           : FAIL(ERR_MEMORY, "no memory for a line of the %s", key));
@@ -317,20 +302,6 @@ Status metrics_norms(Metrics *metrics, int64_t step, const LayerRecord *norms, i
     return OK;
 }
 
-static void put_generated(FILE *to, const GeneratedRecord *record)
-{
-    fprintf(to, "{\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"file\":\"%s\"", record->step, record->epoch,
-            record->file);
-    if (record->measured) {
-        fputs(",\"kid\":", to);
-        put_json(to, record->kid);
-        fputs(",\"kid_deviation\":", to);
-        put_json(to, record->kid_deviation);
-        fprintf(to, ",\"images\":%" PRId64 ",\"features\":\"%s\"", record->images, record->features);
-    }
-    fputs("}\n", to);
-}
-
 Status metrics_generated(Metrics *metrics, const GeneratedRecord *record)
 {
     char *text = NULL;
@@ -341,7 +312,16 @@ Status metrics_generated(Metrics *metrics, const GeneratedRecord *record)
         return OK;
     }
     locale_t before = uselocale(metrics->plain);
-    put_generated(to, record);
+    fprintf(to, "{\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"file\":\"%s\"", record->step, record->epoch,
+            record->file);
+    if (record->measured) {
+        fputs(",\"kid\":", to);
+        put_json(to, record->kid);
+        fputs(",\"kid_deviation\":", to);
+        put_json(to, record->kid_deviation);
+        fprintf(to, ",\"images\":%" PRId64 ",\"features\":\"%s\"", record->images, record->features);
+    }
+    fputs("}\n", to);
     uselocale(before);
     note_trouble(metrics, fclose(to) == 0 ? append_record(metrics->generated, text, bytes)
                                           : FAIL(ERR_MEMORY, "no memory for a line of generated.jsonl"));
@@ -355,28 +335,6 @@ void metrics_outcome(Metrics *metrics, Status st)
     note_trouble(metrics, st);
 }
 
-/* Escapes control characters, so that a file name cannot forge a line. */
-static void put_escaped(FILE *to, const char *text)
-{
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        if (*at < 0x20 || *at == 0x7f)
-            fprintf(to, "\\x%02x", *at);
-        else
-            fputc(*at, to);
-    }
-}
-
-static void put_time(FILE *to)
-{
-    struct timespec now;
-    struct tm utc;
-    char text[32] = "";
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
-    fprintf(to, "%s.%03dZ ", text, (int)(now.tv_nsec / 1000000));
-}
-
 Status metrics_log(Metrics *metrics, const char *format, ...)
 {
     char *line = NULL, *message = NULL;
@@ -387,8 +345,20 @@ Status metrics_log(Metrics *metrics, const char *format, ...)
     va_end(args);
     FILE *to = message ? open_memstream(&line, &count) : NULL;
     if (to) {
-        put_time(to);
-        put_escaped(to, message);
+        struct timespec now;
+        struct tm utc;
+        char text[32] = "";
+        clock_gettime(CLOCK_REALTIME, &now);
+        gmtime_r(&now.tv_sec, &utc);
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
+        fprintf(to, "%s.%03dZ ", text, (int)(now.tv_nsec / 1000000));
+        /* Escapes control characters, so that a file name cannot forge a line. */
+        for (const unsigned char *at = (const unsigned char *)message; *at; at++) {
+            if (*at < 0x20 || *at == 0x7f)
+                fprintf(to, "\\x%02x", *at);
+            else
+                fputc(*at, to);
+        }
         fputc('\n', to);
         if (fclose(to) == 0) {
             note_trouble(metrics, append_record(metrics->log, line, count));
@@ -447,10 +417,19 @@ static int64_t log_line_step(const char *line, size_t count)
     return 0;
 }
 
-/* The end of the last whole line of a step up to `resume_step`. */
-static size_t kept_bytes(const char *text, size_t count, int64_t resume_step, LineStep *step_of)
+static Status file_cut(const char *path, int64_t resume_step, LineStep *step_of)
 {
-    const char *last = memrchr(text, '\n', count);
+    Status st = OK;
+    struct stat info;
+    int fd;
+    TRY(run_file_open(path, false, false, &fd));
+    if (fd < 0) return OK;
+    if (fstat(fd, &info) != 0) TRY_OUT(FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno)));
+    if (info.st_size == 0) goto out;
+    char *text = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (text == MAP_FAILED) TRY_OUT(FAIL(ERR_IO, "cannot map '%s': %s", path, strerror(errno)));
+    /* The end of the last whole line of a step up to `resume_step`. */
+    const char *last = memrchr(text, '\n', (size_t)info.st_size);
     size_t end = last ? (size_t)(last - text) + 1 : 0;
     while (end) {
         const char *before = memrchr(text, '\n', end - 1);
@@ -459,27 +438,7 @@ static size_t kept_bytes(const char *text, size_t count, int64_t resume_step, Li
         if (step >= 0 && step <= resume_step) break;
         end = start;
     }
-    return end;
-}
-
-static Status file_cut(const char *path, int64_t resume_step, LineStep *step_of)
-{
-    Status st = OK;
-    struct stat info;
-    int fd;
-    TRY(run_file_open(path, false, false, &fd));
-    if (fd < 0) return OK;
-    if (fstat(fd, &info) != 0) {
-        st = FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno));
-        goto out;
-    }
-    if (info.st_size == 0) goto out;
-    char *text = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (text == MAP_FAILED) {
-        st = FAIL(ERR_IO, "cannot map '%s': %s", path, strerror(errno));
-        goto out;
-    }
-    size_t kept = kept_bytes(text, (size_t)info.st_size, resume_step, step_of);
+    size_t kept = end;
     munmap(text, (size_t)info.st_size);
     if (ftruncate(fd, (off_t)kept) != 0)
         st = FAIL(ERR_IO, "cannot cut '%s' after step %" PRId64 ": %s", path, resume_step, strerror(errno));
@@ -523,15 +482,6 @@ Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch)
     return file_cut(path, last_epoch, csv_line_epoch);
 }
 
-static Status csv_start(Metrics *metrics, const char *run_dir)
-{
-    char path[PATH_BYTES];
-    struct stat info;
-    TRY(path_join(path, run_dir, "results.csv"));
-    if (stat(path, &info) != 0) return FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno));
-    return info.st_size ? OK : append_record(metrics->epochs, csv_header, sizeof csv_header - 1);
-}
-
 Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, Metrics **made)
 {
     Status st = OK;
@@ -540,13 +490,14 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval
     if (!metrics) return FAIL(ERR_MEMORY, "no memory for the metrics of '%s'", run_dir);
     metrics->event_interval = event_interval;
     metrics->plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!metrics->plain) {
-        st = FAIL(ERR_MEMORY, "no memory for the C locale");
-        goto out;
-    }
+    if (!metrics->plain) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the C locale"));
     TRY_OUT(file_prepare(run_dir, "metrics.jsonl", resume_step, json_line_step, &moved, &metrics->steps));
     TRY_OUT(file_prepare(run_dir, "results.csv", resume_step, csv_line_step, &moved, &metrics->epochs));
-    TRY_OUT(csv_start(metrics, run_dir));
+    char path[PATH_BYTES];
+    struct stat info;
+    TRY_OUT(path_join(path, run_dir, "results.csv"));
+    if (stat(path, &info) != 0) TRY_OUT(FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno)));
+    TRY_OUT(info.st_size ? OK : append_record(metrics->epochs, csv_header, sizeof csv_header - 1));
     TRY_OUT(file_prepare(run_dir, "layers.jsonl", resume_step, json_line_step, &moved, &metrics->layers));
     TRY_OUT(file_prepare(run_dir, "norms.jsonl", resume_step, json_line_step, &moved, &metrics->norms));
     TRY_OUT(file_prepare(run_dir, "generated.jsonl", resume_step, json_line_step, &moved, &metrics->generated));

@@ -43,26 +43,6 @@ static Status device_zeros(Gate *g, size_t bytes, void **made)
     return g->replica->device.backend->alloc(&g->replica->device, bytes, made);
 }
 
-static Status memory_open(Gate *g)
-{
-    void *memory;
-    size_t local = (size_t)g->config.place.local_towers, extras = sum_extra_count(g->config.towers);
-    TRY(device_zeros(g, g->bytes, &memory));
-    g->block = memory;
-    if (local > 1) TRY(device_zeros(g, (local - 1) * extras * sizeof *g->extras, &memory));
-    g->extras = local > 1 ? memory : NULL;
-    TRY(device_zeros(g, local * sizeof *g->sums, &memory));
-    g->sums = memory;
-    TRY(device_zeros(g, (GATE_PARTS + 1) * sizeof *g->squares, &memory));
-    g->squares = memory;
-    TRY(device_zeros(g, sizeof *g->state, &memory));
-    g->state = memory;
-    TRY(device_zeros(g, sizeof *g->input, &memory));
-    g->input = memory;
-    g->ring = pages_alloc(RING * g->bytes);
-    return g->ring ? OK : FAIL(ERR_MEMORY, "no memory for results of %d steps", RING);
-}
-
 Status gate_create(Replica *replica, const GateConfig *config, Gate **made)
 {
     Status st = OK;
@@ -75,7 +55,22 @@ Status gate_create(Replica *replica, const GateConfig *config, Gate **made)
     g->l2_at = lined(sizeof(GateReport));
     g->extras_at = g->l2_at + lined(sizeof(double));
     g->bytes = g->extras_at + lined(sum_extra_count(config->towers) * sizeof(float));
-    TRY_OUT(memory_open(g));
+    void *memory;
+    size_t local = (size_t)g->config.place.local_towers, extras = sum_extra_count(g->config.towers);
+    TRY_OUT(device_zeros(g, g->bytes, &memory));
+    g->block = memory;
+    if (local > 1) TRY_OUT(device_zeros(g, (local - 1) * extras * sizeof *g->extras, &memory));
+    g->extras = local > 1 ? memory : NULL;
+    TRY_OUT(device_zeros(g, local * sizeof *g->sums, &memory));
+    g->sums = memory;
+    TRY_OUT(device_zeros(g, (GATE_PARTS + 1) * sizeof *g->squares, &memory));
+    g->squares = memory;
+    TRY_OUT(device_zeros(g, sizeof *g->state, &memory));
+    g->state = memory;
+    TRY_OUT(device_zeros(g, sizeof *g->input, &memory));
+    g->input = memory;
+    g->ring = pages_alloc(RING * g->bytes);
+    TRY_OUT(g->ring ? OK : FAIL(ERR_MEMORY, "no memory for results of %d steps", RING));
     if (backend->pin) backend->pin(&replica->device, g->ring, RING * g->bytes, true);
     for (int p = 0; p < GATE_PHASES; p++) start.phase[p].scale = 1;
     TRY_OUT(gate_start(g, &start));

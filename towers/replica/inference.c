@@ -109,19 +109,6 @@ void inference_close(Inference *q)
     free(q);
 }
 
-/* Copy the batch, because the loader will reuse its memory. */
-static void batch_keep(InferenceSlot *slot, const Batch *batch)
-{
-    Batch *kept = &slot->result.batch;
-    *kept = *batch;
-    kept->pixels = NULL;
-    kept->augment = NULL;
-    kept->labels = memcpy(slot->labels, batch->labels, (size_t)batch->n * sizeof *slot->labels);
-    kept->ids = memcpy(slot->ids, batch->ids, (size_t)batch->n * sizeof *slot->ids);
-    if (batch->skipped) memcpy(slot->bad, batch->bad, (size_t)batch->skipped * sizeof *slot->bad);
-    kept->bad = slot->bad;
-}
-
 static Status results_send(const Inference *q, const Program *program, InferenceSlot *slot)
 {
     Device *device = &q->replica->device;
@@ -146,7 +133,15 @@ Status inference_begin(Inference *q, const Batch *batch)
     if (!program) return FAIL(ERR_INTERNAL, "no evaluation program for a batch of %d", batch->n);
     if (inference_pending(q) == SLOTS)
         return FAIL(ERR_INTERNAL, "a third batch was started while two were in progress");
-    batch_keep(slot, batch);
+    /* Copy the batch, because the loader will reuse its memory. */
+    Batch *kept = &slot->result.batch;
+    *kept = *batch;
+    kept->pixels = NULL;
+    kept->augment = NULL;
+    kept->labels = memcpy(slot->labels, batch->labels, (size_t)batch->n * sizeof *slot->labels);
+    kept->ids = memcpy(slot->ids, batch->ids, (size_t)batch->n * sizeof *slot->ids);
+    if (batch->skipped) memcpy(slot->bad, batch->bad, (size_t)batch->skipped * sizeof *slot->bad);
+    kept->bad = slot->bad;
     q->begun++;
     TRY(replica_feed(q->replica, program, batch, 0, &(RandomKey){0}, 0)); /* nothing random is evaluated */
     TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));

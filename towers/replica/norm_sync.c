@@ -36,21 +36,6 @@ static Status towers_sum(void *context, float *values, int count)
     return comm_allreduce_end(p->comm, first, values, (size_t)count);
 }
 
-/* The sums of a training step in order, derived from the op list. */
-static void sums_list(const Graph *g, PhaseSums *sums)
-{
-    for (int i = 0; i < graph_op_count(g); i++) {
-        const Op *op = graph_op_at(g, i);
-        int channels = graph_value(g, op->in[0])->shape.c;
-        if (op->kind == OP_BATCHNORM) {
-            sums->norm[sums->norm_count++] = 1 + channels;
-            sums->norm[sums->norm_count++] = channels;
-        } else if (op->kind == OP_BATCHNORM_DX) {
-            sums->norm[sums->norm_count++] = 1 + 2 * channels;
-        }
-    }
-}
-
 static Status sums_find(TowerProcess *p, int phase)
 {
     Program program;
@@ -60,7 +45,19 @@ static Status sums_find(TowerProcess *p, int phase)
     config.phase = phase;
     TRY(program_graph(&config, 1, &program));
     sums->norm = calloc(2 * (size_t)graph_op_count(program.graph) + 1, sizeof *sums->norm);
-    if (sums->norm) sums_list(program.graph, sums);
+    if (sums->norm) {
+        /* The sums of a training step in order, derived from the op list. */
+        for (int i = 0; i < graph_op_count(program.graph); i++) {
+            const Op *op = graph_op_at(program.graph, i);
+            int channels = graph_value(program.graph, op->in[0])->shape.c;
+            if (op->kind == OP_BATCHNORM) {
+                sums->norm[sums->norm_count++] = 1 + channels;
+                sums->norm[sums->norm_count++] = channels;
+            } else if (op->kind == OP_BATCHNORM_DX) {
+                sums->norm[sums->norm_count++] = 1 + 2 * channels;
+            }
+        }
+    }
     program_destroy(&program);
     return sums->norm ? OK : FAIL(ERR_MEMORY, "no memory for the sums of the normalizing layers");
 }

@@ -24,45 +24,10 @@ static void arenas_grow(const Plan *plan, size_t bytes[ARENA_COUNT])
         if (plan_bytes(plan, (Arena)a) > bytes[a]) bytes[a] = plan_bytes(plan, (Arena)a);
 }
 
-static Status arenas_create(Replica *r)
-{
-    size_t bytes[ARENA_COUNT] = {0};
-    bytes[ARENA_PARAM] = r->layout->param_elements * sizeof(float);
-    bytes[ARENA_GRAD] = r->layout->trained_elements * sizeof(float);
-    for (int i = 0; i < r->train_count; i++) arenas_grow(r->train[i].plan, bytes);
-    for (int i = 0; i < r->eval_count; i++) arenas_grow(r->eval[i].plan, bytes);
-    for (int a = 0; a < ARENA_COUNT; a++) {
-        if (a == ARENA_STATE || a == ARENA_STAT || a == ARENA_GRAD) continue;
-        TRY(r->device.backend->alloc(&r->device, bytes[a] ? bytes[a] : 64, &r->arena[a]));
-    }
-    TRY(comm_memory_create(&r->device, bytes[ARENA_GRAD] ? bytes[ARENA_GRAD] : 64, &r->grad_memory));
-    r->arena[ARENA_GRAD] = r->grad_memory.data;
-    return OK;
-}
-
 /* The batch size for which the layout was made. */
 static int32_t layout_samples(const Replica *r)
 {
     return r->config.train_n[0] ? r->config.train_n[0] : r->config.eval_n[0];
-}
-
-static Status tower_states_create(Replica *r)
-{
-    size_t local = (size_t)r->config.local, elements = r->layout->state_elements;
-    r->state = calloc(local, sizeof *r->state);
-    r->stat = calloc(local, sizeof *r->stat);
-    r->ema_state = calloc(local, sizeof *r->ema_state);
-    r->correct = calloc(local, sizeof *r->correct);
-    if (!r->state || !r->stat || !r->ema_state || !r->correct)
-        return FAIL(ERR_MEMORY, "no memory for the statistics of %zu towers", local);
-    for (size_t t = 0; t < local; t++) {
-        TRY(device_floats(r, elements, &r->state[t]));
-        TRY(device_floats(r, elements, &r->stat[t]));
-        TRY(device_floats(r, elements, &r->correct[t]));
-        TRY(replica_statistics_over(r, (int)t, layout_samples(r)));
-        if (r->config.ema) TRY(device_floats(r, elements, &r->ema_state[t]));
-    }
-    return OK;
 }
 
 static Status kept_create(Replica *r)
@@ -208,15 +173,6 @@ static void program_bind(const Replica *r, Plan *plan, float *state)
     plan_bind(plan, ARENA_STAT, r->stat[0]);
 }
 
-static void programs_bind(Replica *r)
-{
-    for (int i = 0; i < r->train_count; i++) program_bind(r, r->train[i].plan, r->state[0]);
-    for (int i = 0; i < r->eval_count; i++) {
-        program_bind(r, r->eval[i].plan, r->eval_state);
-        if (r->ema) plan_bind(r->eval[i].plan, ARENA_PARAM, r->ema);
-    }
-}
-
 static Status values_start(Replica *r)
 {
     Status st = OK;
@@ -248,15 +204,42 @@ Status replica_create(const ReplicaConfig *config, Replica **made)
     TRY_OUT(config->backend->open(&config->device, &r->device));
     TRY_OUT(captured_graphs_create(&r->device, config->capture, &r->captured));
     TRY_OUT(programs_create(r));
-    TRY_OUT(arenas_create(r));
-    TRY_OUT(tower_states_create(r));
+    size_t bytes[ARENA_COUNT] = {0};
+    bytes[ARENA_PARAM] = r->layout->param_elements * sizeof(float);
+    bytes[ARENA_GRAD] = r->layout->trained_elements * sizeof(float);
+    for (int i = 0; i < r->train_count; i++) arenas_grow(r->train[i].plan, bytes);
+    for (int i = 0; i < r->eval_count; i++) arenas_grow(r->eval[i].plan, bytes);
+    for (int a = 0; a < ARENA_COUNT; a++) {
+        if (a == ARENA_STATE || a == ARENA_STAT || a == ARENA_GRAD) continue;
+        TRY_OUT(r->device.backend->alloc(&r->device, bytes[a] ? bytes[a] : 64, &r->arena[a]));
+    }
+    TRY_OUT(comm_memory_create(&r->device, bytes[ARENA_GRAD] ? bytes[ARENA_GRAD] : 64, &r->grad_memory));
+    r->arena[ARENA_GRAD] = r->grad_memory.data;
+    size_t local = (size_t)r->config.local, elements = r->layout->state_elements;
+    r->state = calloc(local, sizeof *r->state);
+    r->stat = calloc(local, sizeof *r->stat);
+    r->ema_state = calloc(local, sizeof *r->ema_state);
+    r->correct = calloc(local, sizeof *r->correct);
+    if (!r->state || !r->stat || !r->ema_state || !r->correct)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory for the statistics of %zu towers", local));
+    for (size_t t = 0; t < local; t++) {
+        TRY_OUT(device_floats(r, elements, &r->state[t]));
+        TRY_OUT(device_floats(r, elements, &r->stat[t]));
+        TRY_OUT(device_floats(r, elements, &r->correct[t]));
+        TRY_OUT(replica_statistics_over(r, (int)t, layout_samples(r)));
+        if (r->config.ema) TRY_OUT(device_floats(r, elements, &r->ema_state[t]));
+    }
     TRY_OUT(optimizer_create(r));
     for (int p = 0; p < r->phases; p++) {
         TRY_OUT(optimizer_segments_create(r, p));
         TRY_OUT(ranges_create(r, p));
     }
     TRY_OUT(kept_create(r));
-    programs_bind(r);
+    for (int i = 0; i < r->train_count; i++) program_bind(r, r->train[i].plan, r->state[0]);
+    for (int i = 0; i < r->eval_count; i++) {
+        program_bind(r, r->eval[i].plan, r->eval_state);
+        if (r->ema) plan_bind(r->eval[i].plan, ARENA_PARAM, r->ema);
+    }
     TRY_OUT(values_start(r));
     *made = r;
     r = NULL;

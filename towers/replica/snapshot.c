@@ -84,16 +84,6 @@ static Status tower_states_pack(TowerProcess *p, WeightList *list)
     return OK;
 }
 
-static Status train_pack(TowerProcess *p, WeightList *list)
-{
-    Replica *r = p->replica;
-    static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
-    for (int s = 0; is_root(&p->place) && s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY(snapshot_pack(p, slot_prefix[s], r->slot[s], SNAPSHOT_TRAINED, -1, list));
-    if (is_root(&p->place) && r->ema) TRY(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, list));
-    return tower_states_pack(p, list);
-}
-
 /* ---- state.json */
 
 /* The numbers of a RunState. A real that is not finite is written as null, because JSON has no NaN. */
@@ -174,17 +164,6 @@ static int phases_add(const TowerProcess *p, json_t *root)
         failed |= json_object_set_new(all, job_phase(p->job, i)->name, one);
     }
     return failed | json_object_set_new(root, "phases", all);
-}
-
-static Status phases_read(const TowerProcess *p, RunState *run, const json_t *root, const char *path)
-{
-    const json_t *all = json_object_get(root, "phases");
-    for (int i = 0; i < p->replica->phases; i++) {
-        const json_t *one = p->replica->phases == 1 ? root : json_object_get(all, job_phase(p->job, i)->name);
-        for (int k = 0; k < PHASE_FIELDS; k++)
-            TRY(field_read(&run->phase[i], &phase_fields[k], json_object_get(one, phase_fields[k].name), path));
-    }
-    return OK;
 }
 
 static char *state_text(const TowerProcess *p)
@@ -284,7 +263,12 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
     const char *settings = json_string_value(json_object_get(root, "settings"));
     for (int i = 0; i < STATE_FIELDS; i++)
         TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
-    TRY_OUT(phases_read(p, &run, root, path));
+    const json_t *all = json_object_get(root, "phases");
+    for (int i = 0; i < p->replica->phases; i++) {
+        const json_t *one = p->replica->phases == 1 ? root : json_object_get(all, job_phase(p->job, i)->name);
+        for (int k = 0; k < PHASE_FIELDS; k++)
+            TRY_OUT(field_read(&run.phase[i], &phase_fields[k], json_object_get(one, phase_fields[k].name), path));
+    }
     TRY_OUT(left_out_read(&run, json_object_get(root, "left_out"), path));
     if (!settings)
         st = FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or not a text", path);
@@ -314,15 +298,19 @@ Status snapshot_save(TowerProcess *p)
     char *state = NULL;
     process_activity(p, p->run.step, ACTIVITY_SAVE);
     TRY_OUT(statistics_export(p));
-    TRY_OUT(train_pack(p, &train));
+    Replica *r = p->replica;
+    static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
+    for (int s = 0; is_root(&p->place) && s < OPTIMIZER_SLOTS; s++)
+        if (r->slot[s]) TRY_OUT(snapshot_pack(p, slot_prefix[s], r->slot[s], SNAPSHOT_TRAINED, -1, &train));
+    if (is_root(&p->place) && r->ema)
+        TRY_OUT(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, &train));
+    TRY_OUT(tower_states_pack(p, &train));
     if (is_root(&p->place)) {
         TRY_OUT(model_pack(p, &model));
         TRY_OUT(metrics_flush(p->metrics));
         state = state_text(p);
-        if (!state) {
-            st = FAIL(ERR_MEMORY, "no memory for the state of the checkpoint of step %lld", (long long)p->run.step);
-            goto out;
-        }
+        if (!state)
+            TRY_OUT(FAIL(ERR_MEMORY, "no memory for the state of the checkpoint of step %lld", (long long)p->run.step));
         CheckpointContent content = {.step = p->run.step,
                                      .model = model.tensor,
                                      .model_count = model.count,

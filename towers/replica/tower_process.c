@@ -17,23 +17,6 @@ static void size_add(int32_t *sizes, int32_t n)
     }
 }
 
-/* Every batch size that this process will use: full shares and those of the short last batch. */
-static void batch_sizes(const TrainJob *job, const Placement *place, ReplicaConfig *config)
-{
-    int64_t count = source_info(job->train)->count, first;
-    for (int slot = 0; slot < place->local_towers; slot++) {
-        int32_t n;
-        shares_of(&job->shares, count, 0, place->first_tower + slot, &first, &n);
-        size_add(config->train_n, n);
-        shares_of(&job->shares, count, job_batches_per_epoch(job) - 1, place->first_tower + slot, &first, &n);
-        size_add(config->train_n, n);
-    }
-    if (!job->test) return;
-    int64_t tests = source_info(job->test)->count;
-    if (tests >= job->eval_batch) size_add(config->eval_n, job->eval_batch);
-    size_add(config->eval_n, (int32_t)(tests % job->eval_batch));
-}
-
 void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *config)
 {
     *config = (ReplicaConfig){
@@ -50,7 +33,19 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
         .seed = job->seed,
         .sum = job_comm(job, *place),
     };
-    batch_sizes(job, place, config);
+    /* Every batch size that this process will use: full shares and those of the short last batch. */
+    int64_t count = source_info(job->train)->count, first;
+    for (int slot = 0; slot < place->local_towers; slot++) {
+        int32_t n;
+        shares_of(&job->shares, count, 0, place->first_tower + slot, &first, &n);
+        size_add(config->train_n, n);
+        shares_of(&job->shares, count, job_batches_per_epoch(job) - 1, place->first_tower + slot, &first, &n);
+        size_add(config->train_n, n);
+    }
+    if (!job->test) return;
+    int64_t tests = source_info(job->test)->count;
+    if (tests >= job->eval_batch) size_add(config->eval_n, job->eval_batch);
+    size_add(config->eval_n, (int32_t)(tests % job->eval_batch));
 }
 
 LoaderConfig process_loader(const TowerProcess *p)

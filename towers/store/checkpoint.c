@@ -59,10 +59,7 @@ static Status steps_list(const char *ckpt, int64_t **steps, int *count)
         int64_t step = step_of_name(entry->d_name);
         if (step < 0) continue;
         int64_t *grown = realloc(list, (size_t)(used + 1) * sizeof *list);
-        if (!grown) {
-            st = FAIL(ERR_MEMORY, "no memory for the list of checkpoints in '%s'", ckpt);
-            goto out;
-        }
+        if (!grown) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the list of checkpoints in '%s'", ckpt));
         list = grown;
         list[used++] = step;
     }
@@ -257,10 +254,8 @@ static Status checkpoint_read(const char *path, Checkpoint **made, bool *damaged
     Checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
     *damaged = false;
     if (!checkpoint) return FAIL(ERR_MEMORY, "no memory for the checkpoint '%s'", path);
-    if (strlen(path) >= sizeof checkpoint->path) {
-        st = FAIL(ERR_ARG, "the path '%.64s...' is longer than %zu bytes", path, sizeof checkpoint->path - 1);
-        goto out;
-    }
+    if (strlen(path) >= sizeof checkpoint->path)
+        TRY_OUT(FAIL(ERR_ARG, "the path '%.64s...' is longer than %zu bytes", path, sizeof checkpoint->path - 1));
     st = manifest_open(path, &manifest);
     if (st == OK) st = manifest_is_complete(manifest, path);
     if (st == OK) st = manifest_verify(manifest, path);

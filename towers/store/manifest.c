@@ -262,10 +262,7 @@ Status manifest_parse(const char *text, size_t count, const char *label, Manifes
         return FAIL(ERR_CHECKPOINT, "'%s' (%zu bytes) is not a manifest", label, count);
     TRY(manifest_create(0, &manifest));
     manifest->text = malloc(count + 1);
-    if (!manifest->text) {
-        st = FAIL(ERR_MEMORY, "no memory for %zu bytes of '%s'", count, label);
-        goto out;
-    }
+    if (!manifest->text) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %zu bytes of '%s'", count, label));
     memcpy(manifest->text, text, count);
     manifest->text[count] = 0;
     const char *at = manifest->text;

@@ -6,13 +6,6 @@
 
 /* ---- the heads of a network */
 
-/* "AuxLogits.fc.weight" -> "AuxLogits.fc." */
-static void layer_of(const char *param, char *layer, size_t bytes)
-{
-    const char *last = strrchr(param, '.');
-    snprintf(layer, bytes, "%.*s", (int)(last ? last - param + 1 : 0), param);
-}
-
 static void head_add(const Graph *g, Value logits, HeadNames *heads)
 {
     int32_t writer = graph_value(g, logits)->op;
@@ -20,7 +13,10 @@ static void head_add(const Graph *g, Value logits, HeadNames *heads)
     if (!op || op->kind != OP_DENSE || heads->count == 3) return;
     char layer[sizeof heads->classifier[0]];
     int index = heads->count++;
-    layer_of(graph_value(g, op->in[1])->name, layer, sizeof layer);
+    /* "AuxLogits.fc.weight" -> "AuxLogits.fc." */
+    const char *param = graph_value(g, op->in[1])->name;
+    const char *last = strrchr(param, '.');
+    snprintf(layer, sizeof layer, "%.*s", (int)(last ? last - param + 1 : 0), param);
     strcpy(heads->classifier[index], layer);
     if (index) {
         layer[strcspn(layer, ".") + 1] = 0;
@@ -128,11 +124,9 @@ static Status file_check(const ProgramConfig *config, const char *path, bool res
     WeightMap map = weight_map(layout);
     float *params = calloc(layout->param_elements + 1, sizeof *params),
           *states = calloc(layout->state_elements + 1, sizeof *states);
-    if (!params || !states) {
-        st = FAIL(ERR_MEMORY, "no memory for a copy of the weights (%zu MiB)",
-                  layout->param_elements * sizeof *params >> 20);
-        goto out;
-    }
+    if (!params || !states)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory for a copy of the weights (%zu MiB)",
+                     layout->param_elements * sizeof *params >> 20));
     TRY_OUT(pretrained_read(&map, config, path, reset_head ? HEAD_RESET : HEAD_READ_OR_RESET, params, states, absent,
                             bytes));
 out:

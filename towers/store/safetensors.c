@@ -277,10 +277,7 @@ Status safetensors_parse(const void *bytes, size_t count, const char *name, Safe
     Status st = OK;
     size_t header_bytes = 0;
     SafeTensors *file = calloc(1, sizeof *file);
-    if (!file || !(file->label = strdup(name))) {
-        st = FAIL(ERR_MEMORY, "no memory for the reader of '%s'", name);
-        goto out;
-    }
+    if (!file || !(file->label = strdup(name))) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the reader of '%s'", name));
     TRY_OUT(other_formats_refuse(file->label, bytes, count));
     TRY_OUT(header_find(file, bytes, count, &header_bytes));
     json_error_t error;
@@ -496,10 +493,8 @@ static Status header_make(const StTensor *const *order, int count, const StPair 
         offset += order[i]->bytes;
     }
     size_t length = json_dumpb(header, NULL, 0, JSON_COMPACT), padded = align_up(length, ALIGNMENT);
-    if (length == 0 || !(made = malloc(padded)) || json_dumpb(header, made, padded, JSON_COMPACT) != length) {
-        st = FAIL(ERR_MEMORY, "no memory for a safetensors header of %d tensors", count);
-        goto out;
-    }
+    if (length == 0 || !(made = malloc(padded)) || json_dumpb(header, made, padded, JSON_COMPACT) != length)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory for a safetensors header of %d tensors", count));
     if (padded > ST_MAX_HEADER) {
         st = FAIL(ERR_ARG, "the names of %d tensors make a header of %zu bytes; at most %d are accepted", count, padded,
                   ST_MAX_HEADER);

@@ -164,16 +164,6 @@ static void match_line(WeightMatch *match, const char *format, ...)
     }
 }
 
-static void match_end(WeightMatch *match)
-{
-    Text table = text_behind(match->table, sizeof match->table);
-    int left = match->missing + match->mismatched + match->extra + match->spoiled - match->lines;
-    if (left > 0)
-        text_add(&table, "  ... and %d more", left);
-    else if (table.used)
-        match->table[table.used - 1] = 0; /* drop the last newline */
-}
-
 /* ---- rules */
 
 static bool begins(const char *name, const char *part)
@@ -287,7 +277,12 @@ Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensor
         if (!wanted_not(rules, file, layout->states[i].name, match))
             TRY(entry_unpack(&layout->states[i], prefix, file, states, match));
     extras_count(map, prefix, file, rules, states != NULL, match);
-    match_end(match);
+    Text table = text_behind(match->table, sizeof match->table);
+    int left = match->missing + match->mismatched + match->extra + match->spoiled - match->lines;
+    if (left > 0)
+        text_add(&table, "  ... and %d more", left);
+    else if (table.used)
+        match->table[table.used - 1] = 0; /* drop the last newline */
     return OK;
 }
 

@@ -52,11 +52,6 @@ static void eta_text(double seconds, char *text, size_t bytes)
         snprintf(text, bytes, "%ld:%02ld", s / 60, s % 60);
 }
 
-static double elapsed(const Console *c)
-{
-    return (double)(clock_ns() - c->started_ns) * 1e-9;
-}
-
 /* "critic -3.2104  generator 0.5120": the last loss of each phase according to --report-loss; "all" lists every tower's. */
 static void phases_text(const Console *c, int64_t step, Text *text)
 {
@@ -176,7 +171,8 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
             large = atomic_load(&run->overflows), damaged = atomic_load(&run->bad_samples);
     double accuracy = recent_accuracy(c, step);
     char eta[32];
-    eta_text(done > 0 ? elapsed(c) / (double)done * (double)(steps - step) : 0, eta, sizeof eta);
+    eta_text(done > 0 ? ((double)(clock_ns() - c->started_ns) * 1e-9) / (double)done * (double)(steps - step) : 0, eta,
+             sizeof eta);
     memset(fields, 0, FIELD_COUNT * FIELD);
     snprintf(fields[FIELD_EPOCH], FIELD, "epoch %.2f", (double)step / (double)job_steps_per_epoch(c->job));
     snprintf(fields[FIELD_STEP], FIELD, "%lld/%lld", (long long)step, (long long)steps);
@@ -208,17 +204,6 @@ static void fields_fit(char fields[FIELD_COUNT][FIELD], size_t room)
     if (fields_width(fields) > room) fields[FIELD_LOSS][room > 2 ? room - 2 : 0] = 0;
 }
 
-static void cells_draw(const Console *c, int64_t step, int64_t steps, int cells)
-{
-    bool rich = speaks_utf8();
-    int filled = steps > 0 ? (int)(step * cells / steps) : 0;
-    if (c->job->color) fputs("\033[36m", stderr);
-    for (int i = 0; i < filled; i++) fputs(rich ? "━" : "=", stderr);
-    if (c->job->color) fputs("\033[90m", stderr);
-    for (int i = filled; i < cells; i++) fputs(rich && c->job->color ? "━" : rich ? "┄" : "-", stderr);
-    if (c->job->color) fputs("\033[0m", stderr);
-}
-
 /* "tower 1  loss 0.4312  gradient 1.21  +12.5 ms  forward": its last complete step and (`now`) its current activity, in
  * `columns`; if they are not enough, fields are dropped, the gradient first. */
 static void tower_text(const Console *c, int tower, int64_t step, bool now, int columns, char *buffer, size_t bytes)
@@ -241,17 +226,6 @@ static void tower_text(const Console *c, int tower, int64_t step, bool now, int 
     text_add(&text, "%s%s%s%s", loss, gradient, late, activity);
 }
 
-static void towers_draw(const Console *c, int64_t step, int width)
-{
-    int rows = terminal_size(true) - 2, count = c->ledger->towers < rows ? c->ledger->towers : rows;
-    for (int t = 0; t < count; t++) {
-        char text[2 * FIELD];
-        tower_text(c, t, step, true, width - 1, text, sizeof text);
-        fprintf(stderr, "\n%.*s", width - 1, text);
-    }
-    if (count > 0) fprintf(stderr, "\033[%dA", count);
-}
-
 static void bar_draw(Console *c, int64_t step, int64_t steps)
 {
     char fields[FIELD_COUNT][FIELD];
@@ -264,11 +238,25 @@ static void bar_draw(Console *c, int64_t step, int64_t steps)
         bar_clear(c);
     else
         fputs("\r\033[J", stderr);
-    cells_draw(c, step, steps, cells);
+    bool rich = speaks_utf8();
+    int filled = steps > 0 ? (int)(step * cells / steps) : 0;
+    if (c->job->color) fputs("\033[36m", stderr);
+    for (int i = 0; i < filled; i++) fputs(rich ? "━" : "=", stderr);
+    if (c->job->color) fputs("\033[90m", stderr);
+    for (int i = filled; i < cells; i++) fputs(rich && c->job->color ? "━" : rich ? "┄" : "-", stderr);
+    if (c->job->color) fputs("\033[0m", stderr);
     for (int i = 0; i < FIELD_COUNT; i++)
         if (fields[i][0]) fprintf(stderr, "  %s", fields[i]);
     c->bar_columns = cells + (int)fields_width(fields);
-    if (c->job->towers_view) towers_draw(c, step, width);
+    if (c->job->towers_view) {
+        int rows = terminal_size(true) - 2, count = c->ledger->towers < rows ? c->ledger->towers : rows;
+        for (int t = 0; t < count; t++) {
+            char text[2 * FIELD];
+            tower_text(c, t, step, true, width - 1, text, sizeof text);
+            fprintf(stderr, "\n%.*s", width - 1, text);
+        }
+        if (count > 0) fprintf(stderr, "\033[%dA", count);
+    }
     fflush(stderr);
     c->bar_shown = true;
 }
@@ -317,22 +305,6 @@ static void tf2016_result(const TrainJob *job, const EpochRecord *epoch)
     fprintf(stderr, "precision @ 1 = %.4f", epoch->test_top1);
     if (top5_says(job)) fprintf(stderr, " recall @ 5 = %.4f", epoch->test_top5);
     fprintf(stderr, " [%lld examples]\n", (long long)source_info(job->test)->count);
-}
-
-/* Print a line for every step that is due; the ring holds more steps than pass between two updates. */
-static void lines_print(Console *c, int64_t step, int64_t steps)
-{
-    int64_t first = c->last_step < c->first_step ? c->first_step : c->last_step;
-    if (first < step - LEDGER_STEPS / 2) first = step - LEDGER_STEPS / 2;
-    for (int64_t s = first + 1; s <= step; s++) {
-        const LedgerShown *shown = &c->ledger->run.shown[s % LEDGER_STEPS];
-        int64_t counted = c->job->log_tf2016 ? s - 1 : s;
-        if (shown->step != s || counted % c->job->log_interval) continue;
-        if (c->job->log_tf2016)
-            tf2016_line(shown);
-        else
-            plain_line(c, shown, steps);
-    }
 }
 
 static void epoch_line(Console *c, int64_t epoch)
@@ -391,7 +363,20 @@ void console_update(Console *c)
                     c->first_step >= steps ? ": all steps are done; raise --epochs or --max-steps to train on" : "");
     }
     bool fresh = step != c->last_step && step > c->first_step, bar = c->job->tty && !c->job->log_tf2016;
-    if (fresh && !bar) lines_print(c, step, steps);
+    if (fresh && !bar) {
+        /* Print a line for every step that is due; the ring holds more steps than pass between two updates. */
+        int64_t first = c->last_step < c->first_step ? c->first_step : c->last_step;
+        if (first < step - LEDGER_STEPS / 2) first = step - LEDGER_STEPS / 2;
+        for (int64_t s = first + 1; s <= step; s++) {
+            const LedgerShown *shown = &c->ledger->run.shown[s % LEDGER_STEPS];
+            int64_t counted = c->job->log_tf2016 ? s - 1 : s;
+            if (shown->step != s || counted % c->job->log_interval) continue;
+            if (c->job->log_tf2016)
+                tf2016_line(shown);
+            else
+                plain_line(c, shown, steps);
+        }
+    }
     for (; c->last_epoch < epoch; c->last_epoch++) epoch_line(c, c->last_epoch + 1);
     if (fresh && bar) {
         if (clock_ns() - c->last_draw_ns < DRAW_MS * 1000000ll) return;

@@ -21,11 +21,6 @@ static const char *count_text(int64_t count, char text[COUNT_TEXT])
     return text;
 }
 
-static const char *plural(int64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 /* ---- model and data */
 
 static Status params_count(const TrainJob *job, int64_t *all, int64_t *frozen)
@@ -38,21 +33,6 @@ static Status params_count(const TrainJob *job, int64_t *all, int64_t *frozen)
         if (!layout->params[i].moves) *frozen += (int64_t)layout->params[i].count;
     }
     layout_destroy(layout);
-    return OK;
-}
-
-static Status model_print(const TrainJob *job, FILE *to)
-{
-    char text[COUNT_TEXT];
-    int64_t params, frozen;
-    const ModelOptions *options = &job->program.options;
-    TRY(params_count(job, &params, &frozen));
-    fprintf(to, "model          %s%s%s, %s parameters", job->program.model->name, *options->variant ? " " : "",
-            options->variant, count_text(params, text));
-    if (frozen) fprintf(to, " (%s frozen)", count_text(frozen, text));
-    fprintf(to, ", input %d x %d, %s%s\n", options->side, options->side, dtype_name(job->program.compute),
-            job->device.tf32 ? " (TF32 products)" : "");
-    if (job->initial_weights) fprintf(to, "weights        %s\n", job->initial_weights);
     return OK;
 }
 
@@ -71,18 +51,6 @@ static void data_print(const TrainJob *job, FILE *to)
 
 /* ---- towers and steps */
 
-static void towers_print(const TrainJob *job, FILE *to)
-{
-    const Shares *shares = &job->shares;
-    bool equal = true;
-    for (int t = 1; t < shares->towers; t++) equal &= shares->batch[t] == shares->batch[0];
-    fprintf(to, "towers         %d x batch ", shares->towers);
-    for (int t = 0; t < (equal ? 1 : shares->towers); t++) fprintf(to, "%s%d", t ? "+" : "", shares->batch[t]);
-    fprintf(to, " = %" PRId64 " images per step", shares_global(shares) * job->accumulate);
-    if (job->accumulate > 1) fprintf(to, " (gradients of %d batches accumulated)", job->accumulate);
-    fprintf(to, ", in %d process%s\n", job->processes, job->processes == 1 ? "" : "es");
-}
-
 static void steps_print(const TrainJob *job, FILE *to)
 {
     char text[COUNT_TEXT];
@@ -92,7 +60,8 @@ static void steps_print(const TrainJob *job, FILE *to)
     if (cut)
         fprintf(to, " (--max-steps), %s per epoch\n", count_text(per_epoch, text));
     else
-        fprintf(to, " = %" PRId64 " epoch%s of %s\n", job->epochs, plural(job->epochs), count_text(per_epoch, text));
+        fprintf(to, " = %" PRId64 " epoch%s of %s\n", job->epochs, job->epochs == 1 ? "" : "s",
+                count_text(per_epoch, text));
 }
 
 /* "phases         critic 5, generator 1: 6 steps in a cycle; each update of the critic takes the next batch" */
@@ -111,9 +80,25 @@ static void phases_print(const TrainJob *job, FILE *to)
 
 Status introduction_print(const TrainJob *job, const char *device, const char *sums, FILE *to)
 {
-    TRY(model_print(job, to));
+    char text[COUNT_TEXT];
+    int64_t params, frozen;
+    const ModelOptions *options = &job->program.options;
+    TRY(params_count(job, &params, &frozen));
+    fprintf(to, "model          %s%s%s, %s parameters", job->program.model->name, *options->variant ? " " : "",
+            options->variant, count_text(params, text));
+    if (frozen) fprintf(to, " (%s frozen)", count_text(frozen, text));
+    fprintf(to, ", input %d x %d, %s%s\n", options->side, options->side, dtype_name(job->program.compute),
+            job->device.tf32 ? " (TF32 products)" : "");
+    if (job->initial_weights) fprintf(to, "weights        %s\n", job->initial_weights);
     data_print(job, to);
-    towers_print(job, to);
+    const Shares *shares = &job->shares;
+    bool equal = true;
+    for (int t = 1; t < shares->towers; t++) equal &= shares->batch[t] == shares->batch[0];
+    fprintf(to, "towers         %d x batch ", shares->towers);
+    for (int t = 0; t < (equal ? 1 : shares->towers); t++) fprintf(to, "%s%d", t ? "+" : "", shares->batch[t]);
+    fprintf(to, " = %" PRId64 " images per step", shares_global(shares) * job->accumulate);
+    if (job->accumulate > 1) fprintf(to, " (gradients of %d batches accumulated)", job->accumulate);
+    fprintf(to, ", in %d process%s\n", job->processes, job->processes == 1 ? "" : "es");
     fprintf(to, "device         %s: %s%s%s\n", job->backend->name, device, *sums ? "; " : "", sums);
     steps_print(job, to);
     phases_print(job, to);

@@ -134,15 +134,6 @@ static Status step_update(TowerProcess *p, const Step *step)
     return gate_send(p->gate, step->number);
 }
 
-/* Number of steps that may stay in flight after this one: none if its weights and gradients will be read. Equal on all
- * ranks, although only the root reads them, because all ranks must learn of a refusal or a stop after the same step.
- * The search after a refused step uses whatever state there is by then (forensics.c). */
-static int steps_ahead(const TowerProcess *p, const Step *step)
-{
-    bool looked_at = p->job->run_dir && summary_is_due(p, step->number);
-    return looked_at ? 0 : gate_ahead(p->gate);
-}
-
 Status step_run(TowerProcess *p)
 {
     Step *step;
@@ -162,7 +153,11 @@ Status step_run(TowerProcess *p)
     TRY(step_update(p, step)); /* the gate decides; then everything is updated, or nothing */
     p->run.step = step->number;
 
-    int ahead = steps_ahead(p, step);
+    /* Number of steps that may stay in flight after this one: none if its weights and gradients will be read. Equal on
+     * all ranks, although only the root reads them, because all ranks must learn of a refusal or a stop after the same
+     * step. The search after a refused step uses whatever state there is by then (forensics.c). */
+    bool looked_at = p->job->run_dir && summary_is_due(p, step->number);
+    int ahead = looked_at ? 0 : gate_ahead(p->gate);
     if (ahead || is_root(&p->place)) /* other ranks record nothing and start the next step at once */
         process_activity(p, step->number, ahead ? ACTIVITY_REDUCE : ACTIVITY_RECORD); /* waits for the slowest tower */
     while (p->run.step - p->done > ahead) TRY(step_take(p)); /* count, refuse or record its result */
