@@ -1,6 +1,7 @@
 /* The two networks of WGAN-GP: sizes, the passes that a step makes, and the gradients of both phases against central
  * differences in double precision, with the reference as the machine. The critic's are second derivatives; they also
- * fulfil the identities of a function that is linear in the weights of each layer. */
+ * fulfil the identities of a function that is linear in the weights of each layer. Other critics against PyTorch's
+ * gradients, on the reference and on the CPU's kernels (golden_wgan.h). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,10 +10,13 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <zlib.h>
 
 #include "inception/models/models.h"
 #include "inception/models/wasserstein.h"
 #include "tests/support/interpret.h"
+#include "tests/unit/golden_wgan.h"
+#include "towers/graph/plan.h"
 
 enum { N = 3, CRITIC = 0, GENERATOR = 1 };
 
@@ -364,6 +368,178 @@ static void test_flat_critic(void **state)
     graph_destroy(b.g);
 }
 
+/* ---- beside PyTorch */
+
+enum { GOLDEN_N = 4, GOLDEN = sizeof golden_critics / sizeof *golden_critics };
+static int golden; /* the critic that is being built */
+
+static Value golden_fake(Graph *g, const ModelOptions *options, Value z)
+{
+    (void)z;
+    return graph_input(g, "fake", (Shape){GOLDEN_N, options->channels, options->side, options->side}, DTYPE_F32);
+}
+
+static Value golden_features(Graph *g, const ModelOptions *options, Value x)
+{
+    (void)options;
+    int convs = 0;
+    for (const char *const *layer = golden_critics[golden].layers; *layer; layer++) {
+        char name[16];
+        const char *value = strchr(*layer, ' ') + 1;
+        int32_t count = (int32_t)strtol(value, NULL, 10);
+        snprintf(name, sizeof name, "conv%d", ++convs);
+        if (**layer == 'h') x = leaky_relu(g, halving_conv(g, x, name, count, (Init){INIT_ZERO}), 0.2f);
+        if (**layer == 'd') x = dropout(g, x, strtof(value, NULL));
+        if (**layer == 'p') x = pad(g, x, count, count, count, count);
+        convs -= **layer != 'h';
+    }
+    return x;
+}
+
+typedef struct Golden {
+    Graph *g;
+    PhaseOutputs out;
+    Value dloss, params[16];
+    int count;
+} Golden;
+
+static Golden golden_build(int critic)
+{
+    static const Adversaries adversaries = {1, 10, golden_fake, golden_features};
+    static const NameFilter trains = {.only = "critic.*"};
+    const GraphOptions training = {.training = true, .compute = DTYPE_F32};
+    ModelOptions options = {
+        .side = golden_critics[critic].side, .channels = golden_critics[critic].channels, .penalty_weight = -1};
+    Golden b = {.count = 0};
+    golden = critic;
+    assert_int_equal(graph_create(&training, &b.g), OK);
+    Shape images = {GOLDEN_N, options.channels, options.side, options.side};
+    PhaseInputs inputs = {.n = GOLDEN_N, .image = graph_input(b.g, "real", images, DTYPE_F32)};
+    inputs.counter = graph_input(b.g, "counter", (Shape){1, 4, 1, 1}, DTYPE_I32);
+    b.dloss = graph_input(b.g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32);
+    wasserstein_critic(b.g, &options, &inputs, &adversaries, &b.out);
+    graph_result(b.g, b.out.loss, "loss");
+    graph_train(b.g, b.out.loss, b.dloss, &trains);
+    if (graph_finish(b.g) != OK) fail_msg("critic %d: %s", critic, status_message());
+    for (int32_t id = 1; id <= graph_value_count(b.g); id++)
+        if (graph_value(b.g, (Value){id})->role == ROLE_PARAM) b.params[b.count++] = (Value){id};
+    return b;
+}
+
+/* Element i of what the golden numbers were made with. */
+static double golden_input(const Graph *g, Value v, int64_t i)
+{
+    static const double counter[] = {5, 0, 3, 2};
+    const char *name = graph_value(g, v)->name;
+    Shape s = graph_shape(g, v);
+    if (!strcmp(name, "dloss")) return 1;
+    if (!strcmp(name, "counter")) return counter[i];
+    if (!strncmp(name, "critic.", 7)) name += 7;
+    uint32_t crc = (uint32_t)crc32(0, (const Bytef *)name, (uInt)strlen(name));
+    float u = (float)(((uint32_t)(i + 1) * 2654435761u + crc) >> 8) / 16777216.0f;
+    if (graph_value(g, v)->role != ROLE_PARAM) return (double)u;
+    float scale = strstr(name, "weight") ? (float)sqrt(24.0 / ((double)s.c * s.h * s.w)) : 0.5f;
+    return (double)((u - 0.5f) * scale);
+}
+
+/* The gradient of each parameter, after another. */
+typedef double GoldenGradient(void *machine, Value gradient, int64_t i);
+
+static double golden_distance(const Golden *b, int critic, GoldenGradient *element, void *machine)
+{
+    double error = 0, size = 0;
+    int count = 0;
+    for (int k = 0; k < b->count; k++) {
+        Value gradient = {0};
+        for (int32_t id = 1; id <= graph_value_count(b->g); id++)
+            if (graph_value(b->g, (Value){id})->role == ROLE_GRAD &&
+                graph_value(b->g, (Value){id})->of.id == b->params[k].id)
+                gradient.id = id;
+        for (int64_t i = 0; i < shape_count(graph_shape(b->g, b->params[k])); i++, count++) {
+            assert_true(count < golden_critics[critic].count);
+            double wanted = golden_critics[critic].gradients[count], off = element(machine, gradient, i) - wanted;
+            error += off * off;
+            size += wanted * wanted;
+        }
+    }
+    assert_int_equal(count, golden_critics[critic].count);
+    return sqrt(error / size);
+}
+
+static double of_reference(void *machine, Value gradient, int64_t i)
+{
+    return interpreter_data(machine, gradient)[i];
+}
+
+static double of_plan(void *machine, Value gradient, int64_t i)
+{
+    return (double)((const float *)plan_tensor(machine, gradient).data)[i];
+}
+
+static void test_reference_as_pytorch(void **state)
+{
+    (void)state;
+    for (int critic = 0; critic < GOLDEN; critic++) {
+        Golden b = golden_build(critic);
+        Interpreter it = interpreter_create(b.g);
+        for (int32_t id = 1; id <= graph_value_count(b.g); id++)
+            for (int64_t i = 0; graph_value(b.g, (Value){id})->op < 0 && i < shape_count(graph_shape(b.g, (Value){id}));
+                 i++)
+                interpreter_data(&it, (Value){id})[i] = golden_input(b.g, (Value){id}, i);
+        interpreter_run(&it);
+        double loss = *interpreter_data(&it, b.out.loss), wanted = golden_critics[critic].loss,
+               distance = golden_distance(&b, critic, of_reference, &it);
+        if (!(fabs(loss - wanted) < 1e-6 * fmax(1, fabs(wanted)) && distance < 1e-6))
+            fail_msg("critic %d: loss %.12g, wanted %.12g; gradients %.2g apart", critic, loss, wanted, distance);
+        interpreter_destroy(&it);
+        graph_destroy(b.g);
+    }
+}
+
+static void test_cpu_as_pytorch(void **state)
+{
+    (void)state;
+    const Backend *cpu;
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    for (int critic = 0; critic < GOLDEN; critic++) {
+        DeviceConfig threads = {DEVICE_USUAL, .threads = 2, .allow_reference = true};
+        PlanOptions usual = {0};
+        Device device = {0};
+        Layout *layout;
+        Plan *plan;
+        void *arena[ARENA_COUNT];
+        Golden b = golden_build(critic);
+        assert_int_equal(cpu->open(&threads, &device), OK);
+        assert_int_equal(layout_create(b.g, &layout), OK);
+        if (plan_create(b.g, layout, &device, &usual, &plan) != OK) fail_msg("%s", status_message());
+        for (int a = 0; a < ARENA_COUNT; a++) {
+            assert_int_equal(cpu->alloc(&device, plan_bytes(plan, (Arena)a) + 64, &arena[a]), OK);
+            plan_bind(plan, (Arena)a, arena[a]);
+        }
+        for (int32_t id = 1; id <= graph_value_count(b.g); id++) {
+            const ValueInfo *info = graph_value(b.g, (Value){id});
+            for (int64_t i = 0; info->op < 0 && i < shape_count(info->shape); i++) {
+                void *data = plan_tensor(plan, (Value){id}).data;
+                double value = golden_input(b.g, (Value){id}, i);
+                if (info->dtype == DTYPE_I32)
+                    ((int32_t *)data)[i] = (int32_t)value;
+                else
+                    ((float *)data)[i] = (float)value;
+            }
+        }
+        if (plan_run(plan, 0, plan_op_count(plan)) != OK) fail_msg("%s", status_message());
+        double distance = golden_distance(&b, critic, of_plan, plan), peer = golden_critics[critic].distance;
+        print_message("  critic %d: %.2g from float64, PyTorch %.2g\n", critic, distance, peer);
+        if (!(distance < 1e-5 && distance <= 2 * peer))
+            fail_msg("critic %d: gradients are %.2g from float64, PyTorch's %.2g", critic, distance, peer);
+        plan_destroy(plan);
+        for (int a = 0; a < ARENA_COUNT; a++) cpu->release(&device, arena[a]);
+        layout_destroy(layout);
+        cpu->close(&device);
+        graph_destroy(b.g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -376,6 +552,8 @@ int main(void)
         cmocka_unit_test(test_identities),
         cmocka_unit_test(test_flat_critic),
         cmocka_unit_test(test_16_bits_are_refused),
+        cmocka_unit_test(test_reference_as_pytorch),
+        cmocka_unit_test(test_cpu_as_pytorch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
