@@ -113,14 +113,16 @@ for name in whole parts uneven; do
     (($(wc -l <$name.bad) >= 5)) || complain "$name: found $(wc -l <$name.bad) damaged samples"
     cmp -s whole.bad $name.bad || complain "$name: other damaged samples"
 done
-same() { # NAME PART: the largest difference in parts of the way, and success if no tensor but those that are frozen is further off
-    "$weights" close start/last.safetensors whole/last.safetensors "$1/last.safetensors" "$2" 2>far
-    ! grep -v '\.bn\.' far >moved
+# A rounding may turn a ReLU or choose another pixel of a pooling, which moves the few tensors below; other samples move all 59.
+same() { # NAME: the largest difference in parts of the way, and success if few tensors but those that are frozen are further off than 1 %
+    "$weights" close start/last.safetensors whole/last.safetensors "$1/last.safetensors" 1e-2 2>far
+    grep -v '\.bn\.' far >moved
+    (($(wc -l <moved) <= 10))
 }
 for name in parts uneven; do
-    off=$(same $name 1e-2) || complain "one tower of 32 and $name are not the same training: off by $off of the way: $(head -3 moved)"
+    off=$(same $name) || complain "one tower of 32 and $name are not the same training: off by $off of the way: $(head -3 moved)"
     echo "damaged samples, 1 x 32 and $name: off by $off of the way"
 done
-same other 0.1 >/dev/null && complain "another batch size is the same training?" # the comparison itself can tell
+same other >/dev/null && complain "another batch size is the same training?" # the comparison itself can tell
 
 check_end "every sample once an epoch, in one order, and damaged ones nowhere"
