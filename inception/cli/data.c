@@ -32,6 +32,7 @@ static Status loader_of(const Options *o, const Source *source, int32_t batch, i
                            .local = 1,
                            .seed = (uint64_t)o->seed,
                            .shuffle = true,
+                           .window = source_info(source)->shard_first ? (int)o->shuffle_window : 0,
                            .bad = BAD_SKIP,
                            .max_steps = INT64_MAX,
                            .workers = workers,

@@ -130,6 +130,8 @@ static Status sets_open(const Options *o, JobFiles *files)
         return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
                     (long long)o->classes, train->name, train->classes, train->classes);
     job->data_path = path;
+    if (o->shuffle_window > 0 && !train->shard_first)
+        return FAIL(ERR_ARG, "--shuffle-window is for shards; '%s' holds none", path);
     if (o->classes <= 0) job->program.options.classes = train->classes;
     int64_t unread = train->unread + test->unread;
     if (unread > 0)

@@ -29,6 +29,16 @@ done
 train part --data-path sets/tar --max-steps 6
 "$towers" train --resume runs/part --max-steps 10 --output-dir runs --experiment whole >out 2>err </dev/null || complain "resume: $(cat err)"
 cmp runs/folder/last.safetensors runs/whole/last.safetensors || complain "tars, resumed in the middle of an epoch: other weights"
+# a window of shards: another order, which is as exact; any number of threads; it must not change on resume
+train window --data-path sets/tar --max-steps 10 --shuffle-window 2 --log-samples
+cmp -s runs/folder/last.safetensors runs/window/last.safetensors && complain "--shuffle-window changed nothing"
+train start --data-path sets/tar --max-steps 6 --shuffle-window 2 --workers 3
+"$towers" train --resume runs/start --max-steps 10 --output-dir runs --experiment end >out 2>err </dev/null || complain "resume: $(cat err)"
+cmp runs/window/last.safetensors runs/end/last.safetensors || complain "a window, resumed in the middle of an epoch: other weights"
+"$towers" train --resume runs/start --shuffle-window 1 --max-steps 10 --output-dir runs --experiment other >out 2>err </dev/null
+[[ $? == 2 ]] && grep -q 'shuffle-window' err || complain "resume with another window: $(cat err)"
+"$towers" train fashion_cnn --data-path sets/folder --shuffle-window 1 --dry-run >out 2>err </dev/null
+[[ $? == 2 ]] && grep -q 'shuffle-window is for shards' err || complain "a window of a folder: $(cat err)"
 "$towers" eval runs/tar --device cpu --errors errors.csv >out 2>err </dev/null || complain "eval: $(cat err)"
 grep -qE '"[^"]*/set-val-000000.tar: img01[0-9]*.png, offset [0-9]*","(ant|bee|cow)"' errors.csv || complain "errors.csv: $(head -n 3 errors.csv)"
 

@@ -80,6 +80,53 @@ static void test_large_sets_need_none(void **state)
     order_free(&order);
 }
 
+/* Every sample once; the samples of a window are those of its shards; shards and samples move with epoch and seed. */
+static void test_windows(void **state)
+{
+    (void)state;
+    enum { SHARDS = 23, WINDOW = 4 };
+    int64_t first[SHARDS + 1] = {0};
+    for (int i = 0; i < SHARDS; i++) first[i + 1] = first[i] + 1 + 37 * i % 50;
+    Order order, other;
+    assert_int_equal(order_init_window(&order, 9, first, SHARDS, WINDOW), OK);
+    assert_int_equal(order_init_window(&other, 10, first, SHARDS, WINDOW), OK);
+    int64_t count = first[SHARDS], same_epoch = 0, same_seed = 0, in_line = 0;
+    for (int64_t epoch = 0; epoch < 3; epoch++) {
+        bool *seen = calloc((size_t)count, sizeof *seen), of_window[SHARDS] = {false};
+        int window = -1, shards_seen = 0;
+        assert_false(order_is_ready(&order, epoch));
+        order_prepare(&order, epoch);
+        order_prepare(&other, epoch);
+        assert_true(order_is_ready(&order, epoch));
+        for (int64_t i = 0; i < count; i++) {
+            int64_t id = order_at(&order, epoch, i);
+            int shard = 0;
+            assert_true(id >= 0 && id < count && !seen[id]);
+            seen[id] = true;
+            while (first[shard + 1] <= id) shard++;
+            if (order_window(&order, epoch, i) != window) {
+                assert_int_equal(order_window(&order, epoch, i), window + 1);
+                assert_true(window < 0 || shards_seen == WINDOW);
+                window++;
+                shards_seen = 0;
+                memset(of_window, 0, sizeof of_window);
+                for (int place = window * WINDOW; place < (window + 1) * WINDOW && place < SHARDS; place++)
+                    of_window[order_shard(&order, epoch, place)] = true;
+                for (int k = 0; k < SHARDS; k++) shards_seen += of_window[k];
+            }
+            assert_true(of_window[shard]);
+            same_seed += id == order_at(&other, epoch, i);
+            same_epoch += epoch > 0 && id == order_at(&order, epoch - 1, i);
+            in_line += i > 0 && id == order_at(&order, epoch, i - 1) + 1;
+        }
+        assert_int_equal(window, (SHARDS - 1) / WINDOW);
+        free(seen);
+    }
+    assert_true(same_seed < count / 10 && same_epoch < count / 10 && in_line < count / 10);
+    order_free(&order);
+    order_free(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -87,6 +134,7 @@ int main(void)
         cmocka_unit_test(test_permutes_fairly),
         cmocka_unit_test(test_small_sets_use_the_table),
         cmocka_unit_test(test_large_sets_need_none),
+        cmocka_unit_test(test_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -56,7 +57,8 @@ struct Loader {
     Worker *workers; /* owned; with no threads, the caller is the only one */
     pthread_t *threads;
     int64_t wait_ns;
-    int lent; /* number of batches that the caller holds, from `released` on */
+    _Atomic int64_t hinted; /* 1 + the number of the last window that was announced to the storage */
+    int lent;               /* number of batches that the caller holds, from `released` on */
 
     pthread_mutex_t lock; /* protects everything below, and a slot's ready, next, left and bad samples */
     pthread_cond_t work;  /* for workers: a slot came free, an order changed, stop */
@@ -268,11 +270,24 @@ static Status bad_add(const Loader *l, Slot *slot, int32_t i)
     return OK;
 }
 
+/* On coming to a window, announce its shards and those of the next, each once. */
+static void window_hint(Loader *l, int64_t epoch, int64_t position)
+{
+    const Order *o = &l->order;
+    int window = order_window(o, epoch, position);
+    int64_t number = epoch * o->shards + window + 1, before = atomic_load(&l->hinted);
+    if (number <= before || !atomic_compare_exchange_strong(&l->hinted, &before, number)) return;
+    int first = (before == number - 1 && window > 0 ? window + 1 : window) * o->window;
+    for (int place = first; place < (window + 2) * o->window && place < o->shards; place++)
+        source_hint_shard(l->config.source, order_shard(o, epoch, place));
+}
+
 /* Fill a piece. Called with the lock held; releases it while samples are read. */
 static void piece_fill(Loader *l, Worker *worker, Piece piece)
 {
     Slot *slot = slot_of(l, piece.number);
     pthread_mutex_unlock(&l->lock);
+    if (l->order.window) window_hint(l, slot->batch.epoch, slot->first + piece.first);
     for (int32_t i = piece.first; i < piece.end; i++) {
         slot->ids[i] = order_at(&l->order, slot->batch.epoch, slot->first + i);
         source_hint(l->config.source, slot->ids[i]);
@@ -513,6 +528,14 @@ static Status start_workers(Loader *l)
     return st;
 }
 
+static Status order_choose(Loader *l)
+{
+    const SourceInfo *info = source_info(l->config.source);
+    if (l->config.window > 0 && l->config.shuffle)
+        return order_init_window(&l->order, l->config.seed, info->shard_first, info->shards, l->config.window);
+    return order_init(&l->order, l->config.seed, l->count, l->config.shuffle);
+}
+
 Status loader_create(const LoaderConfig *config, Loader **made)
 {
     Status st = OK;
@@ -535,7 +558,7 @@ Status loader_create(const LoaderConfig *config, Loader **made)
         l->workers[i].loader = l;
         TRY_OUT(transform_worker_init(&l->workers[i].transform, NULL));
     }
-    TRY_OUT(order_init(&l->order, l->config.seed, l->count, l->config.shuffle));
+    TRY_OUT(order_choose(l));
     TRY_OUT(start_workers(l));
     *made = l;
     l = NULL;

@@ -24,6 +24,7 @@ typedef struct LoaderConfig {
     int first_tower, local; /* the towers of this process */
     uint64_t seed;
     bool shuffle; /* training; else samples are in the order of the source */
+    int window;   /* shards in a window of the order (order.h); 0: none */
     Transform transform;
     BadSamples bad;
     int64_t start_step; /* global step to begin with (resume) */

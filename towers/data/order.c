@@ -9,6 +9,7 @@
 
 enum { ROUNDS = 6, NOBODY = -1 };
 
+static const uint64_t SHARD_KEY = 0x7368617264730000u, WINDOW_KEY = 0x9e3779b97f4a7c15u;
 static const uint64_t PERMUTE_KEY = 0x7065726d75746500u; /* separates these draws from other uses of the seed */
 
 Status order_init(Order *order, uint64_t seed, int64_t count, bool shuffle)
@@ -25,8 +26,31 @@ Status order_init(Order *order, uint64_t seed, int64_t count, bool shuffle)
     return OK;
 }
 
+Status order_init_window(Order *order, uint64_t seed, const int64_t *shard_first, int shards, int window)
+{
+    *order = (Order){.seed = seed,
+                     .count = shard_first[shards],
+                     .shuffle = true,
+                     .epoch = {NOBODY, NOBODY},
+                     .shard_first = shard_first,
+                     .shards = shards,
+                     .window = window};
+    for (int i = 0; i < 2; i++) {
+        order->begins[i] = calloc((size_t)shards + 1, sizeof **order->begins);
+        if (!order->begins[i]) {
+            order_free(order);
+            return FAIL(ERR_MEMORY, "no memory for the order of %d shards", shards);
+        }
+    }
+    return OK;
+}
+
 void order_free(Order *order)
 {
+    for (int i = 0; i < 2; i++) {
+        free(order->begins[i]);
+        order->begins[i] = NULL;
+    }
     free(order->ids[0]);
     free(order->ids[1]);
     order->ids[0] = order->ids[1] = NULL;
@@ -34,19 +58,66 @@ void order_free(Order *order)
 
 bool order_is_ready(const Order *order, int64_t epoch)
 {
-    return !order->ids[0] || order->epoch[epoch & 1] == epoch;
+    return (!order->ids[0] && !order->window) || order->epoch[epoch & 1] == epoch;
+}
+
+int order_shard(const Order *order, int64_t epoch, int place)
+{
+    return (int)order_permute(order->seed ^ SHARD_KEY, epoch, order->shards, place);
+}
+
+static void begins_fill(Order *order, int64_t epoch)
+{
+    int64_t *begins = order->begins[epoch & 1];
+    for (int place = 0; place < order->shards; place++) {
+        int shard = order_shard(order, epoch, place);
+        begins[place + 1] = begins[place] + order->shard_first[shard + 1] - order->shard_first[shard];
+    }
 }
 
 void order_prepare(Order *order, int64_t epoch)
 {
     if (order_is_ready(order, epoch)) return;
-    epoch_order(order->seed, epoch, order->count, order->ids[epoch & 1]);
+    if (order->window)
+        begins_fill(order, epoch);
+    else
+        epoch_order(order->seed, epoch, order->count, order->ids[epoch & 1]);
     order->epoch[epoch & 1] = epoch;
+}
+
+/* The place in [least, end) of the shard that holds a position. */
+static int place_of(const int64_t *begins, int least, int end, int64_t position)
+{
+    while (end - least > 1) {
+        int middle = least + (end - least) / 2;
+        if (begins[middle] <= position)
+            least = middle;
+        else
+            end = middle;
+    }
+    return least;
+}
+
+int order_window(const Order *order, int64_t epoch, int64_t position)
+{
+    return place_of(order->begins[epoch & 1], 0, order->shards, position) / order->window;
+}
+
+static int64_t window_at(const Order *order, int64_t epoch, int64_t position)
+{
+    const int64_t *begins = order->begins[epoch & 1];
+    int window = order_window(order, epoch, position), first = window * order->window;
+    int end = order->shards - first < order->window ? order->shards : first + order->window;
+    uint64_t seed = order->seed + WINDOW_KEY * (uint64_t)(window + 1);
+    int64_t inside = order_permute(seed, epoch, begins[end] - begins[first], position - begins[first]);
+    int place = place_of(begins, first, end, begins[first] + inside);
+    return order->shard_first[order_shard(order, epoch, place)] + begins[first] + inside - begins[place];
 }
 
 int64_t order_at(const Order *order, int64_t epoch, int64_t position)
 {
     if (!order->shuffle) return position;
+    if (order->window) return window_at(order, epoch, position);
     if (order->ids[0]) return order->ids[epoch & 1][position];
     return order_permute(order->seed, epoch, order->count, position);
 }

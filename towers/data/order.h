@@ -2,7 +2,10 @@
  * samples it is a table (epoch_order, share.h) that must be prepared. Above, it is a keyed permutation without a table:
  * a Feistel network on ceil(log2 count) bits with Philox as its round function, repeated until the result is below count
  * (cycle walking; Black & Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), at most twice on average. Without
- * shuffling the order is the identity. */
+ * shuffling the order is the identity.
+ *
+ * With a window, for storage that dislikes random reads: the shards of a data set are permuted, and the samples of each
+ * `window` shards that then follow each other are permuted among themselves. It needs a table of the shards only. */
 #ifndef TOWERS_DATA_ORDER_H
 #define TOWERS_DATA_ORDER_H
 
@@ -17,17 +20,27 @@ typedef struct Order {
     uint64_t seed;
     int64_t count;
     bool shuffle;
-    int64_t epoch[2]; /* epoch of each table; -1: none */
-    int32_t *ids[2];  /* owned; NULL if no table is needed. Epoch e uses table e & 1 */
+    int64_t epoch[2];           /* epoch of each table; -1: none */
+    int32_t *ids[2];            /* owned; NULL if no table is needed. Epoch e uses table e & 1 */
+    const int64_t *shard_first; /* borrowed: [shards + 1], the first sample of each shard, and their number */
+    int shards, window;         /* window 0: none */
+    int64_t *begins[2];         /* owned: [shards + 1], the position at which the k-th shard of the epoch begins */
 } Order;
 
 NODISCARD Status order_init(Order *order, uint64_t seed, int64_t count, bool shuffle);
+/* With a window of at least 1 shard; every shard has at least one sample. */
+NODISCARD Status order_init_window(Order *order, uint64_t seed, const int64_t *shard_first, int shards, int window);
 void order_free(Order *order);
 /* True if order_at may be called for this epoch. If not, order_prepare replaces the table of epoch - 2. */
 bool order_is_ready(const Order *order, int64_t epoch);
 void order_prepare(Order *order, int64_t epoch);
 /* The sample at `position` in [0, count). Any thread. */
 int64_t order_at(const Order *order, int64_t epoch, int64_t position);
+
+/* The window that a position is in; and shard `place` of the epoch's order of shards. Window w has the places from
+ * w * window on. */
+int order_window(const Order *order, int64_t epoch, int64_t position);
+int order_shard(const Order *order, int64_t epoch, int place);
 
 /* The keyed permutation, for any count. */
 int64_t order_permute(uint64_t seed, int64_t epoch, int64_t count, int64_t position);

@@ -25,6 +25,7 @@ typedef struct ShardsSource {
     Source base;
     Index index;
     const char **names; /* owned array of strings of the index */
+    int64_t *first;     /* owned: of each shard that has samples */
 } ShardsSource;
 
 static const char *const kind_names[SHARD_KINDS] = {
@@ -604,13 +605,41 @@ static void shards_hint(const Source *source, int64_t index)
     close(fd);
 }
 
+static void shards_hint_shard(const Source *source, int shard)
+{
+    const ShardsSource *s = (const ShardsSource *)source;
+    int fd = open(shard_path(s, s->first[shard]), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
+    close(fd);
+}
+
 static void shards_close(Source *source)
 {
     ShardsSource *s = (ShardsSource *)source;
     if (!s) return;
     index_unmap(&s->index);
     free(s->names);
+    free(s->first);
     free(s);
+}
+
+/* Samples of a shard follow each other in the index. */
+static Status firsts_find(ShardsSource *s)
+{
+    const IndexHeader *h = s->index.header;
+    s->first = malloc((size_t)(h->watched + 1) * sizeof *s->first);
+    if (!s->first) return FAIL(ERR_MEMORY, "no memory for the list of %" PRId64 " shards", h->watched);
+    for (int64_t i = 0; i < h->samples; i++) {
+        if (i > 0 && s->index.samples[i].file <= s->index.samples[i - 1].file) {
+            if (s->index.samples[i].file == s->index.samples[i - 1].file) continue;
+            return FAIL(ERR_FORMAT, "an index whose shards are not in order");
+        }
+        s->first[s->base.info.shards++] = i;
+    }
+    s->first[s->base.info.shards] = h->samples;
+    s->base.info.shard_first = s->first;
+    return OK;
 }
 
 static Status describe(const SourceConfig *config, ShardsSource *s)
@@ -633,7 +662,7 @@ static Status describe(const SourceConfig *config, ShardsSource *s)
     if (!s->names) return FAIL(ERR_MEMORY, "no memory for names of %d classes", info->classes);
     for (int64_t i = 0; i < h->classes; i++) s->names[i] = index_string(&s->index, s->index.classes[i]);
     info->class_names = s->names;
-    return OK;
+    return firsts_find(s);
 }
 
 Status shards_source_open(const SourceConfig *config, Split split, Source **made)
@@ -644,6 +673,7 @@ Status shards_source_open(const SourceConfig *config, Split split, Source **made
     s->base.read = shards_read;
     s->base.where = shards_where;
     s->base.hint = shards_hint;
+    s->base.hint_shard = shards_hint_shard;
     s->base.close = shards_close;
     TRY_OUT(index_open(config, split, &s->index));
     TRY_OUT(describe(config, s));

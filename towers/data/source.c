@@ -76,6 +76,11 @@ void source_hint(const Source *source, int64_t index)
     if (source->hint) source->hint(source, index);
 }
 
+void source_hint_shard(const Source *source, int shard)
+{
+    if (source->hint_shard) source->hint_shard(source, shard);
+}
+
 Status bytes_raw(Bytes *bytes, const uint8_t *pixels, int32_t h, int32_t w, int32_t c)
 {
     size_t size = (size_t)h * (size_t)w * (size_t)c;

@@ -25,7 +25,10 @@ typedef struct SourceInfo {
     int32_t h, w;                   /* of every image; 0 if they differ or are unknown */
     int32_t c;                      /* 1 or 3 */
     uint64_t fingerprint[2];        /* XXH3-128 of the samples' names, sizes and labels (folders) or of all bytes */
-    int64_t unread;                 /* number of files in unsupported formats */
+    const int64_t
+        *shard_first; /* [shards + 1]: number of the first sample of each shard; NULL if there are none. Borrowed */
+    int shards;
+    int64_t unread; /* number of files in unsupported formats */
     char first_unread[256];
 } SourceInfo;
 
@@ -62,5 +65,7 @@ NODISCARD Status source_read(const Source *source, int64_t index, Bytes *bytes, 
 void source_where(const Source *source, int64_t index, char *text, size_t bytes);
 /* Announce to the storage that a sample will be read soon; does nothing if that is not supported. */
 void source_hint(const Source *source, int64_t index);
+/* The same for a whole shard. */
+void source_hint_shard(const Source *source, int shard);
 
 #endif

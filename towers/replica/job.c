@@ -152,6 +152,7 @@ LoaderConfig job_loader(const TrainJob *job, bool training)
         .source = training ? job->train : job->test,
         .seed = job->seed,
         .shuffle = training,
+        .window = training ? job->data.window : 0,
         .transform = job_transform(job, training),
         .bad = job->data.bad,
         .workers = job->data.workers,

@@ -37,6 +37,7 @@ typedef struct DataConfig {
     int64_t bad_limit; /* samples that may be skipped before the run ends; INT64_MAX: unlimited */
     int64_t memory;    /* bytes for batches read ahead, over all processes */
     int workers;       /* threads of each process */
+    int window;        /* shards among which samples are shuffled; 0: the whole set */
     bool log_samples;  /* RUN/samples.csv: the samples of each step */
 } DataConfig;
 
