@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "inception/models/models.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
 
@@ -113,6 +114,48 @@ static void test_graphs_give_the_same_bits(void **state)
     check_graphs(1, 1, DTYPE_F32);
     check_graphs(2, 1, DTYPE_BF16);
     check_graphs(2, 2, DTYPE_F16);
+}
+
+/* ---- phases in turn: each captures launches of its own */
+
+static void losses_of_phases(int towers, int ranks, bool graphs, double *losses)
+{
+    GpuRun run;
+    gpu_run_open(&run, towers, ranks);
+    run.on_start = start_scheduled;
+    run.job.program.model = &model_wgan_gp;
+    run.job.program.options.width = 2;
+    run.job.program.options.penalty_weight = 10;
+    run.job.repeats[0] = 1;
+    run.job.max_steps = GPU_RUN_STEPS;
+    run.job.graphs = graphs;
+    must_live(&run);
+    if (ranks == 1 && graphs) assert_true(fake_gpu_count("cudaGraphLaunch") > 0);
+    assert_int_equal(fake_gpu_count("spoilt capture"), 0);
+    memcpy(losses, run.seen->loss, sizeof run.seen->loss);
+    gpu_run_close(&run);
+}
+
+static void check_phases(int towers, int ranks)
+{
+    double plain[GPU_RUN_STEPS + 1], other[GPU_RUN_STEPS + 1];
+    schedule = GPU_LAZY;
+    losses_of_phases(towers, ranks, false, plain);
+    assert_true(isfinite(plain[GPU_RUN_STEPS - 1]) &&
+                isnan(plain[GPU_RUN_STEPS])); /* the loss of an epoch is that of the critic */
+    for (seed = 0; seed < 2; seed++) {
+        schedule = seed ? GPU_SHUFFLED : GPU_EAGER;
+        losses_of_phases(towers, ranks, seed == 0, other);
+        assert_memory_equal(plain, other, sizeof plain);
+    }
+}
+
+static void test_phases(void **state)
+{
+    (void)state;
+    check_phases(1, 1);
+    check_phases(2, 1);
+    check_phases(2, 2);
 }
 
 /* ---- what a warm step asks of the driver, call by call */
@@ -433,6 +476,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_it_learns, fake_as_new),
         cmocka_unit_test_setup(test_same_bits_under_all_schedules, fake_as_new),
+        cmocka_unit_test_setup(test_phases, fake_as_new),
         cmocka_unit_test_setup(test_graphs_give_the_same_bits, fake_as_new),
         cmocka_unit_test_setup(test_warm_step_call_by_call, fake_as_new),
         cmocka_unit_test_setup_teardown(test_summaries, fake_and_scratch_as_new, scratch_drop),

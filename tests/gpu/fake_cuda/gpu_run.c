@@ -141,15 +141,11 @@ static void ranks_live(GpuRun *run, Ledger *ledger, CommShared *shared)
 
 Status gpu_run_live(GpuRun *run)
 {
-    Program program;
     Layout *layout;
     Ledger *ledger;
     CommShared *shared;
-    ProgramConfig config = run->job.program;
     int ranks = run->job.processes;
-    config.training = true;
-    assert_int_equal(program_graph(&config, 1, &program), OK);
-    assert_int_equal(layout_create(program.graph, &layout), OK);
+    assert_int_equal(program_layout(&run->job.program, 1, &layout), OK);
     run->room = job_comm_room(&run->job, layout);
     assert_int_equal(ledger_create(run->job.shares.towers, ranks, &ledger), OK);
     assert_int_equal(comm_shared_create(run->job.shares.towers, ranks, run->room, &shared), OK);
@@ -162,7 +158,6 @@ Status gpu_run_live(GpuRun *run)
     ledger_destroy(ledger);
     comm_shared_destroy(shared);
     layout_destroy(layout);
-    program_destroy(&program);
     for (int r = 0; r < ranks; r++)
         if (run->seen->rank[r].status != OK) return run->seen->rank[r].status;
     return OK;
