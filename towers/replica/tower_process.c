@@ -42,6 +42,7 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
         shares_of(&job->shares, count, job_batches_per_epoch(job) - 1, place->first_tower + slot, &first, &n);
         size_add(config->train_n, n);
     }
+    size_add(config->train_n, config->train_n[0] ? 0 : 1); /* empty towers: the layout and the names of terms */
     if (!job->test) return;
     int64_t tests = source_info(job->test)->count;
     if (tests >= job->eval_batch) size_add(config->eval_n, job->eval_batch);
