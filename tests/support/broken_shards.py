@@ -9,13 +9,15 @@ towers, work, kind = sys.argv[1:4]
 wrong, cases = 0, 0
 
 
-def run(name, code, pattern, command="info"):
-    """The data set work/name; its message must match, and never be the end of the program by a signal."""
+def run(name, code, pattern, command="info", arguments=("--val-split", "0.5"), keep=False):
+    """The data set work/name; its message must match, and never be the end of the program by a signal. keep: the index of
+    the case before."""
     global wrong, cases
     cases += 1
     cache = os.path.join(work, "cache-of-a-case")
-    shutil.rmtree(cache, ignore_errors=True)
-    done = subprocess.run([towers, "data", command, name, "--val-split", "0.5"], cwd=work, capture_output=True, text=True,
+    if not keep:
+        shutil.rmtree(cache, ignore_errors=True)
+    done = subprocess.run([towers, "data", command, name, *arguments], cwd=work, capture_output=True, text=True,
                           errors="replace", stdin=subprocess.DEVNULL, env=dict(os.environ, XDG_CACHE_HOME=cache))
     said = done.stdout + done.stderr
     if done.returncode != code or not re.search(pattern, said, re.S):
@@ -140,6 +142,21 @@ def tars():
         for info in tarfile.open(fileobj=io.BytesIO(data)):
             if info.name.endswith("PNG"):
                 run("names", 3, re.escape("a.tar: %s, offset %d" % (info.name, info.offset_data)), "check")
+    put("lost", whole, "a.tar")
+    os.symlink("nowhere", os.path.join(work, "lost/b.tar"))
+    run("lost", 3, "shard '.*b.tar': No such file")
+    put("{x}", whole, "a{0,1}.tar")
+    run("{x}/a{0,1}.tar", 0, "training: 2 images")
+    run("{x}", 0, "training: 2 images")
+    for index in (os.path.join(work, "cache-of-a-case/towers/index", name) for name in os.listdir(os.path.join(work, "cache-of-a-case/towers/index"))):
+        os.unlink(index)
+        os.mkdir(index)
+    run("{x}", 0, "training: 2 images", keep=True)
+    path = folder("upper")
+    for file in ("Set-Train.tar", "Set-VAL.tar"):
+        with open("%s/%s" % (path, file), "wb") as to:
+            to.write(whole)
+    run("upper", 0, "evaluation: 4 images", arguments=())
     path = folder("mixed")
     for name, data in (("train-0.tar", whole), ("other-0.tar", whole), ("val-0.tar", whole)):
         with open("%s/%s" % (path, name), "wb") as to:
@@ -182,6 +199,7 @@ def tfrecords():
         run("records", code, pattern, command)
 
     told(whole, "TFRecords, labels from 1, divided.*training: 2 images.*0 +1 +1 ", 0)
+    run("records", 0, "TFRecords, divided.*classes: 3", arguments=("--val-split", "0.5", "--label-base", "0"), keep=True)
     for cut in sorted({0, 1, 8, 11, 12, 13, first - 5, first - 4, first - 1, first + 1, first + 12, first + 500, len(whole) - 4, len(whole) - 1}):
         told(whole[:cut], name + "'.*(cut off|empty)")
     for flip in (first, first + 3, first + 7, first + 8, first + 11):
@@ -261,6 +279,17 @@ def mds():
     told(r"sample 0 \(offset %d\): its columns end at .*damaged" % offsets[0], data=patched(offsets[0], b"\xff" * 4))
     told(r"sample 3 .*found -2", data=patched(len(whole) - 8, struct.pack("<q", -2)))
     told("mds: sample 0, offset %d: " % (offsets[0] + 4), command="check", data=patched(offsets[0] + 4, b"x" * 8))
+    for inner, below in (("a", "a/shard.00000.mds"), ("a/b", "a/b/shard.00000.mds")):  # as several writers and merge_index leave it
+        path = folder("parts")
+        os.makedirs("%s/%s" % (path, inner))
+        with open("%s/%s" % (path, below), "wb") as to:
+            to.write(whole)
+        entry = dict(mds_shard(columns, rows)[1], raw_data={"basename": below, "bytes": len(whole), "hashes": {}})
+        with open(path + "/index.json", "w") as to:
+            to.write(json.dumps({"version": 2, "shards": [entry]}))
+        run("parts", 0, "MDS shards, divided.*training: 2 images")
+    for below in ("a/../../x.mds", "a//x.mds", "a/", "/x.mds", "."):
+        told("below it in raw_data.basename, found '%s'" % re.escape(below), entry={"raw_data": {"basename": below, "bytes": 1}})
     for entry, why in (({"format": "json"}, "expected \"format\": \"mds\""), ({"version": 1}, "\"version\": 2"),
                        ({"samples": 5}, "expected 5 samples .* found 4"), ({"raw_data": {"basename": "../a.mds", "bytes": 1}}, "raw_data.basename, found '../a.mds'"),
                        ({"raw_data": {"basename": "/etc/passwd", "bytes": 1}}, "found '/etc/passwd'"), ({"raw_data": None}, "raw_data.basename, found ''"),

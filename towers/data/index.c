@@ -101,7 +101,8 @@ static bool is_current(const Index *index)
 static Status index_map(int fd, const uint64_t key[2], Index *index)
 {
     struct stat info;
-    if (fstat(fd, &info) != 0 || info.st_size <= 0) return FAIL(ERR_FORMAT, "an empty index");
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size <= 0)
+        return FAIL(ERR_FORMAT, "an empty index, or no file");
     size_t size = (size_t)info.st_size;
     void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) return FAIL(ERR_MEMORY, "cannot map an index of %zu bytes: %s", size, strerror(errno));

@@ -241,6 +241,17 @@ bool mds_is_in(const char *folder)
     return strstr(head, "\"shards\"") != NULL;
 }
 
+/* True for "shard.00000.mds" and, as the writers of a set in several parts have it, "part/shard.00000.mds". */
+static bool is_below(const char *name)
+{
+    for (const char *part = name;; part++) {
+        size_t bytes = strcspn(part, "/");
+        if (bytes == 0 || *part == '.') return false;
+        part += bytes;
+        if (!*part) return true;
+    }
+}
+
 /* One entry: a file that is there, uncompressed, and as large as the entry says. */
 static Status entry_take(const char *folder, const char *index, size_t number, const json_t *entry, Names *files)
 {
@@ -251,10 +262,10 @@ static Status entry_take(const char *folder, const char *index, size_t number, c
     struct stat info;
     if (json_integer_value(json_object_get(entry, "version")) != 2 || !format || strcmp(format, "mds") != 0)
         return FAIL(ERR_FORMAT, "'%s': shard %zu: expected \"format\": \"mds\" and \"version\": 2", index, number);
-    if (!base || !*base || strchr(base, '/') || base[0] == '.')
+    if (!base || !is_below(base))
         return FAIL(ERR_FORMAT,
-                    "'%s': shard %zu: expected the name of a file beside it in raw_data.basename, found '%s'", index,
-                    number, base ? base : "");
+                    "'%s': shard %zu: expected the name of a file beside or below it in raw_data.basename, found '%s'",
+                    index, number, base ? base : "");
     TRY(path_join(path, folder, base));
     if (stat(path, &info) != 0 && json_is_object(zip))
         return FAIL(ERR_FORMAT,

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -66,7 +67,7 @@ static Role role_of_word(const char *word, size_t count)
     } words[] = {{"train", ROLE_TRAIN},    {"training", ROLE_TRAIN}, {"val", ROLE_VAL},  {"valid", ROLE_VAL},
                  {"validation", ROLE_VAL}, {"eval", ROLE_VAL},       {"test", ROLE_TEST}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i].word) == count && !strncmp(words[i].word, word, count)) return words[i].role;
+        if (strlen(words[i].word) == count && !strncasecmp(words[i].word, word, count)) return words[i].role;
     return ROLE_ANY;
 }
 
@@ -139,10 +140,13 @@ static Status folder_list(const char *folder, Role role, ShardSet *set)
     const struct dirent *entry;
     while (st == OK && (errno = 0, entry = readdir(directory)) != NULL) {
         struct stat info;
-        if (entry->d_name[0] == '.' || fstatat(dirfd(directory), entry->d_name, &info, 0) != 0 ||
-            !S_ISREG(info.st_mode))
-            continue;
+        if (entry->d_name[0] == '.') continue;
         st = path_join(path, folder, entry->d_name);
+        if (st == OK && fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) {
+            if (shard_sniff(path)) st = FAIL(ERR_FORMAT, "shard '%s': %s", path, strerror(errno));
+            continue;
+        }
+        if (st == OK && !S_ISREG(info.st_mode)) continue;
         ShardKind kind = st == OK ? shard_sniff(path) : SHARD_NONE;
         if (kind) st = shard_note(set, path, kind, role ? role : role_of_name(entry->d_name));
     }
@@ -161,7 +165,9 @@ static Status list_expand(const char *path, ShardSet *set)
 {
     Status st = OK;
     Names paths = {0};
-    TRY_OUT(braces_expand(path, &paths));
+    struct stat info;
+    bool literal = stat(path, &info) == 0; /* a file may have braces in its name */
+    TRY_OUT(literal ? names_add(&paths, path) : braces_expand(path, &paths));
     for (int i = 0; i < paths.count; i++) {
         char *full = realpath(paths.name[i], NULL);
         if (!full) {
@@ -498,8 +504,8 @@ static void request_key(Request *r)
     } else {
         full = realpath(r->config->path, NULL);
     }
-    int n = snprintf(text, sizeof text, "shards 1\n%s\n%s\n%d %.17g", here, full ? full : r->config->path,
-                     (int)r->split, r->config->val_split);
+    int n = snprintf(text, sizeof text, "shards 1\n%s\n%s\n%d %d %.17g", here, full ? full : r->config->path,
+                     (int)r->split, (int)r->config->label_base, r->config->val_split);
     free(full);
     XXH128_hash_t hash = XXH3_128bits(text, n < (int)sizeof text ? (size_t)n : sizeof text);
     r->key[0] = hash.low64;
