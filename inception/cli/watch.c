@@ -47,15 +47,26 @@ static Status features_prepare(Watch *w, Device *device)
     return OK;
 }
 
+static void networks_close(Watch *w)
+{
+    generator_close(&w->generator);
+    features_close(&w->net);
+    pictures_free(&w->real);
+    free(w->real_features);
+    free(w->made_features);
+    w->real_features = w->made_features = NULL;
+}
+
 static Status networks_open(Watch *w, const Observation *seen)
 {
     const TrainJob *job = &w->files->job;
     NetworkWeights weights = {.layout = seen->layout, .params = seen->params, .states = seen->states};
     if (w->open) return OK;
     TRY(generator_open(job->program.model, &job->program.options, &weights, seen->device, BATCH, &w->generator));
-    if (w->measures) TRY(features_prepare(w, seen->device));
-    w->open = true;
-    return OK;
+    Status st = w->measures ? features_prepare(w, seen->device) : OK;
+    w->open = st == OK;
+    if (!w->open) networks_close(w); /* the next observation tries again */
+    return st;
 }
 
 /* ---- an observation */
@@ -149,10 +160,6 @@ Status watch_start(const Options *o, JobFiles *files)
 void watch_stop(Watch *w)
 {
     if (!w) return;
-    generator_close(&w->generator);
-    features_close(&w->net);
-    pictures_free(&w->real);
-    free(w->real_features);
-    free(w->made_features);
+    networks_close(w);
     free(w);
 }

@@ -106,6 +106,8 @@ Status kid_compute(const FeatureSet *x, const FeatureSet *y, const KidConfig *co
     double sum = 0, square_sum = 0;
     TRY(sets_check(x, y));
     int64_t least = x->count < y->count ? x->count : y->count, m = config->size < least ? config->size : least;
+    if (m < 2 || config->subsets < 1)
+        return FAIL(ERR_ARG, "KID needs subsets of at least 2 images, but these have %lld", (long long)m);
     TRY_OUT(subset_open(&a, m, x->d));
     TRY_OUT(subset_open(&b, m, x->d));
     for (int s = 0; s < config->subsets; s++) {

@@ -111,6 +111,8 @@ static void refusals(void **state)
     assert_int_equal(kid_compute(&x, &y, &config, &kid), ERR_ARG);
     assert_int_equal(kid_compute(&x, &one, &config, &kid), ERR_ARG);
     assert_int_equal(kid_compute(&y, &spoiled, &config, &kid), ERR_NUMERIC);
+    config.size = 1; /* its estimator divides by the number of images less one */
+    assert_int_equal(kid_compute(&x, &x, &config, &kid), ERR_ARG);
     assert_int_equal(moments_compute(&one, &moments), ERR_ARG);
     assert_int_equal(moments_compute(&spoiled, &moments), ERR_NUMERIC);
     free((void *)x.at);
