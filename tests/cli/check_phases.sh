@@ -7,9 +7,10 @@ set -u
 check_begin phases "$@"
 small_data "$work/data" 304 50 || exit $? # 9.5 batches of 32
 
+model=wgan_gp
 # run STATUS NAME ARGUMENT...
 run() {
-    timeout -s KILL 300 "$towers" train wgan_gp --width 4 --data-path "$work/data" --device cpu --threads 1 --max-steps 20 --output-dir "$work" \
+    timeout -s KILL 300 "$towers" train $model --width 4 --data-path "$work/data" --device cpu --threads 1 --max-steps 20 --output-dir "$work" \
         --experiment "${@:2}" >"$out" 2>"$err" </dev/null
     local status=$?
     [[ $status == "$1" ]] || complain "$2: exit $status, wanted $1: $(tail -3 "$err")"
@@ -42,6 +43,18 @@ towers_are_one adam 5e-3 --recipe iwt
 run 0 short --opt sgd --lr 0.01 --towers 1 --batch-size 31 # the comparison itself can tell
 "$weights" close "$work/start/last.safetensors" "$work/sgd/last.safetensors" "$work/short/last.safetensors" 0.02 critic.score.bias >/dev/null 2>&1 &&
     complain "another batch size is the same training?"
+# The generator of the Keras example has batch norm, whose statistics are then those of all towers.
+model=wgan_gp_keras
+run 0 keras-start --recipe keras --global-batch-size 12 --max-steps 0
+run 0 keras --recipe keras --opt sgd --lr 0.01 --global-batch-size 12 --max-steps 8
+run 0 keras-two --recipe keras --opt sgd --lr 0.01 --global-batch-size 12 --max-steps 8 --towers 2 --processes 2
+run 0 keras-uneven --recipe keras --opt sgd --lr 0.01 --tower-batch 7,0,5 --max-steps 8 --processes 3
+for other in two uneven; do
+    off=$("$weights" close "$work/keras-start/last.safetensors" "$work/keras/last.safetensors" "$work/keras-$other/last.safetensors" 1e-3 \
+        critic.score.bias 2>"$work/far") || complain "keras and keras-$other: off by $off of the way: $(cat "$work/far")"
+    echo "keras, $other: off by $off of the way"
+done
+model=wgan_gp
 run 0 sgd-even-one --towers 4 --batch-size 8 --processes 1 --opt sgd --lr 0.01
 same sgd-even sgd-even-one
 [[ $(column adam phase | tr '\n' ' ') == "critic critic critic critic critic generator critic "* ]] || complain "phases: $(column adam phase)"
