@@ -51,31 +51,22 @@ Status operands_window(const OpCall *call, bool places)
     return OK;
 }
 
-Status operands_concat(const OpCall *call)
+Status operands_copy(const OpCall *call)
 {
+    Shape x = call->in[0].shape, y = call->out[0].shape;
+    int32_t first = call->attr.slice.first;
     int64_t c = 0;
     for (int k = 0; k < call->in_count; k++) c += call->in[k].data ? call->in[k].shape.c : 0;
-    if (c != call->out[0].shape.c)
+    if (call->kind == OP_CONCAT && c != y.c)
         return FAIL(ERR_SHAPE, "concat '%s': the inputs have %lld channels, the output has %d", call->name,
-                    (long long)c, call->out[0].shape.c);
+                    (long long)c, y.c);
+    if (call->kind == OP_SLICE && (first < 0 || first + y.c > x.c))
+        return FAIL(ERR_SHAPE, "slice '%s': channels %d to %d exceed the input's %d", call->name, first, first + y.c,
+                    x.c);
+    if (call->kind == OP_RESHAPE && shape_count(x) != shape_count(y))
+        return FAIL(ERR_SHAPE, "reshape '%s': %s and %s differ in their number of elements", call->name, shape_text(x),
+                    shape_text(y));
     return operands_same_dtype(call, 0, OP_MAX_IN);
-}
-
-Status operands_slice(const OpCall *call)
-{
-    int32_t first = call->attr.slice.first, c = call->out[0].shape.c;
-    if (first < 0 || first + c > call->in[0].shape.c)
-        return FAIL(ERR_SHAPE, "slice '%s': channels %d to %d exceed the input's %d", call->name, first, first + c,
-                    call->in[0].shape.c);
-    return operands_same_dtype(call, 0, 1);
-}
-
-Status operands_reshape(const OpCall *call)
-{
-    if (shape_count(call->in[0].shape) != shape_count(call->out[0].shape))
-        return FAIL(ERR_SHAPE, "reshape '%s': %s and %s differ in their number of elements", call->name,
-                    shape_text(call->in[0].shape), shape_text(call->out[0].shape));
-    return operands_same_dtype(call, 0, 1);
 }
 
 Status operands_pad(const OpCall *call)

@@ -9,14 +9,12 @@
 NODISCARD Status operands_same_dtype(const OpCall *call, int first, int end);
 /* Every size of `small` is 1, or that of `big`. */
 NODISCARD Status operands_fold(const OpCall *call, const Tensor *small, const Tensor *big);
-/* in[0] of a softmax loss is a row of logits a sample; probabilities (out[1]), if wanted, are f32. */
+/* in[0] of a softmax loss is a row of logits per sample; probabilities (out[1]), if wanted, are f32. */
 NODISCARD Status operands_logits(const OpCall *call);
 /* The window of a pooling touches the image wherever it stands; with `places`, a byte can name each place in it. */
 NODISCARD Status operands_window(const OpCall *call, bool places);
-/* Copies: elements of one type; channels that add up, that are there, or as many elements as before. */
-NODISCARD Status operands_concat(const OpCall *call);
-NODISCARD Status operands_slice(const OpCall *call);
-NODISCARD Status operands_reshape(const OpCall *call);
+/* Operands of one type: a CONCAT of all channels of its output, a SLICE within its input, a RESHAPE of equal size. */
+NODISCARD Status operands_copy(const OpCall *call);
 /* The output has the sides that padding the input makes. */
 NODISCARD Status operands_pad(const OpCall *call);
 

@@ -26,11 +26,7 @@ static Status binary_prepare(Device *device, OpCall *call)
     return check_same_dtype(call, 2);
 }
 
-static Status relu_launch(Device *device, OpCall *call)
-{
-    spans_run(device, call, 1, relu_span);
-    return OK;
-}
+SPAN_LAUNCH(relu, 1)
 
 const OpKernel cpu_relu = {
     .prepare = unary_prepare, .launch = relu_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
@@ -67,11 +63,7 @@ static void relu_dx_span(const OpCall *call, Span span)
                     span_at(&call->out[0], span), span.n);
 }
 
-static Status relu_dx_launch(Device *device, OpCall *call)
-{
-    spans_run(device, call, 2, relu_dx_span);
-    return OK;
-}
+SPAN_LAUNCH(relu_dx, 2)
 
 const OpKernel cpu_relu_dx = {
     .prepare = binary_prepare, .launch = relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
@@ -84,11 +76,7 @@ static void leaky_relu_span(const OpCall *call, Span span)
     activation_slope(call->out[0].dtype, x, x, call->attr.leaky.alpha, span_at(&call->out[0], span), span.n);
 }
 
-static Status leaky_relu_launch(Device *device, OpCall *call)
-{
-    spans_run(device, call, 1, leaky_relu_span);
-    return OK;
-}
+SPAN_LAUNCH(leaky_relu, 1)
 
 const OpKernel cpu_leaky_relu = {
     .prepare = unary_prepare, .launch = leaky_relu_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
@@ -99,11 +87,7 @@ static void leaky_relu_dx_span(const OpCall *call, Span span)
                      call->attr.leaky.alpha, span_at(&call->out[0], span), span.n);
 }
 
-static Status leaky_relu_dx_launch(Device *device, OpCall *call)
-{
-    spans_run(device, call, 2, leaky_relu_dx_span);
-    return OK;
-}
+SPAN_LAUNCH(leaky_relu_dx, 2)
 
 const OpKernel cpu_leaky_relu_dx = {
     .prepare = binary_prepare, .launch = leaky_relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
@@ -118,11 +102,7 @@ const OpKernel cpu_leaky_relu_dx = {
         void *y = span_at(&call->out[0], span);                                                                        \
         for (int64_t i = 0; i < span.n; i++) store(dtype, y, i, unary_##name(load(dtype, x, i)));                      \
     }                                                                                                                  \
-    static Status name##_launch(Device *device, OpCall *call)                                                          \
-    {                                                                                                                  \
-        spans_run(device, call, 1, name##_span);                                                                       \
-        return OK;                                                                                                     \
-    }                                                                                                                  \
+    SPAN_LAUNCH(name, 1)                                                                                               \
     const OpKernel cpu_##name = {                                                                                      \
         .prepare = unary_prepare, .launch = name##_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
 #define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
@@ -135,11 +115,7 @@ const OpKernel cpu_leaky_relu_dx = {
         for (int64_t i = 0; i < span.n; i++)                                                                           \
             store(dtype, dx, i, load(dtype, dy, i) * unary_##name##_slope(load(dtype, x, i)));                         \
     }                                                                                                                  \
-    static Status name##_dx_launch(Device *device, OpCall *call)                                                       \
-    {                                                                                                                  \
-        spans_run(device, call, 2, name##_dx_span);                                                                    \
-        return OK;                                                                                                     \
-    }                                                                                                                  \
+    SPAN_LAUNCH(name##_dx, 2)                                                                                          \
     const OpKernel cpu_##name##_dx = {                                                                                 \
         .prepare = binary_prepare, .launch = name##_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
 #include "kernels/ops.def"
@@ -199,11 +175,7 @@ static Status dropout_prepare(Device *device, OpCall *call)
     return check_same_dtype(call, 1);
 }
 
-static Status dropout_launch(Device *device, OpCall *call)
-{
-    spans_run(device, call, 1, dropout_span);
-    return OK;
-}
+SPAN_LAUNCH(dropout, 1)
 
 const OpKernel cpu_dropout = {
     .prepare = dropout_prepare, .launch = dropout_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};

@@ -33,10 +33,10 @@ static void channels_copy(const Device *device, const Tensor *from, int32_t from
     chunks_run(device, shape_pixels(to->shape), chunk_pixels(c), copy_pixels, &copy);
 }
 
-static Status concat_prepare(Device *device, OpCall *call)
+static Status copy_prepare(Device *device, OpCall *call)
 {
     (void)device;
-    return operands_concat(call);
+    return operands_copy(call);
 }
 
 static Status concat_launch(Device *device, OpCall *call)
@@ -50,13 +50,7 @@ static Status concat_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_concat = {.prepare = concat_prepare, .launch = concat_launch, .strided_in = 0xFF, .strided_out = 1};
-
-static Status slice_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    return operands_slice(call);
-}
+const OpKernel cpu_concat = {.prepare = copy_prepare, .launch = concat_launch, .strided_in = 0xFF, .strided_out = 1};
 
 static Status slice_launch(Device *device, OpCall *call)
 {
@@ -64,13 +58,7 @@ static Status slice_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_slice = {.prepare = slice_prepare, .launch = slice_launch, .strided_in = 1, .strided_out = 1};
-
-static Status reshape_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    return operands_reshape(call);
-}
+const OpKernel cpu_slice = {.prepare = copy_prepare, .launch = slice_launch, .strided_in = 1, .strided_out = 1};
 
 static Status reshape_launch(Device *device, OpCall *call)
 {
@@ -81,4 +69,4 @@ static Status reshape_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_reshape = {.prepare = reshape_prepare, .launch = reshape_launch, .in_place = 1};
+const OpKernel cpu_reshape = {.prepare = copy_prepare, .launch = reshape_launch, .in_place = 1};

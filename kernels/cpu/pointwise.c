@@ -101,11 +101,7 @@ static void mul_span(const OpCall *call, Span span)
     }
 }
 
-static Status mul_launch(Device *device, OpCall *call)
-{
-    spans_run(device, call, 2, mul_span);
-    return OK;
-}
+SPAN_LAUNCH(mul, 2)
 
 const OpKernel cpu_mul = {
     .prepare = pointwise_prepare, .launch = mul_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
@@ -128,11 +124,7 @@ static void affine_span(const OpCall *call, Span span)
     }
 }
 
-static Status affine_launch(Device *device, OpCall *call)
-{
-    spans_run(device, call, 1, affine_span);
-    return OK;
-}
+SPAN_LAUNCH(affine, 1)
 
 const OpKernel cpu_affine = {
     .prepare = pointwise_prepare, .launch = affine_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
@@ -164,11 +156,7 @@ static void power_span(const OpCall *call, Span span)
     }
 }
 
-static Status power_launch(Device *device, OpCall *call)
-{
-    spans_run(device, call, 1, power_span);
-    return OK;
-}
+SPAN_LAUNCH(power, 1)
 
 const OpKernel cpu_power = {
     .prepare = pointwise_prepare, .launch = power_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};

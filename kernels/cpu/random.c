@@ -40,10 +40,6 @@ static Status random_prepare(Device *device, OpCall *call)
     return check_activation(call, &call->out[0]);
 }
 
-static Status random_launch(Device *device, OpCall *call)
-{
-    spans_run(device, call, 0, random_span);
-    return OK;
-}
+SPAN_LAUNCH(random, 0)
 
 const OpKernel cpu_random = {.prepare = random_prepare, .launch = random_launch, .strided_out = 1};

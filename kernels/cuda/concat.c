@@ -1,14 +1,6 @@
 /* Channels side by side on the GPU: concat, slice, and reshape; the copying kernel is in concat.cu. */
 #include "kernels/cuda/operands.h"
 
-static Status size_check(const OpCall *call)
-{
-    if (shape_count(call->out[0].shape) >= KERNEL_MAX_ELEMENTS)
-        return FAIL(ERR_UNSUPPORTED, "%s '%s': %s has 2^31 elements or more; use a smaller batch", op_name(call->kind),
-                    call->name, shape_text(call->out[0].shape));
-    return OK;
-}
-
 /* Copy channels, unless they lie there already. */
 static Status channels_copy(Device *device, const Tensor *from, int32_t from_channel, const Tensor *to,
                             int32_t to_channel, int32_t c)
@@ -20,11 +12,14 @@ static Status channels_copy(Device *device, const Tensor *from, int32_t from_cha
     return OK;
 }
 
-static Status concat_prepare(Device *device, OpCall *call)
+static Status copy_prepare(Device *device, OpCall *call)
 {
     (void)device;
-    TRY(operands_concat(call));
-    return size_check(call);
+    TRY(operands_copy(call));
+    if (shape_count(call->out[0].shape) >= KERNEL_MAX_ELEMENTS)
+        return FAIL(ERR_UNSUPPORTED, "%s '%s': %s has 2^31 elements or more; use a smaller batch", op_name(call->kind),
+                    call->name, shape_text(call->out[0].shape));
+    return OK;
 }
 
 static Status concat_launch(Device *device, OpCall *call)
@@ -38,28 +33,14 @@ static Status concat_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cuda_concat = {.prepare = concat_prepare, .launch = concat_launch, .strided_in = 0xFF, .strided_out = 1};
-
-static Status slice_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    TRY(operands_slice(call));
-    return size_check(call);
-}
+const OpKernel cuda_concat = {.prepare = copy_prepare, .launch = concat_launch, .strided_in = 0xFF, .strided_out = 1};
 
 static Status slice_launch(Device *device, OpCall *call)
 {
     return channels_copy(device, &call->in[0], call->attr.slice.first, &call->out[0], 0, call->out[0].shape.c);
 }
 
-const OpKernel cuda_slice = {.prepare = slice_prepare, .launch = slice_launch, .strided_in = 1, .strided_out = 1};
-
-static Status reshape_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    TRY(operands_reshape(call));
-    return size_check(call);
-}
+const OpKernel cuda_slice = {.prepare = copy_prepare, .launch = slice_launch, .strided_in = 1, .strided_out = 1};
 
 static Status reshape_launch(Device *device, OpCall *call)
 {
@@ -70,4 +51,4 @@ static Status reshape_launch(Device *device, OpCall *call)
     return channels_copy(device, &from, 0, &call->out[0], 0, from.shape.c);
 }
 
-const OpKernel cuda_reshape = {.prepare = reshape_prepare, .launch = reshape_launch, .in_place = 1};
+const OpKernel cuda_reshape = {.prepare = copy_prepare, .launch = reshape_launch, .in_place = 1};
