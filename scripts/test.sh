@@ -64,7 +64,7 @@ fuzz() {
 
 if [ $all = yes ]; then
     build asan
-    check asan -L unit
+    check asan -L 'unit|hostile'
     build tsan
     check tsan -L threads
     build fuzz
