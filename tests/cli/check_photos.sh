@@ -24,7 +24,7 @@ for split, count in (("train", 12), ("val", 4)):
 PYTHON
 
 train() { # NAME DATA [ARGUMENT...]
-    "$towers" train inception_v3 --device cpu --img-size 75 -b 6 --max-steps 4 --output-dir runs --experiment "$1" --data-path "$2" "${@:3}" \
+    "$towers" train googlenet --device cpu --img-size 75 -b 6 --max-steps 4 --output-dir runs --experiment "$1" --data-path "$2" "${@:3}" \
         >"$1.out" 2>"$1.err" </dev/null
 }
 
@@ -136,7 +136,7 @@ fi
 
 # ---- a benchmark names its data and reads them as training does
 for recipe in "" "--augment --flip random --random-erase 1"; do
-    "$towers" bench inception_v3 --device cpu --img-size 75 -b 6 --batches 1 --warmup-batches 0 --data-path photos $recipe >bench.out 2>&1 </dev/null ||
+    "$towers" bench googlenet --device cpu --img-size 75 -b 6 --batches 1 --warmup-batches 0 --data-path photos $recipe >bench.out 2>&1 </dev/null ||
         complain "bench of photographs: $(cat bench.out)"
     grep -qE "^Dataset: .*\(folder of images, photos\), 36 images" bench.out || complain "bench does not name its data: $(cat bench.out)"
     sed -n 's/^1\timages.*\t//p' bench.out >>losses
@@ -217,7 +217,7 @@ grep -q "one class" one.err || complain "one class: $(cat one.err)"
 train meant one --classes 2 --dry-run || complain "one class, as meant: $(tail -3 meant.err)"
 
 # ---- a network for photographs asks for them
-for verb in "train inception_v3 --max-steps 1 --output-dir runs" "eval inception_v3 --weights runs/whole"; do
+for verb in "train inception_v3 --max-steps 1 --output-dir runs" "eval googlenet --weights runs/whole"; do
     "$towers" $verb --device cpu --img-size 75 >none.out 2>none.err </dev/null
     [[ $? == 2 ]] && grep -q -- "--data-path" none.err || complain "$verb without data: $(cat none.err)"
 done
