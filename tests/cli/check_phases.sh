@@ -130,6 +130,13 @@ else
     same golden killed
     cmp <(column golden mean_loss) <(column killed mean_loss) || complain "seed $seed: other losses after kills"
 
+    # ---- the rows of the loss vector that are not finite: the last tower's loss hides another's NaN, and Inf is no NaN
+    args=(--towers 2 --processes 2 --batch-size 8 --max-steps 4)
+    TOWERS_FAULT="nan:tower=0,step=2,where=loss" run 0 hidden-nan "${args[@]}" --nan-check last
+    TOWERS_FAULT="inf:tower=1,step=2,where=loss" run 0 hidden-inf "${args[@]}" --nan-check last
+    TOWERS_FAULT="nan:tower=1,step=2,where=loss" run 8 shown-nan "${args[@]}" --nan-check last
+    for fault in nan:tower=0 inf:tower=1; do TOWERS_FAULT="$fault,step=2,where=loss" run 8 "shown-$fault" "${args[@]}" --nan-check mean; done
+
     # ---- a NaN in either phase
     args=(--towers 2 --processes 2 --batch-size 8)
     TOWERS_FAULT="nan:tower=1,step=6,layer=generator.deconv1,index=7" run 8 nan-generator "${args[@]}"

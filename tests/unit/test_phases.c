@@ -362,6 +362,7 @@ static void test_loss_vector(void **state)
     is("scaled per replica, tower 1", tower[1].sum / 4, 2.25);
     is("sum of the scaled", (tower[0].sum + tower[1].sum) / 4, number_of(rows, 0, "mean_loss"));
     is("Mean metric of the scaled, x replicas", (tower[0].sum + tower[1].sum) / 4 / 2 * 2, 3.5);
+    is("the trap: means x replicas, not scaled before", 2 * number_of(rows, 0, "mean_loss"), 7);
     is("a term", term_of(rows, 0, "score", -1), 3.5);
     is("a term of tower 1", term_of(rows, 0, "score", 1), 4.5);
     is("its spread", term_of(rows, 0, "score_spread", -1), sqrt(1.25));
@@ -391,8 +392,14 @@ static void test_uneven(void **state)
     json_decref(rows);
 
     job.divisor = LOSS_DIVISOR_GLOBAL_BATCH; /* a full batch, so nothing changes */
-    rows = run_live(job, "uneven-global", weights);
-    is("divided by the global batch", number_of(rows, 0, "mean_loss"), 3);
+    rows = run_live(job, "uneven-full", weights);
+    is("a full global batch", number_of(rows, 0, "mean_loss"), 3);
+    json_decref(rows);
+
+    job.shares = (Shares){.towers = 2, .batch = {2, 2}}; /* [2, 3] and [4]: a batch that is one short */
+    rows = run_live(job, "uneven-short", weights);
+    is("divided by the global batch", number_of(rows, 0, "mean_loss"), 2.25);
+    is("its gradient", weights[0], 0.25 - RATE * 2.25);
     json_decref(rows);
     source_close(source);
 }
