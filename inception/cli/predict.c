@@ -19,7 +19,7 @@ typedef struct Prediction {
     JobFiles *files;
     FILE *to;
     json_t *names; /* owned: class names of the run, or NULL */
-    bool photos;   /* the run was trained on a folder of images */
+    bool photos;   /* the run was trained on a folder of images or on shards */
     int64_t damaged;
 } Prediction;
 
@@ -39,7 +39,7 @@ static Status environment_read(Options *o, Prediction *p)
     const char *format = json_string_value(json_object_get(root, "data_format"));
     int64_t classes = json_integer_value(json_object_get(root, "classes"));
     if (json_is_array(names) && json_array_size(names) > 0) p->names = json_incref(names);
-    if (format) p->photos = !strncmp(format, "folder", 6);
+    if (format) p->photos = strcmp(format, "IDX") != 0 && strcmp(format, "generated") != 0;
     if (o->classes <= 0) o->classes = classes > 0 ? classes : p->names ? (int64_t)json_array_size(p->names) : 0;
     json_decref(root);
     return OK;

@@ -39,6 +39,17 @@ cmp runs/window/last.safetensors runs/end/last.safetensors || complain "a window
 [[ $? == 2 ]] && grep -q 'shuffle-window' err || complain "resume with another window: $(cat err)"
 "$towers" train fashion_cnn --data-path sets/folder --shuffle-window 1 --dry-run >out 2>err </dev/null
 [[ $? == 2 ]] && grep -q 'shuffle-window is for shards' err || complain "a window of a folder: $(cat err)"
+# new images are cropped as by a folder's run, which shows once the network looks at them
+"$towers" train googlenet --no-aux --img-size 32 -b 16 --device cpu --towers 1 --threads 1 --eval-crop 1 --classes 3 --opt adam --lr 0.003 \
+    --summary-interval 0 --max-steps 12 --data-path sets/tar --output-dir runs --experiment sharp >out 2>err </dev/null || complain "train: $(cat err)"
+grep -v eval-crop runs/sharp/args.yaml >args && mv args runs/sharp/args.yaml
+cp -r runs/sharp runs/twin
+sed -i 's/"data_format": "WebDataset tars"/"data_format": "folder of images"/' runs/twin/env.json
+cmp -s runs/sharp/env.json runs/twin/env.json && complain "env.json does not name the format"
+for run in sharp twin; do
+    "$towers" predict runs/$run sets/folder/val --device cpu --csv >$run.csv 2>err </dev/null || complain "predict: $(cat err)"
+done
+cmp sharp.csv twin.csv || complain "a run of tars predicts otherwise than a run of a folder"
 "$towers" eval runs/tar --device cpu --errors errors.csv >out 2>err </dev/null || complain "eval: $(cat err)"
 grep -qE '"[^"]*/set-val-000000.tar: img01[0-9]*.png, offset [0-9]*","(ant|bee|cow)"' errors.csv || complain "errors.csv: $(head -n 3 errors.csv)"
 

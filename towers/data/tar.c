@@ -18,7 +18,15 @@
 #include "towers/data/shard.h"
 #include "towers/files/files.h"
 
-enum { BLOCK = 512, READ_BYTES = 16384, CLS_BYTES = 64, JSON_BYTES = 1 << 20, SUFFIXES = 24, SUFFIX_BYTES = 64 };
+enum {
+    BLOCK = 512,
+    READ_BYTES = 4096,
+    END_BYTES = 16384,
+    CLS_BYTES = 64,
+    JSON_BYTES = 1 << 20,
+    SUFFIXES = 24,
+    SUFFIX_BYTES = 64
+};
 
 static const char *const image_suffixes[] = {"jpg", "jpeg", "png", "webp", "ppm", "pgm"};
 static const char *const packed_suffixes[] = {".gz", ".bz2", ".xz", ".zst", ".lz4"};
@@ -236,7 +244,7 @@ static Status member_take(Tar *t, const char *name, struct archive_entry *entry,
 /* A tar ends with blocks of zeros, which writers fill up to 10 KiB or more; other bytes behind them are a second tar. */
 static Status end_check(const Tar *t)
 {
-    char bytes[READ_BYTES];
+    char bytes[END_BYTES];
     uint64_t rest = t->size > t->end ? t->size - t->end : 0;
     if (rest < BLOCK)
         return FAIL(ERR_FORMAT,
@@ -297,6 +305,7 @@ Status tar_list(ShardList *list)
     t->fd = -1;
     if (utf8) uselocale(utf8); /* names stay UTF-8, whatever the user's locale is */
     TRY_OUT(file_open(list->path, OF_USER, ERR_FORMAT, UINT64_MAX, &t->fd, &t->size));
+    (void)posix_fadvise(t->fd, 0, 0, POSIX_FADV_RANDOM); /* only headers and labels are read */
     archive_read_support_format_tar(archive);
     if (t->size == 0)
         st = FAIL(ERR_FORMAT, "'%s' is empty: expected a tar", list->path);
