@@ -55,12 +55,14 @@ static void layer_row(const Graph *g, const Op *op, int32_t n, Totals *totals, F
             (long long)macs);
 }
 
-static int64_t all_params(const Graph *g)
+/* Elements of the parameters or running averages with such names (names.h); NULL: all. */
+static int64_t role_count(const Graph *g, Role role, const char *names)
 {
+    NameFilter filter = {.only = names};
     int64_t count = 0;
     for (int32_t id = 1; id <= graph_value_count(g); id++) {
         const ValueInfo *info = graph_value(g, (Value){id});
-        if (info->role == ROLE_PARAM) count += shape_count(info->shape);
+        if (info->role == role && names_pass(&filter, info->name)) count += shape_count(info->shape);
     }
     return count;
 }
@@ -77,7 +79,7 @@ static Status model_params(const Model *model, const char *variant, int classes,
                             .training = true};
     Program program;
     TRY(program_graph(&config, 1, &program));
-    *params = all_params(program.graph);
+    *params = role_count(program.graph, ROLE_PARAM, NULL);
     program_destroy(&program);
     return OK;
 }
@@ -246,9 +248,13 @@ Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernels, FILE
     fprintf(to, "%s\n%s\n\n%-44s %-16s %-18s %12s %14s\n", model->title, model->paper, "layer", "op", "output",
             "parameters", "multiply-adds");
     for (int i = 0; i < program.forward_end; i++) layer_row(g, graph_op_at(g, i), n, &totals, to);
-    totals.all_params = all_params(g);
+    totals.all_params = role_count(g, ROLE_PARAM, NULL);
     fprintf(to, "%-44s %-16s %-18s %12lld %14lld\n", "total, forward pass of one image", "", "",
             (long long)totals.all_params, (long long)totals.macs);
+    for (int p = 0; p < model->phase_count; p++)
+        fprintf(to, "  %s: %lld parameters, %lld running averages\n", model->phases[p].name,
+                (long long)role_count(g, ROLE_PARAM, model->phases[p].trains),
+                (long long)role_count(g, ROLE_STATE, model->phases[p].trains));
     if (ops) {
         fprintf(to, "\nOp list with gradients\n");
         graph_print(g, to);

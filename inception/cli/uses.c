@@ -110,6 +110,8 @@ static Status phases_check(const Options *o, const Model *model)
                     "--amp-dtype %s: %s trains in fp32 (or TF32) only, because the sums of its gradient "
                     "penalty would be rounded to 16 bits",
                     o->amp_dtype == AMP_BF16 ? "bf16" : "fp16", model->name);
+    const OptionId dropout = OPTION_ID_dropout;
+    if (!(model->dropout > 0)) TRY(kind_check(o, &dropout, 1, model, "has no dropout"));
     return kind_check(o, of_classifiers, sizeof of_classifiers / sizeof *of_classifiers, model, "predicts no classes");
 }
 

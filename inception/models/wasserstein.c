@@ -92,9 +92,11 @@ static bool is_f32(Graph *g)
     return false;
 }
 
-static void term(Graph *g, PhaseOutputs *outputs, const char *name, Value of_samples)
+static PhaseTerm *term(Graph *g, PhaseOutputs *outputs, const char *name, Value of_samples)
 {
-    outputs->term[outputs->term_count++] = (PhaseTerm){name, total(g, of_samples)};
+    PhaseTerm *made = &outputs->term[outputs->term_count++];
+    *made = (PhaseTerm){name, total(g, of_samples)};
+    return made;
 }
 
 void wasserstein_critic(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, const Adversaries *of,
@@ -113,12 +115,12 @@ void wasserstein_critic(Graph *g, const ModelOptions *options, const PhaseInputs
 
     Value loss = add(g, sub(g, fake_score, real_score), affine(g, penalty, weight, 0));
     outputs->loss = total(g, loss);
+    term(g, outputs, "wasserstein", sub(g, real_score, fake_score))->shown = true;
     term(g, outputs, "critic_real", real_score);
     term(g, outputs, "critic_fake", fake_score);
-    term(g, outputs, "penalty", penalty);
-    term(g, outputs, "slope", slope);
-    term(g, outputs, "slope_spread", mul(g, slope, slope));
-    outputs->term[outputs->term_count - 1].spread = true;
+    term(g, outputs, "penalty", penalty)->shown = true;
+    term(g, outputs, "slope", slope)->shown = true;
+    term(g, outputs, "slope_spread", mul(g, slope, slope))->spread = true;
 }
 
 void wasserstein_generator(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, const Adversaries *of,

@@ -26,6 +26,7 @@ column() { # NAME FIELD: that word or number of every step
 run 0 start --max-steps 0
 towers_are_one() { # NAME PART ARGUMENT... The bias of the score cancels in the difference of two scores.
     run 0 "$1" --towers 1 --batch-size 32 "${@:3}"
+    cp "$err" "$work/$1.err"
     run 0 "$1-even" --towers 4 --batch-size 8 --processes 4 "${@:3}"
     run 0 "$1-uneven" --tower-batch 0,13,7,12 --processes 4 "${@:3}" # the first process has no samples
     run 0 "$1-ends" --tower-batch 0,1,31,0 --processes 2 "${@:3}"
@@ -66,6 +67,12 @@ awk -F'"penalty":\\[|\\],"slope"|"tower_count":\\[|\\],"finite"|"penalty":' '/"c
     d = mean - sum / n; if (d < 0) d = -d
     if (tower[1] != "null" || (n != 32 && n != 16) || d > 1e-9 + 1e-9 * mean) { print; bad = 1 }
 } END { exit bad }' "$work/sgd-uneven/metrics.jsonl" || complain "the penalty is not the mean over the samples"
+
+# The console shows what tells how a GAN fares; the estimate is that of the record.
+grep -qE "critic -?[0-9.]+  generator -?[0-9.]+  wasserstein -?[0-9.e-]+  penalty [0-9.e-]+  slope [0-9.]+  lr" "$work/adam.err" || complain "console: $(cat "$work/adam.err")"
+paste <(column adam wasserstein) <(column adam critic_real) <(column adam critic_fake) |
+    awk '$1 !~ /step/ { d = $1 - ($2 - $3); if (d < 0) d = -d; n++; if (d > 1e-5) { print; bad = 1 } } END { exit bad || n != 17 }' ||
+    complain "the Wasserstein estimate is not mean D(x) - mean D(G(z))"
 
 # ---- compared phase by phase
 "$towers" compare "$work/sgd-even" "$work/sgd-uneven" >"$out" 2>&1 || complain "compare: $(cat "$out")"
@@ -160,6 +167,11 @@ else
     grep -q "the replicas of tower 0 and tower 1 differ" "$err" || complain "bitflip: $(cat "$err")"
 fi
 
+# ---- the sizes of the networks; Keras counts the running averages as parameters, 910,660 in all
+"$towers" info wgan_gp_keras --device cpu >"$out" 2>&1 || complain "info: $(tail -2 "$out")"
+grep -q "critic: 4305409 parameters, 0 running averages" "$out" && grep -q "generator: 902082 parameters, 8578 running averages" "$out" ||
+    complain "info: $(grep -E '^  (critic|generator)' "$out")"
+
 # ---- refusals
 refused() { # STATUS WORDS ARGUMENT...
     run "$1" refused "${@:3}" --max-steps 1
@@ -167,6 +179,7 @@ refused() { # STATUS WORDS ARGUMENT...
     rm -rf "$work/refused"
 }
 refused 2 "--smoothing has no effect: wgan_gp predicts no classes" --smoothing 0.1
+refused 2 "--dropout has no effect: wgan_gp has no dropout" --dropout 0.5
 refused 2 "--eval-interval has no effect" --eval-interval 2
 refused 2 "leaves the phase generator nothing to train" --freeze "generator.*"
 refused 5 "sums of its gradient penalty would be rounded to 16 bits" --amp

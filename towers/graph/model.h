@@ -48,6 +48,7 @@ typedef struct PhaseTerm {
     const char *name; /* "critic_real": letters, digits and _ */
     Value sum;
     bool spread; /* `sum` is that of the squares of the term before it: the record shows its standard deviation */
+    bool shown;  /* also on the console, beside the losses */
 } PhaseTerm;
 
 typedef struct PhaseOutputs {

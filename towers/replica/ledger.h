@@ -19,6 +19,7 @@ enum {
     LEDGER_EPOCHS = 16,
     LEDGER_MESSAGE = 2048,
     LEDGER_NOTES = 8,
+    LEDGER_TERMS = 96,
     LEDGER_HEADER = 8192
 };
 
@@ -64,6 +65,7 @@ typedef struct LedgerTower {
 typedef struct LedgerShown {
     int64_t step, samples;
     double loss, lr, seconds; /* loss according to --report-loss and --report-l2 */
+    char terms[LEDGER_TERMS]; /* "  slope 1.02  penalty 0.003": those of its phase that the console shows */
 } LedgerShown;
 
 /* The state of the whole run; written only by rank 0. */

@@ -52,19 +52,36 @@ static void eta_text(double seconds, char *text, size_t bytes)
         snprintf(text, bytes, "%ld:%02ld", s / 60, s % 60);
 }
 
+/* The newest step of a phase up to `step`; NULL if the ledger has none. */
+static const LedgerShown *newest_of(const Console *c, int phase, int64_t step)
+{
+    int64_t s = step;
+    while (s > c->first_step && s > step - LEDGER_STEPS / 2 && job_phase_of(c->job, s - 1) != phase) s--;
+    const LedgerShown *shown = &c->ledger->run.shown[s % LEDGER_STEPS];
+    return shown->step == s && s > 0 && job_phase_of(c->job, s - 1) == phase ? shown : NULL;
+}
+
 /* "critic -3.2104  generator 0.5120": the last loss of each phase according to --report-loss; "all" lists every tower's. */
 static void phases_text(const Console *c, int64_t step, Text *text)
 {
     for (int phase = 0; phase < program_phases(c->job->program.model); phase++) {
-        int64_t s = step;
-        while (s > c->first_step && s > step - LEDGER_STEPS / 2 && job_phase_of(c->job, s - 1) != phase) s--;
-        const LedgerShown *shown = &c->ledger->run.shown[s % LEDGER_STEPS];
-        if (shown->step != s || job_phase_of(c->job, s - 1) != phase) continue;
+        const LedgerShown *shown = newest_of(c, phase, step);
+        if (!shown) continue;
         text_add(text, "%s%s %.4f", phase ? "  " : "", job_phase(c->job, phase)->name, shown->loss);
         for (int t = 0; c->job->report == LOSS_REPORT_ALL && t < c->ledger->towers; t++)
             text_add(text, "%s%.4f%s", t ? " " : " [",
-                     tower_loss_mean(&c->ledger->tower[t].rows[s % LEDGER_STEPS].loss),
+                     tower_loss_mean(&c->ledger->tower[t].rows[shown->step % LEDGER_STEPS].loss),
                      t == c->ledger->towers - 1 ? "]" : "");
+    }
+}
+
+/* "  wasserstein 9.86  penalty 0.17  slope 1.402" of the last step of each phase. */
+static void terms_text(const Console *c, int64_t step, char *buffer, size_t bytes)
+{
+    Text text = text_start(buffer, bytes);
+    for (int phase = 0; phase < program_phases(c->job->program.model); phase++) {
+        const LedgerShown *shown = newest_of(c, phase, step);
+        if (shown) text_add(&text, "%s", shown->terms);
     }
 }
 
@@ -152,6 +169,7 @@ typedef enum Field {
     FIELD_EPOCH = 0,
     FIELD_STEP,
     FIELD_LOSS,
+    FIELD_TERMS,
     FIELD_SPREAD,
     FIELD_ACCURACY,
     FIELD_RATE,
@@ -161,8 +179,8 @@ typedef enum Field {
     FIELD_ETA,
     FIELD_COUNT
 } Field;
-static const Field given_up[] = {FIELD_RATE,  FIELD_DATA, FIELD_ACCURACY, FIELD_SPREAD, FIELD_EPOCH,
-                                 FIELD_SPEED, FIELD_BAD,  FIELD_ETA,      FIELD_STEP};
+static const Field given_up[] = {FIELD_RATE,  FIELD_DATA,  FIELD_ACCURACY, FIELD_SPREAD, FIELD_TERMS,
+                                 FIELD_EPOCH, FIELD_SPEED, FIELD_BAD,      FIELD_ETA,    FIELD_STEP};
 
 static void fields_fill(const Console *c, const LedgerShown *shown, int64_t steps, char fields[FIELD_COUNT][FIELD])
 {
@@ -177,6 +195,9 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
     snprintf(fields[FIELD_EPOCH], FIELD, "epoch %.2f", (double)step / (double)job_steps_per_epoch(c->job));
     snprintf(fields[FIELD_STEP], FIELD, "%lld/%lld", (long long)step, (long long)steps);
     loss_text(c, step, shown->loss, fields[FIELD_LOSS], FIELD);
+    char terms[FIELD];
+    terms_text(c, step, terms, sizeof terms);
+    snprintf(fields[FIELD_TERMS], FIELD, "%s", terms + strspn(terms, " "));
     spread_text(c, step, fields[FIELD_SPREAD], FIELD);
     if (!isnan(accuracy)) snprintf(fields[FIELD_ACCURACY], FIELD, "acc %.1f%%", 100 * accuracy);
     snprintf(fields[FIELD_RATE], FIELD, "lr %.3g", shown->lr);
@@ -265,12 +286,13 @@ static void bar_draw(Console *c, int64_t step, int64_t steps)
 
 static void plain_line(Console *c, const LedgerShown *shown, int64_t steps)
 {
-    char loss[512], waiting[FIELD];
+    char loss[512], terms[FIELD], waiting[FIELD];
     double epoch = (double)shown->step / (double)job_steps_per_epoch(c->job);
     loss_text(c, shown->step, shown->loss, loss, sizeof loss);
+    terms_text(c, shown->step, terms, sizeof terms);
     waiting_text(c, shown, waiting);
-    fprintf(stderr, "step %lld/%lld  epoch %.2f  %s  lr %.4g  %.0f img/s%s%s\n", (long long)shown->step,
-            (long long)steps, epoch, loss, shown->lr, (double)shown->samples / shown->seconds,
+    fprintf(stderr, "step %lld/%lld  epoch %.2f  %s%s  lr %.4g  %.0f img/s%s%s\n", (long long)shown->step,
+            (long long)steps, epoch, loss, terms, shown->lr, (double)shown->samples / shown->seconds,
             strchr(waiting, '(') ? "  " : "", strchr(waiting, '(') ? waiting : "");
     for (int t = 0; c->job->towers_view && t < c->ledger->towers; t++) {
         char text[2 * FIELD];

@@ -1,6 +1,7 @@
 /* Records of a step: the ledger's rows, the sums of the epoch, a row of metrics; see step.h. */
 #include "towers/train/step.h"
 
+#include "kernels/text.h"
 #include "towers/train/activities.h"
 #include "towers/train/summary.h"
 
@@ -37,19 +38,6 @@ void step_to_epoch(TowerProcess *p, const Step *step)
     }
     p->run.epoch_sum += sum;
     p->run.epoch_constant_sum += sum / (double)full_step(p->job);
-}
-
-static void run_show(TowerProcess *p, const Step *step)
-{
-    const TrainJob *job = p->job;
-    LedgerRun *run = &p->ledger->run;
-    double loss = reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, full_step(job));
-    LedgerShown shown = {p->done, step->samples, loss + (job->report_l2 ? step->l2 : 0), step->lr, step->seconds};
-    run->shown[p->done % LEDGER_STEPS] = shown;
-    atomic_store(&run->skipped, p->run.skipped);
-    atomic_store(&run->overflows, p->run.overflows);
-    atomic_store(&run->bad_samples, p->run.bad_samples);
-    atomic_store(&run->step, p->done);
 }
 
 /* The original trainer's moving averages of losses: decay 0.9 from zero, with bias correction. A loss that is not
@@ -167,6 +155,23 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepC
     };
 }
 
+static void run_show(TowerProcess *p, const Step *step, const StepColumns *columns)
+{
+    const TrainJob *job = p->job;
+    LedgerRun *run = &p->ledger->run;
+    double loss = reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, full_step(job));
+    LedgerShown shown = {p->done, step->samples, loss + (job->report_l2 ? step->l2 : 0), step->lr, step->seconds, ""};
+    const Program *program = program_of_phase(p, step->phase);
+    Text terms = text_start(shown.terms, sizeof shown.terms);
+    for (int i = 0; i < columns->terms; i++)
+        if (program->term[i].shown) text_add(&terms, "  %s %.4g", columns->term[i].name, columns->term[i].mean);
+    run->shown[p->done % LEDGER_STEPS] = shown;
+    atomic_store(&run->skipped, p->run.skipped);
+    atomic_store(&run->overflows, p->run.overflows);
+    atomic_store(&run->bad_samples, p->run.bad_samples);
+    atomic_store(&run->step, p->done);
+}
+
 Status step_record(TowerProcess *p, const Step *step)
 {
     StepColumns columns;
@@ -174,7 +179,7 @@ Status step_record(TowerProcess *p, const Step *step)
     columns_fill(p, step, &columns);
     StepRecord record = record_of(p, step, &columns);
     if (p->replica->phases == 1) averages_move(&p->run, record.base_loss, record.total_loss, &record);
-    if (p->done == step->number) run_show(p, step); /* except a step that ends the run */
+    if (p->done == step->number) run_show(p, step, &columns); /* except a step that ends the run */
     TRY(metrics_step(p->metrics, &record));
     if (step->commit) TRY(summary_step(p, step->number));
     const char *warning = metrics_warning(p->metrics);
