@@ -32,7 +32,8 @@ Status operands_logits(const OpCall *call)
         return FAIL(ERR_SHAPE, "softmax_loss '%s': expected logits of shape Nx(classes)x1x1, found %s", call->name,
                     shape_text(logits));
     if (call->out[1].data && call->out[1].dtype != DTYPE_F32)
-        return FAIL(ERR_UNSUPPORTED, "softmax_loss '%s': prob must be f32", call->name);
+        return FAIL(ERR_UNSUPPORTED, "softmax_loss '%s': expected f32 probabilities, found %s", call->name,
+                    dtype_name(call->out[1].dtype));
     return OK;
 }
 
@@ -75,7 +76,8 @@ Status operands_pad(const OpCall *call)
     int64_t h = (int64_t)x.h + call->attr.pad.top + call->attr.pad.bottom,
             w = (int64_t)x.w + call->attr.pad.left + call->attr.pad.right;
     if (y.n != x.n || y.c != x.c || y.h != h || y.w != w)
-        return FAIL(ERR_SHAPE, "pad '%s': sides %d, %d, %d, %d do not make %s of %s", call->name, call->attr.pad.top,
-                    call->attr.pad.bottom, call->attr.pad.left, call->attr.pad.right, shape_text(y), shape_text(x));
+        return FAIL(ERR_SHAPE, "pad '%s': borders %d, %d, %d, %d do not give %s from %s", call->name,
+                    call->attr.pad.top, call->attr.pad.bottom, call->attr.pad.left, call->attr.pad.right, shape_text(y),
+                    shape_text(x));
     return operands_same_dtype(call, 0, 1);
 }

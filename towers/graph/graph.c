@@ -210,7 +210,7 @@ Value graph_param(Graph *g, const char *name, Shape shape, Init init, bool decay
     if (old->role == ROLE_PARAM && shape_equal(old->shape, shape) && old->init.kind == init.kind &&
         old->init.a == init.a && old->decay == decay)
         return there;
-    return list_fail(g, ERR_SHAPE, "%s: used again as %s, but it is %s, or starts otherwise", info.name,
+    return list_fail(g, ERR_SHAPE, "%s: used again as %s, but it is %s, or has other starting values", info.name,
                      shape_text(shape), shape_text(old->shape));
 }
 

@@ -267,10 +267,11 @@ Status layout_create_phases(const Graph *const *training, int count, Layout **ma
     Status st = OK;
     Units units[LAYOUT_PHASES] = {0};
     Layout *layout = NULL;
-    if (count < 1 || count > LAYOUT_PHASES) return FAIL(ERR_ARG, "%d phases; at most %d", count, LAYOUT_PHASES);
+    if (count < 1 || count > LAYOUT_PHASES) return FAIL(ERR_ARG, "%d phases: expected 1 to %d", count, LAYOUT_PHASES);
     for (int p = 0; p < count; p++) {
         if (graph_failed(training[p]))
-            return FAIL(ERR_INTERNAL, "layout of a graph that failed: call graph_finish first");
+            return FAIL(ERR_INTERNAL,
+                        "cannot make a layout of a graph that is unfinished or has failed: call graph_finish first");
         units[p].graph = training[p];
     }
     layout = calloc(1, sizeof *layout);

@@ -30,9 +30,10 @@ void shape_slice(ShapeCall *c)
     Shape x = c->in[0], y = rule_asked(c);
     int32_t first = c->op->attr.slice.first;
     if (first < 0 || (int64_t)first + y.c > x.c)
-        rule_fail(c, ERR_SHAPE, "channels %d to %lld of %d (%s)", first, (long long)first + y.c, x.c, shape_text(x));
+        rule_fail(c, ERR_SHAPE, "channels %d to %lld exceed the operand's %d (%s)", first, (long long)first + y.c, x.c,
+                  shape_text(x));
     if (y.n != x.n || y.h != x.h || y.w != x.w)
-        rule_fail(c, ERR_SHAPE, "a slice of %s cannot be %s", shape_text(x), shape_text(y));
+        rule_fail(c, ERR_SHAPE, "a slice of %s cannot have the shape %s", shape_text(x), shape_text(y));
     rule_out(c, 0, NULL, y, c->dtype[0]);
 }
 

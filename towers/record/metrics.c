@@ -441,7 +441,7 @@ static Status file_cut(const char *path, int64_t resume_step, LineStep *step_of)
     size_t kept = end;
     munmap(text, (size_t)info.st_size);
     if (ftruncate(fd, (off_t)kept) != 0)
-        st = FAIL(ERR_IO, "cannot cut '%s' after step %" PRId64 ": %s", path, resume_step, strerror(errno));
+        st = FAIL(ERR_IO, "cannot truncate '%s' after step %" PRId64 ": %s", path, resume_step, strerror(errno));
 out:
     if (fd >= 0) close(fd);
     return st;

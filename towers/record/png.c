@@ -47,7 +47,7 @@ Status png_encode(const uint8_t *pixels, int32_t width, int32_t height, int32_t 
     if (!rows || !all || compress2(data + 8, &packed, rows, (uLong)raw, Z_DEFAULT_COMPRESSION) != Z_OK) {
         free(rows);
         free(all);
-        return FAIL(ERR_MEMORY, "no memory for PNG of %d x %d pixels", width, height);
+        return FAIL(ERR_MEMORY, "no memory for a PNG of %d x %d pixels", width, height);
     }
     put_big(header, (uint32_t)width);
     put_big(header + 4, (uint32_t)height);
