@@ -153,6 +153,22 @@ static bool is_empty(const char *path)
     return empty;
 }
 
+/* True if `path`, which need not exist yet, is `folder` or lies in it. */
+static bool is_within(const char *path, const char *folder)
+{
+    char above[PATH_BYTES], *root = realpath(folder, NULL), *full;
+    snprintf(above, sizeof above, "%s", path);
+    while (!(full = realpath(*above ? above : ".", NULL)) && *above) {
+        char *slash = strrchr(above, '/');
+        above[slash == above && slash[1] ? 1 : slash ? slash - above : 0] = 0;
+    }
+    size_t bytes = root ? strlen(root) : 0;
+    bool within = root && full && !strncmp(full, root, bytes) && (full[bytes] == 0 || full[bytes] == '/');
+    free(root);
+    free(full);
+    return within;
+}
+
 /* Remove the temporary files of a killed conversion. */
 static Status stale_remove(char *path)
 {
@@ -266,6 +282,9 @@ Status data_convert(const Options *o, FILE *to)
                  .format = o->format == FORMAT_AUTO ? FORMAT_FOLDER : o->format,
                  .shard_samples = o->shard_samples};
     if (c.format < FORMAT_FOLDER) return FAIL(ERR_ARG, "towers data convert --format: expected folder, tar or mds");
+    if (is_within(c.to, from)) /* the next reader of `from` would find one more class */
+        return FAIL(ERR_ARG, "towers data convert: '%s' is in '%s', whose images are read; use a folder outside of it",
+                    c.to, from);
     for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) TRY_OUT(data_open(o, from, split, &sources[split]));
     if (source_info(sources[SPLIT_TRAIN])->h > 0) {
         st = FAIL(ERR_ARG, "towers data convert: '%s' is neither a folder of images nor shards", from);

@@ -84,6 +84,11 @@ for format in tar mds; do
 done
 data 2 convert sets/folder wrong --format onnx
 data 2 convert sets/idx wrong
+for inside in sets/folder sets/folder/ sets/folder/train/new ./sets/../sets/folder/a/b/ "$work/sets/folder/new"; do
+    data 2 convert sets/folder "$inside" --format mds
+    grep -q "is in 'sets/folder', whose images are read; use a folder outside of it" err || complain "convert into its source: $(cat err)"
+done
+[[ $(ls -A sets/folder sets/folder/train) == "$(printf 'sets/folder:\ntrain\nval\n\nsets/folder/train:\nant\nbee\ncow')" ]] || complain "convert left files in its source: $(ls -A sets/folder sets/folder/train)"
 cp -r sets/folder damaged && printf 'BM' >damaged/train/bee/img00050.png
 data 3 convert damaged damaged-tar --format tar --shard-samples 7
 data 0 check damaged-tar
