@@ -100,6 +100,9 @@ static Status phases_check(const Options *o, const Model *model)
                     "--accumulate: %s trains in phases, whose steps take one batch each; use a larger "
                     "batch",
                     model->name);
+    if (o->verb == VERB_TRAIN && o->log_style == LOG_TF2016)
+        return FAIL(ERR_UNSUPPORTED, "--log-style tf2016: its lines have one loss, but %s has one for each phase",
+                    model->name);
     if (o->bad_samples && strcmp(o->bad_samples, "stop") != 0)
         return FAIL(ERR_UNSUPPORTED,
                     "--bad-samples %s: the losses of %s cannot leave out single images; remove the "

@@ -184,6 +184,7 @@ refused 2 "--eval-interval has no effect" --eval-interval 2
 refused 2 "leaves the phase generator nothing to train" --freeze "generator.*"
 refused 5 "sums of its gradient penalty would be rounded to 16 bits" --amp
 refused 5 "--accumulate: wgan_gp trains in phases" --accumulate 2
+refused 5 "--log-style tf2016: its lines have one loss" --log-style tf2016
 refused 5 "--bad-samples skip" --bad-samples skip
 "$towers" train fashion_cnn --critic-steps 3 --dry-run --data-path "$work/data" >"$out" 2>&1 && complain "fashion_cnn --critic-steps"
 grep -q -- "--critic-steps has no effect: fashion_cnn has no critic" "$out" || complain "fashion_cnn --critic-steps: $(cat "$out")"
