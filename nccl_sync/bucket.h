@@ -1,6 +1,6 @@
-/* Buckets: consecutive ranges of the gradient arena, which is in the order in which backward completes it, so that
- * the all-reduce of one bucket runs while backward computes the next (Li et al., "PyTorch Distributed", VLDB 2020,
- * section 3.2). The same cut on every rank. Behind the last bucket go the extras: a few floats on which all towers must
+/* Buckets: consecutive ranges of the gradient arena, which is in the order in which backward completes it, so that the
+ * all-reduce of one bucket runs while backward computes the next (Li et al., "PyTorch Distributed", VLDB 2020, section
+ * 3.2). Every rank has the same buckets. The extras follow the last bucket: a few floats on which all towers must
  * agree. */
 #ifndef TOWERS_NCCL_SYNC_BUCKET_H
 #define TOWERS_NCCL_SYNC_BUCKET_H

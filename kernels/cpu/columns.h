@@ -1,7 +1,7 @@
 /* Column sums: for every channel, one or two sums over all pixels, equal to the bit for any number of threads.
  *
  * Pixels are cut into at most COLUMN_CHUNKS chunks by shape alone. Inside a chunk f32 sums of COLUMN_ROWS rows are
- * added into f64 (a user adds four rows to one another first); the chunks are added in order. Packed tensors of few
+ * added into f64 (callers first add four rows to one another); the chunks are added in order. Packed tensors of few
  * channels are read as wider rows of `repeat` pixels, so that short rows do not waste the vector unit; the sums of the
  * copies are folded at the end. */
 #ifndef TOWERS_KERNELS_CPU_COLUMNS_H

@@ -1,5 +1,5 @@
-/* Channels side by side: concat, slice, and reshape. Pure copies, and none at all where the plan has let the producer
- * write into its place already. */
+/* Channels side by side: concat, slice, and reshape. Pure copies, and not even those if the plan lets the producer
+ * write directly into its place. */
 #include "kernels/cpu/vector.h"
 
 typedef struct Copy {

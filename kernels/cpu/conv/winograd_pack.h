@@ -3,7 +3,7 @@
  * A word is 32 bits: a pixel of two images in bf16, of one image in f32. Images that share words are a *stack*. The
  * transforms are written once (winograd_transforms.h) and compiled for both. Matrices are those of F(2, 3),
  *     B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1}   A = {1 0; 1 1; 1 -1; 0 1}
- * of which the last row of A has the other sign in the literature, and so the last column of G' (winograd_back.h). */
+ * The last row of A, and so the last column of G' (winograd_back.h), has the opposite sign in the literature. */
 #ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_PACK_H
 #define TOWERS_KERNELS_CPU_CONV_WINOGRAD_PACK_H
 

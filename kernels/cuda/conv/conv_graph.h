@@ -3,7 +3,7 @@
  * z is a convolution's output before its normalization, a = relu(scale z + shift) after it; scale and shift are 16-bit
  * vectors, sums are f32. The joined forms read and write each large tensor once:
  *   STATISTICS        y = x * w, and sum and sum of squares of y per channel
- *   APPLY_STATISTICS  y = relu(scale z + shift) * w, and the sums: the normalization of x happens on the way in
+ *   APPLY_STATISTICS  y = relu(scale z + shift) * w, and the sums: x is normalized when it is read
  *   DATA_SUMS         dx = relu'(a) (dy * transpose(w)), with the sums that the normalization's gradient needs
  *   APPLY_FILTER      dw = sum of relu(scale z + shift) * dy */
 #ifndef TOWERS_KERNELS_CUDA_CONV_CONV_GRAPH_H
