@@ -2,9 +2,10 @@
 # Time one critic update of wgan_gp (batch 50, widths 16 and 64) on this machine's CPU beside PyTorch, eager and compiled where
 # double backward compiles, in both memory layouts. All sides run alternately in one call. Medians and ranges are written to
 # docs/performance.md. Four minutes on two idle cores.
-# usage: scripts/bench_wgan.sh [--torch pip|debian] [--repetitions N] [--updates N] [--widths 16,64] [--check]
+# usage: scripts/bench_wgan.sh [--torch pip|debian] [--repetitions N] [--updates N] [--widths 16,64] [--check] [--processor-time]
 #   --torch pip      the newest PyTorch of PyPI (default), in the virtual environment of scripts/bench_cpu.sh
 #   --torch debian   the system's package
+#   --processor-time one thread on every side, and processor time instead of the clock's, for a machine with other work
 #   --check          fail if Towers is not 2.5 times as fast at width 16 and 1.5 times at width 64
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -95,12 +95,18 @@ const OpKernel cpu_leaky_relu_dx = {
 /* ---- the UNARY rows of ops.def */
 
 #define UNARY(KIND, name, formula)                                                                                     \
+    VECTOR_INLINE void name##_rows(Dtype dtype, const void *x, void *y, int64_t n)                                     \
+    {                                                                                                                  \
+        VECTOR_LOOP                                                                                                    \
+        for (int64_t i = 0; i < n; i++) store(dtype, y, i, unary_##name(load(dtype, x, i)));                           \
+    }                                                                                                                  \
+    CPU_CLONES static void activation_##name(Dtype dtype, const void *x, void *y, int64_t n)                           \
+    {                                                                                                                  \
+        BY_DTYPE(dtype, name##_rows, x, y, n);                                                                         \
+    }                                                                                                                  \
     static void name##_span(const OpCall *call, Span span)                                                             \
     {                                                                                                                  \
-        Dtype dtype = call->out[0].dtype;                                                                              \
-        const void *x = span_at(&call->in[0], span);                                                                   \
-        void *y = span_at(&call->out[0], span);                                                                        \
-        for (int64_t i = 0; i < span.n; i++) store(dtype, y, i, unary_##name(load(dtype, x, i)));                      \
+        activation_##name(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->out[0], span), span.n);      \
     }                                                                                                                  \
     SPAN_LAUNCH(name, 1)                                                                                               \
     const OpKernel cpu_##name = {                                                                                      \
