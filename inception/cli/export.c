@@ -2,6 +2,7 @@
  * classes, variant, whether there is an auxiliary head. */
 #include "inception/cli/export.h"
 
+#include "inception/cli/networks.h"
 #include "inception/quality/generator.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
@@ -49,7 +50,10 @@ static Status file_ask(const Options *o, Export *x)
     if (model && strcmp(model, x->config.model->name))
         return FAIL(ERR_CHECKPOINT, "%s holds weights of the model %s, not of %s", x->from, model,
                     x->config.model->name);
-    if (x->config.model->generate) return OK;
+    if (x->config.model->generate) {
+        options->channels = generator_channels(x->file, x->config.model);
+        return OK;
+    }
     TRY(head_names(&x->config, &x->heads));
     int classes = x->heads.count ? head_classes(x->file, x->heads.classifier[0]) : 0;
     if (o->classes <= 0 && classes) options->classes = classes;
@@ -151,7 +155,10 @@ static char *class_names(const Export *x)
 static Status weights_write(const Export *x, bool onnx)
 {
     const Model *model = x->config.model;
-    StPair pairs[] = {{"format", "pt"}, {"model", model->name}, {"variant", x->config.options.variant}};
+    StPair pairs[] = {{"format", "pt"},
+                      {"model", model->name},
+                      {"variant", x->config.options.variant},
+                      {"channels", x->config.options.channels == 1 ? "1" : "3"}};
     if (onnx && x->generator) {
         OnnxPixels pixels = {model->mean, model->std};
         return onnx_write(x->to, model->name, x->generator, &x->list, NULL, &pixels);
@@ -162,7 +169,7 @@ static Status weights_write(const Export *x, bool onnx)
         free(names);
         return st;
     }
-    return safetensors_replace(x->to, x->list.tensor, x->list.count, pairs, 3);
+    return safetensors_replace(x->to, x->list.tensor, x->list.count, pairs, x->generator ? 4 : 3);
 }
 
 /* Choose output file and format: as given, else by the file's extension. */

@@ -165,6 +165,7 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
     job->data.memory = o->data_memory << 20;
     TRY(bad_samples_parse(o->bad_samples, job));
     job->program.data_channels = train->c;
+    if (job->program.model->generate) job->program.options.channels = train->c; /* it generates what it is shown */
     if (train->c > job->program.options.channels)
         return FAIL(ERR_ARG,
                     "%s takes images with %d channel, but the data has %d: use a model for color images, or grey "

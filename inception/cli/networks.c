@@ -40,12 +40,20 @@ Status generator_find(Options *o, JobFiles *files, char weights[PATH_BYTES])
     return job_weights(o->weights, weights, PATH_BYTES);
 }
 
+int32_t generator_channels(const SafeTensors *file, const Model *model)
+{
+    const char *channels = safetensors_metadata(file, "channels");
+    return channels && (!strcmp(channels, "1") || !strcmp(channels, "3")) ? channels[0] - '0' : model->channels;
+}
+
 Status generator_load(const TrainJob *job, const char *weights, Device *device, int32_t batch, Generator *generator)
 {
     SafeTensors *file;
     TRY(safetensors_open(weights, &file));
     NetworkWeights from = {.file = file, .path = weights};
-    Status st = generator_open(job->program.model, &job->program.options, &from, device, batch, generator);
+    ModelOptions options = job->program.options;
+    options.channels = generator_channels(file, job->program.model);
+    Status st = generator_open(job->program.model, &options, &from, device, batch, generator);
     safetensors_close(file);
     return st;
 }

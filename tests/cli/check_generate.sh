@@ -24,6 +24,34 @@ cmp -s runs/seen/generated/step-0000000000.png runs/two/generated/step-000000000
     complain "grids: $(ls runs/seen/generated)"
 [[ $(ls runs/plain/generated) == $'step-0000000000.png\nstep-0000000018.png' ]] || complain "grids without --sample-interval: $(ls runs/plain/generated)"
 
+# color images make a generator of color images, in the run and from its weights
+python3 - <<'PYTHON' || exit 1
+import os, random, struct, zlib
+rng = random.Random(1)
+def chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+for part in "train", "val":
+    for name in "a", "b":
+        os.makedirs(f"color/{part}/{name}")
+        for i in range(12):
+            rows = b"".join(b"\0" + rng.randbytes(3 * 20) for y in range(20))
+            with open(f"color/{part}/{name}/{i}.png", "wb") as to:
+                to.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 20, 20, 8, 2, 0, 0, 0)) +
+                         chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+PYTHON
+for model in wgan_gp wgan_gp_keras; do
+    "$towers" train $model --width 2 --data-path color --img-size 16 --batch-size 4 --max-steps 7 --seed 7 --quiet --experiment color-$model >out 2>err ||
+        complain "color images, $model: $(cat err)"
+    "$towers" generate runs/color-$model --seed 7 --grid 8x8 -o color.png >out 2>err || complain "color images of $model: $(cat err)"
+    cmp -s color.png runs/color-$model/generated/step-0000000007.png || complain "$model: generate makes another grid than the run in color"
+    [[ $(od -An -tu1 -j25 -N1 color.png) -eq 2 ]] || complain "$model: the grid has no color"
+    "$towers" export runs/color-$model color.safetensors >out 2>err || complain "export of $model in color: $(cat err)"
+    "$towers" generate $model --width 2 --img-size 16 --weights color.safetensors --seed 7 --grid 8x8 -o exported.png >out 2>err ||
+        complain "exported $model in color: $(cat err)"
+    cmp -s color.png exported.png || complain "$model in color: the exported generator makes another grid"
+    "$towers" export runs/color-$model color.onnx >out 2>err || complain "export of $model in color: $(cat err)"
+done
+
 # a run that stops in the middle and is resumed has the same grids and measures
 train cut --sample-interval 1 --features runs/classifier --checkpoint-steps 8 --max-steps 8
 "$towers" train wgan_gp --resume runs/cut --max-steps 18 --quiet >out 2>err || complain "resume: $(cat err)"

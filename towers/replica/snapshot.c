@@ -260,7 +260,10 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
     json_t *root;
     TRY(json_parse(text, strlen(text), &root, &error));
     if (!root) return FAIL(ERR_CHECKPOINT, "%s/state.json:%d: %s", path, error.line, error.text);
+    /* The settings come first, because the other fields depend on the model. */
     const char *settings = json_string_value(json_object_get(root, "settings"));
+    if (!settings) TRY_OUT(FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or not a text", path));
+    if (strcmp(settings, p->job->settings)) TRY_OUT(fail_changed(path, settings, p->job->settings));
     for (int i = 0; i < STATE_FIELDS; i++)
         TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
     const json_t *all = json_object_get(root, "phases");
@@ -270,11 +273,7 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
             TRY_OUT(field_read(&run.phase[i], &phase_fields[k], json_object_get(one, phase_fields[k].name), path));
     }
     TRY_OUT(left_out_read(&run, json_object_get(root, "left_out"), path));
-    if (!settings)
-        st = FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or not a text", path);
-    else if (strcmp(settings, p->job->settings))
-        st = fail_changed(path, settings, p->job->settings);
-    if (st == OK) p->run = run;
+    p->run = run;
 out:
     json_decref(root);
     return st;
@@ -282,11 +281,15 @@ out:
 
 /* ---- saving */
 
-static const StPair *metadata(const TowerProcess *p, StPair pairs[3])
+/* Adds "channels" for a generator, which makes images of as many as the data have. */
+static const StPair *metadata(const TowerProcess *p, StPair pairs[4], int *count)
 {
+    static const char *const numbers[] = {"0", "1", "2", "3"};
     pairs[0] = (StPair){"format", "pt"};
     pairs[1] = (StPair){"model", p->job->program.model->name};
     pairs[2] = (StPair){"variant", p->job->program.options.variant ? p->job->program.options.variant : ""};
+    pairs[3] = (StPair){"channels", numbers[p->job->program.options.channels & 3]};
+    *count = p->job->program.model->generate ? 4 : 3;
     return pairs;
 }
 
@@ -294,7 +297,8 @@ Status snapshot_save(TowerProcess *p)
 {
     Status st = OK;
     WeightList model = {0}, train = {0};
-    StPair pairs[3];
+    StPair pairs[4];
+    int pair_count;
     char *state = NULL;
     process_activity(p, p->run.step, ACTIVITY_SAVE);
     TRY_OUT(statistics_export(p));
@@ -311,14 +315,15 @@ Status snapshot_save(TowerProcess *p)
         state = state_text(p);
         if (!state)
             TRY_OUT(FAIL(ERR_MEMORY, "no memory for the state of the checkpoint of step %lld", (long long)p->run.step));
+        const StPair *about = metadata(p, pairs, &pair_count);
         CheckpointContent content = {.step = p->run.step,
                                      .model = model.tensor,
                                      .model_count = model.count,
                                      .train = train.tensor,
                                      .train_count = train.count,
                                      .state_json = state,
-                                     .metadata = metadata(p, pairs),
-                                     .metadata_count = 3};
+                                     .metadata = about,
+                                     .metadata_count = pair_count};
         TRY_OUT(checkpoint_save(p->job->run_dir, &content, p->job->checkpoint.keep,
                                 p->run.best_step > 0 ? p->run.best_step : -1));
     }
@@ -334,12 +339,14 @@ Status snapshot_export(TowerProcess *p, const char *name)
     Status st = OK;
     char path[PATH_BYTES];
     WeightList model = {0};
-    StPair pairs[3];
+    StPair pairs[4];
+    int pair_count;
     TRY(statistics_export(p));
     if (!is_root(&p->place)) return OK;
     TRY(path_join(path, p->job->run_dir, name));
     TRY_OUT(model_pack(p, &model));
-    TRY_OUT(safetensors_replace(path, model.tensor, model.count, metadata(p, pairs), 3));
+    const StPair *about = metadata(p, pairs, &pair_count);
+    TRY_OUT(safetensors_replace(path, model.tensor, model.count, about, pair_count));
 out:
     weight_list_clear(&model);
     return st;
