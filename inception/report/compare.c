@@ -59,10 +59,10 @@ static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
                     "mean_loss   expected\n");
         for (int t = 0; t < truth->towers; t++) tower_row(truth, t, to);
         if (isfinite(truth->last_noise))
-            fprintf(to,
-                    "\n  noise of one step (standard deviation)   mean_loss %.4g, last tower %.4g\n"
-                    "  correlation of the towers' noise         %+.3f\n",
-                    truth->mean_noise, truth->last_noise, truth->correlation);
+            fprintf(to, "\n  noise of one step (standard deviation)   mean_loss %.4g, last tower %.4g\n",
+                    truth->mean_noise, truth->last_noise);
+        if (isfinite(truth->correlation))
+            fprintf(to, "  correlation of the towers' noise         %+.3f\n", truth->correlation);
         if (truth->window > 1)
             fprintf(to, "  averaged over %lld steps, the last tower's loss is no noisier than mean_loss\n",
                     (long long)truth->window);
@@ -320,6 +320,9 @@ static Status run_compare(const Run *first, const Run *run, json_t *runs, json_t
         if (found && phase > 0 && !runs) fputc('\n', to);
         bool same = also && (view.phase ? other.phase && !strcmp(view.phase, other.phase) : !other.phase);
         if (found && st == OK) st = phase_compare(same ? &other : NULL, &view, runs, pairs, to);
+        if (found && st == OK && first && !same && !runs)
+            fprintf(to, "\nnot compared with %s, which has no phase %s\n", first->path,
+                    view.phase ? view.phase : "train");
         run_phase_free(&view);
         run_phase_free(&other);
         TRY(st);

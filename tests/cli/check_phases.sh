@@ -172,6 +172,15 @@ fi
 grep -q "critic: 4305409 parameters, 0 running averages" "$out" && grep -q "generator: 902082 parameters, 8578 running averages" "$out" ||
     complain "info: $(grep -E '^  (critic|generator)' "$out")"
 
+# ---- beside a classifier, and timed
+"$towers" train fashion_cnn --data-path "$work/data" --device cpu --max-steps 2 --output-dir "$work" --experiment classifier --quiet >"$out" 2>&1 ||
+    complain "classifier: $(tail -2 "$out")"
+"$towers" compare "$work/classifier" "$work/sgd-even" >"$out" 2>&1 || complain "compare: $(cat "$out")"
+grep -q "not compared with .*/classifier, which has no phase generator" "$out" || complain "a classifier is compared with a GAN: $(cat "$out")"
+grep -q "nan" "$out" && complain "compare: $(grep nan "$out")"
+"$towers" bench wgan_gp --width 2 --device cpu --batch-size 4 --data-path "$work/data" --batches 30 >"$out" 2>&1 || complain "bench: $(tail -2 "$out")"
+grep -q "images/sec" "$out" && ! grep -q nan "$out" || complain "bench shows no losses: $(cat "$out")"
+
 # ---- refusals
 refused() { # STATUS WORDS ARGUMENT...
     run "$1" refused "${@:3}" --max-steps 1
@@ -188,6 +197,7 @@ refused 5 "--log-style tf2016: its lines have one loss" --log-style tf2016
 refused 5 "--bad-samples skip" --bad-samples skip
 "$towers" train fashion_cnn --critic-steps 3 --dry-run --data-path "$work/data" >"$out" 2>&1 && complain "fashion_cnn --critic-steps"
 grep -q -- "--critic-steps has no effect: fashion_cnn has no critic" "$out" || complain "fashion_cnn --critic-steps: $(cat "$out")"
+refused 2 "then model: fashion_cnn, now model: wgan_gp" --resume "$work/classifier"
 "$towers" eval "$work/adam" >"$out" 2>&1 && complain "eval of a GAN"
 grep -q "wgan_gp predicts no classes" "$out" || complain "eval: $(cat "$out")"
 "$towers" train wgan_gp_keras --recipe keras --towers 2 --processes 1 --global-batch-size 4 --data-path "$work/data" --dry-run >"$out" 2>&1 &&

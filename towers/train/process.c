@@ -73,6 +73,7 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
 {
     TRY(process_open_timed(p, shared));
     int64_t before = clock_ns();
+    double loss = NAN; /* of the last step of the first phase */
     while (p->done < p->total_steps && !p->stop) {
         int64_t done = p->done;
         bool last = p->run.step == p->total_steps ||
@@ -81,7 +82,8 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
         if (p->done == p->run.step) TRY(replicas_compare(p, false));
         if (p->done == done) continue;
         int64_t now = clock_ns();
-        double loss = p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
+        if (job_phase_of(p->job, p->done - 1) == 0)
+            loss = p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
         p->run.epoch_sum = p->run.epoch_constant_sum = 0;
         p->run.epoch_count = p->run.epoch_hits = 0;
         if (is_root(&p->place))
