@@ -142,13 +142,15 @@ static Status convert_one(void *context, SurveyWorker *worker, int64_t id, int32
 
 /* ---- the destination */
 
+/* Nothing, or what a conversion left that was killed before it had written its settings. */
 static bool is_empty(const char *path)
 {
     DIR *folder = opendir(path);
     const struct dirent *entry;
     bool empty = true;
     if (!folder) return errno == ENOENT;
-    while (empty && (entry = readdir(folder))) empty = !strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..");
+    while (empty && (entry = readdir(folder)))
+        empty = !strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") || name_is_stale(entry->d_name);
     closedir(folder);
     return empty;
 }
@@ -207,7 +209,7 @@ static Status destination_open(const Convert *c)
                         "); use a new or empty folder",
                         c->to);
         TRY(directory_create(c->to));
-        return file_replace(path, wanted, strlen(wanted));
+        TRY(file_replace(path, wanted, strlen(wanted)));
     }
     TRY(file_load(path, OF_USER, ERR_FORMAT, SETTINGS_BYTES, &found, &count));
     Status st = OK;

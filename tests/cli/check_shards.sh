@@ -70,6 +70,11 @@ for format in tar mds; do
     until [[ $(find "two-$format" -name '*.tar' -o -name '*.mds' 2>/dev/null | wc -l) -ge 2 ]] || ! kill -0 $converting 2>/dev/null; do sleep 0.005; done
     kill -KILL $converting 2>/dev/null
     wait $converting 2>/dev/null
+    # a conversion that was killed before it had written its settings
+    mkdir early && : >early/.tmp-towers-convert.json-00000000-0000-0000-0000-000000000000-1
+    data 0 convert sets/folder early --format $format --shard-samples 7
+    diff -r "one-$format" early >differs || complain "$format, killed at the start: $(cat differs)"
+    rm -r early
     some=$(find "two-$format/train" -name 'shard*' | sort | head -n 1)
     head -c 3000 "$some" >cut && mv cut "$some" # as a crash of the machine may leave it
     : >"two-$format/train/.tmp-shard-00000000-0000-0000-0000-000000000000-1"
