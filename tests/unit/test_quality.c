@@ -72,7 +72,7 @@ static void kid_of_subsets(void **state)
     assert_true(kid.deviation > 0);
     close_to(kid.mean, 0, kid.deviation);
     assert_int_equal(kid_compute(&y, &same, &config, &again), OK);
-    assert_memory_equal(&kid, &again, sizeof kid);
+    assert_true(kid.mean == again.mean && kid.deviation == again.deviation);
     config.seed = 2;
     assert_int_equal(kid_compute(&y, &same, &config, &elsewhere), OK);
     assert_true(elsewhere.mean != kid.mean);
