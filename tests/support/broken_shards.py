@@ -163,7 +163,7 @@ def tars():
             to.write(data)
     run("mixed", 3, "other-0.tar': is it for training or for evaluation")
     os.unlink(path + "/other-0.tar")
-    run("mixed", 2, "--val-split: .* has shards for evaluation of its own")
+    run("mixed", 2, "--val-split: .* already has shards for evaluation")
     with open(path + "/classes.txt", "w") as to:
         to.write("only\n")
     put("many", tar(pair("a", 0) + pair("b", 7)), "a.tar")

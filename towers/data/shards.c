@@ -515,7 +515,7 @@ static void request_key(Request *r)
 static Status splits_check(const SourceConfig *config, const Names *test)
 {
     if (test && config->val_split > 0)
-        return FAIL(ERR_ARG, "--val-split: '%s' has shards for evaluation of its own, as '%s'", config->path,
+        return FAIL(ERR_ARG, "--val-split: '%s' already has shards for evaluation, as '%s'", config->path,
                     test->name[0]);
     if (!test && config->val_split <= 0 && !config->whole)
         return FAIL(ERR_ARG,
