@@ -142,6 +142,11 @@ def tars():
         for info in tarfile.open(fileobj=io.BytesIO(data)):
             if info.name.endswith("PNG"):
                 run("names", 3, re.escape("a.tar: %s, offset %d" % (info.name, info.offset_data)), "check")
+    put("beside", whole, "a.tar")
+    for end in ("md5", "sha1", "sha256", "sha512", "csv", "yaml", "log", "json", "txt", "idx"):
+        with open(os.path.join(work, "beside/a.tar." + end), "w") as to:
+            to.write("no shard")
+    run("beside", 0, "training: 2 images")
     put("lost", whole, "a.tar")
     os.symlink("nowhere", os.path.join(work, "lost/b.tar"))
     run("lost", 3, "shard '.*b.tar': No such file")

@@ -105,7 +105,8 @@ static bool is_packed(const uint8_t *head)
 
 ShardKind shard_sniff(const char *path)
 {
-    static const char *const beside[] = {".idx", ".txt", ".json", ".md", ".index"};
+    static const char *const beside[] = {".idx", ".txt",  ".json", ".md",     ".index",  ".md5",  ".sha1",
+                                         ".csv", ".yaml", ".log",  ".sha256", ".sha512", ".pbtxt"};
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     uint8_t head[HEAD_BYTES] = {0};
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
