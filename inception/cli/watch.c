@@ -151,6 +151,12 @@ Status watch_start(const Options *o, JobFiles *files)
     w->files = files;
     w->measures = o->features != NULL;
     if (w->measures) TRY(classifier_find(o->features, &w->features, w->weights));
+    int channels = source_info(job->train)->c, reads = w->features.options.channels;
+    if (w->measures && reads < channels)
+        return FAIL(ERR_ARG,
+                    "--features %s: %s reads images with %d channel, but the data has %d; give a classifier of color "
+                    "images",
+                    o->features, w->features.model->name, reads, channels);
     job->observe = observe;
     job->observe_context = w;
     job->observe_cycles = o->sample_interval;
