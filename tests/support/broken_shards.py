@@ -147,6 +147,14 @@ def tars():
         with open(os.path.join(work, "beside/a.tar." + end), "w") as to:
             to.write("no shard")
     run("beside", 0, "training: 2 images")
+    for at, file in (("late", "late/classes.txt"), ("late/a.tar", "late/classes.txt"), ("late/{a,a}.tar::late/a.tar", "classnames.txt")):
+        put("late", whole, "a.tar")
+        run(at, 0, "training: [26] images")
+        with open(os.path.join(work, file), "w") as to:
+            to.write("cat\ndog\n")
+        run(at, 0, " cat\n", keep=True)
+        os.unlink(os.path.join(work, file))
+        run(at, 0, "classes: 2\n +0 +[0-9]+ +[0-9]+ *\n", keep=True)
     put("lost", whole, "a.tar")
     os.symlink("nowhere", os.path.join(work, "lost/b.tar"))
     run("lost", 3, "shard '.*b.tar': No such file")

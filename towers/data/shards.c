@@ -496,6 +496,24 @@ out:
     return st;
 }
 
+/* Which folders about the shards have a file of class names: a new one must not go unnoticed. */
+static int class_files(const char *path)
+{
+    static const char *const about[] = {".", "train", ".."};
+    char base[PATH_BYTES], folder[PATH_BYTES], file[PATH_BYTES], *end;
+    int there = 0;
+    snprintf(base, sizeof base, "%s", path);
+    if (is_list(path)) {
+        if ((end = strstr(base, "::"))) *end = 0;
+        base[strcspn(base, "{")] = 0;
+        end = strrchr(base, '/');
+        memcpy(end ? end + 1 : base, end ? "" : ".", end ? 1 : 2);
+    }
+    for (int i = 0; i < 3; i++)
+        if (path_join(folder, base, about[i]) == OK && class_names_find(folder, file)) there |= 1 << i;
+    return there;
+}
+
 static void request_key(Request *r)
 {
     char text[3 * PATH_BYTES], here[PATH_BYTES] = "", *full = NULL;
@@ -504,8 +522,8 @@ static void request_key(Request *r)
     } else {
         full = realpath(r->config->path, NULL);
     }
-    int n = snprintf(text, sizeof text, "shards 1\n%s\n%s\n%d %d %.17g", here, full ? full : r->config->path,
-                     (int)r->split, (int)r->config->label_base, r->config->val_split);
+    int n = snprintf(text, sizeof text, "shards 1\n%s\n%s\n%d %d %d %.17g", here, full ? full : r->config->path,
+                     (int)r->split, (int)r->config->label_base, class_files(r->config->path), r->config->val_split);
     free(full);
     XXH128_hash_t hash = XXH3_128bits(text, n < (int)sizeof text ? (size_t)n : sizeof text);
     r->key[0] = hash.low64;
