@@ -123,8 +123,20 @@ static void test_windows(void **state)
         free(seen);
     }
     assert_true(same_seed < count / 10 && same_epoch < count / 10 && in_line < count / 10);
+    int moved = 0;
+    for (int place = 0; place < SHARDS; place++)
+        moved += order_shard(&order, 0, place) != order_shard(&order, 1, place);
+    assert_true(moved > SHARDS / 2);
     order_free(&order);
     order_free(&other);
+    static const int64_t only[] = {0, 100}; /* in one shard, the samples alone move */
+    int stay = 0;
+    assert_int_equal(order_init_window(&order, 9, only, 1, 1), OK);
+    order_prepare(&order, 0);
+    order_prepare(&order, 1);
+    for (int64_t i = 0; i < 100; i++) stay += order_at(&order, 0, i) == order_at(&order, 1, i);
+    assert_true(stay < 20);
+    order_free(&order);
 }
 
 int main(void)
