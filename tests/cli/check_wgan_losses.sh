@@ -4,6 +4,7 @@
 set -u
 . "$1/tests/support/check.sh"
 check_begin wgan_losses "$@"
+needs_python
 
 python3 - "$work" <<'PYTHON' || complain "no images"
 import struct, sys
