@@ -1,9 +1,14 @@
-/* Plots of losses: mean_loss, the towers' losses, their noise and their bias; see report_plots.h. */
+/* Plots of losses: mean_loss, the towers' losses, their noise and their bias, the terms of a GAN; see report_plots.h. */
 #include "inception/report/report_plots.h"
 
 #include <math.h>
 
-enum { ENDING = 120 /* steps shown one by one */, HISTOGRAM = 41 /* bars */, TOWERS_SHOWN = 64 /* side by side */ };
+enum {
+    ENDING = 120 /* steps shown one by one */,
+    HISTOGRAM = 41 /* bars */,
+    TOWERS_SHOWN = 64 /* side by side */,
+    TERMS_SHOWN = 16
+};
 
 static double value_mean_loss(const RunStep *s, int tower)
 {
@@ -187,4 +192,36 @@ void figure_deviation(Figures *f)
         svg_bar(&plot, reach * ((k + 0.5) * 2 / HISTOGRAM - 1), bin[k], 2 * reach / HISTOGRAM, 1);
     svg_close(&plot);
     figure_end(f);
+}
+
+/* ---- terms of a phase */
+
+/* Its mean at every step; NaN where a step has none. */
+static double *term_column(Figures *f, int name)
+{
+    const Run *run = f->run;
+    int64_t k = 0;
+    for (int64_t i = 0; i < run->steps; i++) {
+        int64_t step = run->step[i].step;
+        while (k < run->terms && (run->term[k].step < step || (run->term[k].step == step && run->term[k].name != name)))
+            k++;
+        f->scratch[0][i] = k < run->terms && run->term[k].step == step ? run->term[k].mean : NAN;
+    }
+    return f->scratch[0];
+}
+
+void figure_terms(Figures *f)
+{
+    for (int k = 0; k < f->run->term_names && k < TERMS_SHOWN; k++) {
+        SvgPlot plot;
+        SvgFrame frame = figure_steps(f, f->run->term_name[k], FIGURE_HALF, FIGURE_LOW);
+        double *mean = term_column(f, k);
+        svg_extent(mean, f->run->steps, &frame.y_low, &frame.y_high);
+        if (!(frame.y_low <= frame.y_high)) continue; /* of another phase */
+        figure_begin(f, "half", f->run->term_name[k], "Mean over all samples of each step.");
+        svg_open(&plot, f->to, &frame);
+        svg_line(&plot, f->x, mean, f->run->steps, 0, 1.3, NULL);
+        svg_close(&plot);
+        figure_end(f);
+    }
 }

@@ -30,9 +30,11 @@ static void epochs_figure(Figures *f, const char *title, const char *note, size_
         train[i] = scale * *(const double *)(epoch + train_at);
         test[i] = scale * *(const double *)(epoch + test_at);
     }
-    if (x && n) {
+    if (x) {
         svg_extent(train, n, &frame.y_low, &frame.y_high);
         svg_extent(test, n, &frame.y_low, &frame.y_high);
+    }
+    if (frame.y_low <= frame.y_high) { /* a GAN predicts nothing */
         frame.x_low = n > 1 ? x[0] : 0;
         frame.x_high = x[n - 1];
         figure_begin(f, "half", title, note);

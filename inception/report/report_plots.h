@@ -10,6 +10,7 @@ void figure_ending(Figures *f); /* the last steps, one by one */
 void figure_noise(Figures *f);
 void figure_bias(Figures *f);
 void figure_deviation(Figures *f);
+void figure_terms(Figures *f); /* the named terms of a phase of a GAN, a plot for each */
 
 /* report_plots.c: all other records of a run. */
 void figure_accuracy(Figures *f);

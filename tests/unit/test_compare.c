@@ -293,6 +293,8 @@ static void steps_write(int count)
         TowerLoss towers[] = {{1.0 * i, 4, true}, {NAN, 4, i != 3}};
         double norms[] = {0.5, INFINITY};
         int64_t arrival[] = {10, 20};
+        TermRecord term[] = {{.name = "penalty", .mean = NAN, .tower = norms},
+                             {.name = "slope", .mean = i, .tower = norms}};
         if (i != 3) towers[1] = (TowerLoss){2.0 * i, 4, true}, norms[1] = 0.5;
         StepRecord record = {.step = i,
                              .lr = 0.1,
@@ -304,6 +306,7 @@ static void steps_write(int count)
                              .tower_grad_norm = norms,
                              .arrival_us = arrival,
                              .skipped = i == 3};
+        if (i == 2) record.terms = 2, record.term = term;
         assert_int_equal(metrics_step(metrics, &record), OK);
     }
     EpochRecord epoch = {.epoch = 1, .step = count, .train_loss = 0.5, .test_top1 = 0.75, .test_loss = NAN};
@@ -335,6 +338,10 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(run->confusion[3], 4);
     assert_int_equal(run->layers, 2);
     assert_string_equal(run->layer_name[1], "b");
+    assert_int_equal(run->terms, 2);
+    assert_true(run->term[0].step == 2 && isnan(run->term[0].mean));
+    assert_string_equal(run->term_name[run->term[1].name], "slope");
+    near(run->term[1].mean, 2, 0);
     assert_true(run_argument(run, "lr", text, sizeof text));
     assert_string_equal(text, "0.5");
     assert_true(run_argument(run, "name", text, sizeof text));
@@ -381,6 +388,8 @@ static void wrong_lines_are_refused(void **state)
         {"\"skipped\":false", "\"skipped\":0"},
         {"\"tower_loss\":[", "\"tower_loss\":[1,"},
         {"\"lr\":", "\"lr\":1,\"lr\":"},
+        {"\"terms\":{", "\"terms\":[],\"other\":{"},
+        {"\"slope\":2", "\"slope\":\"2\""},
     };
     steps_write(3);
     char *text = scratch_text("metrics.jsonl");

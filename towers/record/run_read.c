@@ -208,7 +208,44 @@ static Status step_read(const Lines *lines, const json_t *object, RunStep *s)
     return OK;
 }
 
-static Status step_add(Run *run, const Lines *lines, const json_t *object)
+/* The number of a name in a list, which grows if it is new. */
+static Status name_find(char ***names, int *count, const char *name, int *found)
+{
+    for (int i = 0; i < *count; i++)
+        if (!strcmp((*names)[i], name)) {
+            *found = i;
+            return OK;
+        }
+    void *grown = *names;
+    TRY(room_for(&grown, *count, sizeof **names));
+    *names = grown;
+    char *copy = strdup(name);
+    if (!copy) return FAIL(ERR_MEMORY, "no memory for the names of a run");
+    *found = *count;
+    (*names)[(*count)++] = copy;
+    return OK;
+}
+
+/* "terms": {NAME: mean, ...}, of models with several phases. */
+static Status terms_read(Run *run, const Lines *lines, json_t *object, int64_t step)
+{
+    const char *name;
+    json_t *value, *terms = json_object_get(object, "terms");
+    if (terms && !json_is_object(terms)) return line_fail(lines, "'terms' is not an object");
+    json_object_foreach(terms, name, value)
+    {
+        RunTerm term = {.step = step};
+        void *all = run->term;
+        if (!read_real(value, &term.mean)) return line_fail(lines, "'terms': '%s' is not a number or null", name);
+        TRY(name_find(&run->term_name, &run->term_names, name, &term.name));
+        TRY(room_for(&all, run->terms, sizeof *run->term));
+        run->term = all;
+        run->term[run->terms++] = term;
+    }
+    return OK;
+}
+
+static Status step_add(Run *run, const Lines *lines, json_t *object)
 {
     RunStep s = {0};
     void *steps = run->step, *blocks = run->blocks;
@@ -230,6 +267,7 @@ static Status step_add(Run *run, const Lines *lines, const json_t *object)
     if (!memory) return FAIL(ERR_MEMORY, "no memory for a step of %d towers", run->towers);
     run->blocks[run->block_count++] = memory;
     TRY(towers_read(lines, object, run->towers, memory, &s));
+    TRY(terms_read(run, lines, object, s.step));
     TRY(room_for(&steps, run->steps, sizeof *run->step));
     run->step = steps;
     run->step[run->steps++] = s;
@@ -347,28 +385,11 @@ out:
 
 /* ---- layers.jsonl: {"step": 100, "layers": {"conv1.weight": [weight, gradient], ...}}, and norms.jsonl like it */
 
-static Status layer_name(char ***names, int *count, const char *name, int *found)
-{
-    for (int i = 0; i < *count; i++)
-        if (!strcmp((*names)[i], name)) {
-            *found = i;
-            return OK;
-        }
-    void *grown = *names;
-    TRY(room_for(&grown, *count, sizeof **names));
-    *names = grown;
-    char *copy = strdup(name);
-    if (!copy) return FAIL(ERR_MEMORY, "no memory for the name of a layer");
-    *found = *count;
-    (*names)[(*count)++] = copy;
-    return OK;
-}
-
 static Status layer_add(Run *run, int64_t step, const char *name, const double values[2])
 {
     RunLayer layer = {.step = step, .weight = values[0], .gradient = values[1]};
     void *all = run->layer;
-    TRY(layer_name(&run->layer_name, &run->layer_names, name, &layer.name));
+    TRY(name_find(&run->layer_name, &run->layer_names, name, &layer.name));
     TRY(room_for(&all, run->layers, sizeof *run->layer));
     run->layer = all;
     run->layer[run->layers++] = layer;
@@ -379,7 +400,7 @@ static Status norm_add(Run *run, int64_t step, const char *name, const double va
 {
     RunNorm norm = {.step = step, .mean = values[0], .variance = values[1]};
     void *all = run->norm;
-    TRY(layer_name(&run->norm_name, &run->norm_names, name, &norm.name));
+    TRY(name_find(&run->norm_name, &run->norm_names, name, &norm.name));
     TRY(room_for(&all, run->norms, sizeof *run->norm));
     run->norm = all;
     run->norm[run->norms++] = norm;
@@ -548,6 +569,9 @@ void run_destroy(Run *run)
     for (int i = 0; i < run->layer_names; i++) free(run->layer_name[i]);
     free(run->blocks);
     for (int i = 0; i < run->norm_names; i++) free(run->norm_name[i]);
+    for (int i = 0; i < run->term_names; i++) free(run->term_name[i]);
+    free(run->term_name);
+    free(run->term);
     free(run->layer_name);
     free(run->layer);
     free(run->norm_name);

@@ -24,6 +24,13 @@ typedef struct RunStep {
 #include "towers/record/metrics.def"
 } RunStep;
 
+/* The mean over all samples of a named term of a step's phase. */
+typedef struct RunTerm {
+    int64_t step;
+    int name; /* in Run.term_name */
+    double mean;
+} RunTerm;
+
 /* Root mean squares of a parameter and of its gradient at a step. */
 typedef struct RunLayer {
     int64_t step;
@@ -48,6 +55,10 @@ typedef struct Run {
     int64_t epochs;
     int classes;        /* 0: no confusion.csv */
     int64_t *confusion; /* [classes][classes]: true class, predicted class */
+    char **term_name;
+    int term_names;
+    RunTerm *term; /* of all steps, in their order */
+    int64_t terms;
     char **layer_name;
     int layer_names;
     RunLayer *layer;
