@@ -5,11 +5,19 @@
 
 #include <string.h>
 
+// clang-format off
 static const Model *const models[] = {
-    &model_inception_v3, &model_inception_v4,   &model_inception_resnet_v2,
-    &model_googlenet,    &model_inception_mini, &model_fashion_cnn,
-    &model_wgan_gp,      &model_wgan_gp_keras,  NULL,
+    &model_inception_v3,
+    &model_inception_v4,
+    &model_inception_resnet_v2,
+    &model_googlenet,
+    &model_inception_mini,
+    &model_fashion_cnn,
+    &model_wgan_gp,
+    &model_wgan_gp_keras,
+    NULL,
 };
+// clang-format on
 
 const Model *const *models_all(void)
 {

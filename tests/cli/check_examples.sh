@@ -14,7 +14,7 @@ while read -r name most; do
     files=$(grep -c '^+++ ' "$patch")
     [ "$files" -le "$most" ] || complain "$name: the example touches $files files, at most $most were promised"
     grep -q " takes $files files: .*tests/examples/$name.patch" "$source_dir/CONTRIBUTING.md" || complain "$name: CONTRIBUTING does not say that it takes $files files"
-    (cd "$tree" && patch -p1 -s -F3) <"$patch" || complain "$name: the patch does not apply"
+    (cd "$tree" && patch -p1 -s -F0) <"$patch" || complain "$name: the patch does not apply"
 done <<'LIMITS'
 op 6
 option 3
