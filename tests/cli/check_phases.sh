@@ -60,6 +60,9 @@ run 0 sgd-even-one --towers 4 --batch-size 16 --processes 1 --opt sgd --lr 0.002
 same sgd-even sgd-even-one
 [[ $(column adam phase | tr '\n' ' ') == "critic critic critic critic critic generator critic "* ]] || complain "phases: $(column adam phase)"
 
+grep -A1 -E '"(critic|generator)": \{' "$work/sgd/ckpt/step-0000000020/state.json" | tr -d " \n" | grep -qF '"critic":{"updates":17,--"generator":{"updates":3,' ||
+    complain "updates of the phases: $(grep updates "$work/sgd/ckpt/step-0000000020/state.json")"
+
 # Means over samples, not of means; the empty tower has none.
 awk -F'"penalty":\\[|\\],"slope"|"tower_count":\\[|\\],"finite"|"penalty":' '/"critic"/ {
     split($2, count, ","); mean = $4 + 0; split($5, tower, ","); sum = n = 0

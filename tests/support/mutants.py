@@ -196,6 +196,10 @@ def main():
     stale = [m for m in mutants if mutated(source, m) is None]
     for m in stale:
         print(f"mutant {m.number}, {m.title}: {m.file} does not hold exactly once: {' '.join(m.old.split())}")
+    headers = [m for m in mutants if not m.file.endswith((".c", ".cu"))]
+    for m in headers:
+        print(f"mutant {m.number}, {m.title}: {m.file} is not compiled by itself; change a source file")
+    stale += headers
     if stale:
         sys.exit(f"{len(stale)} of {len(mutants)} mutants do not fit the source: mend tests/mutants.txt")
     if arguments.check:
