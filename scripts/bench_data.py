@@ -3,6 +3,7 @@
 
 usage: bench_data.py pictures PHOTOGRAPHS DIR              DIR/384/{a,b} and DIR/500x375/{a,b} of the photographs below a folder
        bench_data.py torch FOLDER SIDE SECONDS RAW         images per second of torchvision's DataLoader with 1 to 4 workers, as JSON
+       bench_data.py readme PAGE                           the sentence of the README, from the table of PAGE (docs/data.md)
        bench_data.py measure TOWERS BENCH_JPEG DIR [--only loader,jpeg,train] [--rounds N] [--seconds N]
                                                            everything in turn; the tables, as Markdown
 """
@@ -179,6 +180,16 @@ def train_table(o, cores):
         print("| %s | %.0f | %.2f | %.3f |" % (title, 1000 * seconds, 100 * middle([w for _, w in runs]), plain / seconds), flush=True)
 
 
+def readme_line(page):
+    """The sentence of the README, from the first table of docs/data.md."""
+    begin = page.index("| pictures | towers |")
+    rows = [line.split("|") for line in page[begin:page.index("\n\n", begin)].split("\n")[2:]]
+    same, normalized = ([float(row[column]) for row in rows] for column in (6, 4))
+    return ("**Speed.** On the same cores and files, Towers prepares %.1f to %.1f times as many images a second as PyTorch's DataLoader for the"
+            " same work, and %.1f to %.1f times as many where PyTorch also normalizes them, which Towers leaves to the network"
+            " ([table](docs/data.md#how-fast-and-how-much-memory))." % (min(same), max(same), min(normalized), max(normalized)))
+
+
 def measure(o):
     cores = min(2, len(os.sched_getaffinity(0)))
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
@@ -194,6 +205,9 @@ def main():
         return pictures_make(*arguments)
     if command == "torch" and len(arguments) == 4:
         return torch_run(arguments[0], int(arguments[1]), float(arguments[2]), arguments[3] == "1")
+    if command == "readme" and len(arguments) == 1:
+        with open(arguments[0]) as page:
+            return print(readme_line(page.read()))
     if command != "measure":
         sys.exit(__doc__)
     parser = argparse.ArgumentParser()

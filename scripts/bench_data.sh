@@ -2,7 +2,8 @@
 # How fast photographs become batches on two cores: against PyTorch's DataLoader with the newest torchvision of PyPI, decoding against
 # libjpeg-turbo's own speed, and a training step of inception_v3 from JPEG files against one from synthetic images. All sides take
 # turns. 218 photographs of Debian's package opencv-doc, made smaller, JPEG of quality 90 and 4:2:0. The tables go to standard
-# output and into docs/data.md, the first into docs/performance.md as well. Ten minutes on two idle cores, and 3 GB for PyTorch.
+# output and into docs/data.md, the first into docs/performance.md as well, its ratios into README.md. Ten minutes on two idle cores,
+# and 3 GB for PyTorch.
 # usage: scripts/bench_data.sh [--only loader,jpeg,train] [--rounds N] [--seconds N]    (with any of them: standard output only)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -41,3 +42,4 @@ trap 'rm -rf "$tables" "${package:-}"' EXIT
 [ $# = 0 ] || exit 0
 scripts/fill_section.sh docs/data.md bench <"$tables"
 sed '/^Decoding alone/,$d' "$tables" | scripts/fill_section.sh docs/performance.md data
+/usr/bin/python3 scripts/bench_data.py readme docs/data.md | scripts/fill_section.sh README.md data

@@ -66,7 +66,7 @@ table=$(
     echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg) at the end, directories in the page cache, commit" \
         "$(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers inception || echo ' and changes'), $(date -u '+%Y-%m-%d %H:%M')."
     echo
-    echo "| images in 1,000 classes | index built, s | found again, s | index, MiB | peak memory of a run, MiB | the same run on synthetic images, MiB | difference with \`--data-memory 32\`, MiB |"
+    echo "| images in 1,000 classes | index built, s | opened again, s | index, MiB | peak memory of a run, MiB | the same run on synthetic images, MiB | difference with \`--data-memory 32\`, MiB |"
     echo "|---:|---:|---:|---:|---:|---:|---:|"
     echo "| $images | $built | $again | $index | $peak | $alone | $((peak - alone)) |"
 )

@@ -92,7 +92,7 @@ table=$(
     echo "$(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg) at the end, headers in the page cache, commit" \
         "$(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers inception || echo ' and changes'), $(date -u '+%Y-%m-%d %H:%M')."
     echo
-    echo "| format | images | listed, s | found again, s | a second, images |"
+    echo "| format | images | listed, s | opened again, s | images listed per second |"
     echo "|---|---:|---:|---:|---:|"
     for kind in tar tfrecord mds; do
         listed=$(opens $kind)

@@ -98,7 +98,7 @@ if not kernels:
 names = ", ".join(f"sm_{a}" for a in archs)
 lines = ["# CUDA kernels", "",
          f"Every kernel of our own, compiled by CUDA {release} for {names}: registers on each. Made by",
-         "`scripts/cuda_kernel_table.sh --write`; a test reads what the build has noted, and fails if a kernel spills registers",
+         "`scripts/cuda_kernel_table.sh --write`; a test reads the compiler's reports, and fails if a kernel spills registers",
          "or uses local memory. Blocks have at most 256 threads, and three fit a multiprocessor (at most 85 registers).", "",
          "| file | kernel | format, access | " + " | ".join(f"sm_{a}" for a in archs) + " | shared bytes |",
          "|---|---|---|" + "---:|" * (len(archs) + 1)]

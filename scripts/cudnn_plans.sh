@@ -16,8 +16,8 @@ version=$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9]*\).*/\2
 # Which convolutions cuDNN has a kernel for
 
 Made by \`scripts/cudnn_plans.sh\` with cuDNN $version, which builds plans for a GPU from its description: no GPU was
-used, and nothing here says how fast a plan is. \`tests/gpu/test_cudnn_plans.c\` asks the same and fails when a plan is lost.
-Only engines that come compiled are counted.
+used, and nothing here says how fast a plan is. \`tests/gpu/test_cudnn_plans.c\` asks the same and fails if a convolution loses a plan.
+Only engines that are compiled in advance are counted.
 
 - *forward*, *data*, *filter*: a convolution and its two gradients. These are what the trainer runs.
 - *statistics*: convolution with the sums that batch normalization needs in its epilogue (\`--fuse ii-s\`).

@@ -17,7 +17,7 @@ F6|one bit of a checkpoint flipped|detected by the manifest|4
 F7|garbled header, impossible lengths|rejected; almost nothing is allocated|4
 F8|overlap, hole, trailing bytes, duplicate key, bad type in a weights file|rejected; the tensor is named|4
 F9|shapes or names of other classes|rejected with the differences; `--reset-head` does not load the classifier|4
-F10|checkpoint of a newer format, another model or another type|rejected with both; it is not renamed, and no older one is used|2/4
+F10|checkpoint of a newer format, another model or another type|rejected, with what was expected and found; it is not renamed, and no older one is used|2/4
 F11|resumed with other settings, towers or data|each difference is listed|2
 F12|two trainers, one run directory|the second fails with the pid of the first|2
 F13|corrupt image in the middle of an epoch|skipped and counted, up to a limit|3
@@ -30,9 +30,9 @@ F19|data set smaller than the global batch|both numbers and the remedy|2
 F20|batch not divisible by the towers|the nearest values that are divisible|2
 F21|file that disappears or changes between index and read|as F13|3
 F22|storage of the data stalls|a warning that names the loader; training continues|-
-F23|TFRecord with bad checksums or lengths|record or shard skipped, nothing allocated|3
-F24|tar with paths outside of its folder, links, impossible sizes|entry rejected, nothing written|3
-F25|tf.Example with missing keys or other types|bad sample|3
+F23|TFRecord with bad checksums or lengths|bad lengths are rejected with record and offset before anything is allocated; bad data are a bad sample as F13|3
+F24|tar with paths outside of its folder, links, impossible sizes|links and sizes are rejected by name; nothing is extracted, so a path is only a name|3
+F25|tf.Example with missing keys or other types|rejected with record and offset|3
 F26|IDX with wrong magic, sizes or counts; gzip bomb|rejected with file and offset|3
 F27|paths that are too long, names with control characters or not UTF-8|rejected, or used byte by byte; escaped in messages and JSON|-
 F28|NaN or Inf in one tower's gradient|no tower commits the step; tower and layer are named|8
@@ -49,18 +49,18 @@ F38|GPU memory runs out|needed and free memory are reported; no tower hangs|5
 F39|host memory runs out|reported before the run starts, with the largest batch size|5
 F40|GPUs that are not visible, or listed twice|the number of visible GPUs and the remedy|2/5
 F41|no driver, too old a driver|one line with the remedy; `--device auto` uses the CPU|5
-F42|sticky CUDA error, lost GPU|no further calls; the run ends|5
+F42|sticky CUDA error, lost GPU|no CUDA call follows; the run ends|5
 F43|a process never joins|named after the deadline|7
 F44|garbage at the rendezvous|dropped|-
 F45|another number of nodes than expected|rejected|2
-F46|peers of another binary, flags or data|the odd rank is named|2
+F46|peers of another binary, flags or data|the rank that differs is named|2
 F47|a process of another node dies|the others end within the timeout|7
 F48|run directory that cannot be written, disk full later|an error before training; later, logs are reduced with a warning|6
 F49|small `/dev/shm`, `memlock`, `nofile`|`towers doctor` names the limit and the remedy|-
 F50|bad command lines|exit code 2 with a suggestion; nothing is created|2
 F51|bad configuration files|file, line and column|2
-F52|edges of values: 0 epochs, rate 0, the largest seed|a defined result or an error|0/2
-F53|allocation, thread or open fails at any call|a clear message, nothing lost|5
+F52|extreme values: 0 epochs, rate 0, the largest seed|a defined result or an error|0/2
+F53|an allocation, the start of a thread or an open fails, at any call|a message that says what failed; nothing is lost|5
 F54|records cut by a crash, then resumed|complete lines, no step twice|0
 F55|a tower or thread cannot be started|those already started are ended|5
 F56|locale with decimal commas|the same files byte for byte|0
@@ -70,8 +70,6 @@ TABLE
 # Faults without a test, and why: inputs and machines that the program does not support yet.
 open_reason() {
     case $1 in
-    F23 | F25) echo "open: TFRecord is not an input yet" ;;
-    F24) echo "open: tar files are not an input yet" ;;
     F44 | F45 | F46 | F47) echo "open: a single machine only, without network connections; several nodes are not supported yet" ;;
     esac
 }

@@ -701,18 +701,18 @@ Written by `scripts/fidelity.sh`: the networks of this project against torchvisi
 {torch}. Equal weights and images go through PyTorch in float64, PyTorch in float32 and the trainer in float32 (dropout
 off, batch norm on the batch). The error of a tensor is the 2-norm of its difference from the float64 result, divided by
 the 2-norm of that. No tensor may be more than {ratio:g} times as far from float64 as PyTorch's own float32 is (at least one
-unit in the last place), and none beyond {gradient:g} (gradients) or {logit:g} (all else). How far PyTorch's float32 is
-depends on the order of its sums, and one order may be lucky: taken is the worst of its two memory formats, and of loss,
-gradients and statistics, which do not depend on the order of the images, of {orders} other orders as well.
+unit in the last place), and none beyond {gradient:g} (gradients) or {logit:g} (all else). PyTorch's own error depends on the
+order of its sums, and in one order it may be small by chance. So the largest error of its two memory formats is used; for
+loss, gradients and statistics, to which the order of the images does not matter, also of {orders} other orders of the images.
 
-The test point is chosen such that the gradient exists there: at a ReLU whose input is zero within rounding, and at a max
+The test point is chosen such that the gradient exists there. At a ReLU whose input is zero within rounding, and at a max
 pool whose two largest values are equal within rounding, rounding decides where the gradient goes, and two correct
-programs differ by 1e-3 or more (2.6e-3 of a gradient of inception_v3 at 299x299 hung on 10 of 2,834,560 windows). So, in
-float64, biases are put into the widest gap between the inputs of each ReLU, and the weights of
-a channel that a max pool reads are drawn again until no window has two largest values closer than {tie:g} of the channel's
-standard deviation. This is done for all networks alike, with the same seed; the rows *max pools* count the windows in
-which PyTorch's float32 still chooses another pixel than its float64. Ten steps of training leave that point, so there
-only the comparison with PyTorch's float32 counts.
+programs differ by 1e-3 or more (10 of 2,834,560 windows caused 2.6e-3 of a gradient of inception_v3 at 299x299). So, in
+float64, biases are chosen to lie in the widest gap between the inputs of each ReLU, and the weights of a channel that a
+max pool reads are drawn again until no window has two largest values closer than {tie:g} of the channel's standard
+deviation. All networks are treated alike, with the same seed; the rows *max pools* count the windows in which PyTorch's
+float32 still chooses another pixel than its float64. Ten steps of training leave that point, so after them only the
+comparison with PyTorch's float32 counts.
 
 *Passes* are the rewrites of the op list (`--fuse-siblings`, `--pool-behind-conv`).
 """
@@ -739,7 +739,7 @@ def main():
         export_rows(table, towers)
     drivers = os.path.dirname(driver)
     if wanted("reference"):
-        table.say("\n## The double-precision interpreter that judges our tests, beside PyTorch in float64\n")
+        table.say("\n## The double-precision interpreter of our tests, compared with PyTorch in float64\n")
         table.row(["network", "logits, loss, gradients", "worst error", "verdict"])
         table.row(["---"] * 4)
         reference_rows(table, f"{drivers}/reference_driver", REFERENCE)

@@ -74,7 +74,7 @@ def scaling(runs, step):
         assert row["tower_count"] == [row["images"] // len(row["tower_loss"])] * len(row["tower_loss"]), row["tower_count"]
         found.append(row)
     towers = [len(row["tower_loss"]) for row in found]
-    print("| printed by | " + " | ".join(f"{n} tower{'s' if n > 1 else ''}" for n in towers) + " | it is |")
+    print("| printed by | " + " | ".join(f"{n} tower{'s' if n > 1 else ''}" for n in towers) + " | meaning |")
     print("|---|" + "---|" * (len(towers) + 1))
 
     def line(name, value, meaning):
@@ -85,7 +85,7 @@ def scaling(runs, step):
     line("the last replica's mean", lambda row, n: row["tower_loss"][-1], "the mean over one share: as noisy as a batch of that size")
     line("mean over the local batch, times replicas, averaged", lambda row, n: n * local(row, n), "replicas times the loss")
     line("local mean divided by replicas, averaged", lambda row, n: local(row, n) / n, "the loss divided by replicas")
-    line("local mean divided by replicas, times replicas, averaged", local, "the loss again: the factor repairs the division, nothing else")
+    line("local mean divided by replicas, times replicas, averaged", local, "the loss again: the factor only undoes the division")
     line("local mean divided by replicas, summed", lambda row, n: sum(value / n for value in row["tower_loss"]), "the loss")
     row = found[-1]
     print(f"\nThe towers of the last column, from the ledger of the same step ({row['tower_count'][0]} images each):\n")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tables in pages are those that scripts wrote: fill_section.sh replaces the text between markers and nothing else, and the CPU table
-# of docs/performance.md is made from docs/results/cpu.json; a case that is measured again keeps its place. Arguments: source folder,
-# binary.
+# of docs/performance.md is made from docs/results/cpu.json, the ratios of the README are those of docs/data.md; a case that is
+# measured again keeps its place. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 needs_python
@@ -35,6 +35,10 @@ readme, lines = open(source + "/README.md").read(), bench_cpu.readme_lines(resul
 begin, end = "<!-- speed: begin -->\n", "\n<!-- speed: end -->"
 shown = readme[readme.index(begin) + len(begin):readme.index(end)]
 assert lines is None or shown == "\n".join(lines), "the table of the README is not what cpu.json makes"
+import bench_data
+begin, end = "<!-- data: begin -->\n", "\n<!-- data: end -->"
+shown = readme[readme.index(begin) + len(begin):readme.index(end)]
+assert shown == bench_data.readme_line(open(source + "/docs/data.md").read()), "the ratios of the README are not those of docs/data.md"
 names = list(bench_cpu.cases_make(2, 0))
 found = bench_cpu.in_order({name: 0 for name in reversed(names)}, 2)
 assert list(found) == names, found

@@ -83,6 +83,7 @@ def tars():
     second = whole.index(b"s001.png")
     put("header", whole[:second + 100] + b"x" + whole[second + 101:], "a.tar")
     run("header", 3, r"a.tar'.*offset %d: .*damage" % second)
+    # fault: F24 (links and paths: below)
     put("huge", header_changed(whole, second, 124, b"77777777777\0"), "a.tar")
     run("huge", 3, "s001.png.*8589934591 bytes.*cut off")
     put("endless", header_changed(whole, second, 124, b"\x80" + b"\x7f" * 11), "a.tar")
@@ -215,6 +216,7 @@ def tfrecords():
     run("records", 0, "TFRecords, divided.*classes: 3", arguments=("--val-split", "0.5", "--label-base", "0"), keep=True)
     for cut in sorted({0, 1, 8, 11, 12, 13, first - 5, first - 4, first - 1, first + 1, first + 12, first + 500, len(whole) - 4, len(whole) - 1}):
         told(whole[:cut], name + "'.*(cut off|empty)")
+    # fault: F23
     for flip in (first, first + 3, first + 7, first + 8, first + 11):
         told(whole[:flip] + bytes([whole[flip] ^ 64]) + whole[flip + 1:], r"record 1 \(offset %d\): .*a length whose CRC is wrong" % first)
     length = struct.pack("<Q", (1 << 64) - 20)
@@ -222,6 +224,7 @@ def tfrecords():
     for at in (first - 1, first // 2):  # the CRC, the picture: found when the data are read
         told(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:], "p0.png, offset 12: .*CRC of its .*damaged", 3, "check")
     told(gzip.compress(whole), "is compressed.*unpack it first")
+    # fault: F25
     told(records(photo(None)), "record 0 .*no label")
     told(records({"image/class/label": 1}), "record 0 .*no image")
     told(records({"image/class/label": 1, "image/encoded": 3}), "record 0 .*no image")
