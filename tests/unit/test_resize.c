@@ -106,6 +106,33 @@ static void test_window_is_part_of_the_whole(void **state)
     resizer_destroy(r);
 }
 
+/* Resizing to the same size is a copy, whatever the filter and the window. */
+static void test_same_size_copies(void **state)
+{
+    (void)state;
+    enum { H = 28, W = 31 };
+    const Rect windows[] = {{0, 0, H, W}, {1, 2, 20, 25}, {H - 1, W - 1, 1, 1}};
+    uint8_t in[H * W * 3], out[H * W * 3];
+    for (size_t i = 0; i < sizeof in; i++) in[i] = (uint8_t)(i * 73 + i * i * 5 + i / 7);
+    Resizer *r = NULL;
+    assert_int_equal(resizer_create(&r), OK);
+    for (int filter = 0; filter < 2; filter++)
+        for (size_t k = 0; k < sizeof windows / sizeof *windows; k++) {
+            const Rect w = windows[k];
+            Resize same = {(ResizeFilter)filter, H, W, H, W, w};
+            Rect s = resize_support(&same);
+            Pixels cut = {0};
+            assert_int_equal(pixels_shape(&cut, s.h, s.w, 3), OK);
+            for (int y = 0; y < s.h; y++)
+                memcpy(cut.at + (size_t)y * cut.pitch, in + ((s.y + y) * W + s.x) * 3, (size_t)s.w * 3);
+            assert_int_equal(resizer_run(r, &same, &cut, out, (size_t)w.w * 3), OK);
+            for (int y = 0; y < w.h; y++)
+                assert_memory_equal(out + y * w.w * 3, in + ((w.y + y) * W + w.x) * 3, (size_t)w.w * 3);
+            pixels_free(&cut);
+        }
+    resizer_destroy(r);
+}
+
 /* The AVX2 loops give what the plain ones give, in every byte. */
 static void test_processors_agree(void **state)
 {
@@ -166,6 +193,7 @@ int main(void)
         cmocka_unit_test(test_constant_stays),
         cmocka_unit_test(test_pitch_leaves_the_rest),
         cmocka_unit_test(test_window_is_part_of_the_whole),
+        cmocka_unit_test(test_same_size_copies),
         cmocka_unit_test(test_processors_agree),
         cmocka_unit_test(test_refused),
     };
