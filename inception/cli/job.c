@@ -368,5 +368,6 @@ void job_close(JobFiles *files)
     free(files->args_yaml);
     free(files->env_json);
     free(files->settings);
+    free(files->setting_defaults);
     memset(files, 0, sizeof *files);
 }

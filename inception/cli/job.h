@@ -16,7 +16,7 @@ typedef struct JobFiles {
     Watch *watch; /* of a generator; else NULL */
     char run_dir[PATH_BYTES];
     bool fresh_name; /* run_dir is a generated name with the time; create it with run_dir_create */
-    char *args_yaml, *env_json, *settings;
+    char *args_yaml, *env_json, *settings, *setting_defaults;
     char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
     char branch_of[PATH_BYTES]; /* the run that --resume branches off from, or "" */
     bool nothing_to_resume;     /* --resume auto found no run of this model */
@@ -34,7 +34,7 @@ NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
 void job_transforms(const Options *options, TrainJob *job, bool photos);
 /* Open training and test data, and set the properties of the network that follow from them. */
 NODISCARD Status job_data_open(const Options *options, int64_t synthetic, JobFiles *files);
-/* job_texts.c: fill in args_yaml, env_json and settings. Called by job_open. */
+/* job_texts.c: fill in args_yaml, env_json, settings and their defaults. Called by job_open. */
 NODISCARD Status job_texts(const Options *options, JobFiles *files);
 
 /* job_run.c: find the weights file for `given`: a file itself, a run's best (else last) weights, a checkpoint's

@@ -45,6 +45,19 @@ static void data_print(const char *key, const Source *data, FILE *to)
             (unsigned long long)info->fingerprint[0], (unsigned long long)info->fingerprint[1]);
 }
 
+/* A line for each option that options.def marks SAME; TOTAL too if `total_matters`. */
+static void options_print(const Options *o, bool total_matters, FILE *to)
+{
+    char value[OPTION_FORMAT_BYTES];
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        OptionResume resume = option_info(id)->resume;
+        if (resume == RESUME_SAME || (resume == RESUME_TOTAL && total_matters))
+            setting_print(option_info(id)->flag, option_format(o, id, value, sizeof value), to);
+    }
+}
+
+/* The settings that determine the weights of a run, as lines "key: value": options that options.def marks SAME, and for
+ * those marked MADE the value computed from them. Data are identified by a fingerprint, so their folder may move. */
 static char *settings_text(const Options *o, const TrainJob *job)
 {
     char *text = NULL;
@@ -58,20 +71,20 @@ static char *settings_text(const Options *o, const TrainJob *job)
         fprintf(to, "processes: %d\n", job->processes); /* they determine the order of sums */
     data_print("training data", job->train, to);
     if (job->test) data_print("test data", job->test, to);
-    /* The settings that determine the weights of a run, as lines "key: value": options that options.def marks SAME,
-     * and for those marked MADE the value computed from them. Data are identified by a fingerprint, so their folder
-     * may move. */
-    char value[OPTION_FORMAT_BYTES];
-    bool total_matters =
-        o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE;
-    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
-        OptionResume resume = option_info(id)->resume;
-        if (resume == RESUME_SAME || (resume == RESUME_TOTAL && total_matters))
-            setting_print(option_info(id)->flag, option_format(o, id, value, sizeof value), to);
-    }
+    options_print(o, o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE,
+                  to);
     if (fclose(to) == 0) return text;
     free(text);
     return NULL;
+}
+
+static void defaults_print(const void *unused, FILE *to)
+{
+    (void)unused;
+    Options usual;
+    options_init(&usual);
+    options_print(&usual, false, to);
+    options_close(&usual);
 }
 
 /* The command line, quoted for a shell; NULL if out of memory or without /proc. */
@@ -132,11 +145,13 @@ Status job_texts(const Options *o, JobFiles *files)
 {
     files->args_yaml = text_of(config_print, o);
     files->settings = settings_text(o, &files->job);
+    files->setting_defaults = text_of(defaults_print, NULL);
     files->env_json = environment_text(&files->job);
-    if (!files->args_yaml || !files->settings || !files->env_json)
+    if (!files->args_yaml || !files->settings || !files->setting_defaults || !files->env_json)
         return FAIL(ERR_MEMORY, "no memory for the description of the run");
     files->job.args_yaml = files->args_yaml;
     files->job.settings = files->settings;
+    files->job.setting_defaults = files->setting_defaults;
     files->job.env_json = files->env_json;
     return OK;
 }

@@ -59,9 +59,28 @@ refused "then winograd: false, now winograd: true" --winograd
 refused "then fuse-siblings: true, now fuse-siblings: false" --no-fuse-siblings
 refused "then pool-behind-conv: true, now pool-behind-conv: false" --no-pool-behind-conv
 refused "then share-storage: true, now share-storage: false" --no-share-storage
+refused "then seed: 3, now seed: 0" --seed 0 # which is the default
 refused "then training data: 70 samples" --dataset synthetic
+
+# A run of a program that did not have three of the options yet: with their defaults it continues with the same bits as one that has
+# them, any other value is refused by name.
+later=(shuffle-window random-erase critic-batches)
+older() { # NAME
+    cp -a "$work/runs/base" "$work/runs/$1"
+    rm -rf "$work/runs/$1/ckpt"
+    for key in "${later[@]}"; do sed -i "/^\(# \)\?$key:/d" "$work/runs/$1/args.yaml"; done
+    "$(dirname "$towers")/tests/checkpoint_driver" older "$work/runs/base/ckpt/step-0000000006" "$work/runs/$1" "${later[@]}" 2>"$work/err" ||
+        complain "checkpoint_driver: $(cat "$work/err")"
+    grep -q "shuffle-window" "$work/runs/$1/args.yaml" "$work/runs/$1"/ckpt/*/state.json && complain "$1 knows --shuffle-window"
+}
+older old
+train old --resume auto --max-steps 8 --towers 2 --random-erase 0.5
+[[ $? == 2 ]] && grep -qF "then nothing, now random-erase: 0.5" "$work/err" || complain "another value of a later option: $(cat "$work/err")"
+grep -qE "shuffle-window|critic-batches" "$work/err" && complain "a later option with its default is named: $(cat "$work/err")"
+train old --resume auto --max-steps 8 --towers 2 --threads 1 || complain "a run of an older program is refused: $(cat "$work/err")"
 
 mv "$work/small" "$work/moved"
 train base --resume auto --max-steps 8 --towers 2 --threads 1 --data-path "$work/moved" || complain "equal data in another folder is refused: $(cat "$work/err")"
+cmp -s "$work/runs/base/last.safetensors" "$work/runs/old/last.safetensors" || complain "a run of an older program continues otherwise"
 
 check_end "$listed options are compared on resume, $free leave the weights as they are"

@@ -91,6 +91,7 @@ typedef struct TrainJob {
     const char *run_dir;
     const char *args_yaml, *env_json; /* texts for the run directory */
     const char *settings;             /* settings that must match on resume: lines "key: value" */
+    const char *setting_defaults;     /* the defaults of those that are options, in the same form */
     bool resume;                      /* from the newest checkpoint of run_dir, if there is one */
     const char *resume_path;          /* or from this one of another run, making run_dir a branch; NULL: none */
     const char *initial_weights;      /* safetensors to start from; NULL: none */

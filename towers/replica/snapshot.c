@@ -229,22 +229,26 @@ static void change_add(Text *table, const char *then, int then_bytes, const char
     text_add(table, "\n  then %s, now %s", old, new);
 }
 
-/* Name every setting that differs, including those that only one of the two texts has. */
-static Status fail_changed(const char *path, const char *then, const char *now)
+/* OK if the settings of this run are those of the checkpoint. One that the checkpoint lacks has come with a later version
+ * of the program; it passes with its default, which is what older versions do. Otherwise every setting that differs is
+ * named, including those that only the checkpoint has. */
+static Status settings_compare(const TrainJob *job, const char *path, const char *then)
 {
     char text[2048];
     Text table = text_start(text, sizeof text);
-    int old, new;
-    for (const char *line = now; *line; line += new, line += *line == '\n') {
-        const char *found = setting_find(then, line, &old);
+    int old, new, usual;
+    for (const char *line = job->settings; *line; line += new, line += *line == '\n') {
+        const char *found = setting_find(then, line, &old), *common = setting_find(job->setting_defaults, line, &usual);
         new = (int)strcspn(line, "\n");
-        change_add(&table, found, old, line, new);
+        bool later = old == 0 && new == usual &&strncmp(line, common, (size_t) new) == 0;
+        if (!later) change_add(&table, found, old, line, new);
     }
     for (const char *line = then; *line; line += old, line += *line == '\n') {
-        const char *found = setting_find(now, line, &new);
+        const char *found = setting_find(job->settings, line, &new);
         old = (int)strcspn(line, "\n");
         if (new == 0) change_add(&table, line, old, found, 0);
     }
+    if (!*text) return OK;
     return FAIL(
         ERR_ARG,
         "%s was written with other settings, so a resumed run would differ:%s\n  (use the old values, or start a "
@@ -263,7 +267,7 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
     /* The settings come first, because the other fields depend on the model. */
     const char *settings = json_string_value(json_object_get(root, "settings"));
     if (!settings) TRY_OUT(FAIL(ERR_CHECKPOINT, "%s/state.json: 'settings' is missing or not a text", path));
-    if (strcmp(settings, p->job->settings)) TRY_OUT(fail_changed(path, settings, p->job->settings));
+    TRY_OUT(settings_compare(p->job, path, settings));
     for (int i = 0; i < STATE_FIELDS; i++)
         TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
     const json_t *all = json_object_get(root, "phases");

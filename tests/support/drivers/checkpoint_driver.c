@@ -4,6 +4,8 @@
  *   checkpoint_driver load RUN                       open the newest; "step N" or "none"; exit 99 if it is not whole
  *   checkpoint_driver open DIRECTORY                 open one
  *   checkpoint_driver take RUN                       take and release the run directory (sweeps)
+ *   checkpoint_driver older DIRECTORY RUN KEY...     save the checkpoint of DIRECTORY to RUN without these settings, as a
+ *                                                    program wrote it that did not have them
  * Exits as `towers` does. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,6 +30,50 @@ static int save(const char *run, char **argv)
     return st == OK ? 0 : failed(st);
 }
 
+/* Cut the line "KEY: value" out of the settings, a JSON string in which newlines are written as \\n. */
+static int setting_cut(char *state, const char *key)
+{
+    char line[128];
+    snprintf(line, sizeof line, "\\n%s: ", key);
+    char *at = strstr(state, line), *next = at ? strstr(at + 2, "\\n") : NULL;
+    if (next)
+        memmove(at, next, strlen(next) + 1);
+    else
+        fprintf(stderr, "%s is not among the settings\n", key);
+    return next ? 0 : 1;
+}
+
+static int tensors_of(const SafeTensors *file, StTensor **tensors)
+{
+    int count = safetensors_count(file);
+    *tensors = calloc((size_t)count + 1, sizeof **tensors);
+    if (!*tensors) abort();
+    for (int i = 0; i < count; i++) (*tensors)[i] = *safetensors_at(file, i);
+    return count;
+}
+
+static int older(const char *directory, const char *run, char **keys, int count)
+{
+    Checkpoint *checkpoint;
+    StTensor *model, *train;
+    int wrong = 0;
+    Status st = checkpoint_open(directory, &checkpoint);
+    if (st != OK) return failed(st);
+    for (int i = 0; i < count; i++) wrong |= setting_cut(checkpoint->state_json, keys[i]);
+    StPair pairs[] = {{"format", "pt"}, {"model", safetensors_metadata(checkpoint->model, "model")}};
+    CheckpointContent content = {.step = checkpoint->step, .state_json = checkpoint->state_json, .metadata = pairs};
+    content.metadata_count = pairs[1].value ? 2 : 1;
+    content.model_count = tensors_of(checkpoint->model, &model);
+    content.train_count = tensors_of(checkpoint->train, &train);
+    content.model = model;
+    content.train = train;
+    st = checkpoint_save(run, &content, 1, -1);
+    free(model);
+    free(train);
+    checkpoint_close(checkpoint);
+    return st == OK ? wrong : failed(st);
+}
+
 static int show(Checkpoint *checkpoint, const char *note)
 {
     int whole = !checkpoint || sample_matches(checkpoint);
@@ -47,8 +93,10 @@ int main(int argc, char **argv)
     int lock;
     Status st = OK;
     if (argc == 6 && strcmp(argv[1], "save") == 0) return save(argv[2], argv + 3);
+    if (argc > 4 && strcmp(argv[1], "older") == 0) return older(argv[2], argv[3], argv + 4, argc - 4);
     if (argc != 3) {
-        fprintf(stderr, "usage: checkpoint_driver save RUN STEP BALLAST KEEP | load RUN | open DIRECTORY | take RUN\n");
+        fprintf(stderr, "usage: checkpoint_driver save RUN STEP BALLAST KEEP | load RUN | open DIRECTORY | take RUN |\n"
+                        "       older DIRECTORY RUN KEY...\n");
         return 2;
     }
     if (strcmp(argv[1], "take") == 0) {
