@@ -49,7 +49,7 @@ F38|GPU memory runs out|needed and free memory are reported; no tower hangs|5
 F39|host memory runs out|reported before the run starts, with the largest batch size|5
 F40|GPUs that are not visible, or listed twice|the number of visible GPUs and the remedy|2/5
 F41|no driver, too old a driver|one line with the remedy; `--device auto` uses the CPU|5
-F42|sticky CUDA error, lost GPU|no CUDA call follows; the run ends|5
+F42|sticky CUDA error, lost GPU|no CUDA call follows; the run ends, or with `--max-restarts` continues on the other GPUs|5
 F43|a process never joins|named after the deadline|7
 F44|garbage at the rendezvous|dropped|-
 F45|another number of nodes than expected|rejected|2

@@ -25,6 +25,7 @@
 #include "towers/store/checkpoint.h"
 #include "towers/store/pretrained.h"
 #include "towers/train/introduction.h"
+#include "towers/train/restart.h"
 #include "towers/train/samples_log.h"
 #include "towers/train/train.h"
 
@@ -47,8 +48,9 @@ static void notes_print(const JobFiles *files, bool quiet)
 
 static Status result_json(const JobFiles *files, const TrainResult *result)
 {
-    json_t *root = json_pack("{s:o, s:I, s:I}", "run_dir", json_text(files->run_dir), "step", (json_int_t)result->step,
-                             "bad_samples", (json_int_t)result->bad_samples);
+    json_t *root =
+        json_pack("{s:o, s:I, s:I, s:I}", "run_dir", json_text(files->run_dir), "step", (json_int_t)result->step,
+                  "bad_samples", (json_int_t)result->bad_samples, "restarts", (json_int_t)result->restarts);
     if (root && result->test_top1 >= 0) {
         json_object_set_new(root, "test_accuracy", json_real(result->test_top1));
         json_object_set_new(root, "best_accuracy", result->best_top1 >= 0 ? json_real(result->best_top1) : json_null());
@@ -74,6 +76,9 @@ static void result_print(const Options *options, const JobFiles *files, const Tr
         fprintf(stderr,
                 "%lld training samples could not be decoded and were skipped; %s/" BAD_SAMPLES_FILE " lists them\n",
                 (long long)result->bad_samples, files->run_dir);
+    if (result->restarts)
+        fprintf(stderr, "%lld restart%s after crashes; %s/" RESTARTS_FILE " lists them\n", (long long)result->restarts,
+                result->restarts == 1 ? "" : "s", files->run_dir);
     fprintf(stderr, "run directory %s\n", files->run_dir);
 }
 

@@ -439,6 +439,7 @@ static Status page_write(Page *page)
     pictures_html(page->run, page->to);
     data_html(page->run, page->to);
     bad_samples_html(page->run, page->to);
+    restarts_html(page->run, page->to);
     waiting_table(page);
     drift_table(page);
     memory_table(page);

@@ -14,10 +14,18 @@
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
 #include "towers/train/mistakes.h"
+#include "towers/train/restart.h"
 #include "towers/train/samples_log.h"
 #include "towers/train/summary.h"
 
-enum { LIST_BYTES = 1 << 20, SUMMARY_BYTES = 1 << 16, SHEET_BYTES = 1 << 20, BAD_ROWS = 40, CAPTION = 512 };
+enum {
+    LIST_BYTES = 1 << 20,
+    SUMMARY_BYTES = 1 << 16,
+    SHEET_BYTES = 1 << 20,
+    BAD_ROWS = 40,
+    RESTART_ROWS = 40,
+    CAPTION = 512
+};
 enum { STAGES = 8 /* grids of generated images on the page */, STAGES_MAX = 8192 };
 
 void data_style(FILE *to)
@@ -199,6 +207,33 @@ void bad_samples_html(const Run *run, FILE *to)
         if (found > count || bytes == LIST_BYTES) fputs("<p>and more: " BAD_SAMPLES_FILE " lists all of them</p>", to);
         fputs("</section>\n", to);
     }
+    free(text);
+}
+
+/* ---- restarts */
+
+void restarts_html(const Run *run, FILE *to)
+{
+    size_t bytes;
+    int64_t count = 0;
+    char *text = file_start(run, RESTARTS_FILE, LIST_BYTES, &bytes), *rest = text;
+    for (char *line; text && (line = line_take(&rest));) {
+        json_t *row = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        const char *cause = json_string_value(json_object_get(row, "cause"));
+        if (cause && count++ == 0) {
+            section_open(to, "Restarts after crashes");
+            fputs("<table><tr><th>after step</th><td class=\"o\">cause</td><td class=\"n o\">processes</td></tr>", to);
+        }
+        if (cause && count <= RESTART_ROWS) {
+            fprintf(to, "<tr><th>%lld</th><td>", (long long)integer(row, "step"));
+            caption_write(cause, to);
+            fprintf(to, "</td><td class=\"n\">%lld</td></tr>", (long long)integer(row, "processes"));
+        }
+        json_decref(row);
+    }
+    if (count) fprintf(to, "</table><p>%" PRId64 " restart%s", count, count == 1 ? "" : "s");
+    if (count > RESTART_ROWS || (count && bytes == LIST_BYTES)) fputs("; " RESTARTS_FILE " lists all of them", to);
+    if (count) fputs("</p></section>\n", to);
     free(text);
 }
 

@@ -1,5 +1,5 @@
 /* The data of a run on its page: how long it waited for them and why, what could not be decoded, the first batch as the
- * network saw it and the most confident mistakes. Each function writes a whole section, or nothing if the run has no such
+ * network saw it and the most confident mistakes; and the restarts. Each function writes a whole section, or nothing if the run has no such
  * file. Every list and picture is bounded, whatever the files hold. */
 #ifndef TOWERS_INCEPTION_REPORT_REPORT_DATA_H
 #define TOWERS_INCEPTION_REPORT_REPORT_DATA_H
@@ -11,6 +11,7 @@
 void data_style(FILE *to); /* of the sections below, without <style> */
 void data_html(const Run *run, FILE *to);
 void bad_samples_html(const Run *run, FILE *to);
+void restarts_html(const Run *run, FILE *to);
 void generated_html(const Run *run, FILE *to);
 void pictures_html(const Run *run, FILE *to);
 

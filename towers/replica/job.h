@@ -97,6 +97,8 @@ typedef struct TrainJob {
     const char *initial_weights;      /* safetensors to start from; NULL: none */
     bool reset_head;                  /* do not load its classifiers */
     CheckpointPolicy checkpoint;
+    int64_t max_restarts; /* after crashes of towers (restart.h) */
+    int64_t restarts;     /* so far, of this call */
     LossReport report;
     bool report_l2; /* add the L2 term to the displayed loss */
     int log_interval, event_interval;

@@ -236,17 +236,18 @@ static Status settings_compare(const TrainJob *job, const char *path, const char
 {
     char text[2048];
     Text table = text_start(text, sizeof text);
-    int old, new, usual;
-    for (const char *line = job->settings; *line; line += new, line += *line == '\n') {
-        const char *found = setting_find(then, line, &old), *common = setting_find(job->setting_defaults, line, &usual);
-        new = (int)strcspn(line, "\n");
-        bool later = old == 0 && new == usual &&strncmp(line, common, (size_t) new) == 0;
-        if (!later) change_add(&table, found, old, line, new);
+    int before, after, usual;
+    for (const char *line = job->settings; *line; line += after, line += *line == '\n') {
+        const char *found = setting_find(then, line, &before),
+                   *common = setting_find(job->setting_defaults, line, &usual);
+        after = (int)strcspn(line, "\n");
+        bool later = before == 0 && after == usual && strncmp(line, common, (size_t)after) == 0;
+        if (!later) change_add(&table, found, before, line, after);
     }
-    for (const char *line = then; *line; line += old, line += *line == '\n') {
-        const char *found = setting_find(job->settings, line, &new);
-        old = (int)strcspn(line, "\n");
-        if (new == 0) change_add(&table, line, old, found, 0);
+    for (const char *line = then; *line; line += before, line += *line == '\n') {
+        const char *found = setting_find(job->settings, line, &after);
+        before = (int)strcspn(line, "\n");
+        if (after == 0) change_add(&table, line, before, found, 0);
     }
     if (!*text) return OK;
     return FAIL(

@@ -67,5 +67,7 @@ NODISCARD Status run_dir_create(char path[4096]);
  * ended. Removes temporary directories of dead processes. */
 NODISCARD Status run_dir_take(const char *run_dir, int *lock);
 void run_dir_release(int lock);
+/* Remove the temporary files and directories of dead processes. For the holder of the lock. */
+NODISCARD Status run_dir_sweep(const char *run_dir);
 
 #endif

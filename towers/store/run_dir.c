@@ -124,20 +124,24 @@ Status run_dir_create(char path[PATH_BYTES])
     return directory_sync(slash && slash > parent ? parent : slash ? "/" : ".");
 }
 
+Status run_dir_sweep(const char *run_dir)
+{
+    char ckpt[PATH_BYTES];
+    TRY(path_join(ckpt, run_dir, "ckpt"));
+    TRY(sweep(run_dir));
+    return sweep(ckpt);
+}
+
 Status run_dir_take(const char *run_dir, int *lock)
 {
-    Status st = OK;
     int taken = -1;
-    char ckpt[PATH_BYTES];
     TRY(directory_create(run_dir));
-    TRY(path_join(ckpt, run_dir, "ckpt"));
     TRY(lock_take(run_dir, &taken));
-    TRY_OUT(sweep(run_dir));
-    TRY_OUT(sweep(ckpt));
-    *lock = taken;
-    return OK;
-out:
-    close(taken);
+    Status st = run_dir_sweep(run_dir);
+    if (st == OK)
+        *lock = taken;
+    else
+        close(taken);
     return st;
 }
 

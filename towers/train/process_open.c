@@ -123,6 +123,9 @@ static Status records_open(TowerProcess *p, bool restored)
     TRY(run_introduce(p));
     for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes) && n < LEDGER_NOTES; n++)
         TRY(metrics_log(p->metrics, "%s", p->ledger->run.note[n]));
+    if (p->job->restarts)
+        TRY(metrics_log(p->metrics, "restart %lld of %lld (--max-restarts)", (long long)p->job->restarts,
+                        (long long)p->job->max_restarts));
     if (restored) TRY(metrics_log(p->metrics, "resumed after step %lld", (long long)p->run.step));
     return summary_start(p);
 }

@@ -152,6 +152,7 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepC
         .skipped = !step->commit,
         .loss_scale = loss_is_scaled(p->job) ? (double)step->loss_scale : 0,
         .overflow = step->overflow,
+        .restarts = p->job->restarts,
     };
 }
 

@@ -12,6 +12,7 @@
 #include "towers/replica/tower_process.h"
 #include "towers/train/console.h"
 #include "towers/train/process.h"
+#include "towers/train/restart.h"
 #include "towers/train/train.h"
 
 #include <errno.h>
@@ -380,7 +381,9 @@ static void result_fill(const Supervisor *s, TrainResult *result)
                             .test_top5 = tested && top5_says(s->job) ? run->tested.test_top5 : -1,
                             .best_top1 = run->best_top1,
                             .bad_samples = atomic_load(&run->bad_samples),
-                            .signal = atomic_load(&run->stop_signal)};
+                            .signal = atomic_load(&run->stop_signal),
+                            .begun = atomic_load(&run->steps) > 0,
+                            .first_step = atomic_load(&run->first_step)};
 }
 
 static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result, Ledger **ledger)
@@ -422,7 +425,13 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
 
 Status train_run(const TrainJob *job, TrainResult *result)
 {
-    return supervise(job, tower_process_train, result, NULL);
+    TrainJob now = *job;
+    Restarts restarts = {0};
+    Status st;
+    do st = supervise(&now, tower_process_train, result, NULL);
+    while (restart_due(&restarts, &now, result, &st));
+    result->restarts = now.restarts;
+    return st;
 }
 
 Status train_timed(const TrainJob *job, int *signal_number)

@@ -9,10 +9,14 @@ typedef struct TrainResult {
     double test_top1, test_top5, best_top1;
     int64_t bad_samples; /* skipped because they could not be decoded */
     int signal;          /* the signal that requested the stop, or 0 */
+    bool begun;          /* the towers were set up */
+    int64_t first_step;  /* after which they began */
+    int64_t restarts;    /* after crashes (--max-restarts) */
     bool abandoned;      /* a killed tower did not end: use no file system that may hang */
 } TrainResult;
 
-/* Fork the towers, show the console and wait for the end. The status is the root cause of a failure. */
+/* Fork the towers, show the console and wait for the end; after a crash, start them again up to job->max_restarts times.
+ * The status is the root cause of a failure. */
 NODISCARD Status train_run(const TrainJob *job, TrainResult *result);
 
 /* Run only the steps, for benchmarks: no records, no evaluation, no checkpoints; job->on_step is called for each. Here

@@ -25,6 +25,8 @@ void fake_gpu_memory(size_t bytes); /* of the device */
 /* Device memory that is made from now on is the device's alone: the host that touches it dies of SIGSEGV. Slow. */
 void fake_gpu_guard(bool on);
 void fake_gpu_devices(int count);
+/* Bit k: device k is gone, and no process can open it any more; in memory that the processes share. NULL: none is. */
+void fake_gpu_gone(const _Atomic unsigned *devices);
 /* cudaStreamWaitEvent does nothing: to see a test notice. */
 void fake_gpu_ignore_waits(bool ignore);
 
@@ -68,7 +70,8 @@ int fake_gpu_alive(FILE *to);
 /* ---- other GPUs: ranks are processes, forked after fake_gpu_world_create */
 
 typedef struct GpuWorld GpuWorld;
-/* `bytes`: the most that one rank gives to one collective. */
+/* When another process than before makes the unique id, the ranks of the last one are dead, and it begins anew, with as
+ * many ranks or fewer. `bytes`: the most that one rank gives to one collective. */
 GpuWorld *fake_gpu_world_create(int ranks, size_t bytes);
 void fake_gpu_world_destroy(GpuWorld *world);
 int64_t fake_gpu_reduced(void); /* elements that this process has given to ncclAllReduce */

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { SLOTS = 32, QUESTIONS = 2, RING_PIECE = 16, SCALED_OPS = 8, TOLD_MAX = 8 };
 enum { WINDOWS_HEED_ABORT = NCCL_VERSION(2, 29, 7) };
@@ -29,6 +30,7 @@ struct GpuWorld {
     int ranks;
     size_t bytes, mapped;
     _Atomic int joined, windows; /* ranks that are there; that have begun a window, of all windows */
+    _Atomic int root;            /* the process that has made the unique id */
     Slot slot[SLOTS];
     _Alignas(64) char data[]; /* [SLOTS][ranks][bytes] */
 };
@@ -117,6 +119,12 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     ENTER(NCCL, ncclGetUniqueId);
     memset(id, 7, sizeof *id);
+    int before = world ? atomic_exchange(&world->root, (int)getpid()) : 0;
+    if (before && before != (int)getpid()) {
+        atomic_store(&world->joined, 0);
+        atomic_store(&world->windows, 0);
+        memset(world->slot, 0, sizeof world->slot);
+    }
     return ncclSuccess;
 }
 
@@ -168,7 +176,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id
 {
     (void)id;
     ENTER(NCCL, ncclCommInitRankConfig);
-    if (config->blocking != 0 || ranks != (world ? world->ranks : 1)) return ncclInvalidArgument;
+    if (config->blocking != 0 || ranks > (world ? world->ranks : 1)) return ncclInvalidArgument;
     ncclComm_t comm = calloc(1, sizeof *comm);
     if (!comm) return ncclSystemError;
     *comm = (struct ncclComm){.users = 1, .rank = rank, .ranks = ranks, .questions = QUESTIONS};

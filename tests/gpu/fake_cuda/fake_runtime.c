@@ -7,11 +7,17 @@
 /* ---- the device */
 
 static int devices = 1;
+static const _Atomic unsigned *gone;
 static cudaError_t last_error;
 
 void fake_gpu_devices(int count)
 {
     devices = count;
+}
+
+void fake_gpu_gone(const _Atomic unsigned *lost)
+{
+    gone = lost;
 }
 
 cudaError_t cudaGetDeviceCount(int *count)
@@ -24,6 +30,7 @@ cudaError_t cudaGetDeviceCount(int *count)
 cudaError_t cudaSetDevice(int ordinal)
 {
     ENTER(CUDA, cudaSetDevice);
+    if (gone && *gone >> ordinal & 1) return fake_error(cudaErrorDevicesUnavailable);
     return ordinal >= 0 && ordinal < devices ? cudaSuccess : cudaErrorInvalidDevice;
 }
 

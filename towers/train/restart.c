@@ -1,0 +1,160 @@
+/* Decide on, record and prepare a restart; see restart.h.
+ *
+ * A crash is the death of a tower process (a signal, an unexpected exit, silence beyond --comm-timeout), an error of its
+ * device, or of storage. NaN, replicas that differ, errors of usage, data and memory, and stop signals are none: they
+ * would return, or were wanted. The wait doubles from 1 s to 60 s as long as restarts reach no new step.
+ *
+ * The supervisor uses no device, so a device is tried in a process of its own. If one is gone, its towers move to the
+ * others: a process holds one replica and any number of towers. With ordered sums this changes no bit. */
+#include "towers/train/restart.h"
+
+#include "towers/files/append.h"
+#include "towers/files/files.h"
+#include "towers/files/json.h"
+#include "towers/store/checkpoint.h"
+#include "towers/train/console.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LONGEST_S = 60, TRY_MS = 60000 /* for a device to open: a lost one may hang its caller */, TRY_TICK_MS = 10 };
+
+static bool is_crash(Status st, bool begun)
+{
+    return st == ERR_COMM || (begun && (st == ERR_DEVICE || st == ERR_IO));
+}
+
+/* ---- devices */
+
+static bool device_works(const TrainJob *job, int ordinal)
+{
+    const struct timespec moment = {0, TRY_TICK_MS * 1000000l};
+    int ending = 0;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0) return true; /* the towers will tell */
+    if (pid == 0) {
+        Device device = {0};
+        DeviceConfig config = job->device;
+        config.ordinal = ordinal;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(job->backend->open(&config, &device) == OK ? 0 : 1);
+    }
+    for (int ms = 0; waitpid(pid, &ending, WNOHANG) == 0; ms += TRY_TICK_MS) {
+        if (ms == TRY_MS) kill(pid, SIGKILL);
+        if (ms > TRY_MS) return false; /* blocked in the kernel, it cannot be waited for */
+        nanosleep(&moment, NULL);
+    }
+    return WIFEXITED(ending) && WEXITSTATUS(ending) == 0;
+}
+
+/* Assign the towers to the GPUs that work: those of --gpus, else all that are visible. */
+static Status devices_choose(TrainJob *job)
+{
+    int count = job->gpu_count, works = 0, gpu[GPUS_MAX];
+    if (!strcmp(job->backend->name, "cpu")) return OK;
+    if (!count) TRY(backend_device_count(job->backend, &count));
+    for (int i = 0; i < count && i < GPUS_MAX; i++) {
+        int ordinal = job->gpu_count ? job->gpu[i] : i;
+        if (device_works(job, ordinal)) gpu[works++] = ordinal;
+    }
+    if (works == 0) return FAIL(ERR_DEVICE, "no GPU works any more");
+    if (works < job->processes && job->bn_stats == BN_STATS_SYNC && job->shares.towers > 1)
+        return FAIL(ERR_DEVICE, "%d GPUs are left, and --bn-stats sync needs one for each of %d towers", works,
+                    job->shares.towers);
+    memcpy(job->gpu, gpu, sizeof gpu);
+    job->gpu_count = works;
+    if (works < job->processes) job->processes = works;
+    return OK;
+}
+
+/* ---- the record */
+
+static Status restart_record(const TrainJob *job, int64_t step, const char *cause)
+{
+    char path[PATH_BYTES], when[32] = "";
+    time_t now = time(NULL);
+    struct tm utc;
+    AppendFile *file;
+    if (gmtime_r(&now, &utc)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    json_t *row = json_pack("{s:I, s:I, s:s, s:i, s:o}", "step", (json_int_t)step, "restart", (json_int_t)job->restarts,
+                            "time", when, "processes", job->processes, "cause", json_text(cause));
+    char *line = row ? json_dumps(row, JSON_COMPACT) : NULL;
+    json_decref(row);
+    if (!line) return FAIL(ERR_MEMORY, "no memory for the record of a restart");
+    Status st = path_join(path, job->run_dir, RESTARTS_FILE);
+    if (st == OK) st = append_open(path, false, &file);
+    if (st == OK) {
+        size_t bytes = strlen(line);
+        line[bytes] = '\n'; /* in place of the zero */
+        st = append_record(file, line, bytes + 1);
+        if (st == OK) st = append_flush(file);
+        append_close(file);
+    }
+    free(line);
+    return st;
+}
+
+/* ---- the restart */
+
+/* Choose devices and wait; `stops` are blocked. OK: start again. Else the end of the run: `crash`, or ERR_INTERRUPTED
+ * after a stop signal, which *number receives. */
+static Status restart_wait(const Restarts *restarts, TrainJob *job, Status crash, const char *cause,
+                           const sigset_t *stops, int *number)
+{
+    int processes = job->processes, seconds = restarts->fruitless > 5 ? LONGEST_S : 1 << restarts->fruitless;
+    if (job->restarts == job->max_restarts)
+        return FAIL(crash, "%s (after %lld restarts: --max-restarts)", cause, (long long)job->restarts);
+    if (devices_choose(job) != OK) return FAIL(crash, "%s; not started again: %s", cause, status_message());
+    if (job->processes < processes)
+        console_warn(&(Console){0}, "%d of %d GPUs are left; the %d towers share them", job->processes, processes,
+                     job->shares.towers);
+    console_warn(&(Console){0}, "%s; restart %lld of %lld in %d s", cause, (long long)job->restarts + 1,
+                 (long long)job->max_restarts, seconds);
+    *number = sigtimedwait(stops, NULL, &(struct timespec){seconds, 0});
+    if (*number <= 0) return OK;
+    return FAIL(ERR_INTERRUPTED, "stopped by signal %d while waiting to start again after a crash: %s", *number, cause);
+}
+
+bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status *st)
+{
+    StatusText cause;
+    RunSaved saved;
+    sigset_t stops, before;
+    int number = 0;
+    restarts->begun |= result->begun;
+    if (result->begun && result->step > restarts->furthest) {
+        restarts->furthest = result->step;
+        restarts->fruitless = 0;
+    }
+    if (!job->max_restarts || !is_crash(*st, restarts->begun) || result->signal || result->abandoned) return false;
+    status_keep(&cause);
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGINT);
+    sigaddset(&stops, SIGTERM);
+    sigaddset(&stops, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &stops, &before);
+    Status waited = restart_wait(restarts, job, *st, cause.message, &stops, &number);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (number > 0) result->signal = number;
+    if (waited != OK) {
+        *st = waited;
+        return false;
+    }
+    restarts->fruitless++;
+    job->restarts++;
+    if (restart_record(job, result->begun ? result->step : restarts->furthest, cause.message) != OK ||
+        run_dir_sweep(job->run_dir) != OK)
+        console_warn(&(Console){0}, "%s", status_message());
+    if (run_saved(job->run_dir, &saved) == OK && saved.checkpoints) {
+        job->resume = true;
+        job->resume_path = NULL; /* a branch now has checkpoints of its own */
+        job->initial_weights = NULL;
+    }
+    return true;
+}
