@@ -3,6 +3,7 @@
 
 #include "kernels/clock.h"
 #include "nccl_sync/comm_ops.h"
+#include "nccl_sync/link.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,27 @@ Status comm_join(const CommConfig *config, CommShared *shared, Device *device, C
 #else
     (void)device;
 #endif
-    return comm_shm_open(config, shared, made);
+    if (config->place.groups <= 1) return comm_shm_open(config, shared, made);
+#ifdef TOWERS_HAVE_MPI
+    return comm_hosts_open(config, shared, link_mpi_open, made);
+#else
+    return FAIL(
+        ERR_UNSUPPORTED,
+        "tower processes on CPUs of %d hosts need MPI, which this build does not have: install libopenmpi-dev or "
+        "libmpich-dev, then configure and build again; or use one host",
+        config->place.groups);
+#endif
+}
+
+bool comm_mpi_text(char *text, size_t bytes)
+{
+#ifdef TOWERS_HAVE_MPI
+    link_mpi_text(text, bytes);
+    return true;
+#else
+    if (bytes) *text = 0;
+    return false;
+#endif
 }
 
 Status comm_memory_create(Device *device, size_t bytes, CommMemory *made)
@@ -74,9 +95,9 @@ CommSpace comm_space(const CommConfig *config)
 size_t comm_bytes(const Backend *backend, const CommConfig *config)
 {
     CommSpace space = comm_space(config);
-    size_t slot = config->max_count * sizeof(float), ranks = (size_t)config->place.ranks;
+    size_t slot = config->max_count * sizeof(float), ranks = (size_t)group_ranks(&config->place);
     if (strcmp(backend->name, "cuda") == 0) return space.sum + space.small + space.guest;
-    return (size_t)config->place.local_towers * slot + (ranks > 1 ? (slot + ranks - 1) / ranks : 0);
+    return (size_t)config->place.local_towers * slot + (config->place.ranks > 1 ? (slot + ranks - 1) / ranks : 0);
 }
 
 Status comm_register(Comm *comm, const CommMemory *memory, size_t bytes)
@@ -117,6 +138,11 @@ Status comm_allreduce_end(Comm *comm, size_t first, float *to, size_t count)
 Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 {
     return comm->ops->broadcast(comm, buf, bytes, root);
+}
+
+Status comm_gather(Comm *comm, const void *mine, size_t bytes, void *all)
+{
+    return comm->ops->gather(comm, mine, bytes, all);
 }
 
 Status comm_barrier(Comm *comm)

@@ -1,8 +1,9 @@
-/* Comm: communication between the processes of a run. All-reduce, broadcast, barrier, abort.
+/* Comm: communication between the processes of a run. All-reduce, broadcast, gather, barrier, abort.
  *
- * Ranks are processes; each holds consecutive towers (placement.h; virtual towers run one after another in one process). comm_shm.c sums in tower order through memory that all processes share, so
- * the result is bit-for-bit the same for any mapping of towers to processes; comm_nccl.c is ncclAllReduce, on the
- * gradients where they lie.
+ * Ranks are processes; each holds consecutive towers (placement.h; virtual towers run one after another in one process).
+ * comm_shm.c sums in tower order through memory that all processes of a host share; comm_hosts.c continues these sums from
+ * host to host, over MPI: the result is bit-for-bit the same for any mapping of towers to processes and hosts.
+ * comm_nccl.c is ncclAllReduce, on the gradients where they lie.
  *
  * Collective: the same calls in the same order on every rank. If a peer leaves, calls comm_abort, or does not arrive
  * before the deadline, every other rank's call fails with ERR_COMM; none waits forever. */
@@ -28,23 +29,33 @@ typedef struct CommConfig {
     int ctas;         /* most thread blocks of a collective; 0: NCCL's choice */
 } CommConfig;
 
-/* Shared memory for one group of CPU towers on one machine: made by the supervisor before it forks the towers,
- * anonymous (no name, no /dev/shm limit), freed by the kernel with the last process. */
+/* Memory that the tower processes of one group share: made by the supervisor before it forks them, anonymous (no name, no
+ * /dev/shm limit), freed by the kernel with the last process. `towers` and `ranks` are those of the group; below, a
+ * process is given by its number in the group. */
 typedef struct CommShared CommShared;
 NODISCARD Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **made);
 void comm_shared_destroy(CommShared *shared);
-/* Called by the supervisor when process `rank` has ended: every waiting and every later collective fails at once. */
-void comm_shared_abort(CommShared *shared, int rank);
-int comm_shared_aborted(const CommShared *shared); /* the rank that left first, -1 if none has */
-/* The progress slot of process `rank` in the shared memory: deadlines are extended while a missing peer makes progress. */
-ProgressSlot *comm_shared_progress(CommShared *shared, int rank);
+/* Called by the supervisor when a process has ended: every waiting and every later collective fails at once. */
+void comm_shared_abort(CommShared *shared, int process);
+/* The same for news from other groups: "host b: tower process 5 was killed by signal 9". Of all aborts the first counts. */
+enum { COMM_NEWS_BYTES = 384, COMM_ABORTED_ELSEWHERE = 1 << 16 };
+void comm_shared_abort_by(CommShared *shared, const char *news);
+/* The process that left first, COMM_ABORTED_ELSEWHERE, or -1 if none has. */
+int comm_shared_aborted(const CommShared *shared);
+/* The progress slot of a process in the shared memory: deadlines are extended while a missing peer makes progress. */
+ProgressSlot *comm_shared_progress(CommShared *shared, int process);
+/* Called by the supervisor when it hears of progress in another group; at_ns: clock_ns() of this host. */
+void comm_shared_peers_progress(CommShared *shared, int64_t at_ns);
 /* Whether the process waits at a barrier for others. */
-bool comm_shared_waiting(const CommShared *shared, int rank);
+bool comm_shared_waiting(const CommShared *shared, int process);
 
-/* The communicator for the towers of `device`: NCCL between GPUs, shared memory otherwise. `device` is borrowed and
- * must outlive it. */
+/* The communicator for the towers of `device`: NCCL between GPUs, otherwise shared memory, and MPI between groups:
+ * there the first process of each group initializes MPI, so a process joins once. ERR_UNSUPPORTED for several groups in
+ * builds without MPI. `device` is borrowed and must outlive it. */
 NODISCARD Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made);
 NODISCARD Status comm_shm_open(const CommConfig *config, CommShared *shared, Comm **made);
+/* The version of the MPI that this program uses, "Open MPI v4.1.4"; false, and "", in builds without MPI. */
+bool comm_mpi_text(char *text, size_t bytes);
 NODISCARD Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *device,
                                 Comm **made); /* in builds with CUDA */
 void comm_close(Comm *comm);                  /* NULL is fine */
@@ -80,6 +91,8 @@ NODISCARD Status comm_allreduce_begin(Comm *comm, int tower, size_t first, float
 NODISCARD Status comm_allreduce_end(Comm *comm, size_t first, float *to, size_t count);
 
 NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root`; host memory */
+/* Collects `bytes` from every rank, in `all` [ranks][bytes], on every rank; host memory. */
+NODISCARD Status comm_gather(Comm *comm, const void *mine, size_t bytes, void *all);
 NODISCARD Status comm_barrier(Comm *comm);
 /* How long one wait for peers may still go on: config.timeout_ms without a sign of progress from those that are missing.
  * Time in which this process was stopped itself does not count. All zero at first. */

@@ -21,6 +21,7 @@
 
 #include "kernels/clock.h"
 #include "nccl_sync/comm_nccl.h"
+#include "nccl_sync/comm_shared.h"
 
 enum { POLL_NS = 20000, SPINS = 200 };
 
@@ -35,7 +36,7 @@ static void pause_between(int polls)
 static void nccl_leave(NcclComm *c)
 {
     c->left = true;
-    comm_shared_abort(c->shared, c->rank);
+    comm_shared_abort(c->shared, c->process);
 }
 
 static void nccl_end(NcclComm *c)
@@ -55,17 +56,17 @@ Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what)
 
 static Status nobody_left(NcclComm *c)
 {
-    int left = comm_shared_aborted(c->shared);
-    if (left < 0) return OK;
+    if (comm_shared_aborted(c->shared) < 0) return OK;
+    Status st = shared_fail_aborted(comm_config(c->control), c->shared);
     nccl_leave(c);
-    return FAIL(ERR_COMM, "tower process %d has left the run; the others cannot continue without it", left);
+    return st;
 }
 
 /* Which peers a collective waits for is not known: the deadline moves while any of them shows progress. */
 static Status still_together(Comm *comm, NcclComm *c, CommWait *wait, const char *what)
 {
     TRY(nobody_left(c));
-    comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->rank));
+    comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->process));
     if (wait->left_ms > 0) return OK;
     nccl_leave(c);
     return FAIL(ERR_COMM, "%s of rank %d did not end within %.1f s (--comm-timeout)", what, comm->config.place.rank,
@@ -337,6 +338,11 @@ static Status nccl_broadcast(Comm *comm, void *buf, size_t bytes, int root)
     return comm_broadcast(((NcclComm *)comm->impl)->control, buf, bytes, root);
 }
 
+static Status nccl_gather(Comm *comm, const void *mine, size_t bytes, void *all)
+{
+    return comm_gather(((NcclComm *)comm->impl)->control, mine, bytes, all);
+}
+
 static Status nccl_barrier(Comm *comm)
 {
     return comm_barrier(((NcclComm *)comm->impl)->control);
@@ -346,7 +352,7 @@ static Status nccl_look(Comm *comm, CommWait *wait)
 {
     NcclComm *c = comm->impl;
     ncclResult_t result = ncclSuccess;
-    comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->rank));
+    comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->process));
     TRY(nobody_left(c));
     if (c->left)
         return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", comm->config.place.rank);
@@ -422,6 +428,7 @@ static const CommOps nccl_ops = {
     .allreduce_begin = nccl_allreduce_begin,
     .allreduce_end = nccl_allreduce_end,
     .broadcast = nccl_broadcast,
+    .gather = nccl_gather,
     .barrier = nccl_barrier,
     .register_memory = nccl_register_memory,
     .text = nccl_text,
@@ -501,7 +508,7 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
     NcclComm *c = calloc(1, sizeof *c);
     if (!c) return FAIL(ERR_MEMORY, "no memory for the communicator of rank %d", config->place.rank);
     c->shared = shared;
-    c->rank = config->place.rank;
+    c->process = group_rank(&config->place);
     c->device = device;
     Status st = comm_shm_open(config, shared, &c->control);
     if (st == OK) st = memory_open(config, c);

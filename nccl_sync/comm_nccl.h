@@ -34,9 +34,9 @@ typedef struct NcclComm {
     Comm *control;      /* owned: comm_shm */
     CommShared *shared; /* borrowed */
     Device *device;     /* borrowed */
-    int rank;
-    ncclComm_t nccl; /* owned; NULL before it is created and after its abort */
-    bool left;       /* after an error: no more calls until the communicator is aborted */
+    int process;        /* number in the group */
+    ncclComm_t nccl;    /* owned; NULL before it is created and after its abort */
+    bool left;          /* after an error: no more calls until the communicator is aborted */
     cudaStream_t stream;
     cudaEvent_t done; /* owned: the end of the last collective */
     bool joined;      /* STREAM_COMPUTE waits for it already */

@@ -8,6 +8,7 @@ typedef struct CommOps {
     Status (*allreduce_begin)(Comm *comm, int tower, size_t first, float *from, size_t count);
     Status (*allreduce_end)(Comm *comm, size_t first, float *to, size_t count);
     Status (*broadcast)(Comm *comm, void *buf, size_t bytes, int root);
+    Status (*gather)(Comm *comm, const void *mine, size_t bytes, void *all);
     Status (*barrier)(Comm *comm);
     Status (*register_memory)(Comm *comm, const CommMemory *memory, size_t bytes); /* NULL: no effect */
     void (*text)(const Comm *comm, char *text, size_t bytes);                      /* may leave it "", as NULL does */
@@ -45,8 +46,8 @@ void comm_nccl_memory_destroy(void *memory);
 
 /* One look of a wait; progress_ns: the last sign of progress of the peers that are missing. */
 void comm_wait_look(CommWait *wait, const CommConfig *config, int64_t progress_ns);
-/* The last sign of progress of all ranks but this one. */
-int64_t comm_shared_progress_of_others(const CommShared *shared, int rank);
+/* The last sign of progress of all ranks but this process of the group. */
+int64_t comm_shared_progress_of_others(const CommShared *shared, int process);
 
 NODISCARD Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Comm **made);
 

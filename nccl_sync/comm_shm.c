@@ -1,20 +1,16 @@
-/* Collectives between the tower processes of one machine, through anonymous memory that the supervisor mapped before it
+/* Collectives between the tower processes of one group, through anonymous memory that the supervisor mapped before it
  * forked them.
  *
- * Every tower has a slot of max_count floats; comm_allreduce_begin copies into it. comm_allreduce_end: barrier; each
- * rank adds its part of the range over all slots, in tower order, and puts it into the result area; barrier; each rank
- * copies out what the others put there. The order of the additions is that of the tower numbers, so the sum does not depend on which
- * process holds which tower, nor on timing.
- *
- * A barrier is a counter and a futex. A waiting rank also checks the abort word, which the supervisor or a failing peer
- * sets, and its deadline. */
+ * comm_allreduce_begin copies into the tower's slot. comm_allreduce_end: barrier; each rank adds its part of the range
+ * over all slots, in tower order, and puts it into the result area; barrier; each rank copies out what the others put
+ * there. The order of the additions is that of the tower numbers, so the sum does not depend on which process holds which
+ * tower, nor on timing. */
 #include "kernels/clock.h"
-#include "nccl_sync/comm.h"
 #include "nccl_sync/comm_ops.h"
+#include "nccl_sync/comm_shared.h"
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,21 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 100, SPINS = 4000, BROADCAST_BYTES = 1 << 18, LINE = 64 };
-
-struct CommShared {
-    _Alignas(LINE) _Atomic uint32_t generation; /* completed barriers; the futex word */
-    _Alignas(LINE) _Atomic uint32_t arrived;
-    _Alignas(LINE) _Atomic uint32_t aborted; /* rank + 1 of the first that left */
-    _Alignas(LINE) _Atomic int64_t
-        arrived_at[256]; /* number of the barrier that each rank has reached, to name the missing one */
-    ProgressSlot progress[256];
-    int towers, ranks;
-    size_t max_count, stride; /* floats; stride is max_count rounded up to a line */
-    size_t bytes;             /* of the mapping */
-    char broadcast[BROADCAST_BYTES];
-    _Alignas(LINE) float slots[]; /* [towers + 1][stride]: the last one is the result */
-};
+enum { LOOK_MS = 100, SPINS = 4000 };
 
 static void futex_wake_all(_Atomic uint32_t *word)
 {
@@ -45,8 +27,8 @@ static void futex_wake_all(_Atomic uint32_t *word)
 
 Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **made)
 {
-    if (towers < 1 || ranks < 1 || ranks > 256)
-        return FAIL(ERR_ARG, "%d towers in %d processes: expected 1 to 256 processes", towers, ranks);
+    if (towers < 1 || ranks < 1 || ranks > GROUP_RANKS_MAX)
+        return FAIL(ERR_ARG, "%d towers in %d processes: expected 1 to %d processes", towers, ranks, GROUP_RANKS_MAX);
     size_t stride = (max_count + 15) / 16 * 16;
     size_t bytes = sizeof(CommShared) + ((size_t)towers + 1) * stride * sizeof(float);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -68,11 +50,29 @@ void comm_shared_destroy(CommShared *shared)
     if (shared) munmap(shared, shared->bytes);
 }
 
-void comm_shared_abort(CommShared *shared, int rank)
+static void shared_abort(CommShared *shared, uint32_t who, const char *news)
 {
-    uint32_t nobody = 0;
-    atomic_compare_exchange_strong(&shared->aborted, &nobody, (uint32_t)rank + 1);
+    if (atomic_fetch_add(&shared->abort_begun, 1) == 0) {
+        snprintf(shared->abort_text, sizeof shared->abort_text, "%s", news);
+        atomic_store(&shared->aborted, who + 1);
+    }
     futex_wake_all(&shared->generation);
+    futex_wake_all(&shared->chain_moves);
+}
+
+void comm_shared_abort(CommShared *shared, int process)
+{
+    shared_abort(shared, (uint32_t)process, "");
+}
+
+void comm_shared_abort_by(CommShared *shared, const char *news)
+{
+    shared_abort(shared, COMM_ABORTED_ELSEWHERE, news);
+}
+
+void comm_shared_peers_progress(CommShared *shared, int64_t at_ns)
+{
+    atomic_store(&shared->peers_ns, at_ns);
 }
 
 int comm_shared_aborted(const CommShared *shared)
@@ -80,42 +80,57 @@ int comm_shared_aborted(const CommShared *shared)
     return (int)atomic_load(&shared->aborted) - 1;
 }
 
-ProgressSlot *comm_shared_progress(CommShared *shared, int rank)
+ProgressSlot *comm_shared_progress(CommShared *shared, int process)
 {
-    return &shared->progress[rank];
+    return &shared->progress[process];
 }
 
-bool comm_shared_waiting(const CommShared *shared, int rank)
+bool comm_shared_waiting(const CommShared *shared, int process)
 {
-    return (uint32_t)atomic_load(&shared->arrived_at[rank]) > atomic_load(&shared->generation);
+    return (uint32_t)atomic_load(&shared->arrived_at[process]) > atomic_load(&shared->generation);
 }
 
-static Status fail_aborted(const Comm *comm, const CommShared *shared)
+/* The rank in the run of a process of this group. */
+static int rank_of(const CommConfig *config, int process)
 {
-    int left = (int)atomic_load(&shared->aborted) - 1;
-    if (left == comm->config.place.rank)
-        return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", left);
-    return FAIL(ERR_COMM, "tower process %d has left the run; the others cannot continue without it", left);
+    return config->place.rank - group_rank(&config->place) + process;
 }
 
-static Status fail_deadline(const Comm *comm, CommShared *shared, int64_t barrier)
+Status shared_fail_aborted(const CommConfig *config, const CommShared *shared)
 {
-    int missing = -1;
-    for (int r = 0; r < shared->ranks && missing < 0; r++)
-        if (atomic_load(&shared->arrived_at[r]) < barrier) missing = r;
-    comm_shared_abort(shared, missing < 0 ? comm->config.place.rank : missing);
-    return FAIL(ERR_COMM, "tower process %d did not arrive at the collective within %.1f s (--comm-timeout)", missing,
-                (double)comm->config.timeout_ms / 1000);
+    int left = comm_shared_aborted(shared);
+    if (left == COMM_ABORTED_ELSEWHERE)
+        return FAIL(ERR_COMM, "%s; the others cannot continue without it", shared->abort_text);
+    if (left == group_rank(&config->place))
+        return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", rank_of(config, left));
+    return FAIL(ERR_COMM, "tower process %d has left the run; the others cannot continue without it",
+                rank_of(config, left));
 }
 
-int64_t comm_shared_progress_of_others(const CommShared *shared, int rank)
+static Status fail_deadline(const CommConfig *config, CommShared *shared, int missing)
 {
-    int64_t latest = 0;
+    comm_shared_abort(shared, missing);
+    return FAIL(ERR_COMM, "tower process %d did not arrive at the collective within %.1f s (--comm-timeout)",
+                rank_of(config, missing), (double)config->timeout_ms / 1000);
+}
+
+int64_t comm_shared_progress_of_others(const CommShared *shared, int process)
+{
+    int64_t latest = atomic_load(&shared->peers_ns);
     for (int r = 0; r < shared->ranks; r++) {
         int64_t at = atomic_load(&shared->progress[r].at_ns);
-        if (r != rank && at > latest) latest = at;
+        if (r != process && at > latest) latest = at;
     }
     return latest;
+}
+
+/* The last progress of a process that others of its group wait for. The first one's looks count, too: it is waiting for
+ * other groups, with a deadline of its own. */
+static int64_t progress_of(const CommShared *shared, int process)
+{
+    int64_t at = atomic_load(&shared->progress[process].at_ns);
+    int64_t looked = process == 0 ? atomic_load(&shared->leader_ns) : 0;
+    return at > looked ? at : looked;
 }
 
 /* The last progress of ranks that have not arrived. */
@@ -123,18 +138,24 @@ static int64_t missing_progress(const CommShared *shared, int64_t barrier)
 {
     int64_t latest = 0;
     for (int r = 0; r < shared->ranks; r++) {
-        int64_t at = atomic_load(&shared->progress[r].at_ns);
+        int64_t at = progress_of(shared, r);
         if (atomic_load(&shared->arrived_at[r]) < barrier && at > latest) latest = at;
     }
     return latest;
 }
 
-static Status shm_barrier(Comm *comm)
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t left_ms)
 {
-    CommShared *shared = comm->impl;
-    if (atomic_load(&shared->aborted)) return fail_aborted(comm, shared);
+    int64_t ms = left_ms < LOOK_MS ? left_ms : LOOK_MS;
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0); /* early returns are fine: the caller checks again */
+}
+
+Status shared_barrier(const CommConfig *config, CommShared *shared)
+{
+    if (atomic_load(&shared->aborted)) return shared_fail_aborted(config, shared);
     if (shared->ranks == 1) return OK;
-    int64_t barrier = atomic_fetch_add(&shared->arrived_at[comm->config.place.rank], 1) + 1;
+    int64_t barrier = atomic_fetch_add(&shared->arrived_at[group_rank(&config->place)], 1) + 1;
     uint32_t generation = atomic_load(&shared->generation);
     if (atomic_fetch_add(&shared->arrived, 1) + 1 == (uint32_t)shared->ranks) {
         atomic_store(&shared->arrived, 0);
@@ -145,58 +166,91 @@ static Status shm_barrier(Comm *comm)
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&shared->generation, memory_order_acquire) != generation) return OK;
         if ((i & 63) == 0 && atomic_load_explicit(&shared->aborted, memory_order_relaxed))
-            return fail_aborted(comm, shared);
+            return shared_fail_aborted(config, shared);
     }
     CommWait wait = {0};
     while (atomic_load_explicit(&shared->generation, memory_order_acquire) == generation) {
-        if (atomic_load(&shared->aborted)) return fail_aborted(comm, shared);
-        comm_wait_look(&wait, &comm->config, missing_progress(shared, barrier));
-        if (wait.left_ms <= 0) return fail_deadline(comm, shared, barrier);
-        int64_t ms = wait.left_ms < LOOK_MS ? wait.left_ms : LOOK_MS;
-        struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
-        syscall(SYS_futex, &shared->generation, FUTEX_WAIT, generation, &t, NULL,
-                0); /* early returns are fine: the caller checks again */
+        if (atomic_load(&shared->aborted)) return shared_fail_aborted(config, shared);
+        comm_wait_look(&wait, config, missing_progress(shared, barrier));
+        if (wait.left_ms <= 0) {
+            int missing = 0;
+            while (missing < shared->ranks - 1 && atomic_load(&shared->arrived_at[missing]) >= barrier) missing++;
+            return fail_deadline(config, shared, missing);
+        }
+        futex_wait(&shared->generation, generation, wait.left_ms);
     }
     return OK;
+}
+
+Status shared_chain_wait(const CommConfig *config, CommShared *shared, _Atomic int64_t *word, int64_t wanted)
+{
+    CommWait wait = {0};
+    for (int i = 0; i < SPINS; i++)
+        if (atomic_load_explicit(word, memory_order_acquire) >= wanted) return OK;
+    for (;;) {
+        uint32_t moves = atomic_load(&shared->chain_moves);
+        if (atomic_load_explicit(word, memory_order_acquire) >= wanted) return OK;
+        if (atomic_load(&shared->aborted)) return shared_fail_aborted(config, shared);
+        comm_wait_look(&wait, config, progress_of(shared, 0));
+        if (wait.left_ms <= 0) return fail_deadline(config, shared, 0);
+        futex_wait(&shared->chain_moves, moves, wait.left_ms);
+    }
+}
+
+void shared_chain_moved(CommShared *shared, _Atomic int64_t *word, int64_t value)
+{
+    atomic_store(word, value);
+    atomic_fetch_add(&shared->chain_moves, 1);
+    if (shared->ranks > 1) futex_wake_all(&shared->chain_moves);
+}
+
+Status shared_check(const CommConfig *config, const CommShared *shared)
+{
+    const Placement *place = &config->place;
+    int ranks = group_ranks(place), towers = place->groups > 1 ? shared->towers : config->towers;
+    if (towers == shared->towers && ranks == shared->ranks && config->max_count <= shared->max_count) return OK;
+    return FAIL(ERR_INTERNAL,
+                "rank %d: expected shared memory for %d towers, %d processes and %zu floats, found it made for %d, %d "
+                "and %zu",
+                place->rank, towers, ranks, config->max_count, shared->towers, shared->ranks, shared->max_count);
+}
+
+void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float *sum, float *copy)
+{
+    enum { BLOCK = 2048 };
+    for (size_t done = 0; done < count; done += BLOCK) {
+        size_t n = count - done < BLOCK ? count - done : BLOCK;
+        float *to = sum + done;
+        if (!onto) memcpy(to, shared->slots + first + done, n * sizeof *to);
+        for (int t = onto ? 0 : 1; t < shared->towers; t++) {
+            const float *slot = shared->slots + (size_t)t * shared->stride + first + done;
+            for (size_t i = 0; i < n; i++) to[i] += slot[i];
+        }
+        if (copy) memcpy(copy + done, to, n * sizeof *to);
+    }
+}
+
+/* ---- the communicator of a single group */
+
+static Status shm_barrier(Comm *comm)
+{
+    return shared_barrier(&comm->config, comm->impl);
 }
 
 static Status shm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count)
 {
-    CommShared *shared = comm->impl;
-    memcpy(shared->slots + (size_t)tower * shared->stride + first, from, count * sizeof *from);
+    memcpy(shared_slot(comm->impl, tower) + first, from, count * sizeof *from);
     return OK;
-}
-
-static float *result_area(CommShared *shared)
-{
-    return shared->slots + (size_t)shared->towers * shared->stride;
-}
-
-/* The sum of [first, end) to `to` and, for the other ranks, to the result area; in blocks that stay in the first-level
- * cache, so that each slot is read once. */
-static void add_slots(CommShared *shared, size_t first, size_t end, float *to)
-{
-    enum { BLOCK = 2048 };
-    for (size_t at = first; at < end; at += BLOCK) {
-        size_t n = end - at < BLOCK ? end - at : BLOCK;
-        float *sum = to + (at - first);
-        memcpy(sum, shared->slots + at, n * sizeof *sum);
-        for (int t = 1; t < shared->towers; t++) {
-            const float *slot = shared->slots + (size_t)t * shared->stride + at;
-            for (size_t i = 0; i < n; i++) sum[i] += slot[i];
-        }
-        if (shared->ranks > 1) memcpy(result_area(shared) + at, sum, n * sizeof *sum);
-    }
 }
 
 static Status shm_allreduce_end(Comm *comm, size_t first, float *to, size_t count)
 {
     CommShared *shared = comm->impl;
-    size_t rank = (size_t)comm->config.place.rank, ranks = (size_t)shared->ranks;
-    size_t mine = count * rank / ranks, end = count * (rank + 1) / ranks;
-    const float *result = result_area(shared) + first;
+    float *result = shared_result(shared) + first;
+    size_t mine, end;
+    shared_part(&comm->config, shared, count, &mine, &end);
     TRY(shm_barrier(comm));
-    add_slots(shared, first + mine, first + end, to + mine);
+    shared_add(shared, first + mine, end - mine, false, to + mine, shared->ranks > 1 ? result + mine : NULL);
     TRY(shm_barrier(comm));
     memcpy(to, result, mine * sizeof *to);
     memcpy(to + end, result + end, (count - end) * sizeof *to);
@@ -217,11 +271,25 @@ static Status shm_broadcast(Comm *comm, void *buf, size_t bytes, int root)
     return OK;
 }
 
+static Status shm_gather(Comm *comm, const void *mine, size_t bytes, void *all)
+{
+    CommShared *shared = comm->impl;
+    size_t ranks = (size_t)shared->ranks, rank = (size_t)comm->config.place.rank, piece = BROADCAST_BYTES / ranks;
+    for (size_t done = 0; done < bytes; done += piece) {
+        size_t n = bytes - done < piece ? bytes - done : piece;
+        memcpy(shared->broadcast + rank * n, (const char *)mine + done, n);
+        TRY(shm_barrier(comm));
+        for (size_t r = 0; r < ranks; r++) memcpy((char *)all + r * bytes + done, shared->broadcast + r * n, n);
+        TRY(shm_barrier(comm));
+    }
+    return OK;
+}
+
 static Status shm_look(Comm *comm, CommWait *wait)
 {
     CommShared *shared = comm->impl;
     comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(shared, comm->config.place.rank));
-    return atomic_load(&shared->aborted) ? fail_aborted(comm, shared) : OK;
+    return atomic_load(&shared->aborted) ? shared_fail_aborted(&comm->config, shared) : OK;
 }
 
 static void shm_abort(Comm *comm)
@@ -238,6 +306,7 @@ static const CommOps shm_ops = {
     .allreduce_begin = shm_allreduce_begin,
     .allreduce_end = shm_allreduce_end,
     .broadcast = shm_broadcast,
+    .gather = shm_gather,
     .barrier = shm_barrier,
     .look = shm_look,
     .abort = shm_abort,
@@ -246,12 +315,6 @@ static const CommOps shm_ops = {
 
 Status comm_shm_open(const CommConfig *config, CommShared *shared, Comm **made)
 {
-    if (config->towers != shared->towers || config->place.ranks != shared->ranks ||
-        config->max_count > shared->max_count)
-        return FAIL(ERR_INTERNAL,
-                    "rank %d: expected shared memory for %d towers, %d processes and %zu floats, found it made for %d, "
-                    "%d and %zu",
-                    config->place.rank, config->towers, config->place.ranks, config->max_count, shared->towers,
-                    shared->ranks, shared->max_count);
+    TRY(shared_check(config, shared));
     return comm_create(config, &shm_ops, shared, made);
 }

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Install the packages needed for building, testing and the default job from the system's package registry; installed ones are kept.
 # The group `test` also installs clang-format 14 from PyPI into the user's cache, on systems without a package of it.
-# usage: scripts/setup.sh [build|test|bench|peers|cross]...   (default: build)
+# usage: scripts/setup.sh [build|mpi|test|bench|peers|cross]...   (default: build)
 set -euo pipefail
 
 build=(gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev libxxhash-dev libprotobuf-c-dev protobuf-c-compiler
        zlib1g-dev libjpeg-dev libspng-dev libwebp-dev libarchive-dev liblapack-dev dataset-fashion-mnist)
-check=(libcmocka-dev clang libclang-rt-dev libomp-dev strace patch python3 python3-pil python3-venv codespell locales)
+mpi=(openmpi-bin libopenmpi-dev) # for CPU towers on several hosts
+check=("${mpi[@]}" mpich libmpich-dev libcmocka-dev clang libclang-rt-dev libomp-dev strace patch python3 python3-pil python3-venv codespell locales)
 bench=(python3-torch python3-torchvision python3-numpy)
 peers=(python3 python3-venv python3-dev g++ libjemalloc2) # for PyTorch from PyPI, which compiles with g++
 
@@ -19,11 +20,12 @@ wanted=() formatter=no
 for group in "${@:-build}"; do
     case $group in
     build) wanted+=("${build[@]}") ;;
+    mpi) wanted+=("${build[@]}" "${mpi[@]}") ;;
     test) wanted+=("${build[@]}" "${check[@]}") formatter=yes ;;
     bench) wanted+=("${build[@]}" "${bench[@]}") ;;
     peers) wanted+=("${build[@]}" "${peers[@]}") ;;
     cross) wanted+=("${build[@]}" "${cross[@]}") ;;
-    *) echo "setup: unknown group '$group'; use build, test, bench, peers or cross" >&2; exit 2 ;;
+    *) echo "setup: unknown group '$group'; use build, mpi, test, bench, peers or cross" >&2; exit 2 ;;
     esac
 done
 

@@ -15,6 +15,7 @@
 #include "inception/cli/cores.h"
 #include "kernels/backend.h"
 #include "kernels/limits.h"
+#include "nccl_sync/comm.h"
 
 enum { PATH_BYTES = 4096, FILE_BYTES = 16384 };
 
@@ -151,6 +152,7 @@ void doctor_measure(DoctorMachine *machine)
         machine->cpu_works =
             describe_device(backend, 0, machine->cores_allowed, machine->cpu_backend, sizeof machine->cpu_backend);
     measure_cuda_backend(machine);
+    comm_mpi_text(machine->mpi, sizeof machine->mpi);
 }
 
 /* ---- verdicts */
@@ -280,6 +282,7 @@ void doctor_judge(const DoctorMachine *machine, DoctorReport *report)
     judge_limits(machine, report);
     DoctorFinding *cuda = add(report, "cuda backend", "%s", machine->cuda_backend);
     for (int k = 0; k < machine->gpu_count; k++) add(report, "gpu", "%d: %s", k, machine->gpus[k]);
+    add(report, "mpi", "%s", *machine->mpi ? machine->mpi : "none in this build: towers on several hosts need GPUs");
     if (*machine->driver) add(report, "nvidia driver", "%s", machine->driver);
     if (machine->cuda_works || !*machine->driver) return;
     advise(report, cuda, DOCTOR_PROBLEM,

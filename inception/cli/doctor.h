@@ -25,6 +25,7 @@ typedef struct DoctorMachine {
     bool cpu_works, cuda_works;
     char cpu_backend[DOCTOR_LINE_BYTES]; /* the backend's description, or why it is missing */
     char cuda_backend[DOCTOR_LINE_BYTES];
+    char mpi[128];    /* its version; "" in builds without it */
     char driver[128]; /* NVIDIA's kernel driver; "" if there is none */
     int gpu_count;
     char gpus[DOCTOR_GPU_MAX][DOCTOR_LINE_BYTES];

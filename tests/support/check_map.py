@@ -60,7 +60,7 @@ def calls(root, build):
     """[(path, path)] of sources whose object files refer to each other."""
     objects, defined, wanted = {}, {}, []
     for folder, _, names in os.walk(build):
-        match = re.search(r"CMakeFiles/towers(?:_lib|_cpu|_cuda)?\.dir(?:/(.*))?$", folder)
+        match = re.search(r"CMakeFiles/towers(?:_lib|_cpu|_cuda|_mpi)?\.dir(?:/(.*))?$", folder)
         for name in names if match else ():
             path = os.path.normpath(os.path.join(match.group(1) or "", name[:-2]))
             if name.endswith(".c.o") and os.path.exists(os.path.join(root, path)):  # else it is of a file that is no more

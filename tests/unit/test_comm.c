@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/philox.h"
+#include "tests/support/gifts.h"
 
 enum { RANKS_MAX = 8, COUNT = 5000, ROUNDS = 30, TIMEOUT_MS = 20000, HANG_S = 100 };
 
@@ -116,26 +116,6 @@ static void all_told(const Group *g, unsigned gone, const char *text)
 
 /* ---- sums */
 
-/* Numbers of very different size: their sum depends on the order in which they are added. */
-static float gift(int tower, int round, size_t i)
-{
-    Philox random = philox(7, (uint32_t)tower, (uint32_t)round, (uint32_t)i, 0);
-    float scale = (float)(1u << random.v[1] % 24);
-    return ((float)(int32_t)random.v[0] / 2147483648.0f) * scale;
-}
-
-static void gifts(int tower, int round, size_t first, float *to, size_t count)
-{
-    for (size_t i = 0; i < count; i++) to[i] = gift(tower, round, first + i);
-}
-
-static float expected_sum(int towers, int round, size_t i)
-{
-    float sum = gift(0, round, i);
-    for (int t = 1; t < towers; t++) sum += gift(t, round, i);
-    return sum;
-}
-
 /* Three ranges a round, one of them empty of a rank's part (fewer elements than ranks), in different orders. */
 static Status sum_rounds(Comm *comm, int rank, Seen *seen)
 {
@@ -150,7 +130,7 @@ static Status sum_rounds(Comm *comm, int rank, Seen *seen)
             }
         for (int k = 3; k >= 0; k--) TRY(comm_allreduce_end(comm, first[k], seen->sum[rank] + first[k], count[k]));
         for (size_t i = 0; i < COUNT; i++) {
-            float wanted = expected_sum(c->towers, round, i);
+            float wanted = gifts_sum(c->towers, round, i);
             if (memcmp(&wanted, &seen->sum[rank][i], sizeof wanted))
                 return FAIL(ERR_INTERNAL, "round %d, element %zu: %.9g instead of %.9g", round, i,
                             (double)seen->sum[rank][i], (double)wanted);
@@ -210,6 +190,34 @@ static void test_broadcast(void **state)
     group_end(&g);
 }
 
+static Status gathers(Comm *comm, int rank, Seen *seen)
+{
+    enum { LARGE = 200001, RANKS = 3 };
+    static const size_t sizes[] = {0, 1, 8, 87381, 87382, LARGE}; /* a piece has 87381 bytes */
+    static unsigned char mine[LARGE], all[RANKS * LARGE + 1];
+    (void)seen;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        size_t bytes = sizes[k];
+        for (size_t i = 0; i < bytes; i++) mine[i] = (unsigned char)(i * 31 + k + (size_t)rank);
+        memset(all, 99, sizeof all);
+        TRY(comm_gather(comm, mine, bytes, all));
+        for (size_t i = 0; i < RANKS * bytes; i++)
+            if (all[i] != (unsigned char)(i % bytes * 31 + k + i / bytes))
+                return FAIL(ERR_INTERNAL, "%zu bytes from each rank: byte %zu", bytes, i);
+        if (all[RANKS * bytes] != 99) return FAIL(ERR_INTERNAL, "%zu bytes from each rank: one too many", bytes);
+    }
+    return OK;
+}
+
+static void test_gather(void **state)
+{
+    (void)state;
+    Group g = group_start(3, 3, TIMEOUT_MS, gathers);
+    group_wait(&g, 0);
+    all_ok(&g);
+    group_end(&g);
+}
+
 /* Nobody passes before the slowest has come. */
 static Status barriers(Comm *comm, int rank, Seen *seen)
 {
@@ -253,6 +261,20 @@ static void test_rank_that_dies(void **state)
     comm_shared_abort(g.shared, 1); /* as the supervisor does */
     group_wait(&g, 1u << 1);
     all_told(&g, 1u << 1, "tower process 1 has left the run");
+    group_end(&g);
+}
+
+/* News of another host end the waits of all; the first abort is the one that is told. */
+static void test_news_from_another_group(void **state)
+{
+    (void)state;
+    Group g = group_start(4, 4, TIMEOUT_MS, wait_for_ever);
+    assert_int_equal(comm_shared_aborted(g.shared), -1);
+    comm_shared_abort_by(g.shared, "host b: tower process 5 was killed by signal 9");
+    comm_shared_abort(g.shared, 1);
+    assert_int_equal(comm_shared_aborted(g.shared), COMM_ABORTED_ELSEWHERE);
+    group_wait(&g, 1u << 1);
+    all_told(&g, 1u << 1, "host b: tower process 5 was killed by signal 9; the others cannot continue without it");
     group_end(&g);
 }
 
@@ -387,8 +409,10 @@ int main(void)
         cmocka_unit_test(test_sums_in_tower_order),
         cmocka_unit_test(test_uneven_mapping),
         cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_gather),
         cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_rank_that_dies),
+        cmocka_unit_test(test_news_from_another_group),
         cmocka_unit_test(test_rank_that_aborts),
         cmocka_unit_test(test_rank_that_never_comes),
         cmocka_unit_test(test_all_stopped_and_continued),

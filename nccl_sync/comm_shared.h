@@ -1,0 +1,72 @@
+/* The memory that the tower processes of one group share, and how they wait in it; see comm.h for its creation. Internal
+ * to nccl_sync.
+ *
+ * Every tower has a slot of max_count floats, and one more holds the result. A barrier is a counter and a futex. A
+ * process that waits also checks the abort word, which the supervisor or a failing process sets, and its deadline. */
+#ifndef TOWERS_NCCL_SYNC_COMM_SHARED_H
+#define TOWERS_NCCL_SYNC_COMM_SHARED_H
+
+#include <stdatomic.h>
+
+#include "nccl_sync/comm.h"
+
+enum { GROUP_RANKS_MAX = 256, BROADCAST_BYTES = 1 << 18, LINE = 64 };
+
+struct CommShared {
+    _Alignas(LINE) _Atomic uint32_t generation; /* completed barriers; the futex word */
+    _Alignas(LINE) _Atomic uint32_t arrived;
+    _Alignas(LINE) _Atomic uint32_t aborted; /* number in the group + 1 of the first that left */
+    _Atomic uint32_t abort_begun;            /* by somebody: only the first writes abort_text */
+    char abort_text[COMM_NEWS_BYTES];        /* with COMM_ABORTED_ELSEWHERE: what has happened on another host */
+    _Alignas(LINE) _Atomic int64_t
+        arrived_at[GROUP_RANKS_MAX]; /* number of the barrier that each has reached, to name the missing one */
+    ProgressSlot progress[GROUP_RANKS_MAX];
+    /* several groups: see comm_hosts.c */
+    _Alignas(LINE) _Atomic uint32_t chain_moves; /* a futex word: changes of the next two */
+    _Atomic int64_t prefixed, resulted;          /* chunks whose prefix, and whose result, has come */
+    _Atomic int64_t leader_ns; /* when the first process last looked, while it waits for other groups */
+    _Atomic int64_t peers_ns;  /* the last sign of progress of other groups */
+    _Alignas(LINE) _Atomic int64_t added[GROUP_RANKS_MAX]; /* chunks to which each process has added its part */
+    int towers, ranks;                                     /* of the group */
+    int first_tower;
+    size_t max_count, stride; /* floats; stride is max_count rounded up to a line */
+    size_t bytes;             /* of the mapping */
+    char broadcast[BROADCAST_BYTES];
+    _Alignas(LINE) float slots[]; /* [towers + 1][stride]: the last one is the result */
+};
+
+static inline float *shared_slot(CommShared *shared, int tower)
+{
+    return shared->slots + (size_t)(tower - shared->first_tower) * shared->stride;
+}
+
+static inline float *shared_result(CommShared *shared)
+{
+    return shared->slots + (size_t)shared->towers * shared->stride;
+}
+
+/* ERR_INTERNAL unless the memory was made for this configuration. */
+NODISCARD Status shared_check(const CommConfig *config, const CommShared *shared);
+/* Waits for all processes of the group. */
+NODISCARD Status shared_barrier(const CommConfig *config, CommShared *shared);
+/* The error of a collective after somebody has left. */
+NODISCARD Status shared_fail_aborted(const CommConfig *config, const CommShared *shared);
+/* Waits until the first process of the group has counted `word`, prefixed or resulted, up to `wanted`. */
+NODISCARD Status shared_chain_wait(const CommConfig *config, CommShared *shared, _Atomic int64_t *word, int64_t wanted);
+void shared_chain_moved(CommShared *shared, _Atomic int64_t *word, int64_t value);
+
+/* The part of a range of `count` elements that a process of the group adds: [*from, *to). */
+static inline void shared_part(const CommConfig *config, const CommShared *shared, size_t count, size_t *from,
+                               size_t *to)
+{
+    size_t process = (size_t)group_rank(&config->place), ranks = (size_t)shared->ranks;
+    *from = count * process / ranks;
+    *to = count * (process + 1) / ranks;
+}
+
+/* sum[0 .. count) = the slots' elements from `first` on, added in tower order; behind the values that are there already
+ * if `onto`. In blocks that stay in the first-level cache, so that each slot is read once. `copy` receives the sum too,
+ * unless it is NULL. */
+void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float *sum, float *copy);
+
+#endif

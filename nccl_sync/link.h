@@ -1,0 +1,54 @@
+/* Link: messages between the first processes of all groups, their leaders. Internal to nccl_sync.
+ *
+ * Nothing here waits: operations are started, and tested until they have ended; comm_hosts.c holds the deadlines. All
+ * calls come from one thread. link_mpi.c is the only implementation for sums. */
+#ifndef TOWERS_NCCL_SYNC_LINK_H
+#define TOWERS_NCCL_SYNC_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nccl_sync/comm.h"
+
+/* A short message outside of all collectives, to one leader. */
+typedef enum NewsKind { NEWS_ABORT = 0, NEWS_ASK, NEWS_HERE } NewsKind;
+typedef struct News {
+    int32_t kind, from;         /* NewsKind; the sender's group */
+    int64_t collective;         /* HERE: the number of the one that it waits in */
+    char text[COMM_NEWS_BYTES]; /* ABORT: what has happened */
+} News;
+
+typedef struct Link Link;
+typedef struct LinkOps {
+    /* Begin an operation; *request names it until link_test says that it has ended, and until then the memory is in use.
+     * Operations of one kind with one peer end in the order in which both have begun them. */
+    Status (*send)(Link *link, int to, const void *from, size_t bytes, int *request);
+    Status (*receive)(Link *link, int from, void *to, size_t bytes, int *request);
+    /* All leaders together, in the same order. */
+    Status (*broadcast)(Link *link, void *buf, size_t bytes, int root, int *request);
+    Status (*gather)(Link *link, void *all, size_t bytes,
+                     int *request); /* all [groups][bytes]; the own part is there */
+    Status (*test)(Link *link, int request, bool *ended);
+    /* News may be lost if the receiver has left. */
+    Status (*tell)(Link *link, int to, const News *news);
+    Status (*hear)(Link *link, News *news, bool *heard);
+    bool (*told)(Link *link); /* nothing that was told is still on its way out of this process */
+    /* orderly: all leaders do so, and nothing is in progress. Otherwise memory in use stays so until the process ends. */
+    void (*close)(Link *link, bool orderly);
+} LinkOps;
+struct Link {
+    const LinkOps *ops; /* borrowed, static */
+};
+
+enum { LINK_REQUESTS = 64 }; /* in progress at a time */
+
+/* The communicator of a process in one of several groups (comm_hosts.c); `link_open` is called in the leaders. */
+typedef Status (*LinkOpen)(const CommConfig *config, Link **made);
+NODISCARD Status comm_hosts_open(const CommConfig *config, CommShared *shared, LinkOpen link_open, Comm **made);
+
+/* In builds with MPI. Initializes MPI, in a leader. */
+NODISCARD Status link_mpi_open(const CommConfig *config, Link **made);
+void link_mpi_text(char *text, size_t bytes);
+
+#endif

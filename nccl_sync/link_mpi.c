@@ -1,0 +1,214 @@
+/* Messages between the leaders of all groups over MPI (MPI 3.1: nonblocking point-to-point and collective operations),
+ * and everything else that calls MPI.
+ *
+ * A leader is a child of the process that the launcher started, and initializes MPI after the fork; Open MPI and MPICH
+ * find what they need in the environment. MPI_THREAD_FUNNELED: the process has other threads, and only its main thread
+ * calls MPI. Errors return instead of ending the job, and MPI_Abort is never called: launchers would kill the processes
+ * that are about to say what has happened. For the same reason MPI_Finalize, which waits for all, comes only after an
+ * orderly end; a process that leaves after an error just ends. */
+#include <limits.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/progress.h"
+#include "nccl_sync/link.h"
+
+enum { TAG_DATA = 1, TAG_NEWS, NEWS_ROOM = 64 };
+
+typedef struct MpiLink {
+    Link link;
+    MPI_Request request[LINK_REQUESTS];
+    int bytes[LINK_REQUESTS]; /* of a receive; -1: another operation; -2: free */
+    News news[NEWS_ROOM];     /* on their way */
+    MPI_Request told[NEWS_ROOM];
+} MpiLink;
+
+static MpiLink *left_behind; /* MPI may still use its memory until the process ends */
+
+static Status mpi_check(int error, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+    if (error == MPI_SUCCESS) return OK;
+    MPI_Error_string(error, text, &length);
+    return FAIL(ERR_COMM, "MPI: %s in %s", text, what);
+}
+
+static Status request_new(MpiLink *m, size_t bytes, bool receives, int *request)
+{
+    for (int i = 0; i < LINK_REQUESTS; i++) {
+        if (m->bytes[i] != -2) continue;
+        if (bytes > INT_MAX) break;
+        m->bytes[i] = receives ? (int)bytes : -1;
+        *request = i;
+        return OK;
+    }
+    return FAIL(ERR_INTERNAL, "a message of %zu bytes, or more than %d messages in progress", bytes, LINK_REQUESTS);
+}
+
+static Status mpi_send(Link *link, int to, const void *from, size_t bytes, int *request)
+{
+    MpiLink *m = (MpiLink *)link;
+    TRY(request_new(m, bytes, false, request));
+    return mpi_check(MPI_Isend(from, (int)bytes, MPI_BYTE, to, TAG_DATA, MPI_COMM_WORLD, &m->request[*request]),
+                     "MPI_Isend");
+}
+
+static Status mpi_receive(Link *link, int from, void *to, size_t bytes, int *request)
+{
+    MpiLink *m = (MpiLink *)link;
+    TRY(request_new(m, bytes, true, request));
+    return mpi_check(MPI_Irecv(to, (int)bytes, MPI_BYTE, from, TAG_DATA, MPI_COMM_WORLD, &m->request[*request]),
+                     "MPI_Irecv");
+}
+
+static Status mpi_broadcast(Link *link, void *buf, size_t bytes, int root, int *request)
+{
+    MpiLink *m = (MpiLink *)link;
+    TRY(request_new(m, bytes, false, request));
+    return mpi_check(MPI_Ibcast(buf, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &m->request[*request]), "MPI_Ibcast");
+}
+
+static Status mpi_gather(Link *link, void *all, size_t bytes, int *request)
+{
+    MpiLink *m = (MpiLink *)link;
+    TRY(request_new(m, bytes, false, request));
+    return mpi_check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD,
+                                    &m->request[*request]),
+                     "MPI_Iallgather");
+}
+
+static Status mpi_test(Link *link, int request, bool *ended)
+{
+    MpiLink *m = (MpiLink *)link;
+    MPI_Status status;
+    int done = 0, bytes = 0;
+    TRY(mpi_check(MPI_Test(&m->request[request], &done, &status), "MPI_Test"));
+    *ended = done;
+    if (!done) return OK;
+    int wanted = m->bytes[request];
+    m->bytes[request] = -2;
+    if (wanted < 0) return OK;
+    TRY(mpi_check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count"));
+    return bytes == wanted ? OK
+                           : FAIL(ERR_COMM,
+                                  "a message of %d bytes where %d were expected: are all hosts running the same "
+                                  "build with the same options?",
+                                  bytes, wanted);
+}
+
+static bool news_are_out(MpiLink *m, int i)
+{
+    int done = 1;
+    return m->told[i] == MPI_REQUEST_NULL || (MPI_Test(&m->told[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done);
+}
+
+static Status mpi_tell(Link *link, int to, const News *news)
+{
+    MpiLink *m = (MpiLink *)link;
+    for (int i = 0; i < NEWS_ROOM; i++) {
+        if (!news_are_out(m, i)) continue;
+        m->news[i] = *news;
+        return mpi_check(MPI_Isend(&m->news[i], sizeof *news, MPI_BYTE, to, TAG_NEWS, MPI_COMM_WORLD, &m->told[i]),
+                         "MPI_Isend");
+    }
+    return OK; /* lost: many who do not read */
+}
+
+static Status mpi_hear(Link *link, News *news, bool *heard)
+{
+    MPI_Status status;
+    int there = 0, bytes = 0;
+    (void)link;
+    *heard = false;
+    TRY(mpi_check(MPI_Iprobe(MPI_ANY_SOURCE, TAG_NEWS, MPI_COMM_WORLD, &there, &status), "MPI_Iprobe"));
+    if (!there) return OK;
+    TRY(mpi_check(MPI_Recv(news, sizeof *news, MPI_BYTE, status.MPI_SOURCE, TAG_NEWS, MPI_COMM_WORLD, &status),
+                  "MPI_Recv"));
+    TRY(mpi_check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count"));
+    if (bytes != (int)sizeof *news || news->from != status.MPI_SOURCE)
+        return FAIL(ERR_COMM, "news of %d bytes from group %d: another build?", bytes, status.MPI_SOURCE);
+    *heard = true;
+    return OK;
+}
+
+static bool mpi_told(Link *link)
+{
+    bool out = true;
+    for (int i = 0; i < NEWS_ROOM; i++) out &= news_are_out((MpiLink *)link, i);
+    return out;
+}
+
+static void mpi_close(Link *link, bool orderly)
+{
+    if (!orderly) {
+        left_behind = (MpiLink *)link;
+        return;
+    }
+    MPI_Finalize();
+    free(link);
+}
+
+static const LinkOps mpi_ops = {
+    .send = mpi_send,
+    .receive = mpi_receive,
+    .broadcast = mpi_broadcast,
+    .gather = mpi_gather,
+    .test = mpi_test,
+    .tell = mpi_tell,
+    .hear = mpi_hear,
+    .told = mpi_told,
+    .close = mpi_close,
+};
+
+/* "Open MPI v4.1.4", "MPICH Version: 4.0.2" */
+void link_mpi_text(char *text, size_t bytes)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    version[strcspn(version, ",\n")] = 0;
+    for (char *at = version; *at; at++)
+        if (*at == '\t') *at = ' ';
+    snprintf(text, bytes, "%s", version);
+}
+
+/* The number of processes that MPI knows, and this one's, are those that the launcher has told of. */
+static Status world_check(const Placement *place)
+{
+    char version[128];
+    int size = 0, rank = 0;
+    link_mpi_text(version, sizeof version);
+    TRY(mpi_check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size"));
+    TRY(mpi_check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank"));
+    const char *origin = place->origin && *place->origin ? place->origin : "the launcher";
+    if (size == place->groups && rank == place->group) return OK;
+    if (size > 1)
+        return FAIL(ERR_ARG, "%s says that this is process %d of %d, but MPI (%s) says %d of %d", origin, place->group,
+                    place->groups, version, rank, size);
+    MPI_Finalize();
+    return FAIL(ERR_ARG,
+                "%s says that this is process %d of %d, but MPI (%s) knows only this one: use the mpirun of this MPI, "
+                "srun --mpi=pmix (or pmi2), or a build for the launcher's MPI",
+                origin, place->group, place->groups, version);
+}
+
+Status link_mpi_open(const CommConfig *config, Link **made)
+{
+    const Placement *place = &config->place;
+    int given = MPI_THREAD_SINGLE;
+    progress_made("MPI_Init_thread");
+    TRY(mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given), "MPI_Init_thread"));
+    progress_made("MPI_Init_thread");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (given < MPI_THREAD_FUNNELED) return FAIL(ERR_UNSUPPORTED, "this MPI does not allow threads beside its own");
+    TRY(world_check(place));
+    MpiLink *m = calloc(1, sizeof *m);
+    if (!m) return FAIL(ERR_MEMORY, "no memory for messages between %d groups", place->groups);
+    m->link.ops = &mpi_ops;
+    for (int i = 0; i < LINK_REQUESTS; i++) m->bytes[i] = -2;
+    for (int i = 0; i < NEWS_ROOM; i++) m->told[i] = MPI_REQUEST_NULL;
+    *made = &m->link;
+    return OK;
+}

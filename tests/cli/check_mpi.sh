@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Sums between groups of processes under the real launchers of Open MPI and MPICH: the same bits for every placement of eight towers,
+# and an end by name, never a hang, if a process leaves, is killed, is stopped or does not come. Each group is a host of its own
+# name; all of them run here. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin mpi "$@"
+drivers=$(dirname "$towers")/tests
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# launch MPI GROUPS ARGUMENT...: the driver under that MPI's launcher, with files of its own in $folder
+launch() {
+    local mpi=$1 groups=$2
+    shift 2
+    case $mpi in
+    openmpi) TMPDIR=$folder mpirun.openmpi --oversubscribe --bind-to none -np "$groups" "$drivers/hosts_driver_openmpi" "$@" ;;
+    mpich) mpirun.mpich -np "$groups" "$drivers/hosts_driver_mpich" "$@" ;;
+    esac
+}
+
+# sums MPI: every placement has the bits of a single host
+sums() {
+    local mpi=$1 placement towers processes groups folder first=
+    for placement in 8:4 4,4:4 2,2,2,2:2 1,1,1,1,1,1,1,1:1 3,5:2 5,3:1; do
+        towers=${placement%:*} processes=${placement#*:} groups=${placement//[^,]/}
+        groups=$((${#groups} + 1)) folder=$work/$mpi-sums-$placement
+        mkdir "$folder"
+        launch "$mpi" $groups case=sums towers="$towers" processes="$processes" out="$folder" >"$folder/out" 2>&1 ||
+            complain "$mpi, towers $towers on $groups hosts: exit $?: $(cat "$folder"/rank-* "$folder/out")"
+        [[ $(cat "$folder"/rank-* | grep -c '^OK') == $((groups * processes)) ]] ||
+            complain "$mpi, $placement: $(grep -v '^OK' "$folder"/rank-*)"
+        first=${first:-$folder/sum}
+        cmp "$first" "$folder/sum" || complain "$mpi, towers $towers on $groups hosts: other bits than on one"
+    done
+}
+
+# leaves MPI CASE WHO TIMEOUT: towers 2,2,2 in two processes each; all others end with an error that names rank WHO or its host
+leaves() {
+    local mpi=$1 case=$2 who=$3 timeout=$4 rank folder
+    folder=$work/$mpi-$case-$who
+    mkdir "$folder"
+    launch "$mpi" 3 case="$case" towers=2,2,2 processes=2 who="$who" timeout="$timeout" out="$folder" >"$folder/out" 2>&1
+    [[ $? != 0 ]] || complain "$mpi: rank $who, $case: exit 0"
+    for rank in 0 1 2 3 4 5; do
+        [[ $rank != "$who" && $((rank / 2)) != $((who / 2)) ]] || continue # its supervisor may have been ended by the launcher
+        grep -qE "^ERR_COMM .*(tower process $who|host host$((who / 2)))" "$folder/rank-$rank" 2>/dev/null ||
+            complain "$mpi: rank $who, $case: rank $rank ended with '$(cat "$folder/rank-$rank")': $(tail -n 5 "$folder/out")"
+    done
+}
+
+tried=0
+for mpi in openmpi mpich; do
+    [[ -x $drivers/hosts_driver_$mpi ]] && command -v "mpirun.$mpi" >/dev/null || { echo "$mpi is not installed: not tried" >&2; continue; }
+    tried=$((tried + 1))
+    sums "$mpi"
+    for case in abort:2:60000 abort:5:60000 kill:2:10000 kill:3:60000 stop:2:10000 stop:5:10000 late:0:10000; do
+        IFS=: read -r what who timeout <<<"$case"
+        alongside leaves "$mpi" "$what" "$who" "$timeout"
+    done
+    together
+done
+((tried)) || { echo "SKIPPED: no MPI" >&2; exit 77; }
+check_end "sums over hosts: the bits of one host, and an error by name when a process leaves"
