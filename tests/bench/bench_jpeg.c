@@ -64,7 +64,7 @@ static Status decode_ours(Bench *b, const Bytes *file, bool crop, int64_t id)
     Rect part = {0, 0, info.h, info.w};
     if (crop) {
         SamplePlan plan;
-        transform_plan(&t, (SampleKey){.seed = 1, .id = id}, &info, &plan);
+        transform_plan(&t, (SampleKey){.seed = 1, .id = id}, &info, NULL, &plan);
         part = plan.box;
     }
     return image_decode(b->decoder, file, &info, part, &b->pixels);

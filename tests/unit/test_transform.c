@@ -24,7 +24,7 @@ static Transform random_crop_of(int32_t side)
 static SamplePlan plan_of(const Transform *t, int64_t epoch, int64_t id)
 {
     SamplePlan plan;
-    transform_plan(t, (SampleKey){11, epoch, id}, &photo, &plan);
+    transform_plan(t, (SampleKey){11, epoch, id}, &photo, NULL, &plan);
     return plan;
 }
 
@@ -81,7 +81,7 @@ static void test_random_crop(void **state)
     t.area[1] = 0.5;
     for (int64_t id = 0; id < DRAWS; id++) {
         SamplePlan p;
-        transform_plan(&t, (SampleKey){5, 0, id}, &large, &p);
+        transform_plan(&t, (SampleKey){5, 0, id}, &large, NULL, &p);
         area[id] = (double)p.box.h * p.box.w / 4e8;
         ratio[id] = log((double)p.box.w / p.box.h);
         y[id] = (p.box.y + 0.5) / (20000 - p.box.h + 1);
@@ -94,7 +94,7 @@ static void test_random_crop(void **state)
     const ImageInfo flat = {.h = 10, .w = 1000, .c = 3, .orientation = 1}; /* no try fits: the centre */
     SamplePlan p;
     t.area[0] = t.area[1] = 1;
-    transform_plan(&t, (SampleKey){5, 0, 1}, &flat, &p);
+    transform_plan(&t, (SampleKey){5, 0, 1}, &flat, NULL, &p);
     assert_int_equal(p.box.h, 10);
     assert_int_equal(p.box.w, 13);
     assert_int_equal(p.box.x, 493);
@@ -248,7 +248,7 @@ static void test_canvas_and_record(void **state)
     assert_int_equal(image_probe(worker.decoder, &b, &info), OK);
     for (int64_t id = 0; id < 50; id++) {
         SamplePlan plan;
-        transform_plan(&t, (SampleKey){1, 0, id}, &info, &plan);
+        transform_plan(&t, (SampleKey){1, 0, id}, &info, NULL, &plan);
         memset(canvas, 99, sizeof canvas);
         assert_int_equal(transform_apply(&t, &worker, &b, &info, &plan, canvas, record), OK);
         for (int y = 0; y < FULL; y++)

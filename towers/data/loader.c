@@ -105,7 +105,7 @@ static Status sample_decode(const Loader *l, Worker *worker, int64_t epoch, int6
     TRY(image_probe(worker->transform.decoder, &worker->bytes, &info));
     if (info.c != l->c) return FAIL(ERR_FORMAT, "%d channels, but the data set has %d", info.c, l->c);
     worker->rotated += info.orientation != 1;
-    transform_plan(transform, (SampleKey){l->config.seed, epoch, id}, &info, &plan);
+    transform_plan(transform, (SampleKey){l->config.seed, epoch, id}, &info, &worker->bytes.boxes, &plan);
     return transform_apply(transform, &worker->transform, &worker->bytes, &info, &plan, canvas, record);
 }
 

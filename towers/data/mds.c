@@ -11,7 +11,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
+#include "towers/data/reader.h"
 #include "towers/data/shard.h"
 #include "towers/files/files.h"
 
@@ -292,23 +294,81 @@ static Status entry_take(const char *folder, const char *index, size_t number, c
     return st == OK ? names_add(files, path) : st;
 }
 
-Status mds_files(const char *folder, Names *files)
+static Status index_load(const char *folder, char path[PATH_BYTES], json_t **root)
 {
-    char path[PATH_BYTES], *text = NULL;
+    char *text = NULL;
     size_t bytes;
     json_error_t why;
     TRY(path_join(path, folder, "index.json"));
     TRY(file_load(path, OF_USER, ERR_FORMAT, INDEX_BYTES, &text, &bytes));
-    json_t *root = json_loadb(text, bytes, 0, &why);
+    *root = json_loadb(text, bytes, 0, &why);
+    free(text);
+    if (!*root) return FAIL(ERR_FORMAT, "'%s': line %d: %s", path, why.line, why.text);
+    if (json_integer_value(json_object_get(*root, "version")) == 2 && json_is_array(json_object_get(*root, "shards")))
+        return OK;
+    json_decref(*root);
+    *root = NULL;
+    return FAIL(ERR_FORMAT, "'%s': expected the index of MDS shards, \"version\": 2", path);
+}
+
+Status mds_files(const char *folder, Names *files)
+{
+    char path[PATH_BYTES];
+    json_t *root;
+    TRY(index_load(folder, path, &root));
     const json_t *shards = json_object_get(root, "shards");
     Status st = OK;
-    free(text);
-    if (!root)
-        st = FAIL(ERR_FORMAT, "'%s': line %d: %s", path, why.line, why.text);
-    else if (json_integer_value(json_object_get(root, "version")) != 2 || !json_is_array(shards))
-        st = FAIL(ERR_FORMAT, "'%s': expected the index of MDS shards, \"version\": 2", path);
     for (size_t i = 0; i < json_array_size(shards) && st == OK; i++)
         st = entry_take(folder, path, i, json_array_get(shards, i), files);
+    json_decref(root);
+    return st;
+}
+
+/* ---- hashes */
+
+/* The hash of a kind as Python's xxhash prints it, "" for an unknown kind. */
+static void hash_print(const char *kind, const Bytes *bytes, char text[40])
+{
+    text[0] = 0;
+    if (!strcmp(kind, "xxh32")) snprintf(text, 40, "%08" PRIx32, (uint32_t)XXH32(bytes->data, bytes->size, 0));
+    if (!strcmp(kind, "xxh64")) snprintf(text, 40, "%016" PRIx64, (uint64_t)XXH64(bytes->data, bytes->size, 0));
+    if (!strcmp(kind, "xxh3_64")) snprintf(text, 40, "%016" PRIx64, (uint64_t)XXH3_64bits(bytes->data, bytes->size));
+    if (!strcmp(kind, "xxh128") || !strcmp(kind, "xxh3_128")) {
+        XXH128_hash_t hash = XXH3_128bits(bytes->data, bytes->size);
+        snprintf(text, 40, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
+    }
+}
+
+Status mds_hashes_check(const char *folder, int64_t *equal, int64_t *unknown, Names *differ)
+{
+    char path[PATH_BYTES], message[PATH_BYTES + 128], found[40];
+    json_t *root, *value;
+    const char *kind;
+    Names files = {0};
+    Bytes bytes = {0};
+    Status st = OK;
+    TRY(index_load(folder, path, &root));
+    const json_t *shards = json_object_get(root, "shards");
+    for (size_t i = 0; i < json_array_size(shards); i++) {
+        const json_t *entry = json_array_get(shards, i);
+        TRY_OUT(entry_take(folder, path, i, entry, &files));
+        json_t *hashes = json_object_get(json_object_get(entry, "raw_data"), "hashes");
+        if (json_object_size(hashes) > 0) TRY_OUT(bytes_read(files.name[i], ANY_SIZE, &bytes));
+        json_object_foreach(hashes, kind, value)
+        {
+            const char *wanted = json_string_value(value);
+            hash_print(kind, &bytes, found);
+            *unknown += !*found;
+            *equal += *found && wanted && !strcmp(found, wanted);
+            if (!*found || (wanted && !strcmp(found, wanted))) continue;
+            snprintf(message, sizeof message, "%s: its %s is %s, but index.json says %.64s: damaged", files.name[i],
+                     kind, found, wanted ? wanted : "nothing");
+            TRY_OUT(names_add(differ, message));
+        }
+    }
+out:
+    names_free(&files);
+    bytes_free(&bytes);
     json_decref(root);
     return st;
 }

@@ -1,6 +1,7 @@
 /* Growable buffers; see pixels.h. */
 #include "towers/data/pixels.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,21 @@ Status bytes_reserve(Bytes *bytes, size_t room)
 void bytes_free(Bytes *bytes)
 {
     free(bytes->data);
+    free(bytes->boxes.at);
     *bytes = (Bytes){0};
+}
+
+Status boxes_shape(Boxes *boxes, int count)
+{
+    if (count > boxes->room) {
+        float *grown = realloc(boxes->at, (size_t)count * BOX_SIDES * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for %d bounding boxes", count);
+        boxes->at = grown;
+        boxes->room = count;
+    }
+    boxes->count = count;
+    for (int i = 0; i < count * BOX_SIDES; i++) boxes->at[i] = NAN;
+    return OK;
 }
 
 Status pixels_shape(Pixels *pixels, int32_t h, int32_t w, int32_t c)

@@ -15,11 +15,25 @@ typedef struct Rect {
     int32_t y, x, h, w;
 } Rect;
 
+/* The bounding boxes of the objects in an image, as fractions of its stored height and width: side k (ymin, xmin, ymax,
+ * xmax) of box i is at[k * count + i]. A side that the source does not give is NaN. */
+typedef struct Boxes {
+    float *at; /* owned */
+    int count; /* 0: nothing is known of the objects */
+    int room;
+} Boxes;
+
+enum { BOX_SIDES = 4, BOXES_MAX = 1 << 16 };
+
+/* Make room for `count` boxes, all sides NaN. */
+NODISCARD Status boxes_shape(Boxes *boxes, int count);
+
 /* One sample as stored by its source: an encoded image, or packed pixels if `raw_c` is not 0 (IDX). */
 typedef struct Bytes {
     uint8_t *data; /* owned */
     size_t size, room;
     int32_t raw_h, raw_w, raw_c;
+    Boxes boxes; /* of TFRecords */
 } Bytes;
 
 NODISCARD Status bytes_reserve(Bytes *bytes, size_t room); /* keeps the content; PIXELS_SLACK more bytes are readable */

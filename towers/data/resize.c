@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "towers/data/resize_rows.h"
+#include "towers/data/resize_tf.h"
 
 struct Resizer {
     Axis rows, columns; /* along h, along w */
@@ -34,6 +35,10 @@ static double filter_value(ResizeFilter filter, double x)
 /* The inputs [*first, *end) that output x depends on. */
 static void taps_of(ResizeFilter filter, int32_t in, int32_t out, int32_t x, int32_t *first, int32_t *end)
 {
+    if (filter >= RESIZE_TF_BILINEAR) {
+        tf_taps(filter, in, out, x, NULL, first, end);
+        return;
+    }
     double ratio = (double)in / out, reach = filter_reach(filter) * (ratio > 1 ? ratio : 1), centre = (x + 0.5) * ratio;
     *first = (int32_t)fmax(centre - reach + 0.5, 0);
     *end = (int32_t)fmin(centre + reach + 0.5, in);
@@ -162,7 +167,7 @@ void column_resize(const int16_t *weight, int32_t n, int32_t taps, const uint8_t
 
 /* ---- one image */
 
-static Status check(const Resize *r, const Pixels *in)
+Status resize_check(const Resize *r, const Pixels *in)
 {
     const int32_t sides[] = {r->in_h, r->in_w, r->out_h, r->out_w};
     for (int i = 0; i < 4; i++)
@@ -193,7 +198,9 @@ static void rows_run(const Resizer *r, const Pixels *in, size_t pitch)
 
 Status resizer_run(Resizer *r, const Resize *resize, const Pixels *in, uint8_t *out, size_t out_pitch)
 {
-    TRY(check(resize, in));
+    if (resize->filter > RESIZE_BICUBIC)
+        return FAIL(ERR_ARG, "resize filter %d: expected bilinear or bicubic", (int)resize->filter);
+    TRY(resize_check(resize, in));
     const Rect w = resize->window;
     if (resize->in_h == resize->out_h && resize->in_w == resize->out_w) { /* each filter is 1 at 0 and 0 at integers */
         const Rect support = resize_support(resize);

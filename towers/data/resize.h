@@ -11,7 +11,15 @@
 #include "kernels/status.h"
 #include "towers/data/pixels.h"
 
-typedef enum ResizeFilter { RESIZE_BILINEAR = 0, RESIZE_BICUBIC } ResizeFilter;
+typedef enum ResizeFilter {
+    RESIZE_BILINEAR = 0,
+    RESIZE_BICUBIC,
+    RESIZE_TF_BILINEAR, /* those of TensorFlow 1 (resize_tf.h), in the order of its ResizeMethod */
+    RESIZE_TF_NEAREST,
+    RESIZE_TF_BICUBIC,
+    RESIZE_TF_AREA,
+    RESIZE_TF_MIXED /* of a Transform only: one of the four, drawn for each training image */
+} ResizeFilter;
 
 /* The request: `window` of the out_h x out_w pixels that an image of in_h x in_w is resized to. */
 typedef struct Resize {
@@ -22,12 +30,14 @@ typedef struct Resize {
 
 /* The input pixels that the window depends on. */
 Rect resize_support(const Resize *resize);
+/* ERR_ARG unless sizes, window and channels are possible and `in` has the pixels given by resize_support. */
+NODISCARD Status resize_check(const Resize *resize, const Pixels *in);
 
 typedef struct Resizer Resizer; /* scratch memory and weights, kept between images; one per thread */
 NODISCARD Status resizer_create(Resizer **made);
 void resizer_destroy(Resizer *resizer); /* NULL is fine */
 
-/* `in` has the pixels given by resize_support, 1 to 4 channels, with PIXELS_SLACK readable bytes after the last. Writes
+/* For the first two filters. `in` has the pixels given by resize_support, 1 to 4 channels, with PIXELS_SLACK readable bytes after the last. Writes
  * rows of window.w * c bytes, out_pitch bytes apart. */
 NODISCARD Status resizer_run(Resizer *resizer, const Resize *resize, const Pixels *in, uint8_t *out, size_t out_pitch);
 

@@ -522,8 +522,11 @@ static void request_key(Request *r)
     } else {
         full = realpath(r->config->path, NULL);
     }
-    int n = snprintf(text, sizeof text, "shards 1\n%s\n%s\n%d %d %d %.17g", here, full ? full : r->config->path,
-                     (int)r->split, (int)r->config->label_base, class_files(r->config->path), r->config->val_split);
+    const char *path = full ? full : r->config->path; /* a list may be of any length */
+    XXH128_hash_t of_path = XXH3_128bits(path, strlen(path));
+    int n = snprintf(text, sizeof text, "shards 2\n%s\n%016" PRIx64 "%016" PRIx64 "\n%d %d %d %.17g", here,
+                     (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, (int)r->config->label_base,
+                     class_files(r->config->path), r->config->val_split);
     free(full);
     XXH128_hash_t hash = XXH3_128bits(text, n < (int)sizeof text ? (size_t)n : sizeof text);
     r->key[0] = hash.low64;

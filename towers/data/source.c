@@ -9,11 +9,12 @@
 
 #include "towers/data/folder.h"
 #include "towers/data/idx.h"
+#include "towers/data/labels.h"
 #include "towers/data/reader.h"
 #include "towers/data/shards.h"
 #include "towers/files/files.h"
 
-Status source_open(const SourceConfig *config, Split split, Source **made)
+static Status kind_open(const SourceConfig *config, Split split, Source **made)
 {
     const char *path = config->path;
     struct stat info;
@@ -29,6 +30,12 @@ Status source_open(const SourceConfig *config, Split split, Source **made)
     if (config->val_split > 0)
         return FAIL(ERR_ARG, "--val-split is for folders of images and shards; '%s' has its own test images", path);
     return idx_source_open(path, split, made);
+}
+
+Status source_open(const SourceConfig *config, Split split, Source **made)
+{
+    TRY(kind_open(config, split, made));
+    return config->background ? source_background(made) : OK;
 }
 
 bool source_is_divided(const char *path)
@@ -59,6 +66,7 @@ Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *l
     if (index < 0 || index >= source->info.count)
         return FAIL(ERR_ARG, "sample %" PRId64 " of data set %s: it has samples 0 to %" PRId64, index,
                     source->info.name, source->info.count - 1);
+    bytes->boxes.count = 0;
     TRY(source->read(source, index, bytes, label));
     return OK;
 }

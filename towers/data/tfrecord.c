@@ -17,9 +17,26 @@
 
 enum { WHERE_BYTES = PATH_BYTES + 64 };
 
-enum { KEY_IMAGE, KEY_IMAGE_TFDS, KEY_LABEL, KEY_LABEL_TFDS, KEY_NAME, KEY_NAME_TFDS, KEY_TEXT, KEYS };
-static const char *const keys[KEYS] = {"image/encoded",  "image",     "image/class/label", "label",
-                                       "image/filename", "file_name", "image/class/text"};
+enum {
+    KEY_IMAGE,
+    KEY_IMAGE_TFDS,
+    KEY_LABEL,
+    KEY_LABEL_TFDS,
+    KEY_NAME,
+    KEY_NAME_TFDS,
+    KEY_TEXT,
+    KEYS_LISTED, /* those that listing needs */
+    KEY_BOX = KEYS_LISTED,
+    KEYS = KEY_BOX + BOX_SIDES
+};
+static const char *const keys[KEYS] = {
+    "image/encoded",          "image",
+    "image/class/label",      "label",
+    "image/filename",         "file_name",
+    "image/class/text",       "image/object/bbox/ymin",
+    "image/object/bbox/xmin", "image/object/bbox/ymax",
+    "image/object/bbox/xmax",
+};
 
 static uint32_t u32_of(const uint8_t *b)
 {
@@ -41,6 +58,22 @@ static const Feature *feature_either(const Feature *found, int key)
     return found[key].kind != FEATURE_NONE ? &found[key] : &found[key + 1];
 }
 
+/* Whether the boxes make sense is for the crop to judge that uses them. */
+static Status boxes_take(ExampleBytes *example, const Feature *sides, Boxes *boxes)
+{
+    int count[BOX_SIDES], most = 0;
+    for (int k = 0; k < BOX_SIDES; k++) {
+        TRY(feature_floats(example, &sides[k], NULL, 0, &count[k]));
+        if (count[k] > most) most = count[k];
+    }
+    if (most > BOXES_MAX)
+        return FAIL(ERR_FORMAT, "%s has %d bounding boxes: expected at most %d", example->where, most, BOXES_MAX);
+    TRY(boxes_shape(boxes, most));
+    for (int k = 0; k < BOX_SIDES && most > 0; k++)
+        TRY(feature_floats(example, &sides[k], boxes->at + (size_t)k * (size_t)most, most, &count[k]));
+    return OK;
+}
+
 Status tfrecord_image(Bytes *bytes, uint32_t crc, const char *where)
 {
     ExampleBytes example = {.where = where, .memory = bytes->data, .size = bytes->size};
@@ -51,6 +84,7 @@ Status tfrecord_image(Bytes *bytes, uint32_t crc, const char *where)
     TRY(example_find(&example, keys, KEYS, found));
     TRY(feature_bytes(&example, feature_either(found, KEY_IMAGE), &begin, &size));
     if (size == 0) return FAIL(ERR_FORMAT, "%s has no image (image/encoded or image)", where);
+    TRY(boxes_take(&example, &found[KEY_BOX], &bytes->boxes));
     memmove(bytes->data, bytes->data + begin, (size_t)size);
     bytes->size = (size_t)size;
     return OK;
@@ -72,14 +106,14 @@ typedef struct Records {
 static Status record_take(Records *r, uint64_t at, uint64_t bytes, uint32_t crc)
 {
     ExampleBytes *e = &r->example;
-    Feature found[KEYS];
+    Feature found[KEYS_LISTED];
     int64_t label = 0;
     int labels;
     char name[EXAMPLE_TEXT], text[EXAMPLE_TEXT];
     e->base = at;
     e->size = bytes;
     e->have = 0;
-    TRY(example_find(e, keys, KEYS, found));
+    TRY(example_find(e, keys, KEYS_LISTED, found));
     if (feature_either(found, KEY_IMAGE)->kind != FEATURE_BYTES)
         return FAIL(ERR_FORMAT, "%s has no image: expected the bytes image/encoded or image in its tf.Example",
                     r->where);

@@ -2,6 +2,7 @@
  * little-endian (tensorflow/core/lib/io/record_writer.h). The data are tf.Examples (example.h) with these keys:
  *     image/encoded, image/class/label, image/class/text, image/filename    the original Inception's, also of TPU files
  *     image, label, file_name                                               those of TensorFlow Datasets
+ *     image/object/bbox/{ymin,xmin,ymax,xmax}                               lists of floats, a bounding box of each object
  * tfrecord_list is declared in shard.h. */
 #ifndef TOWERS_DATA_TFRECORD_H
 #define TOWERS_DATA_TFRECORD_H
@@ -15,7 +16,8 @@ enum { TFRECORD_HEAD = 12, TFRECORD_FOOT = 4 };
 /* True if these are the first bytes of a record: the CRC of its length is right. */
 bool tfrecord_begins(const uint8_t head[TFRECORD_HEAD]);
 
-/* `bytes` holds the data of a record, whose masked CRC is `crc`; keep its image only. `where` is for messages. ERR_FORMAT. */
+/* `bytes` holds the data of a record, whose masked CRC is `crc`; keep its image and its boxes only. `where` is for
+ * messages. ERR_FORMAT. */
 NODISCARD Status tfrecord_image(Bytes *bytes, uint32_t crc, const char *where);
 
 #endif

@@ -3,14 +3,15 @@
 #include "towers/data/transform.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "kernels/clock.h"
 #include "kernels/philox.h"
 
-enum { STREAM_SHIFT = 0, STREAM_CROP, STREAM_ALTERNATE, STREAM_JITTER, STREAM_POLICY, STREAM_ERASE };
-enum { TRIES = 10, POLICY_KINDS = 14 };
+enum { STREAM_SHIFT = 0, STREAM_CROP, STREAM_ALTERNATE, STREAM_JITTER, STREAM_POLICY, STREAM_ERASE, STREAM_DISTORT };
+enum { TRIES = 10, BOX_TRIES = 100, POLICY_KINDS = 14, TF_THREADS = 4 };
 
 static const uint64_t AUGMENT_KEY = 0x63726f7000000000u; /* separates these draws from other uses of the seed */
 
@@ -41,12 +42,15 @@ Status transform_check(const Transform *t)
     if (t->side < 1 || t->side > IMAGE_SIDE_MAX || t->pad < 0 || t->pad > IMAGE_SIDE_MAX ||
         t->side + 2 * t->pad > IMAGE_SIDE_MAX)
         return FAIL(ERR_ARG, "side %d with padding %d: expected at most %d in all", t->side, t->pad, IMAGE_SIDE_MAX);
-    if (t->crop == CROP_RANDOM && !(t->area[0] > 0 && t->area[0] <= t->area[1] && t->area[1] <= 1))
+    bool random = t->crop == CROP_RANDOM || t->crop == CROP_BOX;
+    if (random && !(t->area[0] > 0 && t->area[0] <= t->area[1] && t->area[1] <= 1))
         return FAIL(ERR_ARG, "random crops of %g to %g of the area: expected 0 < smallest <= largest <= 1", t->area[0],
                     t->area[1]);
-    if (t->crop == CROP_RANDOM && !(t->ratio[0] > 0 && t->ratio[0] <= t->ratio[1] && t->ratio[1] < 1e6))
+    if (random && !(t->ratio[0] > 0 && t->ratio[0] <= t->ratio[1] && t->ratio[1] < 1e6))
         return FAIL(ERR_ARG, "random crops of aspect ratio %g to %g: expected 0 < smallest <= largest", t->ratio[0],
                     t->ratio[1]);
+    if (t->crop == CROP_BOX && !(t->covered > 0 && t->covered <= 1))
+        return FAIL(ERR_ARG, "crops with %g of an object: expected more than 0, at most 1", t->covered);
     if (t->crop == CROP_CENTRE && (t->resize < t->side || t->resize > IMAGE_SIDE_MAX))
         return FAIL(ERR_ARG, "centre crop of %d pixels after resizing to %d: expected at least %d", t->side, t->resize,
                     t->side);
@@ -101,6 +105,20 @@ static Rect random_crop(const Transform *t, SampleKey key, int32_t h, int32_t w)
     return centre_rect(h, w, rh < 1 ? 1 : rh > h ? h : rh, rw < 1 ? 1 : rw > w ? w : rw);
 }
 
+/* The whole image if no attempt covers enough of an object. Boxes are those of the stored image. */
+static Rect box_crop(const Transform *t, SampleKey key, const ImageInfo *info, const Boxes *boxes, int32_t h, int32_t w)
+{
+    const float area[2] = {(float)t->area[0], (float)t->area[1]}, ratio[2] = {(float)t->ratio[0], (float)t->ratio[1]};
+    for (uint32_t i = 0; i < BOX_TRIES; i++) {
+        Philox words = draw(key, STREAM_CROP, i);
+        Rect rect;
+        if (!crop_attempt(area, ratio, h, w, words.v, &rect)) continue;
+        Rect stored = orientation_stored(t->exif ? info->orientation : 1, info->h, info->w, rect);
+        if (crop_covers(&stored, (float)t->covered, boxes, info->h, info->w)) return rect;
+    }
+    return (Rect){0, 0, h, w};
+}
+
 static Rect central_part(double fraction, int32_t h, int32_t w)
 {
     int32_t y = (int32_t)((h - h * fraction) / 2), x = (int32_t)((w - w * fraction) / 2);
@@ -145,7 +163,22 @@ static void plan_policy(const Transform *t, SampleKey key, SamplePlan *plan)
     }
 }
 
-void transform_plan(const Transform *t, SampleKey key, const ImageInfo *info, SamplePlan *plan)
+/* The original's preprocessing threads each have one resize method (number % 4) and one order of colors (number % 2); here
+ * the sample draws the number. */
+static void plan_distortion(const Transform *t, SampleKey key, SamplePlan *plan)
+{
+    Philox amount = draw(key, STREAM_DISTORT, 0);
+    int32_t thread = below(TF_THREADS, draw(key, STREAM_DISTORT, 1).v[0]);
+    if (t->filter == RESIZE_TF_MIXED) plan->resize.filter = (ResizeFilter)(RESIZE_TF_BILINEAR + thread);
+    plan->distort = t->distort;
+    plan->colors = (ColorDistortion){.contrast_first = thread & 1,
+                                     .brightness = (float)between(-32.0 / 255, 32.0 / 255, amount.v[0]),
+                                     .saturation = (float)between(0.5, 1.5, amount.v[1]),
+                                     .hue = (float)between(-0.2, 0.2, amount.v[2]),
+                                     .contrast = (float)between(0.5, 1.5, amount.v[3])};
+}
+
+void transform_plan(const Transform *t, SampleKey key, const ImageInfo *info, const Boxes *boxes, SamplePlan *plan)
 {
     int32_t h = info->h, w = info->w;
     memset(plan, 0, sizeof *plan);
@@ -154,6 +187,7 @@ void transform_plan(const Transform *t, SampleKey key, const ImageInfo *info, Sa
     plan->resize =
         (Resize){.filter = t->filter, .out_h = t->side, .out_w = t->side, .window = {0, 0, t->side, t->side}};
     if (t->crop == CROP_RANDOM) plan->box = random_crop(t, key, h, w);
+    if (t->crop == CROP_BOX) plan->box = box_crop(t, key, info, boxes, h, w);
     if (t->crop == CROP_FRACTION) plan->box = central_part(t->fraction, h, w);
     if (t->crop == CROP_CENTRE) {
         int64_t longer = h > w ? h : w, shorter = h > w ? w : h, resized = t->resize * longer / shorter;
@@ -164,6 +198,7 @@ void transform_plan(const Transform *t, SampleKey key, const ImageInfo *info, Sa
     }
     plan->resize.in_h = plan->box.h;
     plan->resize.in_w = plan->box.w;
+    plan_distortion(t, key, plan);
     Philox words = draw(key, STREAM_SHIFT, 0);
     uint64_t places = 2 * (uint64_t)t->pad + 1;
     plan->shift_y = t->shift ? (int32_t)(words.v[0] * places >> 32) : t->pad;
@@ -199,6 +234,7 @@ Status transform_worker_init(TransformWorker *worker, const ImageLimits *limits)
     memset(worker, 0, sizeof *worker);
     TRY(image_decoder_create(limits, &worker->decoder));
     TRY(resizer_create(&worker->resizer));
+    TRY(resizer_tf_create(&worker->resizer_tf));
     return OK;
 }
 
@@ -206,6 +242,8 @@ void transform_worker_free(TransformWorker *worker)
 {
     image_decoder_destroy(worker->decoder);
     resizer_destroy(worker->resizer);
+    resizer_tf_destroy(worker->resizer_tf);
+    free(worker->values);
     pixels_free(&worker->decoded);
     pixels_free(&worker->upright);
     pixels_free(&worker->picture);
@@ -252,6 +290,35 @@ static void border_clear(const Transform *t, int32_t c, uint8_t *canvas)
     memset(canvas + (size_t)(t->side + t->pad) * pitch, 0, (size_t)t->pad * pitch);
 }
 
+static uint8_t rounded_value(float value)
+{
+    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value + 0.5f);
+}
+
+/* Resize to `to`; TensorFlow's filters, and colors that are distorted, in float, rounded to 8 bits only at the end. */
+static Status resize_run(const Transform *t, TransformWorker *worker, const SamplePlan *plan, const Pixels *pixels,
+                         uint8_t *to, size_t pitch)
+{
+    bool filter_tf = plan->resize.filter >= RESIZE_TF_BILINEAR;
+    size_t row = (size_t)t->side * (size_t)pixels->c, count = (size_t)t->side * row;
+    if (!filter_tf) TRY(resizer_run(worker->resizer, &plan->resize, pixels, to, pitch));
+    if (!filter_tf && !plan->distort) return OK;
+    if (count > worker->values_room) {
+        free(worker->values);
+        worker->values = malloc(count * sizeof *worker->values);
+        worker->values_room = worker->values ? count : 0;
+        if (!worker->values) return FAIL(ERR_MEMORY, "no memory for an image of %d x %d pixels", t->side, t->side);
+    }
+    float *values = worker->values;
+    for (size_t y = 0; y < (size_t)t->side && !filter_tf; y++)
+        for (size_t x = 0; x < row; x++) values[y * row + x] = to[y * pitch + x];
+    if (filter_tf) TRY(resizer_tf_run(worker->resizer_tf, &plan->resize, pixels, values));
+    if (plan->distort) colors_distort(&plan->colors, values, (size_t)t->side * (size_t)t->side, pixels->c);
+    for (size_t y = 0; y < (size_t)t->side; y++)
+        for (size_t x = 0; x < row; x++) to[y * pitch + x] = rounded_value(values[y * row + x]);
+    return OK;
+}
+
 Status transform_apply(const Transform *t, TransformWorker *worker, const Bytes *bytes, const ImageInfo *info,
                        const SamplePlan *plan, uint8_t *canvas, int32_t record[IMAGE_RECORD])
 {
@@ -259,14 +326,15 @@ Status transform_apply(const Transform *t, TransformWorker *worker, const Bytes 
     size_t c = (size_t)info->c, pitch = (size_t)(t->side + 2 * t->pad) * c;
     uint8_t *corner = canvas + (size_t)t->pad * (pitch + c);
     int64_t start = clock_ns();
+    if (t->crop == CROP_BOX) TRY(boxes_check(&bytes->boxes));
     TRY(decode_support(t, worker, bytes, info, plan, &pixels));
     int64_t decoded = clock_ns();
     if (t->pad > 0) border_clear(t, info->c, canvas);
     if (plan->ops_count > 0) {
         TRY(pixels_shape(&worker->picture, t->side, t->side, info->c));
-        TRY(resizer_run(worker->resizer, &plan->resize, pixels, worker->picture.at, worker->picture.pitch));
+        TRY(resize_run(t, worker, plan, pixels, worker->picture.at, worker->picture.pitch));
     } else {
-        TRY(resizer_run(worker->resizer, &plan->resize, pixels, corner, pitch));
+        TRY(resize_run(t, worker, plan, pixels, corner, pitch));
     }
     int64_t resized = clock_ns();
     if (plan->ops_count > 0) TRY(operations_run(worker, plan, corner, pitch));
