@@ -1,6 +1,7 @@
 /* towers data info and check: describe a data set, and decode all of it; see data.h. */
 #include "inception/cli/cores.h"
 #include "inception/cli/data.h"
+#include "towers/data/shard.h"
 #include "towers/data/survey.h"
 #include "towers/files/files.h"
 
@@ -215,11 +216,35 @@ static Status check_split(const Options *o, const Source *source, Check *total, 
     return st;
 }
 
+/* The hashes of a set of MDS shards, which may be in the folder itself or in one for each split. */
+static Status hashes_check(const char *path, int64_t *damaged, FILE *to)
+{
+    static const char *const parts[] = {".", "train", "val", "validation", "test"};
+    int64_t equal = 0, unknown = 0;
+    Names differ = {0};
+    Status st = OK;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && st == OK; i++) {
+        char folder[PATH_BYTES];
+        if (path_join(folder, path, parts[i]) == OK && mds_is_in(folder))
+            st = mds_hashes_check(folder, &equal, &unknown, &differ);
+    }
+    for (int i = 0; i < differ.count; i++) fprintf(to, "%s\n", differ.name[i]);
+    if (equal) fprintf(to, "%" PRId64 " hashes of shards are right\n", equal);
+    if (unknown)
+        fprintf(to,
+                "%" PRId64
+                " hashes of shards are of kinds that are not checked (xxh32, xxh64, xxh3_64 and xxh128 are)\n",
+                unknown);
+    *damaged = differ.count;
+    names_free(&differ);
+    return st;
+}
+
 Status data_check(const Options *o, FILE *to)
 {
     Status st = OK;
     Check total = {0};
-    int64_t count = 0;
+    int64_t count = 0, shards = 0;
     for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST && st == OK; split++) {
         Source *source = NULL;
         st = data_open(o, o->arguments[1], split, &source);
@@ -227,6 +252,7 @@ Status data_check(const Options *o, FILE *to)
         if (source) count += source_info(source)->count;
         source_close(source);
     }
+    if (st == OK) st = hashes_check(o->arguments[1], &shards, to);
     if (st != OK) return st;
     if (total.warnings) fprintf(to, "%" PRId64 " images have minor damage that the decoder repairs\n", total.warnings);
     if (total.unreadable)
@@ -235,6 +261,10 @@ Status data_check(const Options *o, FILE *to)
         return FAIL(ERR_FORMAT,
                     "%" PRId64 " of %" PRId64 " images cannot be decoded; training needs --bad-samples skip",
                     total.damaged, count);
+    if (shards)
+        return FAIL(ERR_FORMAT,
+                    "%" PRId64 " hashes of shards differ: copy these shards again from where they were written",
+                    shards);
     fprintf(to, "all %" PRId64 " images can be decoded\n", count);
     return OK;
 }

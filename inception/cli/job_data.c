@@ -18,7 +18,7 @@ void job_transforms(const Options *o, TrainJob *job, bool photos)
     int32_t side = job->program.options.side;
     *eval = (Transform){0};
     /* The evaluation's center crop, which training without --augment also uses. */
-    eval->filter = o->interpolation;
+    eval->filter = o->interpolation == RESIZE_TF_MIXED ? RESIZE_TF_BILINEAR : o->interpolation;
     eval->exif = o->exif;
     if (o->eval_crop > 0) {
         eval->crop = CROP_FRACTION;
@@ -28,16 +28,19 @@ void job_transforms(const Options *o, TrainJob *job, bool photos)
         eval->resize = o->eval_resize > 0 ? (int32_t)o->eval_resize : (int32_t)lrint(side * 342.0 / 299.0);
     }
     *train = *eval;
+    train->filter = o->interpolation;
     if (o->augment) {
         bool random = o->crop == CROP_CHOICE_RANDOM || (o->crop == CROP_CHOICE_AUTO && photos);
-        train->crop = o->augment && random ? CROP_RANDOM : CROP_WHOLE;
+        train->crop = o->crop == CROP_CHOICE_BOX ? CROP_BOX : random ? CROP_RANDOM : CROP_WHOLE;
         train->area[0] = o->crop_area;
         train->area[1] = 1;
         train->ratio[0] = 3.0 / 4;
-        train->ratio[1] = 4.0 / 3;
-        train->shift = train->crop != CROP_RANDOM && o->crop != CROP_CHOICE_WHOLE;
+        train->ratio[1] = train->crop == CROP_BOX ? 1.33 : 4.0 / 3;
+        train->covered = o->crop_covered;
+        train->shift = train->crop == CROP_WHOLE && o->crop != CROP_CHOICE_WHOLE;
         train->flip = o->flip;
     }
+    train->distort = o->color_distort;
     train->brightness = train->contrast = train->saturation = o->color_jitter;
     train->hue = o->hue_jitter;
     train->policy = o->auto_augment;
@@ -108,6 +111,7 @@ static Status sets_open(const Options *o, JobFiles *files)
     SourceConfig config = {.path = path,
                            .val_split = o->val_split,
                            .label_base = o->label_base,
+                           .background = o->background,
                            .progress = progress_show,
                            .context = &shown};
     TRY(source_open(&config, SPLIT_TRAIN, &files->train));
@@ -121,7 +125,7 @@ static Status sets_open(const Options *o, JobFiles *files)
                     "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with %d; "
                     "both must have the same size",
                     path, train->w, train->h, train->c, test->w, test->h, test->c);
-    if (train->classes == 1 && o->classes <= 0)
+    if (train->classes == 1 + o->background && o->classes <= 0)
         return FAIL(ERR_FORMAT,
                     "%s has one class, so there is nothing to learn: expected two or more folders, one per class (is "
                     "the path one folder too deep?); to train all the same, use --classes 2",

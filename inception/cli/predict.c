@@ -2,7 +2,9 @@
 #include "inception/cli/predict.h"
 #include "inception/cli/cores.h"
 #include "inception/cli/run_argument.h"
+#include "towers/data/labels.h"
 #include "towers/data/paths.h"
+#include "towers/data/shards.h"
 #include "towers/files/csv.h"
 #include "towers/files/json.h"
 #include "towers/replica/inference.h"
@@ -145,6 +147,29 @@ static Status loader_open(const Prediction *p, const Source *source, Loader **ma
     return loader_create(&config, made);
 }
 
+/* Images and folders of them, or shards: one set of them, or several files, which are a list. Of a set with evaluation images
+ * only these are used. */
+static Status images_open(const Options *o, Source **made)
+{
+    char *const *paths = o->arguments + 1, *list = NULL;
+    int count = o->argument_count - 1;
+    size_t bytes = 0;
+    if (!shards_are_in(paths[0])) return paths_source_open(paths, count, made);
+    FILE *to = open_memstream(&list, &bytes);
+    for (int i = 0; to && i < count; i++) fprintf(to, "%s%s", i ? "::" : "", paths[i]);
+    if (!to || fclose(to) != 0) return FAIL(ERR_MEMORY, "no memory for a list of %d shards", count);
+    SourceConfig config = {.path = list, .whole = true};
+    bool divided = shards_are_divided(list);
+    Status st = source_open(&config, divided ? SPLIT_TEST : SPLIT_TRAIN, made);
+    if (st == OK && divided)
+        fprintf(stderr,
+                "'%s' has shards for evaluation: only their %" PRId64
+                " images are used; for others, name their shards\n",
+                list, source_info(*made)->count);
+    free(list);
+    return st == OK ? source_unlabeled(made) : st;
+}
+
 static Status images_run(Prediction *p, const Source *source, const char *weights)
 {
     Status st = OK;
@@ -190,14 +215,14 @@ Status predict_run(Options *o, JobFiles *files, FILE *to)
     Source *source = NULL;
     char weights[PATH_BYTES];
     Prediction p = {.options = o, .files = files, .to = to};
-    if (o->argument_count < 2) return FAIL(ERR_ARG, "usage: towers predict RUN IMAGE|FOLDER...");
+    if (o->argument_count < 2) return FAIL(ERR_ARG, "usage: towers predict RUN IMAGE|FOLDER|SHARD...");
     TRY(environment_read(o, &p));
     TRY_OUT(run_argument_apply(o));
     if (!o->weights) TRY_OUT(FAIL(ERR_ARG, "predict needs weights: towers predict RUN, or MODEL with --weights FILE"));
     TRY_OUT(job_weights(o->weights, weights, sizeof weights));
     TRY_OUT(job_model(o, files));
     job_transforms(o, &files->job, p.photos);
-    TRY_OUT(paths_source_open(o->arguments + 1, o->argument_count - 1, &source));
+    TRY_OUT(images_open(o, &source));
     files->job.program.data_channels = source_info(source)->c;
     if (files->job.program.options.channels < source_info(source)->c)
         TRY_OUT(FAIL(ERR_ARG, "%s takes images with 1 channel, but predict reads color images",

@@ -51,6 +51,7 @@ Status uses_check(const Options *o)
         {OPTION_ID_crop, o->augment, "without --augment"},
         {OPTION_ID_crop_pad, o->augment, "without --augment"},
         {OPTION_ID_crop_area, o->augment, "without --augment"},
+        {OPTION_ID_crop_covered, o->augment && o->crop == CROP_CHOICE_BOX, "without --augment --crop box"},
         {OPTION_ID_flip, o->augment, "without --augment"},
         {OPTION_ID_ra_ops, o->auto_augment == POLICY_RAND, "without --auto-augment randaugment"},
         {OPTION_ID_ra_magnitude, o->auto_augment == POLICY_RAND, "without --auto-augment randaugment"},

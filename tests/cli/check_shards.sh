@@ -87,6 +87,25 @@ for format in tar mds; do
     data 0 info "folder-of-$format"
     grep -qE '^ +2 +40 +8  cow$' out || complain "a folder from $format: $(cat out)"
 done
+# hashes of MDS shards: the right ones (as the message about wrong ones has them), unknown ones, and a damaged byte
+cp -r one-mds hashed
+hashes() { # JSON: of every shard
+    sed -E -i "s/\"hashes\": \{[^}]*\}/\"hashes\": $1/g" hashed/train/index.json
+}
+hashes '{"sha1": "00", "xxh128": "00", "xxh3_64": "00", "xxh64": "00", "xxh32": "00"}'
+data 3 check hashed
+grep -q '72 hashes of shards differ' err && [[ $(grep -c 'but index.json says 00: damaged' out) == 72 ]] || complain "wrong hashes: $(cat out err)"
+grep -q '^18 hashes of shards are of kinds that are not checked' out || complain "hashes of other kinds: $(cat out)"
+cp out wrong
+for kind in xxh32:8 xxh64:16 xxh3_64:16 xxh128:32; do
+    sum=$(sed -nE "s|.*/shard.00003.mds: its ${kind%:*} is ([0-9a-f]{${kind#*:}}),.*|\\1|p" wrong)
+    hashes "{\"${kind%:*}\": \"$sum\"}"
+    data 3 check hashed
+    grep -q '17 hashes of shards differ' err && grep -q '^1 hashes of shards are right' out || complain "$kind: $(cat out err)"
+done
+hashes '{}'
+data 0 check hashed
+
 data 2 convert sets/folder wrong --format onnx
 data 2 convert sets/idx wrong
 for inside in sets/folder sets/folder/ sets/folder/train/new ./sets/../sets/folder/a/b/ "$work/sets/folder/new"; do
