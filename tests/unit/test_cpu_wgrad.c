@@ -1,4 +1,4 @@
-/* Our own weight gradients of bf16 convolutions against plain loops: both codes, blocks, edges, slices, threads.
+/* Our own weight gradients of bf16 and f32 convolutions against plain loops: all codes, blocks, edges, slices, threads.
  *
  * Values are small integers, so every sum is exact and the comparison is for equality. The tile instructions of AMX are
  * replaced by loops that follow the manual: what is checked is how tiles are laid out and read, not the processor. */
@@ -137,11 +137,12 @@ static Status emulated_create(Device *device, const ConvProblem *problem, void *
 }
 
 /* The implementations of the list but for their rules, so that they meet all cases; set up by main. */
-static ConvImpl all_by_avx512, all_by_amx;
+static ConvImpl all_by_avx512, all_by_amx, all_by_f32;
 
 /* The emulated tiles are those of one thread. */
 static const GradientKernel avx512 = {"avx512_bf16", DTYPE_BF16, 2, &all_by_avx512};
 static const GradientKernel amx = {"amx", DTYPE_BF16, 1, &all_by_amx};
+static const GradientKernel f32 = {"avx512_f32", DTYPE_F32, 2, &all_by_f32};
 
 static void need_avx512(void)
 {
@@ -155,6 +156,19 @@ static void test_tiles_of_avx512(void **state)
     (void)state;
     need_avx512();
     for (int i = 0; i < CASES; i++) gradient_check(&avx512, &cases[i]);
+}
+
+static void test_tiles_of_f32(void **state)
+{
+    (void)state;
+    if (!wgrad_f32.usable()) {
+        print_message("skipped: this processor has no AVX512F\n");
+        skip();
+    }
+    for (int i = 0; i < CASES; i++) gradient_check(&f32, &cases[i]);
+    gradient_check(&f32, &(GradientCase){"a single image", 1, 32, 24, 13, 12, 5, 5, 2, 2, 1, 1});
+    gradient_check_threads(&f32, &(GradientCase){"a dw for each slice", 17, 16, 32, 15, 15, 5, 5, 2, 2, 1, 1});
+    gradient_check_threads(&f32, &(GradientCase){"one dw", 7, 64, 128, 15, 15, 5, 5, 2, 2, 1, 1});
 }
 
 static void test_tiles_of_amx_emulated(void **state)
@@ -194,18 +208,31 @@ static void test_what_it_takes(void **state)
         const char *declines = wgrad_declines(&problem);
         assert_string_equal(declines ? declines : "taken", rows[i].declines ? rows[i].declines : "taken");
     }
+    const Window five = {5, 5, 2, 2, 1, 1, false}, three = {3, 3, 2, 2, 1, 1, false};
+    Tensor half = {.shape = {4, 32, 5, 5}, .dtype = DTYPE_F32, .pitch = 32}, many = half;
+    many.shape.n = 8;
+    const char *answers[] = {
+        conv_wgrad_f32.takes(NULL, &(ConvProblem){.x = &wide, .y = &many, .window = five}),
+        conv_wgrad_f32.takes(NULL, &(ConvProblem){.x = &wide, .y = &half, .window = five}),
+        conv_wgrad_f32.takes(NULL, &(ConvProblem){.x = &wide, .y = &many, .window = three}),
+        conv_wgrad_f32.takes(NULL, &(ConvProblem){.x = &x, .y = &many, .window = five}),
+    };
+    if (wgrad_f32.usable()) assert_null(answers[0]);
+    assert_string_equal(answers[1], "too few pixels");
+    assert_string_equal(answers[2], "window is not 5x5 of stride 2");
+    assert_string_equal(answers[3], "types are not f32");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiles_of_avx512),
-        cmocka_unit_test(test_tiles_of_amx_emulated),
-        cmocka_unit_test(test_threads_change_no_bit),
+        cmocka_unit_test(test_tiles_of_avx512),       cmocka_unit_test(test_tiles_of_f32),
+        cmocka_unit_test(test_tiles_of_amx_emulated), cmocka_unit_test(test_threads_change_no_bit),
         cmocka_unit_test(test_what_it_takes),
     };
     all_by_avx512 = all_by_amx = conv_wgrad_avx512;
-    all_by_avx512.takes = all_by_amx.takes = takes_all;
+    all_by_f32 = conv_wgrad_f32;
+    all_by_avx512.takes = all_by_amx.takes = all_by_f32.takes = takes_all;
     all_by_amx.create = emulated_create;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

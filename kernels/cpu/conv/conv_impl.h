@@ -34,7 +34,8 @@ typedef struct ConvImpl {
 
 extern const ConvImpl conv_winograd, conv_winograd_line, conv_onednn; /* CONV and CONV_DX */
 extern const ConvImpl conv_columns_dx;                                /* CONV_DX */
-extern const ConvImpl conv_winograd_dw, conv_winograd_line_dw, conv_wgrad_amx, conv_wgrad_avx512, conv_onednn_dw;
+extern const ConvImpl conv_winograd_dw, conv_winograd_line_dw, conv_wgrad_amx, conv_wgrad_avx512, conv_wgrad_f32,
+    conv_onednn_dw;
 
 /* Operand k of a call, NULL if it is absent. */
 const Tensor *conv_optional(const OpCall *call, int k);

@@ -45,7 +45,7 @@ struct Wgrad {
 typedef struct Block {
     const Wgrad *wgrad;
     int pair, pairs, row, rows;
-    const uint16_t *x, *dy;
+    const char *x, *dy;
     WgradPanels x_panels, dy_panels;
     float *dw;
     bool add;      /* to what dw holds */
@@ -111,7 +111,7 @@ static int even_share(int whole, int most)
 
 static int all_pairs(const Wgrad *g)
 {
-    return (g->images + 1) / 2;
+    return (g->images + g->code->images - 1) / g->code->images;
 }
 
 static int64_t dw_count(const Wgrad *g)
@@ -210,11 +210,17 @@ static void zeros_pack(const WgradPanels *panels, int64_t at, int64_t pixels)
     }
 }
 
-static WgradRow row_of(const Wgrad *g, const uint16_t *base, int pair, int64_t image, int64_t at)
+static int64_t element_bytes(const Wgrad *g)
 {
-    bool single = 2 * pair + 1 == g->images;
-    const uint16_t *even = base + 2 * pair * image + at;
-    return (WgradRow){.even = even, .odd = single ? even : even + image, .single = single};
+    return (int64_t)sizeof(uint32_t) / g->code->images;
+}
+
+/* Element `at` of the images of a pair, each of `image` elements. */
+static WgradRow row_of(const Wgrad *g, const char *base, int pair, int64_t image, int64_t at)
+{
+    bool single = g->code->images == 1 || 2 * pair + 1 == g->images;
+    const char *even = base + (g->code->images * pair * image + at) * element_bytes(g);
+    return (WgradRow){.even = even, .odd = single ? even : even + image * element_bytes(g), .single = single};
 }
 
 /* Places of phase `phase` of a row. */
@@ -226,11 +232,11 @@ static void phase_pack(const Wgrad *g, const WgradPanels *panels, int64_t at, co
     if (hi > places(g)) hi = places(g);
     if (lo > hi) lo = hi;
     WgradRow inner = *row;
-    int64_t start = (int64_t)(lo * w->stride + origin) * g->x_pitch;
+    int64_t start = (int64_t)(lo * w->stride + origin) * g->x_pitch * element_bytes(g);
     inner.pixels = hi - lo;
     inner.step = w->stride * g->x_pitch;
     inner.channels = g->ins;
-    if (hi > lo) inner.even += start, inner.odd += start;
+    if (hi > lo) inner.even = (const char *)row->even + start, inner.odd = (const char *)row->odd + start;
     zeros_pack(panels, at, lo);
     g->code->pack(panels, at + lo, &inner);
     zeros_pack(panels, at + hi, places(g) - hi);
@@ -386,7 +392,7 @@ static void task_multiply(const Block *block, int64_t task)
 /* One run. */
 typedef struct Run {
     const Wgrad *g;
-    const uint16_t *x, *dy;
+    const char *x, *dy;
     float *dw;
     char *workspace;
 } Run;
@@ -477,7 +483,7 @@ static void sums_chunk(void *context, int64_t first, int64_t end, int thread)
         add(run->dw + first, (const float *)(const void *)sums + first, end - first);
 }
 
-void wgrad_run(const Wgrad *g, const Device *device, const uint16_t *x, const uint16_t *dy, float *dw, void *workspace)
+void wgrad_run(const Wgrad *g, const Device *device, const void *x, const void *dy, float *dw, void *workspace)
 {
     enum { SUMS_CHUNK = 2048 };
     Run run = {g, x, dy, dw, workspace};
@@ -497,14 +503,18 @@ void wgrad_run(const Wgrad *g, const Device *device, const uint16_t *x, const ui
 /* ---- rows of the list of convolutions */
 
 /* With fewer channels, panels are mostly padding; with fewer pixels, reading and writing dw is what takes the time. */
-const char *wgrad_declines(const ConvProblem *p)
+static const char *size_declines(const ConvProblem *p)
 {
     enum { FEW_CHANNELS = WGRAD_LANES, FEW_PIXELS = 128 };
-    const Tensor *x = p->x, *dy = p->y;
-    if (x->dtype != DTYPE_BF16 || dy->dtype != DTYPE_BF16) return "types are not bf16";
-    if (x->shape.n < 2) return "a single image cannot be paired";
-    if (x->shape.c < FEW_CHANNELS || dy->shape.c < FEW_CHANNELS / 2) return "too few channels";
-    return shape_pixels(dy->shape) < FEW_PIXELS ? "too few pixels" : NULL;
+    if (p->x->shape.c < FEW_CHANNELS || p->y->shape.c < FEW_CHANNELS / 2) return "too few channels";
+    return shape_pixels(p->y->shape) < FEW_PIXELS ? "too few pixels" : NULL;
+}
+
+const char *wgrad_declines(const ConvProblem *p)
+{
+    if (p->x->dtype != DTYPE_BF16 || p->y->dtype != DTYPE_BF16) return "types are not bf16";
+    if (p->x->shape.n < 2) return "a single image cannot be paired";
+    return size_declines(p);
 }
 
 #if defined(__x86_64__)
@@ -520,6 +530,25 @@ static const char *avx512_takes(const Device *device, const ConvProblem *p)
     (void)device;
     if (wgrad_declines(p)) return wgrad_declines(p);
     return onednn_has_bf16() && wgrad_avx512.usable() ? NULL : "processor has no AVX512-BF16";
+}
+
+/* For other windows oneDNN is about as fast. A panel of one vector has too few products for its loads. */
+static const char *f32_takes(const Device *device, const ConvProblem *p)
+{
+    enum { SIDE = 5, STRIDE = 2, FEW_INPUTS = 2 * WGRAD_LANES };
+    const Window *v = &p->window;
+    (void)device;
+    if (p->x->dtype != DTYPE_F32 || p->y->dtype != DTYPE_F32) return "types are not f32";
+    if (v->kh != SIDE || v->kw != SIDE || v->stride_h != STRIDE || v->stride_w != STRIDE)
+        return "window is not 5x5 of stride 2";
+    if (size_declines(p)) return size_declines(p);
+    if (p->x->shape.c < FEW_INPUTS) return "too few channels";
+    return wgrad_f32.usable() ? NULL : "processor has no AVX512F";
+}
+
+static Status f32_create(Device *device, const ConvProblem *p, void **made)
+{
+    return wgrad_create(&wgrad_f32, p, cpu_threads(device), made);
 }
 
 static Status amx_create(Device *device, const ConvProblem *p, void **made)
@@ -551,6 +580,12 @@ static void list_destroy(void *made)
 const ConvImpl conv_wgrad_amx = {.name = "packed products, AMX",
                                  .takes = amx_takes,
                                  .create = amx_create,
+                                 .workspace = list_workspace,
+                                 .run = list_run,
+                                 .destroy = list_destroy};
+const ConvImpl conv_wgrad_f32 = {.name = "packed products, f32",
+                                 .takes = f32_takes,
+                                 .create = f32_create,
                                  .workspace = list_workspace,
                                  .run = list_run,
                                  .destroy = list_destroy};

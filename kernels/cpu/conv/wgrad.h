@@ -1,9 +1,10 @@
-/* Weight gradients of bf16 convolutions by our own kernel: dw[o][r][s][c] = sum over n,h,w of dy[n,h,w,o] x[n,h',w',c].
+/* Weight gradients of convolutions by our own kernel: dw[o][r][s][c] = sum over n,h,w of dy[n,h,w,o] x[n,h',w',c].
  *
  * Processors multiply bf16 in pairs along the sum. This code pairs equal pixels of two images, which no shift, stride or
  * padding of the window separates; such a pair is a *word* of 32 bits. Blocks of words are packed
  * into panels (wgrad_pack.c) and multiplied by tiles of dw that stay in registers, with the instructions of AVX512-BF16
- * (wgrad_avx512.c) or of AMX (wgrad_amx.c). Sums are f32 in an order that depends on the shape alone: results are equal
+ * (wgrad_avx512.c) or of AMX (wgrad_amx.c). In f32 a word is a float, and every image stands alone (wgrad_f32.c): "pairs"
+ * are single images there. Sums are f32 in an order that depends on the shape alone: results are equal
  * to the bit for any number of threads. */
 #ifndef TOWERS_KERNELS_CPU_CONV_WGRAD_H
 #define TOWERS_KERNELS_CPU_CONV_WGRAD_H
@@ -25,9 +26,9 @@ typedef struct WgradTile {
     bool add;       /* to what dw holds */
 } WgradTile;
 
-/* A row of pixels of two images. `odd` is not read if there is no second image. */
+/* A row of pixels of two images, or in f32 of one. `odd` is not read if there is no second image. */
 typedef struct WgradRow {
-    const uint16_t *even, *odd;
+    const void *even, *odd;
     bool single;
     int64_t pixels, step; /* elements from pixel to pixel */
     int channels;
@@ -47,6 +48,7 @@ typedef void WgradPack(const WgradPanels *panels, int64_t at, const WgradRow *ro
 /* The code for one kind of processor. */
 typedef struct WgradCode {
     const char *name;
+    int images;           /* in a word: 2 of bf16, 1 of f32 */
     int panels;           /* of 16 outputs, in a tile */
     int vectors;          /* of 16 inputs, at most */
     int step;             /* number of pixels summed at a time */
@@ -59,7 +61,7 @@ typedef struct WgradCode {
 
 extern const WgradCode wgrad_avx512, wgrad_amx;
 
-/* Words are floats; `pack` is NULL because Winograd's algorithms, its only users, pack by themselves. */
+/* Words are floats. */
 extern const WgradCode wgrad_f32;
 
 typedef struct Wgrad Wgrad;
@@ -67,19 +69,19 @@ typedef struct Wgrad Wgrad;
 /* Why another implementation is better for these tensors on every processor; NULL if none is. */
 const char *wgrad_declines(const ConvProblem *problem);
 
-/* x and dy: bf16, slices too. */
+/* x and dy: of the words' dtype, slices too. */
 NODISCARD Status wgrad_create(const WgradCode *code, const ConvProblem *problem, int threads, void **made);
 void wgrad_destroy(Wgrad *wgrad);
 
 size_t wgrad_workspace_bytes(const Wgrad *wgrad);
 
 /* dw: packed OHWI. `workspace`: aligned to 64 bytes, uninitialized. */
-void wgrad_run(const Wgrad *wgrad, const Device *device, const uint16_t *x, const uint16_t *dy, float *dw,
-               void *workspace);
+void wgrad_run(const Wgrad *wgrad, const Device *device, const void *x, const void *dy, float *dw, void *workspace);
 
 /* ---- packing with AVX-512 (wgrad_pack.c) */
 
 void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow *row);
 void wgrad_pack_rows(const WgradPanels *panels, int64_t at, const WgradRow *row);
+void wgrad_pack_f32(const WgradPanels *panels, int64_t at, const WgradRow *row);
 
 #endif

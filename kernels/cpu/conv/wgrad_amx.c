@@ -140,6 +140,7 @@ static bool usable(void)
 }
 
 const WgradCode wgrad_amx = {.name = "amx_bf16",
+                             .images = 2,
                              .panels = 2,
                              .vectors = 2,
                              .step = SIDE,

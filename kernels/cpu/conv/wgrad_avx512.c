@@ -13,6 +13,7 @@ static bool usable(void)
 }
 
 const WgradCode wgrad_avx512 = {.name = "avx512_bf16",
+                                .images = 2,
                                 .panels = 1,
                                 .vectors = VECTORS,
                                 .step = 1,

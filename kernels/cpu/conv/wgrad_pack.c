@@ -1,4 +1,5 @@
-/* Packing for wgrad: pixels of two images become words (the first image's bf16 below, the second's above) in panels.
+/* Packing for wgrad: pixels of two images become words (the first image's bf16 below, the second's above) in panels, or
+ * floats of one image.
  *
  * Transposes 16 x 16 words by four rounds of exchanges; see wgrad.h for the layouts. */
 #include "kernels/cpu/conv/wgrad.h"
@@ -41,7 +42,8 @@ PACK_CODE void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow 
     enum { AHEAD_BYTES = 2048 };
     int whole = row->single ? 0 : row->channels / WGRAD_LANES * WGRAD_LANES;
     for (int64_t p = 0; p < row->pixels; p++) {
-        const uint16_t *even = row->even + p * row->step, *odd = row->odd + p * row->step;
+        const uint16_t *even = (const uint16_t *)row->even + p * row->step,
+                       *odd = (const uint16_t *)row->odd + p * row->step;
         for (int k = 0; k < panels->count; k++) {
             int first = panels->first[k], end = panels->first[k + 1];
             uint32_t *to = panels->words + first * panels->pixels + (at + p) * (end - first);
@@ -51,6 +53,19 @@ PACK_CODE void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow 
                 _mm512_storeu_si512(to, c < whole ? words_join(even + c, odd + c)
                                                   : words_load(even + c, odd + c, masks_for(row, c)));
             }
+        }
+    }
+}
+
+__attribute__((target("avx512f"))) void wgrad_pack_f32(const WgradPanels *panels, int64_t at, const WgradRow *row)
+{
+    for (int64_t p = 0; p < row->pixels; p++) {
+        const float *from = (const float *)row->even + p * row->step;
+        for (int k = 0; k < panels->count; k++) {
+            int first = panels->first[k], end = panels->first[k + 1];
+            uint32_t *to = panels->words + first * panels->pixels + (at + p) * (end - first);
+            for (int c = first; c < end; c += WGRAD_LANES, to += WGRAD_LANES)
+                _mm512_storeu_ps(to, _mm512_maskz_loadu_ps(masks_for(row, c).even, from + c));
         }
     }
 }
@@ -92,7 +107,7 @@ PACK_CODE static void pack_square(const WgradRow *row, int64_t pixel, int channe
     Masks masks = masks_for(row, channel), none = {0, 0};
     for (int i = 0; i < WGRAD_LANES; i++) {
         int64_t p = (pixel + (i < left ? i : 0)) * row->step + channel;
-        r[i] = words_load(row->even + p, row->odd + p, i < left ? masks : none);
+        r[i] = words_load((const uint16_t *)row->even + p, (const uint16_t *)row->odd + p, i < left ? masks : none);
     }
     transpose(r);
     for (int i = 0; i < WGRAD_LANES; i++) _mm512_mask_storeu_epi32(to + i * to_out, columns, r[i]);
