@@ -129,12 +129,6 @@ static bool ends_in(const char *text, const char *end)
     return a >= b && !strcmp(text + a - b, end);
 }
 
-/* PyTorch's own formats, which are never written. */
-static bool is_pickle(const char *name)
-{
-    return ends_in(name, ".pth") || ends_in(name, ".pt") || ends_in(name, ".bin") || ends_in(name, ".ckpt");
-}
-
 /* Class names from the env.json of the run that the weights belong to, as JSON; NULL unless there is one per class. */
 static char *class_names(const Export *x)
 {
@@ -178,11 +172,13 @@ static Status target_choose(const Options *o, const Model *model, char *target, 
     const char *name = o->argument_count > 1 ? o->arguments[1] : NULL;
     if (o->format >= FORMAT_FOLDER) return FAIL(ERR_ARG, "towers export --format: expected safetensors or onnx");
     bool by_name = name && o->format == FORMAT_AUTO;
-    if (by_name && is_pickle(name))
-        return FAIL(ERR_ARG, "export: %s has the extension of another format; name the file .safetensors or .onnx",
-                    name);
     if (name && (!*name || strlen(name) >= bytes))
         return FAIL(ERR_ARG, "export: the file name is %s", *name ? "too long" : "empty");
+    if (by_name && !ends_in(name, ".safetensors") && !ends_in(name, ".onnx"))
+        return FAIL(ERR_ARG,
+                    "export: the extension of %s names no format that is written here; name the file .safetensors or "
+                    ".onnx, or give --format",
+                    name);
     *onnx = o->format == FORMAT_ONNX || (by_name && ends_in(name, ".onnx"));
     if (name)
         snprintf(target, bytes, "%s", name);

@@ -103,7 +103,10 @@ mkdir fashion_cnn # a folder that is called as a model does not stand in its way
 ends 2 "eval needs weights" eval fashion_cnn
 echo '{}' >runs/one/env.json
 ends 2 "has no env.json" eval runs/one
-ends 2 ".safetensors or .onnx" export fashion_cnn a.pth --weights runs/one
+for name in a.pth a.txt of-a-run; do
+    ends 2 "the extension of $name names no format that is written here; name the file .safetensors or .onnx" export fashion_cnn $name --weights runs/one
+    [[ ! -e $name ]] || complain "export wrote $name"
+done
 
 # from a run, on in a run
 ends 0 "run directory runs/two" "${train[@]}" --epochs 1 --experiment two --pretrained runs/one

@@ -334,7 +334,7 @@ fi
 ln -s "$work/file" "$work/link"
 for target in "$work/link" "$work/small_dir"; do
     [[ -e $target ]] || mkdir "$target"
-    "$towers" export fashion_cnn "$target" --weights "$work/plain12" >"$out" 2>"$err"
+    "$towers" export fashion_cnn "$target" --format safetensors --weights "$work/plain12" >"$out" 2>"$err"
     [[ $? == 6 ]] && grep -q 'is not a regular file' "$err" || complain "export to $target: $(cat "$err")"
 done
 [[ -L $work/link && -d $work/small_dir ]] || complain "export: took the place of something else"
