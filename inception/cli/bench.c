@@ -15,12 +15,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PROFILE_ROUNDS = 7 };
+enum { PROFILE_ROUNDS = 7, ALL_PHASES = -1 };
 
 /* Shared memory filled by rank 0's process, which measures and prints. */
 typedef struct Timing {
     size_t bytes;
-    int64_t warmup, interval, images; /* images per step */
+    const TrainJob *job; /* borrowed; at the same address in every process */
+    int64_t warmup, interval;
     bool quiet;
     int unwritten; /* errno of a line that could not be printed */
     int64_t count;
@@ -30,24 +31,49 @@ typedef struct Timing {
 
 typedef struct Speed {
     double mean, uncertainty, jitter; /* images per second */
+    double seconds;                   /* of a step, on average */
+    int64_t steps;
 } Speed;
 
-static Speed speed_of(const Timing *timing)
+/* Timed step `i`, as a step of the run that is counted from 0. */
+static int64_t run_step(const Timing *timing, int64_t i)
 {
-    int64_t n = timing->count;
-    double total = 0, sum = 0, square = 0;
-    double *speed = calloc((size_t)n, sizeof *speed);
-    for (int64_t i = 0; i < n; i++) {
-        double s = (double)timing->images / timing->seconds[i];
-        total += timing->seconds[i];
+    return timing->warmup + i;
+}
+
+/* The speed of the steps of one phase; or of all, in whole cycles, because the steps of different phases take different
+ * times. A phase that takes no images makes as many as a batch has; they do not count among the images of all phases. */
+static Speed speed_of(const Timing *timing, int phase)
+{
+    const TrainJob *job = timing->job;
+    int64_t cycle = job_cycle(job), group = phase != ALL_PHASES ? 1 : timing->count < cycle ? timing->count : cycle;
+    double *speed = calloc((size_t)timing->count + 1, sizeof *speed), total = 0, images = 0, sum = 0, square = 0;
+    Speed result = {0};
+    int64_t n = 0;
+    for (int64_t i = 0; i + group <= timing->count; i += group) {
+        double group_seconds = 0, group_images = 0;
+        for (int64_t k = i; k < i + group; k++) {
+            int of = job_phase_of(job, run_step(timing, k));
+            bool counts = phase == ALL_PHASES ? job_phase(job, of)->takes_batch : phase == of;
+            if (phase == ALL_PHASES || phase == of) group_seconds += timing->seconds[k], result.steps++;
+            if (counts) group_images += (double)job_step_samples(job, run_step(timing, k));
+        }
+        if (!(group_seconds > 0)) continue;
+        double s = group_images / group_seconds;
+        total += group_seconds;
+        images += group_images;
         sum += s;
         square += s * s;
-        if (speed) speed[i] = s;
+        if (speed) speed[n] = s;
+        n++;
     }
-    double variance = square / (double)n - (sum / (double)n) * (sum / (double)n);
-    Speed result = {.mean = (double)timing->images * (double)n / total,
-                    .uncertainty = sqrt(fmax(variance, 0) / (double)n)};
-    if (speed) {
+    if (n > 0) {
+        double variance = square / (double)n - (sum / (double)n) * (sum / (double)n);
+        result.mean = images / total;
+        result.uncertainty = sqrt(fmax(variance, 0) / (double)n);
+        result.seconds = total / (double)result.steps;
+    }
+    if (n > 0 && speed) {
         double middle = series_median(speed, n);
         for (int64_t i = 0; i < n; i++) speed[i] = fabs(speed[i] - middle);
         result.jitter = 1.4826 * series_median(speed, n);
@@ -64,9 +90,12 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
         timing->seconds[timing->count++] = seconds;
         timing->loss = loss;
         if (!timing->quiet && (timing->count == 1 || timing->count % timing->interval == 0)) {
-            Speed speed = speed_of(timing);
-            printf("%lld\timages/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f\n", (long long)timing->count, speed.mean,
-                   speed.uncertainty, speed.jitter, loss);
+            int phase = job_phase_of(timing->job, step - 1);
+            bool several = timing->job->program.model->phases;
+            Speed speed = speed_of(timing, several ? phase : ALL_PHASES);
+            printf("%lld\timages/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f%s%s\n", (long long)timing->count, speed.mean,
+                   speed.uncertainty, speed.jitter, loss, several ? "\t" : "",
+                   several ? job_phase(timing->job, phase)->name : "");
         }
     }
     /* If the output cannot be written (as behind `| head`), end the run like other tools do. */
@@ -75,7 +104,7 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
     atomic_store(&ledger->run.stop_signal, SIGPIPE);
 }
 
-static Status timing_create(const Options *o, int64_t images, Timing **made)
+static Status timing_create(const Options *o, const TrainJob *job, Timing **made)
 {
     size_t bytes = sizeof(Timing) + (size_t)o->batches * sizeof(double);
     Timing *timing = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -84,7 +113,7 @@ static Status timing_create(const Options *o, int64_t images, Timing **made)
     timing->bytes = bytes;
     timing->warmup = o->warmup_batches;
     timing->interval = o->log_interval;
-    timing->images = images;
+    timing->job = job;
     timing->quiet = o->quiet || o->json;
     *made = timing;
     return OK;
@@ -105,28 +134,57 @@ Status bench_open(Options *o, JobFiles *files)
     return OK;
 }
 
-static Status json_print(const TrainJob *job, const Timing *timing, const Speed *speed)
+/* An element for each phase of a model with several. */
+static json_t *phases_json(const Timing *timing)
 {
+    json_t *all = json_array();
+    for (int p = 0; p < program_phases(timing->job->program.model); p++) {
+        Speed speed = speed_of(timing, p);
+        json_array_append_new(all, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f}", "phase", job_phase(timing->job, p)->name,
+                                             "num_steps", (json_int_t)speed.steps, "images_per_sec", speed.mean,
+                                             "uncertainty", speed.uncertainty, "jitter", speed.jitter,
+                                             "average_wall_time", speed.seconds));
+    }
+    return all;
+}
+
+static Status json_print(const Timing *timing, const Speed *speed)
+{
+    const TrainJob *job = timing->job;
     json_t *root = json_pack("{s:s, s:o, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model",
                              job->program.model->name, "data", json_text(source_info(job->train)->name), "device",
                              job->backend->name, "global_batch", (json_int_t)shares_global(&job->shares), "towers",
                              job->shares.towers, "processes", job->processes, "threads", job->device.threads, "compute",
                              dtype_name(job->program.compute), "num_steps", (json_int_t)timing->count, "images_per_sec",
                              speed->mean, "uncertainty", speed->uncertainty, "jitter", speed->jitter,
-                             "average_wall_time", (double)timing->images / speed->mean);
+                             "average_wall_time", speed->seconds);
     if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the benchmark");
     json_object_set_new(root, "last_average_loss", json_finite(timing->loss));
+    if (job->program.model->phases) json_object_set_new(root, "phases", phases_json(timing));
     json_dumpf(root, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(root);
     return OK;
 }
 
+static void total_print(const Timing *timing, const Speed *speed)
+{
+    static const char rule[] = "----------------------------------------------------------------";
+    const TrainJob *job = timing->job;
+    puts(rule);
+    for (int p = 0; job->program.model->phases && p < job->program.model->phase_count; p++) {
+        Speed of = speed_of(timing, p);
+        printf("%s: %lld steps, %.2f ms each, images/sec: %.1f +/- %.1f (jitter = %.1f)\n", job_phase(job, p)->name,
+               (long long)of.steps, 1e3 * of.seconds, of.mean, of.uncertainty, of.jitter);
+    }
+    printf("total images/sec: %.2f\n%s\n", speed->mean, rule);
+}
+
 Status bench_run(const Options *o, JobFiles *files, int *signal_number)
 {
     Status st = OK;
     Timing *timing = NULL;
-    TRY(timing_create(o, shares_global(&files->job.shares), &timing));
+    TRY(timing_create(o, &files->job, &timing));
     files->job.on_step = step_seen;
     files->job.on_step_context = timing;
     files->job.quiet = true;
@@ -152,11 +210,10 @@ Status bench_run(const Options *o, JobFiles *files, int *signal_number)
     if (timing->unwritten && timing->unwritten != EPIPE)
         st = FAIL(ERR_IO, "cannot write to standard output: %s", strerror(timing->unwritten));
     TRY_OUT(st);
-    Speed speed = speed_of(timing);
-    static const char rule[] = "----------------------------------------------------------------";
-    if (!o->json) printf("%s\ntotal images/sec: %.2f\n%s\n", rule, speed.mean, rule);
+    Speed speed = speed_of(timing, ALL_PHASES);
+    if (!o->json) total_print(timing, &speed);
     if (o->profile) TRY_OUT(profile_run(files, PROFILE_ROUNDS, o->json ? stderr : stdout));
-    if (o->json) TRY_OUT(json_print(&files->job, timing, &speed));
+    if (o->json) TRY_OUT(json_print(timing, &speed));
 out:
     munmap(timing, timing->bytes);
     return st;

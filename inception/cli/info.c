@@ -89,9 +89,10 @@ Status info_models(FILE *to)
     int64_t params = 0;
     fprintf(to, "%-22s %5s %8s %12s  %s\n", "model", "input", "classes", "parameters", "paper");
     for (const Model *const *m = models_all(); *m; m++) {
+        char classes[16] = "-";
+        if ((*m)->classes) snprintf(classes, sizeof classes, "%d", (*m)->classes);
         TRY(model_params(*m, "", (*m)->classes, &params));
-        fprintf(to, "%-22s %5d %8d %12lld  %s\n", (*m)->name, (*m)->side, (*m)->classes, (long long)params,
-                (*m)->paper);
+        fprintf(to, "%-22s %5d %8s %12lld  %s\n", (*m)->name, (*m)->side, classes, (long long)params, (*m)->paper);
         for (int i = 0; i < MODEL_VARIANTS && (*m)->variants[i].name; i++) {
             const ModelVariant *variant = &(*m)->variants[i];
             TRY(model_params(*m, variant->name, variant->classes, &params));
@@ -180,55 +181,72 @@ static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout
     return OK;
 }
 
-/* Uses a plan on the real device, so that library workspaces are included. */
+/* What one phase's programs need of the shared arenas, and what they do. */
+static void phase_rows(const Model *model, const Program *program, FILE *to)
+{
+    PlanReport report;
+    char joined[256];
+    plan_report(program->plan, &report);
+    if (model->phases)
+        fprintf(to, "  phase %s: %.1f MiB of activations and their gradients, %.1f MiB of workspace\n",
+                program_phase(model, program->phase)->name,
+                (double)(report.arena_bytes[ARENA_SCRATCH] - report.workspace_bytes) / (1 << 20),
+                (double)report.workspace_bytes / (1 << 20));
+    fprintf(to,
+            "  activations: %lld elements live at most, %lld in total; %d tensors share storage, %d concat inputs are "
+            "copied\n",
+            (long long)report.peak_elements, (long long)report.all_elements, report.shared_values,
+            report.copied_concats);
+    fusion_text(&program->fusion, joined, sizeof joined);
+    fprintf(to, "  joined kernels: %s\n", joined);
+}
+
+/* Uses the plans of all phases on the real device, so that library workspaces are included. The phases of a model take
+ * turns in one memory: each class is as large as the phase that needs most of it. */
 static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *to)
 {
     Status st = OK;
-    Program program = {0};
+    Program program[PHASES_MAX] = {{0}};
     Layout *layout = NULL;
     Device device = {0};
     DeviceConfig config = job_device(job, 0);
     ProgramConfig training = job->program;
     MemoryPlan memory;
-    char joined[256];
+    int phases = program_phases(training.model);
     size_t before = resident_bytes();
     training.training = true;
     TRY(job->backend->open(&config, &device));
     TRY_OUT(program_layout(&training, n, &layout));
-    TRY_OUT(program_create(&training, n, layout, &device, &program));
+    for (training.phase = 0; training.phase < phases; training.phase++)
+        TRY_OUT(program_create(&training, n, layout, &device, &program[training.phase]));
     fprintf(to, "\nMemory of one tower, training, batch %d, %s on %s\n", n, dtype_name(training.compute),
             job->backend->name);
     size_t after = resident_bytes();
     ReplicaConfig replica = {.backend = job->backend,
-                             .program = training,
+                             .program = job->program,
                              .local = 1,
                              .optimizer = job->optimizer,
                              .ema = job->gate.ema_decay > 0,
                              .accumulate = job->accumulate > 1,
                              .sum = job_comm(job, (Placement){.ranks = job->processes, .local_towers = 1})};
     memory_plan_start(&memory, &replica, layout);
-    memory_plan_add(&memory, program.plan);
+    for (int p = 0; p < phases; p++) memory_plan_add(&memory, program[p].plan);
     /* `prepared`: memory of this process taken by preparing the kernels (mostly their machine code). */
     size_t prepared = after > before ? after - before : 0;
-    PlanReport report;
-    plan_report(program.plan, &report);
     for (int k = 0; k < MEMORY_CLASSES; k++) {
         bool always = k != MEMORY_HALF && k != MEMORY_AVERAGE && k != MEMORY_SUM;
         if (always || memory.bytes[k]) bytes_row(to, memory_class_name((MemoryClass)k), memory.bytes[k]);
     }
     bytes_row(to, "prepared kernels (measured on this machine)", prepared);
     bytes_row(to, "total for one tower", memory_plan_total(&memory) + prepared);
-    fprintf(to,
-            "  activations: %lld elements live at most, %lld in total; %d tensors share storage, %d concat inputs are "
-            "copied\n",
-            (long long)report.peak_elements, (long long)report.all_elements, report.shared_values,
-            report.copied_concats);
-    fusion_text(&program.fusion, joined, sizeof joined);
-    fprintf(to, "  joined kernels: %s\n", joined);
-    if (training.recompute) TRY_OUT(recompute_row(&training, n, layout, &device, &program, to));
-    if (kernels) kernels_print(&device, program.plan, to);
+    for (int p = 0; p < phases; p++) {
+        training.phase = p;
+        phase_rows(training.model, &program[p], to);
+        if (training.recompute) TRY_OUT(recompute_row(&training, n, layout, &device, &program[p], to));
+    }
+    for (int p = 0; kernels && p < phases; p++) kernels_print(&device, program[p].plan, to);
 out:
-    program_destroy(&program);
+    for (int p = 0; p < phases; p++) program_destroy(&program[p]);
     layout_destroy(layout);
     job->backend->close(&device);
     return st;
@@ -268,8 +286,9 @@ Status info_run(const JobFiles *files, FILE *to)
     const TrainJob *job = &files->job;
     const SourceInfo *train = source_info(job->train);
     int64_t per_epoch = job_steps_per_epoch(job), total = job_total_steps(job), global = shares_global(&job->shares);
-    fprintf(to, "model          %s, %d classes, %dx%d\n", job->program.model->name, job->program.options.classes,
-            job->program.options.side, job->program.options.side);
+    fprintf(to, "model          %s, ", job->program.model->name);
+    if (job->program.model->classes) fprintf(to, "%d classes, ", job->program.options.classes);
+    fprintf(to, "%dx%d\n", job->program.options.side, job->program.options.side);
     fprintf(to, "data           %s: %lld training, %lld test samples\n", train->name, (long long)train->count,
             (long long)(job->test ? source_info(job->test)->count : 0));
     fprintf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
