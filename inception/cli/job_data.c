@@ -106,17 +106,19 @@ static Status sets_open(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
     const char *path;
-    bool shown = false;
+    bool shown = false, predicts = job->program.model->classes > 0, tests = predicts || o->verb == VERB_FID;
     TRY(data_path_find(o, job->program.model, &path));
     SourceConfig config = {.path = path,
                            .val_split = o->val_split,
                            .label_base = o->label_base,
                            .background = o->background,
+                           .whole = !tests,
+                           .unlabelled = !predicts,
                            .progress = progress_show,
                            .context = &shown};
     TRY(source_open(&config, SPLIT_TRAIN, &files->train));
-    TRY(source_open(&config, SPLIT_TEST, &files->test));
-    const SourceInfo *train = source_info(files->train), *test = source_info(files->test);
+    if (tests) TRY(source_open(&config, SPLIT_TEST, &files->test));
+    const SourceInfo *train = source_info(files->train), *test = tests ? source_info(files->test) : train;
     if (train->classes != test->classes)
         return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path, train->classes,
                     test->classes);
@@ -125,7 +127,7 @@ static Status sets_open(const Options *o, JobFiles *files)
                     "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with %d; "
                     "both must have the same size",
                     path, train->w, train->h, train->c, test->w, test->h, test->c);
-    if (train->classes == 1 + o->background && o->classes <= 0)
+    if (train->classes == 1 + o->background && o->classes <= 0 && predicts)
         return FAIL(ERR_FORMAT,
                     "%s has one class, so there is nothing to learn: expected two or more folders, one per class (is "
                     "the path one folder too deep?); to train all the same, use --classes 2",
@@ -137,7 +139,7 @@ static Status sets_open(const Options *o, JobFiles *files)
     if (o->shuffle_window > 0 && !train->shard_first)
         return FAIL(ERR_ARG, "--shuffle-window is for shards; '%s' holds none", path);
     if (o->classes <= 0) job->program.options.classes = train->classes;
-    int64_t unread = train->unread + test->unread;
+    int64_t unread = train->unread + (tests ? test->unread : 0);
     if (unread > 0)
         job_note(files,
                  "warning: %lld files in unsupported formats (BMP, TIFF) are ignored, the first is %s; convert "
@@ -149,10 +151,10 @@ static Status sets_open(const Options *o, JobFiles *files)
 static Status synthetic_open(const ModelOptions *options, int64_t synthetic, JobFiles *files)
 {
     int64_t count = synthetic > 0 ? synthetic : 4096;
-    TRY(source_synthetic(count, options->classes, options->side, options->side, options->channels, 1, &files->train));
+    int classes = options->classes > 0 ? options->classes : 1;
+    TRY(source_synthetic(count, classes, options->side, options->side, options->channels, 1, &files->train));
     if (synthetic <= 0)
-        TRY(source_synthetic(count / 4, options->classes, options->side, options->side, options->channels, 2,
-                             &files->test));
+        TRY(source_synthetic(count / 4, classes, options->side, options->side, options->channels, 2, &files->test));
     return OK;
 }
 
@@ -165,6 +167,8 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
         TRY(sets_open(o, files));
     const SourceInfo *train = source_info(files->train);
     job->train = files->train;
+    if (!job->program.model->classes)
+        job->program.options.classes = train->classes;           /* of the labels, which are not used */
     job->test = job->program.model->phases ? NULL : files->test; /* nothing is predicted */
     job->data.memory = o->data_memory << 20;
     TRY(bad_samples_parse(o->bad_samples, job));

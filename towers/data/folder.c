@@ -84,6 +84,24 @@ static Status subfolders(const char *path, Names *names)
     return st;
 }
 
+/* Images that lie in the directory itself. */
+static bool has_images(const char *path)
+{
+    bool any = false;
+    const struct dirent *entry;
+    DIR *directory = opendir(path);
+    while (directory && !any && (entry = readdir(directory)) != NULL)
+        any = folder_takes(entry->d_name) && !is_directory(dirfd(directory), entry);
+    if (directory) closedir(directory);
+    return any;
+}
+
+bool folder_is_flat(const char *path)
+{
+    char train[PATH_BYTES];
+    return has_images(path) || (path_join(train, path, "train") == OK && has_images(train));
+}
+
 bool folder_is_in(const char *path)
 {
     Names names = {0};
@@ -349,6 +367,7 @@ static Status builder_fill(IndexBuilder *b, const Scan *scan, const Names *class
 typedef struct Tree {
     char root[PATH_BYTES];  /* of this split's classes */
     char train[PATH_BYTES]; /* of the training classes */
+    bool flat;              /* all images are of one class, which is the folder itself */
     Part part;
 } Tree;
 
@@ -367,6 +386,7 @@ static Status tree_find(const SourceConfig *config, Split split, Tree *tree)
     if (!has_train) snprintf(tree->train, sizeof tree->train, "%s", path);
     free(path);
     tree->part = (Part){has_val ? 0 : config->val_split, split};
+    tree->flat = config->unlabelled && has_images(tree->train);
     if (has_val && config->val_split > 0)
         return FAIL(ERR_ARG, "--val-split: '%s' already has images for evaluation, in %s", config->path,
                     strrchr(tree->root, '/') + 1);
@@ -381,9 +401,10 @@ static Status tree_find(const SourceConfig *config, Split split, Tree *tree)
 
 static void tree_key(const Tree *tree, uint64_t key[2])
 {
-    char text[2 * PATH_BYTES + 64];
-    int n = snprintf(text, sizeof text, "folder 1\n%s\n%s\n%d %.17g", tree->root, tree->train,
-                     tree->part.val_split > 0 ? (int)tree->part.split : 0, tree->part.val_split);
+    char text[2 * PATH_BYTES + 72];
+    int n =
+        snprintf(text, sizeof text, "folder 1\n%s\n%s\n%d %.17g%s", tree->root, tree->train,
+                 tree->part.val_split > 0 ? (int)tree->part.split : 0, tree->part.val_split, tree->flat ? " flat" : "");
     XXH128_hash_t hash = XXH3_128bits(text, (size_t)n);
     key[0] = hash.low64;
     key[1] = hash.high64;
@@ -406,8 +427,8 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ui
     Names classes = {0}, train = {0};
     Scan scan = {0};
     IndexBuilder builder = {0};
-    TRY_OUT(subfolders(tree->root, &classes));
-    TRY_OUT(subfolders(tree->train, &train));
+    TRY_OUT(tree->flat ? names_add(&classes, ".") : subfolders(tree->root, &classes));
+    TRY_OUT(tree->flat ? names_add(&train, ".") : subfolders(tree->train, &train));
     TRY_OUT(classes_check(tree, &classes, &train));
     TRY_OUT(index_watched_add(&builder, tree->root)); /* before the scan, so that changes during it are detected */
     TRY_OUT(index_watched_add(&builder, tree->train));

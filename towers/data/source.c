@@ -26,7 +26,8 @@ static Status kind_open(const SourceConfig *config, Split split, Source **made)
     if (!S_ISDIR(info.st_mode))
         return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files, or a shard", path);
     if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
-    if (!idx_is_in(path) && folder_is_in(path)) return folder_source_open(config, split, made);
+    bool folder = folder_is_in(path) || (config->unlabelled && folder_is_flat(path));
+    if (!idx_is_in(path) && folder) return folder_source_open(config, split, made);
     if (config->val_split > 0)
         return FAIL(ERR_ARG, "--val-split is for folders of images and shards; '%s' has its own test images", path);
     return idx_source_open(path, split, made);

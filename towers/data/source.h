@@ -39,6 +39,7 @@ typedef struct SourceConfig {
     const char *path;
     double val_split; /* fraction of the training images kept for evaluation; 0: the set has its own */
     bool whole;       /* use all of a folder or of shards without evaluation images for training */
+    bool unlabelled;  /* classes do not matter: images that lie in a folder without folders of classes are taken too */
     LabelBase label_base;
     bool background; /* a class 0 without images, before those of the set (labels.h) */
     void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */

@@ -73,7 +73,7 @@ typedef struct Model {
     int32_t min_side;                      /* smallest that the network can take */
     int32_t aux_min_side;                  /* smallest at which its auxiliary heads fit */
     int32_t channels;                      /* 1 or 3 */
-    int classes;                           /* default */
+    int classes;                           /* default; 0: it predicts none */
     float dropout;                         /* default rate */
     float aux_weight;                      /* default weight of each auxiliary loss; 0: the model has none */
     float mean[3], std[3];                 /* of pixels in [0, 1] */

@@ -43,10 +43,10 @@ static void data_print(const TrainJob *job, FILE *to)
     fprintf(to, "data           %s (%s%s%s): %s training", train->name, train->format, job->data_path ? ", " : "",
             job->data_path ? job->data_path : "", count_text(train->count, text));
     if (test) fprintf(to, " and %s test", count_text(test->count, text));
-    if (train->h > 0)
-        fprintf(to, " images, %d x %d x %d, %d classes\n", train->w, train->h, train->c, train->classes);
-    else
-        fprintf(to, " images, %d classes\n", train->classes);
+    fputs(" images", to);
+    if (train->h > 0) fprintf(to, ", %d x %d x %d", train->w, train->h, train->c);
+    if (job->program.model->classes) fprintf(to, ", %d classes", train->classes);
+    fputc('\n', to);
 }
 
 /* ---- towers and steps */
