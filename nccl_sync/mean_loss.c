@@ -22,23 +22,19 @@ double mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_
 }
 
 /* A loss that is not finite is worse than any number. */
-static double worse(double a, double b)
+static bool is_worse(double a, double b)
 {
-    if (!isfinite(a)) return a;
-    if (!isfinite(b)) return b;
-    return a > b ? a : b;
+    return isfinite(b) && (!isfinite(a) || a > b);
 }
 
-double reported_loss(const TowerLoss *towers, int count, LossReport report, LossDivisor divisor, int64_t global_batch)
+int reported_tower(const TowerLoss *towers, int count, LossReport report)
 {
-    double first = NAN, last = NAN, worst = NAN;
-    bool any = false;
+    int first = -1, last = -1, worst = -1;
     for (int t = 0; t < count; t++) {
         if (towers[t].count <= 0) continue;
-        last = tower_loss_mean(&towers[t]);
-        worst = any ? worse(worst, last) : last;
-        if (!any) first = last;
-        any = true;
+        if (first < 0) first = t;
+        if (worst < 0 || is_worse(tower_loss_mean(&towers[t]), tower_loss_mean(&towers[worst]))) worst = t;
+        last = t;
     }
     switch (report) {
     case LOSS_REPORT_LAST: return last;
@@ -47,7 +43,13 @@ double reported_loss(const TowerLoss *towers, int count, LossReport report, Loss
     case LOSS_REPORT_MEAN:
     case LOSS_REPORT_ALL: break;
     }
-    return mean_loss(towers, count, divisor, global_batch);
+    return -1;
+}
+
+double reported_loss(const TowerLoss *towers, int count, LossReport report, LossDivisor divisor, int64_t global_batch)
+{
+    int tower = reported_tower(towers, count, report);
+    return tower < 0 ? mean_loss(towers, count, divisor, global_batch) : tower_loss_mean(&towers[tower]);
 }
 
 double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch)

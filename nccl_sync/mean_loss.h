@@ -35,8 +35,10 @@ double tower_loss_mean(const TowerLoss *tower); /* sum / count; NaN for an empty
 /* The mean over towers[0 .. count). `global_batch` is read by LOSS_DIVISOR_GLOBAL_BATCH only. NaN if there are no
  * samples. */
 double mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch);
-/* The value that `report` prints (LOSS_REPORT_ALL: the mean). LAST, FIRST and WORST skip towers without samples; a
- * non-finite loss is the worst. */
+/* The tower whose loss `report` prints; -1: the mean (MEAN, ALL, or no tower has samples). LAST, FIRST and WORST skip
+ * towers without samples; a non-finite loss is the worst. */
+int reported_tower(const TowerLoss *towers, int count, LossReport report);
+/* The value that `report` prints. */
 double reported_loss(const TowerLoss *towers, int count, LossReport report, LossDivisor divisor, int64_t global_batch);
 /* Factor of each sample's gradient: 1 / (samples of the global batch) or 1 / global_batch. 0 if there are no
  * samples. */

@@ -163,9 +163,14 @@ static void run_show(TowerProcess *p, const Step *step, const StepColumns *colum
     double loss = reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, full_step(job));
     LedgerShown shown = {p->done, step->samples, loss + (job->report_l2 ? step->l2 : 0), step->lr, step->seconds, ""};
     const Program *program = program_of_phase(p, step->phase);
+    int tower =
+        reported_tower(step->loss, p->ledger->towers, job->report); /* terms are those of the loss beside them */
     Text terms = text_start(shown.terms, sizeof shown.terms);
-    for (int i = 0; i < columns->terms; i++)
-        if (program->term[i].shown) text_add(&terms, "  %s %.4g", columns->term[i].name, columns->term[i].mean);
+    for (int i = 0; i < columns->terms; i++) {
+        const TermRecord *term = &columns->term[i];
+        if (program->term[i].shown)
+            text_add(&terms, "  %s %.4g", term->name, tower < 0 ? term->mean : term->tower[tower]);
+    }
     run->shown[p->done % LEDGER_STEPS] = shown;
     atomic_store(&run->skipped, p->run.skipped);
     atomic_store(&run->overflows, p->run.overflows);
