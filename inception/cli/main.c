@@ -31,6 +31,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -55,6 +56,10 @@ static Status result_json(const JobFiles *files, const TrainResult *result)
         json_object_set_new(root, "test_accuracy", json_real(result->test_top1));
         json_object_set_new(root, "best_accuracy", result->best_top1 >= 0 ? json_real(result->best_top1) : json_null());
     }
+    if (root && isfinite(result->best_kid)) {
+        json_object_set_new(root, "best_kid", json_real(result->best_kid));
+        json_object_set_new(root, "best_step", json_integer((json_int_t)result->best_step));
+    }
     if (!root) return FAIL(ERR_MEMORY, "no memory for the result as JSON");
     json_dumpf(root, stdout, JSON_COMPACT); /* output_end checks for errors */
     putchar('\n');
@@ -72,6 +77,8 @@ static void result_print(const Options *options, const JobFiles *files, const Tr
     if (result->test_top1 >= 0 && result->best_top1 >= 0)
         fprintf(stderr, " (best epoch %.2f %%)", 100 * result->best_top1);
     if (result->test_top1 >= 0) fputc('\n', stderr);
+    if (isfinite(result->best_kid))
+        fprintf(stderr, "best KID %.5f after step %lld\n", result->best_kid, (long long)result->best_step);
     if (result->bad_samples > 0)
         fprintf(stderr,
                 "%lld training samples could not be decoded and were skipped; %s/" BAD_SAMPLES_FILE " lists them\n",
@@ -97,7 +104,7 @@ static void report_make(const char *run_dir, bool quiet, Status cause)
 static Status train(Options *options, JobFiles *files, int *signal_number)
 {
     int lock = -1;
-    TrainResult result = {.test_top1 = -1};
+    TrainResult result = {.test_top1 = -1, .best_kid = NAN};
     TRY(faults_load()); /* reports an invalid TOWERS_FAULT before anything starts */
     TRY(job_run_dir(options, files));
     TRY(job_open(options, 0, files));

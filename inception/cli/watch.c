@@ -121,8 +121,7 @@ static Status images_look(Watch *w, Observation *seen)
     made.count = w->count;
     if (w->measures) TRY_OUT(images_measure(w, &made, &record));
     TRY_OUT(metrics_generated(seen->metrics, &record));
-    seen->has_kid = record.measured;
-    seen->kid = record.kid;
+    if (record.measured) seen->kid = record.kid;
     if (record.measured)
         TRY_OUT(metrics_log(seen->metrics, "step %lld: KID %.5f (deviation %.5f), %lld images, features of %s",
                             (long long)seen->step, record.kid, record.kid_deviation, (long long)record.images,

@@ -38,8 +38,13 @@ static void step_write(Metrics *metrics, int64_t step)
 
 static void epoch_write(Metrics *metrics, int64_t epoch, int64_t step)
 {
-    EpochRecord record = {
-        .epoch = epoch, .step = step, .train_loss = 0.5, .test_loss = NAN, .test_top1 = NAN, .seconds = INFINITY};
+    EpochRecord record = {.epoch = epoch,
+                          .step = step,
+                          .train_loss = 0.5,
+                          .test_loss = NAN,
+                          .test_top1 = NAN,
+                          .seconds = INFINITY,
+                          .kid = NAN};
     assert_int_equal(metrics_epoch(metrics, &record), OK);
 }
 

@@ -25,9 +25,7 @@ typedef struct Observation {
     float *params, *states; /* device memory */
     const char *run_dir;
     Metrics *metrics;
-    /* to be filled in */
-    bool has_kid;
-    double kid;
+    double kid; /* to be filled in: of the images of a generator; NaN: not measured */
 } Observation;
 
 /* The source of training data and its transforms. */

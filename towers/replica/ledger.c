@@ -2,6 +2,7 @@
 #include "towers/replica/ledger.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -33,6 +34,7 @@ Status ledger_create(int towers, int processes, Ledger **made)
     ledger->tower = (LedgerTower *)(ledger + 1);
     ledger->process = (LedgerProcess *)(ledger->tower + towers);
     ledger->run.best_top1 = -1;
+    ledger->run.best_kid = NAN;
     for (int t = 0; t < towers; t++) {
         atomic_store(&ledger->tower[t].heartbeat_ns, clock_ns());
         for (int i = 0; i < LEDGER_STEPS; i++) ledger->tower[t].rows[i].step = -1;

@@ -83,6 +83,8 @@ typedef struct LedgerRun {
     _Atomic int64_t epochs_done;     /* the last one in `epoch` */
     EpochRecord tested;              /* the last evaluated epoch; .epoch is 0 if there is none */
     double best_top1;                /* of all epochs, including those before a resume; -1: none was evaluated */
+    double best_kid;                 /* likewise, of a generator's images; NaN: none was measured */
+    int64_t best_step;               /* of the best weights; 0: none */
     LedgerShown shown[LEDGER_STEPS]; /* of step s: shown[s % LEDGER_STEPS], complete before `step` becomes s */
     _Atomic int64_t digests;         /* comparisons of all replicas so far */
     _Atomic int64_t notes;           /* warnings so far; number n is note[n % LEDGER_NOTES] */

@@ -90,7 +90,7 @@ static Status tower_states_pack(TowerProcess *p, WeightList *list)
 typedef struct StateField {
     const char *name;
     size_t offset;
-    bool real, optional; /* optional: 0 if missing, as in older checkpoints */
+    bool real, optional; /* optional: unchanged if missing, as in older checkpoints */
 } StateField;
 
 static const StateField state_fields[] = {
@@ -107,6 +107,7 @@ static const StateField state_fields[] = {
     {"epoch_told", offsetof(RunState, epoch_told), false, true},
     {"best_step", offsetof(RunState, best_step), false},
     {"best_top1", offsetof(RunState, best_top1), true},
+    {"best_kid", offsetof(RunState, best_kid), true, true},
     {"base_average", offsetof(RunState, base_average), true},
     {"total_average", offsetof(RunState, total_average), true},
     {"averaged", offsetof(RunState, averaged), false},
@@ -261,7 +262,7 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
 {
     Status st = OK;
     json_error_t error;
-    RunState run = {0};
+    RunState run = {.best_kid = NAN};
     json_t *root;
     TRY(json_parse(text, strlen(text), &root, &error));
     if (!root) return FAIL(ERR_CHECKPOINT, "%s/state.json:%d: %s", path, error.line, error.text);
@@ -404,6 +405,7 @@ static Status best_branch(TowerProcess *p)
     if (access(from, F_OK) != 0 || checkpoint_open(from, &best) != OK) {
         p->run.best_step = 0;
         p->run.best_top1 = -1;
+        p->run.best_kid = NAN;
         return OK;
     }
     checkpoint_close(best);

@@ -33,10 +33,11 @@ typedef struct RunState {
     int64_t epoch_told; /* the step after which an epoch was last recorded; sums of an interrupted one continue */
     double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
     int64_t skipped, skipped_in_row;
-    int64_t bad_samples; /* skipped because they could not be decoded (--bad-samples) */
-    int64_t overflows;   /* steps skipped because a gradient overflowed f16 at the loss scale */
-    double best_top1;    /* -1: none yet */
-    int64_t best_step;
+    int64_t bad_samples;                        /* skipped because they could not be decoded (--bad-samples) */
+    int64_t overflows;                          /* steps skipped because a gradient overflowed f16 at the loss scale */
+    double best_top1;                           /* -1: none yet */
+    double best_kid;                            /* of the images of a generator; NaN: none yet */
+    int64_t best_step;                          /* of the best weights, by either; 0: none */
     double base_average, total_average;         /* of losses, see step_record.c; rank 0 keeps them */
     int64_t averaged;                           /* number of losses in them */
     int64_t rollbacks, left_out[ROLLBACKS_MAX]; /* number of rollbacks, and the step that each skips */

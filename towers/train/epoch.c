@@ -59,7 +59,19 @@ static double epoch_loss(const TowerProcess *p)
     return run->epoch_constant_sum / (double)steps;
 }
 
-static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *test, bool evaluated)
+/* The lowest KID so far makes the best weights. There are none before the first step. */
+static void kid_judge(TowerProcess *p, double kid, bool *better)
+{
+    RunState *run = &p->run;
+    if (!isfinite(kid) || kid >= run->best_kid || run->step == 0) return;
+    run->best_kid = kid;
+    run->best_step = run->step;
+    if (is_root(&p->place)) p->ledger->run.best_kid = kid;
+    if (is_root(&p->place)) p->ledger->run.best_step = run->step;
+    *better = true;
+}
+
+static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *test, bool evaluated, bool *better)
 {
     const RunState *run = &p->run;
     double seconds = (double)(clock_ns() - p->epoch_started_ns) * 1e-9;
@@ -76,8 +88,10 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
         .lr = schedule_lr(&p->job->schedule, run->step - 1, p->steps_per_epoch, p->total_steps),
         .images_per_sec = (double)(run->epoch_count - p->epoch_count_before) / seconds,
         .seconds = seconds,
+        .kid = NAN,
     };
-    if (observation_is_due(p, true)) TRY(observation_run(p, &rec.has_kid, &rec.kid));
+    if (observation_is_due(p, true)) TRY(observation_run(p, &rec.kid));
+    kid_judge(p, rec.kid, better);
     if (!is_root(&p->place)) return OK;
     p->ledger->epoch[epoch % LEDGER_EPOCHS] = rec;
     if (evaluated) p->ledger->run.tested = rec;
@@ -109,7 +123,7 @@ static Status epoch_end(TowerProcess *p, bool *better)
     TRY(summary_data(p));
     if (evaluated) TRY(evaluate(p, &test, &whole));
     if (!whole) return OK;
-    TRY(epoch_record(p, epoch, &test, evaluated));
+    TRY(epoch_record(p, epoch, &test, evaluated, better));
     TRY(norm_drift_record(p));
     double top1 = evaluated && isfinite(test.loss) ? (double)test.hits[0] / (double)test.count : -1;
     run->epoch_told = run->step;
@@ -183,13 +197,14 @@ static Status step_follow(TowerProcess *p)
 {
     bool ended = epoch_ended(p), due, better = false;
     int64_t step = p->run.step;
-    bool observed = !ended && observation_is_due(p, false), has_kid;
-    double kid;
+    bool observed = !ended && observation_is_due(p, false);
+    double kid = NAN;
     if (ended || observed) TRY(steps_drain(p));
     if (!p->go_back) TRY(replicas_compare(p, ended)); /* compare before saving */
     if (p->go_back || p->run.step != step) return OK;
     if (ended) TRY(epoch_end(p, &better));
-    if (observed) TRY(observation_run(p, &has_kid, &kid));
+    if (observed) TRY(observation_run(p, &kid));
+    if (observed) kid_judge(p, kid, &better);
     TRY(checkpoint_due(p, ended, &due));
     due |= better && !p->save_tried; /* the first best weights need a checkpoint to resume from */
     if (due) TRY(steps_drain(p));
@@ -209,9 +224,8 @@ Status epochs_run(TowerProcess *p)
     if (p->job->resume_path) TRY(checkpoint_write(p)); /* rollbacks of a branch need a checkpoint of its own */
     if (epoch_end_is_owed(p)) TRY(step_follow(p));
     if (goes_back && p->run.step == 0) TRY(checkpoint_write(p)); /* for rollbacks */
-    bool has_kid;
     double kid;
-    if (p->run.step == 0 && observation_is_due(p, true)) TRY(observation_run(p, &has_kid, &kid));
+    if (p->run.step == 0 && observation_is_due(p, true)) TRY(observation_run(p, &kid));
     while (p->run.step < p->total_steps && !p->stop) {
         TRY(step_run(p));
         TRY(step_follow(p));

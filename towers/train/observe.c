@@ -3,6 +3,8 @@
 
 #include "towers/replica/norm_states.h"
 
+#include <math.h>
+
 bool observation_is_due(const TowerProcess *p, bool epoch_ended)
 {
     const TrainJob *job = p->job;
@@ -10,7 +12,7 @@ bool observation_is_due(const TowerProcess *p, bool epoch_ended)
     return job->observe && (epoch_ended || (every > 0 && p->run.step % every == 0));
 }
 
-Status observation_run(TowerProcess *p, bool *has_kid, double *kid)
+Status observation_run(TowerProcess *p, double *kid)
 {
     const TrainJob *job = p->job;
     Replica *r = p->replica;
@@ -21,13 +23,13 @@ Status observation_run(TowerProcess *p, bool *has_kid, double *kid)
                         .params = r->ema ? r->ema : r->arena[ARENA_PARAM],
                         .states = r->eval_state,
                         .run_dir = job->run_dir,
-                        .metrics = p->metrics};
+                        .metrics = p->metrics,
+                        .kid = NAN};
     TRY(statistics_export(p));
     if (is_root(&p->place)) {
         process_activity(p, p->run.step, ACTIVITY_EVAL);
         TRY(job->observe(job->observe_context, &seen));
     }
-    *has_kid = seen.has_kid;
     *kid = seen.kid;
-    return OK;
+    return comm_broadcast(p->comm, kid, sizeof *kid, 0);
 }

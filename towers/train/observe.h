@@ -7,8 +7,8 @@
 
 /* True if somebody observes the state after the last step. */
 bool observation_is_due(const TowerProcess *p, bool epoch_ended);
-/* Collective: the batch-norm statistics of all towers are combined. `kid` receives the measure of rank 0's observer; false
- * in the other processes, or if there is none. */
-NODISCARD Status observation_run(TowerProcess *p, bool *has_kid, double *kid);
+/* Collective: the batch-norm statistics of all towers are combined, and every process receives the measure of rank 0's
+ * observer in `kid`, NaN if there is none. */
+NODISCARD Status observation_run(TowerProcess *p, double *kid);
 
 #endif

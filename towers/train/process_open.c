@@ -11,6 +11,7 @@
 #include "towers/train/step.h"
 #include "towers/train/summary.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,6 +137,8 @@ static void run_tell(const TowerProcess *p)
     LedgerRun *run = &p->ledger->run;
     int64_t epochs = p->run.step / p->steps_per_epoch - (epoch_end_is_owed(p) ? 1 : 0);
     run->best_top1 = p->run.best_top1;
+    run->best_kid = p->run.best_kid;
+    run->best_step = p->run.best_step;
     atomic_store(&run->first_epoch, epochs);
     atomic_store(&run->epochs_done, epochs);
     atomic_store(&run->first_step, p->run.step);
@@ -151,6 +154,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     p->steps_per_epoch = job_steps_per_epoch(p->job);
     p->total_steps = job_total_steps(p->job);
     p->run.best_top1 = -1;
+    p->run.best_kid = NAN;
     straggler_start(&p->watch);
     if (run_hooks) run_hooks->activity(p->place.first_tower, 1, ACTIVITY_START);
     TRY(replica_open(p));

@@ -380,6 +380,8 @@ static void result_fill(const Supervisor *s, TrainResult *result)
                             .test_top1 = tested ? run->tested.test_top1 : -1,
                             .test_top5 = tested && top5_says(s->job) ? run->tested.test_top5 : -1,
                             .best_top1 = run->best_top1,
+                            .best_kid = run->best_kid,
+                            .best_step = run->best_step,
                             .bad_samples = atomic_load(&run->bad_samples),
                             .signal = atomic_load(&run->stop_signal),
                             .begun = atomic_load(&run->steps) > 0,

@@ -7,6 +7,8 @@
 typedef struct TrainResult {
     int64_t step;
     double test_top1, test_top5, best_top1;
+    double best_kid;     /* NaN: none was measured */
+    int64_t best_step;   /* of the best weights; 0: none */
     int64_t bad_samples; /* skipped because they could not be decoded */
     int signal;          /* the signal that requested the stop, or 0 */
     bool begun;          /* the towers were set up */
