@@ -5,10 +5,20 @@
 #include "inception/report/run_difference.h"
 #include "inception/report/waiting.h"
 #include "towers/files/json.h"
+#include "towers/files/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { TERMS_MAX = 16, NAME_TEXT = 64 };
+
+/* Of a term of a phase that two runs have, b - a. */
+typedef struct TermDifference {
+    char name[NAME_TEXT];
+    double a, b;
+    Estimate difference;
+} TermDifference;
 
 /* ---- text */
 
@@ -70,7 +80,6 @@ static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
     for (int64_t i = 0; i < truth->bad_count; i++) bad_row(&truth->bad[i], to);
     waiting_text(run, to);
     norm_drift_text(run, to);
-    fprintf(to, "\n%s\n", truth->verdict);
 }
 
 static void difference_row(const char *what, double a, double b, const Estimate *e, double unit, FILE *to)
@@ -87,19 +96,42 @@ static void difference_row(const char *what, double a, double b, const Estimate 
         fprintf(to, "%+10.4g   not enough data for an interval\n", e->mean * unit);
 }
 
-static void difference_print(const Run *a, const Run *b, const RunDifference *d, FILE *to)
+/* Several terms are tested, so each must be clearer. */
+static bool term_differs(const TermDifference *term, int count)
 {
+    return term->difference.p < DIFFERENCE_LEVEL / count;
+}
+
+static void terms_verdict(const TermDifference *terms, int count, FILE *to)
+{
+    bool any = false;
+    for (int i = 0; i < count; i++) {
+        if (!term_differs(&terms[i], count)) continue;
+        fprintf(to, "%s%s (p = %.2g)", any ? ", " : "Terms that differ: ", terms[i].name, terms[i].difference.p);
+        any = true;
+    }
+    if (any) fputs(".\n", to);
+}
+
+static void difference_print(const Run *a, const Run *b, const RunDifference *d, const TermDifference *terms, int count,
+                             FILE *to)
+{
+    bool predicts = !isnan(d->a_accuracy) || !isnan(d->b_accuracy), generates = !isnan(d->a_kid) || !isnan(d->b_kid);
     if (b->phase) fprintf(to, "\nphase %s", b->phase);
     fprintf(to, "\nA %s\nB %s\n\n  %-22s %12s %12s   %10s   95 %% interval\n", a->path, b->path, "", "A", "B", "B - A");
     difference_row("mean_loss", d->a_loss, d->b_loss, &d->loss, 1, to);
-    difference_row("test accuracy, %", d->a_accuracy, d->b_accuracy, &d->accuracy, 100, to);
+    for (int i = 0; i < count; i++) difference_row(terms[i].name, terms[i].a, terms[i].b, &terms[i].difference, 1, to);
+    if (predicts || !b->phase) difference_row("test accuracy, %", d->a_accuracy, d->b_accuracy, &d->accuracy, 100, to);
+    if (generates && !d->other_features) difference_row("KID of the images", d->a_kid, d->b_kid, &d->kid, 1, to);
     difference_row("images per second", d->a_speed, d->b_speed, &d->speed, 1, to);
     if (d->steps)
         fprintf(to, "  (losses paired by images seen, from %lld to %lld: %lld pair%s)\n", (long long)d->images_from,
                 (long long)d->images_to, (long long)d->steps, d->steps == 1 ? "" : "s");
     else
         fprintf(to, "  (losses not compared: no step of one run covers images that the other has recorded)\n");
+    if (d->other_features) fprintf(to, "  (KID not compared: the features are those of different networks)\n");
     fprintf(to, "\n%s\n", d->verdict);
+    terms_verdict(terms, count, to);
 }
 
 /* ---- JSON */
@@ -152,7 +184,18 @@ static json_t *truth_json(const Run *run, const LossTruth *truth)
     return made;
 }
 
-static json_t *difference_json(const Run *a, const Run *b, const RunDifference *d)
+static json_t *terms_json(const TermDifference *terms, int count)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < count; i++)
+        json_array_append_new(all, json_pack("{s:o, s:o, s:o, s:o}", "term", json_text(terms[i].name), "a",
+                                             json_finite(terms[i].a), "b", json_finite(terms[i].b), "difference",
+                                             estimate_json(&terms[i].difference)));
+    return all;
+}
+
+static json_t *difference_json(const Run *a, const Run *b, const RunDifference *d, const TermDifference *terms,
+                               int count)
 {
     json_t *made = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:s}", "a",
                              json_text(a->path), "b", json_text(b->path), "a_loss", json_finite(d->a_loss), "b_loss",
@@ -163,17 +206,127 @@ static json_t *difference_json(const Run *a, const Run *b, const RunDifference *
                              "paired_steps", (json_int_t)d->steps, "images_from", (json_int_t)d->images_from,
                              "images_to", (json_int_t)d->images_to, "same", d->same, "verdict", d->verdict);
     if (b->phase) json_object_set_new(made, "phase", json_string(b->phase));
+    if (count) json_object_set_new(made, "terms", terms_json(terms, count));
+    if (isnan(d->a_kid) && isnan(d->b_kid)) return made;
+    json_object_set_new(made, "a_kid", json_finite(d->a_kid));
+    json_object_set_new(made, "b_kid", json_finite(d->b_kid));
+    json_object_set_new(made, "kid", estimate_json(&d->kid));
+    json_object_set_new(made, "same_features", json_boolean(!d->other_features));
     return made;
 }
 
-/* ---- a run, or two */
+/* ---- the terms of a phase */
+
+static double later_mean(const Run *run)
+{
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t i = run->steps / 2; i < run->steps; i++)
+        if (isfinite(run->step[i].mean_loss)) sum += run->step[i].mean_loss, count++;
+    return count ? sum / (double)count : NAN;
+}
+
+static void term_row(const char *name, const Run *view, const LossTruth *truth, FILE *to)
+{
+    const TowerTruth *last = &truth->tower[truth->last];
+    fprintf(to, "  %-22s %12.5g   %12.4g", name, later_mean(view), truth->mean_noise);
+    if (truth->towers > 1 && isfinite(last->ratio.error))
+        fprintf(to, "   %12.4g   %6.3f  %6.3f to %6.3f   %6.3g", truth->last_noise, last->ratio.mean, last->ratio.low,
+                last->ratio.high, last->expected);
+    fputc('\n', to);
+}
+
+/* The last KID of the run, in `row` or as a line. */
+static void kid_tell(const Run *run, json_t *row, FILE *to)
+{
+    const RunKid *kid = run_last_kid(run);
+    char features[NAME_TEXT];
+    if (!kid) return;
+    utf8_escape(features, sizeof features, run->features_name[kid->features]);
+    if (row)
+        json_object_set_new(row, "kid",
+                            json_pack("{s:I, s:o, s:o, s:o}", "step", (json_int_t)kid->step, "value",
+                                      json_finite(kid->kid), "deviation", json_finite(kid->deviation), "features",
+                                      json_text(features)));
+    else
+        fprintf(to, "\n  KID of the images after step %lld: %.5f (deviation %.5f), features of %s\n",
+                (long long)kid->step, kid->kid, kid->deviation, features);
+}
+
+/* Every term as a loss: what the towers' values tell of the mean. Appended to `all`, or a table. */
+static Status terms_truth(const Run *run, json_t *all, FILE *to)
+{
+    bool any = false;
+    for (int k = 0; k < run->term_names; k++) {
+        Run view;
+        LossTruth truth;
+        bool found;
+        char name[NAME_TEXT];
+        utf8_escape(name, sizeof name, run->term_name[k]);
+        TRY(run_term(run, k, &view, &found));
+        Status st = found ? loss_truth(&view, &truth) : OK;
+        if (found && st == OK && all)
+            json_array_append_new(all,
+                                  json_pack("{s:o, s:o, s:o, s:o, s:o}", "term", json_text(name), "mean",
+                                            json_finite(later_mean(&view)), "mean_noise", json_finite(truth.mean_noise),
+                                            "last_noise", json_finite(truth.last_noise), "tower", towers_json(&truth)));
+        if (found && st == OK && !all) {
+            if (!any)
+                fprintf(to, "\n  %-22s %12s   %12s%s\n", "term", "later half", "noise",
+                        run->towers > 1 ? "     last tower   noise variance / that of the mean   expected" : "");
+            any = true;
+            term_row(name, &view, &truth, to);
+        }
+        if (found && st == OK) loss_truth_clear(&truth);
+        run_view_free(&view);
+        TRY(st);
+    }
+    return OK;
+}
+
+/* Compare a term that both runs have over the same images, as losses are. */
+static Status term_difference(const Run *a, int a_name, const Run *b, int b_name, TermDifference *term, bool *found)
+{
+    Run x, y = {0};
+    RunDifference d;
+    bool both = false;
+    utf8_escape(term->name, sizeof term->name, b->term_name[b_name]);
+    TRY(run_term(a, a_name, &x, found));
+    Status st = *found ? run_term(b, b_name, &y, &both) : OK;
+    *found = both;
+    if (st == OK && both) st = run_difference(&x, &y, &d);
+    if (st == OK && both) {
+        term->a = d.a_loss;
+        term->b = d.b_loss;
+        term->difference = d.loss;
+    }
+    run_view_free(&x);
+    run_view_free(&y);
+    return st;
+}
+
+static Status terms_compare(const Run *a, const Run *b, TermDifference terms[TERMS_MAX], int *count)
+{
+    *count = 0;
+    for (int k = 0; k < b->term_names; k++)
+        for (int i = 0; i < a->term_names && *count < TERMS_MAX; i++) {
+            bool found = false;
+            if (!strcmp(a->term_name[i], b->term_name[k])) TRY(term_difference(a, i, b, k, &terms[*count], &found));
+            *count += found;
+        }
+    return OK;
+}
 
 /* ---- ranking of three or more runs */
+
+/* What makes a run better than another. The loss of a phase tells nothing: that of a critic falls with its success and
+ * rises with that of the generator. */
+typedef enum RankedBy { RANKED_BY_LOSS = 0, RANKED_BY_ACCURACY, RANKED_BY_KID, RANKED_BY_NOTHING } RankedBy;
 
 typedef struct Ranked {
     const Run *run;
     int number; /* position on the command line, from 1 */
-    double loss, accuracy, speed;
+    double loss, accuracy, kid, speed;
     double p; /* of the hypothesis that it equals the best run; NaN: unknown */
 } Ranked;
 
@@ -192,11 +345,18 @@ static int by_loss(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* Rank by test accuracy if all runs have one, else by the loss over the later half of the images that all runs have
- * seen. */
-static Status ranks_make(Run *const *runs, int count, Ranked *ranks, int64_t *images, bool *accuracies)
+static int by_kid(const void *a, const void *b)
 {
-    *accuracies = true;
+    const Ranked *x = a, *y = b;
+    if (x->kid != y->kid) return x->kid < y->kid ? -1 : 1;
+    return x->number - y->number;
+}
+
+/* Rank by test accuracy if all runs have one, or by KID if all have one of the same features; else by the loss over the
+ * later half of the images that all runs have seen. */
+static Status ranks_make(Run *const *runs, int count, Ranked *ranks, int64_t *images, RankedBy *by)
+{
+    bool accuracies = true, kids = true, phases = false;
     *images = INT64_MAX;
     for (int i = 0; i < count; i++) {
         int64_t seen;
@@ -206,16 +366,25 @@ static Status ranks_make(Run *const *runs, int count, Ranked *ranks, int64_t *im
     for (int i = 0; i < count; i++) {
         RunDifference itself;
         TRY(run_difference(runs[i], runs[i], &itself));
-        ranks[i] = (Ranked){.run = runs[i], .number = i + 1, .accuracy = itself.a_accuracy, .speed = itself.a_speed};
+        ranks[i] = (Ranked){.run = runs[i],
+                            .number = i + 1,
+                            .accuracy = itself.a_accuracy,
+                            .kid = itself.a_kid,
+                            .speed = itself.a_speed};
         TRY(run_loss_over(runs[i], *images / 2, *images, &ranks[i].loss));
-        *accuracies &= isfinite(ranks[i].accuracy);
+        accuracies &= isfinite(ranks[i].accuracy);
+        phases |= runs[i]->phase != NULL;
+        TRY(run_difference(runs[0], runs[i], &itself));
+        kids &= isfinite(ranks[i].kid) && !itself.other_features;
     }
-    qsort(ranks, (size_t)count, sizeof *ranks, *accuracies ? by_accuracy : by_loss);
+    *by = accuracies ? RANKED_BY_ACCURACY : kids ? RANKED_BY_KID : phases ? RANKED_BY_NOTHING : RANKED_BY_LOSS;
+    if (*by == RANKED_BY_NOTHING) return OK;
+    qsort(ranks, (size_t)count, sizeof *ranks, accuracies ? by_accuracy : kids ? by_kid : by_loss);
     for (int i = 0; i < count; i++) {
         RunDifference d;
         ranks[i].p = NAN;
         if (i > 0) TRY(run_difference(ranks[0].run, ranks[i].run, &d));
-        if (i > 0) ranks[i].p = *accuracies ? d.accuracy.p : d.loss.p;
+        if (i > 0) ranks[i].p = accuracies ? d.accuracy.p : kids ? d.kid.p : d.loss.p;
     }
     return OK;
 }
@@ -227,44 +396,62 @@ static const char *number_text(double value, const char *format, char text[32])
     return text;
 }
 
-static json_t *ranks_json(const Ranked *ranks, int count, int64_t images, bool accuracies)
+static const char *const ranked_by[] = {"loss", "accuracy", "kid"};
+
+static json_t *ranks_json(const Ranked *ranks, int count, int64_t images, RankedBy by)
 {
     json_t *rows = json_array();
+    if (by == RANKED_BY_NOTHING) {
+        json_decref(rows);
+        return json_null();
+    }
     for (int i = 0; i < count; i++) {
         const Ranked *r = &ranks[i];
-        json_array_append_new(rows,
-                              json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "rank", i + 1, "run", json_text(r->run->path),
-                                        "mean_loss", json_finite(r->loss), "accuracy", json_finite(r->accuracy),
-                                        "images_per_sec", json_finite(r->speed), "p_against_best", json_finite(r->p)));
+        json_t *row = json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "rank", i + 1, "run", json_text(r->run->path),
+                                "mean_loss", json_finite(r->loss), "accuracy", json_finite(r->accuracy),
+                                "images_per_sec", json_finite(r->speed), "p_against_best", json_finite(r->p));
+        if (by == RANKED_BY_KID) json_object_set_new(row, "kid", json_finite(r->kid));
+        json_array_append_new(rows, row);
     }
-    return json_pack("{s:s, s:I, s:I, s:o}", "by", accuracies ? "accuracy" : "loss", "images_from",
-                     (json_int_t)(images / 2), "images_to", (json_int_t)images, "rows", rows);
+    return json_pack("{s:s, s:I, s:I, s:o}", "by", ranked_by[by], "images_from", (json_int_t)(images / 2), "images_to",
+                     (json_int_t)images, "rows", rows);
+}
+
+static void ranks_print(const Ranked *ranks, int count, int64_t images, RankedBy by, FILE *to)
+{
+    static const char *const titles[] = {"loss (not all runs were evaluated)", "test accuracy",
+                                         "KID of the generated images, lowest first"};
+    char a[32], b[32], c[32], d[32];
+    bool kids = by == RANKED_BY_KID;
+    if (by == RANKED_BY_NOTHING) {
+        fprintf(to, "\nNo ranking: the losses of phases that train against each other tell nothing about the images; "
+                    "--features CLASSIFIER measures them by KID during training, for all runs by the same network\n");
+        return;
+    }
+    fprintf(to, "\nRanking by %s\n\n  rank %12s %16s %18s   %-22s run\n", titles[by], "mean_loss",
+            kids ? "KID" : "test accuracy, %", "images per second", "compared to the best");
+    for (int i = 0; i < count; i++) {
+        const Ranked *r = &ranks[i];
+        const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "possibly equal";
+        snprintf(d, sizeof d, "%s", mark);
+        if (i > 0 && isfinite(r->p)) snprintf(d, sizeof d, "%s, p = %.2g", mark, r->p);
+        fprintf(to, "  %4d %12s %16s %18s   %-22s %s\n", i + 1, number_text(r->loss, "%.5g", a),
+                kids ? number_text(r->kid, "%.5f", b) : number_text(100 * r->accuracy, "%.2f", b),
+                number_text(r->speed, "%.4g", c), d, r->run->path);
+    }
+    fprintf(to, "  (mean_loss over images %lld to %lld, which all runs have seen)\n", (long long)(images / 2),
+            (long long)images);
 }
 
 static Status ranking(Run *const *runs, int count, json_t *root, FILE *to)
 {
     int64_t images;
-    bool accuracies;
+    RankedBy by;
     Ranked *ranks = calloc((size_t)count, sizeof *ranks);
     if (!ranks) return FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count);
-    Status st = ranks_make(runs, count, ranks, &images, &accuracies);
-    if (st == OK && root) json_object_set_new(root, "ranking", ranks_json(ranks, count, images, accuracies));
-    if (st == OK && !root) {
-        char a[32], b[32], c[32], d[32];
-        fprintf(to, "\nRanking by %s%s\n\n  rank %12s %16s %18s   %-22s run\n", accuracies ? "test accuracy" : "loss",
-                accuracies ? "" : " (not all runs were evaluated)", "mean_loss", "test accuracy, %",
-                "images per second", "compared to the best");
-        for (int i = 0; i < count; i++) {
-            const Ranked *r = &ranks[i];
-            const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "possibly equal";
-            snprintf(d, sizeof d, "%s", mark);
-            if (i > 0 && isfinite(r->p)) snprintf(d, sizeof d, "%s, p = %.2g", mark, r->p);
-            fprintf(to, "  %4d %12s %16s %18s   %-22s %s\n", i + 1, number_text(r->loss, "%.5g", a),
-                    number_text(100 * r->accuracy, "%.2f", b), number_text(r->speed, "%.4g", c), d, r->run->path);
-        }
-        fprintf(to, "  (mean_loss over images %lld to %lld, which all runs have seen)\n", (long long)(images / 2),
-                (long long)images);
-    }
+    Status st = ranks_make(runs, count, ranks, &images, &by);
+    if (st == OK && root) json_object_set_new(root, "ranking", ranks_json(ranks, count, images, by));
+    if (st == OK && !root) ranks_print(ranks, count, images, by, to);
     free(ranks);
     return st;
 }
@@ -282,7 +469,7 @@ static Status phases_ranking(Run *const *runs, int count, json_t *root, FILE *to
     }
     TRY_OUT(ranking(of, count, root, to));
 out:
-    for (int i = 0; view && i < count; i++) run_phase_free(&view[i]);
+    for (int i = 0; view && i < count; i++) run_view_free(&view[i]);
     free(view);
     free(of);
     return st;
@@ -295,18 +482,27 @@ static Status phase_compare(const Run *first, const Run *run, json_t *runs, json
 {
     LossTruth truth;
     RunDifference difference;
+    TermDifference terms[TERMS_MAX];
+    json_t *row = NULL, *all = runs && run->term_names ? json_array() : NULL;
+    int count;
     TRY(loss_truth(run, &truth));
     if (runs)
-        json_array_append_new(runs, truth_json(run, &truth));
+        json_array_append_new(runs, row = truth_json(run, &truth));
     else
         truth_print(run, &truth, to);
+    if (all) json_object_set_new(row, "terms", all);
+    Status st = terms_truth(run, all, to);
+    kid_tell(run, row, to);
+    if (!runs) fprintf(to, "\n%s\n", truth.verdict);
     loss_truth_clear(&truth);
+    TRY(st);
     if (!first) return OK;
     TRY(run_difference(first, run, &difference));
+    TRY(terms_compare(first, run, terms, &count));
     if (pairs)
-        json_array_append_new(pairs, difference_json(first, run, &difference));
+        json_array_append_new(pairs, difference_json(first, run, &difference, terms, count));
     else
-        difference_print(first, run, &difference, to);
+        difference_print(first, run, &difference, terms, count, to);
     return OK;
 }
 
@@ -323,8 +519,8 @@ static Status run_compare(const Run *first, const Run *run, json_t *runs, json_t
         if (found && st == OK && first && !same && !runs)
             fprintf(to, "\nnot compared with %s, which has no phase %s\n", first->path,
                     view.phase ? view.phase : "train");
-        run_phase_free(&view);
-        run_phase_free(&other);
+        run_view_free(&view);
+        run_view_free(&other);
         TRY(st);
     }
     return OK;

@@ -22,7 +22,7 @@ enum { CLASS_NAMES = 64, CLASS_ROWS = 40, ENDING_STEPS = 50, JSON_LIMIT = 16 << 
 
 typedef struct Page {
     FILE *to;
-    const Run *run;
+    const Run *run, *whole; /* the first phase, all phases */
     LossTruth truth;
     json_t *environment, *memory; /* NULL if missing */
     const char *classes[CLASS_NAMES];
@@ -415,15 +415,31 @@ static void settings_table(const Page *page)
 
 /* ---- the page */
 
+/* The loss and the terms of a phase behind the first, whose losses are on the page. */
+static Status phase_write(const Page *page, int phase, bool *found)
+{
+    Run view;
+    Figures f;
+    TRY(run_phase(page->whole, phase, &view, found));
+    Status st = *found ? figures_open(&f, page->to, &view, &page->truth) : OK;
+    if (*found && st == OK) {
+        figure_phase(&f);
+        figure_terms(&f);
+        figures_close(&f);
+    }
+    run_view_free(&view);
+    return st;
+}
+
 static Status page_write(Page *page)
 {
     head_write(page);
     title_write(page);
     cards_write(page);
     static void (*const figures[])(Figures *) = {
-        figure_losses,    figure_terms,     figure_noise,      figure_bias,      figure_ending,
-        figure_deviation, figure_accuracy,  figure_epoch_loss, figure_speed,     figure_waiting,
-        figure_arrival,   figure_gradients, figure_rate,       figure_confusion, figure_layers,
+        figure_losses,    figure_terms,    figure_kid,        figure_noise,  figure_bias,    figure_ending,
+        figure_deviation, figure_accuracy, figure_epoch_loss, figure_speed,  figure_waiting, figure_arrival,
+        figure_gradients, figure_rate,     figure_confusion,  figure_layers,
     };
     Figures f;
     TRY(figures_open(&f, page->to, page->run, &page->truth));
@@ -431,8 +447,10 @@ static Status page_write(Page *page)
     f.class_count = page->class_count;
     fputs("<section class=\"grid\">\n", page->to);
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) figures[i](&f);
-    fputs("</section>\n", page->to);
     figures_close(&f);
+    bool found = true;
+    for (int phase = 1; found; phase++) TRY(phase_write(page, phase, &found));
+    fputs("</section>\n", page->to);
     bad_table(page);
     classes_table(page);
     generated_html(page->run, page->to);
@@ -453,10 +471,10 @@ static Status page_write(Page *page)
     return OK;
 }
 
-static Status page_text(const Run *run, char **text, size_t *bytes)
+static Status page_text(const Run *run, const Run *whole, char **text, size_t *bytes)
 {
     Status st = OK;
-    Page page = {.run = run};
+    Page page = {.run = run, .whole = whole};
     TRY(loss_truth(run, &page.truth));
     page.environment = json_file(run, "env.json");
     page.memory = json_file(run, "memory.json");
@@ -484,12 +502,12 @@ static Status page_replace(const char *run_dir)
     size_t bytes = 0;
     TRY(run_read(run_dir, &run));
     TRY_OUT(run_phase(run, 0, &view, &found)); /* losses of several phases have no curve in common */
-    TRY_OUT(page_text(&view, &text, &bytes));
+    TRY_OUT(page_text(&view, run, &text, &bytes));
     TRY_OUT(path_join(path, run_dir, "report.html"));
     TRY_OUT(file_replace(path, text, bytes));
 out:
     free(text);
-    run_phase_free(&view);
+    run_view_free(&view);
     run_destroy(run);
     return st;
 }

@@ -1,4 +1,4 @@
-/* Plots of losses: mean_loss, the towers' losses, their noise and their bias, the terms of a GAN; see report_plots.h. */
+/* Plots of losses: mean_loss, the towers' losses, their noise and their bias, the terms and the KID of a GAN; see report_plots.h. */
 #include "inception/report/report_plots.h"
 
 #include <math.h>
@@ -196,6 +196,23 @@ void figure_deviation(Figures *f)
 
 /* ---- terms of a phase */
 
+/* A curve over steps, in half of the page's width; nothing if it has no value. */
+static void figure_curve(Figures *f, const char *title, const char *note, const double *x, const double *y,
+                         int64_t count)
+{
+    SvgPlot plot;
+    SvgFrame frame = figure_steps(f, title, FIGURE_HALF, FIGURE_LOW);
+    svg_extent(x, count, &frame.x_low, &frame.x_high);
+    svg_extent(y, count, &frame.y_low, &frame.y_high);
+    if (!(frame.y_low <= frame.y_high)) return;
+    figure_begin(f, "half", title, note);
+    svg_open(&plot, f->to, &frame);
+    svg_line(&plot, x, y, count, 0, 1.3, NULL);
+    svg_close(&plot);
+    figure_end(f);
+}
+
+/* Its mean at every step; NaN where a step has none. */
 /* Its mean at every step; NaN where a step has none. */
 static double *term_column(Figures *f, int name)
 {
@@ -212,16 +229,25 @@ static double *term_column(Figures *f, int name)
 
 void figure_terms(Figures *f)
 {
-    for (int k = 0; k < f->run->term_names && k < TERMS_SHOWN; k++) {
-        SvgPlot plot;
-        SvgFrame frame = figure_steps(f, f->run->term_name[k], FIGURE_HALF, FIGURE_LOW);
-        double *mean = term_column(f, k);
-        svg_extent(mean, f->run->steps, &frame.y_low, &frame.y_high);
-        if (!(frame.y_low <= frame.y_high)) continue; /* of another phase */
-        figure_begin(f, "half", f->run->term_name[k], "Mean over all samples of each step.");
-        svg_open(&plot, f->to, &frame);
-        svg_line(&plot, f->x, mean, f->run->steps, 0, 1.3, NULL);
-        svg_close(&plot);
-        figure_end(f);
+    for (int k = 0; k < f->run->term_names && k < TERMS_SHOWN; k++)
+        figure_curve(f, f->run->term_name[k], "Mean over all samples of each step.", f->x, term_column(f, k),
+                     f->run->steps);
+}
+
+void figure_phase(Figures *f)
+{
+    char title[64];
+    snprintf(title, sizeof title, "Loss of the phase %s", f->run->phase ? f->run->phase : "train");
+    figure_curve(f, title, "mean_loss of its steps.", f->x, figure_column(f, 1, value_mean_loss, 0), f->run->steps);
+}
+
+void figure_kid(Figures *f)
+{
+    int64_t count = f->run->kids < f->run->steps ? f->run->kids : f->run->steps;
+    for (int64_t i = 0; i < count; i++) {
+        f->scratch[0][i] = (double)f->run->kid[i].step;
+        f->scratch[1][i] = f->run->kid[i].kid;
     }
+    figure_curve(f, "KID", "Of generated images against the training images: lower is closer.", f->scratch[0],
+                 f->scratch[1], count);
 }

@@ -11,6 +11,8 @@ void figure_noise(Figures *f);
 void figure_bias(Figures *f);
 void figure_deviation(Figures *f);
 void figure_terms(Figures *f); /* the named terms of a phase of a GAN, a plot for each */
+void figure_kid(Figures *f);   /* of generated images */
+void figure_phase(Figures *f); /* the loss of a phase that is not the page's own */
 
 /* report_plots.c: all other records of a run. */
 void figure_accuracy(Figures *f);

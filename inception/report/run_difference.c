@@ -1,8 +1,11 @@
-/* Compare two runs: losses over the same images, accuracies, speeds; see run_difference.h. */
+/* Compare two runs: losses over the same images, accuracies, speeds, KID; see run_difference.h. */
 #include "inception/report/run_difference.h"
+
+#include "kernels/text.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- loss, by images seen */
 
@@ -155,6 +158,35 @@ static int64_t test_samples(const Run *run)
     return count;
 }
 
+/* ---- generated images */
+
+const RunKid *run_last_kid(const Run *run)
+{
+    for (int64_t i = run->kids; i > 0; i--)
+        if (isfinite(run->kid[i - 1].kid)) return &run->kid[i - 1];
+    return NULL;
+}
+
+static void kid_compare(const Run *a, const Run *b, RunDifference *d)
+{
+    const RunKid *x = run_last_kid(a), *y = run_last_kid(b);
+    if (x) d->a_kid = x->kid;
+    if (y) d->b_kid = y->kid;
+    if (!x || !y) return;
+    d->other_features = strcmp(a->features_name[x->features], b->features_name[y->features]) != 0;
+    if (d->other_features) return;
+    double mean = y->kid - x->kid, error = hypot(x->deviation, y->deviation);
+    d->kid.mean = mean;
+    if (!(error > 0)) return;
+    double reach = student_quantile(0.975, INFINITY) * error;
+    d->kid = (Estimate){.mean = mean,
+                        .error = error,
+                        .freedom = INFINITY,
+                        .low = mean - reach,
+                        .high = mean + reach,
+                        .p = student_tail(mean / error, INFINITY)};
+}
+
 /* ---- speed */
 
 /* Logarithms of the images per second, without the first tenth of the steps (warm-up of caches, clocks and memory).
@@ -206,8 +238,13 @@ out:
 
 static void difference_verdict(RunDifference *d)
 {
-    char part[3][256] = {"", "", ""};
+    char part[4][256] = {"", "", "", ""};
     int parts = 0;
+    if (d->kid.p < DIFFERENCE_LEVEL)
+        snprintf(part[parts++], sizeof part[0], "the KID of its images is %.3g %s (p = %.2g)", fabs(d->kid.mean),
+                 d->kid.mean < 0 ? "lower, so they are closer to the data"
+                                 : "higher, so they are farther from the data",
+                 d->kid.p);
     if (d->loss.p < DIFFERENCE_LEVEL)
         snprintf(part[parts++], sizeof part[0], "its loss after the same number of images is %.3g %s (p = %.2g)",
                  fabs(d->loss.mean), d->loss.mean < 0 ? "lower" : "higher", d->loss.p);
@@ -220,14 +257,16 @@ static void difference_verdict(RunDifference *d)
     if (d->speed.p < DIFFERENCE_LEVEL)
         snprintf(part[parts++], sizeof part[0], "it is %.1f %% %s (p = %.2g)", 100 * fabs(d->speed.mean / d->a_speed),
                  d->speed.mean < 0 ? "slower" : "faster", d->speed.p);
-    if (parts == 0)
+    if (parts == 0) {
         snprintf(d->verdict, sizeof d->verdict, "%s",
                  d->same ? "No difference: all losses are equal bit for bit."
                          : "No difference that is statistically significant.");
-    else
-        snprintf(d->verdict, sizeof d->verdict, "The second run differs: %s%s%s%s%s.%s", part[0],
-                 parts > 1 ? (parts > 2 ? ", " : " and ") : "", part[1], parts > 2 ? " and " : "", part[2],
-                 d->same ? " All losses are equal bit for bit." : "");
+    } else {
+        Text verdict = text_start(d->verdict, sizeof d->verdict);
+        text_add(&verdict, "The second run differs: ");
+        for (int i = 0; i < parts; i++) text_add(&verdict, "%s%s", !i ? "" : i + 1 < parts ? ", " : " and ", part[i]);
+        text_add(&verdict, ".%s", d->same ? " All losses are equal bit for bit." : "");
+    }
 }
 
 /* ---- the comparison */
@@ -242,6 +281,9 @@ Status run_difference(const Run *a, const Run *b, RunDifference *d)
     *d = (RunDifference){.loss = no_estimate(),
                          .accuracy = no_estimate(),
                          .speed = no_estimate(),
+                         .kid = no_estimate(),
+                         .a_kid = NAN,
+                         .b_kid = NAN,
                          .a_loss = NAN,
                          .b_loss = NAN,
                          .a_accuracy = NAN,
@@ -257,6 +299,7 @@ Status run_difference(const Run *a, const Run *b, RunDifference *d)
             share_difference(llround(d->b_accuracy * (double)bn), bn, llround(d->a_accuracy * (double)an), an);
     else
         d->accuracy.mean = d->b_accuracy - d->a_accuracy;
+    kid_compare(a, b, d);
     TRY(speed_compare(a, b, d));
     difference_verdict(d);
     return OK;

@@ -2,7 +2,8 @@
  *
  * Losses are paired by the images seen, not by step number: a step of 512 images in one run is compared with the 8 steps
  * of 64 that saw the same images in the other. The later half of the images that both runs have seen is compared.
- * Speeds are compared as ratios, with outliers clamped to three deviations. */
+ * Speeds are compared as ratios, with outliers clamped to three deviations. KID of generated images is the last of each run;
+ * its error is taken to be the deviation over subsets, which is larger than that of their mean. */
 #ifndef TOWERS_INCEPTION_REPORT_RUN_DIFFERENCE_H
 #define TOWERS_INCEPTION_REPORT_RUN_DIFFERENCE_H
 
@@ -10,9 +11,10 @@
 
 /* b - a. */
 typedef struct RunDifference {
-    Estimate loss, accuracy, speed; /* unknown (p = 1, infinite error) if there are no data */
-    double a_loss, b_loss, a_accuracy, b_accuracy, a_speed, b_speed; /* NaN: unknown */
-    int64_t steps;                                                   /* number of pairs of losses */
+    Estimate loss, accuracy, speed, kid; /* unknown (p = 1, infinite error) if there are no data */
+    double a_loss, b_loss, a_accuracy, b_accuracy, a_speed, b_speed, a_kid, b_kid; /* NaN: unknown */
+    bool other_features;            /* KIDs of different features are not compared */
+    int64_t steps;                  /* number of pairs of losses */
     int64_t images_from, images_to; /* range of images that these pairs cover; 0, 0 if there are none */
     bool same;                      /* all losses are equal bit for bit */
     char verdict[VERDICT_BYTES];
@@ -21,6 +23,9 @@ typedef struct RunDifference {
 /* Number of images seen by the end of the run; mean loss over the images (from, to], NaN if there is none. */
 NODISCARD Status run_images(const Run *run, int64_t *images);
 NODISCARD Status run_loss_over(const Run *run, int64_t from, int64_t to, double *loss);
+
+/* The last KID of a run; NULL if none was measured. */
+const RunKid *run_last_kid(const Run *run);
 
 NODISCARD Status run_difference(const Run *a, const Run *b, RunDifference *difference);
 

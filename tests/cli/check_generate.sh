@@ -24,6 +24,34 @@ cmp -s runs/seen/generated/step-0000000000.png runs/two/generated/step-000000000
     complain "grids: $(ls runs/seen/generated)"
 [[ $(ls runs/plain/generated) == $'step-0000000000.png\nstep-0000000018.png' ]] || complain "grids without --sample-interval: $(ls runs/plain/generated)"
 
+# the lowest KID makes the best weights, which are what the run stands for
+best_step() { # RUN
+    python3 -c 'import json, sys; print(min((r["kid"], r["step"]) for r in map(json.loads, open(sys.argv[1])) if r["step"] and "kid" in r)[1])' \
+        "runs/$1/generated.jsonl"
+}
+best_is_lowest() { # RUN
+    local step
+    step=$(best_step "$1")
+    "$towers" generate "runs/$1" --seed 7 --grid 8x8 -o best.png >out 2>err || complain "generate: $(cat err)"
+    cmp -s best.png "$(printf 'runs/%s/generated/step-%010d.png' "$1" "$step")" || complain "$1: the best weights are not those of step $step"
+}
+best_is_lowest seen
+best_is_lowest two
+[[ ! -e runs/plain/best.safetensors ]] || complain "best weights without a measure"
+"$towers" train wgan_gp --width 2 --data-path small --global-batch-size 12 --max-steps 18 --seed 7 --quiet --json --experiment worse --lr 2 \
+    --sample-interval 1 --features runs/classifier >out 2>err || complain "train: $(cat err)"
+[[ $(best_step worse) != 18 ]] || complain "the last weights are the best at this learning rate: the test sees nothing"
+grep -qE "\"best_kid\":[0-9.]+,\"best_step\":$(best_step worse)[,}]" out || complain "--json: $(cat out)"
+best_is_lowest worse
+
+# runs are ranked by KID
+compare_kids() { "$towers" compare "$@" >out 2>err || complain "compare $*: $(cat err)"; }
+compare_kids runs/seen runs/two runs/worse
+grep -q "Ranking by KID" out || complain "no ranking by KID: $(cat out)"
+[[ $(grep -E '^ +3 +' out) == *runs/worse ]] || complain "the ranking by KID: $(cat out)"
+compare_kids runs/seen runs/two runs/plain
+grep -q "No ranking" out || complain "a run without KID is ranked: $(cat out)"
+
 # color images make a generator of color images, in the run and from its weights
 python3 - <<'PYTHON' || exit 1
 import os, random, struct, zlib
@@ -52,23 +80,34 @@ for model in wgan_gp wgan_gp_keras; do
     "$towers" export runs/color-$model color.onnx >out 2>err || complain "export of $model in color: $(cat err)"
 done
 
+# photographs in one folder, without classes and without images for evaluation; a folder of one class
+mkdir flat one && cp color/train/a/*.png flat && cp -r color/train/a one
+for set in flat one; do
+    "$towers" train wgan_gp --width 2 --data-path $set --img-size 16 --batch-size 4 --max-steps 2 --seed 7 --experiment set-$set >out 2>err ||
+        complain "a folder of photographs, $set: $(cat err)"
+    grep -qE "^data +$set \(folder of images, .*\): 12 training images$" err || complain "$set: $(cat err)"
+done
+cmp -s runs/set-flat/last.safetensors runs/set-one/last.safetensors || complain "a folder and a class of it are other data"
+"$towers" train fashion_cnn --data-path flat --max-steps 1 >out 2>err && complain "a classifier learns from photographs without classes"
+
 # a run that stops in the middle and is resumed has the same grids and measures
 train cut --sample-interval 1 --features runs/classifier --checkpoint-steps 8 --max-steps 8
 "$towers" train wgan_gp --resume runs/cut --max-steps 18 --quiet >out 2>err || complain "resume: $(cat err)"
 cmp -s runs/cut/last.safetensors runs/seen/last.safetensors || complain "the resumed run has other weights"
+best_is_lowest cut
 diff <(grep -v '"step":8,' runs/cut/generated.jsonl) runs/seen/generated.jsonl >out || complain "the resumed run has other measures: $(cat out)"
 
 # the command makes the grid of the last stage, and parts of it
 generate() { "$towers" generate "$@" >out 2>err || complain "towers generate $*: $(cat err)"; }
-generate runs/seen --seed 7 --grid 8x8 -o grid.png
+generate runs/seen --weights runs/seen/last.safetensors --seed 7 --grid 8x8 -o grid.png
 cmp -s grid.png runs/seen/generated/step-0000000018.png || complain "generate makes another grid than the run"
-generate runs/seen --seed 7 --count 3 --grid 3x1 -o three.png --json
-generate runs/seen --seed 8 --grid 8x8 -o other.png
+generate runs/seen --weights runs/seen/last.safetensors --seed 7 --count 3 --grid 3x1 -o three.png --json
+generate runs/seen --weights runs/seen/last.safetensors --seed 8 --grid 8x8 -o other.png
 cmp -s grid.png other.png && complain "the seed does not matter"
 generate wgan_gp --width 2 --weights runs/seen/last.safetensors --seed 7 --grid 8x8 -o weights.png
 cmp -s grid.png weights.png || complain "weights and run give other images"
-generate runs/seen --grid 6x2 --interpolate --seed 7 -o walk.png
-generate runs/seen --seed 7 --grid 4x4 --beside-real -o beside.png
+generate runs/seen --weights runs/seen/last.safetensors --grid 6x2 --interpolate --seed 7 -o walk.png
+generate runs/seen --weights runs/seen/last.safetensors --seed 7 --grid 4x4 --beside-real -o beside.png
 "$towers" fid runs/seen --features runs/classifier --count 100 --neighbours 5 --json >fid.json 2>err || complain "towers fid: $(cat err)"
 python3 - <<'PYTHON' || complain "the images or numbers are wrong"
 import json, struct, zlib
@@ -106,7 +145,7 @@ import glob
 events = b"".join(open(name, "rb").read() for name in glob.glob("runs/seen/events*"))
 assert events.count(b"\x09generated") == 4 and events.count(b"\x03kid") == 4
 page = open("runs/seen/report.html").read()
-assert page.count("<img alt=\"images after step") == 4 and "step 18, KID " in page
+assert page.count("<img alt=\"images after step") == 4 and "step 18, KID " in page and "<h2>KID</h2>" in page
 PYTHON
 grep -q "KID" runs/seen/log.txt || complain "log.txt does not name the KID"
 

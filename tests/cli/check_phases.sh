@@ -81,11 +81,32 @@ paste <(column adam wasserstein) <(column adam critic_real) <(column adam critic
 "$towers" compare "$work/sgd-even" "$work/sgd-uneven" >"$out" 2>&1 || complain "compare: $(cat "$out")"
 [[ $(grep -c "phase critic: 17 steps" "$out") == 2 && $(grep -c "phase generator: 3 steps" "$out") == 2 ]] || complain "compare: $(cat "$out")"
 [[ $(grep -c '^  mean_loss .* [+-][0-9.]*e-0[5-9]' "$out") == 2 ]] || complain "compare of equal runs: $(grep '^  mean_loss' "$out")"
+for term in wasserstein critic_real critic_fake penalty slope slope_spread; do # of each run, and of both
+    [[ $(grep -cE "^  $term +-?[0-9]" "$out") == 3 ]] || complain "compare has no row of the $term: $(cat "$out")"
+    grep -qE "^  $term +-?[0-9.e-]+ +-?[0-9.e-]+ +[+-][0-9.]+(e-(0[4-9]|1[0-9]))? .* p = " "$out" || complain "compare of equal runs: $(grep "^  $term" "$out")"
+done
+grep -q "Terms that differ" "$out" && complain "terms of equal runs differ: $(grep "Terms" "$out")"
+grep -q "test accuracy" "$out" && complain "compare has a row of the accuracy of a GAN"
+run 0 free --towers 4 --batch-size 16 --processes 2 --opt sgd --lr 0.002 --penalty-weight 0
+"$towers" compare "$work/sgd-even" "$work/sgd-uneven" "$work/free" >"$out" 2>&1 || complain "compare: $(cat "$out")"
+grep -q "No ranking: the losses of phases that train against each other" "$out" && ! grep -q "Ranking by" "$out" || complain "GANs are ranked: $(cat "$out")"
+"$towers" compare "$work/sgd-even" "$work/free" --json >"$out" 2>&1 || complain "compare --json: $(cat "$out")"
+tr -d ' \n' <"$out" | grep -q '"terms":\[{"term":"wasserstein","mean":[-0-9.]*,"mean_noise":' && tr -d ' \n' <"$out" | grep -q '"terms":\[{"term":"wasserstein","a":' ||
+    complain "compare --json has no terms: $(cat "$out")"
+
+# ---- the terms on the console are those of the loss beside them
+for report in last first; do
+    run 0 "shown-$report" --towers 2 --batch-size 8 --max-steps 5 --report-loss $report --log-interval 1
+    of=$(sed -n 's/.*"tower_terms":{"wasserstein":\[\([^]]*\)\].*/\1/p' "$work/shown-$report/metrics.jsonl" | sed -n 5p)
+    [[ $report == last ]] && value=${of#*,} || value=${of%,*}
+    grep -qF "wasserstein $(printf '%.4g' "$value") " "$err" || complain "--report-loss $report: wanted the estimate $value: $(tail -3 "$err")"
+done
 "$towers" report "$work/sgd-even" >"$out" 2>&1 || complain "report: $(cat "$out")"
 grep -q "those of the phase critic" "$work/sgd-even/report.html" || complain "the report does not say whose losses it shows"
 for term in wasserstein penalty slope; do
     grep -q "<h2>$term</h2>" "$work/sgd-even/report.html" || complain "the report has no plot of the $term"
 done
+grep -q "<h2>Loss of the phase generator</h2>" "$work/sgd-even/report.html" || complain "the report has no curve of the generator's loss"
 grep -q "<h2>Accuracy</h2>" "$work/sgd-even/report.html" && complain "the report has an empty plot of the accuracy"
 
 # ---- stopped in the middle of a cycle, with either kind of batches
@@ -178,6 +199,8 @@ fi
 "$towers" info wgan_gp_keras --device cpu >"$out" 2>&1 || complain "info: $(tail -2 "$out")"
 grep -q "critic: 4305409 parameters, 0 running averages" "$out" && grep -q "generator: 902082 parameters, 8578 running averages" "$out" ||
     complain "info: $(grep -E '^  (critic|generator)' "$out")"
+[[ $(grep -cE "^  phase (critic|generator): [0-9.]+ MiB of activations" "$out") == 2 ]] || complain "info plans the memory of one phase: $(cat "$out")"
+[[ $("$towers" models | grep -c '^wgan_gp.* 28  *-  *[0-9]') == 2 ]] || complain "towers models: $("$towers" models | grep wgan)"
 
 # ---- beside a classifier, and timed
 "$towers" train fashion_cnn --data-path "$work/data" --device cpu --max-steps 2 --output-dir "$work" --experiment classifier --quiet >"$out" 2>&1 ||
@@ -187,6 +210,13 @@ grep -q "not compared with .*/classifier, which has no phase generator" "$out" |
 grep -q "nan" "$out" && complain "compare: $(grep nan "$out")"
 "$towers" bench wgan_gp --width 2 --device cpu --batch-size 4 --data-path "$work/data" --batches 30 >"$out" 2>&1 || complain "bench: $(tail -2 "$out")"
 grep -q "images/sec" "$out" && ! grep -q nan "$out" || complain "bench shows no losses: $(cat "$out")"
+grep -qE "^critic: 25 steps, [0-9.]+ ms each, images/sec: " "$out" && grep -qE "^generator: 5 steps, " "$out" || complain "bench has no phases: $(cat "$out")"
+grep -qP "^20\timages/sec: .*\t(critic|generator)$" "$out" || complain "bench does not name the phase: $(cat "$out")"
+"$towers" bench wgan_gp --width 2 --device cpu --batch-size 4 --data-path "$work/data" --warmup-batches 2 --batches 30 --json >"$out" 2>&1 || complain "bench: $(tail -2 "$out")"
+sed -E 's/.*"images_per_sec":([^,]*),.*"phases":\[\{"phase":"critic","num_steps":([0-9]+),"images_per_sec":([^,]*),.*"average_wall_time":([^}]*)\},\{"phase":"generator","num_steps":([0-9]+),"images_per_sec":([^,]*),.*"average_wall_time":([^}]*)\}.*/\1 \2 \3 \4 \5 \6 \7/' "$out" |
+    awk 'function off(a, b) { return a > 1.001 * b || b > 1.001 * a }
+        NF != 7 || $2 != 25 || $5 != 5 || off($3 * $4, 4) || off($6 * $7, 4) || off($1 * (25 * $4 + 5 * $7), 100) { print; exit 1 }' ||
+    complain "bench --json: $(cat "$out")"
 
 # ---- refusals
 refused() { # STATUS WORDS ARGUMENT...

@@ -283,6 +283,100 @@ static void speeds_with_outliers(void **state)
     run_destroy(b);
 }
 
+/* ---- terms and KID of a GAN */
+
+/* A run whose steps have a term that is twice the loss plus one, and at every other step a second one. */
+static Run *run_with_terms(uint64_t seed)
+{
+    Run *run = noise_run(&plain, seed);
+    run->term_name = calloc(2, sizeof *run->term_name);
+    run->term_name[0] = strdup("slope");
+    run->term_name[1] = strdup("penalty");
+    run->term_names = 2;
+    run->term = calloc(2 * (size_t)run->steps, sizeof *run->term);
+    run->blocks = realloc(run->blocks, (size_t)(run->block_count + 1) * sizeof *run->blocks);
+    double *tower = calloc(4 * (size_t)run->steps, sizeof *tower);
+    run->blocks[run->block_count++] = tower;
+    for (int64_t i = 0; i < run->steps; i++, tower += 4) {
+        const RunStep *s = &run->step[i];
+        for (int t = 0; t < 4; t++) tower[t] = 2 * s->tower_loss[t] + 1;
+        if (i % 2) run->term[run->terms++] = (RunTerm){s->step, 1, 7, tower};
+        run->term[run->terms++] = (RunTerm){s->step, 0, 2 * s->mean_loss + 1, tower};
+    }
+    return run;
+}
+
+static void terms_stand_for_losses(void **state)
+{
+    (void)state;
+    Run *run = run_with_terms(41), view;
+    LossTruth truth, of_loss;
+    bool found;
+    assert_int_equal(run_term(run, 1, &view, &found), OK);
+    assert_true(found && view.steps == run->steps / 2 && view.step[3].step == 8);
+    near(view.step[3].mean_loss, 7, 0);
+    run_view_free(&view);
+    assert_int_equal(run_term(run, 0, &view, &found), OK);
+    assert_true(found && view.steps == run->steps);
+    assert_int_equal(loss_truth(run, &of_loss), OK);
+    assert_int_equal(loss_truth(&view, &truth), OK);
+    near(truth.mean_noise, 2 * of_loss.mean_noise, 1e-9);
+    near(truth.tower[3].ratio.mean, of_loss.tower[3].ratio.mean, 1e-9);
+    near(truth.tower[3].bias.mean, 2 * of_loss.tower[3].bias.mean, 1e-9);
+    loss_truth_clear(&truth);
+    loss_truth_clear(&of_loss);
+    run_view_free(&view);
+    run->terms = 0;
+    assert_int_equal(run_term(run, 0, &view, &found), OK);
+    assert_false(found);
+    run_view_free(&view);
+    run_destroy(run);
+}
+
+static void kid_set(Run *run, const char *features, double kid, double deviation)
+{
+    static const RunKid before = {.step = 1, .kid = 90, .deviation = 1};
+    free(run->kid);
+    for (int i = 0; i < run->features_names; i++) free(run->features_name[i]);
+    free(run->features_name);
+    run->kid = calloc(3, sizeof *run->kid);
+    run->kid[0] = before;
+    run->kid[1] = (RunKid){.step = 9, .kid = kid, .deviation = deviation};
+    run->kid[2] = (RunKid){.step = 12, .kid = NAN, .deviation = NAN}; /* it could not be computed */
+    run->kids = 3;
+    run->features_names = 1;
+    run->features_name = calloc(1, sizeof *run->features_name);
+    run->features_name[0] = strdup(features);
+}
+
+static void last_kids_are_compared(void **state)
+{
+    (void)state;
+    RunDifference d;
+    Run *a = noise_run(&plain, 1), *b = noise_run(&plain, 1);
+    assert_int_equal(run_difference(a, b, &d), OK);
+    assert_true(isnan(d.a_kid) && isnan(d.b_kid) && d.kid.p == 1);
+    kid_set(a, "fashion_cnn 12ab", 8, 0.3);
+    assert_int_equal(run_difference(a, b, &d), OK);
+    assert_true(d.a_kid == 8 && isnan(d.b_kid) && d.kid.p == 1 && !d.other_features);
+    kid_set(b, "fashion_cnn 12ab", 5, 0.4);
+    assert_int_equal(run_difference(a, b, &d), OK);
+    near(d.kid.mean, -3, 1e-12);
+    near(d.kid.error, 0.5, 1e-12);
+    near(d.kid.low, -3 - 1.959964 * 0.5, 1e-5);
+    near(d.kid.p, 1.9732e-9, 1e-12);
+    assert_non_null(strstr(d.verdict, "the KID of its images is 3 lower, so they are closer to the data"));
+    kid_set(b, "fashion_cnn 12ab", 7, 0.4);
+    assert_int_equal(run_difference(a, b, &d), OK);
+    near(d.kid.p, 0.0455, 1e-4);
+    assert_null(strstr(d.verdict, "KID"));
+    kid_set(b, "fashion_cnn 77cd", 5, 0.4);
+    assert_int_equal(run_difference(a, b, &d), OK);
+    assert_true(d.other_features && d.b_kid == 5 && isnan(d.kid.mean) && d.kid.p == 1);
+    run_destroy(a);
+    run_destroy(b);
+}
+
 /* ---- reading */
 
 static void steps_write(int count)
@@ -309,7 +403,7 @@ static void steps_write(int count)
         if (i == 2) record.terms = 2, record.term = term;
         assert_int_equal(metrics_step(metrics, &record), OK);
     }
-    EpochRecord epoch = {.epoch = 1, .step = count, .train_loss = 0.5, .test_top1 = 0.75, .test_loss = NAN};
+    EpochRecord epoch = {.epoch = 1, .step = count, .train_loss = 0.5, .test_top1 = 0.75, .test_loss = NAN, .kid = NAN};
     assert_int_equal(metrics_epoch(metrics, &epoch), OK);
     metrics_close(metrics);
 }
@@ -322,6 +416,8 @@ static void what_is_written_is_read(void **state)
     steps_write(5);
     scratch_put("args.yaml", "# towers train\nlr: 0.5 # from default\nname: \"a b\"\nempty:\n");
     scratch_put("confusion.csv", "3,1\n0,4\n");
+    scratch_put("generated.jsonl", "{\"step\":0,\"file\":\"a.png\"}\n{\"step\":4,\"kid\":1.5,\"kid_deviation\":0.25,"
+                                   "\"features\":\"net 1f\"}\n");
     scratch_put("layers.jsonl", "{\"step\": 2, \"layers\": {\"a.weight\": [0.5, null], \"b\": [1, 2]}}\n");
     assert_int_equal(run_read(scratch, &run), OK);
     assert_int_equal(run->steps, 5);
@@ -342,6 +438,10 @@ static void what_is_written_is_read(void **state)
     assert_true(run->term[0].step == 2 && isnan(run->term[0].mean));
     assert_string_equal(run->term_name[run->term[1].name], "slope");
     near(run->term[1].mean, 2, 0);
+    near(run->term[1].tower[1], 0.5, 0);
+    assert_int_equal(run->kids, 1);
+    assert_true(run->kid[0].step == 4 && run->kid[0].kid == 1.5 && run->kid[0].deviation == 0.25);
+    assert_string_equal(run->features_name[run->kid[0].features], "net 1f");
     assert_true(run_argument(run, "lr", text, sizeof text));
     assert_string_equal(text, "0.5");
     assert_true(run_argument(run, "name", text, sizeof text));
@@ -390,6 +490,8 @@ static void wrong_lines_are_refused(void **state)
         {"\"lr\":", "\"lr\":1,\"lr\":"},
         {"\"terms\":{", "\"terms\":[],\"other\":{"},
         {"\"slope\":2", "\"slope\":\"2\""},
+        {"\"slope\":[", "\"slope\":[1,"},
+        {"\"slope\":[0.5", "\"slope\":[\"0\""},
     };
     steps_write(3);
     char *text = scratch_text("metrics.jsonl");
@@ -413,13 +515,16 @@ static void wrong_neighbours_are_refused(void **state)
                                             {"confusion.csv", "1,2\n3\n"},
                                             {"confusion.csv", "1,2\n"},
                                             {"confusion.csv", "1,-2\n3,4\n"},
-                                            {"layers.jsonl", "{\"step\":1,\"layers\":{\"a\":[1]}}\n"}};
+                                            {"layers.jsonl", "{\"step\":1,\"layers\":{\"a\":[1]}}\n"},
+                                            {"generated.jsonl", "{\"kid\":1}\n"},
+                                            {"generated.jsonl", "{\"step\":1,\"kid\":1}\n"}};
     steps_write(3);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         Run *run;
         scratch_put("results.csv", "");
         scratch_put("confusion.csv", "");
         scratch_put("layers.jsonl", "");
+        scratch_put("generated.jsonl", "");
         scratch_put(others[i][0], others[i][1]);
         assert_int_equal(run_read(scratch, &run), ERR_FORMAT);
         assert_non_null(strstr(status_message(), others[i][0]));
@@ -452,6 +557,8 @@ int main(void)
         cmocka_unit_test(accuracy_and_sameness),
         cmocka_unit_test(batches_of_other_sizes),
         cmocka_unit_test(speeds_with_outliers),
+        cmocka_unit_test(terms_stand_for_losses),
+        cmocka_unit_test(last_kids_are_compared),
         cmocka_unit_test_setup_teardown(what_is_written_is_read, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(cut_short_anywhere, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(wrong_lines_are_refused, scratch_make, scratch_drop),

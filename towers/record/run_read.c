@@ -226,17 +226,41 @@ static Status name_find(char ***names, int *count, const char *name, int *found)
     return OK;
 }
 
-/* "terms": {NAME: mean, ...}, of models with several phases. */
+/* Memory of a run for `count` numbers, which run_destroy frees. */
+static Status block_add(Run *run, size_t count, double **made)
+{
+    void *blocks = run->blocks;
+    TRY(room_for(&blocks, run->block_count, sizeof *run->blocks));
+    run->blocks = blocks;
+    *made = calloc(count, sizeof **made);
+    if (!*made) return FAIL(ERR_MEMORY, "no memory for a step of %d towers", run->towers);
+    run->blocks[run->block_count++] = *made;
+    return OK;
+}
+
+/* "terms": {NAME: mean, ...} and "tower_terms": {NAME: [of each tower], ...}, of models with several phases. */
 static Status terms_read(Run *run, const Lines *lines, json_t *object, int64_t step)
 {
     const char *name;
-    json_t *value, *terms = json_object_get(object, "terms");
+    json_t *value, *terms = json_object_get(object, "terms"), *all_towers = json_object_get(object, "tower_terms");
     if (terms && !json_is_object(terms)) return line_fail(lines, "'terms' is not an object");
     json_object_foreach(terms, name, value)
     {
         RunTerm term = {.step = step};
         void *all = run->term;
+        double *tower;
+        json_t *of_towers = json_object_get(all_towers, name);
         if (!read_real(value, &term.mean)) return line_fail(lines, "'terms': '%s' is not a number or null", name);
+        if (of_towers && json_array_size(of_towers) != (size_t)run->towers)
+            return line_fail(lines, "'tower_terms': '%s' needs %d elements", name, run->towers);
+        TRY(block_add(run, (size_t)run->towers, &tower));
+        term.tower = tower;
+        for (int t = 0; t < run->towers; t++) {
+            const json_t *element = json_array_get(of_towers, (size_t)t);
+            tower[t] = NAN;
+            if (element && !read_real(element, &tower[t]))
+                return line_fail(lines, "'tower_terms': '%s' [%d] is not a number or null", name, t);
+        }
         TRY(name_find(&run->term_name, &run->term_names, name, &term.name));
         TRY(room_for(&all, run->terms, sizeof *run->term));
         run->term = all;
@@ -248,7 +272,8 @@ static Status terms_read(Run *run, const Lines *lines, json_t *object, int64_t s
 static Status step_add(Run *run, const Lines *lines, json_t *object)
 {
     RunStep s = {0};
-    void *steps = run->step, *blocks = run->blocks;
+    void *steps = run->step;
+    double *memory;
     size_t towers = json_array_size(json_object_get(object, "tower_loss"));
     if (!run->towers) {
         if (towers < 1 || towers > TOWERS_LIMIT) return line_fail(lines, "%zu towers", towers);
@@ -261,11 +286,7 @@ static Status step_add(Run *run, const Lines *lines, json_t *object)
     if (run->steps && s.step <= run->step[run->steps - 1].step)
         return line_fail(lines, "step %lld follows step %lld: expected increasing steps", (long long)s.step,
                          (long long)run->step[run->steps - 1].step);
-    TRY(room_for(&blocks, run->block_count, sizeof *run->blocks));
-    run->blocks = blocks;
-    double *memory = calloc((size_t)run->towers, TOWER_ARRAYS * sizeof(double));
-    if (!memory) return FAIL(ERR_MEMORY, "no memory for a step of %d towers", run->towers);
-    run->blocks[run->block_count++] = memory;
+    TRY(block_add(run, (size_t)run->towers * TOWER_ARRAYS, &memory));
     TRY(towers_read(lines, object, run->towers, memory, &s));
     TRY(terms_read(run, lines, object, s.step));
     TRY(room_for(&steps, run->steps, sizeof *run->step));
@@ -321,7 +342,7 @@ static Status epoch_add(Run *run, const Lines *lines, const char *line)
     TRY(room_for(&epochs, run->epochs, sizeof *run->epoch));
     run->epoch = epochs;
     run->epoch[run->epochs++] =
-        (EpochRecord){(int64_t)v[0], (int64_t)v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]};
+        (EpochRecord){(int64_t)v[0], (int64_t)v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], NAN};
     return OK;
 }
 
@@ -452,6 +473,48 @@ out:
     return st;
 }
 
+/* ---- generated.jsonl; a line without "kid" is of a grid that was not measured */
+
+static Status kid_add(Run *run, const Lines *lines, const json_t *object)
+{
+    RunKid kid = {0};
+    void *all = run->kid;
+    const json_t *value = json_object_get(object, "kid"), *features = json_object_get(object, "features"),
+                 *deviation = json_object_get(object, "kid_deviation");
+    if (!read_count(json_object_get(object, "step"), &kid.step)) return line_fail(lines, "'step' is not " KIND_COUNT);
+    if (!value) return OK;
+    if (!read_real(value, &kid.kid)) return line_fail(lines, "'kid' is not " KIND_REAL);
+    if (!deviation || !read_real(deviation, &kid.deviation))
+        return line_fail(lines, "'kid_deviation' is not " KIND_REAL);
+    if (!json_is_string(features)) return line_fail(lines, "'features' is not " KIND_WORD);
+    TRY(name_find(&run->features_name, &run->features_names, json_string_value(features), &kid.features));
+    TRY(room_for(&all, run->kids, sizeof *run->kid));
+    run->kid = all;
+    run->kid[run->kids++] = kid;
+    return OK;
+}
+
+static Status kids_read(Run *run, const char *path)
+{
+    Status st = OK;
+    Lines lines;
+    bool open;
+    json_t *object = NULL;
+    TRY(lines_open(path, &lines, &open));
+    if (!open) return OK;
+    for (const char *line; (line = lines_next(&lines));) {
+        TRY_OUT(line_object(&lines, line, &object));
+        TRY_OUT(kid_add(run, &lines, object));
+        json_decref(object);
+        object = NULL;
+    }
+    TRY_OUT(lines_end(&lines));
+out:
+    json_decref(object);
+    lines_close(&lines);
+    return st;
+}
+
 /* ---- texts */
 
 static Status text_read(const char *path, char **text)
@@ -488,6 +551,7 @@ Status run_phase(const Run *run, int phase, Run *view, bool *found)
     view->step = NULL;
     if (!name) return OK;
     view->phase = *name ? name : NULL;
+    view->kids = phase == 0 ? run->kids : 0;
     view->steps = 0;
     view->step = calloc((size_t)run->steps + 1, sizeof *view->step);
     if (!view->step) return FAIL(ERR_MEMORY, "no memory for %lld steps", (long long)run->steps);
@@ -496,7 +560,30 @@ Status run_phase(const Run *run, int phase, Run *view, bool *found)
     return OK;
 }
 
-void run_phase_free(Run *view)
+Status run_term(const Run *phase, int name, Run *view, bool *found)
+{
+    int64_t k = 0;
+    *view = *phase;
+    view->steps = 0;
+    view->step = calloc((size_t)phase->steps + 1, sizeof *view->step);
+    if (!view->step) return FAIL(ERR_MEMORY, "no memory for %lld steps", (long long)phase->steps);
+    for (int64_t i = 0; i < phase->steps; i++) {
+        int64_t at = phase->step[i].step;
+        while (k < phase->terms &&
+               (phase->term[k].step < at || (phase->term[k].step == at && phase->term[k].name != name)))
+            k++;
+        if (k == phase->terms || phase->term[k].step != at) continue;
+        RunStep *step = &view->step[view->steps++];
+        *step = phase->step[i];
+        step->mean_loss = phase->term[k].mean;
+        step->tower_loss = phase->term[k].tower;
+        step->last_tower_loss = phase->term[k].tower[phase->towers - 1];
+    }
+    *found = view->steps > 0;
+    return OK;
+}
+
+void run_view_free(Run *view)
 {
     free(view->step);
     view->step = NULL;
@@ -532,6 +619,8 @@ static Status files_read(Run *run)
     TRY(pairs_read(run, path, "layers", layer_add));
     TRY(path_join(path, run->path, "norms.jsonl"));
     TRY(pairs_read(run, path, "norms", norm_add));
+    TRY(path_join(path, run->path, "generated.jsonl"));
+    TRY(kids_read(run, path));
     TRY(path_join(path, run->path, "args.yaml"));
     TRY(text_read(path, &run->args));
     TRY(path_join(path, run->path, "env.json"));
@@ -570,8 +659,11 @@ void run_destroy(Run *run)
     free(run->blocks);
     for (int i = 0; i < run->norm_names; i++) free(run->norm_name[i]);
     for (int i = 0; i < run->term_names; i++) free(run->term_name[i]);
+    for (int i = 0; i < run->features_names; i++) free(run->features_name[i]);
     free(run->term_name);
     free(run->term);
+    free(run->features_name);
+    free(run->kid);
     free(run->layer_name);
     free(run->layer);
     free(run->norm_name);

@@ -1,5 +1,5 @@
-/* A run directory, read back: metrics.jsonl, results.csv, confusion.csv, layers.jsonl, norms.jsonl, args.yaml,
- * env.json. Reading is strict: a line in another format than this project's is ERR_FORMAT with file and line. Only the
+/* A run directory, read back: metrics.jsonl, results.csv, confusion.csv, layers.jsonl, norms.jsonl, generated.jsonl,
+ * args.yaml, env.json. Reading is strict: a line in another format than this project's is ERR_FORMAT with file and line. Only the
  * last line of a file may be cut short (a process was killed, or is still writing); it is left out. Everything but
  * metrics.jsonl may be missing. */
 #ifndef TOWERS_RECORD_RUN_READ_H
@@ -24,12 +24,20 @@ typedef struct RunStep {
 #include "towers/record/metrics.def"
 } RunStep;
 
-/* The mean over all samples of a named term of a step's phase. */
+/* A named term of a step's phase: the mean over all samples, and over those of each tower. */
 typedef struct RunTerm {
     int64_t step;
     int name; /* in Run.term_name */
     double mean;
+    const double *tower; /* [towers]; NaN: it had no samples, or older runs do not say */
 } RunTerm;
+
+/* KID of generated images after a step, and its deviation over subsets. */
+typedef struct RunKid {
+    int64_t step;
+    int features; /* in Run.features_name: the network, and the digest of its weights */
+    double kid, deviation;
+} RunKid;
 
 /* Root mean squares of a parameter and of its gradient at a step. */
 typedef struct RunLayer {
@@ -59,6 +67,10 @@ typedef struct Run {
     int term_names;
     RunTerm *term; /* of all steps, in their order */
     int64_t terms;
+    char **features_name;
+    int features_names;
+    RunKid *kid;
+    int64_t kids;
     char **layer_name;
     int layer_names;
     RunLayer *layer;
@@ -79,9 +91,12 @@ void run_destroy(Run *run); /* NULL is fine */
 
 /* A model with several phases mixes their losses in its rows. *view receives the steps of the phase of number `phase`, in
  * the order of their first steps; of a run with one phase, all steps. *found: there is such a phase. The view borrows
- * everything but its list of steps, which run_phase_free frees. */
+ * everything but its list of steps, which run_view_free frees. KID is that of the first phase. */
 NODISCARD Status run_phase(const Run *run, int phase, Run *view, bool *found);
-void run_phase_free(Run *view);
+/* The steps of a phase's view that have this term, with the term in the place of the loss: mean_loss, last_tower_loss and
+ * tower_loss are those of the term. *found: there is such a step. */
+NODISCARD Status run_term(const Run *phase, int name, Run *view, bool *found);
+void run_view_free(Run *view);
 
 /* The value of `key: value  # from ...` in args.yaml, unquoted, into `text`; false if it is not there or not set. */
 bool run_argument(const Run *run, const char *key, char *text, size_t bytes);
