@@ -1,9 +1,16 @@
 /* The update of the weights: one flat kernel over a range of the parameter arena.
  *
+ * LARS and LAMB scale the step of every parameter tensor by a trust ratio, which takes the norms of the whole tensor:
+ *   LARS   g' = g + decay p;  ratio = trust |p| / (|g| + decay |p| + epsilon);  v = momentum v + lr ratio g';  p -= v
+ *   LAMB   r = m^ / (sqrt(v^) + epsilon) + decay p, with Adam's m^ and v^;  ratio = |p| / |r|;  p -= lr ratio r
+ * The ratio is 1 if one of its norms is 0, and for segments that do not adapt (biases, batch norm).
+ *
  * Gradients, slots, averages and 16-bit copies lie in arenas of the same layout as the parameters, so element i of one
  * belongs to element i of all. Segments give what differs between parameters (weight decay, learning rate factor).
  * Sources: momentum and Nesterov as PyTorch SGD; RMSProp as TensorFlow (epsilon inside the root, mean square starts at
- * one, rate inside the momentum buffer) and as PyTorch; Adam (Kingma & Ba 2015) as PyTorch; AdamW (Loshchilov 2019). */
+ * one, rate inside the momentum buffer) and as PyTorch; Adam (Kingma & Ba 2015) as PyTorch; AdamW (Loshchilov 2019);
+ * LARS (You et al., arXiv:1708.03888) with the learning rate inside the momentum as in TensorFlow's and MLPerf's code;
+ * LAMB (You et al., arXiv:1904.00962). */
 #ifndef TOWERS_KERNELS_OPTIMIZER_H
 #define TOWERS_KERNELS_OPTIMIZER_H
 
@@ -16,26 +23,38 @@ typedef enum OptimizerKind {
     OPTIMIZER_RMSPROP,    /* PyTorch's: slot 0: mean square (starts at 0), slot 1: momentum buffer */
     OPTIMIZER_ADAM,       /* slot 0: first, slot 1: second moment */
     OPTIMIZER_ADAMW,
+    OPTIMIZER_LARS, /* slot 0: momentum, with the rate inside (if momentum != 0) */
+    OPTIMIZER_LAMB, /* slot 0: first, slot 1: second moment */
     OPTIMIZER_COUNT
 } OptimizerKind;
 
-enum { OPTIMIZER_SLOTS = 2 };
+enum { OPTIMIZER_SLOTS = 2, TRUST_PARTS = 8 };
 
 typedef struct OptimizerHyper {
     OptimizerKind kind;
     float momentum;
     bool nesterov;
-    float beta1, beta2; /* Adam */
+    float beta1, beta2; /* Adam, LAMB */
     float decay;        /* RMSProp: of the mean square */
     float epsilon;
     float clip_value; /* elementwise; 0 = off */
+    float trust;      /* LARS: the trust coefficient */
 } OptimizerHyper;
 
 typedef struct OptimizerSegment {
     size_t first, count; /* elements of the arena; segments are ascending and cover the range */
-    float weight_decay;  /* L2 factor (decoupled for AdamW) */
+    float weight_decay;  /* L2 factor (decoupled for AdamW and LAMB) */
     float lr_factor;     /* 0 freezes */
+    bool adapts;         /* LARS, LAMB: by its trust ratio. Then the segment is one tensor */
 } OptimizerSegment;
+
+/* The trust ratio of a segment, and memory to compute it on a GPU: sums of squares of parts of the parameters and of
+ * their gradients (LARS) or directions (LAMB). Zeroed before the first update. */
+typedef struct OptimizerTrust {
+    float ratio;
+    unsigned arrived; /* parts that are there; 0 between updates */
+    double part[TRUST_PARTS][2];
+} OptimizerTrust;
 
 /* The values that change from step to step, in device memory so that a captured step can be replayed. */
 typedef struct OptimizerScalars {
@@ -60,12 +79,14 @@ typedef struct OptimizerUpdate {
     const OptimizerSegment *segments; /* host memory */
     int segment_count;
     const OptimizerScalars *scalars; /* device memory */
+    OptimizerTrust *trust;           /* [segment_count] device memory; NULL unless optimizer_is_layerwise */
 } OptimizerUpdate;
 
 /* Starting value of a slot (1 for RMSProp-TF's mean square, else 0) and how many slots the kind uses. */
 float optimizer_slot_start(const OptimizerHyper *hyper, int slot);
 int optimizer_slot_count(const OptimizerHyper *hyper);
-/* Checks common to all backends: the kind exists, its slots are there, and the copy, if any, has 16 bits. */
+bool optimizer_is_layerwise(OptimizerKind kind); /* LARS, LAMB */
+/* Checks common to all backends: the kind exists, its slots (and trust ratios) are there, and the copy, if any, has 16 bits. */
 NODISCARD Status optimizer_check(const OptimizerUpdate *update);
 
 #endif

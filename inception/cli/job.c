@@ -103,15 +103,18 @@ static Status model_options(const Options *o, const Model *model, JobFiles *file
 static void optimizer_fill(const Options *o, OptimizerHyper *optimizer)
 {
     static const OptimizerKind kinds[] = {
-        [OPT_SGD] = OPTIMIZER_SGD,         [OPT_MOMENTUM] = OPTIMIZER_SGD,          [OPT_NESTEROV] = OPTIMIZER_SGD,
-        [OPT_RMSPROP] = OPTIMIZER_RMSPROP, [OPT_RMSPROP_TF] = OPTIMIZER_RMSPROP_TF, [OPT_ADAM] = OPTIMIZER_ADAM,
+        [OPT_SGD] = OPTIMIZER_SGD,
+        [OPT_MOMENTUM] = OPTIMIZER_SGD,
+        [OPT_NESTEROV] = OPTIMIZER_SGD,
+        [OPT_RMSPROP] = OPTIMIZER_RMSPROP,
+        [OPT_RMSPROP_TF] = OPTIMIZER_RMSPROP_TF,
+        [OPT_ADAM] = OPTIMIZER_ADAM,
         [OPT_ADAMW] = OPTIMIZER_ADAMW,
+        [OPT_LARS] = OPTIMIZER_LARS,
+        [OPT_LAMB] = OPTIMIZER_LAMB,
     };
     static const float usual_eps[] = {
-        [OPT_RMSPROP] = 1e-8f,
-        [OPT_RMSPROP_TF] = 1.0f,
-        [OPT_ADAM] = 1e-7f,
-        [OPT_ADAMW] = 1e-8f,
+        [OPT_RMSPROP] = 1e-8f, [OPT_RMSPROP_TF] = 1.0f, [OPT_ADAM] = 1e-7f, [OPT_ADAMW] = 1e-8f, [OPT_LAMB] = 1e-6f,
     };
     bool plain = o->opt == OPT_SGD && !option_is_set(o, "momentum");
     optimizer->kind = kinds[o->opt];
@@ -261,7 +264,7 @@ static Status rates_check(const Options *o, JobFiles *files)
     if (ends_at_min && o->min_lr > o->lr)
         return FAIL(ERR_ARG, "--min-lr %g is above --lr %g, but the learning rate falls from --lr to --min-lr",
                     o->min_lr, o->lr);
-    if (o->warmup_epochs > 0 && o->warmup_lr > o->lr)
+    if (o->warmup_epochs > 0 && o->warmup_lr > o->lr && o->lr_reference_batch <= 0) /* else in rates_scale */
         return FAIL(ERR_ARG, "--warmup-lr %g is above --lr %g, but the warm-up rises from --warmup-lr to --lr",
                     o->warmup_lr, o->lr);
     if (o->verb != VERB_TRAIN || o->epochs == 0 || o->warmup_epochs == 0 || o->warmup_epochs < (double)o->epochs)
@@ -283,6 +286,24 @@ static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedul
     if (o->sched != SCHEDULE_PIECEWISE) return OK;
     if (!o->lr_schedule) return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, e.g. '0.1;30;0.01'");
     return schedule_parse_pieces(o->lr_schedule, schedule);
+}
+
+/* --lr-reference-batch: the linear scaling rule (Goyal et al., arXiv:1706.02677). --warmup-lr is not scaled, because a
+ * warm-up rises from the rate of a small batch. */
+static Status rates_scale(const Options *o, JobFiles *files)
+{
+    Schedule *s = &files->job.schedule;
+    int64_t images = shares_global(&files->job.shares) * files->job.accumulate;
+    if (o->lr_reference_batch <= 0) return OK;
+    double factor = (double)images / (double)o->lr_reference_batch;
+    s->lr *= factor;
+    s->min_lr *= factor;
+    for (int i = 0; i < s->pieces; i++) s->piece_lr[i] *= factor;
+    job_note(files, "learning rate %g for steps of %lld images: %g times that for %lld (--lr-reference-batch)", s->lr,
+             (long long)images, factor, (long long)o->lr_reference_batch);
+    if (s->warmup_epochs <= 0 || s->warmup_lr <= s->lr) return OK;
+    return FAIL(ERR_ARG, "--warmup-lr %g is above the learning rate for steps of %lld images, %g", s->warmup_lr,
+                (long long)images, s->lr);
 }
 
 /* ---- the whole job */
@@ -356,6 +377,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     TRY(sync_check(job));
     TRY(batch_choose(o, files));
     if (o->verb != VERB_EVAL) TRY(sizes_check(job));
+    if (o->verb == VERB_TRAIN) TRY(rates_scale(o, files));
     job->schedule.epoch_steps =
         (double)source_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);
     return job_texts(o, files);

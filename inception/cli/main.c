@@ -12,6 +12,7 @@
 #include "inception/cli/job.h"
 #include "inception/cli/options.h"
 #include "inception/cli/predict.h"
+#include "inception/cli/recipe.h"
 #include "inception/cli/replay.h"
 #include "inception/cli/run_argument.h"
 #include "inception/cli/scaling.h"
@@ -117,7 +118,10 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
     TRY(memory_check(&files->job));
     TRY(watch_start(options, files));
-    if (options->dry_run) return info_run(files, stdout);
+    if (options->dry_run) {
+        recipe_gaps_print(options, stdout);
+        return info_run(files, stdout);
+    }
     notes_print(files, options->quiet);
     if (files->fresh_name) TRY(run_dir_create(files->run_dir));
     if (files->nothing_to_resume && !options->quiet)
@@ -206,7 +210,10 @@ static Status bench(Options *options, JobFiles *files, int *signal_number)
     const TrainJob *job = &files->job;
     TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
     TRY(memory_check(&files->job));
-    if (options->dry_run) return info_run(files, stdout);
+    if (options->dry_run) {
+        recipe_gaps_print(options, stdout);
+        return info_run(files, stdout);
+    }
     notes_print(files, options->quiet);
     return options->scaling ? scaling_run(options, files, signal_number) : bench_run(options, files, signal_number);
 }

@@ -32,6 +32,19 @@ Status recipe_apply(Options *options)
     return recipe_missing(name);
 }
 
+void recipe_gaps_print(const Options *options, FILE *to)
+{
+    static const char start[] = "Not reproduced: ";
+    char comment[4096];
+    Text text = text_start(comment, sizeof comment);
+    const Recipe *recipe = recipes;
+    while (recipe->name && (!options->recipe || strcmp(recipe->name, options->recipe) != 0)) recipe++;
+    for (const char *line = recipe->name ? recipe->text : ""; *line == '#'; line += strcspn(line, "\n") + 1)
+        text_add(&text, "%.*s ", (int)strcspn(line + 2, "\n"), line + 2);
+    char *gaps = strstr(comment, start), *end = gaps ? strstr(gaps, ". ") : NULL;
+    if (end) fprintf(to, "not reproduced %.*s\n", (int)(end - gaps - (long)strlen(start)), gaps + strlen(start));
+}
+
 void recipes_print(FILE *to)
 {
     fprintf(to, "\n%-22s %s\n", "recipe (--recipe)", "settings");

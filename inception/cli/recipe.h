@@ -14,5 +14,8 @@ extern const Recipe recipes[]; /* the last has a NULL name */
 /* Apply --recipe, the name of a built-in recipe or a file's path (contains '/' or '.'). ERR_ARG if there is none. */
 NODISCARD Status recipe_apply(Options *options);
 void recipes_print(FILE *to);
+/* For --dry-run: the line "not reproduced ..." of a built-in recipe whose opening comment has the sentence "Not
+ * reproduced: ...". */
+void recipe_gaps_print(const Options *options, FILE *to);
 
 #endif

@@ -11,16 +11,19 @@ typedef struct Use {
 
 #define BIT(value) (1u << (value))
 #define RMSPROPS (BIT(OPT_RMSPROP) | BIT(OPT_RMSPROP_TF))
-#define ADAMS (BIT(OPT_ADAM) | BIT(OPT_ADAMW))
+#define ADAMS (BIT(OPT_ADAM) | BIT(OPT_ADAMW) | BIT(OPT_LAMB))
 #define SGDS (BIT(OPT_SGD) | BIT(OPT_MOMENTUM) | BIT(OPT_NESTEROV))
 #define STAIRS (BIT(SCHEDULE_STEP) | BIT(SCHEDULE_EXPONENTIAL))
 #define CURVES (BIT(SCHEDULE_COSINE) | BIT(SCHEDULE_POLYNOMIAL) | BIT(SCHEDULE_ONE_CYCLE))
 
 static const Use uses[] = {
-    {OPTION_ID_momentum, OPTION_ID_opt, SGDS | RMSPROPS, "sgd, momentum, nesterov, rmsprop and rmsprop-tf"},
-    {OPTION_ID_beta1, OPTION_ID_opt, ADAMS, "adam and adamw"},
-    {OPTION_ID_beta2, OPTION_ID_opt, ADAMS, "adam and adamw"},
-    {OPTION_ID_opt_eps, OPTION_ID_opt, ADAMS | RMSPROPS, "adam, adamw, rmsprop and rmsprop-tf"},
+    {OPTION_ID_momentum, OPTION_ID_opt, SGDS | RMSPROPS | BIT(OPT_LARS),
+     "sgd, momentum, nesterov, rmsprop, rmsprop-tf and lars"},
+    {OPTION_ID_beta1, OPTION_ID_opt, ADAMS, "adam, adamw and lamb"},
+    {OPTION_ID_beta2, OPTION_ID_opt, ADAMS, "adam, adamw and lamb"},
+    {OPTION_ID_opt_eps, OPTION_ID_opt, ADAMS | RMSPROPS | BIT(OPT_LARS),
+     "adam, adamw, rmsprop, rmsprop-tf, lars and lamb"},
+    {OPTION_ID_trust_coefficient, OPTION_ID_opt, BIT(OPT_LARS), "lars"},
     {OPTION_ID_opt_decay, OPTION_ID_opt, RMSPROPS, "rmsprop and rmsprop-tf"},
     {OPTION_ID_lr_schedule, OPTION_ID_sched, BIT(SCHEDULE_PIECEWISE), "piecewise"},
     {OPTION_ID_min_lr, OPTION_ID_sched, CURVES | STAIRS, "step, exponential, cosine, polynomial and onecycle"},

@@ -2,7 +2,8 @@
  *
  * One pass over memory: every block of a few KiB goes through the rule, the weight average and the 16-bit copy while it
  * is in the first-level cache. The rules are those of optimizer.h; g is the scaled and clipped gradient, with the L2
- * term added except for AdamW, which shrinks p by lr * decay first. */
+ * term added except for AdamW, which shrinks p by lr * decay first, and LAMB. LARS and LAMB first take the norms of a
+ * whole tensor, in parts that depend only on its size, so that the sums are the same for any number of threads. */
 #include "kernels/cpu/vector.h"
 
 #include <math.h>
@@ -15,7 +16,8 @@ typedef struct Rule {
     float momentum, beta1, beta2, decay, epsilon;
     bool nesterov;
     float step_size;  /* Adam: lr / (1 - beta1^t) */
-    float second_fix; /* Adam: 1 / sqrt(1 - beta2^t) */
+    float first_fix;  /* LAMB: 1 / (1 - beta1^t) */
+    float second_fix; /* Adam, LAMB: 1 / sqrt(1 - beta2^t) */
 } Rule;
 
 typedef struct UpdateRange {
@@ -105,6 +107,32 @@ CPU_CLONES static void optimizer_adam(Rule r, float *p, const float *g, float *f
         adam_rows(r, false, p, g, first, second, n);
 }
 
+/* The learning rate, with the trust ratio in it, is inside the momentum. */
+CPU_CLONES static void optimizer_lars(Rule r, float *p, const float *g, float *momentum, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float step = r.lr * gradient(&r, g[i], p[i], false);
+        if (momentum) {
+            step += r.momentum * momentum[i];
+            momentum[i] = step;
+        }
+        p[i] -= step;
+    }
+}
+
+VECTOR_INLINE float lamb_direction(const Rule *r, float p, float first, float second)
+{
+    return first * r->first_fix / (sqrtf(second) * r->second_fix + r->epsilon) + r->weight_decay * p;
+}
+
+/* The moments are those that trust_chunk has just updated. */
+CPU_CLONES static void optimizer_lamb(Rule r, float *p, const float *first, const float *second, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) p[i] -= r.lr * lamb_direction(&r, p[i], first[i], second[i]);
+}
+
 static void rule_apply(const Rule *r, const OptimizerUpdate *u, size_t at, int64_t n)
 {
     float *p = u->param + at, *a = u->slot[0] ? u->slot[0] + at : NULL, *b = u->slot[1] ? u->slot[1] + at : NULL;
@@ -120,6 +148,8 @@ static void rule_apply(const Rule *r, const OptimizerUpdate *u, size_t at, int64
     case OPTIMIZER_RMSPROP: optimizer_rmsprop(*r, p, g, a, r->momentum != 0 ? b : NULL, n); break;
     case OPTIMIZER_ADAM:
     case OPTIMIZER_ADAMW: optimizer_adam(*r, p, g, a, b, n); break;
+    case OPTIMIZER_LARS: optimizer_lars(*r, p, g, a, n); break;
+    case OPTIMIZER_LAMB: optimizer_lamb(*r, p, a, b, n); break;
     case OPTIMIZER_COUNT: break;
     }
 }
@@ -195,7 +225,88 @@ static Rule rule_of(const OptimizerUpdate *u, const OptimizerSegment *segment)
                   .epsilon = h->epsilon,
                   .nesterov = h->nesterov,
                   .step_size = (float)(lr / (1 - pow((double)h->beta1, step))),
+                  .first_fix = (float)(1 / (1 - pow((double)h->beta1, step))),
                   .second_fix = (float)(1 / sqrt(1 - pow((double)h->beta2, step)))};
+}
+
+/* ---- trust ratios */
+
+enum { SQUARE_PARTS = 256 };
+
+typedef struct TrustSum {
+    UpdateRange range;
+    int64_t size;                 /* elements per part */
+    double part[SQUARE_PARTS][2]; /* squares of the parameters, and of their gradients or directions */
+} TrustSum;
+
+CPU_CLONES static void lars_squares(Rule r, const float *p, const float *g, int64_t n, double sums[2])
+{
+    double params = 0, grads = 0;
+#ifdef _OPENMP
+#pragma omp simd reduction(+ : params, grads)
+#endif
+    for (int64_t i = 0; i < n; i++) {
+        float d = gradient(&r, g[i], p[i], true);
+        params += (double)p[i] * (double)p[i];
+        grads += (double)d * (double)d;
+    }
+    sums[0] = params;
+    sums[1] = grads;
+}
+
+/* Updates the moments, too. */
+CPU_CLONES static void lamb_squares(Rule r, const float *p, const float *g, float *first, float *second, int64_t n,
+                                    double sums[2])
+{
+    double params = 0, directions = 0;
+#ifdef _OPENMP
+#pragma omp simd reduction(+ : params, directions)
+#endif
+    for (int64_t i = 0; i < n; i++) {
+        float d = gradient(&r, g[i], p[i], true);
+        float m = r.beta1 * first[i] + (1.0f - r.beta1) * d;
+        float v = r.beta2 * second[i] + (1.0f - r.beta2) * d * d;
+        first[i] = m;
+        second[i] = v;
+        float direction = lamb_direction(&r, p[i], m, v);
+        params += (double)p[i] * (double)p[i];
+        directions += (double)direction * (double)direction;
+    }
+    sums[0] = params;
+    sums[1] = directions;
+}
+
+static void trust_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    TrustSum *op = context;
+    const OptimizerUpdate *u = op->range.update;
+    size_t at = op->range.first + (size_t)first;
+    double *sums = op->part[first / op->size];
+    if (op->range.rule.kind == OPTIMIZER_LARS)
+        lars_squares(op->range.rule, u->param + at, u->grad + at, end - first, sums);
+    else
+        lamb_squares(op->range.rule, u->param + at, u->grad + at, u->slot[0] + at, u->slot[1] + at, end - first, sums);
+}
+
+static float trust_ratio(Device *device, const UpdateRange *range, const OptimizerSegment *segment)
+{
+    int64_t count = (int64_t)segment->count;
+    TrustSum op = {.range = *range, .size = larger(CHUNK_ELEMENTS, (count + SQUARE_PARTS - 1) / SQUARE_PARTS)};
+    const OptimizerHyper *h = &range->update->hyper;
+    double params = 0, others = 0;
+    if (range->rule.frozen || (h->kind == OPTIMIZER_LARS && !segment->adapts)) return 1;
+    chunks_run(device, count, op.size, trust_chunk, &op);
+    for (int64_t k = 0; k * op.size < count; k++) {
+        params += op.part[k][0];
+        others += op.part[k][1];
+    }
+    if (!segment->adapts || params == 0 || others == 0) return 1;
+    params = sqrt(params);
+    others = sqrt(others);
+    bool lamb = h->kind == OPTIMIZER_LAMB;
+    double below = lamb ? others : others + (double)segment->weight_decay * params + (double)h->epsilon;
+    return (float)((lamb ? 1 : (double)h->trust) * params / below);
 }
 
 Status cpu_optimizer_apply(Device *device, const OptimizerUpdate *update)
@@ -205,14 +316,13 @@ Status cpu_optimizer_apply(Device *device, const OptimizerUpdate *update)
     for (int k = 0; k < update->segment_count; k++) {
         const OptimizerSegment *segment = &update->segments[k];
         UpdateRange range = {update, rule_of(update, segment), segment->first};
+        if (update->trust) range.rule.lr *= update->trust[k].ratio = trust_ratio(device, &range, segment);
         chunks_run(device, (int64_t)segment->count, CHUNK_ELEMENTS, update_chunk, &range);
     }
     return OK;
 }
 
 /* ---- square sum */
-
-enum { SQUARE_PARTS = 256 };
 
 typedef struct SquareSum {
     const float *x;

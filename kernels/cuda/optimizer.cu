@@ -3,8 +3,12 @@
  * A table of segments travels in the kernel's arguments (at most UPDATE_SEGMENTS; more take another launch), each block
  * finds its segment by bisection and does UPDATE_CHUNK elements of it in blocks of 16 bytes. Everything that changes
  * from step to step is read from device memory, also the gate, so that a captured step can be replayed.
- * Bytes per element: momentum SGD 20, Adam 28, plus 8 for the average and 2 for the 16-bit copy. */
+ * Bytes per element: momentum SGD 20, Adam 28, plus 8 for the average and 2 for the 16-bit copy. LARS (8 more) and LAMB
+ * (24 for its moments and norms, 16 for the update) take two launches: TRUST_PARTS blocks sum up the squares of a segment,
+ * and the last of them to end adds the parts in their order. */
 #include "kernels/cuda/device.cuh"
+
+#include <string.h>
 
 enum { UPDATE_SEGMENTS = 128, UPDATE_STEPS = 2, UPDATE_LANES = 4, UPDATE_CHUNK = BLOCK * UPDATE_LANES * UPDATE_STEPS };
 
@@ -21,16 +25,18 @@ struct Update {
     float *ema;
     unsigned short *half;
     const OptimizerScalars *scalars;
+    OptimizerTrust *trust; /* of segment[0] and those after it; NULL: no ratios */
     float momentum, beta1, beta2, decay, epsilon, clip;
-    float log_beta1, log_beta2;
+    float log_beta1, log_beta2, trust_coefficient;
     bool nesterov, half_is_bf16, aligned;
     int segments;
+    uint32_t adapts[UPDATE_SEGMENTS / 32]; /* bits of the segments */
     UpdateSegment segment[UPDATE_SEGMENTS];
 };
 
 /* What a rule needs in one segment. */
 struct UpdateRule {
-    float lr, grad_scale, clip, weight_decay, shrink, step_size, second_fix;
+    float lr, grad_scale, clip, weight_decay, shrink, step_size, second_fix, decoupled;
 };
 
 template <int V> DEVICE void flat_load(const float *from, float *to)
@@ -55,7 +61,13 @@ DEVICE float update_gradient(const UpdateRule &r, float g, float p)
     return __fmaf_rn(r.weight_decay, p, g);
 }
 
-/* One element: p, and its slots a and b, under the rule of KIND. */
+/* r of LAMB, from updated moments. */
+DEVICE float lamb_direction(const Update &u, const UpdateRule &r, float p, float a, float b)
+{
+    return __fmaf_rn(r.decoupled, p, a * r.step_size / (sqrtf(b) * r.second_fix + u.epsilon));
+}
+
+/* One element: p, and its slots a and b, under the rule of KIND. Those of LAMB have been updated by trust_kernel. */
 template <int KIND>
 DEVICE void update_element(const Update &u, const UpdateRule &r, float g, float *p, float *a, float *b)
 {
@@ -72,6 +84,11 @@ DEVICE void update_element(const Update &u, const UpdateRule &r, float g, float 
         *a = u.decay * *a + (1.0f - u.decay) * d * d;
         *b = __fmaf_rn(u.momentum, *b, d / (sqrtf(*a) + u.epsilon));
         *p -= r.lr * *b;
+    } else if (KIND == OPTIMIZER_LARS) {
+        *a = __fmaf_rn(u.momentum, *a, r.lr * d);
+        *p -= *a;
+    } else if (KIND == OPTIMIZER_LAMB) {
+        *p -= r.lr * lamb_direction(u, r, *p, *a, *b);
     } else {
         *a = u.beta1 * *a + (1.0f - u.beta1) * d;
         *b = u.beta2 * *b + (1.0f - u.beta2) * d * d;
@@ -111,8 +128,8 @@ template <int KIND, int V> DEVICE void update_lanes(const Update &u, const Updat
         UNROLL
         for (int i = 0; i < V; i++) update_element<KIND>(u, r, g[i], &p[i], &a[i], &b[i]);
         flat_store<V>(u.param + at, p);
-        if (u.first) flat_store<V>(u.first + at, a);
-        if (u.second) flat_store<V>(u.second + at, b);
+        if (u.first && KIND != OPTIMIZER_LAMB) flat_store<V>(u.first + at, a);
+        if (u.second && KIND != OPTIMIZER_LAMB) flat_store<V>(u.second + at, b);
     }
     if (u.ema) {
         float weight = 1.0f - u.scalars->ema_decay;
@@ -144,11 +161,13 @@ template <int KIND> DEVICE UpdateRule update_rule(const Update &u, const UpdateS
     r.lr = now.lr * segment.lr_factor;
     r.grad_scale = now.grad_scale;
     r.clip = u.clip;
-    r.weight_decay = KIND == OPTIMIZER_ADAMW ? 0.0f : segment.weight_decay;
+    r.weight_decay = KIND == OPTIMIZER_ADAMW || KIND == OPTIMIZER_LAMB ? 0.0f : segment.weight_decay;
+    r.decoupled = segment.weight_decay;
     r.shrink = KIND == OPTIMIZER_ADAMW ? 1.0f - r.lr * segment.weight_decay : 1.0f;
     r.step_size = r.second_fix = 0;
-    if (KIND == OPTIMIZER_ADAM || KIND == OPTIMIZER_ADAMW) {
-        r.step_size = r.lr / -expm1f(now.step * u.log_beta1); /* 1 - beta^step, without cancellation */
+    if (KIND == OPTIMIZER_ADAM || KIND == OPTIMIZER_ADAMW || KIND == OPTIMIZER_LAMB) {
+        float rate = KIND == OPTIMIZER_LAMB ? 1.0f : r.lr;
+        r.step_size = rate / -expm1f(now.step * u.log_beta1); /* 1 - beta^step, without cancellation */
         r.second_fix = 1.0f / sqrtf(-expm1f(now.step * u.log_beta2));
     }
     return r;
@@ -157,8 +176,10 @@ template <int KIND> DEVICE UpdateRule update_rule(const Update &u, const UpdateS
 template <int KIND> BOUNDED update_kernel(const __grid_constant__ Update u)
 {
     if (u.scalars->commit == 0.0f) return;
-    const UpdateSegment &segment = u.segment[segment_find(u.segment, u.segments, blockIdx.x)];
+    int number = segment_find(u.segment, u.segments, blockIdx.x);
+    const UpdateSegment &segment = u.segment[number];
     UpdateRule rule = update_rule<KIND>(u, segment);
+    if (KIND == OPTIMIZER_LARS || KIND == OPTIMIZER_LAMB) rule.lr *= u.trust[number].ratio;
     bool frozen = segment.lr_factor == 0.0f, wide = u.aligned && segment.first % UPDATE_LANES == 0;
     uint32_t start = (blockIdx.x - segment.block) * UPDATE_CHUNK + threadIdx.x * UPDATE_LANES;
     UNROLL
@@ -172,6 +193,77 @@ template <int KIND> BOUNDED update_kernel(const __grid_constant__ Update u)
             for (; at < end; at++) update_lanes<KIND, 1>(u, rule, frozen, segment.first + at);
     }
 }
+
+/* ---- the trust ratios of LARS and LAMB */
+
+enum { SQUARE_WARPS = BLOCK / WARP };
+
+/* The sum over the threads of a block, for its first thread. */
+DEVICE double squares_block_sum(double value, double *space)
+{
+    for (int k = WARP / 2; k > 0; k /= 2) value += __shfl_down_sync(0xFFFFFFFFu, value, k);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
+    __syncthreads();
+    if (threadIdx.x != 0) return 0;
+    value = 0;
+    for (int k = 0; k < SQUARE_WARPS; k++) value += space[k];
+    return value;
+}
+
+/* The ratio of a segment from its sums of squares. */
+DEVICE float trust_ratio(bool lamb, const Update &u, float weight_decay, double params, double others)
+{
+    if (params == 0 || others == 0) return 1.0f;
+    params = sqrt(params);
+    others = sqrt(others);
+    double below = lamb ? others : others + (double)weight_decay * params + (double)u.epsilon;
+    return (float)((lamb ? 1.0 : (double)u.trust_coefficient) * params / below);
+}
+
+/* Updates the moments of LAMB, too. */
+template <int KIND> BOUNDED trust_kernel(const __grid_constant__ Update u)
+{
+    SHARED_ARRAY(double, space, SQUARE_WARPS);
+    if (u.scalars->commit == 0.0f) return;
+    uint32_t number = blockIdx.x / TRUST_PARTS, part = blockIdx.x % TRUST_PARTS;
+    const UpdateSegment &segment = u.segment[number];
+    OptimizerTrust &trust = u.trust[number];
+    UpdateRule r = update_rule<KIND>(u, segment);
+    bool adapts = segment.lr_factor != 0.0f && u.adapts[number / 32] >> number % 32 & 1,
+         moves = KIND == OPTIMIZER_LAMB && segment.lr_factor != 0.0f;
+    double params = 0, others = 0;
+    r.weight_decay = 0; /* the norm is that of the gradient alone */
+    for (uint64_t i = part * BLOCK + threadIdx.x; (adapts || moves) && i < segment.count; i += TRUST_PARTS * BLOCK) {
+        uint64_t at = segment.first + i;
+        float p = u.param[at], d = update_gradient(r, u.grad[at], p);
+        if (KIND == OPTIMIZER_LAMB) {
+            float a = u.beta1 * u.first[at] + (1.0f - u.beta1) * d,
+                  b = u.beta2 * u.second[at] + (1.0f - u.beta2) * d * d;
+            u.first[at] = a;
+            u.second[at] = b;
+            d = lamb_direction(u, r, p, a, b);
+        }
+        params += (double)p * (double)p;
+        others += (double)d * (double)d;
+    }
+    params = squares_block_sum(params, space);
+    others = squares_block_sum(others, space);
+    if (threadIdx.x != 0) return;
+    trust.part[part][0] = params;
+    trust.part[part][1] = others;
+    __threadfence();
+    if (atomicInc(&trust.arrived, TRUST_PARTS - 1) != TRUST_PARTS - 1) return;
+    __threadfence();
+    params = others = 0;
+    for (int k = 0; k < TRUST_PARTS; k++) {
+        params += __ldcg(&trust.part[k][0]);
+        others += __ldcg(&trust.part[k][1]);
+    }
+    trust.ratio = adapts ? trust_ratio(KIND == OPTIMIZER_LAMB, u, segment.weight_decay, params, others) : 1.0f;
+}
+
+/* ---- launches */
 
 static bool update_aligned(const OptimizerUpdate *u)
 {
@@ -197,7 +289,10 @@ static Update update_of(const OptimizerUpdate *from)
     u.nesterov = h.nesterov;
     u.half_is_bf16 = from->half_dtype == DTYPE_BF16;
     u.aligned = update_aligned(from);
+    u.trust = from->trust;
+    u.trust_coefficient = h.trust;
     u.segments = 0;
+    memset(u.adapts, 0, sizeof u.adapts);
     return u;
 }
 
@@ -209,6 +304,14 @@ static void update_launch(OptimizerKind kind, const Update &u, uint32_t blocks, 
     case OPTIMIZER_RMSPROP: LAUNCH((update_kernel<OPTIMIZER_RMSPROP>), blocks, BLOCK, stream, u); break;
     case OPTIMIZER_ADAM: LAUNCH((update_kernel<OPTIMIZER_ADAM>), blocks, BLOCK, stream, u); break;
     case OPTIMIZER_ADAMW: LAUNCH((update_kernel<OPTIMIZER_ADAMW>), blocks, BLOCK, stream, u); break;
+    case OPTIMIZER_LARS:
+        LAUNCH((trust_kernel<OPTIMIZER_LARS>), (uint32_t)u.segments * TRUST_PARTS, BLOCK, stream, u);
+        LAUNCH((update_kernel<OPTIMIZER_LARS>), blocks, BLOCK, stream, u);
+        break;
+    case OPTIMIZER_LAMB:
+        LAUNCH((trust_kernel<OPTIMIZER_LAMB>), (uint32_t)u.segments * TRUST_PARTS, BLOCK, stream, u);
+        LAUNCH((update_kernel<OPTIMIZER_LAMB>), blocks, BLOCK, stream, u);
+        break;
     case OPTIMIZER_COUNT: break;
     }
 }
@@ -219,21 +322,22 @@ cudaError_t kernel_optimizer(const OptimizerUpdate *update, cudaStream_t stream)
     uint32_t blocks = 0;
     for (int k = 0; k < update->segment_count; k++) {
         const OptimizerSegment &from = update->segments[k];
-        UpdateSegment segment = {from.first, (uint32_t)from.count, blocks, from.weight_decay, from.lr_factor};
-        if (from.count > 0) u.segment[u.segments++] = segment;
+        u.adapts[u.segments / 32] |= (uint32_t)from.adapts << u.segments % 32;
+        u.segment[u.segments++] = {from.first, (uint32_t)from.count, blocks, from.weight_decay, from.lr_factor};
         blocks += (uint32_t)ceil_divided((int64_t)from.count, UPDATE_CHUNK);
-        if (blocks > 0 && (u.segments == UPDATE_SEGMENTS || k + 1 == update->segment_count)) {
-            update_launch(update->hyper.kind, u, blocks, stream);
-            u.segments = 0;
-            blocks = 0;
-        }
+        if (u.segments < UPDATE_SEGMENTS && k + 1 < update->segment_count) continue;
+        if (update->trust) u.trust = update->trust + (k + 1 - u.segments);
+        if (blocks > 0) update_launch(update->hyper.kind, u, blocks, stream);
+        memset(u.adapts, 0, sizeof u.adapts);
+        u.segments = 0;
+        blocks = 0;
     }
     return LAUNCH_ERROR();
 }
 
 /* ---- square sums: the partial sums of a grid that depends on the count alone, added by the last block */
 
-enum { SQUARE_PARTS = 512, SQUARE_LOADS = 4, SQUARE_WARPS = BLOCK / WARP };
+enum { SQUARE_PARTS = 512, SQUARE_LOADS = 4 };
 
 struct SquareScratch {
     unsigned counter;
@@ -244,18 +348,6 @@ DEVICE double squares(float4 v)
 {
     return (double)v.x * (double)v.x + (double)v.y * (double)v.y + (double)v.z * (double)v.z +
            (double)v.w * (double)v.w;
-}
-
-DEVICE double squares_block_sum(double value, double *space)
-{
-    for (int k = WARP / 2; k > 0; k /= 2) value += __shfl_down_sync(0xFFFFFFFFu, value, k);
-    __syncthreads();
-    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
-    __syncthreads();
-    if (threadIdx.x != 0) return 0;
-    value = 0;
-    for (int k = 0; k < SQUARE_WARPS; k++) value += space[k];
-    return value;
 }
 
 /* *total = before + the sum over all threads of the grid; the last block writes it. */

@@ -171,6 +171,53 @@ for run, shrinks in (("decay", False), ("decay_all", True)):
 assert steps("decay_all")[0]["total_loss"] > steps("decay")[0]["total_loss"] > steps("decay")[0]["base_loss"]
 PYTHON
 
+# ---- LARS and LAMB, a step of them from the gradient that a step of SGD shows: a ratio of each tensor, none of biases and batch norm
+layers=(--img-size 8 -b 32 --max-steps 1 --sched constant --weight-decay 0.01)
+run gradient inception_mini --img-size 8 -b 32 --max-steps 1 --sched constant --weight-decay 0 --opt sgd --lr 1
+run lars inception_mini "${layers[@]}" --opt lars --lr 2 --trust-coefficient 0.02 --momentum 0.9 --summary-interval 1
+run lamb inception_mini "${layers[@]}" --opt lamb --lr 0.05
+run lars_all inception_mini "${layers[@]}" --opt lars --lr 2 --trust-coefficient 0.02 --momentum 0.9 --decay-all
+look "LARS and LAMB" <<'PYTHON'
+import glob
+learnt = lambda run: {k: v for k, v in weights(run).items() if "running" not in k}
+length = lambda x: math.sqrt(sum(i * i for i in x))
+start, moved = learnt("start"), learnt("gradient")
+ratios = []
+for run in ("lars", "lars_all", "lamb"):
+    after = learnt(run)
+    for k, w in start.items():
+        g = [x - y for x, y in zip(w, moved[k])]
+        adapts = run == "lars_all" or k.endswith("conv.weight") or k == "fc.weight"
+        d = 0.01 if adapts else 0
+        if run == "lamb": # the first step: the moments are g and g * g
+            r = [x / (abs(x) + 1e-6) + d * y for x, y in zip(g, w)]
+            way, wanted = length([x - y for x, y in zip(w, after[k])]), 0.05 * (length(w) if adapts and length(w) > 0 else length(r))
+            assert abs(way - wanted) <= 2e-3 * wanted + 1e-7, (run, k, way, wanted)
+            continue
+        ratio = 0.02 * length(w) / (length(g) + d * length(w)) if adapts and length(w) > 0 and length(g) > 0 else 1
+        if run == "lars" and adapts:
+            ratios.append(ratio)
+        step = [2 * ratio * (x + d * y) for x, y in zip(g, w)]
+        far = max(abs(x - s - y) for x, s, y in zip(w, step, after[k]))
+        assert far <= 1e-3 * max(map(abs, step)) + 3e-7, (run, k, far, max(map(abs, step)))
+assert max(ratios) > 2 * min(ratios) > 0, ratios
+(events,) = glob.glob("runs/lars/events.out.*")
+data = open(events, "rb").read()
+assert all(tag in data for tag in (b"trust/min", b"trust/mean", b"trust/max")), events
+PYTHON
+for opt in lars lamb; do # the same bits from any number of processes, and a resume in between
+    run "$opt-1" fashion_cnn -b 8 --towers 4 --processes 1 --max-steps 6 --opt $opt --lr 0.01 --weight-decay 0.001
+    run "$opt-2" fashion_cnn -b 8 --towers 4 --processes 2 --max-steps 3 --opt $opt --lr 0.01 --weight-decay 0.001 --threads 2
+    "$towers" train fashion_cnn --dataset synthetic --experiment "$opt-2" --max-steps 6 --resume auto --quiet >/dev/null 2>err || complain "$opt: resume: $(cat err)"
+    cmp -s "runs/$opt-1/last.safetensors" "runs/$opt-2/last.safetensors" || complain "$opt: other weights from other processes"
+done
+run scaled fashion_cnn -b 8 --towers 2 --accumulate 2 --max-steps 2 --lr 0.001 --lr-reference-batch 16
+run pieces fashion_cnn -b 512 --max-steps 2 --sched piecewise --lr-schedule '0.001;1;0.0001' --lr-reference-batch 256
+look "--lr-reference-batch" <<'PYTHON'
+assert [s["lr"] for s in steps("scaled")] == [0.002] * 2, [s["lr"] for s in steps("scaled")]
+assert [s["lr"] for s in steps("pieces")] == [0.002] * 2, [s["lr"] for s in steps("pieces")]
+PYTHON
+
 # ---- the exponent of the polynomial, and TensorFlow's staircase, which does not round an epoch up
 run power fashion_cnn -b 512 --max-steps 4 --sched polynomial --power 2 --lr 1 --opt sgd
 run stairs fashion_cnn -b 1500 --epochs 5 --sched exponential --decay-epochs 1.5 --decay-rate 0.5 --lr 1e-3 --opt sgd
@@ -196,7 +243,7 @@ assert all(x > 1 for x in l2) and all(abs(a - b) < 0.0051 for a, b in zip(printe
 PYTHON
 
 # ---- recipes
-for recipe in tf2016:inception_v3 torchvision:inception_v3 timm:inception_v3 tutorial:fashion_cnn mini:inception_mini; do
+for recipe in tf2016:inception_v3 torchvision:inception_v3 timm:inception_v3 tutorial:fashion_cnn mini:inception_mini tpu2018:inception_v3 mlperf-lars:inception_v3; do
     "$towers" train "${recipe#*:}" --recipe "${recipe%:*}" --dataset synthetic --print-config >config 2>err ||
         complain "--recipe $recipe: $(cat err)"
     grep -q "# from recipe \"${recipe%:*}:" config || complain "--recipe $recipe: --print-config does not tell"
@@ -210,6 +257,10 @@ echo 'lr: 0.25' >my.yaml
 "$towers" train inception_mini --recipe ./my.yaml --dataset synthetic --print-config >config
 grep -qF 'from recipe "./my.yaml:1"' config || complain "a recipe by its path: $(grep ^lr: config)"
 grep -qE '^opt: nesterov .*from model' config || complain "what the model likes: $(grep ^opt: config)"
+"$towers" train inception_v3 --recipe tpu2018 --dataset synthetic --global-batch-size 2 --dry-run >config 2>err || complain "tpu2018: $(cat err)"
+grep -q '^not reproduced its own versions of the distortions .*evaluations within an epoch$' config || complain "tpu2018: what is not reproduced: $(head -3 config)"
+"$towers" train inception_v3 --recipe torchvision --dataset synthetic -b 2 --dry-run >config 2>err
+grep -q '^not reproduced' config && complain "torchvision: lists $(grep '^not repr' config)"
 printf 'beta2: 0.9\nlr-schedule: "1;2;3"\n' >several.yaml # a file serves several commands
 "$towers" train inception_mini -c several.yaml --dataset synthetic --dry-run >config 2>err || complain "a file of other optimizers: $(cat err)"
 refused 2 "did you mean tf2016?" train inception_v3 --recipe tf2106
@@ -301,6 +352,8 @@ refused 2 "leaves nothing to train" "${mini[@]}" --freeze '*'
 refused 2 "--lr-schedule has no effect with --sched constant; it applies only to piecewise" train fashion_cnn --dataset synthetic --lr-schedule '0.1;2;0.01'
 refused 2 "--warmup-epochs has no effect with --sched onecycle" "${mini[@]}" --warmup-epochs 2
 refused 2 "--power has no effect with --sched cosine" "${mini[@]}" --sched cosine --power 2
+refused 2 "--trust-coefficient has no effect with --opt lamb; it applies only to lars" "${mini[@]}" --opt lamb --trust-coefficient 0.1
+refused 2 "--warmup-lr 0.1 is above the learning rate for steps of 64 images, 0.025" train fashion_cnn --dataset synthetic --lr 0.1 --lr-reference-batch 256 --warmup-epochs 1 --warmup-lr 0.1
 refused 2 "--beta2 has no effect with --opt nesterov" "${mini[@]}" --beta2 0.9
 refused 2 "--amp-dtype has no effect without --amp" "${mini[@]}" --amp-dtype bf16
 refused 2 "--crop-pad has no effect without --augment" "${mini[@]}" --no-augment --crop-pad 3

@@ -359,8 +359,10 @@ static void test_many_segments(void **state)
     static OptimizerSegment segments[SEGMENTS];
     float *param = random_floats(COUNT, 1), *grad = random_floats(COUNT, 2), *momentum = random_floats(COUNT, 3);
     float *old = random_floats(COUNT, 1), *before = random_floats(COUNT, 3);
+    static OptimizerTrust trust[SEGMENTS];
     for (int k = 0; k < SEGMENTS; k++)
-        segments[k] = (OptimizerSegment){(size_t)k * (LENGTH + GAP), LENGTH, (float)k * 1e-3f, k % 3 ? 1 : 0.5f};
+        segments[k] =
+            (OptimizerSegment){(size_t)k * (LENGTH + GAP), LENGTH, (float)k * 1e-3f, k % 3 ? 1 : 0.5f, k % 5 != 0};
     OptimizerScalars scalars = {0.1f, 1, 1, 0, 1, {0}};
     OptimizerUpdate update = {.hyper = {.kind = OPTIMIZER_SGD, .momentum = 0.9f},
                               .param = param,
@@ -376,6 +378,20 @@ static void test_many_segments(void **state)
         if (owned) reference_update(&update.hyper, &segments[i / (LENGTH + GAP)], &scalars, &e);
         assert_true(fabs((double)param[i] - e.param) <= 1e-6);
         assert_true(fabs((double)momentum[i] - e.slot[0]) <= 1e-6);
+    }
+    update.hyper = (OptimizerHyper){.kind = OPTIMIZER_LARS, .momentum = 0.9f, .trust = 0.01f};
+    update.trust = trust;
+    memcpy(param, old, COUNT * sizeof *param);
+    memcpy(momentum, before, COUNT * sizeof *momentum);
+    must(emulated_backend.optimizer_apply(&device, &update));
+    for (int k = 0; k < SEGMENTS; k++) {
+        RefUpdate e[LENGTH];
+        const size_t first = segments[k].first;
+        for (size_t i = 0; i < LENGTH; i++)
+            e[i] = (RefUpdate){(double)old[first + i], (double)grad[first + i], {(double)before[first + i], 0}};
+        double ratio = reference_update_layer(&update.hyper, &segments[k], &scalars, e);
+        assert_true(fabs((double)trust[k].ratio - ratio) <= 1e-6);
+        for (size_t i = 0; i < LENGTH; i++) assert_true(fabs((double)param[first + i] - e[i].param) <= 1e-6);
     }
     free(param), free(grad), free(momentum), free(old), free(before);
 }

@@ -15,14 +15,18 @@
 
 enum { ELEMENTS = 9000, STEPS = 6, ARENAS = 5 }; /* arenas: param, grad, slot 0, slot 1, average */
 
-/* A long segment, a short one that does not decay, a frozen one; elements between them belong to nobody. */
+/* A long segment, a short one that does not decay, a frozen one; elements between them belong to nobody. The weights of
+ * one are zero, and so are the gradients of another. */
 static const OptimizerSegment segments[] = {
-    {0, 5003, 1e-2f, 1},
-    {5008, 7, 0, 2},
-    {5024, 33, 1e-2f, 0},
-    {5072, 3900, 4e-2f, 0.5f},
+    {0, 5003, 1e-2f, 1, true},       {5008, 7, 0, 2, false},     {5024, 33, 1e-2f, 0, true},
+    {5072, 3500, 4e-2f, 0.5f, true}, {8600, 40, 1e-2f, 1, true}, {8640, 40, 0, 1, true},
 };
-enum { SEGMENTS = sizeof segments / sizeof *segments };
+enum { SEGMENTS = sizeof segments / sizeof *segments, ZERO_WEIGHTS = 4, ZERO_GRADIENTS = 5 };
+
+static bool is_within(int segment, int i)
+{
+    return (size_t)i >= segments[segment].first && (size_t)i < segments[segment].first + segments[segment].count;
+}
 
 /* ---- the optimizers */
 
@@ -32,14 +36,19 @@ typedef struct Trial {
     float host[ARENAS][ELEMENTS];
     uint16_t half[ELEMENTS];
     double wanted[ARENAS][ELEMENTS];
-    void *arena[ARENAS], *half_arena, *scalars;
+    void *arena[ARENAS], *half_arena, *scalars, *trust_memory;
+    OptimizerTrust trust[SEGMENTS];
+    double ratio[SEGMENTS];
     Dtype half_dtype;
 } Trial;
 
 static void fill_grads(Trial *t, int step)
 {
     fill_uniform(t->wanted[1], ELEMENTS, 100 + (uint64_t)step, -3, 3);
-    for (int i = 0; i < ELEMENTS; i++) t->wanted[1][i] = (double)(t->host[1][i] = (float)t->wanted[1][i]);
+    for (int i = 0; i < ELEMENTS; i++) {
+        if (is_within(ZERO_GRADIENTS, i)) t->wanted[1][i] = 0;
+        t->wanted[1][i] = (double)(t->host[1][i] = (float)t->wanted[1][i]);
+    }
 }
 
 static Trial *trial_create(Device *device, const OptimizerHyper *hyper, Dtype half_dtype)
@@ -51,7 +60,7 @@ static Trial *trial_create(Device *device, const OptimizerHyper *hyper, Dtype ha
     t->half_dtype = half_dtype;
     fill_uniform(t->wanted[0], ELEMENTS, 1, -1, 1);
     for (int i = 0; i < ELEMENTS; i++) {
-        t->wanted[0][i] = (double)(float)t->wanted[0][i];
+        t->wanted[0][i] = is_within(ZERO_WEIGHTS, i) ? 0 : (double)(float)t->wanted[0][i];
         t->wanted[2][i] = (double)optimizer_slot_start(hyper, 0);
         t->wanted[3][i] = (double)optimizer_slot_start(hyper, 1);
         t->wanted[4][i] = t->wanted[0][i] / 2; /* exact; an average has its own way to go, frozen or not */
@@ -61,6 +70,7 @@ static Trial *trial_create(Device *device, const OptimizerHyper *hyper, Dtype ha
     for (int a = 0; a < ARENAS; a++) t->arena[a] = to_device(device, t->host[a], sizeof t->host[a]);
     t->half_arena = to_device(device, t->half, sizeof t->half);
     t->scalars = to_device(device, &(OptimizerScalars){0}, sizeof(OptimizerScalars));
+    t->trust_memory = to_device(device, t->trust, sizeof t->trust);
     return t;
 }
 
@@ -69,6 +79,7 @@ static void trial_destroy(Trial *t)
     for (int a = 0; a < ARENAS; a++) t->device->backend->release(t->device, t->arena[a]);
     t->device->backend->release(t->device, t->half_arena);
     t->device->backend->release(t->device, t->scalars);
+    t->device->backend->release(t->device, t->trust_memory);
     free(t);
 }
 
@@ -85,31 +96,42 @@ static void trial_step(Trial *t, const OptimizerScalars *scalars)
                               .half_dtype = t->half_dtype,
                               .segments = segments,
                               .segment_count = SEGMENTS,
-                              .scalars = t->scalars};
+                              .scalars = t->scalars,
+                              .trust = optimizer_is_layerwise(t->hyper.kind) ? t->trust_memory : NULL};
     must(device->backend->upload(device, t->arena[1], t->host[1], sizeof t->host[1]));
     must(device->backend->upload(device, t->scalars, scalars, sizeof *scalars));
     must(device->backend->optimizer_apply(device, &update));
     for (int a = 0; a < ARENAS; a++) to_host(device, t->host[a], t->arena[a], sizeof t->host[a]);
     to_host(device, t->half, t->half_arena, sizeof t->half);
+    to_host(device, t->trust, t->trust_memory, sizeof t->trust);
 }
 
 static void reference_step(Trial *t, const OptimizerScalars *scalars)
 {
-    for (int s = 0; s < SEGMENTS; s++)
-        for (size_t i = segments[s].first; i < segments[s].first + segments[s].count; i++) {
-            RefUpdate e = {t->wanted[0][i], t->wanted[1][i], {t->wanted[2][i], t->wanted[3][i]}};
-            reference_update(&t->hyper, &segments[s], scalars, &e);
-            t->wanted[0][i] = e.param;
-            t->wanted[2][i] = e.slot[0];
-            t->wanted[3][i] = e.slot[1];
-            if (scalars->commit != 0) t->wanted[4][i] += (1 - (double)scalars->ema_decay) * (e.param - t->wanted[4][i]);
-        }
+    static RefUpdate all[ELEMENTS];
+    bool layerwise = optimizer_is_layerwise(t->hyper.kind);
+    for (int i = 0; i < ELEMENTS; i++)
+        all[i] = (RefUpdate){t->wanted[0][i], t->wanted[1][i], {t->wanted[2][i], t->wanted[3][i]}};
+    for (int s = 0; s < SEGMENTS; s++) {
+        RefUpdate *first = &all[segments[s].first];
+        if (layerwise) t->ratio[s] = reference_update_layer(&t->hyper, &segments[s], scalars, first);
+        for (size_t i = 0; !layerwise && i < segments[s].count; i++)
+            reference_update(&t->hyper, &segments[s], scalars, &first[i]);
+        for (size_t i = segments[s].first; i < segments[s].first + segments[s].count; i++)
+            if (scalars->commit != 0)
+                t->wanted[4][i] += (1 - (double)scalars->ema_decay) * (all[i].param - t->wanted[4][i]);
+    }
+    for (int i = 0; i < ELEMENTS; i++) {
+        t->wanted[0][i] = all[i].param;
+        t->wanted[2][i] = all[i].slot[0];
+        t->wanted[3][i] = all[i].slot[1];
+    }
 }
 
 static bool owned(int i)
 {
     for (int s = 0; s < SEGMENTS; s++)
-        if ((size_t)i >= segments[s].first && (size_t)i < segments[s].first + segments[s].count) return true;
+        if (is_within(s, i)) return true;
     return false;
 }
 
@@ -132,6 +154,10 @@ static void check_trial(const Trial *t, const char *name, int step)
                          arenas[a], i, got, wanted);
         }
     }
+    for (int s = 0; optimizer_is_layerwise(t->hyper.kind) && s < SEGMENTS; s++)
+        if (!(fabs((double)t->trust[s].ratio - t->ratio[s]) <= 1e-5 * t->ratio[s]) || t->trust[s].arrived)
+            fail_msg("%s on %s, step %d: trust ratio %d is %.9g, wanted %.9g", name, t->device->backend->name, step, s,
+                     (double)t->trust[s].ratio, t->ratio[s]);
     for (int i = 0; i < ELEMENTS; i++) {
         double got = dtype_load(t->half_dtype, t->half, i), wanted = dtype_round(t->half_dtype, (double)t->host[0][i]);
         if (owned(i) ? got != wanted : t->half[i] != 0xffff)
@@ -159,6 +185,10 @@ static const Optimizer optimizers[] = {
     {"Adam", {OPTIMIZER_ADAM, ADAM}},
     {"Adam, clipped", {OPTIMIZER_ADAM, ADAM, .clip_value = 0.25f}},
     {"AdamW", {OPTIMIZER_ADAMW, ADAM}},
+    {"LARS", {OPTIMIZER_LARS, .momentum = 0.9f, .trust = 0.02f}},
+    {"LARS, clipped, plain", {OPTIMIZER_LARS, .trust = 0.02f, .clip_value = 0.5f, .epsilon = 0.5f}},
+    {"LAMB", {OPTIMIZER_LAMB, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-6f}},
+    {"LAMB, clipped", {OPTIMIZER_LAMB, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-2f, .clip_value = 0.25f}},
 };
 
 void check_optimizers(Device *device)
@@ -188,13 +218,14 @@ void check_gate(Device *device)
         trial_step(t, &closed);
         assert_memory_equal(before, t->host, sizeof before);
         for (int i = 0; i < ELEMENTS; i++) assert_int_equal(t->half[i], 0xffff);
+        for (int s = 0; s < SEGMENTS; s++) assert_true(t->trust[s].ratio == 0 && t->trust[s].arrived == 0);
         trial_destroy(t);
     }
 }
 
 void check_slot_counts(void)
 {
-    static const int wanted[] = {0, 0, 1, 1, 2, 1, 2, 1, 2, 2, 2};
+    static const int wanted[] = {0, 0, 1, 1, 2, 1, 2, 1, 2, 2, 2, 1, 0, 2, 2};
     for (size_t k = 0; k < sizeof optimizers / sizeof *optimizers; k++)
         assert_int_equal(optimizer_slot_count(&optimizers[k].hyper), wanted[k]);
 }

@@ -733,6 +733,47 @@ void reference_update(const OptimizerHyper *hyper, const OptimizerSegment *segme
     }
 }
 
+/* LARS: You, Gitman, Ginsburg, arXiv:1708.03888, algorithm 1. LAMB: You et al., arXiv:1904.00962, algorithm 2. */
+double reference_update_layer(const OptimizerHyper *hyper, const OptimizerSegment *segment,
+                              const OptimizerScalars *scalars, RefUpdate *elements)
+{
+    double lr = (double)scalars->lr * (double)segment->lr_factor, decay = (double)segment->weight_decay;
+    double t = (double)scalars->step, beta1 = (double)hyper->beta1, beta2 = (double)hyper->beta2;
+    double weights = 0, gradients = 0, directions = 0, ratio = 1,
+           *direction = calloc(segment->count, sizeof *direction);
+    if (!direction) abort();
+    if (scalars->commit == 0.0f || segment->lr_factor == 0.0f) segment = NULL;
+    for (size_t i = 0; segment && i < segment->count; i++) {
+        RefUpdate *e = &elements[i];
+        double g = clip(e->grad * (double)scalars->grad_scale, (double)hyper->clip_value);
+        weights += e->param * e->param;
+        gradients += g * g;
+        if (hyper->kind == OPTIMIZER_LAMB) {
+            e->slot[0] = beta1 * e->slot[0] + (1 - beta1) * g;
+            e->slot[1] = beta2 * e->slot[1] + (1 - beta2) * g * g;
+            double first = e->slot[0] / (1 - pow(beta1, t)), second = e->slot[1] / (1 - pow(beta2, t));
+            direction[i] = first / (sqrt(second) + (double)hyper->epsilon) + decay * e->param;
+        } else {
+            direction[i] = g + decay * e->param;
+        }
+        directions += direction[i] * direction[i];
+    }
+    if (segment && segment->adapts && hyper->kind == OPTIMIZER_LAMB && weights > 0 && directions > 0)
+        ratio = sqrt(weights) / sqrt(directions);
+    if (segment && segment->adapts && hyper->kind == OPTIMIZER_LARS && weights > 0 && gradients > 0)
+        ratio =
+            (double)hyper->trust * sqrt(weights) / (sqrt(gradients) + decay * sqrt(weights) + (double)hyper->epsilon);
+    for (size_t i = 0; segment && i < segment->count; i++) {
+        RefUpdate *e = &elements[i];
+        double step = lr * ratio * direction[i];
+        if (hyper->kind == OPTIMIZER_LARS && hyper->momentum != 0.0f)
+            step = e->slot[0] = (double)hyper->momentum * e->slot[0] + step;
+        e->param -= step;
+    }
+    free(direction);
+    return ratio;
+}
+
 /* ---- dtypes */
 
 /* The nearest multiple of 2^(exponent - bits): what a format with `bits` of fraction holds near `value`. */

@@ -27,6 +27,10 @@ typedef struct RefUpdate {
 void reference_update(const OptimizerHyper *hyper, const OptimizerSegment *segment, const OptimizerScalars *scalars,
                       RefUpdate *element);
 
+/* A segment under LARS or LAMB, with the norms of the whole tensor; returns its trust ratio. */
+double reference_update_layer(const OptimizerHyper *hyper, const OptimizerSegment *segment,
+                              const OptimizerScalars *scalars, RefUpdate *elements);
+
 /* To and from the bits of a 16-bit dtype; round to nearest even. f32 is rounded as the compiler does it. */
 double dtype_round(Dtype dtype, double value);
 void dtype_store(Dtype dtype, void *data, int64_t index, double value);

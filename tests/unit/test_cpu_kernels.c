@@ -444,6 +444,8 @@ static const OptimizerHyper hypers[] = {
     {.kind = OPTIMIZER_RMSPROP, .decay = 0.99f, .epsilon = 1e-3f},
     {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
     {.kind = OPTIMIZER_ADAMW, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f},
+    {.kind = OPTIMIZER_LARS, .momentum = 0.9f, .trust = 0.1f},
+    {.kind = OPTIMIZER_LAMB, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-6f},
 };
 
 /* Everything one training of PARAMS parameters owns. */
@@ -453,11 +455,14 @@ typedef struct Training {
     RefUpdate *reference;
     double *reference_ema;
     OptimizerScalars scalars;
+    OptimizerTrust *trust;
     OptimizerUpdate update;
 } Training;
 
-static const OptimizerSegment segments[] = {
-    {0, 300, 0.01f, 1.0f}, {300, 16, 0.0f, 2.0f}, {316, 500, 0.1f, 0.0f}, {816, PARAMS - 816, 0.0f, 1.0f}};
+static const OptimizerSegment segments[] = {{0, 300, 0.01f, 1.0f, true},
+                                            {300, 16, 0.0f, 2.0f},
+                                            {316, 500, 0.1f, 0.0f, true},
+                                            {816, PARAMS - 816, 0.0f, 1.0f, true}};
 enum { SEGMENTS = sizeof segments / sizeof *segments, FROZEN = 2 };
 
 static float *floats_create(void)
@@ -489,15 +494,16 @@ static Training training_create(const OptimizerHyper *hyper, Dtype half)
             if (t.slot[k]) t.slot[k][i] = optimizer_slot_start(hyper, k);
         }
     }
-    t.update = (OptimizerUpdate){*hyper,   t.param,  t.grad, {t.slot[0], t.slot[1]}, t.ema, t.half, half,
-                                 segments, SEGMENTS, NULL};
+    if (optimizer_is_layerwise(hyper->kind)) t.trust = calloc(PARAMS, sizeof *t.trust);
+    t.update = (OptimizerUpdate){*hyper,   t.param, t.grad, {t.slot[0], t.slot[1]}, t.ema, t.half, half, segments,
+                                 SEGMENTS, NULL,    t.trust};
     return t;
 }
 
 static void training_destroy(Training *t)
 {
     free(t->param), free(t->grad), free(t->slot[0]), free(t->slot[1]), free(t->ema), free(t->half);
-    free(t->reference), free(t->reference_ema);
+    free(t->reference), free(t->reference_ema), free(t->trust);
 }
 
 static void training_step(Training *t, Device *device, int step)
@@ -511,12 +517,14 @@ static void training_step(Training *t, Device *device, int step)
 
 static void reference_step(Training *t)
 {
-    for (int s = 0; s < SEGMENTS; s++)
-        for (size_t i = segments[s].first; i < segments[s].first + segments[s].count; i++) {
-            t->reference[i].grad = (double)t->grad[i];
+    for (int i = 0; i < PARAMS; i++) t->reference[i].grad = (double)t->grad[i];
+    for (int s = 0; s < SEGMENTS; s++) {
+        size_t first = segments[s].first, end = first + segments[s].count;
+        if (t->trust) reference_update_layer(&t->update.hyper, &segments[s], &t->scalars, &t->reference[first]);
+        for (size_t i = first; !t->trust && i < end; i++)
             reference_update(&t->update.hyper, &segments[s], &t->scalars, &t->reference[i]);
-            t->reference_ema[i] += 0.1 * (t->reference[i].param - t->reference_ema[i]);
-        }
+        for (size_t i = first; i < end; i++) t->reference_ema[i] += 0.1 * (t->reference[i].param - t->reference_ema[i]);
+    }
 }
 
 static void check_training(const Training *t, const char *what)

@@ -30,6 +30,8 @@ void memory_plan_start(MemoryPlan *plan, const ReplicaConfig *config, const Layo
     plan->bytes[MEMORY_GRADIENTS] = (1 + kept) * trained;
     plan->bytes[MEMORY_SUM] = replica_sum_bytes(config, layout);
     plan->bytes[MEMORY_SLOTS] = (size_t)optimizer_slot_count(&config->optimizer) * trained;
+    if (optimizer_is_layerwise(config->optimizer.kind))
+        plan->bytes[MEMORY_SLOTS] += (size_t)layout->trained_count * sizeof(OptimizerTrust);
     plan->bytes[MEMORY_AVERAGE] = config->ema ? param : 0;
     plan->bytes[MEMORY_STATISTICS] = (3 * local + averages + kept + 1) * state; /* running, batch's, corrections */
 }

@@ -91,25 +91,31 @@ static Status optimizer_create(Replica *r)
 }
 
 /* One segment per parameter of the phase, including the padding after it; adjacent segments of the same kind are
- * merged. */
+ * merged, except for LARS and LAMB, which adapt the rate of each tensor that decays. */
 static Status optimizer_segments_create(Replica *r, int phase)
 {
     const Layout *layout = r->layout;
     const LayoutPhase *range = &layout->phase[phase];
     PhaseUpdate *u = &r->update[phase];
+    bool layerwise = optimizer_is_layerwise(r->config.optimizer.kind);
     u->segments = calloc((size_t)range->param_count + 1, sizeof *u->segments);
     if (!u->segments)
         return FAIL(ERR_MEMORY, "no memory for the optimizer segments of %d parameters", range->param_count);
     for (int i = range->first_param; i < range->first_param + range->param_count; i++) {
         const LayoutEntry *entry = &layout->params[i];
         size_t end = layout_param_end(layout, i);
-        float decay = entry->decay || r->config.decay_all ? (float)r->config.weight_decay : 0;
+        bool decays = entry->decay || r->config.decay_all;
+        float decay = decays ? (float)r->config.weight_decay : 0;
         OptimizerSegment *last = u->segment_count ? &u->segments[u->segment_count - 1] : NULL;
-        if (last && last->weight_decay == decay)
+        if (last && last->weight_decay == decay && !layerwise)
             last->count = end - last->first;
         else
-            u->segments[u->segment_count++] = (OptimizerSegment){entry->first, end - entry->first, decay, 1};
+            u->segments[u->segment_count++] =
+                (OptimizerSegment){entry->first, end - entry->first, decay, 1, layerwise && decays};
     }
+    void *trust = NULL;
+    if (layerwise) TRY(r->device.backend->alloc(&r->device, (size_t)u->segment_count * sizeof *u->trust, &trust));
+    u->trust = trust;
     return OK;
 }
 
@@ -273,6 +279,7 @@ void replica_destroy(Replica *r)
         if (r->stat_mean) release(r, r->stat_mean[t]);
     }
     for (int s = 0; s < OPTIMIZER_SLOTS; s++) release(r, r->slot[s]);
+    for (int p = 0; p < PHASES_MAX; p++) release(r, r->update[p].trust);
     void *singles[] = {r->ema, r->eval_state, r->scalars, r->square, r->one, r->keep_decay, r->half};
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) release(r, singles[i]);
     if (r->device.backend) r->device.backend->close(&r->device);
@@ -506,6 +513,7 @@ Status replica_update(Replica *r, int phase, const bool *fed)
         .segments = u->segments,
         .segment_count = u->segment_count,
         .scalars = r->scalars,
+        .trust = u->trust,
     };
     TRY(r->device.backend->optimizer_apply(&r->device, &update));
     return statistics_update(r, u, fed);

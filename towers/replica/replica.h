@@ -35,6 +35,7 @@ typedef struct StateRange {
 
 /* The elements that an update of a phase changes. */
 typedef struct PhaseUpdate {
+    OptimizerTrust *trust;      /* device memory [segment_count]; NULL unless the optimizer is LARS or LAMB */
     OptimizerSegment *segments; /* owned, as the next */
     StateRange *ranges;
     int segment_count, range_count;
