@@ -1,4 +1,4 @@
-/* Which backends this build has; see backend.h. A CUDA build brings cuda_backend with it. */
+/* The backends of this build; see backend.h. A build with CUDA adds cuda_backend. */
 #include "kernels/backend.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* See KernelChoice in backend.h. A file of its own, so that a program with one backend does not link the others. */
+/* See KernelChoice in backend.h. This is a separate file so that a program with one backend does not link the others. */
 #include "kernels/backend.h"
 #include "kernels/text.h"
 

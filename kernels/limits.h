@@ -1,8 +1,8 @@
 /* Limits: how many cores and how much memory the control groups of this process allow.
  *
- * A process may lie several groups deep and every level may set a limit (a batch system's job in a user's slice, a
- * container in a pod), so all are read, from the process's group up to the root, and the tightest applies. Supports
- * version 2 (one tree), version 1 (a tree for each resource), and both at once. Linux,
+ * A process may be nested several groups deep, and every level may set a limit (a batch system's job in a user's
+ * slice, a container in a pod). So all levels are read, from the process's group up to the root, and the tightest
+ * limit applies. Supports version 2 (one tree), version 1 (a tree for each resource), and both at once. Linux,
  * Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. */
 #ifndef TOWERS_KERNELS_LIMITS_H
 #define TOWERS_KERNELS_LIMITS_H

@@ -1,4 +1,4 @@
-/* Which slots an optimizer needs, and whether an update has them; see optimizer.h. */
+/* The slots that an optimizer needs, and the check that an update has them; see optimizer.h. */
 #include "kernels/optimizer.h"
 
 int optimizer_slot_count(const OptimizerHyper *hyper)

@@ -1,9 +1,9 @@
-/* Status: how every fallible function of this project reports what happened.
+/* Status: how every function of this project that can fail reports its result.
  *
  * Functions that can fail return `Status` and write results through pointers, only on success. The first failure is
- * described by FAIL(); each frame on the way up adds itself with TRY() or TRY_OUT(). The message and the trace are per
- * thread and are read once, at the top, with status_message() and status_trace(). After NCCL's NCCLCHECK /
- * NCCLCHECKGOTO relay; no function below main() exits or prints. */
+ * described by FAIL(); each function on the way up adds itself with TRY() or TRY_OUT(). The message and the trace are
+ * per thread and are read with status_message() and status_trace() where the failure is handled. Modelled on NCCL's
+ * NCCLCHECK and NCCLCHECKGOTO. No function below main() exits or prints. */
 #ifndef TOWERS_KERNELS_STATUS_H
 #define TOWERS_KERNELS_STATUS_H
 

@@ -1,8 +1,8 @@
 /* Loss accounting: {sum, count, finite} per tower, never a mean of means.
  *
- * The rule that ties the sources together (the vectors of tests/unit/test_mean_loss.c): the gradient is that of the mean
- * over all samples of the global batch whatever each tower's share, mean_loss = sum of sums / sum of counts, and an
- * empty tower contributes 0 samples, never NaN. */
+ * The gradient is that of the mean over all samples of the global batch, whatever each tower's share. mean_loss = sum
+ * of sums / sum of counts, and an empty tower contributes 0 samples, never NaN. tests/unit/test_mean_loss.c has worked
+ * examples. */
 #ifndef TOWERS_NCCL_SYNC_MEAN_LOSS_H
 #define TOWERS_NCCL_SYNC_MEAN_LOSS_H
 

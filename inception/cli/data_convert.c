@@ -1,6 +1,6 @@
-/* towers data convert: write images as smaller JPEG files, which decode several times as fast; see data.h.
- * Each file is written under a temporary name and renamed, so a conversion can be killed and started again: existing files
- * are decoded, and kept if they are intact and of the right size. The folder's towers-convert.json records the settings;
+/* towers data convert: writes images as smaller JPEG files, which decode several times as fast; see data.h. Each file
+ * is written under a temporary name and renamed, so a conversion can be killed and started again: existing files are
+ * decoded, and kept if they are intact and of the right size. The folder's towers-convert.json records the settings;
  * continuing with other settings is an error. */
 #include "inception/cli/data_convert.h"
 #include "inception/cli/data.h"

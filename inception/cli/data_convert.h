@@ -1,4 +1,4 @@
-/* What the two kinds of conversion share: a folder of files (data_convert.c) and shards (data_pack.c). */
+/* Shared by the two conversions: to a folder of files (data_convert.c) and to shards (data_pack.c). */
 #ifndef TOWERS_INCEPTION_CLI_DATA_CONVERT_H
 #define TOWERS_INCEPTION_CLI_DATA_CONVERT_H
 

@@ -1,6 +1,6 @@
-/* towers data convert --format tar|mds: shards, each made by one thread; see data_convert.h. Their bytes depend on the
- * source and the settings only. tar: NUMBER.cls, NUMBER.jpg (ustar, time 0). MDS: columns image (jpeg) and label (int), and
- * index.json, which is written last. */
+/* towers data convert --format tar|mds: writes shards, each by one thread; see data_convert.h. Their bytes depend on
+ * the source and the settings only. tar: NUMBER.cls, NUMBER.jpg (ustar, time 0). MDS: columns image (jpeg) and label
+ * (int); index.json is written last. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>

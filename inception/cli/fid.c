@@ -1,5 +1,5 @@
-/* See fid.h. Three sets of equally many images are compared with as many of the training set: FID grows as the number of
- * images falls, so values of different numbers cannot be compared. */
+/* See fid.h. Each of the three sets is compared with the training set, all by the same number of images: FID grows as
+ * the number of images falls, so values from different numbers cannot be compared. */
 #include "inception/cli/fid.h"
 
 #include "inception/cli/cores.h"

@@ -1,5 +1,5 @@
-/* From options to a TrainJob: model, device, data, towers, learning rate, and settings that are merely copied; see
- * job.h. */
+/* From options to a TrainJob: model, device, data, towers, learning rate, and settings that are copied as they are;
+ * see job.h. */
 #include "inception/cli/job.h"
 #include "kernels/text.h"
 

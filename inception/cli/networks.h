@@ -1,5 +1,5 @@
-/* The networks behind `towers generate` and `towers fid`: the generator of a run, and the classifier that describes
- * images. */
+/* The networks of `towers generate` and `towers fid`: the generator of a run, and the classifier whose features
+ * describe images. */
 #ifndef TOWERS_INCEPTION_CLI_NETWORKS_H
 #define TOWERS_INCEPTION_CLI_NETWORKS_H
 

@@ -1,5 +1,5 @@
-/* The observer of a training run with a generator (Observation, towers/replica/job.h): it writes a grid of images of the
- * same noise at every stage, RUN/generated/step-N.png, and with --features measures the generated images by KID. */
+/* The observer of a training run with a generator (Observation, towers/replica/job.h). At each observation it writes a
+ * grid of images of the same noise, RUN/generated/step-N.png, and with --features the KID of generated images. */
 #ifndef TOWERS_INCEPTION_CLI_WATCH_H
 #define TOWERS_INCEPTION_CLI_WATCH_H
 

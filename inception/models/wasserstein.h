@@ -4,12 +4,12 @@
  *   critic:    sum D(G(z)) - sum D(x) + lambda sum (|dD/dx_hat| - 1)^2,   x_hat = x + alpha (G(z) - x)
  *   generator: - sum D(G(z))
  *
- * over the samples of a tower; z is normal, alpha uniform in [0, 1), one number per sample. The norm is over all pixels of
- * a sample. 1e-12 is added before its root, so that its gradient exists at 0.
+ * The sums are over the samples of a tower; z is normal, alpha uniform in [0, 1), one number per sample. The norm is
+ * over all pixels of a sample; 1e-12 is added under its root, so that the gradient of the root exists at 0.
  *
- * D may be made of convolutions, dense layers, leaky ReLU, ReLU, dropout, average pooling and padding. It is linear on
- * pieces, so graph_grad of the penalty is four ordinary passes: forward and data gradients at x_hat, then forward and
- * weight gradients of the tangent. */
+ * D may be made of convolutions, dense layers, leaky ReLU, ReLU, dropout, average pooling and padding. It is piecewise
+ * linear, so the penalty and its gradient take four ordinary passes: forward and data gradients at x_hat, then forward
+ * and weight gradients of the tangent. */
 #ifndef TOWERS_INCEPTION_MODELS_WASSERSTEIN_H
 #define TOWERS_INCEPTION_MODELS_WASSERSTEIN_H
 

@@ -1,8 +1,9 @@
 /* The networks of Gulrajani et al., "Improved Training of Wasserstein GANs" (arXiv:1704.00028), for MNIST, as in the
- * authors' gan_mnist.py. Pixels in [0, 1]. w is 64; m, 2 m, 4 m are a third, half and all of the way to the image's side.
+ * authors' gan_mnist.py. Pixels in [0, 1]. w is --width, 64 by default; m is an eighth of the image's side, rounded
+ * up.
  *
- * critic: conv 5x5/2 w - 2 w - 4 w, with bias and leaky ReLU 0.2, dense 1: 28 -> 14 -> 7 -> 4.
- * generator: dense 4 w m m, ReLU, transposed conv 5x5/2 2 w, ReLU - w, ReLU - channels, sigmoid: 4 -> 7 -> 14 -> 28. */
+ *   critic: conv 5x5/2 w - 2 w - 4 w, with bias and leaky ReLU 0.2, dense 1: 28 -> 14 -> 7 -> 4.
+ *   generator: dense 4 w m m, ReLU, transposed conv 5x5/2 2 w, ReLU - w, ReLU - channels, sigmoid: 4 -> 7 -> 14 -> 28. */
 #include "inception/models/models.h"
 #include "inception/models/wasserstein.h"
 

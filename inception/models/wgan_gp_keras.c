@@ -1,11 +1,11 @@
-/* The networks of Keras' example "WGAN-GP overriding Model.train_step": a critic of 4,305,409 parameters and a generator
- * of 910,660, for Fashion-MNIST. Pixels in [-1, 1]. w is 64. Images are padded by zeros to a side that is a multiple of
- * 8, 28 to 32, and generated ones are cut from it.
+/* The networks of Keras' example "WGAN-GP overriding Model.train_step": a critic of 4,305,409 parameters and a
+ * generator of 910,660, for Fashion-MNIST. Pixels in [-1, 1]. w is --width, 64 by default. The critic pads images with
+ * zeros to a side that is a multiple of 8 (28 to 32); the generator crops its images from that side.
  *
- * critic: conv 5x5/2 w - 2 w, dropout 0.3 - 4 w, dropout 0.3 - 8 w, with bias and leaky ReLU 0.2; dropout 0.2, dense 1:
- * 32 -> 16 -> 8 -> 4 -> 2. No batch norm, because the penalty is that of one sample.
- * generator: dense 4 w, batch norm, leaky ReLU; three times upsample, conv 3x3, batch norm: 2 w, w, channels, with leaky
- * ReLU 0.2 between them and tanh at the end: 4 -> 8 -> 16 -> 32. Batch norm: epsilon 1e-3, running averages 0.99. */
+ *   critic: conv 5x5/2 w - 2 w, dropout 0.3 - 4 w, dropout 0.3 - 8 w, with bias and leaky ReLU 0.2; dropout 0.2, dense 1:
+ *   32 -> 16 -> 8 -> 4 -> 2. No batch norm, because the penalty needs the gradient of each sample by itself.
+ *   generator: dense 4 w, batch norm, leaky ReLU; then three times (upsample, conv 3x3, batch norm) of 2 w, w and channels,
+ *   with leaky ReLU 0.2 between them and tanh at the end: 4 -> 8 -> 16 -> 32. Batch norm: epsilon 1e-3, averages 0.99. */
 #include "inception/models/models.h"
 #include "inception/models/wasserstein.h"
 

@@ -1,5 +1,5 @@
-/* Two further views of generated images: how a classifier sorts them into classes, compared with real ones, and how near
- * each of them is to an image of the training set, in pixels. */
+/* Two other measures of generated images: the classes that a classifier predicts for them, compared with those of real
+ * images, and the distance in pixels from each to the nearest image of the training set. */
 #ifndef TOWERS_INCEPTION_QUALITY_COVERAGE_H
 #define TOWERS_INCEPTION_QUALITY_COVERAGE_H
 

@@ -1,5 +1,5 @@
-/* Generator: images from the generator of a trained model. The noise behind image number i follows from (seed, i) alone,
- * so that a grid shows the same places of the latent space at every stage of a run, whatever its towers. */
+/* Generator: images from the generator of a trained model. The noise of image number i depends on (seed, i) alone, so
+ * a grid shows the same points of the latent space at every stage of a run, with any number of towers. */
 #ifndef TOWERS_INCEPTION_QUALITY_GENERATOR_H
 #define TOWERS_INCEPTION_QUALITY_GENERATOR_H
 

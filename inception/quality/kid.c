@@ -1,6 +1,6 @@
-/* Sums of the cubic kernel over all pairs of two subsets; see kid.h. The second subset is stored transposed, so that one
- * number of a vector is multiplied with those of 32 others at once. Products are summed in f32 over 64 features at a
- * time, and those sums in f64. */
+/* Sums of the cubic kernel over all pairs of two subsets; see kid.h. The second subset is stored transposed, so that
+ * each number of a vector is multiplied with the numbers of 32 other vectors at once. Products are summed in f32 over
+ * 64 features at a time, and those sums in f64. */
 #include "inception/quality/kid.h"
 
 #include "towers/data/order.h"

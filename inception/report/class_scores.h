@@ -1,5 +1,6 @@
-/* Precision, recall and F1 of each class of an evaluation. Of the samples of a class, recall is the share that was found; of
- * those taken for it, precision is the share that is right; F1 is their harmonic mean, 2 right / (samples + taken). */
+/* Precision, recall and F1 of each class of an evaluation. Recall: the share of the samples of a class that were
+ * predicted as this class. Precision: the share of the samples predicted as a class that belong to it. F1: the
+ * harmonic mean of both, 2 right / (samples + taken). */
 #ifndef TOWERS_INCEPTION_REPORT_CLASS_SCORES_H
 #define TOWERS_INCEPTION_REPORT_CLASS_SCORES_H
 

@@ -1,6 +1,6 @@
-/* The data of a run on its page: how long it waited for them and why, what could not be decoded, the first batch as the
- * network saw it and the most confident mistakes; and the restarts. Each function writes a whole section, or nothing if the run has no such
- * file. Every list and picture is bounded, whatever the files hold. */
+/* The part of a report about data: how long the run waited for data and why, which images could not be decoded, the
+ * first batch as the network saw it, and the most confident mistakes; and about restarts. Each function writes a whole
+ * section, or nothing if the run has no such file. Every list and picture is bounded, whatever the files contain. */
 #ifndef TOWERS_INCEPTION_REPORT_REPORT_DATA_H
 #define TOWERS_INCEPTION_REPORT_REPORT_DATA_H
 

@@ -1,6 +1,6 @@
 /* ReLU, leaky ReLU, their gradients, the UNARY ops and dropout.
  *
- * ReLU keeps NaN, so that a bad batch shows in the loss. Dropout draws for the number of the element in the step
+ * ReLU keeps NaN, so that a bad batch shows in the loss. Dropout draws a number for each element's place in the step
  * (philox.h), so the mask depends neither on pitch nor on threads nor on the number of towers, and the same op applied
  * to dy is the gradient. */
 #include "kernels/cpu/span.h"

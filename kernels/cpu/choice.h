@@ -1,9 +1,9 @@
-/* Choosing a oneDNN task for a call: candidates are offered best first, and the first with optimized code wins.
+/* Choosing a oneDNN task for a call: candidates are offered best first, and the first with optimized code is taken.
  *
  * A candidate that oneDNN does not have, or has only as reference loops, or computes wrongly in a trial (see
  * onednn_probe.h), is passed over. If none is left, the call fails with a message that names it, unless the device
- * accepts reference code. The order is fixed, never measured at run time: two runs, and two towers, must take the same code to get
- * the same bits. Matrix products, which 1x1 convolutions and dense layers share, are described here too. */
+ * accepts reference code. The order is fixed, never measured at run time: two runs, and two towers, must take the same
+ * code to get the same bits. Matrix products, which 1x1 convolutions and dense layers share, are described here too. */
 #ifndef TOWERS_KERNELS_CPU_CHOICE_H
 #define TOWERS_KERNELS_CPU_CHOICE_H
 

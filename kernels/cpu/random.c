@@ -1,8 +1,8 @@
 /* Random values: element i of the step (philox.h) is computed from group i / 4 of the stream ^ 2^31.
  *
- * Uniform: word i % 4 as [0, 1). Normal (Box & Muller 1958): words 0, 1 make elements 0, 1 and words 2, 3 make elements
- * 2, 3 of the group of four: r = sqrt(-2 ln(1 - u)), t = 2 pi v, values r cos t and r sin t, where u, v are the two
- * words as [0, 1). */
+ * Uniform: word i % 4 as a number in [0, 1). Normal (Box & Muller 1958): words 0 and 1 give elements 0 and 1 of the
+ * group of four, words 2 and 3 give elements 2 and 3. With the two words as u and v in [0, 1), r = sqrt(-2 ln(1 - u))
+ * and t = 2 pi v, the values are r cos t and r sin t. */
 #include "kernels/cpu/span.h"
 #include "kernels/philox.h"
 

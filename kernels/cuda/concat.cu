@@ -1,7 +1,7 @@
 /* Copies of channels, for concat, slice and reshape where the plan could not let the producer write in place.
  *
- * Elements are only bytes here: a row of `c` channels is moved in the largest pieces (16, 8, 4, 2 or 1 bytes) that
- * row length, pitches and addresses allow. One read, one write. */
+ * The elements' type does not matter: a row of `c` channels is copied in the largest pieces (16, 8, 4, 2 or 1 bytes)
+ * that row length, pitches and addresses allow. One read, one write. */
 #include "kernels/cuda/map.cuh"
 
 struct CopyRows {

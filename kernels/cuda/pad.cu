@@ -1,5 +1,6 @@
-/* Pad and crop: each piece of y is one of x, or zeros. Elements are only bytes here: the channels of a pixel are moved in
- * the largest pieces (16, 8, 4 or 2 bytes) that their number, pitches and addresses allow. One read, one write. */
+/* Pad and crop: each piece of y is a copy of one of x, or zeros. The elements' type does not matter: the channels of a
+ * pixel are copied in the largest pieces (16, 8, 4 or 2 bytes) that their number, pitches and addresses allow. One
+ * read, one write. */
 #include "kernels/cuda/map.cuh"
 
 struct PadPixels {

@@ -1,5 +1,5 @@
-/* Random values with the bits of kernels/cpu/random.c: element i of the step is made of word i % 4 of group i / 4 of the
- * stream ^ 2^31. One write. */
+/* Random values with the bits of kernels/cpu/random.c: element i of the step is computed from word i % 4 of group i /
+ * 4 of the stream ^ 2^31. One write. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/map.cuh"
 

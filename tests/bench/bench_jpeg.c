@@ -1,8 +1,8 @@
-/* How much of libjpeg-turbo's own speed our decoder keeps: bench_jpeg SECONDS FILE...
+/* The speed of our JPEG decoder, compared with libjpeg-turbo's own: bench_jpeg SECONDS FILE...
  *
- * Three ways take turns over all files, which are in memory: a bare loop over the library's scan lines, image_probe and
- * image_decode of the whole picture, and of the random part that RandomResizedCrop would take. Processor time of one
- * thread; the least of the rounds, in microseconds per picture, as a line of JSON. */
+ * Three methods take turns over all files, which are in memory: a bare loop over the library's scan lines; image_probe
+ * and image_decode of the whole picture; the same of the random part that RandomResizedCrop would take. The result is
+ * the least processor time of all rounds of one thread, in microseconds per picture, as a line of JSON. */
 #include <stdlib.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* NaN and Inf in random layers of random towers at random steps: the search names exactly that place, nothing is
- * committed, no bad checkpoint is written, and the capsule, replayed, ends at the same op. */
+ * committed, no checkpoint with such values is written, and a replay of the capsule ends at the same op. */
 #include "towers/guard/forensics.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
-/* Power failures during a save. Every call that changes files is recorded. Then, after each of them, disks are made
- * that a file system may leave behind: data that was not fsynced is lost, full of zeros or present; names whose
- * directory was not fsynced have changed or not, in every combination. On each, the newest checkpoint must be complete
- * and no older than the last save that was reported as done. */
+/* Power failures during a save. Every call that changes files is recorded. For each call, every state of the disk is
+ * built that a file system may leave after a power failure right after it: data that was not fsynced is lost, full of
+ * zeros or present; names whose directory was not fsynced have changed or not, in every combination. In each state the
+ * newest checkpoint must be complete and no older than the last save that was reported as done. */
 #include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>

@@ -1,10 +1,10 @@
-/* Every call of the CUDA libraries fails once: the n-th of a run, for all n from opening the device over plans, steps
- * and their capture to the end. The run must end in an error that names the call or, if the call was only a query, part
- * of the shutdown, or made a graph, continue. Nothing may crash, hang or leak.
+/* Every call of the CUDA libraries fails once: the n-th of a run, for all n, from opening the device over plans, steps
+ * and their capture to the end. Then the run must end in an error that names the call, or continue if the call was
+ * only a query, part of the shutdown, or made a graph. Nothing may crash, hang or leak.
  *
- * Calls with the same callers behave alike: of those the first or the last is tested, by the parity of their number, and
- * of all callers every fourth, by their number too. These differ in every run, because a caller's number depends on
- * where the program was loaded. TOWERS_TEST_ALL_CALLS=1 tests all calls. */
+ * Calls with the same callers behave alike: of those the first or the last is tested, by the parity of their number,
+ * and of all callers every fourth, by their number too. The selection differs in every run, because a caller's number
+ * depends on where the program was loaded. TOWERS_TEST_ALL_CALLS=1 tests all calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Training with frozen layers on the fake GPU: batch norms that use their averages, in front of trained layers and behind
- * them; the losses of the CPU, frozen weights and statistics bit for bit as they were, and no NCCL traffic for them. */
+/* Training with frozen layers on the fake GPU, with batch norms that use their averages before and after trained
+ * layers: the losses equal the CPU's, frozen weights and statistics keep their bits, and NCCL transfers nothing for
+ * them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

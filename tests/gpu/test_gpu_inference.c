@@ -1,5 +1,5 @@
-/* Evaluation and prediction on the fake GPU: a batch is handed over while the one before is under way, from pinned
- * memory and into pinned memory, with the same results in whatever order the streams run. */
+/* Evaluation and prediction on the fake GPU: a batch is copied while the previous one is computed, from and to pinned
+ * memory, with the same results in any order of the streams. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

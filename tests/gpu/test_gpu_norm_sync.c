@@ -1,6 +1,6 @@
-/* Batch norm over the towers of several fake GPUs: they train as one tower with the whole batch does, even if one has
- * no samples; the same bits under every order of the streams and with or without graphs; a warm step neither waits nor
- * allocates; and a call that fails, or a rank that dies, in the middle of a layer ends all ranks. */
+/* Batch norm over the towers of several fake GPUs. They train like one tower with the whole batch, even if one has no
+ * samples; give the same bits under every order of the streams, with or without graphs; and a warm step neither waits
+ * nor allocates. A call that fails, or a rank that dies, in the middle of a layer ends all ranks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* The choice of a convolution's plan on the fake GPU: which rounding f32 allows, and the choice if there is no memory
- * for timing. */
+/* The choice of a convolution's plan on the fake GPU: the rounding that f32 allows, and the choice without memory for
+ * timing. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* The plan cache: an added entry is found, also by the next process; a later line wins; files that cannot be read or
- * written do no harm. */
+/* The plan cache: an added entry is found, also by the next process; a later line replaces an earlier one; files that
+ * cannot be read or written are ignored. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

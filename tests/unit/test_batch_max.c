@@ -1,5 +1,5 @@
-/* The largest batch that fits: with a device that tells how much memory it has, the batch found fits, the next one does
- * not, and no more is tried than there are samples. */
+/* The largest batch that fits, with a device that reports how much memory it has: the batch found fits, the next one
+ * does not, and never more samples are tried than there are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

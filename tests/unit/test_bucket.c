@@ -1,4 +1,4 @@
-/* Buckets are cut at ends of parameters, cover every element once, and never get more than there is room for. */
+/* Buckets are cut at ends of parameters, cover every element once, and never exceed their largest number. */
 #include "nccl_sync/bucket.h"
 
 #include <setjmp.h>

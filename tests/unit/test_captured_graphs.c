@@ -1,6 +1,6 @@
-/* Launches of a step that are captured once and repeated: when that begins, that nothing but launches is captured,
- * that each slot has its own graphs, and the update one, that all are given back, and what happens
- * where the device refuses. */
+/* Launches of a step that are captured once and then repeated: when capture begins, that only launches are captured,
+ * that each slot and the update have graphs of their own, that all are destroyed, and what happens if the device
+ * refuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Checkpoints and the run directory: the protocol seen from outside. Every truncation and a flip in every byte must be
- * found, the older one used, and nothing ever deleted that was not replaced. Kills and failing calls:
+/* Checkpoints and the run directory, by the protocol alone. Every truncation and a flipped bit in every byte must be
+ * detected, the older checkpoint used, and nothing deleted that was not replaced. Kills and failing calls:
  * check_checkpoint_faults.sh. */
 #include <dirent.h>
 #include <errno.h>

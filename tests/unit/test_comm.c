@@ -1,6 +1,6 @@
 /* The shared-memory communicator between forked processes: sums in tower order, equal bit for bit for any mapping of
- * towers to processes; broadcast; barrier; and every way of leaving ends in ERR_COMM on the other ranks, with the
- * culprit's name, within its deadline. */
+ * towers to processes; broadcast; barrier. However a rank leaves, the others get ERR_COMM within the deadline, with
+ * the name of the rank that left. */
 #include "nccl_sync/comm.h"
 
 #include <setjmp.h>

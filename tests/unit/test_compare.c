@@ -1,5 +1,5 @@
-/* compare: what it says of runs whose truth is known, that equal runs are called equal, and that a run directory is
- * read strictly. */
+/* compare: its results for runs whose difference is known, that equal runs are reported as equal, and that a run
+ * directory is read strictly. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,4 @@
-/* The YAML subset: what is read and where it stood, and a message with name:line:column for everything that is
- * refused. */
+/* The YAML subset: values and their positions, and a message with name:line:column for everything that is rejected. */
 #include "inception/cli/config.h"
 
 #include <setjmp.h>

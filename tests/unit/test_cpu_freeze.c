@@ -1,5 +1,5 @@
-/* Frozen layers: no gradient ops, nothing differentiated in front of the first trained layer, batch norms that use and
- * keep their running averages, the layout with frozen parameters behind, and a run that leaves them bit for bit. */
+/* Frozen layers: no gradient ops, nothing differentiated before the first trained layer, batch norms that use and keep
+ * their running averages, the layout with frozen parameters last, and a run that changes none of their bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

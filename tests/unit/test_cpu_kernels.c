@@ -1,6 +1,6 @@
-/* The CPU's own kernels where the small rows of tests/support/cases do not reach: work that is cut into many chunks (against
- * the reference, and equal to the bit for 1, 2 and 3 threads), numbers that are hard (NaN, a mean far from zero, a
- * single pixel), and the optimizers over fifty steps. */
+/* The CPU's own kernels in cases that the small rows of tests/support/cases do not cover: work that is cut into many
+ * chunks (against the reference, and equal to the bit for 1, 2 and 3 threads), difficult numbers (NaN, a mean far from
+ * zero, a single pixel), and the optimizers over fifty steps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The passes of batch norm over rows (kernels/cpu/norm_rows.h), both ways to do them, against sums in double: widths
- * with and without a rest, few and many rows, rows apart, results past the caches, NaN. */
+/* The passes of batch norm over rows (kernels/cpu/norm_rows.h), vectorized and plain, against sums in double: widths
+ * with and without a remainder, few and many rows, rows with gaps, results larger than the caches, NaN. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* With ONEDNN_MAX_CPU_ISA of an older processor our own kernels for newer ones are left out too, so that what an older
- * machine computes can be made again on this one. oneDNN reads the variable once: hence a program of its own. */
+/* If ONEDNN_MAX_CPU_ISA names an older processor, our own kernels for newer ones are not used either, so that the
+ * results of an older machine can be computed on this one. oneDNN reads the variable once, so this is a program of its
+ * own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

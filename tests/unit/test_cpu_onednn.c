@@ -1,6 +1,6 @@
-/* Matrix products with a strided vector among their operands, on the oneDNN of this machine and on a stand-in that
- * computes them as oneDNN 3.7.2 does: it takes the vector for packed. Every call of the library goes through
- * __wrap_dnnl_primitive_execute (the linker's --wrap); the fault is put behind the library's own result. */
+/* Matrix products with a strided vector among their operands, on the oneDNN of this machine and on a stand-in with the
+ * defect of oneDNN 3.7.2, which treats the vector as packed. Every call of the library goes through
+ * __wrap_dnnl_primitive_execute (the linker's --wrap), which changes the library's own result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* The number of threads changes no bit of a convolution on the CPU, whichever code computes it.
+/* The number of threads changes no bit of a convolution on the CPU, in any implementation.
  *
  * Values round in every sum, so that another order of additions shows. The shapes are those of the recipes' networks,
- * cut in their images, and ones that leave remainders; each is computed in f32 and, where the processor has it, bf16. */
+ * with fewer images, and some that leave remainders; each is computed in f32 and, if the processor supports it, bf16. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

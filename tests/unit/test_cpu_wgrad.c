@@ -1,7 +1,7 @@
 /* Our own weight gradients of bf16 and f32 convolutions against plain loops: all codes, blocks, edges, slices, threads.
  *
- * Values are small integers, so every sum is exact and the comparison is for equality. The tile instructions of AMX are
- * replaced by loops that follow the manual: what is checked is how tiles are laid out and read, not the processor. */
+ * Values are small integers, so every sum is exact and the comparison is for equality. The tile instructions of AMX
+ * are replaced by loops that follow the manual: the layout and the reading of tiles are tested, not the processor. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

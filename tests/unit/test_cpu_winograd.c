@@ -1,6 +1,6 @@
-/* Convolutions by our own Winograd algorithms and their gradients with respect to x: how far they are from double
- * precision next to plain sums in f32, exact zeros where a window sees only zeros, and bits that depend neither on
- * threads nor on the other images of a batch. That small integers come out exactly is in test_cpu_conv.c. */
+/* Convolutions by our own Winograd algorithms and their gradients with respect to x: the error against double
+ * precision, compared with that of plain sums in f32; exact zeros where a window contains only zeros; and bits that
+ * depend neither on threads nor on the other images of a batch. test_cpu_conv.c tests that small integers are exact. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,5 @@
-/* Digests of replicas: they see every element, and after every step of a long undisturbed run (10,000 steps) there is
- * never a false alarm. The network is a few numbers large, so that a step is little more than the agreement of the
- * towers. */
+/* Digests of replicas: they cover every element, and there is no false alarm after any step of a long undisturbed run
+ * (10,000 steps). The network has only a few numbers, so that a step is little more than the comparison of the towers. */
 #include "towers/guard/digest.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"

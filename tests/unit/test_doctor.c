@@ -1,4 +1,5 @@
-/* Doctor's verdicts: a healthy machine has no complaint; each single fault is found, with the command that mends it. */
+/* Doctor's verdicts: a healthy machine gets no complaint; each single problem is found, with the command that fixes
+ * it. */
 #include "inception/cli/doctor.h"
 
 #include <jansson.h>

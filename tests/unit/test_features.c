@@ -1,5 +1,5 @@
-/* Features of classifiers and images of generators. The network behind FID (inception_v3 in its variant fid2015) gives the
- * features that PyTorch computes with the same made-up weights (golden_fid2015.h), 1e-4 apart at most. */
+/* Features of classifiers and images of generators. The network behind FID (inception_v3, variant fid2015) gives the
+ * features that PyTorch computes with the same random weights (golden_fid2015.h), to 1e-4. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

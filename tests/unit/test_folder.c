@@ -1,5 +1,5 @@
-/* Folders of images: classes, order and labels by torchvision's rules; divided sets; the index and its cache; and what is
- * refused. Pictures are PGM of one pixel, whose value tells them apart. */
+/* Folders of images: classes, order and labels by torchvision's rules; --val-split; the index and its cache; and what
+ * is rejected. Images are PGM of one pixel, whose value identifies them. */
 #include "towers/data/folder.h"
 
 #include <fcntl.h>

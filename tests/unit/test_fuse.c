@@ -1,6 +1,6 @@
-/* Joined ops in a training graph: what the passes write, what they leave alone, and that no number changes: in double
- * precision with the reference as the machine, and as a plan on the CPU backend, whose kernels of joined ops compute
- * what a GPU's do. */
+/* Joined ops in a training graph: what the passes write, what they leave unchanged, and that no number changes, in the
+ * double-precision interpreter and as a plan on the CPU backend, whose kernels of joined ops compute the same as a
+ * GPU's. */
 #include "inception/models/models.h"
 #include "tests/support/graph_text.h"
 #include "tests/support/interpret.h"

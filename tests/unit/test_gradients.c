@@ -1,8 +1,8 @@
-/* Every gradient rule against central differences, in double precision, with the reference as the machine.
+/* Every gradient rule against central differences, in double precision, with the reference as the device.
  *
  * First gradients: loss = sum of y * a fixed random cotangent. Second: the sum of the squares of the first gradients,
- * differentiated for all operands and the cotangent. Kinds without a rule must say so by name. At the end whole small
- * networks, among them the gradient penalty of WGAN-GP (Gulrajani et al., arXiv:1704.00028). */
+ * differentiated for all operands and the cotangent. Kinds without a rule must give an error with their name. At the
+ * end whole small networks, among them the gradient penalty of WGAN-GP (Gulrajani et al., arXiv:1704.00028). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

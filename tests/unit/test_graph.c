@@ -1,5 +1,5 @@
-/* The op list: shape rules and their messages, names, the sticky error, and gradients compared as text. That gradients
- * are right as numbers is another test's business. */
+/* The op list: shape rules and their messages, names, the sticky error, and gradients compared as text.
+ * test_gradients.c checks the values of gradients. */
 #include "tests/support/graph_text.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* One training step that can be done on paper, from pixels to the new weights, however three samples are dealt to the
- * towers.
+/* One training step that can be computed by hand, from pixels to the new weights, for every division of three samples among
+ * the towers.
  *
  *   images of one pixel:  A is 1 with label 0, B is 0 with label 1, C is 1 with label 1
  *   network:              h = relu(u x + a), logits = (v1, v2) h + (b1, b2), with u = 2, v = (ln(3) / 2, 0), a, b = 0

@@ -1,4 +1,4 @@
-/* The IDX reader: what it takes, what it refuses and how it says so, from memory and through source_open. */
+/* The IDX reader: what it accepts, what it rejects and with which message, from memory and through source_open. */
 #include "towers/data/idx.h"
 
 #include <setjmp.h>

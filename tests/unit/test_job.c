@@ -1,5 +1,5 @@
-/* The same flags describe the same device, whichever command reads them: what `info` plans for, what `bench --profile`
- * times and what a capsule of `train` is replayed on is the device that `train` opens. */
+/* The same flags describe the same device, whichever command reads them: `info`, `bench --profile`, `replay` and
+ * `train` open the same device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Limits of control groups, read from trees made here: the tightest of all levels counts, in version 1 and 2; page cache
- * that could be dropped is not used memory. */
+/* Limits of control groups, read from trees made here: the tightest of all levels applies, in version 1 and 2; page
+ * cache that can be dropped does not count as used memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* The loader: the same batches whatever the threads and loaders, resume in the middle, errors in their place, and an
- * end at any point. Samples are told apart by a data set whose pixels and labels are computed from the
- * sample number. */
+/* The loader: the same batches for any number of threads and loaders, resume in the middle of an epoch, errors at
+ * their sample, and an end at any point. The data set's pixels and labels are computed from the sample number, so
+ * every sample can be identified. */
 #include "towers/data/loader.h"
 
 #include <setjmp.h>

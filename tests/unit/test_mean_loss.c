@@ -1,5 +1,5 @@
-/* Loss accounting against hand arithmetic: two towers with the per-sample losses [2, 3] and [4, 5], the uneven case
- * [2, 3] and [4], and towers whose loss is NaN or Inf, under every report and every check. */
+/* Loss accounting against values computed by hand: two towers with the losses [2, 3] and [4, 5], the uneven case [2,
+ * 3] and [4], and towers whose loss is NaN or Inf, under every report and every check. */
 #include "nccl_sync/mean_loss.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What `towers info` says of memory is what a tower takes: inception_v3 in training, against the growth of the resident
- * set of this process from before the replica exists to after its first step. */
+/* The memory that `towers info` prints is what a tower uses: inception_v3 in training, compared with the growth of
+ * this process's resident set from before the replica exists to after its first step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* A job that cannot fit is refused by arithmetic: what is counted is a lower bound of what a plan takes, the shares of
- * all processes are added, and the message says what to make smaller. */
+/* A job that cannot fit is rejected by calculation: the sum is a lower bound of what a plan takes, the shares of all
+ * processes are added, and the message says what to reduce. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

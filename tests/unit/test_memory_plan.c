@@ -1,5 +1,5 @@
-/* The memory plan against what a replica asks its device for: every class counts, whatever the towers, the precision
- * and the averages; only some numbers of a few bytes are not in it. */
+/* The memory plan, compared with what a replica allocates on its device: every class counts, for any towers, precision
+ * and averages; only a few small values are not included. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

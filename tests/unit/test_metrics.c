@@ -1,5 +1,5 @@
-/* The growing files of a run: strict JSON in every locale, resumed without a step twice, and a disk that is full does
- * not stop it. */
+/* The growing files of a run: strict JSON in every locale, no step twice after a resume, and training that continues
+ * when the disk is full. */
 #include <jansson.h>
 #include <math.h>
 #include <setjmp.h>

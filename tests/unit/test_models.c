@@ -1,7 +1,7 @@
-/* The networks at full size: numbers of parameters, multiply-adds, names, the smallest image, auxiliary heads, and that
- * training and evaluation agree on the weights. The counts are those of torchvision (inception_v3, googlenet), of timm
- * (inception_v4, inception_resnet_v2) and of the trainer of 2016 (tf2016). That the numbers inside are right is the
- * business of scripts/fidelity.sh. */
+/* The networks at full size: numbers of parameters, multiply-adds, names, the smallest image, auxiliary heads, and
+ * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet), of
+ * timm (inception_v4, inception_resnet_v2) and of the trainer of 2016 (tf2016). scripts/fidelity.sh compares the
+ * values that they compute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,8 @@
 /* Batch norm over the batches of several towers, kernel by kernel, of the CPU and (test_cuda_norm_sync) of the
  * emulated GPU: each tower's y, mean, variance and dx are those of the reference in double precision on all batches
- * together, and the towers' dbeta and dgamma add up to its own. Batches are of different size; far from zero, squares
- * would cancel. The towers take turns: each runs up to the first sum that is not known yet, until all are. */
+ * together, and the towers' dbeta and dgamma add up to its own. Batches differ in size, and values are far from zero,
+ * where a difference of squares would cancel. The towers take turns: each runs up to the first sum that is not known
+ * yet, until all are. */
 #include "kernels/backend.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Every row of every case table on every backend of this machine, in every float dtype, against the reference.
  *
- * Prints the largest error of each op kind. What a backend does not support in a 16-bit dtype is counted and named; in
- * f32 it is a failure. TOWERS_TEST_OP=conv_dx,conv_dw runs these kinds alone, TOWERS_TEST_NOT=conv_dx all others,
- * TOWERS_TEST_BACKEND=cuda one backend. */
+ * Prints the largest error of each op kind. Ops that a backend does not support in a 16-bit dtype are counted and
+ * named; in f32 they are failures. TOWERS_TEST_OP=conv_dx,conv_dw runs these kinds alone, TOWERS_TEST_NOT=conv_dx all
+ * others, TOWERS_TEST_BACKEND=cuda one backend. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The update of the weights on every backend against the reference, several steps long; what a closed gate must leave
- * alone; square sums, running averages, fill and copies. */
+/* The update of the weights on every backend against the reference, over several steps; what a closed gate must leave
+ * unchanged; square sums, running averages, fill and copies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

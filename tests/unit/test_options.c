@@ -1,4 +1,5 @@
-/* The command line: every origin, their order, exact numbers, exclusive pairs, near names, and texts that read back. */
+/* The command line: every origin, their precedence, exact numbers, exclusive pairs, similar names, and printed values
+ * that read back. */
 #include "inception/cli/options.h"
 
 #include <float.h>

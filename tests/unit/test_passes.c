@@ -1,4 +1,4 @@
-/* The passes over the forward list: what they change, what they leave alone, and that the list stays sound. */
+/* The passes over the forward list: what they change, what they leave unchanged, and that the list stays valid. */
 #include "tests/support/graph_text.h"
 #include "tests/support/interpret.h"
 

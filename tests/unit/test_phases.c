@@ -1,6 +1,6 @@
-/* Training in phases, on a model small enough to compute by hand: a "critic" whose score of an image is the mean of its
- * pixels, and a "generator" that takes no images. Which phase, batch and samples a step has; the layout of several phases;
- * and the loss vector that ties the ways of reporting a loss together, row by row, in a run of two towers. */
+/* Training in phases, on a model small enough to compute by hand: a "critic" whose score of an image is the mean of
+ * its pixels, and a "generator" that takes no images. The phase, batch and samples of each step; the layout of several
+ * phases; and all ways of reporting a loss, compared with values computed by hand, in a run of two towers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

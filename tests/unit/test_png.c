@@ -1,4 +1,4 @@
-/* PNG as zlib and the specification see it: chunks, checks, and the same pixels back. */
+/* PNG files, checked with zlib and the specification: chunks, checksums, and the same pixels after decoding. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

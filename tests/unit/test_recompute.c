@@ -1,4 +1,4 @@
-/* The pass that runs cheap ops again for the backward pass: what it adds, what it leaves, and that no number
+/* The pass that recomputes cheap ops for the backward pass: what it adds, what it leaves unchanged, and that no number
  * changes. */
 #include "tests/support/graph_text.h"
 #include "tests/support/interpret.h"

@@ -1,4 +1,4 @@
-/* The report of runs of every kind: a whole page, nothing from outside, nothing that a name could break out of. */
+/* The report of runs of every kind: a complete page that loads nothing and in which no name can inject markup. */
 #include <ctype.h>
 #include <math.h>
 #include <setjmp.h>

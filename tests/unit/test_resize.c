@@ -1,4 +1,5 @@
-/* The resizer against Pillow (golden_resize.h), to the bit; and what follows from its definition. */
+/* The resizer equals Pillow's pixels (golden_resize.h) exactly, and has the properties that follow from its
+ * definition. */
 #include "towers/data/resize.h"
 
 #include <setjmp.h>

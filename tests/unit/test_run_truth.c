@@ -1,6 +1,6 @@
-/* What a run records, against plain loops in double: losses, hits and the confusion matrix of an evaluation, the parts
- * of the loss, averages, times, dropout of several towers, statistics of batch norm. The weights are given and the
- * learning rate is 0, so every number follows from the data. */
+/* The records of a run, compared with plain loops in double: losses, correct predictions and the confusion matrix of
+ * an evaluation, the parts of the loss, averages, times, dropout of several towers, statistics of batch norm. The
+ * weights are given and the learning rate is 0, so every number follows from the data. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* safetensors: what is written is read back bit for bit, and every way to lie in a header is refused. The names of the
+/* safetensors: written files are read back bit for bit, and every kind of invalid header is rejected. The names of the
  * bad files follow the attacks of the format's reference implementation. */
 #include <dirent.h>
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Learning rates, by hand arithmetic. */
+/* Learning rates, compared with values computed by hand. */
 #include "towers/replica/schedule.h"
 
 #include <math.h>

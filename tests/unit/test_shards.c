@@ -1,5 +1,5 @@
-/* Data sets of shards: lists in braces, splits by the names of files and by --val-split, the index that is used again,
- * and a shard that changes under a run. Pictures are PGM of one pixel in tars. */
+/* Data sets of shards: lists in braces, splits by the names of files and by --val-split, the reuse of the index, and a
+ * shard that changes under a run. Images are PGM of one pixel in tars. */
 #include "towers/data/shards.h"
 
 #include <archive.h>

@@ -1,4 +1,4 @@
-/* Shares and orders: every sample exactly once, whatever the counts, shares and towers; every permutation as likely. */
+/* Shares and orders: every sample exactly once for any counts, shares and towers; every permutation equally likely. */
 #include "towers/data/share.h"
 
 #include <setjmp.h>

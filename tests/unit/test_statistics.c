@@ -1,4 +1,5 @@
-/* Statistics of dependent series: known quantiles, known inefficiency, intervals that cover as often as they say. */
+/* Statistics of dependent series: known quantiles, known inefficiency, and intervals with the coverage that they
+ * claim. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

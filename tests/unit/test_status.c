@@ -1,4 +1,4 @@
-/* The error idiom: message, trace, names, exit codes, and what printing does to hostile text. */
+/* The error idiom: message, trace, names, exit codes, and the printing of hostile text. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* The order of a step, seen from the device: every bucket of gradients is given to the sum after its last gradient was
- * computed, the first ones while backward still runs, all before the optimizer; a step that the gate refuses moves
- * nothing; and after the first steps nothing is allocated, neither on the device nor on the host. */
+/* The order of a step, as the device records it: every bucket of gradients is passed to the all-reduce after its last
+ * gradient was computed, the first ones while backward still runs, all before the optimizer; a step that the gate
+ * refuses changes nothing; and after the first steps nothing is allocated, neither on the device nor on the host. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

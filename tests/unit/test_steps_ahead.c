@@ -1,7 +1,7 @@
-/* Steps whose results come late. The CPU's backend is made to answer as a GPU does: what it downloads reaches the host
- * only when the host has asked often enough. Weights and losses must be those of a device that answers at once, bit for
- * bit; a step that is not finite must change nothing and be named, though two more were begun; and in f16 a step whose
- * gradients overflow is left out at half the scale. */
+/* Steps whose results arrive late. The CPU's backend is made to answer as a GPU does: downloads reach the host only
+ * when the host has asked often enough. Weights and losses must be those of a device that answers at once, bit for
+ * bit. A step that is not finite must change nothing and be named, although two more were begun. In f16, a step whose
+ * gradients overflow is skipped and the scale halved. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

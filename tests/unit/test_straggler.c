@@ -1,5 +1,5 @@
-/* Who is named slow: the tower and activity that lose the time, in all shapes of noise that machines make, whatever the
- * shares; and nobody in runs where nobody is slow, however loud. */
+/* The tower that is reported as slow: the tower and activity that lose the time, under all kinds of noise that
+ * machines make and for any shares; and none in runs without a slow tower, however large the noise. */
 #include "towers/record/straggler.h"
 
 #include <math.h>

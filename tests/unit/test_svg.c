@@ -1,4 +1,5 @@
-/* Plots as text: ticks, coordinates inside the picture, gaps, spikes that thinning must keep, labels apart, escapes. */
+/* Plots as text: ticks, coordinates inside the picture, gaps, spikes that thinning must keep, separate labels,
+ * escapes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

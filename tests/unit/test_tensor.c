@@ -1,4 +1,5 @@
-/* Shapes, dtypes, windows, names of ops, Philox against its published answers, and the reference's 16-bit rounding. */
+/* Shapes, dtypes, windows, names of ops, Philox against its published test vectors, and the reference's 16-bit
+ * rounding. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* A text of pieces stays inside its buffer whatever is added: cut off at the end, noted, and always terminated. */
+/* A text built of pieces stays inside its buffer: what does not fit is cut off and noted, and the text is always
+ * terminated. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* The two networks of WGAN-GP: sizes, the passes that a step makes, and the gradients of both phases against central
- * differences in double precision, with the reference as the machine. The critic's are second derivatives; they also
- * fulfil the identities of a function that is linear in the weights of each layer. Other critics against PyTorch's
+/* The two networks of WGAN-GP: sizes, the passes of a step, and the gradients of both phases against central
+ * differences in double precision, with the reference as the device. The critic's are second derivatives; they also
+ * satisfy the identities of a function that is linear in the weights of each layer. Other critics against PyTorch's
  * gradients, on the reference and on the CPU's kernels (golden_wgan.h). */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Lists in braces, as bash and the Python package braceexpand have them; see shards.h. */
+/* Expansion of lists in braces, as in bash and the Python package braceexpand; see shards.h. */
 #include "towers/data/shards.h"
 
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* tf.Example, the protocol buffer in a record of TFRecords (tensorflow/core/example/example.proto, feature.proto):
  *     Example.1 = Features; Features.1 = map entries {1: key, 2: Feature}; Feature.1 BytesList, .2 FloatList, .3 Int64List;
  *     each list's field 1 holds its values, numbers packed or not.
- * Features are found without unpacking the message, in memory or in a file, of which only the first bytes of each field
- * are read: listing a shard of photographs reads a hundredth of it. Nothing is allocated and nothing recurses.
+ * Features are found without unpacking the message, in memory or in a file. Of a file only the first bytes of each
+ * field are read, so that listing a shard of photographs reads a small part of it. Nothing is allocated and nothing
+ * recurses.
  *
  * Errors: ERR_FORMAT if the bytes are not such a message; the text begins with `where`. ERR_IO from a file. */
 #ifndef TOWERS_DATA_EXAMPLE_H

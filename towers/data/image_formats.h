@@ -1,4 +1,5 @@
-/* The decoders behind image.h, one file each. `probe` fills h, w and orientation; `decode` gets a checked part. */
+/* The decoders behind image.h, one file each. `probe` fills h, w and orientation; `decode` gets a part that lies
+ * inside the image. */
 #ifndef TOWERS_DATA_IMAGE_FORMATS_H
 #define TOWERS_DATA_IMAGE_FORMATS_H
 

@@ -1,8 +1,9 @@
 /* MDS, the shards of Mosaic Streaming, version 2. A folder has index.json, which lists the shards. A shard is
- *     u32 samples | u32 offset[samples + 1], from the start of the file | JSON: names, encodings and sizes of the columns | data
- * and a sample the u32 size of each column whose size varies, then the data of all columns, in the order of their names.
- * Numbers are little-endian. Image: a column jpeg, png, bytes, or pixels as ndarray:uint8:H,W,3; label: a column of
- * integers. index.json only says which files there are: what it says about them must be true of the files. */
+ *   u32 samples | u32 offset[samples + 1], from the start of the file | JSON: names, encodings and sizes of the columns | data
+ * and a sample is the u32 size of each column whose size varies, then the data of all columns, in the order of their
+ * names. Numbers are little-endian. Image: a column jpeg, png, bytes, or pixels as ndarray:uint8:H,W,3; label: a
+ * column of integers. Only the names of the files are taken from index.json; its other entries must agree with the
+ * files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,11 +1,11 @@
-/* The order of an epoch: a permutation of 0 .. count - 1 that is a pure function of (seed, epoch). Up to ORDER_TABLE_MAX
- * samples it is a table (epoch_order, share.h) that must be prepared. Above, it is a keyed permutation without a table:
- * a Feistel network on ceil(log2 count) bits with Philox as its round function, repeated until the result is below count
- * (cycle walking; Black & Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), at most twice on average. Without
- * shuffling the order is the identity.
+/* The order of an epoch: a permutation of 0 .. count - 1 that is a pure function of (seed, epoch). Up to
+ * ORDER_TABLE_MAX samples it is a table (epoch_order, share.h) that must be prepared. Above, it is a keyed permutation
+ * without a table: a Feistel network on ceil(log2 count) bits with Philox as its round function, repeated until the
+ * result is below count (cycle walking; Black & Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), at most twice
+ * on average. Without shuffling the order is the identity.
  *
- * With a window, for storage that dislikes random reads: the shards of a data set are permuted, and the samples of each
- * `window` shards that then follow each other are permuted among themselves. It needs a table of the shards only. */
+ * With a window, for storage on which random reads are slow: the shards of a data set are permuted, and the samples of
+ * every `window` consecutive shards are permuted together. This needs a table of the shards only. */
 #ifndef TOWERS_DATA_ORDER_H
 #define TOWERS_DATA_ORDER_H
 

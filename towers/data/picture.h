@@ -1,5 +1,5 @@
-/* An image of a batch as the network sees it, for people: crop and mirroring of its record applied, an erased rectangle
- * in the color that is normalized to 0. The network's own input is computed by OP_IMAGE. */
+/* Images of a batch as the network sees them, for display: crop and mirroring of the image's record applied, an erased
+ * rectangle in the color that is normalized to 0. The network's own input is computed by OP_IMAGE. */
 #ifndef TOWERS_DATA_PICTURE_H
 #define TOWERS_DATA_PICTURE_H
 

@@ -1,8 +1,8 @@
 /* The two inner loops of resizing, in plain C and for AVX2; both give the same integers.
  *
- * A weight has WEIGHT_BITS fractional bits and is stored in two 16-bit words, high 2^LOW_BITS + low with low >= 0,
- * because processors multiply these fastest. An output has `taps` high words, then `taps` low words; taps is a multiple
- * of 4, and words after the last input are 0. */
+ * A weight has WEIGHT_BITS fractional bits and is stored in two 16-bit words, weight = high 2^LOW_BITS + low with low
+ * >= 0, because processors multiply 16-bit words fastest. An output has `taps` high words, then `taps` low words; taps
+ * is a multiple of 4, and words after the last input are 0. */
 #ifndef TOWERS_DATA_RESIZE_ROWS_H
 #define TOWERS_DATA_RESIZE_ROWS_H
 

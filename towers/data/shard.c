@@ -1,4 +1,4 @@
-/* What the kinds of shards have in common; see shard.h. */
+/* Code shared by all kinds of shards; see shard.h. */
 #include "towers/data/shard.h"
 
 #include <errno.h>

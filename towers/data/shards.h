@@ -1,10 +1,11 @@
 /* Data sets of shards (shard.h): a folder of them, with train/ and val/ (or validation/, test/) or with these words in
  * the names of the files; one shard; or a list in braces, "train-{000000..000099}.tar" (numbers keep their width; also
- * {a,b}; several lists are joined by "::"). Without a word, all are for training, and --val-split keeps a part.
+ * {a,b}; several lists are joined by "::"). If no name has such a word, all shards are for training, and --val-split
+ * divides them.
  *
  * Samples are in the order of the sorted names of the shards (of a list: as listed), and within a shard in its order.
- * The names of the classes come from classes.txt or classnames.txt beside the shards or in the folder above; without
- * them there are as many classes as the largest label of the training samples says. */
+ * The names of the classes are read from classes.txt or classnames.txt, beside the shards or in the folder above;
+ * without them, the largest label of the training samples determines the number of classes. */
 #ifndef TOWERS_DATA_SHARDS_H
 #define TOWERS_DATA_SHARDS_H
 

@@ -1,9 +1,11 @@
-/* Source: numbered samples, each an encoded or raw 8-bit image and a label. Opened once by the supervisor before it forks
- * the towers, so that an invalid data set is reported once and pages are shared; afterwards read-only and thread-safe.
+/* Source: numbered samples, each an encoded or raw 8-bit image and a label. Opened once by the supervisor before it
+ * forks the towers, so that an invalid data set is reported once and pages are shared; afterwards read-only and
+ * thread-safe.
  *
- * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), shards.c (WebDataset tars, TFRecords, MDS), idx.c (MNIST family, .gz or plain, grey or color),
- * synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and sizes are known once it is open; encoded images are
- * examined when they are read (image.h), which is when damage is found. */
+ * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), shards.c (WebDataset tars, TFRecords, MDS), idx.c
+ * (MNIST family, .gz or plain, grey or color), synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and
+ * sizes are known once it is open; encoded images are examined when they are read (image.h), which is when damage is
+ * found. */
 #ifndef TOWERS_DATA_SOURCE_H
 #define TOWERS_DATA_SOURCE_H
 

@@ -1,6 +1,6 @@
-/* Lists the samples of a WebDataset tar; rules in shard.h. libarchive parses all variants of the format (GNU, pax, long
- * names); the data of a member begin where libarchive's position is after the header. Refused by name: sparse members,
- * links to other members, compressed members, and tars without their end, which are cut off. */
+/* Lists the samples of a WebDataset tar; rules in shard.h. libarchive parses all variants of the format (GNU, pax,
+ * long names); the data of a member begin where libarchive stands after its header. These are errors that name the
+ * member: sparse members, links to other members, compressed members; a tar without its end is cut off and an error. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <ctype.h>

@@ -1,7 +1,7 @@
-/* TFRecords: records of u64 length, u32 masked CRC-32C of the length's bytes, data, u32 masked CRC-32C of the data, all
- * little-endian (tensorflow/core/lib/io/record_writer.h). The data are tf.Examples (example.h) with these keys:
- *     image/encoded, image/class/label, image/class/text, image/filename    the original Inception's, also of TPU files
- *     image, label, file_name                                               those of TensorFlow Datasets
+/* TFRecords: records of u64 length, u32 masked CRC-32C of the length's bytes, data, u32 masked CRC-32C of the data,
+ * all little-endian (tensorflow/core/lib/io/record_writer.h). The data are tf.Examples (example.h) with these keys:
+ *     image/encoded, image/class/label, image/class/text, image/filename    of the original Inception trainer, and TPU models
+ *     image, label, file_name                                               of TensorFlow Datasets
  *     image/object/bbox/{ymin,xmin,ymax,xmax}                               lists of floats, a bounding box of each object
  * tfrecord_list is declared in shard.h. */
 #ifndef TOWERS_DATA_TFRECORD_H

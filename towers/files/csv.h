@@ -1,4 +1,4 @@
-/* CSV as RFC 4180 has it: fields between commas, a text in quotes with each quote in it doubled. */
+/* CSV by RFC 4180: fields between commas, texts in quotes, with each quote in a text doubled. */
 #ifndef TOWERS_FILES_CSV_H
 #define TOWERS_FILES_CSV_H
 

@@ -1,8 +1,8 @@
 /* Graph: one flat, append-only list of ops. Gradients are more ops in the same list.
  *
- * A Value is an index into the list of values; every value is written by exactly one op, earlier than all its readers,
- * or by nobody (INPUT, PARAM, STATE: filled from outside, never written by an op, so that a step can be refused whole).
- * Each op kind has a shape rule and a gradient rule (rules_*.c); a kernel per backend runs it (kernels/).
+ * A Value is an index into the list of values. Every value is written by exactly one op, before all its readers, or by
+ * none: INPUT, PARAM and STATE are filled from outside and never written by an op, so that a step can be refused as a
+ * whole. Each op kind has a shape rule and a gradient rule (rules_*.c); a kernel per backend runs it (kernels/).
  *
  * Sticky error: the first failure is kept with the name of the layer, later calls return Value 0 and do nothing, and
  * graph_finish returns it. A model file needs no check after each line. */

@@ -1,4 +1,4 @@
-/* Shared by plan*.c only: readers of values and shared storage (plan_alias.c), arenas and offsets (plan_arena.c,
+/* Shared by plan*.c only: the readers of values, shared storage (plan_alias.c), arenas and offsets (plan_arena.c,
  * plan_place.c). */
 #ifndef TOWERS_GRAPH_PLAN_INTERNAL_H
 #define TOWERS_GRAPH_PLAN_INTERNAL_H

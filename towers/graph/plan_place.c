@@ -1,6 +1,7 @@
-/* Offsets for blocks of memory with known lifetimes: two blocks overlap in space only if they never overlap in time. Optimal packing is NP-hard (Garey & Johnson 1979, SR2); here each block goes, in a fixed order, into the
- * smallest gap that holds it between the blocks already there (greedy best fit), for several orders, and the best
- * result is kept. */
+/* Offsets for blocks of memory with known lifetimes: two blocks overlap in space only if they never overlap in time.
+ * Optimal packing is NP-hard (Garey & Johnson 1979, SR2). Here each block goes, in a fixed order, into the smallest
+ * gap between the blocks already placed that holds it (greedy best fit); several orders are tried, and the best result
+ * is kept. */
 #include "towers/graph/plan_internal.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Rules of ops that rearrange, sum or repeat elements. They are linear and come in pairs that are each other's
- * gradient: CONCAT and SLICE, SUM_TO and SPREAD_TO, CHANNEL_SUM and CHANNEL_SPREAD; RESHAPE and PAD are their own. */
+/* Rules of ops that rearrange, sum or repeat elements. They are linear. CONCAT and SLICE, SUM_TO and SPREAD_TO,
+ * CHANNEL_SUM and CHANNEL_SPREAD are each other's gradient; the gradient of a RESHAPE is a RESHAPE, and that of a PAD
+ * a PAD. */
 #include "towers/graph/rules.h"
 
 void shape_concat(ShapeCall *c)

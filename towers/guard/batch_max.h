@@ -1,5 +1,6 @@
-/* The largest batch that fits into a device's memory. Memory grows linearly with the batch: the size is interpolated
- * from the plans of two batch sizes, confirmed by a plan of its own and, on a GPU, by creating the replica once. */
+/* The largest batch that fits into a device's memory. Memory grows linearly with the batch, so the size is
+ * interpolated from the plans of two batch sizes. It is confirmed by a plan of its own and, on a GPU, by creating the
+ * replica once. */
 #ifndef TOWERS_GUARD_BATCH_MAX_H
 #define TOWERS_GUARD_BATCH_MAX_H
 

@@ -1,11 +1,10 @@
-/* Do all replicas still hold the same weights? Every tower applies the same update to the same values, so after every
- * step weights, optimizer slots and weight averages must be equal bit for bit; a difference means that memory was
- * damaged.
+/* Compares all replicas. Every tower applies the same update to the same values, so after every step weights,
+ * optimizer slots and weight averages must be equal bit for bit; a difference means that memory was damaged.
  *
  * Each process hashes its replica (XXH3, 64 bits) and writes the digest to the ledger; after a barrier every process
  * reads all of them. Only if they differ are the tensors compared one by one, and the first that differs is compared
- * element by element with a process of the majority. With two replicas there is no majority. Padding between parameters
- * and the towers' own batch-norm statistics are not compared. */
+ * element by element with a process of the majority. With two replicas there is no majority. Padding between
+ * parameters and the towers' own batch-norm statistics are not compared. */
 #include "towers/guard/digest.h"
 #include "kernels/text.h"
 #include "towers/replica/tower_process.h"

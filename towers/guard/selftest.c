@@ -1,10 +1,10 @@
-/* Do the collectives deliver correct data? Checked once before the first step, at the sizes that training uses.
+/* Checks that the collectives deliver correct data, once before the first step, at the sizes that training uses.
  *
- * Every tower fills the gradient arena and the extras behind it with integers times powers of two, derived from (tower,
- * element, round). Their sums are exact in any order, so every received element can be compared for equality. Then
- * every process in turn broadcasts buckets. If a sum is wrong it is repeated with one tower at a time contributing
- * non-zero values, to find out whose values are lost and where. On some machines GPUs are known to lose peer-to-peer
- * writes: training runs there, but learns nothing. */
+ * Every tower fills the gradient arena and the extras behind it with integers times powers of two, derived from
+ * (tower, element, round). Their sums are exact in any order, so every received element can be compared for equality.
+ * Then every process in turn broadcasts buckets. If a sum is wrong it is repeated with only one tower at a time
+ * contributing values other than zero, to find out whose values are lost and where. On some machines GPUs are known to
+ * lose peer-to-peer writes: training runs there, but the network learns nothing. */
 #include "towers/guard/selftest.h"
 #include "towers/replica/hooks.h"
 #include "towers/replica/tower_process.h"

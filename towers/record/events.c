@@ -1,7 +1,7 @@
 /* TensorBoard event files. A record is u64 length, u32 masked CRC32C of the length, the tf.Event, u32 masked CRC32C of
- * the event, all little endian. The file's name has the time in seconds, and readers take the files of a directory in
- * the order of their names: a new file's time is made later than that of every existing file, even if the clock
- * was set back. */
+ * the event, all little-endian. The file's name has the time in seconds, and readers take the files of a directory in
+ * the order of their names: a new file gets a time later than that of every existing file, even if the clock was set
+ * back. */
 #include "towers/record/events.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* Finding: the place where a value that is not finite was seen first. Plain data without pointers, stored in the
+/* Finding: the place where the first value that is not finite was found. Plain data without pointers, stored in the
  * ledger, so that every process of a run reports the same. */
 #ifndef TOWERS_REPLICA_FINDING_H
 #define TOWERS_REPLICA_FINDING_H

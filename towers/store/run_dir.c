@@ -1,10 +1,10 @@
-/* A run directory belongs to one trainer at a time: flock(2) on RUN/.lock, which also contains the holder's pid for the
- * error message. The kernel releases the lock however the process ends. The file itself stays, because removing it
+/* A run directory belongs to one trainer at a time: flock(2) on RUN/.lock, which also contains the holder's pid for
+ * the error message. The kernel releases the lock however the process ends. The file itself stays, because removing it
  * would race with the next trainer. The holder of the lock may remove half-written files of dead processes.
  *
- * Towers inherit the lock on purpose: when a trainer is killed, the kernel closes its files before it ends its towers,
- * and until then they may still write. If the lock is held although the pid in it is gone, lock_try therefore waits
- * briefly. */
+ * Towers inherit the lock on purpose: when a trainer is killed, the kernel closes its files before its towers have
+ * ended, and until then the towers may still write. If the lock is held although the pid in it is gone, lock_try
+ * therefore waits briefly. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* Observation: between two steps, the weights of the run are shown to the observer of the job (job.h), which draws and
- * measures the images of a generator. */
+/* Observation: between two steps, the weights of the run are passed to the observer of the job (job.h), which draws
+ * and measures the images of a generator. */
 #ifndef TOWERS_TRAIN_OBSERVE_H
 #define TOWERS_TRAIN_OBSERVE_H
 

@@ -1,6 +1,6 @@
-/* Gradient with respect to an image of few channels, which is also a transposed convolution to such an image: one matrix
- * product makes what every place of dy adds to the pixels under its window, rows of kh * kw * c numbers, and these rows
- * are then added up (the "col2im" of Caffe). oneDNN's own code for it runs in one thread (conv_onednn.c).
+/* Gradient with respect to an image of few channels, which is also a transposed convolution to such an image. One
+ * matrix product computes, for every pixel of dy, the kh * kw * c numbers that it adds to the pixels under its window;
+ * these rows are then added up (the "col2im" of Caffe). oneDNN's own code for it runs in one thread (conv_onednn.c).
  *
  * Every image is added up by one thread in the order of dy, so the result does not depend on the number of threads. */
 #include "kernels/cpu/choice.h"

@@ -1,9 +1,9 @@
 /* Convolutions by oneDNN; see conv_onednn.h.
  *
- * Candidates, best first, by measurement: a matrix product if the window is one pixel or covers the whole image; for dx
- * of stride 1 a forward convolution with rotated weights; the convolution on packed NHWC, which is as fast as oneDNN's
- * own layouts; the convolution in whatever layout oneDNN likes; the same in f32. Slices are packed into workspace, except
- * by products, which take them as they are. The sum dx + acc is part of the task, or one more pass. */
+ * Candidates, best first, by measurement: a matrix product if the window is one pixel or covers the whole image; for
+ * dx of stride 1 a forward convolution with rotated weights; the convolution on packed NHWC, which is as fast as
+ * oneDNN's own layouts; the convolution in the layout that oneDNN chooses; the same in f32. Slices are packed into
+ * workspace, except by products, which read them in place. The sum dx + acc is part of the task, or one more pass. */
 #include "kernels/cpu/conv/conv_onednn.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* Task: one convolution or matrix product as a library does it, by the best plan that was found for it.
+/* Task: one convolution or matrix product by a library, with the best plan that was found for it.
  *
  * Operands are packed NHWC, of one dtype, aligned to 16 bytes. Candidates are cuDNN's plans and, where the window is
  * one pixel, cuBLASLt's; the fastest on this device is taken, from the plan cache or by timing. On a deterministic
  * device nothing is timed: the first candidate that gives the same bits every time is taken, so that all runs take the
- * same. */
+ * same one. */
 #ifndef TOWERS_KERNELS_CUDA_CONV_TASK_H
 #define TOWERS_KERNELS_CUDA_CONV_TASK_H
 

@@ -1,4 +1,4 @@
-/* Streams, events, captures: queues of work that is executed when somebody waits for it, or earlier, depending on the
+/* Streams, events, captures: queues of work that is executed when a call waits for it, or earlier, depending on the
  * schedule.
  *
  * Work of a stream is numbered; an event stores the number reached when it was recorded. Streams live in a fixed array

@@ -1,4 +1,4 @@
-/* Fully connected layers and the sums for their biases' gradients. */
+/* Dense layers and the sums for their biases' gradients. */
 #include "tests/support/cases.h"
 
 #define BIAS_OF(n, c, h, w) VECTOR(n)

@@ -1,7 +1,7 @@
 /* Pooling. One line of a list makes the forward row and its gradients, with and without the optional operands.
  *
- * Windows that overhang the input by rounding up (ceil) are averaged here without padding in the divisor only: with it,
- * libraries do not agree on what the overhang counts. */
+ * Windows that extend beyond the input because sizes are rounded up (ceil) are averaged here only without padding in
+ * the divisor: with it, libraries disagree on how the part outside counts. */
 #include "tests/support/cases.h"
 
 #define POOL(pad_, ...)                                                                                                \

@@ -1,5 +1,5 @@
-/* Images of a generator, for comparison with other programs: generator_driver MODEL N OUT writes OUT.safetensors (made-up
- * weights, none of them zero), OUT.z (f32 {N, latent}) and OUT.images (f32 NHWC, pixels in [0, 1]). */
+/* Images of a generator, for comparison with other programs: generator_driver MODEL N OUT writes OUT.safetensors
+ * (random weights, none of them zero), OUT.z (f32 {N, latent}) and OUT.images (f32 NHWC, pixels in [0, 1]). */
 #include "inception/models/models.h"
 #include "inception/quality/generator.h"
 #include "kernels/philox.h"

@@ -1,5 +1,5 @@
-/* Queries of scripts/gpu_check.sh to a GPU besides the tests: `gpu_driver describe` (one line), `gpu_driver json`
- * (cuDNN's own description of the device), `gpu_driver memory` (bytes per second of a copy on the device). */
+/* Information about a GPU for scripts/gpu_check.sh: `gpu_driver describe` (one line), `gpu_driver json` (cuDNN's own
+ * description of the device), `gpu_driver memory` (bytes per second of a copy on the device). */
 #ifdef TOWERS_HAVE_CUDA
 
 #include "kernels/cuda/cuda.h"

@@ -1,7 +1,8 @@
-/* Measures the rewrites of the op list one by one, and other options that change how a step is computed: a Markdown row
- * for each, with and without it, for scripts/passes_table.sh. Gradients are compared on a small network, in the
- * double-precision interpreter (rewrites only) and as computed. Time is that of forward and backward of the large
- * network, the fastest of several alternating rounds; memory is that of its activations, gradients and workspaces.
+/* Measures the rewrites of the op list one by one, and other options that change how a step is computed, for
+ * scripts/passes_table.sh. It prints a Markdown row for each, with and without it. Gradients are compared on a small
+ * network, in the double-precision interpreter (rewrites only) and as computed by the kernels. Time is that of forward
+ * and backward of the large network, the fastest of several alternating rounds; memory is that of its activations,
+ * gradients and workspaces.
  *
  *   passes_driver [model=inception_v3] [side=N] [n=8] [threads=2] [rounds=5] [small=inception_mini] */
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Writes one file of each kind that this project records, for other programs to read: sample.safetensors, metrics.jsonl,
- * results.csv, log.txt and two event files. The first process was killed in the middle of a line and of an event, the
- * second was resumed at step 4. Used by check_python_readers.sh.
+/* Writes one file of each kind that this project records, for other programs to read: sample.safetensors,
+ * metrics.jsonl, results.csv, log.txt and two event files. They are those of a process that was killed in the middle
+ * of a line and of an event, and of a second one that resumed at step 4. Used by check_python_readers.sh.
  *
  *   record_driver DIRECTORY */
 #include <glob.h>

@@ -2,11 +2,10 @@
  *
  *   weights_driver finite FILE...        every number of every file is finite
  *   weights_driver nan FILE              some number is NaN
- *   weights_driver close START A B PART [STILL]  no weight of B is further from A than PART of the way its tensor has
- *                                        gone from START to A (the largest change of the tensor), and each has gone some
- *                                        way but for the one called STILL; START may be "-": of its size
- *   weights_driver near A B PART NAME... no element of these tensors differs by PART (of the largest, if that is
- *                                        above 1) */
+ *   weights_driver close START A B PART [STILL]  no weight differs between A and B by more than PART of the largest change of
+ *                                        its tensor from START to A, and every tensor has changed except the one called
+ *                                        STILL; START may be "-": then PART is of the largest value
+ *   weights_driver near A B PART NAME... no element of these tensors differs by PART (of the largest, if that is above 1) */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
