@@ -41,7 +41,8 @@ static Status grid_choose(const Options *o, Grid *grid)
     while (grid->columns * grid->columns < grid->count) grid->columns++;
     grid->rows = (grid->count + grid->columns - 1) / grid->columns;
     return grid->columns <= GRID_MAX ? OK
-                                     : FAIL(ERR_ARG, "--count %lld is more than a grid can hold", (long long)o->count);
+                                     : FAIL(ERR_ARG, "--count %lld is too large for one grid: expected at most %d",
+                                            (long long)o->count, GRID_MAX * GRID_MAX);
 }
 
 /* With --interpolate, every row leads from one image of the seed to the next but one. */

@@ -127,7 +127,8 @@ out:
 Status frechet_distance(const Moments *a, const Moments *b, double *distance)
 {
     double root, sum = 0;
-    if (a->d != b->d) return FAIL(ERR_ARG, "FID of features with %d and with %d numbers", a->d, b->d);
+    if (a->d != b->d)
+        return FAIL(ERR_ARG, "FID: the features of one set have %d numbers, those of the other %d", a->d, b->d);
     TRY(root_trace(a, b, &root));
     for (size_t i = 0, d = (size_t)a->d; i < d; i++) {
         double shift = a->mean[i] - b->mean[i];

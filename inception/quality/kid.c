@@ -86,7 +86,8 @@ static double diagonal_sum(const Subset *x)
 static Status sets_check(const FeatureSet *x, const FeatureSet *y)
 {
     const FeatureSet *sets[] = {x, y};
-    if (x->d != y->d) return FAIL(ERR_ARG, "KID of features with %d and with %d numbers", x->d, y->d);
+    if (x->d != y->d)
+        return FAIL(ERR_ARG, "KID: the features of one set have %d numbers, those of the other %d", x->d, y->d);
     for (int s = 0; s < 2; s++) {
         if (sets[s]->count < 2)
             return FAIL(ERR_ARG, "KID needs at least 2 images in each set, but one has %lld",

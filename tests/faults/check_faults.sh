@@ -125,7 +125,7 @@ towers_that_go() {
     # fault: F31 (and it told where it hangs before it was killed)
     local calls=$work/hang/stack-tower-1.txt
     grep -qF "; the calls it was in are in $calls" "$err" || complain "hang: the calls are not told: $(cat "$err")"
-    grep -q 'tower 1 was in' "$calls" && grep -q 'pause' "$calls" && grep -q '/towers(+0x' "$calls" || complain "hang: its calls are $(cat "$calls")"
+    grep -q 'Call stack of tower 1' "$calls" && grep -q 'pause' "$calls" && grep -q '/towers(+0x' "$calls" || complain "hang: its calls are $(cat "$calls")"
 }
 
 # started NAME ARGUMENT...: a run in the background, so slow that it is not over before this shell has seen its first steps; its

@@ -175,7 +175,7 @@ def tars():
     for name, data in (("train-0.tar", whole), ("other-0.tar", whole), ("val-0.tar", whole)):
         with open("%s/%s" % (path, name), "wb") as to:
             to.write(data)
-    run("mixed", 3, "other-0.tar': is it for training or for evaluation")
+    run("mixed", 3, "other-0.tar': expected train, val, validation or test in its name")
     os.unlink(path + "/other-0.tar")
     run("mixed", 2, "--val-split: .* already has shards for evaluation")
     with open(path + "/classes.txt", "w") as to:

@@ -98,8 +98,7 @@ static Status columns_parse(Mds *m)
     const json_t *encodings = json_object_get(m->config, "column_encodings");
     size_t count = json_array_size(names);
     if (count < 1 || count > COLUMNS || json_array_size(encodings) != count || json_array_size(sizes) != count)
-        return FAIL(ERR_FORMAT, "'%s': its columns: expected names, encodings and sizes of 1 to %d", m->list->path,
-                    COLUMNS);
+        return FAIL(ERR_FORMAT, "'%s': expected names, encodings and sizes of 1 to %d columns", m->list->path, COLUMNS);
     for (size_t i = 0; i < count; i++) {
         Column *c = &m->column[i];
         const char *encoding = json_string_value(json_array_get(encodings, i));
@@ -108,14 +107,16 @@ static Status columns_parse(Mds *m)
         if (!c->name || !encoding ||
             !(json_is_null(size) ||
               (json_is_integer(size) && json_integer_value(size) > 0 && json_integer_value(size) <= UINT32_MAX)))
-            return FAIL(ERR_FORMAT, "'%s': its column %zu: expected a name, an encoding, and a size or null",
-                        m->list->path, i);
+            return FAIL(ERR_FORMAT, "'%s': column %zu: expected a name, an encoding, and a size or null", m->list->path,
+                        i);
         encoding_parse(encoding, c);
         c->size = (uint32_t)json_integer_value(size);
         if ((c->int_bytes && c->size != (uint32_t)c->int_bytes) ||
             (c->is_pixels && (uint64_t)c->size != 3 * (uint64_t)c->h * (uint64_t)c->w) || (c->is_image && c->size))
-            return FAIL(ERR_FORMAT, "'%s': its column '%s' is %s of size %" PRIu32, m->list->path, c->name, encoding,
-                        c->size);
+            return FAIL(ERR_FORMAT,
+                        "'%s': column '%s' is %s of size %" PRIu32
+                        ": expected the size of this encoding (null for jpeg and png)",
+                        m->list->path, c->name, encoding, c->size);
     }
     m->columns = (int)count;
     m->image = column_choose(m, true);
@@ -133,7 +134,7 @@ static Status header_read(Mds *m)
     uint8_t head[4];
     json_error_t why;
     if (m->size < 8)
-        return FAIL(ERR_FORMAT, "'%s' has %" PRIu64 " bytes: expected an MDS shard; it is cut off", m->list->path,
+        return FAIL(ERR_FORMAT, "'%s': expected an MDS shard, found %" PRIu64 " bytes: it is cut off", m->list->path,
                     m->size);
     TRY(shard_pread(m->fd, m->list->path, 0, head, 4));
     m->samples = u32_of(head);
@@ -272,7 +273,7 @@ static Status entry_take(const char *folder, const char *index, size_t number, c
     TRY(path_join(path, folder, base));
     if (stat(path, &info) != 0 && json_is_object(zip))
         return FAIL(ERR_FORMAT,
-                    "'%s': shard %zu is compressed, and '%s' is not there: decompress it (zstd -d, gunzip) or "
+                    "'%s': shard %zu is compressed, and '%s' does not exist: decompress it (zstd -d, gunzip) or "
                     "write the set with compression=None",
                     index, number, path);
     if (stat(path, &info) != 0)

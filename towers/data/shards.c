@@ -176,7 +176,7 @@ static Status list_expand(const char *path, ShardSet *set)
         }
         ShardKind kind = shard_sniff(full);
         st = kind ? shard_note(set, full, kind, role_of_path(paths.name[i]))
-                  : FAIL(ERR_FORMAT, "'%s' is no shard: expected a WebDataset tar or TFRecords", paths.name[i]);
+                  : FAIL(ERR_FORMAT, "'%s' is not a shard: expected a WebDataset tar or TFRecords", paths.name[i]);
         free(full);
         TRY_OUT(st);
     }
@@ -219,8 +219,8 @@ static Status set_divide(ShardSet *set, const Names **train, const Names **test)
     }
     if (all[ROLE_ANY].count && *train != &all[ROLE_ANY])
         return FAIL(ERR_FORMAT,
-                    "'%s': is it for training or for evaluation? Other shards have train, val, validation or "
-                    "test in their names",
+                    "'%s': expected train, val, validation or test in its name, as in those of other shards, to tell "
+                    "training from evaluation",
                     all[ROLE_ANY].name[0]);
     return OK;
 }

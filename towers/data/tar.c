@@ -188,8 +188,8 @@ static Status suffix_note(Tar *t, const char *name, const char *suffix)
     for (int i = 0; i < g->suffixes; i++)
         if (!strcmp(g->suffix[i], suffix))
             return FAIL(ERR_FORMAT,
-                        "'%s': sample '%s' has two members .%s, the second is '%s': two samples have one "
-                        "name",
+                        "'%s': sample '%s' has two members .%s, the second is '%s': give each sample a "
+                        "name of its own",
                         t->list->path, g->key, suffix, name);
     if (g->suffixes < SUFFIXES) snprintf(g->suffix[g->suffixes++], SUFFIX_BYTES, "%s", suffix);
     return OK;
@@ -257,7 +257,7 @@ static Status end_check(const Tar *t)
         if (bytes[i])
             return FAIL(ERR_FORMAT,
                         "'%s': offset %" PRIu64 ": expected zeros after the end of the tar, found other bytes "
-                        "(two tars joined together are not read)",
+                        "(concatenated tars are not supported)",
                         t->list->path, t->end + i);
     return OK;
 }

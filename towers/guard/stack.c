@@ -47,11 +47,12 @@ void stack_watch(const TrainJob *job, int rank, Ledger *ledger)
     signal(STACK_SIGNAL, SIG_IGN);
     if (stack_path(job, rank, stack_file) != OK) return;
     towers_text(job, rank, who, sizeof who);
-    snprintf(stack_title, sizeof stack_title,
-             "The calls that %s was in, innermost first. addr2line -fie PROGRAM 0xOFFSET tells function and line of a "
-             "+0xOFFSET.\n",
-             who);
+    snprintf(
+        stack_title, sizeof stack_title,
+        "Call stack of %s, innermost call first. addr2line -fie PROGRAM 0xOFFSET prints function and line of an entry "
+        "with +0xOFFSET.\n",
+        who);
     stack_written = &ledger->process[rank].stack_written;
-    (void)backtrace(&frame, 1); /* loads what it needs */
+    (void)backtrace(&frame, 1); /* the first call loads a library, which a signal handler must not do */
     signal(STACK_SIGNAL, stack_write);
 }
