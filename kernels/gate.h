@@ -55,13 +55,13 @@ typedef enum GateExtra {
 
 /* Sums over the batches of a step so far, of one tower. Device memory, zero before the first step. */
 typedef struct GateSums {
-    double loss, count, hits[2], term[GATE_TERMS];
+    double loss, count, correct[2], term[GATE_TERMS];
 } GateSums;
 
 /* Adds a batch of one tower to its sums; writes its extras after the last one. */
 typedef struct GateExtrasCall {
     const float *loss;             /* device memory: [1]; NULL for a tower without samples in this batch */
-    const float *hits;             /* device: [2]; NULL: nothing is predicted */
+    const float *correct;          /* device: [2]; NULL: nothing is predicted */
     const float *term[GATE_TERMS]; /* device: [1]; NULL beyond the last */
     int32_t phase;
     int32_t count;         /* samples */
@@ -137,7 +137,7 @@ GATE_CALL void gate_extras_write(const GateExtrasCall *t)
     if (t->loss) {
         sum->loss += (double)t->loss[0];
         sum->count += (double)t->count;
-        for (int k = 0; k < 2 && t->hits; k++) sum->hits[k] += (double)t->hits[k];
+        for (int k = 0; k < 2 && t->correct; k++) sum->correct[k] += (double)t->correct[k];
         for (int k = 0; k < GATE_TERMS; k++) sum->term[k] += t->term[k] ? (double)t->term[k][0] : 0;
     }
     if (!t->last) return;
@@ -146,14 +146,14 @@ GATE_CALL void gate_extras_write(const GateExtrasCall *t)
     for (int k = 0; k < t->square_count; k++) square += t->squares[k];
     extra_split(extras + GATE_EXTRA_LOSS, sum->loss);
     extras[GATE_EXTRA_COUNT] = (float)sum->count;
-    extras[GATE_EXTRA_TOP1] = (float)sum->hits[0];
-    extras[GATE_EXTRA_TOP5] = (float)sum->hits[1];
+    extras[GATE_EXTRA_TOP1] = (float)sum->correct[0];
+    extras[GATE_EXTRA_TOP5] = (float)sum->correct[1];
     extra_split(extras + GATE_EXTRA_NORM, sqrt(square) / (double)t->state->phase[t->phase].scale);
     extras[GATE_EXTRA_GRAD_BAD] = gate_finite(square) ? 0.0f : 1.0f;
     t->extras[t->stop_extra] = t->input->stop;
     *t->square = square;
     for (int k = 0; k < GATE_TERMS; k++) extra_split(extras + GATE_EXTRA_TERM + 3 * k, sum->term[k]);
-    sum->loss = sum->count = sum->hits[0] = sum->hits[1] = 0;
+    sum->loss = sum->count = sum->correct[0] = sum->correct[1] = 0;
     for (int k = 0; k < GATE_TERMS; k++) sum->term[k] = 0;
 }
 

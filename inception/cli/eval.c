@@ -150,10 +150,10 @@ static Status result_json(const EvalResult *result, int64_t skipped, bool top5, 
     double count = (double)result->count;
     json_t *root =
         json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "examples", (json_int_t)result->count, "skipped",
-                  (json_int_t)skipped, "top1", json_finite((double)result->hits[0] / count), "top5",
-                  top5 ? json_finite((double)result->hits[1] / count) : json_null(), "loss", json_finite(result->loss),
-                  "mean_precision", json_finite(scores->precision), "mean_recall", json_finite(scores->recall),
-                  "mean_f1", json_finite(scores->f1), "classes", scores_json(scores));
+                  (json_int_t)skipped, "top1", json_finite((double)result->correct[0] / count), "top5",
+                  top5 ? json_finite((double)result->correct[1] / count) : json_null(), "loss",
+                  json_finite(result->loss), "mean_precision", json_finite(scores->precision), "mean_recall",
+                  json_finite(scores->recall), "mean_f1", json_finite(scores->f1), "classes", scores_json(scores));
     if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the evaluation");
     json_dumpf(root, stdout, JSON_REAL_PRECISION(17)); /* output_end checks for errors */
     putchar('\n');
@@ -164,8 +164,8 @@ static Status result_json(const EvalResult *result, int64_t skipped, bool top5, 
 static void result_print(const Options *o, const EvalResult *result, bool top5, const Scores *scores)
 {
     double count = (double)result->count;
-    printf("Accuracy @ 1 = %.4f", (double)result->hits[0] / count);
-    if (top5) printf(" Accuracy @ 5 = %.4f", (double)result->hits[1] / count);
+    printf("Accuracy @ 1 = %.4f", (double)result->correct[0] / count);
+    if (top5) printf(" Accuracy @ 5 = %.4f", (double)result->correct[1] / count);
     printf(" [%lld examples]\n", (long long)result->count);
     if (o->quiet) return;
     char *text = NULL;

@@ -67,7 +67,7 @@ static void subject_close(Subject *s)
 /* What came out of every batch. */
 typedef struct Found {
     double loss[BATCHES];
-    int64_t hits[BATCHES];
+    int64_t correct[BATCHES];
     int32_t label[SAMPLES];
     float prob[SAMPLES][CLASSES];
 } Found;
@@ -85,7 +85,7 @@ static void end(Subject *s, Found *found)
     assert_int_equal(inference_end(s->inference, &result), OK);
     const Batch *batch = &result->batch;
     found->loss[batch->step] = result->loss;
-    found->hits[batch->step] = result->hits[0];
+    found->correct[batch->step] = result->correct[0];
     for (int i = 0; i < batch->n; i++) {
         int64_t at = batch->step * BATCH + i;
         assert_int_equal(batch->ids[i], at);

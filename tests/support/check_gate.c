@@ -17,7 +17,7 @@ enum { TOWERS = 3, HEADER = 16, EXTRAS = HEADER + TOWERS * GATE_EXTRAS, EXTRAS_P
 
 typedef struct ExtrasBench {
     Device *device;
-    float *loss, *hits, *extras;
+    float *loss, *correct, *extras;
     double *squares, *square;
     GateSums *sum;
     GateState *state;
@@ -32,7 +32,7 @@ static ExtrasBench extras_open(Device *device, float scale)
     double nothing = -1;
     return (ExtrasBench){.device = device,
                          .loss = to_device(device, zeros, sizeof(float)),
-                         .hits = to_device(device, zeros, 2 * sizeof(float)),
+                         .correct = to_device(device, zeros, 2 * sizeof(float)),
                          .extras = to_device(device, zeros, sizeof zeros),
                          .squares = to_device(device, squares, sizeof squares),
                          .square = to_device(device, &nothing, sizeof nothing),
@@ -43,18 +43,18 @@ static ExtrasBench extras_open(Device *device, float scale)
 
 static void extras_close(ExtrasBench *b)
 {
-    void *const all[] = {b->loss, b->hits, b->extras, b->squares, b->square, b->sum, b->state, b->input};
+    void *const all[] = {b->loss, b->correct, b->extras, b->squares, b->square, b->sum, b->state, b->input};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) b->device->backend->release(b->device, all[i]);
 }
 
 static void extras_batch(ExtrasBench *b, float loss, float top1, int32_t count, bool last, bool stop)
 {
-    float hits[2] = {top1, top1 + 1};
+    float correct[2] = {top1, top1 + 1};
     GateInput input = {.stop = stop ? 1 : 0};
     GateExtrasCall t = {.loss = count ? b->loss : NULL,
-                        .term = {b->loss, b->hits},
+                        .term = {b->loss, b->correct},
                         .phase = EXTRAS_PHASE,
-                        .hits = count ? b->hits : NULL,
+                        .correct = count ? b->correct : NULL,
                         .count = count,
                         .last = last,
                         .squares = b->squares,
@@ -68,7 +68,7 @@ static void extras_batch(ExtrasBench *b, float loss, float top1, int32_t count, 
                         .square = b->square,
                         .state = b->state};
     must(b->device->backend->upload(b->device, b->loss, &loss, sizeof loss));
-    must(b->device->backend->upload(b->device, b->hits, hits, sizeof hits));
+    must(b->device->backend->upload(b->device, b->correct, correct, sizeof correct));
     must(b->device->backend->upload(b->device, b->input, &input, sizeof input));
     must(b->device->backend->gate_extras(b->device, &t));
 }

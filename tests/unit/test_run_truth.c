@@ -148,9 +148,9 @@ static double loss_of(const Source *data, float (*rows)[PIXELS])
 static double hits_of(const Source *data, int top)
 {
     int64_t count = source_info(data)->count;
-    int hits = 0;
-    for (int64_t i = 0; i < count; i++) hits += guess(data, i, given.head).rank < top;
-    return hits / (double)count;
+    int correct = 0;
+    for (int64_t i = 0; i < count; i++) correct += guess(data, i, given.head).rank < top;
+    return correct / (double)count;
 }
 
 static double square_sum(float (*rows)[PIXELS])
@@ -205,8 +205,8 @@ static TrainJob job_of(const Model *model, int towers)
     return job;
 }
 
-/* Runs to its end, into the new folder `name`; *hits receives what the ledger says of its last step, unless NULL. */
-static Run *run_live(TrainJob job, const char *name, int64_t hits[2])
+/* Runs to its end, into the new folder `name`; *correct receives what the ledger says of its last step, unless NULL. */
+static Run *run_live(TrainJob job, const char *name, int64_t correct[2])
 {
     char start[PATH_BYTES], run_dir[PATH_BYTES];
     Program program;
@@ -227,9 +227,9 @@ static Run *run_live(TrainJob job, const char *name, int64_t hits[2])
     if (job.test) assert_int_equal(ledger_samples(ledger, TEST), OK);
     assert_int_equal(comm_shared_create(job.shares.towers, 1, job_comm_room(&job, layout), &shared), OK);
     if (tower_process_train(&job, 0, ledger, shared) != OK) fail_msg("%s", status_message());
-    for (int k = 0; hits && k < 2; k++) {
-        hits[k] = 0;
-        for (int t = 0; t < job.shares.towers; t++) hits[k] += ledger_row(ledger, t, 1)->hits[k];
+    for (int k = 0; correct && k < 2; k++) {
+        correct[k] = 0;
+        for (int t = 0; t < job.shares.towers; t++) correct[k] += ledger_row(ledger, t, 1)->correct[k];
     }
     if (job.test) memcpy(found_of, ledger->sample, sizeof found_of);
     comm_shared_destroy(shared);
@@ -332,13 +332,13 @@ static void test_training(void **state)
     Model model = model_of(linear);
     for (int towers = 1; towers <= 4; towers *= 2) {
         char name[32];
-        int64_t hits[2];
+        int64_t correct[2];
         snprintf(name, sizeof name, "training%d", towers);
-        Run *run = run_live(job_of(&model, towers), name, hits);
+        Run *run = run_live(job_of(&model, towers), name, correct);
         near("train_loss", run->epoch[0].train_loss, loss_of(train_data, given.head));
         near("train_top1", run->epoch[0].train_top1, hits_of(train_data, 1));
-        near("top1 of the ledger", (double)hits[0] / TRAIN, hits_of(train_data, 1));
-        near("top5 of the ledger", (double)hits[1] / TRAIN, hits_of(train_data, TOP));
+        near("top1 of the ledger", (double)correct[0] / TRAIN, hits_of(train_data, 1));
+        near("top5 of the ledger", (double)correct[1] / TRAIN, hits_of(train_data, TOP));
         run_destroy(run);
     }
 }

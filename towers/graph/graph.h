@@ -26,7 +26,7 @@ typedef enum Role {
     ROLE_STATE,    /* batch-norm running averages; changed by the commit only */
     ROLE_STAT,     /* the update of a STATE by this step (batch mean, batch variance): kept until the commit */
     ROLE_GRAD,     /* gradient of a PARAM or PACK: lies in the gradient arena */
-    ROLE_RESULT    /* read by the host after the step (loss, hits): kept */
+    ROLE_RESULT    /* read by the host after the step (loss, correct predictions): kept */
 } Role;
 
 typedef enum InitKind {
@@ -108,7 +108,7 @@ Value graph_op(Graph *g, OpKind kind, const char *name, const Value *in, int cou
 /* Output `out` of the op that wrote `v`. */
 Value graph_output(const Graph *g, Value v, int out);
 
-/* Keeps a value until the end of the step, under the name by which the host finds it ("loss", "hits"). */
+/* Keeps a value until the end of the step, under the name by which the host finds it ("loss", "correct"). */
 void graph_result(Graph *g, Value v, const char *name);
 /* `stat` (an output of an op) feeds `state` at commit, multiplied by `correct` first. */
 void graph_stat(Graph *g, Value stat, Value state, double correct);

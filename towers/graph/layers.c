@@ -331,11 +331,11 @@ Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t sid
     return graph_op(g, OP_IMAGE, NULL, OPERANDS(pixels, augment), &attr, &shape);
 }
 
-Value softmax_loss(Graph *g, Value logits, Value labels, float smoothing, Value *prob, Value *hits)
+Value softmax_loss(Graph *g, Value logits, Value labels, float smoothing, Value *prob, Value *correct)
 {
     OpAttr attr = {.loss.smoothing = smoothing};
     Value loss = graph_op(g, OP_SOFTMAX_LOSS, NULL, OPERANDS(logits, labels), &attr, NULL);
     if (prob) *prob = graph_output(g, loss, 1);
-    if (hits) *hits = graph_output(g, loss, 2);
+    if (correct) *correct = graph_output(g, loss, 2);
     return loss;
 }

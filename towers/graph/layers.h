@@ -98,7 +98,7 @@ Value dropout(Graph *g, Value x, float rate);
 Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3],
             const float std[3]);
 
-/* Summed softmax cross-entropy: f32 scalar. *prob and *hits (may be NULL) receive the op's other outputs. */
-Value softmax_loss(Graph *g, Value logits, Value labels, float smoothing, Value *prob, Value *hits);
+/* Summed softmax cross-entropy: f32 scalar. *prob and *correct (may be NULL) receive the op's other outputs. */
+Value softmax_loss(Graph *g, Value logits, Value labels, float smoothing, Value *prob, Value *correct);
 
 #endif

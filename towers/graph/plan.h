@@ -64,7 +64,7 @@ typedef enum Arena {
     ARENA_STATE,     /* running averages */
     ARENA_STAT,      /* this step's batch statistics, layout of STATE */
     ARENA_INPUT,     /* pixels, labels, counter, ... */
-    ARENA_RESULT,    /* loss, hits: what the host reads */
+    ARENA_RESULT,    /* loss, correct predictions: read by the host */
     ARENA_SCRATCH,   /* everything else, and the shared workspace at its end */
     ARENA_COUNT
 } Arena;

@@ -34,7 +34,7 @@ static Value loss_of_heads(Graph *g, const ProgramConfig *config, const ModelHea
 {
     graph_scope(g, "");
     Value *prob = config->training ? NULL : &p->prob;
-    Value loss = softmax_loss(g, heads->logits, p->labels, config->smoothing, prob, &p->hits);
+    Value loss = softmax_loss(g, heads->logits, p->labels, config->smoothing, prob, &p->correct);
     if (heads->aux_count) head_keep(g, p, loss);
     for (int i = 0; i < heads->aux_count; i++) {
         Value aux = softmax_loss(g, heads->aux[i], p->labels, config->smoothing, NULL, NULL);
@@ -101,7 +101,7 @@ static Status graph_build(const ProgramConfig *config, Program *p)
         phase_build(config, x, p);
     else
         classifier_build(config, x, p);
-    Value keep[] = {p->pixels, p->labels, p->augment, p->dloss, p->loss, p->hits, p->prob};
+    Value keep[] = {p->pixels, p->labels, p->augment, p->dloss, p->loss, p->correct, p->prob};
     enum { KEEP = sizeof keep / sizeof *keep };
     int changed;
     if (config->pool_behind_conv) TRY(pass_pool_behind_conv(g, keep, KEEP, &changed));
@@ -111,10 +111,10 @@ static Status graph_build(const ProgramConfig *config, Program *p)
     p->augment = keep[2];
     p->dloss = keep[3];
     p->loss = keep[4];
-    p->hits = keep[5];
+    p->correct = keep[5];
     p->prob = keep[6];
     graph_result(g, p->loss, "loss");
-    if (p->hits.id) graph_result(g, p->hits, "hits");
+    if (p->correct.id) graph_result(g, p->correct, "correct");
     if (!config->training) graph_result(g, p->prob, "prob");
     p->forward_end = graph_op_count(g);
     NameFilter trains = {.only = phase->trains, .except = config->freeze};

@@ -33,7 +33,7 @@ typedef struct Program {
     Plan *plan;   /* owned */
     int phase;
     Value pixels, labels, augment, counter, dloss; /* inputs; Value 0 where the phase has none */
-    Value loss, hits;                              /* results; hits: Value 0 if nothing is predicted */
+    Value loss, correct;                           /* results; correct: Value 0 if nothing is predicted */
     PhaseTerm
         term[PHASE_TERMS]; /* results: of a classifier with auxiliary heads the loss of each, the main one first */
     int term_count;

@@ -18,7 +18,7 @@ void shape_softmax_loss(ShapeCall *c)
     label_column(c, c->in[0]);
     rule_out(c, 0, NULL, shape_vector(1), DTYPE_F32);
     rule_out(c, 1, "prob", c->in[0], DTYPE_F32);
-    rule_out(c, 2, "hits", shape_vector(2), DTYPE_F32);
+    rule_out(c, 2, "correct", shape_vector(2), DTYPE_F32);
 }
 
 /* The dtype of dlogits: that of the logits of `prob`. */

@@ -151,7 +151,7 @@ Status gate_contribute(Gate *g, int slot, const Program *program, int32_t n, boo
     Device *device = &g->replica->device;
     GateExtrasCall call = {
         .loss = program ? result(program, program->loss) : NULL,
-        .hits = program ? result(program, program->hits) : NULL,
+        .correct = program ? result(program, program->correct) : NULL,
         .phase = g->phase,
         .count = n,
         .last = last,
@@ -220,7 +220,7 @@ static TowerResult tower_read(const float *extras)
     t.loss.count = (int64_t)extras[GATE_EXTRA_COUNT];
     t.loss_finite = isfinite(t.loss.sum);
     t.loss.finite = t.loss_finite && t.grad_finite;
-    for (int k = 0; k < 2; k++) t.hits[k] = (int64_t)extras[GATE_EXTRA_TOP1 + k];
+    for (int k = 0; k < 2; k++) t.correct[k] = (int64_t)extras[GATE_EXTRA_TOP1 + k];
     for (int k = 0; k < PHASE_TERMS; k++) t.term[k] = extra_joined(extras + GATE_EXTRA_TERM + 3 * k);
     return t;
 }

@@ -30,7 +30,7 @@ typedef struct TowerResult {
     TowerLoss loss;
     bool loss_finite, grad_finite;
     double grad_norm; /* before the sum */
-    int64_t hits[2];
+    int64_t correct[2];
     double term[PHASE_TERMS]; /* of the phase of the step; 0 beyond the last */
 } TowerResult;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SLOTS = 2, LOSS = 0, HITS = 1, HEADER = 16 /* floats */, POLL_NS = 20000 };
+enum { SLOTS = 2, LOSS = 0, CORRECT = 1, HEADER = 16 /* floats */, POLL_NS = 20000 };
 
 typedef struct InferenceSlot {
     Inferred result;
@@ -117,7 +117,7 @@ static Status results_send(const Inference *q, const Program *program, Inference
     slot->result.prob = q->prob ? slot->floats + HEADER : NULL;
     slot->result.pitch = prob.pitch;
     TRY(backend->download(device, slot->floats + LOSS, plan_tensor(program->plan, program->loss).data, sizeof(float)));
-    TRY(backend->download(device, slot->floats + HITS, plan_tensor(program->plan, program->hits).data,
+    TRY(backend->download(device, slot->floats + CORRECT, plan_tensor(program->plan, program->correct).data,
                           2 * sizeof(float)));
     if (!q->prob) return OK;
     return backend->download(device, slot->floats + HEADER, prob.data,
@@ -180,7 +180,7 @@ Status inference_end(Inference *q, const Inferred **result)
     TRY(results_wait(q, (int)(q->ended % SLOTS)));
     q->ended++;
     slot->result.loss = slot->floats[LOSS];
-    for (int k = 0; k < 2; k++) slot->result.hits[k] = (int64_t)slot->floats[HITS + k];
+    for (int k = 0; k < 2; k++) slot->result.correct[k] = (int64_t)slot->floats[CORRECT + k];
     *result = &slot->result;
     return OK;
 }

@@ -15,10 +15,10 @@ typedef struct Inference Inference;
 
 /* Results of one batch, valid until inference_end is called again. */
 typedef struct Inferred {
-    Batch batch;       /* the batch passed to inference_begin, without pixels and augment */
-    double loss;       /* summed over the samples */
-    int64_t hits[2];   /* top-1, top-5 */
-    const float *prob; /* [n][pitch]; NULL unless requested */
+    Batch batch;        /* the batch passed to inference_begin, without pixels and augment */
+    double loss;        /* summed over the samples */
+    int64_t correct[2]; /* top-1, top-5 */
+    const float *prob;  /* [n][pitch]; NULL unless requested */
     int64_t pitch;
 } Inferred;
 

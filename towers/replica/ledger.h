@@ -48,7 +48,7 @@ typedef struct LedgerRow {
     double term[PHASE_TERMS]; /* sums over the samples: the terms of the phase (model.h) */
     bool loss_finite, grad_finite;
     double grad_norm;                    /* of this tower's own gradient, before the sum */
-    int64_t hits[2];                     /* top-1, top-5 */
+    int64_t correct[2];                  /* top-1, top-5 */
     int64_t activity_ns[ACTIVITY_COUNT]; /* time spent in each activity of this step */
     int64_t arrival_ns;                  /* CLOCK_MONOTONIC when it reached the collective */
     LoaderClocks loader;                 /* totals of its process's loader so far */
@@ -115,8 +115,8 @@ typedef struct EvalSample {
 
 /* The result of an evaluation. */
 typedef struct EvalResult {
-    int64_t count, hits[2]; /* samples; top-1 and top-5 hits */
-    double loss;            /* mean */
+    int64_t count, correct[2]; /* samples; correct top-1 and top-5 predictions */
+    double loss;               /* mean */
 } EvalResult;
 
 /* The result of the search after a refused step. Written by the process of the failing tower; the others read it after

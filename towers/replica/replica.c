@@ -386,17 +386,17 @@ void replica_weights_changed(Replica *r)
 
 Status replica_read_loss(Replica *r, const Program *program, LossRead *read)
 {
-    float loss = 0, hits[2] = {0}, term[PHASE_TERMS] = {0};
+    float loss = 0, correct[2] = {0}, term[PHASE_TERMS] = {0};
     const Backend *backend = r->device.backend;
     TRY(backend->download(&r->device, &loss, plan_tensor(program->plan, program->loss).data, sizeof loss));
-    if (program->hits.id)
-        TRY(backend->download(&r->device, hits, plan_tensor(program->plan, program->hits).data, sizeof hits));
+    if (program->correct.id)
+        TRY(backend->download(&r->device, correct, plan_tensor(program->plan, program->correct).data, sizeof correct));
     for (int i = 0; i < program->term_count; i++) {
         const float *sum = plan_tensor(program->plan, program->term[i].sum).data;
         TRY(backend->download(&r->device, &term[i], sum, sizeof *term));
     }
     TRY(backend->finish(&r->device, STREAM_COMPUTE));
-    *read = (LossRead){.sum = loss, .hits = {(int64_t)hits[0], (int64_t)hits[1]}};
+    *read = (LossRead){.sum = loss, .correct = {(int64_t)correct[0], (int64_t)correct[1]}};
     for (int i = 0; i < program->term_count; i++) read->term[i] = term[i];
     return OK;
 }

@@ -99,7 +99,7 @@ void replica_weights_changed(Replica *replica);
 typedef struct LossRead {
     double sum;               /* of the loss */
     double term[PHASE_TERMS]; /* 0 beyond the program's last */
-    int64_t hits[2];          /* top-1, top-5; 0 if nothing is predicted */
+    int64_t correct[2];       /* top-1, top-5; 0 if nothing is predicted */
 } LossRead;
 /* Call after the forward pass. */
 NODISCARD Status replica_read_loss(Replica *replica, const Program *program, LossRead *read);

@@ -103,7 +103,7 @@ static const StateField state_fields[] = {
     {"epoch_sum", offsetof(RunState, epoch_sum), true},
     {"epoch_constant_sum", offsetof(RunState, epoch_constant_sum), true},
     {"epoch_count", offsetof(RunState, epoch_count), false},
-    {"epoch_hits", offsetof(RunState, epoch_hits), false},
+    {"epoch_hits", offsetof(RunState, epoch_correct), false},
     {"epoch_told", offsetof(RunState, epoch_told), false, true},
     {"best_step", offsetof(RunState, best_step), false},
     {"best_top1", offsetof(RunState, best_top1), true},

@@ -29,7 +29,7 @@ typedef struct RunState {
     int64_t updates; /* committed steps, of all phases */
     RunPhase phase[PHASES_MAX];
     double epoch_sum; /* sum of losses over the samples of this epoch so far, in steps of the first phase */
-    int64_t epoch_count, epoch_hits;
+    int64_t epoch_count, epoch_correct;
     int64_t epoch_told; /* the step after which an epoch was last recorded; sums of an interrupted one continue */
     double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
     int64_t skipped, skipped_in_row;

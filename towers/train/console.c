@@ -118,17 +118,17 @@ static const LedgerRow *row_of(const Console *c, int tower, int64_t step)
 /* Training accuracy over the last steps; NaN if it is unknown. */
 static double recent_accuracy(const Console *c, int64_t step)
 {
-    int64_t hits = 0, count = 0;
+    int64_t correct = 0, count = 0;
     if (c->job->program.model->phases) return NAN;
     for (int64_t s = step; s > step - RECENT && s > c->first_step; s--) {
         for (int t = 0; t < c->ledger->towers; t++) {
             const LedgerRow *row = row_of(c, t, s);
             if (row->step != s) continue;
-            hits += row->hits[0];
+            correct += row->correct[0];
             count += row->loss.count;
         }
     }
-    return count ? (double)hits / (double)count : NAN;
+    return count ? (double)correct / (double)count : NAN;
 }
 
 static void spread_text(const Console *c, int64_t step, char *text, size_t bytes)

@@ -31,8 +31,8 @@ static Status block_take(const TowerProcess *p, Inference *inference, float *fie
     float *to = fields + batch->step * BLOCK_FIELDS;
     to[BLOCK_LOSS] = (float)found->loss;
     to[BLOCK_COUNT] = (float)(batch->n - batch->skipped);
-    to[BLOCK_TOP1] = (float)found->hits[0];
-    to[BLOCK_TOP5] = (float)found->hits[1];
+    to[BLOCK_TOP1] = (float)found->correct[0];
+    to[BLOCK_TOP5] = (float)found->correct[1];
     for (int32_t i = 0; found->prob && i < batch->n; i++) {
         EvalSample sample = {.label = LABEL_NONE};
         if (batch->labels[i] != LABEL_NONE)
@@ -96,8 +96,8 @@ static EvalResult blocks_total(const float *fields, int64_t blocks)
     for (int64_t b = 0; b < blocks; b++, fields += BLOCK_FIELDS) {
         total.loss += (double)fields[BLOCK_LOSS];
         total.count += (int64_t)fields[BLOCK_COUNT];
-        total.hits[0] += (int64_t)fields[BLOCK_TOP1];
-        total.hits[1] += (int64_t)fields[BLOCK_TOP5];
+        total.correct[0] += (int64_t)fields[BLOCK_TOP1];
+        total.correct[1] += (int64_t)fields[BLOCK_TOP5];
     }
     total.loss = total.count ? total.loss / (double)total.count : 0;
     return total;
@@ -124,7 +124,7 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
 /* The matrix belongs to best.safetensors; without better weights the existing one is kept. */
 static bool is_best(const TowerProcess *p, const EvalResult *result)
 {
-    return isfinite(result->loss) && (double)result->hits[0] / (double)result->count > p->run.best_top1;
+    return isfinite(result->loss) && (double)result->correct[0] / (double)result->count > p->run.best_top1;
 }
 
 Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)

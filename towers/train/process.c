@@ -85,7 +85,7 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
         if (job_phase_of(p->job, p->done - 1) == 0)
             loss = p->run.epoch_count ? p->run.epoch_sum / (double)p->run.epoch_count : NAN;
         p->run.epoch_sum = p->run.epoch_constant_sum = 0;
-        p->run.epoch_count = p->run.epoch_hits = 0;
+        p->run.epoch_count = p->run.epoch_correct = 0;
         if (is_root(&p->place))
             p->job->on_step(p->job->on_step_context, p->ledger, p->done, (double)(now - before) * 1e-9, loss);
         before = now;

@@ -21,7 +21,7 @@ void step_to_ledger(TowerProcess *p, const Step *step)
         row->loss_finite = found->loss_finite;
         row->grad_finite = found->grad_finite;
         row->grad_norm = found->grad_norm;
-        for (int k = 0; k < 2; k++) row->hits[k] = found->hits[k];
+        for (int k = 0; k < 2; k++) row->correct[k] = found->correct[k];
         row->step = step->number;
     }
 }
@@ -34,7 +34,7 @@ void step_to_epoch(TowerProcess *p, const Step *step)
         const TowerResult *found = &step->found[t];
         sum += found->loss.sum;
         p->run.epoch_count += found->loss.count;
-        p->run.epoch_hits += found->hits[0];
+        p->run.epoch_correct += found->correct[0];
     }
     p->run.epoch_sum += sum;
     p->run.epoch_constant_sum += sum / (double)full_step(p->job);
@@ -65,7 +65,7 @@ static const Program *program_of_phase(const TowerProcess *p, int phase)
 /* Arrays that a record points to, with a value per tower or term. */
 typedef struct StepColumns {
     double norm[TOWERS_MAX], head[MODEL_HEADS];
-    int64_t arrival[TOWERS_MAX], hits; /* arrival: microseconds after the step's start; hits: of all towers */
+    int64_t arrival[TOWERS_MAX], correct; /* arrival: microseconds after the step's start; correct: of all towers */
     int heads, terms;
     TermRecord term[PHASE_TERMS];
     double tower_term[PHASE_TERMS][TOWERS_MAX];
@@ -84,7 +84,7 @@ static void terms_fill(const TowerProcess *p, const Step *step, StepColumns *col
 {
     const Program *program = program_of_phase(p, step->phase);
     int towers = p->ledger->towers, count = program ? program->term_count : 0;
-    bool heads = program && program->hits.id;
+    bool heads = program && program->correct.id;
     for (int i = 0; i < count; i++) {
         TowerLoss sum[TOWERS_MAX];
         double *of = columns->tower_term[i];
@@ -106,14 +106,14 @@ static void terms_fill(const TowerProcess *p, const Step *step, StepColumns *col
 
 static void columns_fill(const TowerProcess *p, const Step *step, StepColumns *columns)
 {
-    columns->hits = 0;
+    columns->correct = 0;
     terms_fill(p, step, columns);
     activities_read(p, step->number, &columns->activities);
     for (int t = 0; t < p->ledger->towers; t++) {
         const LedgerRow *row = ledger_row(p->ledger, t, step->number);
         columns->norm[t] = step->found[t].grad_norm;
         columns->arrival[t] = (row->arrival_ns - step->started_ns) / 1000;
-        columns->hits += step->found[t].hits[0];
+        columns->correct += step->found[t].correct[0];
     }
 }
 
@@ -147,7 +147,7 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepC
         .slow_tower = columns->activities.slow_tower,
         .slow_activity = columns->activities.slow_activity,
         .top1 = p->job->program.model->phases   ? NAN
-                : step->samples > step->skipped ? (double)columns->hits / (double)(step->samples - step->skipped)
+                : step->samples > step->skipped ? (double)columns->correct / (double)(step->samples - step->skipped)
                                                 : 0,
         .skipped = !step->commit,
         .loss_scale = loss_is_scaled(p->job) ? (double)step->loss_scale : 0,
