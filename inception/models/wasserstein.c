@@ -99,9 +99,10 @@ static PhaseTerm *term(Graph *g, PhaseOutputs *outputs, const char *name, Value 
     return made;
 }
 
-void wasserstein_critic(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, const Adversaries *of,
+void wasserstein_critic(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
                         PhaseOutputs *outputs)
 {
+    const Adversaries *of = networks;
     if (!is_f32(g)) return;
     float weight = options->penalty_weight < 0 ? of->penalty_weight : options->penalty_weight;
     Value real = inputs->image, fake = generated(g, options, of, noise(g, inputs, of));
@@ -123,15 +124,16 @@ void wasserstein_critic(Graph *g, const ModelOptions *options, const PhaseInputs
     term(g, outputs, "slope_spread", mul(g, slope, slope))->spread = true;
 }
 
-void wasserstein_generator(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, const Adversaries *of,
+void wasserstein_generator(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
                            PhaseOutputs *outputs)
 {
+    const Adversaries *of = networks;
     if (!is_f32(g)) return;
     Value fake = generated(g, options, of, noise(g, inputs, of));
     outputs->loss = total(g, affine(g, scores(g, options, of, fake, "fake"), -1, 0));
 }
 
-void wasserstein_generate(Graph *g, const ModelOptions *options, const Adversaries *of, Value z, Value *images)
+void wasserstein_generate(Graph *g, const ModelOptions *options, const void *networks, Value z, Value *images)
 {
-    *images = generated(g, options, of, z);
+    *images = generated(g, options, networks, z);
 }

@@ -24,13 +24,13 @@ typedef struct Adversaries {
     Value (*features)(Graph *g, const ModelOptions *options, Value images);
 } Adversaries;
 
-/* Parameters "critic.*" and "generator.*". Terms of the critic: critic_real, critic_fake (D of real and of generated
+/* Functions of a Model whose `networks` are Adversaries. Parameters "critic.*" and "generator.*". Terms of the critic: critic_real, critic_fake (D of real and of generated
  * images), penalty, slope (|dD/dx_hat|) and slope_spread. */
-void wasserstein_critic(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, const Adversaries *of,
+void wasserstein_critic(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
                         PhaseOutputs *outputs);
-void wasserstein_generator(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, const Adversaries *of,
+void wasserstein_generator(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
                            PhaseOutputs *outputs);
-void wasserstein_generate(Graph *g, const ModelOptions *options, const Adversaries *of, Value z, Value *images);
+void wasserstein_generate(Graph *g, const ModelOptions *options, const void *networks, Value z, Value *images);
 
 /* Convolution and its transpose with TensorFlow's "same" padding, 5x5, stride 2, with bias: an image of any side becomes
  * one of half the side, rounded up, and back one of `side`. Weights start uniform as in the paper's code: variance 4 /

@@ -39,26 +39,11 @@ static Value features(Graph *g, const ModelOptions *options, Value x)
     return leaky_relu(g, halving_conv(g, x, "conv3", 4 * w, paper), leak);
 }
 
-static const Adversaries adversaries = {LATENT, 10, generator, features};
-
-static void critic_phase(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, PhaseOutputs *outputs)
-{
-    wasserstein_critic(g, options, inputs, &adversaries, outputs);
-}
-
-static void generator_phase(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, PhaseOutputs *outputs)
-{
-    wasserstein_generator(g, options, inputs, &adversaries, outputs);
-}
-
-static void generate(Graph *g, const ModelOptions *options, Value z, Value *images)
-{
-    wasserstein_generate(g, options, &adversaries, z, images);
-}
+static const Adversaries networks = {LATENT, 10, generator, features};
 
 static const Phase phases[] = {
-    {"critic", "critic.*", 5, true, critic_phase},
-    {"generator", "generator.*", 1, false, generator_phase},
+    {"critic", "critic.*", 5, true, wasserstein_critic},
+    {"generator", "generator.*", 1, false, wasserstein_generator},
 };
 
 const Model model_wgan_gp = {
@@ -76,5 +61,6 @@ const Model model_wgan_gp = {
     .width = WIDTH,
     .penalty_weight = 10,
     .latent = LATENT,
-    .generate = generate,
+    .generate = wasserstein_generate,
+    .networks = &networks,
 };

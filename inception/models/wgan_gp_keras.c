@@ -58,26 +58,11 @@ static Value features(Graph *g, const ModelOptions *options, Value x)
     return dropout(g, x, rate > 0 ? last_dropout : 0);
 }
 
-static const Adversaries adversaries = {LATENT, 10, generator, features};
-
-static void critic_phase(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, PhaseOutputs *outputs)
-{
-    wasserstein_critic(g, options, inputs, &adversaries, outputs);
-}
-
-static void generator_phase(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, PhaseOutputs *outputs)
-{
-    wasserstein_generator(g, options, inputs, &adversaries, outputs);
-}
-
-static void generate(Graph *g, const ModelOptions *options, Value z, Value *images)
-{
-    wasserstein_generate(g, options, &adversaries, z, images);
-}
+static const Adversaries networks = {LATENT, 10, generator, features};
 
 static const Phase phases[] = {
-    {"critic", "critic.*", 3, true, critic_phase},
-    {"generator", "generator.*", 1, false, generator_phase},
+    {"critic", "critic.*", 3, true, wasserstein_critic},
+    {"generator", "generator.*", 1, false, wasserstein_generator},
 };
 
 const Model model_wgan_gp_keras = {
@@ -96,5 +81,6 @@ const Model model_wgan_gp_keras = {
     .width = WIDTH,
     .penalty_weight = 10,
     .latent = LATENT,
-    .generate = generate,
+    .generate = wasserstein_generate,
+    .networks = &networks,
 };

@@ -19,7 +19,7 @@ Status generator_graph(const Model *model, const ModelOptions *options, int32_t 
                     model->name);
     TRY(graph_create(&evaluation, &g));
     Value z = graph_input(g, "z", (Shape){n, model->latent, 1, 1}, DTYPE_F32);
-    model->generate(g, options, z, &images);
+    model->generate(g, options, model->networks, z, &images);
     graph_scope(g, "");
     if (!graph_failed(g)) graph_result(g, images, "images");
     Status st = graph_finish(g);

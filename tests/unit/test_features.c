@@ -190,8 +190,9 @@ static void of_a_classifier(void **state)
 
 /* A generator of one dense layer, whose images can be computed by hand. */
 enum { LATENT = 3 };
-static void tiny_generate(Graph *g, const ModelOptions *options, Value z, Value *images)
+static void tiny_generate(Graph *g, const ModelOptions *options, const void *networks, Value z, Value *images)
 {
+    (void)networks;
     Shape shape = {graph_shape(g, z).n, options->channels, options->side, options->side};
     Value x = dense(g, z, "generator.fc", 4, false, (Init){.kind = INIT_GLOROT_UNIFORM});
     *images = graph_op(g, OP_RESHAPE, "images", &x, 1, NULL, &shape);
@@ -214,7 +215,7 @@ static void of_a_generator(void **state)
     int clipped = 0;
     scratch_path(path, "tiny.safetensors");
     assert_int_equal(graph_create(&evaluation, &g), OK);
-    tiny_generate(g, &options, graph_input(g, "z", (Shape){1, LATENT, 1, 1}, DTYPE_F32), &images);
+    tiny_generate(g, &options, NULL, graph_input(g, "z", (Shape){1, LATENT, 1, 1}, DTYPE_F32), &images);
     weights_write(g, path);
     graph_destroy(g);
     assert_int_equal(safetensors_open(path, &file), OK);

@@ -36,8 +36,10 @@ static Value score(Graph *g, Value image)
     return dense(g, image, "critic.score", 1, false, (Init){INIT_CONSTANT, 1.0f / PIXELS});
 }
 
-static void critic(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, PhaseOutputs *outputs)
+static void critic(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
+                   PhaseOutputs *outputs)
 {
+    (void)networks;
     (void)options;
     Value y = score(g, inputs->image);
     outputs->loss = sum_all(g, y);
@@ -46,8 +48,10 @@ static void critic(Graph *g, const ModelOptions *options, const PhaseInputs *inp
 }
 
 /* -D of one gray image for each sample, made from the weight alone: of 3 w, w = 1. */
-static void generator(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, PhaseOutputs *outputs)
+static void generator(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
+                      PhaseOutputs *outputs)
 {
+    (void)networks;
     (void)options;
     OpAttr uniform = {.random = {.stream = graph_next_stream(g)}};
     Shape z = {inputs->n, 1, 1, 1};

@@ -43,7 +43,7 @@ static Built phase_build(const Model *model, int phase, const ModelOptions *opti
             graph_input(b.g, "image", (Shape){N, options->channels, options->side, options->side}, DTYPE_F32);
     inputs.counter = graph_input(b.g, "counter", (Shape){1, 4, 1, 1}, DTYPE_I32);
     b.dloss = graph_input(b.g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32);
-    model->phases[phase].build(b.g, options, &inputs, &b.out);
+    model->phases[phase].build(b.g, options, model->networks, &inputs, &b.out);
     return b;
 }
 
@@ -118,7 +118,8 @@ static void test_sides(void **state)
             check_built(models[m]->name, &b);
             graph_destroy(b.g);
             assert_int_equal(graph_create(&evaluation, &g), OK);
-            models[m]->generate(g, &options, graph_input(g, "z", (Shape){5, 128, 1, 1}, DTYPE_F32), &images);
+            models[m]->generate(g, &options, models[m]->networks, graph_input(g, "z", (Shape){5, 128, 1, 1}, DTYPE_F32),
+                                &images);
             Shape wanted = {5, options.channels, side, side}, found = graph_shape(g, images);
             if (!shape_equal(wanted, found)) fail_msg("%s, side %d: %s", models[m]->name, side, shape_text(found));
             assert_int_equal(graph_finish(g), OK);
@@ -183,7 +184,7 @@ static void test_16_bits_are_refused(void **state)
     PhaseOutputs out = {.term_count = 0};
     assert_int_equal(graph_create(&half, &g), OK);
     PhaseInputs inputs = {.n = N, .counter = graph_input(g, "counter", (Shape){1, 4, 1, 1}, DTYPE_I32)};
-    model_wgan_gp.phases[GENERATOR].build(g, &canonical, &inputs, &out);
+    model_wgan_gp.phases[GENERATOR].build(g, &canonical, model_wgan_gp.networks, &inputs, &out);
     assert_int_equal(graph_finish(g), ERR_UNSUPPORTED);
     assert_non_null(strstr(status_message(), "f32 only, not in bf16"));
     graph_destroy(g);
@@ -417,7 +418,7 @@ static Golden golden_build(int critic)
     PhaseInputs inputs = {.n = GOLDEN_N, .image = graph_input(b.g, "real", images, DTYPE_F32)};
     inputs.counter = graph_input(b.g, "counter", (Shape){1, 4, 1, 1}, DTYPE_I32);
     b.dloss = graph_input(b.g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32);
-    wasserstein_critic(b.g, &options, &inputs, &adversaries, &b.out);
+    wasserstein_critic(b.g, &options, &adversaries, &inputs, &b.out);
     graph_result(b.g, b.out.loss, "loss");
     graph_train(b.g, b.out.loss, b.dloss, &trains);
     if (graph_finish(b.g) != OK) fail_msg("critic %d: %s", critic, status_message());

@@ -62,7 +62,8 @@ typedef struct Phase {
     const char *trains; /* names of the parameters that it trains (names.h): "critic.*" */
     int repeats;        /* updates in a row in one cycle; the model's default */
     bool takes_batch;   /* of real images */
-    void (*build)(Graph *g, const ModelOptions *options, const PhaseInputs *inputs, PhaseOutputs *outputs);
+    void (*build)(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
+                  PhaseOutputs *outputs); /* networks: the model's */
 } Phase;
 
 typedef struct Model {
@@ -86,7 +87,9 @@ typedef struct Model {
     float penalty_weight; /* default; 0: it has no penalty */
     int32_t latent;       /* numbers from which a generator makes one image; 0: it has no generator */
     /* Images {n, channels, side, side}, normalized as the real ones, from z {n, latent, 1, 1}; NULL: none. */
-    void (*generate)(Graph *g, const ModelOptions *options, Value z, Value *images);
+    void (*generate)(Graph *g, const ModelOptions *options, const void *networks, Value z, Value *images);
+    const void
+        *networks; /* passed to `generate` and to the `build` of each phase, for code that models share; or NULL */
 } Model;
 
 #endif

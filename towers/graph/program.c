@@ -61,7 +61,7 @@ static void phase_build(const ProgramConfig *config, Value x, Program *p)
     PhaseInputs inputs = {.n = p->n, .image = x, .labels = p->labels};
     PhaseOutputs outputs = {0};
     inputs.counter = graph_input(g, "counter", (Shape){1, 4, 1, 1}, DTYPE_I32);
-    program_phase(config->model, p->phase)->build(g, &config->options, &inputs, &outputs);
+    program_phase(config->model, p->phase)->build(g, &config->options, config->model->networks, &inputs, &outputs);
     graph_scope(g, "");
     p->loss = outputs.loss;
     p->term_count = outputs.term_count;
