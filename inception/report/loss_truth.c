@@ -1,6 +1,7 @@
 /* Select full steps, estimate noise and bias of each tower's loss, find values that are not finite, and summarize; see
  * loss_truth.h. */
 #include "inception/report/loss_truth.h"
+#include "kernels/array.h"
 #include "kernels/text.h"
 
 #include <math.h>
@@ -123,10 +124,7 @@ static Status bad_find(const Run *run, LossTruth *truth)
             any = true;
             bad.later = later_of(run, truth, i, &bad, &bad.measured);
             if (!before || step->skipped) {
-                BadStep *grown = realloc(truth->bad, (size_t)(truth->bad_count + 1) * sizeof *grown);
-                if (!grown)
-                    return FAIL(ERR_MEMORY, "no memory for a list of %lld bad steps", (long long)truth->bad_count);
-                truth->bad = grown;
+                TRY(array_grow(&truth->bad, truth->bad_count, sizeof *truth->bad, "the list of bad steps"));
                 truth->bad[truth->bad_count++] = bad;
             }
         }

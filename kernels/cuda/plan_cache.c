@@ -1,6 +1,7 @@
 /* The cache of plans as lines of text; see plan_cache.h. Lines are appended whole, so that processes may share
  * a file. */
 #include "kernels/cuda/plan_cache.h"
+#include "kernels/array.h"
 #include "kernels/text.h"
 
 #include "kernels/cuda/cublas.h"
@@ -22,7 +23,7 @@ typedef struct Entry {
 
 struct PlanCache {
     Entry *entries; /* owned */
-    int count, room;
+    int count;
     char path[PATH_BYTES]; /* "": memory only */
 };
 
@@ -57,13 +58,7 @@ none:
 static Status entry_set(PlanCache *cache, const char *task, const char *plan)
 {
     size_t task_bytes = strlen(task) + 1, plan_bytes = strlen(plan) + 1;
-    if (cache->count == cache->room) {
-        int room = cache->room ? 2 * cache->room : 256;
-        Entry *more = realloc(cache->entries, (size_t)room * sizeof *more);
-        if (!more) return FAIL(ERR_MEMORY, "no memory for the cache of %d plans", room);
-        cache->entries = more;
-        cache->room = room;
-    }
+    TRY(array_grow(&cache->entries, cache->count, sizeof *cache->entries, "the cache of plans"));
     char *text = malloc(task_bytes + plan_bytes);
     if (!text) return FAIL(ERR_MEMORY, "no memory for the cache of %d plans", cache->count);
     cache->entries[cache->count++] = (Entry){text, text + task_bytes};

@@ -11,27 +11,11 @@
 
 enum { CLASSES_LIMIT = 1 << 20 /* bytes */ };
 
-void class_names_free(ClassNames *names)
-{
-    for (int i = 0; i < names->count; i++) free(names->name[i]);
-    free(names->name);
-    *names = (ClassNames){0};
-}
-
-static Status name_add(ClassNames *names, const char *name)
-{
-    char **grown = realloc(names->name, (size_t)(names->count + 1) * sizeof *grown);
-    if (grown) names->name = grown;
-    if (!grown || !(grown[names->count] = strdup(name))) return FAIL(ERR_MEMORY, "no memory for the names of classes");
-    names->count++;
-    return OK;
-}
-
-Status class_names_set(ClassNames *names, int count, const char *const *from)
+Status class_names_set(Names *names, int count, const char *const *from)
 {
     Status st = OK;
-    class_names_free(names);
-    for (int i = 0; st == OK && i < count; i++) st = name_add(names, from ? from[i] : "");
+    names_free(names);
+    for (int i = 0; st == OK && i < count; i++) st = names_add(names, from ? from[i] : "");
     return st;
 }
 
@@ -44,7 +28,7 @@ static int line_trim(char *line)
     return (int)strlen(line);
 }
 
-static Status names_read(FILE *from, const char *path, int most, ClassNames *names)
+static Status names_read(FILE *from, const char *path, int most, Names *names)
 {
     Status st = OK;
     char *line = NULL;
@@ -59,7 +43,7 @@ static Status names_read(FILE *from, const char *path, int most, ClassNames *nam
         else {
             char name[1024];
             utf8_escape(name, sizeof name, line);
-            st = name_add(names, name);
+            st = names_add(names, name);
         }
     }
     if (st == OK && ferror(from)) st = FAIL(ERR_IO, "cannot read '%s': %s", path, strerror(errno));
@@ -76,7 +60,7 @@ bool class_names_find(const char *folder, char path[PATH_BYTES])
     return false;
 }
 
-Status class_names_read(const char *folder, int most, ClassNames *names)
+Status class_names_read(const char *folder, int most, Names *names)
 {
     char path[PATH_BYTES];
     int fd;
@@ -88,7 +72,7 @@ Status class_names_read(const char *folder, int most, ClassNames *names)
         close(fd);
         return FAIL(ERR_MEMORY, "no memory for the reader of '%s'", path);
     }
-    class_names_free(names);
+    names_free(names);
     Status st = names_read(from, path, most, names);
     fclose(from);
     return st;

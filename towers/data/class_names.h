@@ -5,21 +5,15 @@
 
 #include <stdbool.h>
 
-#include "kernels/status.h"
+#include "towers/data/names.h"
 #include "towers/files/files.h"
-
-typedef struct ClassNames {
-    int count;
-    char **name; /* owned, as are the strings */
-} ClassNames;
 
 /* The file's path in `folder`; false if there is none. */
 bool class_names_find(const char *folder, char path[PATH_BYTES]);
 /* Fills `names` from the file of `folder`; at most `most` classes. Without the file nothing changes. ERR_FORMAT names
  * file and line; ERR_IO if the file cannot be read. */
-NODISCARD Status class_names_read(const char *folder, int most, ClassNames *names);
+NODISCARD Status class_names_read(const char *folder, int most, Names *names);
 /* `count` names: those of `from`, or "" if it is NULL. */
-NODISCARD Status class_names_set(ClassNames *names, int count, const char *const *from);
-void class_names_free(ClassNames *names);
+NODISCARD Status class_names_set(Names *names, int count, const char *const *from);
 
 #endif

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "kernels/array.h"
 #include "towers/data/index.h"
 #include "towers/data/names.h"
 #include "towers/data/parallel.h"
@@ -40,7 +41,7 @@ typedef struct Found {
 typedef struct ClassScan {
     const char *name; /* borrowed */
     Found *files;
-    int64_t count, room;
+    int64_t count;
     Names folders; /* all directories, as full paths */
     int64_t unread;
     char *first_unread; /* owned */
@@ -150,13 +151,7 @@ static Status file_add(ClassScan *class, const char *folder, const char *name, c
     if (info->st_size > (off_t)UINT32_MAX)
         return FAIL(ERR_FORMAT, "'%s/%s%s' has %lld bytes: expected an image of less than 4 GiB", class->name, folder,
                     name, (long long)info->st_size);
-    if (class->count == class->room) {
-        int64_t room = class->room ? 2 * class->room : 256;
-        Found *grown = realloc(class->files, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for the list of images");
-        class->files = grown;
-        class->room = room;
-    }
+    TRY(array_grow(&class->files, class->count, sizeof *class->files, "the list of images"));
     Found *found = &class->files[class->count];
     if (asprintf(&found->path, "%s%s", folder, name) < 0) return FAIL(ERR_MEMORY, "no memory for the list of images");
     found->folder_bytes = strlen(folder);

@@ -241,7 +241,7 @@ void idx_free(Idx *idx)
 typedef struct IdxSource {
     Source base;
     Idx images, labels;
-    ClassNames names;
+    Names names;
     char *path; /* owned: of the images */
 } IdxSource;
 
@@ -272,7 +272,7 @@ static void close_pair(Source *source)
 {
     IdxSource *d = (IdxSource *)source;
     if (!d) return;
-    class_names_free(&d->names);
+    names_free(&d->names);
     free(d->path);
     idx_free(&d->images);
     idx_free(&d->labels);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "kernels/array.h"
 #include "towers/files/files.h"
 
 enum { VERSION = 2 };
@@ -173,13 +174,7 @@ Status index_string_add(IndexBuilder *b, const char *text, uint64_t *offset)
 
 Status index_sample_add(IndexBuilder *b, const Sample *sample, const char *name)
 {
-    if (b->parts.samples_count == b->samples_room) {
-        int64_t room = 2 * b->samples_room + 1024;
-        Sample *grown = realloc(b->parts.samples, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for the index of images");
-        b->parts.samples = grown;
-        b->samples_room = room;
-    }
+    TRY(array_grow(&b->parts.samples, b->parts.samples_count, sizeof *b->parts.samples, "the index of images"));
     Sample added = *sample;
     TRY(index_string_add(b, name, &added.name));
     b->parts.samples[b->parts.samples_count++] = added;
@@ -188,13 +183,7 @@ Status index_sample_add(IndexBuilder *b, const Sample *sample, const char *name)
 
 Status index_watched_add(IndexBuilder *b, const char *path)
 {
-    if (b->parts.watched_count == b->watched_room) {
-        int64_t room = 2 * b->watched_room + 64;
-        Watched *grown = realloc(b->parts.watched, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for the index of images");
-        b->parts.watched = grown;
-        b->watched_room = room;
-    }
+    TRY(array_grow(&b->parts.watched, b->parts.watched_count, sizeof *b->parts.watched, "the index of images"));
     Watched now;
     TRY(watched_now(path, &now));
     TRY(index_string_add(b, path, &now.path));

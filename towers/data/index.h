@@ -74,7 +74,6 @@ typedef struct IndexParts {
 typedef struct IndexBuilder {
     IndexParts parts;
     size_t strings_room;
-    int64_t samples_room, watched_room;
 } IndexBuilder;
 
 NODISCARD Status index_string_add(IndexBuilder *b, const char *text, uint64_t *offset);

@@ -1,5 +1,6 @@
 /* Lists of strings; see names.h. */
 #include "towers/data/names.h"
+#include "kernels/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,7 @@ void names_free(Names *names)
 
 Status names_add(Names *names, const char *name)
 {
-    if (names->count == names->room) {
-        int room = names->room ? 2 * names->room : 16;
-        char **grown = realloc(names->name, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for a list of names");
-        names->name = grown;
-        names->room = room;
-    }
+    TRY(array_grow(&names->name, names->count, sizeof *names->name, "a list of names"));
     names->name[names->count] = strdup(name);
     if (!names->name[names->count]) return FAIL(ERR_MEMORY, "no memory for a list of names");
     names->count++;

@@ -6,7 +6,7 @@
 
 typedef struct Names {
     char **name; /* owned, as are its strings */
-    int count, room;
+    int count;
 } Names;
 
 NODISCARD Status names_add(Names *names, const char *name); /* a copy */

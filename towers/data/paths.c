@@ -8,28 +8,13 @@
 #include <sys/stat.h>
 
 #include "towers/data/folder.h"
+#include "towers/data/names.h"
 #include "towers/data/reader.h"
 
 typedef struct PathsSource {
     Source base;
-    char **path; /* owned, as are the strings */
-    int64_t room;
+    Names paths;
 } PathsSource;
-
-static Status path_add(PathsSource *p, const char *path)
-{
-    if (p->base.info.count == p->room) {
-        int64_t room = 2 * p->room + 64;
-        char **grown = realloc(p->path, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for a list of images");
-        p->path = grown;
-        p->room = room;
-    }
-    char *copy = strdup(path);
-    if (!copy) return FAIL(ERR_MEMORY, "no memory for a list of images");
-    p->path[p->base.info.count++] = copy;
-    return OK;
-}
 
 static int by_name(const FTSENT **a, const FTSENT **b)
 {
@@ -46,7 +31,7 @@ static Status folder_add(PathsSource *p, char *path)
         if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR)
             st = FAIL(ERR_IO, "cannot read '%s': %s", entry->fts_path, strerror(entry->fts_errno));
         if ((entry->fts_info == FTS_F || entry->fts_info == FTS_SL) && folder_takes(entry->fts_name))
-            st = path_add(p, entry->fts_path);
+            st = names_add(&p->paths, entry->fts_path);
     }
     if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
     fts_close(walk);
@@ -56,25 +41,24 @@ static Status folder_add(PathsSource *p, char *path)
 static Status paths_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
     *label = 0;
-    return bytes_read(((const PathsSource *)source)->path[index], ANY_SIZE, bytes);
+    return bytes_read(((const PathsSource *)source)->paths.name[index], ANY_SIZE, bytes);
 }
 
 static void paths_where(const Source *source, int64_t index, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s", ((const PathsSource *)source)->path[index]);
+    snprintf(text, bytes, "%s", ((const PathsSource *)source)->paths.name[index]);
 }
 
 static void paths_hint(const Source *source, int64_t index)
 {
-    bytes_hint(((const PathsSource *)source)->path[index]);
+    bytes_hint(((const PathsSource *)source)->paths.name[index]);
 }
 
 static void paths_close(Source *source)
 {
     PathsSource *p = (PathsSource *)source;
     if (!p) return;
-    for (int64_t i = 0; i < p->base.info.count; i++) free(p->path[i]);
-    free(p->path);
+    names_free(&p->paths);
     free(p);
 }
 
@@ -92,8 +76,9 @@ Status paths_source_open(char *const *paths, int count, Source **made)
     for (int i = 0; i < count; i++) {
         struct stat info;
         if (stat(paths[i], &info) != 0) TRY_OUT(FAIL(ERR_ARG, "cannot find '%s': %s", paths[i], strerror(errno)));
-        TRY_OUT(S_ISDIR(info.st_mode) ? folder_add(p, paths[i]) : path_add(p, paths[i]));
+        TRY_OUT(S_ISDIR(info.st_mode) ? folder_add(p, paths[i]) : names_add(&p->paths, paths[i]));
     }
+    p->base.info.count = p->paths.count;
     if (p->base.info.count == 0) TRY_OUT(FAIL(ERR_ARG, "no image (.jpg .jpeg .png .ppm .pgm .webp) in '%s'", paths[0]));
     *made = &p->base;
     p = NULL;

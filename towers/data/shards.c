@@ -400,7 +400,7 @@ static bool labels_from_one(LabelBase base, ShardKind kind, int32_t least, int32
 static Status classes_add(const SourceConfig *config, const ShardSet *set, const Listing *l, const Index *train,
                           IndexBuilder *b, int32_t *first)
 {
-    ClassNames names = {0};
+    Names names = {0};
     char folder[PATH_BYTES];
     Status st = OK;
     int32_t least, most;
@@ -424,7 +424,7 @@ static Status classes_add(const SourceConfig *config, const ShardSet *set, const
                                             : class_name(l, i + *first),
                               &b->parts.classes[i]);
     b->parts.classes_count = count > 0 ? count : 0;
-    class_names_free(&names);
+    names_free(&names);
     return st;
 }
 

@@ -18,7 +18,7 @@ typedef struct SyntheticSource {
     Source base;
     uint64_t seed;
     size_t image_bytes;
-    ClassNames names;
+    Names names;
     uint8_t *pool; /* owned; image_bytes + POOL_PLACES */
 } SyntheticSource;
 
@@ -40,7 +40,7 @@ static void close_synthetic(Source *source)
 {
     SyntheticSource *d = (SyntheticSource *)source;
     if (!d) return;
-    class_names_free(&d->names);
+    names_free(&d->names);
     free(d->pool);
     free(d);
 }

@@ -7,6 +7,7 @@
  *
  * Contributions to a value are kept in a stack. A rule whose op has an `acc` operand pops the newest and adds to it in
  * its own pass; the others are added by ADD, after slices have been joined by CONCAT. */
+#include "kernels/array.h"
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
@@ -40,7 +41,7 @@ typedef struct Sweep {
     /* state */
     int value_count;
     int end; /* index of y's op + 1 */
-    int share_count, share_room;
+    int share_count;
 } Sweep;
 
 static void (*const gradient_rules[OP_COUNT])(GradCall *) = {
@@ -60,15 +61,9 @@ static Track *track_of(Sweep *s, Value v)
 static void push_share(Sweep *s, Value to, Value from, int32_t first)
 {
     if (!to.id || !from.id || !track_of(s, to)->depends || graph_failed(s->g)) return;
-    if (s->share_count == s->share_room) {
-        int room = s->share_room ? 2 * s->share_room : 256;
-        Share *grown = realloc(s->shares, (size_t)room * sizeof *grown);
-        if (!grown) {
-            list_fail(s->g, ERR_MEMORY, "no memory for %d gradients", room);
-            return;
-        }
-        s->shares = grown;
-        s->share_room = room;
+    if (array_grow(&s->shares, s->share_count, sizeof *s->shares, "the gradients of a graph") != OK) {
+        list_fail(s->g, ERR_MEMORY, "%s", status_message());
+        return;
     }
     s->shares[s->share_count] = (Share){from, first, track_of(s, to)->top};
     track_of(s, to)->top = s->share_count++;

@@ -1,6 +1,7 @@
 /* Reading a run directory; see run_read.h. Lines of JSON are read by jansson, which refuses duplicate keys; a step
  * needs the NEEDED keys of metrics.def, of their types, with arrays of one element per tower (or empty if unknown). */
 #include "towers/record/run_read.h"
+#include "kernels/array.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -77,17 +78,6 @@ __attribute__((format(printf, 2, 3))) static Status line_fail(const Lines *lines
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     return FAIL(ERR_FORMAT, "'%s' line %lld: %s", lines->path, (long long)lines->number, what);
-}
-
-/* Makes room for one more element of an array, which grows whenever its count is 0 or a power of two. */
-static Status room_for(void **array, int64_t count, size_t bytes)
-{
-    if (count & (count - 1)) return OK;
-    if (count == 0 && *array) return OK;
-    void *grown = realloc(*array, (size_t)(count ? 2 * count : 1) * bytes);
-    if (!grown) return FAIL(ERR_MEMORY, "no memory for %lld records of a run", (long long)count);
-    *array = grown;
-    return OK;
 }
 
 static Status line_object(const Lines *lines, const char *text, json_t **made)
@@ -216,9 +206,7 @@ static Status name_find(char ***names, int *count, const char *name, int *found)
             *found = i;
             return OK;
         }
-    void *grown = *names;
-    TRY(room_for(&grown, *count, sizeof **names));
-    *names = grown;
+    TRY(array_grow(names, *count, sizeof **names, "the names of a run"));
     char *copy = strdup(name);
     if (!copy) return FAIL(ERR_MEMORY, "no memory for the names of a run");
     *found = *count;
@@ -229,9 +217,7 @@ static Status name_find(char ***names, int *count, const char *name, int *found)
 /* Memory of a run for `count` numbers, which run_destroy frees. */
 static Status block_add(Run *run, size_t count, double **made)
 {
-    void *blocks = run->blocks;
-    TRY(room_for(&blocks, run->block_count, sizeof *run->blocks));
-    run->blocks = blocks;
+    TRY(array_grow(&run->blocks, run->block_count, sizeof *run->blocks, "the steps of a run"));
     *made = calloc(count, sizeof **made);
     if (!*made) return FAIL(ERR_MEMORY, "no memory for a step of %d towers", run->towers);
     run->blocks[run->block_count++] = *made;
@@ -247,7 +233,6 @@ static Status terms_read(Run *run, const Lines *lines, json_t *object, int64_t s
     json_object_foreach(terms, name, value)
     {
         RunTerm term = {.step = step};
-        void *all = run->term;
         double *tower;
         json_t *of_towers = json_object_get(all_towers, name);
         if (!read_real(value, &term.mean)) return line_fail(lines, "'terms': '%s' is not a number or null", name);
@@ -262,8 +247,7 @@ static Status terms_read(Run *run, const Lines *lines, json_t *object, int64_t s
                 return line_fail(lines, "'tower_terms': '%s' [%d] is not a number or null", name, t);
         }
         TRY(name_find(&run->term_name, &run->term_names, name, &term.name));
-        TRY(room_for(&all, run->terms, sizeof *run->term));
-        run->term = all;
+        TRY(array_grow(&run->term, run->terms, sizeof *run->term, "the terms of a run"));
         run->term[run->terms++] = term;
     }
     return OK;
@@ -272,7 +256,6 @@ static Status terms_read(Run *run, const Lines *lines, json_t *object, int64_t s
 static Status step_add(Run *run, const Lines *lines, json_t *object)
 {
     RunStep s = {0};
-    void *steps = run->step;
     double *memory;
     size_t towers = json_array_size(json_object_get(object, "tower_loss"));
     if (!run->towers) {
@@ -289,8 +272,7 @@ static Status step_add(Run *run, const Lines *lines, json_t *object)
     TRY(block_add(run, (size_t)run->towers * TOWER_ARRAYS, &memory));
     TRY(towers_read(lines, object, run->towers, memory, &s));
     TRY(terms_read(run, lines, object, s.step));
-    TRY(room_for(&steps, run->steps, sizeof *run->step));
-    run->step = steps;
+    TRY(array_grow(&run->step, run->steps, sizeof *run->step, "the steps of a run"));
     run->step[run->steps++] = s;
     return OK;
 }
@@ -334,13 +316,11 @@ static Status epoch_add(Run *run, const Lines *lines, const char *line)
 {
     enum { COLUMNS = 10 };
     double v[COLUMNS];
-    void *epochs = run->epoch;
     for (int i = 0; i < COLUMNS; i++)
         if (!number_next(&line, &v[i])) return line_fail(lines, "column %d is not a number", i + 1);
     if (*line) return line_fail(lines, "more than %d columns", COLUMNS);
     if (!(v[0] >= 0 && v[0] < 1e15 && v[1] >= 0 && v[1] < 1e15)) return line_fail(lines, "epoch or step out of range");
-    TRY(room_for(&epochs, run->epochs, sizeof *run->epoch));
-    run->epoch = epochs;
+    TRY(array_grow(&run->epoch, run->epochs, sizeof *run->epoch, "the epochs of a run"));
     run->epoch[run->epochs++] =
         (EpochRecord){(int64_t)v[0], (int64_t)v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], NAN};
     return OK;
@@ -409,10 +389,8 @@ out:
 static Status layer_add(Run *run, int64_t step, const char *name, const double values[2])
 {
     RunLayer layer = {.step = step, .weight = values[0], .gradient = values[1]};
-    void *all = run->layer;
     TRY(name_find(&run->layer_name, &run->layer_names, name, &layer.name));
-    TRY(room_for(&all, run->layers, sizeof *run->layer));
-    run->layer = all;
+    TRY(array_grow(&run->layer, run->layers, sizeof *run->layer, "the layers of a run"));
     run->layer[run->layers++] = layer;
     return OK;
 }
@@ -420,10 +398,8 @@ static Status layer_add(Run *run, int64_t step, const char *name, const double v
 static Status norm_add(Run *run, int64_t step, const char *name, const double values[2])
 {
     RunNorm norm = {.step = step, .mean = values[0], .variance = values[1]};
-    void *all = run->norm;
     TRY(name_find(&run->norm_name, &run->norm_names, name, &norm.name));
-    TRY(room_for(&all, run->norms, sizeof *run->norm));
-    run->norm = all;
+    TRY(array_grow(&run->norm, run->norms, sizeof *run->norm, "the norms of a run"));
     run->norm[run->norms++] = norm;
     return OK;
 }
@@ -478,7 +454,6 @@ out:
 static Status kid_add(Run *run, const Lines *lines, const json_t *object)
 {
     RunKid kid = {0};
-    void *all = run->kid;
     const json_t *value = json_object_get(object, "kid"), *features = json_object_get(object, "features"),
                  *deviation = json_object_get(object, "kid_deviation");
     if (!read_count(json_object_get(object, "step"), &kid.step)) return line_fail(lines, "'step' is not " KIND_COUNT);
@@ -488,8 +463,7 @@ static Status kid_add(Run *run, const Lines *lines, const json_t *object)
         return line_fail(lines, "'kid_deviation' is not " KIND_REAL);
     if (!json_is_string(features)) return line_fail(lines, "'features' is not " KIND_WORD);
     TRY(name_find(&run->features_name, &run->features_names, json_string_value(features), &kid.features));
-    TRY(room_for(&all, run->kids, sizeof *run->kid));
-    run->kid = all;
+    TRY(array_grow(&run->kid, run->kids, sizeof *run->kid, "the KIDs of a run"));
     run->kid[run->kids++] = kid;
     return OK;
 }

@@ -1,5 +1,6 @@
 /* The list of captured graphs; see captured_graphs.h. */
 #include "towers/replica/captured_graphs.h"
+#include "kernels/array.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ struct CapturedGraphs {
     Device *device; /* borrowed */
     bool capture;
     CapturedGraph *list; /* owned */
-    int count, room;
+    int count;
     char complaint[512];
 };
 
@@ -51,13 +52,7 @@ static Status graph_find(CapturedGraphs *s, const CaptureKey *key, CapturedGraph
         *found = &s->list[i];
         if (is_same(&s->list[i].key, key)) return OK;
     }
-    if (s->count == s->room) {
-        int room = s->room ? 2 * s->room : 32;
-        CapturedGraph *list = realloc(s->list, (size_t)room * sizeof *list);
-        if (!list) return FAIL(ERR_MEMORY, "no memory for a list of %d captured graphs", room);
-        s->list = list;
-        s->room = room;
-    }
+    TRY(array_grow(&s->list, s->count, sizeof *s->list, "the list of captured graphs"));
     *found = &s->list[s->count++];
     **found = (CapturedGraph){.key = *key};
     return OK;

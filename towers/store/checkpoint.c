@@ -3,6 +3,7 @@
  * one has been read back. Pruning renames a directory before it removes it, so a directory named step-N is never half
  * removed. */
 #include "towers/store/checkpoint.h"
+#include "kernels/array.h"
 #include "kernels/text.h"
 #include "towers/files/json.h"
 
@@ -58,9 +59,7 @@ static Status steps_list(const char *ckpt, int64_t **steps, int *count)
     while (listing && (entry = readdir(listing))) {
         int64_t step = step_of_name(entry->d_name);
         if (step < 0) continue;
-        int64_t *grown = realloc(list, (size_t)(used + 1) * sizeof *list);
-        if (!grown) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the list of checkpoints in '%s'", ckpt));
-        list = grown;
+        TRY_OUT(array_grow(&list, used, sizeof *list, "the list of checkpoints"));
         list[used++] = step;
     }
     if (list) qsort(list, (size_t)used, sizeof *list, compare_newest_first);

@@ -1,6 +1,7 @@
 /* The manifest of a checkpoint: formatting, parsing, checking; the format is in manifest.h. The version line is read
  * before the hash is checked, so that a newer format is not reported as damage. */
 #include "towers/store/manifest.h"
+#include "kernels/array.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,11 +35,7 @@ static Status tensor_add(Manifest *manifest, uint32_t crc, const char *name)
     int count = manifest->tensors;
     if (count == MANIFEST_FILES * ST_MAX_TENSORS)
         return FAIL(ERR_CHECKPOINT, "the manifest lists more than %d tensors", count);
-    if ((count & (count - 1)) == 0) { /* full: capacities are 1, 2, 4, ... */
-        ManifestTensor *grown = realloc(manifest->tensor, (count ? 2 * (size_t)count : 1) * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for %d tensors of a manifest", 2 * count);
-        manifest->tensor = grown;
-    }
+    TRY(array_grow(&manifest->tensor, count, sizeof *manifest->tensor, "the tensors of a manifest"));
     manifest->tensor[manifest->tensors++] = (ManifestTensor){crc, name};
     manifest->file[manifest->files - 1].tensors++;
     return OK;

@@ -1,5 +1,6 @@
 /* Convert arenas to named tensors and back; see weights.h. */
 #include "towers/store/weights.h"
+#include "kernels/array.h"
 #include "kernels/text.h"
 
 #include <math.h>
@@ -22,13 +23,7 @@ void weight_list_clear(WeightList *list)
 /* Append a tensor with space for `bytes` of data; *data points to that space. */
 static Status list_add(WeightList *list, const char *prefix, const char *name, StTensor like, size_t bytes, void **data)
 {
-    if (list->count == list->room) {
-        int room = list->room ? 2 * list->room : 64;
-        StTensor *grown = realloc(list->tensor, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for a list of %d tensors", room);
-        list->tensor = grown;
-        list->room = room;
-    }
+    TRY(array_grow(&list->tensor, list->count, sizeof *list->tensor, "a list of tensors"));
     char *full = malloc(strlen(prefix) + strlen(name) + 1);
     void *memory = malloc(bytes ? bytes : 1);
     if (!full || !memory) {

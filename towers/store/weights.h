@@ -10,7 +10,7 @@
 /* A growing list of named tensors; owns names and data. */
 typedef struct WeightList {
     StTensor *tensor;
-    int count, room;
+    int count;
 } WeightList;
 void weight_list_clear(WeightList *list);
 

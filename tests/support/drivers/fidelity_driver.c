@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "inception/models/models.h"
+#include "kernels/array.h"
 #include "tests/support/arguments.h"
 #include "towers/replica/replica.h"
 #include "towers/store/weights.h"
@@ -127,17 +128,15 @@ out:
 static Status list_floats(Driver *d, const char *name, int64_t rows, int64_t columns, float *data)
 {
     size_t count = rows ? (size_t)(rows * columns) : 1;
-    StTensor *grown = realloc(d->list.tensor, (size_t)(d->list.count + 1) * sizeof *grown);
+    TRY(array_grow(&d->list.tensor, d->list.count, sizeof *d->list.tensor, "a list of tensors"));
     char *copy = strdup(name);
-    if (!grown || !copy) return FAIL(ERR_MEMORY, "tensor %s", name);
-    d->list.tensor = grown;
-    d->list.room = d->list.count + 1;
-    grown[d->list.count++] = (StTensor){.name = copy,
-                                        .dtype = ST_F32,
-                                        .rank = rows ? 2 : 0,
-                                        .dims = {rows, columns},
-                                        .data = data,
-                                        .bytes = count * sizeof *data};
+    if (!copy) return FAIL(ERR_MEMORY, "tensor %s", name);
+    d->list.tensor[d->list.count++] = (StTensor){.name = copy,
+                                                 .dtype = ST_F32,
+                                                 .rank = rows ? 2 : 0,
+                                                 .dims = {rows, columns},
+                                                 .data = data,
+                                                 .bytes = count * sizeof *data};
     return OK;
 }
 
