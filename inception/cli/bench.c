@@ -1,7 +1,7 @@
-/* The benchmark protocol of tf_cnn_benchmarks: warm-up steps, then timed steps. At every display interval it prints the
- * mean speed so far with its uncertainty (standard deviation / sqrt(n)) and jitter (1.4826 times the median absolute
- * deviation). */
-#include "inception/cli/bench.h"
+/* bench: timed training steps, by the benchmark protocol of tf_cnn_benchmarks and in its format, so that its scripts
+ * can read the output: warm-up steps, then timed steps. At every display interval it prints the mean speed so far with
+ * its uncertainty (standard deviation / sqrt(n)) and jitter (1.4826 times the median absolute deviation). */
+#include "inception/cli/commands.h"
 
 #include "inception/cli/profile.h"
 #include "towers/files/json.h"

@@ -1,5 +1,5 @@
-/* See eval.h. */
-#include "inception/cli/eval.h"
+/* towers eval: the output of an evaluation: accuracy, scores of each class, the list of mistakes. */
+#include "inception/cli/commands.h"
 
 #include "inception/report/class_scores.h"
 #include "kernels/text.h"

@@ -1,6 +1,6 @@
-/* Read one weights file and write one; see export.h. Settings that the options leave open come from the file: number of
- * classes, variant, whether there is an auxiliary head. */
-#include "inception/cli/export.h"
+/* towers export: writes the weights of a run for other programs. Settings that the options leave open are taken from
+ * the weights file: number of classes, variant, whether there is an auxiliary head. */
+#include "inception/cli/commands.h"
 
 #include "inception/cli/networks.h"
 #include "inception/quality/generator.h"

@@ -1,6 +1,8 @@
-/* See fid.h. Each of the three sets is compared with the training set, all by the same number of images: FID grows as
- * the number of images falls, so values from different numbers cannot be compared. */
-#include "inception/cli/fid.h"
+/* towers fid RUN|FOLDER --features CLASSIFIER: KID and FID of generated images, beside those of the test set (the
+ * floor) and of noise (the ceiling), the classes predicted for them, and their nearest training images. Each of the
+ * three sets is compared with the training set, all by the same number of images: FID grows as the number of images
+ * falls, so values from different numbers cannot be compared. */
+#include "inception/cli/commands.h"
 
 #include "inception/cli/cores.h"
 #include "inception/cli/networks.h"

@@ -1,5 +1,6 @@
-/* See generate.h. Image i of a seed is the same in every grid that contains it. */
-#include "inception/cli/generate.h"
+/* towers generate RUN: a grid of images from the generator of a run, as a PNG. Image i of a seed is the same in every
+ * grid that contains it. */
+#include "inception/cli/commands.h"
 
 #include "inception/cli/cores.h"
 #include "inception/cli/networks.h"

@@ -1,5 +1,5 @@
-/* Tables about models and runs; see info.h. */
-#include "inception/cli/info.h"
+/* towers info, towers models and --dry-run: tables about a model, or about the run that would start. */
+#include "inception/cli/commands.h"
 
 #include "inception/cli/kernels.h"
 #include "inception/cli/recipe.h"

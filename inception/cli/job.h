@@ -7,7 +7,7 @@
 #include "towers/files/files.h"
 #include "towers/replica/job.h"
 
-typedef struct Watch Watch; /* watch.h */
+typedef struct Watch Watch; /* watch.c */
 
 typedef struct JobFiles {
     TrainJob job;

@@ -1,5 +1,6 @@
-/* Prediction: reads paths through the loader and runs the forward pass of evaluation; see predict.h. */
-#include "inception/cli/predict.h"
+/* towers predict RUN IMAGE...: classifies images with a trained network and the run's own evaluation transform. Paths
+ * are read through the loader; the forward pass is that of evaluation. */
+#include "inception/cli/commands.h"
 #include "inception/cli/cores.h"
 #include "inception/cli/run_argument.h"
 #include "towers/data/labels.h"

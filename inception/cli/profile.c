@@ -3,6 +3,7 @@
 #include "inception/cli/profile.h"
 
 #include "inception/cli/kernels.h"
+#include "kernels/array.h"
 
 #include "towers/data/loader.h"
 #include "towers/replica/ledger.h"
@@ -175,19 +176,13 @@ static int kind_by_ms(const void *a, const void *b)
 enum { CELL = 96, COLUMNS_MAX = 10 };
 typedef struct Table {  /* of texts; printed in aligned columns on a terminal, else as Markdown */
     int columns, texts; /* the first `texts` columns are texts, the others numbers */
-    int rows, room;
+    int rows;
     char (*cell)[COLUMNS_MAX][CELL]; /* owned: [rows]; the first row is the head */
 } Table;
 
 static char (*table_row(Table *t))[CELL]
 {
-    if (t->rows == t->room) {
-        int room = t->room ? 2 * t->room : 32;
-        void *grown = realloc(t->cell, (size_t)room * sizeof *t->cell);
-        if (!grown) return NULL;
-        t->cell = grown;
-        t->room = room;
-    }
+    if (array_grow(&t->cell, t->rows, sizeof *t->cell, "a table") != OK) return NULL;
     memset(t->cell[t->rows], 0, sizeof *t->cell);
     return t->cell[t->rows++];
 }

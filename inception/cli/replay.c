@@ -1,6 +1,6 @@
-/* towers replay; see replay.h. Device, threads and number format may differ from those of the run, to narrow down the
- * cause. */
-#include "inception/cli/replay.h"
+/* towers replay: runs a refused step of one tower again, op by op, from its capsule. Device, threads and number format
+ * may differ from those of the run, to narrow down the cause. */
+#include "inception/cli/commands.h"
 
 #include "inception/cli/cores.h"
 #include "inception/models/models.h"

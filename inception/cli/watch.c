@@ -1,6 +1,8 @@
-/* See watch.h. Networks are opened at the first observation, in the process that observes; a grid or measure that cannot be
- * made is reported in log.txt and does not end the run. */
-#include "inception/cli/watch.h"
+/* The observer of a training run with a generator (Observation, towers/replica/job.h). At each observation it writes a
+ * grid of images of the same noise, RUN/generated/step-N.png, and with --features the KID of generated images.
+ * Networks are opened at the first observation, in the process that observes; a grid or measure that cannot be made is
+ * reported in log.txt and does not end the run. */
+#include "inception/cli/commands.h"
 
 #include "inception/cli/networks.h"
 #include "inception/quality/kid.h"
