@@ -376,34 +376,6 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key)
     return NULL;
 }
 
-/* Index of the first NaN or Inf (all exponent bits set), or -1. */
-static int64_t first_nonfinite(const StTensor *tensor)
-{
-    static const uint64_t exponent[ST_DTYPE_COUNT] = {
-        [ST_F64] = 0x7ff0000000000000u, [ST_F32] = 0x7f800000u, [ST_F16] = 0x7c00u, [ST_BF16] = 0x7f80u};
-    uint64_t mask = exponent[tensor->dtype];
-    size_t size = st_dtype_bytes(tensor->dtype);
-    if (!mask) return -1;
-    for (size_t i = 0; i < tensor->bytes / size; i++) {
-        const unsigned char *at = (const unsigned char *)tensor->data + i * size;
-        uint64_t bits = 0;
-        for (size_t byte = size; byte > 0; byte--) bits = bits << 8 | at[byte - 1];
-        if ((bits & mask) == mask) return (int64_t)i;
-    }
-    return -1;
-}
-
-Status safetensors_check_finite(const SafeTensors *file)
-{
-    for (int i = 0; i < file->count; i++) {
-        int64_t element = first_nonfinite(&file->tensor[i]);
-        if (element >= 0)
-            return FAIL(ERR_CHECKPOINT, "'%s': tensor '%s' has NaN or Inf at element %" PRId64, file->label,
-                        file->tensor[i].name, element);
-    }
-    return OK;
-}
-
 /* ---- writing */
 
 /* Sort by alignment, widest first, then by name: every tensor is aligned, and equal content gives equal files. */

@@ -68,8 +68,6 @@ NODISCARD Status safetensors_write_summed(const char *path, const StTensor *tens
 /* The size of the file that safetensors_write would write. Errors: ERR_ARG naming a tensor that cannot be written. */
 NODISCARD Status safetensors_bytes(const StTensor *tensors, int count, const StPair *metadata, int pairs,
                                    uint64_t *bytes);
-/* NaN and Inf are legal in the format; this reports them: ERR_CHECKPOINT naming the first such tensor and element. */
-NODISCARD Status safetensors_check_finite(const SafeTensors *file);
 
 size_t st_dtype_bytes(StDtype dtype);
 const char *st_dtype_name(StDtype dtype);
