@@ -27,7 +27,7 @@ void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes
 /* Extras: appended to the gradients at [total, total + EXTRAS) of the sum. */
 typedef enum SumExtra {
     SUM_EXTRA_STOP = 0, /* towers whose process was asked to stop by a signal */
-    SUM_EXTRAS = 16     /* rounded up to a line; what each tower found follows (kernels/gate.h) */
+    SUM_EXTRAS = 16     /* rounded up to a line; the extras of each tower follow (kernels/gate.h) */
 } SumExtra;
 
 /* Floats behind the gradients in the sum of a step: SUM_EXTRAS, then what each of `towers` towers found. */

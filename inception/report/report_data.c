@@ -327,7 +327,7 @@ static int stages_read(char *text, Stage *stages)
     return count;
 }
 
-/* The file's name follows from the step; what the record says of it is not trusted. */
+/* The file's name follows from the step; the record's own entry is not trusted. */
 static void stage_write(const Run *run, const Stage *stage, FILE *to)
 {
     char name[64];

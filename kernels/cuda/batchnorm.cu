@@ -16,7 +16,7 @@
 /* A thread does at most NORM_PIXELS pixels, fewer where the grid would have fewer than NORM_BLOCKS blocks. */
 enum { NORM_PIXELS = 16, NORM_STEPS = 2, NORM_BLOCKS = 4 * COLUMN_BLOCKS };
 
-/* What is summed over the towers, and what a tower keeps of its own for after that. */
+/* The values that are summed over the towers, and those that a tower keeps for the computation after the sum. */
 struct NormTowers {
     float *sums;    /* NULL: this tower's batch alone; [1 + c]: pixels, and mean * pixels; backward [1 + 2c]: pixels,
                              sum g, sum g (x - mean) */

@@ -1,4 +1,4 @@
-/* What the CUDA kernels accept, checked once by prepare: element types, and sizes that 32-bit indices can count. */
+/* Operands that the CUDA kernels accept, checked once by prepare: element types, and sizes that 32-bit indices can count. */
 #ifndef TOWERS_KERNELS_CUDA_OPERANDS_H
 #define TOWERS_KERNELS_CUDA_OPERANDS_H
 

@@ -30,7 +30,7 @@ run() { # STATUS NAME ARGUMENT...
     ended "$1" "$2" --towers 2 --batch-size 8 --max-steps 20 "${@:3}"
 }
 
-# What a run has recorded, without the clock's part.
+# The records of a run, without times.
 rows() {
     sed -E 's/"(images_per_sec|arrival_us|(data|copy|forward|backward)_us|slow_(tower|activity))":(\[[^]]*\]|[^,}]*),?//g' "$1/metrics.jsonl"
     cut -d, -f1-8 "$1/results.csv"

@@ -330,7 +330,7 @@ if [[ $(id -u) == 0 ]] && unshare -m true 2>/dev/null; then
 fi
 (ulimit -S -n 9 && ended 6 "Too many open files" few-files && ((failures == 0))) || failures=$((failures + 1))
 
-# ---- what is there and is no file of ours stays; what cannot be written is told
+# ---- files of others are left alone; files that cannot be written are reported
 ln -s "$work/file" "$work/link"
 for target in "$work/link" "$work/small_dir"; do
     [[ -e $target ]] || mkdir "$target"

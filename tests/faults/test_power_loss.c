@@ -74,7 +74,7 @@ static void name_add(Names *names, int directory, const char *text, int node)
     snprintf(name->text, sizeof name->text, "%s", text);
 }
 
-/* What one call does to the names; nothing where its name is not there. */
+/* The effect of one call on the names; none if its name does not exist. */
 static void names_change(Names *names, const Call *call)
 {
     Name *from = name_find(names, call->directory, call->from), *to = name_find(names, call->directory, call->to);
@@ -418,7 +418,7 @@ static void test_power_loss(void **state)
     print_message("%d disks after %d calls\n", disks, call_count);
 }
 
-/* What file_replace has returned from is there after a power loss: the data was synced before the name, the name's
+/* A file from whose file_replace the call has returned exists after a power loss: the data was synced before the name, the name's
  * directory after it. */
 static void test_one_file(void **state)
 {

@@ -72,7 +72,7 @@ printf '#!/bin/sh\nsleep 900\n' >"$work/b/compute-sanitizer"
 chmod +x "$work/b/compute-sanitizer"
 PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 5 ops >"$work/run"
 grep -q '"clean": "cut off"' "$work/results/ops.json" || fail "a sanitizer was cut off: $(cat "$work/results/ops.json")"
-# What a run took of the device is held against its memory.json; two GPUs scale to two towers, plans are found before.
+# The device memory of a run is compared with its memory.json; two GPUs scale to two towers; plans are found beforehand.
 cat >"$work/b/nvidia-smi" <<'STUB'
 #!/bin/sh
 case $1 in -L) printf 'GPU 0: Stub (UUID: a)\nGPU 1: Stub (UUID: b)\n' ;; *) [ -e "$STUB_BUSY" ] && touch "$STUB_BUSY.seen" && echo 9500 || echo 500 ;; esac

@@ -203,7 +203,7 @@ static void test_large_mean_in_sums(void **state)
     check_large_mean_in_sums(OP_BATCHNORM_FINISH);
 }
 
-/* What is not finite survives a ReLU that makes 0 of NaN: relu(a x + b) is Inf. Channels beside are as they were. */
+/* A value that is not finite survives a ReLU that makes 0 of NaN: relu(a x + b) is Inf. Other channels are unchanged. */
 static void test_sums_that_are_not_finite(void **state)
 {
     (void)state;

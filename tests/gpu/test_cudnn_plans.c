@@ -235,7 +235,7 @@ enum {
         1 << PATTERN_STATISTICS | 1 << PATTERN_APPLY_STATISTICS | 1 << PATTERN_DATA_SUMS | 1 << PATTERN_APPLY_FILTER
 };
 
-/* What cuDNN is known to lack: separate kernels do it there. */
+/* Plans that cuDNN is known to lack, for which separate kernels are used. */
 static const struct {
     const char *model, *layer; /* NULL: any */
     int device;                /* -1: any */

@@ -307,7 +307,7 @@ static void test_memory_of_a_sum(void **state)
     }
 }
 
-/* What the schedules are for: the sum that does not wait for the gradients comes out wrong. */
+/* The schedules detect a sum that does not wait for the gradients: its result is wrong. */
 static Status rounds_without_waits(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
     fake_gpu_ignore_waits(true);

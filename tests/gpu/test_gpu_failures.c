@@ -276,7 +276,7 @@ static Status run_with(int32_t batch, char *message)
     return st;
 }
 
-/* What --batch-size max finds runs; a batch that does not fit is told what would, and that runs too. */
+/* The batch size that --batch-size max finds runs; a batch that does not fit gets a message with one that does, which runs too. */
 /* fault: F38 */
 static void test_memory(void **state)
 {

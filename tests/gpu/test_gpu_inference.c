@@ -64,7 +64,7 @@ static void subject_close(Subject *s)
     gpu_run_close(&s->run);
 }
 
-/* What came out of every batch. */
+/* The results of every batch. */
 typedef struct Found {
     double loss[BATCHES];
     int64_t correct[BATCHES];

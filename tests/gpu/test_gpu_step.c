@@ -243,7 +243,7 @@ static size_t told(const char *text, const char *name)
     return at ? strtoull(at + strlen(key), NULL, 10) : 0;
 }
 
-/* What the sum takes beside the gradients, of two GPUs. */
+/* The memory that the all-reduce needs beside the gradients, with two GPUs. */
 static size_t sum_bytes(Dtype reduce, bool ordered, size_t *gradients)
 {
     GpuRun run;

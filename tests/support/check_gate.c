@@ -277,7 +277,7 @@ void check_loss_scale(Device *device)
     assert_true(fixed.state.phase[0].scale == 1024 && !fixed.report.overflow && fixed.state.halted);
 }
 
-/* What the optimizer is told. */
+/* The inputs of the optimizer. */
 void check_scalars(Device *device)
 {
     Bench b = bench_of(device);

@@ -47,7 +47,7 @@ static void test_sizes(void **state)
     assert_int_equal(b.bucket[3].count, 60);
 }
 
-/* What is summed behind the end of backward is no more than the first bucket is. */
+/* The bucket that is summed after backward has ended is no larger than the first bucket. */
 static void test_tail_is_small(void **state)
 {
     (void)state;

@@ -455,7 +455,7 @@ static Status written_within(rlim_t bytes, const char *path, const char *text, s
     return st;
 }
 
-/* What is written under another name first is told by the name that was asked for. */
+/* A file that is first written under another name is reported by the name that was requested. */
 static void failures_name_the_file_that_was_meant(void **state)
 {
     (void)state;
@@ -499,7 +499,7 @@ static void sums_are_of_all_bytes(void **state)
     }
 }
 
-/* What stands where a file is to be written, and is none, keeps its place: here a link, and what it leads to. */
+/* An object that is not a regular file is not replaced: here a link, and the file that it points to. */
 static void a_link_is_not_replaced(void **state)
 {
     (void)state;

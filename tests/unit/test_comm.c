@@ -20,7 +20,7 @@
 
 enum { RANKS_MAX = 8, COUNT = 5000, ROUNDS = 30, TIMEOUT_MS = 20000, HANG_S = 100 };
 
-/* What the ranks of a group write down for the test. */
+/* The results that the ranks of a group record for the test. */
 typedef struct Seen {
     Status status[RANKS_MAX];
     char message[RANKS_MAX][512];

@@ -109,7 +109,7 @@ static const Case big_rows[] = {
 };
 enum { BIG_ROWS = sizeof big_rows / sizeof *big_rows };
 
-/* Convolutions by our own kernels; what they compute is in the table of convolutions. */
+/* Convolutions by our own kernels; the table of convolutions checks their results. */
 #define CONV(...)                                                                                                      \
     {                                                                                                                  \
         .conv = { {__VA_ARGS__}, false }                                                                               \

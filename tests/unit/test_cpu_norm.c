@@ -31,7 +31,7 @@ static void fill(Dtype dtype, void *to, uint32_t salt, int count)
         store(dtype, to, i, 2 * (float)philox_unit(philox(salt, (uint32_t)i, 0, 0, 0).v[0]) - 1);
 }
 
-/* What a pass makes of one element, and what it adds to the two sums. */
+/* The result of a pass for one element, and its contributions to the two sums. */
 static double expected(NormPass pass, const NormRows *r, int64_t row, int64_t i, double *first, double *second)
 {
     double a = (double)(load(r->dtype, x, row * r->x_stride + i) - r->mean[i]);

@@ -36,7 +36,7 @@ static Window window_of(const Case *c)
     return (Window){c->kh, c->kw, 1, 1, c->pad_h, c->pad_w, false};
 }
 
-/* What a call reads and writes: x and y, or dy and dx. */
+/* The tensors that a call reads and writes: x and y, or dy and dx. */
 static Shape shape_of(const Case *c, bool x)
 {
     return x ? (Shape){c->n, c->ic, c->h, c->w}

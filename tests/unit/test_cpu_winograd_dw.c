@@ -102,7 +102,7 @@ static void test_threads_change_no_bit_of_f32(void **state)
     check_all(DTYPE_F32, gradient_check_threads);
 }
 
-/* What oneDNN's plain sums have is 2e-7 to 1.2e-6 for such shapes. */
+/* The error of oneDNN's plain sums is 2e-7 to 1.2e-6 for such shapes. */
 static void check_error(const GradientKernel *kernel, const GradientCase *c)
 {
     const double most = 6e-7;

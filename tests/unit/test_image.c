@@ -80,7 +80,7 @@ static void each_picture(void (*test)(Fixture *f, const char *name))
     }
 }
 
-/* What a file loses behind its last row (a JPEG's end marker, PNG's IEND, a PNM's last line feed) does not matter. */
+/* Bytes lost after the last row (a JPEG's end marker, PNG's IEND, a PNM's last line feed) do not matter. */
 static void cut_everywhere(Fixture *f, const char *name)
 {
     size_t accepted = f->size;

@@ -489,7 +489,7 @@ static void test_refused(void **state)
     expect_refused(&c);
 }
 
-/* What the threads were busy with; a loader that was replaced begins at zero again. */
+/* The work of the threads; a loader that was replaced begins at zero again. */
 static void test_cause(void **state)
 {
     (void)state;

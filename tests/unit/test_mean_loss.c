@@ -59,7 +59,7 @@ static void test_reports(void **state)
     is(reported(swapped, 2, LOSS_REPORT_MEAN), 3.5);
 }
 
-/* What other frameworks report of the same four losses, from the same numbers. */
+/* The numbers that other frameworks report for the same four losses. */
 static void test_scaled_per_replica(void **state)
 {
     (void)state;

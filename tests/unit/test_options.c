@@ -290,7 +290,7 @@ static void leaves_other_verbs_keys_alone(void **state)
     options_close(&o);
 }
 
-/* What --print-config writes reads back to the same values, in every field. */
+/* The output of --print-config reads back to the same values, in every field. */
 static void printed_config_reads_back(void **state)
 {
     (void)state;

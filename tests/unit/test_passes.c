@@ -56,7 +56,7 @@ static void pooling_moves_behind_its_convolution(void **state)
     graph_destroy(g);
 }
 
-/* What the caller keeps keeps its meaning: the convolution's value is the pooling's now. */
+/* Values that the caller keeps have the same meaning afterwards: the convolution's value is the pooling's now. */
 static void kept_values_and_results_follow(void **state)
 {
     (void)state;

@@ -278,7 +278,7 @@ static void data_of_a_run(void **state)
     free(page);
 }
 
-/* What is beside the record may be damaged: the page is made without it. */
+/* Other files than the record may be damaged: the page is made without them. */
 static void odd_neighbours(void **state)
 {
     (void)state;

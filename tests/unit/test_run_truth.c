@@ -285,7 +285,7 @@ static void test_evaluation(void **state)
     run_destroy(run);
 }
 
-/* What is kept of each sample, and the list of the most confident mistakes. */
+/* The values kept for each sample, and the list of the most confident mistakes. */
 static void test_mistakes(void **state)
 {
     (void)state;

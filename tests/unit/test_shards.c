@@ -201,7 +201,7 @@ static void test_changed(void **state)
     bytes_free(&bytes);
 }
 
-/* What a record holds beside its image: the boxes of the original's distortions, packed and not, and the last of two. */
+/* Features of a record beside its image: the boxes of the original's distortions, packed and not, and the last of two. */
 static void test_boxes(void **state)
 {
     (void)state;

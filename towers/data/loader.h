@@ -56,8 +56,8 @@ typedef struct Batch {
     const BadSample *bad;   /* [skipped] */
 } Batch;
 
-/* What the random values of a batch are drawn from (philox_group): equal for a sample whatever the number of towers and
- * however the samples of a step are divided into batches. */
+/* Key and counters of the random values of a batch (philox_group). A sample gets the same values for any number of towers
+ * and any division of the step's samples into batches. */
 typedef struct RandomKey {
     uint64_t seed;
     int64_t step;  /* updates before this one */

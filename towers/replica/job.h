@@ -17,7 +17,7 @@
 
 enum { GPUS_MAX = 64 };
 
-/* What an observer sees of a run between two steps: the weights, as an evaluation uses them. All is borrowed. */
+/* The state of a run that an observer gets between two steps: the weights that an evaluation uses. All is borrowed. */
 typedef struct Observation {
     int64_t step, epoch; /* completed ones */
     Device *device;

@@ -191,7 +191,7 @@ static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
 
 /* ---- the sequence of steps */
 
-/* What follows a step; also run after a resume if it is still due for the last step. Code that reads weights first
+/* The work after a step; also done after a resume if it is still due for the last step. Code that reads weights first
  * waits for the steps in flight. */
 static Status step_follow(TowerProcess *p)
 {

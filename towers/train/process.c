@@ -1,4 +1,4 @@
-/* What a tower process does from start to end: training, evaluation or timed steps. */
+/* The life of a tower process from start to end: training, evaluation or timed steps. */
 #include "towers/replica/tower_process.h"
 
 #include "towers/guard/digest.h"

@@ -1,4 +1,4 @@
-/* What a tower process does from start to end. */
+/* A tower process from start to end. */
 #ifndef TOWERS_TRAIN_PROCESS_H
 #define TOWERS_TRAIN_PROCESS_H
 

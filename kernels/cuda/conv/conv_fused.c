@@ -94,7 +94,7 @@ static void *vector_at(const Fused *f, char *workspace, int number)
     return workspace + f->vector_offset + (size_t)number * vector_bytes(f);
 }
 
-/* What nobody reads goes into the workspace. */
+/* Outputs without readers go into the workspace. */
 static void bind_sums(Binding *b, const Fused *f, const OpCall *call, int first, int second, char *workspace)
 {
     bind(b, first, call->out[1].data ? call->out[1].data : vector_at(f, workspace, 0));

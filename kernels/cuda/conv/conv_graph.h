@@ -40,7 +40,7 @@ typedef struct ConvTensors {
     int dgamma, dbeta, dy_factor, x_factor, constant;
 } ConvTensors;
 
-/* What people call it: "forward", "statistics", ... */
+/* Its name: "forward", "statistics", ... */
 const char *conv_pattern_name(ConvPattern pattern);
 
 NODISCARD Status conv_graph_create(CudnnLibrary *library, ConvPattern pattern, const ConvShape *shape,

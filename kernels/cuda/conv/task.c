@@ -63,7 +63,7 @@ static void offer_product(Choice *c, ProductPlan *plan)
                                       .workspace_bytes = product_plan_workspace(plan)};
 }
 
-/* What no plan may break, however it was found. */
+/* The rules that every plan must follow, however it was found. */
 static CudnnRules rules_of(const Device *device, const TaskSpec *s)
 {
     return (CudnnRules){.deterministic = device->config.deterministic,

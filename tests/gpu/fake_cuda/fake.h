@@ -20,7 +20,7 @@ int fake_enter(FakeLibrary library, const char *name);
         if (entered_) return entered_;                                                                                 \
     } while (0)
 void fake_note(const char *name); /* counted, cannot fail */
-/* What cudaGetLastError will find: the error of a call of the runtime, until somebody asks. Returns it. */
+/* Keeps the error of a call of the runtime until cudaGetLastError is called. Returns it. */
 cudaError_t fake_error(cudaError_t error);
 
 /* ---- live objects, by kind */
@@ -52,7 +52,7 @@ typedef struct FakeWork {
     void *context;
 } FakeWork;
 
-/* What events measure moves on by that. */
+/* Advances the time that events measure. */
 void fake_time_pass(int64_t microseconds);
 /* Takes the work, also when it fails. */
 cudaError_t fake_queue(cudaStream_t stream, const FakeWork *work);

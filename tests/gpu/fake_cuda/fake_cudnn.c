@@ -148,7 +148,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
 
 /* ---- questions */
 
-/* An engine of a graph, and its configuration with one knob; what `made` was before is forgotten. */
+/* An engine of a graph, and its configuration with one knob; the previous content of `made` is lost. */
 static void engine_fill(Descriptor *engine, Descriptor *graph, int64_t number)
 {
     attribute_add(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);

@@ -81,7 +81,7 @@ enum { FAKE_GPU_NCCL_VERSION = 22907 }; /* at first; as NCCL_VERSION_CODE */
 void fake_gpu_nccl_version(int version);
 /* Called first by ncclCommAbort, which waits for what it does; NULL: nothing. */
 void fake_gpu_on_abort(void (*function)(void));
-/* What becomes of symmetric windows: made; not made, with success, as on a platform without; refused at once;
+/* Symmetric windows are: created; not created, with success, as on a platform without; refused at once;
  * refused after the call has begun, which ends the communicator. */
 typedef enum GpuWindows {
     GPU_WINDOWS_MADE = 0,

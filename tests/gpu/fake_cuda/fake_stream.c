@@ -27,7 +27,7 @@ struct CUgraphExec_st {
     cudaGraph_t graph;
 };
 
-/* What comes before a point in a capture: of each stream the work that it is behind. */
+/* The work before a point in a capture: for each stream, its last work before that point. */
 typedef struct Past {
     uint32_t of[STREAMS];
 } Past;

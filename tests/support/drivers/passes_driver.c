@@ -112,7 +112,7 @@ static double difference(const double *a, const double *b, int64_t count)
 
 /* ---- in double precision */
 
-/* Numbers that depend on the name alone; what people would put there where it matters. */
+/* Numbers that depend on the name alone, in the usual range of each kind of parameter. */
 static void values_fill(Interpreter *it, const Program *program)
 {
     const Graph *g = program->graph;

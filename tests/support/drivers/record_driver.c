@@ -67,7 +67,7 @@ out:
     return st;
 }
 
-/* What a process leaves that is killed while it writes: the last event lacks its end, so does a line. */
+/* The files of a process that was killed while it wrote: the last event and the last line lack their ends. */
 static Status crash_leave(const char *directory)
 {
     char path[PATH_BYTES];

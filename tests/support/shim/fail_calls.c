@@ -172,7 +172,7 @@ void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t
     return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
 }
 
-/* What is not replaced by a system call of its own is the next library's. */
+/* Functions that are not replaced by a system call here are those of the next library. */
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 pid_t fork(void)
