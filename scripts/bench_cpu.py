@@ -292,7 +292,7 @@ def profile_text(model, cores, *more):
 def macs_of(model):
     done = subprocess.run([TOWERS, "info", model], capture_output=True, text=True)
     found = re.search(r"total, forward pass of one image\s+\d+\s+(\d+)", done.stdout)
-    return int(found.group(1)) if found else 0
+    return int(found.group(1)) if found else sys.exit(f"bench_cpu: towers info {model} prints no multiply-adds: {done.stderr}")
 
 
 # ---- tables

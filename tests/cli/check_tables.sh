@@ -39,6 +39,7 @@ import bench_data
 begin, end = "<!-- data: begin -->\n", "\n<!-- data: end -->"
 shown = readme[readme.index(begin) + len(begin):readme.index(end)]
 assert shown == bench_data.readme_line(open(source + "/docs/data.md").read()), "the ratios of the README are not those of docs/data.md"
+assert all(case["macs"] for case in results["cases"].values()), "a case without its multiply-adds: GFLOP/s would be 0"
 names = list(bench_cpu.cases_make(2, 0))
 found = bench_cpu.in_order({name: 0 for name in reversed(names)}, 2)
 assert list(found) == names, found
