@@ -44,8 +44,8 @@ struct LeakyMask {
     }
 };
 
-struct Dropout {
-    enum { INPUTS = 1 };
+template <bool IN_GROUPS> struct DropoutMask {
+    enum { INPUTS = 1, GROUPED = IN_GROUPS };
     const uint32_t *counter; /* ops.def */
     uint32_t stream, sample; /* sample: its elements */
     float keep, scale;
@@ -116,9 +116,19 @@ cudaError_t kernel_leaky_relu_dx(const OpCall *call, cudaStream_t stream)
     }
 #include "kernels/ops.def"
 
+struct Dropout : DropoutMask<false> {
+};
+struct DropoutGroups : DropoutMask<true> {
+};
+
+template <typename Body> static cudaError_t dropout_run(const OpCall *call, cudaStream_t stream)
+{
+    Body body = {{(const uint32_t *)call->in[1].data, call->attr.dropout.stream, elements_per_sample(call->out[0]),
+                  call->attr.dropout.keep, 1.0f / call->attr.dropout.keep}};
+    return map_run(body, call->in, call->out[0], stream);
+}
+
 cudaError_t kernel_dropout(const OpCall *call, cudaStream_t stream)
 {
-    Dropout body = {(const uint32_t *)call->in[1].data, call->attr.dropout.stream, elements_per_sample(call->out[0]),
-                    call->attr.dropout.keep, 1.0f / call->attr.dropout.keep};
-    return map_run(body, call->in, call->out[0], stream);
+    return in_groups(call->out[0]) ? dropout_run<DropoutGroups>(call, stream) : dropout_run<Dropout>(call, stream);
 }

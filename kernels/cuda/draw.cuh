@@ -1,5 +1,6 @@
 /* Random numbers of consecutive elements of a step (philox.h), drawn in groups of four. The first element of a batch is
- * that of its first sample, so a thread's elements may begin within a group. */
+ * that of its first sample, so a thread's elements may begin within a group, unless samples are whole groups: then every
+ * vector of four or more begins one, no group is drawn in vain and nothing is moved, which saves registers. */
 #ifndef TOWERS_KERNELS_CUDA_DRAW_CUH
 #define TOWERS_KERNELS_CUDA_DRAW_CUH
 
@@ -11,11 +12,22 @@ static inline uint32_t elements_per_sample(const Tensor &t)
     return (uint32_t)t.shape.c * (uint32_t)t.shape.h * (uint32_t)t.shape.w;
 }
 
-/* value[0 .. V) = those of elements at .. at + V - 1; draws.draw(group, value) makes the four of a group. The elements
- * are moved by compile-time distances, so that the array stays in registers. */
+static inline bool in_groups(const Tensor &t)
+{
+    return elements_per_sample(t) % 4 == 0;
+}
+
+/* value[0 .. V) = those of elements at .. at + V - 1; draws.draw(group, value) makes the four of a group, and
+ * draws.GROUPED says that samples are whole groups. The elements are moved by compile-time distances, so that the array
+ * stays in registers. */
 template <int V, typename Draws> MEMBER void draw_elements(const Draws &draws, uint64_t at, float *value)
 {
     enum { GROUPS = (V + 3) / 4, DRAWN = 4 * GROUPS + 4 };
+    if (Draws::GROUPED && V % 4 == 0) {
+        UNROLL
+        for (int g = 0; g < V / 4; g++) draws.draw(at / 4 + g, value + 4 * g);
+        return;
+    }
     float drawn[DRAWN] = {};
     uint32_t shift = (uint32_t)(at % 4);
     UNROLL

@@ -3,8 +3,8 @@
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/map.cuh"
 
-struct Random {
-    enum { INPUTS = 0 };
+template <bool IN_GROUPS> struct RandomValues {
+    enum { INPUTS = 0, GROUPED = IN_GROUPS };
     const uint32_t *counter; /* ops.def */
     uint32_t stream, sample; /* sample: its elements */
     bool normal;
@@ -28,9 +28,19 @@ struct Random {
     }
 };
 
+struct Random : RandomValues<false> {
+};
+struct RandomGroups : RandomValues<true> {
+};
+
+template <typename Body> static cudaError_t random_run(const OpCall *call, cudaStream_t stream)
+{
+    Body body = {{(const uint32_t *)call->in[0].data, call->attr.random.stream ^ 0x80000000u,
+                  elements_per_sample(call->out[0]), call->attr.random.normal}};
+    return map_run(body, (const Tensor *)NULL, call->out[0], stream);
+}
+
 cudaError_t kernel_random(const OpCall *call, cudaStream_t stream)
 {
-    Random body = {(const uint32_t *)call->in[0].data, call->attr.random.stream ^ 0x80000000u,
-                   elements_per_sample(call->out[0]), call->attr.random.normal};
-    return map_run(body, (const Tensor *)NULL, call->out[0], stream);
+    return in_groups(call->out[0]) ? random_run<RandomGroups>(call, stream) : random_run<Random>(call, stream);
 }

@@ -33,6 +33,7 @@ static const Case rows[] = {
     // clang-format off
     ROWS("image",         2, 16, 5, 6),
     ROWS("vector",        5, 30, 1, 1),
+    ROWS("cut groups",    4, 30, 1, 1), /* vectors begin within a group of four random words */
     ROWS("one element",   1, 1, 1, 1),
     ROWS("odd sizes",     3, 7, 3, 5),
     ROWS("many",          4, 40, 20, 20),

@@ -74,6 +74,7 @@ static const Case rows[] = {
 
     RANDOM_ROWS("image", 2, 12, 5, 3),
     RANDOM_ROWS("odd", 3, 7, 1, 1),
+    RANDOM_ROWS("cut groups", 4, 30, 1, 1),
     RANDOM_ROWS("one", 1, 1, 1, 1),
     // clang-format on
 };
