@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SETTINGS_FILE "towers-convert.json"
@@ -200,6 +201,9 @@ static Status destination_open(const Convert *c)
 {
     char path[PATH_BYTES], wanted[256], *found = NULL;
     size_t count;
+    struct stat info;
+    if (stat(c->to, &info) == 0 && !S_ISDIR(info.st_mode))
+        return FAIL(ERR_ARG, "'%s' is a file: expected a new or empty folder to write to", c->to);
     settings_print(c, wanted, sizeof wanted);
     TRY(path_join(path, c->to, SETTINGS_FILE));
     if (access(path, F_OK) != 0) {

@@ -139,6 +139,12 @@ static Status sets_open(const Options *o, JobFiles *files)
     if (o->shuffle_window > 0 && !train->shard_first)
         return FAIL(ERR_ARG, "--shuffle-window is for shards; '%s' holds none", path);
     if (o->classes <= 0) job->program.options.classes = train->classes;
+    if (train->shard_first && train->classes > train->count)
+        job_note(
+            files,
+            "warning: %s has %d classes, more than its %lld training images, because its largest label says so; is "
+            "that label right?",
+            train->name, train->classes, (long long)train->count);
     int64_t unread = train->unread + (tests ? test->unread : 0);
     if (unread > 0)
         job_note(files,

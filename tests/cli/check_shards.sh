@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Data sets of shards: the same images as a folder, IDX files and WebDataset tars give the same weights bit for bit, also after a
+# Data sets of shards: the same 500 images as a folder, IDX files, WebDataset tars, TFRecords and MDS give the same weights bit for bit, also after a
 # resume in the middle of an epoch; a run of shards evaluates; and broken shards are named (tests/support/broken_shards.py).
 # `towers data convert` makes the same shards after a kill, in the formats' own layout.
 # usage: check_shards.sh SOURCE_FOLDER BINARY
@@ -11,7 +11,8 @@ export XDG_CACHE_HOME=$work/cache
 cd "$work" || exit 1
 
 kinds=(idx tar tfrecord mds mdsraw)
-/usr/bin/python3 "$source_dir/tests/support/shards_write.py" sets folder "${kinds[@]}" || exit 1
+IMAGES=500 /usr/bin/python3 "$source_dir/tests/support/shards_write.py" sets500 folder "${kinds[@]}" || exit 1
+/usr/bin/python3 "$source_dir/tests/support/shards_write.py" sets folder || exit 1
 
 train() { # NAME ARGUMENT...
     "$towers" train googlenet --no-aux --img-size 32 -b 16 --device cpu --towers 2 --threads 1 --eval-crop 1 --classes 3 \
@@ -20,34 +21,34 @@ train() { # NAME ARGUMENT...
 
 losses() { cut -d , -f 1-8 "runs/$1/results.csv"; }
 
-train folder --data-path sets/folder --max-steps 10
+train folder --data-path sets500/folder --max-steps 18 # 16 are an epoch
 for kind in "${kinds[@]}"; do
-    train "$kind" --data-path "sets/$kind" --max-steps 10
+    train "$kind" --data-path "sets500/$kind" --max-steps 18
     cmp runs/folder/last.safetensors "runs/$kind/last.safetensors" || complain "$kind: other weights than from a folder"
     cmp <(losses folder) <(losses "$kind") || complain "$kind: other losses"
 done
-train part --data-path sets/tar --max-steps 6
-"$towers" train --resume runs/part --max-steps 10 --output-dir runs --experiment whole >out 2>err </dev/null || complain "resume: $(cat err)"
+train part --data-path sets500/tar --max-steps 6
+"$towers" train --resume runs/part --max-steps 18 --output-dir runs --experiment whole >out 2>err </dev/null || complain "resume: $(cat err)"
 cmp runs/folder/last.safetensors runs/whole/last.safetensors || complain "tars, resumed in the middle of an epoch: other weights"
 # a window of shards: another order, which is as exact; any number of threads; it must not change on resume
-train window --data-path sets/tar --max-steps 10 --shuffle-window 2 --log-samples
+train window --data-path sets500/tar --max-steps 18 --shuffle-window 2 --log-samples
 cmp -s runs/folder/last.safetensors runs/window/last.safetensors && complain "--shuffle-window changed nothing"
-train start --data-path sets/tar --max-steps 6 --shuffle-window 2 --workers 3
-"$towers" train --resume runs/start --max-steps 10 --output-dir runs --experiment end >out 2>err </dev/null || complain "resume: $(cat err)"
+train start --data-path sets500/tar --max-steps 6 --shuffle-window 2 --workers 3
+"$towers" train --resume runs/start --max-steps 18 --output-dir runs --experiment end >out 2>err </dev/null || complain "resume: $(cat err)"
 cmp runs/window/last.safetensors runs/end/last.safetensors || complain "a window, resumed in the middle of an epoch: other weights"
 "$towers" train --resume runs/start --shuffle-window 1 --max-steps 10 --output-dir runs --experiment other >out 2>err </dev/null
 [[ $? == 2 ]] && grep -q 'shuffle-window' err || complain "resume with another window: $(cat err)"
-"$towers" train fashion_cnn --data-path sets/folder --shuffle-window 1 --dry-run >out 2>err </dev/null
+"$towers" train fashion_cnn --data-path sets500/folder --shuffle-window 1 --dry-run >out 2>err </dev/null
 [[ $? == 2 ]] && grep -q 'shuffle-window is for shards' err || complain "a window of a folder: $(cat err)"
 # new images are cropped as by a folder's run, which shows once the network looks at them
 "$towers" train googlenet --no-aux --img-size 32 -b 16 --device cpu --towers 1 --threads 1 --eval-crop 1 --classes 3 --opt adam --lr 0.003 \
-    --summary-interval 0 --max-steps 12 --data-path sets/tar --output-dir runs --experiment sharp >out 2>err </dev/null || complain "train: $(cat err)"
+    --summary-interval 0 --max-steps 12 --data-path sets500/tar --output-dir runs --experiment sharp >out 2>err </dev/null || complain "train: $(cat err)"
 grep -v eval-crop runs/sharp/args.yaml >args && mv args runs/sharp/args.yaml
 cp -r runs/sharp runs/twin
 sed -i 's/"data_format": "WebDataset tars"/"data_format": "folder of images"/' runs/twin/env.json
 cmp -s runs/sharp/env.json runs/twin/env.json && complain "env.json does not name the format"
 for run in sharp twin; do
-    "$towers" predict runs/$run sets/folder/val --device cpu --csv >$run.csv 2>err </dev/null || complain "predict: $(cat err)"
+    "$towers" predict runs/$run sets500/folder/val --device cpu --csv >$run.csv 2>err </dev/null || complain "predict: $(cat err)"
 done
 cmp sharp.csv twin.csv || complain "a run of tars predicts otherwise than a run of a folder"
 "$towers" eval runs/tar --device cpu --errors errors.csv >out 2>err </dev/null || complain "eval: $(cat err)"
@@ -107,7 +108,12 @@ hashes '{}'
 data 0 check hashed
 
 data 2 convert sets/folder wrong --format onnx
-data 2 convert sets/idx wrong
+data 2 convert sets500/idx wrong
+: >file && data 2 convert sets/folder file
+grep -q "'file' is a file: expected a new or empty folder" err || complain "convert into a file: $(cat err)"
+cp -r sets500/tar beside && mkdir -p beside/logs && echo >beside/logs/run.txt
+data 3 info beside
+grep -q "class folder '.*/logs' has no image .* there are shards beside the folders" err || complain "a folder beside tars: $(cat err)"
 for inside in sets/folder sets/folder/ sets/folder/train/new ./sets/../sets/folder/a/b/ "$work/sets/folder/new"; do
     data 2 convert sets/folder "$inside" --format mds
     grep -q "is in 'sets/folder', whose images are read; use a folder outside of it" err || complain "convert into its source: $(cat err)"

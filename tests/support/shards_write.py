@@ -1,6 +1,6 @@
 """Write a small data set in several formats, the same images in the same order: shards_write.py FOLDER FORMAT...
-FORMAT: folder, idx, tar (by the package webdataset, or by tarfile where it is missing), tfrecord, mds. 120 training and 24
-evaluation images of 24 x 24, PNG (without loss), 3 classes."""
+FORMAT: folder, idx, tar (by the package webdataset, or by tarfile where it is missing), tfrecord, mds, mdsraw. 120 training images, or
+as many as the environment's IMAGES says, and 24 for evaluation, of 24 x 24, PNG (without loss), 3 classes."""
 import io, json, os, struct, sys, tarfile, zlib
 
 SIDE, CLASSES, SHARD = 24, ("ant", "bee", "cow"), 50
@@ -20,10 +20,10 @@ def png(pixels):
 
 
 def samples(split):  # in the order of a folder: by class and name
-    count, first = (120, 0) if split == "train" else (24, 1000)
+    count, first = (int(os.environ.get("IMAGES", 120)), 0) if split == "train" else (24, 1000)
     for label in range(len(CLASSES)):
-        for i in range(count // 3):
-            number = first + label * count // 3 + i
+        for i in range(label * count // 3, (label + 1) * count // 3):
+            number = first + i
             yield "img%05d" % number, label, image(number)
 
 

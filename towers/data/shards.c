@@ -225,25 +225,41 @@ static Status set_divide(ShardSet *set, const Names **train, const Names **test)
     return OK;
 }
 
-bool shards_are_in(const char *path)
+/* Whether a folder, or its folder train/, directly holds shards, and folders. */
+static void folder_look(const char *path, bool *shards, bool *folders)
 {
     char base[PATH_BYTES], file[PATH_BYTES];
-    bool shards = false, folders = false;
+    *shards = *folders = false;
+    if (!has_folder(path, "train", base)) snprintf(base, sizeof base, "%s", path);
+    DIR *directory = opendir(base);
+    const struct dirent *entry;
+    while (directory && !(*shards && *folders) && (entry = readdir(directory)) != NULL) {
+        struct stat info;
+        if (entry->d_name[0] == '.' || fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) continue;
+        if (S_ISDIR(info.st_mode)) *folders = true;
+        if (!*shards && S_ISREG(info.st_mode) && path_join(file, base, entry->d_name) == OK)
+            *shards = shard_sniff(file) != SHARD_NONE;
+    }
+    if (directory) closedir(directory);
+}
+
+bool shards_are_in(const char *path)
+{
+    char base[PATH_BYTES];
+    bool shards, folders;
     struct stat is;
     if (is_list(path)) return stat(path, &is) != 0 || shard_sniff(path) != SHARD_NONE;
     if (!has_folder(path, "train", base)) snprintf(base, sizeof base, "%s", path);
     if (mds_is_in(base)) return true;
-    DIR *directory = opendir(base);
-    const struct dirent *entry;
-    while (directory && !folders && (entry = readdir(directory)) != NULL) {
-        struct stat info;
-        if (entry->d_name[0] == '.' || fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) continue;
-        if (S_ISDIR(info.st_mode)) folders = true;
-        if (!shards && S_ISREG(info.st_mode) && path_join(file, base, entry->d_name) == OK)
-            shards = shard_sniff(file) != SHARD_NONE;
-    }
-    if (directory) closedir(directory);
+    folder_look(path, &shards, &folders);
     return shards && !folders; /* folders of classes beside a tar are a folder of images */
+}
+
+bool shards_are_beside_folders(const char *path)
+{
+    bool shards, folders;
+    folder_look(path, &shards, &folders);
+    return shards && folders;
 }
 
 bool shards_are_divided(const char *path)

@@ -16,6 +16,8 @@
 
 /* True for a folder of shards, a shard, and a list. */
 bool shards_are_in(const char *path);
+/* True for a folder of both, which is taken for a folder of images. */
+bool shards_are_beside_folders(const char *path);
 /* True if the set has samples for evaluation of its own. */
 bool shards_are_divided(const char *path);
 NODISCARD Status shards_source_open(const SourceConfig *config, Split split, Source **made);

@@ -27,7 +27,16 @@ static Status kind_open(const SourceConfig *config, Split split, Source **made)
         return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files, or a shard", path);
     if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     bool folder = folder_is_in(path) || (config->unlabelled && folder_is_flat(path));
-    if (!idx_is_in(path) && folder) return folder_source_open(config, split, made);
+    if (!idx_is_in(path) && folder) {
+        char why[STATUS_MESSAGE_BYTES];
+        Status st = folder_source_open(config, split, made);
+        if (st != ERR_FORMAT || !shards_are_beside_folders(path)) return st;
+        snprintf(why, sizeof why, "%s", status_message());
+        return FAIL(
+            st,
+            "%s; there are shards beside the folders: if these are the data, move the folders away or name the shards",
+            why);
+    }
     if (config->val_split > 0)
         return FAIL(ERR_ARG, "--val-split is for folders of images and shards; '%s' has its own test images", path);
     return idx_source_open(path, split, made);
