@@ -28,7 +28,7 @@ enum {
     SPINS = 200,
     LOOK_EVERY = 16,  /* polls */
     CENSUS_MS = 2000, /* in which a leader that waits answers */
-    FAREWELL_MS = 300
+    FAREWELL_MS = 1000
 };
 
 /* What the leaders tell each other at the start; the same layout in every build. */
@@ -45,6 +45,7 @@ typedef struct HostsComm {
     GroupCard *card;    /* owned: [groups], in the leader */
     int64_t *numbers;   /* owned: [groups], in the leader: of the collective that each has come to */
     int64_t *answers;   /* owned: [groups], in the leader: the same, as they answer when they are asked */
+    bool *aware;        /* owned: [groups], in the leader: those that have told of a failure */
     int64_t collective; /* number of the current one; the same in all processes of the run */
     int64_t chunks;     /* of all sums so far; likewise */
     bool left;          /* the leader has told the others */
@@ -65,20 +66,31 @@ static void group_text(const HostsComm *c, int group, Text *text)
     text_add(text, ")");
 }
 
-/* Tells all other leaders what has happened, once. */
+/* Tells all other leaders what has happened, once, and stays until all have said that they know or have found it
+ * themselves: a library may end a process whose peer is gone in the middle of a message, before it reads the news. */
 static void leader_tell(Comm *comm, HostsComm *c, const char *what)
 {
-    News news = {.kind = NEWS_ABORT, .from = comm->config.place.group, .collective = c->collective};
+    int groups = comm->config.place.groups, me = comm->config.place.group, unaware = groups;
+    News news = {.kind = NEWS_ABORT, .from = me, .collective = c->collective}, answer;
     struct timespec pause = {.tv_nsec = POLL_NS};
     int64_t end = clock_ns() + FAREWELL_MS * 1000000ll;
+    bool heard;
     if (!c->link || c->left) return;
     c->left = true;
+    c->aware[me] = true;
     snprintf(news.text, sizeof news.text, "%s", what);
-    for (int g = 0; g < comm->config.place.groups; g++) {
-        Status st = g == news.from ? OK : c->link->ops->tell(c->link, g, &news);
+    for (int g = 0; g < groups; g++) {
+        Status st = g == me ? OK : c->link->ops->tell(c->link, g, &news);
         (void)st; /* some may be gone */
     }
-    while (!c->link->ops->told(c->link) && clock_ns() < end) nanosleep(&pause, NULL);
+    while ((unaware > 0 || !c->link->ops->told(c->link)) && clock_ns() < end) {
+        if (c->link->ops->hear(c->link, &answer, &heard) != OK) break;
+        if (heard && answer.kind == NEWS_ABORT && answer.from >= 0 && answer.from < groups)
+            c->aware[answer.from] = true;
+        if (!heard) nanosleep(&pause, NULL);
+        unaware = 0;
+        for (int g = 0; g < groups; g++) unaware += !c->aware[g];
+    }
 }
 
 /* A failure that this leader has found: ends the collectives of its own group and of all others. */
@@ -113,7 +125,10 @@ static Status news_hear(Comm *comm, HostsComm *c, News *news, bool *heard)
         return FAIL(ERR_COMM, "news of group %d, of %d: not a message of this program", (int)news->from,
                     comm->config.place.groups);
     news->text[sizeof news->text - 1] = 0;
-    if (news->kind == NEWS_ABORT) return leader_fail(comm, c, news->text);
+    if (news->kind == NEWS_ABORT) {
+        c->aware[news->from] = true;
+        return leader_fail(comm, c, news->text);
+    }
     News here = {.kind = NEWS_HERE, .from = comm->config.place.group, .collective = c->collective};
     return news->kind == NEWS_ASK ? c->link->ops->tell(c->link, news->from, &here) : OK;
 }
@@ -412,7 +427,9 @@ static Status hosts_look(Comm *comm, CommWait *wait)
     bool heard;
     comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->process));
     if (c->link && !c->left) TRY(link_failed(comm, c, news_hear(comm, c, &news, &heard)));
-    return comm_shared_aborted(c->shared) >= 0 ? shared_fail_aborted(&comm->config, c->shared) : OK;
+    if (comm_shared_aborted(c->shared) < 0) return OK;
+    leader_spread(comm, c);
+    return shared_fail_aborted(&comm->config, c->shared);
 }
 
 static void hosts_abort(Comm *comm)
@@ -439,6 +456,7 @@ static void hosts_destroy(HostsComm *c, bool orderly)
     free(c->card);
     free(c->numbers);
     free(c->answers);
+    free(c->aware);
     free(c);
 }
 
@@ -447,7 +465,8 @@ static void hosts_close(Comm *comm)
 {
     HostsComm *c = hosts_of(comm);
     c->collective++;
-    bool orderly = c->link && !c->left && comm_shared_aborted(c->shared) < 0 && leaders_meet(comm, c) == OK;
+    if (comm_shared_aborted(c->shared) >= 0) leader_spread(comm, c);
+    bool orderly = c->link && !c->left && leaders_meet(comm, c) == OK;
     hosts_destroy(c, orderly);
 }
 
@@ -499,7 +518,8 @@ static Status leader_open(Comm *comm, HostsComm *c, LinkOpen link_open)
     c->card = calloc((size_t)place->groups, sizeof *c->card);
     c->numbers = calloc((size_t)place->groups, sizeof *c->numbers);
     c->answers = calloc((size_t)place->groups, sizeof *c->answers);
-    if (!c->card || !c->numbers || !c->answers)
+    c->aware = calloc((size_t)place->groups, sizeof *c->aware);
+    if (!c->card || !c->numbers || !c->answers || !c->aware)
         return FAIL(ERR_MEMORY, "no memory for the names of %d groups", place->groups);
     TRY(link_open(&comm->config, &c->link));
     GroupCard *mine = &c->card[place->group];

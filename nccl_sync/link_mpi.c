@@ -5,9 +5,14 @@
  * find what they need in the environment. MPI_THREAD_FUNNELED: the process has other threads, and only its main thread
  * calls MPI. Errors return instead of ending the job, and MPI_Abort is never called: launchers would kill the processes
  * that are about to say what has happened. For the same reason MPI_Finalize, which waits for all, comes only after an
- * orderly end; a process that leaves after an error just ends. */
+ * orderly end; a process that leaves after an error just ends.
+ *
+ * Some libraries below MPI call abort() when a peer has died in the middle of a message (UCX 1.13 does). SIGABRT inside a
+ * call is caught and becomes an error as any other; MPI is not called again. */
 #include <limits.h>
 #include <mpi.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,14 +31,42 @@ typedef struct MpiLink {
 
 static MpiLink *left_behind; /* MPI may still use its memory until the process ends */
 
-static Status mpi_check(int error, const char *what)
+static sigjmp_buf escape;                  /* of the call that is running */
+static volatile sig_atomic_t inside, lost; /* a call is running; one has not returned */
+
+static struct sigaction caught_before; /* SIGABRT, outside of MPI */
+
+static void abort_caught(int number)
+{
+    if (inside) siglongjmp(escape, 1);
+    sigaction(number, &caught_before, NULL);
+    raise(number);
+}
+
+static Status mpi_check(int error, const char *call)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length;
+    inside = 0;
     if (error == MPI_SUCCESS) return OK;
     MPI_Error_string(error, text, &length);
-    return FAIL(ERR_COMM, "MPI: %s in %s", text, what);
+    return FAIL(ERR_COMM, "MPI: %s in %.*s", text, (int)strcspn(call, "("), call);
 }
+
+static Status mpi_lost(const char *call)
+{
+    inside = 0;
+    lost = 1;
+    return FAIL(ERR_COMM, "MPI has aborted in %.*s, probably because another host has left", (int)strcspn(call, "("),
+                call);
+}
+
+#define TRY_MPI(call)                                                                                                  \
+    do {                                                                                                               \
+        if (lost || sigsetjmp(escape, 0)) return mpi_lost(#call);                                                      \
+        inside = 1;                                                                                                    \
+        TRY(mpi_check(call, #call));                                                                                   \
+    } while (0)
 
 static Status request_new(MpiLink *m, size_t bytes, bool receives, int *request)
 {
@@ -51,69 +84,81 @@ static Status mpi_send(Link *link, int to, const void *from, size_t bytes, int *
 {
     MpiLink *m = (MpiLink *)link;
     TRY(request_new(m, bytes, false, request));
-    return mpi_check(MPI_Isend(from, (int)bytes, MPI_BYTE, to, TAG_DATA, MPI_COMM_WORLD, &m->request[*request]),
-                     "MPI_Isend");
+    TRY_MPI(MPI_Isend(from, (int)bytes, MPI_BYTE, to, TAG_DATA, MPI_COMM_WORLD, &m->request[*request]));
+    return OK;
 }
 
 static Status mpi_receive(Link *link, int from, void *to, size_t bytes, int *request)
 {
     MpiLink *m = (MpiLink *)link;
     TRY(request_new(m, bytes, true, request));
-    return mpi_check(MPI_Irecv(to, (int)bytes, MPI_BYTE, from, TAG_DATA, MPI_COMM_WORLD, &m->request[*request]),
-                     "MPI_Irecv");
+    TRY_MPI(MPI_Irecv(to, (int)bytes, MPI_BYTE, from, TAG_DATA, MPI_COMM_WORLD, &m->request[*request]));
+    return OK;
 }
 
 static Status mpi_broadcast(Link *link, void *buf, size_t bytes, int root, int *request)
 {
     MpiLink *m = (MpiLink *)link;
     TRY(request_new(m, bytes, false, request));
-    return mpi_check(MPI_Ibcast(buf, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &m->request[*request]), "MPI_Ibcast");
+    TRY_MPI(MPI_Ibcast(buf, (int)bytes, MPI_BYTE, root, MPI_COMM_WORLD, &m->request[*request]));
+    return OK;
 }
 
 static Status mpi_gather(Link *link, void *all, size_t bytes, int *request)
 {
     MpiLink *m = (MpiLink *)link;
     TRY(request_new(m, bytes, false, request));
-    return mpi_check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD,
-                                    &m->request[*request]),
-                     "MPI_Iallgather");
+    TRY_MPI(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD,
+                           &m->request[*request]));
+    return OK;
+}
+
+static Status request_test(MPI_Request *request, bool *ended, int *bytes)
+{
+    MPI_Status status;
+    int done = 0;
+    TRY_MPI(MPI_Test(request, &done, &status));
+    *ended = done;
+    if (done) TRY_MPI(MPI_Get_count(&status, MPI_BYTE, bytes));
+    return OK;
 }
 
 static Status mpi_test(Link *link, int request, bool *ended)
 {
     MpiLink *m = (MpiLink *)link;
-    MPI_Status status;
-    int done = 0, bytes = 0;
-    TRY(mpi_check(MPI_Test(&m->request[request], &done, &status), "MPI_Test"));
-    *ended = done;
-    if (!done) return OK;
-    int wanted = m->bytes[request];
+    int bytes = 0, wanted = m->bytes[request];
+    TRY(request_test(&m->request[request], ended, &bytes));
+    if (!*ended) return OK;
     m->bytes[request] = -2;
-    if (wanted < 0) return OK;
-    TRY(mpi_check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count"));
-    return bytes == wanted ? OK
-                           : FAIL(ERR_COMM,
-                                  "a message of %d bytes where %d were expected: are all hosts running the same "
-                                  "build with the same options?",
-                                  bytes, wanted);
+    if (wanted < 0 || bytes == wanted) return OK;
+    return FAIL(
+        ERR_COMM,
+        "a message of %d bytes where %d were expected: are all hosts running the same build with the same options?",
+        bytes, wanted);
 }
 
+/* After an error there is nothing to wait for. */
 static bool news_are_out(MpiLink *m, int i)
 {
-    int done = 1;
-    return m->told[i] == MPI_REQUEST_NULL || (MPI_Test(&m->told[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done);
+    bool ended = true;
+    int bytes;
+    return m->told[i] == MPI_REQUEST_NULL || request_test(&m->told[i], &ended, &bytes) != OK || ended;
+}
+
+static Status news_send(const News *news, int to, MPI_Request *told)
+{
+    TRY_MPI(MPI_Isend(news, sizeof *news, MPI_BYTE, to, TAG_NEWS, MPI_COMM_WORLD, told));
+    return OK;
 }
 
 static Status mpi_tell(Link *link, int to, const News *news)
 {
     MpiLink *m = (MpiLink *)link;
-    for (int i = 0; i < NEWS_ROOM; i++) {
-        if (!news_are_out(m, i)) continue;
-        m->news[i] = *news;
-        return mpi_check(MPI_Isend(&m->news[i], sizeof *news, MPI_BYTE, to, TAG_NEWS, MPI_COMM_WORLD, &m->told[i]),
-                         "MPI_Isend");
-    }
-    return OK; /* lost: many who do not read */
+    int i = 0;
+    while (i < NEWS_ROOM && !news_are_out(m, i)) i++;
+    if (i == NEWS_ROOM) return OK; /* lost: many do not read */
+    m->news[i] = *news;
+    return news_send(&m->news[i], to, &m->told[i]);
 }
 
 static Status mpi_hear(Link *link, News *news, bool *heard)
@@ -122,11 +167,10 @@ static Status mpi_hear(Link *link, News *news, bool *heard)
     int there = 0, bytes = 0;
     (void)link;
     *heard = false;
-    TRY(mpi_check(MPI_Iprobe(MPI_ANY_SOURCE, TAG_NEWS, MPI_COMM_WORLD, &there, &status), "MPI_Iprobe"));
+    TRY_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_NEWS, MPI_COMM_WORLD, &there, &status));
     if (!there) return OK;
-    TRY(mpi_check(MPI_Recv(news, sizeof *news, MPI_BYTE, status.MPI_SOURCE, TAG_NEWS, MPI_COMM_WORLD, &status),
-                  "MPI_Recv"));
-    TRY(mpi_check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count"));
+    TRY_MPI(MPI_Recv(news, sizeof *news, MPI_BYTE, status.MPI_SOURCE, TAG_NEWS, MPI_COMM_WORLD, &status));
+    TRY_MPI(MPI_Get_count(&status, MPI_BYTE, &bytes));
     if (bytes != (int)sizeof *news || news->from != status.MPI_SOURCE)
         return FAIL(ERR_COMM, "news of %d bytes from group %d: another build?", bytes, status.MPI_SOURCE);
     *heard = true;
@@ -180,8 +224,8 @@ static Status world_check(const Placement *place)
     char version[128];
     int size = 0, rank = 0;
     link_mpi_text(version, sizeof version);
-    TRY(mpi_check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size"));
-    TRY(mpi_check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank"));
+    TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     const char *origin = place->origin && *place->origin ? place->origin : "the launcher";
     if (size == place->groups && rank == place->group) return OK;
     if (size > 1)
@@ -198,9 +242,12 @@ Status link_mpi_open(const CommConfig *config, Link **made)
 {
     const Placement *place = &config->place;
     int given = MPI_THREAD_SINGLE;
+    struct sigaction caught = {.sa_handler = abort_caught, .sa_flags = SA_NODEFER};
+    setenv("UCX_HANDLE_ERRORS", "none", 0); /* a backtrace on stderr tells users nothing */
     progress_made("MPI_Init_thread");
-    TRY(mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given), "MPI_Init_thread"));
+    TRY_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given));
     progress_made("MPI_Init_thread");
+    sigaction(SIGABRT, &caught, &caught_before);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (given < MPI_THREAD_FUNNELED) return FAIL(ERR_UNSUPPORTED, "this MPI does not allow threads beside its own");
     TRY(world_check(place));

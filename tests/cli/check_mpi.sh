@@ -43,7 +43,7 @@ leaves() {
     [[ $? != 0 ]] || complain "$mpi: rank $who, $case: exit 0"
     for rank in 0 1 2 3 4 5; do
         [[ $rank != "$who" && $((rank / 2)) != $((who / 2)) ]] || continue # its supervisor may have been ended by the launcher
-        grep -qE "^ERR_COMM .*(tower process $who|host host$((who / 2)))" "$folder/rank-$rank" 2>/dev/null ||
+        grep -qE "^ERR_COMM .*(tower process $who|host host$((who / 2))|MPI has aborted)" "$folder/rank-$rank" 2>/dev/null ||
             complain "$mpi: rank $who, $case: rank $rank ended with '$(cat "$folder/rank-$rank")': $(tail -n 5 "$folder/out")"
     done
 }

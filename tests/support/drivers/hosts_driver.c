@@ -220,12 +220,14 @@ int main(int argc, char **argv)
     bool mine = leaver >= 0 && leaver < g.processes;
     alarm(HANG_S);
     for (pid_t pid; (pid = wait(&status)) > 0;) {
+        int i = 0;
+        while (g.pid[i] != pid) i++;
         failed |= status;
-        if (!status || !mine) continue;
-        if (pid == g.pid[leaver])
-            comm_shared_abort(g.shared, leaver); /* as the supervisor does */
-        else
-            kill(g.pid[leaver], SIGKILL);
+        if (!status) continue;
+        if (WIFSIGNALED(status))
+            snprintf(g.end[i].message, sizeof g.end[i].message, "ended by signal %d", WTERMSIG(status));
+        comm_shared_abort(g.shared, i); /* as the supervisor does */
+        if (mine && pid != g.pid[leaver]) kill(g.pid[leaver], SIGKILL);
     }
     for (int i = 0; i < g.processes; i++) end_write(&g, i);
     if (failed) others_wait(&g);
