@@ -22,6 +22,19 @@ Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Com
     return OK;
 }
 
+Status comm_mpi_open(const CommConfig *config, CommShared *shared, Comm **made)
+{
+#ifdef TOWERS_HAVE_MPI
+    return comm_hosts_open(config, shared, link_mpi_open, made);
+#else
+    (void)shared, (void)made;
+    return FAIL(ERR_UNSUPPORTED,
+                "tower processes of %d hosts, started by MPI, need MPI, which this build does not have: install "
+                "libopenmpi-dev or libmpich-dev, then configure and build again; or use one host",
+                config->place.groups);
+#endif
+}
+
 Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
 {
 #ifdef TOWERS_HAVE_CUDA
@@ -29,16 +42,7 @@ Status comm_join(const CommConfig *config, CommShared *shared, Device *device, C
 #else
     (void)device;
 #endif
-    if (config->place.groups <= 1) return comm_shm_open(config, shared, made);
-#ifdef TOWERS_HAVE_MPI
-    return comm_hosts_open(config, shared, link_mpi_open, made);
-#else
-    return FAIL(
-        ERR_UNSUPPORTED,
-        "tower processes on CPUs of %d hosts need MPI, which this build does not have: install libopenmpi-dev or "
-        "libmpich-dev, then configure and build again; or use one host",
-        config->place.groups);
-#endif
+    return config->place.groups <= 1 ? comm_shm_open(config, shared, made) : comm_mpi_open(config, shared, made);
 }
 
 bool comm_mpi_text(char *text, size_t bytes)

@@ -27,6 +27,11 @@ typedef struct CommConfig {
     size_t staged;    /* of these, [0, staged) are sometimes contributed from host memory instead */
     bool ordered;     /* add in tower order: the same bits for any number of GPUs and virtual towers */
     int ctas;         /* most thread blocks of a collective; 0: NCCL's choice */
+    /* several groups that no MPI has started: where group 0 listens for the others, and the job's number. master NULL: MPI
+     * connects them. Borrowed. */
+    const char *master;
+    int port;
+    uint64_t token;
 } CommConfig;
 
 /* Memory that the tower processes of one group share: made by the supervisor before it forks them, anonymous (no name, no

@@ -7,7 +7,8 @@
  * ordered: every tower's contribution is broadcast to all ranks and added in tower order, as comm_shm does: the same
  * bits whichever rank holds which tower. Not in place: it needs a buffer for each tower.
  * A single rank has nothing to reduce: no communicator is created, and its towers are added.
- * Barrier, broadcast, the unique id and the flag that a peer has left use the processes' shared memory.
+ * Barrier, broadcast, the unique id and the flag that a peer has left use the processes' shared memory; between hosts
+ * messages over MPI, or over TCP where no MPI has started them.
  *
  * No call blocks inside the library: communicators are nonblocking, results are polled, and the wait ends if a peer has
  * left or the deadline has passed. After an error this rank makes no more calls and sets the flag for its peers.
@@ -21,7 +22,7 @@
 
 #include "kernels/clock.h"
 #include "nccl_sync/comm_nccl.h"
-#include "nccl_sync/comm_shared.h"
+#include "nccl_sync/link.h"
 
 enum { POLL_NS = 20000, SPINS = 200 };
 
@@ -54,23 +55,15 @@ Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what)
     return st;
 }
 
-static Status nobody_left(NcclComm *c)
-{
-    if (comm_shared_aborted(c->shared) < 0) return OK;
-    Status st = shared_fail_aborted(comm_config(c->control), c->shared);
-    nccl_leave(c);
-    return st;
-}
-
 /* Which peers a collective waits for is not known: the deadline moves while any of them shows progress. */
 static Status still_together(Comm *comm, NcclComm *c, CommWait *wait, const char *what)
 {
-    TRY(nobody_left(c));
-    comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->process));
-    if (wait->left_ms > 0) return OK;
+    Status st = comm_look(c->control, wait);
+    if (st == OK && wait->left_ms > 0) return OK;
     nccl_leave(c);
-    return FAIL(ERR_COMM, "%s of rank %d did not end within %.1f s (--comm-timeout)", what, comm->config.place.rank,
-                (double)comm->config.timeout_ms / 1000);
+    return st != OK ? st
+                    : FAIL(ERR_COMM, "%s of rank %d did not end within %.1f s (--comm-timeout)", what,
+                           comm->config.place.rank, (double)comm->config.timeout_ms / 1000);
 }
 
 Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what)
@@ -331,7 +324,7 @@ static Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t cou
     return backend->finish(c->device, STREAM_COMPUTE);
 }
 
-/* ---- the other collectives, through shared memory */
+/* ---- the other collectives, between the hosts' processors */
 
 static Status nccl_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 {
@@ -352,8 +345,9 @@ static Status nccl_look(Comm *comm, CommWait *wait)
 {
     NcclComm *c = comm->impl;
     ncclResult_t result = ncclSuccess;
-    comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->process));
-    TRY(nobody_left(c));
+    Status st = comm_look(c->control, wait);
+    if (st != OK) nccl_leave(c);
+    TRY(st);
     if (c->left)
         return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", comm->config.place.rank);
     if (!c->nccl) return OK;
@@ -502,6 +496,14 @@ static Status op_open(Comm *comm, NcclComm *c)
                        "ncclRedOpCreatePreMulSum");
 }
 
+static Status control_open(const CommConfig *config, CommShared *shared, Comm **made)
+{
+    if (config->place.groups <= 1) return comm_shm_open(config, shared, made);
+    if (!config->master) return comm_mpi_open(config, shared, made);
+    link_tcp_interface(config);
+    return comm_hosts_open(config, shared, link_tcp_open, made);
+}
+
 Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
 {
     Comm *comm = NULL;
@@ -510,7 +512,7 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
     c->shared = shared;
     c->process = group_rank(&config->place);
     c->device = device;
-    Status st = comm_shm_open(config, shared, &c->control);
+    Status st = control_open(config, shared, &c->control);
     if (st == OK) st = memory_open(config, c);
     if (st == OK && config->ordered) st = ranks_learn(config, c);
     if (st == OK) st = comm_create(config, &nccl_ops, c, &comm);

@@ -1,7 +1,7 @@
 /* Link: messages between the first processes of all groups, their leaders. Internal to nccl_sync.
  *
  * Nothing here waits: operations are started, and tested until they have ended; comm_hosts.c holds the deadlines. All
- * calls come from one thread. link_mpi.c is the only implementation for sums. */
+ * calls come from one thread. link_mpi.c carries sums too; link_tcp.c everything else, for NCCL. */
 #ifndef TOWERS_NCCL_SYNC_LINK_H
 #define TOWERS_NCCL_SYNC_LINK_H
 
@@ -47,8 +47,15 @@ enum { LINK_REQUESTS = 64 }; /* in progress at a time */
 typedef Status (*LinkOpen)(const CommConfig *config, Link **made);
 NODISCARD Status comm_hosts_open(const CommConfig *config, CommShared *shared, LinkOpen link_open, Comm **made);
 
+/* With MPI; ERR_UNSUPPORTED in builds without it. */
+NODISCARD Status comm_mpi_open(const CommConfig *config, CommShared *shared, Comm **made);
+
 /* In builds with MPI. Initializes MPI, in a leader. */
 NODISCARD Status link_mpi_open(const CommConfig *config, Link **made);
+/* Meets the leaders of all groups at config->master. */
+NODISCARD Status link_tcp_open(const CommConfig *config, Link **made);
+/* Makes NCCL use the interface that leads to config->master, unless NCCL_SOCKET_IFNAME is set; in every process. */
+void link_tcp_interface(const CommConfig *config);
 void link_mpi_text(char *text, size_t bytes);
 
 #endif

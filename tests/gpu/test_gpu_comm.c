@@ -15,6 +15,7 @@
 #include <nccl.h>
 
 #include "kernels/cuda/cuda.h"
+#include "nccl_sync/net.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 
 enum { COUNT = 500, EXTRAS = 4, RANKS = 4, PATIENCE_S = 200 };
@@ -34,7 +35,7 @@ typedef struct Seen {
 
 typedef struct Group {
     CommConfig config; /* of all ranks */
-    int ranks;
+    int ranks, groups; /* groups 0: one */
     Status (*body)(Comm *comm, Device *device, float *grads, int rank, Seen *seen);
     void (*on_start)(int rank); /* in the rank's process; NULL */
     bool any_order;             /* the device is not asked to be deterministic */
@@ -66,7 +67,9 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     config.place.rank = rank;
     config.place.first_tower = rank * g->config.towers / g->ranks;
     config.place.local_towers = (rank + 1) * g->config.towers / g->ranks - config.place.first_tower;
-    progress_to(comm_shared_progress(shared, rank));
+    config.place.group = rank / group_ranks(&config.place);
+    snprintf(config.place.host, sizeof config.place.host, "host%d", config.place.group);
+    progress_to(comm_shared_progress(shared, group_rank(&config.place)));
     if (g->on_start) g->on_start(rank);
     TRY(cuda_backend.open(&device_config, &device));
     size_t before = free_bytes(&device);
@@ -78,7 +81,7 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     if (st == OK) comm_text(comm, g->seen->text[rank], sizeof g->seen->text[rank]);
     if (st == OK) st = g->body(comm, &device, memory.data, rank, g->seen);
     snprintf(g->seen->message[rank], sizeof g->seen->message[rank], "%s", st == OK ? "" : status_message());
-    if (st != OK) comm_shared_abort(shared, rank); /* as a tower process does */
+    if (st != OK) comm_shared_abort(shared, group_rank(&config.place)); /* as a tower process does */
     g->seen->registered[rank] = fake_gpu_count("ncclCommRegister");
     g->seen->reduced[rank] = fake_gpu_count("ncclAllReduce");
     comm_close(comm);
@@ -92,16 +95,19 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
 
 static void group_live(Group *g, int towers, int ranks)
 {
-    CommShared *shared;
+    CommShared *shared[RANKS];
     pid_t child[RANKS];
+    int groups = g->groups > 1 ? g->groups : 1, per = ranks / groups;
     g->ranks = g->config.place.ranks = ranks;
+    g->config.place.groups = groups;
     g->config.towers = towers;
     g->config.max_count = COUNT + EXTRAS;
     g->config.gradients = COUNT;
     if (!g->config.timeout_ms) g->config.timeout_ms = 60000;
     g->seen = mmap(NULL, sizeof *g->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(g->seen != MAP_FAILED);
-    assert_int_equal(comm_shared_create(towers, ranks, COUNT + EXTRAS, &shared), OK);
+    for (int k = 0; k < groups; k++)
+        assert_int_equal(comm_shared_create(towers / groups, per, COUNT + EXTRAS, &shared[k]), OK);
     GpuWorld *world = fake_gpu_world_create(ranks, (COUNT + EXTRAS) * sizeof(float));
     assert_non_null(world);
     for (int r = 0; r < ranks; r++) {
@@ -110,17 +116,17 @@ static void group_live(Group *g, int towers, int ranks)
         assert_true(child[r] >= 0);
         if (child[r]) continue;
         alarm(PATIENCE_S);
-        g->seen->status[r] = rank_live(g, r, shared);
+        g->seen->status[r] = rank_live(g, r, shared[r / per]);
         _exit(0);
     }
     for (int left = ranks; left > 0; left--) {
         int ending;
         pid_t gone = wait(&ending);
         for (int r = 0; r < ranks; r++) /* as the supervisor does */
-            if (gone == child[r] && g->seen->status[r] != OK) comm_shared_abort(shared, r);
+            if (gone == child[r] && g->seen->status[r] != OK) comm_shared_abort(shared[r / per], r % per);
     }
     fake_gpu_world_destroy(world);
-    comm_shared_destroy(shared);
+    for (int k = 0; k < groups; k++) comm_shared_destroy(shared[k]);
 }
 
 static void group_end(Group *g)
@@ -228,6 +234,55 @@ static void test_sums_in_f32(void **state)
         if (g.ranks > 1) assert_int_equal(g.seen->registered[0], 1); /* the gradients, which are the sum */
         group_end(&g);
     }
+}
+
+/* ---- several hosts, connected by TCP */
+
+static int free_port(void)
+{
+    int port = 20000 + (int)(getpid() % 20000), fd = -1;
+    while (net_listen(port, &fd) != OK) port++;
+    close(fd);
+    return port;
+}
+
+static void test_sums_of_several_hosts(void **state)
+{
+    (void)state;
+    gift_factor = 1;
+    for (int ordered = 0; ordered < 2; ordered++) {
+        Group g = {.body = rounds, .groups = 2};
+        g.config.master = "127.0.0.1";
+        g.config.port = free_port();
+        g.config.token = 7;
+        g.config.ordered = ordered;
+        group_live(&g, 4, 4);
+        all_well(&g);
+        check_sums(&g, 1e-6);
+        group_end(&g);
+    }
+}
+
+/* Rank 3 fails; those of the other host wait for it in a sum. */
+static Status one_fails(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    (void)seen;
+    TRY(device->backend->fill(device, grads, 1, COUNT));
+    if (rank == 3) return FAIL(ERR_IO, "an error of its own");
+    TRY(comm_allreduce_begin(comm, rank, 0, grads, COUNT));
+    TRY(comm_allreduce_end(comm, 0, grads, COUNT));
+    return comm_barrier(comm);
+}
+
+static void test_error_on_another_host(void **state)
+{
+    (void)state;
+    Group g = {.body = one_fails, .groups = 2};
+    g.config.master = "127.0.0.1";
+    g.config.port = free_port();
+    group_live(&g, 4, 4);
+    check_told(&g, 7, "tower process 3", "tower process 3");
+    group_end(&g);
 }
 
 /* A tower a rank: the same gradients summed up where they lie, and then to somewhere else. */
@@ -748,6 +803,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_sums_in_f32, fake_as_new),
+        cmocka_unit_test_setup(test_sums_of_several_hosts, fake_as_new),
+        cmocka_unit_test_setup(test_error_on_another_host, fake_as_new),
         cmocka_unit_test_setup(test_missing_wait_is_noticed, fake_as_new),
         cmocka_unit_test_setup(test_sums_in_16_bits, fake_as_new),
         cmocka_unit_test_setup(test_ordered_sums_have_the_same_bits, fake_as_new),

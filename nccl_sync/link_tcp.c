@@ -1,0 +1,472 @@
+/* Messages between the leaders of all groups over TCP, where no MPI has started them: what NCCL needs beside its own
+ * collectives. A star: group 0 listens, all others are connected to it, and it passes on what they say to each other. No
+ * sums: send and receive are refused.
+ *
+ * A frame is {magic, kind, to, bytes} and that many bytes; integers in the order of the machine, all hosts are alike.
+ * A leader's first frame is HELLO, which has the job's token. When all have come they are WELCOME; if some have not by
+ * the deadline, those that have are REFUSED with the names of the others. Of the collectives, one is in progress at a
+ * time; a data frame that comes early is left unread until its collective begins. */
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/clock.h"
+#include "kernels/progress.h"
+#include "kernels/text.h"
+#include "nccl_sync/link_frames.h"
+#include "nccl_sync/net.h"
+
+enum {
+    STRANGERS_MAX = 32,
+    RETRY_MS = 100,
+    NEWS_ROOM = 64,
+    FLUSH_MS = 2000,
+    REFUSAL_MS = 5000, /* the hub's own deadline passes first, and it knows more */
+    REFUSAL_BYTES = 1024
+};
+
+typedef struct Peer {
+    int fd; /* -1: none */
+    uint8_t *in, *out;
+    size_t in_used, in_room, out_used, out_room;
+    bool closed; /* by the other side; what has come before is still read */
+    char host[64];
+} Peer;
+
+typedef enum TcpKind { TCP_NOTHING = 0, TCP_BROADCAST, TCP_GATHER } TcpKind;
+
+typedef struct TcpLink {
+    Link link;
+    int group, groups;
+    uint64_t token;
+    Peer *peer; /* owned: [groups]; group 0 is connected to all, the others to group 0 */
+    /* the collective in progress */
+    TcpKind kind;
+    char *at;
+    size_t bytes;
+    int root, came; /* gather in group 0: parts that have come */
+    bool *has_come; /* owned: [groups] */
+    News news[NEWS_ROOM];
+    int news_first, news_count;
+} TcpLink;
+
+/* ---- frames */
+
+static void peer_close(Peer *peer)
+{
+    if (peer->fd >= 0) close(peer->fd);
+    free(peer->in);
+    free(peer->out);
+    *peer = (Peer){.fd = -1};
+}
+
+static Status room_make(uint8_t **memory, size_t *room, size_t wanted)
+{
+    if (wanted <= *room) return OK;
+    uint8_t *grown = realloc(*memory, 2 * wanted);
+    if (!grown) return FAIL(ERR_MEMORY, "no memory for a message of %zu bytes between hosts", wanted);
+    *memory = grown;
+    *room = 2 * wanted;
+    return OK;
+}
+
+static void peer_flush(Peer *peer)
+{
+    while (peer->out_used > 0 && !peer->closed) {
+        ssize_t sent = send(peer->fd, peer->out, peer->out_used, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0 && errno == EAGAIN) return;
+        if (sent <= 0) {
+            peer->out_used = 0; /* the reading side finds the end */
+            return;
+        }
+        peer->out_used -= (size_t)sent;
+        memmove(peer->out, peer->out + sent, peer->out_used);
+    }
+}
+
+static Status peer_send(Peer *peer, FrameKind kind, int to, const void *content, size_t bytes)
+{
+    FrameHead head = {FRAME_MAGIC, (uint32_t)kind, to, (uint32_t)bytes};
+    if (peer->fd < 0) return OK;
+    TRY(room_make(&peer->out, &peer->out_room, peer->out_used + sizeof head + bytes));
+    memcpy(peer->out + peer->out_used, &head, sizeof head);
+    if (bytes) memcpy(peer->out + peer->out_used + sizeof head, content, bytes);
+    peer->out_used += sizeof head + bytes;
+    peer_flush(peer);
+    return OK;
+}
+
+static Status peer_receive(Peer *peer)
+{
+    enum { READ_BYTES = 1 << 16 };
+    while (!peer->closed && peer->in_used < 2 * FRAME_BYTES_MAX) {
+        TRY(room_make(&peer->in, &peer->in_room, peer->in_used + READ_BYTES));
+        ssize_t got = recv(peer->fd, peer->in + peer->in_used, READ_BYTES, MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EAGAIN) return OK;
+        if (got <= 0) peer->closed = true;
+        if (got > 0) peer->in_used += (size_t)got;
+    }
+    return OK;
+}
+
+static void peer_skip(Peer *peer, size_t bytes)
+{
+    peer->in_used -= bytes;
+    memmove(peer->in, peer->in + bytes, peer->in_used);
+}
+
+/* ---- collectives */
+
+/* Takes a data frame if the collective in progress waits for it. */
+static Status data_take(TcpLink *t, int from, const Frame *frame, bool *taken)
+{
+    bool hub = t->group == 0;
+    size_t wanted = t->kind == TCP_GATHER && !hub ? t->bytes * (size_t)t->groups : t->bytes;
+    *taken = t->kind == TCP_GATHER ? !t->has_come[from] : t->kind == TCP_BROADCAST && from == (hub ? t->root : 0);
+    if (!*taken) return OK;
+    if (frame->bytes != wanted)
+        return FAIL(
+            ERR_COMM,
+            "host %s sends %zu bytes where %zu were expected: are all hosts running the same build with the same "
+            "options?",
+            t->peer[from].host, frame->bytes, wanted);
+    memcpy(t->kind == TCP_GATHER && hub ? t->at + (size_t)from * t->bytes : t->at, frame->content, frame->bytes);
+    if (t->kind == TCP_GATHER && hub) {
+        t->has_come[from] = true;
+        if (++t->came < t->groups - 1) return OK;
+        wanted *= (size_t)t->groups;
+    }
+    for (int g = 1; hub && g < t->groups; g++)
+        if (t->kind == TCP_GATHER || g != from) TRY(peer_send(&t->peer[g], FRAME_DATA, g, t->at, wanted));
+    t->kind = TCP_NOTHING;
+    return OK;
+}
+
+static Status news_take(TcpLink *t, const Frame *frame)
+{
+    if (frame->to > 0 && t->group == 0)
+        return peer_send(&t->peer[frame->to], FRAME_NEWS, frame->to, frame->content, frame->bytes);
+    if (t->news_count == NEWS_ROOM) return OK; /* of so many the first tell enough */
+    memcpy(&t->news[(t->news_first + t->news_count++) % NEWS_ROOM], frame->content, sizeof(News));
+    return OK;
+}
+
+/* Sends and receives what can be. */
+static Status pump(TcpLink *t)
+{
+    for (int g = 0; g < t->groups; g++) {
+        Peer *peer = &t->peer[g];
+        Frame frame;
+        int64_t length;
+        if (peer->fd < 0) continue;
+        peer_flush(peer);
+        TRY(peer_receive(peer));
+        while ((length = frame_read(peer->in, peer->in_used, t->groups, &frame)) > 0) {
+            bool taken = true;
+            if (frame.kind == FRAME_DATA) TRY(data_take(t, g, &frame, &taken));
+            if (frame.kind == FRAME_NEWS) TRY(news_take(t, &frame));
+            if (!taken) break;
+            peer_skip(peer, (size_t)length);
+        }
+        if (length < 0) return FAIL(ERR_COMM, "host %s sends what is no message of this program", peer->host);
+        if (peer->closed && length == 0 && !t->news_count)
+            return FAIL(ERR_COMM, "host %s has closed its connection: its first tower process has ended", peer->host);
+    }
+    return OK;
+}
+
+static Status tcp_begin(TcpLink *t, TcpKind kind, void *at, size_t bytes, int root, int *request)
+{
+    bool hub = t->group == 0;
+    t->kind = kind;
+    t->at = at;
+    t->bytes = bytes;
+    t->root = root;
+    t->came = 0;
+    memset(t->has_come, 0, (size_t)t->groups * sizeof *t->has_come);
+    *request = 0;
+    if (kind == TCP_GATHER && !hub) return peer_send(t->peer, FRAME_DATA, 0, t->at + (size_t)t->group * bytes, bytes);
+    if (kind != TCP_BROADCAST || root != t->group) return OK;
+    for (int g = 0; g < t->groups; g++) TRY(peer_send(&t->peer[g], FRAME_DATA, g, at, bytes));
+    t->kind = TCP_NOTHING;
+    return OK;
+}
+
+static Status tcp_broadcast(Link *link, void *buf, size_t bytes, int root, int *request)
+{
+    return tcp_begin((TcpLink *)link, TCP_BROADCAST, buf, bytes, root, request);
+}
+
+static Status tcp_gather(Link *link, void *all, size_t bytes, int *request)
+{
+    return tcp_begin((TcpLink *)link, TCP_GATHER, all, bytes, 0, request);
+}
+
+static Status tcp_test(Link *link, int request, bool *ended)
+{
+    TcpLink *t = (TcpLink *)link;
+    (void)request;
+    Status st = pump(t);
+    *ended = t->kind == TCP_NOTHING; /* then the others may have closed their connections already */
+    return *ended ? OK : st;
+}
+
+static Status tcp_send(Link *link, int to, const void *from, size_t bytes, int *request)
+{
+    (void)link, (void)from, (void)bytes, (void)request;
+    return FAIL(ERR_INTERNAL, "a sum with group %d over TCP: NCCL or MPI makes the sums", to);
+}
+
+static Status tcp_receive(Link *link, int from, void *to, size_t bytes, int *request)
+{
+    return tcp_send(link, from, to, bytes, request);
+}
+
+static Status tcp_tell(Link *link, int to, const News *news)
+{
+    TcpLink *t = (TcpLink *)link;
+    return peer_send(&t->peer[t->group ? 0 : to], FRAME_NEWS, to, news, sizeof *news);
+}
+
+static Status tcp_hear(Link *link, News *news, bool *heard)
+{
+    TcpLink *t = (TcpLink *)link;
+    TRY(pump(t));
+    *heard = t->news_count > 0;
+    if (!*heard) return OK;
+    *news = t->news[t->news_first];
+    t->news_first = (t->news_first + 1) % NEWS_ROOM;
+    t->news_count--;
+    return OK;
+}
+
+static bool tcp_told(Link *link)
+{
+    TcpLink *t = (TcpLink *)link;
+    bool out = true;
+    for (int g = 0; g < t->groups; g++) {
+        if (t->peer[g].fd < 0) continue;
+        peer_flush(&t->peer[g]);
+        out &= t->peer[g].out_used == 0;
+    }
+    return out;
+}
+
+static void tcp_close(Link *link, bool orderly)
+{
+    TcpLink *t = (TcpLink *)link;
+    struct timespec pause = {.tv_nsec = 1000000};
+    int64_t end = clock_ns() + FLUSH_MS * 1000000ll;
+    while (orderly && !tcp_told(link) && clock_ns() < end) nanosleep(&pause, NULL);
+    for (int g = 0; t->peer && g < t->groups; g++) peer_close(&t->peer[g]);
+    free(t->peer);
+    free(t->has_come);
+    free(t);
+}
+
+static const LinkOps tcp_ops = {
+    .send = tcp_send,
+    .receive = tcp_receive,
+    .broadcast = tcp_broadcast,
+    .gather = tcp_gather,
+    .test = tcp_test,
+    .tell = tcp_tell,
+    .hear = tcp_hear,
+    .told = tcp_told,
+    .close = tcp_close,
+};
+
+/* ---- meeting */
+
+/* Takes a stranger's first frame: whose connection is it? `refused` tells of those that were turned away. */
+static Status hello_take(TcpLink *t, Peer *stranger, const Frame *frame, Text *refused)
+{
+    LinkHello hello;
+    char why[REFUSAL_BYTES] = "";
+    memcpy(&hello, frame->content, sizeof hello);
+    Peer *peer = &t->peer[hello.group];
+    if (hello.token != t->token)
+        snprintf(why, sizeof why, "host %s belongs to another job: its token differs", hello.host);
+    else if (hello.groups != t->groups)
+        snprintf(why, sizeof why, "host %s takes part in a run of %d groups, host %s in one of %d", hello.host,
+                 (int)hello.groups, t->peer[0].host, t->groups);
+    else if (peer->fd >= 0)
+        snprintf(why, sizeof why, "hosts %s and %s both say that they are group %d", peer->host, hello.host,
+                 (int)hello.group);
+    if (!*why) {
+        *peer = *stranger;
+        peer_skip(peer, frame->length);
+        snprintf(peer->host, sizeof peer->host, "%s", hello.host);
+        *stranger = (Peer){.fd = -1};
+        t->came++;
+        return OK;
+    }
+    text_add(refused, "; %s", why);
+    Status st = peer_send(stranger, FRAME_REFUSED, (int)hello.group, why, strlen(why) + 1);
+    peer_close(stranger);
+    return st;
+}
+
+static void strangers_turn(TcpLink *t, int listener, Peer *strangers, Text *refused)
+{
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), free_one = -1;
+    for (int i = 0; i < STRANGERS_MAX; i++) {
+        Peer *stranger = &strangers[i];
+        Frame frame;
+        if (stranger->fd < 0) {
+            free_one = i;
+            continue;
+        }
+        Status st = peer_receive(stranger);
+        int64_t length = st == OK ? frame_read(stranger->in, stranger->in_used, t->groups, &frame) : -1;
+        if (length > 0 && frame.kind == FRAME_HELLO)
+            st = hello_take(t, stranger, &frame, refused);
+        else if (length != 0 || stranger->closed)
+            peer_close(stranger); /* it speaks another language */
+        if (st != OK) peer_close(stranger);
+    }
+    if (fd < 0) return;
+    net_prepare(fd);
+    if (free_one < 0)
+        close(fd); /* it tries again */
+    else
+        strangers[free_one] = (Peer){.fd = fd};
+}
+
+/* The names of the groups that have come, and the numbers of those that have not. */
+static void missing_text(const TcpLink *t, int64_t timeout_ms, Text *text)
+{
+    text_add(text, "of %d groups these did not come within %.1f s (--comm-timeout):", t->groups,
+             (double)timeout_ms / 1000);
+    for (int g = 1; g < t->groups; g++)
+        if (t->peer[g].fd < 0) text_add(text, " %d", g);
+    text_add(text, "; there are: 0 (host %s)", t->peer[0].host);
+    for (int g = 1; g < t->groups; g++)
+        if (t->peer[g].fd >= 0) text_add(text, ", %d (host %s)", g, t->peer[g].host);
+}
+
+static Status hub_meet(TcpLink *t, const CommConfig *config)
+{
+    Peer strangers[STRANGERS_MAX];
+    char why[REFUSAL_BYTES], turned_away[512] = "";
+    Text refused = text_start(turned_away, sizeof turned_away), text = text_start(why, sizeof why);
+    int listener;
+    int64_t end = clock_ns() + config->timeout_ms * 1000000;
+    TRY(net_listen(config->port, &listener));
+    for (int i = 0; i < STRANGERS_MAX; i++) strangers[i] = (Peer){.fd = -1};
+    while (t->came < t->groups - 1 && clock_ns() < end) {
+        struct pollfd polled = {listener, POLLIN, 0};
+        (void)poll(&polled, 1, 10);
+        progress_made("waiting for the other hosts");
+        strangers_turn(t, listener, strangers, &refused);
+    }
+    bool all = t->came == t->groups - 1;
+    if (!all) missing_text(t, config->timeout_ms, &text);
+    text_add(&text, "%s", turned_away);
+    for (int i = 0; i < STRANGERS_MAX; i++) peer_close(&strangers[i]);
+    close(listener);
+    for (int g = 1; g < t->groups; g++)
+        TRY(peer_send(&t->peer[g], all ? FRAME_WELCOME : FRAME_REFUSED, g, all ? t->peer[0].host : why,
+                      all ? sizeof t->peer[0].host : strlen(why) + 1));
+    return all ? OK : FAIL(ERR_COMM, "%s", why);
+}
+
+static Status leaf_meet(TcpLink *t, const CommConfig *config)
+{
+    LinkHello hello = {.token = t->token, .group = t->group, .groups = t->groups};
+    Peer *hub = &t->peer[0];
+    char why[512] = "";
+    struct timespec pause = {.tv_nsec = RETRY_MS * 1000000};
+    int64_t end = clock_ns() + config->timeout_ms * 1000000;
+    while ((hub->fd = net_connect(config->master, config->port, why, sizeof why)) < 0) {
+        if (clock_ns() > end)
+            return FAIL(ERR_COMM, "cannot reach group 0 at %s, port %d, within %.1f s (--comm-timeout): %s",
+                        config->master, config->port, (double)config->timeout_ms / 1000, why);
+        progress_made("connecting to the first host");
+        nanosleep(&pause, NULL);
+    }
+    snprintf(hello.host, sizeof hello.host, "%s", config->place.host);
+    TRY(peer_send(hub, FRAME_HELLO, 0, &hello, sizeof hello));
+    end += REFUSAL_MS * 1000000ll;
+    while (clock_ns() < end) {
+        Frame frame;
+        struct pollfd polled = {hub->fd, POLLIN, 0};
+        (void)poll(&polled, 1, 10);
+        progress_made("waiting for the other hosts");
+        peer_flush(hub);
+        TRY(peer_receive(hub));
+        int64_t length = frame_read(hub->in, hub->in_used, t->groups, &frame);
+        if (length > 0 && frame.kind == FRAME_REFUSED) return FAIL(ERR_COMM, "%s", (const char *)frame.content);
+        if (length > 0 && frame.kind == FRAME_WELCOME) {
+            memcpy(hub->host, frame.content, sizeof hub->host);
+            peer_skip(hub, (size_t)length);
+            return OK;
+        }
+        if (length != 0 || hub->closed)
+            return FAIL(ERR_COMM, "%s, port %d: %s", config->master, config->port,
+                        length ? "another program listens there" : "the connection was closed");
+    }
+    return FAIL(ERR_COMM, "group 0 at %s, port %d, does not answer", config->master, config->port);
+}
+
+/* Our address on the way to group 0, whose own is the one that the others reach; then the interface that has it. */
+void link_tcp_interface(const CommConfig *config)
+{
+    struct addrinfo *found = NULL, wanted = {.ai_socktype = SOCK_DGRAM, .ai_family = AF_UNSPEC};
+    struct sockaddr_storage own = {0};
+    struct ifaddrs *all = NULL;
+    socklen_t bytes = sizeof own;
+    char number[16], name[IF_NAMESIZE + 2] = "";
+    snprintf(number, sizeof number, "%d", config->port);
+    if (getaddrinfo(config->master, number, &wanted, &found) != 0) return;
+    int fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* connecting it sends nothing */
+    bool known = fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+                 getsockname(fd, (struct sockaddr *)&own, &bytes) == 0 && getifaddrs(&all) == 0;
+    for (const struct ifaddrs *i = all; known && i; i = i->ifa_next) {
+        if (!i->ifa_addr || i->ifa_flags & IFF_LOOPBACK || i->ifa_addr->sa_family != own.ss_family) continue;
+        bool six = own.ss_family == AF_INET6;
+        const void *a = six ? (const void *)&((const struct sockaddr_in6 *)i->ifa_addr)->sin6_addr
+                            : (const void *)&((const struct sockaddr_in *)i->ifa_addr)->sin_addr,
+                   *b = six ? (const void *)&((const struct sockaddr_in6 *)&own)->sin6_addr
+                            : (const void *)&((const struct sockaddr_in *)&own)->sin_addr;
+        if (!memcmp(a, b, six ? 16 : 4)) snprintf(name, sizeof name, "=%s", i->ifa_name);
+    }
+    if (all) freeifaddrs(all);
+    if (fd >= 0) close(fd);
+    freeaddrinfo(found);
+    if (*name) setenv("NCCL_SOCKET_IFNAME", name, 0);
+}
+
+Status link_tcp_open(const CommConfig *config, Link **made)
+{
+    const Placement *place = &config->place;
+    TcpLink *t = calloc(1, sizeof *t);
+    if (!t) return FAIL(ERR_MEMORY, "no memory for messages between %d groups", place->groups);
+    t->link.ops = &tcp_ops;
+    t->group = place->group;
+    t->groups = place->groups;
+    t->token = config->token;
+    t->peer = calloc((size_t)place->groups, sizeof *t->peer);
+    t->has_come = calloc((size_t)place->groups, sizeof *t->has_come);
+    Status st = OK;
+    if (!t->peer || !t->has_come) st = FAIL(ERR_MEMORY, "no memory for connections of %d groups", place->groups);
+    for (int g = 0; st == OK && g < place->groups; g++) t->peer[g].fd = -1;
+    if (st == OK) snprintf(t->peer[t->group].host, sizeof t->peer->host, "%s", place->host);
+    if (st == OK) st = t->group == 0 ? hub_meet(t, config) : leaf_meet(t, config);
+    if (st != OK) {
+        tcp_close(&t->link, false);
+        return st;
+    }
+    *made = &t->link;
+    return OK;
+}

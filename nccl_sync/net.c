@@ -1,0 +1,84 @@
+/* TCP connections between hosts; see net.h. */
+#include "nccl_sync/net.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+void net_prepare(int fd)
+{
+    int yes = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+Status net_listen(int port, int *fd)
+{
+    int yes = 1, no = 0, error = 0;
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    for (int family = 0; family < 2 && error != EADDRINUSE; family++) { /* IPv4 alone where there is no IPv6 */
+        *fd = socket(family == 0 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (*fd < 0) continue;
+        (void)setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+        if (family == 0) (void)setsockopt(*fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+        int bound = family == 0 ? bind(*fd, (struct sockaddr *)&six, sizeof six)
+                                : bind(*fd, (struct sockaddr *)&four, sizeof four);
+        if (bound == 0 && listen(*fd, 128) == 0) return OK;
+        error = errno;
+        close(*fd);
+    }
+    return FAIL(ERR_COMM, "rank 0 cannot listen on port %d: %s%s", port, strerror(error),
+                error == EADDRINUSE ? " (by another job? set TOWERS_MASTER_PORT to a free port, on all ranks)" : "");
+}
+
+/* The descriptor, or -1 and errno. */
+static int address_connect(const struct addrinfo *address)
+{
+    int error = 0, fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    socklen_t bytes = sizeof error;
+    if (fd < 0) return -1;
+    if (connect(fd, address->ai_addr, address->ai_addrlen) != 0) {
+        struct pollfd polled = {fd, POLLOUT, 0};
+        error = errno;
+        if (error == EINPROGRESS) {
+            error = ETIMEDOUT;
+            if (poll(&polled, 1, NET_ATTEMPT_MS) == 1) getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+        }
+    }
+    if (error == 0) return fd;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+int net_connect(const char *host, int port, char *why, size_t bytes)
+{
+    int fd = -1;
+    char number[16];
+    struct addrinfo *found = NULL, wanted = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
+    snprintf(number, sizeof number, "%d", port);
+    int error = getaddrinfo(host, number, &wanted, &found);
+    if (error) snprintf(why, bytes, "%s", gai_strerror(error));
+    for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
+        char numeric[64] = "?";
+        getnameinfo(a->ai_addr, a->ai_addrlen, numeric, sizeof numeric, NULL, 0, NI_NUMERICHOST);
+        fd = address_connect(a);
+        bool itself = !strncmp(numeric, "127.", 4) && strcmp(host, numeric) != 0 && strcmp(host, "localhost") != 0;
+        if (fd < 0)
+            snprintf(why, bytes, "%s: %s%s", numeric, strerror(errno),
+                     itself ? " (an address of this host itself, from /etc/hosts; use one that other hosts can reach)"
+                            : "");
+    }
+    if (found) freeaddrinfo(found);
+    if (fd >= 0) net_prepare(fd);
+    return fd;
+}

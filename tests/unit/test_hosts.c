@@ -1,0 +1,291 @@
+/* The communicator between groups of processes over TCP, as NCCL uses it beside its own sums: broadcasts, gathers and
+ * barriers for every root; and its ends: a process that leaves, is killed, is stopped or does not come is named on all
+ * others, and strangers are turned away. Every group is a process that forks the processes of the group. */
+#include "nccl_sync/link_frames.h"
+#include "nccl_sync/net.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { GROUPS = 3, PER = 2, RANKS = GROUPS * PER, COUNT = 64, PATIENT_MS = 60000, HANG_S = 200 };
+
+typedef struct Seen {
+    Status status[RANKS];
+    char message[RANKS][1024];
+} Seen;
+
+typedef struct Case {
+    Status (*live)(Comm *comm, int rank);
+    int64_t timeout_ms;
+    int leaves;      /* the rank that does not end by itself; -1: none */
+    int absent;      /* the group that is not there; -1: none */
+    int other_token; /* the group that belongs to another job; -1: none */
+    int port;
+    Seen *seen;
+} Case;
+
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    socklen_t bytes = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+static void rank_live(const Case *c, int rank, CommShared *shared)
+{
+    CommConfig config = {.place = {.rank = rank,
+                                   .ranks = RANKS,
+                                   .group = rank / PER,
+                                   .groups = GROUPS,
+                                   .first_tower = rank,
+                                   .local_towers = 1},
+                         .towers = RANKS,
+                         .max_count = COUNT,
+                         .timeout_ms = c->timeout_ms,
+                         .master = "127.0.0.1",
+                         .port = c->port,
+                         .token = rank / PER == c->other_token ? 8 : 7};
+    Comm *comm = NULL;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(HANG_S);
+    snprintf(config.place.host, sizeof config.place.host, "host%d", rank / PER);
+    Status st = comm_hosts_open(&config, shared, link_tcp_open, &comm);
+    if (st == OK) st = c->live(comm, rank);
+    snprintf(c->seen->message[rank], sizeof c->seen->message[rank], "%s", st == OK ? "" : status_message());
+    c->seen->status[rank] = st;
+    if (st != OK) comm_abort(comm);
+    comm_close(comm);
+    _exit(0);
+}
+
+/* The supervisor of a group. */
+static void group_live(const Case *c, int group)
+{
+    CommShared *shared;
+    pid_t pid[PER];
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (comm_shared_create(PER, PER, COUNT, &shared) != OK) _exit(1);
+    for (int i = 0; i < PER; i++)
+        if ((pid[i] = fork()) == 0) rank_live(c, group * PER + i, shared);
+    int status, leaver = c->leaves - group * PER;
+    for (int left = PER; left > 0; left--) {
+        pid_t gone = wait(&status);
+        for (int i = 0; i < PER; i++) {
+            if (gone == pid[i] && WIFSIGNALED(status)) comm_shared_abort(shared, i);
+            if (gone == pid[i] || i != leaver) continue;
+            for (int r = 0; r < RANKS; r++) /* it stays until all others have ended */
+                while (r != c->leaves && *(volatile Status *)&c->seen->status[r] == STATUS_COUNT) usleep(1000);
+            kill(pid[i], SIGKILL);
+        }
+    }
+    _exit(0);
+}
+
+static void case_live(Case *c)
+{
+    pid_t pid[GROUPS] = {0};
+    c->port = free_port();
+    c->seen = mmap(NULL, sizeof *c->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(c->seen != MAP_FAILED);
+    for (int r = 0; r < RANKS; r++) c->seen->status[r] = STATUS_COUNT;
+    for (int g = 0; g < GROUPS; g++) {
+        if (g == c->absent) continue;
+        pid[g] = fork();
+        assert_true(pid[g] >= 0);
+        if (pid[g] == 0) group_live(c, g);
+    }
+    for (int g = 0; g < GROUPS; g++)
+        if (pid[g]) assert_int_equal(waitpid(pid[g], NULL, 0), pid[g]);
+}
+
+/* All ranks of the groups in `groups` (bits), but the one that leaves, ended with an error that holds `text`. */
+static void all_told(const Case *c, unsigned groups, const char *text)
+{
+    for (int r = 0; r < RANKS; r++) {
+        if (r == c->leaves || !(groups >> (r / PER) & 1)) continue;
+        if (c->seen->status[r] != ERR_COMM || !strstr(c->seen->message[r], text))
+            fail_msg("rank %d: status %d, '%s', wanted '%s'", r, (int)c->seen->status[r], c->seen->message[r], text);
+    }
+    munmap(c->seen, sizeof *c->seen);
+}
+
+/* ---- collectives */
+
+static Status everything(Comm *comm, int rank)
+{
+    enum { LARGE = 600001 };
+    static unsigned char bytes[LARGE], all[RANKS * LARGE];
+    static const size_t sizes[] = {0, 1, 262144, LARGE};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        size_t n = sizes[k];
+        for (int root = 0; root < RANKS; root++) {
+            for (size_t i = 0; i < n; i++) bytes[i] = rank == root ? (unsigned char)(i * 31 + k + (size_t)root) : 99;
+            TRY(comm_broadcast(comm, bytes, n, root));
+            for (size_t i = 0; i < n; i++)
+                if (bytes[i] != (unsigned char)(i * 31 + k + (size_t)root))
+                    return FAIL(ERR_INTERNAL, "broadcast of %zu bytes from rank %d: byte %zu", n, root, i);
+        }
+        for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)(i * 7 + (size_t)rank);
+        TRY(comm_gather(comm, bytes, n, all));
+        for (size_t i = 0; i < n * RANKS; i++)
+            if (all[i] != (unsigned char)(i % n * 7 + i / n))
+                return FAIL(ERR_INTERNAL, "gather of %zu: byte %zu", n, i);
+        TRY(comm_barrier(comm));
+    }
+    return OK;
+}
+
+static void test_collectives(void **state)
+{
+    (void)state;
+    Case c = {everything, PATIENT_MS, -1, -1, -1};
+    case_live(&c);
+    for (int r = 0; r < RANKS; r++)
+        if (c.seen->status[r] != OK) fail_msg("rank %d: %s", r, c.seen->message[r]);
+    munmap(c.seen, sizeof *c.seen);
+}
+
+/* ---- ends */
+
+static Status barriers_until(Comm *comm, int rank, int leaver, int signal_number)
+{
+    TRY(comm_barrier(comm));
+    if (rank == leaver && signal_number) kill(getpid(), signal_number);
+    if (rank == leaver) return FAIL(ERR_IO, "an error of its own");
+    TRY(comm_barrier(comm));
+    return FAIL(ERR_INTERNAL, "nobody left");
+}
+
+static Status rank_3_fails(Comm *comm, int rank)
+{
+    return barriers_until(comm, rank, 3, 0);
+}
+
+static Status leader_2_dies(Comm *comm, int rank)
+{
+    return barriers_until(comm, rank, 2, SIGKILL);
+}
+
+static Status leader_4_stops(Comm *comm, int rank)
+{
+    return barriers_until(comm, rank, 4, SIGSTOP);
+}
+
+/* fault: F30 */
+static void test_process_that_fails(void **state)
+{
+    (void)state;
+    Case c = {rank_3_fails, PATIENT_MS, 3, -1, -1};
+    case_live(&c);
+    assert_int_equal(c.seen->status[3], ERR_IO);
+    all_told(&c, 7, "tower process 3");
+}
+
+/* fault: F30 */
+static void test_leader_that_dies(void **state)
+{
+    (void)state;
+    Case c = {leader_2_dies, PATIENT_MS, 2, -1, -1};
+    case_live(&c);
+    all_told(&c, 1 << 0 | 1 << 2, "host host1");
+}
+
+/* fault: F43 */
+static void test_leader_that_stops(void **state)
+{
+    (void)state;
+    Case c = {leader_4_stops, 5000, 4, -1, -1};
+    case_live(&c);
+    all_told(&c, 1 << 0 | 1 << 1, "host host2 (tower processes 4..5) did not arrive at the collective within 5.0 s");
+}
+
+/* ---- meeting */
+
+static void test_group_that_does_not_come(void **state)
+{
+    (void)state;
+    Case c = {everything, 4000, -1, 1, -1};
+    case_live(&c);
+    const char *told = "of 3 groups these did not come within 4.0 s (--comm-timeout): 1; there are: 0 (host host0), 2 "
+                       "(host host2)";
+    for (int r = 0; r < RANKS; r += 2 * PER)
+        if (c.seen->status[r] != ERR_COMM || !strstr(c.seen->message[r], told))
+            fail_msg("rank %d: '%s'", r, c.seen->message[r]);
+    munmap(c.seen, sizeof *c.seen);
+}
+
+static void test_group_of_another_job(void **state)
+{
+    (void)state;
+    Case c = {everything, 4000, -1, -1, 2};
+    case_live(&c);
+    const char *told = "host host2 belongs to another job: its token differs";
+    for (int r = 0; r < RANKS; r += PER)
+        if (c.seen->status[r] != ERR_COMM || !strstr(c.seen->message[r], told))
+            fail_msg("rank %d: '%s'", r, c.seen->message[r]);
+    munmap(c.seen, sizeof *c.seen);
+}
+
+/* ---- frames of strangers */
+
+static void test_frames(void **state)
+{
+    (void)state;
+    uint8_t at[sizeof(FrameHead) + sizeof(LinkHello) + 8] = {0};
+    FrameHead head = {FRAME_MAGIC, FRAME_HELLO, 0, sizeof(LinkHello)};
+    LinkHello hello = {7, 1, 3, "b"};
+    Frame frame;
+    memcpy(at, &head, sizeof head);
+    memcpy(at + sizeof head, &hello, sizeof hello);
+    size_t whole = sizeof head + sizeof hello;
+    assert_int_equal(frame_read(at, sizeof at, 3, &frame), whole);
+    assert_int_equal(frame.bytes, sizeof hello);
+    for (size_t cut = 0; cut < whole; cut++) assert_int_equal(frame_read(at, cut, 3, &frame), 0);
+    hello.group = 3;
+    memcpy(at + sizeof head, &hello, sizeof hello);
+    assert_int_equal(frame_read(at, sizeof at, 3, &frame), -1);
+    hello.group = 1;
+    memset(hello.host, 'x', sizeof hello.host); /* a text without an end */
+    memcpy(at + sizeof head, &hello, sizeof hello);
+    assert_int_equal(frame_read(at, sizeof at, 3, &frame), -1);
+    const FrameHead wrong[] = {{FRAME_MAGIC + 1, FRAME_DATA, 0, 0},
+                               {FRAME_MAGIC, FRAME_KINDS, 0, 0},
+                               {FRAME_MAGIC, FRAME_DATA, -1, 0},
+                               {FRAME_MAGIC, FRAME_DATA, 3, 0},
+                               {FRAME_MAGIC, FRAME_DATA, 0, FRAME_BYTES_MAX + 1},
+                               {FRAME_MAGIC, FRAME_NEWS, 0, 4},
+                               {FRAME_MAGIC, FRAME_REFUSED, 0, 0}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        memcpy(at, &wrong[i], sizeof *wrong);
+        assert_int_equal(frame_read(at, sizeof at, 3, &frame), -1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_collectives),
+        cmocka_unit_test(test_process_that_fails),
+        cmocka_unit_test(test_leader_that_dies),
+        cmocka_unit_test(test_leader_that_stops),
+        cmocka_unit_test(test_group_that_does_not_come),
+        cmocka_unit_test(test_group_of_another_job),
+        cmocka_unit_test(test_frames),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
