@@ -76,10 +76,13 @@ grep -q '^error: tower 1 (process 1), step 7, .*killed by signal 9.*after 2 rest
 grep -q 'restart 1 of 2 in 1 s' "$err" && grep -q 'restart 2 of 2 in' "$err" || complain "worn: the waits: $(cat "$err")"
 ended 7 0 never --max-steps 12 --quiet
 
-# ---- silence is a crash; NaN, other settings, a finished run and a signal are none
+# ---- silence and storage that fails are crashes; NaN, other settings, a finished run and a signal are none
 TOWERS_FAULT="hang:tower=1,step=6" ended 7 1 silent --max-steps 8 --max-restarts 1 --comm-timeout 4 --quiet
 TOWERS_FAULT="nan:tower=1,step=6" ended 8 0 nan --max-steps 8 --max-restarts 3 --quiet
 unset TOWERS_FAULT
+ulimit -S -f 300 # KiB, less than a checkpoint: the third that fails in a row ends the towers
+ended 6 1 disk --max-steps 12 --checkpoint-steps 2 --max-restarts 1 --quiet
+ulimit -S -f unlimited
 ended 0 0 done --max-steps 4 --max-restarts 3 --quiet
 ended 2 0 done --max-steps 8 --max-restarts 3 --resume auto --seed 9 --quiet
 command_of stopped --max-steps 12 --max-restarts 9 --quiet
