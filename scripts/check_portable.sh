@@ -15,7 +15,7 @@ if command -v aarch64-linux-gnu-gcc >/dev/null; then
             -DTOWERS_HAVE_CPU=1 -I. -I"$1/generated" -idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu -c "$2" -o /dev/null || { echo "does not compile for aarch64: $2"; exit 1; }
     }
     export -f compile
-    if find kernels inception towers nccl_sync -name '*.c' ! -path 'kernels/cuda/*' ! -name 'comm_nccl*' -print0 |
+    if find kernels inception towers nccl_sync -name '*.c' ! -path 'kernels/cuda/*' ! -name 'comm_nccl*' ! -name link_mpi.c -print0 |
         xargs -0 -P "$(nproc)" -I{} bash -c 'compile "$0" "$1"' "$build" {}; then
         echo "all C compiles for aarch64"
     else
