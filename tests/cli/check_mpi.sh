@@ -59,5 +59,14 @@ for mpi in openmpi mpich; do
     done
     together
 done
+# Under the other MPI's launcher each process would be alone.
+if ((tried == 2)); then
+    mkdir "$work/foreign"
+    mpirun.mpich -np 2 "$drivers/hosts_driver_openmpi" case=sums towers=2,2 out="$work/foreign" >"$work/foreign/out" 2>&1
+    for rank in 0 1; do
+        grep -q "^ERR_ARG .*process $rank of 2, but MPI (Open MPI.*knows only this one: use the mpirun of this MPI" "$work/foreign/rank-$rank" ||
+            complain "Open MPI's program under the launcher of MPICH: $(cat "$work/foreign/rank-$rank" "$work/foreign/out")"
+    done
+fi
 ((tried)) || { echo "SKIPPED: no MPI" >&2; exit 77; }
 check_end "sums over hosts: the bits of one host, and an error by name when a process leaves"
