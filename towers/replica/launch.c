@@ -1,0 +1,173 @@
+/* Reads the variables of launchers; see launch.h. */
+#include "towers/replica/launch.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { RANKS_MAX = 256, PORT_FIRST = 20000, PORT_COUNT = 12000 /* below the ports that systems give to clients */ };
+
+/* The variables of one launcher; NULL: it has none for this. */
+typedef struct Launcher {
+    const char *origin, *rank, *ranks, *local_rank, *local_ranks, *master, *port;
+    int port_offset; /* torchrun listens on MASTER_PORT itself */
+    bool required;   /* an incomplete set is an error, because nobody else uses these names */
+    bool mpi, user_signal;
+} Launcher;
+
+static const Launcher launchers[] = {
+    {"TOWERS_RANK", "TOWERS_RANK", "TOWERS_WORLD_SIZE", "TOWERS_LOCAL_RANK", "TOWERS_LOCAL_WORLD_SIZE",
+     "TOWERS_MASTER_ADDR", "TOWERS_MASTER_PORT", 0, true, false, true},
+    {"torchrun (RANK)", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", 1, false,
+     false, false},
+    {"Kubeflow Trainer (PET_NODE_RANK)", "PET_NODE_RANK", "PET_NNODES", NULL, NULL, "PET_MASTER_ADDR",
+     "PET_MASTER_PORT", 1, false, false, false},
+    {"Open MPI (OMPI_COMM_WORLD_RANK)", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, NULL, 0, false, true, true},
+    {"Hydra (PMI_RANK)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, NULL, 0, false, true,
+     false},
+    {"Slurm (SLURM_PROCID)", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, NULL, NULL, 0, false, false,
+     true},
+};
+enum { LAUNCHERS = sizeof launchers / sizeof *launchers, SLURM = LAUNCHERS - 1 };
+
+/* The value of a variable; NULL if it is unset or empty. */
+static const char *value_of(char *const *environment, const char *name)
+{
+    size_t bytes = name ? strlen(name) : 0;
+    for (char *const *entry = environment; bytes && entry && *entry; entry++)
+        if (!strncmp(*entry, name, bytes) && (*entry)[bytes] == '=' && (*entry)[bytes + 1]) return *entry + bytes + 1;
+    return NULL;
+}
+
+/* A whole number of least..most, or `absent` if the variable is unset. */
+static Status number_of(char *const *environment, const char *name, int least, int most, int absent, int *number)
+{
+    const char *text = value_of(environment, name);
+    *number = absent;
+    if (!text) return OK;
+    char *end;
+    long value = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : -1;
+    if (value < least || value > most || *end)
+        return FAIL(ERR_ARG, "%s is '%.32s', expected a whole number from %d to %d", name, text, least, most);
+    *number = (int)value;
+    return OK;
+}
+
+/* The place that one launcher's variables tell; ranks 0 if they are not complete. */
+static Status place_read(const Launcher *from, char *const *environment, Launch *launch)
+{
+    *launch = (Launch){.origin = from->origin, .local_rank = -1};
+    bool has_rank = value_of(environment, from->rank), has_ranks = value_of(environment, from->ranks);
+    if (from->required && has_rank != has_ranks)
+        return FAIL(ERR_ARG, "%s is set, but %s is not; set both, or neither", has_rank ? from->rank : from->ranks,
+                    has_rank ? from->ranks : from->rank);
+    if (!has_rank || !has_ranks) return OK;
+    const char *ranks = value_of(environment, from->ranks);
+    if (strchr(ranks, ':'))
+        return FAIL(ERR_ARG,
+                    "%s is '%.32s', a range, but the number of programs must not change in a run; use a number",
+                    from->ranks, ranks);
+    TRY(number_of(environment, from->ranks, 1, RANKS_MAX, 0, &launch->ranks));
+    TRY(number_of(environment, from->rank, 0, launch->ranks - 1, 0, &launch->rank));
+    TRY(number_of(environment, from->local_ranks, 1, launch->ranks, 0, &launch->local_ranks));
+    return number_of(environment, from->local_rank, 0, (launch->local_ranks ? launch->local_ranks : launch->ranks) - 1,
+                     -1, &launch->local_rank);
+}
+
+Status launch_first_host(const char *list, char *host, size_t bytes)
+{
+    size_t stem = strcspn(list, ",["), number = 0;
+    const char *first = list + stem;
+    if (*first == '[') {
+        first++;
+        number = strspn(first, "0123456789");
+        size_t rest = number + strspn(first + number, "0123456789,-");
+        if (!number || first[rest] != ']' || (first[rest + 1] && first[rest + 1] != ','))
+            return FAIL(ERR_ARG, "cannot read the list of hosts '%.64s'; set TOWERS_MASTER_ADDR to the host of rank 0",
+                        list);
+    }
+    if (stem + number == 0 || stem + number >= bytes)
+        return FAIL(ERR_ARG, "the list of hosts '%.64s' begins with no host; set TOWERS_MASTER_ADDR", list);
+    memcpy(host, list, stem);
+    memcpy(host + stem, first, number);
+    host[stem + number] = 0;
+    return OK;
+}
+
+/* Variables that name the job: equal in all of its programs, and another in any other job. */
+static uint64_t job_token(char *const *environment)
+{
+    static const char *const names[] = {"TOWERS_TOKEN", "TORCHELASTIC_RUN_ID", "OMPI_MCA_ess_base_jobid",
+                                        "PMIX_NAMESPACE", "SLURM_JOB_ID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = value_of(environment, names[i]);
+        if (value) return XXH3_64bits_withSeed(value, strlen(value), i);
+    }
+    return 0;
+}
+
+/* Where rank 0 listens: as told, else on this host if all programs are here, else on the first host of the step. */
+static Status master_find(char *const *environment, const Launcher *from, bool in_step, Launch *launch)
+{
+    static const char *const names[] = {"TOWERS_MASTER_ADDR", "MASTER_ADDR", "PET_MASTER_ADDR"};
+    const char *nodes = value_of(environment, "SLURM_STEP_NODELIST"), *told = value_of(environment, from->master);
+    for (size_t i = 0; !told && i < sizeof names / sizeof *names; i++) told = value_of(environment, names[i]);
+    if (told && strlen(told) >= sizeof launch->master)
+        return FAIL(ERR_ARG, "the address of rank 0, '%.64s...', is longer than %d bytes", told, LAUNCH_HOST_BYTES - 1);
+    if (told)
+        snprintf(launch->master, sizeof launch->master, "%s", told);
+    else if (launch->local_ranks == launch->ranks)
+        snprintf(launch->master, sizeof launch->master, "127.0.0.1");
+    else if (in_step && nodes)
+        TRY(launch_first_host(nodes, launch->master, sizeof launch->master));
+    else
+        return FAIL(ERR_ARG,
+                    "%s starts %d programs, not all of them on this host, and does not say where rank 0 is; set "
+                    "MASTER_ADDR to that host (Open MPI: mpirun -x MASTER_ADDR=HOST, Hydra: mpiexec -genv MASTER_ADDR "
+                    "HOST)",
+                    from->origin, launch->ranks);
+    /* One job's port, so that several jobs on a host rarely meet; if they do, the token tells them apart. */
+    int port;
+    TRY(number_of(environment, "TOWERS_MASTER_PORT", 1, 65535, 0, &launch->port));
+    if (launch->port) return OK;
+    TRY(number_of(environment, from->port, 1, 65534, 0, &port));
+    launch->port = port            ? port + from->port_offset
+                   : launch->token ? PORT_FIRST + (int)(launch->token % PORT_COUNT)
+                                   : LAUNCH_PORT;
+    return OK;
+}
+
+Status launch_read(char *const *environment, Launch *launch)
+{
+    Launch read[LAUNCHERS];
+    int chosen = -1;
+    *launch = (Launch){.ranks = 1, .local_rank = -1, .origin = ""};
+    for (int i = 0; i < LAUNCHERS; i++) {
+        TRY(place_read(&launchers[i], environment, &read[i]));
+        if (read[i].ranks && chosen < 0) chosen = i;
+    }
+    if (chosen < 0 || read[chosen].ranks == 1) return OK;
+    *launch = read[chosen];
+    /* srun may provide for MPI, and so for Hydra's variables; mpirun in an allocation starts its daemons by srun, whose
+     * step is another one. */
+    bool in_step = read[SLURM].ranks == launch->ranks && read[SLURM].rank == launch->rank;
+    launch->user_signal = in_step || launchers[chosen].user_signal;
+    for (int i = chosen; i < (in_step ? LAUNCHERS : SLURM); i++) {
+        if (read[i].ranks != launch->ranks) continue;
+        if (read[i].rank != launch->rank)
+            return FAIL(ERR_ARG,
+                        "%s is %d and %s is %d, both of %d programs; unset the variables of the launcher that did not "
+                        "start this program",
+                        launchers[chosen].rank, launch->rank, launchers[i].rank, read[i].rank, launch->ranks);
+        launch->mpi |= launchers[i].mpi;
+        if (launch->local_rank < 0) launch->local_rank = read[i].local_rank;
+        if (!launch->local_ranks) launch->local_ranks = read[i].local_ranks;
+    }
+    int pmix; /* srun --mpi=pmix sets no other variable of MPI's */
+    TRY(number_of(environment, "PMIX_RANK", 0, INT32_MAX, -1, &pmix));
+    launch->mpi |= pmix == launch->rank;
+    launch->token = job_token(environment);
+    return master_find(environment, &launchers[chosen], in_step, launch);
+}

@@ -1,0 +1,43 @@
+/* Launch: the place of this program among those that a launcher started for one run, read from the environment.
+ *
+ * The first complete set wins; launchers further inside come first, because they override those around them:
+ *
+ *   TOWERS_RANK, TOWERS_WORLD_SIZE, TOWERS_LOCAL_RANK, TOWERS_LOCAL_WORLD_SIZE, TOWERS_MASTER_ADDR, TOWERS_MASTER_PORT
+ *   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT                         (torchrun)
+ *   PET_NODE_RANK, PET_NNODES, PET_MASTER_ADDR, PET_MASTER_PORT: one program per node       (Kubeflow Trainer)
+ *   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_SIZE (Open MPI)
+ *   PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS                         (MPICH and Intel MPI: Hydra)
+ *   SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID                                              (srun)
+ *
+ * A batch script of Slurm has SLURM_PROCID, but no SLURM_STEP_NUM_TASKS: it is not a launched program. Two sets of the
+ * same size with different ranks contradict each other and are refused; of different sizes the outer one started the
+ * inner launcher. Sources: torch/distributed/run.py, kubeflow/trainer's torch plug-in, mpirun(1) of Open MPI 4.1,
+ * MPICH's Hydra, srun(1). */
+#ifndef TOWERS_REPLICA_LAUNCH_H
+#define TOWERS_REPLICA_LAUNCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/status.h"
+
+enum { LAUNCH_PORT = 29401, LAUNCH_HOST_BYTES = 256 };
+
+typedef struct Launch {
+    int rank, ranks;                /* of the launched programs; ranks is 1 without a launcher */
+    int local_rank, local_ranks;    /* the same on this host; -1 and 0 if the launcher does not say */
+    const char *origin;             /* "Open MPI (OMPI_COMM_WORLD_RANK)", static; "" without a launcher */
+    bool mpi;                       /* the launcher provides for MPI_Init */
+    bool user_signal;               /* it leaves SIGUSR1 to its users */
+    char master[LAUNCH_HOST_BYTES]; /* the host of rank 0 */
+    int port;                       /* on which rank 0 listens */
+    uint64_t token;                 /* equal in all programs of a job, different in others; not a secret */
+} Launch;
+
+/* `environment`: as environ. ERR_ARG names the variable that is wrong, or what is missing. */
+NODISCARD Status launch_read(char *const *environment, Launch *launch);
+
+/* The first host of Slurm's list: "gpu[07-09,12],login" -> "gpu07". ERR_ARG if there is none or it does not fit. */
+NODISCARD Status launch_first_host(const char *list, char *host, size_t bytes);
+
+#endif
