@@ -131,7 +131,7 @@ typedef struct Answer {
 
 static int sharers_of(const TrainJob *job)
 {
-    return strcmp(job->backend->name, "cpu") ? 1 : job->processes;
+    return strcmp(job->backend->name, "cpu") ? 1 : job_group_processes(job);
 }
 
 static Status probe(const ReplicaConfig *config, BatchFit *fit)

@@ -1,10 +1,10 @@
 /* Compares all replicas. Every tower applies the same update to the same values, so after every step weights,
  * optimizer slots and weight averages must be equal bit for bit; a difference means that memory was damaged.
  *
- * Each process hashes its replica (XXH3, 64 bits) and writes the digest to the ledger; after a barrier every process
- * reads all of them. Only if they differ are the tensors compared one by one, and the first that differs is compared
- * element by element with a process of the majority. With two replicas there is no majority. Padding between
- * parameters and the towers' own batch-norm statistics are not compared. */
+ * Each process hashes its replica (XXH3, 64 bits), and all gather the digests. Only if they differ are the tensors
+ * compared one by one, and the first that differs is compared element by element with a process of the majority. With
+ * two replicas there is no majority. Padding between parameters and the towers' own batch-norm statistics are not
+ * compared. */
 #include "towers/guard/digest.h"
 #include "kernels/text.h"
 #include "towers/replica/tower_process.h"
@@ -63,42 +63,41 @@ Status digest_replica(TowerProcess *p, uint64_t *digest)
 
 /* ---- the vote */
 
-static int votes_for(const Ledger *ledger, int rank)
+static int votes_for(const ReplicaFinding *all, int processes, int rank)
 {
     int votes = 0;
-    for (int r = 0; r < ledger->processes; r++)
-        votes += ledger->process[r].finding.digest == ledger->process[rank].finding.digest;
+    for (int r = 0; r < processes; r++) votes += all[r].digest == all[rank].digest;
     return votes;
 }
 
 /* A process of the largest group with equal digests; *votes receives the size of that group. */
-static int majority_find(const Ledger *ledger, int *votes)
+static int majority_find(const ReplicaFinding *all, int processes, int *votes)
 {
     int best = 0;
-    *votes = votes_for(ledger, 0);
-    for (int r = 1; r < ledger->processes; r++) {
-        if (votes_for(ledger, r) <= *votes) continue;
+    *votes = votes_for(all, processes, 0);
+    for (int r = 1; r < processes; r++) {
+        if (votes_for(all, processes, r) <= *votes) continue;
         best = r;
-        *votes = votes_for(ledger, r);
+        *votes = votes_for(all, processes, r);
     }
     return best;
 }
 
-/* Compare the digests of all processes. The second barrier allows the next digests to be written. */
-static Status digests_compare(TowerProcess *p, uint64_t mine, bool *equal)
+/* Compare the digests of all processes, which `all` receives. */
+static Status digests_compare(TowerProcess *p, uint64_t digest, ReplicaFinding all[TOWERS_MAX], bool *equal)
 {
     int votes;
-    p->ledger->process[p->place.rank].finding.digest = mine;
-    TRY(comm_barrier(p->comm));
-    majority_find(p->ledger, &votes);
+    ReplicaFinding mine = {.digest = digest};
+    TRY(comm_gather(p->comm, &mine, sizeof mine, all));
+    majority_find(all, p->ledger->processes, &votes);
     *equal = votes == p->ledger->processes;
-    return comm_barrier(p->comm);
+    return OK;
 }
 
 /* ---- locating the difference */
 
-/* The first tensor that differs. Leaves the part's values in p->scratch and the tensor's digests in the ledger. */
-static Status entry_find(TowerProcess *p, Part *part, const LayoutEntry **entry)
+/* The first tensor that differs. Leaves the part's values in p->scratch and the tensor's digests in `all`. */
+static Status entry_find(TowerProcess *p, Part *part, const LayoutEntry **entry, ReplicaFinding all[TOWERS_MAX])
 {
     Part parts[PARTS_MAX];
     const Layout *layout = p->replica->layout;
@@ -108,7 +107,7 @@ static Status entry_find(TowerProcess *p, Part *part, const LayoutEntry **entry)
         TRY(part_fetch(p, &parts[k]));
         for (int i = 0; i < parts[k].entries; i++) {
             bool equal = false;
-            TRY(digests_compare(p, entry_digest(p, &layout->params[i], 0), &equal));
+            TRY(digests_compare(p, entry_digest(p, &layout->params[i], 0), all, &equal));
             if (equal) continue;
             *part = parts[k];
             *entry = &layout->params[i];
@@ -118,38 +117,36 @@ static Status entry_find(TowerProcess *p, Part *part, const LayoutEntry **entry)
     return OK;
 }
 
-/* Compare the tensor with that of process `good`, element by element; the result goes into the ledger. */
-static Status entry_compare(TowerProcess *p, const LayoutEntry *entry, int good)
+/* Compare the tensor with that of process `good`, element by element; `all` receives what every process found. */
+static Status entry_compare(TowerProcess *p, const LayoutEntry *entry, int good, ReplicaFinding all[TOWERS_MAX])
 {
     Status st = OK;
-    LedgerFinding *finding = &p->ledger->process[p->place.rank].finding;
+    ReplicaFinding finding = {.digest = all[p->place.rank].digest};
     const float *mine = p->scratch + entry->first;
     float *theirs = malloc(entry->count * sizeof *theirs);
     if (!theirs) return FAIL(ERR_MEMORY, "no memory for %s of another replica", entry->name);
     memcpy(theirs, mine, entry->count * sizeof *theirs);
     TRY_OUT(comm_broadcast(p->comm, theirs, entry->count * sizeof *theirs, good));
-    finding->wrong = 0;
     for (size_t i = 0; i < entry->count; i++) {
-        if (memcmp(&mine[i], &theirs[i], sizeof *mine) == 0 || finding->wrong++) continue;
-        finding->element = (int64_t)i;
-        finding->wanted = (double)theirs[i];
-        finding->got = (double)mine[i];
+        if (memcmp(&mine[i], &theirs[i], sizeof *mine) == 0 || finding.wrong++) continue;
+        finding.element = (int64_t)i;
+        finding.wanted = (double)theirs[i];
+        finding.got = (double)mine[i];
     }
-    TRY_OUT(comm_barrier(p->comm));
+    TRY_OUT(comm_gather(p->comm, &finding, sizeof finding, all));
 out:
     free(theirs);
     return st;
 }
 
 /* "tower 1, tower 5 (process 2)": the towers that differ from process `good`. Returns the first such process. */
-static int minority_text(const TowerProcess *p, int good, char *buffer, size_t bytes)
+static int minority_text(const TowerProcess *p, const ReplicaFinding *all, int good, char *buffer, size_t bytes)
 {
-    const Ledger *ledger = p->ledger;
     int first = -1;
     Text text = text_start(buffer, bytes);
-    for (int r = 0; r < ledger->processes; r++) {
+    for (int r = 0; r < p->ledger->processes; r++) {
         char one[48];
-        if (ledger->process[r].finding.digest == ledger->process[good].finding.digest) continue;
+        if (all[r].digest == all[good].digest) continue;
         towers_text(p->job, r, one, sizeof one);
         text_add(&text, "%s%s", first < 0 ? "" : ", ", one);
         if (first < 0) first = r;
@@ -157,15 +154,16 @@ static int minority_text(const TowerProcess *p, int good, char *buffer, size_t b
     return first;
 }
 
-static void drift_text(const TowerProcess *p, const Part *part, const LayoutEntry *entry, char *buffer, size_t bytes)
+static void drift_text(const TowerProcess *p, const ReplicaFinding *all, const Part *part, const LayoutEntry *entry,
+                       char *buffer, size_t bytes)
 {
-    const Ledger *ledger = p->ledger;
     char names[NAMES_BYTES], others[48];
-    int votes, good = majority_find(ledger, &votes), bad = minority_text(p, good, names, sizeof names);
-    const LedgerFinding *f = &ledger->process[bad].finding;
+    int processes = p->ledger->processes, votes, good = majority_find(all, processes, &votes),
+        bad = minority_text(p, all, good, names, sizeof names);
+    const ReplicaFinding *f = &all[bad];
     towers_text(p->job, good, others, sizeof others);
     Text text = text_start(buffer, bytes);
-    if (2 * votes > ledger->processes)
+    if (2 * votes > processes)
         text_add(&text, "after step %lld the replica of %s differs from the %d others", (long long)p->run.step, names,
                  votes);
     else
@@ -173,7 +171,7 @@ static void drift_text(const TowerProcess *p, const Part *part, const LayoutEntr
             &text,
             "after step %lld the replicas of %s and %s differ; the %d replicas have no majority that shows which is "
             "right",
-            (long long)p->run.step, others, names, ledger->processes);
+            (long long)p->run.step, others, names, processes);
     text_add(&text, ": %s, %s, element %lld is %.9g in %s instead of %.9g (%lld of %zu elements)", part->name,
              entry->name, (long long)f->element, f->got, names, f->wanted, (long long)f->wrong, entry->count);
 }
@@ -181,17 +179,18 @@ static void drift_text(const TowerProcess *p, const Part *part, const LayoutEntr
 static Status drift_describe(TowerProcess *p, char drift[DRIFT_TEXT])
 {
     Part part;
+    ReplicaFinding all[TOWERS_MAX];
     const LayoutEntry *entry = NULL;
     int votes;
-    TRY(entry_find(p, &part, &entry));
+    TRY(entry_find(p, &part, &entry, all));
     if (!entry) { /* equal when read again: the first read was wrong */
         snprintf(drift, DRIFT_TEXT, "after step %lld the replicas' digests differed once, but not when compared again",
                  (long long)p->run.step);
         return OK;
     }
-    TRY(entry_compare(p, entry, majority_find(p->ledger, &votes)));
-    drift_text(p, &part, entry, drift, DRIFT_TEXT);
-    return comm_barrier(p->comm);
+    TRY(entry_compare(p, entry, majority_find(all, p->ledger->processes, &votes), all));
+    drift_text(p, all, &part, entry, drift, DRIFT_TEXT);
+    return OK;
 }
 
 bool digest_is_due(const TowerProcess *p, bool now)
@@ -204,10 +203,11 @@ bool digest_is_due(const TowerProcess *p, bool now)
 Status digest_compare(TowerProcess *p, char drift[DRIFT_TEXT])
 {
     uint64_t digest;
+    ReplicaFinding all[TOWERS_MAX];
     bool equal = false;
     *drift = 0;
     TRY(digest_replica(p, &digest));
-    TRY(digests_compare(p, digest, &equal));
+    TRY(digests_compare(p, digest, all, &equal));
     if (is_root(&p->place)) atomic_fetch_add(&p->ledger->run.digests, 1);
     if (!equal) return drift_describe(p, drift);
     p->compared_step = p->run.step;

@@ -42,6 +42,26 @@ static void report_first_sample(const TowerProcess *p, LedgerSearch *search, con
                (long long)search->found.sample, where);
 }
 
+/* What process `owner` has found, to the ledgers of all programs. Collective; nobody reads before all have it. */
+static Status search_share(TowerProcess *p, int owner)
+{
+    LedgerSearch search = {0};
+    if (p->place.rank == owner) search = p->ledger->search;
+    if (job_groups(p->job) > 1) TRY(comm_broadcast(p->comm, &search, sizeof search, owner));
+    int each = job_group_processes(p->job);
+    if (p->place.rank / each != owner / each && leads_group(&p->place)) p->ledger->search = search;
+    return comm_barrier(p->comm);
+}
+
+/* The process that runs a tower. */
+static int owner_of(const TowerProcess *p, int tower)
+{
+    int rank = 0;
+    for (int r = 0; r < p->job->processes; r++)
+        if (job_placement(p->job, r).first_tower <= tower) rank = r;
+    return rank;
+}
+
 /* ---- running the step again */
 
 /* State of a search. */
@@ -262,7 +282,7 @@ static Status batch_trace_together(TowerProcess *p, const Refusal *refusal, Reru
 }
 
 /* Collective: each rank has one tower. */
-static Status together_search(TowerProcess *p, const Refusal *refusal)
+static Status together_search(TowerProcess *p, const Refusal *refusal, int *owner)
 {
     Status st = OK;
     Rerun rerun;
@@ -281,6 +301,7 @@ static Status together_search(TowerProcess *p, const Refusal *refusal)
         p->ledger->search = (LedgerSearch){.found = {.tower = -1, .op = -1}};
         rerun_tell(p, refusal, p->place.first_tower, &state, OK, &rerun);
     }
+    *owner = first;
 out:
     rerun_close(&rerun);
     return st;
@@ -310,9 +331,9 @@ static Status sum_search(TowerProcess *p, const Refusal *refusal, LedgerSearch *
 Status forensics_search(TowerProcess *p, const Refusal *refusal)
 {
     LedgerSearch *search = &p->ledger->search;
-    int tower = refusal->tower < 0 ? 0 : refusal->tower;
+    int tower = refusal->tower < 0 ? 0 : refusal->tower, owner = owner_of(p, tower);
     if (p->replica->device.towers_sum && refusal->tower >= 0 && !refusal->moved) {
-        TRY(together_search(p, refusal));
+        TRY(together_search(p, refusal, &owner));
     } else if (is_local_tower(&p->place, tower)) {
         *search = (LedgerSearch){.found = {.tower = -1, .op = -1}};
         Status st = refusal->tower < 0 ? sum_search(p, refusal, search)
@@ -320,7 +341,7 @@ Status forensics_search(TowerProcess *p, const Refusal *refusal)
                                        : step_search(p, refusal);
         if (st != OK) report_add(search, "  the search for the cause failed: %s", status_message());
     }
-    return comm_barrier(p->comm);
+    return search_share(p, owner);
 }
 
 /* ---- state about to be saved */
@@ -342,5 +363,5 @@ Status forensics_state(TowerProcess *p, bool *finite)
         p->ledger->search = (LedgerSearch){.found = found};
         report_finding(&p->ledger->search, "");
     }
-    return comm_barrier(p->comm);
+    return search_share(p, first);
 }

@@ -53,17 +53,18 @@ static int32_t largest_of(const int32_t *sizes)
     return n;
 }
 
-/* Adjacent processes usually have the same batch sizes and are measured only once. */
+/* The processes of this program. Adjacent ones usually have the same batch sizes and are measured only once. */
 static Status processes_measure(const TrainJob *job, const Layout *layout, Sum *sum)
 {
     Needs needs = {0};
     ReplicaConfig before = {0};
     *sum = (Sum){0};
-    for (int rank = 0; rank < job->processes; rank++) {
+    int first = job->group * job_group_processes(job);
+    for (int rank = first; rank < first + job_group_processes(job); rank++) {
         Placement place = job_placement(job, rank);
         ReplicaConfig config;
         process_config(job, &place, &config);
-        bool same = rank > 0 && !memcmp(config.train_n, before.train_n, sizeof config.train_n) &&
+        bool same = rank > first && !memcmp(config.train_n, before.train_n, sizeof config.train_n) &&
                     !memcmp(config.eval_n, before.eval_n, sizeof config.eval_n);
         if (!same) TRY(arenas_measure(&config, layout, &needs));
         size_t bytes = needs.arenas + replica_rest_bytes(&config, layout, largest_of(config.train_n));
@@ -106,15 +107,15 @@ static const char *size_text(size_t bytes, char text[SIZE_TEXT])
 static Status refuse(const TrainJob *job, const Sum *sum, size_t wanted, size_t free_bytes, size_t total)
 {
     char processes[96] = "", advice[160], needed[SIZE_TEXT], available[SIZE_TEXT], all[SIZE_TEXT];
-    if (job->processes > 1)
-        snprintf(processes, sizeof processes, " (%d processes; the largest needs %s)", job->processes,
+    if (job_group_processes(job) > 1)
+        snprintf(processes, sizeof processes, " (%d processes; the largest needs %s)", job_group_processes(job),
                  size_text(sum->largest, needed));
     if (sum->of_largest.evaluation > sum->of_largest.training)
         snprintf(advice, sizeof advice, "evaluation in batches of %d needs most of it; try --eval-batch-size 1",
                  job->eval_batch);
     else
         snprintf(advice, sizeof advice, "try a smaller batch (train, bench: --batch-size max), smaller images%s",
-                 job->processes > 1 ? ", fewer --processes" : "");
+                 job_group_processes(job) > 1 ? ", fewer --processes" : "");
     return FAIL(ERR_MEMORY, "the run needs at least %s of memory%s, but only %s of %s are free; %s",
                 size_text(wanted, needed), processes, size_text(free_bytes, available), size_text(total, all), advice);
 }

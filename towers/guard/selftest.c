@@ -127,7 +127,7 @@ static int bucket_of(const TowerProcess *p, size_t element)
     return b;
 }
 
-static void element_check(LedgerFinding *finding, size_t element, float wanted, float got)
+static void element_check(ReplicaFinding *finding, size_t element, float wanted, float got)
 {
     if (memcmp(&wanted, &got, sizeof wanted) == 0 || wanted == got) return;
     if (finding->wrong++) return;
@@ -137,38 +137,37 @@ static void element_check(LedgerFinding *finding, size_t element, float wanted, 
 }
 
 /* All-reduce and compare every element; with `only`, that tower contributes and the others contribute zeros. */
-static Status sum_check(TowerProcess *p, int only, int round)
+static Status sum_check(TowerProcess *p, int only, int round, ReplicaFinding *finding)
 {
-    LedgerFinding *finding = &p->ledger->process[p->place.rank].finding;
     size_t count = grad_count(p) + SUM_EXTRAS;
     for (int slot = 0; slot < p->place.local_towers; slot++)
         TRY(tower_give(p, p->place.first_tower + slot, only, round));
     TRY(sum_take(p));
-    *finding = (LedgerFinding){0};
+    *finding = (ReplicaFinding){0};
     for (size_t i = 0; i < count; i++) element_check(finding, i, wanted_sum(p, only, i, round), p->scratch[i]);
     return OK;
 }
 
 /* ---- agreement on the result */
 
-/* The process with the most wrong elements, or -1; equal on all ranks. */
-static Status worst_find(TowerProcess *p, int *worst, int *seen, LedgerFinding *finding)
+/* Gathers all findings. The process with the most wrong elements, or -1; equal on all ranks. */
+static Status worst_find(TowerProcess *p, const ReplicaFinding *mine, int *worst, int *seen, ReplicaFinding *finding)
 {
+    ReplicaFinding all[TOWERS_MAX];
     *worst = -1;
     *seen = 0;
-    TRY(comm_barrier(p->comm));
+    TRY(comm_gather(p->comm, mine, sizeof *mine, all));
     for (int r = 0; r < p->ledger->processes; r++) {
-        const LedgerFinding *other = &p->ledger->process[r].finding;
-        if (!other->wrong) continue;
+        if (!all[r].wrong) continue;
         ++*seen;
-        if (*worst >= 0 && finding->wrong >= other->wrong) continue;
+        if (*worst >= 0 && finding->wrong >= all[r].wrong) continue;
         *worst = r;
-        *finding = *other;
+        *finding = all[r];
     }
-    return comm_barrier(p->comm); /* all have read this finding; the next may be written */
+    return OK;
 }
 
-static Status failure(const TowerProcess *p, const char *what, const char *who, const LedgerFinding *f)
+static Status failure(const TowerProcess *p, const char *what, const char *who, const ReplicaFinding *f)
 {
     size_t element = (size_t)f->element, end = grad_count(p);
     int b = bucket_of(p, element);
@@ -187,16 +186,16 @@ static Status failure(const TowerProcess *p, const char *what, const char *who, 
 }
 
 /* Repeat the sum tower by tower to find out whose values do not arrive, and where. */
-static Status sum_blame(TowerProcess *p, int round, int worst, LedgerFinding finding)
+static Status sum_blame(TowerProcess *p, int round, int worst, ReplicaFinding finding)
 {
     char who[160], receiver[48];
     int from = -1, from_seen = 0, senders = 0;
     int64_t most = 0;
     for (int t = 0; t < p->ledger->towers; t++) {
         int at, seen;
-        LedgerFinding alone;
-        TRY(sum_check(p, t, round));
-        TRY(worst_find(p, &at, &seen, &alone));
+        ReplicaFinding mine, alone;
+        TRY(sum_check(p, t, round, &mine));
+        TRY(worst_find(p, &mine, &at, &seen, &alone));
         senders += at >= 0;
         if (at < 0 || alone.wrong <= most) continue;
         most = alone.wrong;
@@ -222,17 +221,16 @@ static Status sum_blame(TowerProcess *p, int round, int worst, LedgerFinding fin
 static Status broadcast_check(TowerProcess *p, int bucket_number, int root)
 {
     const Bucket *bucket = bucket_at(p, bucket_number);
-    LedgerFinding *finding = &p->ledger->process[p->place.rank].finding, worst_finding;
+    ReplicaFinding finding = {0}, worst_finding;
     Pattern pattern = pattern_for(DTYPE_F32, 1);
     int worst, seen;
     float *values = p->scratch + bucket->first;
     for (size_t i = 0; i < bucket->count; i++)
         values[i] = p->place.rank == root ? pattern_at(pattern, root, bucket->first + i, ROUNDS) : 0;
     TRY(comm_broadcast(p->comm, values, bucket->count * sizeof *values, root));
-    *finding = (LedgerFinding){0};
     for (size_t i = 0; i < bucket->count; i++)
-        element_check(finding, bucket->first + i, pattern_at(pattern, root, bucket->first + i, ROUNDS), values[i]);
-    TRY(worst_find(p, &worst, &seen, &worst_finding));
+        element_check(&finding, bucket->first + i, pattern_at(pattern, root, bucket->first + i, ROUNDS), values[i]);
+    TRY(worst_find(p, &finding, &worst, &seen, &worst_finding));
     if (worst < 0) return OK;
     char who[160], sender[48], receiver[48];
     towers_text(p->job, root, sender, sizeof sender);
@@ -244,10 +242,10 @@ static Status broadcast_check(TowerProcess *p, int bucket_number, int root)
 Status selftest_run(TowerProcess *p)
 {
     int worst, seen, processes = p->ledger->processes;
-    LedgerFinding finding;
+    ReplicaFinding mine, finding;
     for (int round = 0; p->ledger->towers > 1 && round < ROUNDS; round++) {
-        TRY(sum_check(p, EVERYBODY, round));
-        TRY(worst_find(p, &worst, &seen, &finding));
+        TRY(sum_check(p, EVERYBODY, round, &mine));
+        TRY(worst_find(p, &mine, &worst, &seen, &finding));
         if (worst >= 0) return sum_blame(p, round, worst, finding);
     }
     int buckets = bucket_count(p), rounds = buckets > processes ? buckets : processes;

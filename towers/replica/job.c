@@ -110,10 +110,20 @@ int64_t job_total_steps(const TrainJob *job)
 
 Placement job_placement(const TrainJob *job, int rank)
 {
-    int first = (int)((int64_t)rank * job->shares.towers / job->processes),
-        end = (int)((int64_t)(rank + 1) * job->shares.towers / job->processes);
-    return (Placement){
-        .rank = rank, .ranks = job->processes, .local_rank = rank, .first_tower = first, .local_towers = end - first};
+    int64_t towers = job->shares.towers, groups = job_groups(job), each = job_group_processes(job);
+    int64_t group = rank / each, number = rank % each, before = group * towers / groups,
+            count = (group + 1) * towers / groups - before;
+    int64_t first = before + number * count / each, end = before + (number + 1) * count / each;
+    Placement place = {.rank = rank,
+                       .ranks = job->processes,
+                       .local_rank = (int)(job->group_on_host * each + number),
+                       .group = (int)group,
+                       .groups = (int)groups,
+                       .first_tower = (int)first,
+                       .local_towers = (int)(end - first),
+                       .origin = job->launcher};
+    if (job->host && group == job->group) snprintf(place.host, sizeof place.host, "%s", job->host);
+    return place;
 }
 
 DeviceConfig job_device(const TrainJob *job, int local_rank)
@@ -156,7 +166,7 @@ LoaderConfig job_loader(const TrainJob *job, bool training)
         .transform = job_transform(job, training),
         .bad = job->data.bad,
         .workers = job->data.workers,
-        .memory = job->data.memory / job->processes,
+        .memory = job->data.memory / job_group_processes(job),
     };
 }
 

@@ -59,7 +59,14 @@ typedef struct TrainJob {
     Shares shares;
     DeviceConfig device; /* of every process; its ordinal is job_device's */
     CommConfig comm;     /* timeout, reduce, ordered, ctas; the rest is job_comm's */
-    int processes;
+    int processes;       /* of the whole run: equally many in each group */
+    /* A group is the processes of one launched program (launch.h); groups 0 or 1: there is only this program. */
+    int groups, group;
+    int group_on_host;       /* the number of this program among those on its host */
+    bool user_signal;        /* SIGUSR1 is a stop request: the launcher leaves it to its users */
+    const char *launcher;    /* where the group's number was found; NULL without a launcher */
+    const char *host;        /* the name of this host, NULL without a launcher */
+    struct Control *control; /* borrowed: the channel to the other programs; NULL without */
     int gpu[GPUS_MAX], gpu_count;
     bool graphs;         /* launch each step as captured graphs, on a GPU */
     size_t bucket_bytes; /* gradients per all-reduce; 0: the default */
@@ -150,7 +157,15 @@ Batch job_batch_without_images(const TrainJob *job, int64_t step, int tower);
 int64_t job_total_steps(const TrainJob *job);
 /* Of a batch of step `step`, counted from 1. */
 RandomKey job_random_key(const TrainJob *job, int64_t step, const Batch *batch);
-/* The place of the process of this rank, and its towers. */
+static inline int job_groups(const TrainJob *job)
+{
+    return job->groups > 1 ? job->groups : 1;
+}
+static inline int job_group_processes(const TrainJob *job)
+{
+    return job->processes / job_groups(job);
+}
+/* The place of the process of this rank, and its towers: consecutive ones for each group, and in it for each process. */
 Placement job_placement(const TrainJob *job, int rank);
 /* The transform of images in training, or in evaluation. */
 Transform job_transform(const TrainJob *job, bool training);

@@ -91,19 +91,10 @@ typedef struct LedgerRun {
     char note[LEDGER_NOTES][LEDGER_MESSAGE];
 } LedgerRun;
 
-/* The result of a process's comparison with the others; read by them after a barrier. */
-typedef struct LedgerFinding {
-    uint64_t digest;    /* of its weights, or of a tensor of them */
-    int64_t wrong;      /* number of wrong elements */
-    int64_t element;    /* the first wrong element */
-    double wanted, got; /* its expected and its actual value */
-} LedgerFinding;
-
 /* The error of a failed process. The first failure wins `first_failed`. */
 typedef struct LedgerProcess {
     _Atomic int status; /* Status; written after the text */
     StatusText words;
-    LedgerFinding finding;
     _Atomic bool stack_written; /* it has told the calls that it hangs in */
 } LedgerProcess;
 

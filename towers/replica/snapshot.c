@@ -3,7 +3,8 @@
  * model.safetensors contains what evaluation uses (the weight average if there is one) with the exported batch-norm
  * statistics; train.safetensors contains what an exact resume also needs: slots, raw weights if they differ, every
  * tower's statistics. Rank 0 writes; it receives the other towers' statistics by all-reduce (each tower contributes its
- * own, the others zeros). */
+ * own, the others zeros). Rank 0 also reads and verifies, and broadcasts what it read: other hosts need not see the
+ * files. */
 #include "kernels/text.h"
 #include "towers/replica/tower_process.h"
 
@@ -46,6 +47,7 @@ Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, Sn
                                    : weights_pack(&map, prefix, p->scratch, list);
 }
 
+/* `file`: known on rank 0 only. `arena`: NULL if this process only takes part. */
 static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensors *file, float *arena,
                            SnapshotPart part)
 {
@@ -54,7 +56,10 @@ static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensor
     bool states = part == SNAPSHOT_STATES;
     size_t count = elements_of(r->layout, part);
     memset(p->scratch, 0, count * sizeof(float)); /* padding between parameters */
-    TRY(weights_unpack_exact(&map, prefix, file, states ? NULL : p->scratch, states ? p->scratch : NULL));
+    if (is_root(&p->place))
+        TRY(weights_unpack_exact(&map, prefix, file, states ? NULL : p->scratch, states ? p->scratch : NULL));
+    TRY(comm_broadcast(p->comm, p->scratch, count * sizeof(float), 0));
+    if (!arena) return OK;
     TRY(r->device.backend->upload(&r->device, arena, p->scratch, count * sizeof(float)));
     return r->device.backend->finish(&r->device, STREAM_COMPUTE);
 }
@@ -363,34 +368,33 @@ out:
 static Status tower_states_unpack(TowerProcess *p, const SafeTensors *file)
 {
     Replica *r = p->replica;
-    for (int slot = 0; r->layout->state_elements && slot < p->place.local_towers; slot++) {
+    for (int t = 0; r->layout->state_elements && t < p->ledger->towers; t++) {
         char prefix[64];
-        snprintf(prefix, sizeof prefix, "tower%d.", p->place.first_tower + slot);
-        TRY(arena_unpack(p, prefix, file, r->state[slot], SNAPSHOT_STATES));
+        int slot = t - p->place.first_tower;
+        bool mine = is_local_tower(&p->place, t);
+        snprintf(prefix, sizeof prefix, "tower%d.", t);
+        TRY(arena_unpack(p, prefix, file, mine ? r->state[slot] : NULL, SNAPSHOT_STATES));
         if (!r->ema) continue;
-        snprintf(prefix, sizeof prefix, "tower%d.ema.", p->place.first_tower + slot);
-        TRY(arena_unpack(p, prefix, file, r->ema_state[slot], SNAPSHOT_STATES));
+        snprintf(prefix, sizeof prefix, "tower%d.ema.", t);
+        TRY(arena_unpack(p, prefix, file, mine ? r->ema_state[slot] : NULL, SNAPSHOT_STATES));
     }
     return OK;
 }
 
+/* `checkpoint`: NULL on all ranks but 0. Collective. */
 static Status content_restore(TowerProcess *p, const Checkpoint *checkpoint)
 {
     Replica *r = p->replica;
     static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
-    TRY(state_parse(p, checkpoint->state_json, checkpoint->path));
-    if (r->ema) {
-        TRY(arena_unpack(p, "raw.", checkpoint->train, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
-        TRY(weights_unpack_exact(&p->map, "", checkpoint->model, p->scratch, NULL));
-        TRY(r->device.backend->upload(&r->device, r->ema, p->scratch, r->layout->param_elements * sizeof(float)));
-        TRY(r->device.backend->finish(&r->device, STREAM_COMPUTE));
-    } else {
-        TRY(arena_unpack(p, "", checkpoint->model, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
-    }
+    const SafeTensors *model = checkpoint ? checkpoint->model : NULL, *train = checkpoint ? checkpoint->train : NULL;
+    if (checkpoint) TRY(state_parse(p, checkpoint->state_json, checkpoint->path));
+    TRY(comm_broadcast(p->comm, &p->run, sizeof p->run, 0));
+    TRY(arena_unpack(p, r->ema ? "raw." : "", r->ema ? train : model, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
+    if (r->ema) TRY(arena_unpack(p, "", model, r->ema, SNAPSHOT_PARAMS));
     replica_weights_changed(r);
     for (int s = 0; s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY(arena_unpack(p, slot_prefix[s], checkpoint->train, r->slot[s], SNAPSHOT_TRAINED));
-    return tower_states_unpack(p, checkpoint->train);
+        if (r->slot[s]) TRY(arena_unpack(p, slot_prefix[s], train, r->slot[s], SNAPSHOT_TRAINED));
+    return tower_states_unpack(p, train);
 }
 
 /* A branch takes over the best weights of its run only if they were saved with a checkpoint that still exists;
@@ -409,7 +413,6 @@ static Status best_branch(TowerProcess *p)
         return OK;
     }
     checkpoint_close(best);
-    if (!is_root(&p->place)) return OK;
     TRY(path_join(to, p->job->run_dir, "best.safetensors"));
     snprintf(step, sizeof step, "../step-%010lld/model.safetensors", (long long)p->run.best_step);
     TRY(path_join(from, p->job->resume_path, step));
@@ -422,17 +425,19 @@ Status snapshot_restore(TowerProcess *p, bool *restored)
     Checkpoint *checkpoint = NULL;
     char note[1024] = "";
     *restored = false;
-    if (p->job->resume_path)
+    if (!p->job->resume_path && !p->job->resume) return OK;
+    if (is_root(&p->place) && p->job->resume_path)
         TRY_OUT(checkpoint_open(p->job->resume_path, &checkpoint));
-    else if (p->job->resume) {
-        /* Rank 0 opens it first, because it may have to rename a damaged checkpoint. */
-        if (is_root(&p->place)) TRY_OUT(checkpoint_open_latest(p->job->run_dir, true, &checkpoint, note, sizeof note));
-        TRY_OUT(comm_barrier(p->comm));
-        if (!is_root(&p->place)) TRY_OUT(checkpoint_open_latest(p->job->run_dir, true, &checkpoint, note, sizeof note));
-    }
-    if (!checkpoint) goto out;
+    else if (is_root(&p->place))
+        TRY_OUT(checkpoint_open_latest(p->job->run_dir, true, &checkpoint, note, sizeof note));
+    char found = checkpoint != NULL;
+    TRY_OUT(comm_broadcast(p->comm, &found, sizeof found, 0));
+    if (!found) goto out;
     TRY_OUT(content_restore(p, checkpoint));
-    if (p->job->resume_path) TRY_OUT(best_branch(p));
+    if (p->job->resume_path) {
+        if (is_root(&p->place)) TRY_OUT(best_branch(p));
+        TRY_OUT(comm_broadcast(p->comm, &p->run, sizeof p->run, 0));
+    }
     *restored = true;
     if (*note && is_root(&p->place)) ledger_note(p->ledger, "%s", note);
 out:
@@ -443,10 +448,10 @@ out:
 Status snapshot_return(TowerProcess *p, int64_t step)
 {
     char name[64], path[PATH_BYTES];
-    Checkpoint *checkpoint;
+    Checkpoint *checkpoint = NULL;
     snprintf(name, sizeof name, "ckpt/step-%010lld", (long long)step);
     TRY(path_join(path, p->job->run_dir, name));
-    TRY(checkpoint_open(path, &checkpoint));
+    if (is_root(&p->place)) TRY(checkpoint_open(path, &checkpoint));
     Status st = content_restore(p, checkpoint);
     checkpoint_close(checkpoint);
     return st;
@@ -465,8 +470,11 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
     TRY_OUT(backend->download(&r->device, p->scratch, r->arena[ARENA_PARAM], params));
     TRY_OUT(backend->download(&r->device, host, r->state[0], states * sizeof *host));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
-    TRY_OUT(pretrained_read(&p->map, &p->job->program, path, p->job->reset_head ? HEAD_RESET : HEAD_READ, p->scratch,
-                            host, absent, sizeof absent));
+    if (is_root(&p->place))
+        TRY_OUT(pretrained_read(&p->map, &p->job->program, path, p->job->reset_head ? HEAD_RESET : HEAD_READ,
+                                p->scratch, host, absent, sizeof absent));
+    TRY_OUT(comm_broadcast(p->comm, p->scratch, params, 0));
+    TRY_OUT(comm_broadcast(p->comm, host, states * sizeof *host, 0));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], p->scratch, params));
     replica_weights_changed(r);
     if (r->ema) TRY_OUT(backend->upload(&r->device, r->ema, p->scratch, params));

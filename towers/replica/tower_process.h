@@ -43,6 +43,14 @@ typedef struct RunState {
     int64_t rollbacks, left_out[ROLLBACKS_MAX]; /* number of rollbacks, and the step that each skips */
 } RunState;
 
+/* What a process found when it compared its data with those of the others, who gather it (comm_gather). */
+typedef struct ReplicaFinding {
+    uint64_t digest;    /* of its weights, or of a tensor of them */
+    int64_t wrong;      /* number of wrong elements */
+    int64_t element;    /* the first wrong element */
+    double wanted, got; /* its expected and its actual value */
+} ReplicaFinding;
+
 typedef struct StepQueue StepQueue; /* step.c: the steps in flight */
 typedef struct Summary Summary;     /* summary.c: the values that are being counted */
 
@@ -99,6 +107,11 @@ void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity);
 /* Write a line to log.txt, on rank 0; newlines become bars. */
 NODISCARD Status process_log(TowerProcess *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The towers of a process: "tower 1", "towers 4..7 (process 1)". */
+/* The first process of each launched program: it keeps the ledger's state of the run for its supervisor. */
+static inline bool leads_group(const Placement *place)
+{
+    return group_rank(place) == 0;
+}
 void towers_text(const TrainJob *job, int rank, char *text, size_t bytes);
 bool epoch_ended(const TowerProcess *p); /* with the last step */
 /* True after a signal during an evaluation, which leaves the end of the epoch to the resumed run. */

@@ -13,9 +13,16 @@ static const Activity work_activities[STRAGGLER_ACTIVITIES] = {ACTIVITY_DATA, AC
 /* The first steps warm up caches and pages, and wait for the first batches. */
 enum { WARM_STEPS = 10 };
 
+/* With several programs only the towers of this one have their times in the ledger. */
+static int towers_here(const TowerProcess *p)
+{
+    Placement last = job_placement(p->job, job_group_processes(p->job) - 1);
+    return last.first_tower + last.local_towers;
+}
+
 static void window_read(const TowerProcess *p, int64_t last, StragglerTimes *times)
 {
-    int towers = p->ledger->towers;
+    int towers = towers_here(p); /* rank 0's program has the first ones */
     for (int s = 0; s < STRAGGLER_WINDOW; s++) {
         for (int t = 0; t < towers; t++) {
             const LedgerRow *row = ledger_row(p->ledger, t, last - STRAGGLER_WINDOW + 1 + s);
@@ -53,11 +60,11 @@ static bool machine_loaded(void)
 static Status window_judge(TowerProcess *p, int64_t step)
 {
     Straggler was = p->watch.named;
-    size_t rows = (size_t)STRAGGLER_WINDOW * (size_t)p->ledger->towers;
+    size_t rows = (size_t)STRAGGLER_WINDOW * (size_t)towers_here(p);
     StragglerTimes *times = calloc(rows, sizeof *times);
     if (!times) return FAIL(ERR_MEMORY, "no memory for the times of %zu rows", rows);
     window_read(p, step, times);
-    Straggler found = straggler_find(times, STRAGGLER_WINDOW, p->ledger->towers);
+    Straggler found = straggler_find(times, STRAGGLER_WINDOW, towers_here(p));
     free(times);
     StragglerNews news = straggler_window(&p->watch, &found, machine_loaded(), step);
     return news == STRAGGLER_SAME ? OK : news_tell(p, news, &was, step);
@@ -66,7 +73,7 @@ static Status window_judge(TowerProcess *p, int64_t step)
 Status activities_watch(TowerProcess *p, int64_t step)
 {
     int64_t first = atomic_load(&p->ledger->run.first_step) + WARM_STEPS, seen = step - first;
-    if (p->ledger->towers == 1 || seen <= 0) return OK;
+    if (towers_here(p) == 1 || seen <= 0) return OK;
     if (seen == 1) straggler_start(&p->watch);
     return seen % STRAGGLER_WINDOW ? OK : window_judge(p, step);
 }

@@ -231,13 +231,16 @@ static void tower_text(const Console *c, int tower, int64_t step, bool now, int 
 {
     const LedgerRow *row = row_of(c, tower, step);
     int64_t earliest = row->arrival_ns;
-    for (int t = 0; t < c->ledger->towers; t++)
-        if (row_of(c, t, step)->arrival_ns < earliest) earliest = row_of(c, t, step)->arrival_ns;
+    for (int t = 0; t < c->ledger->towers; t++) { /* 0: a tower on another host, whose clock tells nothing here */
+        int64_t arrival = row_of(c, t, step)->arrival_ns;
+        if (arrival && arrival < earliest) earliest = arrival;
+    }
     char loss[FIELD], gradient[FIELD], late[FIELD], activity[FIELD] = "";
     snprintf(loss, sizeof loss, "  tower %-3d loss %-9.4f", tower, tower_loss_mean(&row->loss));
     snprintf(gradient, sizeof gradient, " gradient %-9.3g", row->grad_norm);
     snprintf(late, sizeof late, " +%.1f ms", (double)(row->arrival_ns - earliest) * 1e-6);
-    if (now)
+    if (!row->arrival_ns) snprintf(late, sizeof late, " elsewhere");
+    if (now && row->arrival_ns)
         snprintf(activity, sizeof activity, "  %s",
                  activity_name((Activity)atomic_load(&c->ledger->tower[tower].activity)));
     char *optional[] = {gradient, late, activity};

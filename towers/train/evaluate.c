@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static EvalSample sample_of(int32_t label, const float *probability, int64_t classes)
 {
@@ -60,6 +61,31 @@ static LoaderConfig eval_loader(const TowerProcess *p)
 static bool stop_asked(const TowerProcess *p)
 {
     return atomic_load(&p->ledger->run.stop_signal) != 0;
+}
+
+/* With several programs each ledger has the samples of its own blocks; afterwards all have all of them. */
+static Status samples_share(TowerProcess *p)
+{
+    Status st = OK;
+    int each = job_group_processes(p->job), groups = job_groups(p->job);
+    int64_t count = p->ledger->samples, rotated = atomic_load(&p->ledger->run.eval_rotated);
+    EvalSample *samples = malloc((size_t)count * sizeof *samples);
+    if (!samples) return FAIL(ERR_MEMORY, "no memory for the predictions of %lld samples", (long long)count);
+    TRY_OUT(comm_barrier(p->comm)); /* all processes of this program have filled in theirs */
+    for (int group = 0; group < groups; group++) {
+        bool mine = group == p->place.group;
+        int64_t turned = mine ? rotated : 0;
+        if (mine && leads_group(&p->place)) memcpy(samples, p->ledger->sample, (size_t)count * sizeof *samples);
+        TRY_OUT(comm_broadcast(p->comm, samples, (size_t)count * sizeof *samples, group * each));
+        TRY_OUT(comm_broadcast(p->comm, &turned, sizeof turned, group * each));
+        if (mine || !leads_group(&p->place)) continue;
+        atomic_fetch_add(&p->ledger->run.eval_rotated, turned);
+        for (int64_t i = 0; i < count; i++)
+            if (i / p->job->eval_batch % p->place.ranks / each == group) p->ledger->sample[i] = samples[i];
+    }
+out:
+    free(samples);
+    return st;
 }
 
 /* `fields`: [blocks][BLOCK_FIELDS] and the counts after them; filled in for the blocks of this process. */
@@ -142,6 +168,7 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     for (int slot = 0; slot < p->place.local_towers; slot++)
         TRY_OUT(comm_allreduce_begin(p->comm, p->place.first_tower + slot, 0, slot ? fields + floats : fields, floats));
     TRY_OUT(comm_allreduce_end(p->comm, 0, fields, floats));
+    if (job_groups(p->job) > 1 && p->ledger->sample) TRY_OUT(samples_share(p));
     TRY_OUT(comm_barrier(p->comm)); /* the others' results of each sample are in the ledger */
     *result = blocks_total(fields, blocks);
     p->stop |= fields[floats - EVAL_STOP_FIELDS] > 0;

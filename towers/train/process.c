@@ -51,8 +51,11 @@ static Status train_process(TowerProcess *p, CommShared *shared)
     process_activity(p, p->run.step, ACTIVITY_DONE);
     int stop = atomic_load(&p->ledger->run.stop_signal);
     if (p->stop && (p->run.step < p->total_steps || epoch_end_is_owed(p)))
-        return FAIL(ERR_INTERRUPTED, "stopped by signal %d after step %lld; --resume auto continues", stop,
-                    (long long)p->run.step);
+        return stop ? FAIL(ERR_INTERRUPTED, "stopped by signal %d after step %lld; --resume auto continues", stop,
+                           (long long)p->run.step)
+                    : FAIL(ERR_INTERRUPTED,
+                           "stopped by a signal to another host after step %lld; --resume auto continues",
+                           (long long)p->run.step);
     return OK;
 }
 

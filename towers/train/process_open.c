@@ -174,7 +174,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     TRY(steps_open(p));
     TRY(loader_open(p));
     TRY(records_open(p, restored));
-    if (is_root(&p->place)) run_tell(p);
+    if (leads_group(&p->place)) run_tell(p);
     return OK;
 }
 

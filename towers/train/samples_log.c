@@ -15,8 +15,10 @@ enum { NOTES = 5 /* bad samples that the console shows */ };
 /* A single write to a file that several processes have open for appending, so that lines stay intact. */
 static Status text_append(const TowerProcess *p, const char *name, const char *text, size_t bytes)
 {
-    char path[PATH_BYTES];
-    TRY(path_join(path, p->job->run_dir, name));
+    char path[PATH_BYTES], file[64];
+    /* Appending to one file from several hosts could tear lines, and they may not see the same one. */
+    if (p->place.group > 0) snprintf(file, sizeof file, "rank%d-%s", p->place.group, name);
+    TRY(path_join(path, p->job->run_dir, p->place.group > 0 ? file : name));
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
     ssize_t put = fd < 0 ? -1 : write(fd, text, bytes);
     int code = errno;

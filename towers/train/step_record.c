@@ -120,6 +120,7 @@ static void columns_fill(const TowerProcess *p, const Step *step, StepColumns *c
 static StepRecord record_of(const TowerProcess *p, const Step *step, const StepColumns *columns)
 {
     double mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, full_step(p->job));
+    bool timed = job_groups(p->job) == 1; /* the ledger has the times of this program's towers only */
     return (StepRecord){
         .step = step->number,
         .epoch = (step->number - 1) / p->steps_per_epoch,
@@ -139,11 +140,11 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepC
         .l2_loss = step->l2,
         .grad_norm = step->grad_norm,
         .tower_grad_norm = columns->norm,
-        .arrival_us = columns->arrival,
-        .data_us = columns->activities.us[0],
-        .copy_us = columns->activities.us[1],
-        .forward_us = columns->activities.us[2],
-        .backward_us = columns->activities.us[3],
+        .arrival_us = timed ? columns->arrival : NULL,
+        .data_us = timed ? columns->activities.us[0] : NULL,
+        .copy_us = timed ? columns->activities.us[1] : NULL,
+        .forward_us = timed ? columns->activities.us[2] : NULL,
+        .backward_us = timed ? columns->activities.us[3] : NULL,
         .slow_tower = columns->activities.slow_tower,
         .slow_activity = columns->activities.slow_activity,
         .top1 = p->job->program.model->phases   ? NAN

@@ -149,11 +149,13 @@ Status summary_images(TowerProcess *p, const Batch *batch)
 
 /* ---- statistics of the loaders */
 
-/* Each process's loader works for all of its towers, so one tower per process is counted. */
+/* Each process's loader works for all of its towers, so one tower per process is counted; only those of this program, of
+ * which the ledger has rows. */
 static LoaderClocks clocks_sum(const TowerProcess *p)
 {
     LoaderClocks all = {0};
-    for (int rank = 0; rank < p->job->processes; rank++) {
+    int first = p->place.rank - p->place.rank % job_group_processes(p->job);
+    for (int rank = first; rank < first + job_group_processes(p->job); rank++) {
         const LoaderClocks *one = &ledger_row(p->ledger, job_placement(p->job, rank).first_tower, p->done)->loader;
         all.read += one->read;
         all.decode += one->decode;
