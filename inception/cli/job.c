@@ -168,6 +168,50 @@ Status job_model(Options *o, JobFiles *files)
 
 /* ---- towers */
 
+/* Several launched programs on one host share its GPUs, and its cores unless the launcher has bound each to its own. */
+static int share_of_host(const JobFiles *files, int devices, bool cpu)
+{
+    int here = files->launch.local_ranks > 1 ? files->launch.local_ranks : 1;
+    bool bound = cpu && devices < (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return bound || devices < here ? devices : devices / here;
+}
+
+/* Equally many processes in each program, so that a process's rank tells its group. */
+static Status groups_check(const Options *o, int towers, JobFiles *files)
+{
+    const TrainJob *job = &files->job;
+    int groups = job_groups(job);
+    if (groups == 1) return OK;
+    char mpi[128];
+    bool cpu = !strcmp(job->backend->name, "cpu");
+    if (!cpu)
+        return FAIL(ERR_UNSUPPORTED,
+                    "GPUs on several hosts are not supported yet; start one program without %s, or "
+                    "use --device cpu",
+                    job->launcher);
+    if (!files->launch.mpi)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--device cpu on several hosts sums with MPI, but %s starts programs without it; use mpirun, or "
+                    "srun --mpi=pmix",
+                    job->launcher);
+    if (!comm_mpi_text(mpi, sizeof mpi))
+        return FAIL(ERR_UNSUPPORTED, "--device cpu on several hosts sums with MPI, which this build lacks; install "
+                                     "libopenmpi-dev or libmpich-dev and build again");
+    if (towers < groups)
+        return FAIL(ERR_ARG, "--towers %d are fewer than the %d programs that %s has started; every program needs one",
+                    towers, groups, job->launcher);
+    if (o->processes % groups > 0)
+        return FAIL(ERR_ARG, "--processes %lld, the number in the whole run, is not divisible by its %d programs",
+                    (long long)o->processes, groups);
+    if (o->processes / groups > towers / groups)
+        return FAIL(ERR_ARG, "--processes %lld exceeds the number of towers (%d), of which the smallest program has %d",
+                    (long long)o->processes, towers, towers / groups);
+    if (towers % groups)
+        job_note(files, "%d towers in %d programs: some have %d towers and some %d", towers, groups, towers / groups,
+                 towers / groups + 1);
+    return OK;
+}
+
 static Status shares_fill(const Options *o, int towers, Shares *shares)
 {
     shares->towers = towers;
@@ -235,20 +279,28 @@ static Status towers_fill(const Options *o, JobFiles *files)
         return FAIL(ERR_DEVICE, "--gpus has no effect because the run would use the CPU");
     if (!cpu) TRY(gpus_check(&o->gpus, devices));
     if (!cpu && o->gpus.count) devices = o->gpus.count;
-    int towers = o->towers > 0 ? (int)o->towers : o->tower_batch.count ? o->tower_batch.count : cpu ? 1 : devices;
+    int groups = job_groups(job), visible = devices;
+    if (groups > 1) devices = share_of_host(files, devices, false);
+    int towers = o->towers > 0          ? (int)o->towers
+                 : o->tower_batch.count ? o->tower_batch.count
+                                        : groups * (cpu ? 1 : devices);
     int room = cpu ? cores_allowed() : devices;
+    if (groups > 1 && cpu) room = share_of_host(files, room, true);
     if (towers > TOWERS_MAX) return FAIL(ERR_ARG, "--towers %d is above the maximum of %d", towers, TOWERS_MAX);
-    job->processes = o->processes > 0 ? (int)o->processes : towers < room ? towers : room;
+    TRY(groups_check(o, towers, files));
+    int least = towers / groups, most = (towers + groups - 1) / groups; /* towers of a group */
+    job->processes = o->processes > 0 ? (int)o->processes : groups * (least < room ? least : room);
     if (job->processes > towers)
         return FAIL(ERR_ARG, "--processes %d exceeds the number of towers (%d); every process needs at least one tower",
                     job->processes, towers);
-    if (!cpu && job->processes > devices)
+    if (!cpu && job->processes / groups > devices)
         return FAIL(ERR_DEVICE,
                     "--processes %d exceeds the number of GPUs (%d), which run one process each; towers can share a "
                     "process: --towers %d --processes %d",
-                    job->processes, devices, towers, devices);
-    job->device.threads = o->threads > 0 ? (int)o->threads : room / towers > 1 ? room / towers : 1;
-    if (cpu && o->threads > 0) cores_note(job->device.threads, job->processes, note, sizeof note);
+                    job->processes, devices * groups, towers, devices * groups);
+    if (!cpu && devices < visible && files->launch.local_rank > 0) job->group_on_host = files->launch.local_rank;
+    job->device.threads = o->threads > 0 ? (int)o->threads : room / most > 1 ? room / most : 1;
+    if (cpu && o->threads > 0) cores_note(job->device.threads, job->processes / groups, note, sizeof note);
     if (*note) job_note(files, "%s", note);
     job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
     for (int i = 0; i < job->gpu_count; i++) job->gpu[i] = (int)o->gpus.value[i];
@@ -341,8 +393,9 @@ static Status sync_check(TrainJob *job)
 static Status start_fill(const Options *o, JobFiles *files)
 {
     if (!o->pretrained || files->job.resume_path || (files->job.resume && !files->nothing_to_resume))
-        return OK; /* a resumed run has its own weights */
-    TRY(job_weights(o->pretrained, files->pretrained, sizeof files->pretrained));
+        return OK;             /* a resumed run has its own weights */
+    if (files->job.group == 0) /* rank 0 reads the file */
+        TRY(job_weights(o->pretrained, files->pretrained, sizeof files->pretrained));
     files->job.initial_weights = files->pretrained;
     return OK;
 }
@@ -391,5 +444,7 @@ void job_close(JobFiles *files)
     free(files->env_json);
     free(files->settings);
     free(files->setting_defaults);
+    free(files->resumed_settings);
+    control_close(files->control);
     memset(files, 0, sizeof *files);
 }

@@ -6,6 +6,8 @@
 #include "inception/cli/options.h"
 #include "towers/files/files.h"
 #include "towers/replica/job.h"
+#include "towers/replica/launch.h"
+#include "towers/train/control.h"
 
 typedef struct Watch Watch; /* watch.c */
 
@@ -17,6 +19,11 @@ typedef struct JobFiles {
     char run_dir[PATH_BYTES];
     bool fresh_name; /* run_dir is a generated name with the time; create it with run_dir_create */
     char *args_yaml, *env_json, *settings, *setting_defaults;
+    char *resumed_settings; /* those of the run that is resumed (run_settings.h), or NULL */
+    size_t resumed_bytes;
+    Control *control; /* to the other programs of the run (hosts.h), or NULL */
+    Launch launch;
+    int console[2]; /* copies of the standard streams, which another rank redirects; -1: none */
     char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
     char branch_of[PATH_BYTES]; /* the run that --resume branches off from, or "" */
     bool nothing_to_resume;     /* --resume auto found no run of this model */

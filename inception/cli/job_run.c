@@ -248,7 +248,8 @@ Status job_run_dir(Options *o, JobFiles *files)
     job->resume_path = files->branch_of[0] ? files->resume_path : NULL;
     job->resume = o->resume && !files->branch_of[0];
     if (!o->resume || files->nothing_to_resume) return OK;
-    return run_settings_apply(o, files->branch_of[0] ? files->branch_of : files->run_dir);
+    return run_settings_apply(o, files->branch_of[0] ? files->branch_of : files->run_dir, &files->resumed_settings,
+                              &files->resumed_bytes);
 }
 
 Status job_branch(const JobFiles *files)

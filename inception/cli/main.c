@@ -4,6 +4,7 @@
 #include "inception/cli/data.h"
 #include "inception/cli/doctor.h"
 #include "inception/cli/help.h"
+#include "inception/cli/hosts.h"
 #include "inception/cli/job.h"
 #include "inception/cli/options.h"
 #include "inception/cli/recipe.h"
@@ -93,41 +94,57 @@ static void report_make(const char *run_dir, bool quiet, Status cause)
     if (cause != OK) (void)!status_restore(cause, &words);
 }
 
+static int preempt_exit = -1; /* --preempt-exit, once a signal has stopped the run and its state is saved */
+
+/* Rank 0 takes the run directory and prepares it; `lock` is its. */
+static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
+{
+    if (!hosts_lead(files)) return OK;
+    if (files->fresh_name) TRY(run_dir_create(files->run_dir));
+    if (files->nothing_to_resume && !options->quiet)
+        fprintf(stderr, "no run to resume; starting a new one in %s\n", files->run_dir);
+    TRY(run_dir_take(files->run_dir, lock));
+    return job_branch(files);
+}
+
 static Status train(Options *options, JobFiles *files, int *signal_number)
 {
     int lock = -1;
     TrainResult result = {.test_top1 = -1, .best_kid = NAN};
     TRY(faults_load()); /* reports an invalid TOWERS_FAULT before anything starts */
-    TRY(job_run_dir(options, files));
+    TRY(hosts_meet(options, files));
+    TRY(hosts_run_dir(options, files));
     TRY(job_open(options, 0, files));
+    bool leads = hosts_lead(files);
+    if (options->print_config && !leads) return OK;
     if (options->print_config) {
         options_print_config(options, stdout);
         return OK;
     }
-    char absent[256];
+    char absent[256] = "";
     const TrainJob *job = &files->job;
-    TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
+    if (leads) TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
     TRY(memory_check(&files->job));
     TRY(watch_start(options, files));
+    TRY(hosts_compare(options, files));
+    if (options->dry_run && !leads) return OK;
     if (options->dry_run) {
         recipe_gaps_print(options, stdout);
         return info_run(files, stdout);
     }
-    notes_print(files, options->quiet);
-    if (files->fresh_name) TRY(run_dir_create(files->run_dir));
-    if (files->nothing_to_resume && !options->quiet)
-        fprintf(stderr, "no run to resume; starting a new one in %s\n", files->run_dir);
+    notes_print(files, options->quiet || !leads);
     if (*absent && !options->quiet)
         fprintf(stderr, "%s has no weights for %s, which is initialized randomly\n", options->pretrained, absent);
-    TRY(run_dir_take(files->run_dir, &lock));
-    Status st = job_branch(files);
+    Status st = run_dir_open(options, files, &lock);
+    if (st == OK) st = hosts_begin(files);
     if (st != OK) {
         run_dir_release(lock);
         return st;
     }
     st = train_run(&files->job, &result);
     *signal_number = result.signal;
-    if (result.abandoned) return st;                    /* the storage of the run directory may hang */
+    if (result.saved) preempt_exit = (int)options->preempt_exit;
+    if (result.abandoned || !leads) return st;          /* the storage of the run directory may hang */
     bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* after a refused resume keep the old report */
     if (st == OK && result.step == 0) begun = false;    /* --epochs 0: nothing to report */
     bool ended = st == OK || st == ERR_INTERRUPTED;
@@ -300,6 +317,7 @@ static Status verb_run(Options *options, int *signal_number)
     default: st = FAIL(ERR_ARG, "no command given; 'towers --help' lists all commands"); break;
     }
     watch_stop(files.watch);
+    hosts_leave(&files, st);
     job_close(&files);
     return st;
 }
@@ -352,5 +370,7 @@ int main(int argc, char **argv)
     st = failed && st == OK ? FAIL(ERR_IO, "cannot write to standard output") : st;
     if (st == OK) return 0;
     status_print(stderr, st, getenv("TOWERS_TRACE") != NULL);
+    hosts_error_file(st);
+    if (st == ERR_INTERRUPTED && signal_number && preempt_exit >= 0) return preempt_exit;
     return st == ERR_INTERRUPTED && signal_number ? 128 + signal_number : status_exit_code(st);
 }

@@ -61,14 +61,13 @@ static bool was_given(const char *line)
     return false;
 }
 
-Status run_settings_apply(Options *options, const char *run)
+Status run_settings_apply(Options *options, const char *run, char **text, size_t *bytes)
 {
-    char path[PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
+    char path[PATH_BYTES];
     TRY(path_join(path, run, "args.yaml"));
     if (access(path, F_OK) != 0) return OK;
-    TRY(config_load(path, &text, &bytes));
-    for (char *line = text, *end = text + bytes; line < end;) { /* keep line numbers for messages */
+    TRY(config_load(path, text, bytes));
+    for (char *line = *text, *end = line + *bytes; line < end;) { /* keep line numbers for messages */
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;
         char last = *stop;
@@ -77,7 +76,5 @@ Status run_settings_apply(Options *options, const char *run)
         *stop = last;
         line = stop + 1;
     }
-    Status st = options_apply_bytes(options, text, bytes, ORIGIN_RUN, path);
-    free(text);
-    return st;
+    return options_apply_bytes(options, *text, *bytes, ORIGIN_RUN, path);
 }

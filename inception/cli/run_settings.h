@@ -8,7 +8,8 @@
 
 /* The model of a run, from RUN/env.json. ERR_ARG if the folder is not that of a run. */
 NODISCARD Status run_model(const char *run, const Model **model);
-/* Does nothing if there is no args.yaml. */
-NODISCARD Status run_settings_apply(Options *options, const char *run);
+/* Does nothing if there is no args.yaml. *text receives what was applied, as options_apply_bytes takes it; owned by the
+ * caller, NULL if nothing was. */
+NODISCARD Status run_settings_apply(Options *options, const char *run, char **text, size_t *bytes);
 
 #endif

@@ -2,6 +2,7 @@
 #include "towers/train/introduction.h"
 
 #include "towers/store/weights.h"
+#include "towers/train/control.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -99,6 +100,12 @@ Status introduction_print(const TrainJob *job, const char *device, const char *s
     fprintf(to, " = %" PRId64 " images per step", shares_global(shares) * job->accumulate);
     if (job->accumulate > 1) fprintf(to, " (gradients of %d batches accumulated)", job->accumulate);
     fprintf(to, ", in %d process%s\n", job->processes, job->processes == 1 ? "" : "es");
+    if (job->control) {
+        fprintf(to, "hosts          ");
+        for (int r = 0; r < control_ranks(job->control); r++)
+            fprintf(to, "%s%s", r ? ", " : "", control_host(job->control, r));
+        fprintf(to, "; ranks 0..%d from %s\n", control_ranks(job->control) - 1, job->launcher);
+    }
     fprintf(to, "device         %s: %s%s%s\n", job->backend->name, device, *sums ? "; " : "", sums);
     steps_print(job, to);
     phases_print(job, to);

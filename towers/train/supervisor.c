@@ -4,13 +4,18 @@
  * It uses no device and waits for nothing that a tower does, so it can always report: a dead tower is noticed at once
  * (its exit wakes the loop), a hanging one by its missing heartbeat. The first failure is the root cause and determines
  * the exit code. A tower that does not end even when killed, because of a blocked system call, is abandoned after
- * LEAVE_MS. A separate thread receives stop signals, so that they work even if the console blocks. */
+ * LEAVE_MS. A separate thread receives stop signals, so that they work even if the console blocks.
+ *
+ * With several launched programs (launch.h) each has a supervisor of its own, for its processes only. They share their
+ * heartbeats, the first failure, stop requests and the result through the control channel, which the same thread
+ * serves. */
 #include "kernels/text.h"
 #include "towers/guard/stack.h"
 #include "towers/replica/job.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
 #include "towers/train/console.h"
+#include "towers/train/control.h"
 #include "towers/train/process.h"
 #include "towers/train/restart.h"
 #include "towers/train/train.h"
@@ -30,6 +35,7 @@ enum {
     TICK_MS = 50,
     GRACE_MS = 1500, /* for the other towers to end, after one has failed */
     PAUSE_MS = 1000,
+    JITTER_MS = 300,    /* of messages between supervisors */
     LEAVE_MS = 4000,    /* for a killed process to end */
     STUCK_MS = 5000,    /* without a sign of life, after a second stop signal */
     BLOCKED_MS = 10000, /* for this process to end after that: its console may block */
@@ -42,10 +48,13 @@ typedef struct Child {
     _Atomic pid_t pid; /* 0 after it was reaped; also read by the listener */
 } Child;
 
+/* Processes are numbered from 0 in each program; job_placement(first + number) is their place in the run. */
 typedef struct Supervisor {
     const TrainJob *job; /* borrowed */
+    Control *control;    /* borrowed; NULL: this is the only program */
     Ledger *ledger;      /* owned */
     CommShared *shared;  /* owned */
+    int first, count;    /* rank of its first process; number of its processes */
     Child child[TOWERS_MAX];
     int alive;
     int64_t ticked_ns,
@@ -60,6 +69,9 @@ typedef struct Supervisor {
     bool stop_at_once;                            /* nothing to save: the first signal ends the run */
     Status status;                                /* root cause */
     StatusText words;                             /* its message */
+    bool secondary;    /* a tower failed because another program has left; that one knows the root cause */
+    int64_t others_ns; /* the last sign of life of other programs' towers that this one's know of */
+    bool elsewhere;    /* the failure of another program has been noticed */
     Console console;
     sigset_t old_mask, watched;
 } Supervisor;
@@ -75,33 +87,37 @@ static Status shared_create(Supervisor *s)
     layout_destroy(layout);
     TRY(ledger_create(job->shares.towers, job->processes, &s->ledger));
     if (job->test) TRY(ledger_samples(s->ledger, source_info(job->test)->count));
-    return comm_shared_create(job->shares.towers, job->processes, room, &s->shared);
+    Placement last = job_placement(job, s->first + s->count - 1);
+    int towers = last.first_tower + last.local_towers - job_placement(job, s->first).first_tower;
+    return comm_shared_create(towers, s->count, room, &s->shared);
 }
 
 static Status children_start(Supervisor *s, TowerMain tower_main)
 {
     pid_t parent = getpid();
     fflush(NULL);
-    for (int r = 0; r < s->job->processes; r++) {
+    for (int r = 0; r < s->count; r++) {
         pid_t pid = fork();
         if (pid < 0)
             return FAIL(
                 ERR_MEMORY,
                 "cannot start tower process %d of %d: %s (a limit on processes, as ulimit -u or a container's?)", r + 1,
-                s->job->processes, strerror(errno));
+                s->count, strerror(errno));
         if (pid == 0) {
+            control_forget(s->control);
             prctl(PR_SET_PDEATHSIG, SIGKILL); /* towers never outlive their supervisor */
             if (getppid() != parent) _exit(1);
             char name[16];
-            snprintf(name, sizeof name, "tower%d", job_placement(s->job, r).first_tower);
+            snprintf(name, sizeof name, "tower%d", job_placement(s->job, s->first + r).first_tower);
             prctl(PR_SET_NAME, name);
             /* Only the supervisor handles stop signals; a terminal sends them to the whole process group. */
             signal(SIGINT, SIG_IGN);
             signal(SIGTERM, SIG_IGN);
             signal(SIGUSR2, SIG_IGN);
+            if (s->job->user_signal) signal(SIGUSR1, SIG_IGN); /* until stack_watch */
             signal(SIGHUP, SIG_IGN);
             sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
-            Status st = tower_main(s->job, r, s->ledger, s->shared);
+            Status st = tower_main(s->job, s->first + r, s->ledger, s->shared);
             fflush(NULL);
             _exit(st == OK ? 0 : status_exit_code(st));
         }
@@ -113,37 +129,50 @@ static Status children_start(Supervisor *s, TowerMain tower_main)
 
 /* ---- watching */
 
+static ControlEnd end_of(const Supervisor *s)
+{
+    ControlEnd end = {.status = (int32_t)s->status, .secondary = s->secondary};
+    end.rank = s->control ? control_rank(s->control) : 0;
+    end.signal = s->ledger ? atomic_load(&s->ledger->run.stop_signal) : 0;
+    snprintf(end.message, sizeof end.message, "%.*s", CONTROL_MESSAGE_BYTES - 1, s->words.message);
+    return end;
+}
+
 static void root_cause(Supervisor *s, Status status)
 {
     if (s->status != OK) return;
     s->status = status;
     status_keep(&s->words);
+    ControlEnd end = end_of(s);
+    if (s->control && !s->secondary) control_fail(s->control, &end);
 }
 
-/* The position of a process, by the tower whose turn it is: "tower 1 (process 1), step 5, activity forward", followed
+/* The position of process r, by the tower whose turn it is: "tower 1 (process 1), step 5, activity forward", followed
  * by its last progress in this activity. */
-static void where_text(const Supervisor *s, int rank, char *text, size_t bytes)
+static void where_text(const Supervisor *s, int r, char *text, size_t bytes)
 {
+    int rank = s->first + r;
     Placement place = job_placement(s->job, rank);
     int tower = place.first_tower;
     for (int t = tower + 1; is_local_tower(&place, t); t++)
         if (atomic_load(&s->ledger->tower[t].heartbeat_ns) > atomic_load(&s->ledger->tower[tower].heartbeat_ns))
             tower = t;
     const LedgerTower *row = &s->ledger->tower[tower];
-    const ProgressSlot *progress = comm_shared_progress(s->shared, rank);
+    const ProgressSlot *progress = comm_shared_progress(s->shared, r);
     bool here = atomic_load(&progress->at_ns) > atomic_load(&row->heartbeat_ns);
     snprintf(text, bytes, "tower %d (process %d), step %lld, activity %s%s%.47s", tower, rank,
              (long long)atomic_load(&row->step), activity_name((Activity)atomic_load(&row->activity)),
              here ? ", after " : "", here ? progress->what : "");
 }
 
-static void failure_note(Supervisor *s, int rank, int wait_status)
+static void failure_note(Supervisor *s, int r, int wait_status)
 {
     char where[128];
     int first = atomic_load(&s->ledger->first_failed) - 1;
-    where_text(s, rank, where, sizeof where);
+    where_text(s, r, where, sizeof where);
     if (first >= 0 && atomic_load(&s->ledger->process[first].status) != OK && WIFEXITED(wait_status)) {
         const LedgerProcess *failed = &s->ledger->process[first];
+        if (s->status == OK) s->secondary = s->control && atomic_load(&failed->status) == ERR_COMM;
         root_cause(s, status_restore((Status)atomic_load(&failed->status), &failed->words));
     } else if (WIFSIGNALED(wait_status)) {
         int number = WTERMSIG(wait_status);
@@ -155,24 +184,24 @@ static void failure_note(Supervisor *s, int rank, int wait_status)
     }
 }
 
-static void others_abort(Supervisor *s, int rank)
+static void others_abort(Supervisor *s, int r)
 {
-    comm_shared_abort(s->shared, rank);
+    comm_shared_abort(s->shared, r);
     if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + GRACE_MS * 1000000ll;
 }
 
 static void children_kill(Supervisor *s)
 {
     if (!s->killed_ns) s->killed_ns = clock_ns();
-    for (int r = 0; r < s->job->processes; r++)
+    for (int r = 0; r < s->count; r++)
         if (s->child[r].pid > 0) kill(s->child[r].pid, SIGKILL);
 }
 
 /* Time of the last sign of life of a process: a change of activity of one of its towers, or progress within one. */
-static int64_t life_of(const Supervisor *s, int rank)
+static int64_t life_of(const Supervisor *s, int r)
 {
-    int64_t last = atomic_load(&comm_shared_progress(s->shared, rank)->at_ns);
-    Placement place = job_placement(s->job, rank);
+    int64_t last = atomic_load(&comm_shared_progress(s->shared, r)->at_ns);
+    Placement place = job_placement(s->job, s->first + r);
     for (int t = place.first_tower; is_local_tower(&place, t); t++) {
         int64_t beat = atomic_load(&s->ledger->tower[t].heartbeat_ns);
         if (beat > last) last = beat;
@@ -180,22 +209,22 @@ static int64_t life_of(const Supervisor *s, int rank)
     return last;
 }
 
-static bool waits_for_others(const Supervisor *s, int rank)
+static bool waits_for_others(const Supervisor *s, int r)
 {
-    Placement place = job_placement(s->job, rank);
+    Placement place = job_placement(s->job, s->first + r);
     for (int t = place.first_tower; is_local_tower(&place, t); t++)
         if (atomic_load(&s->ledger->tower[t].activity) == ACTIVITY_REDUCE) return true;
-    return comm_shared_waiting(s->shared, rank);
+    return comm_shared_waiting(s->shared, r);
 }
 
 /* The process that has been silent longest, if longer than `limit`; else -1. A process that waits for others is not the
- * cause, as long as one of them is working. */
+ * cause, as long as one of them is working, or may be in another program, whose supervisor then finds it. */
 static int silent_find(const Supervisor *s, int64_t now, int64_t limit)
 {
     int64_t worst = 0;
     int silent = -1;
     bool waits = false, at_work = false;
-    for (int r = 0; r < s->job->processes; r++) {
+    for (int r = 0; r < s->count; r++) {
         if (!s->child[r].pid) continue;
         bool waiting = waits_for_others(s, r);
         int64_t quiet = now - life_of(s, r), weight = quiet - (waiting ? limit / 2 : 0);
@@ -205,7 +234,7 @@ static int silent_find(const Supervisor *s, int64_t now, int64_t limit)
         silent = r;
         waits = waiting;
     }
-    return waits && at_work ? -1 : silent;
+    return waits && (at_work || s->control) ? -1 : silent;
 }
 
 static int64_t warn_after_ns(const Supervisor *s)
@@ -222,8 +251,9 @@ static void silence_warn(Supervisor *s, int64_t now)
     if (silent < 0 || s->kill_at_ns || s->warned_ns[silent] == life_of(s, silent)) return;
     s->warned_ns[silent] = life_of(s, silent);
     where_text(s, silent, where, sizeof where);
-    bool loading = !waits_for_others(s, silent) &&
-                   atomic_load(&s->ledger->tower[job_placement(s->job, silent).first_tower].activity) == ACTIVITY_DATA;
+    bool loading =
+        !waits_for_others(s, silent) &&
+        atomic_load(&s->ledger->tower[job_placement(s->job, s->first + silent).first_tower].activity) == ACTIVITY_DATA;
     console_warn(&s->console, "%s: no sign of life for %.0f s%s; the run ends after %.0f s (--comm-timeout)", where,
                  (double)(now - life_of(s, silent)) * 1e-9,
                  loading ? ": it is waiting for its data loader; check the storage of the data" : "",
@@ -252,8 +282,8 @@ static void silence_check(Supervisor *s)
 static void hung_tell(Supervisor *s)
 {
     char path[PATH_BYTES];
-    if (s->hung < 0 || !atomic_load(&s->ledger->process[s->hung].stack_written)) return;
-    if (stack_path(s->job, s->hung, path) != OK) return;
+    if (s->hung < 0 || !atomic_load(&s->ledger->process[s->first + s->hung].stack_written)) return;
+    if (stack_path(s->job, s->first + s->hung, path) != OK) return;
     Text words = text_behind(s->words.message, sizeof s->words.message);
     text_add(&words, "; the calls it was in are in %s", path);
 }
@@ -264,7 +294,7 @@ static bool towers_are_stuck(Supervisor *s)
 {
     char where[256];
     if (!s->killed_ns || clock_ns() - s->killed_ns < LEAVE_MS * 1000000ll) return false;
-    for (int r = 0; r < s->job->processes; r++) {
+    for (int r = 0; r < s->count; r++) {
         if (!s->child[r].pid) continue;
         where_text(s, r, where, sizeof where);
         console_warn(&s->console,
@@ -275,12 +305,63 @@ static bool towers_are_stuck(Supervisor *s)
     return true;
 }
 
+/* ---- other programs of the run */
+
+/* Take over the failure of another program; `s` may have failed before, as its consequence. */
+static void failure_adopt(Supervisor *s, const ControlEnd *failure)
+{
+    bool by_agreement = failure->status == ERR_NUMERIC || failure->status == ERR_INTERRUPTED;
+    if (failure->rank == control_rank(s->control) || (s->status != OK && !s->secondary)) return;
+    s->secondary = false;
+    s->status = by_agreement ? FAIL((Status)failure->status, "%s", failure->message)
+                             : FAIL((Status)failure->status, "rank %d on %s: %s", failure->rank,
+                                    control_host(s->control, failure->rank), failure->message);
+    status_keep(&s->words);
+}
+
+/* The channel's thread has received it; the towers wait for others no longer. */
+static void news_take(Supervisor *s)
+{
+    ControlEnd failure;
+    if (!s->control || s->elsewhere || !control_failed(s->control, &failure)) return;
+    s->elsewhere = true;
+    failure_adopt(s, &failure);
+    if (failure.rank == control_rank(s->control)) return;
+    comm_shared_abort_by(s->shared, s->words.message);
+    if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + GRACE_MS * 1000000ll;
+}
+
+/* Heartbeats in both directions, and stop requests of others. */
+static void channel_turn(Supervisor *s)
+{
+    int64_t life = 0;
+    for (int r = 0; r < s->count; r++)
+        if (s->child[r].pid && life_of(s, r) > life) life = life_of(s, r);
+    control_turn(s->control, life);
+    int64_t others = control_others_alive(s->control);
+    if (others > s->others_ns + JITTER_MS * 1000000ll) { /* else deadlines would move with the network's delays */
+        s->others_ns = others;
+        comm_shared_peers_progress(s->shared, others);
+    }
+    int none = 0, number = control_stop_asked(s->control);
+    if (number) atomic_compare_exchange_strong(&s->ledger->run.stop_signal, &none, number);
+}
+
+/* All programs end with the same result, and so with the same exit code. */
+static void results_share(Supervisor *s, TrainResult *result)
+{
+    ControlEnd mine = end_of(s), all;
+    control_end(s->control, &mine, &all);
+    if (all.status != OK) failure_adopt(s, &all);
+    if (!result->signal) result->signal = all.signal;
+}
+
 /* ---- signals */
 
 /* True if no process has shown a sign of life for `ns`. */
 static bool all_are_silent(const Supervisor *s, int64_t ns)
 {
-    for (int r = 0; r < s->job->processes; r++)
+    for (int r = 0; r < s->count; r++)
         if (s->child[r].pid && clock_ns() - life_of(s, r) < ns) return false;
     return true;
 }
@@ -292,16 +373,20 @@ static void *signals_listen(void *context)
 {
     Supervisor *s = context;
     sigset_t stops = s->watched;
-    struct timespec wait = {0, 4 * TICK_MS * 1000000l};
+    struct timespec wait = {0, (s->control ? 1 : 4) * TICK_MS * 1000000l};
     int64_t second_ns = 0;
     sigdelset(&stops, SIGCHLD);
     for (;;) {
+        pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
         int number = sigtimedwait(&stops, NULL, &wait);
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL); /* the channel has a lock */
         if (number > 0) {
             atomic_store(&s->last_signal, number);
             atomic_fetch_add(&s->interrupts, number == SIGINT);
             if (atomic_fetch_add(&s->signals, 1) == 0) atomic_store(&s->ledger->run.stop_signal, number);
+            if (s->control) control_stop(s->control, number);
         }
+        if (s->control) channel_turn(s);
         if (atomic_load(&s->signals) < 2) continue;
         if (!second_ns) second_ns = clock_ns();
         int64_t blocked = BLOCKED_MS * 1000000ll;
@@ -313,6 +398,7 @@ static void *signals_listen(void *context)
 /* Started after the towers, which must be forked by a single-threaded process. */
 static Status listener_start(Supervisor *s)
 {
+    if (s->control) control_watch(s->control);
     int error = pthread_create(&s->listener, NULL, signals_listen, s);
     if (error) return FAIL(ERR_MEMORY, "cannot start the thread that receives signals: %s", strerror(error));
     s->listening = true;
@@ -354,9 +440,10 @@ static void tick(Supervisor *s)
     sigaddset(&child, SIGCHLD);
     (void)sigtimedwait(&child, NULL, &wait);
     stop_asked(s);
+    news_take(s);
     int wait_status;
     for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
-        for (int r = 0; r < s->job->processes; r++) {
+        for (int r = 0; r < s->count; r++) {
             if (s->child[r].pid != pid) continue;
             s->child[r].pid = 0;
             s->alive--;
@@ -391,10 +478,14 @@ static void result_fill(const Supervisor *s, TrainResult *result)
 static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result, Ledger **ledger)
 {
     Supervisor s = {.job = job, .ticked_ns = clock_ns(), .hung = -1, .stop_at_once = tower_main != tower_process_train};
+    s.control = job->control;
+    s.count = job->processes / job_groups(job);
+    s.first = job->group * s.count;
     sigemptyset(&s.watched);
     sigaddset(&s.watched, SIGINT);
     sigaddset(&s.watched, SIGTERM);
     sigaddset(&s.watched, SIGUSR2);
+    if (job->user_signal) sigaddset(&s.watched, SIGUSR1);
     sigaddset(&s.watched, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &s.watched, &s.old_mask);
     signal(SIGPIPE, SIG_IGN); /* a closed console does not end a run */
@@ -415,6 +506,8 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
         console_end(&s.console);
     }
     hung_tell(&s);
+    result->saved = s.status == ERR_INTERRUPTED && s.ledger && atomic_load(&s.ledger->first_failed);
+    if (s.control) results_share(&s, result);
     result->abandoned = stuck;
     pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
     if (!stuck) comm_shared_destroy(s.shared);
@@ -428,6 +521,7 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
 Status train_run(const TrainJob *job, TrainResult *result)
 {
     TrainJob now = *job;
+    if (now.control) now.max_restarts = 0; /* only the launcher can start all programs again */
     Restarts restarts = {0};
     Status st;
     do st = supervise(&now, tower_process_train, result, NULL);

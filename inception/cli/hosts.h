@@ -1,0 +1,25 @@
+/* Hosts: one run in several launched programs. They meet before anything is opened, take over where rank 0 puts and
+ * resumes the run, and compare their settings and data. Without a launcher every function does nothing. */
+#ifndef TOWERS_INCEPTION_CLI_HOSTS_H
+#define TOWERS_INCEPTION_CLI_HOSTS_H
+
+#include "inception/cli/job.h"
+
+/* Read the launcher's variables and connect to the other programs; for `train`. */
+NODISCARD Status hosts_meet(const Options *options, JobFiles *files);
+/* Whether this program writes the records of the run, and prints: it is alone, or rank 0. */
+bool hosts_lead(const JobFiles *files);
+/* Choose the run directory (job_run_dir) on rank 0; the others take over its choice, and the settings of a resumed run. */
+NODISCARD Status hosts_run_dir(Options *options, JobFiles *files);
+/* After job_open: compare options and data with those of rank 0. ERR_ARG names the first that differs. */
+NODISCARD Status hosts_compare(const Options *options, JobFiles *files);
+/* After rank 0 has taken the run directory: the others create theirs, unless it is the same, and print to
+ * RUN/log-rankN.txt from now on. */
+NODISCARD Status hosts_begin(JobFiles *files);
+/* Tell the others of a failure, and end the connections. Errors of this program, and of rank 0 if it is gone, are printed
+ * to the original standard error again. */
+void hosts_leave(JobFiles *files, Status status);
+/* Write the message of a failure to TORCHELASTIC_ERROR_FILE, from which torchrun takes the cause. */
+void hosts_error_file(Status status);
+
+#endif

@@ -1,0 +1,228 @@
+#!/usr/bin/env bash
+# One run in several launched programs: the same weights and records as in one, also when it is resumed in another shape; stops, deaths
+# and contradictions end every program with the same exit code and the cause by name. The programs are those of a real mpirun where
+# towers compute, and started by their variables alone where they only meet. scripts/hosts_tables.sh makes the tables of docs/scaling.md from what this test
+# sees. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin hosts "$@"
+small_data "$work/data" 96 30 || exit $?
+small_data "$work/other" 96 30
+printf '\7' | dd of="$work/other/train-images-idx3-ubyte" bs=1 seek=400 conv=notrunc status=none
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$work
+
+# Each program stores its exit code in $codes/RANK and hides it from the launcher, which would kill the others.
+cat >"$work/program" <<'PROGRAM'
+#!/bin/bash
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${TOWERS_RANK:-}}}
+[[ -r $codes/before-$rank ]] && . "$codes/before-$rank"
+"${program:-$1}" "${@:2}" ${more:-}
+echo $? >"$codes/$rank"
+PROGRAM
+chmod +x "$work/program"
+
+# new NAME: fresh folder for exit codes and output; before-RANK in it is sourced by that program
+new() {
+    export codes=$work/codes-$1
+    mkdir -p "$codes"
+}
+run=(train fashion_cnn --data-path "$work/data" --device cpu --threads 1 --workers 1 --towers 8 --batch-size 2 --max-steps 12
+    --checkpoint-steps 4 --eval-batch-size 4 --eval-interval 1 --log-interval 1 --summary-interval 0 --output-dir "$work" --comm-timeout 60)
+case $("$towers" doctor 2>/dev/null | grep -w mpi) in
+*"Open MPI"*) mpirun=(mpirun.openmpi --oversubscribe --bind-to none -np) ;;
+*MPICH*) mpirun=(mpirun.mpich -np) ;;
+*) mpirun=() ;;
+esac
+command -v "${mpirun[0]:-none}" >/dev/null || mpirun=()
+
+# launched PROGRAMS ARGUMENT...: under mpirun, or alone
+launched() {
+    local programs=$1
+    shift
+    if ((programs == 1)); then "$towers" "${run[@]}" "$@"; else "${mpirun[@]}" "$programs" "$work/program" "$towers" "${run[@]}" "$@"; fi >"$out" 2>"$err" </dev/null
+}
+
+# row TABLE CELL...: of docs/scaling.md
+row() {
+    { printf '| %s ' "${@:2}" && echo '|'; } | sed "s/\b$(hostname)\b/HOST/g" >>"$work/table-$1"
+}
+# said PATTERN FILE...: the part of the output that matches, for a row
+said() {
+    echo "\`$(cat "${@:2}" 2>/dev/null | grep -ohE -- "$1" | head -1 | sed "s|, after $work[^:]*||")\`"
+}
+
+# all_codes CODE NAME RANKS: every program has ended with this exit code
+all_codes() {
+    local rank
+    for ((rank = 0; rank < $3; rank++)); do
+        [[ $(cat "$codes/$rank" 2>/dev/null) == "$1" ]] ||
+            complain "$2: rank $rank ended with '$(cat "$codes/$rank" 2>/dev/null)' instead of $1: $(tail -n 4 "$err")"
+    done
+}
+
+# waits_for PATTERN FILE
+waits_for() {
+    for ((i = 0; i < 1200; i++)); do
+        grep -qE -- "$1" "$2" 2>/dev/null && return
+        sleep 0.05
+    done
+    complain "no '$1' in $2 within a minute: $(tail -n 5 "$2" "$err")"
+}
+
+# ---- programs that only meet
+
+# meet NAME TEXT RANK:CODE...: three programs by TOWERS_*, of which those named are started; TEXT is in the output of one of them
+port=$((20000 + RANDOM % 10000))
+meet() {
+    local name=$1 text=$2 one rank pids=()
+    shift 2
+    new "$name"
+    port=$((port + 7))
+    for one in "$@"; do
+        TOWERS_RANK=${one%:*} TOWERS_WORLD_SIZE=3 TOWERS_MASTER_ADDR=localhost TOWERS_MASTER_PORT=$port "$work/program" "$towers" "${run[@]}" \
+            --experiment "$name" --comm-timeout "${wait:-60}" >"$codes/out-${one%:*}" 2>&1 </dev/null &
+        pids+=($!)
+    done
+    wait "${pids[@]}"
+    grep -qF -- "$text" "$codes"/out-* || complain "$name: nobody says '$text': $(cat "$codes"/out-*)"
+    for one in "$@"; do
+        rank=${one%:*}
+        [[ $(cat "$codes/$rank") == "${one#*:}" ]] || complain "$name: rank $rank ended with $(cat "$codes/$rank") instead of ${one#*:}: $(cat "$codes/out-$rank")"
+    done
+    [[ ! -e $work/$name ]] || complain "$name: a run directory although the programs did not agree"
+    row faults "${what:-$name}" "${*#*:}" "\`$text\`"
+}
+what="a program does not come" wait=3 meet missing "of 3 programs rank 1 did not connect to port" 0:7 2:7
+what="rank 0 does not come" wait=3 meet nobody "cannot meet rank 0 at localhost" 1:7
+what="CPU towers under a launcher without MPI" meet without-mpi "sums with MPI, but TOWERS_RANK starts programs without it" 0:5 1:5 2:5
+new build && cp "$towers" "$work/another" && echo x >>"$work/another" && echo "program=$work/another" >"$codes/before-1"
+what="another build on one host" meet build "rank 1 on $(hostname) runs another build of towers" 0:2 1:2 2:2
+new token && echo 'export TOWERS_TOKEN=theirs' >"$codes/before-2"
+what="a program of another job" wait=5 meet token "1 connections of other jobs were refused" 0:7 1:7 2:2
+grep -q 'has found the rank 0 of another job' "$codes/out-2" || complain "token: $(cat "$codes/out-2")"
+new twice && echo 'export TOWERS_RANK=1' >"$codes/before-2"
+what="two programs with one rank" meet twice "rank 1 has come twice" 0:2 1:2 2:2
+TOWERS_RANK=0 TOWERS_WORLD_SIZE=2 "$towers" "${run[@]}" >"$out" 2>"$err" </dev/null
+[[ $? == 2 ]] && grep -q 'does not say where rank 0 is; set MASTER_ADDR' "$err" || complain "no address: $(cat "$err")"
+RANK=0 WORLD_SIZE=2 PMI_RANK=1 PMI_SIZE=2 MASTER_ADDR=localhost "$towers" "${run[@]}" >"$out" 2>"$err" </dev/null
+[[ $? == 2 ]] && grep -q 'RANK is 0 and PMI_RANK is 1' "$err" || complain "a contradiction: $(cat "$err")"
+TORCHELASTIC_ERROR_FILE=$work/reply RANK=0 WORLD_SIZE=x MASTER_ADDR=localhost "$towers" "${run[@]}" >"$out" 2>"$err" </dev/null
+grep -q '^{"message":{"message":"WORLD_SIZE is .x., expected' "$work/reply" || complain "TORCHELASTIC_ERROR_FILE: $(cat "$work/reply")"
+
+((${#mpirun[@]})) || { echo "SKIPPED: towers on several hosts: this build has no MPI, or mpirun is missing" >&2; exit 77; }
+
+# ---- the same bits: eight towers in one program, in two and in four; and one run in all three shapes, one after the other
+
+column() { sed -E "s/.*\"$2\":(\[[^]]*\]|[^,]*),.*/\1/" "$work/$1/metrics.jsonl"; }
+same_run() { # NAME FILE...
+    local file key
+    for file in last.safetensors "${@:2}"; do
+        cmp "$work/one/$file" "$work/$1/$file" || complain "$1: another $file than in one program"
+    done
+    for key in step mean_loss tower_loss tower_grad_norm top1; do
+        cmp <(column one $key) <(column "$1" $key) || complain "$1: another $key in metrics.jsonl"
+    done
+    [[ $# == 1 ]] || cmp <(cut -d, -f1-7 "$work/one/results.csv") <(cut -d, -f1-7 "$work/$1/results.csv") || complain "$1: other results.csv"
+}
+launched 1 --experiment one || complain "one program: $(tail -n 3 "$err")"
+for programs in 2 4; do
+    new "bits-$programs"
+    launched $programs --experiment "in-$programs" || complain "$programs programs: exit $?: $(tail -n 5 "$err")"
+    all_codes 0 "$programs programs" $programs
+    same_run "in-$programs" best.safetensors confusion.csv mistakes.csv
+    ((failures)) || row bits "$programs x $((8 / programs))" equal equal equal equal
+    grep -qE "^hosts +$(hostname)(, $(hostname)){$((programs - 1))}; ranks 0..$((programs - 1)) from " "$err" || complain "$programs programs: no line of hosts: $(cat "$err")"
+done
+[[ -e $work/in-2/log-rank1.txt ]] || complain "rank 1 has no log"
+new shapes
+launched 1 --experiment shapes --max-steps 4 || complain "shapes, one program: $(tail -n 3 "$err")"
+launched 2 --experiment shapes --resume auto --max-steps 8 || complain "shapes, two: $(tail -n 3 "$err")"
+all_codes 0 "shapes in two" 2
+launched 4 --experiment shapes --resume auto || complain "shapes, four: $(tail -n 3 "$err")"
+all_codes 0 "shapes in four" 4
+same_run shapes # what it stopped at was evaluated, too
+((failures)) || row bits "4 steps of 1 x 8, resumed as 2 x 4 for 4, as 4 x 2 for 4" equal equal equal "-"
+
+# a network with batch norms, of which every tower has its own statistics
+model=${run[1]} run[1]=inception_mini
+steady=(--opt sgd --lr 0.01 --sched constant)
+launched 1 --experiment norms --max-steps 4 "${steady[@]}" || complain "norms: $(tail -n 3 "$err")"
+launched 1 --experiment norms-2 --max-steps 2 "${steady[@]}" || complain "norms-2: $(tail -n 3 "$err")"
+new norms
+launched 2 --experiment norms-2 --max-steps 4 "${steady[@]}" --resume auto || complain "norms-2 in two: $(tail -n 5 "$err")"
+all_codes 0 "norms-2 in two" 2
+for file in last.safetensors ckpt/step-0000000004/train.safetensors; do
+    cmp "$work/norms/$file" "$work/norms-2/$file" || complain "batch norms, resumed in two programs: another $file"
+done
+run[1]=$model
+
+# ---- refused by name, on all ranks
+
+refused() { # NAME CODE TEXT
+    launched 2 --experiment "$1"
+    grep -qF -- "$3" "$err" || complain "$1: nobody says '$3': $(cat "$err")"
+    all_codes "$2" "$1" 2
+    [[ ! -e $work/$1 ]] || complain "$1: a run directory although the programs did not agree"
+    row faults "$4" "$2 $2" "\`$3\`"
+}
+new other-flags && echo 'more="--lr 0.5"' >"$codes/before-1"
+refused other-flags 2 "rank 1 on $(hostname): this rank has other settings than rank 0: '--lr: 0.5' here, '--lr: 0.001' there" "other options on one host"
+new other-data && echo "more='--data-path $work/other'" >"$codes/before-1"
+refused other-data 2 "other settings than rank 0: 'training data: 96 samples, fingerprint" "other data on one host"
+new no-data && echo "more='--data-path $work/nowhere'" >"$codes/before-1"
+refused no-data 2 "rank 1 on $(hostname): " "no data on one host"
+
+# ---- a stop: all save at the same step and leave with the same code; the run continues bit-equal
+
+launched 1 --experiment long --max-steps 40 || complain "long: $(tail -n 3 "$err")"
+stopped() { # NAME RANK SIGNAL CODE ARGUMENT...
+    local name=$1 rank=$2 signal=$3 code=$4 pid
+    shift 4
+    new "$name"
+    echo 'echo $$ >"$codes/shell-$rank"' | tee "$codes/before-0" >"$codes/before-1"
+    TOWERS_FAULT="delay:tower=5,step=1,ms=50" launched 2 --experiment "$name" --max-steps 40 "$@" &
+    pid=$!
+    waits_for '"step":6,' "$work/$name/metrics.jsonl"
+    kill "-$signal" "$(pgrep -P "$(cat "$codes/shell-$rank")")"
+    wait $pid
+    all_codes "$code" "$name" 2
+    [[ $(wc -l <"$work/$name/metrics.jsonl") -lt 40 ]] || complain "$name was not stopped"
+    launched 2 --experiment "$name" --max-steps 40 --resume auto || complain "$name, continued: $(tail -n 3 "$err")"
+    cmp "$work/long/last.safetensors" "$work/$name/last.safetensors" || complain "$name: other weights after a stop"
+    row faults "SIG$signal to rank $rank${*:+, \`$*\`}" "$code $code" "all save after the same step; resumed: the bits of an undisturbed run"
+}
+if TOWERS_FAULT=none: "$towers" "${run[@]}" --dry-run >/dev/null 2>&1; then
+    echo "stops and deaths are left out: this binary has no fault points" >&2
+else
+    stopped term-1 1 TERM 143
+    stopped int-0 0 INT 85 --preempt-exit 85
+
+    # ---- deaths: of a supervisor, of a tower; the others end within seconds with the cause
+    dies() { # NAME SIGNAL RANK WHO PATTERN ARGUMENT...: WHO is supervisor or the name of a tower's process
+        local name=$1 signal=$2 rank=$3 who=$4 pattern=$5 pid victim other=$((1 - $3)) begun
+        shift 5
+        new "$name"
+        echo 'echo $$ >"$codes/shell-$rank"' | tee "$codes/before-0" >"$codes/before-1"
+        TOWERS_FAULT="delay:tower=5,step=1,ms=50" launched 2 --experiment "$name" --max-steps 4000 "$@" &
+        pid=$!
+        waits_for '"step":6,' "$work/$name/metrics.jsonl"
+        victim=$(pgrep -P "$(cat "$codes/shell-$rank")")
+        [[ $who == supervisor ]] || victim=$(pgrep -P "$victim" "^$who\$")
+        begun=$SECONDS
+        kill "-$signal" "$victim"
+        wait $pid
+        ((SECONDS - begun < 60)) || complain "$name: the run ended after $((SECONDS - begun)) s"
+        [[ $(cat "$codes/$other") == 7 ]] || complain "$name: rank $other ended with '$(cat "$codes/$other")': $(cat "$err")"
+        cat "$err" "$work/$name"/log-rank*.txt >"$codes/all" 2>/dev/null
+        grep -qE -- "$pattern" "$codes/all" || complain "$name: nobody says '$pattern': $(cat "$codes/all")"
+        row faults "SIG$signal to the $([[ $who == supervisor ]] && echo program || echo 'first tower process') of rank $rank${*:+, \`$*\`}" "$([[ $rank == 0 ]] && echo "- 7" || echo "7 -")" "$(said "$pattern" "$codes/all")"
+    }
+    dies supervisor-1 KILL 1 supervisor "rank 1 on $(hostname): its supervisor has ended without a message"
+    dies supervisor-0 KILL 0 supervisor "rank 0 on $(hostname): its supervisor has ended without a message"
+    dies tower-1 KILL 1 tower4 "rank 1 on $(hostname): tower [4-7] .* killed by signal 9"
+    dies tower-0 KILL 0 tower0 "tower [0-3] .* killed by signal 9"
+    dies silent-1 STOP 1 tower4 "error: .*comm-timeout.*" --comm-timeout 4
+fi
+
+[[ -z ${HOSTS_TABLES:-} ]] || cp "$work"/table-* "$HOSTS_TABLES"
+check_end "towers on several hosts: the bits and records of one, and one end for all"

@@ -1,0 +1,295 @@
+/* The control channel: its frames, and programs (processes on this host) that meet, tell each other to stop, fail, die, and end with
+ * one result. */
+#include "kernels/clock.h"
+#include "towers/train/control.h"
+#include "towers/train/control_frames.h"
+
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 3, TIMEOUT_MS = 60000 };
+
+/* ---- frames */
+
+static size_t frame_put(uint8_t *to, uint32_t kind, const void *content, uint32_t bytes)
+{
+    ControlHead head = {CONTROL_MAGIC, kind, bytes};
+    memcpy(to, &head, sizeof head);
+    if (bytes) memcpy(to + sizeof head, content, bytes);
+    return sizeof head + bytes;
+}
+
+static void test_frames(void **state)
+{
+    (void)state;
+    uint8_t bytes[4096];
+    ControlFrame frame;
+    ControlEnd end = {.rank = 2, .status = ERR_COMM, .signal = SIGTERM, .message = "tower 4"};
+    ControlHello hello = {.rank = 1, .ranks = 2, .version = "1", .host = "a"};
+    int32_t number = SIGTERM;
+    int64_t life = -1;
+
+    size_t count = frame_put(bytes, CONTROL_FAILED, &end, sizeof end);
+    for (size_t n = 0; n < count; n++) assert_int_equal(control_frame_read(bytes, n, &frame), 0);
+    assert_int_equal(control_frame_read(bytes, count + 5, &frame), count);
+    assert_true(frame.kind == CONTROL_FAILED && frame.bytes == sizeof end && !memcmp(frame.content, &end, sizeof end));
+
+    bytes[0] ^= 1; /* magic */
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    memset(end.message, 'x', sizeof end.message); /* without an end */
+    count = frame_put(bytes, CONTROL_FAILED, &end, sizeof end);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    end = (ControlEnd){.status = STATUS_COUNT};
+    count = frame_put(bytes, CONTROL_RESULT, &end, sizeof end);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+
+    count = frame_put(bytes, CONTROL_HELLO, &hello, sizeof hello);
+    assert_int_equal(control_frame_read(bytes, count, &frame), count);
+    hello.rank = 2; /* of 2 */
+    count = frame_put(bytes, CONTROL_HELLO, &hello, sizeof hello);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+
+    count = frame_put(bytes, CONTROL_STOP, &number, sizeof number);
+    assert_int_equal(control_frame_read(bytes, count, &frame), count);
+    number = 0;
+    count = frame_put(bytes, CONTROL_STOP, &number, sizeof number);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_BEAT, &life, sizeof life);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_GO, &life, 1);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_KINDS, NULL, 0);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    ControlHead head = {CONTROL_MAGIC, CONTROL_BYTES, CONTROL_CONTENT_MAX + 1};
+    memcpy(bytes, &head, sizeof head);
+    assert_int_equal(control_frame_read(bytes, sizeof head, &frame), -1);
+}
+
+/* ---- programs */
+
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t bytes = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+#define CHECK(what)                                                                                                    \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            fprintf(stderr, "rank %d: not %s: %s\n", control_rank(c), #what, status_message());                        \
+            _exit(99);                                                                                                 \
+        }                                                                                                              \
+    } while (0)
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){0, 10000000l}, NULL);
+}
+
+/* All turn until somebody asks for a stop; then each has its result. */
+static int stops(Control *c)
+{
+    char *text = control_rank(c) == 0 ? strdup("runs/a") : NULL;
+    size_t count = control_rank(c) == 0 ? strlen(text) : 0;
+    CHECK(control_broadcast(c, &text, &count) == OK && !strcmp(text, "runs/a") && count == 6);
+    free(text);
+    CHECK(control_barrier(c, "try") == OK);
+    CHECK(control_barrier(c, "try again") == OK);
+    control_watch(c);
+    if (control_rank(c) == 2) control_stop(c, SIGTERM);
+    while (!control_stop_asked(c) || !control_others_alive(c)) {
+        control_turn(c, clock_ns());
+        nap();
+    }
+    CHECK(control_stop_asked(c) == SIGTERM);
+    ControlEnd mine = {.rank = control_rank(c), .status = ERR_INTERRUPTED, .signal = control_rank(c) ? SIGTERM : 0},
+               all;
+    control_end(c, &mine, &all);
+    CHECK(all.status == ERR_INTERRUPTED && all.rank == 0 && all.signal == SIGTERM);
+    return 0;
+}
+
+/* The first failure counts, not those that follow from it. */
+static int fails(Control *c)
+{
+    ControlEnd failure = {.rank = 1, .status = ERR_DEVICE, .message = "tower 1: no device"}, all;
+    Status met = control_barrier(c, "meet"); /* or the failure comes with the end of the barrier */
+    CHECK(met == OK || met == ERR_DEVICE);
+    control_watch(c);
+    if (control_rank(c) == 1) control_fail(c, &failure);
+    while (!control_failed(c, &all)) {
+        control_turn(c, clock_ns());
+        nap();
+    }
+    ControlEnd mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = control_rank(c) != 1};
+    control_end(c, &mine, &all);
+    CHECK(all.status == ERR_DEVICE && all.rank == 1 && !strcmp(all.message, "tower 1: no device"));
+    return 0;
+}
+
+/* Nobody has reported a failure in time: the result that is no mere consequence counts. */
+static int ends_differently(Control *c)
+{
+    ControlEnd mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = true}, all;
+    if (control_rank(c) == 2) mine = (ControlEnd){.rank = 2, .status = ERR_FORMAT, .message = "image 7"};
+    control_end(c, &mine, &all);
+    CHECK(all.status == ERR_FORMAT && all.rank == 2);
+    return 0;
+}
+
+/* One dies without a word: the others know at once. */
+static int dies(Control *c)
+{
+    ControlEnd all, mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = true};
+    CHECK(control_barrier(c, "meet") == OK);
+    control_watch(c);
+    if (control_rank(c) == 1) raise(SIGKILL);
+    int64_t since = clock_ns();
+    while (!control_failed(c, &all)) {
+        control_turn(c, clock_ns());
+        nap();
+    }
+    CHECK(clock_ns() - since < (int64_t)TIMEOUT_MS * 500000 && all.rank == 1 && all.status == ERR_COMM);
+    control_end(c, &mine, &all);
+    CHECK(all.rank == 1 && strstr(all.message, "ended without a message"));
+    return 0;
+}
+
+/* One is silent: it is named after the timeout. */
+static int is_silent(Control *c)
+{
+    ControlEnd all;
+    CHECK(control_barrier(c, "meet") == OK);
+    control_watch(c);
+    if (control_rank(c) == 2) raise(SIGSTOP);
+    while (control_rank(c) != 2 && !control_failed(c, &all)) {
+        control_turn(c, clock_ns());
+        nap();
+    }
+    CHECK(control_rank(c) == 2 || (all.rank == 2 && strstr(all.message, "no sign of life")));
+    return 0;
+}
+
+/* A barrier that one does not reach because of an error of its own ends with that error. */
+static int gives_up(Control *c)
+{
+    ControlEnd failure = {.rank = 2, .status = ERR_FORMAT, .message = "data: no images"};
+    Status met = control_barrier(c, "meet"); /* or it comes with the end of this barrier */
+    if (control_rank(c) == 2) {
+        control_fail(c, &failure);
+        return 0;
+    }
+    if (met == OK) met = control_barrier(c, "open its data");
+    CHECK(met == ERR_FORMAT && strstr(status_message(), "rank 2 on "));
+    CHECK(strstr(status_message(), "data: no images"));
+    return 0;
+}
+
+/* Runs `life` in RANKS processes; `killed` ends by a signal, or stays stopped and is then killed. */
+static void run(int (*life)(Control *), int64_t timeout_ms, int killed)
+{
+    pid_t pid[RANKS];
+    Launch launch = {.ranks = RANKS, .master = "127.0.0.1", .port = free_port(), .token = 7};
+    for (int r = 0; r < RANKS; r++) {
+        pid[r] = fork();
+        if (pid[r]) continue;
+        Control *c;
+        launch.rank = r;
+        if (control_open(&launch, timeout_ms, &c) != OK) {
+            fprintf(stderr, "rank %d: %s\n", r, status_message());
+            _exit(98);
+        }
+        int code = life(c);
+        control_close(c);
+        _exit(code);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        int status;
+        if (r == killed) continue;
+        assert_int_equal(waitpid(pid[r], &status, 0), pid[r]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    if (killed < 0) return;
+    kill(pid[killed], SIGKILL);
+    assert_int_equal(waitpid(pid[killed], NULL, 0), pid[killed]);
+}
+
+static void test_stop(void **state)
+{
+    (void)state;
+    run(stops, TIMEOUT_MS, -1);
+}
+
+static void test_failure(void **state)
+{
+    (void)state;
+    run(fails, TIMEOUT_MS, -1);
+    run(ends_differently, TIMEOUT_MS, -1);
+    run(gives_up, TIMEOUT_MS, -1);
+}
+
+static void test_death(void **state)
+{
+    (void)state;
+    run(dies, TIMEOUT_MS, 1);
+    run(is_silent, 3000, 2);
+}
+
+/* Whoever speaks another language is not listened to, and does not disturb the meeting. */
+static void test_strangers(void **state)
+{
+    (void)state;
+    Launch launch = {.ranks = 2, .master = "127.0.0.1", .port = free_port(), .token = 7};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)launch.port)};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    pid_t other = fork();
+    if (other == 0) {
+        int fd;
+        for (;;) { /* rank 0 listens soon */
+            fd = socket(AF_INET, SOCK_STREAM, 0);
+            if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0) break;
+            close(fd);
+            nap();
+        }
+        char reply[64];
+        if (write(fd, "GET / HTTP/1.0\r\n\r\n", 18) != 18 || read(fd, reply, sizeof reply) > 0) _exit(97);
+        Control *c;
+        launch.rank = 1;
+        if (control_open(&launch, TIMEOUT_MS, &c) != OK) _exit(98);
+        control_close(c);
+        _exit(0);
+    }
+    Control *c;
+    int status;
+    assert_int_equal(control_open(&launch, TIMEOUT_MS, &c), OK);
+    assert_true(*control_host(c, 0) && *control_host(c, 1));
+    control_close(c);
+    waitpid(other, &status, 0);
+    assert_int_equal(status, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_frames), cmocka_unit_test(test_stop),      cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_death),  cmocka_unit_test(test_strangers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,663 @@
+/* The channel between the supervisors of a run; see control.h. */
+#include "towers/train/control.h"
+#include "kernels/clock.h"
+#include "kernels/text.h"
+#include "nccl_sync/net.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum {
+    BEAT_MS = 1000,
+    RETRY_MS = 100,    /* between attempts to connect */
+    LATE_MS = 2000,    /* for the others to come and learn that the programs do not agree */
+    HELLO_MS = 2000,   /* for the first frame of a connection */
+    PAUSE_MS = 2000,   /* between turns: longer if this program was stopped itself */
+    CAUSE_MS = 3000,   /* for the cause of a failure to be reported, after its consequence */
+    FAILED_MS = 8000,  /* for the results of the others, after a failure */
+    FLUSH_MS = 1000,   /* for the last frames to leave */
+    STRANGERS_MAX = 32 /* connections that have not said who they are */
+};
+
+/* A connection. */
+typedef struct Peer {
+    int fd; /* -1: none */
+    uint8_t *in, *out;
+    size_t in_used, in_room, out_used, out_room;
+    int64_t heard_ns, alive_ns; /* when the last frame came; the last sign of life of its towers, 0: none yet */
+    int64_t ended_ns;           /* when its result came */
+    bool gone, ready, ended;
+    ControlEnd end;
+    char host[CONTROL_HOST_BYTES];
+} Peer;
+
+struct Control {
+    int rank, ranks;
+    int64_t timeout_ms;
+    uint64_t token, build;
+    Peer *peer; /* [ranks]: rank 0 is connected to all, the others only to rank 0 */
+    int listener;
+    Peer stranger[STRANGERS_MAX];
+    int refused; /* connections of other jobs */
+    bool watching, welcome, go, failed, decided;
+    bool orphaned; /* the connection to rank 0 has ended before the result came */
+    int64_t beaten_ns, turned_ns, awake_ns;
+    int stop_signal;
+    ControlEnd failure, result;
+    char *bytes; /* of a broadcast that has come */
+    size_t byte_count;
+    pthread_mutex_t mutex;
+};
+
+static bool is_root(const Control *c)
+{
+    return c->rank == 0;
+}
+
+/* ---- sending: frames are queued, and leave as the connection takes them */
+
+static void peer_drop(Peer *peer)
+{
+    if (peer->fd >= 0) close(peer->fd);
+    free(peer->in);
+    free(peer->out);
+    peer->in = peer->out = NULL;
+    peer->in_used = peer->in_room = peer->out_used = peer->out_room = 0;
+    peer->fd = -1;
+}
+
+static bool room_make(uint8_t **memory, size_t *room, size_t wanted)
+{
+    if (wanted <= *room) return true;
+    uint8_t *grown = realloc(*memory, 2 * wanted);
+    if (!grown) return false;
+    *memory = grown;
+    *room = 2 * wanted;
+    return true;
+}
+
+static void peer_flush(Peer *peer)
+{
+    while (peer->fd >= 0 && peer->out_used > 0) {
+        ssize_t sent = send(peer->fd, peer->out, peer->out_used, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        if (sent <= 0) {
+            peer->gone = true;
+            return;
+        }
+        peer->out_used -= (size_t)sent;
+        memmove(peer->out, peer->out + sent, peer->out_used);
+    }
+}
+
+static void peer_send(Peer *peer, ControlKind kind, const void *content, size_t bytes)
+{
+    ControlHead head = {CONTROL_MAGIC, (uint32_t)kind, (uint32_t)bytes};
+    if (peer->fd < 0 || peer->gone) return;
+    if (!room_make(&peer->out, &peer->out_room, peer->out_used + sizeof head + bytes)) {
+        peer->gone = true;
+        return;
+    }
+    memcpy(peer->out + peer->out_used, &head, sizeof head);
+    if (bytes) memcpy(peer->out + peer->out_used + sizeof head, content, bytes);
+    peer->out_used += sizeof head + bytes;
+    peer_flush(peer);
+}
+
+/* To everybody that this rank is connected to, except one. */
+static void all_send(Control *c, ControlKind kind, const void *content, size_t bytes, int except)
+{
+    for (int r = 0; r < c->ranks; r++)
+        if (r != except) peer_send(&c->peer[r], kind, content, bytes);
+}
+
+/* ---- receiving */
+
+static void failure_take(Control *c, const ControlEnd *end, int from)
+{
+    if (c->failed) return;
+    c->failed = true;
+    c->failure = *end;
+    all_send(c, CONTROL_FAILED, end, sizeof *end, from);
+}
+
+static void failure_make(Control *c, Status status, int rank, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void failure_make(Control *c, Status status, int rank, const char *format, ...)
+{
+    ControlEnd end = {.rank = rank, .status = (int32_t)status};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(end.message, sizeof end.message, format, args);
+    va_end(args);
+    failure_take(c, &end, -1);
+}
+
+static void frame_take(Control *c, int from, const ControlFrame *frame)
+{
+    Peer *peer = &c->peer[from];
+    ControlEnd end;
+    int32_t number;
+    int64_t duration;
+    peer->heard_ns = clock_ns();
+    switch (frame->kind) {
+    case CONTROL_WELCOME:
+        c->welcome = frame->bytes == (size_t)c->ranks * CONTROL_HOST_BYTES;
+        for (int r = 0; c->welcome && r < c->ranks; r++)
+            memcpy(c->peer[r].host, frame->content + (size_t)r * CONTROL_HOST_BYTES, CONTROL_HOST_BYTES);
+        break;
+    case CONTROL_BYTES:
+        free(c->bytes);
+        c->bytes = malloc(frame->bytes + 1);
+        c->byte_count = frame->bytes;
+        if (!c->bytes) break;
+        memcpy(c->bytes, frame->content, frame->bytes);
+        c->bytes[frame->bytes] = 0;
+        break;
+    case CONTROL_READY: peer->ready = true; break;
+    case CONTROL_GO: c->go = true; break;
+    case CONTROL_BEAT:
+        memcpy(&duration, frame->content, sizeof duration);
+        peer->alive_ns = duration < peer->heard_ns ? peer->heard_ns - duration : 0;
+        break;
+    case CONTROL_STOP:
+        memcpy(&number, frame->content, sizeof number);
+        if (c->stop_signal) break;
+        c->stop_signal = number;
+        all_send(c, CONTROL_STOP, &number, sizeof number, from);
+        break;
+    case CONTROL_REFUSED:
+    case CONTROL_FAILED:
+        memcpy(&end, frame->content, sizeof end);
+        failure_take(c, &end, from);
+        break;
+    case CONTROL_ENDED:
+        memcpy(&peer->end, frame->content, sizeof peer->end);
+        peer->ended = true;
+        peer->ended_ns = peer->heard_ns;
+        break;
+    case CONTROL_RESULT:
+        memcpy(&c->result, frame->content, sizeof c->result);
+        c->decided = true;
+        break;
+    default: break;
+    }
+}
+
+/* Takes what has come; false at the end of the connection, or if it says what is no frame. */
+static bool peer_receive(Peer *peer)
+{
+    enum { READ_BYTES = 1 << 16 };
+    for (;;) {
+        if (!room_make(&peer->in, &peer->in_room, peer->in_used + READ_BYTES)) return false;
+        ssize_t got = recv(peer->fd, peer->in + peer->in_used, READ_BYTES, MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+        if (got == 0) return false;
+        peer->in_used += (size_t)got;
+        if (peer->in_used > 2 * (CONTROL_CONTENT_MAX + sizeof(ControlHead)))
+            return true; /* the rest in the next turn */
+    }
+}
+
+static void peer_skip(Peer *peer, size_t bytes)
+{
+    peer->in_used -= bytes;
+    memmove(peer->in, peer->in + bytes, peer->in_used);
+}
+
+/* All complete frames of a peer, and then its end. */
+static void peer_turn(Control *c, int rank)
+{
+    Peer *peer = &c->peer[rank];
+    ControlFrame frame;
+    int64_t length;
+    if (peer->fd < 0) return;
+    bool open = peer_receive(peer);
+    while ((length = control_frame_read(peer->in, peer->in_used, &frame)) > 0) {
+        frame_take(c, rank, &frame);
+        peer_skip(peer, (size_t)length);
+    }
+    if (open && length == 0 && !peer->gone) return;
+    peer->gone = true;
+    peer_drop(peer);
+    c->orphaned |= rank == 0 && !c->decided;
+    if (peer->ended || c->decided || c->failed) return;
+    failure_make(c, ERR_COMM, rank, "%s",
+                 length < 0 ? "sent what is no message of the control channel"
+                            : "its supervisor has ended without a message: it was killed, or its host is down");
+}
+
+/* One round: wait at most wait_ms for something to happen, then take and send what there is. */
+static void turn(Control *c, int wait_ms)
+{
+    struct pollfd polled[1 + STRANGERS_MAX + 256];
+    nfds_t count = 0;
+    if (c->listener >= 0) polled[count++] = (struct pollfd){c->listener, POLLIN, 0};
+    for (int i = 0; i < STRANGERS_MAX; i++)
+        if (c->stranger[i].fd >= 0) polled[count++] = (struct pollfd){c->stranger[i].fd, POLLIN, 0};
+    for (int r = 0; r < c->ranks; r++)
+        if (c->peer[r].fd >= 0)
+            polled[count++] = (struct pollfd){c->peer[r].fd, (short)(POLLIN | (c->peer[r].out_used ? POLLOUT : 0)), 0};
+    (void)poll(polled, count, wait_ms);
+    for (int r = 0; r < c->ranks; r++) {
+        peer_flush(&c->peer[r]);
+        peer_turn(c, r);
+    }
+    int64_t now = clock_ns();
+    if (!c->watching) return;
+    if (now - c->turned_ns > PAUSE_MS * 1000000ll) c->awake_ns = now; /* this program was stopped itself */
+    c->turned_ns = now;
+    bool beat = now - c->beaten_ns > BEAT_MS * 1000000ll;
+    if (beat) c->beaten_ns = now;
+    for (int r = 0; r < c->ranks; r++) {
+        Peer *peer = &c->peer[r];
+        /* It has ended in consequence of a failure that nobody reports: this is the only news of it. */
+        bool alone = peer->ended && peer->end.status != OK && r != c->rank;
+        if (alone && !c->failed && now - peer->ended_ns > CAUSE_MS * 1000000ll) failure_take(c, &peer->end, -1);
+        if (peer->fd < 0) continue;
+        /* Of the others' lives a rank learns through rank 0 the latest, without its own. */
+        int64_t alive = 0, life;
+        for (int k = 0; k < c->ranks; k++)
+            if (k != r && c->peer[k].alive_ns > alive) alive = c->peer[k].alive_ns;
+        life = alive ? now - alive : INT64_MAX;
+        if (beat && !peer->out_used) peer_send(peer, CONTROL_BEAT, &life, sizeof life);
+        int64_t heard = peer->heard_ns > c->awake_ns ? peer->heard_ns : c->awake_ns;
+        if (now - heard > c->timeout_ms * 1000000ll && !c->failed && !peer->ended)
+            failure_make(c, ERR_COMM, r, "no sign of life of its supervisor for %.1f s (--comm-timeout)",
+                         (double)c->timeout_ms * 1e-3);
+    }
+}
+
+/* ---- meeting */
+
+static uint64_t build_digest(void)
+{
+    enum { PIECE = 1 << 20 };
+    uint64_t digest = 0;
+    FILE *from = fopen("/proc/self/exe", "re");
+    uint8_t *piece = malloc(PIECE);
+    size_t got;
+    while (from && piece && (got = fread(piece, 1, PIECE, from)) > 0) digest = XXH3_64bits_withSeed(piece, got, digest);
+    if (from) fclose(from);
+    free(piece);
+    return digest;
+}
+
+/* The first frame of a connection decides whose it is. */
+static void hello_take(Control *c, Peer *stranger, const ControlHello *hello)
+{
+    if (hello->token != c->token || hello->ranks != c->ranks) {
+        ControlEnd end = {.status = ERR_ARG};
+        if (hello->token != c->token)
+            snprintf(end.message, sizeof end.message,
+                     "rank %d on %s has found the rank 0 of another job: their tokens differ (TOWERS_TOKEN, or the "
+                     "job's number); if it is meant to be the same job set TOWERS_TOKEN equally, otherwise give each "
+                     "its own TOWERS_MASTER_PORT",
+                     hello->rank, hello->host);
+        else
+            snprintf(end.message, sizeof end.message, "rank %d on %s is one of %d programs, but rank 0 is one of %d",
+                     hello->rank, hello->host, hello->ranks, c->ranks);
+        c->refused++;
+        peer_send(stranger, CONTROL_REFUSED, &end, sizeof end);
+        peer_drop(stranger);
+        return;
+    }
+    Peer *peer = &c->peer[hello->rank];
+    bool twice = peer->fd >= 0;
+    if (twice) {
+        failure_make(c, ERR_ARG, 0, "rank %d has come twice, from %s and from %s; every program needs its own rank",
+                     hello->rank, peer->host, hello->host);
+        peer_send(stranger, CONTROL_FAILED, &c->failure, sizeof c->failure);
+        peer_drop(stranger);
+    } else {
+        *peer = *stranger;
+        memcpy(peer->host, hello->host, sizeof peer->host);
+        *stranger = (Peer){.fd = -1};
+        if (c->failed) peer_send(peer, CONTROL_FAILED, &c->failure, sizeof c->failure);
+    }
+    if (!twice && hello->build != c->build)
+        failure_make(c, ERR_ARG, 0,
+                     "rank %d on %s runs another build of towers (version %s, digest %016llx) than rank 0 "
+                     "(version " TOWERS_VERSION ", digest %016llx); install the same file on all hosts",
+                     hello->rank, hello->host, hello->version, (unsigned long long)hello->build,
+                     (unsigned long long)c->build);
+}
+
+static void strangers_turn(Control *c)
+{
+    int fd = accept(c->listener, NULL, NULL);
+    for (int i = 0; fd >= 0 && i < STRANGERS_MAX; i++) {
+        if (c->stranger[i].fd >= 0) continue;
+        net_prepare(fd);
+        c->stranger[i] = (Peer){.fd = fd, .heard_ns = clock_ns()};
+        fd = -1;
+    }
+    if (fd >= 0) close(fd);
+    for (int i = 0; i < STRANGERS_MAX; i++) {
+        Peer *stranger = &c->stranger[i];
+        ControlFrame frame;
+        ControlHello hello;
+        if (stranger->fd < 0) continue;
+        bool open = peer_receive(stranger);
+        int64_t length = control_frame_read(stranger->in, stranger->in_used, &frame);
+        bool silent = clock_ns() - stranger->heard_ns > HELLO_MS * 1000000ll;
+        if (length > 0 && frame.kind == CONTROL_HELLO) {
+            memcpy(&hello, frame.content, sizeof hello);
+            peer_skip(stranger, (size_t)length);
+            hello_take(c, stranger, &hello);
+        } else if (length != 0 || !open || silent) {
+            peer_drop(stranger);
+        }
+    }
+}
+
+static Status failure_status(const Control *c)
+{
+    const ControlEnd *f = &c->failure;
+    if (f->rank == 0 && f->status != ERR_COMM) return FAIL((Status)f->status, "%s", f->message);
+    return FAIL((Status)f->status, "rank %d%s%s: %s", f->rank, *c->peer[f->rank].host ? " on " : "",
+                c->peer[f->rank].host, f->message);
+}
+
+static Status root_meet(Control *c, int port, int64_t deadline)
+{
+    int here = 1;
+    TRY(net_listen(port, &c->listener));
+    while (here < c->ranks && clock_ns() < deadline) {
+        bool failed = c->failed;
+        turn(c, RETRY_MS);
+        strangers_turn(c);
+        if (c->failed && !failed) deadline = clock_ns() + LATE_MS * 1000000ll;
+        here = 1;
+        for (int r = 1; r < c->ranks; r++) here += c->peer[r].fd >= 0;
+    }
+    if (!c->failed && here < c->ranks) {
+        char missing[512], came[512], others[96] = "";
+        Text absent = text_start(missing, sizeof missing), present = text_start(came, sizeof came);
+        for (int r = 0; r < c->ranks; r++)
+            if (r == 0 || c->peer[r].fd >= 0)
+                text_add(&present, "%s%d (%s)", present.used ? ", " : "", r, c->peer[r].host);
+            else
+                text_add(&absent, "%s%d", absent.used ? ", " : "", r);
+        if (c->refused)
+            snprintf(others, sizeof others, "; %d connections of other jobs were refused (TOWERS_TOKEN)", c->refused);
+        failure_make(c, ERR_COMM, 0,
+                     "of %d programs rank %s did not connect to port %d of %s within %.0f s (--comm-timeout); here are "
+                     "%s%s",
+                     c->ranks, missing, port, c->peer[0].host, (double)c->timeout_ms * 1e-3, came, others);
+    }
+    close(c->listener);
+    c->listener = -1;
+    for (int i = 0; i < STRANGERS_MAX; i++) peer_drop(&c->stranger[i]);
+    if (c->failed) return failure_status(c);
+    char hosts[256][CONTROL_HOST_BYTES];
+    for (int r = 0; r < c->ranks; r++) memcpy(hosts[r], c->peer[r].host, CONTROL_HOST_BYTES);
+    all_send(c, CONTROL_WELCOME, hosts, (size_t)c->ranks * CONTROL_HOST_BYTES, 0);
+    return OK;
+}
+
+/* Connect to rank 0 and wait until all have come. A connection that ends before is tried again: rank 0 may be that of an
+ * earlier attempt. */
+static Status other_meet(Control *c, const Launch *launch, int64_t deadline)
+{
+    char why[256] = "no attempt";
+    ControlHello hello = {.token = c->token, .build = c->build, .rank = c->rank, .ranks = c->ranks};
+    snprintf(hello.version, sizeof hello.version, "%s", TOWERS_VERSION);
+    memcpy(hello.host, c->peer[c->rank].host, sizeof hello.host);
+    Peer *root = &c->peer[0];
+    while (clock_ns() < deadline && !c->welcome && !c->failed) {
+        root->fd = net_connect(launch->master, launch->port, why, sizeof why);
+        if (root->fd >= 0) {
+            root->gone = false;
+            peer_send(root, CONTROL_HELLO, &hello, sizeof hello);
+            snprintf(why, sizeof why, "connected, but not all programs have come");
+        }
+        while (root->fd >= 0 && !c->welcome && !c->failed && clock_ns() < deadline + NET_ATTEMPT_MS * 1000000ll) {
+            root->ended = true; /* its end is no failure yet */
+            turn(c, RETRY_MS);
+        }
+        root->ended = false;
+        if (!c->welcome && !c->failed) nanosleep(&(struct timespec){0, RETRY_MS * 1000000l}, NULL);
+    }
+    if (c->failed) return failure_status(c);
+    c->orphaned = false; /* attempts that failed do not count */
+    if (c->welcome) return OK;
+    return FAIL(ERR_COMM, "rank %d on %s cannot meet rank 0 at %s, port %d, within %.0f s (--comm-timeout): %s",
+                c->rank, hello.host, launch->master, launch->port, (double)c->timeout_ms * 1e-3, why);
+}
+
+Status control_open(const Launch *launch, int64_t timeout_ms, Control **made)
+{
+    Status st = OK;
+    Control *c = calloc(1, sizeof *c);
+    if (!c) return FAIL(ERR_MEMORY, "no memory for the control channel");
+    *c = (Control){.rank = launch->rank,
+                   .ranks = launch->ranks,
+                   .timeout_ms = timeout_ms,
+                   .token = launch->token,
+                   .build = build_digest(),
+                   .listener = -1,
+                   .peer = calloc((size_t)launch->ranks, sizeof *c->peer)};
+    pthread_mutex_init(&c->mutex, NULL);
+    for (int i = 0; i < STRANGERS_MAX; i++) c->stranger[i].fd = -1;
+    for (int r = 0; c->peer && r < c->ranks; r++) c->peer[r] = (Peer){.fd = -1};
+    if (!c->peer) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the control channel of %d programs", launch->ranks));
+    if (gethostname(c->peer[c->rank].host, CONTROL_HOST_BYTES - 1) != 0)
+        snprintf(c->peer[c->rank].host, CONTROL_HOST_BYTES, "an unnamed host");
+    int64_t deadline = clock_ns() + timeout_ms * 1000000;
+    TRY_OUT(is_root(c) ? root_meet(c, launch->port, deadline) : other_meet(c, launch, deadline));
+    *made = c;
+    return OK;
+out:
+    control_close(c);
+    return st;
+}
+
+void control_forget(Control *c)
+{
+    if (!c) return;
+    for (int r = 0; c->peer && r < c->ranks; r++) {
+        if (c->peer[r].fd >= 0) close(c->peer[r].fd);
+        c->peer[r].fd = -1;
+    }
+}
+
+void control_close(Control *c)
+{
+    if (!c) return;
+    int64_t deadline = clock_ns() + FLUSH_MS * 1000000ll;
+    /* The last frames leave. A connection closed with unread bytes in it would be reset, and they would be lost. */
+    for (bool left = true; left && clock_ns() < deadline;) {
+        left = false;
+        for (int r = 0; c->peer && r < c->ranks; r++) {
+            Peer *peer = &c->peer[r];
+            if (peer->fd < 0 || peer->gone) continue;
+            peer_flush(peer);
+            if (!peer->out_used) (void)shutdown(peer->fd, SHUT_WR);
+            peer->in_used = 0;
+            peer->gone = !peer_receive(peer);
+            left |= !peer->gone;
+        }
+        if (left) nanosleep(&(struct timespec){0, 10000000l}, NULL);
+    }
+    for (int r = 0; c->peer && r < c->ranks; r++) peer_drop(&c->peer[r]);
+    free(c->peer);
+    free(c->bytes);
+    pthread_mutex_destroy(&c->mutex);
+    free(c);
+}
+
+int control_rank(const Control *c)
+{
+    return c->rank;
+}
+
+int control_ranks(const Control *c)
+{
+    return c->ranks;
+}
+
+const char *control_host(const Control *c, int rank)
+{
+    return c->peer[rank].host;
+}
+
+/* ---- before the fork */
+
+Status control_broadcast(Control *c, char **bytes, size_t *count)
+{
+    if (is_root(c)) {
+        if (*count > CONTROL_CONTENT_MAX)
+            return FAIL(ERR_INTERNAL, "%zu bytes are too many for the control channel", *count);
+        all_send(c, CONTROL_BYTES, *bytes, *count, 0);
+        return OK;
+    }
+    int64_t deadline = clock_ns() + c->timeout_ms * 1000000;
+    while (!c->bytes && !c->failed && clock_ns() < deadline) turn(c, RETRY_MS);
+    if (c->failed) return failure_status(c);
+    if (!c->bytes)
+        return FAIL(ERR_COMM, "rank 0 on %s has not told the settings of the run within %.0f s (--comm-timeout)",
+                    c->peer[0].host, (double)c->timeout_ms * 1e-3);
+    *bytes = c->bytes;
+    *count = c->byte_count;
+    c->bytes = NULL;
+    return OK;
+}
+
+Status control_barrier(Control *c, const char *what)
+{
+    int missing = 0;
+    int64_t deadline = clock_ns() + c->timeout_ms * 1000000;
+    if (!is_root(c)) peer_send(&c->peer[0], CONTROL_READY, NULL, 0);
+    while (!c->failed && clock_ns() < deadline) {
+        missing = 0;
+        for (int r = 1; is_root(c) && r < c->ranks && !missing; r++) missing = c->peer[r].ready ? 0 : r;
+        if (is_root(c) ? !missing : c->go) break;
+        turn(c, RETRY_MS);
+    }
+    if (c->failed) return failure_status(c);
+    if (is_root(c) ? missing : !c->go) {
+        failure_make(c, ERR_COMM, c->rank, "waited for rank %d on %s to %s for %.0f s (--comm-timeout)", missing,
+                     c->peer[missing].host, what, (double)c->timeout_ms * 1e-3);
+        return failure_status(c);
+    }
+    for (int r = 0; r < c->ranks; r++) c->peer[r].ready = false;
+    c->go = false;
+    if (is_root(c)) all_send(c, CONTROL_GO, NULL, 0, 0);
+    return OK;
+}
+
+/* ---- while towers run */
+
+void control_watch(Control *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->turned_ns = c->awake_ns = clock_ns();
+    c->watching = true;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void control_turn(Control *c, int64_t alive_ns)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->peer[c->rank].alive_ns = alive_ns;
+    turn(c, 0);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+int64_t control_others_alive(Control *c)
+{
+    int64_t alive = 0;
+    pthread_mutex_lock(&c->mutex);
+    for (int r = 0; r < c->ranks; r++)
+        if (r != c->rank && c->peer[r].alive_ns > alive) alive = c->peer[r].alive_ns;
+    pthread_mutex_unlock(&c->mutex);
+    return alive;
+}
+
+void control_stop(Control *c, int signal_number)
+{
+    int32_t number = signal_number;
+    pthread_mutex_lock(&c->mutex);
+    if (!c->stop_signal) all_send(c, CONTROL_STOP, &number, sizeof number, -1);
+    if (!c->stop_signal) c->stop_signal = signal_number;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+int control_stop_asked(Control *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    int number = c->stop_signal;
+    pthread_mutex_unlock(&c->mutex);
+    return number;
+}
+
+void control_fail(Control *c, const ControlEnd *end)
+{
+    pthread_mutex_lock(&c->mutex);
+    if (!c->decided) failure_take(c, end, -1);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+bool control_failed(Control *c, ControlEnd *failure)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool failed = c->decided ? c->result.status != OK : c->failed;
+    if (failed) *failure = c->decided ? c->result : c->failure;
+    pthread_mutex_unlock(&c->mutex);
+    return failed;
+}
+
+bool control_orphaned(Control *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool orphaned = c->orphaned;
+    pthread_mutex_unlock(&c->mutex);
+    return orphaned;
+}
+
+/* The first failure that was reported; else the result of the lowest rank that failed by itself; else of the lowest that
+ * failed at all; else success. */
+static void result_choose(Control *c)
+{
+    c->result = c->peer[c->rank].end;
+    for (int secondary = 1; secondary >= 0; secondary--)
+        for (int r = c->ranks - 1; r >= 0; r--) {
+            const ControlEnd *end = &c->peer[r].end;
+            if (c->peer[r].ended && end->status != OK && (end->secondary != 0) == secondary) c->result = *end;
+        }
+    if (c->failed) c->result = c->failure;
+    for (int r = 0; r < c->ranks && !c->result.signal; r++)
+        if (c->peer[r].ended) c->result.signal = c->peer[r].end.signal;
+}
+
+void control_end(Control *c, const ControlEnd *mine, ControlEnd *result)
+{
+    pthread_mutex_lock(&c->mutex);
+    int64_t since = clock_ns();
+    c->peer[c->rank].end = *mine;
+    c->peer[c->rank].ended = true;
+    if (!is_root(c)) peer_send(&c->peer[0], CONTROL_ENDED, mine, sizeof *mine);
+    for (bool waits = true; waits && !c->decided;) {
+        int64_t limit = c->failed || mine->status != OK ? FAILED_MS : c->timeout_ms;
+        waits = false;
+        for (int r = 0; r < c->ranks; r++) waits |= c->peer[r].fd >= 0 && (!is_root(c) || !c->peer[r].ended);
+        waits &= clock_ns() - since < limit * 1000000;
+        if (waits) turn(c, RETRY_MS);
+    }
+    if (!c->decided) result_choose(c);
+    if (is_root(c)) all_send(c, CONTROL_RESULT, &c->result, sizeof c->result, 0);
+    c->decided = true;
+    *result = c->result;
+    pthread_mutex_unlock(&c->mutex);
+}

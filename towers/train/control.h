@@ -1,0 +1,61 @@
+/* Control: the channel between the supervisors of a run on several hosts. TCP; rank 0 listens, all others connect to it.
+ *
+ * A frame is a head {magic, kind, bytes} and that many bytes of content: control_frames.h. Before towers are forked the
+ * programs meet (control_open refuses other jobs, other builds and ranks that come twice, and names those that do not
+ * come), receive what rank 0 has decided, and wait for each other. While towers run, each supervisor sends a heartbeat a
+ * second; the channel carries the first failure, stop requests and, at the end, the result that all programs exit with.
+ * A closed connection is a dead program. Silence longer than the timeout is a lost one. Clocks of hosts are never
+ * compared: only durations travel.
+ *
+ * Calls may come from several threads. */
+#ifndef TOWERS_TRAIN_CONTROL_H
+#define TOWERS_TRAIN_CONTROL_H
+
+#include <stddef.h>
+
+#include "towers/replica/launch.h"
+#include "towers/train/control_frames.h"
+
+typedef struct Control Control;
+
+/* Meet all programs of the job. ERR_COMM names the ranks that have not come within timeout_ms. */
+NODISCARD Status control_open(const Launch *launch, int64_t timeout_ms, Control **made);
+/* Ends the connections; NULL is fine. A program that ends early with an error first tells why: control_fail. */
+void control_close(Control *control);
+/* In a forked child: close its copies of the descriptors, so that the death of this program is seen. */
+void control_forget(Control *control);
+
+int control_rank(const Control *control);
+int control_ranks(const Control *control);
+const char *control_host(const Control *control, int rank); /* its name; "" if unknown */
+
+/* Before the fork; collective. Every rank receives the bytes of rank 0: owned by the caller, followed by a zero byte. On
+ * rank 0 *bytes is its own memory and is not replaced. */
+NODISCARD Status control_broadcast(Control *control, char **bytes, size_t *count);
+/* Returns when all ranks have called it. ERR_COMM after the timeout, or the failure of another rank. */
+NODISCARD Status control_barrier(Control *control, const char *what);
+
+/* ---- while towers run */
+
+/* Start heartbeats, and judge silence. */
+void control_watch(Control *control);
+/* Receive what has come and send what is due; never waits. alive_ns: when a tower of this program last showed a sign of
+ * life, by clock_ns(). Call several times a second. */
+void control_turn(Control *control, int64_t alive_ns);
+/* When a tower of the other programs last did, by clock_ns() of this host, as far as known; 0: unknown. It was estimated
+ * when the heartbeat came, so it moves by the delays of the network even if no tower shows any life. */
+int64_t control_others_alive(Control *control);
+/* Ask all programs to save and stop. */
+void control_stop(Control *control, int signal_number);
+int control_stop_asked(Control *control); /* the signal that any rank received, or 0 */
+/* Report the failure of this program to all others. Only the first failure counts. */
+void control_fail(Control *control, const ControlEnd *end);
+/* The first failure that this program knows of, if there is one; after control_end that of the result. */
+bool control_failed(Control *control, ControlEnd *failure);
+/* Whether rank 0 has left without a result, so that it cannot report anything. */
+bool control_orphaned(Control *control);
+/* Give the result of this program, wait for the others', and receive the one that all exit with. Ranks that are dead or
+ * silent are not waited for long. */
+void control_end(Control *control, const ControlEnd *mine, ControlEnd *result);
+
+#endif

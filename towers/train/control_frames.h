@@ -1,0 +1,60 @@
+/* The frames of the control channel: a head, then its content. All numbers are those of the sender's machine: hosts of
+ * one run have the same processor architecture, and the magic number of another byte order is refused. */
+#ifndef TOWERS_TRAIN_CONTROL_FRAMES_H
+#define TOWERS_TRAIN_CONTROL_FRAMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/status.h"
+
+enum { CONTROL_HOST_BYTES = 64, CONTROL_MESSAGE_BYTES = 2000 };
+
+/* How a program ended, or why a run fails. */
+typedef struct ControlEnd {
+    int32_t rank;      /* who says so */
+    int32_t status;    /* Status */
+    int32_t signal;    /* that requested the stop, or 0 */
+    int32_t secondary; /* it failed because another one did */
+    char message[CONTROL_MESSAGE_BYTES];
+} ControlEnd;
+
+enum { CONTROL_MAGIC = 0x52575431, CONTROL_CONTENT_MAX = 1 << 20 };
+
+typedef enum ControlKind {
+    CONTROL_HELLO = 1, /* ControlHello: the first frame of a connection, to rank 0 */
+    CONTROL_WELCOME,   /* char [ranks][CONTROL_HOST_BYTES]: all have come */
+    CONTROL_REFUSED,   /* ControlEnd: this connection belongs to another job */
+    CONTROL_BYTES,     /* any: of control_broadcast */
+    CONTROL_READY,     /* nothing: this rank has reached a barrier */
+    CONTROL_GO,        /* nothing: all have */
+    CONTROL_BEAT,      /* int64_t: time since the last sign of life of a tower */
+    CONTROL_STOP,      /* int32_t: a signal */
+    CONTROL_FAILED,    /* ControlEnd: the first failure */
+    CONTROL_ENDED,     /* ControlEnd: the result of a program */
+    CONTROL_RESULT,    /* ControlEnd: that of the run */
+    CONTROL_KINDS
+} ControlKind;
+
+typedef struct ControlHead {
+    uint32_t magic, kind, bytes;
+} ControlHead;
+
+typedef struct ControlHello {
+    uint64_t token, build; /* of the job; of the program's file */
+    int32_t rank, ranks;
+    char version[32], host[CONTROL_HOST_BYTES];
+} ControlHello;
+
+typedef struct ControlFrame {
+    ControlKind kind;
+    const uint8_t *content; /* borrowed from the bytes that were read */
+    size_t bytes;
+} ControlFrame;
+
+/* Reads the frame at the start of `bytes`. Returns its length with its head; 0 if it is not complete yet; -1 if this is no
+ * frame: a wrong magic number or kind, content of a wrong size, text without an end, a number out of range. */
+int64_t control_frame_read(const uint8_t *bytes, size_t count, ControlFrame *frame);
+
+#endif
