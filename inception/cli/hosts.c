@@ -34,6 +34,10 @@ Status hosts_meet(const Options *o, JobFiles *files)
     job->host = control_host(files->control, files->launch.rank);
     job->user_signal = files->launch.user_signal;
     job->groups = files->launch.ranks;
+    char mpi[128]; /* connects GPUs, too, if it is there */
+    job->comm.master = files->launch.mpi && comm_mpi_text(mpi, sizeof mpi) ? NULL : files->launch.master;
+    job->comm.port = files->launch.port + 1;
+    job->comm.token = files->launch.token;
     job->group = files->launch.rank;
     return OK;
 }

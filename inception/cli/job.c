@@ -184,17 +184,12 @@ static Status groups_check(const Options *o, int towers, JobFiles *files)
     if (groups == 1) return OK;
     char mpi[128];
     bool cpu = !strcmp(job->backend->name, "cpu");
-    if (!cpu)
-        return FAIL(ERR_UNSUPPORTED,
-                    "GPUs on several hosts are not supported yet; start one program without %s, or "
-                    "use --device cpu",
-                    job->launcher);
-    if (!files->launch.mpi)
+    if (cpu && !files->launch.mpi)
         return FAIL(ERR_UNSUPPORTED,
                     "--device cpu on several hosts sums with MPI, but %s starts programs without it; use mpirun, or "
                     "srun --mpi=pmix",
                     job->launcher);
-    if (!comm_mpi_text(mpi, sizeof mpi))
+    if (cpu && !comm_mpi_text(mpi, sizeof mpi))
         return FAIL(ERR_UNSUPPORTED, "--device cpu on several hosts sums with MPI, which this build lacks; install "
                                      "libopenmpi-dev or libmpich-dev and build again");
     if (towers < groups)
