@@ -66,6 +66,14 @@ static const Case cases[] = {
     {"7x1 along lines of less than a tile", 3, 32, 32, 3, 90, 7, 1, 1, 3, 0},
     {"7x1 along lines of one output", 3, 32, 32, 1, 90, 7, 1, 1, 3, 0},
     {"7x1 along a single line", 2, 32, 32, 300, 1, 7, 1, 1, 3, 0, .acc = true},
+    {"5x5 stride 2 of many images", 9, 32, 16, 7, 7, 5, 5, 2, 2, 2, .bias = true, .relu = true},
+    {"5x5 stride 2 of many images, more before than behind", 17, 32, 48, 7, 6, 5, 5, 2, 1, 1, .bias = true},
+    {"5x5 stride 2 of many images, of slices", 8, 32, 16, 8, 9, 5, 5, 2, 2, 1, .x_gap = 16, .y_gap = 5, .bias = true},
+    {"5x5 stride 2 of many images, grey", 19, 1, 48, 11, 13, 5, 5, 2, 1, 1, .bias = true},
+    {"5x5 stride 2 of many images, odd outputs", 8, 32, 5, 9, 8, 5, 5, 2, 1, 1},
+    {"5x5 stride 2 of many images, sum", 8, 32, 16, 6, 7, 5, 5, 2, 2, 2, .acc = true},
+    {"7x5 stride 3 of many images", 29, 48, 16, 10, 9, 7, 5, 3, 3, 2},
+    {"5x5 stride 6 of many images, pixels between", 8, 32, 16, 13, 11, 5, 5, 6, 0, 0, .bias = true},
     {"a single pixel", 1, 3, 5, 1, 1, 1, 1, 1, 0, 0, .bias = true, .acc = true},
 };
 enum { CASES = sizeof cases / sizeof cases[0], GUARD_BYTES = 4096 };

@@ -8,7 +8,7 @@
 
 static const ConvImpl *const data_list[] = {
 #if defined(__x86_64__)
-    &conv_winograd,   &conv_winograd_line,
+    &conv_winograd,   &conv_winograd_line, &conv_positions,
 #endif
     &conv_columns_dx, &conv_onednn,        NULL,
 };
