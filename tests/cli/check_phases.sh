@@ -178,8 +178,8 @@ else
     grep -q "tower 1, step 6 (generator)" "$err" && grep -q "layer generator.deconv1 .* element 7 " "$err" || complain "nan-generator: $(cat "$err")"
     "$towers" replay "$work/nan-generator/nan-step-6-tower-1" >"$out" 2>&1 </dev/null
     grep -q "(as in the run)" "$out" || complain "replay of a generator's step: $(tail -3 "$out")"
-    TOWERS_FAULT="nan:tower=0,step=9,layer=critic.real.conv2" run 8 nan-critic "${args[@]}"
-    grep -q "tower 0, step 9 (critic)" "$err" && grep -q "layer critic.real.conv2" "$err" || complain "nan-critic: $(cat "$err")"
+    TOWERS_FAULT="nan:tower=0,step=9,layer=critic.both.conv2" run 8 nan-critic "${args[@]}"
+    grep -q "tower 0, step 9 (critic)" "$err" && grep -q "layer critic.both.conv2" "$err" || complain "nan-critic: $(cat "$err")"
     "$towers" replay "$work/nan-critic/nan-step-9-tower-0" >"$out" 2>&1 </dev/null
     grep -q "(as in the run)" "$out" || complain "replay of a critic's step: $(tail -3 "$out")"
     TOWERS_FAULT="nan:tower=0,step=9,where=grad;nan:tower=1,step=12,where=grad" run 0 nan-skip "${args[@]}" --nan-policy skip

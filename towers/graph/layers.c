@@ -206,6 +206,14 @@ Value concat(Graph *g, const Value *x, int count)
     return graph_op(g, OP_CONCAT, NULL, x, count, NULL, NULL);
 }
 
+Value slice(Graph *g, Value x, int32_t first, int32_t c)
+{
+    OpAttr attr = {.slice.first = first};
+    Shape shape = graph_shape(g, x);
+    shape.c = c;
+    return graph_op(g, OP_SLICE, NULL, &x, 1, &attr, &shape);
+}
+
 Value relu(Graph *g, Value x)
 {
     return unary(g, OP_RELU, x, NULL);

@@ -66,6 +66,8 @@ Value concat(Graph *g, const Value *x, int count);
 #define CONCAT(g, ...)                                                                                                 \
     concat((g), (const Value[]){__VA_ARGS__}, (int)(sizeof((const Value[]){__VA_ARGS__}) / sizeof(Value)))
 
+Value slice(Graph *g, Value x, int32_t first, int32_t c); /* channels `first` .. `first` + c */
+
 /* Fully connected over all of c, h, w. Parameters `<name>.weight` {out, c, h, w}, `<name>.bias`. */
 Value dense(Graph *g, Value x, const char *name, int32_t out, bool relu, Init init);
 Value dense_plain(Graph *g, Value x, const char *name, int32_t out, Init init); /* without bias */
