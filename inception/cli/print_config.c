@@ -19,14 +19,6 @@ static const char *const origin_names[] = {
     [ORIGIN_COMMAND_LINE] = "command line",
 };
 
-static bool is_utf8(const char *text)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    int32_t point;
-    while ((point = utf8_point(&p)) >= 0) continue;
-    return point == -2;
-}
-
 /* Returns the columns written. */
 static int print_text(const char *text, FILE *to)
 {
@@ -58,7 +50,7 @@ static void print_option(const Options *options, OptionId id, FILE *to)
         fprintf(to, "# %s: not set\n", info->flag);
         return;
     }
-    if (text && !is_utf8(value)) {
+    if (text && !utf8_valid(value)) {
         fprintf(to, "# %s: not valid UTF-8, so it cannot be written as YAML\n", info->flag);
         return;
     }

@@ -1,7 +1,6 @@
 /* See utf8.h. */
 #include "towers/files/utf8.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +25,15 @@ int32_t utf8_point(const unsigned char **p)
     if (point < least[more] || point > 0x10ffff || surrogate) return -1;
     *p = at + 1 + more;
     return point;
+}
+
+bool utf8_valid(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    int32_t point;
+    do point = utf8_point(&p);
+    while (point >= 0);
+    return point == -2;
 }
 
 size_t utf8_escape(char *to, size_t room, const char *from)

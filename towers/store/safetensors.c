@@ -7,6 +7,7 @@
 #include "towers/store/safetensors.h"
 #include "kernels/tensor.h"
 #include "towers/files/json.h"
+#include "towers/files/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -393,6 +394,7 @@ static Status tensor_check(const StTensor *tensor)
     if (!name_is_plain(tensor->name) || strcmp(tensor->name, METADATA_KEY) == 0)
         return FAIL(ERR_ARG, "the tensor name '%.64s' is reserved, longer than %d bytes or holds control characters",
                     tensor->name, ST_MAX_NAME);
+    if (!utf8_valid(tensor->name)) return FAIL(ERR_ARG, "the tensor name '%s' is not valid UTF-8", tensor->name);
     if (st_dtype_bytes(tensor->dtype) == 0 || tensor->rank < 0 || tensor->rank > ST_MAX_RANK)
         return FAIL(ERR_ARG, "tensor '%s' has type %d and rank %d", tensor->name, (int)tensor->dtype, tensor->rank);
     if (!shape_bytes(tensor, &bytes) || bytes != tensor->bytes)
@@ -413,25 +415,24 @@ static Status entry_add(json_t *header, const StTensor *tensor, uint64_t begin)
         json_decref(shape);
         return FAIL(ERR_MEMORY, "no memory for the shape of the tensor '%s'", tensor->name);
     }
-    errno = 0;
     json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", st_dtype_name(tensor->dtype), "shape", shape,
                               "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor->bytes));
     if (json_object_set_new(header, tensor->name, entry) != 0)
-        return errno == ENOMEM ? FAIL(ERR_MEMORY, "no memory for the header entry of the tensor '%s'", tensor->name)
-                               : FAIL(ERR_ARG, "the tensor name '%s' is not valid UTF-8", tensor->name);
+        return FAIL(ERR_MEMORY, "no memory for the header entry of the tensor '%s'", tensor->name);
     return OK;
 }
 
 static Status metadata_add(json_t *header, const StPair *metadata, int pairs)
 {
     if (!pairs) return OK;
+    for (int i = 0; i < pairs; i++)
+        if (!utf8_valid(metadata[i].key) || !utf8_valid(metadata[i].value))
+            return FAIL(ERR_ARG, "the metadata '%.64s' is not valid UTF-8", metadata[i].key);
     json_t *object = json_object();
-    errno = 0;
     for (int i = 0; i < pairs; i++)
         if (json_object_set_new(object, metadata[i].key, json_string(metadata[i].value)) != 0) {
             json_decref(object);
-            return errno == ENOMEM ? FAIL(ERR_MEMORY, "the metadata '%.64s'", metadata[i].key)
-                                   : FAIL(ERR_ARG, "the metadata '%.64s' is not valid UTF-8", metadata[i].key);
+            return FAIL(ERR_MEMORY, "no memory for the metadata '%.64s'", metadata[i].key);
         }
     if (json_object_set_new(header, METADATA_KEY, object) != 0)
         return FAIL(ERR_MEMORY, "no memory for the metadata of a safetensors header");
