@@ -48,7 +48,7 @@ for ((k = 0; k < kills; k++)); do
     ((k % 3 == 2)) && further=0 # soon after the last restart
     until look && ((step >= before + further)) || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
     sleep "0.0$((RANDOM % 10))"
-    signal=$((RANDOM % 2 ? 9 : 11))
+    signal=$((RANDOM % 2 ? 9 : 8))
     until victim=$(pgrep -P "$pid" "tower$((RANDOM % 2))") || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
     kill -$signal "$victim" 2>/dev/null || break
     until (($(counted killed) > k)) || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
@@ -88,10 +88,10 @@ ended 2 0 done --max-steps 8 --max-restarts 3 --resume auto --seed 9 --quiet
 command_of stopped --max-steps 12 --max-restarts 9 --quiet
 TOWERS_FAULT="kill:tower=0,step=2" "${command[@]}" >"$out" 2>"$err" </dev/null &
 pid=$!
-until grep -q 'restart 3 of 9 in 4 s' "$err" 2>/dev/null || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
+until grep -q 'restart 4 of 9 in 8 s' "$err" 2>/dev/null || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
 kill -TERM $pid
 wait $pid
 status=$?
-[[ $status == 143 && $(counted stopped) == 2 ]] || complain "stopped while waiting: exit $status, $(counted stopped) restarts: $(cat "$err")"
+[[ $status == 143 && $(counted stopped) == 3 ]] || complain "stopped while waiting: exit $status, $(counted stopped) restarts: $(cat "$err")"
 
 check_end "$done_kills kills: the same run, and each is counted"
