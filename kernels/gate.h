@@ -38,7 +38,7 @@ typedef struct GateState {
 typedef struct GateInput {
     float lr, stop; /* stop: 1 if this process was asked to */
     int32_t closed; /* if set, never commit and leave the state unchanged */
-    float samples;  /* the divisor of losses and gradients if some samples may be ignored; 0: none are */
+    float samples;  /* the divisor of losses and gradients if samples may be ignored or weighted; 0: none are */
 } GateInput;
 
 /* One tower's extras. A number that needs more than the 24 bits of a float is sent as three floats that sum to it. */
@@ -49,19 +49,21 @@ typedef enum GateExtra {
     GATE_EXTRA_TOP5,
     GATE_EXTRA_NORM,         /* of this tower's gradient */
     GATE_EXTRA_GRAD_BAD = 9, /* 1: the gradient is not finite */
-    GATE_EXTRA_TERM,         /* the named terms of the phase */
+    GATE_EXTRA_WEIGHT,       /* sum of the samples' weights; without weights the count */
+    GATE_EXTRA_TERM = 13,    /* the named terms of the phase */
     GATE_EXTRAS = GATE_EXTRA_TERM + 3 * GATE_TERMS
 } GateExtra;
 
 /* Sums over the batches of a step so far, of one tower. Device memory, zero before the first step. */
 typedef struct GateSums {
-    double loss, count, correct[2], term[GATE_TERMS];
+    double loss, count, weight, correct[2], term[GATE_TERMS];
 } GateSums;
 
 /* Adds a batch of one tower to its sums; writes its extras after the last one. */
 typedef struct GateExtrasCall {
     const float *loss;             /* device memory: [1]; NULL for a tower without samples in this batch */
     const float *correct;          /* device: [2]; NULL: nothing is predicted */
+    const float *weight;           /* device: [1]; NULL: each sample has weight 1 */
     const float *term[GATE_TERMS]; /* device: [1]; NULL beyond the last */
     int32_t phase;
     int32_t count;         /* samples */
@@ -137,6 +139,7 @@ GATE_CALL void gate_extras_write(const GateExtrasCall *t)
     if (t->loss) {
         sum->loss += (double)t->loss[0];
         sum->count += (double)t->count;
+        sum->weight += t->weight ? (double)t->weight[0] : (double)t->count;
         for (int k = 0; k < 2 && t->correct; k++) sum->correct[k] += (double)t->correct[k];
         for (int k = 0; k < GATE_TERMS; k++) sum->term[k] += t->term[k] ? (double)t->term[k][0] : 0;
     }
@@ -150,10 +153,11 @@ GATE_CALL void gate_extras_write(const GateExtrasCall *t)
     extras[GATE_EXTRA_TOP5] = (float)sum->correct[1];
     extra_split(extras + GATE_EXTRA_NORM, sqrt(square) / (double)t->state->phase[t->phase].scale);
     extras[GATE_EXTRA_GRAD_BAD] = gate_finite(square) ? 0.0f : 1.0f;
+    extra_split(extras + GATE_EXTRA_WEIGHT, sum->weight);
     t->extras[t->stop_extra] = t->input->stop;
     *t->square = square;
     for (int k = 0; k < GATE_TERMS; k++) extra_split(extras + GATE_EXTRA_TERM + 3 * k, sum->term[k]);
-    sum->loss = sum->count = sum->correct[0] = sum->correct[1] = 0;
+    sum->loss = sum->count = sum->weight = sum->correct[0] = sum->correct[1] = 0;
     for (int k = 0; k < GATE_TERMS; k++) sum->term[k] = 0;
 }
 
@@ -188,13 +192,13 @@ GATE_CALL void scale_move(const GateRules *rules, bool commit, bool overflow, Ga
     }
 }
 
-/* The factor by which gradients are multiplied so that they are divided by the samples that counted: ignored samples
+/* The factor by which gradients are multiplied so that they are divided by the weights of the samples: ignored samples
  * (LABEL_NONE) contribute nothing to the sum. */
 GATE_CALL double gate_refill(const GateDecideCall *v)
 {
-    double counted = 0;
-    for (int t = 0; t < v->towers; t++) counted += (double)v->extras[t * GATE_EXTRAS + GATE_EXTRA_COUNT];
-    return counted > 0 && counted < (double)v->input->samples ? (double)v->input->samples / counted : 1;
+    double weight = 0;
+    for (int t = 0; t < v->towers; t++) weight += extra_joined(v->extras + t * GATE_EXTRAS + GATE_EXTRA_WEIGHT);
+    return weight > 0 && v->input->samples > 0 ? (double)v->input->samples / weight : 1;
 }
 
 GATE_CALL void scalars_write(const GateDecideCall *v, double norm, double refill, bool commit)

@@ -35,8 +35,15 @@ enum {
     IMAGE_ERASE_X,
     IMAGE_ERASE_H,
     IMAGE_ERASE_W,
+    IMAGE_PARTNER, /* 1 + the number of the picture that is mixed in; 0: none */
+    IMAGE_SHARE,   /* of the partner outside of the cut, in units of 1 / IMAGE_SHARE_ONE */
+    IMAGE_CUT_Y,   /* rectangle of y that is the partner alone; none if IMAGE_CUT_H is 0 */
+    IMAGE_CUT_X,
+    IMAGE_CUT_H,
+    IMAGE_CUT_W,
     IMAGE_RECORD = 16
 };
+enum { IMAGE_SHARE_ONE = 1 << 24 }; /* shares and 1 - share are exact in f32 */
 
 /* A label of OP_SOFTMAX_LOSS whose sample is ignored: no loss, no hit, no gradient. */
 enum { LABEL_NONE = -1 };
@@ -89,7 +96,7 @@ typedef union OpAttr {
         uint32_t stream;
     } random;
     struct {
-        float smoothing; /* target = onehot (1 - smoothing) + smoothing / classes */
+        float smoothing; /* target = onehot (1 - smoothing) + smoothing / classes; 0 if targets are given */
     } loss;
 } OpAttr;
 

@@ -5,20 +5,20 @@
 
 double tower_loss_mean(const TowerLoss *tower)
 {
-    return tower->count > 0 ? tower->sum / (double)tower->count : NAN;
+    return tower->count > 0 ? tower->sum / tower_loss_weight(tower) : NAN;
 }
 
 double mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch)
 {
     double sum = 0;
-    int64_t samples = 0;
+    double weight = 0;
     for (int t = 0; t < count; t++) {
         if (towers[t].count <= 0) continue;
         sum += towers[t].sum;
-        samples += towers[t].count;
+        weight += tower_loss_weight(&towers[t]);
     }
-    if (samples == 0) return NAN;
-    return sum / (double)(divisor == LOSS_DIVISOR_GLOBAL_BATCH ? global_batch : samples);
+    if (weight <= 0) return NAN;
+    return sum / (divisor == LOSS_DIVISOR_GLOBAL_BATCH ? (double)global_batch : weight);
 }
 
 /* A loss that is not finite is worse than any number. */

@@ -1,8 +1,8 @@
-/* Loss accounting: {sum, count, finite} per tower, never a mean of means.
+/* Loss accounting: {sum, count, finite, weight} per tower, never a mean of means.
  *
  * The gradient is that of the mean over all samples of the global batch, whatever each tower's share. mean_loss = sum
- * of sums / sum of counts, and an empty tower contributes 0 samples, never NaN. tests/unit/test_mean_loss.c has worked
- * examples. */
+ * of sums / sum of counts, and an empty tower contributes 0 samples, never NaN. If samples have weights
+ * (--class-weights), their sum replaces the count. tests/unit/test_mean_loss.c has worked examples. */
 #ifndef TOWERS_NCCL_SYNC_MEAN_LOSS_H
 #define TOWERS_NCCL_SYNC_MEAN_LOSS_H
 
@@ -15,6 +15,7 @@ typedef struct TowerLoss {
     double sum;    /* of the per-sample losses of this tower's batch */
     int64_t count; /* samples; 0 is legal */
     bool finite;   /* sum and all gradients of this tower */
+    double weight; /* sum of the samples' weights; 0: 1 each */
 } TowerLoss;
 
 /* The loss that is printed. LAST is the original Inception trainer, FIRST Keras' custom train_step, MEAN
@@ -30,7 +31,12 @@ typedef enum LossReport {
 /* The divisor of a sum of losses: the samples of the step, or the constant global batch (the tf.distribute tutorial). */
 typedef enum LossDivisor { LOSS_DIVISOR_SAMPLES = 0, LOSS_DIVISOR_GLOBAL_BATCH } LossDivisor;
 
-double tower_loss_mean(const TowerLoss *tower); /* sum / count; NaN for an empty tower */
+/* The divisor of a tower's sum. */
+static inline double tower_loss_weight(const TowerLoss *tower)
+{
+    return tower->weight > 0 ? tower->weight : (double)tower->count;
+}
+double tower_loss_mean(const TowerLoss *tower); /* sum / weight; NaN for an empty tower */
 
 /* The mean over towers[0 .. count). `global_batch` is read by LOSS_DIVISOR_GLOBAL_BATCH only. NaN if there are no
  * samples. */

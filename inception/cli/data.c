@@ -33,6 +33,8 @@ static Status loader_of(const Options *o, const Source *source, int32_t batch, i
                            .seed = (uint64_t)o->seed,
                            .shuffle = true,
                            .window = source_info(source)->shard_first ? (int)o->shuffle_window : 0,
+                           .sampler = o->sampler,
+                           .mix = {o->mixup, o->cutmix},
                            .bad = BAD_SKIP,
                            .max_steps = INT64_MAX,
                            .workers = workers,
@@ -140,12 +142,11 @@ static Status sheet_make(const Options *o, const Source *source, const Batch *ba
     Sheet sheet;
     TRY_OUT(sheet_open(&sheet, batch->n, SHEET_SIDE, side, side, batch->c));
     for (int32_t i = 0; i < batch->n; i++) {
-        char where[512];
-        int32_t label = batch->labels[i];
+        char where[512], label[256];
         TRY_OUT(sheet_put(&sheet, i, batch, i, mean));
         source_where(source, batch->ids[i], where, sizeof where);
-        fprintf(to, "row %d, column %d: %s  %s\n", i / SHEET_SIDE + 1, i % SHEET_SIDE + 1,
-                label < 0 ? "(damaged)" : source_info(source)->class_names[label], where);
+        batch_label(batch, i, source_info(source), label, sizeof label);
+        fprintf(to, "row %d, column %d: %s  %s\n", i / SHEET_SIDE + 1, i % SHEET_SIDE + 1, label, where);
     }
     TRY_OUT(sheet_save(o->sheet, &sheet.pixels));
 out:

@@ -435,6 +435,7 @@ void job_close(JobFiles *files)
 {
     source_close(files->train);
     source_close(files->test);
+    free(files->class_weight);
     free(files->args_yaml);
     free(files->env_json);
     free(files->settings);

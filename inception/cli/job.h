@@ -17,7 +17,8 @@ typedef struct JobFiles {
     Source *train, *test;
     Watch *watch; /* of a generator; else NULL */
     char run_dir[PATH_BYTES];
-    bool fresh_name; /* run_dir is a generated name with the time; create it with run_dir_create */
+    bool fresh_name;     /* run_dir is a generated name with the time; create it with run_dir_create */
+    float *class_weight; /* [classes]; NULL: none */
     char *args_yaml, *env_json, *settings, *setting_defaults;
     char *resumed_settings; /* those of the run that is resumed (run_settings.h), or NULL */
     size_t resumed_bytes;
@@ -41,6 +42,8 @@ NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
 void job_transforms(const Options *options, TrainJob *job, bool photos);
 /* Open training and test data, and set the properties of the network that follow from them. */
 NODISCARD Status job_data_open(const Options *options, int64_t synthetic, JobFiles *files);
+/* class_weights.c: the weights of the classes, from --class-weights; opened data are needed. */
+NODISCARD Status job_class_weights(const Options *options, JobFiles *files);
 /* job_texts.c: fill in args_yaml, env_json, settings and their defaults. Called by job_open. */
 NODISCARD Status job_texts(const Options *options, JobFiles *files);
 

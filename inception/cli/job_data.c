@@ -164,6 +164,25 @@ static Status synthetic_open(const ModelOptions *options, int64_t synthetic, Job
     return OK;
 }
 
+/* Mixing and weights of classes make targets of labels. */
+static Status mixing_fill(const Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    ProgramConfig *program = &job->program;
+    if (program->model->phases) return OK;
+    TRY(job_class_weights(o, files));
+    program->mixes = mix_is_on(&job->data.mix);
+    program->weighted = files->class_weight != NULL;
+    program->targets = program->mixes || program->weighted;
+    if (job->data.sampler == SAMPLER_BALANCED && job->data.window > 0)
+        return FAIL(ERR_ARG, "--sampler balanced draws samples from the whole set; it does not work with "
+                             "--shuffle-window");
+    if (job->data.sampler == SAMPLER_BALANCED && o->verb == VERB_TRAIN)
+        job_note(files, "--sampler balanced draws with replacement: in an epoch some samples are used several times, "
+                        "others not at all");
+    return OK;
+}
+
 Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -185,6 +204,7 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
                     "%s takes images with %d channel, but the data has %d: use a model for color images, or grey "
                     "images as IDX files (docs/data.md)",
                     job->program.model->name, job->program.options.channels, train->c);
+    TRY(mixing_fill(o, files));
     job_transforms(o, job, train->h == 0);
     Transform check[] = {job_transform(job, true), job_transform(job, false)};
     for (int i = 0; i < 2; i++) TRY(transform_check(&check[i]));

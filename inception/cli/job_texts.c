@@ -10,6 +10,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 static char *text_of(void (*print)(const void *, FILE *), const void *subject)
 {
@@ -58,8 +59,9 @@ static void options_print(const Options *o, bool total_matters, FILE *to)
 
 /* The settings that determine the weights of a run, as lines "key: value": options that options.def marks SAME, and for
  * those marked MADE the value computed from them. Data are identified by a fingerprint, so their folder may move. */
-static char *settings_text(const Options *o, const TrainJob *job)
+static char *settings_text(const Options *o, const JobFiles *files)
 {
+    const TrainJob *job = &files->job;
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
@@ -71,6 +73,10 @@ static char *settings_text(const Options *o, const TrainJob *job)
         fprintf(to, "processes: %d\n", job->processes); /* they determine the order of sums */
     data_print("training data", job->train, to);
     if (job->test) data_print("test data", job->test, to);
+    if (files->class_weight) /* their file may change */
+        fprintf(
+            to, "weights of classes: %016llx\n",
+            (unsigned long long)XXH3_64bits(files->class_weight, (size_t)job->program.options.classes * sizeof(float)));
     options_print(o, o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE,
                   to);
     if (fclose(to) == 0) return text;
@@ -144,7 +150,7 @@ static char *environment_text(const TrainJob *job)
 Status job_texts(const Options *o, JobFiles *files)
 {
     files->args_yaml = text_of(config_print, o);
-    files->settings = settings_text(o, &files->job);
+    files->settings = settings_text(o, files);
     files->setting_defaults = text_of(defaults_print, NULL);
     files->env_json = environment_text(&files->job);
     if (!files->args_yaml || !files->settings || !files->setting_defaults || !files->env_json)

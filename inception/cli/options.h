@@ -14,6 +14,7 @@
 
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
+#include "towers/data/order.h"
 #include "towers/data/source.h"
 #include "towers/data/transform.h"
 #include "towers/graph/fuse_level.h"

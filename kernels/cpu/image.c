@@ -1,8 +1,8 @@
-/* Pixels to activations: crop, mirror, normalize.
+/* Pixels to activations: crop, mirror, normalize, mix.
  *
  * A byte has 256 values, so (v / 255 - mean) / std is a table per channel, made once by prepare. Crop and mirror come
  * per image from in[1], IMAGE_RECORD words each; without it the crop is the centre. Offsets are clipped to the canvas. A
- * rectangle to erase becomes 0 after normalizing. */
+ * rectangle to erase becomes 0 after normalizing. Another picture, with its own record, may be mixed in after that. */
 #include "kernels/cpu/vector.h"
 
 #include <stdlib.h>
@@ -29,7 +29,8 @@ static Status image_prepare(Device *device, OpCall *call)
     TRY(check_activation(call, y));
     if (x->dtype != DTYPE_U8)
         return FAIL(ERR_UNSUPPORTED, "image '%s': expected u8 pixels, found %s", call->name, dtype_name(x->dtype));
-    bool fits = x->shape.n == y->shape.n && x->shape.h >= y->shape.h && x->shape.w >= y->shape.w &&
+    bool count = x->shape.n == y->shape.n || x->shape.n == y->shape.n + 1; /* the one more is mixed in */
+    bool fits = count && x->shape.h >= y->shape.h && x->shape.w >= y->shape.w &&
                 (x->shape.c == y->shape.c || x->shape.c == 1) && y->shape.c <= IMAGE_CHANNELS;
     if (!fits)
         return FAIL(ERR_SHAPE,
@@ -55,11 +56,43 @@ static void image_discard(Device *device, OpCall *call)
     call->state = NULL;
 }
 
-/* One row of y; `step` is the way from one pixel to the next in the canvas, negative when mirrored. */
-VECTOR_INLINE void image_row(Dtype dtype, const ImageTable *table, const uint8_t *pixel, int64_t step, int grey,
-                             void *y, int64_t pitch, int32_t w, int32_t channels)
+static int64_t clipped(int64_t at, int64_t room)
 {
-    for (int32_t j = 0; j < w; j++, pixel += step)
+    return at < 0 ? 0 : smaller(at, room);
+}
+
+/* A row of one picture after crop and mirroring. `step`: from one pixel to the next, negative when mirrored. Columns
+ * [erased, erased_end) are 0 after normalizing. */
+typedef struct ImageRow {
+    const uint8_t *pixel;
+    int64_t step, erased, erased_end;
+} ImageRow;
+
+static const int32_t *record_of(const ImageOp *op, int64_t n)
+{
+    return op->augment ? op->augment + n * IMAGE_RECORD : NULL;
+}
+
+static ImageRow row_of(const ImageOp *op, int64_t n, int64_t y)
+{
+    Shape in = op->pixels->shape, out = op->y->shape;
+    int64_t room_h = in.h - out.h, room_w = in.w - out.w, pitch = op->pixels->pitch;
+    const int32_t *record = record_of(op, n), centre[IMAGE_RECORD] = {(int32_t)(room_h / 2), (int32_t)(room_w / 2)};
+    const int32_t *a = record ? record : centre;
+    int64_t line = (n * in.h + clipped(a[IMAGE_OY], room_h) + y) * in.w;
+    int64_t start = clipped(a[IMAGE_OX], room_w) + (a[IMAGE_FLIP] ? out.w - 1 : 0);
+    ImageRow row = {element_at(op->pixels, (line + start) * pitch), a[IMAGE_FLIP] ? -pitch : pitch, 0, 0};
+    if (a[IMAGE_ERASE_W] <= 0 || y < a[IMAGE_ERASE_Y] || y >= (int64_t)a[IMAGE_ERASE_Y] + a[IMAGE_ERASE_H]) return row;
+    row.erased = clipped(a[IMAGE_ERASE_X], out.w);
+    row.erased_end = clipped((int64_t)a[IMAGE_ERASE_X] + a[IMAGE_ERASE_W], out.w);
+    return row;
+}
+
+VECTOR_INLINE void image_row(Dtype dtype, const ImageTable *table, const ImageRow *row, int grey, void *y,
+                             int64_t pitch, int32_t w, int32_t channels)
+{
+    const uint8_t *pixel = row->pixel;
+    for (int32_t j = 0; j < w; j++, pixel += row->step)
         for (int32_t c = 0; c < channels; c++) {
             uint8_t value = pixel[grey ? 0 : c];
             if (dtype == DTYPE_F32)
@@ -69,20 +102,29 @@ VECTOR_INLINE void image_row(Dtype dtype, const ImageTable *table, const uint8_t
         }
 }
 
-static int64_t clipped(int64_t at, int64_t room)
+static float pixel_value(const ImageTable *table, const ImageRow *row, int grey, int64_t x, int32_t c)
 {
-    return at < 0 ? 0 : smaller(at, room);
+    return x >= row->erased && x < row->erased_end ? 0 : table->wide[c][row->pixel[x * row->step + (grey ? 0 : c)]];
 }
 
-/* Columns of row `y` of a picture that its record erases. */
-static void erase_row(const ImageOp *op, const int32_t *record, int64_t row, int64_t y)
+/* (1 - share) row + share partner; columns [cut, cut_end) are the partner's. */
+typedef struct ImageMix {
+    ImageRow partner;
+    float share;
+    int64_t cut, cut_end;
+} ImageMix;
+
+static void mixed_row(const ImageOp *op, const ImageRow *row, const ImageMix *mix, int grey, int64_t at)
 {
-    Shape out = op->y->shape;
-    int64_t from = clipped(record[IMAGE_ERASE_X], out.w), wide = record[IMAGE_ERASE_W];
-    if (y < record[IMAGE_ERASE_Y] || y >= (int64_t)record[IMAGE_ERASE_Y] + record[IMAGE_ERASE_H] || wide <= 0) return;
-    int64_t end = clipped(record[IMAGE_ERASE_X] + wide, out.w);
-    size_t bytes = (size_t)out.c * dtype_bytes(op->y->dtype);
-    for (int64_t x = from; x < end; x++) memset(element_at(op->y, (row * out.w + x) * op->y->pitch), 0, bytes);
+    const Tensor *y = op->y;
+    for (int64_t x = 0; x < y->shape.w; x++) {
+        float share = x >= mix->cut && x < mix->cut_end ? 1 : mix->share;
+        for (int32_t c = 0; c < y->shape.c; c++) {
+            float own = pixel_value(op->table, row, grey, x, c),
+                  other = pixel_value(op->table, &mix->partner, grey, x, c);
+            store(y->dtype, y->data, at + x * y->pitch + c, (1 - share) * own + share * other);
+        }
+    }
 }
 
 /* Rows [first, end) of y of all images. */
@@ -91,17 +133,21 @@ static void image_chunk(void *context, int64_t first, int64_t end, int thread)
     (void)thread;
     const ImageOp *op = context;
     Shape in = op->pixels->shape, out = op->y->shape;
-    int64_t room_h = in.h - out.h, room_w = in.w - out.w;
-    for (int64_t row = first; row < end; row++) {
-        int64_t n = row / out.h;
-        const int32_t *a = op->augment ? op->augment + n * IMAGE_RECORD
-                                       : (const int32_t[IMAGE_RECORD]){(int)(room_h / 2), (int)(room_w / 2)};
-        int64_t line = (n * in.h + clipped(a[IMAGE_OY], room_h) + row % out.h) * in.w;
-        int64_t start = clipped(a[IMAGE_OX], room_w) + (a[IMAGE_FLIP] ? out.w - 1 : 0);
-        const uint8_t *pixel = element_at(op->pixels, (line + start) * op->pixels->pitch);
-        BY_DTYPE(op->y->dtype, image_row, op->table, pixel, a[IMAGE_FLIP] ? -op->pixels->pitch : op->pixels->pitch,
-                 in.c < out.c, element_at(op->y, row * out.w * op->y->pitch), op->y->pitch, out.w, out.c);
-        if (a[IMAGE_ERASE_H] > 0) erase_row(op, a, row, row % out.h);
+    int grey = in.c < out.c;
+    for (int64_t at = first; at < end; at++) {
+        int64_t n = at / out.h, h = at % out.h, place = at * out.w * op->y->pitch;
+        ImageRow row = row_of(op, n, h);
+        const int32_t *a = record_of(op, n);
+        if (a && a[IMAGE_PARTNER] > 0 && a[IMAGE_PARTNER] <= in.n) {
+            bool cut = h >= a[IMAGE_CUT_Y] && h < (int64_t)a[IMAGE_CUT_Y] + a[IMAGE_CUT_H];
+            ImageMix mix = {row_of(op, a[IMAGE_PARTNER] - 1, h), (float)a[IMAGE_SHARE] / IMAGE_SHARE_ONE,
+                            a[IMAGE_CUT_X], cut ? (int64_t)a[IMAGE_CUT_X] + a[IMAGE_CUT_W] : 0};
+            mixed_row(op, &row, &mix, grey, place);
+            continue;
+        }
+        BY_DTYPE(op->y->dtype, image_row, op->table, &row, grey, element_at(op->y, place), op->y->pitch, out.w, out.c);
+        for (int64_t x = row.erased; x < row.erased_end; x++)
+            memset(element_at(op->y, place + x * op->y->pitch), 0, (size_t)out.c * dtype_bytes(op->y->dtype));
     }
 }
 

@@ -2,7 +2,9 @@
  *
  * Per sample, with z = logits - max, L = log sum exp z, K classes and smoothing s:
  *     loss = (1 - s) (L - z[label]) + s (L - mean z),    prob = exp(z - L)
- * in f64, summed over the samples in order. A sample is a top-k hit if fewer than k classes come before its label
+ * in f64, summed over the samples in order. With targets t, any numbers >= 0:
+ *     loss = sum of t[k] (L - z[k]),    dlogits = (prob sum(t) - t) dloss
+ * A sample is a top-k hit if fewer than k classes come before its label
  * (equal logits: the lower class). NaN logits, and labels outside 0 .. K - 1, give a NaN loss and no hit; a label of
  * LABEL_NONE gives neither loss nor hit nor gradient. */
 #include "kernels/cpu/vector.h"
@@ -18,6 +20,7 @@ typedef struct Sample {
 
 typedef struct Softmax {
     const Tensor *logits, *prob;
+    const Tensor *targets; /* data NULL: the labels and smoothing */
     const int32_t *labels;
     float smoothing;
     Sample *samples;
@@ -58,7 +61,17 @@ static int32_t classes_before(Dtype dtype, const void *z, int64_t classes, int32
     return before;
 }
 
-static Sample softmax_sample(Dtype dtype, const void *z, int64_t classes, int32_t label, float smoothing, float *prob)
+/* The loss of a sample with targets: log sum exp z = log_sum + top. Classes of target 0 may have a logit of -Inf. */
+static double target_loss(Dtype dtype, const void *z, int64_t classes, double top, double log_sum, const float *target)
+{
+    double loss = 0;
+    for (int64_t k = 0; k < classes; k++)
+        if (target[k] != 0) loss += (double)target[k] * (log_sum - ((double)load(dtype, z, k) - top));
+    return loss;
+}
+
+static Sample softmax_sample(Dtype dtype, const void *z, int64_t classes, int32_t label, float smoothing,
+                             const float *target, float *prob)
 {
     float top = largest(dtype, z, classes);
     double exps, centred, s = (double)smoothing;
@@ -68,7 +81,13 @@ static Sample softmax_sample(Dtype dtype, const void *z, int64_t classes, int32_
     if (label < 0 || label >= classes || exps != exps) return (Sample){(double)NAN, (int32_t)classes};
     double log_sum = log(exps), mine = (double)load(dtype, z, label) - (double)top;
     double loss = (1 - s) * (log_sum - mine) + (s > 0 ? s * (log_sum - centred / (double)classes) : 0);
+    if (target) loss = target_loss(dtype, z, classes, (double)top, log_sum, target);
     return (Sample){loss, classes_before(dtype, z, classes, label)};
+}
+
+static const float *target_at(const Tensor *targets, int64_t i)
+{
+    return targets->data ? element_at(targets, i * targets->pitch) : NULL;
 }
 
 static void softmax_chunk(void *context, int64_t first, int64_t end, int thread)
@@ -78,8 +97,8 @@ static void softmax_chunk(void *context, int64_t first, int64_t end, int thread)
     const Tensor *z = op->logits;
     for (int64_t i = first; i < end; i++) {
         float *prob = op->prob->data ? element_at(op->prob, i * op->prob->pitch) : NULL;
-        op->samples[i] =
-            softmax_sample(z->dtype, element_at(z, i * z->pitch), z->shape.c, op->labels[i], op->smoothing, prob);
+        op->samples[i] = softmax_sample(z->dtype, element_at(z, i * z->pitch), z->shape.c, op->labels[i], op->smoothing,
+                                        target_at(op->targets, i), prob);
     }
 }
 
@@ -94,7 +113,8 @@ static Status softmax_loss_prepare(Device *device, OpCall *call)
 
 static Status softmax_loss_launch(Device *device, OpCall *call)
 {
-    Softmax op = {&call->in[0], &call->out[1], call->in[1].data, call->attr.loss.smoothing, call->workspace};
+    Softmax op = {&call->in[0],   &call->out[1], &call->in[2], call->in[1].data, call->attr.loss.smoothing,
+                  call->workspace};
     int32_t n = op.logits->shape.n, classes = op.logits->shape.c, hits[2] = {0, 0};
     chunks_run(device, n, larger(1, 512 / classes), softmax_chunk, &op);
     double loss = 0;
@@ -113,7 +133,7 @@ const OpKernel cpu_softmax_loss = {
     .prepare = softmax_loss_prepare, .launch = softmax_loss_launch, .strided_in = 1, .strided_out = 2};
 
 typedef struct SoftmaxGrad {
-    const Tensor *prob, *dlogits;
+    const Tensor *prob, *dlogits, *targets;
     const int32_t *labels;
     float smoothing, dloss;
 } SoftmaxGrad;
@@ -128,9 +148,13 @@ static void softmax_grad_chunk(void *context, int64_t first, int64_t end, int th
         const float *prob = element_at(op->prob, i * op->prob->pitch);
         void *out = element_at(op->dlogits, i * op->dlogits->pitch);
         bool counts = op->labels[i] != LABEL_NONE;
+        const float *targets = target_at(op->targets, i);
+        double sum = 0;
+        for (int32_t k = 0; targets && k < classes; k++) sum += (double)targets[k];
         for (int32_t k = 0; k < classes; k++) {
-            float target = other + (k == op->labels[i] ? 1.0f - op->smoothing : 0.0f);
-            store(op->dlogits->dtype, out, k, counts ? (prob[k] - target) * op->dloss : 0);
+            float target = other + (k == op->labels[i] ? 1.0f - op->smoothing : 0.0f), mass = 1;
+            if (targets) target = targets[k], mass = (float)sum;
+            store(op->dlogits->dtype, out, k, counts ? (prob[k] * mass - target) * op->dloss : 0);
         }
     }
 }
@@ -145,7 +169,11 @@ static Status softmax_loss_dx_prepare(Device *device, OpCall *call)
 
 static Status softmax_loss_dx_launch(Device *device, OpCall *call)
 {
-    SoftmaxGrad op = {&call->in[0], &call->out[0], call->in[1].data, call->attr.loss.smoothing,
+    SoftmaxGrad op = {&call->in[0],
+                      &call->out[0],
+                      &call->in[3],
+                      call->in[1].data,
+                      call->attr.loss.smoothing,
                       *(const float *)call->in[2].data};
     chunks_run(device, op.prob->shape.n, chunk_pixels(op.prob->shape.c), softmax_grad_chunk, &op);
     return OK;

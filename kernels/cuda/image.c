@@ -13,7 +13,8 @@ static Status image_prepare(Device *device, OpCall *call)
     if (x->dtype != DTYPE_U8)
         return FAIL(ERR_UNSUPPORTED, "image '%s': expected u8 pixels, found %s", call->name, dtype_name(x->dtype));
     bool grey = x->shape.c == 1 && y->shape.c <= IMAGE_CHANNELS;
-    bool fits = x->shape.n == y->shape.n && x->shape.h >= y->shape.h && x->shape.w >= y->shape.w &&
+    bool count = x->shape.n == y->shape.n || x->shape.n == y->shape.n + 1; /* the one more is mixed in */
+    bool fits = count && x->shape.h >= y->shape.h && x->shape.w >= y->shape.w &&
                 (grey || (x->shape.c == y->shape.c && x->shape.c <= IMAGE_CHANNELS));
     if (!fits)
         return FAIL(ERR_SHAPE,

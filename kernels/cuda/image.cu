@@ -1,7 +1,8 @@
-/* Pixels to activations: crop, mirror, normalize, and zeros up to the width that a convolution needs.
+/* Pixels to activations: crop, mirror, normalize, mix, and zeros up to the width that a convolution needs.
  *
  * Reads each byte of the crop once and writes y once. A thread computes one pixel; y = byte * scale[c] + shift[c], with
- * scale = 1 / (255 std) and shift = -mean / std. A grey image is repeated over the channels of y. */
+ * scale = 1 / (255 std) and shift = -mean / std. A grey image is repeated over the channels of y. Another picture, with
+ * its own record, may be mixed in after that. */
 #include "kernels/cuda/map.cuh"
 
 enum { IMAGE_CHANNELS = 4 };
@@ -13,6 +14,7 @@ struct ImageOperands {
     int64_t pitch; /* of the pixels */
     Divider width, height;
     uint32_t count;         /* pixels of y */
+    int32_t pictures;       /* of the pixels: those of y, or one more */
     int32_t in_h, in_w;     /* canvas */
     int32_t room_h, room_w; /* by which the canvas is larger */
     int32_t step;           /* from one channel of a pixel to the next; 0 for grey */
@@ -47,20 +49,42 @@ DEVICE bool image_erased(const ImageOperands &o, uint32_t n, uint32_t i, uint32_
     return y >= 0 && y < record[IMAGE_ERASE_H] && x >= 0 && x < record[IMAGE_ERASE_W];
 }
 
+/* The channels of pixel (i, j) of picture n alone. */
+DEVICE void image_values(const ImageOperands &o, uint32_t n, uint32_t i, uint32_t j, float *value)
+{
+    const uint8_t *pixel = image_pixel(o, n, i, j);
+    bool erased = image_erased(o, n, i, j);
+    UNROLL
+    for (int c = 0; c < IMAGE_CHANNELS; c++)
+        if (c < o.channels) value[c] = erased ? 0 : __fmaf_rn((float)pixel[c * o.step], o.scale[c], o.shift[c]);
+}
+
+/* Mix the partner of picture n into the values of its pixel (i, j). */
+DEVICE void image_mix(const ImageOperands &o, uint32_t n, uint32_t i, uint32_t j, float *value)
+{
+    if (!o.augment) return;
+    const int32_t *record = o.augment + n * IMAGE_RECORD;
+    int32_t partner = record[IMAGE_PARTNER], y = (int32_t)i - record[IMAGE_CUT_Y], x = (int32_t)j - record[IMAGE_CUT_X];
+    if (partner <= 0 || partner > o.pictures) return;
+    bool cut = y >= 0 && y < record[IMAGE_CUT_H] && x >= 0 && x < record[IMAGE_CUT_W];
+    float share = cut ? 1.0f : (float)record[IMAGE_SHARE] / IMAGE_SHARE_ONE, other[IMAGE_CHANNELS];
+    image_values(o, (uint32_t)partner - 1, i, j, other);
+    UNROLL
+    for (int c = 0; c < IMAGE_CHANNELS; c++)
+        if (c < o.channels) value[c] = (1 - share) * value[c] + share * other[c];
+}
+
 /* V >= 4: all channels of a pixel in one piece of V elements. V == 1: one after another. */
 template <typename T, int V> BOUNDED image_kernel(const __grid_constant__ ImageOperands o)
 {
     uint32_t at = blockIdx.x * BLOCK + threadIdx.x, i, j;
     if (at >= o.count) return;
     uint32_t n = divided(divided(at, o.width, &j), o.height, &i);
-    const uint8_t *pixel = image_pixel(o, n, i, j);
     float value[V >= IMAGE_CHANNELS ? V : IMAGE_CHANNELS];
     UNROLL
     for (int c = 0; c < (V >= IMAGE_CHANNELS ? V : IMAGE_CHANNELS); c++) value[c] = 0;
-    bool erased = image_erased(o, n, i, j);
-    UNROLL
-    for (int c = 0; c < IMAGE_CHANNELS; c++)
-        if (c < o.channels && !erased) value[c] = __fmaf_rn((float)pixel[c * o.step], o.scale[c], o.shift[c]);
+    image_values(o, n, i, j, value);
+    image_mix(o, n, i, j, value);
     if (V > 1) {
         for (int c = 0; c < o.all; c += V) {
             Lanes<T, V>::store(o.y, at * o.y.pitch + c, value);
@@ -92,6 +116,7 @@ cudaError_t kernel_image(const OpCall *call, cudaStream_t stream)
     o.width = divider(y.shape.w);
     o.height = divider(y.shape.h);
     o.count = (uint32_t)pixels_of(y);
+    o.pictures = x.shape.n;
     o.in_h = x.shape.h, o.in_w = x.shape.w;
     o.room_h = x.shape.h - y.shape.h, o.room_w = x.shape.w - y.shape.w;
     o.step = x.shape.c == 1 ? 0 : 1;

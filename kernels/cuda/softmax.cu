@@ -14,6 +14,7 @@ struct Sample {
 
 struct Softmax {
     Tensor logits, prob; /* prob.data NULL: nobody reads it */
+    Tensor targets;      /* data NULL: the labels and smoothing */
     const int32_t *labels;
     float *loss, *hits; /* or NULL */
     Sample *samples;
@@ -68,12 +69,21 @@ DEVICE Sample softmax_sample(const Softmax &o)
     for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x)
         top = larger_of(top, logit(o, row, k));
     top = block_largest(top, tops);
-    double exps = 0, centred = 0, before = 0;
+    const float *target = (const float *)o.targets.data;
+    if (target) target += blockIdx.x * o.targets.pitch;
+    double exps = 0, centred = 0, before = 0, mass = 0, soft = 0; /* of the targets: their sum, and times z - top */
     for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x) {
         float z = logit(o, row, k);
         exps += (double)expf(z - top);
         centred += (double)(z - top);
         before += z > mine || (z == mine && k < label);
+        if (!target || target[k] == 0) continue; /* classes of target 0 may have a logit of -Inf */
+        mass += (double)target[k];
+        soft += (double)target[k] * (double)(z - top);
+    }
+    if (target) {
+        mass = block_sum(mass, sums);
+        soft = block_sum(soft, sums);
     }
     exps = block_sum(exps, sums);
     centred = block_sum(centred, sums);
@@ -85,6 +95,7 @@ DEVICE Sample softmax_sample(const Softmax &o)
     double s = (double)o.smoothing, log_sum = log(exps);
     double smooth = s > 0 ? s * (log_sum - centred / classes) : 0;
     Sample sample = {(1 - s) * (log_sum - ((double)mine - (double)top)) + smooth, (int32_t)before, 1};
+    if (target) sample.loss = mass * log_sum - soft;
     if (!known || exps != exps) sample.loss = label == LABEL_NONE ? 0 : (double)NAN, sample.known = 0;
     return sample;
 }
@@ -133,6 +144,7 @@ cudaError_t kernel_softmax_loss(const OpCall *call, cudaStream_t stream)
     Softmax o;
     o.logits = call->in[0];
     o.labels = (const int32_t *)call->in[1].data;
+    o.targets = call->in[2];
     o.loss = (float *)call->out[0].data;
     o.prob = call->out[1];
     o.hits = (float *)call->out[2].data;
@@ -143,10 +155,10 @@ cudaError_t kernel_softmax_loss(const OpCall *call, cudaStream_t stream)
     return LAUNCH_ERROR();
 }
 
-/* ---- gradient: (prob - target) dloss */
+/* ---- gradient: (prob - target) dloss, or with targets (prob sum(target) - target) dloss */
 
 struct SoftmaxGrad {
-    Tensor prob, dlogits;
+    Tensor prob, dlogits, targets;
     const int32_t *labels;
     const float *dloss;
     float other, right; /* target of the other classes, and what the label has more */
@@ -165,17 +177,37 @@ BOUNDED softmax_loss_dx_kernel(const __grid_constant__ SoftmaxGrad o)
     Lanes<Any, 1>::store(o.dlogits, n * o.dlogits.pitch + k, &dlogit);
 }
 
+/* A block computes one sample. */
+BOUNDED softmax_targets_dx_kernel(const __grid_constant__ SoftmaxGrad o)
+{
+    SHARED_ARRAY(double, sums, WARPS);
+    uint32_t n = blockIdx.x;
+    const float *target = (const float *)o.targets.data + n * o.targets.pitch;
+    double mass = 0;
+    for (int32_t k = (int32_t)threadIdx.x; k < o.prob.shape.c; k += (int32_t)blockDim.x) mass += (double)target[k];
+    mass = block_sum(mass, sums);
+    for (int32_t k = (int32_t)threadIdx.x; k < o.prob.shape.c; k += (int32_t)blockDim.x) {
+        float prob = ((const float *)o.prob.data)[n * o.prob.pitch + k];
+        float dlogit = o.labels[n] == LABEL_NONE ? 0 : (prob * (float)mass - target[k]) * o.dloss[0];
+        Lanes<Any, 1>::store(o.dlogits, n * o.dlogits.pitch + k, &dlogit);
+    }
+}
+
 cudaError_t kernel_softmax_loss_dx(const OpCall *call, cudaStream_t stream)
 {
     SoftmaxGrad o;
     o.prob = call->in[0];
     o.labels = (const int32_t *)call->in[1].data;
     o.dloss = (const float *)call->in[2].data;
+    o.targets = call->in[3];
     o.dlogits = call->out[0];
     o.other = call->attr.loss.smoothing / (float)o.prob.shape.c;
     o.right = 1.0f - call->attr.loss.smoothing;
     o.classes = divider(o.prob.shape.c);
     o.count = (uint32_t)((int64_t)o.prob.shape.n * o.prob.shape.c);
-    LAUNCH((softmax_loss_dx_kernel), (uint32_t)ceil_divided(o.count, BLOCK), BLOCK, stream, o);
+    if (o.targets.data)
+        LAUNCH((softmax_targets_dx_kernel), (uint32_t)o.prob.shape.n, block_for(o.prob.shape.c), stream, o);
+    else
+        LAUNCH((softmax_loss_dx_kernel), (uint32_t)ceil_divided(o.count, BLOCK), BLOCK, stream, o);
     return LAUNCH_ERROR();
 }

@@ -301,7 +301,7 @@ static void test_padded_image(void **state)
     (void)state;
     enum { N = 2, H = 6, W = 5, SIDE = 9 };
     static uint8_t pixels[N * SIDE * SIDE * 3];
-    static const int32_t crops[N * 4] = {1, 3, 0, 0, 2, 4, 1, 0};
+    static const int32_t crops[N * IMAGE_RECORD] = {1, 3, 0, [IMAGE_RECORD] = 2, 4, 1};
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 37);
     for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) {
         size_t size = dtype_bytes(dtype);
@@ -310,7 +310,7 @@ static void test_padded_image(void **state)
             OpCall call = {.kind = OP_IMAGE, .name = "padded", .in_count = 2, .out_count = 1};
             for (int k = 0; k < 4; k++) call.attr.image.mean[k] = 0.4f, call.attr.image.std[k] = 0.25f;
             call.in[0] = (Tensor){pixels, {N, 3, SIDE, SIDE}, DTYPE_U8, 3};
-            call.in[1] = (Tensor){(void *)(uintptr_t)crops, {N, 4, 1, 1}, DTYPE_I32, 4};
+            call.in[1] = (Tensor){(void *)(uintptr_t)crops, {N, IMAGE_RECORD, 1, 1}, DTYPE_I32, IMAGE_RECORD};
             void *out = NULL;
             must(emulated_backend.alloc(&device, N * H * W * (size_t)c * size, &out));
             call.out[0] = (Tensor){out, {N, 3, H, W}, dtype, c};

@@ -55,6 +55,7 @@ static void extras_batch(ExtrasBench *b, float loss, float top1, int32_t count, 
                         .term = {b->loss, b->correct},
                         .phase = EXTRAS_PHASE,
                         .correct = count ? b->correct : NULL,
+                        .weight = count == 16 ? b->loss : NULL,
                         .count = count,
                         .last = last,
                         .squares = b->squares,
@@ -95,6 +96,7 @@ void check_extras(Device *device)
     extras_read(&b, extras, &square);
     assert_true(extra_joined(own + GATE_EXTRA_LOSS) == 4096 + (double)small);
     assert_true(own[GATE_EXTRA_COUNT] == 48 && own[GATE_EXTRA_TOP1] == 15 && own[GATE_EXTRA_TOP5] == 17);
+    assert_true(extra_joined(own + GATE_EXTRA_WEIGHT) == 32 + (double)small);
     assert_true(square == 16 && extra_joined(own + GATE_EXTRA_NORM) == 2); /* sqrt(16) / scale */
     assert_true(own[GATE_EXTRA_GRAD_BAD] == 0 && extras[2] == 1);
     assert_true(extra_joined(own + GATE_EXTRA_TERM) == 4096 + (double)small && own[GATE_EXTRA_TERM + 3] == 15);
@@ -132,7 +134,7 @@ static Bench bench_of(Device *device)
                .square = 4};
     for (int t = 0; t < TOWERS; t++) {
         b.extras[t * GATE_EXTRAS + GATE_EXTRA_LOSS] = 1.5f;
-        b.extras[t * GATE_EXTRAS + GATE_EXTRA_COUNT] = 8;
+        b.extras[t * GATE_EXTRAS + GATE_EXTRA_COUNT] = b.extras[t * GATE_EXTRAS + GATE_EXTRA_WEIGHT] = 8;
     }
     return b;
 }
@@ -294,6 +296,13 @@ void check_scalars(Device *device)
     b.square = 1;
     decide(&b);
     assert_true(b.scalars.grad_scale == 0.25f && b.scalars.ema_decay == 0.9f);
+    b.input.samples = 24; /* three towers of 8: nothing changes */
+    decide(&b);
+    assert_true(b.scalars.grad_scale == 0.25f && b.report.grad_norm == 0.25);
+    b.extras[GATE_EXTRA_WEIGHT] = 40, b.extras[GATE_EXTRA_WEIGHT + 1] = 8; /* weights of 64 in all */
+    decide(&b);
+    assert_true(b.scalars.grad_scale == 0.09375f && b.report.grad_norm == 0.09375);
+    b.state.phase[0].updates = 1001;
     b.input.closed = 1;
     decide(&b);
     assert_true(!b.report.commit && b.scalars.commit == 0 && b.state.phase[0].updates == 1001 && b.state.skips == 0);

@@ -64,23 +64,36 @@ static void ref_start(RefTensor *t, const RefTensor *acc)
 
 /* ---- input */
 
+/* The value of one picture alone at a place; p.n is the picture. */
+static double image_value(const OpAttr *attr, const RefTensor *in, Shape s, Place p)
+{
+    Shape from = in[0].shape;
+    int oy = (from.h - s.h) / 2, ox = (from.w - s.w) / 2, flip = 0;
+    bool erased = false;
+    if (in[1].data) {
+        const double *row = in[1].data + (int64_t)p.n * IMAGE_RECORD;
+        oy = (int)row[IMAGE_OY], ox = (int)row[IMAGE_OX], flip = (int)row[IMAGE_FLIP];
+        erased = p.h >= row[IMAGE_ERASE_Y] && p.h < row[IMAGE_ERASE_Y] + row[IMAGE_ERASE_H] &&
+                 p.w >= row[IMAGE_ERASE_X] && p.w < row[IMAGE_ERASE_X] + row[IMAGE_ERASE_W];
+    }
+    int x = ox + (flip ? s.w - 1 - p.w : p.w);
+    double pixel = in[0].data[index_of(from, p.n, from.c == 1 ? 0 : p.c, p.h + oy, x)];
+    return erased ? 0 : (pixel / 255 - (double)attr->image.mean[p.c]) / (double)attr->image.std[p.c];
+}
+
 REFERENCE(image)
 {
-    Shape s = out[0].shape, from = in[0].shape;
+    Shape s = out[0].shape;
     for (int64_t i = 0; i < shape_count(s); i++) {
         Place p = place_of(s, i);
-        int oy = (from.h - s.h) / 2, ox = (from.w - s.w) / 2, flip = 0;
-        bool erased = false;
-        if (in[1].data) {
-            const double *row = in[1].data + (int64_t)p.n * IMAGE_RECORD;
-            oy = (int)row[IMAGE_OY], ox = (int)row[IMAGE_OX], flip = (int)row[IMAGE_FLIP];
-            erased = p.h >= row[IMAGE_ERASE_Y] && p.h < row[IMAGE_ERASE_Y] + row[IMAGE_ERASE_H] &&
-                     p.w >= row[IMAGE_ERASE_X] && p.w < row[IMAGE_ERASE_X] + row[IMAGE_ERASE_W];
-        }
-        int x = ox + (flip ? s.w - 1 - p.w : p.w);
-        double pixel = in[0].data[index_of(from, p.n, from.c == 1 ? 0 : p.c, p.h + oy, x)];
-        out[0].data[i] = (pixel / 255 - (double)attr->image.mean[p.c]) / (double)attr->image.std[p.c];
-        if (erased) out[0].data[i] = 0;
+        out[0].data[i] = image_value(attr, in, s, p);
+        const double *row = in[1].data ? in[1].data + (int64_t)p.n * IMAGE_RECORD : NULL;
+        if (!row || row[IMAGE_PARTNER] == 0) continue;
+        bool cut = p.h >= row[IMAGE_CUT_Y] && p.h < row[IMAGE_CUT_Y] + row[IMAGE_CUT_H] && p.w >= row[IMAGE_CUT_X] &&
+                   p.w < row[IMAGE_CUT_X] + row[IMAGE_CUT_W];
+        double share = cut ? 1 : row[IMAGE_SHARE] / IMAGE_SHARE_ONE;
+        p.n = (int)row[IMAGE_PARTNER] - 1;
+        out[0].data[i] = (1 - share) * out[0].data[i] + share * image_value(attr, in, s, p);
     }
 }
 
@@ -617,8 +630,10 @@ REFERENCE(random)
 
 /* ---- loss */
 
-static double target_of(const OpAttr *attr, int classes, int label, int c)
+/* `targets`: of the sample, or NULL. */
+static double target_of(const OpAttr *attr, int classes, int label, const double *targets, int c)
 {
+    if (targets) return targets[c];
     double smoothing = (double)attr->loss.smoothing;
     return (c == label ? 1 - smoothing : 0) + smoothing / classes;
 }
@@ -638,9 +653,10 @@ REFERENCE(softmax_loss)
     for (int n = 0; n < in[0].shape.n; n++) {
         const double *z = in[0].data + (int64_t)n * classes;
         int label = (int)in[1].data[n], better = 0;
+        const double *targets = in[2].data ? in[2].data + (int64_t)n * classes : NULL;
         double total = log_sum_exp(z, classes);
         for (int c = 0; c < classes; c++) {
-            if (label != LABEL_NONE) loss -= target_of(attr, classes, label, c) * (z[c] - total);
+            if (label != LABEL_NONE) loss -= target_of(attr, classes, label, targets, c) * (z[c] - total);
             better += label == LABEL_NONE ? 5 : z[c] > z[label];
             if (out[1].data) out[1].data[(int64_t)n * classes + c] = exp(z[c] - total);
         }
@@ -656,7 +672,11 @@ REFERENCE(softmax_loss_dx)
     int classes = out[0].shape.c;
     for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
         int label = (int)in[1].data[i / classes];
-        out[0].data[i] = (in[0].data[i] - target_of(attr, classes, label, (int)(i % classes))) * in[2].data[0];
+        const double *targets = in[3].data ? in[3].data + i / classes * classes : NULL;
+        double sum = targets ? 0 : 1;
+        for (int c = 0; targets && c < classes; c++) sum += targets[c];
+        double target = target_of(attr, classes, label, targets, (int)(i % classes));
+        out[0].data[i] = (in[0].data[i] * sum - target) * in[2].data[0];
         if (label == LABEL_NONE) out[0].data[i] = 0;
     }
 }

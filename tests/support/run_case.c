@@ -78,6 +78,14 @@ static void fill_crops(const Case *row, RefTensor *t)
         record[IMAGE_OY] = n * 5 % (from.h - to.h + 1);
         record[IMAGE_OX] = (n * 3 + 1) % (from.w - to.w + 1);
         record[IMAGE_FLIP] = n % 2;
+        if (from.n > to.n && n % 4) { /* mixed by share, cut, or both */
+            record[IMAGE_PARTNER] = 1 + (n * 3 + 1) % from.n;
+            record[IMAGE_SHARE] = n % 4 == 2 ? 0 : 0x345678;
+            record[IMAGE_CUT_Y] = n % 3;
+            record[IMAGE_CUT_X] = 1;
+            record[IMAGE_CUT_H] = n % 4 == 1 ? 0 : 4;
+            record[IMAGE_CUT_W] = to.w / 2;
+        }
         if (n % 3 != 1) continue;
         record[IMAGE_ERASE_Y] = n % to.h;
         record[IMAGE_ERASE_X] = 2;

@@ -186,6 +186,7 @@ static const Row rows[] = {
     {"over rows",   OP_SPREAD_TO, NOTHING, {{2, 3, 1, 2}}, {2, 3, 4, 2}},
     {"plain",       OP_SOFTMAX_LOSS, {.loss = {0}}, {{4, 5, 1, 1}, {4, 1, 1, 1}}, .no_second = "softmax_loss_dx"},
     {"smoothed",    OP_SOFTMAX_LOSS, {.loss = {0.1f}}, {{4, 5, 1, 1}, {4, 1, 1, 1}}, .no_second = "softmax_loss_dx"},
+    {"targets",     OP_SOFTMAX_LOSS, {.loss = {0}}, {{4, 5, 1, 1}, {4, 1, 1, 1}, {4, 5, 1, 1}}, .no_second = "softmax_loss_dx"},
     // clang-format on
 };
 
@@ -248,7 +249,8 @@ static Built build_row(const Row *row)
         Dtype dtype = operand_dtype(row->kind, k);
         in[k] = graph_input(b.g, name, row->in[k], dtype);
         given = k + 1;
-        if (dtype == DTYPE_F32) b.wrt[b.count++] = in[k];
+        bool targets = row->kind == OP_SOFTMAX_LOSS && k == 2; /* have no gradient */
+        if (dtype == DTYPE_F32 && !targets) b.wrt[b.count++] = in[k];
     }
     b.y = graph_op(b.g, row->kind, op_name(row->kind), in, given, &row->attr, row->asked.n ? &row->asked : NULL);
     if (!b.count) b.wrt[b.count++] = in[0];

@@ -127,11 +127,16 @@ static const ShapeCase shape_cases[] = {
     {"spread_to", OP_SPREAD_TO, {{2, 1, 1, 3}}, {0}, {{{0}}}, {2, 8, 4, 3}, {2, 8, 4, 3}},
     {"spread_to of others", OP_SPREAD_TO, {{2, 1, 1, 3}}, {0}, {{{0}}}, {3, 8, 4, 3}, {0}, "x: 2x1x1x3 cannot be broadcast to 3x8x4x3: expected each size to be 1 or equal"},
     {"image", OP_IMAGE, {{2, 1, 30, 32}, {2, 16, 1, 1}}, {DTYPE_U8, DTYPE_I32}, {{{0}}}, {2, 3, 28, 28}, {2, 3, 28, 28}},
+    {"image mixed in", OP_IMAGE, {{3, 1, 30, 32}, {3, 16, 1, 1}}, {DTYPE_U8, DTYPE_I32}, {{{0}}}, {2, 3, 28, 28}, {2, 3, 28, 28}},
+    {"two images mixed in", OP_IMAGE, {{4, 1, 30, 32}, {4, 16, 1, 1}}, {DTYPE_U8, DTYPE_I32}, {{{0}}}, {2, 3, 28, 28}, {0}, "x: images: expected 4, found 2"},
     {"image of small pixels", OP_IMAGE, {{2, 1, 30, 32}}, {DTYPE_U8}, {{{0}}}, {2, 3, 31, 28}, {0}, "x: cannot crop 31x28 from pixels of 30x32 (2x1x30x32)"},
     {"random", OP_RANDOM, {{1, 4, 1, 1}}, {DTYPE_I32}, {{{0}}}, {7, 100, 1, 1}, {7, 100, 1, 1}},
     {"softmax_loss", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {1, 1, 1, 1}},
     {"softmax_loss of fewer labels", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {6, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: one label per sample: expected 7x1x1x1, found 6x1x1x1"},
     {"softmax_loss of a map", OP_SOFTMAX_LOSS, {{7, 10, 2, 1}, {7, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: expected logits of shape Nx(classes)x1x1, found 7x10x2x1"},
+    {"softmax_loss of targets", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}, {7, 10, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {1, 1, 1, 1}},
+    {"softmax_loss of fewer targets", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}, {7, 9, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: shape of the targets: expected 7x10x1x1, found 7x9x1x1"},
+    {"softmax_loss of smoothed targets", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}, {7, 10, 1, 1}}, {0, DTYPE_I32}, {.loss = {0.5f}}, {0}, {0}, "x: targets contain the smoothing: expected 0, found 0.5"},
     {"softmax_loss_dx", OP_SOFTMAX_LOSS_DX, {{7, 10, 1, 1}, {7, 1, 1, 1}, {1, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {7, 10, 1, 1}},
 };
 // clang-format on

@@ -45,6 +45,13 @@ static Status read_counted(const Source *source, int64_t index, Bytes *bytes, in
     return bytes_raw(bytes, pixels, d->base.info.h, d->base.info.w, d->base.info.c);
 }
 
+/* Eight samples of class 0, none of most, the rest of three more. */
+static int32_t label_uneven(const Source *source, int64_t index)
+{
+    (void)source;
+    return index % 500 == 0 && index < 4000 ? 0 : index % 100 == 1 ? 2 : index % 2 ? 3 : 7;
+}
+
 static CountedSource counted(int64_t count, int32_t h, int32_t w, int32_t c)
 {
     return (CountedSource){.base = {.info = {.name = "counted", .count = count, .classes = 10, .h = h, .w = w, .c = c},
@@ -305,6 +312,134 @@ static void test_error_in_its_place(void **state)
     }
 }
 
+/* ---- mixing and targets */
+
+/* What a sample of a global batch is made of, whatever tower it is in. */
+typedef struct MixedSample {
+    int64_t id, partner; /* partner: -1 without one */
+    int32_t predicted, record[IMAGE_RECORD], partner_record[IMAGE_RECORD];
+    uint64_t pixels, partner_pixels;
+    float targets[10];
+} MixedSample;
+
+static MixedSample mixed_sample(const Batch *b, int32_t i)
+{
+    size_t image = (size_t)b->canvas * (size_t)b->canvas * (size_t)b->c, record = IMAGE_RECORD * sizeof *b->augment;
+    MixedSample s = {.id = b->ids[i], .partner = -1, .predicted = b->predicted[i]};
+    int32_t at = b->augment[i * IMAGE_RECORD + IMAGE_PARTNER] - 1;
+    memcpy(s.targets, b->targets + i * 10, sizeof s.targets);
+    if (b->labels[i] == LABEL_NONE) return s; /* the rest is a neighbour's */
+    memcpy(s.record, b->augment + i * IMAGE_RECORD, record);
+    s.record[IMAGE_PARTNER] = at >= 0;
+    s.pixels = XXH3_64bits(b->pixels + (size_t)i * image, image);
+    if (at < 0) return s;
+    assert_true(at <= b->n && at == (i > 0 ? i - 1 : b->n));
+    s.partner = b->ids[at];
+    memcpy(s.partner_record, b->augment + at * IMAGE_RECORD, IMAGE_PARTNER * sizeof *b->augment);
+    s.partner_pixels = XXH3_64bits(b->pixels + (size_t)at * image, image);
+    return s;
+}
+
+static void mixed_collect(const LoaderConfig *c, int steps, MixedSample *samples, double *weight, int *skipped)
+{
+    Loader *l = create(c);
+    int64_t at = 0;
+    for (int k = 0; k < steps; k++)
+        for (int t = 0; t < c->local; t++) {
+            const Batch *b = NULL;
+            assert_int_equal(loader_next(l, &b), OK);
+            for (int32_t i = 0; i < b->n; i++) samples[at++] = mixed_sample(b, i);
+            weight[k] += (double)b->weight * (b->n > 0);
+            skipped[k] += b->skipped;
+            for (int32_t i = 0; i < b->skipped; i++) assert_in_range(b->bad[i].index, 0, b->n - 1);
+        }
+    loader_destroy(l);
+}
+
+/* One tower of 9 = towers of 5, 0 and 4 = nine of 1, with threads and without, short batches and damaged samples too. */
+static void test_mixed_alike(void **state)
+{
+    (void)state;
+    enum { STEPS = 18, SAMPLES = 150 }; /* three epochs of 50 in steps of 9 */
+    static const float weights[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    static MixedSample wanted[SAMPLES], found[SAMPLES];
+    for (int damaged = 0; damaged < 2; damaged++) {
+        CountedSource d = counted(50, 6, 6, 3);
+        LoaderConfig c = config_of(&d);
+        double weight[STEPS] = {0};
+        int skipped[STEPS] = {0}, mixed = 0, cut = 0, odd = 0;
+        d.every = damaged ? 7 : 0;
+        d.how = ERR_FORMAT;
+        c.bad = BAD_SKIP;
+        c.max_steps = STEPS;
+        c.mix = (MixRule){0.4, 1};
+        c.targets = (TargetRule){10, 0.1f, weights};
+        c.shares = (Shares){.towers = 1, .batch = {9}};
+        c.local = 1;
+        memset(wanted, 0, sizeof wanted);
+        mixed_collect(&c, STEPS, wanted, weight, skipped);
+        for (int i = 0; i < SAMPLES; i++) {
+            const MixedSample *s = &wanted[i];
+            int epoch = i / 50, place = i % 50, first = place / 9 * 9, last = first + 9 < 50 ? first + 8 : 49;
+            const MixedSample *before = &wanted[epoch * 50 + (place > first ? place - 1 : last)];
+            double sum = 0, own = damaged && s->id % 7 == 3 ? 0 : 1, other = damaged && before->id % 7 == 3 ? 0 : 1;
+            for (int k = 0; k < 10; k++) sum += (double)(s->targets[k] / weights[k]);
+            assert_true(own > 0 ? sum > 0.99999 && sum < 1.00001 : sum == 0 && s->predicted == LABEL_NONE);
+            if (own == 0 || other == 0) assert_true(s->partner == -1);
+            if (s->partner >= 0) assert_true(s->partner == before->id && s->partner_pixels == before->pixels);
+            mixed += s->partner >= 0;
+            cut += s->record[IMAGE_CUT_H] > 0;
+            odd += s->partner >= 0 && s->predicted == s->partner % 10 && s->partner % 10 != s->id % 10;
+        }
+        assert_true(mixed > 70 && cut > 20 && cut < mixed && odd > 5 && odd < mixed / 2);
+        static const Shares others[] = {{3, {5, 0, 4}}, {9, {1, 1, 1, 1, 1, 1, 1, 1, 1}}, {2, {0, 9}}};
+        for (int k = 0; k < 6; k++) {
+            double weights_found[STEPS] = {0};
+            int skipped_found[STEPS] = {0};
+            c.shares = others[k % 3];
+            c.local = c.shares.towers;
+            c.workers = k < 3 ? 0 : 3;
+            c.depth = 12;
+            memset(found, 0, sizeof found);
+            mixed_collect(&c, STEPS, found, weights_found, skipped_found);
+            assert_memory_equal(found, wanted, sizeof wanted);
+            assert_memory_equal(skipped_found, skipped, sizeof skipped);
+            for (int i = 0; i < STEPS; i++)
+                assert_true(weights_found[i] < weight[i] + 1e-4 && weights_found[i] > weight[i] - 1e-4);
+        }
+    }
+}
+
+/* All classes come equally often, however many samples they have; the same again from any step on. */
+static void test_balanced(void **state)
+{
+    (void)state;
+    enum { COUNT = 4001 };
+    CountedSource d = counted(COUNT, 1, 1, 1);
+    Order order;
+    int seen[10] = {0}, again = 0;
+    bool used[COUNT] = {false};
+    d.base.label = label_uneven;
+    assert_int_equal(order_init_balanced(&order, 3, &d.base), OK);
+    assert_int_equal(order.classes, 4);
+    for (int64_t i = 0; i < COUNT; i++) {
+        int64_t id = order_at(&order, 1, i);
+        assert_in_range(id, 0, COUNT - 1);
+        assert_true(order_at(&order, 1, i) == id && order_is_ready(&order, 1));
+        seen[label_uneven(&d.base, id)]++;
+        again += order_at(&order, 2, i) == id;
+        used[id] = true;
+    }
+    order_free(&order);
+    double chi2 = 0;
+    static const int classes[] = {0, 2, 3, 7};
+    for (int k = 0; k < 4; k++) chi2 += (seen[classes[k]] - 1000.25) * (seen[classes[k]] - 1000.25) / 1000.25;
+    assert_true(chi2 < 16.3 && again < COUNT / 10); /* 3 degrees of freedom, p = 0.001 */
+    int of_first = 0;                               /* 8 samples of class 0, each about 125 times */
+    for (int64_t i = 0; i < 8; i++) of_first += used[i * 500];
+    assert_int_equal(of_first, 8);
+}
+
 /* Bad samples have no label and look like a good neighbour; the rest of the batch is as it would be without them. */
 static void test_skip(void **state)
 {
@@ -517,6 +652,8 @@ int main(void)
         cmocka_unit_test(test_strides),
         cmocka_unit_test(test_resume_in_the_middle),
         cmocka_unit_test(test_error_in_its_place),
+        cmocka_unit_test(test_mixed_alike),
+        cmocka_unit_test(test_balanced),
         cmocka_unit_test(test_skip),
         cmocka_unit_test(test_unreadable_is_never_skipped),
         cmocka_unit_test(test_memory),

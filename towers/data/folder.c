@@ -467,6 +467,11 @@ static Status folder_read_sample(const Source *source, int64_t index, Bytes *byt
     return bytes_read(path, f->index.samples[index].bytes, bytes);
 }
 
+static int32_t folder_label(const Source *source, int64_t index)
+{
+    return ((const FolderSource *)source)->index.samples[index].label;
+}
+
 static void folder_hint(const Source *source, int64_t index)
 {
     char path[PATH_BYTES];
@@ -516,6 +521,7 @@ Status folder_source_open(const SourceConfig *config, Split split, Source **made
     FolderSource *f = calloc(1, sizeof *f);
     if (!f) return FAIL(ERR_MEMORY, "no memory for the reader for '%s'", config->path);
     f->base.read = folder_read_sample;
+    f->base.label = folder_label;
     f->base.where = folder_where;
     f->base.hint = folder_hint;
     f->base.close = folder_close;

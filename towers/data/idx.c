@@ -263,6 +263,11 @@ static Status read_sample(const Source *source, int64_t index, Bytes *bytes, int
     return bytes_raw(bytes, pixels, (int32_t)size[1], (int32_t)size[2], (int32_t)size[3]);
 }
 
+static int32_t label_of(const Source *source, int64_t index)
+{
+    return ((const IdxSource *)source)->labels.data[index];
+}
+
 static void say_where(const Source *source, int64_t index, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%s, record %" PRId64, ((const IdxSource *)source)->path, index);
@@ -361,6 +366,7 @@ Status idx_source_open(const char *path, Split split, Source **made)
     IdxSource *d = calloc(1, sizeof *d);
     if (!d) return FAIL(ERR_MEMORY, "no memory for the reader for '%s'", path);
     d->base.read = read_sample;
+    d->base.label = label_of;
     d->base.where = say_where;
     d->base.close = close_pair;
     d->path = strdup(pair.images);

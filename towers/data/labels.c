@@ -21,6 +21,12 @@ static Status relabeled_read(const Source *source, int64_t index, Bytes *bytes, 
     return OK;
 }
 
+static int32_t relabeled_label(const Source *source, int64_t index)
+{
+    const Relabeled *r = (const Relabeled *)source;
+    return source_label(r->from, index) * r->times + r->plus;
+}
+
 static void relabeled_where(const Source *source, int64_t index, char *text, size_t bytes)
 {
     source_where(((const Relabeled *)source)->from, index, text, bytes);
@@ -61,6 +67,7 @@ static Status relabel(Source **source, int32_t times, int32_t plus)
     for (int i = 1; i < classes; i++) names[i] = info->class_names[i - 1];
     *r = (Relabeled){.base = {.info = *info,
                               .read = relabeled_read,
+                              .label = relabeled_label,
                               .where = relabeled_where,
                               .hint = relabeled_hint,
                               .hint_shard = relabeled_hint_shard,

@@ -15,20 +15,23 @@
 #include <time.h>
 
 #include "kernels/clock.h"
-#include "towers/data/order.h"
 
 enum { WORKERS_MAX = 1024, DEPTH_MAX = 4096, NONE = -1, PIECE = 8, PREPARING = -1 };
 
 typedef struct Slot {
     int64_t ready;   /* number of its complete batch, or NONE */
     int64_t first;   /* position of its first sample in the epoch's order */
-    int32_t next;    /* first sample that has not been claimed */
-    int32_t left;    /* samples that have not been finished */
+    int64_t before;  /* with mixing, position of that sample's partner */
+    int32_t count;   /* images: the batch's samples, and with mixing that partner */
+    int32_t next;    /* first image that has not been claimed */
+    int32_t left;    /* images that have not been finished */
     Batch batch;     /* points into the arrays below */
-    uint8_t *pixels; /* owned, as are the next five */
+    uint8_t *pixels; /* owned, as are the next seven */
     int32_t *labels;
     int32_t *augment;
     int64_t *ids;
+    int32_t *predicted;
+    float *targets;
     BadSample *bad;
     int32_t bad_room;
 } Slot;
@@ -41,7 +44,7 @@ typedef struct Worker {
     int32_t rotated;
 } Worker;
 
-/* Samples [first, end) of batch `number`. */
+/* Images [first, end) of batch `number`. */
 typedef struct Piece {
     int64_t number;
     int32_t first, end;
@@ -50,8 +53,9 @@ typedef struct Piece {
 struct Loader {
     LoaderConfig config;
     int64_t count, steps_per_epoch, batches; /* count: samples; batches: total number */
-    int32_t canvas, c, capacity;             /* capacity: samples of a slot */
+    int32_t canvas, c, capacity;             /* capacity: images of a slot */
     size_t canvas_bytes;
+    int32_t spare; /* 1 with mixing, for the partner behind a batch; else 0 */
     int slots_count, workers_count, threads_count;
     Slot *slots;     /* owned */
     Worker *workers; /* owned; with no threads, the caller is the only one */
@@ -109,10 +113,11 @@ static Status sample_decode(const Loader *l, Worker *worker, int64_t epoch, int6
     return transform_apply(transform, &worker->transform, &worker->bytes, &info, &plan, canvas, record);
 }
 
-/* Read sample i of a slot. Its pixels are undefined after an error. */
+/* Read image i of a slot. Its pixels are undefined after an error. */
 static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i)
 {
     int64_t id = slot->ids[i], start = clock_ns();
+    int32_t rotated = worker->rotated;
     Status st = source_read(l->config.source, id, &worker->bytes, &slot->labels[i]);
     worker->clocks.read += clock_ns() - start;
     worker->clocks.samples++;
@@ -129,6 +134,7 @@ static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i
         return FAIL(st, "'%s': %s", where, why);
     }
     worker->clocks.warnings += image_decoder_warnings(worker->transform.decoder) > warnings;
+    if (i == slot->batch.n) worker->rotated = rotated; /* counted in the batch that it is in */
     return OK;
 }
 
@@ -147,11 +153,12 @@ static int by_index(const void *a, const void *b)
     return ((const BadSample *)a)->index - ((const BadSample *)b)->index;
 }
 
-/* Give skipped samples the pixels of a neighbour. */
+/* Give skipped samples the pixels of a neighbour. The partner behind the batch counts in the batch that it is in. */
 static void bad_cover(const Loader *l, Slot *slot)
 {
     for (int32_t k = 0; k < slot->batch.skipped; k++) slot->labels[slot->bad[k].index] = LABEL_NONE;
     if (slot->batch.skipped > 1) qsort(slot->bad, (size_t)slot->batch.skipped, sizeof *slot->bad, by_index);
+    if (slot->batch.skipped > 0 && slot->bad[slot->batch.skipped - 1].index == slot->batch.n) slot->batch.skipped--;
     for (int32_t k = 0; k < slot->batch.skipped; k++) {
         int32_t i = slot->bad[k].index, from = neighbour_of(slot, i);
         uint8_t *pixels = slot->pixels + (size_t)i * l->canvas_bytes;
@@ -165,6 +172,27 @@ static void bad_cover(const Loader *l, Slot *slot)
         memcpy(record, slot->augment + (size_t)from * IMAGE_RECORD, IMAGE_RECORD * sizeof *record);
     }
     slot->batch.bad = slot->bad;
+}
+
+/* Give each sample its partner, unless one of the two is damaged, and fill in the targets. */
+static void batch_mix(const Loader *l, Slot *slot)
+{
+    Batch *b = &slot->batch;
+    const TargetRule *rule = &l->config.targets;
+    Mix mix = mix_plan(&l->config.mix, l->config.seed, b->step, l->config.transform.side);
+    double weight = 0;
+    b->share = mix.label;
+    for (int32_t i = 0; i < b->n; i++) {
+        int32_t from = i > 0 ? i - 1 : b->n, label = slot->labels[i];
+        bool mixed = mix.label > 0 && label != LABEL_NONE && slot->labels[from] != LABEL_NONE;
+        int32_t partner = mixed ? slot->labels[from] : LABEL_NONE;
+        double share = mixed ? mix.label : 0;
+        if (mixed) mix_record(&mix, from, slot->augment + (size_t)i * IMAGE_RECORD);
+        if (slot->predicted) slot->predicted[i] = share > 0.5 ? partner : label;
+        if (slot->targets) target_fill(rule, label, partner, share, slot->targets + (size_t)i * (size_t)rule->classes);
+        weight += target_weight(rule, label, partner, share);
+    }
+    b->weight = (float)weight;
 }
 
 /* ---- the ring; these functions are called with the lock held */
@@ -189,11 +217,10 @@ static bool order_is_there(const Loader *l, int64_t epoch)
 static void batch_finish(Loader *l, int64_t number)
 {
     Slot *slot = slot_of(l, number);
-    if (slot->batch.skipped > 0) {
-        pthread_mutex_unlock(&l->lock); /* no other thread uses a slot whose pieces are all finished */
-        bad_cover(l, slot);
-        pthread_mutex_lock(&l->lock);
-    }
+    pthread_mutex_unlock(&l->lock); /* no other thread uses a slot whose pieces are all finished */
+    bad_cover(l, slot);
+    batch_mix(l, slot);
+    pthread_mutex_lock(&l->lock);
     slot->ready = number;
     if (--l->order_users[epoch_of(l, number) & 1] == 0) pthread_cond_broadcast(&l->work);
     pthread_cond_signal(&l->done);
@@ -209,7 +236,7 @@ static bool has_claimable(const Loader *l)
 {
     if (l->failed != NONE || l->opened == 0) return false;
     const Slot *slot = slot_of(l, l->opened - 1);
-    return slot->ready != l->opened - 1 && slot->next < slot->batch.n;
+    return slot->ready != l->opened - 1 && slot->next < slot->count;
 }
 
 /* Open the next batch, if its epoch's order is ready or can be prepared now. */
@@ -236,11 +263,12 @@ static void open_next(Loader *l)
     b->epoch = epoch;
     b->tower = tower_of(l, number);
     b->skipped = b->rotated = 0;
-    int64_t step = b->step % l->steps_per_epoch;
-    shares_of(&l->config.shares, l->count, step, b->tower, &slot->first, &b->n);
-    b->first = slot->first - step * shares_global(&l->config.shares);
+    int64_t global = shares_global(&l->config.shares), start = b->step % l->steps_per_epoch * global;
+    shares_of(&l->config.shares, l->count, b->step % l->steps_per_epoch, b->tower, &slot->first, &b->n);
+    b->first = slot->first - start;
+    slot->before = slot->first > start ? slot->first - 1 : (start + global < l->count ? start + global : l->count) - 1;
     slot->next = 0;
-    slot->left = b->n;
+    slot->left = slot->count = b->n + (b->n > 0 ? l->spare : 0);
     if (b->n == 0) batch_finish(l, number);
 }
 
@@ -289,7 +317,7 @@ static void piece_fill(Loader *l, Worker *worker, Piece piece)
     pthread_mutex_unlock(&l->lock);
     if (l->order.window) window_hint(l, slot->batch.epoch, slot->first + piece.first);
     for (int32_t i = piece.first; i < piece.end; i++) {
-        slot->ids[i] = order_at(&l->order, slot->batch.epoch, slot->first + i);
+        slot->ids[i] = order_at(&l->order, slot->batch.epoch, i < slot->batch.n ? slot->first + i : slot->before);
         source_hint(l->config.source, slot->ids[i]);
     }
     Status st = OK;
@@ -326,7 +354,7 @@ static void work_once(Loader *l, Worker *worker)
     if (!has_claimable(l) && may_open(l)) open_next(l);
     if (!has_claimable(l)) return;
     Slot *slot = slot_of(l, l->opened - 1);
-    Piece piece = {l->opened - 1, slot->next, slot->batch.n - slot->next < PIECE ? slot->batch.n : slot->next + PIECE};
+    Piece piece = {l->opened - 1, slot->next, slot->count - slot->next < PIECE ? slot->count : slot->next + PIECE};
     slot->next = piece.end;
     piece_fill(l, worker, piece);
 }
@@ -350,7 +378,7 @@ static void *run_worker(void *argument)
 static bool has_failed(const Loader *l, int64_t number)
 {
     const Slot *slot = slot_of(l, number);
-    return l->failed == number && slot->left <= slot->batch.n - slot->next;
+    return l->failed == number && slot->left <= slot->count - slot->next;
 }
 
 /* Wait until batch `number` is ready or has failed; without workers, do the work here. */
@@ -468,6 +496,8 @@ static Status set_sizes(Loader *l)
     l->capacity = 1;
     for (int t = c->first_tower; t < c->first_tower + c->local; t++)
         if (c->shares.batch[t] > l->capacity) l->capacity = c->shares.batch[t];
+    l->spare = mix_is_on(&c->mix);
+    l->capacity += l->spare;
     l->slots_count = c->workers > 0 && c->depth > c->local ? c->depth : c->local + (c->workers > 0);
     l->workers_count = c->workers > 0 ? c->workers : 1;
     int64_t slot = (int64_t)l->canvas_bytes * l->capacity;
@@ -489,7 +519,11 @@ static Status slot_init(const Loader *l, Slot *slot)
     slot->labels = calloc(n, sizeof *slot->labels);
     slot->augment = calloc(n, IMAGE_RECORD * sizeof *slot->augment);
     slot->ids = calloc(n, sizeof *slot->ids);
-    if (!slot->pixels || !slot->labels || !slot->augment || !slot->ids)
+    if (l->spare) slot->predicted = calloc(n, sizeof *slot->predicted);
+    if (l->config.targets.classes > 0)
+        slot->targets = calloc(n * (size_t)l->config.targets.classes, sizeof *slot->targets);
+    if (!slot->pixels || !slot->labels || !slot->augment || !slot->ids || (l->spare && !slot->predicted) ||
+        (l->config.targets.classes > 0 && !slot->targets))
         return FAIL(ERR_MEMORY,
                     "no memory for %d batches of %d images of %zu bytes: lower the batch size or --data-memory",
                     l->slots_count, l->capacity, l->canvas_bytes);
@@ -498,7 +532,9 @@ static Status slot_init(const Loader *l, Slot *slot)
                           .pixels = slot->pixels,
                           .labels = slot->labels,
                           .augment = slot->augment,
-                          .ids = slot->ids};
+                          .ids = slot->ids,
+                          .predicted = slot->predicted,
+                          .targets = slot->targets};
     return OK;
 }
 
@@ -531,6 +567,8 @@ static Status start_workers(Loader *l)
 static Status order_choose(Loader *l)
 {
     const SourceInfo *info = source_info(l->config.source);
+    if (l->config.sampler == SAMPLER_BALANCED && l->config.shuffle)
+        return order_init_balanced(&l->order, l->config.seed, l->config.source);
     if (l->config.window > 0 && l->config.shuffle)
         return order_init_window(&l->order, l->config.seed, info->shard_first, info->shards, l->config.window);
     return order_init(&l->order, l->config.seed, l->count, l->config.shuffle);
@@ -589,6 +627,8 @@ void loader_destroy(Loader *loader)
         free(l->slots[i].labels);
         free(l->slots[i].augment);
         free(l->slots[i].ids);
+        free(l->slots[i].predicted);
+        free(l->slots[i].targets);
         free(l->slots[i].bad);
     }
     free(l->slots);

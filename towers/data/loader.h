@@ -6,12 +6,18 @@
  *
  * A damaged sample (ERR_FORMAT) ends the loader, or with BAD_SKIP becomes a sample of weight 0: its label is LABEL_NONE,
  * which no loss counts, and its pixels are those of a good neighbour in the batch, so that batch-norm statistics stay
- * plausible. A sample that cannot be read (ERR_IO) always ends the loader. */
+ * plausible. A sample that cannot be read (ERR_IO) always ends the loader.
+ *
+ * With mixing, sample i of a batch is mixed with sample i - 1 of the global batch. A tower's first partner may be in another
+ * tower's batch, so it is decoded once more, behind the batch: one image more for each tower and batch. A sample whose
+ * partner is damaged is not mixed. */
 #ifndef TOWERS_DATA_LOADER_H
 #define TOWERS_DATA_LOADER_H
 
 #include <stdbool.h>
 
+#include "towers/data/mix.h"
+#include "towers/data/order.h"
 #include "towers/data/share.h"
 #include "towers/data/source.h"
 #include "towers/data/transform.h"
@@ -23,9 +29,12 @@ typedef struct LoaderConfig {
     Shares shares;
     int first_tower, local; /* the towers of this process */
     uint64_t seed;
-    bool shuffle; /* training; else samples are in the order of the source */
-    int window;   /* shards in a window of the order (order.h); 0: none */
+    bool shuffle;    /* training; else samples are in the order of the source */
+    int window;      /* shards in a window of the order (order.h); 0: none */
+    Sampler sampler; /* of the order, if shuffled */
     Transform transform;
+    MixRule mix;
+    TargetRule targets;
     BadSamples bad;
     int64_t start_step; /* global step to begin with (resume) */
     int64_t stride;     /* global steps from one delivered step to the next; 0 means 1 */
@@ -44,16 +53,23 @@ typedef struct BadSample {
 typedef struct Batch {
     int64_t step, epoch;
     int tower;
-    int32_t n;              /* samples; 0 is legal */
-    int64_t first;          /* place of the first among the samples of all towers' batches */
-    int32_t skipped;        /* number of samples of weight 0 */
-    int32_t rotated;        /* number of samples stored rotated (EXIF orientation other than 1) */
-    int32_t canvas, c;      /* side + 2 pad; channels of the data set */
+    int32_t n;         /* samples; 0 is legal */
+    int64_t first;     /* place of the first among the samples of all towers' batches */
+    int32_t skipped;   /* number of samples of weight 0 */
+    int32_t rotated;   /* number of samples stored rotated (EXIF orientation other than 1) */
+    int32_t canvas, c; /* side + 2 pad; channels of the data set */
+    /* of n images, with mixing n + 1: the last is the partner of sample 0 */
     const uint8_t *pixels;  /* [n][canvas][canvas][c] */
     const int32_t *labels;  /* [n]; LABEL_NONE for a sample of weight 0 */
-    const int32_t *augment; /* [n][IMAGE_RECORD] (OP_IMAGE) */
+    const int32_t *augment; /* [n][IMAGE_RECORD] (OP_IMAGE): also each sample's partner */
     const int64_t *ids;     /* [n] sample numbers */
-    const BadSample *bad;   /* [skipped] */
+    /* of n samples */
+    const int32_t *predicted; /* [n] the class whose prediction counts as correct: that of the larger share; NULL: the
+                                 labels */
+    const float *targets;     /* [n][classes]; NULL: the labels */
+    float weight;             /* sum of target_weight */
+    double share;             /* of the partner in the targets of mixed samples; 0: none is mixed */
+    const BadSample *bad;     /* [skipped] */
 } Batch;
 
 /* Key and counters of the random values of a batch (philox_group). A sample gets the same values for any number of towers

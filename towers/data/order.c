@@ -10,6 +10,7 @@
 enum { ROUNDS = 6, NOBODY = -1 };
 
 static const uint64_t SHARD_KEY = 0x7368617264730000u, WINDOW_KEY = 0x9e3779b97f4a7c15u;
+static const uint64_t BALANCE_KEY = 0x62616c616e636500u;
 static const uint64_t PERMUTE_KEY = 0x7065726d75746500u; /* separates these draws from other uses of the seed */
 
 Status order_init(Order *order, uint64_t seed, int64_t count, bool shuffle)
@@ -45,8 +46,35 @@ Status order_init_window(Order *order, uint64_t seed, const int64_t *shard_first
     return OK;
 }
 
+Status order_init_balanced(Order *order, uint64_t seed, const Source *source)
+{
+    const SourceInfo *info = source_info(source);
+    *order = (Order){.seed = seed, .count = info->count, .shuffle = true, .epoch = {NOBODY, NOBODY}};
+    order->members = calloc((size_t)info->count + 1, sizeof *order->members);
+    order->class_first = calloc((size_t)info->classes + 1, sizeof *order->class_first);
+    int64_t *next = calloc((size_t)info->classes + 1, sizeof *next), first = 0;
+    if (!order->members || !order->class_first || !next) {
+        free(next);
+        order_free(order);
+        return FAIL(ERR_MEMORY, "no memory for the order of %" PRId64 " samples", info->count);
+    }
+    source_classes_count(source, next);
+    for (int k = 0; k < info->classes; k++) {
+        int64_t count = next[k];
+        next[k] = first;
+        first += count;
+        if (count > 0) order->class_first[++order->classes] = first;
+    }
+    for (int64_t i = 0; i < info->count; i++) order->members[next[source_label(source, i)]++] = i;
+    free(next);
+    return OK;
+}
+
 void order_free(Order *order)
 {
+    free(order->members);
+    free(order->class_first);
+    order->members = order->class_first = NULL;
     for (int i = 0; i < 2; i++) {
         free(order->begins[i]);
         order->begins[i] = NULL;
@@ -114,8 +142,18 @@ static int64_t window_at(const Order *order, int64_t epoch, int64_t position)
     return order->shard_first[order_shard(order, epoch, place)] + begins[first] + inside - begins[place];
 }
 
+static int64_t balanced_at(const Order *order, int64_t epoch, int64_t position)
+{
+    Philox words = philox(order->seed ^ BALANCE_KEY, (uint32_t)position, (uint32_t)((uint64_t)position >> 32),
+                          (uint32_t)epoch, (uint32_t)((uint64_t)epoch >> 32));
+    const int64_t *first = order->class_first + ((uint64_t)words.v[0] * (uint64_t)order->classes >> 32);
+    uint64_t draw = (uint64_t)words.v[1] << 32 | words.v[2];
+    return order->members[first[0] + (int64_t)((unsigned __int128)draw * (uint64_t)(first[1] - first[0]) >> 64)];
+}
+
 int64_t order_at(const Order *order, int64_t epoch, int64_t position)
 {
+    if (order->members) return balanced_at(order, epoch, position);
     if (!order->shuffle) return position;
     if (order->window) return window_at(order, epoch, position);
     if (order->ids[0]) return order->ids[epoch & 1][position];

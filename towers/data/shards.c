@@ -638,6 +638,11 @@ static Status shards_read(const Source *source, int64_t index, Bytes *bytes, int
     return tfrecord_image(bytes, sample->flags, where);
 }
 
+static int32_t shards_label(const Source *source, int64_t index)
+{
+    return ((const ShardsSource *)source)->index.samples[index].label;
+}
+
 static void shards_hint(const Source *source, int64_t index)
 {
     const ShardsSource *s = (const ShardsSource *)source;
@@ -714,6 +719,7 @@ Status shards_source_open(const SourceConfig *config, Split split, Source **made
     ShardsSource *s = calloc(1, sizeof *s);
     if (!s) return FAIL(ERR_MEMORY, "no memory for the reader for '%s'", config->path);
     s->base.read = shards_read;
+    s->base.label = shards_label;
     s->base.where = shards_where;
     s->base.hint = shards_hint;
     s->base.hint_shard = shards_hint_shard;

@@ -81,6 +81,17 @@ Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *l
     return OK;
 }
 
+int32_t source_label(const Source *source, int64_t index)
+{
+    return source->label ? source->label(source, index) : 0;
+}
+
+void source_classes_count(const Source *source, int64_t *counts)
+{
+    memset(counts, 0, (size_t)source->info.classes * sizeof *counts);
+    for (int64_t i = 0; i < source->info.count; i++) counts[source_label(source, i)]++;
+}
+
 void source_where(const Source *source, int64_t index, char *text, size_t bytes)
 {
     if (source->where)

@@ -65,6 +65,10 @@ const SourceInfo *source_info(const Source *source);
 /* The bytes of a sample and its label in [0, classes). `index` in [0, count). ERR_IO if they cannot be read; ERR_FORMAT
  * if the file has changed since the index was built. */
 NODISCARD Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
+/* The label of a sample alone. `index` in [0, count). */
+int32_t source_label(const Source *source, int64_t index);
+/* The number of samples of each class: [classes]. */
+void source_classes_count(const Source *source, int64_t *counts);
 /* The place of a sample for messages: "data/train-images-idx3-ubyte.gz, record 12", "flowers/train/rose/12.jpg". */
 void source_where(const Source *source, int64_t index, char *text, size_t bytes);
 /* Announce to the storage that a sample will be read soon; does nothing if that is not supported. */

@@ -27,12 +27,18 @@ static Philox sample_words(const SyntheticSource *d, int64_t index)
     return philox(d->seed, (uint32_t)index, (uint32_t)((uint64_t)index >> 32), 0, STREAM_SAMPLES);
 }
 
+static int32_t label_of(const Source *source, int64_t index)
+{
+    Philox words = sample_words((const SyntheticSource *)source, index);
+    return (int32_t)((uint64_t)words.v[1] * (uint64_t)source->info.classes >> 32);
+}
+
 static Status read_sample(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
     const SyntheticSource *d = (const SyntheticSource *)source;
     const SourceInfo *info = &d->base.info;
     Philox words = sample_words(d, index);
-    *label = (int32_t)((uint64_t)words.v[1] * (uint64_t)info->classes >> 32);
+    *label = label_of(source, index);
     return bytes_raw(bytes, d->pool + words.v[0] % POOL_PLACES, info->h, info->w, info->c);
 }
 
@@ -86,6 +92,7 @@ Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_
     SyntheticSource *d = calloc(1, sizeof *d);
     if (!d) return FAIL(ERR_MEMORY, "no memory for the synthetic data");
     d->base.read = read_sample;
+    d->base.label = label_of;
     d->base.close = close_synthetic;
     d->seed = seed;
     d->image_bytes = (size_t)h * (size_t)w * (size_t)c;

@@ -323,6 +323,12 @@ Value dropout(Graph *g, Value x, float rate)
 Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3],
             const float std[3])
 {
+    return images_mixed(g, graph_shape(g, pixels).n, pixels, augment, channels, side, mean, std);
+}
+
+Value images_mixed(Graph *g, int32_t n, Value pixels, Value augment, int32_t channels, int32_t side,
+                   const float mean[3], const float std[3])
+{
     if (channels < 1 || channels > 3)
         return graph_fail(g, ERR_ARG, "image: expected 1 to 3 channels, found %d", channels);
     OpAttr attr = {.image = {.std = {1, 1, 1, 1}}};
@@ -335,7 +341,7 @@ Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t sid
                 "image: mean %g and deviation %g of channel %d: expected finite numbers, the deviation above 0",
                 (double)mean[c], (double)std[c], c);
     }
-    Shape shape = {graph_shape(g, pixels).n, channels, side, side};
+    Shape shape = {n, channels, side, side};
     return graph_op(g, OP_IMAGE, NULL, OPERANDS(pixels, augment), &attr, &shape);
 }
 
@@ -344,6 +350,13 @@ Value softmax_loss(Graph *g, Value logits, Value labels, float smoothing, Value 
     OpAttr attr = {.loss.smoothing = smoothing};
     Value loss = graph_op(g, OP_SOFTMAX_LOSS, NULL, OPERANDS(logits, labels), &attr, NULL);
     if (prob) *prob = graph_output(g, loss, 1);
+    if (correct) *correct = graph_output(g, loss, 2);
+    return loss;
+}
+
+Value softmax_target_loss(Graph *g, Value logits, Value labels, Value targets, Value *correct)
+{
+    Value loss = graph_op(g, OP_SOFTMAX_LOSS, NULL, OPERANDS(logits, labels, targets), NULL, NULL);
     if (correct) *correct = graph_output(g, loss, 2);
     return loss;
 }

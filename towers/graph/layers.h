@@ -99,8 +99,14 @@ Value dropout(Graph *g, Value x, float rate);
  * channels (a grey image is repeated). `augment` (i32 {n, IMAGE_RECORD, 1, 1}, see OP_IMAGE) or Value 0 for the centre crop. */
 Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3],
             const float std[3]);
+/* The same for the first n pictures; pixels and augment may have one more, which records may mix in. */
+Value images_mixed(Graph *g, int32_t n, Value pixels, Value augment, int32_t channels, int32_t side,
+                   const float mean[3], const float std[3]);
 
 /* Summed softmax cross-entropy: f32 scalar. *prob and *correct (may be NULL) receive the op's other outputs. */
 Value softmax_loss(Graph *g, Value logits, Value labels, float smoothing, Value *prob, Value *correct);
+/* The same with targets, f32 {n, classes, 1, 1}, any numbers >= 0; labels give only the correct
+ * predictions. */
+Value softmax_target_loss(Graph *g, Value logits, Value labels, Value targets, Value *correct);
 
 #endif

@@ -30,14 +30,21 @@ static void head_keep(Graph *g, Program *p, Value loss)
     p->term[p->term_count++] = (PhaseTerm){.name = name, .sum = loss};
 }
 
+static Value loss_of_head(Graph *g, const ProgramConfig *config, Value logits, const Program *p, Value *prob,
+                          Value *correct)
+{
+    if (p->targets.id) return softmax_target_loss(g, logits, p->labels, p->targets, correct);
+    return softmax_loss(g, logits, p->labels, config->smoothing, prob, correct);
+}
+
 static Value loss_of_heads(Graph *g, const ProgramConfig *config, const ModelHeads *heads, Program *p)
 {
     graph_scope(g, "");
     Value *prob = config->training ? NULL : &p->prob;
-    Value loss = softmax_loss(g, heads->logits, p->labels, config->smoothing, prob, &p->correct);
+    Value loss = loss_of_head(g, config, heads->logits, p, prob, &p->correct);
     if (heads->aux_count) head_keep(g, p, loss);
     for (int i = 0; i < heads->aux_count; i++) {
-        Value aux = softmax_loss(g, heads->aux[i], p->labels, config->smoothing, NULL, NULL);
+        Value aux = loss_of_head(g, config, heads->aux[i], p, NULL, NULL);
         head_keep(g, p, aux);
         loss = add(g, loss, affine(g, aux, config->aux_weight, 0));
     }
@@ -74,14 +81,18 @@ static void phase_build(const ProgramConfig *config, Value x, Program *p)
 static void inputs_make(const ProgramConfig *config, bool takes_batch, Program *p)
 {
     Graph *g = p->graph;
-    int32_t n = p->n;
+    int32_t n = p->n, pictures = config->training && config->mixes ? n + 1 : n;
     if (takes_batch) {
-        Shape pixels = {n, config->data_channels, config->canvas, config->canvas};
+        Shape pixels = {pictures, config->data_channels, config->canvas, config->canvas};
         p->pixels = graph_input(g, "pixels", pixels, DTYPE_U8);
         p->labels = graph_input(g, "labels", (Shape){n, 1, 1, 1}, DTYPE_I32);
     }
     if (takes_batch && config->training)
-        p->augment = graph_input(g, "augment", (Shape){n, IMAGE_RECORD, 1, 1}, DTYPE_I32);
+        p->augment = graph_input(g, "augment", (Shape){pictures, IMAGE_RECORD, 1, 1}, DTYPE_I32);
+    if (takes_batch && config->training && config->targets)
+        p->targets = graph_input(g, "targets", (Shape){n, config->options.classes, 1, 1}, DTYPE_F32);
+    if (takes_batch && config->training && config->weighted)
+        p->weight = graph_input(g, "weight", (Shape){1, 1, 1, 1}, DTYPE_F32);
     if (config->training) p->dloss = graph_input(g, "dloss", (Shape){1, 1, 1, 1}, DTYPE_F32);
 }
 
@@ -96,25 +107,24 @@ static Status graph_build(const ProgramConfig *config, Program *p)
         return FAIL(ERR_UNSUPPORTED, "%s has no evaluation: it predicts no classes", model->name);
     inputs_make(config, phase->takes_batch, p);
     if (phase->takes_batch)
-        x = image(g, p->pixels, p->augment, options->channels, options->side, model->mean, model->std);
+        x = images_mixed(g, p->n, p->pixels, p->augment, options->channels, options->side, model->mean, model->std);
     if (model->phases)
         phase_build(config, x, p);
     else
         classifier_build(config, x, p);
-    Value keep[] = {p->pixels, p->labels, p->augment, p->dloss, p->loss, p->correct, p->prob};
-    enum { KEEP = sizeof keep / sizeof *keep };
+    if (p->weight.id) p->weight_sum = affine(g, p->weight, 1, 0);
+    Value *const held[] = {&p->pixels, &p->labels, &p->targets, &p->weight, &p->augment,
+                           &p->dloss,  &p->loss,   &p->correct, &p->prob,   &p->weight_sum};
+    enum { KEEP = sizeof held / sizeof *held };
+    Value keep[KEEP];
     int changed;
+    for (int i = 0; i < KEEP; i++) keep[i] = *held[i];
     if (config->pool_behind_conv) TRY(pass_pool_behind_conv(g, keep, KEEP, &changed));
     if (config->fuse_siblings) TRY(pass_sibling_convs(g, keep, KEEP, &changed));
-    p->pixels = keep[0];
-    p->labels = keep[1];
-    p->augment = keep[2];
-    p->dloss = keep[3];
-    p->loss = keep[4];
-    p->correct = keep[5];
-    p->prob = keep[6];
+    for (int i = 0; i < KEEP; i++) *held[i] = keep[i];
     graph_result(g, p->loss, "loss");
     if (p->correct.id) graph_result(g, p->correct, "correct");
+    if (p->weight_sum.id) graph_result(g, p->weight_sum, "weight_sum");
     if (!config->training) graph_result(g, p->prob, "prob");
     p->forward_end = graph_op_count(g);
     NameFilter trains = {.only = phase->trains, .except = config->freeze};

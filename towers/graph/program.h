@@ -16,6 +16,9 @@ typedef struct ProgramConfig {
     ModelOptions options;
     int32_t data_channels, canvas; /* of the uploaded pixels */
     float smoothing, aux_weight;
+    bool mixes;    /* training mixes images: the pixels have one more than the batch (Batch.pictures) */
+    bool targets;  /* training takes targets instead of labels and smoothing (Batch.targets) */
+    bool weighted; /* losses are divided by the weights of the samples (Batch.weight) */
     Dtype compute;
     bool training;
     int phase; /* of the model's: program_phase; 0 of a classifier */
@@ -32,8 +35,8 @@ typedef struct Program {
     Graph *graph; /* owned */
     Plan *plan;   /* owned */
     int phase;
-    Value pixels, labels, augment, counter, dloss; /* inputs; Value 0 where the phase has none */
-    Value loss, correct;                           /* results; correct: Value 0 if nothing is predicted */
+    Value pixels, labels, targets, weight, augment, counter, dloss; /* inputs; Value 0 where the phase has none */
+    Value loss, correct, weight_sum; /* results; Value 0 if nothing is predicted, or nothing is weighted */
     PhaseTerm
         term[PHASE_TERMS]; /* results: of a classifier with auxiliary heads the loss of each, the main one first */
     int term_count;

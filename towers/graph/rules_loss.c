@@ -1,8 +1,9 @@
 /* Rules of softmax cross-entropy with label smoothing. Loss, probabilities and correct predictions are f32 whatever the
- * logits are; only the loss has a gradient, and no second one. */
+ * logits are; only the loss has a gradient, and no second one. Targets, if there are any, have none. */
 #include "towers/graph/rules.h"
 
-static void label_column(ShapeCall *c, Shape logits)
+/* `targets`: their input, which may be absent. */
+static void label_column(ShapeCall *c, Shape logits, int targets)
 {
     if (logits.h != 1 || logits.w != 1)
         rule_fail(c, ERR_SHAPE, "expected logits of shape Nx(classes)x1x1, found %s", shape_text(logits));
@@ -11,11 +12,15 @@ static void label_column(ShapeCall *c, Shape logits)
     float smoothing = c->op->attr.loss.smoothing;
     if (!(smoothing >= 0 && smoothing < 1))
         rule_fail(c, ERR_ARG, "expected label smoothing of at least 0 and below 1, found %g", (double)smoothing);
+    if (!rule_has(c, targets)) return;
+    rule_shape(c, targets, "shape of the targets", logits);
+    rule_dtype(c, targets, "dtype of the targets", DTYPE_F32);
+    if (smoothing > 0) rule_fail(c, ERR_ARG, "targets contain the smoothing: expected 0, found %g", (double)smoothing);
 }
 
 void shape_softmax_loss(ShapeCall *c)
 {
-    label_column(c, c->in[0]);
+    label_column(c, c->in[0], 2);
     rule_out(c, 0, NULL, shape_vector(1), DTYPE_F32);
     rule_out(c, 1, "prob", c->in[0], DTYPE_F32);
     rule_out(c, 2, "correct", shape_vector(2), DTYPE_F32);
@@ -32,7 +37,7 @@ static Dtype logits_dtype(const ShapeCall *c)
 
 void shape_softmax_loss_dx(ShapeCall *c)
 {
-    label_column(c, c->in[0]);
+    label_column(c, c->in[0], 3);
     rule_dtype(c, 0, "dtype of the probabilities", DTYPE_F32);
     rule_shape(c, 2, "shape of dloss", shape_vector(1));
     rule_dtype(c, 2, "dtype of dloss", DTYPE_F32);
@@ -47,7 +52,8 @@ void grad_softmax_loss(GradCall *c)
                    "%s: the probabilities and correct counts of softmax_loss have no gradient rule", op->name);
         return;
     }
-    grad_give(c, 0, grad_op(c, OP_SOFTMAX_LOSS_DX, "dx", OPERANDS(op->out[1], op->in[1], c->dy[0]), &op->attr, NULL));
+    const Value in[] = {op->out[1], op->in[1], c->dy[0], op->in[2]};
+    grad_give(c, 0, grad_op(c, OP_SOFTMAX_LOSS_DX, "dx", in, op->in[2].id ? 4 : 3, &op->attr, NULL));
 }
 
 void grad_softmax_loss_dx(GradCall *c)

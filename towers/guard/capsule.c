@@ -51,6 +51,12 @@ static bool boolean(Fields *f, const char *key)
     return json_is_true(value);
 }
 
+/* False in older capsules, which lack it. */
+static bool newer_boolean(Fields *f, const char *key)
+{
+    return json_object_get(f->object, key) && boolean(f, key);
+}
+
 static void text(Fields *f, const char *key, char *to, size_t bytes)
 {
     const char *value = json_string_value(json_object_get(f->object, key));
@@ -95,6 +101,9 @@ static void network_read(Fields *f, Capsule *c)
     if (json_object_get(f->object, "freeze"))
         text(f, "freeze", c->freeze, sizeof c->freeze); /* absent in older capsules */
     if (*c->freeze) program->freeze = c->freeze;
+    program->mixes = newer_boolean(f, "mixes");
+    program->targets = newer_boolean(f, "targets");
+    program->weighted = newer_boolean(f, "weighted");
     program->fuse = (FuseLevel)integer(f, "fuse", FUSE_AUTO, FUSE_III_H);
     program->training = true;
     program->compute = DTYPE_COUNT;
@@ -213,9 +222,14 @@ static Status batch_check(const Capsule *c)
     const ProgramConfig *p = &c->program;
     if (!c->pixels) return OK;
     int32_t room = p->canvas - p->options.side;
-    for (int32_t i = 0; i < c->batch.n; i++) {
+    int32_t pictures = c->batch.n + p->mixes;
+    for (int32_t i = 0; i < pictures; i++) {
         const int32_t *crop = c->augment + IMAGE_RECORD * i;
-        if (c->labels[i] < LABEL_NONE || c->labels[i] >= p->options.classes)
+        if (crop[IMAGE_PARTNER] < 0 || crop[IMAGE_PARTNER] > pictures || crop[IMAGE_SHARE] < 0 ||
+            crop[IMAGE_SHARE] > IMAGE_SHARE_ONE)
+            return FAIL(ERR_CHECKPOINT, "%s/%s: image %d is mixed with image %d of %d", c->path, CAPSULE_BATCH, i,
+                        crop[IMAGE_PARTNER] - 1, pictures);
+        if (i < c->batch.n && (c->labels[i] < LABEL_NONE || c->labels[i] >= p->options.classes))
             return FAIL(ERR_CHECKPOINT, "%s/%s: label %d is not below the number of classes, %d", c->path,
                         CAPSULE_BATCH, c->labels[i], p->options.classes);
         for (int k = IMAGE_ERASE_Y; k <= IMAGE_ERASE_W; k++)
@@ -258,9 +272,10 @@ static Status batch_read(Capsule *c)
     Status st = OK;
     char path[PATH_BYTES];
     SafeTensors *file = NULL;
-    void *pixels = NULL, *labels = NULL, *augment = NULL, *ids = NULL;
-    const int64_t n = c->batch.n, images[] = {n, c->program.canvas, c->program.canvas, c->program.data_channels},
-                  crops[] = {n, c->record_words};
+    void *pixels = NULL, *labels = NULL, *augment = NULL, *ids = NULL, *targets = NULL, *weight = NULL;
+    const int64_t n = c->batch.n, pictures = n + c->program.mixes, one = 1, shares[] = {n, c->program.options.classes},
+                  images[] = {pictures, c->program.canvas, c->program.canvas, c->program.data_channels},
+                  crops[] = {pictures, c->record_words};
     TRY(path_join(path, c->path, CAPSULE_BATCH));
     TRY(safetensors_open(path, &file));
     TRY_OUT(sums_read(c, file));
@@ -269,12 +284,17 @@ static Status batch_read(Capsule *c)
     TRY_OUT(tensor_copy(c, file, "labels", ST_I32, 1, &n, &labels));
     TRY_OUT(tensor_copy(c, file, "augment", ST_I32, 2, crops, &augment));
     TRY_OUT(records_widen(c, &augment));
-    TRY_OUT(tensor_copy(c, file, "sample_ids", ST_I64, 1, &n, &ids));
+    TRY_OUT(tensor_copy(c, file, "sample_ids", ST_I64, 1, &pictures, &ids));
+    if (c->program.targets) TRY_OUT(tensor_copy(c, file, "targets", ST_F32, 2, shares, &targets));
+    if (c->program.weighted) TRY_OUT(tensor_copy(c, file, "weight", ST_F32, 1, &one, &weight));
+    if (weight) c->batch.weight = *(const float *)weight;
 out:
     c->batch.pixels = c->pixels = pixels;
     c->batch.labels = c->labels = labels;
     c->batch.augment = c->augment = augment;
     c->batch.ids = c->ids = ids;
+    c->batch.targets = c->targets = targets;
+    free(weight);
     c->batch.canvas = c->program.canvas;
     c->batch.c = c->program.data_channels;
     safetensors_close(file);
@@ -326,6 +346,7 @@ void capsule_close(Capsule *capsule)
     free(capsule->labels);
     free(capsule->augment);
     free(capsule->ids);
+    free(capsule->targets);
     free(capsule->sums.values);
     free(capsule);
 }

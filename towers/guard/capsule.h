@@ -2,7 +2,9 @@
  *
  *   RUN/nan-step-5-tower-1/batch.safetensors   images, labels, sample_ids, augment (IMAGE_RECORD words of each), unless
  *                                              the phase takes no images, and norm_sums: the sums of all batch norms
- *                                              (with --bn-stats sync)
+ *                                              (with --bn-stats sync). With mixing, images, sample_ids and augment
+ *                                              have one more, the partner of the first; targets: of each sample;
+ *                                              weight: their sum, with --class-weights
  *                         /model.safetensors   the weights before the step and this tower's batch-norm statistics
  *                         /train.safetensors   optimizer slots and the average of the weights (if there are any)
  *                         /state.json          the network, seed and counters, the finding, the last losses of all
@@ -53,10 +55,11 @@ typedef struct Capsule {
     int32_t record_words;  /* per image, of the augmentation records as written */
     char fault[1024];      /* TOWERS_FAULT of the run, or "" */
     Finding found;         /* place, op, layer, tensor, index */
-    Batch batch;           /* points into the next four */
-    uint8_t *pixels;       /* owned, as are the next three */
+    Batch batch;           /* points into the next five */
+    uint8_t *pixels;       /* owned, as are the next four */
     int32_t *labels, *augment;
     int64_t *ids;
+    float *targets;
     NormSums sums;
     SafeTensors *weights; /* owned */
 } Capsule;

@@ -25,15 +25,17 @@ static json_t *network_json(const TrainJob *job, int phase)
 {
     const ProgramConfig *c = &job->program;
     const ModelOptions *o = &c->options;
-    return json_pack(
-        "{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:b, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:i, s:b, s:s}",
-        "model", c->model->name, "phase", program_phase(c->model, phase)->name, "variant", o->variant ? o->variant : "",
-        "classes", o->classes, "side", (int)o->side, "channels", (int)o->channels, "width", (int)o->width,
-        "penalty_weight", (double)o->penalty_weight, "dropout", (double)o->dropout, "aux", o->aux, "data_channels",
-        (int)c->data_channels, "canvas", (int)c->canvas, "smoothing", (double)c->smoothing, "aux_weight",
-        (double)c->aux_weight, "compute", dtype_name(c->compute), "fuse_siblings", c->fuse_siblings, "pool_behind_conv",
-        c->pool_behind_conv, "recompute", c->recompute, "fuse", (int)c->fuse, "separate_storage", c->separate_storage,
-        "freeze", c->freeze ? c->freeze : "");
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:b, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:i, "
+                     "s:b, s:s, s:b, "
+                     "s:b, s:b}",
+                     "model", c->model->name, "phase", program_phase(c->model, phase)->name, "variant",
+                     o->variant ? o->variant : "", "classes", o->classes, "side", (int)o->side, "channels",
+                     (int)o->channels, "width", (int)o->width, "penalty_weight", (double)o->penalty_weight, "dropout",
+                     (double)o->dropout, "aux", o->aux, "data_channels", (int)c->data_channels, "canvas",
+                     (int)c->canvas, "smoothing", (double)c->smoothing, "aux_weight", (double)c->aux_weight, "compute",
+                     dtype_name(c->compute), "fuse_siblings", c->fuse_siblings, "pool_behind_conv", c->pool_behind_conv,
+                     "recompute", c->recompute, "fuse", (int)c->fuse, "separate_storage", c->separate_storage, "freeze",
+                     c->freeze ? c->freeze : "", "mixes", c->mixes, "targets", c->targets, "weighted", c->weighted);
 }
 
 static json_t *device_json(const TrainJob *job)
@@ -84,8 +86,15 @@ static json_t *samples_json(const TrainJob *job, const Batch *batch)
     for (int32_t i = 0; batch->ids && i < batch->n; i++) {
         char where[512];
         source_where(job->train, batch->ids[i], where, sizeof where);
-        json_array_append_new(all, json_pack("{s:I, s:i, s:o}", "id", (json_int_t)batch->ids[i], "label",
-                                             (int)batch->labels[i], "where", json_text(where)));
+        json_t *sample = json_pack("{s:I, s:i, s:o}", "id", (json_int_t)batch->ids[i], "label", (int)batch->labels[i],
+                                   "where", json_text(where));
+        int32_t partner = batch->augment[i * IMAGE_RECORD + IMAGE_PARTNER] - 1;
+        if (partner >= 0) {
+            json_object_set_new(sample, "partner", json_integer(batch->ids[partner]));
+            json_object_set_new(sample, "partner_label", json_integer(batch->labels[partner]));
+            json_object_set_new(sample, "partner_share", json_real(batch->share));
+        }
+        json_array_append_new(all, sample);
     }
     return all;
 }
@@ -111,18 +120,30 @@ static char *state_text(const TowerProcess *p, const CapsuleSource *source)
 
 /* ---- the files */
 
-static Status batch_write(const char *directory, const Batch *b, const NormSums *sums, Manifest *manifest)
+static Status batch_write(const char *directory, const ProgramConfig *network, const Batch *b, const NormSums *sums,
+                          Manifest *manifest)
 {
-    size_t n = (size_t)b->n, image = (size_t)b->canvas * (size_t)b->canvas * (size_t)b->c;
+    enum { TENSORS = 7 };
+    const int32_t *labels = b->predicted ? b->predicted : b->labels;
+    int64_t pictures = b->n + network->mixes;
+    size_t n = (size_t)b->n, classes = (size_t)network->options.classes,
+           image = (size_t)b->canvas * (size_t)b->canvas * (size_t)b->c;
     bool images = b->pixels != NULL;
-    const StTensor tensors[] = {
+    const StTensor tensors[TENSORS] = {
         {"norm_sums", ST_F32, 1, {sums->count}, sums->values, (size_t)sums->count * sizeof *sums->values},
-        {"images", ST_U8, 4, {b->n, b->canvas, b->canvas, b->c}, b->pixels, n * image},
-        {"labels", ST_I32, 1, {b->n}, b->labels, n * sizeof *b->labels},
-        {"augment", ST_I32, 2, {b->n, IMAGE_RECORD}, b->augment, n * IMAGE_RECORD * sizeof *b->augment},
-        {"sample_ids", ST_I64, 1, {b->n}, b->ids, n * sizeof *b->ids},
+        {"images", ST_U8, 4, {pictures, b->canvas, b->canvas, b->c}, b->pixels, (size_t)pictures * image},
+        {"labels", ST_I32, 1, {b->n}, labels, n * sizeof *labels},
+        {"augment",
+         ST_I32,
+         2,
+         {pictures, IMAGE_RECORD},
+         b->augment,
+         (size_t)pictures * IMAGE_RECORD * sizeof *b->augment},
+        {"sample_ids", ST_I64, 1, {pictures}, b->ids, (size_t)pictures * sizeof *b->ids},
+        {"weight", ST_F32, 1, {1}, &b->weight, sizeof b->weight},
+        {"targets", ST_F32, 2, {b->n, network->options.classes}, b->targets, n * classes * sizeof *b->targets},
     };
-    int count = images ? (int)(sizeof tensors / sizeof *tensors) : 1, first = sums->count ? 0 : 1;
+    int count = !images ? 1 : b->targets ? TENSORS : TENSORS - 1, first = sums->count ? 0 : 1;
     return manifest_write_tensors(manifest, directory, CAPSULE_BATCH, tensors + first, count - first, NULL, 0);
 }
 
@@ -148,7 +169,7 @@ static Status files_write(TowerProcess *p, const CapsuleSource *source, const ch
     char *state = state_text(p, source);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of a capsule");
     TRY_OUT(manifest_create(found->step, &manifest));
-    TRY_OUT(batch_write(directory, source->batch, source->sums, manifest));
+    TRY_OUT(batch_write(directory, &p->job->program, source->batch, source->sums, manifest));
     TRY_OUT(weights_pack_all(p, found->tower - p->place.first_tower, &model, &train));
     TRY_OUT(manifest_write_tensors(manifest, directory, CAPSULE_MODEL, model.tensor, model.count, NULL, 0));
     if (train.count)

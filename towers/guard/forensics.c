@@ -40,6 +40,14 @@ static void report_first_sample(const TowerProcess *p, LedgerSearch *search, con
     source_where(p->job->train, search->found.sample, where, sizeof where);
     report_add(search, "  in %d of %d samples, the first is number %lld (%s)", search->found.samples, batch->n,
                (long long)search->found.sample, where);
+    for (int32_t i = 0; batch->share > 0 && i < batch->n; i++) {
+        int32_t partner = batch->augment[i * IMAGE_RECORD + IMAGE_PARTNER] - 1;
+        if (batch->ids[i] != search->found.sample || partner < 0) continue;
+        source_where(p->job->train, batch->ids[partner], where, sizeof where);
+        report_add(search, "    mixed with number %lld (%s), whose share is %.4g", (long long)batch->ids[partner],
+                   where, batch->share);
+        break;
+    }
 }
 
 /* What process `owner` has found, to the ledgers of all programs. Collective; nobody reads before all have it. */

@@ -152,6 +152,7 @@ Status gate_contribute(Gate *g, int slot, const Program *program, int32_t n, boo
     GateExtrasCall call = {
         .loss = program ? result(program, program->loss) : NULL,
         .correct = program ? result(program, program->correct) : NULL,
+        .weight = program ? result(program, program->weight_sum) : NULL,
         .phase = g->phase,
         .count = n,
         .last = last,
@@ -218,6 +219,7 @@ static TowerResult tower_read(const float *extras)
                      .grad_finite = extras[GATE_EXTRA_GRAD_BAD] == 0};
     t.loss.sum = extra_joined(extras + GATE_EXTRA_LOSS);
     t.loss.count = (int64_t)extras[GATE_EXTRA_COUNT];
+    t.loss.weight = extra_joined(extras + GATE_EXTRA_WEIGHT);
     t.loss_finite = isfinite(t.loss.sum);
     t.loss.finite = t.loss_finite && t.grad_finite;
     for (int k = 0; k < 2; k++) t.correct[k] = (int64_t)extras[GATE_EXTRA_TOP1 + k];

@@ -158,11 +158,16 @@ GateRules job_gate(const TrainJob *job)
 
 LoaderConfig job_loader(const TrainJob *job, bool training)
 {
+    const ProgramConfig *program = &job->program;
+    TargetRule targets = {program->options.classes, program->smoothing, job->data.class_weight};
     return (LoaderConfig){
         .source = training ? job->train : job->test,
         .seed = job->seed,
         .shuffle = training,
         .window = training ? job->data.window : 0,
+        .sampler = training ? job->data.sampler : SAMPLER_ONCE,
+        .mix = training ? job->data.mix : (MixRule){0},
+        .targets = training && program->targets ? targets : (TargetRule){0},
         .transform = job_transform(job, training),
         .bad = job->data.bad,
         .workers = job->data.workers,

@@ -36,7 +36,10 @@ typedef struct DataConfig {
     int64_t memory;    /* bytes for batches read ahead, over all processes */
     int workers;       /* threads of each process */
     int window;        /* shards among which samples are shuffled; 0: the whole set */
-    bool log_samples;  /* RUN/samples.csv: the samples of each step */
+    Sampler sampler;
+    MixRule mix;
+    const float *class_weight; /* borrowed: [classes of the network]; NULL: 1 each */
+    bool log_samples;          /* RUN/samples.csv: the samples of each step */
 } DataConfig;
 
 /* When to write checkpoints, and how many to keep. */

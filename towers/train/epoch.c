@@ -53,7 +53,7 @@ static double epoch_loss(const TowerProcess *p)
 {
     const RunState *run = &p->run;
     if (!run->epoch_count) return NAN;
-    if (p->job->divisor != LOSS_DIVISOR_GLOBAL_BATCH) return run->epoch_sum / (double)run->epoch_count;
+    if (p->job->divisor != LOSS_DIVISOR_GLOBAL_BATCH) return run->epoch_sum / run->epoch_weight;
     int64_t full = full_step(p->job),
             steps = (run->epoch_count + full - 1) / full; /* committed; the last may be short */
     return run->epoch_constant_sum / (double)steps;
@@ -128,7 +128,7 @@ static Status epoch_end(TowerProcess *p, bool *better)
     double top1 = evaluated && isfinite(test.loss) ? (double)test.correct[0] / (double)test.count : -1;
     run->epoch_told = run->step;
     if (run->step % p->steps_per_epoch == 0) { /* an incomplete epoch may be completed by a longer run */
-        run->epoch_sum = run->epoch_constant_sum = 0;
+        run->epoch_sum = run->epoch_constant_sum = run->epoch_weight = 0;
         run->epoch_count = run->epoch_correct = p->epoch_count_before = 0;
     }
     p->epoch_started_ns = clock_ns();

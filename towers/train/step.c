@@ -81,7 +81,7 @@ static Status step_begin(TowerProcess *p, Step **begun)
     step->lr = schedule_lr(&job->schedule, p->run.step, p->steps_per_epoch, p->total_steps);
     step->left_out = rollback_leaves_out(&p->run, step->number);
     bool stop = atomic_load(&p->ledger->run.stop_signal) != 0;
-    bool refill = job->data.bad == BAD_SKIP && job->divisor == LOSS_DIVISOR_SAMPLES;
+    bool refill = (job->data.bad == BAD_SKIP || job->program.weighted) && job->divisor == LOSS_DIVISOR_SAMPLES;
     return gate_begin(p->gate, &(GateStep){.number = step->number,
                                            .phase = step->phase,
                                            .lr = step->lr,

@@ -34,6 +34,7 @@ void step_to_epoch(TowerProcess *p, const Step *step)
         const TowerResult *found = &step->found[t];
         sum += found->loss.sum;
         p->run.epoch_count += found->loss.count;
+        p->run.epoch_weight += tower_loss_weight(&found->loss);
         p->run.epoch_correct += found->correct[0];
     }
     p->run.epoch_sum += sum;
@@ -90,7 +91,7 @@ static void terms_fill(const TowerProcess *p, const Step *step, StepColumns *col
         double *of = columns->tower_term[i];
         for (int t = 0; t < towers; t++) {
             const TowerResult *found = &step->found[t];
-            sum[t] = (TowerLoss){found->term[i], found->loss.count, found->loss.finite};
+            sum[t] = (TowerLoss){found->term[i], found->loss.count, found->loss.finite, found->loss.weight};
             of[t] = tower_loss_mean(&sum[t]);
         }
         TermRecord *term = &columns->term[i];

@@ -6,7 +6,6 @@
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
 #include "towers/replica/memory_plan.h"
-#include "towers/train/mistakes.h"
 #include "towers/train/samples_log.h"
 
 #include <math.h>
@@ -82,12 +81,9 @@ static Status images_events(TowerProcess *p, const Batch *batch)
     uint8_t *pixels = malloc((size_t)side * (size_t)side * (size_t)batch->c);
     if (!pixels) return FAIL(ERR_MEMORY, "no memory for an image of %d x %d pixels", side, side);
     for (int32_t i = 0; i < batch->n && i < IMAGES; i++) {
-        char tag[96];
-        int32_t label = batch->labels[i];
-        if (label >= 0 && info->class_names[label][0])
-            snprintf(tag, sizeof tag, "first_batch/%d %s", i, info->class_names[label]);
-        else
-            snprintf(tag, sizeof tag, "first_batch/%d class %d", i, label);
+        char tag[96], label[64];
+        batch_label(batch, i, info, label, sizeof label);
+        snprintf(tag, sizeof tag, "first_batch/%d %s", i, label);
         batch_picture(batch, i, side, p->job->program.model->mean, pixels);
         metrics_outcome(p->metrics,
                         events_image(metrics_events(p->metrics), p->run.step, tag, pixels, side, side, batch->c));
@@ -98,7 +94,7 @@ static Status images_events(TowerProcess *p, const Batch *batch)
 
 static Status first_batch_list(const TowerProcess *p, const Batch *batch, int32_t count)
 {
-    char path[PATH_BYTES], where[PATH_BYTES], number[16], *text = NULL;
+    char path[PATH_BYTES], where[PATH_BYTES], label[256], *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return FAIL(ERR_MEMORY, "no memory for a list of samples");
@@ -108,8 +104,8 @@ static Status first_batch_list(const TowerProcess *p, const Batch *batch, int32_
         fprintf(to, "%lld,", (long long)batch->ids[i]);
         csv_text(to, where);
         fputc(',', to);
-        csv_text(to, batch->labels[i] == LABEL_NONE ? "(damaged)"
-                                                    : class_text(source_info(p->job->train), batch->labels[i], number));
+        batch_label(batch, i, source_info(p->job->train), label, sizeof label);
+        csv_text(to, label);
         fputc('\n', to);
     }
     Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, FIRST_BATCH_CSV)

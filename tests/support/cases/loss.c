@@ -19,6 +19,25 @@
         }                                                                                                              \
     }
 
+#define TARGETS(n, c)                                                                                                  \
+    {                                                                                                                  \
+        {n, c, 1, 1}, TYPE_F32, FILL_POSITIVE                                                                          \
+    }
+
+/* Targets of any sum, as weights of classes make them. */
+#define TARGET_ROWS(label, n, c)                                                                                       \
+    {label,                                                                                                            \
+     OP_SOFTMAX_LOSS,                                                                                                  \
+     {.loss = {0}},                                                                                                    \
+     {ACT(n, c, 1, 1), LABELS(n), TARGETS(n, c)},                                                                      \
+     {SCALAR, PLAIN(n, c, 1, 1), HITS}},                                                                               \
+    {                                                                                                                  \
+        label, OP_SOFTMAX_LOSS_DX, {.loss = {0}}, {PROB(n, c), LABELS(n), SCALAR, TARGETS(n, c)},                      \
+        {                                                                                                              \
+            ACT(n, c, 1, 1)                                                                                            \
+        }                                                                                                              \
+    }
+
 static const Case rows[] = {
     // clang-format off
     ROWS("plain", 0.0f, 6, 10),
@@ -26,6 +45,8 @@ static const Case rows[] = {
     ROWS("one sample", 0.1f, 1, 7),
     ROWS("two classes", 0.0f, 9, 2),
     ROWS("1001 classes", 0.1f, 5, 1001),
+    TARGET_ROWS("targets", 6, 10),
+    TARGET_ROWS("targets of 1001 classes", 5, 1001),
     // clang-format on
 };
 
