@@ -14,6 +14,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$work
 # Each program stores its exit code in $codes/RANK and hides it from the launcher, which would kill the others.
 cat >"$work/program" <<'PROGRAM'
 #!/bin/bash
+trap : TERM # mpirun ends all programs after the death of one; this shell stays to store the exit code
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${TOWERS_RANK:-}}}
 [[ -r $codes/before-$rank ]] && . "$codes/before-$rank"
 "${program:-$1}" "${@:2}" ${more:-}
@@ -29,7 +30,7 @@ new() {
 run=(train fashion_cnn --data-path "$work/data" --device cpu --threads 1 --workers 1 --towers 8 --batch-size 2 --max-steps 12
     --checkpoint-steps 4 --eval-batch-size 4 --eval-interval 1 --log-interval 1 --summary-interval 0 --output-dir "$work" --comm-timeout 60)
 case $("$towers" doctor 2>/dev/null | grep -w mpi) in
-*"Open MPI"*) mpirun=(mpirun.openmpi --oversubscribe --bind-to none -np) ;;
+*"Open MPI"*) mpirun=(mpirun.openmpi --mca odls_base_sigkill_timeout 60 --oversubscribe --bind-to none -np) ;;
 *MPICH*) mpirun=(mpirun.mpich -np) ;;
 *) mpirun=() ;;
 esac
