@@ -103,8 +103,8 @@ blocked() {
 # ---- slow, but alive: progress within an activity counts, for the supervisor and for who waits at a barrier
 # fault: F37
 crawl() {
-    given=(TOWERS_FAULT="crawl:tower=0,step=3,ms=9000")
-    ended 0 "" crawl --comm-timeout 4
+    given=(TOWERS_FAULT="crawl:tower=0,step=3,ms=16000")
+    ended 0 "" crawl --comm-timeout 8
     grep -q 'warning: .*step 3, ' "$err" && complain "crawl: a warning: $(cat "$err")" # a busy machine may be silent elsewhere
 }
 # fault: F22 (the data stalls: the loader is named, not the sum, and the run goes on)
