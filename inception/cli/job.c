@@ -275,6 +275,12 @@ static Status towers_fill(const Options *o, JobFiles *files)
     if (!cpu) TRY(gpus_check(&o->gpus, devices));
     if (!cpu && o->gpus.count) devices = o->gpus.count;
     int groups = job_groups(job), visible = devices;
+    if (groups > 1 && !cpu && devices > 1 && files->launch.local_rank > 0 && !files->launch.local_ranks)
+        return FAIL(ERR_ARG,
+                    "%d GPUs are visible to program %d of this host, but %s does not say how many programs share them; "
+                    "let each see its own only (srun --gpus-per-task=1), or set SLURM_STEP_TASKS_PER_NODE and "
+                    "SLURM_NODEID",
+                    devices, files->launch.local_rank, files->launch.origin);
     if (groups > 1) devices = share_of_host(files, devices, false);
     int towers = o->towers > 0          ? (int)o->towers
                  : o->tower_batch.count ? o->tower_batch.count

@@ -33,6 +33,28 @@ static const Case cases[] = {
     {{STEP}, NULL, {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
     {{STEP, "PMIX_RANK=5"}, NULL, {5, 8, 1, 0, "Slurm (SLURM_PROCID)", true, true, "gpu07", -1, 1}},
     {{STEP, "PMI_RANK=5", "PMI_SIZE=8"}, NULL, {5, 8, 1, 0, "Hydra (PMI_RANK)", true, true, "gpu07", -1, 1}},
+    /* the tasks on the node of this index; a list that contradicts the rest says nothing */
+    {{STEP, "SLURM_STEP_TASKS_PER_NODE=1,2(x3),1", "SLURM_NODEID=0"},
+     NULL,
+     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
+    {{STEP, "SLURM_STEP_TASKS_PER_NODE=1,2(x3),1", "SLURM_NODEID=3"},
+     NULL,
+     {5, 8, 1, 2, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
+    {{STEP, "SLURM_STEP_TASKS_PER_NODE=2(x2),4", "SLURM_NODEID=2"},
+     NULL,
+     {5, 8, 1, 4, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
+    {{STEP, "SLURM_STEP_TASKS_PER_NODE=8", "SLURM_NODEID=0"},
+     NULL,
+     {5, 8, 1, 8, "Slurm (SLURM_PROCID)", false, true, "127.0.0.1", -1, 1}},
+    {{STEP, "SLURM_STEP_TASKS_PER_NODE=8", "SLURM_NODEID=1"},
+     NULL,
+     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
+    {{STEP, "SLURM_STEP_TASKS_PER_NODE=2(x4", "SLURM_NODEID=1"},
+     NULL,
+     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
+    {{STEP, "SLURM_STEP_TASKS_PER_NODE=9", "SLURM_NODEID=0"},
+     NULL,
+     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
     {{"PET_NODE_RANK=2", "PET_NNODES=3", "PET_MASTER_ADDR=job-node-0-0.job", "PET_MASTER_PORT=29500"},
      NULL,
      {2, 3, -1, 0, "Kubeflow Trainer (PET_NODE_RANK)", false, false, "job-node-0-0.job", 29501, 0}},
@@ -42,6 +64,10 @@ static const Case cases[] = {
     /* mpirun inside of an allocation, whose step starts its daemons; torchrun inside of srun: the inner one counts */
     {{OPEN_MPI, STEP}, NULL, {1, 2, 1, 2, "Open MPI (OMPI_COMM_WORLD_RANK)", true, true, "127.0.0.1", -1, 1}},
     {{TORCHRUN, "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2"},
+     NULL,
+     {3, 4, 1, 2, "torchrun (RANK)", false, false, "node0", 29501, 0}},
+    /* programs of a torchrun that srun --mpi=pmix has started inherit its rank, which is not theirs */
+    {{TORCHRUN, "PMIX_RANK=3", "SLURM_PROCID=3", "SLURM_STEP_NUM_TASKS=5"},
      NULL,
      {3, 4, 1, 2, "torchrun (RANK)", false, false, "node0", 29501, 0}},
     /* a batch script is not a launched program; nor is the only program of a launcher */
@@ -61,6 +87,13 @@ static const Case cases[] = {
     {{"TOWERS_RANK=0", "TOWERS_WORLD_SIZE=2", "TOWERS_MASTER_ADDR=a", "TOWERS_MASTER_PORT=70000"},
      "TOWERS_MASTER_PORT is '70000'",
      {0}},
+    /* NCCL meets on the port behind it */
+    {{HYDRA, "TOWERS_MASTER_PORT=65534"}, NULL, {1, 2, 1, 2, "Hydra (PMI_RANK)", true, false, "127.0.0.1", 65534, 0}},
+    {{HYDRA, "TOWERS_MASTER_PORT=65535"}, "TOWERS_MASTER_PORT is '65535'", {0}},
+    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=65533"},
+     NULL,
+     {0, 2, -1, 0, "torchrun (RANK)", false, false, "a", 65534, 0}},
+    {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=65534"}, "MASTER_PORT is '65534'", {0}},
 };
 
 static void test_cases(void **state)
@@ -106,6 +139,15 @@ static void test_tokens(void **state)
     assert_int_equal(launch_read(three, &other), OK);
     assert_true(a.token == b.token && a.port == b.port);
     assert_true(a.token != other.token);
+    char *const step[] = {STEP, "SLURM_STEP_ID=0", NULL};
+    char *const same[] = {"SLURM_PROCID=0",    "SLURM_STEP_NUM_TASKS=8", "SLURM_STEP_NODELIST=gpu[07-09,12],login",
+                          "SLURM_JOB_ID=4711", "SLURM_STEP_ID=0",        NULL};
+    char *const next[] = {STEP, "SLURM_STEP_ID=1", NULL};
+    assert_int_equal(launch_read(step, &a), OK);
+    assert_int_equal(launch_read(same, &b), OK);
+    assert_int_equal(launch_read(next, &other), OK);
+    assert_true(a.token == b.token && a.port == b.port);
+    assert_true(a.token != other.token && a.port != other.port);
 }
 
 static void test_first_host(void **state)

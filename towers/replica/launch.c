@@ -6,7 +6,12 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { RANKS_MAX = 256, PORT_FIRST = 20000, PORT_COUNT = 12000 /* below the ports that systems give to clients */ };
+enum {
+    RANKS_MAX = 256,
+    PORT_FIRST = 20000,
+    PORT_COUNT = 12000, /* below the ports that systems give to clients */
+    PORT_MAX = 65534    /* NCCL's meeting takes the one behind it */
+};
 
 /* The variables of one launcher; NULL: it has none for this. */
 typedef struct Launcher {
@@ -96,14 +101,36 @@ Status launch_first_host(const char *list, char *host, size_t bytes)
     return OK;
 }
 
-/* Variables that name the job: equal in all of its programs, and another in any other job. */
-static uint64_t job_token(char *const *environment)
+/* Slurm's number of tasks on a node of the step, from a list such as "8(x2),3"; 0 if the list does not say. */
+static int tasks_of_node(const char *list, int node)
 {
+    while (isdigit((unsigned char)*list)) {
+        char *end;
+        long tasks = strtol(list, &end, 10), nodes = 1;
+        if (!strncmp(end, "(x", 2)) {
+            nodes = isdigit((unsigned char)end[2]) ? strtol(end + 2, &end, 10) : 0;
+            if (nodes < 1 || *end++ != ')') return 0;
+        }
+        if (*end && *end != ',') return 0;
+        if (node < nodes) return tasks <= RANKS_MAX ? (int)tasks : 0;
+        node -= (int)nodes;
+        list = end + (*end == ',');
+    }
+    return 0;
+}
+
+/* Variables that name the job: equal in all of its programs, and another in other jobs of launchers that number them.
+ * The steps of a Slurm allocation have its number in common. */
+static uint64_t job_token(char *const *environment, bool in_step)
+{
+    const char *step = in_step ? value_of(environment, "SLURM_STEP_ID") : NULL;
     static const char *const names[] = {"TOWERS_TOKEN", "TORCHELASTIC_RUN_ID", "OMPI_MCA_ess_base_jobid",
                                         "PMIX_NAMESPACE", "SLURM_JOB_ID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = value_of(environment, names[i]);
-        if (value) return XXH3_64bits_withSeed(value, strlen(value), i);
+        if (!value) continue;
+        uint64_t token = XXH3_64bits_withSeed(value, strlen(value), i);
+        return step && !strcmp(names[i], "SLURM_JOB_ID") ? XXH3_64bits_withSeed(step, strlen(step), token) : token;
     }
     return 0;
 }
@@ -130,9 +157,9 @@ static Status master_find(char *const *environment, const Launcher *from, bool i
                     from->origin, launch->ranks);
     /* One job's port, so that several jobs on a host rarely meet; if they do, the token tells them apart. */
     int port;
-    TRY(number_of(environment, "TOWERS_MASTER_PORT", 1, 65535, 0, &launch->port));
+    TRY(number_of(environment, "TOWERS_MASTER_PORT", 1, PORT_MAX, 0, &launch->port));
     if (launch->port) return OK;
-    TRY(number_of(environment, from->port, 1, 65534, 0, &port));
+    TRY(number_of(environment, from->port, 1, PORT_MAX - from->port_offset, 0, &port));
     launch->port = port            ? port + from->port_offset
                    : launch->token ? PORT_FIRST + (int)(launch->token % PORT_COUNT)
                                    : LAUNCH_PORT;
@@ -142,17 +169,22 @@ static Status master_find(char *const *environment, const Launcher *from, bool i
 Status launch_read(char *const *environment, Launch *launch)
 {
     Launch read[LAUNCHERS];
-    int chosen = -1;
+    Launch *step = &read[SLURM];
+    int chosen = -1, node;
     *launch = (Launch){.ranks = 1, .local_rank = -1, .origin = ""};
     for (int i = 0; i < LAUNCHERS; i++) {
         TRY(place_read(&launchers[i], environment, &read[i]));
         if (read[i].ranks && chosen < 0) chosen = i;
     }
     if (chosen < 0 || read[chosen].ranks == 1) return OK;
+    TRY(number_of(environment, "SLURM_NODEID", 0, INT32_MAX, -1, &node));
+    const char *tasks = value_of(environment, "SLURM_STEP_TASKS_PER_NODE");
+    if (tasks && node >= 0) step->local_ranks = tasks_of_node(tasks, node);
+    if (step->local_ranks > step->ranks || step->local_ranks <= step->local_rank) step->local_ranks = 0; /* unknown */
     *launch = read[chosen];
     /* srun may provide for MPI, and so for Hydra's variables; mpirun in an allocation starts its daemons by srun, whose
      * step is another one. */
-    bool in_step = read[SLURM].ranks == launch->ranks && read[SLURM].rank == launch->rank;
+    bool in_step = step->ranks == launch->ranks && step->rank == launch->rank;
     launch->user_signal = in_step || launchers[chosen].user_signal;
     for (int i = chosen; i < (in_step ? LAUNCHERS : SLURM); i++) {
         if (read[i].ranks != launch->ranks) continue;
@@ -165,9 +197,9 @@ Status launch_read(char *const *environment, Launch *launch)
         if (launch->local_rank < 0) launch->local_rank = read[i].local_rank;
         if (!launch->local_ranks) launch->local_ranks = read[i].local_ranks;
     }
-    int pmix; /* srun --mpi=pmix sets no other variable of MPI's */
+    int pmix; /* srun --mpi=pmix sets no other variable of MPI's; programs that a task starts inherit it */
     TRY(number_of(environment, "PMIX_RANK", 0, INT32_MAX, -1, &pmix));
-    launch->mpi |= pmix == launch->rank;
-    launch->token = job_token(environment);
+    launch->mpi |= in_step && pmix == launch->rank;
+    launch->token = job_token(environment, in_step);
     return master_find(environment, &launchers[chosen], in_step, launch);
 }

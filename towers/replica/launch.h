@@ -7,7 +7,7 @@
  *   PET_NODE_RANK, PET_NNODES, PET_MASTER_ADDR, PET_MASTER_PORT: one program per node       (Kubeflow Trainer)
  *   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_SIZE (Open MPI)
  *   PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS                         (MPICH and Intel MPI: Hydra)
- *   SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID                                              (srun)
+ *   SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_STEP_TASKS_PER_NODE, SLURM_NODEID       (srun)
  *
  * A batch script of Slurm has SLURM_PROCID, but no SLURM_STEP_NUM_TASKS: it is not a launched program. Two sets of the
  * same size with different ranks contradict each other and are refused; of different sizes the outer one started the
@@ -31,7 +31,8 @@ typedef struct Launch {
     bool user_signal;               /* it leaves SIGUSR1 to its users */
     char master[LAUNCH_HOST_BYTES]; /* the host of rank 0 */
     int port;                       /* on which rank 0 listens */
-    uint64_t token;                 /* equal in all programs of a job, different in others; not a secret */
+    uint64_t token;                 /* equal in all programs of a job; 0 or that of the Slurm allocation, and so not
+                                     * of one job alone, if the launcher does not number jobs (Hydra); not a secret */
 } Launch;
 
 /* `environment`: as environ. ERR_ARG names the variable that is wrong, or what is missing. */
