@@ -5,6 +5,7 @@
 #include "towers/train/control_frames.h"
 
 #include <netinet/in.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -50,6 +51,13 @@ static void test_frames(void **state)
     memset(end.message, 'x', sizeof end.message); /* without an end */
     count = frame_put(bytes, CONTROL_FAILED, &end, sizeof end);
     assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    end = (ControlEnd){.status = OK}; /* no failure, but a result */
+    count = frame_put(bytes, CONTROL_FAILED, &end, sizeof end);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_REFUSED, &end, sizeof end);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, CONTROL_RESULT, &end, sizeof end);
+    assert_int_equal(control_frame_read(bytes, count, &frame), count);
     end = (ControlEnd){.status = STATUS_COUNT};
     count = frame_put(bytes, CONTROL_RESULT, &end, sizeof end);
     assert_int_equal(control_frame_read(bytes, count, &frame), -1);
@@ -201,6 +209,57 @@ static int gives_up(Control *c)
     return 0;
 }
 
+static struct {
+    int from;
+    ControlKind kind;
+    ControlEnd end;
+} misfit;
+
+/* One sends a whole frame that is not its to send, or that speaks of a rank that is none: no message of the channel. */
+static int sends_misfit(Control *c)
+{
+    uint8_t bytes[4096];
+    struct sockaddr_in at;
+    size_t count = frame_put(bytes, misfit.kind, &misfit.end, misfit.kind == CONTROL_READY ? 0 : sizeof misfit.end);
+    Status met = control_barrier(c, "meet"); /* or it comes with the end of this barrier */
+    if (control_rank(c) == misfit.from) {
+        for (int fd = 3; fd < 64; fd++) {
+            socklen_t length = sizeof at;
+            if (getpeername(fd, (struct sockaddr *)&at, &length) == 0) CHECK(write(fd, bytes, count) == (ssize_t)count);
+        }
+        return 0;
+    }
+    if (met == OK) met = control_barrier(c, "go on");
+    CHECK(met == ERR_COMM && strstr(status_message(), "sent what is no message of the control channel"));
+    return 0;
+}
+
+static void *stop_soon(void *control)
+{
+    nanosleep(&(struct timespec){0, 200000000l}, NULL); /* by then control_end waits; earlier would be no error */
+    control_stop(control, SIGTERM);
+    return NULL;
+}
+
+/* One that waits for the results of others still passes on a request to stop. */
+static int stops_while_it_waits(Control *c)
+{
+    pthread_t thread;
+    ControlEnd mine = {.rank = control_rank(c)}, all;
+    CHECK(control_barrier(c, "meet") == OK);
+    control_watch(c);
+    if (control_rank(c) == 1) CHECK(pthread_create(&thread, NULL, stop_soon, c) == 0);
+    while (control_rank(c) == 2 && !control_stop_asked(c)) {
+        control_turn(c, clock_ns());
+        nap();
+    }
+    mine.signal = control_stop_asked(c);
+    control_end(c, &mine, &all);
+    CHECK(all.status == OK && all.signal == SIGTERM);
+    if (control_rank(c) == 1) pthread_join(thread, NULL);
+    return 0;
+}
+
 /* Runs `life` in RANKS processes; `killed` ends by a signal, or stays stopped and is then killed. */
 static void run(int (*life)(Control *), int64_t timeout_ms, int killed)
 {
@@ -235,6 +294,7 @@ static void test_stop(void **state)
 {
     (void)state;
     run(stops, TIMEOUT_MS, -1);
+    run(stops_while_it_waits, TIMEOUT_MS, -1);
 }
 
 static void test_failure(void **state)
@@ -250,6 +310,29 @@ static void test_death(void **state)
     (void)state;
     run(dies, TIMEOUT_MS, 1);
     run(is_silent, 3000, 2);
+}
+
+static void test_misfits(void **state)
+{
+    (void)state;
+    static const struct {
+        int from;
+        ControlKind kind;
+        ControlEnd end;
+    } misfits[] = {
+        {1, CONTROL_RESULT, {.rank = 1}},
+        {1, CONTROL_REFUSED, {.rank = 1, .status = ERR_ARG}},
+        {1, CONTROL_FAILED, {.rank = RANKS, .status = ERR_COMM}},
+        {1, CONTROL_ENDED, {.rank = RANKS, .status = ERR_COMM}},
+        {0, CONTROL_ENDED, {.rank = 0, .status = ERR_COMM}},
+        {0, CONTROL_READY, {.rank = 0}},
+    };
+    for (size_t i = 0; i < sizeof misfits / sizeof *misfits; i++) {
+        misfit.from = misfits[i].from;
+        misfit.kind = misfits[i].kind;
+        misfit.end = misfits[i].end;
+        run(sends_misfit, TIMEOUT_MS, -1);
+    }
 }
 
 /* Whoever speaks another language is not listened to, and does not disturb the meeting. */
@@ -289,7 +372,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frames), cmocka_unit_test(test_stop),      cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_death),  cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_death),  cmocka_unit_test(test_strangers), cmocka_unit_test(test_misfits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

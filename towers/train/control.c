@@ -16,6 +16,7 @@
 
 enum {
     BEAT_MS = 1000,
+    TURN_MS = 10,      /* between turns that others may interrupt */
     RETRY_MS = 100,    /* between attempts to connect */
     LATE_MS = 2000,    /* for the others to come and learn that the programs do not agree */
     HELLO_MS = 2000,   /* for the first frame of a connection */
@@ -142,6 +143,28 @@ static void failure_make(Control *c, Status status, int rank, const char *format
     failure_take(c, &end, -1);
 }
 
+/* Whether a frame comes in its direction, and speaks of this run's ranks. Rank 0 decides, the others report. */
+static bool frame_fits(const Control *c, const ControlFrame *frame)
+{
+    ControlEnd end;
+    bool from_root = !is_root(c);
+    switch (frame->kind) {
+    case CONTROL_WELCOME: return from_root && frame->bytes == (size_t)c->ranks * CONTROL_HOST_BYTES;
+    case CONTROL_BYTES:
+    case CONTROL_GO: return from_root;
+    case CONTROL_READY: return !from_root;
+    case CONTROL_BEAT:
+    case CONTROL_STOP: return true;
+    case CONTROL_REFUSED:
+    case CONTROL_RESULT:
+    case CONTROL_ENDED:
+    case CONTROL_FAILED:
+        memcpy(&end, frame->content, sizeof end);
+        return end.rank < c->ranks && (frame->kind == CONTROL_FAILED || from_root == (frame->kind != CONTROL_ENDED));
+    default: return false; /* a greeting only begins a connection */
+    }
+}
+
 static void frame_take(Control *c, int from, const ControlFrame *frame)
 {
     Peer *peer = &c->peer[from];
@@ -151,8 +174,8 @@ static void frame_take(Control *c, int from, const ControlFrame *frame)
     peer->heard_ns = clock_ns();
     switch (frame->kind) {
     case CONTROL_WELCOME:
-        c->welcome = frame->bytes == (size_t)c->ranks * CONTROL_HOST_BYTES;
-        for (int r = 0; c->welcome && r < c->ranks; r++)
+        c->welcome = true;
+        for (int r = 0; r < c->ranks; r++)
             memcpy(c->peer[r].host, frame->content + (size_t)r * CONTROL_HOST_BYTES, CONTROL_HOST_BYTES);
         break;
     case CONTROL_BYTES:
@@ -224,6 +247,10 @@ static void peer_turn(Control *c, int rank)
     if (peer->fd < 0) return;
     bool open = peer_receive(peer);
     while ((length = control_frame_read(peer->in, peer->in_used, &frame)) > 0) {
+        if (!frame_fits(c, &frame)) {
+            length = -1;
+            break;
+        }
         frame_take(c, rank, &frame);
         peer_skip(peer, (size_t)length);
     }
@@ -653,7 +680,11 @@ void control_end(Control *c, const ControlEnd *mine, ControlEnd *result)
         waits = false;
         for (int r = 0; r < c->ranks; r++) waits |= c->peer[r].fd >= 0 && (!is_root(c) || !c->peer[r].ended);
         waits &= clock_ns() - since < limit * 1000000;
-        if (waits) turn(c, RETRY_MS);
+        if (!waits) break;
+        turn(c, 0);
+        pthread_mutex_unlock(&c->mutex); /* a request to stop can be passed on meanwhile */
+        nanosleep(&(struct timespec){0, TURN_MS * 1000000l}, NULL);
+        pthread_mutex_lock(&c->mutex);
     }
     if (!c->decided) result_choose(c);
     if (is_root(c)) all_send(c, CONTROL_RESULT, &c->result, sizeof c->result, 0);

@@ -55,7 +55,7 @@ bool control_failed(Control *control, ControlEnd *failure);
 /* Whether rank 0 has left without a result, so that it cannot report anything. */
 bool control_orphaned(Control *control);
 /* Give the result of this program, wait for the others', and receive the one that all exit with. Ranks that are dead or
- * silent are not waited for long. */
+ * silent are not waited for long. Other threads may call control_stop and control_turn meanwhile. */
 void control_end(Control *control, const ControlEnd *mine, ControlEnd *result);
 
 #endif

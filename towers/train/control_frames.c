@@ -35,6 +35,7 @@ static bool hosts_are_whole(const uint8_t *content, size_t bytes)
 
 static bool is_whole(uint32_t kind, const uint8_t *content, size_t bytes)
 {
+    ControlEnd end;
     int32_t number;
     int64_t duration;
     switch (kind) {
@@ -54,7 +55,10 @@ static bool is_whole(uint32_t kind, const uint8_t *content, size_t bytes)
     case CONTROL_REFUSED:
     case CONTROL_FAILED:
     case CONTROL_ENDED:
-    case CONTROL_RESULT: return bytes == sizeof(ControlEnd) && end_is_whole(content);
+    case CONTROL_RESULT:
+        if (bytes != sizeof end || !end_is_whole(content)) return false;
+        memcpy(&end, content, sizeof end);
+        return end.status != OK || kind == CONTROL_ENDED || kind == CONTROL_RESULT;
     default: return false;
     }
 }

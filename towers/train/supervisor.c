@@ -500,14 +500,14 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
     }
     bool stuck = false;
     while (s.alive > 0 && !(stuck = towers_are_stuck(&s))) tick(&s);
-    listener_end(&s);
     if (s.ledger && st == OK) {
         result_fill(&s, result);
         console_end(&s.console);
     }
     hung_tell(&s);
     result->saved = s.status == ERR_INTERRUPTED && s.ledger && atomic_load(&s.ledger->first_failed);
-    if (s.control) results_share(&s, result);
+    if (s.control) results_share(&s, result); /* other programs may take long, so signals are heard meanwhile */
+    listener_end(&s);
     result->abandoned = stuck;
     pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
     if (!stuck) comm_shared_destroy(s.shared);
