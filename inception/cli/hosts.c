@@ -47,10 +47,10 @@ Status hosts_meet(const Options *o, JobFiles *files)
 static Status run_send(const Options *o, JobFiles *files)
 {
     size_t count = 0;
-    json_t *root = json_pack("{s:o, s:o, s:o, s:b, s:b, s:s, s:o}", "run_dir", json_text(files->run_dir), "resume_path",
-                             json_text(files->resume_path), "branch_of", json_text(files->branch_of), "fresh_name",
-                             files->fresh_name, "nothing_to_resume", files->nothing_to_resume, "model",
-                             o->argument_count ? o->arguments[0] : "", "settings",
+    json_t *root = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:s, s:o}", "run_dir", json_text(files->run_dir),
+                             "resume_path", json_text(files->resume_path), "branch_of", json_text(files->branch_of),
+                             "fresh_name", files->fresh_name, "nothing_to_resume", files->nothing_to_resume, "resume",
+                             files->job.resume, "model", o->argument_count ? o->arguments[0] : "", "settings",
                              json_text(files->resumed_settings ? files->resumed_settings : ""));
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
@@ -86,7 +86,7 @@ static Status run_take(Options *o, JobFiles *files)
     files->nothing_to_resume = json_is_true(json_object_get(root, "nothing_to_resume"));
     job->run_dir = files->run_dir;
     job->resume_path = files->branch_of[0] ? files->resume_path : NULL;
-    job->resume = o->resume && !files->branch_of[0];
+    job->resume = json_is_true(json_object_get(root, "resume"));
     if (!o->argument_count && *name) { /* --resume RUN names the model */
         TRY_OUT(model_find(name, &model));
         o->arguments[0] = (char *)model->name;
@@ -108,7 +108,7 @@ Status hosts_run_dir(Options *o, JobFiles *files)
 
 /* ---- settings and data */
 
-/* Options that may differ: paths, and what concerns one host only. */
+/* Options whose values may differ: paths, what concerns one host only, and --resume, which rank 0 decides for all. */
 static bool is_of_a_host(OptionId id)
 {
     static const OptionId ids[] = {OPTION_ID_data_path,  OPTION_ID_output_dir, OPTION_ID_experiment,  OPTION_ID_resume,
@@ -129,6 +129,8 @@ static char *settings_text(const Options *o, const JobFiles *files)
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
         if (!is_of_a_host(id))
             fprintf(to, "--%s: %s\n", option_info(id)->flag, option_format(o, id, value, sizeof value));
+    fprintf(to, "--pretrained: %s\n--features: %s\n", o->pretrained ? "set" : "not set",
+            o->features ? "set" : "not set"); /* which decides what the programs do together */
     fprintf(to, "%sprocesses: %d\n", files->settings, files->job.processes);
     if (fclose(to) == 0) return text;
     free(text);

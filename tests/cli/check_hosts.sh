@@ -149,8 +149,8 @@ model=${run[1]} run[1]=inception_mini
 steady=(--opt sgd --lr 0.01 --sched constant)
 launched 1 --experiment norms --max-steps 4 "${steady[@]}" || complain "norms: $(tail -n 3 "$err")"
 launched 1 --experiment norms-2 --max-steps 2 "${steady[@]}" || complain "norms-2: $(tail -n 3 "$err")"
-new norms
-launched 2 --experiment norms-2 --max-steps 4 "${steady[@]}" --resume auto || complain "norms-2 in two: $(tail -n 5 "$err")"
+new norms && echo 'more="--resume auto"' >"$codes/before-0" # rank 0 decides it for all
+launched 2 --experiment norms-2 --max-steps 4 "${steady[@]}" || complain "norms-2 in two: $(tail -n 5 "$err")"
 all_codes 0 "norms-2 in two" 2
 for file in last.safetensors ckpt/step-0000000004/train.safetensors; do
     cmp "$work/norms/$file" "$work/norms-2/$file" || complain "batch norms, resumed in two programs: another $file"
@@ -168,6 +168,8 @@ refused() { # NAME CODE TEXT
 }
 new other-flags && echo 'more="--lr 0.5"' >"$codes/before-1"
 refused other-flags 2 "rank 1 on $(hostname): this rank has other settings than rank 0: '--lr: 0.5' here, '--lr: 0.001' there" "other options on one host"
+new other-start && echo "more='--pretrained $work/norms'" >"$codes/before-1"
+refused other-start 2 "'--pretrained: set' here, '--pretrained: not set' there" "pretrained weights on one host only"
 new other-data && echo "more='--data-path $work/other'" >"$codes/before-1"
 refused other-data 2 "other settings than rank 0: 'training data: 96 samples, fingerprint" "other data on one host"
 new no-data && echo "more='--data-path $work/nowhere'" >"$codes/before-1"
