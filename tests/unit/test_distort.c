@@ -172,14 +172,15 @@ static void expect_quantiles(const double *draws, const float quantiles[QUANTILE
 {
     double most = 1.95 * sqrt(1.0 / DRAWS + 1.0 / OF_REFERENCE);
     for (int k = 0; k < QUANTILES; k++) {
-        int less = 0, upto = 0;
+        int less = 0, at_most = 0;
         for (int i = 0; i < DRAWS; i++) {
             less += draws[i] < (double)quantiles[k] - 0.0005;
-            upto += draws[i] < (double)quantiles[k] + 0.0005;
+            at_most += draws[i] < (double)quantiles[k] + 0.0005;
         }
-        if ((double)less / DRAWS > (k + 1.0) / QUANTILES + most || (double)upto / DRAWS < (double)k / QUANTILES - most)
-            fail_msg("%s: %d or %d of %d draws below the reference's quantile %d of 100, %g", what, less, upto, DRAWS,
-                     k, (double)quantiles[k]);
+        if ((double)less / DRAWS > (k + 1.0) / QUANTILES + most ||
+            (double)at_most / DRAWS < (double)k / QUANTILES - most)
+            fail_msg("%s: %d or %d of %d draws below the reference's quantile %d of 100, %g", what, less, at_most,
+                     DRAWS, k, (double)quantiles[k]);
     }
 }
 

@@ -314,9 +314,9 @@ static Status trust_events(TowerProcess *p, int64_t step)
         const struct {
             const char *name;
             double value;
-        } scalars[] = {{"min", least}, {"mean", sum / count}, {"max", most}};
+        } scalars[] = {{"trust/min", least}, {"trust/mean", sum / count}, {"trust/max", most}};
         for (size_t i = 0; count && i < sizeof scalars / sizeof *scalars; i++) {
-            snprintf(tag, sizeof tag, "%s%strust/%s", r->phases > 1 ? job_phase(p->job, phase)->name : "",
+            snprintf(tag, sizeof tag, "%s%s%s", r->phases > 1 ? job_phase(p->job, phase)->name : "",
                      r->phases > 1 ? "/" : "", scalars[i].name);
             metrics_outcome(p->metrics, events_scalar(metrics_events(p->metrics), step, tag, scalars[i].value));
         }
