@@ -440,6 +440,35 @@ static void test_balanced(void **state)
     assert_int_equal(of_first, 8);
 }
 
+/* An image that a balanced epoch draws many times is cut and mirrored anew each time. */
+static void test_balanced_draws_differ(void **state)
+{
+    (void)state;
+    enum { COUNT = 2001 };
+    CountedSource d = counted(COUNT, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    bool seen[5][5][2] = {{{false}}};
+    int drawn = 0, kinds = 0;
+    d.base.label = label_uneven;
+    c.sampler = SAMPLER_BALANCED;
+    Loader *l = create(&c);
+    for (int64_t k = 0; k < c.max_steps * c.local; k++) {
+        const Batch *b = NULL;
+        assert_int_equal(loader_next(l, &b), OK);
+        for (int32_t i = 0; i < b->n; i++) {
+            const int32_t *record = b->augment + (size_t)i * IMAGE_RECORD;
+            if (b->ids[i] != 500 || b->epoch != 0) continue;
+            bool *kind = &seen[record[IMAGE_OY]][record[IMAGE_OX]][record[IMAGE_FLIP]];
+            kinds += !*kind;
+            *kind = true;
+            drawn++;
+        }
+    }
+    assert_true(drawn > 5); /* of class 0, one of five samples: 18 times in 360 draws of 4 classes */
+    assert_true(kinds > drawn / 2);
+    loader_destroy(l);
+}
+
 /* Bad samples have no label and look like a good neighbour; the rest of the batch is as it would be without them. */
 static void test_skip(void **state)
 {
@@ -654,6 +683,7 @@ int main(void)
         cmocka_unit_test(test_error_in_its_place),
         cmocka_unit_test(test_mixed_alike),
         cmocka_unit_test(test_balanced),
+        cmocka_unit_test(test_balanced_draws_differ),
         cmocka_unit_test(test_skip),
         cmocka_unit_test(test_unreadable_is_never_skipped),
         cmocka_unit_test(test_memory),

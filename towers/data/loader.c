@@ -100,8 +100,21 @@ static Slot *slot_of(const Loader *l, int64_t number)
     return &l->slots[number % l->slots_count];
 }
 
-static Status sample_decode(const Loader *l, Worker *worker, int64_t epoch, int64_t id, uint8_t *canvas,
-                            int32_t *record)
+/* Where image i of a slot stands in the epoch's order; the one behind the batch is the partner of its first image. */
+static int64_t position_of(const Slot *slot, int32_t i)
+{
+    return i < slot->batch.n ? slot->first + i : slot->before;
+}
+
+/* An image is changed alike wherever the order puts it; but a balanced order may draw it a hundred times in an epoch, and
+ * a hundred equal copies would teach nothing. */
+static SampleKey key_of(const Loader *l, const Slot *slot, int32_t i)
+{
+    bool again = l->config.sampler == SAMPLER_BALANCED;
+    return (SampleKey){l->config.seed, slot->batch.epoch, again ? position_of(slot, i) : slot->ids[i]};
+}
+
+static Status sample_decode(const Loader *l, Worker *worker, SampleKey key, uint8_t *canvas, int32_t *record)
 {
     const Transform *transform = &l->config.transform;
     ImageInfo info;
@@ -109,7 +122,7 @@ static Status sample_decode(const Loader *l, Worker *worker, int64_t epoch, int6
     TRY(image_probe(worker->transform.decoder, &worker->bytes, &info));
     if (info.c != l->c) return FAIL(ERR_FORMAT, "%d channels, but the data set has %d", info.c, l->c);
     worker->rotated += info.orientation != 1;
-    transform_plan(transform, (SampleKey){l->config.seed, epoch, id}, &info, &worker->bytes.boxes, &plan);
+    transform_plan(transform, key, &info, &worker->bytes.boxes, &plan);
     return transform_apply(transform, &worker->transform, &worker->bytes, &info, &plan, canvas, record);
 }
 
@@ -123,7 +136,7 @@ static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i
     worker->clocks.samples++;
     if (st != OK) return st;
     int64_t warnings = image_decoder_warnings(worker->transform.decoder);
-    st = sample_decode(l, worker, slot->batch.epoch, id, slot->pixels + (size_t)i * l->canvas_bytes,
+    st = sample_decode(l, worker, key_of(l, slot, i), slot->pixels + (size_t)i * l->canvas_bytes,
                        slot->augment + (size_t)i * IMAGE_RECORD);
     if (st != OK) {
         /* Add the name of the file to a decoder's error. */
@@ -317,7 +330,7 @@ static void piece_fill(Loader *l, Worker *worker, Piece piece)
     pthread_mutex_unlock(&l->lock);
     if (l->order.window) window_hint(l, slot->batch.epoch, slot->first + piece.first);
     for (int32_t i = piece.first; i < piece.end; i++) {
-        slot->ids[i] = order_at(&l->order, slot->batch.epoch, i < slot->batch.n ? slot->first + i : slot->before);
+        slot->ids[i] = order_at(&l->order, slot->batch.epoch, position_of(slot, i));
         source_hint(l->config.source, slot->ids[i]);
     }
     Status st = OK;
