@@ -200,6 +200,11 @@ else
     stopped term-1 1 TERM 143
     stopped int-0 0 INT 85 --preempt-exit 85
 
+    # ---- slow, but alive, in another program than rank 0's: progress within an activity counts on all hosts
+    new crawl
+    TOWERS_FAULT="crawl:tower=7,step=3,ms=16000" launched 2 --experiment crawl --processes 4 --comm-timeout 8 || complain "crawl: $(tail -n 5 "$err")"
+    all_codes 0 crawl 2
+
     # ---- deaths: of a supervisor, of a tower; the others end within seconds with the cause
     dies() { # NAME SIGNAL RANK WHO PATTERN ARGUMENT...: WHO is supervisor or the name of a tower's process
         local name=$1 signal=$2 rank=$3 who=$4 pattern=$5 pid victim other=$((1 - $3)) begun

@@ -1,5 +1,5 @@
 /* The same flags describe the same device, whichever command reads them: `info`, `bench --profile`, `replay` and
- * `train` open the same device. */
+ * `train` open the same device. In a job of several programs each process has its own place in shared memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,8 @@
 #include <cmocka.h>
 
 #include "inception/cli/job.h"
+#include "kernels/progress.h"
+#include "towers/train/process.h"
 
 enum { ARGUMENTS = 8 };
 
@@ -83,12 +85,50 @@ static void test_loaders_transform_as_they_should(void **state)
     }
 }
 
+/* A process of a second program shows progress, and fails, before it has a communicator. */
+static Status open_fails(const DeviceConfig *config, Device *device)
+{
+    (void)config, (void)device;
+    progress_made("opening");
+    return FAIL(ERR_DEVICE, "no such device");
+}
+
+static void test_process_uses_its_number_in_the_group(void **state)
+{
+    (void)state;
+    enum { TOWERS = 6, GROUPS = 2, EACH = 3, RANK = 4 };
+    const Backend *cpu = NULL;
+    Ledger *ledger;
+    CommShared *shared;
+    Source *data;
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    assert_int_equal(source_synthetic(12, 3, 2, 2, 1, 1, &data), OK);
+    Backend failing = *cpu;
+    failing.open = open_fails;
+    TrainJob job = {.backend = &failing,
+                    .train = data,
+                    .shares = {.towers = TOWERS, .batch = {2, 2, 2, 2, 2, 2}},
+                    .processes = TOWERS,
+                    .groups = GROUPS,
+                    .group = RANK / EACH};
+    assert_int_equal(ledger_create(TOWERS, TOWERS, &ledger), OK);
+    assert_int_equal(comm_shared_create(EACH, EACH, 8, &shared), OK);
+    assert_int_equal(tower_process_eval(&job, RANK, ledger, shared), ERR_DEVICE);
+    assert_int_equal(atomic_load(&ledger->first_failed), RANK + 1);
+    assert_int_equal(comm_shared_aborted(shared), RANK % EACH);
+    assert_string_equal(comm_shared_progress(shared, RANK % EACH)->what, "opening");
+    ledger_destroy(ledger);
+    comm_shared_destroy(shared);
+    source_close(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_commands_open_the_same_device),
         cmocka_unit_test(test_flags_reach_the_device),
         cmocka_unit_test(test_loaders_transform_as_they_should),
+        cmocka_unit_test(test_process_uses_its_number_in_the_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,7 +148,8 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
                            Status (*life)(TowerProcess *, CommShared *))
 {
     TowerProcess p = {.job = job, .ledger = ledger, .place = job_placement(job, rank)};
-    progress_to(comm_shared_progress(shared, rank));
+    int process = group_rank(&p.place); /* shared memory has a slot for each process of the group */
+    progress_to(comm_shared_progress(shared, process));
     crash_watch(job, ledger, rank);
     stack_watch(job, rank, ledger);
     Status st = faults_load();
@@ -156,7 +157,7 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     if (st != OK) {
         ledger_fail(ledger, rank, st);
         if (st != ERR_INTERRUPTED && st != ERR_NUMERIC) {
-            comm_shared_abort(shared, rank);
+            comm_shared_abort(shared, process);
             comm_abort(p.comm); /* an unfinished collective would block the releases below */
         }
     }
