@@ -525,6 +525,7 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
         *made = comm;
         return OK;
     }
+    comm_abort(c->control); /* the others are told, and do not wait for this rank until their deadline */
     nccl_destroy(c);
     free(comm);
     return st;

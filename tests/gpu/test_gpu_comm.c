@@ -285,6 +285,30 @@ static void test_error_on_another_host(void **state)
     group_end(&g);
 }
 
+/* The first memory after the device's own is the communicator's: the leaders have met, and wait for the NCCL id. */
+static void start_failing_after_meeting(int rank)
+{
+    Device device = {0};
+    DeviceConfig config = {DEVICE_USUAL, .threads = 1, .deterministic = true};
+    if (rank != 2 || cuda_backend.open(&config, &device) != OK) return;
+    int64_t own = fake_gpu_count("cudaMalloc");
+    cuda_backend.close(&device);
+    fake_gpu_fail_named("cudaMalloc", own + 1);
+}
+
+static void test_open_that_fails_on_another_host(void **state)
+{
+    (void)state;
+    Group g = {.body = rounds, .groups = 2, .on_start = start_failing_after_meeting};
+    g.config.master = "127.0.0.1";
+    g.config.port = free_port();
+    group_live(&g, 8, 4);
+    assert_string_equal(g.seen->failed[2], "cudaMalloc");
+    assert_non_null(strstr(g.seen->message[2], "cudaMalloc"));
+    check_told(&g, 11, "tower process 2", "tower process 2");
+    group_end(&g);
+}
+
 /* A tower a rank: the same gradients summed up where they lie, and then to somewhere else. */
 static Status summed_twice(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
@@ -805,6 +829,7 @@ int main(void)
         cmocka_unit_test_setup(test_sums_in_f32, fake_as_new),
         cmocka_unit_test_setup(test_sums_of_several_hosts, fake_as_new),
         cmocka_unit_test_setup(test_error_on_another_host, fake_as_new),
+        cmocka_unit_test_setup(test_open_that_fails_on_another_host, fake_as_new),
         cmocka_unit_test_setup(test_missing_wait_is_noticed, fake_as_new),
         cmocka_unit_test_setup(test_sums_in_16_bits, fake_as_new),
         cmocka_unit_test_setup(test_ordered_sums_have_the_same_bits, fake_as_new),
