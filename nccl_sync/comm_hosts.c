@@ -1,5 +1,5 @@
 /* Collectives between groups of tower processes: shared memory inside a group (comm_shared.h), and between their first
- * processes, the leaders, messages over a link (link.h), which is MPI.
+ * processes, the leaders, messages over a link (link.h), which is MPI, or TCP where NCCL makes the sums.
  *
  * The sum is a chain in the order of the towers. A range is cut into chunks. Group g receives the prefix of a chunk, the
  * sum of all towers of the groups before it, into its result area; each of its processes adds its part of the slots, in
@@ -33,7 +33,7 @@ enum {
 
 /* What the leaders tell each other at the start; the same layout in every build. */
 typedef struct GroupCard {
-    int32_t group, groups, ranks, first_tower, towers, all_towers;
+    int32_t group, groups, processes, ranks, first_tower, towers, all_towers;
     int64_t max_count;
     char host[64];
 } GroupCard;
@@ -493,15 +493,16 @@ static Status cards_check(Comm *comm, HostsComm *c)
     for (int g = 0; g < config->place.groups; g++) {
         const GroupCard *card = &c->card[g];
         c->card[g].host[sizeof card->host - 1] = 0;
-        if (card->group != g || card->groups != mine->groups || card->ranks != mine->ranks ||
-            card->all_towers != mine->all_towers || card->max_count != mine->max_count)
-            return FAIL(ERR_COMM,
-                        "host %s takes part as group %d of %d, with %d processes of %d in all, %d towers in all and "
-                        "%lld floats; host %s: %d of %d, %d, %d towers, %lld floats: start all with the same options "
-                        "and the same build",
-                        card->host, (int)card->group, (int)card->groups, c->shared->ranks, (int)card->ranks,
-                        (int)card->all_towers, (long long)card->max_count, mine->host, (int)mine->group,
-                        (int)mine->groups, (int)mine->ranks, (int)mine->all_towers, (long long)mine->max_count);
+        if (card->group != g || card->groups != mine->groups || card->processes != mine->processes ||
+            card->ranks != mine->ranks || card->all_towers != mine->all_towers || card->max_count != mine->max_count)
+            return FAIL(
+                ERR_COMM,
+                "host %s takes part as group %d of %d, with %d processes of %d in all, %d towers in all and "
+                "%lld floats; host %s: %d of %d, %d of %d, %d towers, %lld floats: start all with the same options "
+                "and the same build",
+                card->host, (int)card->group, (int)card->groups, (int)card->processes, (int)card->ranks,
+                (int)card->all_towers, (long long)card->max_count, mine->host, (int)mine->group, (int)mine->groups,
+                (int)mine->processes, (int)mine->ranks, (int)mine->all_towers, (long long)mine->max_count);
         if (card->first_tower != next || card->towers < 1)
             return FAIL(ERR_COMM, "host %s, group %d: its %d towers begin at tower %d, expected tower %d", card->host,
                         g, (int)card->towers, (int)card->first_tower, next);
@@ -525,6 +526,7 @@ static Status leader_open(Comm *comm, HostsComm *c, LinkOpen link_open)
     GroupCard *mine = &c->card[place->group];
     *mine = (GroupCard){.group = place->group,
                         .groups = place->groups,
+                        .processes = c->shared->ranks,
                         .ranks = place->ranks,
                         .first_tower = place->first_tower,
                         .towers = c->shared->towers,

@@ -29,7 +29,8 @@ enum {
     RETRY_MS = 100,
     NEWS_ROOM = 64,
     FLUSH_MS = 2000,
-    REFUSAL_MS = 5000, /* the hub's own deadline passes first, and it knows more */
+    STRANGER_MS = 5000, /* for a HELLO, which is sent at once; a connection that is closed is tried again */
+    REFUSAL_MS = 5000,  /* the hub's own deadline passes first, and it knows more */
     REFUSAL_BYTES = 1024
 };
 
@@ -37,7 +38,8 @@ typedef struct Peer {
     int fd; /* -1: none */
     uint8_t *in, *out;
     size_t in_used, in_room, out_used, out_room;
-    bool closed; /* by the other side; what has come before is still read */
+    bool closed;      /* by the other side; what has come before is still read */
+    int64_t since_ns; /* of a stranger: when it was accepted */
     char host[64];
 } Peer;
 
@@ -331,8 +333,8 @@ static void strangers_turn(TcpLink *t, int listener, Peer *strangers, Text *refu
         int64_t length = st == OK ? frame_read(stranger->in, stranger->in_used, t->groups, &frame) : -1;
         if (length > 0 && frame.kind == FRAME_HELLO)
             st = hello_take(t, stranger, &frame, refused);
-        else if (length != 0 || stranger->closed)
-            peer_close(stranger); /* it speaks another language */
+        else if (length != 0 || stranger->closed || clock_ns() - stranger->since_ns > STRANGER_MS * 1000000ll)
+            peer_close(stranger); /* it speaks another language, or does not speak */
         if (st != OK) peer_close(stranger);
     }
     if (fd < 0) return;
@@ -340,7 +342,7 @@ static void strangers_turn(TcpLink *t, int listener, Peer *strangers, Text *refu
     if (free_one < 0)
         close(fd); /* it tries again */
     else
-        strangers[free_one] = (Peer){.fd = fd};
+        strangers[free_one] = (Peer){.fd = fd, .since_ns = clock_ns()};
 }
 
 /* The names of the groups that have come, and the numbers of those that have not. */
@@ -381,6 +383,7 @@ static Status hub_meet(TcpLink *t, const CommConfig *config)
     return all ? OK : FAIL(ERR_COMM, "%s", why);
 }
 
+/* A connection that ends before the answer is tried again: group 0 may have had no room for it yet. */
 static Status leaf_meet(TcpLink *t, const CommConfig *config)
 {
     LinkHello hello = {.token = t->token, .group = t->group, .groups = t->groups};
@@ -388,21 +391,19 @@ static Status leaf_meet(TcpLink *t, const CommConfig *config)
     char why[512] = "";
     struct timespec pause = {.tv_nsec = RETRY_MS * 1000000};
     int64_t end = clock_ns() + config->timeout_ms * 1000000;
-    while ((hub->fd = net_connect(config->master, config->port, why, sizeof why)) < 0) {
-        if (clock_ns() > end)
-            return FAIL(ERR_COMM, "cannot reach group 0 at %s, port %d, within %.1f s (--comm-timeout): %s",
-                        config->master, config->port, (double)config->timeout_ms / 1000, why);
-        progress_made("connecting to the first host");
-        nanosleep(&pause, NULL);
-    }
     snprintf(hello.host, sizeof hello.host, "%s", config->place.host);
-    TRY(peer_send(hub, FRAME_HELLO, 0, &hello, sizeof hello));
-    end += REFUSAL_MS * 1000000ll;
-    while (clock_ns() < end) {
+    while (clock_ns() < (hub->fd < 0 ? end : end + REFUSAL_MS * 1000000ll)) {
         Frame frame;
-        struct pollfd polled = {hub->fd, POLLIN, 0};
+        struct pollfd polled = {.events = POLLIN};
+        progress_made(hub->fd < 0 ? "connecting to the first host" : "waiting for the other hosts");
+        if (hub->fd < 0) {
+            hub->fd = net_connect(config->master, config->port, why, sizeof why);
+            if (hub->fd < 0) nanosleep(&pause, NULL);
+            TRY(peer_send(hub, FRAME_HELLO, 0, &hello, sizeof hello));
+            continue;
+        }
+        polled.fd = hub->fd;
         (void)poll(&polled, 1, 10);
-        progress_made("waiting for the other hosts");
         peer_flush(hub);
         TRY(peer_receive(hub));
         int64_t length = frame_read(hub->in, hub->in_used, t->groups, &frame);
@@ -412,11 +413,16 @@ static Status leaf_meet(TcpLink *t, const CommConfig *config)
             peer_skip(hub, (size_t)length);
             return OK;
         }
-        if (length != 0 || hub->closed)
-            return FAIL(ERR_COMM, "%s, port %d: %s", config->master, config->port,
-                        length ? "another program listens there" : "the connection was closed");
+        if (length != 0)
+            return FAIL(ERR_COMM, "%s, port %d: another program listens there", config->master, config->port);
+        if (!hub->closed) continue;
+        snprintf(why, sizeof why, "the connection was closed");
+        peer_close(hub);
+        nanosleep(&pause, NULL);
     }
-    return FAIL(ERR_COMM, "group 0 at %s, port %d, does not answer", config->master, config->port);
+    if (hub->fd >= 0) return FAIL(ERR_COMM, "group 0 at %s, port %d, does not answer", config->master, config->port);
+    return FAIL(ERR_COMM, "cannot reach group 0 at %s, port %d, within %.1f s (--comm-timeout): %s", config->master,
+                config->port, (double)config->timeout_ms / 1000, why);
 }
 
 /* Our address on the way to group 0, whose own is the one that the others reach; then the interface that has it. */

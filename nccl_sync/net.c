@@ -40,6 +40,16 @@ Status net_listen(int port, int *fd)
                 error == EADDRINUSE ? " (by another job? set TOWERS_MASTER_PORT to a free port, on all ranks)" : "");
 }
 
+/* A connection to a port of this host on which nobody listens may get that port as its own, and then leads to itself. */
+static bool leads_to_itself(int fd)
+{
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer;
+    return getsockname(fd, (struct sockaddr *)&own, &own_bytes) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer, &peer_bytes) == 0 && own_bytes == peer_bytes &&
+           !memcmp(&own, &peer, own_bytes);
+}
+
 /* The descriptor, or -1 and errno. */
 static int address_connect(const struct addrinfo *address)
 {
@@ -54,6 +64,7 @@ static int address_connect(const struct addrinfo *address)
             if (poll(&polled, 1, NET_ATTEMPT_MS) == 1) getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
         }
     }
+    if (error == 0 && leads_to_itself(fd)) error = ECONNREFUSED; /* to be tried again */
     if (error == 0) return fd;
     close(fd);
     errno = error;

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-enum { GROUPS = 3, PER = 2, RANKS = GROUPS * PER, COUNT = 64, PATIENT_MS = 60000, HANG_S = 200 };
+enum { GROUPS = 3, PER = 2, RANKS = GROUPS * PER, COUNT = 64, PATIENT_MS = 60000, HANG_S = 200, STRANGERS = 40 };
 
 typedef struct Seen {
     Status status[RANKS];
@@ -31,6 +31,8 @@ typedef struct Case {
     int leaves;      /* the rank that does not end by itself; -1: none */
     int absent;      /* the group that is not there; -1: none */
     int other_token; /* the group that belongs to another job; -1: none */
+    bool one_alone;  /* the last group has one process only */
+    bool strangers;  /* silent connections to group 0 that come before the other groups' */
     int port;
     Seen *seen;
 } Case;
@@ -61,6 +63,10 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
                          .port = c->port,
                          .token = rank / PER == c->other_token ? 8 : 7};
     Comm *comm = NULL;
+    if (c->one_alone && rank / PER == GROUPS - 1) {
+        config.place.rank = GROUPS - 1;
+        config.place.ranks = GROUPS;
+    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(HANG_S);
     snprintf(config.place.host, sizeof config.place.host, "host%d", rank / PER);
@@ -79,13 +85,14 @@ static void group_live(const Case *c, int group)
     CommShared *shared;
     pid_t pid[PER];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (comm_shared_create(PER, PER, COUNT, &shared) != OK) _exit(1);
-    for (int i = 0; i < PER; i++)
+    int count = c->one_alone && group == GROUPS - 1 ? 1 : PER;
+    if (comm_shared_create(count, count, COUNT, &shared) != OK) _exit(1);
+    for (int i = 0; i < count; i++)
         if ((pid[i] = fork()) == 0) rank_live(c, group * PER + i, shared);
     int status, leaver = c->leaves - group * PER;
-    for (int left = PER; left > 0; left--) {
+    for (int left = count; left > 0; left--) {
         pid_t gone = wait(&status);
-        for (int i = 0; i < PER; i++) {
+        for (int i = 0; i < count; i++) {
             if (gone == pid[i] && WIFSIGNALED(status)) comm_shared_abort(shared, i);
             if (gone == pid[i] || i != leaver) continue;
             for (int r = 0; r < RANKS; r++) /* it stays until all others have ended */
@@ -99,6 +106,8 @@ static void group_live(const Case *c, int group)
 static void case_live(Case *c)
 {
     pid_t pid[GROUPS] = {0};
+    int stranger[STRANGERS], strangers = c->strangers ? STRANGERS : 0;
+    char why[256];
     c->port = free_port();
     c->seen = mmap(NULL, sizeof *c->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(c->seen != MAP_FAILED);
@@ -108,9 +117,12 @@ static void case_live(Case *c)
         pid[g] = fork();
         assert_true(pid[g] >= 0);
         if (pid[g] == 0) group_live(c, g);
+        for (int i = 0; g == 0 && i < strangers; i++)
+            while ((stranger[i] = net_connect("127.0.0.1", c->port, why, sizeof why)) < 0) usleep(1000);
     }
     for (int g = 0; g < GROUPS; g++)
         if (pid[g]) assert_int_equal(waitpid(pid[g], NULL, 0), pid[g]);
+    for (int i = 0; i < strangers; i++) close(stranger[i]);
 }
 
 /* All ranks of the groups in `groups` (bits), but the one that leaves, ended with an error that holds `text`. */
@@ -241,6 +253,46 @@ static void test_group_of_another_job(void **state)
     munmap(c.seen, sizeof *c.seen);
 }
 
+static void test_group_with_fewer_processes(void **state)
+{
+    (void)state;
+    Case c = {everything, PATIENT_MS, -1, -1, -1, .one_alone = true};
+    case_live(&c);
+    const char *told = "host host2 takes part as group 2 of 3, with 1 processes of 3 in all, 6 towers in all and 64 "
+                       "floats; host host0: 0 of 3, 2 of 6, 6 towers, 64 floats";
+    if (c.seen->status[0] != ERR_COMM || !strstr(c.seen->message[0], told))
+        fail_msg("rank 0: '%s'", c.seen->message[0]);
+    munmap(c.seen, sizeof *c.seen);
+}
+
+/* Connections that say nothing take all places of strangers, but not for ever. */
+static void test_silent_strangers(void **state)
+{
+    (void)state;
+    Case c = {everything, PATIENT_MS, -1, -1, -1, .strangers = true};
+    case_live(&c);
+    for (int r = 0; r < RANKS; r++)
+        if (c.seen->status[r] != OK) fail_msg("rank %d: %s", r, c.seen->message[r]);
+    munmap(c.seen, sizeof *c.seen);
+}
+
+/* Sooner or later the kernel gives a connection the very port that it is to lead to; connections get even ports first. */
+static void test_connection_to_itself(void **state)
+{
+    (void)state;
+    enum { TRIES = 30000 };
+    struct sockaddr_in own = {0}, peer = {0};
+    char why[256];
+    int port = free_port() & ~1, fd = -1;
+    for (int i = 0; i < TRIES && fd < 0; i++) fd = net_connect("127.0.0.1", port, why, sizeof why);
+    if (fd < 0) return;
+    socklen_t bytes = sizeof own;
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &bytes), 0);
+    int stayed = getpeername(fd, (struct sockaddr *)&peer, &bytes); /* another program may listen there by now */
+    close(fd);
+    if (stayed == 0) assert_int_not_equal(own.sin_port, peer.sin_port);
+}
+
 /* ---- frames of strangers */
 
 static void test_frames(void **state)
@@ -285,6 +337,9 @@ int main(void)
         cmocka_unit_test(test_leader_that_stops),
         cmocka_unit_test(test_group_that_does_not_come),
         cmocka_unit_test(test_group_of_another_job),
+        cmocka_unit_test(test_group_with_fewer_processes),
+        cmocka_unit_test(test_silent_strangers),
+        cmocka_unit_test(test_connection_to_itself),
         cmocka_unit_test(test_frames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
