@@ -15,8 +15,8 @@
 #include <nccl.h>
 
 #include "kernels/cuda/cuda.h"
-#include "nccl_sync/net.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
+#include "tests/support/free_port.h"
 
 enum { COUNT = 500, EXTRAS = 4, RANKS = 4, PATIENCE_S = 200 };
 
@@ -237,14 +237,6 @@ static void test_sums_in_f32(void **state)
 }
 
 /* ---- several hosts, connected by TCP */
-
-static int free_port(void)
-{
-    int port = 20000 + (int)(getpid() % 20000), fd = -1;
-    while (net_listen(port, &fd) != OK) port++;
-    close(fd);
-    return port;
-}
 
 static void test_sums_of_several_hosts(void **state)
 {

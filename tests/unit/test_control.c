@@ -1,6 +1,7 @@
 /* The control channel: its frames, and programs (processes on this host) that meet, tell each other to stop, fail, die, and end with
  * one result. */
 #include "kernels/clock.h"
+#include "tests/support/free_port.h"
 #include "towers/train/control.h"
 #include "towers/train/control_frames.h"
 
@@ -85,17 +86,6 @@ static void test_frames(void **state)
 }
 
 /* ---- programs */
-
-static int free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    socklen_t bytes = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
 
 #define CHECK(what)                                                                                                    \
     do {                                                                                                               \
