@@ -6,7 +6,6 @@
  * A leader's first frame is HELLO, which has the job's token. When all have come they are WELCOME; if some have not by
  * the deadline, those that have are REFUSED with the names of the others. Of the collectives, one is in progress at a
  * time; a data frame that comes early is left unread until its collective begins. */
-#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -35,10 +34,7 @@ enum {
 };
 
 typedef struct Peer {
-    int fd; /* -1: none */
-    uint8_t *in, *out;
-    size_t in_used, in_room, out_used, out_room;
-    bool closed;      /* by the other side; what has come before is still read */
+    NetPeer net;
     int64_t since_ns; /* of a stranger: when it was accepted */
     char host[64];
 } Peer;
@@ -62,69 +58,15 @@ typedef struct TcpLink {
 
 /* ---- frames */
 
-static void peer_close(Peer *peer)
-{
-    if (peer->fd >= 0) close(peer->fd);
-    free(peer->in);
-    free(peer->out);
-    *peer = (Peer){.fd = -1};
-}
-
-static Status room_make(uint8_t **memory, size_t *room, size_t wanted)
-{
-    if (wanted <= *room) return OK;
-    uint8_t *grown = realloc(*memory, 2 * wanted);
-    if (!grown) return FAIL(ERR_MEMORY, "no memory for a message of %zu bytes between hosts", wanted);
-    *memory = grown;
-    *room = 2 * wanted;
-    return OK;
-}
-
-static void peer_flush(Peer *peer)
-{
-    while (peer->out_used > 0 && !peer->closed) {
-        ssize_t sent = send(peer->fd, peer->out, peer->out_used, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0 && errno == EAGAIN) return;
-        if (sent <= 0) {
-            peer->out_used = 0; /* the reading side finds the end */
-            return;
-        }
-        peer->out_used -= (size_t)sent;
-        memmove(peer->out, peer->out + sent, peer->out_used);
-    }
-}
-
 static Status peer_send(Peer *peer, FrameKind kind, int to, const void *content, size_t bytes)
 {
     FrameHead head = {FRAME_MAGIC, (uint32_t)kind, to, (uint32_t)bytes};
-    if (peer->fd < 0) return OK;
-    TRY(room_make(&peer->out, &peer->out_room, peer->out_used + sizeof head + bytes));
-    memcpy(peer->out + peer->out_used, &head, sizeof head);
-    if (bytes) memcpy(peer->out + peer->out_used + sizeof head, content, bytes);
-    peer->out_used += sizeof head + bytes;
-    peer_flush(peer);
-    return OK;
+    return net_send(&peer->net, &head, sizeof head, content, bytes);
 }
 
 static Status peer_receive(Peer *peer)
 {
-    enum { READ_BYTES = 1 << 16 };
-    while (!peer->closed && peer->in_used < 2 * FRAME_BYTES_MAX) {
-        TRY(room_make(&peer->in, &peer->in_room, peer->in_used + READ_BYTES));
-        ssize_t got = recv(peer->fd, peer->in + peer->in_used, READ_BYTES, MSG_DONTWAIT);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0 && errno == EAGAIN) return OK;
-        if (got <= 0) peer->closed = true;
-        if (got > 0) peer->in_used += (size_t)got;
-    }
-    return OK;
-}
-
-static void peer_skip(Peer *peer, size_t bytes)
-{
-    peer->in_used -= bytes;
-    memmove(peer->in, peer->in + bytes, peer->in_used);
+    return net_receive(&peer->net, 2 * FRAME_BYTES_MAX);
 }
 
 /* ---- collectives */
@@ -170,18 +112,18 @@ static Status pump(TcpLink *t)
         Peer *peer = &t->peer[g];
         Frame frame;
         int64_t length;
-        if (peer->fd < 0) continue;
-        peer_flush(peer);
+        if (peer->net.fd < 0) continue;
+        net_flush(&peer->net);
         TRY(peer_receive(peer));
-        while ((length = frame_read(peer->in, peer->in_used, t->groups, &frame)) > 0) {
+        while ((length = frame_read(peer->net.in, peer->net.in_used, t->groups, &frame)) > 0) {
             bool taken = true;
             if (frame.kind == FRAME_DATA) TRY(data_take(t, g, &frame, &taken));
             if (frame.kind == FRAME_NEWS) TRY(news_take(t, &frame));
             if (!taken) break;
-            peer_skip(peer, (size_t)length);
+            net_skip(&peer->net, (size_t)length);
         }
         if (length < 0) return FAIL(ERR_COMM, "host %s sends what is no message of this program", peer->host);
-        if (peer->closed && length == 0 && !t->news_count)
+        if (peer->net.closed && length == 0 && !t->news_count)
             return FAIL(ERR_COMM, "host %s has closed its connection: its first tower process has ended", peer->host);
     }
     return OK;
@@ -257,9 +199,9 @@ static bool tcp_told(Link *link)
     TcpLink *t = (TcpLink *)link;
     bool out = true;
     for (int g = 0; g < t->groups; g++) {
-        if (t->peer[g].fd < 0) continue;
-        peer_flush(&t->peer[g]);
-        out &= t->peer[g].out_used == 0;
+        if (t->peer[g].net.fd < 0) continue;
+        net_flush(&t->peer[g].net);
+        out &= t->peer[g].net.out_used == 0;
     }
     return out;
 }
@@ -270,7 +212,7 @@ static void tcp_close(Link *link, bool orderly)
     struct timespec pause = {.tv_nsec = 1000000};
     int64_t end = clock_ns() + FLUSH_MS * 1000000ll;
     while (orderly && !tcp_told(link) && clock_ns() < end) nanosleep(&pause, NULL);
-    for (int g = 0; t->peer && g < t->groups; g++) peer_close(&t->peer[g]);
+    for (int g = 0; t->peer && g < t->groups; g++) net_close(&t->peer[g].net);
     free(t->peer);
     free(t->has_come);
     free(t);
@@ -302,20 +244,20 @@ static Status hello_take(TcpLink *t, Peer *stranger, const Frame *frame, Text *r
     else if (hello.groups != t->groups)
         snprintf(why, sizeof why, "host %s takes part in a run of %d groups, host %s in one of %d", hello.host,
                  (int)hello.groups, t->peer[0].host, t->groups);
-    else if (peer->fd >= 0)
+    else if (peer->net.fd >= 0)
         snprintf(why, sizeof why, "hosts %s and %s both say that they are group %d", peer->host, hello.host,
                  (int)hello.group);
     if (!*why) {
         *peer = *stranger;
-        peer_skip(peer, frame->length);
+        net_skip(&peer->net, frame->length);
         snprintf(peer->host, sizeof peer->host, "%s", hello.host);
-        *stranger = (Peer){.fd = -1};
+        *stranger = (Peer){.net.fd = -1};
         t->came++;
         return OK;
     }
     text_add(refused, "; %s", why);
     Status st = peer_send(stranger, FRAME_REFUSED, (int)hello.group, why, strlen(why) + 1);
-    peer_close(stranger);
+    net_close(&stranger->net);
     return st;
 }
 
@@ -325,24 +267,24 @@ static void strangers_turn(TcpLink *t, int listener, Peer *strangers, Text *refu
     for (int i = 0; i < STRANGERS_MAX; i++) {
         Peer *stranger = &strangers[i];
         Frame frame;
-        if (stranger->fd < 0) {
+        if (stranger->net.fd < 0) {
             free_one = i;
             continue;
         }
         Status st = peer_receive(stranger);
-        int64_t length = st == OK ? frame_read(stranger->in, stranger->in_used, t->groups, &frame) : -1;
+        int64_t length = st == OK ? frame_read(stranger->net.in, stranger->net.in_used, t->groups, &frame) : -1;
         if (length > 0 && frame.kind == FRAME_HELLO)
             st = hello_take(t, stranger, &frame, refused);
-        else if (length != 0 || stranger->closed || clock_ns() - stranger->since_ns > STRANGER_MS * 1000000ll)
-            peer_close(stranger); /* it speaks another language, or does not speak */
-        if (st != OK) peer_close(stranger);
+        else if (length != 0 || stranger->net.closed || clock_ns() - stranger->since_ns > STRANGER_MS * 1000000ll)
+            net_close(&stranger->net); /* it speaks another language, or does not speak */
+        if (st != OK) net_close(&stranger->net);
     }
     if (fd < 0) return;
     net_prepare(fd);
     if (free_one < 0)
         close(fd); /* it tries again */
     else
-        strangers[free_one] = (Peer){.fd = fd, .since_ns = clock_ns()};
+        strangers[free_one] = (Peer){.net.fd = fd, .since_ns = clock_ns()};
 }
 
 /* The names of the groups that have come, and the numbers of those that have not. */
@@ -351,10 +293,10 @@ static void missing_text(const TcpLink *t, int64_t timeout_ms, Text *text)
     text_add(text, "of %d groups these did not come within %.1f s (--comm-timeout):", t->groups,
              (double)timeout_ms / 1000);
     for (int g = 1; g < t->groups; g++)
-        if (t->peer[g].fd < 0) text_add(text, " %d", g);
+        if (t->peer[g].net.fd < 0) text_add(text, " %d", g);
     text_add(text, "; there are: 0 (host %s)", t->peer[0].host);
     for (int g = 1; g < t->groups; g++)
-        if (t->peer[g].fd >= 0) text_add(text, ", %d (host %s)", g, t->peer[g].host);
+        if (t->peer[g].net.fd >= 0) text_add(text, ", %d (host %s)", g, t->peer[g].host);
 }
 
 static Status hub_meet(TcpLink *t, const CommConfig *config)
@@ -365,7 +307,7 @@ static Status hub_meet(TcpLink *t, const CommConfig *config)
     int listener;
     int64_t end = clock_ns() + config->timeout_ms * 1000000;
     TRY(net_listen(config->port, &listener));
-    for (int i = 0; i < STRANGERS_MAX; i++) strangers[i] = (Peer){.fd = -1};
+    for (int i = 0; i < STRANGERS_MAX; i++) strangers[i] = (Peer){.net.fd = -1};
     while (t->came < t->groups - 1 && clock_ns() < end) {
         struct pollfd polled = {listener, POLLIN, 0};
         (void)poll(&polled, 1, 10);
@@ -375,7 +317,7 @@ static Status hub_meet(TcpLink *t, const CommConfig *config)
     bool all = t->came == t->groups - 1;
     if (!all) missing_text(t, config->timeout_ms, &text);
     text_add(&text, "%s", turned_away);
-    for (int i = 0; i < STRANGERS_MAX; i++) peer_close(&strangers[i]);
+    for (int i = 0; i < STRANGERS_MAX; i++) net_close(&strangers[i].net);
     close(listener);
     for (int g = 1; g < t->groups; g++)
         TRY(peer_send(&t->peer[g], all ? FRAME_WELCOME : FRAME_REFUSED, g, all ? t->peer[0].host : why,
@@ -392,35 +334,36 @@ static Status leaf_meet(TcpLink *t, const CommConfig *config)
     struct timespec pause = {.tv_nsec = RETRY_MS * 1000000};
     int64_t end = clock_ns() + config->timeout_ms * 1000000;
     snprintf(hello.host, sizeof hello.host, "%s", config->place.host);
-    while (clock_ns() < (hub->fd < 0 ? end : end + REFUSAL_MS * 1000000ll)) {
+    while (clock_ns() < (hub->net.fd < 0 ? end : end + REFUSAL_MS * 1000000ll)) {
         Frame frame;
         struct pollfd polled = {.events = POLLIN};
-        progress_made(hub->fd < 0 ? "connecting to the first host" : "waiting for the other hosts");
-        if (hub->fd < 0) {
-            hub->fd = net_connect(config->master, config->port, why, sizeof why);
-            if (hub->fd < 0) nanosleep(&pause, NULL);
+        progress_made(hub->net.fd < 0 ? "connecting to the first host" : "waiting for the other hosts");
+        if (hub->net.fd < 0) {
+            hub->net.fd = net_connect(config->master, config->port, why, sizeof why);
+            if (hub->net.fd < 0) nanosleep(&pause, NULL);
             TRY(peer_send(hub, FRAME_HELLO, 0, &hello, sizeof hello));
             continue;
         }
-        polled.fd = hub->fd;
+        polled.fd = hub->net.fd;
         (void)poll(&polled, 1, 10);
-        peer_flush(hub);
+        net_flush(&hub->net);
         TRY(peer_receive(hub));
-        int64_t length = frame_read(hub->in, hub->in_used, t->groups, &frame);
+        int64_t length = frame_read(hub->net.in, hub->net.in_used, t->groups, &frame);
         if (length > 0 && frame.kind == FRAME_REFUSED) return FAIL(ERR_COMM, "%s", (const char *)frame.content);
         if (length > 0 && frame.kind == FRAME_WELCOME) {
             memcpy(hub->host, frame.content, sizeof hub->host);
-            peer_skip(hub, (size_t)length);
+            net_skip(&hub->net, (size_t)length);
             return OK;
         }
         if (length != 0)
             return FAIL(ERR_COMM, "%s, port %d: another program listens there", config->master, config->port);
-        if (!hub->closed) continue;
+        if (!hub->net.closed) continue;
         snprintf(why, sizeof why, "the connection was closed");
-        peer_close(hub);
+        net_close(&hub->net);
         nanosleep(&pause, NULL);
     }
-    if (hub->fd >= 0) return FAIL(ERR_COMM, "group 0 at %s, port %d, does not answer", config->master, config->port);
+    if (hub->net.fd >= 0)
+        return FAIL(ERR_COMM, "group 0 at %s, port %d, does not answer", config->master, config->port);
     return FAIL(ERR_COMM, "cannot reach group 0 at %s, port %d, within %.1f s (--comm-timeout): %s", config->master,
                 config->port, (double)config->timeout_ms / 1000, why);
 }
@@ -466,7 +409,7 @@ Status link_tcp_open(const CommConfig *config, Link **made)
     t->has_come = calloc((size_t)place->groups, sizeof *t->has_come);
     Status st = OK;
     if (!t->peer || !t->has_come) st = FAIL(ERR_MEMORY, "no memory for connections of %d groups", place->groups);
-    for (int g = 0; st == OK && g < place->groups; g++) t->peer[g].fd = -1;
+    for (int g = 0; st == OK && g < place->groups; g++) t->peer[g].net.fd = -1;
     if (st == OK) snprintf(t->peer[t->group].host, sizeof t->peer->host, "%s", place->host);
     if (st == OK) st = t->group == 0 ? hub_meet(t, config) : leaf_meet(t, config);
     if (st != OK) {

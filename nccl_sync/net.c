@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -92,4 +93,69 @@ int net_connect(const char *host, int port, char *why, size_t bytes)
     if (found) freeaddrinfo(found);
     if (fd >= 0) net_prepare(fd);
     return fd;
+}
+
+static Status room_make(uint8_t **memory, size_t *room, size_t wanted)
+{
+    if (wanted <= *room) return OK;
+    uint8_t *grown = realloc(*memory, 2 * wanted);
+    if (!grown) return FAIL(ERR_MEMORY, "no memory for a message of %zu bytes between hosts", wanted);
+    *memory = grown;
+    *room = 2 * wanted;
+    return OK;
+}
+
+void net_flush(NetPeer *peer)
+{
+    while (peer->fd >= 0 && peer->out_used > 0) {
+        ssize_t sent = send(peer->fd, peer->out, peer->out_used, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0 && errno == EAGAIN) return;
+        if (sent <= 0) { /* what the other side has sent before can still be read, and then its end */
+            (void)shutdown(peer->fd, SHUT_RDWR);
+            peer->out_used = 0;
+            return;
+        }
+        peer->out_used -= (size_t)sent;
+        memmove(peer->out, peer->out + sent, peer->out_used);
+    }
+}
+
+Status net_send(NetPeer *peer, const void *head, size_t head_bytes, const void *content, size_t bytes)
+{
+    if (peer->fd < 0 || peer->closed) return OK;
+    TRY(room_make(&peer->out, &peer->out_room, peer->out_used + head_bytes + bytes));
+    memcpy(peer->out + peer->out_used, head, head_bytes);
+    if (bytes) memcpy(peer->out + peer->out_used + head_bytes, content, bytes);
+    peer->out_used += head_bytes + bytes;
+    net_flush(peer);
+    return OK;
+}
+
+Status net_receive(NetPeer *peer, size_t most)
+{
+    enum { READ_BYTES = 1 << 16 };
+    while (peer->fd >= 0 && !peer->closed && peer->in_used < most) {
+        TRY(room_make(&peer->in, &peer->in_room, peer->in_used + READ_BYTES));
+        ssize_t got = recv(peer->fd, peer->in + peer->in_used, READ_BYTES, MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EAGAIN) return OK;
+        if (got <= 0) peer->closed = true;
+        if (got > 0) peer->in_used += (size_t)got;
+    }
+    return OK;
+}
+
+void net_skip(NetPeer *peer, size_t bytes)
+{
+    peer->in_used -= bytes;
+    memmove(peer->in, peer->in + bytes, peer->in_used);
+}
+
+void net_close(NetPeer *peer)
+{
+    if (peer->fd >= 0) close(peer->fd);
+    free(peer->in);
+    free(peer->out);
+    *peer = (NetPeer){.fd = -1};
 }

@@ -4,7 +4,6 @@
 #include "kernels/text.h"
 #include "nccl_sync/net.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -29,12 +28,10 @@ enum {
 
 /* A connection. */
 typedef struct Peer {
-    int fd; /* -1: none */
-    uint8_t *in, *out;
-    size_t in_used, in_room, out_used, out_room;
+    NetPeer net;
     int64_t heard_ns, alive_ns; /* when the last frame came; the last sign of life of its towers, 0: none yet */
     int64_t ended_ns;           /* when its result came */
-    bool gone, ready, ended;
+    bool ready, ended;
     ControlEnd end;
     char host[CONTROL_HOST_BYTES];
 } Peer;
@@ -62,55 +59,12 @@ static bool is_root(const Control *c)
     return c->rank == 0;
 }
 
-/* ---- sending: frames are queued, and leave as the connection takes them */
-
-static void peer_drop(Peer *peer)
-{
-    if (peer->fd >= 0) close(peer->fd);
-    free(peer->in);
-    free(peer->out);
-    peer->in = peer->out = NULL;
-    peer->in_used = peer->in_room = peer->out_used = peer->out_room = 0;
-    peer->fd = -1;
-}
-
-static bool room_make(uint8_t **memory, size_t *room, size_t wanted)
-{
-    if (wanted <= *room) return true;
-    uint8_t *grown = realloc(*memory, 2 * wanted);
-    if (!grown) return false;
-    *memory = grown;
-    *room = 2 * wanted;
-    return true;
-}
-
-static void peer_flush(Peer *peer)
-{
-    while (peer->fd >= 0 && peer->out_used > 0) {
-        ssize_t sent = send(peer->fd, peer->out, peer->out_used, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-        if (sent <= 0) {
-            peer->gone = true;
-            return;
-        }
-        peer->out_used -= (size_t)sent;
-        memmove(peer->out, peer->out + sent, peer->out_used);
-    }
-}
+/* ---- sending */
 
 static void peer_send(Peer *peer, ControlKind kind, const void *content, size_t bytes)
 {
     ControlHead head = {CONTROL_MAGIC, (uint32_t)kind, (uint32_t)bytes};
-    if (peer->fd < 0 || peer->gone) return;
-    if (!room_make(&peer->out, &peer->out_room, peer->out_used + sizeof head + bytes)) {
-        peer->gone = true;
-        return;
-    }
-    memcpy(peer->out + peer->out_used, &head, sizeof head);
-    if (bytes) memcpy(peer->out + peer->out_used + sizeof head, content, bytes);
-    peer->out_used += sizeof head + bytes;
-    peer_flush(peer);
+    if (net_send(&peer->net, &head, sizeof head, content, bytes) != OK) peer->net.closed = true;
 }
 
 /* To everybody that this rank is connected to, except one. */
@@ -216,26 +170,10 @@ static void frame_take(Control *c, int from, const ControlFrame *frame)
     }
 }
 
-/* Takes what has come; false at the end of the connection, or if it says what is no frame. */
+/* Takes what has come; false at the end of the connection. */
 static bool peer_receive(Peer *peer)
 {
-    enum { READ_BYTES = 1 << 16 };
-    for (;;) {
-        if (!room_make(&peer->in, &peer->in_room, peer->in_used + READ_BYTES)) return false;
-        ssize_t got = recv(peer->fd, peer->in + peer->in_used, READ_BYTES, MSG_DONTWAIT);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
-        if (got == 0) return false;
-        peer->in_used += (size_t)got;
-        if (peer->in_used > 2 * (CONTROL_CONTENT_MAX + sizeof(ControlHead)))
-            return true; /* the rest in the next turn */
-    }
-}
-
-static void peer_skip(Peer *peer, size_t bytes)
-{
-    peer->in_used -= bytes;
-    memmove(peer->in, peer->in + bytes, peer->in_used);
+    return net_receive(&peer->net, 2 * (CONTROL_CONTENT_MAX + sizeof(ControlHead))) == OK && !peer->net.closed;
 }
 
 /* All complete frames of a peer, and then its end. */
@@ -244,19 +182,18 @@ static void peer_turn(Control *c, int rank)
     Peer *peer = &c->peer[rank];
     ControlFrame frame;
     int64_t length;
-    if (peer->fd < 0) return;
+    if (peer->net.fd < 0) return;
     bool open = peer_receive(peer);
-    while ((length = control_frame_read(peer->in, peer->in_used, &frame)) > 0) {
+    while ((length = control_frame_read(peer->net.in, peer->net.in_used, &frame)) > 0) {
         if (!frame_fits(c, &frame)) {
             length = -1;
             break;
         }
         frame_take(c, rank, &frame);
-        peer_skip(peer, (size_t)length);
+        net_skip(&peer->net, (size_t)length);
     }
-    if (open && length == 0 && !peer->gone) return;
-    peer->gone = true;
-    peer_drop(peer);
+    if (open && length == 0) return;
+    net_close(&peer->net);
     c->orphaned |= rank == 0 && !c->decided;
     if (peer->ended || c->decided || c->failed) return;
     failure_make(c, ERR_COMM, rank, "%s",
@@ -271,13 +208,14 @@ static void turn(Control *c, int wait_ms)
     nfds_t count = 0;
     if (c->listener >= 0) polled[count++] = (struct pollfd){c->listener, POLLIN, 0};
     for (int i = 0; i < STRANGERS_MAX; i++)
-        if (c->stranger[i].fd >= 0) polled[count++] = (struct pollfd){c->stranger[i].fd, POLLIN, 0};
+        if (c->stranger[i].net.fd >= 0) polled[count++] = (struct pollfd){c->stranger[i].net.fd, POLLIN, 0};
     for (int r = 0; r < c->ranks; r++)
-        if (c->peer[r].fd >= 0)
-            polled[count++] = (struct pollfd){c->peer[r].fd, (short)(POLLIN | (c->peer[r].out_used ? POLLOUT : 0)), 0};
+        if (c->peer[r].net.fd >= 0)
+            polled[count++] =
+                (struct pollfd){c->peer[r].net.fd, (short)(POLLIN | (c->peer[r].net.out_used ? POLLOUT : 0)), 0};
     (void)poll(polled, count, wait_ms);
     for (int r = 0; r < c->ranks; r++) {
-        peer_flush(&c->peer[r]);
+        net_flush(&c->peer[r].net);
         peer_turn(c, r);
     }
     int64_t now = clock_ns();
@@ -291,13 +229,13 @@ static void turn(Control *c, int wait_ms)
         /* It has ended in consequence of a failure that nobody reports: this is the only news of it. */
         bool alone = peer->ended && peer->end.status != OK && r != c->rank;
         if (alone && !c->failed && now - peer->ended_ns > CAUSE_MS * 1000000ll) failure_take(c, &peer->end, -1);
-        if (peer->fd < 0) continue;
+        if (peer->net.fd < 0) continue;
         /* Of the others' lives a rank learns through rank 0 the latest, without its own. */
         int64_t alive = 0, life;
         for (int k = 0; k < c->ranks; k++)
             if (k != r && c->peer[k].alive_ns > alive) alive = c->peer[k].alive_ns;
         life = alive ? now - alive : INT64_MAX;
-        if (beat && !peer->out_used) peer_send(peer, CONTROL_BEAT, &life, sizeof life);
+        if (beat && !peer->net.out_used) peer_send(peer, CONTROL_BEAT, &life, sizeof life);
         int64_t heard = peer->heard_ns > c->awake_ns ? peer->heard_ns : c->awake_ns;
         if (now - heard > c->timeout_ms * 1000000ll && !c->failed && !peer->ended)
             failure_make(c, ERR_COMM, r, "no sign of life of its supervisor for %.1f s (--comm-timeout)",
@@ -336,20 +274,20 @@ static void hello_take(Control *c, Peer *stranger, const ControlHello *hello)
                      hello->rank, hello->host, hello->ranks, c->ranks);
         c->refused++;
         peer_send(stranger, CONTROL_REFUSED, &end, sizeof end);
-        peer_drop(stranger);
+        net_close(&stranger->net);
         return;
     }
     Peer *peer = &c->peer[hello->rank];
-    bool twice = peer->fd >= 0;
+    bool twice = peer->net.fd >= 0;
     if (twice) {
         failure_make(c, ERR_ARG, 0, "rank %d has come twice, from %s and from %s; every program needs its own rank",
                      hello->rank, peer->host, hello->host);
         peer_send(stranger, CONTROL_FAILED, &c->failure, sizeof c->failure);
-        peer_drop(stranger);
+        net_close(&stranger->net);
     } else {
         *peer = *stranger;
         memcpy(peer->host, hello->host, sizeof peer->host);
-        *stranger = (Peer){.fd = -1};
+        *stranger = (Peer){.net.fd = -1};
         if (c->failed) peer_send(peer, CONTROL_FAILED, &c->failure, sizeof c->failure);
     }
     if (!twice && hello->build != c->build)
@@ -364,9 +302,9 @@ static void strangers_turn(Control *c)
 {
     int fd = accept(c->listener, NULL, NULL);
     for (int i = 0; fd >= 0 && i < STRANGERS_MAX; i++) {
-        if (c->stranger[i].fd >= 0) continue;
+        if (c->stranger[i].net.fd >= 0) continue;
         net_prepare(fd);
-        c->stranger[i] = (Peer){.fd = fd, .heard_ns = clock_ns()};
+        c->stranger[i] = (Peer){.net.fd = fd, .heard_ns = clock_ns()};
         fd = -1;
     }
     if (fd >= 0) close(fd);
@@ -374,16 +312,16 @@ static void strangers_turn(Control *c)
         Peer *stranger = &c->stranger[i];
         ControlFrame frame;
         ControlHello hello;
-        if (stranger->fd < 0) continue;
+        if (stranger->net.fd < 0) continue;
         bool open = peer_receive(stranger);
-        int64_t length = control_frame_read(stranger->in, stranger->in_used, &frame);
+        int64_t length = control_frame_read(stranger->net.in, stranger->net.in_used, &frame);
         bool silent = clock_ns() - stranger->heard_ns > HELLO_MS * 1000000ll;
         if (length > 0 && frame.kind == CONTROL_HELLO) {
             memcpy(&hello, frame.content, sizeof hello);
-            peer_skip(stranger, (size_t)length);
+            net_skip(&stranger->net, (size_t)length);
             hello_take(c, stranger, &hello);
         } else if (length != 0 || !open || silent) {
-            peer_drop(stranger);
+            net_close(&stranger->net);
         }
     }
 }
@@ -406,13 +344,13 @@ static Status root_meet(Control *c, int port, int64_t deadline)
         strangers_turn(c);
         if (c->failed && !failed) deadline = clock_ns() + LATE_MS * 1000000ll;
         here = 1;
-        for (int r = 1; r < c->ranks; r++) here += c->peer[r].fd >= 0;
+        for (int r = 1; r < c->ranks; r++) here += c->peer[r].net.fd >= 0;
     }
     if (!c->failed && here < c->ranks) {
         char missing[512], came[512], others[96] = "";
         Text absent = text_start(missing, sizeof missing), present = text_start(came, sizeof came);
         for (int r = 0; r < c->ranks; r++)
-            if (r == 0 || c->peer[r].fd >= 0)
+            if (r == 0 || c->peer[r].net.fd >= 0)
                 text_add(&present, "%s%d (%s)", present.used ? ", " : "", r, c->peer[r].host);
             else
                 text_add(&absent, "%s%d", absent.used ? ", " : "", r);
@@ -425,7 +363,7 @@ static Status root_meet(Control *c, int port, int64_t deadline)
     }
     close(c->listener);
     c->listener = -1;
-    for (int i = 0; i < STRANGERS_MAX; i++) peer_drop(&c->stranger[i]);
+    for (int i = 0; i < STRANGERS_MAX; i++) net_close(&c->stranger[i].net);
     if (c->failed) return failure_status(c);
     char hosts[256][CONTROL_HOST_BYTES];
     for (int r = 0; r < c->ranks; r++) memcpy(hosts[r], c->peer[r].host, CONTROL_HOST_BYTES);
@@ -443,13 +381,12 @@ static Status other_meet(Control *c, const Launch *launch, int64_t deadline)
     memcpy(hello.host, c->peer[c->rank].host, sizeof hello.host);
     Peer *root = &c->peer[0];
     while (clock_ns() < deadline && !c->welcome && !c->failed) {
-        root->fd = net_connect(launch->master, launch->port, why, sizeof why);
-        if (root->fd >= 0) {
-            root->gone = false;
+        root->net.fd = net_connect(launch->master, launch->port, why, sizeof why);
+        if (root->net.fd >= 0) {
             peer_send(root, CONTROL_HELLO, &hello, sizeof hello);
             snprintf(why, sizeof why, "connected, but not all programs have come");
         }
-        while (root->fd >= 0 && !c->welcome && !c->failed && clock_ns() < deadline + NET_ATTEMPT_MS * 1000000ll) {
+        while (root->net.fd >= 0 && !c->welcome && !c->failed && clock_ns() < deadline + NET_ATTEMPT_MS * 1000000ll) {
             root->ended = true; /* its end is no failure yet */
             turn(c, RETRY_MS);
         }
@@ -476,8 +413,8 @@ Status control_open(const Launch *launch, int64_t timeout_ms, Control **made)
                    .listener = -1,
                    .peer = calloc((size_t)launch->ranks, sizeof *c->peer)};
     pthread_mutex_init(&c->mutex, NULL);
-    for (int i = 0; i < STRANGERS_MAX; i++) c->stranger[i].fd = -1;
-    for (int r = 0; c->peer && r < c->ranks; r++) c->peer[r] = (Peer){.fd = -1};
+    for (int i = 0; i < STRANGERS_MAX; i++) c->stranger[i].net.fd = -1;
+    for (int r = 0; c->peer && r < c->ranks; r++) c->peer[r] = (Peer){.net.fd = -1};
     if (!c->peer) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the control channel of %d programs", launch->ranks));
     if (gethostname(c->peer[c->rank].host, CONTROL_HOST_BYTES - 1) != 0)
         snprintf(c->peer[c->rank].host, CONTROL_HOST_BYTES, "an unnamed host");
@@ -493,10 +430,7 @@ out:
 void control_forget(Control *c)
 {
     if (!c) return;
-    for (int r = 0; c->peer && r < c->ranks; r++) {
-        if (c->peer[r].fd >= 0) close(c->peer[r].fd);
-        c->peer[r].fd = -1;
-    }
+    for (int r = 0; c->peer && r < c->ranks; r++) net_close(&c->peer[r].net);
 }
 
 void control_close(Control *c)
@@ -508,16 +442,15 @@ void control_close(Control *c)
         left = false;
         for (int r = 0; c->peer && r < c->ranks; r++) {
             Peer *peer = &c->peer[r];
-            if (peer->fd < 0 || peer->gone) continue;
-            peer_flush(peer);
-            if (!peer->out_used) (void)shutdown(peer->fd, SHUT_WR);
-            peer->in_used = 0;
-            peer->gone = !peer_receive(peer);
-            left |= !peer->gone;
+            if (peer->net.fd < 0 || peer->net.closed) continue;
+            net_flush(&peer->net);
+            if (!peer->net.out_used) (void)shutdown(peer->net.fd, SHUT_WR);
+            peer->net.in_used = 0;
+            left |= peer_receive(peer);
         }
         if (left) nanosleep(&(struct timespec){0, 10000000l}, NULL);
     }
-    for (int r = 0; c->peer && r < c->ranks; r++) peer_drop(&c->peer[r]);
+    for (int r = 0; c->peer && r < c->ranks; r++) net_close(&c->peer[r].net);
     free(c->peer);
     free(c->bytes);
     pthread_mutex_destroy(&c->mutex);
@@ -678,7 +611,7 @@ void control_end(Control *c, const ControlEnd *mine, ControlEnd *result)
     for (bool waits = true; waits && !c->decided;) {
         int64_t limit = c->failed || mine->status != OK ? FAILED_MS : c->timeout_ms;
         waits = false;
-        for (int r = 0; r < c->ranks; r++) waits |= c->peer[r].fd >= 0 && (!is_root(c) || !c->peer[r].ended);
+        for (int r = 0; r < c->ranks; r++) waits |= c->peer[r].net.fd >= 0 && (!is_root(c) || !c->peer[r].ended);
         waits &= clock_ns() - since < limit * 1000000;
         if (!waits) break;
         turn(c, 0);
