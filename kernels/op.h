@@ -45,7 +45,7 @@ enum {
 };
 enum { IMAGE_SHARE_ONE = 1 << 24 }; /* shares and 1 - share are exact in f32 */
 
-/* A label of OP_SOFTMAX_LOSS whose sample is ignored: no loss, no hit, no gradient. */
+/* A label of a loss whose sample is ignored: no loss, no hit, no gradient. */
 enum { LABEL_NONE = -1 };
 
 typedef union OpAttr {
@@ -97,6 +97,10 @@ typedef union OpAttr {
     } random;
     struct {
         float smoothing; /* target = onehot (1 - smoothing) + smoothing / classes; 0 if targets are given */
+        bool
+            several; /* OP_SIGMOID_LOSS: a sample may have several classes, or none. Hits: the samples with a probability
+                         above 0.5 for exactly the classes with a target of 0.5 or more; those with such a target for the
+                         most probable class. Labels only tell which samples count */
     } loss;
 } OpAttr;
 

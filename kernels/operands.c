@@ -29,10 +29,10 @@ Status operands_logits(const OpCall *call)
 {
     Shape logits = call->in[0].shape;
     if (logits.h != 1 || logits.w != 1)
-        return FAIL(ERR_SHAPE, "softmax_loss '%s': expected logits of shape Nx(classes)x1x1, found %s", call->name,
-                    shape_text(logits));
+        return FAIL(ERR_SHAPE, "%s '%s': expected logits of shape Nx(classes)x1x1, found %s", op_name(call->kind),
+                    call->name, shape_text(logits));
     if (call->out[1].data && call->out[1].dtype != DTYPE_F32)
-        return FAIL(ERR_UNSUPPORTED, "softmax_loss '%s': expected f32 probabilities, found %s", call->name,
+        return FAIL(ERR_UNSUPPORTED, "%s '%s': expected f32 probabilities, found %s", op_name(call->kind), call->name,
                     dtype_name(call->out[1].dtype));
     return OK;
 }

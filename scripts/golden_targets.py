@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Write tests/unit/golden_targets.h: losses and gradients of PyTorch's CrossEntropyLoss with weights of classes, label smoothing and
-mixed targets, in float64.
+mixed targets, and of its BCEWithLogitsLoss with pos_weight, in float64.
 
 Weights of classes take labels, and divide by the weights of the labels; mixed targets (probabilities) are divided by the number of samples,
 as torchvision's training script has them.
@@ -43,5 +43,29 @@ print("""static const struct {
     bool weighted;
     double smoothing, share, loss, gradient[GOLDEN_N * GOLDEN_CLASSES];
 } golden_targets[] = {""")
+print("\n".join(rows))
+print("};")
+
+# Each sample has its label, every other one the next class too, one of three half of the third.
+rows = []
+for weighted, smoothing in [(False, 0), (True, 0), (True, 0.1)]:
+    target = torch.zeros(N, CLASSES, dtype=torch.float64)
+    for n, label in enumerate(LABELS):
+        target[n, label] = 1
+        if n % 2:
+            target[n, (label + 1) % CLASSES] = 1
+        if n % 3 == 0:
+            target[n, (label + 2) % CLASSES] = 0.5
+    target = target * (1 - smoothing) + smoothing / 2
+    weight = torch.tensor([0.5 + 0.75 * k for k in range(CLASSES)], dtype=torch.float64) if weighted else None
+    z = (3 * logits()).requires_grad_(True)
+    loss = torch.nn.BCEWithLogitsLoss(pos_weight=weight)(z, target)
+    loss.backward()
+    numbers = [" ".join(f"{float(value):.17e}," for value in values.flatten()) for values in (target, z.grad)]
+    rows.append(f"    {{{str(weighted).lower()}, {float(loss.detach()):.17e}, {{{numbers[0]}}}, {{{numbers[1]}}}}},")
+print("""static const struct {
+    bool weighted;
+    double loss, target[GOLDEN_N * GOLDEN_CLASSES], gradient[GOLDEN_N * GOLDEN_CLASSES];
+} golden_bce[] = {""")
 print("\n".join(rows))
 print("};\n// clang-format on")

@@ -1,8 +1,10 @@
 /* --class-weights: the weight of each class in the training loss; see job.h.
  *
  * auto: w[k] = N / (K n[k]), for N training images of K classes with n[k] each, so that all classes have the same sum of
- * weights. POWER: w[k]^POWER. FILE: lines CLASS,WEIGHT, by name or number, for every class; # begins a comment. A class
- * without training images has weight 0 in the first two. */
+ * weights. With --loss bce the weight is that of the images that have the class, in the decision whether an image has it:
+ * w[k] = (N - n[k]) / n[k], so that both answers have the same sum of weights (1 / N for a class that all images have).
+ * POWER: w[k]^POWER. FILE: lines CLASS,WEIGHT, by name or number, for every class; # begins a comment. A class without
+ * training images has weight 0 in the first two, which with --loss bce no image uses. */
 #include "inception/cli/job.h"
 
 #include <math.h>
@@ -11,7 +13,7 @@
 
 enum { FILE_LIMIT = 64 << 20 /* bytes */ };
 
-static Status weights_of_counts(const Source *source, double power, float *weights)
+static Status weights_of_counts(const Source *source, LossKind loss, double power, float *weights)
 {
     const SourceInfo *info = source_info(source);
     int64_t *counts = calloc((size_t)info->classes + 1, sizeof *counts);
@@ -19,8 +21,10 @@ static Status weights_of_counts(const Source *source, double power, float *weigh
     if (!counts) return FAIL(ERR_MEMORY, "no memory for the counts of %d classes", info->classes);
     source_classes_count(source, counts);
     for (int k = 0; k < info->classes; k++) present += counts[k] > 0;
-    for (int k = 0; k < info->classes; k++)
-        if (counts[k] > 0) weights[k] = (float)pow((double)info->count / ((double)present * (double)counts[k]), power);
+    for (int k = 0; k < info->classes; k++) {
+        double all = (double)info->count, own = (double)counts[k], others = fmax(all - own, 1);
+        if (own > 0) weights[k] = (float)pow(loss == LOSS_BCE ? others / own : all / ((double)present * own), power);
+    }
     free(counts);
     return OK;
 }
@@ -86,6 +90,6 @@ Status job_class_weights(const Options *o, JobFiles *files)
     files->class_weight = calloc((size_t)files->job.program.options.classes + 1, sizeof(float));
     if (!files->class_weight) return FAIL(ERR_MEMORY, "no memory for the weights of the classes");
     files->job.data.class_weight = files->class_weight;
-    return counted ? weights_of_counts(files->train, power, files->class_weight)
+    return counted ? weights_of_counts(files->train, files->job.program.loss, power, files->class_weight)
                    : weights_of_file(source_info(files->train), given, files->class_weight);
 }

@@ -152,6 +152,7 @@ Status job_model(Options *o, JobFiles *files)
 #define FILLS(field, member) job->member = (__typeof__(job->member))o->field;
 #include "inception/cli/options.def"
     job->program.model = model;
+    job->program.targets = job->program.loss == LOSS_BCE;
     job->program.aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight;
     job->program.separate_storage = !o->share_storage;
     TRY(fuse_check(job->program.fuse, job->backend));

@@ -172,8 +172,11 @@ static Status mixing_fill(const Options *o, JobFiles *files)
     if (program->model->phases) return OK;
     TRY(job_class_weights(o, files));
     program->mixes = mix_is_on(&job->data.mix);
-    program->weighted = files->class_weight != NULL;
-    program->targets = program->mixes || program->weighted;
+    bool bce = program->loss == LOSS_BCE;
+    program->weighted = files->class_weight && !bce;
+    program->positive_weight = bce ? files->class_weight : NULL;
+    if (bce) job->data.class_weight = NULL;
+    program->targets = program->mixes || program->weighted || bce;
     if (job->data.sampler == SAMPLER_BALANCED && job->data.window > 0)
         return FAIL(ERR_ARG, "--sampler balanced draws samples from the whole set; it does not work with "
                              "--shuffle-window");

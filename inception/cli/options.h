@@ -18,6 +18,7 @@
 #include "towers/data/source.h"
 #include "towers/data/transform.h"
 #include "towers/graph/fuse_level.h"
+#include "towers/graph/loss_kind.h"
 #include "towers/replica/policy.h"
 #include "towers/replica/schedule.h"
 

@@ -140,6 +140,7 @@ static Status loader_open(const Prediction *p, const Source *source, Loader **ma
     LoaderConfig config = {.source = source,
                            .shares = {.towers = 1, .batch = {PREDICT_BATCH}},
                            .local = 1,
+                           .targets = job->program.targets ? job_targets(job, false) : (TargetRule){0},
                            .transform = job_transform(job, false),
                            .bad = BAD_SKIP,
                            .workers = option_is_set(p->options, "workers") ? (int)p->options->workers : cores_allowed(),

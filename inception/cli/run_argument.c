@@ -12,9 +12,10 @@
 #include <sys/stat.h>
 
 /* Keys of args.yaml that belong to the network or its input; the others concern training or the machine. */
-static const char *const kept_keys[] = {
-    "data-path", "dataset",  "val-split", "label-base", "background", "interpolation", "eval-resize", "eval-crop",
-    "exif",      "img-size", "classes",   "variant",    "width",      "amp",           "amp-dtype",   NULL};
+static const char *const kept_keys[] = {"data-path",     "dataset",     "val-split", "label-base", "background",
+                                        "interpolation", "eval-resize", "eval-crop", "exif",       "img-size",
+                                        "classes",       "variant",     "width",     "amp",        "amp-dtype",
+                                        "loss",          NULL};
 
 static bool is_kept(const char *line)
 {

@@ -84,7 +84,7 @@ static const OptionId of_classifiers[] = {
     OPTION_ID_classes,       OPTION_ID_background,    OPTION_ID_smoothing,       OPTION_ID_aux,
     OPTION_ID_aux_weight,    OPTION_ID_reset_head,    OPTION_ID_eval_batch_size, OPTION_ID_eval_resize,
     OPTION_ID_eval_crop,     OPTION_ID_eval_interval, OPTION_ID_mixup,           OPTION_ID_cutmix,
-    OPTION_ID_class_weights,
+    OPTION_ID_class_weights, OPTION_ID_loss,
 };
 static const OptionId of_adversaries[] = {OPTION_ID_critic_steps, OPTION_ID_critic_batches, OPTION_ID_sample_interval};
 

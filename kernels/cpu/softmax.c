@@ -7,23 +7,16 @@
  * A sample is a top-k hit if fewer than k classes come before its label
  * (equal logits: the lower class). NaN logits, and labels outside 0 .. K - 1, give a NaN loss and no hit; a label of
  * LABEL_NONE gives neither loss nor hit nor gradient. */
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/loss.h"
 
 #include <math.h>
-
-enum { TOP_K = 5 };
-
-typedef struct Sample {
-    double loss;
-    int32_t before; /* classes ranked before the label; K if the rank is undefined */
-} Sample;
 
 typedef struct Softmax {
     const Tensor *logits, *prob;
     const Tensor *targets; /* data NULL: the labels and smoothing */
     const int32_t *labels;
     float smoothing;
-    Sample *samples;
+    LossSample *samples;
 } Softmax;
 
 static float largest(Dtype dtype, const void *z, int64_t classes)
@@ -50,17 +43,6 @@ static void softmax_sums(Dtype dtype, const void *z, int64_t classes, float top,
     }
 }
 
-static int32_t classes_before(Dtype dtype, const void *z, int64_t classes, int32_t label)
-{
-    float mine = load(dtype, z, label);
-    int32_t before = 0;
-    for (int64_t k = 0; k < classes; k++) {
-        float value = load(dtype, z, k);
-        before += value > mine || (value == mine && k < label);
-    }
-    return before;
-}
-
 /* The loss of a sample with targets: log sum exp z = log_sum + top. Classes of target 0 may have a logit of -Inf. */
 static double target_loss(Dtype dtype, const void *z, int64_t classes, double top, double log_sum, const float *target)
 {
@@ -70,19 +52,20 @@ static double target_loss(Dtype dtype, const void *z, int64_t classes, double to
     return loss;
 }
 
-static Sample softmax_sample(Dtype dtype, const void *z, int64_t classes, int32_t label, float smoothing,
-                             const float *target, float *prob)
+static LossSample softmax_sample(Dtype dtype, const void *z, int64_t classes, int32_t label, float smoothing,
+                                 const float *target, float *prob)
 {
     float top = largest(dtype, z, classes);
     double exps, centred, s = (double)smoothing;
     softmax_sums(dtype, z, classes, top, prob, &exps, &centred);
     for (int64_t k = 0; prob && k < classes; k++) prob[k] = (float)((double)prob[k] / exps);
-    if (label == LABEL_NONE) return (Sample){0, (int32_t)(classes > TOP_K ? classes : TOP_K)};
-    if (label < 0 || label >= classes || exps != exps) return (Sample){(double)NAN, (int32_t)classes};
+    if (label == LABEL_NONE) return (LossSample){0};
+    if (label < 0 || label >= classes || exps != exps) return (LossSample){.loss = (double)NAN};
     double log_sum = log(exps), mine = (double)load(dtype, z, label) - (double)top;
     double loss = (1 - s) * (log_sum - mine) + (s > 0 ? s * (log_sum - centred / (double)classes) : 0);
     if (target) loss = target_loss(dtype, z, classes, (double)top, log_sum, target);
-    return (Sample){loss, classes_before(dtype, z, classes, label)};
+    int32_t before = classes_before(dtype, z, classes, label);
+    return (LossSample){loss, {before < 1, before < TOP_K}};
 }
 
 static const float *target_at(const Tensor *targets, int64_t i)
@@ -107,7 +90,7 @@ static Status softmax_loss_prepare(Device *device, OpCall *call)
     (void)device;
     TRY(check_activation(call, &call->in[0]));
     TRY(operands_logits(call));
-    call->workspace_bytes = (size_t)call->in[0].shape.n * sizeof(Sample);
+    call->workspace_bytes = (size_t)call->in[0].shape.n * sizeof(LossSample);
     return OK;
 }
 
@@ -115,17 +98,8 @@ static Status softmax_loss_launch(Device *device, OpCall *call)
 {
     Softmax op = {&call->in[0],   &call->out[1], &call->in[2], call->in[1].data, call->attr.loss.smoothing,
                   call->workspace};
-    int32_t n = op.logits->shape.n, classes = op.logits->shape.c, hits[2] = {0, 0};
-    chunks_run(device, n, larger(1, 512 / classes), softmax_chunk, &op);
-    double loss = 0;
-    for (int32_t i = 0; i < n; i++) {
-        bool known = op.samples[i].loss == op.samples[i].loss;
-        loss += op.samples[i].loss;
-        hits[0] += known && op.samples[i].before < 1;
-        hits[1] += known && op.samples[i].before < TOP_K;
-    }
-    if (call->out[0].data) *(float *)call->out[0].data = (float)loss;
-    for (int k = 0; k < 2 && call->out[2].data; k++) ((float *)call->out[2].data)[k] = (float)hits[k];
+    chunks_run(device, op.logits->shape.n, larger(1, 512 / op.logits->shape.c), softmax_chunk, &op);
+    loss_sum(op.samples, op.logits->shape.n, call);
     return OK;
 }
 

@@ -97,9 +97,11 @@ cudaError_t kernel_sum_to(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_spread_to(const OpCall *call, cudaStream_t stream);
 
 /* ---- loss */
-size_t kernel_softmax_loss_bytes(int32_t samples);
+size_t kernel_loss_bytes(int32_t samples);
 cudaError_t kernel_softmax_loss(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_softmax_loss_dx(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_sigmoid_loss(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_sigmoid_loss_dx(const OpCall *call, cudaStream_t stream);
 
 /* ---- optimizer. Segments travel as kernel arguments, so nothing has to stay in host memory. */
 cudaError_t kernel_optimizer(const OptimizerUpdate *update, cudaStream_t stream);

@@ -5,7 +5,7 @@ static Status softmax_loss_prepare(Device *device, OpCall *call)
 {
     TRY(check_activation(call, &call->in[0]));
     TRY(operands_logits(call));
-    call->workspace_bytes = kernel_softmax_loss_bytes(call->in[0].shape.n);
+    call->workspace_bytes = kernel_loss_bytes(call->in[0].shape.n);
     return counters_create(device, call);
 }
 

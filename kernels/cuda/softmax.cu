@@ -3,59 +3,15 @@
  * A block computes one sample: the largest logit, then sum exp and the mean in f64, then probabilities, the loss of the
  * sample and how many classes come before its label. The block that finishes last adds the samples, always in the same
  * order. Logits are read three times, from the cache after the first. */
-#include "kernels/cuda/map.cuh"
-
-enum { TOP_K = 5, WARPS = BLOCK / WARP };
-
-struct Sample {
-    double loss;
-    int32_t before, known;
-};
+#include "kernels/cuda/loss.cuh"
 
 struct Softmax {
     Tensor logits, prob; /* prob.data NULL: nobody reads it */
     Tensor targets;      /* data NULL: the labels and smoothing */
     const int32_t *labels;
-    float *loss, *hits; /* or NULL */
-    Sample *samples;
-    unsigned *counter;
+    LossOutputs outputs;
     float smoothing;
 };
-
-/* One sum (or, first, maximum) over the block for all its threads. `space` has WARPS elements. */
-DEVICE double block_sum(double value, double *space)
-{
-    for (int k = WARP / 2; k > 0; k /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, k);
-    __syncthreads();
-    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
-    __syncthreads();
-    value = 0;
-    for (uint32_t k = 0; k < blockDim.x / WARP; k++) value += space[k];
-    return value;
-}
-
-/* NaN wins. */
-DEVICE float larger_of(float a, float b)
-{
-    return b > a || b != b ? b : a;
-}
-
-DEVICE float block_largest(float value, float *space)
-{
-    for (int k = WARP / 2; k > 0; k /= 2) value = larger_of(value, __shfl_xor_sync(0xFFFFFFFFu, value, k));
-    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
-    __syncthreads();
-    value = space[0];
-    for (uint32_t k = 1; k < blockDim.x / WARP; k++) value = larger_of(value, space[k]);
-    return value;
-}
-
-DEVICE float logit(const Softmax &o, int64_t row, int32_t k)
-{
-    float z;
-    Lanes<Any, 1>::load(o.logits, row + k, &z);
-    return z;
-}
 
 /* The sample of this block, in every thread. */
 DEVICE Sample softmax_sample(const Softmax &o)
@@ -65,15 +21,15 @@ DEVICE Sample softmax_sample(const Softmax &o)
     int64_t row = blockIdx.x * o.logits.pitch;
     int32_t classes = o.logits.shape.c, label = o.labels[blockIdx.x];
     bool known = label >= 0 && label < classes;
-    float top = -INFINITY, mine = logit(o, row, known ? label : 0);
+    float top = -INFINITY, mine = logit(o.logits, row, known ? label : 0);
     for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x)
-        top = larger_of(top, logit(o, row, k));
+        top = larger_of(top, logit(o.logits, row, k));
     top = block_largest(top, tops);
     const float *target = (const float *)o.targets.data;
     if (target) target += blockIdx.x * o.targets.pitch;
     double exps = 0, centred = 0, before = 0, mass = 0, soft = 0; /* of the targets: their sum, and times z - top */
     for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x) {
-        float z = logit(o, row, k);
+        float z = logit(o.logits, row, k);
         exps += (double)expf(z - top);
         centred += (double)(z - top);
         before += z > mine || (z == mine && k < label);
@@ -91,50 +47,22 @@ DEVICE Sample softmax_sample(const Softmax &o)
     if (o.prob.data)
         for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x)
             ((float *)o.prob.data)[blockIdx.x * o.prob.pitch + k] =
-                (float)((double)expf(logit(o, row, k) - top) / exps);
+                (float)((double)expf(logit(o.logits, row, k) - top) / exps);
     double s = (double)o.smoothing, log_sum = log(exps);
     double smooth = s > 0 ? s * (log_sum - centred / classes) : 0;
-    Sample sample = {(1 - s) * (log_sum - ((double)mine - (double)top)) + smooth, (int32_t)before, 1};
+    Sample sample = {(1 - s) * (log_sum - ((double)mine - (double)top)) + smooth, {before < 1, before < TOP_K}};
     if (target) sample.loss = mass * log_sum - soft;
-    if (!known || exps != exps) sample.loss = label == LABEL_NONE ? 0 : (double)NAN, sample.known = 0;
+    if (!known || exps != exps) sample = {label == LABEL_NONE ? 0 : (double)NAN, {0, 0}};
+    if (sample.loss != sample.loss) sample.hit[0] = sample.hit[1] = 0;
     return sample;
-}
-
-/* All samples, added by one block. */
-DEVICE void softmax_total(const Softmax &o)
-{
-    SHARED_ARRAY(double, sums, WARPS);
-    double loss = 0, first = 0, top = 0;
-    for (int32_t i = (int32_t)threadIdx.x; i < o.logits.shape.n; i += (int32_t)blockDim.x) {
-        const volatile Sample *sample = &o.samples[i];
-        bool known = sample->known != 0;
-        loss += sample->loss;
-        first += known && sample->before < 1;
-        top += known && sample->before < TOP_K;
-    }
-    loss = block_sum(loss, sums);
-    first = block_sum(first, sums);
-    top = block_sum(top, sums);
-    if (threadIdx.x != 0) return;
-    if (o.loss) o.loss[0] = (float)loss;
-    if (o.hits) o.hits[0] = (float)first, o.hits[1] = (float)top;
 }
 
 BOUNDED softmax_loss_kernel(const __grid_constant__ Softmax o)
 {
-    SHARED_ARRAY(bool, last, 1);
-    Sample sample = softmax_sample(o);
-    if (threadIdx.x == 0) {
-        o.samples[blockIdx.x] = sample;
-        __threadfence();
-        last[0] = atomicInc(o.counter, gridDim.x - 1) == gridDim.x - 1;
-        __threadfence();
-    }
-    __syncthreads();
-    if (last[0]) softmax_total(o);
+    loss_finish(o.outputs, softmax_sample(o));
 }
 
-size_t kernel_softmax_loss_bytes(int32_t samples)
+size_t kernel_loss_bytes(int32_t samples)
 {
     return (size_t)samples * sizeof(Sample);
 }
@@ -145,11 +73,8 @@ cudaError_t kernel_softmax_loss(const OpCall *call, cudaStream_t stream)
     o.logits = call->in[0];
     o.labels = (const int32_t *)call->in[1].data;
     o.targets = call->in[2];
-    o.loss = (float *)call->out[0].data;
     o.prob = call->out[1];
-    o.hits = (float *)call->out[2].data;
-    o.samples = (Sample *)call->workspace;
-    o.counter = (unsigned *)call->state;
+    o.outputs = loss_outputs(call);
     o.smoothing = call->attr.loss.smoothing;
     LAUNCH((softmax_loss_kernel), (uint32_t)o.logits.shape.n, block_for(o.logits.shape.c), stream, o);
     return LAUNCH_ERROR();

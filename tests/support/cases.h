@@ -18,6 +18,8 @@ typedef enum OperandType {
 typedef enum Fill {
     FILL_UNIFORM = 0, /* [-1, 1) */
     FILL_POSITIVE,    /* [0.5, 1.5) */
+    FILL_SHARE,       /* 0 or 1, some between: shares of classes */
+    FILL_FAR,         /* [-4, 4), some [-100, 100): logits that are sure */
     FILL_SIGN,        /* about half zero, half positive: the output of a ReLU */
     FILL_PIXEL,       /* 0 .. 255 */
     FILL_CROP,        /* records of OP_IMAGE that keep the crop inside; some erase a part */

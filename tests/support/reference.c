@@ -681,6 +681,41 @@ REFERENCE(softmax_loss_dx)
     }
 }
 
+/* In the form of the definition: each class is a decision between sigmoid x and sigmoid -x. */
+REFERENCE(sigmoid_loss)
+{
+    int classes = in[0].shape.c;
+    double loss = 0, hits[2] = {0};
+    for (int n = 0; n < in[0].shape.n; n++) {
+        const double *x = in[0].data + (int64_t)n * classes, *targets = in[2].data + (int64_t)n * classes;
+        int label = (int)in[1].data[n], better = 0, wrong = 0, top = 0;
+        for (int c = 0; c < classes; c++) {
+            double weight = in[3].data ? in[3].data[c] : 1, yes = -log1p(exp(-x[c])), no = -log1p(exp(x[c]));
+            if (label != LABEL_NONE) loss -= (weight * targets[c] * yes + (1 - targets[c]) * no) / classes;
+            better += label != LABEL_NONE && x[c] > x[label];
+            wrong += (x[c] > 0) != (targets[c] >= 0.5);
+            if (x[c] > x[top]) top = c;
+            if (out[1].data) out[1].data[(int64_t)n * classes + c] = 1 / (1 + exp(-x[c]));
+        }
+        if (label == LABEL_NONE) continue;
+        hits[0] += attr->loss.several ? wrong == 0 : better < 1;
+        hits[1] += attr->loss.several ? targets[top] >= 0.5 : better < 5;
+    }
+    if (out[0].data) out[0].data[0] = loss;
+    if (out[2].data) out[2].data[0] = hits[0], out[2].data[1] = hits[1];
+}
+
+REFERENCE(sigmoid_loss_dx)
+{
+    int classes = out[0].shape.c;
+    (void)attr;
+    for (int64_t i = 0; i < shape_count(out[0].shape); i++) {
+        double weight = in[4].data ? in[4].data[i % classes] : 1, p = in[0].data[i], target = in[3].data[i];
+        double slope = (1 - target) * p - weight * target * (1 - p);
+        out[0].data[i] = (int)in[1].data[i / classes] == LABEL_NONE ? 0 : slope * in[2].data[0] / classes;
+    }
+}
+
 typedef void Reference(const OpAttr *attr, const RefTensor *in, RefTensor *out);
 
 static Reference *const references[OP_COUNT] = {

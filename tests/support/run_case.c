@@ -138,9 +138,10 @@ static void fill_operand(const Case *row, int k, Dtype dtype, RefTensor *in)
         if (operand->fill == FILL_SIGN) t->data[i] = fmax(0, t->data[i]);
         if (operand->fill == FILL_PIXEL) t->data[i] = floor((t->data[i] + 1) * 128);
         if (operand->fill == FILL_COUNTER) t->data[i] = counter[i];
+        if (operand->fill == FILL_SHARE) t->data[i] = i % 7 == 0 ? (t->data[i] + 1) / 2 : t->data[i] > 0;
+        if (operand->fill == FILL_FAR) t->data[i] *= i % 5 == 0 ? 100 : 4;
     }
-    if (operand->fill == FILL_LABEL && row->kind == OP_SOFTMAX_LOSS) fill_labels(&in[0], t);
-    if (operand->fill == FILL_LABEL && row->kind == OP_SOFTMAX_LOSS_DX) fill_labels(&in[0], t);
+    if (operand->fill == FILL_LABEL) fill_labels(&in[0], t);
     if (operand->fill == FILL_CROP) memset(t->data, 0, (size_t)count * sizeof(double)), fill_crops(row, t);
     if (operand->fill == FILL_PROB) fill_probabilities(t);
     if (operand->fill == FILL_MEAN || operand->fill == FILL_VAR) fill_moments(operand->fill, &in[1], t);
@@ -416,7 +417,7 @@ static bool can_share(const Case *row, const OpKernel *kernel, int k)
  * the gradient that comes back through it. */
 static int first_optional(const Case *row)
 {
-    return row->kind == OP_BATCHNORM_DX || row->kind == OP_SOFTMAX_LOSS ? 0 : 1;
+    return row->kind == OP_BATCHNORM_DX || row->kind == OP_SOFTMAX_LOSS || row->kind == OP_SIGMOID_LOSS ? 0 : 1;
 }
 
 static void run_variants(Device *device, const Case *row, Dtype dtype, const RefTensor *in, const RefTensor *out,

@@ -187,6 +187,8 @@ static const Row rows[] = {
     {"plain",       OP_SOFTMAX_LOSS, {.loss = {0}}, {{4, 5, 1, 1}, {4, 1, 1, 1}}, .no_second = "softmax_loss_dx"},
     {"smoothed",    OP_SOFTMAX_LOSS, {.loss = {0.1f}}, {{4, 5, 1, 1}, {4, 1, 1, 1}}, .no_second = "softmax_loss_dx"},
     {"targets",     OP_SOFTMAX_LOSS, {.loss = {0}}, {{4, 5, 1, 1}, {4, 1, 1, 1}, {4, 5, 1, 1}}, .no_second = "softmax_loss_dx"},
+    {"targets",     OP_SIGMOID_LOSS, {.loss = {0}}, {{4, 5, 1, 1}, {4, 1, 1, 1}, {4, 5, 1, 1}}, .no_second = "sigmoid_loss_dx"},
+    {"weights",     OP_SIGMOID_LOSS, {.loss = {0, true}}, {{4, 5, 1, 1}, {4, 1, 1, 1}, {4, 5, 1, 1}, {1, 5, 1, 1}}, .no_second = "sigmoid_loss_dx"},
     // clang-format on
 };
 
@@ -217,6 +219,7 @@ static const Row without_rule[] = {
     {"pool", OP_MAX_POOL_DX, POOL_WINDOW(false, 2, 2, 2, 2, 0, 0), {{2, 2, 2, 2}, {2, 2, 2, 2}}, {2, 2, 4, 4}},
     {"random", OP_RANDOM, {.random = {false, 1}}, {{1, 4, 1, 1}}, {2, 3, 2, 2}},
     {"loss", OP_SOFTMAX_LOSS_DX, {.loss = {0}}, {{4, 5, 1, 1}, {4, 1, 1, 1}, {1, 1, 1, 1}}},
+    {"loss", OP_SIGMOID_LOSS_DX, {.loss = {0}}, {{4, 5, 1, 1}, {4, 1, 1, 1}, {1, 1, 1, 1}, {4, 5, 1, 1}}},
 #define UNARY_GRAD(KIND, name, formula, slope) {"slope", OP_##KIND##_DX, NOTHING, {{2, 3, 2, 2}, {2, 3, 2, 2}}},
 #include "kernels/ops.def"
 };
@@ -226,7 +229,9 @@ static Dtype operand_dtype(OpKind kind, int k)
     if (kind == OP_IMAGE) return DTYPE_U8;
     if (kind == OP_MAX_POOL_DX && k == 1) return DTYPE_U8;
     bool integers = (kind == OP_DROPOUT && k == 1) || kind == OP_RANDOM ||
-                    ((kind == OP_SOFTMAX_LOSS || kind == OP_SOFTMAX_LOSS_DX) && k == 1);
+                    ((kind == OP_SOFTMAX_LOSS || kind == OP_SOFTMAX_LOSS_DX || kind == OP_SIGMOID_LOSS ||
+                      kind == OP_SIGMOID_LOSS_DX) &&
+                     k == 1);
     return integers ? DTYPE_I32 : DTYPE_F32;
 }
 
@@ -249,7 +254,8 @@ static Built build_row(const Row *row)
         Dtype dtype = operand_dtype(row->kind, k);
         in[k] = graph_input(b.g, name, row->in[k], dtype);
         given = k + 1;
-        bool targets = row->kind == OP_SOFTMAX_LOSS && k == 2; /* have no gradient */
+        bool loss = row->kind == OP_SOFTMAX_LOSS || row->kind == OP_SIGMOID_LOSS;
+        bool targets = loss && k >= 2; /* and weights: have no gradient */
         if (dtype == DTYPE_F32 && !targets) b.wrt[b.count++] = in[k];
     }
     b.y = graph_op(b.g, row->kind, op_name(row->kind), in, given, &row->attr, row->asked.n ? &row->asked : NULL);

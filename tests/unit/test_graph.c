@@ -137,6 +137,8 @@ static const ShapeCase shape_cases[] = {
     {"softmax_loss of targets", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}, {7, 10, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {1, 1, 1, 1}},
     {"softmax_loss of fewer targets", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}, {7, 9, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: shape of the targets: expected 7x10x1x1, found 7x9x1x1"},
     {"softmax_loss of smoothed targets", OP_SOFTMAX_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}, {7, 10, 1, 1}}, {0, DTYPE_I32}, {.loss = {0.5f}}, {0}, {0}, "x: targets contain the smoothing: expected 0, found 0.5"},
+    {"sigmoid_loss", OP_SIGMOID_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}, {7, 10, 1, 1}, {1, 10, 1, 1}}, {0, DTYPE_I32}, {.loss = {0, true}}, {0}, {1, 1, 1, 1}},
+    {"sigmoid_loss of fewer weights", OP_SIGMOID_LOSS, {{7, 10, 1, 1}, {7, 1, 1, 1}, {7, 10, 1, 1}, {1, 9, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {0}, "x: one weight per class: expected 1x10x1x1, found 1x9x1x1"},
     {"softmax_loss_dx", OP_SOFTMAX_LOSS_DX, {{7, 10, 1, 1}, {7, 1, 1, 1}, {1, 1, 1, 1}}, {0, DTYPE_I32}, {{{0}}}, {0}, {7, 10, 1, 1}},
 };
 // clang-format on

@@ -196,6 +196,51 @@ static void test_targets_are_those_of_pytorch(void **state)
     cpu->close(&device);
 }
 
+/* Sums over samples taken one by one; the loss of a sample is the mean over its classes. */
+static void test_bce_is_that_of_pytorch(void **state)
+{
+    (void)state;
+    Device device;
+    const Backend *cpu;
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    assert_int_equal(cpu->open(&(DeviceConfig){DEVICE_USUAL, .threads = 1}, &device), OK);
+    float weights[GOLDEN_CLASSES];
+    for (int k = 0; k < GOLDEN_CLASSES; k++) weights[k] = (float)(0.5 + 0.75 * k);
+    for (size_t row = 0; row < sizeof golden_bce / sizeof *golden_bce; row++) {
+        __typeof__(&golden_bce[0]) golden = &golden_bce[row];
+        double sum = 0;
+        float gradient[GOLDEN_N * GOLDEN_CLASSES];
+        for (int n = 0; n < GOLDEN_N; n++) {
+            float z[GOLDEN_CLASSES], prob[GOLDEN_CLASSES], targets[GOLDEN_CLASSES], loss, one = 1, hits[2];
+            int32_t label = 0;
+            for (int k = 0; k < GOLDEN_CLASSES; k++) z[k] = (float)(6 * sin(1.7 * n + 0.9 * k * k));
+            for (int k = 0; k < GOLDEN_CLASSES; k++) targets[k] = (float)golden->target[n * GOLDEN_CLASSES + k];
+            OpAttr attr = {.loss.several = true};
+            OpCall forward = {.kind = OP_SIGMOID_LOSS, .name = "loss", .attr = attr, .in_count = 4, .out_count = 3},
+                   back = {.kind = OP_SIGMOID_LOSS_DX, .name = "loss", .attr = attr, .in_count = 5, .out_count = 1};
+            forward.in[0] = floats(z, 1, GOLDEN_CLASSES);
+            forward.in[1] = back.in[1] = (Tensor){&label, {1, 1, 1, 1}, DTYPE_I32, 1};
+            forward.in[2] = back.in[3] = floats(targets, 1, GOLDEN_CLASSES);
+            if (golden->weighted) forward.in[3] = back.in[4] = floats(weights, 1, GOLDEN_CLASSES);
+            forward.out[0] = floats(&loss, 1, 1);
+            forward.out[1] = back.in[0] = floats(prob, 1, GOLDEN_CLASSES);
+            forward.out[2] = floats(hits, 1, 2);
+            back.in[2] = floats(&one, 1, 1);
+            back.out[0] = floats(gradient + n * GOLDEN_CLASSES, 1, GOLDEN_CLASSES);
+            op_run(&device, &forward);
+            op_run(&device, &back);
+            sum += (double)loss;
+        }
+        if (!(fabs(sum / GOLDEN_N - golden->loss) < 2e-6))
+            fail_msg("row %zu: loss %.9g, not %.9g", row, sum / GOLDEN_N, golden->loss);
+        for (int i = 0; i < GOLDEN_N * GOLDEN_CLASSES; i++)
+            if (!(fabs((double)gradient[i] / GOLDEN_N - golden->gradient[i]) < 1e-7))
+                fail_msg("row %zu: gradient %d is %.9g, not %.9g", row, i, (double)gradient[i] / GOLDEN_N,
+                         golden->gradient[i]);
+    }
+    cpu->close(&device);
+}
+
 static void test_sample_that_does_not_count(void **state)
 {
     (void)state;
@@ -214,6 +259,7 @@ int main(void)
         cmocka_unit_test(test_areas),
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_targets_are_those_of_pytorch),
+        cmocka_unit_test(test_bce_is_that_of_pytorch),
         cmocka_unit_test(test_sample_that_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

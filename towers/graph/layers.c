@@ -360,3 +360,14 @@ Value softmax_target_loss(Graph *g, Value logits, Value labels, Value targets, V
     if (correct) *correct = graph_output(g, loss, 2);
     return loss;
 }
+
+Value sigmoid_loss(Graph *g, Value logits, Value labels, Value targets, Value weights, bool several, Value *prob,
+                   Value *correct)
+{
+    OpAttr attr = {.loss.several = several};
+    const Value in[] = {logits, labels, targets, weights};
+    Value loss = graph_op(g, OP_SIGMOID_LOSS, NULL, in, weights.id ? 4 : 3, &attr, NULL);
+    if (prob) *prob = graph_output(g, loss, 1);
+    if (correct) *correct = graph_output(g, loss, 2);
+    return loss;
+}

@@ -33,6 +33,8 @@ static void head_keep(Graph *g, Program *p, Value loss)
 static Value loss_of_head(Graph *g, const ProgramConfig *config, Value logits, const Program *p, Value *prob,
                           Value *correct)
 {
+    if (config->loss == LOSS_BCE)
+        return sigmoid_loss(g, logits, p->labels, p->targets, p->positive_weight, config->several, prob, correct);
     if (p->targets.id) return softmax_target_loss(g, logits, p->labels, p->targets, correct);
     return softmax_loss(g, logits, p->labels, config->smoothing, prob, correct);
 }
@@ -89,7 +91,9 @@ static void inputs_make(const ProgramConfig *config, bool takes_batch, Program *
     }
     if (takes_batch && config->training)
         p->augment = graph_input(g, "augment", (Shape){pictures, IMAGE_RECORD, 1, 1}, DTYPE_I32);
-    if (takes_batch && config->training && config->targets)
+    if (takes_batch && config->training && config->positive_weight)
+        p->positive_weight = graph_input(g, "positive_weight", (Shape){1, config->options.classes, 1, 1}, DTYPE_F32);
+    if (takes_batch && (config->training || config->loss == LOSS_BCE) && config->targets)
         p->targets = graph_input(g, "targets", (Shape){n, config->options.classes, 1, 1}, DTYPE_F32);
     if (takes_batch && config->training && config->weighted)
         p->weight = graph_input(g, "weight", (Shape){1, 1, 1, 1}, DTYPE_F32);
@@ -113,7 +117,7 @@ static Status graph_build(const ProgramConfig *config, Program *p)
     else
         classifier_build(config, x, p);
     if (p->weight.id) p->weight_sum = affine(g, p->weight, 1, 0);
-    Value *const held[] = {&p->pixels, &p->labels, &p->targets, &p->weight, &p->augment,
+    Value *const held[] = {&p->pixels, &p->labels, &p->targets, &p->weight, &p->augment,   &p->positive_weight,
                            &p->dloss,  &p->loss,   &p->correct, &p->prob,   &p->weight_sum};
     enum { KEEP = sizeof held / sizeof *held };
     Value keep[KEEP];

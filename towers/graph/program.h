@@ -7,6 +7,7 @@
 #define TOWERS_GRAPH_PROGRAM_H
 
 #include "towers/graph/fuse.h"
+#include "towers/graph/loss_kind.h"
 #include "towers/graph/model.h"
 #include "towers/graph/plan.h"
 
@@ -16,9 +17,12 @@ typedef struct ProgramConfig {
     ModelOptions options;
     int32_t data_channels, canvas; /* of the uploaded pixels */
     float smoothing, aux_weight;
-    bool mixes;    /* training mixes images: the pixels have one more than the batch (Batch.pictures) */
-    bool targets;  /* training takes targets instead of labels and smoothing (Batch.targets) */
-    bool weighted; /* losses are divided by the weights of the samples (Batch.weight) */
+    LossKind loss;
+    bool several; /* samples have any number of classes (LOSS_BCE only) */
+    bool mixes;   /* training mixes images: the pixels have one more than the batch (Batch.pictures) */
+    bool targets; /* training takes targets instead of labels and smoothing (Batch.targets); LOSS_BCE: evaluation too */
+    bool weighted;                /* losses are divided by the weights of the samples (Batch.weight) */
+    const float *positive_weight; /* borrowed: [classes], of LOSS_BCE in training (OP_SIGMOID_LOSS); NULL: 1 each */
     Dtype compute;
     bool training;
     int phase; /* of the model's: program_phase; 0 of a classifier */
@@ -35,7 +39,8 @@ typedef struct Program {
     Graph *graph; /* owned */
     Plan *plan;   /* owned */
     int phase;
-    Value pixels, labels, targets, weight, augment, counter, dloss; /* inputs; Value 0 where the phase has none */
+    Value pixels, labels, targets, weight, positive_weight, augment, counter,
+        dloss;                       /* inputs; Value 0 where the phase has none */
     Value loss, correct, weight_sum; /* results; Value 0 if nothing is predicted, or nothing is weighted */
     PhaseTerm
         term[PHASE_TERMS]; /* results: of a classifier with auxiliary heads the loss of each, the main one first */

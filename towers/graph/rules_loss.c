@@ -1,5 +1,5 @@
-/* Rules of softmax cross-entropy with label smoothing. Loss, probabilities and correct predictions are f32 whatever the
- * logits are; only the loss has a gradient, and no second one. Targets, if there are any, have none. */
+/* Rules of softmax and sigmoid cross-entropy. Loss, probabilities and correct predictions are f32 whatever the
+ * logits are; only the loss has a gradient, and no second one. Targets and weights have none. */
 #include "towers/graph/rules.h"
 
 /* `targets`: their input, which may be absent. */
@@ -31,11 +31,27 @@ static Dtype logits_dtype(const ShapeCall *c)
 {
     const Graph *g = c->g;
     int32_t writer = graph_value(g, c->op->in[0])->op;
-    if (writer < 0 || graph_op_at(g, writer)->kind != OP_SOFTMAX_LOSS) return DTYPE_F32;
+    if (writer < 0) return DTYPE_F32;
+    OpKind kind = graph_op_at(g, writer)->kind;
+    if (kind != OP_SOFTMAX_LOSS && kind != OP_SIGMOID_LOSS) return DTYPE_F32;
     return graph_value(g, graph_op_at(g, writer)->in[0])->dtype;
 }
 
-void shape_softmax_loss_dx(ShapeCall *c)
+/* `targets`: their input, which the weights follow. */
+static void class_weights(ShapeCall *c, int targets)
+{
+    if (!rule_has(c, targets + 1)) return;
+    rule_shape(c, targets + 1, "one weight per class", shape_vector(c->in[0].c));
+    rule_dtype(c, targets + 1, "dtype of the weights", DTYPE_F32);
+}
+
+void shape_sigmoid_loss(ShapeCall *c)
+{
+    shape_softmax_loss(c);
+    class_weights(c, 2);
+}
+
+static void grad_operands(ShapeCall *c)
 {
     label_column(c, c->in[0], 3);
     rule_dtype(c, 0, "dtype of the probabilities", DTYPE_F32);
@@ -44,14 +60,43 @@ void shape_softmax_loss_dx(ShapeCall *c)
     rule_out(c, 0, NULL, c->in[0], logits_dtype(c));
 }
 
+void shape_softmax_loss_dx(ShapeCall *c)
+{
+    grad_operands(c);
+}
+
+void shape_sigmoid_loss_dx(ShapeCall *c)
+{
+    grad_operands(c);
+    class_weights(c, 3);
+}
+
+/* Only the loss itself can be differentiated. */
+static bool of_the_loss(GradCall *c)
+{
+    if (!c->dy[1].id && !c->dy[2].id) return true;
+    graph_fail(c->g, ERR_UNSUPPORTED, "%s: the probabilities and correct counts of %s have no gradient rule",
+               c->op.name, op_name(c->op.kind));
+    return false;
+}
+
+void grad_sigmoid_loss(GradCall *c)
+{
+    const Op *op = &c->op;
+    if (!of_the_loss(c)) return;
+    const Value in[] = {op->out[1], op->in[1], c->dy[0], op->in[2], op->in[3]};
+    grad_give(c, 0, grad_op(c, OP_SIGMOID_LOSS_DX, "dx", in, op->in[3].id ? 5 : 4, &op->attr, NULL));
+}
+
+void grad_sigmoid_loss_dx(GradCall *c)
+{
+    grad_no_rule(c);
+}
+
 void grad_softmax_loss(GradCall *c)
 {
     const Op *op = &c->op;
-    if (c->dy[1].id || c->dy[2].id) {
-        graph_fail(c->g, ERR_UNSUPPORTED,
-                   "%s: the probabilities and correct counts of softmax_loss have no gradient rule", op->name);
-        return;
-    }
+    if (!of_the_loss(c)) return;
     const Value in[] = {op->out[1], op->in[1], c->dy[0], op->in[2]};
     grad_give(c, 0, grad_op(c, OP_SOFTMAX_LOSS_DX, "dx", in, op->in[2].id ? 4 : 3, &op->attr, NULL));
 }

@@ -104,6 +104,10 @@ static void network_read(Fields *f, Capsule *c)
     program->mixes = newer_boolean(f, "mixes");
     program->targets = newer_boolean(f, "targets");
     program->weighted = newer_boolean(f, "weighted");
+    program->loss = newer_boolean(f, "bce") ? LOSS_BCE : LOSS_SOFTMAX;
+    program->several = newer_boolean(f, "several");
+    c->positive_weights = newer_boolean(f, "positive_weights");
+    field(f, "targets", program->loss == LOSS_SOFTMAX || program->targets);
     program->fuse = (FuseLevel)integer(f, "fuse", FUSE_AUTO, FUSE_III_H);
     program->training = true;
     program->compute = DTYPE_COUNT;
@@ -272,8 +276,10 @@ static Status batch_read(Capsule *c)
     Status st = OK;
     char path[PATH_BYTES];
     SafeTensors *file = NULL;
-    void *pixels = NULL, *labels = NULL, *augment = NULL, *ids = NULL, *targets = NULL, *weight = NULL;
-    const int64_t n = c->batch.n, pictures = n + c->program.mixes, one = 1, shares[] = {n, c->program.options.classes},
+    void *pixels = NULL, *labels = NULL, *augment = NULL, *ids = NULL, *targets = NULL, *weight = NULL,
+         *positive = NULL;
+    const int64_t n = c->batch.n, pictures = n + c->program.mixes, one = 1, classes = c->program.options.classes,
+                  shares[] = {n, classes},
                   images[] = {pictures, c->program.canvas, c->program.canvas, c->program.data_channels},
                   crops[] = {pictures, c->record_words};
     TRY(path_join(path, c->path, CAPSULE_BATCH));
@@ -287,6 +293,7 @@ static Status batch_read(Capsule *c)
     TRY_OUT(tensor_copy(c, file, "sample_ids", ST_I64, 1, &pictures, &ids));
     if (c->program.targets) TRY_OUT(tensor_copy(c, file, "targets", ST_F32, 2, shares, &targets));
     if (c->program.weighted) TRY_OUT(tensor_copy(c, file, "weight", ST_F32, 1, &one, &weight));
+    if (c->positive_weights) TRY_OUT(tensor_copy(c, file, "positive_weight", ST_F32, 1, &classes, &positive));
     if (weight) c->batch.weight = *(const float *)weight;
 out:
     c->batch.pixels = c->pixels = pixels;
@@ -294,6 +301,7 @@ out:
     c->batch.augment = c->augment = augment;
     c->batch.ids = c->ids = ids;
     c->batch.targets = c->targets = targets;
+    c->program.positive_weight = c->positive_weight = positive;
     free(weight);
     c->batch.canvas = c->program.canvas;
     c->batch.c = c->program.data_channels;
@@ -347,6 +355,7 @@ void capsule_close(Capsule *capsule)
     free(capsule->augment);
     free(capsule->ids);
     free(capsule->targets);
+    free(capsule->positive_weight);
     free(capsule->sums.values);
     free(capsule);
 }

@@ -59,7 +59,8 @@ typedef struct Capsule {
     uint8_t *pixels;       /* owned, as are the next four */
     int32_t *labels, *augment;
     int64_t *ids;
-    float *targets;
+    float *targets, *positive_weight;
+    bool positive_weights; /* there are some */
     NormSums sums;
     SafeTensors *weights; /* owned */
 } Capsule;

@@ -35,7 +35,8 @@ static json_t *network_json(const TrainJob *job, int phase)
                      (int)c->canvas, "smoothing", (double)c->smoothing, "aux_weight", (double)c->aux_weight, "compute",
                      dtype_name(c->compute), "fuse_siblings", c->fuse_siblings, "pool_behind_conv", c->pool_behind_conv,
                      "recompute", c->recompute, "fuse", (int)c->fuse, "separate_storage", c->separate_storage, "freeze",
-                     c->freeze ? c->freeze : "", "mixes", c->mixes, "targets", c->targets, "weighted", c->weighted);
+                     c->freeze ? c->freeze : "", "mixes", c->mixes, "targets", c->targets, "weighted", c->weighted,
+                     "bce", c->loss == LOSS_BCE, "several", c->several, "positive_weights", c->positive_weight != NULL);
 }
 
 static json_t *device_json(const TrainJob *job)
@@ -123,7 +124,7 @@ static char *state_text(const TowerProcess *p, const CapsuleSource *source)
 static Status batch_write(const char *directory, const ProgramConfig *network, const Batch *b, const NormSums *sums,
                           Manifest *manifest)
 {
-    enum { TENSORS = 7 };
+    enum { TENSORS = 8 };
     const int32_t *labels = b->predicted ? b->predicted : b->labels;
     int64_t pictures = b->n + network->mixes;
     size_t n = (size_t)b->n, classes = (size_t)network->options.classes,
@@ -142,8 +143,17 @@ static Status batch_write(const char *directory, const ProgramConfig *network, c
         {"sample_ids", ST_I64, 1, {pictures}, b->ids, (size_t)pictures * sizeof *b->ids},
         {"weight", ST_F32, 1, {1}, &b->weight, sizeof b->weight},
         {"targets", ST_F32, 2, {b->n, network->options.classes}, b->targets, n * classes * sizeof *b->targets},
+        {"positive_weight",
+         ST_F32,
+         1,
+         {network->options.classes},
+         network->positive_weight,
+         classes * sizeof *network->positive_weight},
     };
-    int count = !images ? 1 : b->targets ? TENSORS : TENSORS - 1, first = sums->count ? 0 : 1;
+    int count = !images      ? 1
+                : b->targets ? TENSORS - !network->positive_weight
+                             : TENSORS - 2,
+        first = sums->count ? 0 : 1;
     return manifest_write_tensors(manifest, directory, CAPSULE_BATCH, tensors + first, count - first, NULL, 0);
 }
 

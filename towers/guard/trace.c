@@ -175,8 +175,10 @@ static void layer_name(const Program *program, int op, char *name, size_t bytes)
 static FindingPlace place_of(const Program *program, int op)
 {
     if (op >= program->forward_end) return FOUND_BACKWARD;
-    for (int i = 0; i <= op; i++)
-        if (plan_call(program->plan, i)->kind == OP_SOFTMAX_LOSS) return FOUND_LOSS;
+    for (int i = 0; i <= op; i++) {
+        OpKind kind = plan_call(program->plan, i)->kind;
+        if (kind == OP_SOFTMAX_LOSS || kind == OP_SIGMOID_LOSS) return FOUND_LOSS;
+    }
     return FOUND_FORWARD;
 }
 

@@ -138,6 +138,7 @@ Status inference_begin(Inference *q, const Batch *batch)
     *kept = *batch;
     kept->pixels = NULL;
     kept->augment = NULL;
+    kept->targets = NULL;
     kept->labels = memcpy(slot->labels, batch->labels, (size_t)batch->n * sizeof *slot->labels);
     kept->ids = memcpy(slot->ids, batch->ids, (size_t)batch->n * sizeof *slot->ids);
     if (batch->skipped) memcpy(slot->bad, batch->bad, (size_t)batch->skipped * sizeof *slot->bad);

@@ -156,10 +156,18 @@ GateRules job_gate(const TrainJob *job)
     return rules;
 }
 
+TargetRule job_targets(const TrainJob *job, bool training)
+{
+    const ProgramConfig *program = &job->program;
+    return (TargetRule){.classes = program->options.classes,
+                        .smoothing = program->smoothing,
+                        .weight = training ? job->data.class_weight : NULL};
+}
+
 LoaderConfig job_loader(const TrainJob *job, bool training)
 {
     const ProgramConfig *program = &job->program;
-    TargetRule targets = {program->options.classes, program->smoothing, job->data.class_weight};
+    bool targets = program->targets && (training || program->loss == LOSS_BCE);
     return (LoaderConfig){
         .source = training ? job->train : job->test,
         .seed = job->seed,
@@ -167,7 +175,7 @@ LoaderConfig job_loader(const TrainJob *job, bool training)
         .window = training ? job->data.window : 0,
         .sampler = training ? job->data.sampler : SAMPLER_ONCE,
         .mix = training ? job->data.mix : (MixRule){0},
-        .targets = training && program->targets ? targets : (TargetRule){0},
+        .targets = targets ? job_targets(job, training) : (TargetRule){0},
         .transform = job_transform(job, training),
         .bad = job->data.bad,
         .workers = job->data.workers,

@@ -177,6 +177,8 @@ DeviceConfig job_device(const TrainJob *job, int local_rank);
 
 /* The rules of the gate. */
 GateRules job_gate(const TrainJob *job);
+/* How its labels become targets. */
+TargetRule job_targets(const TrainJob *job, bool training);
 /* The configuration of a loader of training or evaluation data, without shares, depth and steps. */
 LoaderConfig job_loader(const TrainJob *job, bool training);
 /* The communicator of the process at `place`, as far as it is known without a layout. */

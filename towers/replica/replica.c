@@ -365,6 +365,7 @@ Status replica_feed(Replica *r, Program *program, const Batch *batch, int slot, 
     TRY(upload_value(r, program, program->pixels, batch->pixels, pictures * image));
     TRY(upload_value(r, program, program->labels, labels, n * sizeof(int32_t)));
     TRY(upload_value(r, program, program->targets, batch->targets, n * classes * sizeof(float)));
+    TRY(upload_value(r, program, program->positive_weight, r->config.program.positive_weight, classes * sizeof(float)));
     TRY(upload_value(r, program, program->weight, &batch->weight, sizeof batch->weight));
     TRY(upload_value(r, program, program->augment, batch->augment, pictures * IMAGE_RECORD * sizeof(int32_t)));
     TRY(upload_value(r, program, program->counter, counter, sizeof counter));

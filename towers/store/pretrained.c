@@ -35,7 +35,7 @@ Status head_names(const ProgramConfig *config, HeadNames *heads)
     TRY(program_graph(&whole, 1, &program));
     for (int i = 0; i < program.forward_end; i++) {
         const Op *op = graph_op_at(program.graph, i);
-        if (op->kind == OP_SOFTMAX_LOSS) head_add(program.graph, op->in[0], heads);
+        if (op->kind == OP_SOFTMAX_LOSS || op->kind == OP_SIGMOID_LOSS) head_add(program.graph, op->in[0], heads);
     }
     program_destroy(&program);
     return OK;

@@ -122,6 +122,8 @@ static const OpKernel *const kernels[OP_COUNT] = {
     [OP_RANDOM] = &cuda_random,
     [OP_SOFTMAX_LOSS] = &cuda_softmax_loss,
     [OP_SOFTMAX_LOSS_DX] = &cuda_softmax_loss_dx,
+    [OP_SIGMOID_LOSS] = &cuda_sigmoid_loss,
+    [OP_SIGMOID_LOSS_DX] = &cuda_sigmoid_loss_dx,
 };
 
 bool emulated_has(OpKind kind)

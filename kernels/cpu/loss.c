@@ -1,0 +1,26 @@
+/* What the losses of this processor have in common; see loss.h. */
+#include "kernels/cpu/loss.h"
+
+int32_t classes_before(Dtype dtype, const void *z, int64_t classes, int32_t label)
+{
+    float mine = load(dtype, z, label);
+    int32_t before = 0;
+    for (int64_t k = 0; k < classes; k++) {
+        float value = load(dtype, z, k);
+        before += value > mine || (value == mine && k < label);
+    }
+    return before;
+}
+
+void loss_sum(const LossSample *samples, int32_t n, OpCall *call)
+{
+    int32_t hits[2] = {0, 0};
+    double loss = 0;
+    for (int32_t i = 0; i < n; i++) {
+        bool known = samples[i].loss == samples[i].loss;
+        loss += samples[i].loss;
+        for (int k = 0; k < 2; k++) hits[k] += known && samples[i].hit[k];
+    }
+    if (call->out[0].data) *(float *)call->out[0].data = (float)loss;
+    for (int k = 0; k < 2 && call->out[2].data; k++) ((float *)call->out[2].data)[k] = (float)hits[k];
+}

@@ -1,0 +1,19 @@
+/* Shared by the losses of this processor: the result of a sample, and the sum over samples, in order and in f64. */
+#ifndef TOWERS_KERNELS_CPU_LOSS_H
+#define TOWERS_KERNELS_CPU_LOSS_H
+
+#include "kernels/cpu/vector.h"
+
+enum { TOP_K = 5 };
+
+typedef struct LossSample {
+    double loss; /* NaN: the sample has no hit either */
+    bool hit[2];
+} LossSample;
+
+/* Number of classes that come before the label: larger logits, and equal ones of lower classes. */
+int32_t classes_before(Dtype dtype, const void *z, int64_t classes, int32_t label);
+/* The outputs of a call: loss, and hits. */
+void loss_sum(const LossSample *samples, int32_t n, OpCall *call);
+
+#endif

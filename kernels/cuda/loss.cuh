@@ -1,0 +1,95 @@
+/* Shared by the losses: a block computes one sample, and the block that finishes last adds the samples, always in the same
+ * order. */
+#ifndef TOWERS_KERNELS_CUDA_LOSS_CUH
+#define TOWERS_KERNELS_CUDA_LOSS_CUH
+
+#include "kernels/cuda/map.cuh"
+
+enum { TOP_K = 5, WARPS = BLOCK / WARP };
+
+struct Sample {
+    double loss;
+    int32_t hit[2];
+};
+
+/* Where the samples are, and what becomes of them. */
+struct LossOutputs {
+    float *loss, *hits; /* or NULL */
+    Sample *samples;
+    unsigned *counter;
+};
+
+static inline LossOutputs loss_outputs(const OpCall *call)
+{
+    return {(float *)call->out[0].data, (float *)call->out[2].data, (Sample *)call->workspace, (unsigned *)call->state};
+}
+
+/* One sum (or, first, maximum) over the block for all its threads. `space` has WARPS elements. */
+DEVICE double block_sum(double value, double *space)
+{
+    for (int k = WARP / 2; k > 0; k /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, k);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
+    __syncthreads();
+    value = 0;
+    for (uint32_t k = 0; k < blockDim.x / WARP; k++) value += space[k];
+    return value;
+}
+
+/* NaN wins. */
+DEVICE float larger_of(float a, float b)
+{
+    return b > a || b != b ? b : a;
+}
+
+DEVICE float block_largest(float value, float *space)
+{
+    for (int k = WARP / 2; k > 0; k /= 2) value = larger_of(value, __shfl_xor_sync(0xFFFFFFFFu, value, k));
+    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
+    __syncthreads();
+    value = space[0];
+    for (uint32_t k = 1; k < blockDim.x / WARP; k++) value = larger_of(value, space[k]);
+    return value;
+}
+
+DEVICE float logit(const Tensor &logits, int64_t row, int32_t k)
+{
+    float z;
+    Lanes<Any, 1>::load(logits, row + k, &z);
+    return z;
+}
+
+/* All samples, added by one block. */
+DEVICE void loss_total(const LossOutputs &o, int32_t n)
+{
+    SHARED_ARRAY(double, sums, WARPS);
+    double loss = 0, first = 0, second = 0;
+    for (int32_t i = (int32_t)threadIdx.x; i < n; i += (int32_t)blockDim.x) {
+        const volatile Sample *sample = &o.samples[i];
+        loss += sample->loss;
+        first += sample->hit[0];
+        second += sample->hit[1];
+    }
+    loss = block_sum(loss, sums);
+    first = block_sum(first, sums);
+    second = block_sum(second, sums);
+    if (threadIdx.x != 0) return;
+    if (o.loss) o.loss[0] = (float)loss;
+    if (o.hits) o.hits[0] = (float)first, o.hits[1] = (float)second;
+}
+
+/* Stores the sample of this block; the last block adds all. */
+DEVICE void loss_finish(const LossOutputs &o, const Sample &sample)
+{
+    SHARED_ARRAY(bool, last, 1);
+    if (threadIdx.x == 0) {
+        o.samples[blockIdx.x] = sample;
+        __threadfence();
+        last[0] = atomicInc(o.counter, gridDim.x - 1) == gridDim.x - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (last[0]) loss_total(o, (int32_t)gridDim.x);
+}
+
+#endif
