@@ -15,7 +15,7 @@ typedef struct ProgressSlot {
 
 /* Sets the slot of this process; NULL (the initial state): none. The slot must outlive the calls of progress_made. */
 void progress_to(ProgressSlot *slot);
-/* `what`: an op, a file, a parameter; copied. Call from the process's main thread. */
+/* `what`: an op, a file, a parameter; copied. Call from the process's main thread, or from one for which it waits. */
 void progress_made(const char *what);
 
 #endif

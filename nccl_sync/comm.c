@@ -139,6 +139,12 @@ Status comm_allreduce_end(Comm *comm, size_t first, float *to, size_t count)
     return comm->ops->allreduce_end(comm, first, to, count);
 }
 
+void comm_sum_times(Comm *comm, CommTimes *times)
+{
+    *times = (CommTimes){0};
+    if (comm->ops->sum_times) comm->ops->sum_times(comm, times);
+}
+
 Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 {
     return comm->ops->broadcast(comm, buf, bytes, root);

@@ -85,7 +85,8 @@ size_t comm_bytes(const Backend *backend, const CommConfig *config);
 void comm_text(const Comm *comm, char *text, size_t bytes);
 
 /* Begins the all-reduce of elements [first, first + count) of this round with the contribution of tower `tower`, one of
- * this rank's, in ascending order. f32; host memory, or with NCCL device memory, read in the order of STREAM_COMPUTE.
+ * this rank's, in ascending order; that of the last one starts the sum, beside the computation where the communicator
+ * can. The last towers of all ranks begin their ranges in the same order. f32; host memory, or with NCCL device memory, read in the order of STREAM_COMPUTE.
  * Device memory of this rank's last tower belongs to the communicator until comm_allreduce_end: the sum may overwrite
  * the contribution. */
 NODISCARD Status comm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count);
@@ -94,6 +95,15 @@ NODISCARD Status comm_allreduce_begin(Comm *comm, int tower, size_t first, float
  * with NCCL device memory, written in the order of STREAM_COMPUTE without waiting. No copy is needed if `to` is the
  * device memory of the last tower's contribution. */
 NODISCARD Status comm_allreduce_end(Comm *comm, size_t first, float *to, size_t count);
+
+/* When sums ran on a communication thread, as CPU towers of several hosts have one; clock_ns(). */
+typedef struct CommTimes {
+    int sums;                   /* 0: there is no such thread, or no sum */
+    int64_t begun_ns, ended_ns; /* of the first, of the last */
+    int64_t busy_ns;            /* of all together */
+} CommTimes;
+/* Of the sums that have ended since the last call. */
+void comm_sum_times(Comm *comm, CommTimes *times);
 
 NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root`; host memory */
 /* Collects `bytes` from every rank, in `all` [ranks][bytes], on every rank; host memory. */

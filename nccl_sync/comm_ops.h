@@ -12,6 +12,7 @@ typedef struct CommOps {
     Status (*barrier)(Comm *comm);
     Status (*register_memory)(Comm *comm, const CommMemory *memory, size_t bytes); /* NULL: no effect */
     void (*text)(const Comm *comm, char *text, size_t bytes);                      /* may leave it "", as NULL does */
+    void (*sum_times)(Comm *comm, CommTimes *times); /* NULL: sums do not run beside the computation */
     Status (*look)(Comm *comm, CommWait *wait);
     void (*abort)(Comm *comm);
     void (*close)(Comm *comm); /* frees impl */

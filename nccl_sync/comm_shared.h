@@ -21,8 +21,9 @@ struct CommShared {
     _Alignas(LINE) _Atomic int64_t
         arrived_at[GROUP_RANKS_MAX]; /* number of the barrier that each has reached, to name the missing one */
     ProgressSlot progress[GROUP_RANKS_MAX];
-    /* several groups: see comm_hosts.c */
-    _Alignas(LINE) _Atomic uint32_t chain_moves; /* a futex word: changes of the next two */
+    /* several groups: see hosts_chain.c */
+    _Alignas(LINE) _Atomic uint32_t chain_moves; /* a futex word: changes of the next three */
+    _Atomic int64_t given[GROUP_RANKS_MAX];      /* sums to which each process has given all that it has */
     _Atomic int64_t prefixed, resulted;          /* chunks whose prefix, and whose result, has come */
     _Atomic int64_t leader_ns; /* when the first process last looked, while it waits for other groups */
     _Atomic int64_t peers_ns;  /* the last sign of progress of other groups */
@@ -51,8 +52,12 @@ NODISCARD Status shared_check(const CommConfig *config, const CommShared *shared
 NODISCARD Status shared_barrier(const CommConfig *config, CommShared *shared);
 /* The error of a collective after somebody has left. */
 NODISCARD Status shared_fail_aborted(const CommConfig *config, const CommShared *shared);
-/* Waits until the first process of the group has counted `word`, prefixed or resulted, up to `wanted`. */
-NODISCARD Status shared_chain_wait(const CommConfig *config, CommShared *shared, _Atomic int64_t *word, int64_t wanted);
+/* Ends all collectives because a process of the group has not come in time. */
+NODISCARD Status shared_fail_late(const CommConfig *config, CommShared *shared, int missing);
+/* Waits until a process of the group has counted `word`, its `given`, or the first process's prefixed or resulted, up
+ * to `wanted`. */
+NODISCARD Status shared_chain_wait(const CommConfig *config, CommShared *shared, _Atomic int64_t *word, int64_t wanted,
+                                   int process);
 void shared_chain_moved(CommShared *shared, _Atomic int64_t *word, int64_t value);
 
 /* The part of a range of `count` elements that a process of the group adds: [*from, *to). */

@@ -1,6 +1,6 @@
 /* Link: messages between the first processes of all groups, their leaders. Internal to nccl_sync.
  *
- * Nothing here waits: operations are started, and tested until they have ended; comm_hosts.c holds the deadlines. All
+ * Nothing here waits: operations are started, and tested until they have ended; hosts_leader.c holds the deadlines. All
  * calls come from one thread. link_mpi.c carries sums too; link_tcp.c everything else, for NCCL. */
 #ifndef TOWERS_NCCL_SYNC_LINK_H
 #define TOWERS_NCCL_SYNC_LINK_H

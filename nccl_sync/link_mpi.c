@@ -2,8 +2,8 @@
  * and everything else that calls MPI.
  *
  * A leader is a child of the process that the launcher started, and initializes MPI after the fork; Open MPI and MPICH
- * find what they need in the environment. MPI_THREAD_FUNNELED: the process has other threads, and only its main thread
- * calls MPI. Errors return instead of ending the job, and MPI_Abort is never called: launchers would kill the processes
+ * find what they need in the environment. MPI_THREAD_FUNNELED: the process has other threads, and only the one that has
+ * initialized MPI, its communication thread (comm_thread.h), calls it. Errors return instead of ending the job, and MPI_Abort is never called: launchers would kill the processes
  * that are about to say what has happened. For the same reason MPI_Finalize, which waits for all, comes only after an
  * orderly end; a process that leaves after an error just ends.
  *
@@ -31,8 +31,9 @@ typedef struct MpiLink {
 
 static MpiLink *left_behind; /* MPI may still use its memory until the process ends */
 
-static sigjmp_buf escape;                  /* of the call that is running */
-static volatile sig_atomic_t inside, lost; /* a call is running; one has not returned */
+/* Of the thread that calls MPI: another one that aborts meanwhile must not jump into its stack. */
+static _Thread_local sigjmp_buf escape;                  /* of the call that is running */
+static _Thread_local volatile sig_atomic_t inside, lost; /* a call is running; one has not returned */
 
 static struct sigaction caught_before; /* SIGABRT, outside of MPI */
 

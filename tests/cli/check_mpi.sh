@@ -34,12 +34,20 @@ sums() {
     done
 }
 
-# leaves MPI CASE WHO TIMEOUT: towers 2,2,2 in two processes each; all others end with an error that names rank WHO or its host
-leaves() {
-    local mpi=$1 case=$2 who=$3 timeout=$4 rank folder
-    folder=$work/$mpi-$case-$who
+# overlaps MPI: sums proceed before their processes ask for them
+overlaps() {
+    local folder=$work/$1-overlap
     mkdir "$folder"
-    launch "$mpi" 3 case="$case" towers=2,2,2 processes=2 who="$who" timeout="$timeout" out="$folder" >"$folder/out" 2>&1
+    launch "$1" 3 case=overlap towers=2,2,2 processes=2 out="$folder" >"$folder/out" 2>&1 ||
+        complain "$1, overlap: exit $?: $(cat "$folder"/rank-* "$folder/out")"
+}
+
+# leaves MPI CASE WHO TIMEOUT GIVEN: towers 2,2,2 in two processes each; all others end with an error that names rank WHO or its host
+leaves() {
+    local mpi=$1 case=$2 who=$3 timeout=$4 given=$5 rank folder
+    folder=$work/$mpi-$case-$who-$given
+    mkdir "$folder"
+    launch "$mpi" 3 case="$case" towers=2,2,2 processes=2 who="$who" timeout="$timeout" given="$given" out="$folder" >"$folder/out" 2>&1
     [[ $? != 0 ]] || complain "$mpi: rank $who, $case: exit 0"
     for rank in 0 1 2 3 4 5; do
         [[ $rank != "$who" && $((rank / 2)) != $((who / 2)) ]] || continue # its supervisor may have been ended by the launcher
@@ -53,9 +61,10 @@ for mpi in openmpi mpich; do
     [[ -x $drivers/hosts_driver_$mpi ]] && command -v "mpirun.$mpi" >/dev/null || { echo "$mpi is not installed: not tried" >&2; continue; }
     tried=$((tried + 1))
     sums "$mpi"
-    for case in abort:2:60000 abort:5:60000 kill:2:10000 kill:3:60000 stop:2:10000 stop:5:10000 late:0:10000; do
-        IFS=: read -r what who timeout <<<"$case"
-        alongside leaves "$mpi" "$what" "$who" "$timeout"
+    alongside overlaps "$mpi"
+    for case in abort:2:60000:0 abort:5:60000:1 kill:2:10000:1 kill:3:60000:0 stop:2:10000:0 stop:2:10000:1 stop:5:10000:0 stop:5:10000:1 late:0:10000:0; do
+        IFS=: read -r what who timeout given <<<"$case"
+        alongside leaves "$mpi" "$what" "$who" "$timeout" "$given"
     done
     together
 done

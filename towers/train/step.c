@@ -74,6 +74,7 @@ static Status step_begin(TowerProcess *p, Step **begun)
     int batches = job_step_batches(job, p->run.step);
     Step *step = *begun = step_in_flight(p, p->run.step + 1);
     *step = (Step){.number = p->run.step + 1, .started_ns = clock_ns(), .culprit = -1};
+    comm_sum_times(p->comm, &step->sums); /* of an evaluation or a test, not of this step */
     step->phase = job_phase_of(job, p->run.step);
     step->batches = batches ? batches : 1;
     step->samples = job_step_samples(job, p->run.step);
@@ -150,6 +151,7 @@ Status step_run(TowerProcess *p)
         TRY(turn_end(&turn));
     }
     TRY(allreduce_end(p, step->phase));
+    comm_sum_times(p->comm, &step->sums);
     TRY(step_update(p, step)); /* the gate decides; then everything is updated, or nothing */
     p->run.step = step->number;
 

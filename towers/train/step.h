@@ -13,6 +13,7 @@ typedef struct Step {
     int64_t started_ns;
     float scale;          /* of every sample's gradient */
     bool fed[TOWERS_MAX]; /* local towers that had samples */
+    CommTimes sums;       /* over the towers, of this process */
     bool left_out;        /* excluded by a rollback: it runs without its update */
     double lr;
     /* known when its result has been taken */

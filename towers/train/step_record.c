@@ -121,6 +121,7 @@ static void columns_fill(const TowerProcess *p, const Step *step, StepColumns *c
 static StepRecord record_of(const TowerProcess *p, const Step *step, const StepColumns *columns)
 {
     double mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, full_step(p->job));
+    int last = p->place.first_tower + p->place.local_towers - 1; /* of this process */
     bool timed = job_groups(p->job) == 1; /* the ledger has the times of this program's towers only */
     return (StepRecord){
         .step = step->number,
@@ -146,6 +147,11 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepC
         .copy_us = timed ? columns->activities.us[1] : NULL,
         .forward_us = timed ? columns->activities.us[2] : NULL,
         .backward_us = timed ? columns->activities.us[3] : NULL,
+        .sums = step->sums.sums,
+        .sum_begin_us = (step->sums.begun_ns - step->started_ns) / 1000,
+        .backward_end_us = columns->arrival[last],
+        .sum_end_us = (step->sums.ended_ns - step->started_ns) / 1000,
+        .sum_busy_us = step->sums.busy_ns / 1000,
         .slow_tower = columns->activities.slow_tower,
         .slow_activity = columns->activities.slow_activity,
         .top1 = p->job->program.model->phases   ? NAN

@@ -1,11 +1,12 @@
 /* Groups of tower processes that only communicate: what mpirun starts in cli/check_mpi.sh. Each launched process is the
  * supervisor of one group, as in training; the group and their number come from the launcher's environment.
  *
- *   hosts_driver case=CASE towers=3,5 processes=2 out=FOLDER [who=RANK] [timeout=MS]
+ *   hosts_driver case=CASE towers=3,5 processes=2 out=FOLDER [who=RANK] [given=1] [timeout=MS]
  *
  * towers: those of each group; processes: of each group. Writes FOLDER/rank-N with the end of each rank: "OK" or the error
  * and its message. Exit status 0 if all processes of the group ended as the case wants.
  *
+ *   overlap a sum proceeds while its processes have not asked for it
  *   sums    sums in tower order, broadcasts, gathers and barriers, each checked; FOLDER/sum is the sum of the last round
  *   abort   rank `who` leaves by comm_abort; kill: by SIGKILL; stop: by SIGSTOP; late: it never takes part again */
 #include <signal.h>
@@ -19,7 +20,7 @@
 #include <unistd.h>
 
 #include "kernels/clock.h"
-#include "nccl_sync/link.h"
+#include "nccl_sync/hosts.h"
 #include "tests/support/arguments.h"
 #include "tests/support/gifts.h"
 
@@ -34,6 +35,7 @@ typedef struct Group {
     const char *cases, *out;
     Placement place; /* of its first process */
     int towers[RANKS_MAX], all_towers, processes, who;
+    bool given; /* `who` leaves behind comm_allreduce_begin */
     int64_t timeout_ms;
     CommShared *shared; /* owned */
     End *end;           /* owned, shared with the processes: [processes] */
@@ -111,14 +113,16 @@ static Status broadcasts_and_gathers(Comm *comm)
     return OK;
 }
 
-/* Rank `who` leaves between two sums; the others wait for it in the next one. */
+/* Rank `who` leaves between two sums, or, with `given`, after it has given what it has to the second one, which its thread
+ * may be summing. The others wait for it in that one, or in the next. */
 static Status leave(const Group *g, Comm *comm, int rank)
 {
     static float x[COUNT];
     const Placement *place = &comm_config(comm)->place;
     for (int round = 0; round < 3; round++) {
-        for (int t = place->first_tower; is_local_tower(place, t); t++) TRY(comm_allreduce_begin(comm, t, 0, x, COUNT));
-        if (round == 2 && rank == g->who) {
+        for (int t = place->first_tower; is_local_tower(place, t) && (g->given || round != 1 || rank != g->who); t++)
+            TRY(comm_allreduce_begin(comm, t, 0, x, COUNT));
+        if (round == 1 && rank == g->who) {
             if (!strcmp(g->cases, "kill")) kill(getpid(), SIGKILL);
             if (!strcmp(g->cases, "stop")) kill(getpid(), SIGSTOP);
             if (!strcmp(g->cases, "late")) pause();
@@ -129,16 +133,39 @@ static Status leave(const Group *g, Comm *comm, int rank)
     return FAIL(ERR_INTERNAL, "nobody left");
 }
 
+/* All ranks give one range, and the next only when results of the first arrive, which nobody has asked for yet. */
+static Status overlap(Comm *comm)
+{
+    static float x[COUNT];
+    const Placement *place = &comm_config(comm)->place;
+    const CommShared *shared = ((const HostsComm *)comm->impl)->shared;
+    CommTimes times;
+    struct timespec pause = {.tv_nsec = 1000000};
+    for (int t = place->first_tower; is_local_tower(place, t); t++) TRY(comm_allreduce_begin(comm, t, 0, x, COUNT / 2));
+    while (!atomic_load(&shared->resulted)) {
+        if (comm_shared_aborted(shared) >= 0) return shared_fail_aborted(comm_config(comm), shared);
+        nanosleep(&pause, NULL);
+    }
+    int64_t given = clock_ns();
+    for (int t = place->first_tower; is_local_tower(place, t); t++)
+        TRY(comm_allreduce_begin(comm, t, COUNT / 2, x, COUNT / 2));
+    for (int half = 0; half < 2; half++) TRY(comm_allreduce_end(comm, (size_t)half * COUNT / 2, x, COUNT / 2));
+    comm_sum_times(comm, &times);
+    if (times.sums == 2 && times.begun_ns < given && given < times.ended_ns) return OK;
+    return FAIL(ERR_INTERNAL, "%d sums began %lld ns before the second half was given, and ended %lld ns behind",
+                times.sums, (long long)(given - times.begun_ns), (long long)(times.ended_ns - given));
+}
+
 static void rank_live(const Group *g, int process)
 {
     CommConfig config = {
         .place = place_of(g, process), .towers = g->all_towers, .max_count = COUNT, .timeout_ms = g->timeout_ms};
     Comm *comm = NULL;
-    bool sum = !strcmp(g->cases, "sums");
+    bool sum = !strcmp(g->cases, "sums"), overlaps = !strcmp(g->cases, "overlap");
     alarm(HANG_S); /* a hang is a failure, not a wait */
     Status st = g->place.groups > 1 ? comm_hosts_open(&config, g->shared, link_mpi_open, &comm)
                                     : comm_shm_open(&config, g->shared, &comm);
-    if (st == OK) st = sum ? sums(g, comm) : leave(g, comm, config.place.rank);
+    if (st == OK) st = sum ? sums(g, comm) : overlaps ? overlap(comm) : leave(g, comm, config.place.rank);
     if (st == OK && sum) st = broadcasts_and_gathers(comm);
     End *end = &g->end[process];
     if (st != OK) snprintf(end->message, sizeof end->message, "%s", status_message());
@@ -189,6 +216,7 @@ int main(int argc, char **argv)
     Group g = {.cases = argument(argc, argv, "case", "sums"), .out = argument(argc, argv, "out", ".")};
     g.processes = (int)number_argument(argc, argv, "processes", 1);
     g.who = (int)number_argument(argc, argv, "who", -1);
+    g.given = number_argument(argc, argv, "given", 0) != 0;
     g.timeout_ms = (int64_t)number_argument(argc, argv, "timeout", 60000);
     g.place.group = from_environment(rank_names) > 0 ? from_environment(rank_names) : 0;
     for (char *end; g.place.groups < RANKS_MAX && *towers; towers = *end ? end + 1 : end) {

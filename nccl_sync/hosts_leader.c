@@ -1,0 +1,221 @@
+/* The leaders of several groups of tower processes: they wait for each other, tell each other of failures, and find out who
+ * is late; see hosts.h.
+ *
+ * Waits end by deadline, by an abort in the group, or by news of another group. A leader whose deadline has passed asks
+ * all others whether they are there: those that do not answer are named, on every host. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/clock.h"
+#include "kernels/text.h"
+#include "nccl_sync/hosts.h"
+
+enum {
+    POLL_NS = 20000,
+    SPINS = 200, /* polls without a pause while the process waits */
+    POLL_MAX_NS = 1000000,
+    LOOK_EVERY = 16,  /* polls */
+    CENSUS_MS = 2000, /* in which a leader that waits answers */
+    FAREWELL_MS = 1000
+};
+
+/* ---- leaving */
+
+static void group_text(const HostsComm *c, int group, Text *text)
+{
+    int ranks = c->shared->ranks, first = group * ranks;
+    text_add(text, "host %s (tower process%s %d", c->card[group].host, ranks > 1 ? "es" : "", first);
+    if (ranks > 1) text_add(text, "..%d", first + ranks - 1);
+    text_add(text, ")");
+}
+
+/* Tells all other leaders what has happened, once, and stays until all have said that they know or have found it
+ * themselves: a library may end a process whose peer is gone in the middle of a message, before it reads the news. */
+static void leader_tell(Comm *comm, HostsComm *c, const char *what)
+{
+    int groups = comm->config.place.groups, me = comm->config.place.group, unaware = groups;
+    News news = {.kind = NEWS_ABORT, .from = me, .collective = c->collective}, answer;
+    struct timespec pause = {.tv_nsec = POLL_NS};
+    int64_t end = clock_ns() + FAREWELL_MS * 1000000ll;
+    bool heard;
+    if (!c->link || c->left) return;
+    c->left = true;
+    c->aware[me] = true;
+    snprintf(news.text, sizeof news.text, "%s", what);
+    for (int g = 0; g < groups; g++) {
+        Status st = g == me ? OK : c->link->ops->tell(c->link, g, &news);
+        (void)st; /* some may be gone */
+    }
+    while ((unaware > 0 || !c->link->ops->told(c->link)) && clock_ns() < end) {
+        if (c->link->ops->hear(c->link, &answer, &heard) != OK) break;
+        if (heard && answer.kind == NEWS_ABORT && answer.from >= 0 && answer.from < groups)
+            c->aware[answer.from] = true;
+        if (!heard) nanosleep(&pause, NULL);
+        unaware = 0;
+        for (int g = 0; g < groups; g++) unaware += !c->aware[g];
+    }
+}
+
+/* A failure that this leader has found: ends the collectives of its own group and of all others. */
+static Status leader_fail(Comm *comm, HostsComm *c, const char *what)
+{
+    comm_shared_abort_by(c->shared, what);
+    leader_tell(comm, c, what);
+    return shared_fail_aborted(&comm->config, c->shared);
+}
+
+void leader_spread(Comm *comm)
+{
+    HostsComm *c = hosts_of(comm);
+    char what[COMM_NEWS_BYTES];
+    int left = comm_shared_aborted(c->shared);
+    if (left == COMM_ABORTED_ELSEWHERE)
+        snprintf(what, sizeof what, "%s", c->shared->abort_text);
+    else
+        snprintf(what, sizeof what, "tower process %d (host %s) has left the run",
+                 comm->config.place.rank - c->process + left, comm->config.place.host);
+    leader_tell(comm, c, what);
+}
+
+/* ---- waiting for other groups */
+
+/* The process of this group that has not added its part of a chunk whose prefix is there; -1: none. A process takes
+ * microseconds for it, so if a deadline has passed, this is the one that all wait for. */
+static int process_behind(const CommShared *shared)
+{
+    int64_t prefixed = atomic_load(&shared->prefixed);
+    for (int r = 1; r < shared->ranks; r++)
+        if (atomic_load(&shared->added[r]) < prefixed) return r;
+    return -1;
+}
+
+/* Reads one piece of news, if there is any. A question is answered: this leader is there, in a collective, to which all
+ * of its group have come. */
+static Status news_hear(Comm *comm, HostsComm *c, News *news, bool *heard)
+{
+    TRY(c->link->ops->hear(c->link, news, heard));
+    if (!*heard) return OK;
+    if (news->from < 0 || news->from >= comm->config.place.groups)
+        return FAIL(ERR_COMM, "news of group %d, of %d: not a message of this program", (int)news->from,
+                    comm->config.place.groups);
+    news->text[sizeof news->text - 1] = 0;
+    if (news->kind == NEWS_ABORT) {
+        c->aware[news->from] = true;
+        return leader_fail(comm, c, news->text);
+    }
+    int64_t come_to = c->collective - (process_behind(c->shared) >= 0);
+    News here = {.kind = NEWS_HERE, .from = comm->config.place.group, .collective = come_to};
+    return news->kind == NEWS_ASK ? c->link->ops->tell(c->link, news->from, &here) : OK;
+}
+
+Status leader_hear(Comm *comm)
+{
+    HostsComm *c = hosts_of(comm);
+    News news;
+    bool heard;
+    return leader_failed(comm, news_hear(comm, c, &news, &heard));
+}
+
+/* Finds who has not come, here or by asking. */
+static Status late_find(Comm *comm, HostsComm *c)
+{
+    int groups = comm->config.place.groups, me = comm->config.place.group, missing = 0;
+    int behind = process_behind(c->shared);
+    if (behind >= 0) return shared_fail_late(&comm->config, c->shared, behind);
+    News news = {.kind = NEWS_ASK, .from = me, .collective = c->collective};
+    char what[COMM_NEWS_BYTES];
+    struct timespec pause = {.tv_nsec = POLL_NS};
+    int64_t end = clock_ns() + CENSUS_MS * 1000000ll;
+    for (int g = 0; g < groups; g++) {
+        c->answers[g] = g == me ? c->collective : -1;
+        if (g != me) TRY(c->link->ops->tell(c->link, g, &news));
+    }
+    do {
+        bool heard = false;
+        TRY(news_hear(comm, c, &news, &heard));
+        if (heard) c->answers[news.from] = news.collective;
+        if (!heard) nanosleep(&pause, NULL);
+        missing = 0;
+        for (int g = 0; g < groups; g++) missing += c->answers[g] < c->collective;
+        atomic_store(&c->shared->leader_ns, clock_ns());
+    } while (missing && clock_ns() < end);
+    Text text = text_start(what, sizeof what);
+    for (int g = 0, named = 0; g < groups && named < 3; g++) {
+        if (missing && c->answers[g] >= c->collective) continue;
+        if (!missing && g == me) continue;
+        text_add(&text, named++ ? ", " : "");
+        group_text(c, g, &text);
+    }
+    if (missing > 3) text_add(&text, " and %d more", missing - 3);
+    text_add(&text,
+             missing ? " did not arrive at the collective within %.1f s (--comm-timeout)"
+                     : " answered, but messages of the collective did not arrive within %.1f s (--comm-timeout)",
+             (double)comm->config.timeout_ms / 1000);
+    return leader_fail(comm, c, what);
+}
+
+/* While the process waits for the sum, polls follow at once, and later with pauses that grow slowly. While it computes,
+ * every poll takes time from it: all have a pause, which grows fast. */
+static void poll_pause(const HostsComm *c, int polls)
+{
+    int64_t longer = (int64_t)POLL_NS * (comm_thread_is_awaited(c->thread) ? polls / SPINS : polls);
+    struct timespec pause = {.tv_nsec = longer < POLL_MAX_NS ? longer : POLL_MAX_NS};
+    if (pause.tv_nsec) nanosleep(&pause, NULL);
+}
+
+Status leader_look(Comm *comm, CommWait *wait, int polls)
+{
+    HostsComm *c = hosts_of(comm);
+    News news;
+    bool heard;
+    poll_pause(c, polls);
+    if (polls % LOOK_EVERY) return OK;
+    atomic_store(&c->shared->leader_ns, clock_ns());
+    if (comm_shared_aborted(c->shared) >= 0) {
+        leader_spread(comm);
+        return shared_fail_aborted(&comm->config, c->shared);
+    }
+    TRY(news_hear(comm, c, &news, &heard));
+    comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->process));
+    return wait->left_ms > 0 ? OK : late_find(comm, c);
+}
+
+Status leader_failed(Comm *comm, Status st)
+{
+    HostsComm *c = hosts_of(comm);
+    char what[COMM_NEWS_BYTES];
+    if (st == OK || c->left) return st;
+    snprintf(what, sizeof what, "host %s: %.300s", comm->config.place.host, status_message());
+    return leader_fail(comm, c, what);
+}
+
+Status leader_wait(Comm *comm, Status begun, int request)
+{
+    HostsComm *c = hosts_of(comm);
+    CommWait wait = {0};
+    Status st = begun;
+    bool ended = false;
+    for (int polls = 1; st == OK && !ended; polls++) {
+        st = c->link->ops->test(c->link, request, &ended);
+        if (st == OK && !ended) st = leader_look(comm, &wait, polls);
+    }
+    return leader_failed(comm, st);
+}
+
+Status leaders_meet(Comm *comm)
+{
+    HostsComm *c = hosts_of(comm);
+    int request = 0, me = comm->config.place.group;
+    c->numbers[me] = c->collective;
+    Status st = c->link->ops->gather(c->link, c->numbers, sizeof *c->numbers, &request);
+    TRY(leader_wait(comm, st, request));
+    for (int g = 0; g < comm->config.place.groups; g++) {
+        if (c->numbers[g] == c->collective) continue;
+        char what[COMM_NEWS_BYTES];
+        snprintf(what, sizeof what, "hosts %s and %s meet in different collectives, %lld and %lld", c->card[me].host,
+                 c->card[g].host, (long long)c->collective, (long long)c->numbers[g]);
+        return leader_fail(comm, c, what);
+    }
+    return OK;
+}
