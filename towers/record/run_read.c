@@ -277,26 +277,10 @@ static Status step_add(Run *run, const Lines *lines, json_t *object)
     return OK;
 }
 
-static Status steps_read(Run *run, const char *path)
+static Status steps_end(Run *run, const Lines *lines)
 {
-    Status st = OK;
-    Lines lines;
-    bool open;
-    json_t *object = NULL;
-    TRY(lines_open(path, &lines, &open));
-    if (!open) return FAIL(ERR_FORMAT, "'%s' is not a run directory: it has no metrics.jsonl", run->path);
-    for (const char *line; (line = lines_next(&lines));) {
-        TRY_OUT(line_object(&lines, line, &object));
-        TRY_OUT(step_add(run, &lines, object));
-        json_decref(object);
-        object = NULL;
-    }
-    run->cut = lines.cut;
-    TRY_OUT(lines_end(&lines));
-out:
-    json_decref(object);
-    lines_close(&lines);
-    return st;
+    run->cut = lines->cut;
+    return OK;
 }
 
 /* ---- results.csv, confusion.csv */
@@ -315,7 +299,10 @@ static bool number_next(const char **at, double *value)
 static Status epoch_add(Run *run, const Lines *lines, const char *line)
 {
     enum { COLUMNS = 10 };
+    static const char header[] =
+        "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds";
     double v[COLUMNS];
+    if (lines->number == 1) return strcmp(line, header) ? line_fail(lines, "expected the header of results.csv") : OK;
     for (int i = 0; i < COLUMNS; i++)
         if (!number_next(&line, &v[i])) return line_fail(lines, "column %d is not a number", i + 1);
     if (*line) return line_fail(lines, "more than %d columns", COLUMNS);
@@ -324,28 +311,6 @@ static Status epoch_add(Run *run, const Lines *lines, const char *line)
     run->epoch[run->epochs++] =
         (EpochRecord){(int64_t)v[0], (int64_t)v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], NAN};
     return OK;
-}
-
-static Status epochs_read(Run *run, const char *path)
-{
-    static const char header[] =
-        "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds";
-    Status st = OK;
-    Lines lines;
-    bool open;
-    TRY(lines_open(path, &lines, &open));
-    if (!open) return OK;
-    for (const char *line; (line = lines_next(&lines));) {
-        if (lines.number == 1 && strcmp(line, header) != 0) {
-            st = line_fail(&lines, "expected the header of results.csv");
-            goto out;
-        }
-        if (lines.number > 1) TRY_OUT(epoch_add(run, &lines, line));
-    }
-    TRY_OUT(lines_end(&lines));
-out:
-    lines_close(&lines);
-    return st;
 }
 
 static Status confusion_row(Run *run, const Lines *lines, const char *line)
@@ -368,20 +333,10 @@ static Status confusion_row(Run *run, const Lines *lines, const char *line)
     return *line ? line_fail(lines, "more than %d columns", run->classes) : OK;
 }
 
-static Status confusion_read(Run *run, const char *path)
+static Status confusion_end(Run *run, const Lines *lines)
 {
-    Status st = OK;
-    Lines lines;
-    bool open;
-    TRY(lines_open(path, &lines, &open));
-    if (!open) return OK;
-    for (const char *line; (line = lines_next(&lines));) TRY_OUT(confusion_row(run, &lines, line));
-    TRY_OUT(lines_end(&lines));
-    if (lines.number != run->classes)
-        st = line_fail(&lines, "the file ends after this row: expected %d rows", run->classes);
-out:
-    lines_close(&lines);
-    return st;
+    if (lines->number == run->classes) return OK;
+    return line_fail(lines, "the file ends after this row: expected %d rows", run->classes);
 }
 
 /* ---- layers.jsonl: {"step": 100, "layers": {"conv1.weight": [weight, gradient], ...}}, and norms.jsonl like it */
@@ -428,30 +383,19 @@ static Status pairs_add(Run *run, const Lines *lines, json_t *object, const char
     return OK;
 }
 
-static Status pairs_read(Run *run, const char *path, const char *key, PairAdd *add)
+static Status layers_add(Run *run, const Lines *lines, json_t *object)
 {
-    Status st = OK;
-    Lines lines;
-    bool open;
-    json_t *object = NULL;
-    TRY(lines_open(path, &lines, &open));
-    if (!open) return OK;
-    for (const char *line; (line = lines_next(&lines));) {
-        TRY_OUT(line_object(&lines, line, &object));
-        TRY_OUT(pairs_add(run, &lines, object, key, add));
-        json_decref(object);
-        object = NULL;
-    }
-    TRY_OUT(lines_end(&lines));
-out:
-    json_decref(object);
-    lines_close(&lines);
-    return st;
+    return pairs_add(run, lines, object, "layers", layer_add);
+}
+
+static Status norms_add(Run *run, const Lines *lines, json_t *object)
+{
+    return pairs_add(run, lines, object, "norms", norm_add);
 }
 
 /* ---- generated.jsonl; a line without "kid" is of a grid that was not measured */
 
-static Status kid_add(Run *run, const Lines *lines, const json_t *object)
+static Status kid_add(Run *run, const Lines *lines, json_t *object)
 {
     RunKid kid = {0};
     const json_t *value = json_object_get(object, "kid"), *features = json_object_get(object, "features"),
@@ -468,21 +412,45 @@ static Status kid_add(Run *run, const Lines *lines, const json_t *object)
     return OK;
 }
 
-static Status kids_read(Run *run, const char *path)
+/* ---- files of lines */
+
+/* A file, and one of these for each of its lines: an object of JSON, or a text. */
+typedef struct LineFile {
+    const char *name;
+    Status (*object)(Run *run, const Lines *lines, json_t *object);
+    Status (*text)(Run *run, const Lines *lines, const char *line);
+    Status (*end)(Run *run, const Lines *lines); /* behind the last line; may be NULL */
+} LineFile;
+
+static const LineFile line_files[] = {
+    {"metrics.jsonl", step_add, NULL, steps_end},
+    {"results.csv", NULL, epoch_add, NULL},
+    {"confusion.csv", NULL, confusion_row, confusion_end},
+    {"layers.jsonl", layers_add, NULL, NULL},
+    {"norms.jsonl", norms_add, NULL, NULL},
+    {"generated.jsonl", kid_add, NULL, NULL},
+};
+
+static Status lines_read(Run *run, const LineFile *file)
 {
     Status st = OK;
+    char path[PATH_BYTES];
     Lines lines;
     bool open;
     json_t *object = NULL;
+    TRY(path_join(path, run->path, file->name));
     TRY(lines_open(path, &lines, &open));
+    if (!open && file == line_files)
+        return FAIL(ERR_FORMAT, "'%s' is not a run directory: it has no metrics.jsonl", run->path);
     if (!open) return OK;
     for (const char *line; (line = lines_next(&lines));) {
-        TRY_OUT(line_object(&lines, line, &object));
-        TRY_OUT(kid_add(run, &lines, object));
+        if (file->object) TRY_OUT(line_object(&lines, line, &object));
+        TRY_OUT(file->object ? file->object(run, &lines, object) : file->text(run, &lines, line));
         json_decref(object);
         object = NULL;
     }
     TRY_OUT(lines_end(&lines));
+    if (file->end) TRY_OUT(file->end(run, &lines));
 out:
     json_decref(object);
     lines_close(&lines);
@@ -578,23 +546,22 @@ bool run_argument(const Run *run, const char *key, char *text, size_t bytes)
     return false;
 }
 
+void run_host(const Run *run, int tower, char host[RUN_HOST_BYTES])
+{
+    json_t *root = run->environment ? json_loads(run->environment, 0, NULL) : NULL;
+    const json_t *hosts = json_object_get(root, "hosts");
+    const char *name =
+        (int)json_array_size(hosts) == run->towers ? json_string_value(json_array_get(hosts, (size_t)tower)) : NULL;
+    snprintf(host, RUN_HOST_BYTES, "%s", name ? name : "");
+    json_decref(root);
+}
+
 /* ---- the whole */
 
 static Status files_read(Run *run)
 {
     char path[PATH_BYTES];
-    TRY(path_join(path, run->path, "metrics.jsonl"));
-    TRY(steps_read(run, path));
-    TRY(path_join(path, run->path, "results.csv"));
-    TRY(epochs_read(run, path));
-    TRY(path_join(path, run->path, "confusion.csv"));
-    TRY(confusion_read(run, path));
-    TRY(path_join(path, run->path, "layers.jsonl"));
-    TRY(pairs_read(run, path, "layers", layer_add));
-    TRY(path_join(path, run->path, "norms.jsonl"));
-    TRY(pairs_read(run, path, "norms", norm_add));
-    TRY(path_join(path, run->path, "generated.jsonl"));
-    TRY(kids_read(run, path));
+    for (size_t i = 0; i < sizeof line_files / sizeof *line_files; i++) TRY(lines_read(run, &line_files[i]));
     TRY(path_join(path, run->path, "args.yaml"));
     TRY(text_read(path, &run->args));
     TRY(path_join(path, run->path, "env.json"));

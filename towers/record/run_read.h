@@ -98,6 +98,10 @@ NODISCARD Status run_phase(const Run *run, int phase, Run *view, bool *found);
 NODISCARD Status run_term(const Run *phase, int name, Run *view, bool *found);
 void run_view_free(Run *view);
 
+/* The host of a tower in a run of several launched programs; "" otherwise. */
+enum { RUN_HOST_BYTES = 64 };
+void run_host(const Run *run, int tower, char host[RUN_HOST_BYTES]);
+
 /* The value of `key: value  # from ...` in args.yaml, unquoted, into `text`; false if it is not there or not set. */
 bool run_argument(const Run *run, const char *key, char *text, size_t bytes);
 
