@@ -160,6 +160,7 @@ Status job_model(Options *o, JobFiles *files)
     TRY(model_options(o, model, files, &job->program.options));
     job_transforms(o, job, false);
     job->program.data_channels = model->channels;
+    job->program.mixes = job->program.targets = !model->phases && mix_is_on(&job->data.mix);
     job->device.threads = 1; /* until the towers are assigned to processes */
     job->device.tf32 = o->amp && o->amp_dtype == AMP_TF32;
     optimizer_fill(o, &job->optimizer);

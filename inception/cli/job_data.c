@@ -164,19 +164,18 @@ static Status synthetic_open(const ModelOptions *options, int64_t synthetic, Job
     return OK;
 }
 
-/* Mixing and weights of classes make targets of labels. */
+/* Weights of classes make targets of labels, as mixing does (job_model). */
 static Status mixing_fill(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
     ProgramConfig *program = &job->program;
     if (program->model->phases) return OK;
     TRY(job_class_weights(o, files));
-    program->mixes = mix_is_on(&job->data.mix);
     bool bce = program->loss == LOSS_BCE;
     program->weighted = files->class_weight && !bce;
     program->positive_weight = bce ? files->class_weight : NULL;
     if (bce) job->data.class_weight = NULL;
-    program->targets = program->mixes || program->weighted || bce;
+    program->targets |= program->weighted || bce;
     if (job->data.sampler == SAMPLER_BALANCED && job->data.window > 0)
         return FAIL(ERR_ARG, "--sampler balanced draws samples from the whole set; it does not work with "
                              "--shuffle-window");

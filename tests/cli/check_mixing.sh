@@ -88,6 +88,10 @@ else
     grep -q '"partner_share"' "$work/nan/nan-step-3-tower-1/state.json" || complain "the capsule does not name partners"
 fi
 
+# ---- the plan of memory has the image more that each batch decodes, of 28 x 28 pixels
+inputs() { "$towers" info fashion_cnn --device cpu --batch-size 4 "$@" | awk '$1 == "inputs" { print $2 }'; }
+(($(inputs --mixup 0.2) >= $(inputs) + 28 * 28)) || complain "info plans $(inputs --mixup 0.2) bytes of inputs with mixing, $(inputs) without"
+
 # ---- people see both classes
 "$towers" data show "$work/data" --img-size 28 --mixup 1 --sheet "$work/sheet.png" >"$work/shown" 2>"$work/err" || complain "data show: $(cat "$work/err")"
 [[ $(grep -cE '^row [0-9], column [0-9]: 0\.[0-9]+ [A-Za-z/ -]+ \+ 0\.[0-9]+ [A-Za-z/ -]+  ' "$work/shown") == 25 ]] || complain "data show: $(head -3 "$work/shown")"
