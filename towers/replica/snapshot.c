@@ -173,11 +173,38 @@ static int phases_add(const TowerProcess *p, json_t *root)
     return failed | json_object_set_new(root, "phases", all);
 }
 
+/* The line of `text` with the key of `line`; *bytes 0: there is none. */
+static const char *setting_find(const char *text, const char *line, int *bytes)
+{
+    size_t key = strcspn(line, ":");
+    while (*text && (strncmp(text, line, key) != 0 || text[key] != ':')) {
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    *bytes = (int)strcspn(text, "\n");
+    return text;
+}
+
+/* The settings of the job; a restart on fewer devices (--max-restarts) has changed the number of processes since. */
+static char *settings_text(const TrainJob *job)
+{
+    int bytes;
+    char *text = NULL;
+    const char *line = setting_find(job->settings, "processes:", &bytes);
+    if (!bytes) return strdup(job->settings);
+    int made = asprintf(&text, "%.*sprocesses: %d%s", (int)(line - job->settings), job->settings, job->processes,
+                        line + bytes);
+    return made < 0 ? NULL : text;
+}
+
 static char *state_text(const TowerProcess *p)
 {
-    json_t *root = json_pack("{s:s, s:s, s:i, s:I, s:s}", "format", "towers checkpoint 1", "model",
-                             p->job->program.model->name, "towers", p->ledger->towers, "steps_per_epoch",
-                             (json_int_t)p->steps_per_epoch, "settings", p->job->settings);
+    char *settings = settings_text(p->job);
+    json_t *root = settings ? json_pack("{s:s, s:s, s:i, s:I, s:s}", "format", "towers checkpoint 1", "model",
+                                        p->job->program.model->name, "towers", p->ledger->towers, "steps_per_epoch",
+                                        (json_int_t)p->steps_per_epoch, "settings", settings)
+                            : NULL;
+    free(settings);
     for (int i = 0; root && i < STATE_FIELDS; i++) {
         if (json_object_set_new(root, state_fields[i].name, field_json(&p->run, &state_fields[i])) == 0) continue;
         json_decref(root);
@@ -215,18 +242,6 @@ static void setting_text(const char *line, int bytes, char *text, size_t room)
         snprintf(text, room, "%.*s%s", unset ? colon + 2 : bytes, line, unset ? "not set" : "");
 }
 
-/* The line of `text` with the key of `line`; *bytes 0: there is none. */
-static const char *setting_find(const char *text, const char *line, int *bytes)
-{
-    size_t key = strcspn(line, ":");
-    while (*text && (strncmp(text, line, key) != 0 || text[key] != ':')) {
-        text += strcspn(text, "\n");
-        text += *text == '\n';
-    }
-    *bytes = (int)strcspn(text, "\n");
-    return text;
-}
-
 static void change_add(Text *table, const char *then, int then_bytes, const char *now, int now_bytes)
 {
     char old[256], new[256];
@@ -237,8 +252,9 @@ static void change_add(Text *table, const char *then, int then_bytes, const char
 }
 
 /* OK if the settings of this run are those of the checkpoint. One that the checkpoint lacks has come with a later version
- * of the program; it passes with its default, which is what older versions do. Otherwise every setting that differs is
- * named, including those that only the checkpoint has. */
+ * of the program; it passes with its default, which is what older versions do. So does the number of processes after a
+ * restart, which takes the devices that are left. Otherwise every setting that differs is named, including those that only
+ * the checkpoint has. */
 static Status settings_compare(const TrainJob *job, const char *path, const char *then)
 {
     char text[2048];
@@ -248,8 +264,9 @@ static Status settings_compare(const TrainJob *job, const char *path, const char
         const char *found = setting_find(then, line, &before),
                    *common = setting_find(job->setting_defaults, line, &usual);
         after = (int)strcspn(line, "\n");
-        bool later = before == 0 && after == usual && strncmp(line, common, (size_t)after) == 0;
-        if (!later) change_add(&table, found, before, line, after);
+        bool later = before == 0 && after == usual && strncmp(line, common, (size_t)after) == 0,
+             restarted = job->restarts > 0 && !strncmp(line, "processes:", strlen("processes:"));
+        if (!later && !restarted) change_add(&table, found, before, line, after);
     }
     for (const char *line = then; *line; line += before, line += *line == '\n') {
         const char *found = setting_find(job->settings, line, &after);
