@@ -3,6 +3,7 @@
 
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
+#include "towers/train/control.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -122,6 +123,16 @@ static json_t *class_names(const SourceInfo *info)
     return names;
 }
 
+/* The host of each tower. */
+static json_t *host_names(const TrainJob *job)
+{
+    json_t *names = json_array();
+    for (int t = 0; t < job->shares.towers; t++)
+        json_array_append_new(names,
+                              json_text(control_host(job->control, job_tower_rank(job, t) / job_group_processes(job))));
+    return names;
+}
+
 static char *environment_text(const TrainJob *job)
 {
     struct utsname host;
@@ -140,6 +151,7 @@ static char *environment_text(const TrainJob *job)
     json_object_set_new(root, "data_format", json_string(source_info(job->train)->format));
     json_object_set_new(root, "classes", json_integer(job->program.options.classes));
     json_object_set_new(root, "class_names", class_names(source_info(job->train)));
+    if (job->control) json_object_set_new(root, "hosts", host_names(job));
     if (command) json_object_set_new(root, "command", json_text(command));
     free(command);
     char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;

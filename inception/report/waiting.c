@@ -14,8 +14,16 @@ enum { ACTIVITIES = 4, STRETCHES_SHOWN = 12 };
 typedef struct Stretch {
     int64_t first, last; /* steps */
     int tower;
+    char where[RUN_HOST_BYTES + 4]; /* " on HOST", or "" */
     const char *activity;
 } Stretch;
+
+static void where_text(const Run *run, int tower, char *text, size_t bytes)
+{
+    char host[RUN_HOST_BYTES];
+    run_host(run, tower, host);
+    snprintf(text, bytes, "%s%s", *host ? " on " : "", host);
+}
 
 /* Find the next stretch at or after index *at, and set *at past its end. */
 static bool stretch_next(const Run *run, int64_t *at, Stretch *stretch)
@@ -26,7 +34,8 @@ static bool stretch_next(const Run *run, int64_t *at, Stretch *stretch)
     while (*at < run->steps && run->step[*at].slow_tower == begin->slow_tower &&
            !strcmp(run->step[*at].slow_activity, begin->slow_activity))
         ++*at;
-    *stretch = (Stretch){begin->step, run->step[*at - 1].step, begin->slow_tower, begin->slow_activity};
+    *stretch = (Stretch){begin->step, run->step[*at - 1].step, begin->slow_tower, "", begin->slow_activity};
+    where_text(run, stretch->tower, stretch->where, sizeof stretch->where);
     return true;
 }
 
@@ -35,8 +44,8 @@ void waiting_text(const Run *run, FILE *to)
     Stretch s;
     int shown = 0;
     for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++)
-        fprintf(to, "  steps %lld to %lld: all towers waited for tower %d, slow in %s\n", (long long)s.first,
-                (long long)s.last, s.tower, s.activity);
+        fprintf(to, "  steps %lld to %lld: all towers waited for tower %d%s, slow in %s\n", (long long)s.first,
+                (long long)s.last, s.tower, s.where, s.activity);
 }
 
 json_t *waiting_json(const Run *run)
@@ -44,8 +53,9 @@ json_t *waiting_json(const Run *run)
     json_t *all = json_array();
     Stretch s;
     for (int64_t at = 0; stretch_next(run, &at, &s);)
-        json_array_append_new(all, json_pack("{s:I, s:I, s:i, s:s}", "first_step", (json_int_t)s.first, "last_step",
-                                             (json_int_t)s.last, "tower", s.tower, "activity", s.activity));
+        json_array_append_new(all, json_pack("{s:I, s:I, s:i, s:s*, s:s}", "first_step", (json_int_t)s.first,
+                                             "last_step", (json_int_t)s.last, "tower", s.tower, "host",
+                                             *s.where ? s.where + strlen(" on ") : NULL, "activity", s.activity));
     return all;
 }
 
@@ -74,7 +84,11 @@ void waiting_html(const Run *run, FILE *to)
           "<td class=\"n\">forward</td><td class=\"n\">backward</td></tr>",
           to);
     for (int t = 0; t < run->towers; t++) {
-        fprintf(to, "<tr><th>tower %d</th>", t);
+        char where[RUN_HOST_BYTES + 4];
+        where_text(run, t, where, sizeof where);
+        fprintf(to, "<tr><th>tower %d", t);
+        svg_text(to, where);
+        fputs("</th>", to);
         for (int k = 0; k < ACTIVITIES; k++) {
             double ms = activity_median(run, t, k, scratch);
             if (isfinite(ms))
@@ -85,7 +99,9 @@ void waiting_html(const Run *run, FILE *to)
         fputs("</tr>", to);
     }
     for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++) {
-        fprintf(to, "<tr><th>slow</th><td colspan=\"4\">tower %d in ", s.tower);
+        fprintf(to, "<tr><th>slow</th><td colspan=\"4\">tower %d", s.tower);
+        svg_text(to, s.where);
+        fputs(" in ", to);
         svg_text(to, s.activity);
         fprintf(to, ", steps %lld to %lld: all others waited for it</td></tr>", (long long)s.first, (long long)s.last);
     }

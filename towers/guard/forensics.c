@@ -61,15 +61,6 @@ static Status search_share(TowerProcess *p, int owner)
     return comm_barrier(p->comm);
 }
 
-/* The process that runs a tower. */
-static int owner_of(const TowerProcess *p, int tower)
-{
-    int rank = 0;
-    for (int r = 0; r < p->job->processes; r++)
-        if (job_placement(p->job, r).first_tower <= tower) rank = r;
-    return rank;
-}
-
 /* ---- running the step again */
 
 /* State of a search. */
@@ -339,7 +330,7 @@ static Status sum_search(TowerProcess *p, const Refusal *refusal, LedgerSearch *
 Status forensics_search(TowerProcess *p, const Refusal *refusal)
 {
     LedgerSearch *search = &p->ledger->search;
-    int tower = refusal->tower < 0 ? 0 : refusal->tower, owner = owner_of(p, tower);
+    int tower = refusal->tower < 0 ? 0 : refusal->tower, owner = job_tower_rank(p->job, tower);
     if (p->replica->device.towers_sum && refusal->tower >= 0 && !refusal->moved) {
         TRY(together_search(p, refusal, &owner));
     } else if (is_local_tower(&p->place, tower)) {

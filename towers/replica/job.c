@@ -126,6 +126,14 @@ Placement job_placement(const TrainJob *job, int rank)
     return place;
 }
 
+int job_tower_rank(const TrainJob *job, int tower)
+{
+    int rank = 0;
+    for (int r = 0; r < job->processes; r++)
+        if (job_placement(job, r).first_tower <= tower) rank = r;
+    return rank;
+}
+
 DeviceConfig job_device(const TrainJob *job, int local_rank)
 {
     DeviceConfig device = job->device;

@@ -40,7 +40,7 @@ typedef enum Activity {
 } Activity;
 const char *activity_name(Activity activity);
 
-/* One tower in one step. */
+/* One tower in one step. Times of towers in other programs reach rank 0 a little later (activities_gather). */
 typedef struct LedgerRow {
     int64_t step;
     TowerLoss loss;
@@ -50,7 +50,8 @@ typedef struct LedgerRow {
     double grad_norm;                    /* of this tower's own gradient, before the sum */
     int64_t correct[2];                  /* top-1, top-5 */
     int64_t activity_ns[ACTIVITY_COUNT]; /* time spent in each activity of this step */
-    int64_t arrival_ns;                  /* CLOCK_MONOTONIC when it reached the collective */
+    int64_t arrival_ns;                  /* CLOCK_MONOTONIC when it reached the collective; 0: on another host */
+    int64_t until_sum_ns;                /* from the beginning of the step in its process until then */
     LoaderClocks loader;                 /* totals of its process's loader so far */
 } LedgerRow;
 

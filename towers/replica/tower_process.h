@@ -85,17 +85,18 @@ typedef struct TowerProcess {
     int64_t done; /* steps whose results are known: run.step without those in flight */
     int64_t steps_per_epoch, total_steps;
     int64_t epoch_started_ns, checkpoint_ns;
-    int64_t epoch_count_before; /* samples of this epoch processed before a resume */
-    int64_t good_step;          /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
-    bool save_tried;            /* writing a checkpoint of this run was attempted */
-    int saves_failed;           /* failed saves in a row; counted by rank 0 */
-    bool stop;                  /* all ranks agreed to stop after this step */
-    bool go_back;               /* all ranks agreed to return to the last checkpoint (--nan-policy rollback) */
-    StragglerWatch watch;       /* rank 0 only */
-    bool drifted;               /* replicas differ: this state must not be saved */
-    int bad_noted;              /* number of bad samples named in the log */
-    bool rotated_noted;         /* the log has said that images are stored rotated */
-    int64_t compared_step;      /* of the last comparison of all replicas; 0: none yet */
+    int64_t epoch_count_before;        /* samples of this epoch processed before a resume */
+    int64_t good_step;                 /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
+    bool save_tried;                   /* writing a checkpoint of this run was attempted */
+    int saves_failed;                  /* failed saves in a row; counted by rank 0 */
+    bool stop;                         /* all ranks agreed to stop after this step */
+    bool go_back;                      /* all ranks agreed to return to the last checkpoint (--nan-policy rollback) */
+    StragglerWatch watch;              /* rank 0 only */
+    bool elsewhere_loaded[TOWERS_MAX]; /* rank 0 only: towers of other programs whose machine lacks cores */
+    bool drifted;                      /* replicas differ: this state must not be saved */
+    int bad_noted;                     /* number of bad samples named in the log */
+    bool rotated_noted;                /* the log has said that images are stored rotated */
+    int64_t compared_step;             /* of the last comparison of all replicas; 0: none yet */
 } TowerProcess;
 
 /* The configuration of the replica of the process at `place`. */

@@ -1,8 +1,9 @@
 /* The time of each tower's activities in a step, copied from the ledger to the records, and the detection of a slow
  * tower. Called by rank 0 after the towers have agreed on the step, when every tower's row is complete up to the
- * all-reduce. */
+ * all-reduce, and those of other programs have been gathered. */
 #include "towers/train/activities.h"
 #include "towers/replica/tower_process.h"
+#include "towers/train/control.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,16 +14,9 @@ static const Activity work_activities[STRAGGLER_ACTIVITIES] = {ACTIVITY_DATA, AC
 /* The first steps warm up caches and pages, and wait for the first batches. */
 enum { WARM_STEPS = 10 };
 
-/* With several programs only the towers of this one have their times in the ledger. */
-static int towers_here(const TowerProcess *p)
-{
-    Placement last = job_placement(p->job, job_group_processes(p->job) - 1);
-    return last.first_tower + last.local_towers;
-}
-
 static void window_read(const TowerProcess *p, int64_t last, StragglerTimes *times)
 {
-    int towers = towers_here(p); /* rank 0's program has the first ones */
+    int towers = p->ledger->towers;
     for (int s = 0; s < STRAGGLER_WINDOW; s++) {
         for (int t = 0; t < towers; t++) {
             const LedgerRow *row = ledger_row(p->ledger, t, last - STRAGGLER_WINDOW + 1 + s);
@@ -34,18 +28,33 @@ static void window_read(const TowerProcess *p, int64_t last, StragglerTimes *tim
     }
 }
 
+/* The number of the program that runs a tower. */
+static int tower_group(const TowerProcess *p, int tower)
+{
+    return job_tower_rank(p->job, tower) / job_group_processes(p->job);
+}
+
+/* "tower 5", or "tower 5 on HOST" in a run of several programs. */
+static void tower_text(const TowerProcess *p, int tower, char *text, size_t bytes)
+{
+    const Control *control = p->job->control;
+    snprintf(text, bytes, "tower %d%s%s", tower, control ? " on " : "",
+             control ? control_host(control, tower_group(p, tower)) : "");
+}
+
 static Status news_tell(TowerProcess *p, StragglerNews news, const Straggler *was, int64_t step)
 {
     const Straggler *s = &p->watch.named;
-    char text[256];
+    char text[384], who[128];
+    tower_text(p, news == STRAGGLER_NAMED ? s->tower : was->tower, who, sizeof who);
     if (news == STRAGGLER_NAMED)
         snprintf(text, sizeof text,
-                 "tower %d is slow in %s: %.1f ms per step, the others need %.1f ms (median of %d steps up to %lld); "
+                 "%s is slow in %s: %.1f ms per step, the others need %.1f ms (median of %d steps up to %lld); "
                  "all towers wait for it",
-                 s->tower, straggler_activity_name(s->activity), s->seconds * 1e3, s->others * 1e3, STRAGGLER_WINDOW,
+                 who, straggler_activity_name(s->activity), s->seconds * 1e3, s->others * 1e3, STRAGGLER_WINDOW,
                  (long long)step);
     else
-        snprintf(text, sizeof text, "tower %d is no longer slow in %s (step %lld)", was->tower,
+        snprintf(text, sizeof text, "%s is no longer slow in %s (step %lld)", who,
                  straggler_activity_name(was->activity), (long long)step);
     ledger_note(p->ledger, "%s", text);
     return metrics_log(p->metrics, "%s", text);
@@ -60,30 +69,88 @@ static bool machine_loaded(void)
 static Status window_judge(TowerProcess *p, int64_t step)
 {
     Straggler was = p->watch.named;
-    size_t rows = (size_t)STRAGGLER_WINDOW * (size_t)towers_here(p);
+    size_t rows = (size_t)STRAGGLER_WINDOW * (size_t)p->ledger->towers;
     StragglerTimes *times = calloc(rows, sizeof *times);
     if (!times) return FAIL(ERR_MEMORY, "no memory for the times of %zu rows", rows);
     window_read(p, step, times);
-    Straggler found = straggler_find(times, STRAGGLER_WINDOW, towers_here(p));
+    Straggler found = straggler_find(times, STRAGGLER_WINDOW, p->ledger->towers);
     free(times);
-    StragglerNews news = straggler_window(&p->watch, &found, machine_loaded(), step);
+    bool elsewhere = found.tower >= 0 && p->place.group != tower_group(p, found.tower);
+    bool loaded = elsewhere ? p->elsewhere_loaded[found.tower] : machine_loaded();
+    StragglerNews news = straggler_window(&p->watch, &found, loaded, step);
     return news == STRAGGLER_SAME ? OK : news_tell(p, news, &was, step);
 }
 
 Status activities_watch(TowerProcess *p, int64_t step)
 {
     int64_t first = atomic_load(&p->ledger->run.first_step) + WARM_STEPS, seen = step - first;
-    if (towers_here(p) == 1 || seen <= 0) return OK;
+    if (p->ledger->towers == 1 || seen <= 0) return OK;
     if (seen == 1) straggler_start(&p->watch);
     return seen % STRAGGLER_WINDOW ? OK : window_judge(p, step);
 }
 
-void activities_read(const TowerProcess *p, int64_t step, ActivityRecord *record)
+void activities_read(const TowerProcess *p, int64_t step, int64_t started_ns, ActivityRecord *record)
 {
     for (int t = 0; t < p->ledger->towers; t++) {
         const LedgerRow *row = ledger_row(p->ledger, t, step);
+        record->arrival_us[t] = (row->arrival_ns ? row->arrival_ns - started_ns : row->until_sum_ns) / 1000;
         for (int k = 0; k < STRAGGLER_ACTIVITIES; k++) record->us[k][t] = row->activity_ns[work_activities[k]] / 1000;
     }
     record->slow_tower = p->watch.named.tower;
     record->slow_activity = p->watch.named.tower < 0 ? NULL : straggler_activity_name(p->watch.named.activity);
+}
+
+/* ---- other programs */
+
+/* A message of one rank, in microseconds: {number, loaded}, then {until_sum, data, copy, forward, backward} of each step
+ * and tower. */
+enum { TIMES_HEAD = 2, TIMES = 1 + STRAGGLER_ACTIVITIES };
+
+static int32_t microseconds(int64_t ns)
+{
+    return (int32_t)(ns / 1000 < INT32_MAX ? ns / 1000 : INT32_MAX);
+}
+
+static void times_pack(const LedgerRow *row, int32_t *to)
+{
+    to[0] = microseconds(row->until_sum_ns);
+    for (int k = 0; k < STRAGGLER_ACTIVITIES; k++) to[1 + k] = microseconds(row->activity_ns[work_activities[k]]);
+}
+
+static void times_unpack(const int32_t *from, LedgerRow *row)
+{
+    row->until_sum_ns = from[0] * 1000ll;
+    for (int k = 0; k < STRAGGLER_ACTIVITIES; k++) row->activity_ns[work_activities[k]] = from[1 + k] * 1000ll;
+}
+
+Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *number)
+{
+    size_t most = 0, ranks = (size_t)p->job->processes;
+    for (int r = 0; r < p->job->processes; r++) {
+        size_t towers = (size_t)job_placement(p->job, r).local_towers;
+        most = towers > most ? towers : most;
+    }
+    size_t count = TIMES_HEAD + (size_t)(last - first + 1) * most * TIMES;
+    int32_t *mine = calloc(ranks + 1, count * sizeof *mine), *all = mine + count, *at = mine;
+    if (!mine) return FAIL(ERR_MEMORY, "no memory for the times of %lld steps", (long long)(last - first + 1));
+    *at++ = *number;
+    *at++ = machine_loaded();
+    for (int64_t step = first; step <= last; step++)
+        for (int slot = 0; slot < p->place.local_towers; slot++, at += TIMES)
+            times_pack(ledger_row(p->ledger, p->place.first_tower + slot, step), at);
+    Status st = comm_gather(p->comm, mine, count * sizeof *mine, all);
+    for (int r = 0; st == OK && is_root(&p->place) && r < p->job->processes; r++) {
+        const int32_t *from = all + (size_t)r * count;
+        Placement place = job_placement(p->job, r);
+        if (place.group == p->place.group) continue; /* this ledger has them */
+        bool loaded = from[1];
+        from += TIMES_HEAD;
+        for (int t = place.first_tower; is_local_tower(&place, t); t++) p->elsewhere_loaded[t] = loaded;
+        for (int64_t step = first; step <= last; step++)
+            for (int slot = 0; slot < place.local_towers; slot++, from += TIMES)
+                times_unpack(from, ledger_row(p->ledger, place.first_tower + slot, step));
+    }
+    if (st == OK) *number = all[0];
+    free(mine);
+    return st;
 }

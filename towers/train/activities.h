@@ -1,4 +1,5 @@
-/* The time of each tower's activities in a step, and the slow tower (the rule is in towers/record/straggler.h). */
+/* The time of each tower's activities in a step, and the slow tower (the rule is in towers/record/straggler.h). With
+ * several programs rank 0 gathers the times of all towers: durations, because clocks of hosts are never compared. */
 #ifndef TOWERS_TRAIN_ACTIVITIES_H
 #define TOWERS_TRAIN_ACTIVITIES_H
 
@@ -6,11 +7,16 @@
 
 /* Filled by rank 0 from the ledger's times. */
 typedef struct ActivityRecord {
+    int64_t arrival_us[TOWERS_MAX]; /* since tower 0 began the step; in other programs, since the tower's process did */
     int64_t us[STRAGGLER_ACTIVITIES][TOWERS_MAX]; /* microseconds of each activity and tower */
     int slow_tower;
     const char *slow_activity; /* NULL: no tower is slow */
 } ActivityRecord;
-void activities_read(const TowerProcess *p, int64_t step, ActivityRecord *record);
+/* started_ns: when tower 0 began the step. */
+void activities_read(const TowerProcess *p, int64_t step, int64_t started_ns, ActivityRecord *record);
 NODISCARD Status activities_watch(TowerProcess *p, int64_t step);
+/* Brings the times of steps first..last, at most LEDGER_STEPS / 2, from all programs to rank 0's ledger. Every rank gives
+ * a number; *number becomes that of rank 0. Collective. */
+NODISCARD Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *number);
 
 #endif

@@ -202,6 +202,7 @@ void process_close(TowerProcess *p)
     if (p->replica) replica_pin(p->replica, p->loader, false);
     loader_destroy(p->loader);
     summary_close(p);
+    steps_tell_rest(p);
     metrics_close(p->metrics);
     comm_close(p->comm); /* before the replica, whose device it may use */
     steps_close(p);

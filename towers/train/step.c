@@ -47,7 +47,8 @@ Status steps_restart(TowerProcess *p)
             phase->loss_scale = SCALE_START;
         state.phase[i] = (GatePhase){phase->updates, (float)phase->loss_scale, (int32_t)phase->scale_good};
     }
-    p->done = run->step;
+    p->done = p->queue->told = run->step;
+    p->queue->tell_after = p->queue->rows = 0;
     memset(p->queue->held, 0, sizeof p->queue->held); /* the loader starts anew */
     return gate_start(p->gate, &state);
 }
@@ -55,6 +56,7 @@ Status steps_restart(TowerProcess *p)
 void steps_close(TowerProcess *p)
 {
     gate_destroy(p->gate);
+    if (p->queue) free(p->queue->row);
     free(p->queue);
     p->gate = NULL;
     p->queue = NULL;
@@ -63,7 +65,7 @@ void steps_close(TowerProcess *p)
 Status steps_drain(TowerProcess *p)
 {
     while (p->done < p->run.step) TRY(step_take(p));
-    return OK;
+    return p->queue->told < p->done ? steps_tell(p, p->done) : OK;
 }
 
 /* ---- a step */

@@ -30,12 +30,19 @@ typedef struct Step {
 
 enum { STEPS_IN_FLIGHT = GATE_AHEAD + 1 };
 
+typedef struct StepRow StepRow; /* step_record.c: a row of metrics */
+
 struct StepQueue {
     int64_t taken_ns;              /* when the last step was taken */
     bool graphs_logged;            /* the log says that a graph could not be captured */
     const Batch *held[TOWERS_MAX]; /* borrowed from the loader: the images of each local tower; NULL: none */
     Step step[STEPS_IN_FLIGHT];
+    StepRow *row; /* owned: rows that rank 0 has not written yet, [STEPS_UNTOLD] */
+    int rows;
+    int64_t told;   /* the last step whose times rank 0 has */
+    int tell_after; /* steps until it asks for them again */
 };
+enum { STEPS_UNTOLD = 16 };
 Step *step_in_flight(const TowerProcess *p, int64_t number);
 
 /* In f16, gradients below 6e-8 would underflow; they are multiplied by this scale until the update. */
@@ -54,8 +61,16 @@ static inline int64_t full_step(const TrainJob *job)
 void step_to_ledger(TowerProcess *p, const Step *step);
 /* Add the losses and correct predictions of a committed step to those of its epoch. */
 void step_to_epoch(TowerProcess *p, const Step *step);
-/* Rank 0: write a row of metrics and update the console's data. */
+/* Rank 0: make a row of metrics and update the console's data. steps_tell writes the row. */
 NODISCARD Status step_record(TowerProcess *p, const Step *step);
+/* Rank 0 writes the rows of metrics up to this step. With several programs it first gathers the times of their towers,
+ * which is collective then. */
+NODISCARD Status steps_tell(TowerProcess *p, int64_t last);
+/* Whether it is time for that: always with one program; else every STEPS_UNTOLD steps, or about four times a second. Equal on
+ * all ranks. */
+bool steps_are_due(const TowerProcess *p, int64_t last);
+/* At the end of the process, even after an error: write the rows that remain, without the times of other programs. */
+void steps_tell_rest(TowerProcess *p);
 
 /* A turn: one batch of one tower, from the loader to its gradients. The towers of a process take turns on its device,
  * batch by batch; the last batch of a step completes the gradients bucket by bucket. Turns handle captured graphs,

@@ -6,9 +6,11 @@
 #include "towers/train/summary.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const double LOSS_DECAY = 0.9; /* of the averaged losses */
+static const double TELL_SECONDS = 0.25;
 
 void step_to_ledger(TowerProcess *p, const Step *step)
 {
@@ -63,15 +65,17 @@ static const Program *program_of_phase(const TowerProcess *p, int phase)
     return NULL;
 }
 
-/* Arrays that a record points to, with a value per tower or term. */
-typedef struct StepColumns {
+/* A row of metrics, and the arrays that its record points to, with a value per tower or term. */
+struct StepRow {
+    StepRecord record;
+    int64_t started_ns;
+    TowerLoss loss[TOWERS_MAX];
     double norm[TOWERS_MAX], head[MODEL_HEADS];
-    int64_t arrival[TOWERS_MAX], correct; /* arrival: microseconds after the step's start; correct: of all towers */
+    int64_t correct; /* of all towers */
     int heads, terms;
     TermRecord term[PHASE_TERMS];
     double tower_term[PHASE_TERMS][TOWERS_MAX];
-    ActivityRecord activities;
-} StepColumns;
+};
 
 /* The standard deviation of values with this mean and this mean of squares. */
 static double spread_of(double mean, double square)
@@ -81,81 +85,72 @@ static double spread_of(double mean, double square)
 }
 
 /* Each term as a mean over the samples of each tower, and over those of all towers, divided like the loss. */
-static void terms_fill(const TowerProcess *p, const Step *step, StepColumns *columns)
+static void terms_fill(const TowerProcess *p, const Step *step, StepRow *row)
 {
     const Program *program = program_of_phase(p, step->phase);
     int towers = p->ledger->towers, count = program ? program->term_count : 0;
     bool heads = program && program->correct.id;
     for (int i = 0; i < count; i++) {
         TowerLoss sum[TOWERS_MAX];
-        double *of = columns->tower_term[i];
+        double *of = row->tower_term[i];
         for (int t = 0; t < towers; t++) {
             const TowerResult *found = &step->found[t];
             sum[t] = (TowerLoss){found->term[i], found->loss.count, found->loss.finite, found->loss.weight};
             of[t] = tower_loss_mean(&sum[t]);
         }
-        TermRecord *term = &columns->term[i];
+        TermRecord *term = &row->term[i];
         *term = (TermRecord){program->term[i].name, mean_loss(sum, towers, p->job->divisor, full_step(p->job)), of};
-        if (heads) columns->head[i] = term->mean;
+        if (heads) row->head[i] = term->mean;
         if (!program->term[i].spread) continue;
-        for (int t = 0; t < towers; t++) of[t] = spread_of(columns->tower_term[i - 1][t], of[t]);
+        for (int t = 0; t < towers; t++) of[t] = spread_of(row->tower_term[i - 1][t], of[t]);
         term->mean = spread_of(term[-1].mean, term->mean);
     }
-    columns->heads = heads ? count : 0;
-    columns->terms = heads ? 0 : count;
+    row->heads = heads ? count : 0;
+    row->terms = heads ? 0 : count;
 }
 
-static void columns_fill(const TowerProcess *p, const Step *step, StepColumns *columns)
+static void row_fill(const TowerProcess *p, const Step *step, StepRow *row)
 {
-    columns->correct = 0;
-    terms_fill(p, step, columns);
-    activities_read(p, step->number, &columns->activities);
+    row->started_ns = step->started_ns;
+    row->correct = 0;
+    terms_fill(p, step, row);
     for (int t = 0; t < p->ledger->towers; t++) {
-        const LedgerRow *row = ledger_row(p->ledger, t, step->number);
-        columns->norm[t] = step->found[t].grad_norm;
-        columns->arrival[t] = (row->arrival_ns - step->started_ns) / 1000;
-        columns->correct += step->found[t].correct[0];
+        row->loss[t] = step->loss[t];
+        row->norm[t] = step->found[t].grad_norm;
+        row->correct += step->found[t].correct[0];
     }
 }
 
-static StepRecord record_of(const TowerProcess *p, const Step *step, const StepColumns *columns)
+static StepRecord record_of(const TowerProcess *p, const Step *step, const StepRow *row)
 {
     double mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, full_step(p->job));
     int last = p->place.first_tower + p->place.local_towers - 1; /* of this process */
-    bool timed = job_groups(p->job) == 1; /* the ledger has the times of this program's towers only */
     return (StepRecord){
         .step = step->number,
         .epoch = (step->number - 1) / p->steps_per_epoch,
         .lr = step->lr,
         .images = step->samples - step->skipped,
         .images_per_sec = (double)step->samples / step->seconds,
-        .tower = step->loss,
+        .tower = row->loss,
         .towers = p->ledger->towers,
         .mean_loss = mean,
         .base_loss = mean,
         .total_loss = mean + step->l2,
         .phase = p->replica->phases > 1 ? job_phase(p->job, step->phase)->name : NULL,
-        .term = columns->term,
-        .terms = columns->terms,
-        .head_loss = columns->head,
-        .heads = columns->heads,
+        .term = row->term,
+        .terms = row->terms,
+        .head_loss = row->head,
+        .heads = row->heads,
         .l2_loss = step->l2,
         .grad_norm = step->grad_norm,
-        .tower_grad_norm = columns->norm,
-        .arrival_us = timed ? columns->arrival : NULL,
-        .data_us = timed ? columns->activities.us[0] : NULL,
-        .copy_us = timed ? columns->activities.us[1] : NULL,
-        .forward_us = timed ? columns->activities.us[2] : NULL,
-        .backward_us = timed ? columns->activities.us[3] : NULL,
+        .tower_grad_norm = row->norm,
         .sums = step->sums.sums,
         .sum_begin_us = (step->sums.begun_ns - step->started_ns) / 1000,
-        .backward_end_us = columns->arrival[last],
+        .backward_end_us = ledger_row(p->ledger, last, step->number)->until_sum_ns / 1000,
         .sum_end_us = (step->sums.ended_ns - step->started_ns) / 1000,
         .sum_busy_us = step->sums.busy_ns / 1000,
-        .slow_tower = columns->activities.slow_tower,
-        .slow_activity = columns->activities.slow_activity,
         .top1 = p->job->program.model->phases   ? NAN
-                : step->samples > step->skipped ? (double)columns->correct / (double)(step->samples - step->skipped)
+                : step->samples > step->skipped ? (double)row->correct / (double)(step->samples - step->skipped)
                                                 : 0,
         .skipped = !step->commit,
         .loss_scale = loss_is_scaled(p->job) ? (double)step->loss_scale : 0,
@@ -164,7 +159,7 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepC
     };
 }
 
-static void run_show(TowerProcess *p, const Step *step, const StepColumns *columns)
+static void run_show(TowerProcess *p, const Step *step, const StepRow *row)
 {
     const TrainJob *job = p->job;
     LedgerRun *run = &p->ledger->run;
@@ -174,8 +169,8 @@ static void run_show(TowerProcess *p, const Step *step, const StepColumns *colum
     int tower =
         reported_tower(step->loss, p->ledger->towers, job->report); /* terms are those of the loss beside them */
     Text terms = text_start(shown.terms, sizeof shown.terms);
-    for (int i = 0; i < columns->terms; i++) {
-        const TermRecord *term = &columns->term[i];
+    for (int i = 0; i < row->terms; i++) {
+        const TermRecord *term = &row->term[i];
         if (program->term[i].shown)
             text_add(&terms, "  %s %.4g", term->name, tower < 0 ? term->mean : term->tower[tower]);
     }
@@ -188,15 +183,72 @@ static void run_show(TowerProcess *p, const Step *step, const StepColumns *colum
 
 Status step_record(TowerProcess *p, const Step *step)
 {
-    StepColumns columns;
-    TRY(activities_watch(p, step->number));
-    columns_fill(p, step, &columns);
-    StepRecord record = record_of(p, step, &columns);
-    if (p->replica->phases == 1) averages_move(&p->run, record.base_loss, record.total_loss, &record);
-    if (p->done == step->number) run_show(p, step, &columns); /* except a step that ends the run */
-    TRY(metrics_step(p->metrics, &record));
-    if (step->commit) TRY(summary_step(p, step->number));
+    StepQueue *queue = p->queue;
+    if (!queue->row) queue->row = malloc(STEPS_UNTOLD * sizeof *queue->row);
+    if (!queue->row) return FAIL(ERR_MEMORY, "no memory for the records of %d steps", STEPS_UNTOLD);
+    if (queue->rows == STEPS_UNTOLD) return FAIL(ERR_INTERNAL, "too many steps wait for their records");
+    StepRow *row = &queue->row[queue->rows++];
+    row_fill(p, step, row);
+    row->record = record_of(p, step, row);
+    if (p->replica->phases == 1) averages_move(&p->run, row->record.base_loss, row->record.total_loss, &row->record);
+    if (p->done == step->number) run_show(p, step, row); /* except a step that ends the run */
+    return step->commit ? summary_step(p, step->number) : OK;
+}
+
+/* ---- times, and the row */
+
+/* timed: the ledger has the times of all towers. */
+static Status row_write(TowerProcess *p, StepRow *row, bool timed)
+{
+    ActivityRecord times;
+    StepRecord *record = &row->record;
+    if (timed) TRY(activities_watch(p, record->step));
+    activities_read(p, record->step, row->started_ns, &times);
+    record->slow_tower = times.slow_tower;
+    record->slow_activity = times.slow_activity;
+    if (timed) {
+        record->arrival_us = times.arrival_us;
+        record->data_us = times.us[0];
+        record->copy_us = times.us[1];
+        record->forward_us = times.us[2];
+        record->backward_us = times.us[3];
+    }
+    TRY(metrics_step(p->metrics, record));
     const char *warning = metrics_warning(p->metrics);
     if (warning) ledger_note(p->ledger, "%s", warning);
     return OK;
+}
+
+static Status rows_write(TowerProcess *p, bool timed)
+{
+    StepQueue *queue = p->queue;
+    int rows = queue->rows;
+    queue->rows = 0;
+    for (int i = 0; i < rows; i++) TRY(row_write(p, &queue->row[i], timed));
+    return OK;
+}
+
+bool steps_are_due(const TowerProcess *p, int64_t last)
+{
+    if (job_groups(p->job) == 1) return true;
+    return last - p->queue->told >= p->queue->tell_after || summary_is_due(p, last);
+}
+
+Status steps_tell(TowerProcess *p, int64_t last)
+{
+    StepQueue *queue = p->queue;
+    if (job_groups(p->job) > 1 && p->job->run_dir && last > queue->told) {
+        double seconds = queue->rows ? queue->step[last % STEPS_IN_FLIGHT].seconds : 1;
+        int after = seconds * STEPS_UNTOLD < TELL_SECONDS ? STEPS_UNTOLD : (int)fmax(1, TELL_SECONDS / seconds);
+        TRY(activities_gather(p, queue->told + 1, last, &after));
+        queue->tell_after = after;
+    }
+    queue->told = last;
+    return rows_write(p, true);
+}
+
+void steps_tell_rest(TowerProcess *p)
+{
+    if (p->metrics && p->queue && p->queue->rows && rows_write(p, false) != OK)
+        ledger_note(p->ledger, "the last steps were not recorded: %s", status_message());
 }

@@ -161,6 +161,15 @@ static Status step_log(TowerProcess *p, const Step *step, Status refused)
     return step_record(p, step);
 }
 
+/* Keeps the error of a step that ends the run. */
+static Status step_tell(TowerProcess *p, int64_t number, Status refused)
+{
+    StatusText words;
+    status_keep(&words);
+    Status st = steps_tell(p, number);
+    return refused == OK ? st : status_restore(refused, &words);
+}
+
 Status step_take(TowerProcess *p)
 {
     if (p->done == p->run.step) return OK;
@@ -177,6 +186,9 @@ Status step_take(TowerProcess *p)
     if (stays) p->done = step->number;
     if (step->commit) step_to_epoch(p, step);
     Status logged = p->metrics ? step_log(p, step, refused) : refused;
+    bool agreed = refused == OK || refused == ERR_NUMERIC; /* on all ranks */
+    if (agreed && logged == refused && (!stays || p->stop || steps_are_due(p, step->number)))
+        logged = step_tell(p, step->number, refused);
     if (stays) return logged;
     p->run = before; /* a resumed run repeats this step; later ones have changed nothing */
     p->run.step = p->done;

@@ -209,7 +209,9 @@ Status turn_end(Turn *turn)
     TowerProcess *p = turn->p;
     if (turn->program && p->job->accumulate > 1) TRY(replica_keep_statistics(p->replica, turn->slot));
     if (!turn->last) return OK;
-    ledger_row(p->ledger, tower_of(turn), turn->step->number)->arrival_ns = clock_ns();
+    LedgerRow *row = ledger_row(p->ledger, tower_of(turn), turn->step->number);
+    row->arrival_ns = clock_ns();
+    row->until_sum_ns = row->arrival_ns - turn->step->started_ns;
     tower_activity(p, turn->slot, turn->step->number, ACTIVITY_REDUCE);
     return OK;
 }

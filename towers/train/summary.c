@@ -145,39 +145,60 @@ Status summary_images(TowerProcess *p, const Batch *batch)
 
 /* ---- statistics of the loaders */
 
-/* Each process's loader works for all of its towers, so one tower per process is counted; only those of this program, of
- * which the ledger has rows. */
-static LoaderClocks clocks_sum(const TowerProcess *p)
+/* The work of one process's loader, as of its last tower's batch; the counters of images are those of its program. */
+typedef struct DataWork {
+    LoaderClocks clocks;
+    int64_t images, rotated;
+} DataWork;
+
+static DataWork work_of(const TowerProcess *p)
 {
-    LoaderClocks all = {0};
-    int first = p->place.rank - p->place.rank % job_group_processes(p->job);
-    for (int rank = first; rank < first + job_group_processes(p->job); rank++) {
-        const LoaderClocks *one = &ledger_row(p->ledger, job_placement(p->job, rank).first_tower, p->done)->loader;
-        all.read += one->read;
-        all.decode += one->decode;
-        all.resize += one->resize;
-        all.augment += one->augment;
-        all.samples += one->samples;
-        all.warnings += one->warnings;
+    const LedgerRun *run = &p->ledger->run;
+    int last = p->place.first_tower + p->place.local_towers - 1;
+    DataWork work = {.clocks = ledger_row(p->ledger, last, p->done)->loader};
+    if (leads_group(&p->place)) work.images = atomic_load(&run->images);
+    if (leads_group(&p->place)) work.rotated = atomic_load(&run->rotated);
+    return work;
+}
+
+static Status work_sum(TowerProcess *p, DataWork *all)
+{
+    DataWork mine = work_of(p), *work = calloc((size_t)p->place.ranks, sizeof *work);
+    *all = (DataWork){0};
+    if (!work) return FAIL(ERR_MEMORY, "no memory for the statistics of %d loaders", p->place.ranks);
+    Status st = comm_gather(p->comm, &mine, sizeof mine, work);
+    for (int r = 0; st == OK && r < p->place.ranks; r++) {
+        const LoaderClocks *one = &work[r].clocks;
+        all->clocks.read += one->read;
+        all->clocks.decode += one->decode;
+        all->clocks.resize += one->resize;
+        all->clocks.augment += one->augment;
+        all->clocks.samples += one->samples;
+        all->clocks.warnings += one->warnings;
+        all->images += work[r].images;
+        all->rotated += work[r].rotated;
     }
-    return all;
+    free(work);
+    return st;
 }
 
 Status summary_data(TowerProcess *p)
 {
     const LedgerRun *run = &p->ledger->run;
     char path[PATH_BYTES], text[512];
-    if (!p->metrics || p->done == 0 || p->done <= atomic_load(&run->first_step)) return OK;
-    LoaderClocks all = clocks_sum(p);
-    int64_t rotated = atomic_load(&run->rotated);
-    TRY(rotated_note(p, rotated, atomic_load(&run->images), "training"));
+    DataWork work;
+    if (!p->job->run_dir) return OK;
+    TRY(work_sum(p, &work));
+    if (!p->metrics || p->done <= atomic_load(&run->first_step)) return OK;
+    const LoaderClocks *all = &work.clocks;
+    TRY(rotated_note(p, work.rotated, work.images, "training"));
     snprintf(text, sizeof text,
              "{\"first_step\": %lld, \"last_step\": %lld, \"images\": %lld, \"read_ns\": %lld, \"decode_ns\": %lld, "
              "\"resize_ns\": %lld, \"augment_ns\": %lld, \"cause\": \"%s\", \"warnings\": %lld, \"rotated\": %lld, "
              "\"exif\": %s, \"bad_samples\": %lld}\n",
-             (long long)atomic_load(&run->first_step) + 1, (long long)p->done, (long long)all.samples,
-             (long long)all.read, (long long)all.decode, (long long)all.resize, (long long)all.augment,
-             loader_cause(p->job->train, &(LoaderClocks){0}, &all), (long long)all.warnings, (long long)rotated,
+             (long long)atomic_load(&run->first_step) + 1, (long long)p->done, (long long)all->samples,
+             (long long)all->read, (long long)all->decode, (long long)all->resize, (long long)all->augment,
+             loader_cause(p->job->train, &(LoaderClocks){0}, all), (long long)all->warnings, (long long)work.rotated,
              p->job->data.train.exif ? "true" : "false", (long long)p->run.bad_samples);
     Status st = path_join(path, p->job->run_dir, DATA_SUMMARY);
     if (st == OK) st = file_replace(path, text, strlen(text));
