@@ -135,6 +135,15 @@ for programs in 2 4; do
     grep -qE "^hosts +$(hostname)(, $(hostname)){$((programs - 1))}; ranks 0..$((programs - 1)) from " "$err" || complain "$programs programs: no line of hosts: $(cat "$err")"
 done
 [[ -e $work/in-2/log-rank1.txt ]] || complain "rank 1 has no log"
+for name in in-2 in-4; do # durations of all towers, and the work of all loaders
+    for key in arrival_us data_us copy_us forward_us backward_us; do
+        column $name $key | grep -vE '^\[-?[0-9]+(,-?[0-9]+){7}\]$' && complain "$name: $key is not known for all towers"
+    done
+    column $name forward_us | grep -qE '[[,]0[],]' && complain "$name: a tower needs no time for its forward pass"
+    ((12 * 16 <= $(grep -o '"images": [0-9]*' "$work/$name/data.json" | tr -dc 0-9))) || complain "$name: $(cat "$work/$name/data.json")"
+    [[ $(tr -d ' \n' <"$work/$name/env.json" | grep -o "\"hosts\":\[.*" | grep -o "\"$(hostname)\"" | wc -l) == 8 ]] ||
+        complain "$name: not a host for each tower: $(cat "$work/$name/env.json")"
+done
 new shapes
 launched 1 --experiment shapes --max-steps 4 || complain "shapes, one program: $(tail -n 3 "$err")"
 launched 2 --experiment shapes --resume auto --max-steps 8 || complain "shapes, two: $(tail -n 3 "$err")"
@@ -212,6 +221,52 @@ if TOWERS_FAULT=none: "$towers" "${run[@]}" --dry-run >/dev/null 2>&1; then
 else
     stopped term-1 1 TERM 143
     stopped int-0 0 INT 85 --preempt-exit 85
+
+    # ---- the tower that all wait for is found in another program than rank 0's, and named with its host
+    for ms in 20 80 320; do
+        new slow
+        TOWERS_FAULT="delay:tower=5,step=1,ms=$ms,activity=forward" launched 2 --experiment "slow-$ms" --max-steps 260 --epochs 100 --checkpoint-steps 260 \
+            --eval-interval 0 --log-interval 100 || complain "slow: $(tail -n 5 "$err")"
+        all_codes 0 slow 2
+        grep -q ' is slow in ' "$err" && break
+    done
+    text="tower 5 on $(hostname) is slow in forward: "
+    grep -qF "warning: $text" "$err" && grep -qF "$text" "$work/slow-$ms/log.txt" || complain "nobody says '$text': $(cat "$err")"
+    "$towers" compare "$work/slow-$ms" >"$out" 2>&1
+    grep -qE "steps [0-9]+ to [0-9]+: all towers waited for tower 5 on $(hostname), slow in forward" "$out" || complain "compare: $(cat "$out")"
+    grep -q "tower 5 on $(hostname) in forward, steps " "$work/slow-$ms/report.html" || complain "the report does not name the slow tower and its host"
+
+    # ---- a second signal while rank 0 does not answer: the program ends as it would have
+    new leave
+    echo 'echo $$ >"$codes/shell-$rank"' | tee "$codes/before-0" >"$codes/before-1"
+    TOWERS_FAULT="delay:tower=5,step=1,ms=3000" launched 2 --experiment leave --max-steps 40 --checkpoint-steps 400 --preempt-exit 85 &
+    pid=$!
+    waits_for '"step":1,' "$work/leave/metrics.jsonl"
+    first=$(pgrep -P "$(cat "$codes/shell-0")") second=$(pgrep -P "$(cat "$codes/shell-1")")
+    kill -STOP "$first"
+    kill -TERM "$second"
+    kill -USR2 "$second"
+    waits_for . "$codes/1"
+    kill -CONT "$first"
+    wait $pid
+    all_codes 85 "a second signal" 2
+
+    # ---- rank 0 gets what the other host alone has: lists of samples, and a capsule that can be replayed
+    if unshare --mount true 2>/dev/null; then
+        export towers runs=$work/runs
+        mkdir "$runs"
+        printf '%s\n' '#!/bin/bash' 'exec unshare --mount bash -c "mount -t tmpfs none $runs && exec \"\$0\" \"\$@\"" "$towers" "$@"' >"$work/apart"
+        chmod +x "$work/apart"
+        new nan && echo "program=$work/apart" >"$codes/before-1"
+        TOWERS_FAULT="nan:tower=5,step=3,layer=conv2,activity=forward,index=7" launched 2 --output-dir "$runs" --experiment nan --log-samples
+        all_codes 8 nan 2
+        [[ $(grep -cE '^[123],[0-9]+,[4-7],' "$runs/nan/rank1-samples.csv") == 12 ]] || complain "nan: not all samples of rank 1: $(cat "$runs/nan/rank1-samples.csv")"
+        "$towers" replay "$runs/nan/nan-step-3-tower-5" >"$out" 2>&1
+        [[ $? == 8 ]] && grep -q conv2 "$out" || complain "nan: the capsule of the other host is not replayed: $(cat "$out" "$err")"
+        compgen -G "$runs/nan/.tmp-*" >/dev/null && complain "nan: temporary files are left: $(ls -a "$runs/nan")"
+    else
+        echo "the records of another host are left out: no mount namespaces here" >&2
+    fi
 
     # ---- slow, but alive, in another program than rank 0's: progress within an activity counts on all hosts
     new crawl

@@ -40,6 +40,11 @@ typedef struct CapsuleSource {
     const Finding *found;
 } CapsuleSource;
 
+/* The place of a capsule in a run directory; "" if there are CAPSULES_MAX others already. */
+NODISCARD Status capsule_place(const char *run_dir, int64_t step, int tower, char path[PATH_BYTES]);
+/* Move a directory that has all files of a capsule to its place. If there is one already (a resumed run met the same step
+ * again), the two are exchanged. */
+NODISCARD Status capsule_publish(const char *temporary, const char *path, const char *run_dir);
 /* path = "" and OK if the run has CAPSULES_MAX capsules already. */
 NODISCARD Status capsule_write(TowerProcess *p, const CapsuleSource *source, char path[PATH_BYTES]);
 

@@ -194,8 +194,7 @@ out:
     return st;
 }
 
-/* If `path` exists (a resumed run met the same step again), the two directories are exchanged. */
-static Status directory_publish(const char *temporary, const char *path, const char *run_dir)
+Status capsule_publish(const char *temporary, const char *path, const char *run_dir)
 {
     if (rename(temporary, path) != 0) {
         bool there = errno == ENOTEMPTY || errno == EEXIST;
@@ -215,25 +214,30 @@ static Status capsules_count(const char *run_dir, int *count)
     return OK;
 }
 
+Status capsule_place(const char *run_dir, int64_t step, int tower, char path[PATH_BYTES])
+{
+    int there = 0;
+    struct stat info;
+    char name[64];
+    snprintf(name, sizeof name, "nan-step-%" PRId64 "-tower-%d", step, tower);
+    TRY(path_join(path, run_dir, name));
+    TRY(capsules_count(run_dir, &there));
+    if (there >= CAPSULES_MAX && stat(path, &info) != 0) path[0] = 0;
+    return OK;
+}
+
 Status capsule_write(TowerProcess *p, const CapsuleSource *source, char path[PATH_BYTES])
 {
     Status st = OK;
-    int there = 0;
-    struct stat info;
-    char name[64], temporary[PATH_BYTES];
+    char temporary[PATH_BYTES];
     const char *run_dir = p->job->run_dir;
-    snprintf(name, sizeof name, "nan-step-%" PRId64 "-tower-%d", source->found->step, source->found->tower);
-    TRY(path_join(path, run_dir, name));
+    TRY(capsule_place(run_dir, source->found->step, source->found->tower, path));
+    if (!*path) return OK;
     TRY(path_temporary(temporary, path));
-    TRY(capsules_count(run_dir, &there));
-    if (there >= CAPSULES_MAX && stat(path, &info) != 0) {
-        path[0] = 0;
-        return OK;
-    }
     TRY(tree_remove(temporary));
     if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
     TRY_OUT(files_write(p, source, temporary));
-    TRY_OUT(directory_publish(temporary, path, run_dir));
+    TRY_OUT(capsule_publish(temporary, path, run_dir));
 out:
     (void)!tree_remove(temporary);
     return st;

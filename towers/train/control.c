@@ -23,6 +23,9 @@ enum {
     CAUSE_MS = 3000,   /* for the cause of a failure to be reported, after its consequence */
     FAILED_MS = 8000,  /* for the results of the others, after a failure */
     FLUSH_MS = 1000,   /* for the last frames to leave */
+    FILES_MS = 120000, /* for the files of all programs, which are brought before the results */
+    STALL_MS = 8000,   /* without progress of a file */
+    WINDOW = 1 << 20,  /* bytes of files that wait in a queue */
     STRANGERS_MAX = 32 /* connections that have not said who they are */
 };
 
@@ -49,7 +52,12 @@ struct Control {
     int64_t beaten_ns, turned_ns, awake_ns;
     int stop_signal;
     ControlEnd failure, result;
-    char *bytes; /* of a broadcast that has come */
+    ControlTake *take;
+    void *take_context;
+    ControlFile unwanted; /* the last that rank 0 did not want */
+    int64_t file_ns;      /* when rank 0 last received a part of a file */
+    bool left;            /* control_leave */
+    char *bytes;          /* of a broadcast that has come */
     size_t byte_count;
     pthread_mutex_t mutex;
 };
@@ -105,7 +113,10 @@ static bool frame_fits(const Control *c, const ControlFrame *frame)
     switch (frame->kind) {
     case CONTROL_WELCOME: return from_root && frame->bytes == (size_t)c->ranks * CONTROL_HOST_BYTES;
     case CONTROL_BYTES:
+    case CONTROL_HAVE:
     case CONTROL_GO: return from_root;
+    case CONTROL_FILE:
+    case CONTROL_PIECE:
     case CONTROL_READY: return !from_root;
     case CONTROL_BEAT:
     case CONTROL_STOP: return true;
@@ -162,6 +173,13 @@ static void frame_take(Control *c, int from, const ControlFrame *frame)
         peer->ended = true;
         peer->ended_ns = peer->heard_ns;
         break;
+    case CONTROL_FILE:
+    case CONTROL_PIECE:
+        c->file_ns = peer->heard_ns;
+        if (!c->take || c->take(c->take_context, from, frame->kind, frame->content, frame->bytes)) break;
+        if (frame->kind == CONTROL_FILE) peer_send(peer, CONTROL_HAVE, frame->content, frame->bytes);
+        break;
+    case CONTROL_HAVE: memcpy(&c->unwanted, frame->content, sizeof c->unwanted); break;
     case CONTROL_RESULT:
         memcpy(&c->result, frame->content, sizeof c->result);
         c->decided = true;
@@ -586,6 +604,46 @@ bool control_orphaned(Control *c)
     return orphaned;
 }
 
+/* ---- files */
+
+void control_take(Control *c, ControlTake *take, void *context)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->take = take;
+    c->take_context = context;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+Status control_send(Control *c, ControlKind kind, const void *content, size_t bytes)
+{
+    NetPeer *root = &c->peer[0].net;
+    int64_t since = clock_ns();
+    size_t queued = SIZE_MAX;
+    for (;;) {
+        pthread_mutex_lock(&c->mutex);
+        turn(c, 0);
+        bool gone = root->fd < 0 || root->closed || c->left, room = root->out_used < WINDOW;
+        if (root->out_used < queued) since = clock_ns();
+        queued = root->out_used;
+        if (!gone && room) peer_send(&c->peer[0], kind, content, bytes);
+        pthread_mutex_unlock(&c->mutex);
+        if (gone || clock_ns() - since > STALL_MS * 1000000ll)
+            return FAIL(ERR_COMM, "rank 0 on %s takes no more files", c->peer[0].host);
+        if (room) return OK;
+        nanosleep(&(struct timespec){0, 1000000l}, NULL);
+    }
+}
+
+bool control_unwanted(Control *c, const ControlFile *file)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool unwanted = !memcmp(&c->unwanted, file, sizeof *file);
+    pthread_mutex_unlock(&c->mutex);
+    return unwanted;
+}
+
+/* ---- the end */
+
 /* The first failure that was reported; else the result of the lowest rank that failed by itself; else of the lowest that
  * failed at all; else success. */
 static void result_choose(Control *c)
@@ -604,7 +662,7 @@ static void result_choose(Control *c)
 void control_end(Control *c, const ControlEnd *mine, ControlEnd *result)
 {
     pthread_mutex_lock(&c->mutex);
-    int64_t since = clock_ns();
+    int64_t begun = clock_ns(), since = begun;
     c->peer[c->rank].end = *mine;
     c->peer[c->rank].ended = true;
     if (!is_root(c)) peer_send(&c->peer[0], CONTROL_ENDED, mine, sizeof *mine);
@@ -612,7 +670,10 @@ void control_end(Control *c, const ControlEnd *mine, ControlEnd *result)
         int64_t limit = c->failed || mine->status != OK ? FAILED_MS : c->timeout_ms;
         waits = false;
         for (int r = 0; r < c->ranks; r++) waits |= c->peer[r].net.fd >= 0 && (!is_root(c) || !c->peer[r].ended);
-        waits &= clock_ns() - since < limit * 1000000;
+        /* Rank 0 waits longer while files come; it still says so to the others by its heartbeats. */
+        int64_t news = is_root(c) ? c->file_ns : c->peer[0].heard_ns;
+        if (news > since && news - begun < FILES_MS * 1000000ll) since = news;
+        waits &= clock_ns() - since < limit * 1000000 && !c->left;
         if (!waits) break;
         turn(c, 0);
         pthread_mutex_unlock(&c->mutex); /* a request to stop can be passed on meanwhile */
@@ -623,5 +684,12 @@ void control_end(Control *c, const ControlEnd *mine, ControlEnd *result)
     if (is_root(c)) all_send(c, CONTROL_RESULT, &c->result, sizeof c->result, 0);
     c->decided = true;
     *result = c->result;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void control_leave(Control *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->left = true;
     pthread_mutex_unlock(&c->mutex);
 }

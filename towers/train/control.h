@@ -54,8 +54,24 @@ void control_fail(Control *control, const ControlEnd *end);
 bool control_failed(Control *control, ControlEnd *failure);
 /* Whether rank 0 has left without a result, so that it cannot report anything. */
 bool control_orphaned(Control *control);
+/* ---- files (host_files.h) */
+
+/* On rank 0: called for each CONTROL_FILE and CONTROL_PIECE of another rank, by any thread that calls the channel, one at
+ * a time. False: rank 0 does not want the file of this head. NULL ends it. */
+typedef bool ControlTake(void *context, int rank, ControlKind kind, const void *content, size_t bytes);
+void control_take(Control *control, ControlTake *take, void *context);
+/* To rank 0, from another rank. Waits until the message can be queued: ERR_COMM if rank 0 is gone, or takes nothing for
+ * some seconds. */
+NODISCARD Status control_send(Control *control, ControlKind kind, const void *content, size_t bytes);
+/* Whether rank 0 has answered that it does not want this file. */
+bool control_unwanted(Control *control, const ControlFile *file);
+
+/* ---- the end */
+
 /* Give the result of this program, wait for the others', and receive the one that all exit with. Ranks that are dead or
- * silent are not waited for long. Other threads may call control_stop and control_turn meanwhile. */
+ * silent are not waited for long. Other threads may call control_stop, control_turn and control_leave meanwhile. */
 void control_end(Control *control, const ControlEnd *mine, ControlEnd *result);
+/* control_end waits no longer, and chooses from what is known. */
+void control_leave(Control *control);
 
 #endif

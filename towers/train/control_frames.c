@@ -33,6 +33,14 @@ static bool hosts_are_whole(const uint8_t *content, size_t bytes)
     return true;
 }
 
+static bool file_is_whole(const uint8_t *content)
+{
+    ControlFile file;
+    memcpy(&file, content, sizeof file);
+    return file.kind >= 0 && file.kind < FILE_KINDS && file.tower >= 0 && file.step >= 0 &&
+           file.bytes <= CONTROL_FILE_MAX;
+}
+
 static bool is_whole(uint32_t kind, const uint8_t *content, size_t bytes)
 {
     ControlEnd end;
@@ -41,7 +49,10 @@ static bool is_whole(uint32_t kind, const uint8_t *content, size_t bytes)
     switch (kind) {
     case CONTROL_HELLO: return bytes == sizeof(ControlHello) && hello_is_whole(content);
     case CONTROL_WELCOME: return hosts_are_whole(content, bytes);
-    case CONTROL_BYTES: return true;
+    case CONTROL_BYTES:
+    case CONTROL_PIECE: return true;
+    case CONTROL_FILE:
+    case CONTROL_HAVE: return bytes == sizeof(ControlFile) && file_is_whole(content);
     case CONTROL_READY:
     case CONTROL_GO: return bytes == 0;
     case CONTROL_BEAT:

@@ -20,7 +20,27 @@ typedef struct ControlEnd {
     char message[CONTROL_MESSAGE_BYTES];
 } ControlEnd;
 
-enum { CONTROL_MAGIC = 0x52575431, CONTROL_CONTENT_MAX = 1 << 20 };
+/* The files that a program brings to rank 0 at its end (host_files.h). A message names none: rank 0 makes the name from
+ * the kind, the sender's rank, the tower and the step. */
+typedef enum ControlFileKind {
+    FILE_SAMPLES = 0,
+    FILE_BAD_SAMPLES,
+    FILE_STACK,
+    FILE_MANIFEST, /* the first of a capsule */
+    FILE_BATCH,
+    FILE_MODEL,
+    FILE_TRAIN,
+    FILE_STATE, /* the last of a capsule */
+    FILE_KINDS
+} ControlFileKind;
+
+typedef struct ControlFile {
+    int32_t kind, tower;
+    int64_t step;              /* of a capsule */
+    uint64_t bytes, high, low; /* its FileSum */
+} ControlFile;
+
+enum { CONTROL_MAGIC = 0x52575431, CONTROL_CONTENT_MAX = 1 << 20, CONTROL_FILE_MAX = 1 << 30 };
 
 typedef enum ControlKind {
     CONTROL_HELLO = 1, /* ControlHello: the first frame of a connection, to rank 0 */
@@ -34,6 +54,9 @@ typedef enum ControlKind {
     CONTROL_FAILED,    /* ControlEnd: the first failure */
     CONTROL_ENDED,     /* ControlEnd: the result of a program */
     CONTROL_RESULT,    /* ControlEnd: that of the run */
+    CONTROL_FILE,      /* ControlFile: the next pieces of this sender are of this file */
+    CONTROL_PIECE,     /* any: the next bytes of it */
+    CONTROL_HAVE,      /* ControlFile: rank 0 has it already, or does not take it */
     CONTROL_KINDS
 } ControlKind;
 

@@ -80,7 +80,7 @@ Status samples_log(TowerProcess *p, const Batch *batch, int64_t step)
     fprintf(to, "%s,%lld,%d,", when, (long long)batch->step, batch->tower);
     for (int32_t i = 0; i < batch->n; i++) fprintf(to, "%s%lld", i ? " " : "", (long long)batch->ids[i]);
     fputc('\n', to);
-    Status st = fclose(to) == 0 ? text_append(p, "samples.csv", text, bytes)
+    Status st = fclose(to) == 0 ? text_append(p, SAMPLES_FILE, text, bytes)
                                 : FAIL(ERR_MEMORY, "no memory for the list of samples");
     free(text);
     return st;

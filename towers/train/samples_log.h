@@ -6,6 +6,7 @@
 
 #include "towers/replica/tower_process.h"
 
+#define SAMPLES_FILE "samples.csv"
 #define BAD_SAMPLES_FILE "bad-samples.csv"
 
 /* Append a batch of a step, "step,batch,tower,id id id ...", if requested, and its bad samples. */

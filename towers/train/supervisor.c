@@ -16,6 +16,7 @@
 #include "towers/replica/tower_process.h"
 #include "towers/train/console.h"
 #include "towers/train/control.h"
+#include "towers/train/host_files.h"
 #include "towers/train/process.h"
 #include "towers/train/restart.h"
 #include "towers/train/train.h"
@@ -72,6 +73,9 @@ typedef struct Supervisor {
     bool secondary;    /* a tower failed because another program has left; that one knows the root cause */
     int64_t others_ns; /* the last sign of life of other programs' towers that this one's know of */
     bool elsewhere;    /* the failure of another program has been noticed */
+    HostFiles *files;  /* owned: rank 0 takes the records of the others; NULL elsewhere */
+    time_t started;
+    _Atomic bool sharing; /* waiting for the results of the others */
     Console console;
     sigset_t old_mask, watched;
 } Supervisor;
@@ -351,6 +355,10 @@ static void channel_turn(Supervisor *s)
 static void results_share(Supervisor *s, TrainResult *result)
 {
     ControlEnd mine = end_of(s), all;
+    atomic_store(&s->sharing, true);
+    if (control_rank(s->control) > 0 && host_files_send(s->job, s->started) != OK)
+        console_warn(&s->console, "records of rank %d stay on %s: %s", control_rank(s->control), s->job->host,
+                     status_message());
     control_end(s->control, &mine, &all);
     if (all.status != OK) failure_adopt(s, &all);
     if (!result->signal) result->signal = all.signal;
@@ -390,7 +398,9 @@ static void *signals_listen(void *context)
         if (atomic_load(&s->signals) < 2) continue;
         if (!second_ns) second_ns = clock_ns();
         int64_t blocked = BLOCKED_MS * 1000000ll;
-        if (clock_ns() - second_ns > blocked && all_are_silent(s, blocked)) _exit(128 + atomic_load(&s->last_signal));
+        if (clock_ns() - second_ns < blocked || !all_are_silent(s, blocked)) continue;
+        if (!atomic_load(&s->sharing)) _exit(128 + atomic_load(&s->last_signal));
+        control_leave(s->control); /* the main thread is only waiting for others, and ends as it would */
     }
     return NULL;
 }
@@ -478,6 +488,8 @@ static void result_fill(const Supervisor *s, TrainResult *result)
 static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result, Ledger **ledger)
 {
     Supervisor s = {.job = job, .ticked_ns = clock_ns(), .hung = -1, .stop_at_once = tower_main != tower_process_train};
+    char problems[2048];
+    s.started = time(NULL);
     s.control = job->control;
     s.count = job->processes / job_groups(job);
     s.first = job->group * s.count;
@@ -493,6 +505,7 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
     Status st = shared_create(&s);
     if (st == OK) console_start(&s.console, job, s.ledger);
     if (st == OK) st = children_start(&s, tower_main);
+    if (st == OK && s.control && control_rank(s.control) == 0) st = host_files_open(job, &s.files);
     if (st == OK) st = listener_start(&s);
     if (st != OK) {
         root_cause(&s, st);
@@ -508,6 +521,8 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
     result->saved = s.status == ERR_INTERRUPTED && s.ledger && atomic_load(&s.ledger->first_failed);
     if (s.control) results_share(&s, result); /* other programs may take long, so signals are heard meanwhile */
     listener_end(&s);
+    host_files_close(s.files, problems, sizeof problems);
+    if (*problems) console_warn(&s.console, "%s", problems);
     result->abandoned = stuck;
     pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
     if (!stuck) comm_shared_destroy(s.shared);

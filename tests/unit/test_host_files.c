@@ -1,0 +1,250 @@
+/* Records of another host come to rank 0's run directory whole or not at all, under names that rank 0 makes, and only those of the
+ * sender's own towers. */
+#include "kernels/clock.h"
+#include "tests/support/free_port.h"
+#include "tests/support/scratch.h"
+#include "towers/guard/capsule_files.h"
+#include "towers/store/manifest.h"
+#include "towers/train/control.h"
+#include "towers/train/host_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { TIMEOUT_MS = 60000, LARGE = 3 << 20 /* more than a window */, SINCE = 1000000 };
+
+#define CHECK(what)                                                                                                    \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            fprintf(stderr, "rank 1: not %s: %s\n", #what, status_message());                                          \
+            _exit(99);                                                                                                 \
+        }                                                                                                              \
+    } while (0)
+
+/* Towers 0 and 1 are rank 0's, 2 and 3 rank 1's. */
+static TrainJob job_of(Control *control, int rank, const char *run_dir)
+{
+    TrainJob job = {.control = control, .groups = 2, .group = rank, .processes = 2, .run_dir = run_dir};
+    job.shares.towers = 4;
+    return job;
+}
+
+static char *large_text(char letter)
+{
+    char *text = malloc(LARGE + 1);
+    assert_non_null(text);
+    memset(text, letter, LARGE);
+    text[LARGE] = 0;
+    return text;
+}
+
+/* The files of a capsule; their content is of no concern here, but that they are as the manifest says. */
+static void capsule_put(const char *name)
+{
+    char path[PATH_BYTES], *text = large_text('m');
+    Manifest *manifest;
+    scratch_path(path, name);
+    assert_int_equal(mkdir(path, 0777), 0);
+    assert_int_equal(manifest_create(5, &manifest), OK);
+    assert_int_equal(manifest_write_text(manifest, path, CAPSULE_BATCH, "images"), OK);
+    assert_int_equal(manifest_write_text(manifest, path, CAPSULE_MODEL, text), OK);
+    assert_int_equal(manifest_write_text(manifest, path, CAPSULE_STATE, "{}"), OK);
+    assert_int_equal(manifest_finish(manifest, path), OK);
+    manifest_destroy(manifest);
+    free(text);
+}
+
+static void directory_put(const char *name)
+{
+    char path[PATH_BYTES];
+    scratch_path(path, name);
+    assert_int_equal(mkdir(path, 0777), 0);
+}
+
+static bool exists(const char *name)
+{
+    char path[PATH_BYTES];
+    scratch_path(path, name);
+    return access(path, F_OK) == 0;
+}
+
+static void assert_same(const char *a, const char *b)
+{
+    char *of_a = scratch_text(a), *of_b = scratch_text(b);
+    assert_string_equal(of_a, of_b);
+    free(of_a);
+    free(of_b);
+}
+
+static int entries(const char *name)
+{
+    char path[PATH_BYTES];
+    struct dirent *entry;
+    int count = 0;
+    scratch_path(path, name);
+    DIR *listing = opendir(path);
+    assert_non_null(listing);
+    while ((entry = readdir(listing))) count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(listing);
+    return count;
+}
+
+/* Rank 1 does `life` with a job of this run directory, while rank 0 takes files to run/. */
+static void meet(const char *directory, void (*life)(const TrainJob *), char *problems, size_t bytes)
+{
+    Launch launch = {.ranks = 2, .master = "127.0.0.1", .port = free_port(), .token = 7};
+    char own[PATH_BYTES], theirs[PATH_BYTES];
+    Control *control;
+    HostFiles *files;
+    ControlEnd mine = {.rank = 0}, all;
+    int status;
+    scratch_path(own, "run");
+    scratch_path(theirs, directory);
+    pid_t other = fork();
+    if (other == 0) {
+        launch.rank = 1;
+        mine.rank = 1;
+        if (control_open(&launch, TIMEOUT_MS, &control) != OK) _exit(98);
+        TrainJob job = job_of(control, 1, theirs);
+        CHECK(control_barrier(control, "meet") == OK);
+        control_watch(control);
+        life(&job);
+        control_end(control, &mine, &all);
+        control_close(control);
+        _exit(0);
+    }
+    assert_int_equal(control_open(&launch, TIMEOUT_MS, &control), OK);
+    TrainJob job = job_of(control, 0, own);
+    assert_int_equal(host_files_open(&job, &files), OK);
+    assert_int_equal(control_barrier(control, "meet"), OK);
+    control_watch(control);
+    control_end(control, &mine, &all);
+    host_files_close(files, problems, bytes);
+    control_close(control);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+}
+
+static void sends_all(const TrainJob *job)
+{
+    CHECK(host_files_send(job, SINCE) == OK);
+}
+
+static void test_brought(void **state)
+{
+    (void)state;
+    char problems[2048], path[PATH_BYTES], *large = large_text('s');
+    struct timespec old[2] = {{.tv_sec = SINCE - 1}, {.tv_sec = SINCE - 1}};
+    struct stat before, after;
+    directory_put("run");
+    directory_put("theirs");
+    scratch_put("theirs/rank1-samples.csv", large);
+    free(large);
+    scratch_put("theirs/rank1-bad-samples.csv", "of an earlier start");
+    scratch_path(path, "theirs/rank1-bad-samples.csv");
+    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    scratch_put("theirs/stack-tower-2.txt", "main");
+    scratch_put("theirs/stack-tower-0.txt", "of a tower of rank 0");
+    scratch_put("theirs/stack-tower-02.txt", "no name of ours");
+    scratch_put("theirs/log.txt", "nor this");
+    scratch_put("run/stack-tower-2.txt", "of an earlier attempt");
+    capsule_put("theirs/nan-step-5-tower-3");
+    meet("theirs", sends_all, problems, sizeof problems);
+    assert_string_equal(problems, "");
+    assert_same("run/rank1-samples.csv", "theirs/rank1-samples.csv");
+    assert_same("run/stack-tower-2.txt", "theirs/stack-tower-2.txt");
+    for (int i = 0; i < 4; i++) {
+        static const char *const names[] = {"MANIFEST", CAPSULE_BATCH, CAPSULE_MODEL, CAPSULE_STATE};
+        char a[128], b[128];
+        snprintf(a, sizeof a, "run/nan-step-5-tower-3/%s", names[i]);
+        snprintf(b, sizeof b, "theirs/nan-step-5-tower-3/%s", names[i]);
+        assert_same(a, b);
+    }
+    assert_int_equal(entries("run"), 3);
+
+    /* once more, and with one directory for both: nothing is replaced by itself */
+    scratch_path(path, "run/nan-step-5-tower-3");
+    assert_int_equal(stat(path, &before), 0);
+    meet("theirs", sends_all, problems, sizeof problems);
+    meet("run", sends_all, problems, sizeof problems);
+    assert_string_equal(problems, "");
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+    assert_int_equal(entries("run"), 3);
+}
+
+static ControlFile head_of(ControlFileKind kind, int tower, const char *content)
+{
+    FileSum sum;
+    memory_sum(content, strlen(content), &sum);
+    return (ControlFile){kind, tower, 7, sum.bytes, sum.high, sum.low};
+}
+
+static void sends(const TrainJob *job, const ControlFile *head, const char *piece)
+{
+    CHECK(control_send(job->control, CONTROL_FILE, head, sizeof *head) == OK);
+    CHECK(control_send(job->control, CONTROL_PIECE, piece, strlen(piece)) == OK);
+}
+
+/* A tower of rank 0; another content; more than was announced; a capsule whose state is not that of its manifest; files of
+ * a capsule that nobody has begun; a file that does not end. */
+static void sends_nonsense(const TrainJob *job)
+{
+    char *manifest = scratch_text("theirs/nan-step-7-tower-2/MANIFEST");
+    ControlFile head = head_of(FILE_STACK, 1, "main");
+    sends(job, &head, "main");
+    head = head_of(FILE_STACK, 2, "main");
+    sends(job, &head, "niam");
+    sends(job, &head, "mainly");
+    head = head_of(FILE_MODEL, 3, "weights");
+    sends(job, &head, "weights");
+    head = head_of(FILE_MANIFEST, 2, manifest);
+    sends(job, &head, manifest);
+    head = head_of(FILE_STATE, 2, "[]");
+    sends(job, &head, "[]");
+    head = head_of(FILE_SAMPLES, 0, "12345");
+    sends(job, &head, "123");
+    free(manifest);
+}
+
+static void test_nonsense(void **state)
+{
+    (void)state;
+    char problems[2048];
+    directory_put("run");
+    directory_put("theirs");
+    scratch_put("run/stack-tower-1.txt", "its own");
+    scratch_put("run/stack-tower-2.txt", "of an earlier attempt");
+    capsule_put("theirs/nan-step-7-tower-2");
+    meet("theirs", sends_nonsense, problems, sizeof problems);
+    assert_non_null(strstr(problems, "tower 1 is not one of its towers"));
+    assert_non_null(strstr(problems, "its digest differs"));
+    assert_non_null(strstr(problems, "more has come than its size"));
+    assert_non_null(strstr(problems, "capsule nan-step-7-tower-2 of rank 1 stays on "));
+    char *own = scratch_text("run/stack-tower-1.txt"), *earlier = scratch_text("run/stack-tower-2.txt");
+    assert_string_equal(own, "its own");
+    assert_string_equal(earlier, "of an earlier attempt");
+    free(own);
+    free(earlier);
+    assert_false(exists("run/nan-step-7-tower-2"));
+    assert_int_equal(entries("run"), 2); /* and nothing temporary */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_brought, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_nonsense, scratch_make, scratch_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,27 @@
+/* Host files: records that a program of rank N > 0 has written on its own host, brought to rank 0's run directory when the
+ * run ends, by the control channel: rankN-samples.csv, rankN-bad-samples.csv, the call stacks and the capsules of its
+ * towers.
+ *
+ * It works however the run ended, as long as both supervisors live, because the towers take no part; if the sender dies,
+ * what has come of a file is removed. No message names a file (control_frames.h), and rank 0 takes files only of towers
+ * that the sender runs, verifies every digest, and the whole capsule before it appears. A file that rank 0 has already,
+ * because both see the same directory, is not sent. */
+#ifndef TOWERS_TRAIN_HOST_FILES_H
+#define TOWERS_TRAIN_HOST_FILES_H
+
+#include <time.h>
+
+#include "towers/replica/job.h"
+
+typedef struct HostFiles HostFiles;
+
+/* On rank 0: take files from now on. NULL and OK without a run directory. `job` is borrowed. */
+NODISCARD Status host_files_open(const TrainJob *job, HostFiles **made);
+/* Takes no more, and removes what is not complete; NULL is fine. `problems` receives a line about each file that stayed on
+ * its host, or "". */
+void host_files_close(HostFiles *files, char *problems, size_t bytes);
+/* On another rank: bring what has changed since then. ERR_COMM if rank 0 takes no more, ERR_IO for files that cannot be
+ * read. */
+NODISCARD Status host_files_send(const TrainJob *job, time_t since);
+
+#endif
