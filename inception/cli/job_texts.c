@@ -133,8 +133,16 @@ static json_t *host_names(const TrainJob *job)
     return names;
 }
 
-static char *environment_text(const TrainJob *job)
+static json_t *class_weights(const float *weight, int classes)
 {
+    json_t *all = json_array();
+    for (int i = 0; i < classes; i++) json_array_append_new(all, json_real((double)weight[i]));
+    return all;
+}
+
+static char *environment_text(const JobFiles *files)
+{
+    const TrainJob *job = &files->job;
     struct utsname host;
     char when[64] = "";
     time_t now = time(NULL);
@@ -151,6 +159,8 @@ static char *environment_text(const TrainJob *job)
     json_object_set_new(root, "data_format", json_string(source_info(job->train)->format));
     json_object_set_new(root, "classes", json_integer(job->program.options.classes));
     json_object_set_new(root, "class_names", class_names(source_info(job->train)));
+    if (files->class_weight)
+        json_object_set_new(root, "class_weights", class_weights(files->class_weight, job->program.options.classes));
     if (job->control) json_object_set_new(root, "hosts", host_names(job));
     if (command) json_object_set_new(root, "command", json_text(command));
     free(command);
@@ -164,7 +174,7 @@ Status job_texts(const Options *o, JobFiles *files)
     files->args_yaml = text_of(config_print, o);
     files->settings = settings_text(o, files);
     files->setting_defaults = text_of(defaults_print, NULL);
-    files->env_json = environment_text(&files->job);
+    files->env_json = environment_text(files);
     if (!files->args_yaml || !files->settings || !files->setting_defaults || !files->env_json)
         return FAIL(ERR_MEMORY, "no memory for the description of the run");
     files->job.args_yaml = files->args_yaml;

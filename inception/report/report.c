@@ -1,5 +1,6 @@
 /* The report page of a run: title, key figures, summary, plots, tables; see report.h. */
 #include "inception/report/report.h"
+#include "kernels/text.h"
 
 #include <jansson.h>
 #include <locale.h>
@@ -344,6 +345,18 @@ static void memory_table(const Page *page)
     fputs("</table></section>\n", page->to);
 }
 
+/* "cat 0.5, dog 2": as many as fit. */
+static void weights_text(const Page *page, const json_t *weights, char *text, size_t bytes)
+{
+    Text all = text_start(text, bytes);
+    for (size_t i = 0; i < json_array_size(weights); i++) {
+        char number[32];
+        snprintf(number, sizeof number, "class %zu", i);
+        text_add(&all, "%s%s %.4g", i ? ", " : "", i < (size_t)page->class_count ? page->classes[i] : number,
+                 json_number_value(json_array_get(weights, i)));
+    }
+}
+
 static void environment_table(const Page *page)
 {
     const char *key, *command = environment_text(page, "command");
@@ -364,6 +377,7 @@ static void environment_table(const Page *page)
         char *made = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
         snprintf(text, sizeof text, "%s", json_is_string(value) ? json_string_value(value) : made ? made : "");
         free(made);
+        if (!strcmp(key, "class_weights")) weights_text(page, value, text, sizeof text);
         row_write(page, key, text);
     }
     fputs("</table></section>\n", page->to);

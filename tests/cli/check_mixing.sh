@@ -49,6 +49,9 @@ done
 printf '%s\n' '# twice as much' 'T-shirt/top,2' 'Trouser,2' 'Pullover,2' 'Dress,2' 'Coat,2' 'Sandal,2' 'Shirt,2' 'Sneaker,2' '8,2' 'Ankle boot,2' >"$work/twos"
 run plain --towers 2 --batch-size 16 --opt sgd --lr 0.1
 run doubled --towers 2 --batch-size 16 --opt sgd --lr 0.1 --class-weights "$work/twos"
+paste <(column doubled weight) <(column doubled images) | awk '$1 != 2 * $2 { exit 1 }' || complain "weights of samples that count twice: $(column doubled weight)"
+grep -q '"weight"' "$work/plain/metrics.jsonl" && complain "weights of classes in a run without them"
+grep -q 'class_weights.*, Dress 2, ' "$work/doubled/report.html" || complain "the report does not show the weights of the classes"
 compare plain doubled 10
 sed 5d "$work/twos" >"$work/short"
 sed 's/Coat,2/Coat,-1/' "$work/twos" >"$work/negative"

@@ -71,7 +71,8 @@ struct StepRow {
     int64_t started_ns;
     TowerLoss loss[TOWERS_MAX];
     double norm[TOWERS_MAX], head[MODEL_HEADS];
-    int64_t correct; /* of all towers */
+    int64_t correct; /* of all towers, as the next */
+    double weight;   /* of the samples */
     int heads, terms;
     TermRecord term[PHASE_TERMS];
     double tower_term[PHASE_TERMS][TOWERS_MAX];
@@ -114,8 +115,10 @@ static void row_fill(const TowerProcess *p, const Step *step, StepRow *row)
     row->started_ns = step->started_ns;
     row->correct = 0;
     terms_fill(p, step, row);
+    row->weight = 0;
     for (int t = 0; t < p->ledger->towers; t++) {
         row->loss[t] = step->loss[t];
+        row->weight += step->loss[t].weight;
         row->norm[t] = step->found[t].grad_norm;
         row->correct += step->found[t].correct[0];
     }
@@ -130,6 +133,7 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepR
         .epoch = (step->number - 1) / p->steps_per_epoch,
         .lr = step->lr,
         .images = step->samples - step->skipped,
+        .weight = p->job->program.weighted ? row->weight : 0,
         .images_per_sec = (double)step->samples / step->seconds,
         .tower = row->loss,
         .towers = p->ledger->towers,
