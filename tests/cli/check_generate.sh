@@ -139,6 +139,11 @@ assert all(row["features"].startswith("fashion_cnn ") and row["kid"] > 0 and row
 assert all(row["file"] == f"generated/step-{row['step']:010}.png" for row in rows)
 assert [json.loads(line) for line in open("runs/plain/generated.jsonl")] == [
     {"step": s, "epoch": 0, "file": f"generated/step-{s:010}.png"} for s in (0, 18)]
+import csv
+epoch = list(csv.DictReader(open("runs/seen/results.csv")))[-1]
+critic = [step for step in map(json.loads, open("runs/seen/metrics.jsonl")) if step["phase"] == "critic"]
+mean = sum(step["terms"]["wasserstein"] * step["images"] for step in critic) / sum(step["images"] for step in critic)
+assert abs(float(epoch["wasserstein"]) - mean) <= 1e-5 * abs(mean) and float(epoch["kid"]) == rows[-1]["kid"], (epoch, mean, rows[-1])
 fid = json.load(open("fid.json"))
 assert fid["digest"].startswith(rows[0]["features"].split()[1]) and fid["images"] == 100 and fid["generated"]["kid"] > fid["test"]["kid"]
 import glob

@@ -10,7 +10,7 @@
 typedef struct EpochRecord {
     int64_t epoch, step; /* epochs from 1; the last step of this one */
     double train_loss, train_top1, test_loss, test_top1, test_top5, lr, images_per_sec, seconds;
-    double kid; /* of a generator's images */
+    double wasserstein, kid; /* of GANs: the mean of the term of this name; of the generator's images */
 } EpochRecord;
 
 enum { EPOCH_TEXT = 200 };

@@ -24,7 +24,7 @@
 
 enum { WARNING_BYTES = 1024 };
 static const char csv_header[] =
-    "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n";
+    "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds,wasserstein,kid\n";
 
 struct Metrics {
     AppendFile *steps, *epochs, *layers, *norms, *generated, *log; /* owned */
@@ -154,8 +154,9 @@ static void put_step(FILE *to, const StepRecord *r)
 
 static void put_epoch(FILE *to, const EpochRecord *record)
 {
-    const double numbers[] = {record->train_loss, record->train_top1, record->test_loss,      record->test_top1,
-                              record->test_top5,  record->lr,         record->images_per_sec, record->seconds};
+    const double numbers[] = {record->train_loss,  record->train_top1, record->test_loss,      record->test_top1,
+                              record->test_top5,   record->lr,         record->images_per_sec, record->seconds,
+                              record->wasserstein, record->kid};
     fprintf(to, "%" PRId64 ",%" PRId64, record->epoch, record->step);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         fputc(',', to);
@@ -397,10 +398,11 @@ static int64_t json_line_step(const char *line, size_t count)
     return number_at(line + skip, count - skip);
 }
 
-/* The header belongs to every step. */
+/* The header, which has fewer columns in older runs, belongs to every step. */
 static int64_t csv_line_step(const char *line, size_t count)
 {
-    if (count == sizeof csv_header - 2 && memcmp(line, csv_header, count) == 0) return 0;
+    static const char first[] = "epoch,";
+    if (count >= sizeof first - 1 && memcmp(line, first, sizeof first - 1) == 0) return 0;
     const char *comma = memchr(line, ',', count);
     return comma ? number_at(comma + 1, count - (size_t)(comma + 1 - line)) : -1;
 }

@@ -110,6 +110,7 @@ static const StateField state_fields[] = {
     {"epoch_count", offsetof(RunState, epoch_count), false},
     {"epoch_hits", offsetof(RunState, epoch_correct), false},
     {"epoch_weight", offsetof(RunState, epoch_weight), true, true},
+    {"epoch_wasserstein", offsetof(RunState, epoch_wasserstein), true, true},
     {"epoch_told", offsetof(RunState, epoch_told), false, true},
     {"best_step", offsetof(RunState, best_step), false},
     {"best_top1", offsetof(RunState, best_top1), true},

@@ -30,8 +30,9 @@ typedef struct RunState {
     RunPhase phase[PHASES_MAX];
     double epoch_sum; /* sum of losses over the samples of this epoch so far, in steps of the first phase */
     int64_t epoch_count, epoch_correct;
-    double epoch_weight; /* of those samples: their number, unless they have weights */
-    int64_t epoch_told;  /* the step after which an epoch was last recorded; sums of an interrupted one continue */
+    double epoch_weight;      /* of those samples: their number, unless they have weights */
+    double epoch_wasserstein; /* sum of this term over those samples, of models that have it */
+    int64_t epoch_told;       /* the step after which an epoch was last recorded; sums of an interrupted one continue */
     double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
     int64_t skipped, skipped_in_row;
     int64_t bad_samples;                        /* skipped because they could not be decoded (--bad-samples) */

@@ -88,6 +88,8 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
         .lr = schedule_lr(&p->job->schedule, run->step - 1, p->steps_per_epoch, p->total_steps),
         .images_per_sec = (double)(run->epoch_count - p->epoch_count_before) / seconds,
         .seconds = seconds,
+        .wasserstein =
+            wasserstein_term(p) >= 0 && run->epoch_count ? run->epoch_wasserstein / (double)run->epoch_count : NAN,
         .kid = NAN,
     };
     if (observation_is_due(p, true)) TRY(observation_run(p, &rec.kid));
@@ -128,7 +130,7 @@ static Status epoch_end(TowerProcess *p, bool *better)
     double top1 = evaluated && isfinite(test.loss) ? (double)test.correct[0] / (double)test.count : -1;
     run->epoch_told = run->step;
     if (run->step % p->steps_per_epoch == 0) { /* an incomplete epoch may be completed by a longer run */
-        run->epoch_sum = run->epoch_constant_sum = run->epoch_weight = 0;
+        run->epoch_sum = run->epoch_constant_sum = run->epoch_weight = run->epoch_wasserstein = 0;
         run->epoch_count = run->epoch_correct = p->epoch_count_before = 0;
     }
     p->epoch_started_ns = clock_ns();

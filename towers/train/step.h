@@ -59,6 +59,8 @@ static inline int64_t full_step(const TrainJob *job)
 
 /* Write every tower's results to the ledger, for the console and for a search; every rank writes the same. */
 void step_to_ledger(TowerProcess *p, const Step *step);
+/* The term of the first phase that estimates the Wasserstein distance; -1: there is none. */
+int wasserstein_term(const TowerProcess *p);
 /* Add the losses and correct predictions of a committed step to those of its epoch. */
 void step_to_epoch(TowerProcess *p, const Step *step);
 /* Rank 0: make a row of metrics and update the console's data. steps_tell writes the row. */

@@ -28,9 +28,25 @@ void step_to_ledger(TowerProcess *p, const Step *step)
     }
 }
 
+static const Program *program_of_phase(const TowerProcess *p, int phase)
+{
+    for (int i = 0; i < p->replica->train_count; i++)
+        if (p->replica->train[i].phase == phase) return &p->replica->train[i];
+    return NULL;
+}
+
+int wasserstein_term(const TowerProcess *p)
+{
+    const Program *program = program_of_phase(p, 0);
+    for (int i = 0; program && i < program->term_count; i++)
+        if (!strcmp(program->term[i].name, "wasserstein")) return i;
+    return -1;
+}
+
 void step_to_epoch(TowerProcess *p, const Step *step)
 {
     double sum = 0;
+    int term = wasserstein_term(p);
     if (step->phase > 0) return;
     for (int t = 0; t < p->ledger->towers; t++) {
         const TowerResult *found = &step->found[t];
@@ -38,6 +54,7 @@ void step_to_epoch(TowerProcess *p, const Step *step)
         p->run.epoch_count += found->loss.count;
         p->run.epoch_weight += tower_loss_weight(&found->loss);
         p->run.epoch_correct += found->correct[0];
+        if (term >= 0) p->run.epoch_wasserstein += found->term[term];
     }
     p->run.epoch_sum += sum;
     p->run.epoch_constant_sum += sum / (double)full_step(p->job);
@@ -56,13 +73,6 @@ static void averages_move(RunState *run, double base, double total, StepRecord *
     rec->averages = run->averaged > 0;
     rec->base_average = rec->averages ? run->base_average / weight : 0;
     rec->total_average = rec->averages ? run->total_average / weight : 0;
-}
-
-static const Program *program_of_phase(const TowerProcess *p, int phase)
-{
-    for (int i = 0; i < p->replica->train_count; i++)
-        if (p->replica->train[i].phase == phase) return &p->replica->train[i];
-    return NULL;
 }
 
 /* A row of metrics, and the arrays that its record points to, with a value per tower or term. */
