@@ -27,7 +27,7 @@ static Status find_cuda(const Backend **found)
 {
 #ifdef TOWERS_HAVE_CUDA
     int count = 0;
-    TRY(cuda_backend.device_count(&count));
+    TRY(cuda_backend.device_list(NULL, &count));
     if (count < 1) return FAIL(ERR_DEVICE, "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES");
     *found = &cuda_backend;
     return OK;
@@ -58,8 +58,17 @@ Status backend_find(const char *name, const Backend **found, char *why, size_t w
 
 Status backend_device_count(const Backend *backend, int *count)
 {
-    if (backend->device_count) return backend->device_count(count);
+    if (backend->device_list) return backend->device_list(NULL, count);
     *count = 1;
+    return OK;
+}
+
+Status backend_device_list(const Backend *backend, DeviceId *id, int *count)
+{
+    *count = 0;
+    if (!backend->device_list) return OK;
+    TRY(backend->device_list(id, count));
+    if (*count > BACKEND_DEVICES_MAX) *count = BACKEND_DEVICES_MAX;
     return OK;
 }
 

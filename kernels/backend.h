@@ -70,11 +70,19 @@ typedef struct OpKernel {
     uint32_t in_place; /* bit k: out[0] may share the storage of in[k], when shapes, dtypes and pitches agree */
 } OpKernel;
 
+/* Which device it is, of all devices of all hosts. */
+typedef struct DeviceId {
+    unsigned char uuid[16];
+} DeviceId;
+
+enum { BACKEND_DEVICES_MAX = 64 };
+
 struct Backend {
     const char *name; /* "cpu", "cuda" */
 
-    /* Counts the devices of this kind without opening them. NULL: there is one. */
-    Status (*device_count)(int *count);
+    /* Counts the devices of this kind without opening them; the first BACKEND_DEVICES_MAX are named in `id`, which may be
+     * NULL. NULL: there is one, without an id. */
+    Status (*device_list)(DeviceId *id, int *count);
     Status (*open)(const DeviceConfig *config, Device *device);
     void (*close)(Device *device);
 
@@ -166,5 +174,7 @@ void *pages_alloc(size_t bytes);
 
 /* How many devices of this backend the machine has (CPU: 1). */
 NODISCARD Status backend_device_count(const Backend *backend, int *count);
+/* Which ones: id[BACKEND_DEVICES_MAX]. *count is 0 where devices have no id (CPU). */
+NODISCARD Status backend_device_list(const Backend *backend, DeviceId *id, int *count);
 
 #endif

@@ -106,6 +106,60 @@ Status hosts_run_dir(Options *o, JobFiles *files)
     return run_send(o, files);
 }
 
+/* ---- GPUs */
+
+/* What a program would use: all visible GPUs, or those of --gpus. */
+typedef struct Gpus {
+    int32_t count;
+    DeviceId id[GPUS_MAX];
+} Gpus;
+
+static bool sees(const Gpus *gpus, const DeviceId *id)
+{
+    for (int i = 0; i < gpus->count; i++)
+        if (!memcmp(&gpus->id[i], id, sizeof *id)) return true;
+    return false;
+}
+
+static Status gpus_share(const Gpus *all, JobFiles *files)
+{
+    const Gpus *mine = &all[files->launch.rank];
+    for (int r = 0; r < files->launch.ranks; r++) {
+        bool same = all[r].count == mine->count && !memcmp(all[r].id, mine->id, (size_t)mine->count * sizeof *mine->id);
+        if (same) files->gpu_program += r < files->launch.rank;
+        if (same) files->gpu_programs++;
+        for (int i = 0; !same && i < mine->count; i++)
+            if (sees(&all[r], &mine->id[i]))
+                return FAIL(ERR_ARG,
+                            "GPU %d is seen by rank %d on %s, too, which otherwise sees other GPUs, or has them in "
+                            "another order; let programs see the same GPUs, or none in common (CUDA_VISIBLE_DEVICES, "
+                            "--gpus)",
+                            i, r, control_host(files->control, r));
+    }
+    return OK;
+}
+
+Status hosts_gpus(const Options *o, JobFiles *files)
+{
+    Status st = OK;
+    Gpus mine = {0};
+    DeviceId visible[BACKEND_DEVICES_MAX];
+    int count;
+    if (!files->control) return OK;
+    TRY(backend_device_list(files->job.backend, visible, &count));
+    int chosen = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
+    for (int i = 0; i < (chosen ? chosen : count); i++) {
+        int64_t gpu = chosen ? o->gpus.value[i] : i;
+        if (gpu < count) mine.id[mine.count++] = visible[gpu];
+    }
+    Gpus *all = calloc((size_t)files->launch.ranks, sizeof *all);
+    if (!all) return FAIL(ERR_MEMORY, "no memory for the GPUs of %d programs", files->launch.ranks);
+    st = control_gather(files->control, &mine, sizeof mine, "its GPUs", all);
+    if (st == OK) st = gpus_share(all, files);
+    free(all);
+    return st;
+}
+
 /* ---- settings and data */
 
 /* Options whose values may differ: paths, what concerns one host only, and --resume, which rank 0 decides for all. */
@@ -218,8 +272,9 @@ void hosts_error_file(Status status)
     char when[32];
     if (!path || !*path || status == OK) return;
     snprintf(when, sizeof when, "%lld", (long long)time(NULL));
-    json_t *root = json_pack("{s:{s:o, s:{s:s, s:s}}}", "message", "message", json_text(status_message()), "extraInfo",
-                             "py_callstack", "", "timestamp", when);
+    json_t *root =
+        json_pack("{s:{s:o, s:{s:s}}}", "message", "message", json_text(status_message()), "extraInfo", "timestamp",
+                  when); /* with a "py_callstack" torchrun would show that instead of the message */
     if (root) (void)!json_dump_file(root, path, JSON_COMPACT); /* the exit code remains */
     json_decref(root);
 }

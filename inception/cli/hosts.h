@@ -11,6 +11,9 @@ NODISCARD Status hosts_meet(const Options *options, JobFiles *files);
 bool hosts_lead(const JobFiles *files);
 /* Choose the run directory (job_run_dir) on rank 0; the others take over its choice, and the settings of a resumed run. */
 NODISCARD Status hosts_run_dir(Options *options, JobFiles *files);
+/* Find the programs that share this one's GPUs: those that see the same ones, wherever they run. ERR_ARG if they see some of
+ * them only, or in another order. The data need not be open. */
+NODISCARD Status hosts_gpus(const Options *options, JobFiles *files);
 /* After job_open: compare options and data with those of rank 0. ERR_ARG names the first that differs. */
 NODISCARD Status hosts_compare(const Options *options, JobFiles *files);
 /* After rank 0 has taken the run directory: the others create theirs, unless it is the same, and print to

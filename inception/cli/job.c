@@ -4,6 +4,7 @@
 #include "kernels/text.h"
 
 #include "inception/cli/cores.h"
+#include "inception/cli/hosts.h"
 #include "inception/cli/recipe.h"
 #include "inception/cli/uses.h"
 #include "inception/models/models.h"
@@ -170,12 +171,27 @@ Status job_model(Options *o, JobFiles *files)
 
 /* ---- towers */
 
-/* Several launched programs on one host share its GPUs, and its cores unless the launcher has bound each to its own. */
-static int share_of_host(const JobFiles *files, int devices, bool cpu)
+/* Several launched programs on one host share its cores, unless the launcher has bound each to its own. */
+static int share_of_cores(const JobFiles *files)
 {
-    int here = files->launch.local_ranks > 1 ? files->launch.local_ranks : 1;
-    bool bound = cpu && devices < (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return bound || devices < here ? devices : devices / here;
+    int here = files->launch.local_ranks > 1 ? files->launch.local_ranks : 1, cores = cores_allowed();
+    bool bound = cores < (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return bound || cores < here ? cores : cores / here;
+}
+
+/* Launched programs that see the same GPUs divide them. */
+static Status share_of_gpus(JobFiles *files, int *devices)
+{
+    int programs = files->gpu_programs;
+    if (programs < 2) return OK;
+    if (*devices < programs)
+        return FAIL(ERR_DEVICE,
+                    "%d programs see the same %d GPU%s, but each needs one of its own; let %s start fewer, or let each "
+                    "see other GPUs (CUDA_VISIBLE_DEVICES)",
+                    programs, *devices, *devices == 1 ? "" : "s", files->launch.origin);
+    *devices /= programs;
+    files->job.group_on_host = files->gpu_program;
+    return OK;
 }
 
 /* Equally many processes in each program, so that a process's rank tells its group. */
@@ -276,19 +292,12 @@ static Status towers_fill(const Options *o, JobFiles *files)
         return FAIL(ERR_DEVICE, "--gpus has no effect because the run would use the CPU");
     if (!cpu) TRY(gpus_check(&o->gpus, devices));
     if (!cpu && o->gpus.count) devices = o->gpus.count;
-    int groups = job_groups(job), visible = devices;
-    if (groups > 1 && !cpu && devices > 1 && files->launch.local_rank > 0 && !files->launch.local_ranks)
-        return FAIL(ERR_ARG,
-                    "%d GPUs are visible to program %d of this host, but %s does not say how many programs share them; "
-                    "let each see its own only (srun --gpus-per-task=1), or set SLURM_STEP_TASKS_PER_NODE and "
-                    "SLURM_NODEID",
-                    devices, files->launch.local_rank, files->launch.origin);
-    if (groups > 1) devices = share_of_host(files, devices, false);
+    int groups = job_groups(job);
+    if (!cpu) TRY(share_of_gpus(files, &devices));
     int towers = o->towers > 0          ? (int)o->towers
                  : o->tower_batch.count ? o->tower_batch.count
                                         : groups * (cpu ? 1 : devices);
-    int room = cpu ? cores_allowed() : devices;
-    if (groups > 1 && cpu) room = share_of_host(files, room, true);
+    int room = !cpu ? devices : groups > 1 ? share_of_cores(files) : cores_allowed();
     if (towers > TOWERS_MAX) return FAIL(ERR_ARG, "--towers %d is above the maximum of %d", towers, TOWERS_MAX);
     TRY(groups_check(o, towers, files));
     int least = towers / groups, most = (towers + groups - 1) / groups; /* towers of a group */
@@ -301,7 +310,6 @@ static Status towers_fill(const Options *o, JobFiles *files)
                     "--processes %d exceeds the number of GPUs (%d), which run one process each; towers can share a "
                     "process: --towers %d --processes %d",
                     job->processes, devices * groups, towers, devices * groups);
-    if (!cpu && devices < visible && files->launch.local_rank > 0) job->group_on_host = files->launch.local_rank;
     job->device.threads = o->threads > 0 ? (int)o->threads : room / most > 1 ? room / most : 1;
     if (cpu && o->threads > 0) cores_note(job->device.threads, job->processes / groups, note, sizeof note);
     if (*note) job_note(files, "%s", note);
@@ -407,6 +415,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
 {
     TrainJob *job = &files->job;
     TRY(job_model(o, files));
+    TRY(hosts_gpus(o, files));
     TRY(job_data_open(o, synthetic, files));
     TRY(towers_fill(o, files));
     /* Gradients are summed in tower order and in f32 on a CPU. */

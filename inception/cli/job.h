@@ -24,7 +24,8 @@ typedef struct JobFiles {
     size_t resumed_bytes;
     Control *control; /* to the other programs of the run (hosts.h), or NULL */
     Launch launch;
-    int console[2]; /* copies of the standard streams, which another rank redirects; -1: none */
+    int gpu_programs, gpu_program; /* programs that see the GPUs of this one, and its number among them (hosts_gpus) */
+    int console[2];                /* copies of the standard streams, which another rank redirects; -1: none */
     char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
     char branch_of[PATH_BYTES]; /* the run that --resume branches off from, or "" */
     bool nothing_to_resume;     /* --resume auto found no run of this model */

@@ -1,6 +1,6 @@
-/* Counts the CUDA devices without initializing CUDA in this process.
+/* Counts and identifies the CUDA devices without initializing CUDA in this process.
  *
- * CUDA does not work in processes forked by one that has initialized it. So a short-lived child process counts the
+ * CUDA does not work in processes forked by one that has initialized it. So a short-lived child process looks at the
  * devices at the first call; the result is kept, and later children inherit it. */
 #include "kernels/cuda/cuda.h"
 
@@ -12,10 +12,11 @@
 typedef struct Answer {
     Status status;
     int count;
+    DeviceId id[BACKEND_DEVICES_MAX];
     char message[200];
 } Answer;
 
-static Status count_devices(int *count)
+static Status devices_find(DeviceId *id, int *count)
 {
     int driver = 0, wanted = 0, found = 0;
     *count = 0;
@@ -31,6 +32,11 @@ static Status count_devices(int *count)
         return FAIL(ERR_DEVICE, "CUDA cannot start: %s (%s); the driver is for CUDA %d.%d, this build for %d.%d",
                     cudaGetErrorString(error), cudaGetErrorName(error), driver / 1000, driver % 1000 / 10,
                     wanted / 1000, wanted % 1000 / 10);
+    for (int i = 0; i < found && i < BACKEND_DEVICES_MAX; i++) {
+        struct cudaDeviceProp p;
+        TRY_CUDA(cudaGetDeviceProperties(&p, i));
+        memcpy(id[i].uuid, &p.uuid, sizeof id[i].uuid);
+    }
     *count = found;
     return OK;
 }
@@ -38,7 +44,7 @@ static Status count_devices(int *count)
 static void answer_write(int to)
 {
     Answer answer = {0};
-    answer.status = count_devices(&answer.count);
+    answer.status = devices_find(answer.id, &answer.count);
     if (answer.status != OK) snprintf(answer.message, sizeof answer.message, "%s", status_message());
     _exit(write(to, &answer, sizeof answer) == (ssize_t)sizeof answer ? 0 : 1);
 }
@@ -73,7 +79,7 @@ static Status answer_ask(Answer *answer)
     return st;
 }
 
-Status cuda_device_count(int *count)
+Status cuda_device_list(DeviceId *id, int *count)
 {
     static Answer answer = {.status = STATUS_COUNT};
     if (answer.status == STATUS_COUNT) {
@@ -82,5 +88,6 @@ Status cuda_device_count(int *count)
         answer = fresh;
     }
     *count = answer.count;
+    if (id) memcpy(id, answer.id, sizeof answer.id);
     return answer.status == OK ? OK : FAIL(answer.status, "%s", answer.message);
 }

@@ -53,7 +53,7 @@ static void cuda_destroy(CudaDevice *cuda)
 static Status ordinal_check(int ordinal)
 {
     int count = 0;
-    TRY(cuda_device_count(&count));
+    TRY(cuda_device_list(NULL, &count));
     if (count < 1) return FAIL(ERR_DEVICE, "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES");
     if (ordinal >= 0 && ordinal < count) return OK;
     return FAIL(ERR_ARG, "cuda device %d: this machine has %d, numbered from 0 (see --gpus)", ordinal, count);
@@ -257,7 +257,7 @@ static bool cuda_joins(Device *device, const OpCall *call)
 
 const Backend cuda_backend = {
     .name = "cuda",
-    .device_count = cuda_device_count,
+    .device_list = cuda_device_list,
     .open = cuda_open,
     .close = cuda_close,
 

@@ -69,8 +69,9 @@ double cuda_op_time(Device *device, const OpCall *call);
 Status cuda_weights_copy(Device *device, const float *param, size_t count, void *half, Dtype dtype);
 void *weights_half(const Device *device, const void *param, size_t count, Dtype dtype);
 
-/* How many devices are visible; ERR_DEVICE with the reason where the driver is missing or too old. */
-NODISCARD Status cuda_device_count(int *count);
+/* How many devices are visible, and which (`id` may be NULL); ERR_DEVICE with the reason where the driver is missing or too
+ * old. */
+NODISCARD Status cuda_device_list(DeviceId *id, int *count);
 
 static inline CudaDevice *cuda_device(const Device *device)
 {

@@ -107,6 +107,11 @@ static int stops(Control *c)
     size_t count = control_rank(c) == 0 ? strlen(text) : 0;
     CHECK(control_broadcast(c, &text, &count) == OK && !strcmp(text, "runs/a") && count == 6);
     free(text);
+    for (int round = 0; round < 2; round++) {
+        int mine = 10 * round + control_rank(c), all[RANKS];
+        CHECK(control_gather(c, &mine, sizeof mine, "its number", all) == OK);
+        for (int r = 0; r < RANKS; r++) CHECK(all[r] == 10 * round + r);
+    }
     CHECK(control_barrier(c, "try") == OK);
     CHECK(control_barrier(c, "try again") == OK);
     control_watch(c);
@@ -138,6 +143,23 @@ static int fails(Control *c)
     ControlEnd mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = control_rank(c) != 1};
     control_end(c, &mine, &all);
     CHECK(all.status == ERR_DEVICE && all.rank == 1 && !strcmp(all.message, "tower 1: no device"));
+    return 0;
+}
+
+/* One rank gives less than the others, which learn it. */
+static int gives_less(Control *c)
+{
+    char mine[8] = "", all[RANKS * sizeof mine];
+    Status st = control_gather(c, mine, control_rank(c) == 2 ? 4 : 8, "its name", all);
+    CHECK(st == ERR_INTERNAL || control_rank(c) > 0);
+    if (control_rank(c) == 0) {
+        CHECK(strstr(status_message(), "rank 2") && strstr(status_message(), "sent 4 bytes of its name, not 8"));
+        ControlEnd failure = {.status = ERR_INTERNAL, .message = "different sizes"};
+        control_fail(c, &failure);
+        control_turn(c, 0);
+    } else {
+        CHECK(st == ERR_INTERNAL && strstr(status_message(), "different sizes"));
+    }
     return 0;
 }
 
@@ -293,6 +315,7 @@ static void test_failure(void **state)
     run(fails, TIMEOUT_MS, -1);
     run(ends_differently, TIMEOUT_MS, -1);
     run(gives_up, TIMEOUT_MS, -1);
+    run(gives_less, TIMEOUT_MS, -1);
 }
 
 static void test_death(void **state)

@@ -15,7 +15,7 @@
 #include "towers/replica/policy.h"
 #include "towers/replica/schedule.h"
 
-enum { GPUS_MAX = 64 };
+enum { GPUS_MAX = BACKEND_DEVICES_MAX };
 
 /* The state of a run that an observer gets between two steps: the weights that an evaluation uses. All is borrowed. */
 typedef struct Observation {
@@ -65,7 +65,7 @@ typedef struct TrainJob {
     int processes;       /* of the whole run: equally many in each group */
     /* A group is the processes of one launched program (launch.h); groups 0 or 1: there is only this program. */
     int groups, group;
-    int group_on_host;       /* the number of this program among those on its host */
+    int group_on_host;       /* the number of this program among those that see the same GPUs */
     bool user_signal;        /* SIGUSR1 is a stop request: the launcher leaves it to its users */
     const char *launcher;    /* where the group's number was found; NULL without a launcher */
     const char *host;        /* the name of this host, NULL without a launcher */

@@ -37,6 +37,8 @@ typedef struct Peer {
     bool ready, ended;
     ControlEnd end;
     char host[CONTROL_HOST_BYTES];
+    char *bytes; /* that it has sent, followed by a zero byte; of a gather, or of a broadcast from rank 0 */
+    size_t byte_count;
 } Peer;
 
 struct Control {
@@ -57,8 +59,6 @@ struct Control {
     ControlFile unwanted; /* the last that rank 0 did not want */
     int64_t file_ns;      /* when rank 0 last received a part of a file */
     bool left;            /* control_leave */
-    char *bytes;          /* of a broadcast that has come */
-    size_t byte_count;
     pthread_mutex_t mutex;
 };
 
@@ -112,12 +112,12 @@ static bool frame_fits(const Control *c, const ControlFrame *frame)
     bool from_root = !is_root(c);
     switch (frame->kind) {
     case CONTROL_WELCOME: return from_root && frame->bytes == (size_t)c->ranks * CONTROL_HOST_BYTES;
-    case CONTROL_BYTES:
     case CONTROL_HAVE:
     case CONTROL_GO: return from_root;
     case CONTROL_FILE:
     case CONTROL_PIECE:
     case CONTROL_READY: return !from_root;
+    case CONTROL_BYTES:
     case CONTROL_BEAT:
     case CONTROL_STOP: return true;
     case CONTROL_REFUSED:
@@ -144,12 +144,12 @@ static void frame_take(Control *c, int from, const ControlFrame *frame)
             memcpy(c->peer[r].host, frame->content + (size_t)r * CONTROL_HOST_BYTES, CONTROL_HOST_BYTES);
         break;
     case CONTROL_BYTES:
-        free(c->bytes);
-        c->bytes = malloc(frame->bytes + 1);
-        c->byte_count = frame->bytes;
-        if (!c->bytes) break;
-        memcpy(c->bytes, frame->content, frame->bytes);
-        c->bytes[frame->bytes] = 0;
+        free(peer->bytes);
+        peer->bytes = malloc(frame->bytes + 1);
+        peer->byte_count = frame->bytes;
+        if (!peer->bytes) break;
+        memcpy(peer->bytes, frame->content, frame->bytes);
+        peer->bytes[frame->bytes] = 0;
         break;
     case CONTROL_READY: peer->ready = true; break;
     case CONTROL_GO: c->go = true; break;
@@ -468,9 +468,11 @@ void control_close(Control *c)
         }
         if (left) nanosleep(&(struct timespec){0, 10000000l}, NULL);
     }
-    for (int r = 0; c->peer && r < c->ranks; r++) net_close(&c->peer[r].net);
+    for (int r = 0; c->peer && r < c->ranks; r++) {
+        net_close(&c->peer[r].net);
+        free(c->peer[r].bytes);
+    }
     free(c->peer);
-    free(c->bytes);
     pthread_mutex_destroy(&c->mutex);
     free(c);
 }
@@ -492,6 +494,18 @@ const char *control_host(const Control *c, int rank)
 
 /* ---- before the fork */
 
+/* Waits until a rank has sent bytes. */
+static Status bytes_await(Control *c, int rank, const char *what)
+{
+    const Peer *peer = &c->peer[rank];
+    int64_t deadline = clock_ns() + c->timeout_ms * 1000000;
+    while (!peer->bytes && !c->failed && clock_ns() < deadline) turn(c, RETRY_MS);
+    if (c->failed) return failure_status(c);
+    if (peer->bytes) return OK;
+    return FAIL(ERR_COMM, "rank %d on %s has not told %s within %.0f s (--comm-timeout)", rank, peer->host, what,
+                (double)c->timeout_ms * 1e-3);
+}
+
 Status control_broadcast(Control *c, char **bytes, size_t *count)
 {
     if (is_root(c)) {
@@ -500,16 +514,41 @@ Status control_broadcast(Control *c, char **bytes, size_t *count)
         all_send(c, CONTROL_BYTES, *bytes, *count, 0);
         return OK;
     }
-    int64_t deadline = clock_ns() + c->timeout_ms * 1000000;
-    while (!c->bytes && !c->failed && clock_ns() < deadline) turn(c, RETRY_MS);
-    if (c->failed) return failure_status(c);
-    if (!c->bytes)
-        return FAIL(ERR_COMM, "rank 0 on %s has not told the settings of the run within %.0f s (--comm-timeout)",
-                    c->peer[0].host, (double)c->timeout_ms * 1e-3);
-    *bytes = c->bytes;
-    *count = c->byte_count;
-    c->bytes = NULL;
+    TRY(bytes_await(c, 0, "the settings of the run"));
+    *bytes = c->peer[0].bytes;
+    *count = c->peer[0].byte_count;
+    c->peer[0].bytes = NULL;
     return OK;
+}
+
+Status control_gather(Control *c, const void *mine, size_t bytes, const char *what, void *all)
+{
+    Status st = OK;
+    char *text = all;
+    size_t count = (size_t)c->ranks * bytes;
+    if (!is_root(c)) {
+        peer_send(&c->peer[0], CONTROL_BYTES, mine, bytes);
+        TRY(control_broadcast(c, &text, &count));
+        if (count == (size_t)c->ranks * bytes)
+            memcpy(all, text, count);
+        else
+            st = FAIL(ERR_INTERNAL, "rank 0 on %s sent %zu bytes of %s, not %zu", c->peer[0].host, count, what,
+                      (size_t)c->ranks * bytes);
+        free(text);
+        return st;
+    }
+    memcpy(text, mine, bytes);
+    for (int r = 1; r < c->ranks; r++) {
+        Peer *peer = &c->peer[r];
+        TRY(bytes_await(c, r, what));
+        if (peer->byte_count != bytes)
+            return FAIL(ERR_INTERNAL, "rank %d on %s sent %zu bytes of %s, not %zu", r, peer->host, peer->byte_count,
+                        what, bytes);
+        memcpy(text + (size_t)r * bytes, peer->bytes, bytes);
+        free(peer->bytes);
+        peer->bytes = NULL;
+    }
+    return control_broadcast(c, &text, &count);
 }
 
 Status control_barrier(Control *c, const char *what)

@@ -46,7 +46,7 @@ typedef enum ControlKind {
     CONTROL_HELLO = 1, /* ControlHello: the first frame of a connection, to rank 0 */
     CONTROL_WELCOME,   /* char [ranks][CONTROL_HOST_BYTES]: all have come */
     CONTROL_REFUSED,   /* ControlEnd: this connection belongs to another job */
-    CONTROL_BYTES,     /* any: of control_broadcast */
+    CONTROL_BYTES,     /* any: of control_broadcast, or to rank 0 of control_gather */
     CONTROL_READY,     /* nothing: this rank has reached a barrier */
     CONTROL_GO,        /* nothing: all have */
     CONTROL_BEAT,      /* int64_t: time since the last sign of life of a tower */

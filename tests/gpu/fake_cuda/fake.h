@@ -28,6 +28,11 @@ cudaError_t fake_error(cudaError_t error);
 void fake_born(const char *kind);
 void fake_died(const char *kind);
 
+/* ---- the device in use: its identity, on all hosts */
+
+uint64_t fake_device_id(int ordinal);
+int fake_device_current(void);
+
 /* ---- memory */
 
 typedef enum FakeMemory { FAKE_DEVICE = 0, FAKE_PINNED, FAKE_REGISTERED, FAKE_NCCL_MEMORY } FakeMemory;

@@ -209,6 +209,7 @@ void fake_gpu_reset(void)
     fake_gpu_memory((size_t)256 << 20);
     fake_gpu_guard(false);
     fake_gpu_devices(1);
+    fake_gpu_first(0);
     fake_gpu_gone(NULL);
     fake_gpu_nccl_version(FAKE_GPU_NCCL_VERSION);
     fake_gpu_on_abort(NULL);

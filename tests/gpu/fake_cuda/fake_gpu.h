@@ -25,6 +25,8 @@ void fake_gpu_memory(size_t bytes); /* of the device */
 /* Device memory that is made from now on is the device's alone: the host that touches it dies of SIGSEGV. Slow. */
 void fake_gpu_guard(bool on);
 void fake_gpu_devices(int count);
+/* Device k of this process is number first + k of the host; 0 as new. */
+void fake_gpu_first(int first);
 /* Bit k: device k is gone, and no process can open it any more; in memory that the processes share. NULL: none is. */
 void fake_gpu_gone(const _Atomic unsigned *devices);
 /* cudaStreamWaitEvent does nothing: to see a test notice. */
@@ -67,7 +69,8 @@ void fake_gpu_log(char *text, size_t room);
 /* Objects that were made and not destroyed; prints them. */
 int fake_gpu_alive(FILE *to);
 
-/* ---- other GPUs: ranks are processes, forked after fake_gpu_world_create */
+/* ---- other GPUs: ranks are processes, forked after fake_gpu_world_create; without one, any programs of this machine that
+ * have the same unique id, which names a file in TMPDIR. Hosts are told apart by NCCL_HOSTID, as NCCL does. */
 
 typedef struct GpuWorld GpuWorld;
 /* When another process than before makes the unique id, the ranks of the last one are dead, and it begins anew, with as

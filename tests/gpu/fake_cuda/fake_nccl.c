@@ -1,4 +1,5 @@
-/* NCCL between forked processes, through memory that they share.
+/* NCCL between processes, through memory that they share: forked ones, or programs that the unique id has told the name of
+ * its file. Two ranks on one device are refused there, as by NCCL; a test's ranks have a device each.
  *
  * A collective is queued on its stream like other work; it copies the rank's part into a slot and is done when all ranks
  * have done so. Sums are taken in an order that changes along the buffer, as in a ring: the same on every rank, but not
@@ -9,6 +10,7 @@
 #include "tests/gpu/fake_cuda/fake.h"
 #include "tests/support/reference.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <nccl.h>
 #include <stdatomic.h>
@@ -17,7 +19,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SLOTS = 32, QUESTIONS = 2, RING_PIECE = 16, SCALED_OPS = 8, TOLD_MAX = 8 };
+enum {
+    RANKS_MAX = 64,
+    FILE_BYTES = 64 << 20,
+    SLOTS = 32,
+    QUESTIONS = 2,
+    RING_PIECE = 16,
+    SCALED_OPS = 8,
+    TOLD_MAX = 8
+};
 enum { WINDOWS_HEED_ABORT = NCCL_VERSION(2, 29, 7) };
 
 typedef struct Slot {
@@ -31,6 +41,7 @@ struct GpuWorld {
     size_t bytes, mapped;
     _Atomic int joined, windows; /* ranks that are there; that have begun a window, of all windows */
     _Atomic int root;            /* the process that has made the unique id */
+    _Atomic uint64_t device[RANKS_MAX];
     Slot slot[SLOTS];
     _Alignas(64) char data[]; /* [SLOTS][ranks][bytes] */
 };
@@ -50,12 +61,14 @@ struct ncclComm {
     int reductions;      /* alive */
     double scale[SCALED_OPS];
     Told told[TOLD_MAX];
-    int told_count, windows; /* windows: begun so far */
-    Told *beginning;         /* a window that waits for the other ranks */
-    ncclWindow_t *window;    /* where it is wanted */
+    int told_count, windows;         /* windows: begun so far */
+    Told *beginning;                 /* a window that waits for the other ranks */
+    ncclWindow_t *window;            /* where it is wanted */
+    char path[sizeof(ncclUniqueId)]; /* of the file; "" without */
 };
 
 static GpuWorld *world;
+static bool world_is_file;
 static int64_t reduced;
 static int version = FAKE_GPU_NCCL_VERSION, groups;
 static void (*on_abort)(void);
@@ -106,6 +119,47 @@ void fake_gpu_on_abort(void (*function)(void))
     on_abort = function;
 }
 
+/* ---- a world in a file, which is sparse: only what collectives use is stored */
+
+static bool file_name(char *path, size_t room)
+{
+    const char *folder = getenv("TMPDIR");
+    int fd = snprintf(path, room, "%s/fake-nccl-XXXXXX", folder ? folder : "/tmp") < (int)room ? mkstemp(path) : -1;
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+}
+
+/* Every rank opens it, in any order: new memory is zero, and they all write the same. */
+static bool file_open(const char *path, int ranks)
+{
+    size_t mapped = sizeof(GpuWorld) + SLOTS * (size_t)ranks * FILE_BYTES;
+    if (world) munmap(world, world->mapped);
+    world = NULL;
+    int fd = ranks <= RANKS_MAX ? open(path, O_RDWR) : -1;
+    if (fd >= 0 && ftruncate(fd, (off_t)mapped) == 0)
+        world = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (fd >= 0) close(fd);
+    if (world == MAP_FAILED) world = NULL;
+    if (!world) return false;
+    world_is_file = true;
+    world->ranks = ranks;
+    world->bytes = FILE_BYTES;
+    world->mapped = mapped;
+    return true;
+}
+
+/* All have joined: the name is not needed any more. */
+static ncclResult_t file_joined(ncclComm_t comm)
+{
+    if (!*comm->path) return ncclSuccess;
+    (void)unlink(comm->path);
+    *comm->path = 0;
+    for (int r = 0; r < comm->ranks; r++)
+        if (r != comm->rank && atomic_load(&world->device[r]) == atomic_load(&world->device[comm->rank]))
+            return ncclInvalidUsage;
+    return ncclSuccess;
+}
+
 /* ---- the library */
 
 ncclResult_t ncclGetVersion(int *found)
@@ -119,6 +173,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     ENTER(NCCL, ncclGetUniqueId);
     memset(id, 7, sizeof *id);
+    if (!world || world_is_file) return file_name(id->internal, sizeof id->internal) ? ncclSuccess : ncclSystemError;
     int before = world ? atomic_exchange(&world->root, (int)getpid()) : 0;
     if (before && before != (int)getpid()) {
         atomic_store(&world->joined, 0);
@@ -174,12 +229,17 @@ static ncclResult_t begin(ncclComm_t comm)
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
-    (void)id;
     ENTER(NCCL, ncclCommInitRankConfig);
+    bool by_file = id.internal[0] == '/';
+    if (by_file && !file_open(id.internal, ranks)) return ncclSystemError;
     if (config->blocking != 0 || ranks > (world ? world->ranks : 1)) return ncclInvalidArgument;
     ncclComm_t comm = calloc(1, sizeof *comm);
     if (!comm) return ncclSystemError;
     *comm = (struct ncclComm){.users = 1, .rank = rank, .ranks = ranks, .questions = QUESTIONS};
+    if (by_file) {
+        memcpy(comm->path, id.internal, sizeof comm->path);
+        atomic_store(&world->device[rank], fake_device_id(fake_device_current()));
+    }
     if (world) atomic_fetch_add(&world->joined, 1);
     *made = comm;
     fake_born("communicator");
@@ -216,6 +276,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result)
     ENTER(NCCL, ncclCommGetAsyncError);
     bool waiting = world && (atomic_load(&world->joined) < comm->ranks ||
                              (comm->window && atomic_load(&world->windows) < comm->ranks * comm->windows));
+    if (!waiting && !comm->failed) comm->failed = file_joined(comm);
     if (!waiting && comm->questions > 0) comm->questions--;
     if (!waiting && !comm->questions) window_finish(comm);
     *result = broken != ncclSuccess ? broken : waiting || comm->questions ? ncclInProgress : comm->failed;

@@ -6,13 +6,31 @@
 
 /* ---- the device */
 
-static int devices = 1;
+static int devices = 1, first_device, current;
 static const _Atomic unsigned *gone;
 static cudaError_t last_error;
 
 void fake_gpu_devices(int count)
 {
     devices = count;
+}
+
+void fake_gpu_first(int first)
+{
+    first_device = first;
+}
+
+uint64_t fake_device_id(int ordinal)
+{
+    const char *host = getenv("NCCL_HOSTID");
+    uint64_t hash = 14695981039346656037u;
+    for (const char *c = host ? host : ""; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    return (hash ^ (uint64_t)(first_device + ordinal)) * 1099511628211u;
+}
+
+int fake_device_current(void)
+{
+    return current;
 }
 
 void fake_gpu_gone(const _Atomic unsigned *lost)
@@ -31,21 +49,24 @@ cudaError_t cudaSetDevice(int ordinal)
 {
     ENTER(CUDA, cudaSetDevice);
     if (gone && *gone >> ordinal & 1) return fake_error(cudaErrorDevicesUnavailable);
-    return ordinal >= 0 && ordinal < devices ? cudaSuccess : cudaErrorInvalidDevice;
+    if (ordinal < 0 || ordinal >= devices) return cudaErrorInvalidDevice;
+    current = ordinal;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int *ordinal)
 {
     ENTER(CUDA, cudaGetDevice);
-    *ordinal = 0;
+    *ordinal = current;
     return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int ordinal)
 {
-    (void)ordinal;
+    uint64_t id = fake_device_id(ordinal);
     ENTER(CUDA, cudaGetDeviceProperties);
     memset(p, 0, sizeof *p);
+    memcpy(&p->uuid, &id, sizeof id);
     strcpy(p->name, "Fake GPU");
     p->major = 9;
     p->multiProcessorCount = 4;
