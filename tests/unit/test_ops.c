@@ -65,7 +65,10 @@ static void open_or_skip(const char *name, Device *device)
     int count = 0;
     const char *only = getenv("TOWERS_TEST_BACKEND");
     DeviceConfig config = {DEVICE_USUAL, .threads = 2, .allow_reference = true};
-    if (only && strcmp(only, name) != 0) skip();
+    if (only && strcmp(only, name) != 0) {
+        printf("  TOWERS_TEST_BACKEND asks for %s alone\n", only);
+        skip();
+    }
     if (backend_find(name, &backend, NULL, 0) != OK || backend_device_count(backend, &count) != OK || count == 0) {
         printf("  no %s here: %s\n", name, status_message());
         skip();
