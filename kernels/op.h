@@ -45,7 +45,7 @@ enum {
 };
 enum { IMAGE_SHARE_ONE = 1 << 24 }; /* shares and 1 - share are exact in f32 */
 
-/* A label of a loss whose sample is ignored: no loss, no hit, no gradient. */
+/* A label of a loss whose sample is ignored: no loss, not counted as correct, no gradient. */
 enum { LABEL_NONE = -1 };
 
 typedef union OpAttr {

@@ -27,29 +27,29 @@ typedef struct CommConfig {
     size_t staged;    /* of these, [0, staged) are sometimes contributed from host memory instead */
     bool ordered;     /* add in tower order: the same bits for any number of GPUs and virtual towers */
     int ctas;         /* most thread blocks of a collective; 0: NCCL's choice */
-    /* several groups that no MPI has started: where group 0 listens for the others, and the job's number. master NULL: MPI
-     * connects them. Borrowed. */
+    /* For several groups that were not started by MPI: the address and port where group 0 listens, and the number of the
+     * job. If master is NULL, MPI connects the groups. Borrowed. */
     const char *master;
     int port;
     uint64_t token;
 } CommConfig;
 
-/* Memory that the tower processes of one group share: made by the supervisor before it forks them, anonymous (no name, no
- * /dev/shm limit), freed by the kernel with the last process. `towers` and `ranks` are those of the group; below, a
- * process is given by its number in the group. */
+/* Memory shared by the tower processes of one group. The supervisor creates it before it forks them. It is an anonymous
+ * mapping (no name, not limited by /dev/shm), which the kernel frees with the last process. `towers` and `ranks` count
+ * those of the group; the functions below identify a process by its number in the group. */
 typedef struct CommShared CommShared;
 NODISCARD Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **made);
 void comm_shared_destroy(CommShared *shared);
 /* Called by the supervisor when a process has ended: every waiting and every later collective fails at once. */
 void comm_shared_abort(CommShared *shared, int process);
-/* The same for news from other groups: "host b: tower process 5 was killed by signal 9". Of all aborts the first counts. */
+/* The same for a failure in another group: "host b: tower process 5 was killed by signal 9". Only the first abort counts. */
 enum { COMM_NEWS_BYTES = 384, COMM_ABORTED_ELSEWHERE = 1 << 16 };
 void comm_shared_abort_by(CommShared *shared, const char *news);
 /* The process that left first, COMM_ABORTED_ELSEWHERE, or -1 if none has. */
 int comm_shared_aborted(const CommShared *shared);
 /* The progress slot of a process in the shared memory: deadlines are extended while a missing peer makes progress. */
 ProgressSlot *comm_shared_progress(CommShared *shared, int process);
-/* Called by the supervisor when it hears of progress in another group; at_ns: clock_ns() of this host. */
+/* Called by the supervisor when a heartbeat reports progress in another group; at_ns: clock_ns() of this host. */
 void comm_shared_peers_progress(CommShared *shared, int64_t at_ns);
 /* Whether the process waits at a barrier for others. */
 bool comm_shared_waiting(const CommShared *shared, int process);
@@ -84,11 +84,11 @@ size_t comm_bytes(const Backend *backend, const CommConfig *config);
 /* "NCCL 2.28.9 sums the gradients in place, in a symmetric window"; "" if there is no choice to report. */
 void comm_text(const Comm *comm, char *text, size_t bytes);
 
-/* Begins the all-reduce of elements [first, first + count) of this round with the contribution of tower `tower`, one of
- * this rank's, in ascending order; that of the last one starts the sum, beside the computation where the communicator
- * can. The last towers of all ranks begin their ranges in the same order. f32; host memory, or with NCCL device memory, read in the order of STREAM_COMPUTE.
- * Device memory of this rank's last tower belongs to the communicator until comm_allreduce_end: the sum may overwrite
- * the contribution. */
+/* Begins the all-reduce of elements [first, first + count) of this round with the contribution of tower `tower`. A rank calls
+ * it for each of its towers in ascending order; the call for the last one starts the sum, which runs beside the computation
+ * where the communicator can do so. All ranks must start their ranges in the same order. `from` is f32 in host memory, or
+ * with NCCL in device memory, which is read in the order of STREAM_COMPUTE. Device memory of this rank's last tower belongs
+ * to the communicator until comm_allreduce_end: the sum may overwrite the contribution. */
 NODISCARD Status comm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count);
 /* Ends the all-reduce of [first, first + count): the sum over all towers, in tower order, goes to `to` on every rank.
  * Every tower must have begun exactly this range in this round; it ends once. Elements, not bytes. `to`: host memory, or

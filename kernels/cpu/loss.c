@@ -14,13 +14,13 @@ int32_t classes_before(Dtype dtype, const void *z, int64_t classes, int32_t labe
 
 void loss_sum(const LossSample *samples, int32_t n, OpCall *call)
 {
-    int32_t hits[2] = {0, 0};
+    int32_t correct[2] = {0, 0};
     double loss = 0;
     for (int32_t i = 0; i < n; i++) {
         bool known = samples[i].loss == samples[i].loss;
         loss += samples[i].loss;
-        for (int k = 0; k < 2; k++) hits[k] += known && samples[i].hit[k];
+        for (int k = 0; k < 2; k++) correct[k] += known && samples[i].correct[k];
     }
     if (call->out[0].data) *(float *)call->out[0].data = (float)loss;
-    for (int k = 0; k < 2 && call->out[2].data; k++) ((float *)call->out[2].data)[k] = (float)hits[k];
+    for (int k = 0; k < 2 && call->out[2].data; k++) ((float *)call->out[2].data)[k] = (float)correct[k];
 }

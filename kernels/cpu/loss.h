@@ -7,13 +7,13 @@
 enum { TOP_K = 5 };
 
 typedef struct LossSample {
-    double loss; /* NaN: the sample has no hit either */
-    bool hit[2];
+    double loss; /* NaN: the sample is not correct either */
+    bool correct[2];
 } LossSample;
 
 /* Number of classes that come before the label: larger logits, and equal ones of lower classes. */
 int32_t classes_before(Dtype dtype, const void *z, int64_t classes, int32_t label);
-/* The outputs of a call: loss, and hits. */
+/* Write the outputs of a call: the loss, and the numbers of correct samples. */
 void loss_sum(const LossSample *samples, int32_t n, OpCall *call);
 
 #endif

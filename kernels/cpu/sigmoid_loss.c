@@ -4,9 +4,10 @@
  * without them; PyTorch's pos_weight), K classes and p = sigmoid x:
  *     loss = 1/K sum of (1 - t) x + (1 + (w - 1) t) (max(-x, 0) + log1p(exp(-|x|)))
  *     dlogits = (p (1 + (w - 1) t) - w t) dloss / K
- * The terms of a sample are f32, their sum and that of the samples, in order, f64. A label of LABEL_NONE gives neither loss
- * nor hit nor gradient; NaN logits, and with one class for a sample labels outside 0 .. K - 1, give a NaN loss and no hit.
- * Hits are those of softmax.c, or with several classes for a sample those of op.h. */
+ * The terms of a sample are f32, their sum and that of the samples, in order, f64. A sample whose
+ * label is LABEL_NONE has no loss, counts as correct nowhere and has no gradient. NaN logits, and with one class for a sample
+ * labels outside 0 .. K - 1, give a NaN loss and count as wrong. What counts as correct is defined in softmax.c, and for
+ * several classes for a sample in op.h. */
 #include "kernels/cpu/loss.h"
 
 #include <math.h>
@@ -20,16 +21,16 @@ typedef struct Sigmoid {
 } Sigmoid;
 
 /* Whether exactly the right classes have a probability above 0.5, and whether the most probable class is right. */
-static void several_hits(Dtype dtype, const void *x, const float *target, int64_t classes, bool hit[2])
+static void several_correct(Dtype dtype, const void *x, const float *target, int64_t classes, bool correct[2])
 {
     int64_t top = 0;
-    hit[0] = true;
+    correct[0] = true;
     for (int64_t k = 0; k < classes; k++) {
         float value = load(dtype, x, k);
-        hit[0] = hit[0] && (value > 0) == (target[k] >= 0.5f);
+        correct[0] = correct[0] && (value > 0) == (target[k] >= 0.5f);
         if (value > load(dtype, x, top)) top = k;
     }
-    hit[1] = target[top] >= 0.5f;
+    correct[1] = target[top] >= 0.5f;
 }
 
 static LossSample sigmoid_sample(const Sigmoid *op, const void *x, int32_t label, const float *target, float *prob)
@@ -47,11 +48,11 @@ static LossSample sigmoid_sample(const Sigmoid *op, const void *x, int32_t label
     if (label == LABEL_NONE) return (LossSample){0};
     if (!op->several && (label < 0 || label >= classes)) return (LossSample){.loss = (double)NAN};
     if (op->several) {
-        several_hits(dtype, x, target, classes, found.hit);
+        several_correct(dtype, x, target, classes, found.correct);
     } else {
         int32_t before = classes_before(dtype, x, classes, label);
-        found.hit[0] = before < 1;
-        found.hit[1] = before < TOP_K;
+        found.correct[0] = before < 1;
+        found.correct[1] = before < TOP_K;
     }
     return found;
 }

@@ -4,9 +4,9 @@
  *     loss = (1 - s) (L - z[label]) + s (L - mean z),    prob = exp(z - L)
  * in f64, summed over the samples in order. With targets t, any numbers >= 0:
  *     loss = sum of t[k] (L - z[k]),    dlogits = (prob sum(t) - t) dloss
- * A sample is a top-k hit if fewer than k classes come before its label
- * (equal logits: the lower class). NaN logits, and labels outside 0 .. K - 1, give a NaN loss and no hit; a label of
- * LABEL_NONE gives neither loss nor hit nor gradient. */
+ * A sample is top-k correct if fewer than k classes come before its label (of equal logits, the lower class comes first).
+ * NaN logits, and labels outside 0 .. K - 1, give a NaN loss and count as wrong. A sample whose label is LABEL_NONE has no
+ * loss and no gradient, and is not counted as correct. */
 #include "kernels/cpu/loss.h"
 
 #include <math.h>

@@ -9,12 +9,12 @@ enum { TOP_K = 5, WARPS = BLOCK / WARP };
 
 struct Sample {
     double loss;
-    int32_t hit[2];
+    int32_t correct[2];
 };
 
 /* Where the samples are, and what becomes of them. */
 struct LossOutputs {
-    float *loss, *hits; /* or NULL */
+    float *loss, *correct; /* or NULL */
     Sample *samples;
     unsigned *counter;
 };
@@ -67,15 +67,15 @@ DEVICE void loss_total(const LossOutputs &o, int32_t n)
     for (int32_t i = (int32_t)threadIdx.x; i < n; i += (int32_t)blockDim.x) {
         const volatile Sample *sample = &o.samples[i];
         loss += sample->loss;
-        first += sample->hit[0];
-        second += sample->hit[1];
+        first += sample->correct[0];
+        second += sample->correct[1];
     }
     loss = block_sum(loss, sums);
     first = block_sum(first, sums);
     second = block_sum(second, sums);
     if (threadIdx.x != 0) return;
     if (o.loss) o.loss[0] = (float)loss;
-    if (o.hits) o.hits[0] = (float)first, o.hits[1] = (float)second;
+    if (o.correct) o.correct[0] = (float)first, o.correct[1] = (float)second;
 }
 
 /* Stores the sample of this block; the last block adds all. */

@@ -23,7 +23,7 @@ DEVICE double sigmoid_terms(const Sigmoid &o, int64_t row, const float *target, 
 }
 
 /* Hits with several classes for a sample. */
-DEVICE void several_hits(const Sigmoid &o, int64_t row, const float *target, double *sums, int32_t hit[2])
+DEVICE void several_correct(const Sigmoid &o, int64_t row, const float *target, double *sums, int32_t correct[2])
 {
     SHARED_ARRAY(float, tops, WARPS);
     SHARED_ARRAY(float, places, WARPS);
@@ -39,8 +39,8 @@ DEVICE void several_hits(const Sigmoid &o, int64_t row, const float *target, dou
     for (int32_t k = (int32_t)threadIdx.x; k < o.logits.shape.c; k += (int32_t)blockDim.x)
         if (logit(o.logits, row, k) == top) place = larger_of(place, (float)-k);
     place = block_largest(place, places);
-    hit[0] = wrong == 0;
-    hit[1] = place > -INFINITY && target[(int32_t)-place] >= 0.5f;
+    correct[0] = wrong == 0;
+    correct[1] = place > -INFINITY && target[(int32_t)-place] >= 0.5f;
 }
 
 BOUNDED sigmoid_loss_kernel(const __grid_constant__ Sigmoid o)
@@ -52,7 +52,7 @@ BOUNDED sigmoid_loss_kernel(const __grid_constant__ Sigmoid o)
     Sample sample = {sigmoid_terms(o, row, target, sums) / classes, {0, 0}};
     bool known = o.several || (label >= 0 && label < classes);
     if (o.several) {
-        several_hits(o, row, target, sums, sample.hit);
+        several_correct(o, row, target, sums, sample.correct);
     } else {
         float mine = logit(o.logits, row, known ? label : 0);
         double before = 0;
@@ -61,12 +61,12 @@ BOUNDED sigmoid_loss_kernel(const __grid_constant__ Sigmoid o)
             before += x > mine || (x == mine && k < label);
         }
         before = block_sum(before, sums);
-        sample.hit[0] = before < 1;
-        sample.hit[1] = before < TOP_K;
+        sample.correct[0] = before < 1;
+        sample.correct[1] = before < TOP_K;
     }
     if (!known) sample.loss = (double)NAN;
     if (label == LABEL_NONE) sample.loss = 0;
-    if (label == LABEL_NONE || sample.loss != sample.loss) sample.hit[0] = sample.hit[1] = 0;
+    if (label == LABEL_NONE || sample.loss != sample.loss) sample.correct[0] = sample.correct[1] = 0;
     loss_finish(o.outputs, sample);
 }
 

@@ -231,20 +231,20 @@ static void test_nan_logit(void **state)
 {
     (void)state;
     enum { N = 2, CLASSES = 4 };
-    float logits[N * CLASSES] = {3, NAN, 1, 0, 3, 2, 1, 0}, loss = 0, prob[N * CLASSES], hits[2] = {-1, -1};
+    float logits[N * CLASSES] = {3, NAN, 1, 0, 3, 2, 1, 0}, loss = 0, prob[N * CLASSES], correct[2] = {-1, -1};
     int32_t labels[N] = {0, 0};
     OpCall call = {.kind = OP_SOFTMAX_LOSS, .name = "loss", .in_count = 2, .out_count = 3};
     call.in[0] = (Tensor){logits, {N, CLASSES, 1, 1}, DTYPE_F32, CLASSES};
     call.in[1] = (Tensor){labels, {N, 1, 1, 1}, DTYPE_I32, 1};
     call.out[0] = (Tensor){&loss, {1, 1, 1, 1}, DTYPE_F32, 1};
     call.out[1] = (Tensor){prob, {N, CLASSES, 1, 1}, DTYPE_F32, CLASSES};
-    call.out[2] = (Tensor){hits, {1, 2, 1, 1}, DTYPE_F32, 2};
+    call.out[2] = (Tensor){correct, {1, 2, 1, 1}, DTYPE_F32, 2};
     const OpKernel *kernel = emulated_backend.kernels[OP_SOFTMAX_LOSS];
     must(kernel->prepare(&device, &call));
     must(emulated_backend.alloc(&device, call.workspace_bytes, &call.workspace));
     must(kernel->launch(&device, &call));
     assert_true(isnan(loss));
-    assert_true(hits[0] == 1 && hits[1] == 1);
+    assert_true(correct[0] == 1 && correct[1] == 1);
     emulated_backend.release(&device, call.workspace);
     kernel->discard(&device, &call);
 }

@@ -392,9 +392,9 @@ static void test_bad_samples_make_a_nan_loss(void **state)
         if (bad == 1) labels[0] = -2;
         if (bad == 2) labels[0] = 7;
         call_run(&devices[1], &call);
-        const float *hits = call.out[2].data;
+        const float *correct = call.out[2].data;
         assert_true(isnan(*(float *)call.out[0].data));
-        assert_true(hits[0] == 1 && hits[1] == 1); /* the good sample */
+        assert_true(correct[0] == 1 && correct[1] == 1); /* the good sample */
         call_destroy(&call);
     }
 }
@@ -407,8 +407,8 @@ static void test_ties_go_to_the_lower_class(void **state)
     int32_t *labels = call.in[1].data;
     labels[0] = 4, labels[1] = 5;
     call_run(&devices[1], &call);
-    const float *hits = call.out[2].data;
-    assert_true(hits[0] == 0 && hits[1] == 1);
+    const float *correct = call.out[2].data;
+    assert_true(correct[0] == 0 && correct[1] == 1);
     call_destroy(&call);
 }
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "kernels/backend.h"
+#include "tests/support/tower_run.h"
 #include "tests/unit/golden_targets.h"
 
 enum { DRAWS = 8000, SIDE = 299 };
@@ -252,6 +253,68 @@ static void test_sample_that_does_not_count(void **state)
     assert_true(target_weight(&rule, 0, 1, 0.25) == 2.25 && target_weight(&rule, 1, LABEL_NONE, 0) == 3);
 }
 
+/* ---- auxiliary heads get the targets, too */
+
+enum { TWIN_STEPS = 12 };
+static double main_sum[TWIN_STEPS + 1], aux_sum[TWIN_STEPS + 1], loss_sum[TWIN_STEPS + 1];
+
+/* An auxiliary head with the logits of the main one, so that both must have the same loss. */
+static void build_twins(Graph *g, const ModelOptions *options, Value x, ModelHeads *heads)
+{
+    static const Init he = {.kind = INIT_HE_NORMAL};
+    graph_canonical(g, 28);
+    heads->logits = heads->aux[0] = dense(g, x, "head", options->classes, false, he);
+    heads->aux_count = 1;
+}
+
+static const Model twins = {.name = "twins",
+                            .title = "",
+                            .paper = "",
+                            .side = 28,
+                            .min_side = 28,
+                            .channels = 1,
+                            .classes = 10,
+                            .std = {1, 1, 1},
+                            .build = build_twins};
+
+static void see_losses(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
+{
+    (void)context, (void)seconds, (void)loss;
+    if (step > TWIN_STEPS) return;
+    main_sum[step] = aux_sum[step] = loss_sum[step] = 0;
+    for (int t = 0; t < ledger->towers; t++) {
+        const LedgerRow *row = ledger_row(ledger, t, step);
+        main_sum[step] += row->term[0];
+        aux_sum[step] += row->term[1];
+        loss_sum[step] += row->loss.sum;
+    }
+}
+
+static void test_auxiliary_heads(void **state)
+{
+    (void)state;
+    double plain = 0;
+    const Backend *cpu;
+    if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
+    for (int mixes = 0; mixes < 2; mixes++) {
+        TowerRun run;
+        tower_run_open(&run, cpu, &twins, 2);
+        run.job.on_step = see_losses;
+        run.job.program.aux_weight = 0.5f;
+        run.job.program.mixes = run.job.program.targets = mixes;
+        if (mixes) run.job.data.mix = (MixRule){.mixup = 1};
+        tower_run_live(&run);
+        tower_run_close(&run);
+        if (run.status != OK) fail_msg("%s", status_message());
+        for (int s = 1; s <= TWIN_STEPS; s++) {
+            assert_true(main_sum[s] > 0 && main_sum[s] == aux_sum[s]);
+            assert_true(fabs(loss_sum[s] - 1.5 * main_sum[s]) < 1e-5 * main_sum[s]);
+        }
+        assert_true(main_sum[1] != plain); /* mixed images and targets have another loss */
+        plain = main_sum[1];
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_targets_are_those_of_pytorch),
         cmocka_unit_test(test_bce_is_that_of_pytorch),
         cmocka_unit_test(test_sample_that_does_not_count),
+        cmocka_unit_test(test_auxiliary_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

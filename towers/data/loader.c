@@ -19,7 +19,7 @@
 enum { WORKERS_MAX = 1024, DEPTH_MAX = 4096, NONE = -1, PIECE = 8, PREPARING = -1 };
 
 typedef struct Slot {
-    int64_t ready;   /* number of its complete batch, or NONE */
+    int64_t ready;   /* number of the complete batch in it, or NONE */
     int64_t first;   /* position of its first sample in the epoch's order */
     int64_t before;  /* with mixing, position of that sample's partner */
     int32_t count;   /* images: the batch's samples, and with mixing that partner */
@@ -100,14 +100,15 @@ static Slot *slot_of(const Loader *l, int64_t number)
     return &l->slots[number % l->slots_count];
 }
 
-/* Where image i of a slot stands in the epoch's order; the one behind the batch is the partner of its first image. */
+/* Position of image i of a slot in the epoch's order. The image behind the batch is the partner of its first image. */
 static int64_t position_of(const Slot *slot, int32_t i)
 {
     return i < slot->batch.n ? slot->first + i : slot->before;
 }
 
-/* An image is changed alike wherever the order puts it; but a balanced order may draw it a hundred times in an epoch, and
- * a hundred equal copies would teach nothing. */
+/* The random augmentation of an image depends on its number, not on its place in the order. With the balanced sampler it
+ * depends on the place, because the same image may be drawn a hundred times in an epoch and must not look the same each
+ * time. */
 static SampleKey key_of(const Loader *l, const Slot *slot, int32_t i)
 {
     bool again = l->config.sampler == SAMPLER_BALANCED;
@@ -147,11 +148,11 @@ static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i
         return FAIL(st, "'%s': %s", where, why);
     }
     worker->clocks.warnings += image_decoder_warnings(worker->transform.decoder) > warnings;
-    if (i == slot->batch.n) worker->rotated = rotated; /* counted in the batch that it is in */
+    if (i == slot->batch.n) worker->rotated = rotated; /* the partner is counted in its own batch */
     return OK;
 }
 
-/* The good sample nearest to sample i, earlier ones preferred; NONE if there is none. */
+/* The undamaged sample nearest to sample i, the earlier one of two; NONE if there is none. */
 static int32_t neighbour_of(const Slot *slot, int32_t i)
 {
     for (int32_t d = 1; d < slot->batch.n; d++) {
@@ -166,7 +167,8 @@ static int by_index(const void *a, const void *b)
     return ((const BadSample *)a)->index - ((const BadSample *)b)->index;
 }
 
-/* Give skipped samples the pixels of a neighbour. The partner behind the batch counts in the batch that it is in. */
+/* Replace the pixels of skipped samples by those of a neighbour. A damaged partner behind the batch is not reported here,
+ * but in the batch to which it belongs. */
 static void bad_cover(const Loader *l, Slot *slot)
 {
     for (int32_t k = 0; k < slot->batch.skipped; k++) slot->labels[slot->bad[k].index] = LABEL_NONE;
@@ -187,7 +189,7 @@ static void bad_cover(const Loader *l, Slot *slot)
     slot->batch.bad = slot->bad;
 }
 
-/* Give each sample its partner, unless one of the two is damaged, and fill in the targets. */
+/* Assign a partner to each sample, unless one of the two is damaged, and fill in the targets. */
 static void batch_mix(const Loader *l, Slot *slot)
 {
     Batch *b = &slot->batch;
@@ -285,7 +287,7 @@ static void open_next(Loader *l)
     if (b->n == 0) batch_finish(l, number);
 }
 
-/* True if work_once has something to do; it is then called again instead of waiting. */
+/* True if work_once would find something to do, so that the caller need not wait. */
 static bool has_work(const Loader *l)
 {
     if (has_claimable(l)) return true;
@@ -311,7 +313,7 @@ static Status bad_add(const Loader *l, Slot *slot, int32_t i)
     return OK;
 }
 
-/* On coming to a window, announce its shards and those of the next, each once. */
+/* At the first sample of a window, announce its shards and those of the next window to the storage, each once. */
 static void window_hint(Loader *l, int64_t epoch, int64_t position)
 {
     const Order *o = &l->order;

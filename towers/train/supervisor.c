@@ -201,7 +201,7 @@ static void children_kill(Supervisor *s)
         if (s->child[r].pid > 0) kill(s->child[r].pid, SIGKILL);
 }
 
-/* Time of the last sign of life of a process: a change of activity of one of its towers, or progress within one. */
+/* When a process last showed a sign of life: one of its towers changed its activity, or made progress in it. */
 static int64_t life_of(const Supervisor *s, int r)
 {
     int64_t last = atomic_load(&comm_shared_progress(s->shared, r)->at_ns);
@@ -278,11 +278,11 @@ static void silence_check(Supervisor *s)
     root_cause(s, FAIL(ERR_COMM, "%s: no sign of life for %.1f s (--comm-timeout); ending the run", where,
                        (double)limit * 1e-9));
     s->hung = silent;
-    kill(s->child[silent].pid, STACK_SIGNAL); /* it has until it is killed to tell where it is */
+    kill(s->child[silent].pid, STACK_SIGNAL); /* it writes its call stack, if it can before it is killed */
     others_abort(s, silent);
 }
 
-/* Where the calls of the process that hung are to be read, behind the message that it did. */
+/* Append to the message about a process that hung the name of the file with its call stack. */
 static void hung_tell(Supervisor *s)
 {
     char path[PATH_BYTES];
@@ -311,7 +311,7 @@ static bool towers_are_stuck(Supervisor *s)
 
 /* ---- other programs of the run */
 
-/* Take over the failure of another program; `s` may have failed before, as its consequence. */
+/* Adopt the failure of another program as the root cause. `s` may already have failed as a consequence of it. */
 static void failure_adopt(Supervisor *s, const ControlEnd *failure)
 {
     bool by_agreement = failure->status == ERR_NUMERIC || failure->status == ERR_INTERRUPTED;
@@ -323,7 +323,7 @@ static void failure_adopt(Supervisor *s, const ControlEnd *failure)
     status_keep(&s->words);
 }
 
-/* The channel's thread has received it; the towers wait for others no longer. */
+/* If the channel has received the failure of another program, release the towers that wait for its towers. */
 static void news_take(Supervisor *s)
 {
     ControlEnd failure;
