@@ -11,10 +11,10 @@ NODISCARD Status bench_run(const Options *options, JobFiles *files, int *signal_
 NODISCARD Status scaling_run(Options *options, JobFiles *files, int *signal_number); /* after bench_open */
 
 /* eval: prints the data to be evaluated as one line on stderr; then results to stdout, --errors and --class-scores to
- * their files. `samples` [of the test set]. */
+ * their files. `samples` [of the test set], `scores` [of the test set][classes] or NULL, as eval_run gives them. */
 void eval_introduce(const JobFiles *files);
 NODISCARD Status eval_print(const Options *options, const JobFiles *files, const EvalResult *result,
-                            const EvalSample *samples);
+                            const EvalSample *samples, const float *scores);
 
 /* export: writes safetensors that PyTorch's load_state_dict(strict=True) accepts, or ONNX (towers/store/onnx.h).
  * job_model must have been called. */

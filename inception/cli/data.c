@@ -145,7 +145,7 @@ static Status sheet_make(const Options *o, const Source *source, const Batch *ba
         char where[512], label[256];
         TRY_OUT(sheet_put(&sheet, i, batch, i, mean));
         source_where(source, batch->ids[i], where, sizeof where);
-        batch_label(batch, i, source_info(source), label, sizeof label);
+        batch_label(batch, i, source, label, sizeof label);
         fprintf(to, "row %d, column %d: %s  %s\n", i / SHEET_SIDE + 1, i % SHEET_SIDE + 1, label, where);
     }
     TRY_OUT(sheet_save(o->sheet, &sheet.pixels));

@@ -292,6 +292,11 @@ Status data_convert(const Options *o, FILE *to)
         return FAIL(ERR_ARG, "towers data convert: '%s' is in '%s', whose images are read; use a folder outside of it",
                     c.to, from);
     for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) TRY_OUT(data_open(o, from, split, &sources[split]));
+    if (source_info(sources[SPLIT_TRAIN])->several)
+        TRY_OUT(FAIL(ERR_UNSUPPORTED,
+                     "'%s' has a labels file; convert writes one class for each image. Shrink the images with "
+                     "another program and keep labels.csv",
+                     from));
     if (source_info(sources[SPLIT_TRAIN])->h > 0) {
         st = FAIL(ERR_ARG, "towers data convert: '%s' is neither a folder of images nor shards", from);
         goto out;

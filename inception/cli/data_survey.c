@@ -39,6 +39,7 @@ Status data_open(const Options *o, const char *path, Split split, Source **made)
 /* ---- info */
 
 typedef struct Look {
+    const Source *source; /* borrowed */
     pthread_mutex_t lock;
     int64_t bytes, of_format[IMAGE_FORMATS], turned, damaged;
     int32_t least_h, least_w, most_h, most_w;
@@ -55,7 +56,9 @@ static Status look_at(void *context, SurveyWorker *worker, int64_t id, int32_t l
     if (st == ERR_MEMORY || st == ERR_IO) return st;
     pthread_mutex_lock(&l->lock);
     l->hash[id] = hash;
-    l->of_class[label]++;
+    const int32_t *labels = &label;
+    int32_t count = source_info(l->source)->several ? source_labels(l->source, id, &labels) : 1;
+    for (int32_t k = 0; k < count; k++) l->of_class[labels[k]]++;
     l->bytes += (int64_t)worker->bytes.size;
     if (st != OK && l->damaged++ == 0) snprintf(l->first_bad, sizeof l->first_bad, "%s", status_message());
     if (st == OK) {
@@ -83,7 +86,7 @@ static void look_free(Look *l)
 static Status look_run(const Options *o, const Source *source, Look *l)
 {
     const SourceInfo *info = source_info(source);
-    *l = (Look){0};
+    *l = (Look){.source = source};
     pthread_mutex_init(&l->lock, NULL);
     l->of_class = calloc((size_t)info->classes + 1, sizeof *l->of_class);
     l->hash = calloc((size_t)info->count + 1, sizeof *l->hash);
@@ -113,7 +116,7 @@ static void look_print(const char *name, const Source *source, const Look *l, FI
 static void classes_print(const Source *train, const Look *first, const Look *second, FILE *to)
 {
     const SourceInfo *info = source_info(train);
-    fprintf(to, "classes: %d\n", info->classes);
+    fprintf(to, "classes: %d%s\n", info->classes, info->several ? ", any number for an image" : "");
     for (int c = 0; c < info->classes; c++) {
         fprintf(to, "  %6d  %8" PRId64, c, first->of_class[c]);
         if (second) fprintf(to, "  %8" PRId64, second->of_class[c]);

@@ -289,8 +289,9 @@ Status info_run(const JobFiles *files, FILE *to)
     fprintf(to, "model          %s, ", job->program.model->name);
     if (job->program.model->classes) fprintf(to, "%d classes, ", job->program.options.classes);
     fprintf(to, "%dx%d\n", job->program.options.side, job->program.options.side);
-    fprintf(to, "data           %s: %lld training, %lld test samples\n", train->name, (long long)train->count,
-            (long long)(job->test ? source_info(job->test)->count : 0));
+    fprintf(to, "data           %s: %lld training, %lld test samples%s\n", train->name, (long long)train->count,
+            (long long)(job->test ? source_info(job->test)->count : 0),
+            train->several ? ", any number of classes for an image" : "");
     fprintf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
             job->processes == 1 ? "" : "es", job->device.threads, job->device.threads == 1 ? "" : "s",
             job->backend->name);

@@ -153,7 +153,6 @@ Status job_model(Options *o, JobFiles *files)
 #define FILLS(field, member) job->member = (__typeof__(job->member))o->field;
 #include "inception/cli/options.def"
     job->program.model = model;
-    job->program.targets = job->program.loss == LOSS_BCE;
     job->program.aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight;
     job->program.separate_storage = !o->share_storage;
     TRY(fuse_check(job->program.fuse, job->backend));
@@ -161,7 +160,8 @@ Status job_model(Options *o, JobFiles *files)
     TRY(model_options(o, model, files, &job->program.options));
     job_transforms(o, job, false);
     job->program.data_channels = model->channels;
-    job->program.mixes = job->program.targets = !model->phases && mix_is_on(&job->data.mix);
+    job->program.mixes = !model->phases && mix_is_on(&job->data.mix);
+    job->program.targets = job->program.mixes || job->program.loss == LOSS_BCE;
     job->device.threads = 1; /* until the towers are assigned to processes */
     job->device.tf32 = o->amp && o->amp_dtype == AMP_TF32;
     optimizer_fill(o, &job->optimizer);

@@ -10,6 +10,9 @@
 /* Networks of this input size and above are for photographs: Fashion-MNIST is no default for them. */
 enum { PHOTO_SIDE = 75 };
 
+/* Probabilities of an evaluation of images with any number of classes: 4 GiB. */
+static const int64_t SCORES_MAX = INT64_C(1) << 30;
+
 /* ---- transforms */
 
 void job_transforms(const Options *o, TrainJob *job, bool photos)
@@ -164,18 +167,50 @@ static Status synthetic_open(const ModelOptions *options, int64_t synthetic, Job
     return OK;
 }
 
-/* Weights of classes make targets of labels, as mixing does (job_model). */
+/* Images with any number of classes. */
+static Status several_check(const Options *o, JobFiles *files)
+{
+    ProgramConfig *program = &files->job.program;
+    const SourceInfo *train = source_info(files->train);
+    program->several = train->several;
+    if (!train->several) return OK;
+    if (program->loss != LOSS_BCE)
+        return FAIL(
+            ERR_ARG,
+            "%s has a labels file, with any number of classes for an image: use --loss bce (or remove labels.csv, if "
+            "the classes are the folders)",
+            train->name);
+    if (files->job.data.sampler == SAMPLER_BALANCED)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--sampler balanced draws the one class of an image, but the images of %s have several; "
+                    "use --class-weights auto",
+                    train->name);
+    if (o->background)
+        return FAIL(ERR_UNSUPPORTED, "--background is a class for images of no other; with a labels file these have no "
+                                     "label");
+    int64_t count = files->test ? source_info(files->test)->count : 0, classes = program->options.classes;
+    if (count * classes > SCORES_MAX)
+        return FAIL(
+            ERR_UNSUPPORTED,
+            "mAP keeps the probabilities of %lld classes for %lld evaluation images, %lld numbers; at most %lld are "
+            "supported: use fewer evaluation images",
+            (long long)classes, (long long)count, (long long)(count * classes), (long long)SCORES_MAX);
+    return OK;
+}
+
+/* Weights of classes make targets of labels, as mixing and --loss bce do (job_model). */
 static Status mixing_fill(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
     ProgramConfig *program = &job->program;
     if (program->model->phases) return OK;
+    TRY(several_check(o, files));
     TRY(job_class_weights(o, files));
     bool bce = program->loss == LOSS_BCE;
     program->weighted = files->class_weight && !bce;
     program->positive_weight = bce ? files->class_weight : NULL;
     if (bce) job->data.class_weight = NULL;
-    program->targets |= program->weighted || bce;
+    program->targets |= program->weighted;
     if (job->data.sampler == SAMPLER_BALANCED && job->data.window > 0)
         return FAIL(ERR_ARG, "--sampler balanced draws samples from the whole set; it does not work with "
                              "--shuffle-window");

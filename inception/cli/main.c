@@ -45,9 +45,11 @@ static Status result_json(const JobFiles *files, const TrainResult *result)
     json_t *root =
         json_pack("{s:o, s:I, s:I, s:I}", "run_dir", json_text(files->run_dir), "step", (json_int_t)result->step,
                   "bad_samples", (json_int_t)result->bad_samples, "restarts", (json_int_t)result->restarts);
+    bool several = files->job.program.several;
     if (root && result->test_top1 >= 0) {
-        json_object_set_new(root, "test_accuracy", json_real(result->test_top1));
-        json_object_set_new(root, "best_accuracy", result->best_top1 >= 0 ? json_real(result->best_top1) : json_null());
+        json_object_set_new(root, several ? "test_map" : "test_accuracy", json_real(result->test_top1));
+        json_object_set_new(root, several ? "best_map" : "best_accuracy",
+                            result->best_top1 >= 0 ? json_real(result->best_top1) : json_null());
     }
     if (root && isfinite(result->best_kid)) {
         json_object_set_new(root, "best_kid", json_real(result->best_kid));
@@ -66,7 +68,8 @@ static void result_print(const Options *options, const JobFiles *files, const Tr
     bool finished = result->step >= job_total_steps(&files->job);
     if (options->quiet && options->json) return;
     if (!finished) fprintf(stderr, "stopped after step %lld\n", (long long)result->step);
-    if (result->test_top1 >= 0) fprintf(stderr, "test accuracy %.2f %%", 100 * result->test_top1);
+    if (result->test_top1 >= 0)
+        fprintf(stderr, "test %s %.2f %%", files->job.program.several ? "mAP" : "accuracy", 100 * result->test_top1);
     if (result->test_top1 >= 0 && result->best_top1 >= 0)
         fprintf(stderr, " (best epoch %.2f %%)", 100 * result->best_top1);
     if (result->test_top1 >= 0) fputc('\n', stderr);
@@ -174,10 +177,14 @@ static Status eval(Options *options, JobFiles *files, int *signal_number)
     TRY(memory_check(&files->job));
     notes_print(files, options->quiet);
     if (!options->quiet) eval_introduce(files);
-    EvalSample *samples = calloc((size_t)source_info(files->test)->count, sizeof *samples);
-    if (!samples) return FAIL(ERR_MEMORY, "no memory for the predictions of the evaluation");
-    Status st = eval_run(&files->job, weights, &result, samples, signal_number);
-    if (st == OK) st = eval_print(options, files, &result, samples);
+    size_t count = (size_t)source_info(files->test)->count, classes = (size_t)files->job.program.options.classes;
+    EvalSample *samples = calloc(count, sizeof *samples);
+    float *scores = files->job.program.several ? calloc(count * classes, sizeof *scores) : NULL;
+    Status st = samples && (scores || !files->job.program.several)
+                    ? eval_run(&files->job, weights, &result, samples, scores, signal_number)
+                    : FAIL(ERR_MEMORY, "no memory for the predictions of the evaluation");
+    if (st == OK) st = eval_print(options, files, &result, samples, scores);
+    free(scores);
     free(samples);
     return st;
 }

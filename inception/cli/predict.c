@@ -22,6 +22,7 @@ typedef struct Prediction {
     JobFiles *files;
     FILE *to;
     json_t *names; /* owned: class names of the run, or NULL */
+    bool several;  /* the run was trained on images with any number of classes: those above --threshold are printed */
     bool photos;   /* the run was trained on a folder of images or on shards */
     int64_t damaged;
 } Prediction;
@@ -42,6 +43,7 @@ static Status environment_read(Options *o, Prediction *p)
     const char *format = json_string_value(json_object_get(root, "data_format"));
     int64_t classes = json_integer_value(json_object_get(root, "classes"));
     if (json_is_array(names) && json_array_size(names) > 0) p->names = json_incref(names);
+    p->several = json_is_true(json_object_get(root, "several_classes"));
     if (format) p->photos = strcmp(format, "IDX") != 0 && strcmp(format, "generated") != 0;
     if (o->classes <= 0) o->classes = classes > 0 ? classes : p->names ? (int64_t)json_array_size(p->names) : 0;
     json_decref(root);
@@ -91,7 +93,7 @@ static void result_print(const Prediction *p, const char *where, const Ranked *r
         json_print(p, where, rank, top);
         return;
     }
-    if (!p->options->csv) fprintf(p->to, "%s\n", where);
+    if (!p->options->csv) fprintf(p->to, "%s%s\n", where, top ? "" : "  (no class)");
     for (int k = 0; k < top; k++) {
         const char *name = class_name(p, rank[k].class, number);
         if (!p->options->csv) {
@@ -110,7 +112,7 @@ static Status batch_print(Prediction *p, Inference *inference, const Source *sou
 {
     const Inferred *found;
     int64_t classes = p->files->job.program.options.classes;
-    int top = (int)(p->options->top < classes ? p->options->top : classes);
+    int most = (int)(p->options->top < classes && !p->several ? p->options->top : classes);
     TRY(inference_end(inference, &found));
     const Batch *batch = &found->batch;
     Ranked *rank = malloc((size_t)classes * sizeof *rank);
@@ -124,6 +126,9 @@ static Status batch_print(Prediction *p, Inference *inference, const Source *sou
         for (int64_t k = 0; k < classes; k++) rank[k] = (Ranked){k, found->prob[i * found->pitch + k]};
         qsort(rank, (size_t)classes, sizeof *rank, by_probability);
         source_where(source, batch->ids[i], where, sizeof where);
+        int top = most;
+        if (p->several)
+            for (top = 0; top < classes && (double)rank[top].probability > p->options->threshold;) top++;
         result_print(p, where, rank, top);
     }
     p->damaged += batch->skipped;
@@ -220,6 +225,10 @@ Status predict_run(Options *o, JobFiles *files, FILE *to)
     if (o->argument_count < 2) return FAIL(ERR_ARG, "usage: towers predict RUN IMAGE|FOLDER|SHARD...");
     TRY(environment_read(o, &p));
     TRY_OUT(run_argument_apply(o));
+    if (option_is_set(o, "threshold") && !p.several)
+        TRY_OUT(FAIL(ERR_ARG, "--threshold is for networks that give an image any number of classes; use --top"));
+    if (option_is_set(o, "top") && p.several)
+        TRY_OUT(FAIL(ERR_ARG, "--top is for networks that give an image one class; use --threshold"));
     if (!o->weights) TRY_OUT(FAIL(ERR_ARG, "predict needs weights: towers predict RUN, or MODEL with --weights FILE"));
     TRY_OUT(job_weights(o->weights, weights, sizeof weights));
     TRY_OUT(job_model(o, files));

@@ -9,6 +9,7 @@
 typedef struct ClassScore {
     int class;
     int64_t samples, taken, right;
+    double average; /* average precision (average_precision.h); only if samples have any number of classes */
 } ClassScore;
 
 /* From 0 to 1; NaN without a sample to measure it on. */

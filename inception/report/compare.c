@@ -121,7 +121,9 @@ static void difference_print(const Run *a, const Run *b, const RunDifference *d,
     fprintf(to, "\nA %s\nB %s\n\n  %-22s %12s %12s   %10s   95 %% interval\n", a->path, b->path, "", "A", "B", "B - A");
     difference_row("mean_loss", d->a_loss, d->b_loss, &d->loss, 1, to);
     for (int i = 0; i < count; i++) difference_row(terms[i].name, terms[i].a, terms[i].b, &terms[i].difference, 1, to);
-    if (predicts || !b->phase) difference_row("test accuracy, %", d->a_accuracy, d->b_accuracy, &d->accuracy, 100, to);
+    if (predicts || !b->phase)
+        difference_row(a->several ? "test mAP, %" : "test accuracy, %", d->a_accuracy, d->b_accuracy, &d->accuracy, 100,
+                       to);
     if (generates && !d->other_features) difference_row("KID of the images", d->a_kid, d->b_kid, &d->kid, 1, to);
     difference_row("images per second", d->a_speed, d->b_speed, &d->speed, 1, to);
     if (d->steps)
@@ -372,7 +374,7 @@ static Status ranks_make(Run *const *runs, int count, Ranked *ranks, int64_t *im
                             .kid = itself.a_kid,
                             .speed = itself.a_speed};
         TRY(run_loss_over(runs[i], *images / 2, *images, &ranks[i].loss));
-        accuracies &= isfinite(ranks[i].accuracy);
+        accuracies &= isfinite(ranks[i].accuracy) && runs[i]->several == runs[0]->several;
         phases |= runs[i]->phase != NULL;
         TRY(run_difference(runs[0], runs[i], &itself));
         kids &= isfinite(ranks[i].kid) && !itself.other_features;
@@ -422,14 +424,19 @@ static void ranks_print(const Ranked *ranks, int count, int64_t images, RankedBy
     static const char *const titles[] = {"loss (not all runs were evaluated)", "test accuracy",
                                          "KID of the generated images, lowest first"};
     char a[32], b[32], c[32], d[32];
-    bool kids = by == RANKED_BY_KID;
+    bool kids = by == RANKED_BY_KID, several = ranks[0].run->several;
+    const char *score = several ? "test mAP" : "test accuracy";
     if (by == RANKED_BY_NOTHING) {
         fprintf(to, "\nNo ranking: the losses of phases that train against each other tell nothing about the images; "
                     "--features CLASSIFIER measures them by KID during training, for all runs by the same network\n");
         return;
     }
-    fprintf(to, "\nRanking by %s\n\n  rank %12s %16s %18s   %-22s run\n", titles[by], "mean_loss",
-            kids ? "KID" : "test accuracy, %", "images per second", "compared to the best");
+    fprintf(to, "\nRanking by %s\n\n  rank %12s %16s %18s   %-22s run\n", by == RANKED_BY_ACCURACY ? score : titles[by],
+            "mean_loss",
+            kids      ? "KID"
+            : several ? "test mAP, %"
+                      : "test accuracy, %",
+            "images per second", "compared to the best");
     for (int i = 0; i < count; i++) {
         const Ranked *r = &ranks[i];
         const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "possibly equal";

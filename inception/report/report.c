@@ -149,9 +149,11 @@ static void accuracy_cards(const Page *page)
 {
     const EpochRecord *best = best_epoch(page->run), *last = last_tested(page->run);
     if (!best) return;
-    bool same = best->test_top1 == last->test_top1;
-    if (!same) card(page, "test accuracy at the end", "%.2f %%", 100 * last->test_top1);
-    card(page, same ? "test accuracy" : "test accuracy, best epoch", "%.2f %%", 100 * best->test_top1);
+    bool same = best->test_top1 == last->test_top1, several = page->run->several;
+    if (!same)
+        card(page, several ? "test mAP at the end" : "test accuracy at the end", "%.2f %%", 100 * last->test_top1);
+    const char *first = several ? "test mAP, best epoch" : "test accuracy, best epoch";
+    card(page, same ? (several ? "test mAP" : "test accuracy") : first, "%.2f %%", 100 * best->test_top1);
     if (isfinite(best->test_loss)) card(page, same ? "test loss" : "test loss, best epoch", "%.4g", best->test_loss);
 }
 
@@ -170,8 +172,8 @@ static void headline_write(const Page *page)
     fprintf(page->to, "The loss went from %.4g to %.4g in %lld step%s", first, last, (long long)run->steps,
             run->steps == 1 ? "" : "s");
     if (best)
-        fprintf(page->to, "; the best weights are those of epoch %lld, with a test accuracy of %.2f %%",
-                (long long)best->epoch, 100 * best->test_top1);
+        fprintf(page->to, "; the best weights are those of epoch %lld, with a test %s of %.2f %%",
+                (long long)best->epoch, run->several ? "mAP" : "accuracy", 100 * best->test_top1);
     fputs(".", page->to);
 }
 

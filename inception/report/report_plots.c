@@ -51,6 +51,14 @@ static void epochs_figure(Figures *f, const char *title, const char *note, size_
 
 void figure_accuracy(Figures *f)
 {
+    if (f->run->several) {
+        epochs_figure(
+            f, "mAP and exact matches",
+            "Per cent, at the end of each epoch. Test: mean average precision. Training: the share of images with "
+            "exactly the right classes, averaged over the epoch's steps.",
+            offsetof(EpochRecord, train_top1), offsetof(EpochRecord, test_top1), 100);
+        return;
+    }
     epochs_figure(
         f, "Accuracy",
         "Per cent, at the end of each epoch. Training accuracy is averaged over the epoch's steps, during which "

@@ -292,8 +292,10 @@ Status run_difference(const Run *a, const Run *b, RunDifference *d)
                          .b_speed = NAN};
     TRY(loss_compare(a, b, d));
     int64_t an = test_samples(a), bn = test_samples(b);
-    d->a_accuracy = last_accuracy(a);
-    d->b_accuracy = last_accuracy(b);
+    if (a->several == b->several) { /* mAP is no accuracy */
+        d->a_accuracy = last_accuracy(a);
+        d->b_accuracy = last_accuracy(b);
+    }
     if (an && bn && isfinite(d->a_accuracy) && isfinite(d->b_accuracy))
         d->accuracy =
             share_difference(llround(d->b_accuracy * (double)bn), bn, llround(d->a_accuracy * (double)an), an);

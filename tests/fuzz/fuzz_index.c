@@ -32,6 +32,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (index.samples[i].label < 0 || index.samples[i].label >= index.header->classes) abort();
             if (index.samples[i].file > 0 && index.samples[i].file >= index.header->watched) abort();
         }
+        for (int64_t i = 0; index.list_first && i < index.header->samples; i++)
+            for (uint64_t k = index.list_first[i]; k < index.list_first[i + 1]; k++)
+                if (index.lists[k] < 0 || index.lists[k] >= index.header->classes) abort();
         sum += strlen(index_string(&index, index.header->first_unread));
         if (sum == SIZE_MAX) abort();
     }

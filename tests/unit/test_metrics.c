@@ -51,7 +51,7 @@ static void epoch_write(Metrics *metrics, int64_t epoch, int64_t step)
 static Metrics *metrics_start(int64_t resume_step)
 {
     Metrics *metrics = NULL;
-    assert_int_equal(metrics_open(scratch, resume_step, 1, &metrics), OK);
+    assert_int_equal(metrics_open(scratch, resume_step, 1, false, &metrics), OK);
     return metrics;
 }
 
@@ -285,7 +285,7 @@ static void a_place_that_is_none_is_told(void **state)
 {
     (void)state;
     Metrics *metrics = NULL;
-    assert_int_equal(metrics_open("/nonexistent/run", -1, 1, &metrics), ERR_IO);
+    assert_int_equal(metrics_open("/nonexistent/run", -1, 1, false, &metrics), ERR_IO);
     assert_null(metrics);
 }
 

@@ -242,6 +242,21 @@ static void test_bce_is_that_of_pytorch(void **state)
     cpu->close(&device);
 }
 
+static void test_targets_of_several_classes(void **state)
+{
+    (void)state;
+    const int32_t own[] = {0, 3}, partner[] = {1, 3};
+    TargetRule rule = {.classes = 5, .several = true};
+    float targets[5];
+    target_fill_several(&rule, (LabelSet){own, 2}, (LabelSet){partner, 2}, 0.25, targets);
+    assert_true(targets[0] == 0.75f && targets[1] == 0.25f && targets[2] == 0 && targets[3] == 1 && targets[4] == 0);
+    rule.smoothing = 0.5f;
+    target_fill_several(&rule, (LabelSet){own, 2}, (LabelSet){NULL, 0}, 0, targets);
+    assert_true(targets[0] == 0.75f && targets[1] == 0.25f && targets[3] == 0.75f && targets[4] == 0.25f);
+    target_fill_several(&rule, (LabelSet){NULL, 0}, (LabelSet){partner, 2}, 0.25, targets);
+    assert_true(targets[0] == 0.25f && targets[1] == 0.375f && targets[3] == 0.375f);
+}
+
 static void test_sample_that_does_not_count(void **state)
 {
     (void)state;
@@ -323,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_targets_are_those_of_pytorch),
         cmocka_unit_test(test_bce_is_that_of_pytorch),
+        cmocka_unit_test(test_targets_of_several_classes),
         cmocka_unit_test(test_sample_that_does_not_count),
         cmocka_unit_test(test_auxiliary_heads),
     };

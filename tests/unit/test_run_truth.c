@@ -224,7 +224,7 @@ static Run *run_live(TrainJob job, const char *name, int64_t correct[2])
     assert_int_equal(program_graph(&job.program, 1, &program), OK);
     assert_int_equal(layout_create(program.graph, &layout), OK);
     assert_int_equal(ledger_create(job.shares.towers, 1, &ledger), OK);
-    if (job.test) assert_int_equal(ledger_samples(ledger, TEST), OK);
+    if (job.test) assert_int_equal(ledger_samples(ledger, TEST, 0), OK);
     assert_int_equal(comm_shared_create(job.shares.towers, 1, job_comm_room(&job, layout), &shared), OK);
     if (tower_process_train(&job, 0, ledger, shared) != OK) fail_msg("%s", status_message());
     for (int k = 0; correct && k < 2; k++) {

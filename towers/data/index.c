@@ -14,7 +14,7 @@
 #include "kernels/array.h"
 #include "towers/files/files.h"
 
-enum { VERSION = 2 };
+enum { VERSION = 3 };
 
 static const char MAGIC[8] = {'T', 'W', 'R', 'I', 'N', 'D', 'E', 'X'};
 
@@ -44,6 +44,23 @@ static bool section(size_t size, size_t *at, int64_t count, size_t each, size_t 
 }
 
 /* Every offset must refer to a string that ends within the strings, every label to a class, every file to a path. */
+/* The labels of every sample are classes, increasing, and all lists are the labels. */
+static bool lists_fit(const Index *index)
+{
+    const IndexHeader *h = index->header;
+    if (!index->list_first) return true;
+    if (index->list_first[0] != 0 || index->list_first[h->samples] != (uint64_t)h->labels) return false;
+    for (int64_t i = 0; i < h->samples; i++) {
+        uint64_t first = index->list_first[i], end = index->list_first[i + 1];
+        if (end < first || end > (uint64_t)h->labels) return false;
+        for (uint64_t k = first; k < end; k++)
+            if (index->lists[k] < 0 || index->lists[k] >= h->classes ||
+                (k > first && index->lists[k] <= index->lists[k - 1]))
+                return false;
+    }
+    return true;
+}
+
 static bool contents_fit(const Index *index)
 {
     const IndexHeader *h = index->header;
@@ -56,21 +73,24 @@ static bool contents_fit(const Index *index)
         if (index->samples[i].label < 0 || index->samples[i].label >= h->classes ||
             (index->samples[i].file > 0 && index->samples[i].file >= h->watched))
             return false;
-    return true;
+    return lists_fit(index);
 }
 
 Status index_parse(const void *bytes, size_t size, const uint64_t key[2], Index *index)
 {
     const IndexHeader *h = bytes;
-    size_t at = sizeof *h, classes, watched, samples, strings;
+    size_t at = sizeof *h, classes, watched, samples, lists, labels, strings;
     if (size < sizeof *h || memcmp(h->magic, MAGIC, sizeof MAGIC) != 0 || h->version != VERSION ||
         h->sample_bytes != sizeof(Sample))
         return FAIL(ERR_FORMAT, "not an index of version %d", VERSION);
     if (h->key[0] != key[0] || h->key[1] != key[1]) return FAIL(ERR_FORMAT, "the index of another data set");
     bool fits = section(size, &at, h->classes, sizeof(uint64_t), &classes) &&
                 section(size, &at, h->watched, sizeof(Watched), &watched) &&
-                section(size, &at, h->samples, sizeof(Sample), &samples);
-    if (!fits || h->strings > INT64_MAX || !section(size, &at, (int64_t)h->strings, 1, &strings) || at != size)
+                section(size, &at, h->samples, sizeof(Sample), &samples) && h->several <= 1 &&
+                section(size, &at, h->several ? h->samples + 1 : 0, sizeof(uint64_t), &lists) &&
+                section(size, &at, h->labels, sizeof(int32_t), &labels);
+    if (!fits || (!h->several && h->labels) || h->strings > INT64_MAX ||
+        !section(size, &at, (int64_t)h->strings, 1, &strings) || at != size)
         return FAIL(ERR_FORMAT, "an index of %zu bytes whose header gives another size", size);
     if (XXH3_64bits((const char *)bytes + sizeof *h, size - sizeof *h) != h->sum)
         return FAIL(ERR_FORMAT, "a damaged index: its checksum is wrong");
@@ -79,6 +99,8 @@ Status index_parse(const void *bytes, size_t size, const uint64_t key[2], Index 
                    .classes = (const uint64_t *)(base + classes),
                    .watched = (const Watched *)(base + watched),
                    .samples = (const Sample *)(base + samples),
+                   .list_first = h->several ? (const uint64_t *)(base + lists) : NULL,
+                   .lists = (const int32_t *)(base + labels),
                    .strings = base + strings};
     if (!contents_fit(&found)) return FAIL(ERR_FORMAT, "a damaged index: offsets or labels out of range");
     *index = found;
@@ -181,6 +203,20 @@ Status index_sample_add(IndexBuilder *b, const Sample *sample, const char *name)
     return OK;
 }
 
+Status index_several_add(IndexBuilder *b, const Sample *sample, const char *name, const int32_t *labels, int32_t count)
+{
+    int64_t number = b->parts.samples_count;
+    TRY(array_grow(&b->parts.list_first, number, sizeof *b->parts.list_first, "the index of images"));
+    b->parts.several = true;
+    b->parts.list_first[number] = (uint64_t)b->parts.lists_count;
+    TRY(index_sample_add(b, sample, name));
+    for (int32_t k = 0; k < count; k++) {
+        TRY(array_grow(&b->parts.lists, b->parts.lists_count, sizeof *b->parts.lists, "the index of images"));
+        b->parts.lists[b->parts.lists_count++] = labels[k];
+    }
+    return OK;
+}
+
 Status index_watched_add(IndexBuilder *b, const char *path)
 {
     TRY(array_grow(&b->parts.watched, b->parts.watched_count, sizeof *b->parts.watched, "the index of images"));
@@ -196,6 +232,8 @@ void index_builder_free(IndexBuilder *b)
     free(b->parts.classes);
     free(b->parts.watched);
     free(b->parts.samples);
+    free(b->parts.list_first);
+    free(b->parts.lists);
     free(b->parts.strings);
 }
 
@@ -219,6 +257,14 @@ static void fingerprint_fill(const IndexParts *p, XXH3_state_t *state, IndexHead
         XXH3_128bits_update(state, label, strlen(label) + 1);
         XXH3_128bits_update(state, name, strlen(name) + 1);
         XXH3_128bits_update(state, numbers, count * sizeof *numbers);
+    }
+    if (p->several) { /* every class and every list too */
+        for (int64_t c = 0; c < p->classes_count; c++) {
+            const char *class = p->strings + p->classes[c];
+            XXH3_128bits_update(state, class, strlen(class) + 1);
+        }
+        XXH3_128bits_update(state, p->list_first, (size_t)p->samples_count * sizeof *p->list_first);
+        XXH3_128bits_update(state, p->lists, (size_t)p->lists_count * sizeof *p->lists);
     }
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     h->fingerprint[0] = hash.low64;
@@ -271,22 +317,29 @@ Status index_write(const uint64_t key[2], const IndexParts *p, Index *index)
                           .watched = p->watched_count,
                           .unread = p->unread,
                           .first_unread = p->first_unread,
+                          .several = p->several,
+                          .labels = p->lists_count,
                           .strings = p->strings_bytes};
+    const uint64_t end = (uint64_t)p->lists_count;
     const Piece pieces[] = {{&header, sizeof header},
                             {p->classes, (size_t)p->classes_count * sizeof *p->classes},
                             {p->watched, (size_t)p->watched_count * sizeof *p->watched},
                             {p->samples, (size_t)p->samples_count * sizeof *p->samples},
+                            {p->list_first, p->several ? (size_t)p->samples_count * sizeof *p->list_first : 0},
+                            {&end, p->several ? sizeof end : 0},
+                            {p->lists, (size_t)p->lists_count * sizeof *p->lists},
                             {p->strings, p->strings_bytes}};
+    enum { PIECES = sizeof pieces / sizeof *pieces };
     memcpy(header.magic, MAGIC, sizeof MAGIC);
     XXH3_state_t *state = XXH3_createState();
     if (!state) return FAIL(ERR_MEMORY, "no memory to hash the index");
     fingerprint_fill(p, state, &header);
     XXH3_64bits_reset(state);
-    for (int i = 1; i < 5; i++) XXH3_64bits_update(state, pieces[i].bytes, pieces[i].count);
+    for (int i = 1; i < PIECES; i++) XXH3_64bits_update(state, pieces[i].bytes, pieces[i].count);
     header.sum = XXH3_64bits_digest(state);
     XXH3_freeState(state);
     int fd = -1;
-    TRY(pieces_keep(key, pieces, 5, &fd));
+    TRY(pieces_keep(key, pieces, PIECES, &fd));
     Status st = index_map(fd, key, index);
     close(fd);
     return st;

@@ -1,8 +1,9 @@
 /* The index of a data set on disk: position, size and label of each sample's bytes. It is built once, stored in the
  * user's cache and mapped, so that it takes no memory however large the data set is.
  *
- * File: IndexHeader, then classes (the u64 offset of each name), watched paths, samples, strings (NUL-terminated). All
- * numbers are in this processor's byte order. Written under a temporary name and renamed; a second writer replaces it by
+ * File: IndexHeader, then classes (the u64 offset of each name), watched paths, samples, strings (NUL-terminated). If samples
+ * may have several classes, before the strings: the number of the first label of each sample, and of the end (u64), then all
+ * labels (i32), increasing within a sample, whose own label is 0. All numbers are in this processor's byte order. Written under a temporary name and renamed; a second writer replaces it by
  * the same bytes. An index is used only if every watched path still has the same time and size: for a folder these are
  * all its directories (a file that is changed in place is detected by its size when it is read). */
 #ifndef TOWERS_DATA_INDEX_H
@@ -31,6 +32,8 @@ typedef struct IndexHeader {
     uint64_t first_unread; /* offset of its name in the strings */
     uint64_t kind;         /* of shards (shard.h); 0 for a folder */
     uint64_t strings;      /* bytes */
+    uint64_t several;      /* 1: samples have lists of labels, else 0 */
+    int64_t labels;        /* in all lists */
     uint64_t fingerprint[2];
     uint64_t sum; /* XXH3-64 of everything after the header */
 } IndexHeader;
@@ -47,6 +50,8 @@ typedef struct Index {
     const uint64_t *classes;
     const Watched *watched;
     const Sample *samples;
+    const uint64_t *list_first; /* [samples + 1]: into `lists`; NULL: each sample has one label */
+    const int32_t *lists;
     const char *strings;
     void *map;
     size_t map_bytes;
@@ -63,6 +68,10 @@ typedef struct IndexParts {
     int64_t watched_count;
     Sample *samples;
     int64_t samples_count;
+    bool several;
+    uint64_t *list_first; /* [samples_count]: of each sample */
+    int32_t *lists;
+    int64_t lists_count;
     char *strings;
     size_t strings_bytes;
     int64_t unread;
@@ -78,6 +87,9 @@ typedef struct IndexBuilder {
 
 NODISCARD Status index_string_add(IndexBuilder *b, const char *text, uint64_t *offset);
 NODISCARD Status index_sample_add(IndexBuilder *b, const Sample *sample, const char *name); /* sets sample.name */
+/* A sample with any number of labels; all samples of an index or none. */
+NODISCARD Status index_several_add(IndexBuilder *b, const Sample *sample, const char *name, const int32_t *labels,
+                                   int32_t count);
 NODISCARD Status index_watched_add(IndexBuilder *b, const char *path);
 void index_builder_free(IndexBuilder *b);
 

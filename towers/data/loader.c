@@ -189,6 +189,26 @@ static void bad_cover(const Loader *l, Slot *slot)
     slot->batch.bad = slot->bad;
 }
 
+static LabelSet labels_of(const Loader *l, int64_t id)
+{
+    LabelSet set;
+    set.count = source_labels(l->config.source, id, &set.label);
+    return set;
+}
+
+/* The targets of sample i; `from`: the place of its partner, if share > 0. */
+static void targets_of(const Loader *l, Slot *slot, int32_t i, int32_t from, double share)
+{
+    const TargetRule *rule = &l->config.targets;
+    float *targets = slot->targets + (size_t)i * (size_t)rule->classes;
+    if (!rule->several || slot->labels[i] == LABEL_NONE) {
+        target_fill(rule, slot->labels[i], share > 0 ? slot->labels[from] : LABEL_NONE, share, targets);
+        return;
+    }
+    LabelSet partner = share > 0 ? labels_of(l, slot->ids[from]) : (LabelSet){0};
+    target_fill_several(rule, labels_of(l, slot->ids[i]), partner, share, targets);
+}
+
 /* Assign a partner to each sample, unless one of the two is damaged, and fill in the targets. */
 static void batch_mix(const Loader *l, Slot *slot)
 {
@@ -204,7 +224,7 @@ static void batch_mix(const Loader *l, Slot *slot)
         double share = mixed ? mix.label : 0;
         if (mixed) mix_record(&mix, from, slot->augment + (size_t)i * IMAGE_RECORD);
         if (slot->predicted) slot->predicted[i] = share > 0.5 ? partner : label;
-        if (slot->targets) target_fill(rule, label, partner, share, slot->targets + (size_t)i * (size_t)rule->classes);
+        if (slot->targets) targets_of(l, slot, i, from, share);
         weight += target_weight(rule, label, partner, share);
     }
     b->weight = (float)weight;

@@ -104,6 +104,17 @@ void target_fill(const TargetRule *rule, int32_t label, int32_t partner, double 
     }
 }
 
+void target_fill_several(const TargetRule *rule, LabelSet own, LabelSet partner, double share, float *targets)
+{
+    double right = 1 - (double)rule->smoothing, even = (double)rule->smoothing / 2;
+    int32_t at[2] = {0, 0};
+    for (int32_t k = 0; k < rule->classes; k++) {
+        bool has[2] = {at[0] < own.count && own.label[at[0]] == k, at[1] < partner.count && partner.label[at[1]] == k};
+        targets[k] = (float)(right * (has[0] ? 1 - share : 0) + right * (has[1] ? share : 0) + even);
+        for (int i = 0; i < 2; i++) at[i] += has[i];
+    }
+}
+
 double target_weight(const TargetRule *rule, int32_t label, int32_t partner, double share)
 {
     if (label == LABEL_NONE) return 0;

@@ -40,10 +40,20 @@ typedef struct TargetRule {
     int classes; /* 0: no targets; labels alone */
     float smoothing;
     const float *weight; /* borrowed: [classes]; NULL: 1 each */
+    bool several;        /* samples have any number of classes: target_fill_several */
 } TargetRule;
+
+/* The classes of a sample. */
+typedef struct LabelSet {
+    const int32_t *label;
+    int32_t count;
+} LabelSet;
 
 /* The targets of a sample with shares 1 - share and share of two labels; LABEL_NONE: zeros. */
 void target_fill(const TargetRule *rule, int32_t label, int32_t partner, double share, float *targets);
+/* The same of samples with any number of classes, each of which is a decision of its own: (1 - smoothing) share + smoothing / 2
+ * (the binary label smoothing of Keras). */
+void target_fill_several(const TargetRule *rule, LabelSet own, LabelSet partner, double share, float *targets);
 /* The weight of such a sample in the mean of losses: that of its classes; 0 for LABEL_NONE. */
 double target_weight(const TargetRule *rule, int32_t label, int32_t partner, double share);
 

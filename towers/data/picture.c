@@ -46,7 +46,19 @@ static void class_add(Text *to, const SourceInfo *info, int32_t label)
         text_add(to, "%d", label);
 }
 
-void batch_label(const Batch *b, int32_t i, const SourceInfo *info, char *text, size_t bytes)
+static void classes_add(Text *to, const Source *source, int64_t id, int32_t label)
+{
+    const SourceInfo *info = source_info(source);
+    const int32_t *labels = &label;
+    int32_t count = info->several ? source_labels(source, id, &labels) : 1;
+    if (!count) text_add(to, "(none)");
+    for (int32_t k = 0; k < count; k++) {
+        if (k) text_add(to, ", ");
+        class_add(to, info, labels[k]);
+    }
+}
+
+void batch_label(const Batch *b, int32_t i, const Source *source, char *text, size_t bytes)
 {
     Text to = text_start(text, bytes);
     int32_t partner = b->augment[(size_t)i * IMAGE_RECORD + IMAGE_PARTNER] - 1;
@@ -55,8 +67,8 @@ void batch_label(const Batch *b, int32_t i, const SourceInfo *info, char *text, 
         return;
     }
     if (partner >= 0) text_add(&to, "%.4g ", 1 - b->share);
-    class_add(&to, info, b->labels[i]);
+    classes_add(&to, source, b->ids[i], b->labels[i]);
     if (partner < 0) return;
     text_add(&to, " + %.4g ", b->share);
-    class_add(&to, info, b->labels[partner]);
+    classes_add(&to, source, b->ids[partner], b->labels[partner]);
 }

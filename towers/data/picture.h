@@ -6,8 +6,9 @@
 #include "towers/data/loader.h"
 
 /* Its class, or its number if it has no name: "rose"; of a mixed sample both, with their shares: "0.75 rose + 0.25 tulip";
- * "(damaged)". */
-void batch_label(const Batch *batch, int32_t i, const SourceInfo *info, char *text, size_t bytes);
+ * of a sample with any number of
+ * classes all of them: "haze, primary"; "(none)"; "(damaged)". */
+void batch_label(const Batch *batch, int32_t i, const Source *source, char *text, size_t bytes);
 
 /* `pixels` [side][side][batch->c]; `mean` of each channel in [0, 1]. */
 void batch_picture(const Batch *batch, int32_t i, int32_t side, const float mean[3], uint8_t *pixels);

@@ -8,10 +8,11 @@
 struct Source {
     SourceInfo info;
     Status (*read)(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
-    int32_t (*label)(const Source *source, int64_t index);                        /* NULL: 0 of every sample */
-    void (*where)(const Source *source, int64_t index, char *text, size_t bytes); /* NULL: there is no file */
-    void (*hint)(const Source *source, int64_t index);                            /* NULL: not supported */
-    void (*hint_shard)(const Source *source, int shard);                          /* NULL: there are none */
+    int32_t (*label)(const Source *source, int64_t index);                          /* NULL: 0 of every sample */
+    int32_t (*labels)(const Source *source, int64_t index, const int32_t **labels); /* if info.several */
+    void (*where)(const Source *source, int64_t index, char *text, size_t bytes);   /* NULL: there is no file */
+    void (*hint)(const Source *source, int64_t index);                              /* NULL: not supported */
+    void (*hint_shard)(const Source *source, int shard);                            /* NULL: there are none */
     void (*close)(Source *source);
 };
 

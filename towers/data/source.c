@@ -9,6 +9,7 @@
 
 #include "towers/data/folder.h"
 #include "towers/data/idx.h"
+#include "towers/data/labeled.h"
 #include "towers/data/labels.h"
 #include "towers/data/reader.h"
 #include "towers/data/shards.h"
@@ -26,6 +27,7 @@ static Status kind_open(const SourceConfig *config, Split split, Source **made)
     if (!S_ISDIR(info.st_mode))
         return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files, or a shard", path);
     if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
+    if (!idx_is_in(path) && labeled_is_in(path)) return labeled_source_open(config, split, made);
     bool folder = folder_is_in(path) || (config->unlabelled && folder_is_flat(path));
     if (!idx_is_in(path) && folder) {
         char why[STATUS_MESSAGE_BYTES];
@@ -55,6 +57,7 @@ bool source_is_divided(const char *path)
     struct stat info;
     if (idx_is_in(path)) return true;
     if (shards_are_in(path)) return shards_are_divided(path);
+    if (labeled_is_in(path)) return labeled_is_divided(path);
     bool has_train = path_join(below, path, "train") == OK && stat(below, &info) == 0, has_other = false;
     for (int i = 0; i < 2; i++)
         has_other = has_other || (path_join(below, path, parts[i]) == OK && stat(below, &info) == 0);
@@ -86,10 +89,20 @@ int32_t source_label(const Source *source, int64_t index)
     return source->label ? source->label(source, index) : 0;
 }
 
+int32_t source_labels(const Source *source, int64_t index, const int32_t **labels)
+{
+    return source->labels(source, index, labels);
+}
+
 void source_classes_count(const Source *source, int64_t *counts)
 {
     memset(counts, 0, (size_t)source->info.classes * sizeof *counts);
-    for (int64_t i = 0; i < source->info.count; i++) counts[source_label(source, i)]++;
+    for (int64_t i = 0; i < source->info.count; i++) {
+        int32_t own = source_label(source, i), count = 1;
+        const int32_t *labels = &own;
+        if (source->info.several) count = source_labels(source, i, &labels);
+        for (int32_t k = 0; k < count; k++) counts[labels[k]]++;
+    }
 }
 
 void source_where(const Source *source, int64_t index, char *text, size_t bytes)

@@ -2,7 +2,8 @@
  * forks the towers, so that an invalid data set is reported once and pages are shared; afterwards read-only and
  * thread-safe.
  *
- * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), shards.c (WebDataset tars, TFRecords, MDS), idx.c
+ * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), labeled.c (the same with a labels file: several classes for an
+ * image), shards.c (WebDataset tars, TFRecords, MDS), idx.c
  * (MNIST family, .gz or plain, grey or color), synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and
  * sizes are known once it is open; encoded images are examined when they are read (image.h), which is when damage is
  * found. */
@@ -24,6 +25,7 @@ typedef struct SourceInfo {
     int64_t count;      /* samples */
     int classes;
     const char *const *class_names; /* [classes], of any length, "" if unknown; borrowed from the source */
+    bool several;                   /* a sample has any number of classes: source_labels */
     int32_t h, w;                   /* of every image; 0 if they differ or are unknown */
     int32_t c;                      /* 1 or 3 */
     uint64_t fingerprint[2];        /* XXH3-128 of the samples' names, sizes and labels (folders) or of all bytes */
@@ -62,11 +64,13 @@ NODISCARD Status source_synthetic(int64_t count, int classes, int32_t h, int32_t
 void source_close(Source *source); /* NULL is fine */
 
 const SourceInfo *source_info(const Source *source);
-/* The bytes of a sample and its label in [0, classes). `index` in [0, count). ERR_IO if they cannot be read; ERR_FORMAT
+/* The bytes of a sample and its label in [0, classes), of a sample with any number of classes 0. `index` in [0, count). ERR_IO if they cannot be read; ERR_FORMAT
  * if the file has changed since the index was built. */
 NODISCARD Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
 /* The label of a sample alone. `index` in [0, count). */
 int32_t source_label(const Source *source, int64_t index);
+/* The classes of a sample, increasing; returns their number. Only if info.several; borrowed from the source. */
+int32_t source_labels(const Source *source, int64_t index, const int32_t **labels);
 /* The number of samples of each class: [classes]. */
 void source_classes_count(const Source *source, int64_t *counts);
 /* The place of a sample for messages: "data/train-images-idx3-ubyte.gz, record 12", "flowers/train/rose/12.jpg". */

@@ -23,8 +23,6 @@
 #include "towers/files/files.h"
 
 enum { WARNING_BYTES = 1024 };
-static const char csv_header[] =
-    "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds,wasserstein,kid\n";
 
 struct Metrics {
     AppendFile *steps, *epochs, *layers, *norms, *generated, *log; /* owned */
@@ -253,8 +251,11 @@ Status metrics_epoch(Metrics *metrics, const EpochRecord *record)
 {
     note_trouble(metrics, line_add(metrics, metrics->epochs, NULL, record));
     note_trouble(metrics, epoch_scalar(metrics, record, "train/loss", record->train_loss));
-    note_trouble(metrics, epoch_scalar(metrics, record, "train/accuracy", record->train_top1));
-    note_trouble(metrics, epoch_scalar(metrics, record, "test/accuracy", record->test_top1));
+    bool several = record->several;
+    note_trouble(metrics,
+                 epoch_scalar(metrics, record, several ? "train/exact" : "train/accuracy", record->train_top1));
+    note_trouble(metrics, epoch_scalar(metrics, record, several ? "test/mAP" : "test/accuracy", record->test_top1));
+    if (several) note_trouble(metrics, epoch_scalar(metrics, record, "test/exact", record->test_top5));
     note_trouble(metrics, epoch_scalar(metrics, record, "test/loss", record->test_loss));
     char text[EPOCH_TEXT];
     locale_t before = uselocale(metrics->plain);
@@ -484,7 +485,7 @@ Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch)
     return file_cut(path, last_epoch, csv_line_epoch);
 }
 
-Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, Metrics **made)
+Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, bool several, Metrics **made)
 {
     Status st = OK;
     bool moved = false;
@@ -499,7 +500,9 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval
     struct stat info;
     TRY_OUT(path_join(path, run_dir, "results.csv"));
     if (stat(path, &info) != 0) TRY_OUT(FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno)));
-    TRY_OUT(info.st_size ? OK : append_record(metrics->epochs, csv_header, sizeof csv_header - 1));
+    char header[EPOCH_TEXT];
+    int bytes = snprintf(header, sizeof header, "%s\n", epoch_header(several));
+    TRY_OUT(info.st_size ? OK : append_record(metrics->epochs, header, (size_t)bytes));
     TRY_OUT(file_prepare(run_dir, "layers.jsonl", resume_step, json_line_step, &moved, &metrics->layers));
     TRY_OUT(file_prepare(run_dir, "norms.jsonl", resume_step, json_line_step, &moved, &metrics->norms));
     TRY_OUT(file_prepare(run_dir, "generated.jsonl", resume_step, json_line_step, &moved, &metrics->generated));

@@ -45,8 +45,10 @@ typedef struct StepRecord {
 typedef struct Metrics Metrics;
 /* Removes the rows of later epochs from results.csv, which need not exist. */
 NODISCARD Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch);
-/* `resume_step` >= 0 keeps rows up to and including it. `event_interval`: steps between TensorBoard scalars. */
-NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, Metrics **made);
+/* `resume_step` >= 0 keeps rows up to and including it. `event_interval`: steps between TensorBoard scalars;
+ * `several`: that of all epochs. */
+NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, bool several,
+                              Metrics **made);
 NODISCARD Status metrics_step(Metrics *metrics, const StepRecord *record);
 NODISCARD Status metrics_epoch(Metrics *metrics, const EpochRecord *record); /* also a line of log.txt */
 NODISCARD Status metrics_log(Metrics *metrics, const char *format, ...)

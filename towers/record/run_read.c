@@ -299,21 +299,21 @@ static bool number_next(const char **at, double *value)
 static Status epoch_add(Run *run, const Lines *lines, const char *line)
 {
     enum { OLDER = 10, COLUMNS = 12 }; /* older versions did not write the last ones */
-    static const char header[] =
-        "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds",
-                      later[] = ",wasserstein,kid";
+    static const char older[] =
+        "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds";
     double v[COLUMNS] = {[OLDER] = NAN, NAN};
     if (lines->number == 1) {
-        const char *rest = strncmp(line, header, strlen(header)) ? "?" : line + strlen(header);
-        return !*rest || !strcmp(rest, later) ? OK : line_fail(lines, "expected the header of results.csv");
+        run->several = !strcmp(line, epoch_header(true));
+        bool known = run->several || !strcmp(line, epoch_header(false)) || !strcmp(line, older);
+        return known ? OK : line_fail(lines, "expected the header of results.csv");
     }
     for (int i = 0; i < OLDER || (i < COLUMNS && *line); i++)
         if (!number_next(&line, &v[i])) return line_fail(lines, "column %d is not a number", i + 1);
     if (*line) return line_fail(lines, "more than %d columns", COLUMNS);
     if (!(v[0] >= 0 && v[0] < 1e15 && v[1] >= 0 && v[1] < 1e15)) return line_fail(lines, "epoch or step out of range");
     TRY(array_grow(&run->epoch, run->epochs, sizeof *run->epoch, "the epochs of a run"));
-    run->epoch[run->epochs++] =
-        (EpochRecord){(int64_t)v[0], (int64_t)v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11]};
+    run->epoch[run->epochs++] = (EpochRecord){(int64_t)v[0], (int64_t)v[1], v[2], v[3],  v[4],  v[5],        v[6],
+                                              v[7],          v[8],          v[9], v[10], v[11], run->several};
     return OK;
 }
 

@@ -61,6 +61,7 @@ typedef struct Run {
     int64_t steps;
     EpochRecord *epoch;
     int64_t epochs;
+    bool several;       /* of the epochs: samples have any number of classes (epoch.h) */
     int classes;        /* 0: no confusion.csv */
     int64_t *confusion; /* [classes][classes]: true class, predicted class */
     char **term_name;

@@ -169,6 +169,7 @@ TargetRule job_targets(const TrainJob *job, bool training)
     const ProgramConfig *program = &job->program;
     return (TargetRule){.classes = program->options.classes,
                         .smoothing = program->smoothing,
+                        .several = program->several,
                         .weight = training ? job->data.class_weight : NULL};
 }
 
@@ -199,7 +200,7 @@ int64_t job_eval_blocks(const TrainJob *job)
 int64_t job_eval_confusion(const TrainJob *job)
 {
     int64_t classes = job->program.options.classes;
-    return classes <= CONFUSION_CLASSES ? classes * classes : 0;
+    return classes <= CONFUSION_CLASSES && !job->program.several ? classes * classes : 0;
 }
 
 int64_t job_eval_floats(const TrainJob *job)

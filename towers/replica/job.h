@@ -127,10 +127,11 @@ typedef struct TrainJob {
     int64_t observe_cycles;
 } TrainJob;
 
-/* With five classes or fewer, every prediction is in the top five. */
+/* Whether the second number of an evaluation says anything: with five classes or fewer, every prediction is in the top five. If
+ * samples have any number of classes it is the share of samples with exactly the right ones. */
 static inline bool top5_says(const TrainJob *job)
 {
-    return job->program.options.classes > 5;
+    return job->program.several || job->program.options.classes > 5;
 }
 
 /* Values that follow from a job. A step is one update of one phase; steps count from 0. A cycle is job_repeats updates of

@@ -43,7 +43,13 @@ Status ledger_create(int towers, int processes, Ledger **made)
     return OK;
 }
 
-Status ledger_samples(Ledger *ledger, int64_t count)
+double eval_score(const EvalResult *result)
+{
+    double score = result->several ? result->mean_precision : (double)result->correct[0] / (double)result->count;
+    return isfinite(result->loss) && !isnan(score) ? score : -1;
+}
+
+Status ledger_samples(Ledger *ledger, int64_t count, int classes)
 {
     void *memory =
         mmap(NULL, (size_t)count * sizeof(EvalSample), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -51,6 +57,14 @@ Status ledger_samples(Ledger *ledger, int64_t count)
         return FAIL(ERR_MEMORY, "no memory for the predictions of %lld samples: %s", (long long)count, strerror(errno));
     ledger->sample = memory;
     ledger->samples = count;
+    if (!classes) return OK;
+    size_t bytes = (size_t)count * (size_t)classes * sizeof(float);
+    memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return FAIL(ERR_MEMORY, "no memory for the probabilities of %d classes for %lld samples (%zu MiB): %s", classes,
+                    (long long)count, bytes >> 20, strerror(errno));
+    ledger->score = memory;
+    ledger->classes = classes;
     return OK;
 }
 
@@ -58,6 +72,7 @@ void ledger_destroy(Ledger *ledger)
 {
     if (!ledger) return;
     if (ledger->sample) munmap(ledger->sample, (size_t)ledger->samples * sizeof *ledger->sample);
+    if (ledger->score) munmap(ledger->score, (size_t)ledger->samples * (size_t)ledger->classes * sizeof(float));
     munmap(ledger, ledger->bytes);
 }
 

@@ -99,17 +99,24 @@ typedef struct LedgerProcess {
     _Atomic bool stack_written; /* it has told the calls that it hangs in */
 } LedgerProcess;
 
-/* The result of an evaluation for one sample. */
+/* The result of an evaluation for one sample. If samples have any number of classes: label 0; predicted 0 if for each class the
+ * probability is above 0.5 if and only if the sample has it, else 1; probability: of the answer to the class where the surest of
+ * the wrong answers was given. */
 typedef struct EvalSample {
     int32_t label, predicted; /* label: LABEL_NONE if it could not be decoded */
-    float probability, loss;  /* of the predicted class; -ln of the label's */
+    float probability, loss;  /* of the predicted class; its loss, -ln of the label's or the mean over the classes */
 } EvalSample;
 
 /* The result of an evaluation. */
 typedef struct EvalResult {
     int64_t count, correct[2]; /* samples; correct top-1 and top-5 predictions */
     double loss;               /* mean */
+    bool several;          /* samples have any number of classes: correct are all classes, and the most probable one */
+    double mean_precision; /* if several: mAP (average_precision.h); NaN if no sample has a class */
 } EvalResult;
+
+/* By which the best weights are chosen: accuracy, or mAP. -1 if the loss is not finite or there is nothing to measure. */
+double eval_score(const EvalResult *result);
 
 /* The result of the search after a refused step. Written by the process of the failing tower; the others read it after
  * a barrier. */
@@ -129,13 +136,17 @@ typedef struct Ledger {
     LedgerTower *tower;               /* [towers], inside the segment */
     EvalSample *sample;               /* [samples] of the last evaluation, a mapping of its own; NULL */
     int64_t samples;
+    float *
+        score; /* [samples][classes] probabilities, a mapping of its own; NULL unless samples have any number of classes */
+    int classes;
     size_t bytes;
 } Ledger;
 
 NODISCARD Status ledger_create(int towers, int processes, Ledger **made); /* before the fork */
 /* Allocate memory for the result of every sample of an evaluation, also before the fork. Each process fills in its
- * samples; all results may be read after the evaluation's last collective. */
-NODISCARD Status ledger_samples(Ledger *ledger, int64_t count);
+ * samples; all results may be read after the evaluation's last collective. `classes`: of which the probabilities are kept for
+ * every sample; 0: none. */
+NODISCARD Status ledger_samples(Ledger *ledger, int64_t count, int classes);
 void ledger_destroy(Ledger *ledger);
 
 /* Enter an activity: store the duration of the previous one in the tower's current row, and update the heartbeat. */

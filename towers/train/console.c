@@ -115,7 +115,7 @@ static const LedgerRow *row_of(const Console *c, int tower, int64_t step)
     return &c->ledger->tower[tower].rows[step % LEDGER_STEPS];
 }
 
-/* Training accuracy over the last steps; NaN if it is unknown. */
+/* Training accuracy over the last steps, or share of exact matches; NaN if it is unknown. */
 static double recent_accuracy(const Console *c, int64_t step)
 {
     int64_t correct = 0, count = 0;
@@ -199,7 +199,8 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
     terms_text(c, step, terms, sizeof terms);
     snprintf(fields[FIELD_TERMS], FIELD, "%s", terms + strspn(terms, " "));
     spread_text(c, step, fields[FIELD_SPREAD], FIELD);
-    if (!isnan(accuracy)) snprintf(fields[FIELD_ACCURACY], FIELD, "acc %.1f%%", 100 * accuracy);
+    if (!isnan(accuracy))
+        snprintf(fields[FIELD_ACCURACY], FIELD, "%s %.1f%%", c->job->program.several ? "exact" : "acc", 100 * accuracy);
     snprintf(fields[FIELD_RATE], FIELD, "lr %.3g", shown->lr);
     snprintf(fields[FIELD_SPEED], FIELD, "%.0f img/s", (double)shown->samples / shown->seconds);
     waiting_text(c, shown, fields[FIELD_DATA]);
@@ -327,8 +328,9 @@ static void tf2016_result(const TrainJob *job, const EpochRecord *epoch)
 {
     if (isnan(epoch->test_top1)) return;
     time_prefix();
-    fprintf(stderr, "precision @ 1 = %.4f", epoch->test_top1);
-    if (top5_says(job)) fprintf(stderr, " recall @ 5 = %.4f", epoch->test_top5);
+    fprintf(stderr, epoch->several ? "mean average precision = %.4f" : "precision @ 1 = %.4f", epoch->test_top1);
+    if (epoch->several) fprintf(stderr, " exact matches = %.4f", epoch->test_top5);
+    if (top5_says(job) && !epoch->several) fprintf(stderr, " recall @ 5 = %.4f", epoch->test_top5);
     fprintf(stderr, " [%lld examples]\n", (long long)source_info(job->test)->count);
 }
 

@@ -83,8 +83,11 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
                           ? (double)run->epoch_correct / (double)run->epoch_count
                           : NAN,
         .test_loss = evaluated ? test->loss : NAN,
-        .test_top1 = evaluated ? (double)test->correct[0] / (double)test->count : NAN,
-        .test_top5 = evaluated && top5_says(p->job) ? (double)test->correct[1] / (double)test->count : NAN,
+        .several = p->job->program.several,
+        .test_top1 = !evaluated      ? NAN
+                     : test->several ? test->mean_precision
+                                     : (double)test->correct[0] / (double)test->count,
+        .test_top5 = evaluated && top5_says(p->job) ? (double)test->correct[!test->several] / (double)test->count : NAN,
         .lr = schedule_lr(&p->job->schedule, run->step - 1, p->steps_per_epoch, p->total_steps),
         .images_per_sec = (double)(run->epoch_count - p->epoch_count_before) / seconds,
         .seconds = seconds,
@@ -127,7 +130,7 @@ static Status epoch_end(TowerProcess *p, bool *better)
     if (!whole) return OK;
     TRY(epoch_record(p, epoch, &test, evaluated, better));
     TRY(norm_drift_record(p));
-    double top1 = evaluated && isfinite(test.loss) ? (double)test.correct[0] / (double)test.count : -1;
+    double top1 = evaluated ? eval_score(&test) : -1;
     run->epoch_told = run->step;
     if (run->step % p->steps_per_epoch == 0) { /* an incomplete epoch may be completed by a longer run */
         run->epoch_sum = run->epoch_constant_sum = run->epoch_weight = run->epoch_wasserstein = 0;

@@ -6,6 +6,7 @@
 #include "towers/replica/inference.h"
 #include "towers/replica/norm_states.h"
 #include "towers/replica/tower_process.h"
+#include "towers/train/average_precision.h"
 #include "towers/train/mistakes.h"
 #include "towers/train/samples_log.h"
 
@@ -21,13 +22,57 @@ static EvalSample sample_of(int32_t label, const float *probability, int64_t cla
     return (EvalSample){label, (int32_t)predicted, probability[predicted], -logf(probability[label])};
 }
 
+/* The loss of a sample whose classes are decisions of their own, without smoothing. */
+static float bce_of(const float *probability, const uint8_t *has, int64_t classes)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < classes; k++)
+        sum -= log(fmax((double)(has[k] ? probability[k] : 1 - probability[k]), 1e-38));
+    return (float)(sum / (double)classes);
+}
+
+/* Of any number of classes. `has`: of each class whether the sample has it. */
+static EvalSample several_of(const float *probability, const uint8_t *has, int64_t classes)
+{
+    EvalSample sample = {.loss = bce_of(probability, has, classes)};
+    float sure = 0;
+    for (int64_t k = 0; k < classes; k++) {
+        float answer = probability[k] > 0.5f ? probability[k] : 1 - probability[k];
+        bool wrong = (probability[k] > 0.5f) != (has[k] != 0);
+        if (wrong && answer > sure) sure = answer;
+        sample.predicted |= wrong;
+    }
+    sample.probability = sure;
+    return sample;
+}
+
+static EvalSample sample_evaluate(const TrainJob *job, const Batch *batch, int32_t i, const float *probability,
+                                  uint8_t *has)
+{
+    int64_t classes = job->program.options.classes;
+    int32_t label = batch->labels[i], count = 1;
+    const int32_t *labels = &label;
+    if (label == LABEL_NONE) return (EvalSample){.label = LABEL_NONE};
+    if (job->program.loss == LOSS_SOFTMAX) return sample_of(label, probability, classes);
+    memset(has, 0, (size_t)classes);
+    if (job->program.several) count = source_labels(job->test, batch->ids[i], &labels);
+    for (int32_t k = 0; k < count; k++) has[labels[k]] = 1;
+    if (job->program.several) return several_of(probability, has, classes);
+    EvalSample sample = sample_of(label, probability, classes);
+    sample.loss = bce_of(probability, has, classes);
+    return sample;
+}
+
 /* Take the oldest block in flight: its results into `fields`, the prediction for each sample into the matrix (NULL if
  * there are too many classes) and the ledger. */
 static Status block_take(const TowerProcess *p, Inference *inference, float *fields, float *confusion)
 {
     const Inferred *found;
     int64_t classes = p->job->program.options.classes;
+    Ledger *ledger = p->ledger;
     TRY(inference_end(inference, &found));
+    uint8_t *has = malloc((size_t)classes);
+    if (!has) return FAIL(ERR_MEMORY, "no memory for the classes of a sample");
     const Batch *batch = &found->batch;
     float *to = fields + batch->step * BLOCK_FIELDS;
     to[BLOCK_LOSS] = (float)found->loss;
@@ -35,12 +80,14 @@ static Status block_take(const TowerProcess *p, Inference *inference, float *fie
     to[BLOCK_TOP1] = (float)found->correct[0];
     to[BLOCK_TOP5] = (float)found->correct[1];
     for (int32_t i = 0; found->prob && i < batch->n; i++) {
-        EvalSample sample = {.label = LABEL_NONE};
-        if (batch->labels[i] != LABEL_NONE)
-            sample = sample_of(batch->labels[i], found->prob + i * found->pitch, classes);
-        if (p->ledger->sample) p->ledger->sample[batch->ids[i]] = sample;
+        const float *probability = found->prob + i * found->pitch;
+        EvalSample sample = sample_evaluate(p->job, batch, i, probability, has);
+        if (ledger->sample) ledger->sample[batch->ids[i]] = sample;
+        if (ledger->score)
+            memcpy(ledger->score + batch->ids[i] * classes, probability, (size_t)classes * sizeof *probability);
         if (confusion && sample.label != LABEL_NONE) confusion[sample.label * classes + sample.predicted]++;
     }
+    free(has);
     return OK;
 }
 
@@ -63,6 +110,27 @@ static bool stop_asked(const TowerProcess *p)
     return atomic_load(&p->ledger->run.stop_signal) != 0;
 }
 
+/* The same of the probabilities, block by block. */
+static Status scores_share(TowerProcess *p)
+{
+    Status st = OK;
+    int each = job_group_processes(p->job);
+    int64_t count = p->ledger->samples, classes = p->ledger->classes, block = p->job->eval_batch;
+    float *scores = malloc((size_t)(block * classes) * sizeof *scores);
+    if (!scores) return FAIL(ERR_MEMORY, "no memory for the probabilities of %lld samples", (long long)block);
+    for (int64_t first = 0; first < count; first += block) {
+        int group = (int)(first / block % p->place.ranks / each);
+        size_t bytes = (size_t)((count - first < block ? count - first : block) * classes) * sizeof *scores;
+        float *own = p->ledger->score + first * classes;
+        if (group == p->place.group && leads_group(&p->place)) memcpy(scores, own, bytes);
+        TRY_OUT(comm_broadcast(p->comm, scores, bytes, group * each));
+        if (group != p->place.group && leads_group(&p->place)) memcpy(own, scores, bytes);
+    }
+out:
+    free(scores);
+    return st;
+}
+
 /* With several programs each ledger has the samples of its own blocks; afterwards all have all of them. */
 static Status samples_share(TowerProcess *p)
 {
@@ -83,6 +151,7 @@ static Status samples_share(TowerProcess *p)
         for (int64_t i = 0; i < count; i++)
             if (i / p->job->eval_batch % p->place.ranks / each == group) p->ledger->sample[i] = samples[i];
     }
+    if (p->ledger->score) TRY_OUT(scores_share(p));
 out:
     free(samples);
     return st;
@@ -150,7 +219,19 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
 /* The matrix belongs to best.safetensors; without better weights the existing one is kept. */
 static bool is_best(const TowerProcess *p, const EvalResult *result)
 {
-    return isfinite(result->loss) && (double)result->correct[0] / (double)result->count > p->run.best_top1;
+    return eval_score(result) > p->run.best_top1;
+}
+
+/* Rank 0 measures, all get the result. */
+static Status precision_measure(TowerProcess *p, EvalResult *result)
+{
+    const TrainJob *job = p->job;
+    result->several = job->program.several;
+    if (!result->several) return OK;
+    if (is_root(&p->place))
+        TRY(average_precision(job->test, p->ledger->sample, p->ledger->score, job->program.options.classes, NULL,
+                              &result->mean_precision));
+    return comm_broadcast(p->comm, &result->mean_precision, sizeof result->mean_precision, 0);
 }
 
 Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
@@ -171,6 +252,7 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     if (job_groups(p->job) > 1 && p->ledger->sample) TRY_OUT(samples_share(p));
     TRY_OUT(comm_barrier(p->comm)); /* the others' results of each sample are in the ledger */
     *result = blocks_total(fields, blocks);
+    TRY_OUT(precision_measure(p, result));
     p->stop |= fields[floats - EVAL_STOP_FIELDS] > 0;
     *whole = result->count == wanted ||
              (!p->stop && p->job->data.bad == BAD_SKIP && result->count < wanted); /* except skipped samples */

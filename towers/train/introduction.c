@@ -47,6 +47,7 @@ static void data_print(const TrainJob *job, FILE *to)
     fputs(" images", to);
     if (train->h > 0) fprintf(to, ", %d x %d x %d", train->w, train->h, train->c);
     if (job->program.model->classes) fprintf(to, ", %d classes", train->classes);
+    if (train->several) fputs(", any number for an image", to);
     fputc('\n', to);
 }
 

@@ -118,7 +118,8 @@ static Status records_open(TowerProcess *p, bool restored)
     if (!is_root(&p->place)) return OK;
     if (restored && p->run.step < p->total_steps) /* an interrupted epoch will be recorded again */
         TRY(metrics_forget_epochs(p->job->run_dir, p->run.step / p->steps_per_epoch));
-    TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->scalar_interval, &p->metrics));
+    TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->scalar_interval, p->job->program.several,
+                     &p->metrics));
     TRY(text_put(p, "args.yaml", p->job->args_yaml));
     TRY(text_put(p, "env.json", p->job->env_json));
     TRY(run_introduce(p));

@@ -35,7 +35,7 @@ static Status records_return(TowerProcess *p)
     summary_finish(p);
     metrics_close(p->metrics);
     p->metrics = NULL;
-    return metrics_open(p->job->run_dir, p->run.step, p->job->scalar_interval, &p->metrics);
+    return metrics_open(p->job->run_dir, p->run.step, p->job->scalar_interval, p->job->program.several, &p->metrics);
 }
 
 /* Restore the checkpoint of step `good` and continue without step `left_out` (-1: with all steps). */

@@ -76,13 +76,12 @@ Status summary_start(TowerProcess *p)
 
 static Status images_events(TowerProcess *p, const Batch *batch)
 {
-    const SourceInfo *info = source_info(p->job->train);
     int32_t side = p->job->program.options.side;
     uint8_t *pixels = malloc((size_t)side * (size_t)side * (size_t)batch->c);
     if (!pixels) return FAIL(ERR_MEMORY, "no memory for an image of %d x %d pixels", side, side);
     for (int32_t i = 0; i < batch->n && i < IMAGES; i++) {
         char tag[96], label[64];
-        batch_label(batch, i, info, label, sizeof label);
+        batch_label(batch, i, p->job->train, label, sizeof label);
         snprintf(tag, sizeof tag, "first_batch/%d %s", i, label);
         batch_picture(batch, i, side, p->job->program.model->mean, pixels);
         metrics_outcome(p->metrics,
@@ -104,7 +103,7 @@ static Status first_batch_list(const TowerProcess *p, const Batch *batch, int32_
         fprintf(to, "%lld,", (long long)batch->ids[i]);
         csv_text(to, where);
         fputc(',', to);
-        batch_label(batch, i, source_info(p->job->train), label, sizeof label);
+        batch_label(batch, i, p->job->train, label, sizeof label);
         csv_text(to, label);
         fputc('\n', to);
     }

@@ -90,7 +90,9 @@ static Status shared_create(Supervisor *s)
     size_t room = job_comm_room(job, layout);
     layout_destroy(layout);
     TRY(ledger_create(job->shares.towers, job->processes, &s->ledger));
-    if (job->test) TRY(ledger_samples(s->ledger, source_info(job->test)->count));
+    if (job->test)
+        TRY(ledger_samples(s->ledger, source_info(job->test)->count,
+                           job->program.several ? job->program.options.classes : 0));
     Placement last = job_placement(job, s->first + s->count - 1);
     int towers = last.first_tower + last.local_towers - job_placement(job, s->first).first_tower;
     return comm_shared_create(towers, s->count, room, &s->shared);
@@ -553,7 +555,8 @@ Status train_timed(const TrainJob *job, int *signal_number)
     return st;
 }
 
-Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, EvalSample *samples, int *signal_number)
+Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, EvalSample *samples, float *scores,
+                int *signal_number)
 {
     TrainJob copy = *job;
     TrainResult ended = {0};
@@ -564,6 +567,8 @@ Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, Ev
     Status st = supervise(&copy, tower_process_eval, &ended, &ledger);
     if (st == OK) *result = ledger->eval;
     if (st == OK) memcpy(samples, ledger->sample, (size_t)ledger->samples * sizeof *samples);
+    if (st == OK && scores)
+        memcpy(scores, ledger->score, (size_t)ledger->samples * (size_t)ledger->classes * sizeof *scores);
     *signal_number = ended.signal;
     ledger_destroy(ledger);
     return st;

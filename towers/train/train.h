@@ -26,8 +26,9 @@ NODISCARD Status train_run(const TrainJob *job, TrainResult *result);
  * and below *signal_number receives the signal that requested a stop, or 0. */
 NODISCARD Status train_timed(const TrainJob *job, int *signal_number);
 
-/* Evaluate weights, every sample exactly once. `samples` [of the test set] receives the result of each. */
+/* Evaluate weights, every sample exactly once. `samples` [of the test set] receives the result of each; `scores` the
+ * probabilities [of the test set][classes], if samples have any number of classes (else NULL). */
 NODISCARD Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, EvalSample *samples,
-                          int *signal_number);
+                          float *scores, int *signal_number);
 
 #endif

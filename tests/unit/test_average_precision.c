@@ -1,0 +1,99 @@
+/* Average precision against values worked out by hand, and for many samples against another way to compute it. */
+#include "towers/train/average_precision.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "kernels/op.h"
+#include "kernels/philox.h"
+#include "towers/data/reader.h"
+
+enum { SAMPLES = 300, CLASSES = 4 };
+
+typedef struct Listed {
+    Source base;
+    int32_t list[SAMPLES][CLASSES], count[SAMPLES];
+} Listed;
+
+static int32_t labels_of(const Source *source, int64_t index, const int32_t **labels)
+{
+    const Listed *l = (const Listed *)source;
+    *labels = l->list[index];
+    return l->count[index];
+}
+
+/* Samples whose bit k of has[i] says whether they have class k. */
+static Listed listed(const unsigned *has, int count)
+{
+    Listed l = {.base = {.info = {.count = count, .classes = CLASSES, .several = true}, .labels = labels_of}};
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < CLASSES; k++)
+            if (has[i] >> k & 1) l.list[i][l.count[i]++] = k;
+    return l;
+}
+
+static void test_by_hand(void **state)
+{
+    (void)state;
+    /* Class 0: scores fall 1 0 1 0: (1/2)(1/1) + (1/2)(2/3). Class 1: all scores equal: 2/4. Class 2: nobody. Class 3: everybody. */
+    const unsigned has[4] = {0xb, 0xa, 0x9, 0x8};
+    const float scores[4][CLASSES] = {
+        {0.9f, 0.5f, 0.1f, 0.2f}, {0.8f, 0.5f, 0.9f, 0.4f}, {0.3f, 0.5f, 0.1f, 0.1f}, {0.2f, 0.5f, 0.1f, 0}};
+    EvalSample samples[4] = {{0}};
+    double precision[CLASSES], mean;
+    Listed l = listed(has, 4);
+    assert_int_equal(average_precision(&l.base, samples, scores[0], CLASSES, precision, &mean), OK);
+    assert_true(fabs(precision[0] - (0.5 + 1.0 / 3)) < 1e-12 && precision[1] == 0.5 && isnan(precision[2]) &&
+                precision[3] == 1);
+    assert_true(fabs(mean - (precision[0] + 0.5 + 1) / 3) < 1e-12);
+    samples[1].label = LABEL_NONE; /* damaged: class 0 is then sorted perfectly, class 1 is one of three */
+    assert_int_equal(average_precision(&l.base, samples, scores[0], CLASSES, precision, &mean), OK);
+    assert_true(precision[0] == 1 && fabs(precision[1] - 1.0 / 3) < 1e-12);
+    const unsigned none[4] = {0};
+    l = listed(none, 4);
+    assert_int_equal(average_precision(&l.base, samples, scores[0], CLASSES, NULL, &mean), OK);
+    assert_true(isnan(mean));
+}
+
+/* The mean over the samples with the class of the precision among the samples with at least their score. */
+static void test_against_ranks(void **state)
+{
+    (void)state;
+    static unsigned has[SAMPLES];
+    static float scores[SAMPLES][CLASSES];
+    static EvalSample samples[SAMPLES];
+    double precision[CLASSES], mean;
+    for (int i = 0; i < SAMPLES; i++) {
+        Philox words = philox(7, (uint32_t)i, 0, 0, 0);
+        has[i] = words.v[0] & 0xf;
+        for (int k = 0; k < CLASSES; k++) scores[i][k] = (float)(words.v[1] >> 8 * k & 0x3f) / 64; /* many are equal */
+        if (i % 17 == 3) samples[i].label = LABEL_NONE;
+    }
+    Listed l = listed(has, SAMPLES);
+    assert_int_equal(average_precision(&l.base, samples, scores[0], CLASSES, precision, &mean), OK);
+    for (int k = 0; k < CLASSES; k++) {
+        double sum = 0;
+        int own = 0;
+        for (int i = 0; i < SAMPLES; i++) {
+            int above = 0, right = 0;
+            if (samples[i].label == LABEL_NONE || !(has[i] >> k & 1)) continue;
+            for (int j = 0; j < SAMPLES; j++) {
+                bool counts = samples[j].label != LABEL_NONE && scores[j][k] >= scores[i][k];
+                above += counts;
+                right += counts && has[j] >> k & 1;
+            }
+            sum += (double)right / above;
+            own++;
+        }
+        assert_true(fabs(precision[k] - sum / own) < 1e-12);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand), cmocka_unit_test(test_against_ranks)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,48 @@
+/* A labels file: which classes each image of a folder has, as CSV (RFC 4180) with a header.
+ *
+ *     two columns: a file, and its labels         more columns: a file, and 1 or 0 for each class
+ *         image,tags                                  image_id,hat,smile
+ *         a.jpg,haze primary                          a.jpg,1,0
+ *         b.jpg,                                      b.jpg,0,1
+ *
+ * Labels are separated by ';' if any cell has one, else by '|' if any has one, else by blanks; classes are in the order of
+ * their bytes. With a column for each class they are in the order of the columns; instead of 0 and 1 a file may have -1
+ * and 1, and each number may end in ".0". These are the forms of Kaggle's "planet" and of CelebA's list_attr. */
+#ifndef TOWERS_DATA_LABEL_FILE_H
+#define TOWERS_DATA_LABEL_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/status.h"
+
+enum { LABEL_CLASSES_MAX = 65536, LABEL_NAME_MAX = 255 /* bytes */ };
+
+typedef struct LabelRow {
+    const char *name;    /* of the file */
+    int64_t line, first; /* its labels: LabelFile.labels + first; lines count from 1 */
+    int32_t count;
+} LabelRow;
+
+/* All owned; names point into `text`. */
+typedef struct LabelFile {
+    char *text;
+    const char **classes;
+    int classes_count;
+    LabelRow *rows;
+    int64_t rows_count;
+    int32_t *labels; /* of each row increasing, in [0, classes_count) */
+    int64_t labels_count;
+} LabelFile;
+
+/* Errors: ERR_FORMAT with file and line for anything else than the above, for a file that is listed twice, a label that an
+ * image has twice, and names of files that leave the folder; ERR_IO. */
+NODISCARD Status label_file_read(const char *path, LabelFile *file);
+/* The same from memory; `path` is for messages. */
+NODISCARD Status label_file_parse(const char *path, const char *bytes, size_t count, LabelFile *file);
+/* Renumber the labels to the classes of another file, that of the training images: ERR_FORMAT if that lacks one, or if this has
+ * columns and not all of them. */
+NODISCARD Status label_file_match(LabelFile *file, const char *path, const LabelFile *train, const char *train_path);
+void label_file_free(LabelFile *file); /* a zeroed one is fine */
+
+#endif
