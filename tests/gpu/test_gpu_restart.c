@@ -21,20 +21,20 @@ enum { GPUS = 2, TOWERS = 3, STEPS = 6, LOST_AT = 3, SAVED_EVERY = 2 };
 static struct Seen {
     _Atomic unsigned gone; /* devices, a bit each */
     _Atomic bool lost;     /* the failure has happened */
+    int victim;            /* the device that is lost */
 } * seen;
 
-/* Runs in rank 0's process: its device is lost, for this process and for those to come. */
+/* Runs in rank 0's process: a device is lost, for the process that uses it and for those to come. */
 static Status lose_device(void *context, Observation *observation)
 {
     (void)context;
     if (observation->step != LOST_AT || atomic_exchange(&seen->lost, true)) return OK;
-    atomic_store(&seen->gone, 1);
-    fake_gpu_lose_device(fake_gpu_calls() + 1);
+    atomic_store(&seen->gone, 1u << seen->victim);
     return OK;
 }
 
-/* A run in the folder `name` of scratch. */
-static Status run_live(const char *name, int gpus, bool loses, int64_t max_restarts, TrainResult *result)
+/* A run in the folder `name` of scratch. victim: the device that it loses, -1: none. */
+static Status run_live(const char *name, int gpus, int victim, int64_t max_restarts, TrainResult *result)
 {
     GpuRun run;
     Layout *layout;
@@ -43,13 +43,16 @@ static Status run_live(const char *name, int gpus, bool loses, int64_t max_resta
     fake_gpu_devices(GPUS);
     fake_gpu_gone(&seen->gone);
     atomic_store(&seen->gone, 0);
-    atomic_store(&seen->lost, !loses);
+    atomic_store(&seen->lost, victim < 0);
+    seen->victim = victim;
     scratch_path(path, name);
     assert_int_equal(path_join(ckpt, path, "ckpt"), OK);
     assert_int_equal(directory_create(ckpt), OK);
     gpu_run_open(&run, TOWERS, gpus);
     TrainJob *job = &run.job;
     job->run_dir = path;
+    job->settings = gpus > 1 ? "device: cuda\nprocesses: 2\ntowers: 3\n" : "processes: 1\n";
+    job->setting_defaults = "";
     job->gpu_count = gpus;
     for (int i = 0; i < gpus; i++) job->gpu[i] = i;
     job->comm.ordered = true;
@@ -86,30 +89,41 @@ static void test_the_others_go_on(void **state)
     (void)state;
     TrainResult result;
     size_t bytes, same_bytes;
-    if (run_live("whole", GPUS, false, 1, &result) != OK) fail_msg("%s", status_message());
+    if (run_live("whole", GPUS, -1, 1, &result) != OK) fail_msg("%s", status_message());
     assert_int_equal(result.restarts, 0);
-    if (run_live("lost", GPUS, true, 1, &result) != OK) fail_msg("%s", status_message());
-    assert_int_equal(result.restarts, 1);
-    assert_int_equal(result.first_step, SAVED_EVERY);
-    assert_int_equal(result.step, STEPS);
-    char *restarts = run_text("lost", RESTARTS_FILE, &bytes);
-    assert_non_null(strstr(restarts, "\"restart\":1,"));
-    assert_non_null(strstr(restarts, "\"processes\":1,"));
-    assert_null(strstr(restarts, "\"restart\":2"));
-    free(restarts);
-    char *weights = run_text("whole", "last.safetensors", &bytes),
-         *same = run_text("lost", "last.safetensors", &same_bytes);
-    assert_int_equal(bytes, same_bytes);
-    assert_memory_equal(weights, same, bytes);
+    char *weights = run_text("whole", "last.safetensors", &bytes);
+    for (int victim = 0; victim < GPUS; victim++) { /* that of rank 0, and another */
+        char name[16];
+        snprintf(name, sizeof name, "lost-%d", victim);
+        if (run_live(name, GPUS, victim, 1, &result) != OK) fail_msg("%s", status_message());
+        assert_int_equal(result.restarts, 1);
+        assert_int_equal(result.first_step, SAVED_EVERY);
+        assert_int_equal(result.step, STEPS);
+        char *restarts = run_text(name, RESTARTS_FILE, &same_bytes);
+        assert_non_null(strstr(restarts, "\"restart\":1,"));
+        assert_non_null(strstr(restarts, "\"processes\":1,"));
+        assert_null(strstr(restarts, "\"restart\":2"));
+        free(restarts);
+        char *same = run_text(name, "last.safetensors", &same_bytes);
+        assert_int_equal(bytes, same_bytes);
+        assert_memory_equal(weights, same, bytes);
+        free(same);
+        /* a later --resume finds the number of processes that there is now */
+        char *before = run_text(name, "ckpt/step-0000000002/state.json", &same_bytes),
+             *after = run_text(name, "ckpt/step-0000000006/state.json", &same_bytes);
+        assert_non_null(strstr(before, "device: cuda\\nprocesses: 2\\ntowers: 3\\n"));
+        assert_non_null(strstr(after, "device: cuda\\nprocesses: 1\\ntowers: 3\\n"));
+        free(before);
+        free(after);
+    }
     free(weights);
-    free(same);
 }
 
 static void test_no_other_device(void **state)
 {
     (void)state;
     TrainResult result;
-    assert_int_equal(run_live("alone", 1, true, 3, &result), ERR_DEVICE);
+    assert_int_equal(run_live("alone", 1, 0, 3, &result), ERR_DEVICE);
     assert_non_null(strstr(status_message(), "not started again: no GPU works any more"));
     assert_int_equal(result.restarts, 0);
 }
@@ -118,7 +132,7 @@ static void test_not_asked_for(void **state)
 {
     (void)state;
     TrainResult result;
-    assert_int_equal(run_live("once", GPUS, true, 0, &result), ERR_DEVICE);
+    assert_int_equal(run_live("once", GPUS, 0, 0, &result), ERR_DEVICE);
     assert_int_equal(result.restarts, 0);
 }
 

@@ -63,6 +63,8 @@ void fake_time_pass(int64_t microseconds);
 cudaError_t fake_queue(cudaStream_t stream, const FakeWork *work);
 bool fake_is_capturing(cudaStream_t stream);
 bool fake_any_capturing(void);
+/* fake_gpu_gone: this process's device is. */
+bool fake_device_gone(void);
 /* A call that allocates, frees, waits or asks how far a stream is spoils every capture of its thread, and fails: true
  * if `name` is one, and something is being captured. */
 bool fake_spoils_capture(const char *name);

@@ -84,14 +84,14 @@ int fake_enter(FakeLibrary library, const char *name)
         return library == FAKE_CUDA ? (int)fake_error(cudaErrorMemoryAllocation) : (int)cudaErrorMemoryAllocation;
     }
     bool is_named = fails_name && strcmp(name, fails_name) == 0 && --fails_in == 0;
-    bool fails = calls == fail_at || is_named;
+    bool taken = fake_device_gone(), fails = calls == fail_at || is_named || taken;
     if (!fails && !fake_spoils_capture(name)) return 0;
     int code = fails ? failure_code(library) : capture_code(library);
     if (library == FAKE_CUDA) fake_error((cudaError_t)code);
     if (!fails) return code;
     failed = name;
     failed_in_capture = fake_any_capturing();
-    lost = loses;
+    lost = loses || taken;
     return code;
 }
 

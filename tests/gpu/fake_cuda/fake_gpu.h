@@ -27,7 +27,8 @@ void fake_gpu_guard(bool on);
 void fake_gpu_devices(int count);
 /* Device k of this process is number first + k of the host; 0 as new. */
 void fake_gpu_first(int first);
-/* Bit k: device k is gone, and no process can open it any more; in memory that the processes share. NULL: none is. */
+/* Bit k: device k is gone: the process that uses it has lost it for good, and none can open it any more. In memory that the
+ * processes share. NULL: none is. */
 void fake_gpu_gone(const _Atomic unsigned *devices);
 /* cudaStreamWaitEvent does nothing: to see a test notice. */
 void fake_gpu_ignore_waits(bool ignore);

@@ -8,6 +8,7 @@
 
 static int devices = 1, first_device, current;
 static const _Atomic unsigned *gone;
+static bool chosen; /* this process uses `current` */
 static cudaError_t last_error;
 
 void fake_gpu_devices(int count)
@@ -36,6 +37,12 @@ int fake_device_current(void)
 void fake_gpu_gone(const _Atomic unsigned *lost)
 {
     gone = lost;
+    chosen = false;
+}
+
+bool fake_device_gone(void)
+{
+    return gone && chosen && *gone >> current & 1;
 }
 
 cudaError_t cudaGetDeviceCount(int *count)
@@ -51,6 +58,7 @@ cudaError_t cudaSetDevice(int ordinal)
     if (gone && *gone >> ordinal & 1) return fake_error(cudaErrorDevicesUnavailable);
     if (ordinal < 0 || ordinal >= devices) return cudaErrorInvalidDevice;
     current = ordinal;
+    chosen = true;
     return cudaSuccess;
 }
 
